@@ -15,19 +15,22 @@ type Metric struct {
 	Labels         []string
 }
 
-// Catalog returns the rows, in their order.
+// Catalog returns the rows, in their order: those of the agent, then those of the controller.
 func Catalog(tb testing.TB) []Metric {
 	tb.Helper()
 	page := Read(tb, "docs/metrics.md")
 	_, page, begun := strings.Cut(page, "<!-- metrics:")
 	page, _, ended := strings.Cut(page, "<!-- end of metrics -->")
-	if !begun || !ended {
-		tb.Fatal("docs/metrics.md: no marks")
+	agents, controllers, both := strings.Cut(page, "\n## Controller\n")
+	if !begun || !ended || !both {
+		tb.Fatal("docs/metrics.md: no marks, or no part for the controller")
 	}
-	form := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (agent|controller) \\| (gauge|counter|histogram) \\|([a-z_` ]*)\\| .+ \\|$")
+	form := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (gauge|counter|histogram) \\|([a-z_` ]*)\\| .+ \\|$")
 	var out []Metric
-	for _, m := range form.FindAllStringSubmatch(page, -1) {
-		out = append(out, Metric{Name: m[1], Of: m[2], Type: m[3], Labels: strings.Fields(strings.ReplaceAll(m[4], "`", " "))})
+	for _, part := range []struct{ of, text string }{{"agent", agents}, {"controller", controllers}} {
+		for _, m := range form.FindAllStringSubmatch(part.text, -1) {
+			out = append(out, Metric{Name: m[1], Of: part.of, Type: m[2], Labels: strings.Fields(strings.ReplaceAll(m[3], "`", " "))})
+		}
 	}
 	if rows := strings.Count(page, "\n| `"); rows != len(out) || rows == 0 {
 		tb.Fatalf("docs/metrics.md: %d rows, of which %d can be read", rows, len(out))

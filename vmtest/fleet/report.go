@@ -97,7 +97,7 @@ func (f *fleet) markdown(where string) string {
 		b.WriteString("\nNothing was lost, duplicated, or written without a change.\n")
 	}
 	if len(f.wrong) > 0 {
-		fmt.Fprintf(&b, "\n%d rules did not hold:\n\n", len(f.wrong))
+		fmt.Fprintf(&b, "\n%d violations:\n\n", len(f.wrong))
 		for _, text := range f.wrong {
 			fmt.Fprintf(&b, "- %s\n", text)
 		}
