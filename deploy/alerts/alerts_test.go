@@ -232,10 +232,10 @@ func TestAlertTable(t *testing.T) {
 		t.Fatal("docs/monitoring.md: no marks for the table")
 	}
 	var b strings.Builder
-	b.WriteString("| alert | severity | after | group |\n|---|---|---|---|\n")
-	each(shipped(t), func(group string, a *alerts.Alert) {
+	b.WriteString("| alert | severity | after |\n|---|---|---|\n")
+	each(shipped(t), func(_ string, a *alerts.Alert) {
 		page := strings.TrimPrefix(a.Annotations["runbook_url"], alerts.DefaultRunbookBase)
-		b.WriteString("| [" + a.Alert + "](" + page + ") | " + a.Labels["severity"] + " | " + a.For + " | " + strings.TrimPrefix(group, "kernosis-") + " |\n")
+		b.WriteString("| [" + a.Alert + "](" + page + ") | " + a.Labels["severity"] + " | " + a.For + " |\n")
 	})
 	want := head + "<!-- alerts" + mark + "-->\n" + b.String() + end + tail
 	if *update {
