@@ -1,6 +1,7 @@
 package detector_test
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -72,24 +73,44 @@ func TestFieldTable(t *testing.T) {
 	}
 }
 
+// fieldTable lists the fields by the kinds that carry them, those of many kinds first.
 func fieldTable() string {
+	fields := event.Fields()
+	slices.SortStableFunc(fields, func(a, b *event.Field) int {
+		inA, inB := carriers(a), carriers(b)
+		return cmp.Or(len(inB)-len(inA), slices.Compare(inA, inB))
+	})
 	var b strings.Builder
-	b.WriteString("| field | type | carried by | meaning |\n|---|---|---|---|\n")
-	for _, f := range event.Fields() {
-		var kinds []string
-		for _, k := range f.Kinds {
-			begins := func(b event.Kind) bool { return b != k && b.EndedBy() == k }
-			if !slices.ContainsFunc(f.Kinds, begins) { // a kind that ends another is left out
-				kinds = append(kinds, "`"+string(k)+"`")
-			}
-		}
-		by := strings.Join(kinds, " ")
+	b.WriteString("| field | meaning |\n|---|---|\n")
+	group := ""
+	for _, f := range fields {
+		by := strings.Join(carriers(f), " ")
 		if len(f.Kinds) == len(event.Kinds()) {
-			by = "all"
+			by = "all kinds"
 		}
-		b.WriteString("| `" + f.Name + "` | " + string(f.Type) + " | " + by + " | " + f.Doc + " |\n")
+		if by != group {
+			group = by
+			b.WriteString("| **" + by + "** | |\n")
+		}
+		name := "`" + f.Name + "`"
+		if f.Type != event.TypeString {
+			name += " (" + string(f.Type) + ")"
+		}
+		b.WriteString("| " + name + " | " + f.Doc + " |\n")
 	}
 	return b.String()
+}
+
+// carriers returns the kinds that carry a field, without those that end another one of them.
+func carriers(f *event.Field) []string {
+	var kinds []string
+	for _, k := range f.Kinds {
+		begins := func(b event.Kind) bool { return b != k && b.EndedBy() == k }
+		if !slices.ContainsFunc(f.Kinds, begins) {
+			kinds = append(kinds, "`"+string(k)+"`")
+		}
+	}
+	return kinds
 }
 
 // TestFields makes sure that every field can be read from an event without its

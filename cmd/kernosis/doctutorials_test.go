@@ -31,14 +31,12 @@ func docTutorials() []docTutorial {
 		{page: "docs/first-rule.md"},
 		{page: "docs/first-diagnosis.md"},
 		{page: "docs/configuration.md"},
-		{page: "docs/convert.md"},
 		// What it finds depends on the machine's systemd.
 		{page: "docs/diagnose.md", exits: map[string]int{"kernosis diagnose run -f set.yaml": -1}},
 		{page: "docs/gitops.md", given: map[string]string{
 			"rules/payments.yaml": rule, "rules/payments_test.yaml": ruleTest,
 			"diagnose/refused.yaml": "docs/first-diagnosis.md#diagnose/refused.yaml", "diagnose/trigger.yaml": "docs/first-diagnosis.md#diagnose/trigger.yaml",
 		}},
-		{page: "docs/lint.md"},
 		{page: "docs/migrate.md", given: map[string]string{
 			"kernel-monitor.json": monitors + "kernel-monitor.json", "docker-monitor.json": monitors + "docker-monitor.json",
 		}, exits: map[string]int{"kernosis lint": exitFailed}},

@@ -61,7 +61,7 @@ func checkFields() []*Field {
 	return []*Field{
 		{Name: "event.check", Type: TypeString, Kinds: kindsOf(Check), Few: true, Doc: "name of the check",
 			Read: part(of, func(d *CheckData) Value { return text(d.Check) })},
-		{Name: "event.message", Type: TypeString, Kinds: kindsOf(Check), Doc: "what the check says to its status",
+		{Name: "event.message", Type: TypeString, Kinds: kindsOf(Check), Doc: "the check's message",
 			Read: part(of, func(d *CheckData) Value { return text(d.Message) })},
 	}
 }

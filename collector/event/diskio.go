@@ -55,8 +55,8 @@ func diskIOFields() []*Field {
 		disk("sector", TypeInt, false, "512-byte units from the start of the device", func(d *DiskIOData) Value { return number(d.Sector) }),
 		disk("bytes", TypeInt, false, "size of the request", func(d *DiskIOData) Value { return number(d.Bytes) }),
 		disk("error", TypeString, true, "errno name: EIO, ENOSPC, ETIMEDOUT …", func(d *DiskIOData) Value { return text(d.Error) }),
-		disk("readAhead", TypeBool, false, "speculative: the real read follows", func(d *DiskIOData) Value { return boolean(d.ReadAhead) }),
-		disk("bio", TypeBool, false, "from a bio-based device (dm, md, NVMe with several paths, zram)", func(d *DiskIOData) Value { return boolean(d.Bio) }),
-		disk("lower", TypeString, true, "of a volume (dm, md): the device below whose error it is; empty: its own", func(d *DiskIOData) Value { return text(d.Lower) }),
+		disk("readAhead", TypeBool, false, "speculative read", func(d *DiskIOData) Value { return boolean(d.ReadAhead) }),
+		disk("bio", TypeBool, false, "bio-based device (dm, md, multipath NVMe, zram)", func(d *DiskIOData) Value { return boolean(d.Bio) }),
+		disk("lower", TypeString, true, "of a volume (dm, md): the underlying device that failed; empty: the volume itself", func(d *DiskIOData) Value { return text(d.Lower) }),
 	}
 }

@@ -38,9 +38,9 @@ func (d *DiskStallData) facts(ev *Event, f *Facts) {
 func diskStallFields() []*Field {
 	of := func(e *Event) *DiskStallData { return e.DiskStall }
 	return []*Field{
-		{Name: "event.inFlight", Type: TypeInt, Kinds: kindsOf(DiskStalled, DiskResumed), Doc: "I/Os in flight, those that wait for the device",
+		{Name: "event.inFlight", Type: TypeInt, Kinds: kindsOf(DiskStalled, DiskResumed), Doc: "I/Os waiting for the device",
 			Read: part(of, func(d *DiskStallData) Value { return number(d.InFlight) })},
-		{Name: "event.stalledFor", Type: TypeDuration, Kinds: kindsOf(DiskStalled, DiskResumed), Doc: "how long it has completed nothing, a lower bound",
+		{Name: "event.stalledFor", Type: TypeDuration, Kinds: kindsOf(DiskStalled, DiskResumed), Doc: "minimum time without a completed I/O",
 			Read: part(of, func(d *DiskStallData) Value { return duration(d.StalledFor) })},
 	}
 }

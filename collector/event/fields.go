@@ -49,17 +49,17 @@ func kindsOf(k ...Kind) []Kind { return k }
 func commonFields() []*Field {
 	all := Kinds
 	return []*Field{
-		{Name: "event.kind", Type: TypeString, Kinds: all(), Few: true, Doc: "what happened",
+		{Name: "event.kind", Type: TypeString, Kinds: all(), Few: true, Doc: "kind of the event",
 			Read: func(e *Event) Value { return Value{Text: string(e.Kind)} }},
 		{Name: "event.time", Type: TypeTimestamp, Kinds: all(), Doc: "wall clock time of the fault",
 			Read: func(e *Event) Value { return Value{Time: e.Time} }},
-		{Name: "event.source", Type: TypeString, Kinds: all(), Few: true, Doc: "program or reader that saw it",
+		{Name: "event.source", Type: TypeString, Kinds: all(), Few: true, Doc: "program or reader that detected it",
 			Read: func(e *Event) Value { return text(e.Source) }},
-		{Name: "inOwner", Type: TypeString, Kinds: all(), Doc: "\" in \" and the owner, to follow a name in a message; empty where owner is",
+		{Name: "inOwner", Type: TypeString, Kinds: all(), Doc: "\" in \" and owner, for messages; empty if owner is",
 			Read: func(e *Event) Value { return text(e.OwnerAfter(" in ")) }},
-		{Name: "owner", Type: TypeString, Kinds: all(), Doc: "whom the task or I/O belongs to: pod, container, unit or cgroup; empty: nothing but the root cgroup is known",
+		{Name: "owner", Type: TypeString, Kinds: all(), Doc: "pod, container, unit or cgroup of the task or I/O; empty: only the root cgroup is known",
 			Read: func(e *Event) Value { return text(e.Owner()) }},
-		{Name: "subject", Type: TypeString, Kinds: all(), Doc: "what it is about, the most specific first: what is probed, pod or container, target, device, unit, cgroup, task, writer of a log, check, gauge",
+		{Name: "subject", Type: TypeString, Kinds: all(), Doc: "the most specific of: probed object, pod or container, target, device, unit, cgroup, task, log writer, check, gauge",
 			Read: func(e *Event) Value { return text(e.Subject()) }},
 	}
 }
@@ -100,15 +100,15 @@ func subjectFields() []*Field {
 			Read: part(func(e *Event) *Conn { return e.Conn }, read)}
 	}
 	return []*Field{
-		task("id", TypeString, "thread and its start time, unique since boot",
+		task("id", TypeString, "thread and start time, unique since boot",
 			func(t *Task) Value { return text(t.ID()) }),
 		task("pid", TypeInt, "thread id in the initial pid namespace", func(t *Task) Value { return number(t.PID) }),
 		task("tgid", TypeInt, "process id in the initial pid namespace", func(t *Task) Value { return number(t.TGID) }),
-		task("comm", TypeString, "the kernel's name of the thread, at most 15 bytes", func(t *Task) Value { return text(t.Comm) }),
+		task("comm", TypeString, "thread name, at most 15 bytes", func(t *Task) Value { return text(t.Comm) }),
 		task("uid", TypeInt, "user id", func(t *Task) Value { return number(t.UID) }),
 		cgroup("id", TypeInt, "64-bit kernfs id", func(c *Cgroup) Value { return number(c.ID) }),
 		cgroup("path", TypeString, "path from the hierarchy's root", func(c *Cgroup) Value { return text(c.Path) }),
-		{Name: "cgroup.outsidePods", Type: TypeString, Kinds: tasks(), Doc: "cgroup.path, and empty in a pod: there it is another one after each restart",
+		{Name: "cgroup.outsidePods", Type: TypeString, Kinds: tasks(), Doc: "cgroup.path; empty in pods, where it changes at each restart",
 			Read: func(e *Event) Value {
 				if e.Cgroup == nil || e.Container != nil && e.Container.PodUID != "" {
 					return Value{}
@@ -117,10 +117,10 @@ func subjectFields() []*Field {
 			}},
 		container("id", false, "full runtime id", func(c *Container) Value { return text(c.ID) }),
 		container("podUID", false, "UID of the pod", func(c *Container) Value { return text(c.PodUID) }),
-		container("name", false, "name in the pod, the same after a restart; empty where the runtime does not say", func(c *Container) Value { return text(c.Name) }),
-		pod("name", "name of the pod; empty where neither the runtime's files nor the list of pods has it", func(c *Container) Value { return text(c.PodName) }),
-		pod("namespace", "namespace of the pod; empty where neither the runtime's files nor the list of pods has it", func(c *Container) Value { return text(c.PodNamespace) }),
-		podLabels(container("", false, "labels of the pod at the time of the event, the first 64 by name, of 4 KiB together; empty where the agent does not know the node's pods", nil)),
+		container("name", false, "name in the pod; empty if the runtime does not provide it", func(c *Container) Value { return text(c.Name) }),
+		pod("name", "name of the pod; empty if unknown", func(c *Container) Value { return text(c.PodName) }),
+		pod("namespace", "namespace of the pod; empty if unknown", func(c *Container) Value { return text(c.PodNamespace) }),
+		podLabels(container("", false, "labels when the event was received, the first 64 by name, at most 4 KiB; empty if the pod is unknown", nil)),
 		container("runtime", true, "containerd, cri-o, docker, podman", func(c *Container) Value { return text(c.Runtime) }),
 		{Name: "unit", Type: TypeString, Kinds: tasks(), Doc: "systemd unit, outside Kubernetes",
 			Read: func(e *Event) Value { return text(e.Unit) }},
@@ -186,19 +186,19 @@ func connectionFields() []*Field {
 	}
 	list := func(l []string) Value { return Value{List: l[:min(len(l), MaxFieldList)]} }
 	return []*Field{
-		field("target", TypeString, false, `the target's configured name, else address:port; of a probe "namespace/pod container", or the service's name`,
+		field("target", TypeString, false, `configured name, else address:port; probe: "namespace/pod container", or the service`,
 			func(s *SockFailData) Value { return text(s.Target) }, func(p *ProbeData) Value { return text(p.Name) }),
-		field("verdict", TypeString, true, "refused, syn-unanswered, accept-queue-full, reset, connected-silent, not-accepted, no-route, ports-exhausted, icmp-unreachable, local-drop, neighbor-failed, slow; of a probe also tls-failed, bad-status, exec-failed, exec-timeout, prober-late, name-unresolved, no-answer, unexplained",
+		field("verdict", TypeString, true, "refused, syn-unanswered, accept-queue-full, reset, connected-silent, not-accepted, no-route, ports-exhausted, icmp-unreachable, local-drop, neighbor-failed, slow; probe also tls-failed, bad-status, exec-failed, exec-timeout, prober-late, name-unresolved, no-answer, unexplained",
 			func(s *SockFailData) Value { return text(s.Verdict) }, func(p *ProbeData) Value { return text(p.Verdict) }),
-		field("phase", TypeString, true, "connect or established; of a probe also tls, answer",
+		field("phase", TypeString, true, "connect or established; probe also tls, answer",
 			func(s *SockFailData) Value { return text(s.Phase) }, func(p *ProbeData) Value { return text(p.Phase) }),
 		field("errno", TypeString, true, "errno name seen by the socket",
 			func(s *SockFailData) Value { return text(s.Errno) }, func(p *ProbeData) Value { return text(p.Errno) }),
 		field("duration", TypeDuration, false, "from connect to the failure",
 			func(s *SockFailData) Value { return duration(s.Duration) }, func(p *ProbeData) Value { return duration(p.Duration) }),
-		field("retransmits", TypeInt, false, "segments sent again",
+		field("retransmits", TypeInt, false, "retransmitted segments",
 			func(s *SockFailData) Value { return number(s.Retransmits) }, func(p *ProbeData) Value { return number(p.Retransmits) }),
-		field("queueLen", TypeInt, false, "accept queue of the listener, where it was read",
+		field("queueLen", TypeInt, false, "length of the listener's accept queue, if read",
 			func(s *SockFailData) Value { return number(s.QueueLen) }, func(p *ProbeData) Value { return number(p.QueueLen) }),
 		field("queueMax", TypeInt, false, "limit of that queue",
 			func(s *SockFailData) Value { return number(s.QueueMax) }, func(p *ProbeData) Value { return number(p.QueueMax) }),
@@ -220,7 +220,7 @@ func podLabels(f *Field) *Field {
 func sharedFields() []*Field {
 	return []*Field{
 		{Name: "event.status", Type: TypeString, Kinds: kindsOf(Check, DiskIO, Probe, ProbeRecovered), Few: true,
-			Doc: "check: ok, problem, unknown; diskio: blk_status name where the kernel has one: IOERR, MEDIUM, TIMEOUT …; probe: what was answered: 503, NOT_SERVING, exit 1",
+			Doc: "check: ok, problem, unknown; diskio: blk_status name, if any: IOERR, MEDIUM, TIMEOUT …; probe: the answer: 503, NOT_SERVING, exit 1",
 			Read: func(e *Event) Value {
 				switch {
 				case e.Check != nil:
@@ -232,7 +232,7 @@ func sharedFields() []*Field {
 				}
 				return Value{}
 			}},
-		{Name: "event.reason", Type: TypeString, Kinds: kindsOf(Lost, Source, Check), Few: true, Doc: "lost: ring-full, recursion, malformed, foreign-wire, of a log overrun, truncated, rotated, too-long, malformed, suppressed, bad-position; source: why it is down; check: the reason that a problem daemon gives",
+		{Name: "event.reason", Type: TypeString, Kinds: kindsOf(Lost, Source, Check), Few: true, Doc: "lost: a reason of [RecordsLost](problems/RecordsLost.md); source: why it is down; check: the reason that a problem daemon gives",
 			Read: func(e *Event) Value {
 				switch {
 				case e.Lost != nil:

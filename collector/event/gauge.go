@@ -84,8 +84,8 @@ func gaugeFields() []*Field {
 	}
 	return []*Field{
 		gauge("name", TypeString, true, "memory, files, pids, space, inodes, clock-error, clock-offset", func(g *GaugeData) Value { return text(g.Name) }),
-		gauge("value", TypeInt, false, "how much is in use: bytes of memory and space, µs of the clock, else a number", func(g *GaugeData) Value { return number(g.Value) }),
-		gauge("limit", TypeInt, false, "how much there is, in the unit of gauge.value; 0: no limit", func(g *GaugeData) Value { return number(g.Limit) }),
-		gauge("percent", TypeInt, false, "gauge.value as a percentage of gauge.limit, rounded down; 0 without a limit", func(g *GaugeData) Value { return number(g.Percent()) }),
+		gauge("value", TypeInt, false, "bytes of memory and space, µs of the clock, else a number", func(g *GaugeData) Value { return number(g.Value) }),
+		gauge("limit", TypeInt, false, "maximum, in the same unit; 0: none", func(g *GaugeData) Value { return number(g.Limit) }),
+		gauge("percent", TypeInt, false, "gauge.value in percent of gauge.limit, rounded down; 0 without a limit", func(g *GaugeData) Value { return number(g.Percent()) }),
 	}
 }

@@ -72,11 +72,11 @@ func hungTaskFields() []*Field {
 			Doc: doc, Few: few, Read: part(of, read)}
 	}
 	return []*Field{
-		field("blockedFor", TypeDuration, false, "how long it has been blocked, a lower bound", func(h *HungTaskData) Value { return duration(h.BlockedFor) }),
-		field("wait", TypeString, true, "io, lock, command (discard, erase, SG_IO: may take long when all is well) or other", func(h *HungTaskData) Value { return text(h.Wait) }),
-		field("lock", TypeString, true, "mutex, semaphore, rwsem-read, rwsem-write; empty: not a recorded lock", func(h *HungTaskData) Value { return text(h.Lock) }),
-		field("lockAddr", TypeString, false, "identity of the lock; empty: none known", func(h *HungTaskData) Value { return address(h.LockAddr) }),
-		field("holder", TypeOptionalString, false, `who holds the lock, "comm[pid]", with "possibly " where the kernel keeps only a hint`, func(h *HungTaskData) Value {
+		field("blockedFor", TypeDuration, false, "minimum time blocked", func(h *HungTaskData) Value { return duration(h.BlockedFor) }),
+		field("wait", TypeString, true, "io, lock, command (discard, erase, SG_IO: may be slow without a fault) or other", func(h *HungTaskData) Value { return text(h.Wait) }),
+		field("lock", TypeString, true, "mutex, semaphore, rwsem-read, rwsem-write; empty: no recorded lock", func(h *HungTaskData) Value { return text(h.Lock) }),
+		field("lockAddr", TypeString, false, "identity of the lock; empty: unknown", func(h *HungTaskData) Value { return address(h.LockAddr) }),
+		field("holder", TypeOptionalString, false, `lock holder, "comm[pid]", after "possibly " if uncertain`, func(h *HungTaskData) Value {
 			s := taskText(h.Holder)
 			if s != "" && h.HolderHint {
 				s = "possibly " + s
@@ -84,6 +84,6 @@ func hungTaskFields() []*Field {
 			return optional(s)
 		}),
 		field("detector", TypeString, true, "khungtaskd or poll", func(h *HungTaskData) Value { return text(h.Detector) }),
-		field("exited", TypeBool, false, "the task is gone (hungtask.resumed)", func(h *HungTaskData) Value { return boolean(h.Exited) }),
+		field("exited", TypeBool, false, "hungtask.resumed: the task has exited", func(h *HungTaskData) Value { return boolean(h.Exited) }),
 	}
 }

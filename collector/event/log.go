@@ -118,10 +118,10 @@ func logFields() []*Field {
 		return &Field{Name: "log." + name, Type: TypeString, Kinds: kindsOf(Log), Doc: doc, Few: few, Read: part(of, read)}
 	}
 	return []*Field{
-		field("name", true, "which log: kmsg, journald, or the name a file is configured under", func(d *LogData) Value { return text(d.Log) }),
-		field("origin", false, "who has written it, as far as that is sure: kernel, process (a crash line of the kernel), facility, path, identifier; of several lines, the last one's", func(d *LogData) Value { return text(d.Origin) }),
-		field("unit", false, "systemd unit of the writer", func(d *LogData) Value { return text(d.Unit) }),
-		field("priority", true, "emerg, alert, crit, err, warning, notice, info, debug; empty: the log does not say", func(d *LogData) Value { return text(d.Priority) }),
-		field("text", false, "the lines that the rule's pattern matched, whole", func(d *LogData) Value { return text(d.Text) }),
+		field("name", true, "kmsg, journald, or the configured name", func(d *LogData) Value { return text(d.Log) }),
+		field("origin", false, "writer, as far as certain: kernel, process (a crash line of the kernel), facility, path, identifier; of several lines, the last one's", func(d *LogData) Value { return text(d.Origin) }),
+		field("unit", false, "the writer's systemd unit", func(d *LogData) Value { return text(d.Unit) }),
+		field("priority", true, "emerg, alert, crit, err, warning, notice, info, debug; empty: unknown", func(d *LogData) Value { return text(d.Priority) }),
+		field("text", false, "whole lines that the pattern matched", func(d *LogData) Value { return text(d.Text) }),
 	}
 }

@@ -38,7 +38,7 @@ func mountFields() []*Field {
 		{Name: "event.path", Type: TypeString, Kinds: kindsOf(MountReadOnly, MountWritable), Doc: "first mount point",
 			Read: part(of, func(m *MountData) Value { return text(m.Path) })},
 		{Name: "event.roReason", Type: TypeString, Kinds: kindsOf(MountReadOnly, MountWritable), Few: true,
-			Doc:  "how it was seen: superblock-ro, emergency-ro, shutdown, error-policy; remounted, unmounted",
+			Doc:  "superblock-ro, emergency-ro, shutdown, error-policy; remounted, unmounted",
 			Read: part(of, func(m *MountData) Value { return text(m.Reason) })},
 	}
 }

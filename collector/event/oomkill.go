@@ -95,8 +95,8 @@ func oomKillFields() []*Field {
 		size("shmemRSS", "the victim's shared memory, bytes", func(o *OOMKillData) uint64 { return o.ShmemRSS }),
 		size("swap", "the victim's swapped memory, bytes", func(o *OOMKillData) uint64 { return o.Swap }),
 		size("pageTables", "the victim's page tables, bytes", func(o *OOMKillData) uint64 { return o.PageTables }),
-		field("approximate", TypeBool, false, "the RSS figures miss per-CPU remainders", func(o *OOMKillData) Value { return boolean(o.Approximate) }),
-		field("along", TypeBool, false, "killed after another process, for the same want of memory (memory.oom.group)", func(o *OOMKillData) Value { return boolean(o.Along) }),
+		field("approximate", TypeBool, false, "the RSS figures lack per-CPU remainders", func(o *OOMKillData) Value { return boolean(o.Approximate) }),
+		field("along", TypeBool, false, "killed together with another process (memory.oom.group)", func(o *OOMKillData) Value { return boolean(o.Along) }),
 		field("oomScoreAdj", TypeInt, false, "the victim's oom_score_adj", func(o *OOMKillData) Value { return number(o.OOMScoreAdj) }),
 	}
 }

@@ -67,7 +67,7 @@ func (d *CanaryData) facts(*Event, *Facts) {}
 // sourceFields are those of all three.
 func sourceFields() []*Field {
 	return []*Field{
-		{Name: "event.stem", Type: TypeString, Kinds: kindsOf(Lost, Source, Canary), Few: true, Doc: "family of kinds it is about, of one log or check with its name: log/kmsg",
+		{Name: "event.stem", Type: TypeString, Kinds: kindsOf(Lost, Source, Canary), Few: true, Doc: "affected source: oomkill, log/kmsg",
 			Read: func(e *Event) Value {
 				switch {
 				case e.Lost != nil:
@@ -79,9 +79,9 @@ func sourceFields() []*Field {
 				}
 				return Value{}
 			}},
-		{Name: "event.count", Type: TypeInt, Kinds: kindsOf(Lost), Doc: "records or lines lost; 0: nobody knows how many, and possibly none",
+		{Name: "event.count", Type: TypeInt, Kinds: kindsOf(Lost), Doc: "records or lines lost; 0: unknown, possibly none",
 			Read: part(func(e *Event) *LostData { return e.Lost }, func(l *LostData) Value { return number(l.Count) })},
-		{Name: "event.up", Type: TypeBool, Kinds: kindsOf(Source), Doc: "the source sees its faults",
+		{Name: "event.up", Type: TypeBool, Kinds: kindsOf(Source), Doc: "the source works",
 			Read: part(func(e *Event) *SourceData { return e.SourceUp }, func(s *SourceData) Value { return boolean(s.Up) })},
 	}
 }
