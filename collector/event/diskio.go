@@ -54,7 +54,7 @@ func diskIOFields() []*Field {
 		disk("op", TypeString, true, "read, write, flush, discard, write-zeroes, zone-append, other", func(d *DiskIOData) Value { return text(d.Op) }),
 		disk("sector", TypeInt, false, "512-byte units from the start of the device", func(d *DiskIOData) Value { return number(d.Sector) }),
 		disk("bytes", TypeInt, false, "size of the request", func(d *DiskIOData) Value { return number(d.Bytes) }),
-		disk("error", TypeString, true, "errno name: EIO, ENOSPC, ETIMEDOUT …", func(d *DiskIOData) Value { return text(d.Error) }),
+		disk("error", TypeString, true, "errno name: EIO, ENOSPC …", func(d *DiskIOData) Value { return text(d.Error) }),
 		disk("readAhead", TypeBool, false, "speculative read", func(d *DiskIOData) Value { return boolean(d.ReadAhead) }),
 		disk("bio", TypeBool, false, "bio-based device (dm, md, multipath NVMe, zram)", func(d *DiskIOData) Value { return boolean(d.Bio) }),
 		disk("lower", TypeString, true, "of a volume (dm, md): the underlying device that failed; empty: the volume itself", func(d *DiskIOData) Value { return text(d.Lower) }),

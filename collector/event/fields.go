@@ -192,7 +192,7 @@ func connectionFields() []*Field {
 			func(s *SockFailData) Value { return text(s.Verdict) }, func(p *ProbeData) Value { return text(p.Verdict) }),
 		field("phase", TypeString, true, "connect or established; probe also tls, answer",
 			func(s *SockFailData) Value { return text(s.Phase) }, func(p *ProbeData) Value { return text(p.Phase) }),
-		field("errno", TypeString, true, "errno name seen by the socket",
+		field("errno", TypeString, true, "errno name",
 			func(s *SockFailData) Value { return text(s.Errno) }, func(p *ProbeData) Value { return text(p.Errno) }),
 		field("duration", TypeDuration, false, "from connect to the failure",
 			func(s *SockFailData) Value { return duration(s.Duration) }, func(p *ProbeData) Value { return duration(p.Duration) }),
@@ -245,7 +245,7 @@ func sharedFields() []*Field {
 				return Value{}
 			}},
 		{Name: "event.fsType", Type: TypeString, Kinds: kindsOf(FSError, MountReadOnly, MountWritable), Few: true,
-			Doc: "filesystem type: ext4, xfs …", Read: func(e *Event) Value {
+			Doc: "ext4, xfs …", Read: func(e *Event) Value {
 				switch {
 				case e.FSError != nil:
 					return text(e.FSError.FSType)

@@ -83,7 +83,7 @@ func gaugeFields() []*Field {
 		return &Field{Name: "gauge." + name, Type: t, Kinds: kindsOf(Gauge), Doc: doc, Few: few, Read: part(of, read)}
 	}
 	return []*Field{
-		gauge("name", TypeString, true, "memory, files, pids, space, inodes, clock-error, clock-offset", func(g *GaugeData) Value { return text(g.Name) }),
+		gauge("name", TypeString, true, "[which gauge](#thresholds-on-the-nodes-resources-gauge)", func(g *GaugeData) Value { return text(g.Name) }),
 		gauge("value", TypeInt, false, "bytes of memory and space, µs of the clock, else a number", func(g *GaugeData) Value { return number(g.Value) }),
 		gauge("limit", TypeInt, false, "maximum, in the same unit; 0: none", func(g *GaugeData) Value { return number(g.Limit) }),
 		gauge("percent", TypeInt, false, "gauge.value in percent of gauge.limit, rounded down; 0 without a limit", func(g *GaugeData) Value { return number(g.Percent()) }),
