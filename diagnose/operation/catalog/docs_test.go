@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "update docs/operations.md and docs/oper
 
 const (
 	indexPath  = "../../../docs/operations.md"
-	indexTable = "| operation | effect | purpose |\n|---|---|---|\n"
+	indexTable = "| operation | purpose |\n|---|---|\n"
 )
 
 // TestDocs compares docs/operations.md and docs/operations/*.md with the declared built-ins.
@@ -90,7 +90,7 @@ func subject(t *testing.T, name string) string {
 	return filepath.Base(filepath.Dir(found[0]))
 }
 
-// syncIndex returns the index with its table updated.
+// syncIndex returns the index with its table updated: operations by effect.
 func syncIndex(t *testing.T, index string, all []operation.Builtin) string {
 	t.Helper()
 	head, table, ok := strings.Cut(index, indexTable)
@@ -101,12 +101,16 @@ func syncIndex(t *testing.T, index string, all []operation.Builtin) string {
 	for _, m := range regexp.MustCompile(`(?m)^\| \[([^]]*)\].* \| ([^|]*[^|\s]) \|$`).FindAllStringSubmatch(table, -1) {
 		purposes[m[1]] = m[2]
 	}
-	var b strings.Builder
-	b.WriteString(head + indexTable)
+	byEffect := map[string]string{}
 	for i := range all {
 		o := &all[i]
 		first, _, _ := strings.Cut(strings.TrimSuffix(o.Doc, "."), ". ")
-		fmt.Fprintf(&b, "| [%s](operations/%s.md#%s) | %s | %s |\n", o.Name, subject(t, o.Name), o.Name, effect(o), cmp.Or(purposes[o.Name], cell(first)))
+		byEffect[effect(o)] += fmt.Sprintf("| [%s](operations/%s.md#%s) | %s |\n", o.Name, subject(t, o.Name), o.Name, cmp.Or(purposes[o.Name], cell(first)))
+	}
+	var b strings.Builder
+	b.WriteString(head + indexTable)
+	for _, e := range slices.Sorted(maps.Keys(byEffect)) {
+		b.WriteString("| **" + e + "** | |\n" + byEffect[e])
 	}
 	return b.String()
 }
@@ -124,13 +128,15 @@ type section struct {
 	parameters, results []*row
 }
 
-// row describes one parameter or result. With a link it has the names of several, which
-// the section it links to describes.
+// row describes parameters of one type, or results. With a link, the section it leads to
+// describes them. Each link of a line "Parameters: " or "Results: " in the text is such a
+// row; one without names stands for all that the section describes.
 type row struct {
 	cell, form, doc string
 	names           []string
 	link            string
-	used            bool
+	inText          bool
+	used            map[string]bool // its names to which an operation links
 }
 
 func parsePage(text string) *page {
@@ -152,6 +158,11 @@ func parsePage(text string) *page {
 			*table = append(*table, parseRow(line, table == &s.parameters))
 		case table == nil:
 			s.text += line
+			if strings.HasPrefix(line, "Parameters: ") {
+				s.parameters = append(s.parameters, parseLinks(line)...)
+			} else if strings.HasPrefix(line, "Results: ") {
+				s.results = append(s.results, parseLinks(line)...)
+			}
 		}
 	}
 	return p
@@ -159,17 +170,32 @@ func parsePage(text string) *page {
 
 func parseRow(line string, form bool) *row {
 	columns := strings.SplitN(strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "|"), "| ", 4)[1:]
-	r := &row{cell: strings.TrimSpace(columns[0]), doc: strings.TrimSpace(strings.Join(columns[1:], "| "))}
+	r := &row{cell: strings.TrimSpace(columns[0]), doc: strings.TrimSpace(strings.Join(columns[1:], "| ")), used: map[string]bool{}}
 	if form && len(columns) == 3 {
 		r.form, r.doc = strings.TrimSpace(columns[1]), strings.TrimSpace(columns[2])
 	}
-	for _, m := range regexp.MustCompile("`([a-zA-Z0-9]+)`").FindAllStringSubmatch(r.cell, -1) {
-		r.names = append(r.names, m[1])
-	}
+	r.names = parseNames(r.cell)
 	if m := regexp.MustCompile(`\]\(([^)]*)\)`).FindStringSubmatch(r.cell); m != nil {
 		r.link = m[1]
 	}
 	return r
+}
+
+// parseLinks returns a row for each link of a line.
+func parseLinks(line string) []*row {
+	var rows []*row
+	for _, m := range regexp.MustCompile(`\[([^]]*)\]\(([^)]*)\)`).FindAllStringSubmatch(line, -1) {
+		rows = append(rows, &row{cell: m[0], names: parseNames(m[1]), link: m[2], inText: true, used: map[string]bool{}})
+	}
+	return rows
+}
+
+func parseNames(s string) []string {
+	var names []string
+	for _, m := range regexp.MustCompile("`([a-zA-Z0-9]+)`").FindAllStringSubmatch(s, -1) {
+		names = append(names, m[1])
+	}
+	return names
 }
 
 // anchor is where GitHub links to a heading.
@@ -190,6 +216,7 @@ func (p *page) String() string {
 }
 
 func writeTable(b *strings.Builder, head string, rows []*row, form bool) {
+	rows = slices.DeleteFunc(slices.Clone(rows), func(r *row) bool { return r.inText })
 	if len(rows) == 0 {
 		return
 	}
@@ -214,6 +241,34 @@ func (p *page) section(name string) *section {
 	}
 	return p.sections[i]
 }
+
+// target returns the section that a row's link leads to, and nil if there is none.
+func (p *page) target(r *row) *section {
+	from, to, _ := strings.Cut(r.link, "#")
+	if from == "../operations.md" {
+		return p.common.section(to)
+	}
+	return p.section(to)
+}
+
+// expand gives rows of the text that have no names all that the linked section describes.
+func (p *page) expand(rows []*row, table func(*section) []*row) {
+	for _, r := range rows {
+		target := p.target(r)
+		if !r.inText || len(r.names) > 0 || target == nil {
+			continue
+		}
+		for _, there := range table(target) {
+			if there.link == "" {
+				r.names = append(r.names, there.names...)
+			}
+		}
+	}
+}
+
+func parametersOf(s *section) []*row { return s.parameters }
+
+func resultsOf(s *section) []*row { return s.results }
 
 // sync updates the sections of operations, and returns what it cannot update.
 func (p *page) sync(ops []*operation.Builtin) []string {
@@ -251,15 +306,13 @@ func (p *page) sync(ops []*operation.Builtin) []string {
 		for _, r := range o.Results {
 			results = append(results, fact{name: r.Name, doc: cell(r.Doc)})
 		}
+		p.expand(s.parameters, parametersOf)
+		p.expand(s.results, resultsOf)
 		s.parameters = syncRows(s.parameters, parameters)
 		s.results = syncRows(s.results, results)
 		checks = append(checks,
-			func() []string {
-				return p.follow(s, s.parameters, parameters, func(s *section) []*row { return s.parameters }, declared)
-			},
-			func() []string {
-				return p.follow(s, s.results, results, func(s *section) []*row { return s.results }, declared)
-			})
+			func() []string { return p.follow(s, s.parameters, parameters, parametersOf, declared) },
+			func() []string { return p.follow(s, s.results, results, resultsOf, declared) })
 	}
 	for _, check := range checks {
 		wrong = append(wrong, check()...)
@@ -270,19 +323,27 @@ func (p *page) sync(ops []*operation.Builtin) []string {
 // fact is a declared parameter or result.
 type fact struct{ name, form, doc string }
 
+// fill fills in the type of the row's names, and a missing description. It returns false if
+// one of them is not declared, has a row already, or is of another type.
+func (r *row) fill(facts []fact, named map[string]bool) bool {
+	for n, name := range r.names {
+		i := slices.IndexFunc(facts, func(f fact) bool { return f.name == name })
+		if i < 0 || named[name] || n > 0 && facts[i].form != r.form {
+			return false
+		}
+		r.form, r.doc = facts[i].form, cmp.Or(r.doc, facts[i].doc)
+	}
+	return len(r.names) > 0
+}
+
 // syncRows updates the rows without a link, drops those of undeclared names, and adds
 // missing ones.
 func syncRows(rows []*row, facts []fact) []*row {
 	var kept []*row
 	named := map[string]bool{}
 	for _, r := range rows {
-		i := slices.IndexFunc(facts, func(f fact) bool { return slices.Equal(r.names, []string{f.name}) })
-		switch {
-		case r.link != "":
-		case i < 0 || named[facts[i].name]:
+		if r.link == "" && !r.fill(facts, named) {
 			continue
-		default:
-			r.form, r.doc = facts[i].form, cmp.Or(r.doc, facts[i].doc)
 		}
 		kept = append(kept, r)
 		for _, n := range r.names {
@@ -291,7 +352,7 @@ func syncRows(rows []*row, facts []fact) []*row {
 	}
 	for _, f := range facts {
 		if !named[f.name] {
-			kept = append(kept, &row{cell: "`" + f.name + "`", form: f.form, doc: f.doc, names: []string{f.name}})
+			kept = append(kept, &row{cell: "`" + f.name + "`", form: f.form, doc: f.doc, names: []string{f.name}, used: map[string]bool{}})
 		}
 	}
 	return kept
@@ -303,6 +364,9 @@ func (p *page) follow(s *section, rows []*row, facts []fact, table func(*section
 	var wrong []string
 	seen := map[string]int{}
 	for _, r := range rows {
+		if len(r.names) == 0 {
+			wrong = append(wrong, fmt.Sprintf("%s: %s leads to no rows", s.name, r.cell))
+		}
 		for _, name := range r.names {
 			seen[name]++
 			i := slices.IndexFunc(facts, func(f fact) bool { return f.name == name })
@@ -313,12 +377,7 @@ func (p *page) follow(s *section, rows []*row, facts []fact, table func(*section
 			if r.link == "" {
 				continue
 			}
-			from, to, _ := strings.Cut(r.link, "#")
-			in := p
-			if from == "../operations.md" {
-				in = p.common
-			}
-			target := in.section(to)
+			target := p.target(r)
 			var there *row
 			if target != nil {
 				for _, row := range table(target) {
@@ -331,10 +390,10 @@ func (p *page) follow(s *section, rows []*row, facts []fact, table func(*section
 				wrong = append(wrong, fmt.Sprintf("%s: %s has no row in %s", s.name, name, r.link))
 				continue
 			}
-			if !operations[to] && !there.used {
+			if !operations[target.name] && len(there.used) == 0 {
 				there.form = facts[i].form
 			}
-			there.used = true
+			there.used[name] = true
 			if there.form != facts[i].form {
 				wrong = append(wrong, fmt.Sprintf("%s: %s is %q, but %q in %s", s.name, name, facts[i].form, there.form, r.link))
 			}
@@ -351,8 +410,10 @@ func (p *page) unused(operations ...string) []string {
 			continue
 		}
 		for _, r := range slices.Concat(s.parameters, s.results) {
-			if !r.used {
-				wrong = append(wrong, fmt.Sprintf("%s: no operation links to %s", s.name, r.cell))
+			for _, name := range r.names {
+				if !r.used[name] {
+					wrong = append(wrong, fmt.Sprintf("%s: no operation links to %s", s.name, name))
+				}
 			}
 		}
 	}
