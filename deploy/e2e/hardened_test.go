@@ -23,15 +23,15 @@ import (
 func hardenedTable() []string {
 	p, h := privileged(), withoutPrivileges()
 	return []string{
-		"| a probe is refused | `ProbeTargetRefused`, with what the container listens on | `ProbeTargetRefused` |",
-		fmt.Sprintf("| a probe meets a full accept queue | `%s`, and its Diagnosis `%s` | `%s` |", p.queueFull, p.queueWhy, h.queueFull),
-		"| a probe gets no answer, a slow one, a bad status | yes | yes |",
-		"| a child is killed for memory, again and again; and why | yes | yes |",
-		"| a task hangs; and who holds the lock | yes | yes |",
-		fmt.Sprintf("| a disk fails | yes, and its Diagnosis `%s` | yes, its Diagnosis has no verdict |", p.diskWhy),
-		"| a filesystem refuses writes | yes | yes |",
-		"| the kernel's log, and all rules for it | yes | no |",
-		"| conditions that the log tells of too (`KernelDeadlock`), while nothing is wrong | False | Unknown |",
+		"| probe refused | `ProbeTargetRefused`, with what the container listens on | `ProbeTargetRefused` |",
+		fmt.Sprintf("| full accept queue | `%s`, Diagnosis `%s` | `%s` |", p.queueFull, p.queueWhy, h.queueFull),
+		"| probe without an answer, slow, or with a bad status | yes | yes |",
+		"| repeated OOM kills, with cause | yes | yes |",
+		"| hung task, with lock holder | yes | yes |",
+		fmt.Sprintf("| failing disk | yes, Diagnosis `%s` | yes, Diagnosis without verdict |", p.diskWhy),
+		"| filesystem refuses writes | yes | yes |",
+		"| kernel log and its rules | yes | no |",
+		"| no fault: conditions with log rules (`KernelDeadlock`) | False | Unknown |",
 		"| condition `KernosisDegraded` | False | True, `MissingRights` |",
 	}
 }
