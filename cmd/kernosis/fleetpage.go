@@ -118,6 +118,6 @@ func addDiagnosis(n *page.FleetNode, d *v1alpha1.Diagnosis) {
 		at = d.Status.CompletionTime.Time
 	}
 	if at.After(n.CauseAt) || at.Equal(n.CauseAt) && d.Name > n.Diagnosis {
-		n.Cause, n.Diagnosis, n.CauseAt = string(v.Reason), d.Name, at
+		n.Cause, n.Diagnosis, n.CauseAt = v.Reason, d.Name, at
 	}
 }

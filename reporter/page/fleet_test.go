@@ -57,7 +57,7 @@ func TestManyNodes(t *testing.T) {
 			t.Errorf("%q is not shown", want)
 		}
 	}
-	if first := regexp.MustCompile(`node-\d+`).FindAllString(shown, 6); fmt.Sprint(first) != "[node-5000 node-5000 node-4999 node-4999 node-0001 node-0001]" {
+	if first := regexp.MustCompile(`key="node-\d+`).FindAllString(shown, 3); fmt.Sprint(first) != `[key="node-5000 key="node-4999 key="node-0001]` {
 		t.Errorf("first are %v", first)
 	}
 	if len(shown) > 600<<10 {
