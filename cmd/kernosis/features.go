@@ -33,7 +33,7 @@ not. Then list what an agent with this process's permissions and paths would lac
 				return failed(err)
 			}
 			w := cmd.OutOrStdout()
-			return failed(format.Write(w, f, func() error { return f.write(w, format.Is(output.Wide)) }))
+			return failed(format.Write(w, f, func() error { return f.write(w, format.Is(output.Wide), output.ColoursOf(w)) }))
 		},
 	}
 	format = output.Add(cmd)
@@ -78,7 +78,7 @@ func featureLacks(hostRoot string, sources *collector.Sources) []selfcheck.Lack 
 }
 
 // write writes tables; all: also which programs outlast the agent.
-func (f *features) write(w io.Writer, all bool) error {
+func (f *features) write(w io.Writer, all bool, paint output.Colours) error {
 	programs := &output.Rows{}
 	head := []string{"STEM", "HOOK", "PROGRAM", "STATE", "WHY"}
 	if all {
@@ -94,7 +94,11 @@ func (f *features) write(w io.Writer, all bool) error {
 		if r.Optional {
 			hook += " (optional)"
 		}
-		row := []string{r.Stem, hook, r.Program, string(r.State), why}
+		state := string(r.State)
+		if r.State == bpf.Failed || r.State == bpf.Forbidden {
+			state = paint.Doubtful(state)
+		}
+		row := []string{r.Stem, hook, r.Program, state, why}
 		if all {
 			row = slices.Insert(row, 4, strconv.FormatBool(r.Pinned))
 		}
@@ -106,7 +110,7 @@ func (f *features) write(w io.Writer, all bool) error {
 	lacks := &output.Rows{}
 	lacks.Add("PART", "REASON", "LACKS", "NOT SEEN", "WHY")
 	for _, l := range f.Lacks {
-		lacks.Add(l.Part, string(l.Reason), l.Lacks, l.Unseen, l.Why)
+		lacks.Add(l.Part, string(l.Reason), paint.Doubtful(l.Lacks), l.Unseen, l.Why)
 	}
 	fmt.Fprintln(w)
 	return lacks.Write(w)

@@ -147,7 +147,17 @@ func (f *whyFlags) run(cmd *cobra.Command, s why.Subject) error {
 }
 
 func (f *whyFlags) write(w io.Writer, a *why.Answer) error {
-	return f.format.Write(w, a, func() error { return a.WriteText(w, cells(w, f.format)) })
+	paint := output.ColoursOf(w)
+	label := func(label string) string {
+		switch label {
+		case "CAUSE":
+			return paint.Bad(label)
+		case "BLIND", "UNREAD":
+			return paint.Doubtful(label)
+		}
+		return label
+	}
+	return f.format.Write(w, a, func() error { return a.WriteText(w, why.View{Cells: cells(w, f.format), Label: label}) })
 }
 
 // terminalWidth is how wide lines may be; 0: as they are, w is no terminal.

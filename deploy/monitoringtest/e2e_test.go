@@ -44,6 +44,9 @@ func TestRealFaultsShow(t *testing.T) {
 	t.Run("alerts name what is affected", func(t *testing.T) { s.alertsName(t) })
 	t.Run("queries", func(t *testing.T) { s.queriesAnswer(t) })
 	t.Run("metrics", func(t *testing.T) { s.metricsAreKnown(t) })
+	if *pictures != "" {
+		s.draw(t, *pictures)
+	}
 }
 
 // alertsFire waits for the alerts of what was provoked.

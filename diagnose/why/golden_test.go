@@ -2,6 +2,7 @@ package why_test
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -86,9 +87,27 @@ func input(t *testing.T, raw []byte) why.Input {
 func text(t *testing.T, a *why.Answer, cells int) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := a.WriteText(&b, cells); err != nil {
+	if err := a.WriteText(&b, why.View{Cells: cells}); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprintf(&b, "# %s\n", a.Outcome)
 	return b.Bytes()
+}
+
+// A painted label takes no room: the text is the same, and where it stands.
+func TestPaintedLabels(t *testing.T) {
+	a := &why.Answer{Causes: []why.Cause{{Reason: "OOMKilling", Message: "OOMKilling: killed at its limit of 24 MiB by another process of its pod"}}}
+	var plain, painted bytes.Buffer
+	label := func(label string) string {
+		if label == "CAUSE" {
+			return "\x1b[31m" + label + "\x1b[0m"
+		}
+		return label
+	}
+	if err := errors.Join(a.WriteText(&plain, why.View{Cells: 40}), a.WriteText(&painted, why.View{Cells: 40, Label: label})); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.ReplaceAll(painted.String(), "\x1b[31mCAUSE\x1b[0m", "CAUSE"); got != plain.String() || got == painted.String() {
+		t.Errorf("%q\nwant %q", got, plain.String())
+	}
 }

@@ -26,10 +26,20 @@ func (a *Answer) WriteJSON(w io.Writer) error {
 	return nil
 }
 
-// WriteText writes the answer for people, in lines of so many cells at most; below 40 they
-// are as long as they are.
-func (a *Answer) WriteText(w io.Writer, cells int) error {
-	p := &page{cells: cells}
+// View is how an answer is shown to people.
+type View struct {
+	// Cells is the longest line; below 40 lines are not broken.
+	Cells int
+	// Label paints the label of a line, such as CAUSE; nil: as it is.
+	Label func(label string) string
+}
+
+// WriteText writes the answer for people.
+func (a *Answer) WriteText(w io.Writer, v View) error {
+	p := &page{View: v}
+	if p.Label == nil {
+		p.Label = func(label string) string { return label }
+	}
 	p.line("", a.head())
 	for i := range a.Causes {
 		a.cause(p, &a.Causes[i])
@@ -103,8 +113,8 @@ func (a *Answer) seen(p *page) {
 
 // page gathers lines.
 type page struct {
-	b     strings.Builder
-	cells int
+	View
+	b strings.Builder
 }
 
 func (p *page) list(label string, texts []string) {
@@ -125,7 +135,7 @@ func (p *page) line(label, text string) {
 
 // hanging writes a text behind its label, broken lines indented further.
 func (p *page) hanging(name, text string, further int) {
-	p.wrap(name+strings.Repeat(" ", label-len(name)), text, label+further)
+	p.wrap(p.Label(name)+strings.Repeat(" ", label-len(name)), text, label+further)
 }
 
 // wrap breaks a text between words where it is too long.
@@ -136,7 +146,7 @@ func (p *page) wrap(start, text string, indent int) {
 	empty := true
 	for word := range strings.FieldsSeq(text) {
 		n := display.Cells(word)
-		if !empty && p.cells >= minWidth && at+1+n > p.cells {
+		if !empty && p.Cells >= minWidth && at+1+n > p.Cells {
 			p.b.WriteString(strings.TrimRight(line, " ") + "\n")
 			line, at, empty = strings.Repeat(" ", indent), indent, true
 		}

@@ -150,7 +150,7 @@ func (s *scene) text(in why.Input) string {
 	s.t.Helper()
 	var b strings.Builder
 	a := why.Build(in)
-	if err := a.WriteText(&b, 0); err != nil {
+	if err := a.WriteText(&b, why.View{}); err != nil {
 		s.t.Fatal(err)
 	}
 	return strings.NewReplacer(s.tenant, "TENANT", s.system, "SYSTEM", s.node, "NODE").Replace(b.String()) + "# " + string(a.Outcome)
