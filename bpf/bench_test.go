@@ -221,7 +221,7 @@ func benchmarkFault(b *testing.B, l *Loaded, drainEvery int, fault func() error)
 	}
 	// A caller can see an error that no hook was passed for (seen once in some
 	// 50,000 failed writes), and other tests provoke faults at the same time.
-	if told := records + counted + int(full+skipped); told < b.N-1-b.N/1000 {
+	if reported := records + counted + int(full+skipped); reported < b.N-1-b.N/1000 {
 		b.Errorf("%d faults gave %d records, %d counted, %d lost, %d runs skipped", b.N, records, counted, full, skipped)
 	}
 	b.ReportMetric(float64(full+skipped), "lost")

@@ -170,7 +170,7 @@ type DiskErrors struct {
 // Maps of diskio, beside those of all stems.
 const (
 	mapStorms     = "storms"
-	mapStormsTold = "storms_told"
+	mapStormsReported = "storms_told"
 )
 
 // stormKindOld is how long a kind of disk errors is kept where there is little room.
@@ -194,15 +194,15 @@ func (l *Loaded) UnrecordedDiskErrors(now time.Duration) ([]DiskErrors, error) {
 			}
 			continue
 		}
-		var told uint64
-		if err := l.maps[mapStormsTold].Lookup(&kind, &told); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		var reported uint64
+		if err := l.maps[mapStormsReported].Lookup(&kind, &reported); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return out, fmt.Errorf("read storms of disk errors: %w", err)
 		}
-		if told > storm.More {
-			told = 0 // the map was made anew, and counts from 0 again
+		if reported > storm.More {
+			reported = 0 // the map was made anew, and counts from 0 again
 		}
-		if storm.More > told {
-			out = append(out, DiskErrors{Kind: kind, N: storm.More - told, total: storm.More})
+		if storm.More > reported {
+			out = append(out, DiskErrors{Kind: kind, N: storm.More - reported, total: storm.More})
 		}
 	}
 	if err := all.Err(); err != nil {
@@ -222,7 +222,7 @@ func (l *Loaded) UnrecordedDiskErrors(now time.Duration) ([]DiskErrors, error) {
 // ReportedDiskErrors notes that these were reported. An agent that is killed before reports
 // them twice, not never.
 func (l *Loaded) ReportedDiskErrors(e DiskErrors) error {
-	if err := l.maps[mapStormsTold].Put(&e.Kind, e.total); err != nil {
+	if err := l.maps[mapStormsReported].Put(&e.Kind, e.total); err != nil {
 		return fmt.Errorf("note a storm of disk errors: %w", err)
 	}
 	return nil

@@ -229,7 +229,7 @@ func ioGroup(t *testing.T) string {
 	return group
 }
 
-// An error is told of the partition, at the sector of the whole disk.
+// An error is reported for the partition, at the sector of the whole disk.
 func TestDiskIOPartition(t *testing.T) {
 	k := testKernel(t)
 	l := openStem(t, diskio(), k, nil)
@@ -409,7 +409,7 @@ func TestDiskIOBioErrors(t *testing.T) {
 }
 
 // Requests are not reported a second time by the bio hook.
-func TestDiskIORequestsAreToldOnce(t *testing.T) {
+func TestDiskIORequestsAreReportedOnce(t *testing.T) {
 	k := testKernel(t)
 	l := openStem(t, diskio(), k, nil)
 	if err := l.Attach(HookDiskIOBio); err != nil {

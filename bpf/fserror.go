@@ -55,7 +55,7 @@ type FSError struct {
 	H             Header
 	Task          Task // which found it; a kernel thread in write-back
 	Dev           uint32
-	Line          uint32 // in the kernel's source; 0: not told
+	Line          uint32 // in the kernel's source; 0: not reported
 	What          uint32
 	ShutdownFlags uint32 // the filesystem's own
 	FSType        [16]byte

@@ -22,13 +22,13 @@ func (l *Loaded) RunCanary(nonce uint64) error {
 
 // Elements of the map "lost".
 const (
-	lostRingFull uint32 = iota // counted by the programs
-	toldRingFull               // notes of the agent: how much of it is reported
-	toldSkipped
+	lostRingFull     uint32 = iota // counted by the programs
+	reportedRingFull               // notes of the agent: how much of it is reported
+	reportedSkipped
 	cutAt // since boot: what is younger than another build's last record here
 )
 
-// Losses are records that a stem lost and that nobody was told of yet.
+// Losses are records that a stem lost and that are not reported yet.
 type Losses struct {
 	// RingFull: the ring was full.
 	RingFull uint64
@@ -102,24 +102,24 @@ func (l *Loaded) Losses() (Losses, error) {
 	if out.skipped, err = l.Skipped(); err != nil {
 		return out, err
 	}
-	toldFull, err := l.lostElement(toldRingFull)
+	reportedFull, err := l.lostElement(reportedRingFull)
 	if err != nil {
 		return out, err
 	}
-	toldSkip, err := l.lostElement(toldSkipped)
+	reportedSkip, err := l.lostElement(reportedSkipped)
 	if err != nil {
 		return out, err
 	}
 	// A program that had to be loaded anew counts from 0 again.
-	toldSkip = min(toldSkip, out.skipped)
-	out.RingFull, out.Skipped = out.ringFull-min(toldFull, out.ringFull), out.skipped-toldSkip
+	reportedSkip = min(reportedSkip, out.skipped)
+	out.RingFull, out.Skipped = out.ringFull-min(reportedFull, out.ringFull), out.skipped-reportedSkip
 	return out, nil
 }
 
 // ToldLosses notes that these losses were reported. An agent that is killed before
 // tells them twice, not never.
-func (l *Loaded) ToldLosses(told Losses) error {
-	return errors.Join(l.noteLost(toldRingFull, told.ringFull), l.noteLost(toldSkipped, told.skipped))
+func (l *Loaded) ReportedLosses(reported Losses) error {
+	return errors.Join(l.noteLost(reportedRingFull, reported.ringFull), l.noteLost(reportedSkipped, reported.skipped))
 }
 
 func (l *Loaded) lostElement(i uint32) (sum uint64, err error) {

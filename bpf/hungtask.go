@@ -274,7 +274,7 @@ func (w *TaskWalk) Sweep(exited func(*HungTaskSleep)) (left Asleep, err error) {
 			if w.blocked.Lookup(&w.keys[i], &still) != nil {
 				continue // reported already: the iteration came by twice
 			}
-			// First told, then forgotten: an agent killed in between tells it
+			// First reported, then forgotten: an agent killed in between tells it
 			// twice, not never.
 			exited(s)
 		}

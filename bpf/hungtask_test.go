@@ -263,7 +263,7 @@ func TestHungTasksByPoll(t *testing.T) {
 		injected, hangs = append(injected, h), append(hangs, hang)
 	}
 	started := time.Now()
-	told := func(n *int) bool {
+	reported := func(n *int) bool {
 		*n = 0
 		for _, h := range hangs {
 			*n += len(r.hung[uint32(h.Waiter.TID)])
@@ -271,13 +271,13 @@ func TestHungTasksByPoll(t *testing.T) {
 		return *n >= faults
 	}
 	var n int
-	r.until("23 hangs", 5*time.Second, func() { r.look() }, func() bool { return told(&n) })
-	t.Logf("all told %s after the last hang began", time.Since(started))
+	r.until("23 hangs", 5*time.Second, func() { r.look() }, func() bool { return reported(&n) })
+	t.Logf("all reported %s after the last hang began", time.Since(started))
 	for range 10 {
 		r.look()
 	}
-	if told(&n); n != faults {
-		t.Errorf("%d hangs were told %d times", faults, n)
+	if reported(&n); n != faults {
+		t.Errorf("%d hangs were reported %d times", faults, n)
 	}
 	locks := map[uint64]bool{}
 	for i, h := range hangs {
@@ -326,7 +326,7 @@ func TestHungTasksByPoll(t *testing.T) {
 	for _, h := range hangs {
 		pid := uint32(h.Waiter.TID)
 		if len(r.resumed[pid]) != 1 || r.resumed[pid][0].Exited != 0 || len(r.exited[pid]) != 0 {
-			t.Errorf("end of %d told %d+%d times, want once as resumed", pid, len(r.resumed[pid]), len(r.exited[pid]))
+			t.Errorf("end of %d reported %d+%d times, want once as resumed", pid, len(r.resumed[pid]), len(r.exited[pid]))
 			continue
 		}
 		if rec := r.resumed[pid][0]; rec.BlockedNS < r.hung[pid][0].BlockedNS || rec.Detector != HungByPoll {
@@ -344,7 +344,7 @@ func TestHungTaskExits(t *testing.T) {
 	r := newHungRun(t, nil)
 	h, hang := startHang(t)
 	pid := uint32(hang.Waiter.TID)
-	r.until("hang told", 5*time.Second, func() { r.look() }, func() bool { return len(r.hung[pid]) == 1 })
+	r.until("hang reported", 5*time.Second, func() { r.look() }, func() bool { return len(r.hung[pid]) == 1 })
 	if err := unix.Kill(hang.Waiter.PID, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -357,7 +357,7 @@ func TestHungTaskExits(t *testing.T) {
 		r.look()
 	}
 	if len(r.exited[pid]) != 1 || len(r.resumed[pid]) != 0 {
-		t.Fatalf("end told %d times as exited, %d times as resumed, want once as exited", len(r.exited[pid]), len(r.resumed[pid]))
+		t.Fatalf("end reported %d times as exited, %d times as resumed, want once as exited", len(r.exited[pid]), len(r.resumed[pid]))
 	}
 	if s := r.exited[pid][0]; taskComm(&s.Task) != hang.Waiter.Comm || s.BlockedFor() < r.threshold {
 		t.Errorf("exited %+v", s)
@@ -383,10 +383,10 @@ func TestHungTaskByKhungtaskd(t *testing.T) {
 	_, hang := startHang(t)
 	pid := uint32(hang.Waiter.TID)
 	setSysctls(t, "hung_task_timeout_secs", "2", "hung_task_check_interval_secs", "1", "hung_task_warnings", "0")
-	r.until("hang told", 10*time.Second, r.drain, func() bool { return len(r.hung[pid]) > 0 })
+	r.until("hang reported", 10*time.Second, r.drain, func() bool { return len(r.hung[pid]) > 0 })
 	rec := r.hung[pid][0]
 	if d := time.Duration(rec.BlockedNS); rec.Detector != HungByKhungtaskd || d < 2*time.Second || d > 5*time.Second {
-		t.Errorf("told by %d after %s, want by khungtaskd after 2 to 4 s", rec.Detector, d)
+		t.Errorf("reported by %d after %s, want by khungtaskd after 2 to 4 s", rec.Detector, d)
 	}
 	if names := stackNames(t, rec.Stack[:rec.StackDepth]); !strings.Contains(names, "pipe_write") {
 		t.Errorf("stack %q has no pipe_write", names)
@@ -401,7 +401,7 @@ func TestHungTaskByKhungtaskd(t *testing.T) {
 	from := fired()
 	r.until("3 more checks of khungtaskd", 15*time.Second, func() { r.look() }, func() bool { return fired() >= from+3 })
 	if n := len(r.hung[pid]); n != 1 {
-		t.Errorf("told %d times", n)
+		t.Errorf("reported %d times", n)
 	}
 	if left := r.look(); left.Reported < 1 {
 		t.Errorf("a walk left %+v, want a reported task", left)
@@ -420,9 +420,9 @@ func TestHungTaskThresholdHoldsForKhungtaskd(t *testing.T) {
 	_, hang := startHang(t)
 	pid := uint32(hang.Waiter.TID)
 	setSysctls(t, "hung_task_timeout_secs", "1", "hung_task_check_interval_secs", "1", "hung_task_warnings", "0")
-	r.until("hang told", 10*time.Second, r.drain, func() bool { return len(r.hung[pid]) > 0 })
+	r.until("hang reported", 10*time.Second, r.drain, func() bool { return len(r.hung[pid]) > 0 })
 	if d := time.Duration(r.hung[pid][0].BlockedNS); d < r.threshold {
-		t.Errorf("told after %s, want %s", d, r.threshold)
+		t.Errorf("reported after %s, want %s", d, r.threshold)
 	}
 }
 
@@ -443,7 +443,7 @@ func TestHungTaskOnFrozenFilesystem(t *testing.T) {
 		}
 	})
 	pid := uint32(hang.Waiter.TID)
-	r.until("hang told", 5*time.Second, func() { r.look() }, func() bool { return len(r.hung[pid]) > 0 })
+	r.until("hang reported", 5*time.Second, func() { r.look() }, func() bool { return len(r.hung[pid]) > 0 })
 	rec := r.hung[pid][0]
 	if rec.Lock != LockNone || rec.LockAddr != 0 || rec.Holder.PID != 0 {
 		t.Errorf("lock %d at %#x held by %d, want none", rec.Lock, rec.LockAddr, rec.Holder.PID)
@@ -454,7 +454,7 @@ func TestHungTaskOnFrozenFilesystem(t *testing.T) {
 	if err := z.Heal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	r.until("end told", 5*time.Second, func() { r.look() }, func() bool { return len(r.resumed[pid]) == 1 })
+	r.until("end reported", 5*time.Second, func() { r.look() }, func() bool { return len(r.resumed[pid]) == 1 })
 }
 
 // Two tasks that wait for one lock show one address.
@@ -484,7 +484,7 @@ func TestTwoHungTasksOneLock(t *testing.T) {
 		written <- err
 	}()
 	a, b := uint32(hang.Waiter.TID), <-second
-	r.until("both told", 5*time.Second, func() { r.look() }, func() bool { return len(r.hung[a]) > 0 && len(r.hung[b]) > 0 })
+	r.until("both reported", 5*time.Second, func() { r.look() }, func() bool { return len(r.hung[a]) > 0 && len(r.hung[b]) > 0 })
 	ra, rb := r.hung[a][0], r.hung[b][0]
 	if ra.LockAddr != rb.LockAddr || ra.Holder.PID != rb.Holder.PID || rb.Task.TGID != uint32(os.Getpid()) {
 		t.Errorf("locks %#x and %#x, holders %d and %d", ra.LockAddr, rb.LockAddr, ra.Holder.PID, rb.Holder.PID)
@@ -658,7 +658,7 @@ func TestHungTaskOnRWSem(t *testing.T) {
 					}
 				}, func() bool { return slept() })
 			}
-			r.until("hang told", 5*time.Second, func() { r.look() }, func() bool { return len(r.hung[waiter]) > 0 })
+			r.until("hang reported", 5*time.Second, func() { r.look() }, func() bool { return len(r.hung[waiter]) > 0 })
 			rec := r.hung[waiter][0]
 			release()
 			for _, done := range calls {
@@ -687,7 +687,7 @@ func TestHungTaskAcrossRestart(t *testing.T) {
 	r := newHungRun(t, pins)
 	h, hang := startHang(t)
 	pid := uint32(hang.Waiter.TID)
-	r.until("hang told", 5*time.Second, func() { r.look() }, func() bool { return len(r.hung[pid]) == 1 })
+	r.until("hang reported", 5*time.Second, func() { r.look() }, func() bool { return len(r.hung[pid]) == 1 })
 	r.l.Close()
 	pins.Close()
 
@@ -696,14 +696,14 @@ func TestHungTaskAcrossRestart(t *testing.T) {
 		again.look()
 	}
 	if n := len(again.hung[pid]); n != 1 {
-		t.Errorf("told %d times after the restart", n)
+		t.Errorf("reported %d times after the restart", n)
 	}
 	if err := h.Heal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	again.look()
 	if n := len(again.resumed[pid]); n != 1 {
-		t.Errorf("end told %d times after the restart", n)
+		t.Errorf("end reported %d times after the restart", n)
 	}
 }
 
@@ -780,7 +780,7 @@ func TestBusySystemHasNoHungTasks(t *testing.T) {
 	t.Logf("%d children, up to %d sleeps remembered at once", children, most)
 	for pid, recs := range r.hung {
 		if recs[0].Task.TGID == uint32(os.Getpid()) {
-			t.Errorf("thread %d of this test told as hung", pid)
+			t.Errorf("thread %d of this test reported as hung", pid)
 		}
 	}
 	if n := len(r.resumed) + len(r.exited); n > len(r.hung) {
@@ -830,10 +830,10 @@ func TestFrozenTasksAreNotHung(t *testing.T) {
 	// A hang that begins later is reported, the frozen task is not.
 	_, hang := startHang(t)
 	pid := uint32(hang.Waiter.TID)
-	r.until("hang told", 5*time.Second, func() { r.look() }, func() bool { return len(r.hung[pid]) > 0 })
+	r.until("hang reported", 5*time.Second, func() { r.look() }, func() bool { return len(r.hung[pid]) > 0 })
 	for pid, recs := range r.hung {
 		if int(recs[0].Task.TGID) == frozen.Process.Pid {
-			t.Errorf("frozen thread %d told as hung", pid)
+			t.Errorf("frozen thread %d reported as hung", pid)
 		}
 	}
 }

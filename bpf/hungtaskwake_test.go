@@ -81,7 +81,7 @@ func TestHungTaskThatIsWokenToWaitOn(t *testing.T) {
 		}
 		pids = append(pids, pid)
 	}
-	told := func() (n int) {
+	reported := func() (n int) {
 		for _, pid := range pids {
 			n += len(r.hung[pid])
 		}
@@ -93,14 +93,14 @@ func TestHungTaskThatIsWokenToWaitOn(t *testing.T) {
 		time.Sleep(r.wake / 8)
 		r.look()
 	}
-	r.until("23 hangs", 15*time.Second, look, func() bool { return told() >= len(pids) })
+	r.until("23 hangs", 15*time.Second, look, func() bool { return reported() >= len(pids) })
 	// Two more wake-ups.
 	for end := time.Now().Add(2 * r.wake * 5 / 4); time.Now().Before(end); {
 		look()
 	}
 	for i, pid := range pids {
 		if n := len(r.hung[pid]); n != 1 || len(r.resumed[pid]) != 0 {
-			t.Errorf("dd %d: told %d times, its end %d times while it hangs", i, n, len(r.resumed[pid]))
+			t.Errorf("dd %d: reported %d times, its end %d times while it hangs", i, n, len(r.resumed[pid]))
 		}
 		if d := time.Duration(r.hung[pid][0].BlockedNS); d < r.threshold || d > 10*time.Second {
 			t.Errorf("dd %d: blocked for %s", i, d)
@@ -141,6 +141,6 @@ func TestSlowWritesAreNoHang(t *testing.T) {
 		thaw()
 	}
 	if n := len(r.hung[pid]); n != 0 {
-		t.Errorf("told %d times, first after %s", n, time.Duration(r.hung[pid][0].BlockedNS))
+		t.Errorf("reported %d times, first after %s", n, time.Duration(r.hung[pid][0].BlockedNS))
 	}
 }

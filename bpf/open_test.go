@@ -222,11 +222,11 @@ func TestRingFullIsCounted(t *testing.T) {
 }
 
 // Losses are reported once, also by the agent that comes after the one that lost
-// them or told of them.
-func TestLossesAreToldOnceAcrossRestarts(t *testing.T) {
+// them or reported for them.
+func TestLossesAreReportedOnceAcrossRestarts(t *testing.T) {
 	k := testKernel(t)
 	pins, reopen := testPins(t)
-	untold := func(l *Loaded) Losses {
+	unreported := func(l *Loaded) Losses {
 		t.Helper()
 		lost, err := l.Losses()
 		if err != nil {
@@ -244,23 +244,23 @@ func TestLossesAreToldOnceAcrossRestarts(t *testing.T) {
 	}
 	l := openStem(t, oomkill(), k, pins)
 	overflow(l)
-	first := untold(l)
+	first := unreported(l)
 	if first.RingFull == 0 {
 		t.Fatal("nothing was lost")
 	}
-	if err := l.ToldLosses(first); err != nil {
+	if err := l.ReportedLosses(first); err != nil {
 		t.Fatal(err)
 	}
-	if again := untold(l); again.RingFull != 0 {
-		t.Errorf("%d told a second time", again.RingFull)
+	if again := unreported(l); again.RingFull != 0 {
+		t.Errorf("%d reported a second time", again.RingFull)
 	}
 	overflow(l) // the ring is full still: each one is lost, and the agent dies
 	l.Close()
 	pins.Close()
 
 	l = openStem(t, oomkill(), k, reopen())
-	if lost := untold(l); lost.RingFull != 25_000 {
-		t.Errorf("after the restart %d are to be told, want the 25000 since", lost.RingFull)
+	if lost := unreported(l); lost.RingFull != 25_000 {
+		t.Errorf("after the restart %d are to be reported, want the 25000 since", lost.RingFull)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // Ring reads a BPF ring buffer in place, and gives a record back to the
-// kernel only when told to. So an agent that is killed while it handles a
+// kernel only when asked to. So an agent that is killed while it handles a
 // record finds it again after its restart; cilium/ebpf's reader advances
 // before the caller has seen the record. See docs/adr/0002-ring-reader.md.
 //

@@ -199,7 +199,7 @@ func TestSockFailSlow(t *testing.T) {
 			if len(got) != 1 || r.H.Kind != KindSockFail || r.Flags != c.flags || r.BytesReceived != c.bytes || r.RTTMicros == 0 {
 				t.Errorf("got %+v", got)
 			}
-			// The limit is told of every connection that has one.
+			// The limit is reported for every connection that has one.
 			if r.LimitMS != target.SlowMS || time.Duration(r.H.BootNS-r.StartNS) < slowLimit {
 				t.Errorf("limit %d, after %s", r.LimitMS, time.Duration(r.H.BootNS-r.StartNS))
 			}

@@ -308,7 +308,7 @@ func TestSockFailMidStream(t *testing.T) {
 	}
 }
 
-// conversation is how a connection goes, and what is told of it.
+// conversation is how a connection goes, and what is reported for it.
 type conversation struct {
 	name   string
 	server func(net.Conn)       // nil: nobody listens
@@ -346,7 +346,7 @@ func conversations() []conversation {
 	}
 }
 
-// talkAt is where all conversations are: a recovery is told of a destination.
+// talkAt is where all conversations are: a recovery is reported for a destination.
 const talkAt = "127.0.0.1:4711"
 
 func (c conversation) run(t *testing.T, n *testNet, l *Loaded) {
@@ -503,7 +503,7 @@ func TestSockFailNeverSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := drainSockets(t, l); len(got) != 0 {
-		t.Errorf("told twice: %+v", got)
+		t.Errorf("reported twice: %+v", got)
 	}
 }
 
@@ -550,8 +550,8 @@ func TestSockFailPortsExhausted(t *testing.T) {
 	}
 	for _, r := range got[:3] {
 		// Where no program follows the tracepoint, connect()'s return reports why.
-		told := r.Flags == SockNotSent || r.Flags == SockNotSent|SockNoState && r.Err == uint32(syscall.EADDRNOTAVAIL)
-		if r.H.Kind != KindSockFail || !told || r.SrcPort != 0 {
+		reported := r.Flags == SockNotSent || r.Flags == SockNotSent|SockNoState && r.Err == uint32(syscall.EADDRNOTAVAIL)
+		if r.H.Kind != KindSockFail || !reported || r.SrcPort != 0 {
 			t.Errorf("kind %d, flags %#x, error %d, port %d", r.H.Kind, r.Flags, r.Err, r.SrcPort)
 		}
 	}

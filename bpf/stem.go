@@ -42,7 +42,7 @@ type hook struct {
 	// tried when it opens.
 	onDemand bool
 	variants []variant
-	// adds: its programs add to what other hooks tell, or have it told sooner: runs
+	// adds: its programs add to what other hooks tell, or have it reported sooner: runs
 	// that were skipped lose no record.
 	adds bool
 }

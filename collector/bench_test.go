@@ -120,16 +120,16 @@ func BenchmarkRecord(b *testing.B) {
 	})
 	stage("decoded", func(testing.TB) Emit { return func(ev *event.Event) { sink = *ev } })
 
-	engine := func(e *detector.Engine, told func(journal.Entry)) Emit {
+	engine := func(e *detector.Engine, reported func(journal.Entry)) Emit {
 		var now hostfs.Timekeeper
 		return func(ev *event.Event) {
 			if e.Seen(ev) {
-				b.Error("told as seen before")
+				b.Error("reported as seen before")
 			}
 			wall, boot := now.Now()
 			entry := journal.NewEntry(event.Moment{Wall: wall, Boot: boot})
 			entry.Event, entry.Transitions = ev, e.Observe(ev, entry.Moment())
-			told(entry)
+			reported(entry)
 		}
 	}
 	ignore := func(journal.Entry) {}

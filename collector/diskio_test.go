@@ -325,7 +325,7 @@ func TestDiskIOAttachesBioHookForBioDevices(t *testing.T) {
 		t.Errorf("error %v does not name the device", err)
 	}
 	if err := look(); err != nil {
-		t.Errorf("told again: %v", err)
+		t.Errorf("reported again: %v", err)
 	}
 	if want := []string{"-bio", "+bio", "-bio", "+bio", "-bio", "+bio", "+bio"}; !slices.Equal(hooks.log, want) {
 		t.Errorf("got %v, want %v", hooks.log, want)

@@ -32,7 +32,7 @@ type diskStallSource struct {
 
 	// Of Run's goroutine.
 	disks     map[string]*disk // by name in /sys/block
-	told      bool             // whether the source sees, and
+	reported      bool             // whether the source sees, and
 	down      bool             // that it doesn't
 	bounded   bool             // that there are too many devices was logged
 	buf       [512]byte        // for a stat: 17 numbers
@@ -76,7 +76,7 @@ type diskSample struct {
 type diskState struct {
 	diskSample
 	since time.Time // since when I/O is in flight and nothing completes; zero: not so
-	told  bool      // DiskStalled was reported
+	reported  bool      // DiskStalled was reported
 	again bool      // and is to be reported again: the source was away
 }
 
@@ -87,9 +87,9 @@ func (s diskState) step(now diskSample, at time.Time, after time.Duration) (disk
 	if now.inFlight > 0 && !s.since.IsZero() && now.done == s.done {
 		// What is in flight was so before: one that was completed meanwhile
 		// would have moved the sum. So this holds however far apart looks are.
-		next.since, next.told = s.since, s.told
-		if s.again || !s.told && at.Sub(s.since) >= after {
-			next.told = true
+		next.since, next.reported = s.since, s.reported
+		if s.again || !s.reported && at.Sub(s.since) >= after {
+			next.reported = true
 			return next, event.DiskStalled
 		}
 		return next, ""
@@ -97,7 +97,7 @@ func (s diskState) step(now diskSample, at time.Time, after time.Duration) (disk
 	if now.inFlight > 0 {
 		next.since = at
 	}
-	if s.told {
+	if s.reported {
 		return next, event.DiskResumed
 	}
 	return next, ""
@@ -175,14 +175,14 @@ func (d *diskStallSource) step(name string, known *disk, s diskSample, at time.T
 // reportSource reports once whether devices can be looked at. What stalled before
 // they could not is reported again after, if it lasts.
 func (d *diskStallSource) reportSource(err error, emit Emit) {
-	if d.told && d.down == (err != nil) {
+	if d.reported && d.down == (err != nil) {
 		return
 	}
-	d.told, d.down = true, err != nil
+	d.reported, d.down = true, err != nil
 	if err != nil {
 		d.env.log.Error("can't detect stalled block devices", "error", err)
 		for _, known := range d.disks {
-			known.again = known.told
+			known.again = known.reported
 		}
 	}
 	emit(d.env.sourceEvent(event.DiskStalled.Stem(), err))

@@ -30,7 +30,7 @@ func TestDiskStallStep(t *testing.T) {
 		{"idle", []sample{{0, 0, 5}, {60, 0, 5}}, nil},
 		{"busy", []sample{{0, 9, 5}, {8, 9, 6}, {16, 9, 7}, {24, 9, 8}}, nil},
 		{"idle for long, then one I/O", []sample{{0, 0, 5}, {60, 1, 5}, {68, 1, 5}, {70, 0, 6}}, nil},
-		{"stalled, told once", []sample{{0, 1, 5}, {8, 2, 5}, {10, 3, 5}, {12, 3, 5}, {90, 3, 5}}, map[int]event.Kind{10: stalled}},
+		{"stalled, reported once", []sample{{0, 1, 5}, {8, 2, 5}, {10, 3, 5}, {12, 3, 5}, {90, 3, 5}}, map[int]event.Kind{10: stalled}},
 		{"one a look is slow", []sample{{0, 4, 5}, {9, 4, 6}, {18, 4, 7}, {27, 4, 8}}, nil},
 		{"looks far apart", []sample{{0, 1, 5}, {60, 1, 5}}, map[int]event.Kind{60: stalled}},
 		{"completes again", []sample{{0, 1, 5}, {10, 1, 5}, {12, 1, 6}, {14, 1, 7}}, map[int]event.Kind{10: stalled, 12: resumed}},
@@ -152,7 +152,7 @@ func (n *stallNode) expect(later time.Duration, want ...string) {
 	}
 }
 
-func TestDiskStallIsToldWithItsMounts(t *testing.T) {
+func TestDiskStallIsReportedWithItsMounts(t *testing.T) {
 	n := newStallNode(t)
 	n.disk("sda", 0)
 	n.disk("sda/sda1", 1)

@@ -92,7 +92,7 @@ func TestDiskStallOfTheKernel(t *testing.T) {
 	source := newDiskStallSource(env)
 	// Short, but not so short that a loaded machine's own pauses are stalls.
 	source.every, source.after = 50*time.Millisecond, time.Second
-	told, up := make(stallEvents, 64), make(chan bool, 8)
+	reported, up := make(stallEvents, 64), make(chan bool, 8)
 	ctx, cancel := context.WithCancel(context.Background())
 	var g sync.WaitGroup
 	g.Go(func() {
@@ -101,7 +101,7 @@ func TestDiskStallOfTheKernel(t *testing.T) {
 			case ev.SourceUp != nil:
 				up <- ev.SourceUp.Up
 			case ev.Device.Name == d.name:
-				told <- ev.Clone()
+				reported <- ev.Clone()
 			}
 		}); err != nil {
 			t.Error(err)
@@ -123,8 +123,8 @@ func TestDiskStallOfTheKernel(t *testing.T) {
 		}
 	}
 	t.Logf("%d writes", writes)
-	if len(told) > 0 {
-		t.Errorf("a busy device: %+v", *(<-told).DiskStall)
+	if len(reported) > 0 {
+		t.Errorf("a busy device: %+v", *(<-reported).DiskStall)
 	}
 
 	for range 2 {
@@ -136,16 +136,16 @@ func TestDiskStallOfTheKernel(t *testing.T) {
 			<-ended
 		})
 
-		stalled := told.next(t)
+		stalled := reported.next(t)
 		lag := stalled.Time.Sub(began)
-		t.Logf("told %s after the write began: %+v", lag, *stalled.DiskStall)
+		t.Logf("reported %s after the write began: %+v", lag, *stalled.DiskStall)
 		if stalled.Kind != event.DiskStalled || stalled.DiskStall.InFlight == 0 || time.Duration(stalled.DiskStall.StalledFor) < source.after {
 			t.Errorf("%s %+v", stalled.Kind, *stalled.DiskStall)
 		}
 		// A write is seen by the next look, and reported by the first after the
 		// threshold; the rest is for starting dd on a loaded machine.
 		if most := source.after + 2*source.every + 3*time.Second; lag < source.after || lag > most {
-			t.Errorf("told after %s, want %s to %s", lag, source.after, most)
+			t.Errorf("reported after %s, want %s to %s", lag, source.after, most)
 		}
 		select {
 		case <-ended:
@@ -155,12 +155,12 @@ func TestDiskStallOfTheKernel(t *testing.T) {
 
 		thaw()
 		<-ended
-		resumed := told.next(t)
+		resumed := reported.next(t)
 		if resumed.Kind != event.DiskResumed || resumed.Device.Minor != stalled.Device.Minor || resumed.DiskStall.StalledFor < stalled.DiskStall.StalledFor {
 			t.Errorf("%s %+v of %+v", resumed.Kind, *resumed.DiskStall, *resumed.Device)
 		}
-		if len(told) > 0 {
-			t.Errorf("and %s", (<-told).Kind)
+		if len(reported) > 0 {
+			t.Errorf("and %s", (<-reported).Kind)
 		}
 	}
 }

@@ -26,9 +26,9 @@ func ext4Error() *bpf.FSError {
 
 func TestDecodeFSError(t *testing.T) {
 	f := testFSError(t)
-	var told []uint32
+	var reported []uint32
 	var ends []bool
-	f.env.fsError = func(dev uint32, _ time.Time, end bool) { told, ends = append(told, dev), append(ends, end) }
+	f.env.fsError = func(dev uint32, _ time.Time, end bool) { reported, ends = append(reported, dev), append(ends, end) }
 	decode := func(r *bpf.FSError) (ev event.Event) {
 		t.Helper()
 		if ok, err := f.decode(&r.H, rawOf(r), &ev); !ok || err != nil {
@@ -58,8 +58,8 @@ func TestDecodeFSError(t *testing.T) {
 	r.Function = [64]byte{}
 	copy(r.Function[:], "ext4_journal_check_start")
 	decode(r)
-	if want := []uint32{8<<20 | 2, 65<<20 | 1, 8<<20 | 2}; !slices.Equal(told, want) {
-		t.Errorf("told %v, want %v", told, want)
+	if want := []uint32{8<<20 | 2, 65<<20 | 1, 8<<20 | 2}; !slices.Equal(reported, want) {
+		t.Errorf("reported %v, want %v", reported, want)
 	}
 	if want := []bool{false, true, true}; !slices.Equal(ends, want) {
 		t.Errorf("ends writing: %v, want %v", ends, want)
@@ -141,6 +141,6 @@ func TestFSErrorAttachesToLateModules(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if err := f.attach([]string{"ext4"}); err != nil {
-		t.Errorf("told again: %v", err)
+		t.Errorf("reported again: %v", err)
 	}
 }

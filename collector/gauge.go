@@ -27,7 +27,7 @@ type gaugeSource struct {
 	own      func() ([]hostfs.Mount, error) // hostfs.OwnMounts, or a test's
 
 	// Of Run's goroutine.
-	told        map[string]string // what tellSource reported last, by gauge: why it can't be read, or ""
+	reported        map[string]string // what tellSource reported last, by gauge: why it can't be read, or ""
 	filesystems map[fsKey]*gaugedFilesystem
 	crowded     bool // that there are too many filesystems was logged
 }
@@ -39,7 +39,7 @@ const gaugeEvery = 30 * time.Second
 func newGaugeSource(env *environment) *gaugeSource {
 	return &gaugeSource{
 		env: env, adjtimex: unix.Adjtimex, statfs: statfsAt, own: hostfs.OwnMounts,
-		told: map[string]string{}, filesystems: map[fsKey]*gaugedFilesystem{},
+		reported: map[string]string{}, filesystems: map[fsKey]*gaugedFilesystem{},
 	}
 }
 
@@ -90,10 +90,10 @@ func (g *gaugeSource) reportSource(name string, err error, emit Emit) {
 	if err != nil {
 		reason = err.Error()
 	}
-	if was, ok := g.told[name]; ok && was == reason {
+	if was, ok := g.reported[name]; ok && was == reason {
 		return
 	}
-	g.told[name] = reason
+	g.reported[name] = reason
 	if err != nil {
 		g.env.log.Warn("gauge can't be read", "gauge", name, "error", err)
 	}

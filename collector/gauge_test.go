@@ -72,28 +72,28 @@ func (n *gaugeNode) mounts(lines ...string) {
 
 // look returns what one look reports, in lines.
 func (n *gaugeNode) look() []string {
-	var told []string
+	var reported []string
 	n.g.look(func(ev *event.Event) {
 		switch {
 		case ev.SourceUp != nil && ev.SourceUp.Up:
-			told = append(told, ev.SourceUp.Stem+" up")
+			reported = append(reported, ev.SourceUp.Stem+" up")
 		case ev.SourceUp != nil:
-			told = append(told, ev.SourceUp.Stem+" down: "+ev.SourceUp.Reason)
+			reported = append(reported, ev.SourceUp.Stem+" down: "+ev.SourceUp.Reason)
 		case ev.Gauge.Gone:
-			told = append(told, ev.Gauge.Name+" gone of "+ev.Subject())
+			reported = append(reported, ev.Gauge.Name+" gone of "+ev.Subject())
 		default:
-			told = append(told, fmt.Sprintf("%s %d of %d: %s", ev.Gauge.Name, ev.Gauge.Value, ev.Gauge.Limit, ev.Subject()))
+			reported = append(reported, fmt.Sprintf("%s %d of %d: %s", ev.Gauge.Name, ev.Gauge.Value, ev.Gauge.Limit, ev.Subject()))
 		}
 	})
-	slices.Sort(told)
-	return told
+	slices.Sort(reported)
+	return reported
 }
 
 func (n *gaugeNode) want(want ...string) {
 	n.t.Helper()
 	slices.Sort(want)
 	if diff := cmp.Diff(want, n.look()); diff != "" {
-		n.t.Errorf("-want +told:\n%s", diff)
+		n.t.Errorf("-want +reported:\n%s", diff)
 	}
 }
 
@@ -157,14 +157,14 @@ func TestGaugeFilesystemHangs(t *testing.T) {
 			}
 			return answers(path, key)
 		}
-		is := func(told []string, gauge string) bool { return slices.Contains(told, gauge) }
+		is := func(reported []string, gauge string) bool { return slices.Contains(reported, gauge) }
 		for i := range 3 {
-			told := n.look()
-			if !is(told, "inodes 48 of 64: 8:1 at /") || is(told, "inodes 48 of 64: 8:2 at /data") {
-				t.Errorf("look %d: %q", i, told)
+			reported := n.look()
+			if !is(reported, "inodes 48 of 64: 8:1 at /") || is(reported, "inodes 48 of 64: 8:2 at /data") {
+				t.Errorf("look %d: %q", i, reported)
 			}
-			if down := "gauge/inodes down: filesystem at /data: no answer in time"; is(told, down) != (i == 0) {
-				t.Errorf("look %d: %q, want %q once", i, told, down)
+			if down := "gauge/inodes down: filesystem at /data: no answer in time"; is(reported, down) != (i == 0) {
+				t.Errorf("look %d: %q, want %q once", i, reported, down)
 			}
 		}
 		if len(asked) != 1 {
@@ -172,8 +172,8 @@ func TestGaugeFilesystemHangs(t *testing.T) {
 		}
 		close(hang)
 		synctest.Wait()
-		if told := n.look(); !is(told, "gauge/inodes up") || !is(told, "inodes 48 of 64: 8:2 at /data") {
-			t.Errorf("after it answers: %q", told)
+		if reported := n.look(); !is(reported, "gauge/inodes up") || !is(reported, "inodes 48 of 64: 8:2 at /data") {
+			t.Errorf("after it answers: %q", reported)
 		}
 	})
 }
@@ -191,8 +191,8 @@ func TestGaugeSeenByInit(t *testing.T) {
 			}
 			return answers(path, key)
 		}
-		if told := n.look(); !slices.Contains(told, "inodes 48 of 64: 8:2 at /data") {
-			t.Errorf("seen at %s: %q", seen, told)
+		if reported := n.look(); !slices.Contains(reported, "inodes 48 of 64: 8:2 at /data") {
+			t.Errorf("seen at %s: %q", seen, reported)
 		}
 	}
 }
@@ -218,9 +218,9 @@ func TestGaugeUnseen(t *testing.T) {
 		}
 		return answers(path, key)
 	}
-	has := func(told []string, line string) bool { return slices.Contains(told, line) }
-	if told := n.look(); !has(told, "gauge/inodes up") || !has(told, "inodes 48 of 64: 8:1 at /") || has(told, "inodes 48 of 64: 8:2 at /data") {
-		t.Errorf("%q", told)
+	has := func(reported []string, line string) bool { return slices.Contains(reported, line) }
+	if reported := n.look(); !has(reported, "gauge/inodes up") || !has(reported, "inodes 48 of 64: 8:1 at /") || has(reported, "inodes 48 of 64: 8:2 at /data") {
+		t.Errorf("%q", reported)
 	}
 	way = func(path string, _ fsKey) error {
 		if strings.HasPrefix(path, n.root) && strings.HasSuffix(path, "/data") {
@@ -228,12 +228,12 @@ func TestGaugeUnseen(t *testing.T) {
 		}
 		return unix.EACCES
 	}
-	if told := n.look(); !has(told, "inodes gone of 8:1 at /") || !has(told, "inodes 48 of 64: 8:2 at /data") || has(told, "gauge/inodes up") {
-		t.Errorf("the other one: %q", told)
+	if reported := n.look(); !has(reported, "inodes gone of 8:1 at /") || !has(reported, "inodes 48 of 64: 8:2 at /data") || has(reported, "gauge/inodes up") {
+		t.Errorf("the other one: %q", reported)
 	}
 	way = func(string, fsKey) error { return unix.ENOENT }
-	if told := n.look(); !has(told, "gauge/inodes down: the agent sees none of the node's filesystems") || !has(told, "inodes gone of 8:2 at /data") {
-		t.Errorf("none: %q", told)
+	if reported := n.look(); !has(reported, "gauge/inodes down: the agent sees none of the node's filesystems") || !has(reported, "inodes gone of 8:2 at /data") {
+		t.Errorf("none: %q", reported)
 	}
 	way = func(_ string, key fsKey) error {
 		if key.minor == 1 {
@@ -241,8 +241,8 @@ func TestGaugeUnseen(t *testing.T) {
 		}
 		return nil
 	}
-	if told := n.look(); !has(told, "gauge/inodes down: filesystem at /: input/output error") || !has(told, "inodes 48 of 64: 8:2 at /data") {
-		t.Errorf("one that fails: %q", told)
+	if reported := n.look(); !has(reported, "gauge/inodes down: filesystem at /: input/output error") || !has(reported, "inodes 48 of 64: 8:2 at /data") {
+		t.Errorf("one that fails: %q", reported)
 	}
 }
 

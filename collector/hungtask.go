@@ -29,7 +29,7 @@ const (
 	hungDefaultAfter = 120 * time.Second
 	// maxHungTold is how many hangs are remembered until they end: as many as
 	// the kernel side remembers sleeps.
-	maxHungTold = 4096
+	maxHungReported = 4096
 )
 
 // hungtask decodes hung tasks and looks for them.
@@ -39,9 +39,9 @@ type hungtask struct {
 	names
 	walk *bpf.TaskWalk // nil where this process can't see all tasks
 
-	// told are the hangs whose end is yet to be reported: once a task has exited, the BPF
+	// reported are the hangs whose end is yet to be reported: once a task has exited, the BPF
 	// program can't find its groups.
-	told map[hungKey]hungTold
+	reported map[hungKey]hungReported
 
 	// What the event points to, used again for the next one.
 	task, holder event.Task
@@ -53,7 +53,7 @@ type hungKey struct {
 	start uint64
 }
 
-type hungTold struct {
+type hungReported struct {
 	cgroup    *event.Cgroup
 	container *event.Container
 	unit      string
@@ -79,7 +79,7 @@ func newHungTask(env *environment, l *bpf.Loaded) (*hungtask, error) {
 }
 
 func makeHungTask(env *environment) *hungtask {
-	return &hungtask{env: env, attribution: attribution{attributor: env.attributor}, told: map[hungKey]hungTold{}}
+	return &hungtask{env: env, attribution: attribution{attributor: env.attributor}, reported: map[hungKey]hungReported{}}
 }
 
 func hangAttached(l *bpf.Loaded) bool {
@@ -108,7 +108,7 @@ func (h *hungtask) decode(head *bpf.Header, raw []byte, ev *event.Event) (bool, 
 	return true, nil
 }
 
-// hung allocates the names of the stack and a place in told: hangs are minutes
+// hung allocates the names of the stack and a place in reported: hangs are minutes
 // apart.
 func (h *hungtask) hung(r *bpf.HungTask, ev *event.Event) {
 	ev.Kind = event.HungTask
@@ -130,10 +130,10 @@ func (h *hungtask) hung(r *bpf.HungTask, ev *event.Event) {
 	h.data.Wait = waitOf(h.data.Lock != "", r.InIOWait != 0, h.data.Stack)
 	ev.HungTask = &h.data
 
-	if len(h.told) >= maxHungTold {
-		clear(h.told)
+	if len(h.reported) >= maxHungReported {
+		clear(h.reported)
 	}
-	h.told[hungKey{r.Task.PID, r.Task.StartNS}] = hungTold{
+	h.reported[hungKey{r.Task.PID, r.Task.StartNS}] = hungReported{
 		cgroup: ev.Cgroup, container: ev.Container, unit: ev.Unit,
 		wait: h.data.Wait, lock: h.data.Lock, lockAddr: h.data.LockAddr,
 	}
@@ -177,15 +177,15 @@ func (h *hungtask) ended(t *bpf.Task, ev *event.Event, blocked time.Duration, de
 	h.names.task(&h.task, t)
 	ev.Task = &h.task
 	key := hungKey{t.PID, t.StartNS}
-	told, ok := h.told[key]
-	delete(h.told, key)
+	reported, ok := h.reported[key]
+	delete(h.reported, key)
 	if !ok {
-		told.wait = waitOther
+		reported.wait = waitOther
 	}
-	ev.Cgroup, ev.Container, ev.Unit = told.cgroup, told.container, told.unit
+	ev.Cgroup, ev.Container, ev.Unit = reported.cgroup, reported.container, reported.unit
 	h.data = event.HungTaskData{
 		BlockedFor: event.Duration(blocked),
-		Wait:       told.wait, Lock: told.lock, LockAddr: told.lockAddr,
+		Wait:       reported.wait, Lock: reported.lock, LockAddr: reported.lockAddr,
 		Detector: detectorName(detector),
 		Exited:   exited,
 	}

@@ -144,8 +144,8 @@ func TestDecodeHungTaskEnd(t *testing.T) {
 	if !d.Exited || d.BlockedFor != event.Duration(300*time.Second) || d.Wait != "lock" || d.Lock != "mutex" || d.LockAddr != begin.LockAddr || d.Holder != nil || d.Stack != nil {
 		t.Errorf("data %+v", d)
 	}
-	if len(h.told) != 0 {
-		t.Errorf("%d hangs remembered after their end", len(h.told))
+	if len(h.reported) != 0 {
+		t.Errorf("%d hangs remembered after their end", len(h.reported))
 	}
 
 	// A hang that an earlier run reported.
@@ -159,12 +159,12 @@ func TestHungTasksRememberedAreBounded(t *testing.T) {
 	h := makeHungTask(hungEnvironment(t, "", ""))
 	r := hungRecord()
 	r.StackDepth, r.Called = 0, 0
-	for pid := range uint32(3 * maxHungTold) {
+	for pid := range uint32(3 * maxHungReported) {
 		r.Task.PID = pid
 		decodeHung(t, h, bpf.KindHungTask, r)
 	}
-	if len(h.told) > maxHungTold {
-		t.Errorf("%d hangs remembered", len(h.told))
+	if len(h.reported) > maxHungReported {
+		t.Errorf("%d hangs remembered", len(h.reported))
 	}
 }
 

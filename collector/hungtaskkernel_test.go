@@ -108,8 +108,8 @@ func (a *hungAgent) until(what string, within time.Duration, cond func() bool) (
 	}
 }
 
-// told returns how many events of a kind a thread has.
-func (a *hungAgent) told(pid int, kind event.Kind) (n int) {
+// reported returns how many events of a kind a thread has.
+func (a *hungAgent) reported(pid int, kind event.Kind) (n int) {
 	for _, ev := range a.events[uint32(pid)] {
 		if ev.Kind == kind {
 			n++
@@ -129,8 +129,8 @@ func TestHungTaskLifeOnKernel(t *testing.T) {
 	}
 	defer fault.Close()
 	pid := hang.Waiter.TID
-	took := a.until("hang told", after+2*hungLookSoon, func() bool { return a.told(pid, event.HungTask) > 0 })
-	t.Logf("told after %s", took)
+	took := a.until("hang reported", after+2*hungLookSoon, func() bool { return a.reported(pid, event.HungTask) > 0 })
+	t.Logf("reported after %s", took)
 	ev := a.events[uint32(pid)][0]
 	d := ev.HungTask
 	if int(ev.Task.TGID) != hang.Waiter.PID || ev.Task.Comm != hang.Waiter.Comm || d.Wait != "lock" || d.BlockedFor < event.Duration(after) {
@@ -150,8 +150,8 @@ func TestHungTaskLifeOnKernel(t *testing.T) {
 	if err := fault.Heal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	took = a.until("end told", await.Within(10*time.Second), func() bool { return a.told(pid, event.HungTaskResumed) > 0 })
-	t.Logf("end told after %s", took)
+	took = a.until("end reported", await.Within(10*time.Second), func() bool { return a.reported(pid, event.HungTaskResumed) > 0 })
+	t.Logf("end reported after %s", took)
 	end := a.events[uint32(pid)][1]
 	if end.HungTask.Exited || end.HungTask.BlockedFor < d.BlockedFor || end.Task.ID() != ev.Task.ID() || end.Subject() != ev.Subject() || end.HungTask.LockAddr != d.LockAddr {
 		t.Errorf("end %+v of %q", end.HungTask, end.Subject())
@@ -171,12 +171,12 @@ func TestHungTaskExitOnKernel(t *testing.T) {
 	}
 	defer fault.Close()
 	pid := hang.Waiter.TID
-	a.until("hang told", await.Within(5*time.Second), func() bool { return a.told(pid, event.HungTask) > 0 })
+	a.until("hang reported", await.Within(5*time.Second), func() bool { return a.reported(pid, event.HungTask) > 0 })
 	if err := unix.Kill(hang.Waiter.PID, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	fault.Close()
-	a.until("end told", await.Within(10*time.Second), func() bool { return a.told(pid, event.HungTaskResumed) > 0 })
+	a.until("end reported", await.Within(10*time.Second), func() bool { return a.reported(pid, event.HungTaskResumed) > 0 })
 	begin, end := a.events[uint32(pid)][0], a.events[uint32(pid)][1]
 	if !end.HungTask.Exited || end.Task.ID() != begin.Task.ID() || end.Subject() != begin.Subject() || end.CPU != event.NoCPU || end.Time.IsZero() {
 		t.Errorf("end %+v, %+v", end, end.HungTask)
@@ -197,7 +197,7 @@ func TestHungTaskOnFrozenFilesystemOnKernel(t *testing.T) {
 		}
 	}()
 	pid := hang.Waiter.TID
-	a.until("hang told", await.Within(5*time.Second), func() bool { return a.told(pid, event.HungTask) > 0 })
+	a.until("hang reported", await.Within(5*time.Second), func() bool { return a.reported(pid, event.HungTask) > 0 })
 	t.Logf("stack %q", a.events[uint32(pid)][0].HungTask.Stack)
 	if d := a.events[uint32(pid)][0].HungTask; d.Wait != "lock" || d.Lock != "" || d.Holder != nil {
 		t.Errorf("data %+v", d)
@@ -205,5 +205,5 @@ func TestHungTaskOnFrozenFilesystemOnKernel(t *testing.T) {
 	if err := fault.Heal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	a.until("end told", await.Within(10*time.Second), func() bool { return a.told(pid, event.HungTaskResumed) > 0 })
+	a.until("end reported", await.Within(10*time.Second), func() bool { return a.reported(pid, event.HungTaskResumed) > 0 })
 }

@@ -368,7 +368,7 @@ func (s *stem) reportLosses(emit Emit) {
 	if lost.Skipped > 0 {
 		s.reportLost("recursion", lost.Skipped, emit)
 	}
-	if err := s.loaded.ToldLosses(lost); err != nil {
+	if err := s.loaded.ReportedLosses(lost); err != nil {
 		s.log.Warn("losses may be reported again", "error", err)
 	}
 }

@@ -29,17 +29,17 @@ type mountSource struct {
 	wake     chan struct{}       // holds one token while suspects has new ones
 
 	// Of Run's goroutine.
-	last       []hostfs.Mount      // what the next table is compared with
-	held       map[fsKey]time.Time // since when what [mountSource.holdBack] keeps was seen
-	reported   map[fsKey]*refusing
-	told, down bool // what tellSource reported last
+	last        []hostfs.Mount      // what the next table is compared with
+	held        map[fsKey]time.Time // since when what [mountSource.holdBack] keeps was seen
+	reported    map[fsKey]*refusing
+	known, down bool // what tellSource reported last
 }
 
 // refusing is a filesystem that was reported.
 type refusing struct {
-	told   time.Time
-	device event.Device
-	data   event.MountData
+	reported time.Time
+	device   event.Device
+	data     event.MountData
 }
 
 const (
@@ -133,10 +133,10 @@ func (m *mountSource) Run(ctx context.Context, emit Emit) error {
 
 // reportSource reports once whether the mount table can be read.
 func (m *mountSource) reportSource(err error, emit Emit) {
-	if m.told && m.down == (err != nil) {
+	if m.known && m.down == (err != nil) {
 		return
 	}
-	m.told, m.down = true, err != nil
+	m.known, m.down = true, err != nil
 	if err != nil {
 		m.env.log.Error("can't detect read-only filesystems", "error", err)
 	}
@@ -193,7 +193,7 @@ func (m *mountSource) renewed(emit Emit) {
 		// The error was at least suspectFor before it was reported, so it is of an earlier
 		// second than what came after that.
 		mounted, err := m.env.fs.Ext4MountedAt(r.device.Name)
-		if err == nil && mounted.Unix() > r.told.Add(-suspectFor).Unix() {
+		if err == nil && mounted.Unix() > r.reported.Add(-suspectFor).Unix() {
 			m.acquit(key, mounted)
 			m.apply(change{key: key, reason: reasonRemounted}, emit)
 		}
@@ -207,7 +207,7 @@ func (m *mountSource) apply(c change, emit Emit) {
 	known := m.reported[c.key]
 	switch {
 	case c.faulty && known == nil && len(m.reported) < maxRefusing:
-		known = &refusing{told: time.Now(), device: m.env.mountedDevice(&c.mount), data: event.MountData{
+		known = &refusing{reported: time.Now(), device: m.env.mountedDevice(&c.mount), data: event.MountData{
 			FSType: display.Safe(c.mount.FSType, 64),
 			Path:   display.Safe(c.mount.Path, 1024),
 			Reason: c.reason,

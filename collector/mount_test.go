@@ -48,7 +48,7 @@ func TestDiffMounts(t *testing.T) {
 		{"error of another kind than ext4", table{ext4Mount("/usb", of("somefs"))}, table{ext4Mount("/usb", of("somefs"), superRO)}, "/usb superblock-ro"},
 		{"error on 6.15 and newer", table{volume}, table{ext4Mount("/data", emergencyRO)}, "/data emergency-ro"},
 		{"shutdown", table{volume}, table{ext4Mount("/data", shutDown, emergencyRO)}, "/data shutdown"},
-		{"told once", table{ext4Mount("/data", emergencyRO)}, table{ext4Mount("/data", emergencyRO)}, ""},
+		{"reported once", table{ext4Mount("/data", emergencyRO)}, table{ext4Mount("/data", emergencyRO)}, ""},
 		{"administrator", table{volume}, table{ext4Mount("/data", superRO, mountRO)}, ""},
 		{"administrator, with bind mounts", table{volume, pod}, table{ext4Mount("/data", superRO, mountRO), ext4Mount("/pod", superRO)}, ""},
 		{"administrator, by a bind mount", table{volume, pod}, table{ext4Mount("/data", superRO), ext4Mount("/pod", superRO, mountRO)}, ""},
@@ -162,7 +162,7 @@ const (
 	healthyXFS  = "30 1 8:0 / /data rw - xfs /dev/sda rw"
 )
 
-func TestMountsAreToldOnce(t *testing.T) {
+func TestMountsAreReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMountNode(t)
 		n.mounts(healthyExt4)
@@ -193,7 +193,7 @@ func TestMountHalfRemounted(t *testing.T) {
 	const (
 		pod    = "31 1 8:0 /vol /pods/x rw - ext4 /dev/sda "
 		done   = "30 1 8:0 / /data ro - ext4 /dev/sda ro"
-		told   = "mount.readonly ext4 sda at /data: superblock-ro"
+		reported   = "mount.readonly ext4 sda at /data: superblock-ro"
 		second = time.Second
 	)
 	type step struct {
@@ -210,13 +210,13 @@ func TestMountHalfRemounted(t *testing.T) {
 		"in time":               {[]step{before, {mounts: half}, {after: 4 * second, mounts: half}, {after: second / 2, mounts: []string{done, pod + "ro"}}, {after: 9 * second, mounts: []string{done, pod + "ro"}}}, nil},
 		"given up":              {[]step{before, {mounts: half}, {after: second, mounts: before.mounts}, {after: 9 * second, mounts: before.mounts}}, nil},
 		"unmounted":             {[]step{before, {mounts: half}, {after: second}, {after: 9 * second}}, nil},
-		"none, it lasts":        {[]step{before, {mounts: half}, {after: 5 * second, mounts: half}, {after: 9 * second, mounts: half}}, []string{told}},
-		"none, an error is why": {[]step{before, {mounts: half, errs: true}, {after: second, mounts: half}}, []string{told}},
-		"an error is seen late": {[]step{before, {mounts: half}, {after: second / 100, mounts: half, errs: true}}, []string{told}},
+		"none, it lasts":        {[]step{before, {mounts: half}, {after: 5 * second, mounts: half}, {after: 9 * second, mounts: half}}, []string{reported}},
+		"none, an error is why": {[]step{before, {mounts: half, errs: true}, {after: second, mounts: half}}, []string{reported}},
+		"an error is seen late": {[]step{before, {mounts: half}, {after: second / 100, mounts: half, errs: true}}, []string{reported}},
 		"again and again": {[]step{before, {mounts: half}, {after: 3 * second, mounts: before.mounts},
 			{mounts: half}, {after: 3 * second, mounts: []string{done, pod + "ro"}}}, nil},
 		"while the agent starts": {[]step{{mounts: half}, {after: second, mounts: []string{done, pod + "ro"}}}, nil},
-		"before it started":      {[]step{{mounts: half}, {after: 5 * second, mounts: half}}, []string{told}},
+		"before it started":      {[]step{{mounts: half}, {after: 5 * second, mounts: half}}, []string{reported}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -245,7 +245,7 @@ func TestMountErrorPolicy(t *testing.T) {
 		"policy in mountinfo": {healthyExt4 + ",errors=remount-ro", "", []string{"mount.readonly ext4 sda at /data: error-policy"}},
 		"policy by default":   {healthyExt4, "rw\nerrors=remount-ro\n", []string{"mount.readonly ext4 sda at /data: error-policy"}},
 		"writes on":           {healthyExt4, "rw\nerrors=continue\n", nil},
-		"not told":            {healthyExt4, "", nil},
+		"not reported":            {healthyExt4, "", nil},
 		"overridden":          {healthyExt4 + ",errors=continue", "errors=remount-ro\n", nil},
 		"mounted read-only":   {"30 1 8:0 / /data ro - ext4 /dev/sda ro,errors=remount-ro", "", nil},
 		"another filesystem":  {healthyXFS, "", []string{"mount.readonly xfs sda at /data: shutdown"}},

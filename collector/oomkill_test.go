@@ -181,7 +181,7 @@ func TestOOMGroupKillHasOneLimit(t *testing.T) {
 }
 
 // isTold reports whether a record becomes an event.
-func isTold(t *testing.T, o *oomkill, r *bpf.OOMKill) bool {
+func isReported(t *testing.T, o *oomkill, r *bpf.OOMKill) bool {
 	t.Helper()
 	h, err := bpf.ParseHeader(rawRecord(r))
 	if err != nil {
@@ -202,15 +202,15 @@ func TestDyingVictimIsNoKill(t *testing.T) {
 	for pid := range uint32(50) {
 		r := podKill()
 		r.Victim = bpf.Task{PID: 200 + pid, TGID: 200 + pid}
-		if !isTold(t, o, r) {
-			t.Errorf("%d of the group is not told", pid)
+		if !isReported(t, o, r) {
+			t.Errorf("%d of the group is not reported", pid)
 		}
 	}
 	for _, victim := range []bpf.Task{{PID: 200, TGID: 200}, {PID: 900, TGID: 200}, {PID: 812, TGID: 812}} {
 		r := podKill()
 		r.Victim, r.Stack[0] = victim, oomKillAt-0x10 // called from oom_kill_process itself
-		if isTold(t, o, r) {
-			t.Errorf("%d was dying already, and is told", victim.PID)
+		if isReported(t, o, r) {
+			t.Errorf("%d was dying already, and is reported", victim.PID)
 		}
 	}
 }
@@ -220,11 +220,11 @@ func TestDyingVictimIsNoKill(t *testing.T) {
 func TestDyingThreadIsNoKillWithoutSymbols(t *testing.T) {
 	o := testOOMKill(t)
 	o.env.oomCode = func() oomCode { return oomCode{} }
-	told := func(victim, trigger bpf.Task, at uint64) bool {
+	reported := func(victim, trigger bpf.Task, at uint64) bool {
 		t.Helper()
 		r := podKill()
 		r.Victim, r.Trigger, r.H.BootNS = victim, trigger, at
-		return isTold(t, o, r)
+		return isReported(t, o, r)
 	}
 	main, thread, other := bpf.Task{PID: 152, TGID: 152}, bpf.Task{PID: 154, TGID: 152}, bpf.Task{PID: 160, TGID: 160}
 	for i, tt := range []struct {
@@ -238,21 +238,21 @@ func TestDyingThreadIsNoKillWithoutSymbols(t *testing.T) {
 		{other, main, 1.03e9, true},        // as a second time, for somebody else's sake
 		{thread, thread, 1e9 + 20e9, true}, // the number was given again
 	} {
-		if got := told(tt.victim, tt.trigger, tt.at); got != tt.want {
-			t.Errorf("%d: told %v, want %v", i, got, tt.want)
+		if got := reported(tt.victim, tt.trigger, tt.at); got != tt.want {
+			t.Errorf("%d: reported %v, want %v", i, got, tt.want)
 		}
 	}
 	for pid := range uint32(50) { // a whole group
 		task := bpf.Task{PID: 300 + pid, TGID: 300 + pid}
-		if !told(task, other, 30e9) {
-			t.Errorf("%d of the group is not told", pid)
+		if !reported(task, other, 30e9) {
+			t.Errorf("%d of the group is not reported", pid)
 		}
 	}
-	if first := (bpf.Task{PID: 400, TGID: 300}); told(first, first, 30.1e9) {
-		t.Error("a thread of the first of a group is told as killed again")
+	if first := (bpf.Task{PID: 400, TGID: 300}); reported(first, first, 30.1e9) {
+		t.Error("a thread of the first of a group is reported as killed again")
 	}
 	for pid := range uint32(3 * maxOOMKilled) {
-		told(bpf.Task{PID: pid, TGID: pid}, other, 40e9)
+		reported(bpf.Task{PID: pid, TGID: pid}, other, 40e9)
 	}
 	if len(o.killed) > maxOOMKilled {
 		t.Errorf("%d kills remembered", len(o.killed))
@@ -330,6 +330,6 @@ func TestMalformedRecordsAreCounted(t *testing.T) {
 	}
 	want := []string{"foreign-wire", "malformed", "malformed", "malformed", "oomkill"}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("reported (-want +got):\n%s", diff)
 	}
 }

@@ -104,7 +104,7 @@ func TestSockFailHealthy(t *testing.T) {
 	a.poll()
 	for _, ev := range a.events(0) {
 		d := ev.SockFail
-		t.Errorf("%s told of %+v: %s, evidence %q", ev.Kind, *ev.Conn, d.Verdict, d.Evidence)
+		t.Errorf("%s reported for %+v: %s, evidence %q", ev.Kind, *ev.Conn, d.Verdict, d.Evidence)
 	}
 	outcomes, err := s.Outcomes("probes")
 	if err != nil {

@@ -227,7 +227,7 @@ func TestReadOnlyFilesystemOfTheKernel(t *testing.T) {
 				t.Errorf("%+v, want %s", *ro.Mount, dir)
 			}
 			if ro.Time.Sub(fault.Time) > 2*time.Second {
-				t.Errorf("told %s late", ro.Time.Sub(fault.Time))
+				t.Errorf("reported %s late", ro.Time.Sub(fault.Time))
 			}
 			if err := end(f); err != nil {
 				t.Fatal(err)
@@ -238,7 +238,7 @@ func TestReadOnlyFilesystemOfTheKernel(t *testing.T) {
 				t.Errorf("%+v of %+v", *over.Mount, *over.Device)
 			}
 			if n := len(a.of(device, event.MountReadOnly)); n != 1 {
-				t.Errorf("read-only was told %d times", n)
+				t.Errorf("read-only was reported %d times", n)
 			}
 			if name == "unmounted" && over.Mount.Reason != reasonUnmounted {
 				t.Errorf("reason %s", over.Mount.Reason)

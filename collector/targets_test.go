@@ -196,7 +196,7 @@ func TestTargetDir(t *testing.T) {
 	wait("two files", has(3))
 
 	write("a.yaml", "targets:\n- prot: 80\n")
-	wait("bad file told", func() bool { return strings.Contains(log.String(), "prot") })
+	wait("bad file reported", func() bool { return strings.Contains(log.String(), "prot") })
 	if targets.len() != 3 || !strings.Contains(log.String(), "stay in force") {
 		t.Errorf("%d targets after a bad file, log %s", targets.len(), &log)
 	}

@@ -25,9 +25,9 @@ import (
 // collected is Sources that run, and what they reported of targets.
 type collected struct {
 	*Sources
-	mu   sync.Mutex
-	told []string // kind and target
-	end  func()
+	mu       sync.Mutex
+	reported []string // kind and target
+	end      func()
 }
 
 func collect(t *testing.T, cfg Config) *collected {
@@ -47,7 +47,7 @@ func collect(t *testing.T, cfg Config) *collected {
 			if ev.SockFail != nil {
 				c.mu.Lock()
 				defer c.mu.Unlock()
-				c.told = append(c.told, string(ev.Kind)+" "+ev.SockFail.Target)
+				c.reported = append(c.reported, string(ev.Kind)+" "+ev.SockFail.Target)
 			}
 		}, func() {})
 	}()
@@ -64,7 +64,7 @@ func collect(t *testing.T, cfg Config) *collected {
 func (c *collected) events() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return append([]string(nil), c.told...)
+	return append([]string(nil), c.reported...)
 }
 
 // Between an agent's end and the first list of its successor's sources, targets go on
@@ -91,7 +91,7 @@ func TestTargetsOutliveTheAgent(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	told := func(c *collected, n int) {
+	reported := func(c *collected, n int) {
 		t.Helper()
 		await.UntilShown(t, fmt.Sprintf("%d failures of the probe", n), 15*time.Second, func() (bool, string) {
 			got := c.events()
@@ -99,7 +99,7 @@ func TestTargetsOutliveTheAgent(t *testing.T) {
 		})
 		for _, ev := range c.events() {
 			if ev != string(event.SockFail)+" shop/web:81" {
-				t.Errorf("told %q", ev)
+				t.Errorf("reported %q", ev)
 			}
 		}
 	}
@@ -114,9 +114,9 @@ func TestTargetsOutliveTheAgent(t *testing.T) {
 	refuse() // while there is no agent
 
 	second := collect(t, cfg)
-	told(second, 1)
+	reported(second, 1)
 	refuse() // before it knows a pod
-	told(second, 2)
+	reported(second, 2)
 	second.end()
 	refuse()
 
@@ -126,7 +126,7 @@ func TestTargetsOutliveTheAgent(t *testing.T) {
 	if err := third.SetTargets("probes", []Target{target, other}); err != nil {
 		t.Fatal(err)
 	}
-	told(third, 1)
+	reported(third, 1)
 	await.Until(t, "outcomes of all three runs", 10*time.Second, func() bool {
 		got, err := third.Outcomes("probes")
 		return err == nil && len(got) == 2 && got[0].Failed == 3
@@ -189,6 +189,6 @@ func TestBlindSockFailFailsTheCheck(t *testing.T) {
 	}
 	healthy(true)
 	if got := c.events(); len(got) != 0 {
-		t.Errorf("told %v: the canaries are no faults", got)
+		t.Errorf("reported %v: the canaries are no faults", got)
 	}
 }

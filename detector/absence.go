@@ -102,15 +102,15 @@ func (e *Engine) isAbsent(r *ruleState, at event.Moment) {
 		r.series.resolved--
 	}
 	en.begin(r, at)
-	en.teller = r
+	en.reporter = r
 	en.p.Count = 1
 	en.p.Message, e.text, _ = r.message.render(e.act, e.text) // of constant text
 	e.fire(en, at)
 }
 
-// untoldAbsences are the rules of a condition that have neither heard of an event nor waited
+// unreportedAbsences are the rules of a condition that have neither heard of an event nor waited
 // for long enough.
-func (e *Engine) untoldAbsences(c *conditionState) (names []string) {
+func (e *Engine) unreportedAbsences(c *conditionState) (names []string) {
 	for _, r := range e.rules {
 		if r.awaits() && r.series.condition == c && r.absence.Heard == 0 && r.series.firing == 0 {
 			names = append(names, "the first event of rule "+r.Name)

@@ -93,7 +93,7 @@ func cases(t testing.TB) []struct {
 		{"when reads a label that is another", 7, hot(detector.NewEngine(ruleSet(t, `
 - {name: label, events: [oomkill], when: 'pod.labels["team"] == "web"', reason: R, message: m}
 `)), oomInPod(0, map[string]string{"team": "db", "app": "x"}))},
-		{"temporary, told each time", 15, hot(detector.NewEngine(ruleSet(t, `
+		{"temporary, reported each time", 15, hot(detector.NewEngine(ruleSet(t, `
 - {name: told, events: [diskio], groupBy: [device.name], reason: R, message: "${event.op} of ${device.name}"}
 `)), disk())},
 		{"shipped rules, read-ahead", 0, hot(detector.NewEngine(shipped), func() *event.Event {

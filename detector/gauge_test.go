@@ -129,14 +129,14 @@ func TestGaugesLeftOutOfTheJournal(t *testing.T) {
 			case 1, 2:
 				ev = &event.Event{Kind: event.Source, Time: now.Wall, SourceUp: &event.SourceData{Stem: "gauge/" + names[i], Up: r.IntN(3) > 0}}
 			}
-			told := states(whole.Observe(ev, now))
+			reported := states(whole.Observe(ev, now))
 			if all++; whole.Changed() {
 				kept++
-				if diff := cmp.Diff(told, states(journaled.Observe(ev, now))); diff != "" {
+				if diff := cmp.Diff(reported, states(journaled.Observe(ev, now))); diff != "" {
 					t.Fatalf("seed %d, step %d (-all +journaled):\n%s", seed, step, diff)
 				}
-			} else if len(told) > 0 {
-				t.Fatalf("seed %d, step %d: left out though it told %v", seed, step, told)
+			} else if len(reported) > 0 {
+				t.Fatalf("seed %d, step %d: left out though it reported %v", seed, step, reported)
 			}
 			if step%100 == 99 {
 				whole.Restarted(now)

@@ -42,22 +42,22 @@ func TestKernelLines(t *testing.T) {
 	for _, l := range kernelLines(t) {
 		for _, origin := range []string{event.OriginKernel, "user"} {
 			e := detector.NewEngine(set)
-			var told []string
+			var reported []string
 			for i := range max(l.Times, 1) {
 				now := at(time.Duration(i) * time.Second)
 				ev := logged(time.Duration(i)*time.Second, l.Text)
 				ev.BootTime, ev.Log.Log, ev.Log.Origin = event.Duration(now.Boot), "kmsg", origin
 				for _, tr := range e.Observe(ev, now) {
 					if p := tr.Problem; p != nil && p.State == problem.Firing && p.SuppressedBy == "" {
-						told = append(told, p.Rule)
+						reported = append(reported, p.Rule)
 					}
 				}
 			}
-			switch found := len(told) > 0 && told[len(told)-1] == l.Rule || len(told) > 1 && told[0] == l.Rule; {
-			case origin != event.OriginKernel && told != nil:
-				t.Errorf("%q of %s: reported by %v", l.Text, origin, told)
+			switch found := len(reported) > 0 && reported[len(reported)-1] == l.Rule || len(reported) > 1 && reported[0] == l.Rule; {
+			case origin != event.OriginKernel && reported != nil:
+				t.Errorf("%q of %s: reported by %v", l.Text, origin, reported)
 			case origin == event.OriginKernel && !found:
-				t.Errorf("%q (%s, %s): reported by %v, want %s", l.Text, l.Kernel, l.Source, told, l.Rule)
+				t.Errorf("%q (%s, %s): reported by %v, want %s", l.Text, l.Kernel, l.Source, reported, l.Rule)
 			}
 		}
 	}

@@ -159,7 +159,7 @@ func TestOneFaultFromProbeAndLog(t *testing.T) {
 	missed := e.Observe(line(20*time.Second, 7), at(20*time.Second))
 	want(t, missed, "oom-kill 7 firing") // one that the probe missed
 	if p := missed[0].Problem; p.Subject != "cgroup /a" {
-		t.Errorf("told of %q by the log, want whom the probe has named", p.Subject)
+		t.Errorf("reported for %q by the log, want whom the probe has named", p.Subject)
 	}
 	for _, p := range e.Problems() {
 		if n := map[string]uint64{"7": 2, "8": 1}[p.Group]; p.Count != n || p.Fault != "oom-kill" {

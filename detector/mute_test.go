@@ -142,7 +142,7 @@ func TestMutesChangeNothingElse(t *testing.T) {
 				i := slices.IndexFunc(inForce, func(o problem.Mute) bool { return o.Equal(&m.Mute) })
 				switch {
 				case m.Over && i < 0, !m.Over && (i >= 0 || !m.Until.After(now.Wall)):
-					t.Fatalf("seed %d: told %+v with %+v in force", seed, m, inForce)
+					t.Fatalf("seed %d: reported %+v with %+v in force", seed, m, inForce)
 				case m.Over:
 					inForce = slices.Delete(inForce, i, i+1)
 				default:

@@ -57,7 +57,7 @@ func (n *named) String() string {
 type sight uint8
 
 const (
-	untold sight = iota // none has said anything yet
+	unreported sight = iota // none has said anything yet
 	seeing
 	blind
 )
@@ -65,14 +65,14 @@ const (
 // sightOf returns what the sources see that n is about, and where they are blind
 // which are down and why.
 func (e *Engine) sightOf(n *named) (s sight, why []string) {
-	told := 0
+	reported := 0
 	var silent []string // logs of the kernel's that are down
 	kernel := false     // one is up
 	for stem, st := range e.stems {
 		if stem == n.stem || !st.known || !n.has(stem, st.kernel) {
 			continue
 		}
-		told++
+		reported++
 		switch {
 		case n.kernel && st.kernel && st.up:
 			kernel = true
@@ -86,10 +86,10 @@ func (e *Engine) sightOf(n *named) (s sight, why []string) {
 		why = append(why, silent...)
 	}
 	if n.stems == nil && e.crowded[n.stem] {
-		told++
+		reported++
 		why = append(why, fmt.Sprintf("%s: more than %d sources", n.stem, MaxStems))
 	}
-	if told > 0 {
+	if reported > 0 {
 		if len(why) > 0 {
 			slices.Sort(why)
 			return blind, why
@@ -99,7 +99,7 @@ func (e *Engine) sightOf(n *named) (s sight, why []string) {
 	// The family's own state is that of whoever says nothing himself.
 	switch st := e.stems[n.stem]; {
 	case st == nil || !st.known:
-		return untold, nil
+		return unreported, nil
 	case st.up:
 		return seeing, nil
 	default:

@@ -40,11 +40,11 @@ func TestEachLogIsASourceOfItsOwn(t *testing.T) {
 	absent := down("log", "this log is not configured")
 	tests := []struct {
 		name, rules string
-		told        []*event.Event
+		reported        []*event.Event
 		want        string
 	}{
-		{"nothing told", of("logs: [kmsg],"), nil, waiting + "log/kmsg"},
-		{"nothing told, any log", of(""), nil, waiting + "log"},
+		{"nothing reported", of("logs: [kmsg],"), nil, waiting + "log/kmsg"},
+		{"nothing reported, any log", of(""), nil, waiting + "log"},
 		{"another log", of("logs: [kmsg],"), []*event.Event{up("log/syslog")}, waiting + "log/kmsg"},
 		{"up", of("logs: [kmsg],"), []*event.Event{up("log/kmsg"), down("log/syslog", "gone")}, healthy},
 		{"dead beside a live one", of("logs: [kmsg],"), []*event.Event{down("log/kmsg", "no permission"), up("log/syslog")},
@@ -85,7 +85,7 @@ func TestEachLogIsASourceOfItsOwn(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			e := detector.NewEngine(ruleSet(t, tt.rules))
-			for i, ev := range tt.told {
+			for i, ev := range tt.reported {
 				e.Observe(ev, at(time.Duration(i)*time.Second))
 			}
 			if have := conditionOf(e); have != tt.want {

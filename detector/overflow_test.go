@@ -39,20 +39,20 @@ func TestOverflowClears(t *testing.T) {
 	rules := ruleSet(t, overflowRules)
 	e := detector.NewEngine(rules)
 	second := time.Duration(0)
-	tell := func(kind event.Kind, device string, transitions ...string) {
+	report := func(kind event.Kind, device string, transitions ...string) {
 		t.Helper()
 		second += time.Second
 		wantProblems(t, e.Observe(stall(second, kind, device), at(second)), transitions...)
 	}
 	e.Observe(source("diskstall", true), at(0))
 	for i := range 2 {
-		tell(event.DiskStalled, fmt.Sprint("own", i), fmt.Sprintf("disk own%d firing", i))
+		report(event.DiskStalled, fmt.Sprint("own", i), fmt.Sprintf("disk own%d firing", i))
 	}
-	tell(event.DiskStalled, "a", `disk \overflow firing`)
-	tell(event.DiskStalled, "b")
-	tell(event.DiskStalled, "a")
-	tell(event.DiskResumed, "never-stalled")
-	tell(event.DiskResumed, "a")
+	report(event.DiskStalled, "a", `disk \overflow firing`)
+	report(event.DiskStalled, "b")
+	report(event.DiskStalled, "a")
+	report(event.DiskResumed, "never-stalled")
+	report(event.DiskResumed, "a")
 
 	state, err := e.Snapshot()
 	if err != nil {
@@ -62,8 +62,8 @@ func TestOverflowClears(t *testing.T) {
 	if err := e.Resume(state, at(second)); err != nil {
 		t.Fatal(err)
 	}
-	tell(event.DiskResumed, "a")
-	tell(event.DiskResumed, "b", `disk \overflow resolved`)
+	report(event.DiskResumed, "a")
+	report(event.DiskResumed, "b", `disk \overflow resolved`)
 }
 
 // A group that is followed on its own again is no longer part of the overflow group.

@@ -73,7 +73,7 @@ func TestPodLabelsInMessageAndSeverity(t *testing.T) {
   message: "of ${pod.labels['team']}, app ${pod.labels.app}: ${pod.labels}"
   severityWhen: {critical: '"critical" in pod.labels'}
 `))
-	told := func(ev *event.Event) *problem.Problem {
+	reported := func(ev *event.Event) *problem.Problem {
 		t.Helper()
 		for _, tr := range e.Observe(ev, at(time.Duration(ev.BootTime)-time.Hour)) {
 			if tr.Problem != nil {
@@ -83,10 +83,10 @@ func TestPodLabelsInMessageAndSeverity(t *testing.T) {
 		t.Fatal("no problem is reported")
 		return nil
 	}
-	if p := told(oomInPod(0, map[string]string{"team": "db", "critical": ""})); p.Message != "of db, app : critical=, team=db" || p.Severity != problem.Critical {
+	if p := reported(oomInPod(0, map[string]string{"team": "db", "critical": ""})); p.Message != "of db, app : critical=, team=db" || p.Severity != problem.Critical {
 		t.Errorf("%q, %s", p.Message, p.Severity)
 	}
-	if p := told(oomInPod(time.Second, nil)); p.Message != "of , app : " || p.Severity != problem.Warning {
+	if p := reported(oomInPod(time.Second, nil)); p.Message != "of , app : " || p.Severity != problem.Warning {
 		t.Errorf("%q, %s", p.Message, p.Severity)
 	}
 }

@@ -61,7 +61,7 @@ func (o *observer) take(ts []problem.Transition) {
 			if old := o.conditions[c.Type]; old.Status == c.Status && !old.LastTransition.IsZero() && !old.LastTransition.Equal(c.LastTransition) {
 				o.t.Errorf("%s stays %s but its transition time moves", c.Type, c.Status)
 			} else if old == *c {
-				o.t.Errorf("condition %s told again without a change", c.Type)
+				o.t.Errorf("condition %s reported again without a change", c.Type)
 			}
 			o.conditions[c.Type] = *c
 			continue
@@ -130,7 +130,7 @@ func TestProperties(t *testing.T) {
 				if p.Condition != "" && p.State == problem.Firing {
 					firing++
 					if !o.firing[p.Rule+" "+p.Group] {
-						t.Errorf("seed %d: %s %s fires, no transition told so", seed, p.Rule, p.Group)
+						t.Errorf("seed %d: %s %s fires, no transition reported so", seed, p.Rule, p.Group)
 					}
 				}
 				if len(p.Evidence) == 0 || len(p.Evidence) > 4 || p.Count == 0 || p.LastSeen.Before(p.FirstSeen) {
@@ -138,13 +138,13 @@ func TestProperties(t *testing.T) {
 				}
 			}
 			if groups > 6 || firing != len(o.firing) {
-				t.Errorf("seed %d: %d groups, %d firing, %d told", seed, groups, firing, len(o.firing))
+				t.Errorf("seed %d: %d groups, %d firing, %d reported", seed, groups, firing, len(o.firing))
 			}
 			for _, c := range e.Conditions() {
 				old := o.conditions[c.Type]
 				old.LastTransition, c.LastTransition = time.Time{}, time.Time{}
 				if old != c {
-					t.Errorf("seed %d: condition is %+v, told was %+v", seed, c, old)
+					t.Errorf("seed %d: condition is %+v, reported was %+v", seed, c, old)
 				}
 			}
 			return o.log
@@ -164,12 +164,12 @@ func TestSnapshotAnywhere(t *testing.T) {
 		e := detector.NewEngine(set)
 		o := &observer{t: t, firing: map[string]bool{}, fired: map[string]int{}, conditions: map[string]problem.Condition{}}
 		now := at(0)
-		told := 0
+		reported := 0
 		for range 80 {
 			now = now.Add(time.Duration(r.IntN(1000)) * time.Millisecond)
 			ev := randomEvent(r, now, nil)
 			if ev.OOMKill != nil {
-				told++
+				reported++
 			}
 			o.take(e.Observe(ev, now))
 			data, err := e.Snapshot()
@@ -185,7 +185,7 @@ func TestSnapshotAnywhere(t *testing.T) {
 			}
 			ts := e.Observe(ev, now)
 			if ev.OOMKill != nil && len(ts) > 0 {
-				t.Fatalf("seed %d: record told again after a restart: %v", seed, states(ts))
+				t.Fatalf("seed %d: record reported again after a restart: %v", seed, states(ts))
 			}
 			o.take(ts)
 			firing := 0
@@ -198,8 +198,8 @@ func TestSnapshotAnywhere(t *testing.T) {
 				t.Fatalf("seed %d: %d firing after the restart, %d before", seed, firing, len(o.firing))
 			}
 		}
-		if o.fired["told"] != told {
-			t.Errorf("seed %d: %d transitions for %d events", seed, o.fired["told"], told)
+		if o.fired["told"] != reported {
+			t.Errorf("seed %d: %d transitions for %d events", seed, o.fired["told"], reported)
 		}
 	}
 }

@@ -160,7 +160,7 @@ func TestRateLimitAcrossRestart(t *testing.T) {
 		}
 	}
 	if again.count("told") != 103 || again.occurred != 103 {
-		t.Errorf("the replay counted %d and told of %d, want 103", again.count("told"), again.occurred)
+		t.Errorf("the replay counted %d and reported %d, want 103", again.count("told"), again.occurred)
 	}
 	// A kill after the snapshot, and nothing recorded since.
 	r = &recorder{e: restartedFrom(t, set, saved, 2*time.Minute)}

@@ -68,8 +68,8 @@ func (e *Engine) Replace(rules *RuleSet, now event.Moment) []problem.Transition 
 // adopt puts an entry under a rule of the set in force.
 func (e *Engine) adopt(en *entry, r *ruleState) {
 	en.rule = r
-	if en.teller != nil {
-		en.teller = e.byName[en.teller.Name]
+	if en.reporter != nil {
+		en.reporter = e.byName[en.reporter.Name]
 	}
 	r.series.entries[en.p.Group] = en
 	switch en.p.State {

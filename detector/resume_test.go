@@ -80,9 +80,9 @@ func TestRestartAnywhere(t *testing.T) {
 				journal = append(journal, again)
 			}
 			journal = append(journal, in)
-			told := in.apply(whole)
+			reported := in.apply(whole)
 			if restored != nil {
-				if diff := cmp.Diff(told, in.apply(restored)); diff != "" {
+				if diff := cmp.Diff(reported, in.apply(restored)); diff != "" {
 					t.Fatalf("seed %d, step %d: (-never ended +restored):\n%s", seed, step, diff)
 				}
 				if diff := cmp.Diff(whole.Problems(), restored.Problems()); diff != "" {

@@ -18,7 +18,7 @@ const (
 	keepResolved = 15 * time.Minute
 	// sameTelling is how far apart two sources report one fault. The kernel
 	// log comes within a second; a log file read by polling within some.
-	sameTelling = 10 * time.Second
+	sameReporting = 10 * time.Second
 	// confirmWithin is the time in which a level signal that was restored, or
 	// whose source was away, must be seen again: khungtaskd looks every 120 s,
 	// so twice that and some.
@@ -59,8 +59,8 @@ type series struct {
 type entry struct {
 	p         problem.Problem
 	rule      *ruleState // whose event made it; stays so for the episode
-	teller    *ruleState // whose event was counted last
-	toldAt    time.Duration
+	reporter    *ruleState // whose event was counted last
+	reportedAt    time.Duration
 	bursts    []burst // of late, the oldest first
 	lasting   bool    // a level signal that has not ended is among what was reported
 	window    window
@@ -107,7 +107,7 @@ func (en *entry) seen(at event.Moment) {
 func (en *entry) saw(r *ruleState, ev *event.Event, at event.Moment, fresh uint64) {
 	en.p.Count += fresh
 	en.seen(at)
-	en.teller, en.toldAt = r, at.Boot
+	en.reporter, en.reportedAt = r, at.Boot
 	en.counted(r, at.Boot, ev.Occurrences())
 	en.lasting = en.lasting || r.level
 	if !r.Temporary() && en.kept != 0 && (at.Boot-en.kept).Abs() < evidenceSpacing {

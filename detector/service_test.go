@@ -20,10 +20,10 @@ func TestEachServiceIsASourceOfItsOwn(t *testing.T) {
 	up := func(stem string) *event.Event { return source(stem, true) }
 	for _, c := range []struct {
 		name, rules string
-		told        []*event.Event
+		reported        []*event.Event
 		want        string
 	}{
-		{"nothing told", of(kubelet), nil, waiting + "service/kubelet"},
+		{"nothing reported", of(kubelet), nil, waiting + "service/kubelet"},
 		{"pods' probes are seen", of(kubelet), []*event.Event{up("probe"), up("service/dns")}, waiting + "service/kubelet"},
 		{"its own", of(kubelet), []*event.Event{up("service/kubelet"), down("probe", "no kubelet"), down("service/dns", "gone")}, healthy},
 		{"its own is down", of(kubelet), []*event.Event{up("probe"), down("service/kubelet", "no socket")}, "Unknown SourceUnavailable: service/kubelet: no socket"},
@@ -35,7 +35,7 @@ func TestEachServiceIsASourceOfItsOwn(t *testing.T) {
 		{"a pod", of(`event.probe == "liveness" && event.target == "shop/web app"`), []*event.Event{up("probe")}, healthy},
 	} {
 		e := detector.NewEngine(ruleSet(t, c.rules))
-		for i, ev := range c.told {
+		for i, ev := range c.reported {
 			e.Observe(ev, at(time.Duration(i)*time.Second))
 		}
 		if got := conditionOf(e); got != c.want {

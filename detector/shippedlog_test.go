@@ -135,7 +135,7 @@ func TestShippedLogRulesOnFaults(t *testing.T) {
 			ev.BootTime, ev.Log.Log, ev.Log.Origin = event.Duration(now.Boot), "kmsg", origin
 			for _, tr := range e.Observe(ev, now) {
 				if p := tr.Problem; p != nil {
-					got = append(got, toldOf(p))
+					got = append(got, reportedOf(p))
 				}
 			}
 		}
@@ -143,7 +143,7 @@ func TestShippedLogRulesOnFaults(t *testing.T) {
 			t.Errorf("told:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 		if origin != "kernel" && got != nil {
-			t.Errorf("of lines that %s wrote is told: %v", origin, got)
+			t.Errorf("of lines that %s wrote is reported: %v", origin, got)
 		}
 		if failed := e.Stats().EvalErrors; len(failed) > 0 {
 			t.Errorf("expressions failed: %v", failed)
@@ -151,12 +151,12 @@ func TestShippedLogRulesOnFaults(t *testing.T) {
 	}
 }
 
-func toldOf(p *problem.Problem) string {
-	told := p.Rule + " " + p.Group + " " + strings.ToLower(string(p.State))
+func reportedOf(p *problem.Problem) string {
+	reported := p.Rule + " " + p.Group + " " + strings.ToLower(string(p.State))
 	if p.SuppressedBy != "" {
-		told += " by " + p.SuppressedBy
+		reported += " by " + p.SuppressedBy
 	}
-	return told
+	return reported
 }
 
 // TestFallbacksStandBack: where the programs are attached, the lines of a real dmesg about what
@@ -168,11 +168,11 @@ func TestFallbacksStandBack(t *testing.T) {
 		for _, stem := range []string{"oomkill", "diskio"} {
 			e.Observe(source(stem, attached), at(0))
 		}
-		told := make(map[string][]string) // by reason
+		reported := make(map[string][]string) // by reason
 		observe := func(ev *event.Event, now event.Moment) {
 			for _, tr := range e.Observe(ev, now) {
 				if p := tr.Problem; p != nil && p.State == problem.Firing && p.SuppressedBy == "" {
-					told[p.Reason] = append(told[p.Reason], p.Rule)
+					reported[p.Reason] = append(reported[p.Reason], p.Rule)
 				}
 			}
 		}
@@ -204,8 +204,8 @@ func TestFallbacksStandBack(t *testing.T) {
 			want = map[string][]string{"OOMKilling": {"oom-kill-log"}, "DiskIOError": {"disk-io-error"}, "DiskOutOfSpace": {"disk-out-of-space"}}
 		}
 		for reason, rules := range want {
-			if !slices.Equal(told[reason], rules) {
-				t.Errorf("programs attached: %v: %s is reported by %v, want %v", attached, reason, told[reason], rules)
+			if !slices.Equal(reported[reason], rules) {
+				t.Errorf("programs attached: %v: %s is reported by %v, want %v", attached, reason, reported[reason], rules)
 			}
 		}
 	}

@@ -54,8 +54,8 @@ type savedProblem struct {
 	Seen    time.Duration `json:"seen"`    // of LastSeen
 	Entered time.Duration `json:"entered"` // of Since
 	FireAt  time.Duration `json:"fireAt,omitempty"`
-	Teller  string        `json:"teller,omitempty"`
-	ToldAt  time.Duration `json:"toldAt,omitempty"`
+	Reporter  string        `json:"teller,omitempty"`
+	ReportedAt  time.Duration `json:"toldAt,omitempty"`
 	Bursts  []burst       `json:"bursts,omitempty"`
 	Lasting bool          `json:"lasting,omitempty"`
 
@@ -79,10 +79,10 @@ func (e *Engine) Snapshot() ([]byte, error) {
 	for _, ser := range e.series {
 		for _, en := range sortedEntries(ser) {
 			p := savedProblem{Problem: *en.copyOut(), GroupBy: en.rule.GroupBy, Window: en.window.marks,
-				Seen: en.lastSeen, Entered: en.since, FireAt: en.fireAt, ToldAt: en.toldAt,
+				Seen: en.lastSeen, Entered: en.since, FireAt: en.fireAt, ReportedAt: en.reportedAt,
 				Bursts: en.bursts, Lasting: en.lasting, Kept: en.kept, QuietFrom: en.quietFrom, Confirm: en.confirm, ConfirmBy: en.confirmBy}
-			if en.teller != nil {
-				p.Teller = en.teller.Name
+			if en.reporter != nil {
+				p.Reporter = en.reporter.Name
 			}
 			p.Folded, p.Uncounted = en.folded.save(), en.folded.uncounted
 			s.Problems = append(s.Problems, p)
@@ -229,7 +229,7 @@ func (e *Engine) restore(p *savedProblem) {
 	default:
 		return
 	}
-	en := &entry{p: p.Problem, window: window{p.Window}, lastSeen: p.Seen, since: p.Entered, fireAt: p.FireAt, teller: e.byName[p.Teller], toldAt: p.ToldAt,
+	en := &entry{p: p.Problem, window: window{p.Window}, lastSeen: p.Seen, since: p.Entered, fireAt: p.FireAt, reporter: e.byName[p.Reporter], reportedAt: p.ReportedAt,
 		bursts: p.Bursts[:min(len(p.Bursts), maxBursts)], lasting: p.Lasting, kept: p.Kept, quietFrom: p.QuietFrom, confirm: p.Confirm, confirmBy: p.ConfirmBy, index: -1}
 	en.folded.load(p.Folded)
 	// A snapshot of an older version does not list the groups.

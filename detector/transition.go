@@ -33,7 +33,7 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now event.Moment) {
 			return
 		}
 	}
-	if live && en.confirm && retold(en, ev, at.Boot) {
+	if live && en.confirm && again(en, ev, at.Boot) {
 		en.seen(at)
 		return
 	}
@@ -45,7 +45,7 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now event.Moment) {
 		e.fold(en)
 	}
 	en.saw(r, ev, at, fresh)
-	if r.Temporary() && now.Boot-at.Boot > sameTelling {
+	if r.Temporary() && now.Boot-at.Boot > sameReporting {
 		en.quietFrom = now.Boot // read late, as by the other sources that are to report it
 	}
 	own := len(e.out) // what is emitted first is the problem's own
@@ -112,9 +112,9 @@ func signalStart(ev *event.Event, at time.Duration) time.Duration {
 
 // retold reports whether a source that was down reports the same signal again that it
 // reported before: one that began before that report.
-func retold(en *entry, ev *event.Event, at time.Duration) bool {
+func again(en *entry, ev *event.Event, at time.Duration) bool {
 	start := signalStart(ev, at)
-	return start < at && start <= en.toldAt
+	return start < at && start <= en.reportedAt
 }
 
 // describe renders message and subject from the current event, in the words
@@ -133,8 +133,8 @@ func (e *Engine) describe(en *entry, ev *event.Event) {
 			en.p.Pod = ev.Container.PodUID
 		}
 	}
-	en.p.Message, e.text, failed = en.teller.message.render(e.act, e.text)
-	en.teller.errors += uint64(failed)
+	en.p.Message, e.text, failed = en.reporter.message.render(e.act, e.text)
+	en.reporter.errors += uint64(failed)
 }
 
 // fire makes a pending problem a firing one.

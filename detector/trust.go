@@ -20,7 +20,7 @@ func (e *Engine) trust(c *conditionState) (reason, text string) {
 	for _, s := range c.series {
 		w.named(e, s)
 	}
-	w.waiting = append(w.waiting, e.untoldAbsences(c)...)
+	w.waiting = append(w.waiting, e.unreportedAbsences(c)...)
 	switch lossy := e.lossy(c); {
 	case len(w.down) > 0:
 		return ReasonSourceUnavailable, strings.Join(w.down, "; ")
@@ -81,7 +81,7 @@ func (w *witness) named(e *Engine, s *series) {
 			switch s, why := e.sightOf(n); s {
 			case blind:
 				down = appendNew(down, why...)
-			case untold:
+			case unreported:
 				waiting = appendNew(waiting, n.String())
 			case seeing:
 			}

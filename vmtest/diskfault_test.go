@@ -69,8 +69,8 @@ func (l *diskLab) awaitMount(t *testing.T, f *diskFault) {
 		entries := l.agent.WaitIn(t, "an error of "+f.device, 30*time.Second, func(entries []journal.Entry) bool {
 			return len(f.events(entries)) >= f.before
 		})
-		told := f.events(entries)
-		return len(told[len(told)-1].Device.Mounts) > 0
+		reported := f.events(entries)
+		return len(reported[len(reported)-1].Device.Mounts) > 0
 	})
 }
 

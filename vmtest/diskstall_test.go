@@ -24,8 +24,8 @@ func TestDiskStall(t *testing.T) {
 	t.Cleanup(func() {
 		noLoss(t, a.Entries())
 		a.WaitIn(t, "disks that respond", 30*time.Second, func(entries []journal.Entry) bool {
-			stalled, told := conditionNow(entries, "DiskStalled")
-			return told && stalled == problem.False
+			stalled, reported := conditionNow(entries, "DiskStalled")
+			return reported && stalled == problem.False
 		})
 	})
 	rows := []struct {
@@ -94,12 +94,12 @@ func (s *stalledDisks) states(entries []journal.Entry, d blockDevice) []problem.
 // check wants a stall reported once, with what is in flight, and once its end.
 func (s *stalledDisks) check(t *testing.T, entries []journal.Entry, i int, d blockDevice) {
 	t.Helper()
-	var told []event.Kind
+	var reported []event.Kind
 	for _, ev := range append(agenttest.Events(entries, event.DiskStalled), agenttest.Events(entries, event.DiskResumed)...) {
 		if ev.Device.Name != d.name {
 			continue
 		}
-		told = append(told, ev.Kind)
+		reported = append(reported, ev.Kind)
 		stalled := time.Duration(ev.DiskStall.StalledFor)
 		if ev.Kind == event.DiskStalled && (ev.DiskStall.InFlight == 0 || stalled < 10*time.Second || stalled > time.Minute) {
 			t.Errorf("%s: %+v", d.name, *ev.DiskStall)
@@ -112,8 +112,8 @@ func (s *stalledDisks) check(t *testing.T, entries []journal.Entry, i int, d blo
 			t.Errorf("%s: at %q", d.name, at)
 		}
 	}
-	if want := []event.Kind{event.DiskStalled, event.DiskResumed}; !slices.Equal(told, want) {
-		t.Errorf("%s: told %v, want %v", d.name, told, want)
+	if want := []event.Kind{event.DiskStalled, event.DiskResumed}; !slices.Equal(reported, want) {
+		t.Errorf("%s: reported %v, want %v", d.name, reported, want)
 	}
 	if got, want := s.states(entries, d), []problem.State{problem.Firing, problem.Resolved}; !slices.Equal(got, want) {
 		t.Errorf("%s: problem %v, want %v", d.name, got, want)

@@ -84,20 +84,20 @@ func (f *diskFault) checkEvents(t *testing.T, entries []journal.Entry, sectors [
 // checkProblems wants each error reported by the rule, and their end.
 func (f *diskFault) checkProblems(t *testing.T, entries []journal.Entry, rule string) {
 	t.Helper()
-	told := episodes(t, problems(entries, rule, f.isSubject))
-	if n := f.before + faults; len(told) != n {
-		t.Errorf("the problem was told %d times, want %d errors", len(told), n)
+	reported := episodes(t, problems(entries, rule, f.isSubject))
+	if n := f.before + faults; len(reported) != n {
+		t.Errorf("the problem was reported %d times, want %d errors", len(reported), n)
 	}
 	cause := ""
 	if f.below != nil {
 		cause = f.below.rules()[0]
 	}
-	for i, p := range told {
+	for i, p := range reported {
 		if p.SuppressedBy != cause {
 			t.Errorf("error %d: caused by %q, want %q", i, p.SuppressedBy, cause)
 		}
 	}
-	t.Log(told[0].Message)
+	t.Log(reported[0].Message)
 }
 
 // checkHealth wants the device unhealthy from the fifth error to the end, or not

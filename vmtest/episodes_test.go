@@ -9,7 +9,7 @@ import (
 // episodes wants a temporary problem reported with each of its events, and over at the
 // end, and returns what it said each time. It counts from one again where the
 // machine took so long for the next event that the problem was over in between.
-func episodes(t *testing.T, all []problem.Problem) (told []problem.Problem) {
+func episodes(t *testing.T, all []problem.Problem) (reported []problem.Problem) {
 	t.Helper()
 	count := uint64(0)
 	for i, p := range all {
@@ -22,12 +22,12 @@ func episodes(t *testing.T, all []problem.Problem) (told []problem.Problem) {
 		}
 		count++
 		if p.State != problem.Firing || p.Count != count {
-			t.Errorf("%s, told as number %d: %s with a count of %d, want %d", p.Rule, i+1, p.State, p.Count, count)
+			t.Errorf("%s, reported as number %d: %s with a count of %d, want %d", p.Rule, i+1, p.State, p.Count, count)
 		}
-		told = append(told, p)
+		reported = append(reported, p)
 	}
 	if count != 0 {
 		t.Errorf("%s is not over", all[0].Rule)
 	}
-	return told
+	return reported
 }

@@ -31,8 +31,8 @@ func TestFlood(t *testing.T) {
 		d := floodDisk(t, "flood")
 		n := len(a.Entries())
 		d.flood(t, burst)
-		told, lost := awaitSum(t, a, n, "diskio", burst, d.isError)
-		t.Logf("%d errors: %d told, %d lost", burst, told, lost)
+		reported, lost := awaitSum(t, a, n, "diskio", burst, d.isError)
+		t.Logf("%d errors: %d reported, %d lost", burst, reported, lost)
 		checkStorm(t, a, n, d)
 	})
 	t.Run("block-errors-10000-agent-paused", func(t *testing.T) {
@@ -41,8 +41,8 @@ func TestFlood(t *testing.T) {
 		a.Signal(syscall.SIGSTOP)
 		d.flood(t, burst)
 		a.Signal(syscall.SIGCONT)
-		told, lost := awaitSum(t, a, n, "diskio", burst, d.isError)
-		t.Logf("%d errors: %d told, %d lost", burst, told, lost)
+		reported, lost := awaitSum(t, a, n, "diskio", burst, d.isError)
+		t.Logf("%d errors: %d reported, %d lost", burst, reported, lost)
 		checkStorm(t, a, n, d)
 	})
 	t.Run("oom-kills-burst", func(t *testing.T) {
@@ -64,10 +64,10 @@ func TestFlood(t *testing.T) {
 		for _, g := range groups {
 			kills += g.kills(t)
 		}
-		told, lost := awaitSum(t, a, n, "oomkill", kills, func(ev *event.Event) bool { return ev.Kind == event.OOMKill })
-		t.Logf("%d kills in %s: %d told, %d lost", kills, took, told, lost)
-		if told < 300 || lost == 0 {
-			t.Error("the first group's kills are not all told, or the ring did not overflow")
+		reported, lost := awaitSum(t, a, n, "oomkill", kills, func(ev *event.Event) bool { return ev.Kind == event.OOMKill })
+		t.Logf("%d kills in %s: %d reported, %d lost", kills, took, reported, lost)
+		if reported < 300 || lost == 0 {
+			t.Error("the first group's kills are not all reported, or the ring did not overflow")
 		}
 	})
 }
@@ -212,35 +212,35 @@ func checkStorm(t *testing.T, a *agenttest.Agent, n int, d floodedDisk) {
 // awaitSum waits until the events for which is holds and the losses of the stem,
 // in the entries from the n-th on, make up the sum, and fails the test where
 // they don't, or make up more.
-func awaitSum(t *testing.T, a *agenttest.Agent, n int, stem string, sum uint64, is func(*event.Event) bool) (told, lost uint64) {
+func awaitSum(t *testing.T, a *agenttest.Agent, n int, stem string, sum uint64, is func(*event.Event) bool) (reported, lost uint64) {
 	t.Helper()
 	count := func() {
-		told, lost = 0, 0
+		reported, lost = 0, 0
 		for _, e := range a.Entries()[n:] {
 			switch ev := e.Event; {
 			case ev == nil:
 			case is(ev):
-				told += ev.Occurrences()
+				reported += ev.Occurrences()
 			case ev.Lost != nil && ev.Lost.Stem == stem:
 				lost += ev.Lost.Count
 			}
 		}
 	}
-	eventually(t, "as many told and lost as provoked", 90*time.Second, func() bool {
+	eventually(t, "as many reported and lost as provoked", 90*time.Second, func() bool {
 		count()
-		return told+lost >= sum
+		return reported+lost >= sum
 	})
 	for _, ev := range agenttest.Events(a.Entries()[n:], event.Lost) {
 		t.Logf("lost: %+v", *ev.Lost)
-		told := problems(a.Entries()[n:], "records-lost", func(p *problem.Problem) bool {
+		reported := problems(a.Entries()[n:], "records-lost", func(p *problem.Problem) bool {
 			return p.Group == ev.Lost.Stem+", "+ev.Lost.Reason
 		})
-		if len(told) == 0 {
+		if len(reported) == 0 {
 			t.Errorf("no problem tells of %+v", *ev.Lost)
 		}
 	}
-	if told+lost != sum {
-		t.Errorf("%d told and %d lost of %d", told, lost, sum)
+	if reported+lost != sum {
+		t.Errorf("%d reported and %d lost of %d", reported, lost, sum)
 	}
-	return told, lost
+	return reported, lost
 }

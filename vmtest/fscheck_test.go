@@ -14,9 +14,9 @@ import (
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 )
 
-// told waits, in parallel with other rows, until the errors are over, and fails the test
+// reported waits, in parallel with other rows, until the errors are over, and fails the test
 // where a report of the agent is wrong.
-func (l *fsLab) told(t *testing.T, f *fsFault) {
+func (l *fsLab) reported(t *testing.T, f *fsFault) {
 	t.Helper()
 	t.Parallel()
 	entries := l.agent.WaitIn(t, "end of the errors of "+f.fs.source, 60*time.Second, func(entries []journal.Entry) bool {
@@ -56,7 +56,7 @@ func (f *fsFault) checkReadOnly(t *testing.T, entries []journal.Entry) {
 	t.Helper()
 	began, ended := f.events(entries, event.MountReadOnly), f.events(entries, event.MountWritable)
 	if len(began) != f.readOnly || len(ended) != f.readOnly {
-		t.Errorf("read-only %d times: told %d times, its end %d times", f.readOnly, len(began), len(ended))
+		t.Errorf("read-only %d times: reported %d times, its end %d times", f.readOnly, len(began), len(ended))
 	}
 	for _, ev := range began {
 		if ev.Mount.FSType != f.fs.fsType || !slices.Contains(f.reasons, ev.Mount.Reason) {
@@ -89,7 +89,7 @@ func (f *fsFault) checkProblem(t *testing.T, entries []journal.Entry) {
 		}
 	}
 	if firing != f.errors {
-		t.Errorf("%d errors, told %d times", f.errors, firing)
+		t.Errorf("%d errors, reported %d times", f.errors, firing)
 	}
 	for group, is := range ended {
 		if !is {

@@ -33,12 +33,12 @@ func TestFSError(t *testing.T) {
 		{"btrfs-error", lab.btrfsLosesDisk},
 	}
 	for _, row := range rows {
-		t.Run(row.name, func(t *testing.T) { lab.told(t, row.provoke(t)) })
+		t.Run(row.name, func(t *testing.T) { lab.reported(t, row.provoke(t)) })
 	}
 	t.Run("ext4-module-first", func(t *testing.T) {
 		module(t, "CONFIG_EXT4_FS", "ext4")
 		late := newFSLab(t, startAgent(t, "--rules-dir", rules))
-		late.told(t, late.ext4Errors(t, 1))
+		late.reported(t, late.ext4Errors(t, 1))
 	})
 }
 

@@ -24,7 +24,7 @@ func (l *fsLab) ext4LosesDisk(t *testing.T) *fsFault {
 	volume.fail()
 	fs.refusesWrites(w)
 	l.refuses(t, f, fs.unmount)
-	t.Logf("told on the way: %v", f.logged(log))
+	t.Logf("reported on the way: %v", f.logged(log))
 	return f
 }
 

@@ -57,9 +57,9 @@ func TestHealthy(t *testing.T) {
 		watched := watchAgent(t, a)
 		b.run(t, busyFor)
 		watched()
-		told := a.Entries()
-		quiet(t, told[:n], true)
-		quiet(t, told[n:], false)
+		reported := a.Entries()
+		quiet(t, reported[:n], true)
+		quiet(t, reported[n:], false)
 		// All the time it would have reported a fault.
 		network.breakOne()
 		a.Stop() // and reports the losses it has not reported yet
@@ -101,7 +101,7 @@ func quiet(t *testing.T, entries []journal.Entry, start bool) {
 	t.Helper()
 	for _, e := range entries {
 		if ev := e.Event; ev != nil && !harmless(ev) {
-			t.Errorf("told: %s", describe(ev))
+			t.Errorf("reported: %s", describe(ev))
 		}
 		for _, tr := range e.Transitions {
 			if tr.Problem != nil {

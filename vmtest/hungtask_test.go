@@ -131,7 +131,7 @@ func (h *hang) run(t *testing.T, a *agenttest.Agent) {
 	}
 	if h.exit && !slices.ContainsFunc(h.events(entries, event.HungTaskResumed), func(ev *event.Event) bool { return ev.HungTask.Exited }) {
 		// Not all of them: some are met on the way out of the kernel, awake.
-		t.Error("no end is told as an exit")
+		t.Error("no end is reported as an exit")
 	}
 	if h.lock != "" {
 		jam := agenttest.States(entries, "lock-pileup", func(p *problem.Problem) bool { return p.Subject == "cgroup "+h.group })
@@ -144,7 +144,7 @@ func (h *hang) run(t *testing.T, a *agenttest.Agent) {
 		// well wait for two seconds.
 		ours := func(task hungTask) bool { return uint32(task.TID) == ev.Task.PID }
 		if ev.Cgroup != nil && (!strings.HasPrefix(ev.Cgroup.Path, hangGroup) || ev.Cgroup.Path == h.group && !slices.ContainsFunc(h.tasks, ours)) {
-			t.Errorf("told also: %s %+v", ev.Task, ev.HungTask)
+			t.Errorf("reported also: %s %+v", ev.Task, ev.HungTask)
 		}
 	}
 	t.Logf("%s", problems(entries, "task-hung", func(p *problem.Problem) bool { return p.Subject == "cgroup "+h.group })[0].Message)
@@ -167,7 +167,7 @@ func (h *hang) check(t *testing.T, entries []journal.Entry, task hungTask) {
 	t.Helper()
 	begin, end := task.events(entries, event.HungTask), task.events(entries, event.HungTaskResumed)
 	if len(begin) != 1 || len(end) != 1 {
-		t.Errorf("%s: told %d times, its end %d times", task, len(begin), len(end))
+		t.Errorf("%s: reported %d times, its end %d times", task, len(begin), len(end))
 		return
 	}
 	ev, over := begin[0], end[0]
@@ -205,7 +205,7 @@ func (h *hang) checkHung(t *testing.T, ev *event.Event, task hungTask) {
 	t.Helper()
 	d := ev.HungTask
 	if ev.Task.TGID != uint32(task.PID) || ev.Task.Comm != task.Comm || ev.Cgroup == nil || ev.Cgroup.Path != h.group {
-		t.Errorf("%s: told as %s of %d in %+v", task, ev.Task, ev.Task.TGID, ev.Cgroup)
+		t.Errorf("%s: reported as %s of %d in %+v", task, ev.Task, ev.Task.TGID, ev.Cgroup)
 	}
 	if d.Wait != h.wait || d.Lock != h.lock || (d.LockAddr != 0) != (h.lock != "") {
 		t.Errorf("%s: waits for %s, lock %q at %#x, want %s, %q", task, d.Wait, d.Lock, d.LockAddr, h.wait, h.lock)

@@ -44,21 +44,21 @@ func TestOOMKill(t *testing.T) {
 	if bootedV1() {
 		t.Run("memcg-v1", func(t *testing.T) {
 			needMemoryV1(t)
-			told(t, a, injectedKills(t))
+			reported(t, a, injectedKills(t))
 		})
 		return // the rest does not depend on it
 	}
-	t.Run("memcg-v2", func(t *testing.T) { told(t, a, injectedKills(t)) })
-	t.Run("memcg-ancestor-limit", func(t *testing.T) { told(t, a, killsAtAncestor(t)) })
-	t.Run("memcg-oom-group", func(t *testing.T) { told(t, a, groupKill(t)) })
-	t.Run("memcg-dying", func(t *testing.T) { told(t, a, dyingVictims(t)) })
+	t.Run("memcg-v2", func(t *testing.T) { reported(t, a, injectedKills(t)) })
+	t.Run("memcg-ancestor-limit", func(t *testing.T) { reported(t, a, killsAtAncestor(t)) })
+	t.Run("memcg-oom-group", func(t *testing.T) { reported(t, a, groupKill(t)) })
+	t.Run("memcg-dying", func(t *testing.T) { reported(t, a, dyingVictims(t)) })
 	t.Run("memcg-clock-set-back", func(t *testing.T) {
 		setClock(t, -8*time.Hour)
-		told(t, a, killsInGroup(t))
+		reported(t, a, killsInGroup(t))
 	})
 	t.Run("global", func(t *testing.T) {
 		protect(t, os.Getpid(), a.PID())
-		told(t, a, globalKills(t))
+		reported(t, a, globalKills(t))
 	})
 }
 
@@ -200,9 +200,9 @@ func globalKills(t *testing.T) *oomKills {
 	return want
 }
 
-// told waits until the kills are reported and over, in parallel with other tests from the
+// reported waits until the kills are reported and over, in parallel with other tests from the
 // first kill's report on, and fails the test where a report is wrong.
-func told(t *testing.T, a *agenttest.Agent, want *oomKills) {
+func reported(t *testing.T, a *agenttest.Agent, want *oomKills) {
 	t.Helper()
 	subject := func(p *problem.Problem) bool { return p.Subject == "cgroup "+want.group }
 	a.WaitIn(t, "kill of the row", 60*time.Second, func(entries []journal.Entry) bool {
@@ -229,18 +229,18 @@ func told(t *testing.T, a *agenttest.Agent, want *oomKills) {
 	}
 	slices.Sort(others)
 	if !slices.Equal(others, want.alsoDead) {
-		t.Errorf("told that %v were killed too, want %v", others, want.alsoDead)
+		t.Errorf("reported that %v were killed too, want %v", others, want.alsoDead)
 	}
 	if want.atOnce != 0 {
 		slices.Sort(pids)
 		slices.Sort(want.pids)
 	}
 	if !slices.Equal(pids, want.pids) {
-		t.Errorf("%d kills were told:\n%v, want %d:\n%v", len(pids), pids, len(want.pids), want.pids)
+		t.Errorf("%d kills were reported:\n%v, want %d:\n%v", len(pids), pids, len(want.pids), want.pids)
 	}
 	occurrences := episodes(t, problems(entries, "oom-kill", subject))
 	if len(occurrences) != len(want.pids) {
-		t.Errorf("the problem was told %d times, want %d kills", len(occurrences), len(want.pids))
+		t.Errorf("the problem was reported %d times, want %d kills", len(occurrences), len(want.pids))
 	}
 	for i, p := range occurrences[:min(len(occurrences), len(pids))] {
 		if p.Reason != "OOMKilling" || want.atOnce == 0 && !strings.Contains(p.Message, fmt.Sprintf("[%d]", pids[i])) {
@@ -251,9 +251,9 @@ func told(t *testing.T, a *agenttest.Agent, want *oomKills) {
 	case blamed && want.scope == "global":
 		t.Errorf("%s is blamed for the node's want of memory", want.group)
 	case blamed && want.atOnce != 0:
-		t.Errorf("%s ran out of memory once, and is told to do so again and again", want.group)
+		t.Errorf("%s ran out of memory once, and is reported to do so again and again", want.group)
 	case !blamed && want.scope == "memcg" && want.atOnce == 0:
-		t.Errorf("that %s runs out of memory again and again is not told", want.group)
+		t.Errorf("that %s runs out of memory again and again is not reported", want.group)
 	}
 	t.Logf("%s", occurrences[0].Message)
 }

@@ -73,7 +73,7 @@ func sockFailEnd(t *testing.T, a *agenttest.Agent) {
 			t.Errorf("%s: %d events at the end, want %d", target, n, faults)
 		}
 	}
-	if status, told := conditionNow(entries, "ProbeTargetUnreachable"); !told || status != problem.False {
+	if status, reported := conditionNow(entries, "ProbeTargetUnreachable"); !reported || status != problem.False {
 		t.Errorf("ProbeTargetUnreachable is %q in the end", status)
 	}
 }
@@ -90,7 +90,7 @@ func (l *sockLab) run(f sockFault, target string) {
 	want := f.want(l)
 	l.watch(f)
 	l.failedProbes(f)
-	l.told(want)
+	l.reported(want)
 	f.heal(l)
 	if err := l.prober.Probe(l.at.String(), sockLimit, "ping"); err != nil {
 		l.t.Fatalf("the probe of a target that is mended: %v", err)
@@ -165,8 +165,8 @@ func (l *sockLab) failedProbes(f sockFault) {
 	l.t.Logf("probes: %v", errs[0])
 }
 
-// told waits for the events and checks them, and the problems made of them.
-func (l *sockLab) told(want sockWant) {
+// reported waits for the events and checks them, and the problems made of them.
+func (l *sockLab) reported(want sockWant) {
 	l.t.Helper()
 	l.await("an event of each fault", func() bool { return len(l.events(event.SockFail)) >= faults })
 	evidence, excluded := regexp.MustCompile(want.evidence), regexp.MustCompile(want.excluded)
@@ -226,7 +226,7 @@ func (l *sockLab) cleared(want sockWant) {
 	for _, e := range l.agent.Entries()[l.from:] {
 		for _, tr := range e.Transitions {
 			if p := tr.Problem; p != nil && p.Subject == l.name && p.Rule != want.rule() && p.Rule != unreachableRule {
-				l.t.Errorf("told also: %+v", p)
+				l.t.Errorf("reported also: %+v", p)
 			}
 		}
 	}

@@ -185,7 +185,7 @@ func (s *support) addFeatures(context.Context) error {
 		return nil
 	}
 	var b strings.Builder
-	if err := f.write(&b, true); err != nil {
+	if err := f.write(&b, true, output.Colours{}); err != nil {
 		return err
 	}
 	return s.archive.Text(name, "kernosis features -o wide, with the rights of who made this archive", b.String())

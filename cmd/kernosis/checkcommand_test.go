@@ -68,7 +68,7 @@ func TestCalledAs(t *testing.T) {
 	}
 }
 
-func TestCheckCommandsTellWrongUseInTheMessage(t *testing.T) {
+func TestCheckCommandsReportWrongUseInTheMessage(t *testing.T) {
 	for _, c := range []struct {
 		call []string
 		want string

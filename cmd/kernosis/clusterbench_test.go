@@ -162,8 +162,8 @@ func benchCluster(b *testing.B, writeConditions, writeEvents bool) {
 		})
 	}
 	for reason, to := range map[string]*seen{"BenchKilled": events, "Bare": bareEvents} {
-		told, err := watching.CoreV1().Events(metav1.NamespaceDefault).Watch(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason})
-		follow(b, told, err, func(e watch.Event) {
+		reported, err := watching.CoreV1().Events(metav1.NamespaceDefault).Watch(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason})
+		follow(b, reported, err, func(e watch.Event) {
 			if event, ok := e.Object.(*corev1.Event); ok {
 				to.note(event.Message)
 			}

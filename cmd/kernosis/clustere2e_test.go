@@ -117,7 +117,7 @@ func (a *clusterAgent) awaitEvents(reason string, want int, within time.Duration
 			sum += int(e.Count)
 		}
 		if sum > want {
-			a.t.Fatalf("%d of %s are told, of %d", sum, reason, want)
+			a.t.Fatalf("%d of %s are reported, of %d", sum, reason, want)
 		}
 		return sum == want, fmt.Sprintf("%d in %d Events", sum, len(list)), err
 	})
@@ -176,7 +176,7 @@ func TestCluster(t *testing.T) {
 	for _, line := range []string{
 		`kernosis_api_writes_total{node="` + a.node + `",object="condition",outcome="written"} `,
 		`kernosis_api_writes_total{node="` + a.node + `",object="event",outcome="created"} 2`,
-		`kernosis_events_told_total{node="` + a.node + `",rule="app-hiccup"} 2`,
+		`kernosis_events_reported_total{node="` + a.node + `",rule="app-hiccup"} 2`,
 		`kernosis_conditions_pending{node="` + a.node + `"} 0`,
 		`kernosis_condition{node="` + a.node + `",status="True",type="AppBroken"} 1`,
 	} {
@@ -202,14 +202,14 @@ func TestCluster(t *testing.T) {
 	a.awaitEvents("AppHiccup", 3, 30*time.Second)
 	a.awaitEvents("AppFellOver", 1, 30*time.Second)
 	// Neither start has anything to report of conditions that are as they were.
-	var told []string
+	var reported []string
 	for _, e := range a.allEvents() {
-		told = append(told, fmt.Sprintf("%s: %s", e.Reason, e.Message))
+		reported = append(reported, fmt.Sprintf("%s: %s", e.Reason, e.Message))
 	}
-	if slices.Sort(told); !slices.Equal(told, []string{
+	if slices.Sort(reported); !slices.Equal(reported, []string{
 		"AppFellOver: AppBroken is now True: the app fell over", "AppHiccup: the app had a hiccup", "AppIsFine: AppBroken is now False: the app is fine",
 	}) {
-		t.Errorf("Events: %q", told)
+		t.Errorf("Events: %q", reported)
 	}
 }
 
@@ -244,7 +244,7 @@ func TestClusterAwayInAStorm(t *testing.T) {
 		kill()
 	}
 	a.awaitCondition("AppBroken", "False AppIsFine: the app is fine")
-	told := func() int {
+	reported := func() int {
 		t.Helper()
 		n := 0
 		for _, e := range journaled(t, a.Agent) {
@@ -288,7 +288,7 @@ func TestClusterAwayInAStorm(t *testing.T) {
 		}
 		return sum == kills, fmt.Sprintf("%d of %d kills in %d Events", sum, kills, len(list)), err
 	})
-	if n := told(); n < kills {
+	if n := reported(); n < kills {
 		t.Errorf("%d of %d kills are in the journal", n, kills)
 	}
 	t.Logf("%d kills, %d of them while the API server was away for %v", kills, kills-5, time.Since(away).Round(time.Second))

@@ -154,7 +154,7 @@ func lead(ctx context.Context, to *rest.Config, cfg controllerConfig, speak live
 		return err
 	}
 	defer remove()
-	// Its door is open before: who knocks at an instance that does not lead is reported so.
+	// Its door is open before: an instance that does not lead answers that it does not.
 	removeStarts, err := addStarts(m, cfg, installed, log)
 	if err != nil {
 		return err

@@ -243,7 +243,7 @@ func TestControllerProcesses(t *testing.T) {
 		t.Errorf("the second ended with %v", err)
 	}
 	if log := second.said(); strings.Count(log, "kubectl apply -f diagnose/api/crds") != 1 {
-		t.Error("that the kinds of diagnoses are missing is not told once")
+		t.Error("that the kinds of diagnoses are missing is not reported once")
 	}
 	if log := second.said(); !strings.Contains(log, "controller ends") || strings.Contains(log, "forbidden") {
 		t.Error("the log does not tell of an end in order, or that a right is missing")

@@ -8,7 +8,7 @@ import (
 )
 
 // runConvert runs the command as main does.
-func runConvert(t *testing.T, stdin string, args ...string) (out, told string, code int) {
+func runConvert(t *testing.T, stdin string, args ...string) (out, reported string, code int) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	cmd := newConvert()
@@ -44,22 +44,22 @@ spec:
 `
 	file := write(t, t.TempDir(), "kubediag.yaml", kubediagOperations)
 	for _, args := range [][]string{{file}, {"-"}} {
-		out, told, code := runConvert(t, kubediagOperations, args...)
+		out, reported, code := runConvert(t, kubediagOperations, args...)
 		if out != converted || code != exitOK {
 			t.Errorf("%v: exit %d\n%s", args, code, out)
 		}
-		if !strings.Contains(told, ":9: lost: document 2: Operation old: spec.processor.function: functions have no counterpart") ||
-			!strings.Contains(told, ":4: note: document 1: Operation mounts: spec.processor.httpServer.path: mountInfoCollector") {
-			t.Errorf("%v: %s", args, told)
+		if !strings.Contains(reported, ":9: lost: document 2: Operation old: spec.processor.function: functions have no counterpart") ||
+			!strings.Contains(reported, ":4: note: document 1: Operation mounts: spec.processor.httpServer.path: mountInfoCollector") {
+			t.Errorf("%v: %s", args, reported)
 		}
 	}
-	out, told, code := runConvert(t, kubediagOperations, "--strict", "-")
-	if out != "" || code != exitFailed || !strings.Contains(told, "something would be lost") {
-		t.Errorf("strict: exit %d\n%s%s", code, out, told)
+	out, reported, code := runConvert(t, kubediagOperations, "--strict", "-")
+	if out != "" || code != exitFailed || !strings.Contains(reported, "something would be lost") {
+		t.Errorf("strict: exit %d\n%s%s", code, out, reported)
 	}
 	first, _, _ := strings.Cut(kubediagOperations, "---")
-	if out, told, code = runConvert(t, first, "--strict", "-"); out != converted || code != exitOK {
-		t.Errorf("strict, nothing lost: exit %d\n%s%s", code, out, told)
+	if out, reported, code = runConvert(t, first, "--strict", "-"); out != converted || code != exitOK {
+		t.Errorf("strict, nothing lost: exit %d\n%s%s", code, out, reported)
 	}
 }
 
@@ -74,9 +74,9 @@ func TestConvertRefuses(t *testing.T) {
 		"nothing":     {"", nil, "requires at least 1 arg"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, told, code := runConvert(t, test.stdin, test.args...)
-			if out != "" || code != exitInput || !strings.Contains(told, test.want) {
-				t.Errorf("exit %d\n%s%s", code, out, told)
+			out, reported, code := runConvert(t, test.stdin, test.args...)
+			if out != "" || code != exitInput || !strings.Contains(reported, test.want) {
+				t.Errorf("exit %d\n%s%s", code, out, reported)
 			}
 		})
 	}
@@ -86,7 +86,7 @@ type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
-func TestConvertTellsWhatItCannotWrite(t *testing.T) {
+func TestConvertReportsWhatItCannotWrite(t *testing.T) {
 	var stderr bytes.Buffer
 	cmd := newConvert()
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true

@@ -294,7 +294,7 @@ func TestProgressIsInTheOrderOfTheRun(t *testing.T) {
 		{ID: 4, Operation: "d", State: "Running", Start: at.Add(2 * time.Second)},
 	}}
 	var out bytes.Buffer
-	p := &progress{w: &out, told: map[int]bool{}, width: 1}
+	p := &progress{w: &out, reported: map[int]bool{}, width: 1}
 	p.changed(rep)
 	p.changed(rep)
 	var got []string

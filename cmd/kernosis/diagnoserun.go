@@ -201,8 +201,8 @@ func (c *diagnoseRun) execute(cmd *cobra.Command, view *diagnosisView, d *runner
 		return failed(fmt.Errorf("run: %w", err))
 	}
 	defer store.Close()
-	tell := &progress{w: cmd.OutOrStdout(), told: map[int]bool{}, width: longestOperation(d.Graph)}
-	changed := tell.changed
+	report := &progress{w: cmd.OutOrStdout(), reported: map[int]bool{}, width: longestOperation(d.Graph)}
+	changed := report.changed
 	if !c.format.ForPeople() {
 		changed = nil
 	}

@@ -123,7 +123,7 @@ func (v *diagnosisView) show(w io.Writer, format *output.Format) error {
 		took = "took " + display.Duration(rep.Ended.Sub(rep.Started))
 	}
 	fmt.Fprintf(w, "run %s, begun %s, %s\nparameters: %s\n", rep.ID, rep.Started.Format(time.DateTime), took, parameterText(v.Parameters))
-	(&progress{w: w, told: map[int]bool{}, width: longestOperation(v.Graph)}).changed(rep)
+	(&progress{w: w, reported: map[int]bool{}, width: longestOperation(v.Graph)}).changed(rep)
 	fmt.Fprintf(w, "\n%s\n", v.summary())
 	_, err := io.WriteString(w, draw.Text(d))
 	return err

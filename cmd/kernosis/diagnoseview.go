@@ -35,7 +35,7 @@ type diagnosisView struct {
 // progress writes a line for each operation that has ended.
 type progress struct {
 	w     io.Writer
-	told  map[int]bool
+	reported  map[int]bool
 	width int
 }
 
@@ -50,10 +50,10 @@ func (p *progress) changed(rep *runner.Report) {
 	})
 	for i := range records {
 		rec := &records[i]
-		if p.told[rec.ID] || rec.State == v1alpha1.ResultRunning {
+		if p.reported[rec.ID] || rec.State == v1alpha1.ResultRunning {
 			continue
 		}
-		p.told[rec.ID] = true
+		p.reported[rec.ID] = true
 		fmt.Fprintln(p.w, operationLine(rec, p.width))
 	}
 }

@@ -34,7 +34,7 @@ rules:
 `
 
 // toldWithin is how soon a fault is in the API, however the state disk is.
-const toldWithin = 5 * time.Second
+const reportedWithin = 5 * time.Second
 
 // hangTest is an agent whose state is on a disk that can hang, and a cgroup to kill in.
 type hangTest struct {
@@ -90,13 +90,13 @@ func (h *hangTest) timed(what string, since time.Time) {
 	h.t.Helper()
 	took := time.Since(since)
 	h.t.Logf("%s after %v", what, took.Round(10*time.Millisecond))
-	if took > await.Within(toldWithin) {
-		h.t.Errorf("%s after %v, want at most %v", what, took, toldWithin)
+	if took > await.Within(reportedWithin) {
+		h.t.Errorf("%s after %v, want at most %v", what, took, reportedWithin)
 	}
 }
 
 // killsTold adds up the Events of the cgroup's kills.
-func (h *hangTest) killsTold(want int) {
+func (h *hangTest) killsReported(want int) {
 	h.t.Helper()
 	h.await(fmt.Sprintf("%d kills", want), time.Minute, func(ctx context.Context) (bool, string, error) {
 		sum := 0
@@ -107,7 +107,7 @@ func (h *hangTest) killsTold(want int) {
 			}
 		}
 		if sum > want {
-			h.t.Fatalf("%d kills are told, of %d", sum, want)
+			h.t.Fatalf("%d kills are reported, of %d", sum, want)
 		}
 		return sum == want, fmt.Sprintf("%d in %d Events", sum, len(list)), err
 	})
@@ -116,7 +116,7 @@ func (h *hangTest) killsTold(want int) {
 // answer asks the agent for a page, which it has to give at once.
 func (h *hangTest) answer(page string) (status int, body string) {
 	h.t.Helper()
-	client := &http.Client{Timeout: await.Within(toldWithin)}
+	client := &http.Client{Timeout: await.Within(reportedWithin)}
 	res, err := client.Get(h.Log.URL(h.t) + page)
 	if err != nil {
 		h.t.Fatal(err)
@@ -198,7 +198,7 @@ func reportsWhileItHangs(t *testing.T, h *hangTest) {
 	h.kill()
 	h.awaitCondition("AppBroken", "True AppKilled: the app was killed")
 	h.timed("condition", hung)
-	h.killsTold(1)
+	h.killsReported(1)
 	h.timed("Event", hung)
 	h.degraded(true)
 	t.Logf("degraded after %v; the disk has not answered for %.1fs", time.Since(hung).Round(10*time.Millisecond), h.metric("kernosis_journal_late_seconds"))
@@ -212,7 +212,7 @@ func reportsWhileItHangs(t *testing.T, h *hangTest) {
 	began = time.Now()
 	h.add("hiccup")
 	h.kill()
-	h.killsTold(2)
+	h.killsReported(2)
 	h.awaitEvents("AppHiccup", 2, time.Minute)
 	h.timed("more Events", began.Add(10*time.Second)) // counts are written every 10 s
 	if waiting, late := h.metric("kernosis_journal_waiting_entries"), h.metric("kernosis_journal_late_seconds"); waiting < 2 || late < 5 {
@@ -233,9 +233,9 @@ func reportsWhileItHangs(t *testing.T, h *hangTest) {
 	h.WaitSources(before)
 	h.add("hiccup")
 	h.awaitEvents("AppHiccup", 3, time.Minute)
-	h.killsTold(2)
+	h.killsReported(2)
 	h.kill()
-	h.killsTold(3)
+	h.killsReported(3)
 	h.Stop()
 	h.complete(3, 3)
 }
@@ -280,7 +280,7 @@ func endsWhileItHangs(t *testing.T, h *hangTest) {
 		annotations, err := h.lease(ctx)
 		return annotations[lease.AnnotationDraining] != "", fmt.Sprint(annotations), err
 	})
-	h.killsTold(1)
+	h.killsReported(1)
 	h.await("its end", 25*time.Second, func(context.Context) (bool, string, error) {
 		// Which threads wait for the disk is chance; the others are gone.
 		alive, err := h.threads()
@@ -324,7 +324,7 @@ func startsWhileItHangs(t *testing.T, h *hangTest) {
 	began = time.Now()
 	h.kill()
 	h.awaitCondition("AppBroken", "True AppKilled: the app was killed")
-	h.killsTold(1)
+	h.killsReported(1)
 	h.timed("condition and Event", began)
 	h.degraded(true)
 	end()

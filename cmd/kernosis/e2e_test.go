@@ -293,7 +293,7 @@ func TestRulesAreReloaded(t *testing.T) {
 	killAs("MemoryGone")
 	write("rules: nonsense")
 	if log, ok := p.Log.Wait(10*time.Second, func(s string) bool { return strings.Contains(s, "own.yaml:1:") }); !ok {
-		t.Fatalf("the bad file is not told with its line:\n%s", log)
+		t.Fatalf("the bad file is not reported with its line:\n%s", log)
 	}
 	killAs("MemoryGone")
 	write(rule("MemoryShort"))

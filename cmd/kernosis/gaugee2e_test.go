@@ -81,7 +81,7 @@ rules:
 	entries = a.Wait("resolved", 45*time.Second, func(entries []journal.Entry) bool {
 		return slices.Equal(states(entries), []problem.State{problem.Firing, problem.Resolved})
 	})
-	if told := gauges(entries); len(told) != 2 {
-		t.Errorf("%d readings are in the journal, want 2: the one over the threshold and the one under it", len(told))
+	if reported := gauges(entries); len(reported) != 2 {
+		t.Errorf("%d readings are in the journal, want 2: the one over the threshold and the one under it", len(reported))
 	}
 }

@@ -95,7 +95,7 @@ func TestGraphInOtherForms(t *testing.T) {
 	}
 }
 
-func TestGraphTellsMistakesWithTheirPlace(t *testing.T) {
+func TestGraphReportsMistakesWithTheirPlace(t *testing.T) {
 	broken := writeSet(t, "broken.yaml", brokenSet)
 	two := writeSet(t, "two.yaml", hungTaskSet+"---\n"+brokenSet)
 	misspelt := writeSet(t, "misspelt.yaml", strings.Replace(hungTaskSet, "dependences", "dependencies", 1))

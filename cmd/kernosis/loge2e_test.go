@@ -136,7 +136,7 @@ rules:
 	})
 	p.Stop()
 
-	told := map[string]map[string]int{}
+	reported := map[string]map[string]int{}
 	equal := uint64(0)
 	for _, e := range journaled(t, p) {
 		if e.Event != nil && e.Event.Lost != nil {
@@ -146,27 +146,27 @@ rules:
 			if tr.Problem == nil || tr.Problem.State != problem.Firing {
 				continue
 			}
-			if told[tr.Problem.Rule] == nil {
-				told[tr.Problem.Rule] = map[string]int{}
+			if reported[tr.Problem.Rule] == nil {
+				reported[tr.Problem.Rule] = map[string]int{}
 			}
-			told[tr.Problem.Rule][tr.Problem.Group]++
+			reported[tr.Problem.Rule][tr.Problem.Group]++
 			if tr.Problem.Rule == "equal" {
 				equal = max(equal, tr.Problem.Count)
 			}
 		}
 	}
 	for _, rule := range []string{"numbered", "pair"} {
-		if len(told[rule]) != faults {
-			t.Errorf("%d of %d faults told by rule %s", len(told[rule]), faults, rule)
+		if len(reported[rule]) != faults {
+			t.Errorf("%d of %d faults reported by rule %s", len(reported[rule]), faults, rule)
 		}
-		for n, times := range told[rule] {
+		for n, times := range reported[rule] {
 			if times != 1 {
-				t.Errorf("fault %s told %d times by rule %s", n, times, rule)
+				t.Errorf("fault %s reported %d times by rule %s", n, times, rule)
 			}
 		}
 	}
-	if told["equal"][""] != faults || equal != faults {
-		t.Errorf("%d equal lines told, the last counts %d; want %d", told["equal"][""], equal, faults)
+	if reported["equal"][""] != faults || equal != faults {
+		t.Errorf("%d equal lines reported, the last counts %d; want %d", reported["equal"][""], equal, faults)
 	}
 }
 
@@ -236,11 +236,11 @@ func TestOneProblemOfProbeAndLog(t *testing.T) {
 	byProbe := func(i int) bool { return i%7 != 3 }
 	byLog := func(i int) bool { return i%5 != 4 || !byProbe(i) }
 	lines := uint64(0)
-	var told sync.WaitGroup
+	var reported sync.WaitGroup
 	for i := range kills {
 		pid := uint32(100 + i)
 		if byProbe(i) {
-			told.Go(func() {
+			reported.Go(func() {
 				now := time.Now()
 				a.observe(&event.Event{
 					Kind: event.OOMKill, Time: now, BootTime: event.Duration(now.UnixNano()), Source: "bpf/oomkill",
@@ -253,7 +253,7 @@ func TestOneProblemOfProbeAndLog(t *testing.T) {
 			lines++
 		}
 	}
-	told.Wait()
+	reported.Wait()
 	await.Until(t, "every line", time.Minute, func() bool { return logs.Stats()[0].Matched == lines })
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -312,7 +312,7 @@ func TestOneProblemOfRealKills(t *testing.T) {
 		}
 		ours[strconv.Itoa(pid)] = true
 	}
-	tellers := func(entries []journal.Entry) (probe, log int) {
+	reporters := func(entries []journal.Entry) (probe, log int) {
 		for _, e := range entries {
 			switch ev := e.Event; {
 			case ev == nil:
@@ -329,7 +329,7 @@ func TestOneProblemOfRealKills(t *testing.T) {
 		return probe, log
 	}
 	entries := p.Wait("both to tell of each", 20*time.Second, func(entries []journal.Entry) bool {
-		probe, log := tellers(entries)
+		probe, log := reporters(entries)
 		return probe == len(ours) && log == len(ours)
 	})
 	fired := map[string]int{}
@@ -343,11 +343,11 @@ func TestOneProblemOfRealKills(t *testing.T) {
 		}
 	}
 	if len(fired) != len(ours) {
-		t.Errorf("%d of %d kills told: %v", len(fired), len(ours), fired)
+		t.Errorf("%d of %d kills reported: %v", len(fired), len(ours), fired)
 	}
 	for pid, n := range fired {
 		if n != 1 {
-			t.Errorf("kill of %s told %d times", pid, n)
+			t.Errorf("kill of %s reported %d times", pid, n)
 		}
 	}
 }

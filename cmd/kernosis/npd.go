@@ -115,7 +115,7 @@ func newChecks(set *npd.Set, m *metrics.Metrics, log *slog.Logger, observe func(
 // newStats returns collectors of system statistics, registered.
 func newStats(set *npd.Set, m *metrics.Metrics, log *slog.Logger, from *npdConfig) ([]*systemstats.Collector, error) {
 	var out []*systemstats.Collector
-	told := map[string]bool{} // display names
+	reported := map[string]bool{} // display names
 	for _, monitor := range set.Stats {
 		name := from.files[slices.IndexFunc(from.files, func(f *npd.File) bool { return f.Stats == monitor })].Name
 		chosen := map[string]string{}
@@ -123,9 +123,9 @@ func newStats(set *npd.Set, m *metrics.Metrics, log *slog.Logger, from *npdConfi
 			maps.Copy(chosen, component)
 		}
 		// A figure of two files is reported once, as the first one has it.
-		maps.DeleteFunc(chosen, func(_, display string) bool { return told[display] })
+		maps.DeleteFunc(chosen, func(_, display string) bool { return reported[display] })
 		for _, display := range chosen {
-			told[display] = true
+			reported[display] = true
 		}
 		modules := monitor.KnownModulesConfigPath
 		if !filepath.IsAbs(modules) {

@@ -123,7 +123,7 @@ func TestAgentInPlaceOfNPD(t *testing.T) {
 			has(m, `problem_gauge{reason="AppFellOver",type="AppBroken"} 0`, `problem_gauge{reason="DoorIsOpen",type="DoorOpen"} 0`)
 	})
 	file("door", "2 no idea", 0o600)
-	want("not to be told", func(_ string, c map[string]string) bool {
+	want("not to be reported", func(_ string, c map[string]string) bool {
 		return strings.HasPrefix(c["DoorOpen"], "Unknown ") && strings.Contains(c["DoorOpen"], "no idea")
 	})
 	if status, _ := get(t, statusURL[1]+"/healthz"); status != http.StatusOK && os.Getuid() == 0 {

@@ -98,7 +98,7 @@ func TestOOMFlood(t *testing.T) {
 	}
 	var s logsource.Stats
 	await.Until(t, "every line", time.Minute, func() bool { s = logs.Stats()[0]; return s.Lines >= lines })
-	told := func() (counts map[string]uint64) {
+	reported := func() (counts map[string]uint64) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		counts = map[string]uint64{}
@@ -110,18 +110,18 @@ func TestOOMFlood(t *testing.T) {
 		return counts
 	}
 	// The last ones are held back for the probe.
-	await.Until(t, "every kill", time.Minute, func() bool { return told()["oom-kill-log"] >= reports })
+	await.Until(t, "every kill", time.Minute, func() bool { return reported()["oom-kill-log"] >= reports })
 	t.Logf("%d reports, %d lines in %v; %v of CPU with the writer's", reports, lines,
 		time.Since(began).Round(time.Millisecond), (processTime(t) - before).Round(time.Millisecond))
 	// Of each report two lines match: its summary, and the one that names the victim.
 	if len(s.Lost) > 0 || s.Skipped > 0 || s.Cut > 0 || s.Lines != lines || s.Matched != 2*reports {
 		t.Errorf("%d lines written, %d reports; stats %+v", lines, reports, s)
 	}
-	if n := told()["oom-kill-victim-log"]; n != 0 {
+	if n := reported()["oom-kill-victim-log"]; n != 0 {
 		t.Errorf("%d kills reported twice", n)
 	}
 	for _, rule := range []string{"oom-kill-log", "oom-kill-frequent-log", "oom-kill-frequent-node-log"} {
-		if n := told()[rule]; n != reports {
+		if n := reported()[rule]; n != reports {
 			t.Errorf("%s counted %d of %d", rule, n, reports)
 		}
 	}

@@ -44,7 +44,7 @@ func newProbes(cfg agentConfig, a *agent, log *slog.Logger) (*probes, error) {
 		return nil, nil
 	}
 	p := &probes{cfg: cfg, log: log, agent: a, failing: map[string]bool{}, vitals: vitals.New(hostfs.New(cfg.HostRoot))}
-	c := probe.Config{Tell: p.report, Log: log, Start: time.Now(), Failing: p.wasFailing}
+	c := probe.Config{Report: p.report, Log: log, Start: time.Now(), Failing: p.wasFailing}
 	if cfg.Probes.PodsFile != "" {
 		// Only a file of this machine may say that the agent probes a pod itself.
 		c.Prober = active.New(active.Config{FS: hostfs.New(cfg.HostRoot)})

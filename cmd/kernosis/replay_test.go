@@ -32,9 +32,9 @@ func command(t *testing.T, args ...string) (code int, stdout string) {
 	return code, out.String()
 }
 
-// TestReplayTellsWhatTheAgentTold replays the journal of a real run with faults
+// TestReplayReportsWhatTheAgentReported replays the journal of a real run with faults
 // (as root), a mute, kill -9 and a restart: each transition is as it was recorded.
-func TestReplayTellsWhatTheAgentTold(t *testing.T) {
+func TestReplayReportsWhatTheAgentReported(t *testing.T) {
 	testall.Only(t)
 	root := os.Geteuid() == 0
 	p := newAgent(t)
@@ -108,15 +108,15 @@ func TestReplayTellsWhatTheAgentTold(t *testing.T) {
 func waitMute(t *testing.T, p *agenttest.Agent, n int, over bool) {
 	t.Helper()
 	p.WaitIn(t, fmt.Sprintf("mute %d, over: %v", n, over), 20*time.Second, func(entries []journal.Entry) bool {
-		told := 0
+		reported := 0
 		for _, e := range entries {
 			for _, tr := range e.Transitions {
 				if tr.Mute != nil && tr.Mute.Over == over {
-					told++
+					reported++
 				}
 			}
 		}
-		return len(entries) > 0 && told >= n
+		return len(entries) > 0 && reported >= n
 	})
 }
 

@@ -45,8 +45,10 @@ func TestDocumentedReports(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	told := make(chan string, 10)
-	go func() { ended <- in.Run(ctx, func(ev *event.Event) { told <- ev.Check.Check + " " + ev.Check.Reason }) }()
+	reported := make(chan string, 10)
+	go func() {
+		ended <- in.Run(ctx, func(ev *event.Event) { reported <- ev.Check.Check + " " + ev.Check.Reason })
+	}()
 	text := []byte(block("-d '", "'"))
 	for {
 		_, err := in.Report(ingest.Peer{}, "", text)
@@ -58,8 +60,8 @@ func TestDocumentedReports(t *testing.T) {
 		}
 		break
 	}
-	if a, b := <-told, <-told; a != "gpu-monitor/warn XidSeen" || b != "gpu-monitor/GPUUnhealthy XidError" {
-		t.Errorf("told %q and %q", a, b)
+	if a, b := <-reported, <-reported; a != "gpu-monitor/warn XidSeen" || b != "gpu-monitor/GPUUnhealthy XidError" {
+		t.Errorf("reported %q and %q", a, b)
 	}
 	if _, err := detector.Load(fstest.MapFS{"own.yaml": {Data: []byte(block("```yaml\n", "```"))}}); err != nil {
 		t.Error(err)

@@ -20,8 +20,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// told returns what was reported of a condition, as "True Reason: message".
-func told(entries []journal.Entry, conditionType string) (lines []string) {
+// reported returns what was reported of a condition, as "True Reason: message".
+func reported(entries []journal.Entry, conditionType string) (lines []string) {
 	for _, e := range entries {
 		for _, tr := range e.Transitions {
 			if c := tr.Condition; c != nil && c.Type == conditionType {
@@ -91,7 +91,7 @@ reports:
 	last := func(what, line string) []journal.Entry {
 		t.Helper()
 		return p.Wait(what, 30*time.Second, func(entries []journal.Entry) bool {
-			all := told(entries, "GPUUnhealthy")
+			all := reported(entries, "GPUUnhealthy")
 			return len(all) > 0 && strings.HasPrefix(all[len(all)-1], line)
 		})
 	}
@@ -115,7 +115,7 @@ reports:
 		return len(agenttest.States(entries, "report-gpu-monitor-warn", func(*problem.Problem) bool { return true })) == 3
 	})
 	if states := agenttest.States(entries, "report-gpu-monitor-gpuunhealthy", func(p *problem.Problem) bool { return p.Severity == problem.Critical }); !slices.Equal(states, []problem.State{problem.Firing}) {
-		t.Errorf("one fault is told as %v", states)
+		t.Errorf("one fault is reported as %v", states)
 	}
 
 	// What others send disturbs nothing.
@@ -141,7 +141,7 @@ reports:
 
 	// The agent is killed and started again: the socket is replaced, the condition
 	// stays, and the daemon reports on.
-	before := len(told(p.Entries(), "GPUUnhealthy"))
+	before := len(reported(p.Entries(), "GPUUnhealthy"))
 	taken := c.Stats().Reports
 	p.Kill()
 	p.Start()
@@ -149,8 +149,8 @@ reports:
 		s := c.Stats()
 		return s.Reports >= taken+2, fmt.Sprintf("%+v", s)
 	})
-	if all := told(p.Entries(), "GPUUnhealthy"); len(all) != before {
-		t.Errorf("told after the restart: %q", all[before:])
+	if all := reported(p.Entries(), "GPUUnhealthy"); len(all) != before {
+		t.Errorf("reported after the restart: %q", all[before:])
 	}
 	set(client.False, "", "")
 	last("False again", "False GPUIsHealthy")

@@ -91,7 +91,7 @@ func TestStateOfANewerVersion(t *testing.T) {
 			if aside := err == nil && string(kept) == string(raw); aside != c.aside {
 				t.Errorf("set aside: %v, %v", aside, err)
 			}
-			if told := strings.Contains(log.String(), "level=WARN"); told != c.aside {
+			if reported := strings.Contains(log.String(), "level=WARN"); reported != c.aside {
 				t.Errorf("log:\n%s", log)
 			}
 		})

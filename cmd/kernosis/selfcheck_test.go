@@ -17,7 +17,7 @@ import (
 )
 
 // What the agent lacks is reported once, anew when it is another, and no more when it is there.
-func TestSelfCheckTellsChanges(t *testing.T) {
+func TestSelfCheckReportsChanges(t *testing.T) {
 	rules, err := loadRules("")
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestSelfCheckTellsChanges(t *testing.T) {
 	seq := store.Seq()
 	look(false, problem.True, "without "+second, "nothing")
 	if store.Seq() != seq {
-		t.Error("what has not changed is told again")
+		t.Error("what has not changed is reported again")
 	}
 	if err := os.WriteFile(first, nil, 0o600); err != nil {
 		t.Fatal(err)

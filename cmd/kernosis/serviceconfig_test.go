@@ -104,7 +104,7 @@ func TestServiceRules(t *testing.T) {
 	}
 	e := detector.NewEngine(rules)
 	at := event.Moment{Wall: time.Now(), Boot: hostfs.BootTime()}
-	tell := func(ev *event.Event) {
+	report := func(ev *event.Event) {
 		at = at.Add(10 * time.Second)
 		ev.Time, ev.BootTime, ev.CPU = at.Wall, event.Duration(at.Boot), event.NoCPU
 		e.Observe(ev, at)
@@ -135,23 +135,23 @@ func TestServiceRules(t *testing.T) {
 	up := func(b bool, why string) *event.Event {
 		return &event.Event{Kind: event.Source, SourceUp: &event.SourceData{Stem: event.NamedStem(event.ServiceStem, service.Kubelet), Up: b, Reason: why}}
 	}
-	tell(&event.Event{Kind: event.Source, SourceUp: &event.SourceData{Stem: string(event.Probe), Up: true}})
+	report(&event.Event{Kind: event.Source, SourceUp: &event.SourceData{Stem: string(event.Probe), Up: true}})
 	want(problem.Unknown, detector.ReasonSourceNotStarted, "service/kubelet")
-	tell(up(true, ""))
+	report(up(true, ""))
 	want(problem.False, "KubeletIsHealthy", "")
-	tell(failed(service.Kubelet, event.ProbeService, 2))
-	tell(failed("kubelet", "readiness", 3)) // of a pod
+	report(failed(service.Kubelet, event.ProbeService, 2))
+	report(failed("kubelet", "readiness", 3)) // of a pod
 	want(problem.False, "KubeletIsHealthy", "")
-	tell(failed(service.Kubelet, event.ProbeService, 3))
+	report(failed(service.Kubelet, event.ProbeService, 3))
 	message := "kubelet: nothing listens at 127.0.0.1:10248 (refused, 3 times in a row)"
 	want(problem.True, "KubeletUnhealthy", message)
-	tell(failed(service.Kubelet, event.ProbeService, 4))
+	report(failed(service.Kubelet, event.ProbeService, 4))
 	want(problem.True, "KubeletUnhealthy", message)
-	tell(&event.Event{Kind: event.ProbeRecovered, Probe: &event.ProbeData{Name: service.Resolver, Probe: event.ProbeService}})
-	tell(&event.Event{Kind: event.ProbeRecovered, Probe: &event.ProbeData{Name: service.Kubelet, Probe: "liveness"}})
+	report(&event.Event{Kind: event.ProbeRecovered, Probe: &event.ProbeData{Name: service.Resolver, Probe: event.ProbeService}})
+	report(&event.Event{Kind: event.ProbeRecovered, Probe: &event.ProbeData{Name: service.Kubelet, Probe: "liveness"}})
 	want(problem.True, "KubeletUnhealthy", message)
-	tell(&event.Event{Kind: event.ProbeRecovered, Probe: &event.ProbeData{Name: service.Kubelet, Probe: event.ProbeService}})
+	report(&event.Event{Kind: event.ProbeRecovered, Probe: &event.ProbeData{Name: service.Kubelet, Probe: event.ProbeService}})
 	want(problem.False, "KubeletIsHealthy", "")
-	tell(up(false, "the probe can't be made: why"))
+	report(up(false, "the probe can't be made: why"))
 	want(problem.Unknown, detector.ReasonSourceUnavailable, "service/kubelet: the probe can't be made: why")
 }

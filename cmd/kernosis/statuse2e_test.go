@@ -32,7 +32,10 @@ func TestStatusOfAnAgent(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &s); err != nil {
 			t.Fatal(err)
 		}
-		waits := slices.ContainsFunc(s.Conditions, func(c problem.Condition) bool { return c.Reason == problem.ReasonSourceNotStarted })
+		// Reasons are in the journal, which comes after the metrics.
+		waits := slices.ContainsFunc(s.Conditions, func(c problem.Condition) bool {
+			return c.Reason == "" || c.Reason == problem.ReasonSourceNotStarted
+		})
 		return s.Agent.Health == "ok" && len(s.Conditions) > 10 && !waits && len(s.Sources) > 5, out
 	})
 	if s.Agent.Endpoint != "http://"+address || s.Agent.Version != version || s.Agent.PID == 0 || s.Agent.Started.IsZero() || s.Cost.RSSBytes < 1<<20 || !s.API.Known || s.API.Used || len(s.Unread) != 0 {

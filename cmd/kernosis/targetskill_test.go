@@ -39,7 +39,7 @@ func TestKillKeepsTargets(t *testing.T) {
 		t.Fatal(err)
 	}
 	refuse()
-	told := func(n int) {
+	reported := func(n int) {
 		t.Helper()
 		entries := a.Wait(fmt.Sprintf("%d failures", n), 30*time.Second, func(entries []journal.Entry) bool {
 			return len(agenttest.Events(entries, event.SockFail)) >= n
@@ -50,12 +50,12 @@ func TestKillKeepsTargets(t *testing.T) {
 			}
 		}
 	}
-	told(1)
+	reported(1)
 	for round := range 3 {
 		a.Kill()
 		refuse()
 		a.Start()
 		refuse()
-		told(3 + 2*round)
+		reported(3 + 2*round)
 	}
 }

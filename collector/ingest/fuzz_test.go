@@ -26,9 +26,9 @@ func FuzzReport(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		told := 0
+		reported := 0
 		in.start(func(ev *event.Event) {
-			told++
+			reported++
 			d := ev.Check
 			if len(d.Message) > client.MaxMessage || !utf8.ValidString(d.Message) || display.Safe(d.Message, len(d.Message)) != d.Message {
 				t.Errorf("message %q", d.Message)
@@ -46,8 +46,8 @@ func FuzzReport(f *testing.F) {
 		})
 		answer, err := in.Report(Peer{}, key, raw)
 		if refusal, ok := errors.AsType[*Refusal](err); ok {
-			if told > 0 || refusal.Message == "" || !utf8.ValidString(refusal.Error()) || refusal.status() < 400 {
-				t.Errorf("told %d, refused with %+v", told, refusal)
+			if reported > 0 || refusal.Message == "" || !utf8.ValidString(refusal.Error()) || refusal.status() < 400 {
+				t.Errorf("reported %d, refused with %+v", reported, refusal)
 			}
 			for _, fl := range refusal.Fields {
 				if len(fl.Message) > 500 || len(fl.Field) > 500 {
@@ -59,8 +59,8 @@ func FuzzReport(f *testing.F) {
 		if err != nil || answer.Error != "" {
 			t.Errorf("%v, %+v", err, answer)
 		}
-		if told > client.MaxEvents+client.MaxConditions {
-			t.Errorf("%d told", told)
+		if reported > client.MaxEvents+client.MaxConditions {
+			t.Errorf("%d reported", reported)
 		}
 	})
 }

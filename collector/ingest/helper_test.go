@@ -27,16 +27,16 @@ func TestMain(m *testing.M) {
 	os.Exit(leakcheck.Run(m.Run))
 }
 
-// told is what came out of an intake.
-type told struct {
+// reported is what came out of an intake.
+type reported struct {
 	mu     sync.Mutex
 	events []event.CheckData
 	more   chan struct{}
 }
 
-func newTold() *told { return &told{more: make(chan struct{}, 1)} }
+func newReported() *reported { return &reported{more: make(chan struct{}, 1)} }
 
-func (l *told) emit(ev *event.Event) {
+func (l *reported) emit(ev *event.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.events = append(l.events, *ev.Check)
@@ -47,7 +47,7 @@ func (l *told) emit(ev *event.Event) {
 }
 
 // take returns what was reported since the last call, as "check status reason: message".
-func (l *told) take() []string {
+func (l *reported) take() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := make([]string, 0, len(l.events))
@@ -67,13 +67,13 @@ func sources() []Source {
 }
 
 // runIntake runs an intake of sources until the test's end.
-func runIntake(t testing.TB, cfg Config) (*Intake, *told) {
+func runIntake(t testing.TB, cfg Config) (*Intake, *reported) {
 	t.Helper()
 	in, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newTold()
+	l := newReported()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- in.Run(ctx, l.emit) }()

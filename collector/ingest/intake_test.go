@@ -51,9 +51,9 @@ func TestReports(t *testing.T) {
 		return ""
 	}})
 	type want struct {
-		outcome Outcome // "": accepted
-		text    string  // in the refusal, or the warnings
-		told    []string
+		outcome  Outcome // "": accepted
+		text     string  // in the refusal, or the warnings
+		reported []string
 	}
 	cond := func(fields string) string { return `{"source":"gpu-monitor","conditions":[{` + fields + `}]}` }
 	ev := func(fields string) string { return `{"source":"gpu-monitor","events":[{` + fields + `}]}` }
@@ -64,19 +64,19 @@ func TestReports(t *testing.T) {
 		want
 	}{
 		{name: "false at first", body: cond(`"type":"GPUUnhealthy","status":false,"transition":"2026-01-02T15:04:05Z","reason":"Fine","message":"fine"`),
-			want: want{told: []string{"gpu-monitor/GPUUnhealthy ok Fine: fine"}}},
+			want: want{reported: []string{"gpu-monitor/GPUUnhealthy ok Fine: fine"}}},
 		{name: "heartbeat", body: cond(`"type":"GPUUnhealthy","status":false`)},
 		{name: "true", body: cond(`"type":"GPUUnhealthy","status":"True","transition":"0001-01-01T00:00:00Z","reason":"XidError","message":"Xid 79"`),
-			want: want{told: []string{"gpu-monitor/GPUUnhealthy problem XidError: Xid 79"}}},
+			want: want{reported: []string{"gpu-monitor/GPUUnhealthy problem XidError: Xid 79"}}},
 		{name: "message alone", body: cond(`"type":"GPUUnhealthy","status":true,"reason":"XidError","message":"Xid 80"`)},
 		{name: "reason changes", body: cond(`"type":"GPUUnhealthy","status":true,"reason":"FellOffBus"`),
-			want: want{told: []string{"gpu-monitor/GPUUnhealthy problem FellOffBus: FellOffBus"}}},
+			want: want{reported: []string{"gpu-monitor/GPUUnhealthy problem FellOffBus: FellOffBus"}}},
 		{name: "unknown", body: cond(`"type":"GPUUnhealthy","status":"Unknown","message":"no driver"`),
-			want: want{told: []string{"gpu-monitor/GPUUnhealthy unknown : no driver"}}},
+			want: want{reported: []string{"gpu-monitor/GPUUnhealthy unknown : no driver"}}},
 		{name: "events", body: `{"source":"gpu-monitor","validFor":"30s","events":[{"severity":"info","timestamp":"2026-01-02T15:04:05.123Z","reason":"A","message":"a"},{"severity":"warn","reason":"B","message":"b\u001b[31m\n"}],"conditions":null}`,
-			want: want{told: []string{"gpu-monitor/info problem A: a", `gpu-monitor/warn problem B: b\x1b[31m`}, text: "events[1].message characters that can't be shown"}},
+			want: want{reported: []string{"gpu-monitor/info problem A: a", `gpu-monitor/warn problem B: b\x1b[31m`}, text: "events[1].message characters that can't be shown"}},
 		{name: "long message", body: ev(`"severity":"info","reason":"A","message":"` + strings.Repeat("ä", 600) + `"`),
-			want: want{told: []string{"gpu-monitor/info problem A: " + strings.Repeat("ä", 510) + "…"}, text: "events[0].message cut at 1024 bytes"}},
+			want: want{reported: []string{"gpu-monitor/info problem A: " + strings.Repeat("ä", 510) + "…"}, text: "events[0].message cut at 1024 bytes"}},
 		{name: "nothing in it", body: `{"source":"events-only"}`},
 
 		{name: "no JSON", body: `{"source":`, want: want{outcome: Invalid, text: "no JSON: unexpected end"}},
@@ -119,8 +119,8 @@ func TestReports(t *testing.T) {
 		if outcome != tc.outcome || !strings.Contains(text, tc.text) {
 			t.Errorf("%s: got %q: %s, want %q: %s", tc.name, outcome, text, tc.outcome, tc.text)
 		}
-		if diff := cmp.Diff(append([]string{}, tc.told...), l.take()); diff != "" {
-			t.Errorf("%s: told (-want +got):\n%s", tc.name, diff)
+		if diff := cmp.Diff(append([]string{}, tc.reported...), l.take()); diff != "" {
+			t.Errorf("%s: reported (-want +got):\n%s", tc.name, diff)
 		}
 	}
 	got := map[string]SourceStats{}
@@ -142,7 +142,7 @@ func TestExpiry(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := newTold()
+		l := newReported()
 		go func() { _ = in.Run(t.Context(), l.emit) }()
 		synctest.Wait()
 		started := time.Now().UTC().Format(time.RFC3339)
@@ -192,7 +192,7 @@ func TestRates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := newTold()
+		l := newReported()
 		go func() { _ = in.Run(t.Context(), l.emit) }()
 		synctest.Wait()
 		limit := func(s client.Status, taken int, field string) {

@@ -36,7 +36,7 @@ func folder(t *testing.T) string {
 }
 
 // serve serves sources at a socket until the test's end.
-func serve(t *testing.T, socket string, sources []Source) (*Intake, *told, *Server) {
+func serve(t *testing.T, socket string, sources []Source) (*Intake, *reported, *Server) {
 	t.Helper()
 	in, l := runIntake(t, Config{Sources: sources})
 	s, err := Listen(socket, in)
@@ -100,7 +100,7 @@ func TestUsers(t *testing.T) {
 			t.Errorf("4711: %d %s", code, text)
 		}
 		if got := l.take(); len(got) != 1 {
-			t.Errorf("told %q", got)
+			t.Errorf("reported %q", got)
 		}
 	})
 	t.Run("others", func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestUsers(t *testing.T) {
 			t.Errorf("4711: %d %s", code, text)
 		}
 		if got := l.take(); len(got) != 1 || got[0] != "door-monitor/DoorOpen problem WindBlew: open" {
-			t.Errorf("told %q", got)
+			t.Errorf("reported %q", got)
 		}
 		// One that may report, but not for this source; and one that may nothing.
 		if code, text := child(t, 4711, socket, `{"source":"gpu-monitor"}`); code != 403 || !strings.Contains(text, "may not report for this source") {
@@ -120,7 +120,7 @@ func TestUsers(t *testing.T) {
 			t.Errorf("4712: %d %s", code, text)
 		}
 		if got := l.take(); len(got) != 0 {
-			t.Errorf("told %q", got)
+			t.Errorf("reported %q", got)
 		}
 		if s := in.Stats()[0]; s.Source != "" || s.Reports[Forbidden] != 2 {
 			t.Errorf("%+v", s)
@@ -170,7 +170,7 @@ func TestHTTP(t *testing.T) {
 		t.Errorf("%d, %v", status, header)
 	}
 	if got := l.take(); len(got) != 0 {
-		t.Errorf("told %q", got)
+		t.Errorf("reported %q", got)
 	}
 	if s := in.Stats(); s[0].Reports[TooLarge] != 1 || s[1].Reports[RateLimit] != 1 {
 		t.Errorf("%+v", s)

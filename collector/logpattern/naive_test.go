@@ -74,7 +74,7 @@ func (n *naive) match(record string) []string {
 			// A newline belongs to the line that follows it.
 			from += strings.Count(text[:min(start+1, len(text))], "\n")
 			hits = append(hits, hit(p, n.exprs[i], text, at)+
-				told(len(n.records)-n.record[from]+1, n.parts[from:j+1]))
+				reported(len(n.records)-n.record[from]+1, n.parts[from:j+1]))
 			break
 		}
 	}
@@ -103,10 +103,10 @@ func (n *naive) anchored(p logpattern.Pattern, re *regexp.Regexp) string {
 			break
 		}
 	}
-	return hit(p, re, text, at) + told(lines, buffer[p.Lines-lines:])
+	return hit(p, re, text, at) + reported(lines, buffer[p.Lines-lines:])
 }
 
-func told(lines int, context []string) string {
+func reported(lines int, context []string) string {
 	return fmt.Sprintf(" lines=%d context=%q", lines, strings.Join(context, "\n"))
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/kernosis/kernosis/collector/logpattern"
 )
 
-func TestCompileTellsEveryMistake(t *testing.T) {
+func TestCompileReportsEveryMistake(t *testing.T) {
 	_, err := logpattern.Compile([]logpattern.Pattern{
 		{Name: "good", Expr: "x y"},
 		{Name: "open", Expr: "a(b"},
@@ -33,7 +33,7 @@ func TestCompileTellsEveryMistake(t *testing.T) {
 		{Name: strings.Repeat("n", 257), Expr: "x"},
 	})
 	if err == nil {
-		t.Fatal("no mistake is told")
+		t.Fatal("no mistake is reported")
 	}
 	want := []string{
 		"pattern \"open\": expression: error parsing regexp: missing closing ): `a(b`",

@@ -17,10 +17,10 @@ func TestResume(t *testing.T) {
 		logpattern.Pattern{Expr: `RIP`},
 	)
 	log := strings.Split("x|BUG here|RIP: a|first|BUG|RIP: b|last|||first|a|BUG\xff|last of all|RIP: c", "|")
-	tell := func(takeOver int) string {
+	report := func(takeOver int) string {
 		m := set.NewMatcher("")
 		var hits logpattern.Hits
-		var told strings.Builder
+		var reported strings.Builder
 		for i, line := range log {
 			if i == takeOver {
 				next := set.NewMatcher("")
@@ -32,17 +32,17 @@ func TestResume(t *testing.T) {
 			}
 			m.Match([]byte(line), &hits)
 			for _, h := range hits.Hits {
-				fmt.Fprintf(&told, "%d: %d %q %d\n", i, h.Pattern, h.Context, h.Lines)
+				fmt.Fprintf(&reported, "%d: %d %q %d\n", i, h.Pattern, h.Context, h.Lines)
 			}
 		}
-		return told.String()
+		return reported.String()
 	}
-	want := tell(-1)
+	want := report(-1)
 	if strings.Count(want, "\n") < 8 {
 		t.Fatalf("the log is too dull:\n%s", want)
 	}
 	for i := range log {
-		if have := tell(i); have != want {
+		if have := report(i); have != want {
 			t.Errorf("taken over before line %d:\n%s\nwant:\n%s", i, have, want)
 		}
 	}

@@ -422,10 +422,10 @@ func TestNamesHideNothing(t *testing.T) {
 			text := c.print(name, "/a")
 			l := logs.Line{Origin: event.OriginKernel, Text: bytes.ReplaceAll([]byte(text), []byte("\n"), []byte(`\x0a`))}
 			ev := &event.Event{Kind: event.Log, Log: &event.LogData{Log: KMsg, Origin: l.Author(), Text: string(l.Text)}}
-			told := newCourt(set, nil)
-			problems := told.observe(told.healthy, ev)
+			reported := newCourt(set, nil)
+			problems := reported.observe(reported.healthy, ev)
 			if !slices.ContainsFunc(problems, func(p problem.Problem) bool { return p.Rule == c.rules[0] }) {
-				t.Errorf("%s: nothing told of %q", c.source, text)
+				t.Errorf("%s: nothing reported for %q", c.source, text)
 			}
 		}
 	}

@@ -98,16 +98,16 @@ func (l *source) lost(loss *logs.Loss) {
 
 // emitLosses reports what was lost since it last did, at most once in tickEvery.
 func (l *source) emitLosses(now time.Time) {
-	if len(l.losses.untold) > 0 && now.Sub(l.losses.toldAt) >= tickEvery {
+	if len(l.losses.unreported) > 0 && now.Sub(l.losses.reportedAt) >= tickEvery {
 		l.emitAllLosses(now)
 	}
 }
 
 func (l *source) emitAllLosses(now time.Time) {
-	if len(l.losses.untold) == 0 {
+	if len(l.losses.unreported) == 0 {
 		return
 	}
-	l.losses.toldAt = now
+	l.losses.reportedAt = now
 	for _, r := range l.losses.take() {
 		l.o.Log.Warn("lines were lost", "reason", r.reason, "lines", r.lines)
 		l.emit(stamped(event.Event{

@@ -75,9 +75,9 @@ func (r *recorder) all() []*event.Event {
 	return slices.Clone(r.events)
 }
 
-// told returns the events as text: a line's text, "+stem", "-stem: reason" and
+// reported returns the events as text: a line's text, "+stem", "-stem: reason" and
 // "lost stem count reason".
-func (r *recorder) told() (out []string) {
+func (r *recorder) reported() (out []string) {
 	for _, ev := range r.all() {
 		switch {
 		case ev.Log != nil:
@@ -112,13 +112,13 @@ func (r *recorder) until(t testing.TB, what string, ok func() bool) {
 		case <-r.news:
 		case <-look.C:
 		case <-deadline:
-			t.Fatalf("no %s; told %q", what, r.told())
+			t.Fatalf("no %s; reported %q", what, r.reported())
 		}
 	}
 }
 
 func (r *recorder) has(text string) func() bool {
-	return func() bool { return slices.Contains(r.told(), text) }
+	return func() bool { return slices.Contains(r.reported(), text) }
 }
 
 // running is Sources that run.

@@ -13,10 +13,10 @@ func TestKernelLinesAreHeldBack(t *testing.T) {
 	rec := newRecorder()
 	l := open(t, patterns(t, "bin"), Options{StateDir: t.TempDir()}, Config{Name: "k", Plugin: KMsg}).logs[0]
 	l.emit = rec.emit
-	wantTold := func(when string, want ...string) {
+	wantReported := func(when string, want ...string) {
 		t.Helper()
 		if got := rec.lines(); !slices.Equal(got, want) {
-			t.Errorf("%s: told %q, want %q", when, got, want)
+			t.Errorf("%s: reported %q, want %q", when, got, want)
 		}
 	}
 	handle := func(text, origin string, age time.Duration) {
@@ -29,20 +29,20 @@ func TestKernelLinesAreHeldBack(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		handle("bin 1", "user", 0)
-		wantTold("not of the kernel", "bin 1")
+		wantReported("not of the kernel", "bin 1")
 		handle("bin 2", event.OriginKernel, 2*holdFor)
-		wantTold("old", "bin 1", "bin 2")
+		wantReported("old", "bin 1", "bin 2")
 		handle("bin 3", event.OriginKernel, 0)
 		handle("bin 4", "user", 0)
 		handle("bin 5", event.OriginKernel, -time.Hour)
 		time.Sleep(holdFor - time.Millisecond)
-		wantTold("a moment before", "bin 1", "bin 2")
+		wantReported("a moment before", "bin 1", "bin 2")
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
-		wantTold("in order, whatever the clock says", "bin 1", "bin 2", "bin 3", "bin 4", "bin 5")
+		wantReported("in order, whatever the clock says", "bin 1", "bin 2", "bin 3", "bin 4", "bin 5")
 
 		handle("bin 6", event.OriginKernel, 0)
 		l.save()
-		wantTold("before a position behind it is saved", "bin 1", "bin 2", "bin 3", "bin 4", "bin 5", "bin 6")
+		wantReported("before a position behind it is saved", "bin 1", "bin 2", "bin 3", "bin 4", "bin 5", "bin 6")
 	})
 }

@@ -39,8 +39,8 @@ func (l *source) statsNow() Stats {
 // losses collects what is lost until it is reported.
 type losses struct {
 	total  map[logs.Reason]Lost
-	untold map[logs.Reason]uint64
-	toldAt time.Time
+	unreported map[logs.Reason]uint64
+	reportedAt time.Time
 }
 
 type lossOf struct {
@@ -49,21 +49,21 @@ type lossOf struct {
 }
 
 func newLosses() losses {
-	return losses{total: make(map[logs.Reason]Lost), untold: make(map[logs.Reason]uint64)}
+	return losses{total: make(map[logs.Reason]Lost), unreported: make(map[logs.Reason]uint64)}
 }
 
 func (l *losses) add(reason logs.Reason, lines uint64) {
 	t := l.total[reason]
 	l.total[reason] = Lost{Times: t.Times + 1, Lines: t.Lines + lines}
-	l.untold[reason] += lines
+	l.unreported[reason] += lines
 }
 
 // take returns the losses that are not reported yet, by reason, and marks them as reported.
 func (l *losses) take() []lossOf {
-	out := make([]lossOf, 0, len(l.untold))
-	for _, reason := range slices.Sorted(maps.Keys(l.untold)) {
-		out = append(out, lossOf{reason, l.untold[reason]})
+	out := make([]lossOf, 0, len(l.unreported))
+	for _, reason := range slices.Sorted(maps.Keys(l.unreported)) {
+		out = append(out, lossOf{reason, l.unreported[reason]})
 	}
-	clear(l.untold)
+	clear(l.unreported)
 	return out
 }

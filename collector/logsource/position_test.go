@@ -45,7 +45,7 @@ func TestRestart(t *testing.T) {
 				n := len(rec.all())
 				r := run(t, open(t, set, Options{StateDir: state}, f.config("kern")), rec)
 				rec.until(t, "start", func() bool {
-					return len(rec.all()) > n && strings.Contains(strings.Join(rec.told()[n:], "|"), "+log/kern")
+					return len(rec.all()) > n && strings.Contains(strings.Join(rec.reported()[n:], "|"), "+log/kern")
 				})
 				for range 100 {
 					f.add(fmt.Sprintf("oops %d\nquiet\n", next))
@@ -84,7 +84,7 @@ func TestRestart(t *testing.T) {
 			for i := range next {
 				n := count[fmt.Sprint("oops ", i)]
 				if n == 0 || n > 1 && !kill {
-					t.Errorf("oops %d was told %d times", i, n)
+					t.Errorf("oops %d was reported %d times", i, n)
 				}
 			}
 			if len(spans) != 5 {
@@ -138,9 +138,9 @@ func TestPositionOfAnEarlierVersion(t *testing.T) {
 	f.add("broken 3\n")
 	r.rec.until(t, "line", r.rec.has("broken 3"))
 	r.stop()
-	told := strings.Join(r.rec.told(), "\n")
-	if strings.Contains(told, "lost") || strings.Contains(told, "broken 1") || !strings.Contains(told, "broken 2") {
-		t.Errorf("told:\n%s", told)
+	reported := strings.Join(r.rec.reported(), "\n")
+	if strings.Contains(reported, "lost") || strings.Contains(reported, "broken 1") || !strings.Contains(reported, "broken 2") {
+		t.Errorf("told:\n%s", reported)
 	}
 }
 
@@ -159,9 +159,9 @@ func TestPositionOfAnotherLog(t *testing.T) {
 	b.add("oops b\n")
 	r.rec.until(t, "line", r.rec.has("oops b"))
 	r.stop()
-	for _, text := range r.rec.told() {
+	for _, text := range r.rec.reported() {
 		if strings.HasPrefix(text, "lost") || text == "oops of before" {
-			t.Errorf("told: %s", text)
+			t.Errorf("reported: %s", text)
 		}
 	}
 }
@@ -257,7 +257,7 @@ func TestKernelLog(t *testing.T) {
 	r.stop()
 	for _, ev := range r.rec.all() {
 		if ev.Log != nil && ev.Log.Seq <= last {
-			t.Errorf("told again: %+v", ev.Log)
+			t.Errorf("reported again: %+v", ev.Log)
 		}
 	}
 }

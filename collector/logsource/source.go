@@ -42,7 +42,7 @@ type source struct {
 	patterns  *atomic.Pointer[logpattern.Set]
 	emit      Emit
 	settle    func()
-	firstTold func() // called when it has reported for the first time how it is
+	firstReported func() // called when it has reported for the first time how it is
 	clock     *hostfs.Clock
 	first     time.Duration // before the first reader; a test has none
 	pause     time.Duration // firstPause, or a test's
@@ -55,7 +55,7 @@ type source struct {
 	stats    Stats
 	losses   losses
 	saved    saved
-	told     bool   // it has reported how it is
+	reported     bool   // it has reported how it is
 	why      string // it is down; "": it is up
 	items    uint64 // lines and losses handled
 	lastTick uint64 // items at the last tick
@@ -144,7 +144,7 @@ func (l *source) reportState(err error) {
 	if err != nil {
 		why = display.Safe(fmt.Sprint(err), 500)
 	}
-	if l.told && why == l.why {
+	if l.reported && why == l.why {
 		return
 	}
 	l.save()
@@ -153,12 +153,12 @@ func (l *source) reportState(err error) {
 	} else {
 		l.o.Log.Warn("log can't be read", "plugin", l.cfg.Plugin, "error", err)
 	}
-	first := !l.told
-	l.told, l.why = true, why
+	first := !l.reported
+	l.reported, l.why = true, why
 	l.emit(stamped(event.Event{Kind: event.Source, Source: l.stem, SourceUp: &event.SourceData{Stem: l.stem, Kernel: l.cfg.hasKernel(), Up: err == nil, Reason: why}}))
 	l.settle()
 	if first {
-		l.firstTold()
+		l.firstReported()
 	}
 }
 

@@ -41,7 +41,7 @@ func TestLinesOfAFile(t *testing.T) {
 	f.add("usb 1\noops 1\noops 1\nBUG\nthe oops has RIP\nquiet\noops \xff\n")
 	r.rec.until(t, "last line", r.rec.has("oops \ufffd"))
 	r.stop()
-	equal(t, r.rec.told(), []string{
+	equal(t, r.rec.reported(), []string{
 		"+log/kern", "-log: this log is not configured", "oops 1", "oops 1", "BUG\nthe oops has RIP", "oops \ufffd",
 	})
 	var last uint64
@@ -194,7 +194,7 @@ func TestReaderThatEnds(t *testing.T) {
 		if !slices.Equal(starts, want) {
 			t.Errorf("started after %v, want %v", starts, want)
 		}
-		equal(t, rec.told(), []string{
+		equal(t, rec.reported(), []string{
 			"-log/k: no permission", "-log: this log is not configured", "-log/k: reading has ended", "-log/k: no permission", "+log/k",
 			"-log/k: broken pipe", "-log/k: no permission", "+log/k",
 		})
@@ -255,7 +255,7 @@ func TestLosses(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
-		equal(t, rec.told()[2:], []string{
+		equal(t, rec.reported()[2:], []string{
 			"lost log/k 5 overrun", "lost log/k 1000 malformed", "lost log/k 2000 overrun", "lost log/k 0 truncated",
 			"first\nsecond", "lost log/k 1 too-long",
 		})

@@ -34,7 +34,7 @@ type Emit func(*event.Event)
 type Sources struct {
 	logs     []*source
 	patterns atomic.Pointer[logpattern.Set]
-	untold   atomic.Int64 // logs that have not reported yet how they are
+	unreported   atomic.Int64 // logs that have not reported yet how they are
 }
 
 // New returns the sources of the logs, or what is wrong with them. It opens
@@ -90,12 +90,12 @@ func (s *Sources) Run(ctx context.Context, emit Emit, settle func()) error {
 		settle()
 		return nil
 	}
-	s.untold.Store(int64(len(s.logs)))
+	s.unreported.Store(int64(len(s.logs)))
 	var g errgroup.Group
 	for _, l := range s.logs {
 		l.emit, l.settle = emit, settle
-		l.firstTold = func() {
-			if s.untold.Add(-1) == 0 {
+		l.firstReported = func() {
+			if s.unreported.Add(-1) == 0 {
 				emitOthers(emit, "this log is not configured")
 				settle()
 			}

@@ -139,11 +139,11 @@ func TestHTTP(t *testing.T) {
 func TestTCPAndItsConnection(t *testing.T) {
 	_, at := listen(t)
 	guarded := errors.New("not this one")
-	var told []netip.AddrPort
-	p := Probe{Protocol: TCP, To: at, Connected: func(to, local netip.AddrPort) error { told = append(told, to, local); return nil }}
+	var reported []netip.AddrPort
+	p := Probe{Protocol: TCP, To: at, Connected: func(to, local netip.AddrPort) error { reported = append(reported, to, local); return nil }}
 	r := p.RunWithin(t.Context(), plenty)
-	if r.Err != nil || r.Phase != PhaseDone || len(told) != 2 || told[0] != at || told[1] != r.Conn.Local || r.Conn.Sent != 0 {
-		t.Errorf("%+v, told %v", r, told)
+	if r.Err != nil || r.Phase != PhaseDone || len(reported) != 2 || reported[0] != at || reported[1] != r.Conn.Local || r.Conn.Sent != 0 {
+		t.Errorf("%+v, reported %v", r, reported)
 	}
 	p.Connected = func(_, _ netip.AddrPort) error { return guarded }
 	for _, protocol := range []string{TCP, HTTP, GRPC} {

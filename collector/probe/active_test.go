@@ -42,12 +42,12 @@ func always(ok bool) func(context.Context, *probe.Request) (probe.Outcome, error
 }
 
 // active runs a Manager in a bubble of its own time.
-func active(t *testing.T, f *fake, uptime time.Duration, test func(m *probe.Manager, said *told)) {
+func active(t *testing.T, f *fake, uptime time.Duration, test func(m *probe.Manager, said *reported)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f.times, f.began = map[probe.Kind][]time.Duration{}, time.Now()
-		said := &told{}
-		m := probe.New(probe.Config{Tell: said.take, Prober: f, Start: time.Now().Add(-uptime)})
+		said := &reported{}
+		m := probe.New(probe.Config{Report: said.take, Prober: f, Start: time.Now().Add(-uptime)})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- m.Run(ctx) }()
@@ -87,7 +87,7 @@ const s = time.Second
 
 func TestProbesAreMadeAtOnceAndThenEachPeriod(t *testing.T) {
 	f := &fake{probe: always(true)}
-	active(t, f, time.Hour, func(m *probe.Manager, said *told) {
+	active(t, f, time.Hour, func(m *probe.Manager, said *reported) {
 		c := running("x://a")
 		c.Liveness = every(10 * s)
 		m.AddPod(web(c))
@@ -108,7 +108,7 @@ func TestChangesOfOthersPostponeNoRun(t *testing.T) {
 	f := &fake{probe: func(_ context.Context, r *probe.Request) (probe.Outcome, error) {
 		return probe.Outcome{OK: r.Key.Kind == probe.Readiness}, nil
 	}}
-	active(t, f, time.Hour, func(m *probe.Manager, _ *told) {
+	active(t, f, time.Hour, func(m *probe.Manager, _ *reported) {
 		c := running("x://a")
 		c.Liveness, c.Readiness = every(10*s), every(10*s)
 		c.Liveness.FailureThreshold = 100 // or nothing is probed until the restart
@@ -136,7 +136,7 @@ func TestChangesOfOthersPostponeNoRun(t *testing.T) {
 // period later: changes make it more often, never less often.
 func TestChangesHastenAReadinessProbeThatFails(t *testing.T) {
 	f := &fake{probe: always(false)}
-	active(t, f, time.Hour, func(m *probe.Manager, _ *told) {
+	active(t, f, time.Hour, func(m *probe.Manager, _ *reported) {
 		c := running("x://a")
 		c.Readiness = every(10 * s)
 		for i := range 4 {
@@ -155,7 +155,7 @@ func TestChangesHastenAReadinessProbeThatFails(t *testing.T) {
 // The wait before the first run begins once, also where the pod changes meanwhile.
 func TestChangesDontPostponeTheFirstRun(t *testing.T) {
 	f := &fake{probe: always(true)}
-	active(t, f, 0, func(m *probe.Manager, _ *told) {
+	active(t, f, 0, func(m *probe.Manager, _ *reported) {
 		for i := range 30 {
 			c := running("x://a")
 			c.StartedAt = time.Time{}
@@ -177,7 +177,7 @@ func TestTheFirstRunIsSpreadAfterTheAgentsStart(t *testing.T) {
 	var firsts []time.Duration
 	for range 50 {
 		f := &fake{probe: always(true)}
-		active(t, f, 9*s, func(m *probe.Manager, _ *told) {
+		active(t, f, 9*s, func(m *probe.Manager, _ *reported) {
 			c := running("x://a")
 			c.Liveness = every(10 * s)
 			m.AddPod(web(c))
@@ -194,7 +194,7 @@ func TestTheFirstRunIsSpreadAfterTheAgentsStart(t *testing.T) {
 		t.Errorf("not spread: %v", firsts)
 	}
 	f := &fake{probe: always(true)}
-	active(t, f, 10*s, func(m *probe.Manager, _ *told) {
+	active(t, f, 10*s, func(m *probe.Manager, _ *reported) {
 		c := running("x://a")
 		c.Liveness = every(10 * s)
 		m.AddPod(web(c))
@@ -207,7 +207,7 @@ func TestTheFirstRunIsSpreadAfterTheAgentsStart(t *testing.T) {
 
 func TestTheInitialDelayIsWaitedFor(t *testing.T) {
 	f := &fake{probe: always(true)}
-	active(t, f, time.Hour, func(m *probe.Manager, _ *told) {
+	active(t, f, time.Hour, func(m *probe.Manager, _ *reported) {
 		c := running("x://a")
 		c.Liveness = every(10 * s)
 		c.Liveness.InitialDelay = 15 * s
@@ -221,7 +221,7 @@ func TestTheInitialDelayIsWaitedFor(t *testing.T) {
 
 func TestATriggerMovesTheTicks(t *testing.T) {
 	f := &fake{probe: always(true)}
-	active(t, f, time.Hour, func(m *probe.Manager, _ *told) {
+	active(t, f, time.Hour, func(m *probe.Manager, _ *reported) {
 		c := running("x://a")
 		c.Liveness = every(10 * s)
 		m.AddPod(web(c))
@@ -242,7 +242,7 @@ func TestASlowProbe(t *testing.T) {
 		time.Sleep(25 * s)
 		return probe.Outcome{OK: true}, nil
 	}}
-	active(t, f, time.Hour, func(m *probe.Manager, _ *told) {
+	active(t, f, time.Hour, func(m *probe.Manager, _ *reported) {
 		c := running("x://a")
 		c.Liveness = every(10 * s)
 		m.AddPod(web(c))
@@ -266,8 +266,8 @@ func TestAProbeThatCantBeMadeIsNoFailure(t *testing.T) {
 	var log strings.Builder
 	synctest.Test(t, func(t *testing.T) {
 		f.times, f.began = map[probe.Kind][]time.Duration{}, time.Now()
-		said := &told{}
-		m := probe.New(probe.Config{Tell: said.take, Prober: f, Start: time.Now().Add(-time.Hour), Log: slog.New(slog.NewTextHandler(&log, nil))})
+		said := &reported{}
+		m := probe.New(probe.Config{Report: said.take, Prober: f, Start: time.Now().Add(-time.Hour), Log: slog.New(slog.NewTextHandler(&log, nil))})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- m.Run(ctx) }()
@@ -279,7 +279,7 @@ func TestAProbeThatCantBeMadeIsNoFailure(t *testing.T) {
 			t.Errorf("%v", have)
 		}
 		if n := strings.Count(log.String(), "can't be made"); n != 1 || !strings.Contains(log.String(), "no such file") {
-			t.Errorf("told %d times: %s", n, &log)
+			t.Errorf("reported %d times: %s", n, &log)
 		}
 		if w, _ := m.Worker(key(probe.Liveness)); len(said.events) != 0 || w.Failures != 0 || w.Result != probe.Success {
 			t.Errorf("%d events, %+v", len(said.events), w)
@@ -307,7 +307,7 @@ func TestALife(t *testing.T) {
 		defer mu.Unlock()
 		return probe.Outcome{OK: ok[r.Key.Kind]}, nil
 	}}
-	active(t, f, time.Hour, func(m *probe.Manager, said *told) {
+	active(t, f, time.Hour, func(m *probe.Manager, said *reported) {
 		c := running("x://a")
 		c.Startup, c.Liveness, c.Readiness = every(10*s), every(10*s), every(10*s)
 		m.AddPod(web(c))
@@ -379,7 +379,7 @@ func TestReadinessIsLookedAtAgainWhenItIsLost(t *testing.T) {
 	f.probe = func(context.Context, *probe.Request) (probe.Outcome, error) {
 		return probe.Outcome{OK: !lost.Load()}, nil
 	}
-	active(t, f, time.Hour, func(m *probe.Manager, _ *told) {
+	active(t, f, time.Hour, func(m *probe.Manager, _ *reported) {
 		c := running("x://a")
 		c.Readiness = every(10 * s)
 		m.AddPod(web(c))
@@ -405,7 +405,7 @@ func TestRemovedPodsAreNotProbed(t *testing.T) {
 			return probe.Outcome{}, nil
 		}
 	}
-	active(t, f, time.Hour, func(m *probe.Manager, said *told) {
+	active(t, f, time.Hour, func(m *probe.Manager, said *reported) {
 		c := running("x://a")
 		c.Liveness = every(10 * s)
 		m.AddPod(web(c))
@@ -434,7 +434,7 @@ func TestAnOutcomeOfTheContainerBefore(t *testing.T) {
 		time.Sleep(5 * s)
 		return probe.Outcome{}, nil
 	}}
-	active(t, f, time.Hour, func(m *probe.Manager, said *told) {
+	active(t, f, time.Hour, func(m *probe.Manager, said *reported) {
 		c := running("x://a")
 		c.Liveness = every(10 * s)
 		m.AddPod(web(c))

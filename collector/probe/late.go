@@ -52,7 +52,7 @@ func (m *Manager) late(w *worker, o *Outcome) bool {
 			w.course.run = 0
 		}
 	}
-	id, failures, ends := f.id, f.run, !w.told && (f.over || !o.More)
+	id, failures, ends := f.id, f.run, !w.reported && (f.over || !o.More)
 	m.mu.Unlock()
 	m.emitOutcome(w, event.Probe, id, o, failures)
 	if ends {
@@ -64,7 +64,7 @@ func (m *Manager) late(w *worker, o *Outcome) bool {
 // unsure reports a failure that kubelet may not count; the turn is held.
 func (m *Manager) unsure(w *worker, o *Outcome) {
 	m.mu.Lock()
-	w.latest, w.erring, w.told = o.At, false, true
+	w.latest, w.erring, w.reported = o.At, false, true
 	m.bump(w, Unknown)
 	failures, _ := w.inARow()
 	m.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 )
 
 // run is what was reported, as "8a1f 2/3" or "8a1f over".
-func (s *told) run() (out []string) {
+func (s *reported) run() (out []string) {
 	for _, ev := range s.events {
 		if ev.Kind == event.Probe {
 			out = append(out, fmt.Sprintf("%s %d/%d", ev.Container.ID, ev.Probe.Failures, ev.Probe.Threshold))
@@ -26,8 +26,8 @@ func (s *told) run() (out []string) {
 // Failures that are heard of when there is another container are those of the one before,
 // up to the threshold.
 func TestALateFailureIsOfTheFormerContainer(t *testing.T) {
-	var said told
-	m := probe.New(probe.Config{Tell: said.take})
+	var said reported
+	m := probe.New(probe.Config{Report: said.take})
 	p := observed("u1", "web-0")
 	p.Containers[0].ID = "x://a"
 	m.AddPod(p)
@@ -49,13 +49,13 @@ func TestALateFailureIsOfTheFormerContainer(t *testing.T) {
 		t.Error("more than the threshold")
 	}
 	if got, want := said.run(), []string{"a 1/3", "a 2/3", "a over", "a 3/3", "a over"}; !slices.Equal(got, want) {
-		t.Errorf("told %q, want %q", got, want)
+		t.Errorf("reported %q, want %q", got, want)
 	}
 	if !fail("") {
 		t.Error("not taken")
 	}
 	if got, want := said.run(), []string{"b 1/3"}; !slices.Equal(got, want) {
-		t.Errorf("told %q, want %q", got, want)
+		t.Errorf("reported %q, want %q", got, want)
 	}
 	if w, _ := m.Worker(liveness("u1")); w.Failures != 1 || w.OnHold {
 		t.Errorf("%+v", w)
@@ -64,8 +64,8 @@ func TestALateFailureIsOfTheFormerContainer(t *testing.T) {
 
 // A container that has ended and has no successor yet had its last failure before.
 func TestALateFailureOfAContainerThatHasEnded(t *testing.T) {
-	var said told
-	m := probe.New(probe.Config{Tell: said.take})
+	var said reported
+	m := probe.New(probe.Config{Report: said.take})
 	p := observed("u1", "web-0")
 	p.Containers[0].ID = "x://a"
 	m.AddPod(p)
@@ -80,14 +80,14 @@ func TestALateFailureOfAContainerThatHasEnded(t *testing.T) {
 		t.Error("not taken")
 	}
 	if got, want := said.run(), []string{"a 1/3", "a 2/3"}; !slices.Equal(got, want) {
-		t.Errorf("told %q, want %q", got, want)
+		t.Errorf("reported %q, want %q", got, want)
 	}
 }
 
 // What kubelet may not count is reported, and brings no threshold nearer.
 func TestAnUnsureFailure(t *testing.T) {
-	var said told
-	m := probe.New(probe.Config{Tell: said.take})
+	var said reported
+	m := probe.New(probe.Config{Report: said.take})
 	p := observed("u1", "web-0")
 	p.Containers[0].ID = "x://a"
 	m.AddPod(p)
@@ -97,6 +97,6 @@ func TestAnUnsureFailure(t *testing.T) {
 	m.Observe(liveness("u1"), probe.Outcome{})
 	m.Observe(liveness("u1"), probe.Outcome{OK: true})
 	if got, want := said.run(), []string{"a 0/3", "a 0/3", "a 0/3", "a 0/3", "a 1/3", "a over"}; !slices.Equal(got, want) {
-		t.Errorf("told %q, want %q", got, want)
+		t.Errorf("reported %q, want %q", got, want)
 	}
 }

@@ -17,7 +17,7 @@ type Config struct {
 	// Tell takes each failure and recovery, those of one probe in their order, from
 	// several goroutines. The event is the callee's for the call only. Tell may ask the
 	// Manager what it knows; it must not add, remove or observe.
-	Tell func(*event.Event)
+	Report func(*event.Event)
 	// Prober makes the probes of pods that are Active; nil: all are only looked at.
 	Prober Prober
 	Log    *slog.Logger
@@ -65,8 +65,8 @@ func New(cfg Config) *Manager {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Tell == nil {
-		cfg.Tell = func(*event.Event) {}
+	if cfg.Report == nil {
+		cfg.Report = func(*event.Event) {}
 	}
 	m := &Manager{
 		cfg: cfg, results: map[Kind]*Results{}, desc: describe(),
@@ -194,7 +194,7 @@ func (m *Manager) hire(e *entry, k Key, spec *Spec) *worker {
 	w := &worker{
 		key: k, entry: e, feed: feed,
 		course: course{kind: k.Kind, spec: spec, own: feed == event.ProbeActive},
-		told:   m.cfg.Failing != nil && m.cfg.Failing(k),
+		reported:   m.cfg.Failing != nil && m.cfg.Failing(k),
 	}
 	if feed == event.ProbeActive {
 		w.trigger = make(chan struct{}, 1)

@@ -9,21 +9,21 @@ import (
 	"github.com/kernosis/kernosis/collector/probe"
 )
 
-// told collects the events of a Manager.
-type told struct {
+// reported collects the events of a Manager.
+type reported struct {
 	mu     sync.Mutex
 	events []*event.Event
 }
 
-func (t *told) take(ev *event.Event) {
+func (t *reported) take(ev *event.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.events = append(t.events, ev.Clone())
 }
 
-func TestFailuresAreToldWithTheirCount(t *testing.T) {
-	var said told
-	m := probe.New(probe.Config{Tell: said.take, Start: time.Now()})
+func TestFailuresAreReportedWithTheirCount(t *testing.T) {
+	var said reported
+	m := probe.New(probe.Config{Report: said.take, Start: time.Now()})
 	spec := &probe.Spec{Handler: probe.HTTP, Port: 8080, Path: "/healthz", Timeout: time.Second, Period: 10 * time.Second, SuccessThreshold: 1, FailureThreshold: 3}
 	m.AddPod(&probe.Pod{
 		UID: "u1", Namespace: "shop", Name: "web-0",

@@ -144,7 +144,7 @@ func TestUpdates(t *testing.T) {
 		t.Errorf("%d updates, %d dropped", len(updates), r.Dropped())
 	}
 	if got, ok := r.Get("299"); !ok || got != probe.Failure {
-		t.Error("what nobody was told of is not there either")
+		t.Error("what was never reported is not there either")
 	}
 	// A worker's results go the same way.
 	ready := m.Results(probe.Readiness).Updates()

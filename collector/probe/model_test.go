@@ -166,8 +166,8 @@ func TestRandomCourses(t *testing.T) {
 }
 
 func (m *model) compare() error {
-	var said told
-	mgr := probe.New(probe.Config{Tell: said.take, Start: time.Now()})
+	var said reported
+	mgr := probe.New(probe.Config{Report: said.take, Start: time.Now()})
 	key := probe.Key{PodUID: "u", Container: "c", Kind: m.kind}
 	pod := probe.Pod{UID: "u", Namespace: "n", Name: "p"}
 	c := probe.Container{Name: "c", State: probe.Running, StartedAt: time.Now().Add(-time.Hour)}
@@ -222,7 +222,7 @@ func (m *model) compare() error {
 	return nil
 }
 
-func (v verdict) same(m *probe.Manager, k probe.Key, id string, said *told) error {
+func (v verdict) same(m *probe.Manager, k probe.Key, id string, said *reported) error {
 	result, known := m.Results(k.Kind).Get(id)
 	if known != v.known || known && result != v.result {
 		return fmt.Errorf("result %v, %v, want %v, %v", result, known, v.result, v.known)
@@ -244,7 +244,7 @@ func (v verdict) same(m *probe.Manager, k probe.Key, id string, said *told) erro
 		}
 	}
 	if failed != v.failed || recovered != v.recoveries {
-		return fmt.Errorf("%d failures and %d recoveries told, want %d and %d", failed, recovered, v.failed, v.recoveries)
+		return fmt.Errorf("%d failures and %d recoveries reported, want %d and %d", failed, recovered, v.failed, v.recoveries)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ type worker struct {
 
 	course
 	ended  bool
-	told   bool      // a failure was reported, and no end of it
+	reported   bool      // a failure was reported, and no end of it
 	latest time.Time // outcome
 	counts [3]uint64 // by Result
 	shown  bool      // has series of its own
@@ -64,10 +64,10 @@ func (m *Manager) outcome(w *worker, o *Outcome, id string) bool {
 		return true
 	}
 	m.mu.Lock()
-	failures, tell := m.count(w, o)
+	failures, report := m.count(w, o)
 	m.mu.Unlock()
 	switch {
-	case !tell:
+	case !report:
 	case o.OK:
 		m.emitOutcome(w, event.ProbeRecovered, w.id, o, 0)
 	default:
@@ -77,7 +77,7 @@ func (m *Manager) outcome(w *worker, o *Outcome, id string) bool {
 }
 
 // count is the part of an outcome that changes the worker. It returns whether it is reported.
-func (m *Manager) count(w *worker, o *Outcome) (failures int, tell bool) {
+func (m *Manager) count(w *worker, o *Outcome) (failures int, report bool) {
 	result := Failure
 	if o.OK {
 		result = Success
@@ -92,11 +92,11 @@ func (m *Manager) count(w *worker, o *Outcome) (failures int, tell bool) {
 		}
 	}
 	if result == Failure {
-		w.told = true
+		w.reported = true
 		return run, true
 	}
-	tell, w.told = w.told, false
-	return 0, tell
+	report, w.reported = w.reported, false
+	return 0, report
 }
 
 // look brings a worker up to date with its pod.
@@ -145,8 +145,8 @@ func (m *Manager) advance(w *worker, now time.Time) (next step, over bool) {
 	for _, r := range e.set[:e.n] {
 		results.Set(w.id, r, w.key.PodUID)
 	}
-	if w.told && (next == stepEnd || e.forget != "") {
-		w.told, over = false, true
+	if w.reported && (next == stepEnd || e.forget != "") {
+		w.reported, over = false, true
 	}
 	if next == stepEnd {
 		m.finish(w)
@@ -159,11 +159,11 @@ func (m *Manager) remove(w *worker, now time.Time) {
 	w.turn.Lock()
 	defer w.turn.Unlock()
 	m.mu.Lock()
-	told, id := w.told && !w.ended, w.id
-	w.told = false
+	reported, id := w.reported && !w.ended, w.id
+	w.reported = false
 	m.finish(w)
 	m.mu.Unlock()
-	if told {
+	if reported {
 		m.emitEnd(w, id, now)
 	}
 }

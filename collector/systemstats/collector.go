@@ -30,7 +30,7 @@ type Collector struct {
 
 	sampling sync.Mutex
 	queues   map[string]queue  // of each device, at the last sample
-	told     map[string]string // the last error of each component
+	reported     map[string]string // the last error of each component
 
 	errors  *prometheus.CounterVec
 	leftOut *prometheus.GaugeVec
@@ -54,7 +54,7 @@ func New(cfg Config, log *slog.Logger) (*Collector, error) {
 		labels = prometheus.Labels{"monitor": set.Name}
 	}
 	c := &Collector{
-		set: set, log: log, queues: map[string]queue{}, told: map[string]string{}, probes: newProbes(),
+		set: set, log: log, queues: map[string]queue{}, reported: map[string]string{}, probes: newProbes(),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kernosis_system_stats_errors_total", Help: "Times that figures of a component of the node could not be read.", ConstLabels: labels,
 		}, []string{"component"}),
@@ -128,10 +128,10 @@ func (c *Collector) logState(part string, err error) {
 	if err != nil {
 		text = err.Error()
 	}
-	if text != "" && c.told[part] != text {
+	if text != "" && c.reported[part] != text {
 		c.log.Warn("system stats are incomplete", "part", part, "error", err)
 	}
-	c.told[part] = text
+	c.reported[part] = text
 }
 
 // bounded returns how many of n subjects are reported.

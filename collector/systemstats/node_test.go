@@ -171,7 +171,7 @@ func TestSubjectsAreBounded(t *testing.T) {
 		t.Errorf("%d interfaces", n)
 	}
 	if !strings.Contains(text, `kernosis_system_stats_left_out{component="net"} 23`) {
-		t.Errorf("not told: %.500s", text)
+		t.Errorf("not reported: %.500s", text)
 	}
 }
 
@@ -191,7 +191,7 @@ func TestWhatIsMissingLeavesTheRest(t *testing.T) {
 			t.Errorf("without %s: %d components have errors", file, n)
 		}
 		if strings.Count(text, "\n") < 40 {
-			t.Errorf("without %s only this is told:\n%s", file, text)
+			t.Errorf("without %s only this is reported:\n%s", file, text)
 		}
 	}
 	for file, content := range map[string]string{"proc/meminfo": "MemTotal: x kB\n", "proc/stat": "cpu x\n", "proc/uptime": "soon\n", "proc/loadavg": "\n", "proc/modules": "\n \nshort 1\n"} {

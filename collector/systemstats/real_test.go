@@ -50,9 +50,9 @@ func TestThisMachine(t *testing.T) {
 	got := values(t, exposed(t, c))
 	for series, low := range before {
 		high, ok := after[series]
-		v, told := got[series]
-		if !told || ok && (v < low || v > high) {
-			t.Errorf("%s: %v told (%t), it is %v to %v", series, v, told, low, high)
+		v, reported := got[series]
+		if !reported || ok && (v < low || v > high) {
+			t.Errorf("%s: %v reported (%t), it is %v to %v", series, v, reported, low, high)
 		}
 	}
 	if n := len(before); n < 25 {

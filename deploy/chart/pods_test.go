@@ -53,7 +53,7 @@ func TestTheRoleGoesByTheSettings(t *testing.T) {
 			}
 			config := typed[corev1.ConfigMap](t, all, "ConfigMap", "kernosis-agent").Data["config.yaml"]
 			if from, ok := c.config["pods-from"]; ok && !strings.Contains(config, "pods-from: "+from.(string)) {
-				t.Errorf("the agent is not told: %s", config)
+				t.Errorf("the agent is not reported: %s", config)
 			}
 		})
 	}

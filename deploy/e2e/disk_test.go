@@ -73,7 +73,7 @@ func (c *cluster) diskFails(t *testing.T, with profile) {
 			t.Fatalf("read: %q, %v", said, err)
 		}
 	}
-	c.told(t, pod, "DiskIOError", 1, "read of 4 KiB", "ended with EIO")
+	c.reported(t, pod, "DiskIOError", 1, "read of 4 KiB", "ended with EIO")
 	c.onNode(t, "DiskIOError", pod.Name)
 	c.condition(t, "DiskUnhealthy", corev1.ConditionTrue, 30*time.Second)
 	if with.diskWhy != "" {

@@ -67,9 +67,9 @@ func (c *cluster) faultsWith(t *testing.T, with profile) {
 				pod.Spec.Containers[0].LivenessProbe.PeriodSeconds = 10
 			}
 			pod = c.Run(t, pod)
-			c.told(t, pod, "", 0) // nothing yet
-			c.tell(t, pod, f.mode)
-			c.told(t, pod, f.reason, 1, f.says)
+			c.reported(t, pod, "", 0) // nothing yet
+			c.report(t, pod, f.mode)
+			c.reported(t, pod, f.reason, 1, f.says)
 			if f.verdict != "" {
 				c.diagnosed(t, "probe-failure", string(pod.UID), f.verdict)
 			}
@@ -82,30 +82,30 @@ func (c *cluster) faultsWith(t *testing.T, with profile) {
 		await.UntilShown(t, "failures of the others", 90*time.Second, func() (bool, string) {
 			m := c.metrics(t)
 			for _, rule := range []string{"probe-refused", "probe-connected-silent", "probe-slow"} {
-				if m.Sum("kernosis_events_told_total", "rule", rule) == 0 {
+				if m.Sum("kernosis_events_reported_total", "rule", rule) == 0 {
 					return false, rule
 				}
 			}
 			return true, ""
 		})
-		c.told(t, pod, "", 0)
+		c.reported(t, pod, "", 0)
 	})
 }
 
 // tell puts a pod into a mode.
-func (c *cluster) tell(t testing.TB, pod *corev1.Pod, mode fault.Mode) {
+func (c *cluster) report(t testing.TB, pod *corev1.Pod, mode fault.Mode) {
 	t.Helper()
-	if err := c.Tell(t.Context(), pod, mode); err != nil {
+	if err := c.Report(t.Context(), pod, mode); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// told waits until the Events of a reason on a pod have counted so many, no fewer and no
+// reported waits until the Events of a reason on a pod have counted so many, no fewer and no
 // more, and say something. Without a reason there must be none at all.
-func (c *cluster) told(t testing.TB, pod *corev1.Pod, reason string, times int, says ...string) {
+func (c *cluster) reported(t testing.TB, pod *corev1.Pod, reason string, times int, says ...string) {
 	t.Helper()
 	var last []corev1.Event
-	await.UntilShown(t, fmt.Sprintf("%s told %d times on pod %s", reason, times, pod.Name), 90*time.Second, func() (bool, string) {
+	await.UntilShown(t, fmt.Sprintf("%s reported %d times on pod %s", reason, times, pod.Name), 90*time.Second, func() (bool, string) {
 		var lines []string
 		n := 0
 		last = nil
@@ -120,7 +120,7 @@ func (c *cluster) told(t testing.TB, pod *corev1.Pod, reason string, times int, 
 			}
 		}
 		if reason == "" && n > 0 || reason == "OOMKilling" && n > times {
-			t.Fatalf("%d are told of %d: %s", n, times, strings.Join(lines, "\n"))
+			t.Fatalf("%d of %d are reported: %s", n, times, strings.Join(lines, "\n"))
 		}
 		return n >= times, strings.Join(lines, "\n")
 	})
@@ -192,18 +192,18 @@ func (c *cluster) over(t testing.TB, kind string, with profile) {
 func (c *cluster) childKilled(t *testing.T, with profile) {
 	t.Parallel()
 	pod := c.Run(t, node.FaultPod(c.pods, "leaks", fault.ChildKilled, false))
-	c.tell(t, pod, fault.ChildKilled)
+	c.report(t, pod, fault.ChildKilled)
 	// Before the next child grows, or the Diagnosis measures that one's memory as it does.
 	c.diagnosed(t, "oom-kill", string(pod.UID), "LimitTooLow")
 	for range 4 {
-		c.tell(t, pod, fault.ChildKilled)
+		c.report(t, pod, fault.ChildKilled)
 	}
-	c.told(t, pod, "OOMKilling", 5, "limit of 48")
+	c.reported(t, pod, "OOMKilling", 5, "limit of 48")
 	c.condition(t, "FrequentOOMKilling", corev1.ConditionTrue, 30*time.Second)
 	if now := c.Pod(t, pod); now.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("the container did not go on: %+v", now.Status)
 	}
-	if n := c.metrics(t).Sum("kernosis_events_told_total", "rule", "oom-kill"); n < 5 {
+	if n := c.metrics(t).Sum("kernosis_events_reported_total", "rule", "oom-kill"); n < 5 {
 		t.Errorf("the metrics have %v kills", n)
 	}
 	c.over(t, "FrequentOOMKilling", with)
@@ -220,7 +220,7 @@ func (c *cluster) taskHangs(t *testing.T, with profile) {
 			SecurityContext: &corev1.SecurityContext{RunAsUser: &root, Privileged: &yes},
 		}}, RestartPolicy: corev1.RestartPolicyNever},
 	})
-	c.told(t, pod, "TaskHung", 1, "kn-hang-waiter", "kn-hang-holder")
+	c.reported(t, pod, "TaskHung", 1, "kn-hang-waiter", "kn-hang-holder")
 	c.condition(t, "KernelDeadlock", corev1.ConditionTrue, time.Minute)
 	c.diagnosed(t, "hung-task", string(pod.UID), "LockHeld")
 	c.over(t, "KernelDeadlock", with)

@@ -99,7 +99,7 @@ func TestEndToEnd(t *testing.T) {
 		must bool // nothing of what follows can work without
 	}{
 		{"installed", c.installed, true},
-		{"faults in pods are told", c.faults, false},
+		{"faults in pods are reported", c.faults, false},
 		{"the agent is killed", c.agentKilled, false},
 		{"the agent's pod is deleted", c.agentDeleted, false},
 		{"kubelet is restarted", c.kubeletRestarted, false},

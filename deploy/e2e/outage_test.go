@@ -25,21 +25,21 @@ func (c *cluster) kills(t *testing.T, name string) *kills {
 	t.Helper()
 	k := &kills{c: c, pod: c.Run(t, node.FaultPod(c.pods, name, fault.ChildKilled, false))}
 	k.one(t)
-	k.told(t)
+	k.reported(t)
 	return k
 }
 
 // one has one more child killed.
 func (k *kills) one(t testing.TB) {
 	t.Helper()
-	k.c.tell(t, k.pod, fault.ChildKilled)
+	k.c.report(t, k.pod, fault.ChildKilled)
 	k.made++
 }
 
-// told waits until every kill is reported, and none twice.
-func (k *kills) told(t testing.TB) {
+// reported waits until every kill is reported, and none twice.
+func (k *kills) reported(t testing.TB) {
 	t.Helper()
-	k.c.told(t, k.pod, "OOMKilling", k.made)
+	k.c.reported(t, k.pod, "OOMKilling", k.made)
 }
 
 // signal sends one to the process of a pod's container.
@@ -68,7 +68,7 @@ func (c *cluster) agentKilled(t *testing.T) {
 	k.one(t)
 	c.restarted(t, a)
 	k.one(t)
-	k.told(t)
+	k.reported(t)
 }
 
 // agentDeleted: the DaemonSet makes another pod, which goes on from the state on the node, and
@@ -81,7 +81,7 @@ func (c *cluster) agentDeleted(t *testing.T) {
 	k.one(t)
 	c.runs(t)
 	k.one(t)
-	k.told(t)
+	k.reported(t)
 	if now := c.of(t, "agent")[0]; now.UID == old.UID {
 		t.Error("the agent's pod is the same")
 	}
@@ -104,7 +104,7 @@ func (c *cluster) kubeletRestarted(t *testing.T) {
 		c.restarted(t, &p)
 	}
 	k.one(t)
-	k.told(t)
+	k.reported(t)
 }
 
 // serverRestarted: what happens while the API server is away is reported when it is back.
@@ -116,7 +116,7 @@ func (c *cluster) serverRestarted(t *testing.T) {
 	k.one(t)
 	c.Server().Start(t)
 	k.one(t)
-	k.told(t)
+	k.reported(t)
 	if now := c.Pod(t, a); now.Status.ContainerStatuses[0].RestartCount != a.Status.ContainerStatuses[0].RestartCount {
 		t.Errorf("the agent was started again: %+v", now.Status.ContainerStatuses[0].LastTerminationState)
 	}

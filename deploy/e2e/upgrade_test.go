@@ -33,7 +33,7 @@ func (c *cluster) upgraded(t *testing.T) {
 	}
 	c.runs(t)
 	k.one(t)
-	k.told(t) // of the same series: what was reported before is known
+	k.reported(t) // of the same series: what was reported before is known
 	if events := c.series(t, k); events != 1 {
 		t.Errorf("the kills before and after are %d Events", events)
 	}

@@ -27,8 +27,8 @@ func diagnosisStats() []graph {
 	return []graph{
 		{kind: stat, title: "Running", text: "Diagnoses with a running operation.", none: "No agent is scraped.", queries: one(`sum(kernosis_diagnoses_running)`, "running")},
 		{kind: stat, title: "Waiting", text: "Diagnoses that wait for others, the API server or a decision.", none: "No agent is scraped.", queries: one(`sum(kernosis_diagnoses_waiting)`, "waiting"), warn: 10},
-		{kind: stat, title: "Not written", text: "Completed Diagnoses that are not yet written to the API server.", none: "No agent is scraped.", page: "runbooks/KernosisDiagnosesUntold",
-			queries: one(`sum(kernosis_diagnoses_untold)`, "not written"), warn: 1},
+		{kind: stat, title: "Not written", text: "Completed Diagnoses that are not yet written to the API server.", none: "No agent is scraped.", page: "runbooks/KernosisDiagnosesUnreported",
+			queries: one(`sum(kernosis_diagnoses_unreported)`, "not written"), warn: 1},
 		{kind: stat, title: "Success ratio", text: "Share of completed Diagnoses in the selected range that found a cause.", none: "No Diagnosis", unit: "percentunit", warn: 0.5, badBelow: true, page: "runbooks/KernosisDiagnosesFailing",
 			queries: one(`sum(increase(kernosis_diagnoses_ended_total{phase="Succeeded"}[$__range])) / sum(increase(kernosis_diagnoses_ended_total[$__range]))`, "succeeded")},
 		{kind: stat, title: "Nodes under repair", text: "Nodes that use a budget because of a repair.", none: "0", queries: one(`sum(max by (cluster, policy) (kernosis_remediation_slots))`, "nodes"), warn: 1},

@@ -70,17 +70,17 @@ func TestKinds(t *testing.T) {
 	b.said()
 	soon, enough := context.WithCancel(within(t, 2*time.Minute))
 	defer enough()
-	told, tell := context.WithCancel(soon)
-	defer tell()
+	reported, report := context.WithCancel(soon)
+	defer report()
 	ended := make(chan error, 1)
 	go func() {
 		ended <- DeleteKinds(soon, deleter, func(line string) {
 			if strings.Contains(line, "finalizers of others") {
-				tell() // the user need not wait to see what holds them
+				report() // the user need not wait to see what holds them
 			}
 		})
 	}()
-	<-told.Done()
+	<-reported.Done()
 	// The API server deletes one after the other.
 	await.Until(t, "ours is gone", time.Minute, func() bool {
 		_, err := diagnoses.Get(t.Context(), "ours", metav1.GetOptions{})

@@ -99,7 +99,7 @@ func (b *bench) says(parts ...string) {
 	text := b.said()
 	for _, p := range parts {
 		if !strings.Contains(text, p) {
-			b.Errorf("not told: %s\n%s", p, text)
+			b.Errorf("not reported: %s\n%s", p, text)
 		}
 	}
 }

@@ -144,7 +144,7 @@ func requests(t *testing.T, admin, own, loose client.Client, node, elsewhere, ot
 			Source: corev1.EventSource{Component: component, Host: host},
 		}
 	}
-	told, others := event(other, events.Component, node), event(other, events.Component, elsewhere)
+	reported, others := event(other, events.Component, node), event(other, events.Component, elsewhere)
 	if err := admin.Create(t.Context(), others); err != nil {
 		t.Fatal(err)
 	}
@@ -186,8 +186,8 @@ func requests(t *testing.T, admin, own, loose client.Client, node, elsewhere, ot
 		{"the controllers' election", "update " + ofLease, renew(own, controllers), "its own node alone"},
 		{"a Lease of kubelet's", "create " + ofLease, make(own, leaseOf(corev1.NamespaceNodeLease, node, node)), noRight},
 
-		{"an Event", "create events", make(own, told), ""},
-		{"an Event, counted", "patch events", count(told), ""},
+		{"an Event", "create events", make(own, reported), ""},
+		{"an Event, counted", "patch events", count(reported), ""},
 		{"an Event in another agent's name", "create events", make(own, event(other, events.Component, elsewhere)), "as kernosis on " + node},
 		{"an Event in kubelet's name", "create events", make(own, event(other, "kubelet", node)), "as kernosis on " + node},
 		{"an Event on another Node", "create events", make(own, ofAnotherNode), "its own Node alone"},

@@ -26,18 +26,18 @@ func Check(in Input, c *Corpus, k Kernels) []Finding {
 		if r.Expr == "" {
 			continue
 		}
-		tell := func(l Level, code string, suggest []string, format string, args ...any) {
+		report := func(l Level, code string, suggest []string, format string, args ...any) {
 			out = append(out, Finding{File: r.File, Line: r.Line, Level: l, Code: code, Message: r.Reason + ": " + fmt.Sprintf(format, args...), Suggest: suggest})
 		}
 		if o := in.same(i); o != nil {
-			tell(Warning, Duplicate, nil, "the same pattern as %s:%d, of %s", o.File, o.Line, o.Reason)
+			report(Warning, Duplicate, nil, "the same pattern as %s:%d, of %s", o.File, o.Line, o.Reason)
 		}
 		if err := mistakes[i]; err != nil {
-			tell(Error, BadPattern, nil, "%v", err)
+			report(Error, BadPattern, nil, "%v", err)
 			continue
 		}
-		if shape(r, judges[i], tell) && r.Kernel {
-			in.wording(i, judges, k, tell)
+		if shape(r, judges[i], report) && r.Kernel {
+			in.wording(i, judges, k, report)
 		}
 	}
 	return append(append(out, in.unset()...), in.alerts()...)
@@ -67,7 +67,7 @@ func (in *Input) judges(x *index) ([]*judge, []error) {
 }
 
 // teller notes a finding of the rule that is looked at.
-type teller func(l Level, code string, suggest []string, format string, args ...any)
+type reporter func(l Level, code string, suggest []string, format string, args ...any)
 
 // names reports names that mean two things.
 func (in *Input) names(r *Rule) []Finding {
@@ -100,16 +100,16 @@ func (in *Input) same(i int) *Rule {
 
 // shape reports what is wrong with the expression itself, whatever the lines are. It
 // reports whether it can match at all.
-func shape(r *Rule, j *judge, tell teller) bool {
+func shape(r *Rule, j *judge, report reporter) bool {
 	tree, err := syntax.Parse(r.Expr, syntax.Perl)
 	if err != nil {
 		return false // would not have been compiled
 	}
 	if len(j.set.Unfiltered()) > 0 {
-		tell(Warning, Costly, nil, "has no fixed text: the expression runs on every line")
+		report(Warning, Costly, nil, "has no fixed text: the expression runs on every line")
 	}
 	if prog, err := syntax.Compile(tree.Simplify()); err == nil && len(prog.Inst) > costly {
-		tell(Warning, Costly, nil, "compiles to %d instructions: a line that has its fixed text takes milliseconds", len(prog.Inst))
+		report(Warning, Costly, nil, "compiles to %d instructions: a line that has its fixed text takes milliseconds", len(prog.Inst))
 	}
 	if !r.AnchorEnd {
 		return true
@@ -119,11 +119,11 @@ func shape(r *Rule, j *judge, tell teller) bool {
 		buffer = logpattern.NPDLines
 	}
 	if n := fewestNewlines(tree); n >= buffer {
-		tell(Error, Buffer, nil, "spans %d lines, but bufferSize is %d: never matches", n+1, buffer)
+		report(Error, Buffer, nil, "spans %d lines, but bufferSize is %d: never matches", n+1, buffer)
 		return false
 	}
 	if endsInNewline(tree) {
-		tell(Error, EndAnchor, nil, "ends in a newline, but the match must end with the text of the last line: never matches")
+		report(Error, EndAnchor, nil, "ends in a newline, but the match must end with the text of the last line: never matches")
 		return false
 	}
 	return true

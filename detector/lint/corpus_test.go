@@ -19,9 +19,9 @@ func shipped(t *testing.T) *lint.Corpus {
 	return c
 }
 
-// TestEachKernelTellsOfEachFault: a version between two forms would let a dead
+// TestEachKernelReportsOfEachFault: a version between two forms would let a dead
 // pattern pass as one of a fault that the kernel doesn't report.
-func TestEachKernelTellsOfEachFault(t *testing.T) {
+func TestEachKernelReportsOfEachFault(t *testing.T) {
 	newer := []string{"hung task's lock"} // not reported before 6.16
 	for _, f := range shipped(t).Faults {
 		if len(f.Forms) == 0 {

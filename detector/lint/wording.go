@@ -7,35 +7,35 @@ import (
 )
 
 // wording reports which kernels' lines the pattern of rule i misses.
-func (in *Input) wording(i int, judges []*judge, k Kernels, tell teller) {
+func (in *Input) wording(i int, judges []*judge, k Kernels, report reporter) {
 	r, j := &in.Rules[i], judges[i]
 	for _, line := range j.corpus.Healthy {
 		if !r.Narrowed && j.matches([]string{line}) {
-			tell(Warning, HealthyLine, []string{line}, "matches a line of machines that nothing is wrong with")
+			report(Warning, HealthyLine, []string{line}, "matches a line of machines that nothing is wrong with")
 			break
 		}
 	}
 	now := slices.DeleteFunc(slices.Clone(j.matched), func(m match) bool { return !m.form.Of(k) })
 	if len(now) == 0 {
-		j.dead(r, k, tell)
+		j.dead(r, k, report)
 		return
 	}
 	for _, n := range j.corpus.Renamed {
 		if !slices.ContainsFunc(now, func(m match) bool { return m.word != n.Name }) {
-			tell(Warning, RenamedProgram, nil, "asks for the program %s: it is %s since %s", n.Name, n.Now, n.Since)
+			report(Warning, RenamedProgram, nil, "asks for the program %s: it is %s since %s", n.Name, n.Now, n.Since)
 		}
 	}
-	var told []string
+	var reported []string
 	for _, m := range now {
-		if f := m.form.Fault; !slices.Contains(told, f) {
-			told = append(told, f)
-			in.missing(i, judges, f, now, k, tell)
+		if f := m.form.Fault; !slices.Contains(reported, f) {
+			reported = append(reported, f)
+			in.missing(i, judges, f, now, k, report)
 		}
 	}
 }
 
 // dead reports why a pattern matches no line of the kernels.
-func (j *judge) dead(r *Rule, k Kernels, tell teller) {
+func (j *judge) dead(r *Rule, k Kernels, report reporter) {
 	unbound := slices.DeleteFunc(slices.Clone(j.unbound), func(m match) bool { return !m.form.Of(k) })
 	only := ""
 	if len(j.matched) > 0 {
@@ -52,23 +52,23 @@ func (j *judge) dead(r *Rule, k Kernels, tell teller) {
 		if only == "" {
 			only = "never matches"
 		}
-		tell(Error, EndAnchor, j.lines(unbound[0].form.Fault, k), "%s: the match must end where the line ends, but %q follows; let it end in .*", only, unbound[0].text)
+		report(Error, EndAnchor, j.lines(unbound[0].form.Fault, k), "%s: the match must end where the line ends, but %q follows; let it end in .*", only, unbound[0].text)
 	case only != "":
-		tell(Error, Dead, j.lines(j.matched[0].form.Fault, k), "%s; those from %v write otherwise", only, k)
+		report(Error, Dead, j.lines(j.matched[0].form.Fault, k), "%s; those from %v write otherwise", only, k)
 	default:
 		if fault := j.nearest(r.Reason); fault != "" {
 			if suggest := j.lines(fault, k); len(suggest) > 0 {
-				tell(Warning, Dead, suggest, "matches no line that is known of kernels %v; near to it is what they write of %s", k, fault)
+				report(Warning, Dead, suggest, "matches no line that is known of kernels %v; near to it is what they write of %s", k, fault)
 				return
 			}
 		}
-		tell(Info, Unjudged, nil, "no line that this is about is known: not judged")
+		report(Info, Unjudged, nil, "no line that this is about is known: not judged")
 	}
 }
 
 // missing reports which forms of a fault neither the pattern nor another rule of the
 // same name matches.
-func (in *Input) missing(i int, judges []*judge, fault string, now []match, k Kernels, tell teller) {
+func (in *Input) missing(i int, judges []*judge, fault string, now []match, k Kernels, report reporter) {
 	j := judges[i]
 	var archs []string
 	latest, same, other := false, []string(nil), []string(nil)
@@ -90,12 +90,12 @@ func (in *Input) missing(i int, judges []*judge, fault string, now []match, k Ke
 	}
 	switch {
 	case len(same) > 0 && !latest:
-		tell(Warning, OldWording, same, "matches the lines of older kernels only; newer ones write")
+		report(Warning, OldWording, same, "matches the lines of older kernels only; newer ones write")
 	case len(same) > 0:
-		tell(Warning, MissingForm, same, "does not match every form of %s", fault)
+		report(Warning, MissingForm, same, "does not match every form of %s", fault)
 	}
 	if len(other) > 0 {
-		tell(Info, MissingForm, other, "does not match what other machines write of %s", fault)
+		report(Info, MissingForm, other, "does not match what other machines write of %s", fault)
 	}
 }
 

@@ -153,9 +153,9 @@ func TestKernelOnly(t *testing.T) {
 	equal(t, []string{"R: bad"}, kernel.firing("npd-"))
 }
 
-// TestOneFaultIsToldOnce: what a rule below sees too hides the line's problem, and
+// TestOneFaultIsReportedOnce: what a rule below sees too hides the line's problem, and
 // what ends the fault there ends it here.
-func TestOneFaultIsToldOnce(t *testing.T) {
+func TestOneFaultIsReportedOnce(t *testing.T) {
 	n := newNodeOver(t, fstest.MapFS{"fserror.yaml": {Data: []byte(`apiVersion: rules.kernosis.io/v1
 conditions:
   ReadonlyFilesystem: {healthyReason: FilesystemIsNotReadOnly, healthyMessage: fine}

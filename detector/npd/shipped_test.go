@@ -123,7 +123,7 @@ func checkLogMonitor(t *testing.T, want shippedFile, m *npd.LogMonitor) {
 	for _, r := range m.Rules {
 		got = append(got, r.Rule)
 	}
-	equal(t, want.rules, told(got, m.Conditions))
+	equal(t, want.rules, reported(got, m.Conditions))
 }
 
 func checkCheckMonitor(t *testing.T, want shippedFile, m *npd.CheckMonitor) {
@@ -140,10 +140,10 @@ func checkCheckMonitor(t *testing.T, want shippedFile, m *npd.CheckMonitor) {
 		}
 		equal(t, m.InvokeInterval, r.InvokeInterval)
 	}
-	equal(t, want.rules, told(got, m.Conditions))
+	equal(t, want.rules, reported(got, m.Conditions))
 }
 
-func told(rules []npd.Rule, conditions []npd.Condition) []string {
+func reported(rules []npd.Rule, conditions []npd.Condition) []string {
 	var out []string
 	for _, r := range rules {
 		s := "T " + r.Reason

@@ -63,7 +63,7 @@ func (s *Server) byToken(r *http.Request, token, path string) (who string, refus
 
 // unknown reports a sender that was turned away.
 func (s *Server) unknown(r *http.Request, path, why string) {
-	s.tell.unknown.Do(func() {
+	s.report.unknown.Do(func() {
 		s.cfg.Log.Warn("alerts: a sender is turned away", "address", web.Address(r), "path", path, "reason", why)
 	})
 }

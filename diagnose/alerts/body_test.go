@@ -203,7 +203,7 @@ func TestOneSenderAmongSeveral(t *testing.T) {
 		}
 	}
 	if r := s.post(s.client(certificate), PathV2, alertsJSON(1)); r.code != http.StatusOK {
-		t.Errorf("another is told %d", r.code)
+		t.Errorf("another gets %d", r.code)
 	}
 }
 

@@ -143,7 +143,7 @@ func read(w http.ResponseWriter, r *http.Request) ([]byte, *answer) {
 }
 
 func (s *Server) malformed(who, path string, err error) *answer {
-	s.tell.malformed.Do(func() {
+	s.report.malformed.Do(func() {
 		s.cfg.Log.Warn("alerts: request refused", "sender", who, "path", path, "error", err)
 	})
 	return refuse(http.StatusBadRequest, err.Error())
@@ -167,7 +167,7 @@ func (s *Server) take(ctx context.Context, who, path string, got *trigger.Alerts
 	s.counts.invalid.Add(float64(got.RefusedCount))
 	s.counts.omitted.Add(float64(got.Omitted))
 	if got.RefusedCount > 0 || got.Omitted > 0 {
-		s.tell.partial.Do(func() {
+		s.report.partial.Do(func() {
 			s.cfg.Log.Warn("alerts: some are left out", "sender", who, "path", path, "refused", got.RefusedCount, "first", first(a.Refused), "omitted_by_sender", got.Omitted)
 		})
 	}

@@ -31,7 +31,7 @@ type Server struct {
 	counts  *counts
 	address atomic.Pointer[string]
 	body    time.Duration // within which a request must have come
-	tell    struct{ malformed, partial, unknown, connection rate.Sometimes }
+	report    struct{ malformed, partial, unknown, connection rate.Sometimes }
 }
 
 // New returns a server that does not listen yet. Its metrics are registered until Close.
@@ -56,7 +56,7 @@ func newServer(c Config) (*Server, error) {
 	}
 	s := &Server{cfg: c, slots: semaphore.NewWeighted(maxRequests), body: readWithin}
 	// A sender that goes on making mistakes is logged now and then; the metrics count.
-	for _, t := range []*rate.Sometimes{&s.tell.malformed, &s.tell.partial, &s.tell.unknown, &s.tell.connection} {
+	for _, t := range []*rate.Sometimes{&s.report.malformed, &s.report.partial, &s.report.unknown, &s.report.connection} {
 		*t = rate.Sometimes{First: 1, Interval: 10 * time.Second}
 	}
 	var err error
@@ -92,7 +92,7 @@ func (s *Server) Close() {
 type connectionLog Server
 
 func (l *connectionLog) Write(line []byte) (int, error) {
-	l.tell.connection.Do(func() {
+	l.report.connection.Do(func() {
 		l.cfg.Log.Warn("alerts: a connection has failed", "error", display.Safe(strings.TrimSpace(string(line)), 512))
 	})
 	return len(line), nil

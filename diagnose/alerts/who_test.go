@@ -91,7 +91,7 @@ func TestWhoMaySend(t *testing.T) {
 	}
 	await.Until(t, "report of the failed connection", deadline, func() bool { return strings.Contains(s.log.String(), "a connection has failed") })
 	if log := s.log.String(); strings.Count(log, "a sender is turned away") != 1 || strings.Contains(log, "garbage") {
-		t.Errorf("it is told once, and never the token:\n%s", log)
+		t.Errorf("it is reported once, and never the token:\n%s", log)
 	}
 }
 
@@ -158,7 +158,7 @@ func TestAFloodOfUnknownTokens(t *testing.T) {
 		t.Errorf("the API server is asked %d times, %d are unknown, at most %d", n, codes[401], most)
 	}
 	if r := s.post(c, PathV2, alertsJSON(1), "Authorization", known); r.code != 200 {
-		t.Errorf("the known sender is told %d", r.code)
+		t.Errorf("the known sender gets %d", r.code)
 	}
 }
 

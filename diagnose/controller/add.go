@@ -51,7 +51,7 @@ func add(m manager.Manager, c *Config, counts *counts) error {
 	names := &names{client: m.GetClient(), api: m.GetAPIReader(), builtins: c.Builtins}
 	d := &diagnoses{
 		config: c, client: m.GetClient(), api: m.GetAPIReader(), agents: newAgents(c.Silent),
-		counts: counts, names: names, tell: &teller{recorder: m.GetEventRecorder(recorderName)},
+		counts: counts, names: names, report: &reporter{recorder: m.GetEventRecorder(recorderName)},
 	}
 	h := &history{config: c, client: m.GetClient(), counts: counts}
 	sets, triggers, policies := &sets{client: m.GetClient(), names: names}, &triggers{client: m.GetClient(), names: names}, &policies{client: m.GetClient()}

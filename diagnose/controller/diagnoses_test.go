@@ -239,7 +239,7 @@ func TestOutsideTheSystemNamespace(t *testing.T) {
 
 // A user who has no right to the status can't pass a node of his own off as the
 // controller's, also not by setting it while the controller is about to.
-func TestNodeOfAUserIsToldFromTheControllers(t *testing.T) {
+func TestNodeOfAUserIsDistinguishedFromTheControllers(t *testing.T) {
 	b := newBench(t)
 	name, other, tenant := b.server.Node(t), b.server.Node(t), b.server.Namespace(t)
 	safe := b.name("safe")
@@ -299,16 +299,16 @@ func TestEventsAndMetrics(t *testing.T) {
 	refused := b.dx(v1alpha1.DiagnosisSpec{NodeName: "no-such-node"})
 	b.waitIs(refused, "Failed True "+v1alpha1.ReasonNodeNotFound) // the controller watches
 	b.write(d, begin)
-	b.waitFor("the start is told", func() bool { return len(b.events(d)) == 1 })
+	b.waitFor("the start is reported", func() bool { return len(b.events(d)) == 1 })
 	b.write(d, func(s *v1alpha1.DiagnosisStatus) {
 		finish(v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, time.Now())(s)
 		s.Verdict = &v1alpha1.Verdict{Reason: "DiskStalled", Message: "nvme1n1: 14 in flight"}
 	})
-	b.waitFor("the end is told", func() bool { return len(b.events(d)) == 2 })
+	b.waitFor("the end is reported", func() bool { return len(b.events(d)) == 2 })
 	b.write(d, func(s *v1alpha1.DiagnosisStatus) {
 		s.Problem = &v1alpha1.Problem{State: v1alpha1.ProblemGone, Since: metav1.NowMicro()}
 	})
-	b.waitFor("the refusal is told", func() bool { return len(b.events(refused)) == 1 })
+	b.waitFor("the refusal is reported", func() bool { return len(b.events(refused)) == 1 })
 	if have := fmt.Sprint(b.events(d)); have != fmt.Sprintf("[Normal DiagnosisStarted runs the OperationSet hung-task on node %s Normal DiagnosisSucceeded DiskStalled: nvme1n1: 14 in flight]", name) {
 		t.Error(have)
 	}

@@ -83,7 +83,7 @@ func judgePending(d *v1alpha1.Diagnosis, a agent, p periods, now time.Time) step
 
 func judgeRunning(d *v1alpha1.Diagnosis, a agent, p periods, now time.Time) step {
 	if !a.alive {
-		return judgeSilent(d, a, p, p.running, later(lastTold(d, now), a.last), now)
+		return judgeSilent(d, a, p, p.running, later(lastReported(d, now), a.last), now)
 	}
 	return judgeLeft(d, a, p, now, "has reported nothing of the run for")
 }
@@ -97,7 +97,7 @@ func judgeLeft(d *v1alpha1.Diagnosis, a agent, p periods, now time.Time, what st
 	if a.runs {
 		return step{again: again(p.running, p.running)}
 	}
-	left := later(later(lastTold(d, now), a.since), a.holder).Add(p.running).Sub(now)
+	left := later(later(lastReported(d, now), a.since), a.holder).Add(p.running).Sub(now)
 	if left <= 0 {
 		return ends(d, v1alpha1.ReasonNodeSilent, fmt.Sprintf("the agent of node %s reports, and %s %s", d.Spec.NodeName, what, p.running))
 	}
@@ -128,7 +128,7 @@ func silence(node string, a agent) string {
 
 // lastTold returns when an agent last wrote of a Diagnosis, or else when that was made. An
 // agent's clock may be wrong: a time in the future says nothing.
-func lastTold(d *v1alpha1.Diagnosis, now time.Time) time.Time {
+func lastReported(d *v1alpha1.Diagnosis, now time.Time) time.Time {
 	last := earlier(d.CreationTimestamp.Time, now)
 	if s := d.Status.StartTime; s != nil && !s.After(now) {
 		last = later(last, s.Time)

@@ -30,7 +30,7 @@ func TestJudge(t *testing.T) {
 		}
 		return d
 	}
-	told := func(seconds int) func(*v1alpha1.Diagnosis) {
+	reported := func(seconds int) func(*v1alpha1.Diagnosis) {
 		return func(d *v1alpha1.Diagnosis) {
 			d.Status.Phase, d.Status.Checkpoint = v1alpha1.PhaseRunning, &v1alpha1.Checkpoint{Holder: "h", Time: metav1.NewMicroTime(at(seconds))}
 		}
@@ -66,34 +66,34 @@ func TestJudge(t *testing.T) {
 		"agent never reported, for long":     {pending(said(500)), none, 600, "Failed NodeSilent"},
 		"silent for long, and not said":      {pending(), none, 600, "AgentSilent"},
 		"silent for long, and said just now": {pending(said(560)), none, 600, "AgentSilent"},
-		"runs, silent for long, not said":    {pending(told(50)), silent, 3700, "AgentSilent"},
-		"runs, agent back after long":        {pending(told(50), said(200)), back, 3701, ""},
+		"runs, silent for long, not said":    {pending(reported(50)), silent, 3700, "AgentSilent"},
+		"runs, agent back after long":        {pending(reported(50), said(200)), back, 3701, ""},
 		"not begun, agent back after long":   {pending(said(200)), back, 3701, ""},
-		"runs, agent back, nothing told":     {pending(told(50)), back, 7300, "Failed NodeSilent"},
+		"runs, agent back, nothing reported":     {pending(reported(50)), back, 7300, "Failed NodeSilent"},
 		"agent silent":                       {pending(), silent, 699, "AgentSilent"},
 		"agent silent for long":              {pending(said(600)), silent, 700, "Failed NodeSilent"},
 		"agent reports, not begun":           {pending(), alive, 3599, ""},
 		"agent reports, not begun for long":  {pending(), alive, 3600, "Failed NodeSilent"},
-		"in the agent's queue":               {pending(told(3000), func(d *v1alpha1.Diagnosis) { d.Status.Phase = v1alpha1.PhasePending }), runs, 999999, ""},
+		"in the agent's queue":               {pending(reported(3000), func(d *v1alpha1.Diagnosis) { d.Status.Phase = v1alpha1.PhasePending }), runs, 999999, ""},
 		"cancelled, agent reports":           {pending(cancel), alive, 10, ""},
 		"cancelled, agent silent":            {pending(cancel), silent, 200, string(v1alpha1.PhaseCancelled) + " " + v1alpha1.ReasonCancelled},
-		"runs":                               {pending(told(50)), alive, 60, ""},
-		"runs, agent silent":                 {pending(told(50)), silent, 3699, "AgentSilent"},
-		"runs, agent silent for long":        {pending(told(50), said(3600)), silent, 3700, "Failed NodeSilent"},
-		"runs, told after the last renewal":  {pending(told(200), said(300)), silent, 3799, "AgentSilent"},
-		"runs, a clock that is ahead":        {pending(told(999999), said(300)), silent, 3700, "Failed NodeSilent"},
-		"silent before, a clock ahead":       {pending(told(999999), said(300)), silent, 3699, "AgentSilent"},
-		"left, a clock that is ahead":        {pending(told(999999)), alive, 3650, "Failed NodeSilent"},
-		"runs, and no Lease ever":            {pending(told(50), said(300)), none, 3650, "Failed NodeSilent"},
-		"runs, nothing told for long":        {pending(told(50)), alive, 3650, "Failed NodeSilent"},
-		"runs, for long":                     {pending(told(50)), runs, 999999, ""},
-		"waits for leave":                    {pending(told(50), waits), runs, 999999, ""},
-		"waits for leave, nobody runs it":    {pending(told(50), waits), alive, 3650, "Failed NodeSilent"},
-		"is to be taken over":                {pending(told(50)), other, 12599, ""},
-		"is not taken over":                  {pending(told(50)), other, 12600, "Failed NodeSilent"},
-		"waits for leave, agent silent long": {pending(told(50), waits, said(300)), silent, 3700, "Failed NodeSilent"},
-		"repairs, agent silent for long":     {pending(told(50), intent, said(300)), silent, 3700, "Unknown OutcomeUnknown"},
-		"runs, cancelled, agent silent":      {pending(told(50), cancel), silent, 200, "AgentSilent"},
+		"runs":                               {pending(reported(50)), alive, 60, ""},
+		"runs, agent silent":                 {pending(reported(50)), silent, 3699, "AgentSilent"},
+		"runs, agent silent for long":        {pending(reported(50), said(3600)), silent, 3700, "Failed NodeSilent"},
+		"runs, reported after the last renewal":  {pending(reported(200), said(300)), silent, 3799, "AgentSilent"},
+		"runs, a clock that is ahead":        {pending(reported(999999), said(300)), silent, 3700, "Failed NodeSilent"},
+		"silent before, a clock ahead":       {pending(reported(999999), said(300)), silent, 3699, "AgentSilent"},
+		"left, a clock that is ahead":        {pending(reported(999999)), alive, 3650, "Failed NodeSilent"},
+		"runs, and no Lease ever":            {pending(reported(50), said(300)), none, 3650, "Failed NodeSilent"},
+		"runs, nothing reported for long":        {pending(reported(50)), alive, 3650, "Failed NodeSilent"},
+		"runs, for long":                     {pending(reported(50)), runs, 999999, ""},
+		"waits for leave":                    {pending(reported(50), waits), runs, 999999, ""},
+		"waits for leave, nobody runs it":    {pending(reported(50), waits), alive, 3650, "Failed NodeSilent"},
+		"is to be taken over":                {pending(reported(50)), other, 12599, ""},
+		"is not taken over":                  {pending(reported(50)), other, 12600, "Failed NodeSilent"},
+		"waits for leave, agent silent long": {pending(reported(50), waits, said(300)), silent, 3700, "Failed NodeSilent"},
+		"repairs, agent silent for long":     {pending(reported(50), intent, said(300)), silent, 3700, "Unknown OutcomeUnknown"},
+		"runs, cancelled, agent silent":      {pending(reported(50), cancel), silent, 200, "AgentSilent"},
 	} {
 		s := judge(c.d, c.agent, p, at(c.now))
 		if have := strings.TrimSpace(string(s.phase) + " " + s.reason); have != c.want {

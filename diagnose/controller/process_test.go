@@ -100,7 +100,7 @@ func TestKindsThatComeLaterAndRightsThatSuffice(t *testing.T) {
 			c.Log = slog.New(slog.NewTextHandler(log, nil))
 		},
 	})
-	b.waitFor("it is told", func() bool {
+	b.waitFor("it is reported", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return len(r.missing) > 0
@@ -156,7 +156,7 @@ func TestKindsThatComeLaterAndRightsThatSuffice(t *testing.T) {
 	refused.Namespace = tenant
 	b.create(refused)
 	b.waitIs(refused, "Failed True "+v1alpha1.ReasonNotAllowed)
-	b.waitFor("the refusal is told", func() bool { return len(b.events(refused)) == 1 })
+	b.waitFor("the refusal is reported", func() bool { return len(b.events(refused)) == 1 })
 	b.waitIs(b.old(time.Hour, time.Minute), "gone")
 	if err := r.stop(); err != nil {
 		t.Error(err)
@@ -188,7 +188,7 @@ func TestRightsThatAreMissing(t *testing.T) {
 	})
 	b.waitFor("liveness works", b.silentAgentIsSpokenFor(b.server.Node(t)))
 	if n := strings.Count(log.String(), "can't be listed"); n != 5 {
-		t.Errorf("it is told %d times that rights are missing, want once a kind", n)
+		t.Errorf("it is reported %d times that rights are missing, want once a kind", n)
 	}
 	b.grant("controller", func(r rbacv1.PolicyRule) bool { return slices.Contains(r.APIGroups, v1alpha1.Group) })
 	b.waitIs(b.dx(v1alpha1.DiagnosisSpec{NodeName: "no-such-node"}), "Failed True "+v1alpha1.ReasonNodeNotFound)

@@ -198,8 +198,8 @@ func TestManyMistakesAreCounted(t *testing.T) {
 	if len(message) > v1alpha1.MaxMessageBytes {
 		t.Errorf("message of %d bytes", len(message))
 	}
-	told := strings.Count(message, "spec.adjacencyList[")
-	contains(t, message, fmt.Sprintf("and %d more", 200-told))
+	reported := strings.Count(message, "spec.adjacencyList[")
+	contains(t, message, fmt.Sprintf("and %d more", 200-reported))
 }
 
 func TestTriggers(t *testing.T) {

@@ -45,7 +45,7 @@ func (r *diagnoses) diagnosisHandler() handler.TypedEventHandler[*v1alpha1.Diagn
 	return handler.TypedFuncs[*v1alpha1.Diagnosis, reconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.Diagnosis], q queue) { add(q, e.Object) },
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.Diagnosis], q queue) {
-			r.tell.changed(e.ObjectOld, e.ObjectNew)
+			r.report.changed(e.ObjectOld, e.ObjectNew)
 			add(q, e.ObjectNew)
 			_, before := completed(e.ObjectOld)
 			if _, now := completed(e.ObjectNew); now && !before {

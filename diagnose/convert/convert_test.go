@@ -20,7 +20,7 @@ import (
 var update = flag.Bool("update", false, "write what comes out into testdata")
 
 // Each archive has one file of KubeDiag's (in.yaml), what becomes of it (out.yaml), and
-// the messages about it (told).
+// the messages about it (reported).
 func TestConvert(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(paths) == 0 {
@@ -36,9 +36,9 @@ func TestConvert(t *testing.T) {
 			for _, f := range archive.Files {
 				files[f.Name] = string(f.Data)
 			}
-			out, told := convertText(t, []byte(files["in.yaml"]))
+			out, reported := convertText(t, []byte(files["in.yaml"]))
 			if *update {
-				archive.Files = []txtar.File{archive.Files[0], {Name: "out.yaml", Data: []byte(out)}, {Name: "told", Data: []byte(told)}}
+				archive.Files = []txtar.File{archive.Files[0], {Name: "out.yaml", Data: []byte(out)}, {Name: "told", Data: []byte(reported)}}
 				if err := os.WriteFile(path, txtar.Format(archive), 0o600); err != nil {
 					t.Fatal(err)
 				}
@@ -47,15 +47,15 @@ func TestConvert(t *testing.T) {
 			if diff := cmp.Diff(files["out.yaml"], out); diff != "" {
 				t.Errorf("out.yaml: %s", diff)
 			}
-			if diff := cmp.Diff(files["told"], told); diff != "" {
-				t.Errorf("told: %s", diff)
+			if diff := cmp.Diff(files["told"], reported); diff != "" {
+				t.Errorf("reported: %s", diff)
 			}
 		})
 	}
 }
 
 // convertText returns the output, and what is reported, a line each.
-func convertText(t *testing.T, text []byte) (out, told string) {
+func convertText(t *testing.T, text []byte) (out, reported string) {
 	t.Helper()
 	c, err := convert.New()
 	if err != nil {
@@ -89,9 +89,9 @@ func TestEachProcessorOfTheAgentIsKnown(t *testing.T) {
 		"statefulsetDetailCollector", "nodeCordon", "coreFileProfiler", "goProfiler", "tcpdumpProfiler",
 		"subpathRemountDiagnoser", "subpathRemountRecover", "statefulsetStuck", "sonobuoyResultDiagnoser",
 	} {
-		_, told := convertText(t, []byte("apiVersion: diagnosis.kubediag.org/v1\nkind: Operation\nmetadata: {name: a}\nspec: {processor: {path: /processor/"+name+"}}\n"))
-		if !strings.Contains(told, name+" of KubeDiag's agent ") {
-			t.Errorf("%s: %s", name, told)
+		_, reported := convertText(t, []byte("apiVersion: diagnosis.kubediag.org/v1\nkind: Operation\nmetadata: {name: a}\nspec: {processor: {path: /processor/"+name+"}}\n"))
+		if !strings.Contains(reported, name+" of KubeDiag's agent ") {
+			t.Errorf("%s: %s", name, reported)
 		}
 	}
 }

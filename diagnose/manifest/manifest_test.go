@@ -53,11 +53,11 @@ func TestManifestsAreRefusedAsTheServerDoes(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write what is told into testdata")
+var update = flag.Bool("update", false, "write what is reported into testdata")
 
 // Each file of the archive is one to read; lines that begin with "# want " are the messages
 // about it, in order.
-func TestMistakesAreToldWithTheirPlaces(t *testing.T) {
+func TestMistakesAreReportedWithTheirPlaces(t *testing.T) {
 	const path = "testdata/mistakes.txtar"
 	archive, err := txtar.ParseFile(path)
 	if err != nil {
@@ -154,7 +154,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-func TestLoadTellsWhatItCannotRead(t *testing.T) {
+func TestLoadReportsWhatItCannotRead(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "large.yaml"), make([]byte, 5<<20), 0o600); err != nil {
 		t.Fatal(err)

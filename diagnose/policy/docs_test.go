@@ -21,7 +21,7 @@ func TestThePageHasAllReasons(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(Reason\w+) += "(\w+)"`).FindAllStringSubmatch(string(constants), -1) {
 		words[m[1]] = m[2]
 	}
-	var used, told []string
+	var used, reported []string
 	for _, file := range []string{"decision.go", "rules.go", "escalation.go", "budget.go"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -32,11 +32,11 @@ func TestThePageHasAllReasons(t *testing.T) {
 		}
 	}
 	for _, m := range regexp.MustCompile("(?m)^\\|.*\\| `(\\w+)` \\|$").FindAllStringSubmatch(string(page), -1) {
-		told = append(told, m[1])
+		reported = append(reported, m[1])
 	}
 	slices.Sort(used)
-	slices.Sort(told)
-	if used, told = slices.Compact(used), slices.Compact(told); !slices.Equal(used, told) {
-		t.Errorf("the code has %v\nthe page has %v", used, told)
+	slices.Sort(reported)
+	if used, reported = slices.Compact(used), slices.Compact(reported); !slices.Equal(used, reported) {
+		t.Errorf("the code has %v\nthe page has %v", used, reported)
 	}
 }

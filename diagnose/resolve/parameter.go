@@ -57,10 +57,10 @@ func (p *Plan) CheckParameters(given map[string]string) error {
 			errs = append(errs, fmt.Errorf("parameter %.80q: no operation of the graph takes it%s", name, document.Suggest(name, slices.Sorted(maps.Keys(known)))))
 		}
 	}
-	told := map[string]bool{}
-	tell := func(format string, args ...any) {
-		if text := fmt.Sprintf(format, args...); !told[text] {
-			told[text] = true
+	reported := map[string]bool{}
+	report := func(format string, args ...any) {
+		if text := fmt.Sprintf(format, args...); !reported[text] {
+			reported[text] = true
 			errs = append(errs, errors.New(text))
 		}
 	}
@@ -69,7 +69,7 @@ func (p *Plan) CheckParameters(given map[string]string) error {
 		for _, parameter := range p.inputs[id].declared() {
 			name := parameter.Name
 			if err := parameter.Check(given[name]); err != nil && p.inputs[id].builtin != nil {
-				tell("parameter %s: %s", name, err)
+				report("parameter %s: %s", name, err)
 			}
 			if parameter.Required && given[name] == "" && !p.before(id, name) {
 				lacking[name] = append(lacking[name], fmt.Sprintf("%d (%s)", id, p.Graph.Node(id).Operation))
@@ -77,7 +77,7 @@ func (p *Plan) CheckParameters(given map[string]string) error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(lacking)) {
-		tell("parameter %s is required by node %s", name, strings.Join(lacking[name], ", "))
+		report("parameter %s is required by node %s", name, strings.Join(lacking[name], ", "))
 	}
 	return errors.Join(errs...)
 }

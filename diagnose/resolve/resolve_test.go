@@ -107,7 +107,7 @@ func TestAnObjectComesBeforeTheBuiltinOfItsName(t *testing.T) {
 	}
 }
 
-func TestAllMistakesAreToldAtOnce(t *testing.T) {
+func TestAllMistakesAreReportedAtOnce(t *testing.T) {
 	m := read(t, set("blocked-stack", "a", "b", "c", "d", "blocked-stack")+
 		op("a", "processor: {builtin: {name: check-accept-queue, parameters: {port: '80'}}}")+
 		op("b", "processor: {builtin: {name: check-accept-queue-full, parameters: {prot: '80', window: 3d, port: '80'}}}\ntenantSafe: true")+

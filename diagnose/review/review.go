@@ -59,7 +59,7 @@ func Manifests(m *manifest.Set, k Known) []Finding {
 	if k.Shipped == nil {
 		k.Shipped = &manifest.Set{}
 	}
-	r := &review{m: m, k: k, told: map[string]bool{}, plans: map[string]*resolve.Plan{}}
+	r := &review{m: m, k: k, reported: map[string]bool{}, plans: map[string]*resolve.Plan{}}
 	r.config = resolve.Config{Builtins: k.Builtins, Operation: r.operation}
 	for _, o := range slices.Concat(m.Operations, k.Shipped.Operations) {
 		r.config.Names = append(r.config.Names, o.Name)
@@ -93,15 +93,15 @@ type review struct {
 	k      Known
 	config resolve.Config
 	found  []Finding
-	told   map[string]bool
+	reported   map[string]bool
 	plans  map[string]*resolve.Plan // by the set's name; nil: it can't be resolved
 }
 
 // addFinding notes a finding once.
 func (r *review) addFinding(level Level, code string, o manifest.Object, field, format string, args ...any) {
 	f := Finding{Place: r.m.At(o, field, format, args...), Level: level, Code: code}
-	if key := f.Place.Error(); !r.told[key] {
-		r.told[key] = true
+	if key := f.Place.Error(); !r.reported[key] {
+		r.reported[key] = true
 		r.found = append(r.found, f)
 	}
 }

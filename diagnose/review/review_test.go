@@ -150,7 +150,7 @@ func TestManifests(t *testing.T) {
 }
 
 // What is found is reported once, though several sets use it.
-func TestFindingsAreToldOnce(t *testing.T) {
+func TestFindingsAreReportedOnce(t *testing.T) {
 	set := func(name string) string {
 		return "---\n" + head + "OperationSet\nmetadata: {name: " + name + "}\nspec: {adjacencyList: [{id: 0, to: [1]}, {id: 1, operation: o}]}\n"
 	}

@@ -55,7 +55,7 @@ func TestRepaired(t *testing.T) {
 	r := newRunner(t, runner.Config{Gate: g, Intent: func(_ context.Context, a *runner.Action) error {
 		intents++
 		if len(s.runs()) != 3 {
-			t.Error("intent is told after the repair")
+			t.Error("intent is reported after the repair")
 		}
 		return nil
 	}})
@@ -238,9 +238,9 @@ func TestArtifacts(t *testing.T) {
 // Changed is called for each node that runs, and for the end.
 func TestChanges(t *testing.T) {
 	var s script
-	var told []string
+	var reported []string
 	r := newRunner(t, runner.Config{Changed: func(rep *runner.Report) {
-		told = append(told, fmt.Sprint(rep.Phase, " ", rep.Running, ": ", states(rep)))
+		reported = append(reported, fmt.Sprint(rep.Phase, " ", rep.Running, ": ", states(rep)))
 	}})
 	execute(t, r, s.diagnosis(t, "a", ": 1", "collect-a: 2 3", "check-b-no:", "check-c:"))
 	want := []string{
@@ -249,7 +249,7 @@ func TestChanges(t *testing.T) {
 		"Running 3: 1 Succeeded, 2 Refuted, 3 Running",
 		"Succeeded 0: 1 Succeeded, 2 Refuted, 3 Succeeded",
 	}
-	if !slices.Equal(told, want) {
-		t.Errorf("told\n%s", strings.Join(told, "\n"))
+	if !slices.Equal(reported, want) {
+		t.Errorf("told\n%s", strings.Join(reported, "\n"))
 	}
 }

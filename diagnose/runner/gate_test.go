@@ -212,11 +212,11 @@ func TestARepairMadeElsewhere(t *testing.T) {
 			o.Took = 2 * time.Second
 		}
 		var s script
-		told := 0
+		reported := 0
 		conf := runner.Config{
 			Dir:    t.TempDir(),
 			Gate:   &gate{Decision: runner.Decision{Verb: runner.Made, Outcome: c.outcome}},
-			Intent: func(context.Context, *runner.Action) error { told++; return nil },
+			Intent: func(context.Context, *runner.Action) error { reported++; return nil },
 		}
 		d := s.diagnosis(t, "a", hungTask()...)
 		before := time.Now()
@@ -226,8 +226,8 @@ func TestARepairMadeElsewhere(t *testing.T) {
 		if c.phase == v1alpha1.PhaseSucceeded {
 			wantRuns = "[1 2 3 5]"
 		}
-		if got := fmt.Sprint(s.runs()); got != wantRuns || told != 0 {
-			t.Errorf("ran %s, want %s; %d intents", got, wantRuns, told)
+		if got := fmt.Sprint(s.runs()); got != wantRuns || reported != 0 {
+			t.Errorf("ran %s, want %s; %d intents", got, wantRuns, reported)
 		}
 		if c.phase == v1alpha1.PhaseRunning {
 			continue

@@ -64,13 +64,13 @@ func (r *Refusals) target(d *v1alpha1.Diagnosis) {
 }
 
 func (r *Refusals) operations(c *resolve.Config, set *v1alpha1.OperationSet) {
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for i := range set.Spec.AdjacencyList {
 		name := set.Spec.AdjacencyList[i].Operation
-		if name == "" || told[name] {
+		if name == "" || reported[name] {
 			continue // the start, or reported already
 		}
-		told[name] = true
+		reported[name] = true
 		if why := refused(c, name); why != "" {
 			r.add("operation %s %s", shown(name), why)
 		}

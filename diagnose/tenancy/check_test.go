@@ -24,7 +24,7 @@ func TestWhichOperationsATenantMayRun(t *testing.T) {
 		"a web server":        {set("hook") + op("hook", "{tenantSafe: true, effect: Collect, processor: {httpServer: {address: 10.0.0.1}}}"), "operation hook is a web server"},
 		"a script":            {set("sh") + op("sh", "{tenantSafe: true, effect: Collect, processor: {scriptRunner: {script: id}}}"), "operation sh is a script"},
 		"what is fixed":       {set("other") + op("other", "{tenantSafe: true, processor: {builtin: {name: cgroup-memory, parameters: {podUID: "+others+"}}}}"), "operation other fixes podUID, which must be the pod's own"},
-		"all are told": {set("hook", "kmsg-tail") + op("hook", "{tenantSafe: true, effect: Collect, processor: {httpServer: {address: 10.0.0.1}}}"),
+		"all are reported": {set("hook", "kmsg-tail") + op("hook", "{tenantSafe: true, effect: Collect, processor: {httpServer: {address: 10.0.0.1}}}"),
 			"operation hook is a web server: none is called for a namespace's user; operation kmsg-tail has no Operation with tenantSafe: true"},
 	} {
 		t.Run(name, func(t *testing.T) {

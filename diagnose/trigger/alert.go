@@ -179,21 +179,21 @@ func (e *Engine) PodsOfAlert(a *Alert, now time.Time) []PodName {
 	return asked
 }
 
-// Told is what an alert says of the Diagnosis that was made for it.
-type Told struct {
+// Reported is what an alert says of the Diagnosis that was made for it.
+type Reported struct {
 	Diagnosis string // its name
 	Gone      bool   // the alert has ended; else it lasts
 	Since     time.Time
 }
 
-// Told returns what an alert reports of Diagnoses that were made for its episode, firing or
+// Reported returns what an alert reports of Diagnoses that were made for its episode, firing or
 // resolved. It changes nothing.
-func (e *Engine) Told(a *Alert, now time.Time) []Told {
+func (e *Engine) Reported(a *Alert, now time.Time) []Reported {
 	if len(a.Labels) == 0 {
 		return nil
 	}
 	gone := a.resolved(now)
-	var out []Told
+	var out []Reported
 	subject := ""
 	for _, m := range e.matchers {
 		if m.alert == nil {
@@ -209,7 +209,7 @@ func (e *Engine) Told(a *Alert, now time.Time) []Told {
 		if !known || a.StartsAt.After(made.Episode) || gone && !a.EndsAt.IsZero() && a.EndsAt.Before(made.Episode) {
 			continue
 		}
-		t := Told{Diagnosis: diagnosisName(m.name, m.source, subject, "", made.Episode), Gone: gone, Since: made.Episode}
+		t := Reported{Diagnosis: diagnosisName(m.name, m.source, subject, "", made.Episode), Gone: gone, Since: made.Episode}
 		if gone {
 			t.Since = now
 			if !a.EndsAt.IsZero() && a.EndsAt.Before(now) {

@@ -209,52 +209,52 @@ func TestLabelsThatAreNoText(t *testing.T) {
 }
 
 // An alert reports of the Diagnosis of its episode that it lasts, or is gone, and of no other.
-func TestWhatAnAlertTellsOfItsDiagnosis(t *testing.T) {
+func TestWhatAnAlertReportsOfItsDiagnosis(t *testing.T) {
 	specs := []string{diskFull, `{operationSet: s, nodeName: n1, cooldown: 1h, sourceTemplate: {prometheusAlertTemplate: {regexp: {annotations: {summary: "less than 3%"}}}}}`}
 	e := engineWith(t, specs...)
 	a := full(t)
-	if told := e.Told(a, start); told != nil {
-		t.Errorf("of nothing: %+v", told)
+	if reported := e.Reported(a, start); reported != nil {
+		t.Errorf("of nothing: %+v", reported)
 	}
 	made := names(e.Alert(a, trigger.Known{}, start))
 	if len(made) != 2 {
 		t.Fatal(made)
 	}
 	began := a.StartsAt
-	tell := func(name string, starts, ends time.Time, over bool, want ...trigger.Told) {
+	report := func(name string, starts, ends time.Time, over bool, want ...trigger.Reported) {
 		t.Helper()
 		b := *a
 		b.StartsAt, b.EndsAt, b.Over = starts, ends, over
 		b.Annotations = nil // of what is resolved they may be others
-		if diff := cmp.Diff(want, e.Told(&b, start)); diff != "" {
+		if diff := cmp.Diff(want, e.Reported(&b, start)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
-	both := func(gone bool, since time.Time) []trigger.Told {
-		return []trigger.Told{{Diagnosis: made[0], Gone: gone, Since: since}, {Diagnosis: made[1], Gone: gone, Since: since}}
+	both := func(gone bool, since time.Time) []trigger.Reported {
+		return []trigger.Reported{{Diagnosis: made[0], Gone: gone, Since: since}, {Diagnosis: made[1], Gone: gone, Since: since}}
 	}
 	ends := start.Add(-time.Second)
-	tell("it lasts", began, time.Time{}, false, both(false, began)...)
-	tell("as Prometheus sends it", began, start.Add(4*time.Minute), false, both(false, began)...)
-	tell("resolved", began, ends, true, both(true, ends)...)
-	tell("resolved, as Prometheus sends it", began, ends, false, both(true, ends)...)
-	tell("resolved, and nobody says when", began, time.Time{}, true, both(true, start)...)
-	tell("by a clock that is ahead", began, start.Add(time.Minute), true, both(true, start)...)
-	tell("another Prometheus saw it before", began.Add(-time.Second), ends, true, both(true, ends)...)
-	tell("another episode, later", began.Add(time.Second), time.Time{}, false)
-	tell("another episode, later, resolved", began.Add(time.Second), ends, true)
-	tell("an episode before, resolved", began.Add(-time.Hour), began.Add(-time.Minute), true)
+	report("it lasts", began, time.Time{}, false, both(false, began)...)
+	report("as Prometheus sends it", began, start.Add(4*time.Minute), false, both(false, began)...)
+	report("resolved", began, ends, true, both(true, ends)...)
+	report("resolved, as Prometheus sends it", began, ends, false, both(true, ends)...)
+	report("resolved, and nobody says when", began, time.Time{}, true, both(true, start)...)
+	report("by a clock that is ahead", began, start.Add(time.Minute), true, both(true, start)...)
+	report("another Prometheus saw it before", began.Add(-time.Second), ends, true, both(true, ends)...)
+	report("another episode, later", began.Add(time.Second), time.Time{}, false)
+	report("another episode, later, resolved", began.Add(time.Second), ends, true)
+	report("an episode before, resolved", began.Add(-time.Hour), began.Add(-time.Minute), true)
 	// What is withheld for cooldown belongs to no Diagnosis.
 	later := *a
 	later.StartsAt = began.Add(time.Minute)
 	if again := names(e.Alert(&later, trigger.Known{}, start)); len(again) != 1 {
 		t.Fatal(again)
-	} else if told := e.Told(&later, start); len(told) != 1 || told[0].Diagnosis != again[0] {
-		t.Errorf("%+v, made %v", told, again)
+	} else if reported := e.Reported(&later, start); len(reported) != 1 || reported[0].Diagnosis != again[0] {
+		t.Errorf("%+v, made %v", reported, again)
 	}
 	// It survives a restart.
 	f := restarted(t, e, matchersOf(t, specs...))
-	if told := f.Told(&later, start); len(told) != 1 {
-		t.Errorf("%+v", told)
+	if reported := f.Reported(&later, start); len(reported) != 1 {
+		t.Errorf("%+v", reported)
 	}
 }

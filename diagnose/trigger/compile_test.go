@@ -60,12 +60,12 @@ func TestMistakesNameTheirFields(t *testing.T) {
 			// By field, not by place: what is checked first is no promise.
 			for _, w := range want {
 				if !slices.Contains(have, w) {
-					t.Errorf("not told: %s", w)
+					t.Errorf("not reported: %s", w)
 				}
 			}
 			for _, h := range have {
 				if !slices.Contains(want, h) {
-					t.Errorf("told: %s", h)
+					t.Errorf("reported: %s", h)
 				}
 			}
 		})

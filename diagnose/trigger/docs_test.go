@@ -60,7 +60,7 @@ func TestTheDocsNameAll(t *testing.T) {
 	}
 	for _, word := range all {
 		if !strings.Contains(text, "`"+word+"`") {
-			t.Errorf("%s is not told", word)
+			t.Errorf("%s is not reported", word)
 		}
 	}
 }

@@ -184,7 +184,7 @@ func TestNamesAreBounded(t *testing.T) {
 func TestCooldownAndRateLimit(t *testing.T) {
 	const spec = `{operationSet: s, cooldown: 10m, rateLimit: {count: 3, within: 1h}, sourceTemplate: {problemTemplate: {rules: [oom-kill]}}}`
 	e := engineWith(t, spec)
-	tell := func(group string, at time.Duration) int {
+	report := func(group string, at time.Duration) int {
 		return len(e.Problem(firing("oom-kill", group, after(at)), nil, after(at)))
 	}
 	for i, step := range []struct {
@@ -203,7 +203,7 @@ func TestCooldownAndRateLimit(t *testing.T) {
 		{"d", time.Hour + time.Minute, 0},
 		{"d", time.Hour + 6*time.Minute, 1},
 	} {
-		if got := tell(step.group, step.at); got != step.want {
+		if got := report(step.group, step.at); got != step.want {
 			t.Errorf("step %d, %s at %s: %d, want %d", i, step.group, step.at, got, step.want)
 		}
 	}

@@ -112,7 +112,7 @@ func TestAnEventsPodIsLookedUp(t *testing.T) {
 	}
 }
 
-func TestChangesTellWhatIsWorthSaving(t *testing.T) {
+func TestChangesReportWhatIsWorthSaving(t *testing.T) {
 	e := engineWith(t, crashLoop)
 	before := e.Changes()
 	only(t, e.Alert(crash(), trigger.Known{}, start))

@@ -109,19 +109,19 @@ func (m *Matcher) MatchesEvent(ev *corev1.Event) bool { return m.event != nil &&
 // the Event last happened. An Event that is made anew after its time to live has the
 // earlier one's firstTimestamp.
 func eventTimes(ev *corev1.Event, now time.Time) (first, last time.Time) {
-	made, told, begun := ev.CreationTimestamp.Time, ev.EventTime.Time, ev.FirstTimestamp.Time
+	made, reported, begun := ev.CreationTimestamp.Time, ev.EventTime.Time, ev.FirstTimestamp.Time
 	switch {
 	case !made.IsZero():
 		first = made
-	case !told.IsZero():
-		first = told
+	case !reported.IsZero():
+		first = reported
 	case !begun.IsZero():
 		first = begun
 	default:
 		first = now
 	}
 	last = first
-	times := []time.Time{ev.LastTimestamp.Time, told, begun}
+	times := []time.Time{ev.LastTimestamp.Time, reported, begun}
 	if ev.Series != nil {
 		times = append(times, ev.Series.LastObservedTime.Time)
 	}

@@ -64,7 +64,7 @@ func TestSourcesSetWhatTheySay(t *testing.T) {
 		}
 		for _, n := range said {
 			if !validParameter(n) || !strings.Contains(string(docs), "`"+n+"`") {
-				t.Errorf("%s is not told", n)
+				t.Errorf("%s is not reported", n)
 			}
 		}
 	}

@@ -225,9 +225,9 @@ func (b *builder) answer() *Answer {
 	if in.Subject.Kind == KindNode {
 		most = maxNodeCauses
 	}
-	told := b.list[:min(len(b.list), most)]
-	a.MoreCauses = len(b.list) - len(told)
-	for _, c := range told {
+	reported := b.list[:min(len(b.list), most)]
+	a.MoreCauses = len(b.list) - len(reported)
+	for _, c := range reported {
 		a.Causes = append(a.Causes, c.Cause)
 		a.Not = appendNew(a.Not, c.not...)
 		a.Do = appendNew(a.Do, c.do...)

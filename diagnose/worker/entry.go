@@ -29,7 +29,7 @@ type saved struct {
 	Claimed    bool              `json:"claimed,omitempty"` // the store has our word that we run it
 	Local      bool              `json:"local,omitempty"`   // the store has refused it, for good
 	End        *end              `json:"end,omitempty"`     // nil: it goes on
-	Told       bool              `json:"told,omitempty"`    // the store has the end
+	Reported   bool              `json:"told,omitempty"`    // the store has the end
 	Shown      bool              `json:"shown,omitempty"`   // Ended was reported
 	Gone       bool              `json:"gone,omitempty"`    // it was deleted
 	// Repaired: a repair of it may have been made. Its verification goes on behind the end.
@@ -52,8 +52,8 @@ type problemRef struct {
 	Group string                `json:"group"`
 	State v1alpha1.ProblemState `json:"state"`
 	Since time.Time             `json:"since"`
-	// Told is what the store has.
-	Told v1alpha1.ProblemState `json:"told,omitempty"`
+	// Reported is what the store has.
+	Reported v1alpha1.ProblemState `json:"told,omitempty"`
 }
 
 // problemKey is what the detector knows a problem by.
@@ -103,7 +103,7 @@ func (e *entry) name() types.NamespacedName {
 func (e *entry) key() Key { return Key{e.name(), e.Diagnosis.UID} }
 
 // open reports whether something is still to be done or reported.
-func (e *entry) open() bool { return !e.Gone && (e.End == nil || !e.Told) }
+func (e *entry) open() bool { return !e.Gone && (e.End == nil || !e.Reported) }
 
 // isStored reports whether the store has it.
 func (e *entry) isStored() bool { return e.Diagnosis.UID != "" && !e.Local }

@@ -37,17 +37,17 @@ spec:
   sourceTemplate: {problemTemplate: {rules: [task-hung]}}
 `
 
-// told is a Handler that passes on changes of objects.
-type told chan struct{}
+// reported is a Handler that passes on changes of objects.
+type reported chan struct{}
 
-func (c told) ObjectsChanged() {
+func (c reported) ObjectsChanged() {
 	select {
 	case c <- struct{}{}:
 	default:
 	}
 }
-func (told) Diagnosis(*v1alpha1.Diagnosis) {}
-func (told) Gone(worker.Key)               {}
+func (reported) Diagnosis(*v1alpha1.Diagnosis) {}
+func (reported) Gone(worker.Key)               {}
 
 func open(t *testing.T, dir string) (*worker.Folder, error) {
 	t.Helper()
@@ -132,7 +132,7 @@ func TestReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	changed, done := make(told, 1), make(chan error)
+	changed, done := make(reported, 1), make(chan error)
 	go func() { done <- s.Run(ctx, changed) }()
 	for deadline := time.After(await.Within(20 * time.Second)); len(s.Objects().OperationSets) != 2; {
 		select {

@@ -107,10 +107,10 @@ func (w *Worker) markStored(e *entry, d *v1alpha1.Diagnosis) {
 
 // endedElsewhere takes the word of another that it has ended. The lock is held.
 func (w *Worker) endedElsewhere(e *entry, d *v1alpha1.Diagnosis) {
-	if !complete(&d.Status) || e.Told {
+	if !complete(&d.Status) || e.Reported {
 		return
 	}
-	e.Told, e.unsaved = true, true
+	e.Reported, e.unsaved = true, true
 	if e.End == nil {
 		c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionComplete)
 		e.finish(d.Status.Phase, c.Reason, c.Message)

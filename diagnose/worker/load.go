@@ -87,7 +87,7 @@ func (c *checker) sets(builtins []operation.Builtin) {
 	for _, o := range c.out.Operations {
 		config.Names = append(config.Names, o.Name)
 	}
-	told := map[string]bool{}
+	reported := map[string]bool{}
 	for _, set := range c.out.OperationSets {
 		_, err := resolve.Set(config, set)
 		var faults resolve.Faults
@@ -95,10 +95,10 @@ func (c *checker) sets(builtins []operation.Builtin) {
 			c.at(set, "spec", "%s", err)
 		}
 		for _, f := range faults {
-			if told[f.Error()] {
+			if reported[f.Error()] {
 				continue // an Operation's, reported with the first set that uses it
 			}
-			told[f.Error()] = true
+			reported[f.Error()] = true
 			c.at(f.Object, f.Field, "%s", f.Message)
 		}
 	}

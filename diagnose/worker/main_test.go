@@ -335,7 +335,7 @@ func (r *rig) start() {
 	r.stop = func() { once.Do(func() { cancel(errors.New("the agent ends")); <-done }) }
 }
 
-func (r *rig) told() []*worker.Ended {
+func (r *rig) reported() []*worker.Ended {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.ended)

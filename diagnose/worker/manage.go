@@ -157,7 +157,7 @@ func (w *Worker) advance(e *entry) {
 	case e.Gone || e.End != nil || e.active:
 	case e.cancel != "" && !begun:
 		e.finish(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelled, e.cancel)
-		wake(w.told)
+		wake(w.reported)
 	case w.yields(e):
 		e.askAt = time.Time{} // it goes on once the report has claimed it
 	case !e.askAt.IsZero() && !e.again && e.cancel == "" && now.Before(e.askAt):
@@ -215,7 +215,7 @@ func (w *Worker) changed(rep *runner.Report) {
 	urgent := e.report == nil && !e.Own || rep.Waiting != nil && rep.Waiting.Reason != reasonAway || repairsRan(rep) != repairsRan(e.report)
 	e.report = rep
 	e.changed(urgent)
-	wake(w.told)
+	wake(w.reported)
 }
 
 // waitsAlike reports whether nothing has changed between two states of a run that waits.

@@ -4,7 +4,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // descs are the metrics of diagnoses.
 type descs struct {
-	wanted, withheld, refused, taken, made, dropped, ended, writes, unsaved, running, waiting, queueFull, untold *prometheus.Desc
+	wanted, withheld, refused, taken, made, dropped, ended, writes, unsaved, running, waiting, queueFull, unreported *prometheus.Desc
 }
 
 func newDescs() descs {
@@ -12,19 +12,19 @@ func newDescs() descs {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	return descs{
-		wanted:    desc("kernosis_trigger_diagnoses_total", "Diagnoses that triggers have asked for, by trigger.", "trigger"),
-		withheld:  desc("kernosis_trigger_withheld_total", "Diagnoses that a trigger would have asked for, but for its bounds, by trigger and reason.", "trigger", "reason"),
-		refused:   desc("kernosis_triggers_refused", "Triggers that are left aside because something is wrong with them."),
-		taken:     desc("kernosis_diagnoses_taken_total", "Diagnoses that this node was to run, of its own triggers and others."),
-		made:      desc("kernosis_diagnoses_made_total", "Diagnoses of own triggers that the API server has; without a cluster, that are known."),
-		dropped:   desc("kernosis_diagnoses_dropped_total", "Diagnoses that were not run or not made known, by reason.", "reason"),
-		ended:     desc("kernosis_diagnoses_ended_total", "Diagnoses that have ended, by phase.", "phase"),
-		writes:    desc("kernosis_diagnosis_writes_total", "Writes of a Diagnosis' status, by outcome (taken, away, gone, failed).", "outcome"),
-		unsaved:   desc("kernosis_diagnosis_unsaved_total", "Notes of what is to be run that could not be written to the disk."),
-		running:   desc("kernosis_diagnoses_running", "Diagnoses of which an operation runs now."),
-		waiting:   desc("kernosis_diagnoses_waiting", "Diagnoses that wait: for others, for the API server, or for a decision."),
-		queueFull: desc("kernosis_diagnoses_queue_full", "Diagnoses that the node has not taken yet, because too many of their namespace have not ended."),
-		untold:    desc("kernosis_diagnoses_untold", "Diagnoses that have ended, of which the API server does not know."),
+		wanted:     desc("kernosis_trigger_diagnoses_total", "Diagnoses that triggers have asked for, by trigger.", "trigger"),
+		withheld:   desc("kernosis_trigger_withheld_total", "Diagnoses that a trigger would have asked for, but for its bounds, by trigger and reason.", "trigger", "reason"),
+		refused:    desc("kernosis_triggers_refused", "Triggers that are left aside because something is wrong with them."),
+		taken:      desc("kernosis_diagnoses_taken_total", "Diagnoses that this node was to run, of its own triggers and others."),
+		made:       desc("kernosis_diagnoses_made_total", "Diagnoses of own triggers that the API server has; without a cluster, that are known."),
+		dropped:    desc("kernosis_diagnoses_dropped_total", "Diagnoses that were not run or not made known, by reason.", "reason"),
+		ended:      desc("kernosis_diagnoses_ended_total", "Diagnoses that have ended, by phase.", "phase"),
+		writes:     desc("kernosis_diagnosis_writes_total", "Writes of a Diagnosis' status, by outcome (taken, away, gone, failed).", "outcome"),
+		unsaved:    desc("kernosis_diagnosis_unsaved_total", "Notes of what is to be run that could not be written to the disk."),
+		running:    desc("kernosis_diagnoses_running", "Diagnoses of which an operation runs now."),
+		waiting:    desc("kernosis_diagnoses_waiting", "Diagnoses that wait: for others, for the API server, or for a decision."),
+		queueFull:  desc("kernosis_diagnoses_queue_full", "Diagnoses that the node has not taken yet, because too many of their namespace have not ended."),
+		unreported: desc("kernosis_diagnoses_unreported", "Diagnoses that have ended, of which the API server does not know."),
 	}
 }
 
@@ -40,7 +40,7 @@ func newLatency() prometheus.Histogram {
 func (w *Worker) Describe(ch chan<- *prometheus.Desc) {
 	d := newDescs()
 	w.latency.Describe(ch)
-	for _, d := range []*prometheus.Desc{d.wanted, d.withheld, d.refused, d.taken, d.made, d.dropped, d.ended, d.writes, d.unsaved, d.running, d.waiting, d.queueFull, d.untold} {
+	for _, d := range []*prometheus.Desc{d.wanted, d.withheld, d.refused, d.taken, d.made, d.dropped, d.ended, d.writes, d.unsaved, d.running, d.waiting, d.queueFull, d.unreported} {
 		ch <- d
 	}
 }
@@ -77,5 +77,5 @@ func (w *Worker) Collect(ch chan<- prometheus.Metric) {
 	gauge(d.running, s.Running)
 	gauge(d.waiting, s.Waiting)
 	gauge(d.queueFull, s.QueueFull)
-	gauge(d.untold, s.Untold)
+	gauge(d.unreported, s.Unreported)
 }

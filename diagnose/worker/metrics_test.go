@@ -30,10 +30,10 @@ kernosis_diagnoses_ended_total{phase="Succeeded"} 1
 # HELP kernosis_diagnoses_taken_total Diagnoses that this node was to run, of its own triggers and others.
 # TYPE kernosis_diagnoses_taken_total counter
 kernosis_diagnoses_taken_total 4
-# HELP kernosis_diagnoses_untold Diagnoses that have ended, of which the API server does not know.
-# TYPE kernosis_diagnoses_untold gauge
-kernosis_diagnoses_untold 0
-`), "kernosis_diagnoses_dropped_total", "kernosis_diagnoses_ended_total", "kernosis_diagnoses_taken_total", "kernosis_diagnoses_untold"); err != nil {
+# HELP kernosis_diagnoses_unreported Diagnoses that have ended, of which the API server does not know.
+# TYPE kernosis_diagnoses_unreported gauge
+kernosis_diagnoses_unreported 0
+`), "kernosis_diagnoses_dropped_total", "kernosis_diagnoses_ended_total", "kernosis_diagnoses_taken_total", "kernosis_diagnoses_unreported"); err != nil {
 		t.Error(err)
 	}
 	if n, err := testutil.GatherAndCount(r, "kernosis_diagnosis_latency_seconds"); err != nil || n != 1 {

@@ -132,7 +132,7 @@ func (w *Worker) enterAll() {
 		delete(w.outside, types.NamespacedName{Namespace: next.Namespace, Name: next.Name})
 		p.add(w.c.Namespace, false, next)
 		w.enter(next)
-		wake(w.told)
+		wake(w.reported)
 	}
 }
 
@@ -189,12 +189,12 @@ func (w *Worker) reportOutside(ctx context.Context) bool {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.toldOutside(o, out, err)
+	w.reportedOutside(o, out, err)
 	return true
 }
 
 // toldOutside takes the store's answer. The lock is held.
-func (w *Worker) toldOutside(o *outside, d *v1alpha1.Diagnosis, err error) {
+func (w *Worker) reportedOutside(o *outside, d *v1alpha1.Diagnosis, err error) {
 	name := types.NamespacedName{Namespace: o.diagnosis.Namespace, Name: o.diagnosis.Name}
 	switch {
 	case err == nil:

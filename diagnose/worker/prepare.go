@@ -89,7 +89,7 @@ func (w *Worker) withoutSet(e *entry, known *Objects, now time.Time) {
 func (w *Worker) refuse(e *entry, reason string, err error) {
 	w.log.Warn("diagnosis is refused", "diagnosis", e.name().String(), "reason", reason, "error", err)
 	e.finish(v1alpha1.PhaseFailed, reason, err.Error())
-	wake(w.told)
+	wake(w.reported)
 }
 
 func (w *Worker) resolver(known *Objects) resolve.Config {

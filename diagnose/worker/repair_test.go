@@ -238,13 +238,13 @@ func TestObserved(t *testing.T) {
 
 // The state of the problem is reported behind the end while a repair is to be verified, over a
 // restart too, and no longer.
-func TestTheProblemIsTold(t *testing.T) {
+func TestTheProblemIsReported(t *testing.T) {
 	for name, restarted := range map[string]bool{"at once": false, "after a restart": true} {
-		t.Run(name, func(t *testing.T) { theProblemIsTold(t, restarted) })
+		t.Run(name, func(t *testing.T) { theProblemIsReported(t, restarted) })
 	}
 }
 
-func theProblemIsTold(t *testing.T, restarted bool) {
+func theProblemIsReported(t *testing.T, restarted bool) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, objects(mends("mend")))

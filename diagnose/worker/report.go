@@ -39,7 +39,7 @@ func (w *Worker) report(ctx context.Context) {
 		timer.Reset(time.Until(due))
 		select {
 		case <-ctx.Done():
-		case <-w.told:
+		case <-w.reported:
 		case <-timer.C:
 		}
 	}
@@ -77,7 +77,7 @@ func (e *entry) due() (at time.Time, ok bool) {
 	switch {
 	case e.Gone || e.Local:
 		return at, false
-	case e.Told:
+	case e.Reported:
 		if !e.reportsProblem() {
 			return at, false
 		}
@@ -101,7 +101,7 @@ func (e *entry) due() (at time.Time, ok bool) {
 // reportsProblem reports whether the store is to know of the problem behind the end: as
 // long as a repair is to be verified. The lock is held.
 func (e *entry) reportsProblem() bool {
-	return e.Problem != nil && e.Problem.Told != e.Problem.State && e.Repaired && !e.verified()
+	return e.Problem != nil && e.Problem.Reported != e.Problem.State && e.Repaired && !e.verified()
 }
 
 // writeOne creates or writes a Diagnosis.
@@ -145,8 +145,8 @@ func (w *Worker) writeOne(ctx context.Context, e *entry) {
 			e.Claimed, e.unsaved = true, true
 			wake(w.moved)
 		}
-		if now.end != nil && !e.Told {
-			e.Told, e.unsaved = true, true
+		if now.end != nil && !e.Reported {
+			e.Reported, e.unsaved = true, true
 			wake(w.moved)
 		}
 		e.markProblem(now.problem)
@@ -165,8 +165,8 @@ func (w *Worker) writeOne(ctx context.Context, e *entry) {
 
 // markProblem notes that the store knows how the problem was. The lock is held.
 func (e *entry) markProblem(was problemRef) {
-	if e.Problem != nil && was.State != "" && e.Problem.Told != was.State {
-		e.Problem.Told, e.unsaved = was.State, true
+	if e.Problem != nil && was.State != "" && e.Problem.Reported != was.State {
+		e.Problem.Reported, e.unsaved = was.State, true
 	}
 }
 
@@ -188,7 +188,7 @@ func (w *Worker) created(e *entry, d *v1alpha1.Diagnosis, err error) {
 		w.drop(dropRefused, "a Diagnosis, which the store refuses: "+err.Error(), e.ID)
 		e.Local, e.unsaved = true, true
 		if e.End != nil {
-			e.Told = true
+			e.Reported = true
 		}
 	}
 }

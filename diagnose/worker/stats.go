@@ -39,7 +39,7 @@ type Stats struct {
 	Running  int
 	// QueueFull are those of the store that wait for a place: none of the others counts them.
 	QueueFull int
-	Untold    int // that have ended, and the store does not know
+	Unreported    int // that have ended, and the store does not know
 }
 
 // counts are guarded by the worker's lock.
@@ -75,8 +75,8 @@ func (w *Worker) Stats() Stats {
 	for _, e := range w.entries {
 		switch {
 		case e.Gone:
-		case e.End != nil && !e.Told && !e.Local:
-			s.Untold++
+		case e.End != nil && !e.Reported && !e.Local:
+			s.Unreported++
 		case e.End != nil:
 		case e.report != nil && e.report.Running > 0:
 			s.Running++

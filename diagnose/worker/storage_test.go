@@ -71,7 +71,7 @@ func TestResultsAreKeptInTheOperationsFolder(t *testing.T) {
 		if err != nil || kept.Operation != "stores" || kept.State != v1alpha1.ResultSucceeded || kept.Results["found"] != strings.Repeat("<long>", 200) {
 			t.Errorf("%.300s, %v", raw, err)
 		}
-		if files := r.told()[0].Files; !slices.Equal(files, []string{filepath.Join(at, "1-dump.txt"), filepath.Join(at, "1-results.json")}) {
+		if files := r.reported()[0].Files; !slices.Equal(files, []string{filepath.Join(at, "1-dump.txt"), filepath.Join(at, "1-results.json")}) {
 			t.Error(files)
 		}
 		var names []string

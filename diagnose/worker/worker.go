@@ -29,7 +29,7 @@ type Worker struct {
 	latency prometheus.Histogram // from a problem to the end of its diagnosis
 
 	moved chan struct{} // wakes manage: there is something to do
-	told  chan struct{} // wakes report: there is something to report
+	reported  chan struct{} // wakes report: there is something to report
 
 	mu        sync.Mutex
 	engine    *trigger.Engine
@@ -65,7 +65,7 @@ func New(c Config) (*Worker, error) {
 	}
 	w := &Worker{
 		c: c, log: c.Log, engine: engine, ledger: ledger{dir: takenIn(c.Dir)},
-		moved: make(chan struct{}, 1), told: make(chan struct{}, 1),
+		moved: make(chan struct{}, 1), reported: make(chan struct{}, 1),
 		entries: map[string]*entry{}, names: map[types.NamespacedName]string{}, problems: map[problemKey][]*entry{},
 		outside: map[types.NamespacedName]*outside{}, refused: map[string]string{}, counts: newCounts(), latency: newLatency(),
 	}
@@ -78,7 +78,7 @@ func New(c Config) (*Worker, error) {
 	for _, s := range all {
 		e := w.add(s)
 		e.changed(true) // what has changed since is not known
-		if s.End != nil && s.Told {
+		if s.End != nil && s.Reported {
 			e.written = e.version
 		}
 	}
@@ -147,7 +147,7 @@ const lockAgain = time.Second
 func (w *Worker) lock(ctx context.Context) (unlock func(), err error) {
 	tick := time.NewTicker(lockAgain)
 	defer tick.Stop()
-	for told := false; ; {
+	for reported := false; ; {
 		unlock, err = Lock(w.c.Dir, Agent)
 		_, locked := errors.AsType[*LockedError](err)
 		switch {
@@ -156,8 +156,8 @@ func (w *Worker) lock(ctx context.Context) (unlock func(), err error) {
 		case !locked:
 			w.log.Warn("diagnoses run without a lock on their folder", "error", err)
 			return func() {}, nil
-		case !told:
-			told = true
+		case !reported:
+			reported = true
 			w.log.Warn("diagnoses wait for another process to end", "error", err)
 		}
 		select {
@@ -205,7 +205,7 @@ func (w *Worker) begin() error {
 // recall reads the reports of runs whose end is not reported. The lock is held.
 func (w *Worker) recall() {
 	for _, e := range w.entries {
-		if e.End == nil || e.Told || !e.End.Ran {
+		if e.End == nil || e.Reported || !e.End.Ran {
 			continue
 		}
 		kept, err := runner.ReadSaved(Checkpoints(w.c.Dir), e.ID)
@@ -227,5 +227,5 @@ func wake(c chan struct{}) {
 
 func (w *Worker) wakeBoth() {
 	wake(w.moved)
-	wake(w.told)
+	wake(w.reported)
 }

@@ -46,7 +46,7 @@ func TestAProblemIsDiagnosedOnce(t *testing.T) {
 			d.Status.ObservedGeneration != 1 || d.Status.Problem == nil || d.Status.Problem.State != v1alpha1.ProblemLasts {
 			t.Errorf("%+v\n%+v", d, d.Status.Problem)
 		}
-		ended := r.told()
+		ended := r.reported()
 		if len(ended) != 1 || ended[0].ID != d.Name || ended[0].Status.Verdict.Reason != "IsB" || ended[0].After < 0 {
 			t.Fatalf("%+v", ended)
 		}
@@ -65,7 +65,7 @@ func TestAProblemIsDiagnosedOnce(t *testing.T) {
 			t.Errorf("%d runs, %d made", r.ops.count("look"), made)
 		}
 		s := r.w.Stats()
-		if s.Made != 1 || s.Ended[v1alpha1.PhaseSucceeded] != 1 || s.Triggers["hung"].Started != 1 || s.Writes["taken"] == 0 || s.Running+s.Waiting+s.Untold != 0 {
+		if s.Made != 1 || s.Ended[v1alpha1.PhaseSucceeded] != 1 || s.Triggers["hung"].Started != 1 || s.Writes["taken"] == 0 || s.Running+s.Waiting+s.Unreported != 0 {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -112,8 +112,8 @@ func TestKilledAndReplayed(t *testing.T) {
 				time.Sleep(time.Minute)
 				want(t, r.api.only(t), wellDone)
 				_, made := r.api.known()
-				if n := r.ops.count("look"); n != 1 || made != 1 || len(r.told()) != 1 {
-					t.Errorf("%d runs, %d made, %d told", n, made, len(r.told()))
+				if n := r.ops.count("look"); n != 1 || made != 1 || len(r.reported()) != 1 {
+					t.Errorf("%d runs, %d made, %d reported", n, made, len(r.reported()))
 				}
 			})
 		})
@@ -190,7 +190,7 @@ func TestTheAPIServerIsAway(t *testing.T) {
 		r.start()
 		r.w.Observe(hung(began(), problem.Firing), time.Now())
 		synctest.Wait()
-		if ended := r.told(); len(ended) != 1 || ended[0].Status.Verdict.Reason != "IsB" {
+		if ended := r.reported(); len(ended) != 1 || ended[0].Status.Verdict.Reason != "IsB" {
 			t.Errorf("%+v", ended)
 		}
 		time.Sleep(10 * time.Minute)
@@ -199,14 +199,14 @@ func TestTheAPIServerIsAway(t *testing.T) {
 		r.start()
 		defer r.stop()
 		time.Sleep(time.Minute)
-		if n, _ := r.api.known(); n != 0 || r.w.Stats().Untold != 1 {
+		if n, _ := r.api.known(); n != 0 || r.w.Stats().Unreported != 1 {
 			t.Errorf("%d known, %+v", n, r.w.Stats())
 		}
 		r.api.setAway(false)
 		time.Sleep(time.Minute)
 		want(t, r.api.only(t), wellDone)
-		if r.ops.count("look") != 1 || len(r.told()) != 1 {
-			t.Errorf("%d runs, %d told", r.ops.count("look"), len(r.told()))
+		if r.ops.count("look") != 1 || len(r.reported()) != 1 {
+			t.Errorf("%d runs, %d reported", r.ops.count("look"), len(r.reported()))
 		}
 	})
 }
@@ -220,7 +220,7 @@ func TestRefusedForGood(t *testing.T) {
 		defer r.stop()
 		r.w.Observe(hung(began(), problem.Firing), time.Now())
 		time.Sleep(time.Hour)
-		if s := r.w.Stats(); s.Dropped["refused"] != 1 || s.Untold != 0 || s.Ended[v1alpha1.PhaseSucceeded] != 1 {
+		if s := r.w.Stats(); s.Dropped["refused"] != 1 || s.Unreported != 0 || s.Ended[v1alpha1.PhaseSucceeded] != 1 {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -251,7 +251,7 @@ func TestDeletedAndMadeAnew(t *testing.T) {
 			t.Errorf("ran %d times", n)
 		}
 		// Nobody has deleted this one; its object is gone when it is written to.
-		if s := r.w.Stats(); s.Waiting+s.Running+s.Untold != 0 {
+		if s := r.w.Stats(); s.Waiting+s.Running+s.Unreported != 0 {
 			t.Errorf("%+v", s)
 		}
 	})

@@ -64,7 +64,7 @@ type Access struct {
 	tokens          *Tokens     // nil: everybody
 	counts          *Counts
 	log             *slog.Logger
-	tell, unhealthy rate.Sometimes
+	report, unhealthy rate.Sometimes
 }
 
 // For returns the access to an address, host:port: nil for a loopback address, where only
@@ -84,7 +84,7 @@ func (c *AccessConfig) For(address string) (*Access, error) {
 	if c.API == nil {
 		return nil, fmt.Errorf("listen: %s is reached by other machines, and no API server says whose tokens may read there: listen on a loopback address as 127.0.0.1, or set metrics-plain-http to let everybody read", address)
 	}
-	a := &Access{counts: c.Counts, log: c.Log, tell: rate.Sometimes{First: 1, Interval: time.Minute}, unhealthy: rate.Sometimes{First: 1, Interval: time.Minute}}
+	a := &Access{counts: c.Counts, log: c.Log, report: rate.Sometimes{First: 1, Interval: time.Minute}, unhealthy: rate.Sometimes{First: 1, Interval: time.Minute}}
 	if a.tokens, err = NewTokens(TokensConfig{API: c.API, Verb: "get", Allowed: tokenAllowed, Kept: tokenKept, Rate: tokenRate, Log: c.Log}); err != nil {
 		return nil, err
 	}
@@ -204,7 +204,7 @@ func (a *Access) guardBy(h http.Handler, challenges []string, of func(*http.Requ
 			return
 		}
 		a.counts.refused(code)
-		a.tell.Do(func() {
+		a.report.Do(func() {
 			a.log.Warn("a reader is turned away", "address", Address(r), "path", display.Safe(r.URL.Path, 128), "code", code, "reason", why)
 		})
 		switch code {

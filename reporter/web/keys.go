@@ -23,7 +23,7 @@ const checkEvery = time.Second
 type Keys struct {
 	cert, key, ca string
 	log           *slog.Logger
-	tell          rate.Sometimes
+	report          rate.Sometimes
 
 	mu      sync.Mutex
 	looked  time.Time
@@ -36,7 +36,7 @@ type Keys struct {
 // NewKeys reads the files of a certificate and its key, and of the authorities of clients, all
 // PEM; ca may be empty.
 func NewKeys(cert, key, ca string, log *slog.Logger) (*Keys, error) {
-	k := &Keys{cert: cert, key: key, ca: ca, log: log, tell: rate.Sometimes{First: 1, Interval: time.Minute}}
+	k := &Keys{cert: cert, key: key, ca: ca, log: log, report: rate.Sometimes{First: 1, Interval: time.Minute}}
 	if err := k.load(); err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (k *Keys) current(now time.Time) *tls.Config {
 		k.looked = now
 		if err := k.load(); err != nil {
 			k.failed++
-			k.tell.Do(func() { k.log.Error("certificates not reloaded; the previous ones stay in use", "error", err) })
+			k.report.Do(func() { k.log.Error("certificates not reloaded; the previous ones stay in use", "error", err) })
 		}
 	}
 	return k.config

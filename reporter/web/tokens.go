@@ -80,14 +80,14 @@ type Tokens struct {
 	flights   singleflight.Group
 	all       *rate.Limiter
 	addresses *Limiters
-	tell      rate.Sometimes
+	report      rate.Sometimes
 }
 
 // NewTokens returns what asks the API server.
 func NewTokens(c TokensConfig) (*Tokens, error) {
 	t := &Tokens{
 		cfg: c, secret: make([]byte, sha256.Size), verdicts: cache.NewLRUExpireCache(maxVerdicts), kept: cache.NewLRUExpireCache(maxVerdicts),
-		all: rate.NewLimiter(rate.Limit(c.Rate), 2*c.Rate), tell: rate.Sometimes{First: 1, Interval: 10 * time.Second},
+		all: rate.NewLimiter(rate.Limit(c.Rate), 2*c.Rate), report: rate.Sometimes{First: 1, Interval: 10 * time.Second},
 	}
 	if _, err := rand.Read(t.secret); err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (t *Tokens) Verdict(ctx context.Context, token, path, address string) (v Ve
 	})
 	v, _ = got.(Verdict)
 	if err != nil {
-		t.tell.Do(func() { t.cfg.Log.Error("tokens can't be reviewed", "error", err) })
+		t.report.Do(func() { t.cfg.Log.Error("tokens can't be reviewed", "error", err) })
 		return t.unasked(key)
 	}
 	return v, 0

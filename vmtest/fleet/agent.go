@@ -83,7 +83,7 @@ type agent struct {
 
 	mu      sync.Mutex
 	current []problem.Condition
-	told    map[string]int // how often each was reported, as the Events are to say: "KIND REASON"
+	reported    map[string]int // how often each was reported, as the Events are to say: "KIND REASON"
 	sum     uint64         // on the Node
 	errs    []string
 }
@@ -106,7 +106,7 @@ func newAgent(config *rest.Config, net *traffic, node, namespace, dir string, cu
 	if err != nil {
 		return nil, err
 	}
-	a := &agent{node: node, namespace: namespace, current: current, told: map[string]int{}}
+	a := &agent{node: node, namespace: namespace, current: current, reported: map[string]int{}}
 	journals, log := filepath.Join(dir, "journal"), slog.New(slog.DiscardHandler)
 	var errs [6]error
 	a.journal, errs[0] = journal.Open(journals, journal.Options{MaxBytes: 1 << 20})
@@ -231,14 +231,14 @@ func (a *agent) report(tr problem.Transition) {
 	a.mu.Lock()
 	if p := tr.Problem; p != nil && p.State == problem.Firing {
 		a.sum++
-		a.told["Node "+p.Reason]++
+		a.reported["Node "+p.Reason]++
 		if p.Pod != "" {
-			a.told["Pod "+p.Reason]++
+			a.reported["Pod "+p.Reason]++
 		}
 	}
 	if c := tr.Condition; c != nil {
 		a.sum++
-		a.told["Node "+c.Reason]++
+		a.reported["Node "+c.Reason]++
 		a.current[slices.IndexFunc(a.current, func(k problem.Condition) bool { return k.Type == c.Type })] = *c
 	}
 	a.mu.Unlock()
@@ -316,7 +316,7 @@ func (a *agent) mistakes(hurt bool) (list []string) {
 	wrong(!l.Superseded && (l.Reads == 1 || hurt), "Lease", l)
 	e := a.events.Stats()
 	for name, r := range e.Rules {
-		wrong(len(r.Dropped)+len(r.Untold) == 0, "Events of "+name, r)
+		wrong(len(r.Dropped)+len(r.Unreported) == 0, "Events of "+name, r)
 	}
 	wrong(e.Recreated == 0 && failures(e.Failed) && e.LostEntries == 0, "Events", e)
 	if a.worker != nil {
@@ -330,7 +330,7 @@ func (a *agent) mistakes(hurt bool) (list []string) {
 func (a *agent) expected(into map[string]int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for what, n := range a.told {
+	for what, n := range a.reported {
 		kind, reason, _ := strings.Cut(what, " ")
 		name, namespace := a.node, metav1.NamespaceDefault
 		if kind == "Pod" {

@@ -160,7 +160,7 @@ func (c *crewWork) do(o *order) (*state, error) {
 	case "look":
 		answer.Requests = c.requests.next()
 		c.each(o, func(a *agent) { answer.Mistakes = append(answer.Mistakes, a.mistakes(o.Hurt)...) })
-		answer.Mistakes = answer.Mistakes[:min(len(answer.Mistakes), maxTold)]
+		answer.Mistakes = answer.Mistakes[:min(len(answer.Mistakes), maxReported)]
 	case "stop":
 		c.end()
 		c.each(o, func(a *agent) {

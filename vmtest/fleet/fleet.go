@@ -245,10 +245,10 @@ func (f *fleet) fault(phase, format string, args ...any) {
 
 // faults notes at most some of a list.
 func (f *fleet) faults(phase string, list []string) {
-	for _, text := range list[:min(len(list), maxTold)] {
+	for _, text := range list[:min(len(list), maxReported)] {
 		f.fault(phase, "%s", text)
 	}
-	if more := len(list) - maxTold; more > 0 {
+	if more := len(list) - maxReported; more > 0 {
 		f.fault(phase, "and %d more", more)
 	}
 }
@@ -413,14 +413,14 @@ func (f *fleet) complete(phase string) {
 		want[nodeName(i)] = own
 	}
 	nodes, err1 := checkNodes(f.Context(), f.server, want)
-	told, err2 := checkEvents(f.Context(), f.server, events.Component, ask(f.TB, f.crews, order{Do: "expect"}).Events)
+	reported, err2 := checkEvents(f.Context(), f.server, events.Component, ask(f.TB, f.crews, order{Do: "expect"}).Events)
 	for _, err := range []error{err1, err2} {
 		if err != nil {
 			f.Fatal(err)
 		}
 	}
 	f.faults(phase, nodes)
-	f.faults(phase, told)
+	f.faults(phase, reported)
 	if created, _, _ := f.tally.diagnoses(); created != 0 && created != f.Nodes {
 		f.fault(phase, "%d Diagnoses were created, want one a node", created)
 	}

@@ -95,7 +95,7 @@ func (r *requests) note(request *http.Request, answer *http.Response, err error)
 	}
 	if why != "" {
 		s.Failures++
-		if len(s.Failed) < maxTold {
+		if len(s.Failed) < maxReported {
 			s.Failed = append(s.Failed, what+": "+why)
 		}
 	}

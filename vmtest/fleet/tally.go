@@ -150,13 +150,13 @@ func (t *tally) note(c kubetest.Change, at time.Time) {
 	case kindOther:
 		t.now.Others[c.Key[:strings.LastIndexByte(c.Key, '/')+1]]++
 	}
-	if err != nil && len(t.damaged) < maxTold {
+	if err != nil && len(t.damaged) < maxReported {
 		t.damaged = append(t.damaged, fmt.Sprintf("%s can't be read: %v", c.Key, err))
 	}
 }
 
 // maxTold bounds a list of mistakes.
-const maxTold = 20
+const maxReported = 20
 
 // says notes what an object means, and counts where that is as before. The lock is held.
 func (t *tally) says(k kind, key string, meaning any, at time.Time) error {

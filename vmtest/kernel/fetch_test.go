@@ -46,8 +46,8 @@ func (f *testFetcher) must(t *testing.T, k Kernel) Image {
 	return image
 }
 
-// told returns how many lines of the log have the text in them.
-func (f *testFetcher) told(text string) int {
+// reported returns how many lines of the log have the text in them.
+func (f *testFetcher) reported(text string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := 0
@@ -75,13 +75,13 @@ func (f *testFetcher) left(t *testing.T, dir string) []string {
 
 func wantSetupError(t *testing.T, err error, texts ...string) {
 	t.Helper()
-	told, ok := errors.AsType[*SetupError](err)
+	reported, ok := errors.AsType[*SetupError](err)
 	if !ok {
 		t.Fatalf("error is %v, not a *SetupError", err)
 	}
 	for _, text := range texts {
-		if !strings.Contains(told.Error(), text) {
-			t.Errorf("error is %q, without %q", told, text)
+		if !strings.Contains(reported.Error(), text) {
+			t.Errorf("error is %q, without %q", reported, text)
 		}
 	}
 }
@@ -129,8 +129,8 @@ func TestFetch(t *testing.T) {
 			}
 
 			again := f.must(t, stable)
-			if again != image || f.told("fetching") != 1 || f.told("up to date") != 1 {
-				t.Errorf("second fetch returns %+v and told %q", again, f.log)
+			if again != image || f.reported("fetching") != 1 || f.reported("up to date") != 1 {
+				t.Errorf("second fetch returns %+v and reported %q", again, f.log)
 			}
 		})
 	}
@@ -178,8 +178,8 @@ func TestFetchOffline(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(r.dir, "dists")); err != nil {
 		t.Fatal(err)
 	}
-	if again := f.must(t, stable); again != image || f.told("keeping 6.1.176-1") != 1 {
-		t.Errorf("image is %+v, told %q", again, f.log)
+	if again := f.must(t, stable); again != image || f.reported("keeping 6.1.176-1") != 1 {
+		t.Errorf("image is %+v, reported %q", again, f.log)
 	}
 
 	_, err := f.fetch(t.Context(), Kernel{Name: "6.1", Suite: "other", Package: "linux-image-amd64"})
@@ -244,8 +244,8 @@ func TestFetchRefusesCorruptCachedPackage(t *testing.T) {
 	write(t, filepath.Join(f.debsDir(), name), read(t, filepath.Join(r.dir, "pool", name)))
 	flip(t, filepath.Join(f.debsDir(), name))
 	f.must(t, stable)
-	if f.told("refused and fetched again: "+filepath.Join(f.debsDir(), name)) != 1 {
-		t.Errorf("told %q", f.log)
+	if f.reported("refused and fetched again: "+filepath.Join(f.debsDir(), name)) != 1 {
+		t.Errorf("reported %q", f.log)
 	}
 }
 
@@ -325,8 +325,8 @@ func TestFetchTwiceAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if images[0] != images[1] || images[0] != images[2] || f.told("fetching") != 1 || f.told("up to date") != 2 {
-		t.Errorf("images are %+v, told %q", images, f.log)
+	if images[0] != images[1] || images[0] != images[2] || f.reported("fetching") != 1 || f.reported("up to date") != 2 {
+		t.Errorf("images are %+v, reported %q", images, f.log)
 	}
 }
 
@@ -340,9 +340,9 @@ func TestFetchIsCancelledWhileItWaits(t *testing.T) {
 	}
 	defer lock.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	tell := f.logf
-	f.logf = func(format string, args ...any) { tell(format, args...); cancel() }
-	if _, err := f.fetch(ctx, stable); !errors.Is(err, context.Canceled) || f.told("waiting for another fetch") != 1 {
-		t.Errorf("error is %v, told %q", err, f.log)
+	report := f.logf
+	f.logf = func(format string, args ...any) { report(format, args...); cancel() }
+	if _, err := f.fetch(ctx, stable); !errors.Is(err, context.Canceled) || f.reported("waiting for another fetch") != 1 {
+		t.Errorf("error is %v, reported %q", err, f.log)
 	}
 }

@@ -45,7 +45,7 @@ func child() {
 }
 
 // startChild starts this program anew as one of child's kinds.
-func startChild(t *testing.T, cmd *exec.Cmd, kind string) (told said, stdin io.WriteCloser) {
+func startChild(t *testing.T, cmd *exec.Cmd, kind string) (reported said, stdin io.WriteCloser) {
 	t.Helper()
 	cmd.Env = append(cmd.Environ(), childEnv+"="+kind)
 	cmd.Stderr = t.Output()
@@ -62,10 +62,10 @@ func startChild(t *testing.T, cmd *exec.Cmd, kind string) (told said, stdin io.W
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	if err := json.NewDecoder(stdout).Decode(&told); err != nil {
+	if err := json.NewDecoder(stdout).Decode(&reported); err != nil {
 		t.Fatal(err)
 	}
-	return told, stdin
+	return reported, stdin
 }
 
 // gone waits until nothing is left of a server.
@@ -107,8 +107,8 @@ func TestNothingStaysWhenTheProcessEnds(t *testing.T) {
 	for _, kind := range []string{"close", "exit", "panic", "kill"} {
 		t.Run(kind, func(t *testing.T) {
 			cmd := exec.Command("/proc/self/exe")
-			told, stdin := startChild(t, cmd, kind)
-			for _, pid := range told.Processes {
+			reported, stdin := startChild(t, cmd, kind)
+			for _, pid := range reported.Processes {
 				if !alive(pid) {
 					t.Fatalf("process %d does not run", pid)
 				}
@@ -121,7 +121,7 @@ func TestNothingStaysWhenTheProcessEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = cmd.Wait()
-			gone(t, told)
+			gone(t, reported)
 		})
 	}
 }
@@ -155,14 +155,14 @@ func TestAnOrdinaryUserCanRunIt(t *testing.T) {
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), kubetest.ProgramsEnv + "=" + dir}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	told, stdin := startChild(t, cmd, "close")
+	reported, stdin := startChild(t, cmd, "close")
 	if _, err := stdin.Write([]byte("\n")); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
 	}
-	gone(t, told)
+	gone(t, reported)
 }
 
 func copyFile(t *testing.T, from, to string) {

@@ -49,7 +49,7 @@ func TestOneOfManyBuilds(t *testing.T) {
 	}
 }
 
-func TestWaitingForAnotherBuildIsToldAndEndsWithTheContext(t *testing.T) {
+func TestWaitingForAnotherBuildIsReportedAndEndsWithTheContext(t *testing.T) {
 	dir := t.TempDir()
 	lock, err := lockfile.Lock(t.Context(), filepath.Join(dir, "lock"), func() { t.Error("waited for nobody") })
 	if err != nil {
@@ -132,7 +132,7 @@ func TestTheKeyChangesWithTheSources(t *testing.T) {
 }
 
 // What go says of a failure is in the error.
-func TestABuildErrorTellsWhatGoSaid(t *testing.T) {
+func TestABuildErrorReportsWhatGoSaid(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module tools\n\ngo 1.26.8\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestABuildErrorTellsWhatGoSaid(t *testing.T) {
 	}
 }
 
-func TestTooLittleSpaceIsToldWithTheFolder(t *testing.T) {
+func TestTooLittleSpaceIsReportedWithTheFolder(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "not", "yet")
 	if err := space(missing, 0, "it"); err != nil {
 		t.Error(err)

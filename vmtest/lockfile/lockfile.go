@@ -21,7 +21,7 @@ func Lock(ctx context.Context, path string, waiting func()) (*os.File, error) {
 	}
 	again := time.NewTicker(100 * time.Millisecond)
 	defer again.Stop()
-	for told := false; ; {
+	for reported := false; ; {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {
 		case err == nil:
@@ -31,8 +31,8 @@ func Lock(ctx context.Context, path string, waiting func()) (*os.File, error) {
 		case !errors.Is(err, unix.EWOULDBLOCK):
 			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
 		}
-		if !told {
-			told = true
+		if !reported {
+			reported = true
 			waiting()
 		}
 		select {

@@ -114,16 +114,16 @@ func (s Spec) boot(ctx context.Context, dir string) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, fmt.Errorf("start qemu: %w", err)
 	}
-	told := make(chan *guest.Verdict, 1)
+	reported := make(chan *guest.Verdict, 1)
 	go func() {
-		defer close(told)
+		defer close(reported)
 		var v guest.Verdict
 		if json.NewDecoder(verdicts).Decode(&v) == nil {
-			told <- &v
+			reported <- &v
 		}
 	}()
 	out := Outcome{}
-	verdict, ok := <-told
+	verdict, ok := <-reported
 	if ok {
 		// Its time is over either way, but the machine's last word is out.
 		stop := time.AfterFunc(switchOff, cancel)

@@ -163,7 +163,7 @@ func (r *reader) lastWords(test string) string {
 			return m[1]
 		}
 	}
-	return "no error told"
+	return "no error reported"
 }
 
 // end closes the books after the machine has ended with an exit code.

@@ -107,7 +107,7 @@ func vmrun(t *testing.T, args ...string) (code int, stdout, stderr string, err e
 	return code, out.String(), errs.String(), err
 }
 
-func TestEndingsAreToldApart(t *testing.T) {
+func TestEndingsAreDistinguished(t *testing.T) {
 	name := oldest(t)
 	self, err := os.Executable()
 	if err != nil {

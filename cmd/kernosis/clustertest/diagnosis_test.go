@@ -158,7 +158,7 @@ func TestTheServerIsAwayDuringTheFault(t *testing.T) {
 	if d.Status.Phase != v1alpha1.PhaseSucceeded || d.Status.Verdict == nil || d.Status.CompletionTime == nil || d.Status.CompletionTime.After(ended) {
 		t.Errorf("status %+v", d.Status)
 	}
-	t.Logf("told %s after its end", time.Since(d.Status.CompletionTime.Time).Round(time.Millisecond))
+	t.Logf("reported %s after its end", time.Since(d.Status.CompletionTime.Time).Round(time.Millisecond))
 	a.Stop()
 }
 

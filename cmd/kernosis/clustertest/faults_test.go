@@ -15,8 +15,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// told returns when the agent first reported a problem of a rule.
-func (a *agent) told(rule string) time.Time {
+// reported returns when the agent first reported a problem of a rule.
+func (a *agent) reported(rule string) time.Time {
 	a.t.Helper()
 	for _, e := range a.Entries() {
 		for _, t := range e.Transitions {
@@ -25,7 +25,7 @@ func (a *agent) told(rule string) time.Time {
 			}
 		}
 	}
-	a.t.Fatalf("no problem of %s was told", rule)
+	a.t.Fatalf("no problem of %s was reported", rule)
 	return time.Time{}
 }
 
@@ -37,8 +37,8 @@ func (a *agent) leads(t *testing.T, verdict string, path []string, ofIt func(*v1
 	a.t = t
 	d := a.awaitEnd(time.Minute, ofIt)
 	// The fault itself may go on for longer.
-	took := d.Status.CompletionTime.Sub(a.told(d.Spec.Parameters["rule"]))
-	t.Logf("%s, known %s after the problem was told: %+v", d.Name, took.Round(time.Millisecond), d.Status.Verdict)
+	took := d.Status.CompletionTime.Sub(a.reported(d.Spec.Parameters["rule"]))
+	t.Logf("%s, known %s after the problem was reported: %+v", d.Name, took.Round(time.Millisecond), d.Status.Verdict)
 	if d.Status.Phase != v1alpha1.PhaseSucceeded || d.Status.Verdict == nil || d.Status.Verdict.Reason != verdict {
 		t.Errorf("want the verdict %s: %+v", verdict, d.Status)
 	}
@@ -54,7 +54,7 @@ func (a *agent) leads(t *testing.T, verdict string, path []string, ofIt func(*v1
 		t.Errorf("path %q, want %q", way, path)
 	}
 	if took > await.Within(within) {
-		t.Errorf("it is known %s after the problem was told", took)
+		t.Errorf("it is known %s after the problem was reported", took)
 	}
 }
 

@@ -25,7 +25,7 @@ import (
 
 // A pod whose listener does not accept: the Event on it says why the probe fails, and how
 // far it is from a restart; when the probe succeeds again, that is known.
-func TestProbeOfAPodTellsItsCause(t *testing.T) {
+func TestProbeOfAPodReportsItsCause(t *testing.T) {
 	testall.Only(t)
 	server := cluster.Server(t)
 	a := newAgent(t, server)
@@ -67,9 +67,9 @@ func TestProbeOfAPodTellsItsCause(t *testing.T) {
 	// The kernel's record to the journal: nothing was waited for.
 	for _, e := range a.Entries() {
 		if e.Event != nil && e.Event.Kind == event.Probe {
-			t.Logf("told %s after the failure", e.Now.Sub(e.Event.Time))
+			t.Logf("reported %s after the failure", e.Now.Sub(e.Event.Time))
 			if late := e.Now.Sub(e.Event.Time); late > time.Second {
-				t.Errorf("told %s after the failure", late)
+				t.Errorf("reported %s after the failure", late)
 			}
 		}
 	}
@@ -81,7 +81,7 @@ func TestProbeOfAPodTellsItsCause(t *testing.T) {
 	})
 	for _, e := range a.Entries() {
 		if e.Event != nil && e.Event.SockFail != nil {
-			t.Errorf("told twice: %+v", e.Event.SockFail)
+			t.Errorf("reported twice: %+v", e.Event.SockFail)
 		}
 	}
 }

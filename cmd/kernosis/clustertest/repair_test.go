@@ -106,10 +106,10 @@ func TestARepairOfTheNode(t *testing.T) {
 			return nil
 		}
 	}
-	told := func(d *v1alpha1.Diagnosis) {
+	reported := func(d *v1alpha1.Diagnosis) {
 		t.Helper()
 		if c := d.Status.Checkpoint; c == nil || c.Intent == nil || c.Intent.ID != 2 {
-			t.Errorf("it is not told before: %+v", c)
+			t.Errorf("it is not reported before: %+v", c)
 		}
 		if len(d.Status.Remediations) != 1 {
 			t.Errorf("the decision is written over: %+v", d.Status.Remediations)
@@ -120,7 +120,7 @@ func TestARepairOfTheNode(t *testing.T) {
 	hang <- false
 	operation := begin("made")
 	a.allow("made", 2, operation)
-	told(called())
+	reported(called())
 	d := a.awaitEnd(time.Minute, named("made"))
 	if d.Status.Phase != v1alpha1.PhaseSucceeded || state(d, 2) != v1alpha1.ResultSucceeded || d.Status.Checkpoint.Intent != nil || len(d.Status.Remediations) != 1 {
 		t.Errorf("status %+v", d.Status)
@@ -129,7 +129,7 @@ func TestARepairOfTheNode(t *testing.T) {
 	hang <- true
 	operation = begin("killed")
 	a.allow("killed", 2, operation)
-	told(called())
+	reported(called())
 	a.Kill()
 	a.Start()
 	d = a.awaitEnd(time.Minute, named("killed"))

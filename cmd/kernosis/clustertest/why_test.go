@@ -64,7 +64,7 @@ func TestWhyInACluster(t *testing.T) {
 			}
 		}
 		if n := strings.Count(out, "24 MiB used of the limit"); code != 0 || n != 1 {
-			t.Errorf("%s: exit code %d, told %d times\n%s", what, code, n, out)
+			t.Errorf("%s: exit code %d, reported %d times\n%s", what, code, n, out)
 		}
 	}
 	a.Stop()

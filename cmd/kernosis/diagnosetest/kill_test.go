@@ -76,7 +76,7 @@ func ended(t *testing.T, a *agenttest.Agent, fault *inject.OOM) *runner.Saved {
 	root := filepath.Join(a.State, "diagnose")
 	ids, err := runner.SavedIDs(worker.Checkpoints(root))
 	if err != nil || len(ids) != 1 || ids[0] != d.Name || len(a.Diagnoses()) != 1 {
-		t.Errorf("runs %v (%v), %d told", ids, err, len(a.Diagnoses()))
+		t.Errorf("runs %v (%v), %d reported", ids, err, len(a.Diagnoses()))
 	}
 	saved, err := runner.ReadSaved(worker.Checkpoints(root), d.ID)
 	if err != nil {
@@ -118,7 +118,7 @@ func TestKilledAtOnce(t *testing.T) {
 	testall.Only(t)
 	for name, moment := range map[string]func(t *testing.T, a *agenttest.Agent){
 		"anywhere": func(*testing.T, *agenttest.Agent) {},
-		"as soon as the problem is told": func(t *testing.T, a *agenttest.Agent) {
+		"as soon as the problem is reported": func(t *testing.T, a *agenttest.Agent) {
 			a.WaitIn(t, "kill", 20*time.Second, func(entries []journal.Entry) bool {
 				return len(agenttest.States(entries, "oom-kill", func(*problem.Problem) bool { return true })) > 0
 			})

@@ -101,7 +101,8 @@ func TestFSFreeze(t *testing.T) {
 // The guard thaws when the owner doesn't.
 func TestFSFreezeOverrun(t *testing.T) {
 	dir := stateDir(t)
-	z := &inject.FSFreeze{StateDir: dir, Limit: time.Second}
+	// The limit includes the time that the writer takes to start.
+	z := &inject.FSFreeze{StateDir: dir, Limit: await.Within(2 * time.Second)}
 	hang, err := z.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -83,14 +83,14 @@ func TestReadinessAndStart(t *testing.T) {
 // whole seconds.
 func (a *agent) says(t *testing.T, pod *corev1.Pod, reason, words string, before time.Time) {
 	t.Helper()
-	told := a.told(t, pod)
-	for _, e := range told {
+	reported := a.reported(t, pod)
+	for _, e := range reported {
 		t.Logf("%s ×%d: %s", e.Reason, e.Count, e.Message)
 		if e.Reason == reason && strings.Contains(e.Message, words) && !e.CreationTimestamp.After(before) {
 			return
 		}
 	}
-	t.Errorf("no Event %s with %q before %s: %+v", reason, words, before, told)
+	t.Errorf("no Event %s with %q before %s: %+v", reason, words, before, reported)
 }
 
 // since returns when a condition of a pod changed.

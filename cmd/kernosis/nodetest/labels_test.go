@@ -98,21 +98,21 @@ func TestRulesReadLabelsOfPods(t *testing.T) {
 				a.has(t, pod, fault.ChildKilled) // nobody runs
 				agent.Start()
 			})
-			var told []string
-			agent.Wait("three kills told", 30*time.Second, func(entries []journal.Entry) bool {
-				told = nil
+			var reported []string
+			agent.Wait("three kills reported", 30*time.Second, func(entries []journal.Entry) bool {
+				reported = nil
 				for _, e := range entries {
 					for _, tr := range e.Transitions {
 						if p := tr.Problem; p != nil && p.Rule == "kill-in-db" && p.State == problem.Firing {
-							told = append(told, p.Group+": "+p.Message+" "+string(p.Severity))
+							reported = append(reported, p.Group+": "+p.Message+" "+string(p.Severity))
 						}
 					}
 				}
-				return len(told) >= 3
+				return len(reported) >= 3
 			})
-			for _, line := range told {
+			for _, line := range reported {
 				if !strings.HasPrefix(line, "leaks: ") || !strings.HasSuffix(line, ` of leaks, team db, zone "" critical`) {
-					t.Errorf("told %q", line)
+					t.Errorf("reported %q", line)
 				}
 			}
 			agent.Stop()

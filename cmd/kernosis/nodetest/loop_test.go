@@ -20,7 +20,7 @@ import (
 
 // A container that kubelet restarts only to be killed again has another id each time; the
 // node's condition says so all the same.
-func TestACrashLoopIsToldOnTheNode(t *testing.T) {
+func TestACrashLoopIsReportedOnTheNode(t *testing.T) {
 	testall.Only(t)
 	a := newAgent(t)
 	a.Start()

@@ -57,7 +57,7 @@ func newAgent(t testing.TB, args ...string) *agent {
 func (a *agent) has(t testing.TB, pod *corev1.Pod, mode fault.Mode) (since time.Time) {
 	t.Helper()
 	since = time.Now()
-	if err := a.node.Tell(t.Context(), pod, mode); err != nil {
+	if err := a.node.Report(t.Context(), pod, mode); err != nil {
 		t.Fatal(err)
 	}
 	return since
@@ -73,8 +73,8 @@ func (a *agent) metrics(t testing.TB) kubetest.Metrics {
 	return kubetest.ParseMetrics(t, text)
 }
 
-// told returns the agent's Events on a pod.
-func (a *agent) told(t testing.TB, pod *corev1.Pod) []corev1.Event {
+// reported returns the agent's Events on a pod.
+func (a *agent) reported(t testing.TB, pod *corev1.Pod) []corev1.Event {
 	t.Helper()
 	var ours []corev1.Event
 	for _, e := range a.node.Events(t, pod) {

@@ -19,7 +19,7 @@ import (
 
 // A container of whose processes a child is killed goes on: kubelet has nothing to report,
 // and the pod's Event says it. Where it happens again and again the node's condition does.
-func TestAKilledChildIsToldOnItsPod(t *testing.T) {
+func TestAKilledChildIsReportedOnItsPod(t *testing.T) {
 	a := newAgent(t)
 	a.Start()
 	a.WaitSources(0)
@@ -31,24 +31,24 @@ func TestAKilledChildIsToldOnItsPod(t *testing.T) {
 		t.Helper()
 		await.UntilShown(t, fmt.Sprintf("Event of kill %d", kills), 30*time.Second, func() (bool, string) {
 			n := 0
-			for _, e := range a.told(t, pod) {
+			for _, e := range a.reported(t, pod) {
 				if e.Reason == "OOMKilling" {
 					last = e
 					n += int(e.Count)
 				}
 			}
 			if n > kills {
-				t.Fatalf("%d are told of %d", n, kills)
+				t.Fatalf("%d of %d are reported", n, kills)
 			}
 			return n == kills, a.node.Describe(t, pod)
 		})
 		return last
 	}
 	since := a.has(t, pod, fault.ChildKilled)
-	told := awaits(1)
-	t.Logf("told after %s: %s", time.Since(since).Round(time.Millisecond), told.Message)
-	if !strings.HasPrefix(told.Message, "probepod[") || !strings.Contains(told.Message, "limit of 48") {
-		t.Errorf("message %q", told.Message)
+	reported := awaits(1)
+	t.Logf("reported after %s: %s", time.Since(since).Round(time.Millisecond), reported.Message)
+	if !strings.HasPrefix(reported.Message, "probepod[") || !strings.Contains(reported.Message, "limit of 48") {
+		t.Errorf("message %q", reported.Message)
 	}
 	for range 4 {
 		a.has(t, pod, fault.ChildKilled)
@@ -75,10 +75,10 @@ func TestAKilledChildIsToldOnItsPod(t *testing.T) {
 	if now := a.node.Pod(t, pod); now.Status.ContainerStatuses[0].RestartCount != 0 || !node.Ready(now) {
 		t.Errorf("the container did not go on: %+v", now.Status)
 	}
-	if told := a.told(t, spared); len(told) != 0 {
-		t.Errorf("told of a pod that nothing happened to: %+v", told)
+	if reported := a.reported(t, spared); len(reported) != 0 {
+		t.Errorf("reported for a pod that nothing happened to: %+v", reported)
 	}
-	if n := a.metrics(t).Sum("kernosis_events_told_total", "rule", "oom-kill"); n < 5 {
+	if n := a.metrics(t).Sum("kernosis_events_reported_total", "rule", "oom-kill"); n < 5 {
 		t.Errorf("the metrics have %v kills", n)
 	}
 	a.Stop()

@@ -190,16 +190,16 @@ func TestPodsFromKubelet(t *testing.T) {
 	main.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("48Mi")}
 	pod.Spec.RestartPolicy = corev1.RestartPolicyNever
 	pod = n.Create(t, pod)
-	var told corev1.Event
+	var reported corev1.Event
 	await.UntilShown(t, "Event on the pod", 30*time.Second, func() (bool, string) {
-		i := slices.IndexFunc(a.told(t, pod), func(e corev1.Event) bool { return e.Reason == "OOMKilling" })
+		i := slices.IndexFunc(a.reported(t, pod), func(e corev1.Event) bool { return e.Reason == "OOMKilling" })
 		if i >= 0 {
-			told = a.told(t, pod)[i]
+			reported = a.reported(t, pod)[i]
 		}
 		return i >= 0, n.Describe(t, pod)
 	})
-	if o := told.InvolvedObject; o.Name != "leaks" || o.Namespace != tenant || o.UID != pod.UID || !strings.Contains(told.Message, "limit of 48") {
-		t.Errorf("%+v: %s", o, told.Message)
+	if o := reported.InvolvedObject; o.Name != "leaks" || o.Namespace != tenant || o.UID != pod.UID || !strings.Contains(reported.Message, "limit of 48") {
+		t.Errorf("%+v: %s", o, reported.Message)
 	}
 	d := c.ended(t, "the Trigger's Diagnosis", func(d *v1alpha1.Diagnosis) bool {
 		return d.Labels[v1alpha1.LabelTrigger] == "of-team-db" && d.Spec.PodReference != nil && d.Spec.PodReference.Namespace == tenant
@@ -238,7 +238,7 @@ func TestPodsFromKubelet(t *testing.T) {
 	probed = n.Run(t, probed)
 	a.has(t, probed, fault.Status)
 	await.UntilShown(t, "Event on the pod whose probe fails", 60*time.Second, func() (bool, string) {
-		return slices.ContainsFunc(a.told(t, probed), func(e corev1.Event) bool {
+		return slices.ContainsFunc(a.reported(t, probed), func(e corev1.Event) bool {
 			return e.Reason == "ProbeBadStatus" && strings.Contains(e.Message, "503") && e.InvolvedObject.Name == "answers-503"
 		}), n.Describe(t, probed)
 	})

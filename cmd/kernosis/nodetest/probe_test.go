@@ -97,7 +97,7 @@ func failures() []*failing {
 // Each way in which a probe can fail is reported with its cause on the pod, before kubelet
 // restarts the container and with as many failures as kubelet counts; of pods that are
 // well nothing is reported.
-func TestAFailedProbeIsToldWithItsCause(t *testing.T) {
+func TestAFailedProbeIsReportedWithItsCause(t *testing.T) {
 	testall.Only(t)
 	n := machine.Node(t)
 	a := newAgent(t, kubeletFlags(t, n)...)
@@ -121,13 +121,13 @@ func TestAFailedProbeIsToldWithItsCause(t *testing.T) {
 		f.since = a.has(t, f.pod, f.mode)
 	}
 	for _, f := range all {
-		t.Run(f.name(), func(t *testing.T) { a.tells(t, f) })
+		t.Run(f.name(), func(t *testing.T) { a.reports(t, f) })
 	}
-	t.Run("reset-late", func(t *testing.T) { a.tellsNoMore(t, cut) })
+	t.Run("reset-late", func(t *testing.T) { a.reportsNoMore(t, cut) })
 	for _, pod := range healthy {
 		// On a machine that is busy enough a second may be too little for any pod.
-		if told, failed := a.told(t, pod), a.counted(t, pod); len(told) != 0 && failed == 0 {
-			t.Errorf("told of a pod that is well: %+v", told)
+		if reported, failed := a.reported(t, pod), a.counted(t, pod); len(reported) != 0 && failed == 0 {
+			t.Errorf("reported for a pod that is well: %+v", reported)
 		}
 	}
 	a.Stop()
@@ -135,19 +135,19 @@ func TestAFailedProbeIsToldWithItsCause(t *testing.T) {
 
 // tellsNoMore checks that of answers that were cut off no failure is reported that kubelet does
 // not count.
-func (a *agent) tellsNoMore(t *testing.T, pod *corev1.Pod) {
+func (a *agent) reportsNoMore(t *testing.T, pod *corev1.Pod) {
 	await.UntilShown(t, "answers that kubelet does not count", 60*time.Second, func() (bool, string) {
 		n := a.metrics(t).Sum("kernosis_probe_observations_total", "outcome", "not-counted-by-kubelet")
 		return n >= 5, fmt.Sprint(n)
 	})
-	told := probes(a, pod)
-	if counted := a.counted(t, pod); len(told) > counted {
-		t.Errorf("kubelet has counted %d failures, and %d are told: %+v", counted, len(told), told[0].Probe)
+	reported := probes(a, pod)
+	if counted := a.counted(t, pod); len(reported) > counted {
+		t.Errorf("kubelet has counted %d failures, and %d are reported: %+v", counted, len(reported), reported[0].Probe)
 	}
 }
 
 // tells checks the reports about a pod after kubelet has restarted its container.
-func (a *agent) tells(t *testing.T, f *failing) {
+func (a *agent) reports(t *testing.T, f *failing) {
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, e := range probes(a, f.pod) {
@@ -158,16 +158,16 @@ func (a *agent) tells(t *testing.T, f *failing) {
 	threshold := int(f.pod.Spec.Containers[0].LivenessProbe.FailureThreshold)
 	a.node.Await(t, f.pod, "restarted", 90*time.Second, func(p *corev1.Pod) bool { return p.Status.ContainerStatuses[0].RestartCount > 0 })
 	killed := a.killed(t, f.pod)
-	told := func() (sum int) {
-		for _, e := range a.told(t, f.pod) {
+	reported := func() (sum int) {
+		for _, e := range a.reported(t, f.pod) {
 			sum += int(e.Count)
 		}
 		return sum
 	}
 	want := threshold
-	await.UntilShown(t, "Event with the whole count", 30*time.Second, func() (bool, string) { return told() >= want, a.node.Describe(t, f.pod) })
+	await.UntilShown(t, "Event with the whole count", 30*time.Second, func() (bool, string) { return reported() >= want, a.node.Describe(t, f.pod) })
 	inTime := false
-	for _, e := range a.told(t, f.pod) {
+	for _, e := range a.reported(t, f.pod) {
 		t.Logf("%s after the fault: %s ×%d: %s", e.CreationTimestamp.Sub(f.since).Round(time.Second), e.Reason, e.Count, e.Message)
 		if !f.isReason(e.Reason) || !strings.Contains(e.Message, f.says) {
 			t.Errorf("%s: %q; want %s with %q", e.Reason, e.Message, f.reason, f.says)
@@ -175,11 +175,11 @@ func (a *agent) tells(t *testing.T, f *failing) {
 		// What kubelet kills for is counted at the same time.
 		early := !e.CreationTimestamp.After(killed)
 		if inTime = inTime || early; !early && !f.counted && !f.waits {
-			t.Errorf("%s was told at %s, and kubelet killed at %s", e.Reason, e.CreationTimestamp, killed)
+			t.Errorf("%s was reported at %s, and kubelet killed at %s", e.Reason, e.CreationTimestamp, killed)
 		}
 	}
 	if !inTime {
-		t.Errorf("nothing was told before kubelet killed at %s", killed)
+		t.Errorf("nothing was reported before kubelet killed at %s", killed)
 	}
 	var counts []int
 	for _, e := range probes(a, f.pod) {
@@ -189,7 +189,7 @@ func (a *agent) tells(t *testing.T, f *failing) {
 		}
 	}
 	if !slices.Equal(counts, []int{1, 2, 3}[:min(len(counts), threshold)]) || len(counts) < want {
-		t.Errorf("failures told as %v, threshold %d", counts, threshold)
+		t.Errorf("failures reported as %v, threshold %d", counts, threshold)
 	}
 	if failed := a.counted(t, f.pod); failed != threshold {
 		t.Errorf("kubelet has counted %d failures, threshold %d", failed, threshold)
@@ -197,8 +197,8 @@ func (a *agent) tells(t *testing.T, f *failing) {
 	// A busy machine may cause more failures: kubelet's counts show them a moment later.
 	await.UntilShown(t, "agreement with kubelet's counts", 30*time.Second, func() (bool, string) {
 		failed := a.metrics(t).Sum("kernosis_probe_results_total", "namespace", f.pod.Namespace, "pod", f.pod.Name, "probe_type", "liveness", "result", "failed")
-		told, counted := len(probes(a, f.pod)), a.counted(t, f.pod)
-		return int(failed) == told && told == counted, fmt.Sprintf("the metrics have %v failures, %d were told, and kubelet has counted %d", failed, told, counted)
+		reported, counted := len(probes(a, f.pod)), a.counted(t, f.pod)
+		return int(failed) == reported && reported == counted, fmt.Sprintf("the metrics have %v failures, %d were reported, and kubelet has counted %d", failed, reported, counted)
 	})
 	if c := a.why(t, f.pod); !f.isReason(path.Base(c.Doc)) || !strings.Contains(c.text, f.says) {
 		t.Errorf("why:\n%s", c.text)

@@ -156,7 +156,7 @@ func TestDeletedFileIsLetGo(t *testing.T) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.status = append(c.status, fmt.Sprint(err))
-		c.tell()
+		c.report()
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ type follower struct {
 	bad    uint64    // malformed lines that were not reported yet
 
 	nowhere time.Time // since when the path leads nowhere; zero: it does not
-	told    bool      // a status was reported
+	reported    bool      // a status was reported
 	status  string    // the last one reported; "": the file can be read
 
 	line   logs.Line
@@ -293,10 +293,10 @@ func (s *follower) reportState(err error) {
 	if err != nil {
 		status = err.Error()
 	}
-	if s.told && status == s.status {
+	if s.reported && status == s.status {
 		return
 	}
-	s.told, s.status = true, status
+	s.reported, s.status = true, status
 	if s.r.cfg.Status != nil {
 		s.r.cfg.Status(err)
 	}

@@ -56,7 +56,7 @@ func start(t *testing.T, cfg Config) *running {
 			text = err.Error()
 		}
 		c.status = append(c.status, text)
-		c.tell()
+		c.report()
 	}
 	r, err := New(cfg)
 	if err != nil {
@@ -84,7 +84,7 @@ func (c *running) handle(item logs.Item) error {
 		c.items = append(c.items, string(item.Line.Text))
 		c.lines = append(c.lines, item.Line.Clone())
 	}
-	c.tell()
+	c.report()
 	return nil
 }
 
@@ -114,7 +114,7 @@ func (c *running) untilAt(text string) {
 	})
 }
 
-func (c *running) tell() {
+func (c *running) report() {
 	select {
 	case c.news <- struct{}{}:
 	default:

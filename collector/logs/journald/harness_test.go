@@ -52,7 +52,7 @@ func start(t *testing.T, cfg Config, change ...func(*Reader)) *running {
 			text = err.Error()
 		}
 		c.status = append(c.status, text)
-		c.tell()
+		c.report()
 	}
 	var err error
 	if c.r, err = New(cfg); err != nil {
@@ -79,11 +79,11 @@ func (c *running) handle(item logs.Item) error {
 		c.items = append(c.items, string(item.Line.Text))
 		c.lines = append(c.lines, item.Line.Clone())
 	}
-	c.tell()
+	c.report()
 	return nil
 }
 
-func (c *running) tell() {
+func (c *running) report() {
 	select {
 	case c.news <- struct{}{}:
 	default:

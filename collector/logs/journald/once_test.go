@@ -55,7 +55,7 @@ func TestOnceEndsWhereTheJournalEnds(t *testing.T) {
 	}
 }
 
-func TestOnceTellsWhyTheJournalCannotBeRead(t *testing.T) {
+func TestOnceReportsWhyTheJournalCannotBeRead(t *testing.T) {
 	newJournal(t) // skips where there is no journalctl
 	r, err := New(Config{Directory: filepath.Join(t.TempDir(), "missing")})
 	if err != nil {

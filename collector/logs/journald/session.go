@@ -30,7 +30,7 @@ type session struct {
 	entries   int    // how many the child has given
 	handleErr error
 
-	told   bool
+	reported   bool
 	status string // the last one reported; "": the journal is being read
 
 	entry Entry
@@ -231,10 +231,10 @@ func (s *session) reportState(err error) {
 	if err != nil {
 		status = err.Error()
 	}
-	if s.told && status == s.status {
+	if s.reported && status == s.status {
 		return
 	}
-	s.told, s.status = true, status
+	s.reported, s.status = true, status
 	if s.r.cfg.Status != nil {
 		s.r.cfg.Status(err)
 	}

@@ -189,7 +189,7 @@ func TestForgedLines(t *testing.T) {
 		case strings.Contains(text, "kernosis-forged"):
 			n++
 			if item.Line.Origin == event.OriginKernel || item.Line.Device != nil || strings.ContainsAny(text, "\n\x1b") {
-				t.Errorf("%q is told as of %q, device %q", text, item.Line.Origin, item.Line.Device)
+				t.Errorf("%q is attributed to %q, device %q", text, item.Line.Origin, item.Line.Device)
 			}
 		case strings.HasPrefix(text, "Kernel panic"), strings.HasPrefix(text, "6,1,1"):
 			t.Errorf("a text became a line of its own: %q", text)

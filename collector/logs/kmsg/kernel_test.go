@@ -107,7 +107,7 @@ func TestRealRing(t *testing.T) {
 	defer cancel()
 	if err := again.Run(ctx, func(item logs.Item) error {
 		if item.Line != nil && item.Line.Seq < next {
-			t.Errorf("line %d is told again", item.Line.Seq)
+			t.Errorf("line %d is reported again", item.Line.Seq)
 		}
 		return nil
 	}); err != nil {

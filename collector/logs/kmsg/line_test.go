@@ -37,7 +37,7 @@ func TestLineOfARecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	if age := time.Since(got.Time); age < 0 || age > time.Minute {
-		t.Errorf("a record of now is told with time %v", got.Time)
+		t.Errorf("a record of now is reported with time %v", got.Time)
 	}
 	if got.Seq != 9 || got.Priority != "err" || got.Origin != event.OriginKernel || got.BootTime <= 0 ||
 		string(got.Subsystem) != "block" || string(got.Device) != "b8:0" || !got.Continues {

@@ -110,7 +110,7 @@ func TestClockOfAnEarlierRun(t *testing.T) {
 	first, at := run("", failing(unix.EAGAIN), record(1, stamp))
 	second, _ := run(at, record(2, stamp+time.Millisecond))
 	if gap := second.BootTime - first.BootTime; gap < 0 || gap > time.Second {
-		t.Errorf("a millisecond apart, and told with times %v apart", gap)
+		t.Errorf("a millisecond apart, and reported with times %v apart", gap)
 	}
 	if _, err := parsePosition("here 4 soon"); !errors.Is(err, ErrPosition) {
 		t.Errorf("no duration: %v", err)
@@ -150,7 +150,7 @@ func TestRun(t *testing.T) {
 			want:  []string{"6", "7"}, at: "here 8",
 		},
 		{
-			name:  "nothing new: what is old is not told after a restart",
+			name:  "nothing new: what is old is not reported after a restart",
 			steps: []step{line(4), line(5)},
 			at:    "here 6",
 		},
@@ -165,7 +165,7 @@ func TestRun(t *testing.T) {
 			want:  []string{"0", "overrun:2", "3"}, at: "here 4",
 		},
 		{
-			name: "what an earlier run handed over is not told again", cfg: Config{Position: "here 2", Lookback: everything},
+			name: "what an earlier run handed over is not reported again", cfg: Config{Position: "here 2", Lookback: everything},
 			steps: []step{line(0), line(1), line(2), again, line(3)},
 			want:  []string{"2", "3"}, at: "here 4",
 		},

@@ -31,7 +31,7 @@ type stream struct {
 	seen  uint64 // the sequence number behind the last one read
 	owed  uint64 // records read whose number is not known: no gap
 
-	told   bool          // Status was called
+	reported   bool          // Status was called
 	skip   bool          // records before cutoff are passed by
 	cutoff time.Duration // by the scheduler's clock; negative: all of them
 	skipTo time.Time     // when passing by ends in any case
@@ -159,10 +159,10 @@ func (s *stream) atEnd() error {
 
 // reportOpen reports once that the log is being read.
 func (s *stream) reportOpen() {
-	if !s.told && s.r.cfg.Status != nil {
+	if !s.reported && s.r.cfg.Status != nil {
 		s.r.cfg.Status(nil)
 	}
-	s.told = true
+	s.reported = true
 }
 
 // tooLong is called when a record did not fit, which the kernel then passes by.

@@ -22,7 +22,7 @@ const (
 	// wordsSlack: Events have whole seconds, and are from another clock reading.
 	wordsSlack = 2 * time.Second
 	// maxTold failures of one probe are reported at a time: one a second for one interval.
-	maxTold = 15
+	maxReported = 15
 )
 
 // missed is failures of a probe that kubelet has counted and no socket has shown.
@@ -113,7 +113,7 @@ func (o *Observer) count(m *missed, out probe.Outcome) {
 	if now := m.one.container.ID; owners[1] == "" && owners[0] != now {
 		owners[1] = now
 	}
-	for n := min(m.n, maxTold); n > 0; n-- {
+	for n := min(m.n, maxReported); n > 0; n-- {
 		out.At, out.More = m.until.Add(-time.Duration(n-1)*m.spec.Period), n > 1
 		taken := false
 		for _, out.Container = range owners {

@@ -28,14 +28,14 @@ func TestACutAnswerWaitsForKubeletsCounts(t *testing.T) {
 			w.o.Take(w.cut())
 		}
 		time.Sleep(20 * time.Second)
-		w.wantTold()
+		w.wantReported()
 		if s := w.o.Stats(); s.Uncounted != 3 || s.Taken != 0 {
 			t.Errorf("%+v", s)
 		}
 		w.change(func() { w.results[key(probe.Liveness)] = Results{Failed: 1} })
 		w.o.Take(w.cut())
 		time.Sleep(10 * time.Second)
-		w.wantTold("liveness reset 1/3")
+		w.wantReported("liveness reset 1/3")
 	})
 }
 
@@ -47,7 +47,7 @@ func TestACutAnswerThatKubeletCountsLate(t *testing.T) {
 		time.Sleep(time.Second)
 		w.change(func() { w.results[key(probe.Liveness)] = Results{Failed: 1} })
 		time.Sleep(15 * time.Second)
-		w.wantTold("liveness reset 1/3")
+		w.wantReported("liveness reset 1/3")
 		if s := w.o.Stats(); s.Uncounted != 0 || s.Counted != 1 {
 			t.Errorf("%+v", s)
 		}
@@ -65,9 +65,9 @@ func TestACutAnswerWithoutKubeletsCounts(t *testing.T) {
 		if !strings.HasSuffix(ev.Cause, "; kubelet may not count it") || !strings.Contains(strings.Join(ev.Evidence, "\n"), "its counts can't be had") {
 			t.Errorf("%+v", ev)
 		}
-		w.wantTold("liveness reset 0/3", "liveness reset 0/3", "liveness reset 0/3", "liveness reset 0/3")
+		w.wantReported("liveness reset 0/3", "liveness reset 0/3", "liveness reset 0/3", "liveness reset 0/3")
 		w.o.Take(w.fail(event.VerdictRefused, time.Millisecond))
-		w.wantTold("liveness refused 1/3")
+		w.wantReported("liveness refused 1/3")
 		if s := w.o.Stats(); s.Unsure != 4 {
 			t.Errorf("%+v", s)
 		}
@@ -84,7 +84,7 @@ func TestAnAnswerIsNoSuccessYet(t *testing.T) {
 		time.Sleep(time.Second)
 		results(1, 0)
 		w.o.Take(w.fail(event.VerdictSilent, time.Second))
-		w.wantTold("liveness connected-silent 1/3")
+		w.wantReported("liveness connected-silent 1/3")
 		time.Sleep(10 * time.Second)
 		results(2, 0)
 		w.o.Take(w.recovered())
@@ -92,12 +92,12 @@ func TestAnAnswerIsNoSuccessYet(t *testing.T) {
 			w.counts["shop/web-1:8080"] = &Count{Name: "shop/web-1:8080", Succeeded: 1, Started: time.Now()}
 		})
 		time.Sleep(9 * time.Second)
-		w.wantTold("liveness unexplained 2/3")
+		w.wantReported("liveness unexplained 2/3")
 		time.Sleep(time.Second)
 		results(2, 1)
 		w.o.Take(w.recovered())
 		time.Sleep(9 * time.Second)
-		w.wantTold("liveness recovered")
+		w.wantReported("liveness recovered")
 	})
 }
 
@@ -115,10 +115,10 @@ func TestSuccessesBeforeTheFailure(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		w.change(func() { w.results[key(probe.Liveness)] = Results{Succeeded: 5, Failed: 1} })
 		time.Sleep(5 * time.Second)
-		w.wantTold("liveness connected-silent 1/3")
+		w.wantReported("liveness connected-silent 1/3")
 		w.change(func() { w.results[key(probe.Liveness)] = Results{Succeeded: 6, Failed: 1} })
 		time.Sleep(10 * time.Second)
-		w.wantTold("liveness recovered")
+		w.wantReported("liveness recovered")
 	})
 }
 
@@ -167,7 +167,7 @@ func TestTheLastFailureIsOfTheContainerThatHadIt(t *testing.T) {
 		if got := w.ids(); !slices.Equal(got, []string{"8a1f", "8a1f", "8a1f"}) {
 			t.Errorf("of the containers %q", got)
 		}
-		got := w.told()
+		got := w.reported()
 		var failed []string
 		for _, s := range got {
 			if !strings.HasSuffix(s, "recovered") {
@@ -175,7 +175,7 @@ func TestTheLastFailureIsOfTheContainerThatHadIt(t *testing.T) {
 			}
 		}
 		if !slices.Equal(failed, []string{"1/3", "2/3", "3/3"}) || !strings.HasSuffix(got[len(got)-1], "recovered") {
-			t.Errorf("told %q", got)
+			t.Errorf("reported %q", got)
 		}
 		// The new one begins at the first.
 		fails(4)
@@ -183,8 +183,8 @@ func TestTheLastFailureIsOfTheContainerThatHadIt(t *testing.T) {
 		if got := w.ids(); !slices.Equal(got, []string{"9b2e"}) {
 			t.Errorf("of the containers %q", got)
 		}
-		if got := w.told(); len(got) != 1 || !strings.HasSuffix(got[0], "1/3") {
-			t.Errorf("told %q", got)
+		if got := w.reported(); len(got) != 1 || !strings.HasSuffix(got[0], "1/3") {
+			t.Errorf("reported %q", got)
 		}
 		if s := w.o.Stats(); s.Counted != 4 || s.Refused != 0 {
 			t.Errorf("%+v", s)
@@ -250,9 +250,9 @@ func TestTheVerdictOfAContainerThatEnds(t *testing.T) {
 	}
 	in(t, nil, func(w *world) {
 		w.o.Take(gone(w)) // nothing is made up for a first one
-		w.wantTold("liveness syn-unanswered 1/3")
+		w.wantReported("liveness syn-unanswered 1/3")
 		w.o.Take(w.recovered())
-		w.told()
+		w.reported()
 		for range 2 {
 			time.Sleep(10 * time.Second)
 			ev := w.fail(event.VerdictAcceptQueueFull, time.Second)
@@ -265,7 +265,7 @@ func TestTheVerdictOfAContainerThatEnds(t *testing.T) {
 		if d.Cause != "accept queue full 2/1 on :8080" || d.QueueMax != 1 || !strings.Contains(strings.Join(d.Evidence, "\n"), "ending at the look (its listener is gone)") {
 			t.Errorf("%+v", d)
 		}
-		w.wantTold("liveness accept-queue-full 1/3", "liveness accept-queue-full 2/3", "liveness accept-queue-full 3/3")
+		w.wantReported("liveness accept-queue-full 1/3", "liveness accept-queue-full 2/3", "liveness accept-queue-full 3/3")
 	})
 	// A container whose listener is there is not ending.
 	in(t, nil, func(w *world) {
@@ -274,7 +274,7 @@ func TestTheVerdictOfAContainerThatEnds(t *testing.T) {
 		w.o.Take(w.fail(event.VerdictTimeout, time.Second))
 		time.Sleep(10 * time.Second)
 		w.o.Take(w.fail(event.VerdictRefused, time.Millisecond))
-		w.wantTold("liveness accept-queue-full 1/3", "liveness syn-unanswered 2/3", "liveness refused 3/3")
+		w.wantReported("liveness accept-queue-full 1/3", "liveness syn-unanswered 2/3", "liveness refused 3/3")
 	})
 }
 
@@ -310,9 +310,9 @@ func TestSlowAnswersUpToTheRestart(t *testing.T) {
 		if got := w.ids(); !slices.Equal(got, []string{"8a1f", "8a1f", "8a1f"}) {
 			w.t.Errorf("of the containers %q", got)
 		}
-		failed := slices.DeleteFunc(w.told(), func(s string) bool { return s == "liveness recovered" })
+		failed := slices.DeleteFunc(w.reported(), func(s string) bool { return s == "liveness recovered" })
 		if !slices.Equal(failed, []string{"liveness slow 1/3", "liveness slow 2/3", "liveness slow 3/3"}) {
-			w.t.Errorf("told %q with a phase of %s, an end after %s, a restart %s later, and kubelet asked often: %t", failed, phase, ends, restarts, often)
+			w.t.Errorf("reported %q with a phase of %s, an end after %s, a restart %s later, and kubelet asked often: %t", failed, phase, ends, restarts, often)
 		}
 	}
 	for phase := time.Duration(0); phase < time.Second; phase += 39 * time.Millisecond {

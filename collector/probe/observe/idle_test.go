@@ -39,7 +39,7 @@ func TestNothingRunsWithoutProbes(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if !r.kubelet.tried.IsZero() || len(w.states) != 0 || w.asked != 0 {
-			t.Errorf("kubelet was looked for at %s, asked %d times, told %q", r.kubelet.tried, w.asked, w.states)
+			t.Errorf("kubelet was looked for at %s, asked %d times, reported %q", r.kubelet.tried, w.asked, w.states)
 		}
 		spec := &probe.Spec{Handler: probe.Exec, Timeout: time.Second, Period: 10 * time.Second, SuccessThreshold: 1, FailureThreshold: 3}
 		m.AddPod(&probe.Pod{UID: "u2", Containers: []probe.Container{{Name: "app", Liveness: spec}}})
@@ -47,14 +47,14 @@ func TestNothingRunsWithoutProbes(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if r.kubelet.tried.IsZero() || !slices.Equal(w.states, []string{"sockets down", "results up"}) {
-			t.Errorf("kubelet was not looked for; told %q", w.states)
+			t.Errorf("kubelet was not looked for; reported %q", w.states)
 		}
 		m.RemovePod("u2")
 		w.o.Listed()
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if time.Since(r.kubelet.tried) < 59*time.Minute || w.states[len(w.states)-1] != "sockets up" {
-			t.Errorf("kubelet was looked for at %s, told %q", r.kubelet.tried, w.states)
+			t.Errorf("kubelet was looked for at %s, reported %q", r.kubelet.tried, w.states)
 		}
 		cancel()
 		<-done

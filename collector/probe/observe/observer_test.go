@@ -102,7 +102,7 @@ func in(t *testing.T, with func(w *world, c *Config, p *probe.Pod), test func(w 
 	fs := node(t)
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, counts: map[string]*Count{}, results: map[probe.Key]Results{}}
-		w.manager = probe.New(probe.Config{Start: time.Now().Add(-time.Hour), Tell: func(ev *event.Event) {
+		w.manager = probe.New(probe.Config{Start: time.Now().Add(-time.Hour), Report: func(ev *event.Event) {
 			w.change(func() { w.events = append(w.events, ev.Clone()) })
 		}})
 		spec := func(timeout time.Duration) *probe.Spec {
@@ -164,8 +164,8 @@ func (w *world) recovered() *event.Event {
 	return ev
 }
 
-// told returns the events since the last call, as "liveness refused 1/3".
-func (w *world) told() []string {
+// reported returns the events since the last call, as "liveness refused 1/3".
+func (w *world) reported() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out []string
@@ -183,14 +183,14 @@ func (w *world) told() []string {
 	return out
 }
 
-func (w *world) wantTold(want ...string) {
+func (w *world) wantReported(want ...string) {
 	w.t.Helper()
-	if got := w.told(); !slices.Equal(got, want) {
-		w.t.Errorf("told %q, want %q", got, want)
+	if got := w.reported(); !slices.Equal(got, want) {
+		w.t.Errorf("reported %q, want %q", got, want)
 	}
 }
 
-// all returns the events since the last call of told.
+// all returns the events since the last call of reported.
 func (w *world) all() []*event.Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -215,16 +215,16 @@ func TestOneProbe(t *testing.T) {
 			ev.Container.ID != "8a1f" || ev.Container.PodUID != "u1" || d.Evidence[0] != "a fact" || d.Errno != "ECONNREFUSED" {
 			t.Errorf("%+v\n%+v", ev, d)
 		}
-		w.wantTold("liveness refused 1/3")
+		w.wantReported("liveness refused 1/3")
 		time.Sleep(10 * time.Second)
 		w.o.Take(w.fail(event.VerdictSilent, time.Second))
-		w.wantTold("liveness connected-silent 2/3")
+		w.wantReported("liveness connected-silent 2/3")
 		time.Sleep(time.Second)
 		w.o.Take(w.recovered())
-		w.wantTold("liveness recovered")
+		w.wantReported("liveness recovered")
 		time.Sleep(9 * time.Second)
 		w.o.Take(w.fail(event.VerdictRefused, time.Millisecond))
-		w.wantTold("liveness refused 1/3")
+		w.wantReported("liveness refused 1/3")
 		if s := w.o.Stats(); s.Taken != 4 || s.Guessed != 0 || s.Targets != 1 {
 			t.Errorf("%+v", s)
 		}
@@ -250,28 +250,28 @@ func TestOthersConnections(t *testing.T) {
 				t.Errorf("%d: taken %v", i, got)
 			}
 		}
-		w.wantTold()
+		w.wantReported()
 		// In a pod that this cluster does not have: the node is one itself.
 		nested := w.fail(event.VerdictRefused, 0)
 		nested.Container = &event.Container{ID: "77", PodUID: "outer"}
 		w.o.Take(nested)
-		w.wantTold("liveness refused 1/3")
+		w.wantReported("liveness refused 1/3")
 		if s := w.o.Stats(); s.Others != 2 {
 			t.Errorf("%+v", s)
 		}
 		// A pod that goes may be heard of a moment longer.
 		w.manager.RemovePod("u1")
-		w.told()
+		w.reported()
 		w.o.Listed()
 		time.Sleep(time.Second)
 		if !w.o.Take(w.fail(event.VerdictRefused, 0)) {
-			t.Error("told as somebody else's")
+			t.Error("reported as somebody else's")
 		}
 		time.Sleep(goneFor)
 		if w.o.Take(w.fail(event.VerdictRefused, 0)) {
 			t.Error("taken long after")
 		}
-		w.wantTold()
+		w.wantReported()
 	})
 }
 
@@ -290,10 +290,10 @@ func TestTwoProbesThatBothFail(t *testing.T) {
 			w.o.Take(w.fail(event.VerdictRefused, time.Millisecond))
 			time.Sleep(2 * time.Millisecond)
 			w.o.Take(w.fail(event.VerdictRefused, time.Millisecond))
-			got := w.told()
+			got := w.reported()
 			slices.Sort(got)
 			if want := []string{fmt.Sprintf("liveness refused %d/3", n), fmt.Sprintf("readiness refused %d/3", n)}; !slices.Equal(got, want) {
-				t.Errorf("told %q", got)
+				t.Errorf("reported %q", got)
 			}
 			time.Sleep(10*time.Second - 2*time.Millisecond)
 		}
@@ -304,9 +304,9 @@ func TestTwoProbesThatBothFail(t *testing.T) {
 func TestTwoTimeouts(t *testing.T) {
 	in(t, bothProbes(3*time.Second), func(w *world) {
 		w.o.Take(w.fail(event.VerdictSilent, 3*time.Second))
-		w.wantTold("readiness connected-silent 1/3")
+		w.wantReported("readiness connected-silent 1/3")
 		w.o.Take(w.fail(event.VerdictTimeout, time.Second))
-		w.wantTold("liveness syn-unanswered 1/3")
+		w.wantReported("liveness syn-unanswered 1/3")
 		if s := w.o.Stats(); s.Guessed != 0 {
 			t.Errorf("%+v", s)
 		}
@@ -324,12 +324,12 @@ func TestHeldForKubeletsCounts(t *testing.T) {
 		w.change(func() { w.results[key(probe.Liveness)] = Results{Failed: 1} })
 		began := time.Now()
 		w.o.Take(w.fail(event.VerdictRefused, time.Millisecond))
-		w.wantTold()
+		w.wantReported()
 		time.Sleep(900 * time.Millisecond)
-		w.wantTold("liveness refused 1/3")
+		w.wantReported("liveness refused 1/3")
 		w.change(func() { w.results[key(probe.Readiness)] = Results{Failed: 1} })
 		time.Sleep(time.Until(began.Add(20*time.Second + 500*time.Millisecond)))
-		for _, ev := range w.told() {
+		for _, ev := range w.reported() {
 			t.Logf("meanwhile %s", ev)
 		}
 		if s := w.o.Stats(); s.Held != 1 || s.Guessed != 0 {
@@ -371,10 +371,10 @@ func TestBadStatus(t *testing.T) {
 		if got := w.all(); len(got) != 1 || got[0].Probe.Status != "503" || got[0].Probe.Cause != "HTTP status 503" {
 			t.Errorf("%+v", got)
 		}
-		w.wantTold("liveness bad-status 1/3")
+		w.wantReported("liveness bad-status 1/3")
 		w.change(func() { w.results[key(probe.Liveness)] = Results{Failed: 1, Succeeded: 6} })
 		time.Sleep(10 * time.Second)
-		w.wantTold("liveness recovered")
+		w.wantReported("liveness recovered")
 		if s := w.o.Stats(); s.Counted != 1 || s.Asked != 1 {
 			t.Errorf("%+v", s)
 		}
@@ -390,7 +390,7 @@ func TestProberLate(t *testing.T) {
 			w.counts["shop/web-1:8080"] = &Count{Name: "shop/web-1:8080", Succeeded: 1, Started: time.Now().Add(-time.Hour)}
 		})
 		time.Sleep(15 * time.Second)
-		w.wantTold("liveness prober-late 1/3", "liveness prober-late 2/3")
+		w.wantReported("liveness prober-late 1/3", "liveness prober-late 2/3")
 	})
 }
 
@@ -412,7 +412,7 @@ func TestExec(t *testing.T) {
 			w.words = []Unhealthy{{PodUID: "u1", Container: "app", Kind: probe.Liveness, At: time.Now(), Message: `Liveness probe failed: command timed out: "sleep 9" timed out after 1s`}}
 		})
 		time.Sleep(15 * time.Second)
-		w.wantTold("liveness exec-timeout 1/3")
+		w.wantReported("liveness exec-timeout 1/3")
 	})
 }
 
@@ -422,7 +422,7 @@ func TestSlowThatDoesNotCount(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		w.o.Take(w.fail(event.VerdictSlow, time.Second))
 		time.Sleep(2 * time.Second)
-		w.wantTold()
+		w.wantReported()
 		if s := w.o.Stats(); s.Uncounted != 1 {
 			t.Errorf("%+v", s)
 		}
@@ -430,7 +430,7 @@ func TestSlowThatDoesNotCount(t *testing.T) {
 		w.change(func() { w.results[key(probe.Liveness)] = Results{Failed: 1} })
 		w.o.Take(w.fail(event.VerdictSlow, time.Second))
 		time.Sleep(2 * time.Second)
-		w.wantTold("liveness slow 1/3")
+		w.wantReported("liveness slow 1/3")
 	})
 }
 
@@ -438,15 +438,15 @@ func TestSlowThatDoesNotCount(t *testing.T) {
 func TestSuccessInBetween(t *testing.T) {
 	in(t, nil, func(w *world) {
 		w.o.Take(w.fail(event.VerdictRefused, time.Millisecond))
-		w.wantTold("liveness refused 1/3")
+		w.wantReported("liveness refused 1/3")
 		time.Sleep(10 * time.Second)
 		w.change(func() {
 			w.counts["shop/web-1:8080"] = &Count{Name: "shop/web-1:8080", Succeeded: 1, Started: time.Now()}
 		})
 		time.Sleep(10 * time.Second)
-		w.wantTold("liveness recovered")
+		w.wantReported("liveness recovered")
 		w.o.Take(w.fail(event.VerdictRefused, time.Millisecond))
-		w.wantTold("liveness refused 1/3")
+		w.wantReported("liveness refused 1/3")
 	})
 }
 
@@ -464,7 +464,7 @@ func TestStartup(t *testing.T) {
 		w.o.Take(w.recovered())
 		time.Sleep(10 * time.Second)
 		w.o.Take(w.fail(event.VerdictRefused, time.Millisecond))
-		w.wantTold("startup refused 1/30", "startup refused 2/30", "startup recovered", "liveness refused 1/3")
+		w.wantReported("startup refused 1/30", "startup refused 2/30", "startup recovered", "liveness refused 1/3")
 	})
 }
 

@@ -133,14 +133,14 @@ func TestAFileIsFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, f)
-	told := func(what string) func() bool { return func() bool { return strings.Contains(log.String(), what) } }
+	reported := func(what string) func() bool { return func() bool { return strings.Contains(log.String(), what) } }
 	named := func(what string) func() bool { return func() bool { return got.names() == what } }
-	await.Until(t, "report of the missing file", soon, told("no such file"))
+	await.Until(t, "report of the missing file", soon, reported("no such file"))
 
 	write(t, path, []byte(onePod))
 	await.Until(t, "the file is read", soon, named("shop/web-0"))
 	write(t, path, []byte(strings.Replace(onePod, "livenessProbe", "livnessProbe", 1)))
-	await.Until(t, "report of the mistake", soon, told("livnessProbe"))
+	await.Until(t, "report of the mistake", soon, reported("livnessProbe"))
 	if got.names() != "shop/web-0" || !strings.Contains(log.String(), "the last known ones stay") {
 		t.Errorf("%s, %s", got.names(), log.String())
 	}
@@ -151,7 +151,7 @@ func TestAFileIsFollowed(t *testing.T) {
 	}
 	await.Until(t, "the other is read", soon, named("shop/web-1"))
 	if !strings.Contains(log.String(), "read again") {
-		t.Error("that it is good again is not told")
+		t.Error("that it is good again is not reported")
 	}
 	sets := got.count()
 	write(t, path, []byte(strings.Replace(onePod, "web-0", "web-1", 1))) // the same text
@@ -165,7 +165,7 @@ func TestAFileIsFollowed(t *testing.T) {
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	await.Until(t, "a pipe is refused", soon, told("not a regular file"))
+	await.Until(t, "a pipe is refused", soon, reported("not a regular file"))
 	if f.Figures().Pods != 1 || f.Figures().Reads != 2 || f.Figures().Failures < 4 {
 		t.Errorf("%+v", f.Figures())
 	}

@@ -202,7 +202,7 @@ func TestPodsOfKubelet(t *testing.T) {
 	}
 	// What goes on is reported once, however often kubelet was asked.
 	if n := strings.Count(log.String(), "401 Unauthorized"); n != 1 || strings.Contains(log.String(), "\x1b") {
-		t.Errorf("told %d times: %s", n, log.String())
+		t.Errorf("reported %d times: %s", n, log.String())
 	}
 	if problems, err := testutil.CollectAndLint(src); err != nil || len(problems) > 0 {
 		t.Errorf("%v, %v", problems, err)
@@ -368,7 +368,7 @@ func TestABrokenPod(t *testing.T) {
 		t.Errorf("%s, %+v", got.names(), src.Figures())
 	}
 	if n := strings.Count(log.String(), `no port named \"htpp\"`); n != 1 {
-		t.Errorf("told %d times: %s", n, log.String())
+		t.Errorf("reported %d times: %s", n, log.String())
 	}
 }
 

@@ -31,8 +31,8 @@ const sourceKey = "kubernetes.io/config.source"
 // the API has it.
 func Is(m *metav1.ObjectMeta) bool {
 	_, mirrors := m.Annotations[corev1.MirrorPodAnnotationKey]
-	source, told := m.Annotations[sourceKey]
-	return mirrors || told && source != "api"
+	source, reported := m.Annotations[sourceKey]
+	return mirrors || reported && source != "api"
 }
 
 // ofNode reports whether a Node owns the object.

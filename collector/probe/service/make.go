@@ -201,7 +201,7 @@ func (m *maker) names(ctx context.Context, s *Service) (probe.Outcome, error) {
 	q := dnsmessage.Question{Name: name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}
 	share := s.Timeout / time.Duration(len(servers))
 	var first probe.Outcome
-	var told []string
+	var reported []string
 	for i, server := range servers {
 		o := ask(ctx, dial, server, q, share)
 		if ctx.Err() != nil {
@@ -210,13 +210,13 @@ func (m *maker) names(ctx context.Context, s *Service) (probe.Outcome, error) {
 		if o.OK {
 			return success(event.Duration(time.Since(began))), nil
 		}
-		if told = append(told, o.Detail.Cause); i == 0 {
+		if reported = append(reported, o.Detail.Cause); i == 0 {
 			first = o
 		}
 	}
 	first.At, first.Detail.Duration = time.Now(), event.Duration(time.Since(began))
-	if len(told) > 1 {
-		first.Detail.Evidence = told[1:]
+	if len(reported) > 1 {
+		first.Detail.Evidence = reported[1:]
 	}
 	return first, nil
 }

@@ -23,7 +23,7 @@ type Config struct {
 	FS     hostfs.FS
 	Prober *active.Prober
 	// Tell takes events, from several goroutines; the event is the callee's for the call.
-	Tell  func(*event.Event)
+	Report  func(*event.Event)
 	Log   *slog.Logger
 	Start time.Time // of the agent's process; see probe.Config
 	// Groups gives programs control groups of their own; nil: they have none.
@@ -74,7 +74,7 @@ func New(cfg Config) *Runner {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	r := &Runner{cfg: cfg, maker: maker{fs: cfg.FS, prober: cfg.Prober}, all: map[string]*state{}, desc: describe()}
-	r.manager = probe.New(probe.Config{Tell: r.handleEvent, Prober: r, Log: cfg.Log, Start: cfg.Start})
+	r.manager = probe.New(probe.Config{Report: r.handleEvent, Prober: r, Log: cfg.Log, Start: cfg.Start})
 	r.updates = r.manager.Results(probe.Readiness).Updates()
 	return r
 }
@@ -157,7 +157,7 @@ func (r *Runner) follow(ctx context.Context) {
 				continue
 			}
 			now := time.Now()
-			r.cfg.Tell(&event.Event{
+			r.cfg.Report(&event.Event{
 				Kind: event.ProbeRecovered, Time: now, BootTime: event.Duration(hostfs.BootTime()), CPU: event.NoCPU, Source: source,
 				Probe: s.data(event.ProbeOutcome{Feed: event.ProbeActive}),
 			})
@@ -193,7 +193,7 @@ func (r *Runner) handleEvent(ev *event.Event) {
 	if failures >= ev.Probe.Threshold {
 		r.sees(s, nil)
 	}
-	r.cfg.Tell(ev)
+	r.cfg.Report(ev)
 }
 
 func (r *Runner) state(name string) *state {
@@ -258,7 +258,7 @@ func (r *Runner) sees(s *state, err error) {
 	if same {
 		return
 	}
-	r.cfg.Tell(&event.Event{
+	r.cfg.Report(&event.Event{
 		Kind: event.Source, Time: time.Now(), BootTime: event.Duration(hostfs.BootTime()), CPU: event.NoCPU, Source: source,
 		SourceUp: &event.SourceData{Stem: event.NamedStem(event.ServiceStem, s.Name), Up: err == nil, Reason: why},
 	})

@@ -68,23 +68,23 @@ func ownNode(t *testing.T) hostfs.FS {
 // tape keeps what is reported.
 type tape struct {
 	mu      sync.Mutex
-	told    []string
+	reported    []string
 	changed chan struct{}
 	data    []event.ProbeData
 }
 
-func (p *tape) tell(ev *event.Event) {
+func (p *tape) report(ev *event.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch ev.Kind {
 	case event.Source:
-		p.told = append(p.told, fmt.Sprintf("source %s %v %s", ev.SourceUp.Stem, ev.SourceUp.Up, ev.SourceUp.Reason))
+		p.reported = append(p.reported, fmt.Sprintf("source %s %v %s", ev.SourceUp.Stem, ev.SourceUp.Up, ev.SourceUp.Reason))
 	default:
-		p.told = append(p.told, fmt.Sprintf("%s %s %d/%d %s", ev.Kind, ev.Probe.Name, ev.Probe.Failures, ev.Probe.Threshold, ev.Probe.Verdict))
+		p.reported = append(p.reported, fmt.Sprintf("%s %s %d/%d %s", ev.Kind, ev.Probe.Name, ev.Probe.Failures, ev.Probe.Threshold, ev.Probe.Verdict))
 		p.data = append(p.data, *ev.Probe)
 	}
 	if ev.CPU != event.NoCPU || ev.Time.IsZero() || ev.BootTime <= 0 || ev.Source != source || ev.Container != nil {
-		p.told = append(p.told, fmt.Sprintf("wrong: %+v", ev))
+		p.reported = append(p.reported, fmt.Sprintf("wrong: %+v", ev))
 	}
 	close(p.changed)
 	p.changed = make(chan struct{})
@@ -96,20 +96,20 @@ func (p *tape) wait(t *testing.T, until string) []string {
 	late := time.After(await.Within(plenty))
 	for {
 		p.mu.Lock()
-		i := slices.IndexFunc(p.told, func(s string) bool { return strings.Contains(s, until) })
+		i := slices.IndexFunc(p.reported, func(s string) bool { return strings.Contains(s, until) })
 		changed := p.changed
 		if i >= 0 {
-			told := slices.Clone(p.told[:i+1])
-			p.told = p.told[i+1:]
+			reported := slices.Clone(p.reported[:i+1])
+			p.reported = p.reported[i+1:]
 			p.mu.Unlock()
-			return told
+			return reported
 		}
-		told := slices.Clone(p.told)
+		reported := slices.Clone(p.reported)
 		p.mu.Unlock()
 		select {
 		case <-changed:
 		case <-late:
-			t.Fatalf("no %q in %q", until, told)
+			t.Fatalf("no %q in %q", until, reported)
 		}
 	}
 }
@@ -118,7 +118,7 @@ func (p *tape) wait(t *testing.T, until string) []string {
 func start(t *testing.T, fs hostfs.FS, services ...Service) (*Runner, *tape) {
 	t.Helper()
 	p := &tape{changed: make(chan struct{})}
-	r := New(Config{FS: fs, Prober: active.New(active.Config{FS: fs}), Tell: p.tell, Start: time.Now().Add(-time.Hour)})
+	r := New(Config{FS: fs, Prober: active.New(active.Config{FS: fs}), Report: p.report, Start: time.Now().Add(-time.Hour)})
 	if err := r.Add(services...); err != nil {
 		t.Fatal(err)
 	}

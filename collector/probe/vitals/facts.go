@@ -11,7 +11,7 @@ import (
 
 // worthTelling is how much throttling, in percent, goes into the cause: with less than a
 // quarter of its time lost an answer may be slow, but is not kept from coming.
-const worthTelling = 25
+const worthReporting = 25
 
 // Facts is what a look found. The zero value is "nothing known".
 type Facts struct {
@@ -44,7 +44,7 @@ func (f *Facts) Cause(who string) string {
 	case len(f.Stopped) > 0:
 		parts = append(parts, "stopped: "+strings.Join(f.Stopped, ", "))
 	}
-	if f.Throttled >= worthTelling {
+	if f.Throttled >= worthReporting {
 		parts = append(parts, who+" "+f.throttled())
 	}
 	if len(f.Blocked) > 0 {
@@ -80,7 +80,7 @@ func (f *Facts) Evidence(who string) (evidence, excluded []string) {
 	case f.ThrottledIn > 0:
 		excluded = append(excluded, fmt.Sprintf("%s not CPU-throttled in the last %d s%s", who, f.ThrottledIn.Round(time.Second)/time.Second, limit))
 	}
-	if f.Pressure >= worthTelling {
+	if f.Pressure >= worthReporting {
 		evidence = append(evidence, fmt.Sprintf("%s waited for a CPU in %.0f %% of the last 10 s", who, f.Pressure))
 	}
 	if f.Frozen {

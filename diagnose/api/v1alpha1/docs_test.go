@@ -109,7 +109,7 @@ func rows(b *strings.Builder, s *apiextensionsv1.JSONSchemaProps, kind, path str
 		}
 		_, selector := within.Properties["matchExpressions"]
 		if selector || name == "conditions" || (name == "targetSelector" && kind == "Trigger") {
-			continue // Kubernetes' own, and told of with Diagnosis
+			continue // Kubernetes' own, and reported for with Diagnosis
 		}
 		rows(b, within, kind, at)
 	}

@@ -104,7 +104,7 @@ func (l *look) pass(ctx context.Context, u *due, before *v1alpha1.RemediationOut
 		return err
 	}
 	if first {
-		l.teller.record(l.d, l.nodeOf(ctx), normal, "RepairBegun", u.operation, u.operation+": "+p.Message)
+		l.reporter.record(l.d, l.nodeOf(ctx), normal, "RepairBegun", u.operation, u.operation+": "+p.Message)
 	}
 	return nil
 }
@@ -165,7 +165,7 @@ func (l *look) reportEnd(ctx context.Context, operation, done string, state v1al
 	case reason == "":
 		reason = "Repaired"
 	}
-	l.teller.record(l.d, l.nodeOf(ctx), kind, reason, operation, operation+": "+message)
+	l.reporter.record(l.d, l.nodeOf(ctx), kind, reason, operation, operation+": "+message)
 	l.config.Log.Info("repair ended", "diagnosis", l.d.Namespace+"/"+l.d.Name, "node", l.d.Spec.NodeName, "operation", operation, "state", string(state), "message", message)
 }
 

@@ -231,12 +231,12 @@ func (l *look) decided(ctx context.Context, u *due, had *v1alpha1.Remediation, v
 	}
 	if step != "" {
 		l.counts.verifications.WithLabelValues(step, string(policy.NotHelped)).Inc()
-		l.teller.record(l.d, l.nodeOf(ctx), warning, "RepairDidNotHelp", step, step+" had its time; the next step is "+u.operation)
+		l.reporter.record(l.d, l.nodeOf(ctx), warning, "RepairDidNotHelp", step, step+" had its time; the next step is "+u.operation)
 	}
 	if changed {
 		l.counts.decisions.WithLabelValues(decision.Policy, string(decision.Verb), decision.Reason).Inc()
 		if !begins && decision.Reason != v1alpha1.ReasonMadeBefore {
-			l.teller.decided(l.d, l.nodeOf(ctx), u, decision)
+			l.reporter.decided(l.d, l.nodeOf(ctx), u, decision)
 		}
 		l.config.Log.Info("decided on a repair", "diagnosis", l.d.Namespace+"/"+l.d.Name, "node", l.d.Spec.NodeName, "operation", u.operation, "verb", string(decision.Verb), "reason", decision.Reason, "policy", decision.Policy)
 	}
@@ -356,12 +356,12 @@ func (l *look) condition(s *v1alpha1.DiagnosisStatus, kind string, status metav1
 func (l *look) unplanned(ctx context.Context, why *unplanned) error {
 	message := display.Bounded(why.Error(), v1alpha1.MaxMessageBytes)
 	had := meta.FindStatusCondition(l.d.Status.Conditions, v1alpha1.ConditionRemediationAllowed)
-	told := had != nil && had.Reason == v1alpha1.ReasonInvalid && had.Message == message
+	said := had != nil && had.Reason == v1alpha1.ReasonInvalid && had.Message == message
 	err := l.write(ctx, func(s *v1alpha1.DiagnosisStatus) {
 		l.condition(s, v1alpha1.ConditionRemediationAllowed, metav1.ConditionFalse, v1alpha1.ReasonInvalid, message)
 	})
-	if err == nil && !told {
-		l.teller.record(l.d, nil, warning, "RepairWithheld", "plan", message)
+	if err == nil && !said {
+		l.reporter.record(l.d, nil, warning, "RepairWithheld", "plan", message)
 	}
 	return err
 }

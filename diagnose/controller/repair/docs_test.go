@@ -77,7 +77,7 @@ func TestExamplesOfThePage(t *testing.T) {
 
 // The page's table has the Events that there are, all of them and no others.
 func TestThePageHasAllEvents(t *testing.T) {
-	var used, told []string
+	var used, listed []string
 	for _, b := range catalog.All(operation.Host{}) {
 		kind, ok := action.KindOf(b.Name)
 		if ok != b.ByController {
@@ -107,13 +107,13 @@ func TestThePageHasAllEvents(t *testing.T) {
 	table, _, _ = strings.Cut(table, "\n## ")
 	for _, row := range regexp.MustCompile(`(?m)^\|(.*?)\| (Normal|Warning) \|`).FindAllStringSubmatch(table, -1) {
 		for _, m := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(row[1], -1) {
-			told = append(told, m[1])
+			listed = append(listed, m[1])
 		}
 	}
 	slices.Sort(used)
-	slices.Sort(told)
-	if used = slices.Compact(used); !slices.Equal(used, told) {
-		t.Errorf("the code has %v\nthe page has %v", used, told)
+	slices.Sort(listed)
+	if used = slices.Compact(used); !slices.Equal(used, listed) {
+		t.Errorf("the code has %v\nthe page has %v", used, listed)
 	}
 }
 

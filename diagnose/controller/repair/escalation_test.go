@@ -131,7 +131,7 @@ func (b *bench) follows(d *v1alpha1.Diagnosis) []v1alpha1.Diagnosis {
 
 // Nothing reports whether the problem of an Event or a time lasts, and the set has no check:
 // after the repair nothing escalates, and the condition says so.
-func TestNothingTellsWhetherARepairHelped(t *testing.T) {
+func TestNothingReportsWhetherARepairHelped(t *testing.T) {
 	for _, source := range []trigger.Source{trigger.SourceEvent, trigger.SourceCron, trigger.SourceAlert, ""} {
 		t.Run("source "+string(source), func(t *testing.T) {
 			b := newBench(t)
@@ -164,7 +164,7 @@ func TestNothingTellsWhetherARepairHelped(t *testing.T) {
 
 // What waits goes on where something reports later: an alert that is sent again, or one
 // that is resolved.
-func TestWhatTellsLater(t *testing.T) {
+func TestWhatReportsLater(t *testing.T) {
 	b := newBench(t)
 	restart, cordon := b.operation("restart-unit", map[string]string{"unit": "kubelet"}), b.operation("cordon", nil)
 	b.changePolicy(b.escalating(restart, cordon, 1), func(p *v1alpha1.RemediationPolicySpec) { *p.Budget.MaxNodes = 2 })

@@ -186,7 +186,7 @@ func (l *look) word(ctx context.Context, last *made, noted time.Time, v policy.V
 	}
 	if event != "" && (had == nil || had.Reason != reason) {
 		l.counts.verifications.WithLabelValues(last.operation, string(v.State)).Inc()
-		l.teller.record(l.d, l.nodeOf(ctx), kind, event, last.operation, message)
+		l.reporter.record(l.d, l.nodeOf(ctx), kind, event, last.operation, message)
 	}
 	return nil
 }

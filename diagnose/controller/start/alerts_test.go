@@ -173,7 +173,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 	}
 }
 
-func TestWhatTheAPIServerRefusesIsToldAndLeft(t *testing.T) {
+func TestWhatTheAPIServerRefusesIsReportedAndLeft(t *testing.T) {
 	b := newBench(t)
 	node := b.server.Node(t)
 	b.trigger("disk", onNode)

@@ -142,7 +142,7 @@ func (p *Part) hear(ev *corev1.Event) {
 	default:
 		p.mark.done(ev)
 		p.counts.dropped.Inc()
-		p.tell.dropped.Do(func() {
+		p.report.dropped.Do(func() {
 			p.cfg.Log.Error("too many Events wait, some are dropped", "most", maxEvents, "event", ev.Namespace+"/"+ev.Name)
 		})
 	}
@@ -183,7 +183,7 @@ func (p *Part) podsOfEvent(ctx context.Context, ev *corev1.Event) trigger.Known 
 				pods[name] = pod
 				break
 			}
-			p.tell.pods.Do(func() { p.cfg.Log.Error("the pod of an Event can't be looked up", "error", err) })
+			p.report.pods.Do(func() { p.cfg.Log.Error("the pod of an Event can't be looked up", "error", err) })
 			select {
 			case <-time.After(firstRetry << try):
 			case <-ctx.Done():

@@ -98,7 +98,7 @@ func TestAnEventWhosePodCannotBeLookedUp(t *testing.T) {
 	}
 }
 
-func TestTooManyEventsAreToldOf(t *testing.T) {
+func TestTooManyEventsAreReportedOf(t *testing.T) {
 	b := newBench(t)
 	b.trigger("failed-mount", b.mounts())
 	r := b.control(nil)

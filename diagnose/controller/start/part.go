@@ -36,14 +36,14 @@ type Part struct {
 	mu     sync.Mutex
 	engine *trigger.Engine
 
-	telling sync.Mutex // one write of what an alert reports at a time
+	reporting sync.Mutex // one write of what an alert reports at a time
 
 	mark     *mark                              // of Events
 	matchers atomic.Pointer[[]*trigger.Matcher] // those about Events
 	events   chan *corev1.Event
 	changed  chan struct{} // the triggers are others
 	compiled map[string]compiled
-	tell     struct{ dropped, pods, problems rate.Sometimes }
+	report     struct{ dropped, pods, problems rate.Sometimes }
 }
 
 // Add adds the part to a manager, which runs it where it leads. The manager's scheme must
@@ -88,7 +88,7 @@ func add(m manager.Manager, c Config) (*Part, error) {
 		cfg: c, cache: m.GetCache(), api: api, objects: m.GetClient(), live: m.GetAPIReader(), engine: engine, counts: newCounts(), queue: newQueue(), mark: newMark(),
 		events: make(chan *corev1.Event, maxEvents), changed: make(chan struct{}, 1), compiled: map[string]compiled{},
 	}
-	for _, s := range []*rate.Sometimes{&p.tell.dropped, &p.tell.pods, &p.tell.problems} {
+	for _, s := range []*rate.Sometimes{&p.report.dropped, &p.report.pods, &p.report.problems} {
 		s.First, s.Interval = 1, 10*time.Second
 	}
 	p.state = newStore(p)

@@ -223,7 +223,7 @@ func TestADamagedStateIsBegunAnew(t *testing.T) {
 			r := b.control(nil)
 			r.inForce(1)
 			if r.metric("kernosis_trigger_state_damaged_total") != 1 || !strings.Contains(r.log.String(), "can't read the saved trigger state") {
-				t.Error("it is not told")
+				t.Error("it is not reported")
 			}
 			if err := r.take(alert(time.Now(), "node", node)); err != nil {
 				t.Fatal(err)

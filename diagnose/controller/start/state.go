@@ -58,15 +58,15 @@ func newStore(p *Part) *store {
 // open reads what there is and takes it over, and tries until that is done; false: the
 // context has ended.
 func (s *store) open(ctx context.Context) bool {
-	for told := false; ; {
+	for reported := false; ; {
 		err := s.take(ctx)
 		if err == nil {
 			s.restore()
 			return true
 		}
-		if !told && ctx.Err() == nil && !apierrors.IsConflict(err) {
+		if !reported && ctx.Err() == nil && !apierrors.IsConflict(err) {
 			s.log.Error("can't read or take over the trigger state; alerts, Events and schedules start no diagnoses", "error", err)
-			told = true
+			reported = true
 		}
 		select {
 		case <-time.After(openAgain):

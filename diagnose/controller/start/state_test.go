@@ -67,7 +67,7 @@ func TestKindsThatAreInstalledLater(t *testing.T) {
 	server.CRDs(t)
 	await.Until(t, "it is ready", deadline, func() bool { return r.Ready() == nil })
 	if n := strings.Count(r.log.String(), "triggers can't be watched"); n != 1 {
-		t.Errorf("it is told %d times", n)
+		t.Errorf("it is reported %d times", n)
 	}
 	if err := r.stop(); err != nil {
 		t.Error(err)

@@ -23,7 +23,7 @@ func (p *Part) Take(ctx context.Context, list []*trigger.Alert) error {
 		}
 		known, err := p.podsOfAlert(ctx, a)
 		if err != nil {
-			p.tell.pods.Do(func() { p.cfg.Log.Error("pods of alerts can't be looked up, they are to be sent again", "error", err) })
+			p.report.pods.Do(func() { p.cfg.Log.Error("pods of alerts can't be looked up, they are to be sent again", "error", err) })
 			return &alerts.Unavailable{Why: "the pods of alerts can't be looked up", After: 5 * time.Second}
 		}
 		cause := "alert " + a.Fingerprint() + " " + a.StartsAt.Format(time.RFC3339Nano)
@@ -34,7 +34,7 @@ func (p *Part) Take(ctx context.Context, list []*trigger.Alert) error {
 		return &alerts.Unavailable{Why: fmt.Sprintf("%d Diagnoses are not made yet", left), After: 5 * time.Second}
 	}
 	if err := p.writeProblems(ctx, list); err != nil {
-		p.tell.problems.Do(func() {
+		p.report.problems.Do(func() {
 			p.cfg.Log.Error("whether alerts last can't be written to their Diagnoses, they are to be sent again", "error", err)
 		})
 		return &alerts.Unavailable{Why: "whether alerts last can't be written to their Diagnoses", After: 5 * time.Second}

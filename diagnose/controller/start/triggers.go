@@ -32,7 +32,7 @@ type compiled struct {
 // watchTriggers returns a channel on which it is reported that Triggers have changed. It waits
 // until they, and the Nodes, are listed; false: the context has ended.
 func (p *Part) watchTriggers(ctx context.Context) (changes <-chan struct{}, ok bool) {
-	told := false
+	reported := false
 	for {
 		c, err := p.watchOnce(ctx)
 		if err == nil {
@@ -41,9 +41,9 @@ func (p *Part) watchTriggers(ctx context.Context) (changes <-chan struct{}, ok b
 		if ctx.Err() != nil {
 			return nil, false
 		}
-		if !told {
+		if !reported {
 			p.cfg.Log.Error("triggers can't be watched, nothing is diagnosed for alerts, Events and times", "error", err)
-			told = true
+			reported = true
 		}
 		select {
 		case <-time.After(askAgain):
@@ -67,23 +67,23 @@ func (p *Part) watchOnce(ctx context.Context) (<-chan struct{}, error) {
 		return nil, err
 	}
 	changes := make(chan struct{}, 1)
-	tell := func() {
+	report := func() {
 		select {
 		case changes <- struct{}{}:
 		default: // it is reported already
 		}
 	}
 	handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { tell() },
+		AddFunc: func(any) { report() },
 		UpdateFunc: func(was, is any) {
 			a, ok := was.(*v1alpha1.Trigger)
 			b, ok2 := is.(*v1alpha1.Trigger)
 			// What is written to the status changes nothing.
 			if !ok || !ok2 || a.Generation != b.Generation || a.UID != b.UID || a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() {
-				tell()
+				report()
 			}
 		},
-		DeleteFunc: func(any) { tell() },
+		DeleteFunc: func(any) { report() },
 	})
 	if err != nil {
 		return nil, err

@@ -68,7 +68,7 @@ func TestBlockedStacksOfAFrozenFilesystem(t *testing.T) {
 		return out.Results["blockedCount"] != "0" && strings.Contains(out.Results["kinds"], stack.FrozenFilesystem)
 	})
 	if real := time.Since(began); real < time.Second {
-		t.Errorf("told to be blocked for 1 s after %s", real)
+		t.Errorf("reported to be blocked for 1 s after %s", real)
 	}
 
 	// Another task that had its number.
@@ -134,7 +134,7 @@ func TestBlockedStacksOfAJournal(t *testing.T) {
 	if r := out.Results; r["device"] != name || r["mountPoint"] != dir || r["fsType"] != "ext4" {
 		t.Errorf("%v", r)
 	}
-	await.Until(t, "the journal's thread is told with its device", 20*time.Second, func() bool {
+	await.Until(t, "the journal's thread is reported with its device", 20*time.Second, func() bool {
 		_, kept = operationtest.Succeed(t, BlockedStacks(operationtest.RealHost()), map[string]string{"minBlocked": "100ms"})
 		text := kept.Files["stacks.txt"]
 		return strings.Contains(text, "jbd2/"+name+"-8[") && strings.Contains(text, "works for "+name+" at "+dir+" (ext4)")
@@ -186,7 +186,7 @@ func TestBlockedStacksOfAPod(t *testing.T) {
 			t.Errorf("%s is %q, want %q", key, out.Results[key], want)
 		}
 	}
-	if _, told := out.Results["blockedFor"]; told {
+	if _, reported := out.Results["blockedFor"]; reported {
 		t.Error("a time that the kernel does not tell")
 	}
 	if text := kept.Files["stacks.txt"]; !strings.Contains(text, "812] tgid 811 state D") || strings.Contains(text, "\x1b") {

@@ -116,7 +116,7 @@ func TestDiskErrors(t *testing.T) {
 			t.Errorf("%s is %q, want %q", key, out.Results[key], want)
 		}
 	}
-	if _, told := out.Results["logErrors"]; told || !strings.Contains(out.Results["note"], "kernel's log") {
+	if _, reported := out.Results["logErrors"]; reported || !strings.Contains(out.Results["note"], "kernel's log") {
 		t.Errorf("without a log: %v", out.Results)
 	}
 	if text := kept.Files["disk-errors.txt"]; !strings.Contains(text, `nvme1n1 state="live"`) || !strings.Contains(text, "reads 10 writes 4") {

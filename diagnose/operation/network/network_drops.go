@@ -144,7 +144,7 @@ func (l *losses) report(r *operation.Finding, now *sample) {
 // grown lists counters with how much they grew, those that grew most first; losses:
 // only those that report losses.
 func grown(grew map[string]uint64, losses bool) []string {
-	names := slices.DeleteFunc(slices.Collect(maps.Keys(grew)), func(name string) bool { return losses && !tellsLoss(name) })
+	names := slices.DeleteFunc(slices.Collect(maps.Keys(grew)), func(name string) bool { return losses && !reportsLoss(name) })
 	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(grew[b], grew[a]), cmp.Compare(a, b)) })
 	for i, name := range names {
 		names[i] = fmt.Sprintf("%s +%d", name, grew[name])
@@ -154,7 +154,7 @@ func grown(grew map[string]uint64, losses bool) []string {
 
 // tellsLoss reports whether a counter counts losses, errors or what is done about them, by
 // its name. The kernel has some three hundred, and adds to them.
-func tellsLoss(name string) bool {
+func reportsLoss(name string) bool {
 	_, name, _ = strings.Cut(name, ".")
 	for _, part := range []string{
 		"Drop", "Overflow", "Fail", "Err", "Discard", "NoRoute", "NoPorts", "Lost", "Abort", "Timeout", "Prune", "Retrans",
@@ -182,7 +182,7 @@ func (l *losses) write(w io.Writer, now *sample, window time.Duration) {
 	}
 	printf(w, "\nsince the namespace was made\n")
 	for _, name := range slices.Sorted(maps.Keys(now.counters)) {
-		if n := now.counters[name]; n > 0 && tellsLoss(name) {
+		if n := now.counters[name]; n > 0 && reportsLoss(name) {
 			printf(w, "  %s %d\n", name, n)
 		}
 	}

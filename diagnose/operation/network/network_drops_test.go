@@ -62,12 +62,12 @@ func TestNetConntrackFull(t *testing.T) {
 	}
 }
 
-func TestNetTellsLoss(t *testing.T) {
+func TestNetReportsLoss(t *testing.T) {
 	for name, want := range map[string]bool{
 		"TcpExt.ListenDrops": true, "TcpExt.TCPTimeouts": true, "Tcp.RetransSegs": true, "Ip.OutNoRoutes": true, "Udp.RcvbufErrors": true,
 		"Ip6.InDiscards": true, "TcpExt.PruneCalled": true, "Tcp.InSegs": false, "Ip.InReceives": false, "TcpExt.TCPPureAcks": false,
 	} {
-		if tellsLoss(name) != want {
+		if reportsLoss(name) != want {
 			t.Error(name)
 		}
 	}

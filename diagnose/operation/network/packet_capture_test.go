@@ -122,7 +122,7 @@ func TestPacketCapture(t *testing.T) {
 		}
 	}
 	if out.Results["syn"] != string(rune('0'+syns)) && syns < 10 {
-		t.Errorf("%d SYNs in the file, %s told", syns, out.Results["syn"])
+		t.Errorf("%d SYNs in the file, %s reported", syns, out.Results["syn"])
 	}
 
 	_, files = captureWhile(t, target, map[string]string{"address": "10.97.33.2", "port": "80", "payload": "true", "packets": "20", "duration": "30s"}, talk)

@@ -81,7 +81,7 @@ func (r *runtimeHealth) verdict(slow time.Duration) *operation.Verdict {
 		return &operation.Verdict{Reason: "RuntimeUnreachable", Message: at + ": " + display.Safe(status.Convert(r.unreachable).Message(), 512)}
 	}
 	for _, known := range []struct{ condition, reason string }{{criapi.RuntimeReady, "RuntimeNotReady"}, {criapi.NetworkReady, "RuntimeNetworkNotReady"}} {
-		if c, told := r.condition(known.condition); told && !c.OK {
+		if c, reported := r.condition(known.condition); reported && !c.OK {
 			return &operation.Verdict{Reason: known.reason, Message: fmt.Sprintf("%s: %s is false: %s", at, c.Name, strings.TrimPrefix(c.Reason+": "+c.Message, ": "))}
 		}
 	}
@@ -123,10 +123,10 @@ func (r *runtimeHealth) results() map[string]string {
 		return out
 	}
 	out["latency"] = r.Latency.Round(10 * time.Microsecond).String()
-	if c, told := r.condition(criapi.RuntimeReady); told {
+	if c, reported := r.condition(criapi.RuntimeReady); reported {
 		out["runtimeReady"] = strconv.FormatBool(c.OK)
 	}
-	if c, told := r.condition(criapi.NetworkReady); told {
+	if c, reported := r.condition(criapi.NetworkReady); reported {
 		out["networkReady"] = strconv.FormatBool(c.OK)
 	}
 	var wrong []string

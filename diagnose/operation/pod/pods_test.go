@@ -111,7 +111,7 @@ func wantResults(t *testing.T, out operation.Output, want map[string]string) {
 		}
 	}
 	if strings.Contains(strings.Join(sortedValues(out), " "), "hunter2") {
-		t.Errorf("a secret is told: %v", out.Results)
+		t.Errorf("a secret is reported: %v", out.Results)
 	}
 }
 

@@ -64,18 +64,18 @@ func dnsLookup(ctx context.Context, h operation.Host, call *operation.Call) (ope
 	}
 	q := dnsmessage.Question{Name: name, Type: kind, Class: dnsmessage.ClassINET}
 	var first *dnsAnswer
-	told := make([]string, 0, len(servers))
+	reported := make([]string, 0, len(servers))
 	for _, s := range servers {
 		a := askDNS(ctx, netip.AddrPortFrom(s, uint16(p.Int("serverPort"))), q, p.Duration("timeout"), int(p.Int("tries")))
 		if ctx.Err() != nil {
-			return operation.Output{}, fmt.Errorf("lookup of %s: %s: %w", name, strings.Join(append(told, a.server.String()), "; "), ctx.Err())
+			return operation.Output{}, fmt.Errorf("lookup of %s: %s: %w", name, strings.Join(append(reported, a.server.String()), "; "), ctx.Err())
 		}
-		told = append(told, a.String())
+		reported = append(reported, a.String())
 		if a.err == nil && first == nil {
 			first = &a
 		}
 	}
-	all := strings.Join(told, "; ")
+	all := strings.Join(reported, "; ")
 	if first == nil {
 		return operation.Output{}, errors.New("no name server answers: " + all)
 	}

@@ -24,7 +24,7 @@ type stackSummary struct {
 const (
 	maxStackLine  = 512 // of a line, what is looked at
 	maxStates     = 32  // different ones that are counted
-	maxStatesTold = 8
+	maxStatesReported = 8
 )
 
 // Write takes the next part of the text.
@@ -85,7 +85,7 @@ func (s *stackSummary) addTo(results map[string]string) {
 	})
 	var parts []string
 	for i, name := range names {
-		if i == maxStatesTold {
+		if i == maxStatesReported {
 			parts = append(parts, fmt.Sprintf("and %d others", len(names)-i))
 			break
 		}

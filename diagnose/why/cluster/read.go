@@ -153,10 +153,10 @@ func (r *reader) podNames(ctx context.Context, node string) {
 // unread notes what could not be read, and reports whether an answer goes on without it:
 // it does, unless nobody answers at all.
 func (r *reader) unread(what string, err error, needed bool) bool {
-	told := err.Error()
+	reported := err.Error()
 	switch {
 	case apierrors.IsForbidden(err):
-		told = "forbidden to you"
+		reported = "forbidden to you"
 	case apierrors.IsUnauthorized(err):
 		return false
 	default:
@@ -164,7 +164,7 @@ func (r *reader) unread(what string, err error, needed bool) bool {
 			return false // no answer
 		}
 	}
-	r.in.Unread = append(r.in.Unread, why.Unread{What: what, Why: told, Needed: needed})
+	r.in.Unread = append(r.in.Unread, why.Unread{What: what, Why: reported, Needed: needed})
 	return true
 }
 

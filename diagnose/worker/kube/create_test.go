@@ -114,7 +114,7 @@ func TestCreateRefused(t *testing.T) {
 			}
 		}
 		if n := r.logs.count("permission is missing", "verb=create", "resource=diagnoses"); n != 1 {
-			t.Errorf("told %d times:\n%s", n, r.logs)
+			t.Errorf("reported %d times:\n%s", n, r.logs)
 		}
 	})
 	t.Run("forbidden by one that has just started", func(t *testing.T) {
@@ -129,14 +129,14 @@ func TestCreateRefused(t *testing.T) {
 		_, err = r.Create(t.Context(), diagnosisOf(ns, "started", "n1"))
 		is(t, err, worker.ErrAway)
 		if n := r.logs.count("permission is missing"); n != 0 {
-			t.Errorf("told of rights:\n%s", r.logs)
+			t.Errorf("missing rights are reported:\n%s", r.logs)
 		}
 		waitFor(t, "it is believed", func() bool {
 			_, err := r.Create(t.Context(), diagnosisOf(ns, "started", "n1"))
 			return !errors.Is(err, worker.ErrAway)
 		})
 		if n := r.logs.count("permission is missing"); n != 1 {
-			t.Errorf("told %d times:\n%s", n, r.logs)
+			t.Errorf("reported %d times:\n%s", n, r.logs)
 		}
 	})
 }

@@ -64,7 +64,7 @@ type rig struct {
 
 	mu      sync.Mutex
 	changes int
-	told    []string // "NAME VERSION" and "gone NAME UID", in order
+	reported    []string // "NAME VERSION" and "gone NAME UID", in order
 	newest  map[string]*v1alpha1.Diagnosis
 }
 
@@ -118,7 +118,7 @@ func (r *rig) ObjectsChanged() { r.mu.Lock(); defer r.mu.Unlock(); r.changes++ }
 func (r *rig) Diagnosis(d *v1alpha1.Diagnosis) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.told = append(r.told, d.Name+" "+string(d.UID))
+	r.reported = append(r.reported, d.Name+" "+string(d.UID))
 	r.newest[d.Name] = d
 	if r.onDiagnosis != nil {
 		r.onDiagnosis(d)
@@ -128,7 +128,7 @@ func (r *rig) Diagnosis(d *v1alpha1.Diagnosis) {
 func (r *rig) Gone(k worker.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.told = append(r.told, "gone "+k.Name+" "+string(k.UID))
+	r.reported = append(r.reported, "gone "+k.Name+" "+string(k.UID))
 	delete(r.newest, k.Name)
 }
 
@@ -146,7 +146,7 @@ func (r *rig) of(name string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var list []string
-	for _, line := range r.told {
+	for _, line := range r.reported {
 		if strings.Contains(line, name+" ") {
 			list = append(list, line)
 		}

@@ -38,7 +38,7 @@ func TestAServersLife(t *testing.T) {
 	// Without the kinds.
 	waitFor(t, "the kinds are missed", func() bool { return r.count(verbList, operations, KindMissing) > 1 })
 	if n := r.logs.count("the CRDs of kernosis.io are not installed", "kubectl apply -f diagnose/api/crds"); n != 1 {
-		t.Errorf("told %d times:\n%s", n, r.logs)
+		t.Errorf("reported %d times:\n%s", n, r.logs)
 	}
 	if n := r.logs.count("API server is unreachable"); n != 0 {
 		t.Errorf("the server is there:\n%s", r.logs)
@@ -49,13 +49,13 @@ func TestAServersLife(t *testing.T) {
 		t.Errorf("objects %v", names(o))
 	}
 	if n := r.changed(); n != 1 { // that there is nothing
-		t.Errorf("told of %d changes", n)
+		t.Errorf("%d changes are reported", n)
 	}
 
 	// With them.
 	server.CRDs(t)
 	r.synced()
-	waitFor(t, "it is told", func() bool { return r.logs.count("the CRDs of kernosis.io are installed now") == 1 })
+	waitFor(t, "it is reported", func() bool { return r.logs.count("the CRDs of kernosis.io are installed now") == 1 })
 	c := people(t, server)
 	create(t, c, operationOf("o1"))
 	set := create(t, c, setOf("s1", "o1"))
@@ -106,7 +106,7 @@ func TestAServersLife(t *testing.T) {
 				t.Errorf("objects %v", got)
 			}
 			if r.last("first") == nil {
-				t.Error("told that a Diagnosis is gone")
+				t.Error("reported that a Diagnosis is gone")
 			}
 			// A start without it.
 			s := newStore(t, server.Admin(), inDir)
@@ -130,7 +130,7 @@ func TestAServersLife(t *testing.T) {
 				}
 				return err == nil
 			})
-			waitFor(t, "it is told", func() bool { return r.last("while-"+name) != nil })
+			waitFor(t, "it is reported", func() bool { return r.last("while-"+name) != nil })
 			got, err := r.Write(t.Context(), keyOf(d), func(s *v1alpha1.DiagnosisStatus) { s.Subject = name })
 			if err != nil || got.Status.Subject != name {
 				t.Error(got, err)
@@ -174,7 +174,7 @@ func TestTheFile(t *testing.T) {
 	if r.set(s.Name) == nil {
 		t.Error("the set is not known")
 	}
-	waitFor(t, "the bound is told", func() bool {
+	waitFor(t, "the bound is reported", func() bool {
 		return r.Stats().Unsaved > 0 && r.logs.count("can't save", "at most 20 are kept") > 0
 	})
 }

@@ -83,7 +83,7 @@ func TestRightsAsDocumented(t *testing.T) {
 	unready.Spec.OperationSet = create(t, c, setOf(unique(t, "s3"), "there-is-none")).Name
 	create(t, c, unknown)
 	create(t, c, unready)
-	waitFor(t, "they are told", func() bool { return r.last("unknown") != nil && r.last("unready") != nil })
+	waitFor(t, "they are reported", func() bool { return r.last("unknown") != nil && r.last("unready") != nil })
 
 	used := map[[2]string]bool{}
 	for q := range r.Stats().Requests {
@@ -152,11 +152,11 @@ func TestRightsThatAreMissing(t *testing.T) {
 	}
 	for _, verb := range []string{verbList, verbWatch} {
 		if n := r.logs.count("permission is missing", "verb="+verb, "resource=triggers"); n != 1 {
-			t.Errorf("%s: told %d times:\n%s", verb, n, r.logs)
+			t.Errorf("%s: reported %d times:\n%s", verb, n, r.logs)
 		}
 	}
 	if n := r.logs.count("permission is missing"); n != 2 {
-		t.Errorf("told of %d rights:\n%s", n, r.logs)
+		t.Errorf("%d rights are reported:\n%s", n, r.logs)
 	}
 	role, err := server.Client().RbacV1().ClusterRoles().Get(t.Context(), user, metav1.GetOptions{})
 	if err != nil {
@@ -167,5 +167,5 @@ func TestRightsThatAreMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.synced()
-	waitFor(t, "it is told", func() bool { return r.logs.count("permission was granted", "verb=watch", "resource=triggers") == 1 })
+	waitFor(t, "it is reported", func() bool { return r.logs.count("permission was granted", "verb=watch", "resource=triggers") == 1 })
 }

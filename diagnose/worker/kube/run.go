@@ -55,8 +55,8 @@ func (s *Store) Run(ctx context.Context, h worker.Handler) error {
 		if !await(ctx, s.operations.synced, s.sets.synced) {
 			return
 		}
-		t := &teller{
-			known: s.diagnoses, h: handler, told: make(map[types.NamespacedName]lastTold),
+		t := &reporter{
+			known: s.diagnoses, h: handler, reported: make(map[types.NamespacedName]lastReported),
 			prepare: func(d *v1alpha1.Diagnosis) {
 				s.lookUp(ctx, d, news)
 				// An agent that is killed now goes on with the same set.

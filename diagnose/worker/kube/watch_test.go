@@ -45,7 +45,7 @@ func TestObjectsAreAsTheClusterHasThem(t *testing.T) {
 	}
 
 	t.Run("a status is no change", func(t *testing.T) {
-		told := r.changed()
+		reported := r.changed()
 		after.Status.Ready, after.Status.PathCount = true, "1"
 		if err := c.Status().Update(t.Context(), after); err != nil {
 			t.Fatal(err)
@@ -54,28 +54,28 @@ func TestObjectsAreAsTheClusterHasThem(t *testing.T) {
 			known, _ := r.sets.get(types.NamespacedName{Name: name})
 			return known.ResourceVersion == after.ResourceVersion
 		})
-		if r.changed() != told {
-			t.Errorf("told of %d changes", r.changed()-told)
+		if r.changed() != reported {
+			t.Errorf("%d changes are reported", r.changed()-reported)
 		}
 		if s, _ := r.sets.get(types.NamespacedName{Name: name}); s.Status.Ready || s.Status.PathCount != "" {
 			t.Errorf("the status is kept: %+v", s.Status)
 		}
 	})
 	t.Run("a spec is", func(t *testing.T) {
-		told := r.changed()
+		reported := r.changed()
 		after.Spec.AdjacencyList[2].Operation = "cordon"
 		if err := c.Update(t.Context(), after); err != nil {
 			t.Fatal(err)
 		}
 		waitFor(t, "the other spec", func() bool {
 			s := r.set(name)
-			return s.Spec.AdjacencyList[2].Operation == "cordon" && r.changed() > told
+			return s.Spec.AdjacencyList[2].Operation == "cordon" && r.changed() > reported
 		})
 	})
 	t.Run("an end is", func(t *testing.T) {
-		told := r.changed()
+		reported := r.changed()
 		remove(t, c, after)
-		waitFor(t, "the set is gone", func() bool { return r.set(name) == nil && r.changed() > told })
+		waitFor(t, "the set is gone", func() bool { return r.set(name) == nil && r.changed() > reported })
 	})
 }
 
@@ -91,7 +91,7 @@ func TestDiagnosesOfTheNodeAlone(t *testing.T) {
 	create(t, c, diagnosisOf(other, "tenant", node)) // of another namespace, after it
 	waitFor(t, "the one of another namespace", func() bool { return r.last("tenant") != nil })
 	if r.last("elsewhere") != nil {
-		t.Error("told of another node's")
+		t.Error("reported for another node's")
 	}
 
 	t.Run("a pod's, once its node is known", func(t *testing.T) {
@@ -102,23 +102,23 @@ func TestDiagnosesOfTheNodeAlone(t *testing.T) {
 		if err := c.Update(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
-		waitFor(t, "it is told", func() bool { return r.last("pod") != nil })
+		waitFor(t, "it is reported", func() bool { return r.last("pod") != nil })
 	})
 	t.Run("cancelled", func(t *testing.T) {
 		before.Spec.Cancel = true
 		if err := c.Update(t.Context(), before); err != nil {
 			t.Fatal(err)
 		}
-		waitFor(t, "it is told", func() bool { d := r.last("before"); return d != nil && d.Spec.Cancel })
+		waitFor(t, "it is reported", func() bool { d := r.last("before"); return d != nil && d.Spec.Cancel })
 		if d := r.last("before"); d.ManagedFields != nil {
 			t.Error("managed fields are kept")
 		}
 	})
 	t.Run("deleted", func(t *testing.T) {
 		remove(t, c, before)
-		waitFor(t, "it is told", func() bool {
-			told := r.of("before")
-			return len(told) > 0 && told[len(told)-1] == "gone before "+string(before.UID)
+		waitFor(t, "it is reported", func() bool {
+			reported := r.of("before")
+			return len(reported) > 0 && reported[len(reported)-1] == "gone before "+string(before.UID)
 		})
 		if _, known := r.diagnoses.get(nameOf(before)); known {
 			t.Error("it is kept")
@@ -138,7 +138,7 @@ func TestMadeAnewUnderItsName(t *testing.T) {
 			stays := create(t, c, diagnosisOf(ns, name+"-stays", node))
 			r := start(t, through, func(c *Config) { c.Node = node })
 			r.synced()
-			waitFor(t, "it is told", func() bool { return r.last(name) != nil && r.last(stays.Name) != nil })
+			waitFor(t, "it is reported", func() bool { return r.last(name) != nil && r.last(stays.Name) != nil })
 			if unseen {
 				p.Cut()
 			}
@@ -147,13 +147,13 @@ func TestMadeAnewUnderItsName(t *testing.T) {
 			if unseen {
 				p.Do(nil)
 			}
-			waitFor(t, "the other is told", func() bool { d := r.last(name); return d != nil && d.UID == second.UID })
+			waitFor(t, "the other is reported", func() bool { d := r.last(name); return d != nil && d.UID == second.UID })
 			want := []string{name + " " + string(first.UID), "gone " + name + " " + string(first.UID), name + " " + string(second.UID)}
-			if told := r.of(name); !slices.Equal(told, want) {
-				t.Errorf("told %q, want %q", told, want)
+			if reported := r.of(name); !slices.Equal(reported, want) {
+				t.Errorf("reported %q, want %q", reported, want)
 			}
-			if told := r.of(stays.Name); len(told) != 1 {
-				t.Errorf("of one that has not changed %q was told", told)
+			if reported := r.of(stays.Name); len(reported) != 1 {
+				t.Errorf("of one that has not changed %q was reported", reported)
 			}
 			_, err := r.Write(t.Context(), keyOf(first), func(s *v1alpha1.DiagnosisStatus) { s.Phase = v1alpha1.PhaseRunning })
 			is(t, err, worker.ErrGone)
@@ -212,7 +212,7 @@ func TestTooOld(t *testing.T) {
 	})
 	p.CloseClientConnections()
 	create(t, c, diagnosisOf(ns, "after", node))
-	waitFor(t, "it is told", func() bool { return r.last("after") != nil })
+	waitFor(t, "it is reported", func() bool { return r.last("after") != nil })
 	if old.Load() == 0 {
 		t.Error("no watch was refused")
 	}
@@ -248,15 +248,15 @@ func TestDiagnosisBeforeItsSet(t *testing.T) {
 	create(t, c, setOf(name, "kernel-facts", name, "there-is-none"))
 	d := diagnosisOf(ns, "first", node)
 	d.Spec.OperationSet = name
-	told := r.changed()
+	reported := r.changed()
 	create(t, c, d)
-	waitFor(t, "it is told", func() bool { return r.last("first") != nil })
+	waitFor(t, "it is reported", func() bool { return r.last("first") != nil })
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if want := []string{"first set", "first operation"}; !slices.Equal(known, want) {
 		t.Errorf("known was %q, want %q", known, want)
 	}
-	if r.changes == told {
-		t.Error("the handler was not told of them")
+	if r.changes == reported {
+		t.Error("the handler was not called for them")
 	}
 }

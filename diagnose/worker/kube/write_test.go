@@ -145,9 +145,9 @@ func TestWriteToOneThatHasEnded(t *testing.T) {
 	}
 	r := start(t, server.Admin(), func(c *Config) { c.Node = node })
 	r.synced()
-	waitFor(t, "it is told", func() bool { return r.last("ended") != nil })
+	waitFor(t, "it is reported", func() bool { return r.last("ended") != nil })
 	if d := r.last("ended"); len(d.Status.Results) != 1 || d.Spec.Parameters["device"] != "loop0" {
-		t.Errorf("told without its results: %+v", d)
+		t.Errorf("reported without its results: %+v", d)
 	}
 	if known, _ := r.diagnoses.get(nameOf(there)); known.Status.Results != nil || known.Spec.Parameters != nil {
 		t.Errorf("all of it is remembered: %+v", known)
@@ -193,7 +193,7 @@ func TestWriteToWhatIsGone(t *testing.T) {
 	}
 }
 
-// A status that is refused is reported so, in a few words, and not as an outage.
+// A status that is refused is reported as refused, in a few words, and not as an outage.
 func TestWriteRefused(t *testing.T) {
 	server, c := served(t)
 	ns := server.Namespace(t)

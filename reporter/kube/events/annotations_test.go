@@ -27,7 +27,7 @@ func oomEvent(limit uint64) *event.Event {
 }
 
 // tellOf reports a problem that an event has made fire, and uses the event's memory again.
-func (a *agent) tellOf(ev *event.Event, uid string) {
+func (a *agent) reportOf(ev *event.Event, uid string) {
 	a.tb.Helper()
 	tr := kill(uid)
 	tr.Problem.Doc = "problems/OOMKilling"
@@ -62,7 +62,7 @@ func TestEventsCarryTheirEvidence(t *testing.T) {
 	a := newAgent(t, nil)
 	p := a.pod(a.server.Namespace(t), "web-1")
 	uid := string(p.UID)
-	a.tellOf(oomEvent(32<<20), uid)
+	a.reportOf(oomEvent(32<<20), uid)
 	a.sent(1)
 	f := a.factsOn(p)
 	if f.Kind != event.OOMKill || f.Verdict != "memcg" || f.Doc != "problems/OOMKilling" || f.Container != "8a8a8a8a8a8a" ||
@@ -79,7 +79,7 @@ func TestEventsCarryTheirEvidence(t *testing.T) {
 	}
 	writes := func() uint64 { st := a.sink.Stats(); return st.Created + st.Patched + st.Failed }
 	before := writes()
-	a.tellOf(oomEvent(64<<20), uid)
+	a.reportOf(oomEvent(64<<20), uid)
 	a.sent(2)
 	if f = a.factsOn(p); !strings.Contains(f.Evidence[0], "64 MiB") {
 		t.Errorf("%+v", f)
@@ -91,7 +91,7 @@ func TestEventsCarryTheirEvidence(t *testing.T) {
 		t.Error("another's annotation is gone")
 	}
 	// What only time caused has no evidence.
-	a.tellOf(nil, uid)
+	a.reportOf(nil, uid)
 	a.sent(3)
 	if f = a.factsOn(p); f.Doc == "" || f.Kind != "" || f.Evidence != nil || f.Excluded != nil || f.Verdict != "" {
 		t.Errorf("%+v", f)
@@ -105,7 +105,7 @@ func TestEventsCarryTheirEvidence(t *testing.T) {
 func TestEvidenceOutlastsARestart(t *testing.T) {
 	a := newAgent(t, func(c *events.Config) { c.PodWait = time.Minute })
 	p := a.server.Pod(t, a.server.Namespace(t), "web-1", a.node) // not known yet
-	a.tellOf(oomEvent(32<<20), string(p.UID))
+	a.reportOf(oomEvent(32<<20), string(p.UID))
 	await.Until(t, "the Event on the Node", time.Minute, func() bool { return len(a.onNode()) == 1 })
 	a.stop()
 	a.journal.Close()

@@ -30,14 +30,14 @@ func TestNamespaceThatGoes(t *testing.T) {
 	if err := a.client.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	a.tell(kill(string(p.UID)))
-	a.tell(kill(string(p.UID)))
+	a.report(kill(string(p.UID)))
+	a.report(kill(string(p.UID)))
 	a.sent(2)
 	await.Until(t, "the Node's Event says so", time.Minute, func() bool {
 		on := a.onNode()
 		return len(on) == 1 && on[0].Count == 2 && strings.HasSuffix(on[0].Message, "(2 of 2 not reported on their pods)")
 	})
-	if got := a.sink.Stats().Rules["oom-kill"].Untold; got[events.AstrayNamespace] != 2 || len(got) != 1 {
+	if got := a.sink.Stats().Rules["oom-kill"].Unreported; got[events.AstrayNamespace] != 2 || len(got) != 1 {
 		t.Error(got)
 	}
 	if on := a.onPod(p); len(on) != 0 {
@@ -45,29 +45,29 @@ func TestNamespaceThatGoes(t *testing.T) {
 	}
 	// Gone for good, and a pod of one that never was.
 	a.pods.add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns + "-never", Name: "x", UID: "never"}})
-	a.tell(kill("never"))
+	a.report(kill("never"))
 	a.sent(3)
-	if got := a.sink.Stats().Rules["oom-kill"]; got.Untold[events.AstrayNamespace] != 3 || got.Happened != 3 {
+	if got := a.sink.Stats().Rules["oom-kill"]; got.Unreported[events.AstrayNamespace] != 3 || got.Happened != 3 {
 		t.Errorf("%+v", got)
 	}
 }
 
 func TestPodThatStaysUnknown(t *testing.T) {
 	a := newAgent(t, func(c *events.Config) { c.PodWait = 300 * time.Millisecond })
-	a.tell(kill("f00-ba4"))
-	await.Until(t, "it is told on the Node alone", time.Minute, func() bool {
+	a.report(kill("f00-ba4"))
+	await.Until(t, "it is reported on the Node alone", time.Minute, func() bool {
 		on := a.onNode()
 		return len(on) == 1 && strings.Contains(on[0].Message, "pod f00-ba4") && strings.HasSuffix(on[0].Message, "(1 of 1 not reported on their pods)")
 	})
-	if got := a.sink.Stats().Rules["oom-kill"].Untold; got[events.AstrayPod] != 1 {
+	if got := a.sink.Stats().Rules["oom-kill"].Unreported; got[events.AstrayPod] != 1 {
 		t.Error(got)
 	}
 	// One that becomes known in time.
 	uid := types.UID("late")
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: a.server.Namespace(t), Name: "late", UID: uid}}
-	a.tell(kill(string(uid)))
+	a.report(kill(string(uid)))
 	a.pods.add(p)
-	await.Until(t, "it is told on its pod", time.Minute, func() bool { return total(a.onPod(p)) == 1 })
+	await.Until(t, "it is reported on its pod", time.Minute, func() bool { return total(a.onPod(p)) == 1 })
 }
 
 // An Event lives for an hour unless the server is reported otherwise; a series may
@@ -76,14 +76,14 @@ func TestEventThatIsGone(t *testing.T) {
 	a := newAgent(t, nil)
 	p := a.pod(a.server.Namespace(t), "web-1")
 	for range 3 {
-		a.tell(kill(string(p.UID)))
+		a.report(kill(string(p.UID)))
 	}
 	a.sent(3)
 	on := a.onPod(p)
 	if err := a.client.CoreV1().Events(p.Namespace).Delete(t.Context(), on[0].Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	a.tell(kill(string(p.UID)))
+	a.report(kill(string(p.UID)))
 	a.sent(4)
 	again := a.onPod(p)
 	if len(again) != 1 || again[0].Count != 4 || again[0].Name != on[0].Name || again[0].UID == on[0].UID {
@@ -92,7 +92,7 @@ func TestEventThatIsGone(t *testing.T) {
 	if st := a.sink.Stats(); st.Recreated != 1 {
 		t.Errorf("%+v", st)
 	}
-	if n := kubetest.Sum(t, kubetest.Registered(t, a.sink), "kernosis_events_told_total", "rule", "oom-kill"); n != 4 {
+	if n := kubetest.Sum(t, kubetest.Registered(t, a.sink), "kernosis_events_reported_total", "rule", "oom-kill"); n != 4 {
 		t.Errorf("the metric has %v", n)
 	}
 }
@@ -113,7 +113,7 @@ func TestOutage(t *testing.T) {
 				a.server.Pause(t)
 			}
 			for i := range 1000 {
-				a.tell(kill(string(all[i%10].UID)))
+				a.report(kill(string(all[i%10].UID)))
 			}
 			await.Until(t, "requests fail", time.Minute, func() bool { return a.sink.Stats().Failed >= 3 })
 			if how == "stopped" {
@@ -122,7 +122,7 @@ func TestOutage(t *testing.T) {
 				a.server.Resume(t)
 			}
 			for i := range 1000 {
-				a.tell(kill(string(all[i%10].UID)))
+				a.report(kill(string(all[i%10].UID)))
 			}
 			a.sent(2000)
 			if got := total(a.onNode()); got != 2000 {
@@ -164,7 +164,7 @@ func TestRightThatComesLater(t *testing.T) {
 	const user = "kernosis-without-rights"
 	a := newAgent(t, func(c *events.Config) { c.Client = unlimited(t, server.Config(t, user)) })
 	p := a.pod(server.Namespace(t), "web-1")
-	a.tell(kill(string(p.UID)))
+	a.report(kill(string(p.UID)))
 	await.Until(t, "it is refused", time.Minute, func() bool { return a.sink.Stats().Failed >= 2 })
 	// What the agent needs for Events.
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}}}
@@ -180,12 +180,12 @@ func TestRightThatComesLater(t *testing.T) {
 	}
 	a.sent(1)
 	if total(a.onPod(p)) != 1 || total(a.onNode()) != 1 {
-		t.Error("it was not told")
+		t.Error("it was not reported")
 	}
-	a.tell(kill(string(p.UID))) // by a patch
+	a.report(kill(string(p.UID))) // by a patch
 	a.sent(2)
 	if total(a.onPod(p)) != 2 {
-		t.Error("it was not told again")
+		t.Error("it was not reported again")
 	}
 }
 
@@ -194,15 +194,15 @@ func TestRightThatComesLater(t *testing.T) {
 func TestEventThatIsNeverTaken(t *testing.T) {
 	a := newAgent(t, nil)
 	a.pods.add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: a.server.Namespace(t), Name: "x", UID: "bad", Labels: map[string]string{"no label!": "?"}}})
-	a.tell(kill("bad"))
+	a.report(kill("bad"))
 	p := a.pod(a.server.Namespace(t), "good")
-	a.tell(kill(string(p.UID)))
+	a.report(kill(string(p.UID)))
 	a.sent(2)
-	if got := a.sink.Stats().Rules["oom-kill"]; got.Untold[events.AstrayInvalid] != 1 || len(got.Dropped) != 0 {
+	if got := a.sink.Stats().Rules["oom-kill"]; got.Unreported[events.AstrayInvalid] != 1 || len(got.Dropped) != 0 {
 		t.Errorf("%+v", got)
 	}
 	if total(a.onPod(p)) != 1 || total(a.onNode()) != 2 {
-		t.Error("the rest was not told")
+		t.Error("the rest was not reported")
 	}
 }
 
@@ -212,7 +212,7 @@ func TestRestart(t *testing.T) {
 	a := newAgent(t, func(c *events.Config) { c.PatchEvery = time.Hour })
 	p := a.pod(a.server.Namespace(t), "web-1")
 	for range 10 {
-		a.tell(kill(string(p.UID)))
+		a.report(kill(string(p.UID)))
 	}
 	await.Until(t, "all is counted", time.Minute, func() bool { return a.sink.Stats().Rules["oom-kill"].Happened == 10 })
 	a.stop()
@@ -223,7 +223,7 @@ func TestRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.start()
-	a.tell(kill(string(p.UID)))
+	a.report(kill(string(p.UID)))
 	await.Until(t, "all is counted", time.Minute, func() bool { return a.sink.Stats().Rules["oom-kill"].Happened == 11 })
 	a.stop()
 	if on := a.onPod(p); len(on) != 1 || on[0].Count != 11 {
@@ -242,7 +242,7 @@ func TestPodThatWasDeleted(t *testing.T) {
 	await.Until(t, "the pod is known", time.Minute, func() bool { _, ok := watch.Pod(string(p.UID)); return ok })
 	server.DeletePod(t, p.Namespace, p.Name)
 	await.Until(t, "the pod is gone", time.Minute, func() bool { return watch.Gone() == 1 })
-	a.tell(kill(string(p.UID)))
+	a.report(kill(string(p.UID)))
 	a.sent(1)
 	on := a.onPod(p)
 	if len(on) != 1 || on[0].Labels["app"] != "short-lived" {

@@ -151,7 +151,7 @@ func TestFeedKeepsUpWithAWriter(t *testing.T) {
 	}
 }
 
-func TestFeedTellsKernelRecords(t *testing.T) {
+func TestFeedReportsKernelRecords(t *testing.T) {
 	f := events.NewFeed(t.TempDir(), 0, nil)
 	if _, _, err := f.Drain(nil); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 // up what comes: the series goes on, and is reported once, also by the next process.
 func TestTheDiskHangsWhenASeriesEnds(t *testing.T) {
 	hung, hang := make(chan struct{}), make(chan struct{})
-	tellHung, free := sync.OnceFunc(func() { close(hung) }), sync.OnceFunc(func() { close(hang) })
+	reportHung, free := sync.OnceFunc(func() { close(hung) }), sync.OnceFunc(func() { close(hang) })
 	defer free()
 	var dir string
 	a := newAgent(t, func(c *events.Config) {
@@ -31,12 +31,12 @@ func TestTheDiskHangsWhenASeriesEnds(t *testing.T) {
 			}
 			// The rule has been heard of, and its series is not there: it was over.
 			if bytes.Contains(raw, []byte("oom-kill")) && !bytes.Contains(raw, []byte(`"series"`)) {
-				tellHung()
+				reportHung()
 				<-hang
 			}
 		}
 	})
-	a.tell(kill(""))
+	a.report(kill(""))
 	a.sent(1)
 	count := func(want int, inEvents int) {
 		t.Helper()
@@ -52,10 +52,10 @@ func TestTheDiskHangsWhenASeriesEnds(t *testing.T) {
 		t.Fatal("the series does not end")
 	}
 	began := time.Now()
-	a.tell(kill(""))
+	a.report(kill(""))
 	count(2, 1)
 	if took := time.Since(began); took > await.Within(5*time.Second) {
-		t.Errorf("told after %v", took)
+		t.Errorf("reported after %v", took)
 	}
 	free()
 	count(2, 1)
@@ -64,7 +64,7 @@ func TestTheDiskHangsWhenASeriesEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.start()
-	a.tell(kill(""))
+	a.report(kill(""))
 	a.sent(3)
 	await.Until(t, "counts of the Events", 10*time.Second, func() bool { return total(a.onNode()) == 3 })
 }

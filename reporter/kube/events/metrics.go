@@ -5,7 +5,7 @@ import "github.com/prometheus/client_golang/prometheus"
 // descs are the metrics of Events. Requests are counted with those of other objects, by
 // whoever has them all.
 type descs struct {
-	happened, dropped, untold, lost, series, waiting *prometheus.Desc
+	happened, dropped, unreported, lost, series, waiting *prometheus.Desc
 }
 
 func newDescs() descs {
@@ -13,19 +13,19 @@ func newDescs() descs {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	return descs{
-		happened: desc("kernosis_events_told_total", "Occurrences to report as Events on the node, by rule. Their sum is that of the Events' counts and what was dropped.", "rule"),
-		dropped:  desc("kernosis_events_dropped_total", "Occurrences that no Event counts, by rule and reason.", "rule", "reason"),
-		untold:   desc("kernosis_events_not_on_pod_total", "Occurrences that the node's Event counts but none of the pod, by rule and reason.", "rule", "reason"),
-		lost:     desc("kernosis_events_lost_entries_total", "Journal entries that were gone before their Events could be made."),
-		series:   desc("kernosis_event_series", "Events that the agent is counting in."),
-		waiting:  desc("kernosis_event_series_waiting", "Events of which the API server does not have the latest count."),
+		happened:   desc("kernosis_events_reported_total", "Occurrences to report as Events on the node, by rule. Their sum is that of the Events' counts and what was dropped.", "rule"),
+		dropped:    desc("kernosis_events_dropped_total", "Occurrences that no Event counts, by rule and reason.", "rule", "reason"),
+		unreported: desc("kernosis_events_not_on_pod_total", "Occurrences that the node's Event counts but none of the pod, by rule and reason.", "rule", "reason"),
+		lost:       desc("kernosis_events_lost_entries_total", "Journal entries that were gone before their Events could be made."),
+		series:     desc("kernosis_event_series", "Events that the agent is counting in."),
+		waiting:    desc("kernosis_event_series_waiting", "Events of which the API server does not have the latest count."),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (k *Sink) Describe(ch chan<- *prometheus.Desc) {
 	d := newDescs()
-	for _, d := range []*prometheus.Desc{d.happened, d.dropped, d.untold, d.lost, d.series, d.waiting} {
+	for _, d := range []*prometheus.Desc{d.happened, d.dropped, d.unreported, d.lost, d.series, d.waiting} {
 		ch <- d
 	}
 }
@@ -44,8 +44,8 @@ func (k *Sink) Collect(ch chan<- prometheus.Metric) {
 		for reason, n := range r.Dropped {
 			counter(d.dropped, n, rule, reason)
 		}
-		for reason, n := range r.Untold {
-			counter(d.untold, n, rule, reason)
+		for reason, n := range r.Unreported {
+			counter(d.unreported, n, rule, reason)
 		}
 	}
 	counter(d.lost, s.LostEntries)

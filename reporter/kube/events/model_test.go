@@ -26,7 +26,7 @@ type killed struct{}
 type model struct {
 	rnd    *rand.Rand
 	now    map[string]corev1.Event // by name; what outlived its time is gone
-	told   map[string]int64        // by name, ever: the latest count
+	reported   map[string]int64        // by name, ever: the latest count
 	onPod  map[string]bool
 	down   bool
 	calm   bool   // no more failures
@@ -72,7 +72,7 @@ func (m *model) create(_ context.Context, e *corev1.Event) error {
 		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "events"}, e.Name)
 	}
 	m.now[e.Name], m.onPod[e.Name] = *e, e.InvolvedObject.Kind == "Pod"
-	m.tell(e.Name, int64(e.Count))
+	m.report(e.Name, int64(e.Count))
 	return after
 }
 
@@ -90,15 +90,15 @@ func (m *model) patch(_ context.Context, _, name string, data []byte) error {
 		return err
 	}
 	m.now[name] = e
-	m.tell(name, int64(e.Count))
+	m.report(name, int64(e.Count))
 	return after
 }
 
-func (m *model) tell(name string, count int64) {
-	if count < m.told[name] {
-		panic(fmt.Sprintf("count of %s went from %d to %d", name, m.told[name], count))
+func (m *model) report(name string, count int64) {
+	if count < m.reported[name] {
+		panic(fmt.Sprintf("count of %s went from %d to %d", name, m.reported[name], count))
 	}
-	m.told[name] = count
+	m.reported[name] = count
 }
 
 // known knows all pods but those named so.

@@ -39,7 +39,7 @@ func (k *Sink) note(w *write, err error, now time.Time) (fault time.Time) {
 	default:
 		s.tries++
 		s.due = now.Add(max(backoff(s.tries, lastRefused), min(wished(err), lastRefused)))
-		if s.tries == refusalsTold {
+		if s.tries == refusalsReported {
 			k.cfg.Log.Warn("Event refused; it is tried again", "rule", s.Rule, "namespace", w.event.Namespace, "name", w.event.Name, "error", err)
 		}
 	}
@@ -48,13 +48,13 @@ func (k *Sink) note(w *write, err error, now time.Time) (fault time.Time) {
 
 // refusalsTold is the number of refusals in a row at which they are logged: one or two are
 // a conflict.
-const refusalsTold = 3
+const refusalsReported = 3
 
 // contradicted notes that the API server has the Event, or has it not, other than
 // was thought. That takes one more request, at once; a server that goes on
 // contradicting itself is asked later.
 func (s *series) contradicted(now time.Time) {
-	if s.tries++; s.tries >= refusalsTold {
+	if s.tries++; s.tries >= refusalsReported {
 		s.due = now.Add(backoff(s.tries, lastRefused))
 	}
 }
@@ -62,7 +62,7 @@ func (s *series) contradicted(now time.Time) {
 // took notes that the API server has what was sent.
 func (k *Sink) took(w *write, now time.Time) (fault time.Time) {
 	s := w.s
-	s.Acked, s.AckedUntold = w.count, w.untold
+	s.Acked, s.AckedUnreported = w.count, w.unreported
 	if !s.dirty() {
 		s.Event = nil
 	}

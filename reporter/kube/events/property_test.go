@@ -182,7 +182,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	w := &world{
 		t: t, rnd: rnd, dir: t.TempDir(), happened: map[string]uint64{}, onPods: map[string]uint64{}, status: map[string]problem.Status{},
-		api: &model{rnd: rnd, now: map[string]corev1.Event{}, told: map[string]int64{}, onPod: map[string]bool{}},
+		api: &model{rnd: rnd, now: map[string]corev1.Event{}, reported: map[string]int64{}, onPod: map[string]bool{}},
 	}
 	w.calm()
 	w.start()
@@ -221,9 +221,9 @@ func TestSeriesEndsWithASave(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		told := func(want ...int64) {
+		reported := func(want ...int64) {
 			t.Helper()
-			if got := slices.Sorted(maps.Values(w.api.told)); !slices.Equal(got, want) {
+			if got := slices.Sorted(maps.Values(w.api.reported)); !slices.Equal(got, want) {
 				t.Errorf("Events tell of %d, want %d", got, want)
 			}
 		}
@@ -234,17 +234,17 @@ func TestSeriesEndsWithASave(t *testing.T) {
 		disk()
 		w.survive(func() { panic(killed{}) })
 		w.settle()
-		told(2)
+		reported(2)
 		time.Sleep(w.sink.cfg.Idle + time.Second)
 		if !w.sink.needsSave(time.Now()) {
 			t.Error("a series that is over needs no save")
 		}
 		save()
 		disk()
-		told(1, 2)
+		reported(1, 2)
 		w.survive(func() { panic(killed{}) })
 		w.settle()
-		told(1, 2)
+		reported(1, 2)
 	})
 }
 
@@ -252,7 +252,7 @@ func TestSeriesEndsWithASave(t *testing.T) {
 // counted as not reported add up to exactly what happened.
 func TestSumsHold(t *testing.T) {
 	rounds := testall.Cases(t, 5)
-	kills, untold := 0, map[string]uint64{}
+	kills, unreported := 0, map[string]uint64{}
 	for seed := range uint64(rounds) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, seed)
@@ -263,7 +263,7 @@ func TestSumsHold(t *testing.T) {
 			w.calm()
 			w.settle()
 			kills += w.kills
-			w.check(untold)
+			w.check(unreported)
 			w.journal.Close()
 		})
 	}
@@ -271,7 +271,7 @@ func TestSumsHold(t *testing.T) {
 		t.Errorf("only %d kills in %d rounds", kills, rounds)
 	}
 	for _, why := range []string{AstrayBudget, AstrayInvalid, AstrayNamespace, AstrayPod} {
-		if !testing.Short() && untold[why] == 0 {
+		if !testing.Short() && unreported[why] == 0 {
 			t.Errorf("nothing went untold for %s: the test does not test that", why)
 		}
 	}
@@ -284,13 +284,13 @@ func sum(m map[string]uint64) (n uint64) {
 	return n
 }
 
-func (w *world) check(untold map[string]uint64) {
+func (w *world) check(unreported map[string]uint64) {
 	st := w.sink.Stats()
 	if st.Waiting != 0 || st.LostEntries != 0 {
 		w.t.Errorf("%d series wait, %d entries lost", st.Waiting, st.LostEntries)
 	}
 	var onNode, onPods, dropped, missed uint64
-	for name, n := range w.api.told {
+	for name, n := range w.api.reported {
 		if w.api.onPod[name] {
 			onPods += uint64(n)
 		} else {
@@ -302,9 +302,9 @@ func (w *world) check(untold map[string]uint64) {
 			w.t.Errorf("rule %s: %d counted, %d on pods; %d happened, %d on pods", name, r.Happened, r.OnPods, w.happened[name], w.onPods[name])
 		}
 		dropped += sum(r.Dropped)
-		missed += sum(r.Untold)
-		for why, n := range r.Untold {
-			untold[why] += n
+		missed += sum(r.Unreported)
+		for why, n := range r.Unreported {
+			unreported[why] += n
 		}
 	}
 	if want := sum(w.happened); onNode+dropped != want {

@@ -85,8 +85,8 @@ func (s *series) text(find func(uid string) (pods.Pod, bool)) string {
 		m = "(the latest of several) " + m
 	}
 	note := ""
-	if s.Untold > 0 {
-		note = " (" + strconv.FormatUint(s.Untold, 10) + " of " + strconv.FormatUint(s.Count, 10) + " not reported on their pods)"
+	if s.Unreported > 0 {
+		note = " (" + strconv.FormatUint(s.Unreported, 10) + " of " + strconv.FormatUint(s.Count, 10) + " not reported on their pods)"
 	}
 	return display.Cut(m, maxMessage-len(note)) + note
 }

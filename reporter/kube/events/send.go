@@ -15,7 +15,7 @@ type write struct {
 	s             *series
 	event         *corev1.Event
 	patch         bool
-	count, untold uint64
+	count, unreported uint64
 }
 
 // send makes requests, one at a time and in order, until ctx ends.
@@ -74,7 +74,7 @@ func (k *Sink) next(now time.Time, flush bool) (*write, time.Duration) {
 	var best *series
 	wait := forever
 	for _, s := range k.table.list {
-		if !s.dirty() || flush && s.tries >= refusalsTold {
+		if !s.dirty() || flush && s.tries >= refusalsReported {
 			continue
 		}
 		if early := s.due.Sub(now); early > 0 && !flush {
@@ -97,7 +97,7 @@ func (k *Sink) next(now time.Time, flush bool) (*write, time.Duration) {
 		s.every = k.cfg.PatchEvery // it was quiet in between
 	}
 	s.sending = true
-	return &write{s: s, event: s.render(k.cfg.Node, k.cfg.Namespace, k.cfg.Pods.Pod), patch: s.Created, count: s.Count, untold: s.Untold}, 0
+	return &write{s: s, event: s.render(k.cfg.Node, k.cfg.Namespace, k.cfg.Pods.Pod), patch: s.Created, count: s.Count, unreported: s.Unreported}, 0
 }
 
 // locate finds the pod of a series. Pods that stay unknown are given up; they have

@@ -37,7 +37,7 @@ type series struct {
 	Last     time.Time        `json:"last"`
 	Heard    time.Time        `json:"heard"` // of the latest entry
 	Count    uint64           `json:"count"`
-	Untold   uint64           `json:"untold,omitempty"` // of Count, not reported on their pods
+	Unreported   uint64           `json:"untold,omitempty"` // of Count, not reported on their pods
 	Doc      string           `json:"doc,omitempty"`    // page of the latest occurrence's rule
 	// Event is that of the latest occurrence, shared and not to be changed; nil: it has
 	// none, or the API server has what it says.
@@ -46,7 +46,7 @@ type series struct {
 	// Delivery.
 	Created     bool      `json:"created,omitempty"`
 	Acked       uint64    `json:"acked,omitempty"` // Count and Untold that the API server has
-	AckedUntold uint64    `json:"ackedUntold,omitempty"`
+	AckedUnreported uint64    `json:"ackedUntold,omitempty"`
 	Where       *pods.Pod `json:"where,omitempty"`  // of Pod, once known
 	Astray      string    `json:"astray,omitempty"` // why it is not known, see the Astray constants
 
@@ -81,7 +81,7 @@ func (s *series) name(node string) string {
 
 // dirty reports whether the API server doesn't have all of it.
 func (s *series) dirty() bool {
-	return s.Astray == "" && (s.Acked != s.Count || s.AckedUntold != s.Untold)
+	return s.Astray == "" && (s.Acked != s.Count || s.AckedUnreported != s.Unreported)
 }
 
 // part is a group of problems as part of a key: groups are as long as somebody

@@ -130,7 +130,7 @@ func (a *agent) pod(namespace, name string) *corev1.Pod {
 }
 
 // tell is what the agent does with a step of the engine.
-func (a *agent) tell(tr ...problem.Transition) {
+func (a *agent) report(tr ...problem.Transition) {
 	a.tb.Helper()
 	e := journal.Entry{Now: time.Now(), Event: &event.Event{CPU: 1}, Transitions: tr}
 	seq, err := a.journal.Append(e)
@@ -196,8 +196,8 @@ func total(list []corev1.Event) (n int) {
 	return n
 }
 
-func untold(st events.Stats, rule string) (n int) {
-	for _, v := range st.Rules[rule].Untold {
+func unreported(st events.Stats, rule string) (n int) {
+	for _, v := range st.Rules[rule].Unreported {
 		n += int(v)
 	}
 	return n
@@ -211,7 +211,7 @@ func TestEventOnPodAndNode(t *testing.T) {
 	before := time.Now().Add(-time.Hour)
 	tr := kill(string(p.UID))
 	tr.Problem.LastSeen = before
-	a.tell(tr)
+	a.report(tr)
 	a.sent(1)
 	onPod, onNode := a.onPod(p), a.onNode()
 	if len(onPod) != 1 || len(onNode) != 1 {
@@ -233,7 +233,7 @@ func TestEventOnPodAndNode(t *testing.T) {
 	}
 	// The series goes on in the same Events.
 	for range 4 {
-		a.tell(kill(string(p.UID)))
+		a.report(kill(string(p.UID)))
 	}
 	a.sent(5)
 	onPod, onNode = a.onPod(p), a.onNode()
@@ -250,16 +250,16 @@ func TestConditionsOnTheNode(t *testing.T) {
 		{Type: "KernelDeadlock", Status: problem.False, Reason: "KernelHasNoDeadlock", Message: "no task is stuck"},
 	} {
 		c.LastTransition = time.Now().Add(time.Duration(i) * time.Millisecond)
-		a.tell(problem.Transition{Condition: &c})
+		a.report(problem.Transition{Condition: &c})
 	}
 	a.sent(2)
-	told := map[string]string{}
+	reported := map[string]string{}
 	for _, e := range a.onNode() {
-		told[e.Reason+": "+e.Message] = e.Type
+		reported[e.Reason+": "+e.Message] = e.Type
 	}
-	if len(told) != 2 || told["TaskHung: KernelDeadlock is now True: postgres[811] stays"] != "Warning" ||
-		told["KernelHasNoDeadlock: KernelDeadlock is now False: no task is stuck"] != "Normal" {
-		t.Error(told)
+	if len(reported) != 2 || reported["TaskHung: KernelDeadlock is now True: postgres[811] stays"] != "Warning" ||
+		reported["KernelHasNoDeadlock: KernelDeadlock is now False: no task is stuck"] != "Normal" {
+		t.Error(reported)
 	}
 }
 
@@ -278,7 +278,7 @@ func TestStorm(t *testing.T) {
 				all = append(all, p)
 			}
 			for i := range kills {
-				a.tell(kill(string(all[i%n].UID)))
+				a.report(kill(string(all[i%n].UID)))
 			}
 			await.Until(t, "all is counted", time.Minute, func() bool { return a.sink.Stats().Rules["oom-kill"].Happened == kills })
 			a.stop()
@@ -290,11 +290,11 @@ func TestStorm(t *testing.T) {
 			for _, p := range all {
 				onPods += total(a.onPod(p))
 			}
-			if onPods+untold(st, "oom-kill") != kills || n == 1 && onPods != kills {
-				t.Errorf("Events on pods tell of %d, %v not told", onPods, st.Rules["oom-kill"].Untold)
+			if onPods+unreported(st, "oom-kill") != kills || n == 1 && onPods != kills {
+				t.Errorf("Events on pods tell of %d, %v not reported", onPods, st.Rules["oom-kill"].Unreported)
 			}
 			writes := st.Created + st.Patched + st.Failed
-			t.Logf("%d kills on %d pods: %d writes (%d Events), %d told on pods", kills, n, writes, st.Created, onPods)
+			t.Logf("%d kills on %d pods: %d writes (%d Events), %d reported on pods", kills, n, writes, st.Created, onPods)
 			if writes > 90 {
 				t.Errorf("%d writes", writes)
 			}

@@ -49,7 +49,7 @@ func (t *table) state(node string, seq uint64, now time.Time, idle time.Duration
 	}
 	for name, r := range t.rules {
 		c := *r
-		c.Untold, c.Dropped = maps.Clone(r.Untold), maps.Clone(r.Dropped)
+		c.Unreported, c.Dropped = maps.Clone(r.Unreported), maps.Clone(r.Dropped)
 		st.Rules[name] = c
 	}
 	return st, over

@@ -23,7 +23,7 @@ type Stats struct {
 type RuleStats struct {
 	Happened uint64
 	OnPods   uint64
-	Untold   map[string]uint64 // on their pods; by Astray reason
+	Unreported   map[string]uint64 // on their pods; by Astray reason
 	Dropped  map[string]uint64 // by Astray reason
 }
 
@@ -34,7 +34,7 @@ func (k *Sink) Stats() Stats {
 	st := k.stats
 	st.Rules = make(map[string]RuleStats, len(k.table.rules))
 	for name, r := range k.table.rules {
-		st.Rules[name] = RuleStats{Happened: r.Happened, OnPods: r.OnPods, Untold: maps.Clone(r.Untold), Dropped: maps.Clone(r.Dropped)}
+		st.Rules[name] = RuleStats{Happened: r.Happened, OnPods: r.OnPods, Unreported: maps.Clone(r.Unreported), Dropped: maps.Clone(r.Dropped)}
 	}
 	st.LostEntries, st.Series = k.table.lost, len(k.table.list)
 	for _, s := range k.table.list {

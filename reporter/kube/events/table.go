@@ -41,7 +41,7 @@ type table struct {
 type rule struct {
 	Happened uint64            `json:"happened"`         // occurrences to be reported on the Node
 	OnPods   uint64            `json:"onPods,omitempty"` // occurrences to be reported on a pod
-	Untold   map[string]uint64 `json:"untold,omitempty"` // of OnPods, those not reported there, by reason
+	Unreported   map[string]uint64 `json:"untold,omitempty"` // of OnPods, those not reported there, by reason
 	Dropped  map[string]uint64 `json:"dropped,omitempty"`
 	Free     time.Time         `json:"free,omitzero"` // when the whole budget will be there again
 }
@@ -54,7 +54,7 @@ func newTable(c *Config) *table {
 }
 
 // telling is one occurrence as one Event reports it.
-type telling struct {
+type reporting struct {
 	item        *Item
 	severity    problem.Severity
 	reason      string
@@ -62,7 +62,7 @@ type telling struct {
 	about       string
 	object      string
 	first, last time.Time
-	untold      bool
+	unreported      bool
 	doc         string
 	event       *event.Event // nil: nothing is known but the message
 	times       uint64
@@ -88,24 +88,24 @@ func announced(p *problem.Problem) bool {
 
 func (t *table) problem(it *Item, p *problem.Problem, times uint64) {
 	name, r := t.rule(p.Rule)
-	tell := telling{
+	report := reporting{
 		item: it, severity: p.Severity, reason: p.Reason, message: p.Message,
 		object: part(p.Group), first: p.FirstSeen, last: p.LastSeen, doc: p.Doc, event: eventOf(it, p), times: times,
 	}
 	if p.Condition == "" {
-		tell.first = p.LastSeen // each occurrence is reported by itself
+		report.first = p.LastSeen // each occurrence is reported by itself
 	}
 	if p.Group != "" { // else it is the whole node's problem, wherever it was seen last
-		tell.about = p.Pod
+		report.about = p.Pod
 	}
-	if tell.about != "" {
-		tell.object = tell.about
+	if report.about != "" {
+		report.object = report.about
 		r.OnPods += times
-		if s := t.count(r, key{name, tell.about, ""}, &tell); s == nil {
-			tell.untold = true
-			count(&r.Untold, AstrayBudget, times)
+		if s := t.count(r, key{name, report.about, ""}, &report); s == nil {
+			report.unreported = true
+			count(&r.Unreported, AstrayBudget, times)
 		} else if s.Astray != "" {
-			tell.untold = true
+			report.unreported = true
 		}
 	}
 	if t.saidByCondition(it, p) {
@@ -113,14 +113,14 @@ func (t *table) problem(it *Item, p *problem.Problem, times uint64) {
 	}
 	r.Happened += times
 	k := key{rule: name}
-	if tell.about == "" && p.Group != "" {
-		k.part = tell.object
+	if report.about == "" && p.Group != "" {
+		k.part = report.object
 	}
-	if k.part != "" && t.count(r, k, &tell) != nil {
+	if k.part != "" && t.count(r, k, &report) != nil {
 		return
 	}
 	k.part = ""
-	if t.count(r, k, &tell) == nil {
+	if t.count(r, k, &report) == nil {
 		count(&r.Dropped, AstrayRoom, times)
 	}
 }
@@ -167,17 +167,17 @@ func (t *table) condition(it *Item, c *problem.Condition) {
 	}
 	name, r := t.rule(conditionPrefix + c.Type)
 	r.Happened++
-	tell := telling{
+	report := reporting{
 		item: it, severity: severity, reason: c.Reason, object: c.Type,
 		message: c.Type + " is now " + string(c.Status) + ": " + c.Message,
 		first:   c.LastTransition, last: c.LastTransition, times: 1,
 	}
 	for i := range it.Transitions {
 		if p := it.Transitions[i].Problem; p != nil && c.Status == problem.True && p.Condition == c.Type && p.Reason == c.Reason && announced(p) {
-			tell.doc, tell.event = p.Doc, eventOf(it, p)
+			report.doc, report.event = p.Doc, eventOf(it, p)
 		}
 	}
-	if t.count(r, key{rule: name, part: string(c.Status)}, &tell) == nil {
+	if t.count(r, key{rule: name, part: string(c.Status)}, &report) == nil {
 		count(&r.Dropped, AstrayRoom, 1)
 	}
 }
@@ -200,7 +200,7 @@ func (t *table) rule(name string) (string, *rule) {
 
 // count counts occurrences in their series, and begins that where there is none.
 // nil: it may not begin.
-func (t *table) count(r *rule, k key, o *telling) *series {
+func (t *table) count(r *rule, k key, o *reporting) *series {
 	s := t.live[k]
 	if s == nil {
 		if s = t.begin(r, k, o); s == nil {
@@ -220,13 +220,13 @@ func (t *table) count(r *rule, k key, o *telling) *series {
 	if s.Astray != "" {
 		t.astray(s, o.times)
 	}
-	if o.untold && s.Pod == "" {
-		s.Untold += o.times
+	if o.unreported && s.Pod == "" {
+		s.Unreported += o.times
 	}
 	return s
 }
 
-func (t *table) begin(r *rule, k key, o *telling) *series {
+func (t *table) begin(r *rule, k key, o *reporting) *series {
 	free := strings.HasPrefix(k.rule, conditionPrefix) || k.pod == "" && k.part == ""
 	switch {
 	case free && len(t.list)-t.own >= reserve:
@@ -283,7 +283,7 @@ func (t *table) lose(s *series, why string) {
 		return
 	}
 	if onNode := t.live[key{rule: s.Rule}]; onNode != nil {
-		onNode.Untold += min(s.Count-s.Acked, onNode.Count-onNode.Untold)
+		onNode.Unreported += min(s.Count-s.Acked, onNode.Count-onNode.Unreported)
 	}
 }
 
@@ -291,7 +291,7 @@ func (t *table) lose(s *series, why string) {
 func (t *table) astray(s *series, n uint64) {
 	r := t.rules[s.Rule]
 	if s.Pod != "" {
-		count(&r.Untold, s.Astray, n)
+		count(&r.Unreported, s.Astray, n)
 	} else {
 		count(&r.Dropped, s.Astray, n)
 	}

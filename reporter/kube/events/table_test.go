@@ -44,10 +44,10 @@ func TestStormOverManyPods(t *testing.T) {
 	}
 	r, node := tb.rules["oom-kill"], tb.find("oom-kill", "", "")
 	if node == nil || node.Count != 5000 || r.Happened != 5000 {
-		t.Fatalf("the Node is told of %+v, want 5000", node)
+		t.Fatalf("the Node has %+v, want 5000", node)
 	}
-	if len(tb.list) != 21 || onPods+r.Untold[AstrayBudget] != 5000 || node.Untold != r.Untold[AstrayBudget] {
-		t.Errorf("%d series, %d told on pods, %v not", len(tb.list), onPods, r.Untold)
+	if len(tb.list) != 21 || onPods+r.Unreported[AstrayBudget] != 5000 || node.Unreported != r.Unreported[AstrayBudget] {
+		t.Errorf("%d series, %d reported on pods, %v not", len(tb.list), onPods, r.Unreported)
 	}
 	if !node.Mixed || !node.First.Equal(at(0)) || !node.Last.Equal(at(4.999)) {
 		t.Errorf("the Node's series is %+v", node)
@@ -139,17 +139,17 @@ func TestConditions(t *testing.T) {
 			t.Errorf("%s: %+v, want %d", status, s, n)
 		}
 		if s != nil && (s.Severity == problem.Info) != (status == problem.False) {
-			t.Errorf("%s is told as %s", status, s.Severity)
+			t.Errorf("%s is reported as %s", status, s.Severity)
 		}
 	}
 	tb.fold(turn("Other", problem.Unknown, 9)) // what it begins with
 	if tb.find("condition/Other", "", "Unknown") != nil {
-		t.Error("a condition's beginning was told")
+		t.Error("a condition's beginning was reported")
 	}
 }
 
 // The Node is reported once that a condition is True because of a problem.
-func TestProblemAndItsConditionAreToldOnce(t *testing.T) {
+func TestProblemAndItsConditionAreReportedOnce(t *testing.T) {
 	tb := table1(t)
 	p := &problem.Problem{
 		Rule: "kernel-deadlock", Group: "811", Pod: "u1", Condition: "KernelDeadlock", Reason: "TaskHung", Message: "postgres[811] stays",
@@ -185,18 +185,18 @@ func TestBounds(t *testing.T) {
 	if len(tb.list) > 10+reserve || len(tb.rules) > maxRules+1 {
 		t.Errorf("%d series, %d rules", len(tb.list), len(tb.rules))
 	}
-	happened, told, dropped := uint64(0), uint64(0), uint64(0)
+	happened, reported, dropped := uint64(0), uint64(0), uint64(0)
 	for _, r := range tb.rules {
 		happened += r.Happened
 		dropped += r.Dropped[AstrayRoom]
 	}
 	for _, s := range tb.list {
 		if s.Pod == "" {
-			told += s.Count
+			reported += s.Count
 		}
 	}
-	if happened != 3000 || told+dropped != 3000 || dropped == 0 {
-		t.Errorf("%d happened, %d told, %d dropped", happened, told, dropped)
+	if happened != 3000 || reported+dropped != 3000 || dropped == 0 {
+		t.Errorf("%d happened, %d reported, %d dropped", happened, reported, dropped)
 	}
 }
 
@@ -213,13 +213,13 @@ func TestText(t *testing.T) {
 		{series{Message: "killed", About: "u1", Pod: "u1"}, "killed"},
 		{series{Message: "killed", About: "u2"}, "killed (pod u2)"},
 		{series{Message: "killed in pod u2", About: "u2"}, "killed in pod u2"},
-		{series{Message: "killed", Mixed: true, Count: 7, Untold: 2}, "(the latest of several) killed (2 of 7 not reported on their pods)"},
+		{series{Message: "killed", Mixed: true, Count: 7, Unreported: 2}, "(the latest of several) killed (2 of 7 not reported on their pods)"},
 	} {
 		if got := c.s.text(shop); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
-	long := series{Message: bounded(strings.Repeat("ä\x1b\n", 1000)), Untold: 1, Count: 2}
+	long := series{Message: bounded(strings.Repeat("ä\x1b\n", 1000)), Unreported: 1, Count: 2}
 	if got := long.text(shop); len(got) > maxMessage || !strings.HasSuffix(got, "…"+" (1 of 2 not reported on their pods)") || strings.ContainsAny(got, "\x1b\n") {
 		t.Errorf("%d bytes: %q", len(got), got)
 	}
@@ -273,7 +273,7 @@ func FuzzReason(f *testing.F) {
 func FuzzText(f *testing.F) {
 	f.Add("killed in pod u1", "u1")
 	f.Fuzz(func(t *testing.T, message, about string) {
-		s := series{Message: bounded(message), About: "u1", Untold: 3, Count: 9, Mixed: true}
+		s := series{Message: bounded(message), About: "u1", Unreported: 3, Count: 9, Mixed: true}
 		got := s.text(func(string) (pods.Pod, bool) { return pods.Pod{Namespace: "n", Name: "p"}, about != "" })
 		if len(got) > maxMessage || strings.ContainsAny(got, "\x00\n\r\x1b") {
 			t.Errorf("%q", got)

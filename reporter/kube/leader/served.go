@@ -72,7 +72,7 @@ type served struct {
 
 // run returns when the parts are added.
 func (w *served) run(ctx context.Context) error {
-	told := false
+	reported := false
 	for {
 		missing, err := w.missing()
 		switch {
@@ -81,8 +81,8 @@ func (w *served) run(ctx context.Context) error {
 		case len(missing) == 0 && w.allowed(ctx):
 			return w.add()
 		case len(missing) == 0:
-		case !told && w.Missing != nil:
-			told = true
+		case !reported && w.Missing != nil:
+			reported = true
 			w.Missing(missing)
 		}
 		select {

@@ -58,7 +58,7 @@ func TestRenewalIsOneRequest(t *testing.T) {
 }
 
 // What the agent lacks stands in the Lease as long as it lacks it.
-func TestDegradedIsTold(t *testing.T) {
+func TestDegradedIsReported(t *testing.T) {
 	var lacks atomic.Pointer[[]string]
 	lacks.Store(&[]string{"no disk", "no rights"})
 	r := start(t, cluster.Server(t), func(c *Config) { c.Degraded = func() []string { return *lacks.Load() } })
@@ -98,7 +98,7 @@ func TestUnhealthyAgentDoesNotRenew(t *testing.T) {
 	}
 }
 
-func TestEndIsTold(t *testing.T) {
+func TestEndIsReported(t *testing.T) {
 	r := start(t, cluster.Server(t), nil)
 	r.waitRenewals(1)
 	before := time.Now()

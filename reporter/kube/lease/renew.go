@@ -220,8 +220,8 @@ func (k *Keeper) next(draining time.Time) *coordinationv1.Lease {
 func (k *Keeper) types() []string {
 	types, refused := checkTypes(slices.Clone(k.config.Types()))
 	k.count(func(s *Stats) { s.Refused = uint64(refused) })
-	if refused != k.told {
-		k.told = refused
+	if refused != k.reported {
+		k.reported = refused
 		if refused > 0 {
 			k.config.Log.Warn("condition types are not listed in the lease", "refused", refused)
 		}

@@ -77,7 +77,7 @@ func TestJudge(t *testing.T) {
 		"Lease of an earlier Node":         {agent(time.Minute, otherNode), stateNone, 0},
 		"Lease of an earlier Node, pod":    {agent(time.Minute, otherNode, pods(time.Minute)), stateStarting, time.Minute},
 		"neither Lease nor pod":            {agent(0, noLease), stateNone, 0},
-		"a new Node, pods not told of yet": {agent(0, noLease, newNode), stateStarting, 49 * time.Second},
+		"a new Node, pods not heard of yet": {agent(0, noLease, newNode), stateStarting, 49 * time.Second},
 		"a new pod":                        {agent(0, noLease, pods(time.Minute)), stateStarting, time.Minute},
 		"an old pod":                       {agent(0, noLease, pods(2*time.Minute)), stateNever, 0},
 		"an old pod and a new one":         {agent(0, noLease, pods(time.Second, 3*time.Minute)), stateNever, 0},

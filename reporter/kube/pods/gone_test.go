@@ -44,7 +44,7 @@ func TestListedPods(t *testing.T) {
 	end()
 	l.Await(ended) // does not wait for the list
 	if _, ok := l.Pod("a"); ok || missed != 1 || l.Known(time.Time{}) {
-		t.Errorf("a pod is known before the first list, or nobody was told: %d", missed)
+		t.Errorf("a pod is known before the first list, or nobody heard of it: %d", missed)
 	}
 	l.Replace([]Pod{{UID: "a", Name: "one"}, {UID: hash, Name: "static"}}, at)
 	l.Await(t.Context())

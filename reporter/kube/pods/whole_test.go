@@ -25,12 +25,12 @@ func TestWholePods(t *testing.T) {
 	server.Pod(t, ns, "elsewhere", other)
 	server.Pod(t, ns, "unwanted", node)
 	var mu sync.Mutex
-	var told []string
-	tell := func(what string) func(any) {
+	var reported []string
+	report := func(what string) func(any) {
 		return func(trimmed any) {
 			mu.Lock()
 			defer mu.Unlock()
-			told = append(told, what+" "+trimmed.(string))
+			reported = append(reported, what+" "+trimmed.(string))
 		}
 	}
 	w, err := pods.New(pods.Config{Node: node, Whole: &pods.Whole{
@@ -41,7 +41,7 @@ func TestWholePods(t *testing.T) {
 			}
 			return p.Name + " " + p.Spec.Containers[0].Name + " " + p.Status.PodIP
 		},
-		Changed: tell("changed"), Gone: tell("gone"), Listed: func() { tell("listed")("all") },
+		Changed: report("changed"), Gone: report("gone"), Listed: func() { report("listed")("all") },
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -55,14 +55,14 @@ func TestWholePods(t *testing.T) {
 		await.Until(t, "the report", time.Minute, func() bool {
 			mu.Lock()
 			defer mu.Unlock()
-			return len(told) >= len(want)
+			return len(reported) >= len(want)
 		})
 		mu.Lock()
 		defer mu.Unlock()
-		if !slices.Equal(told, want) {
-			t.Errorf("told %q, want %q", told, want)
+		if !slices.Equal(reported, want) {
+			t.Errorf("reported %q, want %q", reported, want)
 		}
-		told = nil
+		reported = nil
 	}
 	hears("changed before main ", "listed all")
 	if p, ok := w.Pod(string(before.UID)); !ok || p.Name != "before" || p.Labels["app"] != "before" {
@@ -78,7 +78,7 @@ func TestWholePods(t *testing.T) {
 	await.Until(t, "report of the end", time.Minute, func() bool {
 		mu.Lock()
 		defer mu.Unlock()
-		return len(told) > 0 && told[len(told)-1] == "gone before main 10.1.2.3"
+		return len(reported) > 0 && reported[len(reported)-1] == "gone before main 10.1.2.3"
 	})
 	if p, ok := w.Pod(string(before.UID)); !ok || p.Name != "before" {
 		t.Errorf("forgotten: %+v, %v", p, ok)

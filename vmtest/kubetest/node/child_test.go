@@ -71,8 +71,8 @@ func startAndWait() error {
 		}
 		time.Sleep(50 * time.Millisecond) // between questions; the test has the deadline
 	}
-	told := said{Dir: n.Dir(), Groups: n.Groups(), Inside: n.Inside()}
-	if err := json.NewEncoder(os.Stdout).Encode(told); err != nil {
+	reported := said{Dir: n.Dir(), Groups: n.Groups(), Inside: n.Inside()}
+	if err := json.NewEncoder(os.Stdout).Encode(reported); err != nil {
 		return err
 	}
 	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
@@ -103,13 +103,13 @@ func TestNothingStaysWhenTheProcessIsKilled(t *testing.T) {
 	defer cmd.Wait()
 	late := time.AfterFunc(await.Within(5*time.Minute), func() { _ = cmd.Process.Kill() })
 	defer late.Stop()
-	var told said
-	if err := json.NewDecoder(stdout).Decode(&told); err != nil {
+	var reported said
+	if err := json.NewDecoder(stdout).Decode(&reported); err != nil {
 		t.Fatal(err)
 	}
 	// containerd, kubelet, a shim, the two processes of a pod.
-	if len(told.Inside) < 5 {
-		t.Errorf("processes in the node's cgroup: %v", told.Inside)
+	if len(reported.Inside) < 5 {
+		t.Errorf("processes in the node's cgroup: %v", reported.Inside)
 	}
 	if now := outside(t); now != before {
 		t.Errorf("a node changes the machine:\n%s\nbefore:\n%s", now, before)
@@ -118,13 +118,13 @@ func TestNothingStaysWhenTheProcessIsKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	await.UntilShown(t, "nothing is left", 20*time.Second, func() (bool, string) {
-		left := slices.DeleteFunc(append([]string{told.Dir}, told.Groups...), func(dir string) bool {
+		left := slices.DeleteFunc(append([]string{reported.Dir}, reported.Groups...), func(dir string) bool {
 			_, err := os.Stat(dir)
 			return os.IsNotExist(err)
 		})
 		return len(left) == 0, fmt.Sprint(left)
 	})
-	for _, pid := range told.Inside {
+	for _, pid := range reported.Inside {
 		if node.Alive(pid) {
 			t.Errorf("process %d is left", pid)
 		}

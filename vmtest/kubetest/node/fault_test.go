@@ -50,9 +50,9 @@ func TestEachModeFailsItsProbe(t *testing.T) {
 			pod := n.Run(t, node.FaultPod(ns, name, c.mode, c.grpc))
 			pod = n.Await(t, pod, "ready", time.Minute, node.Ready)
 			if got := unhealthy(n.Events(t, pod)); got != "" {
-				t.Errorf("unhealthy before it is told so: %s", got)
+				t.Errorf("unhealthy before it is asked to be: %s", got)
 			}
-			if err := n.Tell(t.Context(), pod, c.mode); err != nil {
+			if err := n.Report(t.Context(), pod, c.mode); err != nil {
 				t.Fatal(err)
 			}
 			// On a busy machine a single probe may be late, whatever the mode.

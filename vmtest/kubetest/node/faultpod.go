@@ -59,7 +59,7 @@ func handler(mode fault.Mode, grpc bool) corev1.ProbeHandler {
 }
 
 // Tell puts a pod of [FaultPod] into a mode and returns once it is in force.
-func (n *Node) Tell(ctx context.Context, pod *corev1.Pod, mode fault.Mode) error {
+func (n *Node) Report(ctx context.Context, pod *corev1.Pod, mode fault.Mode) error {
 	_, err := n.control(ctx, pod, "mode?to="+string(mode))
 	return err
 }

@@ -105,7 +105,7 @@ func (n *Node) ready(ctx context.Context, since time.Time) error {
 				return fmt.Errorf("node is not ready: %s", c.Message)
 			}
 		}
-		return errors.New("kubelet has told nothing of the node")
+		return errors.New("kubelet has reported nothing about the node")
 	})
 }
 

@@ -31,9 +31,9 @@ func TestDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	told := make(chan event.CheckData, 100)
+	reported := make(chan event.CheckData, 100)
 	ended := make(chan error, 3)
-	go func() { ended <- in.Run(ctx, func(ev *event.Event) { told <- *ev.Check }) }()
+	go func() { ended <- in.Run(ctx, func(ev *event.Event) { reported <- *ev.Check }) }()
 	go func() { ended <- server.Serve(ctx) }()
 	if err := os.WriteFile(filepath.Join(dir, "tell-kernosis"), []byte("look here"), 0o600); err != nil {
 		t.Fatal(err)
@@ -45,12 +45,12 @@ func TestDaemon(t *testing.T) {
 	want := map[string]string{"example-daemon/ScratchFull": "BelowMinimum", "example-daemon/warn": "NoteFound"}
 	for deadline := time.After(await.Within(20 * time.Second)); len(want) > 0; {
 		select {
-		case e := <-told:
+		case e := <-reported:
 			if want[e.Check] == e.Reason {
 				delete(want, e.Check)
 			}
 		case <-deadline:
-			t.Fatalf("not told: %v", want)
+			t.Fatalf("not reported: %v", want)
 		}
 	}
 	stop()

@@ -56,12 +56,12 @@ func supervise() error {
 	if err := server.Start(); err != nil {
 		return err
 	}
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, syscall.SIGTERM, syscall.SIGINT)
+	reported := make(chan os.Signal, 1)
+	signal.Notify(reported, syscall.SIGTERM, syscall.SIGINT)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Wait() }()
 	select {
-	case <-told:
+	case <-reported:
 		// As programs that end what they have begun: what is wrong can still be seen.
 		time.Sleep(time.Second)
 		return nil // the kernel ends what is left

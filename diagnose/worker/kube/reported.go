@@ -12,21 +12,21 @@ import (
 )
 
 // teller notifies the worker of the node's Diagnoses, each state once.
-type teller struct {
+type reporter struct {
 	known *mirror[*v1alpha1.Diagnosis]
 	h     worker.Handler
 	// prepare sees to it that what a new Diagnosis needs is known, and stays so.
-	prepare func(d *v1alpha1.Diagnosis)
-	told    map[types.NamespacedName]lastTold
+	prepare  func(d *v1alpha1.Diagnosis)
+	reported map[types.NamespacedName]lastReported
 }
 
 // lastTold is what the worker has heard of last.
-type lastTold struct {
+type lastReported struct {
 	uid     types.UID
 	version string
 }
 
-func (t *teller) feed() *feed[*v1alpha1.Diagnosis] {
+func (t *reporter) feed() *feed[*v1alpha1.Diagnosis] {
 	m := t.known
 	return &feed[*v1alpha1.Diagnosis]{
 		trim: trimDiagnosis,
@@ -37,7 +37,7 @@ func (t *teller) feed() *feed[*v1alpha1.Diagnosis] {
 		},
 		gone: func(d *v1alpha1.Diagnosis) {
 			m.drop(d)
-			if last, ok := t.told[nameOf(d)]; ok && last.uid == d.UID {
+			if last, ok := t.reported[nameOf(d)]; ok && last.uid == d.UID {
 				t.delete(nameOf(d))
 			}
 		},
@@ -53,9 +53,9 @@ func (t *teller) feed() *feed[*v1alpha1.Diagnosis] {
 	}
 }
 
-func (t *teller) changed(d *v1alpha1.Diagnosis) {
+func (t *reporter) changed(d *v1alpha1.Diagnosis) {
 	name := nameOf(d)
-	last, known := t.told[name]
+	last, known := t.reported[name]
 	if known && last.uid == d.UID && last.version == d.ResourceVersion {
 		return
 	}
@@ -66,23 +66,23 @@ func (t *teller) changed(d *v1alpha1.Diagnosis) {
 	if !known && !ended(d) {
 		t.prepare(d)
 	}
-	t.told[name] = lastTold{d.UID, d.ResourceVersion}
+	t.reported[name] = lastReported{d.UID, d.ResourceVersion}
 	t.h.Diagnosis(d)
 }
 
-func (t *teller) delete(name types.NamespacedName) {
-	key := worker.Key{NamespacedName: name, UID: t.told[name].uid}
-	delete(t.told, name)
+func (t *reporter) delete(name types.NamespacedName) {
+	key := worker.Key{NamespacedName: name, UID: t.reported[name].uid}
+	delete(t.reported, name)
 	t.h.Gone(key)
 }
 
 // replaced reports what became of all while nobody watched.
-func (t *teller) replaced(list []*v1alpha1.Diagnosis) {
+func (t *reporter) replaced(list []*v1alpha1.Diagnosis) {
 	there := make(map[types.NamespacedName]types.UID, len(list))
 	for _, d := range list {
 		there[nameOf(d)] = d.UID
 	}
-	for name, last := range t.told {
+	for name, last := range t.reported {
 		if there[name] != last.uid {
 			t.delete(name)
 		}

@@ -32,12 +32,12 @@ const maxNote = 1024
 
 // teller makes Events of what becomes of Diagnoses. What had become of them before the
 // controller began to watch is not reported.
-type teller struct {
+type reporter struct {
 	recorder events.EventRecorder
 }
 
 // changed reports what has changed.
-func (t *teller) changed(was, is *v1alpha1.Diagnosis) {
+func (t *reporter) changed(was, is *v1alpha1.Diagnosis) {
 	if is.UID != was.UID {
 		return
 	}
@@ -56,7 +56,7 @@ func (t *teller) changed(was, is *v1alpha1.Diagnosis) {
 	}
 }
 
-func (t *teller) say(d *v1alpha1.Diagnosis, kind, reason, note string) {
+func (t *reporter) say(d *v1alpha1.Diagnosis, kind, reason, note string) {
 	// The object is the cache's: the recorder only reads its reference.
 	t.recorder.Eventf(d, nil, kind, reason, eventAction, "%s", display.Safe(note, maxNote-len("…")))
 }

@@ -28,7 +28,7 @@ func TestSourcesCatchUp(t *testing.T) {
 		// Of an earlier fault both have reported before the restart.
 		first := time.Second
 		e := detector.NewEngine(set)
-		tell := func(log bool, n int, of, now time.Duration) {
+		report := func(log bool, n int, of, now time.Duration) {
 			ev := oom(of, "/a")
 			if log {
 				ev = numbered(uint64(n+1), "Killed process 7 (victim)")
@@ -37,8 +37,8 @@ func TestSourcesCatchUp(t *testing.T) {
 			}
 			e.Observe(ev, at(now))
 		}
-		tell(false, 0, 0, 0)
-		tell(true, 0, 0, 0)
+		report(false, 0, 0, 0)
+		report(true, 0, 0, 0)
 		b, err := e.Snapshot()
 		if err != nil {
 			t.Fatal(err)
@@ -57,7 +57,7 @@ func TestSourcesCatchUp(t *testing.T) {
 			// The one that is read first often has all of it.
 			for range 1 + random.IntN(len(faults)) {
 				if n := next[log]; n < len(faults) {
-					tell(log, n+1, first+faults[n], now)
+					report(log, n+1, first+faults[n], now)
 					next[log]++
 				}
 			}

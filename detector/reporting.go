@@ -10,13 +10,13 @@ import (
 // burst is occurrences of a problem of which each is at most sameTelling after the one
 // before, and how many of them each rule has reported. Its times are since boot.
 type burst struct {
-	From time.Duration `json:"from"`
-	To   time.Duration `json:"to"`
-	Told []telling     `json:"told"`
+	From     time.Duration `json:"from"`
+	To       time.Duration `json:"to"`
+	Reported []reporting   `json:"told"`
 }
 
 // telling is how many occurrences of a burst a rule has reported.
-type telling struct {
+type reporting struct {
 	Rule string `json:"rule"`
 	N    uint64 `json:"n"`
 }
@@ -24,7 +24,7 @@ type telling struct {
 // Bounds of what a problem remembers.
 const (
 	// maxTellings is of the rules that report one fault; honest ones are two or three.
-	maxTellings = 16
+	maxReports = 16
 	// maxBursts: sources that were read late, as after a restart, report the same bursts
 	// one after the other.
 	maxBursts = 16
@@ -37,21 +37,21 @@ func (b *burst) distance(at time.Duration) time.Duration { return max(b.From-at,
 // how many another one had reported.
 func (b *burst) add(rule string, further uint64) (n, most uint64) {
 	own := -1
-	for i := range b.Told {
-		most = max(most, b.Told[i].N)
-		if b.Told[i].Rule == rule {
+	for i := range b.Reported {
+		most = max(most, b.Reported[i].N)
+		if b.Reported[i].Rule == rule {
 			own = i
 		}
 	}
 	if own < 0 {
-		if len(b.Told) == maxTellings {
+		if len(b.Reported) == maxReports {
 			return further, most
 		}
-		own = len(b.Told)
-		b.Told = append(b.Told, telling{Rule: rule})
+		own = len(b.Reported)
+		b.Reported = append(b.Reported, reporting{Rule: rule})
 	}
-	b.Told[own].N += further
-	return b.Told[own].N, most
+	b.Reported[own].N += further
+	return b.Reported[own].N, most
 }
 
 // burstAt returns the burst that an occurrence at a time belongs to, nil if none.
@@ -59,7 +59,7 @@ func (en *entry) burstAt(at time.Duration) *burst {
 	var nearest *burst
 	for i := range en.bursts {
 		b := &en.bursts[i]
-		if d := b.distance(at); d <= sameTelling && (nearest == nil || d < nearest.distance(at)) {
+		if d := b.distance(at); d <= sameReporting && (nearest == nil || d < nearest.distance(at)) {
 			nearest = b
 		}
 	}
@@ -87,7 +87,7 @@ func (en *entry) counted(r *ruleState, at time.Duration, times uint64) {
 	}
 	var b burst
 	if len(en.bursts) == maxBursts {
-		b.Told = en.bursts[0].Told[:0]
+		b.Reported = en.bursts[0].Reported[:0]
 		en.bursts = slices.Delete(en.bursts, 0, 1)
 	}
 	b.From, b.To = at, at

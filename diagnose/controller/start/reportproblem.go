@@ -30,18 +30,18 @@ const (
 // an alert lasts while something depends on it, and that it is gone.
 func (p *Part) writeProblems(ctx context.Context, list []*trigger.Alert) error {
 	for _, a := range list {
-		var told []trigger.Told
-		p.look(func(e *trigger.Engine) { told = e.Told(a, p.cfg.Now()) })
-		for i := range told {
-			if err := p.writeProblem(ctx, &told[i]); err != nil {
-				return fmt.Errorf("diagnosis %s: %w", told[i].Diagnosis, err)
+		var reported []trigger.Reported
+		p.look(func(e *trigger.Engine) { reported = e.Reported(a, p.cfg.Now()) })
+		for i := range reported {
+			if err := p.writeProblem(ctx, &reported[i]); err != nil {
+				return fmt.Errorf("diagnosis %s: %w", reported[i].Diagnosis, err)
 			}
 		}
 	}
 	return nil
 }
 
-func (p *Part) writeProblem(ctx context.Context, t *trigger.Told) error {
+func (p *Part) writeProblem(ctx context.Context, t *trigger.Reported) error {
 	key, d := client.ObjectKey{Namespace: p.cfg.Namespace, Name: t.Diagnosis}, &v1alpha1.Diagnosis{}
 	err := p.objects.Get(ctx, key, d)
 	if err == nil && problemOf(d, t, p.cfg.Now()) == nil {
@@ -51,8 +51,8 @@ func (p *Part) writeProblem(ctx context.Context, t *trigger.Told) error {
 		return nil // it comes again
 	}
 	// One at a time: those that come together would only be in each other's way.
-	p.telling.Lock()
-	defer p.telling.Unlock()
+	p.reporting.Lock()
+	defer p.reporting.Unlock()
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		d := &v1alpha1.Diagnosis{}
 		if err := p.live.Get(ctx, key, d); err != nil {
@@ -67,7 +67,7 @@ func (p *Part) writeProblem(ctx context.Context, t *trigger.Told) error {
 }
 
 // problemOf returns what is to be written of a Diagnosis' problem; nil: nothing.
-func problemOf(d *v1alpha1.Diagnosis, t *trigger.Told, now time.Time) *v1alpha1.Problem {
+func problemOf(d *v1alpha1.Diagnosis, t *trigger.Reported, now time.Time) *v1alpha1.Problem {
 	had := d.Status.Problem
 	if d.Labels[trigger.LabelSource] != string(trigger.SourceAlert) || had != nil && had.State == v1alpha1.ProblemGone {
 		return nil

@@ -22,10 +22,10 @@ const (
 const maxAction = 128
 
 // teller reports repairs by Events, each on the Diagnosis and on its node.
-type teller struct{ recorder events.EventRecorder }
+type reporter struct{ recorder events.EventRecorder }
 
 // decided reports a decision that is new.
-func (t *teller) decided(d *v1alpha1.Diagnosis, n *corev1.Node, u *due, decision policy.Decision) {
+func (t *reporter) decided(d *v1alpha1.Diagnosis, n *corev1.Node, u *due, decision policy.Decision) {
 	kind, reason := normal, "RepairWithheld"
 	switch decision.Verb {
 	case policy.Run:
@@ -43,7 +43,7 @@ func (t *teller) decided(d *v1alpha1.Diagnosis, n *corev1.Node, u *due, decision
 }
 
 // record makes the Events. A node that is gone has none.
-func (t *teller) record(d *v1alpha1.Diagnosis, n *corev1.Node, kind, reason, action, message string) {
+func (t *reporter) record(d *v1alpha1.Diagnosis, n *corev1.Node, kind, reason, action, message string) {
 	action, message = display.Bounded(action, maxAction), display.Bounded(message, v1alpha1.MaxMessageBytes)
 	var related runtime.Object
 	if n != nil {

@@ -20,9 +20,9 @@ func liveness(uid string) probe.Key {
 	return probe.Key{PodUID: uid, Container: "web", Kind: probe.Liveness}
 }
 
-func TestWhatIsToldOfAFailure(t *testing.T) {
-	var said told
-	m := probe.New(probe.Config{Tell: said.take})
+func TestWhatIsReportedOfAFailure(t *testing.T) {
+	var said reported
+	m := probe.New(probe.Config{Report: said.take})
 	p := observed("u1", "web-0")
 	p.Addresses = []netip.Addr{netip.MustParseAddr("fd00::7")}
 	c := &p.Containers[0]
@@ -65,7 +65,7 @@ func TestWhatIsToldOfAFailure(t *testing.T) {
 }
 
 // A reported failure ends with its container, its probe or its pod.
-func TestWhatIsToldOfTheEnd(t *testing.T) {
+func TestWhatIsReportedOfTheEnd(t *testing.T) {
 	for name, end := range map[string]func(*probe.Manager, *probe.Pod){
 		"new ID":      func(m *probe.Manager, p *probe.Pod) { p.Containers[0].ID = "x://another"; m.AddPod(p) },
 		"pod removed": func(m *probe.Manager, p *probe.Pod) { m.RemovePod(p.UID) },
@@ -81,8 +81,8 @@ func TestWhatIsToldOfTheEnd(t *testing.T) {
 		"no probe":     func(m *probe.Manager, p *probe.Pod) { p.Containers[0].Liveness = nil; m.AddPod(p) },
 		"no container": func(m *probe.Manager, p *probe.Pod) { p.Containers = nil; m.AddPod(p) },
 	} {
-		var said told
-		m := probe.New(probe.Config{Tell: said.take})
+		var said reported
+		m := probe.New(probe.Config{Report: said.take})
 		m.AddPod(observed("u1", "web-0"))
 		m.Observe(liveness("u1"), probe.Outcome{})
 		p := observed("u1", "web-0")
@@ -116,8 +116,8 @@ func TestAnEndedWorkerIsNotMadeAnew(t *testing.T) {
 
 // A failure that an earlier process reported, but not its end, ends with the first success.
 func TestFailuresOfAnEarlierProcess(t *testing.T) {
-	var said told
-	m := probe.New(probe.Config{Tell: said.take, Failing: func(k probe.Key) bool { return k.PodUID == "u1" }})
+	var said reported
+	m := probe.New(probe.Config{Report: said.take, Failing: func(k probe.Key) bool { return k.PodUID == "u1" }})
 	for _, uid := range []string{"u1", "u2"} {
 		m.AddPod(observed(uid, uid))
 		m.Observe(liveness(uid), probe.Outcome{OK: true})
@@ -129,8 +129,8 @@ func TestFailuresOfAnEarlierProcess(t *testing.T) {
 
 // Pods and what they answer are not to be trusted.
 func TestTextsAreBoundedAndEscaped(t *testing.T) {
-	var said told
-	m := probe.New(probe.Config{Tell: said.take})
+	var said reported
+	m := probe.New(probe.Config{Report: said.take})
 	evil := strings.Repeat("\x1b[2J\u202e\xff", 100_000)
 	p := observed("u1", "web-0")
 	p.Containers[0].Liveness = &probe.Spec{Handler: probe.Exec, Command: []string{"sh", "-c", evil}}
@@ -225,7 +225,7 @@ func TestConcurrentUse(t *testing.T) {
 	var mu sync.Mutex
 	last := map[string]uint32{}
 	var m *probe.Manager
-	m = probe.New(probe.Config{Tell: func(ev *event.Event) {
+	m = probe.New(probe.Config{Report: func(ev *event.Event) {
 		m.Pod(ev.Container.PodUID) // may ask
 		m.Workers()
 		mu.Lock()

@@ -34,14 +34,14 @@ func (m *Manager) emitOutcome(w *worker, kind event.Kind, containerID string, o 
 	if o.BootTime != 0 {
 		ev.BootTime, ev.CPU = o.BootTime, o.CPU
 	}
-	m.cfg.Tell(ev)
+	m.cfg.Report(ev)
 }
 
 // emitEnd reports that the probe of a container is no longer made; the turn is held.
 func (m *Manager) emitEnd(w *worker, containerID string, at time.Time) {
 	ev, data := m.event(w, event.ProbeRecovered, containerID, at)
 	data.Feed, data.Over = w.feed, true
-	m.cfg.Tell(ev)
+	m.cfg.Report(ev)
 }
 
 func (m *Manager) event(w *worker, kind event.Kind, containerID string, at time.Time) (*event.Event, *event.ProbeData) {
