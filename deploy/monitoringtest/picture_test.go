@@ -107,7 +107,7 @@ func (s *stage) draw(t *testing.T, dir string) {
 			t.Fatal(err)
 		}
 		out := filepath.Join(dir, "dashboard-"+strings.TrimSuffix(d.File, ".json")+".png")
-		size := fmt.Sprintf("--window-size=1400,%d", 100+bottom*40+len(closed)*40)
+		size := fmt.Sprintf("--window-size=1400,%d", 50+bottom*40+len(closed)*36)
 		cmd := exec.CommandContext(t.Context(), chromium, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--screenshot="+out, size, "file://"+page)
 		if text, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, text)
@@ -139,7 +139,8 @@ func (s *stage) picture(t *testing.T, p *monitoringtest.Panel) picture {
 	switch p.Type {
 	case "text":
 		out.Text = strings.ReplaceAll(p.Options.Content, "${node}", s.node)
-		out.Text = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`).ReplaceAllString(strings.ReplaceAll(out.Text, "```", ""), "$1")
+		out.Text = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`).ReplaceAllString(strings.ReplaceAll(out.Text, "```\n", ""), "$1")
+		out.Text = strings.ReplaceAll(out.Text, "```", "")
 	case "stat":
 		out.Big, out.Color = p.FieldConfig.Defaults.NoValue, colorOf("text")
 		if len(all) > 0 {
@@ -301,7 +302,7 @@ h2 { font-size: 13px; font-weight: 500; margin: 0 0 4px; white-space: nowrap; ov
 svg { flex: 1; min-height: 0; width: 100%; } .big { font-size: 30px; text-align: center; flex: 1; }
 .top { color: #8e8e99; font-size: 11px; } .names { display: flex; flex-wrap: wrap; gap: 0 14px; font-size: 11px; max-height: 34px; overflow: hidden; flex: none; }
 .names b { display: inline-block; width: 10px; height: 3px; margin-right: 5px; vertical-align: middle; }
-.states { display: flex; flex: 1; min-height: 0; } .states div { display: flex; flex-direction: column; font-size: 11px; margin-right: 8px; } .states div span { flex: 1; white-space: nowrap; }
+.states { display: flex; flex: 1; min-height: 0; } .states div { display: flex; flex-direction: column; font-size: 10px; line-height: 1; margin-right: 8px; flex: none; } .states div span { flex: 1; min-height: 0; white-space: nowrap; } .states svg { min-width: 0; width: 0; height: 100%; }
 table { border-collapse: collapse; font-size: 11.5px; width: 100%; } th, td { text-align: left; padding: 2px 8px 2px 0; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; max-width: 260px; border-bottom: 1px solid #25282d; } th { color: #6e9fff; font-weight: 500; }
 pre { white-space: pre-wrap; margin: 0; font: inherit; } .none { color: #8e8e99; margin: auto; } .closed { margin-top: 10px; color: #ccccdc; } .closed div { padding: 7px 2px; }
 </style><h1>{{.Title}}<span>{{.Node}}</span></h1><main>{{range .Panels}}
