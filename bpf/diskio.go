@@ -169,7 +169,7 @@ type DiskErrors struct {
 
 // Maps of diskio, beside those of all stems.
 const (
-	mapStorms     = "storms"
+	mapStorms         = "storms"
 	mapStormsReported = "storms_told"
 )
 

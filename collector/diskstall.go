@@ -32,7 +32,7 @@ type diskStallSource struct {
 
 	// Of Run's goroutine.
 	disks     map[string]*disk // by name in /sys/block
-	reported      bool             // whether the source sees, and
+	reported  bool             // whether the source sees, and
 	down      bool             // that it doesn't
 	bounded   bool             // that there are too many devices was logged
 	buf       [512]byte        // for a stat: 17 numbers
@@ -75,9 +75,9 @@ type diskSample struct {
 // diskState is what is known of a device from look to look.
 type diskState struct {
 	diskSample
-	since time.Time // since when I/O is in flight and nothing completes; zero: not so
-	reported  bool      // DiskStalled was reported
-	again bool      // and is to be reported again: the source was away
+	since    time.Time // since when I/O is in flight and nothing completes; zero: not so
+	reported bool      // DiskStalled was reported
+	again    bool      // and is to be reported again: the source was away
 }
 
 // step takes the next sample, and returns the kind of event to report:

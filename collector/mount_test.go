@@ -191,10 +191,10 @@ func TestMountsAreReportedOnce(t *testing.T) {
 // An administrator's remount shows its first half alone for a moment.
 func TestMountHalfRemounted(t *testing.T) {
 	const (
-		pod    = "31 1 8:0 /vol /pods/x rw - ext4 /dev/sda "
-		done   = "30 1 8:0 / /data ro - ext4 /dev/sda ro"
-		reported   = "mount.readonly ext4 sda at /data: superblock-ro"
-		second = time.Second
+		pod      = "31 1 8:0 /vol /pods/x rw - ext4 /dev/sda "
+		done     = "30 1 8:0 / /data ro - ext4 /dev/sda ro"
+		reported = "mount.readonly ext4 sda at /data: superblock-ro"
+		second   = time.Second
 	)
 	type step struct {
 		after  time.Duration
@@ -245,7 +245,7 @@ func TestMountErrorPolicy(t *testing.T) {
 		"policy in mountinfo": {healthyExt4 + ",errors=remount-ro", "", []string{"mount.readonly ext4 sda at /data: error-policy"}},
 		"policy by default":   {healthyExt4, "rw\nerrors=remount-ro\n", []string{"mount.readonly ext4 sda at /data: error-policy"}},
 		"writes on":           {healthyExt4, "rw\nerrors=continue\n", nil},
-		"not reported":            {healthyExt4, "", nil},
+		"not reported":        {healthyExt4, "", nil},
 		"overridden":          {healthyExt4 + ",errors=continue", "errors=remount-ro\n", nil},
 		"mounted read-only":   {"30 1 8:0 / /data ro - ext4 /dev/sda ro,errors=remount-ro", "", nil},
 		"another filesystem":  {healthyXFS, "", []string{"mount.readonly xfs sda at /data: shutdown"}},

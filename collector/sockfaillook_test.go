@@ -54,7 +54,7 @@ func TestSockFailLookIsShared(t *testing.T) {
 		"established":                   {func(q *question) { q.established = true }, false},
 		"another port":                  {func(q *question) { q.dst = netip.MustParseAddrPort("10.97.31.2:81") }, false},
 		"from another namespace":        {func(q *question) { q.netns = target.Inode }, false},
-		"reported by a reset":               {func(q *question) { q.reset = true }, false},
+		"reported by a reset":           {func(q *question) { q.reset = true }, false},
 		"under way, but looked at late": {func(q *question) { agePast(p, sharedFor+time.Second) }, false},
 	} {
 		p.past.Purge()

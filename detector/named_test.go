@@ -40,7 +40,7 @@ func TestEachLogIsASourceOfItsOwn(t *testing.T) {
 	absent := down("log", "this log is not configured")
 	tests := []struct {
 		name, rules string
-		reported        []*event.Event
+		reported    []*event.Event
 		want        string
 	}{
 		{"nothing reported", of("logs: [kmsg],"), nil, waiting + "log/kmsg"},

@@ -57,20 +57,20 @@ type series struct {
 // entry is one problem with the engine's own bookkeeping. The problem's times are the wall
 // clock's; the engine's own are since boot.
 type entry struct {
-	p         problem.Problem
-	rule      *ruleState // whose event made it; stays so for the episode
-	reporter    *ruleState // whose event was counted last
-	reportedAt    time.Duration
-	bursts    []burst // of late, the oldest first
-	lasting   bool    // a level signal that has not ended is among what was reported
-	window    window
-	lastSeen  time.Duration // of p.LastSeen
-	since     time.Duration // of p.Since
-	kept      time.Duration // latest event in evidence
-	fireAt    time.Duration // Pending with "for": when it fires
-	quietFrom time.Duration // quiet counts from here at the earliest: restored, or the source came back
-	confirm   bool          // a level signal nobody has confirmed since
-	confirmBy time.Duration // zero while the source is still away
+	p          problem.Problem
+	rule       *ruleState // whose event made it; stays so for the episode
+	reporter   *ruleState // whose event was counted last
+	reportedAt time.Duration
+	bursts     []burst // of late, the oldest first
+	lasting    bool    // a level signal that has not ended is among what was reported
+	window     window
+	lastSeen   time.Duration // of p.LastSeen
+	since      time.Duration // of p.Since
+	kept       time.Duration // latest event in evidence
+	fireAt     time.Duration // Pending with "for": when it fires
+	quietFrom  time.Duration // quiet counts from here at the earliest: restored, or the source came back
+	confirm    bool          // a level signal nobody has confirmed since
+	confirmBy  time.Duration // zero while the source is still away
 
 	folded folded // of the overflow group
 

@@ -20,7 +20,7 @@ func TestEachServiceIsASourceOfItsOwn(t *testing.T) {
 	up := func(stem string) *event.Event { return source(stem, true) }
 	for _, c := range []struct {
 		name, rules string
-		reported        []*event.Event
+		reported    []*event.Event
 		want        string
 	}{
 		{"nothing reported", of(kubelet), nil, waiting + "service/kubelet"},

@@ -49,15 +49,15 @@ type savedMute struct {
 // times, which are since boot.
 type savedProblem struct {
 	problem.Problem
-	GroupBy []string      `json:"groupBy,omitempty"` // the rule's, to report whether it is still the same
-	Window  []mark        `json:"window,omitempty"`
-	Seen    time.Duration `json:"seen"`    // of LastSeen
-	Entered time.Duration `json:"entered"` // of Since
-	FireAt  time.Duration `json:"fireAt,omitempty"`
-	Reporter  string        `json:"teller,omitempty"`
-	ReportedAt  time.Duration `json:"toldAt,omitempty"`
-	Bursts  []burst       `json:"bursts,omitempty"`
-	Lasting bool          `json:"lasting,omitempty"`
+	GroupBy    []string      `json:"groupBy,omitempty"` // the rule's, to report whether it is still the same
+	Window     []mark        `json:"window,omitempty"`
+	Seen       time.Duration `json:"seen"`    // of LastSeen
+	Entered    time.Duration `json:"entered"` // of Since
+	FireAt     time.Duration `json:"fireAt,omitempty"`
+	Reporter   string        `json:"teller,omitempty"`
+	ReportedAt time.Duration `json:"toldAt,omitempty"`
+	Bursts     []burst       `json:"bursts,omitempty"`
+	Lasting    bool          `json:"lasting,omitempty"`
 
 	Kept      time.Duration `json:"kept,omitempty"`
 	QuietFrom time.Duration `json:"quietFrom,omitempty"`

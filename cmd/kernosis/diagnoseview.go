@@ -34,9 +34,9 @@ type diagnosisView struct {
 
 // progress writes a line for each operation that has ended.
 type progress struct {
-	w     io.Writer
-	reported  map[int]bool
-	width int
+	w        io.Writer
+	reported map[int]bool
+	width    int
 }
 
 // changed is called with each new state of the run, by one goroutine.

@@ -38,7 +38,7 @@ func (l *source) statsNow() Stats {
 
 // losses collects what is lost until it is reported.
 type losses struct {
-	total  map[logs.Reason]Lost
+	total      map[logs.Reason]Lost
 	unreported map[logs.Reason]uint64
 	reportedAt time.Time
 }

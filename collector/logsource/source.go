@@ -36,18 +36,18 @@ var errEnded = errors.New("reading has ended")
 
 // source is one log. Its fields below mu are for whoever holds it.
 type source struct {
-	cfg       Config
-	o         Options
-	stem      string
-	patterns  *atomic.Pointer[logpattern.Set]
-	emit      Emit
-	settle    func()
+	cfg           Config
+	o             Options
+	stem          string
+	patterns      *atomic.Pointer[logpattern.Set]
+	emit          Emit
+	settle        func()
 	firstReported func() // called when it has reported for the first time how it is
-	clock     *hostfs.Clock
-	first     time.Duration // before the first reader; a test has none
-	pause     time.Duration // firstPause, or a test's
-	open      func(*source, logs.Position, func(error)) (reader, error)
-	saving    bounded.Calls // writes of the position
+	clock         *hostfs.Clock
+	first         time.Duration // before the first reader; a test has none
+	pause         time.Duration // firstPause, or a test's
+	open          func(*source, logs.Position, func(error)) (reader, error)
+	saving        bounded.Calls // writes of the position
 
 	mu       sync.Mutex
 	reader   reader // nil before the first
@@ -55,7 +55,7 @@ type source struct {
 	stats    Stats
 	losses   losses
 	saved    saved
-	reported     bool   // it has reported how it is
+	reported bool   // it has reported how it is
 	why      string // it is down; "": it is up
 	items    uint64 // lines and losses handled
 	lastTick uint64 // items at the last tick

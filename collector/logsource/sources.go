@@ -32,9 +32,9 @@ type Emit func(*event.Event)
 
 // Sources read all configured logs. Make them with New.
 type Sources struct {
-	logs     []*source
-	patterns atomic.Pointer[logpattern.Set]
-	unreported   atomic.Int64 // logs that have not reported yet how they are
+	logs       []*source
+	patterns   atomic.Pointer[logpattern.Set]
+	unreported atomic.Int64 // logs that have not reported yet how they are
 }
 
 // New returns the sources of the logs, or what is wrong with them. It opens

@@ -193,8 +193,8 @@ func (m *Manager) hire(e *entry, k Key, spec *Spec) *worker {
 	feed := m.feed(e.pod)
 	w := &worker{
 		key: k, entry: e, feed: feed,
-		course: course{kind: k.Kind, spec: spec, own: feed == event.ProbeActive},
-		reported:   m.cfg.Failing != nil && m.cfg.Failing(k),
+		course:   course{kind: k.Kind, spec: spec, own: feed == event.ProbeActive},
+		reported: m.cfg.Failing != nil && m.cfg.Failing(k),
 	}
 	if feed == event.ProbeActive {
 		w.trigger = make(chan struct{}, 1)

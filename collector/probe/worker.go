@@ -19,14 +19,14 @@ type worker struct {
 	turn sync.Mutex // held while an outcome is counted and reported, to keep the order
 
 	course
-	ended  bool
-	reported   bool      // a failure was reported, and no end of it
-	latest time.Time // outcome
-	counts [3]uint64 // by Result
-	shown  bool      // has series of its own
-	erring bool      // the probe could not be made, as is reported already
-	stop   context.CancelFunc
-	former former
+	ended    bool
+	reported bool      // a failure was reported, and no end of it
+	latest   time.Time // outcome
+	counts   [3]uint64 // by Result
+	shown    bool      // has series of its own
+	erring   bool      // the probe could not be made, as is reported already
+	stop     context.CancelFunc
+	former   former
 	// touched: the present container has had an outcome.
 	touched bool
 }

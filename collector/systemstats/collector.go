@@ -30,7 +30,7 @@ type Collector struct {
 
 	sampling sync.Mutex
 	queues   map[string]queue  // of each device, at the last sample
-	reported     map[string]string // the last error of each component
+	reported map[string]string // the last error of each component
 
 	errors  *prometheus.CounterVec
 	leftOut *prometheus.GaugeVec

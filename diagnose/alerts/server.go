@@ -31,7 +31,7 @@ type Server struct {
 	counts  *counts
 	address atomic.Pointer[string]
 	body    time.Duration // within which a request must have come
-	report    struct{ malformed, partial, unknown, connection rate.Sometimes }
+	report  struct{ malformed, partial, unknown, connection rate.Sometimes }
 }
 
 // New returns a server that does not listen yet. Its metrics are registered until Close.

@@ -26,7 +26,7 @@ type diagnoses struct {
 	agents *agents
 	names  *names
 	counts *counts
-	report   *reporter
+	report *reporter
 }
 
 // Reconcile looks at one Diagnosis.

@@ -89,12 +89,12 @@ func Manifests(m *manifest.Set, k Known) []Finding {
 }
 
 type review struct {
-	m      *manifest.Set
-	k      Known
-	config resolve.Config
-	found  []Finding
-	reported   map[string]bool
-	plans  map[string]*resolve.Plan // by the set's name; nil: it can't be resolved
+	m        *manifest.Set
+	k        Known
+	config   resolve.Config
+	found    []Finding
+	reported map[string]bool
+	plans    map[string]*resolve.Plan // by the set's name; nil: it can't be resolved
 }
 
 // addFinding notes a finding once.

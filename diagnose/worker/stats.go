@@ -38,8 +38,8 @@ type Stats struct {
 	Waiting  int               // that wait for a worker, the store or a decision
 	Running  int
 	// QueueFull are those of the store that wait for a place: none of the others counts them.
-	QueueFull int
-	Unreported    int // that have ended, and the store does not know
+	QueueFull  int
+	Unreported int // that have ended, and the store does not know
 }
 
 // counts are guarded by the worker's lock.

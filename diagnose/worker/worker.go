@@ -28,8 +28,8 @@ type Worker struct {
 
 	latency prometheus.Histogram // from a problem to the end of its diagnosis
 
-	moved chan struct{} // wakes manage: there is something to do
-	reported  chan struct{} // wakes report: there is something to report
+	moved    chan struct{} // wakes manage: there is something to do
+	reported chan struct{} // wakes report: there is something to report
 
 	mu        sync.Mutex
 	engine    *trigger.Engine

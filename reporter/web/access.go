@@ -60,10 +60,10 @@ func (c *AccessConfig) Check() error {
 // Access is who may read what is served at addresses that others than this machine reach. A
 // nil one is of an address that only this machine reaches.
 type Access struct {
-	tls             *tls.Config // nil: plain
-	tokens          *Tokens     // nil: everybody
-	counts          *Counts
-	log             *slog.Logger
+	tls               *tls.Config // nil: plain
+	tokens            *Tokens     // nil: everybody
+	counts            *Counts
+	log               *slog.Logger
 	report, unhealthy rate.Sometimes
 }
 

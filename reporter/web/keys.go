@@ -23,7 +23,7 @@ const checkEvery = time.Second
 type Keys struct {
 	cert, key, ca string
 	log           *slog.Logger
-	report          rate.Sometimes
+	report        rate.Sometimes
 
 	mu      sync.Mutex
 	looked  time.Time

@@ -80,7 +80,7 @@ type Tokens struct {
 	flights   singleflight.Group
 	all       *rate.Limiter
 	addresses *Limiters
-	report      rate.Sometimes
+	report    rate.Sometimes
 }
 
 // NewTokens returns what asks the API server.

@@ -81,11 +81,11 @@ type agent struct {
 	store           *kube.Store
 	running         sync.WaitGroup
 
-	mu      sync.Mutex
-	current []problem.Condition
-	reported    map[string]int // how often each was reported, as the Events are to say: "KIND REASON"
-	sum     uint64         // on the Node
-	errs    []string
+	mu       sync.Mutex
+	current  []problem.Condition
+	reported map[string]int // how often each was reported, as the Events are to say: "KIND REASON"
+	sum      uint64         // on the Node
+	errs     []string
 }
 
 // newAgent makes an agent with a connection of its own, as one on its own node has.

@@ -29,9 +29,9 @@ type follower struct {
 	cutoff time.Time // lines of before are passed by; zero: none
 	bad    uint64    // malformed lines that were not reported yet
 
-	nowhere time.Time // since when the path leads nowhere; zero: it does not
-	reported    bool      // a status was reported
-	status  string    // the last one reported; "": the file can be read
+	nowhere  time.Time // since when the path leads nowhere; zero: it does not
+	reported bool      // a status was reported
+	status   string    // the last one reported; "": the file can be read
 
 	line   logs.Line
 	loss   logs.Loss

@@ -30,8 +30,8 @@ type session struct {
 	entries   int    // how many the child has given
 	handleErr error
 
-	reported   bool
-	status string // the last one reported; "": the journal is being read
+	reported bool
+	status   string // the last one reported; "": the journal is being read
 
 	entry Entry
 	line  logs.Line

@@ -31,10 +31,10 @@ type stream struct {
 	seen  uint64 // the sequence number behind the last one read
 	owed  uint64 // records read whose number is not known: no gap
 
-	reported   bool          // Status was called
-	skip   bool          // records before cutoff are passed by
-	cutoff time.Duration // by the scheduler's clock; negative: all of them
-	skipTo time.Time     // when passing by ends in any case
+	reported bool          // Status was called
+	skip     bool          // records before cutoff are passed by
+	cutoff   time.Duration // by the scheduler's clock; negative: all of them
+	skipTo   time.Time     // when passing by ends in any case
 
 	clock  *hostfs.Clock
 	offset time.Duration // from the scheduler's clock to CLOCK_BOOTTIME

@@ -23,9 +23,9 @@ type Config struct {
 	FS     hostfs.FS
 	Prober *active.Prober
 	// Tell takes events, from several goroutines; the event is the callee's for the call.
-	Report  func(*event.Event)
-	Log   *slog.Logger
-	Start time.Time // of the agent's process; see probe.Config
+	Report func(*event.Event)
+	Log    *slog.Logger
+	Start  time.Time // of the agent's process; see probe.Config
 	// Groups gives programs control groups of their own; nil: they have none.
 	Groups *process.Groups
 }

@@ -67,10 +67,10 @@ func ownNode(t *testing.T) hostfs.FS {
 
 // tape keeps what is reported.
 type tape struct {
-	mu      sync.Mutex
-	reported    []string
-	changed chan struct{}
-	data    []event.ProbeData
+	mu       sync.Mutex
+	reported []string
+	changed  chan struct{}
+	data     []event.ProbeData
 }
 
 func (p *tape) report(ev *event.Event) {

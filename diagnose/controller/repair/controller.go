@@ -74,7 +74,7 @@ func add(m manager.Manager, c *Config) (*reconciler, error) {
 	r := &reconciler{
 		config: c, client: m.GetClient(), live: m.GetAPIReader(), api: api, actions: actions,
 		builtins: catalog.All(operation.Host{}), counts: newCounts(),
-		reporter:   &reporter{recorder: m.GetEventRecorder(name)},
+		reporter: &reporter{recorder: m.GetEventRecorder(name)},
 		interest: map[types.NamespacedName]interest{}, took: map[types.UID]bool{}, contests: map[types.UID]contest{},
 		reported: map[string]reported{}, ended: map[types.UID]time.Time{},
 		budget: &policy.Budget{Store: &policy.Objects{Reader: m.GetAPIReader(), Writer: m.GetClient().Status()}, Holder: c.Holder, Now: c.Now},
@@ -141,7 +141,7 @@ type reconciler struct {
 	actions  *action.Actions
 	builtins []operation.Builtin
 	budget   *policy.Budget
-	reporter   *reporter
+	reporter *reporter
 	counts   *counts
 	running  atomic.Bool // it leads, and has seen what is watched
 	views    views

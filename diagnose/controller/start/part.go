@@ -43,7 +43,7 @@ type Part struct {
 	events   chan *corev1.Event
 	changed  chan struct{} // the triggers are others
 	compiled map[string]compiled
-	report     struct{ dropped, pods, problems rate.Sometimes }
+	report   struct{ dropped, pods, problems rate.Sometimes }
 }
 
 // Add adds the part to a manager, which runs it where it leads. The manager's scheme must

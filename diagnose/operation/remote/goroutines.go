@@ -22,8 +22,8 @@ type stackSummary struct {
 }
 
 const (
-	maxStackLine  = 512 // of a line, what is looked at
-	maxStates     = 32  // different ones that are counted
+	maxStackLine      = 512 // of a line, what is looked at
+	maxStates         = 32  // different ones that are counted
 	maxStatesReported = 8
 )
 

@@ -62,10 +62,10 @@ type rig struct {
 
 	onDiagnosis func(*v1alpha1.Diagnosis) // nil: nothing; called with the lock held
 
-	mu      sync.Mutex
-	changes int
-	reported    []string // "NAME VERSION" and "gone NAME UID", in order
-	newest  map[string]*v1alpha1.Diagnosis
+	mu       sync.Mutex
+	changes  int
+	reported []string // "NAME VERSION" and "gone NAME UID", in order
+	newest   map[string]*v1alpha1.Diagnosis
 }
 
 // newStore returns a Store of a node and a folder of its own, which does not run.

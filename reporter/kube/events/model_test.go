@@ -24,13 +24,13 @@ type killed struct{}
 // model is an API server that fails at random. It is the source of randomness of
 // answers alone; what a real one answers is tested elsewhere.
 type model struct {
-	rnd    *rand.Rand
-	now    map[string]corev1.Event // by name; what outlived its time is gone
-	reported   map[string]int64        // by name, ever: the latest count
-	onPod  map[string]bool
-	down   bool
-	calm   bool   // no more failures
-	during func() // what happens while a request is on its way
+	rnd      *rand.Rand
+	now      map[string]corev1.Event // by name; what outlived its time is gone
+	reported map[string]int64        // by name, ever: the latest count
+	onPod    map[string]bool
+	down     bool
+	calm     bool   // no more failures
+	during   func() // what happens while a request is on its way
 }
 
 func (m *model) trouble() (before, after error) {

@@ -12,9 +12,9 @@ const podLook = 250 * time.Millisecond
 
 // write is one request to be made.
 type write struct {
-	s             *series
-	event         *corev1.Event
-	patch         bool
+	s                 *series
+	event             *corev1.Event
+	patch             bool
 	count, unreported uint64
 }
 

@@ -27,28 +27,28 @@ type series struct {
 	Part  string `json:"part,omitempty"`
 	Order uint64 `json:"order"` // by which the Events of an outage are sent
 
-	Severity problem.Severity `json:"severity"`
-	Reason   string           `json:"reason"`
-	Message  string           `json:"message"`         // of the latest occurrence
-	About    string           `json:"about,omitempty"` // UID of the pod that it hit
-	Object   string           `json:"object"`          // what it hit, to report whether it is always the same
-	Mixed    bool             `json:"mixed,omitempty"` // it is not
-	First    time.Time        `json:"first"`           // the fault's own times
-	Last     time.Time        `json:"last"`
-	Heard    time.Time        `json:"heard"` // of the latest entry
-	Count    uint64           `json:"count"`
-	Unreported   uint64           `json:"untold,omitempty"` // of Count, not reported on their pods
-	Doc      string           `json:"doc,omitempty"`    // page of the latest occurrence's rule
+	Severity   problem.Severity `json:"severity"`
+	Reason     string           `json:"reason"`
+	Message    string           `json:"message"`         // of the latest occurrence
+	About      string           `json:"about,omitempty"` // UID of the pod that it hit
+	Object     string           `json:"object"`          // what it hit, to report whether it is always the same
+	Mixed      bool             `json:"mixed,omitempty"` // it is not
+	First      time.Time        `json:"first"`           // the fault's own times
+	Last       time.Time        `json:"last"`
+	Heard      time.Time        `json:"heard"` // of the latest entry
+	Count      uint64           `json:"count"`
+	Unreported uint64           `json:"untold,omitempty"` // of Count, not reported on their pods
+	Doc        string           `json:"doc,omitempty"`    // page of the latest occurrence's rule
 	// Event is that of the latest occurrence, shared and not to be changed; nil: it has
 	// none, or the API server has what it says.
 	Event *event.Event `json:"event,omitempty"`
 
 	// Delivery.
-	Created     bool      `json:"created,omitempty"`
-	Acked       uint64    `json:"acked,omitempty"` // Count and Untold that the API server has
+	Created         bool      `json:"created,omitempty"`
+	Acked           uint64    `json:"acked,omitempty"` // Count and Untold that the API server has
 	AckedUnreported uint64    `json:"ackedUntold,omitempty"`
-	Where       *pods.Pod `json:"where,omitempty"`  // of Pod, once known
-	Astray      string    `json:"astray,omitempty"` // why it is not known, see the Astray constants
+	Where           *pods.Pod `json:"where,omitempty"`  // of Pod, once known
+	Astray          string    `json:"astray,omitempty"` // why it is not known, see the Astray constants
 
 	due     time.Time     // not before; zero: at once
 	every   time.Duration // the time between writes now

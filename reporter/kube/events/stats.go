@@ -21,10 +21,10 @@ type Stats struct {
 // Node and Dropped add up to Happened, those of its Events on pods and Untold to
 // OnPods, once all is sent.
 type RuleStats struct {
-	Happened uint64
-	OnPods   uint64
-	Unreported   map[string]uint64 // on their pods; by Astray reason
-	Dropped  map[string]uint64 // by Astray reason
+	Happened   uint64
+	OnPods     uint64
+	Unreported map[string]uint64 // on their pods; by Astray reason
+	Dropped    map[string]uint64 // by Astray reason
 }
 
 // Stats returns the counters.

@@ -39,11 +39,11 @@ type table struct {
 
 // rule is what is kept of a rule or a condition type.
 type rule struct {
-	Happened uint64            `json:"happened"`         // occurrences to be reported on the Node
-	OnPods   uint64            `json:"onPods,omitempty"` // occurrences to be reported on a pod
-	Unreported   map[string]uint64 `json:"untold,omitempty"` // of OnPods, those not reported there, by reason
-	Dropped  map[string]uint64 `json:"dropped,omitempty"`
-	Free     time.Time         `json:"free,omitzero"` // when the whole budget will be there again
+	Happened   uint64            `json:"happened"`         // occurrences to be reported on the Node
+	OnPods     uint64            `json:"onPods,omitempty"` // occurrences to be reported on a pod
+	Unreported map[string]uint64 `json:"untold,omitempty"` // of OnPods, those not reported there, by reason
+	Dropped    map[string]uint64 `json:"dropped,omitempty"`
+	Free       time.Time         `json:"free,omitzero"` // when the whole budget will be there again
 }
 
 func newTable(c *Config) *table {
@@ -62,7 +62,7 @@ type reporting struct {
 	about       string
 	object      string
 	first, last time.Time
-	unreported      bool
+	unreported  bool
 	doc         string
 	event       *event.Event // nil: nothing is known but the message
 	times       uint64

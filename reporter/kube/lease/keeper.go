@@ -34,7 +34,7 @@ type Keeper struct {
 	acquired metav1.MicroTime      // what our writes have as acquireTime
 	written  bool                  // one of them was taken
 	failing  bool
-	reported     int // types that were refused, so that the log has it once
+	reported int // types that were refused, so that the log has it once
 }
 
 // New returns a Keeper that does nothing until it runs.
