@@ -161,9 +161,11 @@ func TestDiskIOWriteErrors(t *testing.T) {
 	disk := fullDisk(t)
 	group := ioGroup(t)
 	withStatistics(t, l, func() {
+		// A dd that fails before it writes is no fault of the disk.
 		script := fmt.Sprintf(`echo $$ >%s/cgroup.procs
 			for i in $(seq %d); do
-				dd if=/dev/zero of=%s oflag=direct conv=notrunc bs=%d seek=$i count=1 2>/dev/null && exit 7
+				said=$(LC_ALL=C dd if=/dev/zero of=%s oflag=direct conv=notrunc bs=%d seek=$i count=1 2>&1) && exit 7
+				case $said in *"error writing"*) ;; *) echo "$said"; exit 8 ;; esac
 			done; exit 0`, group, diskFaults, disk.path, diskBlock)
 		if out, err := exec.Command("/bin/sh", "-c", script).CombinedOutput(); err != nil {
 			t.Fatalf("writes that should fail: %v: %s", err, out)
@@ -171,7 +173,12 @@ func TestDiskIOWriteErrors(t *testing.T) {
 	})
 	records := drainDiskIO(t, l, disk.dev)
 	if len(records) != diskFaults {
-		t.Fatalf("%d failed writes gave %d records", diskFaults, len(records))
+		var sectors []uint64
+		for i := range records {
+			sectors = append(sectors, records[i].Sector)
+		}
+		lost, err := l.Losses()
+		t.Fatalf("%d failed writes gave %d records, at %v; lost: %+v, %v", diskFaults, len(records), sectors, lost, err)
 	}
 	flags := uint8(DiskIOIssuer)
 	if isStatus, err := requestErrorIsStatus(k); err != nil {

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -113,9 +114,9 @@ func (p *goPackage) concurrent() (bool, error) {
 // patience is how long test processes have to clean up after an interrupt.
 const patience = 20 * time.Second
 
-// goTest runs go test once. That a test fails is for the report, not an error.
-func goTest(ctx context.Context, report *report, args call, env []string, stderr io.Writer, sample bool) error {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...)
+// goTest runs go test once, with a niceness. That a test fails is for the report, not an error.
+func goTest(ctx context.Context, report *report, args call, nice int, env []string, stderr io.Writer, sample bool) error {
+	cmd := exec.CommandContext(ctx, "nice", append([]string{"-n", strconv.Itoa(nice), "go", "test", "-json"}, args...)...)
 	cmd.Env = append(os.Environ(), env...)
 	if slices.Contains(args, "-race") {
 		cmd.Env = append(cmd.Env, "CGO_ENABLED=1")
