@@ -628,8 +628,13 @@ func TestSockFailCost(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				// Somebody else's connection may be reset.
-				if len(c.keys) == 0 && s.RunCount > 0 && name != SockfailProgResetRaw {
+				// Somebody else's connection may be reset, and one that an agent followed before it
+				// ended calls follow_ops until it closes. Of these 500 none does.
+				others := uint64(0)
+				if name == SockfailProgResetRaw || name == SockfailProgFollowOps {
+					others = 100
+				}
+				if len(c.keys) == 0 && s.RunCount > others {
 					t.Errorf("%s: %d runs without a target", name, s.RunCount)
 				}
 				if s.RunCount > 0 {
