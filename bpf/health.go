@@ -91,7 +91,7 @@ func (l *Loaded) harmless(program string) bool {
 	return adds
 }
 
-// Losses returns what was lost since the last [Loaded.ToldLosses], of this run
+// Losses returns what was lost since the last [Loaded.ReportedLosses], of this run
 // or of an earlier one that left its pins.
 func (l *Loaded) Losses() (Losses, error) {
 	var out Losses
@@ -116,8 +116,8 @@ func (l *Loaded) Losses() (Losses, error) {
 	return out, nil
 }
 
-// ToldLosses notes that these losses were reported. An agent that is killed before
-// tells them twice, not never.
+// ReportedLosses notes that these losses were reported. An agent that is killed before
+// reports them twice rather than never.
 func (l *Loaded) ReportedLosses(reported Losses) error {
 	return errors.Join(l.noteLost(reportedRingFull, reported.ringFull), l.noteLost(reportedSkipped, reported.skipped))
 }

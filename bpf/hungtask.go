@@ -274,8 +274,8 @@ func (w *TaskWalk) Sweep(exited func(*HungTaskSleep)) (left Asleep, err error) {
 			if w.blocked.Lookup(&w.keys[i], &still) != nil {
 				continue // reported already: the iteration came by twice
 			}
-			// First reported, then forgotten: an agent killed in between tells it
-			// twice, not never.
+			// Report first, then forget: an agent that is killed in between reports it
+			// twice rather than never.
 			exited(s)
 		}
 		if err := w.blocked.Delete(&w.keys[i]); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {

@@ -27,7 +27,7 @@ type gaugeSource struct {
 	own      func() ([]hostfs.Mount, error) // hostfs.OwnMounts, or a test's
 
 	// Of Run's goroutine.
-	reported    map[string]string // what tellSource reported last, by gauge: why it can't be read, or ""
+	reported    map[string]string // what reportSource reported last, by gauge: why it can't be read, or ""
 	filesystems map[fsKey]*gaugedFilesystem
 	crowded     bool // that there are too many filesystems was logged
 }

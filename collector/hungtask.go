@@ -27,7 +27,7 @@ const (
 	// hungDefaultAfter is the kernel's own default time-out, used where an
 	// administrator has switched khungtaskd off.
 	hungDefaultAfter = 120 * time.Second
-	// maxHungTold is how many hangs are remembered until they end: as many as
+	// maxHungReported is how many hangs are remembered until they end: as many as
 	// the kernel side remembers sleeps.
 	maxHungReported = 4096
 )

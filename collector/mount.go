@@ -32,7 +32,7 @@ type mountSource struct {
 	last        []hostfs.Mount      // what the next table is compared with
 	held        map[fsKey]time.Time // since when what [mountSource.holdBack] keeps was seen
 	reported    map[fsKey]*refusing
-	known, down bool // what tellSource reported last
+	known, down bool // what reportSource reported last
 }
 
 // refusing is a filesystem that was reported.

@@ -180,7 +180,7 @@ func TestOOMGroupKillHasOneLimit(t *testing.T) {
 	}
 }
 
-// isTold reports whether a record becomes an event.
+// isReported reports whether a record becomes an event.
 func isReported(t *testing.T, o *oomkill, r *bpf.OOMKill) bool {
 	t.Helper()
 	h, err := bpf.ParseHeader(rawRecord(r))

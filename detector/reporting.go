@@ -7,7 +7,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// burst is occurrences of a problem of which each is at most sameTelling after the one
+// burst is occurrences of a problem of which each is at most sameReporting after the one
 // before, and how many of them each rule has reported. Its times are since boot.
 type burst struct {
 	From     time.Duration `json:"from"`
@@ -15,7 +15,7 @@ type burst struct {
 	Reported []reporting   `json:"told"`
 }
 
-// telling is how many occurrences of a burst a rule has reported.
+// reporting is how many occurrences of a burst a rule has reported.
 type reporting struct {
 	Rule string `json:"rule"`
 	N    uint64 `json:"n"`
@@ -23,7 +23,7 @@ type reporting struct {
 
 // Bounds of what a problem remembers.
 const (
-	// maxTellings is of the rules that report one fault; honest ones are two or three.
+	// maxReports is of the rules that report one fault; honest ones are two or three.
 	maxReports = 16
 	// maxBursts: sources that were read late, as after a restart, report the same bursts
 	// one after the other.

@@ -16,7 +16,7 @@ const (
 	// keepResolved is how long a resolved problem stays visible: a person who
 	// was called comes within a quarter of an hour.
 	keepResolved = 15 * time.Minute
-	// sameTelling is how far apart two sources report one fault. The kernel
+	// sameReporting is how far apart two sources report one fault. The kernel
 	// log comes within a second; a log file read by polling within some.
 	sameReporting = 10 * time.Second
 	// confirmWithin is the time in which a level signal that was restored, or

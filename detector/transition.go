@@ -33,7 +33,7 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now event.Moment) {
 			return
 		}
 	}
-	if live && en.confirm && again(en, ev, at.Boot) {
+	if live && en.confirm && repeats(en, ev, at.Boot) {
 		en.seen(at)
 		return
 	}
@@ -110,9 +110,9 @@ func signalStart(ev *event.Event, at time.Duration) time.Duration {
 	return at
 }
 
-// retold reports whether a source that was down reports the same signal again that it
+// repeats reports whether a source that was down reports the same signal again that it
 // reported before: one that began before that report.
-func again(en *entry, ev *event.Event, at time.Duration) bool {
+func repeats(en *entry, ev *event.Event, at time.Duration) bool {
 	start := signalStart(ev, at)
 	return start < at && start <= en.reportedAt
 }

@@ -176,7 +176,7 @@ func TestCluster(t *testing.T) {
 	for _, line := range []string{
 		`kernosis_api_writes_total{node="` + a.node + `",object="condition",outcome="written"} `,
 		`kernosis_api_writes_total{node="` + a.node + `",object="event",outcome="created"} 2`,
-		`kernosis_events_reported_total{node="` + a.node + `",rule="app-hiccup"} 2`,
+		`kernosis_events_occurred_total{node="` + a.node + `",rule="app-hiccup"} 2`,
 		`kernosis_conditions_pending{node="` + a.node + `"} 0`,
 		`kernosis_condition{node="` + a.node + `",status="True",type="AppBroken"} 1`,
 	} {

@@ -33,7 +33,7 @@ rules:
 - {name: app-hiccup, events: [log], logs: [app], pattern: 'hiccup', reason: AppHiccup, message: the app had a hiccup, severity: warning}
 `
 
-// toldWithin is how soon a fault is in the API, however the state disk is.
+// reportedWithin is how soon a fault is in the API, however the state disk is.
 const reportedWithin = 5 * time.Second
 
 // hangTest is an agent whose state is on a disk that can hang, and a cgroup to kill in.
@@ -95,7 +95,7 @@ func (h *hangTest) timed(what string, since time.Time) {
 	}
 }
 
-// killsTold adds up the Events of the cgroup's kills.
+// killsReported adds up the Events of the cgroup's kills.
 func (h *hangTest) killsReported(want int) {
 	h.t.Helper()
 	h.await(fmt.Sprintf("%d kills", want), time.Minute, func(ctx context.Context) (bool, string, error) {

@@ -77,7 +77,7 @@ func fleetNode(n *corev1.Node, l *coordinationv1.Lease) page.FleetNode {
 			out.Agent, out.Lacks = page.AgentDegraded, strings.Split(lacks, "\n")
 		}
 		if !lease.DrainingSince(l).IsZero() {
-			out.Agent = page.AgentStopped
+			out.Agent = page.AgentDraining
 		}
 	}
 	for i := range n.Status.Conditions {
@@ -103,7 +103,9 @@ func fleetNode(n *corev1.Node, l *coordinationv1.Lease) page.FleetNode {
 
 // addDiagnosis counts a Diagnosis of the node.
 func addDiagnosis(n *page.FleetNode, d *v1alpha1.Diagnosis) {
-	if d.Status.CompletionTime == nil {
+	at, ended := d.Status.CompletedAt()
+	if !ended {
+		at = d.CreationTimestamp.Time
 		n.Running++
 		if slices.ContainsFunc(d.Status.Results, func(r v1alpha1.Result) bool { return r.State == v1alpha1.ResultAwaitingApproval }) {
 			n.Waiting++
@@ -112,10 +114,6 @@ func addDiagnosis(n *page.FleetNode, d *v1alpha1.Diagnosis) {
 	v := d.Status.Verdict
 	if v == nil {
 		return
-	}
-	at := d.CreationTimestamp.Time
-	if d.Status.CompletionTime != nil {
-		at = d.Status.CompletionTime.Time
 	}
 	if at.After(n.CauseAt) || at.Equal(n.CauseAt) && d.Name > n.Diagnosis {
 		n.Cause, n.Diagnosis, n.CauseAt = v.Reason, d.Name, at

@@ -103,7 +103,7 @@ reports:
 		"kernosis_events_total", "kernosis_problem_transitions_total", "kernosis_condition", "kernosis_source_up", "kernosis_journal_bytes",
 		"kernosis_log_lines_total", "kernosis_check_runs_total", "kernosis_report_events_total", "kernosis_system_stats_left_out",
 		"kernosis_api_writes_total", "kernosis_api_last_acknowledged_timestamp_seconds",
-		"kernosis_conditions_pending", "kernosis_events_reported_total", "kernosis_event_series", "problem_counter", "problem_gauge", "cpu_load_1m"))
+		"kernosis_conditions_pending", "kernosis_events_occurred_total", "kernosis_event_series", "problem_counter", "problem_gauge", "cpu_load_1m"))
 
 	c := startController(t, server.Kubeconfig(t, server.Admin()), server.Namespace(t))
 	checkExposition(t, program, awaitMetrics(t, "http://"+c.metrics+"/metrics", "kernosis_controller_nodes", "kernosis_controller_halted"))

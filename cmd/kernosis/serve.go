@@ -93,8 +93,8 @@ func (c *controllerServer) Start(ctx context.Context) error {
 	return g.Wait()
 }
 
-// serve answers at an address, none where it is empty; page is where to look.
-func serve(ctx context.Context, g *errgroup.Group, log *slog.Logger, address, page string, to *web.AccessConfig, h func(*web.Access) http.Handler) error {
+// serve answers at an address, none where it is empty; path is where to look.
+func serve(ctx context.Context, g *errgroup.Group, log *slog.Logger, address, path string, to *web.AccessConfig, h func(*web.Access) http.Handler) error {
 	if address == "" {
 		return nil
 	}
@@ -106,7 +106,7 @@ func serve(ctx context.Context, g *errgroup.Group, log *slog.Logger, address, pa
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	log.Info("serving", "url", access.Scheme()+"://"+l.Addr().String()+page)
+	log.Info("serving", "url", access.Scheme()+"://"+l.Addr().String()+path)
 	g.Go(func() error { return web.Serve(ctx, l, h(access), access, to.Counts) })
 	return nil
 }

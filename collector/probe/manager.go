@@ -14,8 +14,8 @@ import (
 
 // Config is what a Manager works with.
 type Config struct {
-	// Tell takes each failure and recovery, those of one probe in their order, from
-	// several goroutines. The event is the callee's for the call only. Tell may ask the
+	// Report takes each failure and recovery, those of one probe in their order, from
+	// several goroutines. The event is the callee's for the call only. Report may ask the
 	// Manager what it knows; it must not add, remove or observe.
 	Report func(*event.Event)
 	// Prober makes the probes of pods that are Active; nil: all are only looked at.

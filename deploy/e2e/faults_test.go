@@ -68,7 +68,7 @@ func (c *cluster) faultsWith(t *testing.T, with profile) {
 			}
 			pod = c.Run(t, pod)
 			c.reported(t, pod, "", 0) // nothing yet
-			c.report(t, pod, f.mode)
+			c.setMode(t, pod, f.mode)
 			c.reported(t, pod, f.reason, 1, f.says)
 			if f.verdict != "" {
 				c.diagnosed(t, "probe-failure", string(pod.UID), f.verdict)
@@ -82,7 +82,7 @@ func (c *cluster) faultsWith(t *testing.T, with profile) {
 		await.UntilShown(t, "failures of the others", 90*time.Second, func() (bool, string) {
 			m := c.metrics(t)
 			for _, rule := range []string{"probe-refused", "probe-connected-silent", "probe-slow"} {
-				if m.Sum("kernosis_events_reported_total", "rule", rule) == 0 {
+				if m.Sum("kernosis_events_occurred_total", "rule", rule) == 0 {
 					return false, rule
 				}
 			}
@@ -92,10 +92,10 @@ func (c *cluster) faultsWith(t *testing.T, with profile) {
 	})
 }
 
-// tell puts a pod into a mode.
-func (c *cluster) report(t testing.TB, pod *corev1.Pod, mode fault.Mode) {
+// setMode puts a pod into a mode.
+func (c *cluster) setMode(t testing.TB, pod *corev1.Pod, mode fault.Mode) {
 	t.Helper()
-	if err := c.Report(t.Context(), pod, mode); err != nil {
+	if err := c.SetMode(t.Context(), pod, mode); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -192,18 +192,18 @@ func (c *cluster) over(t testing.TB, kind string, with profile) {
 func (c *cluster) childKilled(t *testing.T, with profile) {
 	t.Parallel()
 	pod := c.Run(t, node.FaultPod(c.pods, "leaks", fault.ChildKilled, false))
-	c.report(t, pod, fault.ChildKilled)
+	c.setMode(t, pod, fault.ChildKilled)
 	// Before the next child grows, or the Diagnosis measures that one's memory as it does.
 	c.diagnosed(t, "oom-kill", string(pod.UID), "LimitTooLow")
 	for range 4 {
-		c.report(t, pod, fault.ChildKilled)
+		c.setMode(t, pod, fault.ChildKilled)
 	}
 	c.reported(t, pod, "OOMKilling", 5, "limit of 48")
 	c.condition(t, "FrequentOOMKilling", corev1.ConditionTrue, 30*time.Second)
 	if now := c.Pod(t, pod); now.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("the container did not go on: %+v", now.Status)
 	}
-	if n := c.metrics(t).Sum("kernosis_events_reported_total", "rule", "oom-kill"); n < 5 {
+	if n := c.metrics(t).Sum("kernosis_events_occurred_total", "rule", "oom-kill"); n < 5 {
 		t.Errorf("the metrics have %v kills", n)
 	}
 	c.over(t, "FrequentOOMKilling", with)

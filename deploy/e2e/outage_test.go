@@ -32,7 +32,7 @@ func (c *cluster) kills(t *testing.T, name string) *kills {
 // one has one more child killed.
 func (k *kills) one(t testing.TB) {
 	t.Helper()
-	k.c.report(t, k.pod, fault.ChildKilled)
+	k.c.setMode(t, k.pod, fault.ChildKilled)
 	k.made++
 }
 

@@ -88,7 +88,7 @@ func fleetAPI(toNode []dataLink) []graph {
 		{kind: bars, title: "Events reported and dropped", text: "Occurrences reported as Events on nodes, and occurrences that no Event counts.",
 			page: "runbooks/KernosisEventsDropped",
 			queries: []query{
-				{`sum(increase(kernosis_events_reported_total[$__rate_interval]))`, "reported"},
+				{`sum(increase(kernosis_events_occurred_total[$__rate_interval]))`, "occurred"},
 				{`sum by (reason) (` + rise(`kernosis_events_dropped_total`, `$__rate_interval`) + `) or vector(0)`, "dropped {{reason}}"},
 			}},
 		{kind: lines, title: "Conditions written by other clients", text: "Condition types that agents leave to another client, by node. Normally 0.", links: toNode, warn: 1,

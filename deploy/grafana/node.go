@@ -60,8 +60,8 @@ func nodeFaults() []graph {
 
 func nodeReports() []graph {
 	return []graph{
-		{kind: bars, title: "Events", text: "Occurrences reported as Events on the node, by rule.", none: "No Event in this range.",
-			queries: one(`sum by (rule) (increase(kernosis_events_reported_total{node="$node"}[$__rate_interval])) > 0`, "{{rule}}")},
+		{kind: bars, title: "Events", text: "Occurrences that belong into Events on the node, by rule.", none: "No Event in this range.",
+			queries: one(`sum by (rule) (increase(kernosis_events_occurred_total{node="$node"}[$__rate_interval])) > 0`, "{{rule}}")},
 		{kind: bars, title: "Dropped Events", text: "Occurrences that no Event counts, or that are missing from the pod's Event. Normally none.", page: "runbooks/KernosisEventsDropped",
 			queries: []query{
 				{`sum by (rule, reason) (` + rise(`kernosis_events_dropped_total{node="$node"}`, `$__rate_interval`) + `) or vector(0)`, "{{rule}} {{reason}}"},

@@ -162,7 +162,7 @@ func (s *stage) picture(t *testing.T, p *monitoringtest.Panel) picture {
 	return out
 }
 
-// color is that of a value, by the thresholds.
+// color returns the color of a value, by the thresholds.
 func (d *drawn) color(v float64) string {
 	color := ""
 	for _, s := range d.FieldConfig.Defaults.Thresholds.Steps {

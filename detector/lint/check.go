@@ -66,7 +66,7 @@ func (in *Input) judges(x *index) ([]*judge, []error) {
 	return judges, mistakes
 }
 
-// teller notes a finding of the rule that is looked at.
+// reporter notes a finding of the rule that is looked at.
 type reporter func(l Level, code string, suggest []string, format string, args ...any)
 
 // names reports names that mean two things.

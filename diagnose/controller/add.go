@@ -111,7 +111,7 @@ func index(to client.FieldIndexer) error {
 	}
 	return errors.Join(
 		of(indexNode, func(d *v1alpha1.Diagnosis) []string {
-			if _, ended := completed(d); ended || d.Spec.NodeName == "" {
+			if d.Status.Completed() || d.Spec.NodeName == "" {
 				return nil
 			}
 			return []string{d.Spec.NodeName}
@@ -123,7 +123,7 @@ func index(to client.FieldIndexer) error {
 			return nil
 		}),
 		of(indexEnded, func(d *v1alpha1.Diagnosis) []string {
-			if _, ended := completed(d); !ended || parentOf(d) != nil {
+			if !d.Status.Completed() || parentOf(d) != nil {
 				return nil
 			}
 			return []string{triggerOf(d), anyTrigger}

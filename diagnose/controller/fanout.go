@@ -199,7 +199,7 @@ func (r *diagnoses) children(ctx context.Context, d *v1alpha1.Diagnosis) ([]v1al
 // cancel cancels those that have not ended.
 func (r *diagnoses) cancel(ctx context.Context, list []v1alpha1.Diagnosis) error {
 	for i := range list {
-		if _, ended := completed(&list[i]); ended || list[i].Spec.Cancel {
+		if list[i].Status.Completed() || list[i].Spec.Cancel {
 			continue
 		}
 		next := list[i].DeepCopy()
@@ -222,7 +222,7 @@ func (e *ended) sum() int { return e.succeeded + e.failed + e.cancelled + e.unkn
 func tally(list []v1alpha1.Diagnosis) *ended {
 	var e ended
 	for i := range list {
-		if _, ok := completed(&list[i]); !ok {
+		if !list[i].Status.Completed() {
 			e.running++
 			continue
 		}

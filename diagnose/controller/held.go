@@ -44,7 +44,7 @@ func followed(ctx context.Context, from client.Reader, d *v1alpha1.Diagnosis, en
 	}
 	for i := range list.Items {
 		c := &list.Items[i]
-		at, over := completed(c)
+		at, over := c.Status.CompletedAt()
 		if !over || held(c, at, slots, now) {
 			return true, nil
 		}

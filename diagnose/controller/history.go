@@ -66,7 +66,7 @@ func (h *history) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	}
 	now := time.Now()
 	needed := func(d *v1alpha1.Diagnosis) bool {
-		at, _ := completed(d)
+		at, _ := d.Status.CompletedAt()
 		if d.DeletionTimestamp != nil || held(d, at, slots, now) {
 			return true
 		}
@@ -138,8 +138,8 @@ func sortByEnd(list []v1alpha1.Diagnosis) []*v1alpha1.Diagnosis {
 		out[i] = &list[i]
 	}
 	slices.SortFunc(out, func(a, b *v1alpha1.Diagnosis) int {
-		endA, _ := completed(a)
-		endB, _ := completed(b)
+		endA, _ := a.Status.CompletedAt()
+		endB, _ := b.Status.CompletedAt()
 		return cmp.Or(endA.Compare(endB), cmp.Compare(a.Name, b.Name))
 	})
 	return out
@@ -177,12 +177,12 @@ func triggerOf(d *v1alpha1.Diagnosis) string {
 func (h *history) sources(kinds cache.Cache) []source.Source {
 	add := func(q queue, name string) { q.AddAfter(request("", name), historyAfter) }
 	seen := func(q queue, was, d *v1alpha1.Diagnosis) {
-		_, ended := completed(d)
+		ended := d.Status.Completed()
 		if !ended || parentOf(d) != nil || d.Namespace != h.config.Namespace {
 			return
 		}
 		if was != nil {
-			if _, before := completed(was); before && unverified(was) == unverified(d) {
+			if was.Status.Completed() && unverified(was) == unverified(d) {
 				return
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
@@ -126,7 +125,7 @@ func silence(node string, a agent) string {
 	return fmt.Sprintf("the agent of node %s has not reported since %s", node, a.last.UTC().Format(time.RFC3339))
 }
 
-// lastTold returns when an agent last wrote of a Diagnosis, or else when that was made. An
+// lastReported returns when an agent last wrote of a Diagnosis, or else when that was made. An
 // agent's clock may be wrong: a time in the future says nothing.
 func lastReported(d *v1alpha1.Diagnosis, now time.Time) time.Time {
 	last := earlier(d.CreationTimestamp.Time, now)
@@ -149,16 +148,4 @@ func queueFull(d *v1alpha1.Diagnosis) bool {
 // silent, or is back, is not reported by anything that happens.
 func again(left, period time.Duration) time.Duration {
 	return min(left, max(period/20, 100*time.Millisecond))
-}
-
-// completed reports whether a Diagnosis has ended, and when.
-func completed(d *v1alpha1.Diagnosis) (at time.Time, ok bool) {
-	c := apimeta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionComplete)
-	if c == nil || c.Status != metav1.ConditionTrue {
-		return time.Time{}, false
-	}
-	if t := d.Status.CompletionTime; t != nil {
-		return t.Time, true
-	}
-	return c.LastTransitionTime.Time, true
 }

@@ -81,7 +81,7 @@ func trim(d *v1alpha1.Diagnosis) {
 	if d.Spec.TargetSelector == nil { // else those that it has take after it
 		d.Labels, d.Annotations = ownKeys(d.Labels), ownKeys(d.Annotations)
 	}
-	_, ended := completed(d)
+	ended := d.Status.Completed()
 	if !ended && (len(d.Status.Remediations) > 0 || waitsForRepair(d)) {
 		return // plans are made of results
 	}

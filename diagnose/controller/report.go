@@ -30,14 +30,14 @@ const eventAction = "Diagnose"
 // maxNote is what an Event may say.
 const maxNote = 1024
 
-// teller makes Events of what becomes of Diagnoses. What had become of them before the
+// reporter makes Events of what becomes of Diagnoses. What had become of them before the
 // controller began to watch is not reported.
 type reporter struct {
 	recorder events.EventRecorder
 }
 
 // changed reports what has changed.
-func (t *reporter) changed(was, is *v1alpha1.Diagnosis) {
+func (r *reporter) changed(was, is *v1alpha1.Diagnosis) {
 	if is.UID != was.UID {
 		return
 	}
@@ -47,18 +47,18 @@ func (t *reporter) changed(was, is *v1alpha1.Diagnosis) {
 		if is.Spec.TargetSelector != nil {
 			where = "on its targets"
 		}
-		t.say(is, corev1.EventTypeNormal, EventStarted, fmt.Sprintf("runs the OperationSet %s %s", is.Spec.OperationSet, where))
+		r.say(is, corev1.EventTypeNormal, EventStarted, fmt.Sprintf("runs the OperationSet %s %s", is.Spec.OperationSet, where))
 	}
-	_, before := completed(was)
-	if _, now := completed(is); now && !before {
+	before := was.Status.Completed()
+	if is.Status.Completed() && !before {
 		kind, reason, note := ending(is)
-		t.say(is, kind, reason, note)
+		r.say(is, kind, reason, note)
 	}
 }
 
-func (t *reporter) say(d *v1alpha1.Diagnosis, kind, reason, note string) {
+func (r *reporter) say(d *v1alpha1.Diagnosis, kind, reason, note string) {
 	// The object is the cache's: the recorder only reads its reference.
-	t.recorder.Eventf(d, nil, kind, reason, eventAction, "%s", display.Safe(note, maxNote-len("…")))
+	r.recorder.Eventf(d, nil, kind, reason, eventAction, "%s", display.Safe(note, maxNote-len("…")))
 }
 
 // ending returns the Event of a Diagnosis that has ended.

@@ -47,8 +47,8 @@ func (r *diagnoses) diagnosisHandler() handler.TypedEventHandler[*v1alpha1.Diagn
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.Diagnosis], q queue) {
 			r.report.changed(e.ObjectOld, e.ObjectNew)
 			add(q, e.ObjectNew)
-			_, before := completed(e.ObjectOld)
-			if _, now := completed(e.ObjectNew); now && !before {
+			before := e.ObjectOld.Status.Completed()
+			if e.ObjectNew.Status.Completed() && !before {
 				parent(q, e.ObjectNew)
 			}
 		},

@@ -151,7 +151,7 @@ func (g *gate) intent(ctx context.Context, a *runner.Action) error {
 		now := time.Now()
 		decided := decisionOf(&v1alpha1.Diagnosis{Status: *s}, a.ID, digest)
 		switch refused = nil; {
-		case complete(s):
+		case s.Completed():
 			refused = errors.New("the Diagnosis has ended meanwhile")
 		case hold.another(s):
 			refused = errors.New("another agent runs the Diagnosis")

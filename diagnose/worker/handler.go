@@ -80,7 +80,7 @@ func (w *Worker) upsert(d *v1alpha1.Diagnosis) {
 	case e != nil:
 		w.markDeleted(e) // and made anew under its name
 	}
-	if complete(&d.Status) {
+	if d.Status.Completed() {
 		delete(w.outside, name)
 		return
 	}
@@ -107,7 +107,7 @@ func (w *Worker) markStored(e *entry, d *v1alpha1.Diagnosis) {
 
 // endedElsewhere takes the word of another that it has ended. The lock is held.
 func (w *Worker) endedElsewhere(e *entry, d *v1alpha1.Diagnosis) {
-	if !complete(&d.Status) || e.Reported {
+	if !d.Status.Completed() || e.Reported {
 		return
 	}
 	e.Reported, e.unsaved = true, true
@@ -129,9 +129,4 @@ func (w *Worker) markDeleted(e *entry) {
 	e.Gone, e.unsaved = true, true
 	e.cancel = "it was deleted"
 	w.wakeBoth()
-}
-
-// complete reports whether a status is final.
-func complete(s *v1alpha1.DiagnosisStatus) bool {
-	return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionComplete)
 }

@@ -175,7 +175,7 @@ func (w *Worker) reportOutside(ctx context.Context) bool {
 	defer cancel()
 	key := Key{types.NamespacedName{Namespace: d.Namespace, Name: d.Name}, d.UID}
 	out, err := w.c.Store.Write(asking, key, func(s *v1alpha1.DiagnosisStatus) {
-		if complete(s) || hold.another(s) {
+		if s.Completed() || hold.another(s) {
 			return
 		}
 		s.ObservedGeneration, s.Phase = d.Generation, v1alpha1.PhasePending
@@ -193,7 +193,7 @@ func (w *Worker) reportOutside(ctx context.Context) bool {
 	return true
 }
 
-// toldOutside takes the store's answer. The lock is held.
+// reportedOutside takes the store's answer. The lock is held.
 func (w *Worker) reportedOutside(o *outside, d *v1alpha1.Diagnosis, err error) {
 	name := types.NamespacedName{Namespace: o.diagnosis.Namespace, Name: o.diagnosis.Name}
 	switch {
@@ -202,7 +202,7 @@ func (w *Worker) reportedOutside(o *outside, d *v1alpha1.Diagnosis, err error) {
 		w.answers()
 		switch {
 		case w.outside[name] != o:
-		case complete(&d.Status): // by another, meanwhile
+		case d.Status.Completed(): // by another, meanwhile
 			delete(w.outside, name)
 		case o.diagnosis.UID == d.UID && o.diagnosis.Generation == d.Generation:
 			o.diagnosis = d

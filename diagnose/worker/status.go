@@ -73,7 +73,7 @@ const (
 func (n *snapshot) apply(s *v1alpha1.DiagnosisStatus) applied {
 	now := time.Now()
 	switch {
-	case complete(s):
+	case s.Completed():
 		n.applyProblem(s)
 		return appliedProblem
 	case n.hold.another(s):

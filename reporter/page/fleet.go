@@ -27,9 +27,9 @@ type AgentState string
 
 // States of agents, the worst first.
 const (
-	AgentSilent    AgentState = "silent" // it has stopped renewing its Lease
-	AgentMissing   AgentState = "none"   // the node has never had one, or it was removed
-	AgentStopped   AgentState = "stopped"
+	AgentSilent    AgentState = "silent"   // it has stopped renewing its Lease
+	AgentMissing   AgentState = "none"     // the node has never had one, or it was removed
+	AgentDraining  AgentState = "draining" // it has ended in order
 	AgentDegraded  AgentState = "degraded" // it works without some rights or sources
 	AgentReporting AgentState = "reporting"
 )
@@ -139,16 +139,12 @@ func (f *fleetContent) view() any {
 	switch {
 	case firing > 0:
 		v.Worst = "critical"
-		v.Summary = fmt.Sprintf("%s with a condition that is True", display.Count(firing, "node"))
-		if unclear > 0 {
-			v.Summary += fmt.Sprintf(", %d with something unknown", unclear)
-		}
+		v.Summary = fmt.Sprintf("%s with a condition that is True, %d with something unknown.", display.Count(firing, "node"), unclear)
 	case unclear > 0:
-		v.Worst, v.Summary = "warning", fmt.Sprintf("%s with something unknown", display.Count(unclear, "node"))
+		v.Worst, v.Summary = "warning", display.Count(unclear, "node")+" with something unknown."
 	default:
 		v.Summary = "All conditions of all nodes are False."
 	}
-	v.Summary = strings.TrimSuffix(v.Summary, ".") + "."
 	return v
 }
 

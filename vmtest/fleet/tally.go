@@ -155,7 +155,7 @@ func (t *tally) note(c kubetest.Change, at time.Time) {
 	}
 }
 
-// maxTold bounds a list of mistakes.
+// maxReported bounds a list of mistakes.
 const maxReported = 20
 
 // says notes what an object means, and counts where that is as before. The lock is held.

@@ -57,7 +57,7 @@ func newAgent(t testing.TB, args ...string) *agent {
 func (a *agent) has(t testing.TB, pod *corev1.Pod, mode fault.Mode) (since time.Time) {
 	t.Helper()
 	since = time.Now()
-	if err := a.node.Report(t.Context(), pod, mode); err != nil {
+	if err := a.node.SetMode(t.Context(), pod, mode); err != nil {
 		t.Fatal(err)
 	}
 	return since

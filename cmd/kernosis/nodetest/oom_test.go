@@ -78,7 +78,7 @@ func TestAKilledChildIsReportedOnItsPod(t *testing.T) {
 	if reported := a.reported(t, spared); len(reported) != 0 {
 		t.Errorf("reported for a pod that nothing happened to: %+v", reported)
 	}
-	if n := a.metrics(t).Sum("kernosis_events_reported_total", "rule", "oom-kill"); n < 5 {
+	if n := a.metrics(t).Sum("kernosis_events_occurred_total", "rule", "oom-kill"); n < 5 {
 		t.Errorf("the metrics have %v kills", n)
 	}
 	a.Stop()

@@ -146,7 +146,7 @@ func (a *agent) reportsNoMore(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// tells checks the reports about a pod after kubelet has restarted its container.
+// reports checks what is reported about a pod after kubelet has restarted its container.
 func (a *agent) reports(t *testing.T, f *failing) {
 	t.Cleanup(func() {
 		if t.Failed() {

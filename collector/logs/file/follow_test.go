@@ -156,7 +156,7 @@ func TestDeletedFileIsLetGo(t *testing.T) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.status = append(c.status, fmt.Sprint(err))
-		c.report()
+		c.notify()
 	}})
 	if err != nil {
 		t.Fatal(err)

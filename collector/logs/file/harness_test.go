@@ -56,7 +56,7 @@ func start(t *testing.T, cfg Config) *running {
 			text = err.Error()
 		}
 		c.status = append(c.status, text)
-		c.report()
+		c.notify()
 	}
 	r, err := New(cfg)
 	if err != nil {
@@ -84,7 +84,7 @@ func (c *running) handle(item logs.Item) error {
 		c.items = append(c.items, string(item.Line.Text))
 		c.lines = append(c.lines, item.Line.Clone())
 	}
-	c.report()
+	c.notify()
 	return nil
 }
 
@@ -114,7 +114,7 @@ func (c *running) untilAt(text string) {
 	})
 }
 
-func (c *running) report() {
+func (c *running) notify() {
 	select {
 	case c.news <- struct{}{}:
 	default:

@@ -52,7 +52,7 @@ func start(t *testing.T, cfg Config, change ...func(*Reader)) *running {
 			text = err.Error()
 		}
 		c.status = append(c.status, text)
-		c.report()
+		c.notify()
 	}
 	var err error
 	if c.r, err = New(cfg); err != nil {
@@ -79,11 +79,11 @@ func (c *running) handle(item logs.Item) error {
 		c.items = append(c.items, string(item.Line.Text))
 		c.lines = append(c.lines, item.Line.Clone())
 	}
-	c.report()
+	c.notify()
 	return nil
 }
 
-func (c *running) report() {
+func (c *running) notify() {
 	select {
 	case c.news <- struct{}{}:
 	default:

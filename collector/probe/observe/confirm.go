@@ -21,7 +21,7 @@ const (
 	wordsRate, wordsBurst = 0.25, 10
 	// wordsSlack: Events have whole seconds, and are from another clock reading.
 	wordsSlack = 2 * time.Second
-	// maxTold failures of one probe are reported at a time: one a second for one interval.
+	// maxReported failures of one probe are reported at a time: one a second for one interval.
 	maxReported = 15
 )
 

@@ -22,7 +22,7 @@ import (
 type Config struct {
 	FS     hostfs.FS
 	Prober *active.Prober
-	// Tell takes events, from several goroutines; the event is the callee's for the call.
+	// Report takes events, from several goroutines; the event is the callee's for the call.
 	Report func(*event.Event)
 	Log    *slog.Logger
 	Start  time.Time // of the agent's process; see probe.Config

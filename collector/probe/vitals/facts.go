@@ -9,7 +9,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// worthTelling is how much throttling, in percent, goes into the cause: with less than a
+// worthReporting is how much throttling, in percent, goes into the cause: with less than a
 // quarter of its time lost an answer may be slow, but is not kept from coming.
 const worthReporting = 25
 

@@ -21,11 +21,11 @@ const (
 // maxAction is how long the action of an Event may be.
 const maxAction = 128
 
-// teller reports repairs by Events, each on the Diagnosis and on its node.
+// reporter reports repairs by Events, each on the Diagnosis and on its node.
 type reporter struct{ recorder events.EventRecorder }
 
 // decided reports a decision that is new.
-func (t *reporter) decided(d *v1alpha1.Diagnosis, n *corev1.Node, u *due, decision policy.Decision) {
+func (r *reporter) decided(d *v1alpha1.Diagnosis, n *corev1.Node, u *due, decision policy.Decision) {
 	kind, reason := normal, "RepairWithheld"
 	switch decision.Verb {
 	case policy.Run:
@@ -39,16 +39,16 @@ func (t *reporter) decided(d *v1alpha1.Diagnosis, n *corev1.Node, u *due, decisi
 	default:
 		kind = warning
 	}
-	t.record(d, n, kind, reason, u.operation, fmt.Sprintf("%s of %s: %s: %s", u.operation, u.target, decision.Reason, decision.Message))
+	r.record(d, n, kind, reason, u.operation, fmt.Sprintf("%s of %s: %s: %s", u.operation, u.target, decision.Reason, decision.Message))
 }
 
 // record makes the Events. A node that is gone has none.
-func (t *reporter) record(d *v1alpha1.Diagnosis, n *corev1.Node, kind, reason, action, message string) {
+func (r *reporter) record(d *v1alpha1.Diagnosis, n *corev1.Node, kind, reason, action, message string) {
 	action, message = display.Bounded(action, maxAction), display.Bounded(message, v1alpha1.MaxMessageBytes)
 	var related runtime.Object
 	if n != nil {
 		related = n
-		t.recorder.Eventf(n, d, kind, reason, action, "%s", display.Bounded(message+" (diagnosis "+d.Name+")", v1alpha1.MaxMessageBytes))
+		r.recorder.Eventf(n, d, kind, reason, action, "%s", display.Bounded(message+" (diagnosis "+d.Name+")", v1alpha1.MaxMessageBytes))
 	}
-	t.recorder.Eventf(d, related, kind, reason, action, "%s", message)
+	r.recorder.Eventf(d, related, kind, reason, action, "%s", message)
 }

@@ -67,23 +67,23 @@ func (p *Part) watchOnce(ctx context.Context) (<-chan struct{}, error) {
 		return nil, err
 	}
 	changes := make(chan struct{}, 1)
-	report := func() {
+	notify := func() {
 		select {
 		case changes <- struct{}{}:
-		default: // it is reported already
+		default: // notified already
 		}
 	}
 	handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { report() },
+		AddFunc: func(any) { notify() },
 		UpdateFunc: func(was, is any) {
 			a, ok := was.(*v1alpha1.Trigger)
 			b, ok2 := is.(*v1alpha1.Trigger)
 			// What is written to the status changes nothing.
 			if !ok || !ok2 || a.Generation != b.Generation || a.UID != b.UID || a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() {
-				report()
+				notify()
 			}
 		},
-		DeleteFunc: func(any) { report() },
+		DeleteFunc: func(any) { notify() },
 	})
 	if err != nil {
 		return nil, err

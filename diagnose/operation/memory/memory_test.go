@@ -76,12 +76,12 @@ func newMemoryChild(t *testing.T, limit uint64) *memoryChild {
 		cmd.Wait()
 	})
 	c.pid, c.stdin, c.reply = cmd.Process.Pid, stdin, bufio.NewScanner(stdout)
-	c.report("rate", 0) // it has begun, and takes nothing more of its own
+	c.ask("rate", 0) // it has begun, and takes nothing more of its own
 	return c
 }
 
-// tell has the child do something, and waits until it has.
-func (c *memoryChild) report(what string, bytes int) {
+// ask has the child do something, and waits until it has.
+func (c *memoryChild) ask(what string, bytes int) {
 	c.t.Helper()
 	fmt.Fprintf(c.stdin, "%s %d\n", what, bytes)
 	if !c.reply.Scan() {
@@ -103,7 +103,7 @@ func TestMemoryOfACgroup(t *testing.T) {
 	h, pid := operationtest.RealHost(), strconv.Itoa(c.pid)
 	// The child is this binary, which is large under the race detector.
 	before, _ := operationtest.Succeed(t, CgroupMemory(h), map[string]string{"cgroup": c.group, "window": "100ms"})
-	c.report("take", 20*mib)
+	c.ask("take", 20*mib)
 
 	out, _ := operationtest.Succeed(t, CgroupMemory(h), map[string]string{"cgroup": c.group, "window": "100ms"})
 	t.Log(out.Results)
@@ -129,7 +129,7 @@ func TestMemoryOfACgroup(t *testing.T) {
 	}
 
 	// 10 MiB a second, as far as the machine keeps up.
-	c.report("rate", 10*mib)
+	c.ask("rate", 10*mib)
 	out, _ = operationtest.Succeed(t, CgroupMemory(h), map[string]string{"pid": pid, "window": "500ms"})
 	between(t, "growth within 500 ms", operationtest.Number(t, out, "anonGrowthBytes"), 1*mib, 8*mib)
 	if r := out.Results; r["growingPID"] != pid || !strings.HasPrefix(r["grew"], "anon=+") || !strings.Contains(r["growingProcesses"], "MiB") {
@@ -144,7 +144,7 @@ func TestMemoryOfACgroup(t *testing.T) {
 	if no := operationtest.Refuse(t, CheckLimitTooLow(h), quick("nearPercent", "1", "steadyPercent", "1")); no.Reason != "MemoryGrows" {
 		t.Errorf("%+v", no)
 	}
-	c.report("rate", 0)
+	c.ask("rate", 0)
 
 	// Steady near the limit, which is only a matter of the threshold.
 	out, _ = operationtest.Succeed(t, CheckLimitTooLow(h), quick("nearPercent", "20"))

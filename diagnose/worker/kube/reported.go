@@ -4,14 +4,13 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/worker"
 )
 
-// teller notifies the worker of the node's Diagnoses, each state once.
+// reporter notifies the worker of the node's Diagnoses, each state once.
 type reporter struct {
 	known *mirror[*v1alpha1.Diagnosis]
 	h     worker.Handler
@@ -20,25 +19,25 @@ type reporter struct {
 	reported map[types.NamespacedName]lastReported
 }
 
-// lastTold is what the worker has heard of last.
+// lastReported is what the worker has heard of last.
 type lastReported struct {
 	uid     types.UID
 	version string
 }
 
-func (t *reporter) feed() *feed[*v1alpha1.Diagnosis] {
-	m := t.known
+func (r *reporter) feed() *feed[*v1alpha1.Diagnosis] {
+	m := r.known
 	return &feed[*v1alpha1.Diagnosis]{
 		trim: trimDiagnosis,
 		changed: func(d *v1alpha1.Diagnosis) {
 			if _, _, news := m.take(kept(d)); news {
-				t.changed(d)
+				r.changed(d)
 			}
 		},
 		gone: func(d *v1alpha1.Diagnosis) {
 			m.drop(d)
-			if last, ok := t.reported[nameOf(d)]; ok && last.uid == d.UID {
-				t.delete(nameOf(d))
+			if last, ok := r.reported[nameOf(d)]; ok && last.uid == d.UID {
+				r.delete(nameOf(d))
 			}
 		},
 		replaced: func(list []*v1alpha1.Diagnosis, version string) {
@@ -47,44 +46,44 @@ func (t *reporter) feed() *feed[*v1alpha1.Diagnosis] {
 				short[i] = kept(d)
 			}
 			m.replace(short, version)
-			t.replaced(list)
+			r.replaced(list)
 		},
 		denied: func(Outcome) {},
 	}
 }
 
-func (t *reporter) changed(d *v1alpha1.Diagnosis) {
+func (r *reporter) changed(d *v1alpha1.Diagnosis) {
 	name := nameOf(d)
-	last, known := t.reported[name]
+	last, known := r.reported[name]
 	if known && last.uid == d.UID && last.version == d.ResourceVersion {
 		return
 	}
 	if known && last.uid != d.UID {
-		t.delete(name)
+		r.delete(name)
 		known = false
 	}
-	if !known && !ended(d) {
-		t.prepare(d)
+	if !known && !d.Status.Completed() {
+		r.prepare(d)
 	}
-	t.reported[name] = lastReported{d.UID, d.ResourceVersion}
-	t.h.Diagnosis(d)
+	r.reported[name] = lastReported{d.UID, d.ResourceVersion}
+	r.h.Diagnosis(d)
 }
 
-func (t *reporter) delete(name types.NamespacedName) {
-	key := worker.Key{NamespacedName: name, UID: t.reported[name].uid}
-	delete(t.reported, name)
-	t.h.Gone(key)
+func (r *reporter) delete(name types.NamespacedName) {
+	key := worker.Key{NamespacedName: name, UID: r.reported[name].uid}
+	delete(r.reported, name)
+	r.h.Gone(key)
 }
 
 // replaced reports what became of all while nobody watched.
-func (t *reporter) replaced(list []*v1alpha1.Diagnosis) {
+func (r *reporter) replaced(list []*v1alpha1.Diagnosis) {
 	there := make(map[types.NamespacedName]types.UID, len(list))
 	for _, d := range list {
 		there[nameOf(d)] = d.UID
 	}
-	for name, last := range t.reported {
+	for name, last := range r.reported {
 		if there[name] != last.uid {
-			t.delete(name)
+			r.delete(name)
 		}
 	}
 	// The order in which they were made is the one in which they are run.
@@ -92,13 +91,8 @@ func (t *reporter) replaced(list []*v1alpha1.Diagnosis) {
 		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
 	})
 	for _, d := range list {
-		t.changed(d)
+		r.changed(d)
 	}
-}
-
-// ended reports whether a run has ended for good.
-func ended(d *v1alpha1.Diagnosis) bool {
-	return apimeta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ConditionComplete)
 }
 
 // trimDiagnosis drops what nobody needs of one.
@@ -110,7 +104,7 @@ func trimDiagnosis(d *v1alpha1.Diagnosis) {
 // kept is what is remembered of a Diagnosis: of one that has ended not what it has found,
 // which is most of it. To write one that has ended, it is read again.
 func kept(d *v1alpha1.Diagnosis) *v1alpha1.Diagnosis {
-	if !ended(d) {
+	if !d.Status.Completed() {
 		return d
 	}
 	short := *d

@@ -23,7 +23,7 @@ func (s *Store) Write(ctx context.Context, key worker.Key, change func(*v1alpha1
 	for try := range maxTries {
 		base, known := s.diagnoses.get(key.NamespacedName)
 		// Of one that has ended not everything is kept here.
-		if try > 0 || !known || base.UID != key.UID || ended(base) {
+		if try > 0 || !known || base.UID != key.UID || base.Status.Completed() {
 			var err error
 			if base, err = s.read(bounded, key); err != nil {
 				return nil, s.keepGone(ctx, what, err)

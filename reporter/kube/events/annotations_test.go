@@ -26,7 +26,7 @@ func oomEvent(limit uint64) *event.Event {
 	}
 }
 
-// tellOf reports a problem that an event has made fire, and uses the event's memory again.
+// reportOf reports a problem that an event has made fire, and uses the event's memory again.
 func (a *agent) reportOf(ev *event.Event, uid string) {
 	a.tb.Helper()
 	tr := kill(uid)

@@ -92,7 +92,7 @@ func TestEventThatIsGone(t *testing.T) {
 	if st := a.sink.Stats(); st.Recreated != 1 {
 		t.Errorf("%+v", st)
 	}
-	if n := kubetest.Sum(t, kubetest.Registered(t, a.sink), "kernosis_events_reported_total", "rule", "oom-kill"); n != 4 {
+	if n := kubetest.Sum(t, kubetest.Registered(t, a.sink), "kernosis_events_occurred_total", "rule", "oom-kill"); n != 4 {
 		t.Errorf("the metric has %v", n)
 	}
 }

@@ -13,7 +13,7 @@ func newDescs() descs {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	return descs{
-		happened:   desc("kernosis_events_reported_total", "Occurrences to report as Events on the node, by rule. Their sum is that of the Events' counts and what was dropped.", "rule"),
+		happened:   desc("kernosis_events_occurred_total", "Occurrences that belong into Events on the node, by rule: those that Events count, and dropped ones.", "rule"),
 		dropped:    desc("kernosis_events_dropped_total", "Occurrences that no Event counts, by rule and reason.", "rule", "reason"),
 		unreported: desc("kernosis_events_not_on_pod_total", "Occurrences that the node's Event counts but none of the pod, by rule and reason.", "rule", "reason"),
 		lost:       desc("kernosis_events_lost_entries_total", "Journal entries that were gone before their Events could be made."),

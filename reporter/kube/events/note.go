@@ -46,7 +46,7 @@ func (k *Sink) note(w *write, err error, now time.Time) (fault time.Time) {
 	return time.Time{}
 }
 
-// refusalsTold is the number of refusals in a row at which they are logged: one or two are
+// refusalsReported is the number of refusals in a row at which they are logged: one or two are
 // a conflict.
 const refusalsReported = 3
 

@@ -45,7 +45,7 @@ type series struct {
 
 	// Delivery.
 	Created         bool      `json:"created,omitempty"`
-	Acked           uint64    `json:"acked,omitempty"` // Count and Untold that the API server has
+	Acked           uint64    `json:"acked,omitempty"` // Count and Unreported that the API server has
 	AckedUnreported uint64    `json:"ackedUntold,omitempty"`
 	Where           *pods.Pod `json:"where,omitempty"`  // of Pod, once known
 	Astray          string    `json:"astray,omitempty"` // why it is not known, see the Astray constants

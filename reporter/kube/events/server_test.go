@@ -129,7 +129,7 @@ func (a *agent) pod(namespace, name string) *corev1.Pod {
 	return p
 }
 
-// tell is what the agent does with a step of the engine.
+// report is what the agent does with a step of the engine.
 func (a *agent) report(tr ...problem.Transition) {
 	a.tb.Helper()
 	e := journal.Entry{Now: time.Now(), Event: &event.Event{CPU: 1}, Transitions: tr}

@@ -18,7 +18,7 @@ type Stats struct {
 }
 
 // RuleStats is what became of a rule's occurrences. The counts of its Events on the
-// Node and Dropped add up to Happened, those of its Events on pods and Untold to
+// Node and Dropped add up to Happened, those of its Events on pods and Unreported to
 // OnPods, once all is sent.
 type RuleStats struct {
 	Happened   uint64

@@ -53,7 +53,7 @@ func newTable(c *Config) *table {
 	}
 }
 
-// telling is one occurrence as one Event reports it.
+// reporting is one occurrence as one Event reports it.
 type reporting struct {
 	item        *Item
 	severity    problem.Severity

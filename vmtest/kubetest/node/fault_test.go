@@ -52,7 +52,7 @@ func TestEachModeFailsItsProbe(t *testing.T) {
 			if got := unhealthy(n.Events(t, pod)); got != "" {
 				t.Errorf("unhealthy before it is asked to be: %s", got)
 			}
-			if err := n.Report(t.Context(), pod, c.mode); err != nil {
+			if err := n.SetMode(t.Context(), pod, c.mode); err != nil {
 				t.Fatal(err)
 			}
 			// On a busy machine a single probe may be late, whatever the mode.

@@ -58,8 +58,8 @@ func handler(mode fault.Mode, grpc bool) corev1.ProbeHandler {
 	return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(fault.Port)}}
 }
 
-// Tell puts a pod of [FaultPod] into a mode and returns once it is in force.
-func (n *Node) Report(ctx context.Context, pod *corev1.Pod, mode fault.Mode) error {
+// SetMode puts a pod of [FaultPod] into a mode and returns once it is in force.
+func (n *Node) SetMode(ctx context.Context, pod *corev1.Pod, mode fault.Mode) error {
 	_, err := n.control(ctx, pod, "mode?to="+string(mode))
 	return err
 }
