@@ -72,6 +72,10 @@ test-slow: test-all ## the same, and list the 40 slowest with what ran meanwhile
 fresh: ## as root: run the README's two commands in a new Debian with nothing but Go, git and make
 	vmtest/fresh.sh demo test
 
+.PHONY: chaos
+chaos: setup ## as root: harm a running agent at random and check what it reported; SEEDS=500 SEED=1 (docs/testing.md)
+	go test -count=1 -timeout 24h ./cmd/kernosis/chaostest -run TestChaos -seeds $(or $(SEEDS),20) -seed $(or $(SEED),1)
+
 .PHONY: e2e
 e2e: setup node-packages ## as root: install Kernosis by its chart on a real node, break things, upgrade, uninstall (docs/testing.md)
 	go test -count=1 -v -timeout 15m ./deploy/e2e

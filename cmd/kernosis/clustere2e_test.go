@@ -227,7 +227,7 @@ func TestClusterAwayInAStorm(t *testing.T) {
 	a := newClusterAgent(t, server, "--rules-dir", writeRules(t, clusterRules), "--log", "app=file:"+path)
 	a.Start()
 	a.WaitSources(0)
-	oom := &inject.OOM{StateDir: t.TempDir(), Limit: 5 * time.Minute}
+	oom := &inject.OOM{StateDir: t.TempDir(), Limit: 5 * time.Minute, Suffix: "-storm"}
 	if err := oom.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -263,16 +263,22 @@ func TestClusterAwayInAStorm(t *testing.T) {
 	tick := time.NewTicker(outage / 240)
 	defer tick.Stop()
 	add("it fell over")
-	for i := 0; time.Since(away) < outage; i++ {
-		switch i {
-		case 40:
+	// By the time and not by the number of kills, of which a busy machine manages fewer.
+	killed, restarted := false, false
+	for time.Since(away) < outage {
+		switch past := time.Since(away); {
+		case !killed && past > outage/6:
 			a.Kill()
-		case 44:
+			killed = true
+		case killed && !restarted:
 			a.Start()
+			restarted = true
 		}
-		kill()
-		add("hiccup")
-		<-tick.C
+		for range 4 {
+			kill()
+			add("hiccup")
+			<-tick.C
+		}
 	}
 	server.Start(t)
 	a.awaitCondition("AppBroken", "True AppFellOver: the app fell over")

@@ -50,6 +50,7 @@ type hangTest struct {
 func onDisksThatHang(t *testing.T, test func(*testing.T, *hangTest)) {
 	t.Helper()
 	testall.Only(t)
+	t.Parallel()
 	needKernel(t)
 	const size = 64 << 20
 	t.Run("fs-frozen", func(t *testing.T) {
@@ -65,7 +66,7 @@ func onDisksThatHang(t *testing.T, test func(*testing.T, *hangTest)) {
 func newHangTest(t *testing.T, dir string, hang func() (end func())) *hangTest {
 	t.Helper()
 	h := &hangTest{hang: hang}
-	h.oom = &inject.OOM{StateDir: t.TempDir(), Limit: 5 * time.Minute}
+	h.oom = &inject.OOM{StateDir: t.TempDir(), Limit: 5 * time.Minute, Suffix: "-" + strings.ReplaceAll(t.Name(), "/", "-")}
 	if err := h.oom.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ type Entry struct {
 	Mutes       *[]problem.Mute      `json:"mutes,omitempty"`
 	Transitions []problem.Transition `json:"transitions,omitempty"`
 
-	// Line is the entry as [Journal.AppendLine] has written it, for who writes the same
+	// Line is the entry as [Journal.Add] has written it, for who writes the same
 	// elsewhere; nil: it did not.
 	Line []byte `json:"-"`
 }

@@ -302,6 +302,9 @@ func (a *Agent) Stop() {
 	}
 }
 
+// End waits for its end, which something else brings about, and returns how it ended.
+func (a *Agent) End() error { return a.cmd.Wait() }
+
 // Events returns the events of a kind among entries, in order.
 func Events(entries []journal.Entry, kind event.Kind) []*event.Event {
 	var events []*event.Event

@@ -1,8 +1,10 @@
 package kubetest
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -74,6 +76,20 @@ func (p *Proxy) Cut() {
 func (p *Proxy) LoseAnswer(r *http.Request) bool {
 	p.through.ServeHTTP(discard{http.Header{}}, r)
 	panic(http.ErrAbortHandler)
+}
+
+// Double is harm that passes a request on, and lets it pass again. It returns false.
+func (p *Proxy) Double(r *http.Request) bool {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	first := r.Clone(r.Context())
+	first.Body, r.Body = io.NopCloser(bytes.NewReader(body)), io.NopCloser(bytes.NewReader(body))
+	if r.Method != http.MethodGet { // a watch would last
+		p.through.ServeHTTP(discard{http.Header{}}, first)
+	}
+	return false
 }
 
 // discard is an answer that nobody gets.

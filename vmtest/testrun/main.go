@@ -36,8 +36,12 @@ func main() {
 }
 
 // othersNice is the niceness of tests that do not need the kernel to themselves: beside the others they
-// get some 40 % of a CPU that both want.
-const othersNice = 2
+// get a quarter of a CPU that both want.
+const othersNice = 5
+
+// kernelFlags are for tests that need the kernel. Of a package, those that may run beside each other
+// wait for faults and for periods of the product most of the time, so four do, however few CPUs there are.
+var kernelFlags = []string{"-parallel=4"} //nolint:gochecknoglobals // a constant
 
 // options are what the command line says.
 type options struct {
@@ -92,7 +96,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	for _, part := range []struct {
 		calls []call
 		nice  int
-	}{{o.calls(kernel, 2), 0}, {o.calls(others, o.parallel), othersNice}} {
+	}{{o.calls(kernel, 2, kernelFlags...), 0}, {o.calls(others, o.parallel), othersNice}} {
 		both.Go(func() error {
 			for _, call := range part.calls {
 				if err := goTest(ctx, report, call, part.nice, aid.env(), stderr, o.slow > 0); err != nil {
@@ -117,10 +121,10 @@ type call []string
 
 // calls are those for some packages, one after the other: what they report of a package must
 // not mix.
-func (o options) calls(some packages, parallel int) (calls []call) {
+func (o options) calls(some packages, parallel int, more ...string) (calls []call) {
 	add := func(flags, packages []string) {
 		if len(packages) > 0 {
-			calls = append(calls, slices.Concat(call{fmt.Sprintf("-p=%d", parallel)}, flags, packages))
+			calls = append(calls, slices.Concat(call{fmt.Sprintf("-p=%d", parallel)}, more, flags, packages))
 		}
 	}
 	plain := slices.DeleteFunc(slices.Clone(o.flags), func(flag string) bool { return flag == "-race" })

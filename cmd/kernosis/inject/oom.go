@@ -22,6 +22,7 @@ type OOM struct {
 	StateDir string
 	Limit    time.Duration // removed then, whatever happens; 0 for DefaultLimit
 	Memory   uint64        // bytes of memory and swap the cgroup may have; 0 for DefaultMemoryLimit
+	Suffix   string        // of the cgroup's name: different ones where a process has several
 
 	record *record
 	group  memoryCgroup
@@ -55,7 +56,7 @@ func (o *OOM) Start(ctx context.Context) (err error) {
 			err = errors.Join(err, o.Close())
 		}
 	}()
-	name := "kernosis-inject-" + strconv.Itoa(os.Getpid()) + "-oom"
+	name := "kernosis-inject-" + strconv.Itoa(os.Getpid()) + "-oom" + o.Suffix
 	if o.group, err = hierarchy.create(o.record, name, o.Memory); err != nil {
 		return err
 	}

@@ -132,7 +132,7 @@ func TestNotHelped(t *testing.T) {
 // controller's: of one that the controller makes, and of one of the node.
 func TestClocksThatDiffer(t *testing.T) {
 	testall.Only(t)
-	for _, skew := range []time.Duration{-5 * time.Minute, -10 * time.Second, 10 * time.Second, 5 * time.Minute} {
+	for _, skew := range []time.Duration{-10 * time.Second, 5 * time.Minute} {
 		t.Run(skew.String(), func(t *testing.T) {
 			b := newBench(t)
 			b.agents.skew.Store(int64(skew))

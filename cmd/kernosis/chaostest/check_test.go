@@ -1,0 +1,203 @@
+package chaostest_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/vmtest/await"
+)
+
+// quietWithin is how soon all has to be right behind the last harm: the longest wait between two tries is
+// 30 s.
+const quietWithin = time.Minute
+
+// check heals what is harmed, and compares what the API server has with what has happened.
+func (w *world) check() {
+	w.t.Helper()
+	w.healAll()
+	w.note("quiet")
+	w.kill()
+	w.hiccups(1)
+	w.await("condition", func() (bool, string) {
+		want := corev1.ConditionFalse
+		if w.broken {
+			want = corev1.ConditionTrue
+		}
+		got, err := w.condition("AppBroken")
+		return err == nil && got == want, fmt.Sprintf("AppBroken %s, want %s, %v", got, want, err)
+	})
+	w.await("Events of the log's lines", func() (bool, string) { return w.counted("AppHiccup", "", &w.lines) })
+	group := filepath.Base(w.oom.Cgroup())
+	w.await("Events of the kills", func() (bool, string) { return w.counted("OOMKilling", group, &w.kills) })
+	w.await("Events that all are written", func() (bool, string) {
+		waiting, err := w.metric("kernosis_event_series_waiting")
+		return err == nil && waiting == 0, fmt.Sprint(waiting, err)
+	})
+	// What was right has to stay so.
+	for reason, of := range map[string]*count{"AppHiccup": &w.lines, "OOMKilling": &w.kills} {
+		within := ""
+		if reason == "OOMKilling" {
+			within = group
+		}
+		if ok, shown := w.counted(reason, within, of); !ok {
+			w.t.Errorf("%s: %s", reason, shown)
+		}
+	}
+	w.await("health", func() (bool, string) {
+		text, err := w.get("/healthz")
+		return err == nil, fmt.Sprint(text, err)
+	})
+	w.note("end")
+	w.agent.Signal(syscall.SIGTERM)
+	w.alive = false
+	w.ended()
+	w.checkJournal()
+	w.checkNothingLeft()
+}
+
+func (w *world) await(what string, ok func() (bool, string)) {
+	w.t.Helper()
+	await.UntilShown(w.t, what, quietWithin, ok)
+}
+
+func (w *world) condition(kind string) (corev1.ConditionStatus, error) {
+	node, err := w.server.Client().CoreV1().Nodes().Get(w.t.Context(), w.node, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	for _, c := range node.Status.Conditions {
+		if string(c.Type) == kind {
+			return c.Status, nil
+		}
+	}
+	return "none", nil
+}
+
+// counted compares the counts of the Events on the Node that have a reason, and a text in their message,
+// with what has happened. More than that fails the test at once.
+func (w *world) counted(reason, text string, want *count) (ok bool, shown string) {
+	w.t.Helper()
+	list, err := w.server.Client().CoreV1().Events(metav1.NamespaceDefault).List(w.t.Context(), metav1.ListOptions{
+		FieldSelector: "involvedObject.kind=Node,involvedObject.name=" + w.node + ",reason=" + reason,
+	})
+	if err != nil {
+		return false, err.Error()
+	}
+	sum := 0
+	for _, e := range list.Items {
+		if strings.Contains(e.Message, text) {
+			sum += int(e.Count)
+		}
+	}
+	if sum > want.sure+want.unsure {
+		w.t.Fatalf("%d of %s are reported, of %s", sum, reason, want)
+	}
+	return sum >= want.sure, fmt.Sprintf("%d in %d Events, want %s", sum, len(list.Items), want)
+}
+
+// get asks the agent for a page, which it has to answer with 200.
+func (w *world) get(page string) (text string, err error) {
+	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url+page, nil)
+	if err != nil {
+		return "", err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	var lines strings.Builder
+	for s := bufio.NewScanner(answer.Body); s.Scan(); {
+		lines.WriteString(s.Text() + "\n")
+	}
+	if answer.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("%s: %s: %s", page, answer.Status, lines.String())
+	}
+	return lines.String(), nil
+}
+
+// metric returns the sum of a metric of the agent.
+func (w *world) metric(name string) (sum float64, err error) {
+	text, err := w.get("/metrics")
+	if err != nil {
+		return 0, err
+	}
+	found := false
+	for line := range strings.Lines(text) {
+		series, value, ok := strings.Cut(strings.TrimSpace(line), "} ")
+		if !ok || !strings.HasPrefix(series, name+"{") {
+			continue
+		}
+		n, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return 0, err
+		}
+		sum, found = sum+n, true
+	}
+	if !found {
+		return 0, fmt.Errorf("no metric %s", name)
+	}
+	return sum, nil
+}
+
+// ended waits for the end of the agent, which got SIGTERM.
+func (w *world) ended() {
+	w.t.Helper()
+	kill := time.AfterFunc(await.Within(quietWithin), func() { w.agent.Signal(syscall.SIGABRT) })
+	defer kill.Stop()
+	if err := w.agent.End(); err != nil {
+		w.t.Errorf("the agent ended with %v", err)
+	}
+	for line := range strings.Lines(w.agent.Log.String()) {
+		if strings.HasPrefix(line, "panic:") || strings.Contains(line, "fatal error:") {
+			w.t.Errorf("the agent's log has %s", line)
+		}
+	}
+}
+
+// checkJournal reads the journal: its numbers grow, and what is damaged is what a harm has written.
+func (w *world) checkJournal() {
+	w.t.Helper()
+	last := uint64(0)
+	damaged, err := journal.Read(filepath.Join(w.agent.State, "journal"), 0, func(e journal.Entry) error {
+		if e.Seq <= last {
+			w.t.Errorf("journal: entry %d behind %d", e.Seq, last)
+		}
+		last = e.Seq
+		return nil
+	})
+	if err != nil || damaged > 0 {
+		w.t.Errorf("journal: %d damaged lines (%d were cut short), %v", damaged, w.garbage, err)
+	}
+}
+
+// checkNothingLeft looks for what an agent that ended in order must not leave.
+func (w *world) checkNothingLeft() {
+	w.t.Helper()
+	entries, err := os.ReadDir(w.agent.Pins)
+	if err != nil && !os.IsNotExist(err) {
+		w.t.Fatal(err)
+	}
+	names := []string{}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if len(names) > 0 {
+		w.t.Errorf("pins are left: %s", strings.Join(slices.Sorted(slices.Values(names)), " "))
+	}
+}

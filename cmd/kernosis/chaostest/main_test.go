@@ -1,0 +1,60 @@
+// Package chaostest_test harms a running agent at random and checks what it has reported: a real agent, a
+// real API server and etcd, real OOM kills and a real log. A seed decides what happens in which order.
+//
+//	make chaos SEEDS=500 SEED=1
+package chaostest_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/vmtest/kernellock"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testall"
+)
+
+var (
+	seeds     = flag.Int("seeds", 0, "how many seeds to run; 0: a few")
+	firstSeed = flag.Uint64("seed", 1, "the first seed")
+)
+
+var cluster = kubetest.Shared{Own: true} // it is stopped and killed
+
+func TestMain(m *testing.M) {
+	if inject.RunChild(os.Args) {
+		return
+	}
+	flag.Parse()
+	os.Exit(cluster.Run(m))
+}
+
+// TestChaos runs a plan for each seed. A failure shows its seed, the plan and when each step was taken; the
+// same seed makes the same plan again.
+func TestChaos(t *testing.T) {
+	testall.Only(t)
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: loads programs and provokes real faults")
+	}
+	kernellock.HoldFor(t)
+	n := *seeds
+	if n == 0 {
+		n = testall.Cases(t, 2)
+	}
+	for seed := *firstSeed; seed < *firstSeed+uint64(n); seed++ {
+		t.Run(fmt.Sprintf("seed-%d", seed), func(t *testing.T) {
+			plan := newPlan(rand.New(rand.NewPCG(seed, 0)))
+			w := newWorld(t, cluster.Server(t))
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("repeat it: make chaos SEEDS=1 SEED=%d\n%s", seed, w.diary())
+				}
+			})
+			w.follow(plan)
+			w.check()
+		})
+	}
+}

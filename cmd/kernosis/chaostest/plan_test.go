@@ -1,0 +1,88 @@
+package chaostest_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// step is one thing that is done to the world.
+type step struct {
+	after time.Duration // the step before it
+	name  string
+	do    func(*world)
+}
+
+// Bounds of a plan.
+const (
+	planSteps = 24
+	maxPause  = 400 * time.Millisecond
+	maxHarm   = 5 // steps until a harm is healed
+)
+
+// fault is something that the agent has to report.
+type fault struct {
+	name   string
+	weight int
+	do     func(*world, *rand.Rand)
+}
+
+func faults() []fault {
+	return []fault{
+		{"kill", 4, func(w *world, _ *rand.Rand) { w.kill() }},
+		{"hiccups", 4, func(w *world, r *rand.Rand) { w.hiccups(1 + r.IntN(20)) }},
+		{"fall", 2, func(w *world, _ *rand.Rand) { w.fall() }},
+		{"stand up", 2, func(w *world, _ *rand.Rand) { w.standUp() }},
+	}
+}
+
+// newPlan makes a plan from random numbers alone, so that the same seed makes the same plan. At most one
+// harm of each part is done at a time, and all are healed at the end.
+func newPlan(r *rand.Rand) []step {
+	var plan []step
+	add := func(name string, do func(*world)) {
+		plan = append(plan, step{after: time.Duration(r.Int64N(int64(maxPause))), name: name, do: do})
+	}
+	heals := map[part]int{} // at which step
+	for i := range planSteps {
+		for _, p := range parts {
+			if at, harmed := heals[p]; harmed && at <= i {
+				delete(heals, p)
+				add("heal "+string(p), func(w *world) { w.heal(p) })
+			}
+		}
+		// Each fault, crash and harm has its own random numbers: what one of them takes is not the plan's.
+		own := rand.New(rand.NewPCG(r.Uint64(), 0))
+		switch n := r.IntN(20); {
+		case n < 11:
+			f := pick(r, faults(), func(f fault) int { return f.weight })
+			add(f.name, func(w *world) { f.do(w, own) })
+		case n < 14:
+			c := pick(r, crashes(), func(c crash) int { return c.weight })
+			add(c.name, func(w *world) { w.crash(c, own) })
+		default:
+			h := pick(r, harms(), func(h harm) int { return h.weight })
+			if _, harmed := heals[h.of]; harmed {
+				continue
+			}
+			heals[h.of] = i + 1 + r.IntN(maxHarm)
+			add(h.name, func(w *world) { w.harm(h, own) })
+		}
+	}
+	for _, p := range parts {
+		if _, harmed := heals[p]; harmed {
+			add("heal "+string(p), func(w *world) { w.heal(p) })
+		}
+	}
+	return plan
+}
+
+func pick[T any](r *rand.Rand, of []T, weight func(T) int) T {
+	sum := 0
+	for _, one := range of {
+		sum += weight(one)
+	}
+	n := r.IntN(sum)
+	i := slices.IndexFunc(of, func(one T) bool { n -= weight(one); return n < 0 })
+	return of[i]
+}

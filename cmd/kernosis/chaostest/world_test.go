@@ -1,0 +1,175 @@
+package chaostest_test
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/vmtest/agenttest"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/loopdisk"
+)
+
+// rules turn lines of a log, and kills in a control group of the test, into a condition and Events.
+const rules = `apiVersion: rules.kernosis.io/v1
+conditions:
+  AppBroken: {healthyReason: AppIsFine, healthyMessage: the app is fine}
+rules:
+- {name: app-fell, events: [log], logs: [app], pattern: 'fell over', clearPattern: 'stood up', condition: AppBroken, reason: AppFellOver, message: the app fell over, severity: critical}
+- {name: app-hiccup, events: [log], logs: [app], pattern: 'hiccup', reason: AppHiccup, message: the app had a hiccup, severity: warning}
+`
+
+// count is how often something has happened.
+type count struct {
+	sure int // each has to be reported, once
+	// unsure ones may be lost: they were in the memory of an agent that was killed while its disk took
+	// nothing.
+	unsure int
+	// unsaved ones become unsure if the agent is killed now.
+	unsaved int
+}
+
+func (c *count) add(n int, saved bool) {
+	if saved {
+		c.sure += n
+	} else {
+		c.unsaved += n
+	}
+}
+
+func (c *count) saved() { c.sure, c.unsaved = c.sure+c.unsaved, 0 }
+func (c *count) lost()  { c.unsure, c.unsaved = c.unsure+c.unsaved, 0 }
+
+func (c *count) String() string {
+	if c.unsure == 0 {
+		return fmt.Sprint(c.sure)
+	}
+	return fmt.Sprintf("%d to %d", c.sure, c.sure+c.unsure)
+}
+
+// world is an agent and what surrounds it.
+type world struct {
+	t      *testing.T
+	server *kubetest.Server
+	proxy  *kubetest.Proxy
+	node   string
+	disk   *loopdisk.Disk // of the agent's state
+	agent  *agenttest.Agent
+	oom    *inject.OOM
+	log    string // path of the app's
+	url    string // of the agent
+
+	// What has happened, by this test's own account.
+	kills, lines count
+	broken       bool // the app fell over, and did not stand up
+	garbage      int  // damaged journal lines that a harm has written
+
+	harmed map[part]func() // how to heal it
+	frozen bool            // the disk
+	alive  bool            // the agent
+
+	mu    sync.Mutex
+	notes strings.Builder
+	began time.Time
+}
+
+func newWorld(t *testing.T, server *kubetest.Server) *world {
+	w := &world{t: t, server: server, node: server.Node(t), harmed: map[part]func(){}, began: time.Now()}
+	w.disk = loopdisk.NewExt4(t, 32<<20, "")
+	dir := t.TempDir()
+	w.log = filepath.Join(dir, "app.log")
+	w.must(os.WriteFile(w.log, nil, 0o600))
+	rulesDir := filepath.Join(dir, "rules.d")
+	w.must(os.Mkdir(rulesDir, 0o755))
+	w.must(os.WriteFile(filepath.Join(rulesDir, "app.yaml"), []byte(rules), 0o644))
+	proxy, through := kubetest.NewProxy(t, server, server.Admin())
+	w.proxy = proxy
+	// A fixed port, so that a restarted agent is found.
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	w.must(err)
+	address := listener.Addr().String()
+	w.must(listener.Close())
+	w.url = "http://" + address
+	w.agent = agenttest.New(t, agenttest.Program(t), "--kubeconfig", server.Kubeconfig(t, through), "--node-name", w.node,
+		"--port", "0", "--prometheus-port", "0", "--report-socket", "", "--listen", address,
+		"--rules-dir", rulesDir, "--log", "app=file:"+w.log)
+	w.agent.Command = "agent"
+	w.agent.State = filepath.Join(w.disk.Dir, "state")
+	w.oom = &inject.OOM{StateDir: t.TempDir(), Limit: 10 * time.Minute}
+	w.must(w.oom.Start(t.Context()))
+	t.Cleanup(func() { _ = w.oom.Close() })
+	// Last, and so first at the end: nothing may hang behind a harm.
+	t.Cleanup(w.healAll)
+	w.agent.Start()
+	w.alive = true
+	w.agent.WaitSources(0)
+	return w
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// note writes into the diary.
+func (w *world) note(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	fmt.Fprintf(&w.notes, "%8.3fs  ", time.Since(w.began).Seconds())
+	fmt.Fprintf(&w.notes, format+"\n", args...)
+	w.t.Logf(format, args...)
+}
+
+func (w *world) diary() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.notes.String()
+}
+
+// follow takes the steps of a plan.
+func (w *world) follow(plan []step) {
+	for _, s := range plan {
+		<-time.After(s.after)
+		w.note("%s", s.name)
+		s.do(w)
+	}
+}
+
+// saved reports whether what happens now survives a kill of the agent: its disk takes writes.
+func (w *world) saved() bool { return w.harmed[disk] == nil }
+
+// kill has the kernel kill a process of the test's control group.
+func (w *world) kill() {
+	w.t.Helper()
+	_, err := w.oom.Kill(w.t.Context())
+	w.must(err)
+	w.kills.add(1, w.saved())
+}
+
+func (w *world) hiccups(n int) {
+	w.t.Helper()
+	w.write(strings.Repeat("hiccup\n", n))
+	// The log has them, however often the agent starts again.
+	w.lines.add(n, true)
+}
+
+func (w *world) fall()    { w.write("it fell over\n"); w.broken = true }
+func (w *world) standUp() { w.write("it stood up\n"); w.broken = false }
+
+func (w *world) write(text string) {
+	w.t.Helper()
+	f, err := os.OpenFile(w.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	w.must(err)
+	_, err = bytes.NewBufferString(text).WriteTo(f)
+	w.must(err)
+	w.must(f.Close())
+}
