@@ -74,7 +74,8 @@ fresh: ## as root: run the README's two commands in a new Debian with nothing bu
 
 .PHONY: chaos
 chaos: setup ## as root: harm a running agent at random and check what it reported; SEEDS=500 SEED=1 (docs/testing.md)
-	go test -count=1 -timeout 24h ./cmd/kernosis/chaostest -run TestChaos -seeds $(or $(SEEDS),20) -seed $(or $(SEED),1)
+	mkdir -p bin/chaos
+	go test -count=1 -timeout 24h -artifacts -outputdir bin/chaos ./cmd/kernosis/chaostest -run TestChaos -seeds $(or $(SEEDS),20) -seed $(or $(SEED),1)
 
 .PHONY: e2e
 e2e: setup node-packages ## as root: install Kernosis by its chart on a real node, break things, upgrade, uninstall (docs/testing.md)

@@ -77,7 +77,7 @@ func countOf(list []string, one string) (n int) {
 // end.
 func TestATenantMakesTooMany(t *testing.T) {
 	testall.Only(t)
-	const many, few = 2000, 20
+	const many, few = 1200, 20
 	synctest.Test(t, func(t *testing.T) {
 		r, began := tenantsRig(t, 5*time.Second)
 		r.make(nil)

@@ -90,6 +90,9 @@ func harms() []harm {
 func (w *world) harm(h harm, r *rand.Rand) {
 	w.t.Helper()
 	w.harmed[h.of] = h.start(w, r)
+	if h.of == disk {
+		w.notSaved()
+	}
 }
 
 // heal ends the harm of a part, if there is one.
@@ -99,22 +102,23 @@ func (w *world) heal(p part) {
 	if heal == nil {
 		return
 	}
+	frozen := p == disk && w.frozen
 	heal()
 	delete(w.harmed, p)
-	if p == disk {
-		w.disksWell()
+	if frozen {
+		w.thawed()
 	}
 }
 
-// disksWell waits until what a disk did not take is on it: a kill may come next.
-func (w *world) disksWell() {
+// thawed waits until what waited for the disk is on it: a kill may come next.
+func (w *world) thawed() {
 	w.t.Helper()
 	if w.alive && w.harmed[process] == nil {
 		w.await("journal that waits for nothing", func() (bool, string) {
 			waiting, err := w.metric("kernosis_journal_waiting_entries")
 			return err == nil && waiting == 0, fmt.Sprint(waiting, err)
 		})
-		w.kills.saved()
+		w.kills.refused, w.lines.refused = 0, 0
 	}
 }
 
@@ -269,7 +273,7 @@ func (w *world) killAgent(r *rand.Rand, at func(kill func()), meanwhile ...func(
 	}
 	w.agent.Signal(syscall.SIGKILL)
 	w.alive = false
-	w.kills.lost()
+	w.memoryLost()
 	if w.frozen {
 		w.heal(disk) // a thread that waits for it can't end
 	}
@@ -312,12 +316,11 @@ func (w *world) tear(r *rand.Rand) {
 	w.must(err)
 	text := make([]byte, 1+r.IntN(200))
 	for i := range text {
-		text[i] = byte(r.Uint32())
+		text[i] = byte(' ' + r.IntN(200)) // no newline: the line was cut short
 	}
 	_, err = f.Write(append([]byte(`{"seq":`), text...))
 	w.must(err)
 	w.must(f.Close())
-	w.garbage++
 }
 
 // tearSnapshot cuts the engine's snapshot.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
@@ -50,7 +51,8 @@ func TestChaos(t *testing.T) {
 			w := newWorld(t, cluster.Server(t))
 			t.Cleanup(func() {
 				if t.Failed() {
-					t.Logf("repeat it: make chaos SEEDS=1 SEED=%d\n%s", seed, w.diary())
+					kept := filepath.Join(t.ArtifactDir(), "state")
+					t.Logf("repeat it: make chaos SEEDS=1 SEED=%d; the agent's state: %s, %v\n%s", seed, kept, os.CopyFS(kept, os.DirFS(w.agent.State)), w.diary())
 				}
 			})
 			w.follow(plan)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/loopdisk"
@@ -29,29 +31,20 @@ rules:
 // count is how often something has happened.
 type count struct {
 	sure int // each has to be reported, once
-	// unsure ones may be lost: they were in the memory of an agent that was killed while its disk took
-	// nothing.
-	unsure int
-	// unsaved ones become unsure if the agent is killed now.
-	unsaved int
+	// missing ones may be: they were in the memory of an agent that was killed, and its disk had refused
+	// them. doubled ones may be reported again: the log has them, and the disk refused that they were read.
+	missing, doubled int
+	refused          int // by the disk, since the latest kill of the agent
 }
 
-func (c *count) add(n int, saved bool) {
-	if saved {
-		c.sure += n
-	} else {
-		c.unsaved += n
-	}
-}
-
-func (c *count) saved() { c.sure, c.unsaved = c.sure+c.unsaved, 0 }
-func (c *count) lost()  { c.unsure, c.unsaved = c.unsure+c.unsaved, 0 }
+func (c *count) least() int { return c.sure }
+func (c *count) most() int  { return c.sure + c.missing + c.doubled }
 
 func (c *count) String() string {
-	if c.unsure == 0 {
-		return fmt.Sprint(c.sure)
+	if c.least() == c.most() {
+		return fmt.Sprint(c.least())
 	}
-	return fmt.Sprintf("%d to %d", c.sure, c.sure+c.unsure)
+	return fmt.Sprintf("%d to %d", c.least(), c.most())
 }
 
 // world is an agent and what surrounds it.
@@ -69,7 +62,6 @@ type world struct {
 	// What has happened, by this test's own account.
 	kills, lines count
 	broken       bool // the app fell over, and did not stand up
-	garbage      int  // damaged journal lines that a harm has written
 
 	harmed map[part]func() // how to heal it
 	frozen bool            // the disk
@@ -144,22 +136,50 @@ func (w *world) follow(plan []step) {
 	}
 }
 
-// saved reports whether what happens now survives a kill of the agent: its disk takes writes.
-func (w *world) saved() bool { return w.harmed[disk] == nil }
-
 // kill has the kernel kill a process of the test's control group.
 func (w *world) kill() {
 	w.t.Helper()
 	_, err := w.oom.Kill(w.t.Context())
 	w.must(err)
-	w.kills.add(1, w.saved())
+	w.happened(&w.kills, 1)
 }
 
 func (w *world) hiccups(n int) {
 	w.t.Helper()
 	w.write(strings.Repeat("hiccup\n", n))
-	// The log has them, however often the agent starts again.
-	w.lines.add(n, true)
+	w.happened(&w.lines, n)
+}
+
+func (w *world) happened(c *count, n int) {
+	c.sure += n
+	if w.harmed[disk] != nil {
+		c.refused += n
+	}
+}
+
+// notSaved notes what the agent has not written yet: a disk that begins to refuse writes refuses it, too.
+func (w *world) notSaved() {
+	w.t.Helper()
+	group, kills, lines := filepath.Base(w.oom.Cgroup()), 0, 0
+	_, err := journal.Read(filepath.Join(w.agent.State, "journal"), 0, func(e journal.Entry) error {
+		switch ev := e.Event; {
+		case ev == nil:
+		case ev.Kind == event.OOMKill && ev.Cgroup != nil && filepath.Base(ev.Cgroup.Path) == group:
+			kills++
+		case ev.Kind == event.Log && ev.Log.Text == "hiccup":
+			lines++
+		}
+		return nil
+	})
+	w.must(err)
+	w.kills.refused = max(w.kills.refused, w.kills.sure-kills)
+	w.lines.refused = max(w.lines.refused, w.lines.sure-lines)
+}
+
+// memoryLost notes that the agent was killed: what the disk has refused is in the log, or nowhere.
+func (w *world) memoryLost() {
+	w.lines.doubled, w.lines.refused = w.lines.doubled+w.lines.refused, 0
+	w.kills.sure, w.kills.missing, w.kills.refused = w.kills.sure-w.kills.refused, w.kills.missing+w.kills.refused, 0
 }
 
 func (w *world) fall()    { w.write("it fell over\n"); w.broken = true }
