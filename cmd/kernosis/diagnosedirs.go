@@ -10,14 +10,17 @@ import (
 	"github.com/kernosis/kernosis/diagnose/worker"
 )
 
+// diagnoseDir is their folder in the state-dir.
+const diagnoseDir = "diagnose"
+
 // diagnoseDirs are the folders of diagnoses below the state-dir.
 type diagnoseDirs struct{ root, checkpoints, artifacts string }
 
-func dirsOf(stateDir string) diagnoseDirs { return dirsAt(filepath.Join(stateDir, "diagnose")) }
+func dirsOf(stateDir string) diagnoseDirs { return dirsAt(filepath.Join(stateDir, diagnoseDir)) }
 
 // dirsByHand are for runs of a person while an agent has the others.
 func dirsByHand(stateDir string) diagnoseDirs {
-	return dirsAt(filepath.Join(stateDir, "diagnose", "by-hand"))
+	return dirsAt(filepath.Join(stateDir, diagnoseDir, "by-hand"))
 }
 
 func dirsAt(root string) diagnoseDirs {

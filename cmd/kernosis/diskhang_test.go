@@ -331,3 +331,33 @@ func startsWhileItHangs(t *testing.T, h *hangTest) {
 	end()
 	h.Stop()
 }
+
+// An agent that starts while it can't write its state reads it: a condition stays True, and lines of the
+// downtime are reported, once.
+func TestTheStateDiskIsReadOnlyAtTheStart(t *testing.T) {
+	testall.Only(t)
+	t.Parallel()
+	needKernel(t)
+	disk := loopdisk.NewExt4(t, 64<<20, "")
+	path, add := appLog(t)
+	a := newClusterAgent(t, apiServer.Server(t), "--rules-dir", writeRules(t, clusterRules), "--log", "app=file:"+path)
+	a.State = filepath.Join(disk.Dir, "state")
+	a.Start()
+	a.awaitCondition("AppBroken", "False AppIsFine: the app is fine")
+	add("it fell over", "hiccup")
+	a.awaitCondition("AppBroken", "True AppFellOver: the app fell over")
+	a.awaitEvents("AppHiccup", 1, 30*time.Second)
+
+	a.Kill()
+	if err := disk.SetReadOnly(true); err != nil {
+		t.Fatal(err)
+	}
+	add("hiccup")
+	a.Start()
+	a.awaitEvents("AppHiccup", 2, 30*time.Second)
+	a.awaitCondition("AppBroken", "True AppFellOver: the app fell over")
+	if wrong, err := a.events(t.Context(), "AppIsFine"); err != nil || len(wrong) > 0 {
+		t.Errorf("the condition was False meanwhile: %+v, %v", wrong, err)
+	}
+	a.Stop()
+}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/kernosis/kernosis/collector"
@@ -22,6 +23,7 @@ import (
 	"github.com/kernosis/kernosis/collector/selfcheck"
 	"github.com/kernosis/kernosis/detector/npd"
 	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/metrics"
 )
 
@@ -181,7 +183,7 @@ const stateWithin = 10 * time.Second
 
 // openState makes sure that there is a state folder. Where the one of the configuration
 // can't be written, or its disk does not answer, the agent has one that goes with it: what it
-// sees is reported all the same.
+// sees is reported all the same. It begins with what the other one has, where that can be read.
 // lacking is why; remove is to be called at the end.
 func (c *agentConfig) openState() (lacking error, remove func() error, err error) { //nolint:revive // lacking is a fact, not the error of this
 	remove = func() error { return nil }
@@ -203,13 +205,50 @@ func (c *agentConfig) openState() (lacking error, remove func() error, err error
 			errs = append(errs, err)
 			continue
 		}
+		journalMiB := min(c.JournalMiB, maxVolatileJournal)
 		if !hangs {
 			c.Mutes = c.mutesPath() // they are read, not written
+			saved := c.StateDir
+			lacking = errors.Join(lacking, bounded.Err(&trials, stateWithin, func() error { return copyState(saved, dir, journalMiB<<20) }))
 		}
-		c.StateDir, c.JournalMiB = dir, min(c.JournalMiB, maxVolatileJournal)
+		c.StateDir, c.JournalMiB = dir, journalMiB
 		return lacking, func() error { return os.RemoveAll(dir) }, nil
 	}
 	return nil, remove, errors.Join(errs...)
+}
+
+// copyState copies what an agent has saved: all but what belongs to Diagnoses, and of the journal the newest
+// entries. A folder that is not there has nothing.
+func copyState(from, to string, journalBytes int64) error {
+	err := filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		name, relErr := filepath.Rel(from, path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+			return nil
+		case err != nil || relErr != nil:
+			return errors.Join(err, relErr)
+		case name == diagnoseDir:
+			return fs.SkipDir
+		case name == journalDir:
+			if err := journal.Copy(path, filepath.Join(to, name), journalBytes); err != nil {
+				return err
+			}
+			return fs.SkipDir
+		case entry.IsDir():
+			return os.MkdirAll(filepath.Join(to, name), 0o700)
+		case !entry.Type().IsRegular():
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, name), text, 0o600)
+	})
+	if err != nil {
+		return fmt.Errorf("copy what is saved: %w", err)
+	}
+	return nil
 }
 
 // writable makes a folder where it is missing, and a file in it. The sync has it wait for the

@@ -54,6 +54,32 @@ func listSegments(dir string) ([]segment, error) {
 	return segments, nil
 }
 
+// Copy copies the newest segments of the journal in one folder into another: as many as have at most so
+// many bytes together, and the newest one however long it is, for numbers go on behind it.
+func Copy(from, to string, most int64) error {
+	segments, err := listSegments(from)
+	if err != nil {
+		return fmt.Errorf("copy journal: %w", err)
+	}
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return fmt.Errorf("copy journal: %w", err)
+	}
+	for i, s := range slices.Backward(segments) {
+		if most -= s.size; most < 0 && i < len(segments)-1 {
+			return nil
+		}
+		name := segmentName(s.first)
+		text, err := os.ReadFile(filepath.Join(from, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, name), text, 0o600)
+		}
+		if err != nil {
+			return fmt.Errorf("copy journal: %w", err)
+		}
+	}
+	return nil
+}
+
 // scanSegment returns the length of the complete lines and the sequence number
 // of the last entry.
 func scanSegment(r io.Reader, first uint64) (good int64, seq uint64, err error) {

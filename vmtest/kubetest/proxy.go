@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -42,6 +43,7 @@ func NewProxy(tb testing.TB, server *Server, as *rest.Config) (*Proxy, *rest.Con
 		Transport:     transport,
 		FlushInterval: -1, // a watch's events pass at once
 		ErrorHandler:  func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+		ErrorLog:      log.New(io.Discard, "", 0), // of a server that was killed
 	}}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()

@@ -186,6 +186,30 @@ func (s *Server) Start(tb testing.TB) {
 	}
 }
 
+// KillEtcd kills etcd in the middle of what it does. The API server runs on, but can neither read
+// nor write until [Server.StartEtcd].
+func (s *Server) KillEtcd(tb testing.TB) {
+	tb.Helper()
+	s.needOwn(tb)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.etcd.Stop(syscall.SIGKILL, stopFor)
+}
+
+// StartEtcd starts etcd again, with the same data, and returns when the API server is ready.
+func (s *Server) StartEtcd(tb testing.TB) {
+	tb.Helper()
+	s.mu.Lock()
+	err := s.startEtcd()
+	s.mu.Unlock()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	await.Until(tb, "etcd", startFor, func() bool {
+		return s.client.RESTClient().Get().AbsPath("/readyz").Do(tb.Context()).Error() == nil
+	})
+}
+
 // Pause keeps the API server from running: connections to it are accepted by the
 // kernel, and nothing answers. It returns when all its threads have stopped, which on a
 // busy machine is a while after the signal.

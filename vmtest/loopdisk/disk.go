@@ -145,6 +145,15 @@ func (d *Disk) Freeze() (thaw func()) {
 	return thaw
 }
 
+// SetReadOnly remounts it read-only, or writable again. No file of it may be open for writing.
+func (d *Disk) SetReadOnly(is bool) error {
+	flags := uintptr(unix.MS_REMOUNT | mountFlags)
+	if is {
+		flags |= unix.MS_RDONLY
+	}
+	return os.NewSyscallError("mount", unix.Mount("", d.Dir, "", flags, ""))
+}
+
 // Upper returns a device of 8 MiB over a file of this disk: its writes wait while the
 // disk is frozen. Write to it from another process only.
 func (d *Disk) Upper() (device string) {

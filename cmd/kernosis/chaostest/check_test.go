@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
@@ -56,6 +57,7 @@ func (w *world) check() {
 			w.t.Errorf("%s: %s", reason, shown)
 		}
 	}
+	w.repairs.check()
 	w.await("health", func() (bool, string) {
 		text, err := w.get("/healthz")
 		return err == nil, fmt.Sprint(text, err)
@@ -163,9 +165,9 @@ func (w *world) ended() {
 	if err := w.agent.End(); err != nil {
 		w.t.Errorf("the agent ended with %v", err)
 	}
-	for line := range strings.Lines(w.agent.Log.String()) {
-		if strings.HasPrefix(line, "panic:") || strings.Contains(line, "fatal error:") {
-			w.t.Errorf("the agent's log has %s", line)
+	for name, log := range map[string]*agenttest.Log{"agent": &w.agent.Log, "controller": &w.controller.log} {
+		if line, found := complaint(log.String()); found {
+			w.t.Errorf("the %s's log has %s", name, line)
 		}
 	}
 }

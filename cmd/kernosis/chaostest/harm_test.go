@@ -24,9 +24,10 @@ const (
 	disk    part = "disk"    // with the agent's state
 	network part = "network" // between agent and API server
 	process part = "process" // the agent's
+	manager part = "controller"
 )
 
-var parts = []part{disk, network, process} //nolint:gochecknoglobals // a constant
+var parts = []part{disk, network, process, manager} //nolint:gochecknoglobals // a constant
 
 // harm is something that goes wrong for a while. It returns how to heal it.
 type harm struct {
@@ -37,13 +38,18 @@ type harm struct {
 }
 
 func harms() []harm {
-	return []harm{
+	return append(controllerHarms(), []harm{
 		{"disk freezes", disk, 3, func(w *world, _ *rand.Rand) func() {
 			w.frozen = true
 			thaw := w.disk.Freeze()
 			return func() { w.frozen = false; thaw() }
 		}},
 		{"disk is full", disk, 3, func(w *world, _ *rand.Rand) func() { return w.fill() }},
+		{"disk is read-only at a start", disk, 2, func(w *world, r *rand.Rand) func() {
+			w.killAgent(r, nil, func() { w.must(w.disk.SetReadOnly(true)) })
+			w.volatile = true
+			return func() { w.must(w.disk.SetReadOnly(false)) }
+		}},
 		{"network is cut", network, 3, func(w *world, _ *rand.Rand) func() {
 			w.proxy.Cut()
 			return func() { w.proxy.Do(nil) }
@@ -73,7 +79,13 @@ func harms() []harm {
 		}},
 		{"API server is killed", network, 1, func(w *world, _ *rand.Rand) func() {
 			w.server.Kill(w.t)
-			return func() { w.server.Start(w.t) }
+			w.away = true
+			return func() { w.server.Start(w.t); w.away = false }
+		}},
+		{"etcd is killed", network, 1, func(w *world, _ *rand.Rand) func() {
+			w.server.KillEtcd(w.t)
+			w.away = true
+			return func() { w.server.StartEtcd(w.t); w.away = false }
 		}},
 		{"agent is stopped", process, 2, func(w *world, _ *rand.Rand) func() {
 			if !w.alive {
@@ -83,7 +95,7 @@ func harms() []harm {
 			return func() { w.signal(syscall.SIGCONT) }
 		}},
 		{"agent gets little CPU", process, 2, func(w *world, _ *rand.Rand) func() { return w.starve() }},
-	}
+	}...)
 }
 
 // harm does a harm, which lasts until heal.
@@ -124,7 +136,7 @@ func (w *world) thawed() {
 
 func (w *world) healAll() {
 	w.t.Helper()
-	for _, p := range []part{process, network, disk} {
+	for _, p := range []part{process, manager, network, disk} {
 		w.heal(p)
 	}
 }
@@ -217,6 +229,7 @@ func crashes() []crash {
 		{"kill -9 and a torn snapshot", 1, func(w *world, r *rand.Rand) {
 			w.killAgent(r, nil, func() { w.tearSnapshot(r) })
 		}},
+		{"kill -9 of the controller", 2, func(w *world, _ *rand.Rand) { w.controller.signal(syscall.SIGKILL) }},
 		{"restart", 2, func(w *world, _ *rand.Rand) { w.restart() }},
 		{"node is deleted", 1, func(w *world, _ *rand.Rand) { w.deleteNode() }},
 		{"log is rotated", 2, func(w *world, r *rand.Rand) {
@@ -274,6 +287,7 @@ func (w *world) killAgent(r *rand.Rand, at func(kill func()), meanwhile ...func(
 	w.agent.Signal(syscall.SIGKILL)
 	w.alive = false
 	w.memoryLost()
+	w.volatile = false
 	if w.frozen {
 		w.heal(disk) // a thread that waits for it can't end
 	}
@@ -293,9 +307,17 @@ func (w *world) killAgent(r *rand.Rand, at func(kill func()), meanwhile ...func(
 func (w *world) restart() {
 	w.t.Helper()
 	w.heal(process)
-	w.heal(disk) // else it ends only when the disk does
+	w.heal(disk)                              // else it ends only when the disk does
+	w.await("answer", func() (bool, string) { // one that has just begun to start knows no SIGTERM yet
+		_, err := w.get("/metrics")
+		return err == nil, fmt.Sprint(err)
+	})
 	w.agent.Stop()
 	w.alive = false
+	if w.volatile {
+		w.memoryLost()
+		w.volatile = false
+	}
 	w.agent.Start()
 	w.alive = true
 	w.agent.WaitSources(len(w.agent.Entries()))
@@ -338,9 +360,10 @@ func (w *world) tearSnapshot(r *rand.Rand) {
 // deleteNode deletes the Node and creates it again, as a kubelet does that registers anew.
 func (w *world) deleteNode() {
 	w.t.Helper()
-	if w.harmed[network] != nil {
-		return // the API server may be down
+	if w.away {
+		return
 	}
 	w.must(w.server.Client().CoreV1().Nodes().Delete(w.t.Context(), w.node, metav1.DeleteOptions{}))
 	w.server.NodeNamed(w.t, w.node)
+	w.repairs.label()
 }

@@ -33,6 +33,7 @@ func faults() []fault {
 		{"hiccups", 4, func(w *world, r *rand.Rand) { w.hiccups(1 + r.IntN(20)) }},
 		{"fall", 2, func(w *world, _ *rand.Rand) { w.fall() }},
 		{"stand up", 2, func(w *world, _ *rand.Rand) { w.standUp() }},
+		{"repair", 2, func(w *world, _ *rand.Rand) { w.repairs.begin() }},
 	}
 }
 

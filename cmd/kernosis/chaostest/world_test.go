@@ -59,6 +59,9 @@ type world struct {
 	log    string // path of the app's
 	url    string // of the agent
 
+	repairs    *repairs
+	controller *controller
+
 	// What has happened, by this test's own account.
 	kills, lines count
 	broken       bool // the app fell over, and did not stand up
@@ -66,6 +69,9 @@ type world struct {
 	harmed map[part]func() // how to heal it
 	frozen bool            // the disk
 	alive  bool            // the agent
+	away   bool            // the API server, or its etcd
+	// volatile: the agent keeps its state in memory, because it could not write when it started.
+	volatile bool
 
 	mu    sync.Mutex
 	notes strings.Builder
@@ -89,7 +95,11 @@ func newWorld(t *testing.T, server *kubetest.Server) *world {
 	address := listener.Addr().String()
 	w.must(listener.Close())
 	w.url = "http://" + address
-	w.agent = agenttest.New(t, agenttest.Program(t), "--kubeconfig", server.Kubeconfig(t, through), "--node-name", w.node,
+	server.CRDs(t)
+	kubeconfig, namespace := server.Kubeconfig(t, through), server.Namespace(t)
+	w.repairs = newRepairs(w, namespace)
+	w.controller = newController(w, kubeconfig, namespace)
+	w.agent = agenttest.New(t, agenttest.Program(t), "--kubeconfig", kubeconfig, "--namespace", namespace, "--node-name", w.node,
 		"--port", "0", "--prometheus-port", "0", "--report-socket", "", "--listen", address,
 		"--rules-dir", rulesDir, "--log", "app=file:"+w.log)
 	w.agent.Command = "agent"
@@ -152,7 +162,7 @@ func (w *world) hiccups(n int) {
 
 func (w *world) happened(c *count, n int) {
 	c.sure += n
-	if w.harmed[disk] != nil {
+	if w.harmed[disk] != nil || w.volatile {
 		c.refused += n
 	}
 }
