@@ -61,7 +61,8 @@ func newRepairs(w *world, namespace string) *repairs {
 	one := int32(1)
 	policy.Spec.Mode, policy.Spec.Budget.MaxNodes = v1alpha1.ModeEnforce, &one
 	policy.Spec.NodeSelector.MatchLabels = map[string]string{repairLabel: w.node}
-	policy.Spec.CooldownPerNode = &metav1.Duration{}
+	// The next repair may come soon.
+	policy.Spec.CooldownPerNode, policy.Spec.VerifyWithin = &metav1.Duration{}, metav1.Duration{Duration: time.Second}
 	r.create(look)
 	r.create(policy)
 	r.label()
