@@ -62,7 +62,10 @@ func harms() []harm {
 			})
 		}},
 		{"answers are lost", network, 2, func(w *world, r *rand.Rand) func() {
-			return w.sometimes(r, 0.5, func(_ http.ResponseWriter, req *http.Request) bool { return w.proxy.LoseAnswer(req) })
+			return w.sometimes(r, 0.5, func(_ http.ResponseWriter, req *http.Request) bool {
+				// A watch has no end to wait for.
+				return !req.URL.Query().Has("watch") && w.proxy.LoseAnswer(req)
+			})
 		}},
 		{"requests are late", network, 2, func(w *world, r *rand.Rand) func() {
 			late := time.Duration(r.Int64N(int64(time.Second)))
