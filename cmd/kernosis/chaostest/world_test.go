@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -42,7 +43,7 @@ func (c *count) most() int  { return c.sure + c.missing + c.doubled }
 
 func (c *count) String() string {
 	if c.least() == c.most() {
-		return fmt.Sprint(c.least())
+		return strconv.Itoa(c.least())
 	}
 	return fmt.Sprintf("%d to %d", c.least(), c.most())
 }
