@@ -43,7 +43,7 @@ func TestChaos(t *testing.T) {
 	kernellock.HoldFor(t)
 	n := *seeds
 	if n == 0 {
-		n = testall.Cases(t, 2)
+		n = testall.Cases(t, 1)
 	}
 	for seed := *firstSeed; seed < *firstSeed+uint64(n); seed++ {
 		t.Run(fmt.Sprintf("seed-%d", seed), func(t *testing.T) {

@@ -159,6 +159,10 @@ func TestTheServerIsAwayDuringTheFault(t *testing.T) {
 		t.Errorf("status %+v", d.Status)
 	}
 	t.Logf("reported %s after its end", time.Since(d.Status.CompletionTime.Time).Round(time.Millisecond))
+	// What the server has refused before it had read its roles comes again.
+	a.await("conditions", time.Minute, func(context.Context) (bool, string, error) {
+		return !lacksRight(a.Log.String()), "a right is missing", nil
+	})
 	a.Stop()
 }
 
