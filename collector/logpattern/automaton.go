@@ -40,12 +40,11 @@ func newAutomaton(texts [][]string) (*automaton, error) {
 // whether there are any.
 func (a *automaton) scan(line []byte, owners bitset) bool {
 	state, some := uint32(0), false
-	class, next, first := &a.class, a.next, a.first // in registers
 	for _, c := range line {
-		state = next[state+uint32(class[c])]
-		if state >= first {
+		state = a.next[state+uint32(a.class[c])]
+		if state >= a.first {
 			some = true
-			for _, o := range a.found[(state-first)/a.width] {
+			for _, o := range a.found[(state-a.first)/a.width] {
 				owners.set(int(o))
 			}
 		}
@@ -128,12 +127,11 @@ func (t *trie) automaton() *automaton {
 			}
 		}
 	}
-	return t.order(queue)
+	return t.order()
 }
 
-// order puts the states at which a text ends last. The others stay in order of their depth: most bytes
-// of a line lead to a state near the root, so these rows are together in the CPU's caches.
-func (t *trie) order(byDepth []uint32) *automaton {
+// order puts the states at which a text ends last.
+func (t *trie) order() *automaton {
 	a := &automaton{class: t.class, width: t.width, next: make([]uint32, len(t.next))}
 	place := make([]uint32, len(t.found))
 	n := uint32(0)
@@ -141,8 +139,8 @@ func (t *trie) order(byDepth []uint32) *automaton {
 		if ends {
 			a.first = n * t.width
 		}
-		for _, state := range byDepth {
-			if owners := t.found[state]; (len(owners) > 0) == ends {
+		for state, owners := range t.found {
+			if (len(owners) > 0) == ends {
 				place[state] = n
 				n++
 				if ends {
