@@ -206,12 +206,22 @@ func (c *agentConfig) openState() (lacking error, remove func() error, err error
 			continue
 		}
 		journalMiB := min(c.JournalMiB, maxVolatileJournal)
+		state := filepath.Join(dir, "new")
 		if !hangs {
 			c.Mutes = c.mutesPath() // they are read, not written
-			saved := c.StateDir
-			lacking = errors.Join(lacking, bounded.Err(&trials, stateWithin, func() error { return copyState(saved, dir, journalMiB<<20) }))
+			saved, into := c.StateDir, filepath.Join(dir, "saved")
+			// All of it or nothing: its files count on each other.
+			if err := bounded.Err(&trials, stateWithin, func() error { return copyState(saved, into, journalMiB<<20) }); err != nil {
+				lacking = errors.Join(lacking, err)
+			} else {
+				state = into
+			}
 		}
-		c.StateDir, c.JournalMiB = dir, journalMiB
+		if err := os.MkdirAll(state, 0o700); err != nil {
+			errs = append(errs, err, os.RemoveAll(dir))
+			continue
+		}
+		c.StateDir, c.JournalMiB = state, journalMiB
 		return lacking, func() error { return os.RemoveAll(dir) }, nil
 	}
 	return nil, remove, errors.Join(errs...)
@@ -220,7 +230,11 @@ func (c *agentConfig) openState() (lacking error, remove func() error, err error
 // copyState copies what an agent has saved: all but what belongs to Diagnoses, and of the journal the newest
 // entries. A folder that is not there has nothing.
 func copyState(from, to string, journalBytes int64) error {
-	err := filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+	err := os.MkdirAll(to, 0o700)
+	if err != nil {
+		return err
+	}
+	err = filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
 		name, relErr := filepath.Rel(from, path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):

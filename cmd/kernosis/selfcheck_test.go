@@ -80,6 +80,20 @@ func TestSelfCheckReportsChanges(t *testing.T) {
 	}
 }
 
+// What is saved is copied whole: without its journal, the state of the Events would count on numbers that
+// come again.
+func TestStateThatCanNotBeCopied(t *testing.T) {
+	from := t.TempDir()
+	for _, name := range []string{"events.json", journalDir} { // the journal has to be a folder
+		if err := os.WriteFile(filepath.Join(from, name), []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := copyState(from, filepath.Join(t.TempDir(), "saved"), 1<<20); err == nil {
+		t.Error("no error")
+	}
+}
+
 func TestStateFolderThatCanNotBeWritten(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {

@@ -1,14 +1,13 @@
 package chaostest_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
 // quietWithin is how soon all has to be right behind the last harm: the longest wait between two tries is
@@ -123,14 +123,11 @@ func (w *world) get(page string) (text string, err error) {
 		return "", err
 	}
 	defer answer.Body.Close()
-	var lines strings.Builder
-	for s := bufio.NewScanner(answer.Body); s.Scan(); {
-		lines.WriteString(s.Text() + "\n")
+	all, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", page, answer.Status, all)
 	}
-	if answer.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("%s: %s: %s", page, answer.Status, lines.String())
-	}
-	return lines.String(), nil
+	return string(all), err
 }
 
 // metric returns the sum of a metric of the agent.
@@ -139,22 +136,11 @@ func (w *world) metric(name string) (sum float64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	found := false
-	for line := range strings.Lines(text) {
-		series, value, ok := strings.Cut(strings.TrimSpace(line), "} ")
-		if !ok || !strings.HasPrefix(series, name+"{") {
-			continue
-		}
-		n, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			return 0, err
-		}
-		sum, found = sum+n, true
-	}
-	if !found {
+	all := kubetest.ParseMetrics(w.t, []byte(text))
+	if _, found := all[name]; !found {
 		return 0, fmt.Errorf("no metric %s", name)
 	}
-	return sum, nil
+	return all.Sum(name), nil
 }
 
 // ended waits for the end of the agent, which got SIGTERM.

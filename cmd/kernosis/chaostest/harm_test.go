@@ -38,7 +38,7 @@ type harm struct {
 }
 
 func harms() []harm {
-	return append(controllerHarms(), []harm{
+	return []harm{
 		{"disk freezes", disk, 3, func(w *world, _ *rand.Rand) func() {
 			w.frozen = true
 			thaw := w.disk.Freeze()
@@ -91,14 +91,15 @@ func harms() []harm {
 			return func() { w.server.StartEtcd(w.t); w.away = false }
 		}},
 		{"agent is stopped", process, 2, func(w *world, _ *rand.Rand) func() {
-			if !w.alive {
-				return func() {}
-			}
 			w.agent.Signal(syscall.SIGSTOP)
 			return func() { w.signal(syscall.SIGCONT) }
 		}},
 		{"agent gets little CPU", process, 2, func(w *world, _ *rand.Rand) func() { return w.starve() }},
-	}...)
+		{"controller is stopped", manager, 2, func(w *world, _ *rand.Rand) func() {
+			w.controller.signal(syscall.SIGSTOP)
+			return func() { w.controller.signal(syscall.SIGCONT) }
+		}},
+	}
 }
 
 // harm does a harm, which lasts until heal.
@@ -182,9 +183,6 @@ func (w *world) signal(s os.Signal) {
 
 // starve lets the agent run for 2 ms of each 100, as a limit of 20m CPU does.
 func (w *world) starve() (heal func()) {
-	if !w.alive {
-		return func() {}
-	}
 	pid, ended, end := w.agent.PID(), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -210,15 +208,9 @@ func (w *world) starve() (heal func()) {
 	return func() { close(end); <-ended }
 }
 
-// crash is something that happens at once.
-type crash struct {
-	name   string
-	weight int
-	do     func(*world, *rand.Rand)
-}
-
-func crashes() []crash {
-	return []crash{
+// crashes are what interrupts the agent, or takes something away from it.
+func crashes() []act {
+	return []act{
 		{"kill -9", 4, func(w *world, r *rand.Rand) { w.killAgent(r, nil) }},
 		{"kill -9 before a request", 2, func(w *world, r *rand.Rand) {
 			w.killAgent(r, func(kill func()) { w.atRequest(kill, false) })
@@ -241,8 +233,6 @@ func crashes() []crash {
 		}},
 	}
 }
-
-func (w *world) crash(c crash, r *rand.Rand) { c.do(w, r) }
 
 // atRequestFor is how long a kill waits for a request.
 const atRequestFor = 2 * time.Second

@@ -20,15 +20,16 @@ const (
 	maxHarm   = 5 // steps until a harm is healed
 )
 
-// fault is something that the agent has to report.
-type fault struct {
+// act is something that is done at once.
+type act struct {
 	name   string
 	weight int
 	do     func(*world, *rand.Rand)
 }
 
-func faults() []fault {
-	return []fault{
+// faults are what the agent has to report.
+func faults() []act {
+	return []act{
 		{"kill", 4, func(w *world, _ *rand.Rand) { w.kill() }},
 		{"hiccups", 4, func(w *world, r *rand.Rand) { w.hiccups(1 + r.IntN(20)) }},
 		{"fall", 2, func(w *world, _ *rand.Rand) { w.fall() }},
@@ -56,11 +57,11 @@ func newPlan(r *rand.Rand) []step {
 		own := rand.New(rand.NewPCG(r.Uint64(), 0))
 		switch n := r.IntN(20); {
 		case n < 11:
-			f := pick(r, faults(), func(f fault) int { return f.weight })
-			add(f.name, func(w *world) { f.do(w, own) })
+			a := pick(r, faults(), func(a act) int { return a.weight })
+			add(a.name, func(w *world) { a.do(w, own) })
 		case n < 14:
-			c := pick(r, crashes(), func(c crash) int { return c.weight })
-			add(c.name, func(w *world) { w.crash(c, own) })
+			a := pick(r, crashes(), func(a act) int { return a.weight })
+			add(a.name, func(w *world) { a.do(w, own) })
 		default:
 			h := pick(r, harms(), func(h harm) int { return h.weight })
 			if _, harmed := heals[h.of]; harmed {

@@ -3,7 +3,6 @@ package chaostest_test
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -224,14 +223,6 @@ func (c *controller) stop() {
 	kill := time.AfterFunc(await.Within(quietWithin), func() { c.signal(syscall.SIGKILL) })
 	defer kill.Stop()
 	<-c.ended
-}
-
-// controllerHarms are those of the controller.
-func controllerHarms() []harm {
-	return []harm{{"controller is stopped", manager, 2, func(w *world, _ *rand.Rand) func() {
-		w.controller.signal(syscall.SIGSTOP)
-		return func() { w.controller.signal(syscall.SIGCONT) }
-	}}}
 }
 
 // complaint is a line of a program's log that no harm excuses.

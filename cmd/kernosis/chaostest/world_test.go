@@ -20,7 +20,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/loopdisk"
 )
 
-// rules turn lines of a log, and kills in a control group of the test, into a condition and Events.
+// rules turn lines of a log into a condition and Events. Kills have a shipped rule.
 const rules = `apiVersion: rules.kernosis.io/v1
 conditions:
   AppBroken: {healthyReason: AppIsFine, healthyMessage: the app is fine}
