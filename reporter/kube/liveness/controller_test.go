@@ -82,6 +82,7 @@ func TestReturnedAgentWins(t *testing.T) {
 func TestDrainingAgentHasLonger(t *testing.T) {
 	testall.Only(t)
 	b := newBench(t)
+	b.drainTimeout = deadline
 	node := b.server.Node(t)
 	b.control(nil)
 	a := b.agent(node, cond("A", problem.True, "Broken"))
@@ -93,6 +94,7 @@ func TestDrainingAgentHasLonger(t *testing.T) {
 func TestUpgradeIsNotSeen(t *testing.T) {
 	testall.Only(t)
 	b := newBench(t)
+	b.drainTimeout = deadline
 	node := b.server.Node(t)
 	r := b.control(nil)
 	b.agent(node, cond("A", problem.True, "Broken"), cond("Old", problem.False, "Fine")).end()

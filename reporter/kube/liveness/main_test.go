@@ -110,6 +110,9 @@ type bench struct {
 	server    *kubetest.Server
 	client    *kubernetes.Clientset
 	namespace string
+	// drainTimeout is how long an agent that ends tries to say so. Agents that are cut off
+	// use up all of it.
+	drainTimeout time.Duration
 }
 
 func newBench(t testing.TB) *bench {
@@ -119,7 +122,7 @@ func newBench(t testing.TB) *bench {
 
 func newBenchOn(t testing.TB, server *kubetest.Server) *bench {
 	t.Helper()
-	return &bench{t: t, server: server, client: server.Client(), namespace: server.Namespace(t)}
+	return &bench{t: t, server: server, client: server.Client(), namespace: server.Namespace(t), drainTimeout: time.Second}
 }
 
 // running is a controller that runs.
@@ -235,7 +238,7 @@ func (b *bench) agent(node string, list ...problem.Condition) *daemon {
 		b.t.Fatal(err)
 	}
 	a.keeper, err = lease.New(lease.Config{
-		Client: client, Namespace: b.namespace, Node: node, Interval: beat, Duration: time.Second, StartJitter: -1, DrainTimeout: time.Second,
+		Client: client, Namespace: b.namespace, Node: node, Interval: beat, Duration: time.Second, StartJitter: -1, DrainTimeout: b.drainTimeout,
 		Types: a.patcher.Types, OnEarlier: a.patcher.Retire,
 	})
 	if err != nil {
