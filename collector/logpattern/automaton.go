@@ -64,8 +64,10 @@ type trie struct {
 // take more than maxTable.
 func newTrie(texts [][]string, longest int) *trie {
 	t := &trie{width: 1}
+	states := 1 // at most
 	for _, list := range texts {
 		for _, text := range list {
+			states += min(len(text), longest)
 			for i := max(0, len(text)-longest); i < len(text); i++ {
 				// There are at most 230 byte values but capital letters.
 				if c := text[i]; t.class[c] == 0 {
@@ -78,6 +80,8 @@ func newTrie(texts [][]string, longest int) *trie {
 	for c := 'A'; c <= 'Z'; c++ {
 		t.class[c] = t.class[c+'a'-'A']
 	}
+	// A large table that grows is copied a dozen times.
+	t.next = make([]uint32, 0, min(states*int(t.width), maxTable/4+int(t.width)))
 	t.grow()
 	for owner, list := range texts {
 		for _, text := range list {
