@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/detector"
-	"github.com/kernosis/kernosis/detector/rules"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
@@ -56,10 +54,7 @@ func TestRealCrashForgesNothing(t *testing.T) {
 		t.Skipf("the kernel's log can't be read here: %v", err)
 	}
 	f.Close()
-	set, err := detector.Load(rules.FS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := shippedRules(t)
 	rec := newRecorder()
 	r := run(t, open(t, set.PatternSet(), Options{}, Config{Name: KMsg, Plugin: KMsg}), rec)
 	rec.until(t, "start", rec.has("+log/kmsg"))

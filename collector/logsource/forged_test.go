@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -347,10 +346,7 @@ func TestForgedLines(t *testing.T) {
 	if raceDetector {
 		t.Skip("takes four minutes under the race detector, with one goroutine; the same test runs without it")
 	}
-	set, err := detector.Load(rules.FS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := shippedRules(t)
 	lines := genuine(t, set.PatternSet())
 	all := forgeries(lines)
 	for _, via := range []struct {
@@ -366,8 +362,6 @@ func TestForgedLines(t *testing.T) {
 				forged = slices.DeleteFunc(forged, func(f forgery) bool { return f.fragment })
 			}
 			c := newCourt(set, lines)
-			var patterns atomic.Pointer[logpattern.Set]
-			patterns.Store(set.PatternSet())
 			config := Config{Name: "any", Plugin: via.plugin}
 			if via.plugin == File {
 				config.Path, config.Kernel = "/kern.log", true
@@ -410,10 +404,7 @@ func TestForgedLines(t *testing.T) {
 
 // TestNamesHideNothing: a process can't have its own hung task, say, pass for a crash.
 func TestNamesHideNothing(t *testing.T) {
-	set, err := detector.Load(rules.FS)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := shippedRules(t)
 	for _, c := range carriers() {
 		if len(c.rules) == 0 || c.rules[0] == "segfault" || strings.Contains(c.source, "module") {
 			continue

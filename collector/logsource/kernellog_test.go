@@ -4,13 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/collector/logs"
 	"github.com/kernosis/kernosis/collector/logs/file"
 	"github.com/kernosis/kernosis/detector"
@@ -19,14 +18,22 @@ import (
 
 const stalled = "BUG: workqueue lockup - pool cpus=0 node=0 flags=0x0 nice=0 stuck for 32s!"
 
-// firing returns the problems of the shipped rules that fire after the events, with counts.
-func firing(t *testing.T, events []*event.Event) (out []string) {
+// loadShipped loads the shipped rules once: under the race detector that takes a second.
+var loadShipped = sync.OnceValues(func() (*detector.RuleSet, error) { return detector.Load(rules.FS) })
+
+func shippedRules(t *testing.T) *detector.RuleSet {
 	t.Helper()
-	set, err := detector.Load(rules.FS)
+	set, err := loadShipped()
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := detector.NewEngine(set)
+	return set
+}
+
+// firing returns the problems of the shipped rules that fire after the events, with counts.
+func firing(t *testing.T, events []*event.Event) (out []string) {
+	t.Helper()
+	e := detector.NewEngine(shippedRules(t))
 	now := event.Moment{Wall: time.Now(), Boot: hostfs.BootTime()}
 	for _, ev := range events {
 		e.Observe(ev, now)
@@ -41,13 +48,7 @@ func firing(t *testing.T, events []*event.Event) (out []string) {
 // eventsOf returns the events that a log makes of what feed hands to it.
 func eventsOf(t *testing.T, c Config, feed func(handle func(logs.Item) error)) (out []*event.Event) {
 	t.Helper()
-	set, err := detector.Load(rules.FS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var patterns atomic.Pointer[logpattern.Set]
-	patterns.Store(set.PatternSet())
-	s := open(t, set.PatternSet(), Options{}, c)
+	s := open(t, shippedRules(t).PatternSet(), Options{}, c)
 	s.logs[0].emit = func(ev *event.Event) { out = append(out, ev.Clone()) }
 	feed(s.logs[0].handle)
 	s.logs[0].end() // emits what is held back
