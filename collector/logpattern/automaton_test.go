@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // TestAutomatonAgreesWithNaive compares it with a search for each text, over an
@@ -86,6 +88,7 @@ func TestAutomatonOfEveryByte(t *testing.T) {
 // TestAutomatonIsBounded: many long literals cost some of their bytes, not memory;
 // the most that patterns can have still make an automaton, or an error.
 func TestAutomatonIsBounded(t *testing.T) {
+	testall.Only(t)
 	r := rand.New(rand.NewPCG(5, 6)) //nolint:gosec // repeatable
 	for _, tt := range []struct {
 		owners, each int

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 func TestKinds(t *testing.T) {
@@ -120,6 +121,7 @@ func TestKinds(t *testing.T) {
 // Kinds that nobody has used: the API server's first look at their objects fails, and it
 // would look again after five minutes.
 func TestKindsNeverUsed(t *testing.T) {
+	testall.Only(t)
 	b := newBench(t)
 	applier, deleter := b.user("apply-"+b.namespace, "kernosis-crds-apply"), b.user("delete-"+b.namespace, "kernosis-crds-delete")
 	for range 5 {

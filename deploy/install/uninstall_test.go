@@ -21,6 +21,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/policy"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // reporting runs what an agent writes to its Node until the API has it.
@@ -257,6 +258,7 @@ func TestMissingRights(t *testing.T) {
 }
 
 func TestManyNodes(t *testing.T) {
+	testall.Only(t)
 	b := newBench(t)
 	const many = 300
 	var names []string

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // Whatever policies, nodes and repairs there are: what runs breaks no rule, each said here
@@ -17,7 +18,7 @@ import (
 func TestNothingRunsThatARuleForbids(t *testing.T) {
 	verbs := make(map[policy.Verb]int)
 	one := func(n int) bool { return rand.N(n) == 0 }
-	for range 50000 {
+	for range testall.Cases(t, 50000) {
 		c := nodes(1 + rand.N(12))
 		for i := range c.Nodes {
 			n := &c.Nodes[i]

@@ -16,6 +16,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/policy"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 func microNow() metav1.MicroTime { return metav1.NewMicroTime(time.Now()) }
@@ -296,6 +297,7 @@ func theProblemIsReported(t *testing.T, restarted bool) {
 
 // A status stays within its bound, whatever runs find and others put into it.
 func TestStatusIsBounded(t *testing.T) {
+	testall.Only(t)
 	synctest.Test(t, func(t *testing.T) {
 		wide := set("wide")
 		wide.Spec.AdjacencyList[0].To = nil

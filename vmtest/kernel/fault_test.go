@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/kernosis/kernosis/vmtest/testall"
 	"golang.org/x/sys/unix"
 )
 
@@ -51,6 +52,7 @@ func wrap(t *testing.T, name, script string) {
 // TestFetchKilled kills a fetch, as the kernel's OOM killer would, at each of its
 // steps.
 func TestFetchKilled(t *testing.T) {
+	testall.Only(t)
 	for name, script := range map[string]string{
 		"apt-cache": `kill -9 $PPID`,
 		"apt-get":   `case "$*" in *" download "*) echo half >half.deb; kill -9 $PPID;; *) exec $real "$@";; esac`,
@@ -150,6 +152,7 @@ func TestFetchWithoutPrograms(t *testing.T) {
 // TestFetchOnFullDisk fills a disk before the fetch, and while it unpacks: a
 // package's own idea of its size is 0 here.
 func TestFetchOnFullDisk(t *testing.T) {
+	testall.Only(t)
 	if os.Getuid() != 0 {
 		t.Skip("not root: no small filesystem to fill")
 	}

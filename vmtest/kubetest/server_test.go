@@ -18,6 +18,7 @@ import (
 
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 var cluster kubetest.Shared
@@ -102,6 +103,7 @@ func TestATokenNamesItsNode(t *testing.T) {
 }
 
 func TestOutages(t *testing.T) {
+	testall.Only(t)
 	s := kubetest.New(t, kubetest.Options{})
 	node := s.Node(t)
 	short := s.Admin()

@@ -18,7 +18,7 @@ func TestOOM(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer o.Close()
-	const want = 23
+	const want = 7
 	pids := map[int]bool{}
 	for range want {
 		pid, err := o.Kill(t.Context())

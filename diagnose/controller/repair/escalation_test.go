@@ -132,6 +132,7 @@ func (b *bench) follows(d *v1alpha1.Diagnosis) []v1alpha1.Diagnosis {
 // Nothing reports whether the problem of an Event or a time lasts, and the set has no check:
 // after the repair nothing escalates, and the condition says so.
 func TestNothingReportsWhetherARepairHelped(t *testing.T) {
+	testall.Only(t)
 	for _, source := range []trigger.Source{trigger.SourceEvent, trigger.SourceCron, trigger.SourceAlert, ""} {
 		t.Run("source "+string(source), func(t *testing.T) {
 			b := newBench(t)

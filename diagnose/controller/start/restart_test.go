@@ -200,6 +200,7 @@ func TestStateOfAnEarlierVersion(t *testing.T) {
 }
 
 func TestADamagedStateIsBegunAnew(t *testing.T) {
+	testall.Only(t)
 	var bomb, version bytes.Buffer
 	for text, to := range map[string]*bytes.Buffer{strings.Repeat(" ", maxStateText+1): &bomb, `{"version":99}`: &version} {
 		z := gzip.NewWriter(to)

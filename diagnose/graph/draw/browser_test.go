@@ -13,6 +13,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/graph/draw"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // measure is a script that writes what does not fit: text that is wider than its box, and
@@ -41,6 +42,7 @@ document.body.textContent = "MEASURED " + boxes + " boxes\n" + wrong.join("\n") 
 // What text takes is known to a browser alone: the layout reckons with the widest font of
 // its list.
 func TestTextFitsInABrowser(t *testing.T) {
+	testall.Only(t)
 	browser, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Skip("no chromium (package chromium), which measures text")
