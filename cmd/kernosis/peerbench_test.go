@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/vmtest/kernellock"
+)
+
+// peerProgram is node-problem-detector as "make bench" builds it, and peerModule where its module
+// file is.
+const (
+	peerProgram = "../../bin/node-problem-detector"
+	peerModule  = "../../.tools/node-problem-detector"
+)
+
+// BenchmarkPeers measures this agent and node-problem-detector, one after the other, as their
+// users run them without a cluster: the kernel's log and OOM kills, output as text to a file,
+// the console as it is. Memory is that of three minutes after the start, idle CPU time that of
+// the minute before.
+func BenchmarkPeers(b *testing.B) {
+	needKernel(b)
+	kernellock.HoldFor(b)
+	if _, err := os.Stat(peerProgram); err != nil {
+		b.Skip("no node-problem-detector (make bench builds it): ", err)
+	}
+	list := exec.CommandContext(b.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/node-problem-detector")
+	list.Dir = peerModule
+	source, err := list.Output()
+	if err != nil {
+		b.Fatal("where is the source of node-problem-detector: ", err)
+	}
+	kernosis, state := product(b), b.TempDir()
+	own := []string{kernosis, "run", "--state-dir", state, "--pin-root", "/sys/fs/bpf/kernosis-bench", "--targets-dir", b.TempDir(), "--listen", "127.0.0.1:0"}
+	b.Cleanup(func() { os.RemoveAll("/sys/fs/bpf/kernosis-bench") })
+	for _, peer := range []struct {
+		name, says string // a text that each kill's line has
+		command    []string
+	}{
+		{"kernosis", "oom-kill", own},
+		{"kernosis without diagnoses", "oom-kill", append(own, "--diagnose=false")},
+		{"node-problem-detector", "OOMKilling", []string{
+			peerProgram, "--enable-k8s-exporter=false", "--port=0", "--prometheus-address=127.0.0.1", "--prometheus-port=" + freePort(b), "--logtostderr",
+			"--config.system-log-monitor=" + filepath.Join(strings.TrimSpace(string(source)), "config/kernel-monitor.json"),
+		}},
+	} {
+		b.Run(peer.name, func(b *testing.B) { benchmarkPeer(b, peer.says, peer.command) })
+	}
+}
+
+func benchmarkPeer(b *testing.B, says string, command []string) {
+	b.Helper()
+	const settle, idle, storm = 2 * time.Minute, time.Minute, 1000
+	output := filepath.Join(b.TempDir(), "output")
+	for b.Loop() {
+		out, err := os.Create(output)
+		if err != nil {
+			b.Fatal(err)
+		}
+		cmd := exec.CommandContext(b.Context(), command[0], command[1:]...)
+		cmd.Stdout, cmd.Stderr = out, out
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if err := cmd.Start(); err != nil {
+			b.Fatal(err)
+		}
+		pid := cmd.Process.Pid
+		time.Sleep(settle)
+		before := cpuTime(b, pid)
+		time.Sleep(idle)
+		b.ReportMetric((cpuTime(b, pid)-before).Seconds()*1e3, "idle-cpu-ms/min")
+		memory := statusKiB(b, pid)
+		b.ReportMetric(memory["VmRSS"]/1024, "rss-MiB")
+		b.ReportMetric(memory["RssAnon"]/1024, "anon-MiB")
+
+		oom := &inject.OOM{StateDir: b.TempDir(), Limit: inject.MaxDuration}
+		if err := oom.Start(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		before, began := cpuTime(b, pid), time.Now()
+		killMany(b, oom.Cgroup(), storm)
+		b.ReportMetric(storm/time.Since(began).Seconds(), "storm-kills/s")
+		killed, err := oom.Kills()
+		if err != nil {
+			b.Fatal(err)
+		}
+		// Until it has nothing more to do.
+		after := cpuTime(b, pid)
+		for last := time.Duration(0); after != last; {
+			last = after
+			time.Sleep(3 * time.Second)
+			if after = cpuTime(b, pid); after-last < 30*time.Millisecond {
+				break
+			}
+		}
+		b.ReportMetric((after-before).Seconds()*1e3/float64(killed), "storm-cpu-ms/kill")
+		if err := oom.Close(); err != nil {
+			b.Error(err)
+		}
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			b.Error(err)
+		}
+		_ = cmd.Wait() // node-problem-detector ends with an error
+		if err := out.Close(); err != nil {
+			b.Error(err)
+		}
+		text, err := os.ReadFile(output)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(bytes.Count(text, []byte(says)))/float64(killed), "lines/kill")
+	}
+	b.ReportMetric(0, "ns/op")
+}
