@@ -174,7 +174,11 @@ func (m *mountSource) look(table *hostfs.MountTable, now time.Time, emit Emit) (
 	for _, c := range ready {
 		m.apply(c, emit)
 	}
+	first := m.last == nil
 	m.last, m.held = keep(m.last, mounts, held), held
+	if first {
+		m.atStart(emit)
+	}
 	m.renewed(emit)
 	ripe, soon := m.takeSuspects(now)
 	if len(ripe) > 0 {
@@ -323,11 +327,8 @@ func (m *mountSource) mountedSince(mount *hostfs.Mount, at time.Time) bool {
 
 // remountsReadOnly reports whether an error ends writing.
 func (m *mountSource) remountsReadOnly(mount *hostfs.Mount) bool {
-	if mount.ErrorsPolicy != "" || mount.FSType != "ext4" {
-		return mount.ErrorsPolicy == "remount-ro"
-	}
 	name := m.env.devices.Device(mount.Major, mount.Minor).Name
-	ends, err := m.env.fs.Ext4RemountsReadOnly(name)
+	ends, err := m.env.fs.RemountsReadOnly(mount, name)
 	if err != nil {
 		m.env.log.Debug("policy of a filesystem can't be read", "device", name, "error", err)
 	}

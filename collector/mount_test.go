@@ -130,6 +130,13 @@ func (n *mountNode) mounts(lines ...string) {
 	n.write("/proc/1/mountinfo", b.String())
 }
 
+// ext4Error has the ext4 on sda remember an error of a time.
+func (n *mountNode) ext4Error(at time.Time) {
+	n.t.Helper()
+	n.write("/sys/fs/ext4/sda/errors_count", "1\n")
+	n.write("/sys/fs/ext4/sda/last_error_time", fmt.Sprintln(at.Unix()))
+}
+
 func (n *mountNode) emit(ev *event.Event) {
 	if ev.Device == nil || ev.Mount == nil || ev.CPU != event.NoCPU || ev.Time.IsZero() {
 		n.t.Errorf("incomplete event %+v", ev)

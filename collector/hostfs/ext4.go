@@ -10,10 +10,13 @@ import (
 	"time"
 )
 
-// Ext4RemountsReadOnly reports whether the mounted ext4 on a device, by its kernel name,
-// takes no writes after an error. mountinfo omits that where it is the filesystem's
-// default; /proc/fs/ext4 lists all options.
-func (f FS) Ext4RemountsReadOnly(device string) (bool, error) {
+// RemountsReadOnly reports whether the filesystem of a mount, on a device by its kernel
+// name, takes no writes after an error. mountinfo omits that of an ext4 where it is the
+// filesystem's default; /proc/fs/ext4 lists all options.
+func (f FS) RemountsReadOnly(m *Mount, device string) (bool, error) {
+	if m.ErrorsPolicy != "" || m.FSType != "ext4" {
+		return m.ErrorsPolicy == "remount-ro", nil
+	}
 	name, err := sysBlockName(device)
 	if err != nil {
 		return false, err

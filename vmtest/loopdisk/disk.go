@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -30,6 +31,12 @@ const (
 	fiThaw   = 0xc0045878
 )
 
+// From fs/xfs/libxfs/xfs_fs.h: the second is an argument of the first.
+const (
+	xfsGoingDown = 0x8004587d
+	noLogFlush   = 2
+)
+
 // mountFlags keep a filesystem of a test from being more than that.
 const mountFlags = unix.MS_NODEV | unix.MS_NOSUID | unix.MS_NOEXEC
 
@@ -48,6 +55,15 @@ func New(tb testing.TB, size int64, fsType, options string, mkfs ...string) *Dis
 	d.guard(`fsfreeze -u "$1"; umount -l "$1"`, d.Dir)
 	d.mount(d.Device, fsType, options)
 	return d
+}
+
+// NewXFS does it for an XFS of 32 MiB. It skips the test where the kernel has none.
+func NewXFS(tb testing.TB) *Disk {
+	tb.Helper()
+	if b, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(b), "\txfs\n") {
+		tb.Skip("no XFS here")
+	}
+	return New(tb, 32<<20, "xfs", "", "-q")
 }
 
 // newDevice makes a filesystem on a loop device, which the kernel detaches at its last close.
@@ -143,6 +159,15 @@ func (d *Disk) Freeze() (thaw func()) {
 	thaw = sync.OnceFunc(func() { d.must(ioctl(fiThaw)) })
 	d.tb.Cleanup(thaw)
 	return thaw
+}
+
+// ShutDown ends all I/O of an XFS, as its own reaction to an error would.
+func (d *Disk) ShutDown() {
+	d.tb.Helper()
+	dir, err := os.Open(d.Dir)
+	d.must(err)
+	defer dir.Close()
+	d.must(unix.IoctlSetPointerInt(int(dir.Fd()), xfsGoingDown, noLogFlush))
 }
 
 // SetReadOnly remounts it read-only, or writable again. No file of it may be open for writing.

@@ -161,12 +161,13 @@ func readFilesystem(h operation.Host, m hostfs.Mount) *filesystem {
 // refusesWrites says why a filesystem that is to be written takes none; empty: it
 // takes them, or it is mounted read-only for no reason that shows.
 func refusesWrites(h operation.Host, f *filesystem) string {
+	stopped, _ := h.FS.Ext4Stopped(&f.Mount, f.device) // not readable: then it is not known to
 	switch {
 	case f.EmergencyRO:
 		return "emergency-ro"
 	case f.Shutdown:
 		return "shutdown"
-	case stoppedUnseen(h, f):
+	case stopped:
 		return "it met an error since it was mounted, and errors end writing"
 	case !f.SuperReadOnly:
 		return ""
@@ -178,40 +179,20 @@ func refusesWrites(h operation.Host, f *filesystem) string {
 	return ""
 }
 
-// stoppedUnseen reports an ext4 that takes no writes and does not show it: from
-// d3476f3dad4a (v6.12, and back-ports to 6.1) until v6.15.
-func stoppedUnseen(h operation.Host, f *filesystem) bool {
-	if f.FSType != "ext4" || f.SuperReadOnly || f.MountReadOnly || f.ext4 == nil || f.ext4.Count == 0 {
-		return false
-	}
-	ends := f.ErrorsPolicy == "remount-ro"
-	if f.ErrorsPolicy == "" {
-		ends, _ = h.FS.Ext4RemountsReadOnly(f.device) // not readable: then it is not known to
-	}
-	if !ends {
-		return false
-	}
-	mounted, err := h.FS.Ext4MountedAt(f.device)
-	return err == nil && !f.ext4.Last.Time.Before(mounted)
-}
-
-// seeShutdown finds out whether an XFS has shut down after an error: mountinfo does not
-// say so, but its root can't be asked for its attributes then. A filesystem of another
-// kind is not asked.
+// seeShutdown finds out whether an XFS has shut down after an error, which mountinfo does
+// not show. A filesystem of another kind is not asked.
 func seeShutdown(h operation.Host, ctx context.Context, patient operation.Patience, f *filesystem) error {
 	if f.FSType != "xfs" {
 		return nil
 	}
-	_, err := operation.Look(ctx, patient, operation.LookLimit, func() (struct{}, error) {
-		var st unix.Stat_t
-		return struct{}{}, unix.Lstat(h.FS.Path(f.Path), &st)
+	down, err := operation.Look(ctx, patient, operation.LookLimit, func() (bool, error) {
+		return h.FS.XFSShutDown(f.Major, f.Minor, f.Path)
 	})
-	if errors.Is(err, unix.EIO) {
-		f.Shutdown, f.readOnly, f.refusing = true, true, "shutdown"
-		return nil
-	}
 	if err != nil {
 		return fmt.Errorf("ask %s whether it has shut down: %w", f, err)
+	}
+	if down {
+		f.Shutdown, f.readOnly, f.refusing = true, true, "shutdown"
 	}
 	return nil
 }

@@ -110,24 +110,12 @@ func TestBrokenFilesystem(t *testing.T) {
 }
 
 func TestShutDownXFS(t *testing.T) {
-	if b, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(b), "\txfs\n") {
-		t.Skip("no XFS here")
-	}
-	d := loopdisk.New(t, 32<<20, "xfs", "", "-q")
+	d := loopdisk.NewXFS(t)
 	h, parameters := operationtest.RealHost(), map[string]string{"mountPoint": d.Dir}
 	if no := operationtest.Refuse(t, CheckFilesystemReadonly(h), parameters); no.Reason != "NoFilesystemReadOnly" {
 		t.Errorf("%+v", no)
 	}
-	dir, err := os.Open(d.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dir.Close()
-	// XFS_IOC_GOINGDOWN of fs/xfs/xfs_fs.h, without writing the log.
-	const goingDown, noLogFlush = 0x8004587d, 2
-	if err := unix.IoctlSetPointerInt(int(dir.Fd()), goingDown, noLogFlush); err != nil {
-		t.Fatal(err)
-	}
+	d.ShutDown()
 	out, _ := operationtest.Succeed(t, CheckFilesystemReadonly(h), parameters)
 	t.Logf("%+v", *out.Verdict)
 	if v := out.Verdict; v.Message != "xfs on "+d.Name+" at "+d.Dir+" refuses writes (shutdown)" || out.Results["refusesWrites"] != "shutdown" {
@@ -144,8 +132,8 @@ func TestShutDownXFS(t *testing.T) {
 func TestFilesystemsOfAPod(t *testing.T) {
 	const volume = "/var/lib/kubelet/pods/0f6d5b2e-7c1a-4e0b-9a53-2f1c8e4d7b60/volumes/kubernetes.io~csi/pvc-7/mount"
 	h := operationtest.HostOf(t, map[string]string{
-		"/proc/1/mountinfo": "20 1 259:2 / / rw - xfs /dev/nvme0n1p2 rw,noquota\n21 20 259:1 / " + volume + " rw - ext4 /dev/nvme1n1 ro,errors=remount-ro\n" +
-			"22 20 0:30 /vol /b rw - btrfs /dev/sdb rw,subvol=/vol\n23 20 0:40 / /n ro - nfs4 filer:/x ro\n24 23 259:2 /y /n rw - xfs /dev/nvme0n1p2 rw\n",
+		"/proc/1/mountinfo": "20 1 259:2 / / rw - f2fs /dev/nvme0n1p2 rw,noquota\n21 20 259:1 / " + volume + " rw - ext4 /dev/nvme1n1 ro,errors=remount-ro\n" +
+			"22 20 0:30 /vol /b rw - btrfs /dev/sdb rw,subvol=/vol\n23 20 0:40 / /n ro - nfs4 filer:/x ro\n24 23 259:2 /y /n rw - f2fs /dev/nvme0n1p2 rw\n",
 		"/sys/devices/nvme1n1/dev": "259:1\n", "/sys/class/block/nvme1n1": "-> ../../devices/nvme1n1", "/sys/dev/block/259:1": "-> ../../devices/nvme1n1",
 		"/sys/devices/sdb/dev": "8:16\n", "/sys/class/block/sdb": "-> ../../devices/sdb", "/sys/dev/block/8:16": "-> ../../devices/sdb",
 		"/sys/fs/ext4/nvme1n1/errors_count":         "12\n",

@@ -1,0 +1,50 @@
+package hostfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+)
+
+// XFSShutDown reports whether the XFS of a device has shut down, by a path on it:
+// mountinfo does not show it, but what is there can't be asked for its attributes then.
+// The node's init is asked for the path first, as the mount table is its own. Where the
+// filesystem is at neither, that is an error. The call may hang.
+func (f FS) XFSShutDown(major, minor uint32, path string) (bool, error) {
+	var errs []error
+	for _, p := range []string{f.Path("/proc/1/root" + path), f.Path(path)} {
+		var st unix.Stat_t
+		err := unix.Stat(p, &st)
+		switch {
+		case errors.Is(err, unix.EIO):
+			return true, nil
+		case err != nil:
+			errs = append(errs, &fs.PathError{Op: "stat", Path: p, Err: err})
+		case unix.Major(st.Dev) == major && unix.Minor(st.Dev) == minor:
+			return false, nil
+		default:
+			errs = append(errs, fmt.Errorf("another filesystem is at %s", p))
+		}
+	}
+	return false, errors.Join(errs...)
+}
+
+// Ext4Stopped reports whether the ext4 of a mount, on a device by its kernel name, takes no
+// writes and does not show it: from d3476f3dad4a (v6.12, and back-ports to 6.1) until v6.15.
+// It has met an error since it was mounted then, and errors end writing. It reads the device.
+func (f FS) Ext4Stopped(m *Mount, device string) (bool, error) {
+	if m.FSType != "ext4" || m.MountReadOnly || m.SuperReadOnly || m.EmergencyRO || m.Shutdown {
+		return false, nil
+	}
+	if ends, err := f.RemountsReadOnly(m, device); err != nil || !ends {
+		return false, err
+	}
+	e, err := f.Ext4Errors(device)
+	if err != nil || e.Count == 0 {
+		return false, err
+	}
+	mounted, err := f.Ext4MountedAt(device)
+	return err == nil && !e.Last.Time.Before(mounted), err
+}

@@ -1,0 +1,78 @@
+package collector
+
+import (
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/vmtest/loopdisk"
+)
+
+// The error was before the agent started, so nothing reports it again.
+func TestMountErrorBeforeTheStart(t *testing.T) {
+	const mount = healthyExt4 + ",errors=remount-ro"
+	for name, tt := range map[string]struct {
+		mount string
+		after time.Duration // of the error, from the mount on
+		want  []string
+	}{
+		"of this mount":       {mount, time.Hour, []string{"mount.readonly ext4 sda at /data: error-policy"}},
+		"of the mount before": {mount, -time.Hour, nil},
+		"writes on":           {healthyExt4 + ",errors=continue", time.Hour, nil},
+		"mounted read-only":   {"30 1 8:0 / /data ro - ext4 /dev/sda rw,errors=remount-ro", time.Hour, nil},
+		"shown":               {mount + ",emergency_ro", time.Hour, []string{"mount.readonly ext4 sda at /data: emergency-ro"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newMountNode(t)
+				mounted := time.Now()
+				n.mounts(tt.mount)
+				n.write("/dev/sda", superblock(mounted))
+				n.ext4Error(mounted.Add(tt.after))
+				time.Sleep(2 * time.Hour)
+				n.look()
+				n.look()
+				n.expect(tt.want...)
+				if len(tt.want) == 0 {
+					return
+				}
+				n.mounts()
+				n.look()
+				n.expect("mount.writable ext4 sda at /data: unmounted")
+			})
+		})
+	}
+}
+
+// What is mounted later has its errors reported.
+func TestMountIsAskedAtTheStartOnly(t *testing.T) {
+	n := newMountNode(t)
+	n.mounts()
+	n.look()
+	n.mounts(healthyExt4 + ",errors=remount-ro")
+	n.write("/dev/sda", superblock(time.Now()))
+	n.ext4Error(time.Now())
+	n.look()
+	n.expect()
+}
+
+// The kernel reports the shutdown of an XFS once, and mountinfo does not show it.
+func TestMountShutDownBeforeTheStart(t *testing.T) {
+	healthy, dead := loopdisk.NewXFS(t), loopdisk.NewXFS(t)
+	dead.ShutDown()
+	env := newEnvironment(Config{HostRoot: "/"}, slog.New(slog.DiscardHandler))
+	t.Cleanup(func() { env.close() })
+	table, err := env.fs.MountTable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	newMountSource(env).look(table, time.Now(), func(ev *event.Event) {
+		got[ev.Device.Name] = string(ev.Kind) + " " + ev.Mount.Path + " " + ev.Mount.Reason
+	})
+	if want := "mount.readonly " + dead.Dir + " shutdown"; got[dead.Name] != want || got[healthy.Name] != "" {
+		t.Errorf("%q, want %q, and nothing of %s", got, want, healthy.Name)
+	}
+}
