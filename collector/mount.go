@@ -38,6 +38,7 @@ type mountSource struct {
 // refusing is a filesystem that was reported.
 type refusing struct {
 	reported time.Time
+	again    bool // the table could not be read meanwhile: it is reported again if it lasts
 	device   event.Device
 	data     event.MountData
 }
@@ -118,12 +119,7 @@ func (m *mountSource) Run(ctx context.Context, emit Emit) error {
 			case <-m.wake:
 			case <-again.C:
 			}
-			table, err := m.env.fs.MountTable()
-			m.reportSource(err, emit)
-			if err != nil {
-				continue
-			}
-			if wait := m.look(table, time.Now(), emit); wait > 0 {
+			if wait := m.read(emit); wait > 0 {
 				again.Reset(wait)
 			}
 		}
@@ -131,7 +127,18 @@ func (m *mountSource) Run(ctx context.Context, emit Emit) error {
 	return g.Wait()
 }
 
-// reportSource reports once whether the mount table can be read.
+// read looks at the table as it is now, where it can be read.
+func (m *mountSource) read(emit Emit) (again time.Duration) {
+	table, err := m.env.fs.MountTable()
+	m.reportSource(err, emit)
+	if err != nil {
+		return 0
+	}
+	return m.look(table, time.Now(), emit)
+}
+
+// reportSource reports once whether the mount table can be read. What refused writes
+// before it could not is reported again after, if it lasts.
 func (m *mountSource) reportSource(err error, emit Emit) {
 	if m.known && m.down == (err != nil) {
 		return
@@ -139,6 +146,9 @@ func (m *mountSource) reportSource(err error, emit Emit) {
 	m.known, m.down = true, err != nil
 	if err != nil {
 		m.env.log.Error("can't detect read-only filesystems", "error", err)
+		for _, r := range m.reported {
+			r.again = true
+		}
 	}
 	emit(m.env.sourceEvent(event.MountReadOnly.Stem(), err))
 }
@@ -184,6 +194,7 @@ func (m *mountSource) look(table *hostfs.MountTable, now time.Time, emit Emit) (
 	if len(ripe) > 0 {
 		m.question(ripe, emit)
 	}
+	m.repeat(emit)
 	return sooner(again, soon)
 }
 
@@ -200,6 +211,16 @@ func (m *mountSource) renewed(emit Emit) {
 		if err == nil && mounted.Unix() > r.reported.Add(-suspectFor).Unix() {
 			m.acquit(key, mounted)
 			m.apply(change{key: key, reason: reasonRemounted}, emit)
+		}
+	}
+}
+
+// repeat reports what is to be reported again.
+func (m *mountSource) repeat(emit Emit) {
+	for _, r := range m.reported {
+		if r.again {
+			r.again = false
+			m.report(event.MountReadOnly, r, r.data.Reason, emit)
 		}
 	}
 }

@@ -138,6 +138,10 @@ func (n *mountNode) ext4Error(at time.Time) {
 }
 
 func (n *mountNode) emit(ev *event.Event) {
+	if ev.Kind == event.Source {
+		n.got = append(n.got, fmt.Sprintf("%s up %v", ev.SourceUp.Stem, ev.SourceUp.Up))
+		return
+	}
 	if ev.Device == nil || ev.Mount == nil || ev.CPU != event.NoCPU || ev.Time.IsZero() {
 		n.t.Errorf("incomplete event %+v", ev)
 		return
@@ -192,6 +196,39 @@ func TestMountsAreReportedOnce(t *testing.T) {
 		n.mounts()
 		n.look()
 		n.expect("mount.readonly ext4 sda at /data: superblock-ro", "mount.writable ext4 sda at /data: unmounted")
+	})
+}
+
+// What lasts is reported again after a time without the mount table: for the engine it is
+// over otherwise.
+func TestMountSourceAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const (
+			shown    = healthyExt4 + ",emergency_ro"
+			reported = "mount.readonly ext4 sda at /data: emergency-ro"
+		)
+		n := newMountNode(t)
+		away := func() {
+			t.Helper()
+			if err := os.Remove(n.env.fs.Path("/proc/1/mountinfo")); err != nil {
+				t.Fatal(err)
+			}
+			n.source.read(n.emit)
+		}
+		n.mounts(shown)
+		n.source.read(n.emit)
+		n.expect("mount up true", reported)
+		away()
+		n.expect("mount up false")
+		n.mounts(shown)
+		n.source.read(n.emit)
+		n.expect("mount up true", reported)
+		n.source.read(n.emit)
+		n.expect()
+		away()
+		n.mounts()
+		n.source.read(n.emit)
+		n.expect("mount up false", "mount up true", "mount.writable ext4 sda at /data: unmounted")
 	})
 }
 
