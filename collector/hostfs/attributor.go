@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"strings"
+	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -32,6 +33,8 @@ type Attributed struct {
 	// The chain it was made of: a hit must be of the very same one.
 	chain     []chainLevel
 	truncated bool
+
+	asked time.Time // when its names were asked for
 }
 
 type chainLevel struct {
@@ -55,11 +58,15 @@ type Attributor struct {
 	name  func(*event.Container)
 }
 
+// nameAgain is how long a pod without a name is left without one: its list may come later
+// than its first event.
+const nameAgain = time.Second
+
 // NewAttributor returns an Attributor that remembers size cgroups, at about
 // 1 KiB each. find, which may be nil, gives the whole path of a cgroup that
 // still exists (see [CgroupFinder]); it is asked once, for a chain whose
 // captured part does not report the owner. name, which may be nil, adds the names of a
-// container ([FS.NameContainer]); it is called once for each.
+// container ([FS.NameContainer]); it is called again where the name of a pod is missing.
 func NewAttributor(size int, find func(id uint64) (string, error), name func(*event.Container)) *Attributor {
 	cache, err := lru.New[attributionKey, *Attributed](max(size, 1))
 	if err != nil {
@@ -78,10 +85,15 @@ func (a *Attributor) Resolve(leafID uint64, levels []Level, truncated bool) *Att
 	for i := range levels {
 		key.names = key.names*31 + maphash.Bytes(a.seed, levelName(&levels[i]))
 	}
-	if e, ok := a.cache.Get(key); ok && e.isOf(levels, truncated) {
+	e, ok := a.cache.Get(key)
+	switch {
+	case !ok || !e.isOf(levels, truncated):
+		e = a.resolve(leafID, levels, truncated)
+	case a.name != nil && e.nameless() && time.Since(e.asked) >= nameAgain:
+		e = a.nameCopy(e)
+	default:
 		return e
 	}
-	e := a.resolve(leafID, levels, truncated)
 	a.cache.Add(key, e)
 	return e
 }
@@ -105,11 +117,25 @@ func (a *Attributor) resolve(leafID uint64, levels []Level, truncated bool) *Att
 	if owner.Container != (event.Container{}) {
 		if a.name != nil {
 			a.name(&owner.Container)
+			e.asked = time.Now()
 		}
 		e.Container = &owner.Container
 	}
 	e.Unit = owner.Unit
 	return e
+}
+
+// nameless reports whether the pod's name is not known.
+func (e *Attributed) nameless() bool {
+	return e.Container != nil && e.Container.PodUID != "" && e.Container.PodName == ""
+}
+
+// nameCopy asks for the names again.
+func (a *Attributor) nameCopy(e *Attributed) *Attributed {
+	again, c := *e, *e.Container
+	a.name(&c)
+	again.Container, again.asked = &c, time.Now()
+	return &again
 }
 
 // isOf compares without allocating.

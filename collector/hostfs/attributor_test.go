@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -112,6 +114,47 @@ func TestResolveDoesNotAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, func() { a.Resolve(7, levels, true) }); n != 0 {
 		t.Errorf("%v allocations a repeated chain", n)
 	}
+}
+
+// A pod's first event may be older than the list of pods that names it.
+func TestResolveNamesPodsLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pod, asked := "", 0
+		a := NewAttributor(4, nil, func(c *event.Container) { c.PodName = pod; asked++ })
+		levels := chain(7, burstable+"/cri-containerd-"+idA+".scope")
+		first := a.Resolve(7, levels, false)
+		for range 100 {
+			a.Resolve(7, levels, false)
+		}
+		if asked != 1 {
+			t.Errorf("asked %d times within the same second", asked)
+		}
+		time.Sleep(nameAgain)
+		a.Resolve(7, levels, false)
+		pod = "web-0"
+		a.Resolve(7, levels, false)
+		if asked != 2 {
+			t.Errorf("asked %d times a second later", asked)
+		}
+		time.Sleep(nameAgain)
+		named := a.Resolve(7, levels, false)
+		if named.Container.PodName != "web-0" || named.Cgroup != first.Cgroup || named.Container.ID != idA {
+			t.Errorf("%+v %+v", named.Cgroup, *named.Container)
+		}
+		if first.Container.PodName != "" {
+			t.Error("an event's container was changed")
+		}
+		time.Sleep(time.Hour)
+		if a.Resolve(7, levels, false) != named || asked != 3 {
+			t.Errorf("asked %d times, the last though it was named", asked)
+		}
+		other := chain(8, "/docker/"+idA) // of no pod
+		a.Resolve(8, other, false)
+		time.Sleep(time.Hour)
+		if a.Resolve(8, other, false); asked != 4 {
+			t.Errorf("asked %d times, the last for a container without a pod", asked)
+		}
+	})
 }
 
 // The record's memory is reused after the call.
