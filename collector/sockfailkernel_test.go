@@ -76,6 +76,18 @@ func newSockAgent(t *testing.T, targets ...Target) *sockAgent {
 	return a
 }
 
+// As many targets as are allowed are watched, besides the canary's.
+func TestMostTargetsOfTheKernel(t *testing.T) {
+	a := newSockAgent(t, manyTargets()...)
+	watched, err := a.l.WatchedTargets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(watched.Keys); n != maxTargets+1 || !a.s.canary.watched {
+		t.Errorf("%d are watched, want %d and the canary's: %v", n, maxTargets, a.s.canary.watched)
+	}
+}
+
 func sockEnvironment(t *testing.T, k *bpf.Kernel, targets []Target) *environment {
 	t.Helper()
 	fs := hostfs.New("/")

@@ -38,8 +38,8 @@ type Target struct {
 
 const (
 	// maxTargets is some hundred pods with three probes each, ten times over;
-	// the kernel's map is made for as many.
-	maxTargets = 10_000
+	// the kernel's maps are made for as many, and for the canary.
+	maxTargets = 9_999
 	// maxTargetName bounds what is shown of a name.
 	maxTargetName = 200
 	// maxSlowAfter is what the kernel's side has room for, with much to spare.

@@ -111,12 +111,33 @@ func TestTargetsSet(t *testing.T) {
 	}
 }
 
-func TestTargetsAreBounded(t *testing.T) {
-	targets := newTargets()
+// manyTargets are as many as are allowed.
+func manyTargets() []Target {
 	many := make([]Target, maxTargets)
 	for i := range many {
 		many[i] = Target{Address: netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), Port: 80}
 	}
+	return many
+}
+
+// The maps of the kernel have room for all targets and the canary.
+func TestTargetsFitTheMaps(t *testing.T) {
+	spec, err := bpf.LoadSockfail()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]uint32{
+		bpf.SockfailMapTargets: 2 * (maxTargets + 1), bpf.SockfailMapOutcomes: maxTargets + 1, bpf.SockfailMapLabels: maxTargets + 1,
+	} {
+		if room := spec.Maps[name].MaxEntries; room != want {
+			t.Errorf("map %s has room for %d, want %d", name, room, want)
+		}
+	}
+}
+
+func TestTargetsAreBounded(t *testing.T) {
+	targets := newTargets()
+	many := manyTargets()
 	if err := targets.Set("a", many); err != nil {
 		t.Fatal(err)
 	}
