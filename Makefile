@@ -152,9 +152,13 @@ lint: ## go vet, golangci-lint, formatting of Go and BPF C, workflows
 	go -C .tools/actionlint build -o $(CURDIR)/bin/actionlint github.com/rhysd/actionlint/cmd/actionlint
 	bin/actionlint .github/workflows/*.yml
 
+.PHONY: npd
+npd: ## build node-problem-detector, to measure beside the agent
+	@[ -x bin/node-problem-detector ] || go -C .tools/node-problem-detector build -ldflags '-s -w' -o $(CURDIR)/bin/node-problem-detector k8s.io/node-problem-detector/cmd/nodeproblemdetector
+
 .PHONY: bench
-bench: ## benchmarks, with the kernel's own BPF statistics as root
-	go test -run '^$$' -bench . -benchmem ./...
+bench: npd ## benchmarks, with the kernel's own BPF statistics as root
+	go test -run '^$$' -bench . -benchmem -timeout 1h ./...
 
 FUZZTIME ?= 20s
 .PHONY: fuzz
