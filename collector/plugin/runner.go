@@ -106,40 +106,19 @@ type schedule struct {
 	check *Check
 	group *process.Group
 
-	stuck  <-chan struct{} // closed when the last run, which could not be killed, has ended; nil: it has
-	since  time.Time       // when that began
-	status Status          // the last one
+	runs   process.Runs
+	status Status // the last one
 }
 
 // once runs the check once, and returns false when ctx has ended.
 func (s *schedule) once(ctx context.Context) bool {
-	if s.stuck != nil {
-		select {
-		case <-s.stuck:
-			s.stuck = nil
-		default:
-			res := Result{Check: s.check.Name, Status: Unknown, Err: process.ErrStuck}
-			res.explain("not run: the last run, of "+s.since.UTC().Format(time.RFC3339)+", was killed, but has not ended", s.r.cfg.MaxOutputLength)
-			s.deliver(res)
-			return true
-		}
-	}
 	select {
 	case <-ctx.Done():
 		return false
 	case s.r.slots <- struct{}{}:
 	}
-	began := time.Now()
-	p := process.Program{Path: s.check.Path, Args: s.check.Args, Timeout: s.check.Timeout, Group: s.group}
-	o := p.Run(ctx)
+	o := s.runs.Run(ctx, &process.Program{Path: s.check.Path, Args: s.check.Args, Timeout: s.check.Timeout, Group: s.group})
 	<-s.r.slots
-	if o.Ended != nil {
-		select {
-		case <-o.Ended:
-		default:
-			s.stuck, s.since = o.Ended, began
-		}
-	}
 	if ctx.Err() != nil {
 		return false // the result is not the program's
 	}

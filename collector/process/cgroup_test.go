@@ -2,6 +2,7 @@ package process
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kernellock"
+	"github.com/kernosis/kernosis/vmtest/loopdisk"
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
@@ -125,6 +128,53 @@ func TestForkBombIsKilledSingly(t *testing.T) {
 		t.Errorf("%v", o.Err)
 	}
 	await.Until(t, "end of its processes", patience, func() bool { return mark.Count() == 0 })
+}
+
+// TestLateKillSparesTheNextRun: what can't be killed ends while another run has the group.
+func TestLateKillSparesTheNextRun(t *testing.T) {
+	kernellock.HoldFor(t) // others would detect the hung task
+	g, dir, disk := member(t, groups(t, Limits{Processes: 100}), "a"), t.TempDir(), loopdisk.NewExt4(t, 8<<20, "")
+	began, pipe := filepath.Join(dir, "began"), filepath.Join(dir, "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	line, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer line.Close()
+
+	thaw := disk.Freeze()
+	p := Program{Path: testprogram.Script(t, "echo >"+began+"\n: >"+disk.Dir+"/file"), Group: g}
+	stuck, err := p.start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, "hang", patience, func() bool {
+		_, err := os.Stat(began)
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", stuck.cmd.Process.Pid))
+		return err == nil && bytes.Contains(stat, []byte(") D "))
+	})
+	killed, cancel := context.WithCancel(t.Context())
+	cancel()
+	first := stuck.supervise(killed, 0)
+	if !errors.Is(first.Err, ErrStuck) {
+		t.Fatal(first.Err)
+	}
+
+	p = Program{Path: testprogram.Script(t, "read _ <"+pipe), Group: g}
+	next, err := p.start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	thaw()
+	<-first.Ended
+	if _, err := line.WriteString("end\n"); err != nil {
+		t.Fatal(err)
+	}
+	if o := next.supervise(t.Context(), patience); o.Err != nil || !o.State.Success() {
+		t.Errorf("the next run: %v, %v", o.State, o.Err)
+	}
 }
 
 func TestWhatAKilledAgentLeftIsKilled(t *testing.T) {

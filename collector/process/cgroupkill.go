@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -99,24 +100,22 @@ func (g *Group) overfull() bool {
 	return lines > g.max
 }
 
-// kill ends every process in the group, if there is one.
-func (g *Group) kill() {
-	if g == nil {
-		return
-	}
-	events, err := os.ReadFile(filepath.Join(g.dir, "cgroup.events"))
+// killGroup ends every process in the directory of a [Group], and reports whether it may have
+// had any.
+func killGroup(dir string, singly bool, log *slog.Logger) bool {
+	events, err := os.ReadFile(filepath.Join(dir, "cgroup.events"))
 	if err == nil && !bytes.Contains(events, []byte("populated 1")) {
-		return
+		return false
 	}
 	switch {
 	case err != nil:
-	case g.singly:
-		err = killSingly(g.dir, time.Now().Add(time.Second))
+	case singly:
+		err = killSingly(dir, time.Now().Add(time.Second))
 	default:
-		err = os.WriteFile(filepath.Join(g.dir, "cgroup.kill"), []byte("1"), 0)
+		err = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
 	}
 	if err != nil {
-		g.log.Warn("control group of a program was not killed", "cgroup", g.dir, "error", err)
+		log.Warn("control group of a program was not killed", "cgroup", dir, "error", err)
 	}
-	g.killed = true
+	return true
 }

@@ -23,7 +23,8 @@
 //   - The agent's life: a program gets SIGKILL when the agent dies
 //     (PR_SET_PDEATHSIG); what a killed agent left in a control group is killed by
 //     the next one ([OpenGroups]).
-//   - A program in uninterruptible sleep can't be killed: [ErrStuck].
+//   - A program in uninterruptible sleep can't be killed: [ErrStuck]. One that is run again
+//     and again, by [Runs], is not started beside such a run.
 //
 // # Zombies
 //

@@ -37,7 +37,8 @@ const maxTail = 1 << 10
 var (
 	ErrTimeout   = errors.New("time limit reached")
 	ErrProcesses = errors.New("too many processes")
-	// ErrStuck: it was killed, but has not ended: it is in uninterruptible sleep.
+	// ErrStuck: it was killed, but has not ended: it is in uninterruptible sleep. Also of
+	// a later run of [Runs], which is not started.
 	ErrStuck = errors.New("killed, but has not ended")
 )
 
@@ -103,7 +104,9 @@ type process struct {
 	cmd            *exec.Cmd
 	stdout, stderr *capture
 	both           *merged
-	group          *Group
+	group          *Group // nil: it is in none
+	dir            string // of the group when it was started
+	singly         bool   // Group.singly then
 	confined       bool
 
 	exited  chan struct{} // closed when it has ended, and is a zombie
@@ -159,7 +162,7 @@ func (p *Program) fork(cgroup int) (*process, error) {
 		exited: make(chan struct{}), release: make(chan struct{}), ended: make(chan struct{}),
 	}
 	if cgroup >= 0 {
-		run.group = p.Group
+		run.group, run.dir, run.singly = p.Group, p.Group.dir, p.Group.singly
 	}
 	started := make(chan error, 1)
 	go run.hold(started)
@@ -222,12 +225,14 @@ func (r *process) supervise(ctx context.Context, limit time.Duration) Outcome {
 	if o.Err = r.watch(ctx, limit); o.Err == nil {
 		r.drained(drainFor)
 	}
-	r.kill()
+	if r.kill() {
+		r.group.killed = true
+	}
 	if o.Err != nil && !r.exitsWithin(killFor) {
 		o.Err = errors.Join(o.Err, ErrStuck)
 		go func() {
 			<-r.exited
-			r.kill()
+			r.kill() // another run may have the group by now, in another directory
 			close(r.release)
 		}()
 	} else {
@@ -276,12 +281,12 @@ func (r *process) watch(ctx context.Context, limit time.Duration) error {
 	}
 }
 
-// kill ends the process group, and the control group where there is one. It must
-// not be called once release is closed.
-func (r *process) kill() {
+// kill ends the process group, and what is in the control group that it was started in;
+// group: there was something. It must not be called once release is closed.
+func (r *process) kill() (group bool) {
 	// The leader is alive or a zombie, so this is its group.
 	_ = unix.Kill(-r.cmd.Process.Pid, unix.SIGKILL)
-	r.group.kill()
+	return r.group != nil && killGroup(r.dir, r.singly, r.group.log)
 }
 
 // exitsWithin reports whether the process ends within d.

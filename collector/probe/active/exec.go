@@ -61,10 +61,11 @@ func (p *Prober) Command(ctx context.Context, container string, command []string
 	return e.outcome(), nil
 }
 
-// Program runs a program of the node. That it can't be started is an error and no failure.
-func (p *Prober) Program(ctx context.Context, program process.Program) (probe.Outcome, error) {
+// Program runs a program of the node, whose earlier runs were these. That it can't be started
+// is an error and no failure; that an earlier run can't be killed is one.
+func (p *Prober) Program(ctx context.Context, runs *process.Runs, program process.Program) (probe.Outcome, error) {
 	program.KeepMerged = maxOutput
-	o := program.Run(ctx)
+	o := runs.Run(ctx, &program)
 	if ctx.Err() != nil {
 		return probe.Outcome{}, ctx.Err()
 	}
@@ -73,6 +74,8 @@ func (p *Prober) Program(ctx context.Context, program process.Program) (probe.Ou
 		took: o.Duration, timeout: program.Timeout, output: string(o.Merged),
 	}
 	switch {
+	case errors.Is(o.Err, process.ErrStuck) && o.Ended == nil:
+		e.notRun = o.Err.Error()
 	case errors.Is(o.Err, process.ErrStuck):
 		e.late, e.stuck = true, true
 	case errors.Is(o.Err, process.ErrTimeout):
@@ -98,6 +101,7 @@ type execution struct {
 	took, timeout time.Duration
 	code          int
 	late, stuck   bool
+	notRun        string // why
 	killed        string
 	output        string
 }
@@ -105,6 +109,8 @@ type execution struct {
 func (e *execution) outcome() probe.Outcome {
 	d := probe.Detail{Feed: event.ProbeActive, Duration: event.Duration(e.took), Phase: "answer", Said: display.Safe(strings.TrimSpace(e.output), maxSaid)}
 	switch {
+	case e.notRun != "":
+		d.Verdict, d.Cause = event.VerdictExecSlow, e.what+" was "+e.notRun
 	case e.late:
 		d.Verdict = event.VerdictExecSlow
 		d.Cause = fmt.Sprintf("%s did not end within %s", e.what, display.Duration(e.timeout))

@@ -120,7 +120,7 @@ func TestProgram(t *testing.T) {
 		"killed":   {"kill -9 $$", plenty, event.VerdictExecFailed, "it was ended by SIGKILL", ""},
 		"too late": {"echo begun; sleep 30", 300 * time.Millisecond, event.VerdictExecSlow, "did not end within 300ms: begun", ""},
 	} {
-		o, err := p.Program(t.Context(), process.Program{Path: "/bin/sh", Args: []string{"-c", c.script}, Timeout: c.timeout})
+		o, err := p.Program(t.Context(), &process.Runs{}, process.Program{Path: "/bin/sh", Args: []string{"-c", c.script}, Timeout: c.timeout})
 		d := o.Detail
 		if err != nil || o.OK != (c.verdict == "") || d.Verdict != c.verdict || !strings.Contains(d.Cause, c.cause) || d.Status != c.state || d.Feed != event.ProbeActive || d.Duration <= 0 {
 			t.Errorf("%s: %+v, %v", name, o, err)
@@ -129,12 +129,12 @@ func TestProgram(t *testing.T) {
 			t.Errorf("%s: %s", name, d.Cause)
 		}
 	}
-	if o, err := p.Program(t.Context(), process.Program{Path: "/no/such/program", Timeout: plenty}); err == nil {
+	if o, err := p.Program(t.Context(), &process.Runs{}, process.Program{Path: "/no/such/program", Timeout: plenty}); err == nil {
 		t.Errorf("%+v", o)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := p.Program(ctx, process.Program{Path: "/bin/true", Timeout: plenty}); !errors.Is(err, context.Canceled) {
+	if _, err := p.Program(ctx, &process.Runs{}, process.Program{Path: "/bin/true", Timeout: plenty}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -22,7 +22,7 @@ func Find(ctx context.Context, fs hostfs.FS, p *active.Prober, names []string) [
 		if !slices.Contains(names, s.Name) {
 			continue
 		}
-		if o, err := m.make(ctx, &s, nil); err == nil && o.OK {
+		if o, err := m.make(ctx, &s, nil, nil); err == nil && o.OK {
 			found = append(found, s)
 		}
 	}

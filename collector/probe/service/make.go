@@ -38,15 +38,16 @@ type maker struct {
 	prober *active.Prober
 }
 
-// make makes one probe of a service. An error says that it could not be made.
-func (m *maker) make(ctx context.Context, s *Service, group *process.Group) (probe.Outcome, error) {
+// make makes one probe of a service; runs are those of its program. An error says that it
+// could not be made.
+func (m *maker) make(ctx context.Context, s *Service, group *process.Group, runs *process.Runs) (probe.Outcome, error) {
 	switch s.Handler {
 	case CRI:
 		return m.runtime(ctx, s)
 	case DNS:
 		return m.names(ctx, s)
 	case string(probe.Exec):
-		return m.prober.Program(ctx, process.Program{Path: s.Command[0], Args: s.Command[1:], Timeout: s.Timeout, Group: group})
+		return m.prober.Program(ctx, runs, process.Program{Path: s.Command[0], Args: s.Command[1:], Timeout: s.Timeout, Group: group})
 	}
 	host, port, err := hostPort(s.Address)
 	if err != nil {

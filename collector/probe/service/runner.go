@@ -50,6 +50,7 @@ var _ prometheus.Collector = (*Runner)(nil)
 type state struct {
 	Service
 	group *process.Group
+	runs  process.Runs // of its program; only its worker has them
 
 	known, up bool   // what its source has said
 	why       string // it is down
@@ -208,7 +209,7 @@ func (r *Runner) Probe(ctx context.Context, q *probe.Request) (probe.Outcome, er
 	if s == nil {
 		return probe.Outcome{}, fmt.Errorf("service %q is not known", q.Container.Name)
 	}
-	o, err := r.maker.make(ctx, &s.Service, s.group)
+	o, err := r.maker.make(ctx, &s.Service, s.group, &s.runs)
 	if ctx.Err() != nil {
 		return o, ctx.Err()
 	}

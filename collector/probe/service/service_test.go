@@ -34,7 +34,9 @@ import (
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/collector/probe/active"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
+	"github.com/kernosis/kernosis/vmtest/loopdisk"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 	"github.com/kernosis/kernosis/vmtest/testserver"
@@ -232,12 +234,50 @@ func TestNotMade(t *testing.T) {
 	}
 }
 
+// A program that can't be killed is not started a second time beside itself.
+func TestStuckProgram(t *testing.T) {
+	kernellock.HoldFor(t) // others would detect the hung task
+	disk := loopdisk.NewExt4(t, 8<<20, "")
+	runs := filepath.Join(t.TempDir(), "runs")
+	svc := Service{Name: "own", Handler: "exec", Command: []string{testprogram.Script(t, "echo >>"+runs+"\n: >"+disk.Dir+"/file")}, Timeout: await.Within(time.Second)}
+	r := New(Config{FS: hostfs.New("/"), Prober: active.New(active.Config{}), Report: func(*event.Event) {}})
+	if err := r.Add(svc); err != nil {
+		t.Fatal(err)
+	}
+	probed := func() probe.Outcome {
+		t.Helper()
+		o, err := r.Probe(t.Context(), &probe.Request{Container: &probe.Container{Name: "own"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	wantRuns := func(n int) {
+		t.Helper()
+		if b, err := os.ReadFile(runs); err != nil || len(b) != n {
+			t.Errorf("%d runs, want %d: %v", len(b), n, err)
+		}
+	}
+	thaw := disk.Freeze()
+	if o := probed(); o.OK || !strings.HasSuffix(o.Detail.Cause, "and can't be killed: it is in uninterruptible sleep") {
+		t.Fatalf("%+v", o)
+	}
+	o := probed()
+	if d := o.Detail; o.OK || d.Verdict != event.VerdictExecSlow || !regexp.MustCompile(`^check.sh was not run: the last run, of .*Z, was killed, but has not ended$`).MatchString(d.Cause) {
+		t.Errorf("%+v", o)
+	}
+	wantRuns(1)
+	thaw()
+	await.Until(t, "success", plenty, func() bool { return probed().OK })
+	wantRuns(2)
+}
+
 // makes has one probe made, and checks what comes of it; an empty verdict is a success.
 func makes(t *testing.T, fs hostfs.FS, s Service, verdict, cause string) probe.Detail {
 	t.Helper()
 	m := maker{fs: fs, prober: active.New(active.Config{FS: fs})}
 	s = s.Filled()
-	o, err := m.make(t.Context(), &s, nil)
+	o, err := m.make(t.Context(), &s, nil, nil)
 	t.Logf("%+v, %v", o.Detail, err)
 	if err != nil || o.OK != (verdict == "") || o.Detail.Verdict != verdict || !regexp.MustCompile(cause).MatchString(o.Detail.Cause) || o.At.IsZero() || o.Detail.Duration <= 0 {
 		t.Errorf("%+v, %v; want %q %s", o, err, verdict, cause)
@@ -374,7 +414,7 @@ func TestNames(t *testing.T) {
 	s.Address = ""
 	m := maker{fs: fs, prober: active.New(active.Config{FS: fs})}
 	filled := s.Filled()
-	if o, err := m.make(t.Context(), &filled, nil); err == nil {
+	if o, err := m.make(t.Context(), &filled, nil, nil); err == nil {
 		t.Errorf("without a resolv.conf: %+v", o)
 	}
 	if err := errors.Join(os.Mkdir(filepath.Dir(conf), 0o755), os.WriteFile(conf, []byte("nameserver 127.0.0.77\nnameserver 127.0.0.78\n"), 0o600)); err != nil {
@@ -414,7 +454,7 @@ func TestAPIServer(t *testing.T) {
 	own := Service{Name: "registry", Handler: "https", Address: s.Address, Path: "/livez", CA: file, Condition: "X"}
 	m := maker{fs: fs, prober: active.New(active.Config{FS: fs})}
 	filled := own.Filled()
-	if o, err := m.make(t.Context(), &filled, nil); err == nil {
+	if o, err := m.make(t.Context(), &filled, nil, nil); err == nil {
 		t.Errorf("without the file: %+v", o)
 	}
 	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
