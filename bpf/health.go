@@ -110,10 +110,25 @@ func (l *Loaded) Losses() (Losses, error) {
 	if err != nil {
 		return out, err
 	}
-	// A program that had to be loaded anew counts from 0 again.
+	// Without a hook that is detached, its program may count as harmless for a time.
 	reportedSkip = min(reportedSkip, out.skipped)
 	out.RingFull, out.Skipped = out.ringFull-min(reportedFull, out.ringFull), out.skipped-reportedSkip
 	return out, nil
+}
+
+// forgetSkips lowers the note of reported skips when the stem opens: a program that had to be
+// loaded anew, or is not yet, counts from 0 again. Those of others may be reported twice, not
+// never.
+func (l *Loaded) forgetSkips() error {
+	skipped, err := l.Skipped()
+	if err != nil {
+		return err
+	}
+	reported, err := l.lostElement(reportedSkipped)
+	if err != nil || reported <= skipped {
+		return err
+	}
+	return l.noteLost(reportedSkipped, 0)
 }
 
 // ReportedLosses notes that these losses were reported. An agent that is killed before

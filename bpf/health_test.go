@@ -36,3 +36,31 @@ func TestHarmlessSkips(t *testing.T) {
 		}
 	}
 }
+
+// TestSkipsOfProgramsThatAreGone: what was reported of a program that is loaded anew later must
+// not hide what the new one counts. The kernel skips none at will, so the note is made here.
+func TestSkipsOfProgramsThatAreGone(t *testing.T) {
+	k := testKernel(t)
+	pins, reopen := testPins(t)
+	first := openStem(t, diskio(), k, pins)
+	if err := first.Attach(HookDiskIOBio); err != nil {
+		t.Skip(err)
+	}
+	if err := first.ReportedLosses(Losses{skipped: 1000}); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Detach(HookDiskIOBio); err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
+	pins.Close()
+
+	second := openStem(t, diskio(), k, reopen())
+	skipped, err := second.Skipped()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reported, err := second.lostElement(reportedSkipped); err != nil || reported > skipped {
+		t.Errorf("%d of %d skipped runs are reported already: %v", reported, skipped, err)
+	}
+}

@@ -96,6 +96,9 @@ func (l *Loaded) open(pins *PinRoot) error {
 	if pins == nil {
 		return nil
 	}
+	if err := l.forgetSkips(); err != nil {
+		return err
+	}
 	return l.takeOver(pins, others)
 }
 
