@@ -48,6 +48,7 @@ func diskio() Stem {
 			}},
 		},
 		unattached: []string{canaryProgram},
+		takeCounts: takeStorms,
 	}
 }
 
@@ -188,21 +189,14 @@ func (l *Loaded) UnrecordedDiskErrors(now time.Duration) ([]DiskErrors, error) {
 	all := l.maps[mapStorms].Iterate()
 	for all.Next(&kind, &storm) {
 		kinds++
-		if storm.More == 0 {
-			if time.Duration(storm.Began)+stormKindOld < now { //nolint:gosec // nanoseconds since boot
-				old = append(old, kind)
-			}
-			continue
+		reported, err := reportedStorm(l.maps[mapStormsReported], &kind)
+		if err != nil {
+			return out, err
 		}
-		var reported uint64
-		if err := l.maps[mapStormsReported].Lookup(&kind, &reported); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return out, fmt.Errorf("read storms of disk errors: %w", err)
-		}
-		if reported > storm.More {
-			reported = 0 // the map was made anew, and counts from 0 again
-		}
-		if storm.More > reported {
-			out = append(out, DiskErrors{Kind: kind, N: storm.More - reported, total: storm.More})
+		if n := unreported(storm.More, reported); n > 0 {
+			out = append(out, DiskErrors{Kind: kind, N: n, total: storm.More})
+		} else if storm.More == 0 && time.Duration(storm.Began)+stormKindOld < now { //nolint:gosec // nanoseconds since boot
+			old = append(old, kind)
 		}
 	}
 	if err := all.Err(); err != nil {
@@ -212,11 +206,21 @@ func (l *Loaded) UnrecordedDiskErrors(now time.Duration) ([]DiskErrors, error) {
 		return out, nil
 	}
 	for i := range old {
-		if err := l.maps[mapStorms].Delete(&old[i]); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return out, fmt.Errorf("forget a kind of disk errors: %w", err)
+		for _, m := range []string{mapStorms, mapStormsReported} {
+			if err := l.maps[m].Delete(&old[i]); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+				return out, fmt.Errorf("forget a kind of disk errors: %w", err)
+			}
 		}
 	}
 	return out, nil
+}
+
+// reportedStorm returns how many of a kind's errors are reported, less what other builds counted.
+func reportedStorm(notes *ebpf.Map, kind *DiskErrorKind) (n uint64, err error) {
+	if err := notes.Lookup(kind, &n); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return 0, fmt.Errorf("read storms of disk errors: %w", err)
+	}
+	return n, nil
 }
 
 // ReportedDiskErrors notes that these were reported. An agent that is killed before reports

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/cilium/ebpf"
@@ -23,7 +24,7 @@ func (l *Loaded) RunCanary(nonce uint64) error {
 // Elements of the map "lost".
 const (
 	lostRingFull     uint32 = iota // counted by the programs
-	reportedRingFull               // notes of the agent: how much of it is reported
+	reportedRingFull               // notes of the agent: how much of it is reported, less what other builds lost
 	reportedSkipped
 	cutAt // since boot: what is younger than another build's last record here
 )
@@ -35,6 +36,8 @@ type Losses struct {
 	// Skipped: the kernel skipped a program because it was running on that CPU
 	// already (kernels from 6.1 on; earlier ones let tracing programs nest).
 	Skipped uint64
+	// Unread says why what another build lost or counted can't be read; nil: it was.
+	Unread error
 
 	ringFull, skipped uint64 // the totals these come from
 }
@@ -58,7 +61,7 @@ func (l *Loaded) Skips() ([]Skips, error) {
 		if err != nil {
 			return nil, fmt.Errorf("statistics of %s: %w", name, err)
 		}
-		all = append(all, Skips{Program: name, Runs: stats.RecursionMisses, Harmless: l.harmless(name)})
+		all = append(all, Skips{Program: name, Runs: stats.RecursionMisses, Harmless: l.harmless(name, l.serves)})
 	}
 	return all, nil
 }
@@ -77,13 +80,13 @@ func (l *Loaded) Skipped() (sum uint64, err error) {
 
 // harmless reports whether no record is lost where the kernel skips a program: what it
 // serves only adds to other hooks.
-func (l *Loaded) harmless(program string) bool {
+func (l *Loaded) harmless(program string, serves func(hook, program string) bool) bool {
 	adds := false
 	for _, h := range l.stem.hooks {
 		if !slices.ContainsFunc(h.variants, func(v variant) bool { return v.program == program }) {
 			continue
 		}
-		if !h.adds && l.serves(h.name, program) {
+		if !h.adds && serves(h.name, program) {
 			return false
 		}
 		adds = adds || h.adds
@@ -94,7 +97,7 @@ func (l *Loaded) harmless(program string) bool {
 // Losses returns what was lost since the last [Loaded.ReportedLosses], of this run
 // or of an earlier one that left its pins.
 func (l *Loaded) Losses() (Losses, error) {
-	var out Losses
+	out := Losses{Unread: l.unread}
 	var err error
 	if out.ringFull, err = l.RingFull(); err != nil {
 		return out, err
@@ -110,10 +113,18 @@ func (l *Loaded) Losses() (Losses, error) {
 	if err != nil {
 		return out, err
 	}
-	// Without a hook that is detached, its program may count as harmless for a time.
-	reportedSkip = min(reportedSkip, out.skipped)
-	out.RingFull, out.Skipped = out.ringFull-min(reportedFull, out.ringFull), out.skipped-reportedSkip
+	out.RingFull, out.Skipped = unreported(out.ringFull, reportedFull), unreported(out.skipped, reportedSkip)
 	return out, nil
+}
+
+// unreported returns how much of a total is not reported. A note of what is reported may be
+// negative, by what other builds lost, and above the total: while a hook is detached its
+// program may count as harmless.
+func unreported(total, reported uint64) uint64 {
+	if n := total - reported; n <= math.MaxInt64 {
+		return n
+	}
+	return 0
 }
 
 // forgetSkips lowers the note of reported skips when the stem opens: a program that had to be
@@ -125,8 +136,8 @@ func (l *Loaded) forgetSkips() error {
 		return err
 	}
 	reported, err := l.lostElement(reportedSkipped)
-	if err != nil || reported <= skipped {
-		return err
+	if err != nil || skipped-reported <= math.MaxInt64 {
+		return err // it may be negative
 	}
 	return l.noteLost(reportedSkipped, 0)
 }
@@ -134,13 +145,29 @@ func (l *Loaded) forgetSkips() error {
 // ReportedLosses notes that these losses were reported. An agent that is killed before
 // reports them twice rather than never.
 func (l *Loaded) ReportedLosses(reported Losses) error {
+	l.unread = nil
 	return errors.Join(l.noteLost(reportedRingFull, reported.ringFull), l.noteLost(reportedSkipped, reported.skipped))
 }
 
-func (l *Loaded) lostElement(i uint32) (sum uint64, err error) {
-	var perCPU []uint64
-	if err := l.maps[mapLost].Lookup(i, &perCPU); err != nil {
+func (l *Loaded) lostElement(i uint32) (uint64, error) {
+	n, err := lostElement(l.maps[mapLost], i)
+	if err != nil {
 		return 0, fmt.Errorf("read losses of %s: %w", l.Stem, err)
+	}
+	return n, nil
+}
+
+func (l *Loaded) noteLost(i uint32, total uint64) error {
+	if err := noteLost(l.maps[mapLost], i, total); err != nil {
+		return fmt.Errorf("note losses of %s: %w", l.Stem, err)
+	}
+	return nil
+}
+
+func lostElement(m *ebpf.Map, i uint32) (sum uint64, err error) {
+	var perCPU []uint64
+	if err := m.Lookup(i, &perCPU); err != nil {
+		return 0, err
 	}
 	for _, n := range perCPU {
 		sum += n
@@ -149,17 +176,14 @@ func (l *Loaded) lostElement(i uint32) (sum uint64, err error) {
 }
 
 // noteLost keeps a total in the first CPU's part of an element.
-func (l *Loaded) noteLost(i uint32, total uint64) error {
+func noteLost(m *ebpf.Map, i uint32, total uint64) error {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
-		return fmt.Errorf("note losses of %s: %w", l.Stem, err)
+		return err
 	}
 	perCPU := make([]uint64, cpus)
 	perCPU[0] = total
-	if err := l.maps[mapLost].Put(i, perCPU); err != nil {
-		return fmt.Errorf("note losses of %s: %w", l.Stem, err)
-	}
-	return nil
+	return m.Put(i, perCPU)
 }
 
 // CheckLinks verifies that the kernel still has every link of the stem.

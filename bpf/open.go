@@ -41,6 +41,7 @@ type Loaded struct {
 	ring        *Ring
 	sockOps     sockOpsPrograms
 	predecessor *predecessor // until it is drained
+	unread      error        // see Losses
 }
 
 // Open loads a stem and attaches to each hook the best variant this kernel

@@ -221,45 +221,49 @@ func TestRingFullIsCounted(t *testing.T) {
 	}
 }
 
+// losses returns those of a stem that are to be reported.
+func losses(t *testing.T, l *Loaded) Losses {
+	t.Helper()
+	lost, err := l.Losses()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lost
+}
+
+// overflow runs 25,000 canaries, which no ring has room for.
+func overflow(t *testing.T, l *Loaded) {
+	t.Helper()
+	for nonce := range uint64(25_000) {
+		if err := l.RunCanary(nonce); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Losses are reported once, also by the agent that comes after the one that lost
 // them or reported for them.
 func TestLossesAreReportedOnceAcrossRestarts(t *testing.T) {
 	k := testKernel(t)
 	pins, reopen := testPins(t)
-	unreported := func(l *Loaded) Losses {
-		t.Helper()
-		lost, err := l.Losses()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return lost
-	}
-	overflow := func(l *Loaded) {
-		t.Helper()
-		for nonce := range uint64(25_000) {
-			if err := l.RunCanary(nonce); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
 	l := openStem(t, oomkill(), k, pins)
-	overflow(l)
-	first := unreported(l)
+	overflow(t, l)
+	first := losses(t, l)
 	if first.RingFull == 0 {
 		t.Fatal("nothing was lost")
 	}
 	if err := l.ReportedLosses(first); err != nil {
 		t.Fatal(err)
 	}
-	if again := unreported(l); again.RingFull != 0 {
+	if again := losses(t, l); again.RingFull != 0 {
 		t.Errorf("%d reported a second time", again.RingFull)
 	}
-	overflow(l) // the ring is full still: each one is lost, and the agent dies
+	overflow(t, l) // the ring is full still: each one is lost, and the agent dies
 	l.Close()
 	pins.Close()
 
 	l = openStem(t, oomkill(), k, reopen())
-	if lost := unreported(l); lost.RingFull != 25_000 {
+	if lost := losses(t, l); lost.RingFull != 25_000 {
 		t.Errorf("after the restart %d are to be reported, want the 25000 since", lost.RingFull)
 	}
 }

@@ -32,6 +32,9 @@ type Stem struct {
 	// demands says by the state that an earlier run left whether on-demand hooks are needed
 	// at once; nil: they never are.
 	demands func(*Loaded) (bool, error)
+	// takeCounts takes over what another build counted, from its folder of pins; nil: the
+	// stem counts only what it loses.
+	takeCounts func(l *Loaded, dir string) error
 }
 
 // hook is a place in the kernel that the stem wants to see.

@@ -69,14 +69,24 @@ func (l *Loaded) takeOver(pins *PinRoot, others []string) error {
 		}
 	}
 	for _, id := range others {
-		links, err := pinnedLinks(pins.dir(l.Stem, id))
+		dir := pins.dir(l.Stem, id)
+		links, err := pinnedLinks(dir)
 		if err != nil {
 			continue // it is no folder of pins, and goes with the others
+		}
+		// From the cut on, this build counts too. Where both share their state, each fault is
+		// counted by one of them until the other ends.
+		sibling := slices.Contains(l.siblings, dir)
+		if !sibling {
+			l.unread = errors.Join(l.unread, l.takeCounts(dir, links))
 		}
 		for _, programs := range links {
 			for _, path := range programs {
 				_ = os.Remove(path) // the last reference: detaches
 			}
+		}
+		if sibling {
+			l.unread = errors.Join(l.unread, l.takeCounts(dir, links))
 		}
 	}
 	return nil

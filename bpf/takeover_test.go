@@ -5,8 +5,12 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
+	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/cilium/ebpf"
 )
 
 // another returns the stem as another build of the same layout.
@@ -81,5 +85,124 @@ func TestUpgradeLosesNoConnection(t *testing.T) {
 	defer out.Close()
 	if o, watched, err := out.Of(keys[1].ID()); err != nil || !watched || o.Failed != 4 {
 		t.Errorf("outcomes %+v (%v, %v), want 4 failed in all", o, watched, err)
+	}
+}
+
+// What a build lost and nobody reported is reported once, also two builds later.
+func TestUpgradeKeepsLosses(t *testing.T) {
+	k := testKernel(t)
+	pins, reopen := testPins(t)
+	l := openStem(t, another(another(oomkill())), k, pins)
+	overflow(t, l)
+	if err := l.ReportedLosses(losses(t, l)); err != nil {
+		t.Fatal(err)
+	}
+	overflow(t, l) // the ring is full still
+	// The kernel skips no run at will: seven that are not reported yet.
+	if err := l.noteLost(reportedSkipped, ^uint64(0)-6); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []Stem{another(oomkill()), oomkill()} {
+		l.Close()
+		pins.Close()
+		pins = reopen()
+		l = openStem(t, s, k, pins)
+		drainNonces(t, l)
+	}
+	lost := losses(t, l)
+	if lost.RingFull != 25_000 || lost.Skipped != 7 || lost.Unread != nil {
+		t.Errorf("after two upgrades %+v is to be reported, want 25000 and 7", lost)
+	}
+	if err := l.ReportedLosses(lost); err != nil {
+		t.Fatal(err)
+	}
+	if lost := losses(t, l); lost.RingFull != 0 || lost.Skipped != 0 {
+		t.Errorf("%+v after it was reported", lost)
+	}
+}
+
+// Disk errors that a build counted and nobody reported are reported once, also two builds later.
+func TestUpgradeKeepsCountedDiskErrors(t *testing.T) {
+	k := testKernel(t)
+	pins, reopen := testPins(t)
+	l := openStem(t, another(another(diskio())), k, pins)
+	disk := fullDisk(t)
+	f, b := disk.open(t), directBuffer(t)
+	for i := range 200 {
+		if _, err := f.WriteAt(b, int64(i)*diskBlock); err == nil {
+			t.Fatal("write succeeded")
+		}
+	}
+	counted := func() (of DiskErrors) {
+		t.Helper()
+		all, err := l.UnrecordedDiskErrors(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range all {
+			if e.Kind.Dev == disk.dev {
+				of = e
+			}
+		}
+		return of
+	}
+	want := counted().N
+	if want == 0 {
+		t.Fatal("none was counted")
+	}
+	for _, s := range []Stem{another(diskio()), diskio()} {
+		l.Close()
+		pins.Close()
+		pins = reopen()
+		l = openStem(t, s, k, pins)
+		drainDiskIO(t, l, disk.dev)
+	}
+	of := counted()
+	if of.N != want {
+		t.Errorf("%d counted after two upgrades, want %d", of.N, want)
+	}
+	if err := l.ReportedDiskErrors(of); err != nil {
+		t.Fatal(err)
+	}
+	if again := counted(); again.N != 0 {
+		t.Errorf("%d counted after they were reported", again.N)
+	}
+	if _, err := f.WriteAt(b, 0); err == nil {
+		t.Fatal("write succeeded")
+	}
+	if of := counted(); of.N != 1 {
+		t.Errorf("%d counted, want the one that came since: the storm goes on", of.N)
+	}
+}
+
+// Counts of a build whose maps are different can't be read, which is a loss too.
+func TestUpgradeReportsCountsItCannotRead(t *testing.T) {
+	k := testKernel(t)
+	pins, reopen := testPins(t)
+	first := openStem(t, another(diskio()), k, pins)
+	if err := os.Remove(mapPin(first.dir, mapStorms)); err != nil {
+		t.Fatal(err)
+	}
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 8, MaxEntries: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if err := m.Pin(mapPin(first.dir, mapStorms)); err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
+	pins.Close()
+
+	second := openStem(t, diskio(), k, reopen())
+	lost := losses(t, second)
+	if lost.Unread == nil || !strings.Contains(lost.Unread.Error(), "map storms of another build: ") {
+		t.Fatalf("%+v", lost)
+	}
+	if err := second.ReportedLosses(lost); err != nil {
+		t.Fatal(err)
+	}
+	if lost := losses(t, second); lost.Unread != nil {
+		t.Errorf("%+v after it was reported", lost)
 	}
 }

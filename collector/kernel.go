@@ -359,8 +359,12 @@ func (s *stem) reportLosses(emit Emit) {
 		s.log.Warn("read losses", "error", err)
 		return
 	}
-	if lost.RingFull == 0 && lost.Skipped == 0 {
+	if lost.RingFull == 0 && lost.Skipped == 0 && lost.Unread == nil {
 		return
+	}
+	if lost.Unread != nil {
+		s.log.Warn("what another build counted is not known", "error", lost.Unread)
+		s.reportLost("foreign-wire", 0, emit) // nobody knows how many
 	}
 	if lost.RingFull > 0 {
 		s.reportLost("ring-full", lost.RingFull, emit)
