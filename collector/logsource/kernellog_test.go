@@ -79,29 +79,40 @@ const rfc3339Micro = "2006-01-02T15:04:05.000000Z07:00"
 // TestKernLog: the shipped rules get the lines of a file that is declared as the kernel's, and
 // none of the same file if it is not.
 func TestKernLog(t *testing.T) {
+	chosen := file.Format{Message: `kernel: (\[.*BUG: .*)`}
 	for _, tt := range []struct {
 		name, text string
 		kernel     bool
 		want       []string
+		skip       []string
+		format     file.Format
 	}{
-		{"traditional", kernLog(time.Stamp, "[  123.456789] "+stalled), true, []string{"workqueue-lockup 1"}},
-		{"RFC 3339", kernLog(rfc3339Micro, "[  123.456789] "+stalled), true, []string{"workqueue-lockup 1"}},
-		{"caller of printk", kernLog(time.Stamp, "[  123.456789][   T12] "+stalled), true, []string{"workqueue-lockup 1"}},
-		{"not declared", kernLog(time.Stamp, "[  123.456789] "+stalled), false, nil},
-		{"another program", strings.ReplaceAll(kernLog(time.Stamp, "[  123.456789] "+stalled), "kernel:", "app[1]:"), true, nil},
-		{"the header's words in the text", kernLog(time.Stamp, "[  123.456789] app: node kernel: [  1.000000] "+stalled), true, nil},
-		{"without a stamp", kernLog(time.Stamp, stalled), true, []string{"records-lost 1"}},
-		{"crash", kernLog(time.Stamp, "[  123.456789] app[12]: segfault at 0 ip 00 sp 00 error 4 in app[1000+1000]"), true, []string{"segfault 1"}},
+		{name: "traditional", text: kernLog(time.Stamp, "[  123.456789] "+stalled), kernel: true, want: []string{"workqueue-lockup 1"}},
+		{name: "RFC 3339", text: kernLog(rfc3339Micro, "[  123.456789] "+stalled), kernel: true, want: []string{"workqueue-lockup 1"}},
+		{name: "caller of printk", text: kernLog(time.Stamp, "[  123.456789][   T12] "+stalled), kernel: true, want: []string{"workqueue-lockup 1"}},
+		{name: "not declared", text: kernLog(time.Stamp, "[  123.456789] "+stalled)},
+		{name: "another program", text: strings.ReplaceAll(kernLog(time.Stamp, "[  123.456789] "+stalled), "kernel:", "app[1]:"), kernel: true},
+		{name: "the header's words in the text", text: kernLog(time.Stamp, "[  123.456789] app: node kernel: [  1.000000] "+stalled), kernel: true},
+		{name: "without a stamp", text: kernLog(time.Stamp, stalled), kernel: true, want: []string{"records-lost 1"}},
+		{name: "crash", text: kernLog(time.Stamp, "[  123.456789] app[12]: segfault at 0 ip 00 sp 00 error 4 in app[1000+1000]"), kernel: true, want: []string{"segfault 1"}},
 		// A process can be called "a\nBUG: workq" and its file anything: imklog makes lines of it.
-		{"forged by a newline", kernLog(time.Stamp, "[  123.456789] app[12]: segfault at 0 ip 00 sp 00 error 4 in x", "[  123.456789] "+stalled+"[1000+1000]"), true, []string{"segfault 1"}},
-		{"forged before a newline", kernLog(time.Stamp, "[  123.456789] "+stalled, "[  123.456789] : app: potentially unexpected fatal signal 11."), true, nil},
-		{"forged by an escaped newline", kernLog(time.Stamp, "[  123.456789] app[12]: segfault at 0 ip 00 sp 00 error 4 in x#012"+stalled), true, []string{"segfault 1"}},
+		{name: "forged by a newline", text: kernLog(time.Stamp, "[  123.456789] app[12]: segfault at 0 ip 00 sp 00 error 4 in x", "[  123.456789] "+stalled+"[1000+1000]"), kernel: true, want: []string{"segfault 1"}},
+		{name: "forged before a newline", text: kernLog(time.Stamp, "[  123.456789] "+stalled, "[  123.456789] : app: potentially unexpected fatal signal 11."), kernel: true},
+		{name: "forged by an escaped newline", text: kernLog(time.Stamp, "[  123.456789] app[12]: segfault at 0 ip 00 sp 00 error 4 in x#012"+stalled), kernel: true, want: []string{"segfault 1"}},
+		{name: "forged by a newline, skipped before it", text: kernLog(time.Stamp, "[  123.456789] app[12]: segfault at 0 ip 00 sp 00 error 4 in x", "[  123.456789] "+stalled+"[1000+1000]"), kernel: true, skip: []string{"app["}},
+		{name: "forged by a newline, not chosen before it", text: kernLog(time.Stamp, "[  123.456789] app[12]: segfault at 0 ip 00 sp 00 error 4 in x", "[  123.456789] "+stalled+"[1000+1000]"), kernel: true, format: chosen},
+		{name: "forged before a newline, skipped behind it", text: kernLog(time.Stamp, "[  123.456789] "+stalled, "[  123.456789] : app: potentially unexpected fatal signal 11."), kernel: true, skip: []string{": app:"}},
+		{name: "forged before a newline, not chosen behind it", text: kernLog(time.Stamp, "[  123.456789] "+stalled, "[  123.456789] : app: potentially unexpected fatal signal 11."), kernel: true, format: chosen},
+		{name: "another message skipped", text: kernLog(time.Stamp, "[  123.456788] audit: x", "[  123.456789] "+stalled, "[  123.456790] audit: y"), kernel: true, skip: []string{"audit"}, want: []string{"workqueue-lockup 1"}},
+		{name: "another message not chosen", text: kernLog(time.Stamp, "[  123.456788] audit: x", "[  123.456789] "+stalled, "[  123.456790] audit: y"), kernel: true, format: chosen, want: []string{"workqueue-lockup 1"}},
+		{name: "without a stamp, skipped", text: kernLog(time.Stamp, stalled), kernel: true, skip: []string{"BUG"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFile(t, "kern.log")
 			f.add(tt.text)
 			events := eventsOf(t, Config{Name: "kern", Plugin: File, Path: f.path, Kernel: tt.kernel}, func(handle func(logs.Item) error) {
-				r, err := file.New(file.Config{Path: f.path, Format: file.Format{Kernel: tt.kernel}, Lookback: map[bool]time.Duration{true: time.Hour}[tt.kernel]})
+				tt.format.Kernel = tt.kernel
+				r, err := file.New(file.Config{Path: f.path, Format: tt.format, Skip: tt.skip, Lookback: map[bool]time.Duration{true: time.Hour}[tt.kernel]})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -30,7 +30,8 @@ type Format struct {
 	// Kernel says that the lines are those of the kernel's log as syslog daemons write them.
 	// Without expressions, the header is RFC 3339's or the traditional one, and lines of other
 	// programs are passed by; with Message, what that finds begins with the kernel's time
-	// stamp. Lines without one are malformed.
+	// stamp. Lines without one are malformed. A message of several lines is passed by as a whole
+	// where one of them is.
 	Kernel bool
 }
 
@@ -95,6 +96,7 @@ type verdict int
 const (
 	take verdict = iota
 	passBy
+	leaveOut // one of the kernel's that is not wanted: nor is its record
 	malformed
 )
 
@@ -103,7 +105,7 @@ const (
 func (d *decoder) decode(line []byte, now time.Time) (text []byte, at time.Time, v verdict) {
 	for _, s := range d.skip {
 		if bytes.Contains(line, s) {
-			return nil, now, passBy
+			return nil, now, d.unwanted(line)
 		}
 	}
 	text = line
@@ -120,7 +122,7 @@ func (d *decoder) decode(line []byte, now time.Time) (text []byte, at time.Time,
 	}
 	if d.message != nil {
 		if text, ok = d.message.extract(line); !ok {
-			return nil, now, passBy
+			return nil, now, d.unwanted(line)
 		}
 	}
 	if d.kernel != nil {
@@ -145,6 +147,29 @@ func (d *decoder) decode(line []byte, now time.Time) (text []byte, at time.Time,
 	}
 	d.lastText, d.lastTime, d.lastRead = append(d.lastText[:0], stamp...), at, now
 	return text, at, take
+}
+
+// unwanted is the verdict of a line that contains a text to skip, or has no message. Of one of
+// the kernel's the stamp counts: the next line may be of the same record.
+func (d *decoder) unwanted(line []byte) verdict {
+	if d.kernel == nil {
+		return passBy
+	}
+	text := line
+	if d.message == nil {
+		_, _, text, _ = d.kernel.header(line)
+		text = ofKernel(text)
+	}
+	// Where the stamp is in another template is not known. Nothing of a process is before it.
+	for i, c := range text {
+		if c != '[' {
+			continue
+		}
+		if _, ok := d.kernel.stamped(text[i:]); ok {
+			return leaveOut
+		}
+	}
+	return passBy
 }
 
 // extractor finds a part of a line.

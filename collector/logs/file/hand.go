@@ -41,18 +41,21 @@ func (s *follower) hand(now time.Time, final bool) error {
 // handLine hands over one line, unless it is none of those that are wanted.
 func (s *follower) handLine(b []byte, now time.Time) error {
 	text, at, v := s.r.dec.decode(b, now)
+	wanted := v == take && !at.Before(s.cutoff)
 	switch {
-	case v == passBy || v == take && at.Before(s.cutoff):
-		return nil
 	case v == malformed:
 		s.bad++
 		return nil
+	case v == passBy || !wanted && s.r.dec.kernel == nil:
+		return nil
+	case !wanted:
+		return s.addToRecord(nil, at, false)
 	}
 	if err := s.reportMalformed(); err != nil {
 		return err
 	}
 	if s.r.dec.kernel != nil {
-		return s.addToRecord(text, at)
+		return s.addToRecord(text, at, true)
 	}
 	s.lines++
 	s.line = logs.Line{Time: at, Seq: s.lines, Origin: s.r.cfg.Path, Text: text}

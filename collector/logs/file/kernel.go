@@ -54,9 +54,9 @@ func ofKernel(rest []byte) []byte {
 	return text
 }
 
-// message returns what the kernel has printed; false: its time stamp is missing, so nobody
-// can report whether the line begins a record.
-func (k *kernelLines) message(text []byte) ([]byte, bool) {
+// stamped notes the time stamp of a line, and returns what is behind it; false: it is missing,
+// so nobody can report whether the line begins a record.
+func (k *kernelLines) stamped(text []byte) ([]byte, bool) {
 	stamp, rest, ok := bracket(text)
 	if !ok {
 		return nil, false
@@ -65,12 +65,21 @@ func (k *kernelLines) message(text []byte) ([]byte, bool) {
 	if !ok {
 		return nil, false
 	}
+	k.continues, k.stamp = at == k.stamp, at
+	return rest, true
+}
+
+// message returns what the kernel has printed; false: its time stamp is missing.
+func (k *kernelLines) message(text []byte) ([]byte, bool) {
+	rest, ok := k.stamped(text)
+	if !ok {
+		return nil, false
+	}
 	if caller, behind, ok := bracket(rest); ok {
 		if c := bytes.TrimLeft(caller, " "); len(c) > 1 && (c[0] == 'T' || c[0] == 'C') && digits(c[1:]) {
 			rest = behind
 		}
 	}
-	k.continues, k.stamp = at == k.stamp, at
 	rest, _ = bytes.CutPrefix(rest, []byte{' '})
 	return logs.EscapeControl(unescapeSyslog(rest)), true
 }

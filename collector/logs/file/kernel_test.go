@@ -7,7 +7,7 @@ import (
 
 func TestKernelLines(t *testing.T) {
 	now := time.Date(2026, time.November, 23, 22, 31, 5, 0, time.UTC)
-	d, err := newDecoder(Format{Kernel: true, Location: time.UTC}, nil)
+	d, err := newDecoder(Format{Kernel: true, Location: time.UTC}, []string{"skipped"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,6 +25,10 @@ func TestKernelLines(t *testing.T) {
 		{"Nov 23 22:31:00 node kernel: [    4.000000]", "", 4 * time.Second, take},
 		{"Nov 23 22:31:00 node CRON[1]: kernel: [    5.000000] x", "", 0, passBy},
 		{"Nov 23 22:31:00 kernel: [    5.000000] x", "", 0, passBy}, // who is called kernel is a host
+		{"Nov 23 22:31:00 node kernel: [    5.000000] skipped", "", 0, leaveOut},
+		{"Nov 23 22:31:00 node CRON[1]: [    5.000000] skipped", "", 0, passBy},
+		{"Nov 23 22:31:00 node kernel: skipped", "", 0, passBy},
+		{"skipped", "", 0, passBy},
 		{"Nov 23 22:31:00 node kernel: md: md0 stopped.", "", 0, malformed},
 		{"Nov 23 22:31:00 node kernel: [5.00000] x", "", 0, malformed},
 		{"Nov 23 22:31:00 node kernel: [-5.000000] x", "", 0, malformed},
