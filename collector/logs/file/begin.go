@@ -25,6 +25,7 @@ func (s *follower) begin() error {
 		pos, posErr := parsePosition(s.start)
 		if k := s.r.dec.kernel; k != nil {
 			k.stamp = time.Duration(pos.Stamp) * time.Microsecond
+			k.passed = k.stamp
 		}
 		if posErr == nil {
 			if pos.Lines > 0 {

@@ -32,6 +32,9 @@ func (s *follower) hand(now time.Time, final bool) error {
 			return err
 		}
 		t.offset += int64(size)
+		if k := s.r.dec.kernel; k != nil {
+			k.passed = k.stamp
+		}
 		if !s.record.open { // else it is read again after a restart
 			s.r.setPosition(t, s.known, s.lines)
 		}

@@ -21,6 +21,9 @@ type kernelLines struct {
 	// (record_print_text, kernel/printk/printk.c).
 	stamp     time.Duration
 	continues bool // the latest line had the stamp of the one before
+	// passed is the stamp of the last line before the offset up to which the file was handed
+	// over: the latest one may be behind that.
+	passed time.Duration
 }
 
 func newKernelLines(location *time.Location) (*kernelLines, error) {

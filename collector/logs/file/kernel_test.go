@@ -1,8 +1,13 @@
 package file
 
 import (
+	"context"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/kernosis/kernosis/collector/logs"
 )
 
 func TestKernelLines(t *testing.T) {
@@ -48,5 +53,56 @@ func TestKernelLines(t *testing.T) {
 	line := []byte("Nov 23 22:31:00 node kernel: [  123.456789] md: md0 stopped.")
 	if n := testing.AllocsPerRun(100, func() { d.decode(line, now) }); n > 0 {
 		t.Errorf("%v allocations a line", n)
+	}
+}
+
+// A position has the stamp of the line before it, whatever was read behind it: only a line with
+// that stamp goes on with a message that was handed over.
+func TestKernelLineAfterRestart(t *testing.T) {
+	const first, same, other = "[  121.000000] first", "[  121.000000] second", "[  122.000000] second"
+	for _, tt := range []struct {
+		name          string
+		before, after string
+		continues     bool
+	}{
+		{name: "the next message was read before", before: first + "\n" + other},
+		{name: "the next message comes after", before: first, after: other},
+		{name: "the rest comes after", before: first, after: same, continues: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newLog(t, filepath.Join(t.TempDir(), "kern.log"))
+			put := func(text string) {
+				for line := range strings.Lines(text) {
+					l.write(time.Now().Format(time.Stamp) + " node kernel: " + strings.TrimSuffix(line, "\n") + "\n")
+				}
+			}
+			put(tt.before)
+			cfg := Config{Path: l.path, Format: Format{Kernel: true, Location: time.Local}, Lookback: time.Hour}
+			// one returns the first line that is handed over, and ends the reader with it.
+			one := func() (got logs.Line) {
+				r, err := New(cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				if err := r.Run(ctx, func(item logs.Item) error {
+					got = item.Line.Clone()
+					cancel()
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+				cfg.Position = r.Position()
+				return got
+			}
+			if got := one(); string(got.Text) != "first" || got.Continues {
+				t.Fatalf("first: %+v", got)
+			}
+			put(tt.after)
+			if got := one(); string(got.Text) != "second" || got.Continues != tt.continues {
+				t.Errorf("%q, continues %t, want %t", got.Text, got.Continues, tt.continues)
+			}
+		})
 	}
 }

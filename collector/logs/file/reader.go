@@ -135,7 +135,7 @@ func (r *Reader) setFresh(known knownList, lines uint64) {
 func (r *Reader) setPosition(t *tail, known knownList, lines uint64) {
 	p := position{Lines: lines, Dev: t.stat.dev, Ino: t.stat.ino, Offset: t.offset, Cutting: t.lines.cutting, Cut: t.lines.cut}
 	if k := r.dec.kernel; k != nil {
-		p.Stamp = k.stamp.Microseconds()
+		p.Stamp = k.passed.Microseconds()
 	}
 	if t.offset == 0 {
 		p.Known = known.positions()
