@@ -44,7 +44,7 @@ type condition struct {
 	said   client.ConditionStatus // "": nothing since the start
 	reason string                 // of True
 	heard  time.Time              // when, or the start
-	until  time.Time              // zero: expired
+	until  time.Time              // by the monotonic clock; zero: expired
 }
 
 // New returns an intake that takes nothing yet, or all that is wrong with the
@@ -142,7 +142,8 @@ func (in *Intake) take(peer Peer, key string, w *wireStatus, mistakes []client.F
 		return "", none, refuse(Forbidden, "who reports for this source must be of the machine, or of the agent's pod: "+peer.Foreign,
 			client.Field{Field: "source", Message: s.Name + " has no pods: true in the agent's configuration"})
 	}
-	c := checker{now: time.Now().Round(0)}
+	now := time.Now()
+	c := checker{now: now.Round(0)}
 	b := c.batch(w, s.Heartbeat)
 	if len(c.mistakes) > 0 {
 		return s.Name, none, refuse(Invalid, "the report is not valid", c.mistakes...)
@@ -151,12 +152,12 @@ func (in *Intake) take(peer Peer, key string, w *wireStatus, mistakes []client.F
 		return s.Name, none, r
 	}
 	changes := s.changes(&b)
-	if tooMany, wait := s.limits.take(c.now, len(b.events), changes); tooMany != "" {
+	if tooMany, wait := s.limits.take(now, len(b.events), changes); tooMany != "" {
 		r := refuse(RateLimit, "too many "+tooMany+" in a short time", client.Field{Field: tooMany, Message: rateText(tooMany)})
 		r.RetryAfter = wait
 		return s.Name, none, r
 	}
-	in.accept(s, &b, key, c.now)
+	in.accept(s, &b, key, now)
 	return s.Name, client.Answer{Warnings: c.warnings, ValidFor: b.validFor.String()}, nil
 }
 

@@ -186,6 +186,28 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
+// TestValidityIsAPeriod: how long a report counts is measured by the monotonic clock. By the wall
+// clock, which Round leaves, all reports would be over when somebody sets it forward. A bubble of
+// synctest has no monotonic clock, and this machine's wall clock is not a test's to set.
+func TestValidityIsAPeriod(t *testing.T) {
+	in, _ := runIntake(t, Config{Sources: sources()})
+	check := func(when string) {
+		t.Helper()
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		for name, st := range in.sources["gpu-monitor"].conditions {
+			if st.until.IsZero() || st.until == st.until.Round(0) {
+				t.Errorf("%s %s: valid until %v: no monotonic reading", when, name, st.until)
+			}
+		}
+	}
+	check("at the start")
+	if _, err := in.Report(Peer{}, "", body(t, status("gpu-monitor", client.Condition{Type: "GPUHot", Status: client.False}))); err != nil {
+		t.Fatal(err)
+	}
+	check("after a report")
+}
+
 func TestRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, err := New(Config{Sources: sources()})
