@@ -84,7 +84,10 @@ func (c *checker) event(field string, w *wireEvent) client.Event {
 		c.errorf(field+"severity", "%s, want info or warn", shown(w.Severity))
 	}
 	c.reason(field+"reason", w.Reason, true)
-	e.Timestamp = c.time(field+"timestamp", w.Timestamp)
+	var ahead bool
+	if e.Timestamp, ahead = c.time(field+"timestamp", w.Timestamp); ahead {
+		c.errorf(field+"timestamp", "%s is in the future", shown(w.Timestamp))
+	}
 	e.Message = c.message(field+"message", w.Message, w.Reason)
 	return e
 }
@@ -108,7 +111,12 @@ func (c *checker) condition(field string, w *wireCondition) client.Condition {
 	}
 	// What a healthy condition says is configured.
 	c.reason(field+"reason", w.Reason, out.Status == client.True)
-	out.Transition = c.time(field+"transition", w.Transition)
+	// A daemon repeats it with each heartbeat, and the clock may have been set back since: the
+	// status counts all the same.
+	var ahead bool
+	if out.Transition, ahead = c.time(field+"transition", w.Transition); ahead {
+		c.warnf(field+"transition", "%s is in the future, counts as now", shown(w.Transition))
+	}
 	out.Message = c.message(field+"message", w.Message, w.Reason)
 	return out
 }
@@ -122,25 +130,23 @@ func (c *checker) reason(field, reason string, mandatory bool) {
 	}
 }
 
-// time reads RFC 3339; no time, or Go's zero, is now.
-func (c *checker) time(field, text string) time.Time {
+// time reads RFC 3339; no time, Go's zero, or one in the future is now. ahead reports one that
+// is further in the future than clockSlack.
+func (c *checker) time(field, text string) (t time.Time, ahead bool) {
 	if text == "" {
-		return c.now
+		return c.now, false
 	}
 	t, err := time.Parse(time.RFC3339Nano, text)
 	switch {
 	case err != nil:
 		c.errorf(field, "%s is no time such as 2026-01-02T15:04:05Z", shown(text))
-		return c.now
+		return c.now, false
 	case t.IsZero():
-		return c.now
-	case t.After(c.now.Add(clockSlack)):
-		c.errorf(field, "%s is in the future", shown(text))
-		return c.now
+		return c.now, false
 	case t.After(c.now):
-		return c.now
+		return c.now, t.After(c.now.Add(clockSlack))
 	}
-	return t
+	return t, false
 }
 
 // message makes a text fit to be shown, at most report.MaxMessage bytes, and the

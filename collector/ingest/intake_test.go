@@ -77,6 +77,8 @@ func TestReports(t *testing.T) {
 			want: want{reported: []string{"gpu-monitor/info problem A: a", `gpu-monitor/warn problem B: b\x1b[31m`}, text: "events[1].message characters that can't be shown"}},
 		{name: "long message", body: ev(`"severity":"info","reason":"A","message":"` + strings.Repeat("ä", 600) + `"`),
 			want: want{reported: []string{"gpu-monitor/info problem A: " + strings.Repeat("ä", 510) + "…"}, text: "events[0].message cut at 1024 bytes"}},
+		{name: "clock set back since", body: cond(`"type":"GPUUnhealthy","status":false,"transition":"` + time.Now().Add(time.Hour).Format(time.RFC3339) + `","message":"fine"`),
+			want: want{reported: []string{"gpu-monitor/GPUUnhealthy ok : fine"}, text: "is in the future, counts as now"}},
 		{name: "nothing in it", body: `{"source":"events-only"}`},
 
 		{name: "no JSON", body: `{"source":`, want: want{outcome: Invalid, text: "no JSON: unexpected end"}},
@@ -127,11 +129,23 @@ func TestReports(t *testing.T) {
 	for _, s := range in.Stats() {
 		got[s.Source] = s
 	}
-	if s := got["gpu-monitor"]; s.Reports[Accepted] != 8 || s.Reports[Conflict] != 2 || s.Reports[Forbidden] != 1 || s.Events != 3 || s.Changes != 4 || s.Warnings != 2 {
+	if s := got["gpu-monitor"]; s.Reports[Accepted] != 9 || s.Reports[Conflict] != 2 || s.Reports[Forbidden] != 1 || s.Events != 3 || s.Changes != 5 || s.Warnings != 3 {
 		t.Errorf("gpu-monitor: %+v", s)
 	}
 	if s := got[""]; s.Reports[Forbidden] != 2 || s.Reports[Invalid] != 9 {
 		t.Errorf("unknown source: %+v", s)
+	}
+}
+
+// TestFutureTransition: what a condition says does not depend on when it began to be so.
+func TestFutureTransition(t *testing.T) {
+	now := time.Now().Round(0)
+	for _, ahead := range []time.Duration{clockSlack, clockSlack + time.Second, 2 * time.Hour} {
+		c := checker{now: now}
+		got := c.condition("", &wireCondition{Type: "GPUHot", Status: []byte("false"), Transition: now.Add(ahead).Format(time.RFC3339Nano)})
+		if warned := len(c.warnings) > 0; !got.Transition.Equal(now) || len(c.mistakes) > 0 || warned != (ahead > clockSlack) {
+			t.Errorf("%v ahead: %v, mistakes %v, warnings %v", ahead, got.Transition.Sub(now), c.mistakes, c.warnings)
+		}
 	}
 }
 

@@ -57,7 +57,7 @@ const (
 type Condition struct {
 	Type       string          `json:"type"` // one of those that the agent's configuration has for the daemon
 	Status     ConditionStatus `json:"status"`
-	Transition time.Time       `json:"transition"` // since when; zero: when it is received
+	Transition time.Time       `json:"transition"` // since when; zero or in the future: when it is received
 	Reason     string          `json:"reason"`     // PascalCase
 	Message    string          `json:"message"`
 }
