@@ -23,10 +23,10 @@ type file struct {
 	at           place
 
 	f    *os.File
-	held int64         // bytes that the store has granted; under its lock
-	done chan struct{} // closed under the store's lock when it is closed or discarded
+	held int64         // bytes that the store has granted; under its disk's lock
+	done chan struct{} // closed under the disk's lock when it is closed or discarded
 
-	mu        sync.Mutex // taken before the store's
+	mu        sync.Mutex // taken before the store's locks
 	sum       hash.Hash
 	size      int64
 	truncated bool
@@ -89,8 +89,8 @@ func (f *file) Close() error {
 	}
 	s := f.r.s
 	err := errors.Join(f.f.Sync(), f.f.Close())
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.disk.Lock()
+	defer s.disk.Unlock()
 	if f.closed() {
 		return nil // discarded meanwhile
 	}
@@ -117,7 +117,7 @@ func (f *file) closed() bool {
 	}
 }
 
-// discard ends writing. The store's lock is held; a Write that is going on fails, and
+// discard ends writing. The disk's lock is held; a Write that is going on fails, and
 // gives back what it has reserved.
 func (f *file) discard() {
 	close(f.done)
@@ -125,26 +125,26 @@ func (f *file) discard() {
 	f.drop()
 }
 
-// drop removes what is written. The store's lock is held.
+// drop removes what is written. The disk's lock is held.
 func (f *file) drop() {
 	s := f.r.s
 	delete(f.r.files, f.name)
 	if err := f.at.root.Remove(f.at.file(partialName(f.name))); err != nil {
 		s.log.Warn("half an artifact was not removed", "diagnosis", f.r.id, "artifact", f.name, "error", err)
 	}
-	s.stats.Bytes -= f.held
+	s.change(func() { s.stats.Bytes -= f.held })
 	f.held = 0
 }
 
 func (s *Store) cutOff() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stats.Truncated++
+	s.disk.Lock()
+	defer s.disk.Unlock()
+	s.change(func() { s.stats.Truncated++ })
 }
 
 func (s *Store) evictOne() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.disk.Lock()
+	defer s.disk.Unlock()
 	return s.evict()
 }
 

@@ -108,10 +108,10 @@ func (s *Store) placeOf(id, folder string) (place, error) {
 }
 
 // use notes that a diagnosis has files in an operation's folder, before there are any: what a
-// killed agent leaves there is found by it. The lock is not held.
+// killed agent leaves there is found by it. The disk's lock is not held.
 func (r *Run) use(folder string) error {
-	r.s.mu.Lock()
-	defer r.s.mu.Unlock()
+	r.s.disk.Lock()
+	defer r.s.disk.Unlock()
 	if slices.Contains(r.d.folders, folder) {
 		return nil
 	}

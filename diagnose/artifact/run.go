@@ -42,12 +42,12 @@ func (s *Store) Begin(id string) (*Run, error) {
 	if err := checkID(id); err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.disk.Lock()
+	defer s.disk.Unlock()
 	d := s.diagnoses[id]
 	if d == nil {
 		d = &diagnosis{artifacts: map[string]Artifact{}}
-		s.diagnoses[id] = d
+		s.change(func() { s.diagnoses[id] = d })
 	}
 	if d.running {
 		return nil, fmt.Errorf("artifacts of %s: %w", id, ErrRunning)
@@ -59,19 +59,19 @@ func (s *Store) Begin(id string) (*Run, error) {
 // End lets the artifacts go when there is no room for others. Those that are not closed
 // are discarded. It may be called more than once.
 func (r *Run) End() {
-	r.s.mu.Lock()
-	defer r.s.mu.Unlock()
+	r.s.disk.Lock()
+	defer r.s.disk.Unlock()
 	if r.ended {
 		return
 	}
 	r.ended, r.d.running = true, false
 	for name, f := range r.files {
-		r.s.stats.Discarded++
+		r.s.change(func() { r.s.stats.Discarded++ })
 		r.s.log.Warn("discarded an artifact that was never closed", "diagnosis", r.id, "artifact", name)
 		f.discard()
 	}
 	if len(r.d.artifacts) == 0 {
-		delete(r.s.diagnoses, r.id)
+		r.s.change(func() { delete(r.s.diagnoses, r.id) })
 		_ = r.s.removeFolders(r.id, r.d.folders) // nothing is in them but what can't be removed
 	}
 }
@@ -85,8 +85,8 @@ func (r *Run) create(name, folder string) (io.WriteCloser, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	r.s.mu.Lock()
-	defer r.s.mu.Unlock()
+	r.s.disk.Lock()
+	defer r.s.disk.Unlock()
 	_, whole := r.d.artifacts[name]
 	switch {
 	case r.ended:
@@ -94,12 +94,12 @@ func (r *Run) create(name, folder string) (io.WriteCloser, error) {
 	case whole || r.files[name] != nil:
 		return nil, fmt.Errorf("artifact %s: %w", name, fs.ErrExist)
 	case len(r.d.artifacts)+len(r.files) >= maxArtifacts:
-		r.s.stats.Refused++
+		r.s.change(func() { r.s.stats.Refused++ })
 		return nil, noRoom(fmt.Sprintf("the diagnosis has %d artifacts", maxArtifacts))
 	}
 	f, at, err := r.s.create(r.id, folder, name)
 	if err != nil {
-		r.s.stats.Refused++
+		r.s.change(func() { r.s.stats.Refused++ })
 		return nil, fmt.Errorf("artifact %s: %w", name, err)
 	}
 	r.files[name] = newFile(r, name, folder, at, f)
@@ -180,7 +180,8 @@ func (s *Store) create(id, folder, name string) (*os.File, place, error) {
 	}
 }
 
-// List returns the artifacts of a diagnosis that are whole, by name.
+// List returns the artifacts of a diagnosis that are whole, by name. It does not wait for the
+// disk.
 func (s *Store) List(id string) []Artifact {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,8 +205,8 @@ func (s *Store) Diagnoses() []string {
 // OpenFile opens an artifact that is whole for reading. It can be read to its end even
 // if it is given up meanwhile.
 func (s *Store) OpenFile(id, name string) (*os.File, Artifact, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.disk.Lock()
+	defer s.disk.Unlock()
 	if d := s.diagnoses[id]; d != nil {
 		if a, ok := d.artifacts[name]; ok {
 			at, err := s.placeOf(id, a.Folder)
@@ -222,8 +223,8 @@ func (s *Store) OpenFile(id, name string) (*os.File, Artifact, error) {
 // Remove removes the artifacts of a diagnosis that doesn't run; one that has none is no
 // error.
 func (s *Store) Remove(id string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.disk.Lock()
+	defer s.disk.Unlock()
 	d := s.diagnoses[id]
 	switch {
 	case d == nil:
@@ -234,11 +235,13 @@ func (s *Store) Remove(id string) error {
 	return s.remove(id)
 }
 
-// finish makes a file that is written an artifact. The lock is held.
+// finish makes a file that is written an artifact. The disk's lock is held.
 func (r *Run) finish(f *file, a Artifact) {
 	delete(r.files, f.name)
-	r.d.artifacts[f.name] = a
-	r.d.last = time.Now()
+	r.s.change(func() {
+		r.d.artifacts[f.name] = a
+		r.d.last = time.Now()
+	})
 	if err := r.s.addToIndex(r.id, a); err != nil {
 		// It is there all the same, and is read at the next Open.
 		r.s.log.Warn("artifact is not in its index", "diagnosis", r.id, "artifact", a.Name, "error", err)

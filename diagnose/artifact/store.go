@@ -51,6 +51,11 @@ type Store struct {
 	storageErr error    // why
 	apart      bool     // it is on another disk: there is no more room there without others' artifacts
 
+	// disk is held by whoever changes what the store has, while it changes the files too: that
+	// may take as long as the disk hangs.
+	disk sync.Mutex
+	// mu is taken behind disk, and never held while the disk is waited for. To change diagnoses
+	// and stats takes both, to read them one.
 	mu        sync.Mutex
 	diagnoses map[string]*diagnosis
 	stats     Stats
@@ -123,8 +128,8 @@ func Open(cfg Config, log *slog.Logger) (*Store, error) {
 	if err := errors.Join(root.Chmod(".", 0o700), s.load()); err != nil {
 		return nil, errors.Join(fmt.Errorf("artifacts: %w", err), s.Close())
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.disk.Lock()
+	defer s.disk.Unlock()
 	for s.stats.Bytes > s.cfg.Budget && s.evict() {
 	}
 	return s, nil
@@ -162,7 +167,14 @@ func (s *Store) Close() error {
 	return err
 }
 
-// Stats returns the figures of now.
+// change changes what readers see. The disk's lock is held.
+func (s *Store) change(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
+// Stats returns the figures of now. It does not wait for the disk.
 func (s *Store) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,25 +189,25 @@ func (s *Store) Stats() Stats {
 // reserve grants n bytes to a file, or fewer where there is no room. It gives up
 // artifacts of others for that, those of the diagnosis that ended first to begin with.
 func (s *Store) reserve(f *file, n int64) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.disk.Lock()
+	defer s.disk.Unlock()
 	if f.closed() {
 		return 0
 	}
 	for s.room() < n && s.evict() {
 	}
 	n = max(0, min(n, s.room()))
-	s.stats.Bytes += n
+	s.change(func() { s.stats.Bytes += n })
 	f.held += n
 	return n
 }
 
 // release gives n reserved bytes back. What a discarded file had is given back already.
 func (s *Store) release(f *file, n int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.disk.Lock()
+	defer s.disk.Unlock()
 	if !f.closed() {
-		s.stats.Bytes -= n
+		s.change(func() { s.stats.Bytes -= n })
 		f.held -= n
 	}
 }
@@ -233,8 +245,10 @@ func (s *Store) evict() bool {
 		// It is no more counted: the next Open sees it again.
 		s.log.Warn("artifacts of a diagnosis were not removed", "diagnosis", oldest, "error", err)
 	}
-	s.stats.Evicted += uint64(n)
-	s.stats.EvictedBytes += uint64(size)
+	s.change(func() {
+		s.stats.Evicted += uint64(n)
+		s.stats.EvictedBytes += uint64(size)
+	})
 	s.log.Info("evicted old artifacts to make room", "diagnosis", oldest, "artifacts", n, "bytes", size)
 	return true
 }
@@ -247,11 +261,13 @@ func (d *diagnosis) size() int64 {
 	return sum
 }
 
-// remove removes the folder of a diagnosis. The lock is held.
+// remove removes the folder of a diagnosis. The disk's lock is held.
 func (s *Store) remove(id string) error {
 	d := s.diagnoses[id]
-	delete(s.diagnoses, id)
-	s.stats.Bytes -= d.size()
+	s.change(func() {
+		delete(s.diagnoses, id)
+		s.stats.Bytes -= d.size()
+	})
 	return s.removeFolders(id, d.folders)
 }
 

@@ -1,0 +1,94 @@
+package worker_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/loopdisk"
+)
+
+// TestTheDiskHangs has the disk hang while an operation makes an artifact: whoever reports what
+// the detector has found, or renews the Lease, does not wait for it.
+func TestTheDiskHangs(t *testing.T) {
+	disk := loopdisk.NewExt4(t, 16<<20, "")
+	r := newRig(t, objects(set("looks", v1alpha1.Node{ID: 1, Operation: "look"})))
+	r.conf.Dir = filepath.Join(disk.Dir, "diagnoses")
+	begun, frozen := make(chan struct{}), make(chan struct{})
+	begin := sync.OnceFunc(func() { close(begun) })
+	r.ops.do = map[string]func(context.Context, *operation.Call) (operation.Output, error){
+		"look": func(_ context.Context, c *operation.Call) (operation.Output, error) {
+			begin()
+			<-frozen
+			f, err := c.Artifacts.Create("dump.txt")
+			if err != nil {
+				return operation.Output{}, err
+			}
+			return operation.Output{}, f.Close()
+		},
+	}
+	r.make(nil)
+	r.start()
+	t.Cleanup(func() { r.stop() })
+	r.api.add(person("a", "looks"))
+	<-begun
+	thaw := disk.Freeze()
+	close(frozen)
+	await.Until(t, "an artifact that waits for the disk", 10*time.Second, func() bool { return inMkdir(t) })
+
+	r.api.add(person("b", "other"))
+	written := func() bool { return r.api.get("b").Status.Checkpoint != nil }
+	returns(t, "Holder", func() {
+		for start := time.Now(); !written() && time.Since(start) < time.Second; {
+			r.w.Holder()
+		}
+	})
+	returns(t, "Observe", func() { r.w.Observe(hung(began(), problem.Firing), time.Now()) })
+	if !t.Failed() {
+		await.Until(t, "another Diagnosis' status", 5*time.Second, written)
+	}
+	thaw()
+	await.Until(t, "the end of what has waited", 10*time.Second, func() bool { return r.api.get("a").Status.Phase == v1alpha1.PhaseSucceeded })
+}
+
+// inMkdir reports whether a thread of this process makes a folder, which a frozen disk holds up.
+func inMkdir(t *testing.T) bool {
+	t.Helper()
+	all, err := filepath.Glob("/proc/self/task/*/syscall")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range all {
+		text, err := os.ReadFile(path)
+		if err == nil && strings.HasPrefix(string(text), strconv.Itoa(unix.SYS_MKDIRAT)+" ") {
+			return true
+		}
+	}
+	return false
+}
+
+// returns fails the test where something does not return soon.
+func returns(t *testing.T, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(await.Within(2 * time.Second)):
+		t.Errorf("%s waits for the disk", what)
+	}
+}
