@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
@@ -132,6 +133,16 @@ func (e *entry) take(d *v1alpha1.Diagnosis) {
 	if d.Spec.Cancel && e.cancel == "" {
 		e.cancel = "spec.cancel is set"
 	}
+}
+
+// knowsNewer reports whether the watch has brought what came behind an answer of the store
+// before the answer itself: it has the answer's change too, and is not brought again.
+func (e *entry) knowsNewer(d *v1alpha1.Diagnosis) bool {
+	if e.latest == nil || e.latest.UID != d.UID {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(d.ResourceVersion, e.latest.ResourceVersion)
+	return err == nil && order < 0
 }
 
 // finish ends it, whatever still runs.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -36,8 +37,11 @@ type api struct {
 	away    bool
 	refuse  error // of Create
 	uids    int
+	version int
 	creates int
 	writes  []time.Time
+	// before is called with what a write has stored, before its answer is on its way.
+	before func(*v1alpha1.Diagnosis)
 }
 
 func (a *api) Run(ctx context.Context, h worker.Handler) error {
@@ -83,6 +87,13 @@ func (a *api) Create(_ context.Context, d *v1alpha1.Diagnosis) (*v1alpha1.Diagno
 func (a *api) put(d *v1alpha1.Diagnosis) {
 	a.uids++
 	d.UID, d.Generation = types.UID(fmt.Sprint("uid-", a.uids)), 1
+	a.store(d)
+}
+
+// store stores the next version of a Diagnosis. The lock is held.
+func (a *api) store(d *v1alpha1.Diagnosis) {
+	a.version++
+	d.ResourceVersion = strconv.Itoa(a.version)
 	if a.all == nil {
 		a.all = map[types.NamespacedName]*v1alpha1.Diagnosis{}
 	}
@@ -90,6 +101,14 @@ func (a *api) put(d *v1alpha1.Diagnosis) {
 }
 
 func (a *api) Write(_ context.Context, k worker.Key, change func(*v1alpha1.DiagnosisStatus)) (*v1alpha1.Diagnosis, error) {
+	d, err := a.write(k, change)
+	if err == nil && a.before != nil {
+		a.before(d)
+	}
+	return d, err
+}
+
+func (a *api) write(k worker.Key, change func(*v1alpha1.DiagnosisStatus)) (*v1alpha1.Diagnosis, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.away {
@@ -102,7 +121,7 @@ func (a *api) Write(_ context.Context, k worker.Key, change func(*v1alpha1.Diagn
 	d = d.DeepCopy()
 	change(&d.Status)
 	d = asStored(d)
-	a.all[k.NamespacedName] = d
+	a.store(d)
 	a.writes = append(a.writes, time.Now())
 	return d.DeepCopy(), nil
 }
@@ -139,7 +158,7 @@ func (a *api) person(name types.NamespacedName, change func(*v1alpha1.Diagnosis)
 	a.mu.Lock()
 	d := a.all[name].DeepCopy()
 	change(d)
-	a.all[name] = d
+	a.store(d)
 	h := a.h
 	a.mu.Unlock()
 	if h != nil {

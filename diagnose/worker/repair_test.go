@@ -90,6 +90,24 @@ func TestARepairOfTheNode(t *testing.T) {
 	})
 }
 
+// The watch may bring a decision before the answer to the write that it is about.
+func TestADecisionBeforeTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(mends("mend")))
+		r.api.before = func(d *v1alpha1.Diagnosis) {
+			if summary(d) == awaits && len(d.Status.Remediations) == 0 {
+				decide(t, r, d.Name, "mend", v1alpha1.RemediationRun, nil)
+			}
+		}
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		r.api.add(person("a", "mends"))
+		time.Sleep(time.Hour)
+		want(t, r.api.get("a"), "Succeeded PathSucceeded IsB [1 2 3] 1 Succeeded, 2 Succeeded, 3 Succeeded")
+	})
+}
+
 func TestDecisions(t *testing.T) {
 	for verb, state := range map[v1alpha1.RemediationVerb]string{v1alpha1.RemediationWouldRun: "WouldRun", v1alpha1.RemediationWithheld: "Withheld"} {
 		synctest.Test(t, func(t *testing.T) {

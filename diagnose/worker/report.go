@@ -202,7 +202,9 @@ func (w *Worker) wrote(e *entry, d *v1alpha1.Diagnosis, err error) bool {
 		w.counts.writes[writeTaken]++
 		w.answers()
 		e.pause = 0
-		e.take(d)
+		if !e.knowsNewer(d) {
+			e.take(d)
+		}
 		if e.again {
 			wake(w.moved)
 		}
