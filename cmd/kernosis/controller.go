@@ -142,7 +142,7 @@ func lead(ctx context.Context, to *rest.Config, cfg controllerConfig, speak live
 	remove, err = leader.WhenServed(m, served,
 		func() (func(), error) { return controller.Add(m, look) },
 		func() (func(), error) {
-			return repair.Add(m, repair.Config{Namespace: cfg.Namespace, Pods: cfg.AgentPods, Metrics: ctrlmetrics.Registry, Log: log})
+			return repair.Add(m, repair.Config{Namespace: cfg.Namespace, Pods: cfg.AgentPods, DryRun: !cfg.Repairs, Metrics: ctrlmetrics.Registry, Log: log})
 		},
 		func() (func(), error) {
 			fleet.diagnoses.Store(true)

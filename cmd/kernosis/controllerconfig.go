@@ -39,6 +39,7 @@ type controllerConfig struct {
 	MaxEnded       int             `mapstructure:"max-ended-diagnoses" yaml:"max-ended-diagnoses"`
 	Workers        int             `mapstructure:"workers" yaml:"workers"`
 	SlowWrites     float64         `mapstructure:"slow-writes" yaml:"slow-writes"`
+	Repairs        bool            `mapstructure:"repairs" yaml:"repairs"`
 	LeaderElect    bool            `mapstructure:"leader-elect" yaml:"leader-elect"`
 	LeaseDuration  time.Duration   `mapstructure:"leader-elect-lease-duration" yaml:"leader-elect-lease-duration"`
 	RenewDeadline  time.Duration   `mapstructure:"leader-elect-renew-deadline" yaml:"leader-elect-renew-deadline"`
@@ -70,6 +71,7 @@ func controllerFlags(fs *pflag.FlagSet) {
 	fs.Int("max-ended-diagnoses", controller.DefaultMaxEnded, "`number` of completed Diagnoses to keep in the namespace; the oldest are deleted")
 	fs.Int("workers", liveness.DefaultWorkers, "`number` of Nodes written, and Diagnoses reconciled, in parallel")
 	fs.Float64("slow-writes", liveness.DefaultSlowRate, "`number` of Node writes per second in a zone most of whose agents are silent")
+	fs.Bool("repairs", true, "make the repairs that change Nodes and pods, if a RemediationPolicy allows them; false: only report them")
 	fs.Bool("leader-elect", true, "use leader election, so that several replicas may run")
 	fs.Duration("leader-elect-lease-duration", 15*time.Second, "how long after the leader's last renewal another replica takes over")
 	fs.Duration("leader-elect-renew-deadline", 10*time.Second, "how long the leader retries a renewal before it exits")

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -97,7 +98,7 @@ func flagsOf(t *testing.T, command ...string) []string {
 // Likewise of the controller; addresses and those of alerts are the chart's.
 func TestControllersSettings(t *testing.T) {
 	chartOwns := func(name string) bool {
-		return strings.HasPrefix(name, "alerts-") || strings.HasPrefix(name, "metrics-") || slices.Contains([]string{"config", "kubeconfig", "namespace", "agent-pods", "health-listen", "help"}, name)
+		return strings.HasPrefix(name, "alerts-") || strings.HasPrefix(name, "metrics-") || slices.Contains([]string{"config", "kubeconfig", "namespace", "agent-pods", "health-listen", "repairs", "help"}, name)
 	}
 	flags := flagsOf(t, "controller")
 	taken := readSchema(t).Properties["controller"].Properties["config"].Properties
@@ -109,6 +110,18 @@ func TestControllersSettings(t *testing.T) {
 	for name := range taken {
 		if !slices.Contains(flags, name) || chartOwns(name) {
 			t.Errorf("controller.config.%s: the controller does not know it, or it is the chart's", name)
+		}
+	}
+}
+
+// The controller makes the repairs that it has the rights for.
+func TestRepairsNeedTheirRights(t *testing.T) {
+	for _, enabled := range []bool{false, true} {
+		all := rendered(t, map[string]any{"repairs": map[string]any{"enabled": enabled}})
+		args := typed[appsv1.Deployment](t, all, "Deployment", "kernosis-controller").Spec.Template.Spec.Containers[0].Args
+		role := slices.ContainsFunc(all, func(o *unstructured.Unstructured) bool { return o.GetName() == "kernosis-controller-repairs" })
+		if !slices.Contains(args, fmt.Sprintf("--repairs=%t", enabled)) || role != enabled {
+			t.Errorf("repairs.enabled %t: %v, role for repairs: %t", enabled, args, role)
 		}
 	}
 }

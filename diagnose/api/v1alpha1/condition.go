@@ -100,7 +100,8 @@ const (
 	ReasonCooldownsFull       = "CooldownsFull"     // the policy has no room for another node
 	ReasonProblemUnknown      = "ProblemUnknown"    // nothing shows whether the previous repair helped; also of ConditionVerified
 	ReasonMadeBefore          = "MadeBefore"        // by an earlier Diagnosis; the run continues after it
-	ReasonRefused             = "Refused"           // impossible with the objects as they are
+	ReasonRefused             = "Refused"           // impossible with the objects as they are, or the API server forbids it
+	ReasonRepairsDisabled     = "RepairsDisabled"   // the controller changes no Nodes and pods
 )
 
 // Reasons of ConditionVerified, which is about the repair that was allowed last. It is True if

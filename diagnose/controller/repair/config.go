@@ -27,7 +27,10 @@ const (
 type Config struct {
 	Namespace string // of the system; Diagnoses of others repair nothing
 	Pods      string // label selector of the agents' pods, besides [action.OwnPods]
-	Workers   int    // 0: [DefaultWorkers]
+	// DryRun: what the controller would change on Nodes and pods is only reported. Repairs that
+	// agents make are not affected.
+	DryRun  bool
+	Workers int // 0: [DefaultWorkers]
 	// Holder names this process in the slots that it holds. "": its host's name and a random
 	// suffix.
 	Holder string

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -55,6 +56,9 @@ func (l *look) decide(ctx context.Context, res *v1alpha1.Result) error {
 	if l.d.Namespace != l.config.Namespace {
 		// Whoever may make Diagnoses there is not meant to have nodes changed.
 		decision = policy.Decision{Verb: policy.Withheld, Reason: v1alpha1.ReasonNotAllowed, Message: "a Diagnosis outside the namespace " + l.config.Namespace + " repairs nothing"}
+	}
+	if l.config.DryRun && u.builtin != nil && (decision.Verb == policy.Run || decision.Verb == policy.Wait) {
+		decision = policy.Decision{Verb: policy.WouldRun, Reason: v1alpha1.ReasonRepairsDisabled, Message: "the controller's repairs are disabled (--repairs, in the chart repairs.enabled)"}
 	}
 	if decision.Verb == policy.Run || decision.Verb == policy.Wait {
 		switch name, runs, err := l.runs(ctx); {
@@ -152,6 +156,9 @@ func (l *look) acquire(ctx context.Context, v *view, w *policy.Want) (policy.Dec
 	}
 	l.took(true)
 	d, err := l.budget.Acquire(ctx, v.names, cluster, w)
+	if apierrors.IsForbidden(err) { // until somebody grants the right
+		return policy.Decision{Verb: policy.Wait, Reason: v1alpha1.ReasonRefused, Message: err.Error(), Again: l.now.Add(time.Minute)}, nil
+	}
 	if err != nil || d.Verb != policy.Run {
 		return d, err
 	}

@@ -66,12 +66,13 @@ type bench struct {
 	server *kubetest.Server
 	client client.WithWatch
 	system string // the namespace
+	user   string // whom its controllers are known as
 	agents *agents
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{T: t, server: cluster.Server(t)}
+	b := &bench{T: t, server: cluster.Server(t), user: user}
 	b.server.CRDs(t)
 	b.system = b.server.Namespace(t)
 	var err error
@@ -95,6 +96,21 @@ func (b *bench) grant() {
 			}
 		}
 	})
+}
+
+// grantBase makes the bench's controllers somebody who has the role of docs/controller.md that
+// is not for repairs, after a change of it.
+func (b *bench) grantBase(name string, change func(*rbacv1.PolicyRule)) {
+	b.Helper()
+	b.user = name
+	for _, role := range kubetest.Roles(b, "../../../docs/controller.md") {
+		if role.Kind == "ClusterRole" && role.Name == user {
+			for i := range role.Rules {
+				change(&role.Rules[i])
+			}
+			b.server.Grant(b, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}, "", name, &role)
+		}
+	}
 }
 
 func (b *bench) create(o client.Object) {
@@ -437,7 +453,7 @@ func (b *bench) controlLink(l *link, change func(*Config)) *running {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
-	to, known := l.config(b.server.Config(b.T, user)), scheme(b.T)
+	to, known := l.config(b.server.Config(b.T, b.user)), scheme(b.T)
 	go func() { r.ended <- run(ctx, to, c, known); close(r.ended) }()
 	b.Cleanup(func() { r.stop() })
 	return r

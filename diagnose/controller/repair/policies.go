@@ -120,7 +120,7 @@ func (r *reconciler) reconcileNode(ctx context.Context, request reconcile.Reques
 		r.config.Log.Warn("marks of repairs can't be read: Kernosis changes nothing on the node", "node", seen.Name, "error", err)
 		return reconcile.Result{}, nil
 	}
-	if !stale {
+	if !stale || r.config.DryRun { // it may have no right to write Nodes
 		return reconcile.Result{}, nil
 	}
 	n, err := r.api.CoreV1().Nodes().Get(ctx, seen.Name, metav1.GetOptions{})
