@@ -109,8 +109,8 @@ func (p *pods) stayed() string {
 }
 
 // podsToEnd lists the node's pods. It refuses where one of them must neither be evicted
-// nor stay. The rules are those of kubectl drain, but for pods of Kernosis, and for those
-// of a DaemonSet that is gone, which are left to the garbage collector.
+// nor stay. The rules are those of kubectl drain, but for pods of Kernosis, for others
+// in its namespace, and for those of a DaemonSet that is gone, which are left to the garbage collector.
 //
 // They are not taken from k8s.io/kubectl/pkg/drain: it evicts by name, and all of kubectl
 // behind it makes the binary, which nodes run too, 36 MB larger (Go 1.26, stripped: 25 to
@@ -119,7 +119,7 @@ func (p *pods) stayed() string {
 // version is the resourceVersion that is asked for: empty, or [fromCache].
 func (a *Actions) podsToEnd(ctx context.Context, c *Call, version string) (*pods, error) {
 	out := &pods{}
-	var daemonSets, emptyDirs, bare []string
+	var daemonSets, emptyDirs, bare, neighbours []string
 	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", c.node()).String(), Limit: 500, ResourceVersion: version}
 	for {
 		page, err := a.c.Client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
@@ -141,11 +141,15 @@ func (a *Actions) podsToEnd(ctx context.Context, c *Call, version string) (*pods
 			case a.own(p):
 				out.ours++
 				continue
+			case over && a.neighbour(p): // it may stay
+				continue
 			case over: // nothing is lost with it
 			case owner != nil && owner.Kind == "DaemonSet" && strings.HasPrefix(owner.APIVersion, "apps/"):
 				out.daemonSets++
 				daemonSets = append(daemonSets, name)
 				continue
+			case a.neighbour(p):
+				neighbours = append(neighbours, name)
 			case hasEmptyDir(p) && !c.Values.Bool("deleteEmptyDirData"):
 				emptyDirs = append(emptyDirs, name)
 			case owner == nil && !c.Values.Bool("force"):
@@ -166,6 +170,9 @@ func (a *Actions) podsToEnd(ctx context.Context, c *Call, version string) (*pods
 	}
 	if len(bare) > 0 {
 		wrong = append(wrong, "that nobody would make anew (force): "+display.List(bare, maxNames))
+	}
+	if len(neighbours) > 0 {
+		wrong = append(wrong, neighbourhood+": "+display.List(neighbours, maxNames))
 	}
 	if len(wrong) > 0 {
 		return nil, refuse("node %s has pods %s", c.node(), strings.Join(wrong, "; and pods "))

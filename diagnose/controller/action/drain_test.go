@@ -97,6 +97,29 @@ func TestDrainThatIsBlocked(t *testing.T) {
 	}
 }
 
+// Pods of others in the namespace of Kernosis can't be evicted. Those that are over may stay.
+func TestDrainOfTheNamespaceOfKernosis(t *testing.T) {
+	b := newBench(t)
+	b.pod(b.shop, "a", nil)
+	b.pod(b.system, "ds", ofDaemonSet)
+	job := b.pod(b.system, "job", nil)
+	job.Status.Phase = corev1.PodSucceeded
+	if _, err := b.api.CoreV1().Pods(b.system).UpdateStatus(t.Context(), job, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.allows(b.call("drain", "d1", nil))
+	b.pod(b.system, "dns", nil)
+	c := b.call("drain", "d1", map[string]string{"force": "true"})
+	b.refuses(c, "in the namespace of Kernosis, where none are ended (install Kernosis in a namespace of its own): "+b.system+"/dns")
+	b.gone(b.system, "dns")
+	p := b.does(c, v1alpha1.ResultRunning, "1 of the pods")
+	b.gone(b.shop, "a")
+	b.does(again(c, p), v1alpha1.ResultSucceeded, "staying: 1 of DaemonSets")
+	if b.ending(b.system, "job") {
+		t.Error("a pod that is over was ended")
+	}
+}
+
 // Who uncordons a node that is being drained wants its pods to stay.
 func TestDrainEndsWhereItIsUncordoned(t *testing.T) {
 	b := newBench(t)
@@ -131,7 +154,8 @@ func TestDrainsMessageDoesNotTick(t *testing.T) {
 func TestDrainOfATerminatingNamespace(t *testing.T) {
 	b := newBench(t)
 	b.pod(b.shop, "a", nil)
-	b.pod(b.system, "b", nil)
+	other := b.server.Namespace(t)
+	b.pod(other, "b", nil)
 	// Nobody empties namespaces here, so it stays as it is until the test does.
 	if err := b.api.CoreV1().Namespaces().Delete(t.Context(), b.shop, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -146,10 +170,10 @@ func TestDrainOfATerminatingNamespace(t *testing.T) {
 	c := b.call("drain", "d1", nil)
 	b.allows(c)
 	p := b.does(c, v1alpha1.ResultRunning, b.shop+"/a: its namespace is being deleted")
-	if b.ending(b.shop, "a") || !b.ending(b.system, "b") || p.Values["evicted"] != "1" {
+	if b.ending(b.shop, "a") || !b.ending(other, "b") || p.Values["evicted"] != "1" {
 		t.Errorf("%+v", p)
 	}
-	b.gone(b.system, "b")
+	b.gone(other, "b")
 	// The namespace's controller has come to the pod, which takes its time to end.
 	if err := b.api.CoreV1().Pods(b.shop).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -75,6 +75,9 @@ func (a *Actions) untouchable(p *corev1.Pod) string {
 	if a.own(p) {
 		return "is of Kernosis itself"
 	}
+	if a.neighbour(p) {
+		return "is " + neighbourhood
+	}
 	return ""
 }
 
@@ -94,6 +97,12 @@ func (a *Actions) own(p *corev1.Pod) bool {
 	}
 	return false
 }
+
+// neighbour reports whether a pod is in the namespace of Kernosis, where the chart's admission
+// policy lets the controller end none: evictions do not show whose they are.
+func (a *Actions) neighbour(p *corev1.Pod) bool { return p.Namespace == a.c.Namespace && !a.own(p) }
+
+const neighbourhood = "in the namespace of Kernosis, where none are ended (install Kernosis in a namespace of its own)"
 
 // endPod evicts or deletes the pod, and waits until it is gone.
 func (a *Actions) endPod(ctx context.Context, c *Call) (Progress, error) {

@@ -181,11 +181,11 @@ func TestWhatCantBeMadeIsRefusedBefore(t *testing.T) {
 // A drain goes on under the next controller, and is cancelled.
 func TestDrainGoesOn(t *testing.T) {
 	b := newBench(t)
-	nodes := b.nodes(2)
+	nodes, shop := b.nodes(2), b.server.Namespace(t)
 	p := b.policy(nil)
 	first := b.control(nil)
 	drain := b.operation("drain", map[string]string{"force": "true"})
-	b.server.Pod(t, b.system, "a", nodes[0])
+	b.server.Pod(t, shop, "a", nodes[0])
 	set := b.set(drain)
 	d := b.diagnose(nodes[0], set, nil)
 	left := func(d *v1alpha1.Diagnosis) string {
@@ -199,7 +199,7 @@ func TestDrainGoesOn(t *testing.T) {
 	first.kill()
 	first.cancel()
 	<-first.ended
-	b.server.DeletePod(t, b.system, "a")
+	b.server.DeletePod(t, shop, "a")
 	b.control(nil)
 	b.waitPhase(d, v1alpha1.PhaseSucceeded)
 	if !strings.HasPrefix(left(d), "Succeeded node "+nodes[0]+" is cordoned and drained") {
@@ -213,7 +213,7 @@ func TestDrainGoesOn(t *testing.T) {
 	b.waitIs("slots", "", func() string { return b.slots(p) })
 	b.patch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodes[0]}}, `{"spec":{"unschedulable":null}}`)
 
-	b.server.Pod(t, b.system, "b", nodes[1])
+	b.server.Pod(t, shop, "b", nodes[1])
 	d = b.diagnose(nodes[1], set, nil)
 	b.waitFor("it is under way", func() bool { return strings.HasPrefix(left(d), "Running 1 of the pods") })
 	b.patch(&v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name}}, `{"spec":{"cancel":true}}`)
@@ -274,7 +274,7 @@ func TestAnOperationThatIsChangedOnTheWay(t *testing.T) {
 	b.policy(nil)
 	b.control(nil)
 	drain := b.operation("drain", map[string]string{"force": "true"})
-	b.server.Pod(t, b.system, "a", node)
+	b.server.Pod(t, b.server.Namespace(t), "a", node)
 	d := b.diagnose(node, b.set(drain), nil)
 	state := func() v1alpha1.ResultState {
 		if rem := remediation(&b.get(d).Status, 1); rem != nil && rem.Outcome != nil && rem.Outcome.Message != "" {

@@ -1,0 +1,96 @@
+package admission_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/controller/action"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
+)
+
+// repairs are the controller's, made with its token.
+type repairs struct {
+	*testing.T
+	actions *action.Actions
+	node    string
+}
+
+func newRepairs(t *testing.T, server *kubetest.Server, node string) *repairs {
+	t.Helper()
+	api, err := kubernetes.NewForConfig(server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: controller})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := labels.Parse(action.OwnPods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	actions, err := action.New(action.Config{Client: api, Namespace: system, Own: []labels.Selector{own}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &repairs{t, actions, node}
+}
+
+// try makes a repair if its check allows it; it must be possible then. It returns why the check
+// does not.
+func (r *repairs) try(builtin string, given map[string]string) (refusal string) {
+	r.Helper()
+	b, ok := operation.Lookup(catalog.All(operation.Host{}), builtin)
+	if !ok {
+		r.Fatalf("there is no %s", builtin)
+	}
+	values, err := b.Fill(given)
+	if err != nil {
+		r.Fatal(err)
+	}
+	c := &action.Call{Builtin: builtin, Values: values, Began: time.Now(), Diagnosis: &v1alpha1.Diagnosis{
+		ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "d", UID: types.UID(builtin), CreationTimestamp: metav1.NewTime(time.Now().Add(2 * time.Second))},
+		Spec:       v1alpha1.DiagnosisSpec{NodeName: r.node},
+	}}
+	err = r.actions.Check(r.Context(), c)
+	if refused, ok := errors.AsType[*action.Refused](err); ok {
+		return refused.Why
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+	p, err := r.actions.Do(r.Context(), c)
+	if err != nil || p.State != v1alpha1.ResultSucceeded && p.State != v1alpha1.ResultRunning {
+		r.Errorf("%s %v: it was checked, and is %s: %s %v", builtin, given, p.State, p.Message, err)
+	}
+	return ""
+}
+
+// Pods of others in the namespace of Kernosis can't be ended. Whoever asks for it learns that
+// before anything is done.
+func TestRepairsOfPodsInTheNamespaceOfKernosis(t *testing.T) {
+	server := installedServer(t)
+	node, ns := server.Node(t), server.Namespace(t)
+	server.Pod(t, ns, "web", node)
+	dns := system + "/" + server.Pod(t, system, "dns-"+node, node).Name
+	r := newRepairs(t, server, node)
+	for _, builtin := range []string{"evict-pod", "delete-pod", "drain"} {
+		given := map[string]string{"podNamespace": system, "podName": "dns-" + node}
+		if builtin == "drain" {
+			given = map[string]string{"force": "true"}
+		}
+		if why := r.try(builtin, given); !strings.Contains(why, dns) || !strings.Contains(why, "namespace of its own") {
+			t.Errorf("%s is not refused for its namespace: %q", builtin, why)
+		}
+	}
+	n, err := server.Client().CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+	if err != nil || n.Spec.Unschedulable {
+		t.Errorf("the node was cordoned: %v", err)
+	}
+}
