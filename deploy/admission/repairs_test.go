@@ -94,3 +94,28 @@ func TestRepairsOfPodsInTheNamespaceOfKernosis(t *testing.T) {
 		t.Errorf("the node was cordoned: %v", err)
 	}
 }
+
+// Each taint that the built-in takes can be set.
+func TestEachEffectOfATaint(t *testing.T) {
+	server := installedServer(t)
+	r := newRepairs(t, server, server.Node(t))
+	b, _ := operation.Lookup(catalog.All(operation.Host{}), "taint")
+	tried := 0
+	for i := range b.Parameters {
+		if b.Parameters[i].Name != "effect" {
+			continue
+		}
+		for _, effect := range b.Parameters[i].Values {
+			if why := r.try("taint", map[string]string{"key": "kernosis.io/" + strings.ToLower(effect), "effect": effect}); why != "" {
+				t.Errorf("%s: %s", effect, why)
+			}
+			tried++
+		}
+	}
+	if tried < 2 {
+		t.Errorf("%d effects", tried)
+	}
+	if _, err := b.Fill(map[string]string{"effect": "NoExecute"}); err == nil || !strings.Contains(err.Error(), "NoSchedule") {
+		t.Errorf("it is not said what to write instead of NoExecute: %v", err)
+	}
+}

@@ -17,13 +17,13 @@ const DefaultTaintKey = "kernosis.io/problem"
 // Taint adds a taint to the node.
 func Taint(operation.Host) operation.Builtin {
 	return operation.Builtin{
-		Name: "taint", Doc: "Adds a taint to the Diagnosis' node. If someone else added it already, it remains theirs. NoExecute immediately ends pods that do not " +
-			"tolerate it, regardless of PodDisruptionBudgets: prefer drain.",
+		Name: "taint", Doc: "Adds a taint to the Diagnosis' node. If someone else added it already, it remains theirs. To end pods, " +
+			"use drain: it respects PodDisruptionBudgets, which the effect NoExecute would not.",
 		Effect: operation.Remediate, ByController: true, Results: nodeResults(),
 		Parameters: []operation.Parameter{
 			taintKeyParameter(),
 			{Name: "value", Kind: operation.String, Max: 63, Doc: "its value; fails if the key and effect exist with another value"},
-			taintEffectParameter(),
+			taintEffectParameter(TaintNoSchedule, TaintPreferNoSchedule),
 		},
 	}
 }
@@ -35,9 +35,9 @@ func taintKeyParameter() operation.Parameter {
 	}
 }
 
-func taintEffectParameter() operation.Parameter {
+func taintEffectParameter(effects ...string) operation.Parameter {
 	return operation.Parameter{
-		Name: "effect", Kind: operation.Enum, Values: []string{TaintNoSchedule, TaintPreferNoSchedule, TaintNoExecute}, Default: TaintNoSchedule,
+		Name: "effect", Kind: operation.Enum, Values: effects, Default: TaintNoSchedule,
 		Doc: "effect on pods that do not tolerate it",
 	}
 }

@@ -10,6 +10,10 @@ func Untaint(operation.Host) operation.Builtin {
 		Name: "untaint", Doc: "Removes a taint added by Kernosis from the Diagnosis' node, whatever its value, once all Diagnoses that requested it have reverted it. A " +
 			"taint by a person or another program stays.",
 		Effect: operation.Remediate, ByController: true, Results: nodeResults(),
-		Parameters: []operation.Parameter{taintKeyParameter(), taintEffectParameter(), ownersParameter()},
+		Parameters: []operation.Parameter{
+			taintKeyParameter(),
+			taintEffectParameter(TaintNoSchedule, TaintPreferNoSchedule, TaintNoExecute), // which earlier versions could set
+			ownersParameter(),
+		},
 	}
 }
