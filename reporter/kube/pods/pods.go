@@ -10,8 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kernosis/kernosis/collector/probe/podspec"
@@ -48,6 +49,7 @@ const (
 // Watch follows the pods of one node. It is safe for concurrent use.
 type Watch struct {
 	informer cache.SharedIndexInformer
+	streams  streams
 	gone     *gone
 	handed   cache.ResourceEventHandlerRegistration
 	whole    *Whole
@@ -74,11 +76,9 @@ func New(cfg Config) (*Watch, error) {
 	}
 	keep := trim
 	if cfg.Whole != nil {
-		w.informer, keep = cfg.Whole.informer(ofNode), cfg.Whole.trim
+		w.informer, keep = w.newInformer(cfg.Whole.listWatch(ofNode), cfg.Whole.Client, &corev1.Pod{}), cfg.Whole.trim
 	} else {
-		w.informer = metadatainformer.NewFilteredMetadataInformer(
-			cfg.Client, corev1.SchemeGroupVersion.WithResource("pods"), metav1.NamespaceAll, 0, indexers(), ofNode,
-		).Informer()
+		w.informer = w.newInformer(listWatch(cfg.Client, ofNode), cfg.Client, &metav1.PartialObjectMetadata{})
 	}
 	if err := w.informer.SetTransform(keep); err != nil {
 		return nil, fmt.Errorf("watch pods: %w", err)
@@ -102,7 +102,26 @@ func New(cfg Config) (*Watch, error) {
 	return w, nil
 }
 
-func indexers() cache.Indexers { return cache.Indexers{byUID: uidsOf} }
+func (w *Watch) newInformer(l *cache.ListWatch, client any, of runtime.Object) cache.SharedIndexInformer {
+	return cache.NewSharedIndexInformer(
+		cache.ToListWatcherWithWatchListSemantics(w.streams.note(l), client), of, 0, cache.Indexers{byUID: uidsOf},
+	)
+}
+
+// listWatch is of the metadata of pods.
+func listWatch(client metadata.Interface, of func(*metav1.ListOptions)) *cache.ListWatch {
+	pods := client.Resource(corev1.SchemeGroupVersion.WithResource("pods"))
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			of(&o)
+			return pods.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			of(&o)
+			return pods.Watch(ctx, o)
+		},
+	}
+}
 
 // Run watches until ctx ends. It may be called once.
 func (w *Watch) Run(ctx context.Context) error {
@@ -121,9 +140,9 @@ func (w *Watch) Run(ctx context.Context) error {
 	return nil
 }
 
-// Known reports whether all pods have been seen that the node had at a time. What came since
-// the first list is reported within milliseconds.
-func (w *Watch) Known(time.Time) bool { return w.informer.HasSynced() }
+// Known reports whether all pods have been seen that the node had at a time: as soon as the
+// API server is watched, those of any time, as what comes then is reported within milliseconds.
+func (w *Watch) Known(time.Time) bool { return w.informer.HasSynced() && w.streams.settled() }
 
 // Await waits until all pods of the node have been seen, or ctx ends.
 func (w *Watch) Await(ctx context.Context) { cache.WaitForCacheSync(ctx.Done(), w.informer.HasSynced) }

@@ -3,13 +3,17 @@ package pods_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 
 	"github.com/kernosis/kernosis/reporter/kube/pods"
@@ -27,7 +31,13 @@ func watch(t *testing.T, node string) *pods.Watch {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := pods.New(pods.Config{Client: client, Node: node})
+	return run(t, pods.Config{Client: client, Node: node})
+}
+
+// run returns a Watch that has seen all pods.
+func run(t *testing.T, c pods.Config) *pods.Watch {
+	t.Helper()
+	w, err := pods.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,6 +81,75 @@ func TestPodsOfTheNode(t *testing.T) {
 	if !known(after) {
 		t.Error("the pod of the same name took its place")
 	}
+}
+
+// An API server that is back may have pods that are newer than the last watch: before there
+// is a new one, nobody is to hear that such a pod does not exist.
+func TestKnownNeedsAWatch(t *testing.T) {
+	server := cluster.Server(t)
+	node, ns := server.Node(t), server.Namespace(t)
+	var road road
+	config := server.Admin()
+	config.Dial = road.dial
+	all, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := metadata.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := &pods.Whole{Client: all, Trim: func(*corev1.Pod) any { return nil }, Listed: func() {}}
+	watches := map[string]*pods.Watch{
+		"metadata": run(t, pods.Config{Client: client, Node: node}), "whole pods": run(t, pods.Config{Node: node, Whole: whole}),
+	}
+	road.close()
+	for of, w := range watches {
+		await.Until(t, "pods are unknown without a watch: "+of, 10*time.Second, func() bool { return !w.Known(time.Now()) })
+	}
+	newer := server.Pod(t, ns, "newer", node)
+	road.open()
+	for of, w := range watches {
+		await.Until(t, "pods are known again: "+of, 2*time.Minute, func() bool { return w.Known(time.Now()) })
+		if _, ok := w.Pod(string(newer.UID)); !ok {
+			t.Errorf("%s: all are known but the newest", of)
+		}
+	}
+}
+
+// road leads to the API server, unless it is closed: connections break then, and are refused.
+type road struct {
+	mu     sync.Mutex
+	closed bool
+	used   []net.Conn
+}
+
+func (r *road) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+	}
+	c, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err == nil {
+		r.used = append(r.used, c)
+	}
+	return c, err
+}
+
+func (r *road) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	for _, c := range r.used {
+		c.Close()
+	}
+}
+
+func (r *road) open() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = false
 }
 
 // nodeOwns is what kubelet writes into the mirrors that it makes, and whoever forges them.

@@ -2,7 +2,6 @@ package pods
 
 import (
 	"context"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,9 +42,9 @@ func metaOf(o any) *metav1.PartialObjectMetadata {
 	return nil
 }
 
-func (w *Whole) informer(of func(*metav1.ListOptions)) cache.SharedIndexInformer {
+func (w *Whole) listWatch(of func(*metav1.ListOptions)) *cache.ListWatch {
 	pods := w.Client.CoreV1().Pods(metav1.NamespaceAll)
-	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			of(&o)
 			return pods.List(ctx, o)
@@ -54,7 +53,7 @@ func (w *Whole) informer(of func(*metav1.ListOptions)) cache.SharedIndexInformer
 			of(&o)
 			return pods.Watch(ctx, o)
 		},
-	}, w.Client), &corev1.Pod{}, time.Duration(0), indexers())
+	}
 }
 
 // trim is the informer's transformation: it may come again for what it has made.
