@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -75,7 +76,7 @@ type Journal struct {
 	behind  bool      // somebody has waited in vain, and lines wait yet
 	busy    time.Time // when the writer began what it does now; zero: it does nothing
 	closed  bool
-	lost    error // of the first write that failed since the last Flush
+	lost    error // of the first write that failed since the last Flush, or of a segment's end
 	err     error // of closing the file
 	stats   Stats
 
@@ -155,19 +156,24 @@ func (j *Journal) path(first uint64) string {
 	return filepath.Join(j.dir, segmentName(first))
 }
 
-// begin starts the segment whose first entry will be seq.
+// begin starts the segment whose first entry will be seq. What the one before can't take any
+// more does not matter to it; the error of that is Flush's.
 func (j *Journal) begin(seq uint64) error {
 	f, err := os.OpenFile(j.path(seq), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
-	if j.file != nil {
-		if err := errors.Join(j.file.Sync(), j.file.Close()); err != nil {
-			return errors.Join(err, f.Close())
-		}
-	}
+	before := j.file
 	j.file, j.size = f, 0
 	j.segments = append(j.segments, segment{first: seq})
+	if before == nil {
+		return nil
+	}
+	if err := errors.Join(before.Sync(), before.Close()); err != nil {
+		j.mu.Lock()
+		j.lost = cmp.Or(j.lost, fmt.Errorf("end the segment before: %w", err))
+		j.mu.Unlock()
+	}
 	return nil
 }
 
@@ -269,7 +275,8 @@ func (j *Journal) batch(seq uint64) *work {
 // Flush returns when all entries that were added are in the files, unless the disk does not
 // answer for Patience: then they wait in memory, with their numbers, and are written in their
 // turn when the disk does. Until then nobody waits. The error is of entries that were lost
-// since the last call; they are counted, and their numbers are given again or missing.
+// since the last call; they are counted, and their numbers are given again or missing. Or it
+// is of a full segment that could not be synced: a power failure may lose entries of it.
 func (j *Journal) Flush() error {
 	j.appending.Lock()
 	defer j.appending.Unlock()
@@ -388,13 +395,13 @@ func (j *Journal) Do(ctx context.Context, f func() error) error {
 // Sync makes what was appended survive a power failure too.
 func (j *Journal) Sync(ctx context.Context) error {
 	err := j.Do(ctx, func() error { return j.file.Sync() })
-	if errors.Is(err, os.ErrClosed) {
+	j.mu.Lock()
+	closed := j.closed // which syncs it
+	j.mu.Unlock()
+	if err == nil || closed && errors.Is(err, os.ErrClosed) {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("sync journal: %w", err)
-	}
-	return nil
+	return fmt.Errorf("sync journal: %w", err)
 }
 
 // Seq returns the sequence number of the newest entry; 0: there is none.

@@ -296,9 +296,7 @@ func TestLinesThatFailTogether(t *testing.T) {
 	defer broken.Close()
 	swap := func(f *os.File) {
 		t.Helper()
-		if err := j.Do(t.Context(), func() error { j.file = f; return nil }); err != nil {
-			t.Fatal(err)
-		}
+		writerDoes(t, j, func() { j.file = f })
 	}
 	swap(broken)
 	for n := 2; n <= 4; n++ {
@@ -324,6 +322,67 @@ func TestLinesThatFailTogether(t *testing.T) {
 	}
 	if got := readAll(t, dir, 0); len(got) != 2 || got[1].Seq != 2 {
 		t.Errorf("the files have %+v", got)
+	}
+}
+
+func writerDoes(t *testing.T, j *Journal, f func()) {
+	t.Helper()
+	if err := j.Do(t.Context(), func() error { f(); return nil }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A segment that can't be synced or closed at its end does not keep the next from being
+// begun, and loses none of its lines. Somebody hears of it.
+func TestSegmentThatCannotBeSynced(t *testing.T) {
+	for name, broken := range map[string]func(*testing.T) *os.File{
+		"sync fails": func(t *testing.T) *os.File {
+			t.Helper()
+			f, err := os.Open(os.DevNull)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return f
+		},
+		"closed": func(t *testing.T) *os.File {
+			t.Helper()
+			f, err := os.Open(os.DevNull)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return f
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			j := mustOpen(t, dir, Options{})
+			mustAppend(t, j, oom(1))
+			writerDoes(t, j, func() {
+				if err := j.file.Close(); err != nil {
+					t.Error(err)
+				}
+				j.file, j.size = broken(t), j.opts.SegmentBytes
+			})
+			if err := j.Sync(t.Context()); err == nil {
+				t.Error("a sync that failed reports nothing")
+			}
+			if _, _, err := j.Add(oom(2)); err != nil {
+				t.Fatal(err)
+			}
+			if err := j.Flush(); err == nil {
+				t.Error("nobody hears of it")
+			}
+			mustAppend(t, j, oom(3))
+			if err := j.Sync(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if got := readAll(t, dir, 0); len(got) != 3 || got[2].Seq != 3 || j.Stats().Failed != 0 {
+				t.Errorf("the files have %+v; %+v", got, j.Stats())
+			}
+		})
 	}
 }
 
