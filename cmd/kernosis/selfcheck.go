@@ -265,8 +265,11 @@ func copyState(from, to string, journalBytes int64) error {
 	return nil
 }
 
+// stateRoom is what has to be free for state files, which are replaced whole.
+const stateRoom = 64 << 10
+
 // writable makes a folder where it is missing, and a file in it. The sync has it wait for the
-// disk: without one the page cache of a device that hangs takes the file.
+// disk: without one the page cache of a device that hangs or fails takes the file.
 func writable(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -275,6 +278,9 @@ func writable(dir string) error {
 	if err != nil {
 		return err
 	}
-	_ = f.Sync() // an error is not a hang, and the journal counts what it can't write
-	return errors.Join(f.Close(), os.Remove(f.Name()))
+	_, err = f.Write(make([]byte, stateRoom))
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close(), os.Remove(f.Name()))
 }

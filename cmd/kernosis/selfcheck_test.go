@@ -1,12 +1,15 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/selfcheck"
 	"github.com/kernosis/kernosis/detector"
@@ -92,6 +95,61 @@ func TestStateThatCanNotBeCopied(t *testing.T) {
 	if err := copyState(from, filepath.Join(t.TempDir(), "saved"), 1<<20); err == nil {
 		t.Error("no error")
 	}
+}
+
+// A full disk: one without room for a file, for a folder, and for what is in a file.
+func TestFullStateDisk(t *testing.T) {
+	for name, disk := range map[string]struct {
+		options string
+		saved   bool
+	}{
+		"no folder can be made":  {"size=4k,nr_inodes=1", false},
+		"no file can be made":    {"size=64k,nr_inodes=3", true},
+		"no byte can be written": {"size=4k", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			full := mountTmpfs(t, disk.options)
+			c := agentConfig{StateDir: filepath.Join(full, "state"), JournalMiB: 64}
+			if disk.saved {
+				if err := os.Mkdir(c.StateDir, 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(c.StateDir, "saved.json"), []byte("{}"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			lacking, remove, err := c.openState()
+			if err != nil || !errors.Is(lacking, unix.ENOSPC) || strings.HasPrefix(c.StateDir, full) {
+				t.Fatalf("%v, %v, %+v", lacking, err, c)
+			}
+			if _, err := os.Stat(filepath.Join(c.StateDir, "saved.json")); (err == nil) != disk.saved {
+				t.Errorf("what is saved there: %v", err)
+			}
+			if err := remove(); err != nil {
+				t.Error(err)
+			}
+			if left, err := filepath.Glob(filepath.Join(full, "state", ".writable-*")); err != nil || len(left) > 0 {
+				t.Errorf("left behind: %q, %v", left, err)
+			}
+		})
+	}
+}
+
+func mountTmpfs(t *testing.T, options string) string {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("not root: no filesystem can be mounted")
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }
 
 func TestStateFolderThatCanNotBeWritten(t *testing.T) {

@@ -120,9 +120,10 @@ func refused(err error) bool {
 }
 
 // Unwritable reports whether an error means that a folder is not there or can't be
-// written, as opposed to a full disk or a mistake in what is in it.
+// written, as its disk is full or fails, say, as opposed to a mistake in what is in it.
 func Unwritable(err error) bool {
-	return refused(err) || errors.Is(err, unix.EROFS) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR)
+	return refused(err) || errors.Is(err, fs.ErrNotExist) ||
+		slices.ContainsFunc([]error{unix.EROFS, unix.ENOTDIR, unix.ENOSPC, unix.EDQUOT, unix.EIO}, func(e error) bool { return errors.Is(err, e) })
 }
 
 // socketStem has programs of control groups and sockets besides tracing ones.

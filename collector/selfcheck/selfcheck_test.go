@@ -100,7 +100,7 @@ func TestPodsOfKubelet(t *testing.T) {
 func TestUnwritable(t *testing.T) {
 	for err, want := range map[error]bool{
 		unix.EROFS: true, unix.EACCES: true, fs.ErrNotExist: true, &fs.PathError{Err: unix.EPERM}: true,
-		unix.ENOSPC: false, errors.New("damaged"): false, nil: false,
+		unix.ENOSPC: true, unix.EDQUOT: true, &fs.PathError{Err: unix.EIO}: true, errors.New("damaged"): false, nil: false,
 	} {
 		if got := Unwritable(err); got != want {
 			t.Errorf("%v: %t", err, got)

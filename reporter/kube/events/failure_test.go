@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,6 +53,34 @@ func TestNamespaceThatGoes(t *testing.T) {
 	if got := a.sink.Stats().Rules["oom-kill"]; got.Unreported[events.AstrayNamespace] != 3 || got.Happened != 3 {
 		t.Errorf("%+v", got)
 	}
+}
+
+// A disk that is full at the start keeps nobody from reporting; what is remembered is saved
+// when there is room.
+func TestFullDiskAtTheStart(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("not root: no filesystem can be mounted")
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "nr_inodes=1"); err != nil { // its own
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	a := newAgent(t, func(c *events.Config) { c.Dir = dir })
+	a.report(kill(""))
+	a.sent(1)
+	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_REMOUNT, "nr_inodes=100"); err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, "the state is saved", time.Minute, func() bool {
+		_, err := os.Stat(filepath.Join(dir, events.StateFile))
+		return err == nil
+	})
+	a.stop()
 }
 
 func TestPodThatStaysUnknown(t *testing.T) {

@@ -67,13 +67,11 @@ func New(cfg Config) (*Sink, error) {
 		k.seq = min(st.Seq, cfg.JournalSeq)
 	}
 	k.feed = NewFeed(cfg.JournalDir, k.seq, cfg.JournalWritten)
+	k.saved = k.seq
 	if !found {
 		// A kill before the first save must not lose what comes from now on.
-		if err := k.save(time.Now()); err != nil {
-			return nil, fmt.Errorf("events: %w", err)
-		}
+		_ = k.save(time.Now()) // an error is logged, and the next save tries again
 	}
-	k.saved = k.seq
 	return k, nil
 }
 
