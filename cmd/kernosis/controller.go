@@ -121,7 +121,7 @@ func lead(ctx context.Context, to *rest.Config, cfg controllerConfig, speak live
 	if err != nil {
 		return err
 	}
-	fleet := &fleetNodes{cache: m.GetCache(), namespace: cfg.Namespace}
+	fleet := &fleetNodes{cache: m.GetCache(), namespace: cfg.Namespace, silent: cfg.SilentAfter}
 	removeServer, err := addServer(m, cfg, fleet, log)
 	if err != nil {
 		return err

@@ -24,8 +24,9 @@ const fleetWithin = 2 * time.Second
 // fleetNodes reads the nodes of the cluster for the web page, from the manager's cache. Both replicas have one.
 type fleetNodes struct {
 	cache     client.Reader
-	namespace string      // of the Leases
-	diagnoses atomic.Bool // their kinds are installed
+	namespace string        // of the Leases
+	silent    time.Duration // after which an agent that does not renew its own is silent, at least
+	diagnoses atomic.Bool   // their kinds are installed
 }
 
 // read returns all nodes.
@@ -53,10 +54,10 @@ func (f *fleetNodes) read() (out page.Fleet, err error) {
 			agents[node] = &leases.Items[i]
 		}
 	}
-	at := make(map[string]int, len(nodes.Items))
+	at, now := make(map[string]int, len(nodes.Items)), time.Now()
 	for i := range nodes.Items {
 		at[nodes.Items[i].Name] = i
-		out.Nodes = append(out.Nodes, fleetNode(&nodes.Items[i], agents[nodes.Items[i].Name]))
+		out.Nodes = append(out.Nodes, fleetNode(&nodes.Items[i], agents[nodes.Items[i].Name], now, f.silent))
 	}
 	for i := range diagnoses.Items {
 		if n, ok := at[diagnoses.Items[i].Spec.NodeName]; ok {
@@ -67,7 +68,7 @@ func (f *fleetNodes) read() (out page.Fleet, err error) {
 }
 
 // fleetNode is a Node with the Lease of its agent, which may be nil.
-func fleetNode(n *corev1.Node, l *coordinationv1.Lease) page.FleetNode {
+func fleetNode(n *corev1.Node, l *coordinationv1.Lease, now time.Time, silent time.Duration) page.FleetNode {
 	out := page.FleetNode{Name: n.Name, Cordoned: n.Spec.Unschedulable, Agent: page.AgentMissing}
 	var types []string
 	if l != nil {
@@ -76,8 +77,11 @@ func fleetNode(n *corev1.Node, l *coordinationv1.Lease) page.FleetNode {
 		if lacks := l.Annotations[lease.AnnotationDegraded]; lacks != "" {
 			out.Agent, out.Lacks = page.AgentDegraded, strings.Split(lacks, "\n")
 		}
-		if !lease.DrainingSince(l).IsZero() {
+		switch {
+		case !lease.DrainingSince(l).IsZero():
 			out.Agent = page.AgentDraining
+		case isSilent(l, now, silent):
+			out.Agent = page.AgentSilent
 		}
 	}
 	for i := range n.Status.Conditions {
@@ -99,6 +103,19 @@ func fleetNode(n *corev1.Node, l *coordinationv1.Lease) page.FleetNode {
 		})
 	}
 	return out
+}
+
+// isSilent reports whether an agent has not renewed its Lease for as long as package liveness
+// gives it. The time is of the node's clock; the period has room for one that is some seconds slow.
+func isSilent(l *coordinationv1.Lease, now time.Time, silent time.Duration) bool {
+	if l.Spec.RenewTime == nil {
+		return false
+	}
+	if s := l.Spec.LeaseDurationSeconds; s != nil {
+		lasts := time.Duration(*s) * time.Second
+		silent = max(silent, lasts+lasts/4)
+	}
+	return now.Sub(l.Spec.RenewTime.Time) > silent
 }
 
 // addDiagnosis counts a Diagnosis of the node.

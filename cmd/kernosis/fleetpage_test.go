@@ -1,0 +1,44 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kernosis/kernosis/reporter/kube/lease"
+	"github.com/kernosis/kernosis/reporter/page"
+)
+
+// An agent is silent when its Lease is not renewed, also where nobody writes that into a
+// condition: there is none, or too many agents are silent at once.
+func TestSilentAgentOfTheFleet(t *testing.T) {
+	now, silent := time.Now(), 50*time.Second
+	for name, test := range map[string]struct {
+		ago      time.Duration
+		lasts    int32
+		draining bool
+		want     page.AgentState
+	}{
+		"an hour ago":             {time.Hour, 40, false, page.AgentSilent},
+		"a while ago":             {45 * time.Second, 40, false, page.AgentReporting},
+		"just now, clock is fast": {-time.Minute, 40, false, page.AgentReporting},
+		"of a Lease that is long": {9 * time.Minute, 600, false, page.AgentReporting},
+		"long ago even for it":    {13 * time.Minute, 600, false, page.AgentSilent},
+		"ended in order":          {time.Hour, 40, true, page.AgentDraining},
+	} {
+		renewed := metav1.NewMicroTime(now.Add(-test.ago))
+		l := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: &renewed, LeaseDurationSeconds: &test.lasts}}
+		if test.draining {
+			l.Annotations = map[string]string{lease.AnnotationDraining: renewed.Format(time.RFC3339)}
+		}
+		if got := fleetNode(&corev1.Node{}, l, now, silent).Agent; got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+	}
+	if got := fleetNode(&corev1.Node{}, &coordinationv1.Lease{}, now, silent).Agent; got != page.AgentReporting {
+		t.Errorf("a Lease that is new: %s", got)
+	}
+}
