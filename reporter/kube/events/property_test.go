@@ -248,6 +248,47 @@ func TestSeriesEndsWithASave(t *testing.T) {
 	})
 }
 
+// A problem that comes to light again after its series has ended is the same problem, and
+// another series: its Event does not take over the name, and the count, of the one before.
+func TestProblemThatOutlastsItsSeries(t *testing.T) {
+	for name, condition := range map[string]string{"permanent": "X", "temporary": ""} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, 1)
+				w.api.calm = true
+				defer func() { w.journal.Close() }()
+				first := time.Now()
+				fires := func() {
+					w.append(problem.Transition{Problem: &problem.Problem{
+						Rule: "hung", Group: "g", Pod: "shop-1", Reason: "R", Condition: condition, State: problem.Firing, FirstSeen: first, LastSeen: first,
+					}})
+					w.settle()
+				}
+				fires()
+				fires()
+				time.Sleep(w.sink.cfg.Idle + time.Second)
+				w.settle()
+				if err := w.sink.save(time.Now()); err != nil {
+					t.Fatal(err)
+				}
+				fires()
+				for _, onPod := range []bool{true, false} {
+					var counts []int64
+					for event, n := range w.api.reported {
+						if w.api.onPod[event] == onPod {
+							counts = append(counts, n)
+						}
+					}
+					slices.Sort(counts)
+					if !slices.Equal(counts, []int64{1, 2}) {
+						t.Errorf("on the pod %v: counts %d, want 1 and 2", onPod, counts)
+					}
+				}
+			})
+		})
+	}
+}
+
 // Whatever fails and whenever the process is killed: what the Events count and what is
 // counted as not reported add up to exactly what happened.
 func TestSumsHold(t *testing.T) {

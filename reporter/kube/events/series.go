@@ -27,18 +27,22 @@ type series struct {
 	Part  string `json:"part,omitempty"`
 	Order uint64 `json:"order"` // by which the Events of an outage are sent
 
-	Severity   problem.Severity `json:"severity"`
-	Reason     string           `json:"reason"`
-	Message    string           `json:"message"`         // of the latest occurrence
-	About      string           `json:"about,omitempty"` // UID of the pod that it hit
-	Object     string           `json:"object"`          // what it hit, to report whether it is always the same
-	Mixed      bool             `json:"mixed,omitempty"` // it is not
-	First      time.Time        `json:"first"`           // the fault's own times
-	Last       time.Time        `json:"last"`
-	Heard      time.Time        `json:"heard"` // of the latest entry
-	Count      uint64           `json:"count"`
-	Unreported uint64           `json:"untold,omitempty"` // of Count, not reported on their pods
-	Doc        string           `json:"doc,omitempty"`    // page of the latest occurrence's rule
+	Severity problem.Severity `json:"severity"`
+	Reason   string           `json:"reason"`
+	Message  string           `json:"message"`         // of the latest occurrence
+	About    string           `json:"about,omitempty"` // UID of the pod that it hit
+	Object   string           `json:"object"`          // what it hit, to report whether it is always the same
+	Mixed    bool             `json:"mixed,omitempty"` // it is not
+	// Began is the time of the entry that began the series. First may be that of an earlier
+	// series of the same problem, which was muted meanwhile, say. Zero: an earlier release has
+	// named the series without it.
+	Began      time.Time `json:"began,omitzero"`
+	First      time.Time `json:"first"` // the fault's own times
+	Last       time.Time `json:"last"`
+	Heard      time.Time `json:"heard"` // of the latest entry
+	Count      uint64    `json:"count"`
+	Unreported uint64    `json:"untold,omitempty"` // of Count, not reported on their pods
+	Doc        string    `json:"doc,omitempty"`    // page of the latest occurrence's rule
 	// Event is that of the latest occurrence, shared and not to be changed; nil: it has
 	// none, or the API server has what it says.
 	Event *event.Event `json:"event,omitempty"`
@@ -72,7 +76,11 @@ func (s *series) key() key { return key{s.Rule, s.Pod, s.Part} }
 // name is the Event's: the same for the same series, whoever computes it when.
 func (s *series) name(node string) string {
 	h := sha256.New()
-	for _, part := range []string{node, s.Rule, s.Pod, s.Part, s.First.UTC().Format(time.RFC3339Nano)} {
+	parts := []string{node, s.Rule, s.Pod, s.Part, s.First.UTC().Format(time.RFC3339Nano)}
+	if !s.Began.IsZero() {
+		parts = append(parts, s.Began.UTC().Format(time.RFC3339Nano))
+	}
+	for _, part := range parts {
 		h.Write([]byte(part))
 		h.Write([]byte{0})
 	}

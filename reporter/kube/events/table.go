@@ -239,7 +239,10 @@ func (t *table) begin(r *rule, k key, o *reporting) *series {
 		first = o.item.Now
 	}
 	t.order++
-	s := &series{Rule: k.rule, Pod: k.pod, Part: k.part, Order: t.order, Object: o.object, First: first.Round(0), Last: first.Round(0)}
+	s := &series{
+		Rule: k.rule, Pod: k.pod, Part: k.part, Order: t.order, Object: o.object,
+		Began: o.item.Now.Round(0), First: first.Round(0), Last: first.Round(0),
+	}
 	if o.item.Kernel {
 		s.kernel = o.last
 	}

@@ -250,6 +250,14 @@ func TestLabelsAreBounded(t *testing.T) {
 	}
 }
 
+// A series that an earlier release has saved keeps its Event.
+func TestNameOfASeries(t *testing.T) {
+	s := series{Rule: "oom-kill", Pod: "u", First: at(0)}
+	if got := s.name("n1"); got != "kernosis-d7352df2fe8acbbb0b260fa3bb82ff20" {
+		t.Errorf("named %s", got)
+	}
+}
+
 func TestBackoff(t *testing.T) {
 	for n := range 100 {
 		if d := backoff(n, lastRetry); d < firstRetry/2 || d > lastRetry || n > 10 && d < lastRetry/2 {
