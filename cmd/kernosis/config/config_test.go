@@ -126,3 +126,26 @@ func TestErrorf(t *testing.T) {
 		}
 	}
 }
+
+// A file that says nothing is none; of two documents, the second is not dropped in silence.
+func TestDocumentsOfAFile(t *testing.T) {
+	for _, file := range []string{"\n", "# nothing\n", "---\n", "---\n# nothing\n...\n", "{}\n", "null\n"} {
+		s, origins, warnings, err := load(t, file, nil)
+		if delete(origins, "config"); err != nil || s.Part.Port != 1 || len(origins) > 0 || len(warnings) > 0 {
+			t.Errorf("%q: %+v, %v, %v, %v", file, s, origins, warnings, err)
+		}
+	}
+	for _, file := range []string{"port: 9\n", "---\nport: 9\n", "port: 9\n---\n", "port: 9\n...\n"} {
+		if s, _, _, err := load(t, file, nil); err != nil || s.Part.Port != 9 {
+			t.Errorf("%q: %+v, %v", file, s, err)
+		}
+	}
+	for _, file := range []string{"port: 9\n---\nport: 8\n", "---\n---\nport: 8\n"} {
+		if _, _, _, err := load(t, file, nil); err == nil || !strings.Contains(err.Error(), "kernosis.yaml:3: ") {
+			t.Errorf("%q: %v", file, err)
+		}
+	}
+	if _, _, _, err := load(t, "port: 9\n---\n{\n", nil); err == nil {
+		t.Error("a second document that is no YAML is not seen")
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"reflect"
 	"strings"
@@ -23,7 +24,7 @@ func readFile(v *viper.Viper, path string, into any, origins Origins) error {
 	}
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
 	dec.KnownFields(true)
-	if err := dec.Decode(into); err != nil {
+	if err := oneDocument(dec, into); err != nil {
 		return fileError(path, err, reflect.TypeOf(into).Elem())
 	}
 	v.SetConfigType("yaml")
@@ -40,6 +41,23 @@ func readFile(v *viper.Viper, path string, into any, origins Origins) error {
 		}
 	}
 	return nil
+}
+
+// oneDocument decodes the only document of a file, or none. Behind it may be empty ones.
+func oneDocument(dec *yaml.Decoder, into any) error {
+	err := dec.Decode(into)
+	for err == nil {
+		var more yaml.Node
+		if err = dec.Decode(&more); err == nil && len(more.Content) > 0 && !document.IsNull(more.Content[0]) {
+			return &yaml.LoadErrors{Errors: []*yaml.LoadError{{
+				Mark: yaml.Mark{Line: more.Content[0].Line}, Message: "a second YAML document: only one is allowed",
+			}}}
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }
 
 // fileError names file and line of each mistake, and the key that may have been meant where
