@@ -108,14 +108,7 @@ func fleetNode(n *corev1.Node, l *coordinationv1.Lease, now time.Time, silent ti
 // isSilent reports whether an agent has not renewed its Lease for as long as package liveness
 // gives it. The time is of the node's clock; the period has room for one that is some seconds slow.
 func isSilent(l *coordinationv1.Lease, now time.Time, silent time.Duration) bool {
-	if l.Spec.RenewTime == nil {
-		return false
-	}
-	if s := l.Spec.LeaseDurationSeconds; s != nil {
-		lasts := time.Duration(*s) * time.Second
-		silent = max(silent, lasts+lasts/4)
-	}
-	return now.Sub(l.Spec.RenewTime.Time) > silent
+	return l.Spec.RenewTime != nil && now.Sub(l.Spec.RenewTime.Time) > max(silent, lease.Patience(l))
 }
 
 // addDiagnosis counts a Diagnosis of the node.

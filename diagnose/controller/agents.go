@@ -26,7 +26,7 @@ type sign struct {
 	seen      time.Time     // when it was first seen, or last seen to change, by ours
 	last      time.Time     // the agent's last sign of life, as far as known
 	since     time.Time     // when it was first heard, or heard again after a silence
-	lasts     time.Duration // how long it says that it counts
+	patience  time.Duration // how long the agent may be quiet by what it says
 	holders   lease.Holders // which agents of the node run Diagnoses
 }
 
@@ -41,9 +41,6 @@ type agent struct {
 	holder time.Time
 	runs   bool
 }
-
-// maxLasts is the longest that an agent is waited for because its Lease says so.
-const maxLasts = time.Hour
 
 func newAgents(silent time.Duration) *agents {
 	return &agents{silent: silent, heard: map[string]*sign{}}
@@ -66,16 +63,13 @@ func (a *agents) see(node string, l *coordinationv1.Lease, now time.Time) (back 
 		a.heard[node] = s
 		back = true
 	case !says.Equal(s.renewTime):
-		if back = now.Sub(s.seen) >= s.patience(a.silent); back {
+		if back = now.Sub(s.seen) >= max(a.silent, s.patience); back {
 			s.since = now
 		}
 		s.renewTime, s.seen, s.last = says, now, now
 	}
 	s.holders.See(l, now)
-	s.lasts = 0
-	if l.Spec.LeaseDurationSeconds != nil {
-		s.lasts = min(max(time.Duration(*l.Spec.LeaseDurationSeconds)*time.Second, 0), maxLasts)
-	}
+	s.patience = lease.Patience(l)
 	return back
 }
 
@@ -89,7 +83,7 @@ func (a *agents) of(node, holder string, now time.Time) agent {
 		return agent{}
 	}
 	a.look(now)
-	patience := time.Duration(a.crowd.Patience(now)) * s.patience(a.silent)
+	patience := time.Duration(a.crowd.Patience(now)) * max(a.silent, s.patience)
 	out := agent{known: true, alive: now.Sub(s.seen) < patience, last: s.last, since: s.since, holder: s.holders.Heard(holder)}
 	out.runs = !out.holder.IsZero() && now.Sub(out.holder) < patience
 	return out
@@ -103,7 +97,7 @@ func (a *agents) look(now time.Time) {
 	a.looked = now
 	late := 0
 	for _, s := range a.heard {
-		if lease.InCrowd(now.Sub(s.seen), s.patience(a.silent)) {
+		if lease.InCrowd(now.Sub(s.seen), max(a.silent, s.patience)) {
 			late++
 		}
 	}
@@ -116,9 +110,6 @@ func (a *agents) forget(node string) {
 	defer a.mu.Unlock()
 	delete(a.heard, node)
 }
-
-// patience gives an agent a quarter more than its Lease says, as package liveness does.
-func (s *sign) patience(silent time.Duration) time.Duration { return max(silent, s.lasts+s.lasts/4) }
 
 // nodeOf returns whose agent's a Lease is; empty: none's.
 func nodeOf(l *coordinationv1.Lease) string {

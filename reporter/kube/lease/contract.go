@@ -89,6 +89,19 @@ func TypesOf(l *coordinationv1.Lease) []string {
 	return types
 }
 
+// maxPatience is the longest that anybody waits for an agent because its Lease says so.
+const maxPatience = time.Hour + time.Hour/4
+
+// Patience returns how long an agent may be quiet by what its Lease says: for its duration and a
+// quarter more, at most for maxPatience. 0: it does not say.
+func Patience(l *coordinationv1.Lease) time.Duration {
+	if l.Spec.LeaseDurationSeconds == nil {
+		return 0
+	}
+	lasts := time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
+	return min(max(lasts+lasts/4, 0), maxPatience)
+}
+
 // DrainingSince returns when the agent began to end; zero: it did not.
 func DrainingSince(l *coordinationv1.Lease) time.Time {
 	at, err := time.Parse(time.RFC3339, l.Annotations[AnnotationDraining])

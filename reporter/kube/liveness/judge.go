@@ -34,7 +34,7 @@ type observation struct {
 	owner     types.UID     // the Node that it belongs to; empty: it does not say
 	renewed   time.Time     // when it was last seen to change
 	renewTime time.Time     // what it says
-	lasts     time.Duration // how long it says that it counts
+	patience  time.Duration // how long the agent may be quiet by what it says
 	draining  bool
 	types     []string // never changed in place
 	spokenFor []string // condition types that the controller has made Unknown, as last seen
@@ -94,11 +94,10 @@ func judge(o *observation, now time.Time, p periods) (state, time.Time) {
 // others says so in its Lease: that is waited for, and a quarter more, as 50 s are to
 // the usual 40.
 func (o *observation) period(p periods) time.Duration {
-	own := o.lasts + o.lasts/4
 	if o.draining {
-		return max(p.draining, own)
+		return max(p.draining, o.patience)
 	}
-	return max(p.silent, own)
+	return max(p.silent, o.patience)
 }
 
 // reports says whether an agent of this Node has ever renewed a Lease, as far as

@@ -37,7 +37,7 @@ func otherNode(o *observation)    { o.nodeUID = "v" }
 func noLease(o *observation)      { o.lease, o.heard = false, false }
 func newNode(o *observation)      { o.nodeSince = noon.Add(-time.Second) }
 func lasts(d time.Duration) func(*observation) {
-	return func(o *observation) { o.lasts = d }
+	return func(o *observation) { o.patience = d + d/4 }
 }
 func zone(name string) func(*observation) {
 	return func(o *observation) { o.zone = name }

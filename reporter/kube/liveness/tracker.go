@@ -118,22 +118,11 @@ func (t *tracker) seeLease(node string, l *coordinationv1.Lease, now time.Time) 
 	if !o.heard || !says.Equal(o.renewTime) {
 		o.renewed, o.renewTime = now, says
 	}
-	o.lasts = lastsOf(l)
+	o.patience = lease.Patience(l)
 	draining, list := !lease.DrainingSince(l).IsZero(), lease.TypesOf(l)
 	changed := draining != o.draining || !slices.Equal(list, o.types)
 	o.lease, o.heard, o.draining, o.types, o.owner = true, true, draining, list, ownerOf(l)
 	return changed || before != stateReporting && before != stateDraining
-}
-
-// maxLasts is the longest that an agent can be reported; nobody is waited for longer.
-const maxLasts = time.Hour
-
-// lastsOf returns how long a Lease says that it counts.
-func lastsOf(l *coordinationv1.Lease) time.Duration {
-	if l.Spec.LeaseDurationSeconds == nil {
-		return 0
-	}
-	return min(max(time.Duration(*l.Spec.LeaseDurationSeconds)*time.Second, 0), maxLasts)
 }
 
 // ownerOf returns the UID of the Node that a Lease belongs to.
