@@ -16,12 +16,14 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/loopdisk"
 )
 
 // TestTheDiskHangs has the disk hang while an operation makes an artifact: whoever reports what
 // the detector has found, or renews the Lease, does not wait for it.
 func TestTheDiskHangs(t *testing.T) {
+	kernellock.HoldFor(t) // others would detect the hung task
 	disk := loopdisk.NewExt4(t, 16<<20, "")
 	r := newRig(t, objects(set("looks", v1alpha1.Node{ID: 1, Operation: "look"})))
 	r.conf.Dir = filepath.Join(disk.Dir, "diagnoses")
