@@ -171,7 +171,7 @@ func (e *Engine) PodsOfAlert(a *Alert, now time.Time) []PodName {
 			identity = a.identity()
 		}
 		key := idOf(string(SourceAlert), m.name, identity)
-		if s, seen := e.streams.Peek(key); seen && !a.began(now).After(s.Episode) {
+		if s, seen := e.streams.Peek(key); seen && (a.began(now).Equal(s.Episode) || e.over(&s, a.began(now))) {
 			continue
 		}
 		asked = e.ask(asked, ofAlert(m, a, identity, a.began(now), Known{}), now)

@@ -31,10 +31,13 @@ type Config struct {
 	// that are remembered. Those that were not heard of for longest are forgotten first.
 	MaxStreams  int
 	MaxSubjects int
+	// Clock is what the time is now, also while what happened before a restart is given again;
+	// nil: time.Now.
+	Clock func() time.Time
 }
 
-// Engine decides which Diagnoses are wanted. It is not safe for concurrent use. All it
-// knows of time is the now of each call.
+// Engine decides which Diagnoses are wanted. It is not safe for concurrent use. Of
+// time it knows the now of each call, and the clock of [Config].
 type Engine struct {
 	cfg      Config
 	matchers []*Matcher // by name
@@ -89,6 +92,9 @@ func NewEngine(cfg Config) (*Engine, error) {
 	if cfg.MaxSubjects <= 0 {
 		cfg.MaxSubjects = defaultSubjects
 	}
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
 	e := &Engine{cfg: cfg, triggers: map[string]*TriggerState{}, stats: map[string]*Counts{}}
 	var err, err2 error
 	e.streams, err = simplelru.NewLRU[id, stream](cfg.MaxStreams, nil)
@@ -131,11 +137,17 @@ func (e *Engine) Install(matchers []*Matcher) error {
 	return nil
 }
 
-// begins reports whether an episode of a stream is new, and takes it down. An older one
-// than the latest is not: it is reported late, or by the second of two that report one thing.
+// over reports whether an episode is one before the latest of a stream: it is reported late, or
+// by the second of two that report one thing. A latest one that is still to come began by a
+// clock that was set back since, and hides none.
+func (e *Engine) over(s *stream, episode time.Time) bool {
+	return episode.Before(s.Episode) && s.Episode.Sub(e.cfg.Clock()) <= maxAhead
+}
+
+// begins reports whether an episode of a stream is new, and takes it down.
 func (e *Engine) begins(key id, episode time.Time) bool {
 	s, known := e.streams.Get(key)
-	if known && !episode.After(s.Episode) {
+	if known && (episode.Equal(s.Episode) || e.over(&s, episode)) {
 		return false
 	}
 	e.streams.Add(key, stream{ID: key, Episode: episode.Round(0).UTC()})

@@ -25,7 +25,12 @@ func after(d time.Duration) time.Time { return start.Add(d) }
 
 func newEngine(tb testing.TB) *trigger.Engine {
 	tb.Helper()
-	e, err := trigger.NewEngine(trigger.Config{Node: "n7", Namespace: "kernosis-system"})
+	return engineAt(tb, func() time.Time { return after(1000 * time.Hour) }) // later than all that happens
+}
+
+func engineAt(tb testing.TB, clock func() time.Time) *trigger.Engine {
+	tb.Helper()
+	e, err := trigger.NewEngine(trigger.Config{Node: "n7", Namespace: "kernosis-system", Clock: clock})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -216,6 +221,22 @@ func TestClockThatIsSetBack(t *testing.T) {
 	only(t, e.Problem(firing("oom-kill", "a", after(0)), nil, after(24*time.Hour)))
 	none(t, e.Problem(firing("oom-kill", "a", after(1)), nil, after(24*time.Hour-5*time.Minute)))
 	only(t, e.Problem(firing("oom-kill", "a", after(2)), nil, after(2*time.Hour)))
+}
+
+// An episode that began before the clock was set back hides none of those that follow.
+func TestEpisodesBehindAClockThatWasSetBack(t *testing.T) {
+	var now time.Time
+	e := engineAt(t, func() time.Time { return now })
+	if err := e.Install(matchersOf(t, `{operationSet: s, cooldown: 10m, sourceTemplate: {problemTemplate: {rules: [oom-kill]}}}`,
+		`{operationSet: s, cooldown: 10m, nodeName: n1, sourceTemplate: {prometheusAlertTemplate: {regexp: {alertName: Down}}}}`)); err != nil {
+		t.Fatal(err)
+	}
+	down := &trigger.Alert{Labels: map[string]string{"alertname": "Down"}} // it begins each time
+	for _, now = range []time.Time{after(24 * time.Hour), after(2 * time.Hour)} {
+		only(t, e.Problem(firing("oom-kill", "a", now), nil, now))
+		none(t, e.Problem(firing("oom-kill", "a", now.Add(-time.Minute)), nil, now)) // it is reported late
+		only(t, e.Alert(down, trigger.Known{}, now))
+	}
 }
 
 // What is remembered is bounded, and what is forgotten too early is reported.

@@ -145,9 +145,9 @@ func (e *Engine) Problem(p *problem.Problem, pod *Pod, now time.Time) []*v1alpha
 	key := idOf(string(SourceProblem), p.Rule, p.Group)
 	s, known := e.streams.Get(key)
 	switch {
-	case known && p.FirstSeen.Before(s.Episode):
-		return nil // reported before, and over since
-	case !known || p.FirstSeen.After(s.Episode):
+	case known && e.over(&s, p.FirstSeen):
+		return nil
+	case !known || !p.FirstSeen.Equal(s.Episode):
 		s = stream{ID: key, Episode: p.FirstSeen.Round(0).UTC()}
 	}
 	hidden := ""
