@@ -12,13 +12,13 @@ import (
 // maxCommandLine is COMMAND_LINE_SIZE of the architectures that have the longest.
 const maxCommandLine = 4 << 10
 
-// KernelCommandLine returns what the kernel was started with, escaped.
+// KernelCommandLine returns what the kernel was started with, without secrets, escaped.
 func (f FS) KernelCommandLine() (string, error) {
 	s, err := f.read("/proc/cmdline", 2*maxCommandLine)
 	if err != nil {
 		return "", err
 	}
-	return display.Safe(strings.TrimSpace(s), maxCommandLine), nil
+	return display.Safe(strings.TrimSpace(RedactText(s)), maxCommandLine), nil
 }
 
 // LoadAverage is the text of /proc/loadavg.

@@ -1,6 +1,8 @@
 package hostfs
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -60,4 +62,19 @@ func FuzzKernel(f *testing.F) {
 		_, _ = ParseLoadAverage(s)
 		ParseModules(s)
 	})
+}
+
+func TestKernelCommandLineHasNoSecrets(t *testing.T) {
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, "proc"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	line := "root=/dev/sda1 rd.iscsi.password=hunter2 x=http://u:p@h/ quiet\n"
+	if err := os.WriteFile(filepath.Join(root, "proc", "cmdline"), []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := "root=/dev/sda1 rd.iscsi.password=[redacted] x=http://u:[redacted]@h/ quiet"
+	if got, err := New(root).KernelCommandLine(); err != nil || got != want {
+		t.Errorf("%q, %v; want %q", got, err, want)
+	}
 }

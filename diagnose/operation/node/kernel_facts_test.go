@@ -25,16 +25,19 @@ func TestKernelFactsOfThisMachine(t *testing.T) {
 
 func TestKernelFactsOfAnotherNode(t *testing.T) {
 	h := operationtest.HostOf(t, map[string]string{
-		"/proc/sys/kernel/osrelease": "5.10.0-33-amd64\n", "/proc/sys/kernel/tainted": "12801\n", "/proc/cmdline": "quiet\x1b mitigations=off\n",
+		"/proc/sys/kernel/osrelease": "5.10.0-33-amd64\n", "/proc/sys/kernel/tainted": "12801\n", "/proc/cmdline": "quiet\x1b mitigations=off rd.iscsi.password=hunter2\n",
 		"/proc/modules": "nvidia 56713216 1 - Live 0xffffffffc0000000 (POE)\next4 1000 2 mbcache,jbd2, Live 0x0\n", "/proc/loadavg": "40.00 20.00 1.00 3/30000 9\n",
 		"/proc/sys/kernel/pid_max": "32768\n", "/proc/sys/kernel/threads-max": "100000\n", "/proc/sys/fs/file-nr": "99\t0\t100\n",
 		"/proc/sys/net/netfilter/nf_conntrack_count": "10\n", "/proc/sys/net/netfilter/nf_conntrack_max": "100\n",
 		"/proc/pressure/io": "some avg10=80.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=79.50 avg60=0.00 avg300=0.00 total=0\n",
 	})
-	out, _ := operationtest.Succeed(t, KernelFacts(h), nil)
+	out, kept := operationtest.Succeed(t, KernelFacts(h), nil)
+	if text := kept.Files["kernel.txt"]; strings.Contains(text, "hunter2") {
+		t.Errorf("kernel.txt: %s", text)
+	}
 	for key, want := range map[string]string{
 		"tainted": "12801", "taint": "P proprietary module, W warning, O out-of-tree module, E unsigned module", "taintingModules": "nvidia(POE)", "modules": "2",
-		"commandLine": `quiet\x1b mitigations=off`, "nearlyFull": "kernel.pid_max 30000 of 32768, fs.file-max 99 of 100",
+		"commandLine": `quiet\x1b mitigations=off rd.iscsi.password=[redacted]`, "nearlyFull": "kernel.pid_max 30000 of 32768, fs.file-max 99 of 100",
 		"ioPressure10": "80.00", "ioPressureFull10": "79.50", "cpuPressure10": "", "load1": "40.00",
 	} {
 		if out.Results[key] != want {
