@@ -12,7 +12,9 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
@@ -218,5 +220,38 @@ func TestTheProgramKnowsItsArguments(t *testing.T) {
 				t.Errorf("port of /metrics: %s", got)
 			}
 		})
+	}
+}
+
+// What the agent listens on can be reached where a NetworkPolicy is for it.
+func TestAgentsPortsAreInItsNetworkPolicy(t *testing.T) {
+	all := rendered(t, map[string]any{
+		"agent": map[string]any{"hostNetwork": false, "metrics": map[string]any{"allInterfaces": true}},
+		"npd":   map[string]any{"port": 20256}, "networkPolicy": map[string]any{"enabled": true},
+	})
+	allowed := map[string]bool{}
+	for _, rule := range typed[networkingv1.NetworkPolicy](t, all, "NetworkPolicy", "kernosis-agent").Spec.Ingress {
+		for _, p := range rule.Ports {
+			allowed[p.Port.StrVal] = true
+		}
+	}
+	ports := typed[appsv1.DaemonSet](t, all, "DaemonSet", "kernosis-agent").Spec.Template.Spec.Containers[0].Ports
+	if len(ports) != 2 {
+		t.Errorf("%d ports", len(ports))
+	}
+	for _, p := range ports {
+		if !allowed[p.Name] {
+			t.Errorf("port %s is not allowed: %v", p.Name, allowed)
+		}
+	}
+}
+
+// The Job may take all tries of the time that it is given.
+func TestDeadlineOfTheRemoval(t *testing.T) {
+	for timeout, want := range map[string]int64{"4m": 3600, "2h": 3*7200 + 600, "1h30m": 3*5400 + 600, "0": 3600} {
+		all := rendered(t, map[string]any{"uninstall": map[string]any{"timeout": timeout}})
+		if got := *typed[batchv1.Job](t, all, "Job", "kernosis-uninstall").Spec.ActiveDeadlineSeconds; got != want {
+			t.Errorf("uninstall.timeout %s: the Job ends after %ds, want %ds", timeout, got, want)
+		}
 	}
 }
