@@ -46,7 +46,7 @@ func (r *diagnoses) look(ctx context.Context, d *v1alpha1.Diagnosis) (reconcile.
 	if gone, err := r.orphaned(ctx, d); err != nil || gone {
 		return reconcile.Result{}, err
 	}
-	if at, ended := d.Status.CompletedAt(); ended {
+	if at, ended := endedAt(d, time.Now()); ended {
 		return r.keep(ctx, d, at)
 	}
 	if tenancy.Applies(d, r.config.Namespace) {

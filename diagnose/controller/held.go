@@ -21,6 +21,21 @@ const (
 	heldAgain = 5 * time.Minute
 )
 
+// endedAt returns when a Diagnosis ended, if it has. Its node says, by a clock that may be wrong:
+// it was not before the Diagnosis was made, and is not in the future.
+func endedAt(d *v1alpha1.Diagnosis, now time.Time) (at time.Time, ok bool) {
+	if at, ok = d.Status.CompletedAt(); !ok {
+		return at, false
+	}
+	if at.Before(d.CreationTimestamp.Time) {
+		at = d.CreationTimestamp.Time
+	}
+	if at.After(now) {
+		at = now
+	}
+	return at, true
+}
+
 // expires returns when a Diagnosis that has ended is to be deleted.
 func expires(d *v1alpha1.Diagnosis, ended time.Time) time.Time {
 	return ended.Add(cmp.Or(d.Spec.TTL.Duration, v1alpha1.DefaultTTL))
@@ -44,7 +59,7 @@ func followed(ctx context.Context, from client.Reader, d *v1alpha1.Diagnosis, en
 	}
 	for i := range list.Items {
 		c := &list.Items[i]
-		at, over := c.Status.CompletedAt()
+		at, over := endedAt(c, now)
 		if !over || held(c, at, slots, now) {
 			return true, nil
 		}

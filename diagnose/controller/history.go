@@ -66,7 +66,7 @@ func (h *history) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	}
 	now := time.Now()
 	needed := func(d *v1alpha1.Diagnosis) bool {
-		at, _ := d.Status.CompletedAt()
+		at, _ := endedAt(d, now)
 		if d.DeletionTimestamp != nil || held(d, at, slots, now) {
 			return true
 		}
@@ -137,9 +137,10 @@ func sortByEnd(list []v1alpha1.Diagnosis) []*v1alpha1.Diagnosis {
 	for i := range list {
 		out[i] = &list[i]
 	}
+	now := time.Now()
 	slices.SortFunc(out, func(a, b *v1alpha1.Diagnosis) int {
-		endA, _ := a.Status.CompletedAt()
-		endB, _ := b.Status.CompletedAt()
+		endA, _ := endedAt(a, now)
+		endB, _ := endedAt(b, now)
 		return cmp.Or(endA.Compare(endB), cmp.Compare(a.Name, b.Name))
 	})
 	return out

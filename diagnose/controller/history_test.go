@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -22,8 +23,41 @@ import (
 func (b *bench) old(ago time.Duration, ttl time.Duration, labels ...string) *v1alpha1.Diagnosis {
 	b.t.Helper()
 	d := b.dx(v1alpha1.DiagnosisSpec{NodeName: "n1", TTL: metav1.Duration{Duration: ttl}}, labels...)
-	b.write(d, finish(v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, time.Now().Add(-ago)))
+	ended := time.Now().Add(-ago)
+	// The API server takes no other time of creation than now.
+	made := b.get(d)
+	made.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind(v1alpha1.KindDiagnosis))
+	made.CreationTimestamp, made.ResourceVersion = metav1.NewTime(ended.Add(-time.Minute)), ""
+	text, err := json.Marshal(made)
+	if err == nil {
+		err = b.server.EtcdPut(b.t.Context(), "/registry/kernosis.io/diagnoses/"+d.Namespace+"/"+d.Name, text)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.write(d, finish(v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, ended))
 	return d
+}
+
+// What a node says of the end is bounded by the API server's clock: one whose clock is behind
+// loses nothing, and one whose clock is ahead pushes out nothing.
+func TestClocksOfNodesThatDiffer(t *testing.T) {
+	b := newBench(t)
+	var behind []*v1alpha1.Diagnosis
+	for _, by := range []time.Duration{2 * time.Hour, 26 * time.Hour} {
+		d := b.dx(v1alpha1.DiagnosisSpec{NodeName: "n1", TTL: metav1.Duration{Duration: time.Hour}})
+		b.write(d, finish(v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, time.Now().Add(-by)))
+		b.write(d, repaired)
+		behind = append(behind, d)
+	}
+	r := b.control(nil)
+	b.waitIs(b.old(time.Hour, time.Minute), "gone")
+	for _, d := range behind {
+		if b.get(d) == nil {
+			t.Errorf("%s has gone as soon as it had ended", d.Name)
+		}
+	}
+	kubetest.AwaitSum(t, r.registry, 1, "kernosis_controller_diagnoses_deleted_total", "reason", "ttl")
 }
 
 // repaired makes it one whose repair nobody has verified.
