@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
@@ -21,22 +23,39 @@ type FiringProblem struct {
 
 // Firing sets what fires now; rules not named have no firing problem.
 func (m *Metrics) Firing(all []FiringProblem) {
-	byRule := map[string]int{}
+	byRule := map[labels]float64{}
 	for i := range all {
-		byRule[all[i].Rule]++
+		byRule[labels{all[i].Rule}]++
 	}
-	m.firing.Reset()
-	for rule, n := range byRule {
-		m.firing.WithLabelValues(rule).Set(float64(n))
-	}
+	m.replace(m.firing, 1, byRule)
 	rank := func(s problem.Severity) int {
 		return slices.Index([]problem.Severity{problem.Critical, problem.Warning, problem.Info}, s)
 	}
 	all = slices.SortedFunc(slices.Values(all), func(a, b FiringProblem) int {
 		return cmp.Or(cmp.Compare(rank(a.Severity), rank(b.Severity)), a.Since.Compare(b.Since), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Subject, b.Subject))
 	})
-	m.info.Reset()
+	infos := map[labels]float64{}
 	for _, p := range all[:min(len(all), maxInfos)] {
-		m.info.WithLabelValues(p.Rule, p.Reason, string(p.Severity), p.Subject).Set(1)
+		infos[labels{p.Rule, p.Reason, string(p.Severity), p.Subject}] = 1
 	}
+	m.replace(m.info, 4, infos)
+}
+
+// labels are the values of a series' labels; those that a gauge does not have are empty.
+type labels [4]string
+
+// replace sets the series of a gauge with n labels, and deletes those of before that are not among
+// them. With Reset all vanish for a moment, and a scrape then would resolve alerts.
+func (m *Metrics) replace(gauge *prometheus.GaugeVec, n int, series map[labels]float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for l, v := range series {
+		gauge.WithLabelValues(l[:n]...).Set(v)
+	}
+	for l := range m.series[gauge] {
+		if _, ok := series[l]; !ok {
+			gauge.DeleteLabelValues(l[:n]...)
+		}
+	}
+	m.series[gauge] = series
 }

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,6 +31,61 @@ func TestFiringIsBounded(t *testing.T) {
 	for i := 2; i < 3*maxInfos; i += 3 {
 		if n := testutil.ToFloat64(m.info.WithLabelValues("r", "R", "critical", fmt.Sprint("sd", i))); n != 1 {
 			t.Fatalf("critical problem %d is missing", i)
+		}
+	}
+}
+
+// What is set again does not vanish for a moment: a scrape in between would resolve an alert.
+func TestNothingVanishesWhileItIsSetAgain(t *testing.T) {
+	m := New("v1", "n")
+	set := func(other string) {
+		m.Firing([]FiringProblem{{Rule: "a", Reason: "A", Severity: problem.Info, Subject: "sda"}, {Rule: other, Reason: "B", Severity: problem.Info}})
+		m.Degraded([]Lack{{Part: "a", Reason: "A"}, {Part: other, Reason: "B"}})
+	}
+	set("b")
+	var all sync.WaitGroup
+	gathered := make(chan struct{})
+	all.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-gathered:
+				return
+			default:
+				set([]string{"b", "c"}[i%2])
+			}
+		}
+	})
+	missing := map[string]int{}
+	for range 1000 {
+		families, err := m.Registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		has := map[string]bool{}
+		for _, f := range families {
+			for _, s := range f.GetMetric() {
+				for _, l := range s.GetLabel() {
+					if l.GetValue() == "a" {
+						has[f.GetName()] = true
+					}
+				}
+			}
+		}
+		for _, name := range []string{"kernosis_problems", "kernosis_problem_info", "kernosis_degraded"} {
+			if !has[name] {
+				missing[name]++
+			}
+		}
+	}
+	close(gathered)
+	all.Wait()
+	if len(missing) > 0 {
+		t.Errorf("missing, of 1000 scrapes: %v", missing)
+	}
+	set("b")
+	for name, want := range map[string]int{"kernosis_problems": 2, "kernosis_problem_info": 2, "kernosis_degraded": 2} {
+		if n, err := testutil.GatherAndCount(m.Registry, name); n != want || err != nil {
+			t.Errorf("%s has %d series, %v", name, n, err)
 		}
 	}
 }

@@ -33,8 +33,9 @@ type Metrics struct {
 	roomless    prometheus.Gauge
 	outputError prometheus.Counter
 
-	mu    sync.Mutex
-	types map[string]bool // condition types that condition has
+	mu     sync.Mutex
+	types  map[string]bool                             // condition types that condition has
+	series map[*prometheus.GaugeVec]map[labels]float64 // as replace set them
 }
 
 // New registers the agent's metrics, and the Go runtime's, in a registry of
@@ -44,6 +45,7 @@ func New(version, node string) *Metrics {
 	m := &Metrics{
 		Registry: prometheus.NewRegistry(),
 		types:    make(map[string]bool),
+		series:   make(map[*prometheus.GaugeVec]map[labels]float64),
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kernosis_events_total", Help: "Events by kind, as they reached the engine.",
 		}, []string{"kind"}),
@@ -211,10 +213,11 @@ type Lack struct{ Part, Reason string }
 
 // Degraded sets the parts that lack something; parts not named lack nothing.
 func (m *Metrics) Degraded(lacks []Lack) {
-	m.degraded.Reset()
+	series := map[labels]float64{}
 	for _, l := range lacks {
-		m.degraded.WithLabelValues(l.Part, l.Reason).Set(1)
+		series[labels{l.Part, l.Reason}] = 1
 	}
+	m.replace(m.degraded, 2, series)
 }
 
 // Rules sets what went wrong inside rules since the agent started: failed
