@@ -5,6 +5,8 @@ import "github.com/prometheus/client_golang/prometheus"
 // descs are the metrics of diagnoses.
 type descs struct {
 	wanted, withheld, refused, taken, made, dropped, ended, writes, unsaved, running, waiting, queueFull, unreported *prometheus.Desc
+
+	yielded, damaged, forgotten, hanging, abandoned, checkpoints, artifactBytes, artifactsLost *prometheus.Desc
 }
 
 func newDescs() descs {
@@ -12,19 +14,27 @@ func newDescs() descs {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	return descs{
-		wanted:     desc("kernosis_trigger_diagnoses_total", "Diagnoses that triggers have asked for, by trigger.", "trigger"),
-		withheld:   desc("kernosis_trigger_withheld_total", "Diagnoses that a trigger would have asked for, but for its bounds, by trigger and reason.", "trigger", "reason"),
-		refused:    desc("kernosis_triggers_refused", "Triggers that are left aside because something is wrong with them."),
-		taken:      desc("kernosis_diagnoses_taken_total", "Diagnoses that this node was to run, of its own triggers and others."),
-		made:       desc("kernosis_diagnoses_made_total", "Diagnoses of own triggers that the API server has; without a cluster, that are known."),
-		dropped:    desc("kernosis_diagnoses_dropped_total", "Diagnoses that were not run or not made known, by reason.", "reason"),
-		ended:      desc("kernosis_diagnoses_ended_total", "Diagnoses that have ended, by phase.", "phase"),
-		writes:     desc("kernosis_diagnosis_writes_total", "Writes of a Diagnosis' status, by outcome (taken, away, gone, failed).", "outcome"),
-		unsaved:    desc("kernosis_diagnosis_unsaved_total", "Notes of what is to be run that could not be written to the disk."),
-		running:    desc("kernosis_diagnoses_running", "Diagnoses of which an operation runs now."),
-		waiting:    desc("kernosis_diagnoses_waiting", "Diagnoses that wait: for others, for the API server, or for a decision."),
-		queueFull:  desc("kernosis_diagnoses_queue_full", "Diagnoses that the node has not taken yet, because too many of their namespace have not ended."),
-		unreported: desc("kernosis_diagnoses_unreported", "Diagnoses that have ended, of which the API server does not know."),
+		wanted:        desc("kernosis_trigger_diagnoses_total", "Diagnoses that triggers have asked for, by trigger.", "trigger"),
+		withheld:      desc("kernosis_trigger_withheld_total", "Diagnoses that a trigger would have asked for, but for its bounds, by trigger and reason.", "trigger", "reason"),
+		refused:       desc("kernosis_triggers_refused", "Triggers that are left aside because something is wrong with them."),
+		taken:         desc("kernosis_diagnoses_taken_total", "Diagnoses that this node was to run, of its own triggers and others."),
+		made:          desc("kernosis_diagnoses_made_total", "Diagnoses of own triggers that the API server has; without a cluster, that are known."),
+		dropped:       desc("kernosis_diagnoses_dropped_total", "Diagnoses that were not run or not made known, by reason.", "reason"),
+		ended:         desc("kernosis_diagnoses_ended_total", "Diagnoses that have ended, by phase.", "phase"),
+		writes:        desc("kernosis_diagnosis_writes_total", "Writes of a Diagnosis' status, by outcome (taken, away, gone, failed).", "outcome"),
+		unsaved:       desc("kernosis_diagnosis_unsaved_total", "Notes of what is to be run that could not be written to the disk."),
+		running:       desc("kernosis_diagnoses_running", "Diagnoses of which an operation runs now."),
+		waiting:       desc("kernosis_diagnoses_waiting", "Diagnoses that wait: for others, for the API server, or for a decision."),
+		queueFull:     desc("kernosis_diagnoses_queue_full", "Diagnoses that the node has not taken yet, because too many of their namespace have not ended."),
+		unreported:    desc("kernosis_diagnoses_unreported", "Diagnoses that have ended, of which the API server does not know."),
+		yielded:       desc("kernosis_diagnosis_yielded_total", "Writes of a Diagnosis' status that were left to another agent."),
+		damaged:       desc("kernosis_diagnosis_damaged_total", "Notes and checkpoints of Diagnoses that could not be read.", "file"),
+		forgotten:     desc("kernosis_trigger_forgotten_early_total", "Subjects that were forgotten during their cooldown, for lack of space."),
+		hanging:       desc("kernosis_operations_hanging", "Operations that were abandoned and have not returned."),
+		abandoned:     desc("kernosis_operations_abandoned_total", "Operations that did not end in time and were abandoned."),
+		checkpoints:   desc("kernosis_diagnosis_checkpoints_unsaved_total", "Checkpoints of Diagnoses that could not be written to the disk."),
+		artifactBytes: desc("kernosis_artifact_bytes", "Bytes of the artifacts on the disk."),
+		artifactsLost: desc("kernosis_artifacts_lost_total", "Artifacts that are gone or not whole, by reason (evicted, truncated, refused, discarded, partial).", "reason"),
 	}
 }
 
@@ -40,7 +50,8 @@ func newLatency() prometheus.Histogram {
 func (w *Worker) Describe(ch chan<- *prometheus.Desc) {
 	d := newDescs()
 	w.latency.Describe(ch)
-	for _, d := range []*prometheus.Desc{d.wanted, d.withheld, d.refused, d.taken, d.made, d.dropped, d.ended, d.writes, d.unsaved, d.running, d.waiting, d.queueFull, d.unreported} {
+	for _, d := range []*prometheus.Desc{d.wanted, d.withheld, d.refused, d.taken, d.made, d.dropped, d.ended, d.writes, d.unsaved, d.running, d.waiting, d.queueFull, d.unreported,
+		d.yielded, d.damaged, d.forgotten, d.hanging, d.abandoned, d.checkpoints, d.artifactBytes, d.artifactsLost} {
 		ch <- d
 	}
 }
@@ -78,4 +89,16 @@ func (w *Worker) Collect(ch chan<- prometheus.Metric) {
 	gauge(d.waiting, s.Waiting)
 	gauge(d.queueFull, s.QueueFull)
 	gauge(d.unreported, s.Unreported)
+	counter(d.yielded, s.Yielded)
+	counter(d.damaged, s.Damaged, "taken")
+	counter(d.damaged, s.Runner.Corrupt, "checkpoint")
+	counter(d.forgotten, s.ForgottenEarly)
+	gauge(d.hanging, int(s.Runner.Hanging))
+	counter(d.abandoned, s.Runner.Abandoned)
+	counter(d.checkpoints, s.Runner.Unsaved)
+	a := &s.Artifacts
+	gauge(d.artifactBytes, int(a.Bytes))
+	for reason, n := range map[string]uint64{"evicted": a.Evicted, "truncated": a.Truncated, "refused": a.Refused, "discarded": a.Discarded, "partial": a.Partial} {
+		counter(d.artifactsLost, n, reason)
+	}
 }

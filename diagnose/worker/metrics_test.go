@@ -1,6 +1,9 @@
 package worker
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/artifact"
 )
 
 func TestMetrics(t *testing.T) {
@@ -40,6 +44,56 @@ kernosis_diagnoses_unreported 0
 		t.Errorf("%d latencies (%v)", n, err)
 	}
 	// What "promtool check metrics" checks.
+	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+}
+
+// What is lost in diagnoses has metrics, whatever has counted it.
+func TestMetricsOfWhatIsLost(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(os.Mkdir(takenIn(dir), 0o700), os.WriteFile(filepath.Join(takenIn(dir), "x.json"), []byte("{"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	w, err := New(Config{Node: "n7", Namespace: "kernosis", Dir: dir, Store: struct{ Store }{}, Artifacts: artifact.Config{Budget: 10}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.begin(); err != nil {
+		t.Fatal(err)
+	}
+	defer w.artifacts.Close()
+	run, err := w.artifacts.Begin("d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := run.Create("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := f.Write(make([]byte, 11)); n != 10 {
+		t.Fatal(n, err)
+	}
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(w)
+	if err := testutil.GatherAndCompare(r, strings.NewReader(`
+# HELP kernosis_artifact_bytes Bytes of the artifacts on the disk.
+# TYPE kernosis_artifact_bytes gauge
+kernosis_artifact_bytes 10
+# HELP kernosis_artifacts_lost_total Artifacts that are gone or not whole, by reason (evicted, truncated, refused, discarded, partial).
+# TYPE kernosis_artifacts_lost_total counter
+kernosis_artifacts_lost_total{reason="discarded"} 0
+kernosis_artifacts_lost_total{reason="evicted"} 0
+kernosis_artifacts_lost_total{reason="partial"} 0
+kernosis_artifacts_lost_total{reason="refused"} 0
+kernosis_artifacts_lost_total{reason="truncated"} 1
+# HELP kernosis_diagnosis_damaged_total Notes and checkpoints of Diagnoses that could not be read.
+# TYPE kernosis_diagnosis_damaged_total counter
+kernosis_diagnosis_damaged_total{file="checkpoint"} 0
+kernosis_diagnosis_damaged_total{file="taken"} 1
+`), "kernosis_artifact_bytes", "kernosis_artifacts_lost_total", "kernosis_diagnosis_damaged_total"); err != nil {
+		t.Error(err)
+	}
 	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
 		t.Errorf("%v, %v", problems, err)
 	}

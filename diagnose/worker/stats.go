@@ -4,6 +4,8 @@ import (
 	"maps"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/artifact"
+	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
@@ -40,6 +42,10 @@ type Stats struct {
 	// QueueFull are those of the store that wait for a place: none of the others counts them.
 	QueueFull  int
 	Unreported int // that have ended, and the store does not know
+	// ForgottenEarly are subjects that triggers have forgotten while their cooldown lasted.
+	ForgottenEarly uint64
+	Runner         runner.Stats
+	Artifacts      artifact.Stats
 }
 
 // counts are guarded by the worker's lock.
@@ -61,15 +67,21 @@ func (w *Worker) drop(reason, what, name string) {
 	w.log.Warn("dropped", "what", what, "reason", reason, "name", name)
 }
 
-// Stats returns what was counted.
+// Stats returns what was counted. It does not wait for the disk.
 func (w *Worker) Stats() Stats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c := &w.counts
+	c, triggers := &w.counts, w.engine.Stats()
 	s := Stats{
-		Triggers: w.engine.Stats().Triggers, Refused: len(w.refused),
+		Triggers: triggers.Triggers, ForgottenEarly: triggers.ForgottenEarly, Refused: len(w.refused),
 		Taken: c.taken, Made: c.made, Yielded: c.yielded, Unsaved: c.unsaved, Damaged: c.damaged,
 		Dropped: maps.Clone(c.dropped), Ended: maps.Clone(c.ended), Writes: maps.Clone(c.writes),
+	}
+	if w.runner != nil {
+		s.Runner = w.runner.Stats()
+	}
+	if w.artifacts != nil {
+		s.Artifacts = w.artifacts.Stats()
 	}
 	s.QueueFull = len(w.outside)
 	for _, e := range w.entries {

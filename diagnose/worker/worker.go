@@ -182,7 +182,7 @@ func (w *Worker) begin() error {
 		w.log.Warn("operations can't keep artifacts", "error", err)
 		store = nil
 	}
-	w.runner, err = runner.New(runner.Config{
+	runs, err := runner.New(runner.Config{
 		Dir: Checkpoints(w.c.Dir), Gate: w.gate, Intent: w.gate.intent, Changed: w.changed, Log: w.log,
 		Artifacts: func(id string) (runner.Artifacts, error) {
 			if store == nil {
@@ -196,7 +196,7 @@ func (w *Worker) begin() error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.holder, w.artifacts, w.started = holder, store, time.Now()
+	w.holder, w.runner, w.artifacts, w.started = holder, runs, store, time.Now()
 	w.pool = runner.NewPool(runner.PoolConfig{Workers: w.c.Workers, Queue: kindsOfPlaces * w.c.MaxOpen, Execute: w.runner.Execute, Done: w.ran})
 	w.recall()
 	return nil
