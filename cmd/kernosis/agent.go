@@ -431,15 +431,15 @@ func (a *agent) restore() error {
 			a.log.Warn("saved state that does not fit is not kept", "error", err)
 		}
 	}
+	// A saved state of this boot is followed by entries of this boot. Without one the journal
+	// says which entries are, once the agent started; before that the clock does. Behind a state
+	// of an earlier boot all have to be read: after a power failure numbers are given again.
+	after, known, ours := st.Seq, st.Seq > 0, true
 	if earlierBoot {
-		a.started()
-		return nil
+		after, known, ours = 0, true, false
 	}
-	// The saved state is of this boot, and so is what follows it in the journal. Without one
-	// the journal says which entries are, once the agent started; before that the clock does.
-	known, ours := st.Seq > 0, true
 	booted := time.Now().Add(-hostfs.BootTime())
-	damaged, err := journal.Read(filepath.Join(a.stateDir, journalDir), st.Seq, func(e journal.Entry) error {
+	damaged, err := journal.Read(filepath.Join(a.stateDir, journalDir), after, func(e journal.Entry) error {
 		if e.Boot != "" {
 			known, ours = true, e.Boot == bootID()
 		} else if !known {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
@@ -44,6 +45,106 @@ func restoredWith(t *testing.T, dir string, set *detector.RuleSet) (a *agent, lo
 	return a, log
 }
 
+// kill ends an agent as kill -9 does.
+func (a *agent) kill(t *testing.T) {
+	t.Helper()
+	if err := a.journal.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// savedState is the file of the state as it is now, saved at once.
+func (a *agent) savedState(t *testing.T) (of map[string]json.RawMessage) {
+	t.Helper()
+	err := a.save(t.Context())
+	var raw []byte
+	if err == nil {
+		raw, err = os.ReadFile(a.statePath())
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &of)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return of
+}
+
+func (a *agent) writeState(t *testing.T, of map[string]json.RawMessage) []byte {
+	t.Helper()
+	raw, err := json.Marshal(of)
+	if err == nil {
+		err = os.WriteFile(a.statePath(), raw, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// reboot makes what a killed agent has left that of an earlier boot.
+func reboot(t *testing.T, dir string, of map[string]json.RawMessage) {
+	t.Helper()
+	of["bootID"] = json.RawMessage(`"before"`)
+	folder := filepath.Join(dir, journalDir)
+	var entries []journal.Entry
+	_, err := journal.Read(folder, 0, func(e journal.Entry) error {
+		if e.Boot != "" {
+			e.Boot = "before"
+		}
+		entries = append(entries, e)
+		return nil
+	})
+	if err == nil {
+		err = os.RemoveAll(folder)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := journal.Open(folder, journal.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if _, _, err := store.Add(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(store.Flush(), store.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What was detected in this boot is not forgotten where the agent is killed before it saves a
+// state of it, and what was before the boot does not come back.
+func TestKilledBeforeTheFirstSaveOfABoot(t *testing.T) {
+	dir := t.TempDir()
+	a, _ := restored(t, dir)
+	a.observe(killedEvent())
+	of, was := a.savedState(t), a.engine.Problems()
+	a.observe(killedEvent()) // behind the state
+	a.kill(t)
+	reboot(t, dir, of)
+	a.writeState(t, of)
+
+	a, _ = restored(t, dir)
+	if n := len(a.engine.Problems()); n != 0 {
+		t.Errorf("%d problems after the boot, want none", n)
+	}
+	a.observe(killedEvent())
+	a.kill(t)
+	a, _ = restored(t, dir)
+	problems := a.engine.Problems()
+	if len(problems) != len(was) {
+		t.Fatalf("%d problems after the kill, want %d", len(problems), len(was))
+	}
+	for _, p := range problems {
+		if p.Count != 1 {
+			t.Errorf("%s counts %d, want 1", p.Rule, p.Count)
+		}
+	}
+}
+
 // What another version has saved loses no problem: it may have put more into the file, and
 // what is in a form that can't be read is set aside and made anew of the journal.
 func TestStateOfANewerVersion(t *testing.T) {
@@ -62,27 +163,13 @@ func TestStateOfANewerVersion(t *testing.T) {
 			a, _ := restored(t, dir)
 			a.observe(killedEvent())
 			was := len(a.engine.Problems())
-			if err := a.save(t.Context()); err != nil || was == 0 {
-				t.Fatal(was, err)
+			if was == 0 {
+				t.Fatal("no problem")
 			}
-			if err := a.journal.Close(); err != nil {
-				t.Fatal(err)
-			}
-			var of map[string]json.RawMessage
-			raw, err := os.ReadFile(a.statePath())
-			if err == nil {
-				err = json.Unmarshal(raw, &of)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			of := a.savedState(t)
+			a.kill(t)
 			c.change(of)
-			if raw, err = json.Marshal(of); err == nil {
-				err = os.WriteFile(a.statePath(), raw, 0o600)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			raw := a.writeState(t, of)
 			a, log := restored(t, dir)
 			if n := len(a.engine.Problems()); n != was {
 				t.Errorf("%d problems, want %d", n, was)
