@@ -120,25 +120,16 @@ func (e *Engine) Restore(data []byte, now event.Moment) error {
 
 // Resume brings back what [Engine.Snapshot] saved: the engine is where that one
 // was. Call it once, before the first Observe. Problems of rules that are gone or no
-// longer the same are dropped. No transition reports restored problems: they were
-// reported before. On an error the engine is as before. now is the time of the
-// restart, in the same boot.
+// longer the same are dropped: [FiringIn] has them. No transition reports restored
+// problems: they were reported before. On an error the engine is as before. now is the
+// time of the restart, in the same boot.
 //
 // A caller that keeps a journal then repeats what came after the snapshot, with
 // the times of the entries, and at last calls [Engine.Restarted].
 func (e *Engine) Resume(data []byte, now event.Moment) error {
-	var of struct {
-		Version int `json:"version"`
-	}
-	if err := json.Unmarshal(data, &of); err != nil {
-		return fmt.Errorf("restore: %w", err)
-	}
-	if of.Version != snapshotVersion {
-		return fmt.Errorf("restore: it is of another version of Kernosis: its form is %d, known is %d", of.Version, snapshotVersion)
-	}
-	var s snapshot
-	if err := json.Unmarshal(data, &s); err != nil {
-		return fmt.Errorf("restore: %w", err)
+	s, err := readSnapshot(data)
+	if err != nil {
+		return err
 	}
 	if s.Now.Boot > now.Boot {
 		return fmt.Errorf("restore: saved %s after boot, which is not yet over: it is another boot's", s.Now.Boot)
@@ -178,6 +169,38 @@ func (e *Engine) Resume(data []byte, now event.Moment) error {
 	e.absentDue = e.nextAbsence()
 	e.resumeLimits(s.Withheld)
 	return nil
+}
+
+// FiringIn returns the problems that fire in what [Engine.Snapshot] saved, whatever the rules
+// and the boot are now.
+func FiringIn(data []byte) (firing []problem.Problem, err error) {
+	s, err := readSnapshot(data)
+	if err != nil {
+		return nil, err
+	}
+	for i := range s.Problems {
+		if p := &s.Problems[i]; p.State == problem.Firing {
+			firing = append(firing, p.Problem)
+		}
+	}
+	return firing, nil
+}
+
+func readSnapshot(data []byte) (*snapshot, error) {
+	var of struct {
+		Version int `json:"version"`
+	}
+	if err := json.Unmarshal(data, &of); err != nil {
+		return nil, fmt.Errorf("restore: %w", err)
+	}
+	if of.Version != snapshotVersion {
+		return nil, fmt.Errorf("restore: it is of another version of Kernosis: its form is %d, known is %d", of.Version, snapshotVersion)
+	}
+	var s snapshot
+	if err := json.Unmarshal(data, &s); err != nil {
+		return nil, fmt.Errorf("restore: %w", err)
+	}
+	return &s, nil
 }
 
 // Restarted notifies the engine that nothing was watched until now: its sources have

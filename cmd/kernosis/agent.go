@@ -404,7 +404,8 @@ func (a *agent) save(ctx context.Context) error {
 }
 
 // restore brings the engine to where the last run of this boot ended, however
-// it ended: from the saved state, then by replaying the journal behind it.
+// it ended: from the saved state, then by replaying the journal behind it. Problems
+// that ended with an earlier boot, or with the rule that they are of, resolve.
 func (a *agent) restore() error {
 	var st state
 	unread := false
@@ -416,12 +417,18 @@ func (a *agent) restore() error {
 		st = state{BootID: bootID()}
 	}
 	earlierBoot := st.BootID != "" && st.BootID != bootID()
+	reported := reportedProblems{}
 	if err := a.causes.Restore(st.Causes); err != nil {
 		a.log.Warn("saved state does not match; triggers start without history", "error", err)
 		unread = true
 	}
-	if len(st.Engine) > 0 && !earlierBoot {
-		if err := a.engine.Resume(st.Engine, a.now()); err != nil {
+	if len(st.Engine) > 0 {
+		firing, err := detector.FiringIn(st.Engine)
+		reported.add(firing)
+		if err == nil && !earlierBoot {
+			err = a.engine.Resume(st.Engine, a.now())
+		}
+		if err != nil {
 			a.log.Warn("saved state does not match; rebuilding it from the journal", "error", err)
 			st.Seq, unread = 0, true
 		}
@@ -445,6 +452,9 @@ func (a *agent) restore() error {
 		} else if !known {
 			ours = e.Now.After(booted)
 		}
+		if ours || e.Seq > st.Seq {
+			reported.note(e.Transitions)
+		}
 		if e.BootTime == 0 { // versions before this form of the engine's state did not note it
 			e.BootTime = event.Duration(max(e.Now.Sub(booted), 0))
 		}
@@ -460,7 +470,7 @@ func (a *agent) restore() error {
 	if err != nil {
 		return fmt.Errorf("restore state: %w", err)
 	}
-	a.started()
+	a.started(reported.ended(a.engine.Problems(), a.now().Wall))
 	if damaged > 0 {
 		a.log.Warn("damaged journal lines were skipped", "lines", damaged)
 	}

@@ -111,10 +111,11 @@ func (a *agent) setMutes(list []problem.Mute) {
 	a.poke()
 }
 
-// started notes in the engine and the journal that nothing was watched until now.
-func (a *agent) started() {
+// started notes in the engine and the journal that nothing was watched until now, and which
+// problems ended meanwhile.
+func (a *agent) started(ended []problem.Transition) {
 	e := journal.NewEntry(a.now())
-	e.Boot = bootID()
+	e.Boot, e.Transitions = bootID(), ended
 	a.engine.Restarted(e.Moment())
 	a.record(e)
 	a.flushEntries()
@@ -127,6 +128,7 @@ func (a *agent) again(e journal.Entry) {
 		a.causes.Observe(a.engine.SetMutes(*e.Mutes, e.Moment()), e.Now)
 	case e.Boot != "":
 		a.engine.Restarted(e.Moment())
+		a.causes.Observe(e.Transitions, e.Now)
 	default:
 		a.causes.Observe(a.engine.Tick(e.Moment()), e.Now)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -11,7 +12,9 @@ import (
 	"testing"
 
 	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/detector/rules"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/metrics"
@@ -29,6 +32,16 @@ func restored(t *testing.T, dir string) (a *agent, log *strings.Builder) {
 
 func restoredWith(t *testing.T, dir string, set *detector.RuleSet) (a *agent, log *strings.Builder) {
 	t.Helper()
+	a, log = openedWith(t, dir, set)
+	if err := a.restore(); err != nil {
+		t.Fatal(err)
+	}
+	return a, log
+}
+
+// openedWith is one that has read nothing yet.
+func openedWith(t *testing.T, dir string, set *detector.RuleSet) (a *agent, log *strings.Builder) {
+	t.Helper()
 	store, err := journal.Open(filepath.Join(dir, journalDir), journal.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -39,10 +52,25 @@ func restoredWith(t *testing.T, dir string, set *detector.RuleSet) (a *agent, lo
 		stateDir: dir, log: slog.New(slog.NewTextHandler(log, nil)), metrics: metrics.New("v", ""), journal: store,
 		out: console.NewText(io.Discard), engine: detector.NewEngine(set), wake: make(chan struct{}, 1),
 	}
+	return a, log
+}
+
+// diagnosing is a restored agent that finds causes as well.
+func diagnosing(t *testing.T, dir string, set *detector.RuleSet) *agent {
+	t.Helper()
+	a, _ := openedWith(t, dir, set)
+	var cfg agentConfig
+	cfg.StateDir, cfg.Diagnose = dir, diagnoseSettings{On: true, Keep: 1, ArtifactsMiB: 1}
+	d, err := openDiagnoses(cfg, a, nil, a.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.close)
+	a.causes = d.worker
 	if err := a.restore(); err != nil {
 		t.Fatal(err)
 	}
-	return a, log
+	return a
 }
 
 // kill ends an agent as kill -9 does.
@@ -142,6 +170,83 @@ func TestKilledBeforeTheFirstSaveOfABoot(t *testing.T) {
 		if p.Count != 1 {
 			t.Errorf("%s counts %d, want 1", p.Rule, p.Count)
 		}
+	}
+}
+
+// inDiagnosis is how the problem of the only Diagnosis is.
+func (a *agent) inDiagnosis(t *testing.T) string {
+	t.Helper()
+	var of struct {
+		Wanted []struct{ Problem struct{ State string } }
+	}
+	raw, err := a.causes.State()
+	if err == nil {
+		err = json.Unmarshal(raw, &of)
+	}
+	if err != nil || len(of.Wanted) != 1 {
+		t.Fatalf("%s: %v", raw, err)
+	}
+	return of.Wanted[0].Problem.State
+}
+
+// A problem that ends while no agent runs, with the boot or with the rule that it is of, is
+// resolved at the next start: once, and in the Diagnosis whose repair waits.
+func TestProblemThatEndedMeanwhile(t *testing.T) {
+	const rule = "conditions: {Broken: {healthyReason: Whole, healthyMessage: whole}}\nrules:\n" +
+		"- {name: oom-kill, events: [oomkill], condition: Broken, reason: OOMKilling, message: m, latched: true, groupBy: [%s]}\n"
+	same, other := rulesOf(t, fmt.Sprintf(rule, "cgroup.path")), rulesOf(t, fmt.Sprintf(rule, "task.comm"))
+	for name, c := range map[string]struct {
+		rules         *detector.RuleSet
+		behind, boots bool // it began behind the engine's state; the machine boots
+		ended         bool
+	}{
+		"not":                    {rules: same},
+		"not, behind the state":  {rules: same, behind: true},
+		"rule":                   {rules: other, ended: true},
+		"boot":                   {rules: same, boots: true, ended: true},
+		"boot, behind the state": {rules: same, behind: true, boots: true, ended: true},
+		"boot and rule, behind":  {rules: other, behind: true, boots: true, ended: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			a := diagnosing(t, dir, same)
+			before := a.savedState(t)
+			a.observe(killedEvent())
+			now := a.savedState(t)
+			if state := a.inDiagnosis(t); state != string(v1alpha1.ProblemLasts) {
+				t.Fatal(state)
+			}
+			a.kill(t)
+			if c.behind {
+				now["engine"], now["seq"] = before["engine"], before["seq"]
+			}
+			if c.boots {
+				reboot(t, dir, now)
+			}
+			a.writeState(t, now)
+			want, resolved := v1alpha1.ProblemLasts, 0
+			if c.ended {
+				want, resolved = v1alpha1.ProblemGone, 1
+			}
+			for start := range 2 { // killed before it saves anything
+				a = diagnosing(t, dir, c.rules)
+				if state := a.inDiagnosis(t); state != string(want) {
+					t.Errorf("start %d: the problem %s, want %s", start, state, want)
+				}
+				a.kill(t)
+			}
+			n := 0
+			if _, err := journal.Read(filepath.Join(dir, journalDir), 0, func(e journal.Entry) error {
+				for _, tr := range e.Transitions {
+					if tr.Problem != nil && tr.Problem.State == problem.Resolved {
+						n++
+					}
+				}
+				return nil
+			}); err != nil || n != resolved {
+				t.Errorf("resolved %d times in the journal, want %d: %v", n, resolved, err)
+			}
+		})
 	}
 }
 
