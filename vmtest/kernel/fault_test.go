@@ -12,8 +12,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/kernosis/kernosis/vmtest/testall"
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // mirrorOfChild makes the test binary fetch from that mirror, into cacheOfChild.
