@@ -139,7 +139,8 @@ services:
 		t.Fatal(err)
 	}
 	a := startFakeAgent(t, []string{"--config", config, "--rules-dir", filepath.Join(dir, "rules"), "--listen", "127.0.0.1:" + port, "DB_PASSWORD=" + secret}, "PGPASSWORD="+secret)
-	if err := os.WriteFile(a.log, []byte("level=WARN msg=refused error=\"Authorization: Bearer "+secret+"\"\n"), 0o600); err != nil {
+	if err := os.WriteFile(a.log, []byte("level=WARN msg=refused error=\"Authorization: Bearer "+secret+"\"\n"+
+		`level=WARN msg=refused error="403: {\"token\":\"`+secret+`\"}"`+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if code, out := command(t, "mute", "oom-kill", "--state-dir", a.state, "--for", "1h", "--reason", "token="+secret); code != exitOK {

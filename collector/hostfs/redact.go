@@ -18,14 +18,16 @@ var (
 	secretCamel = regexp.MustCompile(`[a-z](Token|Pass|Pwd)$`) //nolint:gochecknoglobals // a constant
 	// ofFile is of names that are of a file, and not of what it has.
 	ofFile = regexp.MustCompile(`(?i)(file|path|dir|name)$`) //nolint:gochecknoglobals // a constant
-	// userInfo is a password in a URL.
-	userInfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*):[^/\s@]+@`) //nolint:gochecknoglobals // a constant
+	// userInfo is a password in a URL, up to the last @.
+	userInfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*):[^/\s]+@`) //nolint:gochecknoglobals // a constant
 	// header is of HTTP, as of curl.
 	header = regexp.MustCompile(`(?i)^((?:proxy-)?authorization|x-[a-z-]*(?:token|key)|cookie):.*$`) //nolint:gochecknoglobals // a constant
 	// headerText is the same within a text, to the end of its line or of a quotation.
 	headerText = regexp.MustCompile(`(?i)\b((?:proxy-)?authorization:|x-[a-z-]*(?:token|key):|cookie:)[ \t]*[^"'\n]+`) //nolint:gochecknoglobals // a constant
-	// pair is a name and its value.
-	pair = regexp.MustCompile(`([A-Za-z][A-Za-z0-9_.-]*)["']?[ \t]*[:=][ \t]*("(?:[^"\\]|\\.)*"|'[^']*'|[^\s"',;}\]]+)`) //nolint:gochecknoglobals // a constant
+	// pair is a name and its value; of one in escaped quotes only how it begins.
+	pair = regexp.MustCompile(`([A-Za-z][A-Za-z0-9_.-]*)\\*["']?[ \t]*[:=][ \t]*(\\+"|"(?:[^"\\]|\\.)*"|'[^']*'|[^\s"',;}\]]+)`) //nolint:gochecknoglobals // a constant
+	// opening is what a value in quotes begins with.
+	opening = regexp.MustCompile(`^\\*["']`) //nolint:gochecknoglobals // a constant
 	// privateKey is one in PEM.
 	privateKey = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(-----END [A-Z ]*PRIVATE KEY-----)?`) //nolint:gochecknoglobals // a constant
 	// jwt is a token of service accounts and others, wherever it stands.
@@ -60,7 +62,7 @@ func Redact(args []string) []string {
 				continue
 			}
 			out[i] = head + ": " + Redacted
-		case given && !strings.ContainsAny(flag, " \t\n/:") && isSecret(bare) && value != "" && !strings.HasPrefix(value, "/") && !strings.HasPrefix(strings.TrimLeft(value, `"'`), Redacted):
+		case given && !strings.ContainsAny(flag, " \t\n/:") && isSecret(bare) && value != "" && !strings.HasPrefix(value, "/") && !strings.HasPrefix(strings.TrimLeft(value, `\"'`), Redacted):
 			out[i] = flag + "=" + Redacted
 		case strings.ContainsAny(a, " \t\n"):
 			// A shell's script, or a title that a process has given itself.
@@ -121,19 +123,37 @@ func redactPairs(line string) string {
 		if m == nil {
 			return b.String() + line
 		}
-		name, value := line[m[2]:m[3]], strings.Trim(line[m[4]:m[5]], `"'`)
+		if value := line[m[4]:m[5]]; value[0] == '\\' && strings.HasSuffix(value, `"`) {
+			m[5] = m[4] + escaped(line[m[4]:])
+		}
+		name, value := line[m[2]:m[3]], strings.Trim(line[m[4]:m[5]], `\"'`)
 		b.WriteString(line[:m[4]])
 		if value == "" || strings.HasPrefix(value, "/") || value == strings.TrimSuffix(Redacted, "]") || !isSecret(name) {
 			line = line[m[4]:] // it may have pairs in it
 			continue
 		}
-		quote := line[m[4] : m[4]+1]
-		if quote != `"` && quote != "'" {
-			quote = ""
-		}
+		quote := opening.FindString(line[m[4]:m[5]])
 		b.WriteString(quote + Redacted + quote)
 		line = line[m[5]:]
 	}
+}
+
+// escaped returns the length of the value in escaped quotes with which a text begins: to the quote
+// behind no more backslashes, as those within have more.
+func escaped(text string) int {
+	first := strings.IndexByte(text, '"')
+	backslashes := 0
+	for i := first + 1; i < len(text); i++ {
+		switch {
+		case text[i] == '\\':
+			backslashes++
+		case text[i] == '"' && backslashes <= first:
+			return i + 1
+		default:
+			backslashes = 0
+		}
+	}
+	return len(text)
 }
 
 // redactWords takes the words of a text for arguments, and leaves what is between them.

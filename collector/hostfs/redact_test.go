@@ -51,7 +51,14 @@ func TestRedactText(t *testing.T) {
 		"GET https://web:hunter2@db/x?token=abc":                                      "GET https://web:[redacted]@db/x?token=[redacted]",
 		"-----BEGIN EC PRIVATE KEY-----\nMHcC\nAQ==\n-----END EC PRIVATE KEY-----\nx": "[redacted]\nx",
 		"  bearer eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhYmMifQ.c2ln ":                      "  bearer [redacted] ",
+		// Of a log that quotes what it was told, and of a line that quotes that log.
+		`error="403: {\"token\":\"hunter2\",\"name\":\"web\"}"`:   `error="403: {\"token\":\"[redacted]\",\"name\":\"web\"}"`,
+		`error="bad argument --password=\"hunter2 x\" of web"`:    `error="bad argument --password=\"[redacted]\" of web"`,
+		`text="error=\"403: {\\\"token\\\":\\\"hunter2\\\"}\" x"`: `text="error=\"403: {\\\"token\\\":\\\"[redacted]\\\"}\" x"`,
+		`error="{\"token\":\"a\\\"hunter2\"}"`:                    `error="{\"token\":\"[redacted]\"}"`,
+		"dial redis://u:p@ss@h/0: refused, ask a@b":               "dial redis://u:[redacted]@h/0: refused, ask a@b",
 		// What is no secret stays.
+		`error="403: {\"code\":\"x\"} of {\"tokenFile\":\"/a\"}"`:            `error="403: {\"code\":\"x\"} of {\"tokenFile\":\"/a\"}"`,
 		"token-file: /var/run/token\nsecretName: web\nkeep-attached: true\n": "token-file: /var/run/token\nsecretName: web\nkeep-attached: true\n",
 		"time=10:00:00 level=INFO msg=watching programs=21":                  "time=10:00:00 level=INFO msg=watching programs=21",
 		"": "",
