@@ -265,6 +265,33 @@ m.yaml:7:23: mutes[4].until: is beyond the year 9999`, err.Error()); diff != "" 
 	}
 }
 
+// What the rules in force don't know is no mistake for who puts mutes in force.
+func TestParseKnownMutes(t *testing.T) {
+	have, unknown, err := detector.ParseKnownMutes("m.yaml", []byte(`apiVersion: rules.kernosis.io/v1
+mutes:
+- {rule: gone, where: {task.uid: 0x10}, until: 2026-01-01T00:00:00Z, reason: r}
+- {rule: told, where: {cgroup.pat: /a}, until: 2026-01-01T00:00:00Z, reason: r}
+- {rule: told, where: {cgroup.path: /a}, until: 2026-01-01T00:00:00Z, reason: r}
+`), ruleSet(t, muteRules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]problem.Mute{
+		{Rule: "gone", Where: map[string]string{"task.uid": "0x10"}, Until: epoch, Reason: "r"},
+		{Rule: "told", Where: map[string]string{"cgroup.pat": "/a"}, Until: epoch, Reason: "r"},
+		{Rule: "told", Where: map[string]string{"cgroup.path": "/a"}, Until: epoch, Reason: "r"},
+	}, have); diff != "" {
+		t.Errorf("(-want +have):\n%s", diff)
+	}
+	if diff := cmp.Diff(`m.yaml:3:10: mutes[0].rule: unknown rule "gone"
+m.yaml:4:24: mutes[1].where.cgroup.pat: rule told has no such field in its groupBy (it has cgroup.path), did you mean "cgroup.path"?`, unknown.Error()); diff != "" {
+		t.Errorf("(-want +have):\n%s", diff)
+	}
+	if _, _, err := detector.ParseKnownMutes("m.yaml", []byte("apiVersion: rules.kernosis.io/v1\nmutes:\n- {rule: told, until: tomorrow, reason: r}\n"), ruleSet(t, muteRules)); err == nil {
+		t.Error("no error of another mistake")
+	}
+}
+
 // FuzzMutes: no file of mutes makes the reader or the engine panic, and a mute
 // that was read means the same after a snapshot.
 func FuzzMutes(f *testing.F) {

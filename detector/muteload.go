@@ -41,22 +41,41 @@ func LoadMutes(path string, rules *RuleSet) ([]problem.Mute, error) {
 // ParseMutes is LoadMutes of a file that was read already. Without rules (nil) names
 // and fields are taken as they are.
 func ParseMutes(name string, data []byte, rules *RuleSet) ([]problem.Mute, error) {
-	file, root := document.Read(name, data)
-	l := &muteLoader{file: file, rules: rules}
-	if root != nil {
-		l.root(root)
-	}
-	if len(file.Errors) > 0 {
-		file.Errors.Sort()
-		return nil, file.Errors
+	l := parseMutes(name, data, rules)
+	if all := append(l.file.Errors, l.unknown.Errors...); len(all) > 0 {
+		all.Sort()
+		return nil, all
 	}
 	return l.mutes, nil
 }
 
+// ParseKnownMutes is ParseMutes for who puts the mutes in force: a rule that is not in the
+// set, and a field that its groupBy doesn't have, is no error. The rule may have gone with an
+// upgrade, which must not end the other mutes. Such a mute is returned too, and unknown has it.
+func ParseKnownMutes(name string, data []byte, rules *RuleSet) (list []problem.Mute, unknown Errors, err error) {
+	l := parseMutes(name, data, rules)
+	l.file.Errors.Sort()
+	l.unknown.Errors.Sort()
+	if err := l.file.Errors.Err(); err != nil {
+		return nil, nil, err
+	}
+	return l.mutes, l.unknown.Errors, nil
+}
+
+func parseMutes(name string, data []byte, rules *RuleSet) *muteLoader {
+	file, root := document.Read(name, data)
+	l := &muteLoader{file: file, unknown: &document.Reader{Name: name}, rules: rules}
+	if root != nil {
+		l.root(root)
+	}
+	return l
+}
+
 type muteLoader struct {
-	file  *document.Reader
-	rules *RuleSet
-	mutes []problem.Mute
+	file    *document.Reader
+	unknown *document.Reader // its Errors are those of rules and fields that are not in the set
+	rules   *RuleSet
+	mutes   []problem.Mute
 }
 
 func (l *muteLoader) root(root *yaml.Node) {
@@ -133,7 +152,7 @@ func (l *muteLoader) rule(n *yaml.Node, path, name string) *Rule {
 		for _, r := range l.rules.rules {
 			names = append(names, r.Name)
 		}
-		l.file.Errorf(n, path, "unknown rule %q%s", name, document.Suggest(name, names))
+		l.unknown.Errorf(n, path, "unknown rule %q%s", name, document.Suggest(name, names))
 	}
 	return r
 }
@@ -150,9 +169,9 @@ func (l *muteLoader) value(p document.Pair, path string, rule *Rule) string {
 	}
 	i := slices.Index(rule.GroupBy, p.Key.Value)
 	if i < 0 {
-		l.file.Errorf(p.Key, path, "rule %s has no such field in its groupBy (it has %s)%s", rule.Name,
+		l.unknown.Errorf(p.Key, path, "rule %s has no such field in its groupBy (it has %s)%s", rule.Name,
 			cmp.Or(strings.Join(rule.GroupBy, ", "), "none"), document.Suggest(p.Key.Value, rule.GroupBy))
-		return ""
+		return n.Value
 	}
 	switch rule.groupBy[i].Type { //nolint:exhaustive // the rest can't stand in groupBy
 	case event.TypeInt:

@@ -136,7 +136,7 @@ func TestMutesFromAConfigMap(t *testing.T) {
 	watching(1)
 	swap("mutes:\n- {rule: oom-kill, until: 2999-01-01T00:00:00Z, reason: known}\n")
 	waitMute(t, p, 1, false)
-	swap("mutes:\n- {rule: oom-kil, until: 2999-01-01T00:00:00Z, reason: known}\n")
+	swap("mutes:\n- {rule: oom-kill, until: 2999-01-01, reason: known}\n")
 	if text, ok := p.Log.Wait(20*time.Second, func(s string) bool { return strings.Contains(s, "the ones in force stay") }); !ok {
 		t.Fatalf("the mistake is not reported:\n%s", text)
 	}

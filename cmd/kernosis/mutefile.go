@@ -75,13 +75,17 @@ func (f *muteFile) read() {
 		return
 	}
 	var list []problem.Mute
+	var unknown detector.Errors
 	if err == nil && len(data) > 0 {
 		f.last = data
-		list, err = detector.ParseMutes(f.path, data, f.rules)
+		list, unknown, err = detector.ParseKnownMutes(f.path, data, f.rules)
 	}
 	if err != nil {
 		f.a.log.Error("mutes not reloaded; the ones in force stay", "error", err)
 		return
+	}
+	if len(unknown) > 0 {
+		f.a.log.Warn("mutes that the rules don't know have no effect; the others do", "error", unknown)
 	}
 	f.last = data
 	f.a.setMutes(list)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -287,5 +288,34 @@ func TestStateOfANewerVersion(t *testing.T) {
 				t.Errorf("log:\n%s", log)
 			}
 		})
+	}
+}
+
+// A mute of a rule that is gone, and one of a field that is, leave the others in force after
+// a reboot, and are reported.
+func TestMuteOfAGoneRule(t *testing.T) {
+	dir := t.TempDir()
+	a, log := restored(t, dir)
+	set, err := detector.Load(rules.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, mutesName)
+	if err := os.WriteFile(path, []byte(`apiVersion: rules.kernosis.io/v1
+mutes:
+- {rule: gone, until: 2020-01-01T00:00:00Z, reason: of an older version}
+- {rule: disk-stalled, where: {disk: sda}, until: 2999-01-01T00:00:00Z, reason: of an older version}
+- {rule: oom-kill, until: 2999-01-01T00:00:00Z, reason: known}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	newMuteFile(path, a, set).read()
+	if have := a.engine.Mutes(); !slices.ContainsFunc(have, func(m problem.Mute) bool { return m.Rule == "oom-kill" }) {
+		t.Errorf("in force: %v\n%s", have, log)
+	}
+	for _, want := range []string{"level=WARN", `unknown rule`, "mutes[1].where.disk: rule disk-stalled has no such field"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("no %q in the log:\n%s", want, log)
+		}
 	}
 }
