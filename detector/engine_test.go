@@ -313,6 +313,15 @@ func TestReplace(t *testing.T) {
 	want(t, e.Tick(at(time.Hour+2*time.Second)), "counting  resolved", "new  resolved", "kept  resolved", "Sick=False Well")
 }
 
+// A problem that waits for its time does not wait for good where the rule asks for none any more.
+func TestReplaceWithoutFor(t *testing.T) {
+	const rule = "\n- {name: r, events: [gauge], when: gauge.name == \"files\" && gauge.percent >= 90, clearWhen: gauge.percent < 80, condition: Sick, reason: R, message: m%s}\n"
+	e := detector.NewEngine(ruleSet(t, fmt.Sprintf(rule, ", for: 2m")))
+	e.Observe(gauge(0, "files", 95, ""), at(0))
+	want(t, e.Replace(ruleSet(t, fmt.Sprintf(rule, "")), at(time.Second)))
+	want(t, e.Tick(at(2*time.Minute)), "r  firing", "Sick=True R")
+}
+
 // A reload that changes a rule's words keeps its problem, which speaks in the
 // new ones from the next event on.
 func TestReplaceChangesWords(t *testing.T) {

@@ -250,7 +250,8 @@ func (e *Engine) expire(en *entry, due event.Moment) {
 	case problem.Firing:
 		e.resolve(en, due)
 	case problem.Pending:
-		if en.rule.For > 0 && en.fireAt <= due.Boot {
+		// A reload may have taken away the rule's "for" meanwhile.
+		if (en.rule.For > 0 || en.rule.Threshold.Count == 0) && en.fireAt <= due.Boot {
 			e.fire(en, due)
 			return
 		}

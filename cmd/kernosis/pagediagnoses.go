@@ -182,7 +182,9 @@ func (d *pageDiagnoses) drawing(id string) ([]byte, error) {
 
 // forget gives back what was read.
 func (d *pageDiagnoses) forget() {
-	d.mu.Lock()
+	if !d.mu.TryLock() { // list reads, perhaps from a disk that hangs, and replaces it
+		return
+	}
 	defer d.mu.Unlock()
 	d.read = nil
 }

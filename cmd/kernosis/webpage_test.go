@@ -126,3 +126,15 @@ func TestTheAgentsPage(t *testing.T) {
 		t.Error("the stream goes on")
 	}
 }
+
+// While Diagnoses are read from a disk that hangs, the page does not wait to forget them: it
+// would answer nobody.
+func TestPageForgetsWithoutWaiting(t *testing.T) {
+	d := &pageDiagnoses{read: map[string]readRun{"a": {}}}
+	d.mu.Lock() // as list has it while it reads
+	d.forget()
+	d.mu.Unlock()
+	if d.forget(); d.read != nil {
+		t.Error("nothing was forgotten")
+	}
+}

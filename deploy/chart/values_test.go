@@ -238,6 +238,7 @@ func TestWrongValues(t *testing.T) {
 		{"key of an account", "agent: {serviceAccount: {nam: a}}", []string{"/agent/serviceAccount", "nam"}},
 		{"key of the hooks", "hooks: {podLabel: {}}", []string{"/hooks", "podLabel"}},
 		{"strategy", "controller: {updateStrategy: {type: OnDelete}}", []string{"/controller/updateStrategy/type"}},
+		{"a second agent of a node", "agent: {updateStrategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}}", []string{"/agent/updateStrategy/rollingUpdate", "maxSurge"}},
 		{"scrape timeout", "monitoring: {podMonitor: {scrapeTimeout: soon}}", []string{"/monitoring/podMonitor/scrapeTimeout"}},
 		{"relabeling", "monitoring: {serviceMonitor: {metricRelabelings: [{source: [a]}]}}", []string{"/monitoring/serviceMonitor/metricRelabelings/0", "source"}},
 		{"quota", "priorityClassQuota: {pods: many}", []string{"/priorityClassQuota/pods"}},

@@ -161,8 +161,10 @@ func (f *Feed) Drain(fold func(Item)) (seq, lost uint64, err error) {
 func (f *Feed) read(fold func(Item)) (lost uint64, err error) {
 	// Damaged lines show as gaps between the numbers.
 	_, err = journal.Read(f.dir, f.seq, func(e journal.Entry) error {
-		lost += e.Seq - f.seq - 1
-		f.seq = e.Seq
+		if e.Seq > f.seq { // else two agents have given the number, of one folder
+			lost += e.Seq - f.seq - 1
+			f.seq = e.Seq
+		}
 		if len(e.Transitions) > 0 {
 			fold(Item{
 				Seq: e.Seq, Now: e.Now, Transitions: e.Transitions,

@@ -1,7 +1,10 @@
 package events_test
 
 import (
+	"bytes"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -123,6 +126,35 @@ func TestFeedCountsWhatTheJournalHasDropped(t *testing.T) {
 	seq, lost, err := f.Drain(c.fold)
 	if err != nil || seq != n || lost == 0 || lost+uint64(len(c.counts)) != n-10 {
 		t.Fatalf("seq %d, lost %d, error %v, %d entries", seq, lost, err, len(c.counts))
+	}
+}
+
+// Two agents of one state folder have given one number twice: nothing is lost by that.
+func TestFeedReadsANumberTwice(t *testing.T) {
+	dir := t.TempDir()
+	j := open(t, dir, journal.Options{})
+	for i := 1; i <= 3; i++ {
+		add(t, j, i)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bytes.SplitAfter(text, []byte("\n"))
+	if err := os.WriteFile(files[0], append(text, lines[len(lines)-2]...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var c collected
+	seq, lost, err := events.NewFeed(dir, 0, nil).Drain(c.fold)
+	if err != nil || seq != 3 || lost != 0 || len(c.counts) != 4 {
+		t.Errorf("seq %d, lost %d, error %v, counts %v", seq, lost, err, c.counts)
 	}
 }
 
