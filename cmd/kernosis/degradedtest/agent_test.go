@@ -41,13 +41,14 @@ func TestWithoutPrograms(t *testing.T) {
 			t.Errorf("message %q has not %q", message, want)
 		}
 	}
-	a.condition("DiskUnhealthy", corev1.ConditionUnknown, "SourceUnavailable")
-	a.condition("ReadonlyFilesystem", corev1.ConditionFalse, "FilesystemIsNotReadOnly")
-	a.healthy()
 	await.UntilShown(a, "reader of the kernel's log", time.Minute, func() (bool, string) {
 		_, body := a.get("/metrics")
 		return strings.Contains(body, `stem="log/kmsg"} 1`), "metrics without it"
 	})
+	// It reports failed I/O while the program can't. Before it is read the condition is Unknown, for a moment.
+	a.condition("DiskUnhealthy", corev1.ConditionFalse, "DiskIsHealthy")
+	a.condition("ReadonlyFilesystem", corev1.ConditionFalse, "FilesystemIsNotReadOnly")
+	a.healthy()
 }
 
 // The hardened list of docs/capabilities.md, but for what is said to be lacking there.
