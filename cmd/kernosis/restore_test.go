@@ -111,7 +111,7 @@ func (a *agent) writeState(t *testing.T, of map[string]json.RawMessage) []byte {
 	return raw
 }
 
-// reboot makes what a killed agent has left that of an earlier boot.
+// reboot marks the saved state of a killed agent as one of an earlier boot.
 func reboot(t *testing.T, dir string, of map[string]json.RawMessage) {
 	t.Helper()
 	of["bootID"] = json.RawMessage(`"before"`)

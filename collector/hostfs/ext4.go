@@ -11,7 +11,7 @@ import (
 )
 
 // RemountsReadOnly reports whether the filesystem of a mount, on a device by its kernel
-// name, takes no writes after an error. mountinfo omits that of an ext4 where it is the
+// name, takes no writes after an error. mountinfo omits this option of an ext4 if it is the
 // filesystem's default; /proc/fs/ext4 lists all options.
 func (f FS) RemountsReadOnly(m *Mount, device string) (bool, error) {
 	if m.ErrorsPolicy != "" || m.FSType != "ext4" {

@@ -51,7 +51,7 @@ func TestRedactText(t *testing.T) {
 		"GET https://web:hunter2@db/x?token=abc":                                      "GET https://web:[redacted]@db/x?token=[redacted]",
 		"-----BEGIN EC PRIVATE KEY-----\nMHcC\nAQ==\n-----END EC PRIVATE KEY-----\nx": "[redacted]\nx",
 		"  bearer eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhYmMifQ.c2ln ":                      "  bearer [redacted] ",
-		// Of a log that quotes what it was told, and of a line that quotes that log.
+		// A log line that quotes a message, and one that quotes such a line.
 		`error="403: {\"token\":\"hunter2\",\"name\":\"web\"}"`:   `error="403: {\"token\":\"[redacted]\",\"name\":\"web\"}"`,
 		`error="bad argument --password=\"hunter2 x\" of web"`:    `error="bad argument --password=\"[redacted]\" of web"`,
 		`text="error=\"403: {\\\"token\\\":\\\"hunter2\\\"}\" x"`: `text="error=\"403: {\\\"token\\\":\\\"[redacted]\\\"}\" x"`,

@@ -27,7 +27,8 @@ type position struct {
 	Offset int64  `json:"offset"`
 	// Lines is the number of the last line that was handed over.
 	Lines uint64 `json:"lines,omitempty"`
-	// Stamp is that of the kernel's last line before Offset, in µs: the next line may be of the same record.
+	// Stamp is the time stamp of the kernel's last line before Offset, in µs. A line behind it with
+	// the same stamp belongs to the same record.
 	Stamp int64 `json:"stamp,omitempty"`
 	// Head bytes at the beginning have the checksum Sum: numbers of inodes are
 	// used again, and those of devices change with a boot.

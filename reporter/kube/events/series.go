@@ -33,9 +33,9 @@ type series struct {
 	About    string           `json:"about,omitempty"` // UID of the pod that it hit
 	Object   string           `json:"object"`          // what it hit, to report whether it is always the same
 	Mixed    bool             `json:"mixed,omitempty"` // it is not
-	// Began is the time of the entry that began the series. First may be that of an earlier
-	// series of the same problem, which was muted meanwhile, say. Zero: an earlier release has
-	// named the series without it.
+	// Began is the time of the entry that began the series. A problem that was muted for long
+	// gets a second series with the same First. Zero: an earlier release named the series
+	// without it.
 	Began      time.Time `json:"began,omitzero"`
 	First      time.Time `json:"first"` // the fault's own times
 	Last       time.Time `json:"last"`
