@@ -28,6 +28,12 @@ type portTakenError struct{ port int }
 
 func (e portTakenError) Error() string { return fmt.Sprintf("port %d is taken", e.port) }
 
+// etcdSlowError says that the API server gave up on etcd, which it does after 20 s: on a
+// machine whose disk or CPUs are busy etcd may take longer.
+type etcdSlowError struct{ why error }
+
+func (e etcdSlowError) Error() string { return e.why.Error() }
+
 // startEtcd starts etcd on sockets in the state folder: they need no port, and no
 // other user of the machine can connect to them.
 func (s *Server) startEtcd() (err error) {
@@ -90,6 +96,19 @@ func freePort(ctx context.Context) (int, error) {
 
 // startAPI starts the API server and waits until it is ready. The caller holds mu.
 func (s *Server) startAPI(ctx context.Context) error {
+	within := await.Within(startFor)
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("not ready after %s", within))
+	defer cancel()
+	for {
+		err := s.tryAPI(ctx)
+		if slow := (etcdSlowError{}); !errors.As(err, &slow) {
+			return err
+		}
+	}
+}
+
+// tryAPI starts the API server once. It waits until the server is ready or has ended.
+func (s *Server) tryAPI(ctx context.Context) error {
 	api, err := s.run("kube-apiserver", append([]string{
 		"--etcd-servers=" + s.etcdURL(),
 		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(s.port),
@@ -107,9 +126,6 @@ func (s *Server) startAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	within := await.Within(startFor)
-	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("not ready after %s", within))
-	defer cancel()
 	if err := s.waitReady(ctx, api); err != nil {
 		api.Stop(syscall.SIGKILL, 0)
 		return err
@@ -130,10 +146,17 @@ func (s *Server) waitReady(ctx context.Context, api *process.Process) error {
 		select {
 		case <-again.C:
 		case <-api.Done():
-			if text, err := os.ReadFile(api.Log()); err == nil && bytes.Contains(process.LastLines(text, 30), []byte("address already in use")) {
+			why := api.Explain("ended while it was starting")
+			text, err := os.ReadFile(api.Log())
+			switch last := process.LastLines(text, 30); {
+			case err != nil:
+				return why
+			case bytes.Contains(last, []byte("address already in use")):
 				return portTakenError{s.port}
+			case bytes.Contains(last, []byte("context deadline exceeded")):
+				return etcdSlowError{why}
 			}
-			return api.Explain("ended while it was starting")
+			return why
 		case <-s.etcd.Done():
 			return s.etcd.Explain("ended while the API server was starting")
 		case <-ctx.Done():

@@ -37,6 +37,12 @@ type timing struct {
 
 func (t timing) wall() time.Duration { return t.ended.Sub(t.began) }
 
+// failure is a failed test, and the first of what it said.
+type failure struct {
+	key
+	said []string
+}
+
 // report turns the events of go test into text for people. Several runs of go test may
 // write into it at once.
 type report struct {
@@ -46,7 +52,7 @@ type report struct {
 	began   map[key]time.Time
 	tests   []timing
 	skips   map[string]int // reason → tests
-	failing []key
+	failing []failure
 	samples map[string][]sample // by package
 
 	passed, failed, skipped int
@@ -119,7 +125,7 @@ func (r *report) end(k key, e testEvent) {
 		r.skipped++
 		r.skips[skipReason(output)]++
 	case "fail":
-		r.fail(k)
+		r.fail(k, output)
 		fmt.Fprint(r.out, strings.Join(output, ""))
 	}
 }
@@ -130,18 +136,32 @@ func (r *report) endPackage(pkg key, failed bool) {
 	for _, k := range slices.SortedFunc(maps.Keys(r.output), func(a, b key) int { return cmp.Compare(a.test, b.test) }) {
 		if k.pkg == pkg.pkg {
 			fmt.Fprint(r.out, strings.Join(r.output[k], ""))
-			r.fail(k)
+			r.fail(k, r.output[k])
 			delete(r.output, k)
 		}
 	}
-	if failed && !slices.ContainsFunc(r.failing, func(k key) bool { return k.pkg == pkg.pkg }) {
-		r.fail(pkg)
+	if failed && !slices.ContainsFunc(r.failing, func(f failure) bool { return f.pkg == pkg.pkg }) {
+		r.fail(pkg, nil)
 	}
 }
 
-func (r *report) fail(k key) {
+func (r *report) fail(k key, output []string) {
 	r.failed++
-	r.failing = append(r.failing, k)
+	r.failing = append(r.failing, failure{k, firstSaid(output)})
+}
+
+// firstSaid returns the first messages of a failed test, cut to a line each. What else it
+// printed, such as logs of programs, may be long and come last.
+func firstSaid(output []string) (said []string) {
+	const most, width = 3, 300
+	for _, line := range output {
+		line = strings.TrimSpace(line)
+		place, _, ok := strings.Cut(line, ": ")
+		if ok && (strings.HasSuffix(strings.TrimRight(place, "0123456789"), ".go:") || place == "panic") && len(said) < most {
+			said = append(said, line[:min(len(line), width)])
+		}
+	}
+	return said
 }
 
 // skipReason returns the text given to Skip, which go test prints as "    file.go:12: text".
@@ -196,8 +216,11 @@ func (r *report) summarize(slow int) {
 	}
 	if len(r.failing) > 0 {
 		fmt.Fprintln(r.out, "\nFailed:")
-		for _, k := range r.failing {
-			fmt.Fprintln(r.out, strings.TrimRight("  "+k.pkg+" "+k.test, " "))
+		for _, f := range r.failing {
+			fmt.Fprintln(r.out, strings.TrimRight("  "+f.pkg+" "+f.test, " "))
+			for _, line := range f.said {
+				fmt.Fprintf(r.out, "    %s\n", line)
+			}
 		}
 	}
 	fmt.Fprintf(r.out, "\n%d tests in %s\n%d passed, %d failed, %d skipped\n",

@@ -30,6 +30,7 @@ const events = `{"Time":"2026-01-02T03:04:05Z","Action":"start","Package":"m/a"}
 {"Time":"2026-01-02T03:04:10Z","Action":"pass","Package":"m/a"}
 {"Time":"2026-01-02T03:04:10Z","Action":"run","Package":"m/b","Test":"TestFails"}
 {"Time":"2026-01-02T03:04:10Z","Action":"output","Package":"m/b","Test":"TestFails","Output":"    b_test.go:7: 1 is not 2\n"}
+{"Time":"2026-01-02T03:04:10Z","Action":"output","Package":"m/b","Test":"TestFails","Output":"        time=2026-01-02 msg=line\n"}
 {"Time":"2026-01-02T03:04:10Z","Action":"fail","Package":"m/b","Test":"TestFails"}
 {"Time":"2026-01-02T03:04:10Z","Action":"fail","Package":"m/b"}
 {"Time":"2026-01-02T03:04:10Z","Action":"run","Package":"m/c","Test":"TestPanics"}
@@ -52,7 +53,7 @@ func TestReport(t *testing.T) {
 	r.summarize(2)
 	for _, want := range []string{
 		"ok  \tm/a\t5.000s\n", "b_test.go:7: 1 is not 2", "panic: oh", "d.go:3: undefined: x", "a line that is no event",
-		"\n    1  needs root: it kills\n", "\nFailed:\n  m/b TestFails\n  m/c TestPanics\n  m/d\n", "\n2 passed, 3 failed, 1 skipped\n",
+		"\n    1  needs root: it kills\n", "\nFailed:\n  m/b TestFails\n    b_test.go:7: 1 is not 2\n  m/c TestPanics\n    panic: oh\n  m/d\n", "\n2 passed, 3 failed, 1 skipped\n",
 		"2.0      0.8  m/a TestPasses    a.test 0.5, etcd 0.2\n", "1.0      0.0  m/a TestParallel  \n",
 	} {
 		if !strings.Contains(out.String(), want) {
