@@ -77,6 +77,10 @@ chaos: setup ## as root: harm a running agent at random and check what it report
 	mkdir -p bin/chaos
 	go test -count=1 -timeout 24h -artifacts -outputdir bin/chaos ./cmd/kernosis/chaostest -run TestChaos -seeds $(or $(SEEDS),20) -seed $(or $(SEED),1)
 
+.PHONY: soak
+soak: setup ## as root: what happens to an agent in a day, in FOR=1h, and check that nothing of it grows (docs/testing.md)
+	go test -count=1 -v -timeout 24h ./cmd/kernosis/chaostest -run TestSoak -soak $(or $(FOR),1h)
+
 .PHONY: e2e
 e2e: setup node-packages ## as root: install Kernosis by its chart on a real node, break things, upgrade, uninstall (docs/testing.md)
 	go test -count=1 -v -timeout 15m ./deploy/e2e

@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -174,91 +173,28 @@ const idleFor = 31 * time.Second
 func BenchmarkIdle(b *testing.B) {
 	needKernel(b)
 	var start, startCPU, idle, idleCPU time.Duration
-	var memory map[string]float64
-	var inKernel float64
+	var memory agenttest.Memory
 	for b.Loop() {
 		p := newAgent(b)
 		began := time.Now()
 		p.Start()
 		p.WaitSources(0)
 		pid := p.PID()
-		start, startCPU = time.Since(began), cpuTime(b, pid)
+		start, startCPU = time.Since(began), agenttest.CPUTime(b, pid)
 		time.Sleep(3 * time.Second) // the look-ups that a start begins are over
-		before, from := cpuTime(b, pid), time.Now()
+		before, from := agenttest.CPUTime(b, pid), time.Now()
 		time.Sleep(idleFor)
-		idleCPU, idle = cpuTime(b, pid)-before, time.Since(from)
-		memory, inKernel = statusKiB(b, pid), memlock(b, pid)
+		idleCPU, idle = agenttest.CPUTime(b, pid)-before, time.Since(from)
+		memory = agenttest.MemoryOf(b, pid)
 		p.Stop()
 	}
 	b.ReportMetric(0, "ns/op") // the time it was left alone
 	b.ReportMetric(start.Seconds()*1e3, "start-ms")
 	b.ReportMetric(startCPU.Seconds()*1e3, "start-cpu-ms")
 	b.ReportMetric(idleCPU.Seconds()*1e3/idle.Seconds(), "idle-cpu-ms/s")
-	b.ReportMetric(memory["VmRSS"]/1024, "rss-MiB")
-	b.ReportMetric(memory["RssAnon"]/1024, "anon-MiB")
-	b.ReportMetric(inKernel/(1<<20), "bpf-MiB")
-}
-
-// cpuTime is what a process has used of the CPUs, to the nanosecond.
-func cpuTime(b *testing.B, pid int) time.Duration {
-	b.Helper()
-	var ts unix.Timespec
-	const scheduler = 2 // CPUCLOCK_SCHED, of the whole process
-	if err := unix.ClockGettime(int32(^pid<<3|scheduler), &ts); err != nil {
-		b.Fatal(err)
-	}
-	return time.Duration(ts.Nano())
-}
-
-// statusKiB returns the sizes in /proc/PID/status.
-func statusKiB(b *testing.B, pid int) map[string]float64 {
-	b.Helper()
-	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	sizes := map[string]float64{}
-	for line := range strings.Lines(string(raw)) {
-		name, rest, _ := strings.Cut(line, ":")
-		if n, ok := strings.CutSuffix(strings.TrimSpace(rest), " kB"); ok {
-			sizes[name], _ = strconv.ParseFloat(n, 64)
-		}
-	}
-	return sizes
-}
-
-// memlock sums what the kernel keeps for the BPF maps and programs that a
-// process has open; it is in no process's RSS.
-func memlock(b *testing.B, pid int) (bytes float64) {
-	b.Helper()
-	dir := filepath.Join("/proc", strconv.Itoa(pid), "fdinfo")
-	fds, err := os.ReadDir(dir)
-	if err != nil {
-		b.Fatal(err)
-	}
-	seen := map[string]bool{}
-	for _, fd := range fds {
-		raw, err := os.ReadFile(filepath.Join(dir, fd.Name()))
-		if err != nil {
-			continue // closed meanwhile
-		}
-		var id string
-		var size float64
-		for line := range strings.Lines(string(raw)) {
-			name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-			switch value = strings.TrimSpace(value); name {
-			case "map_id", "prog_id":
-				id = name + value
-			case "memlock":
-				size, _ = strconv.ParseFloat(value, 64)
-			}
-		}
-		if id != "" && !seen[id] { // a link names its program, too
-			seen[id] = size > 0
-			bytes += size
-		}
-	}
-	return bytes
+	b.ReportMetric(memory.RSS/(1<<20), "rss-MiB")
+	b.ReportMetric(memory.Anonymous/(1<<20), "anon-MiB")
+	b.ReportMetric(memory.BPF/(1<<20), "bpf-MiB")
 }
 
 // The whole of what the agent does with an event on one goroutine: engine,

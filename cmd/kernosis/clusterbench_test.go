@@ -26,6 +26,7 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
@@ -297,21 +298,22 @@ func BenchmarkClusterIdle(b *testing.B) {
 			}
 			return n
 		}
-		etcd, requests, cpu := server.EtcdWrites(b), writes(), cpuTime(b, a.PID())
+		etcd, requests, cpu := server.EtcdWrites(b), writes(), agenttest.CPUTime(b, a.PID())
 		time.Sleep(idle)
 		after := server.EtcdWrites(b)
-		b.ReportMetric((cpuTime(b, a.PID())-cpu).Seconds()*1e3/idle.Seconds(), "idle-cpu-ms/s")
+		b.ReportMetric((agenttest.CPUTime(b, a.PID())-cpu).Seconds()*1e3/idle.Seconds(), "idle-cpu-ms/s")
 		b.ReportMetric(writes()-requests, "requests/min")
 		b.ReportMetric(float64(after.PutBytes-etcd.PutBytes)/1024*60, "etcd-KiB/h")
-		b.ReportMetric(statusKiB(b, a.PID())["VmRSS"]/1024, "rss-MiB")
-		b.ReportMetric(statusKiB(b, a.PID())["RssAnon"]/1024, "anon-MiB")
+		memory := agenttest.MemoryOf(b, a.PID())
+		b.ReportMetric(memory.RSS/(1<<20), "rss-MiB")
+		b.ReportMetric(memory.Anonymous/(1<<20), "anon-MiB")
 	}
 	oom := &inject.OOM{StateDir: b.TempDir(), Limit: inject.MaxDuration}
 	if err := oom.Start(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 	defer oom.Close()
-	before, began := cpuTime(b, a.PID()), time.Now()
+	before, began := agenttest.CPUTime(b, a.PID()), time.Now()
 	killMany(b, oom.Cgroup(), storm)
 	b.ReportMetric(storm/time.Since(began).Seconds(), "storm-kills/s")
 	// The kernel may kill one more, such as the cgroup's main process.
@@ -322,7 +324,7 @@ func BenchmarkClusterIdle(b *testing.B) {
 	a.Wait("last kill", time.Minute, func(entries []journal.Entry) bool {
 		return uint64(len(kills(entries, oom.Cgroup()))) == killed
 	})
-	b.ReportMetric((cpuTime(b, a.PID())-before).Seconds()*1e3/storm, "storm-cpu-ms/kill")
+	b.ReportMetric((agenttest.CPUTime(b, a.PID())-before).Seconds()*1e3/storm, "storm-cpu-ms/kill")
 	b.ReportMetric(0, "ns/op")
 }
 

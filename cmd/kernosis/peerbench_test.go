@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 )
 
@@ -76,18 +77,18 @@ func benchmarkPeer(b *testing.B, says string, command []string) {
 		}
 		pid := cmd.Process.Pid
 		time.Sleep(settle)
-		before := cpuTime(b, pid)
+		before := agenttest.CPUTime(b, pid)
 		time.Sleep(idle)
-		b.ReportMetric((cpuTime(b, pid)-before).Seconds()*1e3, "idle-cpu-ms/min")
-		memory := statusKiB(b, pid)
-		b.ReportMetric(memory["VmRSS"]/1024, "rss-MiB")
-		b.ReportMetric(memory["RssAnon"]/1024, "anon-MiB")
+		b.ReportMetric((agenttest.CPUTime(b, pid)-before).Seconds()*1e3, "idle-cpu-ms/min")
+		memory := agenttest.MemoryOf(b, pid)
+		b.ReportMetric(memory.RSS/(1<<20), "rss-MiB")
+		b.ReportMetric(memory.Anonymous/(1<<20), "anon-MiB")
 
 		oom := &inject.OOM{StateDir: b.TempDir(), Limit: inject.MaxDuration}
 		if err := oom.Start(b.Context()); err != nil {
 			b.Fatal(err)
 		}
-		before, began := cpuTime(b, pid), time.Now()
+		before, began := agenttest.CPUTime(b, pid), time.Now()
 		killMany(b, oom.Cgroup(), storm)
 		b.ReportMetric(storm/time.Since(began).Seconds(), "storm-kills/s")
 		killed, err := oom.Kills()
@@ -95,11 +96,11 @@ func benchmarkPeer(b *testing.B, says string, command []string) {
 			b.Fatal(err)
 		}
 		// It has handled the storm when it uses next to nothing.
-		after, busy := cpuTime(b, pid), true
+		after, busy := agenttest.CPUTime(b, pid), true
 		for busy {
 			last := after
 			time.Sleep(3 * time.Second)
-			after = cpuTime(b, pid)
+			after = agenttest.CPUTime(b, pid)
 			busy = after-last >= 30*time.Millisecond
 		}
 		b.ReportMetric((after-before).Seconds()*1e3/float64(killed), "storm-cpu-ms/kill")

@@ -2,6 +2,7 @@
 // real API server and etcd, real OOM kills and a real log. A seed decides what happens in which order.
 //
 //	make chaos SEEDS=500 SEED=1
+//	make soak FOR=1h
 package chaostest_test
 
 import (
@@ -21,6 +22,7 @@ import (
 var (
 	seeds     = flag.Int("seeds", 0, "how many seeds to run; 0: a few")
 	firstSeed = flag.Uint64("seed", 1, "the first seed")
+	soakFor   = flag.Duration("soak", 0, "how long a simulated day takes; 0: none")
 )
 
 var cluster = kubetest.Shared{Own: true} // it is stopped and killed
@@ -48,7 +50,7 @@ func TestChaos(t *testing.T) {
 	for seed := *firstSeed; seed < *firstSeed+uint64(n); seed++ {
 		t.Run(fmt.Sprintf("seed-%d", seed), func(t *testing.T) {
 			plan := newPlan(rand.New(rand.NewPCG(seed, 0)))
-			w := newWorld(t, cluster.Server(t))
+			w := newWorld(t, cluster.Server(t), 0)
 			t.Cleanup(func() {
 				if t.Failed() {
 					kept := filepath.Join(t.ArtifactDir(), "state")

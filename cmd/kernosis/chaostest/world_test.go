@@ -79,7 +79,8 @@ type world struct {
 	began time.Time
 }
 
-func newWorld(t *testing.T, server *kubetest.Server) *world {
+// newWorld starts an agent with further arguments. It lasts that much longer than a plan.
+func newWorld(t *testing.T, server *kubetest.Server, lasts time.Duration, args ...string) *world {
 	w := &world{t: t, server: server, node: server.Node(t), harmed: map[part]func(){}, began: time.Now()}
 	w.disk = loopdisk.NewExt4(t, 32<<20, "")
 	dir := t.TempDir()
@@ -100,12 +101,12 @@ func newWorld(t *testing.T, server *kubetest.Server) *world {
 	kubeconfig, namespace := server.Kubeconfig(t, through), server.Namespace(t)
 	w.repairs = newRepairs(w, namespace)
 	w.controller = newController(w, kubeconfig, namespace)
-	w.agent = agenttest.New(t, agenttest.Program(t), "--kubeconfig", kubeconfig, "--namespace", namespace, "--node-name", w.node,
+	w.agent = agenttest.New(t, agenttest.Program(t), append([]string{"--kubeconfig", kubeconfig, "--namespace", namespace, "--node-name", w.node,
 		"--port", "0", "--prometheus-port", "0", "--report-socket", "", "--listen", address,
-		"--rules-dir", rulesDir, "--log", "app=file:"+w.log)
+		"--rules-dir", rulesDir, "--log", "app=file:" + w.log}, args...)...)
 	w.agent.Command = "agent"
 	w.agent.State = filepath.Join(w.disk.Dir, "state")
-	w.oom = &inject.OOM{StateDir: t.TempDir(), Limit: 10 * time.Minute}
+	w.oom = &inject.OOM{StateDir: t.TempDir(), Limit: lasts + 10*time.Minute}
 	w.must(w.oom.Start(t.Context()))
 	t.Cleanup(func() { _ = w.oom.Close() })
 	// Last, and so first at the end: nothing may hang behind a harm.

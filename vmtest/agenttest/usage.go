@@ -1,0 +1,89 @@
+package agenttest
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Memory is what a process holds, in bytes.
+type Memory struct {
+	RSS       float64
+	Anonymous float64 // the part of RSS that is not of files
+	BPF       float64 // the kernel's, for its BPF maps and programs; not in RSS
+}
+
+// MemoryOf reads /proc/PID/status and fdinfo.
+func MemoryOf(tb testing.TB, pid int) Memory {
+	tb.Helper()
+	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	kib := map[string]float64{}
+	for line := range strings.Lines(string(raw)) {
+		name, rest, _ := strings.Cut(line, ":")
+		if n, ok := strings.CutSuffix(strings.TrimSpace(rest), " kB"); ok {
+			kib[name], _ = strconv.ParseFloat(n, 64)
+		}
+	}
+	return Memory{RSS: kib["VmRSS"] * 1024, Anonymous: kib["RssAnon"] * 1024, BPF: bpfMemory(tb, pid)}
+}
+
+func bpfMemory(tb testing.TB, pid int) (bytes float64) {
+	tb.Helper()
+	dir := filepath.Join("/proc", strconv.Itoa(pid), "fdinfo")
+	fds, err := os.ReadDir(dir)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, fd := range fds {
+		raw, err := os.ReadFile(filepath.Join(dir, fd.Name()))
+		if err != nil {
+			continue // closed meanwhile
+		}
+		var id string
+		var size float64
+		for line := range strings.Lines(string(raw)) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+			switch value = strings.TrimSpace(value); name {
+			case "map_id", "prog_id":
+				id = name + value
+			case "memlock":
+				size, _ = strconv.ParseFloat(value, 64)
+			}
+		}
+		if id != "" && !seen[id] { // a link names its program, too
+			seen[id] = size > 0
+			bytes += size
+		}
+	}
+	return bytes
+}
+
+// CPUTime is what a process has used of the CPUs, to the nanosecond.
+func CPUTime(tb testing.TB, pid int) time.Duration {
+	tb.Helper()
+	var ts unix.Timespec
+	const scheduler = 2 // CPUCLOCK_SCHED, of the whole process
+	if err := unix.ClockGettime(int32(^pid<<3|scheduler), &ts); err != nil {
+		tb.Fatal(err)
+	}
+	return time.Duration(ts.Nano())
+}
+
+// Descriptors is the number of files that a process has open.
+func Descriptors(tb testing.TB, pid int) int {
+	tb.Helper()
+	fds, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "fd"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return len(fds)
+}
