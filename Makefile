@@ -160,9 +160,28 @@ lint: ## go vet, golangci-lint, formatting of Go and BPF C, workflows
 npd: ## build node-problem-detector, to measure beside the agent
 	@[ -x bin/node-problem-detector ] || go -C .tools/node-problem-detector build -ldflags '-s -w' -o $(CURDIR)/bin/node-problem-detector k8s.io/node-problem-detector/cmd/nodeproblemdetector
 
+.PHONY: benchstat
+benchstat:
+	@[ -x bin/benchstat ] || go -C .tools/benchstat build -o $(CURDIR)/bin/benchstat golang.org/x/perf/cmd/benchstat
+
+# Those that run the agent for minutes: once. The others are measured COUNT times.
+BENCH_LONG := BenchmarkPeers|BenchmarkIdle|BenchmarkCluster|BenchmarkDetectionLatency|BenchmarkLogLines
+COUNT ?= 6
+
 .PHONY: bench
-bench: npd ## benchmarks, with the kernel's own BPF statistics as root
-	go test -run '^$$' -bench . -benchmem -timeout 1h ./...
+bench: SHELL := bash
+bench: .SHELLFLAGS := -eo pipefail -c
+bench: npd benchstat ## benchmarks into bin/bench.txt, compared with docs/bench.txt; as root the BPF programs, the agent and node-problem-detector too
+	@mkdir -p bin
+	@{ printf 'commit: %s\nkernel: %s\nmemory: %s\n' "$(REVISION)" "$$(uname -r)" "$$(awk '/MemTotal/ {print $$2 " " $$3}' /proc/meminfo)"; \
+	  go test -run '^$$' -bench . -skip '$(BENCH_LONG)' -benchmem -benchtime 200ms -count $(COUNT) -timeout 2h ./...; \
+	  go test -run '^$$' -bench '$(BENCH_LONG)' -benchtime 1x -timeout 2h ./cmd/kernosis; } | grep --line-buffered -v -e '^PASS$$' -e 'no test files' -e '^ok ' | tee bin/bench.txt
+	@$(MAKE) -s bench-report
+
+.PHONY: bench-report
+bench-report: benchstat ## the agent beside node-problem-detector, and what changed since docs/bench.txt
+	@bin/benchstat -filter '.name:Peers' -col /program bin/bench.txt
+	@bin/benchstat -ignore commit,kernel,memory docs/bench.txt bin/bench.txt
 
 FUZZTIME ?= 20s
 .PHONY: fuzz

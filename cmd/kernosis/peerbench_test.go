@@ -49,13 +49,13 @@ func BenchmarkPeers(b *testing.B) {
 		command    []string
 	}{
 		{"kernosis", "oom-kill", own()},
-		{"kernosis without diagnoses", "oom-kill", own("--diagnose=false")},
+		{"kernosis-without-diagnoses", "oom-kill", own("--diagnose=false")},
 		{"node-problem-detector", "OOMKilling", []string{
 			peerProgram, "--enable-k8s-exporter=false", "--port=0", "--prometheus-address=127.0.0.1", "--prometheus-port=" + freePort(b), "--logtostderr",
 			"--config.system-log-monitor=" + filepath.Join(strings.TrimSpace(string(source)), "config/kernel-monitor.json"),
 		}},
 	} {
-		b.Run(peer.name, func(b *testing.B) { benchmarkPeer(b, peer.says, peer.command) })
+		b.Run("program="+peer.name, func(b *testing.B) { benchmarkPeer(b, peer.says, peer.command) })
 	}
 }
 
