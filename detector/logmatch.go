@@ -127,6 +127,9 @@ func (e *Engine) lineLogged(ev *event.Event, now event.Moment) {
 	l.ev, l.data = *ev, *ev.Log
 	l.ev.Log = &l.data
 	e.act.ev = &l.ev
+	if ev.Times > 0 {
+		e.recordedTogether(ev, hits)
+	}
 	for i := range hits {
 		l.matches[hits[i].Pattern] += ev.Occurrences()
 		if r, x, ok := e.lineEnds(hits, i); ok {

@@ -75,8 +75,9 @@ type withheld struct {
 	Times uint64        `json:"times"`
 	Since time.Duration `json:"since"` // of the first, since boot
 	Rules []string      `json:"rules"`
+	Key   string        `json:"key,omitempty"` // which problems; empty: of a version that did not save it
 
-	key string
+	saved bool // brought back by a snapshot
 }
 
 func newLimits() limits {
@@ -152,19 +153,20 @@ func (e *Engine) Admit(ev *event.Event, now event.Moment) bool {
 			r.limited++
 		}
 	}
-	for _, r := range heard {
-		r.absence.Heard = max(r.absence.Heard, at.Boot)
-	}
-	switch {
-	case changes:
+	if changes {
 		if len(e.limits.lost) == 0 {
 			e.limits.lostAt = now.Boot
 		}
 		e.limits.lost[ev.Source]++
-	case len(entries) > 0:
-		for _, en := range entries {
-			en.seen(at)
-		}
+		return false
+	}
+	for _, r := range heard {
+		r.absence.Heard = max(r.absence.Heard, at.Boot)
+	}
+	for _, en := range entries {
+		en.seen(at)
+	}
+	if len(entries) > 0 {
 		e.withhold(ev, now)
 	}
 	return false
@@ -191,16 +193,15 @@ func (e *Engine) changeAllowed(hits []logpattern.Hit, t time.Time) (allowed bool
 }
 
 // effects returns the firing problems that the line would count in and the rules that wait for
-// such lines, or reports that it would do more than that. It leaves in limits.key what the
+// such lines, and reports whether it would do more than that. It leaves in limits.key what the
 // problems are, and in limits.rules whose patterns matched.
 func (e *Engine) effects(hits []logpattern.Hit) (entries []*entry, heard []*ruleState, changes bool) {
 	l := &e.logs
 	e.limits.key, e.limits.rules = e.limits.key[:0], e.limits.rules[:0]
 	for i := range hits {
 		if r, x, ok := e.lineEnds(hits, i); ok {
-			if _, _, ok := e.endedBy(r, &l.ev, x); ok {
-				return nil, nil, true
-			}
+			_, _, ends := e.endedBy(r, &l.ev, x)
+			changes = changes || ends
 		}
 	}
 	for i := range hits {
@@ -213,23 +214,24 @@ func (e *Engine) effects(hits []logpattern.Hit) (entries []*entry, heard []*rule
 			continue
 		}
 		if r.awaits() {
-			if r.series.live() || r.absence.Heard == 0 {
-				return nil, nil, true
-			}
+			changes = changes || r.series.live() || r.absence.Heard == 0
 			heard = append(heard, r)
 			continue
 		}
 		en := e.countsIn(r, &l.ev)
-		if en == nil || en.p.State != problem.Firing || e.worsened(en) {
-			return nil, nil, true
+		changes = changes || en == nil || en.p.State != problem.Firing || e.worsened(en)
+		var group string
+		if en != nil {
+			entries, group = append(entries, en), en.p.Group
+		} else {
+			group = string(e.group)
 		}
-		entries = append(entries, en)
 		e.limits.rules = append(e.limits.rules, r.Name)
-		for _, part := range []string{r.Name, en.p.Group, string(e.severity(r))} {
+		for _, part := range []string{r.Name, group, string(e.severity(r))} {
 			e.limits.key = append(append(e.limits.key, part...), 0)
 		}
 	}
-	return entries, heard, false
+	return entries, heard, changes
 }
 
 // countsIn returns the problem that the rule's event would count in, nil where that would be
@@ -251,7 +253,7 @@ func (e *Engine) withhold(ev *event.Event, now event.Moment) {
 	l := &e.limits
 	w := l.byKey[string(l.key)]
 	if w == nil {
-		w = &withheld{Since: now.Boot, Rules: slices.Clone(l.rules), key: string(l.key)}
+		w = &withheld{Since: now.Boot, Rules: slices.Clone(l.rules), Key: string(l.key)}
 		e.enqueue(w)
 	}
 	w.Event = ev.Clone()
@@ -259,10 +261,40 @@ func (e *Engine) withhold(ev *event.Event, now event.Moment) {
 }
 
 func (e *Engine) enqueue(w *withheld) {
-	e.limits.byKey[w.key] = w
+	if w.Key != "" {
+		e.limits.byKey[w.Key] = w
+	}
 	e.limits.queue = append(e.limits.queue, w)
 	for _, name := range w.Rules {
 		e.limits.perRule[name]++
+	}
+}
+
+// leave removes w from all but the queue.
+func (l *limits) leave(w *withheld) {
+	delete(l.byKey, w.Key)
+	for _, name := range w.Rules {
+		if l.perRule[name]--; l.perRule[name] == 0 {
+			delete(l.perRule, name)
+		}
+	}
+}
+
+// recordedTogether handles an event that [Engine.Release] has returned, before it counts. What
+// a snapshot brought back to wait is part of it: in a replay, the event was recorded after that
+// snapshot. Its latest line may be read again; the identities of the others are not recorded.
+func (e *Engine) recordedTogether(ev *event.Event, hits []logpattern.Hit) {
+	if id, ok := identityOfOne(ev); ok && !e.recent.has(id) {
+		e.recent.add(id)
+	}
+	l := &e.limits
+	if len(l.queue) == 0 {
+		return
+	}
+	e.effects(hits)
+	if w := l.byKey[string(l.key)]; w != nil && w.saved {
+		l.leave(w)
+		l.queue = slices.DeleteFunc(l.queue, func(o *withheld) bool { return o == w })
 	}
 }
 
@@ -312,12 +344,7 @@ func (e *Engine) release(now event.Moment, due func(*withheld) bool) (out []*eve
 		}
 		w.Event.Times = w.Times
 		out = append(out, w.Event)
-		delete(l.byKey, w.key)
-		for _, name := range w.Rules {
-			if l.perRule[name]--; l.perRule[name] == 0 {
-				delete(l.perRule, name)
-			}
-		}
+		l.leave(w)
 		return true
 	})
 	if len(l.lost) > 0 && due(&withheld{Since: l.lostAt}) {
@@ -335,11 +362,10 @@ func (e *Engine) release(now event.Moment, due func(*withheld) bool) (out []*eve
 // resumeLimits takes back what a snapshot says was withheld.
 func (e *Engine) resumeLimits(list []*withheld) {
 	e.limits = newLimits()
-	for i, w := range list[:min(len(list), maxWithheld)] {
-		if w == nil || w.Event == nil {
-			continue
+	for _, w := range list[:min(len(list), maxWithheld)] {
+		if w != nil && w.Event != nil {
+			w.saved = true
+			e.enqueue(w)
 		}
-		w.key = string(rune(i)) // no other event is joined to it
-		e.enqueue(w)
 	}
 }

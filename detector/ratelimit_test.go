@@ -3,6 +3,7 @@ package detector_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"testing"
 	"time"
 
@@ -28,19 +29,25 @@ func appLine(n int, d time.Duration, text string) *event.Event {
 type recorder struct {
 	e        *detector.Engine
 	recorded []*event.Event
-	occurred uint64 // of the temporary rule "told", as transitions say
+	times    []time.Duration // of recorded
+	occurred uint64          // of the temporary rule "told", as transitions say
 	lines    int
 }
 
 func (r *recorder) line(d time.Duration, text string) {
 	r.lines++
-	if ev := appLine(r.lines, d, text); r.e.Admit(ev, at(d)) {
+	r.read(r.lines, d, text)
+}
+
+// read is line, of a line that may have been read before.
+func (r *recorder) read(n int, d time.Duration, text string) {
+	if ev := appLine(n, d, text); !r.e.Seen(ev) && r.e.Admit(ev, at(d)) {
 		r.observe(ev, d)
 	}
 }
 
 func (r *recorder) observe(ev *event.Event, d time.Duration) {
-	r.recorded = append(r.recorded, ev)
+	r.recorded, r.times = append(r.recorded, ev), append(r.times, d)
 	for _, t := range r.e.Observe(ev, at(d)) {
 		if t.Problem != nil && t.Problem.Rule == "told" && t.Problem.State == problem.Firing {
 			r.occurred += t.Occurrences()
@@ -154,19 +161,73 @@ func TestRateLimitAcrossRestart(t *testing.T) {
 		t.Fatalf("%d counted, want 103", r.count("told"))
 	}
 	again := &recorder{e: detector.NewEngine(set)}
-	for _, ev := range r.recorded {
-		if !again.e.Seen(ev) {
-			again.observe(ev, ev.Time.Sub(epoch))
-		}
-	}
+	again.replay(r, 0)
 	if again.count("told") != 103 || again.occurred != 103 {
 		t.Errorf("the replay counted %d and reported %d, want 103", again.count("told"), again.occurred)
 	}
-	// A kill after the snapshot, and nothing recorded since.
+	// A kill after the snapshot, and nothing recorded since. What is beyond the limit then waits
+	// with the rest.
 	r = &recorder{e: restartedFrom(t, set, saved, 2*time.Minute)}
+	for n := range 20 {
+		r.read(101+n, 2*time.Minute, "error on sda")
+	}
+	r.release(3 * time.Minute)
+	if r.count("told") != 120 || r.count("kept") != 120 || len(r.recorded) != 10+1 {
+		t.Errorf("%d and %d counted in %d events after the restart, want 120 in 11", r.count("told"), r.count("kept"), len(r.recorded))
+	}
+	// A snapshot of a version that did not say what its events count in.
+	old := regexp.MustCompile(`,"key":"[^"]*"`).ReplaceAll(saved, nil)
+	r = &recorder{e: restartedFrom(t, set, old, 2*time.Minute)}
 	r.release(2 * time.Minute)
 	if r.count("told") != 100 || r.count("kept") != 100 {
-		t.Errorf("%d and %d counted after the restart, want 100", r.count("told"), r.count("kept"))
+		t.Errorf("%d and %d counted after the restart from an old snapshot, want 100", r.count("told"), r.count("kept"))
+	}
+}
+
+// What waits in a snapshot and was recorded after it counts once, also where the log is read
+// again from before it.
+func TestRateLimitRecordedBehindTheSnapshot(t *testing.T) {
+	set := ruleSet(t, limitedRules)
+	r := &recorder{e: detector.NewEngine(set)}
+	r.e.Observe(source("log/app", true), at(0))
+	for range 100 {
+		r.line(time.Second, "error on sda")
+	}
+	saved, err := r.e.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := len(r.recorded)
+	r.line(90*time.Second, "error on sda") // joins those of the snapshot
+	r.release(2 * time.Minute)
+	r.line(2*time.Minute, "error on sda") // waits alone
+	r.release(4 * time.Minute)
+	r.line(4*time.Minute, "error on sda")
+	if n := len(r.recorded) - before; n != 3 || r.count("told") != 103 {
+		t.Fatalf("%d events recorded behind the snapshot, %d counted; want 3 and 103", n, r.count("told"))
+	}
+	again := &recorder{e: detector.NewEngine(set)}
+	if err := again.e.Resume(saved, at(5*time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	again.replay(r, before)
+	again.e.Restarted(at(5 * time.Minute))
+	again.release(7 * time.Minute)
+	for n := range 6 {
+		again.read(98+n, 8*time.Minute, "error on sda")
+	}
+	again.release(15 * time.Minute)
+	if again.count("told") != 103 || again.count("kept") != 103 || again.occurred != 3+90 {
+		t.Errorf("%d and %d counted, %d reported; want 103, and 93 since the snapshot", again.count("told"), again.count("kept"), again.occurred)
+	}
+}
+
+// replay repeats what another has recorded.
+func (r *recorder) replay(of *recorder, from int) {
+	for i := from; i < len(of.recorded); i++ {
+		if ev := of.recorded[i]; !r.e.Seen(ev) {
+			r.observe(ev, of.times[i])
+		}
 	}
 }
 
