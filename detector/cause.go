@@ -77,8 +77,7 @@ func cause(en *entry) string {
 	return ""
 }
 
-// causeChanged follows a problem that began or ceased to fire. Permanent problems that are
-// hidden or come to light because of it are announced.
+// causeChanged has others follow a problem that began or ceased to fire.
 func (e *Engine) causeChanged(changed *entry) {
 	s := changed.rule.series
 	for _, d := range s.dependents {
@@ -93,13 +92,38 @@ func (e *Engine) causeChanged(changed *entry) {
 		}
 		slices.SortFunc(effects, func(a, b *entry) int { return cmp.Compare(a.p.Group, b.p.Group) })
 		for _, en := range effects {
-			if by := cause(en); by != en.p.SuppressedBy {
-				en.p.SuppressedBy = by
-				if !d.effect.Temporary() {
-					e.emit(en)
-					e.mark(d.effect.series)
-				}
-			}
+			e.follow(en)
+		}
+	}
+}
+
+// follow has a problem follow the causes and mutes in force. A permanent one that is hidden or
+// comes to light is announced; of temporary ones the next occurrence is.
+func (e *Engine) follow(en *entry) {
+	if en.p.State == problem.Pending {
+		return
+	}
+	by, until := en.p.SuppressedBy, e.mutedUntil(en)
+	if en.p.State == problem.Firing {
+		by = cause(en)
+	}
+	announced := by != en.p.SuppressedBy || until.IsZero() != en.p.MutedUntil.IsZero()
+	same := !announced && until.Equal(en.p.MutedUntil)
+	en.p.SuppressedBy, en.p.MutedUntil = by, until
+	if same || en.p.State != problem.Firing || en.rule.Temporary() {
+		return
+	}
+	e.mark(en.rule.series)
+	if announced {
+		e.emit(en)
+	}
+}
+
+// followAll is follow of all problems.
+func (e *Engine) followAll() {
+	for _, s := range e.series {
+		for _, en := range sortedEntries(s) {
+			e.follow(en)
 		}
 	}
 }

@@ -313,6 +313,37 @@ func TestReplace(t *testing.T) {
 	want(t, e.Tick(at(time.Hour+2*time.Second)), "counting  resolved", "new  resolved", "kept  resolved", "Sick=False Well")
 }
 
+// A reload that hides a permanent problem, or brings one to light, announces it; of temporary
+// ones the next occurrence is.
+func TestReplaceHidesAndReveals(t *testing.T) {
+	const problems = `
+- {name: cause, events: [oomkill], condition: Sick, reason: R, message: m, clearAfter: 1h}
+- {name: effect, fault: f, events: [oomkill], groupBy: [cgroup.path], condition: Ill, reason: R, message: m, clearAfter: 1h%s}
+- {name: told, events: [oomkill], reason: R, message: m%s}
+`
+	const effects = ", dependsOn: [cause]"
+	apart, dependent := ruleSet(t, fmt.Sprintf(problems, "", "")), ruleSet(t, fmt.Sprintf(problems, effects, effects))
+	e := detector.NewEngine(dependent)
+	e.Observe(source("oomkill", true), at(0))
+	want(t, e.Observe(oom(1, "/a"), at(1)), "cause  firing", "effect /a firing by cause", "told  firing by cause", "Ill=False SuppressedByCause", "Sick=True R")
+	want(t, e.Replace(apart, at(2)), "effect /a firing", "Ill=True R")
+	want(t, e.Replace(apart, at(3)))
+	want(t, e.Observe(oom(4, "/a"), at(4)), "told  firing")
+	want(t, e.Replace(dependent, at(5)), "effect /a firing by cause", "Ill=False SuppressedByCause")
+	want(t, e.Observe(oom(6, "/a"), at(6)), "told  firing by cause")
+
+	// The cause's rule goes, and another one with a mute of this fault comes.
+	want(t, e.SetMutes([]problem.Mute{muteOf("log", time.Hour, "match.c", "/a")}, at(7)), "mute of log")
+	const alone = `
+- {name: effect, fault: f, events: [oomkill], groupBy: [cgroup.path], condition: Ill, reason: R, message: m, clearAfter: 1h}
+`
+	want(t, e.Replace(ruleSet(t, alone), at(8)), "cause  resolved", "told  resolved by cause", "effect /a firing", "Ill=True R", "Sick=Unknown NoRule")
+	want(t, e.Replace(ruleSet(t, alone+`
+- {name: log, fault: f, events: [log], pattern: 'kill in (?P<c>\S+)', groupBy: [match.c], condition: Ill, reason: R, message: m, clearAfter: 1h}
+`), at(9)), "effect /a firing muted", "Ill=False Muted")
+	want(t, e.Replace(ruleSet(t, alone), at(10)), "effect /a firing", "Ill=True R")
+}
+
 // A problem that waits for its time does not wait for good where the rule asks for none any more.
 func TestReplaceWithoutFor(t *testing.T) {
 	const rule = "\n- {name: r, events: [gauge], when: gauge.name == \"files\" && gauge.percent >= 90, clearWhen: gauge.percent < 80, condition: Sick, reason: R, message: m%s}\n"

@@ -72,7 +72,7 @@ func (e *Engine) SetMutes(list []problem.Mute, now event.Moment) []problem.Trans
 			e.emitMute(m, false)
 		}
 	}
-	e.muteAll()
+	e.followAll()
 	return e.finish(now)
 }
 
@@ -234,33 +234,7 @@ func (e *Engine) mutesEnd(now time.Duration) {
 		}
 		e.mutes.list = rest
 		e.bindMutes()
-		e.muteAll()
-	}
-}
-
-// muteAll has every problem follow the mutes in force. Permanent ones that are
-// silenced or come to light are announced, as with causes; of temporary ones the
-// next occurrence is.
-func (e *Engine) muteAll() {
-	for _, s := range e.series {
-		for _, en := range sortedEntries(s) {
-			if en.p.State == problem.Pending {
-				continue
-			}
-			until := e.mutedUntil(en)
-			was := !en.p.MutedUntil.IsZero()
-			if until.Equal(en.p.MutedUntil) {
-				continue
-			}
-			en.p.MutedUntil = until
-			if en.p.State != problem.Firing || en.rule.Temporary() {
-				continue
-			}
-			e.mark(s)
-			if was != !until.IsZero() {
-				e.emit(en)
-			}
-		}
+		e.followAll()
 	}
 }
 

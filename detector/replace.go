@@ -8,7 +8,8 @@ import (
 // Replace runs another rule set from now on. A problem stays where its rule is
 // still the same in name, fault, condition and groupBy (times and texts may
 // have changed; the new ones hold from the next event); the firing problems
-// of other rules resolve. Conditions of types that are gone are no longer in
+// of other rules resolve. A permanent problem that the new rules hide or bring to light is
+// announced. Conditions of types that are gone are no longer in
 // [Engine.Conditions]; no transition reports them. The returned slice is
 // valid until the next call of a method of the engine.
 func (e *Engine) Replace(rules *RuleSet, now event.Moment) []problem.Transition {
@@ -49,12 +50,9 @@ func (e *Engine) Replace(rules *RuleSet, now event.Moment) []problem.Transition 
 			}
 		}
 	}
+	e.followAll()
 	for _, s := range e.series {
 		for _, en := range sortedEntries(s) {
-			if en.p.State == problem.Firing {
-				en.p.SuppressedBy = cause(en)
-				en.p.MutedUntil = e.mutedUntil(en)
-			}
 			e.arm(en)
 		}
 	}
