@@ -120,9 +120,10 @@ func (e *Engine) Restore(data []byte, now event.Moment) error {
 
 // Resume brings back what [Engine.Snapshot] saved: the engine is where that one
 // was. Call it once, before the first Observe. Problems of rules that are gone or no
-// longer the same are dropped: [FiringIn] has them. No transition reports restored
-// problems: they were reported before. On an error the engine is as before. now is the
-// time of the restart, in the same boot.
+// longer the same are dropped, and other rules may hide others. No transition reports
+// that, nor the restored problems, which were reported before: compare [ReportedIn] with
+// what the engine has after [Engine.Restarted]. On an error the engine is as before. now
+// is the time of the restart, in the same boot.
 //
 // A caller that keeps a journal then repeats what came after the snapshot, with
 // the times of the entries, and at last calls [Engine.Restarted].
@@ -171,19 +172,19 @@ func (e *Engine) Resume(data []byte, now event.Moment) error {
 	return nil
 }
 
-// FiringIn returns the problems that fire in what [Engine.Snapshot] saved, whatever the rules
-// and the boot are now.
-func FiringIn(data []byte) (firing []problem.Problem, err error) {
+// ReportedIn returns the problems that fire in what [Engine.Snapshot] saved, and the conditions,
+// whatever the rules and the boot are now.
+func ReportedIn(data []byte) (firing []problem.Problem, conditions []problem.Condition, err error) {
 	s, err := readSnapshot(data)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for i := range s.Problems {
 		if p := &s.Problems[i]; p.State == problem.Firing {
 			firing = append(firing, p.Problem)
 		}
 	}
-	return firing, nil
+	return firing, s.Conditions, nil
 }
 
 func readSnapshot(data []byte) (*snapshot, error) {

@@ -404,8 +404,8 @@ func (a *agent) save(ctx context.Context) error {
 }
 
 // restore brings the engine to where the last run of this boot ended, however
-// it ended: from the saved state, then by replaying the journal behind it. Problems
-// that ended with an earlier boot, or with the rule that they are of, resolve.
+// it ended: from the saved state, then by replaying the journal behind it. What is otherwise
+// than it was reported, because of a boot or of other rules, is reported.
 func (a *agent) restore() error {
 	var st state
 	unread := false
@@ -417,14 +417,14 @@ func (a *agent) restore() error {
 		st = state{BootID: bootID()}
 	}
 	earlierBoot := st.BootID != "" && st.BootID != bootID()
-	reported := reportedProblems{}
+	before := reportedState{firing: map[problemKey]problem.Problem{}, conditions: map[string]problem.Status{}}
 	if err := a.causes.Restore(st.Causes); err != nil {
 		a.log.Warn("saved state does not match; triggers start without history", "error", err)
 		unread = true
 	}
 	if len(st.Engine) > 0 {
-		firing, err := detector.FiringIn(st.Engine)
-		reported.add(firing)
+		firing, conditions, err := detector.ReportedIn(st.Engine)
+		before.add(firing, conditions)
 		if err == nil && !earlierBoot {
 			err = a.engine.Resume(st.Engine, a.now())
 		}
@@ -452,25 +452,25 @@ func (a *agent) restore() error {
 		} else if !known {
 			ours = e.Now.After(booted)
 		}
-		if ours || e.Seq > st.Seq {
-			reported.note(e.Transitions)
+		if !ours && e.Seq <= st.Seq {
+			return nil
 		}
+		before.note(e.Transitions)
 		if e.BootTime == 0 { // versions before this form of the engine's state did not note it
 			e.BootTime = event.Duration(max(e.Now.Sub(booted), 0))
 		}
-		switch {
-		case !ours:
-		case e.Event == nil:
-			a.again(e)
-		case !a.engine.Seen(e.Event):
-			a.causes.Observe(a.engine.Observe(e.Event, e.Moment()), e.Now)
+		var repeated []problem.Transition
+		if ours {
+			repeated = a.again(e)
 		}
+		a.causes.Observe(unrepeated(e.Transitions, repeated, a.engine.Problems), e.Now)
+		a.causes.Observe(repeated, e.Now)
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("restore state: %w", err)
 	}
-	a.started(reported.ended(a.engine.Problems(), a.now().Wall))
+	a.started(&before)
 	if damaged > 0 {
 		a.log.Warn("damaged journal lines were skipped", "lines", damaged)
 	}

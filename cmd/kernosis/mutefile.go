@@ -115,25 +115,30 @@ func (a *agent) setMutes(list []problem.Mute) {
 	a.poke()
 }
 
-// started notes in the engine and the journal that nothing was watched until now, and which
-// problems ended meanwhile.
-func (a *agent) started(ended []problem.Transition) {
+// started notes in the engine and the journal that nothing was watched until now, and reports
+// what is otherwise than the runs before have reported.
+func (a *agent) started(before *reportedState) {
 	e := journal.NewEntry(a.now())
-	e.Boot, e.Transitions = bootID(), ended
+	e.Boot = bootID()
 	a.engine.Restarted(e.Moment())
+	e.Transitions = before.changes(a.engine.Problems(), a.engine.Conditions(), e.Now)
 	a.record(e)
 	a.flushEntries()
 }
 
-// again repeats a journaled step without an event.
-func (a *agent) again(e journal.Entry) {
+// again repeats a journaled step.
+func (a *agent) again(e journal.Entry) []problem.Transition {
 	switch {
+	case e.Event != nil && a.engine.Seen(e.Event):
+		return nil
+	case e.Event != nil:
+		return a.engine.Observe(e.Event, e.Moment())
 	case e.Mutes != nil:
-		a.causes.Observe(a.engine.SetMutes(*e.Mutes, e.Moment()), e.Now)
+		return a.engine.SetMutes(*e.Mutes, e.Moment())
 	case e.Boot != "":
 		a.engine.Restarted(e.Moment())
-		a.causes.Observe(e.Transitions, e.Now)
+		return nil
 	default:
-		a.causes.Observe(a.engine.Tick(e.Moment()), e.Now)
+		return a.engine.Tick(e.Moment())
 	}
 }

@@ -12,6 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/detector/rules"
@@ -199,6 +202,7 @@ func TestProblemThatEndedMeanwhile(t *testing.T) {
 	for name, c := range map[string]struct {
 		rules         *detector.RuleSet
 		behind, boots bool // it began behind the engine's state; the machine boots
+		reloaded      bool // the rules are put in force before the agent is killed
 		ended         bool
 	}{
 		"not":                    {rules: same},
@@ -207,6 +211,9 @@ func TestProblemThatEndedMeanwhile(t *testing.T) {
 		"boot":                   {rules: same, boots: true, ended: true},
 		"boot, behind the state": {rules: same, behind: true, boots: true, ended: true},
 		"boot and rule, behind":  {rules: other, behind: true, boots: true, ended: true},
+		"reload":                 {rules: other, reloaded: true, ended: true},
+		"reload, both behind":    {rules: other, behind: true, reloaded: true, ended: true},
+		"reload and boot":        {rules: other, reloaded: true, boots: true, ended: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -216,6 +223,10 @@ func TestProblemThatEndedMeanwhile(t *testing.T) {
 			now := a.savedState(t)
 			if state := a.inDiagnosis(t); state != string(v1alpha1.ProblemLasts) {
 				t.Fatal(state)
+			}
+			if c.reloaded {
+				a.patterns = func(*logpattern.Set) {}
+				a.replace(c.rules)
 			}
 			a.kill(t)
 			if c.behind {
@@ -246,6 +257,78 @@ func TestProblemThatEndedMeanwhile(t *testing.T) {
 				return nil
 			}); err != nil || n != resolved {
 				t.Errorf("resolved %d times in the journal, want %d: %v", n, resolved, err)
+			}
+		})
+	}
+}
+
+// reportedBehind is what the journal of a killed agent reports behind an entry.
+func reportedBehind(t *testing.T, dir string, seq uint64) (out []string) {
+	t.Helper()
+	if _, err := journal.Read(filepath.Join(dir, journalDir), seq, func(e journal.Entry) error {
+		for _, tr := range e.Transitions {
+			switch p, c := tr.Problem, tr.Condition; {
+			case c != nil:
+				out = append(out, fmt.Sprintf("%s=%s", c.Type, c.Status))
+			case p.SuppressedBy != "":
+				out = append(out, fmt.Sprintf("%s %s by %s", p.Rule, p.State, p.SuppressedBy))
+			default:
+				out = append(out, fmt.Sprintf("%s %s", p.Rule, p.State))
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// A permanent problem that other rules hide or bring to light is reported so, once, by a reload
+// or by the first start with them, however often the agent is killed before it saves anything.
+// What comes to light starts its Diagnosis, of its evidence.
+func TestRulesThatHideAndReveal(t *testing.T) {
+	const rule = "conditions: {Broken: {healthyReason: Whole, healthyMessage: whole}, Slow: {healthyReason: Fast, healthyMessage: fast}}\nrules:\n" +
+		"- {name: cause, events: [oomkill], condition: Slow, reason: Cause, message: m, latched: true}\n" +
+		"- {name: oom-kill, events: [oomkill], condition: Broken, reason: OOMKilling, message: m, latched: true, groupBy: [cgroup.path]%s}\n"
+	apart, dependent := rulesOf(t, fmt.Sprintf(rule, "")), rulesOf(t, fmt.Sprintf(rule, ", dependsOn: [cause]"))
+	for name, c := range map[string]struct {
+		hides, reloads bool
+		want           []string
+	}{
+		"reveals at a start":  {want: []string{"oom-kill firing", "Broken=True"}},
+		"reveals at a reload": {reloads: true, want: []string{"oom-kill firing", "Broken=True"}},
+		"hides at a start":    {hides: true, want: []string{"oom-kill firing by cause"}}, // until its source sees the condition is Unknown
+		"hides at a reload":   {hides: true, reloads: true, want: []string{"oom-kill firing by cause", "Broken=Unknown"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, after := dependent, apart
+			if c.hides {
+				before, after = apart, dependent
+			}
+			dir := t.TempDir()
+			a := diagnosing(t, dir, before)
+			a.patterns = func(*logpattern.Set) {}
+			a.observe(killedEvent())
+			a.savedState(t)
+			seq, diagnosis := a.journal.Seq(), ""
+			if c.reloads {
+				a.replace(after)
+			}
+			a.kill(t)
+			for start := range 3 {
+				a = diagnosing(t, dir, after)
+				switch all := a.causes.List(); {
+				case len(all) != 1:
+					t.Errorf("start %d: %d Diagnoses, want 1", start, len(all))
+				case start == 0:
+					diagnosis = all[0].Name
+				case all[0].Name != diagnosis:
+					t.Errorf("start %d: another Diagnosis: %s for %s", start, all[0].Name, diagnosis)
+				}
+				a.kill(t)
+			}
+			if diff := cmp.Diff(c.want, reportedBehind(t, dir, seq)); diff != "" {
+				t.Errorf("reported (-want +have):\n%s", diff)
 			}
 		})
 	}

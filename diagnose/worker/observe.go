@@ -48,7 +48,8 @@ func (w *Worker) Observe(transitions []problem.Transition, at time.Time) {
 // observe is about one problem. The lock is held.
 func (w *Worker) observe(p *problem.Problem, at time.Time) {
 	w.catchUp()
-	if len(w.waiting) > 0 || !w.ready(p, at) {
+	// The end of a problem starts nothing: it waits only behind others.
+	if len(w.waiting) > 0 || p.State == problem.Firing && !w.ready(p, at) {
 		if len(w.waiting) == maxWaiting {
 			w.drop(dropUnknown, "a problem's transition, while triggers or pods are not known", p.Rule)
 			return
