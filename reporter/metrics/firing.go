@@ -49,13 +49,22 @@ type labels [4]string
 func (m *Metrics) replace(gauge *prometheus.GaugeVec, n int, series map[labels]float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for l, v := range series {
-		gauge.WithLabelValues(l[:n]...).Set(v)
-	}
+	m.set(gauge, n, series)
 	for l := range m.series[gauge] {
 		if _, ok := series[l]; !ok {
 			gauge.DeleteLabelValues(l[:n]...)
+			delete(m.series[gauge], l)
 		}
 	}
-	m.series[gauge] = series
+}
+
+// set sets series of a gauge besides those that it has. The lock is held.
+func (m *Metrics) set(gauge *prometheus.GaugeVec, n int, series map[labels]float64) {
+	if m.series[gauge] == nil {
+		m.series[gauge] = make(map[labels]struct{})
+	}
+	for l, v := range series {
+		gauge.WithLabelValues(l[:n]...).Set(v)
+		m.series[gauge][l] = struct{}{}
+	}
 }

@@ -41,6 +41,7 @@ func TestNothingVanishesWhileItIsSetAgain(t *testing.T) {
 	set := func(other string) {
 		m.Firing([]FiringProblem{{Rule: "a", Reason: "A", Severity: problem.Info, Subject: "sda"}, {Rule: other, Reason: "B", Severity: problem.Info}})
 		m.Degraded([]Lack{{Part: "a", Reason: "A"}, {Part: other, Reason: "B"}})
+		m.Conditions([]problem.Condition{{Type: "a", Status: problem.True}, {Type: other, Status: problem.False}})
 	}
 	set("b")
 	var all sync.WaitGroup
@@ -71,7 +72,7 @@ func TestNothingVanishesWhileItIsSetAgain(t *testing.T) {
 				}
 			}
 		}
-		for _, name := range []string{"kernosis_problems", "kernosis_problem_info", "kernosis_degraded"} {
+		for _, name := range []string{"kernosis_problems", "kernosis_problem_info", "kernosis_degraded", "kernosis_condition"} {
 			if !has[name] {
 				missing[name]++
 			}
@@ -83,7 +84,7 @@ func TestNothingVanishesWhileItIsSetAgain(t *testing.T) {
 		t.Errorf("missing, of 1000 scrapes: %v", missing)
 	}
 	set("b")
-	for name, want := range map[string]int{"kernosis_problems": 2, "kernosis_problem_info": 2, "kernosis_degraded": 2} {
+	for name, want := range map[string]int{"kernosis_problems": 2, "kernosis_problem_info": 2, "kernosis_degraded": 2, "kernosis_condition": 2 * 3} {
 		if n, err := testutil.GatherAndCount(m.Registry, name); n != want || err != nil {
 			t.Errorf("%s has %d series, %v", name, n, err)
 		}

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -34,8 +35,7 @@ type Metrics struct {
 	outputError prometheus.Counter
 
 	mu     sync.Mutex
-	types  map[string]bool                             // condition types that condition has
-	series map[*prometheus.GaugeVec]map[labels]float64 // as replace set them
+	series map[*prometheus.GaugeVec]map[labels]struct{} // that the gauges of replace have
 }
 
 // New registers the agent's metrics, and the Go runtime's, in a registry of
@@ -44,8 +44,7 @@ type Metrics struct {
 func New(version, node string) *Metrics {
 	m := &Metrics{
 		Registry: prometheus.NewRegistry(),
-		types:    make(map[string]bool),
-		series:   make(map[*prometheus.GaugeVec]map[labels]float64),
+		series:   make(map[*prometheus.GaugeVec]map[labels]struct{}),
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kernosis_events_total", Help: "Events by kind, as they reached the engine.",
 		}, []string{"kind"}),
@@ -177,35 +176,29 @@ func (m *Metrics) Transition(t problem.Transition) {
 	case t.Problem != nil:
 		m.problems.WithLabelValues(t.Problem.Rule, t.Problem.Reason, string(t.Problem.State)).Add(float64(t.Occurrences()))
 	case t.Condition != nil:
-		m.setCondition(t.Condition)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.set(m.condition, 2, statuses(t.Condition))
 	}
 }
 
 // Conditions sets all conditions that there are: after a start, when none has changed
 // yet, and after a change of rules, which may have taken some away.
 func (m *Metrics) Conditions(all []problem.Condition) {
-	types := make(map[string]bool, len(all))
+	series := map[labels]float64{}
 	for i := range all {
-		types[all[i].Type] = true
-		m.setCondition(&all[i])
+		maps.Copy(series, statuses(&all[i]))
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for t := range m.types {
-		if !types[t] {
-			m.condition.DeletePartialMatch(prometheus.Labels{"type": t})
-			delete(m.types, t)
-		}
-	}
+	m.replace(m.condition, 2, series)
 }
 
-func (m *Metrics) setCondition(c *problem.Condition) {
-	m.mu.Lock()
-	m.types[c.Type] = true
-	m.mu.Unlock()
+// statuses are the series of one condition.
+func statuses(c *problem.Condition) map[labels]float64 {
+	series := map[labels]float64{}
 	for _, s := range []problem.Status{problem.True, problem.False, problem.Unknown} {
-		m.condition.WithLabelValues(c.Type, string(s)).Set(boolean(s == c.Status))
+		series[labels{c.Type, string(s)}] = boolean(s == c.Status)
 	}
+	return series
 }
 
 // Lack is a part of the agent that lacks something.
