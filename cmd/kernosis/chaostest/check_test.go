@@ -151,7 +151,11 @@ func (w *world) ended() {
 	if err := w.agent.End(); err != nil {
 		w.t.Errorf("the agent ended with %v", err)
 	}
-	for name, log := range map[string]*agenttest.Log{"agent": &w.agent.Log, "controller": &w.controller.log} {
+	logs := map[string]*agenttest.Log{"agent": &w.agent.Log}
+	for _, c := range w.controllers {
+		logs[c.name] = &c.log
+	}
+	for name, log := range logs {
 		if line, found := complaint(log.String()); found {
 			w.t.Errorf("the %s's log has %s", name, line)
 		}

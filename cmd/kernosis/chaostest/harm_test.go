@@ -95,9 +95,10 @@ func harms() []harm {
 			return func() { w.signal(syscall.SIGCONT) }
 		}},
 		{"agent gets little CPU", process, 2, func(w *world, _ *rand.Rand) func() { return w.starve() }},
-		{"controller is stopped", manager, 2, func(w *world, _ *rand.Rand) func() {
-			w.controller.signal(syscall.SIGSTOP)
-			return func() { w.controller.signal(syscall.SIGCONT) }
+		{"controller is stopped", manager, 2, func(w *world, r *rand.Rand) func() {
+			c := w.controllers[r.IntN(len(w.controllers))]
+			c.signal(syscall.SIGSTOP)
+			return func() { c.signal(syscall.SIGCONT) }
 		}},
 	}
 }
@@ -126,10 +127,11 @@ func (w *world) heal(p part) {
 	}
 }
 
-// thawed waits until what waited for the disk is on it: a kill may come next.
+// thawed waits until what waited for the disk is on it: a kill may come next. An agent whose state is in
+// memory writes nothing there.
 func (w *world) thawed() {
 	w.t.Helper()
-	if w.alive && w.harmed[process] == nil {
+	if w.alive && !w.volatile && w.harmed[process] == nil {
 		w.await("journal that waits for nothing", func() (bool, string) {
 			waiting, err := w.metric("kernosis_journal_waiting_entries")
 			return err == nil && waiting == 0, fmt.Sprint(waiting, err)
@@ -224,7 +226,9 @@ func crashes() []act {
 		{"kill -9 and a torn snapshot", 1, func(w *world, r *rand.Rand) {
 			w.killAgent(r, nil, func() { w.tearSnapshot(r) })
 		}},
-		{"kill -9 of the controller", 2, func(w *world, _ *rand.Rand) { w.controller.signal(syscall.SIGKILL) }},
+		{"kill -9 of the controller", 2, func(w *world, r *rand.Rand) {
+			w.controllers[r.IntN(len(w.controllers))].signal(syscall.SIGKILL)
+		}},
 		{"restart", 2, func(w *world, _ *rand.Rand) { w.restart() }},
 		{"node is deleted", 1, func(w *world, _ *rand.Rand) { w.deleteNode() }},
 		{"log is rotated", 2, func(w *world, r *rand.Rand) {

@@ -154,6 +154,7 @@ func (r *repairs) check() {
 // controller is a controller that is started again when it ends, as a Deployment does.
 type controller struct {
 	w    *world
+	name string
 	args []string
 	log  agenttest.Log
 
@@ -163,9 +164,9 @@ type controller struct {
 	ended  chan struct{}
 }
 
-func newController(w *world, kubeconfig, namespace string) *controller {
+func newController(w *world, name, kubeconfig, namespace string) *controller {
 	w.t.Helper()
-	c := &controller{w: w, ended: make(chan struct{}), args: []string{"controller", "--kubeconfig", kubeconfig, "--namespace", namespace,
+	c := &controller{w: w, name: name, ended: make(chan struct{}), args: []string{"controller", "--kubeconfig", kubeconfig, "--namespace", namespace,
 		"--metrics-listen", "", "--health-listen", ""}}
 	started := make(chan struct{})
 	go c.run(started)
@@ -173,7 +174,7 @@ func newController(w *world, kubeconfig, namespace string) *controller {
 	w.t.Cleanup(func() {
 		c.stop()
 		if w.t.Failed() {
-			w.t.Logf("log of the controller:\n%s", c.log.String())
+			w.t.Logf("log of %s:\n%s", c.name, c.log.String())
 		}
 	})
 	return c

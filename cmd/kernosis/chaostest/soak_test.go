@@ -54,7 +54,7 @@ func growths() []growth {
 		{"BPF maps and programs", "MiB", memory(func(m agenttest.Memory) float64 { return m.BPF }), 0, 0.01},
 		{"goroutines", "", metric("go_goroutines", 1), 0, 3},
 		{"open files", "", func(w *world) float64 { return float64(agenttest.Descriptors(w.t, w.agent.PID())) }, 0, 3},
-		{"state on disk", "MiB", func(w *world) float64 { return float64(sizeOf(w, w.agent.State)) / mib }, 0, soakJournalMiB / 4},
+		{"state on disk", "MiB", func(w *world) float64 { return float64(sizeOf(w, w.agent.State)) / mib }, 0, soakJournalMiB / 4.0},
 		{"time series of /metrics", "", func(w *world) float64 {
 			text, err := w.get("/metrics")
 			w.must(err)

@@ -60,8 +60,8 @@ type world struct {
 	log    string // path of the app's
 	url    string // of the agent
 
-	repairs    *repairs
-	controller *controller
+	repairs     *repairs
+	controllers [2]*controller // one of them leads
 
 	// What has happened, by this test's own account.
 	kills, lines count
@@ -100,7 +100,9 @@ func newWorld(t *testing.T, server *kubetest.Server, lasts time.Duration, args .
 	server.CRDs(t)
 	kubeconfig, namespace := server.Kubeconfig(t, through), server.Namespace(t)
 	w.repairs = newRepairs(w, namespace)
-	w.controller = newController(w, kubeconfig, namespace)
+	for i := range w.controllers {
+		w.controllers[i] = newController(w, fmt.Sprintf("controller %d", i), kubeconfig, namespace)
+	}
 	w.agent = agenttest.New(t, agenttest.Program(t), append([]string{"--kubeconfig", kubeconfig, "--namespace", namespace, "--node-name", w.node,
 		"--port", "0", "--prometheus-port", "0", "--report-socket", "", "--listen", address,
 		"--rules-dir", rulesDir, "--log", "app=file:" + w.log}, args...)...)
