@@ -123,7 +123,8 @@ BINARIES  = $(foreach p,$(PLATFORMS),$(DIST)/kernosis-$(subst /,-,$(p)))
 
 # Nor does it make one who builds it, where, and with which settings of their own. The
 # compiler is that of go.mod; Go fetches it where another one is installed.
-REPRODUCIBLE := GOTOOLCHAIN=go$(shell sed -n 's/^go //p' go.mod) GOFLAGS=-trimpath GOEXPERIMENT= GOWORK=off GOFIPS140=off GOAMD64=v1 GOARM64=v8.0 CGO_ENABLED=0
+TOOLCHAIN    := $(shell sed -n 's/^toolchain //p' go.mod)
+REPRODUCIBLE := GOTOOLCHAIN=$(TOOLCHAIN) GOFLAGS=-trimpath GOEXPERIMENT= GOWORK=off GOFIPS140=off GOAMD64=v1 GOARM64=v8.0 CGO_ENABLED=0
 PACK = $(REPRODUCIBLE) go run ./deploy/image -name $(IMAGE) -version $(VERSION) -revision '$(REVISION)' -created $(SOURCE_DATE_EPOCH)
 
 .PHONY: binaries
@@ -155,6 +156,15 @@ lint: ## go vet, golangci-lint, formatting of Go and BPF C, workflows
 	bin/golangci-lint run ./...
 	go -C .tools/actionlint build -o $(CURDIR)/bin/actionlint github.com/rhysd/actionlint/cmd/actionlint
 	bin/actionlint .github/workflows/*.yml
+
+# The database is a module as well, so that a check says the same everywhere until it is updated:
+# go -C .tools/vuln get golang.org/x/vulndb@latest
+.PHONY: vuln
+vuln: ## look for known vulnerabilities of the dependencies and of Go that the code reaches
+	@mkdir -p bin && rm -rf bin/vulndb
+	@go -C .tools/vuln build -o $(CURDIR)/bin/ golang.org/x/vuln/cmd/govulncheck golang.org/x/vulndb/cmd/indexdb
+	@bin/indexdb -vulns "$$(go -C .tools/vuln list -m -f '{{.Dir}}' golang.org/x/vulndb)/data/osv" -out bin/vulndb
+	GOTOOLCHAIN=$(TOOLCHAIN) bin/govulncheck -db file://$(CURDIR)/bin/vulndb ./...
 
 .PHONY: npd
 npd: ## build node-problem-detector, to measure beside the agent

@@ -2,6 +2,8 @@ module github.com/kernosis/kernosis
 
 go 1.26.8
 
+toolchain go1.26.10
+
 tool github.com/cilium/ebpf/cmd/bpf2go
 
 require (
@@ -39,7 +41,7 @@ require (
 	github.com/vishvananda/netns v0.0.5
 	go.uber.org/goleak v1.3.0
 	go.yaml.in/yaml/v4 v4.0.0
-	golang.org/x/net v0.61.0
+	golang.org/x/net v0.62.0
 	golang.org/x/sync v0.24.0
 	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.47.0

@@ -1,6 +1,6 @@
-module github.com/kernosis/kernosis/.tools/benchstat
+module github.com/kernosis/kernosis/tools/benchstat
 
-go 1.26.0
+go 1.26.8
 
 tool golang.org/x/perf/cmd/benchstat
 
