@@ -38,8 +38,6 @@ type Losses struct {
 	Skipped uint64
 	// Unread says why what another build lost or counted can't be read; nil: it was.
 	Unread error
-
-	ringFull, skipped uint64 // the totals these come from
 }
 
 // RingFull returns how many records found the ring full since it was made.
@@ -98,11 +96,12 @@ func (l *Loaded) harmless(program string, serves func(hook, program string) bool
 // or of an earlier one that left its pins.
 func (l *Loaded) Losses() (Losses, error) {
 	out := Losses{Unread: l.unread}
-	var err error
-	if out.ringFull, err = l.RingFull(); err != nil {
+	ringFull, err := l.RingFull()
+	if err != nil {
 		return out, err
 	}
-	if out.skipped, err = l.Skipped(); err != nil {
+	skipped, err := l.Skipped()
+	if err != nil {
 		return out, err
 	}
 	reportedFull, err := l.lostElement(reportedRingFull)
@@ -113,7 +112,7 @@ func (l *Loaded) Losses() (Losses, error) {
 	if err != nil {
 		return out, err
 	}
-	out.RingFull, out.Skipped = unreported(out.ringFull, reportedFull), unreported(out.skipped, reportedSkip)
+	out.RingFull, out.Skipped = unreported(ringFull, reportedFull), unreported(skipped, reportedSkip)
 	return out, nil
 }
 
@@ -146,7 +145,17 @@ func (l *Loaded) forgetSkips() error {
 // reports them twice rather than never.
 func (l *Loaded) ReportedLosses(reported Losses) error {
 	l.unread = nil
-	return errors.Join(l.noteLost(reportedRingFull, reported.ringFull), l.noteLost(reportedSkipped, reported.skipped))
+	return errors.Join(l.raiseNote(reportedRingFull, reported.RingFull), l.raiseNote(reportedSkipped, reported.Skipped))
+}
+
+// raiseNote notes that more is reported. It never sets a note to the total, which is lower while
+// a program counts as harmless, see [unreported].
+func (l *Loaded) raiseNote(note uint32, by uint64) error {
+	reported, err := l.lostElement(note)
+	if err != nil || by == 0 {
+		return err
+	}
+	return l.noteLost(note, reported+by)
 }
 
 func (l *Loaded) lostElement(i uint32) (uint64, error) {

@@ -46,7 +46,7 @@ func TestSkipsOfProgramsThatAreGone(t *testing.T) {
 	if err := first.Attach(HookDiskIOBio); err != nil {
 		t.Fatal(err)
 	}
-	if err := first.ReportedLosses(Losses{skipped: 1000}); err != nil {
+	if err := first.ReportedLosses(Losses{Skipped: 1000}); err != nil {
 		t.Fatal(err)
 	}
 	if err := first.Detach(HookDiskIOBio); err != nil {
@@ -62,5 +62,30 @@ func TestSkipsOfProgramsThatAreGone(t *testing.T) {
 	}
 	if reported, err := second.lostElement(reportedSkipped); err != nil || reported > skipped {
 		t.Errorf("%d of %d skipped runs are reported already: %v", reported, skipped, err)
+	}
+}
+
+// TestReportedSkipsAreNotReportedAgain: while its hook is detached a program may count as
+// harmless. Another loss that is reported meanwhile does not have its skipped runs reported again
+// once the hook is attached. The kernel skips none at will, so the note is made here.
+func TestReportedSkipsAreNotReportedAgain(t *testing.T) {
+	l := openStem(t, oomkill(), testKernel(t), nil)
+	const before = 1000
+	if err := l.noteLost(reportedSkipped, before); err != nil {
+		t.Fatal(err)
+	}
+	overflow(t, l)
+	lost := losses(t, l)
+	if lost.RingFull == 0 || lost.Skipped != 0 {
+		t.Fatalf("%+v", lost)
+	}
+	if err := l.ReportedLosses(lost); err != nil {
+		t.Fatal(err)
+	}
+	if reported, err := l.lostElement(reportedSkipped); err != nil || reported != before {
+		t.Errorf("%d skipped runs are reported, want %d: %v", reported, before, err)
+	}
+	if lost := losses(t, l); lost.RingFull != 0 {
+		t.Errorf("%+v is reported again", lost)
 	}
 }
