@@ -52,7 +52,7 @@ func (c *Check) result(o *process.Outcome, limit int) Result {
 	r.Message, cut = message(o.Stdout, limit)
 	r.Truncated = o.Dropped + cut
 	switch {
-	case o.Ended != nil && (errors.Is(o.Err, process.ErrTimeout) || errors.Is(o.Err, process.ErrStuck)):
+	case o.Started && (errors.Is(o.Err, process.ErrTimeout) || errors.Is(o.Err, process.ErrStuck)):
 		// The wording of node-problem-detector, which alerts may look for.
 		state := "running"
 		if o.State != nil {

@@ -168,7 +168,7 @@ func TestLateKillSparesTheNextRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	thaw()
-	<-first.Ended
+	<-stuck.ended
 	if _, err := line.WriteString("end\n"); err != nil {
 		t.Fatal(err)
 	}

@@ -82,21 +82,26 @@ type Outcome struct {
 	// Err is why it did not come to an end of its own: it could not be started,
 	// ErrTimeout, ErrProcesses, ErrStuck, or the error of the context.
 	Err error
-	// Ended is closed when the process is gone; only after ErrStuck it isn't yet. nil
-	// where it was not started.
-	Ended <-chan struct{}
+	// Started is false where Err says why it was not started.
+	Started bool
 }
 
 // Run runs the program until it ends, its time is up or ctx ends.
 func (p *Program) Run(ctx context.Context) Outcome {
+	o, _ := p.run(ctx)
+	return o
+}
+
+// run is Run. It also returns the process; nil: it was not started.
+func (p *Program) run(ctx context.Context) (Outcome, *process) {
 	began := time.Now()
 	run, err := p.start()
 	if err != nil {
-		return Outcome{Err: err, Duration: time.Since(began)}
+		return Outcome{Err: err, Duration: time.Since(began)}, nil
 	}
 	o := run.supervise(ctx, p.Timeout)
 	o.Duration = time.Since(began)
-	return o
+	return o, run
 }
 
 // process is a program that runs.
@@ -221,7 +226,7 @@ func confine() error {
 
 // supervise ends the process when its time is up, and what it leaves behind.
 func (r *process) supervise(ctx context.Context, limit time.Duration) Outcome {
-	o := Outcome{Ended: r.ended}
+	o := Outcome{Started: true}
 	if o.Err = r.watch(ctx, limit); o.Err == nil {
 		r.drained(drainFor)
 	}

@@ -74,7 +74,7 @@ func (p *Prober) Program(ctx context.Context, runs *process.Runs, program proces
 		took: o.Duration, timeout: program.Timeout, output: string(o.Merged),
 	}
 	switch {
-	case errors.Is(o.Err, process.ErrStuck) && o.Ended == nil:
+	case errors.Is(o.Err, process.ErrStuck) && !o.Started:
 		e.notRun = o.Err.Error()
 	case errors.Is(o.Err, process.ErrStuck):
 		e.late, e.stuck = true, true

@@ -153,8 +153,8 @@ func (s *Scripts) run(ctx context.Context, text string, args []string) (process.
 		User: s.user, Confined: true, Group: group, Strict: true,
 	}
 	o := program.Run(ctx)
-	if o.Ended == nil {
-		return o, o.Err // it was not started
+	if !o.Started {
+		return o, o.Err
 	}
 	return o, nil
 }

@@ -1,0 +1,79 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+// over reports whether the process has ended, and what it has started too.
+func (r *process) over() bool {
+	select {
+	case <-r.ended:
+		return r.empty()
+	default:
+		return false
+	}
+}
+
+// overWithin is over, but gives what was killed a time to end.
+func (r *process) overWithin(d time.Duration) bool {
+	for deadline := time.Now().Add(d); !r.over(); {
+		if time.Now().After(deadline) {
+			return false
+		}
+		time.Sleep(5 * time.Millisecond) // nobody reports the end of a process group
+	}
+	return true
+}
+
+// empty reports whether nothing is left in the control group that the process was started in, or
+// in its process group if it was in none. The process must have been waited for.
+func (r *process) empty() bool {
+	if r.group != nil {
+		return !populated(r.dir)
+	}
+	return !groupLives(r.cmd.Process.Pid)
+}
+
+// populated reports whether a control group has processes, zombies left out.
+func populated(dir string) bool {
+	events, err := os.ReadFile(filepath.Join(dir, "cgroup.events"))
+	return err == nil && bytes.Contains(events, []byte("populated 1"))
+}
+
+// groupLives reports whether a process group whose leader was waited for has processes, zombies
+// left out: an orphan's may stay for a while. As long as it has any, the kernel gives its number
+// to no new process.
+func groupLives(id int) bool {
+	if errors.Is(unix.Kill(-id, 0), unix.ESRCH) || unix.Kill(id, 0) == nil {
+		return false
+	}
+	pids, err := hostfs.New("").PIDs()
+	if err != nil {
+		return true
+	}
+	for _, pid := range pids {
+		if of, err := unix.Getpgid(pid); err == nil && of == id && lives(pid) {
+			return true
+		}
+	}
+	return false
+}
+
+// lives reports whether any thread of a process has not ended.
+func lives(pid int) bool {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return !errors.Is(err, unix.ESRCH)
+	}
+	defer unix.Close(fd)
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+	return err != nil || n == 0
+}
