@@ -12,7 +12,7 @@
 // Package process has it: time, output, processes and their number, the agent's life.
 // Where [Config.Cgroup] is set each check has a control group of its own. A program in
 // uninterruptible sleep can't be killed. It is reported as unknown, gives its place up to
-// other checks and is not run again until it has ended.
+// other checks and is not run again until it has ended, and what it has started too.
 //
 // # Zombies
 //

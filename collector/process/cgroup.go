@@ -66,6 +66,7 @@ type Limits struct {
 type Groups struct {
 	dir    string
 	limits Limits
+	singly bool // cgroup.kill is not there
 	log    *slog.Logger
 
 	mu  sync.Mutex
@@ -78,9 +79,8 @@ type Group struct {
 	base     string // dir, or what dir begins with
 	dir      string
 	fd       int  // its directory
-	serial   int  // how often it was made anew
+	serial   int  // of dir
 	killed   bool // to be made anew before the next program
-	singly   bool // cgroup.kill is not there
 	max      int
 	counted  bool // the kernel doesn't bound its processes
 	disabled atomic.Bool
@@ -90,21 +90,27 @@ type Group struct {
 // OpenGroups makes the folder dir for control groups. What a former agent left in it is
 // killed.
 func OpenGroups(dir string, limits Limits, log *slog.Logger) (*Groups, error) {
-	removeGroups(dir)
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
+	singly, err := killsSingly(dir)
+	if err != nil {
+		_ = unix.Rmdir(dir)
+		return nil, err
+	}
+	s := &Groups{dir: dir, limits: limits, singly: singly, log: log, all: map[*Group]bool{}}
+	s.empty()
 	// A controller may not be there; its absence is found when a group is made.
 	for _, controller := range []string{"+pids", "+memory"} {
 		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(controller), 0)
 	}
-	return &Groups{dir: dir, limits: limits, log: log, all: map[*Group]bool{}}, nil
+	return s, nil
 }
 
 // Make makes a control group. The name is none that is made already.
 func (s *Groups) Make(name string) (*Group, error) {
 	g := &Group{of: s, base: filepath.Join(s.dir, name), fd: -1, max: s.limits.Processes, log: s.log}
-	if err := g.open(g.base); err != nil {
+	if err := g.open(); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -121,7 +127,8 @@ func (s *Groups) Close() {
 		g.closeDir()
 	}
 	clear(s.all)
-	removeGroups(s.dir)
+	s.empty()
+	_ = unix.Rmdir(s.dir)
 }
 
 // Close removes the group, as far as what is in it can be killed.
@@ -131,7 +138,7 @@ func (g *Group) Close() {
 	if g.of.all[g] {
 		delete(g.of.all, g)
 		g.closeDir()
-		removeGroup(g.dir, time.Now().Add(time.Second))
+		removeGroup(g.dir, g.of.singly, time.Now().Add(time.Second))
 	}
 }
 
@@ -142,23 +149,21 @@ func (g *Group) closeDir() {
 	}
 }
 
-// open makes the control group and opens its directory.
-func (g *Group) open(dir string) error {
+// open makes the control group and opens its directory. One that is there is left as it is: what
+// a former agent has left in it could not be killed.
+func (g *Group) open() error {
+	dir := g.base
 	err := os.Mkdir(dir, 0o755)
+	for errors.Is(err, fs.ErrExist) {
+		g.serial++
+		dir = g.base + "." + strconv.Itoa(g.serial)
+		err = os.Mkdir(dir, 0o755)
+	}
 	fd := -1
-	if err == nil || errors.Is(err, fs.ErrExist) {
+	if err == nil {
 		fd, err = unix.Open(dir, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	}
-	if err == nil {
-		// Since Linux 5.14; the freezer is there since 5.2.
-		if err = unix.Access(filepath.Join(dir, "cgroup.kill"), unix.W_OK); errors.Is(err, unix.ENOENT) {
-			g.singly, err = true, unix.Access(filepath.Join(dir, "cgroup.freeze"), unix.W_OK)
-		}
-	}
 	if err != nil {
-		if fd >= 0 {
-			_ = unix.Close(fd)
-		}
 		return &os.PathError{Op: "make control group", Path: dir, Err: err}
 	}
 	g.dir, g.fd = dir, fd
@@ -177,8 +182,7 @@ func (g *Group) open(dir string) error {
 // (cgroup_css_set_fork takes the kill count of the parent's group).
 func (g *Group) renew() error {
 	old, fd := g.dir, g.fd
-	g.serial++
-	if err := g.open(g.base + "." + strconv.Itoa(g.serial)); err != nil {
+	if err := g.open(); err != nil { // the old one is there: it has another name
 		return err
 	}
 	g.killed = false

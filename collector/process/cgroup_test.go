@@ -99,7 +99,7 @@ func TestGroupEndsWhatLeftTheProcessGroup(t *testing.T) {
 				if err := unix.Access(filepath.Join(g.dir, "cgroup.freeze"), unix.W_OK); err != nil {
 					t.Skip(err)
 				}
-				g.singly = true
+				s.singly = true
 			}
 			path, args := self(t, "escape")
 			for range 3 {
@@ -122,7 +122,7 @@ func TestGroupEndsWhatLeftTheProcessGroup(t *testing.T) {
 func TestForkBombIsKilledSingly(t *testing.T) {
 	s, mark := groups(t, Limits{Processes: 60}), testprogram.NewMark(t)
 	g := member(t, s, "a")
-	g.singly = true
+	s.singly = true
 	p := Program{Path: testprogram.Script(t, "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); setsid sleep 1000 & done; wait"), Timeout: patience, Group: g}
 	if o := p.Run(t.Context()); g.counted && !errors.Is(o.Err, ErrProcesses) {
 		t.Errorf("%v", o.Err)

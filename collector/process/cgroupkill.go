@@ -3,7 +3,6 @@ package process
 import (
 	"bytes"
 	"errors"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -14,31 +13,51 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// removeGroups kills what is in the groups and removes them, as far as that can be
-// done within a moment: a process in uninterruptible sleep keeps its group.
-func removeGroups(dir string) {
-	entries, err := os.ReadDir(dir)
+// empty kills what is in the groups and removes them, as far as that can be done within a
+// moment: a process in uninterruptible sleep keeps its group.
+func (s *Groups) empty() {
+	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return
 	}
 	deadline := time.Now().Add(time.Second)
 	for _, e := range entries {
-		if !e.IsDir() {
-			continue
+		if e.IsDir() {
+			removeGroup(filepath.Join(s.dir, e.Name()), s.singly, deadline)
 		}
-		removeGroup(filepath.Join(dir, e.Name()), deadline)
 	}
-	_ = unix.Rmdir(dir)
 }
 
 // removeGroup kills what is in a group and removes it.
-func removeGroup(dir string, deadline time.Time) {
-	if errors.Is(os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0), fs.ErrNotExist) {
-		_ = killSingly(dir, deadline)
-	}
+func removeGroup(dir string, singly bool, deadline time.Time) {
+	_ = killAll(dir, singly, deadline)
 	for errors.Is(unix.Rmdir(dir), unix.EBUSY) && time.Now().Before(deadline) {
 		time.Sleep(5 * time.Millisecond) // there is no way to wait for it but inotify
 	}
+}
+
+// killsSingly reports whether the processes of a group have to be killed one by one: cgroup.kill
+// is there since Linux 5.14. The error says that this can't be done either.
+func killsSingly(dir string) (bool, error) {
+	file := filepath.Join(dir, "cgroup.kill")
+	err := unix.Access(file, unix.W_OK)
+	singly := errors.Is(err, unix.ENOENT)
+	if singly {
+		file = filepath.Join(dir, "cgroup.freeze") // since Linux 5.2
+		err = unix.Access(file, unix.W_OK)
+	}
+	if err != nil {
+		return singly, &os.PathError{Op: "make control group", Path: file, Err: err}
+	}
+	return singly, nil
+}
+
+// killAll kills the processes of a group.
+func killAll(dir string, singly bool, deadline time.Time) error {
+	if singly {
+		return killSingly(dir, deadline)
+	}
+	return os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
 }
 
 // killSingly kills the processes of a group one by one. They are frozen, so that none
@@ -107,12 +126,8 @@ func killGroup(dir string, singly bool, log *slog.Logger) bool {
 	if err == nil && !bytes.Contains(events, []byte("populated 1")) {
 		return false
 	}
-	switch {
-	case err != nil:
-	case singly:
-		err = killSingly(dir, time.Now().Add(time.Second))
-	default:
-		err = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
+	if err == nil {
+		err = killAll(dir, singly, time.Now().Add(time.Second))
 	}
 	if err != nil {
 		log.Warn("control group of a program was not killed", "cgroup", dir, "error", err)

@@ -24,7 +24,7 @@
 //     (PR_SET_PDEATHSIG); what a killed agent left in a control group is killed by
 //     the next one ([OpenGroups]).
 //   - A program in uninterruptible sleep can't be killed: [ErrStuck]. One that is run again
-//     and again, by [Runs], is not started beside such a run.
+//     and again, by [Runs], is not started beside such a run, nor beside what it has left.
 //
 // # Zombies
 //

@@ -1,9 +1,9 @@
 package process
 
 import (
-	"bytes"
 	"errors"
-	"os"
+	"fmt"
+	"log/slog"
 	"path/filepath"
 	"testing"
 
@@ -16,30 +16,15 @@ import (
 // TestStuckChildHoldsUpTheNextRun: a program ends, and a process that it has started can't be
 // killed. Such processes must not pile up.
 func TestStuckChildHoldsUpTheNextRun(t *testing.T) {
-	for name, c := range map[string]struct {
-		group bool
-		child string // runs what follows
-	}{
-		"in the process group": {child: "sh -c"},
-		"in the control group": {group: true, child: "setsid sh -c"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var g *Group
-			if c.group {
-				g = member(t, groups(t, Limits{Processes: 100}), "a")
-			}
+	for _, group := range []bool{false, true} {
+		t.Run(fmt.Sprint("control group ", group), func(t *testing.T) {
 			kernellock.HoldFor(t) // others would detect the hung task
-			disk, began := loopdisk.NewExt4(t, 8<<20, ""), filepath.Join(t.TempDir(), "began")
-			p := Program{Timeout: patience, Group: g, Path: testprogram.Script(t,
-				c.child+" 'echo >>"+began+"; : >"+disk.Dir+"/file' >/dev/null 2>&1 &\n"+
-					"while ! grep -q ') [DZ] ' /proc/$!/stat && kill -0 $!; do :; done")}
-			children := func() int {
-				t.Helper()
-				b, err := os.ReadFile(began)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return bytes.Count(b, []byte("\n"))
+			disk := loopdisk.NewExt4(t, 8<<20, "")
+			mark, p := testprogram.NewMark(t), Program{Timeout: patience}
+			p.Path, p.Args = self(t, "leave", disk.Dir+"/file")
+			if group {
+				p.Group = member(t, groups(t, Limits{Processes: 100}), "a")
+				p.Args = append(p.Args, "in another session")
 			}
 			var runs Runs
 			thaw := disk.Freeze()
@@ -47,18 +32,43 @@ func TestStuckChildHoldsUpTheNextRun(t *testing.T) {
 				t.Fatalf("%v, %v", o.Err, o.State)
 			}
 			for range 2 {
-				if o := runs.Run(t.Context(), &p); !errors.Is(o.Err, ErrStuck) || o.State != nil {
+				if o := runs.Run(t.Context(), &p); !errors.Is(o.Err, ErrStuck) || o.Started {
 					t.Errorf("beside a process that is left: %v, %v", o.Err, o.State)
 				}
 			}
-			if n := children(); n != 1 {
+			if n := mark.Count(); n != 1 {
 				t.Errorf("%d processes are stuck, want 1", n)
 			}
 			thaw()
-			await.Until(t, "the next run", patience, func() bool { return runs.Run(t.Context(), &p).Err == nil })
-			if n := children(); n != 2 {
-				t.Errorf("%d runs, want 2", n)
-			}
+			await.Until(t, "the next run", patience, func() bool { return runs.Run(t.Context(), &p).Started })
 		})
 	}
+}
+
+// TestWhatCannotBeKilledKeepsItsGroup: of a killed agent, whose successor makes a group of the
+// same name. From Linux 6.14 on a program that is started in a killed group is killed.
+func TestWhatCannotBeKilledKeepsItsGroup(t *testing.T) {
+	dir := filepath.Join(parent(t), "set")
+	open := func() *Groups {
+		t.Helper()
+		s, err := OpenGroups(dir, Limits{Processes: 100}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(s.Close)
+		return s
+	}
+	kernellock.HoldFor(t) // others would detect the hung task
+	disk, old := loopdisk.NewExt4(t, 8<<20, ""), open()
+	path, args := self(t, "leave", disk.Dir+"/file")
+	thaw := disk.Freeze()
+	p := Program{Path: path, Args: args, Group: member(t, old, "a"), Timeout: patience}
+	if o := p.Run(t.Context()); o.Err != nil || !o.State.Success() {
+		t.Fatalf("%v, %v", o.Err, o.State)
+	}
+	p = Program{Path: testprogram.Script(t, "echo ran"), Group: member(t, open(), "a"), Timeout: patience}
+	if o := p.Run(t.Context()); o.Err != nil || string(o.Stdout) != "ran\n" {
+		t.Errorf("the next agent's: %v, %v, %q", o.Err, o.State, o.Stdout)
+	}
+	thaw()
 }

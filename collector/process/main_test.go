@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
 )
 
@@ -42,6 +43,34 @@ func testProgram(name string, args []string) int {
 			return 3
 		}
 		fmt.Println("escaped")
+		return 0
+	case "leave": // a process that writes to a file, once it hangs or has ended
+		write := exec.Command(os.Args[0], "test-program", "write", args[0])
+		write.SysProcAttr = &syscall.SysProcAttr{Setsid: len(args) > 1}
+		begun, err := write.StdoutPipe()
+		if err != nil {
+			return 3
+		}
+		if err := write.Start(); err != nil {
+			return 3
+		}
+		if _, err := begun.Read(make([]byte, 1)); err != nil {
+			return 3
+		}
+		for {
+			stat, err := hostfs.New("").Stat(write.Process.Pid)
+			if err != nil {
+				return 3
+			}
+			if stat.State == 'D' || stat.State == 'Z' {
+				return 0
+			}
+		}
+	case "write":
+		fmt.Println("begun")
+		if err := os.WriteFile(args[0], nil, 0o600); err != nil {
+			return 3
+		}
 		return 0
 	}
 	return 3

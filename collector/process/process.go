@@ -111,7 +111,6 @@ type process struct {
 	both           *merged
 	group          *Group // nil: it is in none
 	dir            string // of the group when it was started
-	singly         bool   // Group.singly then
 	confined       bool
 
 	exited  chan struct{} // closed when it has ended, and is a zombie
@@ -167,7 +166,7 @@ func (p *Program) fork(cgroup int) (*process, error) {
 		exited: make(chan struct{}), release: make(chan struct{}), ended: make(chan struct{}),
 	}
 	if cgroup >= 0 {
-		run.group, run.dir, run.singly = p.Group, p.Group.dir, p.Group.singly
+		run.group, run.dir = p.Group, p.Group.dir
 	}
 	started := make(chan error, 1)
 	go run.hold(started)
@@ -291,7 +290,7 @@ func (r *process) watch(ctx context.Context, limit time.Duration) error {
 func (r *process) kill() (group bool) {
 	// The leader is alive or a zombie, so this is its group.
 	_ = unix.Kill(-r.cmd.Process.Pid, unix.SIGKILL)
-	return r.group != nil && killGroup(r.dir, r.singly, r.group.log)
+	return r.group != nil && killGroup(r.dir, r.group.of.singly, r.group.log)
 }
 
 // exitsWithin reports whether the process ends within d.
