@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
@@ -32,7 +33,8 @@ type mountSource struct {
 	last        []hostfs.Mount      // what the next table is compared with
 	held        map[fsKey]time.Time // since when what [mountSource.holdBack] keeps was seen
 	reported    map[fsKey]*refusing
-	known, down bool // what reportSource reported last
+	unasked     map[fsKey]*bounded.Calls // filesystems of the first look that ask has no answer of
+	known, down bool                     // what reportSource reported last
 }
 
 // refusing is a filesystem that was reported.
@@ -63,7 +65,8 @@ const (
 
 func newMountSource(env *environment) *mountSource {
 	return &mountSource{
-		env: env, suspects: map[fsKey]suspect{}, gone: map[fsKey]time.Time{}, wake: make(chan struct{}, 1), reported: map[fsKey]*refusing{},
+		env: env, suspects: map[fsKey]suspect{}, gone: map[fsKey]time.Time{}, wake: make(chan struct{}, 1),
+		reported: map[fsKey]*refusing{}, unasked: map[fsKey]*bounded.Calls{},
 	}
 }
 
@@ -187,8 +190,9 @@ func (m *mountSource) look(table *hostfs.MountTable, now time.Time, emit Emit) (
 	first := m.last == nil
 	m.last, m.held = keep(m.last, mounts, held), held
 	if first {
-		m.atStart(emit)
+		m.atStart()
 	}
+	m.ask(emit)
 	m.renewed(emit)
 	ripe, soon := m.takeSuspects(now)
 	if len(ripe) > 0 {

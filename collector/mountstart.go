@@ -12,18 +12,42 @@ import (
 // microseconds; only the way to it may need a disk.
 const askWithin = time.Second
 
-// atStart finds filesystems that have refused writes since before the first look and don't
-// show it: the kernel does not report their errors again.
-func (m *mountSource) atStart(emit Emit) {
+// maxUnanswered is how many filesystems may leave a question unanswered: each holds up a look
+// for askWithin, and keeps a thread.
+const maxUnanswered = 4
+
+// atStart prepares to ask all filesystems.
+func (m *mountSource) atStart() {
+	_, keys := byFilesystem(m.last)
+	for _, key := range keys {
+		m.unasked[key] = &bounded.Calls{} // one: it is not asked again until it answers
+	}
+}
+
+// ask finds filesystems that have refused writes since before the first look and don't
+// show it: the kernel does not report their errors again. Those that do not answer are asked
+// again at the next look.
+func (m *mountSource) ask(emit Emit) {
+	if len(m.unasked) == 0 {
+		return
+	}
 	filesystems, keys := byFilesystem(m.last)
 	hidden := hiddenIn(m.last)
-	calls := bounded.Calls{Max: 4} // each that hangs holds up the look for askWithin
-	for _, key := range keys {
-		fs := filesystems[key]
-		if m.reported[key] != nil {
+	hanging := 0
+	for key, calls := range m.unasked {
+		if filesystems[key] == nil || m.reported[key] != nil {
+			delete(m.unasked, key)
 			continue
 		}
-		reason, err := bounded.Do(&calls, askWithin, func() (string, error) {
+		hanging += calls.Stats().Behind
+	}
+	for _, key := range keys {
+		calls := m.unasked[key]
+		if calls == nil || calls.Stats().Behind > 0 || hanging >= maxUnanswered {
+			continue
+		}
+		fs := filesystems[key]
+		reason, err := bounded.Do(calls, askWithin, func() (string, error) {
 			switch fs.first().FSType {
 			case "xfs":
 				return m.xfsRefusal(key, visiblePaths(fs, hidden))
@@ -32,10 +56,15 @@ func (m *mountSource) atStart(emit Emit) {
 			}
 			return "", nil
 		})
-		switch {
-		case err != nil:
+		if err != nil {
 			m.env.log.Info("whether a filesystem refuses writes is not known", "mount", display.Safe(fs.first().Path, 200), "reason", err)
-		case reason != "":
+		}
+		if errors.Is(err, bounded.ErrLate) {
+			hanging++
+			continue
+		}
+		delete(m.unasked, key)
+		if reason != "" {
 			m.apply(change{key: key, mount: *fs.first(), faulty: true, reason: reason}, emit)
 		}
 	}

@@ -2,11 +2,15 @@ package collector
 
 import (
 	"log/slog"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/loopdisk"
 )
 
@@ -44,6 +48,44 @@ func TestMountErrorBeforeTheStart(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A filesystem that does not answer at the first look is asked until it does.
+func TestMountThatAnswersLate(t *testing.T) {
+	n := newMountNode(t)
+	n.mounts(healthyExt4 + ",errors=remount-ro")
+	n.write("/dev/sda", superblock(time.Now().Add(-time.Hour)))
+	n.ext4Error(time.Now())
+	count := n.env.fs.Path("/sys/fs/ext4/sda/errors_count")
+	if err := os.Remove(count); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(count, 0o600); err != nil { // to open it takes until somebody writes
+		t.Fatal(err)
+	}
+	n.look()
+	n.expect()
+	if began := time.Now(); n.look() != 0 || time.Since(began) > askWithin/2 {
+		t.Errorf("the second look took %v: it waited again", time.Since(began))
+	}
+	n.expect()
+
+	hangs := count + ".hangs"
+	if err := os.Rename(count, hangs); err != nil {
+		t.Fatal(err)
+	}
+	n.ext4Error(time.Now())
+	answer, err := os.OpenFile(hangs, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Close()
+	await.Until(t, "the answer", 10*time.Second, func() bool {
+		n.look()
+		return len(n.got) > 0
+	})
+	n.look()
+	n.expect("mount.readonly ext4 sda at /data: error-policy")
 }
 
 // What is mounted later has its errors reported.
