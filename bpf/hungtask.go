@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"structs"
 	"time"
 
@@ -226,12 +227,12 @@ func (w *TaskWalk) Run(times HungTimes) error {
 		return fmt.Errorf("walk tasks: write settings: %w", err)
 	}
 	// Attached for one walk: an iterator's link holds nothing between two.
-	iter, err := link.AttachIter(link.IterOptions{Program: w.program})
+	walk, err := link.AttachIter(link.IterOptions{Program: w.program})
 	if err != nil {
 		return fmt.Errorf("walk tasks: %w", err)
 	}
-	defer iter.Close()
-	seq, err := iter.Open()
+	defer walk.Close()
+	seq, err := walk.Open()
 	if err != nil {
 		return fmt.Errorf("walk tasks: %w", err)
 	}
@@ -283,6 +284,18 @@ func (w *TaskWalk) Sweep(exited func(*HungTaskSleep)) (left Asleep, err error) {
 		}
 	}
 	return left, nil
+}
+
+// Hung returns the hangs that last, as the last Sweep has left them. They are reported, or their
+// records are in the ring.
+func (w *TaskWalk) Hung() iter.Seq[*HungTaskSleep] {
+	return func(yield func(*HungTaskSleep) bool) {
+		for i := range w.sleeps {
+			if s := &w.sleeps[i]; s.Reported != 0 && s.Generation == w.current.Generation && !yield(s) {
+				return
+			}
+		}
+	}
 }
 
 // read copies the map "blocked" to keys and sleeps.

@@ -29,6 +29,7 @@ type diskStallSource struct {
 	env   *environment
 	every time.Duration
 	after time.Duration
+	asked requests
 
 	// Of Run's goroutine.
 	disks     map[string]*disk // by name in /sys/block
@@ -144,20 +145,26 @@ func (d *diskStallSource) look(at time.Time, emit Emit) {
 			known.round = at
 		}
 	}
-	if len(d.disks) == len(samples) {
-		return
+	if len(d.disks) > len(samples) {
+		for _, name := range slices.Sorted(maps.Keys(d.disks)) {
+			if known := d.disks[name]; !known.round.Equal(at) {
+				d.step(name, known, diskSample{}, at, emit) // it is gone
+				delete(d.disks, name)
+			}
+		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.disks)) {
-		if known := d.disks[name]; !known.round.Equal(at) {
-			d.step(name, known, diskSample{}, at, emit) // it is gone
-			delete(d.disks, name)
+	for _, emit := range d.asked.take() {
+		for _, known := range d.disks {
+			if known.reported {
+				d.report(event.DiskStalled, known, known.diskState, at, emit)
+			}
 		}
 	}
 }
 
 func (d *diskStallSource) step(name string, known *disk, s diskSample, at time.Time, emit Emit) {
-	since := known.since
-	next, kind := known.diskState.step(s, at, d.after)
+	before := known.diskState
+	next, kind := before.step(s, at, d.after)
 	known.diskState = next
 	switch kind {
 	case "":
@@ -165,10 +172,14 @@ func (d *diskStallSource) step(name string, known *disk, s diskSample, at time.T
 	case event.DiskStalled:
 		known.device = d.device(name)
 	}
+	d.report(kind, known, diskState{diskSample: s, since: before.since}, at, emit)
+}
+
+func (d *diskStallSource) report(kind event.Kind, known *disk, state diskState, at time.Time, emit Emit) {
 	device := known.device
 	emit(d.env.now(event.Event{Kind: kind, Source: "sysfs", Device: &device, DiskStall: &event.DiskStallData{
-		InFlight:   s.inFlight,
-		StalledFor: event.Duration(at.Sub(since)),
+		InFlight:   state.inFlight,
+		StalledFor: event.Duration(at.Sub(state.since)),
 	}}))
 }
 

@@ -132,17 +132,20 @@ func (n *stallNode) look(later time.Duration) []string {
 	n.t.Helper()
 	n.at = n.at.Add(later)
 	var got []string
-	n.source.look(n.at, func(ev *event.Event) {
-		switch {
-		case ev.SourceUp != nil:
-			got = append(got, fmt.Sprintf("%s up %v", ev.SourceUp.Stem, ev.SourceUp.Up))
-		case ev.Device != nil && ev.DiskStall != nil && ev.CPU == event.NoCPU && !ev.Time.IsZero():
-			got = append(got, fmt.Sprintf("%s %s %d %s", ev.Kind, ev.Subject(), ev.DiskStall.InFlight, ev.DiskStall.StalledFor))
-		default:
-			n.t.Errorf("incomplete event %+v", ev)
-		}
-	})
+	n.source.look(n.at, func(ev *event.Event) { got = append(got, n.text(ev)) })
 	return got
+}
+
+func (n *stallNode) text(ev *event.Event) string {
+	n.t.Helper()
+	switch {
+	case ev.SourceUp != nil:
+		return fmt.Sprintf("%s up %v", ev.SourceUp.Stem, ev.SourceUp.Up)
+	case ev.Device != nil && ev.DiskStall != nil && ev.CPU == event.NoCPU && !ev.Time.IsZero():
+		return fmt.Sprintf("%s %s %d %s", ev.Kind, ev.Subject(), ev.DiskStall.InFlight, ev.DiskStall.StalledFor)
+	}
+	n.t.Errorf("incomplete event %+v", ev)
+	return ""
 }
 
 func (n *stallNode) expect(later time.Duration, want ...string) {
@@ -220,6 +223,27 @@ func TestDiskStallSourceAway(t *testing.T) {
 	n.write("/sys/block/sdb/stat", "garbage")
 	n.write("/sys/block/.keep/stat", "garbage")
 	n.expect(2*time.Second, "diskstall up false")
+}
+
+// Who asks gets what lasts, once.
+func TestDiskStallReportLasting(t *testing.T) {
+	n := newStallNode(t)
+	n.set("sda", 1, 1)
+	n.set("sdb", 0, 1)
+	n.expect(0, "diskstall up true")
+	n.expect(10*time.Second, "diskstall sda 1 10s")
+	var got []string
+	n.source.asked.add(func(ev *event.Event) { got = append(got, n.text(ev)) })
+	n.set("sda", 2, 1)
+	n.expect(2 * time.Second)
+	n.expect(2 * time.Second)
+	if want := []string{"diskstall sda 2 12s"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	n.set("sda", 0, 2)
+	n.expect(2*time.Second, "diskstall.resumed sda 0 16s")
+	n.source.asked.add(func(ev *event.Event) { t.Errorf("%s lasts", n.text(ev)) })
+	n.expect(2 * time.Second)
 }
 
 func TestDiskStallIsBounded(t *testing.T) {

@@ -41,7 +41,8 @@ type hungtask struct {
 
 	// reported are the hangs whose end is yet to be reported: once a task has exited, the BPF
 	// program can't find its groups.
-	reported map[hungKey]hungReported
+	reported map[hungKey]*event.Event
+	asked    requests
 
 	// What the event points to, used again for the next one.
 	task, holder event.Task
@@ -51,15 +52,6 @@ type hungtask struct {
 type hungKey struct {
 	pid   uint32
 	start uint64
-}
-
-type hungReported struct {
-	cgroup    *event.Cgroup
-	container *event.Container
-	unit      string
-	wait      string
-	lock      string
-	lockAddr  uint64
 }
 
 // newHungTask returns the decoder of the hungtask stem. The error is about a
@@ -79,7 +71,7 @@ func newHungTask(env *environment, l *bpf.Loaded) (*hungtask, error) {
 }
 
 func makeHungTask(env *environment) *hungtask {
-	return &hungtask{env: env, attribution: attribution{attributor: env.attributor}, reported: map[hungKey]hungReported{}}
+	return &hungtask{env: env, attribution: attribution{attributor: env.attributor}, reported: map[hungKey]*event.Event{}}
 }
 
 func hangAttached(l *bpf.Loaded) bool {
@@ -108,8 +100,7 @@ func (h *hungtask) decode(head *bpf.Header, raw []byte, ev *event.Event) (bool, 
 	return true, nil
 }
 
-// hung allocates the names of the stack and a place in reported: hangs are minutes
-// apart.
+// hung allocates the names of the stack and a copy for reported: hangs are minutes apart.
 func (h *hungtask) hung(r *bpf.HungTask, ev *event.Event) {
 	ev.Kind = event.HungTask
 	h.names.task(&h.task, &r.Task)
@@ -133,10 +124,7 @@ func (h *hungtask) hung(r *bpf.HungTask, ev *event.Event) {
 	if len(h.reported) >= maxHungReported {
 		clear(h.reported)
 	}
-	h.reported[hungKey{r.Task.PID, r.Task.StartNS}] = hungReported{
-		cgroup: ev.Cgroup, container: ev.Container, unit: ev.Unit,
-		wait: h.data.Wait, lock: h.data.Lock, lockAddr: h.data.LockAddr,
-	}
+	h.reported[hungKey{r.Task.PID, r.Task.StartNS}] = ev.Clone()
 }
 
 // holds reports whether the record's holder may hold the lock. Of a semaphore, and of a lock
@@ -179,15 +167,10 @@ func (h *hungtask) ended(t *bpf.Task, ev *event.Event, blocked time.Duration, de
 	key := hungKey{t.PID, t.StartNS}
 	reported, ok := h.reported[key]
 	delete(h.reported, key)
-	if !ok {
-		reported.wait = waitOther
-	}
-	ev.Cgroup, ev.Container, ev.Unit = reported.cgroup, reported.container, reported.unit
-	h.data = event.HungTaskData{
-		BlockedFor: event.Duration(blocked),
-		Wait:       reported.wait, Lock: reported.lock, LockAddr: reported.lockAddr,
-		Detector: detectorName(detector),
-		Exited:   exited,
+	h.data = event.HungTaskData{BlockedFor: event.Duration(blocked), Wait: waitOther, Detector: detectorName(detector), Exited: exited}
+	if ok {
+		ev.Cgroup, ev.Container, ev.Unit = reported.Cgroup, reported.Container, reported.Unit
+		h.data.Wait, h.data.Lock, h.data.LockAddr = reported.HungTask.Wait, reported.HungTask.Lock, reported.HungTask.LockAddr
 	}
 	ev.HungTask = &h.data
 }
@@ -196,6 +179,7 @@ func (h *hungtask) ended(t *bpf.Task, ev *event.Event, blocked time.Duration, de
 // end of tasks that are gone.
 func (h *hungtask) poll(_ context.Context, _ time.Time, emit func(*event.Event)) (time.Duration, error) {
 	if h.walk == nil {
+		h.asked.take() // whether a hang lasts is not known
 		return time.Hour, nil
 	}
 	times := hungTimes(h.env.cfg.HungTaskAfter, h.env.fs)
@@ -210,7 +194,21 @@ func (h *hungtask) poll(_ context.Context, _ time.Time, emit func(*event.Event))
 	if err != nil {
 		return hungLookAgain, err
 	}
+	h.reportLasting()
 	return nextHungLook(times.Walk, left), nil
+}
+
+// reportLasting reports the hangs that last once more, to who has asked for it.
+func (h *hungtask) reportLasting() {
+	for _, emit := range h.asked.take() {
+		for s := range h.walk.Hung() {
+			if reported := h.reported[hungKey{s.Task.PID, s.Task.StartNS}]; reported != nil { // else its record is in the ring
+				ev := h.env.now(*reported.Clone())
+				ev.HungTask.BlockedFor = event.Duration(s.BlockedFor())
+				emit(ev)
+			}
+		}
+	}
 }
 
 // hungTimes returns when a sleep is a hang: after the configured time or, with 0, after

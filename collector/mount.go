@@ -27,7 +27,8 @@ type mountSource struct {
 	mu       sync.Mutex
 	suspects map[fsKey]suspect
 	gone     map[fsKey]time.Time // when what was unmounted was seen to be, for lateFor
-	wake     chan struct{}       // holds one token while suspects has new ones
+	wake     chan struct{}       // holds one token while suspects or asked have new ones
+	asked    requests
 
 	// Of Run's goroutine.
 	last        []hostfs.Mount      // what the next table is compared with
@@ -96,6 +97,16 @@ func (m *mountSource) Notify(dev uint32, at time.Time, ends bool) {
 		return
 	}
 	m.suspects[key] = suspect{since: time.Now(), last: at, ends: ends}
+	m.lookSoon()
+}
+
+// reportLasting has what refuses writes reported once more, to emit.
+func (m *mountSource) reportLasting(emit Emit) {
+	m.asked.add(emit)
+	m.lookSoon()
+}
+
+func (m *mountSource) lookSoon() {
 	select {
 	case m.wake <- struct{}{}:
 	default: // it will look anyway
@@ -199,6 +210,11 @@ func (m *mountSource) look(table *hostfs.MountTable, now time.Time, emit Emit) (
 		m.question(ripe, emit)
 	}
 	m.repeat(emit)
+	for _, emit := range m.asked.take() {
+		for _, r := range m.reported {
+			m.report(event.MountReadOnly, r, r.data.Reason, emit)
+		}
+	}
 	return sooner(again, soon)
 }
 

@@ -232,6 +232,33 @@ func TestMountSourceAway(t *testing.T) {
 	})
 }
 
+// Who asks gets what lasts, once, when the table can be read.
+func TestMountReportLasting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newMountNode(t)
+		n.mounts(healthyExt4 + ",emergency_ro")
+		n.source.read(n.emit)
+		n.expect("mount up true", "mount.readonly ext4 sda at /data: emergency-ro")
+		asked := &mountNode{t: t}
+		n.source.reportLasting(asked.emit)
+		select {
+		case <-n.source.wake:
+		default:
+			t.Error("it does not look soon")
+		}
+		n.source.read(n.emit)
+		n.source.read(n.emit)
+		n.expect()
+		asked.expect("mount.readonly ext4 sda at /data: emergency-ro")
+
+		n.source.reportLasting(asked.emit)
+		n.mounts()
+		n.source.read(n.emit)
+		n.expect("mount.writable ext4 sda at /data: unmounted")
+		asked.expect()
+	})
+}
+
 // An administrator's remount shows its first half alone for a moment.
 func TestMountHalfRemounted(t *testing.T) {
 	const (

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kernosis/kernosis/collector"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logpattern"
@@ -37,6 +38,7 @@ type agent struct {
 	out      console.Writer
 	canary   func(*event.CanaryData)
 	patterns func(*logpattern.Set) // sets what the logs look for
+	lasting  func(collector.Emit)  // has the sources report once more what lasts
 	cluster  *clusterReporter      // nil: there is none
 	page     *page.Page            // nil: none is served
 	causes   *worker.Worker        // nil: none are looked for
@@ -176,10 +178,29 @@ func (a *agent) flush() {
 	a.flushEntries()
 }
 
-// replace puts new rules in force.
+// replace puts new rules in force. What lasts was reported before, to the rules until now: it is
+// reported once more to those that are new.
 func (a *agent) replace(rules *detector.RuleSet) {
+	added, sources := a.install(rules)
+	if len(added) == 0 {
+		return
+	}
+	take := func(ev *event.Event) { a.takeLasting(ev, added) }
+	for _, s := range sources {
+		take(&event.Event{
+			Kind: event.Source, Time: time.Now(), BootTime: event.Duration(hostfs.BootTime()), CPU: event.NoCPU, Source: "engine",
+			SourceUp: &event.SourceData{Stem: s.Stem, Up: s.Up, Reason: s.Reason},
+		})
+	}
+	a.lasting(take) // not under the lock: a source may report at once
+}
+
+// install is replace for what begins from now on. It returns the names of the rules that are new,
+// and how the sources are.
+func (a *agent) install(rules *detector.RuleSet) (added []string, sources []detector.SourceState) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	added = rules.NewSince(a.engine.Rules())
 	e := journal.NewEntry(a.now())
 	if e.Transitions = a.engine.Replace(rules, e.Moment()); len(e.Transitions) > 0 {
 		a.record(e)
@@ -188,6 +209,24 @@ func (a *agent) replace(rules *detector.RuleSet) {
 	a.setConditions()
 	// Behind the engine: what the new patterns find, its rules know.
 	a.patterns(rules.PatternSet())
+	a.poke()
+	return added, a.engine.Sources()
+}
+
+// takeLasting gives an event that lasts to rules that are newer than it.
+func (a *agent) takeLasting(ev *event.Event, rules []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ev.PodLabels = a.podLabels(ev)
+	e := journal.NewEntry(a.now())
+	var matched []string
+	if matched, e.Transitions = a.engine.ObserveLasting(ev, rules, e.Moment()); len(matched) > 0 {
+		e.Event, e.Rules = ev, matched
+	}
+	if e.Event != nil || len(e.Transitions) > 0 {
+		a.record(e)
+		a.flushEntries()
+	}
 	a.poke()
 }
 

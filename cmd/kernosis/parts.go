@@ -242,6 +242,7 @@ func (p *parts) openSelfCheck() error {
 	}
 	c.Logs, c.StateDir, c.NoState, c.NoReports = selfCheckLogs(p.cfg, p.monitors), p.stateDir, p.noState, p.reports.lacking
 	p.self = newSelfCheck(c, p.agent, p.log)
+	p.agent.lasting = p.reportLasting
 	p.agent.cluster.health(p.check, p.self.notes)
 	return nil
 }
@@ -252,6 +253,13 @@ func (p *parts) openServices() (err error) {
 	}
 	p.onClose(func() error { p.services.close(); return nil })
 	return nil
+}
+
+// reportLasting has what lasts reported once more.
+func (p *parts) reportLasting(emit collector.Emit) {
+	p.sources.ReportLasting(emit)
+	p.reports.reportLasting(emit)
+	p.self.reportLasting(emit)
 }
 
 // check returns why the agent does not do its work; nil: it does.

@@ -114,6 +114,13 @@ func (r *reports) start(ctx context.Context, g *errgroup.Group, observe func(*ev
 	}
 }
 
+// reportLasting has what the daemons have reported last reported once more, to emit.
+func (r *reports) reportLasting(emit func(*event.Event)) {
+	if r.intake != nil {
+		r.intake.ReportLasting(emit)
+	}
+}
+
 // Close removes the socket. It may be called again.
 func (r *reports) Close() error {
 	if r.server == nil {

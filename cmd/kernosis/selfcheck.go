@@ -133,6 +133,14 @@ func (s *selfCheck) report(d event.CheckData) {
 	s.agent.observe(checkEvent(d))
 }
 
+// reportLasting reports the outcome once more, to emit. What a look finds meanwhile is reported
+// behind it.
+func (s *selfCheck) reportLasting(emit func(*event.Event)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	emit(checkEvent(selfcheck.Result(s.lacks)))
+}
+
 func checkEvent(d event.CheckData) *event.Event {
 	return &event.Event{
 		Kind: event.Check, Source: "selfcheck", Time: time.Now(), BootTime: event.Duration(hostfs.BootTime()), CPU: event.NoCPU, Check: &d,

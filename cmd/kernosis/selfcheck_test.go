@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/selfcheck"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
@@ -62,6 +63,11 @@ func TestSelfCheckReportsChanges(t *testing.T) {
 	if notes := strings.Join(s.notes(), "\n"); !strings.Contains(notes, "degraded: log/a: MissingHostPath: lacks "+first+", not seen: the log a") {
 		t.Errorf("notes %q", notes)
 	}
+	s.reportLasting(func(ev *event.Event) {
+		if ev.Check.Status != event.CheckProblem || !strings.Contains(ev.Check.Message, "without "+second) {
+			t.Errorf("reported once more: %+v", ev.Check)
+		}
+	})
 	seq := store.Seq()
 	look(false, problem.True, "without "+second, "nothing")
 	if store.Seq() != seq {

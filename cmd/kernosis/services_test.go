@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/kernosis/kernosis/collector"
 	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/collector/probe/service"
 	"github.com/kernosis/kernosis/detector"
@@ -58,7 +59,7 @@ func TestFoundServices(t *testing.T) {
 		t.Cleanup(func() { store.Close() })
 		a := &agent{
 			stateDir: state, log: quiet, metrics: metrics.New("test", ""), journal: store, out: console.NewText(io.Discard),
-			engine: detector.NewEngine(set), wake: make(chan struct{}, 1), patterns: func(*logpattern.Set) {},
+			engine: detector.NewEngine(set), wake: make(chan struct{}, 1), patterns: func(*logpattern.Set) {}, lasting: func(collector.Emit) {},
 		}
 		p, err := openServices(cfg, a, a.metrics, newMuteFile(filepath.Join(state, "mutes.yaml"), a, set), quiet)
 		if err != nil {

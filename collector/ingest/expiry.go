@@ -79,10 +79,9 @@ func (in *Intake) expire(now time.Time) (next time.Time) {
 }
 
 func (in *Intake) expired(s *source, conditionType string, st *condition, now time.Time) {
-	never := st.said == ""
-	wasUnknown := st.said == client.Unknown
-	st.said, st.reason, st.until = client.Unknown, "", time.Time{}
-	if wasUnknown {
+	never := st.said.Status == ""
+	st.until = time.Time{}
+	if st.said.Status == client.Unknown {
 		return // as it says itself
 	}
 	// Whole facts: a time that goes on would be a write each time it is reported.
@@ -90,5 +89,6 @@ func (in *Intake) expired(s *source, conditionType string, st *condition, now ti
 	if never {
 		text = fmt.Sprintf("%s has not reported it since the agent started at %s", s.Name, st.heard.UTC().Format(time.RFC3339))
 	}
-	in.reportCondition(s, &client.Condition{Type: conditionType, Status: client.Unknown, Transition: now, Message: text})
+	st.said = client.Condition{Type: conditionType, Status: client.Unknown, Transition: now, Message: text}
+	in.reportCondition(s, &st.said, in.emit)
 }

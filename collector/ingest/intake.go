@@ -41,10 +41,9 @@ type source struct {
 
 // condition is what a daemon has said last.
 type condition struct {
-	said   client.ConditionStatus // "": nothing since the start
-	reason string                 // of True
-	heard  time.Time              // when, or the start
-	until  time.Time              // by the monotonic clock; zero: expired
+	said  client.Condition // that was reported; Status "": nothing since the start
+	heard time.Time        // when, or the start
+	until time.Time        // by the monotonic clock; zero: expired
 }
 
 // New returns an intake that takes nothing yet, or all that is wrong with the
@@ -227,9 +226,9 @@ func (in *Intake) accept(s *source, b *batch, key string, now time.Time) {
 		if !st.differs(&c) {
 			continue
 		}
-		st.said, st.reason = c.Status, c.Reason
+		st.said = c
 		changes++
-		in.reportCondition(s, &c)
+		in.reportCondition(s, &c, in.emit)
 	}
 	in.counts.add(s.Name, func(n *SourceStats) {
 		n.Events += uint64(len(b.events))
@@ -245,7 +244,7 @@ func (in *Intake) accept(s *source, b *batch, key string, now time.Time) {
 
 // differs reports whether it has to be reported. Reasons count where they show.
 func (st *condition) differs(c *client.Condition) bool {
-	return st.said != c.Status || c.Status == client.True && st.reason != c.Reason
+	return st.said.Status != c.Status || c.Status == client.True && st.said.Reason != c.Reason
 }
 
 func (s *source) changes(b *batch) (n int) {
@@ -268,12 +267,25 @@ func (in *Intake) eventID(key string, i int) string {
 
 func (in *Intake) reportEvent(s *source, e *client.Event, id string, now time.Time) {
 	at := e.Timestamp
-	in.report(EventsName(s.Name, e.Severity), at, bootTimeOf(at, now), &event.CheckData{
+	report(in.emit, EventsName(s.Name, e.Severity), at, bootTimeOf(at, now), &event.CheckData{
 		Status: event.CheckProblem, Reason: e.Reason, Message: e.Message, ID: id,
 	})
 }
 
-func (in *Intake) reportCondition(s *source, c *client.Condition) {
+// ReportLasting reports once more, to emit, what was reported of each condition last.
+func (in *Intake) ReportLasting(emit func(*event.Event)) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, s := range in.order {
+		for _, t := range s.Conditions {
+			if st := s.conditions[t]; st.said.Status != "" {
+				in.reportCondition(s, &st.said, emit)
+			}
+		}
+	}
+}
+
+func (in *Intake) reportCondition(s *source, c *client.Condition, emit func(*event.Event)) {
 	status := event.CheckUnknown
 	switch c.Status {
 	case client.True:
@@ -282,12 +294,12 @@ func (in *Intake) reportCondition(s *source, c *client.Condition) {
 		status = event.CheckOK
 	case client.Unknown:
 	}
-	in.report(CheckName(s.Name, c.Type), c.Transition, hostfs.BootTime(), &event.CheckData{Status: status, Reason: c.Reason, Message: c.Message})
+	report(emit, CheckName(s.Name, c.Type), c.Transition, hostfs.BootTime(), &event.CheckData{Status: status, Reason: c.Reason, Message: c.Message})
 }
 
-func (in *Intake) report(check string, at time.Time, boot time.Duration, d *event.CheckData) {
+func report(emit func(*event.Event), check string, at time.Time, boot time.Duration, d *event.CheckData) {
 	d.Check = check
-	in.emit(&event.Event{
+	emit(&event.Event{
 		Kind: event.Check, Time: at, BootTime: event.Duration(boot), CPU: event.NoCPU,
 		Source: event.NamedStem(event.CheckStem, check), Check: d,
 	})

@@ -138,6 +138,34 @@ func TestReports(t *testing.T) {
 }
 
 // TestFutureTransition: what a condition says does not depend on when it began to be so.
+// Who asks gets what the daemons have reported of their conditions, as it was reported.
+func TestReportLasting(t *testing.T) {
+	in, l := runIntake(t, Config{Sources: sources()})
+	asked := newReported()
+	in.ReportLasting(asked.emit)
+	if got := asked.take(); len(got) > 0 {
+		t.Errorf("%q before a report", got)
+	}
+	for _, c := range []client.Condition{
+		{Type: "GPUHot", Status: client.True, Reason: "Hot", Message: "90 °C", Transition: time.Now()},
+		{Type: "GPUUnhealthy", Status: client.True, Reason: "XidError", Message: "Xid 79", Transition: time.Now()},
+		{Type: "GPUUnhealthy", Status: client.True, Reason: "XidError", Message: "not reported", Transition: time.Now()},
+		{Type: "GPUHot", Status: client.False, Message: "50 °C", Transition: time.Now()},
+	} {
+		if _, err := in.Report(Peer{}, "", body(t, status("gpu-monitor", c))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reported := l.take()
+	in.ReportLasting(asked.emit)
+	if got, want := asked.take(), []string{"gpu-monitor/GPUUnhealthy problem XidError: Xid 79", "gpu-monitor/GPUHot ok : 50 °C"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q of %q", got, want, reported)
+	}
+	if got := l.take(); len(got) > 0 {
+		t.Errorf("%q to others", got)
+	}
+}
+
 func TestFutureTransition(t *testing.T) {
 	now := time.Now().Round(0)
 	for _, ahead := range []time.Duration{clockSlack, clockSlack + time.Second, 2 * time.Hour} {

@@ -16,6 +16,9 @@ type Entry struct {
 	// Event is the input; nil for a step that only time caused, and for the two
 	// below.
 	Event *event.Event `json:"event,omitempty"`
+	// Rules are those that Event is an input of; nil: all. It was reported before and lasts, and
+	// they are newer.
+	Rules []string `json:"rules,omitempty"`
 	// Boot is the id of the machine's boot, and says that the agent started.
 	Boot string `json:"boot,omitempty"`
 	// Mutes are those in force from now on; nil: those in force until now.

@@ -55,6 +55,9 @@ func (r *Replay) entry(e *journal.Entry) {
 	case e.Mutes != nil && r.cfg.Mutes != nil: // others are tried
 	case e.Mutes != nil:
 		s.Transitions = r.engine.SetMutes(*e.Mutes, now)
+	case e.Event != nil && e.Rules != nil:
+		r.sum.Events++
+		_, s.Transitions = r.engine.ObserveLasting(e.Event, e.Rules, now)
 	case e.Event != nil && r.engine.Seen(e.Event):
 		r.sum.Repeated++
 	case e.Event != nil:

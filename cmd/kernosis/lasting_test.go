@@ -1,0 +1,173 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/kernosis/kernosis/collector"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/logpattern"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/vmtest/agenttest"
+	"github.com/kernosis/kernosis/vmtest/loopdisk"
+	"github.com/kernosis/kernosis/vmtest/testall"
+)
+
+const (
+	seenRule = `
+- {name: seen-read-only, events: [mount.readonly], groupBy: [device.name], reason: Seen, message: "${device.name}", clearAfter: 1s}
+`
+	lastingRules = `
+- {name: lasts-read-only, events: [mount.readonly], groupBy: [device.name], condition: LastsReadOnly, reason: Lasts, message: "${device.name}", clearWhen: event.kind == "mount.writable"}
+- {name: lasts-stalled, events: [diskstall], groupBy: [device.name], condition: LastsStalled, reason: Lasts, message: "${device.name}", clearWhen: event.kind == "diskstall.resumed"}
+- {name: lasts-hung, events: [hungtask], when: task.comm == "dd", groupBy: [task.id], condition: LastsHung, reason: Lasts, message: "${task.comm}", clearWhen: event.kind == "hungtask.resumed", for: 2s}
+`
+)
+
+func rulesText(conditions []string, rules string) string {
+	text := "apiVersion: rules.kernosis.io/v1\nconditions:\n"
+	for _, c := range conditions {
+		text += "  " + c + ": {healthyReason: NothingLasts, healthyMessage: nothing lasts}\n"
+	}
+	return text + "rules:" + rules
+}
+
+// A rule that comes with a reload reports what lasts: it was reported once, before. Other rules do
+// not report it again, and a restart changes nothing.
+func TestNewRulesReportWhatLasts(t *testing.T) {
+	testall.Only(t)
+	needKernel(t)
+	dir := t.TempDir()
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, "own.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conditions := []string{"LastsReadOnly", "LastsStalled", "LastsHung"}
+	write(rulesText(conditions, seenRule))
+	shutDown, lower := loopdisk.NewXFS(t), loopdisk.NewExt4(t, 32<<20, "")
+	upper := lower.Upper()
+	p := newAgent(t, "--rules-dir", dir, "--hung-task-after", "1s")
+	p.Start()
+	p.WaitSources(0)
+
+	shutDown.ShutDown()
+	thaw := lower.Freeze()
+	dd := exec.Command("dd", "if=/dev/zero", "of="+upper, "bs=4096", "count=1", "oflag=direct", "conv=notrunc", "status=none")
+	if err := dd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- dd.Wait() }()
+	of := func(name string) func(*problem.Problem) bool {
+		return func(pr *problem.Problem) bool { return strings.Contains(pr.Message, name) }
+	}
+	p.Wait("what lasts", time.Minute, func(entries []journal.Entry) bool {
+		stalled := slices.ContainsFunc(agenttest.Events(entries, event.DiskStalled), func(ev *event.Event) bool {
+			return ev.Device.Name == filepath.Base(upper)
+		})
+		return stalled && slices.Contains(agenttest.States(entries, "seen-read-only", of(shutDown.Name)), problem.Resolved) &&
+			len(agenttest.States(entries, "readonly-filesystem", of(shutDown.Name))) > 0 && len(agenttest.States(entries, "task-hung", of("dd["))) > 0
+	})
+	before := len(p.Entries())
+	write(rulesText(conditions, seenRule+lastingRules))
+	lasting := map[string]string{"lasts-read-only": shutDown.Name, "lasts-stalled": filepath.Base(upper), "lasts-hung": "dd"}
+	p.Wait("the new rules", 20*time.Second, func(entries []journal.Entry) bool {
+		for rule, name := range lasting {
+			if len(agenttest.States(entries, rule, of(name))) == 0 {
+				return false
+			}
+		}
+		return true
+	})
+	for _, rule := range []string{"seen-read-only", "readonly-filesystem", "task-hung", "disk-stalled"} {
+		// disk-stalled may be pending until now.
+		if again := agenttest.States(p.Entries()[before:], rule, of("")); len(again) > 0 && rule != "disk-stalled" || len(again) > 1 {
+			t.Errorf("rule %s, which is as it was: %v", rule, again)
+		}
+	}
+
+	p.Kill()
+	p.Start()
+	p.WaitSources(before)
+	thaw()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	p.Wait("the end of the hang", 20*time.Second, func(entries []journal.Entry) bool {
+		return slices.Contains(agenttest.States(entries, "lasts-hung", of("dd")), problem.Resolved)
+	})
+	for rule, name := range lasting {
+		want := []problem.State{problem.Firing}
+		if rule == "lasts-hung" {
+			want = append(want, problem.Resolved)
+		}
+		if got := agenttest.States(p.Entries(), rule, of(name)); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", rule, got, want)
+		}
+	}
+}
+
+// What was reported to new rules is known after a kill, to these rules only.
+func TestLastingAcrossAKill(t *testing.T) {
+	dir := t.TempDir()
+	set := func(rules string) *detector.RuleSet {
+		t.Helper()
+		s, err := detector.Load(fstest.MapFS{"rules.yaml": {Data: []byte(rulesText([]string{"LastsReadOnly", "LastsDown"}, rules))}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	const (
+		old   = "\n- {name: old, events: [mount.readonly], condition: LastsReadOnly, reason: Old, message: m, clearWhen: event.kind == \"mount.writable\"}\n"
+		added = `
+- {name: added, events: [mount.readonly], condition: LastsReadOnly, reason: Added, message: m, clearWhen: event.kind == "mount.writable"}
+- {name: down, events: [source], when: "!event.up", groupBy: [event.stem], condition: LastsDown, reason: Down, message: m, clearWhen: event.up}
+`
+	)
+	a, _ := restoredWith(t, dir, set(old))
+	readOnly := func() *event.Event {
+		return &event.Event{
+			Kind: event.MountReadOnly, Time: time.Now(), BootTime: event.Duration(hostfs.BootTime()), CPU: event.NoCPU,
+			Device: &event.Device{Name: "sda"}, Mount: &event.MountData{},
+		}
+	}
+	a.patterns, a.lasting = func(*logpattern.Set) {}, func(emit collector.Emit) { emit(readOnly()) }
+	for _, up := range []bool{true, false} {
+		a.observe(&event.Event{
+			Kind: event.Source, Time: time.Now(), BootTime: event.Duration(hostfs.BootTime()), CPU: event.NoCPU,
+			SourceUp: &event.SourceData{Stem: event.Probe.Stem(), Up: up},
+		})
+	}
+	a.observe(readOnly())
+	a.replace(set(old + added))
+	a.replace(set(old + added)) // as before
+	check := func(a *agent) {
+		t.Helper()
+		got := map[string]uint64{}
+		for _, p := range a.engine.Problems() {
+			if p.State == problem.Firing {
+				got[p.Rule] += p.Count
+			}
+		}
+		if want := map[string]uint64{"old": 1, "added": 1, "down": 1}; !maps.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	}
+	check(a)
+	a.kill(t)
+	a, _ = restoredWith(t, dir, set(old+added))
+	check(a)
+}
