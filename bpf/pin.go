@@ -29,8 +29,24 @@ type PinRoot struct {
 	lock *os.File
 }
 
-// ErrPinRootBusy: another agent uses the folder.
-var ErrPinRootBusy = errors.New("another kernosis is running")
+// ErrBusy: another agent uses the folder.
+var ErrBusy = errors.New("another kernosis is running")
+
+// LockFolder locks a folder against other agents until the file is closed, or the process has
+// ended. It writes nothing, so that a disk that is full or read-only does not refuse it.
+func LockFolder(path string) (*os.File, error) {
+	lock, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = ErrBusy
+		}
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), lock.Close())
+	}
+	return lock, nil
+}
 
 // OpenPinRoot makes the folder, mounting a BPF filesystem on /sys/fs/bpf where
 // the machine has none, and locks it against a second agent.
@@ -41,15 +57,9 @@ func OpenPinRoot(path string) (*PinRoot, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("pin root: %w", err)
 	}
-	lock, err := os.Open(path)
+	lock, err := LockFolder(path)
 	if err != nil {
 		return nil, fmt.Errorf("pin root: %w", err)
-	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = ErrPinRootBusy
-		}
-		return nil, errors.Join(fmt.Errorf("pin root %s: %w", path, err), lock.Close())
 	}
 	return &PinRoot{path: path, lock: lock}, nil
 }

@@ -110,7 +110,7 @@ func openKernel(env *environment) (*kernelSource, error) {
 	if root := env.cfg.PinRoot; root != "" {
 		k.pins, err = bpf.OpenPinRoot(root)
 		switch {
-		case errors.Is(err, bpf.ErrPinRootBusy):
+		case errors.Is(err, bpf.ErrBusy):
 			return nil, err
 		case err != nil:
 			k.noPins = err

@@ -39,7 +39,7 @@ func Open(cfg Config, log *slog.Logger) (*Sources, error) {
 	// raising it is not permitted, loading says so itself.
 	s.memlock = rlimit.RemoveMemlock()
 	s.kernel, s.kernelErr = openKernel(env)
-	if errors.Is(s.kernelErr, bpf.ErrPinRootBusy) {
+	if errors.Is(s.kernelErr, bpf.ErrBusy) {
 		return nil, s.kernelErr
 	}
 	if s.kernelErr != nil || s.kernel.blind() {

@@ -317,16 +317,31 @@ func TestSIGTERMDetachesEverything(t *testing.T) {
 	}
 }
 
+// A second agent ends where the first one has the pin root or the state folder, and writes nothing there.
 func TestSecondAgentIsRefused(t *testing.T) {
 	needKernel(t)
 	p := newAgent(t)
 	p.Start()
 	p.WaitSources(0)
-	other := exec.Command(os.Args[0], "run", "--state-dir", t.TempDir(), "--pin-root", p.Pins, "--listen", "")
-	other.Env = append(os.Environ(), beKernosis+"=1")
-	out, err := other.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "another kernosis is running") {
-		t.Errorf("got %v: %s", err, out)
+	for taken, args := range map[string][]string{
+		p.Pins:  {"--state-dir", t.TempDir(), "--pin-root", p.Pins},
+		p.State: {"--state-dir", p.State, "--pin-root", p.Pins},
+	} {
+		other := exec.Command(os.Args[0], append([]string{"run", "--listen", ""}, args...)...)
+		other.Env = append(os.Environ(), beKernosis+"=1")
+		out, err := other.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), taken+": another kernosis is running") {
+			t.Errorf("%s: got %v: %s", taken, err, out)
+		}
+	}
+	starts := 0
+	if _, err := journal.Read(filepath.Join(p.State, journalDir), 0, func(e journal.Entry) error {
+		if e.Boot != "" {
+			starts++
+		}
+		return nil
+	}); err != nil || starts != 1 {
+		t.Errorf("the journal has %d starts, %v", starts, err)
 	}
 }
 

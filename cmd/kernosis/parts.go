@@ -102,12 +102,12 @@ func (p *parts) close() error {
 
 func (p *parts) openState() error {
 	p.stateDir = p.cfg.StateDir
-	lacking, remove, err := p.cfg.openState()
+	lacking, release, err := p.cfg.openState()
 	if err != nil {
 		return failed(err)
 	}
 	p.noState = lacking
-	p.onClose(remove)
+	p.onClose(release)
 	p.cfg.rememberServices(p.log)
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector"
 	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/event"
@@ -192,19 +193,19 @@ const stateWithin = 10 * time.Second
 // openState makes sure that there is a state folder. Where the one of the configuration
 // can't be written, or its disk does not answer, the agent has one that goes with it: what it
 // sees is reported all the same. It begins with what the other one has, where that can be read.
-// lacking is why; remove is to be called at the end.
-func (c *agentConfig) openState() (lacking error, remove func() error, err error) { //nolint:revive // lacking is a fact, not the error of this
-	remove = func() error { return nil }
+// lacking is why; release is to be called at the end.
+func (c *agentConfig) openState() (lacking error, release func() error, err error) { //nolint:revive // lacking is a fact, not the error of this
+	release = func() error { return nil }
 	// One for the folder and one for each of the others, as all may be on one disk.
 	trials := bounded.Calls{Max: 3}
 	dir := c.StateDir
-	lacking = bounded.Err(&trials, stateWithin, func() error { return writable(dir) })
+	claimed, lacking := bounded.Do(&trials, stateWithin, func() (func() error, error) { return claim(dir) })
 	if lacking == nil {
-		return nil, remove, nil
+		return nil, claimed, nil
 	}
 	hangs := errors.Is(lacking, bounded.ErrLate)
 	if !hangs && !selfcheck.Unwritable(lacking) {
-		return nil, remove, fmt.Errorf("state directory: %w", lacking)
+		return nil, release, fmt.Errorf("state directory: %w", lacking)
 	}
 	errs := []error{fmt.Errorf("state directory: %w", lacking)}
 	for _, parent := range []string{os.TempDir(), "/dev/shm"} {
@@ -232,7 +233,7 @@ func (c *agentConfig) openState() (lacking error, remove func() error, err error
 		c.StateDir, c.JournalMiB = state, journalMiB
 		return lacking, func() error { return os.RemoveAll(dir) }, nil
 	}
-	return nil, remove, errors.Join(errs...)
+	return nil, release, errors.Join(errs...)
 }
 
 // copyState copies what an agent has saved: all but what belongs to Diagnoses, and of the journal the newest
@@ -271,6 +272,22 @@ func copyState(from, to string, journalBytes int64) error {
 		return fmt.Errorf("copy what is saved: %w", err)
 	}
 	return nil
+}
+
+// claim makes sure that a folder can be written, and keeps other agents from it until release.
+// It is locked last: one that can't be written is not used, and has no lock.
+func claim(dir string) (release func() error, err error) {
+	if err := writable(dir); err != nil {
+		return nil, err
+	}
+	lock, err := bpf.LockFolder(dir)
+	switch {
+	case errors.Is(err, bpf.ErrBusy):
+		return nil, err
+	case err != nil:
+		return func() error { return nil }, nil //nolint:nilerr // its filesystem has no locks
+	}
+	return lock.Close, nil
 }
 
 // stateRoom is what has to be free for state files, which are replaced whole.

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/selfcheck"
 	"github.com/kernosis/kernosis/detector"
@@ -124,14 +125,14 @@ func TestFullStateDisk(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			lacking, remove, err := c.openState()
+			lacking, release, err := c.openState()
 			if err != nil || !errors.Is(lacking, unix.ENOSPC) || strings.HasPrefix(c.StateDir, full) {
 				t.Fatalf("%v, %v, %+v", lacking, err, c)
 			}
 			if _, err := os.Stat(filepath.Join(c.StateDir, "saved.json")); (err == nil) != disk.saved {
 				t.Errorf("what is saved there: %v", err)
 			}
-			if err := remove(); err != nil {
+			if err := release(); err != nil {
 				t.Error(err)
 			}
 			if left, err := filepath.Glob(filepath.Join(full, "state", ".writable-*")); err != nil || len(left) > 0 {
@@ -165,22 +166,31 @@ func TestStateFolderThatCanNotBeWritten(t *testing.T) {
 	}
 	want := filepath.Join(file, "state") // below a file nobody makes a folder
 	c := agentConfig{StateDir: want, JournalMiB: 64}
-	lacking, remove, err := c.openState()
+	lacking, release, err := c.openState()
 	if err != nil || lacking == nil || c.StateDir == want || c.JournalMiB != maxVolatileJournal || c.Mutes != filepath.Join(want, mutesName) {
 		t.Fatalf("%v, %v, %+v", lacking, err, c)
 	}
 	if err := writable(c.StateDir); err != nil {
 		t.Error(err)
 	}
-	if err := remove(); err != nil {
+	if err := release(); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(c.StateDir); err == nil {
 		t.Error("the folder stays")
 	}
-	// One that can be written is taken as it is.
+	// One that can be written is taken as it is, by one agent at a time.
 	c = agentConfig{StateDir: filepath.Join(t.TempDir(), "state"), JournalMiB: 64}
-	if lacking, _, err := c.openState(); err != nil || lacking != nil || c.JournalMiB != 64 {
-		t.Errorf("%v, %v, %+v", lacking, err, c)
+	for range 2 {
+		lacking, release, err := c.openState()
+		if err != nil || lacking != nil || c.JournalMiB != 64 {
+			t.Fatalf("%v, %v, %+v", lacking, err, c)
+		}
+		if _, _, err := c.openState(); !errors.Is(err, bpf.ErrBusy) {
+			t.Errorf("a second agent: %v", err)
+		}
+		if err := release(); err != nil {
+			t.Error(err)
+		}
 	}
 }
