@@ -15,7 +15,10 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/runner"
+	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/hungfile"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/loopdisk"
 )
@@ -62,6 +65,33 @@ func TestTheDiskHangs(t *testing.T) {
 	}
 	thaw()
 	await.Until(t, "the end of what has waited", 10*time.Second, func() bool { return r.api.get("a").Status.Phase == v1alpha1.PhaseSucceeded })
+}
+
+// TestTheDiskHangsAtTheStart has the disk hang while a worker reads what an earlier one has not
+// reported: whoever reports what the detector has found does not wait for it.
+func TestTheDiskHangsAtTheStart(t *testing.T) {
+	r := newRig(t, objects(looks()))
+	r.make(nil)
+	r.api.setAway(true)
+	r.start()
+	at := began()
+	r.w.Observe(hung(at, problem.Firing), time.Now())
+	await.Until(t, "the end of a Diagnosis", 10*time.Second, func() bool { return len(r.reported()) == 1 })
+	r.stop()
+
+	r.make(nil)
+	r.api.setAway(false)
+	disk := hungfile.Hold(t, runner.SavedPath(worker.Checkpoints(r.dir), r.reported()[0].ID))
+	r.start()
+	t.Cleanup(func() { r.stop() })
+	disk.Wait()
+	returns(t, "Observe", func() { r.w.Observe(hung(at, problem.Firing), time.Now()) })
+	disk.Release()
+	await.Until(t, "what was not reported", 10*time.Second, func() bool {
+		known, _ := r.api.known()
+		return known == 1 && r.api.only(t).Status.Phase == v1alpha1.PhaseSucceeded
+	})
+	want(t, r.api.only(t), "Succeeded PathSucceeded IsB [1 3] 1 Succeeded, 2 Refuted, 3 Succeeded")
 }
 
 // inMkdir reports whether a thread of this process makes a folder, which a frozen disk holds up.

@@ -194,18 +194,22 @@ func (w *Worker) begin() error {
 	if err != nil {
 		return fmt.Errorf("worker: %w", err)
 	}
+	w.recall()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.holder, w.runner, w.artifacts, w.started = holder, runs, store, time.Now()
 	w.pool = runner.NewPool(runner.PoolConfig{Workers: w.c.Workers, Queue: kindsOfPlaces * w.c.MaxOpen, Execute: w.runner.Execute, Done: w.ran})
-	w.recall()
 	return nil
 }
 
-// recall reads the reports of runs whose end is not reported. The lock is held.
+// recall reads the reports of runs whose end is not reported. Nobody waits for the disk meanwhile:
+// what has ended does not change before the worker manages it.
 func (w *Worker) recall() {
-	for _, e := range w.entries {
-		if e.End == nil || e.Reported || !e.End.Ran {
+	for _, e := range w.all() {
+		w.mu.Lock()
+		wanted := e.End != nil && e.End.Ran && !e.Reported
+		w.mu.Unlock()
+		if !wanted {
 			continue
 		}
 		kept, err := runner.ReadSaved(Checkpoints(w.c.Dir), e.ID)
@@ -213,7 +217,9 @@ func (w *Worker) recall() {
 			w.log.Warn("results of a run were removed before they were reported", "diagnosis", e.ID, "error", err)
 			continue
 		}
+		w.mu.Lock()
 		e.report = kept.Report
+		w.mu.Unlock()
 	}
 }
 

@@ -1,0 +1,65 @@
+// Package hungfile makes files hang, as on a disk that does not answer. Only tests may import it.
+package hungfile
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/vmtest/await"
+)
+
+// Files are some that hang.
+type Files struct {
+	tb      testing.TB
+	waiting *os.File // has an event for each open that waits
+	release func()
+}
+
+// Hold has each open of the files, or of folders and the files in them, wait in the kernel until
+// Release, at the latest until the end of the test. It skips the test where that is not possible.
+func Hold(tb testing.TB, paths ...string) *Files {
+	tb.Helper()
+	if os.Geteuid() != 0 {
+		tb.Skip("needs root to hold up who opens a file")
+	}
+	fd, err := unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK, unix.O_RDONLY|unix.O_CLOEXEC)
+	if err != nil {
+		tb.Skipf("no fanotify here: %v", err)
+	}
+	f := &Files{tb: tb, waiting: os.NewFile(uintptr(fd), "fanotify")}
+	f.release = sync.OnceFunc(func() { f.waiting.Close() })
+	tb.Cleanup(f.release)
+	for _, path := range paths {
+		if err := unix.FanotifyMark(fd, unix.FAN_MARK_ADD, unix.FAN_OPEN_PERM|unix.FAN_ONDIR|unix.FAN_EVENT_ON_CHILD, unix.AT_FDCWD, path); err != nil {
+			tb.Skipf("%s can't be held: %v", path, err)
+		}
+	}
+	return f
+}
+
+// Wait returns once an open waits that no Wait has returned for.
+func (f *Files) Wait() {
+	f.tb.Helper()
+	event := make([]byte, unix.FAN_EVENT_METADATA_LEN) // with room for one
+	err := f.waiting.SetReadDeadline(time.Now().Add(await.Within(20 * time.Second)))
+	if err == nil {
+		_, err = f.waiting.Read(event)
+	}
+	var m unix.FanotifyEventMetadata
+	if err == nil {
+		err = binary.Read(bytes.NewReader(event), binary.NativeEndian, &m)
+	}
+	if err != nil {
+		f.tb.Fatalf("nobody opens what hangs: %v", err)
+	}
+	unix.Close(int(m.Fd))
+}
+
+// Release has the opens go on.
+func (f *Files) Release() { f.release() }
