@@ -13,6 +13,7 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/cmd/kernosis/status"
+	"github.com/kernosis/kernosis/collector/bounded"
 )
 
 // Where an agent has its state, and serves, by default.
@@ -22,7 +23,11 @@ const (
 )
 
 // agentAccess holds the flags that say how the agent of this machine is asked.
-type agentAccess struct{ stateDir, endpoint, tokenFile string }
+type agentAccess struct {
+	stateDir, endpoint, tokenFile string
+
+	reads bounded.Calls // of the state folder
+}
 
 func (a *agentAccess) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&a.stateDir, "state-dir", "", "state `folder` of the agent (default: of the agent that runs here, else "+defaultStateDir+")")
@@ -36,7 +41,7 @@ func (a *agentAccess) find() (*agentProcess, status.Config, error) {
 	if err != nil {
 		return nil, status.Config{}, err
 	}
-	c := status.Config{DeadAfter: deadAfter, StateFile: engineFile, StateDir: cmp.Or(a.stateDir, defaultStateDir)}
+	c := status.Config{DeadAfter: deadAfter, StateFile: engineFile, StateDir: cmp.Or(a.stateDir, defaultStateDir), Reads: &a.reads}
 	at := defaultEndpoint
 	if p != nil {
 		c.PID = p.pid
@@ -47,7 +52,10 @@ func (a *agentAccess) find() (*agentProcess, status.Config, error) {
 		}
 	}
 	c.Journal = filepath.Join(c.StateDir, journalDir)
-	c.Node = journalNode(c.StateDir)
+	stateDir := c.StateDir
+	if c.Node, err = bounded.Do(&a.reads, status.ReadWithin, func() (string, error) { return journalNode(stateDir), nil }); err != nil {
+		c.Node = defaultNode()
+	}
 	if at = cmp.Or(a.endpoint, at); at != "" {
 		token, err := a.token()
 		if err != nil {

@@ -105,29 +105,42 @@ func keys(from io.Reader) <-chan byte {
 	return typed
 }
 
-// live draws until it is to end.
+// live draws until it is to end, for which it waits for no read.
 func (t *top) live(ctx context.Context, screen *os.File, typed <-chan byte) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type answer struct {
+		state *status.State
+		err   error
+	}
+	read := make(chan answer, 1)
+	look := func() {
+		s, err := t.read(ctx)
+		read <- answer{s, err}
+	}
+	go look()
 	tick := time.NewTicker(t.interval)
 	defer tick.Stop()
+	var due <-chan time.Time // nil while a read goes on
 	for {
-		s, err := t.read(ctx)
-		if err != nil {
-			return err
-		}
-		if err := t.draw(screen, s); err != nil {
-			return err
-		}
-		for waits := true; waits; {
-			select {
-			case <-ctx.Done():
+		select {
+		case <-ctx.Done():
+			return nil
+		case key, ok := <-typed:
+			if !ok || quits(key) {
 				return nil
-			case key, ok := <-typed:
-				if !ok || quits(key) {
-					return nil
-				}
-			case <-tick.C:
-				waits = false
 			}
+		case a := <-read:
+			if a.err != nil {
+				return a.err
+			}
+			if err := t.draw(screen, a.state); err != nil {
+				return err
+			}
+			due = tick.C
+		case <-due:
+			due = nil
+			go look()
 		}
 	}
 }

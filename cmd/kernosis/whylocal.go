@@ -123,6 +123,11 @@ func journalNode(state string) string {
 	if raw, err := os.ReadFile(filepath.Join(state, events.StateFile)); err == nil && json.Unmarshal(raw, &of) == nil && of.Node != "" {
 		return of.Node
 	}
+	return defaultNode()
+}
+
+// defaultNode is the name of this node where nothing is configured; empty: not known.
+func defaultNode() string {
 	name, _, err := new(kubeSettings).nodeName(nil)
 	if err != nil {
 		return ""

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/diagnose/why"
@@ -26,6 +27,8 @@ type Config struct {
 	Endpoint *Endpoint
 	StateDir string
 	Journal  string // folder of the journal
+	// Reads are the reads of StateDir, its journal among them.
+	Reads *bounded.Calls
 	// PID is the agent's process; 0: not known.
 	PID int
 	// StateFile is the file in StateDir that a running agent saves again and again, and
@@ -35,6 +38,9 @@ type Config struct {
 	// Unread is what was not found out before.
 	Unread []Unread
 }
+
+// ReadWithin is how long a read of the state folder may take: its disk may hang.
+const ReadWithin = 2 * time.Second
 
 // Reader reads the state of an agent again and again.
 type Reader struct {
@@ -109,12 +115,24 @@ func (r *Reader) ask(ctx context.Context, g *reading) {
 
 // look reads the state folder and the journal.
 func (r *Reader) look(g *reading) {
-	if info, err := os.Stat(filepath.Join(r.c.StateDir, r.c.StateFile)); err == nil {
-		g.Agent.Saved = info.ModTime()
+	type found struct {
+		saved   time.Time
+		journal local.State
 	}
-	st, err := r.journal.Read(g.At)
+	journal, stateFile, at := r.journal, filepath.Join(r.c.StateDir, r.c.StateFile), g.At
+	f, err := bounded.Do(r.c.Reads, ReadWithin, func() (f found, err error) {
+		if info, err := os.Stat(stateFile); err == nil {
+			f.saved = info.ModTime()
+		}
+		f.journal, err = journal.Read(at)
+		return f, err
+	})
+	st := f.journal
+	g.Agent.Saved = f.saved
 	stale := func(at time.Time) bool { return g.At.Sub(at) > r.c.DeadAfter }
 	switch {
+	case errors.Is(err, bounded.ErrLate):
+		g.unread("state folder", fmt.Errorf("%s does not answer: does its disk hang?", r.c.StateDir))
 	case err == nil && g.Agent.Running && stale(g.Agent.Saved) && stale(st.Started):
 		g.unread("journal", fmt.Errorf("the agent does not write to %s: its disk hangs, or it keeps its state elsewhere (--state-dir)", r.c.StateDir))
 	case err == nil:
@@ -130,7 +148,7 @@ func (r *Reader) look(g *reading) {
 		g.unread("journal", err)
 	}
 	if err != nil {
-		r.open() // what was read of it is of no use
+		r.open() // what was read of it is of no use, or is being read
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
@@ -99,7 +100,7 @@ func (a *agent) config() Config {
 		a.t.Fatal(err)
 	}
 	return Config{
-		Node: "n7", Endpoint: e, StateDir: a.state, Journal: filepath.Join(a.state, "journal"), StateFile: "engine.json", DeadAfter: 90 * time.Second,
+		Node: "n7", Endpoint: e, StateDir: a.state, Journal: filepath.Join(a.state, "journal"), StateFile: "engine.json", DeadAfter: 90 * time.Second, Reads: &bounded.Calls{},
 	}
 }
 

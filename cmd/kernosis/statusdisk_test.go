@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/reporter/kube/events"
+	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/hungfile"
+)
+
+// hungState returns a state folder of node n7 whose disk does not answer.
+func hungState(t *testing.T) (dir string, disk *hungfile.Files) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, events.StateFile), []byte(`{"node":"n7"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j, err := journal.Open(filepath.Join(dir, journalDir), journal.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.Append(journal.Entry{Now: time.Now(), Boot: "b1"}); err != nil {
+		t.Error(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Error(err)
+	}
+	return dir, hungfile.Hold(t, dir, filepath.Join(dir, journalDir))
+}
+
+func TestStatusWhileTheDiskHangs(t *testing.T) {
+	dir, _ := hungState(t)
+	for _, name := range []string{"status", "top"} {
+		out := make(chan string, 1)
+		go func() {
+			_, text := command(t, name, "--state-dir", dir, "--endpoint", "127.0.0.1:1")
+			out <- text
+		}()
+		select {
+		case text := <-out:
+			if !strings.Contains(text, "state folder: "+dir+" does not answer") {
+				t.Errorf("%s: %s", name, text)
+			}
+		case <-time.After(await.Within(20 * time.Second)):
+			t.Errorf("%s waits for the disk", name)
+		}
+	}
+}
+
+// While it waits for the disk, top ends with a key and with its context; when the disk answers,
+// it goes on.
+func TestTopWhileTheDiskHangs(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // an agent that does not answer either: 5 s to end it in
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for by, endpoint := range map[string]string{"a key": silent.Addr().String(), "its context": silent.Addr().String(), "": "127.0.0.1:1"} {
+		dir, disk := hungState(t)
+		terminal, person := openTerminal(t)
+		seen := &screenshot{}
+		go seen.follow(person)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		top := &top{access: agentAccess{stateDir: dir, endpoint: endpoint}, interval: minInterval, in: terminal, out: terminal, err: terminal}
+		ended := make(chan error, 1)
+		go func() { ended <- top.run(ctx) }()
+		disk.Wait()
+		switch by {
+		case "a key":
+			if _, err := person.WriteString("q"); err != nil {
+				t.Fatal(err)
+			}
+		case "its context":
+			cancel()
+		default:
+			await.UntilShown(t, "what does not answer", 20*time.Second, func() (bool, string) {
+				return strings.Contains(seen.String(), "does not answer"), seen.String()
+			})
+			disk.Release()
+			await.UntilShown(t, "what answers", 20*time.Second, func() (bool, string) {
+				all := strings.Split(seen.String(), "\x1b[H")
+				return !strings.Contains(all[len(all)-1], "does not answer") && len(all) > 2, seen.String()
+			})
+			cancel()
+		}
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(await.Within(20 * time.Second)):
+			t.Errorf("%s does not end it", by)
+		}
+		if by != "" && strings.Contains(seen.String(), "q quits") {
+			t.Errorf("%s ends it after the read", by)
+		}
+	}
+}
