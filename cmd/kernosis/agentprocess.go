@@ -143,7 +143,13 @@ func configOf(pid int, args []string) (agentConfig, error) {
 		}
 	}
 	cfg, err := loadConfigFrom(cmd, environ)
-	for _, path := range []*string{&cfg.StateDir, &cfg.RulesDir} {
+	paths := []*string{&cfg.StateDir, &cfg.RulesDir, &cfg.Mutes}
+	for _, files := range [][]string{cfg.NPD.SystemLog, cfg.NPD.CustomPlugin, cfg.NPD.SystemStats} {
+		for i := range files {
+			paths = append(paths, &files[i])
+		}
+	}
+	for _, path := range paths {
 		if *path != "" && !filepath.IsAbs(*path) {
 			*path = filepath.Join(dir, *path)
 		}

@@ -72,6 +72,11 @@ func TestFindAgent(t *testing.T) {
 	if _, err := configOf(a.pid, []string{"run", "--config", "c.yaml"}); err == nil || !strings.Contains(err.Error(), filepath.Join(filepath.Dir(a.state), "c.yaml")) {
 		t.Errorf("of a file that is missing: %v", err)
 	}
+	dir := filepath.Dir(a.state)
+	cfg, err := configOf(a.pid, []string{"agent", "--rules-dir", "rules", "--mutes", "mutes.yaml", "--config.system-log-monitor", "a.json,/b.json"})
+	if err != nil || cfg.RulesDir != filepath.Join(dir, "rules") || cfg.Mutes != filepath.Join(dir, "mutes.yaml") || !slices.Equal(cfg.NPD.SystemLog, []string{filepath.Join(dir, "a.json"), "/b.json"}) {
+		t.Errorf("relative paths: %+v, %v", cfg, err)
+	}
 	if at := p.config.endpoint(); at != "https://127.0.0.1:4711" {
 		t.Error(at)
 	}

@@ -67,13 +67,21 @@ func namesOfRules(set *detector.RuleSet) []string {
 // completeRule completes the rule of a mute: to end one, those that are muted.
 func (f *muteFlags) completeRule() []string {
 	if !f.end {
-		return ruleNames(f.rules)
+		set, err := f.ruleSet()
+		if err != nil {
+			return nil
+		}
+		return namesOfRules(set)
 	}
-	text, err := readMutes(f.path())
+	path, err := f.path()
 	if err != nil {
 		return nil
 	}
-	list, err := detector.ParseMutes(f.path(), text, nil)
+	text, err := readMutes(path)
+	if err != nil {
+		return nil
+	}
+	list, err := detector.ParseMutes(path, text, nil)
 	if err != nil {
 		return nil
 	}
@@ -86,7 +94,7 @@ func (f *muteFlags) completeRule() []string {
 
 // completeWhere completes the fields of a rule's groupBy.
 func (f *muteFlags) completeWhere(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	set, err := loadRules(f.rules)
+	set, err := f.ruleSet()
 	if err != nil || len(args) == 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -78,13 +78,14 @@ func words(line string) []string {
 // A shell gets names and values.
 func TestCompletion(t *testing.T) {
 	state := t.TempDir()
+	at := " --state-dir " + state + " "
 	if code, out := command(t, "mute", "oom-kill", "--for", "1h", "--reason", "r", "--state-dir", state); code != exitOK {
 		t.Fatal(out)
 	}
 	for args, want := range map[string]string{
-		"mute ":                                    "disk-io-error",
-		"mute --end --state-dir " + state + " ":    "oom-kill",
-		"mute disk-io-error --where ":              "device.name=",
+		"mute" + at:                                "disk-io-error",
+		"mute --end" + at:                          "oom-kill",
+		"mute disk-io-error" + at + "--where ":     "device.name=",
 		"graph --shipped ":                         "hung-task",
 		"diagnose run --shipped disk-error -p ":    "device=",
 		"diagnose operations ":                     "check-disk-stalled",

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
 )
@@ -35,8 +37,9 @@ func newMute() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mute [RULE]",
 		Short: "Mute a rule for a while, or list what is muted",
-		Long: `Write a mute to the file that a running agent reads, or end one. Without RULE, list the
-mutes of the file. Muted problems stay open; their condition says Muted.`,
+		Long: `Write a mute to the file that the agent of this machine reads, or end one. Without RULE,
+list the mutes of the file. RULE is one of the agent's rules, as it would start with them now;
+without an agent, of the shipped rules. Muted problems stay open; their condition says Muted.`,
 		Example: `  kernosis mute disk-io-error --where device.name=sdb --for 48h --reason 'replaced on Friday'
   kernosis mute                                                     # list mutes
   kernosis mute disk-io-error --where device.name=sdb --end`,
@@ -48,9 +51,9 @@ mutes of the file. Muted problems stay open; their condition says Muted.`,
 	}
 	fs := cmd.Flags()
 	f.format = output.Add(cmd)
-	fs.StringVar(&f.stateDir, "state-dir", defaultStateDir, "state `folder` of the agent, with its mutes.yaml")
-	fs.StringVar(&f.file, "mutes", "", "`file` of mutes, if the agent runs with --mutes")
-	fs.StringVar(&f.rules, "rules-dir", "", "`folder` of rule files over the shipped ones")
+	fs.StringVar(&f.stateDir, "state-dir", "", "state `folder` of the agent (default: of the agent that runs here, else "+defaultStateDir+")")
+	fs.StringVar(&f.file, "mutes", "", "`file` of mutes (default: the one that the agent reads, else "+mutesName+" in the state folder)")
+	fs.StringVar(&f.rules, "rules-dir", "", "`folder` of rule files over the shipped ones (default: the agent's rules)")
 	fs.StringToStringVar(&f.where, "where", nil, "mute only problems with this `field=value` of the rule's groupBy; * matches any text (repeatable; default: all problems of the rule)")
 	fs.DurationVar(&f.lasts, "for", 0, "`duration` of the mute")
 	fs.StringVar(&f.until, "until", "", "`time` when the mute ends (RFC 3339)")
@@ -62,21 +65,47 @@ mutes of the file. Muted problems stay open; their condition says Muted.`,
 }
 
 // path is that of the file.
-func (f *muteFlags) path() string {
+func (f *muteFlags) path() (string, error) {
 	if f.file != "" {
-		return f.file
+		return f.file, nil
 	}
-	return filepath.Join(f.stateDir, mutesName)
+	p, err := findAgent(f.stateDir)
+	switch {
+	case err != nil:
+		return "", err
+	case p != nil && p.err == nil:
+		return p.config.mutesPath(), nil
+	}
+	return filepath.Join(cmp.Or(f.stateDir, defaultStateDir), mutesName), nil
+}
+
+// ruleSet returns the rules that a mute may name.
+func (f *muteFlags) ruleSet() (*detector.RuleSet, error) {
+	if f.rules != "" {
+		return loadRules(f.rules)
+	}
+	p, err := findAgent(f.stateDir)
+	switch {
+	case err != nil:
+		return nil, err
+	case p == nil:
+		return loadRules("")
+	case p.err != nil:
+		return nil, fmt.Errorf("settings of the agent (pid %d): %w (--rules-dir has its rules)", p.pid, p.err)
+	}
+	return rulesInForce(&p.config)
 }
 
 func (f *muteFlags) run(rule string, now time.Time, out io.Writer) error {
-	path := f.path()
-	// Who lists or ends mutes need not say where the rules are.
+	path, err := f.path()
+	if err != nil {
+		return fmt.Errorf("mute: %w", err)
+	}
+	// Who lists or ends mutes needs no rules.
 	var set *detector.RuleSet
 	if rule != "" && !f.end {
-		var err error
-		if set, err = loadRules(f.rules); err != nil {
-			return err
+		if set, err = f.ruleSet(); err != nil {
+			return fmt.Errorf("mute: %w", err)
 		}
 	}
 	old, err := readMutes(path)
@@ -88,7 +117,7 @@ func (f *muteFlags) run(rule string, now time.Time, out io.Writer) error {
 	}
 	var list []problem.Mute
 	if len(old) > 0 {
-		if list, err = detector.ParseMutes(path, old, set); err != nil {
+		if list, err = detector.ParseMutes(path, old, nil); err != nil {
 			return err
 		}
 	}
@@ -106,7 +135,7 @@ func (f *muteFlags) run(rule string, now time.Time, out io.Writer) error {
 	if f.end && ended == 0 {
 		return failed(fmt.Errorf("no such mute in %s", path))
 	}
-	if _, err := detector.ParseMutes(path, text, set); err != nil {
+	if err := check(path, text, set); err != nil {
 		return err
 	}
 	if err := replaceFile(path, text); err != nil {
@@ -118,6 +147,18 @@ func (f *muteFlags) run(rule string, now time.Time, out io.Writer) error {
 		fmt.Fprintf(out, "%s: %s is muted until %s\n", path, rule, m.Until.Format(time.RFC3339))
 	}
 	return nil
+}
+
+// check returns the mistakes of a file whose last mute is new. Rules of others may have gone with
+// an upgrade.
+func check(path string, text []byte, rules *detector.RuleSet) error {
+	list, unknown, err := detector.ParseKnownMutes(path, text, rules)
+	if err != nil {
+		return err
+	}
+	added := fmt.Sprintf("mutes[%d].", len(list)-1)
+	unknown = slices.DeleteFunc(unknown, func(e *document.Error) bool { return !strings.HasPrefix(e.Field, added) })
+	return unknown.Err()
 }
 
 // mute is what the flags ask for.

@@ -17,7 +17,8 @@ import (
 // TestMuteEditsTheFile: comments stay, mutes that are over go, one of the same
 // groups is replaced, and a mistake leaves the file as it was.
 func TestMuteEditsTheFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "mutes.yaml")
+	dir := t.TempDir()
+	path := filepath.Join(dir, "mutes.yaml")
 	const before = `# whom to ask: storage team
 apiVersion: rules.kernosis.io/v1
 mutes:
@@ -31,7 +32,7 @@ mutes:
 	}
 	step := func(want int, args ...string) (file, out string) {
 		t.Helper()
-		code, out := command(t, append([]string{"mute", "--mutes", path}, args...)...)
+		code, out := command(t, append([]string{"mute", "--state-dir", dir, "--mutes", path}, args...)...)
 		if code != want {
 			t.Errorf("%v: exit code %d, want %d: %s", args, code, want, out)
 		}
@@ -87,6 +88,49 @@ mutes:
 	}
 	if file, _ := step(exitOK, "own-rule", "--end"); strings.Contains(file, "own-rule") {
 		t.Errorf("the file is\n%s", file)
+	}
+}
+
+// The agent that runs says which rules there are, and which file it reads. Mutes of the file whose
+// rules have gone stay, and keep nobody from adding another.
+func TestMuteForAnAgent(t *testing.T) {
+	a := startFakeAgent(t, []string{"--rules-dir", "rules", "--shipped-rules", "oomkill", "--mutes", "own-mutes.yaml"})
+	write := func(name, text string) (path string) {
+		t.Helper()
+		path = filepath.Join(filepath.Dir(a.state), name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	write("rules/own.yaml", "apiVersion: rules.kernosis.io/v1\nrules:\n- {name: own, events: [oomkill], reason: Own, message: own}\n")
+	path := write("own-mutes.yaml", "apiVersion: rules.kernosis.io/v1\nmutes:\n- {rule: gone, until: 2999-01-01T00:00:00Z, reason: known}\n")
+	for rule, want := range map[string]int{"own": exitOK, "oom-kill": exitOK, "disk-io-error": exitInput, "gone": exitInput} {
+		if code, out := command(t, "mute", rule, "--state-dir", a.state, "--for", "1h", "--reason", "r"); code != want {
+			t.Errorf("%s: exit code %d: %s", rule, code, out)
+		}
+	}
+	list, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range []string{"gone", "own", "oom-kill"} {
+		if !strings.Contains(string(list), "rule: "+rule) {
+			t.Errorf("no mute of %s:\n%s", rule, list)
+		}
+	}
+	if code, out := command(t, "mute", "gone", "--state-dir", a.state, "--end"); code != exitOK {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	if _, out := command(t, "mute", "--state-dir", a.state); strings.Contains(out, "gone") || !strings.Contains(out, "own until ") {
+		t.Errorf("listed as %s", out)
+	}
+	// What the flags say comes first.
+	write("others/other.yaml", "apiVersion: rules.kernosis.io/v1\nrules:\n- {name: other, events: [oomkill], reason: Other, message: other}\n")
+	file := filepath.Join(t.TempDir(), "mutes.yaml")
+	code, out := command(t, "mute", "other", "--state-dir", a.state, "--rules-dir", filepath.Join(filepath.Dir(a.state), "others"), "--mutes", file, "--for", "1h", "--reason", "r")
+	if _, err := os.Stat(file); code != exitOK || err != nil {
+		t.Errorf("exit code %d, %v: %s", code, err, out)
 	}
 }
 

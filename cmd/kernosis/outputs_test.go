@@ -15,7 +15,7 @@ import (
 func TestOutputs(t *testing.T) {
 	dir := t.TempDir()
 	mutes := filepath.Join(dir, "mutes.yaml")
-	if code, out := command(t, "mute", "oom-kill", "--for", "1h", "--reason", "a test", "--mutes", mutes); code != exitOK {
+	if code, out := command(t, "mute", "oom-kill", "--for", "1h", "--reason", "a test", "--state-dir", dir); code != exitOK {
 		t.Fatal(out)
 	}
 	for args, want := range map[string]int{
