@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -151,8 +150,7 @@ func (r *reader) lease(ctx context.Context, node string) {
 			r.in.Blind = append(r.in.Blind, why.Blind{Source: source, Why: "it has ended in order", Since: since})
 			return
 		}
-		valid := time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
-		if silent := r.c.Now.Sub(l.Spec.RenewTime.Time); silent > valid {
+		if silent := r.c.Now.Sub(l.Spec.RenewTime.Time); silent > lease.Patience(l) {
 			r.in.Blind = append(r.in.Blind, why.Blind{Source: source, Why: "it is silent: its Lease has run out", Since: l.Spec.RenewTime.Time})
 		}
 		return

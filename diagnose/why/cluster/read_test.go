@@ -83,7 +83,7 @@ func (s *scene) status() {
 func (s *scene) lease(renewed time.Time) {
 	s.t.Helper()
 	leases := s.server.Client().CoordinationV1().Leases(s.system)
-	at, seconds := metav1.NewMicroTime(renewed), int32(40)
+	at, seconds := metav1.NewMicroTime(renewed), int32(400)
 	l := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: lease.Name(s.node), Labels: map[string]string{lease.LabelComponent: lease.ComponentAgent}},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &s.node, LeaseDurationSeconds: &seconds, RenewTime: &at},
@@ -231,7 +231,7 @@ func TestSilentAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wants(s.text(in), "CAUSE   none is known", "BLIND   agent of node NODE: it is silent: its Lease has run out (since ", "# blind")
-	s.lease(time.Now())
+	s.lease(time.Now().Add(-440 * time.Second)) // of 400 s and a quarter more
 	if in, err = s.read(s.server.Admin(), node); err != nil {
 		t.Fatal(err)
 	}
