@@ -22,8 +22,8 @@ var (
 	userInfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*):[^/\s]+@`) //nolint:gochecknoglobals // a constant
 	// header is of HTTP, as of curl.
 	header = regexp.MustCompile(`(?i)^((?:proxy-)?authorization|x-[a-z-]*(?:token|key)|cookie):.*$`) //nolint:gochecknoglobals // a constant
-	// headerText is the same within a text, to the end of its line or of a quotation.
-	headerText = regexp.MustCompile(`(?i)\b((?:proxy-)?authorization:|x-[a-z-]*(?:token|key):|cookie:)[ \t]*[^"'\n]+`) //nolint:gochecknoglobals // a constant
+	// headerText is how the same begins within a text.
+	headerText = regexp.MustCompile(`(?i)\b(?:(?:proxy-)?authorization|x-[a-z-]*(?:token|key)|cookie):`) //nolint:gochecknoglobals // a constant
 	// pair is a name and its value; of one in escaped quotes only how it begins.
 	pair = regexp.MustCompile(`([A-Za-z][A-Za-z0-9_.-]*)\\*["']?[ \t]*[:=][ \t]*(\\+"|"(?:[^"\\]|\\.)*"|'[^']*'|[^\s"',;}\]]+)`) //nolint:gochecknoglobals // a constant
 	// opening is what a value in quotes begins with.
@@ -66,7 +66,7 @@ func Redact(args []string) []string {
 			out[i] = flag + "=" + Redacted
 		case strings.ContainsAny(a, " \t\n"):
 			// A shell's script, or a title that a process has given itself.
-			out[i] = redactWords(a)
+			out[i] = redactWords(redactHeaders(a))
 		default:
 			out[i] = jwt.ReplaceAllString(userInfo.ReplaceAllString(a, "$1:"+Redacted+"@"), Redacted)
 			switch {
@@ -93,8 +93,7 @@ func RedactText(text string) string {
 			b.WriteString(line)
 			continue
 		}
-		line = headerText.ReplaceAllString(line, "$1 "+Redacted)
-		b.WriteString(redactWords(redactPairs(line)))
+		b.WriteString(redactWords(redactPairs(redactHeaders(line))))
 	}
 	return b.String()
 }
@@ -115,6 +114,76 @@ func RedactValue(name, value string) string {
 	return RedactText(value)
 }
 
+// redactHeaders takes out the values of headers: to the end of the line, or of the quotation that
+// the header stands in. Quotes within a value, as of a cookie, end nothing.
+func redactHeaders(text string) string {
+	var b strings.Builder
+	for line := range strings.SplitAfterSeq(text, "\n") {
+		at := 0 // what is before is written
+		for _, m := range headerText.FindAllStringIndex(line, -1) {
+			if m[0] < at {
+				continue // in the value of another
+			}
+			value := strings.TrimSuffix(line[m[1]:], "\n")
+			if end, _ := closing(value, quotations(line[:m[0]])); strings.TrimSpace(value[:end]) != "" {
+				b.WriteString(line[at:m[1]] + " " + Redacted)
+				at = m[1] + end
+			}
+		}
+		b.WriteString(line[at:])
+	}
+	return b.String()
+}
+
+// quotations returns the quotes that are open at the end of a text, each with the backslashes before
+// it. An apostrophe within a word opens nothing.
+func quotations(text string) (open []string) {
+	backslashes := 0
+	for i := range len(text) {
+		c := text[i]
+		if c == '\\' {
+			backslashes++
+			continue
+		}
+		if c == '"' || c == '\'' {
+			closed := slices.IndexFunc(open, func(o string) bool { return closes(c, backslashes, o) })
+			switch {
+			case closed >= 0:
+				open = open[:closed]
+			case c == '"' || i == 0 || !isLetter(text[i-1]):
+				open = append(open, text[i-backslashes:i+1])
+			}
+		}
+		backslashes = 0
+	}
+	return open
+}
+
+func isLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
+
+// closes reports whether a quote behind backslashes ends a quotation that an open one began: those
+// within it have more.
+func closes(quote byte, backslashes int, open string) bool {
+	return open[len(open)-1] == quote && backslashes < len(open)
+}
+
+// closing returns where a text has the first quote, with its backslashes, that ends one of the open
+// quotations; the end of the text: nowhere.
+func closing(text string, open []string) (from, to int) {
+	backslashes := 0
+	for i := range len(text) {
+		switch {
+		case text[i] == '\\':
+			backslashes++
+		case slices.ContainsFunc(open, func(o string) bool { return closes(text[i], backslashes, o) }):
+			return i - backslashes, i + 1
+		default:
+			backslashes = 0
+		}
+	}
+	return len(text), len(text)
+}
+
 // redactPairs takes out the values behind names of secrets: password: x, "token": "x".
 func redactPairs(line string) string {
 	var b strings.Builder
@@ -124,7 +193,8 @@ func redactPairs(line string) string {
 			return b.String() + line
 		}
 		if value := line[m[4]:m[5]]; value[0] == '\\' && strings.HasSuffix(value, `"`) {
-			m[5] = m[4] + escaped(line[m[4]:])
+			_, to := closing(line[m[5]:], []string{value})
+			m[5] += to
 		}
 		name, value := line[m[2]:m[3]], strings.Trim(line[m[4]:m[5]], `\"'`)
 		b.WriteString(line[:m[4]])
@@ -136,24 +206,6 @@ func redactPairs(line string) string {
 		b.WriteString(quote + Redacted + quote)
 		line = line[m[5]:]
 	}
-}
-
-// escaped returns the length of the value in escaped quotes with which a text begins: to the quote
-// behind no more backslashes, as those within have more.
-func escaped(text string) int {
-	first := strings.IndexByte(text, '"')
-	backslashes := 0
-	for i := first + 1; i < len(text); i++ {
-		switch {
-		case text[i] == '\\':
-			backslashes++
-		case text[i] == '"' && backslashes <= first:
-			return i + 1
-		default:
-			backslashes = 0
-		}
-	}
-	return len(text)
 }
 
 // redactWords takes the words of a text for arguments, and leaves what is between them.

@@ -20,7 +20,9 @@ func TestRedact(t *testing.T) {
 		"sh|-c|exec mysql --password=hunter2 -h db":                  "sh|-c|exec mysql --password=[redacted] -h db",
 		"app|postgres://web:hunter2@db:5432/shop":                    "app|postgres://web:[redacted]@db:5432/shop",
 		"curl|-H|Authorization: Bearer abc.def|https://x":            "curl|-H|Authorization: [redacted]|https://x",
-		"sh|-c|curl -H 'Authorization: Bearer abc' https://x":        "sh|-c|curl -H 'Authorization: Bearer [redacted] https://x",
+		"sh|-c|curl -H 'Authorization: Bearer abc' https://x":        "sh|-c|curl -H 'Authorization: [redacted]' https://x",
+		"sh|-c|curl -H 'Cookie: a=\"x\"; b=hunter2' https://x\nls":   "sh|-c|curl -H 'Cookie: [redacted]' https://x\nls",
+		"curl|-H|Cookie: a=\"x\"; b=hunter2":                         "curl|-H|Cookie: [redacted]",
 		"curl|-u|admin:hunter2|https://x":                            "curl|-u|admin:[redacted]|https://x",
 		"app|eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhYmMifQ.c2lnbmF0dXJl":   "app|[redacted]",
 		// What is no secret stays: it is what people look for.
@@ -56,7 +58,16 @@ func TestRedactText(t *testing.T) {
 		`error="bad argument --password=\"hunter2 x\" of web"`:    `error="bad argument --password=\"[redacted]\" of web"`,
 		`text="error=\"403: {\\\"token\\\":\\\"hunter2\\\"}\" x"`: `text="error=\"403: {\\\"token\\\":\\\"[redacted]\\\"}\" x"`,
 		`error="{\"token\":\"a\\\"hunter2\"}"`:                    `error="{\"token\":\"[redacted]\"}"`,
-		"dial redis://u:p@ss@h/0: refused, ask a@b":               "dial redis://u:[redacted]@h/0: refused, ask a@b",
+		// A header goes to the end of its line, or of the quotation that it stands in: quotes of its
+		// value end nothing.
+		"Cookie: a=\"x\"; b=hunter2\nnext line":                                                      "Cookie: [redacted]\nnext line",
+		"can't go on: Cookie: a='x'; b=hunter2":                                                      "can't go on: Cookie: [redacted]",
+		`map[Cookie:[a="x"; b=hunter2]]`:                                                             `map[Cookie: [redacted]`,
+		`error="refused: Cookie: a=\"x\"; b=hunter2" status=403`:                                     `error="refused: Cookie: [redacted]" status=403`,
+		`text="error=\"Cookie: a=\\\"x\\\"; b=hunter2\" of web" pid=7`:                               `text="error=\"Cookie: [redacted]\" of web" pid=7`,
+		`curl -H 'Cookie: a="x"; b=hunter2' -H "X-Api-Key: a='x' hunter2" https://x`:                 `curl -H 'Cookie: [redacted]' -H "X-Api-Key: [redacted]" https://x`,
+		`cmd="curl -H 'Cookie: a=\"x\"; b=hunter2' https://x" of="web" msg='X-Vault-Token: hunter2'`: `cmd="curl -H 'Cookie: [redacted]' https://x" of="web" msg='X-Vault-Token: [redacted]'`,
+		"dial redis://u:p@ss@h/0: refused, ask a@b":                                                  "dial redis://u:[redacted]@h/0: refused, ask a@b",
 		// What is no secret stays.
 		`error="403: {\"code\":\"x\"} of {\"tokenFile\":\"/a\"}"`:            `error="403: {\"code\":\"x\"} of {\"tokenFile\":\"/a\"}"`,
 		"token-file: /var/run/token\nsecretName: web\nkeep-attached: true\n": "token-file: /var/run/token\nsecretName: web\nkeep-attached: true\n",
