@@ -23,6 +23,8 @@ import (
 // read again when a filesystem error was seen, and now and then.
 type mountSource struct {
 	env *environment
+	// asks are questions to filesystems. Each that hangs holds up the look for askWithin.
+	asks bounded.Calls
 
 	mu       sync.Mutex
 	suspects map[fsKey]suspect
@@ -66,7 +68,7 @@ const (
 
 func newMountSource(env *environment) *mountSource {
 	return &mountSource{
-		env: env, suspects: map[fsKey]suspect{}, gone: map[fsKey]time.Time{}, wake: make(chan struct{}, 1),
+		env: env, asks: bounded.Calls{Max: maxUnanswered}, suspects: map[fsKey]suspect{}, gone: map[fsKey]time.Time{}, wake: make(chan struct{}, 1),
 		reported: map[fsKey]*refusing{}, unasked: map[fsKey]*bounded.Calls{},
 	}
 }
@@ -204,7 +206,7 @@ func (m *mountSource) look(table *hostfs.MountTable, now time.Time, emit Emit) (
 		m.atStart()
 	}
 	m.ask(emit)
-	m.renewed(emit)
+	m.renewed(now, emit)
 	ripe, soon := m.takeSuspects(now)
 	if len(ripe) > 0 {
 		m.question(ripe, emit)
@@ -220,19 +222,43 @@ func (m *mountSource) look(table *hostfs.MountTable, now time.Time, emit Emit) (
 
 // renewed finds what shows nothing, and was unmounted and mounted again, as for a repair,
 // between two looks: the tables are the same then.
-func (m *mountSource) renewed(emit Emit) {
+func (m *mountSource) renewed(now time.Time, emit Emit) {
 	for key, r := range m.reported {
-		if r.data.Reason != reasonErrorPolicy {
-			continue
+		var mounted time.Time // at the latest
+		switch {
+		case r.data.Reason == reasonErrorPolicy:
+			// The error was at least suspectFor before it was reported, so it is of an earlier
+			// second than what came after that.
+			at, err := m.env.fs.Ext4MountedAt(r.device.Name)
+			if err == nil && at.Unix() > r.reported.Add(-suspectFor).Unix() {
+				mounted = at
+			}
+		case r.data.Reason == reasonShutdown && r.data.FSType == "xfs":
+			// Only a mount of its own ends a shutdown, which is reported just before it shows.
+			if now.Sub(r.reported) >= suspectFor && m.xfsRunsOn(key) {
+				mounted = now
+			}
 		}
-		// The error was at least suspectFor before it was reported, so it is of an earlier
-		// second than what came after that.
-		mounted, err := m.env.fs.Ext4MountedAt(r.device.Name)
-		if err == nil && mounted.Unix() > r.reported.Add(-suspectFor).Unix() {
+		if !mounted.IsZero() {
 			m.acquit(key, mounted)
 			m.apply(change{key: key, reason: reasonRemounted}, emit)
 		}
 	}
+}
+
+// xfsRunsOn reports whether an XFS answers as one that has not shut down.
+func (m *mountSource) xfsRunsOn(key fsKey) bool {
+	filesystems, _ := byFilesystem(m.last)
+	fs := filesystems[key]
+	if fs == nil {
+		return false
+	}
+	paths := visiblePaths(fs, hiddenIn(m.last))
+	if len(paths) == 0 {
+		return false // there is nobody to ask
+	}
+	reason, err := bounded.Do(&m.asks, askWithin, func() (string, error) { return m.xfsRefusal(key, paths) })
+	return err == nil && reason == ""
 }
 
 // repeat reports what is to be reported again.
@@ -273,7 +299,9 @@ func (m *mountSource) apply(c change, emit Emit) {
 func (m *mountSource) acquit(key fsKey, before time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.suspects, key)
+	if !m.suspects[key].last.After(before) {
+		delete(m.suspects, key)
+	}
 	now := time.Now()
 	maps.DeleteFunc(m.gone, func(_ fsKey, at time.Time) bool { return now.Sub(at) > lateFor })
 	m.gone[key] = before

@@ -2,9 +2,16 @@ package collector
 
 import (
 	"encoding/binary"
+	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/vmtest/loopdisk"
 )
 
 // An error of a filesystem says nothing of the one that is mounted there next,
@@ -95,6 +102,45 @@ func TestMountRenewedUnseen(t *testing.T) {
 		n.look()
 		n.expect("mount.writable ext4 sda at /data: remounted")
 	})
+}
+
+// So may an XFS that has shut down.
+func TestMountShutDownAndRenewedUnseen(t *testing.T) {
+	disk := loopdisk.NewXFS(t)
+	env := newEnvironment(Config{HostRoot: "/"}, slog.New(slog.DiscardHandler))
+	t.Cleanup(func() { env.close() })
+	source := newMountSource(env)
+	expect := func(when time.Time, want ...string) {
+		t.Helper()
+		table, err := env.fs.MountTable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		source.look(table, when, func(ev *event.Event) {
+			if ev.Device.Name == disk.Name {
+				got = append(got, string(ev.Kind)+" "+ev.Mount.Reason)
+			}
+		})
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	now := time.Now()
+	disk.ShutDown()
+	expect(now, "mount.readonly shutdown")
+	now = now.Add(time.Minute)
+	expect(now)
+	disk.Renew()
+	expect(now, "mount.writable remounted")
+	// The new one may shut down too.
+	var st unix.Stat_t
+	if err := unix.Stat(disk.Device, &st); err != nil {
+		t.Fatal(err)
+	}
+	disk.ShutDown()
+	source.Notify(unix.Major(st.Rdev)<<20|unix.Minor(st.Rdev), now.Add(time.Millisecond), true)
+	expect(now.Add(time.Second), "mount.readonly shutdown")
 }
 
 // It may also be mounted anew within the second of the error, where it was seen to be gone.

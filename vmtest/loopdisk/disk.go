@@ -23,6 +23,8 @@ type Disk struct {
 	Dir    string // where it is mounted
 	Device string // /dev/loop7
 	Name   string // loop7
+
+	fsType, options string
 }
 
 // From include/uapi/linux/fs.h, generic ioctl encoding.
@@ -96,7 +98,18 @@ func newDevice(tb testing.TB, size int64, fsType string, mkfs ...string) (d *Dis
 func (d *Disk) mount(device, fsType, options string) {
 	d.tb.Helper()
 	d.must(unix.Mount(device, d.Dir, fsType, mountFlags, options))
+	d.fsType, d.options = fsType, options
 	d.tb.Cleanup(d.unmount)
+}
+
+// Renew unmounts it and mounts it again.
+func (d *Disk) Renew() {
+	d.tb.Helper()
+	device, err := os.Open(d.Device) // else it goes with the mount
+	d.must(err)
+	defer device.Close()
+	d.must(unix.Unmount(d.Dir, 0))
+	d.must(unix.Mount(d.Device, d.Dir, d.fsType, mountFlags, d.options))
 }
 
 func (d *Disk) must(err error) {
