@@ -202,24 +202,6 @@ func (s *Store) Diagnoses() []string {
 	})
 }
 
-// OpenFile opens an artifact that is whole for reading. It can be read to its end even
-// if it is given up meanwhile.
-func (s *Store) OpenFile(id, name string) (*os.File, Artifact, error) {
-	s.disk.Lock()
-	defer s.disk.Unlock()
-	if d := s.diagnoses[id]; d != nil {
-		if a, ok := d.artifacts[name]; ok {
-			at, err := s.placeOf(id, a.Folder)
-			if err != nil {
-				return nil, a, err
-			}
-			f, err := at.root.OpenFile(at.file(name), os.O_RDONLY|noFollow, 0)
-			return f, a, err
-		}
-	}
-	return nil, Artifact{}, &fs.PathError{Op: "open artifact", Path: name, Err: fs.ErrNotExist}
-}
-
 // Remove removes the artifacts of a diagnosis that doesn't run; one that has none is no
 // error.
 func (s *Store) Remove(id string) error {

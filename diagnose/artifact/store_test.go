@@ -81,16 +81,16 @@ func sum(b []byte) string {
 
 func read(t *testing.T, s *Store, id, name string) ([]byte, Artifact) {
 	t.Helper()
-	f, a, err := s.OpenFile(id, name)
+	list := s.List(id)
+	i := slices.IndexFunc(list, func(a Artifact) bool { return a.Name == name })
+	if i < 0 {
+		t.Fatalf("no %s of %s: %+v", name, id, list)
+	}
+	b, err := os.ReadFile(list[i].Path(s.cfg.Dir, id))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	b, err := io.ReadAll(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b, a
+	return b, list[i]
 }
 
 func TestArtifacts(t *testing.T) {
@@ -108,8 +108,8 @@ func TestArtifacts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := s.OpenFile("d1", "stacks.txt"); !errors.Is(err, fs.ErrNotExist) || len(s.List("d1")) != 0 {
-		t.Errorf("it exists for readers before it is closed: %v", err)
+	if all, err := Read(dir, "d1"); err != nil || len(all) != 0 || len(s.List("d1")) != 0 {
+		t.Errorf("it exists for readers before it is closed: %+v, %v", all, err)
 	}
 	if err := errors.Join(w.Close(), w.Close()); err != nil {
 		t.Fatal(err)
@@ -165,8 +165,8 @@ func TestNames(t *testing.T) {
 		if _, err := s.Begin(name); err == nil && len(name) <= maxName {
 			t.Errorf("%q is taken for a diagnosis", name)
 		}
-		if _, _, err := s.OpenFile(name, name); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%q: %v", name, err)
+		if all, _ := Read(s.cfg.Dir, name); len(all) > 0 || len(s.List(name)) > 0 {
+			t.Errorf("%q has artifacts: %+v", name, all)
 		}
 	}
 	put(t, r, "Stacks-1_b.txt", nil)
@@ -226,7 +226,7 @@ func TestBudget(t *testing.T) {
 	for i := range 4 { // 800 bytes, the oldest first
 		filled(t, s, "old"+strconv.Itoa(i), 200)
 	}
-	f, _, err := s.OpenFile("old0", "a")
+	f, err := os.Open(s.List("old0")[0].Path(s.cfg.Dir, "old0"))
 	if err != nil {
 		t.Fatal(err)
 	}
