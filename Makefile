@@ -68,6 +68,11 @@ test-all: setup node-packages promtool prometheus qemu-user ## run all tests of 
 test-slow: SLOW = 40
 test-slow: test-all ## the same, and list the 40 slowest with what ran meanwhile
 
+.PHONY: cover
+cover: setup node-packages ## run the tests of make test without the race detector, and list what they cover by package, least first
+	@mkdir -p bin; go test -short -vet=off -ldflags=-w -timeout 75m -cover ./... >bin/cover.txt || { grep -v '^ok' bin/cover.txt; exit 1; }
+	@awk '/coverage: [0-9]/ {for (i = 1; i < NF; i++) if ($$i == "coverage:") print $$(i+1), ($$1 == "ok" ? $$2 : $$1)}' bin/cover.txt | sort -n
+
 .PHONY: fresh
 fresh: ## as root: run the README's two commands in a new Debian with nothing but Go, git and make
 	vmtest/fresh.sh demo test

@@ -23,7 +23,7 @@ import (
 // read again when a filesystem error was seen, and now and then.
 type mountSource struct {
 	env *environment
-	// asks are questions to filesystems. Each that hangs holds up the look for askWithin.
+	// asks are questions to filesystems whose shutdown was reported.
 	asks bounded.Calls
 
 	mu       sync.Mutex
