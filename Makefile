@@ -196,7 +196,7 @@ bench: npd benchstat ## benchmarks into bin/bench.txt, compared with docs/bench.
 .PHONY: bench-report
 bench-report: benchstat ## the agent beside node-problem-detector, and what changed since docs/bench.txt
 	@bin/benchstat -filter '.name:Peers' -col /program bin/bench.txt
-	@bin/benchstat -ignore commit,kernel,memory docs/bench.txt bin/bench.txt
+	@bin/benchstat -ignore commit,kernel,memory $(wildcard docs/bench.txt) bin/bench.txt
 
 FUZZTIME ?= 20s
 .PHONY: fuzz

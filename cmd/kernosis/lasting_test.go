@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -35,11 +36,12 @@ const (
 )
 
 func rulesText(conditions []string, rules string) string {
-	text := "apiVersion: rules.kernosis.io/v1\nconditions:\n"
+	var text strings.Builder
+	text.WriteString("apiVersion: rules.kernosis.io/v1\nconditions:\n")
 	for _, c := range conditions {
-		text += "  " + c + ": {healthyReason: NothingLasts, healthyMessage: nothing lasts}\n"
+		fmt.Fprintf(&text, "  %s: {healthyReason: NothingLasts, healthyMessage: nothing lasts}\n", c)
 	}
-	return text + "rules:" + rules
+	return text.String() + "rules:" + rules
 }
 
 // A rule that comes with a reload reports what lasts: it was reported once, before. Other rules do

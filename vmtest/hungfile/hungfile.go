@@ -33,7 +33,7 @@ func Hold(tb testing.TB, paths ...string) *Files {
 		tb.Skipf("no fanotify here: %v", err)
 	}
 	f := &Files{tb: tb, waiting: os.NewFile(uintptr(fd), "fanotify")}
-	f.release = sync.OnceFunc(func() { f.waiting.Close() })
+	f.release = sync.OnceFunc(func() { _ = f.waiting.Close() })
 	tb.Cleanup(f.release)
 	for _, path := range paths {
 		if err := unix.FanotifyMark(fd, unix.FAN_MARK_ADD, unix.FAN_OPEN_PERM|unix.FAN_ONDIR|unix.FAN_EVENT_ON_CHILD, unix.AT_FDCWD, path); err != nil {
@@ -58,7 +58,7 @@ func (f *Files) Wait() {
 	if err != nil {
 		f.tb.Fatalf("nobody opens what hangs: %v", err)
 	}
-	unix.Close(int(m.Fd))
+	_ = unix.Close(int(m.Fd))
 }
 
 // Release has the opens go on.

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"text/tabwriter"
@@ -73,7 +74,7 @@ func TestSoak(t *testing.T) {
 		t.Skip("make soak runs it")
 	}
 	kernellock.HoldFor(t)
-	w := newWorld(t, cluster.Server(t), *soakFor, "--journal-mib", fmt.Sprint(soakJournalMiB))
+	w := newWorld(t, cluster.Server(t), *soakFor, "--journal-mib", strconv.Itoa(soakJournalMiB))
 	hour := *soakFor / soakHours
 	s := &soak{w: w, all: growths()}
 	s.values = make([][]float64, len(s.all))
