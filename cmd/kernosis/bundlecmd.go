@@ -201,7 +201,8 @@ func (s *support) hostRoot() string {
 
 func (s *support) addDiagnoses(context.Context) error {
 	const name = "diagnoses.txt"
-	views, err := readDiagnoses(allDirs(s.c.StateDir)...)
+	dirs := allDirs(s.c.StateDir)
+	views, err := ofState(s.c.Reads, s.c.StateDir, func() ([]*diagnosisView, error) { return readDiagnoses(dirs...) })
 	if err != nil {
 		s.archive.Lack(name, err)
 		return nil
@@ -218,7 +219,7 @@ func (s *support) addMutes(context.Context) error {
 	if s.process != nil && s.process.err == nil {
 		path = s.process.config.mutesPath()
 	}
-	text, err := readMutes(path)
+	text, err := ofState(s.c.Reads, s.c.StateDir, func() ([]byte, error) { return readMutes(path) })
 	if err != nil {
 		s.archive.Lack("mutes.yaml", err)
 		return nil

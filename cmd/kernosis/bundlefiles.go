@@ -63,7 +63,9 @@ func (s *support) addRules(context.Context) error {
 		return nil
 	}
 	var b strings.Builder
-	if set, err := rulesInForce(&cfg); err != nil {
+	inForce := cfg
+	set, err := ofState(s.c.Reads, s.c.StateDir, func() (*detector.RuleSet, error) { return rulesInForce(&inForce) })
+	if err != nil {
 		fmt.Fprintf(&b, "The rules have mistakes, so the ones before them are in force:\n%v\n", err)
 	} else if err := tabulateRules(&b, set, true); err != nil {
 		return err
@@ -105,7 +107,8 @@ func rulesInForce(cfg *agentConfig) (*detector.RuleSet, error) {
 
 func (s *support) addJournal(context.Context) error {
 	const name = "journal.jsonl"
-	text, err := journal.Tail(s.c.Journal, bundle.MaxFile)
+	dir := s.c.Journal
+	text, err := ofState(s.c.Reads, s.c.StateDir, func() ([]byte, error) { return journal.Tail(dir, bundle.MaxFile) })
 	if err != nil {
 		s.archive.Lack(name, err)
 		return nil

@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/bundle"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kube/events"
 	"github.com/kernosis/kernosis/vmtest/await"
@@ -51,6 +54,47 @@ func TestStatusWhileTheDiskHangs(t *testing.T) {
 		case <-time.After(await.Within(20 * time.Second)):
 			t.Errorf("%s waits for the disk", name)
 		}
+	}
+}
+
+func TestWhyWhileTheDiskHangs(t *testing.T) {
+	dir, _ := hungState(t)
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	out := make(chan error, 1)
+	go func() {
+		root := newRoot()
+		root.SetArgs([]string{"why", "node", "--state-dir", dir})
+		root.SetErr(io.Discard)
+		out <- root.ExecuteContext(t.Context())
+	}()
+	select {
+	case err := <-out:
+		if err == nil || !strings.Contains(err.Error(), dir+" does not answer: does its disk hang?") {
+			t.Error(err)
+		}
+	case <-time.After(await.Within(time.Minute)):
+		t.Error("it waits for the disk")
+	}
+}
+
+func TestBundleWhileTheDiskHangs(t *testing.T) {
+	dir, _ := hungState(t)
+	archive := filepath.Join(t.TempDir(), "a.tar.gz")
+	out := make(chan string, 1)
+	go func() {
+		_, text := command(t, "bundle", "--state-dir", dir, "--endpoint", "127.0.0.1:1", "--features=false", "-o", archive)
+		out <- text
+	}()
+	select {
+	case text := <-out:
+		lacks := bundleFiles(t, archive)[bundle.ManifestName]
+		for _, name := range []string{"journal.jsonl", "diagnoses.txt", "mutes.yaml"} {
+			if !regexp.MustCompile(name + `.*does not answer`).MatchString(lacks) {
+				t.Errorf("nothing of %s in %s; %s", name, lacks, text)
+			}
+		}
+	case <-time.After(await.Within(time.Minute)):
+		t.Error("it waits for the disk")
 	}
 }
 

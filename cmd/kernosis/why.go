@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
+	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/diagnose/why"
 	whycluster "github.com/kernosis/kernosis/diagnose/why/cluster"
 	"github.com/kernosis/kernosis/diagnose/why/local"
@@ -191,7 +193,8 @@ func (f *whyFlags) read(ctx context.Context, s why.Subject) (why.Input, error) {
 			apiErr = err
 		}
 	}
-	in, journalErr := f.local(s, now, fromAPI)
+	known := fromAPI != nil
+	in, journalErr := ofState(&bounded.Calls{}, cmp.Or(f.journal, f.stateDir), func() (*why.Input, error) { return f.local(s, now, known) })
 	switch {
 	case fromAPI != nil && in != nil:
 		return why.Merge(*in, *fromAPI), nil

@@ -27,9 +27,9 @@ var errNoJournal = errors.New("no journal of that node here") //nolint:gocheckno
 // 30 s.
 const deadAfter = 3 * saveEvery
 
-// local reads the journal, and the diagnoses beside it. nil: there is none to read; api is
-// what the API server said, or nil.
-func (f *whyFlags) local(s why.Subject, now time.Time, api *why.Input) (*why.Input, error) {
+// local reads the journal, and the diagnoses beside it. nil: there is none to read; known says
+// whether the API server knows the subject.
+func (f *whyFlags) local(s why.Subject, now time.Time, known bool) (*why.Input, error) {
 	if f.journal == "" && f.kube.asked() {
 		return nil, errNoJournal
 	}
@@ -58,7 +58,7 @@ func (f *whyFlags) local(s why.Subject, now time.Time, api *why.Input) (*why.Inp
 	}
 	in, err := local.Read(local.Config{Dir: dir, Subject: s, Now: now, Since: f.since})
 	if errors.Is(err, local.ErrUnknownPod) {
-		if api == nil {
+		if !known {
 			in.Unread = append(in.Unread, unknownPod(&s))
 		}
 	} else if err != nil {
