@@ -16,6 +16,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/events"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/hungfile"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // hungState returns a state folder of node n7 whose disk does not answer.
@@ -58,6 +59,7 @@ func TestStatusWhileTheDiskHangs(t *testing.T) {
 }
 
 func TestWhyWhileTheDiskHangs(t *testing.T) {
+	testall.Only(t)
 	dir, _ := hungState(t)
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	out := make(chan error, 1)
@@ -78,6 +80,7 @@ func TestWhyWhileTheDiskHangs(t *testing.T) {
 }
 
 func TestBundleWhileTheDiskHangs(t *testing.T) {
+	testall.Only(t)
 	dir, _ := hungState(t)
 	archive := filepath.Join(t.TempDir(), "a.tar.gz")
 	out := make(chan string, 1)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kernellock"
 )
 
 // Files are some that hang.
@@ -28,6 +29,7 @@ func Hold(tb testing.TB, paths ...string) *Files {
 	if os.Geteuid() != 0 {
 		tb.Skip("needs root to hold up who opens a file")
 	}
+	kernellock.HoldFor(tb) // who waits is a hung task for the tests of others
 	fd, err := unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK, unix.O_RDONLY|unix.O_CLOEXEC)
 	if err != nil {
 		tb.Skipf("no fanotify here: %v", err)
