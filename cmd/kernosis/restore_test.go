@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kernosis/kernosis/collector"
 	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
@@ -225,7 +226,7 @@ func TestProblemThatEndedMeanwhile(t *testing.T) {
 				t.Fatal(state)
 			}
 			if c.reloaded {
-				a.patterns = func(*logpattern.Set) {}
+				a.patterns, a.lasting = func(*logpattern.Set) {}, func(collector.Emit) {}
 				a.replace(c.rules)
 			}
 			a.kill(t)
@@ -307,7 +308,7 @@ func TestRulesThatHideAndReveal(t *testing.T) {
 			}
 			dir := t.TempDir()
 			a := diagnosing(t, dir, before)
-			a.patterns = func(*logpattern.Set) {}
+			a.patterns, a.lasting = func(*logpattern.Set) {}, func(collector.Emit) {}
 			a.observe(killedEvent())
 			a.savedState(t)
 			seq, diagnosis := a.journal.Seq(), ""

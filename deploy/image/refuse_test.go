@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"debug/buildinfo"
 	"debug/elf"
 	"encoding/binary"
 	"io"
@@ -89,6 +90,12 @@ func TestProgramsOfOtherSourcesAreRefused(t *testing.T) {
 	if err := new(builder).read(t.Context(), moduleRoot, []string{program, program}); err == nil || !strings.Contains(err.Error(), "already") {
 		t.Errorf("the same platform twice: %v", err)
 	}
+
+	info, err := buildinfo.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOTOOLCHAIN", info.GoVersion) // as make sets it
 
 	// One of its BPF objects is another than that of the sources.
 	object := read(t, moduleRoot, "bpf", "oomkill_bpfel.o")
