@@ -31,7 +31,10 @@ func (e *Engine) ObserveLasting(ev *event.Event, rules []string, now event.Momen
 	e.act.ev = ev
 	if of := e.byKind[ev.Kind]; of != nil {
 		for _, r := range of.match {
-			if slices.Contains(rules, r.Name) && r.reads(ev) && e.test(r, r.when) && !e.hasLive(r, ev) {
+			if !slices.Contains(rules, r.Name) || !r.reads(ev) || !e.test(r, r.when) {
+				continue
+			}
+			if en := e.countsIn(r, ev); en == nil || en.p.State == problem.Resolved {
 				e.occur(r, ev, at, now)
 				matched = append(matched, r.Name)
 			}
@@ -39,11 +42,4 @@ func (e *Engine) ObserveLasting(ev *event.Event, rules []string, now event.Momen
 	}
 	e.act.ev = nil
 	return matched, e.finish(now)
-}
-
-// hasLive reports whether the event's group has a problem of the rule's that has not ended.
-func (e *Engine) hasLive(r *ruleState, ev *event.Event) bool {
-	e.group = appendGroup(e.group[:0], r.groupBy, ev)
-	en := r.series.entries[string(e.group)]
-	return en != nil && en.p.State != problem.Resolved
 }

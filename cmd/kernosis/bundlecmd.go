@@ -202,7 +202,7 @@ func (s *support) hostRoot() string {
 func (s *support) addDiagnoses(context.Context) error {
 	const name = "diagnoses.txt"
 	dirs := allDirs(s.c.StateDir)
-	views, err := ofState(s.c.Reads, s.c.StateDir, func() ([]*diagnosisView, error) { return readDiagnoses(dirs...) })
+	views, err := status.ReadFolder(s.c.Reads, stateWithin, s.c.StateDir, func() ([]*diagnosisView, error) { return readDiagnoses(dirs...) })
 	if err != nil {
 		s.archive.Lack(name, err)
 		return nil
@@ -219,7 +219,7 @@ func (s *support) addMutes(context.Context) error {
 	if s.process != nil && s.process.err == nil {
 		path = s.process.config.mutesPath()
 	}
-	text, err := ofState(s.c.Reads, s.c.StateDir, func() ([]byte, error) { return readMutes(path) })
+	text, err := status.ReadFolder(s.c.Reads, stateWithin, filepath.Dir(path), func() ([]byte, error) { return readMutes(path) })
 	if err != nil {
 		s.archive.Lack("mutes.yaml", err)
 		return nil

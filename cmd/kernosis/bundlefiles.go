@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/bundle"
+	"github.com/kernosis/kernosis/cmd/kernosis/status"
+	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/detector"
@@ -64,7 +66,11 @@ func (s *support) addRules(context.Context) error {
 	}
 	var b strings.Builder
 	inForce := cfg
-	set, err := ofState(s.c.Reads, s.c.StateDir, func() (*detector.RuleSet, error) { return rulesInForce(&inForce) })
+	set, err := status.ReadFolder(s.c.Reads, stateWithin, s.c.StateDir, func() (*detector.RuleSet, error) { return rulesInForce(&inForce) })
+	if errors.Is(err, bounded.ErrLate) {
+		s.archive.Lack(name, err)
+		return nil
+	}
 	if err != nil {
 		fmt.Fprintf(&b, "The rules have mistakes, so the ones before them are in force:\n%v\n", err)
 	} else if err := tabulateRules(&b, set, true); err != nil {
@@ -108,7 +114,7 @@ func rulesInForce(cfg *agentConfig) (*detector.RuleSet, error) {
 func (s *support) addJournal(context.Context) error {
 	const name = "journal.jsonl"
 	dir := s.c.Journal
-	text, err := ofState(s.c.Reads, s.c.StateDir, func() ([]byte, error) { return journal.Tail(dir, bundle.MaxFile) })
+	text, err := status.ReadFolder(s.c.Reads, stateWithin, s.c.StateDir, func() ([]byte, error) { return journal.Tail(dir, bundle.MaxFile) })
 	if err != nil {
 		s.archive.Lack(name, err)
 		return nil

@@ -129,7 +129,7 @@ func (a *agent) started(before *reportedState) {
 // again repeats a journaled step.
 func (a *agent) again(e journal.Entry) []problem.Transition {
 	switch {
-	case e.Rules != nil:
+	case e.Event != nil && e.Rules != nil:
 		_, transitions := a.engine.ObserveLasting(e.Event, e.Rules, e.Moment())
 		return transitions
 	case e.Event != nil && a.engine.Seen(e.Event):

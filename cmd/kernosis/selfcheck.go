@@ -190,15 +190,6 @@ const maxVolatileJournal = 8
 // stateWithin is how long the disk of the state folder may take at the start.
 const stateWithin = 10 * time.Second
 
-// ofState reads something of a state folder for a command: its disk may hang.
-func ofState[T any](calls *bounded.Calls, dir string, read func() (T, error)) (T, error) {
-	v, err := bounded.Do(calls, stateWithin, read)
-	if errors.Is(err, bounded.ErrLate) {
-		err = fmt.Errorf("%s does not answer: does its disk hang?", dir)
-	}
-	return v, err
-}
-
 // openState makes sure that there is a state folder. Where the one of the configuration
 // can't be written, or its disk does not answer, the agent has one that goes with it: what it
 // sees is reported all the same. It begins with what the other one has, where that can be read.

@@ -91,7 +91,7 @@ func TestBundleWhileTheDiskHangs(t *testing.T) {
 	select {
 	case text := <-out:
 		lacks := bundleFiles(t, archive)[bundle.ManifestName]
-		for _, name := range []string{"journal.jsonl", "diagnoses.txt", "mutes.yaml"} {
+		for _, name := range []string{"rules.txt", "journal.jsonl", "diagnoses.txt", "mutes.yaml"} {
 			if !regexp.MustCompile(name + `.*does not answer`).MatchString(lacks) {
 				t.Errorf("nothing of %s in %s; %s", name, lacks, text)
 			}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
+	"github.com/kernosis/kernosis/cmd/kernosis/status"
 	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/diagnose/why"
 	whycluster "github.com/kernosis/kernosis/diagnose/why/cluster"
@@ -194,7 +195,7 @@ func (f *whyFlags) read(ctx context.Context, s why.Subject) (why.Input, error) {
 		}
 	}
 	known := fromAPI != nil
-	in, journalErr := ofState(&bounded.Calls{}, cmp.Or(f.journal, f.stateDir), func() (*why.Input, error) { return f.local(s, now, known) })
+	in, journalErr := status.ReadFolder(&bounded.Calls{}, stateWithin, cmp.Or(f.journal, f.stateDir), func() (*why.Input, error) { return f.local(s, now, known) })
 	switch {
 	case fromAPI != nil && in != nil:
 		return why.Merge(*in, *fromAPI), nil

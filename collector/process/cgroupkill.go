@@ -122,8 +122,8 @@ func (g *Group) overfull() bool {
 // killGroup ends every process in the directory of a [Group], and reports whether it may have
 // had any.
 func killGroup(dir string, singly bool, log *slog.Logger) bool {
-	events, err := os.ReadFile(filepath.Join(dir, "cgroup.events"))
-	if err == nil && !bytes.Contains(events, []byte("populated 1")) {
+	has, err := populated(dir)
+	if err == nil && !has {
 		return false
 	}
 	if err == nil {

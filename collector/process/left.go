@@ -37,15 +37,16 @@ func (r *process) overWithin(d time.Duration) bool {
 // in its process group if it was in none. The process must have been waited for.
 func (r *process) empty() bool {
 	if r.group != nil {
-		return !populated(r.dir)
+		has, err := populated(r.dir)
+		return err != nil || !has
 	}
 	return !groupLives(r.cmd.Process.Pid)
 }
 
 // populated reports whether a control group has processes, zombies left out.
-func populated(dir string) bool {
+func populated(dir string) (bool, error) {
 	events, err := os.ReadFile(filepath.Join(dir, "cgroup.events"))
-	return err == nil && bytes.Contains(events, []byte("populated 1"))
+	return bytes.Contains(events, []byte("populated 1")), err
 }
 
 // groupLives reports whether a process group whose leader was waited for has processes, zombies

@@ -42,6 +42,22 @@ type Config struct {
 // ReadWithin is how long a read of the state folder may take: its disk may hang.
 const ReadWithin = 2 * time.Second
 
+// ReadFolder returns what read does, or after a time an error that says that the folder does not
+// answer; it is a [bounded.ErrLate].
+func ReadFolder[T any](calls *bounded.Calls, within time.Duration, dir string, read func() (T, error)) (T, error) {
+	v, err := bounded.Do(calls, within, read)
+	if errors.Is(err, bounded.ErrLate) {
+		err = hangsError{dir}
+	}
+	return v, err
+}
+
+type hangsError struct{ dir string }
+
+func (e hangsError) Error() string { return e.dir + " does not answer: does its disk hang?" }
+
+func (hangsError) Is(err error) bool { return err == bounded.ErrLate }
+
 // Reader reads the state of an agent again and again.
 type Reader struct {
 	c       Config
@@ -120,7 +136,7 @@ func (r *Reader) look(g *reading) {
 		journal local.State
 	}
 	journal, stateFile, at := r.journal, filepath.Join(r.c.StateDir, r.c.StateFile), g.At
-	f, err := bounded.Do(r.c.Reads, ReadWithin, func() (f found, err error) {
+	f, err := ReadFolder(r.c.Reads, ReadWithin, r.c.StateDir, func() (f found, err error) {
 		if info, err := os.Stat(stateFile); err == nil {
 			f.saved = info.ModTime()
 		}
@@ -132,7 +148,7 @@ func (r *Reader) look(g *reading) {
 	stale := func(at time.Time) bool { return g.At.Sub(at) > r.c.DeadAfter }
 	switch {
 	case errors.Is(err, bounded.ErrLate):
-		g.unread("state folder", fmt.Errorf("%s does not answer: does its disk hang?", r.c.StateDir))
+		g.unread("state folder", err)
 	case err == nil && g.Agent.Running && stale(g.Agent.Saved) && stale(st.Started):
 		g.unread("journal", fmt.Errorf("the agent does not write to %s: its disk hangs, or it keeps its state elsewhere (--state-dir)", r.c.StateDir))
 	case err == nil:
