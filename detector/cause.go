@@ -115,7 +115,7 @@ func (e *Engine) follow(en *entry) {
 	}
 	e.mark(en.rule.series)
 	if announced {
-		e.emit(en)
+		e.out = append(e.out, problem.Transition{Problem: en.copyOut(), Again: true})
 	}
 }
 

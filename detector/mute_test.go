@@ -64,6 +64,9 @@ func TestMute(t *testing.T) {
 	if !ts[0].Mute.Until.Equal(at(10*time.Minute).Wall) || ts[0].Mute.Reason != "known" {
 		t.Errorf("have %+v", ts[0].Mute)
 	}
+	if !ts[1].Again {
+		t.Error("a problem that a mute hid is reported as a new one")
+	}
 }
 
 // TestMuteTakenBack: what is no longer in the file is over at once; another end

@@ -58,7 +58,7 @@ func (r *reportedState) changes(problems []problem.Problem, conditions []problem
 		lasts[keyOf(p)] = true
 		was, ok := r.firing[keyOf(p)]
 		if p.Condition != "" && (!ok || was.SuppressedBy != p.SuppressedBy || was.MutedUntil.IsZero() != p.MutedUntil.IsZero()) {
-			others = append(others, problem.Transition{Problem: p})
+			others = append(others, problem.Transition{Problem: p, Again: ok})
 		}
 	}
 	for key, p := range r.firing {

@@ -80,6 +80,8 @@ type Transition struct {
 	Problem *Problem `json:"problem,omitempty"`
 	// Times is how often that temporary problem occurred; 0: once.
 	Times uint64 `json:"times,omitempty"`
+	// Again says that Problem fires as before: a cause or a mute begins or ceases to hide it.
+	Again bool `json:"again,omitempty"`
 	// Condition changed status, reason or message.
 	Condition *Condition `json:"condition,omitempty"`
 	// Mute began or is over.

@@ -173,6 +173,7 @@ func (m *Metrics) Handled(d time.Duration) { m.latency.Observe(d.Seconds()) }
 // Transition counts one change that the engine reported.
 func (m *Metrics) Transition(t problem.Transition) {
 	switch {
+	case t.Again:
 	case t.Problem != nil:
 		m.problems.WithLabelValues(t.Problem.Rule, t.Problem.Reason, string(t.Problem.State)).Add(float64(t.Occurrences()))
 	case t.Condition != nil:

@@ -21,6 +21,7 @@ func TestMetrics(t *testing.T) {
 	m.Event(&event.Event{Kind: event.Check, Check: &event.CheckData{Check: "dns", Status: event.CheckProblem}}, 0)
 	m.Handled(time.Millisecond)
 	m.Transition(problem.Transition{Problem: &problem.Problem{Rule: "oom-kill", Reason: "OOMKilling", State: problem.Firing}})
+	m.Transition(problem.Transition{Problem: &problem.Problem{Rule: "oom-kill", Reason: "OOMKilling", State: problem.Firing}, Again: true})
 	m.Transition(problem.Transition{Condition: &problem.Condition{Type: "KernelDeadlock", Status: problem.True}})
 	m.Transition(problem.Transition{Condition: &problem.Condition{Type: "Gone", Status: problem.True}})
 	m.Conditions([]problem.Condition{{Type: "KernelDeadlock", Status: problem.False}}) // Gone's rules are gone

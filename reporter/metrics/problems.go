@@ -56,10 +56,11 @@ func (p *Problems) Known(kinds []ProblemKind) {
 	}
 }
 
-// Transition counts a problem that fires, unless another one hides it, and follows
+// Transition counts a problem that begins to fire, unless another one hides it, and follows
 // the conditions.
 func (p *Problems) Transition(t problem.Transition) {
 	switch {
+	case t.Again:
 	case t.Problem != nil && t.Problem.State == problem.Firing && t.Problem.SuppressedBy == "":
 		p.counter.WithLabelValues(t.Problem.Reason).Add(float64(t.Occurrences()))
 	case t.Condition != nil:

@@ -21,6 +21,7 @@ func TestProblems(t *testing.T) {
 	for _, hiddenBy := range []string{"", "cause"} {
 		p.Transition(problem.Transition{Problem: &problem.Problem{Reason: "Hiccup", State: problem.Firing, SuppressedBy: hiddenBy}})
 	}
+	p.Transition(problem.Transition{Problem: &problem.Problem{Reason: "Hiccup", State: problem.Firing}, Again: true}) // a mute ended
 	p.Transition(problem.Transition{Condition: &problem.Condition{Type: "Gone", Status: problem.True, Reason: "Left"}})
 	p.Transition(problem.Transition{Condition: &problem.Condition{Type: "Broken", Status: problem.True, Reason: "Burnt"}})
 	p.Conditions([]problem.Condition{{Type: "Broken", Status: problem.True, Reason: "FellOver"}})
