@@ -21,11 +21,14 @@ func TestPlan(t *testing.T) {
 	}{
 		{"", []string{
 			"6.1 faults ", "6.1 faults, global OOM TestOOMKill/^global$", "6.1 faults on cgroup v1 TestOOMKill", "6.1 variants TestEveryVariantAlone", "6.1 collector ", "6.1 bpf ",
-			"6.1 agent ", "6.1 hardened TestHardened", "6.1 inject ", "5.10-generic faults, ext4 a module TestFSError",
+			"6.1 agent " + agentTests, "6.1 hardened TestHardened", "6.1 inject ", "5.10-generic faults, ext4 a module TestFSError",
 		}},
 		{"oomkill", []string{
 			"6.1 faults (?i)^Testoomkill", "6.1 faults, global OOM TestOOMKill/^global$", "6.1 faults on cgroup v1 TestOOMKill", "6.1 variants TestEveryVariantAlone/^oomkill$",
 			"6.1 collector (?i)^Testoomkill", "6.1 bpf (?i)^Testoomkill", "6.1 agent (?i)^Testoomkill", "6.1 inject (?i)^Testoomkill",
+		}},
+		{"sockfail", []string{
+			"6.1 faults (?i)^Testsockfail", "6.1 variants TestEveryVariantAlone/^sockfail$", "6.1 collector (?i)^Testsockfail", "6.1 bpf (?i)^Testsockfail", "6.1 inject (?i)^Testsockfail",
 		}},
 	} {
 		var got []string

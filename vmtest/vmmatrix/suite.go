@@ -32,6 +32,9 @@ type suite struct {
 	skips int
 }
 
+// agentTests are of what the agent does with real faults, across its ends and starts.
+const agentTests = "^Test(DiskErrorSet|HealthAndMetrics|HungTask|KillKeepsTargets|NewRulesReportWhatLasts|OneProblemOfRealKills|OOMKill|ProbeFailureSet|SIGTERM|SecondAgent|WithoutPrivilege)"
+
 // suites are in the order of the table, and the longest first.
 func suites() []suite {
 	return []suite{
@@ -54,9 +57,7 @@ func suites() []suite {
 		// mapper; a frozen filesystem is every host's. The server takes minutes to start under emulation.
 		{name: "state disk", pkg: "cmd/kernosis", run: "TestTheStateDiskHangs/^dm-suspended$", cgroup: guest.CgroupV2, server: true, row: packageRow("agent, its state disk suspended"),
 			on: func(k kernel.Kernel) bool { return k.Name == "5.10" || k.Name == "newest" }},
-		// Without what needs a host that is up for long or an API server, what no kernel
-		// matters to, and a flood that takes 4 minutes here: those of the faults are shorter.
-		{name: "agent", pkg: "cmd/kernosis", skip: "^Test(HealthChecker|LogCounter|CalledAs|CheckCommands|Lint|Log|Mute|Replay|Rules|Config|Documented|Mistaken|NPD|Cluster|Connect|Controller|Exposition|InCluster|RestConfig|Graph|Convert|Diagnose|AScript|ARepair|AnInterrupted|OldRuns|Progress|Shipped|ProblemDaemon|AgentInPlace|ConditionOf|OOMFlood|Alerts|Runbook|ProblemPages|TheStateDisk|Service|FoundServices|ProbeSettings)", cgroup: guest.CgroupV2, row: packageRow("agent, across kill -9")},
+		{name: "agent", pkg: "cmd/kernosis", run: agentTests, cgroup: guest.CgroupV2, row: packageRow("agent, across kill -9"), load: []string{"xfs"}},
 		{name: "hardened", pkg: "vmtest/hardened", run: "TestHardened", cgroup: guest.CgroupV2, row: faultRow},
 		{name: "inject", pkg: "cmd/kernosis/inject", cgroup: guest.CgroupV2, row: packageRow("drills"), skips: 2},
 	}
@@ -81,6 +82,11 @@ func (s suite) pattern(stem string) string {
 		return s.run
 	case s.name == "variants":
 		return s.run + "/^" + regexp.QuoteMeta(stem) + "$"
+	case strings.HasPrefix(s.run, "^"): // a list
+		if !regexp.MustCompile("(?i)" + s.run).MatchString("Test" + stem) {
+			return "" // nothing of it
+		}
+		return "(?i)^Test" + regexp.QuoteMeta(stem)
 	case s.run != "":
 		if test, _, _ := strings.Cut(s.run, "/"); strings.EqualFold(test, "Test"+stem) {
 			return s.run
