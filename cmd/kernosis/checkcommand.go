@@ -23,6 +23,11 @@ const (
 	checkUnknown = 2
 )
 
+// hostRootEnv is the environment's form of --host-root, by which an agent tells its check
+// programs where the host's file system is. A flag would not do: the image has links to kernosis
+// at the paths of node-problem-detector's programs.
+const hostRootEnv = "KERNOSIS_HOST_ROOT"
+
 // Names by which kubectl runs a plugin, and asks it what a shell may complete.
 const (
 	pluginName   = "kubectl-kernosis"

@@ -138,3 +138,33 @@ func writeJournal(t *testing.T, entries ...journalEntry) (dir string) {
 	}
 	return dir
 }
+
+// hostWithJournal makes a root with journalctl and, in the folder, a journal.
+func hostWithJournal(t *testing.T, folder string, entries ...journalEntry) (root string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: changes the root of journalctl")
+	}
+	journal := writeJournal(t, entries...)
+	tool, err := exec.LookPath("journalctl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root = t.TempDir()
+	testprogram.Install(t, root, tool, "/usr/bin/journalctl")
+	// journald has a folder for each machine, and journalctl looks for that of its own.
+	const machine = "cccccccccccccccccccccccccccccccc"
+	below := filepath.Join(root, folder, machine)
+	for _, dir := range []string{filepath.Dir(below), filepath.Join(root, "etc")} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "etc/machine-id"), []byte(machine+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(journal, below); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -62,7 +63,7 @@ func (h *healthCheck) logsAreHealthy(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	r, err := journald.New(journald.Config{
-		Directory: h.journalDir, Filter: journald.Filter{Units: []string{h.service}}, Lookback: max(since, 1),
+		Root: os.Getenv(hostRootEnv), Directory: h.journalDir, Filter: journald.Filter{Units: []string{h.service}}, Lookback: max(since, 1),
 	})
 	if err != nil {
 		return false, err

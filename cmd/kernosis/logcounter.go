@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 	"github.com/kernosis/kernosis/collector/logs/file"
 	"github.com/kernosis/kernosis/collector/logs/journald"
 	"github.com/kernosis/kernosis/collector/logs/kmsg"
+	"github.com/kernosis/kernosis/collector/logsource"
 )
 
 // logCount is node-problem-detector's log-counter: its flags, message and decision.
@@ -127,36 +129,38 @@ func (c *logCount) find(ctx context.Context, now time.Time) (found int, err erro
 
 // reader returns what reads the log once.
 func (c *logCount) reader(lookback time.Duration) (func(context.Context, func(logs.Item) error) error, error) {
-	info, err := os.Stat(c.path)
+	root := os.Getenv(hostRootEnv)
+	path := logsource.KMsgPath(root, c.path)
+	info, err := os.Stat(path)
 	switch {
 	case c.path == "" && c.identifier == "":
 		return nil, errors.New("--journald-source or --log-path is missing")
-	case c.path == "" || c.path == journald.Folder && !journald.HasFiles(c.path):
+	case c.path == "" || c.path == journald.Folder && !journald.HasFiles(filepath.Join(root, c.path)):
 		// With nothing there journald keeps its journal in memory.
-		return c.journal("", lookback)
-	case err != nil:
+		return c.journal(root, "", lookback)
+	case err == nil && info.IsDir():
+		return c.journal(root, c.path, lookback)
+	case err == nil && info.Mode()&os.ModeCharDevice != 0:
+		return kmsg.New(kmsg.Config{Path: path, Lookback: lookback}).Once, nil
+	case c.format.Timestamp == "" && err != nil:
 		return nil, err
-	case info.IsDir():
-		return c.journal(c.path, lookback)
-	case info.Mode()&os.ModeCharDevice != 0:
-		return kmsg.New(kmsg.Config{Path: c.path, Lookback: lookback}).Once, nil
-	}
-	if c.format.Timestamp == "" {
+	case c.format.Timestamp == "":
 		return nil, errors.New("--timestamp and --timestamp-format are missing: without them the lines of a file have no time")
 	}
-	r, err := file.New(file.Config{Path: c.path, Format: c.format, Lookback: lookback})
+	// Only its reader resolves absolute links below the root, so it reports a missing file.
+	r, err := file.New(file.Config{Path: c.path, Root: root, Format: c.format, Lookback: lookback})
 	if err != nil {
 		return nil, err
 	}
 	return r.Once, nil
 }
 
-func (c *logCount) journal(dir string, lookback time.Duration) (func(context.Context, func(logs.Item) error) error, error) {
+func (c *logCount) journal(root, dir string, lookback time.Duration) (func(context.Context, func(logs.Item) error) error, error) {
 	var f journald.Filter
 	if c.identifier != "" {
 		f.Identifiers = []string{c.identifier}
 	}
-	r, err := journald.New(journald.Config{Directory: dir, Filter: f, Lookback: lookback})
+	r, err := journald.New(journald.Config{Root: root, Directory: dir, Filter: f, Lookback: lookback})
 	if err != nil {
 		return nil, err
 	}

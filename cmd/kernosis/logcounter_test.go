@@ -103,6 +103,36 @@ func TestLogCounterFile(t *testing.T) {
 	call(t, nil, "log-counter", args...).want(t, checkProblem, "Found 3 matching logs, which meets the threshold of 1")
 }
 
+// In a pod the node's files are below the agent's host root, and so is journalctl.
+func TestLogCounterOnHost(t *testing.T) {
+	needUptime(t, 10*time.Minute)
+	root := hostWithJournal(t, "/run/log/journal", journalEntry{time.Minute, "kernel", "", "I/O error"})
+	env := []string{hostRootEnv + "=" + root}
+	found := "Found 1 matching logs, which meets the threshold of 1"
+	args := []string{"--journald-source=kernel", "--lookback=5m", "--pattern=I/O error"}
+	call(t, env, "log-counter", args...).want(t, checkProblem, found)
+	call(t, env, "log-counter", append(args, "--log-path=/var/log/journal")...).want(t, checkProblem, found)
+	call(t, env, "log-counter", append(args, "--log-path=/run/log/journal")...).want(t, checkProblem, found)
+	call(t, env, "log-counter", append(args, "--log-path=/run/log/no-journal")...).
+		want(t, checkUnknown, "stat /run/log/no-journal: no such file or directory")
+
+	for _, dir := range []string{"/var/log", "/data"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	line := time.Now().Add(-time.Minute).Format(time.RFC3339) + " I/O error\n"
+	if err := os.WriteFile(filepath.Join(root, "/data/messages"), []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/data/messages", filepath.Join(root, "/var/log/messages")); err != nil {
+		t.Fatal(err)
+	}
+	args = []string{"--lookback=5m", "--pattern=.*I/O error", "--timestamp=^\\S+", "--timestamp-format=" + time.RFC3339, "--message=.*"}
+	call(t, env, "log-counter", append(args, "--log-path=/data/messages")...).want(t, checkProblem, found)
+	call(t, env, "log-counter", append(args, "--log-path=/var/log/messages")...).want(t, checkProblem, found)
+}
+
 // TestLogCounterKmsg counts what this machine's kernel has said.
 func TestLogCounterKmsg(t *testing.T) {
 	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -128,5 +158,8 @@ func TestLogCounterKmsg(t *testing.T) {
 	if found < records*9/10 || found > records+1000 || records == 0 {
 		t.Errorf("%d records, found %d", records, found)
 	}
-	call(t, nil, "log-counter", "--log-path=/dev/kmsg", "--lookback=100000h", "--pattern=no such text, surely", "--v=5").want(t, checkOK, "")
+	quiet := []string{"--log-path=/dev/kmsg", "--lookback=100000h", "--pattern=no such text, surely", "--v=5"}
+	call(t, nil, "log-counter", quiet...).want(t, checkOK, "")
+	// A container may have one of its own, and none below the host's root.
+	call(t, []string{hostRootEnv + "=" + t.TempDir()}, "log-counter", quiet...).want(t, checkOK, "")
 }

@@ -58,7 +58,7 @@ func npdLogs(configured []logsource.Config, set *npd.Set, hostRoot string) []log
 }
 
 // newChecks returns runners of the check programs, whose results go to observe.
-func newChecks(set *npd.Set, m *metrics.Metrics, log *slog.Logger, observe func(*event.Event)) ([]*plugin.Runner, error) {
+func newChecks(set *npd.Set, hostRoot string, m *metrics.Metrics, log *slog.Logger, observe func(*event.Event)) ([]*plugin.Runner, error) {
 	if len(set.Checks) == 0 {
 		return nil, nil
 	}
@@ -93,6 +93,7 @@ func newChecks(set *npd.Set, m *metrics.Metrics, log *slog.Logger, observe func(
 			Name:           fmt.Sprintf("%s-%d", cmp.Or(filepath.Base(monitor.Source), "checks"), i),
 			InvokeInterval: monitor.InvokeInterval, Timeout: monitor.Timeout, MaxOutputLength: monitor.MaxOutputLength,
 			Concurrency: monitor.Concurrency, SkipInitialStatus: monitor.SkipInitialStatus, Cgroup: group,
+			Env: []string{hostRootEnv + "=" + hostRoot},
 		}
 		for _, r := range monitor.Rules {
 			if slices.ContainsFunc(c.Checks, func(o plugin.Check) bool { return o.Name == r.Check }) {

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -13,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/logs/journald"
+	"github.com/kernosis/kernosis/collector/plugin"
+	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
@@ -131,6 +135,40 @@ func TestAgentInPlaceOfNPD(t *testing.T) {
 	}
 	if status, body := get(t, statusURL[1]+"/debug/pprof/goroutine?debug=1"); status != http.StatusOK || !strings.Contains(body, "goroutine profile") {
 		t.Errorf("pprof: %d", status)
+	}
+}
+
+// The shipped counters read the journal of the host that --host-root names.
+func TestAgentCountsInHostsJournal(t *testing.T) {
+	testall.Only(t)
+	needUptime(t, 10*time.Minute)
+	const waiting = "unregister_netdevice: waiting for eth0 to become free. Usage count = 1"
+	root := hostWithJournal(t, journald.Folder, journalEntry{3 * time.Minute, "kernel", "", waiting},
+		journalEntry{2 * time.Minute, "kernel", "", waiting}, journalEntry{time.Minute, "kernel", "", waiting},
+		journalEntry{time.Minute, "systemd", "init.scope", "Started kubelet.service - Kubernetes kubelet."})
+	const files = "../../detector/npd/testdata/config/"
+	p := newAgent(t, "--log", "none", "--host-root", root,
+		"--"+flagCustomPlugin, files+"systemd-monitor-counter.json,"+files+"kernel-monitor-counter.json",
+		"--port", freePort(t), "--prometheus-port", "0")
+	p.Command = "agent"
+	p.Start()
+	want := map[string]string{
+		"npd-kernel-monitor-counter-unregisternetdevice":        string(plugin.Problem),
+		"npd-systemd-monitor-counter-frequentkubeletrestart":    string(plugin.OK),
+		"npd-systemd-monitor-counter-frequentdockerrestart":     string(plugin.OK),
+		"npd-systemd-monitor-counter-frequentcontainerdrestart": string(plugin.OK),
+	}
+	got := map[string]string{}
+	p.Wait("result of each counter", 30*time.Second, func(entries []journal.Entry) bool {
+		for _, e := range entries {
+			if e.Event != nil && e.Event.Check != nil && strings.HasPrefix(e.Event.Check.Check, "npd-") {
+				got[e.Event.Check.Check] = e.Event.Check.Status
+			}
+		}
+		return len(got) == len(want)
+	})
+	if !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

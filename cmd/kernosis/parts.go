@@ -219,7 +219,7 @@ func (p *parts) openLogs() (err error) {
 }
 
 func (p *parts) openChecks() (err error) {
-	if p.checks, err = newChecks(p.monitors, p.metrics, p.log, p.agent.observe); err != nil {
+	if p.checks, err = newChecks(p.monitors, p.cfg.HostRoot, p.metrics, p.log, p.agent.observe); err != nil {
 		return err
 	}
 	p.stats, err = newStats(p.monitors, p.metrics, p.log, p.cfg.npd)

@@ -55,6 +55,8 @@ type Config struct {
 	Cgroup string
 	// MaxProcesses bounds the processes of one check, where it has a control group.
 	MaxProcesses int
+	// Env is added to the agent's environment, which the programs have.
+	Env []string
 	// Checks are the programs. At least one.
 	Checks []Check
 }
@@ -63,8 +65,7 @@ type Config struct {
 type Check struct {
 	// Name is reported in results. Unique in the set.
 	Name string
-	// Path is the program: absolute, or from the agent's working directory. Its
-	// environment is the agent's.
+	// Path is the program: absolute, or from the agent's working directory.
 	Path string
 	Args []string
 	// Timeout is how long a run may take, at most that of the set; 0: that.

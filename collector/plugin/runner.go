@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"time"
 
@@ -117,7 +118,9 @@ func (s *schedule) once(ctx context.Context) bool {
 		return false
 	case s.r.slots <- struct{}{}:
 	}
-	o := s.runs.Run(ctx, &process.Program{Path: s.check.Path, Args: s.check.Args, Timeout: s.check.Timeout, Group: s.group})
+	o := s.runs.Run(ctx, &process.Program{
+		Path: s.check.Path, Args: s.check.Args, Timeout: s.check.Timeout, Group: s.group, Env: append(os.Environ(), s.r.cfg.Env...),
+	})
 	<-s.r.slots
 	if ctx.Err() != nil {
 		return false // the result is not the program's

@@ -5,8 +5,10 @@ package testprogram
 import (
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -28,6 +30,33 @@ func Script(tb testing.TB, body string) (path string) {
 	path = filepath.Join(tb.TempDir(), "check.sh")
 	Write(tb, path, "#!/bin/sh\n"+body)
 	return path
+}
+
+// Install copies a program with the libraries that it is linked with below root, as path. The
+// test is skipped where they can't be listed.
+func Install(tb testing.TB, root, program, path string) {
+	tb.Helper()
+	libraries, err := exec.CommandContext(tb.Context(), "ldd", program).Output()
+	if err != nil {
+		tb.Skipf("ldd %s: %v", program, err)
+	}
+	files := map[string]string{path: program}
+	for field := range strings.FieldsSeq(string(libraries)) {
+		if filepath.IsAbs(field) {
+			files[field] = field
+		}
+	}
+	for to, from := range files {
+		b, err := os.ReadFile(from)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		to = filepath.Join(root, to)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			tb.Fatal(err)
+		}
+		Write(tb, to, string(b))
+	}
 }
 
 // markEnv is in the environment of what a test with a mark starts.
