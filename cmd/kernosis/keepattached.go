@@ -19,7 +19,8 @@ const partingLook = 3 * time.Second
 // keepsAttached decides at the agent's end whether its programs stay attached: until the
 // next agent, which reads what happened in between. Of a DaemonSet's pod they stay while
 // the DaemonSet does. Where that can't be known, as while the API server is away, they
-// stay too: an upgrade is more likely than a removal.
+// stay too: an upgrade is more likely than a removal. A service account or rights that are
+// gone mean a removal: Helm deletes them at once, and the pods end later.
 func (c *agentConfig) keepsAttached(log *slog.Logger) bool {
 	if !c.KeepAttached || c.kube == nil || c.Kube.DaemonSet == "" {
 		return c.KeepAttached
@@ -32,7 +33,7 @@ func (c *agentConfig) keepsAttached(log *slog.Logger) bool {
 	case err != nil:
 		log.Warn("programs stay attached: whether there will be a next agent is not known", "daemonset", namespace+"/"+c.Kube.DaemonSet, "error", err)
 	case going:
-		log.Info("programs are detached: the DaemonSet is gone", "daemonset", namespace+"/"+c.Kube.DaemonSet)
+		log.Info("programs are detached: the DaemonSet, or the right to look at it, is gone", "daemonset", namespace+"/"+c.Kube.DaemonSet)
 	}
 	return !going
 }
@@ -43,7 +44,7 @@ func isGoing(ctx context.Context, c *agentConfig, namespace string) (bool, error
 		return false, err
 	}
 	d, err := client.AppsV1().DaemonSets(namespace).Get(ctx, c.Kube.DaemonSet, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) || apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
 		return true, nil
 	}
 	return err == nil && d.DeletionTimestamp != nil, err

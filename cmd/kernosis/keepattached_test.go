@@ -1,0 +1,54 @@
+package main
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"k8s.io/client-go/rest"
+)
+
+// What the API server answers decides at the agent's end whether there will be a next one.
+func TestKeepsAttached(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		status int
+		body   string
+		want   bool
+	}{
+		{"there", http.StatusOK, `{"kind": "DaemonSet", "apiVersion": "apps/v1", "metadata": {"name": "a"}}`, true},
+		{"being deleted", http.StatusOK, `{"kind": "DaemonSet", "apiVersion": "apps/v1", "metadata": {"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"}}`, false},
+		{"gone", http.StatusNotFound, "", false},
+		{"service account gone", http.StatusUnauthorized, "", false},
+		{"rights gone", http.StatusForbidden, "", false},
+		{"API server broken", http.StatusInternalServerError, "", true},
+		{"API server away", http.StatusServiceUnavailable, "", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/apis/apps/v1/namespaces/ns/daemonsets/a" {
+					t.Errorf("asked for %s", r.URL.Path)
+				}
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(c.status)
+				_, _ = w.Write([]byte(c.body))
+			}))
+			defer server.Close()
+			if got := atEnd(server.URL).keepsAttached(slog.New(slog.DiscardHandler)); got != c.want {
+				t.Errorf("kept: %t, want %t", got, c.want)
+			}
+		})
+	}
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	if !atEnd(closed.URL).keepsAttached(slog.New(slog.DiscardHandler)) {
+		t.Error("not kept where nothing answers")
+	}
+}
+
+func atEnd(url string) *agentConfig {
+	c := &agentConfig{KeepAttached: true, kube: &cluster{rest: &rest.Config{Host: url}}}
+	c.Kube.Namespace, c.Kube.DaemonSet = "ns", "a"
+	return c
+}
