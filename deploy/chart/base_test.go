@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -95,6 +96,50 @@ func normal(t *testing.T, o *unstructured.Unstructured) map[string]any {
 		t.Fatal(err)
 	}
 	return out.Object
+}
+
+// What the documentation removes without Helm is all but the kinds, their objects and the
+// namespace with what else is in it.
+func TestRemovalWithoutHelm(t *testing.T) {
+	page, err := os.ReadFile("../../docs/uninstall.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	removal := regexp.MustCompile(`(?m)^kubectl (delete -k .+)$`).FindSubmatch(page)
+	if removal == nil {
+		t.Fatal("docs/uninstall.md has no kubectl delete -k")
+	}
+	server := cluster.Server(t)
+	server.CRDs(t)
+	config, program := server.Kubeconfig(t, server.Admin()), kubetest.Kubectl(t)
+	kubectl := func(command string, args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), program, append(append(strings.Fields(command), "--kubeconfig", config), args...)...)
+		cmd.Dir = "../.."
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("kubectl %s: %v\n%s", command, err, out)
+		}
+		return string(out)
+	}
+	kubectl("apply --server-side -k deploy/kustomize/base")
+	kubectl("apply --server-side -f diagnose/sets/oom-kill.yaml")
+	kubectl("delete daemonset kernosis-agent -n " + chart.Namespace) // as kernosis uninstall does
+	kubectl("create configmap other -n " + chart.Namespace)
+	kubectl(string(removal[1]))
+	kubectl("get configmap other -n " + chart.Namespace)
+	kubectl("get -f diagnose/sets/oom-kill.yaml")
+	left := kubectl("get -k deploy/kustomize/base --ignore-not-found -o name")
+	for name := range strings.FieldsSeq(left) {
+		if name != "namespace/"+chart.Namespace && !strings.HasPrefix(name, "customresourcedefinition.") {
+			t.Errorf("%s is left", name)
+		}
+	}
+	if phase := kubectl("get namespace " + chart.Namespace + " -o jsonpath={.status.phase}"); phase != "Active" {
+		t.Errorf("the namespace is %s", phase)
+	}
+	kubectl("delete configmap other -n " + chart.Namespace)
+	kubectl("delete -f diagnose/sets/oom-kill.yaml")
 }
 
 func TestObjectsOfTheBase(t *testing.T) {
