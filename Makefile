@@ -288,7 +288,7 @@ generate-deploy: build helm ## dashboards and alerts from what makes them, the c
 .PHONY: chart
 chart: helm ## dist/kernosis-<version>.tgz, the chart, which asks for the image of this version
 	mkdir -p dist
-	bin/helm package $(CHART) --destination dist --app-version '$(VERSION)'
+	bin/helm package $(CHART) --destination dist --app-version '$(VERSION:v%=%)'
 
 ##@ Documentation
 

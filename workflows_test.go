@@ -43,7 +43,7 @@ func TestSecurityPolicyNamesWhatIsSigned(t *testing.T) {
 	policy := read(t, "SECURITY.md")
 	for _, part := range []string{
 		"https://" + module + "/.github/workflows/release.yml@refs/tags/$VERSION",
-		"ghcr.io/kernosis/kernosis:$VERSION",
+		"ghcr.io/kernosis/kernosis:${VERSION#v}",
 		"ghcr.io/kernosis/charts/kernosis:${VERSION#v}",
 		"SHA256SUMS.sigstore.json",
 	} {
@@ -55,6 +55,8 @@ func TestSecurityPolicyNamesWhatIsSigned(t *testing.T) {
 	for _, part := range []string{
 		"IMAGE: ghcr.io/${{ github.repository }}\n",
 		"CHARTS: ghcr.io/${{ github.repository_owner }}/charts\n",
+		// The tag that the chart and the manifests in git ask for.
+		`skopeo copy --all --preserve-digests --digestfile digest oci-archive:dist/kernosis-image.tar "docker://$IMAGE:${VERSION#v}"`,
 		`cosign sign --yes --recursive "$IMAGE@$DIGEST"`,
 		`cosign sign --yes "$CHARTS/kernosis@$DIGEST"`,
 		"cosign attest --yes --type cyclonedx ",
@@ -63,6 +65,9 @@ func TestSecurityPolicyNamesWhatIsSigned(t *testing.T) {
 		if !strings.Contains(workflow, part) {
 			t.Errorf("release.yml lacks %s", part)
 		}
+	}
+	if strings.Contains(workflow, "$IMAGE:$VERSION") {
+		t.Error("release.yml names an image by the tag of git")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	dist "github.com/distribution/reference"
@@ -22,7 +23,8 @@ import (
 const imageName = "io.containerd.image.name"
 
 // reference returns the whole name of an image. Runtimes call one that names no registry
-// by that of their default one, and find it by this name only.
+// by that of their default one, and find it by this name only. The tag has no v, as the
+// versions of charts, which ask for it.
 func reference(name, version string) (dist.NamedTagged, error) {
 	named, err := dist.ParseNormalizedNamed(name)
 	if err != nil {
@@ -31,7 +33,7 @@ func reference(name, version string) (dist.NamedTagged, error) {
 	if !dist.IsNameOnly(named) {
 		return nil, fmt.Errorf("-name: %q has a tag or digest; the tag is the version", name)
 	}
-	tagged, err := dist.WithTag(named, version)
+	tagged, err := dist.WithTag(named, strings.TrimPrefix(version, "v"))
 	if err != nil {
 		return nil, fmt.Errorf("-version: %q can't be a tag: %w", version, err)
 	}

@@ -19,7 +19,8 @@ import (
 
 // What the image of these tests is made with.
 const (
-	testVersion  = "v0.0.0-image.1"
+	testVersion  = "v" + testTag
+	testTag      = "0.0.0-image.1"
 	testRevision = "0123456789abcdef0123456789abcdef01234567"
 	testCreated  = 1700000000
 )

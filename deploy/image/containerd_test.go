@@ -215,7 +215,7 @@ func TestContainerdTakesTheImage(t *testing.T) {
 
 	t.Run("kubelet", func(t *testing.T) {
 		// As a pod names it, and not as containerd does.
-		status := c.imageStatus(t, "kernosis/kernosis:"+testVersion)
+		status := c.imageStatus(t, "kernosis/kernosis:"+testTag)
 		if !slices.Equal(status.GetRepoTags(), []string{imageOf()}) || status.GetUid().GetValue() != 65532 {
 			t.Errorf("%+v", status)
 		}

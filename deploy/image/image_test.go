@@ -21,10 +21,10 @@ func TestArchive(t *testing.T) {
 	// containerd takes the whole name as it stands, and kubelet asks it for the name with
 	// the default registry; other tools take the tag.
 	name := top.Annotations["io.containerd.image.name"]
-	if host, rest, _ := strings.Cut(name, "/"); rest != "kernosis/kernosis:"+testVersion || !strings.Contains(host, ".") {
+	if host, rest, _ := strings.Cut(name, "/"); rest != "kernosis/kernosis:"+testTag || !strings.Contains(host, ".") {
 		t.Errorf("the image's name is %q", name)
 	}
-	if got := top.Annotations["org.opencontainers.image.ref.name"]; got != testVersion {
+	if got := top.Annotations["org.opencontainers.image.ref.name"]; got != testTag {
 		t.Errorf("its tag is %q", got)
 	}
 	var platforms []string

@@ -38,7 +38,7 @@ func main() {
 // release is what is said of an image besides its contents.
 type release struct {
 	name     string    // of the image, without a tag: kernosis/kernosis
-	version  string    // the tag too
+	version  string    // the tag too, without a leading v
 	revision string    // commit; "": unknown
 	created  time.Time // in UTC, whole seconds; time of all files too
 }
@@ -61,7 +61,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		f.PrintDefaults()
 	}
 	f.StringVar(&o.name, "name", "kernosis/kernosis", "`name` of the image, without a tag; with a registry's host, where it has one")
-	f.StringVar(&o.version, "version", "", "`version` of the programs, which is the image's tag")
+	f.StringVar(&o.version, "version", "", "`version` of the programs; without a leading v it is the image's tag")
 	f.StringVar(&o.revision, "revision", "", "`commit` that the programs were built from")
 	f.StringVar(&o.source, "source", ".", "`folder` of the module that they were built from")
 	f.StringVar(&o.archive, "archive", "", "`file` to write the image to, for all platforms")

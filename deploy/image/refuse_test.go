@@ -125,7 +125,7 @@ func TestProgramsOfOtherSourcesAreRefused(t *testing.T) {
 
 func TestReference(t *testing.T) {
 	for _, c := range []struct{ name, version, want, err string }{
-		{"registry.test:5000/tools/kernosis", "v1.2.3", "registry.test:5000/tools/kernosis:v1.2.3", ""},
+		{"registry.test:5000/tools/kernosis", "v1.2.3", "registry.test:5000/tools/kernosis:1.2.3", ""},
 		{"localhost/kernosis", "3e81a00-dirty", "localhost/kernosis:3e81a00-dirty", ""},
 		{"Kernosis", "v1", "", "lowercase"},
 		{"kernosis/kernosis:v1", "v1", "", "the tag is the version"},
