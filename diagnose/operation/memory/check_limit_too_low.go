@@ -15,7 +15,7 @@ func CheckLimitTooLow(h operation.Host) operation.Builtin {
 	return operation.Bounded(operation.Builtin{
 		Name: "check-limit-too-low",
 		Doc: "Checks whether a memory limit is too low for the workload. Verdict LimitTooLow, if all of these hold: unreclaimable memory (anonymous, " +
-			"shared and kernel) is at least nearPercent of the limit, or processes were killed and the peak usage reached that share; usage grows by at " +
+			"shared and kernel) is at least nearPercent of the limit, or processes were killed and the peak usage reached that share (cgroup v2 before Linux 5.19 has no peak: usage reached the limit); usage grows by at " +
 			"most steadyPercent of the limit during window; one process has at least mainPercent of the anonymous memory, which excludes a crowd of " +
 			"workers.",
 		Effect: operation.Check,
@@ -67,7 +67,11 @@ func checkLimitTooLow(h operation.Host, ctx context.Context, call *operation.Cal
 		text += ", peak " + display.Bytes(m.Peak)
 	}
 	near := call.Parameters.Int("nearPercent")
-	if percent(m.Held()) < near && (m.OOMKills == 0 || percent(m.Peak) < near) {
+	reached := percent(m.Peak) >= near
+	if m.Peak == 0 { // not known
+		reached = m.OOMs > 0
+	}
+	if percent(m.Held()) < near && (m.OOMKills == 0 || !reached) {
 		return operation.Output{}, operation.RefutedBy("LimitNotReached", "%s", text)
 	}
 	grew := anonGrowth(first, last)

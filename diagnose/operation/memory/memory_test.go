@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -235,6 +236,18 @@ func TestMemoryOfAPod(t *testing.T) {
 		t.Errorf("%+v", no)
 	}
 	if no := operationtest.Refuse(t, CheckLimitTooLow(h), map[string]string{"cgroup": "/free", "window": "1ms"}); no.Reason != "NoMemoryLimit" {
+		t.Errorf("%+v", no)
+	}
+
+	// Before Linux 5.19 the peak is not known, but that nothing could be given back.
+	noPeak := maps.Clone(files)
+	delete(noPeak, root+pod+"/memory.peak")
+	out, _ = operationtest.Succeed(t, CheckLimitTooLow(operationtest.HostOf(t, noPeak)), map[string]string{"cgroup": ctr, "window": "1ms"})
+	if out.Verdict.Reason != "LimitTooLow" || out.Results["peakBytes"] != "" {
+		t.Errorf("%+v %v", *out.Verdict, out.Results)
+	}
+	noPeak[root+pod+"/memory.events"] = "max 0\noom 0\noom_kill 1\n" // killed for the node's memory
+	if no := operationtest.Refuse(t, CheckLimitTooLow(operationtest.HostOf(t, noPeak)), map[string]string{"cgroup": ctr, "window": "1ms"}); no.Reason != "LimitNotReached" {
 		t.Errorf("%+v", no)
 	}
 
