@@ -302,6 +302,44 @@ func TestScriptIsCancelled(t *testing.T) {
 	}
 }
 
+// An agent and a command beside it have one control group: neither ends what the other runs,
+// and what a killed command has left is ended by the next process.
+func TestScriptsOfTwoProcesses(t *testing.T) {
+	agent := openScripts(t, ScriptConfig{})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := agent.Run(ctx, &Script{Script: "sleep 314158"}, &operation.Call{})
+		done <- err
+	}()
+	await.Until(t, "start", operationtest.Longest, func() bool { return running(t, "sleep\x00314158") == 1 })
+	left := filepath.Join(agent.cfg.Cgroup, groupsDir+"-2", "7")
+	if err := os.MkdirAll(left, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	command, err := OpenScripts(ScriptConfig{Enabled: true, Cgroup: agent.cfg.Cgroup}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Dir(left)); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+	if _, _, err := runScript(t, command, "true", operationtest.Longest); err != nil {
+		t.Error(err)
+	}
+	command.Close()
+	if running(t, "sleep\x00314158") != 1 {
+		t.Error("the agent's script was ended")
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, _, err := runScript(t, agent, "true", operationtest.Longest); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestSealed(t *testing.T) {
 	f, err := sealed("text")
 	if err != nil {

@@ -3,6 +3,7 @@ package remote
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math"
 	"os"
@@ -54,11 +55,12 @@ type Scripts struct {
 	cfg    ScriptConfig
 	user   *syscall.Credential
 	groups *process.Groups
-	reason error // why it runs none
+	lock   *os.File // on the folder of groups
+	reason error    // why it runs none
 	serial atomic.Uint64
 }
 
-// OpenScripts makes ready to run scripts, and kills those that a killed agent left. Where
+// OpenScripts makes ready to run scripts, and kills those that a killed process left. Where
 // none can be run, [Scripts.Run] says why. A configuration that is wrong is an error. A
 // nil log takes nothing.
 func OpenScripts(cfg ScriptConfig, log *slog.Logger) (*Scripts, error) {
@@ -100,13 +102,77 @@ func OpenScripts(cfg ScriptConfig, log *slog.Logger) (*Scripts, error) {
 		parent, err = process.OwnCgroup()
 	}
 	if err == nil {
-		s.groups, err = process.OpenGroups(filepath.Join(parent, "kernosis-scripts"), process.Limits{Processes: cfg.MaxProcesses, Memory: cfg.MaxMemory}, log)
+		err = s.openGroups(parent, log)
 	}
 	if err != nil {
 		s.reason = fmt.Errorf("scripts can't be run on this node: they need control groups of their own: %w", err)
 		log.Warn("scripts of operations are not run", "error", err)
 	}
 	return s, nil
+}
+
+const (
+	// groupsDir is the folder of control groups. That of a process beside another has a number.
+	groupsDir = "kernosis-scripts"
+	// maxBeside is how many processes of one control group can run scripts at a time: an agent,
+	// and commands beside it.
+	maxBeside = 16
+)
+
+// openGroups takes the first folder that no other process has. What killed processes have left in
+// others is killed.
+func (s *Scripts) openGroups(parent string, log *slog.Logger) error {
+	for i := range maxBeside {
+		dir := filepath.Join(parent, groupsDir)
+		if i > 0 {
+			dir += "-" + strconv.Itoa(i)
+		}
+		if s.groups == nil {
+			if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+				return err
+			}
+		}
+		lock, err := lockGroups(dir)
+		if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		var groups *process.Groups
+		if err == nil {
+			groups, err = process.OpenGroups(dir, process.Limits{Processes: s.cfg.MaxProcesses, Memory: s.cfg.MaxMemory}, log)
+		}
+		switch {
+		case err == nil && s.groups == nil:
+			s.groups, s.lock = groups, lock
+			continue
+		case err == nil:
+			groups.Close()
+		case s.groups == nil:
+			_ = lock.Close() // it was only read
+			return err
+		}
+		_ = lock.Close() // it was only read
+	}
+	if s.groups == nil {
+		return fmt.Errorf("%d other processes run scripts", maxBeside)
+	}
+	return nil
+}
+
+// lockGroups takes a folder of control groups until the file is closed or this process ends.
+func lockGroups(dir string) (*os.File, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil { // whoever had it may have removed it
+		err = unix.Faccessat(int(f.Fd()), "cgroup.procs", unix.F_OK, 0)
+	}
+	if err != nil {
+		_ = f.Close() // it was only read
+		return nil, &os.PathError{Op: "lock", Path: dir, Err: err}
+	}
+	return f, nil
 }
 
 // become finds the credentials of scripts.
@@ -130,6 +196,7 @@ func (s *Scripts) become() error {
 func (s *Scripts) Close() {
 	if s.groups != nil {
 		s.groups.Close()
+		_ = s.lock.Close() // it was only read
 	}
 }
 
