@@ -104,10 +104,7 @@ func (e *entry) name() types.NamespacedName {
 func (e *entry) key() Key { return Key{e.name(), e.Diagnosis.UID} }
 
 // open reports whether something is still to be done or reported.
-func (e *entry) open() bool { return !e.Gone && (e.End == nil || !e.Reported) }
-
-// isStored reports whether the store has it.
-func (e *entry) isStored() bool { return e.Diagnosis.UID != "" && !e.Local }
+func (e *entry) open() bool { return !e.Gone && (e.End == nil || !e.Reported && !e.Local) }
 
 // changed notes that there is something to report.
 func (e *entry) changed(urgent bool) {

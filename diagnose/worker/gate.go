@@ -72,7 +72,10 @@ func undecided() runner.Decision {
 // mayNotRepair says why no repair of a Diagnosis can be made now, whatever was decided.
 // The lock is held.
 func (w *Worker) mayNotRepair(e *entry) *runner.Decision {
-	if !e.isStored() || e.latest == nil {
+	if e.Local {
+		return &runner.Decision{Verb: runner.Withheld, Reason: "NotStored", Message: "the API server has refused the Diagnosis: nobody can decide about its repairs"}
+	}
+	if e.Diagnosis.UID == "" || e.latest == nil {
 		return &runner.Decision{Verb: runner.Wait, Reason: reasonAway, Message: "the API server does not have the Diagnosis yet"}
 	}
 	if w.hold().another(&e.latest.Status) {

@@ -187,9 +187,7 @@ func (w *Worker) created(e *entry, d *v1alpha1.Diagnosis, err error) {
 		w.answers()
 		w.drop(dropRefused, "a Diagnosis, which the store refuses: "+err.Error(), e.ID)
 		e.Local, e.unsaved = true, true
-		if e.End != nil {
-			e.Reported = true
-		}
+		e.again = true // nobody decides about a repair that it waits for
 	}
 }
 

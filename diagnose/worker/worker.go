@@ -207,7 +207,7 @@ func (w *Worker) begin() error {
 func (w *Worker) recall() {
 	for _, e := range w.all() {
 		w.mu.Lock()
-		wanted := e.End != nil && e.End.Ran && !e.Reported
+		wanted := e.End != nil && e.End.Ran && e.open()
 		w.mu.Unlock()
 		if !wanted {
 			continue

@@ -226,6 +226,32 @@ func TestRefusedForGood(t *testing.T) {
 	})
 }
 
+// Nobody decides about a repair of what the store refuses: the run ends without it, and gives its
+// place back.
+func TestRefusedForGoodBeforeARepair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(mends("mend")))
+		r.conf.MaxOpen = 1
+		r.api.refuse = errors.New("exceeded quota")
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		for _, pid := range []string{"811", "812"} {
+			of := hung(began(), problem.Firing)
+			of[0].Problem.Group = pid
+			r.w.Observe(of, time.Now())
+			time.Sleep(time.Hour)
+		}
+		ended := r.reported()
+		if s := r.w.Stats(); len(ended) != 2 || s.Ended[v1alpha1.PhaseSucceeded] != 2 || r.ops.count("mend") != 0 {
+			t.Fatalf("%+v", s)
+		}
+		if node := ended[1].Status.Results[2]; node.State != v1alpha1.ResultWithheld || node.Reason != "NotStored" {
+			t.Errorf("%+v", node)
+		}
+	})
+}
+
 func TestDeletedAndMadeAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, objects(looks()))

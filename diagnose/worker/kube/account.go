@@ -126,7 +126,7 @@ func (a *account) final(o Outcome) bool {
 		defer a.mu.Unlock()
 		return time.Since(a.doubt) >= a.settle
 	}
-	return !o.away()
+	return !o.away() && o != Conflict // of a Create it is one about a ResourceQuota
 }
 
 // reach reports whether anybody answers.

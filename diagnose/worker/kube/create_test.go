@@ -141,6 +141,21 @@ func TestCreateRefused(t *testing.T) {
 	})
 }
 
+// A ResourceQuota that others count against at the same time is a conflict: the next try may succeed.
+func TestCreateInAConflict(t *testing.T) {
+	server, _ := served(t)
+	p, through := kubetest.NewProxy(t, server, server.Admin())
+	r := newStore(t, through, nil)
+	p.Do(func(w http.ResponseWriter, _ *http.Request) bool {
+		return kubetest.Answer(w, http.StatusConflict, "Conflict")
+	})
+	_, err := r.Create(t.Context(), diagnosisOf(server.Namespace(t), "conflict", "n1"))
+	is(t, err, worker.ErrAway)
+	if r.count(verbCreate, diagnoses, Conflict) != 1 || r.Stats().Away {
+		t.Errorf("%+v", r.Stats())
+	}
+}
+
 func TestCreateWhileAway(t *testing.T) {
 	server, _ := served(t)
 	ns := server.Namespace(t)
