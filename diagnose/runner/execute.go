@@ -252,7 +252,7 @@ func (e *execution) finish(p v1alpha1.Phase, reason, message string) {
 
 // flush writes what is not written yet.
 func (e *execution) flush() {
-	if e.dirty {
+	if e.dirty || e.unsaved != nil {
 		e.save()
 	}
 }

@@ -191,6 +191,10 @@ func TestWithoutADisk(t *testing.T) {
 	if rec := record(rep, 4); rec.Reason != "NoCheckpoint" || !strings.Contains(rec.Message, "is a directory") || rep.Unsaved == nil || r.Stats().Unsaved == 0 {
 		t.Errorf("%+v, %v", rec, rep.Unsaved)
 	}
+	// Nothing is waited for: what has run is not on the disk, and would run again.
+	r = newRunner(t, runner.Config{Dir: dir, Gate: &gate{}})
+	rep = execute(t, r, s.diagnosis(t, "a", hungTask()...))
+	want(t, rep, v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, "1 Succeeded, 2 Refuted, 3 Succeeded, 4 Withheld, 5 WouldRun")
 }
 
 func TestStats(t *testing.T) {

@@ -49,15 +49,19 @@ func (e *execution) node(ctx context.Context, id int) error {
 	e.running = rec
 	e.save()
 	if e.unsaved != nil && e.d.repairs(id) {
-		e.cp.Begun = nil
-		rec.State, rec.Reason = v1alpha1.ResultWithheld, "NoCheckpoint"
-		rec.Message = oneLine("a repair is made only where its checkpoint is on the disk: " + e.unsaved.Error())
-		e.note(rec)
+		e.withhold(rec)
 		return nil
 	}
 	e.r.c.Fault(StageBegun)
 	e.r.c.Changed(e.report())
 	return e.operate(ctx, rec, artifacts)
+}
+
+// withhold notes that a repair is not made, as the disk does not have what led to it.
+func (e *execution) withhold(rec *Record) {
+	rec.State, rec.Reason = v1alpha1.ResultWithheld, "NoCheckpoint"
+	rec.Message = oneLine("a repair is made only where its checkpoint is on the disk: " + e.unsaved.Error())
+	e.note(rec)
 }
 
 // newRecord is a record of which nothing but the node is known.
@@ -187,6 +191,10 @@ func (e *execution) allowed(ctx context.Context, rec *Record) bool {
 		rec.State, rec.Reason = v1alpha1.ResultUnknown, "Interrupted"
 		rec.Message = "an earlier run of this diagnosis meant to make this repair, and its checkpoint is gone; it is not made again"
 		e.note(rec)
+		return false
+	}
+	if e.unsaved != nil { // a wait would begin the run anew
+		e.withhold(rec)
 		return false
 	}
 	in := e.inputs(rec.ID, noArtifacts{})
