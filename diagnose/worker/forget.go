@@ -12,9 +12,20 @@ import (
 // behind that.
 const remembered = 10 * time.Minute
 
+// verifiedWithin is the longest that a repair may take to be verified: verifyWithin has at most
+// 24h.
+const verifiedWithin = 25 * time.Hour
+
+// awaitsProblem reports whether the end of its problem is still to say that its repair has helped.
+func (w *Worker) awaitsProblem(e *entry, now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !e.Gone && e.Problem != nil && e.Repaired && !e.verified() && now.Sub(e.End.At) < verifiedWithin
+}
+
 // forget removes the runs that nobody wants any more: those of Diagnoses that were deleted
 // before they ended, and of those that have ended, and whose end the store has, the oldest
-// beyond the number that is kept. The evidence of a run that has ended outlives its object:
+// beyond the number that is kept, but for those whose repair is being verified. The evidence of a run that has ended outlives its object:
 // the cluster keeps few objects of a fault that many nodes have.
 func (w *Worker) forget() {
 	now := time.Now()
@@ -42,8 +53,8 @@ func (w *Worker) forget() {
 		w.mu.Unlock()
 	}
 	slices.SortStableFunc(ended, func(a, b *entry) int { return a.End.At.Compare(b.End.At) })
-	for _, e := range ended[:max(0, len(ended)-w.c.Keep)] {
-		if e.Own && now.Sub(e.Taken) <= remembered {
+	for i, e := range ended[:max(0, len(ended)-w.c.Keep)] {
+		if e.Own && now.Sub(e.Taken) <= remembered || w.awaitsProblem(e, now) && len(ended)-i <= w.c.Keep+w.c.MaxOpen {
 			continue
 		}
 		w.sweep(e)

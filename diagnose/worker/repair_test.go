@@ -313,6 +313,35 @@ func theProblemIsReported(t *testing.T, restarted bool) {
 	})
 }
 
+// A repair is verified by the end of its problem, however many runs end meanwhile.
+func TestARepairToBeVerifiedIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(mends("mend"), looks()))
+		r.conf.Keep = 1
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		r.w.Observe(hung(began(), problem.Firing), time.Now())
+		synctest.Wait()
+		name := r.api.only(t).Name
+		decide(t, r, name, "mend", v1alpha1.RemediationRun, nil)
+		time.Sleep(11 * time.Minute)
+		for _, other := range []string{"a", "b"} {
+			r.api.add(person(other, "looks"))
+			time.Sleep(time.Minute)
+		}
+		r.w.Observe(hung(time.Now(), problem.Resolved), time.Now())
+		time.Sleep(10 * time.Second)
+		if p := r.api.get(name).Status.Problem; p == nil || p.State != v1alpha1.ProblemGone {
+			t.Errorf("%+v", p)
+		}
+		time.Sleep(26 * time.Hour) // nobody says that it has helped
+		if left := r.w.List(); len(left) != 1 || left[0].Name != "b" {
+			t.Errorf("%+v", left)
+		}
+	})
+}
+
 // A status stays within its bound, whatever runs find and others put into it.
 func TestStatusIsBounded(t *testing.T) {
 	testall.Only(t)
