@@ -15,6 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/diagnose/graph"
+	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/reporter/page"
 	"github.com/kernosis/kernosis/vmtest/await"
@@ -77,6 +79,36 @@ func TestRunsOnThePage(t *testing.T) {
 	}
 	if list, all, err = d.list(0); err != nil || len(list) != 0 || all != 1 || len(d.read) != 0 {
 		t.Errorf("none wanted: %d of %d, %v, %d kept", len(list), all, err, len(d.read))
+	}
+}
+
+// waits is a gate that never decides.
+type waits struct{}
+
+func (waits) Allow(context.Context, *runner.Action) (runner.Decision, error) {
+	return runner.Decision{Verb: runner.Wait, Reason: "AwaitingDecision", Message: "of the controller"}, nil
+}
+
+func TestAWaitingRunOnThePage(t *testing.T) {
+	state := t.TempDir()
+	r, err := runner.New(runner.Config{Dir: dirsByHand(state).checkpoints, Gate: waits{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := graph.Build([]graph.Node{{ID: 0, To: []int{1}}, {ID: 1, Operation: "mend"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mend := runner.Func(operation.Remediate, nil, nil)
+	if _, err := r.Execute(t.Context(), &runner.Diagnosis{ID: "d1", Node: "n7", Graph: g, Steps: []runner.Step{{}, {Operation: mend}}}); err != nil {
+		t.Fatal(err)
+	}
+	list, _, err := (&pageDiagnoses{stateDir: state}).list(10)
+	if err != nil || len(list) != 1 || list[0].Message != "Waits: AwaitingDecision: of the controller" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if _, out, errs := diagnoseCommand(t.Context(), "show", "d1", "--state-dir", state); !strings.Contains(out, "WAITS     node 1: AwaitingDecision: of the controller\n") {
+		t.Errorf("%s%s", out, errs)
 	}
 }
 

@@ -64,7 +64,8 @@ type checkpoint struct {
 	Records []Record  `json:"records,omitempty"` // in the order in which nodes ran
 	Begun   *begun    `json:"begun,omitempty"`   // the operation that runs
 	Started time.Time `json:"started"`
-	Final   *final    `json:"final,omitempty"` // nil: the run goes on
+	Waiting *Waiting  `json:"waiting,omitempty"` // for people: it is asked again when it goes on
+	Final   *final    `json:"final,omitempty"`   // nil: the run goes on
 }
 
 // plan is what the run was begun with.
@@ -228,6 +229,22 @@ func (r *Runner) Stored() ([]Stored, error) {
 		out = append(out, s)
 	}
 	return out, nil
+}
+
+// Close ends a run that is not executed any more, for those who read it. One that has ended, or
+// has not begun, stays as it is.
+func (r *Runner) Close(id string, phase v1alpha1.Phase, reason, message string, at time.Time) error {
+	if err := r.begin(id); err != nil {
+		return err
+	}
+	defer r.end(id)
+	s := r.store(id)
+	cp, err := s.load()
+	if err != nil || cp == nil || cp.Final != nil {
+		return err
+	}
+	cp.Final = &final{Phase: phase, Reason: reason, Message: message, At: at}
+	return s.save(cp)
 }
 
 // Forget removes a diagnosis' checkpoint: its end is reported, or it is not wanted any

@@ -45,7 +45,7 @@ func (e *execution) node(ctx context.Context, id int) error {
 		}
 		rec.Start = time.Now() // what was waited for before is not the repair's time
 	}
-	e.cp.Begun = &begun{ID: id, Starts: starts + 1, At: rec.Start}
+	e.cp.Begun, e.cp.Waiting = &begun{ID: id, Starts: starts + 1, At: rec.Start}, nil
 	e.running = rec
 	e.save()
 	if e.unsaved != nil && e.d.repairs(id) {
@@ -166,7 +166,7 @@ func judge(rec *Record, effect operation.Effect, out operation.Output, err error
 // once: without it they run again, which they may.
 func (e *execution) note(rec *Record) {
 	e.running = nil
-	e.cp.Begun = nil
+	e.cp.Begun, e.cp.Waiting = nil, nil
 	e.cp.Records = append(e.cp.Records, *rec)
 	if err := e.run.Done(rec.ID, rec.outcome()); err != nil {
 		panic(fmt.Sprintf("runner: %v", err)) // the node is the one that Next named
@@ -243,4 +243,7 @@ func (e *execution) allowed(ctx context.Context, rec *Record) bool {
 
 func (e *execution) wait(id int, reason, message string) {
 	e.waiting = &Waiting{ID: id, Reason: reason, Message: oneLine(message)}
+	if was := e.cp.Waiting; was == nil || *was != *e.waiting {
+		e.cp.Waiting, e.dirty = e.waiting, true
+	}
 }

@@ -43,8 +43,9 @@ type Exclusion struct {
 
 // Waiting is a repair that waits for the gate.
 type Waiting struct {
-	ID              int
-	Reason, Message string
+	ID      int    `json:"id"`
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
 }
 
 func (e *execution) report() *Report {

@@ -19,8 +19,8 @@ type Saved struct {
 }
 
 // ReadSaved reads the run of an id from a folder of checkpoints, and changes nothing. A
-// run that goes on, here or in another process, has a node that is Running, unless it was
-// interrupted; the checkpoint does not distinguish the two.
+// run that goes on, here or in another process, has a node that is Running or waits, unless it
+// was interrupted; the checkpoint does not distinguish the two.
 //
 // Errors: [fs.ErrNotExist] where there is none, and [*CheckpointError].
 func ReadSaved(dir, id string) (*Saved, error) {
@@ -43,6 +43,12 @@ func ReadSaved(dir, id string) (*Saved, error) {
 		return nil, &CheckpointError{s.path, err}
 	}
 	e := &execution{d: &Diagnosis{ID: id, Graph: g}, cp: cp, run: graph.NewRun(g, cp.Plan.repairs)}
+	if w := cp.Waiting; w != nil && cp.Final == nil {
+		if w.ID < 1 || w.ID >= g.Len() {
+			return nil, &CheckpointError{s.path, errors.New("the node that waits is none of the graph")}
+		}
+		e.waiting = w
+	}
 	for i := range cp.Records {
 		if err := e.run.Done(cp.Records[i].ID, cp.Records[i].outcome()); err != nil {
 			return nil, &CheckpointError{s.path, err}

@@ -81,6 +81,7 @@ type entry struct {
 	again     bool      // what it waits for may have changed
 	askAt     time.Time // when it is executed again though nothing has changed
 	swept     bool      // checkpoint and artifacts are removed
+	closed    bool      // the checkpoint has an end that the run itself has not come to
 
 	version   uint64 // of what there is to report
 	written   uint64 // of what was reported last

@@ -154,6 +154,14 @@ func (w *Worker) advance(e *entry) {
 		w.mu.Unlock()
 		w.pool.Cancel(e.ID, why)
 		return
+	case e.End != nil && !e.End.Ran && begun && !e.Gone && !e.active && !e.closed:
+		e.closed = true
+		end := *e.End
+		w.mu.Unlock()
+		if err := w.runner.Close(e.ID, end.Phase, end.Reason, end.Message, end.At); err != nil {
+			w.log.Warn("checkpoint does not have the end of its diagnosis", "diagnosis", e.ID, "error", err)
+		}
+		return
 	case e.Gone || e.End != nil || e.active:
 	case e.cancel != "" && !begun:
 		e.finish(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelled, e.cancel)

@@ -16,6 +16,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/policy"
+	"github.com/kernosis/kernosis/diagnose/runner"
+	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -340,6 +342,53 @@ func TestARepairToBeVerifiedIsKept(t *testing.T) {
 			t.Errorf("%+v", left)
 		}
 	})
+}
+
+// What is read of a run says that it waits, and how the worker or another has ended it meanwhile.
+func TestARunThatIsEndedWhileItWaits(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(r *rig)
+		want string
+	}{
+		"its set was deleted": {func(r *rig) {
+			r.api.mu.Lock()
+			r.api.objects = objects(looks())
+			r.api.mu.Unlock()
+		}, "Failed OperationSetNotFound: there is no OperationSet mends"},
+		"the controller has ended it": {func(r *rig) {
+			r.api.person(types.NamespacedName{Namespace: system, Name: "a"}, func(d *v1alpha1.Diagnosis) {
+				d.Status.Phase = v1alpha1.PhaseFailed
+				meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: "NodeLost", Message: "it is gone"})
+			})
+		}, "Failed NodeLost: it is gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, objects(mends("mend")))
+				r.make(nil)
+				r.start()
+				defer r.stop()
+				r.api.add(person("a", "mends"))
+				time.Sleep(time.Minute)
+				read := func() *runner.Report {
+					saved, err := runner.ReadSaved(worker.Checkpoints(r.dir), string(r.api.get("a").UID))
+					if err != nil {
+						t.Fatal(err)
+					}
+					return saved.Report
+				}
+				if w := read().Waiting; w == nil || w.ID != 3 || w.Reason != "AwaitingDecision" {
+					t.Errorf("%+v", w)
+				}
+				c.end(r)
+				time.Sleep(2 * time.Minute)
+				rep := read()
+				if got := fmt.Sprintf("%s %s: %s", rep.Phase, rep.Reason, rep.Message); got != c.want || rep.Waiting != nil || rep.Ended.IsZero() {
+					t.Errorf("%s at %s, waiting %+v", got, rep.Ended, rep.Waiting)
+				}
+			})
+		})
+	}
 }
 
 // A status stays within its bound, whatever runs find and others put into it.
