@@ -113,6 +113,9 @@ func problemParameters(p *problem.Problem, node string, pod *Pod) (v1alpha1.Para
 		out.cgroups(ev)
 		if c := ev.Container; c != nil && c.PodUID == p.Pod {
 			out.exact("containerID", c.ID)
+			if validName(c.Name, false) { // it is the runtime's
+				out.exact("container", c.Name)
+			}
 		}
 	}
 	out.kernelLine(ev, p.Group != "")

@@ -206,7 +206,7 @@ func (e *Engine) ofProblem(m *Matcher, p *problem.Problem, pod *Pod) *occurrence
 	o.parameters, o.omitted = problemParameters(p, e.cfg.Node, pod)
 	if pod != nil {
 		o.about = pod.Namespace + "/" + pod.Name
-		o.target.pod = &v1alpha1.PodReference{Namespace: pod.Namespace, Name: pod.Name, Container: pod.Container}
+		o.target.pod = &v1alpha1.PodReference{Namespace: pod.Namespace, Name: pod.Name, Container: o.parameters["container"]}
 	}
 	return o
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
-var db = &trigger.Pod{Namespace: "shop", Name: "db-0", UID: "4bb5c9f0-0000-4000-8000-000000000001", Labels: map[string]string{"app": "db"}, Container: "pg"}
+var db = &trigger.Pod{Namespace: "shop", Name: "db-0", UID: "4bb5c9f0-0000-4000-8000-000000000001", Labels: map[string]string{"app": "db"}}
 
 // hit returns a problem about the pod db.
 func hit(first time.Time) *problem.Problem {
@@ -183,7 +183,7 @@ func TestWhatADiagnosisOfAProblemSays(t *testing.T) {
 		Kind: event.OOMKill, Time: start,
 		Task:      &event.Task{PID: 812, TGID: 811, Comm: "pg", StartTime: event.Duration(73120 * time.Millisecond)},
 		Cgroup:    &event.Cgroup{ID: 7, Path: "/kubepods/x/c0ffee"},
-		Container: &event.Container{ID: "c0ffee", PodUID: db.UID},
+		Container: &event.Container{ID: "c0ffee", PodUID: db.UID, Name: "pg"},
 		OOMKill:   &event.OOMKillData{LimitCgroup: &event.Cgroup{Path: "…/kubepods/x"}},
 	}, {Kind: event.Log, Time: start, Log: &event.LogData{Log: "kmsg", Origin: "kernel", Captures: map[string]string{"pid": "1"}}}}
 	dx := only(t, e.Problem(p, db, start))
