@@ -18,6 +18,7 @@ import (
 )
 
 const (
+	shell     = "/bin/sh"
 	maxScript = 256 << 10
 	maxArgs   = 64
 	// maxStderr is how much of the end of its standard error a message repeats.
@@ -129,9 +130,6 @@ func (s *Scripts) keepOutput(call *operation.Call, o *process.Outcome) error {
 // run runs the shell. Limits that are of a process are set by a shell in its place,
 // before it runs the script: it is the only one who can.
 func (s *Scripts) run(ctx context.Context, text string, args []string) (process.Outcome, error) {
-	if _, err := os.Stat(s.cfg.Dir); err != nil {
-		return process.Outcome{}, err // a failed start would blame the shell
-	}
 	script, err := sealed(text)
 	if err != nil {
 		return process.Outcome{}, err
@@ -144,10 +142,10 @@ func (s *Scripts) run(ctx context.Context, text string, args []string) (process.
 	defer group.Close()
 	const limited = `ulimit -c 0 && ulimit -d "$1" && shift && exec "$0" "$@"`
 	program := process.Program{
-		Path:  s.cfg.Shell,
-		Args:  append([]string{"-c", limited, s.cfg.Shell, strconv.FormatInt(s.memory()>>10, 10), "/proc/self/fd/3"}, args...),
+		Path:  shell,
+		Args:  append([]string{"-c", limited, shell, strconv.FormatInt(s.memory()>>10, 10), "/proc/self/fd/3"}, args...),
 		Env:   []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"},
-		Dir:   s.cfg.Dir,
+		Dir:   "/",
 		Files: []*os.File{script},
 		Keep:  1, KeepMerged: s.cfg.MaxOutput,
 		User: s.user, Confined: true, Group: group, Strict: true,

@@ -20,20 +20,13 @@ import (
 // ErrScriptsOff is the answer of an agent that runs no scripts.
 var ErrScriptsOff = errors.New("scripts are off on this node: diagnose-scripts in the configuration turns them on")
 
-// Nobody is the user and group that scripts have unless configured: nobody's.
-const Nobody = 65534
+// nobody is the user and group that scripts have, without other groups.
+const nobody = 65534
 
 // ScriptConfig is what the agent's configuration says of scripts. A zero value of a
 // setting is its default.
 type ScriptConfig struct {
 	Enabled bool
-	// User is whose rights scripts have; nil: nobody's, where the agent is root, else the
-	// agent's own.
-	User *ScriptUser
-	// Dir is their working directory; "": /.
-	Dir string
-	// Shell runs them; "": /bin/sh.
-	Shell string
 	// MaxMemory bounds the memory of each of its processes (RLIMIT_DATA), and of all
 	// together where the control group has the memory controller; 0: 512 MiB.
 	MaxMemory int64
@@ -47,13 +40,10 @@ type ScriptConfig struct {
 	Cgroup string
 }
 
-// ScriptUser is a user by numbers. It has no other groups.
-type ScriptUser struct{ UID, GID uint32 }
-
 // Scripts runs the scripts of operations, several at a time. Make one with [OpenScripts].
 type Scripts struct {
 	cfg    ScriptConfig
-	user   *syscall.Credential
+	user   *syscall.Credential // nil: the agent's own, which is not root's
 	groups *process.Groups
 	lock   *os.File // on the folder of groups
 	reason error    // why it runs none
@@ -84,18 +74,12 @@ func OpenScripts(cfg ScriptConfig, log *slog.Logger) (*Scripts, error) {
 	if cfg.MaxMemory == 0 {
 		cfg.MaxMemory = 512 << 20
 	}
-	if cfg.Shell == "" {
-		cfg.Shell = "/bin/sh"
-	}
-	if cfg.Dir == "" {
-		cfg.Dir = "/"
-	}
 	// What the agent was started with is not for scripts: files of its own are marked
 	// so by Go. Before Linux 5.11 there is no such call.
 	_ = unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
 	s := &Scripts{cfg: cfg}
-	if err := s.become(); err != nil {
-		return nil, err
+	if os.Geteuid() == 0 {
+		s.user = &syscall.Credential{Uid: nobody, Gid: nobody}
 	}
 	parent, err := cfg.Cgroup, error(nil)
 	if parent == "" {
@@ -173,23 +157,6 @@ func lockGroups(dir string) (*os.File, error) {
 		return nil, &os.PathError{Op: "lock", Path: dir, Err: err}
 	}
 	return f, nil
-}
-
-// become finds the credentials of scripts.
-func (s *Scripts) become() error {
-	user, root := s.cfg.User, os.Geteuid() == 0
-	switch {
-	case user == nil && root:
-		user = &ScriptUser{UID: Nobody, GID: Nobody}
-	case user == nil:
-		return nil
-	case !root && (int(user.UID) != os.Geteuid() || int(user.GID) != os.Getegid()):
-		return fmt.Errorf("scripts: only root can run them as user %d, group %d", user.UID, user.GID)
-	case !root:
-		return nil
-	}
-	s.user = &syscall.Credential{Uid: user.UID, Gid: user.GID}
-	return nil
 }
 
 // Close ends what is left of scripts. Run must not be called any more.
