@@ -34,12 +34,6 @@ const (
 	OutcomeUnknown     End = "OutcomeUnknown" // of the last node of Result.Path
 )
 
-// Step is a node and what became of it.
-type Step struct {
-	ID      int     `json:"id"`
-	Outcome Outcome `json:"outcome"`
-}
-
 // Result is what a run has come to.
 type Result struct {
 	End End
@@ -65,7 +59,6 @@ type Run struct {
 	repairs func(id int) bool
 	outcome []Outcome
 	dead    []bool // all paths from here have failed
-	steps   []Step
 	// trying is the path being tried, from the start, each with the index of the edge
 	// that is taken.
 	trying []taken
@@ -89,18 +82,6 @@ func NewRun(g *Graph, repairs func(id int) bool) *Run {
 	}
 	r.advance()
 	return r
-}
-
-// Resume returns the run that has made these steps, as [Run.Steps] returned them. Steps that
-// a run of this graph would not have made are an error.
-func Resume(g *Graph, repairs func(id int) bool, steps []Step) (*Run, error) {
-	r := NewRun(g, repairs)
-	for i, s := range steps {
-		if err := r.Done(s.ID, s.Outcome); err != nil {
-			return nil, fmt.Errorf("step %d of %d: %w", i+1, len(steps), err)
-		}
-	}
-	return r, nil
 }
 
 // Next returns the node to run; false: the run has ended.
@@ -127,18 +108,11 @@ func (r *Run) Done(id int, o Outcome) error {
 		return fmt.Errorf("node %d: %.40q is no outcome", id, o)
 	}
 	r.outcome[id] = o
-	r.steps = append(r.steps, Step{id, o})
 	if r.result.End == "" {
 		r.advance()
 	}
 	return nil
 }
-
-// Outcome returns what became of a node; empty: it has not run.
-func (r *Run) Outcome(id int) Outcome { return r.outcome[id] }
-
-// Steps returns what has run, in order: all that [Resume] needs.
-func (r *Run) Steps() []Step { return append([]Step(nil), r.steps...) }
 
 // Result returns what the run has come to. Failed must not be changed.
 func (r *Run) Result() Result {

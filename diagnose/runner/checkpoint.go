@@ -195,42 +195,6 @@ func (r *Runner) store(id string) store {
 	return store{path: filepath.Join(r.c.Dir, id+extension), fault: r.c.Fault}
 }
 
-// Stored is a diagnosis that has a checkpoint.
-type Stored struct {
-	ID         string
-	Ended      bool
-	Nodes      []graph.Node // of its graph
-	Parameters map[string]string
-	Err        error // why the checkpoint can't be read; then nothing else is known
-}
-
-// Stored returns the diagnoses that have checkpoints: those that were interrupted, and
-// those whose end may not have been reported.
-func (r *Runner) Stored() ([]Stored, error) {
-	paths, err := filepath.Glob(filepath.Join(r.c.Dir, "*"+extension)) // sorted
-	if err != nil {
-		return nil, fmt.Errorf("list checkpoints: %w", err)
-	}
-	var out []Stored
-	for _, path := range paths {
-		s := Stored{ID: strings.TrimSuffix(filepath.Base(path), extension)}
-		if !validID(s.ID) {
-			continue
-		}
-		c, err := r.store(s.ID).load()
-		switch {
-		case err != nil:
-			s.Err = err
-		case c == nil:
-			continue // gone since it was listed
-		default:
-			s.Ended, s.Nodes, s.Parameters = c.Final != nil, c.Plan.Nodes, c.Plan.Parameters
-		}
-		out = append(out, s)
-	}
-	return out, nil
-}
-
 // Close ends a run that is not executed any more, for those who read it. One that has ended, or
 // has not begun, stays as it is.
 func (r *Runner) Close(id string, phase v1alpha1.Phase, reason, message string, at time.Time) error {

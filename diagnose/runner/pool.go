@@ -118,7 +118,7 @@ func (p *Pool) Cancel(id, reason string) bool {
 
 // Run runs what is submitted until ctx is done, and returns when all workers have ended.
 // What waits then is not run; its checkpoints, if it has any, are found by
-// [Runner.Stored]. It is called once.
+// [SavedIDs]. It is called once.
 func (p *Pool) Run(ctx context.Context) {
 	var workers sync.WaitGroup
 	defer workers.Wait()

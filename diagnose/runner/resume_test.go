@@ -145,9 +145,6 @@ func TestDamagedCheckpoints(t *testing.T) {
 					t.Errorf("%+v", rep)
 				}
 			}
-			if stored, err := r.Stored(); err != nil || len(stored) != 1 || stored[0].ID != "a" || stored[0].Err == nil {
-				t.Errorf("%+v, %v", stored, err)
-			}
 			if err := r.Forget("a"); err != nil {
 				t.Fatal(err)
 			}
@@ -208,27 +205,20 @@ func TestAnIntentWithoutACheckpoint(t *testing.T) {
 		"1 Succeeded, 2 Refuted, 3 Succeeded, 4 Succeeded, 5 Succeeded")
 }
 
-func TestStored(t *testing.T) {
+func TestForget(t *testing.T) {
 	var s script
 	dir := t.TempDir()
 	r := newRunner(t, runner.Config{Dir: dir, Gate: &gate{}})
-	d := s.diagnosis(t, "half", hungTask()...)
-	d.Parameters = map[string]string{"pid": "811"}
-	execute(t, r, d)
+	execute(t, r, s.diagnosis(t, "half", hungTask()...))
 	execute(t, r, s.diagnosis(t, "ended", ": 1", "collect-a:"))
-	stored, err := r.Stored()
-	if err != nil || len(stored) != 2 || stored[0].ID != "ended" || !stored[0].Ended || stored[1].ID != "half" || stored[1].Ended ||
-		len(stored[1].Nodes) != 6 || stored[1].Nodes[4].Operation != "repair-cordon" || stored[1].Parameters["pid"] != "811" {
-		t.Fatalf("%+v, %v", stored, err)
-	}
 	if err := r.Forget("ended"); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Forget("../half"); err == nil {
 		t.Error("forgot something else")
 	}
-	if stored, err = r.Stored(); err != nil || len(stored) != 1 {
-		t.Errorf("%+v, %v", stored, err)
+	if ids, err := runner.SavedIDs(dir); err != nil || len(ids) != 1 || ids[0] != "half" {
+		t.Errorf("%v, %v", ids, err)
 	}
 }
 
