@@ -36,8 +36,6 @@ type Config struct {
 	Budget int64
 	// MaxSize bounds the bytes of one.
 	MaxSize int64
-	// MinFree is how many bytes of the filesystem are left to others; 0: none.
-	MinFree int64
 }
 
 // Store is the artifacts of a node. Several goroutines may use it at once, but only one
@@ -110,7 +108,7 @@ func Open(cfg Config, log *slog.Logger) (*Store, error) {
 	if cfg.MaxSize == 0 {
 		cfg.MaxSize = DefaultMaxSize
 	}
-	if cfg.Budget < 0 || cfg.MaxSize < 0 || cfg.MinFree < 0 {
+	if cfg.Budget < 0 || cfg.MaxSize < 0 {
 		return nil, fmt.Errorf("artifacts: a negative bound: %+v", cfg)
 	}
 	if log == nil {
@@ -213,16 +211,7 @@ func (s *Store) release(f *file, n int64) {
 }
 
 // room returns how many bytes may be written.
-func (s *Store) room() int64 {
-	left := s.cfg.Budget - s.stats.Bytes
-	if s.cfg.MinFree > 0 {
-		var st unix.Statfs_t
-		if err := unix.Statfs(s.cfg.Dir, &st); err == nil {
-			left = min(left, int64(st.Bavail)*st.Bsize-s.cfg.MinFree)
-		}
-	}
-	return left
-}
+func (s *Store) room() int64 { return s.cfg.Budget - s.stats.Bytes }
 
 // evict gives up the artifacts of the diagnosis that ended first, and returns false
 // where there is none.

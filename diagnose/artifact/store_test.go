@@ -465,20 +465,6 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-func TestMinFree(t *testing.T) {
-	dir := t.TempDir()
-	s := open(t, Config{Dir: dir, MinFree: 1 << 62})
-	r := begin(t, s, "d")
-	w, err := r.Create("a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n, err := w.Write([]byte("x")); n != 0 || !errors.Is(err, operation.ErrArtifactBudget) {
-		t.Errorf("%d, %v", n, err)
-	}
-	_ = w.Close()
-}
-
 func BenchmarkWrite(b *testing.B) {
 	s, err := Open(Config{Dir: b.TempDir()}, nil)
 	if err != nil {
