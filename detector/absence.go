@@ -45,7 +45,7 @@ func (e *Engine) absencesOf(stem string, st *stemState, lost bool, now time.Dura
 			continue
 		}
 		e.resume(r, now)
-		if lost {
+		if lost && e.needs(r.Rule, stem, st) {
 			r.absence.Begun = now // it may have been among them
 		}
 	}

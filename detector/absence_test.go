@@ -96,3 +96,24 @@ func TestAbsence(t *testing.T) {
 	due(103 * time.Hour)
 	want(t, e.Tick(at(103*time.Hour)), "soon  firing")
 }
+
+// A wait for a line of the kernel's goes on while another log has all of them.
+func TestAbsenceWhileALogLosesLines(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, "\n- {name: alive, events: [log], logs: [kernel], pattern: alive, absentFor: 10m, reason: R, message: m}\n"))
+	for i, log := range []string{"log/kmsg", "log/journald"} {
+		up := source(log, true)
+		up.SourceUp.Kernel = true
+		e.Observe(up, at(time.Duration(i)))
+	}
+	lost := func(log string, d time.Duration) {
+		e.Observe(&event.Event{Kind: event.Lost, Lost: &event.LostData{Stem: log, Count: 1, Reason: "overrun"}}, at(d))
+	}
+	e.Observe(logged(0, "alive"), at(1))
+	lost("log/journald", 5*time.Minute)
+	want(t, e.Tick(at(10*time.Minute)), "alive  firing")
+	e.Observe(logged(11*time.Minute, "alive"), at(11*time.Minute))
+	lost("log/kmsg", 15*time.Minute)
+	lost("log/journald", 16*time.Minute)
+	want(t, e.Tick(at(25*time.Minute)))
+	want(t, e.Tick(at(26*time.Minute)), "alive  firing")
+}

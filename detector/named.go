@@ -45,6 +45,11 @@ func (n *named) member(stem string) bool {
 	return len(stem) > len(n.stem) && stem[len(n.stem)] == '/' && strings.HasPrefix(stem, n.stem)
 }
 
+// spares reports whether any other log with the kernel's lines does as well.
+func (n *named) spares(stem string, st *stemState) bool {
+	return n.kernel && st.kernel && !slices.Contains(n.stems, stem)
+}
+
 // String names what is waited for.
 func (n *named) String() string {
 	if n.stems == nil {
@@ -74,11 +79,11 @@ func (e *Engine) sightOf(n *named) (s sight, why []string) {
 		}
 		reported++
 		switch {
-		case n.kernel && st.kernel && st.up:
-			kernel = true
-		case n.kernel && st.kernel:
+		case st.up:
+			kernel = kernel || st.kernel
+		case n.spares(stem, st):
 			silent = append(silent, stem+": "+st.reason)
-		case !st.up:
+		default:
 			why = append(why, stem+": "+st.reason)
 		}
 	}

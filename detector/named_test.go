@@ -37,7 +37,14 @@ func TestEachLogIsASourceOfItsOwn(t *testing.T) {
 	kernel := func(stem string, up bool) *event.Event {
 		return &event.Event{Kind: event.Source, SourceUp: &event.SourceData{Stem: stem, Kernel: true, Up: up, Reason: "gone"}}
 	}
+	lost := func(stem string) *event.Event {
+		return &event.Event{Kind: event.Lost, Lost: &event.LostData{Stem: stem, Count: 3, Reason: "overrun"}}
+	}
 	absent := down("log", "this log is not configured")
+	const (
+		probe    = "- {name: p, fault: r, events: [oomkill], condition: Sick, reason: R, message: m, latched: true}\n"
+		fallback = "logs: [kmsg], fallbackFor: [oomkill],"
+	)
 	tests := []struct {
 		name, rules string
 		reported    []*event.Event
@@ -60,13 +67,13 @@ func TestEachLogIsASourceOfItsOwn(t *testing.T) {
 			[]*event.Event{up("log/kmsg"), down("log/syslog", "gone")}, "Unknown SourceUnavailable: log/syslog: gone"},
 		{"two rules of one fault", of("logs: [kmsg],") + strings.Replace(of("logs: [syslog],"), "name: r", "name: s, fault: r", 1),
 			[]*event.Event{up("log/kmsg"), down("log/syslog", "gone")}, healthy},
-		{"a probe sees the same", of("logs: [kmsg],") + "- {name: p, fault: r, events: [oomkill], condition: Sick, reason: R, message: m, latched: true}\n",
+		{"a probe sees the same", of("logs: [kmsg],") + probe,
 			[]*event.Event{down("log/kmsg", "gone"), up("oomkill")}, healthy},
-		{"the log sees what the probe can't", of("logs: [kmsg],") + "- {name: p, fault: r, events: [oomkill], condition: Sick, reason: R, message: m, latched: true}\n",
+		{"the log sees what the probe can't", of("logs: [kmsg],") + probe,
 			[]*event.Event{up("log/kmsg"), down("oomkill", "no BTF")}, healthy},
-		{"the probe has not said yet what it sees", of("logs: [kmsg],") + "- {name: p, fault: r, events: [oomkill], condition: Sick, reason: R, message: m, latched: true}\n",
+		{"the probe has not said yet what it sees", of("logs: [kmsg],") + probe,
 			[]*event.Event{down("log/kmsg", "gone")}, waiting + "oomkill"},
-		{"neither sees", of("logs: [kmsg],") + "- {name: p, fault: r, events: [oomkill], condition: Sick, reason: R, message: m, latched: true}\n",
+		{"neither sees", of("logs: [kmsg],") + probe,
 			[]*event.Event{down("log/kmsg", "gone"), down("oomkill", "no BTF")}, "Unknown SourceUnavailable: oomkill: no BTF; log/kmsg: gone"},
 		{"a probe sees something else", of("logs: [kmsg],") + "- {name: p, events: [oomkill], condition: Sick, reason: R, message: m, latched: true}\n",
 			[]*event.Event{down("log/kmsg", "gone"), up("oomkill")}, "Unknown SourceUnavailable: log/kmsg: gone"},
@@ -76,11 +83,32 @@ func TestEachLogIsASourceOfItsOwn(t *testing.T) {
 			"Unknown SourceUnavailable: log/kern: gone; log/kmsg: gone"},
 		{"a kernel's log and one that is not", of("logs: [kernel, syslog],"), []*event.Event{kernel("log/kern", true), down("log/syslog", "gone")},
 			"Unknown SourceUnavailable: log/syslog: gone"},
-		{"lines lost", of("logs: [kmsg],"), []*event.Event{up("log/kmsg"),
-			{Kind: event.Lost, Lost: &event.LostData{Stem: "log/kmsg", Count: 3, Reason: "overrun"}}},
+		{"lines lost", of("logs: [kmsg],"), []*event.Event{up("log/kmsg"), lost("log/kmsg")},
 			"Unknown SourceLossy: records were lost: log/kmsg (overrun)"},
-		{"lines of another log lost", of("logs: [kmsg],"), []*event.Event{up("log/kmsg"),
-			{Kind: event.Lost, Lost: &event.LostData{Stem: "log/kmsgs", Count: 3, Reason: "overrun"}}}, healthy},
+		{"lines of another log lost", of("logs: [kmsg],"), []*event.Event{up("log/kmsg"), lost("log/kmsgs")}, healthy},
+		{"one of the kernel's logs lost lines", of("logs: [kernel],"), []*event.Event{kernel("log/kmsg", true), kernel("log/journald", true), lost("log/journald")}, healthy},
+		{"all the kernel's logs lost lines", of("logs: [kernel],"), []*event.Event{kernel("log/kmsg", true), kernel("log/journald", true), lost("log/journald"), lost("log/kmsg")},
+			"Unknown SourceLossy: records were lost: log/journald (overrun), log/kmsg (overrun)"},
+		{"the kernel's other log is dead", of("logs: [kernel],"), []*event.Event{kernel("log/kmsg", true), kernel("log/journald", true), lost("log/kmsg"), kernel("log/journald", false)},
+			"Unknown SourceLossy: records were lost: log/kmsg (overrun)"},
+		{"a named log of the kernel's lost lines", of("logs: [kernel, journald],"), []*event.Event{kernel("log/kmsg", true), kernel("log/journald", true), lost("log/journald")},
+			"Unknown SourceLossy: records were lost: log/journald (overrun)"},
+		{"a named log of the kernel's is dead", of("logs: [kernel, journald],"), []*event.Event{kernel("log/kmsg", true), kernel("log/journald", false)},
+			"Unknown SourceUnavailable: log/journald: gone"},
+		{"lines lost that a probe sees", of("logs: [kmsg],") + probe, []*event.Event{up("log/kmsg"), up("oomkill"), lost("log/kmsg")}, healthy},
+		{"records lost that a log has", of("logs: [kmsg],") + probe, []*event.Event{up("log/kmsg"), up("oomkill"), lost("oomkill")}, healthy},
+		{"lines lost that a dead probe would see", of("logs: [kmsg],") + probe, []*event.Event{up("log/kmsg"), down("oomkill", "no BTF"), lost("log/kmsg")},
+			"Unknown SourceLossy: records were lost: log/kmsg (overrun)"},
+		{"lines and records lost", of("logs: [kmsg],") + probe, []*event.Event{up("log/kmsg"), up("oomkill"), lost("log/kmsg"), lost("oomkill")},
+			"Unknown SourceLossy: records were lost: log/kmsg (overrun), oomkill (overrun)"},
+		{"lines lost of a fallback that nobody asks", of(fallback), []*event.Event{up("log/kmsg"), lost("log/kmsg"), up("oomkill")}, healthy},
+		{"a dead fallback that nobody asks", of(fallback), []*event.Event{down("log/kmsg", "gone"), up("oomkill")}, healthy},
+		{"a dead fallback", of(fallback), []*event.Event{up("oomkill"), down("log/kmsg", "gone"), down("oomkill", "no BTF")},
+			"Unknown SourceUnavailable: log/kmsg: gone"},
+		{"lines lost of a fallback", of(fallback), []*event.Event{up("log/kmsg"), lost("log/kmsg"), up("oomkill"), down("oomkill", "no BTF")},
+			"Unknown SourceLossy: records were lost: log/kmsg (overrun)"},
+		{"records lost before a fallback", of(fallback) + probe, []*event.Event{up("log/kmsg"), up("oomkill"), lost("oomkill")},
+			"Unknown SourceLossy: records were lost: oomkill (overrun)"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

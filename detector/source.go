@@ -127,10 +127,10 @@ func (e *Engine) nextLossEnd() (next time.Duration) {
 	return next
 }
 
-// markStem has the conditions judged anew that look at the stem.
+// markStem has the conditions judged anew that look at the stem, or while it is down.
 func (e *Engine) markStem(name string, st *stemState) {
 	for _, c := range e.conditions {
-		if slices.ContainsFunc(c.rules, func(r *Rule) bool { return r.looksAt(name, st) }) {
+		if slices.ContainsFunc(c.rules, func(r *Rule) bool { return r.looksAt(name, st) || slices.Contains(r.FallbackFor, name) }) {
 			c.dirty = true
 		}
 	}

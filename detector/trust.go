@@ -1,7 +1,6 @@
 package detector
 
 import (
-	"maps"
 	"slices"
 	"strings"
 )
@@ -76,6 +75,9 @@ func (w *witness) named(e *Engine, s *series) {
 	}
 	var down, waiting []string
 	for _, r := range s.rules {
+		if e.standsBack(r) {
+			continue // it is not asked
+		}
 		for i := range r.named {
 			n := &r.named[i]
 			switch s, why := e.sightOf(n); s {
@@ -111,13 +113,56 @@ func appendNew(to []string, texts ...string) []string {
 	return to
 }
 
-// lossy returns the sources that have lost something of late.
+// lossy returns the sources that have lost something of late, without those whose loss
+// another source of the same fault makes good.
 func (e *Engine) lossy(c *conditionState) (out []string) {
-	for _, name := range slices.Sorted(maps.Keys(e.stems)) {
-		st := e.stems[name]
-		if st.lossyUntil != 0 && slices.ContainsFunc(c.rules, func(r *Rule) bool { return r.looksAt(name, st) }) {
-			out = append(out, name+" ("+st.lossReason+")")
+	if e.lossyEnd == 0 {
+		return nil
+	}
+	for _, s := range c.series {
+		var lost []string
+		whole := false
+		for _, r := range s.rules {
+			if e.standsBack(r) {
+				continue // it is not asked
+			}
+			of := e.lossesOf(r)
+			whole = whole || len(of) == 0 && e.sees(r)
+			lost = appendNew(lost, of...)
+		}
+		if !whole {
+			out = appendNew(out, lost...)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// lossesOf returns the sources of the rule that have lost something of late which no other
+// has.
+func (e *Engine) lossesOf(r *Rule) (out []string) {
+	for stem, st := range e.stems {
+		if st.lossyUntil != 0 && e.needs(r, stem, st) {
+			out = append(out, stem+" ("+st.lossReason+")")
 		}
 	}
 	return out
+}
+
+// needs reports whether what a source has lost may be news to the rule: it may not where
+// another log has all lines of the kernel's.
+func (e *Engine) needs(r *Rule, stem string, st *stemState) bool {
+	return slices.Contains(r.stems, stem) || slices.ContainsFunc(r.named, func(n named) bool {
+		return n.has(stem, st.kernel) && !(n.spares(stem, st) && e.hasKernelLines())
+	})
+}
+
+// hasKernelLines reports whether a log has all lines of the kernel's.
+func (e *Engine) hasKernelLines() bool {
+	for _, st := range e.stems {
+		if st.kernel && st.up && st.lossyUntil == 0 {
+			return true
+		}
+	}
+	return false
 }
