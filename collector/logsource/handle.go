@@ -55,12 +55,14 @@ func (l *source) line(line *logs.Line) {
 }
 
 // tooEarly reports whether the line is of an earlier boot, or of this one's
-// beginning where that is not wanted.
+// beginning where that is not wanted. Of a line that has only a time of the wall clock's this
+// goes by the clock as it is set now.
 func (l *source) tooEarly(line *logs.Line) bool {
 	if line.BootTime != 0 || l.cfg.Plugin == KMsg {
 		return line.BootTime < l.cfg.Delay
 	}
-	return line.Time.Before(l.clock.Wall(l.cfg.Delay))
+	wall, boot := l.now()
+	return line.Time.Before(wall.Add(l.cfg.Delay - boot))
 }
 
 // handleLine makes an event of what the matcher has found.

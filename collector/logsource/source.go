@@ -43,7 +43,7 @@ type source struct {
 	emit          Emit
 	settle        func()
 	firstReported func() // called when it has reported for the first time how it is
-	clock         *hostfs.Clock
+	now           func() (wall time.Time, boot time.Duration)
 	first         time.Duration // before the first reader; a test has none
 	pause         time.Duration // firstPause, or a test's
 	open          func(*source, logs.Position, func(error)) (reader, error)
@@ -73,7 +73,7 @@ type source struct {
 func newSource(c Config, o Options, patterns *atomic.Pointer[logpattern.Set]) *source {
 	l := &source{
 		cfg: c, o: o, stem: event.NamedStem(event.LogStem, c.Name), patterns: patterns,
-		settle: func() {}, clock: hostfs.NewClock(), pause: firstPause, open: openReader,
+		settle: func() {}, now: new(hostfs.Timekeeper).Now, pause: firstPause, open: openReader,
 	}
 	if c.Plugin != File {
 		l.first = holdFor // what probes have kept since the agent was there last comes first, too

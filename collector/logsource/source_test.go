@@ -301,6 +301,30 @@ func TestBoots(t *testing.T) {
 	}
 }
 
+// A line read after the clock was set is of this boot.
+func TestBootAfterTheClockWasSet(t *testing.T) {
+	l := open(t, patterns(t, "x"), Options{}, Config{Name: "l", Plugin: File, Path: "/x"}).logs[0]
+	const uptime = time.Minute
+	var set time.Duration
+	began := time.Now().Round(0)
+	l.now = func() (time.Time, time.Duration) { return began.Add(uptime + set), uptime }
+	for _, tt := range []struct {
+		set, logged time.Duration // since began
+		skip        bool
+	}{
+		{0, 10 * time.Second, false},
+		{0, -time.Second, true},
+		{-8 * time.Hour, -8*time.Hour + 30*time.Second, false},
+		{-8 * time.Hour, -8*time.Hour - time.Second, true},
+		{8 * time.Hour, 8*time.Hour + 30*time.Second, false},
+	} {
+		set = tt.set
+		if got := l.tooEarly(&logs.Line{Time: began.Add(tt.logged)}); got != tt.skip {
+			t.Errorf("clock set by %v, line of %v: skipped %v", tt.set, tt.logged, got)
+		}
+	}
+}
+
 func TestConfig(t *testing.T) {
 	for _, tt := range []struct {
 		field, want string
