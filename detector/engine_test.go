@@ -278,6 +278,44 @@ func TestPermanentCountsWithoutTransitions(t *testing.T) {
 	}
 }
 
+// What is read late, as after a restart, counts by its own time.
+func TestThresholdOfEventsReadLate(t *testing.T) {
+	set := ruleSet(t, `
+- {name: sick, events: [oomkill], condition: Sick, reason: R, message: m, threshold: {count: 3, within: 10m}, clearAfter: 30m}
+`)
+	minute := func(e *detector.Engine, of, now time.Duration) []problem.Transition {
+		return e.Observe(oom(of*time.Minute, "/"), at(now*time.Minute))
+	}
+	e := detector.NewEngine(set)
+	e.Observe(source("oomkill", true), at(0))
+	want(t, minute(e, 1, 20))
+	want(t, minute(e, 2, 20))
+	want(t, minute(e, 3, 21), "sick  firing", "Sick=True R")
+	want(t, e.Tick(at(33*time.Minute)), "sick  resolved", "Sick=False Well")
+
+	// Some were counted before the agent was away.
+	e = detector.NewEngine(set)
+	minute(e, 1, 1)
+	minute(e, 2, 2)
+	e = restarted(t, e, set, 20*time.Minute)
+	e.Observe(source("oomkill", true), at(20*time.Minute))
+	want(t, minute(e, 3, 20), "sick  firing", "Sick=True R")
+
+	// What is apart stays so, and what nothing joins is forgotten.
+	e = detector.NewEngine(set)
+	minute(e, 1, 30)
+	minute(e, 5, 30)
+	want(t, minute(e, 12, 30))
+	e.Tick(at(40*time.Minute - 1))
+	if n := len(e.Problems()); n != 1 {
+		t.Errorf("%d problems before the period is over", n)
+	}
+	e.Tick(at(40 * time.Minute))
+	if n := len(e.Problems()); n != 0 {
+		t.Errorf("%d problems after the period", n)
+	}
+}
+
 func TestLatched(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, `
 - {name: sick, events: [oomkill], condition: Sick, reason: R, message: m, latched: true}

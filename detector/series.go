@@ -64,6 +64,7 @@ type entry struct {
 	bursts     []burst // of late, the oldest first
 	lasting    bool    // a level signal that has not ended is among what was reported
 	window     window
+	came       time.Duration // Pending with a threshold: when its latest event was read
 	lastSeen   time.Duration // of p.LastSeen
 	since      time.Duration // of p.Since
 	kept       time.Duration // latest event in evidence

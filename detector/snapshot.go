@@ -51,6 +51,7 @@ type savedProblem struct {
 	problem.Problem
 	GroupBy    []string      `json:"groupBy,omitempty"` // the rule's, to report whether it is still the same
 	Window     []mark        `json:"window,omitempty"`
+	Came       time.Duration `json:"came,omitempty"`
 	Seen       time.Duration `json:"seen"`    // of LastSeen
 	Entered    time.Duration `json:"entered"` // of Since
 	FireAt     time.Duration `json:"fireAt,omitempty"`
@@ -78,7 +79,7 @@ func (e *Engine) Snapshot() ([]byte, error) {
 	}
 	for _, ser := range e.series {
 		for _, en := range sortedEntries(ser) {
-			p := savedProblem{Problem: *en.copyOut(), GroupBy: en.rule.GroupBy, Window: en.window.marks,
+			p := savedProblem{Problem: *en.copyOut(), GroupBy: en.rule.GroupBy, Window: en.window.marks, Came: en.came,
 				Seen: en.lastSeen, Entered: en.since, FireAt: en.fireAt, ReportedAt: en.reportedAt,
 				Bursts: en.bursts, Lasting: en.lasting, Kept: en.kept, QuietFrom: en.quietFrom, Confirm: en.confirm, ConfirmBy: en.confirmBy}
 			if en.reporter != nil {
@@ -220,10 +221,13 @@ func (e *Engine) Restarted(now event.Moment) {
 		for _, en := range sortedEntries(s) {
 			switch r := en.rule; {
 			case r.Temporary():
+				en.came = e.now.Boot
 				en.confirm = r.level // a repeated report doesn't count again
 			case en.p.State == problem.Pending && r.For > 0:
 				e.forget(en) // whether the signal lasted was not seen; its source reports it anew
 				continue
+			case en.p.State == problem.Pending:
+				en.came = e.now.Boot
 			case en.p.State == problem.Firing:
 				en.p.SuppressedBy = cause(en)
 				en.quietFrom = e.now.Boot
@@ -253,7 +257,8 @@ func (e *Engine) restore(p *savedProblem) {
 	default:
 		return
 	}
-	en := &entry{p: p.Problem, window: window{p.Window}, lastSeen: p.Seen, since: p.Entered, fireAt: p.FireAt, reporter: e.byName[p.Reporter], reportedAt: p.ReportedAt,
+	en := &entry{p: p.Problem, window: window{p.Window}, came: max(p.Came, p.Seen), // a snapshot of an older version has no Came
+		lastSeen: p.Seen, since: p.Entered, fireAt: p.FireAt, reporter: e.byName[p.Reporter], reportedAt: p.ReportedAt,
 		bursts: p.Bursts[:min(len(p.Bursts), maxBursts)], lasting: p.Lasting, kept: p.Kept, quietFrom: p.QuietFrom, confirm: p.Confirm, confirmBy: p.ConfirmBy, index: -1}
 	en.folded.load(p.Folded)
 	// A snapshot of an older version does not list the groups.

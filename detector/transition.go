@@ -87,6 +87,7 @@ func reportedReason(ev *event.Event) string {
 func (e *Engine) ripe(en *entry, ev *event.Event, at, now event.Moment) bool {
 	switch r := en.rule; {
 	case r.Threshold.Count > 0:
+		en.came = now.Boot
 		m := mark{At: at.Boot}
 		if r.distinct != nil {
 			m.ID = distinctID(r.distinct, ev)
@@ -216,7 +217,8 @@ func (e *Engine) deadline(en *entry) (time.Duration, bool) {
 		return en.since + keepResolved, true
 	case problem.Pending:
 		if r.Threshold.Count > 0 {
-			return en.window.end(r.Threshold), true
+			// Others of its time may be read late, as it may have been.
+			return en.came + r.Threshold.Within, true
 		}
 		due := en.fireAt
 		if quiet, ok := e.quiet(en); ok && quiet < due {

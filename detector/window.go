@@ -43,12 +43,4 @@ func (w *window) add(t Threshold, m mark) bool {
 	return n >= t.Count && w.marks[n-1].At-w.marks[0].At <= t.Within
 }
 
-// end returns when the newest event leaves the period, since boot.
-func (w *window) end(t Threshold) time.Duration {
-	if len(w.marks) == 0 {
-		return 0
-	}
-	return w.marks[len(w.marks)-1].At + t.Within
-}
-
 func (w *window) reset() { w.marks = w.marks[:0] }
