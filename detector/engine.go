@@ -237,10 +237,18 @@ func (e *Engine) NextDeadline() (event.Moment, bool) {
 // moment is that of a time since boot, by the wall clock of the latest call.
 func (e *Engine) moment(boot time.Duration) event.Moment { return e.now.Add(boot - e.now.Boot) }
 
-// Seen reports whether the event is a kernel record that was observed already.
+// Seen reports whether the event is a kernel record that was observed already, of a line by all
+// rules that it is for.
 func (e *Engine) Seen(ev *event.Event) bool {
 	id, ok := identity(ev)
-	return ok && e.recent.has(id)
+	if !ok || !e.recent.has(id) {
+		return false
+	}
+	if kernelMessage(ev) && len(e.logs.rules) > 0 {
+		hits, _ := e.news(ev, e.logs.match(ev.Log))
+		return len(hits) == 0
+	}
+	return true
 }
 
 // Problems returns copies of all problems: pending, firing, and those resolved

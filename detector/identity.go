@@ -25,6 +25,9 @@ func newRecent() *recent { return &recent{set: make(map[uint64]struct{})} }
 func (r *recent) has(id uint64) bool { _, ok := r.set[id]; return ok }
 
 func (r *recent) add(id uint64) {
+	if r.has(id) {
+		return
+	}
 	r.set[id] = struct{}{}
 	if len(r.ring) < maxRecent {
 		r.ring = append(r.ring, id)
@@ -46,9 +49,7 @@ func (r *recent) bytes() []byte {
 
 func (r *recent) load(b []byte) {
 	for ; len(b) >= 8; b = b[8:] {
-		if id := binary.LittleEndian.Uint64(b); !r.has(id) {
-			r.add(id)
-		}
+		r.add(binary.LittleEndian.Uint64(b))
 	}
 }
 
@@ -86,7 +87,7 @@ func identity(ev *event.Event) (uint64, bool) {
 }
 
 func identityOfOne(ev *event.Event) (uint64, bool) {
-	if ev.Log != nil && ev.Log.Stamp != 0 && ev.Log.FromKernel() {
+	if kernelMessage(ev) {
 		return messageIdentity(ev.Log), true
 	}
 	if ev.Log != nil && ev.Log.Seq != 0 {
@@ -124,7 +125,16 @@ func identityOfOne(ev *event.Event) (uint64, bool) {
 	return uint64(h), true
 }
 
-// messageIdentity is that of a message of the kernel's, which several logs may hold.
+// kernelMessage reports whether the event is a message of the kernel's, which several logs may
+// hold.
+func kernelMessage(ev *event.Event) bool {
+	return ev.Log != nil && ev.Log.Stamp != 0 && ev.Log.FromKernel()
+}
+
+// inLog is the identity of a kernel message for the rules that get it from one log only.
+func inLog(id uint64, log string) uint64 { return uint64(hash(id).text(log)) }
+
+// messageIdentity is that of a message of the kernel's, in whichever log.
 func messageIdentity(d *event.LogData) uint64 {
 	last := d.Text[strings.LastIndexByte(d.Text, '\n')+1:]
 	return uint64(newHash.text(event.KernelLogs).number(uint64(d.Stamp)).text(last))

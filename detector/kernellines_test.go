@@ -1,6 +1,7 @@
 package detector_test
 
 import (
+	"maps"
 	"os"
 	"testing"
 	"time"
@@ -60,5 +61,62 @@ func TestKernelLines(t *testing.T) {
 				t.Errorf("%q (%s, %s): reported by %v, want %s", l.Text, l.Kernel, l.Source, reported, l.Rule)
 			}
 		}
+	}
+}
+
+// A message of the kernel's in several logs goes once to each rule, also to one that reads
+// only the log which has it last.
+func TestKernelMessageInSeveralLogs(t *testing.T) {
+	set := ruleSet(t, `
+- {name: a, events: [log], logs: [kernel], pattern: oops, reason: R, message: m}
+- {name: b, events: [log], logs: [journald], pattern: oops, reason: R, message: m}
+- {name: c, events: [log], logs: [kmsg, journald], pattern: oops, reason: R, message: m}
+- {name: d, events: [log], pattern: oops, reason: R, message: m}
+`)
+	in := func(log string) *event.Event {
+		ev := logged(0, "oops")
+		ev.Log.Log, ev.Log.Stamp, ev.Log.Seq = log, event.Duration(time.Second), uint64(len(log))
+		return ev
+	}
+	for _, order := range [][2]string{{"kmsg", "journald"}, {"journald", "kmsg"}} {
+		e := detector.NewEngine(set)
+		fired := make(map[string]int)
+		for n, log := range []string{order[0], order[0], order[1], order[1], order[0], order[1]} {
+			now := time.Duration(n) * time.Minute // apart, or they would count as one report
+			if seen := e.Seen(in(log)); seen != (n != 0 && (n != 2 || log == "kmsg")) {
+				t.Errorf("%v: reading %d is seen: %t", order, n, seen)
+			}
+			for _, tr := range e.Observe(in(log), at(now)) {
+				if tr.Problem != nil && tr.Problem.State == problem.Firing {
+					fired[tr.Problem.Rule]++
+				}
+			}
+			e = restarted(t, e, set, now)
+		}
+		if want := map[string]int{"a": 1, "b": 1, "c": 1, "d": 1}; !maps.Equal(fired, want) {
+			t.Errorf("%v: %v fired, want %v", order, fired, want)
+		}
+	}
+}
+
+// A flood of the kernel's in two logs is limited for the rules of each, and counts nowhere twice.
+func TestRateLimitOfKernelMessagesInSeveralLogs(t *testing.T) {
+	r := &recorder{e: detector.NewEngine(ruleSet(t, `
+- {name: told, events: [log], logs: [kernel], pattern: oops, reason: R, message: m, rateLimit: {count: 10, within: 10m}}
+- {name: b, events: [log], logs: [journald], pattern: oops, reason: R, message: m, rateLimit: {count: 10, within: 10m}}
+`))}
+	for n := range 100 {
+		for _, log := range []string{"kmsg", "journald"} {
+			d := time.Duration(n) * time.Millisecond
+			ev := logged(d, "oops")
+			ev.Log.Log, ev.Log.Stamp, ev.Log.Seq = log, event.Duration(d+1), uint64(n+1)
+			if !r.e.Seen(ev) && r.e.Admit(ev, at(d)) {
+				r.observe(ev, d)
+			}
+		}
+	}
+	r.release(5 * time.Minute)
+	if n := len(r.recorded); n != 10+10+1 || r.count("told") != 100 || r.count("b") > 100 {
+		t.Errorf("%d and %d counted in %d events, want 100, at most 100, and 21", r.count("told"), r.count("b"), n)
 	}
 }

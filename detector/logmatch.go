@@ -116,9 +116,12 @@ func (e *Engine) lineLogged(ev *event.Event, now event.Moment) {
 		l.unmatched++
 		return
 	}
-	if e.duplicate(ev) {
+	hits, id := e.news(ev, hits)
+	if len(hits) == 0 {
+		e.duplicates++
 		return
 	}
+	e.remember(id)
 	if ev.Log.Origin == event.OriginProcess {
 		hits = l.forNoCondition(hits)
 	}
@@ -146,6 +149,40 @@ func (e *Engine) lineLogged(ev *event.Event, now event.Moment) {
 	}
 	e.act.ev = nil
 	l.ev, l.data = event.Event{}, event.LogData{}
+}
+
+// lineID is under which identities a line is known; zero: none.
+type lineID struct {
+	line uint64
+	here uint64 // of a kernel message that rules get from this log only
+}
+
+// news leaves out the hits of rules that have got the line before. A kernel message comes once
+// to each rule: another log may have had it first, which the rule does not read.
+func (e *Engine) news(ev *event.Event, hits []logpattern.Hit) ([]logpattern.Hit, lineID) {
+	id, ok := identity(ev)
+	if !ok {
+		return hits, lineID{}
+	}
+	known := lineID{line: id}
+	message := kernelMessage(ev)
+	return slices.DeleteFunc(hits, func(h logpattern.Hit) bool {
+		r := e.logs.rules[h.Pattern]
+		if !message || len(r.Logs) == 0 || slices.Contains(r.Logs, event.KernelLogs) {
+			return e.recent.has(id)
+		}
+		known.here = inLog(id, ev.Log.Log)
+		return slices.ContainsFunc(r.Logs, func(log string) bool { return e.recent.has(inLog(id, log)) })
+	}), known
+}
+
+// remember notes that a line came.
+func (e *Engine) remember(id lineID) {
+	for _, id := range []uint64{id.line, id.here} {
+		if id != 0 {
+			e.recent.add(id)
+		}
+	}
 }
 
 // forNoCondition leaves out the hits of rules with a condition: any process can have the

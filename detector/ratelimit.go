@@ -123,7 +123,9 @@ func (e *Engine) Admit(ev *event.Event, now event.Moment) bool {
 		return true
 	}
 	l := &e.logs
-	hits := l.match(ev.Log)
+	all := l.match(ev.Log)
+	hits, id := e.news(ev, all)
+	others := len(hits) < len(all) // rules that have got it from another log
 	if ev.Log.Origin == event.OriginProcess {
 		hits = l.forNoCondition(hits)
 	}
@@ -145,9 +147,7 @@ func (e *Engine) Admit(ev *event.Event, now event.Moment) bool {
 	if changes && e.changeAllowed(hits, t) {
 		return true
 	}
-	if id, ok := identity(ev); ok {
-		e.recent.add(id)
-	}
+	e.remember(id)
 	for i := range hits {
 		if r := l.rules[hits[i].Pattern]; i == 0 || l.rules[hits[i-1].Pattern] != r {
 			r.limited++
@@ -166,7 +166,7 @@ func (e *Engine) Admit(ev *event.Event, now event.Moment) bool {
 	for _, en := range entries {
 		en.seen(at)
 	}
-	if len(entries) > 0 {
+	if len(entries) > 0 && !others { // the others would count again what stands for several lines
 		e.withhold(ev, now)
 	}
 	return false
@@ -284,9 +284,10 @@ func (l *limits) leave(w *withheld) {
 // a snapshot brought back to wait is part of it: in a replay, the event was recorded after that
 // snapshot. Its latest line may be read again; the identities of the others are not recorded.
 func (e *Engine) recordedTogether(ev *event.Event, hits []logpattern.Hit) {
-	if id, ok := identityOfOne(ev); ok && !e.recent.has(id) {
-		e.recent.add(id)
-	}
+	one := *ev
+	one.Times = 0
+	_, id := e.news(&one, slices.Clone(hits))
+	e.remember(id)
 	l := &e.limits
 	if len(l.queue) == 0 {
 		return
