@@ -316,6 +316,40 @@ func TestThresholdOfEventsReadLate(t *testing.T) {
 	}
 }
 
+// A signal lasts until its end is reported or nobody watches, however quiet it is meanwhile.
+func TestForOfATemporaryRule(t *testing.T) {
+	set := ruleSet(t, `
+- {name: told, events: [mount.readonly], groupBy: [device.name], reason: R, message: m, for: 10m, clearWhen: event.kind == "mount.writable"}
+`)
+	begin := func() *detector.Engine {
+		e := detector.NewEngine(set)
+		e.Observe(source("mount", true), at(0))
+		want(t, e.Observe(readOnly(0, "sda"), at(0)))
+		want(t, e.Tick(at(9*time.Minute)))
+		return e
+	}
+	e := begin()
+	want(t, e.Tick(at(10*time.Minute)), "told sda firing")
+	want(t, e.Tick(at(15*time.Minute-1)))
+	want(t, e.Tick(at(15*time.Minute)), "told sda resolved")
+
+	e = begin()
+	writable := readOnly(9*time.Minute, "sda")
+	writable.Kind = event.MountWritable
+	want(t, e.Observe(writable, at(9*time.Minute)))
+	want(t, e.Tick(at(10*time.Minute)))
+
+	e = restarted(t, begin(), set, 9*time.Minute)
+	e.Observe(source("mount", true), at(9*time.Minute))
+	want(t, e.Tick(at(10*time.Minute)))
+	want(t, e.Observe(readOnly(11*time.Minute, "sda"), at(11*time.Minute)))
+	want(t, e.Tick(at(21*time.Minute)), "told sda firing")
+
+	e = begin()
+	e.Observe(source("mount", false), at(9*time.Minute))
+	want(t, e.Tick(at(10*time.Minute)))
+}
+
 func TestLatched(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, `
 - {name: sick, events: [oomkill], condition: Sick, reason: R, message: m, latched: true}

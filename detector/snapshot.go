@@ -220,12 +220,12 @@ func (e *Engine) Restarted(now event.Moment) {
 	for _, s := range e.series {
 		for _, en := range sortedEntries(s) {
 			switch r := en.rule; {
-			case r.Temporary():
-				en.came = e.now.Boot
-				en.confirm = r.level // a repeated report doesn't count again
 			case en.p.State == problem.Pending && r.For > 0:
 				e.forget(en) // whether the signal lasted was not seen; its source reports it anew
 				continue
+			case r.Temporary():
+				en.came = e.now.Boot
+				en.confirm = r.level // a repeated report doesn't count again
 			case en.p.State == problem.Pending:
 				en.came = e.now.Boot
 			case en.p.State == problem.Firing:

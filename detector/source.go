@@ -70,15 +70,12 @@ func reasonText(reason string) string { return cmp.Or(display.Safe(reason, 200),
 // sourceOf updates an entry after one of its sources came up or went down.
 func (e *Engine) sourceOf(en *entry, up bool, now time.Duration) {
 	r := en.rule
-	if r.Temporary() {
-		return
-	}
 	switch {
 	case en.p.State == problem.Pending && r.For > 0:
 		if !up {
 			e.forget(en) // whether the signal lasts is not seen any more
 		}
-	case en.p.State != problem.Firing:
+	case en.p.State != problem.Firing || r.Temporary():
 	case up:
 		en.quietFrom = now
 		if en.confirm && en.confirmBy == 0 {

@@ -220,11 +220,7 @@ func (e *Engine) deadline(en *entry) (time.Duration, bool) {
 			// Others of its time may be read late, as it may have been.
 			return en.came + r.Threshold.Within, true
 		}
-		due := en.fireAt
-		if quiet, ok := e.quiet(en); ok && quiet < due {
-			due = quiet
-		}
-		return due, true
+		return en.fireAt, true
 	}
 	due, ok := e.quiet(en)
 	if en.confirmBy != 0 && (!ok || en.confirmBy < due) {
@@ -254,6 +250,7 @@ func (e *Engine) expire(en *entry, due event.Moment) {
 	case problem.Pending:
 		// A reload may have taken away the rule's "for" meanwhile.
 		if (en.rule.For > 0 || en.rule.Threshold.Count == 0) && en.fireAt <= due.Boot {
+			en.quietFrom = due.Boot // a signal is quiet while it lasts
 			e.fire(en, due)
 			return
 		}
