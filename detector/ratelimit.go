@@ -360,10 +360,12 @@ func (e *Engine) release(now event.Moment, due func(*withheld) bool) (out []*eve
 	return out
 }
 
-// resumeLimits takes back what a snapshot says was withheld.
-func (e *Engine) resumeLimits(list []*withheld) {
+// resumeLimits takes back what a snapshot says was withheld or lost.
+func (e *Engine) resumeLimits(s *snapshot) {
 	e.limits = newLimits()
-	for _, w := range list[:min(len(list), maxWithheld)] {
+	maps.Copy(e.limits.lost, s.Lost)
+	e.limits.lostAt = s.LostAt
+	for _, w := range s.Withheld[:min(len(s.Withheld), maxWithheld)] {
 		if w != nil && w.Event != nil {
 			w.saved = true
 			e.enqueue(w)

@@ -222,6 +222,49 @@ func TestRateLimitRecordedBehindTheSnapshot(t *testing.T) {
 	}
 }
 
+// Lost changes that were not reported yet are, once, after a restart.
+func TestLostToRateLimitAcrossRestart(t *testing.T) {
+	set := ruleSet(t, limitedRules)
+	r := &recorder{e: detector.NewEngine(set)}
+	r.e.Observe(source("log/app", true), at(0))
+	for i := range 110 { // 10 within the limit, 10 that change something, 90 lost
+		r.line(time.Second, fmt.Sprint("error on sd", i))
+	}
+	saved, err := r.e.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := len(r.recorded)
+	lost := func(r *recorder) (n uint64) {
+		for _, ev := range r.recorded {
+			if ev.Lost != nil && ev.Lost.Stem == "log/app" && ev.Lost.Reason == detector.LostToRateLimit {
+				n += ev.Lost.Count
+			}
+		}
+		return n
+	}
+	killed := &recorder{e: restartedFrom(t, set, saved, 2*time.Second)}
+	killed.release(2 * time.Second)
+	killed.release(11 * time.Second)
+	killed.release(20 * time.Second)
+	if n := lost(killed); n != 90 {
+		t.Errorf("%d reported lost after a restart, want 90", n)
+	}
+	// Reported behind the snapshot, and so not again.
+	r.line(2*time.Second, "error on another")
+	r.release(11 * time.Second)
+	again := &recorder{e: detector.NewEngine(set)}
+	if err := again.e.Resume(saved, at(12*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	again.replay(r, before)
+	again.e.Restarted(at(12 * time.Second))
+	again.release(30 * time.Second)
+	if n := lost(again); n != 91 {
+		t.Errorf("%d reported lost before and after a restart, want 91", n)
+	}
+}
+
 // replay repeats what another has recorded.
 func (r *recorder) replay(of *recorder, from int) {
 	for i := from; i < len(of.recorded); i++ {

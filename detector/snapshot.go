@@ -27,6 +27,8 @@ type snapshot struct {
 	Stems      []savedStem         `json:"stems,omitempty"`
 	Absences   map[string]absence  `json:"absences,omitempty"` // by rule
 	Withheld   []*withheld         `json:"withheld,omitempty"`
+	Lost       map[string]uint64   `json:"lost,omitempty"` // to rate limits, by source
+	LostAt     time.Duration       `json:"lostAt,omitempty"`
 }
 
 // savedStem is what is known of the sources of a stem.
@@ -97,7 +99,7 @@ func (e *Engine) Snapshot() ([]byte, error) {
 			s.Absences[r.Name] = r.absence
 		}
 	}
-	s.Withheld = e.limits.queue
+	s.Withheld, s.Lost, s.LostAt = e.limits.queue, e.limits.lost, e.limits.lostAt
 	for _, name := range slices.Sorted(maps.Keys(e.stems)) {
 		st := e.stems[name]
 		s.Stems = append(s.Stems, savedStem{name, st.known, st.up, st.kernel, st.reason, st.lossyUntil, st.lossReason})
@@ -169,7 +171,7 @@ func (e *Engine) Resume(data []byte, now event.Moment) error {
 		}
 	}
 	e.absentDue = e.nextAbsence()
-	e.resumeLimits(s.Withheld)
+	e.resumeLimits(s)
 	return nil
 }
 

@@ -93,6 +93,9 @@ func (e *Engine) recordsLost(ev *event.Event, now time.Duration) {
 	if ev.Lost == nil {
 		return
 	}
+	if ev.Lost.Reason == LostToRateLimit {
+		delete(e.limits.lost, ev.Lost.Stem) // in a replay, what the snapshot has was recorded after it
+	}
 	st := e.stem(ev.Lost.Stem)
 	st.lossyUntil = now + lossyFor
 	st.lossReason = display.Safe(ev.Lost.Reason, 64)
