@@ -3,7 +3,6 @@ package detector
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,54 +20,23 @@ import (
 // maxMuteReason bounds a mute's reason, in bytes: a sentence.
 const maxMuteReason = 256
 
-// LoadMutes reads a file of mutes (docs/rules.md has its form). The error joins
-// every mistake of the file as [Errors], a rule that is not in the set and a field
-// its groupBy doesn't have among them; no mutes come with it. An error that wraps
-// fs.ErrNotExist means that there is no file, and so no mute.
-func LoadMutes(path string, rules *RuleSet) ([]problem.Mute, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("mutes: %w", err)
+// ParseMutes reads a file of mutes (docs/rules.md has its form). The error joins every mistake of
+// the file as [Errors]; no mutes come with it. A rule that is not in the set, and a field that its
+// groupBy doesn't have, are no mistakes of the file: the rule may have gone with an upgrade, which
+// must not end the other mutes. Such a mute is returned too, and unknown has it. Without rules
+// (nil) names and fields are taken as they are.
+func ParseMutes(name string, data []byte, rules *RuleSet) (list []problem.Mute, unknown Errors, err error) {
+	file, root := document.Read(name, data)
+	l := &muteLoader{file: file, unknown: &document.Reader{Name: name}, rules: rules}
+	if root != nil {
+		l.root(root)
 	}
-	defer f.Close()
-	data, err := readAtMost(f)
-	if err != nil {
-		return nil, fmt.Errorf("mutes: %w", err)
-	}
-	return ParseMutes(path, data, rules)
-}
-
-// ParseMutes is LoadMutes of a file that was read already. Without rules (nil) names
-// and fields are taken as they are.
-func ParseMutes(name string, data []byte, rules *RuleSet) ([]problem.Mute, error) {
-	l := parseMutes(name, data, rules)
-	if all := append(l.file.Errors, l.unknown.Errors...); len(all) > 0 {
-		all.Sort()
-		return nil, all
-	}
-	return l.mutes, nil
-}
-
-// ParseKnownMutes is ParseMutes for who puts the mutes in force: a rule that is not in the
-// set, and a field that its groupBy doesn't have, is no error. The rule may have gone with an
-// upgrade, which must not end the other mutes. Such a mute is returned too, and unknown has it.
-func ParseKnownMutes(name string, data []byte, rules *RuleSet) (list []problem.Mute, unknown Errors, err error) {
-	l := parseMutes(name, data, rules)
 	l.file.Errors.Sort()
 	l.unknown.Errors.Sort()
 	if err := l.file.Errors.Err(); err != nil {
 		return nil, nil, err
 	}
 	return l.mutes, l.unknown.Errors, nil
-}
-
-func parseMutes(name string, data []byte, rules *RuleSet) *muteLoader {
-	file, root := document.Read(name, data)
-	l := &muteLoader{file: file, unknown: &document.Reader{Name: name}, rules: rules}
-	if root != nil {
-		l.root(root)
-	}
-	return l
 }
 
 type muteLoader struct {

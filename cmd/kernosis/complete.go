@@ -81,7 +81,7 @@ func (f *muteFlags) completeRule() []string {
 	if err != nil {
 		return nil
 	}
-	list, err := detector.ParseMutes(path, text, nil)
+	list, _, err := detector.ParseMutes(path, text, nil)
 	if err != nil {
 		return nil
 	}

@@ -26,8 +26,8 @@ func TestRulesOfDocs(t *testing.T) {
 			dir := t.TempDir()
 			switch {
 			case strings.Contains(b.text(), "\nmutes:"):
-				if _, err := detector.ParseMutes(place, []byte(b.text()), shipped); err != nil {
-					t.Error(err)
+				if _, unknown, err := detector.ParseMutes(place, []byte(b.text()), shipped); err != nil || len(unknown) > 0 {
+					t.Error(place, err, unknown)
 				}
 			case strings.Contains(b.text(), "\ntests:"):
 				// With the rules that the page has its reader write.

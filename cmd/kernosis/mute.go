@@ -117,7 +117,7 @@ func (f *muteFlags) run(rule string, now time.Time, out io.Writer) error {
 	}
 	var list []problem.Mute
 	if len(old) > 0 {
-		if list, err = detector.ParseMutes(path, old, nil); err != nil {
+		if list, _, err = detector.ParseMutes(path, old, nil); err != nil {
 			return err
 		}
 	}
@@ -152,7 +152,7 @@ func (f *muteFlags) run(rule string, now time.Time, out io.Writer) error {
 // check returns the mistakes of a file whose last mute is new. Rules of others may have gone with
 // an upgrade.
 func check(path string, text []byte, rules *detector.RuleSet) error {
-	list, unknown, err := detector.ParseKnownMutes(path, text, rules)
+	list, unknown, err := detector.ParseMutes(path, text, rules)
 	if err != nil {
 		return err
 	}

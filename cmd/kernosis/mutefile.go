@@ -78,7 +78,7 @@ func (f *muteFile) read() {
 	var unknown detector.Errors
 	if err == nil && len(data) > 0 {
 		f.last = data
-		list, unknown, err = detector.ParseKnownMutes(f.path, data, f.rules)
+		list, unknown, err = detector.ParseMutes(f.path, data, f.rules)
 	}
 	if err != nil {
 		f.a.log.Error("mutes not reloaded; the ones in force stay", "error", err)

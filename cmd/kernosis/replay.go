@@ -85,7 +85,14 @@ func (f *replayFlags) config() (replay.Config, error) {
 		return cfg, err
 	}
 	if f.mutes != "" {
-		list, err := detector.LoadMutes(f.mutes, cfg.Rules)
+		data, err := readMutes(f.mutes)
+		if err != nil {
+			return cfg, fmt.Errorf("mutes: %w", err)
+		}
+		list, unknown, err := detector.ParseMutes(f.mutes, data, cfg.Rules)
+		if err == nil {
+			err = unknown.Err()
+		}
 		if err != nil {
 			return cfg, err
 		}
