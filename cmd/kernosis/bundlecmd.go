@@ -199,10 +199,10 @@ func (s *support) hostRoot() string {
 	return s.process.config.HostRoot
 }
 
-func (s *support) addDiagnoses(context.Context) error {
+func (s *support) addDiagnoses(ctx context.Context) error {
 	const name = "diagnoses.txt"
 	dirs := allDirs(s.c.StateDir)
-	views, err := status.ReadFolder(s.c.Reads, stateWithin, s.c.StateDir, func() ([]*diagnosisView, error) { return readDiagnoses(dirs...) })
+	views, err := status.ReadFolder(ctx, s.c.Reads, stateWithin, s.c.StateDir, func(func() error) ([]*diagnosisView, error) { return readDiagnoses(dirs...) })
 	if err != nil {
 		s.archive.Lack(name, err)
 		return nil
@@ -214,12 +214,12 @@ func (s *support) addDiagnoses(context.Context) error {
 	return s.archive.Text(name, "kernosis diagnose show -o wide", b.String())
 }
 
-func (s *support) addMutes(context.Context) error {
+func (s *support) addMutes(ctx context.Context) error {
 	path := filepath.Join(s.c.StateDir, mutesName)
 	if s.process != nil && s.process.err == nil {
 		path = s.process.config.mutesPath()
 	}
-	text, err := status.ReadFolder(s.c.Reads, stateWithin, filepath.Dir(path), func() ([]byte, error) { return readMutes(path) })
+	text, err := status.ReadFolder(ctx, s.c.Reads, stateWithin, filepath.Dir(path), func(func() error) ([]byte, error) { return readMutes(path) })
 	if err != nil {
 		s.archive.Lack("mutes.yaml", err)
 		return nil

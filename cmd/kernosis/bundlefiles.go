@@ -57,7 +57,7 @@ func (s *support) addSettings(context.Context) error {
 }
 
 // addRules adds the rules in force, whether they are valid, and the operator's files.
-func (s *support) addRules(context.Context) error {
+func (s *support) addRules(ctx context.Context) error {
 	const name = "rules.txt"
 	cfg, _, err := s.settings()
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *support) addRules(context.Context) error {
 	}
 	var b strings.Builder
 	inForce := cfg
-	set, err := status.ReadFolder(s.c.Reads, stateWithin, s.c.StateDir, func() (*detector.RuleSet, error) { return rulesInForce(&inForce) })
+	set, err := status.ReadFolder(ctx, s.c.Reads, stateWithin, s.c.StateDir, func(func() error) (*detector.RuleSet, error) { return rulesInForce(&inForce) })
 	if errors.Is(err, bounded.ErrLate) {
 		s.archive.Lack(name, err)
 		return nil
@@ -111,10 +111,10 @@ func rulesInForce(cfg *agentConfig) (*detector.RuleSet, error) {
 	return set, err
 }
 
-func (s *support) addJournal(context.Context) error {
+func (s *support) addJournal(ctx context.Context) error {
 	const name = "journal.jsonl"
 	dir := s.c.Journal
-	text, err := status.ReadFolder(s.c.Reads, stateWithin, s.c.StateDir, func() ([]byte, error) { return journal.Tail(dir, bundle.MaxFile) })
+	text, err := status.ReadFolder(ctx, s.c.Reads, stateWithin, s.c.StateDir, func(func() error) ([]byte, error) { return journal.Tail(dir, bundle.MaxFile) })
 	if err != nil {
 		s.archive.Lack(name, err)
 		return nil

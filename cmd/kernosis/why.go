@@ -195,7 +195,9 @@ func (f *whyFlags) read(ctx context.Context, s why.Subject) (why.Input, error) {
 		}
 	}
 	known := fromAPI != nil
-	in, journalErr := status.ReadFolder(&bounded.Calls{}, stateWithin, cmp.Or(f.journal, f.stateDir), func() (*why.Input, error) { return f.local(s, now, known) })
+	in, journalErr := status.ReadFolder(ctx, &bounded.Calls{}, stateWithin, cmp.Or(f.journal, f.stateDir), func(step func() error) (*why.Input, error) {
+		return f.local(s, now, known, step)
+	})
 	switch {
 	case fromAPI != nil && in != nil:
 		return why.Merge(*in, *fromAPI), nil

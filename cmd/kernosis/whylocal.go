@@ -28,8 +28,8 @@ var errNoJournal = errors.New("no journal of that node here") //nolint:gocheckno
 const deadAfter = 3 * saveEvery
 
 // local reads the journal, and the diagnoses beside it. nil: there is none to read; known says
-// whether the API server knows the subject.
-func (f *whyFlags) local(s why.Subject, now time.Time, known bool) (*why.Input, error) {
+// whether the API server knows the subject. step is as of [local.Read].
+func (f *whyFlags) local(s why.Subject, now time.Time, known bool, step func() error) (*why.Input, error) {
 	if f.journal == "" && f.kube.asked() {
 		return nil, errNoJournal
 	}
@@ -56,7 +56,7 @@ func (f *whyFlags) local(s why.Subject, now time.Time, known bool) (*why.Input, 
 	default:
 		s.Namespace = f.kube.namespace()
 	}
-	in, err := local.Read(local.Config{Dir: dir, Subject: s, Now: now, Since: f.since})
+	in, err := local.Read(local.Config{Dir: dir, Subject: s, Now: now, Since: f.since}, step)
 	if errors.Is(err, local.ErrUnknownPod) {
 		if !known {
 			in.Unread = append(in.Unread, unknownPod(&s))

@@ -47,6 +47,14 @@ func (c *Calls) Stats() Stats {
 // Do calls f and returns what it returns, or [ErrLate] where that takes longer than within.
 // f may then go on for any time: it must own what it uses.
 func Do[T any](c *Calls, within time.Duration, f func() (T, error)) (T, error) {
+	return DoSteps(c, within, func(func() error) (T, error) { return f() })
+}
+
+// DoSteps is [Do] for a call of many steps that takes as long as they take together, such as a
+// read of a long file by a process that gets little of the CPU: f calls step after each, and is
+// given up once there has been none for within, or for up to twice as long. step then returns
+// [ErrLate], for f to end.
+func DoSteps[T any](c *Calls, within time.Duration, f func(step func() error) (T, error)) (T, error) {
 	var none T
 	if c.refuse() {
 		return none, ErrRefused
@@ -56,10 +64,19 @@ func Do[T any](c *Calls, within time.Duration, f func() (T, error)) (T, error) {
 		err   error
 	}
 	answer := make(chan result, 1)
-	var ended, left bool // guarded by c.mu
+	var moved, ended, left bool // guarded by c.mu
+	step := func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if left {
+			return ErrLate
+		}
+		moved = true
+		return nil
+	}
 	go func() {
 		var r result
-		r.value, r.err = f()
+		r.value, r.err = f(step)
 		c.mu.Lock()
 		ended = true
 		if left {
@@ -68,24 +85,25 @@ func Do[T any](c *Calls, within time.Duration, f func() (T, error)) (T, error) {
 		c.mu.Unlock()
 		answer <- r
 	}()
-	timer := time.NewTimer(within)
-	defer timer.Stop()
-	select {
-	case r := <-answer:
-		return r.value, r.err
-	case <-timer.C:
+	tick := time.NewTicker(within)
+	defer tick.Stop()
+	for {
+		select {
+		case r := <-answer:
+			return r.value, r.err
+		case <-tick.C:
+		}
+		c.mu.Lock()
+		if left = !moved && !ended; left {
+			c.stats.Behind++
+			c.stats.Late++
+		}
+		moved = false
+		c.mu.Unlock()
+		if left {
+			return none, ErrLate
+		}
 	}
-	c.mu.Lock()
-	if left = !ended; left {
-		c.stats.Behind++
-		c.stats.Late++
-	}
-	c.mu.Unlock()
-	if left {
-		return none, ErrLate
-	}
-	r := <-answer
-	return r.value, r.err
 }
 
 // Err is [Do] for what returns an error alone.

@@ -41,3 +41,38 @@ func TestDo(t *testing.T) {
 		}
 	})
 }
+
+func TestDoSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &Calls{}
+		hang := make(chan struct{})
+		var then error
+		ask := func(steps int, hangs bool) (int, error) {
+			return DoSteps(c, time.Second, func(step func() error) (int, error) {
+				for range steps {
+					time.Sleep(900 * time.Millisecond)
+					if err := step(); err != nil {
+						return 0, err
+					}
+				}
+				if hangs {
+					<-hang
+					then = step()
+				}
+				return 7, nil
+			})
+		}
+		if n, err := ask(100, false); n != 7 || err != nil {
+			t.Errorf("got %d, %v", n, err)
+		}
+		began := time.Now()
+		if n, err := ask(3, true); n != 0 || !errors.Is(err, ErrLate) || time.Since(began) > (2700+2000)*time.Millisecond {
+			t.Errorf("got %d, %v after %v", n, err, time.Since(began))
+		}
+		close(hang)
+		synctest.Wait()
+		if st := c.Stats(); !errors.Is(then, ErrLate) || st != (Stats{Late: 1}) {
+			t.Errorf("%v, %+v", then, st)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,13 +40,16 @@ type Config struct {
 	Unread []Unread
 }
 
-// ReadWithin is how long a read of the state folder may take: its disk may hang.
+// ReadWithin is how long the state folder may not answer: its disk may hang.
 const ReadWithin = 2 * time.Second
 
 // ReadFolder returns what read does, or after a time an error that says that the folder does not
-// answer; it is a [bounded.ErrLate].
-func ReadFolder[T any](calls *bounded.Calls, within time.Duration, dir string, read func() (T, error)) (T, error) {
-	v, err := bounded.Do(calls, within, read)
+// answer; it is a [bounded.ErrLate]. The time begins anew with each step, which a long read calls
+// after each piece. step returns an error once ctx has ended.
+func ReadFolder[T any](ctx context.Context, calls *bounded.Calls, within time.Duration, dir string, read func(step func() error) (T, error)) (T, error) {
+	v, err := bounded.DoSteps(calls, within, func(step func() error) (T, error) {
+		return read(func() error { return cmp.Or(ctx.Err(), step()) })
+	})
 	if errors.Is(err, bounded.ErrLate) {
 		err = hangsError{dir}
 	}
@@ -61,13 +65,14 @@ func (hangsError) Is(err error) bool { return err == bounded.ErrLate }
 // Reader reads the state of an agent again and again.
 type Reader struct {
 	c       Config
+	within  time.Duration // how long the state folder may not answer
 	journal *local.Follower
 	before  usage // of the read before
 }
 
 // NewReader returns a Reader.
 func NewReader(c Config) *Reader {
-	r := &Reader{c: c}
+	r := &Reader{c: c, within: ReadWithin}
 	r.open()
 	return r
 }
@@ -96,7 +101,7 @@ func (r *Reader) Read(ctx context.Context) *State {
 		g.unread(u.What, errors.New(u.Why))
 	}
 	r.ask(ctx, g)
-	r.look(g)
+	r.look(ctx, g)
 	g.build()
 	r.cost(g)
 	g.Agent.Running = g.Agent.Running || !g.Agent.Saved.IsZero() && g.At.Sub(g.Agent.Saved) <= r.c.DeadAfter
@@ -130,17 +135,17 @@ func (r *Reader) ask(ctx context.Context, g *reading) {
 }
 
 // look reads the state folder and the journal.
-func (r *Reader) look(g *reading) {
+func (r *Reader) look(ctx context.Context, g *reading) {
 	type found struct {
 		saved   time.Time
 		journal local.State
 	}
 	journal, stateFile, at := r.journal, filepath.Join(r.c.StateDir, r.c.StateFile), g.At
-	f, err := ReadFolder(r.c.Reads, ReadWithin, r.c.StateDir, func() (f found, err error) {
+	f, err := ReadFolder(ctx, r.c.Reads, r.within, r.c.StateDir, func(step func() error) (f found, err error) {
 		if info, err := os.Stat(stateFile); err == nil {
 			f.saved = info.ModTime()
 		}
-		f.journal, err = journal.Read(at)
+		f.journal, err = journal.Read(at, step)
 		return f, err
 	})
 	st := f.journal

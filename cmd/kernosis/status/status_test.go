@@ -1,6 +1,7 @@
 package status
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -18,6 +19,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // agent is one as far as a status sees it: a state folder and an endpoint.
@@ -258,6 +260,39 @@ func TestStaleJournal(t *testing.T) {
 	s := a.read()
 	if s.Outcome != Healthy || len(s.Problems) != 0 || len(s.Unread) != 1 || !strings.Contains(s.Unread[0].Why, "does not write to "+a.state) {
 		t.Errorf("%+v", s)
+	}
+}
+
+// A journal that takes longer to decode than a disk may take to answer is read: on a busy node the
+// program gets little of the CPU.
+func TestLongJournal(t *testing.T) {
+	a := newAgent(t)
+	e := journal.Entry{Now: time.Now(), Event: source("oomkill", true)}
+	for range 40 {
+		e.Transitions = append(e.Transitions, problem.Transition{Problem: &problem.Problem{Rule: "oom-kill", State: problem.Firing, Message: "killed"}})
+	}
+	for range 3000 {
+		if _, _, err := a.journal.Add(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.journal.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	r := NewReader(a.config())
+	r.within = 50 * time.Millisecond
+	var s *State
+	await.UntilShown(t, "the journal", 20*time.Second, func() (bool, string) {
+		s = r.Read(t.Context())
+		return len(s.Unread) == 0, text(t, s, View{})
+	})
+	if len(s.Problems) != 1 {
+		t.Errorf("%+v", s.Problems)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if s = NewReader(a.config()).Read(ctx); !slices.Contains(s.Unread, Unread{What: "journal", Why: "read journal: context canceled"}) {
+		t.Errorf("it reads on for nobody: %+v", s.Unread)
 	}
 }
 

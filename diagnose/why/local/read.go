@@ -26,9 +26,9 @@ type Config struct {
 var ErrUnknownPod = errors.New("the journal does not say which UID that pod has") //nolint:gochecknoglobals // a constant
 
 // Read returns what the journal says. With ErrUnknownPod it also returns what it says of the
-// node's sources.
-func Read(c Config) (why.Input, error) {
-	st, err := Follow(c).Read(c.Now)
+// node's sources. It calls step after each entry, and ends with its error.
+func Read(c Config, step func() error) (why.Input, error) {
+	st, err := Follow(c).Read(c.Now, step)
 	return st.Input, err
 }
 
@@ -48,13 +48,14 @@ func Follow(c Config) *Follower {
 }
 
 // Read returns what the journal says at a time. With ErrUnknownPod it also returns what it
-// says of the node's sources.
-func (f *Follower) Read(now time.Time) (State, error) {
+// says of the node's sources. It calls step after each entry, and ends with its error: then f is
+// of no more use.
+func (f *Follower) Read(now time.Time, step func() error) (State, error) {
 	r := &f.reader
 	r.c.Now = now
 	damaged, err := f.journal.Read(func(e journal.Entry) error {
 		r.entry(&e)
-		return nil
+		return step()
 	})
 	f.damaged += damaged
 	if err == nil && r.entries == 0 {

@@ -78,7 +78,7 @@ func (n *node) after(d time.Duration, ev *event.Event) {
 
 func (n *node) read(s why.Subject) (why.Input, error) {
 	n.t.Helper()
-	return local.Read(local.Config{Dir: n.dir, Subject: s, Now: n.now.Wall, Since: time.Hour})
+	return local.Read(local.Config{Dir: n.dir, Subject: s, Now: n.now.Wall, Since: time.Hour}, goOn)
 }
 
 func pod(uid string) *event.Container {
@@ -103,6 +103,8 @@ func names(uid string) *event.Event {
 		Failures: 1, Threshold: 3, ProbeOutcome: event.ProbeOutcome{Feed: event.ProbeObserved, Verdict: event.VerdictRefused, Cause: "nothing listens on :8080"},
 	}}
 }
+
+func goOn() error { return nil }
 
 func rulesOf(in why.Input) (list []string) {
 	for _, p := range in.Problems {
@@ -199,7 +201,7 @@ func TestFollow(t *testing.T) {
 	follower := local.Follow(local.Config{Dir: n.dir, Subject: why.Subject{Kind: why.KindNode, Name: "n7"}, Since: time.Minute})
 	read := func() local.State {
 		t.Helper()
-		st, err := follower.Read(n.now.Wall)
+		st, err := follower.Read(n.now.Wall, goOn)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -273,7 +275,7 @@ func TestWhatIsNotThere(t *testing.T) {
 	if in, err := n.read(why.Subject{Kind: why.KindPod, Namespace: "shop", Name: "web-1"}); !errors.Is(err, local.ErrUnknownPod) || len(in.Read) == 0 {
 		t.Errorf("%+v, %v", in, err)
 	}
-	if _, err := local.Read(local.Config{Dir: n.dir + "-none"}); err == nil {
+	if _, err := local.Read(local.Config{Dir: n.dir + "-none"}, goOn); err == nil {
 		t.Error("a journal that is not there is read")
 	}
 }
