@@ -52,10 +52,7 @@ func (a *agentAccess) find() (*agentProcess, status.Config, error) {
 		}
 	}
 	c.Journal = filepath.Join(c.StateDir, journalDir)
-	stateDir := c.StateDir
-	if c.Node, err = bounded.Do(&a.reads, status.ReadWithin, func() (string, error) { return journalNode(stateDir), nil }); err != nil {
-		c.Node = defaultNode()
-	}
+	c.Node = nodeOfState(&a.reads, status.ReadWithin, c.StateDir)
 	if at = cmp.Or(a.endpoint, at); at != "" {
 		token, err := a.token()
 		if err != nil {

@@ -61,21 +61,26 @@ func TestStatusWhileTheDiskHangs(t *testing.T) {
 func TestWhyWhileTheDiskHangs(t *testing.T) {
 	testall.Only(t)
 	dir, _ := hungState(t)
-	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
-	out := make(chan error, 1)
-	go func() {
-		root := newRoot()
-		root.SetArgs([]string{"why", "node", "--state-dir", dir})
-		root.SetErr(io.Discard)
-		out <- root.ExecuteContext(t.Context())
-	}()
-	select {
-	case err := <-out:
-		if err == nil || !strings.Contains(err.Error(), dir+" does not answer: does its disk hang?") {
-			t.Error(err)
+	none := filepath.Join(t.TempDir(), "none")
+	refuses := write(t, t.TempDir(), "kubeconfig", `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}],
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]}`)
+	for kubeconfig, api := range map[string]string{none: "", refuses: "connection refused"} {
+		t.Setenv("KUBECONFIG", kubeconfig)
+		out := make(chan error, 1)
+		go func() {
+			root := newRoot()
+			root.SetArgs([]string{"why", "node", "--state-dir", dir})
+			root.SetErr(io.Discard)
+			out <- root.ExecuteContext(t.Context())
+		}()
+		select {
+		case err := <-out:
+			if err == nil || !strings.Contains(err.Error(), dir+" does not answer: does its disk hang?") || !strings.Contains(err.Error(), api) {
+				t.Error(err)
+			}
+		case <-time.After(await.Within(time.Minute)):
+			t.Errorf("it waits for the disk: %q", api)
 		}
-	case <-time.After(await.Within(time.Minute)):
-		t.Error("it waits for the disk")
 	}
 }
 

@@ -182,7 +182,8 @@ func terminalWidth(w io.Writer) int {
 // read asks the sources that there are: the API first, which knows UIDs and nodes.
 func (f *whyFlags) read(ctx context.Context, s why.Subject) (why.Input, error) {
 	now := time.Now()
-	to, apiErr := f.server(&s)
+	var reads bounded.Calls
+	to, apiErr := f.server(&reads, &s)
 	var fromAPI *why.Input
 	if to != nil {
 		in, err := whycluster.Read(ctx, whycluster.Config{REST: to, Subject: s, Namespaces: f.agentNamespaces, Now: now, Since: f.since})
@@ -195,26 +196,31 @@ func (f *whyFlags) read(ctx context.Context, s why.Subject) (why.Input, error) {
 		}
 	}
 	known := fromAPI != nil
-	in, journalErr := status.ReadFolder(ctx, &bounded.Calls{}, stateWithin, cmp.Or(f.journal, f.stateDir), func(step func() error) (*why.Input, error) {
+	in, journalErr := status.ReadFolder(ctx, &reads, stateWithin, cmp.Or(f.journal, f.stateDir), func(step func() error) (*why.Input, error) {
 		return f.local(s, now, known, step)
 	})
+	if errors.Is(apiErr, errNoCluster) {
+		apiErr = nil
+	}
+	if errors.Is(journalErr, errNoJournal) {
+		journalErr = nil
+	}
 	switch {
 	case fromAPI != nil && in != nil:
 		return why.Merge(*in, *fromAPI), nil
 	case fromAPI != nil:
-		if journalErr != nil && (f.journal != "" || !errors.Is(journalErr, errNoJournal)) {
+		if journalErr != nil {
 			fromAPI.Unread = append(fromAPI.Unread, why.Unread{What: "journal", Why: journalErr.Error()})
 		}
 		return *fromAPI, nil
 	case in != nil:
-		if apiErr != nil && !errors.Is(apiErr, errNoCluster) {
+		if apiErr != nil {
 			in.Unread = append(in.Unread, why.Unread{What: "API server", Why: apiErr.Error()})
 		}
 		return *in, nil
-	case apiErr != nil && !errors.Is(apiErr, errNoCluster):
-		return why.Input{}, fmt.Errorf("why: %w", apiErr)
-	case journalErr != nil && !errors.Is(journalErr, errNoJournal):
-		return why.Input{}, fmt.Errorf("why: %w", journalErr)
+	}
+	if err := errors.Join(apiErr, journalErr); err != nil {
+		return why.Input{}, fmt.Errorf("why: %w", err)
 	}
 	return why.Input{}, fmt.Errorf("why: nothing to read: no journal below %s (--state-dir, --journal), and no kubeconfig (--kubeconfig, --context)", f.stateDir)
 }

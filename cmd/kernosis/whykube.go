@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/diagnose/why"
 )
 
@@ -79,8 +80,8 @@ func (k *kubeFlagSet) rest() (*rest.Config, error) {
 }
 
 // server returns the API server that is to be asked, and fills in the subject's namespace;
-// nil: none is.
-func (f *whyFlags) server(s *why.Subject) (*rest.Config, error) {
+// nil: none is. reads are of the state folder.
+func (f *whyFlags) server(reads *bounded.Calls, s *why.Subject) (*rest.Config, error) {
 	if f.journal != "" && !f.kube.asked() {
 		return nil, errNoCluster
 	}
@@ -95,7 +96,7 @@ func (f *whyFlags) server(s *why.Subject) (*rest.Config, error) {
 		s.Namespace = cmp.Or(s.Namespace, f.kube.namespace())
 	}
 	if s.Kind == why.KindNode && s.Name == "" {
-		if s.Name = journalNode(f.stateDir); s.Name == "" {
+		if s.Name = nodeOfState(reads, stateWithin, f.stateDir); s.Name == "" {
 			return nil, errors.New("the name of this node is not known; name one")
 		}
 	}

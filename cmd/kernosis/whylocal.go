@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/why"
@@ -124,6 +125,15 @@ func journalNode(state string) string {
 		return of.Node
 	}
 	return defaultNode()
+}
+
+// nodeOfState is [journalNode] of a folder whose disk may hang.
+func nodeOfState(reads *bounded.Calls, within time.Duration, state string) string {
+	node, err := bounded.Do(reads, within, func() (string, error) { return journalNode(state), nil })
+	if err != nil {
+		return defaultNode()
+	}
+	return node
 }
 
 // defaultNode is the name of this node where nothing is configured; empty: not known.
