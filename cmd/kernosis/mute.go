@@ -16,8 +16,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v4"
+	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
+	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
@@ -108,6 +110,17 @@ func (f *muteFlags) run(rule string, now time.Time, out io.Writer) error {
 			return fmt.Errorf("mute: %w", err)
 		}
 	}
+	var m problem.Mute
+	if rule != "" {
+		if m, err = f.mute(rule, now); err != nil {
+			return err
+		}
+		lock, err := lockMutes(path)
+		if err != nil {
+			return failed(fmt.Errorf("mutes: %w", err))
+		}
+		defer lock.Close()
+	}
 	old, err := readMutes(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		old, err = nil, nil
@@ -123,10 +136,6 @@ func (f *muteFlags) run(rule string, now time.Time, out io.Writer) error {
 	}
 	if rule == "" {
 		return failed(listMutes(out, list, now, f.format))
-	}
-	m, err := f.mute(rule, now)
-	if err != nil {
-		return err
 	}
 	text, ended, err := editMutes(old, list, m, f.end, now)
 	if err != nil {
@@ -147,6 +156,25 @@ func (f *muteFlags) run(rule string, now time.Time, out io.Writer) error {
 		fmt.Fprintf(out, "%s: %s is muted until %s\n", path, rule, m.Until.Format(time.RFC3339))
 	}
 	return nil
+}
+
+// lockMutes keeps others from editing the file until the lock is closed. It locks a file beside,
+// which stays: each edit makes the file of mutes anew.
+func lockMutes(path string) (lock *os.File, err error) {
+	lock, err = bounded.Do(&bounded.Calls{}, stateWithin, func() (*os.File, error) {
+		f, err := os.OpenFile(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".lock"), os.O_CREATE|os.O_RDONLY, 0o644) //nolint:gosec // nothing is in it
+		if err != nil {
+			return nil, err
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", f.Name(), err), f.Close())
+		}
+		return f, nil
+	})
+	if errors.Is(err, bounded.ErrLate) {
+		err = fmt.Errorf("somebody else has edited %s for %v, or its disk hangs", path, stateWithin)
+	}
+	return lock, err
 }
 
 // check returns the mistakes of a file whose last mute is new. Rules of others may have gone with

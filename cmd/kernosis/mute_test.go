@@ -3,9 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -88,6 +90,25 @@ mutes:
 	}
 	if file, _ := step(exitOK, "own-rule", "--end"); strings.Contains(file, "own-rule") {
 		t.Errorf("the file is\n%s", file)
+	}
+}
+
+// Mutes that are added at the same time are all there then.
+func TestMutesAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), mutesName)
+	const count = 20
+	var all sync.WaitGroup
+	for i := range count {
+		all.Go(func() {
+			f := muteFlags{stateDir: filepath.Dir(path), file: path, where: map[string]string{"device.name": fmt.Sprintf("sd%d", i)}, lasts: time.Hour, reason: "r"}
+			if err := f.run("disk-io-error", time.Now(), io.Discard); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if _, out := command(t, "mute", "--mutes", path); strings.Count(out, "disk-io-error") != count {
+		t.Errorf("%d mutes are listed as\n%s", count, out)
 	}
 }
 
