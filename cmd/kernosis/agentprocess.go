@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -102,12 +101,7 @@ func procFile(pid int, name string) string { return fmt.Sprintf("/proc/%d/%s", p
 
 // procStrings reads a file of strings that end with NUL.
 func procStrings(pid int, name string) ([]string, error) {
-	f, err := os.Open(procFile(pid, name))
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	raw, err := io.ReadAll(io.LimitReader(f, maxCommandLine))
+	raw, err := readAtMost(procFile(pid, name), maxCommandLine)
 	if err != nil {
 		return nil, err
 	}

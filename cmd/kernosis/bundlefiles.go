@@ -92,7 +92,7 @@ func (s *support) addRules(ctx context.Context) error {
 			s.archive.Lack("rules/"+filepath.Base(path), readErr)
 			continue
 		}
-		err = errors.Join(err, s.archive.Text("rules/"+filepath.Base(path), path, text))
+		err = errors.Join(err, s.archive.Text("rules/"+filepath.Base(path), path, string(text)))
 	}
 	return err
 }
@@ -138,9 +138,9 @@ func (s *support) addKernel(context.Context) error {
 	for _, path := range kernelFacts() {
 		text, err := readAtMost(host.Path(path), 256<<10)
 		if err != nil {
-			text = "can't be read: " + err.Error()
+			text = []byte("can't be read: " + err.Error())
 		}
-		fmt.Fprintf(&b, "== %s\n%s\n\n", path, strings.TrimSpace(text))
+		fmt.Fprintf(&b, "== %s\n%s\n\n", path, bytes.TrimSpace(text))
 	}
 	btf := "there: BPF programs can be loaded"
 	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
@@ -166,9 +166,9 @@ func (s *support) addProcess(context.Context) error {
 	for _, file := range []string{"status", "limits", "cgroup", "io"} {
 		text, err := readAtMost(procFile(pid, file), 64<<10)
 		if err != nil {
-			text = "can't be read: " + err.Error()
+			text = []byte("can't be read: " + err.Error())
 		}
-		fmt.Fprintf(&b, "== /proc/%d/%s\n%s\n\n", pid, file, strings.TrimSpace(text))
+		fmt.Fprintf(&b, "== /proc/%d/%s\n%s\n\n", pid, file, bytes.TrimSpace(text))
 	}
 	if fds, err := os.ReadDir(procFile(pid, "fd")); err == nil {
 		fmt.Fprintf(&b, "== open files\n%d\n", len(fds))
@@ -242,14 +242,13 @@ func journalOf(ctx context.Context, unit string) (string, error) {
 }
 
 // readAtMost reads a file up to a size.
-func readAtMost(path string, most int64) (string, error) {
+func readAtMost(path string, most int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, most))
-	return string(text), err
+	return io.ReadAll(io.LimitReader(f, most))
 }
 
 // readEnd reads the end of a file.

@@ -118,7 +118,7 @@ func lintFiles(paths, alerts []string, k lint.Kernels, formats string) ([]lint.F
 	}
 	addServices(&in)
 	for _, path := range alerts {
-		data, err := readFile(path)
+		data, err := readAtMost(path, maxLintFile)
 		if err != nil {
 			errs = append(errs, err)
 			continue

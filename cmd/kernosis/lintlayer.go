@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing/fstest"
@@ -19,15 +17,6 @@ import (
 // maxLintFile is the largest file read: more than any format here allows.
 const maxLintFile = 4 << 20
 
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxLintFile))
-}
-
 // addRules adds the rule files to what is looked at, all as one layer over the
 // shipped rules, which count for their names. It returns the rules of both.
 func addRules(in *lint.Input, files []lintFile) (*detector.RuleSet, error) {
@@ -37,7 +26,7 @@ func addRules(in *lint.Input, files []lintFile) (*detector.RuleSet, error) {
 		if filepath.Ext(f.path) == ".json" {
 			continue
 		}
-		data, err := readFile(f.path)
+		data, err := readAtMost(f.path, maxLintFile)
 		if err != nil {
 			return nil, err
 		}

@@ -19,7 +19,7 @@ import (
 func splitManifests(files []lintFile) (others []lintFile, manifests []document.File, err error) {
 	group := []byte(v1alpha1.GroupVersion().String())
 	for _, f := range files {
-		data, err := readFile(f.path)
+		data, err := readAtMost(f.path, maxLintFile)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"sync"
 
@@ -92,14 +90,7 @@ func (f *muteFile) read() {
 }
 
 // readMutes reads no more than shows that a file is too big.
-func readMutes(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, detector.MaxFile+1))
-}
+func readMutes(path string) ([]byte, error) { return readAtMost(path, detector.MaxFile+1) }
 
 // setMutes puts mutes in force.
 func (a *agent) setMutes(list []problem.Mute) {

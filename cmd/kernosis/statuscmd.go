@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -72,12 +71,7 @@ func (a *agentAccess) token() (string, error) {
 	if a.tokenFile == "" {
 		return "", nil
 	}
-	f, err := os.Open(a.tokenFile)
-	if err != nil {
-		return "", fmt.Errorf("--token-file: %w", err)
-	}
-	defer f.Close()
-	raw, err := io.ReadAll(io.LimitReader(f, maxToken))
+	raw, err := readAtMost(a.tokenFile, maxToken)
 	if err != nil {
 		return "", fmt.Errorf("--token-file: %w", err)
 	}
