@@ -69,7 +69,8 @@ func (l *Loaded) adopt(h hook, pinned map[string]string) bool {
 			_ = errors.Join(lk.Unpin(), lk.Close())
 			continue
 		}
-		l.links[h.name], l.programs[v.program] = lk, prog
+		l.links[h.name] = lk
+		l.keepProgram(v.program, prog)
 		for j, other := range h.variants {
 			switch {
 			case j == i:

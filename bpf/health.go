@@ -51,8 +51,10 @@ type Skips struct {
 	Harmless bool
 }
 
-// Skips returns what was skipped of each program.
+// Skips returns what was skipped of each program. It is safe for concurrent use.
 func (l *Loaded) Skips() ([]Skips, error) {
+	l.programsMu.Lock()
+	defer l.programsMu.Unlock()
 	all := make([]Skips, 0, len(l.programs))
 	for name, p := range l.programs {
 		stats, err := p.Stats()

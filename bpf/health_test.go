@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"sync"
 	"testing"
 )
 
@@ -35,6 +36,30 @@ func TestHarmlessSkips(t *testing.T) {
 			t.Errorf("%s is not counted: %+v", p, skips)
 		}
 	}
+}
+
+// TestSkipsWhileHooksAreAttached: metrics are read by another goroutine than the stem's, at any
+// time. The race detector judges it.
+func TestSkipsWhileHooksAreAttached(t *testing.T) {
+	l := openStem(t, sockfail(), testKernel(t), nil)
+	attached := make(chan struct{})
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for {
+			if _, err := l.Skips(); err != nil {
+				t.Error(err)
+				return
+			}
+			select {
+			case <-attached:
+				return
+			default:
+			}
+		}
+	})
+	l.AttachAll()
+	close(attached)
+	reading.Wait()
 }
 
 // TestSkipsOfProgramsThatAreGone: what was reported of a program that is loaded anew later must

@@ -23,9 +23,11 @@ type Loaded struct {
 	// them is to be safe then. Nil: nothing is.
 	Settle func()
 
-	maps     map[string]*ebpf.Map
-	programs map[string]*ebpf.Program
-	links    map[string]link.Link // by hook
+	maps  map[string]*ebpf.Map
+	links map[string]link.Link // by hook
+
+	programsMu sync.Mutex // to change programs, and for Skips, which may be called while the stem runs
+	programs   map[string]*ebpf.Program
 
 	reportsMu sync.Mutex // Reports may be called while the stem runs
 	reports   []VariantReport
@@ -272,8 +274,14 @@ func (l *Loaded) loadProgram(name string) error {
 		return err
 	}
 	defer coll.Close()
-	l.programs[name] = coll.DetachProgram(name)
+	l.keepProgram(name, coll.DetachProgram(name))
 	return nil
+}
+
+func (l *Loaded) keepProgram(name string, p *ebpf.Program) {
+	l.programsMu.Lock()
+	defer l.programsMu.Unlock()
+	l.programs[name] = p
 }
 
 // Reports returns what became of each variant, in the order of preference. It
@@ -312,6 +320,8 @@ func (l *Loaded) Close() error {
 		errs = append(errs, lk.Close())
 		delete(l.links, name)
 	}
+	l.programsMu.Lock()
+	defer l.programsMu.Unlock()
 	for name, p := range l.programs {
 		errs = append(errs, p.Close())
 		delete(l.programs, name)
