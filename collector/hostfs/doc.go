@@ -15,5 +15,6 @@
 //
 // It must not change anything on the node, run programs, use the network, talk
 // to Kubernetes or a container runtime, nor log; it starts no goroutine except
-// inside a Run that its caller waits for.
+// inside a Run that its caller waits for, and that of the timer by which [Symbols]
+// drops its table.
 package hostfs

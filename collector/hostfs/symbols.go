@@ -34,9 +34,9 @@ type Symbols struct {
 
 	mu       sync.Mutex
 	table    *symbolTable
-	err      error     // of the last read
-	loadedAt time.Time // of the last read, failed or not
-	usedAt   time.Time
+	err      error       // of the last read
+	loadedAt time.Time   // of the last read, failed or not
+	idle     *time.Timer // drops the table
 
 	modules  []module  // that were there when the table was read
 	lookedAt time.Time // when that was last compared
@@ -53,7 +53,6 @@ func (s *Symbols) Lookup(addr uint64) (name string, off uint64, ok bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.usedAt = time.Now()
 	if s.table != nil {
 		name, off, ok = s.table.lookup(addr)
 		if ok && strings.HasSuffix(name, "]") && s.modulesChanged() {
@@ -65,6 +64,13 @@ func (s *Symbols) Lookup(addr uint64) (name string, off uint64, ok bool) {
 		s.load()
 		if s.table != nil {
 			name, off, ok = s.table.lookup(addr)
+		}
+	}
+	if s.table != nil {
+		if s.idle == nil {
+			s.idle = time.AfterFunc(symbolsIdle, s.drop)
+		} else {
+			s.idle.Reset(symbolsIdle)
 		}
 	}
 	// A copy, so that a kept name does not keep the table.
@@ -98,16 +104,11 @@ func (s *Symbols) Err() error {
 	return s.err
 }
 
-// DropIdle gives the table's memory back if it was not needed of late, and
-// reports whether it did. Its caller decides how often.
-func (s *Symbols) DropIdle(now time.Time) bool {
+// drop gives the table's memory back.
+func (s *Symbols) drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.table == nil || now.Sub(s.usedAt) < symbolsIdle {
-		return false
-	}
-	s.table, s.loadedAt = nil, time.Time{}
-	return true
+	s.table, s.modules, s.loadedAt = nil, nil, time.Time{}
 }
 
 // load reads the table; the caller holds mu. A failure keeps the old table.
