@@ -369,7 +369,11 @@ func (m *mountSource) question(ripe map[fsKey]suspicion, emit Emit) {
 		switch {
 		case fs.first().FSType == "xfs":
 			// Its only error that is reported is a shutdown, which mountinfo does
-			// not show.
+			// not show. The record may be of a mount before this one, or come before
+			// the shutdown shows.
+			if m.xfsRunsOn(key) {
+				continue
+			}
 			reason = reasonShutdown
 		case s.late && fs.visible() == "" && !fs.first().MountReadOnly && (s.ends || m.remountsReadOnly(fs.first())):
 			// ext4 since d3476f3dad4a (v6.12, and back-ports to 6.1) refuses

@@ -104,13 +104,18 @@ func TestMountRenewedUnseen(t *testing.T) {
 	})
 }
 
-// So may an XFS that has shut down.
-func TestMountShutDownAndRenewedUnseen(t *testing.T) {
-	disk := loopdisk.NewXFS(t)
+// xfsSource returns a source of this machine's mounts, with the device number of an XFS, and
+// what looks and expects events of that.
+func xfsSource(t *testing.T, disk *loopdisk.Disk) (source *mountSource, dev uint32, expect func(when time.Time, want ...string)) {
+	t.Helper()
 	env := newEnvironment(Config{HostRoot: "/"}, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() { env.close() })
-	source := newMountSource(env)
-	expect := func(when time.Time, want ...string) {
+	source = newMountSource(env)
+	var st unix.Stat_t
+	if err := unix.Stat(disk.Device, &st); err != nil {
+		t.Fatal(err)
+	}
+	return source, unix.Major(st.Rdev)<<20 | unix.Minor(st.Rdev), func(when time.Time, want ...string) {
 		t.Helper()
 		table, err := env.fs.MountTable()
 		if err != nil {
@@ -126,6 +131,23 @@ func TestMountShutDownAndRenewedUnseen(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
+}
+
+// While the agent was stopped, an XFS may have shut down and been repaired.
+func TestMountOldShutDown(t *testing.T) {
+	disk := loopdisk.NewXFS(t)
+	source, dev, expect := xfsSource(t, disk)
+	now := time.Now()
+	expect(now)
+	source.Notify(dev, now.Add(-time.Hour), true)
+	expect(now)
+	expect(now.Add(2 * suspectFor))
+}
+
+// So may an XFS that has shut down.
+func TestMountShutDownAndRenewedUnseen(t *testing.T) {
+	disk := loopdisk.NewXFS(t)
+	source, dev, expect := xfsSource(t, disk)
 	now := time.Now()
 	disk.ShutDown()
 	expect(now, "mount.readonly shutdown")
@@ -134,12 +156,8 @@ func TestMountShutDownAndRenewedUnseen(t *testing.T) {
 	disk.Renew()
 	expect(now, "mount.writable remounted")
 	// The new one may shut down too.
-	var st unix.Stat_t
-	if err := unix.Stat(disk.Device, &st); err != nil {
-		t.Fatal(err)
-	}
 	disk.ShutDown()
-	source.Notify(unix.Major(st.Rdev)<<20|unix.Minor(st.Rdev), now.Add(time.Millisecond), true)
+	source.Notify(dev, now.Add(time.Millisecond), true)
 	expect(now.Add(time.Second), "mount.readonly shutdown")
 }
 
