@@ -87,6 +87,11 @@ func (d *diskIO) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, error
 	if err != nil {
 		return false, err
 	}
+	if r.Flags&bpf.DiskIOBio != 0 && d.lower.of(r.Disk, r.H.BootNS) == "" {
+		// In a storm the errors below are only counted. That counts can't be read shows in end.
+		storms, _ := d.storm.UnrecordedDiskErrors(hostfs.BootTime())
+		d.noteStorms(storms, r.H.BootNS)
+	}
 	d.fill(r, ev)
 	d.remember(r)
 	return true, nil
@@ -138,18 +143,32 @@ func (d *diskIO) fill(r *bpf.DiskIO, ev *event.Event) {
 
 // trace remembers the error and returns the device below whose error it is.
 func (d *diskIO) trace(r *bpf.DiskIO) (lower string) {
-	dev, disk, root := r.Dev, r.Disk, d.device.Name
+	if r.Flags&bpf.DiskIOBio != 0 {
+		lower = d.lower.of(r.Disk, r.H.BootNS)
+	}
+	d.note(r, &d.device)
+	return lower
+}
+
+// note remembers the error of a device for the volumes above it.
+func (d *diskIO) note(r *bpf.DiskIO, device *event.Device) {
+	dev, disk := r.Dev, r.Disk
 	if dev == 0 {
-		dev = d.device.Major<<20 | d.device.Minor // of the disk that users see
+		dev = device.Major<<20 | device.Minor // of the disk that users see
 		disk = dev
 	}
-	if r.Flags&bpf.DiskIOBio != 0 {
-		if lower = d.lower.of(disk, r.H.BootNS); lower != "" {
-			root = lower
-		}
+	d.lower.note(dev, disk, r.H.BootNS, device.Name)
+}
+
+// noteStorms does it for errors that are only counted. They are some seconds old at most, and
+// taken for as old as those that are asked about.
+func (d *diskIO) noteStorms(storms []bpf.DiskErrors, boot uint64) {
+	for i := range storms {
+		r := storms[i].Kind.Record()
+		r.H.BootNS = boot
+		device := d.name(&r)
+		d.note(&r, &device)
 	}
-	d.lower.note(dev, disk, r.H.BootNS, root)
-	return lower
 }
 
 // name finds the device. What the kernel called the disk stands in for one that
@@ -260,7 +279,9 @@ func isDecimal(s string) bool { return s != "" && strings.Trim(s, "0123456789") 
 // end emits an event for all errors of a kind that the kernel side has only counted, with the
 // facts of the latest that has a record.
 func (d *diskIO) end(emit func(*event.Event)) error {
-	storms, err := d.storm.UnrecordedDiskErrors(hostfs.BootTime())
+	now := hostfs.BootTime()
+	storms, err := d.storm.UnrecordedDiskErrors(now)
+	d.noteStorms(storms, uint64(now)) // they come in any order
 	for i := range storms {
 		kind := storms[i].Kind
 		record, last := kind.Record(), d.last[kind]
@@ -270,8 +291,8 @@ func (d *diskIO) end(emit func(*event.Event)) error {
 		ev := d.env.now(event.Event{Source: "bpf/" + bpf.StemDiskIO, Times: storms[i].N})
 		record.H.BootNS = uint64(ev.BootTime)
 		d.fill(&record, ev)
-		if last != nil {
-			d.data.Lower = last.lower // of the errors below only some have a record
+		if last != nil && d.data.Lower == "" {
+			d.data.Lower = last.lower // those below may be reported already
 		}
 		emit(ev)
 		err = errors.Join(err, d.storm.ReportedDiskErrors(storms[i]))

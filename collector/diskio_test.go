@@ -72,7 +72,9 @@ func diskEnvironment(t testing.TB) *environment {
 }
 
 func testDiskIO(t testing.TB) *diskIO {
-	return newDiskIO(diskEnvironment(t), nil)
+	d := newDiskIO(diskEnvironment(t), nil)
+	d.storm = &fakeStorms{}
+	return d
 }
 
 func setChain(c *bpf.Chain, names ...string) {
@@ -404,5 +406,37 @@ func TestDiskIOStormOfAVolume(t *testing.T) {
 	_, err := d.poll(t.Context(), time.Now(), func(ev *event.Event) { lower = append(lower, ev.DiskIO.Lower) })
 	if err == nil || !slices.Equal(lower, []string{"sda2"}) || !slices.Equal(hooks.log, []string{"-bio"}) {
 		t.Errorf("lower %q, hooks %q, %v", lower, hooks.log, err)
+	}
+}
+
+// While the disk below is in a storm, its errors are only counted: those of a volume that fails
+// for the first time are of the disk all the same.
+func TestDiskIOOfAVolumeInAStormBelow(t *testing.T) {
+	d := testDiskIO(t)
+	below, volume := partitionError(), volumeError(253<<20, 63*time.Second)
+	below.H.BootNS = uint64(60 * time.Second)
+	d.storm = &fakeStorms{errors: []bpf.DiskErrors{{Kind: below.Kind(), N: 500}}}
+	var ev event.Event
+	for _, r := range []*bpf.DiskIO{below, volume} {
+		if _, err := d.decode(&r.H, rawOf(r), &ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ev.DiskIO.Lower != "sda2" {
+		t.Errorf("from %q, want sda2", ev.DiskIO.Lower)
+	}
+}
+
+// An agent that starts in a storm has no records, and the counts come in any order.
+func TestDiskIOStartsInAStorm(t *testing.T) {
+	d := testDiskIO(t)
+	below, volume := partitionError(), volumeError(253<<20, time.Minute)
+	d.storm, d.hooks = &fakeStorms{errors: []bpf.DiskErrors{{Kind: volume.Kind(), N: 500}, {Kind: below.Kind(), N: 500}}}, &hookLog{}
+	var lower []string
+	if _, err := d.poll(t.Context(), time.Now(), func(ev *event.Event) { lower = append(lower, ev.DiskIO.Lower) }); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(lower, []string{"sda2", ""}) {
+		t.Errorf("from %q, want sda2 and nothing", lower)
 	}
 }

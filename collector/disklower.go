@@ -1,7 +1,9 @@
 package collector
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
@@ -20,12 +22,12 @@ type lowerErrors struct {
 // failedDevice is the latest error of a device.
 type failedDevice struct {
 	boot uint64 // ns
-	root string // the device whose error it was: itself, or one below
+	name string
 }
 
 // lowerDevices is what a volume is made of.
 type lowerDevices struct {
-	devs []uint32
+	devs []uint32  // of all levels, the lowest first
 	at   time.Time // of the look
 }
 
@@ -52,18 +54,18 @@ func (l *lowerErrors) of(volume uint32, boot uint64) string {
 		f, ok := l.failed[dev]
 		// Not in the future: errors of one chain are in order.
 		if ok && f.boot <= boot && boot-f.boot <= uint64(lowerWithin) {
-			return f.root
+			return f.name
 		}
 	}
 	return ""
 }
 
 // note remembers an error of a device, of a partition also as its disk's.
-func (l *lowerErrors) note(dev, disk uint32, boot uint64, root string) {
+func (l *lowerErrors) note(dev, disk uint32, boot uint64, name string) {
 	if len(l.failed) >= maxFailed {
 		clear(l.failed)
 	}
-	f := failedDevice{boot: boot, root: root}
+	f := failedDevice{boot: boot, name: name}
 	l.failed[dev], l.failed[disk] = f, f
 }
 
@@ -82,8 +84,13 @@ func (l *lowerErrors) devices(volume uint32) []uint32 {
 // read looks a volume up in sysfs. One that is gone is made of nothing.
 func (l *lowerErrors) read(volume uint32) []uint32 {
 	major, minor := hostfs.SplitKernelDev(volume)
-	dir := l.fs.Path(fmt.Sprintf("/sys/dev/block/%d:%d/slaves", major, minor))
+	device := l.fs.Path(fmt.Sprintf("/sys/dev/block/%d:%d", major, minor))
+	dir := device + "/slaves"
 	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		dir = device + "/../slaves" // of a partition of a volume
+		entries, err = os.ReadDir(dir)
+	}
 	if err != nil {
 		return nil
 	}
@@ -94,7 +101,8 @@ func (l *lowerErrors) read(volume uint32) []uint32 {
 			continue
 		}
 		if _, err := fmt.Sscanf(string(number), "%d:%d", &major, &minor); err == nil {
-			devs = append(devs, major<<20|minor)
+			dev := major<<20 | minor
+			devs = append(append(devs, l.read(dev)...), dev)
 		}
 	}
 	return devs
