@@ -43,7 +43,8 @@ type mountSource struct {
 // refusing is a filesystem that was reported.
 type refusing struct {
 	reported time.Time
-	again    bool // the table could not be read meanwhile: it is reported again if it lasts
+	again    bool      // the table could not be read meanwhile: it is reported again if it lasts
+	mounted  time.Time // of an ext4 that shows nothing; zero: not known
 	device   event.Device
 	data     event.MountData
 }
@@ -227,11 +228,16 @@ func (m *mountSource) renewed(now time.Time, emit Emit) {
 		var mounted time.Time // at the latest
 		switch {
 		case r.data.Reason == reasonErrorPolicy:
-			// The error was at least suspectFor before it was reported, so it is of an earlier
-			// second than what came after that.
 			at, err := m.env.fs.Ext4MountedAt(r.device.Name)
-			if err == nil && at.Unix() > r.reported.Add(-suspectFor).Unix() {
+			switch {
+			case err != nil:
+			case r.mounted.IsZero():
+				r.mounted = at
+			case !at.Equal(r.mounted):
 				mounted = at
+				if at.After(now) { // the clock was ahead
+					mounted = now
+				}
 			}
 		case r.data.Reason == reasonShutdown && r.data.FSType == "xfs":
 			// Only a mount of its own ends a shutdown, which is reported just before it shows.
@@ -285,6 +291,9 @@ func (m *mountSource) apply(c change, emit Emit) {
 		}}
 		if at := known.device.Mounts; len(at) > 0 {
 			known.data.Path = at[0].Path // the shortest
+		}
+		if c.reason == reasonErrorPolicy {
+			known.mounted, _ = m.env.fs.Ext4MountedAt(known.device.Name) // renewed tries again
 		}
 		m.reported[c.key] = known
 		m.report(event.MountReadOnly, known, c.reason, emit)
@@ -389,13 +398,14 @@ func (m *mountSource) question(ripe map[fsKey]suspicion, emit Emit) {
 	}
 }
 
-// mountedSince reports whether a filesystem was mounted after a time, in a later second.
+// mountedSince reports whether a filesystem was mounted after a time, in a later second. One that
+// was mounted while the clock was ahead may not have been.
 func (m *mountSource) mountedSince(mount *hostfs.Mount, at time.Time) bool {
 	if mount.FSType != "ext4" {
 		return false
 	}
 	mounted, err := m.env.fs.Ext4MountedAt(m.env.devices.Device(mount.Major, mount.Minor).Name)
-	return err == nil && mounted.Unix() > at.Unix()
+	return err == nil && mounted.Unix() > at.Unix() && !mounted.After(time.Now())
 }
 
 // remountsReadOnly reports whether an error ends writing.

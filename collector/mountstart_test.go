@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/loopdisk"
 )
@@ -47,6 +48,27 @@ func TestMountErrorBeforeTheStart(t *testing.T) {
 				n.expect("mount.writable ext4 sda at /data: unmounted")
 			})
 		})
+	}
+}
+
+// The clock of a machine that starts may be ahead, as in local time: then the mount seems to come
+// after an error of this boot.
+func TestMountErrorBeforeTheStartByAClockThatWasAhead(t *testing.T) {
+	now := time.Now()
+	for _, tt := range []struct {
+		at   time.Time
+		want []string
+	}{
+		{now, []string{"mount.readonly ext4 sda at /data: error-policy"}},
+		{now.Add(-hostfs.BootTime() - time.Hour), nil},
+	} {
+		n := newMountNode(t)
+		n.mounts(healthyExt4 + ",errors=remount-ro")
+		n.write("/dev/sda", superblock(now.Add(time.Hour)))
+		n.ext4Error(tt.at)
+		n.look()
+		n.look()
+		n.expect(tt.want...)
 	}
 }
 

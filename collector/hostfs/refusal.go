@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,5 +47,9 @@ func (f FS) Ext4Stopped(m *Mount, device string) (bool, error) {
 		return false, err
 	}
 	mounted, err := f.Ext4MountedAt(device)
+	if now := time.Now(); mounted.After(now) {
+		// The clock was ahead then. That of a machine that starts is, for the first filesystems.
+		mounted = now.Add(-BootTime())
+	}
 	return err == nil && !e.Last.Time.Before(mounted), err
 }
