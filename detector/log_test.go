@@ -276,19 +276,19 @@ func TestPatternsOfARuleSet(t *testing.T) {
 - {name: kill, events: [oomkill], reason: R, message: m}
 - {name: trace, events: [log], pattern: 'BUG(?:.*\n)*end', lines: 5, logs: [kmsg], reason: R, message: m}
 `)
-	have := set.Patterns()
-	if len(have) != 3 || set.PatternSet().Len() != 3 {
-		t.Fatalf("%d patterns", len(have))
+	have := set.PatternSet()
+	if have.Len() != 3 {
+		t.Fatalf("%d patterns", have.Len())
 	}
 	for i, name := range []string{"nfs/pattern", "nfs/clearPattern", "trace/pattern"} {
-		if have[i].Name != name {
-			t.Errorf("pattern %d is %q, want %q", i, have[i].Name, name)
+		if have := have.Pattern(i).Name; have != name {
+			t.Errorf("pattern %d is %q, want %q", i, have, name)
 		}
 	}
-	if p := have[2]; p.Lines != 5 || len(p.Logs) != 1 || p.Logs[0] != "kmsg" || p.Expr != `BUG(?:.*\n)*end` {
+	if p := have.Pattern(2); p.Lines != 5 || len(p.Logs) != 1 || p.Logs[0] != "kmsg" || p.Expr != `BUG(?:.*\n)*end` {
 		t.Errorf("have %+v", p)
 	}
-	if none := ruleSet(t, ""); none.PatternSet() == nil || len(none.Patterns()) != 0 {
+	if none := ruleSet(t, ""); none.PatternSet() == nil || none.PatternSet().Len() != 0 {
 		t.Error("no patterns are not an empty list")
 	}
 }

@@ -39,7 +39,7 @@ func isLogKind(k event.Kind) bool { return k == event.Log }
 func (r *Rule) isLog() bool { return len(r.Events) == 1 && r.Events[0] == event.Log }
 
 // PatternName and ClearPatternName are what a log rule's patterns are called in
-// [RuleSet.Patterns] and [Stats].
+// [RuleSet.PatternSet] and [Stats].
 func (r *Rule) PatternName() string { return r.Name + "/pattern" }
 
 // ClearPatternName is PatternName of the other one.
@@ -54,20 +54,10 @@ func (r *Rule) clearPattern() logpattern.Pattern {
 	return logpattern.Pattern{Name: r.ClearPatternName(), Expr: r.ClearPattern, Lines: r.Lines, Logs: r.Logs}
 }
 
-// Patterns returns the patterns of all log rules in the order of the rules:
-// "<rule>/pattern", and "<rule>/clearPattern" where there is one. The slice is
-// new. They are those of [RuleSet.PatternSet].
-func (s *RuleSet) Patterns() []logpattern.Pattern {
-	out := make([]logpattern.Pattern, s.patterns.Len())
-	for i := range out {
-		out[i] = s.patterns.Pattern(i)
-	}
-	return out
-}
-
-// PatternSet returns the patterns compiled, for the log sources: a line that
-// none of them matches is of no interest to any rule. It is never nil, and
-// shared with all engines of the rule set.
+// PatternSet returns the patterns of all log rules in the order of the rules,
+// compiled, for the log sources: a line that none of them matches is of no
+// interest to any rule. It is never nil, and shared with all engines of the rule
+// set.
 func (s *RuleSet) PatternSet() *logpattern.Set { return s.patterns }
 
 // checkPatterns tests the keys of log rules, and returns the compiler for the

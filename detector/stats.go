@@ -13,7 +13,7 @@ type Stats struct {
 	Sources uint64 `json:"sources,omitempty"`
 	Source  string `json:"source,omitempty"`
 	// Lines of logs: how often each pattern matched, by the names that
-	// [RuleSet.Patterns] gives, and the events that none did (reported for the patterns
+	// [RuleSet.PatternSet] gives, and the events that none did (reported for the patterns
 	// of other rules, or cut).
 	Matches   map[string]uint64 `json:"matches,omitempty"`
 	Unmatched uint64            `json:"unmatched,omitempty"`

@@ -164,11 +164,6 @@ func (s *Set) Len() int { return len(s.patterns) }
 // Pattern returns the pattern of an index as [Hit] has it, Lines filled in.
 func (s *Set) Pattern(i int) Pattern { return s.patterns[i].Pattern }
 
-// Literals returns the texts without one of which (ASCII letters in any case)
-// the pattern cannot match: what a line must hold for its expression to be run.
-// Empty: the expression is run on every line.
-func (s *Set) Literals(i int) []string { return slices.Clone(s.patterns[i].literals) }
-
 // Unfiltered returns the indexes of the patterns that no literal was found for,
 // such as `\d+ errors?|\w+`: each costs its expression on every line.
 func (s *Set) Unfiltered() []int { return s.always.list() }

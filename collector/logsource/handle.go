@@ -90,7 +90,6 @@ func (l *source) lost(loss *logs.Loss) {
 	if loss.Reason == logs.TooLong && loss.Bytes > 0 {
 		// The line itself was handed over; only its end is missing.
 		l.stats.Cut++
-		l.stats.CutBytes += loss.Bytes
 		return
 	}
 	l.streams.forget() // what follows does not come right behind what was

@@ -23,7 +23,6 @@ type Stats struct {
 	Matched      uint64 // lines that a pattern matched
 	Skipped      uint64 // lines of an earlier boot, or of the beginning of this one
 	Cut          uint64 // lines of which the end was not looked at
-	CutBytes     uint64 // of them, as far as they were too long for the reader
 	Lost         map[logs.Reason]Lost
 	SaveErrors   uint64 // times that the position could not be saved
 }
