@@ -183,3 +183,80 @@ func TestKilledWhileUnpinning(t *testing.T) {
 		}
 	}
 }
+
+// A program that an earlier run had to do without serves as soon as it can: the cause may have
+// been a capability, or passing.
+func TestBetterProgramTakesOver(t *testing.T) {
+	k := testKernel(t)
+	for name, killed := range map[string]bool{"fallback pinned": false, "killed before the fallback is gone": true} {
+		t.Run(name, func(t *testing.T) {
+			pins, reopen := testPins(t)
+			hook := hungtask().hooks[0].name
+			without := hungtask()
+			without.hooks[0].variants[0].usable = func(*Kernel) error { return errForbidden }
+			first := openStem(t, without, k, pins)
+			if !first.serves(hook, HungtaskProgHangRaw) {
+				t.Skip("this kernel has no fallback")
+			}
+			fallback := linkPin(first.dir, hook, HungtaskProgHangRaw)
+			info, err := first.links[hook].Info()
+			if err != nil {
+				t.Fatal(err)
+			}
+			first.Close()
+			if killed {
+				aside := fallback + "x"
+				if err := os.Rename(fallback, aside); err != nil {
+					t.Fatal(err)
+				}
+				openStem(t, hungtask(), k, pins).Close()
+				if err := os.Rename(aside, fallback); err != nil {
+					t.Fatal(err)
+				}
+			}
+			pins.Close()
+
+			second := openStem(t, hungtask(), k, reopen())
+			want := Attached
+			if killed {
+				want = Adopted
+			}
+			for i, r := range second.Reports() {
+				if i == 0 && r.State != want || i == 1 && r.State != Unused {
+					t.Errorf("%s is %s: %s", r.Program, r.State, r.Reason)
+				}
+			}
+			if _, err := os.Stat(fallback); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the fallback is pinned still: %v", err)
+			}
+			await.Until(t, "the fallback detached", 5*time.Second, func() bool {
+				lk, err := link.NewFromID(info.ID)
+				if err == nil {
+					lk.Close()
+				}
+				return errors.Is(err, os.ErrNotExist)
+			})
+		})
+	}
+}
+
+// A fallback stays where nothing better works still, and the report has the reason of today.
+func TestFallbackStays(t *testing.T) {
+	k := testKernel(t)
+	pins, reopen := testPins(t)
+	without := hungtask()
+	without.hooks[0].variants[0].attach = func(*ebpf.Program) (link.Link, error) { return nil, syscall.ENOMEM }
+	first := openStem(t, without, k, pins)
+	if !first.serves(without.hooks[0].name, HungtaskProgHangRaw) {
+		t.Skip("this kernel has no fallback")
+	}
+	first.Close()
+	pins.Close()
+	second := openStem(t, without, k, reopen())
+	if r := second.Reports(); r[0].State != Failed || r[1].State != Adopted {
+		t.Errorf("%+v, want failed and adopted", r)
+	}
+	if err := second.CheckLinks(); err != nil {
+		t.Error(err)
+	}
+}

@@ -47,7 +47,8 @@ func (l *Loaded) attachHooks() error {
 	return errors.Join(errs...)
 }
 
-// adopt takes the pinned link of a hook, if there is one.
+// adopt takes the pinned link of a hook, if there is one. A better program than the pinned one
+// takes its place where it works by now.
 func (l *Loaded) adopt(h hook, pinned map[string]string) bool {
 	for i, v := range h.variants {
 		path, ok := pinned[v.program]
@@ -69,19 +70,38 @@ func (l *Loaded) adopt(h hook, pinned map[string]string) bool {
 			_ = errors.Join(lk.Unpin(), lk.Close())
 			continue
 		}
-		l.links[h.name] = lk
-		l.keepProgram(v.program, prog)
-		for j, other := range h.variants {
-			switch {
-			case j == i:
-				l.report(h, v, Adopted, nil, true)
-			case j > i:
-				l.report(h, other, Unused, nil, false)
-			default:
-				l.report(h, other, Absent, errors.New("an earlier run could not attach it"), false)
+		for _, other := range h.variants[i+1:] {
+			if path, ok := pinned[other.program]; ok {
+				_ = os.Remove(path) // of a run that was killed before this
 			}
 		}
+		if l.attachBetter(h, i) {
+			_ = errors.Join(lk.Unpin(), lk.Close(), prog.Close())
+			l.report(h, v, Unused, nil, false)
+		} else {
+			l.links[h.name] = lk
+			l.keepProgram(v.program, prog)
+			l.report(h, v, Adopted, nil, true)
+		}
+		for _, other := range h.variants[i+1:] {
+			l.report(h, other, Unused, nil, false)
+		}
 		return true
+	}
+	return false
+}
+
+// attachBetter attaches a better variant of a hook than the one that an earlier run left there,
+// beside it, so that nothing is missed. It does so only where the one that comes first acts for
+// both: elsewhere a fault would have two records.
+func (l *Loaded) attachBetter(h hook, than int) bool {
+	better := h
+	better.variants = h.variants[:than]
+	if l.stem.shares {
+		return than > 0 && l.attachHook(better) == nil
+	}
+	for _, v := range better.variants {
+		l.report(h, v, Absent, errors.New("an earlier run could not attach it"), false)
 	}
 	return false
 }
