@@ -72,12 +72,6 @@ func (k *Kernel) TracepointArgs(name string) (args []btf.FuncParam, ok bool) {
 	return proto.Params[1:], true // the first is the registration's own data
 }
 
-// HasStruct reports whether the kernel has a struct of this name.
-func (k *Kernel) HasStruct(name string) bool {
-	var s *btf.Struct
-	return k.typeByName(name, &s) == nil
-}
-
 // HasField reports whether the named struct has a direct member of this name.
 func (k *Kernel) HasField(structName, field string) bool {
 	var s *btf.Struct

@@ -8,13 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// clockResample: NTP slews by at most 500 ppm, 5 ms in 10 s.
-	clockResample = 10 * time.Second
-	// clockStep: slewing moves 5 ms between samples, and a sample is off by the
-	// time a preemption takes; beyond 100 ms someone set the clock.
-	clockStep = 100 * time.Millisecond
-)
+// clockResample: NTP slews by at most 500 ppm, 5 ms in 10 s.
+const clockResample = 10 * time.Second
 
 // Clock turns the kernel's time since boot (CLOCK_BOOTTIME, suspend included)
 // into wall clock time. Their offset changes when the wall clock is set or
@@ -23,8 +18,7 @@ const (
 type Clock struct {
 	offset  atomic.Int64 // wall - boot, ns
 	sampled atomic.Int64 // boot time of the last sample, ns
-	steps   atomic.Uint64
-	mu      sync.Mutex // one sampler at a time
+	mu      sync.Mutex   // one sampler at a time
 	read    func() (wall, before, after int64)
 }
 
@@ -49,19 +43,12 @@ func (c *Clock) Wall(boot time.Duration) time.Time {
 	return time.Unix(0, int64(boot)+c.offset.Load()).UTC()
 }
 
-// Steps counts how often the wall clock was seen to be set.
-func (c *Clock) Steps() uint64 { return c.steps.Load() }
-
 func (c *Clock) resample() {
 	if !c.mu.TryLock() {
 		return // somebody is at it
 	}
 	defer c.mu.Unlock()
-	offset := c.sample()
-	if d := offset - c.offset.Load(); d > int64(clockStep) || d < -int64(clockStep) {
-		c.steps.Add(1)
-	}
-	c.offset.Store(offset)
+	c.offset.Store(c.sample())
 }
 
 // sample returns wall - boot from the tightest of three bracketed readings, so

@@ -46,15 +46,6 @@ func TestClockWall(t *testing.T) {
 	if got := c.Wall(time.Duration(f.boot)).UnixNano() - f.boot; got != f.offset {
 		t.Errorf("offset = %d, want %d", got, f.offset)
 	}
-	if c.Steps() != 1 {
-		t.Errorf("steps = %d, want 1", c.Steps())
-	}
-	// Slewing is no step.
-	f.boot += int64(clockResample)
-	f.offset += int64(5 * time.Millisecond)
-	if c.Wall(time.Duration(f.boot)); c.Steps() != 1 {
-		t.Errorf("steps = %d after slewing, want 1", c.Steps())
-	}
 }
 
 // A reading that was preempted in the middle loses against a tighter one.
