@@ -200,8 +200,8 @@ func (b *Budget) holds(obj *v1alpha1.RemediationPolicy, node string, diagnosis t
 
 // Verify reads whether a diagnosis holds its slot of each named policy that selects the
 // node, just before it acts. If not, it returns an [ErrNotHeld]; and an [ErrTakenOver] where
-// the slot has another holder than the one given, if one is.
-func (b *Budget) Verify(ctx context.Context, names []string, n *Node, diagnosis types.UID, holder string) error {
+// the slot has another holder.
+func (b *Budget) Verify(ctx context.Context, names []string, n *Node, diagnosis types.UID) error {
 	held := false
 	for _, name := range names {
 		obj, err := b.Store.Get(ctx, name)
@@ -221,7 +221,7 @@ func (b *Budget) Verify(ctx context.Context, names []string, n *Node, diagnosis 
 			return fmt.Errorf("%w %s for node %s", ErrNotHeld, name, n.Name)
 		case r.Diagnosis != diagnosis:
 			return fmt.Errorf("%w %s for node %s: diagnosis %s does", ErrNotHeld, name, n.Name, r.Diagnosis)
-		case holder != "" && r.Holder != holder:
+		case r.Holder != b.Holder:
 			return fmt.Errorf("%w %s for node %s: %s", ErrTakenOver, name, n.Name, r.Holder)
 		}
 		held = true

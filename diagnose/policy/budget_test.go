@@ -176,7 +176,7 @@ func TestFiftyNodesWantASlotAtOnce(t *testing.T) {
 			if n := inside.Add(1); n > 2 {
 				t.Errorf("%d are inside", n)
 			}
-			if err := b.Verify(ctx, []string{obj.Name}, &c.Nodes[i], uid, ""); err != nil {
+			if err := b.Verify(ctx, []string{obj.Name}, &c.Nodes[i], uid); err != nil {
 				t.Error(err)
 			}
 			inside.Add(-1)

@@ -76,7 +76,7 @@ func TestSlotFromBeginningToEnd(t *testing.T) {
 			t.Errorf("%q, want %q", have, want)
 		}
 	}
-	if err := b.Verify(t.Context(), names, n, "uid-1", ""); !errors.Is(err, policy.ErrNotHeld) {
+	if err := b.Verify(t.Context(), names, n, "uid-1"); !errors.Is(err, policy.ErrNotHeld) {
 		t.Errorf("%v", err)
 	}
 	w := want("n01")
@@ -87,10 +87,10 @@ func TestSlotFromBeginningToEnd(t *testing.T) {
 	w.Operation = "drain"               // the diagnosis' next repair
 	acquire(t, b, names, w, policy.Run)
 	is("n01:drain:uid-1")
-	if err := b.Verify(t.Context(), names, n, "uid-1", ""); err != nil {
+	if err := b.Verify(t.Context(), names, n, "uid-1"); err != nil {
 		t.Error(err)
 	}
-	if err := b.Verify(t.Context(), names, n, "uid-2", ""); !errors.Is(err, policy.ErrNotHeld) || !strings.Contains(err.Error(), "uid-1") {
+	if err := b.Verify(t.Context(), names, n, "uid-2"); !errors.Is(err, policy.ErrNotHeld) || !strings.Contains(err.Error(), "uid-1") {
 		t.Errorf("%v", err)
 	}
 	other := want("n01")
@@ -323,7 +323,7 @@ func TestASlotHasOneHolder(t *testing.T) {
 	node := nodes(1).Node(w.Node)
 	verify := func(b *policy.Budget, want error) {
 		t.Helper()
-		if err := b.Verify(t.Context(), names, node, w.Diagnosis, b.Holder); !errors.Is(err, want) {
+		if err := b.Verify(t.Context(), names, node, w.Diagnosis); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", b.Holder, err, want)
 		}
 	}

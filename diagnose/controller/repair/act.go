@@ -1,6 +1,7 @@
 package repair
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller/action"
-	"github.com/kernosis/kernosis/diagnose/policy"
 )
 
 // goOn goes on with a repair whose outcome is noted as Running: one that takes several
@@ -37,21 +37,13 @@ func (l *look) goOn(ctx context.Context, id int) error {
 	if rem == nil || rem.Outcome == nil || rem.Outcome.State != v1alpha1.ResultRunning {
 		return nil // by now
 	}
-	v, err := l.view(ctx)
-	if err != nil {
-		return err
-	}
-	n := v.cluster.Node(l.d.Spec.NodeName)
-	if n == nil {
-		n = &policy.Node{Name: l.d.Spec.NodeName}
-	}
 	// From here on the API server refuses what another controller has prepared to write.
 	if err := l.write(ctx, func(s *v1alpha1.DiagnosisStatus) { remediation(s, id).Outcome.Holder = l.config.Holder }); err != nil {
 		return err
 	}
-	unheld := l.budget.Verify(ctx, v.names, n, l.d.UID, "")
-	if unheld != nil && !errors.Is(unheld, policy.ErrNotHeld) {
-		return unheld
+	held, err := l.holdsSlot(ctx)
+	if err != nil {
+		return err
 	}
 	u, err := l.due(ctx, l.d, id)
 	if wrong, ok := errors.AsType[*unplanned](err); ok {
@@ -61,14 +53,26 @@ func (l *look) goOn(ctx context.Context, id int) error {
 		return err
 	}
 	switch {
-	case unheld != nil:
-		return l.end(ctx, u, action.Progress{State: v1alpha1.ResultUnknown, Message: "it is not gone on with: " + unheld.Error() + "; " + rem.Outcome.Message, Values: rem.Outcome.Values})
+	case !held:
+		return l.end(ctx, u, action.Progress{State: v1alpha1.ResultUnknown, Message: "it is not gone on with: no RemediationPolicy has a slot of it; " + rem.Outcome.Message, Values: rem.Outcome.Values})
 	case u.builtin == nil || u.invalid != nil || u.digest != rem.PlanDigest:
 		return l.end(ctx, u, action.Progress{State: v1alpha1.ResultUnknown, Message: "it was under way, and what was allowed is not what it would do by now: the Operation, or what it is given, has changed"})
 	case l.d.Spec.Cancel && rem.Outcome.Message != "":
 		return l.end(ctx, u, action.Progress{State: v1alpha1.ResultFailed, Message: "cancelled: " + rem.Outcome.Message, Values: rem.Outcome.Values})
 	}
 	return l.pass(ctx, u, rem.Outcome)
+}
+
+// holdsSlot reports whether the Diagnosis holds a slot of its node. A policy that came, was
+// made anew or came to select the node since the repair began has none of it: that ends
+// nothing.
+func (l *look) holdsSlot(ctx context.Context) (bool, error) {
+	v, err := l.view(ctx)
+	if err != nil {
+		return false, err
+	}
+	ours, others, err := l.budget.Held(ctx, v.names, l.d.Spec.NodeName, l.d.UID)
+	return len(ours)+len(others) > 0, err
 }
 
 // patience is how long the API server is asked, beyond the time that the repair itself
@@ -113,6 +117,10 @@ func (l *look) pass(ctx context.Context, u *due, before *v1alpha1.RemediationOut
 // cut off may be behind another, which has brought the repair to its end since and has given
 // the slot to another node. Whoever changes the node after it was read has the write refused.
 func (l *look) still(ctx context.Context, u *due) error {
+	// Before the status: where that still says Running, none of the slots was given back.
+	if held, err := l.holdsSlot(ctx); err != nil || !held {
+		return cmp.Or(err, errors.New("no RemediationPolicy has a slot of the repair"))
+	}
 	d := &v1alpha1.Diagnosis{}
 	if err := l.live.Get(ctx, client.ObjectKeyFromObject(l.d), d); err != nil {
 		return err
@@ -124,15 +132,7 @@ func (l *look) still(ctx context.Context, u *due) error {
 	if rem.Outcome.Holder != l.config.Holder {
 		return fmt.Errorf("controller %s has taken the repair over", rem.Outcome.Holder)
 	}
-	v, err := l.view(ctx)
-	if err != nil {
-		return err
-	}
-	n := v.cluster.Node(d.Spec.NodeName)
-	if n == nil {
-		n = &policy.Node{Name: d.Spec.NodeName}
-	}
-	return l.budget.Verify(ctx, v.names, n, d.UID, "")
+	return nil
 }
 
 // end notes the outcome of a repair, and begins its verification.

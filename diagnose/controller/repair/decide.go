@@ -179,7 +179,7 @@ func (l *look) acquire(ctx context.Context, v *view, w *policy.Want) (policy.Dec
 	if again := policy.Decide(now, cluster, w, l.config.Now()); again.Verb != policy.Run {
 		return again, nil // decided gives the slots back
 	}
-	return d, l.budget.Verify(ctx, v.names, v.cluster.Node(w.Node), w.Diagnosis, l.config.Holder)
+	return d, l.budget.Verify(ctx, v.names, v.cluster.Node(w.Node), w.Diagnosis)
 }
 
 func (l *look) took(yes bool) {

@@ -221,6 +221,26 @@ func TestDrainGoesOn(t *testing.T) {
 	b.waitEvents(d.UID, "RepairBegun", "RepairFailed")
 }
 
+// A policy that comes while a drain is under way has no slot of it, and ends nothing: that is
+// how people stop all repairs that have not begun.
+func TestStopEndsNoDrain(t *testing.T) {
+	b := newBench(t)
+	node, shop := b.nodes(1)[0], b.server.Namespace(t)
+	b.policy(nil)
+	b.control(nil)
+	b.server.Pod(t, shop, "a", node)
+	d := b.diagnose(node, b.set(b.operation("drain", map[string]string{"force": "true"})), nil)
+	b.waitFor("it is under way", func() bool {
+		rem := remediation(&b.get(d).Status, 1)
+		return rem != nil && rem.Outcome != nil && strings.HasPrefix(rem.Outcome.Message, "1 of the pods")
+	})
+	stop := b.policy(func(p *v1alpha1.RemediationPolicySpec) { p.Pause = true })
+	b.waitIs("condition", "True Paused", func() string { return b.paused(stop) })
+	b.server.DeletePod(t, shop, "a")
+	b.waitPhase(d, v1alpha1.PhaseSucceeded)
+	b.waitEvents(d.UID, "RepairBegun", "Drained")
+}
+
 // The slot of a drain that has not helped is held until the node is in service again, also
 // where the Diagnosis is gone.
 func TestSlotOfADrainThatDidNotHelp(t *testing.T) {
