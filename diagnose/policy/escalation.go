@@ -19,6 +19,8 @@ type Attempt struct {
 	// Ended is when it was seen to have helped or not, or when the next one was allowed;
 	// zero: nobody knows yet.
 	Ended time.Time
+	// Over: its Diagnosis has ended, with an outcome that is known, and makes nothing more.
+	Over bool
 	// Helped: the problem was gone in time. One that did so before the problem came back
 	// counts as made all the same.
 	Helped bool
@@ -132,7 +134,8 @@ func (p *Policy) Next(attempts []Attempt, now time.Time) (operation string, agai
 }
 
 // escalates reports whether a repair goes on from one that ended without helping: the
-// same step again, or one behind it. It need not wait for the cooldown.
+// same step again, or one behind it. It need not wait for the cooldown, and it takes the slot
+// over that such a repair holds while its node is out of service.
 func (p *Policy) escalates(last *v1alpha1.Repair, w *Want) bool {
 	from, to := p.step(last.Operation), p.step(w.Operation)
 	if from < 0 || to < from {
@@ -144,5 +147,5 @@ func (p *Policy) escalates(last *v1alpha1.Repair, w *Want) bool {
 			a = b
 		}
 	}
-	return a != nil && !a.Ended.IsZero() && !a.Helped
+	return a != nil && !a.Ended.IsZero() && !a.Helped && (last.EndTime != nil || a.Over)
 }

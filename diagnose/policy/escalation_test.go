@@ -105,6 +105,33 @@ func TestCooldownBesideEscalation(t *testing.T) {
 	}
 }
 
+// On a node that is out of service, what has not helped keeps its slot. What goes on from it
+// takes that over once its Diagnosis makes nothing more.
+func TestEscalationTakesTheSlotOver(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.RemediationPolicy, *policy.Want)
+		want   string
+	}{
+		"over":            {func(*v1alpha1.RemediationPolicy, *policy.Want) {}, "Run Allowed"},
+		"runs":            {func(_ *v1alpha1.RemediationPolicy, w *policy.Want) { w.Attempts[0].Over = false }, "Wait NodeUnderRepair"},
+		"other diagnosis": {func(p *v1alpha1.RemediationPolicy, _ *policy.Want) { p.Status.Repairs[0].Diagnosis = "uid-9" }, "Wait NodeUnderRepair"},
+		"in no order":     {func(_ *v1alpha1.RemediationPolicy, w *policy.Want) { w.Operation = "label" }, "Wait NodeUnderRepair"},
+		"helped":          {func(_ *v1alpha1.RemediationPolicy, w *policy.Want) { w.Attempts[0].Helped = true }, "Wait NodeUnderRepair"},
+	} {
+		obj, w, c := escalating(), want("n01"), nodes(3)
+		c.Nodes[0].Ready = false
+		underRepair(obj, "n01")
+		obj.Status.Repairs[0].Operation = "restart"
+		w.Operation = "restart"
+		w.Attempts = []policy.Attempt{{Diagnosis: "uid-x", Operation: "restart", Started: noon.Add(-time.Hour), Ended: noon.Add(-time.Minute), Over: true}}
+		test.change(obj, w)
+		d := policy.Decide([]*policy.Policy{policy.New(obj)}, c, w, noon)
+		if have := string(d.Verb) + " " + d.Reason; have != test.want {
+			t.Errorf("%s: %s: %s", name, have, d.Message)
+		}
+	}
+}
+
 // Whatever was attempted: of the operations in the escalation at most one may run, it is
 // the one that Next names, and none runs more often than it may.
 func TestEscalationProperties(t *testing.T) {

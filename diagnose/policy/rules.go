@@ -259,7 +259,7 @@ func (p *Policy) outside(now time.Time) Decision {
 func (p *Policy) busy(w *Want, now time.Time) Decision {
 	r := p.entries[w.Node]
 	switch {
-	case r == nil || r.Diagnosis == w.Diagnosis && r.EndTime == nil:
+	case r == nil || r.Diagnosis == w.Diagnosis && r.EndTime == nil || p.escalates(r, w):
 		return Decision{}
 	case r.EndTime == nil:
 		return Decision{
@@ -267,7 +267,7 @@ func (p *Policy) busy(w *Want, now time.Time) Decision {
 			Message: fmt.Sprintf("%s by diagnosis %s is under way on node %s since %s", r.Operation, r.Diagnosis, r.Node, stamp(r.StartTime.Time)),
 		}
 	}
-	if until := r.EndTime.Add(p.cooldown()); now.Before(until) && !p.escalates(r, w) {
+	if until := r.EndTime.Add(p.cooldown()); now.Before(until) {
 		return Decision{
 			Verb: Wait, Reason: v1alpha1.ReasonCooldown, Again: until,
 			Message: fmt.Sprintf("node %s had %s, which ended %s; cooldown %s, until %s", r.Node, cmp.Or(r.Operation, "a repair"), stamp(r.EndTime.Time), p.cooldown(), stamp(until)),

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -278,6 +279,7 @@ func TestTwoAttempts(t *testing.T) {
 func TestTwoAttemptsOfAProblem(t *testing.T) {
 	b := newBench(t)
 	node := b.nodes(1)[0]
+	b.ready(node, corev1.ConditionFalse) // else the first one's slot is given back
 	restart, cordon := b.operation("restart-unit", map[string]string{"unit": "kubelet"}), b.operation("cordon", nil)
 	b.escalating(restart, cordon, 2)
 	b.control(nil)
@@ -288,6 +290,7 @@ func TestTwoAttemptsOfAProblem(t *testing.T) {
 	if len(second) != 1 || second[0].Annotations[v1alpha1.AnnotationFollows] != d.Name+"/1" || second[0].Spec.OperationSet != d.Spec.OperationSet {
 		t.Fatalf("%+v", second)
 	}
+	b.ready(node, corev1.ConditionTrue)
 	b.problem(d, v1alpha1.ProblemGone)
 	b.waitCondition(&second[0], v1alpha1.ConditionVerified, "True Helped")
 	b.waitDecision(&second[0], 2, "Withheld ProblemResolved")

@@ -147,6 +147,7 @@ func attemptsOf(d *v1alpha1.Diagnosis) []policy.Attempt {
 			a.Ended = all[i+1].allowed
 		} else if c := verified(d); c != nil {
 			a.Ended, a.Helped = c.LastTransitionTime.Time, c.Status == metav1.ConditionTrue
+			a.Over = d.Status.Phase.Ended() && d.Status.Phase != v1alpha1.PhaseUnknown
 		}
 		out = append(out, a)
 	}
