@@ -32,7 +32,7 @@ var (
 
 // maxRepairs and maxCooldowns are how many entries the schema lets a policy have. With
 // the longest names of nodes and operations its object is still below 1.5 MiB, which etcd
-// takes.
+// takes, while some two hundred escalations are under way at once.
 const (
 	maxRepairs   = 512
 	maxCooldowns = 3584
@@ -72,10 +72,9 @@ func (b *Budget) Acquire(ctx context.Context, names []string, c *Cluster, w *Wan
 	var undo []func() error
 	for _, name := range names {
 		var one Decision
-		var before *v1alpha1.Repair
-		other := false
+		held, other := false, false
 		err := b.change(ctx, name, func(obj *v1alpha1.RemediationPolicy) bool {
-			one, before, other = Decision{}, nil, false
+			one, held, other = Decision{}, false, false
 			p := New(obj)
 			if !p.Selects(node) {
 				return false
@@ -85,13 +84,13 @@ func (b *Budget) Acquire(ctx context.Context, names []string, c *Cluster, w *Wan
 			}
 			forget(obj, b.Now())
 			forgetGone(obj, c)
-			if i := indexOf(obj, w.Node); i >= 0 {
-				before = obj.Status.Repairs[i].DeepCopy()
+			if i := indexOf(obj, w.Node); i >= 0 && holds(&obj.Status.Repairs[i], w.Diagnosis) {
+				had := &obj.Status.Repairs[i]
+				held, other = true, had.Holder != b.Holder
+				if !other && had.Operation == w.Operation {
+					return false // it has the slot
+				}
 			}
-			if before != nil && holds(before, w.Diagnosis) && before.Operation == w.Operation && before.Holder == b.Holder {
-				return false // it has the slot
-			}
-			other = before != nil && holds(before, w.Diagnosis) && before.Holder != b.Holder
 			take(obj, w, b.Holder, b.Now())
 			return true
 		})
@@ -107,8 +106,8 @@ func (b *Budget) Acquire(ctx context.Context, names []string, c *Cluster, w *Wan
 		if d.Verb != "" && d.Verb != Run {
 			return d, back(undo)
 		}
-		if err == nil && one.Verb == Run && (before == nil || !holds(before, w.Diagnosis)) {
-			undo = append(undo, func() error { return b.restore(ctx, name, w, before) })
+		if err == nil && one.Verb == Run && !held {
+			undo = append(undo, func() error { return b.Release(ctx, []string{name}, w.Node, w.Diagnosis, Remove) })
 		}
 	}
 	if d.Verb == "" {
@@ -123,23 +122,6 @@ func back(undo []func() error) error {
 		errs = append(errs, f())
 	}
 	return errors.Join(errs...)
-}
-
-// restore gives back what Acquire has just taken; before is the node's entry before that.
-func (b *Budget) restore(ctx context.Context, name string, w *Want, before *v1alpha1.Repair) error {
-	err := b.change(ctx, name, func(obj *v1alpha1.RemediationPolicy) bool {
-		if !b.holds(obj, w.Node, w.Diagnosis) || !give(obj, w.Node, w.Diagnosis, Remove, b.Now()) {
-			return false
-		}
-		if before != nil {
-			enter(obj, *before)
-		}
-		return true
-	})
-	if err != nil && !errors.Is(err, ErrNoPolicy) {
-		return fmt.Errorf("give back the slot of policy %s: %w", name, err)
-	}
-	return nil
 }
 
 // Held returns of which policies a diagnosis holds the slot of a node: by this holder, and

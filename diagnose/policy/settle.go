@@ -69,7 +69,7 @@ type Settlement string
 const (
 	Keep   Settlement = "Keep"   // it is held on
 	End    Settlement = "End"    // it is given back, and the node's cooldown begins
-	Remove Settlement = "Remove" // it is given back as if it had never been taken
+	Remove Settlement = "Remove" // it is given back as if it had never been taken: so is what it was taken from
 )
 
 // Settle says what becomes of a slot that is held.
@@ -101,7 +101,7 @@ func later(a, b time.Time) time.Time {
 }
 
 // take enters a repair. A diagnosis that goes on with its next repair keeps its entry's
-// start.
+// start; one that goes on from another's keeps that entry, for [give].
 func take(p *v1alpha1.RemediationPolicy, w *Want, holder string, now time.Time) {
 	entry := v1alpha1.Repair{Node: w.Node, Diagnosis: w.Diagnosis, Operation: w.Operation, Holder: holder, StartTime: metav1.NewTime(now.Truncate(time.Second))}
 	i := indexOf(p, w.Node)
@@ -110,7 +110,9 @@ func take(p *v1alpha1.RemediationPolicy, w *Want, holder string, now time.Time) 
 		return
 	}
 	if old := &p.Status.Repairs[i]; holds(old, w.Diagnosis) {
-		entry.StartTime = old.StartTime
+		entry.StartTime, entry.Before = old.StartTime, old.Before
+	} else {
+		entry.Before = &v1alpha1.RepairBefore{Diagnosis: old.Diagnosis, Operation: old.Operation, StartTime: old.StartTime, EndTime: old.EndTime}
 	}
 	p.Status.Repairs[i] = entry
 }
@@ -121,13 +123,18 @@ func give(p *v1alpha1.RemediationPolicy, node string, diagnosis types.UID, s Set
 	if i < 0 || s == Keep || !holds(&p.Status.Repairs[i], diagnosis) {
 		return false
 	}
-	if s == Remove {
+	r := &p.Status.Repairs[i]
+	switch before := r.Before; {
+	case s == Remove && before == nil:
 		p.Status.Repairs = slices.Delete(p.Status.Repairs, i, i+1)
+		return true
+	case s == Remove:
+		*r = v1alpha1.Repair{Node: node, Diagnosis: before.Diagnosis, Operation: before.Operation, StartTime: before.StartTime, EndTime: before.EndTime}
 		return true
 	}
 	// The API keeps whole seconds: up, so that no cooldown is cut.
 	end := metav1.NewTime(now.Add(time.Second - 1).Truncate(time.Second))
-	p.Status.Repairs[i].EndTime = &end
+	r.EndTime, r.Before = &end, nil
 	return true
 }
 

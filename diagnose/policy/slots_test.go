@@ -156,6 +156,72 @@ func TestNoSlotOfOneOfSeveralPolicies(t *testing.T) {
 	}
 }
 
+// A slot that an escalation has taken from the repair before, and that is given back unused,
+// leaves that repair's entry as it was: its cooldown goes on, the escalation goes on from it
+// later, and a slot that it held is held.
+func TestAnUnusedSlotOfAnEscalation(t *testing.T) {
+	c := newClient(t)
+	for name, test := range map[string]struct {
+		enter  func(*v1alpha1.RemediationPolicy)
+		entry  string
+		reason string // why others wait
+	}{
+		"cooldown": {func(p *v1alpha1.RemediationPolicy) { ended(p, "n01", "restart", 10*time.Minute) }, "n01:restart:uid-0+", v1alpha1.ReasonCooldown},
+		"held": {func(p *v1alpha1.RemediationPolicy) {
+			underRepair(p, "n01")
+			p.Status.Repairs[0].Diagnosis, p.Status.Repairs[0].Operation = "uid-0", "restart"
+		}, "n01:restart:uid-0", v1alpha1.ReasonNodeUnderRepair},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := named("unused-"+name, 1)
+			p.Spec.Escalation = []v1alpha1.EscalationStep{{Operation: "restart", Order: 1, Attempts: 2}}
+			create(t, c, p)
+			test.enter(p)
+			status(t, c, p, p.Status.Repairs)
+			b, names := slots(c), []string{p.Name}
+			w, other := want("n01"), want("n01")
+			w.Operation, other.Diagnosis = "restart", "uid-2"
+			w.Attempts = []policy.Attempt{{Diagnosis: "uid-0", Operation: "restart", Started: noon.Add(-20 * time.Minute), Ended: noon.Add(-10 * time.Minute), Over: true}}
+			give := map[string]func() error{
+				"released": func() error { return b.Release(t.Context(), names, "n01", "uid-1", policy.Remove) },
+				"swept": func() error {
+					_, err := b.Sweep(t.Context(), p.Name, func(r *v1alpha1.Repair) policy.Facts {
+						if r.Diagnosis != "uid-1" {
+							return policy.Facts{Now: noon, Node: &policy.Node{}, Holder: policy.HolderNotHelped}
+						}
+						return policy.Facts{Now: noon, Node: &policy.Node{}, Holder: policy.HolderIdle}
+					})
+					return err
+				},
+			}
+			for how, do := range give {
+				acquire(t, b, names, w, policy.Run)
+				acquire(t, b, names, w, policy.Run) // again
+				if have := repairs(t, c, p.Name); have != "n01:restart:uid-1" {
+					t.Errorf("%q", have)
+				}
+				if err := do(); err != nil {
+					t.Fatal(err)
+				}
+				if have := repairs(t, c, p.Name); have != test.entry {
+					t.Errorf("%s: %q, want %q", how, have, test.entry)
+				}
+				if d, err := b.Acquire(t.Context(), names, nodes(20), other); err != nil || d.Reason != test.reason {
+					t.Errorf("%s: %+v, %v", how, d, err)
+				}
+			}
+			// One that was made has a cooldown of its own.
+			acquire(t, b, names, w, policy.Run)
+			if err := b.Release(t.Context(), names, "n01", "uid-1", policy.End); err != nil {
+				t.Fatal(err)
+			}
+			if have := repairs(t, c, p.Name); have != "n01:restart:uid-1+" {
+				t.Errorf("%q", have)
+			}
+		})
+	}
+}
+
 // Ten nodes want slots of three policies with one slot each: nobody waits for another that
 // waits for it, and nothing is left.
 func TestSlotsOfSeveralPoliciesAtOnce(t *testing.T) {

@@ -312,4 +312,33 @@ type Repair struct {
 	// the budget.
 	// +optional
 	EndTime *metav1.Time `json:"endTime,omitempty"`
+
+	// before is the repair of an escalation that this one follows. Its entry returns if this
+	// repair does not begin.
+	// +optional
+	Before *RepairBefore `json:"before,omitempty"`
+}
+
+// RepairBefore is a repair whose entry the next one of an escalation has taken.
+type RepairBefore struct {
+	// diagnosis is the UID of the Diagnosis that made the repair.
+	// +required
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	Diagnosis types.UID `json:"diagnosis"`
+
+	// operation is the name of the Operation.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Operation string `json:"operation"`
+
+	// startTime is when the entry was taken.
+	// +required
+	StartTime metav1.Time `json:"startTime"`
+
+	// endTime is when the entry was returned, unless it was still held.
+	// +optional
+	EndTime *metav1.Time `json:"endTime,omitempty"`
 }

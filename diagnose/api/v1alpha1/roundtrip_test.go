@@ -164,9 +164,12 @@ func TestStatusesComeBack(t *testing.T) {
 	trigger.Status = v1alpha1.TriggerStatus{Conditions: conditions, LastScheduleTime: &now}
 	policy.Status = v1alpha1.RemediationPolicyStatus{
 		Conditions: conditions,
-		Repairs:    []v1alpha1.Repair{{Node: "n7", Diagnosis: dx.UID, Operation: "cordon", Holder: "kernosis-controller-0_1", StartTime: now, EndTime: &now}},
-		Budget:     &v1alpha1.BudgetUse{Nodes: 20, NotReady: 1, Limit: 2, Used: 1, By: []string{"n3: not ready"}},
-		Cooldowns:  []v1alpha1.Cooldown{{Node: "n8", EndTime: now}},
+		Repairs: []v1alpha1.Repair{{
+			Node: "n7", Diagnosis: dx.UID, Operation: "cordon", Holder: "kernosis-controller-0_1", StartTime: now, EndTime: &now,
+			Before: &v1alpha1.RepairBefore{Diagnosis: dx.UID, Operation: "restart", StartTime: now, EndTime: &now},
+		}},
+		Budget:    &v1alpha1.BudgetUse{Nodes: 20, NotReady: 1, Limit: 2, Used: 1, By: []string{"n3: not ready"}},
+		Cooldowns: []v1alpha1.Cooldown{{Node: "n8", EndTime: now}},
 	}
 	for _, obj := range []client.Object{dx, set, trigger, policy} {
 		want := reflect.ValueOf(obj.DeepCopyObject()).Elem().FieldByName("Status")
