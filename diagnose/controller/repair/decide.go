@@ -71,7 +71,8 @@ func (l *look) decide(ctx context.Context, res *v1alpha1.Result) error {
 	if decision, err = l.check(ctx, u, had, decision); err != nil {
 		return err
 	}
-	if decision.Verb == policy.Run && (had == nil || had.Verb != v1alpha1.RemediationRun) {
+	// What has waited for its agent since it was allowed has no slot of a newer policy.
+	if decision.Verb == policy.Run && (had == nil || had.Verb != v1alpha1.RemediationRun || v.lacks(l.d)) {
 		if decision, err = l.acquire(ctx, v, w); err != nil {
 			return err
 		}

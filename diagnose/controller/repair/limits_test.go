@@ -149,6 +149,34 @@ func TestAGrantIsTakenBack(t *testing.T) {
 	b.waitIs("slots", "", func() string { return b.slots(p) })
 }
 
+// What was allowed and has not begun takes slots of policies that come later, also where one
+// is made anew: else its agent comes back, and repairs beyond their budgets.
+func TestAGrantHasSlotsOfLaterPolicies(t *testing.T) {
+	b := newBench(t)
+	b.agents.stop() // they are away
+	nodes, set := b.nodes(2), b.set("restart-unit")
+	two := func(p *v1alpha1.RemediationPolicySpec) { *p.Budget.MaxNodes = 2 }
+	b.policy(two)
+	b.control(nil)
+	waits := func(node string) *v1alpha1.Diagnosis {
+		d := b.diagnose(node, set, nil)
+		b.status(d, func(s *v1alpha1.DiagnosisStatus) {
+			s.Phase = v1alpha1.PhaseRunning
+			s.Results = []v1alpha1.Result{{ID: 1, Operation: "restart-unit", State: v1alpha1.ResultAwaitingApproval}}
+		})
+		return d
+	}
+	first := waits(nodes[0])
+	b.waitDecision(first, 1, "Run Allowed")
+	later := b.policy(nil)
+	b.waitIs("slots", nodes[0]+":restart-unit", func() string { return b.slots(later) })
+	second := waits(nodes[1])
+	b.waitDecision(second, 1, "Wait BudgetExhausted")
+	b.policy(func(p *v1alpha1.RemediationPolicySpec) { *p.Budget.MaxNodes = 0 })
+	b.waitDecision(first, 1, "Wait BudgetExhausted")
+	b.waitIs("slots", "", func() string { return b.slots(later) })
+}
+
 func TestWhatCantBeMadeIsRefusedBefore(t *testing.T) {
 	b := newBench(t)
 	node := b.nodes(1)[0]

@@ -93,6 +93,13 @@ func (v *view) exhausted(name, node string) bool {
 	return i >= 0 && v.policies[i].Exhausts(v.cluster, node)
 }
 
+// lacks reports whether a Diagnosis has no slot of some policy that selects its node. A cache
+// may not have one yet that it was just given.
+func (v *view) lacks(d *v1alpha1.Diagnosis) bool {
+	n, has := v.cluster.Node(d.Spec.NodeName), held(v.objects, d)
+	return n != nil && slices.ContainsFunc(v.policies, func(p *policy.Policy) bool { return p.Selects(n) && !slices.Contains(has, p.Name()) })
+}
+
 // held returns the names of those policies of which a Diagnosis holds a slot.
 func held(policies []*v1alpha1.RemediationPolicy, d *v1alpha1.Diagnosis) []string {
 	var names []string
