@@ -238,13 +238,13 @@ func (b *Budget) Sweep(ctx context.Context, name string, look func(*v1alpha1.Rep
 	var given []v1alpha1.Repair
 	err := b.change(ctx, name, func(obj *v1alpha1.RemediationPolicy) bool {
 		given = nil
-		within := New(obj).VerifyWithin()
+		p := New(obj)
 		for _, r := range append([]v1alpha1.Repair(nil), obj.Status.Repairs...) {
 			if r.EndTime != nil {
 				continue
 			}
 			f := look(&r)
-			if give(obj, r.Node, r.Diagnosis, Settle(&r, &f, within), f.Now) {
+			if give(obj, r.Node, r.Diagnosis, Settle(&r, &f, p.VerifyWithin(r.Operation)), f.Now) {
 				given = append(given, r)
 			}
 		}

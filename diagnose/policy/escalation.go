@@ -16,31 +16,32 @@ type Attempt struct {
 	Diagnosis types.UID // that made it
 	Operation string
 	Started   time.Time
-	// Ended is when it was seen to have helped or not, or when the next one was allowed;
-	// zero: nobody knows yet.
-	Ended time.Time
+	// State says whether it has helped; empty: nobody will see, as its end is not known.
+	// One behind which another was allowed has not.
+	State VerifyState
 	// Over: its Diagnosis has ended, with an outcome that is known, and makes nothing more.
 	Over bool
-	// Helped: the problem was gone in time. One that did so before the problem came back
-	// counts as made all the same.
-	Helped bool
 }
+
+// helpless reports whether it was seen not to have helped.
+func (a *Attempt) helpless() bool { return a.State == NotHelped || a.State == Moot }
 
 // step returns an operation's place in the escalation, -1 where it has none.
 func (p *Policy) step(operation string) int {
 	return slices.IndexFunc(p.spec.Escalation, func(s v1alpha1.EscalationStep) bool { return s.Operation == operation })
 }
 
-// patience returns for how long the next step waits for one to help.
-func (p *Policy) patience(step int) time.Duration {
-	if t := p.spec.Escalation[step].Timeout; t != nil {
-		return t.Duration
+// until returns until when an attempt may help of which nobody will see it; zero: somebody
+// will, or has.
+func (p *Policy) until(a *Attempt) time.Time {
+	if a.State != "" {
+		return time.Time{}
 	}
-	return p.VerifyWithin()
+	return a.Started.Add(p.VerifyWithin(a.Operation))
 }
 
-// countAttempts counts the attempts of a step, and returns one that may help yet. One that has not
-// been verified within its time counts as made.
+// countAttempts counts the attempts of a step, and returns one that may help yet. One that
+// nobody verifies counts as made once its time is up.
 func (p *Policy) countAttempts(step int, attempts []Attempt, now time.Time) (made int, underWay *Attempt) {
 	for i := range attempts {
 		a := &attempts[i]
@@ -48,7 +49,7 @@ func (p *Policy) countAttempts(step int, attempts []Attempt, now time.Time) (mad
 			continue
 		}
 		made++
-		if a.Ended.IsZero() && now.Before(a.Started.Add(p.patience(step))) {
+		if a.State == Verifying || now.Before(p.until(a)) {
 			underWay = a
 		}
 	}
@@ -63,10 +64,9 @@ func (p *Policy) turn(w *Want, now time.Time) Decision {
 		made, underWay := p.countAttempts(i, w.Attempts, now)
 		switch {
 		case underWay != nil:
-			until := underWay.Started.Add(p.patience(i))
 			return Decision{
-				Verb: Wait, Reason: v1alpha1.ReasonEscalationOrder, Again: until,
-				Message: fmt.Sprintf("%s, begun %s, has until %s to help", s.Operation, stamp(underWay.Started), stamp(until)),
+				Verb: Wait, Reason: v1alpha1.ReasonEscalationOrder, Again: p.until(underWay),
+				Message: fmt.Sprintf("%s, begun %s, may help yet", s.Operation, stamp(underWay.Started)),
 			}
 		case i == own && made >= int(s.Attempts):
 			d := Decision{
@@ -98,20 +98,18 @@ func (p *Policy) unproven(own int, w *Want) Decision {
 		}
 	}
 	switch {
-	case last == nil || approved(w) || !last.Ended.IsZero() && !last.Helped:
+	case last == nil || approved(w) || last.helpless():
 		return Decision{}
-	case last.Helped && w.Problem == ProblemUnknown:
+	case last.State == Helped && w.Problem == ProblemUnknown:
 		return Decision{Verb: Withheld, Reason: v1alpha1.ReasonProblemResolved, Message: last.Operation + " has helped"}
-	case last.Helped:
+	case last.State == Helped:
 		return Decision{} // and the problem came back
-	}
-	until := last.Started.Add(p.patience(p.step(last.Operation)))
-	if w.Problem == ProblemLasts && (w.Seen.IsZero() || !w.Seen.Before(until)) {
+	case last.State == "" && w.Problem == ProblemLasts && (w.Seen.IsZero() || !w.Seen.Before(p.until(last))):
 		return Decision{}
 	}
 	return Decision{
 		Verb: Wait, Reason: v1alpha1.ReasonProblemUnknown,
-		Message: fmt.Sprintf("%s, begun %s, may have helped: nothing shows whether the problem lasts since %s", last.Operation, stamp(last.Started), stamp(until)),
+		Message: fmt.Sprintf("%s, begun %s, may have helped: nothing shows whether the problem lasts", last.Operation, stamp(last.Started)),
 	}
 }
 
@@ -119,12 +117,12 @@ func times(n int32) string { return display.Count(n, "time") }
 
 // Next returns the operation whose turn it is, for the attempts that were made for a
 // problem; none where the escalation is used up, or has nothing. While one may help yet it
-// is none either, and again says when to ask.
+// is none either, and again says when to ask, if that is known.
 func (p *Policy) Next(attempts []Attempt, now time.Time) (operation string, again time.Time) {
 	for i := range p.spec.Escalation {
 		made, underWay := p.countAttempts(i, attempts, now)
 		if underWay != nil {
-			return "", underWay.Started.Add(p.patience(i))
+			return "", p.until(underWay)
 		}
 		if made < int(p.spec.Escalation[i].Attempts) {
 			return p.spec.Escalation[i].Operation, time.Time{}
@@ -147,5 +145,5 @@ func (p *Policy) escalates(last *v1alpha1.Repair, w *Want) bool {
 			a = b
 		}
 	}
-	return a != nil && !a.Ended.IsZero() && !a.Helped && (last.EndTime != nil || a.Over)
+	return a != nil && a.helpless() && (last.EndTime != nil || a.Over)
 }

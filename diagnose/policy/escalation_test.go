@@ -50,7 +50,7 @@ func TestEscalationInOrder(t *testing.T) {
 		}
 		done = append(done, due)
 		uid := types.UID(fmt.Sprint("uid-", n))
-		attempts = append(attempts, policy.Attempt{Diagnosis: uid, Operation: due, Started: now, Ended: now.Add(time.Minute)})
+		attempts = append(attempts, policy.Attempt{Diagnosis: uid, Operation: due, Started: now, State: policy.NotHelped})
 		obj = obj.DeepCopy()
 		obj.Status.Repairs = nil
 		ended(obj, "n01", due, noon.Sub(now.Add(time.Minute)))
@@ -66,10 +66,10 @@ func TestEscalationWaitsForTheStepBefore(t *testing.T) {
 	p := policy.New(escalating())
 	begun := policy.Attempt{Operation: "restart", Started: noon}
 	w := want("n01")
-	w.Operation, w.Attempts = "cordon", []policy.Attempt{{Operation: "restart", Started: noon.Add(-time.Hour), Ended: noon.Add(-time.Minute)}, begun}
+	w.Operation, w.Attempts = "cordon", []policy.Attempt{{Operation: "restart", Started: noon.Add(-time.Hour), State: policy.NotHelped}, begun}
 	d := policy.Decide([]*policy.Policy{p}, nodes(3), w, noon.Add(time.Minute-1))
 	if d.Verb != policy.Wait || d.Reason != v1alpha1.ReasonEscalationOrder || !d.Again.Equal(noon.Add(time.Minute)) ||
-		d.Message != "policy default: restart, begun 2026-11-21T12:00:00Z, has until 2026-11-21T12:01:00Z to help" {
+		d.Message != "policy default: restart, begun 2026-11-21T12:00:00Z, may help yet" {
 		t.Errorf("%+v", d)
 	}
 	if op, again := p.Next(w.Attempts, noon); op != "" || !again.Equal(noon.Add(time.Minute)) {
@@ -78,12 +78,22 @@ func TestEscalationWaitsForTheStepBefore(t *testing.T) {
 	if d := policy.Decide([]*policy.Policy{p}, nodes(3), w, noon.Add(time.Minute)); d.Verb != policy.Run {
 		t.Errorf("after its time: %+v", d)
 	}
+	// While somebody verifies it, time alone does not make it the next one's turn.
+	w.Attempts[1].State = policy.Verifying
+	d = policy.Decide([]*policy.Policy{p}, nodes(3), w, noon.Add(time.Hour))
+	if op, _ := p.Next(w.Attempts, noon.Add(time.Hour)); d.Verb != policy.Wait || d.Reason != v1alpha1.ReasonEscalationOrder || !d.Again.IsZero() || op != "" {
+		t.Errorf("%+v, next %q", d, op)
+	}
+	w.Attempts[1].State = policy.Unknown
+	if d := policy.Decide([]*policy.Policy{p}, nodes(3), w, noon.Add(time.Hour)); d.Reason != v1alpha1.ReasonProblemUnknown {
+		t.Errorf("nothing shows it: %+v", d)
+	}
 }
 
 // The cooldown is waived only for what goes on from the repair that it is of.
 func TestCooldownBesideEscalation(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.RemediationPolicy, *policy.Want){
-		"helped":            func(_ *v1alpha1.RemediationPolicy, w *policy.Want) { w.Attempts[1].Helped = true },
+		"helped":            func(_ *v1alpha1.RemediationPolicy, w *policy.Want) { w.Attempts[1].State = policy.Helped },
 		"other diagnosis":   func(p *v1alpha1.RemediationPolicy, _ *policy.Want) { p.Status.Repairs[0].Diagnosis = "uid-9" },
 		"in no order":       func(_ *v1alpha1.RemediationPolicy, w *policy.Want) { w.Operation = "label" },
 		"after none such":   func(p *v1alpha1.RemediationPolicy, _ *policy.Want) { p.Status.Repairs[0].Operation = "label" },
@@ -93,7 +103,7 @@ func TestCooldownBesideEscalation(t *testing.T) {
 		ended(obj, "n01", "restart", time.Minute)
 		w.Operation = "cordon"
 		for range 2 {
-			w.Attempts = append(w.Attempts, policy.Attempt{Diagnosis: "uid-0", Operation: "restart", Started: noon.Add(-time.Hour), Ended: noon.Add(-time.Minute)})
+			w.Attempts = append(w.Attempts, policy.Attempt{Diagnosis: "uid-0", Operation: "restart", Started: noon.Add(-time.Hour), State: policy.NotHelped})
 		}
 		if d := policy.Decide([]*policy.Policy{policy.New(obj)}, nodes(3), w, noon); d.Verb != policy.Run {
 			t.Fatalf("%+v", d)
@@ -116,14 +126,14 @@ func TestEscalationTakesTheSlotOver(t *testing.T) {
 		"runs":            {func(_ *v1alpha1.RemediationPolicy, w *policy.Want) { w.Attempts[0].Over = false }, "Wait NodeUnderRepair"},
 		"other diagnosis": {func(p *v1alpha1.RemediationPolicy, _ *policy.Want) { p.Status.Repairs[0].Diagnosis = "uid-9" }, "Wait NodeUnderRepair"},
 		"in no order":     {func(_ *v1alpha1.RemediationPolicy, w *policy.Want) { w.Operation = "label" }, "Wait NodeUnderRepair"},
-		"helped":          {func(_ *v1alpha1.RemediationPolicy, w *policy.Want) { w.Attempts[0].Helped = true }, "Wait NodeUnderRepair"},
+		"helped":          {func(_ *v1alpha1.RemediationPolicy, w *policy.Want) { w.Attempts[0].State = policy.Helped }, "Wait NodeUnderRepair"},
 	} {
 		obj, w, c := escalating(), want("n01"), nodes(3)
 		c.Nodes[0].Ready = false
 		underRepair(obj, "n01")
 		obj.Status.Repairs[0].Operation = "restart"
 		w.Operation = "restart"
-		w.Attempts = []policy.Attempt{{Diagnosis: "uid-x", Operation: "restart", Started: noon.Add(-time.Hour), Ended: noon.Add(-time.Minute), Over: true}}
+		w.Attempts = []policy.Attempt{{Diagnosis: "uid-x", Operation: "restart", Started: noon.Add(-time.Hour), State: policy.NotHelped, Over: true}}
 		test.change(obj, w)
 		d := policy.Decide([]*policy.Policy{policy.New(obj)}, c, w, noon)
 		if have := string(d.Verb) + " " + d.Reason; have != test.want {
@@ -141,7 +151,7 @@ func TestEscalationProperties(t *testing.T) {
 		for range rand.N(6) {
 			a := policy.Attempt{Operation: names[rand.N(len(names))], Started: noon.Add(-time.Duration(rand.N(10)) * time.Minute)}
 			if rand.N(3) > 0 {
-				a.Ended = a.Started.Add(time.Minute)
+				a.State = policy.NotHelped
 			}
 			attempts = append(attempts, a)
 		}
@@ -167,7 +177,7 @@ func TestEscalationNeedsToKnowThatTheProblemLasts(t *testing.T) {
 	p := policy.New(escalating())
 	w := want("n01")
 	w.Operation, w.Attempts = "cordon", []policy.Attempt{
-		{Operation: "restart", Started: noon.Add(-time.Hour), Ended: noon.Add(-time.Minute)}, {Operation: "restart", Started: noon},
+		{Operation: "restart", Started: noon.Add(-time.Hour), State: policy.NotHelped}, {Operation: "restart", Started: noon},
 	}
 	late := noon.Add(10 * time.Minute) // its time is a minute
 	for name, test := range map[string]struct {
@@ -178,26 +188,26 @@ func TestEscalationNeedsToKnowThatTheProblemLasts(t *testing.T) {
 		"seen too early":      {func() { w.Problem, w.Seen = policy.ProblemLasts, noon.Add(time.Minute-1) }, "Wait ProblemUnknown"},
 		"seen when it was up": {func() { w.Problem, w.Seen = policy.ProblemLasts, noon.Add(time.Minute) }, "Run Allowed"},
 		"seen all along":      {func() { w.Problem, w.Seen = policy.ProblemLasts, time.Time{} }, "Run Allowed"},
-		"verified":            {func() { w.Problem, w.Attempts[1].Ended = policy.ProblemUnknown, late }, "Run Allowed"},
+		"verified":            {func() { w.Problem, w.Attempts[1].State = policy.ProblemUnknown, policy.NotHelped }, "Run Allowed"},
 		"approved": {func() {
 			w.Problem, w.Approval = policy.ProblemUnknown, &v1alpha1.Approval{PlanDigest: w.Digest}
 		}, "Run Allowed"},
 		"helped": {func() {
-			w.Problem, w.Attempts[1].Ended, w.Attempts[1].Helped = policy.ProblemUnknown, late, true
+			w.Problem, w.Attempts[1].State = policy.ProblemUnknown, policy.Helped
 		}, "Withheld ProblemResolved"},
 		"came back": {func() {
-			w.Problem, w.Attempts[1].Ended, w.Attempts[1].Helped = policy.ProblemLasts, late, true
+			w.Problem, w.Attempts[1].State = policy.ProblemLasts, policy.Helped
 		}, "Run Allowed"},
 		"gone": {func() { w.Problem = policy.ProblemGone }, "Withheld ProblemResolved"},
 	} {
-		w.Attempts[1].Ended, w.Attempts[1].Helped, w.Approval, w.Seen = time.Time{}, false, nil, time.Time{}
+		w.Attempts[1].State, w.Approval, w.Seen = "", nil, time.Time{}
 		test.change()
 		d := policy.Decide([]*policy.Policy{p}, nodes(3), w, late)
 		if have := string(d.Verb) + " " + d.Reason; have != test.want {
 			t.Errorf("%s: %s: %s", name, have, d.Message)
 		}
 	}
-	w.Attempts[1].Ended, w.Attempts[1].Helped, w.Approval = time.Time{}, false, nil
+	w.Attempts[1].State, w.Approval = "", nil
 	w.Problem, w.Seen, w.Due = policy.ProblemLasts, noon, noon
 	if d := policy.Decide([]*policy.Policy{p}, nodes(3), w, noon.Add(time.Hour+time.Minute)); d.Reason != v1alpha1.ReasonWaitedTooLong {
 		t.Errorf("heard of an hour ago: %+v", d)
@@ -213,7 +223,7 @@ func TestRepairsOfARunThatFollows(t *testing.T) {
 	made := func(operations ...string) {
 		w.Attempts = nil
 		for _, o := range operations {
-			w.Attempts = append(w.Attempts, policy.Attempt{Operation: o, Started: noon.Add(-time.Hour), Ended: noon.Add(-time.Minute)})
+			w.Attempts = append(w.Attempts, policy.Attempt{Operation: o, Started: noon.Add(-time.Hour), State: policy.NotHelped})
 		}
 	}
 	for _, test := range []struct {

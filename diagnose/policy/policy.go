@@ -88,8 +88,14 @@ func (p *Policy) Name() string { return p.name }
 // condition Accepted is then Invalid.
 func (p *Policy) Err() error { return p.err }
 
-// VerifyWithin returns the time in which the problem must be gone after a repair.
-func (p *Policy) VerifyWithin() time.Duration { return p.spec.VerifyWithin.Duration }
+// VerifyWithin returns the time in which the problem must be gone after a repair: a step of
+// the escalation may have its own.
+func (p *Policy) VerifyWithin(operation string) time.Duration {
+	if i := p.step(operation); i >= 0 && p.spec.Escalation[i].Timeout != nil {
+		return p.spec.Escalation[i].Timeout.Duration
+	}
+	return p.spec.VerifyWithin.Duration
+}
 
 func (p *Policy) cooldown() time.Duration { return cooldown(&p.spec) }
 

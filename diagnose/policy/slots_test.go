@@ -139,7 +139,7 @@ func TestNoSlotOfOneOfSeveralPolicies(t *testing.T) {
 	w := want("n01")
 	w.Operation = "cordon"
 	for range 2 {
-		w.Attempts = append(w.Attempts, policy.Attempt{Diagnosis: "uid-0", Operation: "restart", Started: noon.Add(-2 * time.Minute), Ended: noon.Add(-time.Minute)})
+		w.Attempts = append(w.Attempts, policy.Attempt{Diagnosis: "uid-0", Operation: "restart", Started: noon.Add(-2 * time.Minute), State: policy.NotHelped})
 	}
 	if d := acquire(t, b, names, w, policy.Wait); d.Reason != v1alpha1.ReasonBudgetExhausted || !strings.Contains(d.Message, "b-second") {
 		t.Errorf("%+v", d)
@@ -181,7 +181,7 @@ func TestAnUnusedSlotOfAnEscalation(t *testing.T) {
 			b, names := slots(c), []string{p.Name}
 			w, other := want("n01"), want("n01")
 			w.Operation, other.Diagnosis = "restart", "uid-2"
-			w.Attempts = []policy.Attempt{{Diagnosis: "uid-0", Operation: "restart", Started: noon.Add(-20 * time.Minute), Ended: noon.Add(-10 * time.Minute), Over: true}}
+			w.Attempts = []policy.Attempt{{Diagnosis: "uid-0", Operation: "restart", Started: noon.Add(-20 * time.Minute), State: policy.NotHelped, Over: true}}
 			give := map[string]func() error{
 				"released": func() error { return b.Release(t.Context(), names, "n01", "uid-1", policy.Remove) },
 				"swept": func() error {

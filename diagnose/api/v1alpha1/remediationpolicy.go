@@ -163,7 +163,8 @@ type EscalationStep struct {
 	// +kubebuilder:validation:Maximum=100
 	Order int32 `json:"order"`
 
-	// timeout is how long the next step waits for this one to help. Defaults to verifyWithin.
+	// timeout is the verifyWithin of this step, for which the next one waits. Defaults to
+	// that of the policy.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32

@@ -230,16 +230,9 @@ func (l *look) tookOne() bool {
 func (l *look) decided(ctx context.Context, u *due, had *v1alpha1.Remediation, v *view, decision policy.Decision) error {
 	begins := decision.Verb == policy.Run && u.builtin != nil
 	changed := had == nil || !same(had, decision)
-	before, step := l.d, ""
-	if decision.Verb == policy.Run && changed {
-		step = overtaken(l.d, v)
-	}
+	before := l.d
 	if err := l.write(ctx, func(s *v1alpha1.DiagnosisStatus) { l.put(s, u, had, decision, begins) }); err != nil {
 		return err
-	}
-	if step != "" {
-		l.counts.verifications.WithLabelValues(step, string(policy.NotHelped)).Inc()
-		l.reporter.record(l.d, l.nodeOf(ctx), warning, "RepairDidNotHelp", step, step+" had its time; the next step is "+u.operation)
 	}
 	if changed {
 		l.counts.decisions.WithLabelValues(decision.Policy, string(decision.Verb), decision.Reason).Inc()
@@ -255,27 +248,6 @@ func (l *look) decided(ctx context.Context, u *due, had *v1alpha1.Remediation, v
 		return l.giveBack(ctx, before, v)
 	}
 	return nil
-}
-
-// overtaken returns the step of an escalation whose verification has not ended, as the next
-// step comes sooner than that; empty: there is none.
-func overtaken(d *v1alpha1.Diagnosis, v *view) string {
-	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionVerified)
-	started := begun(allowedRepairs(d))
-	n := v.cluster.Node(d.Spec.NodeName)
-	if c == nil || len(started) == 0 || n == nil {
-		return ""
-	}
-	if c.Reason != v1alpha1.ReasonVerifying && (c.Reason != v1alpha1.ReasonProblemUnknown || d.Spec.Approval != nil) {
-		return "" // whoever approves the next step knows no more of this one
-	}
-	last := started[len(started)-1].operation
-	for i, p := range v.policies {
-		if p.Selects(n) && slices.ContainsFunc(v.objects[i].Spec.Escalation, func(s v1alpha1.EscalationStep) bool { return s.Operation == last }) {
-			return last
-		}
-	}
-	return ""
 }
 
 // giveBack gives back slots that were taken for a repair that isn't made after all, where

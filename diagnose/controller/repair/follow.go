@@ -187,8 +187,8 @@ func (l *look) tryAgain(ctx context.Context, v *view, last *made) error {
 		return err
 	}
 	for i := range attempts {
-		if a := &attempts[i]; a.Diagnosis == l.d.UID && a.Ended.IsZero() {
-			a.Ended = l.now
+		if a := &attempts[i]; a.Diagnosis == l.d.UID && (a.State == policy.Verifying || a.State == policy.Unknown) {
+			a.State = policy.NotHelped
 		}
 	}
 	for _, p := range v.policies {

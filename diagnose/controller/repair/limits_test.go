@@ -12,6 +12,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/trigger"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -88,6 +89,38 @@ func TestEscalation(t *testing.T) {
 	b.waitCondition(d, v1alpha1.ConditionVerified, "True Helped")
 	b.waitIs("slots", node+":"+cordon+"+", func() string { return b.slots(p) })
 	b.waitEvents(d.UID, "RepairAllowed", "Repaired", "RepairWaits", "RepairDidNotHelp", "Cordoned", "RepairVerified")
+}
+
+// A step's own timeout is how long it may help, whether it is longer than verifyWithin or
+// shorter, and counts from its end.
+func TestTimeoutOfAStep(t *testing.T) {
+	for name, test := range map[string]struct{ timeout, within time.Duration }{
+		"longer": {time.Hour, time.Second}, "shorter": {2 * time.Second, time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			node := b.nodes(1)[0]
+			restart, cordon := b.operation("restart-unit", map[string]string{"unit": "kubelet"}), b.operation("cordon", nil)
+			b.policy(func(p *v1alpha1.RemediationPolicySpec) {
+				p.VerifyWithin = metav1.Duration{Duration: test.within}
+				p.Escalation = []v1alpha1.EscalationStep{
+					{Operation: restart, Order: 1, Attempts: 1, Timeout: &metav1.Duration{Duration: test.timeout}}, {Operation: cordon, Order: 2, Attempts: 1},
+				}
+			})
+			r := b.control(nil)
+			d := b.diagnose(node, b.set(restart, cordon), nil)
+			b.waitDecision(d, 2, "Wait EscalationOrder")
+			b.waitCondition(d, v1alpha1.ConditionVerified, "Unknown Verifying")
+			if test.timeout > test.within {
+				b.holds("it may help yet", 4*time.Second, func() bool {
+					return b.condition(d, v1alpha1.ConditionVerified) == "Unknown Verifying" && b.decision(d, 2) == "Wait EscalationOrder"
+				})
+				return
+			}
+			b.waitDecision(d, 2, "Run Allowed")
+			kubetest.AwaitSum(t, r.registry, 1, "kernosis_remediation_verifications_total", "operation", restart, "result", "NotHelped")
+		})
+	}
 }
 
 // Attempts count for one episode of a problem, whichever Diagnosis has made them.

@@ -133,8 +133,7 @@ func verified(d *v1alpha1.Diagnosis) *metav1.Condition {
 }
 
 // attemptsOf returns the repairs that a Diagnosis has begun, with times of the controller's
-// clock: one begins when it is allowed. One behind which another was allowed has had its
-// time.
+// clock: one begins when it is allowed. One behind which another was allowed has not helped.
 func attemptsOf(d *v1alpha1.Diagnosis) []policy.Attempt {
 	all := allowedRepairs(d)
 	var out []policy.Attempt
@@ -142,16 +141,32 @@ func attemptsOf(d *v1alpha1.Diagnosis) []policy.Attempt {
 		if all[i].begun.IsZero() {
 			continue
 		}
-		a := policy.Attempt{Diagnosis: d.UID, Operation: all[i].operation, Started: all[i].allowed}
-		if i+1 < len(all) {
-			a.Ended = all[i+1].allowed
-		} else if c := verified(d); c != nil {
-			a.Ended, a.Helped = c.LastTransitionTime.Time, c.Status == metav1.ConditionTrue
+		a := policy.Attempt{Diagnosis: d.UID, Operation: all[i].operation, Started: all[i].allowed, State: policy.NotHelped}
+		if i+1 == len(all) {
+			a.State = stateOf(d, &all[i])
 			a.Over = d.Status.Phase.Ended() && d.Status.Phase != v1alpha1.PhaseUnknown
 		}
 		out = append(out, a)
 	}
 	return out
+}
+
+// stateOf returns how far the verification of the repair is that was allowed last.
+func stateOf(d *v1alpha1.Diagnosis, last *made) policy.VerifyState {
+	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionVerified)
+	switch {
+	case c != nil && c.Status == metav1.ConditionTrue:
+		return policy.Helped
+	case c != nil && c.Status == metav1.ConditionFalse:
+		return policy.NotHelped
+	case c != nil && c.Reason == v1alpha1.ReasonMoot:
+		return policy.Moot
+	case c != nil && c.Reason == v1alpha1.ReasonProblemUnknown:
+		return policy.Unknown
+	case last.ended.IsZero() && !last.here && d.Status.Phase.Ended():
+		return "" // its end comes no more
+	}
+	return policy.Verifying
 }
 
 // attempts returns the repairs that were begun of the Diagnosis' node in the episode of

@@ -42,7 +42,7 @@ func (l *look) verify(ctx context.Context) error {
 		return err
 	}
 	noted := l.noted(&last)
-	verification := l.verification(&last, p, noted, within(v, l.d.Spec.NodeName))
+	verification := l.verification(&last, p, noted, within(v, l.d.Spec.NodeName, last.operation))
 	o, err := l.observe(ctx, p)
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func (l *look) verifying(s *v1alpha1.DiagnosisStatus, message string) {
 }
 
 // within returns the longest time that a policy of the node gives a repair to help.
-func within(v *view, node string) time.Duration {
+func within(v *view, node, operation string) time.Duration {
 	var longest time.Duration
 	n := v.cluster.Node(node)
 	if n == nil {
@@ -112,11 +112,11 @@ func within(v *view, node string) time.Duration {
 	}
 	for _, p := range v.policies {
 		if p.Selects(n) {
-			longest = max(longest, p.VerifyWithin())
+			longest = max(longest, p.VerifyWithin(operation))
 		}
 	}
 	if longest == 0 { // they are gone
-		longest = policy.New(&v1alpha1.RemediationPolicy{}).VerifyWithin()
+		longest = policy.New(&v1alpha1.RemediationPolicy{}).VerifyWithin(operation)
 	}
 	return longest
 }

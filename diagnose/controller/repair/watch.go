@@ -34,8 +34,8 @@ func each[T client.Object]() handler.TypedEventHandler[T, reconcile.Request] {
 }
 
 // onDiagnosis asks for a Diagnosis, for the one whose repair it follows, for those that belong
-// to it where its problem has changed, and for those of its node where it has ended or its
-// repair is verified: what follows the repair waits for that.
+// to it where its problem has changed, and for those of its node where it has ended, or what is
+// known of its repairs has changed: what comes after them waits for that.
 func (r *reconciler) onDiagnosis() handler.TypedEventHandler[*v1alpha1.Diagnosis, reconcile.Request] {
 	add := func(d *v1alpha1.Diagnosis, q queue) {
 		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(d)})
@@ -50,7 +50,7 @@ func (r *reconciler) onDiagnosis() handler.TypedEventHandler[*v1alpha1.Diagnosis
 			if !equality.Semantic.DeepEqual(e.ObjectOld.Status.Problem, e.ObjectNew.Status.Problem) {
 				r.below(ctx, e.ObjectNew, q)
 			}
-			if was, is := e.ObjectOld, e.ObjectNew; !was.Status.Phase.Ended() && is.Status.Phase.Ended() || verified(was) == nil && verified(is) != nil {
+			if was, is := e.ObjectOld, e.ObjectNew; was.Status.Phase.Ended() != is.Status.Phase.Ended() || !slices.Equal(attemptsOf(was), attemptsOf(is)) {
 				for _, request := range r.about(ctx, e.ObjectNew.Spec.NodeName) {
 					q.Add(request)
 				}
