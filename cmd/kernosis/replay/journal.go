@@ -97,10 +97,12 @@ func (r *Replay) compare(s *Step, recorded []problem.Transition) {
 	}
 }
 
-// texts is the transitions as the journal has them, without evidence.
+// texts is the transitions as the journal has them, without evidence and without what the journals
+// of older versions lack.
 func texts(ts []problem.Transition) []string {
 	out := make([]string, len(ts))
 	for i, t := range ts {
+		t.Again = false
 		if t.Problem != nil {
 			p := *t.Problem
 			p.Evidence = nil
