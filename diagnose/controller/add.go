@@ -4,24 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-)
-
-const (
-	// What failed is tried again after firstRetry, then twice as long, at most lastRetry.
-	firstRetry, lastRetry = 50 * time.Millisecond, 30 * time.Second
-	// syncTimeout is for ever: where a right is taken away, what else the process does must
-	// go on. It is logged, and the process isn't ready.
-	syncTimeout = 365 * 24 * time.Hour
+	"github.com/kernosis/kernosis/reporter/kube/leader"
 )
 
 // Add adds the controller to a manager that runs, and whose API server serves the kinds of
@@ -57,38 +46,17 @@ func add(m manager.Manager, c *Config, counts *counts) error {
 	sets, triggers, policies := &sets{client: m.GetClient(), names: names}, &triggers{client: m.GetClient(), names: names}, &policies{client: m.GetClient()}
 	kinds := m.GetCache()
 	return errors.Join(
-		run(m, "operationsets", 1, sets,
+		leader.Reconcile(m, "operationsets", 1, sets,
 			source.Kind(kinds, &v1alpha1.OperationSet{}, itself[*v1alpha1.OperationSet]()),
 			source.Kind(kinds, &v1alpha1.Operation{}, sets.operationHandler())),
-		run(m, "triggers", 1, triggers,
+		leader.Reconcile(m, "triggers", 1, triggers,
 			source.Kind(kinds, &v1alpha1.Trigger{}, itself[*v1alpha1.Trigger]()),
 			source.Kind(kinds, &v1alpha1.OperationSet{}, triggers.setHandler())),
-		run(m, "remediationpolicies", 1, policies,
+		leader.Reconcile(m, "remediationpolicies", 1, policies,
 			source.Kind(kinds, &v1alpha1.RemediationPolicy{}, itself[*v1alpha1.RemediationPolicy]())),
-		run(m, "diagnoses", c.Workers, d, d.sources(kinds)...),
-		run(m, "diagnosishistory", 1, h, h.sources(kinds)...),
+		leader.Reconcile(m, "diagnoses", c.Workers, d, d.sources(kinds)...),
+		leader.Reconcile(m, "diagnosishistory", 1, h, h.sources(kinds)...),
 	)
-}
-
-// run adds a reconciler with what it watches. Nothing is looked at before all of that was
-// listed, and so it is added last.
-func run(m manager.Manager, name string, workers int, r reconcile.Reconciler, watched ...source.Source) error {
-	twice := true // controllers of a process are distinguished by nobody but tests
-	options := controller.Options{
-		Reconciler: r, MaxConcurrentReconciles: workers, SkipNameValidation: &twice, CacheSyncTimeout: syncTimeout,
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
-	}
-	options.DefaultFromConfig(m.GetControllerOptions())
-	work, err := controller.NewUnmanaged(name, options)
-	if err != nil {
-		return err
-	}
-	for _, s := range watched {
-		if err := work.Watch(s); err != nil {
-			return err
-		}
-	}
-	return m.Add(work)
 }
 
 // Names of the indexes of cached Diagnoses.

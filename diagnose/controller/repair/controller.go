@@ -12,9 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -24,13 +22,12 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/policy"
+	"github.com/kernosis/kernosis/reporter/kube/leader"
 )
 
 const (
 	// name of the reporting controller in Events.
 	name = "kernosis-controller"
-	// What failed is tried again after firstRetry, then twice as long, at most lastRetry.
-	firstRetry, lastRetry = 50 * time.Millisecond, 30 * time.Second
 	// byNode is the index of Diagnoses by their node.
 	byNode = "repair.spec.nodeName"
 	// byOwner is that by the UID of the Diagnosis that they belong to.
@@ -99,36 +96,20 @@ func add(m manager.Manager, c *Config) (*reconciler, error) {
 
 // watch makes the three reconcilers: of Diagnoses, of policies and of nodes' marks.
 func (r *reconciler) watch(m manager.Manager) error {
-	twice := true // controllers of a process are distinguished by nobody but tests
-	options := func(do reconcile.Func, workers int) controller.Options {
-		return controller.Options{
-			Reconciler: do, MaxConcurrentReconciles: workers, SkipNameValidation: &twice,
-			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
-		}
-	}
-	diagnoses, err := controller.New("repair", m, options(r.Reconcile, r.config.Workers))
-	if err != nil {
-		return err
-	}
-	policies, err := controller.New("repair-policies", m, options(r.reconcilePolicy, 1))
-	if err != nil {
-		return err
-	}
-	nodes, err := controller.New("repair-marks", m, options(r.reconcileNode, 1))
-	if err != nil {
-		return err
-	}
 	c := m.GetCache()
 	return errors.Join(
-		diagnoses.Watch(source.Kind(c, &v1alpha1.Diagnosis{}, r.onDiagnosis())),
-		diagnoses.Watch(source.Func(func(_ context.Context, q queue) error { r.queue = q; return nil })),
-		diagnoses.Watch(source.Kind(c, &corev1.Node{}, r.onNode(r.about, wakeAll()))),
-		diagnoses.Watch(source.Kind(c, &v1alpha1.RemediationPolicy{}, r.onPolicy())),
-		diagnoses.Watch(source.Kind(c, &v1alpha1.OperationSet{}, onAny[*v1alpha1.OperationSet](r.waiting))),
-		diagnoses.Watch(source.Kind(c, &v1alpha1.Operation{}, onAny[*v1alpha1.Operation](r.waiting))),
-		policies.Watch(source.Kind(c, &v1alpha1.RemediationPolicy{}, each[*v1alpha1.RemediationPolicy]())),
-		policies.Watch(source.Kind(c, &corev1.Node{}, r.onNode(r.allPolicies))),
-		nodes.Watch(source.Kind(c, &corev1.Node{}, each[*corev1.Node]())),
+		leader.Reconcile(m, "repair", r.config.Workers, r,
+			source.Kind(c, &v1alpha1.Diagnosis{}, r.onDiagnosis()),
+			source.Func(func(_ context.Context, q queue) error { r.queue = q; return nil }),
+			source.Kind(c, &corev1.Node{}, r.onNode(r.about, wakeAll())),
+			source.Kind(c, &v1alpha1.RemediationPolicy{}, r.onPolicy()),
+			source.Kind(c, &v1alpha1.OperationSet{}, onAny[*v1alpha1.OperationSet](r.waiting)),
+			source.Kind(c, &v1alpha1.Operation{}, onAny[*v1alpha1.Operation](r.waiting))),
+		leader.Reconcile(m, "repair-policies", 1, reconcile.Func(r.reconcilePolicy),
+			source.Kind(c, &v1alpha1.RemediationPolicy{}, each[*v1alpha1.RemediationPolicy]()),
+			source.Kind(c, &corev1.Node{}, r.onNode(r.allPolicies))),
+		leader.Reconcile(m, "repair-marks", 1, reconcile.Func(r.reconcileNode),
+			source.Kind(c, &corev1.Node{}, each[*corev1.Node]())),
 	)
 }
 

@@ -1,31 +1,23 @@
 package liveness
 
 import (
-	"errors"
 	"fmt"
-	"time"
 
 	"golang.org/x/time/rate"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kernosis/kernosis/reporter/kube/leader"
 )
 
-const (
-	// name of the controller in logs and metrics.
-	name = "liveness"
-	// A write that failed is tried again after firstRetry, then twice as long, at most
-	// lastRetry.
-	firstRetry, lastRetry = 50 * time.Millisecond, 30 * time.Second
-)
+// name of the controller in logs and metrics.
+const name = "liveness"
 
 // ByObject says what the controller needs of the kinds that it watches, for the manager
 // that it is added to.
@@ -70,18 +62,9 @@ func add(m manager.Manager, c *Config) (*reconciler, error) {
 		config: c, tracker: newTracker(c.periods(), c.Types), nodes: m.GetCache(), client: api,
 		counts: newCounts(), limiters: map[string]*rate.Limiter{},
 	}
-	twice := true // controllers of a process are distinguished by nobody but tests
-	work, err := controller.New(name, m, controller.Options{
-		Reconciler: r, MaxConcurrentReconciles: c.Workers, SkipNameValidation: &twice,
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
-	})
-	if err != nil {
-		return nil, err
-	}
 	cache := m.GetCache()
-	return r, errors.Join(
-		work.Watch(source.Kind(cache, &corev1.Node{}, r.tracker.nodeHandler())),
-		work.Watch(source.Kind(cache, &coordinationv1.Lease{}, r.tracker.leaseHandler())),
-		work.Watch(source.Kind(cache, &corev1.Pod{}, r.tracker.podHandler())),
-	)
+	return r, leader.Reconcile(m, name, c.Workers, r,
+		source.Kind(cache, &corev1.Node{}, r.tracker.nodeHandler()),
+		source.Kind(cache, &coordinationv1.Lease{}, r.tracker.leaseHandler()),
+		source.Kind(cache, &corev1.Pod{}, r.tracker.podHandler()))
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/kube/leader"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/testall"
@@ -277,4 +278,30 @@ func testLint(r *running) string {
 		out = append(out, fmt.Sprint(p))
 	}
 	return strings.Join(out, "; ")
+}
+
+// What takes minutes to be listed ends no controller: it would begin anew, and never end.
+func TestNodesThatAreListedLate(t *testing.T) {
+	testall.Only(t)
+	b := newBench(t)
+	l := &link{harm: func(r *http.Request) *http.Response {
+		if r.URL.Path != "/api/v1/nodes" {
+			return nil
+		}
+		return refusal(http.StatusInternalServerError)
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- run(ctx, l.config(b.server.Admin()), Config{Namespace: b.namespace, Pods: "app=agent"}, leader.Election{})
+	}()
+	select {
+	case err := <-ended:
+		t.Fatalf("it has ended: %v", err)
+	case <-time.After(2*time.Minute + 20*time.Second): // controller-runtime waits two minutes, unless it is told otherwise
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }
