@@ -1,14 +1,23 @@
 package admission_test
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
@@ -50,6 +59,7 @@ func TestAgentsNodes(t *testing.T) {
 		{"pressure", node, condition("MemoryPressure", "True"), own, "status.conditions: Ready"},
 		{"a new pressure", node, condition("DiskPressure", "True"), own, "status.conditions: Ready"},
 		{"the network", node, condition("NetworkUnavailable", "True"), own, "status.conditions: Ready"},
+		{"what is reserved", node, condition(reserved, "True"), own, "status.conditions: Ready"},
 		{"that Ready is gone", node, `{"status":{"conditions":[{"$patch":"delete","type":"Ready"}]}}`, own, "status.conditions: Ready"},
 		{"a label", node, `{"metadata":{"labels":{"a":"b"}}}`, own, "metadata: an agent"},
 		{"a label that is there", node, `{"metadata":{"labels":{"kubernetes.io/os":"plan9"}}}`, own, "metadata: an agent"},
@@ -77,4 +87,34 @@ func TestAgentsNodes(t *testing.T) {
 	// kubelet, and whoever else is no agent, is held up by nothing.
 	kubelet(`{"metadata":{"labels":{"a":"b"}},"status":{"capacity":{"cpu":"8"},"conditions":[{"type":"Ready","status":"False"}]}}`)
 	outcome(t, "behind kubelet's", patch(own, node, condition("KernelDeadlock", "True"), true), "")
+}
+
+// A condition that is not the agent's keeps none of its others off the Node.
+func TestReservedConditionsHoldUpNoOther(t *testing.T) {
+	server := installedServer(t)
+	node := server.Node(t)
+	api, err := kubernetes.NewForConfig(boundConfig(t, server, node))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := conditions.New(conditions.Config{Client: api, Node: node, Coalesce: 10 * time.Millisecond, StartJitter: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Set([]problem.Condition{
+		{Type: reserved, Status: problem.True, Reason: "R", Message: "m"}, {Type: "ReadonlyFilesystem", Status: problem.True, Reason: "R", Message: "m"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = p.Run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	await.UntilShown(t, "the other is on the Node", 30*time.Second, func() (bool, string) {
+		n, err := server.Client().CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == "ReadonlyFilesystem" }), fmt.Sprintf("%+v", p.Stats())
+	})
 }

@@ -41,11 +41,15 @@ type Patcher struct {
 	beat     time.Time // when the next heartbeat is due
 	failing  bool
 	single   bool // the API has refused a write of several types: one at a time
-	retryAt  time.Time
-	asked    time.Time // the API wants no write before
-	backoff  wait.Backoff
-	stored   []string      // types in the state file
-	storing  bounded.Calls // writes of it
+	took     bool // the API has taken the last write
+	// forbidden says that the last write may have been refused for its types, or for a lack
+	// of rights: the next is of no type, which tells.
+	forbidden bool
+	retryAt   time.Time
+	asked     time.Time // the API wants no write before
+	backoff   wait.Backoff
+	stored    []string      // types in the state file
+	storing   bounded.Calls // writes of it
 	// storeLate says that the last one has not answered, which was reported.
 	storeLate bool
 	yieldFor  time.Duration // shorter in tests
@@ -184,7 +188,10 @@ func (p *Patcher) turn(ctx context.Context, watching *sync.WaitGroup) (wake time
 	case now.Before(p.last.Add(p.config.Coalesce)):
 		return p.last.Add(p.config.Coalesce)
 	}
-	if p.single && len(write)+len(remove) > 0 {
+	switch {
+	case p.forbidden:
+		write, remove, beats = nil, nil, false
+	case p.single && len(write)+len(remove) > 0:
 		write, remove = first(write, remove)
 		beats = false // it has all types: first they are distinguished
 	}

@@ -21,8 +21,8 @@ func TestARefusedHeartbeat(t *testing.T) {
 	r.set(healthy(), stalled)
 	r.waitStatus(stalled)
 	r.waitAcked()
-	p.do(refuse(t, "DiskStalled"))
-	r.waitFor("refused heartbeats", func() bool { return r.Stats().Writes[Refused] >= 4 })
+	p.do(refuse(t, "DiskStalled", http.StatusForbidden))
+	r.waitFor("refused heartbeats", func() bool { return r.Stats().Writes[Forbidden] >= 6 })
 	r.set(deadlocked(), stalled)
 	r.waitStatus(deadlocked())
 	for i, sent := 4, p.sent(); i < len(sent); i++ {
@@ -32,8 +32,9 @@ func TestARefusedHeartbeat(t *testing.T) {
 	}
 }
 
-// refuse answers as a policy does to patches that name a type.
-func refuse(t *testing.T, name string) func(http.ResponseWriter, *http.Request) bool {
+// refuse answers as a policy does to patches that name a type: with 422, or with 403 where
+// it gives that reason.
+func refuse(t *testing.T, name string, code int) func(http.ResponseWriter, *http.Request) bool {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		text, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -43,29 +44,61 @@ func refuse(t *testing.T, name string) func(http.ResponseWriter, *http.Request) 
 		if !bytes.Contains(text, []byte(name)) {
 			return false
 		}
-		return kubetest.Answer(w, http.StatusUnprocessableEntity, "Invalid")
+		return kubetest.Answer(w, code, map[int]string{http.StatusForbidden: "Forbidden", http.StatusUnprocessableEntity: "Invalid"}[code])
 	}
 }
 
 // What a policy refuses of one type keeps no other from being written.
 func TestOneRefusedTypeDoesNotHoldUpTheOthers(t *testing.T) {
 	server := cluster.Server(t)
+	for outcome, code := range map[Outcome]int{Refused: http.StatusUnprocessableEntity, Forbidden: http.StatusForbidden} {
+		t.Run(string(outcome), func(t *testing.T) {
+			p, config := newProxy(t, server)
+			p.do(refuse(t, "DiskStalled", code))
+			r := start(t, server, func(c *Config) { c.Client = clientOf(t, config) })
+			others := []problem.Condition{deadlocked(), cond("ReadonlyFilesystem", problem.False, "FilesystemIsNotReadOnly")}
+			r.set(append(others, cond("DiskStalled", problem.True, "Stalled"))...)
+			for _, c := range others {
+				r.waitStatus(c)
+			}
+			// Later changes too.
+			r.set(healthy(), cond("DiskStalled", problem.True, "Stalled"))
+			r.waitStatus(healthy())
+			r.waitFor("the other is removed", func() bool { return r.status("ReadonlyFilesystem") == nil })
+			if _, all := r.Acked(); all {
+				t.Error("all is said to be acknowledged")
+			}
+			if s := r.Stats(); s.Writes[outcome] > 4 || s.Writes[outcome] < 2 {
+				t.Errorf("stats: %+v", s)
+			}
+		})
+	}
+}
+
+// Who may write no condition does not try one after the other, and has nothing left to wait
+// for when the right is there.
+func TestMissingRights(t *testing.T) {
+	server := cluster.Server(t)
 	p, config := newProxy(t, server)
-	p.do(refuse(t, "DiskStalled"))
+	p.do(func(w http.ResponseWriter, r *http.Request) bool {
+		return r.Method == http.MethodPatch && kubetest.Answer(w, http.StatusForbidden, "Forbidden")
+	})
 	r := start(t, server, func(c *Config) { c.Client = clientOf(t, config) })
-	others := []problem.Condition{deadlocked(), cond("ReadonlyFilesystem", problem.False, "FilesystemIsNotReadOnly")}
-	r.set(append(others, cond("DiskStalled", problem.True, "Stalled"))...)
-	for _, c := range others {
+	list := []problem.Condition{deadlocked(), cond("DiskStalled", problem.True, "Stalled"), cond("ReadonlyFilesystem", problem.False, "FilesystemIsNotReadOnly")}
+	r.set(list...)
+	r.waitFor("five failures", func() bool { return r.Stats().Writes[Forbidden] >= 5 })
+	p.do(func(http.ResponseWriter, *http.Request) bool { return false })
+	sent := p.sent()
+	for i, least := range []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, time.Second, time.Second} {
+		if gap := sent[i+1].Sub(sent[i]); gap < least-10*time.Millisecond {
+			t.Errorf("write %d came after %s, want %s", i+1, gap, least)
+		}
+	}
+	r.waitAcked()
+	for _, c := range list {
 		r.waitStatus(c)
 	}
-	// Later changes too.
-	r.set(healthy(), cond("DiskStalled", problem.True, "Stalled"))
-	r.waitStatus(healthy())
-	r.waitFor("the other is removed", func() bool { return r.status("ReadonlyFilesystem") == nil })
-	if _, all := r.Acked(); all {
-		t.Error("all is said to be acknowledged")
-	}
-	if s := r.Stats(); s.Writes[Refused] > 4 || s.Writes[Refused] < 2 {
+	if s := r.Stats(); s.Writes[Written] > 2 || s.Writes[Forbidden] > 6 {
 		t.Errorf("stats: %+v", s)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// write sends one patch and takes its answer.
+// write sends one patch and takes its answer. One of no type asks whether a write is taken.
 func (p *Patcher) write(ctx context.Context, write, remove []string, beats bool, now time.Time) {
-	only := len(write)+len(remove) == 0
+	only := beats && len(write)+len(remove) == 0
 	if beats {
 		write = p.alive(now)
 	}
@@ -35,7 +35,8 @@ func (p *Patcher) write(ctx context.Context, write, remove []string, beats bool,
 	if ctx.Err() != nil && err != nil {
 		return // the agent ends
 	}
-	outcome := outcomeOf(err)
+	outcome, took := outcomeOf(err), p.took
+	p.took, p.forbidden = err == nil, outcome == Forbidden
 	p.count(func(s *Stats) {
 		s.Writes[outcome]++
 		s.Bytes += uint64(len(body))
@@ -53,14 +54,17 @@ func (p *Patcher) write(ctx context.Context, write, remove []string, beats bool,
 		}
 	})
 	if err != nil {
-		if outcome == Refused {
-			p.isolate(slices.Concat(write, remove), err, done)
+		// 403 is for missing rights too, but not right after a write that was taken.
+		names := slices.Concat(write, remove)
+		if len(names) > 0 && (outcome == Refused || outcome == Forbidden && took) {
+			p.forbidden = false
+			p.isolate(names, err, done)
 			return
 		}
 		p.fail(err, outcome, done)
 		return
 	}
-	if retry {
+	if retry && len(write)+len(remove) > 0 {
 		p.config.Log.Info("conditions are written again", "node", p.config.Node)
 	}
 	p.failing = false

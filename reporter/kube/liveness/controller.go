@@ -60,7 +60,7 @@ func add(m manager.Manager, c *Config) (*reconciler, error) {
 	}
 	r := &reconciler{
 		config: c, tracker: newTracker(c.periods(), c.Types), nodes: m.GetCache(), client: api,
-		counts: newCounts(), limiters: map[string]*rate.Limiter{},
+		counts: newCounts(), limiters: map[string]*rate.Limiter{}, refused: map[string]time.Time{},
 	}
 	cache := m.GetCache()
 	return r, leader.Reconcile(m, name, c.Workers, r,

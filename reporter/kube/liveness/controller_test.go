@@ -1,6 +1,8 @@
 package liveness
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -233,6 +235,77 @@ func TestRefusedWritesAreTriedAgain(t *testing.T) {
 	defer r.mu.Unlock()
 	if waited := accepted.Sub(refused); waited < time.Second {
 		t.Errorf("asked to wait a second, it waited %s", waited)
+	}
+}
+
+// A type that a policy reserves keeps no other from becoming Unknown, and is tried once for
+// all nodes until a minute later.
+func TestOneRefusedTypeDoesNotHoldUpTheOthers(t *testing.T) {
+	b := newBench(t)
+	nodes := []string{b.server.Node(t), b.server.Node(t)}
+	b.agent(b.server.Node(t), cond("B", problem.False, "Fine")) // else all are silent
+	r := b.control(nil)
+	r.mu.Lock()
+	r.harm = func(q *http.Request) *http.Response {
+		if q.Method != http.MethodPatch || !strings.HasSuffix(q.URL.Path, "/status") {
+			return nil
+		}
+		text, err := io.ReadAll(q.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		q.Body = io.NopCloser(bytes.NewReader(text))
+		if bytes.Contains(text, []byte(`"Reserved"`)) {
+			return refusal(http.StatusForbidden)
+		}
+		return nil
+	}
+	r.mu.Unlock()
+	for _, node := range nodes {
+		b.agent(node, cond("A", problem.True, "Broken"), cond("Reserved", problem.True, "Broken"), cond("Z", problem.False, "Fine")).kill()
+		b.waitHas(node, "A", silentAs)
+		b.waitHas(node, "Z", silentAs)
+	}
+	if n := r.count(t, "kernosis_controller_writes_total", "outcome", "forbidden"); n != 2 {
+		t.Errorf("%v writes were refused, want that of the first node and that of its type", n)
+	}
+}
+
+// Who may write to no Node does not try one condition after the other.
+func TestMissingRights(t *testing.T) {
+	b := newBench(t)
+	node := b.server.Node(t)
+	b.agent(b.server.Node(t), cond("B", problem.False, "Fine")) // else all are silent
+	r := b.control(nil)
+	var bodies []string
+	r.mu.Lock()
+	r.harm = func(q *http.Request) *http.Response {
+		if q.Method != http.MethodPatch || !strings.HasSuffix(q.URL.Path, "/status") {
+			return nil
+		}
+		text, err := io.ReadAll(q.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		q.Body = io.NopCloser(bytes.NewReader(text))
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if len(bodies) == 4 {
+			return nil
+		}
+		bodies = append(bodies, string(text))
+		return refusal(http.StatusForbidden)
+	}
+	r.mu.Unlock()
+	b.agent(node, cond("A", problem.True, "Broken"), cond("Z", problem.False, "Fine")).kill()
+	b.waitHas(node, "A", silentAs)
+	b.waitHas(node, "Z", silentAs)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, body := range bodies {
+		if strings.Contains(body, `"A"`) != strings.Contains(body, `"Z"`) {
+			t.Errorf("one alone was tried: %s", body)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,6 +32,7 @@ type reconciler struct {
 	mu       sync.Mutex
 	limiters map[string]*rate.Limiter // by zone
 	pause    time.Time                // the API has asked to be left alone until then
+	refused  map[string]time.Time     // condition types that the API refuses: not tried before
 }
 
 const (
@@ -39,6 +41,9 @@ const (
 	retryAtLeast, retryAtMost = time.Second, 10 * time.Second
 	// afterConflict is time for the cache to have what is newer.
 	afterConflict = 200 * time.Millisecond
+	// blockFor is how long a type is left out that the API has refused, on all Nodes: what
+	// refuses it is a policy that a person has to change.
+	blockFor = time.Minute
 )
 
 // Reconcile looks at one Node.
@@ -53,23 +58,78 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, nil // its event comes
 	}
 	changes := plan(j.state, &j.observation, node.Status.Conditions, j.common, now)
+	changes, after := r.allowed(changes, r.next(&j, now), now)
 	if len(changes) == 0 {
-		return reconcile.Result{RequeueAfter: r.next(&j, now)}, nil
+		return reconcile.Result{RequeueAfter: after}, nil
 	}
 	if wait := r.permit(&j, now); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	err := r.patch(ctx, node, changes)
-	outcome := conditions.OutcomeOf(err)
-	if outcome != conditions.Written && ended(ctx) {
+	outcome, err := r.write(ctx, node, changes)
+	if refuses(outcome) {
+		outcome, err = r.singly(ctx, node, changes)
+		changes, after = r.allowed(changes, r.next(&j, now), now)
+	}
+	if err == nil && len(changes) > 0 {
+		r.config.Log.Info("set the conditions of a silent agent to Unknown", "node", node.Name, "state", string(j.state), "conditions", len(changes), "reason", changes[0].Reason)
+	}
+	switch {
+	case err == nil:
+		return reconcile.Result{RequeueAfter: after}, nil
+	case ended(ctx):
 		return reconcile.Result{}, nil // the controller ends
 	}
-	r.counts.wrote(outcome, changes)
-	if err == nil {
-		r.config.Log.Info("set the conditions of a silent agent to Unknown", "node", node.Name, "state", string(j.state), "conditions", len(changes), "reason", changes[0].Reason)
-		return reconcile.Result{RequeueAfter: r.next(&j, now)}, nil
-	}
 	return r.failed(node.Name, outcome, err)
+}
+
+// write sends one patch, and counts it.
+func (r *reconciler) write(ctx context.Context, node *corev1.Node, changes []change) (conditions.Outcome, error) {
+	err := r.patch(ctx, node, changes)
+	outcome := conditions.OutcomeOf(err)
+	if err == nil || !ended(ctx) {
+		r.counts.wrote(outcome, changes)
+	}
+	return outcome, err
+}
+
+// refuses reports whether an outcome may be a policy's.
+func refuses(o conditions.Outcome) bool { return o == conditions.Refused || o == conditions.Forbidden }
+
+// singly writes changes that the API has refused together, so that one of them does not
+// hold up the others. What it refuses of a single one is left out for a while.
+func (r *reconciler) singly(ctx context.Context, node *corev1.Node, changes []change) (conditions.Outcome, error) {
+	// Where it takes no change of nothing either, it is for a lack of rights.
+	if outcome, err := r.write(ctx, node, changes[:0]); err != nil {
+		return outcome, err
+	}
+	for i := range changes {
+		outcome, err := r.write(ctx, node, changes[i:i+1])
+		if err == nil {
+			continue
+		}
+		if !refuses(outcome) {
+			return outcome, err
+		}
+		r.config.Log.Warn("condition is refused by the API", "condition", changes[i].Type, "node", node.Name, "error", err)
+		r.mu.Lock()
+		r.refused[changes[i].Type] = time.Now().Add(blockFor)
+		r.mu.Unlock()
+	}
+	return conditions.Written, nil
+}
+
+// allowed leaves out the changes that the API has refused lately, and returns when to look
+// again: after the given time, or when one of them is due.
+func (r *reconciler) allowed(changes []change, after time.Duration, now time.Time) ([]change, time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(changes, func(c change) bool {
+		left := r.refused[c.Type].Sub(now)
+		if left > 0 && (after == 0 || left < after) {
+			after = left
+		}
+		return left > 0
+	}), after
 }
 
 func ended(ctx context.Context) bool { return ctx.Err() != nil }
@@ -140,8 +200,9 @@ func (r *reconciler) permit(j *judgement, now time.Time) time.Duration {
 	return wait/2 + rand.N(wait)
 }
 
-// patch writes to the Node as it was looked at: whoever has written since then may
-// have been its agent. client-go's own tries are off: the Node is looked at again.
+// patch writes to the Node as it was looked at, or as the last patch has left it: whoever
+// has written since then may have been its agent. client-go's own tries are off: the Node is
+// looked at again.
 func (r *reconciler) patch(ctx context.Context, node *corev1.Node, changes []change) error {
 	body, err := encode(node.ResourceVersion, changes)
 	if err != nil {
@@ -149,7 +210,12 @@ func (r *reconciler) patch(ctx context.Context, node *corev1.Node, changes []cha
 	}
 	ctx, cancel := context.WithTimeout(ctx, defaultTimeout)
 	defer cancel()
-	return r.client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType).
+	written := &corev1.Node{}
+	err = r.client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType).
 		Resource("nodes").Name(node.Name).SubResource("status").Param("fieldManager", lease.Controller).
-		Timeout(defaultTimeout).MaxRetries(0).Body(body).Do(ctx).Error()
+		Timeout(defaultTimeout).MaxRetries(0).Body(body).Do(ctx).Into(written)
+	if err == nil {
+		node.ResourceVersion = written.ResourceVersion
+	}
+	return err
 }
