@@ -43,6 +43,7 @@ type listed struct {
 		RestartPolicy  corev1.RestartPolicy `json:"restartPolicy"`
 		Containers     []listedContainer    `json:"containers"`
 		InitContainers []listedContainer    `json:"initContainers"`
+		Resources      *listedResources     `json:"resources"`
 	} `json:"spec"`
 	Status struct {
 		Phase      corev1.PodPhase       `json:"phase"`
@@ -81,6 +82,13 @@ type listedResources struct {
 	Limits corev1.ResourceList `json:"limits"`
 }
 
+func (r *listedResources) requirements() *corev1.ResourceRequirements {
+	if r == nil {
+		return nil
+	}
+	return &corev1.ResourceRequirements{Limits: r.Limits}
+}
+
 func (l *listed) pod() *corev1.Pod {
 	p := &corev1.Pod{}
 	p.Name, p.Namespace, p.UID = l.Metadata.Name, l.Metadata.Namespace, l.Metadata.UID
@@ -90,6 +98,7 @@ func (l *listed) pod() *corev1.Pod {
 		p.OwnerReferences = l.Metadata.OwnerReferences
 	}
 	p.Spec.HostNetwork, p.Spec.RestartPolicy = l.Spec.HostNetwork, l.Spec.RestartPolicy
+	p.Spec.Resources = l.Spec.Resources.requirements()
 	p.Spec.Containers, p.Spec.InitContainers = containers(l.Spec.Containers), containers(l.Spec.InitContainers)
 	s := &l.Status
 	p.Status = corev1.PodStatus{
@@ -116,9 +125,7 @@ func statuses(list []listedStatus) []corev1.ContainerStatus {
 	for i, s := range list {
 		out[i] = corev1.ContainerStatus{
 			Name: s.Name, State: s.State, Ready: s.Ready, RestartCount: s.RestartCount, ContainerID: s.ContainerID, Started: s.Started,
-		}
-		if s.Resources != nil {
-			out[i].Resources = &corev1.ResourceRequirements{Limits: s.Resources.Limits}
+			Resources: s.Resources.requirements(),
 		}
 	}
 	return out
