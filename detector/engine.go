@@ -266,6 +266,9 @@ func (e *Engine) Problems() []problem.Problem {
 	return out
 }
 
+// Now returns the time up to which the engine has come.
+func (e *Engine) Now() event.Moment { return e.now }
+
 // Conditions returns the state of every registered condition, sorted by type.
 // LastTransition is zero until the first call with a time.
 func (e *Engine) Conditions() []problem.Condition {

@@ -62,7 +62,11 @@ type agent struct {
 	soon       *time.Timer
 	beat       atomic.Int64 // when time was let pass in the engine last, in nanoseconds since boot
 	losing     bool         // entries are lost since the last one that was written; guarded by mu, as written is
-	written    uint64       // the journal's newest written entry, when noteLoss looked last
+	// saw are the sources that saw when the run of this boot before ended, which was at the time
+	// ended since boot. Set by restore.
+	saw     map[string]bool
+	ended   time.Duration
+	written uint64 // the journal's newest written entry, when noteLoss looked last
 }
 
 // What the state folder has: the journal, and the engine's state.

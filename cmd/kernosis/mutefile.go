@@ -7,8 +7,10 @@ import (
 	"io/fs"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/kernosis/kernosis/collector/document"
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
@@ -111,10 +113,20 @@ func (a *agent) setMutes(list []problem.Mute) {
 func (a *agent) started(before *reportedState) {
 	e := journal.NewEntry(a.now())
 	e.Boot = bootID()
+	a.saw, a.ended = map[string]bool{}, a.engine.Now().Boot
+	for _, s := range a.engine.Sources() {
+		a.saw[s.Stem] = s.Up
+	}
 	a.engine.Restarted(e.Moment())
 	e.Transitions = before.changes(a.engine.Problems(), a.engine.Conditions(), e.Now)
 	a.record(e)
 	a.flushEntries()
+}
+
+// earlier returns how long ago the last run of this boot knew that a source sees; false: it did
+// not.
+func (a *agent) earlier(stem string) (ago time.Duration, ok bool) {
+	return hostfs.BootTime() - a.ended, a.saw[stem]
 }
 
 // again repeats a journaled step.

@@ -2,14 +2,19 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/ingest"
 	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/vmtest/await"
 )
 
 // The examples of docs/reports.md are taken.
@@ -47,7 +52,11 @@ func TestDocumentedReports(t *testing.T) {
 	}()
 	reported := make(chan string, 10)
 	go func() {
-		ended <- in.Run(ctx, func(ev *event.Event) { reported <- ev.Check.Check + " " + ev.Check.Reason })
+		ended <- in.Run(ctx, func(ev *event.Event) {
+			if ev.Check != nil {
+				reported <- ev.Check.Check + " " + ev.Check.Reason
+			}
+		})
 	}()
 	text := []byte(block("-d '", "'"))
 	for {
@@ -66,4 +75,71 @@ func TestDocumentedReports(t *testing.T) {
 	if _, err := detector.Load(fstest.MapFS{"own.yaml": {Data: []byte(block("```yaml\n", "```"))}}); err != nil {
 		t.Error(err)
 	}
+}
+
+// The documented rule over a daemon's events, and the daemon's condition, are False while it
+// reports that nothing is wrong; a restart of the agent does not change that.
+func TestDaemonThatReportsNothingWrong(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reports.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rule, _ := strings.Cut(string(page), "```yaml\napiVersion")
+	rule, _, _ = strings.Cut(rule, "```")
+	daemons := []reportConfig{{Name: "gpu-monitor", Conditions: []reportCondition{{Type: "GPUUnhealthy", HealthyReason: "GPUIsHealthy", HealthyMessage: "all GPUs answer"}}}}
+	made, err := reportLayer(daemons)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := detector.Load(made, fstest.MapFS{"own.yaml": {Data: []byte("apiVersion" + rule)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	run := func() (*agent, *ingest.Intake, func() map[string]json.RawMessage) {
+		a, _ := restoredWith(t, dir, set)
+		cfg := (&agentConfig{Reports: daemons}).ingest()
+		cfg.Earlier = a.earlier
+		in, err := ingest.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- in.Run(ctx, a.observe) }()
+		return a, in, func() map[string]json.RawMessage {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			defer a.kill(t)
+			return a.savedState(t)
+		}
+	}
+	healthy := func(a *agent) {
+		t.Helper()
+		await.UntilShown(t, "both are False", 10*time.Second, func() (bool, string) {
+			list := a.conditions()
+			return len(list) == 2 && list[0].Status == problem.False && list[1].Status == problem.False, fmt.Sprintf("%+v", list)
+		})
+	}
+	a, in, stop := run()
+	await.Until(t, "the report is taken", 10*time.Second, func() bool {
+		_, err := in.Report(ingest.Peer{}, "", []byte(`{"source":"gpu-monitor","conditions":[{"type":"GPUUnhealthy","status":false}]}`))
+		return err == nil
+	})
+	healthy(a)
+	stop()
+	a, _, stop = run()
+	healthy(a)
+	of := stop()
+	reboot(t, dir, of)
+	a.writeState(t, of)
+	a, _, stop = run()
+	for _, c := range a.conditions() {
+		if c.Status != problem.Unknown {
+			t.Errorf("after a reboot: %+v", c)
+		}
+	}
+	stop()
 }

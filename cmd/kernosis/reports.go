@@ -87,7 +87,7 @@ func openReports(cfg agentConfig, a *agent, m *metrics.Metrics, log *slog.Logger
 		return &reports{}, nil
 	}
 	c := cfg.ingest()
-	c.Log, c.Owner = log, a.ruleOfCondition
+	c.Log, c.Owner, c.Earlier = log, a.ruleOfCondition, a.earlier
 	in, err := ingest.New(c)
 	if err != nil {
 		return nil, err

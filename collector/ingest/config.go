@@ -31,8 +31,11 @@ type Config struct {
 	// Owner names the rule that sets a condition type which no source has, for the
 	// answer to a daemon that reports that type; "": there is none. It may be nil.
 	Owner func(conditionType string) string
-	Log   *slog.Logger // nil: none
-	FS    hostfs.FS    // has the machine's /proc; zero: this process'
+	// Earlier returns how long ago an earlier run of the agent knew that a source sees, by its
+	// stem; false: it did not. It may be nil.
+	Earlier func(stem string) (ago time.Duration, ok bool)
+	Log     *slog.Logger // nil: none
+	FS      hostfs.FS    // has the machine's /proc; zero: this process'
 }
 
 // Source is one problem daemon.

@@ -15,13 +15,15 @@
 //     reason change, not at each heartbeat; a change of the message alone is not
 //     reported, since each would be a write to the node's object.
 //   - An event becomes an event of kind check with status problem, named
-//     "<source>/info" or "<source>/warn".
+//     "<source>/info" or "<source>/warn". These sources are up from a report on, with or
+//     without events, for as long as it says that it counts.
 //
 // Which rules and conditions these come to is not for this package to know.
 //
 // # Time
 //
 // A condition counts as long as its last report says. After a start each has the
-// time that is configured to be reported again: until then it stays as the engine
-// remembers it, so that a restart of the agent changes nothing.
+// time that is configured to be reported again: until then a problem goes on, and a
+// source that saw before the restart is up for what is left of that time, so that the
+// restart changes nothing.
 package ingest

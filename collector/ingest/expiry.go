@@ -11,8 +11,8 @@ import (
 
 // Run takes reports, and makes conditions Unknown that are not reported again in
 // time, until ctx ends; then it returns nil. Events go to emit, one at a time; each
-// is valid during the call. A condition that the engine remembers from before stays
-// for the time its source's Heartbeat gives to report it.
+// is valid during the call. What an earlier run of the agent knew not longer than a
+// Heartbeat ago counts for what is left of that.
 func (in *Intake) Run(ctx context.Context, emit func(*event.Event)) error {
 	in.start(emit)
 	defer in.stop()
@@ -41,6 +41,30 @@ func (in *Intake) start(emit func(*event.Event)) {
 		for _, st := range s.conditions {
 			st.heard, st.until = now, now.Add(s.Heartbeat)
 		}
+		in.keep(s, now)
+	}
+}
+
+// keep reports that a daemon sees what it saw before the restart.
+func (in *Intake) keep(s *source, now time.Time) {
+	s.heard = now
+	left := func(check string) (until time.Time) {
+		if in.earlier == nil {
+			return until
+		}
+		if ago, ok := in.earlier(event.NamedStem(event.CheckStem, check)); ok && ago < s.Heartbeat {
+			until = now.Add(s.Heartbeat - ago)
+		}
+		return until
+	}
+	for _, t := range s.Conditions {
+		st, name := s.conditions[t], CheckName(s.Name, t)
+		if st.kept = left(name); !st.kept.IsZero() {
+			reportSight(in.emit, name, "")
+		}
+	}
+	if s.until = left(EventsName(s.Name, client.Warn)); !s.until.IsZero() {
+		in.sight(s, "")
 	}
 }
 
@@ -55,20 +79,28 @@ func (in *Intake) stop() {
 func (in *Intake) expire(now time.Time) (next time.Time) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	over := func(until time.Time) bool {
+		if until.After(now) && (next.IsZero() || until.Before(next)) {
+			next = until
+		}
+		return !until.IsZero() && !until.After(now)
+	}
 	for _, s := range in.order {
 		expired := 0
 		for _, t := range s.Conditions {
 			st := s.conditions[t]
-			switch {
-			case st.until.IsZero():
-			case st.until.After(now):
-				if next.IsZero() || st.until.Before(next) {
-					next = st.until
-				}
-			default:
+			if over(st.kept) {
+				st.kept = time.Time{}
+				reportSight(in.emit, CheckName(s.Name, t), s.unheard(" it", st.heard, true))
+			}
+			if over(st.until) {
 				expired++
 				in.expired(s, t, st, now)
 			}
+		}
+		if over(s.until) {
+			s.until = time.Time{}
+			in.sight(s, s.unheard("", s.heard, false))
 		}
 		if expired > 0 {
 			in.counts.add(s.Name, func(n *SourceStats) { n.Expired += uint64(expired) })
@@ -84,11 +116,16 @@ func (in *Intake) expired(s *source, conditionType string, st *condition, now ti
 	if st.said.Status == client.Unknown {
 		return // as it says itself
 	}
-	// Whole facts: a time that goes on would be a write each time it is reported.
-	text := fmt.Sprintf("%s has not reported it since %s", s.Name, st.heard.UTC().Format(time.RFC3339))
-	if never {
-		text = fmt.Sprintf("%s has not reported it since the agent started at %s", s.Name, st.heard.UTC().Format(time.RFC3339))
-	}
-	st.said = client.Condition{Type: conditionType, Status: client.Unknown, Transition: now, Message: text}
+	st.said = client.Condition{Type: conditionType, Status: client.Unknown, Transition: now, Message: s.unheard(" it", st.heard, never)}
 	in.reportCondition(s, &st.said, in.emit)
+}
+
+// unheard says since when a daemon has not reported what is named. Whole facts: a time that
+// goes on would be a write each time it is reported.
+func (s *source) unheard(what string, since time.Time, never bool) string {
+	began := ""
+	if never {
+		began = "the agent started at "
+	}
+	return fmt.Sprintf("%s has not reported%s since %s%s", s.Name, what, began, since.UTC().Format(time.RFC3339))
 }

@@ -28,8 +28,11 @@ func FuzzReport(f *testing.F) {
 		}
 		reported := 0
 		in.start(func(ev *event.Event) {
-			reported++
 			d := ev.Check
+			if d == nil {
+				return // a source
+			}
+			reported++
 			if len(d.Message) > client.MaxMessage || !utf8.ValidString(d.Message) || display.Safe(d.Message, len(d.Message)) != d.Message {
 				t.Errorf("message %q", d.Message)
 			}

@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
@@ -31,6 +32,7 @@ func TestMain(m *testing.M) {
 type reported struct {
 	mu     sync.Mutex
 	events []event.CheckData
+	sights []string // sources that came up or went down, as "stem true" or "stem false: reason"
 	more   chan struct{}
 }
 
@@ -39,6 +41,10 @@ func newReported() *reported { return &reported{more: make(chan struct{}, 1)} }
 func (l *reported) emit(ev *event.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if up := ev.SourceUp; up != nil {
+		l.sights = append(l.sights, strings.TrimSuffix(fmt.Sprintf("%s %v: %s", up.Stem, up.Up, up.Reason), ": "))
+		return
+	}
 	l.events = append(l.events, *ev.Check)
 	select {
 	case l.more <- struct{}{}:
@@ -56,6 +62,14 @@ func (l *reported) take() []string {
 	}
 	l.events = nil
 	return out
+}
+
+// seen returns which sources came up or went down since the last call.
+func (l *reported) seen() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer func() { l.sights = nil }()
+	return l.sights
 }
 
 func sources() []Source {

@@ -16,10 +16,11 @@ import (
 
 // Intake takes reports. Make one with New; its methods are safe for concurrent use.
 type Intake struct {
-	owner  func(string) string
-	log    *slog.Logger
-	counts *counters
-	order  []*source // as configured
+	owner   func(string) string
+	earlier func(string) (time.Duration, bool)
+	log     *slog.Logger
+	counts  *counters
+	order   []*source // as configured
 
 	mu      sync.Mutex // held while events are handed on, so that they keep their order
 	sources map[string]*source
@@ -37,6 +38,8 @@ type source struct {
 	limits     limits
 	conditions map[string]*condition
 	reasons    map[string]bool
+	heard      time.Time // a report, or the start
+	until      time.Time // its events would be known until then, by the monotonic clock; zero: they would not
 }
 
 // condition is what a daemon has said last.
@@ -44,6 +47,7 @@ type condition struct {
 	said  client.Condition // that was reported; Status "": nothing since the start
 	heard time.Time        // when, or the start
 	until time.Time        // by the monotonic clock; zero: expired
+	kept  time.Time        // it is as before the restart until then, likewise; zero: it is not
 }
 
 // New returns an intake that takes nothing yet, or all that is wrong with the
@@ -53,7 +57,7 @@ func New(cfg Config) (*Intake, error) {
 		return nil, err
 	}
 	in := &Intake{
-		fs: cfg.FS, owner: cfg.Owner, log: cfg.Log, counts: newCounters(cfg.Sources), nonce: rand.Text(),
+		fs: cfg.FS, owner: cfg.Owner, earlier: cfg.Earlier, log: cfg.Log, counts: newCounters(cfg.Sources), nonce: rand.Text(),
 		sources: map[string]*source{}, types: map[string]*source{}, wake: make(chan struct{}, 1),
 	}
 	if in.log == nil {
@@ -215,6 +219,10 @@ func (in *Intake) own(s *source, b *batch) *Refusal {
 
 // accept hands on what is new in a report that may be taken.
 func (in *Intake) accept(s *source, b *batch, key string, now time.Time) {
+	if s.until.IsZero() {
+		in.sight(s, "")
+	}
+	s.heard, s.until = now, now.Add(b.validFor)
 	for i, e := range b.events {
 		in.reportEvent(s, &e, in.eventID(key, i), now)
 	}
@@ -223,6 +231,7 @@ func (in *Intake) accept(s *source, b *batch, key string, now time.Time) {
 		st := s.conditions[c.Type]
 		st.heard = now
 		st.until = now.Add(b.validFor)
+		st.kept = time.Time{}
 		if !st.differs(&c) {
 			continue
 		}
@@ -234,11 +243,16 @@ func (in *Intake) accept(s *source, b *batch, key string, now time.Time) {
 		n.Events += uint64(len(b.events))
 		n.Changes += uint64(changes)
 	})
-	if len(b.conditions) > 0 {
-		select {
-		case in.wake <- struct{}{}:
-		default:
-		}
+	select {
+	case in.wake <- struct{}{}:
+	default:
+	}
+}
+
+// sight reports that events of a daemon would be known or, with a reason, that they would not.
+func (in *Intake) sight(s *source, blind string) {
+	for _, severity := range []client.Severity{client.Info, client.Warn} {
+		reportSight(in.emit, EventsName(s.Name, severity), blind)
 	}
 }
 
@@ -295,6 +309,15 @@ func (in *Intake) reportCondition(s *source, c *client.Condition, emit func(*eve
 	case client.Unknown:
 	}
 	report(emit, CheckName(s.Name, c.Type), c.Transition, hostfs.BootTime(), &event.CheckData{Status: status, Reason: c.Reason, Message: c.Message})
+}
+
+// reportSight reports that a check sees or, with a reason, that it does not.
+func reportSight(emit func(*event.Event), check, blind string) {
+	stem := event.NamedStem(event.CheckStem, check)
+	emit(&event.Event{
+		Kind: event.Source, Time: time.Now(), BootTime: event.Duration(hostfs.BootTime()), CPU: event.NoCPU, Source: stem,
+		SourceUp: &event.SourceData{Stem: stem, Up: blind == "", Reason: blind},
+	})
 }
 
 func report(emit func(*event.Event), check string, at time.Time, boot time.Duration, d *event.CheckData) {

@@ -228,6 +228,38 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
+// TestRestart: what the run before knew counts for what is left of its heartbeat.
+func TestRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, err := New(Config{Sources: sources()[:1], Earlier: func(stem string) (time.Duration, bool) {
+			return map[string]time.Duration{"check/gpu-monitor/GPUHot": time.Minute}[stem] + 20*time.Second, stem != "check/gpu-monitor/info"
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := newReported()
+		go func() { _ = in.Run(t.Context(), l.emit) }()
+		want := func(when string, lines ...string) {
+			t.Helper()
+			synctest.Wait()
+			if diff := cmp.Diff(lines, l.seen()); diff != "" {
+				t.Fatalf("%s (-want +got):\n%s", when, diff)
+			}
+		}
+		want("at the start", "check/gpu-monitor/GPUUnhealthy true", "check/gpu-monitor/info true", "check/gpu-monitor/warn true")
+		started := time.Now().UTC().Format(time.RFC3339)
+		time.Sleep(40*time.Second - 1)
+		want("before its end")
+		time.Sleep(1)
+		want("its end", "check/gpu-monitor/GPUUnhealthy false: gpu-monitor has not reported it since the agent started at "+started,
+			"check/gpu-monitor/info false: gpu-monitor has not reported since "+started, "check/gpu-monitor/warn false: gpu-monitor has not reported since "+started)
+		if _, err := in.Report(Peer{}, "", body(t, status("gpu-monitor", client.Condition{Type: "GPUUnhealthy", Status: client.False}))); err != nil {
+			t.Fatal(err)
+		}
+		want("a report", "check/gpu-monitor/info true", "check/gpu-monitor/warn true")
+	})
+}
+
 // TestValidityIsAPeriod: how long a report counts is measured by the monotonic clock. By the wall
 // clock, which Round leaves, all reports would be over when somebody sets it forward. A bubble of
 // synctest has no monotonic clock, and this machine's wall clock is not a test's to set.

@@ -81,6 +81,9 @@ func (a *agent) emit(ev *event.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	d := ev.Check
+	if d == nil {
+		return // a source
+	}
 	if d.ID != "" {
 		if a.ids[d.ID]++; a.ids[d.ID] > 1 {
 			return // as the engine does

@@ -24,8 +24,11 @@ type Config struct {
 	Prober *active.Prober
 	// Report takes events, from several goroutines; the event is the callee's for the call.
 	Report func(*event.Event)
-	Log    *slog.Logger
-	Start  time.Time // of the agent's process; see probe.Config
+	// Earlier returns how long ago an earlier run of the agent knew that a source sees, by its
+	// stem; false: it did not. It may be nil.
+	Earlier func(stem string) (ago time.Duration, ok bool)
+	Log     *slog.Logger
+	Start   time.Time // of the agent's process; see probe.Config
 	// Groups gives programs control groups of their own; nil: they have none.
 	Groups *process.Groups
 }
@@ -125,6 +128,7 @@ func (r *Runner) add(s Service) error {
 
 // Run probes until ctx ends. It may be called once.
 func (r *Runner) Run(ctx context.Context) error {
+	r.keep()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -133,6 +137,27 @@ func (r *Runner) Run(ctx context.Context) error {
 	err := r.manager.Run(ctx)
 	<-done
 	return err
+}
+
+// keep has services be known as before a restart that took no longer than their failures take
+// to count: by then it is known anew how they are.
+func (r *Runner) keep() {
+	if r.cfg.Earlier == nil {
+		return
+	}
+	r.mu.Lock()
+	var kept []*state
+	for _, name := range r.order {
+		s := r.all[name]
+		ago, ok := r.cfg.Earlier(event.NamedStem(event.ServiceStem, name))
+		if ok && ago < s.Period*time.Duration(s.FailureThreshold) {
+			kept = append(kept, s)
+		}
+	}
+	r.mu.Unlock()
+	for _, s := range kept {
+		r.sees(s, nil)
+	}
 }
 
 // follow reports which services count as healthy again: those whose result has changed to

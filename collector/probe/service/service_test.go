@@ -116,11 +116,22 @@ func (p *tape) wait(t *testing.T, until string) []string {
 	}
 }
 
+// earlier knows of services that the run before knew, by their names.
+func earlier(stem string) (ago time.Duration, ok bool) {
+	switch stem {
+	case "service/kept":
+		return 59 * time.Second, true
+	case "service/long-ago":
+		return time.Minute, true
+	}
+	return 0, false
+}
+
 // start runs services on a node.
 func start(t *testing.T, fs hostfs.FS, services ...Service) (*Runner, *tape) {
 	t.Helper()
 	p := &tape{changed: make(chan struct{})}
-	r := New(Config{FS: fs, Prober: active.New(active.Config{FS: fs}), Report: p.report, Start: time.Now().Add(-time.Hour)})
+	r := New(Config{FS: fs, Prober: active.New(active.Config{FS: fs}), Report: p.report, Earlier: earlier, Start: time.Now().Add(-time.Hour)})
 	if err := r.Add(services...); err != nil {
 		t.Fatal(err)
 	}
@@ -188,6 +199,25 @@ func TestThresholds(t *testing.T) {
 	}
 	if err := r.Add(svc); err == nil {
 		t.Error("a service twice")
+	}
+}
+
+// What was known is known after a restart, unless that took as long as it takes to know it anew.
+func TestRestart(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var all []Service
+	for _, name := range []string{"long-ago", "kept", "new"} {
+		s := Service{Name: name, Handler: "tcp", Address: l.Addr().String(), Condition: "Down", FailureThreshold: 2, SuccessThreshold: 2}.Filled()
+		s.Period = 30 * time.Second
+		all = append(all, s)
+	}
+	_, tape := start(t, ownNode(t), all...)
+	if got := tape.wait(t, "kept"); !slices.Equal(got, []string{"source service/kept true "}) {
+		t.Errorf("%q", got)
 	}
 }
 

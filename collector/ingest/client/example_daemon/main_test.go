@@ -33,7 +33,13 @@ func TestDaemon(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	reported := make(chan event.CheckData, 100)
 	ended := make(chan error, 3)
-	go func() { ended <- in.Run(ctx, func(ev *event.Event) { reported <- *ev.Check }) }()
+	go func() {
+		ended <- in.Run(ctx, func(ev *event.Event) {
+			if ev.Check != nil { // else a source
+				reported <- *ev.Check
+			}
+		})
+	}()
 	go func() { ended <- server.Serve(ctx) }()
 	if err := os.WriteFile(filepath.Join(dir, "tell-kernosis"), []byte("look here"), 0o600); err != nil {
 		t.Fatal(err)
