@@ -84,10 +84,7 @@ func (c *checker) event(field string, w *wireEvent) client.Event {
 		c.errorf(field+"severity", "%s, want info or warn", shown(w.Severity))
 	}
 	c.reason(field+"reason", w.Reason, true)
-	var ahead bool
-	if e.Timestamp, ahead = c.time(field+"timestamp", w.Timestamp); ahead {
-		c.errorf(field+"timestamp", "%s is in the future", shown(w.Timestamp))
-	}
+	e.Timestamp = c.time(field+"timestamp", w.Timestamp)
 	e.Message = c.message(field+"message", w.Message, w.Reason)
 	return e
 }
@@ -111,12 +108,7 @@ func (c *checker) condition(field string, w *wireCondition) client.Condition {
 	}
 	// What a healthy condition says is configured.
 	c.reason(field+"reason", w.Reason, out.Status == client.True)
-	// A daemon repeats it with each heartbeat, and the clock may have been set back since: the
-	// status counts all the same.
-	var ahead bool
-	if out.Transition, ahead = c.time(field+"transition", w.Transition); ahead {
-		c.warnf(field+"transition", "%s is in the future, counts as now", shown(w.Transition))
-	}
+	out.Transition = c.time(field+"transition", w.Transition)
 	out.Message = c.message(field+"message", w.Message, w.Reason)
 	return out
 }
@@ -130,23 +122,26 @@ func (c *checker) reason(field, reason string, mandatory bool) {
 	}
 }
 
-// time reads RFC 3339; no time, Go's zero, or one in the future is now. ahead reports one that
-// is further in the future than clockSlack.
-func (c *checker) time(field, text string) (t time.Time, ahead bool) {
+// time reads RFC 3339; no time, Go's zero, or one in the future is now. The clock may have been
+// set back since: what is reported counts all the same, with a warning from clockSlack on.
+func (c *checker) time(field, text string) time.Time {
 	if text == "" {
-		return c.now, false
+		return c.now
 	}
 	t, err := time.Parse(time.RFC3339Nano, text)
 	switch {
 	case err != nil:
 		c.errorf(field, "%s is no time such as 2026-01-02T15:04:05Z", shown(text))
-		return c.now, false
+		return c.now
 	case t.IsZero():
-		return c.now, false
+		return c.now
 	case t.After(c.now):
-		return c.now, t.After(c.now.Add(clockSlack))
+		if t.After(c.now.Add(clockSlack)) {
+			c.warnf(field, "%s is in the future, counts as now", shown(text))
+		}
+		return c.now
 	}
-	return t, false
+	return t
 }
 
 // message makes a text fit to be shown, at most report.MaxMessage bytes, and the

@@ -95,7 +95,7 @@ func TestReports(t *testing.T) {
 		{name: "status", body: cond(`"type":"GPUHot","status":"yes"`), want: want{outcome: Invalid, text: `conditions[0].status "yes", want true, false or "Unknown"`}},
 		{name: "no status", body: cond(`"type":"GPUHot"`), want: want{outcome: Invalid, text: "conditions[0].status is missing"}},
 		{name: "no time", body: ev(`"severity":"info","reason":"A","timestamp":"yesterday"`), want: want{outcome: Invalid, text: `events[0].timestamp "yesterday" is no time`}},
-		{name: "future", body: ev(`"severity":"info","reason":"A","timestamp":"2999-01-01T00:00:00Z"`), want: want{outcome: Invalid, text: "is in the future"}},
+		{name: "future", body: ev(`"severity":"info","reason":"A","timestamp":"2999-01-01T00:00:00Z"`), want: want{reported: []string{"gpu-monitor/info problem A: A"}, text: "is in the future, counts as now"}},
 		{name: "validFor", body: `{"source":"gpu-monitor","validFor":"1s"}`, want: want{outcome: Invalid, text: "validFor 1s, want 5s to 1h0m0s"}},
 		{name: "type twice", body: `{"source":"gpu-monitor","conditions":[{"type":"GPUHot","status":false},{"type":"GPUHot","status":false}]}`, want: want{outcome: Invalid, text: `conditions[1].type "GPUHot" stands twice`}},
 		{name: "many events", body: `{"source":"gpu-monitor","events":[` + strings.Repeat(`{},`, 100) + `{}]}`, want: want{outcome: Invalid, text: "events 101, at most 100"}},
@@ -129,7 +129,7 @@ func TestReports(t *testing.T) {
 	for _, s := range in.Stats() {
 		got[s.Source] = s
 	}
-	if s := got["gpu-monitor"]; s.Reports[Accepted] != 9 || s.Reports[Conflict] != 2 || s.Reports[Forbidden] != 1 || s.Events != 3 || s.Changes != 5 || s.Warnings != 3 {
+	if s := got["gpu-monitor"]; s.Reports[Accepted] != 10 || s.Reports[Conflict] != 2 || s.Reports[Forbidden] != 1 || s.Events != 4 || s.Changes != 5 || s.Warnings != 4 {
 		t.Errorf("gpu-monitor: %+v", s)
 	}
 	if s := got[""]; s.Reports[Forbidden] != 2 || s.Reports[Invalid] != 9 {

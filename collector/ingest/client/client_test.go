@@ -180,6 +180,21 @@ func TestReportsArrive(t *testing.T) {
 	}
 }
 
+// Events that waited while the clock was set back are of the future, and arrive with the others.
+func TestClockSetBack(t *testing.T) {
+	socket := socketPath(t)
+	c := open(t, socket, client.Source{Name: "disk-monitor"})
+	for i, at := range []time.Time{{}, time.Now().Add(5 * time.Minute), {}} {
+		if err := c.Event(client.Event{Severity: client.Warn, Reason: "Retry", Message: strconv.Itoa(i), Timestamp: at}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := newAgent(t, socket)
+	run(t, c)
+	a.wait("all three", func(l []string) bool { return len(l) == 3 })
+	counted(t, c, func(s client.Stats) bool { return s.Events == 3 && s.Refused == 0 })
+}
+
 // While no agent answers events are kept, to the buffer's bound; then all arrive,
 // and the conditions as they are by then.
 func TestAgentIsAway(t *testing.T) {

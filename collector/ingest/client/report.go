@@ -38,7 +38,7 @@ const (
 // Event is a problem that is over when it is reported.
 type Event struct {
 	Severity  Severity  `json:"severity"`
-	Timestamp time.Time `json:"timestamp"` // zero: when it is received
+	Timestamp time.Time `json:"timestamp"` // zero or in the future: when it is received
 	Reason    string    `json:"reason"`    // PascalCase
 	Message   string    `json:"message"`
 }
