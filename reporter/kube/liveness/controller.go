@@ -2,6 +2,7 @@ package liveness
 
 import (
 	"fmt"
+	"time"
 
 	"golang.org/x/time/rate"
 	coordinationv1 "k8s.io/api/coordination/v1"
