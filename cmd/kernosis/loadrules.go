@@ -89,7 +89,7 @@ func changes(dir string) func() bool {
 func reloadRules(a *agent, cfg agentConfig, mutes *muteFile) error {
 	a.reloading.Lock()
 	defer a.reloading.Unlock()
-	next, _, err := cfg.npd.rules(cfg)
+	next, _, err := cfg.rulesNow()
 	if err != nil {
 		return err
 	}

@@ -114,10 +114,7 @@ func (p *parts) openState() error {
 
 func (p *parts) openRules() (err error) {
 	p.changed = changes(p.cfg.RulesDir)
-	p.rules, p.monitors, err = p.cfg.npd.rules(p.cfg)
-	if err != nil && p.cfg.forgetServices() {
-		p.rules, p.monitors, err = p.cfg.npd.rules(p.cfg)
-	}
+	p.rules, p.monitors, err = p.cfg.rulesNow()
 	if err == nil {
 		logWarnings(p.monitors, p.log)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/probe/service"
 	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/npd"
 )
 
 // serviceLayer makes rules of services: a condition that is True once as many probes have
@@ -42,4 +43,31 @@ func (c *agentConfig) ownServiceConditions(rules *detector.RuleSet) error {
 		errs = append(errs, c.serviceError(i, map[bool]string{true: "condition", false: "known"}[i >= 0], "%w", err))
 	}
 	return errors.Join(errs...)
+}
+
+// rulesNow reads the rules. Services that were found, and that have a condition which a rule
+// sets, are dropped.
+func (c *agentConfig) rulesNow() (*detector.RuleSet, *npd.Set, error) {
+	rules, set, err := c.npd.rules(*c)
+	if err == nil || c.services == nil {
+		return rules, set, err
+	}
+	without := *c
+	var found []service.Service
+	without.services, found = c.services.configured()
+	others, _, othersErr := c.npd.rules(without)
+	if othersErr != nil {
+		return nil, nil, err
+	}
+	dropped := false
+	for _, s := range found {
+		if alreadySet(others, s.Condition, serviceRuleName(s.Name), "") != nil {
+			c.services.drop(s.Name)
+			dropped = true
+		}
+	}
+	if !dropped {
+		return nil, nil, err
+	}
+	return c.npd.rules(*c)
 }

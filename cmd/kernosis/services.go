@@ -30,6 +30,8 @@ type services struct {
 	mu    sync.Mutex
 	all   []service.Service
 	found []string // of them
+	// dropped is called for one that was found and is dropped; nil: nothing probes yet.
+	dropped func(name string)
 }
 
 func (s *services) list() []service.Service {
@@ -53,6 +55,24 @@ func (s *services) drop(name string) {
 	defer s.mu.Unlock()
 	s.all = slices.DeleteFunc(s.all, func(o service.Service) bool { return o.Name == name })
 	s.found = slices.DeleteFunc(s.found, func(o string) bool { return o == name })
+	if s.dropped != nil {
+		s.dropped(name)
+	}
+}
+
+// configured returns a copy without those that were found, and these.
+func (s *services) configured() (c *services, found []service.Service) {
+	c = &services{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range s.all {
+		if slices.Contains(s.found, one.Name) {
+			found = append(found, one)
+		} else {
+			c.all = append(c.all, one)
+		}
+	}
+	return c, found
 }
 
 // findEvery is how often services are looked for that were not there: kube-proxy may start
@@ -93,6 +113,7 @@ func openServices(cfg agentConfig, a *agent, m *metrics.Metrics, mutes *muteFile
 		c.Groups = p.groups
 	}
 	p.runner = service.New(c)
+	cfg.services.dropped = p.runner.Remove
 	if err := m.Own.Register(p.runner); err != nil {
 		return nil, fmt.Errorf("services: %w", err)
 	}
@@ -157,10 +178,12 @@ func (p *serviceProbes) start(ctx context.Context, g *errgroup.Group) {
 		return
 	}
 	g.Go(func() error { return p.runner.Run(ctx) })
-	g.Go(func() error {
-		p.find(ctx)
-		return nil
-	})
+	if slices.Contains(p.cfg.Services.Known, serviceAuto) {
+		g.Go(func() error {
+			p.find(ctx)
+			return nil
+		})
+	}
 }
 
 func (p *serviceProbes) close() {
@@ -169,13 +192,15 @@ func (p *serviceProbes) close() {
 	}
 }
 
-// find looks for services until all that are wanted are found.
+// find looks for services that are wanted, also those that were dropped.
 func (p *serviceProbes) find(ctx context.Context) {
 	tick := time.NewTicker(findEvery)
 	defer tick.Stop()
-	for wanted := p.wanted(); len(wanted) > 0; wanted = p.wanted() {
-		for _, s := range service.Find(ctx, p.fs, p.prober, wanted) {
-			p.found(s)
+	for {
+		if wanted := p.wanted(); len(wanted) > 0 {
+			for _, s := range service.Find(ctx, p.fs, p.prober, wanted) {
+				p.found(s)
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -192,14 +217,17 @@ func (p *serviceProbes) found(s service.Service) {
 		return
 	}
 	p.cfg.services.add(s)
-	if err := reloadRules(p.agent, p.cfg, p.mutes); err != nil {
+	err := p.runner.Add(s)
+	if err == nil {
+		err = reloadRules(p.agent, p.cfg, p.mutes)
+	}
+	if err != nil {
 		p.cfg.services.drop(s.Name)
 		p.log.Error("service is not probed", "service", s.Name, "error", err)
 		return
 	}
-	if err := p.runner.Add(s); err != nil {
-		p.log.Error("service is not probed", "service", s.Name, "error", err)
-		return
+	if slices.Contains(p.wanted(), s.Name) {
+		return // a rule that has just come has its condition
 	}
 	p.log.Info("service found", "service", s.Name, "endpoint", s.Endpoint(), "condition", s.Condition)
 	p.remember()
@@ -235,20 +263,6 @@ func (c *agentConfig) rememberServices(log *slog.Logger) {
 			c.services.add(s)
 		}
 	}
-}
-
-// forgetServices takes those that were found out of force, and reports whether there were any.
-func (c *agentConfig) forgetServices() bool {
-	if c.services == nil {
-		return false
-	}
-	c.services.mu.Lock()
-	names := slices.Clone(c.services.found)
-	c.services.mu.Unlock()
-	for _, name := range names {
-		c.services.drop(name)
-	}
-	return len(names) > 0
 }
 
 func (p *serviceProbes) remember() {

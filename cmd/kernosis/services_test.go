@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/collector"
@@ -42,6 +44,8 @@ func TestDocumentedServices(t *testing.T) {
 // A service that is found gets its rule and condition, and is known after a restart.
 func TestFoundServices(t *testing.T) {
 	testall.Only(t)
+	const ownRule = "apiVersion: rules.kernosis.io/v1\nconditions:\n  KubeletUnhealthy: {healthyReason: A, healthyMessage: b}\nrules:\n" +
+		"- {name: own, events: [oomkill], condition: KubeletUnhealthy, reason: R, message: m, latched: true}\n"
 	state := t.TempDir()
 	open := func(rulesDir string) (*serviceProbes, *agent, error) {
 		quiet := slog.New(slog.DiscardHandler)
@@ -68,7 +72,7 @@ func TestFoundServices(t *testing.T) {
 		return p, a, nil
 	}
 	has := func(a *agent) bool { return a.ruleOfCondition("KubeletUnhealthy") == "service-kubelet" }
-	p, a, err := open("")
+	p, a, err := open(t.TempDir())
 	if err != nil || has(a) || !slices.Equal(p.wanted(), service.Findable()) {
 		t.Fatalf("%v before: %q", err, p.wanted())
 	}
@@ -77,14 +81,46 @@ func TestFoundServices(t *testing.T) {
 	if !has(a) || slices.Contains(p.wanted(), service.Kubelet) || len(a.conditions()) == 0 {
 		t.Errorf("after: %q", p.wanted())
 	}
+	// A rule of the operator's has the condition from a reload on: the service is left out, and
+	// found again when the rule is gone.
+	own := filepath.Join(p.cfg.RulesDir, "own.yaml")
+	if err := os.WriteFile(own, []byte(ownRule), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	probed := func() bool {
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(p.runner)
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(fmt.Sprint(families), `value:"kubelet"`)
+	}
+	if !probed() {
+		t.Error("kubelet is not probed")
+	}
+	if err := reloadRules(a, p.cfg, p.mutes); err != nil || a.ruleOfCondition("KubeletUnhealthy") != "own" || probed() {
+		t.Errorf("%v: rule %q, probed: %v", err, a.ruleOfCondition("KubeletUnhealthy"), probed())
+	}
+	p.found(kubelet)
+	if has(a) || probed() {
+		t.Error("the service replaces the rule")
+	}
+	if err := os.Remove(own); err != nil {
+		t.Fatal(err)
+	}
+	if err := reloadRules(a, p.cfg, p.mutes); err != nil {
+		t.Fatal(err)
+	}
+	if p.found(kubelet); !has(a) || !probed() {
+		t.Error("not found again")
+	}
 	if p, a, err = open(""); err != nil || !has(a) || slices.Contains(p.wanted(), service.Kubelet) {
 		t.Errorf("%v after a restart: %q", err, p.wanted())
 	}
 	// A rule of the operator's that has the condition: the service is left out.
 	dir := t.TempDir()
-	rules := "apiVersion: rules.kernosis.io/v1\nconditions:\n  KubeletUnhealthy: {healthyReason: A, healthyMessage: b}\nrules:\n" +
-		"- {name: own, events: [oomkill], condition: KubeletUnhealthy, reason: R, message: m, latched: true}\n"
-	if err := os.WriteFile(filepath.Join(dir, "own.yaml"), []byte(rules), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "own.yaml"), []byte(ownRule), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err = open(dir); err == nil {
@@ -94,11 +130,9 @@ func TestFoundServices(t *testing.T) {
 	cfg := agentConfig{isAgent: true, StateDir: state, RulesDir: dir, ShippedRules: []string{"*"}}
 	cfg.defaultServices()
 	cfg.rememberServices(slog.New(slog.DiscardHandler))
-	if !cfg.forgetServices() || cfg.forgetServices() {
-		t.Error("nothing was remembered")
-	}
-	if _, _, err := cfg.npd.rules(cfg); err != nil {
-		t.Error(err)
+	cfg.services.add(service.Known()[1])
+	if _, _, err := cfg.rulesNow(); err != nil || !slices.Equal(cfg.services.found, []string{service.Known()[1].Name}) {
+		t.Errorf("%v, left: %v", err, cfg.services.found)
 	}
 	// Of another boot nothing is known.
 	if err := os.WriteFile(cfg.foundServicesPath(), []byte(`{"bootID":"other","found":["kubelet"]}`), 0o600); err != nil {

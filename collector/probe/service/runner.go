@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,7 +42,7 @@ type Runner struct {
 	updates <-chan probe.Update
 	desc    descriptions
 
-	adding sync.Mutex // held while services are added: the Manager asks back
+	adding sync.Mutex // held while services are added and removed: the Manager asks back
 	mu     sync.Mutex
 	all    map[string]*state
 	order  []string
@@ -91,6 +92,23 @@ func (r *Runner) Add(services ...Service) error {
 	for _, s := range services {
 		errs = append(errs, r.add(s))
 	}
+	r.show()
+	return errors.Join(errs...)
+}
+
+// Remove ends the probes of a service, if it is there.
+func (r *Runner) Remove(name string) {
+	r.adding.Lock()
+	defer r.adding.Unlock()
+	r.mu.Lock()
+	delete(r.all, name)
+	r.order = slices.DeleteFunc(r.order, func(o string) bool { return o == name })
+	r.mu.Unlock()
+	r.show()
+}
+
+// show has the Manager probe the services as they are now. The caller holds adding.
+func (r *Runner) show() {
 	pod := &probe.Pod{UID: podUID, Name: "services", Active: true, HostNetwork: true}
 	r.mu.Lock()
 	for _, name := range r.order {
@@ -105,7 +123,6 @@ func (r *Runner) Add(services ...Service) error {
 	}
 	r.mu.Unlock()
 	r.manager.AddPod(pod)
-	return errors.Join(errs...)
 }
 
 func (r *Runner) add(s Service) error {
