@@ -26,7 +26,8 @@ func TestARefusedHeartbeat(t *testing.T) {
 	r.set(deadlocked(), stalled)
 	r.waitStatus(deadlocked())
 	for i, sent := 4, p.sent(); i < len(sent); i++ {
-		if d := sent[i].Sub(sent[i-4]); d < 500*time.Millisecond {
+		// They are 500 ms apart where they are sent: on the way one may be held up.
+		if d := sent[i].Sub(sent[i-4]); d < 300*time.Millisecond {
 			t.Errorf("5 writes within %s", d)
 		}
 	}
