@@ -283,8 +283,8 @@ func TestThresholdOfEventsReadLate(t *testing.T) {
 	set := ruleSet(t, `
 - {name: sick, events: [oomkill], condition: Sick, reason: R, message: m, threshold: {count: 3, within: 10m}, clearAfter: 30m}
 `)
-	minute := func(e *detector.Engine, of, now time.Duration) []problem.Transition {
-		return e.Observe(oom(of*time.Minute, "/"), at(now*time.Minute))
+	minute := func(e *detector.Engine, of, now int) []problem.Transition {
+		return e.Observe(oom(time.Duration(of)*time.Minute, "/"), at(time.Duration(now)*time.Minute))
 	}
 	e := detector.NewEngine(set)
 	e.Observe(source("oomkill", true), at(0))
