@@ -67,7 +67,7 @@ func TestMountLateErrorOfTheMountBefore(t *testing.T) {
 	}{
 		"of the one before": {3 * time.Second, nil},
 		"of this one":       {-3 * time.Second, []string{"mount.readonly ext4 sda at /data: error-policy"}},
-		// The clock was corrected after the mount: that of a machine that starts may be in local time.
+		// The clock was corrected after the mount: at boot it may show local time.
 		"of this one, by a clock that was ahead": {time.Hour, []string{"mount.readonly ext4 sda at /data: error-policy"}},
 	} {
 		t.Run(name, func(t *testing.T) {

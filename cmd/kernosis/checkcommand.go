@@ -23,9 +23,9 @@ const (
 	checkUnknown = 2
 )
 
-// hostRootEnv is the environment's form of --host-root, by which an agent tells its check
-// programs where the host's file system is. A flag would not do: the image has links to kernosis
-// at the paths of node-problem-detector's programs.
+// hostRootEnv is the environment variable of --host-root. The agent sets it for its check programs.
+// A flag would not reach them: the image has links to kernosis at the paths of
+// node-problem-detector's programs.
 const hostRootEnv = "KERNOSIS_HOST_ROOT"
 
 // Names by which kubectl runs a plugin, and asks it what a shell may complete.

@@ -152,7 +152,7 @@ func hostWithJournal(t *testing.T, folder string, entries ...journalEntry) (root
 	}
 	root = t.TempDir()
 	testprogram.Install(t, root, tool, "/usr/bin/journalctl")
-	// journald has a folder for each machine, and journalctl looks for that of its own.
+	// journalctl reads only the folder that is named after the machine's id.
 	const machine = "cccccccccccccccccccccccccccccccc"
 	below := filepath.Join(root, folder, machine)
 	for _, dir := range []string{filepath.Dir(below), filepath.Join(root, "etc")} {

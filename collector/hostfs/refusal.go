@@ -48,7 +48,7 @@ func (f FS) Ext4Stopped(m *Mount, device string) (bool, error) {
 	}
 	mounted, err := f.Ext4MountedAt(device)
 	if now := time.Now(); mounted.After(now) {
-		// The clock was ahead then. That of a machine that starts is, for the first filesystems.
+		// The clock was ahead at the mount, as it may be while a machine boots.
 		mounted = now.Add(-BootTime())
 	}
 	return err == nil && !e.Last.Time.Before(mounted), err

@@ -42,8 +42,8 @@ type Patcher struct {
 	failing  bool
 	single   bool // the API has refused a write of several types: one at a time
 	took     bool // the API has taken the last write
-	// forbidden says that the last write may have been refused for its types, or for a lack
-	// of rights: the next is of no type, which tells.
+	// forbidden: a policy may have refused the last write for its types, or the agent lacks rights.
+	// The next write has no type, to distinguish the two.
 	forbidden bool
 	retryAt   time.Time
 	asked     time.Time // the API wants no write before
