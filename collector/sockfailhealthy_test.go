@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/netlab"
 	"github.com/kernosis/kernosis/vmtest/testall"
@@ -196,8 +197,7 @@ func burnCPUs(ctx context.Context, t *testing.T, all *sync.WaitGroup) {
 	t.Helper()
 	for range 2 * runtime.NumCPU() {
 		burner := exec.CommandContext(ctx, "nice", "-n", "5", "sh", "-c", "while :; do :; done")
-		burner.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		if err := burner.Start(); err != nil {
+		if err := process.StartTied(burner); err != nil {
 			t.Fatal(err)
 		}
 		all.Go(func() { _ = burner.Wait() }) // killed

@@ -10,8 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
@@ -73,8 +72,8 @@ func (g controlGroup) start(t *testing.T, cmd *exec.Cmd) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd()), Pdeathsig: unix.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
+	if err := process.StartTied(cmd); err != nil {
 		t.Fatalf("start %v: %v", cmd.Args, err)
 	}
 	t.Cleanup(func() {

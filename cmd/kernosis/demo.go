@@ -23,6 +23,7 @@ import (
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/detector/rules"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
@@ -190,7 +191,7 @@ func (d *demoRun) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.cmd.Start(); err != nil {
+	if err := process.StartTied(d.cmd); err != nil {
 		return err
 	}
 	d.lines, d.fsErrors = console.NewText(d.out), map[string]time.Time{}
@@ -290,7 +291,7 @@ func (d *demoRun) drill(ctx context.Context, o *outcome) {
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Start(); err != nil {
+	if err := process.StartTied(cmd); err != nil {
 		o.err = err
 		return
 	}

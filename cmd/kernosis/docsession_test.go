@@ -9,16 +9,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/logbuffer"
@@ -44,7 +43,6 @@ type docSession struct {
 	root   string // stands for /
 	listen string
 	env    []string
-	ended  chan struct{}
 
 	stdin io.Writer
 	out   logbuffer.Buffer
@@ -67,7 +65,7 @@ type docProcess struct {
 // newDocSession starts a shell in an empty folder.
 func newDocSession(t *testing.T) *docSession {
 	t.Helper()
-	s := &docSession{t: t, root: t.TempDir(), listen: freeAddress(t), ended: make(chan struct{}), runs: map[string]string{}}
+	s := &docSession{t: t, root: t.TempDir(), listen: freeAddress(t), runs: map[string]string{}}
 	bin, work, program := filepath.Join(s.root, "usr/bin"), s.work(), agenttest.Program(t)
 	for _, dir := range []string{bin, filepath.Join(work, "bin")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -106,14 +104,7 @@ func (s *docSession) work() string { return filepath.Join(s.root, "home") }
 func (s *docSession) start(cmd *exec.Cmd) {
 	s.t.Helper()
 	cmd.WaitDelay = time.Second
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread() // the signal is about the thread
-		started <- cmd.Start()
-		<-s.ended
-	}()
-	if err := <-started; err != nil {
+	if err := process.StartTied(cmd); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -125,7 +116,6 @@ func (s *docSession) close() {
 			p.cmd.Wait()
 		}
 	}
-	close(s.ended)
 	os.RemoveAll(s.pins())
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
@@ -367,10 +368,10 @@ func TestWithoutPrivilege(t *testing.T) {
 	testprogram.Write(t, binary, string(raw))
 	cmd := exec.Command(binary, "run", "-o", "json", "--state-dir", filepath.Join(dir, "state"), "--listen", "127.0.0.1:0")
 	cmd.Env = append(os.Environ(), beKernosis+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	var stderr agenttest.Log
 	cmd.Stderr = &stderr
-	if err := cmd.Start(); err != nil {
+	if err := process.StartTied(cmd); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 )
@@ -71,8 +72,7 @@ func benchmarkPeer(b *testing.B, says string, command []string) {
 		cmd := exec.CommandContext(b.Context(), command[0], command[1:]...)
 		cmd.Stdout, cmd.Stderr = out, out
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		if err := cmd.Start(); err != nil {
+		if err := process.StartTied(cmd); err != nil {
 			b.Fatal(err)
 		}
 		pid := cmd.Process.Pid

@@ -129,7 +129,7 @@ func child(t *testing.T, uid uint32, socket, text string) (int, string) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asClient+"="+socket)
 	cmd.Stdin = strings.NewReader(text)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -198,14 +198,7 @@ func (r *process) hold(started chan<- error) {
 	if err != nil {
 		return
 	}
-	for {
-		// WNOWAIT leaves the zombie, and with it the number of the process and its
-		// group, so that no signal of ours goes to anybody else.
-		err := unix.Waitid(unix.P_PID, r.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
+	awaitExit(r.cmd.Process.Pid)
 	close(r.exited)
 	<-r.release
 	r.waited = r.cmd.Wait()

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	goruntime "runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
@@ -206,19 +206,10 @@ func (s *stage) process(path string, args ...string) {
 	log := &agenttest.Log{}
 	cmd := exec.Command(path, args...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, s.dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	// Pdeathsig is about the thread, and those that enter network namespaces end early.
-	started, ended := make(chan error), make(chan struct{})
-	go func() {
-		goruntime.LockOSThread()
-		started <- cmd.Start()
-		<-ended
-	}()
-	if err := <-started; err != nil {
+	if err := process.StartTied(cmd); err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() {
-		defer close(ended)
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		if err := cmd.Wait(); err != nil {
 			s.t.Errorf("%s ended with %v", filepath.Base(path), err)

@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
 	"syscall"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
@@ -52,7 +52,6 @@ type Agent struct {
 	entries []journal.Entry
 	causes  []*console.Diagnosis
 	changed chan struct{} // closed, and replaced, with each entry
-	ended   chan struct{} // closed at the test's end
 }
 
 // New returns an agent that is not started yet. It is killed, and its pins are
@@ -63,11 +62,10 @@ func New(t testing.TB, path string, args ...string) *Agent {
 	a := &Agent{
 		current: t, Path: path, Args: args, State: filepath.Join(dir, "state"), Targets: filepath.Join(dir, "targets.d"),
 		Pins:    fmt.Sprintf("/sys/fs/bpf/kernosis-e2e-%d-%d", os.Getpid(), time.Now().UnixNano()),
-		changed: make(chan struct{}), ended: make(chan struct{}),
+		changed: make(chan struct{}),
 	}
 	t.Cleanup(func() {
 		a.Kill()
-		close(a.ended)
 		os.RemoveAll(a.Pins)
 		if t.Failed() {
 			t.Logf("log of the agent:\n%s", a.Log.String())
@@ -128,31 +126,21 @@ func (a *Agent) StartThrough(through func(stdout io.ReadCloser) io.Reader) {
 	a.cmd = exec.Command(a.Path, args...)
 	a.cmd.Env = append(os.Environ(), a.Env...)
 	a.cmd.Stderr = &a.Log
-	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := a.cmd.StdoutPipe()
 	if err != nil {
 		a.t().Fatal(err)
 	}
-	if err := a.spawn(); err != nil {
+	start := process.StartTied
+	if a.On != nil {
+		start = func(c *exec.Cmd) error {
+			c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			return a.On(c.Start)
+		}
+	}
+	if err := start(a.cmd); err != nil {
 		a.t().Fatal(err)
 	}
 	go a.read(through(out))
-}
-
-// spawn starts the command from a thread that lives as long as the test:
-// Pdeathsig is about the thread, and the runtime ends one with a goroutine that
-// was locked to it, such as one that entered a network namespace.
-func (a *Agent) spawn() error {
-	if a.On != nil {
-		return a.On(a.cmd.Start)
-	}
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		started <- a.cmd.Start()
-		<-a.ended
-	}()
-	return <-started
 }
 
 func (a *Agent) read(r io.Reader) {

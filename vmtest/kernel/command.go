@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/kernosis/kernosis/collector/process"
 )
 
 // programs are what this package runs, and the Debian package each is in.
@@ -83,8 +85,7 @@ func (c command) run(ctx context.Context) ([]byte, error) {
 	cmd.Dir, cmd.ExtraFiles = c.dir, c.keep
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	cmd.Env = append(cmd.Env, c.env...)
-	// It goes with us also where nothing cancels the context: where we are killed.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second // for pipes that a child of it still holds
 	if c.stdin != nil {
@@ -92,7 +93,12 @@ func (c command) run(ctx context.Context) ([]byte, error) {
 	}
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint
-	if err := cmd.Run(); err != nil {
+	// It ends with us also where nothing cancels the context: where we are killed.
+	err = process.StartTied(cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("%s: %w", c.name, context.Cause(ctx))
 		}

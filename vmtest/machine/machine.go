@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/vmtest/guest"
 	"github.com/kernosis/kernosis/vmtest/kernel"
 )
@@ -109,7 +110,7 @@ func (s Spec) boot(ctx context.Context, dir string) (Outcome, error) {
 	var stderr strings.Builder
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = s.Output, &stderr, []*os.File{report}
 	began := time.Now()
-	err = cmd.Start()
+	err = process.StartTied(cmd)
 	_ = report.Close()
 	if err != nil {
 		return Outcome{}, fmt.Errorf("start qemu: %w", err)
@@ -167,7 +168,6 @@ func (s Spec) command(ctx context.Context, dir string) (*exec.Cmd, error) {
 	}
 	args = append(append(append(args, board.ports...), s.Accel.args(board)...), s.Config.QEMU...)
 	cmd := exec.CommandContext(ctx, qemu, args...)
-	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	cmd.WaitDelay = time.Second
 	return cmd, nil
 }

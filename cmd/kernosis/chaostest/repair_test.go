@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	tied "github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
@@ -181,7 +181,6 @@ func newController(w *world, name, kubeconfig, namespace string) *controller {
 }
 
 func (c *controller) run(started chan<- struct{}) {
-	runtime.LockOSThread() // the process ends with this thread
 	defer close(c.ended)
 	again := time.NewTicker(200 * time.Millisecond)
 	defer again.Stop()
@@ -192,8 +191,8 @@ func (c *controller) run(started chan<- struct{}) {
 			return
 		}
 		c.cmd = exec.Command(agenttest.Program(c.w.t), c.args...)
-		c.cmd.Stderr, c.cmd.SysProcAttr = &c.log, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		err := c.cmd.Start()
+		c.cmd.Stderr = &c.log
+		err := tied.StartTied(c.cmd)
 		c.mu.Unlock()
 		if started != nil {
 			close(started)

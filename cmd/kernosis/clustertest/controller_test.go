@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
@@ -29,9 +30,7 @@ func (a *agent) controls(server *kubetest.Server) {
 	c := exec.Command(a.path, "controller", "--kubeconfig", server.Kubeconfig(a.t, server.Admin()), "--namespace", a.namespace,
 		"--metrics-listen", "", "--health-listen", "")
 	c.Stderr = log
-	// It ends with this process, however that one does.
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := c.Start(); err != nil {
+	if err := process.StartTied(c); err != nil {
 		a.t.Fatal(err)
 	}
 	a.t.Cleanup(func() {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
@@ -61,7 +61,7 @@ func (l *lacking) command(t testing.TB, args ...string) *exec.Cmd {
 	}
 	cmd := exec.Command(self, append([]string{agenttest.Program(t)}, args...)...)
 	cmd.Env = append(os.Environ(), asLacking+"="+string(text))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Cloneflags: syscall.CLONE_NEWNS}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 	if l.OwnPIDs {
 		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWPID
 	}
@@ -103,18 +103,10 @@ func start(t *testing.T, l lacking, config string, args ...string) *agent {
 		"--port", "0", "--prometheus-port", "0", "--report-socket", "", "--listen", "127.0.0.1:0",
 	}, args...)...)
 	cmd.Stdout, cmd.Stderr = io.Discard, &a.log
-	started := make(chan error)
-	ended := make(chan struct{})
-	go func() {
-		runtime.LockOSThread() // the death signal is of the thread
-		started <- cmd.Start()
-		<-ended
-	}()
-	if err := <-started; err != nil {
+	if err := process.StartTied(cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		defer close(ended)
 		defer os.RemoveAll(a.pins)
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		timer := time.AfterFunc(await.Within(20*time.Second), func() { _ = cmd.Process.Kill() })

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/process"
 )
 
 // childArg0 is the argv[0] that marks a process of this binary as a child; the
@@ -116,21 +118,23 @@ func startChild(role string, opts childOptions, args ...string) (*child, error) 
 	}
 	c.stdout = out.(*os.File) // as os/exec documents no deadline, but makes a pipe
 	c.dec = json.NewDecoder(out)
-	if err := c.cmd.Start(); err != nil {
+	start := process.StartTied
+	if opts.detached {
+		start = (*exec.Cmd).Start
+	}
+	if err := start(c.cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w", role, err)
 	}
 	return c, nil
 }
 
-// childCommand is the command line of a child that dies with its parent. (With
-// the parent's thread, to be exact: the runtime ends no thread of its own
-// accord, and this package locks none for good.) In a process group of its own:
-// the terminal's SIGINT is the injector's to handle.
+// childCommand is the command line of a child, in a process group of its own: the
+// terminal's SIGINT is for the injector.
 func childCommand(role string, args ...string) *exec.Cmd {
 	return &exec.Cmd{
 		Path:        "/proc/self/exe",
 		Args:        append([]string{childArg0, role}, args...),
-		SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true},
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/process"
 )
 
 // OOM provokes out-of-memory kills in a memory cgroup of its own. The cgroup's
@@ -133,7 +135,10 @@ func oomMain(args []string) error {
 		}
 		cmd := childCommand("oom-child", strconv.FormatUint(q.Memory, 10))
 		cmd.Stderr = os.Stderr
-		err := cmd.Run()
+		err := process.StartTied(cmd)
+		if err == nil {
+			err = cmd.Wait()
+		}
 		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 			return oomKill{}, fmt.Errorf("start oom-child: %w", err)
 		}

@@ -5,9 +5,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 )
@@ -46,6 +49,31 @@ func TestOOM(t *testing.T) {
 	}
 	if left := tracesOf(os.Getpid()); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// TestOOMStartedOnAThreadThatEnds starts the cgroup's main process from a goroutine that
+// takes its thread along when it ends. The main process must go on.
+func TestOOMStartedOnAThreadThatEnds(t *testing.T) {
+	o := &inject.OOM{StateDir: stateDir(t), Suffix: "-thread"}
+	thread := make(chan int)
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		err := o.Start(t.Context())
+		thread <- unix.Gettid()
+		started <- err
+	}()
+	tid := <-thread
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	for unix.Tgkill(os.Getpid(), tid, 0) == nil {
+		runtime.Gosched()
+	}
+	if _, err := o.Kill(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -9,13 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/process"
 )
 
 // ErrNoJournalctl is reported where there is no journalctl, so that the journal
@@ -46,18 +47,14 @@ func startChild(ctx context.Context, root, command string, args []string) (*chil
 	}
 	cmd.Stdout, cmd.Stderr = in, said
 	// The group has whatever journalctl may start.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Chroot: root}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Chroot: root}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	c := &child{out: out, cancel: cancel, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {
 		defer close(c.done)
-		// Pdeathsig is sent when the thread that has forked ends, so that thread
-		// has to stay as long as the child.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
+		err := process.StartTied(cmd)
 		_ = in.Close() // the child has its own
 		started <- err
 		if err == nil {

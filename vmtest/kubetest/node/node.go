@@ -220,7 +220,7 @@ func (n *Node) DialContext(ctx context.Context, network, address string) (net.Co
 // run starts one of the node's own programs; its log is in the state folder.
 func (n *Node) run(cmd *exec.Cmd, name string) (*process.Process, error) {
 	n.place(cmd)
-	return process.StartOn(n.In, cmd, name, n.path(name+".log"))
+	return process.StartBy(func(c *exec.Cmd) error { return n.In(c.Start) }, cmd, name, n.path(name+".log"))
 }
 
 // until asks again and again until there is no error, or the program has ended.

@@ -10,11 +10,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	tied "github.com/kernosis/kernosis/collector/process"
 )
 
 // Process is a program that runs. Its methods may be called by several goroutines.
@@ -30,32 +31,12 @@ type Process struct {
 // own keeps an interrupt at the terminal from it: that is for the tests, which end it
 // in order.
 func Start(cmd *exec.Cmd, name, log string) (*Process, error) {
-	return start(cmd, name, log, func(p *Process, started chan<- error) {
-		// The signal at the parent's death is sent when the thread that has forked ends,
-		// so that thread has to stay as long as the program.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			p.err = cmd.Wait()
-		}
-	})
+	return StartBy(tied.StartTied, cmd, name, log)
 }
 
-// StartOn is Start on a thread of the caller's choice: on is to call its argument
-// there, and that thread has to stay as long as the program.
-func StartOn(on func(func() error) error, cmd *exec.Cmd, name, log string) (*Process, error) {
-	return start(cmd, name, log, func(p *Process, started chan<- error) {
-		err := on(cmd.Start)
-		started <- err
-		if err == nil {
-			p.err = cmd.Wait()
-		}
-	})
-}
-
-func start(cmd *exec.Cmd, name, log string, run func(*Process, chan<- error)) (*Process, error) {
+// StartBy starts a command as Start does, but by a function of the caller's, which may
+// choose the thread. The program ends with that thread.
+func StartBy(start func(*exec.Cmd) error, cmd *exec.Cmd, name, log string) (*Process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
@@ -66,15 +47,14 @@ func start(cmd *exec.Cmd, name, log string, run func(*Process, chan<- error)) (*
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Setpgid, cmd.SysProcAttr.Pdeathsig = true, syscall.SIGKILL
-	p := &Process{name: name, log: log, cmd: cmd, done: make(chan struct{})}
-	started := make(chan error, 1)
-	go func() {
-		defer close(p.done)
-		run(p, started)
-	}()
-	if err := <-started; err != nil {
+	if err := start(cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
+	p := &Process{name: name, log: log, cmd: cmd, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		p.err = cmd.Wait()
+	}()
 	return p, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
 )
 
@@ -95,8 +96,7 @@ func child(role string) (*exec.Cmd, error) {
 	}
 	cmd := exec.Command(path, role) //nolint:noctx // as long as this process
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	return cmd, cmd.Start()
+	return cmd, process.StartTied(cmd)
 }
 
 // eat takes memory until it is killed for it, as the first in its cgroup.
