@@ -124,9 +124,9 @@ func back(undo []func() error) error {
 	return errors.Join(errs...)
 }
 
-// Held returns of which policies a diagnosis holds the slot of a node: by this holder, and
-// by others.
-func (b *Budget) Held(ctx context.Context, names []string, node string, diagnosis types.UID) (ours, others []string, err error) {
+// Held returns of which policies a diagnosis holds the slot of a node for an operation ("":
+// for any): by this holder, and by others.
+func (b *Budget) Held(ctx context.Context, names []string, node string, diagnosis types.UID, operation string) (ours, others []string, err error) {
 	for _, name := range names {
 		obj, err := b.Store.Get(ctx, name)
 		if errors.Is(err, ErrNoPolicy) {
@@ -136,7 +136,7 @@ func (b *Budget) Held(ctx context.Context, names []string, node string, diagnosi
 			return nil, nil, fmt.Errorf("slot of policy %s: %w", name, err)
 		}
 		switch i := indexOf(obj, node); {
-		case i < 0 || !holds(&obj.Status.Repairs[i], diagnosis):
+		case i < 0 || !holds(&obj.Status.Repairs[i], diagnosis) || operation != "" && obj.Status.Repairs[i].Operation != operation:
 		case obj.Status.Repairs[i].Holder == b.Holder:
 			ours = append(ours, name)
 		default:

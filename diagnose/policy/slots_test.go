@@ -413,7 +413,7 @@ func TestASlotHasOneHolder(t *testing.T) {
 
 	held := func(b *policy.Budget, ours, others []string) {
 		t.Helper()
-		if o, x, err := b.Held(t.Context(), append(names, "none"), w.Node, w.Diagnosis); err != nil || !slices.Equal(o, ours) || !slices.Equal(x, others) {
+		if o, x, err := b.Held(t.Context(), append(names, "none"), w.Node, w.Diagnosis, w.Operation); err != nil || !slices.Equal(o, ours) || !slices.Equal(x, others) {
 			t.Errorf("%s: %v and %v: %v; want %v and %v", b.Holder, o, x, err, ours, others)
 		}
 	}

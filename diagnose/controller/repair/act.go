@@ -41,14 +41,14 @@ func (l *look) goOn(ctx context.Context, id int) error {
 	if err := l.write(ctx, func(s *v1alpha1.DiagnosisStatus) { remediation(s, id).Outcome.Holder = l.config.Holder }); err != nil {
 		return err
 	}
-	held, err := l.holdsSlot(ctx)
-	if err != nil {
-		return err
-	}
 	u, err := l.due(ctx, l.d, id)
 	if wrong, ok := errors.AsType[*unplanned](err); ok {
 		return l.end(ctx, &due{id: id, operation: "repair"}, action.Progress{State: v1alpha1.ResultUnknown, Message: "it was under way, and what it was to do is not known any more: " + wrong.Error()})
 	}
+	if err != nil {
+		return err
+	}
+	held, err := l.holdsSlot(ctx, u)
 	if err != nil {
 		return err
 	}
@@ -63,15 +63,15 @@ func (l *look) goOn(ctx context.Context, id int) error {
 	return l.pass(ctx, u, rem.Outcome)
 }
 
-// holdsSlot reports whether the Diagnosis holds a slot of its node. A policy that came, was
+// holdsSlot reports whether the Diagnosis holds a slot of its node for the repair. A policy that came, was
 // made anew or came to select the node since the repair began has none of it: that ends
 // nothing.
-func (l *look) holdsSlot(ctx context.Context) (bool, error) {
+func (l *look) holdsSlot(ctx context.Context, u *due) (bool, error) {
 	v, err := l.view(ctx)
 	if err != nil {
 		return false, err
 	}
-	ours, others, err := l.budget.Held(ctx, v.names, l.d.Spec.NodeName, l.d.UID)
+	ours, others, err := l.budget.Held(ctx, v.names, l.d.Spec.NodeName, l.d.UID, u.operation)
 	return len(ours)+len(others) > 0, err
 }
 
@@ -118,7 +118,7 @@ func (l *look) pass(ctx context.Context, u *due, before *v1alpha1.RemediationOut
 // the slot to another node. Whoever changes the node after it was read has the write refused.
 func (l *look) still(ctx context.Context, u *due) error {
 	// Before the status: where that still says Running, none of the slots was given back.
-	if held, err := l.holdsSlot(ctx); err != nil || !held {
+	if held, err := l.holdsSlot(ctx, u); err != nil || !held {
 		return cmp.Or(err, errors.New("no RemediationPolicy has a slot of the repair"))
 	}
 	d := &v1alpha1.Diagnosis{}

@@ -256,7 +256,7 @@ func (l *look) giveBack(ctx context.Context, d *v1alpha1.Diagnosis, v *view) err
 	if len(begun(allowedRepairs(d))) > 0 || !l.tookOne() && len(held(v.objects, d)) == 0 {
 		return nil
 	}
-	ours, others, err := l.budget.Held(ctx, v.names, d.Spec.NodeName, d.UID)
+	ours, others, err := l.budget.Held(ctx, v.names, d.Spec.NodeName, d.UID, "")
 	if err != nil {
 		return err
 	}

@@ -347,6 +347,43 @@ func TestARepairThatNobodyAllowed(t *testing.T) {
 	}
 }
 
+// Nor is it enough while the Diagnosis holds the slot of another of its repairs.
+func TestARepairThatNobodyAllowedBehindAnother(t *testing.T) {
+	b := newBench(t)
+	b.agents.stop()
+	node := b.nodes(1)[0]
+	b.policy(func(p *v1alpha1.RemediationPolicySpec) { p.Mode = v1alpha1.ModeApprove })
+	b.control(nil)
+	label := b.operation("label-node", map[string]string{"key": "example.org/state", "value": "sick"})
+	d := b.diagnose(node, b.set(label, "cordon"), nil)
+	b.status(d, func(s *v1alpha1.DiagnosisStatus) {
+		s.Phase = v1alpha1.PhaseRunning
+		s.Results = []v1alpha1.Result{{ID: 1, Operation: label, State: v1alpha1.ResultAwaitingApproval}}
+	})
+	b.waitDecision(d, 1, "Wait AwaitingApproval")
+	b.approve(d, b.get(d).Status.Plan.Digest)
+	b.waitFor("the first one is made", func() bool {
+		rem := remediation(&b.get(d).Status, 1)
+		return rem != nil && rem.Outcome != nil && rem.Outcome.State == v1alpha1.ResultSucceeded
+	})
+	b.status(d, func(s *v1alpha1.DiagnosisStatus) {
+		s.Results[0].State = v1alpha1.ResultSucceeded
+		s.Results = append(s.Results, v1alpha1.Result{ID: 2, Operation: "cordon", State: v1alpha1.ResultAwaitingApproval})
+	})
+	b.waitDecision(d, 2, "Wait AwaitingApproval")
+	b.status(d, func(s *v1alpha1.DiagnosisStatus) {
+		rem := remediation(s, 2)
+		rem.Verb = v1alpha1.RemediationRun
+		rem.Outcome = &v1alpha1.RemediationOutcome{State: v1alpha1.ResultRunning, StartTime: metav1.NowMicro()}
+	})
+	b.waitFor("it is not believed", func() bool {
+		return remediation(&b.get(d).Status, 2).Outcome.State != v1alpha1.ResultRunning
+	})
+	if state := remediation(&b.get(d).Status, 2).Outcome.State; state != v1alpha1.ResultUnknown || b.node(node).Spec.Unschedulable {
+		t.Errorf("it is %s, and the node's unschedulable is %v", state, b.node(node).Spec.Unschedulable)
+	}
+}
+
 // What is allowed is what was looked at: an Operation that is changed while its drain is
 // under way ends it.
 func TestAnOperationThatIsChangedOnTheWay(t *testing.T) {
