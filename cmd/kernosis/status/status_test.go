@@ -280,7 +280,7 @@ func TestLongJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := NewReader(a.config())
-	r.within = 50 * time.Millisecond
+	r.within = await.Within(200 * time.Millisecond) // for a piece; the whole takes longer
 	var s *State
 	await.UntilShown(t, "the journal", 20*time.Second, func() (bool, string) {
 		s = r.Read(t.Context())
