@@ -504,7 +504,7 @@ func (a *agent) restore() error {
 		}
 		var repeated []problem.Transition
 		if ours {
-			repeated = a.again(e)
+			repeated = e.Apply(a.engine)
 		}
 		a.causes.Observe(unrepeated(e.Transitions, repeated, a.engine.Problems), e.Now)
 		a.causes.Observe(repeated, e.Now)

@@ -128,23 +128,3 @@ func (a *agent) started(before *reportedState) {
 func (a *agent) earlier(stem string) (ago time.Duration, ok bool) {
 	return hostfs.BootTime() - a.ended, a.saw[stem]
 }
-
-// again repeats a journaled step.
-func (a *agent) again(e journal.Entry) []problem.Transition {
-	switch {
-	case e.Event != nil && e.Rules != nil:
-		_, transitions := a.engine.ObserveLasting(e.Event, e.Rules, e.Moment())
-		return transitions
-	case e.Event != nil && a.engine.Seen(e.Event):
-		return nil
-	case e.Event != nil:
-		return a.engine.Observe(e.Event, e.Moment())
-	case e.Mutes != nil:
-		return a.engine.SetMutes(*e.Mutes, e.Moment())
-	case e.Boot != "":
-		a.engine.Restarted(e.Moment())
-		return nil
-	default:
-		return a.engine.Tick(e.Moment())
-	}
-}

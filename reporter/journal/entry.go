@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
@@ -38,4 +39,22 @@ func NewEntry(at event.Moment) Entry {
 // Moment is when the step was taken.
 func (e *Entry) Moment() event.Moment {
 	return event.Moment{Wall: e.Now, Boot: time.Duration(e.BootTime)}
+}
+
+// Apply takes the step again in an engine, and returns what follows from it there. An event that
+// the engine has seen changes nothing.
+func (e *Entry) Apply(engine *detector.Engine) (transitions []problem.Transition) {
+	switch at := e.Moment(); {
+	case e.Boot != "":
+		engine.Restarted(at)
+	case e.Mutes != nil:
+		transitions = engine.SetMutes(*e.Mutes, at)
+	case e.Event == nil:
+		transitions = engine.Tick(at)
+	case e.Rules != nil:
+		_, transitions = engine.ObserveLasting(e.Event, e.Rules, at)
+	case !engine.Seen(e.Event):
+		transitions = engine.Observe(e.Event, at)
+	}
+	return transitions
 }

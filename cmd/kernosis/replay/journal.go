@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"time"
@@ -35,36 +36,25 @@ func (r *Replay) entry(e *journal.Entry) {
 	if !r.begin(now) {
 		return
 	}
-	rebooted := e.Boot != "" && r.boot != "" && r.boot != e.Boot
-	if !rebooted {
+	if e.Boot == "" || r.boot == "" || r.boot == e.Boot {
 		r.advance(now.Add(-tickSlack))
 	} else {
 		// For the time up to the reboot there is only the wall clock.
 		r.advance(last.Add(now.Wall.Sub(last.Wall) - tickSlack))
 		r.to = now
+		r.newEngine() // the agent begins anew
 	}
-	s := Step{File: r.file, Line: r.line, Now: e.Now, Event: e.Event}
+	r.boot = cmp.Or(e.Boot, r.boot)
+	s := Step{File: r.file, Line: r.line, Now: e.Now, Event: e.Event, Started: e.Boot != ""}
 	switch {
-	case e.Boot != "":
-		if rebooted {
-			r.newEngine() // the agent begins anew
-		}
-		r.boot = e.Boot
-		r.engine.Restarted(now)
-		s.Started = true
-	case e.Mutes != nil && r.cfg.Mutes != nil: // others are tried
-	case e.Mutes != nil:
-		s.Transitions = r.engine.SetMutes(*e.Mutes, now)
-	case e.Event != nil && e.Rules != nil:
-		r.sum.Events++
-		_, s.Transitions = r.engine.ObserveLasting(e.Event, e.Rules, now)
-	case e.Event != nil && r.engine.Seen(e.Event):
+	case e.Event == nil:
+	case e.Rules == nil && r.engine.Seen(e.Event):
 		r.sum.Repeated++
-	case e.Event != nil:
-		r.sum.Events++
-		s.Transitions = r.engine.Observe(e.Event, now)
 	default:
-		s.Transitions = r.engine.Tick(now)
+		r.sum.Events++
+	}
+	if e.Mutes == nil || r.cfg.Mutes == nil { // else other mutes are tried
+		s.Transitions = e.Apply(r.engine)
 	}
 	if r.cfg.Compare {
 		r.compare(&s, e.Transitions)
