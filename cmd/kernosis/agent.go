@@ -206,14 +206,11 @@ func (a *agent) install(rules *detector.RuleSet) (added []string, sources []dete
 	defer a.mu.Unlock()
 	added = rules.NewSince(a.engine.Rules())
 	e := journal.NewEntry(a.now())
-	if e.Transitions = a.engine.Replace(rules, e.Moment()); len(e.Transitions) > 0 {
-		a.record(e)
-		a.flushEntries()
-	}
+	e.Transitions = a.engine.Replace(rules, e.Moment())
+	a.report(e)
 	a.setConditions()
 	// Behind the engine: what the new patterns find, its rules know.
 	a.patterns(rules.PatternSet())
-	a.poke()
 	return added, a.engine.Sources()
 }
 
@@ -227,7 +224,12 @@ func (a *agent) takeLasting(ev *event.Event, rules []string) {
 	if matched, e.Transitions = a.engine.ObserveLasting(ev, rules, e.Moment()); len(matched) > 0 {
 		e.Event, e.Rules = ev, matched
 	}
-	if e.Event != nil || len(e.Transitions) > 0 {
+	a.report(e)
+}
+
+// report has a step recorded, written and reported, if something followed from it. The lock is held.
+func (a *agent) report(e journal.Entry) {
+	if e.Event != nil || e.Boot != "" || len(e.Transitions) > 0 {
 		a.record(e)
 		a.flushEntries()
 	}

@@ -7,10 +7,8 @@ import (
 	"io/fs"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/kernosis/kernosis/collector/document"
-	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/journal"
@@ -102,29 +100,6 @@ func (a *agent) setMutes(list []problem.Mute) {
 	if e.Transitions = a.engine.SetMutes(list, e.Moment()); len(e.Transitions) > 0 {
 		inForce := append([]problem.Mute{}, a.engine.Mutes()...) // none is [], not null
 		e.Mutes = &inForce
-		a.record(e)
-		a.flushEntries()
 	}
-	a.poke()
-}
-
-// started notes in the engine and the journal that nothing was watched until now, and reports
-// what is otherwise than the runs before have reported.
-func (a *agent) started(before *reportedState) {
-	e := journal.NewEntry(a.now())
-	e.Boot = bootID()
-	a.saw, a.ended = map[string]bool{}, a.engine.Now().Boot
-	for _, s := range a.engine.Sources() {
-		a.saw[s.Stem] = s.Up
-	}
-	a.engine.Restarted(e.Moment())
-	e.Transitions = before.changes(a.engine.Problems(), a.engine.Conditions(), e.Now)
-	a.record(e)
-	a.flushEntries()
-}
-
-// earlier returns how long ago the last run of this boot knew that a source sees; false: it did
-// not.
-func (a *agent) earlier(stem string) (ago time.Duration, ok bool) {
-	return hostfs.BootTime() - a.ended, a.saw[stem]
+	a.report(e)
 }

@@ -5,7 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/journal"
 )
 
 // problemKey is what identifies a problem.
@@ -76,6 +78,26 @@ func (r *reportedState) changes(problems []problem.Problem, conditions []problem
 		}
 	}
 	return append(ended, others...)
+}
+
+// started notes in the engine and the journal that nothing was watched until now, and reports
+// what is otherwise than the runs before have reported.
+func (a *agent) started(before *reportedState) {
+	e := journal.NewEntry(a.now())
+	e.Boot = bootID()
+	a.saw, a.ended = map[string]bool{}, a.engine.Now().Boot
+	for _, s := range a.engine.Sources() {
+		a.saw[s.Stem] = s.Up
+	}
+	a.engine.Restarted(e.Moment())
+	e.Transitions = before.changes(a.engine.Problems(), a.engine.Conditions(), e.Now)
+	a.report(e)
+}
+
+// earlier returns how long ago the last run of this boot knew that a source sees; false: it did
+// not.
+func (a *agent) earlier(stem string) (ago time.Duration, ok bool) {
+	return hostfs.BootTime() - a.ended, a.saw[stem]
 }
 
 // unrepeated returns what the journal says of problems and the engine, which has repeated the
