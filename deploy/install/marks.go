@@ -14,7 +14,7 @@ import (
 
 // ours are the field managers that write conditions for Kernosis.
 func ours(manager string) bool {
-	return manager == conditions.DefaultFieldManager || manager == lease.Controller
+	return manager == conditions.FieldManager || manager == lease.Controller
 }
 
 // leftover returns which conditions of a Node are of Kernosis. l is the Lease of its

@@ -74,7 +74,7 @@ func TestUninstall(t *testing.T) {
 	b.reporting(reported)
 	b.nextSecond()
 	b.writes("somebody", reported, corev1.NodeCondition{Type: "KernelDeadlock", Status: "False", Reason: "Mine", Message: "taken over"})
-	b.writes(conditions.DefaultFieldManager, reported, corev1.NodeCondition{Type: conditions.Contested, Status: "True", Reason: "AnotherWriter"})
+	b.writes(conditions.FieldManager, reported, corev1.NodeCondition{Type: conditions.Contested, Status: "True", Reason: "AnotherWriter"})
 
 	// One that the controller has spoken for, with no Lease to report it.
 	b.writes(lease.Controller, spoken, corev1.NodeCondition{Type: "DiskStalled", Status: "Unknown", Reason: lease.ReasonNeverUpdated})
@@ -94,7 +94,7 @@ func TestUninstall(t *testing.T) {
 
 	// A node that is silent: its pod can't be waited for.
 	b.writes("kubelet", silent, corev1.NodeCondition{Type: corev1.NodeReady, Status: "Unknown", Reason: "NodeStatusUnknown"})
-	b.writes(conditions.DefaultFieldManager, silent, corev1.NodeCondition{Type: "KernelDeadlock", Status: "False", Reason: "NoHungTasks"})
+	b.writes(conditions.FieldManager, silent, corev1.NodeCondition{Type: "KernelDeadlock", Status: "False", Reason: "NoHungTasks"})
 	b.leaseOf(silent, "KernelDeadlock")
 
 	agents := b.installed(reported, spoken, silent)
@@ -146,7 +146,7 @@ func TestUninstall(t *testing.T) {
 func TestPodsThatGoOn(t *testing.T) {
 	b := newBench(t)
 	node := b.server.Node(t)
-	b.writes(conditions.DefaultFieldManager, node, corev1.NodeCondition{Type: "KernelDeadlock", Status: "False", Reason: "NoHungTasks"})
+	b.writes(conditions.FieldManager, node, corev1.NodeCondition{Type: "KernelDeadlock", Status: "False", Reason: "NoHungTasks"})
 	b.leaseOf(node, "KernelDeadlock")
 	agents := b.installed(node)
 	err := Uninstall(within(t, 3*time.Second), b.config())
@@ -171,7 +171,7 @@ func TestNodesThatCanNotBeWritten(t *testing.T) {
 	good, refused, marred, flaky := b.server.Node(t), b.server.Node(t), b.server.Node(t), b.server.Node(t)
 	all := []string{good, refused, marred, flaky}
 	for _, n := range all {
-		b.writes(conditions.DefaultFieldManager, n, corev1.NodeCondition{Type: "KernelDeadlock", Status: "False", Reason: "NoHungTasks"})
+		b.writes(conditions.FieldManager, n, corev1.NodeCondition{Type: "KernelDeadlock", Status: "False", Reason: "NoHungTasks"})
 		b.leaseOf(n, "KernelDeadlock")
 	}
 	_, err := b.api.CoreV1().Nodes().Patch(t.Context(), marred, types.MergePatchType, []byte(`{"metadata":{"annotations":{"kernosis.io/acts":"{"}}}`), metav1.PatchOptions{})
@@ -229,7 +229,7 @@ func TestConditionsThatComeBack(t *testing.T) {
 	b := newBench(t)
 	node := b.server.Node(t)
 	again := func() {
-		b.writes(conditions.DefaultFieldManager, node, corev1.NodeCondition{Type: "KernelDeadlock", Status: "False", Reason: "NoHungTasks"})
+		b.writes(conditions.FieldManager, node, corev1.NodeCondition{Type: "KernelDeadlock", Status: "False", Reason: "NoHungTasks"})
 	}
 	again()
 	c := b.config()
@@ -264,7 +264,7 @@ func TestManyNodes(t *testing.T) {
 	var names []string
 	for range many {
 		n := b.server.Node(t)
-		b.writes(conditions.DefaultFieldManager, n, corev1.NodeCondition{Type: "KernelDeadlock", Status: "False", Reason: "NoHungTasks"})
+		b.writes(conditions.FieldManager, n, corev1.NodeCondition{Type: "KernelDeadlock", Status: "False", Reason: "NoHungTasks"})
 		b.leaseOf(n, "KernelDeadlock")
 		names = append(names, n)
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
+// FieldManager is how the API names the writer of our conditions.
+const FieldManager = "kernosis-agent"
+
 // Defaults of a [Config].
 const (
-	// DefaultFieldManager is how the API names the writer of our conditions.
-	DefaultFieldManager = "kernosis-agent"
-
 	// DefaultHeartbeat is as rare as that of kubelet while nothing changes.
 	DefaultHeartbeat = 5 * time.Minute
 
@@ -61,8 +61,6 @@ type Config struct {
 	Client kubernetes.Interface
 	Node   string // name of the own Node
 
-	// FieldManager names the writer in the API; empty: [DefaultFieldManager].
-	FieldManager string
 	// Allied are field managers whose writes over ours are put right without being
 	// counted against them: the controller marks the conditions of a silent agent.
 	Allied []string
@@ -72,8 +70,6 @@ type Config struct {
 	Heartbeat time.Duration
 	// Coalesce is the shortest time between two writes; 0: a second.
 	Coalesce time.Duration
-	// Timeout is that of one write; 0: ten seconds.
-	Timeout time.Duration
 	// StartJitter is the longest time by which the first write is delayed while no
 	// condition is True; 0: ten seconds, negative: none.
 	StartJitter time.Duration
@@ -81,17 +77,14 @@ type Config struct {
 	// StateFile has the types that were written, one JSON object, so that the next
 	// run removes those it does not know. Empty: none is kept.
 	StateFile string
-	// Retired are further types to remove, such as those that the agent's Lease has
-	// listed, unless the detector has them.
-	Retired []string
 
 	// OnAck is called after each write that the API has taken, from within Run; it
 	// has to return quickly. May be nil.
 	OnAck func(Ack)
-	// OnContested is called when a type was yielded, likewise. May be nil.
-	OnContested func(Contest)
 
 	Log *slog.Logger // nil: none
+
+	timeout time.Duration // of one write; 0: ten seconds
 }
 
 // Ack reports one write.
@@ -103,14 +96,6 @@ type Ack struct {
 	Written []problem.Condition
 }
 
-// Contest reports that another client keeps writing over a condition of ours.
-type Contest struct {
-	Type    string
-	Manager string // of the last write, from the Node's managedFields; empty: unknown
-	Flips   int    // within the last ten minutes
-	Until   time.Time
-}
-
 func (c *Config) setDefaults() error {
 	if c.Client == nil {
 		return errors.New("conditions: no client")
@@ -118,19 +103,16 @@ func (c *Config) setDefaults() error {
 	if c.Node == "" {
 		return errors.New("conditions: no node name")
 	}
-	for name, d := range map[string]time.Duration{"heartbeat": c.Heartbeat, "coalesce": c.Coalesce, "timeout": c.Timeout} {
+	for name, d := range map[string]time.Duration{"heartbeat": c.Heartbeat, "coalesce": c.Coalesce} {
 		if d < 0 {
 			return fmt.Errorf("conditions: %s is negative", name)
 		}
 	}
-	if c.FieldManager == "" {
-		c.FieldManager = DefaultFieldManager
-	}
 	if c.Coalesce == 0 {
 		c.Coalesce = defaultCoalesce
 	}
-	if c.Timeout == 0 {
-		c.Timeout = defaultTimeout
+	if c.timeout == 0 {
+		c.timeout = defaultTimeout
 	}
 	if c.StartJitter == 0 {
 		c.StartJitter = defaultStartJitter

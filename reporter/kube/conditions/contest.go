@@ -18,7 +18,7 @@ const reasonAnotherWriter = "AnotherWriter"
 // flip notes that another client wrote over a type, and reports whether that counts.
 func (l *ledger) flip(e *entry, name string, now time.Time) bool {
 	e.ours = false
-	writer := writerOf(l.node, name, l.manager)
+	writer := writerOf(l.node, name)
 	if e.yielded(now) || slices.Contains(l.allied, writer) {
 		return false
 	}
@@ -28,16 +28,13 @@ func (l *ledger) flip(e *entry, name string, now time.Time) bool {
 	return true
 }
 
-// yield leaves a type to the other writer where that insists.
-func (l *ledger) yield(name string, now time.Time, lasts time.Duration) (Contest, bool) {
-	e := l.entries[name]
-	if e == nil || len(e.flips) < maxFlips {
-		return Contest{}, false
+// yield leaves a type to the other writer where that insists, and reports whether it does.
+func (e *entry) yield(now time.Time, lasts time.Duration) bool {
+	if len(e.flips) < maxFlips {
+		return false
 	}
-	e.until = now.Add(lasts)
-	c := Contest{Type: name, Manager: e.manager, Flips: len(e.flips), Until: e.until}
-	e.flips = nil
-	return c, true
+	e.until, e.flips = now.Add(lasts), nil
+	return true
 }
 
 // yields returns the types that are left to others now, sorted.

@@ -45,9 +45,8 @@ func says(api *corev1.NodeCondition, c *problem.Condition) bool {
 
 // ledger has all types. It is for one goroutine.
 type ledger struct {
-	manager string // our field manager
-	allied  []string
-	start   time.Time
+	allied []string
+	start  time.Time
 
 	entries map[string]*entry
 	listed  bool // the detector has given a list
@@ -55,14 +54,6 @@ type ledger struct {
 	uid     types.UID
 	version string
 	node    *corev1.Node // as it was shown, without what is big; nil: not seen
-}
-
-func newLedger(manager string, allied, retired []string) *ledger {
-	l := &ledger{manager: manager, allied: allied, entries: make(map[string]*entry)}
-	for _, t := range retired {
-		l.entries[t] = &entry{}
-	}
-	return l
 }
 
 // set takes the detector's latest list.
@@ -233,8 +224,8 @@ func (l *ledger) observe(node *corev1.Node, mine []string, now time.Time) (flipp
 // wasOurs reports whether a type's status was last written by us or an ally, as far
 // as the Node shows.
 func (l *ledger) wasOurs(name string) bool {
-	writer := writerOf(l.node, name, l.manager)
-	return writer == "" || writer == l.manager || slices.Contains(l.allied, writer)
+	writer := writerOf(l.node, name)
+	return writer == "" || writer == FieldManager || slices.Contains(l.allied, writer)
 }
 
 // lose notes that the Node was deleted.

@@ -47,9 +47,8 @@ type rig struct {
 	cancel context.CancelFunc
 	ended  chan struct{}
 
-	mu       sync.Mutex
-	acks     []Ack
-	contests []Contest
+	mu   sync.Mutex
+	acks []Ack
 }
 
 // start runs a Patcher, by default on a Node of its own with short times.
@@ -58,8 +57,7 @@ func start(t testing.TB, server *kubetest.Server, change func(*Config)) *rig {
 	r := &rig{t: t, server: server}
 	c := Config{
 		Client: server.Client(), Coalesce: 10 * time.Millisecond, StartJitter: -1,
-		OnAck:       func(a Ack) { r.mu.Lock(); defer r.mu.Unlock(); r.acks = append(r.acks, a) },
-		OnContested: func(c Contest) { r.mu.Lock(); defer r.mu.Unlock(); r.contests = append(r.contests, c) },
+		OnAck: func(a Ack) { r.mu.Lock(); defer r.mu.Unlock(); r.acks = append(r.acks, a) },
 	}
 	if change != nil {
 		change(&c)

@@ -62,7 +62,7 @@ func TestFailedWritesAreTriedAgain(t *testing.T) {
 				return true
 			})
 			r := start(t, server, func(cfg *Config) {
-				cfg.Client, cfg.Timeout = clientOf(t, config), await.Within(300*time.Millisecond)
+				cfg.Client, cfg.timeout = clientOf(t, config), await.Within(300*time.Millisecond)
 			})
 			r.set(deadlocked())
 			r.waitFor("three failures", func() bool { return r.Stats().Writes[c.outcome] == 3 })
@@ -154,7 +154,7 @@ func TestRetriesOfALostAnswerChangeNothing(t *testing.T) {
 func TestTheServerIsAway(t *testing.T) {
 	testall.Only(t)
 	server := kubetest.New(t, kubetest.Options{})
-	r := start(t, server, func(c *Config) { c.Timeout = time.Second })
+	r := start(t, server, func(c *Config) { c.timeout = time.Second })
 	r.set(healthy())
 	r.waitStatus(healthy())
 	for name, c := range map[string]struct {

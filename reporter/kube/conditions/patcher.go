@@ -25,7 +25,7 @@ type Patcher struct {
 	mu      sync.Mutex
 	list    []problem.Condition // what was set last; never changed in place
 	set     uint64              // how often
-	retired []string            // given to Retire, and not yet in the ledger
+	retired []string            // of earlier runs, and not yet in the ledger
 	types   []string            // of the ledger
 	pending bool
 	stats   Stats
@@ -64,11 +64,10 @@ func New(c Config) (*Patcher, error) {
 	if err != nil {
 		c.Log.Warn("types that an earlier run wrote are not known", "error", err)
 	}
-	retired := slices.DeleteFunc(slices.Concat(c.Retired, earlier), func(t string) bool { return checkType(t) != nil })
 	return &Patcher{
 		config: c, changed: make(chan struct{}, 1), sights: make(chan sight),
 		stats:  Stats{Writes: make(map[Outcome]uint64)},
-		ledger: newLedger(c.FieldManager, c.Allied, retired), stored: earlier, yieldFor: yieldFor,
+		ledger: &ledger{allied: c.Allied, entries: make(map[string]*entry)}, retired: earlier, stored: earlier, yieldFor: yieldFor,
 	}, nil
 }
 

@@ -124,7 +124,7 @@ func TestARestartTakesOverWhatTheAPIHas(t *testing.T) {
 	p, config := newProxy(t, server)
 	node := server.Node(t)
 	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	overwrite(t, server.Client(), node, DefaultFieldManager,
+	overwrite(t, server.Client(), node, FieldManager,
 		`{"type":"KernelDeadlock","status":"True","reason":"TaskHung","message":"message of TaskHung","lastTransitionTime":"2026-01-01T00:00:00Z"},
 		 {"type":"ReadonlyFilesystem","status":"True","reason":"FilesystemIsReadOnly","message":"x"},
 		 {"type":"DiskStalled","status":"True","reason":"Stalled","message":"x"}`)
@@ -169,10 +169,8 @@ func TestTypesThatNobodySetsAreRemoved(t *testing.T) {
 
 	// Others while it did not run. A list that it can't trust removes nothing of
 	// Kubernetes' own.
-	r = start(t, server, func(c *Config) {
-		with(c)
-		c.Retired = []string{"Ready", "MemoryPressure", "NeverWritten"}
-	})
+	r = start(t, server, with)
+	r.Retire([]string{"Ready", "MemoryPressure", "NeverWritten"})
 	<-time.After(200 * time.Millisecond) // nothing is removed before the detector has spoken
 	if r.status("OldType") == nil {
 		t.Error("removed before the detector's first list")

@@ -36,13 +36,13 @@ func (l *ledger) body(write, remove []string) ([]byte, error) {
 // tries are off: they are made here, where they are counted and where the state may
 // have changed meanwhile.
 func (p *Patcher) send(ctx context.Context, body []byte) (*corev1.Node, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.config.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, p.config.timeout)
 	defer cancel()
 	node := &corev1.Node{}
 	err := p.config.Client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType).
 		Resource("nodes").Name(p.config.Node).SubResource("status").
-		Param("fieldManager", p.config.FieldManager).
-		Timeout(p.config.Timeout).MaxRetries(0).Body(body).Do(ctx).Into(node)
+		Param("fieldManager", FieldManager).
+		Timeout(p.config.timeout).MaxRetries(0).Body(body).Do(ctx).Into(node)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ func TestRetiredTypesAreRemoved(t *testing.T) {
 	server := cluster.Server(t)
 	client, node := server.Client(), server.Node(t)
 	for _, c := range []string{"Old", "Kept"} {
-		overwrite(t, client, node, DefaultFieldManager, `{"type":"`+c+`","status":"True","reason":"Earlier"}`)
+		overwrite(t, client, node, FieldManager, `{"type":"`+c+`","status":"True","reason":"Earlier"}`)
 	}
 	overwrite(t, client, node, "another", `{"type":"Theirs","status":"True","reason":"Other"}`)
 	p := start(t, server, func(c *Config) { c.Node = node })

@@ -168,15 +168,11 @@ func (p *Patcher) flipped(names []string, now time.Time) {
 	for _, name := range names {
 		e := p.ledger.entries[name]
 		p.config.Log.Info("condition was written over", "condition", name, "manager", e.manager)
-		contest, yielded := p.ledger.yield(name, now, p.yieldFor)
-		if !yielded {
+		if !e.yield(now, p.yieldFor) {
 			continue
 		}
 		p.count(func(s *Stats) { s.Contested++ })
-		p.config.Log.Warn("condition is contested and left to the other writer", "condition", name, "manager", contest.Manager, "until", contest.Until)
-		if p.config.OnContested != nil {
-			p.config.OnContested(contest)
-		}
+		p.config.Log.Warn("condition is contested and left to the other writer", "condition", name, "manager", e.manager, "until", e.until)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // writerOf returns the field manager that last wrote a condition's status, reason or
 // message; where several have a field of it, one that is not us. Empty: the Node does
 // not show it, for example after the condition was removed.
-func writerOf(node *corev1.Node, conditionType, us string) string {
+func writerOf(node *corev1.Node, conditionType string) string {
 	key := "k:{\"type\":" + strconv.Quote(conditionType) + "}"
 	var writer string
 	var newest time.Time
@@ -24,7 +24,7 @@ func writerOf(node *corev1.Node, conditionType, us string) string {
 		if m.Time != nil {
 			at = m.Time.Time
 		}
-		if writer == "" || writer == us || m.Manager != us && at.After(newest) {
+		if writer == "" || writer == FieldManager || m.Manager != FieldManager && at.After(newest) {
 			writer, newest = m.Manager, at
 		}
 	}
