@@ -14,6 +14,10 @@ import (
 // FieldManager is how the API names the writer of our conditions.
 const FieldManager = "kernosis-agent"
 
+// BlockFor is how long a type is left out that the API has refused: what refuses it is a policy
+// that a person has to change.
+const BlockFor = time.Minute
+
 // Defaults of a [Config].
 const (
 	// DefaultHeartbeat is as rare as that of kubelet while nothing changes.
@@ -42,10 +46,6 @@ const (
 	// fastFor is for how long after a start, at most, failed writes are tried again
 	// quickly: a node that boots has its network late, and its faults early.
 	fastFor = 2 * time.Minute
-
-	// blockFor is how long a type is left out that the API has refused: what refuses
-	// it is a policy that a person has to change.
-	blockFor = time.Minute
 
 	// maxFlips in flipWindow show that another client means to keep the type.
 	maxFlips   = 3

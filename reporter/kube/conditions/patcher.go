@@ -41,15 +41,14 @@ type Patcher struct {
 	beat     time.Time // when the next heartbeat is due
 	failing  bool
 	single   bool // the API has refused a write of several types: one at a time
-	took     bool // the API has taken the last write
-	// forbidden: a policy may have refused the last write for its types, or the agent lacks rights.
-	// The next write has no type, to distinguish the two.
-	forbidden bool
-	retryAt   time.Time
-	asked     time.Time // the API wants no write before
-	backoff   wait.Backoff
-	stored    []string      // types in the state file
-	storing   bounded.Calls // writes of it
+	// answer is how the last write ended; Refused also where a policy has refused its types with 403.
+	// After Forbidden the next write has no type, to distinguish such a policy from missing rights.
+	answer  Outcome
+	retryAt time.Time
+	asked   time.Time // the API wants no write before
+	backoff wait.Backoff
+	stored  []string      // types in the state file
+	storing bounded.Calls // writes of it
 	// storeLate says that the last one has not answered, which was reported.
 	storeLate bool
 	yieldFor  time.Duration // shorter in tests
@@ -188,7 +187,7 @@ func (p *Patcher) turn(ctx context.Context, watching *sync.WaitGroup) (wake time
 		return p.last.Add(p.config.Coalesce)
 	}
 	switch {
-	case p.forbidden:
+	case p.answer == Forbidden:
 		write, remove, beats = nil, nil, false
 	case p.single && len(write)+len(remove) > 0:
 		write, remove = first(write, remove)

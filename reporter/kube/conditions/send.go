@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 )
 
 // removal is how a strategic-merge patch takes a condition out of the list.
@@ -32,24 +33,19 @@ func (l *ledger) body(write, remove []string) ([]byte, error) {
 	return json.Marshal(map[string]any{"status": map[string]any{"conditions": list}})
 }
 
-// send patches the Node's status, and returns the Node as it is then. client-go's own
-// tries are off: they are made here, where they are counted and where the state may
-// have changed meanwhile.
-func (p *Patcher) send(ctx context.Context, body []byte) (*corev1.Node, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.config.timeout)
+// Patch patches a Node's status, and returns the Node as it is then. client-go's own tries are off:
+// the caller makes them, who counts them and sees whether the state has changed meanwhile.
+func Patch(ctx context.Context, client kubernetes.Interface, node, manager string, timeout time.Duration, body []byte) (*corev1.Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	node := &corev1.Node{}
-	err := p.config.Client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType).
-		Resource("nodes").Name(p.config.Node).SubResource("status").
-		Param("fieldManager", FieldManager).
-		Timeout(p.config.timeout).MaxRetries(0).Body(body).Do(ctx).Into(node)
-	if err != nil {
-		return nil, err
-	}
-	return node, nil
+	patched := &corev1.Node{}
+	err := client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType).
+		Resource("nodes").Name(node).SubResource("status").Param("fieldManager", manager).
+		Timeout(timeout).MaxRetries(0).Body(body).Do(ctx).Into(patched)
+	return patched, err
 }
 
-// outcomeOf names an error of send.
+// outcomeOf names an error of [Patch].
 func outcomeOf(err error) Outcome {
 	if err == nil {
 		return Written

@@ -30,13 +30,13 @@ func (p *Patcher) write(ctx context.Context, write, remove []string, beats bool,
 	}
 	p.last = now
 	retry := p.failing
-	node, err := p.send(ctx, body)
+	node, err := Patch(ctx, p.config.Client, p.config.Node, FieldManager, p.config.timeout, body)
 	done := time.Now()
 	if ctx.Err() != nil && err != nil {
 		return // the agent ends
 	}
-	outcome, took := outcomeOf(err), p.took
-	p.took, p.forbidden = err == nil, outcome == Forbidden
+	outcome, before := outcomeOf(err), p.answer
+	p.answer = outcome
 	p.count(func(s *Stats) {
 		s.Writes[outcome]++
 		s.Bytes += uint64(len(body))
@@ -56,8 +56,8 @@ func (p *Patcher) write(ctx context.Context, write, remove []string, beats bool,
 	if err != nil {
 		// 403 is for missing rights too, but not right after a write that was taken.
 		names := slices.Concat(write, remove)
-		if len(names) > 0 && (outcome == Refused || outcome == Forbidden && took) {
-			p.forbidden = false
+		if len(names) > 0 && (outcome == Refused || outcome == Forbidden && before == Written) {
+			p.answer = Refused
 			p.isolate(names, err, done)
 			return
 		}
@@ -97,7 +97,7 @@ func (p *Patcher) isolate(names []string, err error, now time.Time) {
 		return
 	}
 	e := p.ledger.entries[names[0]]
-	e.blocked = now.Add(blockFor)
+	e.blocked = now.Add(BlockFor)
 	p.config.Log.Warn("condition is refused by the API", "condition", names[0], "node", p.config.Node, "error", err)
 }
 

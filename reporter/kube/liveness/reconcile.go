@@ -41,9 +41,6 @@ const (
 	retryAtLeast, retryAtMost = time.Second, 10 * time.Second
 	// afterConflict is time for the cache to have what is newer.
 	afterConflict = 200 * time.Millisecond
-	// blockFor is how long a type is left out that the API has refused, on all Nodes: what
-	// refuses it is a policy that a person has to change.
-	blockFor = time.Minute
 )
 
 // Reconcile looks at one Node.
@@ -96,7 +93,7 @@ func (r *reconciler) write(ctx context.Context, node *corev1.Node, changes []cha
 func refuses(o conditions.Outcome) bool { return o == conditions.Refused || o == conditions.Forbidden }
 
 // singly writes changes that the API has refused together, so that one of them does not
-// hold up the others. What it refuses of a single one is left out for a while.
+// hold up the others. What it refuses of a single one is left out for a while, on all Nodes.
 func (r *reconciler) singly(ctx context.Context, node *corev1.Node, changes []change) (conditions.Outcome, error) {
 	// Where it takes no change of nothing either, it is for a lack of rights.
 	if outcome, err := r.write(ctx, node, changes[:0]); err != nil {
@@ -112,7 +109,7 @@ func (r *reconciler) singly(ctx context.Context, node *corev1.Node, changes []ch
 		}
 		r.config.Log.Warn("condition is refused by the API", "condition", changes[i].Type, "node", node.Name, "error", err)
 		r.mu.Lock()
-		r.refused[changes[i].Type] = time.Now().Add(blockFor)
+		r.refused[changes[i].Type] = time.Now().Add(conditions.BlockFor)
 		r.mu.Unlock()
 	}
 	return conditions.Written, nil
@@ -201,21 +198,15 @@ func (r *reconciler) permit(j *judgement, now time.Time) time.Duration {
 }
 
 // patch writes to the Node as it was looked at, or as the last patch has left it: whoever
-// has written since then may have been its agent. client-go's own tries are off: the Node is
-// looked at again.
+// has written since then may have been its agent. If it fails, the Node is looked at again.
 func (r *reconciler) patch(ctx context.Context, node *corev1.Node, changes []change) error {
 	body, err := encode(node.ResourceVersion, changes)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, defaultTimeout)
-	defer cancel()
-	written := &corev1.Node{}
-	err = r.client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType).
-		Resource("nodes").Name(node.Name).SubResource("status").Param("fieldManager", lease.Controller).
-		Timeout(defaultTimeout).MaxRetries(0).Body(body).Do(ctx).Into(written)
+	patched, err := conditions.Patch(ctx, r.client, node.Name, lease.Controller, defaultTimeout, body)
 	if err == nil {
-		node.ResourceVersion = written.ResourceVersion
+		node.ResourceVersion = patched.ResourceVersion
 	}
 	return err
 }
