@@ -25,8 +25,8 @@ const (
 	noReason = "Unspecified"
 )
 
-// checkType returns why a type can't be ours; nil: it can.
-func checkType(conditionType string) error {
+// CheckType returns why a condition type can't be an agent's, such as Kubernetes' own; nil: it can.
+func CheckType(conditionType string) error {
 	if event.KubernetesCondition(conditionType) {
 		return fmt.Errorf("condition type %s is Kubernetes' own", conditionType)
 	}
@@ -51,7 +51,7 @@ func check(list []problem.Condition) checked {
 	var errs []error
 	seen := make(map[string]bool, len(list))
 	for _, c := range list {
-		err := checkType(c.Type)
+		err := CheckType(c.Type)
 		switch {
 		case err != nil:
 		case c.Type == Contested:

@@ -45,8 +45,8 @@ func Patch(ctx context.Context, client kubernetes.Interface, node, manager strin
 	return patched, err
 }
 
-// outcomeOf names an error of [Patch].
-func outcomeOf(err error) Outcome {
+// OutcomeOf names how a request to the API ended, for all that count theirs in the same words.
+func OutcomeOf(err error) Outcome {
 	if err == nil {
 		return Written
 	}

@@ -30,7 +30,7 @@ func readState(path, node string) ([]string, error) {
 		return nil, nil // the disk has moved to another node, or the node has another name
 	}
 	// The file decides what is deleted, so it can't name what is not ours.
-	return slices.DeleteFunc(w.Types, func(t string) bool { return checkType(t) != nil }), nil
+	return slices.DeleteFunc(w.Types, func(t string) bool { return CheckType(t) != nil }), nil
 }
 
 // writeState replaces the file as a whole.

@@ -2,15 +2,11 @@ package conditions
 
 import "slices"
 
-// CheckType returns why a condition type can't be an agent's, such as Kubernetes'
-// own; nil: it can.
-func CheckType(conditionType string) error { return checkType(conditionType) }
-
 // Retire names types that an earlier agent of this node has, or may have, in the API,
 // such as those that its Lease lists. Those that the detector has not reported when it
 // next does are removed. What can't be ours is left out. It does not block.
 func (p *Patcher) Retire(types []string) {
-	types = slices.DeleteFunc(slices.Clone(types), func(t string) bool { return checkType(t) != nil })
+	types = slices.DeleteFunc(slices.Clone(types), func(t string) bool { return CheckType(t) != nil })
 	p.mu.Lock()
 	p.retired = append(p.retired, types...)
 	p.mu.Unlock()
@@ -44,7 +40,3 @@ func (l *ledger) retire(types []string) {
 		}
 	}
 }
-
-// OutcomeOf names how a request to the API ended, for those that count theirs in the
-// same words.
-func OutcomeOf(err error) Outcome { return outcomeOf(err) }

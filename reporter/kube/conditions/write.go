@@ -35,7 +35,7 @@ func (p *Patcher) write(ctx context.Context, write, remove []string, beats bool,
 	if ctx.Err() != nil && err != nil {
 		return // the agent ends
 	}
-	outcome, before := outcomeOf(err), p.answer
+	outcome, before := OutcomeOf(err), p.answer
 	p.answer = outcome
 	p.count(func(s *Stats) {
 		s.Writes[outcome]++
