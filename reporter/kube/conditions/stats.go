@@ -19,7 +19,7 @@ const (
 	Unreachable  Outcome = "unreachable" // no connection, or one that was cut
 )
 
-// Outcomes returns all, for a table of counters.
+// Outcomes returns all, for a table of counters; the first is Written.
 func Outcomes() []Outcome {
 	return []Outcome{Written, Conflict, Throttled, ServerError, Unauthorized, Forbidden, NodeMissing, Refused, TimedOut, Unreachable}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -38,7 +39,7 @@ func TestGone(t *testing.T) {
 		t.Errorf("after %s", took)
 	}
 	code.Store(http.StatusServiceUnavailable)
-	a.waitFor("it is cut off", func() bool { return a.Stats().Renewals[ServerError] > 0 })
+	a.waitFor("it is cut off", func() bool { return a.Stats().Renewals[conditions.ServerError] > 0 })
 	_ = b.stop()
 	for until := time.Now().Add(3 * time.Second); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
 		if a.Gone("n/b") {

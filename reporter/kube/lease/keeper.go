@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
 
 // Keeper keeps one node's Lease. Stats and Gone may be called by several goroutines at any
@@ -42,7 +44,7 @@ func New(c Config) (*Keeper, error) {
 	if err := c.setDefaults(); err != nil {
 		return nil, err
 	}
-	return &Keeper{config: c, name: Name(c.Node), stats: Stats{Renewals: make(map[Outcome]uint64)}, asked: make(map[string]time.Time)}, nil
+	return &Keeper{config: c, name: Name(c.Node), stats: Stats{Renewals: make(map[conditions.Outcome]uint64)}, asked: make(map[string]time.Time)}, nil
 }
 
 // Stats returns a copy of the counters.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
@@ -188,7 +189,7 @@ func TestWrittenByAnother(t *testing.T) {
 func TestNoLeaseWithoutANode(t *testing.T) {
 	server := cluster.Server(t)
 	r := start(t, server, func(c *Config) { c.Node = "comes-later" })
-	r.waitFor("two tries", func() bool { return r.Stats().Renewals[NodeMissing] >= 2 })
+	r.waitFor("two tries", func() bool { return r.Stats().Renewals[conditions.NodeMissing] >= 2 })
 	if r.lease() != nil {
 		t.Error("there is one")
 	}
@@ -202,11 +203,11 @@ func TestOutage(t *testing.T) {
 	r := start(t, server, nil)
 	r.waitRenewals(1)
 	server.Stop(t)
-	r.waitFor("it fails", func() bool { return r.Stats().Renewals[Unreachable] > 3 })
+	r.waitFor("it fails", func() bool { return r.Stats().Renewals[conditions.Unreachable] > 3 })
 	server.Start(t)
 	r.waitRenewals(2)
 	server.Pause(t)
-	r.waitFor("it times out", func() bool { return r.Stats().Renewals[TimedOut] > 0 })
+	r.waitFor("it times out", func() bool { return r.Stats().Renewals[conditions.TimedOut] > 0 })
 	server.Resume(t)
 	r.waitRenewals(2)
 	// The end is bounded when nobody answers.
@@ -248,7 +249,7 @@ func TestRefusalsAreTriedAgain(t *testing.T) {
 	server := cluster.Server(t)
 	code, config, refused := between(t, server)
 	r := start(t, server, func(c *Config) { c.Client = clientOf(t, config) })
-	for status, outcome := range map[int32]Outcome{429: Throttled, 503: ServerError, 403: Forbidden, 401: Unauthorized} {
+	for status, outcome := range map[int32]conditions.Outcome{429: conditions.Throttled, 503: conditions.ServerError, 403: conditions.Forbidden, 401: conditions.Unauthorized} {
 		r.waitRenewals(1)
 		before := r.Stats().Renewals[outcome]
 		refused.Store(0)
@@ -268,7 +269,7 @@ func TestRightsOfTheAgent(t *testing.T) {
 		c.Node = server.Node(t)
 		c.Client = clientOf(t, server.Config(t, "nobody"))
 	})
-	r.waitFor("it is forbidden", func() bool { return r.Stats().Renewals[Forbidden] > 0 })
+	r.waitFor("it is forbidden", func() bool { return r.Stats().Renewals[conditions.Forbidden] > 0 })
 	if !strings.Contains(r.Stats().LastError, "forbidden") {
 		t.Errorf("%q", r.Stats().LastError)
 	}

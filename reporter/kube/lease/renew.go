@@ -230,16 +230,16 @@ func (k *Keeper) types() []string {
 }
 
 // outcomeOf names an error of renew.
-func outcomeOf(err error) Outcome {
+func outcomeOf(err error) conditions.Outcome {
 	if unhealthy := (*unhealthyError)(nil); errors.As(err, &unhealthy) {
 		return Unhealthy
 	}
 	if noNode := (*noNodeError)(nil); errors.As(err, &noNode) {
-		return NodeMissing
+		return conditions.NodeMissing
 	}
 	outcome := conditions.OutcomeOf(err)
 	if outcome == conditions.NodeMissing {
-		return Refused // 404 of the namespace
+		return conditions.Refused // 404 of the namespace
 	}
-	return Outcome(outcome)
+	return outcome
 }
