@@ -47,15 +47,6 @@ var ErrFormat = errors.New("not recognised")
 // a ring buffer or a copy has cut.
 const sniffed = 100
 
-// Detect returns the format in which most of the first lines are.
-func Detect(data []byte) (Format, error) {
-	best, _ := detect(data, formatOf)
-	if best == "" {
-		return "", errDetect
-	}
-	return best, nil
-}
-
 var errDetect = fmt.Errorf("format %w: no line is a journal entry, a record of /dev/kmsg, a line of dmesg with a time, of a syslog file, or of journalctl -o export or json; --format sets one (plain reads any text), --npd reads a file as a filelog monitor describes it", ErrFormat)
 
 // detect returns the format of most of the first lines, and of how many; "": of none.

@@ -217,7 +217,7 @@ func (r *Replay) filelog(b []byte) (line, error) {
 
 var errFilelog = errors.New("not the time that timestamp and timestampFormat of a filelog monitor describe")
 
-// detect is [Detect], for a file that monitors may describe.
+// detect returns the format in which most of the first lines are, of a file that monitors may describe.
 func (r *Replay) detect(head []byte) (Format, error) {
 	best, n := detect(head, formatOf)
 	_, m := detect(head, func(b []byte) Format {
