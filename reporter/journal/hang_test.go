@@ -95,7 +95,7 @@ func json100(line []byte, e Entry) bool {
 func TestEntriesThatWaitAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		j := mustOpen(t, dir, Options{MaxWaiting: 4 << 10})
+		j := mustOpen(t, dir, Options{maxWaiting: 4 << 10})
 		release := hang(t, j)
 		lost := 0
 		for n := range 100 {

@@ -26,9 +26,10 @@ type Options struct {
 	// Patience is how long Append waits for the disk. Default one second: more than a
 	// busy disk takes, and little beside the five in which a fault is reported.
 	Patience time.Duration
-	// MaxWaiting bounds the memory of entries that wait for a disk that does not answer.
+
+	// maxWaiting bounds the memory of entries that wait for a disk that does not answer.
 	// Default 8 MiB, an eighth of what the disk has: about 7,500 events.
-	MaxWaiting int
+	maxWaiting int
 }
 
 func (o Options) withDefaults() Options {
@@ -41,8 +42,8 @@ func (o Options) withDefaults() Options {
 	if o.Patience <= 0 {
 		o.Patience = time.Second
 	}
-	if o.MaxWaiting <= 0 {
-		o.MaxWaiting = 8 << 20
+	if o.maxWaiting <= 0 {
+		o.maxWaiting = 8 << 20
 	}
 	return o
 }
@@ -235,7 +236,7 @@ func (j *Journal) add(e Entry) (seq uint64, line []byte, err error) {
 		err = fmt.Errorf("encode journal entry: %w", err)
 	case j.closed:
 		err = fmt.Errorf("append to journal: %w", os.ErrClosed)
-	case j.waiting+len(line) > j.opts.MaxWaiting && j.waiting > 0:
+	case j.waiting+len(line) > j.opts.maxWaiting && j.waiting > 0:
 		err = fmt.Errorf("append to journal: %d entries wait for a disk that has not answered for %s", j.stats.Waiting, j.late(time.Now()).Round(time.Second))
 	}
 	if err != nil {

@@ -3,7 +3,6 @@ package events
 import (
 	"errors"
 	"log/slog"
-	"math"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -53,11 +52,6 @@ type Config struct {
 	SaveEvery  time.Duration // the least time between two writes of events.json; 10 s
 	PodWait    time.Duration // how long an Event waits for its pod to be known; 5 s
 	Timeout    time.Duration // of a request; 10 s
-	FlushFor   time.Duration // at the end of Run, for counts not sent yet; 3 s
-
-	MaxSeries int           // series at a time, each up to 4 KiB of memory; 1000
-	Burst     int           // series that a rule may begin at once; 20
-	Refill    time.Duration // after which it may begin one more; 30 s
 }
 
 func (c Config) withDefaults() Config {
@@ -73,21 +67,11 @@ func (c Config) withDefaults() Config {
 		{&c.SaveEvery, 10 * time.Second},
 		{&c.PodWait, 5 * time.Second},
 		{&c.Timeout, 10 * time.Second},
-		{&c.FlushFor, 3 * time.Second},
-		{&c.Refill, 30 * time.Second},
 	} {
 		if *d.at <= 0 {
 			*d.at = d.standard
 		}
 	}
-	if c.MaxSeries <= 0 {
-		c.MaxSeries = 1000
-	}
-	if c.Burst <= 0 {
-		c.Burst = 20
-	}
-	// A whole bucket is a time.
-	c.Burst = int(min(int64(c.Burst), math.MaxInt64/int64(c.Refill)/2))
 	if c.Fault == nil {
 		c.Fault = func(Stage) {}
 	}

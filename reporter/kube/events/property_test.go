@@ -43,7 +43,6 @@ func (w *world) start() {
 	w.sink, err = New(Config{
 		Node: "n1", Client: kubernetes.NewForConfigOrDie(&rest.Config{Host: "none.invalid"}), Pods: known{},
 		Dir: w.dir, JournalDir: w.dir + "/journal", JournalSeq: w.journal.Seq(), Log: slog.New(slog.DiscardHandler),
-		MaxSeries: 30, Burst: 5, Refill: 20 * time.Second,
 		Fault: func(Stage) {
 			if w.killAt > 0 && w.rnd.Float64() < w.killAt {
 				panic(killed{})
@@ -53,6 +52,7 @@ func (w *world) start() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.sink.table.max, w.sink.table.burst, w.sink.table.refill = 30, 5, 20*time.Second
 	w.sink.api = w.api
 }
 

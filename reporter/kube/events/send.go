@@ -37,10 +37,13 @@ func (k *Sink) send(ctx context.Context) {
 	}
 }
 
+// flushFor bounds what Run does after its end, for counts that are not sent yet.
+const flushFor = 3 * time.Second
+
 // flush sends what is not sent yet without waiting for its time, as far as it is
-// taken at the first try and within FlushFor.
+// taken at the first try and within flushFor.
 func (k *Sink) flush(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, k.cfg.FlushFor)
+	ctx, cancel := context.WithTimeout(ctx, flushFor)
 	defer cancel()
 	for ctx.Err() == nil {
 		k.mu.Lock()

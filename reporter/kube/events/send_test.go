@@ -25,7 +25,7 @@ func TestUnknownPodsAreGivenUp(t *testing.T) {
 		"the list is of before": {asked.Add(-time.Second), time.Minute},
 	} {
 		k := &Sink{cfg: Config{Pods: listedAt(c.listed)}.withDefaults()}
-		k.table = newTable(&k.cfg)
+		k.table = newTable()
 		k.table.rules["oom-kill"] = &rule{}
 		s := &series{Rule: "oom-kill", Pod: "u", Count: 1}
 		for _, after := range []time.Duration{0, c.within - time.Millisecond} {

@@ -43,7 +43,7 @@ func New(cfg Config) (*Sink, error) {
 	}
 	k := &Sink{cfg: cfg.withDefaults(), poke: make(chan struct{}, 1), api: clientWriter{cfg.Client}}
 	k.file = statefile.File{Path: filepath.Join(cfg.Dir, StateFile), Durable: true, Written: func() { k.cfg.Fault(StageWritten) }}
-	k.table = newTable(&k.cfg)
+	k.table = newTable()
 	var st state
 	found, err := k.file.Load(stateVersion, &st)
 	switch {
@@ -58,7 +58,7 @@ func New(cfg Config) (*Sink, error) {
 	if err != nil {
 		// It is unknown what was sent: sending the whole journal again would duplicate it.
 		k.cfg.Log.Error("what was remembered of Events can't be read; beginning anew", "error", err)
-		k.table, found = newTable(&k.cfg), false
+		k.table, found = newTable(), false
 	}
 	// After a power failure the journal may be behind, and will give numbers again
 	// that the state has seen.

@@ -14,7 +14,7 @@ const (
 	// otherRule stands for the rules beyond. No rule is named like it.
 	otherRule = "*"
 	// reserve is the room for series that take what others have no room for, one a
-	// rule and one a status of a condition; beside MaxSeries.
+	// rule and one a status of a condition; beside max.
 	reserve = 500
 	// conditionPrefix makes a condition type a name beside the rules'.
 	conditionPrefix = "condition/"
@@ -24,9 +24,10 @@ const (
 // The same entries give the same table, whatever was sent meanwhile, because series
 // are only removed when the table is saved.
 type table struct {
-	max    int
-	burst  int
-	refill time.Duration
+	// Bounds, which tests change.
+	max    int           // series at a time, each up to 4 KiB of memory
+	burst  int           // series that a rule may begin at once
+	refill time.Duration // after which it may begin one more
 
 	live       map[key]*series
 	list       []*series // by Order
@@ -46,9 +47,9 @@ type rule struct {
 	Free       time.Time         `json:"free,omitzero"` // when the whole budget will be there again
 }
 
-func newTable(c *Config) *table {
+func newTable() *table {
 	return &table{
-		max: c.MaxSeries, burst: c.Burst, refill: c.Refill,
+		max: 1000, burst: 20, refill: 30 * time.Second,
 		live: map[key]*series{}, rules: map[string]*rule{}, conditions: map[string]problem.Status{},
 	}
 }

@@ -10,12 +10,6 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
 
-func table1(t *testing.T) *table {
-	t.Helper()
-	c := Config{}.withDefaults()
-	return newTable(&c)
-}
-
 func at(sec float64) time.Time {
 	return time.Unix(1e9, 0).Add(time.Duration(sec * float64(time.Second)))
 }
@@ -32,7 +26,7 @@ func (t *table) find(rule, pod, part string) *series { return t.live[key{rule, p
 
 // Of a storm over 300 pods some have an Event of their own; the Node's has all.
 func TestStormOverManyPods(t *testing.T) {
-	tb := table1(t)
+	tb := newTable()
 	for i := range 5000 {
 		tb.fold(kill(fmt.Sprint("pod-", i%300), float64(i)/1000))
 	}
@@ -55,7 +49,7 @@ func TestStormOverManyPods(t *testing.T) {
 }
 
 func TestBudgetComesBack(t *testing.T) {
-	tb := table1(t)
+	tb := newTable()
 	began := func() (n int) {
 		for _, s := range tb.list {
 			if s.Pod != "" {
@@ -85,7 +79,7 @@ func TestBudgetComesBack(t *testing.T) {
 
 // What happens to pods is one series on the Node, what happens to devices one each.
 func TestSeriesOnTheNode(t *testing.T) {
-	tb := table1(t)
+	tb := newTable()
 	disk := func(group string) *Item {
 		return &Item{Now: at(1), Transitions: []problem.Transition{{Problem: &problem.Problem{
 			Rule: "disk", Group: group, Reason: "R", State: problem.Firing, LastSeen: at(1),
@@ -113,7 +107,7 @@ func TestSeriesOnTheNode(t *testing.T) {
 
 // A whole node's problem is not the pod's where it was seen last.
 func TestProblemOfTheNodeIsNotOnAPod(t *testing.T) {
-	tb := table1(t)
+	tb := newTable()
 	it := kill("pod-1", 1)
 	it.Transitions[0].Problem.Group = ""
 	tb.fold(it)
@@ -123,7 +117,7 @@ func TestProblemOfTheNodeIsNotOnAPod(t *testing.T) {
 }
 
 func TestConditions(t *testing.T) {
-	tb := table1(t)
+	tb := newTable()
 	turn := func(typ string, status problem.Status, sec float64) *Item {
 		return &Item{Now: at(sec), Transitions: []problem.Transition{{Condition: &problem.Condition{
 			Type: typ, Status: status, Reason: "Because", Message: "of that", LastTransition: at(sec),
@@ -150,7 +144,7 @@ func TestConditions(t *testing.T) {
 
 // The Node is reported once that a condition is True because of a problem.
 func TestProblemAndItsConditionAreReportedOnce(t *testing.T) {
-	tb := table1(t)
+	tb := newTable()
 	p := &problem.Problem{
 		Rule: "kernel-deadlock", Group: "811", Pod: "u1", Condition: "KernelDeadlock", Reason: "TaskHung", Message: "postgres[811] stays",
 		Severity: problem.Critical, State: problem.Firing, FirstSeen: at(0), LastSeen: at(30),
@@ -175,8 +169,8 @@ func TestProblemAndItsConditionAreReportedOnce(t *testing.T) {
 }
 
 func TestBounds(t *testing.T) {
-	c := Config{MaxSeries: 10, Burst: 1000}.withDefaults()
-	tb := newTable(&c)
+	tb := newTable()
+	tb.max, tb.burst = 10, 1000
 	for i := range 3000 {
 		it := kill(fmt.Sprint("pod-", i), 0)
 		it.Transitions[0].Problem.Rule = fmt.Sprint("rule-", i%1500)
@@ -290,8 +284,7 @@ func FuzzText(f *testing.F) {
 }
 
 func BenchmarkFold(b *testing.B) {
-	c := Config{}.withDefaults()
-	tb := newTable(&c)
+	tb := newTable()
 	items := make([]*Item, 300)
 	for i := range items {
 		items[i] = kill(fmt.Sprint("pod-", i), 1)

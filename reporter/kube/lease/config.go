@@ -57,7 +57,6 @@ type Config struct {
 
 	Interval time.Duration // between renewals; 0: [DefaultInterval]
 	Duration time.Duration // that the Lease says, whole seconds; 0: [DefaultDuration]
-	Timeout  time.Duration // of one request; 0: ten seconds
 	// DrainTimeout bounds what Run does after its ctx has ended; 0: five seconds.
 	DrainTimeout time.Duration
 	// StartJitter is the longest time by which the first request is delayed; 0: ten
@@ -65,6 +64,8 @@ type Config struct {
 	StartJitter time.Duration
 
 	Log *slog.Logger // nil: none
+
+	timeout time.Duration // of one request; 0: ten seconds
 }
 
 func (c *Config) setDefaults() error {
@@ -84,7 +85,7 @@ func (c *Config) setDefaults() error {
 		other time.Duration
 	}{
 		{"interval", &c.Interval, DefaultInterval}, {"duration", &c.Duration, DefaultDuration},
-		{"timeout", &c.Timeout, defaultTimeout}, {"drain timeout", &c.DrainTimeout, defaultDrainTimeout},
+		{"timeout", &c.timeout, defaultTimeout}, {"drain timeout", &c.DrainTimeout, defaultDrainTimeout},
 	} {
 		if *d.value < 0 {
 			return fmt.Errorf("lease: %s is negative", d.name)

@@ -53,7 +53,7 @@ func start(t testing.TB, server *kubetest.Server, change func(*Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, server: server}
 	c := Config{
-		Client: server.Client(), Interval: 50 * time.Millisecond, Timeout: 2 * time.Second, StartJitter: -1, Version: "v1",
+		Client: server.Client(), Interval: 50 * time.Millisecond, timeout: 2 * time.Second, StartJitter: -1, Version: "v1",
 		Types:     func() []string { return []string{"B", "A"} },
 		OnEarlier: func(types []string) { r.mu.Lock(); defer r.mu.Unlock(); r.earlier = types },
 	}

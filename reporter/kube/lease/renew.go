@@ -82,7 +82,7 @@ func (k *Keeper) get(ctx context.Context) error {
 	l := &coordinationv1.Lease{}
 	err := k.do(ctx, func(ctx context.Context) error {
 		return k.config.Client.CoordinationV1().RESTClient().Get().Namespace(k.config.Namespace).
-			Resource("leases").Name(k.name).Timeout(k.config.Timeout).MaxRetries(0).Do(ctx).Into(l)
+			Resource("leases").Name(k.name).Timeout(k.config.timeout).MaxRetries(0).Do(ctx).Into(l)
 	})
 	k.count(func(s *Stats) { s.Reads++ })
 	switch {
@@ -107,7 +107,7 @@ func (k *Keeper) create(ctx context.Context) error {
 	node := &corev1.Node{}
 	err := k.do(ctx, func(ctx context.Context) error {
 		return k.config.Client.CoreV1().RESTClient().Get().Resource("nodes").Name(k.config.Node).
-			Param("resourceVersion", "0").Timeout(k.config.Timeout).MaxRetries(0).Do(ctx).Into(node)
+			Param("resourceVersion", "0").Timeout(k.config.timeout).MaxRetries(0).Do(ctx).Into(node)
 	})
 	if apierrors.IsNotFound(err) {
 		return &noNodeError{err}
@@ -123,14 +123,14 @@ func (k *Keeper) create(ctx context.Context) error {
 	}}
 	return k.take(ctx, func(ctx context.Context, out *coordinationv1.Lease) error {
 		return k.config.Client.CoordinationV1().RESTClient().Post().Namespace(k.config.Namespace).
-			Resource("leases").Timeout(k.config.Timeout).MaxRetries(0).Body(l).Do(ctx).Into(out)
+			Resource("leases").Timeout(k.config.timeout).MaxRetries(0).Body(l).Do(ctx).Into(out)
 	})
 }
 
 func (k *Keeper) put(ctx context.Context, l *coordinationv1.Lease) error {
 	return k.take(ctx, func(ctx context.Context, out *coordinationv1.Lease) error {
 		return k.config.Client.CoordinationV1().RESTClient().Put().Namespace(k.config.Namespace).
-			Resource("leases").Name(k.name).Timeout(k.config.Timeout).MaxRetries(0).Body(l).Do(ctx).Into(out)
+			Resource("leases").Name(k.name).Timeout(k.config.timeout).MaxRetries(0).Body(l).Do(ctx).Into(out)
 	})
 }
 
@@ -150,7 +150,7 @@ func (k *Keeper) take(ctx context.Context, send func(context.Context, *coordinat
 // do bounds a request. client-go's own tries are off: they are made by Run, where
 // they are counted and where ctx may have ended meanwhile.
 func (k *Keeper) do(ctx context.Context, request func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, k.config.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, k.config.timeout)
 	defer cancel()
 	k.count(func(s *Stats) { s.Requests++ })
 	return request(ctx)

@@ -24,7 +24,7 @@ type Listed struct {
 // pods as a [Watch] does. Missed is called when somebody asks for a pod that is not known, and
 // must not block: a pod may be newer than the list.
 func NewListed(missed func()) *Listed {
-	return &Listed{gone: newGone(defaultRemember, defaultMaxGone), first: make(chan struct{}), missed: missed}
+	return &Listed{gone: newGone(remember, maxGone), first: make(chan struct{}), missed: missed}
 }
 
 // Replace takes all pods that the node had at a time.

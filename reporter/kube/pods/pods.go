@@ -34,16 +34,13 @@ type Config struct {
 	Node   string
 	// Whole has pods watched whole, in place of their metadata; nil: nobody wants them.
 	Whole *Whole
-	// Remember is for how long a deleted pod is known; default 10 minutes.
-	Remember time.Duration
-	// MaxGone bounds the deleted pods that are remembered, the oldest go first;
-	// default 1000.
-	MaxGone int
 }
 
 const (
-	defaultRemember = 10 * time.Minute
-	defaultMaxGone  = 1000
+	// remember is for how long a deleted pod is known.
+	remember = 10 * time.Minute
+	// maxGone bounds the deleted pods that are remembered; the oldest go first.
+	maxGone = 1000
 )
 
 // Watch follows the pods of one node. It is safe for concurrent use.
@@ -64,13 +61,7 @@ func New(cfg Config) (*Watch, error) {
 	if cfg.Client == nil && cfg.Whole == nil || cfg.Node == "" {
 		return nil, errors.New("watch pods: client and node are needed")
 	}
-	if cfg.Remember <= 0 {
-		cfg.Remember = defaultRemember
-	}
-	if cfg.MaxGone <= 0 {
-		cfg.MaxGone = defaultMaxGone
-	}
-	w := &Watch{gone: newGone(cfg.Remember, cfg.MaxGone), whole: cfg.Whole}
+	w := &Watch{gone: newGone(remember, maxGone), whole: cfg.Whole}
 	ofNode := func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", cfg.Node).String()
 	}

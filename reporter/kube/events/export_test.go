@@ -1,0 +1,8 @@
+package events
+
+// Unbind has the sink begin any number of series.
+func (k *Sink) Unbind() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.table.max, k.table.burst = 1<<20, 1<<20
+}
