@@ -40,13 +40,14 @@ func (s *support) addSettings(context.Context) error {
 		return nil
 	}
 	doc, err := cfg.document()
-	if err != nil {
-		s.archive.Lack(name, err)
-		return nil
+	if err == nil {
+		err = bundle.RedactYAML(doc)
 	}
-	bundle.RedactYAML(doc)
 	var b bytes.Buffer
-	if err := writeDocument(&b, doc); err != nil {
+	if err == nil {
+		err = writeDocument(&b, doc)
+	}
+	if err != nil {
 		s.archive.Lack(name, err)
 		return nil
 	}

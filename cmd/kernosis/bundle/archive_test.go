@@ -96,7 +96,9 @@ func TestRedactYAML(t *testing.T) {
 	if err := yaml.Unmarshal([]byte("services:\n- {name: web, command: [/bin/check, --password, hunter2, -v]}\npassword: hunter2\nheaders: [{name: X-Api-Key, value: hunter2}, {name: Host, value: web}]\nauth: {user: web, key: hunter2}\nurl: https://a:hunter2@b/ # flag\nkeep: 3\n"), &doc); err != nil {
 		t.Fatal(err)
 	}
-	RedactYAML(&doc)
+	if err := RedactYAML(doc.Content[0]); err != nil {
+		t.Fatal(err)
+	}
 	out, err := yaml.Marshal(&doc)
 	if text := string(out); err != nil || strings.Contains(text, "hunter2") || strings.Count(text, "[redacted]") != 5 || !strings.Contains(text, "value: web") || !strings.Contains(text, "keep: 3\n") {
 		t.Errorf("%v\n%s", err, text)

@@ -104,55 +104,30 @@ func redactArguments(list []any) {
 	}
 }
 
-// RedactYAML takes what looks like a secret out of a document of YAML.
-func RedactYAML(n *yaml.Node) {
-	switch n.Kind {
-	case yaml.ScalarNode:
-		n.Value = hostfs.RedactText(n.Value)
-	case yaml.MappingNode:
-		redactMapping(n)
-	case yaml.SequenceNode:
-		redactSequence(n)
-	default:
-		for _, c := range n.Content {
-			RedactYAML(c)
-		}
+// RedactYAML takes what looks like a secret out of a YAML value. Its form and comments stay.
+func RedactYAML(n *yaml.Node) error {
+	var v any
+	if err := n.Decode(&v); err != nil {
+		return err
 	}
+	replaceTexts(n, redactValue(v))
+	return nil
 }
 
-func redactMapping(n *yaml.Node) {
-	of := ""
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == "name" {
-			of = n.Content[i+1].Value
+// replaceTexts gives a node the texts of v, which is its value but for what was taken out.
+func replaceTexts(n *yaml.Node, v any) {
+	switch v := v.(type) {
+	case string:
+		if n.Value != v {
+			n.SetString(v)
 		}
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		name, value := nameOf(n.Content[i].Value, of), n.Content[i+1]
-		switch {
-		case value.Kind == yaml.ScalarNode:
-			value.Value = hostfs.RedactValue(name, value.Value)
-		case hostfs.RedactValue(name, "x") != "x":
-			n.Content[i+1] = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: hostfs.Redacted}
-		default:
-			RedactYAML(value)
+	case []any:
+		for i := range v {
+			replaceTexts(n.Content[i], v[i])
 		}
-	}
-}
-
-// redactSequence is redactArguments for YAML.
-func redactSequence(n *yaml.Node) {
-	args := make([]string, len(n.Content))
-	for i, c := range n.Content {
-		if c.Kind != yaml.ScalarNode {
-			for _, c := range n.Content {
-				RedactYAML(c)
-			}
-			return
+	case map[string]any:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			replaceTexts(n.Content[i+1], v[n.Content[i].Value])
 		}
-		args[i] = c.Value
-	}
-	for i, clean := range hostfs.Redact(args) {
-		n.Content[i].Value = hostfs.RedactText(clean)
 	}
 }
