@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
 )
 
@@ -16,7 +17,7 @@ func BenchmarkDecide(b *testing.B) {
 			c, policies, w := policy.NewCluster(nodes(n).Nodes), []*policy.Policy{policy.New(p)}, want("n50")
 			b.ReportAllocs()
 			for b.Loop() {
-				if d := policy.Decide(policies, c, w, noon); d.Verb != policy.Wait {
+				if d := policy.Decide(policies, c, w, noon); d.Verb != v1alpha1.RemediationWait {
 					b.Fatalf("%+v", d)
 				}
 			}

@@ -79,7 +79,7 @@ func (b *Budget) Acquire(ctx context.Context, names []string, c *Cluster, w *Wan
 			if !p.Selects(node) {
 				return false
 			}
-			if one = p.decide(c, node, w, b.Now()); one.Verb != Run {
+			if one = p.decide(c, node, w, b.Now()); one.Verb != v1alpha1.RemediationRun {
 				return false
 			}
 			forget(obj, b.Now())
@@ -103,10 +103,10 @@ func (b *Budget) Acquire(ctx context.Context, names []string, c *Cluster, w *Wan
 		if err == nil {
 			d = stricter(d, one)
 		}
-		if d.Verb != "" && d.Verb != Run {
+		if d.Verb != "" && d.Verb != v1alpha1.RemediationRun {
 			return d, back(undo)
 		}
-		if err == nil && one.Verb == Run && !held {
+		if err == nil && one.Verb == v1alpha1.RemediationRun && !held {
 			undo = append(undo, func() error { return b.Release(ctx, []string{name}, w.Node, w.Diagnosis, Remove) })
 		}
 	}

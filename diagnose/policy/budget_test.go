@@ -159,11 +159,11 @@ func TestFiftyNodesWantASlotAtOnce(t *testing.T) {
 					t.Errorf("%s: %v", node, err)
 					return
 				}
-				if d.Verb == policy.Run {
+				if d.Verb == v1alpha1.RemediationRun {
 					break
 				}
 				refused.Add(1)
-				if d.Verb != policy.Wait || d.Reason != v1alpha1.ReasonBudgetExhausted {
+				if d.Verb != v1alpha1.RemediationWait || d.Reason != v1alpha1.ReasonBudgetExhausted {
 					t.Errorf("%s: %+v", node, d)
 				}
 				select {

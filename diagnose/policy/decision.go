@@ -9,20 +9,9 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// Verb is what becomes of a repair.
-type Verb string
-
-// Verbs.
-const (
-	Run      Verb = "Run"      // it is made
-	WouldRun Verb = "WouldRun" // it is only reported
-	Withheld Verb = "Withheld" // it is not made, for good in this diagnosis
-	Wait     Verb = "Wait"     // it may be made later: ask again
-)
-
 // Decision is what becomes of a repair, and why.
 type Decision struct {
-	Verb   Verb
+	Verb   v1alpha1.RemediationVerb
 	Reason string // of the condition RemediationAllowed
 	// Message has the facts. It stays the same while they do: no ages, no counting down.
 	Message string
@@ -32,16 +21,6 @@ type Decision struct {
 	// Policy has the name of the one whose word it is; empty: it holds whatever they say.
 	Policy string
 }
-
-// ProblemState is what is known of the problem that a diagnosis is about.
-type ProblemState string
-
-// States of a problem.
-const (
-	ProblemUnknown ProblemState = ""      // nothing reports whether it lasts
-	ProblemLasts   ProblemState = "Lasts" // it is firing
-	ProblemGone    ProblemState = "Gone"
-)
 
 // maxBlindWait is for how long a repair may wait of which nothing reports whether its
 // problem lasts: what the diagnosis saw is then no reason to change a node.
@@ -54,10 +33,10 @@ type Want struct {
 	Operation string
 	// Effect is the operation's; all but Collect and Check is taken as Remediate.
 	Effect   v1alpha1.Effect
-	Digest   v1alpha1.Digest    // of the plan, see [Plan.Digest]
-	Approval *v1alpha1.Approval // of the Diagnosis; nil: there is none
-	Due      time.Time          // when it was first asked for
-	Problem  ProblemState
+	Digest   v1alpha1.Digest       // of the plan, see [Plan.Digest]
+	Approval *v1alpha1.Approval    // of the Diagnosis; nil: there is none
+	Due      time.Time             // when it was first asked for
+	Problem  v1alpha1.ProblemState // empty: nothing reports whether it lasts
 	// Seen is until when the problem is known to last; zero: until now.
 	Seen time.Time
 	// Again: another Diagnosis has repaired for this problem before, and this one runs the
@@ -90,7 +69,7 @@ func Decide(policies []*Policy, c *Cluster, w *Want, now time.Time) Decision {
 	case d.Verb == "":
 		return noPolicy(w)
 	case w.Again && !step && made > 0:
-		return Decision{Verb: Withheld, Reason: v1alpha1.ReasonMadeBefore, Message: fmt.Sprintf("%s was made for this problem, and is a step of no escalation", w.Operation)}
+		return Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonMadeBefore, Message: fmt.Sprintf("%s was made for this problem, and is a step of no escalation", w.Operation)}
 	}
 	return d
 }
@@ -109,14 +88,14 @@ func madeBefore(w *Want) (n int) {
 func decideWithoutPolicy(c *Cluster, w *Want, now time.Time) (d Decision, done bool) {
 	switch {
 	case w.Effect == v1alpha1.EffectCollect || w.Effect == v1alpha1.EffectCheck:
-		return Decision{Verb: Run, Reason: v1alpha1.ReasonAllowed, Message: w.Operation + " changes nothing"}, true
+		return Decision{Verb: v1alpha1.RemediationRun, Reason: v1alpha1.ReasonAllowed, Message: w.Operation + " changes nothing"}, true
 	case c.Node(w.Node) == nil:
-		return Decision{Verb: Withheld, Reason: v1alpha1.ReasonNodeNotFound, Message: fmt.Sprintf("there is no node %s", w.Node)}, true
-	case w.Problem == ProblemGone:
-		return Decision{Verb: Withheld, Reason: v1alpha1.ReasonProblemResolved, Message: "the problem is gone"}, true
+		return Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonNodeNotFound, Message: fmt.Sprintf("there is no node %s", w.Node)}, true
+	case w.Problem == v1alpha1.ProblemGone:
+		return Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonProblemResolved, Message: "the problem is gone"}, true
 	case blind(w, now) && !approved(w) && now.Sub(w.Due) > maxBlindWait:
 		return Decision{
-			Verb: Withheld, Reason: v1alpha1.ReasonWaitedTooLong,
+			Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonWaitedTooLong,
 			Message: fmt.Sprintf("due since %s, and after %s nothing shows whether the problem lasts", stamp(w.Due), maxBlindWait),
 		}, true
 	default:
@@ -126,11 +105,11 @@ func decideWithoutPolicy(c *Cluster, w *Want, now time.Time) (d Decision, done b
 
 // blind reports whether nothing reports whether the problem lasts.
 func blind(w *Want, now time.Time) bool {
-	return w.Problem == ProblemUnknown || w.Problem == ProblemLasts && !w.Seen.IsZero() && now.Sub(w.Seen) > maxBlindWait
+	return w.Problem == "" || w.Problem == v1alpha1.ProblemLasts && !w.Seen.IsZero() && now.Sub(w.Seen) > maxBlindWait
 }
 
 func noPolicy(w *Want) Decision {
-	return Decision{Verb: WouldRun, Reason: v1alpha1.ReasonNoPolicy, Message: fmt.Sprintf("no RemediationPolicy selects node %s: Observe", w.Node)}
+	return Decision{Verb: v1alpha1.RemediationWouldRun, Reason: v1alpha1.ReasonNoPolicy, Message: fmt.Sprintf("no RemediationPolicy selects node %s: Observe", w.Node)}
 }
 
 // approved reports whether the wanted plan, and no other, is approved.
@@ -141,15 +120,15 @@ func approved(w *Want) bool {
 // stricter returns the decision that allows less; a, where both allow the same. Of two
 // that wait the time to ask again is the later.
 func stricter(a, b Decision) Decision {
-	rank := func(v Verb) int {
+	rank := func(v v1alpha1.RemediationVerb) int {
 		switch v {
-		case Run:
+		case v1alpha1.RemediationRun:
 			return 1
-		case Wait:
+		case v1alpha1.RemediationWait:
 			return 2
-		case WouldRun:
+		case v1alpha1.RemediationWouldRun:
 			return 3
-		case Withheld:
+		case v1alpha1.RemediationWithheld:
 			return 4
 		default:
 			return 0
@@ -158,7 +137,7 @@ func stricter(a, b Decision) Decision {
 	if rank(b.Verb) > rank(a.Verb) {
 		return b
 	}
-	if a.Verb == Wait && b.Verb == Wait && !a.Again.IsZero() && (b.Again.IsZero() || b.Again.After(a.Again)) {
+	if a.Verb == v1alpha1.RemediationWait && b.Verb == v1alpha1.RemediationWait && !a.Again.IsZero() && (b.Again.IsZero() || b.Again.After(a.Again)) {
 		a.Again = b.Again
 	}
 	return a

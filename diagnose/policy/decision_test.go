@@ -54,12 +54,12 @@ func TestDecide(t *testing.T) {
 			s.more[0].Name, s.more[0].Spec.Mode = "second", v1alpha1.ModeObserve
 			s.p.Spec.Pause = true
 		}, "WouldRun ObserveOnly: policy second: Observe"},
-		"problemGone":  {func(s *situation) { s.w.Problem = policy.ProblemGone }, "Withheld ProblemResolved: the problem is gone"},
-		"blindButSoon": {func(s *situation) { s.w.Problem, s.w.Due = policy.ProblemUnknown, noon.Add(-time.Hour) }, "Run Allowed: policy default: Enforce"},
-		"blindTooLong": {func(s *situation) { s.w.Problem, s.w.Due = policy.ProblemUnknown, noon.Add(-time.Hour-time.Second) },
+		"problemGone":  {func(s *situation) { s.w.Problem = v1alpha1.ProblemGone }, "Withheld ProblemResolved: the problem is gone"},
+		"blindButSoon": {func(s *situation) { s.w.Problem, s.w.Due = "", noon.Add(-time.Hour) }, "Run Allowed: policy default: Enforce"},
+		"blindTooLong": {func(s *situation) { s.w.Problem, s.w.Due = "", noon.Add(-time.Hour-time.Second) },
 			"Withheld WaitedTooLong: due since 2026-11-21T10:59:59Z, and after 1h0m0s nothing shows whether the problem lasts"},
 		"blindButApproved": {func(s *situation) {
-			s.w.Problem, s.w.Due, s.w.Approval = policy.ProblemUnknown, noon.Add(-time.Hour*9), &v1alpha1.Approval{PlanDigest: "aa"}
+			s.w.Problem, s.w.Due, s.w.Approval = "", noon.Add(-time.Hour*9), &v1alpha1.Approval{PlanDigest: "aa"}
 		}, "Run Allowed: policy default: Enforce"},
 		"awaitingApproval": {func(s *situation) { s.p.Spec.Mode = v1alpha1.ModeApprove }, "Wait AwaitingApproval: policy default: plan aa awaits approval"},
 		"anotherApproval": {func(s *situation) {

@@ -65,12 +65,12 @@ func (p *Policy) turn(w *Want, now time.Time) Decision {
 		switch {
 		case underWay != nil:
 			return Decision{
-				Verb: Wait, Reason: v1alpha1.ReasonEscalationOrder, Again: p.until(underWay),
+				Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonEscalationOrder, Again: p.until(underWay),
 				Message: fmt.Sprintf("%s, begun %s, may help yet", s.Operation, stamp(underWay.Started)),
 			}
 		case i == own && made >= int(s.Attempts):
 			d := Decision{
-				Verb: Withheld, Reason: v1alpha1.ReasonAttemptsExhausted,
+				Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonAttemptsExhausted,
 				Message: fmt.Sprintf("%s was made %d of %s for this problem", s.Operation, made, times(s.Attempts)),
 			}
 			if w.Again {
@@ -79,7 +79,7 @@ func (p *Policy) turn(w *Want, now time.Time) Decision {
 			return d
 		case i < own && made < int(s.Attempts):
 			return Decision{
-				Verb: Withheld, Reason: v1alpha1.ReasonEscalationOrder,
+				Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonEscalationOrder,
 				Message: fmt.Sprintf("%s comes before %s: made %d of %s for this problem", s.Operation, w.Operation, made, times(s.Attempts)),
 			}
 		}
@@ -100,15 +100,15 @@ func (p *Policy) unproven(own int, w *Want) Decision {
 	switch {
 	case last == nil || approved(w) || last.helpless():
 		return Decision{}
-	case last.State == Helped && w.Problem == ProblemUnknown:
-		return Decision{Verb: Withheld, Reason: v1alpha1.ReasonProblemResolved, Message: last.Operation + " has helped"}
+	case last.State == Helped && w.Problem == "":
+		return Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonProblemResolved, Message: last.Operation + " has helped"}
 	case last.State == Helped:
 		return Decision{} // and the problem came back
-	case last.State == "" && w.Problem == ProblemLasts && (w.Seen.IsZero() || !w.Seen.Before(p.until(last))):
+	case last.State == "" && w.Problem == v1alpha1.ProblemLasts && (w.Seen.IsZero() || !w.Seen.Before(p.until(last))):
 		return Decision{}
 	}
 	return Decision{
-		Verb: Wait, Reason: v1alpha1.ReasonProblemUnknown,
+		Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonProblemUnknown,
 		Message: fmt.Sprintf("%s, begun %s, may have helped: nothing shows whether the problem lasts", last.Operation, stamp(last.Started)),
 	}
 }

@@ -36,13 +36,13 @@ func TestEscalationInOrder(t *testing.T) {
 			w := want("n01")
 			w.Operation, w.Attempts = operation, attempts
 			d := policy.Decide([]*policy.Policy{p}, c, w, now)
-			if (d.Verb == policy.Run) != (operation == due) || d.Verb != policy.Run && d.Verb != policy.Withheld {
+			if (d.Verb == v1alpha1.RemediationRun) != (operation == due) || d.Verb != v1alpha1.RemediationRun && d.Verb != v1alpha1.RemediationWithheld {
 				t.Fatalf("after %v due %q: %s %+v", done, due, operation, d)
 			}
 		}
 		other := want("n02")
 		other.Operation, other.Attempts = "label", attempts
-		if d := policy.Decide([]*policy.Policy{p}, c, other, now); d.Verb != policy.Run {
+		if d := policy.Decide([]*policy.Policy{p}, c, other, now); d.Verb != v1alpha1.RemediationRun {
 			t.Errorf("what is in no order: %+v", d)
 		}
 		if due == "" {
@@ -68,20 +68,20 @@ func TestEscalationWaitsForTheStepBefore(t *testing.T) {
 	w := want("n01")
 	w.Operation, w.Attempts = "cordon", []policy.Attempt{{Operation: "restart", Started: noon.Add(-time.Hour), State: policy.NotHelped}, begun}
 	d := policy.Decide([]*policy.Policy{p}, nodes(3), w, noon.Add(time.Minute-1))
-	if d.Verb != policy.Wait || d.Reason != v1alpha1.ReasonEscalationOrder || !d.Again.Equal(noon.Add(time.Minute)) ||
+	if d.Verb != v1alpha1.RemediationWait || d.Reason != v1alpha1.ReasonEscalationOrder || !d.Again.Equal(noon.Add(time.Minute)) ||
 		d.Message != "policy default: restart, begun 2026-11-21T12:00:00Z, may help yet" {
 		t.Errorf("%+v", d)
 	}
 	if op, again := p.Next(w.Attempts, noon); op != "" || !again.Equal(noon.Add(time.Minute)) {
 		t.Errorf("next %q at %s", op, again)
 	}
-	if d := policy.Decide([]*policy.Policy{p}, nodes(3), w, noon.Add(time.Minute)); d.Verb != policy.Run {
+	if d := policy.Decide([]*policy.Policy{p}, nodes(3), w, noon.Add(time.Minute)); d.Verb != v1alpha1.RemediationRun {
 		t.Errorf("after its time: %+v", d)
 	}
 	// While somebody verifies it, time alone does not make it the next one's turn.
 	w.Attempts[1].State = policy.Verifying
 	d = policy.Decide([]*policy.Policy{p}, nodes(3), w, noon.Add(time.Hour))
-	if op, _ := p.Next(w.Attempts, noon.Add(time.Hour)); d.Verb != policy.Wait || d.Reason != v1alpha1.ReasonEscalationOrder || !d.Again.IsZero() || op != "" {
+	if op, _ := p.Next(w.Attempts, noon.Add(time.Hour)); d.Verb != v1alpha1.RemediationWait || d.Reason != v1alpha1.ReasonEscalationOrder || !d.Again.IsZero() || op != "" {
 		t.Errorf("%+v, next %q", d, op)
 	}
 	w.Attempts[1].State = policy.Unknown
@@ -105,7 +105,7 @@ func TestCooldownBesideEscalation(t *testing.T) {
 		for range 2 {
 			w.Attempts = append(w.Attempts, policy.Attempt{Diagnosis: "uid-0", Operation: "restart", Started: noon.Add(-time.Hour), State: policy.NotHelped})
 		}
-		if d := policy.Decide([]*policy.Policy{policy.New(obj)}, nodes(3), w, noon); d.Verb != policy.Run {
+		if d := policy.Decide([]*policy.Policy{policy.New(obj)}, nodes(3), w, noon); d.Verb != v1alpha1.RemediationRun {
 			t.Fatalf("%+v", d)
 		}
 		change(obj, w)
@@ -161,10 +161,10 @@ func TestEscalationProperties(t *testing.T) {
 			w := want("n01")
 			w.Operation, w.Attempts = operation, attempts
 			d := policy.Decide([]*policy.Policy{p}, nodes(3), w, noon)
-			if (d.Verb == policy.Run) != (operation == next) {
+			if (d.Verb == v1alpha1.RemediationRun) != (operation == next) {
 				t.Fatalf("%s, next %q: %+v\n%+v", operation, next, d, attempts)
 			}
-			if operation == "drain" && next == "" && !again.IsZero() && (d.Verb != policy.Wait || !d.Again.Equal(again)) && d.Reason != v1alpha1.ReasonAttemptsExhausted {
+			if operation == "drain" && next == "" && !again.IsZero() && (d.Verb != v1alpha1.RemediationWait || !d.Again.Equal(again)) && d.Reason != v1alpha1.ReasonAttemptsExhausted {
 				t.Fatalf("again %s: %+v\n%+v", again, d, attempts)
 			}
 		}
@@ -184,21 +184,21 @@ func TestEscalationNeedsToKnowThatTheProblemLasts(t *testing.T) {
 		change func()
 		want   string
 	}{
-		"nothing tells":       {func() { w.Problem = policy.ProblemUnknown }, "Wait ProblemUnknown"},
-		"seen too early":      {func() { w.Problem, w.Seen = policy.ProblemLasts, noon.Add(time.Minute-1) }, "Wait ProblemUnknown"},
-		"seen when it was up": {func() { w.Problem, w.Seen = policy.ProblemLasts, noon.Add(time.Minute) }, "Run Allowed"},
-		"seen all along":      {func() { w.Problem, w.Seen = policy.ProblemLasts, time.Time{} }, "Run Allowed"},
-		"verified":            {func() { w.Problem, w.Attempts[1].State = policy.ProblemUnknown, policy.NotHelped }, "Run Allowed"},
+		"nothing tells":       {func() { w.Problem = "" }, "Wait ProblemUnknown"},
+		"seen too early":      {func() { w.Problem, w.Seen = v1alpha1.ProblemLasts, noon.Add(time.Minute-1) }, "Wait ProblemUnknown"},
+		"seen when it was up": {func() { w.Problem, w.Seen = v1alpha1.ProblemLasts, noon.Add(time.Minute) }, "Run Allowed"},
+		"seen all along":      {func() { w.Problem, w.Seen = v1alpha1.ProblemLasts, time.Time{} }, "Run Allowed"},
+		"verified":            {func() { w.Problem, w.Attempts[1].State = "", policy.NotHelped }, "Run Allowed"},
 		"approved": {func() {
-			w.Problem, w.Approval = policy.ProblemUnknown, &v1alpha1.Approval{PlanDigest: w.Digest}
+			w.Problem, w.Approval = "", &v1alpha1.Approval{PlanDigest: w.Digest}
 		}, "Run Allowed"},
 		"helped": {func() {
-			w.Problem, w.Attempts[1].State = policy.ProblemUnknown, policy.Helped
+			w.Problem, w.Attempts[1].State = "", policy.Helped
 		}, "Withheld ProblemResolved"},
 		"came back": {func() {
-			w.Problem, w.Attempts[1].State = policy.ProblemLasts, policy.Helped
+			w.Problem, w.Attempts[1].State = v1alpha1.ProblemLasts, policy.Helped
 		}, "Run Allowed"},
-		"gone": {func() { w.Problem = policy.ProblemGone }, "Withheld ProblemResolved"},
+		"gone": {func() { w.Problem = v1alpha1.ProblemGone }, "Withheld ProblemResolved"},
 	} {
 		w.Attempts[1].State, w.Approval, w.Seen = "", nil, time.Time{}
 		test.change()
@@ -208,7 +208,7 @@ func TestEscalationNeedsToKnowThatTheProblemLasts(t *testing.T) {
 		}
 	}
 	w.Attempts[1].State, w.Approval = "", nil
-	w.Problem, w.Seen, w.Due = policy.ProblemLasts, noon, noon
+	w.Problem, w.Seen, w.Due = v1alpha1.ProblemLasts, noon, noon
 	if d := policy.Decide([]*policy.Policy{p}, nodes(3), w, noon.Add(time.Hour+time.Minute)); d.Reason != v1alpha1.ReasonWaitedTooLong {
 		t.Errorf("heard of an hour ago: %+v", d)
 	}

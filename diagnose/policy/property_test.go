@@ -16,7 +16,7 @@ import (
 // Whatever policies, nodes and repairs there are: what runs breaks no rule, each said here
 // once more; and a repair that no rule keeps runs.
 func TestNothingRunsThatARuleForbids(t *testing.T) {
-	verbs := make(map[policy.Verb]int)
+	verbs := make(map[v1alpha1.RemediationVerb]int)
 	one := func(n int) bool { return rand.N(n) == 0 }
 	cases := testall.Cases(t, 50000)
 	for range cases {
@@ -29,7 +29,7 @@ func TestNothingRunsThatARuleForbids(t *testing.T) {
 			}
 		}
 		w := want(c.Nodes[0].Name)
-		w.Problem = []policy.ProblemState{policy.ProblemLasts, policy.ProblemLasts, policy.ProblemUnknown, policy.ProblemGone}[rand.N(4)]
+		w.Problem = []v1alpha1.ProblemState{v1alpha1.ProblemLasts, v1alpha1.ProblemLasts, "", v1alpha1.ProblemGone}[rand.N(4)]
 		w.Due = noon.Add(-time.Duration(rand.N(90)) * time.Minute)
 		if one(2) {
 			w.Approval = &v1alpha1.Approval{PlanDigest: []v1alpha1.Digest{"aa", "bb"}[rand.N(2)]}
@@ -70,7 +70,7 @@ func TestNothingRunsThatARuleForbids(t *testing.T) {
 			}
 		}
 		for _, p := range policies {
-			if d.Verb == policy.Run && p.Selects(&c.Nodes[0]) && p.Exhausts(kept, w.Node) {
+			if d.Verb == v1alpha1.RemediationRun && p.Selects(&c.Nodes[0]) && p.Exhausts(kept, w.Node) {
 				t.Fatalf("%+v, and the budget is exhausted", d)
 			}
 		}
@@ -81,9 +81,9 @@ func TestNothingRunsThatARuleForbids(t *testing.T) {
 				broken = append(broken, rule)
 			}
 		}
-		breaks(w.Problem == policy.ProblemGone, "gone")
+		breaks(w.Problem == v1alpha1.ProblemGone, "gone")
 		approved := w.Approval != nil && w.Approval.PlanDigest == "aa"
-		breaks(w.Problem == policy.ProblemUnknown && !approved && noon.Sub(w.Due) > time.Hour, "blind")
+		breaks(w.Problem == "" && !approved && noon.Sub(w.Due) > time.Hour, "blind")
 		for _, p := range objs {
 			selects := func(n *policy.Node) bool { return p.Spec.NodeSelector.MatchLabels == nil || n.Labels != nil }
 			if !selects(&c.Nodes[0]) {
@@ -120,12 +120,12 @@ func TestNothingRunsThatARuleForbids(t *testing.T) {
 			breaks(100*len(out) > share*base && (len(out) > 1 || share == 0), "percent")
 		}
 		breaks(chosen == 0, "no policy")
-		if (d.Verb == policy.Run) != (len(broken) == 0) {
+		if (d.Verb == v1alpha1.RemediationRun) != (len(broken) == 0) {
 			t.Fatalf("%+v, broken: %v\n%+v\n%+v", d, slices.Compact(broken), c, objs)
 		}
 	}
 	t.Log(verbs)
-	for _, v := range []policy.Verb{policy.Run, policy.WouldRun, policy.Withheld, policy.Wait} {
+	for _, v := range []v1alpha1.RemediationVerb{v1alpha1.RemediationRun, v1alpha1.RemediationWouldRun, v1alpha1.RemediationWithheld, v1alpha1.RemediationWait} {
 		if verbs[v] < cases/50 {
 			t.Errorf("%s: %d times of %d, too few to prove anything", v, verbs[v], cases)
 		}

@@ -15,18 +15,18 @@ import (
 func (p *Policy) decide(c *Cluster, n *Node, w *Want, now time.Time) Decision {
 	d := p.never(n)
 	if d.Verb == "" && p.spec.Mode == v1alpha1.ModeObserve {
-		d = Decision{Verb: WouldRun, Reason: v1alpha1.ReasonObserveOnly, Message: "Observe"}
+		d = Decision{Verb: v1alpha1.RemediationWouldRun, Reason: v1alpha1.ReasonObserveOnly, Message: "Observe"}
 		if held := p.limits(c, w, now); held.Verb != "" {
 			d.Message += fmt.Sprintf("; Enforce would not make it now: %s: %s", held.Reason, held.Message)
 		}
 	}
 	if d.Verb == "" && p.spec.Mode == v1alpha1.ModeApprove && !approved(w) {
 		// Before the limits: who approves need not wait for them.
-		d = Decision{Verb: Wait, Reason: v1alpha1.ReasonAwaitingApproval, Message: fmt.Sprintf("plan %s awaits approval", w.Digest)}
+		d = Decision{Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonAwaitingApproval, Message: fmt.Sprintf("plan %s awaits approval", w.Digest)}
 		if w.Approval != nil {
 			d.Message += fmt.Sprintf("; approved is another, %s", w.Approval.PlanDigest)
 		}
-		if held := p.turn(w, now); held.Verb == Withheld {
+		if held := p.turn(w, now); held.Verb == v1alpha1.RemediationWithheld {
 			d = held // no approval would help
 		}
 	}
@@ -34,7 +34,7 @@ func (p *Policy) decide(c *Cluster, n *Node, w *Want, now time.Time) Decision {
 		d = p.limits(c, w, now)
 	}
 	if d.Verb == "" {
-		d = Decision{Verb: Run, Reason: v1alpha1.ReasonAllowed, Message: string(p.spec.Mode)}
+		d = Decision{Verb: v1alpha1.RemediationRun, Reason: v1alpha1.ReasonAllowed, Message: string(p.spec.Mode)}
 	}
 	d.Policy, d.Message = p.name, bound(fmt.Sprintf("policy %s: %s", p.name, d.Message), v1alpha1.MaxMessageBytes)
 	return d
@@ -44,9 +44,9 @@ func (p *Policy) decide(c *Cluster, n *Node, w *Want, now time.Time) Decision {
 func (p *Policy) never(n *Node) Decision {
 	switch {
 	case p.err != nil:
-		return Decision{Verb: Withheld, Reason: v1alpha1.ReasonInvalid, Message: p.err.Error()}
+		return Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonInvalid, Message: p.err.Error()}
 	case n.ControlPlane && !p.spec.IncludeControlPlane:
-		return Decision{Verb: Withheld, Reason: v1alpha1.ReasonControlPlaneSkipped, Message: fmt.Sprintf("node %s is of the control plane", n.Name)}
+		return Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonControlPlaneSkipped, Message: fmt.Sprintf("node %s is of the control plane", n.Name)}
 	default:
 		return Decision{}
 	}
@@ -99,7 +99,7 @@ func (p *Policy) Paused(c *Cluster, now time.Time) Decision {
 
 func (p *Policy) pause() Decision {
 	if p.spec.Pause {
-		return Decision{Verb: Wait, Reason: v1alpha1.ReasonPaused, Message: "paused"}
+		return Decision{Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonPaused, Message: "paused"}
 	}
 	return Decision{}
 }
@@ -195,7 +195,7 @@ func (p *Policy) storm(u *Use) Decision {
 		return Decision{}
 	}
 	return Decision{
-		Verb: Wait, Reason: v1alpha1.ReasonTooManyUnhealthy,
+		Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonTooManyUnhealthy,
 		Message: fmt.Sprintf("%d %% of the nodes or more are not ready (pauseWhenUnhealthyPercent); see status.budget of the policy", percent),
 	}
 }
@@ -225,7 +225,7 @@ func (p *Policy) full(c *Cluster, now time.Time) Decision {
 		return Decision{}
 	}
 	return Decision{
-		Verb: Wait, Reason: v1alpha1.ReasonCooldownsFull,
+		Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonCooldownsFull,
 		Message: fmt.Sprintf("%d nodes are under repair or in their cooldown, and a policy can keep no more; a shorter cooldownPerNode makes room", maxEntries),
 	}
 }
@@ -246,10 +246,10 @@ func (p *Policy) outside(now time.Time) Decision {
 	case len(p.windows) == 0:
 		return Decision{}
 	case first.IsZero():
-		return Decision{Verb: Withheld, Reason: v1alpha1.ReasonOutsideWindow, Message: "no maintenance window ever opens"}
+		return Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonOutsideWindow, Message: "no maintenance window ever opens"}
 	default:
 		return Decision{
-			Verb: Wait, Reason: v1alpha1.ReasonOutsideWindow, Again: first,
+			Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonOutsideWindow, Again: first,
 			Message: "the next maintenance window opens " + first.Format(time.RFC3339),
 		}
 	}
@@ -263,13 +263,13 @@ func (p *Policy) busy(w *Want, now time.Time) Decision {
 		return Decision{}
 	case r.EndTime == nil:
 		return Decision{
-			Verb: Wait, Reason: v1alpha1.ReasonNodeUnderRepair,
+			Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonNodeUnderRepair,
 			Message: fmt.Sprintf("%s by diagnosis %s is under way on node %s since %s", r.Operation, r.Diagnosis, r.Node, stamp(r.StartTime.Time)),
 		}
 	}
 	if until := r.EndTime.Add(p.cooldown()); now.Before(until) {
 		return Decision{
-			Verb: Wait, Reason: v1alpha1.ReasonCooldown, Again: until,
+			Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonCooldown, Again: until,
 			Message: fmt.Sprintf("node %s had %s, which ended %s; cooldown %s, until %s", r.Node, cmp.Or(r.Operation, "a repair"), stamp(r.EndTime.Time), p.cooldown(), stamp(until)),
 		}
 	}
@@ -281,7 +281,7 @@ func (p *Policy) busy(w *Want, now time.Time) Decision {
 // against its own repair.
 func (p *Policy) used(u *Use) Decision {
 	maxNodes, maxPercent := p.budget()
-	d := Decision{Verb: Wait, Reason: v1alpha1.ReasonBudgetExhausted}
+	d := Decision{Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonBudgetExhausted}
 	switch {
 	case u.Used < u.Limit:
 		return Decision{}

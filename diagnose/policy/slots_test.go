@@ -57,7 +57,7 @@ func repairs(t *testing.T, c client.Client, name string) string {
 	return strings.Join(out, " ")
 }
 
-func acquire(t *testing.T, b *policy.Budget, names []string, w *policy.Want, want policy.Verb) policy.Decision {
+func acquire(t *testing.T, b *policy.Budget, names []string, w *policy.Want, want v1alpha1.RemediationVerb) policy.Decision {
 	t.Helper()
 	d, err := b.Acquire(t.Context(), names, nodes(20), w)
 	if err != nil || d.Verb != want {
@@ -81,11 +81,11 @@ func TestSlotFromBeginningToEnd(t *testing.T) {
 	}
 	w := want("n01")
 	w.Operation = "cordon"
-	acquire(t, b, names, w, policy.Run)
+	acquire(t, b, names, w, v1alpha1.RemediationRun)
 	is("n01:cordon:uid-1")
-	acquire(t, b, names, w, policy.Run) // again
-	w.Operation = "drain"               // the diagnosis' next repair
-	acquire(t, b, names, w, policy.Run)
+	acquire(t, b, names, w, v1alpha1.RemediationRun) // again
+	w.Operation = "drain"                            // the diagnosis' next repair
+	acquire(t, b, names, w, v1alpha1.RemediationRun)
 	is("n01:drain:uid-1")
 	if err := b.Verify(t.Context(), names, n, "uid-1"); err != nil {
 		t.Error(err)
@@ -95,7 +95,7 @@ func TestSlotFromBeginningToEnd(t *testing.T) {
 	}
 	other := want("n01")
 	other.Diagnosis = "uid-2"
-	if d := acquire(t, b, names, other, policy.Wait); d.Reason != v1alpha1.ReasonNodeUnderRepair {
+	if d := acquire(t, b, names, other, v1alpha1.RemediationWait); d.Reason != v1alpha1.ReasonNodeUnderRepair {
 		t.Errorf("%+v", d)
 	}
 	for _, s := range []policy.Settlement{policy.End, policy.Remove} {
@@ -110,17 +110,17 @@ func TestSlotFromBeginningToEnd(t *testing.T) {
 		}
 		is("n01:drain:uid-1+")
 	}
-	if d := acquire(t, b, names, other, policy.Wait); d.Reason != v1alpha1.ReasonCooldown {
+	if d := acquire(t, b, names, other, v1alpha1.RemediationWait); d.Reason != v1alpha1.ReasonCooldown {
 		t.Errorf("%+v", d)
 	}
 	b.Now = func() time.Time { return noon.Add(time.Hour) }
-	acquire(t, b, names, other, policy.Run)
+	acquire(t, b, names, other, v1alpha1.RemediationRun)
 	is("n01:drain:uid-2")
 	if err := b.Release(t.Context(), names, "n01", "uid-2", policy.Remove); err != nil {
 		t.Fatal(err)
 	}
 	is("")
-	if d := acquire(t, b, []string{"none"}, other, policy.WouldRun); d.Reason != v1alpha1.ReasonNoPolicy {
+	if d := acquire(t, b, []string{"none"}, other, v1alpha1.RemediationWouldRun); d.Reason != v1alpha1.ReasonNoPolicy {
 		t.Errorf("%+v", d)
 	}
 }
@@ -141,14 +141,14 @@ func TestNoSlotOfOneOfSeveralPolicies(t *testing.T) {
 	for range 2 {
 		w.Attempts = append(w.Attempts, policy.Attempt{Diagnosis: "uid-0", Operation: "restart", Started: noon.Add(-2 * time.Minute), State: policy.NotHelped})
 	}
-	if d := acquire(t, b, names, w, policy.Wait); d.Reason != v1alpha1.ReasonBudgetExhausted || !strings.Contains(d.Message, "b-second") {
+	if d := acquire(t, b, names, w, v1alpha1.RemediationWait); d.Reason != v1alpha1.ReasonBudgetExhausted || !strings.Contains(d.Message, "b-second") {
 		t.Errorf("%+v", d)
 	}
 	if have := repairs(t, c, "a-first"); have != "n01:restart:uid-0+" {
 		t.Errorf("%q", have)
 	}
-	acquire(t, b, names[:1], w, policy.Run)
-	if d := acquire(t, b, names, w, policy.Wait); !strings.Contains(d.Message, "b-second") { // it held that one before
+	acquire(t, b, names[:1], w, v1alpha1.RemediationRun)
+	if d := acquire(t, b, names, w, v1alpha1.RemediationWait); !strings.Contains(d.Message, "b-second") { // it held that one before
 		t.Errorf("%+v", d)
 	}
 	if have := repairs(t, c, "a-first"); have != "n01:cordon:uid-1" {
@@ -195,8 +195,8 @@ func TestAnUnusedSlotOfAnEscalation(t *testing.T) {
 				},
 			}
 			for how, do := range give {
-				acquire(t, b, names, w, policy.Run)
-				acquire(t, b, names, w, policy.Run) // again
+				acquire(t, b, names, w, v1alpha1.RemediationRun)
+				acquire(t, b, names, w, v1alpha1.RemediationRun) // again
 				if have := repairs(t, c, p.Name); have != "n01:restart:uid-1" {
 					t.Errorf("%q", have)
 				}
@@ -211,7 +211,7 @@ func TestAnUnusedSlotOfAnEscalation(t *testing.T) {
 				}
 			}
 			// One that was made has a cooldown of its own.
-			acquire(t, b, names, w, policy.Run)
+			acquire(t, b, names, w, v1alpha1.RemediationRun)
 			if err := b.Release(t.Context(), names, "n01", "uid-1", policy.End); err != nil {
 				t.Fatal(err)
 			}
@@ -243,7 +243,7 @@ func TestSlotsOfSeveralPoliciesAtOnce(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if d.Verb == policy.Run {
+				if d.Verb == v1alpha1.RemediationRun {
 					break
 				}
 			}
@@ -316,7 +316,7 @@ func TestFullListOfRepairs(t *testing.T) {
 	}
 	status(t, c, p, p.Status.Repairs)
 	b := slots(c)
-	ask := func(node string, verb policy.Verb) policy.Decision {
+	ask := func(node string, verb v1alpha1.RemediationVerb) policy.Decision {
 		t.Helper()
 		d, err := b.Acquire(t.Context(), []string{"full"}, cluster, want(node))
 		if err != nil || d.Verb != verb {
@@ -332,15 +332,15 @@ func TestFullListOfRepairs(t *testing.T) {
 		}
 		return p
 	}
-	ask("n01", policy.Run)
+	ask("n01", v1alpha1.RemediationRun)
 	if p = get(); len(p.Status.Repairs) != 512 || len(p.Status.Cooldowns) != 1 || p.Status.Cooldowns[0].Node != long(511) {
 		t.Fatalf("%d repairs, cooldowns %v", len(p.Status.Repairs), p.Status.Cooldowns)
 	}
 	// What was kept in brief counts as before.
-	if d := ask(long(511), policy.Wait); d.Reason != v1alpha1.ReasonCooldown {
+	if d := ask(long(511), v1alpha1.RemediationWait); d.Reason != v1alpha1.ReasonCooldown {
 		t.Errorf("%+v", d)
 	}
-	if d := ask(long(0), policy.Wait); d.Reason != v1alpha1.ReasonCooldown {
+	if d := ask(long(0), v1alpha1.RemediationWait); d.Reason != v1alpha1.ReasonCooldown {
 		t.Errorf("%+v", d)
 	}
 	// Full, as large as it gets.
@@ -348,21 +348,21 @@ func TestFullListOfRepairs(t *testing.T) {
 		p.Status.Cooldowns = append(p.Status.Cooldowns, v1alpha1.Cooldown{Node: long(i), EndTime: metav1.NewTime(noon.Add(-10 * time.Hour))})
 	}
 	status(t, c, p, p.Status.Repairs)
-	d := ask("n02", policy.Wait)
+	d := ask("n02", v1alpha1.RemediationWait)
 	if d.Reason != v1alpha1.ReasonCooldownsFull || d.Message != "policy full: 4096 nodes are under repair or in their cooldown, and a policy can keep no more; a shorter cooldownPerNode makes room" {
 		t.Errorf("%+v", d)
 	}
 	if d := policy.New(get()).Paused(cluster, noon); d.Reason != v1alpha1.ReasonCooldownsFull {
 		t.Errorf("%+v", d)
 	}
-	ask("n01", policy.Run) // it has its entry
+	ask("n01", v1alpha1.RemediationRun) // it has its entry
 	if err := b.Release(t.Context(), []string{"full"}, "n01", "uid-1", policy.End); err != nil {
 		t.Fatal(err)
 	}
 	// A node is gone: its cooldown makes room.
 	cluster.Nodes = cluster.Nodes[:len(cluster.Nodes)-1]
 	cluster.Nodes[len(cluster.Nodes)-1].Name = "other" // another too
-	ask("n02", policy.Run)
+	ask("n02", v1alpha1.RemediationRun)
 	if p = get(); len(p.Status.Repairs) != 512 || len(p.Status.Cooldowns) > 3584 {
 		t.Errorf("%d repairs, %d cooldowns", len(p.Status.Repairs), len(p.Status.Cooldowns))
 	}
@@ -370,7 +370,7 @@ func TestFullListOfRepairs(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Now = func() time.Time { return noon.Add(710*time.Hour + time.Minute) } // those of 10 h ago
-	ask("n03", policy.Run)
+	ask("n03", v1alpha1.RemediationRun)
 	if p = get(); len(p.Status.Cooldowns) > 3 {
 		t.Errorf("%d cooldowns", len(p.Status.Cooldowns))
 	}
@@ -399,13 +399,13 @@ func TestASlotHasOneHolder(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	acquire(t, one, names, w, policy.Run)
+	acquire(t, one, names, w, v1alpha1.RemediationRun)
 	verify(one, nil)
 	verify(two, policy.ErrTakenOver)
 	release(two) // it had found no room, and the cache did not show whose the slot is
 	verify(one, nil)
 
-	acquire(t, two, names, w, policy.Run)
+	acquire(t, two, names, w, v1alpha1.RemediationRun)
 	verify(two, nil)
 	verify(one, policy.ErrTakenOver)
 	release(one)

@@ -3,6 +3,8 @@ package policy
 import (
 	"fmt"
 	"time"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
 // VerifyState is how far the verification of a repair is.
@@ -48,10 +50,10 @@ func Verify(begun, ended, noted time.Time, verifyWithin time.Duration) Verificat
 
 // Observation is what is seen of a node and its problem.
 type Observation struct {
-	Now     time.Time // by the controller's clock; the other times are the node's
-	Problem ProblemState
-	Gone    time.Time // since when it is gone, if it is
-	Seen    time.Time // until when it is known to last, if it does; zero: until Now
+	Now     time.Time             // by the controller's clock; the other times are the node's
+	Problem v1alpha1.ProblemState // empty: nothing reports whether it lasts
+	Gone    time.Time             // since when it is gone, if it is
+	Seen    time.Time             // until when it is known to last, if it does; zero: until Now
 	// Ready is since when the node is ready; zero: it is not. A node that is silent
 	// reports no problem either.
 	Ready    time.Time
@@ -62,7 +64,7 @@ type Observation struct {
 // Unknown it stays as it is. It may come late: what counts is when the problem was gone, and
 // not when somebody looked, once the node has said when the repair ended.
 func (v Verification) Observe(o *Observation) Verification {
-	gone := o.Problem == ProblemGone
+	gone := o.Problem == v1alpha1.ProblemGone
 	recovered := later(o.Gone, o.Ready)
 	switch {
 	case v.State != Verifying && v.State != Unknown:
@@ -72,7 +74,7 @@ func (v Verification) Observe(o *Observation) Verification {
 		v.State, v.Message = Moot, fmt.Sprintf("the problem was gone %s, before the repair began %s", stamp(o.Gone), stamp(v.Begun))
 	case gone && !o.Ready.IsZero() && v.inTime(recovered, o.Now):
 		v.State, v.Message = Helped, fmt.Sprintf("the problem was gone and the node ready %s", stamp(recovered))
-	case o.Now.After(v.Deadline) && (o.Problem == ProblemUnknown || o.Problem == ProblemLasts && !o.Seen.IsZero() && o.Seen.Before(v.Deadline)):
+	case o.Now.After(v.Deadline) && (o.Problem == "" || o.Problem == v1alpha1.ProblemLasts && !o.Seen.IsZero() && o.Seen.Before(v.Deadline)):
 		v.State, v.Message = Unknown, fmt.Sprintf("nothing shows whether the problem was gone by %s", stamp(v.Deadline))
 	case o.Now.After(v.Deadline):
 		v.State, v.Message = NotHelped, fmt.Sprintf("until %s %s", stamp(v.Deadline), v.lacking(o))
@@ -91,7 +93,7 @@ func (v Verification) inTime(at, now time.Time) bool {
 // lacking says what has kept a repair from having helped in time.
 func (v Verification) lacking(o *Observation) string {
 	switch {
-	case o.Problem != ProblemGone || !v.inTime(o.Gone, o.Now):
+	case o.Problem != v1alpha1.ProblemGone || !v.inTime(o.Gone, o.Now):
 		return "the problem lasted"
 	default:
 		return "the node was not ready"

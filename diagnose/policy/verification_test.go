@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
 )
 
@@ -15,20 +16,20 @@ func TestVerification(t *testing.T) {
 		want policy.VerifyState
 		says string
 	}{
-		"lasts":           {policy.Observation{Now: at(4), Problem: policy.ProblemLasts, Ready: at(-60)}, policy.Verifying, ""},
-		"gone":            {policy.Observation{Now: at(4), Problem: policy.ProblemGone, Gone: at(3), Ready: at(-60)}, policy.Helped, "the problem was gone and the node ready 2026-11-21T12:03:00Z"},
-		"gone unready":    {policy.Observation{Now: at(4), Problem: policy.ProblemGone, Gone: at(3)}, policy.Verifying, ""},
+		"lasts":           {policy.Observation{Now: at(4), Problem: v1alpha1.ProblemLasts, Ready: at(-60)}, policy.Verifying, ""},
+		"gone":            {policy.Observation{Now: at(4), Problem: v1alpha1.ProblemGone, Gone: at(3), Ready: at(-60)}, policy.Helped, "the problem was gone and the node ready 2026-11-21T12:03:00Z"},
+		"gone unready":    {policy.Observation{Now: at(4), Problem: v1alpha1.ProblemGone, Gone: at(3)}, policy.Verifying, ""},
 		"silent":          {policy.Observation{Now: at(4), Ready: at(-60)}, policy.Verifying, ""},
-		"at last":         {policy.Observation{Now: at(5), Problem: policy.ProblemGone, Gone: at(5), Ready: at(2)}, policy.Helped, "the problem was gone and the node ready 2026-11-21T12:05:00Z"},
-		"seen late":       {policy.Observation{Now: at(50), Problem: policy.ProblemGone, Gone: at(5), Ready: at(4)}, policy.Helped, "the problem was gone and the node ready 2026-11-21T12:05:00Z"},
-		"too late":        {policy.Observation{Now: at(50), Problem: policy.ProblemGone, Gone: at(6), Ready: at(4)}, policy.NotHelped, "until 2026-11-21T12:05:00Z the problem lasted"},
-		"ready too late":  {policy.Observation{Now: at(50), Problem: policy.ProblemGone, Gone: at(2), Ready: at(6)}, policy.NotHelped, "until 2026-11-21T12:05:00Z the node was not ready"},
-		"not in time":     {policy.Observation{Now: at(5).Add(1), Problem: policy.ProblemLasts, Ready: at(-60)}, policy.NotHelped, "until 2026-11-21T12:05:00Z the problem lasted"},
+		"at last":         {policy.Observation{Now: at(5), Problem: v1alpha1.ProblemGone, Gone: at(5), Ready: at(2)}, policy.Helped, "the problem was gone and the node ready 2026-11-21T12:05:00Z"},
+		"seen late":       {policy.Observation{Now: at(50), Problem: v1alpha1.ProblemGone, Gone: at(5), Ready: at(4)}, policy.Helped, "the problem was gone and the node ready 2026-11-21T12:05:00Z"},
+		"too late":        {policy.Observation{Now: at(50), Problem: v1alpha1.ProblemGone, Gone: at(6), Ready: at(4)}, policy.NotHelped, "until 2026-11-21T12:05:00Z the problem lasted"},
+		"ready too late":  {policy.Observation{Now: at(50), Problem: v1alpha1.ProblemGone, Gone: at(2), Ready: at(6)}, policy.NotHelped, "until 2026-11-21T12:05:00Z the node was not ready"},
+		"not in time":     {policy.Observation{Now: at(5).Add(1), Problem: v1alpha1.ProblemLasts, Ready: at(-60)}, policy.NotHelped, "until 2026-11-21T12:05:00Z the problem lasted"},
 		"silent too long": {policy.Observation{Now: at(6), Ready: at(-60)}, policy.Unknown, "nothing shows whether the problem was gone by 2026-11-21T12:05:00Z"},
 		"silent, unready": {policy.Observation{Now: at(6)}, policy.Unknown, "nothing shows whether the problem was gone by 2026-11-21T12:05:00Z"},
-		"last seen early": {policy.Observation{Now: at(50), Problem: policy.ProblemLasts, Seen: at(5).Add(-1), Ready: at(-60)}, policy.Unknown, "nothing shows whether the problem was gone by 2026-11-21T12:05:00Z"},
-		"last seen late":  {policy.Observation{Now: at(50), Problem: policy.ProblemLasts, Seen: at(5), Ready: at(-60)}, policy.NotHelped, "until 2026-11-21T12:05:00Z the problem lasted"},
-		"gone before":     {policy.Observation{Now: at(1), Problem: policy.ProblemGone, Gone: at(-1), Ready: at(-60)}, policy.Moot, "the problem was gone 2026-11-21T11:59:00Z, before the repair began 2026-11-21T12:00:00Z"},
+		"last seen early": {policy.Observation{Now: at(50), Problem: v1alpha1.ProblemLasts, Seen: at(5).Add(-1), Ready: at(-60)}, policy.Unknown, "nothing shows whether the problem was gone by 2026-11-21T12:05:00Z"},
+		"last seen late":  {policy.Observation{Now: at(50), Problem: v1alpha1.ProblemLasts, Seen: at(5), Ready: at(-60)}, policy.NotHelped, "until 2026-11-21T12:05:00Z the problem lasted"},
+		"gone before":     {policy.Observation{Now: at(1), Problem: v1alpha1.ProblemGone, Gone: at(-1), Ready: at(-60)}, policy.Moot, "the problem was gone 2026-11-21T11:59:00Z, before the repair began 2026-11-21T12:00:00Z"},
 		"node gone":       {policy.Observation{Now: at(1), NodeGone: true}, policy.Moot, "the node is gone"},
 	} {
 		v := policy.Verify(noon, noon, noon, 5*time.Minute).Observe(&test.o)
@@ -38,10 +39,10 @@ func TestVerification(t *testing.T) {
 	}
 	// What comes later than the deadline decides.
 	silent := policy.Verify(noon, noon, noon, 5*time.Minute).Observe(&policy.Observation{Now: at(6), Ready: at(-60)})
-	if v := silent.Observe(&policy.Observation{Now: at(9), Problem: policy.ProblemGone, Gone: at(4), Ready: at(-60)}); v.State != policy.Helped {
+	if v := silent.Observe(&policy.Observation{Now: at(9), Problem: v1alpha1.ProblemGone, Gone: at(4), Ready: at(-60)}); v.State != policy.Helped {
 		t.Errorf("resolved late: %+v", v)
 	}
-	if v := silent.Observe(&policy.Observation{Now: at(9), Problem: policy.ProblemLasts, Seen: at(8), Ready: at(-60)}); v.State != policy.NotHelped {
+	if v := silent.Observe(&policy.Observation{Now: at(9), Problem: v1alpha1.ProblemLasts, Seen: at(8), Ready: at(-60)}); v.State != policy.NotHelped {
 		t.Errorf("seen late: %+v", v)
 	}
 	if v := policy.Verify(noon, at(30), at(31), 5*time.Minute); !v.Deadline.Equal(at(36)) || !v.End.Equal(at(35)) {
@@ -64,11 +65,11 @@ func TestVerificationWithClocksThatDiffer(t *testing.T) {
 				o    policy.Observation
 				want policy.VerifyState
 			}{
-				"lasts":    {policy.Observation{Now: at(6), Problem: policy.ProblemLasts, Ready: node(-60)}, policy.Verifying},
-				"too long": {policy.Observation{Now: at(6).Add(1), Problem: policy.ProblemLasts, Ready: node(-60)}, policy.NotHelped},
-				"gone":     {policy.Observation{Now: at(4), Problem: policy.ProblemGone, Gone: node(2), Ready: node(-60)}, policy.Helped},
-				"at last":  {policy.Observation{Now: at(6), Problem: policy.ProblemGone, Gone: node(3), Ready: node(6)}, policy.Helped},
-				"too late": {policy.Observation{Now: at(8), Problem: policy.ProblemGone, Gone: node(7), Ready: node(-60)}, policy.NotHelped},
+				"lasts":    {policy.Observation{Now: at(6), Problem: v1alpha1.ProblemLasts, Ready: node(-60)}, policy.Verifying},
+				"too long": {policy.Observation{Now: at(6).Add(1), Problem: v1alpha1.ProblemLasts, Ready: node(-60)}, policy.NotHelped},
+				"gone":     {policy.Observation{Now: at(4), Problem: v1alpha1.ProblemGone, Gone: node(2), Ready: node(-60)}, policy.Helped},
+				"at last":  {policy.Observation{Now: at(6), Problem: v1alpha1.ProblemGone, Gone: node(3), Ready: node(6)}, policy.Helped},
+				"too late": {policy.Observation{Now: at(8), Problem: v1alpha1.ProblemGone, Gone: node(7), Ready: node(-60)}, policy.NotHelped},
 			} {
 				if got := v.Observe(&test.o); got.State != test.want {
 					t.Errorf("%s of the %s, %s: %s (%s)", what, name, skew, got.State, got.Message)
@@ -76,7 +77,7 @@ func TestVerificationWithClocksThatDiffer(t *testing.T) {
 			}
 		}
 	}
-	gone := policy.Observation{Now: at(2), Problem: policy.ProblemGone, Gone: at(-1), Ready: at(-60)}
+	gone := policy.Observation{Now: at(2), Problem: v1alpha1.ProblemGone, Gone: at(-1), Ready: at(-60)}
 	if v := policy.Verify(at(0), at(1), at(1), time.Minute).Observe(&gone); v.State != policy.Moot {
 		t.Errorf("gone before the node began: %s", v.State)
 	}
@@ -113,9 +114,9 @@ func TestVerificationOfRandomLives(t *testing.T) {
 			if rand.N(4) > 0 && i != minutes-1 {
 				continue
 			}
-			o := policy.Observation{Now: noon.Add(time.Duration(i) * time.Minute), Problem: policy.ProblemLasts}
+			o := policy.Observation{Now: noon.Add(time.Duration(i) * time.Minute), Problem: v1alpha1.ProblemLasts}
 			if gone[i] {
-				o.Problem, o.Gone = policy.ProblemGone, since(gone, i)
+				o.Problem, o.Gone = v1alpha1.ProblemGone, since(gone, i)
 			}
 			if ready[i] {
 				o.Ready = since(ready, i)

@@ -55,29 +55,29 @@ func (l *look) decide(ctx context.Context, res *v1alpha1.Result) error {
 	decision := policy.Decide(v.policies, v.cluster, w, l.now)
 	if l.d.Namespace != l.config.Namespace {
 		// Whoever may make Diagnoses there is not meant to have nodes changed.
-		decision = policy.Decision{Verb: policy.Withheld, Reason: v1alpha1.ReasonNotAllowed, Message: "a Diagnosis outside the namespace " + l.config.Namespace + " repairs nothing"}
+		decision = policy.Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonNotAllowed, Message: "a Diagnosis outside the namespace " + l.config.Namespace + " repairs nothing"}
 	}
-	if l.config.DryRun && u.builtin != nil && (decision.Verb == policy.Run || decision.Verb == policy.Wait) {
-		decision = policy.Decision{Verb: policy.WouldRun, Reason: v1alpha1.ReasonRepairsDisabled, Message: "the controller's repairs are disabled (--repairs, in the chart repairs.enabled)"}
+	if l.config.DryRun && u.builtin != nil && (decision.Verb == v1alpha1.RemediationRun || decision.Verb == v1alpha1.RemediationWait) {
+		decision = policy.Decision{Verb: v1alpha1.RemediationWouldRun, Reason: v1alpha1.ReasonRepairsDisabled, Message: "the controller's repairs are disabled (--repairs, in the chart repairs.enabled)"}
 	}
-	if decision.Verb == policy.Run || decision.Verb == policy.Wait {
+	if decision.Verb == v1alpha1.RemediationRun || decision.Verb == v1alpha1.RemediationWait {
 		switch name, runs, err := l.runs(ctx); {
 		case err != nil:
 			return err
 		case runs && (had == nil || had.Verb != v1alpha1.RemediationRun):
-			decision = policy.Decision{Verb: policy.Wait, Reason: v1alpha1.ReasonNodeUnderRepair, Message: "Diagnosis " + name + " has not ended", Again: l.now.Add(time.Minute)}
+			decision = policy.Decision{Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonNodeUnderRepair, Message: "Diagnosis " + name + " has not ended", Again: l.now.Add(time.Minute)}
 		}
 	}
 	if decision, err = l.check(ctx, u, had, decision); err != nil {
 		return err
 	}
 	// What has waited for its agent since it was allowed has no slot of a newer policy.
-	if decision.Verb == policy.Run && (had == nil || had.Verb != v1alpha1.RemediationRun || v.lacks(l.d)) {
+	if decision.Verb == v1alpha1.RemediationRun && (had == nil || had.Verb != v1alpha1.RemediationRun || v.lacks(l.d)) {
 		if decision, err = l.acquire(ctx, v, w); err != nil {
 			return err
 		}
 	}
-	if decision.Verb == policy.Wait {
+	if decision.Verb == v1alpha1.RemediationWait {
 		l.waits(w, decision.Again)
 		if decision.Reason == v1alpha1.ReasonBudgetExhausted {
 			l.interest.full = decision.Policy
@@ -89,7 +89,7 @@ func (l *look) decide(ctx context.Context, res *v1alpha1.Result) error {
 // waits asks for another look while a repair waits.
 func (l *look) waits(w *policy.Want, again time.Time) {
 	l.at(again)
-	if w.Problem == policy.ProblemUnknown || !w.Seen.IsZero() {
+	if w.Problem == "" || !w.Seen.IsZero() {
 		l.at(l.now.Add(time.Minute)) // it waits an hour at most
 	}
 }
@@ -106,7 +106,7 @@ func (l *look) wantedRepair(ctx context.Context, u *due, had *v1alpha1.Remediati
 		return nil, err
 	}
 	if p != nil {
-		w.Problem, w.Seen = policy.ProblemState(p.State), seen(p)
+		w.Problem, w.Seen = p.State, seen(p)
 	}
 	if had != nil && had.Time.Time.Before(w.Due) {
 		w.Due = had.Time.Time
@@ -126,7 +126,7 @@ func seen(p *v1alpha1.Problem) time.Time {
 // check looks, where the decision is new, whether the repair could be made at all: nobody
 // is to approve, and no slot to be taken for, what can't be.
 func (l *look) check(ctx context.Context, u *due, had *v1alpha1.Remediation, decision policy.Decision) (policy.Decision, error) {
-	if u.builtin == nil || decision.Verb == policy.Withheld || had != nil && same(had, decision) {
+	if u.builtin == nil || decision.Verb == v1alpha1.RemediationWithheld || had != nil && same(had, decision) {
 		return decision, nil
 	}
 	err := u.invalid
@@ -137,14 +137,14 @@ func (l *look) check(ctx context.Context, u *due, had *v1alpha1.Remediation, dec
 		}
 	}
 	if err != nil {
-		decision = policy.Decision{Verb: policy.Withheld, Reason: v1alpha1.ReasonRefused, Message: err.Error()}
+		decision = policy.Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonRefused, Message: err.Error()}
 	}
 	return decision, nil
 }
 
 // same reports whether a decision has been noted already, but for its message.
 func same(had *v1alpha1.Remediation, d policy.Decision) bool {
-	return string(had.Verb) == string(d.Verb) && had.Reason == d.Reason
+	return had.Verb == d.Verb && had.Reason == d.Reason
 }
 
 // acquire takes the slots of a repair that is allowed. What the cache did not show yet may
@@ -158,9 +158,9 @@ func (l *look) acquire(ctx context.Context, v *view, w *policy.Want) (policy.Dec
 	l.took(true)
 	d, err := l.budget.Acquire(ctx, v.names, cluster, w)
 	if apierrors.IsForbidden(err) { // until somebody grants the right
-		return policy.Decision{Verb: policy.Wait, Reason: v1alpha1.ReasonRefused, Message: err.Error(), Again: l.now.Add(time.Minute)}, nil
+		return policy.Decision{Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonRefused, Message: err.Error(), Again: l.now.Add(time.Minute)}, nil
 	}
-	if err != nil || d.Verb != policy.Run {
+	if err != nil || d.Verb != v1alpha1.RemediationRun {
 		return d, err
 	}
 	if cluster, err = l.cordoned(ctx, v.cluster); err != nil {
@@ -177,7 +177,7 @@ func (l *look) acquire(ctx context.Context, v *view, w *policy.Want) (policy.Dec
 		}
 		now = append(now, policy.New(p))
 	}
-	if again := policy.Decide(now, cluster, w, l.config.Now()); again.Verb != policy.Run {
+	if again := policy.Decide(now, cluster, w, l.config.Now()); again.Verb != v1alpha1.RemediationRun {
 		return again, nil // decided gives the slots back
 	}
 	return d, l.budget.Verify(ctx, v.names, v.cluster.Node(w.Node), w.Diagnosis)
@@ -228,7 +228,7 @@ func (l *look) tookOne() bool {
 
 // decided notes a decision, reports it where it is new, and begins the repair.
 func (l *look) decided(ctx context.Context, u *due, had *v1alpha1.Remediation, v *view, decision policy.Decision) error {
-	begins := decision.Verb == policy.Run && u.builtin != nil
+	begins := decision.Verb == v1alpha1.RemediationRun && u.builtin != nil
 	changed := had == nil || !same(had, decision)
 	before := l.d
 	if err := l.write(ctx, func(s *v1alpha1.DiagnosisStatus) { l.put(s, u, had, decision, begins) }); err != nil {
@@ -244,7 +244,7 @@ func (l *look) decided(ctx context.Context, u *due, had *v1alpha1.Remediation, v
 	if begins {
 		return l.pass(ctx, u, nil)
 	}
-	if decision.Verb != policy.Run {
+	if decision.Verb != v1alpha1.RemediationRun {
 		return l.giveBack(ctx, before, v)
 	}
 	return nil
@@ -295,7 +295,7 @@ func (l *look) put(s *v1alpha1.DiagnosisStatus, u *due, had *v1alpha1.Remediatio
 	now := metav1.NewMicroTime(l.config.Now())
 	s.Plan = &v1alpha1.Plan{Digest: u.digest, Steps: []v1alpha1.PlanStep{{ID: int32(u.id), Operation: u.operation, Target: u.target}}}
 	rem := v1alpha1.Remediation{
-		ID: int32(u.id), PlanDigest: u.digest, Verb: v1alpha1.RemediationVerb(decision.Verb), Reason: decision.Reason,
+		ID: int32(u.id), PlanDigest: u.digest, Verb: decision.Verb, Reason: decision.Reason,
 		Message: display.Bounded(decision.Message, v1alpha1.MaxMessageBytes), Time: now,
 	}
 	if had != nil && had.Verb == rem.Verb {
@@ -312,14 +312,14 @@ func (l *look) put(s *v1alpha1.DiagnosisStatus, u *due, had *v1alpha1.Remediatio
 		s.Remediations = append(s.Remediations, rem)
 	}
 	status := metav1.ConditionFalse
-	if decision.Verb == policy.Run {
+	if decision.Verb == v1alpha1.RemediationRun {
 		status = metav1.ConditionTrue
 	}
 	l.condition(s, v1alpha1.ConditionRemediationAllowed, status, decision.Reason, rem.Message)
 	switch {
-	case decision.Verb == policy.Run && (had == nil || had.Verb != v1alpha1.RemediationRun):
+	case decision.Verb == v1alpha1.RemediationRun && (had == nil || had.Verb != v1alpha1.RemediationRun):
 		l.condition(s, v1alpha1.ConditionVerified, metav1.ConditionUnknown, v1alpha1.ReasonRepairing, u.operation+" is allowed")
-	case decision.Verb != policy.Run && had != nil && had.Verb == v1alpha1.RemediationRun:
+	case decision.Verb != v1alpha1.RemediationRun && had != nil && had.Verb == v1alpha1.RemediationRun:
 		// It is taken back before it has begun: nothing is to be verified of it.
 		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionVerified)
 	}

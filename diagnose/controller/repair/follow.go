@@ -118,7 +118,7 @@ func (l *look) checkAgain(ctx context.Context, last *made, deadline time.Time, o
 		case res == nil:
 		case res.State == v1alpha1.ResultRefuted:
 			// It was begun when the time was up: what it found was so then.
-			o.Problem, o.Gone = policy.ProblemGone, deadline
+			o.Problem, o.Gone = v1alpha1.ProblemGone, deadline
 			return why, false, nil
 		case res.State == v1alpha1.ResultSucceeded:
 			left--
@@ -126,7 +126,7 @@ func (l *look) checkAgain(ctx context.Context, last *made, deadline time.Time, o
 	}
 	switch {
 	case left == 0:
-		o.Problem, o.Seen = policy.ProblemLasts, time.Time{}
+		o.Problem, o.Seen = v1alpha1.ProblemLasts, time.Time{}
 		return why, false, nil
 	case f.Status.Phase.Ended():
 		return "Diagnosis " + f.Name + " checked again, and has no answer", false, nil

@@ -28,13 +28,13 @@ type reporter struct{ recorder events.EventRecorder }
 func (r *reporter) decided(d *v1alpha1.Diagnosis, n *corev1.Node, u *due, decision policy.Decision) {
 	kind, reason := normal, "RepairWithheld"
 	switch decision.Verb {
-	case policy.Run:
+	case v1alpha1.RemediationRun:
 		reason = "RepairAllowed"
-	case policy.WouldRun:
+	case v1alpha1.RemediationWouldRun:
 		if reason = u.kind.Would; reason == "" {
 			reason = "WouldRepair"
 		}
-	case policy.Wait:
+	case v1alpha1.RemediationWait:
 		reason = "RepairWaits"
 	default:
 		kind = warning

@@ -55,7 +55,7 @@ func (l *look) verify(ctx context.Context) error {
 		}
 		verification = verification.Observe(o)
 	}
-	if verification.State == policy.NotHelped && o.Problem != policy.ProblemGone {
+	if verification.State == policy.NotHelped && o.Problem != v1alpha1.ProblemGone {
 		if err := l.tryAgain(ctx, v, &last); err != nil {
 			return err
 		}
@@ -125,9 +125,9 @@ func within(v *view, node, operation string) time.Duration {
 func (l *look) observe(ctx context.Context, p *v1alpha1.Problem) (*policy.Observation, error) {
 	o := &policy.Observation{Now: l.now}
 	if p != nil {
-		o.Problem, o.Seen = policy.ProblemState(p.State), seen(p)
+		o.Problem, o.Seen = p.State, seen(p)
 	}
-	if o.Problem == policy.ProblemGone {
+	if o.Problem == v1alpha1.ProblemGone {
 		o.Gone = p.Since.Time
 	}
 	n := l.nodeOf(ctx)
