@@ -43,7 +43,7 @@ func add(m manager.Manager, c *Config, counts *counts) error {
 		counts: counts, names: names, report: &reporter{recorder: m.GetEventRecorder(recorderName)},
 	}
 	h := &history{config: c, client: m.GetClient(), counts: counts}
-	sets, triggers, policies := &sets{client: m.GetClient(), names: names}, &triggers{client: m.GetClient(), names: names}, &policies{client: m.GetClient()}
+	sets, triggers := &sets{client: m.GetClient(), names: names}, &triggers{client: m.GetClient(), names: names}
 	kinds := m.GetCache()
 	return errors.Join(
 		leader.Reconcile(m, "operationsets", 1, sets,
@@ -52,8 +52,6 @@ func add(m manager.Manager, c *Config, counts *counts) error {
 		leader.Reconcile(m, "triggers", 1, triggers,
 			source.Kind(kinds, &v1alpha1.Trigger{}, itself[*v1alpha1.Trigger]()),
 			source.Kind(kinds, &v1alpha1.OperationSet{}, triggers.setHandler())),
-		leader.Reconcile(m, "remediationpolicies", 1, policies,
-			source.Kind(kinds, &v1alpha1.RemediationPolicy{}, itself[*v1alpha1.RemediationPolicy]())),
 		leader.Reconcile(m, "diagnoses", c.Workers, d, d.sources(kinds)...),
 		leader.Reconcile(m, "diagnosishistory", 1, h, h.sources(kinds)...),
 	)

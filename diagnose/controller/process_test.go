@@ -120,17 +120,13 @@ func TestKindsThatComeLaterAndRightsThatSuffice(t *testing.T) {
 	trigger := &v1alpha1.Trigger{ObjectMeta: metav1.ObjectMeta{Name: "t"}, Spec: v1alpha1.TriggerSpec{
 		OperationSet: set, NodeName: name, SourceTemplate: v1alpha1.SourceTemplate{CronTemplate: &v1alpha1.CronTemplate{Schedule: "0 2 * * *"}},
 	}}
-	policy := &v1alpha1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}}
-	b.create(trigger, policy)
-	b.waitFor("trigger and policy are accepted", func() bool {
-		for _, o := range []client.Object{trigger, policy} {
-			if err := b.client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
-				t.Fatal(err)
-			}
+	b.create(trigger)
+	b.waitFor("the trigger is accepted", func() bool {
+		if err := b.client.Get(t.Context(), client.ObjectKeyFromObject(trigger), trigger); err != nil {
+			t.Fatal(err)
 		}
-		ofTrigger, _ := accepted(trigger.Status.Conditions)
-		ofPolicy, _ := accepted(policy.Status.Conditions)
-		return ofTrigger == "True Accepted" && ofPolicy == "True Accepted"
+		is, _ := accepted(trigger.Status.Conditions)
+		return is == "True Accepted"
 	})
 	web := map[string]string{"app": "web"}
 	b.running(b.podIn(b.namespace, "web", name, web))

@@ -255,28 +255,3 @@ func TestTriggers(t *testing.T) {
 	b.delete(set)
 	wait(early, "False "+v1alpha1.ReasonUnknownOperationSet)
 }
-
-func TestPolicies(t *testing.T) {
-	b := newBench(t)
-	b.control(nil)
-	good := &v1alpha1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Name: b.name("good")}}
-	bad := &v1alpha1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Name: b.name("bad")}, Spec: v1alpha1.RemediationPolicySpec{
-		MaintenanceWindows: []v1alpha1.MaintenanceWindow{{Schedule: "0 5-2 * * *", Duration: metav1.Duration{Duration: time.Hour}}},
-	}}
-	b.create(good, bad)
-	for object, want := range map[*v1alpha1.RemediationPolicy]string{good: "True " + v1alpha1.ReasonAccepted, bad: "False " + v1alpha1.ReasonInvalid} {
-		message := ""
-		b.waitFor(object.Name+" is "+want, func() bool {
-			have := &v1alpha1.RemediationPolicy{}
-			if err := b.client.Get(t.Context(), client.ObjectKeyFromObject(object), have); err != nil {
-				t.Fatal(err)
-			}
-			var as string
-			as, message = accepted(have.Status.Conditions)
-			return as == want
-		})
-		if object == bad {
-			contains(t, message, "spec.maintenanceWindows[0].schedule")
-		}
-	}
-}

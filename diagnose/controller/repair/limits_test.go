@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,6 +30,28 @@ func (b *bench) paused(name string) string {
 		}
 	}
 	return ""
+}
+
+// A controller that makes no repairs reports whether a policy is valid, too.
+func TestAccepted(t *testing.T) {
+	b := newBench(t)
+	good, bad := b.policy(nil), b.policy(func(p *v1alpha1.RemediationPolicySpec) {
+		p.MaintenanceWindows = []v1alpha1.MaintenanceWindow{{Schedule: "0 5-2 * * *", Duration: metav1.Duration{Duration: time.Hour}}}
+	})
+	b.control(func(c *Config) { c.DryRun = true })
+	for name, want := range map[string]string{good: "True Accepted", bad: "False Invalid"} {
+		b.waitIs("condition", want, func() string {
+			c := meta.FindStatusCondition(b.policyOf(name).Status.Conditions, v1alpha1.ConditionAccepted)
+			if c == nil {
+				return ""
+			}
+			if name == bad && !strings.Contains(c.Message, "spec.maintenanceWindows[0].schedule") {
+				t.Error(c.Message)
+			}
+			return string(c.Status) + " " + c.Reason
+		})
+	}
+	b.waitIs("condition", "True Invalid", func() string { return b.paused(bad) })
 }
 
 func TestPauseAndMaintenanceWindow(t *testing.T) {

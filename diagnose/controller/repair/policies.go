@@ -24,9 +24,9 @@ import (
 // come and go by the hundred.
 const reportEvery = 5 * time.Second
 
-// reconcilePolicy settles a policy's slots and reports whether it is paused and how much of
-// its budget is used: at the controller's start, at changes of it and of nodes, and now and
-// then.
+// reconcilePolicy settles a policy's slots and reports whether it is valid and paused, and how
+// much of its budget is used: at the controller's start, at changes of it and of nodes, and
+// now and then.
 func (r *reconciler) reconcilePolicy(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
@@ -54,27 +54,29 @@ func (r *reconciler) reconcilePolicy(ctx context.Context, request reconcile.Requ
 	return next, nil
 }
 
-// report writes a policy's condition Paused and how much of its budget is used, where they
-// have changed. Where it has written lately, and the policy's spec is the same, it returns
+// report writes a policy's conditions and how much of its budget is used, where they have
+// changed. Where it has written lately, and the policy's spec is the same, it returns
 // in which time it may write again.
 func (r *reconciler) report(ctx context.Context, p *v1alpha1.RemediationPolicy) (early time.Duration, err error) {
 	v, err := r.view(ctx)
 	if err != nil {
 		return 0, err
 	}
-	read := policy.New(p)
-	c := metav1.Condition{
-		Type: v1alpha1.ConditionPaused, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotPaused,
-		Message: "repairs are made, within the other limits", ObservedGeneration: p.Generation, LastTransitionTime: metav1.NewTime(r.config.Now()),
-	}
-	switch d := read.Paused(v.cluster, r.config.Now()); {
+	read, now := policy.New(p), r.config.Now()
+	accepted := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted, Message: "the policy is in force"}
+	paused := metav1.Condition{Type: v1alpha1.ConditionPaused, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotPaused, Message: "repairs are made, within the other limits"}
+	switch d := read.Paused(v.cluster, now); {
 	case read.Err() != nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonInvalid, display.Bounded(read.Err().Error(), v1alpha1.MaxMessageBytes)
+		accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionFalse, v1alpha1.ReasonInvalid, "spec."+read.Err().Error()
+		paused.Status, paused.Reason, paused.Message = metav1.ConditionTrue, v1alpha1.ReasonInvalid, read.Err().Error()
 	case d.Verb != "":
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, d.Reason, display.Bounded(d.Message, v1alpha1.MaxMessageBytes)
+		paused.Status, paused.Reason, paused.Message = metav1.ConditionTrue, d.Reason, d.Message
 	}
 	after := p.DeepCopy()
-	meta.SetStatusCondition(&after.Status.Conditions, c)
+	for _, c := range []metav1.Condition{accepted, paused} {
+		c.Message, c.ObservedGeneration, c.LastTransitionTime = display.Bounded(c.Message, v1alpha1.MaxMessageBytes), p.Generation, metav1.NewTime(now)
+		meta.SetStatusCondition(&after.Status.Conditions, c)
+	}
 	after.Status.Budget = budgetUse(read.Use(v.cluster))
 	if equality.Semantic.DeepEqual(&p.Status, &after.Status) {
 		return 0, nil
