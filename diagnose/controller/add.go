@@ -83,13 +83,13 @@ func index(to client.FieldIndexer) error {
 			return []string{d.Spec.NodeName}
 		}),
 		of(indexParent, func(d *v1alpha1.Diagnosis) []string {
-			if parent := parentOf(d); parent != nil {
+			if parent := d.Parent(); parent != nil {
 				return []string{string(parent.UID)}
 			}
 			return nil
 		}),
 		of(indexEnded, func(d *v1alpha1.Diagnosis) []string {
-			if !d.Status.Completed() || parentOf(d) != nil {
+			if !d.Status.Completed() || d.Parent() != nil {
 				return nil
 			}
 			return []string{triggerOf(d), anyTrigger}

@@ -7,8 +7,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -145,7 +143,7 @@ func (r *diagnoses) end(ctx context.Context, d *v1alpha1.Diagnosis, phase v1alph
 // keep deletes a Diagnosis that has ended, once its time has come. What another one has
 // goes with that.
 func (r *diagnoses) keep(ctx context.Context, d *v1alpha1.Diagnosis, ended time.Time) (reconcile.Result, error) {
-	if parentOf(d) != nil {
+	if d.Parent() != nil {
 		return reconcile.Result{}, nil
 	}
 	now := time.Now()
@@ -170,7 +168,7 @@ func (r *diagnoses) keep(ctx context.Context, d *v1alpha1.Diagnosis, ended time.
 
 // orphaned deletes a Diagnosis whose parent is gone. The garbage collector does too, later.
 func (r *diagnoses) orphaned(ctx context.Context, d *v1alpha1.Diagnosis) (bool, error) {
-	parent := parentOf(d)
+	parent := d.Parent()
 	if parent == nil {
 		return false, nil
 	}
@@ -188,19 +186,6 @@ func (r *diagnoses) orphaned(ctx context.Context, d *v1alpha1.Diagnosis) (bool, 
 		return false, nil
 	}
 	return true, remove(ctx, r.client, r.counts, d, deletedParent)
-}
-
-// parentOf returns the Diagnosis that has this one; nil: none has.
-func parentOf(d *v1alpha1.Diagnosis) *metav1.OwnerReference {
-	o := metav1.GetControllerOfNoCopy(d)
-	if o == nil || o.Kind != v1alpha1.KindDiagnosis {
-		return nil
-	}
-	// Another version of Kernosis may have written it in another version of the API.
-	if of, err := schema.ParseGroupVersion(o.APIVersion); err != nil || of.Group != v1alpha1.Group {
-		return nil
-	}
-	return o
 }
 
 // slotHolders returns the UIDs of Diagnoses that hold a slot of a policy.

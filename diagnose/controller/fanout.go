@@ -186,7 +186,7 @@ func (r *diagnoses) children(ctx context.Context, d *v1alpha1.Diagnosis) ([]v1al
 			return nil, err
 		}
 		for i := range list.Items {
-			if p := parentOf(&list.Items[i]); p != nil && p.UID == d.UID {
+			if p := list.Items[i].Parent(); p != nil && p.UID == d.UID {
 				all = append(all, list.Items[i])
 			}
 		}

@@ -110,7 +110,7 @@ func (h *history) sizes(ctx context.Context) (map[string]int, error) {
 	}
 	out := map[string]int{}
 	for i := range all.Items {
-		if parent := parentOf(&all.Items[i]); parent != nil {
+		if parent := all.Items[i].Parent(); parent != nil {
 			out[string(parent.UID)]++
 		}
 	}
@@ -179,7 +179,7 @@ func (h *history) sources(kinds cache.Cache) []source.Source {
 	add := func(q queue, name string) { q.AddAfter(request("", name), historyAfter) }
 	seen := func(q queue, was, d *v1alpha1.Diagnosis) {
 		ended := d.Status.Completed()
-		if !ended || parentOf(d) != nil || d.Namespace != h.config.Namespace {
+		if !ended || d.Parent() != nil || d.Namespace != h.config.Namespace {
 			return
 		}
 		if was != nil {

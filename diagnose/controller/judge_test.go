@@ -264,18 +264,18 @@ func TestChildNames(t *testing.T) {
 		{node: "n"}, {node: "n2"}, {node: "n", pod: &v1alpha1.PodReference{Namespace: "a", Name: "b"}},
 		{pod: &v1alpha1.PodReference{Namespace: "a", Name: "b", Container: "c"}},
 	} {
-		name := childName(parent, &x)
+		name := child(parent, &x).Name
 		if seen[name] || len(name) > 253 || strings.Contains(name, ".-") {
 			t.Errorf("name %q", name)
 		}
 		seen[name] = true
-		if again := childName(parent, &x); again != name {
+		if again := child(parent, &x).Name; again != name {
 			t.Errorf("%q, and then %q", name, again)
 		}
 	}
 	// A pod that has moved is the same target.
 	moved := target{node: "other", pod: &v1alpha1.PodReference{Namespace: "a", Name: "b"}}
-	if !seen[childName(parent, &moved)] {
+	if !seen[child(parent, &moved).Name] {
 		t.Error("a pod that has moved has another name")
 	}
 }

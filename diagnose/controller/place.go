@@ -87,7 +87,7 @@ func waitForNode(d *v1alpha1.Diagnosis, pod *corev1.Pod, wait time.Duration, now
 // was hit, and another of its name may be elsewhere by now. What a targetSelector led to has
 // the node from the pod.
 func (r *diagnoses) contradiction(ctx context.Context, d *v1alpha1.Diagnosis) (string, error) {
-	if d.Spec.PodReference == nil || d.Status.Phase != "" || parentOf(d) != nil || placed(d) ||
+	if d.Spec.PodReference == nil || d.Status.Phase != "" || d.Parent() != nil || placed(d) ||
 		d.Labels[trigger.LabelSource] == string(trigger.SourceProblem) {
 		return "", nil
 	}

@@ -3,15 +3,12 @@ package controller
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
@@ -127,33 +124,9 @@ func (r *diagnoses) choosePods(ctx context.Context, by *v1alpha1.LabelSelector, 
 	}
 }
 
-// child returns the Diagnosis of a target. Its name follows from the parent and the target,
-// so that one that was made already is not made again.
+// child returns the Diagnosis of a target.
 func child(parent *v1alpha1.Diagnosis, t *target) *v1alpha1.Diagnosis {
-	d := &v1alpha1.Diagnosis{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: parent.Namespace, Name: childName(parent, t),
-			Labels: map[string]string{}, Annotations: map[string]string{},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(parent, v1alpha1.GroupVersion().WithKind(v1alpha1.KindDiagnosis))},
-		},
-		Spec: v1alpha1.DiagnosisSpec{
-			OperationSet: parent.Spec.OperationSet, NodeName: t.node, PodReference: t.pod,
-			Parameters: maps.Clone(parent.Spec.Parameters), TTL: parent.Spec.TTL,
-		},
-	}
-	maps.Copy(d.Labels, parent.Labels)
-	for key, value := range parent.Annotations {
-		if strings.HasPrefix(key, v1alpha1.Group+"/") {
-			d.Annotations[key] = value
-		}
-	}
-	d.Labels[v1alpha1.LabelParent] = string(parent.UID)
+	d := parent.Child(nil, "\n"+t.key(), 253)
+	d.Spec.NodeName, d.Spec.PodReference = t.node, t.pod
 	return d
-}
-
-func childName(parent *v1alpha1.Diagnosis, t *target) string {
-	const longest, digits = 253, 16
-	sum := sha256.Sum256([]byte(string(parent.UID) + "\n" + t.key()))
-	start := parent.Name[:min(len(parent.Name), longest-1-digits)]
-	return strings.TrimRight(start, "-.") + "-" + hex.EncodeToString(sum[:])[:digits]
 }

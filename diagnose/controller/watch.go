@@ -38,7 +38,7 @@ func (r *diagnoses) sources(kinds cache.Cache) []source.Source {
 func (r *diagnoses) diagnosisHandler() handler.TypedEventHandler[*v1alpha1.Diagnosis, reconcile.Request] {
 	add := func(q queue, d *v1alpha1.Diagnosis) { q.Add(request(d.Namespace, d.Name)) }
 	parent := func(q queue, d *v1alpha1.Diagnosis) {
-		if p := parentOf(d); p != nil {
+		if p := d.Parent(); p != nil {
 			q.AddAfter(request(d.Namespace, p.Name), countEvery)
 		}
 	}

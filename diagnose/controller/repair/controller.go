@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,8 +29,8 @@ const (
 	name = "kernosis-controller"
 	// byNode is the index of Diagnoses by their node.
 	byNode = "repair.spec.nodeName"
-	// byOwner is that by the UID of the Diagnosis that they belong to.
-	byOwner = "repair.owner"
+	// byParent is that by the UID of the Diagnosis that they belong to.
+	byParent = "repair.parent"
 )
 
 // Add adds the controller to a manager, which runs it where it leads. The manager's scheme
@@ -78,16 +77,16 @@ func add(m manager.Manager, c *Config) (*reconciler, error) {
 	}
 	r.budget.TakenOver = r.takenOver
 	node := func(o client.Object) []string { return []string{o.(*v1alpha1.Diagnosis).Spec.NodeName} }
-	owner := func(o client.Object) []string {
-		if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
-			return []string{string(owner.UID)}
+	parent := func(o client.Object) []string {
+		if p := o.(*v1alpha1.Diagnosis).Parent(); p != nil {
+			return []string{string(p.UID)}
 		}
 		return nil
 	}
 	indexer := m.GetFieldIndexer()
 	if err := errors.Join(
 		indexer.IndexField(context.Background(), &v1alpha1.Diagnosis{}, byNode, node),
-		indexer.IndexField(context.Background(), &v1alpha1.Diagnosis{}, byOwner, owner),
+		indexer.IndexField(context.Background(), &v1alpha1.Diagnosis{}, byParent, parent),
 	); err != nil {
 		return nil, err
 	}

@@ -2,8 +2,6 @@ package repair
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,45 +30,24 @@ import (
 func followed(d *v1alpha1.Diagnosis) (name string, id int, ok bool) {
 	name, text, found := strings.Cut(d.Annotations[v1alpha1.AnnotationFollows], "/")
 	id, err := strconv.Atoi(text)
-	return name, id, found && err == nil && metav1.GetControllerOfNoCopy(d) != nil
+	return name, id, found && err == nil && d.Parent() != nil
 }
 
 // root returns the UID of the Diagnosis that the first repair was of.
 func root(d *v1alpha1.Diagnosis) types.UID {
 	if _, _, ok := followed(d); ok {
-		return metav1.GetControllerOfNoCopy(d).UID
+		return d.Parent().UID
 	}
 	return d.UID
 }
 
-// following returns the Diagnosis that follows a repair. Its name follows from that, so that
-// it is made once.
+// following returns the Diagnosis that follows a repair.
 func following(d *v1alpha1.Diagnosis, id int) *v1alpha1.Diagnosis {
-	owner := *metav1.NewControllerRef(d, v1alpha1.GroupVersion().WithKind(v1alpha1.KindDiagnosis))
+	var parent *metav1.OwnerReference
 	if _, _, ok := followed(d); ok {
-		owner = *metav1.GetControllerOfNoCopy(d).DeepCopy()
+		parent = d.Parent()
 	}
-	const longest, digits = 63, 16
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%d", d.UID, id))
-	start := strings.TrimRight(owner.Name[:min(len(owner.Name), longest-1-digits)], "-.")
-	out := &v1alpha1.Diagnosis{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: d.Namespace, Name: start + "-" + hex.EncodeToString(sum[:])[:digits],
-			Labels: map[string]string{}, Annotations: map[string]string{},
-			OwnerReferences: []metav1.OwnerReference{owner},
-		},
-		Spec: v1alpha1.DiagnosisSpec{
-			OperationSet: d.Spec.OperationSet, NodeName: d.Spec.NodeName, PodReference: d.Spec.PodReference.DeepCopy(),
-			Parameters: maps.Clone(d.Spec.Parameters), TTL: d.Spec.TTL,
-		},
-	}
-	maps.Copy(out.Labels, d.Labels)
-	for key, value := range d.Annotations {
-		if strings.HasPrefix(key, v1alpha1.Group+"/") {
-			out.Annotations[key] = value
-		}
-	}
-	out.Labels[v1alpha1.LabelParent] = string(owner.UID)
+	out := d.Child(parent, "/"+strconv.Itoa(id), 63)
 	out.Annotations[v1alpha1.AnnotationFollows] = d.Name + "/" + strconv.Itoa(id)
 	return out
 }
@@ -220,13 +197,13 @@ func (l *look) problem(ctx context.Context) (*v1alpha1.Problem, error) {
 		if d.Status.Problem != nil {
 			return d.Status.Problem, nil
 		}
-		owner := metav1.GetControllerOfNoCopy(d)
-		if owner == nil || owner.Kind != v1alpha1.KindDiagnosis {
+		parent := d.Parent()
+		if parent == nil {
 			return nil, nil
 		}
 		up := &v1alpha1.Diagnosis{}
-		err := l.client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: owner.Name}, up)
-		if apierrors.IsNotFound(err) || err == nil && up.UID != owner.UID {
+		err := l.client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: parent.Name}, up)
+		if apierrors.IsNotFound(err) || err == nil && up.UID != parent.UID {
 			return nil, nil
 		}
 		if err != nil {

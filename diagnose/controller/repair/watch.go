@@ -63,7 +63,7 @@ func (r *reconciler) onDiagnosis() handler.TypedEventHandler[*v1alpha1.Diagnosis
 // below asks for the Diagnoses that belong to one, and those that belong to these.
 func (r *reconciler) below(ctx context.Context, d *v1alpha1.Diagnosis, q queue) {
 	var list v1alpha1.DiagnosisList
-	if err := r.client.List(ctx, &list, client.InNamespace(d.Namespace), client.MatchingFields{byOwner: string(d.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.client.List(ctx, &list, client.InNamespace(d.Namespace), client.MatchingFields{byParent: string(d.UID)}, client.UnsafeDisableDeepCopy); err != nil {
 		return // the cache is ending
 	}
 	for i := range list.Items {

@@ -1,6 +1,7 @@
-package controller
+package v1alpha1_test
 
 import (
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,7 +10,7 @@ import (
 )
 
 // A parent is one in whichever version of the API the reference was written.
-func TestParentOf(t *testing.T) {
+func TestParent(t *testing.T) {
 	controls := true
 	for of, want := range map[metav1.OwnerReference]bool{
 		{APIVersion: "kernosis.io/v1alpha1", Kind: "Diagnosis"}:    true,
@@ -20,8 +21,19 @@ func TestParentOf(t *testing.T) {
 	} {
 		of.Controller = &controls
 		d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{of}}}
-		if got := parentOf(d) != nil; got != want {
+		if got := d.Parent() != nil; got != want {
 			t.Errorf("%s %s: %v", of.APIVersion, of.Kind, got)
 		}
+	}
+}
+
+// Another version of Kernosis finds a child by the same name.
+func TestChildName(t *testing.T) {
+	d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("a", 45) + ".b", UID: "u"}}
+	if have, want := d.Child(nil, "\nnode/n", 253).Name, d.Name+"-4e4557d496703c1e"; have != want {
+		t.Errorf("%s, want %s", have, want)
+	}
+	if have, want := d.Child(nil, "/3", 63).Name, strings.Repeat("a", 45)+"-7899c21091ebb273"; have != want {
+		t.Errorf("%s, want %s", have, want)
 	}
 }
