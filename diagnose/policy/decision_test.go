@@ -194,7 +194,7 @@ func TestUse(t *testing.T) {
 	ended(p, "n05", "drain", time.Minute)
 	c.Nodes[2].Ready, c.Nodes[3].Cordoned = false, true
 	c.Nodes[18].ControlPlane, c.Nodes[19].Labels, c.Nodes[19].Ready = true, nil, false
-	want := policy.Use{Nodes: 18, NotReady: 1, Limit: 3, Used: 4, By: []string{"n02: cordon by diagnosis uid-x", "n03: not ready", "n04: cordoned", "old: cordon by diagnosis uid-x"}}
+	want := v1alpha1.BudgetUse{Nodes: 18, NotReady: 1, Limit: 3, Used: 4, By: []string{"n02: cordon by diagnosis uid-x", "n03: not ready", "n04: cordoned", "old: cordon by diagnosis uid-x"}}
 	if diff := cmp.Diff(want, policy.New(p).Use(c)); diff != "" {
 		t.Error(diff)
 	}

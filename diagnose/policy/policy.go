@@ -118,13 +118,13 @@ func (p *Policy) counts(n *Node) bool {
 }
 
 // budget returns the budget's two numbers.
-func (p *Policy) budget() (maxNodes, maxPercent int) {
+func (p *Policy) budget() (maxNodes, maxPercent int32) {
 	maxNodes, maxPercent = defaultMaxNodes, defaultMaxPercent
 	if n := p.spec.Budget.MaxNodes; n != nil {
-		maxNodes = int(*n)
+		maxNodes = *n
 	}
 	if n := p.spec.Budget.MaxPercent; n != nil {
-		maxPercent = int(*n)
+		maxPercent = *n
 	}
 	return maxNodes, maxPercent
 }
@@ -132,7 +132,7 @@ func (p *Policy) budget() (maxNodes, maxPercent int) {
 // limit returns how many of so many nodes may be under repair at once. A percent is
 // rounded down, for it is a bound; but it is at least one node where it isn't 0 %, else no
 // small cluster would ever be repaired.
-func (p *Policy) limit(nodes int) int {
+func (p *Policy) limit(nodes int32) int32 {
 	most, percent := p.budget()
 	share := nodes * percent / 100
 	if percent > 0 {

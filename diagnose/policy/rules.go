@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
@@ -36,7 +36,7 @@ func (p *Policy) decide(c *Cluster, n *Node, w *Want, now time.Time) Decision {
 	if d.Verb == "" {
 		d = Decision{Verb: v1alpha1.RemediationRun, Reason: v1alpha1.ReasonAllowed, Message: string(p.spec.Mode)}
 	}
-	d.Policy, d.Message = p.name, bound(fmt.Sprintf("policy %s: %s", p.name, d.Message), v1alpha1.MaxMessageBytes)
+	d.Policy, d.Message = p.name, display.Bounded(fmt.Sprintf("policy %s: %s", p.name, d.Message), v1alpha1.MaxMessageBytes)
 	return d
 }
 
@@ -104,21 +104,12 @@ func (p *Policy) pause() Decision {
 	return Decision{}
 }
 
-// Use is how much of a policy's budget is used. Its numbers change with each node: they
-// are for the policy's status and metrics, and no message has them.
-type Use struct {
-	Nodes    int      // that the policy repairs: the base of its percents
-	NotReady int      // of these
-	Limit    int      // how many may be under repair at once
-	Used     int      // nodes under repair, and those out of service for another reason
-	By       []string // the first of these, and why
-}
-
-// maxUsers is how many of the nodes that use up a budget its status names.
-const maxUsers = 16
+// maxUsers is how many of the nodes that use up a budget its status names, and maxUser how
+// long each text may be.
+const maxUsers, maxUser = 16, 640
 
 // useOfOthers returns how much of the budget nodes but one use.
-func (p *Policy) useOfOthers(c *Cluster, node string) Use {
+func (p *Policy) useOfOthers(c *Cluster, node string) v1alpha1.BudgetUse {
 	u := p.Use(c)
 	if r := p.entries[node]; r != nil && r.EndTime == nil {
 		u.Used--
@@ -128,8 +119,10 @@ func (p *Policy) useOfOthers(c *Cluster, node string) Use {
 	return u
 }
 
-// Use returns how much of the budget is used. Of the same cluster it is computed once.
-func (p *Policy) Use(c *Cluster) Use {
+// Use returns how much of the budget is used. Of the same cluster it is computed once. Its
+// numbers change with each node: they are for the policy's status and metrics, and no message
+// has them.
+func (p *Policy) Use(c *Cluster) v1alpha1.BudgetUse {
 	if known := p.known.Load(); known != nil && known.of == c {
 		return known.use
 	}
@@ -143,20 +136,20 @@ func (p *Policy) Use(c *Cluster) Use {
 // knownUse is a policy's use in a cluster that does not change.
 type knownUse struct {
 	of  *Cluster
-	use Use
+	use v1alpha1.BudgetUse
 }
 
-func (p *Policy) use(c *Cluster) Use {
-	var u Use
+func (p *Policy) use(c *Cluster) v1alpha1.BudgetUse {
+	var u v1alpha1.BudgetUse
 	add := func(node, why string, r *v1alpha1.Repair) {
 		u.Used++
-		switch {
-		case len(u.By) >= maxUsers:
-		case r != nil:
-			u.By = append(u.By, fmt.Sprintf("%s: %s by diagnosis %s", node, r.Operation, r.Diagnosis))
-		default:
-			u.By = append(u.By, node+": "+why)
+		if len(u.By) >= maxUsers {
+			return
 		}
+		if r != nil {
+			why = fmt.Sprintf("%s by diagnosis %s", r.Operation, r.Diagnosis)
+		}
+		u.By = append(u.By, display.Bounded(node+": "+why, maxUser))
 	}
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
@@ -189,8 +182,8 @@ func (p *Policy) use(c *Cluster) Use {
 
 // storm holds repairs while many nodes are not ready. One alone is never many: in a
 // cluster of three it is 33 %.
-func (p *Policy) storm(u *Use) Decision {
-	percent := int(p.spec.PauseWhenUnhealthyPercent)
+func (p *Policy) storm(u *v1alpha1.BudgetUse) Decision {
+	percent := p.spec.PauseWhenUnhealthyPercent
 	if u.NotReady < 2 || u.NotReady*100 < percent*u.Nodes {
 		return Decision{}
 	}
@@ -279,7 +272,7 @@ func (p *Policy) busy(w *Want, now time.Time) Decision {
 // used holds a repair while the budget is used up by other nodes: those under repair, and
 // those that are out of service for another reason. The node itself does not count
 // against its own repair.
-func (p *Policy) used(u *Use) Decision {
+func (p *Policy) used(u *v1alpha1.BudgetUse) Decision {
 	maxNodes, maxPercent := p.budget()
 	d := Decision{Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonBudgetExhausted}
 	switch {
@@ -293,13 +286,4 @@ func (p *Policy) used(u *Use) Decision {
 		d.Message = fmt.Sprintf("the budget is used up (maxNodes %d, maxPercent %d); see status.budget of the policy", maxNodes, maxPercent)
 	}
 	return d
-}
-
-// bound cuts a text to what a message may have.
-func bound(s string, most int) string {
-	const mark = "…"
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most-len(mark)], "") + mark
 }

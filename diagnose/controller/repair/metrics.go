@@ -7,7 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/diagnose/policy"
 )
 
 // counts are the controller's counters.
@@ -36,7 +35,7 @@ type gauges struct {
 	policy string
 	slots  int // taken
 	kept   int // nodes under repair or in their cooldown
-	use    policy.Use
+	use    v1alpha1.BudgetUse
 	paused string // the reason; empty: it is not
 }
 
@@ -55,10 +54,10 @@ type gauge struct {
 func policyGauges() []gauge {
 	return []gauge{
 		{"kernosis_remediation_slots", "Nodes that use up a policy's budget by a repair.", func(g *gauges) int { return g.slots }},
-		{"kernosis_remediation_budget_used", "Nodes that use up a policy's budget: under repair, or out of service for another reason.", func(g *gauges) int { return g.use.Used }},
-		{"kernosis_remediation_budget_limit", "How many nodes of a policy may be under repair or out of service for one to be repaired.", func(g *gauges) int { return g.use.Limit }},
-		{"kernosis_remediation_nodes", "Nodes that a policy repairs.", func(g *gauges) int { return g.use.Nodes }},
-		{"kernosis_remediation_nodes_not_ready", "Nodes that a policy repairs and that are not ready.", func(g *gauges) int { return g.use.NotReady }},
+		{"kernosis_remediation_budget_used", "Nodes that use up a policy's budget: under repair, or out of service for another reason.", func(g *gauges) int { return int(g.use.Used) }},
+		{"kernosis_remediation_budget_limit", "How many nodes of a policy may be under repair or out of service for one to be repaired.", func(g *gauges) int { return int(g.use.Limit) }},
+		{"kernosis_remediation_nodes", "Nodes that a policy repairs.", func(g *gauges) int { return int(g.use.Nodes) }},
+		{"kernosis_remediation_nodes_not_ready", "Nodes that a policy repairs and that are not ready.", func(g *gauges) int { return int(g.use.NotReady) }},
 		{"kernosis_remediation_entries", "Nodes under repair or in their cooldown, of which a policy can keep 4096.", func(g *gauges) int { return g.kept }},
 	}
 }

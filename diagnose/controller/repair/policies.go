@@ -77,7 +77,8 @@ func (r *reconciler) report(ctx context.Context, p *v1alpha1.RemediationPolicy) 
 		c.Message, c.ObservedGeneration, c.LastTransitionTime = display.Bounded(c.Message, v1alpha1.MaxMessageBytes), p.Generation, metav1.NewTime(now)
 		meta.SetStatusCondition(&after.Status.Conditions, c)
 	}
-	after.Status.Budget = budgetUse(read.Use(v.cluster))
+	use := read.Use(v.cluster)
+	after.Status.Budget = &use
 	if equality.Semantic.DeepEqual(&p.Status, &after.Status) {
 		return 0, nil
 	}
@@ -97,16 +98,6 @@ type reported struct {
 	at         time.Time
 	generation int64
 }
-
-func budgetUse(u policy.Use) *v1alpha1.BudgetUse {
-	out := &v1alpha1.BudgetUse{Nodes: int32(u.Nodes), NotReady: int32(u.NotReady), Limit: int32(u.Limit), Used: int32(u.Used)}
-	for _, by := range u.By {
-		out.By = append(out.By, display.Bounded(by, maxUser))
-	}
-	return out
-}
-
-const maxUser = 640 // of a text in status.budget.by
 
 // reconcileNode removes marks of what is no longer so: were it done again by another, it
 // would be taken for Kernosis' own.
