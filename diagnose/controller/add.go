@@ -11,6 +11,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
+	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
 // Add adds the controller to a manager that runs, and whose API server serves the kinds of
@@ -40,7 +41,7 @@ func add(m manager.Manager, c *Config, counts *counts) error {
 	names := &names{client: m.GetClient(), api: m.GetAPIReader(), builtins: c.Builtins}
 	d := &diagnoses{
 		config: c, client: m.GetClient(), api: m.GetAPIReader(), agents: newAgents(c.Silent),
-		counts: counts, names: names, report: &reporter{recorder: m.GetEventRecorder(recorderName)},
+		counts: counts, names: names, report: &reporter{recorder: m.GetEventRecorder(lease.Controller)},
 	}
 	h := &history{config: c, client: m.GetClient(), counts: counts}
 	sets, triggers := &sets{client: m.GetClient(), names: names}, &triggers{client: m.GetClient(), names: names}

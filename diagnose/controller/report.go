@@ -11,9 +11,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// recorderName is who reports Events.
-const recorderName = "kernosis-controller"
-
 // Reasons of Events on Diagnoses.
 const (
 	EventStarted   = "DiagnosisStarted"

@@ -23,9 +23,6 @@ const look = 5 * time.Second
 // longest is how many times that the pause has at most.
 const longest = 6
 
-// fieldManager is whose the changed fields are.
-const fieldManager = "kernosis-controller"
-
 // Config configures actions. Client and Namespace are required.
 type Config struct {
 	Client    kubernetes.Interface // asks the server, and no cache

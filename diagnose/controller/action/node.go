@@ -15,6 +15,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation/node"
 	"github.com/kernosis/kernosis/diagnose/policy"
+	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
 // get returns the Diagnosis' node as it is now.
@@ -97,7 +98,7 @@ func (a *Actions) write(ctx context.Context, before, after *corev1.Node) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.c.Client.CoreV1().Nodes().Patch(ctx, after.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: fieldManager})
+	_, err = a.c.Client.CoreV1().Nodes().Patch(ctx, after.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: lease.Controller})
 	return err
 }
 

@@ -22,11 +22,10 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/policy"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
+	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
 const (
-	// name of the reporting controller in Events.
-	name = "kernosis-controller"
 	// byNode is the index of Diagnoses by their node.
 	byNode = "repair.spec.nodeName"
 	// byParent is that by the UID of the Diagnosis that they belong to.
@@ -70,7 +69,7 @@ func add(m manager.Manager, c *Config) (*reconciler, error) {
 	r := &reconciler{
 		config: c, client: m.GetClient(), live: m.GetAPIReader(), api: api, actions: actions,
 		builtins: catalog.All(operation.Host{}), counts: newCounts(),
-		reporter: &reporter{recorder: m.GetEventRecorder(name)},
+		reporter: &reporter{recorder: m.GetEventRecorder(lease.Controller)},
 		interest: map[types.NamespacedName]interest{}, took: map[types.UID]bool{}, contests: map[types.UID]contest{},
 		reported: map[string]reported{}, ended: map[types.UID]time.Time{},
 		budget: &policy.Budget{Store: &policy.Objects{Reader: m.GetAPIReader(), Writer: m.GetClient().Status()}, Holder: c.Holder, Now: c.Now},

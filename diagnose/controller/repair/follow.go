@@ -18,6 +18,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/graph"
 	"github.com/kernosis/kernosis/diagnose/policy"
 	"github.com/kernosis/kernosis/diagnose/resolve"
+	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
 // A Diagnosis that follows a repair runs the OperationSet of another one again, with the
@@ -59,7 +60,7 @@ func (l *look) follow(ctx context.Context, last *made) (*v1alpha1.Diagnosis, err
 	err := l.client.Get(ctx, client.ObjectKeyFromObject(want), have)
 	if apierrors.IsNotFound(err) {
 		have = want
-		if err = l.client.Create(ctx, have, client.FieldOwner(name)); err == nil {
+		if err = l.client.Create(ctx, have, client.FieldOwner(lease.Controller)); err == nil {
 			l.config.Log.Info("a Diagnosis follows a repair", "diagnosis", l.d.Namespace+"/"+l.d.Name, "node", l.d.Spec.NodeName, "operation", last.operation, "follows", have.Name)
 		}
 		if apierrors.IsAlreadyExists(err) {

@@ -18,6 +18,7 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/policy"
+	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
 // reportEvery is how often a policy's status is written at most for what nodes do: they
@@ -86,7 +87,7 @@ func (r *reconciler) report(ctx context.Context, p *v1alpha1.RemediationPolicy) 
 	if early := time.Until(last.at.Add(reportEvery)); early > 0 && last.generation == p.Generation {
 		return early, nil
 	}
-	if err := r.client.Status().Patch(ctx, after, client.MergeFromWithOptions(p, client.MergeFromWithOptimisticLock{}), client.FieldOwner(name)); err != nil {
+	if err := r.client.Status().Patch(ctx, after, client.MergeFromWithOptions(p, client.MergeFromWithOptimisticLock{}), client.FieldOwner(lease.Controller)); err != nil {
 		return 0, err
 	}
 	r.reported[p.Name] = reported{at: time.Now(), generation: p.Generation}
@@ -128,7 +129,7 @@ func (r *reconciler) reconcileNode(ctx context.Context, request reconcile.Reques
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	_, err = r.api.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: name})
+	_, err = r.api.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: lease.Controller})
 	if apierrors.IsConflict(err) {
 		return reconcile.Result{RequeueAfter: afterConflict + rand.N(afterConflict)}, nil
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
 // afterConflict is time for the cache to have what is newer.
@@ -101,7 +102,7 @@ func (l *look) write(ctx context.Context, change func(*v1alpha1.DiagnosisStatus)
 		return nil
 	}
 	patch := client.MergeFromWithOptions(l.d, client.MergeFromWithOptimisticLock{})
-	if err := l.client.Status().Patch(ctx, after, patch, client.FieldOwner(name)); err != nil {
+	if err := l.client.Status().Patch(ctx, after, patch, client.FieldOwner(lease.Controller)); err != nil {
 		if apierrors.IsNotFound(err) {
 			return errGone
 		}

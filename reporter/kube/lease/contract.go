@@ -37,9 +37,9 @@ const (
 
 // What the controller writes in place of a silent agent. Reasons are API.
 const (
-	// Controller is the field manager of the controller's writes: an ally in
-	// [conditions.Config], whose writes over the agent's are put right without being
-	// counted against it.
+	// Controller is the field manager of the controller's writes and the reporter of its
+	// Events. It is an ally in [conditions.Config], whose writes over the agent's are put
+	// right without being counted against it.
 	Controller = "kernosis-controller"
 	// ReasonUnknown: the agent has reported, and does so no more.
 	ReasonUnknown = "AgentStatusUnknown"
