@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -104,10 +105,10 @@ func (r *reconciler) watch(m manager.Manager) error {
 			source.Kind(c, &v1alpha1.OperationSet{}, onAny[*v1alpha1.OperationSet](r.waiting)),
 			source.Kind(c, &v1alpha1.Operation{}, onAny[*v1alpha1.Operation](r.waiting))),
 		leader.Reconcile(m, "repair-policies", 1, reconcile.Func(r.reconcilePolicy),
-			source.Kind(c, &v1alpha1.RemediationPolicy{}, each[*v1alpha1.RemediationPolicy]()),
+			source.Kind(c, &v1alpha1.RemediationPolicy{}, &handler.TypedEnqueueRequestForObject[*v1alpha1.RemediationPolicy]{}),
 			source.Kind(c, &corev1.Node{}, r.onNode(r.allPolicies))),
 		leader.Reconcile(m, "repair-marks", 1, reconcile.Func(r.reconcileNode),
-			source.Kind(c, &corev1.Node{}, each[*corev1.Node]())),
+			source.Kind(c, &corev1.Node{}, &handler.TypedEnqueueRequestForObject[*corev1.Node]{})),
 	)
 }
 

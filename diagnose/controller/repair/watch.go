@@ -21,18 +21,6 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// each asks for the object itself.
-func each[T client.Object]() handler.TypedEventHandler[T, reconcile.Request] {
-	add := func(o T, q queue) {
-		q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}})
-	}
-	return handler.TypedFuncs[T, reconcile.Request]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[T], q queue) { add(e.Object, q) },
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[T], q queue) { add(e.ObjectNew, q) },
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[T], q queue) { add(e.Object, q) },
-	}
-}
-
 // onDiagnosis asks for a Diagnosis, for the one whose repair it follows, for those that belong
 // to it where its problem has changed, and for those of its node where it has ended, or what is
 // known of its repairs has changed: what comes after them waits for that.
