@@ -9,6 +9,5 @@
 //	list.go       kubelet's answer, pod by pod, without keeping what is not needed
 //	file.go       a file of pods, read again when it changes
 //	manifest.go   what is in such a file, with the lines of mistakes
-//	node.go       where in the YAML a field is
 //	figures.go    what sources count, as metrics
 package podsource

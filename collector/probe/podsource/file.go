@@ -12,16 +12,13 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/kernosis/kernosis/collector/probe"
 )
 
 // FileConfig says where the file is and what to do with its pods.
 type FileConfig struct {
-	Path   string
-	Active bool // the agent makes the probes of pods that do not say otherwise
-	Sink   Sink
-	Log    *slog.Logger
+	Path string
+	Sink Sink
+	Log  *slog.Logger
 }
 
 const (
@@ -49,15 +46,6 @@ func NewFile(cfg FileConfig) (*File, error) {
 		return nil, errors.New("file of pods: path and sink are needed")
 	}
 	return &File{figures: newFigures("file", cfg.Path, cfg.Log), cfg: cfg}, nil
-}
-
-// ReadFile reads a file of pods once.
-func ReadFile(path string, active bool) ([]*probe.Pod, error) {
-	data, err := readFile(path, maxFile)
-	if err != nil {
-		return nil, fmt.Errorf("pods: %w", err)
-	}
-	return Parse(path, data, active)
 }
 
 // Run reads the file, and again when it changes, until ctx ends. Failures are counted and
@@ -144,7 +132,7 @@ func (f *File) look() error {
 	if bytes.Equal(sum[:], f.inUse) && f.Failure() == nil {
 		return nil
 	}
-	pods, err := Parse(f.cfg.Path, data, f.cfg.Active)
+	pods, err := Parse(f.cfg.Path, data)
 	if err != nil {
 		return err
 	}

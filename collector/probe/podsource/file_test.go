@@ -46,7 +46,7 @@ items:
   status:
     containerStatuses:
     - {name: pg, containerID: "containerd://8a1f", ready: true, started: true, state: {running: {startedAt: 2026-01-02T03:04:05Z}}}
-`), false)
+`))
 	if err != nil || len(pods) != 2 {
 		t.Fatalf("%d pods, %v", len(pods), err)
 	}
@@ -60,8 +60,8 @@ items:
 	}
 	// Another text is another pod, as with kubelet's static pods; another status is not.
 	for from, same := range map[string]bool{"10.0.0.7": true, "8080": false} {
-		again, err := podsource.Parse("pods.yaml", []byte(strings.ReplaceAll(onePod, from, from[:len(from)-1]+"1")), true)
-		if err != nil || (again[0].UID == web.UID) != same || !again[0].Active {
+		again, err := podsource.Parse("pods.yaml", []byte(strings.ReplaceAll(onePod, from, from[:len(from)-1]+"1")))
+		if err != nil || (again[0].UID == web.UID) != same {
 			t.Errorf("%s: %+v, %v", from, again, err)
 		}
 	}
@@ -103,14 +103,14 @@ func TestMistakesInAFile(t *testing.T) {
 		{"a: [\n", "p.yaml:"},
 		{onePod + "---\na: \"\x1b[2J", "p.yaml:"},
 	} {
-		pods, err := podsource.Parse("p.yaml", []byte(tc.text), false)
+		pods, err := podsource.Parse("p.yaml", []byte(tc.text))
 		if err == nil || !strings.Contains(withoutColumns(err), tc.want) || pods != nil || strings.ContainsRune(err.Error(), '\x1b') {
 			t.Errorf("%s\nwant %s\nhave %v", tc.text, tc.want, err)
 		}
 	}
 	// All mistakes at once, up to a number.
 	text := strings.Repeat(pod("livenessProbe", "livnessProbe")+"---\n", 300)
-	_, err := podsource.Parse("p.yaml", []byte(text), false)
+	_, err := podsource.Parse("p.yaml", []byte(text))
 	if err == nil || strings.Count(err.Error(), "\n") != 100 || !strings.HasSuffix(err.Error(), "and 200 more") {
 		t.Errorf("%v", err)
 	}
@@ -118,7 +118,7 @@ func TestMistakesInAFile(t *testing.T) {
 	for i := range 1101 {
 		many.WriteString(strings.Replace(onePod, "web-0", fmt.Sprint("web-", i), 1) + "---\n")
 	}
-	if _, err := podsource.Parse("p.yaml", []byte(many.String()), false); err == nil || !strings.Contains(err.Error(), "more than 1100 pods") {
+	if _, err := podsource.Parse("p.yaml", []byte(many.String())); err == nil || !strings.Contains(err.Error(), "more than 1100 pods") {
 		t.Error(err)
 	}
 }
@@ -126,6 +126,9 @@ func TestMistakesInAFile(t *testing.T) {
 func TestAFileIsFollowed(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "pods.yaml")
+	if _, err := podsource.NewFile(podsource.FileConfig{Path: path}); err == nil {
+		t.Error("no sink")
+	}
 	var got sets
 	var log text
 	f, err := podsource.NewFile(podsource.FileConfig{Path: path, Sink: got.take, Log: log.log()})
@@ -166,6 +169,11 @@ func TestAFileIsFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	await.Until(t, "a pipe is refused", soon, reported("not a regular file"))
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, make([]byte, 4<<20+1))
+	await.Until(t, "a large file is refused", soon, reported("larger than"))
 	if f.Figures().Pods != 1 || f.Figures().Reads != 2 || f.Figures().Failures < 4 {
 		t.Errorf("%+v", f.Figures())
 	}
@@ -196,26 +204,12 @@ func TestAFileThatIsBeingWritten(t *testing.T) {
 	}
 }
 
-func TestReadFile(t *testing.T) {
-	path := write(t, filepath.Join(t.TempDir(), "pods.yaml"), []byte(onePod))
-	if pods, err := podsource.ReadFile(path, true); err != nil || len(pods) != 1 || !pods[0].Active {
-		t.Errorf("%v, %v", pods, err)
-	}
-	write(t, path, make([]byte, 4<<20+1))
-	if _, err := podsource.ReadFile(path, true); err == nil || !strings.Contains(err.Error(), "larger than") {
-		t.Error(err)
-	}
-	if _, err := podsource.NewFile(podsource.FileConfig{Path: path}); err == nil {
-		t.Error("no sink")
-	}
-}
-
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(onePod))
 	f.Add([]byte("apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod}\n"))
 	f.Add([]byte("a: &a [*a]\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		pods, err := podsource.Parse("p.yaml", data, false)
+		pods, err := podsource.Parse("p.yaml", data)
 		if err != nil {
 			return
 		}

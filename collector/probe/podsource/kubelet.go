@@ -20,14 +20,13 @@ type KubeletConfig struct {
 	// CertFile is kubelet's own certificate, PEM, first in the file, as in
 	// /var/lib/kubelet/pki/kubelet.crt where kubelet signs itself: it is asked for this
 	// very one, whatever name is in it.
-	CertFile   string
-	Insecure   bool   // believe whoever answers
-	ServerName string // in kubelet's certificate, where it is not the address'
-	TokenFile  string // bearer token, read anew each time; empty: none is sent
-	Every      time.Duration
-	Timeout    time.Duration // of one answer
-	Sink       Sink
-	Log        *slog.Logger
+	CertFile  string
+	Insecure  bool   // believe whoever answers
+	TokenFile string // bearer token, read anew each time; empty: none is sent
+	Every     time.Duration
+	Timeout   time.Duration // of one answer
+	Sink      Sink
+	Log       *slog.Logger
 }
 
 const (

@@ -222,6 +222,7 @@ func TestWhomToTrust(t *testing.T) {
 	t.Cleanup(changed.Close)
 	dir := t.TempDir()
 	pinned := write(t, filepath.Join(dir, "kubelet.crt"), certificate(k.Server))
+	named := strings.Replace(k.URL, "127.0.0.1", "localhost", 1) // a name that the certificate does not have
 	empty := write(t, filepath.Join(dir, "empty"), nil)
 	fifo := filepath.Join(dir, "folder")
 	if err := os.Mkdir(fifo, 0o700); err != nil {
@@ -233,9 +234,8 @@ func TestWhomToTrust(t *testing.T) {
 	}{
 		"nobody":                     {podsource.KubeletConfig{URL: k.URL}, "certificate"},
 		"a CA":                       {podsource.KubeletConfig{URL: k.URL, CAFile: pinned}, ""},
-		"a CA, another name":         {podsource.KubeletConfig{URL: k.URL, CAFile: pinned, ServerName: "node-7"}, "node-7"},
-		"a CA, the name that it has": {podsource.KubeletConfig{URL: k.URL, CAFile: pinned, ServerName: "example.com"}, ""},
-		"this very certificate":      {podsource.KubeletConfig{URL: k.URL, CertFile: pinned, ServerName: "node-7"}, ""},
+		"a CA, another name":         {podsource.KubeletConfig{URL: named, CAFile: pinned}, "not localhost"},
+		"this very certificate":      {podsource.KubeletConfig{URL: named, CertFile: pinned}, ""},
 		"another certificate":        {podsource.KubeletConfig{URL: changed.URL, CertFile: pinned}, "another certificate than that in " + pinned},
 		"the CA of another":          {podsource.KubeletConfig{URL: changed.URL, CAFile: pinned}, "certificate"},
 		"whoever answers":            {podsource.KubeletConfig{URL: changed.URL, Insecure: true}, ""},

@@ -24,17 +24,17 @@ const (
 	maxQuoted = 300
 )
 
-// ProbesAnnotation says of a pod in a file who makes its probes: "active", this agent,
-// or "observe", kubelet, which is only looked at. Pods of the API are not asked: whoever
-// may make a pod must not make the agent run things.
+// ProbesAnnotation says of a pod in a file who makes its probes: "active", this agent;
+// "observe", or without it, kubelet, which is only looked at. Pods of the API are not asked:
+// whoever may make a pod must not make the agent run things.
 const ProbesAnnotation = "kernosis.io/probes"
 
 // Parse reads pods from YAML or JSON: v1 Pods, and lists of them, in any number of
 // documents. Its errors name file, line and field; keys that a Pod does not have are
-// errors. Active is whether the agent makes the probes of pods that do not say it.
-func Parse(name string, data []byte, active bool) ([]*probe.Pod, error) {
+// errors.
+func Parse(name string, data []byte) ([]*probe.Pod, error) {
 	objects, mistakes := document.Parse(document.File{Name: name, Data: data})
-	p := &manifest{active: active, seen: map[string]int{}, errs: mistakes}
+	p := &manifest{seen: map[string]int{}, errs: mistakes}
 	for _, o := range objects {
 		p.pod(o)
 		if len(p.pods) > maxPods {
@@ -48,10 +48,9 @@ func Parse(name string, data []byte, active bool) ([]*probe.Pod, error) {
 }
 
 type manifest struct {
-	active bool
-	pods   []*probe.Pod
-	seen   map[string]int // lines of pods, by UID and by name
-	errs   document.Errors
+	pods []*probe.Pod
+	seen map[string]int // lines of pods, by UID and by name
+	errs document.Errors
 }
 
 // wrong adds a mistake at a path of an object, or at what is nearest to it.
@@ -97,14 +96,8 @@ func (p *manifest) pod(o *document.Object) {
 
 // add checks and keeps a pod.
 func (p *manifest) add(o *document.Object, from *corev1.Pod) {
-	active := p.active
-	switch said := from.Annotations[ProbesAnnotation]; said {
-	case "active":
-		active = true
-	case "observe":
-		active = false
-	case "":
-	default:
+	said := from.Annotations[ProbesAnnotation]
+	if said != "active" && said != "observe" && said != "" {
 		p.wrong(o, "metadata.annotations", "%s: %q is neither active nor observe", ProbesAnnotation, display.Safe(said, maxQuoted))
 		return
 	}
@@ -125,7 +118,7 @@ func (p *manifest) add(o *document.Object, from *corev1.Pod) {
 	if pod == nil {
 		return
 	}
-	pod.Active = active
+	pod.Active = said == "active"
 	p.reachable(o, pod)
 	assumeRunning(pod, from)
 	for _, key := range []string{"uid " + pod.UID, pod.Namespace + "/" + pod.Name} {

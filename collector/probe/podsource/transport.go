@@ -84,7 +84,7 @@ func (t *transport) client() (*http.Client, error) {
 	if t.http != nil && bytes.Equal(certs, t.certs) {
 		return t.http, nil
 	}
-	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.cfg.ServerName}
+	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	switch {
 	case t.cfg.CAFile != "":
 		conf.RootCAs = x509.NewCertPool()
