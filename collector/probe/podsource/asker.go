@@ -20,14 +20,11 @@ type Asker struct {
 	trust transport
 }
 
-// NewAsker checks the configuration, of which Every, Sink and Log have no use.
+// NewAsker checks the configuration, of which Sink and Log have no use.
 func NewAsker(cfg KubeletConfig) (*Asker, error) {
 	u, err := cfg.check()
 	if err != nil {
 		return nil, err
-	}
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = defaultTimeout
 	}
 	a := &Asker{cfg: cfg, base: u}
 	a.trust.cfg = &a.cfg

@@ -23,15 +23,13 @@ type KubeletConfig struct {
 	CertFile  string
 	Insecure  bool   // believe whoever answers
 	TokenFile string // bearer token, read anew each time; empty: none is sent
-	Every     time.Duration
-	Timeout   time.Duration // of one answer
 	Sink      Sink
 	Log       *slog.Logger
 }
 
 const (
-	defaultEvery   = 10 * time.Second
-	defaultTimeout = 10 * time.Second
+	askEvery   = 10 * time.Second
+	askTimeout = 10 * time.Second // of one answer
 	// soonest is how long after an answer kubelet is asked again because somebody wants
 	// to know.
 	soonest = time.Second
@@ -49,6 +47,7 @@ type Kubelet struct {
 	*figures
 	cfg     KubeletConfig
 	kubelet *Asker
+	every   time.Duration // askEvery, or a test's
 	ask     chan struct{}
 }
 
@@ -63,16 +62,13 @@ func NewKubelet(cfg KubeletConfig) (*Kubelet, error) {
 	if cfg.Sink == nil {
 		return nil, errors.New("kubelet: no sink")
 	}
-	if cfg.Every <= 0 {
-		cfg.Every = defaultEvery
-	}
-	return &Kubelet{figures: newFigures("kubelet", cfg.URL, cfg.Log), cfg: cfg, kubelet: kubelet, ask: make(chan struct{}, 1)}, nil
+	return &Kubelet{figures: newFigures("kubelet", cfg.URL, cfg.Log), cfg: cfg, kubelet: kubelet, every: askEvery, ask: make(chan struct{}, 1)}, nil
 }
 
 // Run asks kubelet until ctx ends. Failures are counted and logged; the known pods stay.
 func (k *Kubelet) Run(ctx context.Context) error {
 	defer k.kubelet.Close()
-	tick := time.NewTicker(k.cfg.Every)
+	tick := time.NewTicker(k.every)
 	defer tick.Stop()
 	for {
 		if err := k.Read(ctx); err != nil && ctx.Err() == nil {
@@ -91,7 +87,7 @@ func (k *Kubelet) Run(ctx context.Context) error {
 				return nil
 			case <-again.C:
 			}
-			tick.Reset(k.cfg.Every)
+			tick.Reset(k.every)
 		}
 	}
 }

@@ -168,11 +168,12 @@ func TestPodsOfKubelet(t *testing.T) {
 	k.token.Store(&token)
 	src, err := podsource.NewKubelet(podsource.KubeletConfig{
 		URL: k.URL, CertFile: write(t, filepath.Join(dir, "kubelet.crt"), certificate(k.Server)),
-		TokenFile: write(t, filepath.Join(dir, "token"), []byte("first\n")), Every: 5 * time.Millisecond, Sink: got.take, Log: log.log(),
+		TokenFile: write(t, filepath.Join(dir, "token"), []byte("first\n")), Sink: got.take, Log: log.log(),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	src.SetEvery(5 * time.Millisecond)
 	run(t, src)
 	await.Until(t, "two pods", soon, func() bool { return got.names() == "shop/web-0 shop/web-1" })
 	p := got.all[0][0]
@@ -336,10 +337,11 @@ func TestAnEndlessAnswer(t *testing.T) {
 func TestAskedSoon(t *testing.T) {
 	k := serve(t, list(t, "web-0"))
 	var got sets
-	src, err := podsource.NewKubelet(podsource.KubeletConfig{URL: k.URL, Insecure: true, Every: time.Hour, Sink: got.take})
+	src, err := podsource.NewKubelet(podsource.KubeletConfig{URL: k.URL, Insecure: true, Sink: got.take})
 	if err != nil {
 		t.Fatal(err)
 	}
+	src.SetEvery(time.Hour)
 	run(t, src)
 	await.Until(t, "asked once", soon, func() bool { return got.count() == 1 })
 	began := time.Now()
@@ -358,10 +360,11 @@ func TestABrokenPod(t *testing.T) {
 	k := serve(t, body)
 	var got sets
 	var log text
-	src, err := podsource.NewKubelet(podsource.KubeletConfig{URL: k.URL, Insecure: true, Every: 5 * time.Millisecond, Sink: got.take, Log: log.log()})
+	src, err := podsource.NewKubelet(podsource.KubeletConfig{URL: k.URL, Insecure: true, Sink: got.take, Log: log.log()})
 	if err != nil {
 		t.Fatal(err)
 	}
+	src.SetEvery(5 * time.Millisecond)
 	run(t, src)
 	await.Until(t, "several reads", soon, func() bool { return got.count() > 3 })
 	if got.names() != "shop/web-0 shop/web-1" || src.Figures().Faulty != 1 {

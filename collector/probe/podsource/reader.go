@@ -22,7 +22,7 @@ var ErrNoPod = errors.New("kubelet has no such pod on this node") //nolint:goche
 // object that mirrors them in the API.
 type Reader struct{ kubelet *Asker }
 
-// NewReader checks the configuration, of which Every, Sink and Log have no use.
+// NewReader checks the configuration, of which Sink and Log have no use.
 func NewReader(cfg KubeletConfig) (*Reader, error) {
 	kubelet, err := NewAsker(cfg)
 	if err != nil {

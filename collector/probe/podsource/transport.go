@@ -114,7 +114,7 @@ func (t *transport) client() (*http.Client, error) {
 	t.giveBack()
 	t.certs = certs
 	t.http = &http.Client{
-		Timeout: t.cfg.Timeout,
+		Timeout: askTimeout,
 		Transport: &http.Transport{
 			DialContext:     dial,
 			TLSClientConfig: conf, ForceAttemptHTTP2: true,
