@@ -47,7 +47,7 @@ func newProbes(cfg agentConfig, a *agent, log *slog.Logger) (*probes, error) {
 	c := probe.Config{Report: p.report, Log: log, Start: time.Now(), Failing: p.wasFailing}
 	if cfg.Probes.PodsFile != "" {
 		// Only a file of this machine may say that the agent probes a pod itself.
-		c.Prober = active.New(active.Config{FS: hostfs.New(cfg.HostRoot)})
+		c.Prober = active.New(hostfs.New(cfg.HostRoot))
 	}
 	p.manager = probe.New(c)
 	if cfg.kube != nil {

@@ -106,7 +106,7 @@ func openServices(cfg agentConfig, a *agent, m *metrics.Metrics, mutes *muteFile
 			}
 		}
 	}
-	p.prober = active.New(active.Config{FS: p.fs})
+	p.prober = active.New(p.fs)
 	c := service.Config{FS: p.fs, Prober: p.prober, Report: a.observe, Earlier: a.earlier, Log: log, Start: time.Now()}
 	if slices.ContainsFunc(all, func(s service.Service) bool { return s.Handler == string(probe.Exec) }) {
 		p.groups = openServiceGroups(log)

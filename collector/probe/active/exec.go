@@ -1,7 +1,6 @@
 package active
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,14 +35,14 @@ func (p *Prober) Command(ctx context.Context, container string, command []string
 	if !ok || id == "" {
 		return probe.Outcome{}, fmt.Errorf("container ID %q names no container", display.Safe(container, 128))
 	}
-	socket := cmp.Or(p.cfg.Socket, cri.Find(p.cfg.FS))
+	socket := cri.Find(p.fs)
 	if socket == "" {
 		return probe.Outcome{}, errors.New("no container runtime found")
 	}
 	within, cancel := context.WithTimeout(ctx, timeout+execGrace)
 	defer cancel()
 	began := time.Now()
-	got, err := cri.ExecSync(within, p.cfg.FS.Path(socket), id, command, timeout)
+	got, err := cri.ExecSync(within, p.fs.Path(socket), id, command, timeout)
 	took := time.Since(began)
 	if ctx.Err() != nil {
 		return probe.Outcome{}, ctx.Err()

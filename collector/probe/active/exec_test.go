@@ -69,7 +69,7 @@ func runtimeNode(t *testing.T) hostfs.FS {
 }
 
 func TestCommand(t *testing.T) {
-	p := New(Config{FS: runtimeNode(t)})
+	p := New(runtimeNode(t))
 	run := func(timeout time.Duration, command ...string) (probe.Outcome, error) {
 		return p.Probe(t.Context(), &probe.Request{
 			Pod: &probe.Pod{}, Container: &probe.Container{ID: "containerd://8a1f"},
@@ -98,7 +98,7 @@ func TestCommand(t *testing.T) {
 			t.Errorf("%s: %+v, %v", id, o, err)
 		}
 	}
-	if o, err := New(Config{FS: hostfs.New(t.TempDir())}).Command(t.Context(), "containerd://8a1f", []string{"true"}, plenty); err == nil || !strings.Contains(err.Error(), "no container runtime") {
+	if o, err := New(hostfs.New(t.TempDir())).Command(t.Context(), "containerd://8a1f", []string{"true"}, plenty); err == nil || !strings.Contains(err.Error(), "no container runtime") {
 		t.Errorf("%+v, %v", o, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -109,7 +109,7 @@ func TestCommand(t *testing.T) {
 }
 
 func TestProgram(t *testing.T) {
-	p := New(Config{FS: hostfs.New("/")})
+	p := New(hostfs.New("/"))
 	for name, c := range map[string]struct {
 		script                string
 		timeout               time.Duration

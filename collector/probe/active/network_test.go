@@ -106,7 +106,7 @@ func fails(t *testing.T, p *Prober, target Target, timeout time.Duration, verdic
 // Each class of failure is provoked, and reported by its name.
 func TestVerdicts(t *testing.T) {
 	node, pod := netlab.PairIn(t, 40)
-	p := New(Config{FS: labHost(t, node, pod)})
+	p := New(labHost(t, node, pod))
 	silent := func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 	const brief = 400 * time.Millisecond
 
@@ -214,7 +214,7 @@ func TestVerdicts(t *testing.T) {
 // What never leaves the node, or is never answered.
 func TestVerdictsOfTheWay(t *testing.T) {
 	node, pod := netlab.PairIn(t, 40)
-	p := New(Config{FS: labHost(t, node, pod)})
+	p := New(labHost(t, node, pod))
 	pod.Listen("10.97.40.2:80", 100)
 	tcp := Target{Protocol: netprobe.TCP, Port: 80}
 	const brief = 300 * time.Millisecond
@@ -246,7 +246,7 @@ func TestVerdictsOfTheWay(t *testing.T) {
 // What is well is never reported as failed, and nothing is looked into for it.
 func TestHealthyProbes(t *testing.T) {
 	node, pod := netlab.PairIn(t, 40)
-	p := New(Config{FS: labHost(t, node, pod)})
+	p := New(labHost(t, node, pod))
 	serveHTTP(t, pod, "10.97.40.2:80", false, func(http.ResponseWriter, *http.Request) {})
 	serveHTTP(t, pod, "10.97.40.2:81", true, func(http.ResponseWriter, *http.Request) {})
 	serveGRPC(t, pod, "10.97.40.2:82", true)
@@ -281,7 +281,7 @@ func TestHealthyProbes(t *testing.T) {
 // More failures than may be looked into are reported without a look.
 func TestLooksAreBounded(t *testing.T) {
 	node, pod := netlab.PairIn(t, 40)
-	p := New(Config{FS: labHost(t, node, pod)})
+	p := New(labHost(t, node, pod))
 	skipped := 0
 	for range lookBurst + 3*lookRate {
 		o, err := p.Network(t.Context(), Target{Protocol: netprobe.TCP, Host: "10.97.40.2", Port: 80}, plenty)
@@ -298,7 +298,7 @@ func TestLooksAreBounded(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	p := New(Config{FS: ownHost(t)})
+	p := New(ownHost(t))
 	fails(t, p, Target{Protocol: netprobe.TCP, Host: "no-such-host.invalid", Port: 80}, plenty, event.VerdictName, `^the name no-such-host.invalid does not resolve: `)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -313,11 +313,11 @@ func TestNames(t *testing.T) {
 
 // What can't be made is an error: what is probed may be well.
 func TestNotMade(t *testing.T) {
-	p := New(Config{FS: hostfs.New(t.TempDir())}) // a node without processes
+	p := New(hostfs.New(t.TempDir())) // a node without processes
 	if o, err := p.Network(t.Context(), Target{Protocol: netprobe.TCP, Host: "127.0.0.1", Port: 80}, plenty); err == nil {
 		t.Errorf("%+v", o)
 	}
-	p = New(Config{FS: hostfs.New("/")})
+	p = New(hostfs.New("/"))
 	if o, err := p.Network(t.Context(), Target{Protocol: netprobe.TCP, Port: 80}, plenty); err == nil {
 		t.Errorf("%+v", o)
 	}
@@ -341,7 +341,7 @@ func TestProbeOfAPod(t *testing.T) {
 		Pod: &probe.Pod{Addresses: []netip.Addr{at.Addr()}}, Container: &probe.Container{},
 		Spec: &probe.Spec{Handler: probe.HTTP, Port: at.Port(), Path: "/healthz?verbose", Timeout: plenty, Headers: []probe.Header{{Name: "X-A", Value: "1"}, {Name: "X-A", Value: "2"}}},
 	}
-	p := New(Config{FS: ownHost(t)})
+	p := New(ownHost(t))
 	if o, err := p.Probe(t.Context(), r); err != nil || !o.OK || got.URL.String() != "/healthz?verbose" || strings.Join(got.Header["X-A"], " ") != "1 2" {
 		t.Errorf("%+v, %v, %+v", o, err, got)
 	}

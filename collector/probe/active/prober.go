@@ -23,17 +23,9 @@ import (
 	"github.com/kernosis/kernosis/collector/probe"
 )
 
-// Config says where probes are made from.
-type Config struct {
-	FS hostfs.FS
-	// Socket is the container runtime's, below FS's root; empty: the first known one that
-	// is there.
-	Socket string
-}
-
 // Prober makes probes. It is safe for concurrent use.
 type Prober struct {
-	cfg  Config
+	fs   hostfs.FS
 	look *looker
 
 	mu    sync.Mutex
@@ -41,8 +33,8 @@ type Prober struct {
 	pid   int    // in it
 }
 
-// New returns a Prober that has started nothing.
-func New(cfg Config) *Prober { return &Prober{cfg: cfg, look: newLooker(cfg.FS)} }
+// New returns a Prober of the node whose files fs has. It has started nothing.
+func New(fs hostfs.FS) *Prober { return &Prober{fs: fs, look: newLooker(fs)} }
 
 // Probe makes the probe of a container. It implements probe.Prober.
 func (p *Prober) Probe(ctx context.Context, r *probe.Request) (probe.Outcome, error) {
@@ -106,7 +98,7 @@ func (p *Prober) Network(ctx context.Context, t Target, timeout time.Duration) (
 	what := &netprobe.Probe{
 		Protocol: t.Protocol, To: netip.AddrPortFrom(addr, t.Port), Name: name, Path: t.Path, Headers: t.Headers,
 		Service: t.Service, TLS: t.TLS,
-		From: func(connect func() error) error { return netlook.Within(p.cfg.FS, inode, pid, connect) },
+		From: func(connect func() error) error { return netlook.Within(p.fs, inode, pid, connect) },
 	}
 	r := what.RunWithin(ctx, timeout-time.Since(began))
 	if r.Err == nil {
@@ -133,7 +125,7 @@ func (p *Prober) node() (inode uint32, pid int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.inode == 0 {
-		if p.inode, p.pid, err = netlook.NodeNamespace(p.cfg.FS); err != nil {
+		if p.inode, p.pid, err = netlook.NodeNamespace(p.fs); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -146,7 +138,7 @@ func (p *Prober) InNode(fn func() error) error {
 	if err != nil {
 		return err
 	}
-	return netlook.Within(p.cfg.FS, inode, pid, fn)
+	return netlook.Within(p.fs, inode, pid, fn)
 }
 
 // resolve returns the address of a host, and its name where it is one.

@@ -131,7 +131,7 @@ func earlier(stem string) (ago time.Duration, ok bool) {
 func start(t *testing.T, fs hostfs.FS, services ...Service) (*Runner, *tape) {
 	t.Helper()
 	p := &tape{changed: make(chan struct{})}
-	r := New(Config{FS: fs, Prober: active.New(active.Config{FS: fs}), Report: p.report, Earlier: earlier, Start: time.Now().Add(-time.Hour)})
+	r := New(Config{FS: fs, Prober: active.New(fs), Report: p.report, Earlier: earlier, Start: time.Now().Add(-time.Hour)})
 	if err := r.Add(services...); err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +270,7 @@ func TestStuckProgram(t *testing.T) {
 	disk := loopdisk.NewExt4(t, 8<<20, "")
 	runs := filepath.Join(t.TempDir(), "runs")
 	svc := Service{Name: "own", Handler: "exec", Command: []string{testprogram.Script(t, "echo >>"+runs+"\n: >"+disk.Dir+"/file")}, Timeout: await.Within(time.Second)}
-	r := New(Config{FS: hostfs.New("/"), Prober: active.New(active.Config{}), Report: func(*event.Event) {}})
+	r := New(Config{FS: hostfs.New("/"), Prober: active.New(hostfs.FS{}), Report: func(*event.Event) {}})
 	if err := r.Add(svc); err != nil {
 		t.Fatal(err)
 	}
@@ -305,7 +305,7 @@ func TestStuckProgram(t *testing.T) {
 // makes has one probe made, and checks what comes of it; an empty verdict is a success.
 func makes(t *testing.T, fs hostfs.FS, s Service, verdict, cause string) probe.Detail {
 	t.Helper()
-	m := maker{fs: fs, prober: active.New(active.Config{FS: fs})}
+	m := maker{fs: fs, prober: active.New(fs)}
 	s = s.Filled()
 	o, err := m.make(t.Context(), &s, nil, nil)
 	t.Logf("%+v, %v", o.Detail, err)
@@ -442,7 +442,7 @@ func TestNames(t *testing.T) {
 	// The node's own, of which there are several: nobody listens at port 53 here.
 	conf := fs.Path("/etc/resolv.conf")
 	s.Address = ""
-	m := maker{fs: fs, prober: active.New(active.Config{FS: fs})}
+	m := maker{fs: fs, prober: active.New(fs)}
 	filled := s.Filled()
 	if o, err := m.make(t.Context(), &filled, nil, nil); err == nil {
 		t.Errorf("without a resolv.conf: %+v", o)
@@ -482,7 +482,7 @@ func TestAPIServer(t *testing.T) {
 	// Another one, that trusts a file.
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	own := Service{Name: "registry", Handler: "https", Address: s.Address, Path: "/livez", CA: file, Condition: "X"}
-	m := maker{fs: fs, prober: active.New(active.Config{FS: fs})}
+	m := maker{fs: fs, prober: active.New(fs)}
 	filled := own.Filled()
 	if o, err := m.make(t.Context(), &filled, nil, nil); err == nil {
 		t.Errorf("without the file: %+v", o)
@@ -501,7 +501,7 @@ func TestFind(t *testing.T) {
 	n := netlab.New(t)
 	fs := node(t, netlook.NewNamespaces(hostfs.New("/"), time.Second).Process(n.Inode))
 	find := func() (names []string) {
-		for _, s := range Find(t.Context(), fs, active.New(active.Config{FS: fs}), Findable()) {
+		for _, s := range Find(t.Context(), fs, active.New(fs), Findable()) {
 			names = append(names, s.Name)
 		}
 		return names
