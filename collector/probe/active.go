@@ -116,19 +116,6 @@ func (m *Manager) notMade(w *worker, err error) {
 	}
 }
 
-// Trigger makes a probe at once, whose next one then is a period later. False: there is
-// no such active worker.
-func (m *Manager) Trigger(k Key) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	w := m.workers[k]
-	if w == nil || w.feed != event.ProbeActive {
-		return false
-	}
-	w.hasten()
-	return true
-}
-
 // hasten makes the readiness probe of a container at once, if that has started and is
 // not ready; mu is held.
 func (m *Manager) hasten(e *entry, c *Container) {

@@ -281,7 +281,7 @@ func TestAProbeThatCantBeMadeIsNoFailure(t *testing.T) {
 		if n := strings.Count(log.String(), "can't be made"); n != 1 || !strings.Contains(log.String(), "no such file") {
 			t.Errorf("reported %d times: %s", n, &log)
 		}
-		if w, _ := m.Worker(key(probe.Liveness)); len(said.events) != 0 || w.Failures != 0 || w.Result != probe.Success {
+		if w := m.Workers()[key(probe.Liveness)]; len(said.events) != 0 || w.Failures != 0 || w.Result != probe.Success {
 			t.Errorf("%d events, %+v", len(said.events), w)
 		}
 		if n := counted(t, m, "unknown"); n != 2 {
@@ -289,7 +289,7 @@ func TestAProbeThatCantBeMadeIsNoFailure(t *testing.T) {
 		}
 		mended.Store(true)
 		pass(20 * s)
-		if w, _ := m.Worker(key(probe.Liveness)); w.Failures != 2 || len(said.events) != 2 {
+		if w := m.Workers()[key(probe.Liveness)]; w.Failures != 2 || len(said.events) != 2 {
 			t.Errorf("%d events, %+v", len(said.events), w)
 		}
 		cancel()
@@ -336,7 +336,7 @@ func TestALife(t *testing.T) {
 		set(probe.Liveness, false)
 		pass(60 * s)
 		result, _ := m.Results(probe.Liveness).Get("x://a")
-		w, _ := m.Worker(key(probe.Liveness))
+		w := m.Workers()[key(probe.Liveness)]
 		if result != probe.Failure || !w.OnHold || w.Failures != 3 {
 			t.Errorf("%v, %+v", result, w)
 		}
@@ -358,7 +358,7 @@ func TestALife(t *testing.T) {
 		if _, known := m.Results(probe.Liveness).Get("x://a"); known {
 			t.Error("the old container's result is kept")
 		}
-		if w, _ := m.Worker(key(probe.Liveness)); w.OnHold || w.Failures != 0 || w.Successes == 0 {
+		if w := m.Workers()[key(probe.Liveness)]; w.OnHold || w.Failures != 0 || w.Successes == 0 {
 			t.Errorf("%+v", w)
 		}
 		// One end for each beginning.
@@ -442,7 +442,7 @@ func TestAnOutcomeOfTheContainerBefore(t *testing.T) {
 		c.ID = "x://b"
 		m.AddPod(web(c))
 		pass(5 * s)
-		if w, _ := m.Worker(key(probe.Liveness)); w.Failures != 0 || len(said.events) != 0 {
+		if w := m.Workers()[key(probe.Liveness)]; w.Failures != 0 || len(said.events) != 0 {
 			t.Errorf("%d events, %+v", len(said.events), w)
 		}
 	})

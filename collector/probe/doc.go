@@ -38,7 +38,7 @@
 //	worker.go   one worker: course, effects and what is reported, in order
 //	late.go     failures that are heard of after their container's end, or unsure
 //	active.go   the times of active probes
-//	status.go   what is known: workers, and containers started and ready
+//	status.go   what is known: results, pods, and containers started
 //	tell.go     events of failures and recoveries, bounded
 //	metrics.go  counts by result, bounded
 package probe

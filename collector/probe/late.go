@@ -64,7 +64,7 @@ func (m *Manager) late(w *worker, o *Outcome) bool {
 // unsure reports a failure that kubelet may not count; the turn is held.
 func (m *Manager) unsure(w *worker, o *Outcome) {
 	m.mu.Lock()
-	w.latest, w.erring, w.reported = o.At, false, true
+	w.erring, w.reported = false, true
 	m.bump(w, Unknown)
 	failures, _ := w.inARow()
 	m.mu.Unlock()

@@ -57,7 +57,7 @@ func TestALateFailureIsOfTheFormerContainer(t *testing.T) {
 	if got, want := said.run(), []string{"b 1/3"}; !slices.Equal(got, want) {
 		t.Errorf("reported %q, want %q", got, want)
 	}
-	if w, _ := m.Worker(liveness("u1")); w.Failures != 1 || w.OnHold {
+	if w := m.Workers()[liveness("u1")]; w.Failures != 1 || w.OnHold {
 		t.Errorf("%+v", w)
 	}
 }

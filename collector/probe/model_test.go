@@ -227,7 +227,7 @@ func (v verdict) same(m *probe.Manager, k probe.Key, id string, said *reported) 
 	if known != v.known || known && result != v.result {
 		return fmt.Errorf("result %v, %v, want %v, %v", result, known, v.result, v.known)
 	}
-	state, worker := m.Worker(k)
+	state, worker := m.Workers()[k]
 	if worker != v.worker {
 		return fmt.Errorf("worker %v, want %v", worker, v.worker)
 	}

@@ -109,7 +109,7 @@ func TestAnEndedWorkerIsNotMadeAnew(t *testing.T) {
 		again := *p
 		m.AddPod(&again)
 	}
-	if _, ok := m.Worker(liveness("u1")); ok || len(m.Workers()) != 1 || len(updates) != 1 {
+	if _, ok := m.Workers()[liveness("u1")]; ok || len(m.Workers()) != 1 || len(updates) != 1 {
 		t.Errorf("%+v, %d updates", m.Workers(), len(updates))
 	}
 }

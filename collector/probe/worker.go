@@ -21,7 +21,6 @@ type worker struct {
 	course
 	ended    bool
 	reported bool      // a failure was reported, and no end of it
-	latest   time.Time // outcome
 	counts   [3]uint64 // by Result
 	shown    bool      // has series of its own
 	erring   bool      // the probe could not be made, as is reported already
@@ -82,7 +81,7 @@ func (m *Manager) count(w *worker, o *Outcome) (failures int, report bool) {
 	if o.OK {
 		result = Success
 	}
-	w.latest, w.erring, w.touched = o.At, false, true
+	w.erring, w.touched = false, true
 	m.bump(w, result)
 	run, reached := w.take(result)
 	if reached && m.results[w.key.Kind].Set(w.id, result, w.key.PodUID) {

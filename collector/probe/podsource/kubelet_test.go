@@ -388,8 +388,9 @@ func TestToAManager(t *testing.T) {
 		if err := src.Read(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if len(m.Pods()) != len(names) || len(m.Workers()) != len(names) {
-			t.Errorf("%v: %d pods, %d workers", names, len(m.Pods()), len(m.Workers()))
+		// Each worker has a series of successes and one of failures.
+		if series := testutil.CollectAndCount(m, "kernosis_probe_results_total"); len(m.Pods()) != len(names) || series != 2*len(names) {
+			t.Errorf("%v: %d pods, %d series", names, len(m.Pods()), series)
 		}
 		for _, name := range names {
 			if _, ok := m.Pod("uid-" + name); !ok {
