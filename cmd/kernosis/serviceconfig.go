@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/kernosis/kernosis/collector/ingest"
 	"github.com/kernosis/kernosis/collector/probe/service"
@@ -14,48 +13,15 @@ import (
 // serviceSettings say which services of the node are probed. See docs/services.md.
 type serviceSettings struct {
 	// Known are names of known services, and serviceAuto; nil: the command's default.
-	Known  []string        `yaml:"known,flow"`
-	Probes []serviceConfig `yaml:"probes"`
+	Known []string `yaml:"known,flow"`
+	// Probes are services, or what is different of known ones, without the defaults.
+	Probes []service.Service `yaml:"probes"`
 
 	filled bool // Known is the command's default
 }
 
 // serviceAuto stands for the known services that are there.
 const serviceAuto = "auto"
-
-// serviceConfig is one service of the configuration file, or what is different of a known
-// one.
-type serviceConfig struct {
-	Name             string            `yaml:"name"`
-	Handler          string            `yaml:"handler,omitempty"`
-	Address          string            `yaml:"address,omitempty"`
-	Path             string            `yaml:"path,omitempty"`
-	Headers          map[string]string `yaml:"headers,omitempty"`
-	CA               string            `yaml:"ca,omitempty"`
-	Accept           []int             `yaml:"accept,omitempty,flow"`
-	Service          string            `yaml:"service,omitempty"`
-	Command          []string          `yaml:"command,omitempty,flow"`
-	Socket           string            `yaml:"socket,omitempty"`
-	Query            string            `yaml:"query,omitempty"`
-	Period           time.Duration     `yaml:"period,omitempty"`
-	Timeout          time.Duration     `yaml:"timeout,omitempty"`
-	FailureThreshold int               `yaml:"failureThreshold,omitempty"`
-	SuccessThreshold int               `yaml:"successThreshold,omitempty"`
-	Condition        string            `yaml:"condition,omitempty"`
-	HealthyReason    string            `yaml:"healthyReason,omitempty"`
-	HealthyMessage   string            `yaml:"healthyMessage,omitempty"`
-	Severity         string            `yaml:"severity,omitempty"`
-}
-
-// service returns what it configures, with the defaults.
-func (s *serviceConfig) service() service.Service {
-	return service.Service{
-		Name: s.Name, Handler: s.Handler, Address: s.Address, Path: s.Path, Headers: s.Headers, CA: s.CA, Accept: s.Accept,
-		Service: s.Service, Command: s.Command, Socket: s.Socket, Query: s.Query, Period: s.Period, Timeout: s.Timeout,
-		FailureThreshold: s.FailureThreshold, SuccessThreshold: s.SuccessThreshold,
-		Condition: s.Condition, HealthyReason: s.HealthyReason, HealthyMessage: s.HealthyMessage, Severity: s.Severity,
-	}.Filled()
-}
 
 // defaultServices fills in which known services are probed unless the file says it: in
 // the agent those that are there.
@@ -69,13 +35,13 @@ func (c *agentConfig) defaultServices() {
 // configuredServices returns the services that are named, those of mistaken names left out.
 func (c *agentConfig) configuredServices() (all []service.Service) {
 	for _, k := range service.Known() {
-		own := slices.ContainsFunc(c.Services.Probes, func(p serviceConfig) bool { return p.Name == k.Name })
+		own := slices.ContainsFunc(c.Services.Probes, func(p service.Service) bool { return p.Name == k.Name })
 		if slices.Contains(c.Services.Known, k.Name) && !own {
 			all = append(all, k)
 		}
 	}
 	for i := range c.Services.Probes {
-		all = append(all, c.Services.Probes[i].service())
+		all = append(all, c.Services.Probes[i].Filled())
 	}
 	return all
 }
@@ -117,13 +83,13 @@ func (c *agentConfig) checkServices() error {
 		}
 	}
 	for i := range c.Services.Probes {
-		s := c.Services.Probes[i].service()
+		s := c.Services.Probes[i].Filled()
 		for _, e := range s.Check() {
 			if s.Name != service.APIServer || e.Field != "address" || s.Address != "" || !c.knowsAPIServer() {
 				errs = append(errs, c.serviceError(i, e.Field, "%s", e.Msg))
 			}
 		}
-		if slices.ContainsFunc(c.Services.Probes[:i], func(o serviceConfig) bool { return o.Name == s.Name }) {
+		if slices.ContainsFunc(c.Services.Probes[:i], func(o service.Service) bool { return o.Name == s.Name }) {
 			errs = append(errs, c.serviceError(i, "name", "%s: another service has it", s.Name))
 		}
 		if s.Condition == "" {

@@ -39,7 +39,7 @@ func (c *agentConfig) ownServiceConditions(rules *detector.RuleSet) error {
 		if err == nil {
 			continue
 		}
-		i := slices.IndexFunc(c.Services.Probes, func(p serviceConfig) bool { return p.Name == s.Name })
+		i := slices.IndexFunc(c.Services.Probes, func(p service.Service) bool { return p.Name == s.Name })
 		errs = append(errs, c.serviceError(i, map[bool]string{true: "condition", false: "known"}[i >= 0], "%w", err))
 	}
 	return errors.Join(errs...)

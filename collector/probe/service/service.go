@@ -28,33 +28,37 @@ const (
 	APIServer = "apiserver"
 )
 
-// Service is what is probed, how, and what its condition is called.
+// Service is what is probed, how, and what its condition is called. The tags have its keys in
+// the configuration file.
 type Service struct {
-	Name    string
-	Handler string // of package probe, DNS or CRI
+	Name    string `yaml:"name"`
+	Handler string `yaml:"handler,omitempty"` // of package probe, DNS or CRI
 
 	// Address is host:port, of DNS host with or without a port, where the host of HTTP,
 	// HTTPS and TCP may be a name; of DNS without one it is the node's name servers.
-	Address string
-	Path    string // of HTTP and HTTPS
+	Address string `yaml:"address,omitempty"`
+	Path    string `yaml:"path,omitempty"` // of HTTP and HTTPS
 	// Fallback is a path that is tried where there is no such one (404).
-	Fallback string
-	Headers  map[string]string // of these
-	CA       string            // of HTTPS: a file; without it certificates are not verified
+	Fallback string            `yaml:"-"`
+	Headers  map[string]string `yaml:"headers,omitempty"` // of HTTP and HTTPS
+	CA       string            `yaml:"ca,omitempty"`      // of HTTPS: a file; without it certificates are not verified
 	// TLS of HTTPS stands in place of CA. Nobody but the API server has one.
-	TLS     *tls.Config
-	Service string   // of GRPC
-	Command []string // of Exec: a program with its arguments
-	Socket  string   // of CRI; empty: the one that is there
-	Query   string   // of DNS: the name asked for
-	Accept  []int    // statuses of HTTP and HTTPS that count as a success, too
+	TLS     *tls.Config `yaml:"-"`
+	Accept  []int       `yaml:"accept,omitempty,flow"`  // statuses of HTTP and HTTPS that count as a success, too
+	Service string      `yaml:"service,omitempty"`      // of GRPC
+	Command []string    `yaml:"command,omitempty,flow"` // of Exec: a program with its arguments
+	Socket  string      `yaml:"socket,omitempty"`       // of CRI; empty: the one that is there
+	Query   string      `yaml:"query,omitempty"`        // of DNS: the name asked for
 
-	Period, Timeout                    time.Duration
-	FailureThreshold, SuccessThreshold int
+	Period           time.Duration `yaml:"period,omitempty"`
+	Timeout          time.Duration `yaml:"timeout,omitempty"`
+	FailureThreshold int           `yaml:"failureThreshold,omitempty"`
+	SuccessThreshold int           `yaml:"successThreshold,omitempty"`
 
-	Condition                     string
-	HealthyReason, HealthyMessage string
-	Severity                      string // info, warning or critical
+	Condition      string `yaml:"condition,omitempty"`
+	HealthyReason  string `yaml:"healthyReason,omitempty"`
+	HealthyMessage string `yaml:"healthyMessage,omitempty"`
+	Severity       string `yaml:"severity,omitempty"` // info, warning or critical
 }
 
 // Defaults of services. Three failures ten seconds apart are what kubelet's own probes
