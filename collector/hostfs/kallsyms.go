@@ -137,7 +137,7 @@ type symbolTable struct {
 // image outside _stext.._etext is left out: it is of the init section, whose
 // memory has long been freed and belongs to others. So is what the kernel lists of the init
 // section of a loaded module, as it does while functions are traced.
-func parseKallsyms(r io.Reader, loaded []module) (*symbolTable, error) {
+func parseKallsyms(r io.Reader, loaded []Module) (*symbolTable, error) {
 	type entry struct {
 		addr   uint64
 		off    uint32

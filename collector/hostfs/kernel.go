@@ -2,7 +2,6 @@ package hostfs
 
 import (
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 
@@ -55,49 +54,6 @@ func (f FS) LoadAverage() (LoadAverage, error) {
 		return LoadAverage{}, err
 	}
 	return ParseLoadAverage(s)
-}
-
-// Module is a loaded kernel module.
-type Module struct {
-	Name  string
-	Size  uint64 // bytes
-	Taint string // letters of what it taints the kernel with: P proprietary, O out of tree, E unsigned …
-}
-
-// maxModules is far above what any node has.
-const maxModules = 10_000
-
-// ParseModules reads the text of /proc/modules.
-func ParseModules(s string) []Module {
-	var modules []Module
-	for line := range strings.Lines(s) {
-		fields := strings.Fields(line)
-		if len(fields) < 6 || len(modules) == maxModules {
-			continue
-		}
-		size, err := strconv.ParseUint(fields[1], 10, 64)
-		if err != nil {
-			continue
-		}
-		m := Module{Name: display.Safe(fields[0], 64), Size: size}
-		if last := fields[len(fields)-1]; strings.HasPrefix(last, "(") {
-			m.Taint = display.Safe(strings.Trim(last, "()+-"), 32) // + and -: it comes or goes
-		}
-		modules = append(modules, m)
-	}
-	return modules
-}
-
-// Modules returns the loaded modules. A kernel without modules has none.
-func (f FS) Modules() ([]Module, error) {
-	s, err := f.read("/proc/modules", largeFile)
-	switch {
-	case os.IsNotExist(err):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	return ParseModules(s), nil
 }
 
 // Taint is one reason for which the kernel counts as tainted.

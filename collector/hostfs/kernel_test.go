@@ -22,7 +22,7 @@ func TestParseLoadAverage(t *testing.T) {
 
 func TestParseModules(t *testing.T) {
 	got := ParseModules("nvidia 56713216 1 - Live 0xffffffffc0000000 (POE)\next4 1000 2 mbcache,jbd2, Live 0x0\nfresh 5 0 - Loading 0x0 (O+)\nbad\n")
-	want := []Module{{"nvidia", 56713216, "POE"}, {"ext4", 1000, ""}, {"fresh", 5, "O"}}
+	want := []Module{{"nvidia", 56713216, true, 0xffffffffc0000000, "POE"}, {"ext4", 1000, true, 0, ""}, {"fresh", 5, false, 0, "O"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

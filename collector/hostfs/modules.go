@@ -3,54 +3,73 @@ package hostfs
 import (
 	"cmp"
 	"math"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/kernosis/kernosis/collector/display"
 )
 
-// module is a module of the kernel, as /proc/modules has it.
-type module struct {
-	name  string
-	size  uint64 // of code and data, in bytes
-	state string // Live, Loading, Unloading
-	base  uint64 // of its code; 0: the kernel hides it
+// Module is a module of the kernel.
+type Module struct {
+	Name  string
+	Size  uint64 // of code and data, in bytes
+	Live  bool   // false: it is being loaded or unloaded
+	Base  uint64 // of its code; 0: the kernel hides it
+	Taint string // letters of what it taints the kernel with: P proprietary, O out of tree, E unsigned …
 }
 
-// modules returns the kernel's modules. There are none where they can't be read, as in a kernel
-// without modules.
-func (f FS) modules() []module {
-	text, err := f.read("/proc/modules", largeFile)
-	if err != nil {
-		return nil
-	}
-	var all []module
-	for line := range strings.Lines(text) {
-		w := strings.Fields(line) // name size users by-whom state address
-		if len(w) < 6 {
+// maxModules is far above what any node has.
+const maxModules = 10_000
+
+// ParseModules reads the text of /proc/modules.
+func ParseModules(s string) []Module {
+	var modules []Module
+	for line := range strings.Lines(s) {
+		fields := strings.Fields(line) // name size users by-whom state address (taint)
+		if len(fields) < 6 || len(modules) == maxModules {
 			continue
 		}
-		size, errSize := strconv.ParseUint(w[1], 10, 64)
-		base, errBase := strconv.ParseUint(w[5], 0, 64)
-		if errSize == nil && errBase == nil {
-			all = append(all, module{name: w[0], size: size, state: w[4], base: base})
+		size, errSize := strconv.ParseUint(fields[1], 10, 64)
+		base, errBase := strconv.ParseUint(fields[5], 0, 64)
+		if errSize != nil || errBase != nil {
+			continue
 		}
+		m := Module{Name: display.Safe(fields[0], 64), Size: size, Live: fields[4] == "Live", Base: base}
+		if last := fields[len(fields)-1]; strings.HasPrefix(last, "(") {
+			m.Taint = display.Safe(strings.Trim(last, "()+-"), 32) // + and -: it comes or goes
+		}
+		modules = append(modules, m)
 	}
-	return all
+	return modules
+}
+
+// Modules returns the kernel's modules. A kernel without modules has none.
+func (f FS) Modules() ([]Module, error) {
+	s, err := f.read("/proc/modules", largeFile)
+	switch {
+	case os.IsNotExist(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return ParseModules(s), nil
 }
 
 // codeOf returns where the code of loaded modules is, by name: from the base on, as far as code
 // and data would reach together, but not into another module. The init section of one that is
 // still being loaded is elsewhere, so these are left out.
-func codeOf(all []module) map[string]Range {
-	sorted := slices.SortedFunc(slices.Values(all), func(a, b module) int { return cmp.Compare(a.base, b.base) })
+func codeOf(all []Module) map[string]Range {
+	sorted := slices.SortedFunc(slices.Values(all), func(a, b Module) int { return cmp.Compare(a.Base, b.Base) })
 	out := make(map[string]Range, len(sorted))
 	for i, m := range sorted {
 		next := uint64(math.MaxUint64)
 		if i+1 < len(sorted) {
-			next = sorted[i+1].base
+			next = sorted[i+1].Base
 		}
-		if m.base != 0 && m.state == "Live" {
-			out[m.name] = Range{Start: m.base, End: min(m.base+m.size, next)}
+		if m.Base != 0 && m.Live {
+			out[m.Name] = Range{Start: m.Base, End: min(m.Base+m.Size, next)}
 		}
 	}
 	return out

@@ -38,7 +38,7 @@ type Symbols struct {
 	loadedAt time.Time   // of the last read, failed or not
 	idle     *time.Timer // drops the table
 
-	modules  []module  // that were there when the table was read
+	modules  []Module  // that were there when the table was read
 	lookedAt time.Time // when that was last compared
 }
 
@@ -114,7 +114,8 @@ func (s *Symbols) drop() {
 // load reads the table; the caller holds mu. A failure keeps the old table.
 func (s *Symbols) load() {
 	s.loadedAt = time.Now()
-	s.lookedAt, s.modules = s.loadedAt, s.fs.modules()
+	s.lookedAt = s.loadedAt
+	s.modules, _ = s.fs.Modules() // where they can't be read, no symbol is left out
 	table, err := s.fs.readKallsyms(s.modules)
 	if s.err = err; err == nil {
 		s.table = table
@@ -129,10 +130,11 @@ func (s *Symbols) modulesChanged() bool {
 		return false
 	}
 	s.lookedAt = now
-	return !slices.Equal(s.fs.modules(), s.modules)
+	loaded, _ := s.fs.Modules() // as in load
+	return !slices.Equal(loaded, s.modules)
 }
 
-func (f FS) readKallsyms(loaded []module) (*symbolTable, error) {
+func (f FS) readKallsyms(loaded []Module) (*symbolTable, error) {
 	file, err := os.Open(f.Path("/proc/kallsyms"))
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
 // maxUnknown bounds the unknown modules that are reported by name.
@@ -62,7 +63,7 @@ func (c *Collector) osFeature(s *sample) error {
 	}
 	// A kernel without modules has no such file.
 	if text, err := os.ReadFile(c.set.proc("modules")); err == nil {
-		gpu, unknown := parseModules(string(text), c.modules)
+		gpu, unknown := judgeModules(hostfs.ParseModules(string(text)), c.modules)
 		feature("UnknownModules", len(unknown) > 0, moduleList(unknown))
 		feature("GPUSupport", gpu, "")
 	} else if !errors.Is(err, fs.ErrNotExist) {
@@ -90,20 +91,15 @@ func parseCmdline(line string) map[string]string {
 	return args
 }
 
-// parseModules reads /proc/modules. The taint flags of a module are its last field:
-// P proprietary, O from outside the tree.
-func parseModules(text string, known map[string]bool) (gpu bool, unknown []string) {
-	for line := range strings.Lines(text) {
-		f := strings.Fields(line)
-		if len(f) == 0 {
-			continue
-		}
-		if strings.Contains(f[0], "nvidia") {
+// judgeModules reports whether a module is a GPU's, and which others are proprietary or from
+// outside the kernel's tree and are not known.
+func judgeModules(all []hostfs.Module, known map[string]bool) (gpu bool, unknown []string) {
+	for _, m := range all {
+		switch {
+		case strings.Contains(m.Name, "nvidia"):
 			gpu = true
-			continue
-		}
-		if len(f) > 6 && strings.ContainsAny(f[6], "PO") && !known[f[0]] {
-			unknown = append(unknown, f[0])
+		case strings.ContainsAny(m.Taint, "PO") && !known[m.Name]:
+			unknown = append(unknown, m.Name)
 		}
 	}
 	return gpu, unknown
