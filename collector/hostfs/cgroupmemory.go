@@ -56,6 +56,26 @@ func (f FS) CgroupMemoryUse(l CgroupLayout, path string) (CgroupMemoryUse, error
 	return f.memoryUseV2(dir)
 }
 
+// CgroupMemoryLimit reads the limit of the memory cgroup at path itself, in bytes; 0: none, as
+// the root of v2 has no such file. A cgroup that is gone is [fs.ErrNotExist].
+func (f FS) CgroupMemoryLimit(l CgroupLayout, path string) (uint64, error) {
+	dir, v1, err := l.dir("memory", path)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := os.Stat(f.Path(dir)); err != nil {
+		return 0, err
+	}
+	if v1 {
+		return f.limit(dir + "/memory.limit_in_bytes")
+	}
+	return f.limit(dir + "/memory.max")
+}
+
+// unlimited is the smallest value that v1 shows for "no limit": the highest count of pages in
+// bytes, which depends on the page size.
+const unlimited = 1 << 62
+
 // limit reads a file that holds a number, "max" or v1's number for it; 0: none. A
 // file that the kernel does not have is none.
 func (f FS) limit(p string) (uint64, error) {

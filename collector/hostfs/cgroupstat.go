@@ -9,65 +9,6 @@ import (
 	"time"
 )
 
-// CgroupMemory is the state of one memory cgroup, in bytes.
-type CgroupMemory struct {
-	Limit    uint64 // 0: none
-	Usage    uint64
-	OOMKills uint64 // processes of this very cgroup killed (v1: since 4.13, v2: memory.events.local)
-}
-
-// unlimited is the smallest value that v1 shows for "no limit": the highest
-// count of pages in bytes, which depends on the page size.
-const unlimited = 1 << 62
-
-// CgroupMemory reads the state of the memory cgroup at path, below the memory
-// hierarchy's root.
-func (f FS) CgroupMemory(l CgroupLayout, path string) (CgroupMemory, error) {
-	dir, v1, err := l.dir("memory", path)
-	if err != nil {
-		return CgroupMemory{}, err
-	}
-	if v1 {
-		return f.memoryV1(dir)
-	}
-	return f.memoryV2(dir)
-}
-
-func (f FS) memoryV1(dir string) (m CgroupMemory, err error) {
-	if m.Limit, err = f.readUint(dir + "/memory.limit_in_bytes"); err != nil {
-		return CgroupMemory{}, err
-	}
-	if m.Limit >= unlimited {
-		m.Limit = 0
-	}
-	if m.Usage, err = f.readUint(dir + "/memory.usage_in_bytes"); err != nil {
-		return CgroupMemory{}, err
-	}
-	err = f.readKeyed(dir+"/memory.oom_control", map[string]*uint64{"oom_kill": &m.OOMKills})
-	return m, err
-}
-
-// memoryV2 takes the files as the root has them: it has neither limit nor usage.
-func (f FS) memoryV2(dir string) (m CgroupMemory, err error) {
-	s, err := f.readValue(dir + "/memory.max")
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && f.exists(dir+"/cgroup.procs"):
-		return m, nil
-	case err != nil:
-		return m, err
-	case s != "max":
-		if m.Limit, err = strconv.ParseUint(s, 10, 64); err != nil {
-			return CgroupMemory{}, fmt.Errorf("parse %s/memory.max: %w", dir, err)
-		}
-	}
-	if m.Usage, err = f.readUint(dir + "/memory.current"); err != nil {
-		return CgroupMemory{}, err
-	}
-	keys := map[string]*uint64{"oom_kill": &m.OOMKills}
-	err = f.readKeyed(dir+"/memory.events.local", keys)
-	return m, err
-}
-
 // CgroupCPU counts how a CPU limit acted on one cgroup.
 type CgroupCPU struct {
 	Periods       uint64 // in which it wanted to run; 0: no limit was ever set

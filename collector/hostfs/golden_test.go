@@ -109,8 +109,8 @@ func report(t *testing.T, f FS) string {
 		"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0f6d5b2e_7c1a_4e0b_9a53_2f1c8e4d7b60.slice/" +
 			"cri-containerd-4c01db0b339c5a8f2ab62b4cd8d1a1f0a2d2e0a7a4f1c9b96ed8c1b7c3f0e2d5.scope",
 	} {
-		fmt.Fprintf(&b, "%s\n  memory ", path)
-		p(f.CgroupMemory(layout, path))
+		fmt.Fprintf(&b, "%s\n  memory limit ", path)
+		p(f.CgroupMemoryLimit(layout, path))
 		fmt.Fprint(&b, "  cpu ")
 		p(f.CgroupCPU(layout, path))
 	}

@@ -152,8 +152,8 @@ func effectiveLimit(h operation.Host, ctx context.Context, g *memoryGroup, pod s
 		if pod != "" && process.OwnerOfCgroup(p).Container.PodUID != pod {
 			break
 		}
-		if m, err := h.FS.CgroupMemory(g.layout, p); err == nil && m.Limit > 0 && (limit == 0 || m.Limit < limit) {
-			limit, group = m.Limit, p
+		if own, err := h.FS.CgroupMemoryLimit(g.layout, p); err == nil && own > 0 && (limit == 0 || own < limit) {
+			limit, group = own, p
 		}
 		if p == "/" || p == "." {
 			break

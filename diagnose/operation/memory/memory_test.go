@@ -189,7 +189,6 @@ func TestMemoryOfAPod(t *testing.T) {
 		files[root+g+"/memory.current"] = "75000000\n"
 		files[root+g+"/memory.stat"] = stat
 		files[root+g+"/memory.events"] = "low 0\nhigh 0\nmax 7\noom 2\noom_kill 1\noom_group_kill 0\n"
-		files[root+g+"/memory.events.local"] = "oom_kill 1\n"
 		files[root+g+"/memory.peak"] = "99000000\n"
 		files[root+g+"/memory.swap.current"] = "0\n"
 		files[root+g+"/memory.swap.max"] = "max\n"

@@ -26,27 +26,25 @@ func TestATenantsMemoryIsThatOfThePod(t *testing.T) {
 	)
 	id := strings.Repeat("4c", 32)
 	files := map[string]string{
-		"/proc/1/mountinfo":                 "20 1 0:26 / /sys/fs/cgroup rw - cgroup2 none rw\n",
-		root + "/cgroup.procs":              "",
-		root + top + "/memory.max":          "700000000\n",
-		"/proc/811/stat":                    "811 (own) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 250 0 0\n",
-		"/proc/811/status":                  "Tgid:\t811\nUid:\t1\t1\t1\t1\nThreads:\t1\nVmSize:\t9 kB\nVmRSS:\t50 kB\nRssAnon:\t50 kB\n",
-		"/proc/811/cgroup":                  "0::" + top + "/pod" + own + "\n",
-		"/proc/911/stat":                    "911 (secret) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 250 0 0\n",
-		"/proc/911/status":                  "Tgid:\t911\nUid:\t1\t1\t1\t1\nThreads:\t1\nVmSize:\t9 kB\nVmRSS:\t90 kB\nRssAnon:\t90 kB\n",
-		"/proc/911/cgroup":                  "0::" + top + "/pod" + other + "/" + id + "\n",
-		root + top + "/memory.current":      "99\n",
-		root + top + "/memory.stat":         "anon 99\n",
-		root + top + "/memory.events":       "max 0\n",
-		root + top + "/cgroup.procs":        "",
-		root + top + "/memory.events.local": "oom_kill 0\n",
+		"/proc/1/mountinfo":            "20 1 0:26 / /sys/fs/cgroup rw - cgroup2 none rw\n",
+		root + "/cgroup.procs":         "",
+		root + top + "/memory.max":     "700000000\n",
+		"/proc/811/stat":               "811 (own) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 250 0 0\n",
+		"/proc/811/status":             "Tgid:\t811\nUid:\t1\t1\t1\t1\nThreads:\t1\nVmSize:\t9 kB\nVmRSS:\t50 kB\nRssAnon:\t50 kB\n",
+		"/proc/811/cgroup":             "0::" + top + "/pod" + own + "\n",
+		"/proc/911/stat":               "911 (secret) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 250 0 0\n",
+		"/proc/911/status":             "Tgid:\t911\nUid:\t1\t1\t1\t1\nThreads:\t1\nVmSize:\t9 kB\nVmRSS:\t90 kB\nRssAnon:\t90 kB\n",
+		"/proc/911/cgroup":             "0::" + top + "/pod" + other + "/" + id + "\n",
+		root + top + "/memory.current": "99\n",
+		root + top + "/memory.stat":    "anon 99\n",
+		root + top + "/memory.events":  "max 0\n",
+		root + top + "/cgroup.procs":   "",
 	}
 	for uid, pid := range map[string]string{own: "811", other: "911"} {
 		for _, group := range []string{top + "/pod" + uid, top + "/pod" + uid + "/" + id} {
 			files[root+group+"/memory.current"] = "7500" + pid + "\n"
 			files[root+group+"/memory.stat"] = "anon 6000\n"
 			files[root+group+"/memory.events"] = "max 7\n"
-			files[root+group+"/memory.events.local"] = "oom_kill 1\n"
 			files[root+group+"/memory.max"] = "max\n"
 			files[root+group+"/cgroup.procs"] = ""
 		}
