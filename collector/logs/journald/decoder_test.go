@@ -168,7 +168,7 @@ func usualEntry() []byte {
 }
 
 func TestDecoderAllocatesNothing(t *testing.T) {
-	d := NewDecoder(&endless{b: usualEntry()}, DefaultMaxText)
+	d := NewDecoder(&endless{b: usualEntry()}, maxMessage)
 	var e Entry
 	if n := testing.AllocsPerRun(1000, func() {
 		if err := d.Next(&e); err != nil {
@@ -181,7 +181,7 @@ func TestDecoderAllocatesNothing(t *testing.T) {
 
 func BenchmarkDecoder(b *testing.B) {
 	in := usualEntry()
-	d := NewDecoder(&endless{b: in}, DefaultMaxText)
+	d := NewDecoder(&endless{b: in}, maxMessage)
 	var e Entry
 	b.ReportAllocs()
 	b.SetBytes(int64(len(in)))

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/collector/logs"
 )
 
 // Filter says which entries are wanted: those that match every list that is not
@@ -21,11 +20,6 @@ type Filter struct {
 	Identifiers []string
 	// Units are systemd units; ".service" may be left out.
 	Units []string
-	// Transports are ways into the journal: kernel, syslog, stdout, journal,
-	// audit, driver.
-	Transports []string
-	// Priority is the least urgent one that is wanted (emerg … debug); "": all.
-	Priority string
 }
 
 // The messages of journald about what it has dropped; see sd-messages.h.
@@ -45,32 +39,12 @@ func (f Filter) normal() (Filter, error) {
 	}
 	f.Units = units
 	var errs []error
-	for _, list := range [][]string{f.Identifiers, f.Units, f.Transports} {
-		for _, v := range list {
-			if v == "" || len(v) > maxValue || strings.ContainsAny(v, "\x00\n") {
-				errs = append(errs, fmt.Errorf("filter %.100q: want 1 to %d characters", v, maxValue))
-			}
+	for _, v := range slices.Concat(f.Identifiers, f.Units) {
+		if v == "" || len(v) > maxValue || strings.ContainsAny(v, "\x00\n") {
+			errs = append(errs, fmt.Errorf("filter %.100q: want 1 to %d characters", v, maxValue))
 		}
-	}
-	if f.Priority != "" && f.level() < 0 {
-		errs = append(errs, fmt.Errorf("priority %q: want emerg, alert, crit, err, warning, notice, info or debug", f.Priority))
 	}
 	return f, errors.Join(errs...)
-}
-
-// level returns the number of the least urgent priority; -1: none is known.
-func (f Filter) level() int {
-	for level := range 8 {
-		if logs.PriorityName(level) == f.Priority {
-			return level
-		}
-	}
-	return -1
-}
-
-// isAll reports whether every entry is wanted.
-func (f Filter) isAll() bool {
-	return len(f.Identifiers)+len(f.Units)+len(f.Transports) == 0 && f.Priority == ""
 }
 
 // matches returns the filter as arguments of journalctl: values of one field are
@@ -82,20 +56,13 @@ func (f Filter) matches(machine string) []string {
 		own = []string{"_MACHINE_ID=" + machine}
 	}
 	args := slices.Clone(own)
-	for _, field := range []struct {
-		name   string
-		values []string
-	}{{"SYSLOG_IDENTIFIER", f.Identifiers}, {"_SYSTEMD_UNIT", f.Units}, {"_TRANSPORT", f.Transports}} {
-		for _, v := range field.values {
-			args = append(args, field.name+"="+v)
-		}
+	for _, v := range f.Identifiers {
+		args = append(args, "SYSLOG_IDENTIFIER="+v)
 	}
-	if f.Priority != "" {
-		for level := range f.level() + 1 {
-			args = append(args, "PRIORITY="+strconv.Itoa(level))
-		}
+	for _, v := range f.Units {
+		args = append(args, "_SYSTEMD_UNIT="+v)
 	}
-	if !f.isAll() {
+	if len(f.Identifiers)+len(f.Units) > 0 {
 		args = append(args, "+", "MESSAGE_ID="+messageDropped, "MESSAGE_ID="+messageMissed, "_TRANSPORT=driver")
 		args = append(args, own...)
 	}
@@ -117,8 +84,7 @@ func (f Filter) wants(e *Entry) bool {
 	in := func(list []string, v []byte) bool {
 		return len(list) == 0 || slices.ContainsFunc(list, func(s string) bool { return s == string(v) })
 	}
-	return in(f.Identifiers, e.Identifier) && in(f.Units, e.Unit) && in(f.Transports, e.Transport) &&
-		(f.Priority == "" || len(e.Priority) == 1 && int(e.Priority[0]-'0') <= f.level())
+	return in(f.Identifiers, e.Identifier) && in(f.Units, e.Unit)
 }
 
 // dropped reads what journald says it has dropped, if e says so and the filter
@@ -138,8 +104,7 @@ func (f Filter) dropped(e *Entry) (n uint64, origin []byte, ok bool) {
 		return n, origin, err == nil
 	case messageMissed:
 		// "Missed 12 kernel messages"
-		if len(f.Units) > 0 || len(f.Transports) > 0 && !slices.Contains(f.Transports, "kernel") ||
-			len(f.Identifiers) > 0 && !slices.Contains(f.Identifiers, event.OriginKernel) {
+		if len(f.Units) > 0 || len(f.Identifiers) > 0 && !slices.Contains(f.Identifiers, event.OriginKernel) {
 			return 0, nil, false
 		}
 		text, _ := bytes.CutPrefix(e.Message, []byte("Missed "))

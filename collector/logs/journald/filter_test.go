@@ -20,10 +20,9 @@ func TestMatches(t *testing.T) {
 		{Filter{}, "m", []string{"_MACHINE_ID=m"}},
 		{Filter{Identifiers: []string{"kernel"}}, "", append([]string{"SYSLOG_IDENTIFIER=kernel"}, dropped...)},
 		{
-			Filter{Identifiers: []string{"a", "-b"}, Units: []string{"kubelet", "x.scope"}, Transports: []string{"stdout"}, Priority: "crit"}, "m",
+			Filter{Identifiers: []string{"a", "-b"}, Units: []string{"kubelet", "x.scope"}}, "m",
 			append(append([]string{
 				"_MACHINE_ID=m", "SYSLOG_IDENTIFIER=a", "SYSLOG_IDENTIFIER=-b", "_SYSTEMD_UNIT=kubelet.service", "_SYSTEMD_UNIT=x.scope",
-				"_TRANSPORT=stdout", "PRIORITY=0", "PRIORITY=1", "PRIORITY=2",
 			}, dropped...), "_MACHINE_ID=m"),
 		},
 	} {
@@ -42,13 +41,12 @@ func TestMatches(t *testing.T) {
 
 func TestConfigErrors(t *testing.T) {
 	_, err := New(Config{
-		MaxText: -1, Directory: "journal",
-		Filter: Filter{Identifiers: []string{""}, Units: []string{"a\nb"}, Transports: []string{strings.Repeat("x", 300)}, Priority: "loud"},
+		Directory: "journal", Filter: Filter{Identifiers: []string{"", strings.Repeat("x", 300)}, Units: []string{"a\nb"}},
 	})
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{`filter ""`, `filter "a\nb.service"`, `filter "xxx`, `priority "loud"`, "longest text", "absolute"} {
+	for _, want := range []string{`filter ""`, `filter "a\nb.service"`, `filter "xxx`, "absolute"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}
@@ -75,10 +73,9 @@ func TestDropped(t *testing.T) {
 		{"of another unit", Filter{Units: []string{"sshd.service"}}, suppressed, 0, ""},
 		{"perhaps of the identifier", Filter{Identifiers: []string{"kubelet"}}, suppressed, 12, "kubelet.service"},
 		{"of the kernel", Filter{}, missed, 34, "kernel"},
-		{"of the kernel, wanted", Filter{Identifiers: []string{"kernel"}, Transports: []string{"kernel"}}, missed, 34, "kernel"},
+		{"of the kernel, wanted", Filter{Identifiers: []string{"kernel"}}, missed, 34, "kernel"},
 		{"of the kernel, a unit wanted", Filter{Units: []string{"kubelet.service"}}, missed, 0, ""},
 		{"of the kernel, another wanted", Filter{Identifiers: []string{"kubelet"}}, missed, 0, ""},
-		{"of the kernel, another transport", Filter{Transports: []string{"stdout"}}, missed, 0, ""},
 		{"not of journald", Filter{}, forged, 0, ""},
 		{"another message", Filter{}, entry("x", "", ""), 0, ""},
 		{"no number", Filter{}, entry(messageDropped, "x", "y"), 0, ""},

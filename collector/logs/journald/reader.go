@@ -29,9 +29,6 @@ type Config struct {
 	Position logs.Position
 	// Lookback is how far back to begin, over boots; 0: new entries only.
 	Lookback time.Duration
-	// MaxText is the longest text in bytes, DefaultMaxText unless given. Longer
-	// ones are cut.
-	MaxText int
 	// Status is called with nil when the journal is being read, and with the
 	// reason when it can't be, at each change; reading goes on when it can again.
 	// It is called from Run's goroutine; nil: nobody is reported.
@@ -41,9 +38,8 @@ type Config struct {
 }
 
 const (
-	// DefaultMaxText: as for files.
-	DefaultMaxText = 16 << 10
-	maxMaxText     = 1 << 20
+	// maxMessage is the longest text in bytes, as for files. Longer ones are cut.
+	maxMessage = 16 << 10
 
 	// firstPause and lastPause are how long after its end journalctl is started
 	// again: at first and, doubled each time, at most.
@@ -69,9 +65,6 @@ type Reader struct {
 func New(cfg Config) (*Reader, error) {
 	filter, err := cfg.Filter.normal()
 	errs := []error{err}
-	if cfg.MaxText < 0 || cfg.MaxText > maxMaxText {
-		errs = append(errs, fmt.Errorf("longest text %d: want up to %d", cfg.MaxText, maxMaxText))
-	}
 	if cfg.Directory != "" && !filepath.IsAbs(cfg.Directory) {
 		errs = append(errs, fmt.Errorf("directory %q: want an absolute path", cfg.Directory))
 	}
@@ -83,9 +76,6 @@ func New(cfg Config) (*Reader, error) {
 		if cfg.Root = filepath.Clean(cfg.Root); cfg.Root == "/" {
 			cfg.Root = ""
 		}
-	}
-	if cfg.MaxText == 0 {
-		cfg.MaxText = DefaultMaxText
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

@@ -92,7 +92,7 @@ func (s *session) decode(c *child) error {
 	if err := c.out.SetReadDeadline(time.Now().Add(settled)); err != nil {
 		return err
 	}
-	d := NewDecoder(&patient{f: c.out, quiet: func() { s.reportState(nil) }}, s.r.cfg.MaxText)
+	d := NewDecoder(&patient{f: c.out, quiet: func() { s.reportState(nil) }}, maxMessage)
 	for {
 		if err := d.Next(&s.entry); err != nil {
 			return err
