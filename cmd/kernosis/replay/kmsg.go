@@ -3,13 +3,13 @@ package replay
 import (
 	"fmt"
 
-	"github.com/kernosis/kernosis/collector/logs/kmsg"
+	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
 // parseKmsg reads the first line of a record of /dev/kmsg.
 func parseKmsg(b []byte) (line, error) {
-	var r kmsg.Record
-	if _, err := kmsg.Parse(b, &r); err != nil {
+	var r hostfs.KernelRecord
+	if _, err := hostfs.ParseKernelRecord(b, &r); err != nil {
 		return line{}, fmt.Errorf("%w", err)
 	}
 	if r.Time.Seconds() > maxSeconds {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logs"
 	"github.com/kernosis/kernosis/vmtest/await"
 )
@@ -49,8 +50,8 @@ func TestRealRing(t *testing.T) {
 	r := New(Config{Lookback: everything})
 	ctx, cancel := context.WithTimeout(t.Context(), await.Within(time.Minute))
 	defer cancel()
-	var first Record
-	if _, err := Parse(raw[0], &first); err != nil {
+	var first hostfs.KernelRecord
+	if _, err := hostfs.ParseKernelRecord(raw[0], &first); err != nil {
 		t.Fatalf("%q: %v", raw[0], err)
 	}
 	next, last := uint64(0), first.Seq+uint64(len(raw))-1
@@ -81,10 +82,10 @@ func TestRealRing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var rec Record
+	var rec hostfs.KernelRecord
 	compared := 0
 	for _, b := range raw {
-		if _, err := Parse(b, &rec); err != nil {
+		if _, err := hostfs.ParseKernelRecord(b, &rec); err != nil {
 			t.Errorf("%q: %v", b, err)
 		}
 		text, ok := seen[rec.Seq]

@@ -41,7 +41,7 @@ type stream struct {
 	exact  bool          // offset was seen of a record that was waited for, if not by this stream
 	waited bool          // the next record was waited for, so it is of now
 
-	rec  Record
+	rec  hostfs.KernelRecord
 	line logs.Line
 	loss logs.Loss
 }
@@ -73,7 +73,7 @@ func (s *stream) start() error {
 
 // record hands over one record, and before it what is missing.
 func (s *stream) record(b []byte) error {
-	numbered, parseErr := Parse(b, &s.rec)
+	numbered, parseErr := hostfs.ParseKernelRecord(b, &s.rec)
 	if !numbered {
 		s.owed++
 		return s.lose(logs.Malformed, 1)

@@ -1,4 +1,4 @@
-package kmsg
+package hostfs
 
 import (
 	"bytes"
@@ -6,26 +6,24 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// records are as kernels 5.10 to 7.2 print them.
-var records = []struct {
+// kernelRecords are as kernels 5.10 to 7.2 print them.
+var kernelRecords = []struct {
 	name, in string
-	want     Record
+	want     KernelRecord
 	text     string
 }{
 	{
 		name: "kernel 6.18",
 		in:   "6,68063,10601675354,-;unevictable 0\n",
-		want: Record{Seq: 68063, Time: 10601675354 * time.Microsecond, Level: 6},
+		want: KernelRecord{Seq: 68063, Time: 10601675354 * time.Microsecond, Level: 6},
 		text: "unevictable 0",
 	},
 	{
 		name: "with dictionary and caller",
 		in:   "3,812,5140900,-,caller=T123;blk_update_request: I/O error, dev sda\n SUBSYSTEM=scsi\n DEVICE=+scsi:0:0:0:0\n",
-		want: Record{
+		want: KernelRecord{
 			Seq: 812, Time: 5140900 * time.Microsecond, Level: 3,
 			Caller: []byte("T123"), Subsystem: []byte("scsi"), Device: []byte("+scsi:0:0:0:0"),
 		},
@@ -34,55 +32,55 @@ var records = []struct {
 	{
 		name: "user space, facility daemon",
 		in:   "30,1066,6211200,-;systemd[1]: Started kubelet.\n",
-		want: Record{Seq: 1066, Time: 6211200 * time.Microsecond, Level: 6, Facility: 3},
+		want: KernelRecord{Seq: 1066, Time: 6211200 * time.Microsecond, Level: 6, Facility: 3},
 		text: "systemd[1]: Started kubelet.",
 	},
 	{
 		name: "fragment",
 		in:   "6,339,5140900,c;NET: \n",
-		want: Record{Seq: 339, Time: 5140900 * time.Microsecond, Level: 6, Fragment: true},
+		want: KernelRecord{Seq: 339, Time: 5140900 * time.Microsecond, Level: 6, Fragment: true},
 		text: "NET: ",
 	},
 	{
 		name: "later fragment of kernels before 5.0",
 		in:   "6,340,5140900,+;Registered protocol family 10\n",
-		want: Record{Seq: 340, Time: 5140900 * time.Microsecond, Level: 6, Fragment: true},
+		want: KernelRecord{Seq: 340, Time: 5140900 * time.Microsecond, Level: 6, Fragment: true},
 		text: "Registered protocol family 10",
 	},
 	{
 		name: "fields that are not known yet",
 		in:   "4,7,1,-,cpu=3,caller=C1,comm=x;text; with; semicolons\n",
-		want: Record{Seq: 7, Time: time.Microsecond, Level: 4, Caller: []byte("C1")},
+		want: KernelRecord{Seq: 7, Time: time.Microsecond, Level: 4, Caller: []byte("C1")},
 		text: "text; with; semicolons",
 	},
 	{
 		name: "escapes",
 		in:   `12,8,1,-;caf\xc3\xa9 C:\x5cdir a\x0ab \x1b[31m \x7f \x5cx0a \x \xg0 \` + "\n",
-		want: Record{Seq: 8, Time: time.Microsecond, Level: 4, Facility: 1},
+		want: KernelRecord{Seq: 8, Time: time.Microsecond, Level: 4, Facility: 1},
 		text: `café C:\dir a\x0ab \x1b[31m \x7f \x0a \x \xg0 \`,
 	},
 	{
 		name: "no line feed, no text",
 		in:   "6,1,0,-;",
-		want: Record{Seq: 1, Level: 6},
+		want: KernelRecord{Seq: 1, Level: 6},
 	},
 	{
 		name: "the largest of everything",
 		in:   "2047,9999999999999999999,9223372036854775,-;x",
-		want: Record{Seq: 9999999999999999999, Time: 9223372036854775 * time.Microsecond, Level: 7, Facility: 255},
+		want: KernelRecord{Seq: 9999999999999999999, Time: 9223372036854775 * time.Microsecond, Level: 7, Facility: 255},
 		text: "x",
 	},
 }
 
-func TestParse(t *testing.T) {
-	var r Record
-	for _, tt := range records {
+func TestParseKernelRecord(t *testing.T) {
+	var r KernelRecord
+	for _, tt := range kernelRecords {
 		t.Run(tt.name, func(t *testing.T) {
 			before := strings.Clone(tt.in)
 			in := []byte(tt.in)
-			seqOK, err := Parse(in, &r)
+			seqOK, err := ParseKernelRecord(in, &r)
 			if err != nil || !seqOK {
-				t.Fatalf("Parse: %v, %v", seqOK, err)
+				t.Fatalf("ParseKernelRecord: %v, %v", seqOK, err)
 			}
 			if string(in) != before {
 				t.Errorf("the input was changed: %q", in)
@@ -99,7 +97,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
+func TestParseKernelRecordRefuses(t *testing.T) {
 	for in, seqOK := range map[string]bool{
 		"":                           false,
 		"\n":                         false,
@@ -115,34 +113,26 @@ func TestParseRefuses(t *testing.T) {
 		"6,1,2,-":                    true,
 		"6,1,9223372036854776,-;x":   true,
 	} {
-		var r Record
-		got, err := Parse([]byte(in), &r)
-		if !errors.Is(err, hostfs.ErrKernelRecord) || got != seqOK {
-			t.Errorf("Parse(%q) = %v, %v; want %v and ErrKernelRecord", in, got, err, seqOK)
+		var r KernelRecord
+		got, err := ParseKernelRecord([]byte(in), &r)
+		if !errors.Is(err, ErrKernelRecord) || got != seqOK {
+			t.Errorf("ParseKernelRecord(%q) = %v, %v; want %v and ErrKernelRecord", in, got, err, seqOK)
 		}
 		if got && r.Seq != 1 {
-			t.Errorf("Parse(%q) gives number %d", in, r.Seq)
+			t.Errorf("ParseKernelRecord(%q) gives number %d", in, r.Seq)
 		}
 	}
 }
 
-func TestOnlyFacility0IsTheKernel(t *testing.T) {
-	for facility := -1; facility < 300; facility++ {
-		if name := facilityName(facility); (name == "kernel") != (facility == 0) || name == "" {
-			t.Errorf("facility %d is %q", facility, name)
-		}
-	}
-}
-
-func FuzzParse(f *testing.F) {
-	for _, tt := range records {
+func FuzzParseKernelRecord(f *testing.F) {
+	for _, tt := range kernelRecords {
 		f.Add([]byte(tt.in))
 	}
 	f.Add([]byte("6,1,2,-;\\x5c\\x41\\xfF\\x0\n DEVICE=\n SUBSYSTEM=\n"))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		var r Record
-		seqOK, err := Parse(in, &r)
-		if err != nil && !errors.Is(err, hostfs.ErrKernelRecord) || err == nil && !seqOK {
+		var r KernelRecord
+		seqOK, err := ParseKernelRecord(in, &r)
+		if err != nil && !errors.Is(err, ErrKernelRecord) || err == nil && !seqOK {
 			t.Fatalf("%v, %v", seqOK, err)
 		}
 		if err != nil {
@@ -162,7 +152,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func BenchmarkParse(b *testing.B) {
+func BenchmarkParseKernelRecord(b *testing.B) {
 	for _, bench := range []struct{ name, in string }{
 		{"plain", "6,68063,10601675354,-;Memory cgroup out of memory: Killed process 30451 (kn-oom-child) total-vm:104400kB, anon-rss:32000kB\n"},
 		{"escapes", `6,68063,10601675354,-;caf\xc3\xa9 na\xc3\xafve \xc3\xbcber r\xc3\xb4le fa\xc3\xa7ade C:\x5cdir\x5cdir` + "\n"},
@@ -170,11 +160,11 @@ func BenchmarkParse(b *testing.B) {
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			in := []byte(bench.in)
-			var r Record
+			var r KernelRecord
 			b.ReportAllocs()
 			b.SetBytes(int64(len(in)))
 			for b.Loop() {
-				if _, err := Parse(in, &r); err != nil {
+				if _, err := ParseKernelRecord(in, &r); err != nil {
 					b.Fatal(err)
 				}
 			}
