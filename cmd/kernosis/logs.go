@@ -42,8 +42,8 @@ const kmsgLookback = 5 * time.Minute
 // source returns what it configures, names and lookback filled in.
 func (l *logConfig) source() logsource.Config {
 	c := logsource.Config{
-		Name: l.Name, Plugin: l.Plugin, Path: l.Path, Delay: l.Delay, Identifiers: l.Identifiers, Skip: l.Skip, Kernel: l.Kernel,
-		Format: file.Format{Timestamp: l.Format.Timestamp, TimestampFormat: l.Format.TimestampFormat, Message: l.Format.Message},
+		Name: l.Name, Plugin: l.Plugin, Path: l.Path, Delay: l.Delay, Identifiers: l.Identifiers, Skip: l.Skip,
+		Format: file.Format{Timestamp: l.Format.Timestamp, TimestampFormat: l.Format.TimestampFormat, Message: l.Format.Message, Kernel: l.Kernel},
 	}
 	switch {
 	case l.Lookback != nil:

@@ -38,20 +38,11 @@ type Config struct {
 	Delay time.Duration
 	// Identifiers are the SYSLOG_IDENTIFIERs wanted of a journal; none: all.
 	Identifiers []string
-	// Format says where time and text are in the lines of a file.
+	// Format says where time and text are in the lines of a file. Its Kernel declares the
+	// file as the kernel's: nobody else writes into it.
 	Format file.Format
-	// Kernel declares a file as the kernel's: nobody else writes into it. See
-	// [file.Format].Kernel.
-	Kernel bool
 	// Skip are texts; a line of a file that contains one is passed by.
 	Skip []string
-}
-
-// format returns the Format of a file.
-func (c *Config) format() file.Format {
-	f := c.Format
-	f.Kernel = c.Kernel
-	return f
 }
 
 // hasKernel reports whether the log has the kernel's lines, known to be its own.
@@ -62,7 +53,7 @@ func (c *Config) hasKernel() bool {
 	case Journald:
 		return len(c.Identifiers) == 0 || slices.Contains(c.Identifiers, event.OriginKernel)
 	}
-	return c.Kernel
+	return c.Format.Kernel
 }
 
 // MaxLogs is how many logs may be configured: each is a goroutine and a position.
@@ -91,10 +82,12 @@ func (c *Config) Check() document.Errors {
 		wrong("identifiers", "are for journald only")
 	}
 	if c.Plugin != File {
-		if c.Kernel {
+		format := c.Format
+		if format.Kernel {
 			wrong("kernel", "is for files only: %s and %s know by themselves what the kernel has written", KMsg, Journald)
+			format.Kernel = false
 		}
-		if c.Format != (file.Format{}) {
+		if format != (file.Format{}) {
 			wrong("format", "is for files only")
 		}
 		if len(c.Skip) > 0 {
@@ -111,11 +104,11 @@ func (c *Config) Check() document.Errors {
 			wrong("path", "is missing: which file")
 			break
 		}
-		if c.Lookback > 0 && c.Format.Timestamp == "" && !c.Kernel {
+		if c.Lookback > 0 && c.Format.Timestamp == "" && !c.Format.Kernel {
 			wrong("lookback", "needs format.timestamp, which finds the time of a line")
 			break
 		}
-		_, err = file.New(file.Config{Path: c.Path, Format: c.format(), Skip: c.Skip})
+		_, err = file.New(file.Config{Path: c.Path, Format: c.Format, Skip: c.Skip})
 	case "":
 		wrong("plugin", "is missing: want %s, %s or %s", KMsg, Journald, File)
 	default:

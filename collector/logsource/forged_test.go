@@ -364,7 +364,7 @@ func TestForgedLines(t *testing.T) {
 			c := newCourt(set, lines)
 			config := Config{Name: "any", Plugin: via.plugin}
 			if via.plugin == File {
-				config.Path, config.Kernel = "/kern.log", true
+				config.Path, config.Format.Kernel = "/kern.log", true
 			}
 			s, err := New([]Config{config}, set.PatternSet(), Options{})
 			if err != nil {

@@ -110,7 +110,7 @@ func TestKernLog(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFile(t, "kern.log")
 			f.add(tt.text)
-			events := eventsOf(t, Config{Name: "kern", Plugin: File, Path: f.path, Kernel: tt.kernel}, func(handle func(logs.Item) error) {
+			events := eventsOf(t, Config{Name: "kern", Plugin: File, Path: f.path, Format: file.Format{Kernel: tt.kernel}}, func(handle func(logs.Item) error) {
 				tt.format.Kernel = tt.kernel
 				r, err := file.New(file.Config{Path: f.path, Format: tt.format, Skip: tt.skip, Lookback: map[bool]time.Duration{true: time.Hour}[tt.kernel]})
 				if err != nil {
@@ -134,7 +134,7 @@ func TestOneMessageOfThreeLogs(t *testing.T) {
 	fromFile := func(text string) []*event.Event {
 		f := newFile(t, "kern.log")
 		f.add(text)
-		return eventsOf(t, Config{Name: "kern", Plugin: File, Path: f.path, Kernel: true}, func(handle func(logs.Item) error) {
+		return eventsOf(t, Config{Name: "kern", Plugin: File, Path: f.path, Format: file.Format{Kernel: true}}, func(handle func(logs.Item) error) {
 			r, err := file.New(file.Config{Path: f.path, Format: file.Format{Kernel: true}, Lookback: time.Hour})
 			if err != nil {
 				t.Fatal(err)
@@ -171,7 +171,7 @@ func TestOneMessageOfThreeLogs(t *testing.T) {
 func TestKernLogIsFollowed(t *testing.T) {
 	f := newFile(t, "kern.log")
 	state := t.TempDir()
-	c := Config{Name: "kern", Plugin: File, Path: f.path, Kernel: true}
+	c := Config{Name: "kern", Plugin: File, Path: f.path, Format: file.Format{Kernel: true}}
 	for i := range 3 {
 		r := run(t, open(t, patterns(t, "oops"), Options{StateDir: state}, c), newRecorder())
 		r.rec.until(t, "start", r.rec.has("+log/kern"))

@@ -37,7 +37,7 @@ func openReader(l *source, position logs.Position, status func(error)) (reader, 
 		})
 	default:
 		return file.New(file.Config{
-			Path: c.Path, Root: l.o.HostRoot, Format: c.format(), Skip: c.Skip,
+			Path: c.Path, Root: l.o.HostRoot, Format: c.Format, Skip: c.Skip,
 			Position: position, Lookback: lookback, Status: status, Log: l.o.Log,
 		})
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/collector/logs"
+	"github.com/kernosis/kernosis/collector/logs/file"
 )
 
 func equal(t *testing.T, have, want []string) {
@@ -343,9 +344,10 @@ func TestConfig(t *testing.T) {
 		{"delay", "negative", Config{Name: "a", Plugin: KMsg, Delay: -1}},
 		{"identifiers", "journald only", Config{Name: "a", Plugin: KMsg, Identifiers: []string{"x"}}},
 		{"plugin", "1 to", Config{Name: "a", Plugin: Journald, Identifiers: []string{""}}},
-		{"", "", Config{Name: "a", Plugin: File, Path: "/a", Kernel: true, Lookback: 1}},
+		{"", "", Config{Name: "a", Plugin: File, Path: "/a", Format: file.Format{Kernel: true}, Lookback: 1}},
 		{"name", "what rules call", Config{Name: "kernel", Plugin: KMsg}},
-		{"kernel", "files only", Config{Name: "a", Plugin: Journald, Kernel: true}},
+		{"kernel", "files only", Config{Name: "a", Plugin: Journald, Format: file.Format{Kernel: true}}},
+		{"format", "files only", Config{Name: "a", Plugin: KMsg, Format: file.Format{Message: "x"}}},
 		{"skip", "files only", Config{Name: "a", Plugin: KMsg, Skip: []string{"x"}}},
 	} {
 		err := tt.c.Check().Err()
@@ -356,7 +358,7 @@ func TestConfig(t *testing.T) {
 			continue
 		}
 		e, ok := errors.AsType[*document.Error](err)
-		if !ok || e.Field != tt.field || !strings.Contains(err.Error(), tt.want) {
+		if !ok || e.Field != tt.field || !strings.Contains(err.Error(), tt.want) || len(tt.c.Check()) != 1 {
 			t.Errorf("%+v: %v, want one of %s with %q", tt.c, err, tt.field, tt.want)
 		}
 		if _, err := New([]Config{tt.c}, patterns(t, "x"), Options{}); err == nil {
