@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -440,7 +438,7 @@ func (a *agent) save(ctx context.Context) error {
 	if err := errors.Join(err, causesErr); err != nil {
 		return fmt.Errorf("save state: %w", err)
 	}
-	st := state{BootID: bootID(), Seq: seq, Engine: snapshot, Causes: causes}
+	st := state{BootID: hostfs.BootID(), Seq: seq, Engine: snapshot, Causes: causes}
 	file := statefile.File{Path: a.statePath()}
 	if err := a.journal.Do(ctx, func() error { return file.Save(st) }); err != nil {
 		return fmt.Errorf("save state: %w", err)
@@ -459,9 +457,9 @@ func (a *agent) restore() error {
 		return fmt.Errorf("restore state: %w", err)
 	} else if err != nil {
 		a.log.Warn("saved state is unreadable; rebuilding it from the journal", "error", err)
-		st = state{BootID: bootID()}
+		st = state{BootID: hostfs.BootID()}
 	}
-	earlierBoot := st.BootID != "" && st.BootID != bootID()
+	earlierBoot := st.BootID != "" && st.BootID != hostfs.BootID()
 	before := reportedState{firing: map[problemKey]problem.Problem{}, conditions: map[string]problem.Status{}}
 	if err := a.causes.Restore(st.Causes); err != nil {
 		a.log.Warn("saved state does not match; triggers start without history", "error", err)
@@ -493,7 +491,7 @@ func (a *agent) restore() error {
 	booted := time.Now().Add(-hostfs.BootTime())
 	damaged, err := journal.Read(filepath.Join(a.stateDir, journalDir), after, func(e journal.Entry) error {
 		if e.Boot != "" {
-			known, ours = true, e.Boot == bootID()
+			known, ours = true, e.Boot == hostfs.BootID()
 		} else if !known {
 			ours = e.Now.After(booted)
 		}
@@ -520,12 +518,4 @@ func (a *agent) restore() error {
 		a.log.Warn("damaged journal lines were skipped", "lines", damaged)
 	}
 	return nil
-}
-
-func bootID() string {
-	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(raw))
 }

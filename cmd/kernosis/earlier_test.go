@@ -53,7 +53,7 @@ func earlierState(t *testing.T) string {
 			}
 			return []byte(out)
 		})
-		return bytes.ReplaceAll(text, []byte(boot), []byte(bootID()))
+		return bytes.ReplaceAll(text, []byte(boot), []byte(hostfs.BootID()))
 	})
 	return dir
 }

@@ -84,7 +84,7 @@ func (r *reportedState) changes(problems []problem.Problem, conditions []problem
 // what is otherwise than the runs before have reported.
 func (a *agent) started(before *reportedState) {
 	e := journal.NewEntry(a.now())
-	e.Boot = bootID()
+	e.Boot = hostfs.BootID()
 	a.saw, a.ended = map[string]bool{}, a.engine.Now().Boot
 	for _, s := range a.engine.Sources() {
 		a.saw[s.Stem] = s.Up

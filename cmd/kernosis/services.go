@@ -254,7 +254,7 @@ func (c *agentConfig) rememberServices(log *slog.Logger) {
 	if _, err := (statefile.File{Path: c.foundServicesPath()}).Load(foundVersion, &f); err != nil {
 		log.Warn("can't read services discovered earlier", "error", err)
 	}
-	if f.BootID != bootID() {
+	if f.BootID != hostfs.BootID() {
 		return
 	}
 	for _, s := range service.Known() {
@@ -266,7 +266,7 @@ func (c *agentConfig) rememberServices(log *slog.Logger) {
 }
 
 func (p *serviceProbes) remember() {
-	f := foundServices{BootID: bootID()}
+	f := foundServices{BootID: hostfs.BootID()}
 	p.cfg.services.mu.Lock()
 	f.Found = slices.Clone(p.cfg.services.found)
 	p.cfg.services.mu.Unlock()

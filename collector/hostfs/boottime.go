@@ -1,6 +1,8 @@
 package hostfs
 
 import (
+	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -80,6 +82,15 @@ func BootTime() time.Duration {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t)
 	return time.Duration(t.Nano())
+}
+
+// BootID returns the random ID of this boot; "": it can't be read.
+func BootID() string {
+	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(raw))
 }
 
 // Timekeeper reads the wall clock and the time since boot together, without a system call:

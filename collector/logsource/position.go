@@ -2,12 +2,11 @@ package logsource
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/bounded"
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logs"
 	"github.com/kernosis/kernosis/collector/statefile"
 )
@@ -68,7 +67,7 @@ func (l *source) load() logs.Position {
 		l.o.Log.Info("saved position is of another log", "plugin", f.Plugin, "path", f.Path)
 		return ""
 	}
-	if f.Boot == bootID() {
+	if f.Boot == hostfs.BootID() {
 		l.streams.resume(f.Windows)
 	}
 	l.saved.position = f.Position
@@ -94,7 +93,7 @@ func (l *source) save() {
 	}
 	err := l.write(positionFile{
 		Version: positionVersion, Plugin: l.cfg.Plugin, Path: l.cfg.Path, Position: position,
-		Boot: bootID(), Windows: l.streams.windows(),
+		Boot: hostfs.BootID(), Windows: l.streams.windows(),
 	})
 	l.events = 0 // also where it failed: to try again at each line would be dear
 	if err != nil {
@@ -106,15 +105,6 @@ func (l *source) save() {
 		return
 	}
 	l.saved.position, l.saved.failing = position, false
-}
-
-// bootID returns the random id of this boot; "": it can't be read.
-func bootID() string {
-	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(raw))
 }
 
 // saveWithin is how long lines wait for the position file.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
@@ -180,11 +181,11 @@ func TestWindowsOfAnEarlierBoot(t *testing.T) {
 		r.stop()
 		path := filepath.Join(state, "kern.json")
 		raw, err := os.ReadFile(path)
-		if err != nil || !strings.Contains(string(raw), bootID()) {
+		if err != nil || !strings.Contains(string(raw), hostfs.BootID()) {
 			t.Fatalf("%s (%v)", raw, err)
 		}
 		if !same {
-			if err := os.WriteFile(path, []byte(strings.Replace(string(raw), bootID(), "another", 1)), 0o600); err != nil {
+			if err := os.WriteFile(path, []byte(strings.Replace(string(raw), hostfs.BootID(), "another", 1)), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -14,7 +14,7 @@ import (
 // what is written meanwhile may be among them or not. It returns the error of
 // handle or of ctx, or why the journal can't be read, ErrNoFiles among the reasons. It takes the place of Run.
 func (r *Reader) Once(ctx context.Context, handle func(logs.Item) error) error {
-	s := &session{r: r, handle: handle, boot: readBootID(), names: map[string]string{}}
+	s := &session{r: r, handle: handle, boot: bootID(), names: map[string]string{}}
 	if err := s.begin(); err != nil {
 		return err
 	}

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
@@ -109,7 +109,7 @@ func (r *Reader) setCursor(cursor []byte) {
 // journalctl waits. A journalctl that is missing or ends is reported and started
 // again.
 func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
-	s := &session{r: r, handle: handle, boot: readBootID(), names: map[string]string{}}
+	s := &session{r: r, handle: handle, boot: bootID(), names: map[string]string{}}
 	if err := s.begin(); err != nil {
 		return err
 	}
@@ -156,12 +156,5 @@ func (s *session) args() []string {
 	return append(args, s.r.cfg.Filter.matches(machine)...)
 }
 
-// readBootID returns the id of this boot as journald writes it; "" where it is
-// not known.
-func readBootID() string {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return ""
-	}
-	return strings.ReplaceAll(strings.TrimSpace(string(b)), "-", "")
-}
+// bootID returns the ID of this boot as journald writes it; "": it can't be read.
+func bootID() string { return strings.ReplaceAll(hostfs.BootID(), "-", "") }

@@ -259,7 +259,7 @@ func TestHandleFails(t *testing.T) {
 // Lines of this boot have a time since boot.
 func TestBootTime(t *testing.T) {
 	j := newJournal(t)
-	boot := readBootID()
+	boot := bootID()
 	if len(boot) != 32 {
 		t.Fatalf("boot id %q", boot)
 	}
