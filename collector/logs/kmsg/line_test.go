@@ -22,10 +22,10 @@ func TestLineOfARecord(t *testing.T) {
 	if err := os.WriteFile(boot, []byte("here\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg.BootID = boot
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	r := New(cfg)
+	r.bootID = boot
 	now := monotonic()
 	r.open = func(context.Context, string) (device, error) {
 		return &ring{end: cancel, steps: []step{
@@ -54,7 +54,8 @@ func TestClockIsCalibrated(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	r := New(Config{BootID: boot, Lookback: everything})
+	r := New(Config{Lookback: everything})
+	r.bootID = boot
 	behind := (monotonic() / 2).Microseconds()
 	r.open = func(context.Context, string) (device, error) {
 		return &ring{end: cancel, steps: []step{

@@ -19,7 +19,8 @@ func TestOnceEndsWhereTheLogEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	reader := func() *Reader {
-		r := New(Config{BootID: boot, Lookback: everything})
+		r := New(Config{Lookback: everything})
+		r.bootID = boot
 		r.open = func(context.Context, string) (device, error) {
 			return &ring{steps: []step{line(1), failing(unix.EPIPE), line(5), line(6)}}, nil
 		}
@@ -46,7 +47,7 @@ func TestOnceEndsWhereTheLogEnds(t *testing.T) {
 	if err := reader().Once(ended, func(logs.Item) error { return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
-	if err := New(Config{Path: "/no/such", BootID: boot}).Once(t.Context(), nil); !errors.Is(err, os.ErrNotExist) {
+	if err := New(Config{Path: "/no/such"}).Once(t.Context(), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -18,8 +18,6 @@ import (
 type Config struct {
 	// Path is the device; "": /dev/kmsg.
 	Path string
-	// BootID is the file with the boot's random id; "": the kernel's.
-	BootID string
 	// Position is where an earlier reader was; "": Lookback decides.
 	Position logs.Position
 	// Lookback is how far back to begin, at most to the boot; 0: new lines only.
@@ -41,6 +39,7 @@ const (
 // Reader reads the kernel's log. Make one with New.
 type Reader struct {
 	cfg    Config
+	bootID string // the file with the boot's random ID
 	open   func(context.Context, string) (device, error)
 	buffer int // size of the read buffer
 
@@ -54,10 +53,7 @@ func New(cfg Config) *Reader {
 	if cfg.Path == "" {
 		cfg.Path = "/dev/kmsg"
 	}
-	if cfg.BootID == "" {
-		cfg.BootID = "/proc/sys/kernel/random/boot_id"
-	}
-	return &Reader{cfg: cfg, open: openDevice, buffer: bufferSize}
+	return &Reader{cfg: cfg, bootID: "/proc/sys/kernel/random/boot_id", open: openDevice, buffer: bufferSize}
 }
 
 // Position returns up to where the log was handed over; at first, what New was
@@ -76,7 +72,7 @@ func (r *Reader) Position() logs.Position {
 // fs.ErrPermission) or read. handle is called from the calling goroutine; while
 // it takes its time, the kernel may write over records.
 func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
-	boot, err := readBootID(r.cfg.BootID)
+	boot, err := readBootID(r.bootID)
 	if err != nil {
 		return err
 	}

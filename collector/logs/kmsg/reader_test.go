@@ -67,11 +67,11 @@ func collect(t *testing.T, cfg Config, boot string, steps ...step) (items []stri
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	cfg.BootID = filepath.Join(t.TempDir(), "boot_id")
-	if err := os.WriteFile(cfg.BootID, []byte(boot+"\n"), 0o600); err != nil {
+	r := New(cfg)
+	r.bootID = filepath.Join(t.TempDir(), "boot_id")
+	if err := os.WriteFile(r.bootID, []byte(boot+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := New(cfg)
 	r.open = func(context.Context, string) (device, error) { return &ring{steps: steps, end: cancel}, nil }
 	err := r.Run(ctx, func(item logs.Item) error {
 		items = append(items, describe(item))
@@ -96,7 +96,8 @@ func TestClockOfAnEarlierRun(t *testing.T) {
 	run := func(at logs.Position, steps ...step) (logs.Line, logs.Position) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		r := New(Config{BootID: boot, Position: at, Lookback: everything})
+		r := New(Config{Position: at, Lookback: everything})
+		r.bootID = boot
 		r.open = func(context.Context, string) (device, error) { return &ring{steps: steps, end: cancel}, nil }
 		var last logs.Line
 		if err := r.Run(ctx, func(item logs.Item) error { last = item.Line.Clone(); return nil }); err != nil {
@@ -233,7 +234,8 @@ func TestHandleFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, failAt := range []string{"1", "overrun:7"} {
-		r := New(Config{BootID: boot, Lookback: everything})
+		r := New(Config{Lookback: everything})
+		r.bootID = boot
 		r.open = func(context.Context, string) (device, error) {
 			return &ring{steps: []step{line(0), line(1), line(9)}}, nil
 		}
@@ -258,7 +260,8 @@ func TestRunFails(t *testing.T) {
 	if err := r.Run(t.Context(), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without a device: %v", err)
 	}
-	r = New(Config{BootID: filepath.Join(t.TempDir(), "none"), Position: "there 4"})
+	r = New(Config{Position: "there 4"})
+	r.bootID = filepath.Join(t.TempDir(), "none")
 	if err := r.Run(t.Context(), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without a boot id: %v", err)
 	}
