@@ -9,10 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kernosis/kernosis/collector/display"
-	"github.com/kernosis/kernosis/reporter/kube/liveness"
 )
 
 // podsEvery is how often it is looked whether pods are gone: that takes seconds.
@@ -22,82 +20,54 @@ const podsEvery = time.Second
 const controllerPods = "app.kubernetes.io/name=kernosis,app.kubernetes.io/component=controller"
 
 // workload is a DaemonSet or Deployment with its pods.
-type workload struct {
-	what string // "DaemonSet kernosis-agent"
-	pods string // label selector where the workload is not there to report it
-	// get returns UID and selector.
-	get    func(context.Context) (types.UID, *metav1.LabelSelector, error)
-	delete func(context.Context, metav1.DeleteOptions) error
-}
-
-func (u *uninstall) agents() workload {
-	api := u.client.AppsV1().DaemonSets(u.Namespace)
-	return workload{
-		what: "DaemonSet " + u.DaemonSet, pods: liveness.DefaultPods,
-		get: func(ctx context.Context) (types.UID, *metav1.LabelSelector, error) {
-			d, err := api.Get(ctx, u.DaemonSet, metav1.GetOptions{})
-			if err != nil {
-				return "", nil, err
-			}
-			return d.UID, d.Spec.Selector, nil
-		},
-		delete: func(ctx context.Context, o metav1.DeleteOptions) error { return api.Delete(ctx, u.DaemonSet, o) },
+type workload[W metav1.Object] struct {
+	kind, name string
+	api        interface {
+		Get(ctx context.Context, name string, o metav1.GetOptions) (W, error)
+		Delete(ctx context.Context, name string, o metav1.DeleteOptions) error
 	}
-}
-
-func (u *uninstall) controller() workload {
-	api := u.client.AppsV1().Deployments(u.Namespace)
-	return workload{
-		what: "Deployment " + u.Deployment, pods: controllerPods,
-		get: func(ctx context.Context) (types.UID, *metav1.LabelSelector, error) {
-			d, err := api.Get(ctx, u.Deployment, metav1.GetOptions{})
-			if err != nil {
-				return "", nil, err
-			}
-			return d.UID, d.Spec.Selector, nil
-		},
-		delete: func(ctx context.Context, o metav1.DeleteOptions) error { return api.Delete(ctx, u.Deployment, o) },
-	}
+	selector func(W) *metav1.LabelSelector // of its pods
+	pods     string                        // the same where the workload is not there to report it
 }
 
 // stop deletes a workload and waits until none of its pods runs.
-func (u *uninstall) stop(ctx context.Context, w workload) error {
-	var uid types.UID
-	var selector *metav1.LabelSelector
+func (w *workload[W]) stop(ctx context.Context, u *uninstall) error {
+	what := w.kind + " " + w.name
+	var known W
 	err := retry(ctx, func(ctx context.Context) (err error) {
-		uid, selector, err = w.get(ctx)
+		known, err = w.api.Get(ctx, w.name, metav1.GetOptions{})
 		return err
 	})
 	if ignoreNotFound(err) != nil {
-		return fmt.Errorf("%s: %w", w.what, err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	pods, there := w.pods, err == nil
 	if there {
-		pods = metav1.FormatLabelSelector(selector)
-		background := metav1.DeletePropagationBackground
+		pods = metav1.FormatLabelSelector(w.selector(known))
+		uid, background := known.GetUID(), metav1.DeletePropagationBackground
 		o := metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid}}
 		err := retry(ctx, func(ctx context.Context) error {
-			err := w.delete(ctx, o)
+			err := w.api.Delete(ctx, w.name, o)
 			if apierrors.IsConflict(err) {
 				return &permanentError{fmt.Errorf("somebody has made it anew: %w", err)}
 			}
 			return ignoreNotFound(err)
 		})
 		if err != nil {
-			return fmt.Errorf("%s: %w", w.what, err)
+			return fmt.Errorf("%s: %w", what, err)
 		}
 	}
 	ended, silent, err := u.awaitPods(ctx, pods)
 	if err != nil {
-		return fmt.Errorf("%s: %w", w.what, err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	switch {
 	case there:
-		u.Say(fmt.Sprintf("%s is deleted, %d pods have ended", w.what, ended))
+		u.Say(fmt.Sprintf("%s is deleted, %d pods have ended", what, ended))
 	case ended > 0:
-		u.Say(fmt.Sprintf("%s was deleted before, its last %d pods are gone", w.what, ended))
+		u.Say(fmt.Sprintf("%s was deleted before, its last %d pods are gone", what, ended))
 	default:
-		u.Say(w.what + " was not there")
+		u.Say(what + " was not there")
 	}
 	for _, pod := range silent {
 		u.Say(fmt.Sprintf("pod %s on node %s is not waited for: the node is not ready, and runs it perhaps", pod.Name, pod.Spec.NodeName))

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -16,6 +17,7 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/controller/start"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
+	"github.com/kernosis/kernosis/reporter/kube/liveness"
 )
 
 // Names that an installation has unless it is reported otherwise.
@@ -64,11 +66,19 @@ func Uninstall(ctx context.Context, c Config) error {
 		say(line)
 	}
 	u := &uninstall{Config: c, client: client, nodes: map[string]bool{}, removed: map[string]bool{}, foreign: map[string]int{}}
+	agents := &workload[*appsv1.DaemonSet]{
+		kind: "DaemonSet", name: u.DaemonSet, api: client.AppsV1().DaemonSets(u.Namespace),
+		selector: func(d *appsv1.DaemonSet) *metav1.LabelSelector { return d.Spec.Selector }, pods: liveness.DefaultPods,
+	}
+	controller := &workload[*appsv1.Deployment]{
+		kind: "Deployment", name: u.Deployment, api: client.AppsV1().Deployments(u.Namespace),
+		selector: func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector }, pods: controllerPods,
+	}
 	// The controller first would leave nobody to speak for agents that can't be stopped.
-	if err := u.stop(ctx, u.agents()); err != nil {
+	if err := agents.stop(ctx, u); err != nil {
 		return err
 	}
-	if err := u.stop(ctx, u.controller()); err != nil {
+	if err := controller.stop(ctx, u); err != nil {
 		return err
 	}
 	err = u.clean(ctx)
