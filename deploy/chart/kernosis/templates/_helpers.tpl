@@ -29,6 +29,19 @@ annotations:
 {{- end }}
 {{- end }}
 
+{{/* Binds a ValidatingAdmissionPolicy. Takes what kernosis.meta takes, and policy, its name. */}}
+{{- define "kernosis.binding" -}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  name: {{ .policy }}
+  {{- include "kernosis.meta" . | nindent 2 }}
+spec:
+  policyName: {{ .policy }}
+  validationActions: [Deny]
+{{- end }}
+
 {{/* Labels that select pods: they never change, and have nothing of commonLabels. */}}
 {{- define "kernosis.selector" -}}
 app.kubernetes.io/name: kernosis
