@@ -48,33 +48,24 @@ type Decision struct {
 	Message string // "policy default: Observe"
 	// Outcome is what came of a repair that was made elsewhere, of [Made] alone. Without
 	// one that has ended the run waits.
-	Outcome *Outcome
+	Outcome *v1alpha1.RemediationOutcome
 }
 
-// Outcome is what came of a repair that another has made: the controller, of those that
-// change objects of the API.
-type Outcome struct {
-	State   v1alpha1.ResultState // Succeeded, Failed or Unknown
-	Message string
-	Results map[string]string
-	// Took is how long it took. When that was its maker's clock says, which is not the
-	// node's.
-	Took time.Duration
-}
-
-// ended reports whether nothing more comes of it.
-func (o *Outcome) ended() bool {
+// hasEnded reports whether nothing more comes of a repair that was made elsewhere.
+func hasEnded(o *v1alpha1.RemediationOutcome) bool {
 	return o != nil && (o.State == v1alpha1.ResultSucceeded || o.State == v1alpha1.ResultFailed || o.State == v1alpha1.ResultUnknown)
 }
 
-// into notes an outcome as the node's: for its clock the repair ends when the node gets to
-// know of that. It is kept to the same bounds as an operation's.
-func (o *Outcome) into(rec *Record) {
-	rec.State, rec.Message, rec.Attempts = o.State, oneLine(o.Message), 1
-	rec.Results, rec.Truncated = bound(o.Results)
+// takeOver notes an outcome as the node's, within the same bounds as an operation's. Its times are
+// by the clock of its maker: by the node's the repair ends when the node gets to know of it.
+func (r *Record) takeOver(o *v1alpha1.RemediationOutcome) {
+	r.State, r.Message, r.Attempts = o.State, oneLine(o.Message), 1
+	r.Results, r.Truncated = bound(o.Values)
 	if o.State != v1alpha1.ResultSucceeded {
-		rec.Reason = string(o.State)
+		r.Reason = string(o.State)
 	}
-	rec.Duration = max(0, o.Took)
-	rec.Start = time.Now().Add(-rec.Duration)
+	if o.CompletionTime != nil {
+		r.Duration = max(0, o.CompletionTime.Sub(o.StartTime.Time))
+	}
+	r.Start = time.Now().Add(-r.Duration)
 }

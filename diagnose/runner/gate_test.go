@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/runner"
@@ -196,20 +198,22 @@ func TestOneRepairOfANodeAtATime(t *testing.T) {
 // A repair that was made elsewhere is noted with what came of it, and nothing runs here.
 func TestARepairMadeElsewhere(t *testing.T) {
 	for _, c := range []struct {
-		outcome *runner.Outcome
+		outcome *v1alpha1.RemediationOutcome
 		phase   v1alpha1.Phase
 		reason  string
 		records string
 	}{
-		{&runner.Outcome{State: v1alpha1.ResultSucceeded}, v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, "1 Succeeded, 2 Refuted, 3 Succeeded, 4 Succeeded, 5 Succeeded"},
-		{&runner.Outcome{State: v1alpha1.ResultFailed}, v1alpha1.PhaseFailed, v1alpha1.ReasonNoPathSucceeded, "1 Succeeded, 2 Refuted, 3 Succeeded, 4 Failed"},
-		{&runner.Outcome{State: v1alpha1.ResultUnknown}, v1alpha1.PhaseUnknown, v1alpha1.ReasonOutcomeUnknown, "1 Succeeded, 2 Refuted, 3 Succeeded, 4 Unknown"},
-		{&runner.Outcome{State: v1alpha1.ResultRunning}, v1alpha1.PhaseRunning, "", "1 Succeeded, 2 Refuted, 3 Succeeded, 4 AwaitingApproval"},
+		{&v1alpha1.RemediationOutcome{State: v1alpha1.ResultSucceeded}, v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, "1 Succeeded, 2 Refuted, 3 Succeeded, 4 Succeeded, 5 Succeeded"},
+		{&v1alpha1.RemediationOutcome{State: v1alpha1.ResultFailed}, v1alpha1.PhaseFailed, v1alpha1.ReasonNoPathSucceeded, "1 Succeeded, 2 Refuted, 3 Succeeded, 4 Failed"},
+		{&v1alpha1.RemediationOutcome{State: v1alpha1.ResultUnknown}, v1alpha1.PhaseUnknown, v1alpha1.ReasonOutcomeUnknown, "1 Succeeded, 2 Refuted, 3 Succeeded, 4 Unknown"},
+		{&v1alpha1.RemediationOutcome{State: v1alpha1.ResultRunning}, v1alpha1.PhaseRunning, "", "1 Succeeded, 2 Refuted, 3 Succeeded, 4 AwaitingApproval"},
 		{nil, v1alpha1.PhaseRunning, "", "1 Succeeded, 2 Refuted, 3 Succeeded, 4 AwaitingApproval"},
 	} {
 		if o := c.outcome; o != nil {
-			o.Message, o.Results = "n7 is\ncordoned", map[string]string{"node": "n7", "changed": "true"}
-			o.Took = 2 * time.Second
+			o.Message, o.Values = "n7 is\ncordoned", map[string]string{"node": "n7", "changed": "true"}
+			o.StartTime = metav1.NewMicroTime(time.Now().Add(time.Hour))
+			ended := metav1.NewMicroTime(o.StartTime.Add(2 * time.Second))
+			o.CompletionTime = &ended
 		}
 		var s script
 		reported := 0

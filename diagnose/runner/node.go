@@ -211,13 +211,13 @@ func (e *execution) allowed(ctx context.Context, rec *Record) bool {
 	if err != nil {
 		d = Decision{Verb: Wait, Reason: "GateFailed", Message: err.Error()}
 	}
-	if d.Verb == Made && !d.Outcome.ended() {
+	if d.Verb == Made && !hasEnded(d.Outcome) {
 		d.Verb = Wait
 	}
 	switch d.Verb {
 	case Allowed:
 	case Made:
-		d.Outcome.into(rec)
+		rec.takeOver(d.Outcome)
 		e.note(rec)
 		return false
 	case WouldRun, Withheld:

@@ -58,7 +58,7 @@ func (g *gate) Allow(_ context.Context, a *runner.Action) (runner.Decision, erro
 	case !e.repair[a.Operation].byController:
 		out.Verb = runner.Allowed
 	default:
-		out.Verb, out.Reason, out.Outcome = runner.Made, reasonRepairs, outcomeOf(decided.Outcome)
+		out.Verb, out.Reason, out.Outcome = runner.Made, reasonRepairs, decided.Outcome
 	}
 	return out, nil
 }
@@ -119,17 +119,6 @@ func decisionOf(d *v1alpha1.Diagnosis, id int, digest v1alpha1.Digest) *v1alpha1
 		}
 	}
 	return nil
-}
-
-func outcomeOf(o *v1alpha1.RemediationOutcome) *runner.Outcome {
-	if o == nil {
-		return nil
-	}
-	out := &runner.Outcome{State: o.State, Message: o.Message, Results: o.Values}
-	if o.CompletionTime != nil {
-		out.Took = o.CompletionTime.Sub(o.StartTime.Time)
-	}
-	return out
 }
 
 // intent announces to the API server that a repair of this node begins: without its
