@@ -68,6 +68,24 @@ type checkpoint struct {
 	Final   *final    `json:"final,omitempty"`   // nil: the run goes on
 }
 
+// replay returns the graph of the run, and its state machine with all that has run.
+func (c *checkpoint) replay() (*graph.Graph, *graph.Run, error) {
+	g, err := graph.Build(c.Plan.Nodes)
+	if err == nil && len(c.Plan.Effects) != g.Len() {
+		err = fmt.Errorf("%d effects for %d nodes", len(c.Plan.Effects), g.Len())
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	run := graph.NewRun(g, c.Plan.repairs)
+	for i := range c.Records {
+		if err := run.Done(c.Records[i].ID, c.Records[i].outcome()); err != nil {
+			return nil, nil, err
+		}
+	}
+	return g, run, nil
+}
+
 // plan is what the run was begun with.
 type plan struct {
 	Nodes      []graph.Node       `json:"nodes"`

@@ -134,21 +134,11 @@ func (e *execution) resume(cp *checkpoint, want plan) error {
 		e.start(want) // nothing has run yet
 		return nil
 	}
-	g := e.d.Graph
-	if !same {
-		if g, err = graph.Build(cp.Plan.Nodes); err == nil && len(cp.Plan.Effects) != g.Len() {
-			err = fmt.Errorf("%d effects for %d nodes", len(cp.Plan.Effects), g.Len())
-		}
-		if err != nil {
-			return &CheckpointError{e.store.path, err}
-		}
+	_, run, err := cp.replay()
+	if err != nil {
+		return &CheckpointError{e.store.path, err}
 	}
-	e.cp, e.run = cp, graph.NewRun(g, cp.Plan.repairs)
-	for i := range cp.Records {
-		if err := e.run.Done(cp.Records[i].ID, cp.Records[i].outcome()); err != nil {
-			return &CheckpointError{e.store.path, err}
-		}
-	}
+	e.cp, e.run = cp, run
 	next, goesOn := e.run.Next()
 	if b := cp.Begun; b != nil && (!goesOn || b.ID != next) {
 		return &CheckpointError{e.store.path, fmt.Errorf("node %d was begun, but it is not the next to run", b.ID)}

@@ -35,24 +35,16 @@ func ReadSaved(dir, id string) (*Saved, error) {
 	if cp == nil {
 		return nil, &fs.PathError{Op: "read checkpoint", Path: s.path, Err: fs.ErrNotExist}
 	}
-	g, err := graph.Build(cp.Plan.Nodes)
-	if err == nil && len(cp.Plan.Effects) != g.Len() {
-		err = fmt.Errorf("%d effects for %d nodes", len(cp.Plan.Effects), g.Len())
-	}
+	g, run, err := cp.replay()
 	if err != nil {
 		return nil, &CheckpointError{s.path, err}
 	}
-	e := &execution{d: &Diagnosis{ID: id, Graph: g}, cp: cp, run: graph.NewRun(g, cp.Plan.repairs)}
+	e := &execution{d: &Diagnosis{ID: id, Graph: g}, cp: cp, run: run}
 	if w := cp.Waiting; w != nil && cp.Final == nil {
 		if w.ID < 1 || w.ID >= g.Len() {
 			return nil, &CheckpointError{s.path, errors.New("the node that waits is none of the graph")}
 		}
 		e.waiting = w
-	}
-	for i := range cp.Records {
-		if err := e.run.Done(cp.Records[i].ID, cp.Records[i].outcome()); err != nil {
-			return nil, &CheckpointError{s.path, err}
-		}
 	}
 	if b := cp.Begun; b != nil && cp.Final == nil {
 		if b.ID < 1 || b.ID >= g.Len() {
