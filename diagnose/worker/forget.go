@@ -123,7 +123,7 @@ func (w *Worker) reportEnded() {
 		if e.Problem != nil {
 			out.After = max(0, e.End.At.Sub(e.Taken))
 		}
-		w.counts.ended[e.End.Phase]++
+		w.stats.Ended[e.End.Phase]++
 		w.mu.Unlock()
 		if out.After > 0 {
 			w.latency.Observe(out.After.Seconds())

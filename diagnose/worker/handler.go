@@ -95,7 +95,7 @@ func (w *Worker) ofNewer(d *v1alpha1.Diagnosis) bool {
 
 // markStored notes that the store has a Diagnosis of ours. The lock is held.
 func (w *Worker) markStored(e *entry, d *v1alpha1.Diagnosis) {
-	w.counts.made++
+	w.stats.Made++
 	e.stored = time.Now()
 	e.take(d)
 	if e.report != nil && e.report.Waiting != nil && e.report.Waiting.Reason == reasonAway {

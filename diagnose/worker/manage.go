@@ -110,7 +110,7 @@ func (w *Worker) persist() {
 		} else {
 			// A disk that is full or read-only is one to diagnose: the run goes on.
 			e.unsaved, e.saveAt = true, time.Now().Add(saveAgain)
-			if w.counts.unsaved++; w.counts.unsaved == 1 {
+			if w.stats.Unsaved++; w.stats.Unsaved == 1 {
 				w.log.Warn("queued diagnosis not saved to disk", "diagnosis", e.ID, "error", err)
 			}
 		}

@@ -20,7 +20,7 @@ func TestMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.counts.dropped["full"], w.counts.ended[v1alpha1.PhaseSucceeded], w.counts.taken = 5, 1, 4
+	w.stats.Dropped["full"], w.stats.Ended[v1alpha1.PhaseSucceeded], w.stats.Taken = 5, 1, 4
 	w.latency.Observe((2500 * time.Millisecond).Seconds())
 	r := prometheus.NewPedanticRegistry()
 	r.MustRegister(w)

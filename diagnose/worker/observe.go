@@ -115,7 +115,7 @@ func (w *Worker) addOfTrigger(d *v1alpha1.Diagnosis, p *problem.Problem, at time
 	case w.places().own >= w.c.MaxOpen:
 		w.drop(dropFull, "a Diagnosis, as there are too many of triggers whose end is not reported", d.Name)
 	default:
-		w.counts.taken++
+		w.stats.Taken++
 		added := w.add(e)
 		added.unsaved, added.never = true, true
 		w.wakeBoth()

@@ -102,7 +102,7 @@ func (w *Worker) admit(d *v1alpha1.Diagnosis) {
 
 // enter takes a Diagnosis of the store in. The lock is held.
 func (w *Worker) enter(d *v1alpha1.Diagnosis) {
-	w.counts.taken++
+	w.stats.Taken++
 	n := w.add(&saved{ID: string(d.UID), Diagnosis: slim(d), Taken: time.Now()})
 	n.unsaved, n.never = true, true
 	n.take(d)
@@ -198,7 +198,7 @@ func (w *Worker) reportedOutside(o *outside, d *v1alpha1.Diagnosis, err error) {
 	name := types.NamespacedName{Namespace: o.diagnosis.Namespace, Name: o.diagnosis.Name}
 	switch {
 	case err == nil:
-		w.counts.writes[writeTaken]++
+		w.stats.Writes[writeTaken]++
 		w.answers()
 		switch {
 		case w.outside[name] != o:
@@ -208,16 +208,16 @@ func (w *Worker) reportedOutside(o *outside, d *v1alpha1.Diagnosis, err error) {
 			o.diagnosis = d
 		}
 	case errors.Is(err, ErrAway):
-		w.counts.writes[writeAway]++
+		w.stats.Writes[writeAway]++
 		w.isAway(err)
 	case errors.Is(err, ErrGone):
-		w.counts.writes[writeGone]++
+		w.stats.Writes[writeGone]++
 		w.answers()
 		if w.outside[name] == o {
 			delete(w.outside, name)
 		}
 	default:
-		w.counts.writes[writeFailed]++
+		w.stats.Writes[writeFailed]++
 		w.log.Warn("status of a queued diagnosis not accepted", "diagnosis", name.String(), "error", err)
 	}
 }

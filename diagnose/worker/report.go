@@ -154,7 +154,7 @@ func (w *Worker) writeOne(ctx context.Context, e *entry) {
 		w.endedElsewhere(e, d)
 		e.markProblem(now.problem)
 	case appliedNothing: // another agent has it
-		w.counts.yielded++
+		w.stats.Yielded++
 		e.retryAt = time.Now().Add(yieldFor)
 		if e.Claimed { // it took it over while we seemed to have ended
 			e.Claimed, e.unsaved = false, true
@@ -197,7 +197,7 @@ func (w *Worker) wrote(e *entry, d *v1alpha1.Diagnosis, err error) bool {
 	e.lastWrite = time.Now()
 	switch {
 	case err == nil:
-		w.counts.writes[writeTaken]++
+		w.stats.Writes[writeTaken]++
 		w.answers()
 		e.pause = 0
 		if !e.knowsNewer(d) {
@@ -208,14 +208,14 @@ func (w *Worker) wrote(e *entry, d *v1alpha1.Diagnosis, err error) bool {
 		}
 		return true
 	case errors.Is(err, ErrAway):
-		w.counts.writes[writeAway]++
+		w.stats.Writes[writeAway]++
 		w.isAway(err)
 	case errors.Is(err, ErrGone):
-		w.counts.writes[writeGone]++
+		w.stats.Writes[writeGone]++
 		w.answers()
 		w.markDeleted(e)
 	default:
-		w.counts.writes[writeFailed]++
+		w.stats.Writes[writeFailed]++
 		if e.pause == 0 {
 			w.log.Warn("status of a diagnosis not accepted", "diagnosis", e.ID, "error", err)
 		}

@@ -48,22 +48,9 @@ type Stats struct {
 	Artifacts      artifact.Stats
 }
 
-// counts are guarded by the worker's lock.
-type counts struct {
-	taken, made, yielded, unsaved, damaged uint64
-
-	dropped map[string]uint64
-	ended   map[v1alpha1.Phase]uint64
-	writes  map[string]uint64
-}
-
-func newCounts() counts {
-	return counts{dropped: map[string]uint64{}, ended: map[v1alpha1.Phase]uint64{}, writes: map[string]uint64{}}
-}
-
 // drop counts and reports what is not done. The lock is held.
 func (w *Worker) drop(reason, what, name string) {
-	w.counts.dropped[reason]++
+	w.stats.Dropped[reason]++
 	w.log.Warn("dropped", "what", what, "reason", reason, "name", name)
 }
 
@@ -71,19 +58,16 @@ func (w *Worker) drop(reason, what, name string) {
 func (w *Worker) Stats() Stats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c, triggers := &w.counts, w.engine.Stats()
-	s := Stats{
-		Triggers: triggers.Triggers, ForgottenEarly: triggers.ForgottenEarly, Refused: len(w.refused),
-		Taken: c.taken, Made: c.made, Yielded: c.yielded, Unsaved: c.unsaved, Damaged: c.damaged,
-		Dropped: maps.Clone(c.dropped), Ended: maps.Clone(c.ended), Writes: maps.Clone(c.writes),
-	}
+	s, triggers := w.stats, w.engine.Stats()
+	s.Triggers, s.ForgottenEarly = triggers.Triggers, triggers.ForgottenEarly
+	s.Dropped, s.Ended, s.Writes = maps.Clone(s.Dropped), maps.Clone(s.Ended), maps.Clone(s.Writes)
 	if w.runner != nil {
 		s.Runner = w.runner.Stats()
 	}
 	if w.artifacts != nil {
 		s.Artifacts = w.artifacts.Stats()
 	}
-	s.QueueFull = len(w.outside)
+	s.Refused, s.QueueFull = len(w.refused), len(w.outside)
 	for _, e := range w.entries {
 		switch {
 		case e.Gone:

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/artifact"
 	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/trigger"
@@ -43,7 +44,7 @@ type Worker struct {
 	problems  map[problemKey][]*entry
 	outside   map[types.NamespacedName]*outside // that wait for a place
 	refused   map[string]string                 // triggers that are left aside, and why
-	counts    counts
+	stats     Stats                             // what is counted: [Worker.Stats] adds what there is
 	holder    string
 	away      time.Duration // how long is waited for a store that is away; 0: it answers
 	awayUntil time.Time
@@ -67,12 +68,13 @@ func New(c Config) (*Worker, error) {
 		c: c, log: c.Log, engine: engine, ledger: ledger{dir: takenIn(c.Dir)},
 		moved: make(chan struct{}, 1), reported: make(chan struct{}, 1),
 		entries: map[string]*entry{}, names: map[types.NamespacedName]string{}, problems: map[problemKey][]*entry{},
-		outside: map[types.NamespacedName]*outside{}, refused: map[string]string{}, counts: newCounts(), latency: newLatency(),
+		outside: map[types.NamespacedName]*outside{}, refused: map[string]string{}, latency: newLatency(),
+		stats: Stats{Dropped: map[string]uint64{}, Ended: map[v1alpha1.Phase]uint64{}, Writes: map[string]uint64{}},
 	}
 	w.gate = &gate{w}
 	all, damaged := w.ledger.load()
 	for _, err := range damaged {
-		w.counts.damaged++
+		w.stats.Damaged++
 		w.log.Warn("can't read a queued diagnosis", "error", err)
 	}
 	for _, s := range all {
