@@ -14,11 +14,7 @@ type handler struct{ w *Worker }
 
 // ObjectsChanged implements Handler.
 func (h handler) ObjectsChanged() {
-	known := h.w.c.Store.Objects()
-	if known == nil {
-		known = &Objects{}
-	}
-	h.w.install(known)
+	h.w.install(h.w.c.Store.Objects())
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
 	h.w.heard = true

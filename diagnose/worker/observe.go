@@ -189,7 +189,7 @@ func (w *Worker) Restore(raw json.RawMessage) error {
 	if len(raw) > 0 {
 		err = w.restore(raw)
 	}
-	if known := w.c.Store.Objects(); known != nil && len(known.OperationSets)+len(known.Triggers) > 0 {
+	if known := w.c.Store.Objects(); len(known.OperationSets)+len(known.Triggers) > 0 {
 		w.install(known)
 	}
 	if err != nil {

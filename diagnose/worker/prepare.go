@@ -17,7 +17,7 @@ import (
 // lock is held.
 func (w *Worker) prepare(e *entry, now time.Time) *runner.Diagnosis {
 	known := w.c.Store.Objects()
-	set := setOf(known, e.Diagnosis.Spec.OperationSet)
+	set := named(known.OperationSets, e.Diagnosis.Spec.OperationSet)
 	if set == nil {
 		w.withoutSet(e, known, now)
 		return nil
@@ -55,23 +55,11 @@ func reasonOf(err error) string {
 	return v1alpha1.ReasonOperationSetNotReady
 }
 
-func setOf(known *Objects, name string) *v1alpha1.OperationSet {
-	if known == nil {
-		return nil
-	}
-	for _, s := range known.OperationSets {
-		if s.Name == name {
-			return s
-		}
-	}
-	return nil
-}
-
 // withoutSet ends a Diagnosis whose OperationSet is not there, or waits where nobody has
 // said yet which there are: what the agent before this knew may be older than the set. The
 // lock is held.
 func (w *Worker) withoutSet(e *entry, known *Objects, now time.Time) {
-	unknown := known == nil || len(known.OperationSets) == 0 || !w.heard
+	unknown := len(known.OperationSets) == 0 || !w.heard
 	since := e.Taken
 	if w.started.After(since) {
 		since = w.started

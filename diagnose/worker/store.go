@@ -22,8 +22,8 @@ import (
 type Store interface {
 	// Run keeps what the store knows up to date until ctx ends, and notifies h of changes.
 	Run(ctx context.Context, h Handler) error
-	// Objects returns what is in force. Before anything is known it is what the last run
-	// of the agent knew, or empty.
+	// Objects returns what is in force, never nil. Before anything is known it is what the last
+	// run of the agent knew, or empty.
 	Objects() *Objects
 	// Create makes a Diagnosis known and returns it as it is there: one of the same name
 	// that was there before counts as made, whatever became of it. An error that is

@@ -45,10 +45,10 @@ func (w *Worker) tenantParameters(ctx context.Context, d *v1alpha1.Diagnosis) (m
 		return nil, v1alpha1.ReasonNotAllowed, err
 	}
 	known := w.c.Store.Objects()
-	set := setOf(known, d.Spec.OperationSet)
+	set := named(known.OperationSets, d.Spec.OperationSet)
 	if set == nil {
 		err := errors.New("there is no OperationSet " + d.Spec.OperationSet)
-		if (known == nil || len(known.OperationSets) == 0) && time.Since(d.CreationTimestamp.Time) < holdFor {
+		if len(known.OperationSets) == 0 && time.Since(d.CreationTimestamp.Time) < holdFor {
 			return nil, "", err
 		}
 		return nil, v1alpha1.ReasonOperationSetNotFound, err

@@ -413,7 +413,7 @@ func TestTenants(t *testing.T) {
 // Sets that nobody has reported yet are waited for, and not for ever.
 func TestObjectsComeLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+		r := newRig(t, &worker.Objects{})
 		r.make(nil)
 		r.w.Observe(hung(began(), problem.Firing), time.Now())
 		r.start()
