@@ -11,6 +11,7 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/process"
 )
 
 const (
@@ -113,10 +114,7 @@ func cpuGroups(h operation.Host, layout hostfs.CgroupLayout, v operation.Values,
 	case v["cgroup"] != "":
 		named = []string{v["cgroup"]}
 	case v["podUID"] != "":
-		for pid, err := range processes(h, func(at string) bool {
-			a, _ := hostfs.ParseCgroupPath(at)
-			return a.Container.PodUID == v["podUID"]
-		}) {
+		for pid, err := range processes(h, ofPod(v["podUID"])) {
 			if err != nil {
 				return nil, err
 			}
@@ -128,11 +126,11 @@ func cpuGroups(h operation.Host, layout hostfs.CgroupLayout, v operation.Values,
 			return nil, fmt.Errorf("no process of pod %s on this node", display.Safe(v["podUID"], maxName))
 		}
 	case v["pid"] != "":
-		pid := int(v.Int("pid"))
-		if err := processLives(h, pid, v); err != nil {
+		stat, err := process.Task(h, v)
+		if err != nil {
 			return nil, err
 		}
-		group, err := cpuGroup(h, layout, pid)
+		group, err := cpuGroup(h, layout, int(stat.PID))
 		if err != nil {
 			return nil, err
 		}

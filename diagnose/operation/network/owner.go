@@ -3,12 +3,14 @@ package network
 import (
 	"context"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/process"
 )
 
 // maxDescriptors bounds the search for the process of a socket: each costs a readlink
@@ -25,7 +27,7 @@ func (o owner) String() string {
 	if o.pid == 0 {
 		return "no process known"
 	}
-	return o.comm + "[" + strconv.Itoa(o.pid) + "]"
+	return process.TaskName(o.comm, o.pid)
 }
 
 // owners finds the processes of sockets by the sockets' inodes, first among those in
@@ -106,19 +108,20 @@ func socketInode(link string) (uint32, bool) {
 	return uint32(n), true
 }
 
+// ofPod reports of a cgroup whether it is a pod's.
+func ofPod(uid string) func(cgroup string) bool {
+	return func(cgroup string) bool {
+		a, _ := hostfs.ParseCgroupPath(cgroup)
+		return a.Container.PodUID == uid
+	}
+}
+
 // inPod reports of a process whether it is one of a pod.
 func inPod(h operation.Host, uid string) func(pid int) bool {
+	own := ofPod(uid)
 	return func(pid int) bool {
 		groups, err := h.FS.ProcCgroups(pid)
-		if err != nil {
-			return false
-		}
-		for _, g := range groups {
-			if a, _ := hostfs.ParseCgroupPath(g.Path); a.Container.PodUID == uid {
-				return true
-			}
-		}
-		return false
+		return err == nil && slices.ContainsFunc(groups, func(g hostfs.ProcCgroup) bool { return own(g.Path) })
 	}
 }
 

@@ -3,18 +3,16 @@ package network
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/netlook"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/process"
 )
 
 const (
@@ -70,10 +68,7 @@ func findPlace(h operation.Host, v operation.Values) (place, error) {
 	switch {
 	case v["podUID"] != "":
 		uid := v["podUID"]
-		p, err = placeOf(h, "of pod "+uid, func(path string) bool {
-			a, _ := hostfs.ParseCgroupPath(path)
-			return a.Container.PodUID == uid
-		})
+		p, err = placeOf(h, "of pod "+uid, ofPod(uid))
 		p.pod = uid
 	case v["netns"] != "":
 		p.inode, p.by = uint32(v.Int("netns")), "by its inode"
@@ -81,7 +76,7 @@ func findPlace(h operation.Host, v operation.Values) (place, error) {
 			err = fmt.Errorf("network namespace %d: no process is in it", p.inode)
 		}
 	case v["pid"] != "":
-		p, err = placeOfProcess(h, int(v.Int("pid")), v)
+		p, err = placeOfProcess(h, v)
 		if err != nil && v["cgroup"] != "" {
 			if of, other := placeOfCgroup(h, v["cgroup"]); other == nil {
 				p, err = of, nil
@@ -173,34 +168,17 @@ func processes(h operation.Host, in func(cgroup string) bool) func(yield func(in
 }
 
 // placeOfProcess checks that the process is still the one that was meant.
-func placeOfProcess(h operation.Host, pid int, v operation.Values) (place, error) {
-	if err := processLives(h, pid, v); err != nil {
+func placeOfProcess(h operation.Host, v operation.Values) (place, error) {
+	stat, err := process.Task(h, v)
+	if err != nil {
 		return place{}, err
 	}
+	pid := int(stat.PID)
 	inode, err := h.FS.NetNS(pid)
 	if err != nil {
 		return place{}, fmt.Errorf("network namespace of process %d: %w", pid, err)
 	}
 	return place{inode: inode, pid: pid, by: fmt.Sprintf("of process %d", pid)}, nil
-}
-
-// processLives is an error where a process has ended, or its number is another's.
-func processLives(h operation.Host, pid int, v operation.Values) error {
-	stat, err := h.FS.Stat(pid)
-	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ESRCH):
-		return fmt.Errorf("process %d is gone: it has ended", pid)
-	case err != nil:
-		return fmt.Errorf("process %d: %w", pid, err)
-	}
-	// /proc has it in steps of 10 ms, an event exactly; either may be rounded.
-	const step = 10 * time.Millisecond
-	if v["startTime"] != "" {
-		if d := stat.StartTime - v.Duration("startTime"); d > step || d < -step {
-			return fmt.Errorf("process %d is gone: its number was given again", pid)
-		}
-	}
-	return nil
 }
 
 // findTarget finds the namespace that has the address: the one that the parameters name,
