@@ -17,8 +17,6 @@ const (
 	// MaxShown bounds the text of one result of the node's built-ins: all of one
 	// operation together then stay below the 8 KiB a Diagnosis keeps of it.
 	MaxShown = 512
-	// MaxVerdict bounds a verdict's or refutation's message.
-	MaxVerdict = 1024
 	// maxNote bounds the note on what was not looked at.
 	maxNote = 1024
 	// MaxLogLine is more than the kernel prints in a line (1 KiB), escapes apart.
@@ -120,7 +118,7 @@ func RefutedBy(reason, format string, args ...any) *Refuted {
 }
 
 func boundMessage(format string, args ...any) string {
-	return display.Safe(fmt.Sprintf(format, args...), MaxVerdict)
+	return display.Safe(fmt.Sprintf(format, args...), MaxMessage)
 }
 
 // AddOnce appends s to a list that does not have it.

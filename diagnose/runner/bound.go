@@ -9,12 +9,10 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// What is kept of one node.
+// What is kept of one node, besides the bounds of package operation.
 const (
-	maxKeys    = 64
-	maxKey     = 128
-	maxMessage = 1024
-	maxReason  = 128
+	maxKey    = 128
+	maxReason = 128
 )
 
 // bound returns results as they are kept. Keys are taken in their order, so that equal
@@ -26,7 +24,7 @@ func bound(results map[string]string) (out map[string]string, truncated bool) {
 	out, left := map[string]string{}, operation.MaxResults
 	for _, key := range sortedKeys(results) {
 		name := display.Safe(key, maxKey)
-		if len(out) == maxKeys || len(key) > maxKey || name == "" || len(name) > left {
+		if len(out) == operation.MaxKeys || len(key) > maxKey || name == "" || len(name) > left {
 			truncated = true
 			continue
 		}
@@ -47,7 +45,7 @@ func bound(results map[string]string) (out map[string]string, truncated bool) {
 func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
 
 // oneLine is a message as it is kept, its escapes counted.
-func oneLine(s string) string { return display.Bounded(s, maxMessage) }
+func oneLine(s string) string { return display.Bounded(s, operation.MaxMessage) }
 
 // word is a reason that the API takes: letters and digits, a letter first.
 func word(s, otherwise string) string {

@@ -74,7 +74,7 @@ func TestCheckSYNDropped(t *testing.T) {
 
 func TestNetMessagesAreBounded(t *testing.T) {
 	long := strings.Repeat("x\x1b", 5000)
-	if m := operation.VerdictOf("R", "%s", long).Message; len(m) > 4*operation.MaxVerdict || strings.Contains(m, "\x1b") {
+	if m := operation.VerdictOf("R", "%s", long).Message; len(m) > 4*operation.MaxMessage || strings.Contains(m, "\x1b") {
 		t.Errorf("%d bytes", len(m))
 	}
 	r := newReport(nil)
