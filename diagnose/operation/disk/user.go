@@ -17,27 +17,11 @@ type diskUsers struct {
 	volumes []string // as kubelet names them: a PersistentVolume's name
 }
 
-// podVolume is what kubelet's path of a mount shows.
-type podVolume struct {
-	podUID string
-	volume string
-}
-
-// podVolumes reads paths that kubelet mounts volumes at: <root>/pods/<uid>/volumes/
-// <plugin>/<volume>[/mount], and volume-subpaths/<volume>/….
-type podVolumes struct{ path *regexp.Regexp }
-
-func newPodVolumes() podVolumes {
-	return podVolumes{regexp.MustCompile(
-		`/pods/([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32})/(?:volumes/[^/]+|volume-subpaths)/([^/]+)(?:/|$)`)}
-}
-
-func (p podVolumes) of(path string) (podVolume, bool) {
-	m := p.path.FindStringSubmatch(path)
-	if m == nil {
-		return podVolume{}, false
-	}
-	return podVolume{podUID: m[1], volume: display.Safe(m[2], 253)}, true
+// podVolumes matches paths that kubelet mounts volumes at, with the pod's UID and the
+// volume: <root>/pods/<uid>/volumes/<plugin>/<volume>[/mount], and volume-subpaths/<volume>/….
+func podVolumes() *regexp.Regexp {
+	return regexp.MustCompile(
+		`/pods/([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32})/(?:volumes/[^/]+|volume-subpaths)/([^/]+)(?:/|$)`)
 }
 
 // UsersOf finds who has a device mounted, or a volume that is made of it.
@@ -61,11 +45,11 @@ func UsersOf(h operation.Host, device string, table *hostfs.MountTable) (u diskU
 		}
 	}
 	slices.SortStableFunc(u.mounts, func(a, b string) int { return len(a) - len(b) })
-	paths := newPodVolumes()
-	for _, m := range u.mounts {
-		if v, ok := paths.of(m); ok {
-			u.pods = operation.AddOnce(u.pods, v.podUID)
-			u.volumes = operation.AddOnce(u.volumes, v.volume)
+	volumes := podVolumes()
+	for _, path := range u.mounts {
+		if m := volumes.FindStringSubmatch(path); m != nil {
+			u.pods = operation.AddOnce(u.pods, m[1])
+			u.volumes = operation.AddOnce(u.volumes, display.Safe(m[2], 253))
 		}
 	}
 	return u
