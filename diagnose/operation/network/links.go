@@ -71,14 +71,15 @@ func Links(h operation.Host) operation.Builtin {
 			r.Text("linkDrops", display.List(grown, shown))
 			err = r.Artifact(call, "links.txt", func(w *operation.Page) {
 				tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-				printf(tab, "LINK\tRX-PACKETS\tRX-DROPPED\tRX-ERRORS\tRX-MISSED\tTX-PACKETS\tTX-DROPPED\tTX-ERRORS\tTX-CARRIER\tQDISC-DROPS\n")
+				rows := &operation.Page{Writer: tab}
+				rows.Printf("LINK\tRX-PACKETS\tRX-DROPPED\tRX-ERRORS\tRX-MISSED\tTX-PACKETS\tTX-DROPPED\tTX-ERRORS\tTX-CARRIER\tQDISC-DROPS\n")
 				for i := range after {
 					l, s := &after[i], &after[i].stats
-					printf(tab, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", l, s.RxPackets, s.RxDropped, s.RxErrors, s.RxMissedErrors,
+					rows.Printf("%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n", l, s.RxPackets, s.RxDropped, s.RxErrors, s.RxMissedErrors,
 						s.TxPackets, s.TxDropped, s.TxErrors, s.TxCarrierErrors, l.qdiscDrops)
 				}
 				for _, text := range grown {
-					printf(tab, "during %s: %s\n", call.Parameters.Duration("window"), text)
+					rows.Printf("during %s: %s\n", call.Parameters.Duration("window"), text)
 				}
 				_ = tab.Flush() // w keeps the error
 			})

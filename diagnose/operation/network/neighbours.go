@@ -57,7 +57,7 @@ func Neighbours(h operation.Host) operation.Builtin {
 				for i := range list {
 					n := &list[i]
 					ip, _ := netip.AddrFromSlice(n.IP)
-					printf(w, "%s dev %s lladdr %s %s\n", ip, names[n.LinkIndex], n.HardwareAddr, netlook.NeighborState(n.State))
+					w.Printf("%s dev %s lladdr %s %s\n", ip, names[n.LinkIndex], n.HardwareAddr, netlook.NeighborState(n.State))
 				}
 			})
 			return r.Output(nil), err

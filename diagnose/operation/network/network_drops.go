@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -168,22 +167,22 @@ func reportsLoss(name string) bool {
 }
 
 // write writes all that grew, and where counters of losses stand.
-func (l *losses) write(w io.Writer, now *sample, window time.Duration) {
-	printf(w, "during %s\n", window)
+func (l *losses) write(w *operation.Page, now *sample, window time.Duration) {
+	w.Printf("during %s\n", window)
 	for _, text := range grown(l.counters, false) {
-		printf(w, "  %s\n", text)
+		w.Printf("  %s\n", text)
 	}
 	for _, g := range l.links {
-		printf(w, "  link %s\n", g)
+		w.Printf("  link %s\n", g)
 	}
-	printf(w, "  receive queues of the node: %d dropped, %d squeezed\n", l.dropped, l.squeezed)
+	w.Printf("  receive queues of the node: %d dropped, %d squeezed\n", l.dropped, l.squeezed)
 	if c := now.conntrack; c != nil {
-		printf(w, "  %s; %d dropped, %d not inserted, %d dropped early\n", c, l.conntrack.drop, l.conntrack.insertFailed, l.conntrack.earlyDrop)
+		w.Printf("  %s; %d dropped, %d not inserted, %d dropped early\n", c, l.conntrack.drop, l.conntrack.insertFailed, l.conntrack.earlyDrop)
 	}
-	printf(w, "\nsince the namespace was made\n")
+	w.Printf("\nsince the namespace was made\n")
 	for _, name := range slices.Sorted(maps.Keys(now.counters)) {
 		if n := now.counters[name]; n > 0 && reportsLoss(name) {
-			printf(w, "  %s %d\n", name, n)
+			w.Printf("  %s %d\n", name, n)
 		}
 	}
 }

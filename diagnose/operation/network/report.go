@@ -3,7 +3,6 @@ package network
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -35,10 +34,6 @@ func results(own ...operation.Result) []operation.Result {
 		operation.Result{Name: "targetNetNS", Doc: "inode of the inspected network namespace"},
 		operation.Result{Name: "note", Doc: "what could not be inspected, or was left out"})
 }
-
-// printf writes into what reports of an error at its Flush: a bufio.Writer, a
-// tabwriter.Writer.
-func printf(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
 
 // windowParameter is how long counters are watched.
 func windowParameter(preset string) operation.Parameter {

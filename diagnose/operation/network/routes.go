@@ -64,17 +64,17 @@ func Routes(h operation.Host) operation.Builtin {
 			r.Text("defaultRoute", strconv.FormatBool(byDefault))
 			names := p.linkNames()
 			err = r.Artifact(call, "routes.txt", func(w *operation.Page) {
-				printf(w, "to %s in %s: %s\n\nrules\n", p.to, &p.place, p.route.String())
+				w.Printf("to %s in %s: %s\n\nrules\n", p.to, &p.place, p.route.String())
 				for _, rule := range rules {
-					printf(w, "  %s\n", rule)
+					w.Printf("  %s\n", rule)
 				}
-				printf(w, "\nroutes\n")
+				w.Printf("\nroutes\n")
 				for i := range routes {
 					if i == maxRoutes {
-						printf(w, "  … and %d more\n", len(routes)-i)
+						w.Printf("  … and %d more\n", len(routes)-i)
 						break
 					}
-					printf(w, "  %s\n", routeText(&routes[i], names))
+					w.Printf("  %s\n", routeText(&routes[i], names))
 				}
 			})
 			return r.Output(nil), err

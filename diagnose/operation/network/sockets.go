@@ -3,7 +3,6 @@ package network
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,7 +63,7 @@ func Sockets(h operation.Host) operation.Builtin {
 				return operation.Output{}, err
 			}
 			s.report(r)
-			err = r.Artifact(call, "sockets.txt", func(w *operation.Page) { s.write(w) })
+			err = r.Artifact(call, "sockets.txt", s.write)
 			return r.Output(nil), err
 		},
 	}
@@ -208,9 +207,10 @@ func stateText(states map[netlook.State]uint64) string {
 }
 
 // write writes the table, a socket a line.
-func (t *socketTable) write(w io.Writer) {
+func (t *socketTable) write(w *operation.Page) {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	printf(tab, "STATE\tRECV-Q\tSEND-Q\tLOCAL\tPEER\tPROCESS\tRETRANS\tUNACKED\tRTO\tRTT\n")
+	rows := &operation.Page{Writer: tab}
+	rows.Printf("STATE\tRECV-Q\tSEND-Q\tLOCAL\tPEER\tPROCESS\tRETRANS\tUNACKED\tRTO\tRTT\n")
 	for i := range t.list {
 		s := &t.list[i]
 		owner := "-"
@@ -222,7 +222,7 @@ func (t *socketTable) write(w io.Writer) {
 			info = fmt.Sprintf("%d/%d\t%d\t%s\t%s", s.Retransmits, s.Info.Total_retrans, s.Info.Unacked,
 				time.Duration(s.Info.Rto)*time.Microsecond, time.Duration(s.Info.Rtt)*time.Microsecond)
 		}
-		printf(tab, "%s\t%d\t%d\t%s\t%s\t%s\t%s\n", s.State, s.RQueue, s.WQueue, s.Local, s.Remote, owner, info)
+		rows.Printf("%s\t%d\t%d\t%s\t%s\t%s\t%s\n", s.State, s.RQueue, s.WQueue, s.Local, s.Remote, owner, info)
 	}
 	_ = tab.Flush() // w keeps the error
 }
