@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -163,7 +164,7 @@ func TestScriptIsEndedWithAllItStarted(t *testing.T) {
 				t.Errorf("%q", out.Results)
 			}
 			await.Until(t, "end of its processes", operationtest.Longest, func() bool { return running(t, "sleep\x00314159") == 0 })
-			if left, _ := filepath.Glob(s.cfg.Cgroup + "/kernosis-scripts/*/cgroup.procs"); len(left) > 0 {
+			if left, _ := filepath.Glob(s.cfg.Cgroup + "/kernosis-scripts-*/*/cgroup.procs"); len(left) > 0 {
 				t.Errorf("left: %v", left)
 			}
 		})
@@ -242,7 +243,7 @@ func TestScriptIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := none.Run(t.Context(), &Script{Script: "true"}, &operation.Call{}); err == nil || !strings.Contains(err.Error(), "they need control groups of their own: mkdir") {
+	if _, err := none.Run(t.Context(), &Script{Script: "true"}, &operation.Call{}); err == nil || !strings.Contains(err.Error(), "they need control groups of their own: stat") {
 		t.Error(err)
 	}
 	if _, err := OpenScripts(ScriptConfig{Enabled: true, MaxMemory: -1}, nil); err == nil {
@@ -303,6 +304,9 @@ func TestScriptsOfTwoProcesses(t *testing.T) {
 	if _, err := os.Stat(filepath.Dir(left)); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
+	if info, err := command.lock.Stat(); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("a script could lock the folder: %v, %v", info, err)
+	}
 	if _, _, err := runScript(t, command, "true", operationtest.Longest); err != nil {
 		t.Error(err)
 	}
@@ -316,6 +320,28 @@ func TestScriptsOfTwoProcesses(t *testing.T) {
 	}
 	if _, _, err := runScript(t, agent, "true", operationtest.Longest); err != nil {
 		t.Error(err)
+	}
+}
+
+// None of those that start at once removes the folder of another.
+func TestScriptsOfProcessesThatStartAtOnce(t *testing.T) {
+	first := openScripts(t, ScriptConfig{})
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for range 8 {
+		wg.Go(func() {
+			for range 5 {
+				s, err := OpenScripts(ScriptConfig{Enabled: true, Cgroup: first.cfg.Cgroup}, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := s.Run(t.Context(), &Script{Script: "true"}, &operation.Call{}); err != nil {
+					t.Error(err)
+				}
+				s.Close()
+			}
+		})
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 
@@ -95,68 +96,57 @@ func OpenScripts(cfg ScriptConfig, log *slog.Logger) (*Scripts, error) {
 	return s, nil
 }
 
-const (
-	// groupsDir is the folder of control groups. That of a process beside another has a number.
-	groupsDir = "kernosis-scripts"
-	// maxBeside is how many processes of one control group can run scripts at a time: an agent,
-	// and commands beside it.
-	maxBeside = 16
-)
+// groupsDir begins the name of a process's folder of control groups: an agent, and commands
+// beside it in its control group, have one each, which scripts can't open to lock it.
+const groupsDir = "kernosis-scripts"
 
-// openGroups takes the first folder that no other process has. What killed processes have left in
-// others is killed.
+// errTaken says that another process has a folder, or has removed it.
+var errTaken = errors.New("another process has it")
+
+// openGroups makes the folder of this process, and empties those of killed ones.
 func (s *Scripts) openGroups(parent string, log *slog.Logger) error {
-	for i := range maxBeside {
-		dir := filepath.Join(parent, groupsDir)
-		if i > 0 {
-			dir += "-" + strconv.Itoa(i)
-		}
-		if s.groups == nil {
-			if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-				return err
-			}
-		}
-		lock, err := lockGroups(dir)
-		if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		var groups *process.Groups
+	for s.groups == nil {
+		dir, err := os.MkdirTemp(parent, groupsDir+"-")
 		if err == nil {
-			groups, err = process.OpenGroups(dir, process.Limits{Processes: s.cfg.MaxProcesses, Memory: s.cfg.MaxMemory}, log)
+			s.groups, s.lock, err = s.take(dir, log)
 		}
-		switch {
-		case err == nil && s.groups == nil:
-			s.groups, s.lock = groups, lock
-			continue
-		case err == nil:
-			groups.Close()
-		case s.groups == nil:
-			_ = lock.Close() // it was only read
+		// Before it is locked, another process that starts may take it for a killed one's.
+		if err != nil && !errors.Is(err, errTaken) {
 			return err
 		}
-		_ = lock.Close() // it was only read
 	}
-	if s.groups == nil {
-		return fmt.Errorf("%d other processes run scripts", maxBeside)
+	all, err := os.ReadDir(parent)
+	for _, e := range all {
+		if !strings.HasPrefix(e.Name(), groupsDir) {
+			continue
+		}
+		if left, lock, err := s.take(filepath.Join(parent, e.Name()), log); err == nil {
+			left.Close()
+			_ = lock.Close() // it was only read
+		}
 	}
-	return nil
+	return err
 }
 
-// lockGroups takes a folder of control groups until the file is closed or this process ends.
-func lockGroups(dir string) (*os.File, error) {
-	f, err := os.Open(dir)
+// take empties a folder, and locks it until the file is closed or this process ends.
+func (s *Scripts) take(dir string, log *slog.Logger) (groups *process.Groups, lock *os.File, err error) {
+	lock, err = os.Open(dir)
+	if err == nil {
+		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err == nil {
+		_, err = os.Stat(dir) // whoever had it may have removed it
+	}
+	switch {
+	case errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, fs.ErrNotExist):
+		err = errTaken
+	case err == nil:
+		groups, err = process.OpenGroups(dir, process.Limits{Processes: s.cfg.MaxProcesses, Memory: s.cfg.MaxMemory}, log)
+	}
 	if err != nil {
-		return nil, err
+		_ = lock.Close() // it was only read
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if err == nil { // whoever had it may have removed it
-		err = unix.Faccessat(int(f.Fd()), "cgroup.procs", unix.F_OK, 0)
-	}
-	if err != nil {
-		_ = f.Close() // it was only read
-		return nil, &os.PathError{Op: "lock", Path: dir, Err: err}
-	}
-	return f, nil
+	return groups, lock, err
 }
 
 // Close ends what is left of scripts. Run must not be called any more.
