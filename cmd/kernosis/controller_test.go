@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -102,17 +101,6 @@ func (p *controllerProcess) said() string {
 	return p.log.String()
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 func startController(t *testing.T, kubeconfig, namespace string, more ...string) *controllerProcess {
 	t.Helper()
 	return startProgram(t, os.Args[0], kubeconfig, namespace, more...)
@@ -121,7 +109,7 @@ func startController(t *testing.T, kubeconfig, namespace string, more ...string)
 // startProgram is startController for a program that is not this test.
 func startProgram(t *testing.T, program, kubeconfig, namespace string, more ...string) *controllerProcess {
 	t.Helper()
-	p := &controllerProcess{metrics: freeAddress(t), health: freeAddress(t)}
+	p := &controllerProcess{metrics: kubetest.FreeAddress(t), health: kubetest.FreeAddress(t)}
 	p.Cmd = exec.Command(program, "controller", "--kubeconfig", kubeconfig, "--namespace", namespace,
 		"--silent-after", "2s", "--metrics-listen", p.metrics, "--health-listen", p.health,
 		"--leader-elect-lease-duration", "4s", "--leader-elect-renew-deadline", "3s", "--leader-elect-retry-period", "300ms")

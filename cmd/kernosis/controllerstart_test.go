@@ -97,7 +97,7 @@ func TestControllerTakesAlerts(t *testing.T) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
+	address := kubetest.FreeAddress(t)
 	t.Setenv("KERNOSIS_ALERTS_LISTEN", address)
 	t.Setenv("KERNOSIS_ALERTS_PLAIN_HTTP", "true")
 	t.Setenv("KERNOSIS_ALERTS_AUDIENCE", "pager")

@@ -20,6 +20,7 @@ import (
 	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/logbuffer"
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
@@ -65,7 +66,7 @@ type docProcess struct {
 // newDocSession starts a shell in an empty folder.
 func newDocSession(t *testing.T) *docSession {
 	t.Helper()
-	s := &docSession{t: t, root: t.TempDir(), listen: freeAddress(t), runs: map[string]string{}}
+	s := &docSession{t: t, root: t.TempDir(), listen: kubetest.FreeAddress(t), runs: map[string]string{}}
 	bin, work, program := filepath.Join(s.root, "usr/bin"), s.work(), agenttest.Program(t)
 	for _, dir := range []string{bin, filepath.Join(work, "bin")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {

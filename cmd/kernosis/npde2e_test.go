@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +18,7 @@ import (
 	"github.com/kernosis/kernosis/collector/plugin"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -62,7 +63,7 @@ func TestAgentInPlaceOfNPD(t *testing.T) {
 		"--"+flagSystemLog, file("app-monitor.json", fmt.Sprintf(npdLogFile, log), 0o600),
 		"--"+flagCustomPlugin, file("door-monitor.json", fmt.Sprintf(npdCheckFile, script, state), 0o600),
 		"--"+flagSystemStats, file("stats.json", npdStatsFile, 0o600)+","+file("more-stats.json", npdMoreStatsFile, 0o600),
-		"--port", freePort(t), "--prometheus-port", freePort(t))
+		"--port", strconv.Itoa(kubetest.FreePort(t)), "--prometheus-port", strconv.Itoa(kubetest.FreePort(t)))
 	p.Command = "agent"
 	p.Start()
 	metricsURL := p.Log.URL(t) + "/metrics"
@@ -149,7 +150,7 @@ func TestAgentCountsInHostsJournal(t *testing.T) {
 	const files = "../../detector/npd/testdata/config/"
 	p := newAgent(t, "--log", "none", "--host-root", root,
 		"--"+flagCustomPlugin, files+"systemd-monitor-counter.json,"+files+"kernel-monitor-counter.json",
-		"--port", freePort(t), "--prometheus-port", "0")
+		"--port", strconv.Itoa(kubetest.FreePort(t)), "--prometheus-port", "0")
 	p.Command = "agent"
 	p.Start()
 	want := map[string]string{
@@ -170,18 +171,4 @@ func TestAgentCountsInHostsJournal(t *testing.T) {
 	if !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-}
-
-func freePort(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
 // peerProgram is node-problem-detector as "make bench" builds it, and peerModule where its module
@@ -52,7 +54,7 @@ func BenchmarkPeers(b *testing.B) {
 		{"kernosis", "oom-kill", own()},
 		{"kernosis-without-diagnoses", "oom-kill", own("--diagnose=false")},
 		{"node-problem-detector", "OOMKilling", []string{
-			peerProgram, "--enable-k8s-exporter=false", "--port=0", "--prometheus-address=127.0.0.1", "--prometheus-port=" + freePort(b), "--logtostderr",
+			peerProgram, "--enable-k8s-exporter=false", "--port=0", "--prometheus-address=127.0.0.1", "--prometheus-port=" + strconv.Itoa(kubetest.FreePort(b)), "--logtostderr",
 			"--config.system-log-monitor=" + filepath.Join(strings.TrimSpace(string(source)), "config/kernel-monitor.json"),
 		}},
 	} {

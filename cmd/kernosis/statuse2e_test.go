@@ -11,13 +11,14 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/status"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // What a real agent serves and writes is what status reads: no flag but the state folder.
 func TestStatusOfAnAgent(t *testing.T) {
 	testall.Only(t)
-	address := freeAddress(t)
+	address := kubetest.FreeAddress(t)
 	p := newAgent(t, "--listen", address)
 	root := os.Geteuid() == 0
 	if !root {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 	"github.com/kernosis/kernosis/deploy/alerts"
 	"github.com/kernosis/kernosis/deploy/monitoringtest"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
 // documentedConfig returns the configuration of Alertmanager in docs/monitoring.md.
@@ -111,13 +111,7 @@ func TestAlertmanagerGroupsAndInhibits(t *testing.T) {
 // startAlertmanager runs one until the test ends, and returns its address.
 func startAlertmanager(t *testing.T, program, config, dir string) string {
 	t.Helper()
-	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	_ = l.Close()
+	address := kubetest.FreeAddress(t)
 	var log bytes.Buffer
 	cmd := exec.Command(program, "--config.file="+config, "--storage.path="+dir, "--cluster.listen-address=", "--web.listen-address="+address)
 	cmd.Stdout, cmd.Stderr = &log, &log

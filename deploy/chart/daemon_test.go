@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
 // The example of a container beside the agent: with the settings and arguments of the
@@ -47,7 +47,7 @@ func TestAProblemDaemonBesideTheAgent(t *testing.T) {
 	if err := os.WriteFile(config, []byte(data["config.yaml"]), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	port := freePort(t)
+	port := kubetest.FreePort(t)
 	run := filepath.Join(dir, "run")
 	// Nothing of this machine, and no program in the kernel: the socket is what is tried.
 	start(t, kernosis(t, "agent", "--config="+config, "--report-socket="+run+"/report.sock", "--state-dir="+dir+"/state", "--pin-root=", "--log=none",
@@ -85,16 +85,6 @@ func start(t *testing.T, cmd *exec.Cmd) {
 			t.Logf("%s:\n%s", cmd, &out)
 		}
 	})
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 // conditionAt returns what the agent says of a condition, empty where it does not yet.

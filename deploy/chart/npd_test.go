@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
 // node-problem-detector's own files, with the arguments of the rendered pod: the agent has
@@ -31,7 +32,7 @@ func TestNodeProblemDetectorsFiles(t *testing.T) {
 	if !hasPort(agent.Ports, "status", 20256) {
 		t.Errorf("ports: %+v", agent.Ports)
 	}
-	port := freePort(t)
+	port := kubetest.FreePort(t)
 	dir := t.TempDir()
 	args := []string{"agent", "--state-dir=" + dir, "--pin-root=", "--enable-k8s-exporter=false", "--diagnose=false", "--report-socket=", "--prometheus-port=0", "--port=" + strconv.Itoa(port)}
 	for _, a := range agent.Args {

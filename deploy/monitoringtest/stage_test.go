@@ -153,7 +153,7 @@ func (s *stage) startController() {
 		s.t.Fatal(err)
 	}
 	// On all addresses, which others reach: with TLS, and for those who may.
-	s.controller, s.alerts = freeAddress(s.t), freeAddress(s.t)
+	s.controller, s.alerts = kubetest.FreeAddress(s.t), kubetest.FreeAddress(s.t)
 	everywhere := strings.Replace(s.controller, "127.0.0.1", "0.0.0.0", 1)
 	s.process(s.path, "controller", "--kubeconfig", s.server.Kubeconfig(s.t, s.server.Admin()), "--namespace", s.namespace,
 		"--metrics-listen", everywhere, "--health-listen", "", "--silent-after", "2s",
@@ -191,7 +191,7 @@ scrape_configs:
   authorization: *who
   static_configs: [{targets: [%[5]q], labels: {node: other, namespace: %[4]s, pod: kernosis-controller-x, container: controller}}]
 `, s.file("rules.yml", quickened(s.t)), "127.0.0.1:"+port, s.node, s.namespace, s.controller, s.file("token", s.token))
-	s.prometheus = freeAddress(s.t)
+	s.prometheus = kubetest.FreeAddress(s.t)
 	s.process(program, "--config.file="+s.file("prometheus.yml", config), "--storage.tsdb.path="+filepath.Join(s.dir, "tsdb"),
 		"--web.listen-address="+s.prometheus)
 	s.await(s.t, "look of Prometheus at both", time.Minute, func(ctx context.Context) (bool, string) {
@@ -243,15 +243,4 @@ func (s *stage) await(t testing.TB, what string, within time.Duration, ok func(c
 		case <-tick.C:
 		}
 	}
-}
-
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

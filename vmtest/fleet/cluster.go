@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -197,7 +196,7 @@ func startControllers(tb testing.TB, server *kubetest.Server, program, root, nam
 	}
 	var all []*leading
 	for i := range 2 {
-		c := &leading{metrics: freeAddress(tb), health: freeAddress(tb), log: filepath.Join(dir, fmt.Sprintf("controller-%d.log", i+1))}
+		c := &leading{metrics: kubetest.FreeAddress(tb), health: kubetest.FreeAddress(tb), log: filepath.Join(dir, fmt.Sprintf("controller-%d.log", i+1))}
 		c.command = []string{program, "controller", "--kubeconfig", kubeconfig, "--namespace", namespace, "--metrics-listen", c.metrics, "--health-listen", c.health}
 		// As the controller does itself in a control group with that limit.
 		c.env = []string{fmt.Sprintf("GOMEMLIMIT=%d", limit/5*4)}
@@ -236,16 +235,6 @@ func get(ctx context.Context, url string) ([]byte, error) {
 	}
 	defer answer.Body.Close()
 	return io.ReadAll(answer.Body)
-}
-
-func freeAddress(tb testing.TB) string {
-	tb.Helper()
-	l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // checkNodes returns what is wrong with the conditions of Nodes: kubelet's and ours, all but the

@@ -147,10 +147,10 @@ func TestControllerMemory(t *testing.T) {
 	kubeconfig := server.Kubeconfig(t, server.Admin())
 	measure := func(want int, env ...string) (peak int64) {
 		t.Helper()
-		c := &leading{metrics: freeAddress(t), env: env, log: filepath.Join(t.TempDir(), "controller.log")}
+		c := &leading{metrics: kubetest.FreeAddress(t), env: env, log: filepath.Join(t.TempDir(), "controller.log")}
 		c.command = []string{
 			agenttest.Program(t), "controller", "--kubeconfig", kubeconfig, "--namespace", namespace,
-			"--metrics-listen", c.metrics, "--health-listen", freeAddress(t), "--silent-after", "10m", "--alerts-listen", "",
+			"--metrics-listen", c.metrics, "--health-listen", kubetest.FreeAddress(t), "--silent-after", "10m", "--alerts-listen", "",
 		}
 		began := time.Now()
 		c.start(t)

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -78,20 +76,6 @@ func (s *Server) startFirst(ctx context.Context) error {
 			return err
 		}
 	}
-}
-
-// freePort returns one that nothing listens on. It is below those that the kernel
-// gives to connections, so that none takes it while the API server is stopped.
-func freePort(ctx context.Context) (int, error) {
-	var lc net.ListenConfig
-	for range 100 {
-		port := 20000 + rand.IntN(10000)
-		l, err := lc.Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, errors.New("no free port from 20000 to 29999")
 }
 
 // startAPI starts the API server and waits until it is ready. The caller holds mu.

@@ -3,7 +3,6 @@ package chaostest_test
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -92,10 +91,7 @@ func newWorld(t *testing.T, server *kubetest.Server, lasts time.Duration, args .
 	proxy, through := kubetest.NewProxy(t, server, server.Admin())
 	w.proxy = proxy
 	// A fixed port, so that a restarted agent is found.
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	w.must(err)
-	address := listener.Addr().String()
-	w.must(listener.Close())
+	address := kubetest.FreeAddress(t)
 	w.url = "http://" + address
 	server.CRDs(t)
 	kubeconfig, namespace := server.Kubeconfig(t, through), server.Namespace(t)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/trigger"
+	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -37,16 +38,7 @@ type fault struct {
 
 func (b *bench) fault(mendsAt int) *fault {
 	b.Helper()
-	f := &fault{b: b, mendsAt: mendsAt}
-	lc := net.ListenConfig{}
-	l, err := lc.Listen(b.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	f.port = l.Addr().(*net.TCPAddr).Port
-	if err := l.Close(); err != nil {
-		b.Fatal(err)
-	}
+	f := &fault{b: b, mendsAt: mendsAt, port: kubetest.FreePort(b)}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		f.try()
 		w.Write([]byte("{}"))

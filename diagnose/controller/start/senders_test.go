@@ -6,7 +6,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -153,15 +152,7 @@ func (d *door) documented(t *testing.T, beginsWith string) string {
 // run runs a program until the test ends, and returns its address.
 func run(t *testing.T, path string, args ...string) string {
 	t.Helper()
-	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := kubetest.FreeAddress(t)
 	cmd := exec.Command(path, append(args, "--web.listen-address="+address)...)
 	log := &logbuffer.Buffer{}
 	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, t.TempDir()
