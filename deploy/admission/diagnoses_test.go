@@ -28,7 +28,7 @@ func TestApproval(t *testing.T) {
 			{APIGroups: []string{v1alpha1.Group}, Resources: []string{"diagnoses"}, Verbs: verbs, ResourceNames: names},
 		}}
 		must(t, admin, role)
-		grant(t, admin, user(name), system, name)
+		grant(t, server, user(name), system, name)
 		return clientOf(t, server.Config(t, name))
 	}
 	d := nodeDiagnosis("n1")
@@ -120,8 +120,8 @@ func TestTenantsDiagnoses(t *testing.T) {
 	server := installedServer(t)
 	ns, name := server.Namespace(t), "tenant-"+rand.String(6)
 	admin := clientOf(t, server.Admin())
-	grant(t, admin, user(name), ns, "test-writer")
-	grant(t, admin, user(name), system, "test-writer") // for what differs there
+	grant(t, server, user(name), ns, "test-writer")
+	grant(t, server, user(name), system, "test-writer") // for what differs there
 	tenant := clientOf(t, server.Config(t, name))
 	control := clientOf(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: controller})))
 	change := func(f func(*v1alpha1.DiagnosisSpec)) *v1alpha1.Diagnosis {

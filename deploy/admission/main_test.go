@@ -54,7 +54,7 @@ func installedServer(t *testing.T) *kubetest.Server {
 		for _, account := range []string{agent, controller} {
 			server.ServiceAccount(t, system, account)
 			// They may do everything, so that what is refused is refused by the policies.
-			grant(t, admin, rbacv1.Subject{Kind: "ServiceAccount", Namespace: system, Name: account}, "", "cluster-admin")
+			grant(t, server, rbacv1.Subject{Kind: "ServiceAccount", Namespace: system, Name: account}, "", "cluster-admin")
 		}
 		server.ServiceAccount(t, system, "default") // without it no pods are made
 		policies, err := kustomize.Objects("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
@@ -117,7 +117,7 @@ func apply(t *testing.T, c client.Client, objects ...*unstructured.Unstructured)
 }
 
 // grant lets somebody do what a ClusterRole says, in a namespace, or in all.
-func grant(t *testing.T, admin client.Client, to rbacv1.Subject, namespace, role string) {
+func grant(t *testing.T, server *kubetest.Server, to rbacv1.Subject, namespace, role string) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Name: "test-" + rand.String(8), Namespace: namespace}
 	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
@@ -125,9 +125,8 @@ func grant(t *testing.T, admin client.Client, to rbacv1.Subject, namespace, role
 	if namespace != "" {
 		o = &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: []rbacv1.Subject{to}}
 	}
-	if err := admin.Create(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	must(t, clientOf(t, server.Admin()), o)
+	server.AwaitRole(t, to, namespace, role)
 }
 
 // inForce waits until each policy refuses what it is there for: the API server learns of
@@ -137,14 +136,14 @@ func inForce(t *testing.T, server *kubetest.Server) {
 	unbound := clientOf(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: agent})))
 	admin, node := clientOf(t, server.Admin()), server.Node(t)
 	somebody := server.Config(t, "somebody")
-	grant(t, admin, rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "somebody"}, system, "admin")
+	grant(t, server, rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "somebody"}, system, "admin")
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "test-writer"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{v1alpha1.Group}, Resources: []string{"diagnoses"}, Verbs: []string{"get", "list", "create", "update", "patch", "delete"}},
 	}}
 	if err := admin.Create(t.Context(), role); err != nil {
 		t.Fatal(err)
 	}
-	grant(t, admin, rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "somebody"}, system, role.Name)
+	grant(t, server, rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "somebody"}, system, role.Name)
 	controllers := clientOf(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: controller})))
 	for what, try := range map[string]func() error{
 		"kernosis-controller-nodes": func() error {

@@ -52,7 +52,7 @@ func newTenantCluster(t *testing.T) *tenantCluster {
 		return o.GetName() != "kernosis-view" && o.GetName() != "kernosis-edit"
 	})...)
 	for _, role := range []string{"edit", "kernosis-view", "kernosis-edit"} {
-		grant(t, admin, user(name), c.ns, role)
+		grant(t, server, user(name), c.ns, role)
 	}
 	c.tenant = clientOf(t, server.Config(t, name))
 	c.agent = bound(t, server, c.node)

@@ -63,8 +63,9 @@ func apply(t *testing.T, c client.Client) (roles []unstructured.Unstructured) {
 
 // become binds somebody in a namespace to a role of Kubernetes, with what is aggregated to
 // it: no controller does that here.
-func become(t *testing.T, admin client.Client, who, namespace, role string, shipped []unstructured.Unstructured) {
+func become(t *testing.T, server *kubetest.Server, who, namespace, role string, shipped []unstructured.Unstructured) {
 	t.Helper()
+	admin := clientOf(t, server.Admin())
 	names := []string{role}
 	for _, r := range shipped {
 		if r.GetLabels()["rbac.authorization.k8s.io/aggregate-to-"+role] == "true" {
@@ -83,6 +84,7 @@ func become(t *testing.T, admin client.Client, who, namespace, role string, ship
 		if err := admin.Create(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
+		server.AwaitRole(t, b.Subjects[0], namespace, name)
 	}
 }
 
@@ -111,10 +113,11 @@ func TestPeople(t *testing.T) {
 	server.CRDs(t)
 	admin := clientOf(t, server.Admin())
 	shipped := apply(t, admin)
+	server.AwaitRole(t, rbacv1.Subject{Kind: rbacv1.GroupKind, Name: "system:authenticated"}, "", "kernosis-operationsets")
 	own, system := server.Namespace(t), server.Namespace(t)
 	people := map[string]client.Client{}
 	for _, role := range []string{"view", "edit", "admin"} {
-		become(t, admin, role+"er", own, role, shipped)
+		become(t, server, role+"er", own, role, shipped)
 		people[role] = clientOf(t, server.Config(t, role+"er"))
 	}
 	there := diagnosis(own)
@@ -187,6 +190,7 @@ func TestAdministratorsAndApprovers(t *testing.T) {
 		if err := admin.Create(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
+		server.AwaitRole(t, b.Subjects[0], "", role)
 		c := clientOf(t, server.Config(t, who))
 		if !allowed(t, c, namespace, "approve") || allowed(t, c, namespace, "create") != (who == "operator") {
 			t.Errorf("%s: may it create: %v", who, allowed(t, c, namespace, "create"))

@@ -138,9 +138,25 @@ func (s *Server) Grant(tb testing.TB, to rbacv1.Subject, namespace, name string,
 	if err != nil {
 		tb.Fatal(err)
 	}
-	for i := range r.Rules {
+	s.awaitRules(tb, to, namespace, name, r.Rules)
+}
+
+// AwaitRole returns once the API server goes by a ClusterRole that a user, group or service
+// account was given without [Server.Grant]: in a namespace, or else in the cluster.
+func (s *Server) AwaitRole(tb testing.TB, to rbacv1.Subject, namespace, name string) {
+	tb.Helper()
+	r, err := s.client.RbacV1().ClusterRoles().Get(tb.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s.awaitRules(tb, to, namespace, name, r.Rules)
+}
+
+func (s *Server) awaitRules(tb testing.TB, to rbacv1.Subject, namespace, name string, rules []rbacv1.PolicyRule) {
+	tb.Helper()
+	for i := range rules {
 		await.Until(tb, "the API server goes by the role "+name, 30*time.Second, func() bool {
-			return s.may(tb, to, namespace, &r.Rules[i])
+			return s.may(tb, to, namespace, &rules[i])
 		})
 	}
 }
@@ -149,8 +165,11 @@ func (s *Server) Grant(tb testing.TB, to rbacv1.Subject, namespace, name string,
 func (s *Server) may(tb testing.TB, who rbacv1.Subject, namespace string, rule *rbacv1.PolicyRule) bool {
 	tb.Helper()
 	spec := authorizationv1.SubjectAccessReviewSpec{User: who.Name}
-	if who.Kind == rbacv1.ServiceAccountKind {
+	switch who.Kind {
+	case rbacv1.ServiceAccountKind:
 		spec.User = "system:serviceaccount:" + who.Namespace + ":" + who.Name
+	case rbacv1.GroupKind:
+		spec.User, spec.Groups = "", []string{who.Name}
 	}
 	if len(rule.NonResourceURLs) > 0 {
 		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: rule.NonResourceURLs[0], Verb: rule.Verbs[0]}
