@@ -120,8 +120,13 @@ func TestAFailedProbeIsReportedWithItsCause(t *testing.T) {
 	for _, f := range all {
 		f.since = a.has(t, f.pod, f.mode)
 	}
-	for _, f := range all {
-		t.Run(f.name(), func(t *testing.T) { a.reports(t, f) })
+	// Those first that are probed every second, also after their restart until it is their turn.
+	for _, counted := range []bool{false, true} {
+		for _, f := range all {
+			if f.counted == counted {
+				t.Run(f.name(), func(t *testing.T) { a.reports(t, f) })
+			}
+		}
 	}
 	t.Run("reset-late", func(t *testing.T) { a.reportsNoMore(t, cut) })
 	for _, pod := range healthy {
@@ -146,7 +151,8 @@ func (a *agent) reportsNoMore(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// reports checks what is reported about a pod after kubelet has restarted its container.
+// reports checks what is reported about a pod after kubelet has restarted its container. Of the
+// new one, which is well, a busy machine may cause more failures.
 func (a *agent) reports(t *testing.T, f *failing) {
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -166,8 +172,14 @@ func (a *agent) reports(t *testing.T, f *failing) {
 	}
 	want := threshold
 	await.UntilShown(t, "Event with the whole count", 30*time.Second, func() (bool, string) { return reported() >= want, a.node.Describe(t, f.pod) })
-	inTime := false
-	for _, e := range a.reported(t, f.pod) {
+	inTime, checked := false, 0
+	events := a.reported(t, f.pod)
+	slices.SortStableFunc(events, func(x, y corev1.Event) int { return x.CreationTimestamp.Compare(y.CreationTimestamp.Time) })
+	for _, e := range events {
+		if checked >= threshold {
+			break
+		}
+		checked += int(e.Count)
 		t.Logf("%s after the fault: %s ×%d: %s", e.CreationTimestamp.Sub(f.since).Round(time.Second), e.Reason, e.Count, e.Message)
 		if !f.isReason(e.Reason) || !strings.Contains(e.Message, f.says) {
 			t.Errorf("%s: %q; want %s with %q", e.Reason, e.Message, f.reason, f.says)
@@ -182,26 +194,30 @@ func (a *agent) reports(t *testing.T, f *failing) {
 		t.Errorf("nothing was reported before kubelet killed at %s", killed)
 	}
 	var counts []int
-	for _, e := range probes(a, f.pod) {
+	for i, e := range probes(a, f.pod) {
 		counts = append(counts, int(e.Probe.Failures))
-		if p := e.Probe; !f.isVerdict(p.Verdict) || int(p.Threshold) != threshold || p.Probe != "liveness" || p.Container != "main" {
+		if p := e.Probe; i < threshold && !f.isVerdict(p.Verdict) || int(p.Threshold) != threshold || p.Probe != "liveness" || p.Container != "main" {
 			t.Errorf("want verdict %q: %+v", f.verdict, e.Probe)
 		}
 	}
-	if !slices.Equal(counts, []int{1, 2, 3}[:min(len(counts), threshold)]) || len(counts) < want {
+	if len(counts) < want || !slices.Equal(counts[:want], []int{1, 2, 3}) || len(counts) > want && counts[want] != 1 {
 		t.Errorf("failures reported as %v, threshold %d", counts, threshold)
 	}
-	if failed := a.counted(t, f.pod); failed != threshold {
+	if failed := a.counted(t, f.pod); failed < threshold {
 		t.Errorf("kubelet has counted %d failures, threshold %d", failed, threshold)
 	}
-	// A busy machine may cause more failures: kubelet's counts show them a moment later.
+	// kubelet's counts show a failure a moment later.
 	await.UntilShown(t, "agreement with kubelet's counts", 30*time.Second, func() (bool, string) {
 		failed := a.metrics(t).Sum("kernosis_probe_results_total", "namespace", f.pod.Namespace, "pod", f.pod.Name, "probe_type", "liveness", "result", "failed")
 		reported, counted := len(probes(a, f.pod)), a.counted(t, f.pod)
 		return int(failed) == reported && reported == counted, fmt.Sprintf("the metrics have %v failures, %d were reported, and kubelet has counted %d", failed, reported, counted)
 	})
-	if c := a.why(t, f.pod); !f.isReason(path.Base(c.Doc)) || !strings.Contains(c.text, f.says) {
-		t.Errorf("why:\n%s", c.text)
+	causes := a.why(t, f.pod)
+	if len(probes(a, f.pod)) == want { // else the first cause may be of a later failure
+		causes = causes[:1]
+	}
+	if !slices.ContainsFunc(causes, func(c cause) bool { return f.isReason(path.Base(c.Doc)) && strings.Contains(c.text, f.says) }) {
+		t.Errorf("why: %+v", causes)
 	}
 }
 
@@ -230,8 +246,8 @@ type cause struct {
 	text string // the whole
 }
 
-// why returns what the command says is the cause, from the API server alone.
-func (a *agent) why(t *testing.T, pod *corev1.Pod) (c cause) {
+// why returns what the command says are the causes, from the API server alone.
+func (a *agent) why(t *testing.T, pod *corev1.Pod) (causes []cause) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), a.Path, "why", "pod", pod.Namespace+"/"+pod.Name, "--kubeconfig", a.kubeconfig, "-o", "json")
 	out, err := cmd.Output()
@@ -244,11 +260,14 @@ func (a *agent) why(t *testing.T, pod *corev1.Pod) (c cause) {
 	if err := json.Unmarshal(out, &answer); err != nil || len(answer.Causes) == 0 {
 		t.Fatalf("why: %v: %s", err, out)
 	}
-	c.text = string(answer.Causes[0])
-	if err := json.Unmarshal(answer.Causes[0], &c); err != nil {
-		t.Fatalf("why: %v: %s", err, out)
+	for _, text := range answer.Causes {
+		c := cause{text: string(text)}
+		if err := json.Unmarshal(text, &c); err != nil {
+			t.Fatalf("why: %v: %s", err, out)
+		}
+		causes = append(causes, c)
 	}
-	return c
+	return causes
 }
 
 // probes returns what the agent has reported a pod's failed probes, in order.
