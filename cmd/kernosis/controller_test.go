@@ -111,8 +111,9 @@ func startProgram(t *testing.T, program, kubeconfig, namespace string, more ...s
 	t.Helper()
 	p := &controllerProcess{metrics: kubetest.FreeAddress(t), health: kubetest.FreeAddress(t)}
 	p.Cmd = exec.Command(program, "controller", "--kubeconfig", kubeconfig, "--namespace", namespace,
-		"--silent-after", "2s", "--metrics-listen", p.metrics, "--health-listen", p.health,
-		"--leader-elect-lease-duration", "4s", "--leader-elect-renew-deadline", "3s", "--leader-elect-retry-period", "300ms")
+		// An API server that stalls for seconds makes no agent silent, and costs nobody the lead.
+		"--silent-after", "6s", "--metrics-listen", p.metrics, "--health-listen", p.health,
+		"--leader-elect-lease-duration", "15s", "--leader-elect-renew-deadline", "12s", "--leader-elect-retry-period", "300ms")
 	p.Args = append(p.Args, more...)
 	p.Env = append(os.Environ(), beKernosis+"=1")
 	p.Stderr = p

@@ -20,9 +20,10 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// quick has all that is waited for in seconds.
+// quick has all that is waited for in seconds. An agent is silent only after more than a busy
+// API server may take for a renewal.
 func quick(c *controller.Config) {
-	c.Silent, c.PodWait, c.PendingSilent, c.RunningSilent = 2*time.Second, 4*time.Second, 5*time.Second, 6*time.Second
+	c.Silent, c.PodWait, c.PendingSilent, c.RunningSilent = 4*time.Second, 4*time.Second, 5*time.Second, 6*time.Second
 }
 
 func TestNodeThatDoesNotExist(t *testing.T) {

@@ -89,8 +89,10 @@ func TestCooldownAndRateLimitOutlastTheProcess(t *testing.T) {
 	}
 }
 
+// elected takes part in an election that nobody loses while the API server stalls for seconds.
+// Who waits for the lease of one that was killed waits for all of it.
 func elected(identity string) leader.Election {
-	return leader.Election{Enabled: true, Identity: identity, Lease: 4 * time.Second, Renew: 3 * time.Second, Retry: 250 * time.Millisecond}
+	return leader.Election{Enabled: true, Identity: identity, Lease: 15 * time.Second, Renew: 12 * time.Second, Retry: 250 * time.Millisecond}
 }
 
 func TestAnotherComesToLead(t *testing.T) {
