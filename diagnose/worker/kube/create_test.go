@@ -119,7 +119,7 @@ func TestCreateRefused(t *testing.T) {
 	})
 	t.Run("forbidden by one that has just started", func(t *testing.T) {
 		p, through := kubetest.NewProxy(t, server, server.Admin())
-		r := newStore(t, through, func(c *Config) { c.Settle = 300 * time.Millisecond })
+		r := newStore(t, through, func(c *Config) { c.Settle = 3 * time.Second })
 		p.Do(func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) })
 		_, err := r.Create(t.Context(), diagnosisOf(ns, "started", "n1"))
 		is(t, err, worker.ErrAway)
@@ -191,7 +191,11 @@ func TestCreateWhileAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, through := kubetest.NewProxy(t, server, server.Admin())
 			p.Do(c.harm)
-			r := newStore(t, through, func(c *Config) { c.Timeout = 200 * time.Millisecond })
+			timeout := 5 * time.Second // more than a first request over a new connection takes
+			if c.outcome == TimedOut {
+				timeout = 200 * time.Millisecond
+			}
+			r := newStore(t, through, func(c *Config) { c.Timeout = timeout })
 			began := time.Now()
 			d := diagnosisOf(ns, "away-"+strings.ReplaceAll(name, " ", "-"), "n1")
 			_, err := r.Create(t.Context(), d)

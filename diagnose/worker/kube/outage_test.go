@@ -131,10 +131,13 @@ func TestAServersLife(t *testing.T) {
 				return err == nil
 			})
 			waitFor(t, "it is reported", func() bool { return r.last("while-"+name) != nil })
-			got, err := r.Write(t.Context(), keyOf(d), func(s *v1alpha1.DiagnosisStatus) { s.Subject = name })
-			if err != nil || got.Status.Subject != name {
-				t.Error(got, err)
-			}
+			waitFor(t, "its status is written", func() bool {
+				got, err := r.Write(t.Context(), keyOf(d), func(s *v1alpha1.DiagnosisStatus) { s.Subject = name })
+				if err != nil && !errors.Is(err, worker.ErrAway) || err == nil && got.Status.Subject != name {
+					t.Fatal(got, err)
+				}
+				return err == nil
+			})
 		})
 	}
 
