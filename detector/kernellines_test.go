@@ -17,7 +17,7 @@ import (
 type kernelLine struct {
 	Rule, Kernel, Source, Text string
 	Times                      int
-	Absent                     string
+	Absent, Ends               string
 }
 
 func kernelLines(tb testing.TB) []kernelLine {
@@ -41,6 +41,9 @@ func kernelLines(tb testing.TB) []kernelLine {
 func TestKernelLines(t *testing.T) {
 	set := shipped(t)
 	for _, l := range kernelLines(t) {
+		if l.Ends != "" {
+			continue
+		}
 		for _, origin := range []string{event.OriginKernel, "user"} {
 			e := detector.NewEngine(set)
 			var reported []string
@@ -59,6 +62,34 @@ func TestKernelLines(t *testing.T) {
 				t.Errorf("%q of %s: reported by %v", l.Text, origin, reported)
 			case origin == event.OriginKernel && !found:
 				t.Errorf("%q (%s, %s): reported by %v, want %s", l.Text, l.Kernel, l.Source, reported, l.Rule)
+			}
+		}
+	}
+}
+
+// TestKernelLinesThatEnd: a line ends what the rule has found, and what a process has written
+// does not.
+func TestKernelLinesThatEnd(t *testing.T) {
+	set := shipped(t)
+	for _, l := range kernelLines(t) {
+		if l.Ends == "" {
+			continue
+		}
+		for _, origin := range []string{"user", event.OriginKernel} {
+			e := detector.NewEngine(set)
+			ended := false
+			for i, line := range []struct{ text, origin string }{{l.Ends, event.OriginKernel}, {l.Text, origin}} {
+				now := at(time.Duration(i) * time.Second)
+				ev := logged(time.Duration(i)*time.Second, line.text)
+				ev.BootTime, ev.Log.Log, ev.Log.Origin = event.Duration(now.Boot), "kmsg", line.origin
+				for _, tr := range e.Observe(ev, now) {
+					if p := tr.Problem; p != nil && p.Rule == l.Rule {
+						ended = p.State == problem.Resolved
+					}
+				}
+			}
+			if want := origin == event.OriginKernel; ended != want {
+				t.Errorf("%q of %s (%s, %s) after %q: ended %s: %t, want %t", l.Text, origin, l.Kernel, l.Source, l.Ends, l.Rule, ended, want)
 			}
 		}
 	}
