@@ -243,7 +243,7 @@ const headFresh = time.Second
 
 func (d *diskIO) findHead(hidden [32]byte) diskHead {
 	h := diskHead{of: hidden, name: display.Safe(string(bpf.CString(hidden[:])), 64)}
-	head, ok := nvmeHead(h.name)
+	head, ok := hostfs.NVMeHead(h.name)
 	if !ok {
 		return h
 	}
@@ -255,26 +255,6 @@ func (d *diskIO) findHead(hidden [32]byte) diskHead {
 	h.known = err == nil
 	return h
 }
-
-// nvmeHead turns "nvme0c1n2", namespace 2 of subsystem 0 by controller 1, into
-// "nvme0n2".
-func nvmeHead(path string) (string, bool) {
-	rest, ok := strings.CutPrefix(path, "nvme")
-	if !ok {
-		return "", false
-	}
-	subsystem, rest, ok := strings.Cut(rest, "c")
-	if !ok {
-		return "", false
-	}
-	controller, namespace, ok := strings.Cut(rest, "n")
-	if !ok || !isDecimal(subsystem) || !isDecimal(controller) || !isDecimal(namespace) {
-		return "", false
-	}
-	return "nvme" + subsystem + "n" + namespace, true
-}
-
-func isDecimal(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // end emits an event for all errors of a kind that the kernel side has only counted, with the
 // facts of the latest that has a record.

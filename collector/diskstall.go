@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -241,7 +242,8 @@ func (d *diskStallSource) names() ([]string, error) {
 	}
 	names = slices.DeleteFunc(names, func(name string) bool {
 		n, ok := strings.CutPrefix(name, "ram")
-		return ok && isDecimal(n)
+		_, err := strconv.ParseUint(n, 10, 32)
+		return ok && err == nil
 	})
 	slices.Sort(names) // the same ones each time, should there be too many
 	if len(names) > maxDisks {

@@ -65,6 +65,26 @@ func ParseNVMeHealth(b []byte) (h NVMeHealth, err error) {
 	return h, nil
 }
 
+// NVMeHead turns "nvme0c1n2", a hidden path to namespace 2 of subsystem 0 by controller 1,
+// into the disk that has it, "nvme0n2".
+func NVMeHead(path string) (string, bool) {
+	rest, ok := strings.CutPrefix(path, "nvme")
+	if !ok {
+		return "", false
+	}
+	subsystem, rest, ok := strings.Cut(rest, "c")
+	if !ok {
+		return "", false
+	}
+	controller, namespace, ok := strings.Cut(rest, "n")
+	if !ok || !isDecimal(subsystem) || !isDecimal(controller) || !isDecimal(namespace) {
+		return "", false
+	}
+	return "nvme" + subsystem + "n" + namespace, true
+}
+
+func isDecimal(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
 // nvmeAdminCommand is struct nvme_passthru_cmd of include/uapi/linux/nvme_ioctl.h.
 type nvmeAdminCommand struct {
 	opcode, flags           uint8

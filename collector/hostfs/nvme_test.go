@@ -62,3 +62,14 @@ func TestNVMeHealthOfOthers(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestNVMeHead(t *testing.T) {
+	for path, want := range map[string]string{
+		"nvme0c1n2": "nvme0n2", "nvme10c22n3": "nvme10n3",
+		"nvme0n1": "", "nvme0c1": "", "nvme0c1n": "", "sda": "", "nvmec1n1": "", "nvme0c1n1p1": "",
+	} {
+		if got, ok := NVMeHead(path); got != want || ok != (want != "") {
+			t.Errorf("%s: %q %v, want %q", path, got, ok, want)
+		}
+	}
+}

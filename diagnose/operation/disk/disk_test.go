@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/diagnose/operation"
@@ -141,6 +143,32 @@ func TestDiskErrors(t *testing.T) {
 	_, _, err := operationtest.Perform(t, b, map[string]string{"device": "vda"})
 	if no, ok := errors.AsType[*operation.Refuted](err); err == nil || ok || !strings.Contains(err.Error(), "kind virtio has no health log") {
 		t.Errorf("of which nothing tells: %+v, %v", no, err)
+	}
+}
+
+// kernelLog is /dev/kmsg with a line of just now.
+func kernelLog(t *testing.T, line string) string {
+	t.Helper()
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("3,1,%d,-;%s\n", now.Nano()/1000, line)
+}
+
+// The block layer names the path of a multipath NVMe disk, which is hidden.
+func TestErrorsOfAPath(t *testing.T) {
+	h := operationtest.HostOf(t, map[string]string{
+		"/dev/kmsg":                kernelLog(t, "I/O error, dev nvme0c1n2, sector 1 op 0x0:(READ) flags 0x0"),
+		"/sys/devices/nvme0n2/dev": "259:7",
+		"/sys/class/block/nvme0n2": "-> ../../devices/nvme0n2",
+		"/sys/dev/block/259:7":     "-> ../../devices/nvme0n2",
+		"/proc/1/mountinfo":        "",
+		"/sys/block/nvme0n2":       "-> ../devices/nvme0n2",
+	})
+	out, _ := operationtest.Succeed(t, DiskErrors(h), map[string]string{"device": "nvme0n2"})
+	if r := out.Results; r["logErrors"] != "1" || r["logErrorKinds"] != "I/O=1" {
+		t.Errorf("%v", r)
 	}
 }
 

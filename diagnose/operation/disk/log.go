@@ -61,6 +61,9 @@ func diskLogs(h operation.Host, ctx context.Context, maxAge time.Duration, f *op
 		age := r.Age()
 		if m := form.FindSubmatch(r.Text); m != nil && age <= maxAge {
 			name := display.Safe(string(m[2]), 64)
+			if head, ok := hostfs.NVMeHead(name); ok {
+				name = head
+			}
 			d := logs[name]
 			if d == nil {
 				d = &diskLog{kinds: map[string]int{}}
