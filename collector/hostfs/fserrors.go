@@ -90,39 +90,60 @@ func (b *BtrfsErrors) Sum() uint64 { return b.Write + b.Read + b.Flush + b.Corru
 // BtrfsErrors reads the counters of the mounted btrfs that a device is part of, by its
 // kernel name. [fs.ErrNotExist]: there is none, or the kernel is older than 5.14.
 func (f FS) BtrfsErrors(device string) (b BtrfsErrors, err error) {
-	name, err := sysBlockName(device)
+	dir, err := f.btrfs(device)
 	if err != nil {
 		return b, err
+	}
+	members, err := os.ReadDir(f.Path(dir + "/devinfo"))
+	if err != nil {
+		return b, err
+	}
+	for _, m := range members {
+		var one BtrfsErrors
+		if err := f.readKeyed(dir+"/devinfo/"+m.Name()+"/error_stats", map[string]*uint64{
+			"write_errs": &one.Write, "read_errs": &one.Read, "flush_errs": &one.Flush,
+			"corruption_errs": &one.Corruption, "generation_errs": &one.Generation,
+		}); err != nil {
+			return b, err
+		}
+		b = BtrfsErrors{
+			b.Write + one.Write, b.Read + one.Read, b.Flush + one.Flush,
+			b.Corruption + one.Corruption, b.Generation + one.Generation,
+		}
+	}
+	return b, nil
+}
+
+// BtrfsDevices returns all devices of the mounted btrfs that a device is part of, by kernel
+// name. [fs.ErrNotExist]: there is none.
+func (f FS) BtrfsDevices(device string) (devices []string, err error) {
+	dir, err := f.btrfs(device)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(f.Path(dir + "/devices"))
+	for _, e := range entries {
+		devices = append(devices, deviceName(e.Name()))
+	}
+	return devices, err
+}
+
+// btrfs returns the directory in sysfs of the mounted btrfs that a device is part of.
+func (f FS) btrfs(device string) (string, error) {
+	name, err := sysBlockName(device)
+	if err != nil {
+		return "", err
 	}
 	entries, err := os.ReadDir(f.Path("/sys/fs/btrfs"))
 	if err != nil {
-		return b, err
+		return "", err
 	}
 	for _, e := range entries {
-		dir := "/sys/fs/btrfs/" + e.Name()
-		if !f.exists(dir + "/devices/" + name) {
-			continue
+		if dir := "/sys/fs/btrfs/" + e.Name(); f.exists(dir + "/devices/" + name) {
+			return dir, nil
 		}
-		members, err := os.ReadDir(f.Path(dir + "/devinfo"))
-		if err != nil {
-			return b, err
-		}
-		for _, m := range members {
-			var one BtrfsErrors
-			if err := f.readKeyed(dir+"/devinfo/"+m.Name()+"/error_stats", map[string]*uint64{
-				"write_errs": &one.Write, "read_errs": &one.Read, "flush_errs": &one.Flush,
-				"corruption_errs": &one.Corruption, "generation_errs": &one.Generation,
-			}); err != nil {
-				return b, err
-			}
-			b = BtrfsErrors{
-				b.Write + one.Write, b.Read + one.Read, b.Flush + one.Flush,
-				b.Corruption + one.Corruption, b.Generation + one.Generation,
-			}
-		}
-		return b, nil
 	}
-	return b, fmt.Errorf("no btrfs is on %s: %w", device, fs.ErrNotExist)
+	return "", fmt.Errorf("no btrfs is on %s: %w", device, fs.ErrNotExist)
 }
 
 // String names the counters that are not 0: "write 3, flush 1".

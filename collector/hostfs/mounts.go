@@ -32,6 +32,8 @@ const (
 type Mount struct {
 	ID            int    // of the mount, unique among those there are
 	Major, Minor  uint32 // st_dev of its files: anonymous (0:N) for btrfs, overlay, tmpfs …
+	DeviceMajor   uint32 // with DeviceMinor its block device, of btrfs too; set by a MountTable
+	DeviceMinor   uint32
 	Root          string // directory of the filesystem that is mounted: not "/" for bind mounts
 	Path          string
 	FSType        string
@@ -165,7 +167,7 @@ func (f FS) readMountTable(r io.Reader) (*MountTable, error) {
 }
 
 // newMountTable indexes mounts. sourceDevice gives the device behind a mount
-// whose own number is anonymous.
+// whose own number is anonymous, which stands for itself where there is none.
 func newMountTable(mounts []Mount, sourceDevice func(*Mount) (uint64, bool)) *MountTable {
 	t := &MountTable{mounts: mounts, byDevice: make(map[uint64][]event.Mount)}
 	order := make([]int, len(mounts))
@@ -179,12 +181,14 @@ func newMountTable(mounts []Mount, sourceDevice func(*Mount) (uint64, bool)) *Mo
 	})
 	for _, i := range order {
 		m := &mounts[i]
+		m.DeviceMajor, m.DeviceMinor = m.Major, m.Minor
 		dev := devKey(m.Major, m.Minor)
 		if m.Major == 0 {
 			var ok bool
 			if dev, ok = sourceDevice(m); !ok {
 				continue
 			}
+			m.DeviceMajor, m.DeviceMinor = uint32(dev>>32), uint32(dev)
 		}
 		list := t.byDevice[dev]
 		shown := event.Mount{Path: display.Safe(m.Path, maxShownPath), FSType: display.Safe(m.FSType, 64)}
@@ -204,10 +208,12 @@ func (f FS) sourceDevice(m *Mount) (uint64, bool) {
 	// bcachefs names all its devices, joined by colons: the first stands for them.
 	source, _, _ := strings.Cut(m.Source, ":")
 	var st unix.Stat_t
-	if err := unix.Stat(f.Path(source), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
-		return 0, false
+	if err := unix.Stat(f.Path(source), &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFBLK {
+		return devKey(unix.Major(st.Rdev), unix.Minor(st.Rdev)), true
 	}
-	return devKey(unix.Major(st.Rdev), unix.Minor(st.Rdev)), true
+	// The kernel's own name of it needs no /dev.
+	major, minor, err := f.DeviceNumber(strings.TrimPrefix(source, "/dev/"))
+	return devKey(major, minor), err == nil
 }
 
 // Mounts returns all mounts in the kernel's order. The slice is the table's own.

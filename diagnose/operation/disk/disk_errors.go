@@ -120,27 +120,15 @@ func readDiskHealth(h operation.Host, name string, logs map[string]*diskLog, tab
 	if stat, err := h.FS.DiskStat(name); err == nil {
 		d.stat = &stat
 	}
-	above, err := h.FS.Above(name)
-	if err != nil {
-		return d
-	}
-	mounted := map[[2]uint32]bool{}
+	above, _ := h.FS.Above(name)
 	for _, upper := range above {
 		if n := h.FS.DiskValue(upper, "md/degraded"); n != "" && n != "0" {
 			d.arrays = append(d.arrays, calledAs(h, upper)+" misses "+n)
 		}
-		major, minor, err := h.FS.DeviceNumber(upper)
-		if err != nil {
-			continue
-		}
-		for _, m := range table.Mounts() {
-			key := [2]uint32{m.Major, m.Minor}
-			if m.Major == major && m.Minor == minor && !mounted[key] {
-				mounted[key] = true
-				if fs := readFilesystem(h, m); fs.errors() > 0 {
-					d.filesystem = append(d.filesystem, fs.String()+": "+fs.errorText())
-				}
-			}
+	}
+	for _, f := range selectFilesystems(h, table, mountedOn(h, above)) {
+		if f.errors() > 0 {
+			d.filesystem = append(d.filesystem, f.String()+": "+f.errorText())
 		}
 	}
 	return d

@@ -1,10 +1,12 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,15 +30,14 @@ type filesystem struct {
 // filesystemParameters are how a filesystem is named.
 func filesystemParameters(doc string) []operation.Parameter {
 	return []operation.Parameter{
-		{Name: "mountPoint", Doc: "mount point, or a path on the filesystem; none, and no device: " + doc, Kind: operation.String},
-		{Name: "device", Doc: "kernel name of its block device", Kind: operation.String},
-		{Name: "deviceNumber", Doc: "MAJ:MIN of that device", Kind: operation.String},
+		{Name: "device", Doc: "kernel name of a block device: the filesystems on it, and on its partitions and volumes", Kind: operation.String},
+		{Name: "deviceNumber", Doc: "its MAJ:MIN", Kind: operation.String},
+		{Name: "mountPoint", Doc: "without a device: mount point, or a path on the filesystem; none: " + doc, Kind: operation.String},
 	}
 }
 
-// filesystems returns the mounted filesystems that the parameters name, each once, by
-// its first mount that is a whole one, and not hidden by another at the same place;
-// without a name all that hold data.
+// filesystems returns the mounted filesystems that the parameters name; without a name all
+// that hold data.
 func filesystems(h operation.Host, v operation.Values, all bool) ([]*filesystem, error) {
 	table, err := h.FS.MountTable()
 	if err != nil {
@@ -46,6 +47,19 @@ func filesystems(h operation.Host, v operation.Values, all bool) ([]*filesystem,
 	if err != nil {
 		return nil, err
 	}
+	list := selectFilesystems(h, table, wanted)
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%w on %s", errNotMounted, namedFilesystem(v))
+	}
+	return list, nil
+}
+
+// errNotMounted is returned where the parameters name something that has no filesystem.
+var errNotMounted = errors.New("no filesystem is mounted")
+
+// selectFilesystems returns the filesystems of the wanted mounts, each once, by its first
+// mount that is a whole one, and not hidden by another at the same place.
+func selectFilesystems(h operation.Host, table *hostfs.MountTable, wanted func(*hostfs.Mount) bool) []*filesystem {
 	var list []*filesystem
 	known := map[[2]uint32]*filesystem{}
 	last := map[string]int{} // by path: the mount that is seen there
@@ -54,59 +68,73 @@ func filesystems(h operation.Host, v operation.Values, all bool) ([]*filesystem,
 	}
 	for _, whole := range []bool{true, false} {
 		for i, m := range table.Mounts() {
-			key := [2]uint32{m.Major, m.Minor}
+			key := [2]uint32{m.DeviceMajor, m.DeviceMinor}
 			if (m.Root == "/") == whole && last[m.Path] == i && known[key] == nil && wanted(&m) {
 				known[key] = readFilesystem(h, m)
 				list = append(list, known[key])
 			}
 		}
 	}
-	if len(list) == 0 {
-		return nil, fmt.Errorf("no filesystem is mounted that is %s", namedFilesystem(v))
-	}
-	return list, nil
+	return list
 }
 
 // namedFilesystem says how the parameters name a filesystem.
 func namedFilesystem(v operation.Values) string {
-	for _, name := range []string{"mountPoint", "device", "deviceNumber"} {
+	for _, name := range []string{"device", "deviceNumber", "mountPoint"} {
 		if v[name] != "" {
 			return name + " " + v[name]
 		}
 	}
-	return "on a disk or from a server"
+	return "a disk or from a server"
 }
 
-// wantedMounts returns a function that selects the mounts of the filesystem that the
-// parameters name.
+// wantedMounts returns a function that selects the mounts of the filesystems that the
+// parameters name. The mount point is the last resort: an event of a disk gives one of many,
+// and what was unmounted since would be on the root.
 func wantedMounts(h operation.Host, v operation.Values, table *hostfs.MountTable, all bool) (func(*hostfs.Mount) bool, error) {
-	number := func(major, minor uint32) func(*hostfs.Mount) bool {
-		return func(m *hostfs.Mount) bool { return m.Major == major && m.Minor == minor }
-	}
 	switch {
+	case v["device"] != "" || v["deviceNumber"] != "":
+		device := v["device"]
+		numbered := func(*hostfs.Mount) bool { return false }
+		if v["deviceNumber"] != "" {
+			major, minor, err := hostfs.ParseDeviceNumber(v["deviceNumber"])
+			if err != nil {
+				return nil, fmt.Errorf("parameter deviceNumber: %w", err)
+			}
+			device = cmp.Or(device, h.FS.Device(major, minor).Name)
+			// What is on a device that is gone is still mounted; a subvolume's number is no device's.
+			numbered = func(m *hostfs.Mount) bool { return m.Major == major && m.Minor == minor }
+		}
+		above, err := h.FS.Above(device)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("look for device %q: %w", device, err)
+		}
+		on := mountedOn(h, above)
+		return func(m *hostfs.Mount) bool { return on(m) || numbered(m) }, nil
 	case v["mountPoint"] != "":
 		at := MountOfPath(table.Mounts(), v["mountPoint"])
 		if at == nil {
 			return nil, fmt.Errorf("nothing is mounted at %s", v["mountPoint"])
 		}
-		return number(at.Major, at.Minor), nil
-	case v["device"] != "":
-		major, minor, err := h.FS.DeviceNumber(v["device"])
-		if err != nil {
-			return nil, fmt.Errorf("look for device %q: %w", v["device"], err)
-		}
-		return func(m *hostfs.Mount) bool {
-			// btrfs numbers its subvolumes itself.
-			return m.Major == major && m.Minor == minor || m.Major == 0 && m.Source == "/dev/"+v["device"]
-		}, nil
-	case v["deviceNumber"] != "":
-		major, minor, err := hostfs.ParseDeviceNumber(v["deviceNumber"])
-		if err != nil {
-			return nil, fmt.Errorf("parameter deviceNumber: %w", err)
-		}
-		return number(major, minor), nil
+		return func(m *hostfs.Mount) bool { return m.Major == at.Major && m.Minor == at.Minor }, nil
 	}
 	return func(m *hostfs.Mount) bool { return all || holdsData(m) }, nil
+}
+
+// mountedOn returns a function that selects the mounts of the filesystems on these devices.
+func mountedOn(h operation.Host, devices []string) func(*hostfs.Mount) bool {
+	all := slices.Clone(devices)
+	for _, name := range devices {
+		members, _ := h.FS.BtrfsDevices(name) // a btrfs is mounted from one of them
+		all = append(all, members...)
+	}
+	on := map[[2]uint32]bool{}
+	for _, name := range all {
+		if major, minor, err := h.FS.DeviceNumber(name); err == nil {
+			on[[2]uint32{major, minor}] = true
+		}
+	}
+	return func(m *hostfs.Mount) bool { return on[[2]uint32{m.DeviceMajor, m.DeviceMinor}] }
 }
 
 // MountOfPath is the mount that a path is on; of several at one place the last, which
@@ -137,11 +165,8 @@ func holdsData(m *hostfs.Mount) bool {
 // readFilesystem reads the state of one without asking it anything.
 func readFilesystem(h operation.Host, m hostfs.Mount) *filesystem {
 	f := &filesystem{Mount: m}
-	switch {
-	case m.Major != 0:
-		f.device = h.FS.Device(m.Major, m.Minor).Name
-	case strings.HasPrefix(m.Source, "/dev/"):
-		f.device = display.Safe(strings.TrimPrefix(m.Source, "/dev/"), 64)
+	if m.DeviceMajor != 0 {
+		f.device = h.FS.Device(m.DeviceMajor, m.DeviceMinor).Name
 	}
 	switch m.FSType {
 	case "ext2", "ext3", "ext4":

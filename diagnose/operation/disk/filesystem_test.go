@@ -136,12 +136,14 @@ func TestFilesystemsOfAPod(t *testing.T) {
 			"22 20 0:30 /vol /b rw - btrfs /dev/sdb rw,subvol=/vol\n23 20 0:40 / /n ro - nfs4 filer:/x ro\n24 23 259:2 /y /n rw - f2fs /dev/nvme0n1p2 rw\n",
 		"/sys/devices/nvme1n1/dev": "259:1\n", "/sys/class/block/nvme1n1": "-> ../../devices/nvme1n1", "/sys/dev/block/259:1": "-> ../../devices/nvme1n1",
 		"/sys/devices/sdb/dev": "8:16\n", "/sys/class/block/sdb": "-> ../../devices/sdb", "/sys/dev/block/8:16": "-> ../../devices/sdb",
+		"/sys/devices/sdc/dev": "8:32\n", "/sys/class/block/sdc": "-> ../../devices/sdc", "/sys/dev/block/8:32": "-> ../../devices/sdc",
 		"/sys/fs/ext4/nvme1n1/errors_count":         "12\n",
 		"/sys/fs/ext4/nvme1n1/last_error_time":      "1795287600\n",
 		"/sys/fs/ext4/nvme1n1/last_error_func":      "ext4_lookup\n",
 		"/sys/fs/ext4/nvme1n1/last_error_line":      "1855\n",
 		"/sys/fs/ext4/nvme1n1/last_error_errcode":   "5\n",
 		"/sys/fs/btrfs/uuid/devices/sdb":            "-> ../../../../devices/sdb",
+		"/sys/fs/btrfs/uuid/devices/sdc":            "-> ../../../../devices/sdc",
 		"/sys/fs/btrfs/uuid/devinfo/1/error_stats":  "write_errs 3\nread_errs 0\nflush_errs 1\ncorruption_errs 0\ngeneration_errs 0\n",
 		"/sys/fs/btrfs/features/extended_iref":      "0\n",
 		"/sys/fs/btrfs/other/devinfo/1/error_stats": "write_errs 9\n",
@@ -155,9 +157,15 @@ func TestFilesystemsOfAPod(t *testing.T) {
 	if r := out.Results; r["volumes"] != "pvc-7" || r["affectedPods"] != "1" || r["filesystems"] != "1" {
 		t.Errorf("%v", r)
 	}
-	out, _ = operationtest.Succeed(t, CheckFilesystemErrors(h), map[string]string{"device": "sdb"})
-	if out.Verdict.Message != "btrfs on sdb at /b: errors: write 3, flush 1" || out.Results["errors"] != "4" {
-		t.Errorf("%+v %v", *out.Verdict, out.Results)
+	for _, parameters := range []map[string]string{{"device": "sdb"}, {"device": "sdc"}, {"deviceNumber": "0:30"}, {"mountPoint": "/b"}} {
+		out, _ = operationtest.Succeed(t, CheckFilesystemErrors(h), parameters)
+		if out.Verdict.Message != "btrfs on sdb at /b: errors: write 3, flush 1" || out.Results["errors"] != "4" {
+			t.Errorf("%v: %+v %v", parameters, *out.Verdict, out.Results)
+		}
+	}
+	out, _ = operationtest.Succeed(t, DiskErrors(h), map[string]string{"device": "sdc"})
+	if r := out.Results; r["filesystemErrors"] != "btrfs on sdb at /b: errors: write 3, flush 1" {
+		t.Errorf("%v", r)
 	}
 	out, _ = operationtest.Succeed(t, CheckFilesystemErrors(h), nil)
 	if out.Results["filesystems"] != "2" {
@@ -168,6 +176,56 @@ func TestFilesystemsOfAPod(t *testing.T) {
 	}
 	if no := operationtest.Refuse(t, CheckFilesystemReadonly(h), map[string]string{"deviceNumber": "259:2"}); !strings.Contains(no.Message, "remembers no errors") {
 		t.Errorf("%+v", no)
+	}
+}
+
+// A disk that was stalled and reset has cost the root its writes, which is on LVM on the
+// second partition; what stalled is the disk.
+func TestFilesystemsOfADisk(t *testing.T) {
+	files := map[string]string{
+		"/proc/1/mountinfo":         "20 1 254:0 / / ro - ext4 /dev/mapper/vg-root ro,errors=remount-ro\n21 20 8:1 / /boot rw - vfat /dev/sda1 rw\n",
+		"/sys/devices/sda/sda1/dev": "8:1", "/sys/devices/sda/sda1/partition": "1", "/sys/devices/sda/sda2/partition": "2",
+		"/sys/devices/sda/sda2/holders/dm-0": "-> ../../../dm-0", "/sys/devices/dm-0/dm/name": "vg-root",
+		"/sys/fs/ext4/dm-0/errors_count": "1\n", "/sys/fs/ext4/dm-0/last_error_func": "ext4_journal_check_start\n",
+	}
+	for name, number := range map[string]string{"sda": "8:0", "sda/sda1": "8:1", "sda/sda2": "8:2", "dm-0": "254:0"} {
+		base := name[strings.LastIndexByte(name, '/')+1:]
+		files["/sys/devices/"+name+"/dev"] = number
+		files["/sys/class/block/"+base] = "-> ../../devices/" + name
+		files["/sys/dev/block/"+number] = "-> ../../devices/" + name
+		if base == name {
+			files["/sys/block/"+base] = "-> ../devices/" + name
+		}
+	}
+	h := operationtest.HostOf(t, files)
+	for _, parameters := range []map[string]string{
+		{"device": "sda", "mountPoint": "/boot"}, {"device": "sda"}, {"device": "sda2"}, {"device": "dm-0"}, {"deviceNumber": "8:0", "mountPoint": "/boot"},
+	} {
+		out, _ := operationtest.Succeed(t, CheckFilesystemReadonly(h), parameters)
+		if v := out.Verdict; !strings.HasPrefix(v.Message, "ext4 on dm-0 at / refuses writes (read-only after errors)") || out.Results["device"] != "dm-0" {
+			t.Errorf("%v: %+v %v", parameters, v, out.Results)
+		}
+		out, _ = operationtest.Succeed(t, CheckFilesystemErrors(h), parameters)
+		if v := out.Verdict; !strings.HasPrefix(v.Message, "ext4 on dm-0 at /: 1 error") {
+			t.Errorf("%v: %+v", parameters, v)
+		}
+	}
+	// Nothing that is mounted is on these.
+	for _, parameters := range []map[string]string{{"device": "sdb", "mountPoint": "/gone"}, {"device": "sdb"}, {"deviceNumber": "8:16"}} {
+		if no := operationtest.Refuse(t, CheckFilesystemReadonly(h), parameters); !strings.Contains(no.Message, "no filesystem is mounted") {
+			t.Errorf("%v: %+v", parameters, no)
+		}
+	}
+	if no := operationtest.Refuse(t, CheckFilesystemReadonly(h), map[string]string{"device": "sda1"}); no.Message != "vfat on sda1 at /boot is not marked as read-only; such a filesystem remembers no errors" {
+		t.Errorf("%+v", no)
+	}
+	// The root is still mounted when its disk is gone.
+	if err := os.Remove(h.FS.Path("/sys/class/block/dm-0")); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := operationtest.Succeed(t, CheckFilesystemReadonly(h), map[string]string{"device": "dm-0", "deviceNumber": "254:0"})
+	if !strings.HasPrefix(out.Verdict.Message, "ext4 on dm-0 at / refuses writes") {
+		t.Errorf("%+v", out.Verdict)
 	}
 }
 

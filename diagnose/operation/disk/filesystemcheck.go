@@ -2,6 +2,7 @@ package disk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -22,6 +23,9 @@ func checkedFilesystemResults() []operation.Result {
 // checkFilesystem succeeds with the filesystems for which says returns a text.
 func checkFilesystem(h operation.Host, ctx context.Context, patient operation.Patience, call *operation.Call, yes, no string, says func(*filesystem) string) (operation.Output, error) {
 	list, err := filesystems(h, call.Parameters, false)
+	if errors.Is(err, errNotMounted) {
+		return operation.Output{}, operation.RefutedBy(no, "%v", err)
+	}
 	if err != nil {
 		return operation.Output{}, err
 	}

@@ -26,21 +26,10 @@ func podVolumes() *regexp.Regexp {
 
 // UsersOf finds who has a device mounted, or a volume that is made of it.
 func UsersOf(h operation.Host, device string, table *hostfs.MountTable) (u diskUsers) {
-	devices, err := h.FS.Above(device)
-	if err != nil {
-		devices = []string{device}
-	}
-	numbers := map[[2]uint32]bool{}
-	for _, d := range devices {
-		if major, minor, err := h.FS.DeviceNumber(d); err == nil {
-			numbers[[2]uint32{major, minor}] = true
-			for _, m := range table.At(major, minor) { // btrfs, whose own numbers are others
-				u.addMount(m.Path)
-			}
-		}
-	}
+	above, _ := h.FS.Above(device) // nothing is mounted on one that is gone
+	on := mountedOn(h, above)
 	for _, m := range table.Mounts() {
-		if numbers[[2]uint32{m.Major, m.Minor}] {
+		if on(&m) {
 			u.addMount(display.Safe(m.Path, operation.MaxShown))
 		}
 	}
