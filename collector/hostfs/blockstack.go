@@ -14,7 +14,8 @@ const maxStack = 256
 
 // Below returns the devices that a disk or partition is made of, down to the
 // hardware: the disk of a partition, the slaves of dm and md. The device itself is
-// the first; further ones come level by level.
+// the first; further ones come level by level. As in the kernel's log, the device may also
+// be a number ("254:0"), an NVMe controller, which stands for its disks, or a path of one.
 func (f FS) Below(device string) ([]string, error) {
 	return f.stack(device, func(name string) []string {
 		below := f.links(name, "slaves")
@@ -26,7 +27,8 @@ func (f FS) Below(device string) ([]string, error) {
 }
 
 // Above returns the devices that are made of a disk or partition: its partitions, and
-// dm and md volumes on them. The device itself is the first.
+// dm and md volumes on them. The device itself is the first; it may be called as for
+// [FS.Below].
 func (f FS) Above(device string) ([]string, error) {
 	return f.stack(device, func(name string) []string {
 		parts, _ := f.Partitions(name) // none of a partition
@@ -35,10 +37,19 @@ func (f FS) Above(device string) ([]string, error) {
 }
 
 func (f FS) stack(device string, next func(name string) []string) ([]string, error) {
-	if _, _, err := f.DeviceNumber(device); err != nil {
-		return nil, err
-	}
 	out := []string{device}
+	if head, ok := NVMeHead(device); ok {
+		out[0] = head
+	} else if major, minor, err := ParseDeviceNumber(device); err == nil {
+		out[0] = f.Device(major, minor).Name
+	}
+	if _, _, err := f.DeviceNumber(out[0]); err != nil {
+		disks, nvmeErr := f.nvmeDisks(device)
+		if nvmeErr != nil || len(disks) == 0 {
+			return nil, err
+		}
+		out = disks
+	}
 	for i := 0; i < len(out) && len(out) < maxStack; i++ {
 		for _, name := range next(out[i]) {
 			if !slices.Contains(out, name) && len(out) < maxStack {

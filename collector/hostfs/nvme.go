@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"runtime"
 	"strings"
 	"unsafe"
@@ -84,6 +85,29 @@ func NVMeHead(path string) (string, bool) {
 }
 
 func isDecimal(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+// nvmeDisks returns the disks of an NVMe controller by its kernel name ("nvme0").
+func (f FS) nvmeDisks(controller string) ([]string, error) {
+	name, err := sysBlockName(controller)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(f.Path("/sys/class/nvme/" + name))
+	if err != nil {
+		return nil, err
+	}
+	var disks []string
+	for _, e := range entries {
+		disk := e.Name()
+		if head, ok := NVMeHead(disk); ok {
+			disk = head
+		}
+		if f.exists("/sys/class/block/" + disk + "/dev") {
+			disks = append(disks, deviceName(disk))
+		}
+	}
+	return disks, nil
+}
 
 // nvmeAdminCommand is struct nvme_passthru_cmd of include/uapi/linux/nvme_ioctl.h.
 type nvmeAdminCommand struct {

@@ -1,14 +1,23 @@
 package trigger_test
 
 import (
+	"io/fs"
+	"slices"
 	"testing"
 	"time"
 
+	"go.yaml.in/yaml/v4"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/rules"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/operation/disk"
+	"github.com/kernosis/kernosis/diagnose/sets"
 	"github.com/kernosis/kernosis/diagnose/trigger"
+	"github.com/kernosis/kernosis/vmtest/operationtest"
 )
 
 func evidence(comm, cgroup, mount, uid string) []*event.Event {
@@ -107,4 +116,95 @@ func TestOOMKills(t *testing.T) {
 	if p := got[1].Spec.Parameters; p["pid"] != "" || p["podUID"] != "" || p["cgroup"] != "" || p["node"] != "n7" || got[1].Spec.PodReference != nil {
 		t.Error(p)
 	}
+}
+
+// The first operation of the Diagnosis takes what the kernel's lines call a disk: also a
+// controller of NVMe, and a partition that is gone.
+func TestDisksOfKernelLines(t *testing.T) {
+	set, err := detector.Load(rules.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := engineOf(t, shippedTriggers(t, "disk-error.yaml")...)
+	op := disk.DiskErrors(operationtest.HostOf(t, map[string]string{
+		"/sys/class/nvme/nvme0/nvme0n1/size": "8", "/sys/class/block/nvme0n1/dev": "259:0", "/sys/block/nvme0n1/size": "8",
+	}))
+	looked := map[string][]string{} // by rule: the disks
+	for _, line := range kernelLinesOf(t, "klog-disk_test.yaml") {
+		ev := &event.Event{
+			Kind: event.Log, Time: start, BootTime: event.Duration(time.Hour), CPU: event.NoCPU,
+			Log: &event.LogData{Log: "kmsg", Origin: event.OriginKernel, Text: line},
+		}
+		for _, dx := range feed(e, detector.NewEngine(set), ev, start) {
+			parameters := map[string]string{}
+			for _, p := range op.Parameters {
+				if v := dx.Spec.Parameters[p.Name]; v != "" {
+					parameters[p.Name] = v
+				}
+			}
+			out, _, err := operationtest.Perform(t, op, parameters)
+			if err != nil {
+				t.Errorf("%s: %v", line, err)
+			}
+			rule := dx.Spec.Parameters["rule"]
+			looked[rule] = append(looked[rule], out.Results["disk"])
+		}
+	}
+	for rule, want := range map[string]string{
+		"nvme-timeout": "nvme0n1", "nvme-reset": "nvme0n1", "nvme-lost": "nvme0n1", "buffer-io-error": "sda1", "ata-error": "nvme0n1", "disk-offline": "nvme0n1",
+	} {
+		if !slices.Contains(looked[rule], want) {
+			t.Errorf("%s: looked at %v, want %s", rule, looked[rule], want)
+		}
+	}
+}
+
+// shippedTriggers are those of a shipped set, without their cooldown.
+func shippedTriggers(tb testing.TB, file string) (all []*trigger.Matcher) {
+	tb.Helper()
+	data, err := fs.ReadFile(sets.Files, file)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	r, err := reader()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	set, err := r.Parse(document.File{Name: file, Data: data})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, tr := range set.Triggers {
+		tr.Spec.Cooldown = &metav1.Duration{}
+		all = append(all, compile(tb, tr))
+	}
+	return all
+}
+
+// kernelLinesOf returns the lines of a shipped rule test that only the kernel writes.
+func kernelLinesOf(tb testing.TB, file string) (lines []string) {
+	tb.Helper()
+	data, err := fs.ReadFile(rules.FS, file)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var tests struct {
+		Tests []struct {
+			Events []struct {
+				Like  string
+				Event struct{ Log struct{ Text string } }
+			}
+		}
+	}
+	if err := yaml.Unmarshal(data, &tests); err != nil {
+		tb.Fatal(err)
+	}
+	for _, test := range tests.Tests {
+		for _, e := range test.Events {
+			if e.Like == "line" {
+				lines = append(lines, e.Event.Log.Text)
+			}
+		}
+	}
+	return lines
 }

@@ -88,9 +88,10 @@ func TestCheckDiskStalledOfAStack(t *testing.T) {
 		"/sys/class/block/dm-0": "-> ../../devices/dm-0", "/sys/class/block/sdb": "-> ../../devices/sdb", "/sys/class/block/sdc": "-> ../../devices/sdc",
 		"/sys/dev/block/259:1": "-> ../../devices/nvme1n1", "/sys/dev/block/259:2": "-> ../../devices/nvme1n1/nvme1n1p1",
 		"/sys/dev/block/254:0": "-> ../../devices/dm-0", "/sys/dev/block/8:16": "-> ../../devices/sdb",
+		"/sys/class/nvme/nvme1/nvme1n1/size": "1953525168", // the controller
 	}
 	b := CheckDiskStalled(operationtest.HostOf(t, files))
-	for _, device := range []string{"", "dm-0", "nvme1n1p1", "nvme1n1"} {
+	for _, device := range []string{"", "dm-0", "nvme1n1p1", "nvme1n1", "nvme1"} {
 		parameters := map[string]string{"window": "1ms"}
 		if device != "" {
 			parameters["device"] = device

@@ -75,7 +75,9 @@ func checkDiskFailing(h operation.Host, ctx context.Context, patient operation.P
 		}
 		d := &failingDisk{diskHealth: readDiskHealth(h, name, logs, table)}
 		d.judge(int(call.Parameters.Int("minErrors")), call.Parameters.Duration("maxAge"), logs != nil)
-		if health, err := health(h, ctx, patient, name); err != nil {
+		if d.gone {
+			d.unseen = append(d.unseen, "this node has no such device (any more)")
+		} else if health, err := health(h, ctx, patient, name); err != nil {
 			d.unseen = append(d.unseen, "health log "+err.Error())
 		} else {
 			d.judgeNVMe(&health)
@@ -163,10 +165,11 @@ func (d *failingDisk) judgeNVMe(health *hostfs.NVMeHealth) {
 	}
 }
 
-// notFailing reports what speaks against it; an error where nothing could be looked at.
+// notFailing reports what speaks against it; an error where nothing could be looked at, or
+// too little: that a disk is gone without an error in the log says nothing of its health.
 func notFailing(fine []*failingDisk) error {
 	var text []string
-	if i := slices.IndexFunc(fine, func(d *failingDisk) bool { return len(d.clear) == 0 }); i >= 0 {
+	if i := slices.IndexFunc(fine, func(d *failingDisk) bool { return len(d.clear) == 0 || d.gone }); i >= 0 {
 		return fmt.Errorf("nothing reports the health of %s: %s", fine[i].name, strings.Join(fine[i].unseen, ", "))
 	}
 	for _, d := range fine[:min(len(fine), 3)] {

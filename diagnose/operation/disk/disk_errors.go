@@ -3,6 +3,8 @@ package disk
 import (
 	"cmp"
 	"context"
+	"errors"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,6 +51,7 @@ func DiskErrors(h operation.Host) operation.Builtin {
 // diskHealth is what is counted of a disk's errors.
 type diskHealth struct {
 	name       string
+	gone       bool
 	state      string
 	ioErrors   string // empty: not counted
 	timeouts   string
@@ -83,6 +86,9 @@ func diskErrors(h operation.Host, ctx context.Context, call *operation.Call) (op
 	f.Text("disks", strings.Join(disks, " "))
 	if len(list) > 0 {
 		reportDiskHealth(f, list[0], logs != nil)
+		if list[0].gone {
+			f.Note("this node has no device %s (any more)", list[0].name)
+		}
 	} else {
 		f.Note("this node has no disk of its own")
 	}
@@ -95,7 +101,8 @@ func diskErrors(h operation.Host, ctx context.Context, call *operation.Call) (op
 }
 
 // hardwareOf is the hardware below the device that the parameters name, or all disks.
-// A device that is made of none that the kernel knows (loop) stands for itself.
+// A device that is made of none that the kernel knows (loop) stands for itself, and one that
+// is gone as well: the kernel's log has its errors.
 func hardwareOf(h operation.Host, v operation.Values) ([]string, error) {
 	device, err := diskOf(h, v)
 	if err != nil {
@@ -104,7 +111,11 @@ func hardwareOf(h operation.Host, v operation.Values) ([]string, error) {
 	if device == "" {
 		return allHardware(h)
 	}
-	return hardware(h, device)
+	disks, err := hardware(h, device)
+	if errors.Is(err, fs.ErrNotExist) {
+		return []string{device}, nil
+	}
+	return disks, err
 }
 
 func readDiskHealth(h operation.Host, name string, logs map[string]*diskLog, table *hostfs.MountTable) *diskHealth {
@@ -120,7 +131,8 @@ func readDiskHealth(h operation.Host, name string, logs map[string]*diskLog, tab
 	if stat, err := h.FS.DiskStat(name); err == nil {
 		d.stat = &stat
 	}
-	above, _ := h.FS.Above(name)
+	above, err := h.FS.Above(name)
+	d.gone = errors.Is(err, fs.ErrNotExist)
 	for _, upper := range above {
 		if n := h.FS.DiskValue(upper, "md/degraded"); n != "" && n != "0" {
 			d.arrays = append(d.arrays, calledAs(h, upper)+" misses "+n)

@@ -38,7 +38,9 @@ func diskNode(t *testing.T) operation.Host {
 		"dm-0/dev": "254:0", "dm-0/dm/name": "vg-data", "dm-0/slaves/nvme1n1": "-> ../../nvme1n1", "dm-0/slaves/sda1": "-> ../../sda/sda1", "dm-0/size": "5",
 		"md0/dev": "9:0", "md0/md/level": "raid1", "md0/md/degraded": "1", "md0/slaves/sda1": "-> ../../sda/sda1", "md0/size": "5",
 		"loop0/dev": "7:0", "loop0/size": "0",
-		"nvme1n1/holders/dm-0": "-> ../../dm-0", "sda/sda1/holders/dm-0": "-> ../../../dm-0", "sda/sda1/holders/md0": "-> ../../../md0",
+		"/sys/class/nvme/nvme1/nvme1n1/size": "1953525168", "/sys/class/nvme/nvme1/ng1n1/dev": "241:0", "/sys/class/nvme/nvme1/state": "live",
+		"/sys/class/nvme/nvme2/nvme1c2n1/size": "1953525168", // another path to nvme1n1
+		"nvme1n1/holders/dm-0":                 "-> ../../dm-0", "sda/sda1/holders/dm-0": "-> ../../../dm-0", "sda/sda1/holders/md0": "-> ../../../md0",
 	}
 	tree := map[string]string{}
 	for p, content := range files {
@@ -124,6 +126,10 @@ func TestDiskErrors(t *testing.T) {
 	if text := kept.Files["disk-errors.txt"]; !strings.Contains(text, `nvme1n1 state="live"`) || !strings.Contains(text, "reads 10 writes 4") {
 		t.Errorf("disk-errors.txt: %s", text)
 	}
+	out, _ = operationtest.Succeed(t, DiskErrors(h), map[string]string{"device": "254:0"}) // as device-mapper's lines have it
+	if out.Results["disks"] != "nvme1n1 sda" {
+		t.Errorf("%v", out.Results)
+	}
 	out, _ = operationtest.Succeed(t, DiskErrors(h), map[string]string{"device": "nvme1n1"})
 	if r := out.Results; r["averageReadMillis"] != "5.00" || r["averageWriteMillis"] != "0.50" || r["inFlight"] != "1" {
 		t.Errorf("%v", r)
@@ -146,6 +152,25 @@ func TestDiskErrors(t *testing.T) {
 	}
 }
 
+// The kernel's log names the controller of an NVMe disk, or one path to it.
+func TestNVMeController(t *testing.T) {
+	h := diskNode(t)
+	for _, name := range []string{"nvme1", "nvme2", "nvme1c2n1"} {
+		parameters := map[string]string{"device": name}
+		out, _ := operationtest.Succeed(t, DiskErrors(h), parameters)
+		if r := out.Results; r["disk"] != "nvme1n1" || r["disks"] != "nvme1n1" || r["state"] != "live" || r["reads"] != "10" {
+			t.Errorf("%s: %v", name, r)
+		}
+		if no := operationtest.Refuse(t, CheckDiskFailing(h), parameters); !strings.HasPrefix(no.Message, "nvme1n1: state live") {
+			t.Errorf("%s: %+v", name, no)
+		}
+		out, _ = operationtest.Succeed(t, DiskIdentity(h), parameters)
+		if r := out.Results; r["stack"] != "nvme1n1" || r["serial"] != "S1" || r["mountPoint"] != "/data" {
+			t.Errorf("%s: %v", name, r)
+		}
+	}
+}
+
 // kernelLog is /dev/kmsg with a line of just now.
 func kernelLog(t *testing.T, line string) string {
 	t.Helper()
@@ -154,6 +179,31 @@ func kernelLog(t *testing.T, line string) string {
 		t.Fatal(err)
 	}
 	return fmt.Sprintf("3,1,%d,-;%s\n", now.Nano()/1000, line)
+}
+
+// What is removed after the first error has no more than that error.
+func TestRemovedDisk(t *testing.T) {
+	h := operationtest.HostOf(t, map[string]string{"/dev/kmsg": kernelLog(t, "critical medium error, dev sdz, sector 1")})
+	for _, name := range []string{"sdz", "nvme7"} {
+		out, _ := operationtest.Succeed(t, DiskErrors(h), map[string]string{"device": name})
+		want := map[string]string{"sdz": "1", "nvme7": "0"}[name]
+		if r := out.Results; r["disk"] != name || r["logErrors"] != want || !strings.Contains(r["note"], "this node has no device "+name) {
+			t.Errorf("%v", r)
+		}
+	}
+	out, _ := operationtest.Succeed(t, DiskErrors(h), map[string]string{"deviceNumber": "65:144"})
+	if !strings.Contains(out.Results["note"], "this node has no device 65:144") {
+		t.Errorf("%v", out.Results)
+	}
+	out, _ = operationtest.Succeed(t, CheckDiskFailing(h), map[string]string{"device": "sdz"})
+	if !strings.HasPrefix(out.Verdict.Message, "sdz: 1 failed request in the kernel's log within 1h0m0s, 1 of them medium errors") {
+		t.Errorf("%+v", out.Verdict)
+	}
+	// That nothing is known of it does not clear it.
+	_, _, err := operationtest.Perform(t, CheckDiskFailing(h), map[string]string{"device": "nvme7"})
+	if _, no := errors.AsType[*operation.Refuted](err); err == nil || no || !strings.Contains(err.Error(), "nothing reports the health of nvme7: this node has no such device") {
+		t.Errorf("%v", err)
+	}
 }
 
 // The block layer names the path of a multipath NVMe disk, which is hidden.

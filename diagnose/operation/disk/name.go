@@ -2,6 +2,7 @@ package disk
 
 import (
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -12,30 +13,24 @@ import (
 // diskParameters are how a disk is named.
 func diskParameters(doc string) []operation.Parameter {
 	return []operation.Parameter{
-		{Name: "device", Doc: "kernel name of a disk, partition or volume; none, and none of the following: " + doc, Kind: operation.String},
+		{Name: "device", Doc: "kernel name of a disk, partition, volume or NVMe controller; none, and none of the following: " + doc, Kind: operation.String},
 		{Name: "deviceNumber", Doc: "its MAJ:MIN", Kind: operation.String},
 		{Name: "mountPoint", Doc: "path on a filesystem on it", Kind: operation.String},
 	}
 }
 
-// diskOf returns the device that the parameters name; empty: none is named.
+// diskOf returns the device that the parameters name, which may be gone; empty: none is
+// named.
 func diskOf(h operation.Host, v operation.Values) (string, error) {
 	switch {
 	case v["device"] != "":
-		if _, _, err := h.FS.DeviceNumber(v["device"]); err != nil {
-			return "", fmt.Errorf("look for device %q: %w", v["device"], err)
-		}
 		return v["device"], nil
 	case v["deviceNumber"] != "":
 		major, minor, err := hostfs.ParseDeviceNumber(v["deviceNumber"])
 		if err != nil {
 			return "", fmt.Errorf("parameter deviceNumber: %w", err)
 		}
-		name := h.FS.Device(major, minor).Name
-		if name == v["deviceNumber"] {
-			return "", fmt.Errorf("no block device has number %s", name)
-		}
-		return name, nil
+		return h.FS.Device(major, minor).Name, nil
 	case v["mountPoint"] != "":
 		list, err := filesystems(h, v, true)
 		if err != nil {
@@ -61,7 +56,7 @@ func hardware(h operation.Host, device string) ([]string, error) {
 		return err != nil || len(lower) > 1
 	})
 	if len(disks) == 0 { // what has nothing below is itself
-		return nil, fmt.Errorf("look for device %q: it went meanwhile", device)
+		return nil, fmt.Errorf("look for device %q: it went meanwhile: %w", device, fs.ErrNotExist)
 	}
 	return disks, nil
 }
