@@ -261,8 +261,8 @@ generate-api: ## rebuild diagnose/api/crds and the deep copies from the types in
 
 .PHONY: verify
 verify: generate generate-deploy ## what is committed is what the sources give, and the BPF objects load on this kernel
-	git diff --exit-code -- bpf deploy/alerts deploy/chart diagnose/api/crds deploy/grafana deploy/kustomize 'diagnose/api/*/zz_generated.*'
-	test -z "$$(git ls-files --others --exclude-standard -- bpf deploy/alerts deploy/chart diagnose/api/crds deploy/grafana deploy/kustomize)"
+	git diff --exit-code -- bpf deploy/alerts deploy/chart diagnose/api/crds deploy/kustomize 'diagnose/api/*/zz_generated.*'
+	test -z "$$(git ls-files --others --exclude-standard -- bpf deploy/alerts deploy/chart diagnose/api/crds deploy/kustomize)"
 	go test -count=1 -run 'TestEveryStemAttaches|TestWireLayout' ./bpf
 
 ##@ Deployment
@@ -275,13 +275,11 @@ helm:
 CHART := deploy/chart/kernosis
 .PHONY: generate-deploy
 generate-deploy: build helm ## dashboards and alerts from what makes them, the chart's copies and README, and deploy/kustomize from the chart
-	go run ./deploy/grafana/gen deploy/grafana
 	$(BIN) rules alerts >deploy/alerts/kernosis.rules.yaml
 	rm -f $(CHART)/crds/*.yaml $(CHART)/files/sets/*.yaml $(CHART)/files/dashboards/*.json $(CHART)/files/alerts.yaml
 	cp diagnose/api/crds/*.yaml $(CHART)/crds/
 	cp diagnose/sets/*.yaml $(CHART)/files/sets/
-	mkdir -p $(CHART)/files/dashboards
-	cp deploy/grafana/*.json $(CHART)/files/dashboards/
+	go run ./deploy/grafana/gen $(CHART)/files/dashboards
 	$(BIN) rules alerts --dashboard-base https://grafana.invalid >$(CHART)/files/alerts.yaml
 	go run ./deploy/chart/generate -helm bin/helm
 

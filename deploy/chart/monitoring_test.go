@@ -31,7 +31,7 @@ monitoring:
 		t.Errorf("the rule is not what deploy/alerts has: %v", rule)
 	}
 
-	boards, err := filepath.Glob("../grafana/*.json")
+	boards, err := filepath.Glob("kernosis/files/dashboards/*.json")
 	if err != nil || len(boards) < 5 {
 		t.Fatalf("%d dashboards: %v", len(boards), err)
 	}

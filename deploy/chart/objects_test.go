@@ -189,7 +189,6 @@ func TestWhatRestartsAgents(t *testing.T) {
 func TestCopies(t *testing.T) {
 	for from, to := range map[string]string{
 		"../../diagnose/api/crds/*.yaml": "kernosis/crds", "../../diagnose/sets/*.yaml": "kernosis/files/sets",
-		"../grafana/*.json": "kernosis/files/dashboards",
 	} {
 		files, err := filepath.Glob(from)
 		if err != nil {

@@ -24,17 +24,18 @@ func TestFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	there, err := filepath.Glob("*.json")
+	const folder = "../chart/kernosis/files/dashboards/"
+	there, err := filepath.Glob(folder + "*.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range there {
-		if _, ok := files[name]; !ok {
-			t.Errorf("%s: nobody writes it", name)
+	for _, path := range there {
+		if name := filepath.Base(path); files[name] == nil {
+			t.Errorf("%s: nobody writes it", path)
 		}
 	}
 	for name, want := range files {
-		got, err := os.ReadFile(name)
+		got, err := os.ReadFile(folder + name)
 		if err != nil {
 			t.Error(err)
 		} else if !bytes.Equal(got, want) {

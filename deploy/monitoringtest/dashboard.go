@@ -95,17 +95,20 @@ func (p *Panel) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Dashboards returns those of deploy/grafana, by their files' names.
+// dashboards is the folder of those that deploy/grafana makes.
+const dashboards = "deploy/chart/kernosis/files/dashboards/"
+
+// Dashboards returns all dashboards, by their files' names.
 func Dashboards(tb testing.TB) []*Dashboard {
 	tb.Helper()
-	files, err := filepath.Glob(filepath.Join(Root(tb), "deploy/grafana/*.json"))
+	files, err := filepath.Glob(filepath.Join(Root(tb), dashboards, "*.json"))
 	if err != nil {
 		tb.Fatal(err)
 	}
 	var all []*Dashboard
 	for _, path := range files {
 		d := &Dashboard{File: filepath.Base(path)}
-		if err := json.Unmarshal([]byte(Read(tb, "deploy/grafana/"+d.File)), d); err != nil {
+		if err := json.Unmarshal([]byte(Read(tb, dashboards+d.File)), d); err != nil {
 			tb.Fatalf("%s: %v", path, err)
 		}
 		d.flatten()
