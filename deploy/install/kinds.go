@@ -124,6 +124,9 @@ func ApplyKinds(ctx context.Context, to *rest.Config, say func(string)) error {
 		if err := apply(ctx, api, k); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", k.definition.GetName(), err))
 		}
+		if over(ctx) {
+			break
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -138,17 +141,24 @@ func ApplyKinds(ctx context.Context, to *rest.Config, say func(string)) error {
 	return nil
 }
 
+const noAnswer = "the API server does not answer"
+
 // apply writes a definition. One that is being deleted would go in spite of that: it is
 // applied again when it has gone.
 func apply(ctx context.Context, api dynamic.ResourceInterface, k kind) error {
+	var now *unstructured.Unstructured
 	return every(ctx, look, func(ctx context.Context) (bool, error) {
-		var now *unstructured.Unstructured
 		err := retry(ctx, func(ctx context.Context) (err error) {
 			now, err = api.Apply(ctx, k.definition.GetName(), k.definition, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 			return err
 		})
 		return err == nil && now.GetDeletionTimestamp() == nil, err
-	}, func() string { return "it is being deleted" })
+	}, func() string {
+		if now == nil {
+			return noAnswer
+		}
+		return "it is being deleted"
+	})
 }
 
 // established waits until objects of a kind can be written.
@@ -164,6 +174,9 @@ func established(ctx context.Context, api dynamic.ResourceInterface, name string
 		})
 		return conditions["Established"].Status == "True" && conditions["NamesAccepted"].Status == "True", err
 	}, func() string {
+		if conditions == nil {
+			return noAnswer
+		}
 		for _, t := range []string{"NamesAccepted", "Established"} {
 			if c := conditions[t]; c.Status != "True" {
 				return fmt.Sprintf("it is not established: %s is %q: %s", t, c.Status, c.Message)

@@ -2,8 +2,11 @@ package install
 
 import (
 	"context"
+	"errors"
+	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -133,7 +136,40 @@ func TestKindsNeverUsed(t *testing.T) {
 // ApplyKinds returns the error of the connection, not what it would wait for after a request.
 func TestKindsOfAServerThatIsAway(t *testing.T) {
 	err := ApplyKinds(within(t, 2*time.Second), &rest.Config{Host: "https://127.0.0.1:1"}, func(string) {})
-	if err == nil || !strings.Contains(err.Error(), "timed out: ") || !strings.Contains(err.Error(), "127.0.0.1:1: connect: connection refused") {
+	if err == nil || !strings.Contains(err.Error(), "timed out: ") || !strings.Contains(err.Error(), "127.0.0.1:1: connect: connection refused") ||
+		strings.Contains(err.Error(), "being deleted") {
 		t.Error(err)
 	}
+}
+
+// A server that takes connections and answers nothing says nothing of the kinds.
+func TestKindsOfAServerThatHangs(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	err = ApplyKinds(within(t, 100*time.Millisecond), &rest.Config{Host: "http://" + l.Addr().String()}, func(string) {})
+	if want := "diagnoses.kernosis.io: timed out: the API server does not answer"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// The end of the time hides nothing that was said before it.
+func TestRetryKeepsWhatWasSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		calls := 0
+		err := retry(ctx, func(ctx context.Context) error {
+			if calls++; calls == 1 {
+				return errors.New("connection refused")
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		if calls != 2 || err == nil || err.Error() != "timed out: connection refused" {
+			t.Errorf("after %d calls: %v", calls, err)
+		}
+	})
 }

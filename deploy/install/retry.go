@@ -19,19 +19,29 @@ func pauses() wait.Backoff {
 // will repeat. That something is not there is an error as well.
 func retry(ctx context.Context, f func(context.Context) error) error {
 	b := pauses()
+	var last error
 	for {
 		err := f(ctx)
 		if err == nil || definite(err) {
 			return err
+		}
+		if last == nil || !over(ctx) {
+			last = err // at the end of ctx, err says no more than that
 		}
 		timer := time.NewTimer(b.Step())
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("timed out: %w", err)
+			return fmt.Errorf("timed out: %w", last)
 		}
 	}
+}
+
+// over reports whether ctx has ended, or is about to notice.
+func over(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
 // permanentError is one that trying again can't mend.
