@@ -166,9 +166,8 @@ func (e *Engine) Observe(ev *event.Event, now event.Moment) []problem.Transition
 	at := occurredAt(ev, now)
 	e.act.ev = ev
 	for _, r := range rules.clear {
-		// An event that matches a rule doesn't clear it.
-		if r.series.live() && r.reads(ev) && !(slices.Contains(r.Events, ev.Kind) && e.test(r, r.when)) {
-			e.clear(r, ev, now)
+		if e.mayEnd(r, ev) {
+			e.clearGroup(r, ev, r.clearWhen, now)
 		}
 	}
 	for _, r := range rules.match {
@@ -178,6 +177,12 @@ func (e *Engine) Observe(ev *event.Event, now event.Moment) []problem.Transition
 	}
 	e.act.ev = nil
 	return e.finish(now)
+}
+
+// mayEnd reports whether the event ends a problem of the rule where its clearWhen is true: it
+// doesn't where it matches the rule.
+func (e *Engine) mayEnd(r *ruleState, ev *event.Event) bool {
+	return r.series.live() && r.reads(ev) && !(slices.Contains(r.Events, ev.Kind) && e.test(r, r.when))
 }
 
 // duplicate reports whether the event is a record that came before, and counts

@@ -141,9 +141,7 @@ func TestRateLimitOfKernelMessagesInSeveralLogs(t *testing.T) {
 			d := time.Duration(n) * time.Millisecond
 			ev := logged(d, "oops")
 			ev.Log.Log, ev.Log.Stamp, ev.Log.Seq = log, event.Duration(d+1), uint64(n+1)
-			if !r.e.Seen(ev) && r.e.Admit(ev, at(d)) {
-				r.observe(ev, d)
-			}
+			r.take(ev, d)
 		}
 	}
 	r.release(5 * time.Minute)

@@ -127,9 +127,7 @@ func (e *Engine) lineLogged(ev *event.Event, now event.Moment) {
 	}
 	e.charge(hits, now)
 	at := occurredAt(ev, now)
-	l.ev, l.data = *ev, *ev.Log
-	l.ev.Log = &l.data
-	e.act.ev = &l.ev
+	e.look(ev)
 	if ev.Times > 0 {
 		e.recordedTogether(ev, hits)
 	}
@@ -147,8 +145,20 @@ func (e *Engine) lineLogged(ev *event.Event, now event.Moment) {
 			}
 		}
 	}
+	e.lookAway()
+}
+
+// look has expressions see a line's event, of which [logMatching.show] changes the copy.
+func (e *Engine) look(ev *event.Event) {
+	l := &e.logs
+	l.ev, l.data = *ev, *ev.Log
+	l.ev.Log = &l.data
+	e.act.ev = &l.ev
+}
+
+func (e *Engine) lookAway() {
 	e.act.ev = nil
-	l.ev, l.data = event.Event{}, event.LogData{}
+	e.logs.ev, e.logs.data = event.Event{}, event.LogData{}
 }
 
 // lineID is under which identities a line is known; zero: none.

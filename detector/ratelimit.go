@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -65,8 +66,10 @@ type limits struct {
 	perRule map[string]int
 	lost    map[string]uint64 // by source
 	lostAt  time.Duration     // of the first of lost, since boot
-	key     []byte            // scratch memory, as rules
+	key     []byte            // scratch memory, as what follows
 	rules   []string
+
+	admitted []*event.Event
 }
 
 // withheld is the events that count in the same problems and wait to be recorded as one.
@@ -106,9 +109,10 @@ func (e *Engine) limited(r *ruleState, t time.Time) bool {
 	return r.counts != nil && (e.limits.perRule[r.Name] > 0 || r.counts.TokensAt(t) < 1)
 }
 
-// Admit reports whether an event is to be given to [Engine.Observe] and recorded. It is not
-// where all rules that its line was found for are beyond their RateLimit. Then it is one of
-// these:
+// Admit returns what is to be given to [Engine.Observe] and recorded: the event, and before it
+// those that were withheld of problems which it ends. It is valid until the next call. It is
+// nothing where all rules that the event's line was found for are beyond their RateLimit, and the
+// event is one of these:
 //
 //   - One that only counts in problems which fire already: Admit withholds it, and [Engine.Release]
 //     returns one event for all such.
@@ -117,7 +121,16 @@ func (e *Engine) limited(r *ruleState, t time.Time) bool {
 //   - One without any effect.
 //
 // Who replays what was recorded does not ask.
-func (e *Engine) Admit(ev *event.Event, now event.Moment) bool {
+func (e *Engine) Admit(ev *event.Event, now event.Moment) []*event.Event {
+	if !e.admits(ev, now) {
+		return nil
+	}
+	e.limits.admitted = append(append(e.limits.admitted[:0], e.releaseBefore(ev, now)...), ev)
+	return e.limits.admitted
+}
+
+// admits reports whether the event itself is to be observed, and withholds or loses it else.
+func (e *Engine) admits(ev *event.Event, now event.Moment) bool {
 	t := limiterTime(now.Boot)
 	if ev.Log == nil || !e.anySpent(t) || e.Seen(ev) {
 		return true
@@ -138,12 +151,9 @@ func (e *Engine) Admit(ev *event.Event, now event.Moment) bool {
 		}
 	}
 	at := occurredAt(ev, now)
-	l.ev, l.data = *ev, *ev.Log
-	l.ev.Log = &l.data
-	e.act.ev = &l.ev
+	e.look(ev)
 	entries, heard, changes := e.effects(hits)
-	e.act.ev = nil
-	l.ev, l.data = event.Event{}, event.LogData{}
+	e.lookAway()
 	if changes && e.changeAllowed(hits, t) {
 		return true
 	}
@@ -335,6 +345,79 @@ func (e *Engine) Release(now event.Moment) []*event.Event {
 // Flush is Release of everything: the engine ends.
 func (e *Engine) Flush(now event.Moment) []*event.Event {
 	return e.release(now, func(*withheld) bool { return true })
+}
+
+// releaseBefore is Release of all that counts in problems which the event ends: it came before.
+func (e *Engine) releaseBefore(ev *event.Event, now event.Moment) []*event.Event {
+	if len(e.limits.queue) == 0 {
+		return nil
+	}
+	ended := e.ends(ev)
+	return e.release(now, func(w *withheld) bool {
+		return slices.ContainsFunc(ended, func(en *entry) bool { return e.waitsFor(w, en) })
+	})
+}
+
+// ends returns the problems that the event ends.
+func (e *Engine) ends(ev *event.Event) (ended []*entry) {
+	add := func(r *ruleState, ev *event.Event, x *expr) {
+		if en, _, ok := e.endedBy(r, ev, x); ok && en != nil {
+			ended = append(ended, en)
+		} else if ok {
+			ended = append(ended, r.series.entries[OverflowGroup])
+		}
+	}
+	if ev.Log != nil {
+		l := &e.logs
+		hits, _ := e.news(ev, l.match(ev.Log))
+		if ev.Log.Origin == event.OriginProcess {
+			hits = l.forNoCondition(hits)
+		}
+		e.look(ev)
+		for i := range hits {
+			if r, x, ok := e.lineEnds(hits, i); ok {
+				add(r, &l.ev, x)
+			}
+		}
+		e.lookAway()
+		return ended
+	}
+	e.act.ev = ev
+	if rules := e.byKind[ev.Kind]; rules != nil {
+		for _, r := range rules.clear {
+			if e.mayEnd(r, ev) {
+				add(r, ev, r.clearWhen)
+			}
+		}
+	}
+	e.act.ev = nil
+	return ended
+}
+
+// waitsFor reports whether what is withheld counts in a problem.
+func (e *Engine) waitsFor(w *withheld, en *entry) bool {
+	for part := range slices.Chunk(strings.Split(w.Key, "\x00"), 3) { // rule, group, severity
+		if r := e.byName[part[0]]; r != nil && r.series == en.rule.series && part[1] == en.p.Group {
+			return true
+		}
+	}
+	return false
+}
+
+// overBefore handles an event that was withheld until its permanent problem was over by quiet. It
+// counts in that, as long as that is known, and begins none.
+func (e *Engine) overBefore(r *ruleState, ev *event.Event, at, now event.Moment) bool {
+	if ev.Log == nil || ev.Times == 0 || r.Temporary() || r.ClearAfter == 0 || at.Boot+r.ClearAfter > now.Boot {
+		return false
+	}
+	en := e.countsIn(r, ev)
+	if en != nil && en.p.State == problem.Firing {
+		return false
+	}
+	if en != nil {
+		en.p.Count += ev.Times
+	}
+	return true
 }
 
 func (e *Engine) release(now event.Moment, due func(*withheld) bool) (out []*event.Event) {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
@@ -41,7 +43,14 @@ func (r *recorder) line(d time.Duration, text string) {
 
 // read is line, of a line that may have been read before.
 func (r *recorder) read(n int, d time.Duration, text string) {
-	if ev := appLine(n, d, text); !r.e.Seen(ev) && r.e.Admit(ev, at(d)) {
+	r.take(appLine(n, d, text), d)
+}
+
+func (r *recorder) take(ev *event.Event, d time.Duration) {
+	if r.e.Seen(ev) {
+		return
+	}
+	for _, ev := range r.e.Admit(ev, at(d)) {
 		r.observe(ev, d)
 	}
 }
@@ -110,10 +119,10 @@ func TestRateLimitLetsChangesPass(t *testing.T) {
 	for range 100 {
 		r.line(time.Second, "error on sda")
 	}
-	r.line(2*time.Second, "error on sdb") // a new problem
-	r.line(3*time.Second, "sda is well")  // the end of one
-	if n := len(r.recorded); n != 12 {
-		t.Fatalf("%d events recorded, want 12", n)
+	r.line(2*time.Second, "error on sdb")  // a new problem
+	r.line(3*time.Second, "sda is well")   // the end of one
+	if n := len(r.recorded); n != 10+1+2 { // the end behind those that were withheld
+		t.Fatalf("%d events recorded, want 13", n)
 	}
 	for _, p := range r.e.Problems() {
 		if have := fmt.Sprint(p.Rule, " ", p.Group, " ", p.State); p.Rule == "told" && have != "told sda resolved" && have != "told sdb firing" {
@@ -124,8 +133,8 @@ func TestRateLimitLetsChangesPass(t *testing.T) {
 	for i := range 100 {
 		r.line(4*time.Second, fmt.Sprint("error on sd", i))
 	}
-	if n := len(r.recorded); n != 10+1+10 { // the end was of the other rule's budget only
-		t.Fatalf("%d events recorded, want 21", n)
+	if n := len(r.recorded); n != 10+1+1+10 { // the end was of the other rule's budget only
+		t.Fatalf("%d events recorded, want 22", n)
 	}
 	r.release(10 * time.Second)
 	last := r.recorded[len(r.recorded)-1]
@@ -134,6 +143,104 @@ func TestRateLimitLetsChangesPass(t *testing.T) {
 	}
 	if n := r.e.Stats().Limited["told"]; n != 90+91 {
 		t.Errorf("%d limited, want 181", n)
+	}
+}
+
+// clearedRules has a condition that only a line clears.
+const clearedRules = `
+- {name: told, events: [log], logs: [app], pattern: '^error on (?P<disk>\w+)', clearPattern: '^(?P<disk>\w+) is well', groupBy: [match.disk], reason: AppError, message: "${match.disk}", clearAfter: 5m, rateLimit: {count: 10, within: 10m}}
+- {name: kept, events: [log], logs: [app], pattern: '^error on (?P<disk>\w+)', clearPattern: '^(?P<disk>\w+) is well', groupBy: [match.disk], condition: Sick, reason: AppError, message: "${match.disk}", rateLimit: {count: 10, within: 10m}}
+`
+
+// firing returns the problems that fire.
+func firing(e *detector.Engine) (out []string) {
+	for _, p := range e.Problems() {
+		if p.State == problem.Firing {
+			out = append(out, p.Rule+" "+p.Group)
+		}
+	}
+	return out
+}
+
+// What is withheld counts in the problem that its lines were of, before another line ends it.
+func TestRateLimitOfAProblemThatEnds(t *testing.T) {
+	r := &recorder{e: detector.NewEngine(ruleSet(t, clearedRules))}
+	r.e.Observe(source("log/app", true), at(0))
+	for range 100 {
+		r.line(time.Second, "error on sda")
+	}
+	r.line(3*time.Second, "sda is well")
+	r.release(2 * time.Minute)
+	if have := firing(r.e); len(have) > 0 || conditionOf(r.e) != "False Well: all is well" {
+		t.Errorf("%q fire, Sick is %s; want none, and False", have, conditionOf(r.e))
+	}
+	if r.count("told") != 100 || r.count("kept") != 100 || r.occurred != 100 {
+		t.Errorf("%d and %d counted, %d reported; want 100", r.count("told"), r.count("kept"), r.occurred)
+	}
+}
+
+// So it does where another source ends the problem, where it waits since before a restart, and
+// where the problem is one of those without room for a group of their own.
+func TestRateLimitOfAProblemThatOthersEnd(t *testing.T) {
+	const probe = "- {name: probe, fault: f, events: [check], when: event.status == 'problem', clearWhen: event.status == 'ok', groupBy: [event.check], condition: Sick, reason: R, message: m}\n"
+	const line = "- {name: kept, fault: f, events: [log], logs: [app], pattern: '^error on (?P<disk>\\w+)', clearPattern: '^(?P<disk>\\w+) is well', groupBy: [match.disk], condition: Sick, reason: AppError, message: m, rateLimit: {count: 10, within: 10m}"
+	end := func(r *recorder) { r.line(3*time.Second, "sda is well") }
+	for name, c := range map[string]struct {
+		rules  string
+		before func(r *recorder)
+		end    func(r *recorder)
+		count  uint64
+	}{
+		"a check": {probe + line + "}\n", nil, func(r *recorder) { r.take(checked(3*time.Second, "sda", event.CheckOK, ""), 3*time.Second) }, 100},
+		"a restart": {line + "}\n", func(r *recorder) {
+			saved, err := r.e.Snapshot()
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.e = restartedFrom(t, r.e.Rules(), saved, 2*time.Second)
+			r.e.Observe(source("log/app", true), at(2*time.Second))
+		}, end, 100},
+		"no room": {line + ", maxGroups: 1}\n", nil, func(r *recorder) {
+			end(r)
+			r.line(4*time.Second, "sdz is well")
+		}, 101},
+	} {
+		r := &recorder{e: detector.NewEngine(ruleSet(t, "\n"+c.rules))}
+		r.e.Observe(source("log/app", true), at(0))
+		r.e.Observe(source("check", true), at(0))
+		if c.count > 100 {
+			r.line(0, "error on sdz")
+		}
+		for range 100 {
+			r.line(time.Second, "error on sda")
+		}
+		if c.before != nil {
+			c.before(r)
+		}
+		c.end(r)
+		r.release(2 * time.Minute)
+		if have := firing(r.e); len(have) > 0 || conditionOf(r.e) != "False Well: all is well" {
+			t.Errorf("%s: %q fire, Sick is %s; want none, and False", name, have, conditionOf(r.e))
+		}
+		if n := r.count("kept"); n != c.count {
+			t.Errorf("%s: %d counted, want %d", name, n, c.count)
+		}
+	}
+}
+
+// What is recorded when its problem has been over by quiet for long counts in that one.
+func TestRateLimitOfAProblemThatWasQuiet(t *testing.T) {
+	r := &recorder{e: detector.NewEngine(ruleSet(t, `
+- {name: kept, events: [log], logs: [app], pattern: '^error', condition: Sick, reason: AppError, message: m, clearAfter: 5m, rateLimit: {count: 1, within: 10m}}
+`))}
+	r.e.Observe(source("log/app", true), at(0))
+	for range 100 {
+		r.line(time.Second, "error")
+	}
+	want(t, r.e.Tick(at(5*time.Minute+time.Second)), "kept  resolved", "Sick=False Well")
+	r.release(11 * time.Minute)
+	if have := firing(r.e); len(r.recorded) != 2 || len(have) > 0 || r.count("kept") != 100 {
+		t.Errorf("%d recorded, %q fire, %d counted; want 2, none, 100", len(r.recorded), have, r.count("kept"))
 	}
 }
 
@@ -286,7 +393,8 @@ func restartedFrom(t *testing.T, set *detector.RuleSet, saved []byte, now time.D
 // Whatever comes, and whenever: the engine counts as one without limits does, or says what was
 // lost; and it records no more than the limits allow.
 func TestRateLimitProperty(t *testing.T) {
-	limited, free := ruleSet(t, limitedRules), ruleSet(t, limitedRules)
+	limited, free := ruleSet(t, clearedRules), ruleSet(t, clearedRules)
+	compared := 0
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		r, plain := &recorder{e: detector.NewEngine(limited)}, detector.NewEngine(free)
@@ -323,9 +431,18 @@ func TestRateLimitProperty(t *testing.T) {
 		if r.occurred > occurred || r.occurred+lost < occurred {
 			t.Fatalf("seed %d: %d occurred, %d lost; without limits %d occurred", seed, r.occurred, lost, occurred)
 		}
+		if lost == 0 {
+			compared++
+			if diff := cmp.Diff(firing(plain), firing(r.e)); diff != "" {
+				t.Fatalf("seed %d: what fires (-without limits +with):\n%s", seed, diff)
+			}
+		}
 		if most := 2 * 2 * (10 + int(d/time.Minute) + 1); events > most+3 { // two rules with two budgets each; Flush has one for each group
 			t.Fatalf("seed %d: %d events recorded in %s, want at most %d", seed, events, d, most+3)
 		}
+	}
+	if compared < 20 {
+		t.Errorf("%d sequences lost nothing, too few to mean anything", compared)
 	}
 }
 

@@ -14,6 +14,9 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now event.Moment) {
 		e.heard(r, at, now)
 		return
 	}
+	if e.overBefore(r, ev, at, now) {
+		return
+	}
 	e.group = appendGroup(e.group[:0], r.groupBy, ev)
 	en := e.place(r, e.group, now)
 	live := en.p.State == problem.Pending || en.p.State == problem.Firing
@@ -161,11 +164,6 @@ func (e *Engine) resolve(en *entry, at event.Moment) {
 	e.mark(s)
 	e.causeChanged(en)
 	e.arm(en)
-}
-
-// clear handles an event that may end the rule's problem of its group.
-func (e *Engine) clear(r *ruleState, ev *event.Event, now event.Moment) {
-	e.clearGroup(r, ev, r.clearWhen, now)
 }
 
 // clearGroup ends the problem of the event's group where x, if any, is true.

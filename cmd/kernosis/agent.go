@@ -136,8 +136,9 @@ func (a *agent) handle(ev *event.Event) {
 		return // handled before a restart, but not yet given back to the kernel
 	}
 	ev.PodLabels = a.podLabels(ev)
-	if at := a.now(); a.engine.Admit(ev, at) {
-		a.step(ev, at)
+	at := a.now()
+	for _, admitted := range a.engine.Admit(ev, at) {
+		a.step(admitted, at)
 	}
 	if ev.CPU != event.NoCPU {
 		a.metrics.Handled(time.Since(ev.Time))
