@@ -168,6 +168,7 @@ func (e *Engine) Observe(ev *event.Event, now event.Moment) []problem.Transition
 	for _, r := range rules.clear {
 		if e.mayEnd(r, ev) {
 			e.clearGroup(r, ev, r.clearWhen, now)
+			e.stays(r, ev, at)
 		}
 	}
 	for _, r := range rules.match {

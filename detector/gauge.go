@@ -114,6 +114,22 @@ func (e *Engine) lasting(en *entry, ev *event.Event, at event.Moment) {
 		e.mark(en.rule.series)
 		e.changed = true
 	}
+	e.confirm(en, at)
+}
+
+// stays handles a gauge that does not match the rule, after it was asked whether it ends the
+// problem: between the two thresholds that stays as it is.
+func (e *Engine) stays(r *ruleState, ev *event.Event, at event.Moment) {
+	if ev.Gauge == nil || !r.isGauge() {
+		return
+	}
+	if en := e.countsIn(r, ev); en != nil && en.p.State == problem.Firing {
+		e.confirm(en, at)
+	}
+}
+
+// confirm notes that a problem lasts of which nobody knew for a while.
+func (e *Engine) confirm(en *entry, at event.Moment) {
 	if en.confirm {
 		en.seen(at)
 		e.changed = true
