@@ -131,7 +131,7 @@ func (e *Engine) stays(r *ruleState, ev *event.Event, at event.Moment) {
 // confirm notes that a problem lasts of which nobody knew for a while.
 func (e *Engine) confirm(en *entry, at event.Moment) {
 	if en.confirm {
-		en.seen(at)
+		en.seen(true, at)
 		e.changed = true
 	}
 }

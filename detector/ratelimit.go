@@ -174,7 +174,7 @@ func (e *Engine) admits(ev *event.Event, now event.Moment) bool {
 		r.absence.Heard = max(r.absence.Heard, at.Boot)
 	}
 	for _, en := range entries {
-		en.seen(at)
+		en.seen(false, at)
 	}
 	if len(entries) > 0 && !others { // the others would count again what stands for several lines
 		e.withhold(ev, now)

@@ -98,8 +98,8 @@ func (en *entry) counted(r *ruleState, at time.Duration, times uint64) {
 // enrich takes in an event that reports what is counted already: another
 // source's facts are evidence too. Of many one a second is kept, and each source's
 // first.
-func (en *entry) enrich(ev *event.Event, at event.Moment, first bool) {
-	en.seen(at)
+func (en *entry) enrich(r *ruleState, ev *event.Event, at event.Moment, first bool) {
+	en.seen(r.level, at)
 	if first || (at.Boot-en.kept).Abs() >= evidenceSpacing {
 		en.kept = at.Boot
 		en.keep(ev)

@@ -96,18 +96,44 @@ func (en *entry) become(s problem.State, at event.Moment) {
 	en.p.State, en.p.Since, en.since = s, at.Wall, at.Boot
 }
 
-// seen notes that the problem was reported: it lasts.
-func (en *entry) seen(at event.Moment) {
+// seen notes that the problem was reported: it lasts. That a level signal does can only be said by
+// its own source: a line may be read long after it was written.
+func (en *entry) seen(level bool, at event.Moment) {
 	if at.Boot > en.lastSeen {
 		en.lastSeen, en.p.LastSeen = at.Boot, at.Wall
 	}
-	en.confirm, en.confirmBy = false, 0
+	if level || !en.lasting {
+		en.confirm, en.confirmBy = false, 0
+	}
+}
+
+// signal returns the rule whose level signal lasts in the problem, nil where there is none. It may
+// have joined after another rule's event had begun the problem.
+func (en *entry) signal() (signal *Rule) {
+	if en.rule.level {
+		return en.rule.Rule
+	}
+	if !en.lasting {
+		return nil
+	}
+	for _, r := range en.rule.series.rules {
+		if r.level && (signal == nil || r.ClearAfter == 0) {
+			signal = r
+		}
+	}
+	return signal
+}
+
+// signalEnds reports whether the problem ends with its level signal, also where nobody sees that.
+func (en *entry) signalEnds() bool {
+	s := en.signal()
+	return s != nil && !s.Latched && !en.rule.Latched
 }
 
 // saw counts an event that matches the rule, for as many as are new.
 func (en *entry) saw(r *ruleState, ev *event.Event, at event.Moment, fresh uint64) {
 	en.p.Count += fresh
-	en.seen(at)
+	en.seen(r.level, at)
 	en.reporter, en.reportedAt = r, at.Boot
 	en.counted(r, at.Boot, ev.Occurrences())
 	en.lasting = en.lasting || r.level

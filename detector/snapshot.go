@@ -227,13 +227,13 @@ func (e *Engine) Restarted(now event.Moment) {
 				continue
 			case r.Temporary():
 				en.came = e.now.Boot
-				en.confirm = r.level // a repeated report doesn't count again
+				en.confirm = en.signalEnds() // a repeated report doesn't count again
 			case en.p.State == problem.Pending:
 				en.came = e.now.Boot
 			case en.p.State == problem.Firing:
 				en.p.SuppressedBy = cause(en)
 				en.quietFrom = e.now.Boot
-				en.confirm, en.confirmBy = r.level && !r.Latched, 0
+				en.confirm, en.confirmBy = en.signalEnds(), 0
 			}
 			e.arm(en)
 		}

@@ -57,8 +57,9 @@ func (e *Engine) sourceChanged(d *event.SourceData, now time.Duration) {
 	e.markStem(d.Stem, st)
 	for _, s := range e.series {
 		for _, en := range sortedEntries(s) {
-			if en.rule.looksAt(d.Stem, st) {
-				e.sourceOf(en, d.Up, now)
+			signal := en.signal()
+			if ofSignal := signal != nil && signal.looksAt(d.Stem, st); ofSignal || en.rule.looksAt(d.Stem, st) {
+				e.sourceOf(en, ofSignal, d.Up, now)
 			}
 		}
 	}
@@ -67,8 +68,9 @@ func (e *Engine) sourceChanged(d *event.SourceData, now time.Duration) {
 // reasonText bounds why a source is down.
 func reasonText(reason string) string { return cmp.Or(display.Safe(reason, 200), "down") }
 
-// sourceOf updates an entry after one of its sources came up or went down.
-func (e *Engine) sourceOf(en *entry, up bool, now time.Duration) {
+// sourceOf updates an entry after one of its sources came up or went down. ofSignal: it is one of
+// the level signal's.
+func (e *Engine) sourceOf(en *entry, ofSignal, up bool, now time.Duration) {
 	r := en.rule
 	switch {
 	case en.p.State == problem.Pending && r.For > 0:
@@ -78,11 +80,11 @@ func (e *Engine) sourceOf(en *entry, up bool, now time.Duration) {
 	case en.p.State != problem.Firing || r.Temporary():
 	case up:
 		en.quietFrom = now
-		if en.confirm && en.confirmBy == 0 {
+		if ofSignal && en.confirm && en.confirmBy == 0 {
 			en.confirmBy = now + confirmWithin
 		}
 		e.arm(en)
-	case r.level && !r.Latched:
+	case ofSignal && en.signalEnds():
 		// The end of the signal may be missed.
 		en.confirm, en.confirmBy = true, 0
 	}

@@ -32,12 +32,12 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now event.Moment) {
 		var first bool
 		if fresh, first = en.countOnce(r, at.Boot, fresh); fresh == 0 || en.lasting && !r.level {
 			en.lasting = en.lasting || r.level
-			en.enrich(ev, at, first)
+			en.enrich(r, ev, at, first)
 			return
 		}
 	}
 	if live && en.confirm && repeats(en, ev, at.Boot) {
-		en.seen(at)
+		en.seen(r.level, at)
 		return
 	}
 	if !live {
@@ -229,10 +229,14 @@ func (e *Engine) deadline(en *entry) (time.Duration, bool) {
 
 // quiet returns when the problem has been quiet for long enough. Of a
 // permanent problem whose sources are all away nothing is heard anyway, so
-// its quiet proves nothing and never is enough.
+// its quiet proves nothing and never is enough. Neither is that of a level
+// signal which is reported once, whoever else reports it again and again.
 func (e *Engine) quiet(en *entry) (time.Duration, bool) {
 	r := en.rule
 	if r.ClearAfter == 0 || r.Latched || !r.Temporary() && e.blindTo(r.Rule) {
+		return 0, false
+	}
+	if s := en.signal(); s != nil && s.ClearAfter == 0 {
 		return 0, false
 	}
 	return max(en.lastSeen, en.quietFrom) + r.ClearAfter, true
