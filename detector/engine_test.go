@@ -278,6 +278,29 @@ func TestPermanentCountsWithoutTransitions(t *testing.T) {
 	}
 }
 
+// An event that stands for several counts as many, but of one value as one.
+func TestThresholdOfEventsRecordedTogether(t *testing.T) {
+	const rule = "\n- {name: sick, events: [diskio], groupBy: [device.name], condition: Sick, reason: R, message: m, threshold: {count: 300, within: 5m%s}, clearAfter: 30m}\n"
+	errors := func(d time.Duration, times uint64) *event.Event {
+		ev := disk()
+		ev.Time, ev.BootTime, ev.Times = at(d).Wall, event.Duration(at(d).Boot), times
+		return ev
+	}
+	e := detector.NewEngine(ruleSet(t, fmt.Sprintf(rule, "")))
+	e.Observe(source("diskio", true), at(0))
+	want(t, e.Observe(errors(0, 5000), at(0)), "sick sda firing", "Sick=True R")
+
+	e = detector.NewEngine(ruleSet(t, fmt.Sprintf(rule, "")))
+	e.Observe(source("diskio", true), at(0))
+	want(t, e.Observe(errors(0, 299), at(0)))
+	want(t, e.Observe(errors(6*time.Minute, 150), at(6*time.Minute)))
+	want(t, e.Observe(errors(7*time.Minute, 149), at(7*time.Minute)))
+	want(t, e.Observe(errors(8*time.Minute, 1), at(8*time.Minute)), "sick sda firing", "Sick=True R")
+
+	e = detector.NewEngine(ruleSet(t, fmt.Sprintf(rule, ", distinct: event.op")))
+	want(t, e.Observe(errors(0, 5000), at(0)))
+}
+
 // What is read late, as after a restart, counts by its own time.
 func TestThresholdOfEventsReadLate(t *testing.T) {
 	set := ruleSet(t, `

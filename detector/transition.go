@@ -64,7 +64,7 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now event.Moment) {
 			e.mark(r.series)
 		}
 		// The deadline moved away: the heap may stay as it is.
-	case e.ripe(en, ev, at, now):
+	case e.ripe(en, ev, at, now, fresh):
 		e.describe(en, ev)
 		e.fire(en, now)
 	default:
@@ -86,16 +86,19 @@ func reportedReason(ev *event.Event) string {
 	return ev.Check.Reason
 }
 
-// ripe reports whether a pending problem fires with this event.
-func (e *Engine) ripe(en *entry, ev *event.Event, at, now event.Moment) bool {
+// ripe reports whether a pending problem fires with this event, which counts as often as fresh.
+func (e *Engine) ripe(en *entry, ev *event.Event, at, now event.Moment, fresh uint64) bool {
 	switch r := en.rule; {
 	case r.Threshold.Count > 0:
 		en.came = now.Boot
-		m := mark{At: at.Boot}
 		if r.distinct != nil {
-			m.ID = distinctID(r.distinct, ev)
+			return en.window.add(r.Threshold, mark{At: at.Boot, ID: distinctID(r.distinct, ev)})
 		}
-		return en.window.add(r.Threshold, m)
+		reached := false
+		for range min(fresh, uint64(r.Threshold.Count)) {
+			reached = en.window.add(r.Threshold, mark{At: at.Boot})
+		}
+		return reached
 	case r.For > 0:
 		if en.fireAt == 0 {
 			en.fireAt = signalStart(ev, at.Boot) + r.For
