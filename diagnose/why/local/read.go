@@ -43,7 +43,7 @@ type Follower struct {
 func Follow(c Config) *Follower {
 	return &Follower{journal: journal.Follow(c.Dir), reader: reader{
 		c: c, problems: map[string]*kept{}, sources: map[string]source{}, conditions: map[string]problem.Condition{}, names: map[string]string{},
-		losses: map[lossKey]*Loss{},
+		uids: map[string]string{}, losses: map[lossKey]*Loss{},
 	}}
 }
 
@@ -96,6 +96,7 @@ type reader struct {
 	conditions map[string]problem.Condition
 	mutes      []problem.Mute
 	names      map[string]string // UID → namespace/name
+	uids       map[string]string // namespace/name → UID, of the pod that had the name last
 }
 
 // maxNames bounds the pods that are known by name, in case a journal invents some.
@@ -154,8 +155,17 @@ func (r *reader) event(ev *event.Event, now time.Time) {
 		s.lost, s.losses = now, ev.Lost.Reason
 		s.up = s.up || !known
 		r.sources[ev.Lost.Stem] = s
-	case ev.Probe != nil && ev.Container != nil && ev.Container.PodUID != "" && ev.Probe.Pod != "" && len(r.names) < maxNames:
-		r.names[ev.Container.PodUID] = ev.Probe.Namespace + "/" + ev.Probe.Pod
+	case ev.Probe != nil && ev.Container != nil && ev.Container.PodUID != "" && ev.Probe.Pod != "":
+		r.name(ev.Container.PodUID, ev.Probe.Namespace+"/"+ev.Probe.Pod)
+	}
+}
+
+// name notes a pod's name. Of the pods that have had it, as those of a StatefulSet, the newest
+// is the one that is first probed last: probes of an older one may end after those of the newest
+// have begun.
+func (r *reader) name(uid, name string) {
+	if r.names[uid] == "" && len(r.names) < maxNames {
+		r.names[uid], r.uids[name] = name, uid
 	}
 }
 
@@ -252,11 +262,7 @@ func (r *reader) resolve(s *why.Subject) error {
 		return nil
 	}
 	if s.UID == "" {
-		for uid, name := range r.names {
-			if name == s.Namespace+"/"+s.Name {
-				s.UID = uid
-			}
-		}
+		s.UID = r.uids[s.Namespace+"/"+s.Name]
 	}
 	if s.UID == "" && s.Namespace == "" && r.names[s.Name] != "" {
 		s.UID = s.Name

@@ -155,6 +155,28 @@ func TestPod(t *testing.T) {
 	}
 }
 
+// A name is that of the pod that had it last, as one of a StatefulSet that was recreated.
+func TestRecreated(t *testing.T) {
+	n := newNode(t)
+	for _, uid := range []string{uid, other} {
+		n.after(time.Second, names(uid))
+		n.after(time.Second, oom(uid))
+	}
+	for range 50 {
+		in, err := n.read(why.Subject{Kind: why.KindPod, Namespace: "shop", Name: "web-1"})
+		if err != nil || in.Subject.UID != other || !slices.Contains(rulesOf(in), "oom-kill") {
+			t.Fatalf("%+v, %v", in, err)
+		}
+	}
+	// The kubelet may be seen to give up the old one's probes later.
+	over := names(uid)
+	over.Kind, over.Probe.Over = event.ProbeRecovered, true
+	n.after(time.Second, over)
+	if in, err := n.read(why.Subject{Kind: why.KindPod, Namespace: "shop", Name: "web-1"}); err != nil || in.Subject.UID != other {
+		t.Errorf("%+v, %v", in, err)
+	}
+}
+
 // A disk's error is a pod's where kubelet has mounted a volume of it for the pod.
 func TestVolume(t *testing.T) {
 	n := newNode(t)
