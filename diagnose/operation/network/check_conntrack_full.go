@@ -56,7 +56,8 @@ func CheckConntrackFull(h operation.Host) operation.Builtin {
 				if err != nil {
 					return operation.Output{}, err
 				}
-				dropped := increase(before[i].drop, after.drop)
+				grew := after.since(&before[i])
+				dropped := grew.noPlace()
 				text := fmt.Sprintf("%s: %s, %d packets dropped for want of a place in %s", &places[i], &after, dropped, window)
 				if after.full(uint64(call.Parameters.Int("threshold")), dropped) {
 					r := newReport(&places[i])

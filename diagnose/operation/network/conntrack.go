@@ -18,10 +18,25 @@ var errNoConntrack = errors.New("connections are not tracked here (no nf_conntra
 // conntrack is the table of tracked connections of a namespace.
 type conntrack struct {
 	count, limit uint64
-	// Packets dropped because the table was full, and connections that found no place;
-	// since the namespace was made.
+	// Packets dropped, connections that were not inserted, and those that were dropped for
+	// newer ones; since the namespace was made.
 	drop, insertFailed, earlyDrop uint64
 }
+
+// since returns how much the counters grew.
+func (c *conntrack) since(was *conntrack) conntrack {
+	return conntrack{
+		drop: increase(was.drop, c.drop), insertFailed: increase(was.insertFailed, c.insertFailed), earlyDrop: increase(was.earlyDrop, c.earlyDrop),
+	}
+}
+
+// noPlace is how many packets of the dropped ones found the table full. From 5.10 to 7.0 the kernel
+// counts such a packet as drop alone. Where two connections race for one entry, as DNS queries
+// from one socket do and ports that SNAT chose, it counts the loser's packet both as drop and as
+// insert_failed (nf_ct_resolve_clash), however empty the table is. It counts some as insert_failed
+// alone, those of long hash chains for one, so that this may be too few: then the table's count
+// shows that it is full.
+func (c *conntrack) noPlace() uint64 { return c.drop - min(c.drop, c.insertFailed) }
 
 func (c *conntrack) percent() uint64 {
 	if c.limit == 0 {

@@ -29,7 +29,7 @@ func NetworkDrops(h operation.Host) operation.Builtin {
 			operation.Result{Name: "softnetSqueezed", Doc: "times a CPU of the node ran out of time with packets left"},
 			operation.Result{Name: "conntrack", Doc: "tracked connections and their maximum"},
 			operation.Result{Name: "conntrackDropped", Doc: "packets dropped because that table was full"},
-			operation.Result{Name: "conntrackInsertFailed", Doc: "connections that could not be inserted"},
+			operation.Result{Name: "conntrackInsertFailed", Doc: "connections that could not be inserted, mostly because another one was faster"},
 		),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			p, err := findPlace(h, call.Parameters)
@@ -113,10 +113,7 @@ func (s *sample) since(before sample) losses {
 	l := losses{counters: grew(before.counters, s.counters), links: linksGrew(before.links, s.links)}
 	l.dropped, l.squeezed = increase(before.dropped, s.dropped), increase(before.squeezed, s.squeezed)
 	if was, now := before.conntrack, s.conntrack; was != nil && now != nil {
-		l.conntrack = conntrack{
-			drop: increase(was.drop, now.drop), insertFailed: increase(was.insertFailed, now.insertFailed),
-			earlyDrop: increase(was.earlyDrop, now.earlyDrop),
-		}
+		l.conntrack = now.since(was)
 	}
 	return l
 }
@@ -135,7 +132,7 @@ func (l *losses) report(r *operation.Finding, now *sample) {
 	}
 	if now.conntrack != nil {
 		r.Text("conntrack", now.conntrack.String())
-		r.Uint("conntrackDropped", l.conntrack.drop)
+		r.Uint("conntrackDropped", l.conntrack.noPlace())
 		r.Uint("conntrackInsertFailed", l.conntrack.insertFailed)
 	}
 }
@@ -177,7 +174,7 @@ func (l *losses) write(w *operation.Page, now *sample, window time.Duration) {
 	}
 	w.Printf("  receive queues of the node: %d dropped, %d squeezed\n", l.dropped, l.squeezed)
 	if c := now.conntrack; c != nil {
-		w.Printf("  %s; %d dropped, %d not inserted, %d dropped early\n", c, l.conntrack.drop, l.conntrack.insertFailed, l.conntrack.earlyDrop)
+		w.Printf("  %s; %d dropped for want of a place, %d not inserted, %d dropped early\n", c, l.conntrack.noPlace(), l.conntrack.insertFailed, l.conntrack.earlyDrop)
 	}
 	w.Printf("\nsince the namespace was made\n")
 	for _, name := range slices.Sorted(maps.Keys(now.counters)) {

@@ -53,11 +53,22 @@ func TestCheckConntrackFull(t *testing.T) {
 
 func TestNetConntrackFull(t *testing.T) {
 	for _, c := range []struct {
-		count, limit, dropped uint64
-		full                  bool
-	}{{95, 100, 0, true}, {94, 100, 0, false}, {1, 100, 3, true}, {5, 0, 0, false}, {100, 100, 0, true}} {
-		if got := (&conntrack{count: c.count, limit: c.limit}).full(95, c.dropped); got != c.full {
-			t.Errorf("%+v: %v", c, got)
+		count, limit, drop, insertFailed uint64
+		full                             bool
+	}{
+		{95, 100, 0, 0, true},
+		{94, 100, 0, 0, false},
+		{1, 100, 3, 0, true},
+		{1, 100, 3, 3, false}, // connections that raced for one place
+		{1, 100, 3, 2, true},
+		{1, 100, 2, 3, false},
+		{5, 0, 0, 0, false},
+		{100, 100, 0, 0, true},
+	} {
+		was := conntrack{drop: 70, insertFailed: 20}
+		now := conntrack{count: c.count, limit: c.limit, drop: was.drop + c.drop, insertFailed: was.insertFailed + c.insertFailed}
+		if grew := now.since(&was); now.full(95, grew.noPlace()) != c.full {
+			t.Errorf("%+v", c)
 		}
 	}
 }
