@@ -9,7 +9,7 @@ func diagnosis() *board {
 	b.rows = []row{
 		{"Now", append(diagnosisStats(),
 			graph{kind: bars, title: "Completed Diagnoses", text: "Completed Diagnoses, by phase.", none: "No Diagnosis in this range.",
-				queries: one(`sum by (phase) (increase(kernosis_diagnoses_ended_total[$__rate_interval]))`, "{{phase}}")},
+				queries: one(`sum by (phase) (increase(kernosis_diagnoses_ended_total[$__rate_interval])) > 0`, "{{phase}}")},
 			graph{kind: bars, title: "Repair decisions", text: "Changed decisions on repairs: run, dry run, wait or withhold, with the reason.", none: "No repair was due in this range.",
 				queries: one(`sum by (verb, reason) (`+rise(`kernosis_remediation_decisions_total`, `$__rate_interval`)+`) > 0`, "{{verb}} {{reason}}")},
 			graph{kind: words, title: "Next step", text: "List Diagnoses with their verdicts, and explain a node with the repairs that are held back:\n\n```\nkubectl get diagnoses -A\nkubectl kernosis why node NODE\n```\n\n" +

@@ -82,7 +82,7 @@ func nodeServices() []graph {
 			mappings: mapped(map[string][2]string{"0": {"unhealthy", "red"}, "1": {"healthy", "green"}}),
 			queries:  one(`max by (service) (kernosis_service_up{node="$node"})`, "{{service}}")},
 		{kind: bars, w: 12, title: "Diagnoses", text: "Completed Diagnoses, by phase.", none: "No Diagnosis in this range.",
-			queries: one(`sum by (phase) (increase(kernosis_diagnoses_ended_total{node="$node"}[$__rate_interval]))`, "{{phase}}")},
+			queries: one(`sum by (phase) (increase(kernosis_diagnoses_ended_total{node="$node"}[$__rate_interval])) > 0`, "{{phase}}")},
 	}
 }
 

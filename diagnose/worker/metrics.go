@@ -1,6 +1,10 @@
 package worker
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+)
 
 // descs are the metrics of diagnoses.
 type descs struct {
@@ -75,11 +79,12 @@ func (w *Worker) Collect(ch chan<- prometheus.Metric) {
 	for reason, n := range s.Dropped {
 		counter(d.dropped, n, reason)
 	}
-	for phase, n := range s.Ended {
-		counter(d.ended, n, string(phase))
+	// Also zeros: increase() does not see the first count of a counter that was not there before.
+	for _, phase := range []v1alpha1.Phase{v1alpha1.PhaseSucceeded, v1alpha1.PhaseFailed, v1alpha1.PhaseCancelled, v1alpha1.PhaseUnknown} {
+		counter(d.ended, s.Ended[phase], string(phase))
 	}
-	for outcome, n := range s.Writes {
-		counter(d.writes, n, outcome)
+	for _, outcome := range []string{writeTaken, writeAway, writeGone, writeFailed} {
+		counter(d.writes, s.Writes[outcome], outcome)
 	}
 	gauge(d.refused, s.Refused)
 	counter(d.taken, s.Taken)

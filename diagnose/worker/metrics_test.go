@@ -30,14 +30,23 @@ func TestMetrics(t *testing.T) {
 kernosis_diagnoses_dropped_total{reason="full"} 5
 # HELP kernosis_diagnoses_ended_total Diagnoses that have ended, by phase.
 # TYPE kernosis_diagnoses_ended_total counter
+kernosis_diagnoses_ended_total{phase="Cancelled"} 0
+kernosis_diagnoses_ended_total{phase="Failed"} 0
 kernosis_diagnoses_ended_total{phase="Succeeded"} 1
+kernosis_diagnoses_ended_total{phase="Unknown"} 0
 # HELP kernosis_diagnoses_taken_total Diagnoses that this node was to run, of its own triggers and others.
 # TYPE kernosis_diagnoses_taken_total counter
 kernosis_diagnoses_taken_total 4
+# HELP kernosis_diagnosis_writes_total Writes of a Diagnosis' status, by outcome (taken, away, gone, failed).
+# TYPE kernosis_diagnosis_writes_total counter
+kernosis_diagnosis_writes_total{outcome="away"} 0
+kernosis_diagnosis_writes_total{outcome="failed"} 0
+kernosis_diagnosis_writes_total{outcome="gone"} 0
+kernosis_diagnosis_writes_total{outcome="taken"} 0
 # HELP kernosis_diagnoses_unreported Diagnoses that have ended, of which the API server does not know.
 # TYPE kernosis_diagnoses_unreported gauge
 kernosis_diagnoses_unreported 0
-`), "kernosis_diagnoses_dropped_total", "kernosis_diagnoses_ended_total", "kernosis_diagnoses_taken_total", "kernosis_diagnoses_unreported"); err != nil {
+`), "kernosis_diagnoses_dropped_total", "kernosis_diagnoses_ended_total", "kernosis_diagnoses_taken_total", "kernosis_diagnoses_unreported", "kernosis_diagnosis_writes_total"); err != nil {
 		t.Error(err)
 	}
 	if n, err := testutil.GatherAndCount(r, "kernosis_diagnosis_latency_seconds"); err != nil || n != 1 {
