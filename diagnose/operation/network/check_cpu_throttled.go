@@ -29,14 +29,11 @@ func CheckCPUThrottled(h operation.Host) operation.Builtin {
 		Doc: "Checks whether a CPU limit throttles a cgroup, pod or process. Verdict CPUThrottled, which names the cgroup and limit: a limit throttled " +
 			"the cgroup, or one of its ancestors, in at least threshold percent of the limit's periods during window.",
 		Effect: operation.Check,
-		Parameters: []operation.Parameter{
-			{Name: "cgroup", Doc: "cgroup, relative to the hierarchy's root; takes precedence over podUID and pid", Kind: operation.String},
-			{Name: "podUID", Doc: "pod whose containers are watched", Kind: operation.String},
-			{Name: "pid", Doc: "process whose cgroup is watched", Kind: operation.Integer, Max: pidMax},
-			{Name: "startTime", Doc: "start time of that process since boot; a process that reuses the PID is refused", Kind: operation.Duration},
+		Parameters: append(process.PIDParameters(false, "process whose cgroup is watched"),
+			operation.Parameter{Name: "cgroup", Doc: "cgroup, relative to the hierarchy's root; takes precedence over podUID and pid", Kind: operation.String},
+			operation.Parameter{Name: "podUID", Doc: "pod whose containers are watched", Kind: operation.String},
 			windowParameter(throttleWindow),
-			{Name: "threshold", Doc: "percent of periods in which the cgroup exhausted its quota", Kind: operation.Integer, Default: "25", Max: 100},
-		},
+			operation.Parameter{Name: "threshold", Doc: "percent of periods in which the cgroup exhausted its quota", Kind: operation.Integer, Default: "25", Max: 100}),
 		Results: []operation.Result{
 			{Name: "throttledCgroup", Doc: "cgroup with the limit that throttled most"},
 			{Name: "quota", Doc: "its CPU time per period"},

@@ -21,8 +21,6 @@ const (
 	answer = 2 * time.Second
 	// search bounds the search of all namespaces for an address.
 	search = 5 * time.Second
-	// pidMax is PID_MAX_LIMIT.
-	pidMax = 1 << 22
 )
 
 // errNetElsewhere is returned for an address that is on no device of this node.
@@ -30,13 +28,12 @@ var errNetElsewhere = errors.New("no network namespace of this node has")
 
 // placeParameters name a network namespace: see findPlace.
 func placeParameters() []operation.Parameter {
-	return []operation.Parameter{
+	return slices.Concat([]operation.Parameter{
 		{Name: "podUID", Doc: "pod in the namespace; takes precedence over all others", Kind: operation.String},
 		{Name: "netns", Doc: "inode of the namespace; takes precedence over pid and cgroup", Kind: operation.Integer, Max: 1<<32 - 1},
-		{Name: "pid", Doc: "process in the namespace", Kind: operation.Integer, Max: pidMax},
-		{Name: "startTime", Doc: "start time of that process since boot (73.12s); a process that reuses the PID is refused", Kind: operation.Duration},
+	}, process.PIDParameters(false, "process in the namespace"), []operation.Parameter{
 		{Name: "cgroup", Doc: "cgroup with such a process, relative to the hierarchy's root", Kind: operation.String},
-	}
+	})
 }
 
 // targetParameters name what is connected to: an address and port, and the namespace
