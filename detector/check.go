@@ -10,7 +10,6 @@ import (
 
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/detector/problem"
 )
 
 var (
@@ -49,9 +48,7 @@ func (r *loadedRule) check(c *compiler) {
 	if n := r.keys["reason"]; n != nil {
 		checkReason(r.file, n, r.path+".reason", r.Reason)
 	}
-	switch r.Severity {
-	case problem.Info, problem.Warning, problem.Critical, "":
-	default:
+	if r.Severity != "" && r.Severity.Rank() == 0 {
 		r.errorf("severity", "%q is not info, warning or critical", r.Severity)
 	}
 	if len(r.Doc) > 256 {

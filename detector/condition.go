@@ -113,19 +113,9 @@ func (e *Engine) judge(c *conditionState) problem.Condition {
 // worse orders problems as a person would: most severe, then oldest.
 func worse(a, b *entry) bool {
 	return cmp.Or(
-		cmp.Compare(rank(b.p.Severity), rank(a.p.Severity)),
+		cmp.Compare(b.p.Severity.Rank(), a.p.Severity.Rank()),
 		cmp.Compare(a.since, b.since),
 		cmp.Compare(a.p.Rule, b.p.Rule),
 		cmp.Compare(a.p.Group, b.p.Group),
 	) < 0
-}
-
-func rank(s problem.Severity) int {
-	switch s {
-	case problem.Critical:
-		return 2
-	case problem.Warning:
-		return 1
-	}
-	return 0
 }

@@ -14,11 +14,6 @@ type severityWhen struct {
 	when     *expr
 }
 
-// severities are all, the worst first.
-func severities() []problem.Severity {
-	return []problem.Severity{problem.Critical, problem.Warning, problem.Info}
-}
-
 // readSeverityWhen reads the expressions by their severities.
 func (r *loadedRule) readSeverityWhen(f *document.Reader) {
 	n := r.keys["severityWhen"]
@@ -29,7 +24,7 @@ func (r *loadedRule) readSeverityWhen(f *document.Reader) {
 	pairs := f.Map(n, r.path+".severityWhen")
 	for _, p := range pairs {
 		s := problem.Severity(p.Key.Value)
-		if !slices.Contains(severities(), s) {
+		if s.Rank() == 0 {
 			f.Errorf(p.Key, r.path+".severityWhen", "%q is not info, warning or critical", s)
 			continue
 		}
@@ -44,9 +39,9 @@ func (r *loadedRule) readSeverityWhen(f *document.Reader) {
 
 func severityKey(s problem.Severity) string { return "severityWhen." + string(s) }
 
-// compileSeverityWhen compiles the expressions in the order in which they are tried.
+// compileSeverityWhen compiles the expressions in the order in which they are tried: the worst first.
 func (r *loadedRule) compileSeverityWhen(c *compiler) {
-	for _, s := range severities() {
+	for _, s := range slices.Backward(problem.Severities()) {
 		n := r.keys[severityKey(s)]
 		if n == nil {
 			continue
@@ -60,7 +55,7 @@ func (r *loadedRule) compileSeverityWhen(c *compiler) {
 
 // worsened reports whether the problem is more severe by the current event than it was.
 func (e *Engine) worsened(en *entry) bool {
-	return len(en.rule.severityWhen) > 0 && rank(e.severity(en.rule)) > rank(en.p.Severity)
+	return len(en.rule.severityWhen) > 0 && e.severity(en.rule).Rank() > en.p.Severity.Rank()
 }
 
 // severity is that of the current event: the worst whose expression is true.

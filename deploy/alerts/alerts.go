@@ -59,11 +59,6 @@ func Of(set *detector.RuleSet, cfg Config) (*File, error) {
 	return f, nil
 }
 
-// level orders severities.
-func level(s problem.Severity) int {
-	return slices.Index([]problem.Severity{problem.Info, problem.Warning, problem.Critical}, s)
-}
-
 // known is what rules report under one name and severity.
 type known struct {
 	name     string // of the alert
@@ -114,7 +109,7 @@ func conditionAlerts(rules []*detector.Rule, cfg Config) []Alert {
 			continue
 		}
 		k := key{r.Condition, r.Reason}
-		if old := gravest[k]; old == nil || level(old.Severity) < level(r.Severity) {
+		if old := gravest[k]; old == nil || old.Severity.Rank() < r.Severity.Rank() {
 			gravest[k] = r
 		}
 		docs[r.Condition] = cmp.Or(docs[r.Condition], cfg.doc(r))
@@ -134,7 +129,7 @@ func conditionAlerts(rules []*detector.Rule, cfg Config) []Alert {
 		all[i].others = all[i].others || slices.Contains(r.Events, event.Check)
 	}
 	slices.SortStableFunc(all, func(a, b *known) int {
-		return cmp.Or(cmp.Compare(a.name, b.name), -cmp.Compare(level(a.severity), level(b.severity)))
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(b.severity.Rank(), a.severity.Rank()))
 	})
 	out := make([]Alert, 0, len(all))
 	for _, k := range all {
@@ -207,7 +202,7 @@ func problemAlerts(rules []*detector.Rule, taken []Alert, cfg Config) []Alert {
 			by[r.Reason] = k
 		}
 		k.doc = cmp.Or(k.doc, cfg.doc(r))
-		if level(r.Severity) > level(k.severity) {
+		if r.Severity.Rank() > k.severity.Rank() {
 			k.severity = r.Severity
 		}
 	}

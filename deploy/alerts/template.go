@@ -44,7 +44,7 @@ func TemplatesOf(set *detector.RuleSet, cfg Config) *Templates {
 	t := &Templates{
 		Condition: map[problem.Severity]Alert{}, Problem: map[problem.Severity]Alert{}, Shipped: map[string]Inherited{}, AnyReason: []string{},
 	}
-	for _, s := range []problem.Severity{problem.Info, problem.Warning, problem.Critical} {
+	for _, s := range problem.Severities() {
 		permanent := &detector.Rule{Condition: ConditionMark, Reason: ReasonMark, Severity: s, Doc: DocMark}
 		temporary := &detector.Rule{Reason: ReasonMark, Severity: s, Doc: DocMark}
 		t.Condition[s] = conditionAlerts([]*detector.Rule{permanent}, cfg)[0]

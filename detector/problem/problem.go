@@ -1,6 +1,7 @@
 package problem
 
 import (
+	"slices"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
@@ -27,6 +28,12 @@ const (
 	Warning  Severity = "warning"
 	Critical Severity = "critical"
 )
+
+// Severities returns all, lowest first.
+func Severities() []Severity { return []Severity{Info, Warning, Critical} }
+
+// Rank orders severities: 1 is the lowest, 0 is none of them.
+func (s Severity) Rank() int { return slices.Index(Severities(), s) + 1 }
 
 // Problem is one rule being true for one subject (the values of its groupBy).
 type Problem struct {

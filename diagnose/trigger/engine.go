@@ -54,7 +54,7 @@ type Engine struct {
 type stream struct {
 	ID      id        `json:"id"`
 	Episode time.Time `json:"episode"`          // the beginning of the latest one that was decided about
-	Rank    rank      `json:"rank,omitempty"`   // of a problem: the highest severity that was decided about
+	Rank    int       `json:"rank,omitempty"`   // of a problem: the highest severity that was decided about
 	Hidden  bool      `json:"hidden,omitempty"` // of a problem: it was reported while it was hidden
 }
 

@@ -21,18 +21,10 @@ type Pod struct {
 	Container string // name of the container that was hit; empty: unknown
 }
 
-// rank orders severities; 0 is below all.
-type rank int8
-
-func rankOf(s string) (rank, bool) {
-	i := slices.Index([]string{string(problem.Info), string(problem.Warning), string(problem.Critical)}, s)
-	return rank(i + 1), i >= 0
-}
-
 // problemMatcher is a compiled problemTemplate.
 type problemMatcher struct {
 	rules, conditions, reasons, namespaces []string
-	lowest                                 rank
+	lowest                                 int             // rank of a severity
 	selector                               labels.Selector // nil: any pod, or none
 }
 
@@ -46,8 +38,7 @@ func compileProblem(t *v1alpha1.ProblemTemplate, errs *Errors) *problemMatcher {
 		errs.wrong(field, v1alpha1.ReasonInvalid, "says nothing to choose by")
 	}
 	if t.MinSeverity != "" {
-		var known bool
-		if m.lowest, known = rankOf(string(t.MinSeverity)); !known {
+		if m.lowest = problem.Severity(t.MinSeverity).Rank(); m.lowest == 0 {
 			errs.wrong(field+".minSeverity", v1alpha1.ReasonInvalid, "%q is none of info, warning, critical", t.MinSeverity)
 		}
 	}
@@ -140,8 +131,7 @@ func (e *Engine) Problem(p *problem.Problem, pod *Pod, now time.Time) []*v1alpha
 	if pod != nil && (podOf(p) == "" || !usable(pod)) {
 		pod = nil
 	}
-	high, _ := rankOf(string(p.Severity))
-	high = max(high, 1)
+	high := max(p.Severity.Rank(), 1)
 	key := idOf(string(SourceProblem), p.Rule, p.Group)
 	s, known := e.streams.Get(key)
 	switch {

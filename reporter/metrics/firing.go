@@ -28,11 +28,8 @@ func (m *Metrics) Firing(all []FiringProblem) {
 		byRule[labels{all[i].Rule}]++
 	}
 	m.replace(m.firing, 1, byRule)
-	rank := func(s problem.Severity) int {
-		return slices.Index([]problem.Severity{problem.Critical, problem.Warning, problem.Info}, s)
-	}
 	all = slices.SortedFunc(slices.Values(all), func(a, b FiringProblem) int {
-		return cmp.Or(cmp.Compare(rank(a.Severity), rank(b.Severity)), a.Since.Compare(b.Since), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Subject, b.Subject))
+		return cmp.Or(cmp.Compare(b.Severity.Rank(), a.Severity.Rank()), a.Since.Compare(b.Since), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Subject, b.Subject))
 	})
 	infos := map[labels]float64{}
 	for _, p := range all[:min(len(all), maxInfos)] {

@@ -88,7 +88,7 @@ func rowOf(e *journal.Entry, i int) (rowView, bool) {
 }
 
 func (r *rowView) problem(e *journal.Entry, p *problem.Problem) {
-	r.Word, r.Severity = severityWord(p.Severity), rank(p.Severity)
+	r.Word, r.Severity = severityWord(p.Severity), max(p.Severity.Rank(), 1)
 	if e.Event != nil && p.State == problem.Firing {
 		r.At = moment{e.Event.Time} // the fault's own time
 	}
@@ -114,21 +114,8 @@ func (r *rowView) problem(e *journal.Entry, p *problem.Problem) {
 
 // severityWord is a severity, or what an unknown one is shown as.
 func severityWord(s problem.Severity) string {
-	switch s {
-	case problem.Critical, problem.Warning, problem.Info:
-		return string(s)
+	if s.Rank() == 0 {
+		s = problem.Info
 	}
-	return "info"
-}
-
-// rank orders severities.
-func rank(s problem.Severity) int {
-	switch s {
-	case problem.Critical:
-		return 3
-	case problem.Warning:
-		return 2
-	case problem.Info:
-	}
-	return 1
+	return string(s)
 }

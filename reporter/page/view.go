@@ -110,7 +110,7 @@ func (v *view) conditions(list []problem.Condition) {
 func (v *view) problems(list []problem.Problem) {
 	firing := slices.DeleteFunc(slices.Clone(list), func(p problem.Problem) bool { return p.State != problem.Firing })
 	slices.SortStableFunc(firing, func(a, b problem.Problem) int {
-		return cmp.Or(cmp.Compare(muted(&a), muted(&b)), cmp.Compare(rank(b.Severity), rank(a.Severity)),
+		return cmp.Or(cmp.Compare(muted(&a), muted(&b)), cmp.Compare(b.Severity.Rank(), a.Severity.Rank()),
 			cmp.Compare(explained(&a), explained(&b)), b.Since.Compare(a.Since))
 	})
 	counts := map[string]int{}
@@ -127,7 +127,7 @@ func (v *view) problems(list []problem.Problem) {
 	}
 	v.More = len(firing) - len(v.Problems)
 	v.Summary = summary(counts, quiet)
-	for _, word := range []problem.Severity{problem.Info, problem.Warning, problem.Critical} {
+	for _, word := range problem.Severities() {
 		if counts[string(word)] > 0 {
 			v.Worst = string(word)
 		}
@@ -147,7 +147,7 @@ func explained(p *problem.Problem) int { return min(1, len(p.SuppressedBy)) }
 func summary(counts map[string]int, quiet int) string {
 	all := 0
 	var parts []string
-	for _, s := range []problem.Severity{problem.Critical, problem.Warning, problem.Info} {
+	for _, s := range slices.Backward(problem.Severities()) {
 		if n := counts[string(s)]; n > 0 {
 			all += n
 			parts = append(parts, fmt.Sprintf("%d %s", n, s))

@@ -77,7 +77,7 @@ func (g *reading) otherProblems(rule string, more int) {
 
 // rank orders problems: the severe ones first, those that are hidden or muted last.
 func rank(p *Problem) int {
-	n := slices.Index([]problem.Severity{problem.Info, problem.Warning, problem.Critical}, p.Severity)
+	n := p.Severity.Rank()
 	if p.HiddenBy != "" || !p.counts() {
 		n -= 10
 	}

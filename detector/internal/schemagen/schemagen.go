@@ -11,6 +11,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/internal/form"
+	"github.com/kernosis/kernosis/detector/problem"
 )
 
 // Config is what the types don't say.
@@ -98,7 +99,7 @@ func (c *Config) schemaOf(t reflect.Type) *jsonschema.Schema {
 	case reflect.TypeFor[form.Kind](), reflect.TypeFor[event.Kind]():
 		return Enum(event.Kinds()...)
 	case reflect.TypeFor[form.Severity]():
-		return Enum("info", "warning", "critical")
+		return Enum(problem.Severities()...)
 	case reflect.TypeFor[form.State]():
 		return Enum("pending", "firing", "resolved")
 	case reflect.TypeFor[form.Field]():
