@@ -213,8 +213,8 @@ func (r *Runner) store(id string) store {
 	return store{path: filepath.Join(r.c.Dir, id+extension), fault: r.c.Fault}
 }
 
-// Close ends a run that is not executed any more, for those who read it. One that has ended, or
-// has not begun, stays as it is.
+// Close ends a run that is not executed any more, for those who read it. One that was cancelled
+// takes this end: it says why. One that has come to its own end, or has not begun, stays as it is.
 func (r *Runner) Close(id string, phase v1alpha1.Phase, reason, message string, at time.Time) error {
 	if err := r.begin(id); err != nil {
 		return err
@@ -222,7 +222,7 @@ func (r *Runner) Close(id string, phase v1alpha1.Phase, reason, message string, 
 	defer r.end(id)
 	s := r.store(id)
 	cp, err := s.load()
-	if err != nil || cp == nil || cp.Final != nil {
+	if err != nil || cp == nil || cp.Final != nil && cp.Final.Phase != v1alpha1.PhaseCancelled {
 		return err
 	}
 	cp.Final = &final{Phase: phase, Reason: reason, Message: message, At: at}

@@ -344,6 +344,24 @@ func TestARepairToBeVerifiedIsKept(t *testing.T) {
 	})
 }
 
+// lost ends Diagnosis a as the controller does.
+func lost(r *rig) {
+	r.api.person(types.NamespacedName{Namespace: system, Name: "a"}, func(d *v1alpha1.Diagnosis) {
+		d.Status.Phase = v1alpha1.PhaseFailed
+		meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: "NodeLost", Message: "it is gone"})
+	})
+}
+
+// read returns what the checkpoint has of a Diagnosis' run.
+func (r *rig) read(name string) *runner.Report {
+	r.t.Helper()
+	saved, err := runner.ReadSaved(worker.Checkpoints(r.dir), string(r.api.get(name).UID))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return saved.Report
+}
+
 // What is read of a run says that it waits, and how the worker or another has ended it meanwhile.
 func TestARunThatIsEndedWhileItWaits(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -355,12 +373,7 @@ func TestARunThatIsEndedWhileItWaits(t *testing.T) {
 			r.api.objects = objects(looks())
 			r.api.mu.Unlock()
 		}, "Failed OperationSetNotFound: there is no OperationSet mends"},
-		"the controller has ended it": {func(r *rig) {
-			r.api.person(types.NamespacedName{Namespace: system, Name: "a"}, func(d *v1alpha1.Diagnosis) {
-				d.Status.Phase = v1alpha1.PhaseFailed
-				meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: "NodeLost", Message: "it is gone"})
-			})
-		}, "Failed NodeLost: it is gone"},
+		"the controller has ended it": {lost, "Failed NodeLost: it is gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -370,25 +383,40 @@ func TestARunThatIsEndedWhileItWaits(t *testing.T) {
 				defer r.stop()
 				r.api.add(person("a", "mends"))
 				time.Sleep(time.Minute)
-				read := func() *runner.Report {
-					saved, err := runner.ReadSaved(worker.Checkpoints(r.dir), string(r.api.get("a").UID))
-					if err != nil {
-						t.Fatal(err)
-					}
-					return saved.Report
-				}
-				if w := read().Waiting; w == nil || w.ID != 3 || w.Reason != "AwaitingDecision" {
+				if w := r.read("a").Waiting; w == nil || w.ID != 3 || w.Reason != "AwaitingDecision" {
 					t.Errorf("%+v", w)
 				}
 				c.end(r)
 				time.Sleep(2 * time.Minute)
-				rep := read()
+				rep := r.read("a")
 				if got := fmt.Sprintf("%s %s: %s", rep.Phase, rep.Reason, rep.Message); got != c.want || rep.Waiting != nil || rep.Ended.IsZero() {
 					t.Errorf("%s at %s, waiting %+v", got, rep.Ended, rep.Waiting)
 				}
 			})
 		})
 	}
+}
+
+// How another has ended it is said also of a run that has an operation under way.
+func TestARunThatIsEndedWhileItRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(looks()))
+		r.ops.do = blocks("look")
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		r.api.add(person("a", "looks"))
+		synctest.Wait()
+		if id := r.read("a").Running; id != 1 {
+			t.Fatalf("node %d runs", id)
+		}
+		lost(r)
+		synctest.Wait()
+		rep := r.read("a")
+		if got := fmt.Sprintf("%s %s: %s", rep.Phase, rep.Reason, rep.Message); got != "Failed NodeLost: it is gone" {
+			t.Error(got)
+		}
+	})
 }
 
 // A status stays within its bound, whatever runs find and others put into it.
