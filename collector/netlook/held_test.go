@@ -18,7 +18,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-const heldBridges = 20
+// mostBridges keep the lock held for longer than any machine should need.
+const mostBridges = 5000
 
 // TestRTNLIsHeld: while the kernel holds rtnl_lock, a question that needs it is given up in
 // time, what does not need it is answered, and no more threads than allowed are left behind.
@@ -31,35 +32,40 @@ func TestRTNLIsHeld(t *testing.T) {
 	n.Listen("127.0.0.1:80", 5)
 	const answer = 50 * time.Millisecond
 	spaces := NewNamespaces(hostfs.New("/"), answer)
-	held := n.HoldRTNL(heldBridges)
-	began := time.Now()
-
 	to, before := netip.MustParseAddr("127.0.0.1"), calls.Stats()
 	var longest time.Duration
 	late, behind := 0, 0
-	for held() {
-		asked := time.Now()
-		v, err := spaces.Open(n.Inode, 0)
-		if err == nil {
-			listener := v.Listener(netip.AddrPortFrom(to, 80))
-			r := v.RouteTo(to)
-			if r.Known && (!r.Local || !listener.Present) {
-				t.Errorf("route %+v, listener %+v", r, listener)
-			}
-			if r.Known && r.Dev == "" {
-				late++
-			}
-			v.Close()
-		} else if !errors.Is(err, bounded.ErrLate) {
-			t.Fatal(err)
+	// This test may get no CPU while the lock is held.
+	for bridges := 20; late == 0 || behind == 0; bridges *= 2 {
+		if bridges > mostBridges {
+			t.Fatalf("%d looks were given up, %d threads were left behind", late, behind)
 		}
-		longest = max(longest, time.Since(asked))
-		behind = max(behind, calls.Stats().Behind)
+		held := n.HoldRTNL(bridges)
+		began := time.Now()
+		for held() {
+			asked := time.Now()
+			v, err := spaces.Open(n.Inode, 0)
+			if err == nil {
+				listener := v.Listener(netip.AddrPortFrom(to, 80))
+				r := v.RouteTo(to)
+				if r.Known && (!r.Local || !listener.Present) {
+					t.Errorf("route %+v, listener %+v", r, listener)
+				}
+				if r.Known && r.Dev == "" {
+					late++
+				}
+				v.Close()
+			} else if !errors.Is(err, bounded.ErrLate) {
+				t.Fatal(err)
+			}
+			longest = max(longest, time.Since(asked))
+			behind = max(behind, calls.Stats().Behind)
+		}
+		hold, st := time.Since(began), calls.Stats()
+		t.Logf("held for %v; the longest look took %v, %d were given up, %d threads were left behind, %d questions were refused", hold, longest, late, behind, st.Refused-before.Refused)
 	}
-	hold, st := time.Since(began), calls.Stats()
-	t.Logf("held for %v; the longest look took %v, %d were given up, %d threads were left behind, %d questions were refused", hold, longest, late, behind, st.Refused-before.Refused)
-	if late == 0 || behind == 0 || behind > maxBehind {
-		t.Errorf("%d looks were given up, %d threads were left behind", late, behind)
+	if behind > maxBehind {
+		t.Errorf("%d threads were left behind", behind)
 	}
 	// Open, the listener, the route and the device, each twice the answer's time.
 	if limit := await.Within(8 * answer); longest > limit {
@@ -116,34 +122,42 @@ func TestWithinNeedsNoRTNL(t *testing.T) {
 	longest := make([]time.Duration, len(steps))
 	var waited time.Duration
 	v := view(t, n)
-	held := n.HoldRTNL(heldBridges)
-	over, asked := make(chan struct{}), make(chan struct{})
-	go func() { // what does wait for the lock
-		defer close(asked)
-		for {
-			select {
-			case <-over:
-				return
-			default:
-			}
-			began := time.Now()
-			if _, err := v.route.LinkList(); err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-				t.Error(err)
-			}
-			waited = max(waited, time.Since(began))
+	// The wait for the lock has to stand out from that for a CPU.
+	for bridges := 100; waited < await.Within(500*time.Millisecond); bridges *= 2 {
+		if bridges > mostBridges {
+			t.Fatalf("a question that needs the lock waited for %v only", waited)
 		}
-	}()
-	for held() {
-		for i, s := range steps {
-			began := time.Now()
-			if err := Within(fs, n.Inode, pid, s.do); err != nil {
-				t.Errorf("%s: %v", s.name, err)
+		waited = 0
+		clear(longest)
+		held := n.HoldRTNL(bridges)
+		over, asked := make(chan struct{}), make(chan struct{})
+		go func() { // what does wait for the lock
+			defer close(asked)
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				began := time.Now()
+				if _, err := v.route.LinkList(); err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+					t.Error(err)
+				}
+				waited = max(waited, time.Since(began))
 			}
-			longest[i] = max(longest[i], time.Since(began))
+		}()
+		for held() {
+			for i, s := range steps {
+				began := time.Now()
+				if err := Within(fs, n.Inode, pid, s.do); err != nil {
+					t.Errorf("%s: %v", s.name, err)
+				}
+				longest[i] = max(longest[i], time.Since(began))
+			}
 		}
+		close(over)
+		<-asked
 	}
-	close(over)
-	<-asked
 	t.Logf("a question that needs the lock waited for %v", waited)
 	for i, s := range steps {
 		t.Logf("%s: %v at most", s.name, longest[i])
