@@ -430,7 +430,11 @@ func askAndShut(c net.Conn) error {
 // askFor asks and wants this error for an answer.
 func askFor(want error) func(net.Conn) error {
 	return func(c net.Conn) error {
-		c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+		limit := 100 * time.Millisecond
+		if !errors.Is(want, errTimeout) {
+			limit = await.Within(5 * time.Second) // the server has to come round to it
+		}
+		c.SetReadDeadline(time.Now().Add(limit))
 		err := ask(1)(c)
 		var ne net.Error
 		if errors.As(err, &ne) && ne.Timeout() {

@@ -178,7 +178,11 @@ type sockCase struct {
 	queueMax uint32 // of the listener
 }
 
-const shortProbe = 150 * time.Millisecond
+const (
+	shortProbe = 150 * time.Millisecond
+	// servedProbe is for what a server does meanwhile: it accepts, and may answer.
+	servedProbe = time.Second
+)
 
 // Each fault is made for real, and reported by its name each time.
 func TestSockFailVerdicts(t *testing.T) {
@@ -218,7 +222,7 @@ func TestSockFailVerdicts(t *testing.T) {
 			setUp: fillQueue("[fd97:31::2]:80"), evidence: "1/0",
 		},
 		{
-			name: "reset", to: "10.97.31.2:80", request: "ping", verdict: event.VerdictReset, phase: "established", errno: "ECONNRESET",
+			name: "reset", to: "10.97.31.2:80", timeout: await.Within(5 * time.Second), request: "ping", verdict: event.VerdictReset, phase: "established", errno: "ECONNRESET",
 			setUp: func(_, target *netlab.Net) {
 				target.Serve("10.97.31.2:80", func(c net.Conn) {
 					c.Read(make([]byte, 4))
@@ -228,21 +232,21 @@ func TestSockFailVerdicts(t *testing.T) {
 			evidence: "reset",
 		},
 		{
-			name: "connected, silent", to: "10.97.31.2:80", request: "ping", verdict: event.VerdictSilent, phase: "established",
+			name: "connected, silent", to: "10.97.31.2:80", timeout: servedProbe, request: "ping", verdict: event.VerdictSilent, phase: "established",
 			setUp: func(_, target *netlab.Net) {
 				target.Serve("10.97.31.2:80", func(c net.Conn) { hang(c) })
 			},
 			evidence: "acknowledged: 4 bytes", excluded: "a process has the connection",
 		},
 		{
-			name: "slow", to: "10.97.31.2:80", request: "ping", whole: true, verdict: event.VerdictSlow, phase: "established",
+			name: "slow", to: "10.97.31.2:80", timeout: servedProbe, request: "ping", whole: true, verdict: event.VerdictSlow, phase: "established",
 			setUp:    begins("10.97.31.2:80"),
 			evidence: "5 bytes came back", excluded: "network RTT",
 		},
 		{
-			name: "slow, IPv6", to: "[fd97:31::2]:80", request: "ping", whole: true, verdict: event.VerdictSlow, phase: "established",
+			name: "slow, IPv6", to: "[fd97:31::2]:80", timeout: servedProbe, request: "ping", whole: true, verdict: event.VerdictSlow, phase: "established",
 			setUp:    begins("[fd97:31::2]:80"),
-			evidence: "its limit is 150ms", excluded: "a process has the connection",
+			evidence: "its limit is 1s", excluded: "a process has the connection",
 		},
 		{
 			name: "not accepted", to: "10.97.31.2:80", request: "ping", verdict: event.VerdictNotAccepted, phase: "established",
@@ -359,7 +363,7 @@ func (c *sockCase) run(t *testing.T) {
 		c.setUp(prober, target)
 	}
 	dst := netip.MustParseAddrPort(c.to)
-	a := newSockAgent(t, Target{Name: "the target", Address: dst.Addr(), Port: dst.Port(), NetNS: prober.Inode, SlowAfter: shortProbe})
+	a := newSockAgent(t, Target{Name: "the target", Address: dst.Addr(), Port: dst.Port(), NetNS: prober.Inode, SlowAfter: servedProbe})
 	probes := prober.Probes
 	if c.whole {
 		probes = prober.Requests

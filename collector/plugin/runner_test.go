@@ -110,8 +110,9 @@ func TestArguments(t *testing.T) {
 }
 
 func TestTimeLimit(t *testing.T) {
-	check := Check{Path: testprogram.Script(t, "echo so far; sleep 1000"), Timeout: 200 * time.Millisecond}
-	got := first(t, Config{MaxOutputLength: 400, Checks: []Check{check}})
+	// It runs from the fork on: the shell has to start within it.
+	check := Check{Path: testprogram.Script(t, "echo so far; sleep 1000"), Timeout: await.Within(2 * time.Second)}
+	got := first(t, Config{Timeout: patience, MaxOutputLength: 400, Checks: []Check{check}})
 	want := fmt.Sprintf("Timeout when running plugin %q: state - signal: killed. output - \"so far\"", check.Path)
 	if got.Status != Unknown || !errors.Is(got.Err, process.ErrTimeout) || got.Message != want {
 		t.Errorf("got %+v\nwant message %s", got, want)

@@ -16,10 +16,12 @@ import (
 	"google.golang.org/grpc/status"
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/collector/process"
+	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testserver"
 )
 
@@ -110,6 +112,7 @@ func TestCommand(t *testing.T) {
 
 func TestProgram(t *testing.T) {
 	p := New(hostfs.New("/"))
+	limit := await.Within(2 * time.Second) // the shell has to start within it
 	for name, c := range map[string]struct {
 		script                string
 		timeout               time.Duration
@@ -118,7 +121,7 @@ func TestProgram(t *testing.T) {
 		"well":     {"echo fine", plenty, "", "", ""},
 		"failed":   {`printf 'disk \033[1m is full\nmore'; exit 2`, plenty, event.VerdictExecFailed, `: disk \x1b[1m is full`, "exit 2"},
 		"killed":   {"kill -9 $$", plenty, event.VerdictExecFailed, "it was ended by SIGKILL", ""},
-		"too late": {"echo begun; sleep 30", 300 * time.Millisecond, event.VerdictExecSlow, "did not end within 300ms: begun", ""},
+		"too late": {"echo begun; sleep 30", limit, event.VerdictExecSlow, "did not end within " + display.Duration(limit) + ": begun", ""},
 	} {
 		o, err := p.Program(t.Context(), &process.Runs{}, process.Program{Path: "/bin/sh", Args: []string{"-c", c.script}, Timeout: c.timeout})
 		d := o.Detail

@@ -108,7 +108,8 @@ func TestVerdicts(t *testing.T) {
 	node, pod := netlab.PairIn(t, 40)
 	p := New(labHost(t, node, pod))
 	silent := func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
-	const brief = 400 * time.Millisecond
+	// A server has to accept, or begin its answer, within served.
+	const brief, served = 400 * time.Millisecond, 2 * time.Second
 
 	for _, protocol := range []string{netprobe.TCP, netprobe.HTTP, netprobe.HTTPS, netprobe.GRPC} {
 		d := fails(t, p, Target{Protocol: protocol, Port: 81}, plenty, event.VerdictRefused, `^nothing listens at 10.97.40.2:81: the SYN was refused after`)
@@ -119,7 +120,7 @@ func TestVerdicts(t *testing.T) {
 
 	pod.Serve("10.97.40.2:82", silent)
 	for _, protocol := range []string{netprobe.HTTP, netprobe.HTTPS, netprobe.GRPC} {
-		d := fails(t, p, Target{Protocol: protocol, Port: 82}, brief, event.VerdictSilent, `^SYN answered in .*s, request acked \(\d+ bytes\), no byte back in 400ms$`)
+		d := fails(t, p, Target{Protocol: protocol, Port: 82}, served, event.VerdictSilent, `^SYN answered in .*s, request acked \(\d+ bytes\), no byte back in 2s$`)
 		if excluded := strings.Join(d.Excluded, "; "); d.RTT <= 0 || !strings.Contains(excluded, "network: TCP connect took") || !strings.Contains(excluded, "listener present: queue 0/") {
 			t.Errorf("%s: %+v", protocol, d)
 		}
@@ -167,7 +168,7 @@ func TestVerdicts(t *testing.T) {
 	if d.Status != "503" || strings.Contains(d.Said+d.Cause, "\x1b") || d.FirstByte <= 0 {
 		t.Errorf("%+v", d)
 	}
-	d = fails(t, p, Target{Protocol: netprobe.HTTP, Port: 87, Path: "slow"}, brief, event.VerdictSlow, `^SYN answered in .*, first byte after .*, the answer was not complete in 400ms: \d+ bytes came`)
+	d = fails(t, p, Target{Protocol: netprobe.HTTP, Port: 87, Path: "slow"}, served, event.VerdictSlow, `^SYN answered in .*, first byte after .*, the answer was not complete in 2s: \d+ bytes came`)
 	if d.Phase != "answer" {
 		t.Errorf("%+v", d)
 	}
@@ -180,7 +181,7 @@ func TestVerdicts(t *testing.T) {
 	})
 	fails(t, p, Target{Protocol: netprobe.HTTP, Port: 88}, plenty, event.VerdictStatus, `^10.97.40.2:88 gives no HTTP answer: .*malformed HTTP`)
 	serveHTTP(t, pod, "10.97.40.2:89", true, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	d = fails(t, p, Target{Protocol: netprobe.HTTPS, Port: 89}, 2*time.Second, event.VerdictSilent, `request acked \(\d+ bytes\), no byte of the answer in 2s`)
+	d = fails(t, p, Target{Protocol: netprobe.HTTPS, Port: 89}, served, event.VerdictSilent, `request acked \(\d+ bytes\), no byte of the answer in 2s`)
 	if !strings.Contains(strings.Join(d.Excluded, "; "), "TLS: the handshake took") {
 		t.Errorf("%+v", d)
 	}

@@ -262,7 +262,7 @@ func TestRestartUnit(t *testing.T) {
 	}
 	// A job that never ends is left to systemd when the time is up.
 	set(becomes("deactivating", "stop-sigterm", ""))
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Within(2*time.Second)) // to ask for it
 	defer cancel()
 	_, err = restartUnit(ctx, h, &operation.Call{Parameters: operation.Values{"unit": "broken"}})
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "it was asked for, but is not done") {
