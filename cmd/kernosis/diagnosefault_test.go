@@ -120,12 +120,17 @@ func TestDiskErrorSetOnFailedWrites(t *testing.T) {
 	}
 	defer fault.Close()
 	device, dir := fault.Device()
-	for range 4 {
-		if _, ioErr, err := fault.Fail(); ioErr == nil || err != nil {
-			t.Fatal(ioErr, err)
+	var d *diagnosisDocument
+	// The kernel logs ten of all disks in five seconds, and drops the rest for good.
+	await.Until(t, "enough failed requests are in the kernel's log", 20*time.Second, func() bool {
+		for range 4 {
+			if _, ioErr, err := fault.Fail(); ioErr == nil || err != nil {
+				t.Fatal(ioErr, err)
+			}
 		}
-	}
-	d := diagnosed(t, t.TempDir(), "disk-error", "device="+device)
+		d = diagnosed(t, t.TempDir(), "disk-error", "device="+device)
+		return d.Status.Verdict != nil
+	})
 	d.found(t, "DiskFailing", device+": ", "disk-errors disk-identity smart check-disk-failing cordon")
 	for _, r := range d.Status.Results {
 		if r.Operation == "check-disk-failing" && !strings.Contains(r.Values["mountPoints"], dir) {
