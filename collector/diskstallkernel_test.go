@@ -144,7 +144,7 @@ func TestDiskStallOfTheKernel(t *testing.T) {
 		}
 		// A write is seen by the next look, and reported by the first after the
 		// threshold; the rest is for starting dd on a loaded machine.
-		if most := source.after + 2*source.every + 3*time.Second; lag < source.after || lag > most {
+		if most := source.after + 2*source.every + await.Within(3*time.Second); lag < source.after || lag > most {
 			t.Errorf("reported after %s, want %s to %s", lag, source.after, most)
 		}
 		select {

@@ -129,7 +129,7 @@ func TestHungTaskLifeOnKernel(t *testing.T) {
 	}
 	defer fault.Close()
 	pid := hang.Waiter.TID
-	took := a.until("hang reported", after+2*hungLookSoon, func() bool { return a.reported(pid, event.HungTask) > 0 })
+	took := a.until("hang reported", after+hungLookSoon+await.Within(hungLookSoon), func() bool { return a.reported(pid, event.HungTask) > 0 })
 	t.Logf("reported after %s", took)
 	ev := a.events[uint32(pid)][0]
 	d := ev.HungTask

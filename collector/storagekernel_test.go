@@ -226,7 +226,7 @@ func TestReadOnlyFilesystemOfTheKernel(t *testing.T) {
 			if ro.Mount.Path != dir || ro.Mount.FSType != "ext4" || !strings.Contains("superblock-ro emergency-ro error-policy", ro.Mount.Reason) {
 				t.Errorf("%+v, want %s", *ro.Mount, dir)
 			}
-			if ro.Time.Sub(fault.Time) > 2*time.Second {
+			if ro.Time.Sub(fault.Time) > await.Within(2*time.Second) {
 				t.Errorf("reported %s late", ro.Time.Sub(fault.Time))
 			}
 			if err := end(f); err != nil {
