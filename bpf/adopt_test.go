@@ -2,7 +2,6 @@ package bpf
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -67,12 +66,7 @@ func TestAdoptedLinksAreOnTheRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	group := filepath.Join(root.Name(), fmt.Sprintf("kernosis-test-%d", os.Getpid()))
-	if err := os.Mkdir(group, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	defer os.Remove(group)
-	lk, err := link.AttachCgroup(link.CgroupOptions{Path: group, Attach: ebpf.AttachCGroupInet4Connect, Program: first.Program(SockfailProgConnect4Cg)})
+	lk, err := link.AttachCgroup(link.CgroupOptions{Path: testGroup(t, root.Name()), Attach: ebpf.AttachCGroupInet4Connect, Program: first.Program(SockfailProgConnect4Cg)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -224,16 +223,7 @@ func ioGroup(t *testing.T) string {
 			t.Cleanup(func() { os.WriteFile(root+"/cgroup.subtree_control", []byte("-io"), 0) })
 		}
 	}
-	group := filepath.Join(root, "kernosis-test-"+strconv.Itoa(os.Getpid()))
-	if err := os.Mkdir(group, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.Remove(group); err != nil {
-			t.Error(err)
-		}
-	})
-	return group
+	return testGroup(t, root)
 }
 
 // An error is reported for the partition, at the sector of the whole disk.

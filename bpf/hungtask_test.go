@@ -796,15 +796,7 @@ func TestFrozenTasksAreNotHung(t *testing.T) {
 		t.Skipf("no v1 freezer (with v2 a frozen task's sleep is interruptible): %v", err)
 	}
 	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
-	group := filepath.Join(dir, fmt.Sprintf("kernosis-test-%d", os.Getpid()))
-	if err := os.Mkdir(group, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.Remove(group); err != nil {
-			t.Error(err)
-		}
-	})
+	group := testGroup(t, dir)
 	// A restorer does nothing but wait: here it is the one to be frozen.
 	frozen := &exec.Cmd{Path: "/proc/self/exe", Args: []string{restorerArg0}}
 	stdin, err := frozen.StdinPipe()

@@ -33,16 +33,7 @@ func contained(t *testing.T, netns uint32, run string) (said func(prefix string)
 		t.Fatal(err)
 	}
 	defer root.Close()
-	group := filepath.Join(root.Name(), fmt.Sprintf("kernosis-test-%d", os.Getpid()))
-	if err := os.Mkdir(group, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.Remove(group); err != nil {
-			t.Error(err)
-		}
-	})
-	dir, err := os.Open(group)
+	dir, err := os.Open(testGroup(t, root.Name()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,6 +77,20 @@ func contained(t *testing.T, netns uint32, run string) (said func(prefix string)
 		}, func() {
 			fmt.Fprintln(in)
 		}
+}
+
+// testGroup makes a control group on the hierarchy of a mount.
+func testGroup(t *testing.T, mount string) string {
+	t.Helper()
+	group := filepath.Join(mount, fmt.Sprintf("kernosis-test-%d", os.Getpid()))
+	if err := os.Mkdir(group, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// A process that was waited for may still be counted for a moment.
+		await.Until(t, "the group can be removed", 20*time.Second, func() bool { return os.Remove(group) == nil })
+	})
+	return group
 }
 
 // inContainer returns the argument of contained, with the mounts of a container.
