@@ -32,6 +32,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/liveness"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/logbuffer"
 )
 
 var cluster = kubetest.Shared{Own: true} // the controller works on all Diagnoses
@@ -104,7 +105,7 @@ func (b *bench) controlAs(h how) *running {
 	r := &running{registry: prometheus.NewPedanticRegistry(), ended: make(chan error, 1)}
 	c := controller.Config{
 		Namespace: b.namespace, Builtins: catalog.All(operation.Host{}), Metrics: r.registry,
-		Log: slog.New(slog.NewTextHandler(b.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Log: slog.New(slog.NewTextHandler(logbuffer.Output(b.t), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	if h.change != nil {
 		h.change(&c)

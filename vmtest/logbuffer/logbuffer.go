@@ -1,5 +1,5 @@
-// Package logbuffer has a log that a test can read while others write it. Only tests
-// may import it.
+// Package logbuffer has a log that a test can read while others write it, and a test's output
+// that they can write. Only tests may import it.
 package logbuffer
 
 import (

@@ -31,6 +31,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/logbuffer"
 )
 
 var cluster = kubetest.Shared{Own: true} // the controller speaks for all nodes
@@ -138,36 +139,13 @@ func (b *bench) control(change func(*Config)) *running {
 	return b.controlIn(leader.Election{}, change)
 }
 
-// untilEnd is a test's output until that ends: goroutines of a manager that has been stopped
-// may log once more.
-type untilEnd struct {
-	mu  sync.Mutex
-	out io.Writer
-}
-
-func outputOf(t testing.TB) io.Writer {
-	w := &untilEnd{out: t.Output()}
-	t.Cleanup(func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.out = io.Discard
-	})
-	return w
-}
-
-func (w *untilEnd) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.out.Write(b)
-}
-
 // controlIn runs a controller that takes part in an election.
 func (b *bench) controlIn(election leader.Election, change func(*Config)) *running {
 	b.t.Helper()
 	r := &running{link: &link{}, registry: prometheus.NewPedanticRegistry(), ended: make(chan error, 1)}
 	c := Config{
 		Namespace: b.namespace, Pods: "app=agent", Silent: quiet, Draining: 3 * quiet, StartUp: quiet, Metrics: r.registry,
-		Log: slog.New(slog.NewTextHandler(outputOf(b.t), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Log: slog.New(slog.NewTextHandler(logbuffer.Output(b.t), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	if change != nil {
 		change(&c)
