@@ -3,12 +3,15 @@ package conditions
 import (
 	"bytes"
 	"io"
+	"log/slog"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/logbuffer"
 )
 
 // A policy that is newer than a condition refuses its heartbeat: changes of others are
@@ -84,7 +87,10 @@ func TestMissingRights(t *testing.T) {
 	p.do(func(w http.ResponseWriter, r *http.Request) bool {
 		return r.Method == http.MethodPatch && kubetest.Answer(w, http.StatusForbidden, "Forbidden")
 	})
-	r := start(t, server, func(c *Config) { c.Client = clientOf(t, config) })
+	log := &logbuffer.Buffer{}
+	r := start(t, server, func(c *Config) {
+		c.Client, c.Log = clientOf(t, config), slog.New(slog.NewTextHandler(log, nil))
+	})
 	list := []problem.Condition{deadlocked(), cond("DiskStalled", problem.True, "Stalled"), cond("ReadonlyFilesystem", problem.False, "FilesystemIsNotReadOnly")}
 	r.set(list...)
 	r.waitFor("five failures", func() bool { return r.Stats().Writes[Forbidden] >= 5 })
@@ -101,5 +107,11 @@ func TestMissingRights(t *testing.T) {
 	}
 	if s := r.Stats(); s.Writes[Written] > 2 || s.Writes[Forbidden] > 6 {
 		t.Errorf("stats: %+v", s)
+	}
+	text := log.String()
+	for _, said := range []string{"conditions are not written", "conditions are written again"} {
+		if strings.Count(text, said) != 1 {
+			t.Errorf("%q is not said once:\n%s", said, text)
+		}
 	}
 }

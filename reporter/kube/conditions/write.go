@@ -64,10 +64,13 @@ func (p *Patcher) write(ctx context.Context, write, remove []string, beats bool,
 		p.fail(err, outcome, done)
 		return
 	}
-	if retry && len(write)+len(remove) > 0 {
+	switch {
+	case len(write)+len(remove) == 0:
+		p.retryAt = time.Time{} // the rights are there: what was refused is written at once
+	case retry:
 		p.config.Log.Info("conditions are written again", "node", p.config.Node)
+		p.failing = false
 	}
-	p.failing = false
 	if beats {
 		p.nextBeat(done)
 	}
