@@ -67,6 +67,14 @@ func newControlGroup(t *testing.T, path string, files ...string) controlGroup {
 // the end of the test.
 func (g controlGroup) start(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
+	if err := g.tryStart(t, cmd); err != nil {
+		t.Fatalf("start %v: %v", cmd.Args, err)
+	}
+}
+
+// tryStart is start, but for an error, such as that there is no memory for a fork.
+func (g controlGroup) tryStart(t *testing.T, cmd *exec.Cmd) error {
+	t.Helper()
 	dir, err := os.Open(g.dir)
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +82,7 @@ func (g controlGroup) start(t *testing.T, cmd *exec.Cmd) {
 	defer dir.Close()
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(dir.Fd())}
 	if err := process.StartTied(cmd); err != nil {
-		t.Fatalf("start %v: %v", cmd.Args, err)
+		return err
 	}
 	t.Cleanup(func() {
 		if cmd.ProcessState == nil {
@@ -82,6 +90,7 @@ func (g controlGroup) start(t *testing.T, cmd *exec.Cmd) {
 			cmd.Wait()
 		}
 	})
+	return nil
 }
 
 // eventually looks until cond holds. The test fails, and goes on, when that has

@@ -32,11 +32,20 @@ func (g controlGroup) hog(t *testing.T, mib int) (pid uint32) {
 func (g controlGroup) fill(t *testing.T, mib int) (pid uint32, killed bool) {
 	t.Helper()
 	const script = `echo 1000 >/proc/self/oom_score_adj && exec dd if=/dev/zero of=/dev/null count=1 bs="$1"M`
-	cmd := exec.Command("sh", "-c", script, "sh", strconv.Itoa(mib))
+	var cmd *exec.Cmd
 	var said strings.Builder
-	cmd.Stderr = &said
-	g.start(t, cmd)
-	err := cmd.Wait()
+	var err error
+	// The memory of a victim that has ended may still be charged for a moment.
+	eventually(t, "memory for a fork in "+g.path, 10*time.Second, func() bool {
+		cmd = exec.Command("sh", "-c", script, "sh", strconv.Itoa(mib))
+		cmd.Stderr = &said
+		err = g.tryStart(t, cmd)
+		return !errors.Is(err, unix.ENOMEM)
+	})
+	if err != nil {
+		t.Fatalf("start %v: %v", cmd.Args, err)
+	}
+	err = cmd.Wait()
 	ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	killed = ok && ws.Signaled() && ws.Signal() == unix.SIGKILL
 	if err != nil && !killed {
