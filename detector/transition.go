@@ -230,10 +230,9 @@ func (e *Engine) deadline(en *entry) (time.Duration, bool) {
 	return due, ok
 }
 
-// quiet returns when the problem has been quiet for long enough. Of a
-// permanent problem whose sources are all away nothing is heard anyway, so
-// its quiet proves nothing and never is enough. Neither is that of a level
-// signal which is reported once, whoever else reports it again and again.
+// quiet returns when the problem has been quiet for long enough, and false where quiet
+// can't end it: when all sources of a permanent problem are down, and when a level signal
+// lasts in it, which is reported once however often logs repeat it.
 func (e *Engine) quiet(en *entry) (time.Duration, bool) {
 	r := en.rule
 	if r.ClearAfter == 0 || r.Latched || !r.Temporary() && e.blindTo(r.Rule) {

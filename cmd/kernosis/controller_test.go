@@ -223,7 +223,7 @@ func TestControllerProcesses(t *testing.T) {
 	}
 	waitFor("the second speaks", func() bool { return reason() == lease.ReasonUnknown })
 	// It counts a write when it has the answer.
-	await.UntilShown(t, "the second tells of one write", time.Minute, func() (bool, string) {
+	await.UntilShown(t, "the second counts one write", time.Minute, func() (bool, string) {
 		m := scrape(second, "metrics")
 		return strings.Contains(m, "kernosis_controller_writes_total{outcome=\"written\"} 1\n") && strings.Contains(m, "workqueue_depth"), m
 	})

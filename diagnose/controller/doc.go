@@ -10,7 +10,7 @@
 // status of those that no agent runs, or can run: which fields are whose is in docs/api.md.
 // A status is written by a patch that carries the resourceVersion it was made for: who
 // else writes is never written over. One whose condition Complete is True is not changed
-// any more. Package repair writes that of RemediationPolicies.
+// any more. Package repair writes the conditions of RemediationPolicies.
 //
 // Each object is looked at by itself, and what there is to do follows from the object, the
 // Nodes and the agents' Leases: a controller that ends half way is gone on from by the

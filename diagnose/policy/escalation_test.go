@@ -184,7 +184,7 @@ func TestEscalationNeedsToKnowThatTheProblemLasts(t *testing.T) {
 		change func()
 		want   string
 	}{
-		"nothing tells":       {func() { w.Problem = "" }, "Wait ProblemUnknown"},
+		"it is not known":     {func() { w.Problem = "" }, "Wait ProblemUnknown"},
 		"seen too early":      {func() { w.Problem, w.Seen = v1alpha1.ProblemLasts, noon.Add(time.Minute-1) }, "Wait ProblemUnknown"},
 		"seen when it was up": {func() { w.Problem, w.Seen = v1alpha1.ProblemLasts, noon.Add(time.Minute) }, "Run Allowed"},
 		"seen all along":      {func() { w.Problem, w.Seen = v1alpha1.ProblemLasts, time.Time{} }, "Run Allowed"},

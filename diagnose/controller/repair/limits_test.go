@@ -344,6 +344,26 @@ func TestSlotOfADrainThatDidNotHelp(t *testing.T) {
 	b.waitIs("slots", "", func() string { return b.slots(p) })
 }
 
+// awaitsApproval has a run come to a repair, as its node's agent would, and wait for a person.
+func (b *bench) awaitsApproval(d *v1alpha1.Diagnosis, id int, operation string) {
+	b.Helper()
+	b.status(d, func(s *v1alpha1.DiagnosisStatus) {
+		s.Phase = v1alpha1.PhaseRunning
+		s.Results = append(s.Results, v1alpha1.Result{ID: int32(id), Operation: operation, State: v1alpha1.ResultAwaitingApproval})
+	})
+	b.waitDecision(d, id, "Wait AwaitingApproval")
+}
+
+// forge writes into the status that a repair is under way.
+func (b *bench) forge(d *v1alpha1.Diagnosis, id int) {
+	b.Helper()
+	b.status(d, func(s *v1alpha1.DiagnosisStatus) {
+		rem := remediation(s, id)
+		rem.Verb = v1alpha1.RemediationRun
+		rem.Outcome = &v1alpha1.RemediationOutcome{State: v1alpha1.ResultRunning, StartTime: metav1.NowMicro()}
+	})
+}
+
 // A status that says that a repair is under way is not enough to have it made: nodes'
 // agents write it too.
 func TestARepairThatNobodyAllowed(t *testing.T) {
@@ -353,15 +373,8 @@ func TestARepairThatNobodyAllowed(t *testing.T) {
 	b.policy(func(p *v1alpha1.RemediationPolicySpec) { p.Mode = v1alpha1.ModeApprove })
 	b.control(nil)
 	d := b.diagnose(node, b.set("cordon"), nil)
-	b.status(d, func(s *v1alpha1.DiagnosisStatus) {
-		s.Phase = v1alpha1.PhaseRunning
-		s.Results = []v1alpha1.Result{{ID: 1, Operation: "cordon", State: v1alpha1.ResultAwaitingApproval}}
-	})
-	b.waitDecision(d, 1, "Wait AwaitingApproval")
-	b.status(d, func(s *v1alpha1.DiagnosisStatus) {
-		s.Remediations[0].Verb = v1alpha1.RemediationRun
-		s.Remediations[0].Outcome = &v1alpha1.RemediationOutcome{State: v1alpha1.ResultRunning, StartTime: metav1.NowMicro()}
-	})
+	b.awaitsApproval(d, 1, "cordon")
+	b.forge(d, 1)
 	b.waitFor("it is not believed", func() bool {
 		return remediation(&b.get(d).Status, 1).Outcome.State == v1alpha1.ResultUnknown
 	})
@@ -379,26 +392,15 @@ func TestARepairThatNobodyAllowedBehindAnother(t *testing.T) {
 	b.control(nil)
 	label := b.operation("label-node", map[string]string{"key": "example.org/state", "value": "sick"})
 	d := b.diagnose(node, b.set(label, "cordon"), nil)
-	b.status(d, func(s *v1alpha1.DiagnosisStatus) {
-		s.Phase = v1alpha1.PhaseRunning
-		s.Results = []v1alpha1.Result{{ID: 1, Operation: label, State: v1alpha1.ResultAwaitingApproval}}
-	})
-	b.waitDecision(d, 1, "Wait AwaitingApproval")
+	b.awaitsApproval(d, 1, label)
 	b.approve(d, b.get(d).Status.Plan.Digest)
 	b.waitFor("the first one is made", func() bool {
 		rem := remediation(&b.get(d).Status, 1)
 		return rem != nil && rem.Outcome != nil && rem.Outcome.State == v1alpha1.ResultSucceeded
 	})
-	b.status(d, func(s *v1alpha1.DiagnosisStatus) {
-		s.Results[0].State = v1alpha1.ResultSucceeded
-		s.Results = append(s.Results, v1alpha1.Result{ID: 2, Operation: "cordon", State: v1alpha1.ResultAwaitingApproval})
-	})
-	b.waitDecision(d, 2, "Wait AwaitingApproval")
-	b.status(d, func(s *v1alpha1.DiagnosisStatus) {
-		rem := remediation(s, 2)
-		rem.Verb = v1alpha1.RemediationRun
-		rem.Outcome = &v1alpha1.RemediationOutcome{State: v1alpha1.ResultRunning, StartTime: metav1.NowMicro()}
-	})
+	b.status(d, func(s *v1alpha1.DiagnosisStatus) { s.Results[0].State = v1alpha1.ResultSucceeded })
+	b.awaitsApproval(d, 2, "cordon")
+	b.forge(d, 2)
 	b.waitFor("it is not believed", func() bool {
 		return remediation(&b.get(d).Status, 2).Outcome.State != v1alpha1.ResultRunning
 	})

@@ -155,7 +155,7 @@ func TestPod(t *testing.T) {
 	}
 }
 
-// A name is that of the pod that had it last, as one of a StatefulSet that was recreated.
+// A recreated pod of a StatefulSet keeps its name: the name means the newest pod.
 func TestRecreated(t *testing.T) {
 	n := newNode(t)
 	for _, uid := range []string{uid, other} {
