@@ -26,7 +26,7 @@ func hungState(t *testing.T) (dir string, disk *hungfile.Files) {
 	if err := os.WriteFile(filepath.Join(dir, events.StateFile), []byte(`{"node":"n7"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	j, err := journal.Open(filepath.Join(dir, journalDir), journal.Options{})
+	j, err := journal.Open(filepath.Join(dir, journalDir), journal.Options{Patience: await.Within(time.Minute)}) // a busy disk syncs late
 	if err != nil {
 		t.Fatal(err)
 	}

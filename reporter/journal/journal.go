@@ -442,7 +442,8 @@ func (j *Journal) Close() error {
 	j.closed = true
 	j.kick()
 	j.mu.Unlock()
-	timer := time.NewTimer(max(closeWithin, j.opts.Patience))
+	within := max(closeWithin, j.opts.Patience)
+	timer := time.NewTimer(within)
 	defer timer.Stop()
 	select {
 	case <-j.ended:
@@ -451,6 +452,7 @@ func (j *Journal) Close() error {
 		return j.err
 	case <-timer.C:
 		s := j.Stats()
-		return fmt.Errorf("close journal: %d entries are not written: the disk has not answered for %s", s.Waiting, s.Late.Round(time.Second))
+		return fmt.Errorf("close journal: the disk has not answered for %s: %d entries are not written",
+			max(within, s.Late).Round(time.Second), s.Waiting)
 	}
 }

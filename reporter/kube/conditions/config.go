@@ -35,8 +35,8 @@ const (
 )
 
 const (
-	// readBackFor is how long the first write waits to learn what the API has. A watch
-	// delivers nothing for a Node that does not exist, so it can't be longer.
+	// readBackFor is how long the first write waits for the Node after the API has
+	// answered the watch, which delivers nothing for a Node that does not exist.
 	readBackFor = time.Second
 
 	// holdUnknown is for how long after a start Unknown does not replace what the API

@@ -165,7 +165,7 @@ func (p *Patcher) turn(ctx context.Context, watching *sync.WaitGroup) (wake time
 		if now.Before(p.gate) && !p.ledger.urgent() {
 			return p.gate
 		}
-		p.watching, p.readBack = true, now.Add(readBackFor)
+		p.watching, p.readBack = true, now.Add(p.config.timeout)
 		watching.Go(func() { p.look(ctx) })
 	}
 	if !p.ledger.seen && now.Before(p.readBack) {

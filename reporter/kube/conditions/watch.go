@@ -14,7 +14,7 @@ import (
 
 // sight is what the watch has seen.
 type sight struct {
-	node *corev1.Node
+	node *corev1.Node // nil: the API has answered the watch, or has refused it
 	gone bool // it was deleted
 }
 
@@ -51,6 +51,10 @@ func (p *Patcher) lookOnce(ctx context.Context) error {
 		FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, p.config.Node).String(),
 		ResourceVersion: "0", TimeoutSeconds: &seconds,
 	})
+	select {
+	case p.sights <- sight{}:
+	case <-ctx.Done():
+	}
 	if err != nil {
 		return err
 	}

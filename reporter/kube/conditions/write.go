@@ -132,6 +132,10 @@ func (p *Patcher) everWritten() bool {
 
 // see takes what the watch has seen.
 func (p *Patcher) see(s sight, now time.Time) {
+	if s.node == nil {
+		p.readBack = sooner(p.readBack, now.Add(readBackFor))
+		return
+	}
 	if s.gone {
 		if s.node.UID == p.ledger.uid {
 			p.ledger.lose()
