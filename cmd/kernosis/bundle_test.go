@@ -156,7 +156,7 @@ services:
 	if code, out, errs := diagnoseCommand(t.Context(), "run", "-f", set, "--id", "d1", "--state-dir", a.state, "--node", "token="+secret); code != exitOK {
 		t.Log(out, errs)
 	}
-	j, err := journal.Open(filepath.Join(a.state, journalDir), journal.Options{})
+	j, err := journal.Open(filepath.Join(a.state, journalDir), journal.Options{Patience: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

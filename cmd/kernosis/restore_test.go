@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -47,7 +48,7 @@ func restoredWith(t *testing.T, dir string, set *detector.RuleSet) (a *agent, lo
 // openedWith is one that has read nothing yet.
 func openedWith(t *testing.T, dir string, set *detector.RuleSet) (a *agent, log *strings.Builder) {
 	t.Helper()
-	store, err := journal.Open(filepath.Join(dir, journalDir), journal.Options{})
+	store, err := journal.Open(filepath.Join(dir, journalDir), journal.Options{Patience: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +135,7 @@ func reboot(t *testing.T, dir string, of map[string]json.RawMessage) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := journal.Open(folder, journal.Options{})
+	store, err := journal.Open(folder, journal.Options{Patience: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

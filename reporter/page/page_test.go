@@ -146,7 +146,7 @@ func everything(t *testing.T) *node {
 // add appends entries to the node's journal.
 func add(t *testing.T, n *node, entries ...journal.Entry) {
 	t.Helper()
-	j, err := journal.Open(n.cfg.Journal, journal.Options{})
+	j, err := journal.Open(n.cfg.Journal, journal.Options{Patience: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 // sight is what the watch has seen.
 type sight struct {
 	node *corev1.Node // nil: the API has answered the watch, or has refused it
-	gone bool // it was deleted
+	gone bool         // it was deleted
 }
 
 const (

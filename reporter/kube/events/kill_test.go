@@ -109,7 +109,7 @@ func child() int {
 	if err != nil {
 		return fail(err)
 	}
-	store, err := journal.Open(filepath.Join(dir, "journal"), journal.Options{})
+	store, err := journal.Open(filepath.Join(dir, "journal"), journal.Options{Patience: time.Minute})
 	if err != nil {
 		return fail(err)
 	}

@@ -37,7 +37,7 @@ type world struct {
 
 func (w *world) start() {
 	var err error
-	if w.journal, err = journal.Open(w.dir+"/journal", journal.Options{}); err != nil {
+	if w.journal, err = journal.Open(w.dir+"/journal", journal.Options{Patience: time.Minute}); err != nil {
 		w.t.Fatal(err)
 	}
 	w.sink, err = New(Config{
