@@ -51,7 +51,7 @@ demo: build demo-setup ## as root: inject real kernel faults, show each one dete
 
 # Lint vets the code. With the race detector tests take longer to build, and find more.
 TESTRUN = @[ "$$(id -u)" = 0 ] || echo "not root: the tests on the real kernel are skipped"; \
-	go run ./vmtest/testrun -packages "$(or $(PACKAGES),./...)" -slow $(SLOW)
+	go run ./vmtest/testrun -packages "$(or $(PACKAGES),./...)" -slow $(SLOW) -again 2
 # Nor do they need tables for a debugger, which take the linker a third of its time.
 TESTFLAGS = -race -vet=off -ldflags=-w -timeout 75m
 SLOW ?= 0

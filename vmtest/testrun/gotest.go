@@ -39,6 +39,17 @@ type packages struct {
 	both  []string // of race, may have tests that run without the race detector only
 }
 
+// only returns one of them.
+func (p packages) only(pkg string) packages {
+	one := func(list []string) []string {
+		if slices.Contains(list, pkg) {
+			return []string{pkg}
+		}
+		return nil
+	}
+	return packages{race: one(p.race), plain: one(p.plain), both: one(p.both)}
+}
+
 // goPackage is what go list reports of a package.
 type goPackage struct {
 	ImportPath, Dir                                    string

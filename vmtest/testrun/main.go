@@ -1,12 +1,16 @@
 // Command testrun runs the tests of packages and prints their results, then a summary: how
 // many passed, failed and were skipped and why, and which took longest.
 //
-//	testrun [-packages PATTERNS] [-parallel N] [-slow N] [-build PROGRAMS] [-- GO-TEST-FLAGS...]
+//	testrun [-packages PATTERNS] [-parallel N] [-slow N] [-again N] [-build PROGRAMS] [-- GO-TEST-FLAGS...]
 //
 // Packages with tests that need the kernel to themselves (those whose tests import
 // vmtest/kernellock) run beside the others, and all borrow one API server.
 // With -race, packages without goroutines run without it, and those with a file race_test.go
 // in both ways: tests of allocations, and others, skip themselves under it.
+//
+// With -again, tests that failed run once more, alone, if at most N did and nothing else failed. The
+// summary lists them also if they pass then: a test that fails by chance is a defect, of it or of the
+// product.
 package main
 
 import (
@@ -48,6 +52,7 @@ type options struct {
 	packages []string // patterns
 	parallel int      // packages that run beside each other
 	slow     int      // tests to list
+	again    int      // failed tests, at most, to run once more
 	build    []string // sets of Kubernetes' programs
 	flags    []string // of go test
 }
@@ -60,6 +65,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	flags.IntVar(&o.parallel, "parallel", runtime.NumCPU()+1, "how many packages run beside each other and beside those that need the kernel; with too many of them tests meet their deadlines")
 	flags.IntVar(&o.slow, "slow", 0, "how many of the slowest tests to list")
+	flags.IntVar(&o.again, "again", 0, "run failed tests once more, alone, if they are at most so many")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -106,7 +112,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 			return nil
 		})
 	}
-	err = both.Wait()
+	if err = both.Wait(); err == nil {
+		err = o.repeat(ctx, report, kernel, others, aid.env(), stderr)
+	}
 	report.summarize(o.slow)
 	if ctx.Err() != nil {
 		return 2, fmt.Errorf("interrupted, not all tests ran: %w", ctx.Err())
@@ -114,6 +122,29 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 		return 2, err
 	}
 	return report.exitCode(), nil
+}
+
+// repeat runs failed tests again, one package after the other.
+func (o options) repeat(ctx context.Context, report *report, kernel, others packages, env []string, stderr io.Writer) error {
+	failed := report.again(o.again)
+	if len(failed) == 0 {
+		return nil
+	}
+	return report.repeat(func() error {
+		for pkg, tests := range failed {
+			some := packages{
+				race:  slices.Concat(kernel.race, others.race),
+				plain: slices.Concat(kernel.plain, others.plain),
+				both:  slices.Concat(kernel.both, others.both),
+			}.only(pkg)
+			for _, call := range o.calls(some, 1, "-count=1", "-run=^("+strings.Join(tests, "|")+")$") {
+				if err := goTest(ctx, report, call, 0, env, stderr, false); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
 }
 
 // call has the arguments of go test -json.

@@ -53,11 +53,14 @@ type report struct {
 	tests   []timing
 	skips   map[string]int // reason → tests
 	failing []failure
+	earlier []failure           // of tests that were run again
 	samples map[string][]sample // by package
 
 	passed, failed, skipped int
 
-	runFailed bool // a run of go test did, as where a package does not build
+	ended     map[string]bool // packages whose tests all ended, and some failed
+	broken    bool            // a package failed in another way: it did not build, or a test panicked
+	runFailed bool            // a run of go test did
 	started   time.Time
 }
 
@@ -65,6 +68,7 @@ func newReport(out io.Writer) *report {
 	return &report{
 		out: out, started: time.Now(),
 		output: map[key][]string{}, began: map[key]time.Time{}, skips: map[string]int{}, samples: map[string][]sample{},
+		ended: map[string]bool{},
 	}
 }
 
@@ -102,6 +106,9 @@ func (r *report) handle(e testEvent) {
 			r.output[k] = append(r.output[k], e.Output)
 		} else if e.Output != "PASS\n" && !strings.HasPrefix(e.Output, "coverage:") {
 			fmt.Fprint(r.out, e.Output)
+			if e.Output == "FAIL\n" { // the last that a test binary prints whose tests ended
+				r.ended[e.Package] = true
+			}
 		}
 	case "pass", "skip", "fail":
 		r.end(k, e)
@@ -140,6 +147,8 @@ func (r *report) endPackage(pkg key, failed bool) {
 			delete(r.output, k)
 		}
 	}
+	r.broken = r.broken || failed && !r.ended[pkg.pkg]
+	delete(r.ended, pkg.pkg)
 	if failed && !slices.ContainsFunc(r.failing, func(f failure) bool { return f.pkg == pkg.pkg }) {
 		r.fail(pkg, nil)
 	}
@@ -148,6 +157,31 @@ func (r *report) endPackage(pkg key, failed bool) {
 func (r *report) fail(k key, output []string) {
 	r.failed++
 	r.failing = append(r.failing, failure{k, firstSaid(output)})
+}
+
+// again returns the tests that failed, by package, to run them once more; nil where they are
+// more than so many or something else failed, which can't be by chance.
+func (r *report) again(most int) map[string][]string {
+	n, tests := 0, map[string][]string{}
+	for _, f := range r.failing {
+		if test, _, _ := strings.Cut(f.test, "/"); !slices.Contains(tests[f.pkg], test) {
+			tests[f.pkg] = append(tests[f.pkg], test)
+			n++
+		}
+	}
+	if n > most || r.broken {
+		return nil
+	}
+	return tests
+}
+
+// repeat calls f, which runs all failed tests again. Their results take the place of the first ones.
+func (r *report) repeat(f func() error) error {
+	passed, skipped := r.passed, r.skipped
+	r.earlier, r.failing, r.failed, r.runFailed = r.failing, nil, 0, false
+	err := f()
+	r.passed, r.skipped = passed+max(0, len(r.earlier)-r.failed), skipped
+	return err
 }
 
 // firstSaid returns the first messages of a failed test, cut to a line each. What else it
@@ -214,17 +248,23 @@ func (r *report) summarize(slow int) {
 			fmt.Fprintf(r.out, "%5d  %s\n", r.skips[reason], reason)
 		}
 	}
-	if len(r.failing) > 0 {
-		fmt.Fprintln(r.out, "\nFailed:")
-		for _, f := range r.failing {
-			fmt.Fprintln(r.out, strings.TrimRight("  "+f.pkg+" "+f.test, " "))
-			for _, line := range f.said {
-				fmt.Fprintf(r.out, "    %s\n", line)
-			}
-		}
-	}
+	r.list("Failed, and were run again", r.earlier)
+	r.list("Failed", r.failing)
 	fmt.Fprintf(r.out, "\n%d tests in %s\n%d passed, %d failed, %d skipped\n",
 		r.passed+r.failed+r.skipped, time.Since(r.started).Round(time.Second), r.passed, r.failed, r.skipped)
+}
+
+func (r *report) list(title string, failures []failure) {
+	if len(failures) == 0 {
+		return
+	}
+	fmt.Fprintf(r.out, "\n%s:\n", title)
+	for _, f := range failures {
+		fmt.Fprintln(r.out, strings.TrimRight("  "+f.pkg+" "+f.test, " "))
+		for _, line := range f.said {
+			fmt.Fprintf(r.out, "    %s\n", line)
+		}
+	}
 }
 
 // slowest prints the slowest tests. What ran is that of the whole package meanwhile.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -93,6 +94,51 @@ func TestCalls(t *testing.T) {
 	}
 	if got := o.calls(others, o.parallel); !reflect.DeepEqual(got, want) {
 		t.Errorf("others: %q\nwant %q", got, want)
+	}
+}
+
+// A test that fails by chance passes when it is run again, and is listed. One that fails again, more
+// of them than are allowed, and a package that ends before its tests do, fail the run.
+func TestAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		tests, summary string
+		code           int
+	}{
+		"by chance": {`func TestOnce(t *testing.T) { t.Run("sub", func(t *testing.T) { once(t, "a") }) }`, "3 passed, 0 failed, 0 skipped", 0},
+		"always":    {`func TestAlways(t *testing.T) { t.Error("no") }`, "1 passed, 1 failed, 0 skipped", 1},
+		"too many": {`func TestOnce(t *testing.T) { once(t, "a") }
+func TestTwice(t *testing.T) { once(t, "b") }`, "1 passed, 2 failed, 0 skipped", 1},
+		"a panic": {`func TestPanics(*testing.T) { if _, err := os.Stat("a"); err != nil { os.WriteFile("a", nil, 0o600); panic("no") } }`, "1 passed, 1 failed, 0 skipped", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			for file, text := range map[string]string{"go.mod": "module m\n", "a_test.go": `package m
+
+import ("os"; "testing")
+
+func TestPasses(*testing.T) {}
+
+func once(t *testing.T, file string) {
+	if _, err := os.Stat(file); err != nil {
+		os.WriteFile(file, nil, 0o600)
+		t.Error("not yet")
+	}
+}
+
+` + c.tests} {
+				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var out strings.Builder
+			code, err := run(t.Context(), []string{"-again", "1"}, &out, &out)
+			if err != nil || code != c.code || !strings.Contains(out.String(), c.summary) {
+				t.Errorf("exit code %d, %v, want %d and %s in\n%s", code, err, c.code, c.summary, &out)
+			}
+			if again := strings.Contains(out.String(), "Failed, and were run again:\n  m Test"); again != (name == "by chance" || name == "always") {
+				t.Errorf("run again: %t\n%s", again, &out)
+			}
+		})
 	}
 }
 
