@@ -113,11 +113,7 @@ func TestFaultsLeadToTheirCauses(t *testing.T) {
 		a.leads(t, "FilesystemFrozen", []string{"blocked-stacks", "kmsg-tail", "check-filesystem-frozen"}, of("hung-task", "pid", strconv.Itoa(hang.Waiter.TID)))
 	})
 	t.Run("accept queue full", func(t *testing.T) {
-		fault, ok := inject.Find(string(inject.ProbeQueueFull))
-		if !ok {
-			t.Fatal("there is no such fault")
-		}
-		if _, err := fault.Run(t.Context(), inject.Env{Count: 4, TargetsDir: a.Targets, StateDir: t.TempDir(), WaitTarget: a.Watched}); err != nil {
+		if _, err := a.FailProbes(t, inject.ProbeQueueFull); err != nil {
 			refusedHere(t, err)
 		}
 		a.leads(t, "AcceptQueueFull", []string{"re-probe", "check-accept-queue-full", "sockets"}, func(d *v1alpha1.Diagnosis) bool {

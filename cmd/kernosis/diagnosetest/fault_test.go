@@ -100,12 +100,7 @@ func TestFaultsAreDiagnosed(t *testing.T) {
 			"blocked-stacks kmsg-tail check-filesystem-frozen", "NoDiskStalled", "NoNFSMount")
 	})
 	t.Run("accept queue full", func(t *testing.T) {
-		fault, ok := inject.Find(string(inject.ProbeQueueFull))
-		if !ok {
-			t.Fatal("there is no such fault")
-		}
-		_, err := fault.Run(t.Context(), inject.Env{Count: 4, TargetsDir: a.Targets, StateDir: t.TempDir(), WaitTarget: a.Watched})
-		if err != nil {
+		if _, err := a.FailProbes(t, inject.ProbeQueueFull); err != nil {
 			refusedHere(t, err)
 		}
 		expect(t, a, "probe-failure", "accept-queue-full", "AcceptQueueFull", "re-probe check-accept-queue-full sockets",

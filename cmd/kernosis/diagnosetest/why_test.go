@@ -85,14 +85,12 @@ func TestWhy(t *testing.T) {
 	code, out = asPlugin(t, "why", "pod", uid, "--journal", a.State)
 	wants(t, code, out, 0, "pod "+uid, "killed at its limit of 24 MiB", "24 MiB used of the limit of 24 MiB", "NOT ", "DO      Own limit: ")
 
-	queue, ok := inject.Find(string(inject.ProbeQueueFull))
-	if !ok {
-		t.Fatal("there is no such fault")
-	}
-	if _, err := queue.Run(t.Context(), inject.Env{Count: 4, TargetsDir: a.Targets, StateDir: t.TempDir(), WaitTarget: a.Watched}); err != nil {
+	end, err := a.FailProbes(t, inject.ProbeQueueFull)
+	if err != nil {
 		refusedHere(t, err)
 	}
 	a.WaitDiagnosis(t, "probe-failure", 30*time.Second, func(d *console.Diagnosis) bool { return d.OperationSet == "probe-failure" })
+	end()
 	code, out = kernosis(t, "why", "node", "--journal", a.State, "-o", "json")
 	var answer why.Answer
 	if err := json.Unmarshal([]byte(out), &answer); err != nil || code != 0 || answer.Outcome != why.Found {
