@@ -1,11 +1,8 @@
 package event
 
-// The kinds of the family. Kinds are API: rules, journals and rule tests name them.
-const (
-	// Check: a check program has run, with what it found. Not only faults: every
-	// result is an event; rules decide which are problems.
-	Check Kind = "check"
-)
+// Check: a check program has run, with what it found. Not only faults: every
+// result is an event; rules decide which are problems.
+const Check Kind = "check"
 
 func check() Family {
 	return Family{Stem: "check", Faults: "results of checks", Kinds: []Kind{Check}, fields: checkFields}
@@ -45,11 +42,6 @@ const (
 
 // NamedStem returns the stem of one log, check or gauge, such as "log/kmsg".
 func NamedStem(family, name string) string { return family + "/" + name }
-
-func (d *CheckData) clone(into *Event) {
-	c := *d
-	into.Check = &c
-}
 
 func (d *CheckData) facts(_ *Event, f *Facts) {
 	f.Verdict = d.Status

@@ -6,11 +6,8 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// The kinds of the family. Kinds are API: rules, journals and rule tests name them.
-const (
-	// DiskIO: a block device completed a request or bio with an error.
-	DiskIO Kind = "diskio"
-)
+// DiskIO: a block device completed a request or bio with an error.
+const DiskIO Kind = "diskio"
 
 func diskIO() Family {
 	return Family{Stem: "diskio", Faults: "disk I/O errors", Kinds: []Kind{DiskIO}, fields: diskIOFields}
@@ -26,11 +23,6 @@ type DiskIOData struct {
 	ReadAhead bool   `json:"readAhead,omitempty"` // speculative: the real read follows
 	Bio       bool   `json:"bio,omitempty"`       // from a bio-based device (dm, md, NVMe with several paths, zram)
 	Lower     string `json:"lower,omitempty"`     // Bio: name of the device below whose error it is; empty: the volume's own
-}
-
-func (d *DiskIOData) clone(into *Event) {
-	c := *d
-	into.DiskIO = &c
 }
 
 func (d *DiskIOData) facts(ev *Event, f *Facts) {

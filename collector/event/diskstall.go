@@ -4,7 +4,6 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// The kinds of the family. Kinds are API: rules, journals and rule tests name them.
 const (
 	// DiskStalled: a block device has I/O in flight and has completed none for at
 	// least the threshold. A level signal that ends with DiskResumed of the same
@@ -23,11 +22,6 @@ func diskStall() Family {
 type DiskStallData struct {
 	InFlight   uint32   `json:"inFlight"`   // I/Os, as of the latest look
 	StalledFor Duration `json:"stalledFor"` // a lower bound: under-read by up to one interval of looks
-}
-
-func (d *DiskStallData) clone(into *Event) {
-	c := *d
-	into.DiskStall = &c
 }
 
 func (d *DiskStallData) facts(ev *Event, f *Facts) {

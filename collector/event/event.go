@@ -49,7 +49,6 @@ type Event struct {
 
 // payload is the part of an event that its kind names.
 type payload interface {
-	clone(into *Event) // sets a copy that shares no memory
 	facts(ev *Event, f *Facts)
 }
 
@@ -103,9 +102,36 @@ func (e *Event) Clone() *Event {
 		c.Device.Mounts = slices.Clone(e.Device.Mounts)
 	}
 	c.Conn = clone(e.Conn)
-	if p := e.payload(); p != nil {
-		p.clone(&c)
+
+	c.HungTask = clone(e.HungTask)
+	if d := c.HungTask; d != nil {
+		d.Holder, d.Stack = clone(d.Holder), slices.Clone(d.Stack)
 	}
+	c.OOMKill = clone(e.OOMKill)
+	if d := c.OOMKill; d != nil {
+		d.LimitCgroup, d.Trigger = clone(d.LimitCgroup), clone(d.Trigger)
+	}
+	c.DiskIO = clone(e.DiskIO)
+	c.DiskStall = clone(e.DiskStall)
+	c.FSError = clone(e.FSError)
+	c.Mount = clone(e.Mount)
+	c.SockFail = clone(e.SockFail)
+	if d := c.SockFail; d != nil {
+		d.Evidence, d.Excluded = slices.Clone(d.Evidence), slices.Clone(d.Excluded)
+	}
+	c.Probe = clone(e.Probe)
+	if d := c.Probe; d != nil {
+		d.Evidence, d.Excluded = slices.Clone(d.Evidence), slices.Clone(d.Excluded)
+	}
+	c.Log = clone(e.Log)
+	if d := c.Log; d != nil {
+		d.Captures = maps.Clone(d.Captures)
+	}
+	c.Check = clone(e.Check)
+	c.Gauge = clone(e.Gauge)
+	c.Lost = clone(e.Lost)
+	c.SourceUp = clone(e.SourceUp)
+	c.CanaryRun = clone(e.CanaryRun)
 	return &c
 }
 

@@ -57,8 +57,8 @@ func (f *Facts) not(format string, args ...any) {
 
 // bound makes what others have said safe to show, and short.
 func (f *Facts) bound() {
-	for _, s := range []*string{&f.Verdict, &f.Cause, &f.Because, &f.State, &f.Container, &f.Doc} {
-		*s = display.Safe(*s, maxText)
+	for _, w := range f.words() {
+		*w.at = display.Safe(*w.at, maxText)
 	}
 	f.Kind = Kind(display.Safe(string(f.Kind), 64))
 	for _, list := range []*[]string{&f.Evidence, &f.Excluded} {

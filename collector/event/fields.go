@@ -1,6 +1,7 @@
 package event
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 )
@@ -35,12 +36,7 @@ func sortedFields() []*Field {
 	for _, f := range all {
 		slices.Sort(f.Kinds)
 	}
-	slices.SortFunc(all, func(a, b *Field) int {
-		if a.Name < b.Name {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(all, func(a, b *Field) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }
 
@@ -76,7 +72,8 @@ func subjectFields() []*Field {
 		return kindsOf(SockFail, SockFailRecovered, Probe, ProbeRecovered)
 	}
 	task := func(name string, t FieldType, doc string, read func(*Task) Value) *Field {
-		return &Field{Name: "task." + name, Type: t, Kinds: tasks(), Doc: doc, Read: part(taskOf, read)}
+		return &Field{Name: "task." + name, Type: t, Kinds: tasks(), Doc: doc,
+			Read: part(func(e *Event) *Task { return e.Task }, read)}
 	}
 	cgroup := func(name string, t FieldType, doc string, read func(*Cgroup) Value) *Field {
 		return &Field{Name: "cgroup." + name, Type: t, Kinds: tasks(), Doc: doc,
@@ -139,8 +136,6 @@ func subjectFields() []*Field {
 		conn("netns", TypeInt, "inode of the opener's network namespace", func(c *Conn) Value { return number(c.NetNS) }),
 	}
 }
-
-func taskOf(e *Event) *Task { return e.Task }
 
 // part makes a reader of a payload or subject that may be absent.
 func part[T any](of func(*Event) *T, read func(*T) Value) func(*Event) Value {

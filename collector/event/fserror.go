@@ -1,10 +1,7 @@
 package event
 
-// The kinds of the family. Kinds are API: rules, journals and rule tests name them.
-const (
-	// FSError: a filesystem found an inconsistency or failed I/O of its own.
-	FSError Kind = "fserror"
-)
+// FSError: a filesystem found an inconsistency or failed I/O of its own.
+const FSError Kind = "fserror"
 
 func fsError() Family {
 	return Family{Stem: "fserror", Faults: "filesystem errors", Kinds: []Kind{FSError}, fields: fsErrorFields}
@@ -15,11 +12,6 @@ type FSErrorData struct {
 	FSType   string `json:"fsType"`
 	Function string `json:"function"` // kernel function that found it
 	Line     uint32 `json:"line"`
-}
-
-func (d *FSErrorData) clone(into *Event) {
-	c := *d
-	into.FSError = &c
 }
 
 func (d *FSErrorData) facts(ev *Event, f *Facts) {

@@ -4,12 +4,9 @@ import (
 	"math/bits"
 )
 
-// The kinds of the family. Kinds are API: rules, journals and rule tests name them.
-const (
-	// Gauge: how much of something of the node is in use, read at a fixed beat. Not
-	// only faults: the rules decide how much is a problem.
-	Gauge Kind = "gauge"
-)
+// Gauge: how much of something of the node is in use, read at a fixed beat. Not
+// only faults: the rules decide how much is a problem.
+const Gauge Kind = "gauge"
 
 func gauge() Family {
 	return Family{Stem: "gauge", Faults: "gauges", Kinds: []Kind{Gauge}, Begins: Gauge, Ends: Gauge, fields: gaugeFields}
@@ -65,11 +62,6 @@ func (g *GaugeData) Percent() uint64 {
 	}
 	percent, _ := bits.Div64(hi, lo, g.Limit)
 	return percent
-}
-
-func (d *GaugeData) clone(into *Event) {
-	c := *d
-	into.Gauge = &c
 }
 
 func (d *GaugeData) facts(ev *Event, f *Facts) {

@@ -1,13 +1,11 @@
 package event
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// The kinds of the family. Kinds are API: rules, journals and rule tests name them.
 const (
 	// HungTask: a task has been in uninterruptible sleep, without being
 	// switched in once, for at least the threshold. A level signal that ends
@@ -32,13 +30,6 @@ type HungTaskData struct {
 	Stack      []string `json:"stack,omitempty"`      // innermost first, "symbol+0x1f"
 	Detector   string   `json:"detector"`             // khungtaskd or poll
 	Exited     bool     `json:"exited,omitempty"`     // HungTaskResumed only: the task is gone
-}
-
-func (d *HungTaskData) clone(into *Event) {
-	c := *d
-	c.Holder = clone(d.Holder)
-	c.Stack = slices.Clone(d.Stack)
-	into.HungTask = &c
 }
 
 func (d *HungTaskData) facts(ev *Event, f *Facts) {

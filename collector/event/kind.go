@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// Kind says what happened. The part before the first dot is the stem: the name
-// shared by the BPF program, its source file, rule file and tests.
+// Kind says what happened. Kinds are API: rules, journals and rule tests name them. The part
+// before the first dot is the stem: the name shared by the BPF program, its source file, rule file
+// and tests.
 type Kind string
 
 // Family is what is known of the kinds of one stem besides their payloads.

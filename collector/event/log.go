@@ -1,19 +1,15 @@
 package event
 
 import (
-	"maps"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// The kinds of the family. Kinds are API: rules, journals and rule tests name them.
-const (
-	// Log: a line of a log that a rule's pattern matches, with the lines before it
-	// that the pattern spans.
-	Log Kind = "log"
-)
+// Log: a line of a log that a rule's pattern matches, with the lines before it
+// that the pattern spans.
+const Log Kind = "log"
 
 func log() Family {
 	return Family{Stem: "log", Faults: "lines of logs", Kinds: []Kind{Log}, fields: logFields}
@@ -100,12 +96,6 @@ func LogText(lines string) string {
 	}
 	cut := len(lines) - MaxLogText - 1 // of the byte before: where it ends a line, the rest is whole
 	return lines[cut+strings.IndexByte(lines[cut:], '\n')+1:]
-}
-
-func (d *LogData) clone(into *Event) {
-	c := *d
-	c.Captures = maps.Clone(d.Captures)
-	into.Log = &c
 }
 
 func (d *LogData) facts(_ *Event, f *Facts) {

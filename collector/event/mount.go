@@ -1,6 +1,5 @@
 package event
 
-// The kinds of the family. Kinds are API: rules, journals and rule tests name them.
 const (
 	// MountReadOnly: a filesystem mounted for writing refuses writes (the
 	// kernel's reaction to an error, not an administrator's remount). A level
@@ -20,11 +19,6 @@ type MountData struct {
 	FSType string `json:"fsType"`
 	Path   string `json:"path"`   // first mount point
 	Reason string `json:"reason"` // how it was seen: superblock-ro, emergency-ro, shutdown, error-policy; writable: remounted, unmounted
-}
-
-func (d *MountData) clone(into *Event) {
-	c := *d
-	into.Mount = &c
 }
 
 func (d *MountData) facts(_ *Event, f *Facts) {

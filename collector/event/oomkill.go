@@ -4,11 +4,8 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// The kinds of the family. Kinds are API: rules, journals and rule tests name them.
-const (
-	// OOMKill: the kernel chose a process as victim of an out-of-memory kill.
-	OOMKill Kind = "oomkill"
-)
+// OOMKill: the kernel chose a process as victim of an out-of-memory kill.
+const OOMKill Kind = "oomkill"
 
 func oomKill() Family {
 	return Family{Stem: "oomkill", Faults: "OOM kills", Kinds: []Kind{OOMKill}, fields: oomKillFields}
@@ -31,13 +28,6 @@ type OOMKillData struct {
 	Approximate bool    `json:"approximate,omitempty"` // the RSS figures miss per-CPU remainders
 	OOMScoreAdj int16   `json:"oomScoreAdj"`
 	Along       bool    `json:"along,omitempty"` // killed after another one, for the same want of memory: memory.oom.group
-}
-
-func (d *OOMKillData) clone(into *Event) {
-	c := *d
-	c.LimitCgroup = clone(d.LimitCgroup)
-	c.Trigger = clone(d.Trigger)
-	into.OOMKill = &c
 }
 
 func (d *OOMKillData) facts(ev *Event, f *Facts) {

@@ -3,13 +3,11 @@ package event
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// The kinds of the family. Kinds are API: rules, journals and rule tests name them.
 const (
 	// Probe: a probe of a container or of a service of the node failed, with how many
 	// failures in a row it is. Of containers these are kubelet's probes.
@@ -124,13 +122,6 @@ func (d *ProbeData) Progress() string {
 		return string(append(b, " towards not ready"...))
 	}
 	return string(b)
-}
-
-func (d *ProbeData) clone(into *Event) {
-	c := *d
-	c.Evidence = slices.Clone(d.Evidence)
-	c.Excluded = slices.Clone(d.Excluded)
-	into.Probe = &c
 }
 
 func (d *ProbeData) facts(_ *Event, f *Facts) {

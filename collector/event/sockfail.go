@@ -1,13 +1,11 @@
 package event
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// The kinds of the family. Kinds are API: rules, journals and rule tests name them.
 const (
 	// SockFail: a connection to a probe target failed; the payload has the verdict.
 	SockFail Kind = "sockfail"
@@ -49,13 +47,6 @@ const (
 	VerdictLocalDrop       = "local-drop"        // this node dropped the packet (firewall, policy)
 	VerdictNeighborFailed  = "neighbor-failed"   // the next hop's link address does not resolve
 )
-
-func (d *SockFailData) clone(into *Event) {
-	c := *d
-	c.Evidence = slices.Clone(d.Evidence)
-	c.Excluded = slices.Clone(d.Excluded)
-	into.SockFail = &c
-}
 
 func (d *SockFailData) facts(_ *Event, f *Facts) {
 	f.Verdict = d.Verdict

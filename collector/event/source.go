@@ -1,6 +1,6 @@
 package event
 
-// Kinds about the agent itself. Kinds are API: rules, journals and rule tests name them.
+// Kinds about the agent itself.
 const (
 	// Lost: records of one stem were lost, with the count and the reason.
 	Lost Kind = "lost"
@@ -23,11 +23,6 @@ type LostData struct {
 	Reason string `json:"reason"` // ring-full, recursion, malformed, foreign-wire; of a log, see logs.Reason, or rate-limit
 }
 
-func (d *LostData) clone(into *Event) {
-	c := *d
-	into.Lost = &c
-}
-
 func (d *LostData) facts(_ *Event, f *Facts) {
 	f.Verdict = d.Reason
 	f.add("%d records of %s", d.Count, d.Stem)
@@ -44,22 +39,12 @@ type SourceData struct {
 	Fallback string `json:"fallback,omitempty"`
 }
 
-func (d *SourceData) clone(into *Event) {
-	c := *d
-	into.SourceUp = &c
-}
-
 func (d *SourceData) facts(*Event, *Facts) {}
 
 // CanaryData is the payload of [Canary].
 type CanaryData struct {
 	Stem  string `json:"stem"`
 	Nonce uint64 `json:"nonce"`
-}
-
-func (d *CanaryData) clone(into *Event) {
-	c := *d
-	into.CanaryRun = &c
 }
 
 func (d *CanaryData) facts(*Event, *Facts) {}
