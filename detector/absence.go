@@ -121,15 +121,15 @@ func (e *Engine) unreportedAbsences(c *conditionState) (names []string) {
 
 // checkAbsence tests a rule with absentFor: nothing that it says may need an event.
 func (r *loadedRule) checkAbsence() {
-	if r.keys["absentFor"] == nil {
+	if r.Keys["absentFor"] == nil {
 		return
 	}
 	for _, key := range []string{"groupBy", "threshold", "for", "clearAfter", "clearWhen", "clearPattern", "latched", "severityWhen", "fault", "fallbackFor", "maxGroups"} {
-		if r.keys[key] != nil {
-			r.errorf(key, "does not go with absentFor: the problem is one of the node, begins when no event has come for so long, and ends with the next")
+		if r.Keys[key] != nil {
+			r.Errorf(key, "does not go with absentFor: the problem is one of the node, begins when no event has come for so long, and ends with the next")
 		}
 	}
 	if r.message != nil && slices.ContainsFunc(r.message.parts, func(p piece) bool { return p.x != nil }) {
-		r.errorf("message", "has ${…}, but with absentFor there is no event that it could be about")
+		r.Errorf("message", "has ${…}, but with absentFor there is no event that it could be about")
 	}
 }

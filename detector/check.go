@@ -17,9 +17,9 @@ var (
 	pascalCase = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,127}$`)            // the API allows 128 characters in an Event's reason
 )
 
-func checkReason(f *document.Reader, n *yaml.Node, field, reason string) {
+func checkReason(m *document.Mapping, key, reason string) {
 	if reason != "" && !pascalCase.MatchString(reason) {
-		f.Errorf(n, field, "reason %q is not PascalCase: people write switch statements on it", reason)
+		m.Errorf(key, "reason %q is not PascalCase: people write switch statements on it", reason)
 	}
 }
 
@@ -34,25 +34,19 @@ func checkConditionType(f *document.Reader, n *yaml.Node, name string) {
 
 // check validates all that a rule shows by itself, and compiles it.
 func (r *loadedRule) check(c *compiler) {
-	for _, key := range []string{"name", "events", "reason", "message"} {
-		if r.keys[key] == nil {
-			r.file.Errorf(r.node, r.path, "%s is missing", key)
-		}
+	r.Need("name", "events", "reason", "message")
+	if r.Name != "" && !ruleName.MatchString(r.Name) {
+		r.Errorf("name", "%q is not lower case with dashes (at most 63 characters)", r.Name)
 	}
-	if n := r.keys["name"]; n != nil && r.Name != "" && !ruleName.MatchString(r.Name) {
-		r.errorf("name", "%q is not lower case with dashes (at most 63 characters)", r.Name)
+	if r.Keys["fault"] != nil && !ruleName.MatchString(r.Fault) {
+		r.Errorf("fault", "%q is not lower case with dashes (at most 63 characters)", r.Fault)
 	}
-	if n := r.keys["fault"]; n != nil && !ruleName.MatchString(r.Fault) {
-		r.errorf("fault", "%q is not lower case with dashes (at most 63 characters)", r.Fault)
-	}
-	if n := r.keys["reason"]; n != nil {
-		checkReason(r.file, n, r.path+".reason", r.Reason)
-	}
+	checkReason(r.Mapping, "reason", r.Reason)
 	if r.Severity != "" && r.Severity.Rank() == 0 {
-		r.errorf("severity", "%q is not info, warning or critical", r.Severity)
+		r.Errorf("severity", "%q is not info, warning or critical", r.Severity)
 	}
 	if len(r.Doc) > 256 {
-		r.errorf("doc", "has %d bytes, at most 256 are allowed", len(r.Doc))
+		r.Errorf("doc", "has %d bytes, at most 256 are allowed", len(r.Doc))
 	}
 	r.checkEvents()
 	c = r.checkPatterns(c)
@@ -73,7 +67,7 @@ func (r *loadedRule) checkEvents() {
 	for i, k := range r.Events {
 		switch {
 		case !slices.Contains(known, k):
-			r.item("events", i, "unknown event kind %q%s", k, document.Suggest(string(k), kindNames()))
+			r.item("events", i, "unknown event kind %q%s", k, document.Suggest(k, known))
 		case seen[k]:
 			r.item("events", i, "event kind %q stands twice", k)
 		}
@@ -89,17 +83,9 @@ func (r *loadedRule) checkEvents() {
 			r.stems = append(r.stems, k.Stem())
 		}
 	}
-	if n := r.keys["events"]; n != nil && n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
-		r.errorf("events", "list is empty")
+	if n := r.Keys["events"]; n != nil && n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
+		r.Errorf("events", "list is empty")
 	}
-}
-
-func kindNames() []string {
-	var out []string
-	for _, k := range event.Kinds() {
-		out = append(out, string(k))
-	}
-	return out
 }
 
 func fieldNames() []string {
@@ -125,7 +111,7 @@ func carriers(f *event.Field) string {
 func (r *loadedRule) checkGroupBy(c *compiler) {
 	const most = 8 // a group of more parts can't be read
 	if len(r.GroupBy) > most {
-		r.errorf("groupBy", "has %d fields, at most %d are allowed", len(r.GroupBy), most)
+		r.Errorf("groupBy", "has %d fields, at most %d are allowed", len(r.GroupBy), most)
 	}
 	for i, name := range r.GroupBy {
 		if f := r.groupField(c, name, func(format string, args ...any) { r.item("groupBy", i, format, args...) }); f != nil {
@@ -133,7 +119,7 @@ func (r *loadedRule) checkGroupBy(c *compiler) {
 		}
 	}
 	if name := r.Threshold.Distinct; name != "" {
-		r.distinct = r.groupField(c, name, func(format string, args ...any) { r.errorf("threshold.distinct", format, args...) })
+		r.distinct = r.groupField(c, name, func(format string, args ...any) { r.Errorf("threshold.distinct", format, args...) })
 	}
 }
 
@@ -159,18 +145,18 @@ func (r *loadedRule) kindsKnown() bool {
 }
 
 func (r *loadedRule) checkClearing() {
-	cleared := r.keys["clearAfter"] != nil || r.keys["clearWhen"] != nil || r.keys["clearPattern"] != nil
+	cleared := r.Keys["clearAfter"] != nil || r.Keys["clearWhen"] != nil || r.Keys["clearPattern"] != nil
 	ways := [2]string{"clearAfter, clearWhen", "clearAfter and clearWhen"}
 	if r.isLog() {
 		ways = [2]string{"clearAfter, clearWhen, clearPattern", "clearAfter, clearWhen and clearPattern"}
 	}
 	switch {
 	case r.Condition != "" && r.Latched && cleared:
-		r.errorf("latched", "a latched problem never clears: drop %s", ways[1])
+		r.Errorf("latched", "a latched problem never clears: drop %s", ways[1])
 	case r.Condition != "" && !r.Latched && !cleared && !r.awaits() && !r.isGauge():
-		r.errorf("condition", "one of %s or latched: true is mandatory with a condition", ways[0])
+		r.Errorf("condition", "one of %s or latched: true is mandatory with a condition", ways[0])
 	case r.Condition == "" && r.Latched:
-		r.errorf("latched", "only a rule with a condition can be latched")
+		r.Errorf("latched", "only a rule with a condition can be latched")
 	}
 	if r.For == 0 {
 		return
@@ -180,20 +166,16 @@ func (r *loadedRule) checkClearing() {
 			r.item("events", i, "for needs level signals (diskstall, gauge, hungtask, mount.readonly, probe, sockfail), %s has no end", k)
 		}
 	}
-	if r.keys["clearWhen"] == nil {
-		r.errorf("for", "needs clearWhen: what ends the signal")
+	if r.Keys["clearWhen"] == nil {
+		r.Errorf("for", "needs clearWhen: what ends the signal")
 	}
 	if r.Threshold.Count > 0 {
-		r.errorf("for", "for and threshold exclude each other")
+		r.Errorf("for", "for and threshold exclude each other")
 	}
 }
 
 func (r *loadedRule) compileWhen(c *compiler) {
-	n := r.keys["when"]
-	if n == nil {
-		return
-	}
-	r.when = r.compileBool(c, n, "when", r.When)
+	r.when = r.compileBool(c, "when", r.When)
 	if r.when != nil {
 		r.checkCarried("when", r.when.fields, r.Events)
 		r.nameChecks(c)
@@ -209,7 +191,7 @@ func (r *loadedRule) nameChecks(c *compiler) {
 	}
 	names, err := c.possibleChecks(r.When, r.when.checks)
 	if err != nil {
-		r.errorf("when", "%v", err)
+		r.Errorf("when", "%v", err)
 		return
 	}
 	for i := range r.named {
@@ -219,38 +201,42 @@ func (r *loadedRule) nameChecks(c *compiler) {
 	}
 }
 
-func (r *loadedRule) compileBool(c *compiler, n *yaml.Node, key, source string) *expr {
+// compileBool compiles the expression of a key; nil: there is none, or it is mistaken.
+func (r *loadedRule) compileBool(c *compiler, key, source string) *expr {
+	if r.Keys[key] == nil {
+		return nil
+	}
 	x, errs := c.compile(source)
 	for _, e := range errs {
-		r.file.ErrorAt(n, e.offset, r.path+"."+key, "%s", e.msg)
+		r.ErrorAt(key, e.offset, "%s", e.msg)
 	}
 	if x == nil {
 		return nil
 	}
 	if !x.out.IsExactType(cel.BoolType) {
-		r.errorf(key, "has type %s, want bool", cel.FormatCELType(x.out))
+		r.Errorf(key, "has type %s, want bool", cel.FormatCELType(x.out))
 		return nil
 	}
-	for _, k := range x.kinds {
-		if !slices.Contains(kindNames(), k.text) {
-			r.file.ErrorAt(n, k.offset, r.path+"."+key, "unknown event kind %q%s", k.text, document.Suggest(k.text, kindNames()))
+	for _, l := range x.kinds {
+		if k := event.Kind(l.text); !slices.Contains(event.Kinds(), k) {
+			r.ErrorAt(key, l.offset, "unknown event kind %q%s", k, document.Suggest(k, event.Kinds()))
 		}
 	}
 	return x
 }
 
 func (r *loadedRule) compileMessage(c *compiler) {
-	n := r.keys["message"]
+	n := r.Keys["message"]
 	if n == nil || n.Kind != yaml.ScalarNode {
 		return
 	}
 	if len(r.Message) > 4*MaxMessage {
-		r.errorf("message", "has %d bytes, at most %d are allowed", len(r.Message), 4*MaxMessage)
+		r.Errorf("message", "has %d bytes, at most %d are allowed", len(r.Message), 4*MaxMessage)
 		return
 	}
 	m, errs := c.parseMessage(r.Message)
 	for _, e := range errs {
-		r.file.ErrorAt(n, e.offset, r.path+".message", "%s", e.msg)
+		r.ErrorAt("message", e.offset, "%s", e.msg)
 	}
 	r.message = m
 	r.checkCarried("message", m.fields(), r.Events)
@@ -262,7 +248,7 @@ func (r *loadedRule) checkCarried(key string, used []*event.Field, by []event.Ki
 	}
 	for _, f := range used {
 		if !carried(f, by) {
-			r.errorf(key, "no event of this rule carries %s (%s do)", f.Name, carriers(f))
+			r.Errorf(key, "no event of this rule carries %s (%s do)", f.Name, carriers(f))
 		}
 	}
 }
@@ -271,11 +257,7 @@ func (r *loadedRule) checkCarried(key string, used []*event.Field, by []event.Ki
 // speaks of event.kind, those for which it isn't false at once, else the
 // rule's own.
 func (r *loadedRule) compileClearWhen(c *compiler) {
-	n := r.keys["clearWhen"]
-	if n == nil {
-		return
-	}
-	x := r.compileBool(c, n, "clearWhen", r.ClearWhen)
+	x := r.compileBool(c, "clearWhen", r.ClearWhen)
 	if x == nil {
 		return
 	}
@@ -283,19 +265,19 @@ func (r *loadedRule) compileClearWhen(c *compiler) {
 	if slices.ContainsFunc(x.fields, func(f *event.Field) bool { return f.Name == kindField }) {
 		kinds, err := c.possibleKinds(r.ClearWhen)
 		if err != nil {
-			r.errorf("clearWhen", "%v", err)
+			r.Errorf("clearWhen", "%v", err)
 			return
 		}
 		r.clearKinds = kinds
 	}
 	if len(r.clearKinds) == 0 {
-		r.errorf("clearWhen", "is false for every event kind")
+		r.Errorf("clearWhen", "is false for every event kind")
 		return
 	}
 	if !r.isLog() && !slices.Contains(r.Events, event.Log) {
 		// A line of a log is given to rules with a pattern alone.
 		if r.clearKinds = slices.DeleteFunc(slices.Clone(r.clearKinds), isLogKind); len(r.clearKinds) == 0 {
-			r.errorf("clearWhen", "lines of logs end only problems of log rules (clearPattern)")
+			r.Errorf("clearWhen", "lines of logs end only problems of log rules (clearPattern)")
 			return
 		}
 	}
@@ -303,7 +285,7 @@ func (r *loadedRule) compileClearWhen(c *compiler) {
 	for _, f := range r.groupBy {
 		for _, k := range r.clearKinds {
 			if r.kindsKnown() && !f.CarriedBy(k) {
-				r.errorf("clearWhen", "an event of kind %s carries no %s, so its group is never the problem's (restrict event.kind)", k, f.Name)
+				r.Errorf("clearWhen", "an event of kind %s carries no %s, so its group is never the problem's (restrict event.kind)", k, f.Name)
 			}
 		}
 	}

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logpattern"
@@ -18,95 +16,67 @@ import (
 // loadedRule is a rule with the nodes it was read from.
 type loadedRule struct {
 	*Rule
-	layer int
-	file  *document.Reader
-	path  string // "rules[2]"
-	node  *yaml.Node
-	keys  map[string]*yaml.Node
+	*document.Mapping
 }
 
 // loadedCondition is a condition type with its origin.
 type loadedCondition struct {
 	ConditionSpec
 	layer int
-	file  *document.Reader
-	node  *yaml.Node
-}
-
-// errorf records a mistake at a key of the rule, or at the rule where the key is absent.
-func (r *loadedRule) errorf(key, format string, args ...any) {
-	if n := r.keys[key]; n != nil {
-		r.file.Errorf(n, r.path+"."+key, format, args...)
-		return
-	}
-	r.file.Errorf(r.node, r.path, "%s: "+format, append([]any{key}, args...)...)
+	file  string
+	line  int
 }
 
 // item records a mistake at an item of a list.
 func (r *loadedRule) item(key string, i int, format string, args ...any) {
-	r.file.Errorf(r.keys[key].Content[i], fmt.Sprintf("%s.%s[%d]", r.path, key, i), format, args...)
+	r.Reader.Errorf(r.Keys[key].Content[i], fmt.Sprintf("%s[%d]", r.Field(key), i), format, args...)
 }
 
-func (l *loader) file(index int, name string, data []byte) {
+func (l *loader) file(layer int, name string, data []byte) {
 	f, root := document.Read(name, data)
 	l.files = append(l.files, f)
 	if root == nil {
 		return
 	}
-	keys := f.Object(root, "", form.Keys[ruleFileForm]()...)
-	if n := keys["apiVersion"]; n == nil {
-		f.Errorf(root, "apiVersion", "missing, want %s", APIVersion)
+	top := f.Object(root, "", form.Keys[ruleFileForm]()...)
+	if !top.OfVersion(APIVersion) {
 		return
-	} else if v := f.String(n, "apiVersion"); v != APIVersion {
-		f.Errorf(n, "apiVersion", "is %q, want %s", v, APIVersion)
-		return // another version's keys would all be mistakes
 	}
-	if n := keys["conditions"]; n != nil {
-		for _, p := range f.Map(n, "conditions") {
-			l.condition(index, f, p)
-		}
+	for _, p := range top.Map("conditions") {
+		l.condition(layer, f, p)
 	}
-	if n := keys["rules"]; n != nil {
-		for i, item := range f.List(n, "rules") {
-			if len(l.rules) >= MaxRules {
-				f.Errorf(item, "rules", "more than %d rules", MaxRules)
-				return
-			}
-			l.rule(index, f, item, fmt.Sprintf("rules[%d]", i))
+	for _, m := range top.Objects("rules", ruleKeys()...) {
+		if len(l.rules) >= MaxRules {
+			f.Errorf(m.Node, "rules", "more than %d rules", MaxRules)
+			return
 		}
+		l.rule(layer, m)
 	}
 }
 
-func (l *loader) condition(index int, f *document.Reader, p document.Pair) {
+func (l *loader) condition(layer int, f *document.Reader, p document.Pair) {
 	name := p.Key.Value
-	path := "conditions." + name
-	keys := f.Object(p.Value, path, form.Keys[conditionForm]()...)
-	c := &loadedCondition{ConditionSpec: ConditionSpec{Type: name}, layer: index, file: f, node: p.Key}
+	m := f.Object(p.Value, "conditions."+name, form.Keys[conditionForm]()...)
+	m.Node = p.Key
 	checkConditionType(f, p.Key, name)
-	if n := keys["healthyReason"]; n == nil {
-		f.Errorf(p.Key, path, "healthyReason is missing")
-	} else {
-		c.HealthyReason = f.String(n, path+".healthyReason")
-		checkReason(f, n, path+".healthyReason", c.HealthyReason)
+	m.Need("healthyReason", "healthyMessage")
+	c := &loadedCondition{ConditionSpec{name, m.Text("healthyReason"), m.Text("healthyMessage")}, layer, f.Name, p.Key.Line}
+	checkReason(m, "healthyReason", c.HealthyReason)
+	if len(c.HealthyMessage) > MaxMessage {
+		m.Errorf("healthyMessage", "has %d bytes, at most %d are allowed", len(c.HealthyMessage), MaxMessage)
 	}
-	if n := keys["healthyMessage"]; n == nil {
-		f.Errorf(p.Key, path, "healthyMessage is missing")
-	} else if c.HealthyMessage = f.String(n, path+".healthyMessage"); len(c.HealthyMessage) > MaxMessage {
-		f.Errorf(n, path+".healthyMessage", "has %d bytes, at most %d are allowed", len(c.HealthyMessage), MaxMessage)
-	}
-	if old := l.conditions[name]; old != nil && old.layer == index {
-		f.Errorf(p.Key, path, "condition is registered already at %s:%d", old.file.Name, old.node.Line)
+	if old := l.conditions[name]; old != nil && old.layer == layer {
+		f.Errorf(p.Key, m.Path, "condition is registered already at %s:%d", old.file, old.line)
 		return
 	}
 	l.conditions[name] = c
 }
 
-func (l *loader) rule(index int, f *document.Reader, n *yaml.Node, path string) {
-	keys := f.Object(n, path, ruleKeys()...)
-	if !l.extend(index, f, n, path, keys) {
+func (l *loader) rule(layer int, m *document.Mapping) {
+	r := &loadedRule{&Rule{File: m.Reader.Name, Line: m.Node.Line, Layer: layer}, m}
+	if !l.extend(r) {
 		return
 	}
-	r := &loadedRule{Rule: &Rule{File: f.Name, Line: n.Line, Layer: index}, layer: index, file: f, path: path, node: n, keys: keys}
 	r.readTexts()
 	r.readBounds()
 	if r.Fault == "" {
@@ -128,8 +98,8 @@ func (l *loader) add(r *loadedRule) {
 	switch {
 	case old == nil:
 		l.order = append(l.order, r.Name)
-	case old.layer == r.layer:
-		r.errorf("name", "rule %q stands already at %s:%d", r.Name, old.file.Name, old.node.Line)
+	case old.Layer == r.Layer:
+		r.Errorf("name", "rule %q stands already at %s:%d", r.Name, old.File, old.Line)
 		return
 	}
 	l.rules[r.Name] = r
@@ -137,118 +107,76 @@ func (l *loader) add(r *loadedRule) {
 
 // readTexts reads what the rule matches and says.
 func (r *loadedRule) readTexts() {
-	r.Name, r.Fault, r.Doc = r.text("name"), r.text("fault"), r.text("doc")
-	r.Condition, r.Reason, r.Message = r.text("condition"), r.text("reason"), r.text("message")
-	r.When, r.ClearWhen = r.text("when"), r.text("clearWhen")
-	r.GroupBy, r.DependsOn = r.texts("groupBy"), r.texts("dependsOn")
-	if n := r.keys["equal"]; n != nil {
+	r.Name, r.Fault, r.Doc = r.Text("name"), r.Text("fault"), r.Text("doc")
+	r.Condition, r.Reason, r.Message = r.Text("condition"), r.Text("reason"), r.Text("message")
+	r.When, r.ClearWhen = r.Text("when"), r.Text("clearWhen")
+	r.GroupBy, r.DependsOn = r.Texts("groupBy"), r.Texts("dependsOn")
+	if r.Keys["equal"] != nil {
 		r.Equal = make(map[string]string)
-		for _, p := range r.file.Map(n, r.path+".equal") {
-			r.Equal[p.Key.Value] = r.file.String(p.Value, r.path+".equal."+p.Key.Value)
+		for _, p := range r.Map("equal") {
+			r.Equal[p.Key.Value] = r.Reader.String(p.Value, r.Field("equal."+p.Key.Value))
 		}
 	}
-	for _, k := range r.texts("events") {
+	for _, k := range r.Texts("events") {
 		r.Events = append(r.Events, event.Kind(k))
 	}
 	r.level = len(r.Events) > 0 && !slices.ContainsFunc(r.Events, func(k event.Kind) bool { return k.EndedBy() == "" })
-	r.Pattern, r.ClearPattern, r.Logs = r.text("pattern"), r.text("clearPattern"), r.texts("logs")
-	r.FallbackFor = r.texts("fallbackFor")
+	r.Pattern, r.ClearPattern, r.Logs = r.Text("pattern"), r.Text("clearPattern"), r.Texts("logs")
+	r.FallbackFor = r.Texts("fallbackFor")
 }
 
 // readBounds reads numbers, periods, severity and switches.
 func (r *loadedRule) readBounds() {
-	f := r.file
-	if n := r.keys["lines"]; n != nil {
-		r.Lines = f.Int(n, r.path+".lines", 1, logpattern.MaxLines)
-	}
-	if n := r.keys["anchorEnd"]; n != nil {
-		r.AnchorEnd = f.Bool(n, r.path+".anchorEnd")
-	}
+	r.Lines = r.Int("lines", 1, logpattern.MaxLines)
+	r.AnchorEnd, r.Latched = r.Bool("anchorEnd"), r.Bool("latched")
 	r.For, r.ClearAfter, r.AbsentFor = r.period("for"), r.period("clearAfter"), r.period("absentFor")
 	r.Severity = problem.Warning
-	if r.keys["severity"] != nil {
-		r.Severity = problem.Severity(r.text("severity"))
+	if r.Keys["severity"] != nil {
+		r.Severity = problem.Severity(r.Text("severity"))
 	}
-	r.readSeverityWhen(f)
-	if n := r.keys["latched"]; n != nil {
-		r.Latched = f.Bool(n, r.path+".latched")
-	}
+	r.readSeverityWhen()
 	r.MaxGroups = DefaultMaxGroups
-	if n := r.keys["maxGroups"]; n != nil {
-		r.MaxGroups = f.Int(n, r.path+".maxGroups", 1, maxMaxGroups)
+	if r.Keys["maxGroups"] != nil {
+		r.MaxGroups = r.Int("maxGroups", 1, maxMaxGroups)
 	}
-	if n := r.keys["threshold"]; n != nil {
-		r.threshold(f, n, r.path+".threshold")
-	}
-	r.readRateLimit(f)
-}
-
-// text returns the value of a key; empty: it is not there.
-func (r *loadedRule) text(key string) string {
-	if n := r.keys[key]; n != nil {
-		return r.file.String(n, r.path+"."+key)
-	}
-	return ""
-}
-
-func (r *loadedRule) texts(key string) []string {
-	if n := r.keys[key]; n != nil {
-		return r.file.Strings(n, r.path+"."+key)
-	}
-	return nil
+	r.readThreshold()
+	r.readRateLimit()
 }
 
 func (r *loadedRule) period(key string) time.Duration {
-	if n := r.keys[key]; n != nil {
-		return r.file.Duration(n, r.path+"."+key, time.Millisecond, maxPeriod)
-	}
-	return 0
+	return r.Duration(key, time.Millisecond, maxPeriod)
 }
 
 // ruleKeys are the keys of a rule.
 func ruleKeys() []string { return form.Keys[ruleForm]() }
 
-func (r *loadedRule) threshold(f *document.Reader, n *yaml.Node, path string) {
-	keys := f.Object(n, path, form.Keys[thresholdForm]()...)
-	if c := keys["count"]; c == nil {
-		f.Errorf(n, path, "count is missing")
-	} else {
-		r.Threshold.Count = f.Int(c, path+".count", 2, maxThreshold)
+func (r *loadedRule) readThreshold() {
+	m := r.Object("threshold", form.Keys[thresholdForm]()...)
+	if m == nil {
+		return
 	}
-	if w := keys["within"]; w == nil {
-		f.Errorf(n, path, "within is missing")
-	} else {
-		r.Threshold.Within = f.Duration(w, path+".within", time.Millisecond, maxPeriod)
-	}
-	if d := keys["distinct"]; d != nil {
-		r.Threshold.Distinct = strings.TrimSpace(f.String(d, path+".distinct"))
-		r.keys["threshold.distinct"] = d
+	m.Need("count", "within")
+	r.Threshold.Count = m.Int("count", 2, maxThreshold)
+	r.Threshold.Within = m.Duration("within", time.Millisecond, maxPeriod)
+	if m.Keys["distinct"] != nil {
+		r.Threshold.Distinct = strings.TrimSpace(m.Text("distinct"))
+		r.Keys["threshold.distinct"] = m.Keys["distinct"]
 	}
 }
 
 // readRateLimit reads the limit of a log rule, or takes that of all rules that don't read what
 // the kernel has printed alone.
-func (r *loadedRule) readRateLimit(f *document.Reader) {
-	n := r.keys["rateLimit"]
-	if n == nil {
-		if r.keys["pattern"] != nil && !slices.Equal(r.Logs, []string{event.KernelLogs}) {
+func (r *loadedRule) readRateLimit() {
+	m := r.Object("rateLimit", form.Keys[rateLimitForm]()...)
+	if m == nil {
+		if r.Keys["pattern"] != nil && !slices.Equal(r.Logs, []string{event.KernelLogs}) {
 			r.RateLimit = RateLimit{max(defaultLimitCount, limitOfThreshold*r.Threshold.Count), defaultLimitWithin}
 		}
 		return
 	}
-	path := r.path + ".rateLimit"
-	keys := f.Object(n, path, form.Keys[rateLimitForm]()...)
-	if c := keys["count"]; c == nil {
-		f.Errorf(n, path, "count is missing")
-	} else {
-		r.RateLimit.Count = f.Int(c, path+".count", 1, maxLimitCount)
-		if r.RateLimit.Count > 0 && r.RateLimit.Count < r.Threshold.Count {
-			f.Errorf(c, path+".count", "%d is less than threshold.count, %d: so many events have to be recorded before the problem fires", r.RateLimit.Count, r.Threshold.Count)
-		}
-	}
-	if w := keys["within"]; w == nil {
-		f.Errorf(n, path, "within is missing")
-	} else {
-		r.RateLimit.Within = f.Duration(w, path+".within", time.Second, maxPeriod)
+	m.Need("count", "within")
+	r.RateLimit = RateLimit{m.Int("count", 1, maxLimitCount), m.Duration("within", time.Second, maxPeriod)}
+	if r.RateLimit.Count > 0 && r.RateLimit.Count < r.Threshold.Count {
+		m.Errorf("count", "%d is less than threshold.count, %d: so many events have to be recorded before the problem fires", r.RateLimit.Count, r.Threshold.Count)
 	}
 }

@@ -11,33 +11,33 @@ import (
 
 // extend gives a rule the keys that it does not have of the rule that it extends, which is of
 // a layer below, so that there are no circles. It reports whether there is such a rule.
-func (l *loader) extend(index int, f *document.Reader, rule *yaml.Node, path string, keys map[string]*yaml.Node) bool {
-	at := keys["extends"]
+func (l *loader) extend(r *loadedRule) bool {
+	at := r.Keys["extends"]
 	if at == nil {
 		return true
 	}
-	for _, p := range f.Map(rule, path) {
-		if p.Value.Kind == yaml.ScalarNode && p.Value.ShortTag() == "!!null" {
-			f.Errorf(p.Value, path+"."+p.Key.Value, "a key of the extended rule can't be taken away: write the rule out, without extends")
+	for _, p := range r.Reader.Map(r.Node, r.Path) {
+		if document.IsNull(p.Value) {
+			r.Reader.Errorf(p.Value, r.Field(p.Key.Value), "a key of the extended rule can't be taken away: write the rule out, without extends")
 		}
 	}
-	name := f.String(at, path+".extends")
+	name := r.Text("extends")
 	base := l.rules[name]
 	switch {
 	case name == "":
 		return false
-	case base == nil || base.layer == index:
-		below := slices.DeleteFunc(slices.Sorted(maps.Keys(l.rules)), func(n string) bool { return l.rules[n].layer == index })
-		f.Errorf(at, path+".extends", "no shipped rule is named %q%s", name, document.Suggest(name, below))
+	case base == nil || base.Layer == r.Layer:
+		below := slices.DeleteFunc(slices.Sorted(maps.Keys(l.rules)), func(n string) bool { return l.rules[n].Layer == r.Layer })
+		r.Errorf("extends", "no shipped rule is named %q%s", name, document.Suggest(name, below))
 		return false
 	}
 	own := []string{"name", "extends"}
-	if n := keys["name"]; n == nil || n.Value != name {
+	if n := r.Keys["name"]; n == nil || n.Value != name {
 		own = append(own, "fault") // beside the other rule it is about something else
 	}
 	for _, key := range ruleKeys() {
-		if n := base.keys[key]; n != nil && keys[key] == nil && !slices.Contains(own, key) {
-			keys[key] = placed(n, at.Line)
+		if n := base.Keys[key]; n != nil && r.Keys[key] == nil && !slices.Contains(own, key) {
+			r.Keys[key] = placed(n, at.Line)
 		}
 	}
 	return true

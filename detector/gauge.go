@@ -22,20 +22,20 @@ func (r *loadedRule) checkGauge() {
 		return
 	}
 	if len(r.Events) > 1 {
-		r.errorf("events", "gauge stands alone: write a rule of its own for it, with the same fault where it is the same problem")
+		r.Errorf("events", "gauge stands alone: write a rule of its own for it, with the same fault where it is the same problem")
 	}
 	if r.awaits() {
-		r.errorf("absentFor", "does not go with gauges, which are read at a beat: where one can't be read the condition is Unknown")
+		r.Errorf("absentFor", "does not go with gauges, which are read at a beat: where one can't be read the condition is Unknown")
 		return
 	}
 	if r.Condition == "" {
-		r.errorf("condition", "a rule on gauges needs one: a gauge is a state that lasts")
+		r.Errorf("condition", "a rule on gauges needs one: a gauge is a state that lasts")
 	}
-	if r.keys["clearAfter"] != nil {
-		r.errorf("clearAfter", "a gauge is never quiet: use clearWhen, such as gauge.percent < 80")
+	if r.Keys["clearAfter"] != nil {
+		r.Errorf("clearAfter", "a gauge is never quiet: use clearWhen, such as gauge.percent < 80")
 	}
-	if r.keys["clearWhen"] == nil && !r.Latched && r.keys["clearAfter"] == nil {
-		r.errorf("clearWhen", "is mandatory with gauges, such as gauge.percent < 80")
+	if r.Keys["clearWhen"] == nil && !r.Latched && r.Keys["clearAfter"] == nil {
+		r.Errorf("clearWhen", "is mandatory with gauges, such as gauge.percent < 80")
 	}
 }
 
@@ -46,28 +46,27 @@ func (r *loadedRule) nameGauges(c *compiler) {
 		return
 	}
 	if r.when == nil {
-		if r.keys["when"] == nil {
+		if r.Keys["when"] == nil {
 			r.lookAtGauges(event.Gauges())
 		}
 		return
 	}
-	n := r.keys["when"]
 	for _, l := range r.when.gauges {
 		if !slices.Contains(event.Gauges(), l.text) {
-			r.file.ErrorAt(n, l.offset, r.path+".when", "unknown gauge %q%s", l.text, document.Suggest(l.text, event.Gauges()))
+			r.ErrorAt("when", l.offset, "unknown gauge %q%s", l.text, document.Suggest(l.text, event.Gauges()))
 			return
 		}
 	}
 	possible, err := c.possible(r.When, kindField, gaugeField)
 	if err != nil {
-		r.errorf("when", "%v", err)
+		r.Errorf("when", "%v", err)
 		return
 	}
 	var names []string
 	for _, name := range event.Gauges() {
 		ok, err := possible(string(event.Gauge), name)
 		if err != nil {
-			r.errorf("when", "%v", err)
+			r.Errorf("when", "%v", err)
 			return
 		}
 		if ok {
@@ -75,7 +74,7 @@ func (r *loadedRule) nameGauges(c *compiler) {
 		}
 	}
 	if len(names) == 0 {
-		r.errorf("when", "is false for every gauge")
+		r.Errorf("when", "is false for every gauge")
 		return
 	}
 	r.lookAtGauges(names)
@@ -91,11 +90,11 @@ func (r *loadedRule) lookAtGauges(names []string) {
 		}
 	}
 	if len(names) > 1 && !slices.Contains(r.GroupBy, gaugeField) {
-		r.errorf("groupBy", "needs %s: the rule is about several (%s)", gaugeField, strings.Join(names, ", "))
+		r.Errorf("groupBy", "needs %s: the rule is about several (%s)", gaugeField, strings.Join(names, ", "))
 	}
 	ofFilesystem := slices.Contains(names, event.GaugeSpace) || slices.Contains(names, event.GaugeInodes)
 	if ofFilesystem && !slices.Contains(r.GroupBy, "device.name") && !slices.Contains(r.GroupBy, "device.mount") {
-		r.errorf("groupBy", "needs device.name or device.mount: each filesystem has gauges %s and %s of its own", event.GaugeSpace, event.GaugeInodes)
+		r.Errorf("groupBy", "needs device.name or device.mount: each filesystem has gauges %s and %s of its own", event.GaugeSpace, event.GaugeInodes)
 	}
 }
 

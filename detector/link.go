@@ -16,9 +16,9 @@ func (l *loader) link() (*RuleSet, error) {
 		r := l.rules[name]
 		if r.Condition != "" && l.conditions[r.Condition] == nil {
 			if event.KubernetesCondition(r.Condition) {
-				r.errorf("condition", "condition %s belongs to Kubernetes itself, as all that end in Pressure", r.Condition)
+				r.Errorf("condition", "condition %s belongs to Kubernetes itself, as all that end in Pressure", r.Condition)
 			} else {
-				r.errorf("condition", "condition %q is not registered under conditions%s", r.Condition, document.Suggest(r.Condition, types))
+				r.Errorf("condition", "condition %q is not registered under conditions%s", r.Condition, document.Suggest(r.Condition, types))
 			}
 		}
 		for i, d := range r.DependsOn {
@@ -55,15 +55,15 @@ func (l *loader) link() (*RuleSet, error) {
 func (l *loader) equals() {
 	for _, name := range l.order {
 		r := l.rules[name]
-		if r.keys["equal"] == nil {
+		if r.Keys["equal"] == nil {
 			continue
 		}
 		if len(r.DependsOn) == 0 || len(r.Equal) == 0 {
-			r.errorf("equal", "wants rules in dependsOn and at least one field, such as {device.name: device.name}")
+			r.Errorf("equal", "wants rules in dependsOn and at least one field, such as {device.name: device.name}")
 		}
 		for _, own := range slices.Sorted(maps.Keys(r.Equal)) {
 			if !slices.Contains(r.GroupBy, own) {
-				r.errorf("equal", "%s is not in this rule's groupBy%s", own, document.Suggest(own, r.GroupBy))
+				r.Errorf("equal", "%s is not in this rule's groupBy%s", own, document.Suggest(own, r.GroupBy))
 			}
 			its := r.Equal[own]
 			var known []string
@@ -73,7 +73,7 @@ func (l *loader) equals() {
 				}
 			}
 			if len(known) > 0 && !slices.Contains(known, its) {
-				r.errorf("equal", "%s is not in groupBy of rule %s%s", its, strings.Join(r.DependsOn, ", "), document.Suggest(its, known))
+				r.Errorf("equal", "%s is not in groupBy of rule %s%s", its, strings.Join(r.DependsOn, ", "), document.Suggest(its, known))
 			}
 		}
 		for i, d := range r.DependsOn {
@@ -97,9 +97,9 @@ func (l *loader) faults() {
 		if f := first[key]; f == nil {
 			first[key] = r
 		} else if r.awaits() || f.awaits() {
-			r.errorf("fault", "rule %q has this fault too, which a rule with absentFor does not share", f.Name)
+			r.Errorf("fault", "rule %q has this fault too, which a rule with absentFor does not share", f.Name)
 		} else if len(f.GroupBy) != len(r.GroupBy) {
-			r.errorf("fault", "shares fault %q with rule %q, so groupBy must have as many fields", r.Fault, f.Name)
+			r.Errorf("fault", "shares fault %q with rule %q, so groupBy must have as many fields", r.Fault, f.Name)
 		}
 	}
 }

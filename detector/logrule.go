@@ -65,8 +65,8 @@ func (s *RuleSet) PatternSet() *logpattern.Set { return s.patterns }
 func (r *loadedRule) checkPatterns(c *compiler) *compiler {
 	if !r.isLog() {
 		for _, key := range []string{"pattern", "clearPattern", "logs", "lines", "anchorEnd", "fallbackFor", "rateLimit"} {
-			if r.keys[key] != nil && r.kindsKnown() {
-				r.errorf(key, "is for lines of logs only, events: [log]")
+			if r.Keys[key] != nil && r.kindsKnown() {
+				r.Errorf(key, "is for lines of logs only, events: [log]")
 			}
 		}
 		if i := slices.Index(r.Events, event.Log); i >= 0 && len(r.Events) > 1 {
@@ -74,12 +74,12 @@ func (r *loadedRule) checkPatterns(c *compiler) *compiler {
 		}
 		return c
 	}
-	if r.keys["pattern"] == nil {
-		r.file.Errorf(r.node, r.path, "pattern is missing: it says which lines")
+	if r.Keys["pattern"] == nil {
+		r.Reader.Errorf(r.Node, r.Path, "pattern is missing: it says which lines")
 		return c
 	}
-	if n := r.keys["logs"]; n != nil && n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
-		r.errorf("logs", "list is empty: leave it out for all logs")
+	if n := r.Keys["logs"]; n != nil && n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
+		r.Errorf("logs", "list is empty: leave it out for all logs")
 	}
 	for i, name := range r.Logs {
 		if name != "" && !logpattern.ValidLog(name) {
@@ -93,7 +93,7 @@ func (r *loadedRule) checkPatterns(c *compiler) *compiler {
 		}
 	}
 	groups, ok := r.checkPattern("pattern", r.pattern())
-	if r.keys["clearPattern"] != nil {
+	if r.Keys["clearPattern"] != nil {
 		if clear, ok := r.checkPattern("clearPattern", r.clearPattern()); ok {
 			r.checkClearGroups(clear)
 		}
@@ -107,7 +107,7 @@ func (r *loadedRule) checkPatterns(c *compiler) *compiler {
 	}
 	v, err := c.withGroups(groups)
 	if err != nil {
-		r.errorf("pattern", "%v", err)
+		r.Errorf("pattern", "%v", err)
 		return c
 	}
 	return v
@@ -130,8 +130,8 @@ func sourceStems() []string {
 func (r *loadedRule) checkPattern(key string, p logpattern.Pattern) (groups []string, ok bool) {
 	p.Name = key // the rule's own name may be mistaken
 	if p.Expr == "" {
-		if n := r.keys[key]; n.Value == "" {
-			r.errorf(key, "is empty")
+		if n := r.Keys[key]; n.Value == "" {
+			r.Errorf(key, "is empty")
 		}
 		return nil, false
 	}
@@ -142,7 +142,7 @@ func (r *loadedRule) checkPattern(key string, p logpattern.Pattern) (groups []st
 	}
 	re, err := regexp.Compile(set.Pattern(0).Expr)
 	if err != nil {
-		r.errorf(key, "%v", err)
+		r.Errorf(key, "%v", err)
 		return nil, false
 	}
 	ok = true
@@ -150,10 +150,10 @@ func (r *loadedRule) checkPattern(key string, p logpattern.Pattern) (groups []st
 		switch {
 		case g == "":
 		case !groupName.MatchString(g) || slices.Contains([]string{"true", "false", "null", "in"}, g):
-			r.file.ErrorAt(r.keys[key], runeIndex(p.Expr, "<"+g+">"), r.path+"."+key, "group %q can't be read as %s: give it another name", g, matchPrefix+g)
+			r.ErrorAt(key, runeIndex(p.Expr, "<"+g+">"), "group %q can't be read as %s: give it another name", g, matchPrefix+g)
 			ok = false
 		case slices.Contains(groups, g):
-			r.file.ErrorAt(r.keys[key], runeIndex(p.Expr, "<"+g+">"), r.path+"."+key, "group %q stands twice", g)
+			r.ErrorAt(key, runeIndex(p.Expr, "<"+g+">"), "group %q stands twice", g)
 			ok = false
 		}
 		groups = append(groups, g)
@@ -182,13 +182,13 @@ func (r *loadedRule) patternErrors(key string, p logpattern.Pattern, err error) 
 					offset = runeIndex(p.Expr, se.Expr)
 				}
 			}
-			r.file.ErrorAt(r.keys[key], offset, r.path+"."+key, "%s", msg)
+			r.ErrorAt(key, offset, "%s", msg)
 		case part == "logs" && key == "clearPattern":
 			// The same list, reported for pattern.
-		case r.keys[part] != nil && key == "pattern":
-			r.errorf(part, "%s", msg)
+		case r.Keys[part] != nil && key == "pattern":
+			r.Errorf(part, "%s", msg)
 		default:
-			r.errorf(key, "%v", err)
+			r.Errorf(key, "%v", err)
 		}
 	}
 }
@@ -202,7 +202,7 @@ func runeIndex(s, part string) int {
 func (r *loadedRule) checkClearGroups(groups []string) {
 	for _, name := range r.GroupBy {
 		if g, ok := strings.CutPrefix(name, matchPrefix); ok && !slices.Contains(groups, g) {
-			r.errorf("clearPattern", "has no group %q, so the problem's %s is never its own (groupBy)", g, name)
+			r.Errorf("clearPattern", "has no group %q, so the problem's %s is never its own (groupBy)", g, name)
 		}
 	}
 }
@@ -238,6 +238,6 @@ func (l *loader) patterns() (*logpattern.Set, []patternOwner) {
 	if blame.clear {
 		key = "clearPattern"
 	}
-	l.rules[blame.rule.Name].errorf(key, "%v", err)
+	l.rules[blame.rule.Name].Errorf(key, "%v", err)
 	return nil, nil
 }

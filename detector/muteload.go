@@ -2,7 +2,6 @@ package detector
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,109 +26,83 @@ const maxMuteReason = 256
 // (nil) names and fields are taken as they are.
 func ParseMutes(name string, data []byte, rules *RuleSet) (list []problem.Mute, unknown Errors, err error) {
 	file, root := document.Read(name, data)
-	l := &muteLoader{file: file, unknown: &document.Reader{Name: name}, rules: rules}
+	l := &muteLoader{unknown: &document.Reader{Name: name}, rules: rules}
 	if root != nil {
-		l.root(root)
+		l.root(file.Object(root, "", form.Keys[muteFileForm]()...))
 	}
-	l.file.Errors.Sort()
+	file.Errors.Sort()
 	l.unknown.Errors.Sort()
-	if err := l.file.Errors.Err(); err != nil {
+	if err := file.Errors.Err(); err != nil {
 		return nil, nil, err
 	}
 	return l.mutes, l.unknown.Errors, nil
 }
 
 type muteLoader struct {
-	file    *document.Reader
 	unknown *document.Reader // its Errors are those of rules and fields that are not in the set
 	rules   *RuleSet
 	mutes   []problem.Mute
 }
 
-func (l *muteLoader) root(root *yaml.Node) {
-	keys := l.file.Object(root, "", form.Keys[muteFileForm]()...)
-	if n := keys["apiVersion"]; n == nil {
-		l.file.Errorf(root, "apiVersion", "missing, want %s", APIVersion)
-		return
-	} else if v := l.file.String(n, "apiVersion"); v != APIVersion {
-		l.file.Errorf(n, "apiVersion", "is %q, want %s", v, APIVersion)
+func (l *muteLoader) root(top *document.Mapping) {
+	if !top.OfVersion(APIVersion) {
 		return
 	}
-	n := keys["mutes"]
-	if n == nil {
-		return // none is in force
-	}
-	for i, item := range l.file.List(n, "mutes") {
+	for i, m := range top.Objects("mutes", form.Keys[muteForm]()...) {
 		if i >= MaxMutes {
-			l.file.Errorf(item, "mutes", "more than %d mutes", MaxMutes)
+			top.Reader.Errorf(m.Node, "mutes", "more than %d mutes", MaxMutes)
 			return
 		}
-		l.mute(item, fmt.Sprintf("mutes[%d]", i))
+		l.mute(m)
 	}
 }
 
-func (l *muteLoader) mute(n *yaml.Node, path string) {
-	keys := l.file.Object(n, path, form.Keys[muteForm]()...)
-	var m problem.Mute
-	for _, key := range []string{"rule", "until", "reason"} {
-		if keys[key] == nil {
-			l.file.Errorf(n, path, "%s is missing", key)
-		}
-	}
-	var rule *Rule
-	if k := keys["rule"]; k != nil {
-		m.Rule = l.file.String(k, path+".rule")
-		rule = l.rule(k, path+".rule", m.Rule)
-	}
-	if k := keys["until"]; k != nil {
+func (l *muteLoader) mute(m *document.Mapping) {
+	m.Need("rule", "until", "reason")
+	out := problem.Mute{Rule: m.Text("rule"), Reason: strings.TrimSpace(m.Text("reason"))}
+	rule := l.rule(m.Keys["rule"], m.Field("rule"), out.Rule)
+	if n := m.Keys["until"]; n != nil {
 		var err error
-		if m.Until, err = time.Parse(time.RFC3339, k.Value); k.Kind != yaml.ScalarNode || err != nil {
-			l.file.Errorf(k, path+".until", "want a time with its zone such as 2026-03-01T18:00:00Z, have %q", k.Value)
-		} else if m.Until.UTC().Year() > 9999 {
-			l.file.Errorf(k, path+".until", "is beyond the year 9999") // which no snapshot can hold
+		if out.Until, err = time.Parse(time.RFC3339, n.Value); n.Kind != yaml.ScalarNode || err != nil {
+			m.Errorf("until", "want a time with its zone such as 2026-03-01T18:00:00Z, have %q", n.Value)
+		} else if out.Until.UTC().Year() > 9999 {
+			m.Errorf("until", "is beyond the year 9999") // which no snapshot can hold
 		}
 	}
-	if k := keys["reason"]; k != nil {
-		m.Reason = l.file.String(k, path+".reason")
-		if m.Reason = strings.TrimSpace(m.Reason); m.Reason == "" && k.ShortTag() == "!!str" {
-			l.file.Errorf(k, path+".reason", "is empty: want the reason of the mute, which is shown wherever it is")
-		} else if len(m.Reason) > maxMuteReason {
-			l.file.Errorf(k, path+".reason", "has %d bytes, at most %d are allowed", len(m.Reason), maxMuteReason)
-		}
-		m.Reason = display.Safe(m.Reason, 10*maxMuteReason) // it is shown; an escape has up to ten bytes
+	if n := m.Keys["reason"]; n != nil && out.Reason == "" && n.ShortTag() == "!!str" {
+		m.Errorf("reason", "is empty: want the reason of the mute, which is shown wherever it is")
+	} else if len(out.Reason) > maxMuteReason {
+		m.Errorf("reason", "has %d bytes, at most %d are allowed", len(out.Reason), maxMuteReason)
 	}
-	if k := keys["where"]; k != nil {
-		m.Where = make(map[string]string)
-		for _, p := range l.file.Map(k, path+".where") {
-			m.Where[p.Key.Value] = l.value(p, path+".where."+p.Key.Value, rule)
+	out.Reason = display.Safe(out.Reason, 10*maxMuteReason) // it is shown; an escape has up to ten bytes
+	if n := m.Keys["where"]; n != nil {
+		out.Where = make(map[string]string)
+		for _, p := range m.Map("where") {
+			out.Where[p.Key.Value] = l.value(m.Reader, p, m.Field("where."+p.Key.Value), rule)
 		}
-		if len(m.Where) == 0 && k.Kind == yaml.MappingNode {
-			l.file.Errorf(k, path+".where", "is empty: leave it out for all problems of the rule")
+		if len(out.Where) == 0 && n.Kind == yaml.MappingNode {
+			m.Errorf("where", "is empty: leave it out for all problems of the rule")
 		}
 	}
-	l.mutes = append(l.mutes, m)
+	l.mutes = append(l.mutes, out)
 }
 
 func (l *muteLoader) rule(n *yaml.Node, path, name string) *Rule {
-	if l.rules == nil {
+	if l.rules == nil || name == "" {
 		return nil
 	}
 	r, ok := l.rules.Rule(name)
-	if !ok && name != "" {
-		var names []string
-		for _, r := range l.rules.rules {
-			names = append(names, r.Name)
-		}
-		l.unknown.Errorf(n, path, "unknown rule %q%s", name, document.Suggest(name, names))
+	if !ok {
+		l.unknown.Errorf(n, path, "unknown rule %q%s", name, document.Suggest(name, l.rules.Names()))
 	}
 	return r
 }
 
 // value reads what a field must be, as it is written in groups.
-func (l *muteLoader) value(p document.Pair, path string, rule *Rule) string {
+func (l *muteLoader) value(file *document.Reader, p document.Pair, path string, rule *Rule) string {
 	n := p.Value
-	if n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null" {
-		l.file.Errorf(n, path, "want text, a number or a boolean")
+	if n.Kind != yaml.ScalarNode || document.IsNull(n) {
+		file.Errorf(n, path, "want text, a number or a boolean")
 		return ""
 	}
 	if rule == nil {
@@ -145,13 +118,13 @@ func (l *muteLoader) value(p document.Pair, path string, rule *Rule) string {
 	case event.TypeInt:
 		v, err := strconv.ParseInt(n.Value, 0, 64)
 		if err != nil {
-			l.file.Errorf(n, path, "want a number, have %q", n.Value)
+			file.Errorf(n, path, "want a number, have %q", n.Value)
 		}
 		return strconv.FormatInt(v, 10)
 	case event.TypeBool:
 		v, err := strconv.ParseBool(strings.ToLower(n.Value))
 		if err != nil {
-			l.file.Errorf(n, path, "want true or false, have %q", n.Value)
+			file.Errorf(n, path, "want true or false, have %q", n.Value)
 		}
 		return strconv.FormatBool(v)
 	}

@@ -44,6 +44,16 @@ func (s *RuleSet) Rule(name string) (*Rule, bool) {
 	return nil, false
 }
 
+// Names returns the names of the rules, sorted.
+func (s *RuleSet) Names() []string {
+	names := make([]string, len(s.rules))
+	for i, r := range s.rules {
+		names[i] = r.Name
+	}
+	slices.Sort(names)
+	return names
+}
+
 // Conditions returns the registered condition types, sorted.
 func (s *RuleSet) Conditions() []ConditionSpec {
 	out := make([]ConditionSpec, 0, len(s.conditions))

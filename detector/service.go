@@ -21,7 +21,7 @@ func (r *loadedRule) nameServices(c *compiler) {
 	}
 	names, err := c.possibleServices(r.When, r.when.targets)
 	if err != nil {
-		r.errorf("when", "%v", err)
+		r.Errorf("when", "%v", err)
 		return
 	}
 	if len(names) == 0 {

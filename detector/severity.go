@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
@@ -15,25 +14,23 @@ type severityWhen struct {
 }
 
 // readSeverityWhen reads the expressions by their severities.
-func (r *loadedRule) readSeverityWhen(f *document.Reader) {
-	n := r.keys["severityWhen"]
-	if n == nil {
+func (r *loadedRule) readSeverityWhen() {
+	if r.Keys["severityWhen"] == nil {
 		return
 	}
 	r.SeverityWhen = make(map[problem.Severity]string)
-	pairs := f.Map(n, r.path+".severityWhen")
+	pairs := r.Map("severityWhen")
 	for _, p := range pairs {
 		s := problem.Severity(p.Key.Value)
 		if s.Rank() == 0 {
-			f.Errorf(p.Key, r.path+".severityWhen", "%q is not info, warning or critical", s)
+			r.Reader.Errorf(p.Key, r.Field("severityWhen"), "%q is not info, warning or critical", s)
 			continue
 		}
-		key := severityKey(s)
-		r.SeverityWhen[s] = strings.TrimSpace(f.String(p.Value, r.path+"."+key))
-		r.keys[key] = p.Value
+		r.SeverityWhen[s] = strings.TrimSpace(r.Reader.String(p.Value, r.Field(severityKey(s))))
+		r.Keys[severityKey(s)] = p.Value
 	}
 	if len(pairs) == 0 {
-		f.Errorf(n, r.path+".severityWhen", "wants an expression, such as {critical: event.scope == \"global\"}")
+		r.Errorf("severityWhen", "wants an expression, such as {critical: event.scope == \"global\"}")
 	}
 }
 
@@ -42,11 +39,7 @@ func severityKey(s problem.Severity) string { return "severityWhen." + string(s)
 // compileSeverityWhen compiles the expressions in the order in which they are tried: the worst first.
 func (r *loadedRule) compileSeverityWhen(c *compiler) {
 	for _, s := range slices.Backward(problem.Severities()) {
-		n := r.keys[severityKey(s)]
-		if n == nil {
-			continue
-		}
-		if x := r.compileBool(c, n, severityKey(s), r.SeverityWhen[s]); x != nil {
+		if x := r.compileBool(c, severityKey(s), r.SeverityWhen[s]); x != nil {
 			r.checkCarried(severityKey(s), x.fields, r.Events)
 			r.severityWhen = append(r.severityWhen, severityWhen{s, x})
 		}

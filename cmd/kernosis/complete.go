@@ -52,16 +52,7 @@ func ruleNames(dir string) []string {
 	if err != nil {
 		return nil
 	}
-	return namesOfRules(set)
-}
-
-func namesOfRules(set *detector.RuleSet) []string {
-	var names []string
-	for _, r := range set.Rules() {
-		names = append(names, r.Name)
-	}
-	slices.Sort(names)
-	return names
+	return set.Names()
 }
 
 // completeRule completes the rule of a mute: to end one, those that are muted.
@@ -71,7 +62,7 @@ func (f *muteFlags) completeRule() []string {
 		if err != nil {
 			return nil
 		}
-		return namesOfRules(set)
+		return set.Names()
 	}
 	path, err := f.path()
 	if err != nil {

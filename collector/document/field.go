@@ -1,7 +1,6 @@
 package document
 
 import (
-	"slices"
 	"strconv"
 	"time"
 
@@ -37,23 +36,6 @@ func (r *Reader) Map(n *yaml.Node, field string) []Pair {
 		pairs = append(pairs, Pair{k, v})
 	}
 	return pairs
-}
-
-// Object reads a mapping with a fixed set of keys. Other keys are mistakes.
-// Keys with a null value count as absent.
-func (r *Reader) Object(n *yaml.Node, field string, known ...string) map[string]*yaml.Node {
-	out := make(map[string]*yaml.Node)
-	for _, p := range r.Map(n, field) {
-		if !slices.Contains(known, p.Key.Value) {
-			r.Errorf(p.Key, field, "unknown key %q%s", p.Key.Value, Suggest(p.Key.Value, known))
-			continue
-		}
-		if p.Value.Kind == yaml.ScalarNode && p.Value.ShortTag() == "!!null" {
-			continue
-		}
-		out[p.Key.Value] = p.Value
-	}
-	return out
 }
 
 // List returns the items of a sequence.

@@ -1,7 +1,6 @@
 package document
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -80,7 +79,6 @@ func filesOf(path string) ([]string, error) {
 	case len(names) > maxFiles:
 		return nil, fmt.Errorf("%s: %d files, at most %d are read", path, len(names), maxFiles)
 	}
-	slices.SortFunc(names, cmp.Compare[string])
 	return names, nil
 }
 

@@ -157,9 +157,9 @@ func (d *Object) Text(key string) string {
 	return ""
 }
 
-// Child returns the value at a key, nil where there is none.
+// Child returns the value at a key, nil where there is none, or no node.
 func Child(n *yaml.Node, key string) *yaml.Node {
-	if n.Kind != yaml.MappingNode {
+	if n == nil || n.Kind != yaml.MappingNode {
 		return nil
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {

@@ -92,12 +92,6 @@ func (r *Reader) Errorf(n *yaml.Node, field, format string, args ...any) {
 	r.append(&Error{File: r.Name, Line: n.Line, Column: n.Column, Field: field, Msg: fmt.Sprintf(format, args...)})
 }
 
-// ErrorAt records a mistake at a character of a scalar's value, offset from 0.
-func (r *Reader) ErrorAt(n *yaml.Node, offset int, field, format string, args ...any) {
-	line, column := r.position(n, offset)
-	r.append(&Error{File: r.Name, Line: line, Column: column, Field: field, Msg: fmt.Sprintf(format, args...)})
-}
-
 func (r *Reader) append(e *Error) {
 	switch len(r.Errors) {
 	case maxErrors:

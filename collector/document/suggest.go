@@ -13,23 +13,24 @@ const (
 
 // Suggest returns the names that a wrong one may mean, as `, did you mean "x" or "y"?`: those
 // that differ least from it, else those that it is a part of. Empty: there are none.
-func Suggest(wrong string, known []string) string {
+func Suggest[T ~string](wrong T, known []T) string {
 	if len(wrong) > longest {
 		return ""
 	}
 	var near, around []string
 	least := 1 + len(wrong)/3
-	for _, k := range known {
+	for _, name := range known {
+		k := string(name)
 		if len(k) > longest {
 			continue
 		}
-		switch d := distance(wrong, k); {
+		switch d := distance(string(wrong), k); {
 		case d <= least && 2*d <= len(k):
 			if d < least {
 				near, least = nil, d
 			}
 			near = append(near, strconv.Quote(k))
-		case len(wrong) > 3 && strings.Contains(k, wrong):
+		case len(wrong) > 3 && strings.Contains(k, string(wrong)):
 			around = append(around, strconv.Quote(k)) // who leaves a part out types the rest rightly: accept-queue
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -81,7 +82,7 @@ func (d *Object) Find(path string) *yaml.Node {
 	for _, part := range strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {
 		next := Child(n, part)
 		if n.Kind == yaml.SequenceNode {
-			if i, ok := index(part); ok && i < len(n.Content) {
+			if i, err := strconv.Atoi(part); err == nil && i >= 0 && i < len(n.Content) {
 				next = n.Content[i]
 			}
 		}
@@ -109,15 +110,4 @@ func (d *Object) FindKey(path string) *yaml.Node {
 		}
 	}
 	return d.Find(path)
-}
-
-func index(part string) (int, bool) {
-	n := 0
-	for _, r := range part {
-		if r < '0' || r > '9' || n > maxManifests {
-			return 0, false
-		}
-		n = n*10 + int(r-'0')
-	}
-	return n, part != ""
 }

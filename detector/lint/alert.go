@@ -31,21 +31,21 @@ func ParseAlerts(name string, data []byte) ([]Alert, error) {
 	if root == nil {
 		return nil, f.Errors
 	}
-	groups := key(root, "groups")
+	groups := document.Child(root, "groups")
 	if groups == nil {
-		groups = key(key(root, "spec"), "groups")
+		groups = document.Child(document.Child(root, "spec"), "groups")
 	}
 	if groups == nil || groups.Kind != yaml.SequenceNode {
 		return nil, detector.Errors{{File: name, Line: root.Line, Msg: "no groups: this is no file of Prometheus rules"}}
 	}
 	var out []Alert
 	for _, g := range groups.Content {
-		rules := key(g, "rules")
+		rules := document.Child(g, "rules")
 		if rules == nil {
 			continue
 		}
 		for _, r := range rules.Content {
-			expr := key(r, "expr")
+			expr := document.Child(r, "expr")
 			if expr == nil || expr.Kind != yaml.ScalarNode {
 				continue
 			}
@@ -54,7 +54,7 @@ func ParseAlerts(name string, data []byte) ([]Alert, error) {
 			}
 			a := Alert{File: name, Line: expr.Line, selectors: selectors(expr.Value)}
 			for _, k := range []string{"alert", "record"} {
-				if n := key(r, k); n != nil {
+				if n := document.Child(r, k); n != nil {
 					a.Name = n.Value
 				}
 			}
@@ -62,18 +62,6 @@ func ParseAlerts(name string, data []byte) ([]Alert, error) {
 		}
 	}
 	return out, nil
-}
-
-func key(n *yaml.Node, name string) *yaml.Node {
-	if n == nil || n.Kind != yaml.MappingNode {
-		return nil
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == name {
-			return n.Content[i+1]
-		}
-	}
-	return nil
 }
 
 // labelMeaning is what a label of a metric names.

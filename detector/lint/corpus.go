@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/kernosis/kernosis/collector/document"
 )
 
@@ -124,78 +122,44 @@ func ParseCorpus(name string, data []byte) (*Corpus, error) {
 	f, root := document.Read(name, data)
 	c := &Corpus{Values: make(map[string]string)}
 	if root != nil {
-		keys := f.Object(root, "", "values", "renamed", "faults", "healthy")
-		if n := keys["values"]; n != nil {
-			for _, p := range f.Map(n, "values") {
-				c.Values[p.Key.Value] = f.String(p.Value, "values."+p.Key.Value)
-			}
+		top := f.Object(root, "", "values", "renamed", "faults", "healthy")
+		for _, p := range top.Map("values") {
+			c.Values[p.Key.Value] = f.String(p.Value, "values."+p.Key.Value)
 		}
-		if n := keys["renamed"]; n != nil {
-			for i, item := range f.List(n, "renamed") {
-				path := fmt.Sprintf("renamed[%d]", i)
-				k := f.Object(item, path, "name", "now", "since")
-				c.Renamed = append(c.Renamed, Rename{str(f, item, k, path, "name"), str(f, item, k, path, "now"), str(f, item, k, path, "since")})
-			}
+		for _, m := range top.Objects("renamed", "name", "now", "since") {
+			m.Need("name", "now", "since")
+			c.Renamed = append(c.Renamed, Rename{m.Text("name"), m.Text("now"), m.Text("since")})
 		}
-		if n := keys["healthy"]; n != nil {
-			c.Healthy = f.Strings(n, "healthy")
-		}
-		if n := keys["faults"]; n != nil {
-			for i, item := range f.List(n, "faults") {
-				c.Faults = append(c.Faults, parseFault(f, item, fmt.Sprintf("faults[%d]", i)))
-			}
+		c.Healthy = top.Texts("healthy")
+		for _, m := range top.Objects("faults", "name", "reasons", "forms") {
+			c.Faults = append(c.Faults, parseFault(m))
 		}
 	}
-	if len(f.Errors) > 0 {
-		f.Errors.Sort()
-		return nil, f.Errors
+	f.Errors.Sort()
+	if err := f.Errors.Err(); err != nil {
+		return nil, err
 	}
 	return c, nil
 }
 
-// str reads a text that must be there.
-func str(f *document.Reader, n *yaml.Node, keys map[string]*yaml.Node, path, key string) string {
-	if keys[key] == nil {
-		f.Errorf(n, path, "%s is missing", key)
-		return ""
-	}
-	return f.String(keys[key], path+"."+key)
-}
-
-func parseFault(f *document.Reader, n *yaml.Node, path string) Fault {
-	keys := f.Object(n, path, "name", "reasons", "forms")
-	out := Fault{Name: str(f, n, keys, path, "name")}
-	if keys["reasons"] != nil {
-		out.Reasons = f.Strings(keys["reasons"], path+".reasons")
-	}
-	if keys["forms"] == nil {
-		f.Errorf(n, path, "forms is missing")
-		return out
-	}
-	for i, item := range f.List(keys["forms"], path+".forms") {
-		path := fmt.Sprintf("%s.forms[%d]", path, i)
-		k := f.Object(item, path, "from", "to", "arch", "seen", "lines")
-		form := Form{Fault: out.Name}
+func parseFault(m *document.Mapping) Fault {
+	m.Need("name", "forms")
+	out := Fault{Name: m.Text("name"), Reasons: m.Texts("reasons")}
+	for _, f := range m.Objects("forms", "from", "to", "arch", "seen", "lines") {
+		f.Need("lines")
+		form := Form{Fault: out.Name, Arch: f.Text("arch"), Seen: f.Text("seen"), Lines: f.Texts("lines")}
+		if f.Keys["lines"] != nil && len(form.Lines) == 0 {
+			f.Errorf("lines", "is empty")
+		}
 		for key, into := range map[string]*Version{"from": &form.From, "to": &form.To} {
-			if k[key] == nil {
+			if f.Keys[key] == nil {
 				continue
 			}
-			v, err := ParseVersion(f.String(k[key], path+"."+key))
+			v, err := ParseVersion(f.Text(key))
 			if err != nil {
-				f.Errorf(k[key], path+"."+key, "%v", err)
+				f.Errorf(key, "%v", err)
 			}
 			*into = v
-		}
-		if k["arch"] != nil {
-			form.Arch = f.String(k["arch"], path+".arch")
-		}
-		if k["seen"] != nil {
-			form.Seen = f.String(k["seen"], path+".seen")
-		}
-		if k["lines"] == nil {
-			f.Errorf(item, path, "lines is missing")
-		} else if form.Lines = f.Strings(k["lines"], path+".lines"); len(form.Lines) == 0 {
-			f.Errorf(k["lines"], path+".lines", "is empty")
 		}
 		out.Forms = append(out.Forms, form)
 	}

@@ -22,11 +22,11 @@ func (r *run) compare(c check) []Failure {
 		for _, w := range c.problems {
 			i := best(w, have)
 			if i < 0 {
-				failf(w.node.Line, "no %s problem of %s%s%s", w.state, w.text["rule"], ofGroup(w), listed(have))
+				failf(w.line, "no %s problem of %s%s%s", w.state, w.text["rule"], ofGroup(w), listed(have))
 				continue
 			}
 			for _, d := range differences(w, have[i]) {
-				failf(w.node.Line, "%s%s: %s", w.text["rule"], ofGroup(w), d)
+				failf(w.line, "%s%s: %s", w.text["rule"], ofGroup(w), d)
 			}
 			have = slices.Delete(have, i, i+1)
 		}
@@ -42,13 +42,13 @@ func (r *run) compare(c check) []Failure {
 				continue
 			}
 			if w.status != "" && cond.Status != w.status {
-				failf(w.node.Line, "condition %s is %s (%s: %s), want %s", w.typ, cond.Status, cond.Reason, cond.Message, w.status)
+				failf(w.line, "condition %s is %s (%s: %s), want %s", w.typ, cond.Status, cond.Reason, cond.Message, w.status)
 			}
 			if w.hasReason && cond.Reason != w.reason {
-				failf(w.node.Line, "condition %s: reason is %s, want %s", w.typ, cond.Reason, w.reason)
+				failf(w.line, "condition %s: reason is %s, want %s", w.typ, cond.Reason, w.reason)
 			}
 			if w.hasMessage && cond.Message != w.message {
-				failf(w.node.Line, "condition %s: message is\n\t%q, want\n\t%q", w.typ, cond.Message, w.message)
+				failf(w.line, "condition %s: message is\n\t%q, want\n\t%q", w.typ, cond.Message, w.message)
 			}
 		}
 	}

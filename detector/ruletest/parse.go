@@ -2,6 +2,7 @@ package ruletest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -32,30 +33,24 @@ func parse(f File, rules *detector.RuleSet) (*document.Reader, []*test) {
 		return file, nil
 	}
 	p := &parser{file: file, rules: rules, like: make(map[string]map[string]any)}
-	keys := file.Object(root, "", form.Keys[fileForm]()...)
-	if n := keys["apiVersion"]; n == nil {
-		file.Errorf(root, "apiVersion", "missing, want %s", detector.APIVersion)
-		return file, nil
-	} else if v := file.String(n, "apiVersion"); v != detector.APIVersion {
-		file.Errorf(n, "apiVersion", "is %q, want %s", v, detector.APIVersion)
+	top := file.Object(root, "", form.Keys[fileForm]()...)
+	if !top.OfVersion(detector.APIVersion) {
 		return file, nil
 	}
-	if n := keys["templates"]; n != nil {
-		for _, pair := range file.Map(n, "templates") {
-			if v, ok := p.value(pair.Value, "templates."+pair.Key.Value, 0).(map[string]any); ok {
-				p.like[pair.Key.Value] = v
-			} else {
-				file.Errorf(pair.Value, "templates."+pair.Key.Value, "want an event (a mapping)")
-			}
+	for _, pair := range top.Map("templates") {
+		path := "templates." + pair.Key.Value
+		if v, ok := p.value(pair.Value, path, 0).(map[string]any); ok {
+			p.like[pair.Key.Value] = v
+		} else {
+			file.Errorf(pair.Value, path, "want an event (a mapping)")
 		}
+	}
+	if top.Keys["tests"] == nil {
+		file.Errorf(root, "tests", "missing")
 	}
 	var tests []*test
-	if n := keys["tests"]; n == nil {
-		file.Errorf(root, "tests", "missing")
-	} else {
-		for i, item := range file.List(n, "tests") {
-			tests = append(tests, p.test(item, fmt.Sprintf("tests[%d]", i)))
-		}
+	for _, m := range top.Objects("tests", form.Keys[testForm]()...) {
+		tests = append(tests, p.test(m))
 	}
 	return file, tests
 }
@@ -66,97 +61,69 @@ type parser struct {
 	like  map[string]map[string]any
 }
 
-func (p *parser) test(n *yaml.Node, path string) *test {
-	keys := p.file.Object(n, path, form.Keys[testForm]()...)
-	t := &test{file: p.file, line: n.Line, sources: true}
-	if k := keys["name"]; k == nil {
-		p.file.Errorf(n, path, "name is missing")
-	} else {
-		t.name = p.file.String(k, path+".name")
+func (p *parser) test(m *document.Mapping) *test {
+	m.Need("name")
+	t := &test{file: p.file, line: m.Node.Line, name: m.Text("name"), rules: m.Texts("rules"), sources: m.Keys["sources"] == nil || m.Bool("sources")}
+	for i, r := range t.rules {
+		p.rule(m.Keys["rules"].Content[i], m.Field("rules"), r)
 	}
-	if k := keys["rules"]; k != nil {
-		t.rules = p.file.Strings(k, path+".rules")
-		for i, r := range t.rules {
-			p.rule(k.Content[i], path+".rules", r)
-		}
+	for _, step := range m.Objects("events", form.Keys[stepForm]()...) {
+		t.steps = append(t.steps, p.steps(step)...)
 	}
-	if k := keys["sources"]; k != nil {
-		t.sources = p.file.Bool(k, path+".sources")
+	if m.Keys["expect"] == nil {
+		p.file.Errorf(m.Node, m.Path, "expect is missing: a test that expects nothing proves nothing")
 	}
-	if k := keys["events"]; k != nil {
-		for i, item := range p.file.List(k, path+".events") {
-			t.steps = append(t.steps, p.steps(item, fmt.Sprintf("%s.events[%d]", path, i))...)
-		}
+	for _, expected := range m.Objects("expect", form.Keys[checkForm]()...) {
+		t.checks = append(t.checks, p.check(expected))
 	}
-	if k := keys["expect"]; k == nil {
-		p.file.Errorf(n, path, "expect is missing: a test that expects nothing proves nothing")
-	} else {
-		for i, item := range p.file.List(k, path+".expect") {
-			t.checks = append(t.checks, p.check(item, fmt.Sprintf("%s.expect[%d]", path, i)))
-		}
-	}
-	slices.SortStableFunc(t.steps, func(a, b step) int { return int(a.at - b.at) })
-	slices.SortStableFunc(t.checks, func(a, b check) int { return int(a.at - b.at) })
+	slices.SortStableFunc(t.steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(t.checks, func(a, b check) int { return cmp.Compare(a.at, b.at) })
 	return t
 }
 
 func (p *parser) rule(n *yaml.Node, path, name string) {
 	if _, ok := p.rules.Rule(name); !ok {
-		var names []string
-		for _, r := range p.rules.Rules() {
-			names = append(names, r.Name)
-		}
-		p.file.Errorf(n, path, "unknown rule %q%s", name, document.Suggest(name, names))
+		p.file.Errorf(n, path, "unknown rule %q%s", name, document.Suggest(name, p.rules.Names()))
 	}
 }
 
-func (p *parser) offset(n *yaml.Node, parent *yaml.Node, path string) time.Duration {
-	if n == nil {
-		p.file.Errorf(parent, path, "at is missing")
-		return 0
-	}
-	return p.file.Duration(n, path+".at", 0, maxOffset)
+// offset reads when something happens or is expected.
+func (p *parser) offset(m *document.Mapping) time.Duration {
+	m.Need("at")
+	return m.Duration("at", 0, maxOffset)
 }
 
-func (p *parser) steps(n *yaml.Node, path string) []step {
-	keys := p.file.Object(n, path, form.Keys[stepForm]()...)
-	first := step{at: p.offset(keys["at"], n, path)}
-	if k := keys["restart"]; k != nil {
-		first.restart = p.file.Bool(k, path+".restart")
+func (p *parser) steps(m *document.Mapping) []step {
+	first := step{at: p.offset(m), restart: m.Bool("restart")}
+	if m.Keys["restart"] != nil {
 		return []step{first}
 	}
 	doc := make(map[string]any)
-	where := n
-	if k := keys["like"]; k != nil {
-		name := p.file.String(k, path+".like")
+	if m.Keys["like"] != nil {
+		name := m.Text("like")
 		if base, ok := p.like[name]; ok {
 			merge(doc, base)
 		} else {
-			p.file.Errorf(k, path+".like", "unknown template %q", name)
+			m.Errorf("like", "unknown template %q", name)
 		}
 	}
-	if k := keys["event"]; k != nil {
-		where = k
-		if v, ok := p.value(k, path+".event", 0).(map[string]any); ok {
+	where := m.Node
+	if n := m.Keys["event"]; n != nil {
+		where = n
+		if v, ok := p.value(n, m.Field("event"), 0).(map[string]any); ok {
 			merge(doc, v)
 		} else {
-			p.file.Errorf(k, path+".event", "want a mapping")
+			m.Errorf("event", "want a mapping")
 		}
 	}
-	first.event = p.event(where, path, doc)
+	first.event = p.event(where, m.Path, doc)
 	if first.event == nil {
 		return nil
 	}
 	_, first.set.time = doc["time"]
 	_, first.set.boot = doc["bootTime"]
-	repeat, every := 1, time.Duration(0)
-	if k := keys["repeat"]; k != nil {
-		repeat = p.file.Int(k, path+".repeat", 1, maxRepeat)
-	}
-	if k := keys["every"]; k != nil {
-		every = p.file.Duration(k, path+".every", 0, maxOffset)
-	}
-	out := make([]step, repeat)
+	out := make([]step, max(1, m.Int("repeat", 1, maxRepeat)))
+	every := m.Duration("every", 0, maxOffset)
 	for i := range out {
 		out[i] = first
 		out[i].at += time.Duration(i) * every
@@ -179,11 +146,7 @@ func (p *parser) event(n *yaml.Node, path string, doc map[string]any) *event.Eve
 		return nil
 	}
 	if !slices.Contains(event.Kinds(), ev.Kind) {
-		var names []string
-		for _, k := range event.Kinds() {
-			names = append(names, string(k))
-		}
-		p.file.Errorf(n, path, "unknown event kind %q%s", ev.Kind, document.Suggest(string(ev.Kind), names))
+		p.file.Errorf(n, path, "unknown event kind %q%s", ev.Kind, document.Suggest(ev.Kind, event.Kinds()))
 		return nil
 	}
 	return ev
@@ -245,55 +208,46 @@ func (p *parser) value(n *yaml.Node, path string, depth int) any {
 	return n.Value
 }
 
-func (p *parser) check(n *yaml.Node, path string) check {
-	keys := p.file.Object(n, path, form.Keys[checkForm]()...)
-	c := check{at: p.offset(keys["at"], n, path), line: n.Line}
-	if k := keys["problems"]; k != nil {
-		c.hasProblems = true
-		for i, item := range p.file.List(k, path+".problems") {
-			c.problems = append(c.problems, p.problem(item, fmt.Sprintf("%s.problems[%d]", path, i)))
-		}
+func (p *parser) check(m *document.Mapping) check {
+	c := check{at: p.offset(m), line: m.Node.Line, hasProblems: m.Keys["problems"] != nil}
+	for _, expected := range m.Objects("problems", form.Keys[problemForm]()...) {
+		c.problems = append(c.problems, p.problem(expected))
 	}
-	if k := keys["conditions"]; k != nil {
-		for _, pair := range p.file.Map(k, path+".conditions") {
-			c.conditions = append(c.conditions, p.condition(pair, path+".conditions."+pair.Key.Value))
-		}
+	for _, pair := range m.Map("conditions") {
+		c.conditions = append(c.conditions, p.condition(pair, m.Field("conditions."+pair.Key.Value)))
 	}
-	if k := keys["transitions"]; k != nil {
+	if m.Keys["transitions"] != nil {
 		c.transitions = make(map[string]int)
-		for _, pair := range p.file.Map(k, path+".transitions") {
-			p.rule(pair.Key, path+".transitions", pair.Key.Value)
-			c.transitions[pair.Key.Value] = p.file.Int(pair.Value, path+".transitions."+pair.Key.Value, 0, 10*maxRepeat)
+		for _, pair := range m.Map("transitions") {
+			p.rule(pair.Key, m.Field("transitions"), pair.Key.Value)
+			c.transitions[pair.Key.Value] = p.file.Int(pair.Value, m.Field("transitions."+pair.Key.Value), 0, 10*maxRepeat)
 		}
 	}
 	if !c.hasProblems && c.conditions == nil && c.transitions == nil {
-		p.file.Errorf(n, path, "expects nothing: give problems, conditions or transitions")
+		p.file.Errorf(m.Node, m.Path, "expects nothing: give problems, conditions or transitions")
 	}
 	return c
 }
 
-func (p *parser) problem(n *yaml.Node, path string) wantProblem {
-	texts := []string{"rule", "group", "reason", "message", "subject", "severity", "suppressedBy"}
-	keys := p.file.Object(n, path, form.Keys[problemForm]()...)
-	w := wantProblem{node: n, text: make(map[string]string), state: problem.Firing, count: -1}
-	for _, t := range texts {
-		if k := keys[t]; k != nil {
-			w.text[t] = p.file.String(k, path+"."+t)
+func (p *parser) problem(m *document.Mapping) wantProblem {
+	m.Need("rule")
+	w := wantProblem{line: m.Node.Line, text: make(map[string]string), state: problem.Firing, count: -1}
+	for _, key := range []string{"rule", "group", "reason", "message", "subject", "severity", "suppressedBy"} {
+		if m.Keys[key] != nil {
+			w.text[key] = m.Text(key)
 		}
 	}
-	if keys["rule"] == nil {
-		p.file.Errorf(n, path, "rule is missing")
-	} else {
-		p.rule(keys["rule"], path+".rule", w.text["rule"])
+	if n := m.Keys["rule"]; n != nil {
+		p.rule(n, m.Field("rule"), w.text["rule"])
 	}
-	if k := keys["state"]; k != nil {
-		w.state = problem.State(p.file.String(k, path+".state"))
+	if m.Keys["state"] != nil {
+		w.state = problem.State(m.Text("state"))
 		if w.state != problem.Pending && w.state != problem.Firing && w.state != problem.Resolved {
-			p.file.Errorf(k, path+".state", "%q is not pending, firing or resolved", w.state)
+			m.Errorf("state", "%q is not pending, firing or resolved", w.state)
 		}
 	}
-	if k := keys["count"]; k != nil {
-		w.count = p.file.Int(k, path+".count", 0, 10*maxRepeat)
+	if m.Keys["count"] != nil {
+		w.count = m.Int("count", 0, 10*maxRepeat)
 	}
 	return w
 }
@@ -301,20 +255,16 @@ func (p *parser) problem(n *yaml.Node, path string) wantProblem {
 // condition reads "Type: True" or "Type: {status: True, reason: …, message: …}".
 // The status may be written without quotes although YAML takes it for a boolean.
 func (p *parser) condition(pair document.Pair, path string) wantCondition {
-	w := wantCondition{node: pair.Value, typ: pair.Key.Value}
+	w := wantCondition{line: pair.Value.Line, typ: pair.Key.Value}
 	if !slices.ContainsFunc(p.rules.Conditions(), func(c detector.ConditionSpec) bool { return c.Type == w.typ }) {
 		p.file.Errorf(pair.Key, path, "unknown condition %q", w.typ)
 	}
 	status := pair.Value
-	if pair.Value.Kind == yaml.MappingNode {
-		keys := p.file.Object(pair.Value, path, form.Keys[conditionForm]()...)
-		status = keys["status"]
-		if k := keys["reason"]; k != nil {
-			w.reason, w.hasReason = p.file.String(k, path+".reason"), true
-		}
-		if k := keys["message"]; k != nil {
-			w.message, w.hasMessage = p.file.String(k, path+".message"), true
-		}
+	if status.Kind == yaml.MappingNode {
+		m := p.file.Object(status, path, form.Keys[conditionForm]()...)
+		status = m.Keys["status"]
+		w.reason, w.hasReason = m.Text("reason"), m.Keys["reason"] != nil
+		w.message, w.hasMessage = m.Text("message"), m.Keys["message"] != nil
 	}
 	if status == nil {
 		return w

@@ -3,8 +3,6 @@ package ruletest
 import (
 	"time"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
@@ -47,7 +45,7 @@ type check struct {
 
 // wantProblem is an expected problem. Fields that are not set are not compared.
 type wantProblem struct {
-	node  *yaml.Node
+	line  int
 	text  map[string]string // rule, group, reason, message, subject, severity, suppressedBy
 	state problem.State
 	count int // -1: not compared
@@ -55,7 +53,7 @@ type wantProblem struct {
 
 // wantCondition is an expected condition.
 type wantCondition struct {
-	node                  *yaml.Node
+	line                  int
 	typ                   string
 	status                problem.Status
 	reason, message       string

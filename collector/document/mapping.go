@@ -1,0 +1,123 @@
+package document
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Mapping is a mapping with a fixed set of keys. What it reads of a key that is absent is the
+// zero value.
+type Mapping struct {
+	Reader *Reader
+	Node   *yaml.Node // where mistakes are reported that are about no key
+	Path   string     // "rules[2]", empty at the top
+	Keys   map[string]*yaml.Node
+}
+
+// Object reads a mapping with a fixed set of keys. Other keys are mistakes.
+// Keys with a null value count as absent.
+func (r *Reader) Object(n *yaml.Node, path string, known ...string) *Mapping {
+	m := &Mapping{Reader: r, Node: n, Path: path, Keys: make(map[string]*yaml.Node)}
+	for _, p := range r.Map(n, path) {
+		switch {
+		case !slices.Contains(known, p.Key.Value):
+			r.Errorf(p.Key, path, "unknown key %q%s", p.Key.Value, Suggest(p.Key.Value, known))
+		case !IsNull(p.Value):
+			m.Keys[p.Key.Value] = p.Value
+		}
+	}
+	return m
+}
+
+// Field returns the path of a key.
+func (m *Mapping) Field(key string) string {
+	if m.Path == "" {
+		return key
+	}
+	return m.Path + "." + key
+}
+
+// Errorf records a mistake at a key, or at the mapping where the key is absent.
+func (m *Mapping) Errorf(key, format string, args ...any) {
+	if n := m.Keys[key]; n != nil {
+		m.Reader.Errorf(n, m.Field(key), format, args...)
+		return
+	}
+	m.Reader.Errorf(m.Node, m.Path, "%s: "+format, append([]any{key}, args...)...)
+}
+
+// ErrorAt records a mistake at a character of a key's scalar, offset from 0.
+func (m *Mapping) ErrorAt(key string, offset int, format string, args ...any) {
+	line, column := m.Reader.position(m.Keys[key], offset)
+	m.Reader.append(&Error{File: m.Reader.Name, Line: line, Column: column, Field: m.Field(key), Msg: fmt.Sprintf(format, args...)})
+}
+
+// Need records a mistake for each of the keys that is absent.
+func (m *Mapping) Need(keys ...string) {
+	for _, key := range keys {
+		if m.Keys[key] == nil {
+			m.Reader.Errorf(m.Node, m.Path, "%s is missing", key)
+		}
+	}
+}
+
+// OfVersion reports whether apiVersion is this one: another version's keys would all be mistakes.
+func (m *Mapping) OfVersion(want string) bool {
+	have := m.Text("apiVersion")
+	switch {
+	case m.Keys["apiVersion"] == nil:
+		m.Reader.Errorf(m.Node, "apiVersion", "missing, want %s", want)
+	case have != want:
+		m.Errorf("apiVersion", "is %q, want %s", have, want)
+	}
+	return have == want
+}
+
+// Text returns the text of a key.
+func (m *Mapping) Text(key string) string { return read(m, key, m.Reader.String) }
+
+// Texts returns the list of texts of a key.
+func (m *Mapping) Texts(key string) []string { return read(m, key, m.Reader.Strings) }
+
+// Bool returns true or false.
+func (m *Mapping) Bool(key string) bool { return read(m, key, m.Reader.Bool) }
+
+// Int returns an integer between low and high.
+func (m *Mapping) Int(key string, low, high int) int {
+	return read(m, key, func(n *yaml.Node, path string) int { return m.Reader.Int(n, path, low, high) })
+}
+
+// Duration returns a duration of at least low and at most high.
+func (m *Mapping) Duration(key string, low, high time.Duration) time.Duration {
+	return read(m, key, func(n *yaml.Node, path string) time.Duration { return m.Reader.Duration(n, path, low, high) })
+}
+
+// List returns the items of a key's list.
+func (m *Mapping) List(key string) []*yaml.Node { return read(m, key, m.Reader.List) }
+
+// Map returns the pairs of a key's mapping, whose keys are free names.
+func (m *Mapping) Map(key string) []Pair { return read(m, key, m.Reader.Map) }
+
+// Object returns a key's mapping with a fixed set of keys; nil: the key is absent.
+func (m *Mapping) Object(key string, known ...string) *Mapping {
+	return read(m, key, func(n *yaml.Node, path string) *Mapping { return m.Reader.Object(n, path, known...) })
+}
+
+// Objects returns the items of a key's list of such mappings.
+func (m *Mapping) Objects(key string, known ...string) []*Mapping {
+	var out []*Mapping
+	for i, n := range m.List(key) {
+		out = append(out, m.Reader.Object(n, fmt.Sprintf("%s[%d]", m.Field(key), i), known...))
+	}
+	return out
+}
+
+func read[T any](m *Mapping, key string, as func(n *yaml.Node, path string) T) (v T) {
+	if n := m.Keys[key]; n != nil {
+		return as(n, m.Field(key))
+	}
+	return v
+}
