@@ -183,24 +183,6 @@ func (r *loadedRule) compileWhen(c *compiler) {
 	}
 }
 
-// nameChecks finds the checks that the rule can be about, so that it depends on
-// no other.
-func (r *loadedRule) nameChecks(c *compiler) {
-	if len(r.when.checks) == 0 {
-		return
-	}
-	names, err := c.possibleChecks(r.When, r.when.checks)
-	if err != nil {
-		r.Errorf("when", "%v", err)
-		return
-	}
-	for i := range r.named {
-		if r.named[i].stem == event.CheckStem {
-			r.named[i] = newNamed(event.CheckStem, names)
-		}
-	}
-}
-
 // compileBool compiles the expression of a key; nil: there is none, or it is mistaken.
 func (r *loadedRule) compileBool(c *compiler, key, source string) *expr {
 	if r.Keys[key] == nil {
@@ -217,7 +199,7 @@ func (r *loadedRule) compileBool(c *compiler, key, source string) *expr {
 		r.Errorf(key, "has type %s, want bool", cel.FormatCELType(x.out))
 		return nil
 	}
-	for _, l := range x.kinds {
+	for _, l := range x.compared[kindField] {
 		if k := event.Kind(l.text); !slices.Contains(event.Kinds(), k) {
 			r.ErrorAt(key, l.offset, "unknown event kind %q%s", k, document.Suggest(k, event.Kinds()))
 		}
@@ -263,12 +245,7 @@ func (r *loadedRule) compileClearWhen(c *compiler) {
 	}
 	r.clearWhen, r.clearKinds = x, r.Events
 	if slices.ContainsFunc(x.fields, func(f *event.Field) bool { return f.Name == kindField }) {
-		kinds, err := c.possibleKinds(r.ClearWhen)
-		if err != nil {
-			r.Errorf("clearWhen", "%v", err)
-			return
-		}
-		r.clearKinds = kinds
+		r.clearKinds = possible(r, c, "clearWhen", kindField, event.Kinds(), nil)
 	}
 	if len(r.clearKinds) == 0 {
 		r.Errorf("clearWhen", "is false for every event kind")

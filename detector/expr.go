@@ -18,15 +18,12 @@ import (
 
 // expr is one compiled expression. It is immutable and safe for concurrent use.
 type expr struct {
-	program cel.Program
-	direct  direct
-	fields  []*event.Field // those it reads, in order of first use
-	bare    *event.Field   // set where the expression is just a field
-	out     *cel.Type
-	kinds   []literal // texts compared with event.kind
-	checks  []literal // texts compared with event.check
-	targets []literal // texts compared with event.target
-	gauges  []literal // texts compared with gauge.name
+	program  cel.Program
+	direct   direct
+	fields   []*event.Field // those it reads, in order of first use
+	bare     *event.Field   // set where the expression is just a field
+	out      *cel.Type
+	compared map[string][]literal // texts, by the field that they are compared with
 }
 
 // literal is a text that an expression compares with a field.
@@ -75,7 +72,7 @@ func (c *compiler) compile(source string) (*expr, []exprError) {
 		}
 		return nil, out
 	}
-	x := &expr{out: checked.OutputType()}
+	x := &expr{out: checked.OutputType(), compared: make(map[string][]literal)}
 	x.inspect(c, checked.NativeRep())
 	x.direct = newDirect(c, checked.NativeRep())
 	if slices.ContainsFunc(x.fields, isPodLabels) {
@@ -133,7 +130,7 @@ func lineOffsets(s string) []int {
 	return out
 }
 
-// inspect notes what the expression reads, and which kinds and checks it names.
+// inspect notes what the expression reads, and with which texts it compares fields.
 func (x *expr) inspect(c *compiler, a *ast.AST) {
 	if f := c.fieldOf(a.Expr()); f != nil {
 		x.bare = f
@@ -151,16 +148,7 @@ func (x *expr) inspect(c *compiler, a *ast.AST) {
 		if r, ok := a.SourceInfo().GetOffsetRange(with.ID()); ok {
 			l.offset = int(r.Start)
 		}
-		switch field.AsIdent() {
-		case kindField:
-			x.kinds = append(x.kinds, l)
-		case checkField:
-			x.checks = append(x.checks, l)
-		case targetField:
-			x.targets = append(x.targets, l)
-		case gaugeField:
-			x.gauges = append(x.gauges, l)
-		}
+		x.compared[field.AsIdent()] = append(x.compared[field.AsIdent()], l)
 	}
 	ast.PreOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		switch e.Kind() {
@@ -195,93 +183,6 @@ func (c *compiler) fieldOf(e ast.Expr) *event.Field {
 		return c.field(e.AsIdent())
 	}
 	return nil
-}
-
-// Fields by whose value alone an expression may be false.
-const (
-	kindField  = "event.kind"
-	checkField = "event.check"
-)
-
-// possible returns a test for whether the expression is not false already by the
-// values of these fields, whatever the others are.
-func (c *compiler) possible(source string, given ...string) (func(values ...string) (bool, error), error) {
-	checked, issues := c.env.Compile(source)
-	if issues.Err() != nil {
-		return nil, issues.Err()
-	}
-	program, err := c.env.Program(checked, cel.EvalOptions(cel.OptPartialEval))
-	if err != nil {
-		return nil, err
-	}
-	var unknown []*cel.AttributePatternType
-	for _, f := range event.Fields() {
-		if !slices.Contains(given, f.Name) {
-			unknown = append(unknown, cel.AttributePattern(f.Name))
-		}
-	}
-	for name := range c.match {
-		unknown = append(unknown, cel.AttributePattern(name))
-	}
-	return func(values ...string) (bool, error) {
-		known := make(map[string]any, len(given))
-		for i, name := range given {
-			known[name] = values[i]
-		}
-		vars, err := cel.PartialVars(known, unknown...)
-		if err != nil {
-			return false, err
-		}
-		if v, _, err := program.Eval(vars); err == nil && v == types.False {
-			return false, nil
-		}
-		return true, nil // an expression that can't say may be true
-	}, nil
-}
-
-// possibleKinds returns the kinds for which the expression is not false
-// already by its kind: those a clearing event can have.
-func (c *compiler) possibleKinds(source string) ([]event.Kind, error) {
-	possible, err := c.possible(source, kindField)
-	if err != nil {
-		return nil, err
-	}
-	var out []event.Kind
-	for _, k := range event.Kinds() {
-		ok, err := possible(string(k))
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			out = append(out, k)
-		}
-	}
-	return out, nil
-}
-
-// possibleChecks returns the names of the checks for which the expression, which
-// compares the check's name with these, is not false already by it. nil: it may be
-// true of any.
-func (c *compiler) possibleChecks(source string, named []literal) ([]string, error) {
-	possible, err := c.possible(source, kindField, checkField)
-	if err != nil {
-		return nil, err
-	}
-	// No check has an empty name: what may be true of it may be of others.
-	if any, err := possible(string(event.Check), ""); any || err != nil {
-		return nil, err
-	}
-	var out []string
-	for _, l := range named {
-		ok, err := possible(string(event.Check), l.text)
-		if err != nil {
-			return nil, err
-		}
-		if ok && !slices.Contains(out, l.text) {
-			out = append(out, l.text)
-		}
-	}
-	return out, nil
 }
 
 var errNotBool = errors.New("expression gave no boolean")

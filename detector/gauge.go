@@ -9,9 +9,6 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// gaugeField is the name of the gauge: a rule depends on those that it can be true of.
-const gaugeField = "gauge.name"
-
 // isGauge reports whether the rule is about gauges.
 func (r *Rule) isGauge() bool { return slices.Contains(r.Events, event.Gauge) }
 
@@ -51,28 +48,13 @@ func (r *loadedRule) nameGauges(c *compiler) {
 		}
 		return
 	}
-	for _, l := range r.when.gauges {
+	for _, l := range r.when.compared[gaugeField] {
 		if !slices.Contains(event.Gauges(), l.text) {
 			r.ErrorAt("when", l.offset, "unknown gauge %q%s", l.text, document.Suggest(l.text, event.Gauges()))
 			return
 		}
 	}
-	possible, err := c.possible(r.When, kindField, gaugeField)
-	if err != nil {
-		r.Errorf("when", "%v", err)
-		return
-	}
-	var names []string
-	for _, name := range event.Gauges() {
-		ok, err := possible(string(event.Gauge), name)
-		if err != nil {
-			r.Errorf("when", "%v", err)
-			return
-		}
-		if ok {
-			names = append(names, name)
-		}
-	}
+	names := possible(r, c, "when", gaugeField, event.Gauges(), map[string]any{kindField: string(event.Gauge)})
 	if len(names) == 0 {
 		r.Errorf("when", "is false for every gauge")
 		return
@@ -84,11 +66,7 @@ func (r *loadedRule) nameGauges(c *compiler) {
 // else one that is well would end another's problem.
 func (r *loadedRule) lookAtGauges(names []string) {
 	r.gauges = names
-	for i := range r.named {
-		if r.named[i].stem == event.GaugeStem {
-			r.named[i] = newNamed(event.GaugeStem, names)
-		}
-	}
+	r.lookAt(event.GaugeStem, names)
 	if len(names) > 1 && !slices.Contains(r.GroupBy, gaugeField) {
 		r.Errorf("groupBy", "needs %s: the rule is about several (%s)", gaugeField, strings.Join(names, ", "))
 	}
