@@ -73,7 +73,7 @@ func testRules(args []string) (*ruletest.Results, error) {
 		if err != nil {
 			return nil, err
 		}
-		return results, addTests(results, set, files, func(*detector.Rule) bool { return true })
+		return results, results.Run(set, func(*detector.Rule) bool { return true }, files...)
 	}
 	dirs, err := testDirs(args)
 	if err != nil {
@@ -132,7 +132,7 @@ func (d *testDir) run(results *ruletest.Results) error {
 	for i := range files {
 		files[i].Name = filepath.Join(d.dir, files[i].Name)
 	}
-	return addTests(results, set, files, d.about)
+	return results.Run(set, d.about, files...)
 }
 
 // about reports whether the tests are to show the rule: it is of the folder, or of
@@ -145,16 +145,4 @@ func (d *testDir) about(r *detector.Rule) bool {
 	return d.all || slices.ContainsFunc(d.files, func(f string) bool {
 		return strings.TrimSuffix(f, filepath.Ext(f)) == stem+"_test"
 	})
-}
-
-// addTests runs tests and adds what came out.
-func addTests(results *ruletest.Results, set *detector.RuleSet, files []ruletest.File, about func(*detector.Rule) bool) error {
-	report, err := ruletest.Run(set, files...)
-	if err != nil {
-		return err
-	}
-	all := slices.DeleteFunc(set.Rules(), func(r *detector.Rule) bool { return !about(r) })
-	results.Tests = append(results.Tests, report.Tests...)
-	results.Gaps = append(results.Gaps, report.Gaps(all)...)
-	return nil
 }

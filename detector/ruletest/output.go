@@ -11,8 +11,8 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// Results is what is written: the tests, and the rules of which they don't show
-// all. Names are those of files, and may be anything: each form escapes them.
+// Results is what came out of tests, and the rules of which they don't show all. Names are
+// those of files, and may be anything: each form escapes them.
 type Results struct {
 	Tests  []Result
 	Gaps   []Gap
@@ -21,9 +21,19 @@ type Results struct {
 
 // Failed returns how many tests failed, and gaps where they count.
 func (r *Results) Failed() int {
-	n := (&Report{Tests: r.Tests}).Failed()
+	n := r.failedTests()
 	if r.Strict {
 		n += len(r.Gaps)
+	}
+	return n
+}
+
+func (r *Results) failedTests() int {
+	n := 0
+	for _, t := range r.Tests {
+		if len(t.Failures) > 0 {
+			n++
+		}
 	}
 	return n
 }
@@ -51,26 +61,22 @@ func (g *Gap) text() string {
 // WriteText writes a line a failure, as file:line, and the count.
 func (r *Results) WriteText(w io.Writer) error {
 	var b strings.Builder
-	for i := range r.Tests {
-		r.Tests[i].text(&b)
+	for _, t := range r.Tests {
+		for _, f := range t.Failures {
+			fmt.Fprintf(&b, "%s:%d: %s: at %v: %s\n", safe(t.File), f.Line, safe(t.Name), f.At, safeLines(f.Text))
+		}
 	}
 	for i := range r.Gaps {
 		g := &r.Gaps[i]
 		fmt.Fprintf(&b, "%s:%d: %s\n", safe(g.File), g.Line, g.text())
 	}
-	fmt.Fprintf(&b, "%d tests, %d failed", len(r.Tests), (&Report{Tests: r.Tests}).Failed())
+	fmt.Fprintf(&b, "%d tests, %d failed", len(r.Tests), r.failedTests())
 	if len(r.Gaps) > 0 {
 		fmt.Fprintf(&b, ", %d rules not shown in full", len(r.Gaps))
 	}
 	b.WriteByte('\n')
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-func (t *Result) text(b *strings.Builder) {
-	for _, f := range t.Failures {
-		fmt.Fprintf(b, "%s:%d: %s: at %v: %s\n", safe(t.File), f.Line, safe(t.Name), f.At, safeLines(f.Text))
-	}
 }
 
 // WriteTAP writes the Test Anything Protocol, version 14. Gaps that don't count are

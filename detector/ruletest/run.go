@@ -1,6 +1,7 @@
 package ruletest
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"path"
@@ -12,12 +13,6 @@ import (
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/problem"
 )
-
-// Report is the outcome of all tests.
-type Report struct {
-	Tests    []Result
-	Coverage map[string]Coverage // by rule, of every rule of the set
-}
 
 // Result is the outcome of one test.
 type Result struct {
@@ -32,27 +27,6 @@ type Failure struct {
 	Line int           // in the test file
 	At   time.Duration // of the expectation
 	Text string        // may have several lines
-}
-
-// Failed returns how many tests failed.
-func (r *Report) Failed() int {
-	n := 0
-	for _, t := range r.Tests {
-		if len(t.Failures) > 0 {
-			n++
-		}
-	}
-	return n
-}
-
-// String lists the failures as file:line, one expectation after the other.
-func (r *Report) String() string {
-	var b strings.Builder
-	for i := range r.Tests {
-		r.Tests[i].text(&b)
-	}
-	fmt.Fprintf(&b, "%d tests, %d failed\n", len(r.Tests), r.Failed())
-	return b.String()
 }
 
 // IsTestFile recognizes test files by their name: *_test.yaml, *_test.yml.
@@ -81,13 +55,9 @@ func ReadFiles(fsys fs.FS) ([]File, error) {
 	return files, nil
 }
 
-// Run runs all tests of the files. The error is [detector.Errors], every
-// mistake in the files themselves; failed expectations are in the report.
-func Run(rules *detector.RuleSet, files ...File) (*Report, error) {
-	report := &Report{Coverage: make(map[string]Coverage)}
-	for _, r := range rules.Rules() {
-		report.Coverage[r.Name] = Coverage{}
-	}
+// Run runs all tests of the files and adds what comes out, gaps of the rules that about reports
+// true for. The error is [detector.Errors], every mistake in the files themselves.
+func (r *Results) Run(rules *detector.RuleSet, about func(*detector.Rule) bool, files ...File) error {
 	var tests []*test
 	var mistakes detector.Errors
 	for _, f := range files {
@@ -97,14 +67,23 @@ func Run(rules *detector.RuleSet, files ...File) (*Report, error) {
 		tests = append(tests, ts...)
 	}
 	if len(mistakes) > 0 {
-		return nil, mistakes
+		return mistakes
 	}
+	all := make(map[string]coverage)
 	for _, t := range tests {
-		r := newRun(t, rules)
-		report.Tests = append(report.Tests, Result{File: t.file.Name, Line: t.line, Name: t.name, Failures: r.run()})
-		r.cover(report.Coverage)
+		run := newRun(t, rules)
+		r.Tests = append(r.Tests, Result{File: t.file.Name, Line: t.line, Name: t.name, Failures: run.run()})
+		run.cover(all)
 	}
-	return report, nil
+	var gaps []Gap
+	for _, rule := range rules.Rules() {
+		if missing := all[rule.Name].missing(rule); len(missing) > 0 && about(rule) {
+			gaps = append(gaps, Gap{rule.Name, rule.File, rule.Line, missing})
+		}
+	}
+	slices.SortStableFunc(gaps, func(a, b Gap) int { return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line)) })
+	r.Gaps = append(r.Gaps, gaps...)
+	return nil
 }
 
 // moment is that of an offset. Any time will do for offset 0, so a fixed one, an hour after
@@ -243,16 +222,16 @@ func (r *run) noteMatches() {
 	}
 }
 
-func (r *run) cover(all map[string]Coverage) {
+func (r *run) cover(all map[string]coverage) {
 	for _, rule := range r.rules.Rules() {
 		c := all[rule.Name]
-		c.Fires = c.Fires || r.fired[rule.Name] > 0
-		c.Clears = c.Clears || r.resolved[rule.Name]
-		c.Refires = c.Refires || r.refired[rule.Name]
+		c.fires = c.fires || r.fired[rule.Name] > 0
+		c.clears = c.clears || r.resolved[rule.Name]
+		c.refires = c.refires || r.refired[rule.Name]
 		came := slices.ContainsFunc(rule.Events, func(k event.Kind) bool { return r.kinds[k] })
-		c.Holds = c.Holds || came && r.fired[rule.Name] == 0
-		c.Matches = c.Matches || r.matched[rule.PatternName()]
-		c.ClearMatches = c.ClearMatches || r.matched[rule.ClearPatternName()]
+		c.holds = c.holds || came && r.fired[rule.Name] == 0
+		c.matches = c.matches || r.matched[rule.PatternName()]
+		c.clearMatches = c.clearMatches || r.matched[rule.ClearPatternName()]
 		all[rule.Name] = c
 	}
 }

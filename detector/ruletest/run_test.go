@@ -3,12 +3,14 @@ package ruletest_test
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
 	"github.com/kernosis/kernosis/detector"
@@ -18,7 +20,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files anew")
 
 // TestReports runs the test files of each archive against its rules; the
-// member "report" is what Run must say, mistakes or failures.
+// member "report" is what they must say, mistakes or failures.
 func TestReports(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(paths) == 0 {
@@ -47,25 +49,26 @@ func TestReports(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var have string
-			if report, err := ruletest.Run(set, tests...); err != nil {
-				have = err.Error() + "\n"
-			} else {
-				have = report.String()
+			var have bytes.Buffer
+			var results ruletest.Results
+			if err := results.Run(set, func(*detector.Rule) bool { return false }, tests...); err != nil {
+				fmt.Fprintln(&have, err)
+			} else if err := results.WriteText(&have); err != nil {
+				t.Fatal(err)
 			}
 			if *update {
 				if golden < 0 {
 					golden = len(archive.Files)
 					archive.Files = append(archive.Files, txtar.File{Name: "report"})
 				}
-				archive.Files[golden].Data = []byte(have)
+				archive.Files[golden].Data = have.Bytes()
 				if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
 					t.Fatal(err)
 				}
 				return
 			}
-			if golden < 0 || !bytes.Equal([]byte(have), archive.Files[golden].Data) {
-				t.Errorf("have\n%s\nwant\n%s", have, archive.Files[golden].Data)
+			if golden < 0 || !bytes.Equal(have.Bytes(), archive.Files[golden].Data) {
+				t.Errorf("have\n%s\nwant\n%s", &have, archive.Files[golden].Data)
 			}
 		})
 	}
@@ -75,12 +78,12 @@ func TestCoverage(t *testing.T) {
 	set, err := detector.Load(fstest.MapFS{"r.yaml": &fstest.MapFile{Data: []byte(`apiVersion: rules.kernosis.io/v1
 rules:
 - {name: shown, events: [oomkill], when: event.scope == "memcg", reason: R, message: m}
-- {name: never, events: [diskio], reason: R, message: m}
+- {name: never, events: [diskio], when: event.op == "write", reason: R, message: m}
 `)}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := ruletest.Run(set, ruletest.File{Name: "t", Data: []byte(`apiVersion: rules.kernosis.io/v1
+	wantGaps(t, set, map[string][]string{"shown": {"flaps"}, "never": {"fires", "does not fire", "clears", "flaps"}}, `apiVersion: rules.kernosis.io/v1
 tests:
 - name: a
   events: [{at: 0s, event: {kind: oomkill, oomKill: {scope: memcg}}}]
@@ -88,15 +91,23 @@ tests:
 - name: b
   events: [{at: 0s, event: {kind: oomkill, oomKill: {scope: global}}}]
   expect: [{at: 1h, transitions: {shown: 0}}]
-`)})
-	if err != nil || report.Failed() != 0 {
-		t.Fatal(err, report)
+`)
+}
+
+// wantGaps runs tests that pass and compares what they don't show, by rule.
+func wantGaps(t *testing.T, set *detector.RuleSet, want map[string][]string, tests string) {
+	t.Helper()
+	var results ruletest.Results
+	err := results.Run(set, func(*detector.Rule) bool { return true }, ruletest.File{Name: "t", Data: []byte(tests)})
+	if err != nil || results.Failed() != 0 {
+		t.Fatal(err, results)
 	}
-	if have, want := report.Coverage["shown"], (ruletest.Coverage{Fires: true, Holds: true, Clears: true}); have != want {
-		t.Errorf("have %+v, want %+v", have, want)
+	have := make(map[string][]string)
+	for _, g := range results.Gaps {
+		have[g.Rule] = g.Missing
 	}
-	if have := report.Coverage["never"]; have != (ruletest.Coverage{}) {
-		t.Errorf("have %+v, want nothing", have)
+	if diff := cmp.Diff(want, have); diff != "" {
+		t.Errorf("gaps (-want +have):\n%s", diff)
 	}
 }
 
@@ -112,7 +123,10 @@ rules:
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := ruletest.Run(set, ruletest.File{Name: "t", Data: []byte(`apiVersion: rules.kernosis.io/v1
+	wantGaps(t, set, map[string][]string{
+		"half":  {"clears", "flaps", "clearPattern matches"},
+		"never": {"fires", "clears", "flaps", "pattern matches"},
+	}, `apiVersion: rules.kernosis.io/v1
 templates:
   line: {kind: log, log: {name: kmsg, origin: kernel}}
 tests:
@@ -129,20 +143,7 @@ tests:
 - name: b
   events: [{at: 0s, like: line, event: {log: {text: server a OK}}}]
   expect: [{at: 1h, problems: []}]
-`)})
-	if err != nil || report.Failed() != 0 {
-		t.Fatal(err, report)
-	}
-	for name, want := range map[string]ruletest.Coverage{
-		"nfs":   {Fires: true, Holds: true, Clears: true, Refires: true, Matches: true, ClearMatches: true},
-		"half":  {Fires: true, Holds: true, Matches: true},
-		"never": {Holds: true},
-	} {
-		r, _ := set.Rule(name)
-		if have := report.Coverage[name]; have != want || have.Shown(r) != (name == "nfs") {
-			t.Errorf("%s: have %+v (shown %v), want %+v", name, have, have.Shown(r), want)
-		}
-	}
+`)
 }
 
 // FuzzRun: no test file makes the runner panic.
@@ -166,6 +167,6 @@ tests:
 		if bytes.Contains(data, []byte("repeat")) && len(data) > 1000 {
 			t.Skip("long runs are no news")
 		}
-		_, _ = ruletest.Run(set, ruletest.File{Name: "f", Data: data})
+		_ = new(ruletest.Results).Run(set, func(*detector.Rule) bool { return true }, ruletest.File{Name: "f", Data: data})
 	})
 }
