@@ -3,6 +3,7 @@ package lint
 import (
 	"strconv"
 	"strings"
+	"text/scanner"
 )
 
 // selector is a series selector of PromQL: metric{label="value"}.
@@ -18,17 +19,15 @@ type matcher struct{ label, op, value string }
 // doesn't know, texts and comments included.
 func selectors(expr string) []selector {
 	var out []selector
-	s := scanner{text: expr}
 	name := ""
-	for !s.done() {
-		s.space()
-		switch c := s.peek(); {
-		case c == '"' || c == '\'' || c == '`':
-			s.quoted()
-			name = ""
-		case c == '{':
-			s.pos++
-			if m, ok := s.matchers(); ok {
+	t := newTokens(expr)
+	for token := t.next(); token != scanner.EOF; token = t.next() {
+		if token == scanner.Ident {
+			name = t.TokenText()
+			continue
+		}
+		if token == '{' {
+			if m, ok := t.matchers(); ok {
 				for _, l := range m {
 					if l.label == "__name__" && l.op == "=" {
 						name = l.value
@@ -36,112 +35,75 @@ func selectors(expr string) []selector {
 				}
 				out = append(out, selector{name, m})
 			}
-			name = ""
-		case isName(c):
-			name = s.name()
-		default:
-			s.pos++
-			name = ""
 		}
+		name = ""
 	}
 	return out
 }
 
-type scanner struct {
-	text string
-	pos  int
-}
+type tokens struct{ scanner.Scanner }
 
-func (s *scanner) done() bool { return s.pos >= len(s.text) }
-
-func (s *scanner) peek() byte {
-	if s.done() {
-		return 0
+func newTokens(expr string) *tokens {
+	t := &tokens{}
+	t.Init(strings.NewReader(expr))
+	t.Mode = scanner.ScanIdents | scanner.ScanStrings | scanner.ScanRawStrings | scanner.ScanChars
+	t.IsIdentRune = func(c rune, _ int) bool {
+		return c == '_' || c == ':' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 	}
-	return s.text[s.pos]
+	t.Error = func(*scanner.Scanner, string) {} // Prometheus reports it
+	return t
 }
 
-func isName(c byte) bool {
-	return c == '_' || c == ':' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
-}
-
-func (s *scanner) space() {
-	for !s.done() {
-		switch c := s.peek(); {
-		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
-			s.pos++
-		case c == '#':
-			for !s.done() && s.peek() != '\n' {
-				s.pos++
-			}
-		default:
-			return
+// next returns the next token that is not part of a comment.
+func (t *tokens) next() rune {
+	token := t.Scan()
+	for token == '#' {
+		for c := t.Peek(); c != '\n' && c != scanner.EOF; c = t.Peek() {
+			t.Next()
 		}
+		token = t.Scan()
 	}
-}
-
-func (s *scanner) name() string {
-	start := s.pos
-	for !s.done() && isName(s.peek()) {
-		s.pos++
-	}
-	return s.text[start:s.pos]
-}
-
-// quoted reads a text in quotation marks.
-func (s *scanner) quoted() (string, bool) {
-	quote, start := s.peek(), s.pos
-	for s.pos++; !s.done(); s.pos++ {
-		switch c := s.peek(); {
-		case c == '\\' && quote != '`':
-			s.pos++
-		case c == quote:
-			s.pos++
-			return unquote(s.text[start:s.pos]), true
-		}
-	}
-	return "", false
-}
-
-func unquote(q string) string {
-	inner := q[1 : len(q)-1]
-	if q[0] == '`' {
-		return inner
-	}
-	if q[0] == '\'' {
-		inner = strings.ReplaceAll(strings.ReplaceAll(inner, `\'`, `'`), `"`, `\"`)
-	}
-	if v, err := strconv.Unquote(`"` + inner + `"`); err == nil {
-		return v
-	}
-	return inner
+	return token
 }
 
 // matchers reads what stands between braces.
-func (s *scanner) matchers() (out []matcher, ok bool) {
-	for {
-		s.space()
-		if s.peek() == '}' {
-			s.pos++
-			return out, true
+func (t *tokens) matchers() (out []matcher, ok bool) {
+	for token := t.next(); token != '}'; token = t.next() {
+		if token == ',' && len(out) > 0 {
+			continue
 		}
-		m := matcher{label: s.name()}
-		s.space()
-		for strings.IndexByte("=!~", s.peek()) >= 0 && !s.done() {
-			m.op += string(s.peek())
-			s.pos++
-		}
-		s.space()
-		if c := s.peek(); m.label == "" || m.op == "" || c != '"' && c != '\'' && c != '`' {
+		if token != scanner.Ident {
 			return nil, false
 		}
-		if m.value, ok = s.quoted(); !ok {
+		m := matcher{label: t.TokenText()}
+		for token = t.next(); token == '=' || token == '!' || token == '~'; token = t.next() {
+			m.op += t.TokenText()
+		}
+		if token != scanner.String && token != scanner.RawString && token != scanner.Char || m.op == "" {
+			return nil, false
+		}
+		if m.value, ok = unquote(t.TokenText()); !ok {
 			return nil, false
 		}
 		out = append(out, m)
-		s.space()
-		if s.peek() == ',' {
-			s.pos++
-		}
 	}
+	return out, true
+}
+
+// unquote returns what a text in quotation marks says, and false where it has no end.
+func unquote(q string) (string, bool) {
+	if len(q) < 2 || q[len(q)-1] != q[0] {
+		return "", false
+	}
+	inner := q[1 : len(q)-1]
+	switch q[0] {
+	case '`':
+		return inner, true
+	case '\'':
+		inner = strings.ReplaceAll(strings.ReplaceAll(inner, `\'`, `'`), `"`, `\"`)
+	}
+	if v, err := strconv.Unquote(`"` + inner + `"`); err == nil {
+		return v, true
+	}
+	return inner, true
 }
