@@ -17,8 +17,8 @@ import (
 // RateLimit bounds how many events of a rule are recorded one by one: Count at once, and
 // after that as many in each Within. See [Engine.Admit].
 type RateLimit struct {
-	Count  int // 0: no limit
-	Within time.Duration
+	Count  int           `yaml:"count"` // 0: no limit
+	Within time.Duration `yaml:"within"`
 }
 
 // Bounds and times of rate limits.

@@ -31,54 +31,55 @@ const (
 )
 
 // Rule says what makes a problem of an event. It is data; a rule without a
-// Condition is temporary. See docs/rules.md.
+// Condition is temporary. See docs/rules.md. The tags are the keys of rule files, by which
+// [RuleFile] writes it.
 type Rule struct {
-	Name      string
-	Fault     string // identity across sources; Name where the file gives none
-	Events    []event.Kind
-	When      string // CEL to bool; empty: every event of the kinds
-	GroupBy   []string
-	Condition string
-	Reason    string
-	Message   string
-	Severity  problem.Severity
+	Name      string           `yaml:"name"`
+	Fault     string           `yaml:"fault,omitempty"` // identity across sources; Name where the file gives none
+	Events    []event.Kind     `yaml:"events,flow"`
+	When      string           `yaml:"when,omitempty"` // CEL to bool; empty: every event of the kinds
+	GroupBy   []string         `yaml:"groupBy,omitempty,flow"`
+	Condition string           `yaml:"condition,omitempty"`
+	Reason    string           `yaml:"reason"`
+	Message   string           `yaml:"message"`
+	Severity  problem.Severity `yaml:"severity,omitempty"`
 	// SeverityWhen has CEL to bool by severity: of an event for which some are true the
 	// problem has the worst, else Severity.
-	SeverityWhen map[problem.Severity]string
-	Threshold    Threshold
-	For          time.Duration // level signals only
-	AbsentFor    time.Duration // the problem is that no event matches for so long; 0: that one does
-	ClearAfter   time.Duration // quiet time; 0: not by quiet
-	ClearWhen    string
-	Latched      bool
-	DependsOn    []string
-	Equal        map[string]string // of dependsOn: field of GroupBy → that of the cause's which must have the same value
-	MaxGroups    int
-	RateLimit    RateLimit
-	Doc          string
+	SeverityWhen map[problem.Severity]string `yaml:"severityWhen,omitempty"`
+	Threshold    Threshold                   `yaml:"threshold,omitempty"`
+	For          time.Duration               `yaml:"for,omitempty"`        // level signals only
+	AbsentFor    time.Duration               `yaml:"absentFor,omitempty"`  // the problem is that no event matches for so long; 0: that one does
+	ClearAfter   time.Duration               `yaml:"clearAfter,omitempty"` // quiet time; 0: not by quiet
+	ClearWhen    string                      `yaml:"clearWhen,omitempty"`
+	Latched      bool                        `yaml:"latched,omitempty"`
+	DependsOn    []string                    `yaml:"dependsOn,omitempty,flow"`
+	Equal        map[string]string           `yaml:"equal,omitempty"` // of dependsOn: field of GroupBy → that of the cause's which must have the same value
+	MaxGroups    int                         `yaml:"maxGroups,omitempty"`
+	RateLimit    RateLimit                   `yaml:"rateLimit,omitempty"`
+	Doc          string                      `yaml:"doc,omitempty"`
 
 	// Of log rules, whose Events is [log] and nothing else.
-	Pattern      string   // RE2: which lines; empty: not a log rule
-	ClearPattern string   // RE2: the lines that end the problem of their group
-	Logs         []string // names of the logs; empty: all
-	FallbackFor  []string // stems: the rule is not asked while one of them sees
-	Lines        int      // how many lines both may span; 0: as the patterns say
+	Pattern      string   `yaml:"pattern,omitempty"`          // RE2: which lines; empty: not a log rule
+	ClearPattern string   `yaml:"clearPattern,omitempty"`     // RE2: the lines that end the problem of their group
+	Logs         []string `yaml:"logs,omitempty,flow"`        // names of the logs; empty: all
+	FallbackFor  []string `yaml:"fallbackFor,omitempty,flow"` // stems: the rule is not asked while one of them sees
+	Lines        int      `yaml:"lines,omitempty"`            // how many lines both may span; 0: as the patterns say
 	// AnchorEnd has Pattern match as node-problem-detector does: its
 	// configurations ask for it.
-	AnchorEnd bool
+	AnchorEnd bool `yaml:"anchorEnd,omitempty"`
 
-	File  string // where it was read
-	Line  int
-	Layer int // which of the layers given to Load; the lowest is 0
+	File  string `yaml:"-"` // where it was read
+	Line  int    `yaml:"-"`
+	Layer int    `yaml:"-"` // which of the layers given to Load; the lowest is 0
 
-	compiled
+	compiled `yaml:"-"`
 }
 
 // Threshold asks for a number of matching events in a sliding window.
 type Threshold struct {
-	Count    int // 0: no threshold
-	Within   time.Duration
-	Distinct string // field whose different values are counted; empty: events are counted
+	Count    int           `yaml:"count"` // 0: no threshold
+	Within   time.Duration `yaml:"within"`
+	Distinct string        `yaml:"distinct,omitempty"` // field whose different values are counted; empty: events are counted
 }
 
 // compiled is what the engine runs.
@@ -107,7 +108,7 @@ func (r *Rule) sameProblem(o *Rule) bool {
 
 // ConditionSpec is what a node condition says while nothing is wrong.
 type ConditionSpec struct {
-	Type           string
-	HealthyReason  string
-	HealthyMessage string
+	Type           string `yaml:"-"`
+	HealthyReason  string `yaml:"healthyReason"`
+	HealthyMessage string `yaml:"healthyMessage"`
 }

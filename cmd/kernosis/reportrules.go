@@ -7,9 +7,11 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/ingest"
 	"github.com/kernosis/kernosis/collector/ingest/client"
 	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/problem"
 )
 
 // fallbackReason stands in for the daemon's, which there always is.
@@ -19,30 +21,30 @@ const fallbackReason = "ReportedProblem"
 // end with the word of the daemon, and with its silence: nobody vouches for the
 // problem any more, and the condition is Unknown, not True.
 func reportLayer(daemons []reportConfig) (fs.FS, error) {
-	doc := newMadeRules()
+	file := detector.RuleFile{Conditions: map[string]detector.ConditionSpec{}}
 	for _, d := range daemons {
 		for _, c := range d.Conditions {
-			doc.Conditions[c.Type] = madeHealthy{c.HealthyReason, c.HealthyMessage}
+			file.Conditions[c.Type] = detector.ConditionSpec{HealthyReason: c.HealthyReason, HealthyMessage: c.HealthyMessage}
 			// Names are letters, digits and dashes: nothing to escape.
 			check := fmt.Sprintf("event.check == %q", ingest.CheckName(d.Name, c.Type))
-			doc.Rules = append(doc.Rules, madeRule{
-				Name: reportRuleName(d.Name, c.Type), Events: []string{"check"}, Condition: c.Type, Reason: fallbackReason,
-				Message: "${event.message}", Severity: c.Severity,
+			file.Rules = append(file.Rules, &detector.Rule{
+				Name: reportRuleName(d.Name, c.Type), Events: []event.Kind{event.Check}, Condition: c.Type, Reason: fallbackReason,
+				Message: "${event.message}", Severity: problem.Severity(c.Severity),
 				When: check + ` && event.status == "problem"`, ClearWhen: check + ` && event.status != "problem"`,
 			})
 		}
 		for _, s := range []struct {
 			of       client.Severity
-			severity string
-		}{{client.Info, "info"}, {client.Warn, "warning"}} {
-			doc.Rules = append(doc.Rules, madeRule{
-				Name: reportRuleName(d.Name, string(s.of)), Events: []string{"check"}, GroupBy: []string{"event.reason"}, Reason: fallbackReason,
+			severity problem.Severity
+		}{{client.Info, problem.Info}, {client.Warn, problem.Warning}} {
+			file.Rules = append(file.Rules, &detector.Rule{
+				Name: reportRuleName(d.Name, string(s.of)), Events: []event.Kind{event.Check}, GroupBy: []string{"event.reason"}, Reason: fallbackReason,
 				Message: "${event.message}", Severity: s.severity,
 				When: fmt.Sprintf(`event.check == %q && event.status == "problem"`, ingest.EventsName(d.Name, s.of)),
 			})
 		}
 	}
-	return doc.layer("reports.yaml")
+	return file.Layer("reports.yaml")
 }
 
 // reportRuleName is the name of the rule of one condition, or of events of one

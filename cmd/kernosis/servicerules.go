@@ -6,27 +6,29 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/probe/service"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/npd"
+	"github.com/kernosis/kernosis/detector/problem"
 )
 
 // serviceLayer makes rules of services: a condition that is True once as many probes have
 // failed in a row as count, until as many succeed.
 func serviceLayer(all []service.Service) (fs.FS, error) {
-	doc := newMadeRules()
+	file := detector.RuleFile{Conditions: map[string]detector.ConditionSpec{}}
 	for _, s := range all {
-		doc.Conditions[s.Condition] = madeHealthy{s.HealthyReason, s.HealthyMessage}
+		file.Conditions[s.Condition] = detector.ConditionSpec{HealthyReason: s.HealthyReason, HealthyMessage: s.HealthyMessage}
 		// Names are letters, digits and dashes: nothing to escape.
 		own := fmt.Sprintf("event.probe == %q && event.target == %q", "service", s.Name)
-		doc.Rules = append(doc.Rules, madeRule{
-			Name: serviceRuleName(s.Name), Events: []string{"probe"}, Condition: s.Condition, Reason: s.Condition, Severity: s.Severity,
+		file.Rules = append(file.Rules, &detector.Rule{
+			Name: serviceRuleName(s.Name), Events: []event.Kind{event.Probe}, Condition: s.Condition, Reason: s.Condition, Severity: problem.Severity(s.Severity),
 			When:      own + " && event.failures >= event.threshold",
 			Message:   "${event.target}: ${event.cause} (${event.verdict}, ${event.threshold} times in a row)",
 			ClearWhen: own + ` && event.kind == "probe.recovered"`,
 		})
 	}
-	return doc.layer("services.yaml")
+	return file.Layer("services.yaml")
 }
 
 func serviceRuleName(name string) string { return "service-" + name }

@@ -1,6 +1,10 @@
 package npd
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/kernosis/kernosis/collector/event"
+)
 
 // checkMonitor makes rules of the results of check programs: events of kind
 // check, whose event.check names the program. Only what a program reports as a
@@ -12,7 +16,7 @@ func (c *converter) checkMonitor(in *CheckMonitor) {
 	m.Rules = make([]CheckRule, len(in.Rules))
 	checks := make(map[string]string) // name by what is run
 	for i, r := range in.Rules {
-		out := c.rule(&r.Rule, m.Source, m.Metrics)
+		out := c.rule(&r.Rule)
 		key := fmt.Sprintf("%q %q %v %v", r.Path, r.Args, r.Timeout, r.InvokeInterval)
 		if checks[key] == "" {
 			checks[key] = out.Name
@@ -20,11 +24,10 @@ func (c *converter) checkMonitor(in *CheckMonitor) {
 		r.Check = checks[key]
 		m.Rules[i] = r
 		// Names are letters, digits and dashes: nothing to escape.
-		out.Events = []string{"check"}
+		out.Events = []event.Kind{event.Check}
 		out.When = fmt.Sprintf(`event.check == "%s" && event.status == "problem"`, r.Check)
 		out.ClearWhen = fmt.Sprintf(`event.check == "%s" && event.status == "ok"`, r.Check)
 		out.Message = "${event.message}"
-		c.checkRules = append(c.checkRules, out)
 	}
 	c.set.Checks = append(c.set.Checks, &m)
 }

@@ -5,11 +5,9 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
-	"testing/fstest"
 	"time"
 
-	"go.yaml.in/yaml/v4"
-
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/detector"
 )
@@ -24,50 +22,18 @@ const DefaultClearAfter = time.Hour
 
 // Set is what files come to together.
 type Set struct {
-	// Rules say which rule of which file each rule is.
-	Rules  []RuleInfo
 	Logs   []LogSource
 	Checks []*CheckMonitor
 	Stats  []*StatsMonitor
 	// Warnings are those of all files, and what is odd in them together.
 	Warnings detector.Errors
 
-	conditions []Condition
-	docs       map[string][]byte
+	layer fs.FS
 }
 
-// RuleInfo is where a rule comes from and what NPD's reporting needs of it.
-type RuleInfo struct {
-	Name      string // of the rule in the layer
-	File      string
-	Line      int
-	Source    string // the monitor's
-	Condition string // empty: temporary
-	Reason    string
-	Metrics   bool // problem_counter and problem_gauge report it
-}
-
-// Layer is the rules as files for [detector.Load], to lie over the shipped rules
-// and below the operator's own: "npd-conditions.yaml", "npd-logs.yaml" and
-// "npd-checks.yaml", those that are not empty.
-func (s *Set) Layer() fs.FS {
-	out := make(fstest.MapFS, len(s.docs)) // a map as a file system; it has nothing of a test
-	for name, data := range s.docs {
-		out[name] = &fstest.MapFile{Data: data, Mode: 0o444}
-	}
-	return out
-}
-
-// Conditions are the condition types of all files, each once, with the default
-// of the first that has it.
-func (s *Set) Conditions() []Condition { return slices.Clone(s.conditions) }
-
-// Names of the files in a [Set.Layer].
-const (
-	conditionsFile = "npd-conditions.yaml"
-	logsFile       = "npd-logs.yaml"
-	checksFile     = "npd-checks.yaml"
-)
+// Layer is the rules as a file for [detector.Load], to lie over the shipped rules
+// and below the operator's own.
+func (s *Set) Layer() fs.FS { return s.layer }
 
 // Convert merges files, those that are skipped left out. The layers under what
 // comes of them are under, nil for none: a rule whose condition and reason a rule
@@ -75,8 +41,8 @@ const (
 // that one fault is reported once. The files are not changed.
 func Convert(files []*File, under *detector.RuleSet) (*Set, error) {
 	c := &converter{
-		set: &Set{docs: make(map[string][]byte)}, names: make(names), logNames: make(names),
-		logs: make(map[string]int), from: make(map[string]string),
+		set: &Set{}, file: detector.RuleFile{Conditions: make(map[string]detector.ConditionSpec)}, names: make(names), logNames: make(names),
+		logs: make(map[string]int),
 	}
 	if under != nil {
 		c.under = under.Rules()
@@ -88,7 +54,7 @@ func Convert(files []*File, under *detector.RuleSet) (*Set, error) {
 			c.warn(f.Name, 0, "", "skipped: "+f.Skipped)
 			continue
 		}
-		c.file, c.stem = f.Name, stems.take(maxName, stem(f.Name))
+		c.from, c.stem = f.Name, stems.take(maxName, stem(f.Name))
 		switch {
 		case f.Log != nil:
 			c.logMonitor(f.Log)
@@ -99,70 +65,55 @@ func Convert(files []*File, under *detector.RuleSet) (*Set, error) {
 		}
 	}
 	c.unset()
-	return c.set, c.write()
+	var err error
+	c.set.layer, err = c.file.Layer("npd.yaml")
+	return c.set, err
 }
 
 // maxName is the longest name of a rule.
 const maxName = 63
 
 type converter struct {
-	set      *Set
-	under    []*detector.Rule
-	names    names // of rules
-	logNames names
-	logs     map[string]int    // index in set.Logs by what is read how
-	from     map[string]string // condition type to the file whose default counts
+	set        *Set
+	file       detector.RuleFile
+	under      []*detector.Rule
+	names      names // of rules
+	logNames   names
+	logs       map[string]int // index in set.Logs by what is read how
+	conditions []registered
 
-	file, stem string
-	logRules   []yamlRule
-	checkRules []yamlRule
+	from, stem string // of the file that is converted
+}
+
+// registered is a condition type with the file whose default counts.
+type registered struct {
+	Condition
+	file string
 }
 
 func (c *converter) warn(file string, line int, field, msg string) {
 	c.set.Warnings = append(c.set.Warnings, &detector.Error{File: file, Line: line, Field: field, Msg: msg})
 }
 
-// yamlRule is a rule as a rule file has it.
-type yamlRule struct {
-	Name         string   `yaml:"name"`
-	Events       []string `yaml:"events,flow"`
-	Logs         []string `yaml:"logs,omitempty,flow"`
-	Pattern      string   `yaml:"pattern,omitempty"`
-	AnchorEnd    bool     `yaml:"anchorEnd,omitempty"`
-	Lines        int      `yaml:"lines,omitempty"`
-	ClearPattern string   `yaml:"clearPattern,omitempty"`
-	When         string   `yaml:"when,omitempty"`
-	Condition    string   `yaml:"condition,omitempty"`
-	Reason       string   `yaml:"reason"`
-	Message      string   `yaml:"message"`
-	ClearAfter   string   `yaml:"clearAfter,omitempty"`
-	ClearWhen    string   `yaml:"clearWhen,omitempty"`
-	Latched      bool     `yaml:"latched,omitempty"`
-	DependsOn    []string `yaml:"dependsOn,omitempty,flow"`
-}
-
 // register adds condition types: several monitors of one type share it.
 func (c *converter) register(conditions []Condition) {
 	for _, n := range conditions {
-		first, ok := c.from[n.Type]
-		if !ok {
-			c.from[n.Type] = c.file
-			c.set.conditions = append(c.set.conditions, n)
+		i := slices.IndexFunc(c.conditions, func(o registered) bool { return o.Type == n.Type })
+		if i < 0 {
+			c.conditions = append(c.conditions, registered{n, c.from})
+			c.file.Conditions[n.Type] = detector.ConditionSpec{HealthyReason: n.Reason, HealthyMessage: n.Message}
 			continue
 		}
-		i := slices.IndexFunc(c.set.conditions, func(o Condition) bool { return o.Type == n.Type })
-		if o := c.set.conditions[i]; o.Reason != n.Reason || o.Message != n.Message {
-			c.warn(c.file, n.Line, "conditions", "condition "+n.Type+" has another default in "+first+", which counts")
+		if o := c.conditions[i]; o.Reason != n.Reason || o.Message != n.Message {
+			c.warn(c.from, n.Line, "conditions", "condition "+n.Type+" has another default in "+o.file+", which counts")
 		}
 	}
 }
 
-// rule makes what all rules have.
-func (c *converter) rule(r *Rule, source string, metrics bool) yamlRule {
-	out := yamlRule{Name: c.names.take(maxName, "npd", c.stem, r.Reason), Condition: r.Condition, Reason: r.Reason}
-	c.set.Rules = append(c.set.Rules, RuleInfo{
-		Name: out.Name, File: c.file, Line: r.Line, Source: source, Condition: r.Condition, Reason: r.Reason, Metrics: metrics,
-	})
+// rule adds a rule with what all rules have.
+func (c *converter) rule(r *Rule) *detector.Rule {
+	out := &detector.Rule{Name: c.names.take(maxName, "npd", c.stem, r.Reason), Condition: r.Condition, Reason: r.Reason}
+	c.file.Rules = append(c.file.Rules, out)
 	return out
 }
 
@@ -171,8 +122,8 @@ func (c *converter) logMonitor(m *LogMonitor) {
 	log := c.source(m.LogSource)
 	for i := range m.Rules {
 		r := &m.Rules[i]
-		out := c.rule(&r.Rule, m.Source, m.Metrics)
-		out.Events, out.Logs = []string{"log"}, []string{log}
+		out := c.rule(&r.Rule)
+		out.Events, out.Logs = []event.Kind{event.Log}, []string{log}
 		out.Pattern, out.AnchorEnd, out.ClearPattern = r.Pattern, true, r.ClearPattern
 		if m.BufferSize != logpattern.NPDLines || r.ClearPattern != "" {
 			out.Lines = m.BufferSize
@@ -184,13 +135,12 @@ func (c *converter) logMonitor(m *LogMonitor) {
 		if r.Suffix != "" {
 			out.Message += "; " + strings.ReplaceAll(r.Suffix, "${", "$${")
 		}
-		c.clearing(&out, r)
-		c.logRules = append(c.logRules, out)
+		c.clearing(out, r)
 	}
 }
 
 // clearing sets when a problem of the rule is over.
-func (c *converter) clearing(out *yamlRule, r *LogRule) {
+func (c *converter) clearing(out *detector.Rule, r *LogRule) {
 	after := time.Duration(0)
 	switch {
 	case r.Never:
@@ -220,9 +170,7 @@ func (c *converter) clearing(out *yamlRule, r *LogRule) {
 			after = min(after, u.ClearAfter)
 		}
 	}
-	if after > 0 {
-		out.ClearAfter = after.String()
-	}
+	out.ClearAfter = after
 }
 
 // source returns the name of the log; monitors that read the same log the same
@@ -250,45 +198,10 @@ func (c *converter) source(s LogSource) string {
 
 // unset reports conditions that no rule sets.
 func (c *converter) unset() {
-	for _, n := range c.set.conditions {
-		sets := func(condition string) bool { return condition == n.Type }
-		if slices.ContainsFunc(c.set.Rules, func(r RuleInfo) bool { return sets(r.Condition) }) ||
-			slices.ContainsFunc(c.under, func(r *detector.Rule) bool { return sets(r.Condition) }) {
-			continue
+	for _, n := range c.conditions {
+		sets := func(r *detector.Rule) bool { return r.Condition == n.Type }
+		if !slices.ContainsFunc(c.file.Rules, sets) && !slices.ContainsFunc(c.under, sets) {
+			c.warn(n.file, n.Line, "conditions", "no rule sets condition "+n.Type+": it stays Unknown")
 		}
-		c.warn(c.from[n.Type], n.Line, "conditions", "no rule sets condition "+n.Type+": it stays Unknown")
 	}
-}
-
-// write makes the files of the layer.
-func (c *converter) write() error {
-	type spec struct {
-		HealthyReason  string `yaml:"healthyReason"`
-		HealthyMessage string `yaml:"healthyMessage"`
-	}
-	type doc struct {
-		APIVersion string          `yaml:"apiVersion"`
-		Conditions map[string]spec `yaml:"conditions,omitempty"`
-		Rules      []yamlRule      `yaml:"rules,omitempty"`
-	}
-	conditions := make(map[string]spec)
-	for _, n := range c.set.conditions {
-		conditions[n.Type] = spec{n.Reason, n.Message}
-	}
-	for name, d := range map[string]doc{
-		conditionsFile: {Conditions: conditions},
-		logsFile:       {Rules: c.logRules},
-		checksFile:     {Rules: c.checkRules},
-	} {
-		if len(d.Conditions) == 0 && len(d.Rules) == 0 {
-			continue
-		}
-		d.APIVersion = detector.APIVersion
-		data, err := yaml.Marshal(d)
-		if err != nil {
-			return fmt.Errorf("npd: %s: %w", name, err)
-		}
-		c.set.docs[name] = data
-	}
-	return nil
 }
