@@ -16,13 +16,13 @@ type absence struct {
 	Resumed time.Duration `json:"resumed,omitempty"` // when the rule's source last came up; zero while none sees
 }
 
-// due returns when the rule fires unless an event comes before. A source that was away first
-// catches up with what came meanwhile.
-func (a *absence) due(r *Rule) (time.Duration, bool) {
+// due returns when the rule fires unless an event comes before, zero while no source sees. A source
+// that was away first catches up with what came meanwhile.
+func (a *absence) due(r *Rule) time.Duration {
 	if a.Resumed == 0 {
-		return 0, false
+		return 0
 	}
-	return max(a.Heard+r.AbsentFor, a.Begun+r.AbsentFor, a.Resumed+min(r.AbsentFor, confirmWithin)), true
+	return max(a.Heard+r.AbsentFor, a.Begun+r.AbsentFor, a.Resumed+min(r.AbsentFor, confirmWithin))
 }
 
 // awaits reports whether the rule is about events that don't come.
@@ -31,7 +31,7 @@ func (r *Rule) awaits() bool { return r.AbsentFor > 0 }
 // heard handles an event that a rule waits for.
 func (e *Engine) heard(r *ruleState, at, now event.Moment) {
 	r.absence.Heard = max(r.absence.Heard, at.Boot)
-	if en := r.series.entries[""]; en != nil && en.p.State == problem.Firing && at.Boot > en.since-r.AbsentFor {
+	if en := r.series.entries[""]; en != nil && en.p.State == problem.Firing && at.Boot > en.Since-r.AbsentFor {
 		e.resolve(en, now)
 	}
 	e.mark(r.series) // it may have been the first one
@@ -69,11 +69,8 @@ func (e *Engine) resume(r *ruleState, now time.Duration) {
 // nextAbsence returns when the first absence is due, zero where none is.
 func (e *Engine) nextAbsence() (next time.Duration) {
 	for _, r := range e.rules {
-		if !r.awaits() || r.series.firing > 0 {
-			continue
-		}
-		if due, ok := r.absence.due(r.Rule); ok && (next == 0 || due < next) {
-			next = due
+		if r.awaits() && r.series.firing == 0 {
+			next = earlier(next, r.absence.due(r.Rule))
 		}
 	}
 	return next
@@ -88,7 +85,7 @@ func (e *Engine) absent(now time.Duration) {
 		if !r.awaits() || r.series.firing > 0 {
 			continue
 		}
-		if due, ok := r.absence.due(r.Rule); ok && due <= now {
+		if due := r.absence.due(r.Rule); due != 0 && due <= now {
 			e.isAbsent(r, e.moment(due))
 		}
 	}

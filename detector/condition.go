@@ -114,7 +114,7 @@ func (e *Engine) judge(c *conditionState) problem.Condition {
 func worse(a, b *entry) bool {
 	return cmp.Or(
 		cmp.Compare(b.p.Severity.Rank(), a.p.Severity.Rank()),
-		cmp.Compare(a.since, b.since),
+		cmp.Compare(a.Since, b.Since),
 		cmp.Compare(a.p.Rule, b.p.Rule),
 		cmp.Compare(a.p.Group, b.p.Group),
 	) < 0

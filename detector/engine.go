@@ -227,17 +227,19 @@ func (e *Engine) Tick(now event.Moment) []problem.Transition {
 // call. It can be earlier than necessary, never later. It reports false where nothing
 // is due.
 func (e *Engine) NextDeadline() (event.Moment, bool) {
-	next := e.lossyEnd
-	if len(e.deadlines) > 0 && (next == 0 || e.deadlines[0].due < next) {
-		next = e.deadlines[0].due
-	}
-	if e.absentDue != 0 && (next == 0 || e.absentDue < next) {
-		next = e.absentDue
-	}
-	if end := e.mutes.end; end != 0 && (next == 0 || end < next) {
-		next = end
+	next := earlier(earlier(e.lossyEnd, e.absentDue), e.mutes.end)
+	if len(e.deadlines) > 0 {
+		next = earlier(next, e.deadlines[0].due)
 	}
 	return e.moment(next), next != 0
+}
+
+// earlier returns the earlier of two times since boot, of which zero is none.
+func earlier(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // moment is that of a time since boot, by the wall clock of the latest call.

@@ -79,7 +79,7 @@ func (r *loadedRule) lookAtGauges(names []string) {
 // repeats reports whether the gauge only says once more that the problem lasts. Like a
 // level signal, which is silent while it does, it is no news then.
 func (en *entry) repeats(r *ruleState, ev *event.Event) bool {
-	return ev.Kind == event.Gauge && en.lasting && en.p.Group != OverflowGroup &&
+	return ev.Kind == event.Gauge && en.Lasting && en.p.Group != OverflowGroup &&
 		(en.p.State == problem.Firing || r.Threshold.Count == 0)
 }
 
@@ -107,7 +107,7 @@ func (e *Engine) stays(r *ruleState, ev *event.Event, at event.Moment) {
 
 // confirm notes that a problem lasts of which nobody knew for a while.
 func (e *Engine) confirm(en *entry, at event.Moment) {
-	if en.confirm {
+	if en.Confirm {
 		en.seen(true, at)
 		e.changed = true
 	}

@@ -28,8 +28,8 @@ type mutes struct {
 // mute is a mute at work.
 type mute struct {
 	problem.Mute
-	end   time.Duration // since boot: what Until was when it began
-	parts []string      // by place in the rule's groupBy the pattern it must match; "": anything
+	End   time.Duration `json:"end"` // since boot: what Until was when it began
+	parts []*string     // by place in the rule's groupBy the pattern it must match; nil: anything
 	never bool          // the rule has no such groups
 }
 
@@ -55,9 +55,9 @@ func (e *Engine) SetMutes(list []problem.Mute, now event.Moment) []problem.Trans
 		m.Until, m.Reason = m.Until.Round(0), display.Safe(m.Reason, maxMuteReason)
 		one := find(old, m)
 		if one == nil {
-			one = &mute{Mute: m, end: now.Boot + min(m.Until.Sub(now.Wall), forever)}
+			one = &mute{Mute: m, End: now.Boot + min(m.Until.Sub(now.Wall), forever)}
 		}
-		if one.end > now.Boot {
+		if one.End > now.Boot {
 			next = append(next, one)
 		}
 	}
@@ -115,14 +115,12 @@ func (e *Engine) emitMute(m *mute, over bool) {
 func (e *Engine) bindMutes() {
 	e.mutes.bySeries, e.mutes.end = make(map[*series][]*mute), 0
 	for _, m := range e.mutes.list {
-		if e.mutes.end == 0 || m.end < e.mutes.end {
-			e.mutes.end = m.end
-		}
+		e.mutes.end = earlier(e.mutes.end, m.End)
 		r := e.byName[m.Rule]
 		if r == nil {
 			continue
 		}
-		m.parts, m.never = make([]string, len(r.groupBy)), false
+		m.parts, m.never = make([]*string, len(r.groupBy)), false
 		for name, want := range m.Where {
 			i := slices.Index(r.GroupBy, name)
 			if i < 0 || i >= len(r.groupBy) {
@@ -132,17 +130,11 @@ func (e *Engine) bindMutes() {
 			if r.groupBy[i].Type == event.TypeString {
 				want = string(appendPart(nil, display.Prefix(want, event.MaxFieldText)))
 			}
-			m.parts[i] = want
-			if want == "" {
-				m.parts[i] = emptyPart
-			}
+			m.parts[i] = &want
 		}
 		e.mutes.bySeries[r.series] = append(e.mutes.bySeries[r.series], m)
 	}
 }
-
-// emptyPart stands for the empty text in parts; no value is written like it.
-const emptyPart = `\empty`
 
 // matches reports whether the mute is about a group of its rule. The overflow
 // group is one of many: only a mute of the whole rule is about it.
@@ -158,13 +150,10 @@ func (m *mute) matches(group string) bool {
 	rest := group
 	for i, want := range m.parts {
 		var have string
-		if have, rest = cutPart(rest); want == "" {
+		if have, rest = cutPart(rest); want == nil {
 			continue
 		}
-		if want == emptyPart {
-			want = ""
-		}
-		if !like(want, have) || i == len(m.parts)-1 && rest != "" {
+		if !like(*want, have) || i == len(m.parts)-1 && rest != "" {
 			return false
 		}
 	}
@@ -213,8 +202,8 @@ func (e *Engine) mutedUntil(en *entry) (until time.Time) {
 	}
 	var end time.Duration
 	for _, m := range e.mutes.bySeries[en.rule.series] {
-		if m.end > end && m.matches(en.p.Group) {
-			end, until = m.end, m.Until
+		if m.End > end && m.matches(en.p.Group) {
+			end, until = m.End, m.Until
 		}
 	}
 	return until
@@ -226,7 +215,7 @@ func (e *Engine) mutesEnd(now time.Duration) {
 		end := e.mutes.end
 		var rest []*mute
 		for _, m := range e.mutes.list {
-			if m.end > end {
+			if m.End > end {
 				rest = append(rest, m)
 			} else {
 				e.emitMute(m, true)

@@ -47,7 +47,7 @@ func (n *named) member(stem string) bool {
 
 // spares reports whether any other log with the kernel's lines does as well.
 func (n *named) spares(stem string, st *stemState) bool {
-	return n.kernel && st.kernel && !slices.Contains(n.stems, stem)
+	return n.kernel && st.Kernel && !slices.Contains(n.stems, stem)
 }
 
 // String names what is waited for.
@@ -74,17 +74,17 @@ func (e *Engine) sightOf(n *named) (s sight, why []string) {
 	var silent []string // logs of the kernel's that are down
 	kernel := false     // one is up
 	for stem, st := range e.stems {
-		if stem == n.stem || !st.known || !n.has(stem, st.kernel) {
+		if stem == n.stem || !st.Known || !n.has(stem, st.Kernel) {
 			continue
 		}
 		reported++
 		switch {
-		case st.up:
-			kernel = kernel || st.kernel
+		case st.Up:
+			kernel = kernel || st.Kernel
 		case n.spares(stem, st):
-			silent = append(silent, stem+": "+st.reason)
+			silent = append(silent, stem+": "+st.Reason)
 		default:
-			why = append(why, stem+": "+st.reason)
+			why = append(why, stem+": "+st.Reason)
 		}
 	}
 	if !kernel {
@@ -103,19 +103,19 @@ func (e *Engine) sightOf(n *named) (s sight, why []string) {
 	}
 	// The family's own state is that of whoever says nothing himself.
 	switch st := e.stems[n.stem]; {
-	case st == nil || !st.known:
+	case st == nil || !st.Known:
 		return unreported, nil
-	case st.up:
+	case st.Up:
 		return seeing, nil
 	default:
-		return blind, []string{n.String() + ": " + st.reason}
+		return blind, []string{n.String() + ": " + st.Reason}
 	}
 }
 
 // blindTo reports whether all sources of the rule are known to be down.
 func (e *Engine) blindTo(r *Rule) bool {
 	for _, s := range r.stems {
-		if st := e.stems[s]; st == nil || !st.known || st.up {
+		if st := e.stems[s]; st == nil || !st.Known || st.Up {
 			return false
 		}
 	}
@@ -130,7 +130,7 @@ func (e *Engine) blindTo(r *Rule) bool {
 // sees reports whether a source of the rule is up; of named ones, all it looks at.
 func (e *Engine) sees(r *Rule) bool {
 	for _, s := range r.stems {
-		if st := e.stems[s]; st != nil && st.up {
+		if st := e.stems[s]; st != nil && st.Up {
 			return true
 		}
 	}
@@ -144,7 +144,7 @@ func (e *Engine) sees(r *Rule) bool {
 
 // looksAt reports whether the rule gets events of a source of the stem, of which st is known.
 func (r *Rule) looksAt(stem string, st *stemState) bool {
-	return slices.Contains(r.stems, stem) || slices.ContainsFunc(r.named, func(n named) bool { return n.has(stem, st.kernel) })
+	return slices.Contains(r.stems, stem) || slices.ContainsFunc(r.named, func(n named) bool { return n.has(stem, st.Kernel) })
 }
 
 // checkRan notes whether a check program can report: it is its own source.
@@ -156,7 +156,7 @@ func (e *Engine) checkRan(ev *event.Event) (changed *event.SourceData) {
 	if !d.Up {
 		d.Reason = cmp.Or(ev.Check.Message, "unknown")
 	}
-	if st := e.stems[d.Stem]; st != nil && st.known && st.up == d.Up && (d.Up || st.reason == reasonText(d.Reason)) {
+	if st := e.stems[d.Stem]; st != nil && st.Known && st.Up == d.Up && (d.Up || st.Reason == reasonText(d.Reason)) {
 		return nil
 	}
 	return d

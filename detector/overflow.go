@@ -93,7 +93,7 @@ func (e *Engine) unfold(s *series, id foldedID, now event.Moment) {
 	case en.folded.uncounted:
 		// Others may go on. What is not seen again within a while is over.
 		en.folded.uncounted = false
-		en.confirm, en.confirmBy = true, now.Boot+confirmWithin
+		en.Confirm, en.ConfirmBy = true, now.Boot+confirmWithin
 		e.arm(en)
 	default:
 		e.resolve(en, now)

@@ -77,7 +77,7 @@ func (e *Engine) adopt(en *entry, r *ruleState) {
 		r.series.resolved++
 	case problem.Pending:
 		// A rule that no longer waits, or waits otherwise, starts anew.
-		if r.Threshold.Count == 0 && en.fireAt == 0 || r.Threshold.Count > 0 && len(en.window.marks) == 0 {
+		if r.Threshold.Count == 0 && en.FireAt == 0 || r.Threshold.Count > 0 && len(en.window.marks) == 0 {
 			delete(r.series.entries, en.p.Group)
 		}
 	}

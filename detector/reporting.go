@@ -57,8 +57,8 @@ func (b *burst) add(rule string, further uint64) (n, most uint64) {
 // burstAt returns the burst that an occurrence at a time belongs to, nil if none.
 func (en *entry) burstAt(at time.Duration) *burst {
 	var nearest *burst
-	for i := range en.bursts {
-		b := &en.bursts[i]
+	for i := range en.Bursts {
+		b := &en.Bursts[i]
 		if d := b.distance(at); d <= sameReporting && (nearest == nil || d < nearest.distance(at)) {
 			nearest = b
 		}
@@ -86,13 +86,13 @@ func (en *entry) counted(r *ruleState, at time.Duration, times uint64) {
 		return
 	}
 	var b burst
-	if len(en.bursts) == maxBursts {
-		b.Reported = en.bursts[0].Reported[:0]
-		en.bursts = slices.Delete(en.bursts, 0, 1)
+	if len(en.Bursts) == maxBursts {
+		b.Reported = en.Bursts[0].Reported[:0]
+		en.Bursts = slices.Delete(en.Bursts, 0, 1)
 	}
 	b.From, b.To = at, at
 	b.add(r.Name, times)
-	en.bursts = append(en.bursts, b)
+	en.Bursts = append(en.Bursts, b)
 }
 
 // enrich takes in an event that reports what is counted already: another
@@ -100,8 +100,8 @@ func (en *entry) counted(r *ruleState, at time.Duration, times uint64) {
 // first.
 func (en *entry) enrich(r *ruleState, ev *event.Event, at event.Moment, first bool) {
 	en.seen(r.level, at)
-	if first || (at.Boot-en.kept).Abs() >= evidenceSpacing {
-		en.kept = at.Boot
+	if first || (at.Boot-en.Kept).Abs() >= evidenceSpacing {
+		en.Kept = at.Boot
 		en.keep(ev)
 	}
 }

@@ -57,33 +57,37 @@ type series struct {
 // entry is one problem with the engine's own bookkeeping. The problem's times are the wall
 // clock's; the engine's own are since boot.
 type entry struct {
-	p          problem.Problem
-	rule       *ruleState // whose event made it; stays so for the episode
-	reporter   *ruleState // whose event was counted last
-	reportedAt time.Duration
-	bursts     []burst // of late, the oldest first
-	lasting    bool    // a level signal that has not ended is among what was reported
-	window     window
-	came       time.Duration // Pending with a threshold: when its latest event was read
-	lastSeen   time.Duration // of p.LastSeen
-	since      time.Duration // of p.Since
-	kept       time.Duration // latest event in evidence
-	fireAt     time.Duration // Pending with "for": when it fires
-	quietFrom  time.Duration // quiet counts from here at the earliest: restored, or the source came back
-	confirm    bool          // a level signal nobody has confirmed since
-	confirmBy  time.Duration // zero while the source is still away
-
+	p        problem.Problem
+	rule     *ruleState // whose event made it; stays so for the episode
+	reporter *ruleState // whose event was counted last
+	progress
+	window window
 	folded folded // of the overflow group
 
 	due   time.Duration // in the heap
 	index int           // in the heap; -1: not in it
 }
 
+// progress is what is saved of an entry as it is.
+type progress struct {
+	ReportedAt time.Duration `json:"toldAt,omitempty"`
+	Bursts     []burst       `json:"bursts,omitempty"`    // of late, the oldest first
+	Lasting    bool          `json:"lasting,omitempty"`   // a level signal that has not ended is among what was reported
+	Came       time.Duration `json:"came,omitempty"`      // Pending with a threshold: when its latest event was read
+	LastSeen   time.Duration `json:"seen"`                // of the problem's LastSeen
+	Since      time.Duration `json:"entered"`             // of the problem's Since
+	Kept       time.Duration `json:"kept,omitempty"`      // latest event in evidence
+	FireAt     time.Duration `json:"fireAt,omitempty"`    // Pending with "for": when it fires
+	QuietFrom  time.Duration `json:"quietFrom,omitempty"` // quiet counts from here at the earliest: restored, or the source came back
+	Confirm    bool          `json:"confirm,omitempty"`   // a level signal nobody has confirmed since
+	ConfirmBy  time.Duration `json:"confirmBy,omitempty"` // zero while the source is still away
+}
+
 // begin starts an episode.
 func (en *entry) begin(r *ruleState, at event.Moment) {
 	group := en.p.Group
 	evidence := en.p.Evidence[:0]
-	*en = entry{rule: r, window: en.window, bursts: en.bursts[:0], lastSeen: at.Boot, due: en.due, index: en.index}
+	*en = entry{rule: r, window: en.window, progress: progress{Bursts: en.Bursts[:0], LastSeen: at.Boot}, due: en.due, index: en.index}
 	en.window.reset()
 	en.p = problem.Problem{
 		Rule: r.Name, Fault: r.Fault, Group: group, Condition: r.Condition, Reason: r.Reason,
@@ -93,17 +97,17 @@ func (en *entry) begin(r *ruleState, at event.Moment) {
 }
 
 func (en *entry) become(s problem.State, at event.Moment) {
-	en.p.State, en.p.Since, en.since = s, at.Wall, at.Boot
+	en.p.State, en.p.Since, en.Since = s, at.Wall, at.Boot
 }
 
 // seen notes that the problem was reported: it lasts. That a level signal does can only be said by
 // its own source: a line may be read long after it was written.
 func (en *entry) seen(level bool, at event.Moment) {
-	if at.Boot > en.lastSeen {
-		en.lastSeen, en.p.LastSeen = at.Boot, at.Wall
+	if at.Boot > en.LastSeen {
+		en.LastSeen, en.p.LastSeen = at.Boot, at.Wall
 	}
-	if level || !en.lasting {
-		en.confirm, en.confirmBy = false, 0
+	if level || !en.Lasting {
+		en.Confirm, en.ConfirmBy = false, 0
 	}
 }
 
@@ -113,7 +117,7 @@ func (en *entry) signal() (signal *Rule) {
 	if en.rule.level {
 		return en.rule.Rule
 	}
-	if !en.lasting {
+	if !en.Lasting {
 		return nil
 	}
 	for _, r := range en.rule.series.rules {
@@ -134,13 +138,13 @@ func (en *entry) signalEnds() bool {
 func (en *entry) saw(r *ruleState, ev *event.Event, at event.Moment, fresh uint64) {
 	en.p.Count += fresh
 	en.seen(r.level, at)
-	en.reporter, en.reportedAt = r, at.Boot
+	en.reporter, en.ReportedAt = r, at.Boot
 	en.counted(r, at.Boot, ev.Occurrences())
-	en.lasting = en.lasting || r.level
-	if !r.Temporary() && en.kept != 0 && (at.Boot-en.kept).Abs() < evidenceSpacing {
+	en.Lasting = en.Lasting || r.level
+	if !r.Temporary() && en.Kept != 0 && (at.Boot-en.Kept).Abs() < evidenceSpacing {
 		return
 	}
-	en.kept = at.Boot
+	en.Kept = at.Boot
 	en.keep(ev)
 }
 
@@ -224,7 +228,7 @@ func (e *Engine) evict(s *series) bool {
 
 // older orders by last event, then by group so that replay is exact.
 func older(a, b *entry) bool {
-	return cmp.Or(cmp.Compare(a.lastSeen, b.lastSeen), cmp.Compare(a.p.Group, b.p.Group)) < 0
+	return cmp.Or(cmp.Compare(a.LastSeen, b.LastSeen), cmp.Compare(a.p.Group, b.p.Group)) < 0
 }
 
 // forget drops a problem that is not firing.

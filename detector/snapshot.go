@@ -23,7 +23,7 @@ type snapshot struct {
 	Problems   []savedProblem      `json:"problems,omitempty"`
 	Conditions []problem.Condition `json:"conditions,omitempty"`
 	Seen       []byte              `json:"seen,omitempty"`
-	Mutes      []savedMute         `json:"mutes,omitempty"`
+	Mutes      []mute              `json:"mutes,omitempty"`
 	Stems      []savedStem         `json:"stems,omitempty"`
 	Absences   map[string]absence  `json:"absences,omitempty"` // by rule
 	Withheld   []*withheld         `json:"withheld,omitempty"`
@@ -31,44 +31,21 @@ type snapshot struct {
 	LostAt     time.Duration       `json:"lostAt,omitempty"`
 }
 
-// savedStem is what is known of the sources of a stem.
 type savedStem struct {
-	Name       string        `json:"name"`
-	Known      bool          `json:"known,omitempty"`
-	Up         bool          `json:"up,omitempty"`
-	Kernel     bool          `json:"kernel,omitempty"`
-	Reason     string        `json:"reason,omitempty"`
-	LossyUntil time.Duration `json:"lossyUntil,omitempty"`
-	LossReason string        `json:"lossReason,omitempty"`
-}
-
-type savedMute struct {
-	problem.Mute
-	End time.Duration `json:"end"`
+	Name string `json:"name"`
+	stemState
 }
 
 // savedProblem has the problem, whose times are the wall clock's, and the engine's own
 // times, which are since boot.
 type savedProblem struct {
 	problem.Problem
-	GroupBy    []string      `json:"groupBy,omitempty"` // the rule's, to report whether it is still the same
-	Window     []mark        `json:"window,omitempty"`
-	Came       time.Duration `json:"came,omitempty"`
-	Seen       time.Duration `json:"seen"`    // of LastSeen
-	Entered    time.Duration `json:"entered"` // of Since
-	FireAt     time.Duration `json:"fireAt,omitempty"`
-	Reporter   string        `json:"teller,omitempty"`
-	ReportedAt time.Duration `json:"toldAt,omitempty"`
-	Bursts     []burst       `json:"bursts,omitempty"`
-	Lasting    bool          `json:"lasting,omitempty"`
-
-	Kept      time.Duration `json:"kept,omitempty"`
-	QuietFrom time.Duration `json:"quietFrom,omitempty"`
-	Confirm   bool          `json:"confirm,omitempty"`
-	ConfirmBy time.Duration `json:"confirmBy,omitempty"`
-
-	Folded    []byte `json:"folded,omitempty"` // of the overflow group
-	Uncounted bool   `json:"uncounted,omitempty"`
+	progress
+	GroupBy   []string `json:"groupBy,omitempty"` // the rule's, to report whether it is still the same
+	Window    []mark   `json:"window,omitempty"`
+	Reporter  string   `json:"teller,omitempty"`
+	Folded    []byte   `json:"folded,omitempty"` // of the overflow group
+	Uncounted bool     `json:"uncounted,omitempty"`
 }
 
 // Snapshot returns the engine's memory as JSON, all of it. It is meant for
@@ -77,17 +54,15 @@ type savedProblem struct {
 func (e *Engine) Snapshot() ([]byte, error) {
 	s := snapshot{Version: snapshotVersion, Now: e.now, Conditions: e.Conditions(), Seen: e.recent.bytes()}
 	for _, m := range e.mutes.list {
-		s.Mutes = append(s.Mutes, savedMute{m.Mute, m.end})
+		s.Mutes = append(s.Mutes, *m)
 	}
 	for _, ser := range e.series {
 		for _, en := range sortedEntries(ser) {
-			p := savedProblem{Problem: *en.copyOut(), GroupBy: en.rule.GroupBy, Window: en.window.marks, Came: en.came,
-				Seen: en.lastSeen, Entered: en.since, FireAt: en.fireAt, ReportedAt: en.reportedAt,
-				Bursts: en.bursts, Lasting: en.lasting, Kept: en.kept, QuietFrom: en.quietFrom, Confirm: en.confirm, ConfirmBy: en.confirmBy}
+			p := savedProblem{Problem: *en.copyOut(), progress: en.progress, GroupBy: en.rule.GroupBy, Window: en.window.marks,
+				Folded: en.folded.save(), Uncounted: en.folded.uncounted}
 			if en.reporter != nil {
 				p.Reporter = en.reporter.Name
 			}
-			p.Folded, p.Uncounted = en.folded.save(), en.folded.uncounted
 			s.Problems = append(s.Problems, p)
 		}
 	}
@@ -101,8 +76,7 @@ func (e *Engine) Snapshot() ([]byte, error) {
 	}
 	s.Withheld, s.Lost, s.LostAt = e.limits.queue, e.limits.lost, e.limits.lostAt
 	for _, name := range slices.Sorted(maps.Keys(e.stems)) {
-		st := e.stems[name]
-		s.Stems = append(s.Stems, savedStem{name, st.known, st.up, st.kernel, st.reason, st.lossyUntil, st.lossReason})
+		s.Stems = append(s.Stems, savedStem{name, *e.stems[name]})
 	}
 	b, err := json.Marshal(s)
 	if err != nil {
@@ -141,8 +115,8 @@ func (e *Engine) Resume(data []byte, now event.Moment) error {
 	e.now = event.Moment{Wall: s.Now.Wall.Round(0), Boot: s.Now.Boot}
 	e.recent.load(s.Seen)
 	var mutes []*mute
-	for _, m := range s.Mutes {
-		mutes = append(mutes, &mute{Mute: m.Mute, end: m.End})
+	for i := range s.Mutes {
+		mutes = append(mutes, &s.Mutes[i])
 	}
 	e.loadMutes(mutes)
 	for i := range s.Problems {
@@ -157,7 +131,7 @@ func (e *Engine) Resume(data []byte, now event.Moment) error {
 		c.dirty = true // by other rules it may be otherwise
 	}
 	for _, st := range s.Stems[:min(len(s.Stems), MaxStems)] {
-		e.stems[st.Name] = &stemState{known: st.Known, up: st.Up, kernel: st.Kernel, reason: st.Reason, lossyUntil: st.LossyUntil, lossReason: st.LossReason}
+		e.stems[st.Name] = &st.stemState
 	}
 	e.lossyEnd = e.nextLossEnd()
 	for _, s := range e.series {
@@ -226,14 +200,14 @@ func (e *Engine) Restarted(now event.Moment) {
 				e.forget(en) // whether the signal lasted was not seen; its source reports it anew
 				continue
 			case r.Temporary():
-				en.came = e.now.Boot
-				en.confirm = en.signalEnds() // a repeated report doesn't count again
+				en.Came = e.now.Boot
+				en.Confirm = en.signalEnds() // a repeated report doesn't count again
 			case en.p.State == problem.Pending:
-				en.came = e.now.Boot
+				en.Came = e.now.Boot
 			case en.p.State == problem.Firing:
 				en.p.SuppressedBy = cause(en)
-				en.quietFrom = e.now.Boot
-				en.confirm, en.confirmBy = en.signalEnds(), 0
+				en.QuietFrom = e.now.Boot
+				en.Confirm, en.ConfirmBy = en.signalEnds(), 0
 			}
 			e.arm(en)
 		}
@@ -259,9 +233,9 @@ func (e *Engine) restore(p *savedProblem) {
 	default:
 		return
 	}
-	en := &entry{p: p.Problem, window: window{p.Window}, came: max(p.Came, p.Seen), // a snapshot of an older version has no Came
-		lastSeen: p.Seen, since: p.Entered, fireAt: p.FireAt, reporter: e.byName[p.Reporter], reportedAt: p.ReportedAt,
-		bursts: p.Bursts[:min(len(p.Bursts), maxBursts)], lasting: p.Lasting, kept: p.Kept, quietFrom: p.QuietFrom, confirm: p.Confirm, confirmBy: p.ConfirmBy, index: -1}
+	en := &entry{p: p.Problem, progress: p.progress, window: window{p.Window}, reporter: e.byName[p.Reporter], index: -1}
+	en.Came = max(en.Came, en.LastSeen) // a snapshot of an older version has no Came
+	en.Bursts = en.Bursts[:min(len(en.Bursts), maxBursts)]
 	en.folded.load(p.Folded)
 	// A snapshot of an older version does not list the groups.
 	en.folded.uncounted = p.Uncounted || p.Group == OverflowGroup && len(p.Folded) == 0

@@ -23,12 +23,12 @@ const MaxStems = 256
 
 // stemState is what is known of the sources of one stem.
 type stemState struct {
-	known      bool // a source event was seen
-	up         bool
-	kernel     bool          // a log that has the kernel's lines
-	reason     string        // why it is down
-	lossyUntil time.Duration // since boot; zero: nothing was lost of late
-	lossReason string
+	Known      bool          `json:"known,omitempty"` // a source event was seen
+	Up         bool          `json:"up,omitempty"`
+	Kernel     bool          `json:"kernel,omitempty"`     // a log that has the kernel's lines
+	Reason     string        `json:"reason,omitempty"`     // why it is down
+	LossyUntil time.Duration `json:"lossyUntil,omitempty"` // since boot; zero: nothing was lost of late
+	LossReason string        `json:"lossReason,omitempty"`
 }
 
 func (e *Engine) stem(name string) *stemState {
@@ -52,7 +52,7 @@ func (e *Engine) sourceChanged(d *event.SourceData, now time.Duration) {
 		return
 	}
 	st := e.stem(d.Stem)
-	st.known, st.up, st.kernel, st.reason = true, d.Up, d.Kernel, reasonText(d.Reason)
+	st.Known, st.Up, st.Kernel, st.Reason = true, d.Up, d.Kernel, reasonText(d.Reason)
 	e.absencesOf(d.Stem, st, false, now)
 	e.markStem(d.Stem, st)
 	for _, s := range e.series {
@@ -79,14 +79,14 @@ func (e *Engine) sourceOf(en *entry, ofSignal, up bool, now time.Duration) {
 		}
 	case en.p.State != problem.Firing || r.Temporary():
 	case up:
-		en.quietFrom = now
-		if ofSignal && en.confirm && en.confirmBy == 0 {
-			en.confirmBy = now + confirmWithin
+		en.QuietFrom = now
+		if ofSignal && en.Confirm && en.ConfirmBy == 0 {
+			en.ConfirmBy = now + confirmWithin
 		}
 		e.arm(en)
 	case ofSignal && en.signalEnds():
 		// The end of the signal may be missed.
-		en.confirm, en.confirmBy = true, 0
+		en.Confirm, en.ConfirmBy = true, 0
 	}
 }
 
@@ -99,8 +99,8 @@ func (e *Engine) recordsLost(ev *event.Event, now time.Duration) {
 		delete(e.limits.lost, ev.Lost.Stem) // in a replay, what the snapshot has was recorded after it
 	}
 	st := e.stem(ev.Lost.Stem)
-	st.lossyUntil = now + lossyFor
-	st.lossReason = display.Safe(ev.Lost.Reason, 64)
+	st.LossyUntil = now + lossyFor
+	st.LossReason = display.Safe(ev.Lost.Reason, 64)
 	e.lossyEnd = e.nextLossEnd()
 	e.absencesOf(ev.Lost.Stem, st, true, now)
 	e.markStem(ev.Lost.Stem, st)
@@ -112,8 +112,8 @@ func (e *Engine) lossEnds(now time.Duration) {
 		return
 	}
 	for name, st := range e.stems {
-		if st.lossyUntil != 0 && st.lossyUntil <= now {
-			st.lossyUntil = 0
+		if st.LossyUntil != 0 && st.LossyUntil <= now {
+			st.LossyUntil = 0
 			e.markStem(name, st)
 		}
 	}
@@ -122,9 +122,7 @@ func (e *Engine) lossEnds(now time.Duration) {
 
 func (e *Engine) nextLossEnd() (next time.Duration) {
 	for _, st := range e.stems {
-		if st.lossyUntil != 0 && (next == 0 || st.lossyUntil < next) {
-			next = st.lossyUntil
-		}
+		next = earlier(next, st.LossyUntil)
 	}
 	return next
 }

@@ -21,15 +21,15 @@ type SourceState struct {
 func (e *Engine) Sources() []SourceState {
 	var out []SourceState
 	for stem, st := range e.stems {
-		if stem == event.LogStem || stem == event.CheckStem || !st.known && st.lossyUntil == 0 {
+		if stem == event.LogStem || stem == event.CheckStem || !st.Known && st.LossyUntil == 0 {
 			continue
 		}
-		s := SourceState{Stem: stem, Up: st.up || !st.known, Reason: st.reason}
+		s := SourceState{Stem: stem, Up: st.Up || !st.Known, Reason: st.Reason}
 		if s.Up {
 			s.Reason = ""
 		}
-		if st.lossyUntil != 0 {
-			s.Lost = st.lossReason
+		if st.LossyUntil != 0 {
+			s.Lost = st.LossReason
 		}
 		out = append(out, s)
 	}

@@ -30,13 +30,13 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now event.Moment) {
 		e.fold(en)
 		// While a level signal lasts it is one occurrence, however often others report it.
 		var first bool
-		if fresh, first = en.countOnce(r, at.Boot, fresh); fresh == 0 || en.lasting && !r.level {
-			en.lasting = en.lasting || r.level
+		if fresh, first = en.countOnce(r, at.Boot, fresh); fresh == 0 || en.Lasting && !r.level {
+			en.Lasting = en.Lasting || r.level
 			en.enrich(r, ev, at, first)
 			return
 		}
 	}
-	if live && en.confirm && repeats(en, ev, at.Boot) {
+	if live && en.Confirm && repeats(en, ev, at.Boot) {
 		en.seen(r.level, at)
 		return
 	}
@@ -49,7 +49,7 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now event.Moment) {
 	}
 	en.saw(r, ev, at, fresh)
 	if r.Temporary() && now.Boot-at.Boot > sameReporting {
-		en.quietFrom = now.Boot // read late, as by the other sources that are to report it
+		en.QuietFrom = now.Boot // read late, as by the other sources that are to report it
 	}
 	own := len(e.out) // what is emitted first is the problem's own
 	switch {
@@ -90,7 +90,7 @@ func reportedReason(ev *event.Event) string {
 func (e *Engine) ripe(en *entry, ev *event.Event, at, now event.Moment, fresh uint64) bool {
 	switch r := en.rule; {
 	case r.Threshold.Count > 0:
-		en.came = now.Boot
+		en.Came = now.Boot
 		if r.distinct != nil {
 			return en.window.add(r.Threshold, mark{At: at.Boot, ID: distinctID(r.distinct, ev)})
 		}
@@ -100,10 +100,10 @@ func (e *Engine) ripe(en *entry, ev *event.Event, at, now event.Moment, fresh ui
 		}
 		return reached
 	case r.For > 0:
-		if en.fireAt == 0 {
-			en.fireAt = signalStart(ev, at.Boot) + r.For
+		if en.FireAt == 0 {
+			en.FireAt = signalStart(ev, at.Boot) + r.For
 		}
-		return en.fireAt <= now.Boot
+		return en.FireAt <= now.Boot
 	}
 	return true
 }
@@ -121,7 +121,7 @@ func signalStart(ev *event.Event, at time.Duration) time.Duration {
 // reported before: one that began before that report.
 func repeats(en *entry, ev *event.Event, at time.Duration) bool {
 	start := signalStart(ev, at)
-	return start < at && start <= en.reportedAt
+	return start < at && start <= en.ReportedAt
 }
 
 // describe renders message and subject from the current event, in the words
@@ -215,17 +215,17 @@ func (e *Engine) deadline(en *entry) (time.Duration, bool) {
 	r := en.rule
 	switch en.p.State {
 	case problem.Resolved:
-		return en.since + keepResolved, true
+		return en.Since + keepResolved, true
 	case problem.Pending:
 		if r.Threshold.Count > 0 {
 			// Others of its time may be read late, as it may have been.
-			return en.came + r.Threshold.Within, true
+			return en.Came + r.Threshold.Within, true
 		}
-		return en.fireAt, true
+		return en.FireAt, true
 	}
 	due, ok := e.quiet(en)
-	if en.confirmBy != 0 && (!ok || en.confirmBy < due) {
-		return en.confirmBy, true
+	if en.ConfirmBy != 0 && (!ok || en.ConfirmBy < due) {
+		return en.ConfirmBy, true
 	}
 	return due, ok
 }
@@ -241,7 +241,7 @@ func (e *Engine) quiet(en *entry) (time.Duration, bool) {
 	if s := en.signal(); s != nil && s.ClearAfter == 0 {
 		return 0, false
 	}
-	return max(en.lastSeen, en.quietFrom) + r.ClearAfter, true
+	return max(en.LastSeen, en.QuietFrom) + r.ClearAfter, true
 }
 
 // expire handles an entry whose deadline has come.
@@ -253,8 +253,8 @@ func (e *Engine) expire(en *entry, due event.Moment) {
 		e.resolve(en, due)
 	case problem.Pending:
 		// A reload may have taken away the rule's "for" meanwhile.
-		if (en.rule.For > 0 || en.rule.Threshold.Count == 0) && en.fireAt <= due.Boot {
-			en.quietFrom = due.Boot // a signal is quiet while it lasts
+		if (en.rule.For > 0 || en.rule.Threshold.Count == 0) && en.FireAt <= due.Boot {
+			en.QuietFrom = due.Boot // a signal is quiet while it lasts
 			e.fire(en, due)
 			return
 		}

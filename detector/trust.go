@@ -35,7 +35,7 @@ func (e *Engine) trust(c *conditionState) (reason, text string) {
 func (e *Engine) standsBack(r *Rule) bool {
 	return slices.ContainsFunc(r.FallbackFor, func(stem string) bool {
 		st := e.stems[stem]
-		return st != nil && st.up
+		return st != nil && st.Up
 	})
 }
 
@@ -51,10 +51,10 @@ func (w *witness) plain(e *Engine, c *conditionState) {
 	for _, name := range c.stems {
 		switch st := e.stems[name]; {
 		case st == nil:
-		case st.up:
+		case st.Up:
 			return
-		case st.known:
-			down = append(down, name+": "+st.reason)
+		case st.Known:
+			down = append(down, name+": "+st.Reason)
 		}
 	}
 	for _, s := range c.series {
@@ -92,7 +92,7 @@ func (w *witness) named(e *Engine, s *series) {
 	if len(down) > 0 {
 		for _, r := range s.rules {
 			for _, stem := range r.stems {
-				if st := e.stems[stem]; st == nil || !st.known {
+				if st := e.stems[stem]; st == nil || !st.Known {
 					waiting = appendNew(waiting, stem)
 				}
 			}
@@ -142,8 +142,8 @@ func (e *Engine) lossy(c *conditionState) (out []string) {
 // has.
 func (e *Engine) lossesOf(r *Rule) (out []string) {
 	for stem, st := range e.stems {
-		if st.lossyUntil != 0 && e.needs(r, stem, st) {
-			out = append(out, stem+" ("+st.lossReason+")")
+		if st.LossyUntil != 0 && e.needs(r, stem, st) {
+			out = append(out, stem+" ("+st.LossReason+")")
 		}
 	}
 	return out
@@ -153,14 +153,14 @@ func (e *Engine) lossesOf(r *Rule) (out []string) {
 // another log has all lines of the kernel's.
 func (e *Engine) needs(r *Rule, stem string, st *stemState) bool {
 	return slices.Contains(r.stems, stem) || slices.ContainsFunc(r.named, func(n named) bool {
-		return n.has(stem, st.kernel) && !(n.spares(stem, st) && e.hasKernelLines())
+		return n.has(stem, st.Kernel) && !(n.spares(stem, st) && e.hasKernelLines())
 	})
 }
 
 // hasKernelLines reports whether a log has all lines of the kernel's.
 func (e *Engine) hasKernelLines() bool {
 	for _, st := range e.stems {
-		if st.kernel && st.up && st.lossyUntil == 0 {
+		if st.Kernel && st.Up && st.LossyUntil == 0 {
 			return true
 		}
 	}
