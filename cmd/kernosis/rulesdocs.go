@@ -29,7 +29,7 @@ rule. Pages of rules that no longer exist are not removed.`,
 			if err != nil {
 				return err
 			}
-			pages := ruledoc.Pages(set, ruledoc.Config{DocBase: base})
+			pages := ruledoc.Pages(set, base)
 			if rule := firstOf(args); rule != "" {
 				for _, p := range pages[1:] {
 					if p.Name == rule+".md" {

@@ -18,18 +18,13 @@ type Page struct {
 	Text string
 }
 
-// Config says how pages are written.
-type Config struct {
-	// DocBase is put before a rule's doc to make a link; empty: no link.
-	DocBase string
-}
-
-// Pages returns the index and a page a rule, in the order of the rules.
-func Pages(set *detector.RuleSet, cfg Config) []Page {
+// Pages returns the index and a page a rule, in the order of the rules. docBase is put before a
+// rule's doc to make a link; empty: no link.
+func Pages(set *detector.RuleSet, docBase string) []Page {
 	rules := set.Rules()
 	pages := []Page{{"README.md", index(set, rules)}}
 	for _, r := range rules {
-		pages = append(pages, Page{r.Name + ".md", page(set, rules, r, cfg)})
+		pages = append(pages, Page{r.Name + ".md", page(set, rules, r, docBase)})
 	}
 	return pages
 }
@@ -59,7 +54,7 @@ func list(b *strings.Builder, rules []*detector.Rule) {
 
 func link(rule string) string { return "[" + rule + "](" + rule + ".md)" }
 
-func page(set *detector.RuleSet, rules []*detector.Rule, r *detector.Rule, cfg Config) string {
+func page(set *detector.RuleSet, rules []*detector.Rule, r *detector.Rule, docBase string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n", r.Name)
 	if r.Temporary() {
@@ -108,7 +103,7 @@ func page(set *detector.RuleSet, rules []*detector.Rule, r *detector.Rule, cfg C
 		}
 	}
 	if r.Doc != "" {
-		row("Read more", "%s", doc(r.Doc, cfg.DocBase))
+		row("Read more", "%s", doc(r.Doc, docBase))
 	}
 	for _, part := range []struct{ title, lang, text string }{
 		{"Message", "", r.Message}, {"Lines that match", "", r.Pattern}, {"Lines that end it", "", r.ClearPattern},

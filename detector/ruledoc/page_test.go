@@ -30,7 +30,7 @@ func TestGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	have := &txtar.Archive{Comment: archive.Comment, Files: archive.Files[:1:1]}
-	for _, p := range ruledoc.Pages(set, ruledoc.Config{DocBase: "https://example.org/docs/"}) {
+	for _, p := range ruledoc.Pages(set, "https://example.org/docs/") {
 		have.Files = append(have.Files, txtar.File{Name: p.Name, Data: []byte(p.Text)})
 	}
 	if *update {
@@ -54,8 +54,8 @@ func TestShipped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages := ruledoc.Pages(set, ruledoc.Config{})
-	if diff := cmp.Diff(pages, ruledoc.Pages(set, ruledoc.Config{})); diff != "" {
+	pages := ruledoc.Pages(set, "")
+	if diff := cmp.Diff(pages, ruledoc.Pages(set, "")); diff != "" {
 		t.Errorf("twice is not the same: %s", diff)
 	}
 	if len(pages) != len(set.Rules())+1 {
