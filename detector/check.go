@@ -10,11 +10,12 @@ import (
 
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/internal/form"
 )
 
 var (
-	ruleName   = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`) // a DNS label: it becomes a part of object names
-	pascalCase = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,127}$`)            // the API allows 128 characters in an Event's reason
+	ruleName   = regexp.MustCompile(form.NamePattern)
+	pascalCase = regexp.MustCompile(form.PascalPattern)
 )
 
 func checkReason(m *document.Mapping, key, reason string) {

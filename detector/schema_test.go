@@ -19,7 +19,7 @@ func updating() bool { return flag.Lookup("update").Value.String() == "true" }
 
 func schemaConfig() schemagen.Config {
 	cfg := schemagen.Config{
-		Version: APIVersion, Name: ruleName.String(), PascalCase: pascalCase.String(), Reserved: "^(Ready|NetworkUnavailable|.*Pressure)$",
+		Version: APIVersion, Reserved: "^(Ready|NetworkUnavailable|.*Pressure)$",
 		FieldOfLine: `^match\.[A-Za-z_][A-Za-z0-9_]*$`, MaxCEL: maxExpr, MaxPattern: logpattern.MaxExpr,
 	}
 	for _, f := range event.Fields() {

@@ -9,11 +9,11 @@ import (
 	"strings"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/internal/form"
 )
 
-// pascalCase is what a condition type and a reason must look like,
-// as in rule files: the fuzz target sees that both agree.
-var pascalCase = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,127}$`)
+// pascalCase is what a condition type and a reason must look like.
+var pascalCase = regexp.MustCompile(form.PascalPattern)
 
 func (r *reader) checkReason(key, reason string) {
 	if reason != "" && !pascalCase.MatchString(reason) {

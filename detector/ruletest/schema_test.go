@@ -19,7 +19,6 @@ func TestSchema(t *testing.T) {
 	t.Chdir("../..") // where comments are looked for
 	cfg := schemagen.Config{
 		ID: "urn:kernosis:rule-tests:v1", Title: "Kernosis rule tests", Version: detector.APIVersion,
-		Name: `^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`, PascalCase: `^[A-Z][A-Za-z0-9]{0,127}$`,
 		Types: map[reflect.Type]func() *jsonschema.Schema{reflect.TypeFor[wantStatus](): wantedStatus},
 		Comments: func(r *jsonschema.Reflector) error {
 			return r.AddGoComments("github.com/kernosis/kernosis", "./collector/event")

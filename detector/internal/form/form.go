@@ -27,6 +27,12 @@ type (
 	Version   string // of the file's form
 )
 
+// What texts look like, for readers and the schema.
+const (
+	NamePattern   = `^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$` // a DNS label: it becomes a part of object names
+	PascalPattern = `^[A-Z][A-Za-z0-9]{0,127}$`            // the API allows 128 characters in an Event's reason
+)
+
 // Value is text, a number or a boolean.
 type Value string
 

@@ -19,8 +19,6 @@ type Config struct {
 	ID          string // of the schema
 	Title       string
 	Version     string
-	Name        string   // pattern of names of rules
-	PascalCase  string   // pattern of reasons and condition types
 	Reserved    string   // pattern of condition types that no rule may have
 	Fields      []string // that can name a group
 	FieldOfLine string   // pattern of those that a log rule makes
@@ -78,7 +76,7 @@ func Status() *jsonschema.Schema {
 
 // ConditionName is the name of a condition type.
 func (c *Config) ConditionName() *jsonschema.Schema {
-	s := text(c.PascalCase)
+	s := text(form.PascalPattern)
 	s.Not = &jsonschema.Schema{Pattern: c.Reserved}
 	return s
 }
@@ -91,9 +89,9 @@ func (c *Config) schemaOf(t reflect.Type) *jsonschema.Schema {
 	case reflect.TypeFor[form.Version]():
 		return Enum(c.Version)
 	case reflect.TypeFor[form.Name]():
-		return text(c.Name)
+		return text(form.NamePattern)
 	case reflect.TypeFor[form.Reason]():
-		return text(c.PascalCase)
+		return text(form.PascalPattern)
 	case reflect.TypeFor[form.Condition]():
 		return c.ConditionName()
 	case reflect.TypeFor[form.Kind](), reflect.TypeFor[event.Kind]():
