@@ -4,50 +4,54 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kernosis/kernosis/reporter/web"
 )
 
 // counts are the server's metrics.
 type counts struct {
+	*prometheus.Registry                              // of these alone; it is registered with the process' own
 	requests                   *prometheus.CounterVec // by code
 	auth                       *prometheus.CounterVec // by method and outcome
-	refused                    *prometheus.CounterVec // alerts, by reason
 	connections                *prometheus.CounterVec // closed, by reason
 	invalid, omitted, received prometheus.Counter
-	keys                       *web.Keys
-
-	expires, reloads *prometheus.Desc
 }
 
+// newCounts returns counters, and what is known of the server's certificate; nil: it has none.
 func newCounts(k *web.Keys) *counts {
-	c := &counts{
-		keys: k,
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kernosis_alert_requests_total", Help: "Requests of senders of alerts, by the code of the answer.",
-		}, []string{"code"}),
-		auth: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kernosis_alert_authentications_total", Help: "Requests, by how the sender shows who it is and what becomes of it.",
-		}, []string{"method", "outcome"}),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kernosis_alerts_refused_total", Help: "Alerts that were left out. invalid: they can not be read, omitted: by the sender, by its own bound.",
-		}, []string{"reason"}),
-		connections: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kernosis_alert_connections_closed_total", Help: "Connections of senders of alerts that were closed. rate: their address connects too often, full: there were too many, and theirs has most.",
-		}, []string{"reason"}),
-		received: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "kernosis_alerts_received_total", Help: "Alerts that were taken.",
-		}),
-		expires: prometheus.NewDesc("kernosis_alert_certificate_expiry_timestamp_seconds", "When the server's certificate ends.", nil, nil),
-		reloads: prometheus.NewDesc("kernosis_alert_certificate_failed_reloads_total", "Times that changed certificate files could not be used.", nil, nil),
+	c := &counts{Registry: prometheus.NewRegistry()}
+	factory := promauto.With(c)
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return factory.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
-	c.invalid, c.omitted = c.refused.WithLabelValues("invalid"), c.refused.WithLabelValues("omitted")
-	c.connections.WithLabelValues(web.ClosedRate)
-	c.connections.WithLabelValues(web.ClosedFull)
+	c.requests = counters("kernosis_alert_requests_total", "Requests of senders of alerts, by the code of the answer.", "code")
+	c.auth = counters("kernosis_alert_authentications_total", "Requests, by how the sender shows who it is and what becomes of it.", "method", "outcome")
 	for _, m := range []string{byToken, byCertificate} {
 		c.auth.WithLabelValues(m, web.OutcomeAllowed)
 		c.auth.WithLabelValues(m, web.OutcomeForbidden)
 	}
+	c.connections = counters("kernosis_alert_connections_closed_total", "Connections of senders of alerts that were closed. rate: their address connects too often, full: there were too many, and theirs has most.", "reason")
+	c.connections.WithLabelValues(web.ClosedRate)
+	c.connections.WithLabelValues(web.ClosedFull)
+	c.received = factory.NewCounter(prometheus.CounterOpts{Name: "kernosis_alerts_received_total", Help: "Alerts that were taken."})
+	refused := counters("kernosis_alerts_refused_total", "Alerts that were left out. invalid: they can not be read, omitted: by the sender, by its own bound.", "reason")
+	c.invalid, c.omitted = refused.WithLabelValues("invalid"), refused.WithLabelValues("omitted")
+	if k == nil {
+		return c
+	}
+	factory.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "kernosis_alert_certificate_expiry_timestamp_seconds", Help: "When the server's certificate ends.",
+	}, func() float64 {
+		expires, _ := k.State()
+		return float64(expires.Unix())
+	})
+	factory.NewCounterFunc(prometheus.CounterOpts{
+		Name: "kernosis_alert_certificate_failed_reloads_total", Help: "Times that changed certificate files could not be used.",
+	}, func() float64 {
+		_, failed := k.State()
+		return float64(failed)
+	})
 	return c
 }
 
@@ -57,26 +61,4 @@ func (c *counts) closed(reason string) { c.connections.WithLabelValues(reason).I
 
 func (c *counts) authenticated(method, outcome string) {
 	c.auth.WithLabelValues(method, outcome).Inc()
-}
-
-// Describe implements [prometheus.Collector].
-func (c *counts) Describe(out chan<- *prometheus.Desc) {
-	for _, v := range []prometheus.Collector{c.requests, c.auth, c.refused, c.connections, c.received} {
-		v.Describe(out)
-	}
-	out <- c.expires
-	out <- c.reloads
-}
-
-// Collect implements [prometheus.Collector].
-func (c *counts) Collect(out chan<- prometheus.Metric) {
-	for _, v := range []prometheus.Collector{c.requests, c.auth, c.refused, c.connections, c.received} {
-		v.Collect(out)
-	}
-	if c.keys == nil {
-		return
-	}
-	expires, failed := c.keys.State()
-	out <- prometheus.MustNewConstMetric(c.expires, prometheus.GaugeValue, float64(expires.Unix()))
-	out <- prometheus.MustNewConstMetric(c.reloads, prometheus.CounterValue, float64(failed))
 }

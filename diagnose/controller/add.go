@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -20,30 +21,28 @@ func Add(m manager.Manager, c Config) (remove func(), err error) {
 	if err := c.setDefaults(); err != nil {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
-	counts := newCounts()
-	if err := add(m, &c, counts); err != nil {
+	own := prometheus.NewRegistry()
+	deleted := newDeleted()
+	own.MustRegister(deleted, &phases{m.GetCache()})
+	if err := add(m, &c, deleted); err != nil {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
-	if c.Metrics == nil {
-		return func() {}, nil
-	}
-	collector := newCollector(counts, m.GetCache())
-	if err := c.Metrics.Register(collector); err != nil {
+	if remove, err = leader.Register(c.Metrics, own); err != nil {
 		return nil, fmt.Errorf("controller: %w", err)
 	}
-	return func() { c.Metrics.Unregister(collector) }, nil
+	return remove, nil
 }
 
-func add(m manager.Manager, c *Config, counts *counts) error {
+func add(m manager.Manager, c *Config, deleted *prometheus.CounterVec) error {
 	if err := index(m.GetFieldIndexer()); err != nil {
 		return err
 	}
 	names := &names{client: m.GetClient(), api: m.GetAPIReader(), builtins: c.Builtins}
 	d := &diagnoses{
 		config: c, client: m.GetClient(), api: m.GetAPIReader(), agents: newAgents(c.Silent),
-		counts: counts, names: names, report: &reporter{recorder: m.GetEventRecorder(lease.Controller)},
+		deleted: deleted, names: names, report: &reporter{recorder: m.GetEventRecorder(lease.Controller)},
 	}
-	h := &history{config: c, client: m.GetClient(), counts: counts}
+	h := &history{config: c, client: m.GetClient(), deleted: deleted}
 	sets, triggers := &sets{client: m.GetClient(), names: names}, &triggers{client: m.GetClient(), names: names}
 	kinds := m.GetCache()
 	return errors.Join(

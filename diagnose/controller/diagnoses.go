@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,13 +19,13 @@ import (
 
 // diagnoses looks after Diagnoses, one at a time each.
 type diagnoses struct {
-	config *Config
-	client client.Client // reads from the cache
-	api    client.Reader // asks the API server
-	agents *agents
-	names  *names
-	counts *counts
-	report *reporter
+	config  *Config
+	client  client.Client // reads from the cache
+	api     client.Reader // asks the API server
+	agents  *agents
+	names   *names
+	deleted *prometheus.CounterVec // by reason
+	report  *reporter
 }
 
 // Reconcile looks at one Diagnosis.
@@ -163,7 +164,7 @@ func (r *diagnoses) keep(ctx context.Context, d *v1alpha1.Diagnosis, ended time.
 	if needed {
 		return reconcile.Result{RequeueAfter: min(heldAgain, ended.Add(heldAtMost).Sub(now)+time.Millisecond)}, nil
 	}
-	return reconcile.Result{}, remove(ctx, r.client, r.counts, d, deletedTTL)
+	return reconcile.Result{}, remove(ctx, r.client, r.deleted, d, deletedTTL)
 }
 
 // orphaned deletes a Diagnosis whose parent is gone. The garbage collector does too, later.
@@ -185,7 +186,7 @@ func (r *diagnoses) orphaned(ctx context.Context, d *v1alpha1.Diagnosis) (bool, 
 	if err == nil && owner.UID == parent.UID {
 		return false, nil
 	}
-	return true, remove(ctx, r.client, r.counts, d, deletedParent)
+	return true, remove(ctx, r.client, r.deleted, d, deletedParent)
 }
 
 // slotHolders returns the UIDs of Diagnoses that hold a slot of a policy.

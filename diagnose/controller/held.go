@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -94,10 +95,10 @@ const (
 
 // remove deletes a Diagnosis as it was read, and counts it. One that has changed meanwhile
 // stays, with the error of a conflict.
-func remove(ctx context.Context, c client.Client, counts *counts, d *v1alpha1.Diagnosis, reason string) error {
+func remove(ctx context.Context, c client.Client, deleted *prometheus.CounterVec, d *v1alpha1.Diagnosis, reason string) error {
 	err := c.Delete(ctx, d, client.Preconditions{UID: &d.UID, ResourceVersion: &d.ResourceVersion}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if err == nil {
-		counts.deleted.WithLabelValues(reason).Inc()
+		deleted.WithLabelValues(reason).Inc()
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -32,9 +33,9 @@ const (
 // history deletes ended Diagnoses of the system namespace of which there are too many: of a
 // Trigger, and of all. A request is the name of a Trigger, or [anyTrigger].
 type history struct {
-	config *Config
-	client client.Client
-	counts *counts
+	config  *Config
+	client  client.Client
+	deleted *prometheus.CounterVec // by reason
 }
 
 // Reconcile deletes what is too much.
@@ -77,7 +78,7 @@ func (h *history) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	var errs []error
 	again := time.Duration(0)
 	for _, d := range old {
-		switch err := remove(ctx, h.client, h.counts, d, reason); {
+		switch err := remove(ctx, h.client, h.deleted, d, reason); {
 		case apierrors.IsConflict(err):
 			again = historyAfter
 		case client.IgnoreNotFound(err) != nil:

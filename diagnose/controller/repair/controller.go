@@ -44,14 +44,11 @@ func Add(m manager.Manager, c Config) (remove func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("repair: %w", err)
 	}
-	if c.Metrics == nil {
-		return func() {}, nil
-	}
-	collector := &collector{counts: r.counts, policies: r.policyGauges}
-	if err := c.Metrics.Register(collector); err != nil {
+	r.counts.MustRegister(r)
+	if remove, err = leader.Register(c.Metrics, r.counts); err != nil {
 		return nil, fmt.Errorf("repair: %w", err)
 	}
-	return func() { c.Metrics.Unregister(collector) }, nil
+	return remove, nil
 }
 
 func add(m manager.Manager, c *Config) (*reconciler, error) {

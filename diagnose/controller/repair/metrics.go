@@ -5,28 +5,29 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// counts are the controller's counters.
+// counts are the counters, and the registry of all metrics of this package.
 type counts struct {
-	decisions     *prometheus.CounterVec // by policy, verb and reason
-	repairs       *prometheus.CounterVec // by operation and outcome
-	verifications *prometheus.CounterVec // by operation and result
+	*prometheus.Registry                        // of these, and of the policies' gauges
+	decisions            *prometheus.CounterVec // by policy, verb and reason
+	repairs              *prometheus.CounterVec // by operation and outcome
+	verifications        *prometheus.CounterVec // by operation and result
 }
 
 func newCounts() *counts {
+	own := prometheus.NewRegistry()
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return promauto.With(own).NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
 	return &counts{
-		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kernosis_remediation_decisions_total", Help: "Decisions on repairs, each once while it stays the same; policy is empty where none has the word.",
-		}, []string{"policy", "verb", "reason"}),
-		repairs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kernosis_remediation_repairs_total", Help: "Repairs that have ended, by outcome.",
-		}, []string{"operation", "outcome"}),
-		verifications: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kernosis_remediation_verifications_total", Help: "Repairs by whether they helped: Helped, NotHelped, Unknown while nothing shows it, or Moot where nothing was proven.",
-		}, []string{"operation", "result"}),
+		Registry:      own,
+		decisions:     counters("kernosis_remediation_decisions_total", "Decisions on repairs, each once while it stays the same; policy is empty where none has the word.", "policy", "verb", "reason"),
+		repairs:       counters("kernosis_remediation_repairs_total", "Repairs that have ended, by outcome.", "operation", "outcome"),
+		verifications: counters("kernosis_remediation_verifications_total", "Repairs by whether they helped: Helped, NotHelped, Unknown while nothing shows it, or Moot where nothing was proven.", "operation", "result"),
 	}
 }
 
@@ -37,12 +38,6 @@ type gauges struct {
 	kept   int // nodes under repair or in their cooldown
 	use    v1alpha1.BudgetUse
 	paused string // the reason; empty: it is not
-}
-
-// collector adds the gauges of policies to the counters when it is asked.
-type collector struct {
-	*counts
-	policies func() []gauges
 }
 
 // gauge is a metric of a policy.
@@ -71,10 +66,7 @@ func pausedDesc() *prometheus.Desc {
 }
 
 // Describe implements [prometheus.Collector].
-func (c *collector) Describe(out chan<- *prometheus.Desc) {
-	for _, v := range []prometheus.Collector{c.decisions, c.repairs, c.verifications} {
-		v.Describe(out)
-	}
+func (*reconciler) Describe(out chan<- *prometheus.Desc) {
 	for _, g := range policyGauges() {
 		out <- g.desc()
 	}
@@ -82,11 +74,8 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 }
 
 // Collect implements [prometheus.Collector].
-func (c *collector) Collect(out chan<- prometheus.Metric) {
-	for _, v := range []prometheus.Collector{c.decisions, c.repairs, c.verifications} {
-		v.Collect(out)
-	}
-	for _, p := range c.policies() {
+func (r *reconciler) Collect(out chan<- prometheus.Metric) {
+	for _, p := range r.policyGauges() {
 		for _, g := range policyGauges() {
 			out <- prometheus.MustNewConstMetric(g.desc(), prometheus.GaugeValue, float64(g.of(&p)), p.policy)
 		}

@@ -4,12 +4,14 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
-// counts are the part's counters.
+// counts are the part's metrics.
 type counts struct {
+	*prometheus.Registry                                      // of these alone; it is registered with the process' own
 	diagnoses                          *prometheus.CounterVec // by trigger and outcome
 	retries, matched, dropped, damaged prometheus.Counter
 	forgotten, scheduleFailed          prometheus.Counter
@@ -21,46 +23,51 @@ type counts struct {
 	names map[string]bool // of the triggers in force
 }
 
-func newCounts() *counts {
+func newCounts(p *Part) *counts {
+	own := prometheus.NewRegistry()
+	factory := promauto.With(own)
 	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+		return factory.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return factory.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+		return factory.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	gauges := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return factory.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	}
 	c := &counts{
-		diagnoses: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kernosis_trigger_diagnoses_total", Help: "Diagnoses that were wanted, by what became of them. exists: it was made before, refused: by the API server, given_up: it could not be made for an hour.",
-		}, []string{"trigger", "outcome"}),
+		Registry:       own,
+		diagnoses:      counters("kernosis_trigger_diagnoses_total", "Diagnoses that were wanted, by what became of them. exists: it was made before, refused: by the API server, given_up: it could not be made for an hour.", "trigger", "outcome"),
 		retries:        counter("kernosis_trigger_retries_total", "Times that a Diagnosis could not be made and was to be tried again."),
 		matched:        counter("kernosis_trigger_events_matched_total", "Events of the cluster that a Trigger is about, each time they were reported."),
 		dropped:        counter("kernosis_trigger_events_dropped_total", "Of these, those that were dropped because too many waited."),
 		damaged:        counter("kernosis_trigger_state_damaged_total", "Times that what triggers remember could not be read and was begun anew."),
 		forgotten:      counter("kernosis_trigger_state_left_out_total", "Memories of triggers that were not saved because there was no room."),
 		scheduleFailed: counter("kernosis_trigger_schedule_status_failures_total", "Times that the latest time of a schedule could not be written to its Trigger."),
-		saves: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kernosis_trigger_state_saves_total", Help: "Times that what triggers remember was to be saved. superseded: another controller leads.",
-		}, []string{"outcome"}),
-		watches:    gauge("kernosis_trigger_event_watch", "1 while the cluster's Events are watched: some Trigger is about Events."),
-		stateBytes: gauge("kernosis_trigger_state_bytes", "Size of what triggers remember, as it is saved."),
-		stateSaved: gauge("kernosis_trigger_state_saved_timestamp_seconds", "When what triggers remember was saved last."),
-		inUse: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kernosis_triggers", Help: "Triggers in force at the controller, by source.",
-		}, []string{"source"}),
-		notInUse: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kernosis_triggers_left_out", Help: "Triggers of the controller that are not in force. invalid: their status says why, too_many: more than can be.",
-		}, []string{"reason"}),
+		saves:          counters("kernosis_trigger_state_saves_total", "Times that what triggers remember was to be saved. superseded: another controller leads.", "outcome"),
+		watches:        gauge("kernosis_trigger_event_watch", "1 while the cluster's Events are watched: some Trigger is about Events."),
+		stateBytes:     gauge("kernosis_trigger_state_bytes", "Size of what triggers remember, as it is saved."),
+		stateSaved:     gauge("kernosis_trigger_state_saved_timestamp_seconds", "When what triggers remember was saved last."),
+		inUse:          gauges("kernosis_triggers", "Triggers in force at the controller, by source.", "source"),
+		notInUse:       gauges("kernosis_triggers_left_out", "Triggers of the controller that are not in force. invalid: their status says why, too_many: more than can be.", "reason"),
 	}
 	for _, o := range []string{"saved", "failed", "superseded"} {
 		c.saves.WithLabelValues(o)
 	}
+	factory.NewGaugeFunc(prometheus.GaugeOpts{Name: "kernosis_trigger_queue_length", Help: "Diagnoses that wait to be made."},
+		func() float64 { return float64(p.queue.length()) })
+	factory.NewGaugeFunc(prometheus.GaugeOpts{Name: "kernosis_trigger_ready", Help: "1 while alerts, Events and times start Diagnoses here: this instance leads."},
+		func() float64 {
+			if p.Ready() != nil {
+				return 0
+			}
+			return 1
+		})
+	own.MustRegister(newEngineStats(p))
 	return c
-}
-
-func (c *counts) all() []prometheus.Collector {
-	return []prometheus.Collector{
-		c.diagnoses, c.retries, c.matched, c.dropped, c.damaged, c.forgotten, c.scheduleFailed, c.saves, c.watches, c.stateBytes, c.stateSaved, c.inUse, c.notInUse,
-	}
 }
 
 // installed reports what is in force. Of Triggers that are gone nothing is reported any more.
@@ -85,47 +92,36 @@ func (c *counts) installed(all []*trigger.Matcher, refused, over int) {
 	c.notInUse.WithLabelValues("too_many").Set(float64(over))
 }
 
-// collector exports the counters, and what the engine has counted at the time of a scrape.
-type collector struct {
-	part                                                  *Part
-	wanted, withheld, queue, remembered, forgotten, ready *prometheus.Desc
+// engineStats exports what the engine has counted at the time of a scrape.
+type engineStats struct {
+	part                                    *Part
+	wanted, withheld, remembered, forgotten *prometheus.Desc
 }
 
-func newCollector(p *Part) *collector {
+func newEngineStats(p *Part) *engineStats {
 	d := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
-	return &collector{
+	return &engineStats{
 		part:       p,
 		wanted:     d("kernosis_trigger_wanted_total", "Diagnoses that a Trigger wanted.", "trigger"),
 		withheld:   d("kernosis_trigger_withheld_total", "Diagnoses that a Trigger asked for and that were not made, by reason.", "trigger", "reason"),
-		queue:      d("kernosis_trigger_queue_length", "Diagnoses that wait to be made."),
 		remembered: d("kernosis_trigger_remembered", "What is remembered: streams are alerts and Events, subjects are what Diagnoses were about.", "kind"),
 		forgotten:  d("kernosis_trigger_forgotten_early_total", "Subjects that were forgotten for want of room while their cooldown lasted."),
-		ready:      d("kernosis_trigger_ready", "1 while alerts, Events and times start Diagnoses here: this instance leads."),
 	}
 }
 
 // Describe implements [prometheus.Collector].
-func (c *collector) Describe(out chan<- *prometheus.Desc) {
-	for _, v := range c.part.counts.all() {
-		v.Describe(out)
-	}
-	for _, d := range []*prometheus.Desc{c.wanted, c.withheld, c.queue, c.remembered, c.forgotten, c.ready} {
+func (c *engineStats) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.wanted, c.withheld, c.remembered, c.forgotten} {
 		out <- d
 	}
 }
 
 // Collect implements [prometheus.Collector].
-func (c *collector) Collect(out chan<- prometheus.Metric) {
-	for _, v := range c.part.counts.all() {
-		v.Collect(out)
-	}
+func (c *engineStats) Collect(out chan<- prometheus.Metric) {
 	var s trigger.Stats
 	c.part.look(func(e *trigger.Engine) { s = e.Stats() })
-	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
-	}
 	counter := func(d *prometheus.Desc, value uint64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), labels...)
 	}
@@ -136,12 +132,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	counter(c.forgotten, s.ForgottenEarly)
-	gauge(c.queue, float64(c.part.queue.length()))
-	gauge(c.remembered, float64(s.Streams), "streams")
-	gauge(c.remembered, float64(s.Subjects), "subjects")
-	ready := 0.0
-	if c.part.Ready() == nil {
-		ready = 1
+	for kind, n := range map[string]int{"streams": s.Streams, "subjects": s.Subjects} {
+		out <- prometheus.MustNewConstMetric(c.remembered, prometheus.GaugeValue, float64(n), kind)
 	}
-	gauge(c.ready, ready)
 }

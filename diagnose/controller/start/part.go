@@ -19,6 +19,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/alerts"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/trigger"
+	"github.com/kernosis/kernosis/reporter/kube/leader"
 )
 
 // Part is what makes Diagnoses. It is an [alerts.Taker].
@@ -53,14 +54,10 @@ func Add(m manager.Manager, c Config) (p *Part, remove func(), err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("start: %w", err)
 	}
-	if p.cfg.Metrics == nil {
-		return p, func() {}, nil
-	}
-	collector := newCollector(p)
-	if err := p.cfg.Metrics.Register(collector); err != nil {
+	if remove, err = leader.Register(p.cfg.Metrics, p.counts); err != nil {
 		return nil, nil, fmt.Errorf("start: %w", err)
 	}
-	return p, func() { p.cfg.Metrics.Unregister(collector) }, nil
+	return p, remove, nil
 }
 
 func add(m manager.Manager, c Config) (*Part, error) {
@@ -85,13 +82,13 @@ func add(m manager.Manager, c Config) (*Part, error) {
 		return nil, err
 	}
 	p := &Part{
-		cfg: c, cache: m.GetCache(), api: api, objects: m.GetClient(), live: m.GetAPIReader(), engine: engine, counts: newCounts(), queue: newQueue(), mark: newMark(),
+		cfg: c, cache: m.GetCache(), api: api, objects: m.GetClient(), live: m.GetAPIReader(), engine: engine, queue: newQueue(), mark: newMark(),
 		events: make(chan *corev1.Event, maxEvents), changed: make(chan struct{}, 1), compiled: map[string]compiled{},
 	}
 	for _, s := range []*rate.Sometimes{&p.report.dropped, &p.report.pods, &p.report.problems} {
 		s.First, s.Interval = 1, 10*time.Second
 	}
-	p.state = newStore(p)
+	p.counts, p.state = newCounts(p), newStore(p)
 	p.notLed.Store(&alerts.Unavailable{Why: "this instance of the controller does not lead", After: time.Second})
 	return p, m.Add(p)
 }

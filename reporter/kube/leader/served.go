@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -34,6 +35,17 @@ type Served struct {
 // Part adds a part of the controller to a manager that runs already. What it has
 // registered elsewhere is there until remove is called.
 type Part func() (remove func(), err error)
+
+// Register registers a part's metrics until remove is called; to is nil: nowhere.
+func Register(to prometheus.Registerer, metrics prometheus.Collector) (remove func(), err error) {
+	if to == nil {
+		return func() {}, nil
+	}
+	if err := to.Register(metrics); err != nil {
+		return nil, err
+	}
+	return func() { to.Unregister(metrics) }, nil
+}
 
 // WhenServed adds parts to a manager once the API server serves what they watch, this
 // process may list it, and leads: a watch of what is not there, or not allowed, would keep

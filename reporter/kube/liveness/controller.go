@@ -43,14 +43,10 @@ func Add(m manager.Manager, c Config) (remove func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("liveness: %w", err)
 	}
-	if c.Metrics == nil {
-		return func() {}, nil
-	}
-	collector := newCollector(t.counts, t.tracker)
-	if err := c.Metrics.Register(collector); err != nil {
+	if remove, err = leader.Register(c.Metrics, newCollector(t.counts, t.tracker)); err != nil {
 		return nil, fmt.Errorf("liveness: %w", err)
 	}
-	return func() { c.Metrics.Unregister(collector) }, nil
+	return remove, nil
 }
 
 // add adds the reconciler to a manager.
