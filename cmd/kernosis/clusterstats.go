@@ -93,7 +93,7 @@ func (r *clusterReporter) Collect(ch chan<- prometheus.Metric) {
 // collectDiagnoses adds up the writes of Diagnoses, and returns when the last was taken.
 func (r *clusterReporter) collectDiagnoses(wrote func(object, outcome string, n uint64)) time.Time {
 	s := r.diagnoses.Stats()
-	writes := map[kube.Outcome]uint64{}
+	writes := map[conditions.Outcome]uint64{}
 	for _, o := range kube.Outcomes() {
 		writes[o] = 0
 	}

@@ -50,7 +50,8 @@ var (
 	ErrLater = errors.New("the pod is not known yet") // it may be later
 )
 
-// Handler is notified of changes. It does not block for long.
+// Handler is notified of changes, by a goroutine at a time of objects and by one of Diagnoses.
+// It does not block for long.
 type Handler interface {
 	// ObjectsChanged: Objects returns others than before.
 	ObjectsChanged()
@@ -62,7 +63,7 @@ type Handler interface {
 
 // Objects are those that a run is made of, each valid by its kind's definition.
 type Objects struct {
-	Operations    []*v1alpha1.Operation
-	OperationSets []*v1alpha1.OperationSet
-	Triggers      []*v1alpha1.Trigger
+	Operations    []*v1alpha1.Operation    `json:"operations"`
+	OperationSets []*v1alpha1.OperationSet `json:"operationSets"`
+	Triggers      []*v1alpha1.Trigger      `json:"triggers"`
 }

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
 
 // Request is a kind of request, and how it ended.
 type Request struct {
 	Verb, Resource string // as RBAC has them
-	Outcome        Outcome
+	Outcome        conditions.Outcome
 }
 
 // Writes reports whether it changes something.
@@ -120,18 +121,18 @@ func (a *account) heard() {
 }
 
 // final reports whether an outcome is not to be tried again.
-func (a *account) final(o Outcome) bool {
-	if o == Forbidden {
+func (a *account) final(o conditions.Outcome) bool {
+	if o == conditions.Forbidden {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		return time.Since(a.doubt) >= a.settle
 	}
-	return !o.away() && o != Conflict // of a Create it is one about a ResourceQuota
+	return !isAway(o) && o != conditions.Conflict // of a Create it is one about a ResourceQuota
 }
 
 // reach reports whether anybody answers.
-func (a *account) reach(outcome Outcome, err error) {
-	away := outcome.away() && outcome != KindMissing && outcome != TooOld
+func (a *account) reach(outcome conditions.Outcome, err error) {
+	away := isAway(outcome) && outcome != KindMissing && outcome != TooOld
 	if away {
 		a.doubt = time.Now()
 	}
@@ -147,8 +148,8 @@ func (a *account) reach(outcome Outcome, err error) {
 }
 
 // defined reports whether the kinds are known there. It is one trouble for all of them.
-func (a *account) defined(resource string, outcome Outcome) {
-	if outcome == Done || outcome == Forbidden {
+func (a *account) defined(resource string, outcome conditions.Outcome) {
+	if outcome == Done || outcome == conditions.Forbidden {
 		a.once.Do(func() { close(a.served) })
 	}
 	switch {
@@ -167,10 +168,10 @@ func (a *account) defined(resource string, outcome Outcome) {
 }
 
 // permit reports each right that is missing.
-func (a *account) permit(verb, resource string, outcome Outcome, err error) {
+func (a *account) permit(verb, resource string, outcome conditions.Outcome, err error) {
 	right := [2]string{verb, resource}
 	switch {
-	case outcome == Forbidden && !a.denied[right] && time.Since(a.doubt) >= a.settle:
+	case outcome == conditions.Forbidden && !a.denied[right] && time.Since(a.doubt) >= a.settle:
 		a.denied[right] = true
 		a.log.Warn("permission is missing", "verb", verb, "resource", resource, "api_group", v1alpha1.Group, "error", err)
 	case outcome == Done && a.denied[right]:
@@ -180,7 +181,7 @@ func (a *account) permit(verb, resource string, outcome Outcome, err error) {
 }
 
 // read reports answers that are not of the kind's form: definitions of another version.
-func (a *account) read(resource string, outcome Outcome, err error) {
+func (a *account) read(resource string, outcome conditions.Outcome, err error) {
 	switch {
 	case outcome == Unreadable && !a.garbled[resource]:
 		a.garbled[resource] = true

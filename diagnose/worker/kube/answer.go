@@ -18,39 +18,29 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
 
-// Outcome is how a request ended.
-type Outcome string
-
-// Outcomes.
+// Ways in which a request ends, besides those of package conditions.
 const (
-	Done         Outcome = "done"
-	Exists       Outcome = "exists" // 409 of a Create
-	Conflict             = Outcome(conditions.Conflict)
-	NotFound     Outcome = "not_found"    // 404 of an object, or of its namespace
-	KindMissing  Outcome = "kind_missing" // 404 of the kind: it is not defined there
-	TooOld       Outcome = "too_old"      // 410 of a watch or list: it is begun anew
-	Throttled            = Outcome(conditions.Throttled)
-	ServerError          = Outcome(conditions.ServerError)
-	Unauthorized         = Outcome(conditions.Unauthorized)
-	Forbidden            = Outcome(conditions.Forbidden)
-	Terminating  Outcome = "namespace_terminating"
-	TooLarge     Outcome = "too_large" // more than the API server, or etcd, takes
-	Refused              = Outcome(conditions.Refused)
-	Unreadable   Outcome = "unreadable" // an answer that is not of the kind's form
-	TimedOut             = Outcome(conditions.TimedOut)
-	Unreachable          = Outcome(conditions.Unreachable)
+	Done        conditions.Outcome = "done"
+	Exists      conditions.Outcome = "exists"       // 409 of a Create
+	NotFound    conditions.Outcome = "not_found"    // 404 of an object, or of its namespace
+	KindMissing conditions.Outcome = "kind_missing" // 404 of the kind: it is not defined there
+	TooOld      conditions.Outcome = "too_old"      // 410 of a watch or list: it is begun anew
+	Terminating conditions.Outcome = "namespace_terminating"
+	TooLarge    conditions.Outcome = "too_large"  // more than the API server, or etcd, takes
+	Unreadable  conditions.Outcome = "unreadable" // an answer that is not of the kind's form
 )
 
 // Outcomes returns all, for a table of counters.
-func Outcomes() []Outcome {
-	return []Outcome{
-		Done, Exists, Conflict, NotFound, KindMissing, TooOld, Throttled, ServerError, Unauthorized, Forbidden, Terminating,
-		TooLarge, Refused, Unreadable, TimedOut, Unreachable,
+func Outcomes() []conditions.Outcome {
+	return []conditions.Outcome{
+		Done, Exists, NotFound, KindMissing, TooOld, Terminating, TooLarge, Unreadable,
+		conditions.Conflict, conditions.Throttled, conditions.ServerError, conditions.Unauthorized, conditions.Forbidden,
+		conditions.Refused, conditions.TimedOut, conditions.Unreachable,
 	}
 }
 
 // outcomeOf names how a request ended.
-func outcomeOf(err error) Outcome {
+func outcomeOf(err error) conditions.Outcome {
 	if err == nil {
 		return Done
 	}
@@ -59,15 +49,15 @@ func outcomeOf(err error) Outcome {
 		if unreadable(err) {
 			return Unreadable
 		}
-		return Outcome(conditions.OutcomeOf(err))
+		return conditions.OutcomeOf(err)
 	}
 	s := status.Status()
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return Exists
-	case hasCause(&s, corev1.NamespaceTerminatingCause):
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return Terminating
-	case s.Code == http.StatusNotFound && hasCause(&s, metav1.CauseTypeUnexpectedServerResponse):
+	case s.Code == http.StatusNotFound && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
 		return KindMissing // no API has answered, but the server's page of what is nowhere
 	case s.Code == http.StatusNotFound:
 		return NotFound
@@ -76,7 +66,7 @@ func outcomeOf(err error) Outcome {
 	case s.Code == http.StatusRequestEntityTooLarge, strings.Contains(s.Message, "request is too large"), strings.Contains(s.Message, "trying to send message larger than max"):
 		return TooLarge // the latter are etcd's and its client's words, as an error of the server
 	}
-	return Outcome(conditions.OutcomeOf(err))
+	return conditions.OutcomeOf(err)
 }
 
 // unreadable reports whether an answer came and is not of the kind's form.
@@ -86,27 +76,14 @@ func unreadable(err error) bool {
 	return errors.As(err, &form) || errors.As(err, &text) || runtime.IsNotRegisteredError(err) || runtime.IsMissingKind(err)
 }
 
-func hasCause(s *metav1.Status, cause metav1.CauseType) bool {
-	if s.Details == nil {
-		return false
-	}
-	for _, c := range s.Details.Causes {
-		if c.Type == cause {
-			return true
-		}
+// isAway reports whether the same request may be answered otherwise later, though nobody
+// changes it.
+func isAway(o conditions.Outcome) bool {
+	switch o {
+	case conditions.Throttled, conditions.ServerError, conditions.Unauthorized, conditions.TimedOut, conditions.Unreachable, KindMissing, TooOld:
+		return true
 	}
 	return false
-}
-
-// away reports whether the same request may be answered otherwise later, though nobody
-// changes it.
-func (o Outcome) away() bool {
-	switch o {
-	case Throttled, ServerError, Unauthorized, TimedOut, Unreachable, KindMissing, TooOld:
-		return true
-	default:
-		return false
-	}
 }
 
 // maxErrorBytes bounds an error's text: a refusal repeats what it refuses.
@@ -130,10 +107,10 @@ func (e *requestError) Unwrap() error { return e.err }
 
 func (e *requestError) Is(target error) bool { return e.away && target == worker.ErrAway }
 
-// Explain makes of the error of a request for something else one that the worker knows:
+// Explain makes of the error of a request for an object one that the worker knows:
 // worker.ErrGone where the object is not there, worker.ErrAway where nobody answers.
 func (s *Store) Explain(ctx context.Context, what string, err error) error {
-	if outcomeOf(err) == NotFound {
+	if outcomeOf(err) == NotFound || errors.Is(err, worker.ErrGone) {
 		return fmt.Errorf("%s: %w", what, worker.ErrGone)
 	}
 	return s.explain(ctx, what, err)

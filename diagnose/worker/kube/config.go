@@ -62,7 +62,7 @@ type Store struct {
 	triggers   *mirror[*v1alpha1.Trigger]
 	diagnoses  *mirror[*v1alpha1.Diagnosis]
 
-	building sync.Mutex // of objects
+	changing sync.Mutex // one handles changed objects at a time
 	objects  atomic.Pointer[worker.Objects]
 
 	saving  sync.Mutex

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/worker"
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
@@ -81,11 +82,11 @@ func TestCreateRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]struct {
-		outcome Outcome
+		outcome conditions.Outcome
 		text    string
 		change  func(d *v1alpha1.Diagnosis)
 	}{
-		"invalid":     {Refused, "spec.operationSet", func(d *v1alpha1.Diagnosis) { d.Spec.OperationSet = "No Name" }},
+		"invalid":     {conditions.Refused, "spec.operationSet", func(d *v1alpha1.Diagnosis) { d.Spec.OperationSet = "No Name" }},
 		"terminating": {Terminating, "being terminated", func(d *v1alpha1.Diagnosis) { d.Namespace = going }},
 		"nowhere":     {NotFound, "namespaces", func(d *v1alpha1.Diagnosis) { d.Namespace = "there-is-none" }},
 	} {
@@ -151,7 +152,7 @@ func TestCreateInAConflict(t *testing.T) {
 	})
 	_, err := r.Create(t.Context(), diagnosisOf(server.Namespace(t), "conflict", "n1"))
 	is(t, err, worker.ErrAway)
-	if r.count(verbCreate, diagnoses, Conflict) != 1 || r.Stats().Away {
+	if r.count(verbCreate, diagnoses, conditions.Conflict) != 1 || r.Stats().Away {
 		t.Errorf("%+v", r.Stats())
 	}
 }
@@ -162,37 +163,37 @@ func TestCreateWhileAway(t *testing.T) {
 	hang := make(chan struct{})
 	t.Cleanup(func() { close(hang) })
 	for name, c := range map[string]struct {
-		outcome Outcome
+		outcome conditions.Outcome
 		harm    func(http.ResponseWriter, *http.Request) bool
 	}{
-		"throttled": {Throttled, func(w http.ResponseWriter, _ *http.Request) bool {
+		"throttled": {conditions.Throttled, func(w http.ResponseWriter, _ *http.Request) bool {
 			w.Header().Set("Retry-After", "30")
 			return kubetest.Answer(w, http.StatusTooManyRequests, "TooManyRequests")
 		}},
-		"internal error": {ServerError, func(w http.ResponseWriter, _ *http.Request) bool {
+		"internal error": {conditions.ServerError, func(w http.ResponseWriter, _ *http.Request) bool {
 			return kubetest.Answer(w, http.StatusInternalServerError, "InternalError")
 		}},
-		"no server behind it": {ServerError, func(w http.ResponseWriter, _ *http.Request) bool {
+		"no server behind it": {conditions.ServerError, func(w http.ResponseWriter, _ *http.Request) bool {
 			http.Error(w, "no server", http.StatusServiceUnavailable)
 			return true
 		}},
-		"token expired": {Unauthorized, func(w http.ResponseWriter, _ *http.Request) bool {
+		"token expired": {conditions.Unauthorized, func(w http.ResponseWriter, _ *http.Request) bool {
 			return kubetest.Answer(w, http.StatusUnauthorized, "Unauthorized")
 		}},
-		"hangs": {TimedOut, func(_ http.ResponseWriter, r *http.Request) bool {
+		"hangs": {conditions.TimedOut, func(_ http.ResponseWriter, r *http.Request) bool {
 			select {
 			case <-hang:
 			case <-r.Context().Done():
 			}
 			return true
 		}},
-		"connection cut": {Unreachable, func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }},
+		"connection cut": {conditions.Unreachable, func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, through := kubetest.NewProxy(t, server, server.Admin())
 			p.Do(c.harm)
 			timeout := 5 * time.Second // more than a first request over a new connection takes
-			if c.outcome == TimedOut {
+			if c.outcome == conditions.TimedOut {
 				timeout = 200 * time.Millisecond
 			}
 			r := newStore(t, through, func(c *Config) { c.Timeout = timeout })

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
 
 // feed is what a reflector fills with a kind's objects. Its methods are called by one
@@ -22,7 +24,7 @@ type feed[T object] struct {
 	gone     func(o T)
 	replaced func(list []T, version string) // all of them
 	// denied: the API server has none to show, for want of the kind or of the right.
-	denied func(Outcome)
+	denied func(conditions.Outcome)
 }
 
 // Add implements cache.ReflectorStore.
@@ -104,7 +106,7 @@ func follow[T object](ctx context.Context, a *api, resource, selector string, li
 			switch outcome := outcomeOf(err); outcome {
 			case Done:
 				return into, nil
-			case KindMissing, Forbidden:
+			case KindMissing, conditions.Forbidden:
 				if outcome == KindMissing || a.account.final(outcome) {
 					f.denied(outcome)
 				}

@@ -31,7 +31,7 @@ func (s *Store) lookUp(ctx context.Context, d *v1alpha1.Diagnosis, news func()) 
 		}
 		asked[name.Name] = true
 		o := &v1alpha1.Operation{}
-		if err := s.api.get(ctx, operations, name, o); outcomeOf(err).away() {
+		if err := s.api.get(ctx, operations, name, o); isAway(outcomeOf(err)) {
 			break
 		} else if err != nil {
 			continue

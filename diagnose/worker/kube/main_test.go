@@ -20,6 +20,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/worker"
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	testwait "github.com/kernosis/kernosis/vmtest/await" // the package has a function await
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/logbuffer"
@@ -177,7 +178,7 @@ func (r *rig) set(name string) *v1alpha1.OperationSet {
 	return nil
 }
 
-func (r *rig) count(verb, resource string, o Outcome) uint64 {
+func (r *rig) count(verb, resource string, o conditions.Outcome) uint64 {
 	return r.Stats().Requests[Request{verb, resource, o}]
 }
 

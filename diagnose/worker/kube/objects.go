@@ -5,6 +5,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/worker"
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
 
 // Objects implements [worker.Store].
@@ -12,8 +13,6 @@ func (s *Store) Objects() *worker.Objects { return s.objects.Load() }
 
 // rebuild makes Objects of what is known of each kind.
 func (s *Store) rebuild() {
-	s.building.Lock()
-	defer s.building.Unlock()
 	s.objects.Store(&worker.Objects{
 		Operations: s.operations.all(), OperationSets: s.sets.all(), Triggers: s.triggers.all(),
 	})
@@ -22,17 +21,10 @@ func (s *Store) rebuild() {
 // savedVersion changes when an older version of Kernosis must not read the form any more.
 const savedVersion = 1
 
-// saved is the file of what was known last.
-type saved struct {
-	Operations    []*v1alpha1.Operation    `json:"operations"`
-	OperationSets []*v1alpha1.OperationSet `json:"operationSets"`
-	Triggers      []*v1alpha1.Trigger      `json:"triggers"`
-}
-
 // load begins with what the last run knew. A file that can't be read is one that is not
 // there: the API server has it all.
 func (s *Store) load() {
-	var last saved
+	var last worker.Objects
 	if found, err := s.file.Load(savedVersion, &last); err != nil {
 		s.config.Log.Warn("can't read the saved Operations, OperationSets and Triggers; no diagnoses run until the API server answers", "error", err)
 	} else if found {
@@ -79,9 +71,7 @@ func (s *Store) saveNow() {
 	if !s.dirty.Swap(false) {
 		return
 	}
-	o := s.Objects()
-	err := s.file.Save(saved{Operations: o.Operations, OperationSets: o.OperationSets, Triggers: o.Triggers})
-	if err != nil {
+	if err := s.file.Save(s.Objects()); err != nil {
 		s.account.notSaved()
 		s.config.Log.Warn("can't save Operations, OperationSets and Triggers for a start without the API server", "error", err)
 	}
@@ -107,7 +97,7 @@ func objectsFeed[T object](m *mirror[T], trim func(T), news func()) *feed[T] {
 				news()
 			}
 		},
-		denied: func(Outcome) {
+		denied: func(conditions.Outcome) {
 			if m.settle() {
 				news()
 			}

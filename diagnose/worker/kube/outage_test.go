@@ -82,7 +82,7 @@ func TestAServersLife(t *testing.T) {
 		"hanging": {server.Pause, server.Resume},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.away(t)
+			c.isAway(t)
 			back := false
 			defer func() {
 				if !back {

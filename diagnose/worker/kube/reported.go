@@ -8,6 +8,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/worker"
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
 
 // reporter notifies the worker of the node's Diagnoses, each state once.
@@ -48,7 +49,7 @@ func (r *reporter) feed() *feed[*v1alpha1.Diagnosis] {
 			m.replace(short, version)
 			r.replaced(list)
 		},
-		denied: func(Outcome) {},
+		denied: func(conditions.Outcome) {},
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/worker"
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
@@ -52,7 +53,7 @@ func TestRightsAsDocumented(t *testing.T) {
 	})
 	r := start(t, through, func(c *Config) { c.Node, c.Settle = node, time.Nanosecond })
 	r.synced()
-	if n := r.count(verbWatch, triggers, Refused); n == 0 || r.logs.count("refused") != 0 {
+	if n := r.count(verbWatch, triggers, conditions.Refused); n == 0 || r.logs.count("refused") != 0 {
 		t.Errorf("%d refusals, logged:\n%s", n, r.logs)
 	}
 	set := create(t, c, setOf(unique(t, "s"), "kernel-facts"))
@@ -146,7 +147,7 @@ func TestRightsThatAreMissing(t *testing.T) {
 	create(t, c, diagnosisOf(system, "by-hand", node))
 	r := start(t, as, func(c *Config) { c.Node, c.Settle = node, time.Nanosecond })
 	waitFor(t, "what can be read is", func() bool { return r.set(set.Name) != nil && r.last("by-hand") != nil })
-	waitFor(t, "the list was tried again", func() bool { return r.count(verbList, triggers, Forbidden) > 1 })
+	waitFor(t, "the list was tried again", func() bool { return r.count(verbList, triggers, conditions.Forbidden) > 1 })
 	if r.changed() == 0 {
 		t.Error("the worker waits for triggers that it can't know")
 	}

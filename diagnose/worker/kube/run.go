@@ -11,6 +11,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/worker"
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
 
 // Run implements [worker.Store]. It may be called once, and ends without an error when ctx
@@ -21,12 +22,11 @@ func (s *Store) Run(ctx context.Context, h worker.Handler) error {
 	}
 	// What goes wrong is reported by the account, once.
 	ctx = klog.NewContext(ctx, logr.Discard())
-	handler := &oneAtATime{to: h}
-	news := func() { s.news(handler) }
+	news := func() { s.news(h) }
 	var all sync.WaitGroup
 	all.Go(func() { s.save(ctx.Done()) })
 	first := objectsFeed(s.operations, trimOperation, news)
-	first.denied = func(o Outcome) {
+	first.denied = func(o conditions.Outcome) {
 		if o == KindMissing { // one for all
 			s.sets.settle()
 			s.triggers.settle()
@@ -56,7 +56,7 @@ func (s *Store) Run(ctx context.Context, h worker.Handler) error {
 			return
 		}
 		t := &reporter{
-			known: s.diagnoses, h: handler, reported: make(map[types.NamespacedName]lastReported),
+			known: s.diagnoses, h: h, reported: make(map[types.NamespacedName]lastReported),
 			prepare: func(d *v1alpha1.Diagnosis) {
 				s.lookUp(ctx, d, news)
 				// An agent that is killed now goes on with the same set.
@@ -73,6 +73,8 @@ func (s *Store) Run(ctx context.Context, h worker.Handler) error {
 // for each kind: if it learned of a trigger a moment later, the trigger would miss its
 // problem.
 func (s *Store) news(h worker.Handler) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
 	s.rebuild()
 	s.dirty.Store(true)
 	select {
@@ -87,30 +89,6 @@ func (s *Store) news(h worker.Handler) {
 		}
 	}
 	h.ObjectsChanged()
-}
-
-// oneAtATime is a Handler that is called by one goroutine at a time.
-type oneAtATime struct {
-	mu sync.Mutex
-	to worker.Handler
-}
-
-func (h *oneAtATime) ObjectsChanged() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.to.ObjectsChanged()
-}
-
-func (h *oneAtATime) Diagnosis(d *v1alpha1.Diagnosis) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.to.Diagnosis(d)
-}
-
-func (h *oneAtATime) Gone(k worker.Key) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.to.Gone(k)
 }
 
 // await waits until all are closed, and reports false where ctx ends before.

@@ -2,15 +2,15 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"time"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/worker"
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
 
 // Write implements [worker.Store]: a merge patch of what has changed, for the version that
@@ -26,12 +26,12 @@ func (s *Store) Write(ctx context.Context, key worker.Key, change func(*v1alpha1
 		if try > 0 || !known || base.UID != key.UID || base.Status.Completed() {
 			var err error
 			if base, err = s.read(bounded, key); err != nil {
-				return nil, s.keepGone(ctx, what, err)
+				return nil, s.Explain(ctx, what, err)
 			}
 		}
-		next := base.Status.DeepCopy()
-		change(next)
-		patch, err := statusPatch(base, next)
+		next := base.DeepCopy()
+		change(&next.Status)
+		patch, err := patchOf(base, next)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", what, err)
 		}
@@ -44,7 +44,7 @@ func (s *Store) Write(ctx context.Context, key worker.Key, change func(*v1alpha1
 			trimDiagnosis(out)
 			s.diagnoses.update(kept(out))
 			return out, nil
-		case Conflict:
+		case conditions.Conflict:
 			conflict = err
 			pause(bounded, try)
 		case NotFound:
@@ -73,36 +73,13 @@ func (s *Store) read(ctx context.Context, key worker.Key) (*v1alpha1.Diagnosis, 
 	return d, nil
 }
 
-// keepGone leaves ErrGone as it is, and explains the rest.
-func (s *Store) keepGone(ctx context.Context, what string, err error) error {
-	if err == worker.ErrGone { //nolint:errorlint // read returns it as it is
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	return s.explain(ctx, what, err)
-}
-
-// statusPatch returns what makes a Diagnosis' status another, for the version that is
-// given; nil: it is so already.
-func statusPatch(d *v1alpha1.Diagnosis, next *v1alpha1.DiagnosisStatus) ([]byte, error) {
-	was, err := json.Marshal(&d.Status)
-	if err != nil {
+// patchOf returns what makes one state of a Diagnosis the next, for the version that it was read
+// of; nil: it is so already, as the API server keeps it.
+func patchOf(base, next *v1alpha1.Diagnosis) ([]byte, error) {
+	if difference, err := client.MergeFrom(base).Data(next); err != nil || string(difference) == "{}" {
 		return nil, err
 	}
-	is, err := json.Marshal(next)
-	if err != nil {
-		return nil, err
-	}
-	difference, err := jsonpatch.CreateMergePatch(was, is)
-	if err != nil {
-		return nil, err
-	}
-	if string(difference) == "{}" {
-		return nil, nil
-	}
-	return json.Marshal(map[string]any{
-		"metadata": map[string]string{"resourceVersion": d.ResourceVersion},
-		"status":   json.RawMessage(difference),
-	})
+	return client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}).Data(next)
 }
 
 // pause waits a little more from try to try, by chance, so that two who write at the same

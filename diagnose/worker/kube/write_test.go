@@ -14,6 +14,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/worker"
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
 
 func inNamespace(ns string) client.ListOption { return client.InNamespace(ns) }
@@ -95,8 +96,8 @@ func TestNothingIsLostBetweenTwoWriters(t *testing.T) {
 	if cond := apimeta.FindStatusCondition(s.Conditions, v1alpha1.ConditionRemediationAllowed); cond == nil || cond.Message != strconv.Itoa(writes) {
 		t.Errorf("conditions %+v", s.Conditions)
 	}
-	t.Logf("%d conflicts of %d writes", r.count(verbPatch, statusOf, Conflict), agents*writes)
-	if r.count(verbPatch, statusOf, Conflict) == 0 {
+	t.Logf("%d conflicts of %d writes", r.count(verbPatch, statusOf, conditions.Conflict), agents*writes)
+	if r.count(verbPatch, statusOf, conditions.Conflict) == 0 {
 		t.Error("there was no conflict")
 	}
 }
@@ -119,7 +120,7 @@ func TestWritesInARowAskForNothing(t *testing.T) {
 			t.Fatal(got, err)
 		}
 	}
-	if r.count(verbGet, diagnoses, Done) != 0 || r.count(verbPatch, statusOf, Conflict) != 0 || r.count(verbPatch, statusOf, Done) != 20 {
+	if r.count(verbGet, diagnoses, Done) != 0 || r.count(verbPatch, statusOf, conditions.Conflict) != 0 || r.count(verbPatch, statusOf, Done) != 20 {
 		t.Errorf("requests %v", r.Stats().Requests)
 	}
 	t.Run("what is so already is not written", func(t *testing.T) {
@@ -200,11 +201,11 @@ func TestWriteRefused(t *testing.T) {
 	r := newStore(t, server.Admin(), nil)
 	d := create(t, c, diagnosisOf(ns, "refused", "n1"))
 	for name, want := range map[string]struct {
-		outcome Outcome
+		outcome conditions.Outcome
 		text    string
 		change  func(s *v1alpha1.DiagnosisStatus)
 	}{
-		"invalid": {Refused, "status.phase", func(s *v1alpha1.DiagnosisStatus) { s.Phase = "Nonsense" }},
+		"invalid": {conditions.Refused, "status.phase", func(s *v1alpha1.DiagnosisStatus) { s.Phase = "Nonsense" }},
 		"larger than the API server takes": {TooLarge, "too large", func(s *v1alpha1.DiagnosisStatus) {
 			s.Subject = strings.Repeat("x", 4<<20)
 		}},
