@@ -254,12 +254,12 @@ type personGate struct {
 
 func (g personGate) Allow(_ context.Context, a *runner.Action) (runner.Decision, error) {
 	if slices.Contains(g.byController, a.ID) {
-		return runner.Decision{Verb: runner.WouldRun, Reason: v1alpha1.ReasonObserveOnly, Message: "only the controller of a cluster makes it"}, nil
+		return runner.Decision{Verb: v1alpha1.RemediationWouldRun, Reason: v1alpha1.ReasonObserveOnly, Message: "only the controller of a cluster makes it"}, nil
 	}
 	if g.allow {
-		return runner.Decision{Verb: runner.Allowed}, nil
+		return runner.Decision{Verb: v1alpha1.RemediationRun}, nil
 	}
-	return runner.Decision{Verb: runner.WouldRun, Reason: v1alpha1.ReasonObserveOnly, Message: "--allow-repairs lets it run"}, nil
+	return runner.Decision{Verb: v1alpha1.RemediationWouldRun, Reason: v1alpha1.ReasonObserveOnly, Message: "--allow-repairs lets it run"}, nil
 }
 
 // forgetOld removes the oldest of the runs that have ended.

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/graph"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/runner"
@@ -86,7 +87,7 @@ func TestRunsOnThePage(t *testing.T) {
 type waits struct{}
 
 func (waits) Allow(context.Context, *runner.Action) (runner.Decision, error) {
-	return runner.Decision{Verb: runner.Wait, Reason: "AwaitingDecision", Message: "of the controller"}, nil
+	return runner.Decision{Verb: v1alpha1.RemediationWait, Reason: "AwaitingDecision", Message: "of the controller"}, nil
 }
 
 func TestAWaitingRunOnThePage(t *testing.T) {

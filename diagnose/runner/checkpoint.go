@@ -65,7 +65,7 @@ type checkpoint struct {
 	Begun   *begun    `json:"begun,omitempty"`   // the operation that runs
 	Started time.Time `json:"started"`
 	Waiting *Waiting  `json:"waiting,omitempty"` // for people: it is asked again when it goes on
-	Final   *final    `json:"final,omitempty"`   // nil: the run goes on
+	Final   *End      `json:"final,omitempty"`   // nil: the run goes on
 }
 
 // replay returns the graph of the run, and its state machine with all that has run.
@@ -101,8 +101,8 @@ type begun struct {
 	At     time.Time `json:"at"`
 }
 
-// final is how a run ended.
-type final struct {
+// End is how a run ended.
+type End struct {
 	Phase   v1alpha1.Phase `json:"phase"`
 	Reason  string         `json:"reason"`
 	Message string         `json:"message,omitempty"`
@@ -215,7 +215,7 @@ func (r *Runner) store(id string) store {
 
 // Close ends a run that is not executed any more, for those who read it. One that was cancelled
 // takes this end: it says why. One that has come to its own end, or has not begun, stays as it is.
-func (r *Runner) Close(id string, phase v1alpha1.Phase, reason, message string, at time.Time) error {
+func (r *Runner) Close(id string, end End) error {
 	if err := r.begin(id); err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (r *Runner) Close(id string, phase v1alpha1.Phase, reason, message string, 
 	if err != nil || cp == nil || cp.Final != nil && cp.Final.Phase != v1alpha1.PhaseCancelled {
 		return err
 	}
-	cp.Final = &final{Phase: phase, Reason: reason, Message: message, At: at}
+	cp.Final = &end
 	return s.save(cp)
 }
 

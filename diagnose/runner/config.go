@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
@@ -140,7 +141,7 @@ func (r *Runner) count(f func(*Stats)) {
 type observer struct{}
 
 func (observer) Allow(context.Context, *Action) (Decision, error) {
-	return Decision{Verb: WouldRun, Reason: "NoPolicy", Message: "no remediation policy"}, nil
+	return Decision{Verb: v1alpha1.RemediationWouldRun, Reason: "NoPolicy", Message: "no remediation policy"}, nil
 }
 
 // slot lets one repair of a node run at a time.

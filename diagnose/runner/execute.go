@@ -234,7 +234,7 @@ func ended(res graph.Result) (v1alpha1.Phase, string, string) {
 }
 
 func (e *execution) finish(p v1alpha1.Phase, reason, message string) {
-	e.cp.Final = &final{Phase: p, Reason: reason, Message: message, At: time.Now()}
+	e.cp.Final = &End{Phase: p, Reason: reason, Message: message, At: time.Now()}
 	e.cp.Begun = nil
 	e.save()
 	e.r.c.Fault(StageEnded)

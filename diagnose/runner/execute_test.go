@@ -23,7 +23,7 @@ func hungTask() []string {
 
 func TestObserved(t *testing.T) {
 	var s script
-	r := newRunner(t, runner.Config{Gate: &gate{Decision: runner.Decision{Verb: runner.WouldRun, Reason: "ObserveOnly", Message: "policy default: Observe"}}})
+	r := newRunner(t, runner.Config{Gate: &gate{Decision: runner.Decision{Verb: v1alpha1.RemediationWouldRun, Reason: "ObserveOnly", Message: "policy default: Observe"}}})
 	rep := execute(t, r, s.diagnosis(t, "a", hungTask()...))
 	want(t, rep, v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, "1 Succeeded, 2 Refuted, 3 Succeeded, 4 WouldRun, 5 WouldRun")
 	if got := fmt.Sprint(rep.Path, rep.Failed, rep.FailedCount, s.runs()); got != "[1 3 4 5] [[1 2 4 5]] 1 [1 2 3]" {

@@ -27,28 +27,17 @@ type Action struct {
 	Parameters, Results map[string]string
 }
 
-// Verb is what is done with a repair.
-type Verb string
-
-// Verbs. The zero value is none of them, and is taken as Wait.
-const (
-	Allowed  Verb = "Allowed"  // it runs
-	WouldRun Verb = "WouldRun" // only observed: it counts as done without effect
-	Withheld Verb = "Withheld" // not allowed now, for good in this run; counts like WouldRun
-	Wait     Verb = "Wait"     // the run pauses, and is asked again when it is executed again
-	// Made: it was made elsewhere, and has ended. What came of it is noted as the node's,
-	// and nothing runs.
-	Made Verb = "Made"
-)
-
 // Decision is what a [Gate] says.
 type Decision struct {
-	Verb    Verb
+	// Verb says what is done with the repair. Only Wait leaves it open: the run pauses, and asks
+	// again when it is executed again. An unknown verb counts as Wait.
+	Verb    v1alpha1.RemediationVerb
 	Reason  string // a word, as in the condition RemediationAllowed: "ObserveOnly"
 	Message string // "policy default: Observe"
-	// Outcome is what came of a repair that was made elsewhere, of [Made] alone. Without
-	// one that has ended the run waits.
-	Outcome *v1alpha1.RemediationOutcome
+	// Elsewhere: a Run is made elsewhere, and never here. What came of it, the Outcome, is noted
+	// as the node's. The run waits until it has ended.
+	Elsewhere bool
+	Outcome   *v1alpha1.RemediationOutcome // nil: nothing is known of it yet
 }
 
 // hasEnded reports whether nothing more comes of a repair that was made elsewhere.

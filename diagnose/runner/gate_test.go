@@ -24,10 +24,10 @@ func TestTheRunWaitsForTheGate(t *testing.T) {
 		reason   string
 		message  string
 	}{
-		"approval":          {runner.Decision{Verb: runner.Wait, Reason: "AwaitingApproval", Message: "approve plan 9c1e"}, nil, nil, "AwaitingApproval", "approve plan 9c1e"},
+		"approval":          {runner.Decision{Verb: v1alpha1.RemediationWait, Reason: "AwaitingApproval", Message: "approve plan 9c1e"}, nil, nil, "AwaitingApproval", "approve plan 9c1e"},
 		"the gate is away":  {runner.Decision{}, errors.New("connection refused"), nil, "GateFailed", "connection refused"},
 		"no decision":       {runner.Decision{}, nil, nil, "Waiting", ""},
-		"the API is away":   {runner.Decision{Verb: runner.Allowed}, nil, errors.New("503"), "IntentNotTold", "503"},
+		"the API is away":   {runner.Decision{Verb: v1alpha1.RemediationRun}, nil, errors.New("503"), "IntentNotTold", "503"},
 		"an unknown answer": {runner.Decision{Verb: "Perhaps", Reason: "R"}, nil, nil, "R", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestTheRunWaitsForTheGate(t *testing.T) {
 				t.Errorf("%+v", rep.Waiting)
 			}
 			// It is asked again, and what ran does not run again.
-			g.Decision, g.err, intent = runner.Decision{Verb: runner.Allowed}, nil, nil
+			g.Decision, g.err, intent = runner.Decision{Verb: v1alpha1.RemediationRun}, nil, nil
 			rep = execute(t, r, d)
 			want(t, rep, v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, "1 Succeeded, 2 Refuted, 3 Succeeded, 4 Succeeded, 5 Succeeded")
 			if got := fmt.Sprint(s.runs(), len(g.asked)); got != "[1 2 3 4 5] 2" {
@@ -77,7 +77,7 @@ func TestEndedWhileTheGateThinks(t *testing.T) {
 				var s script
 				r := newRunner(t, runner.Config{
 					Gate: gateFunc(func(context.Context, *runner.Action) (runner.Decision, error) {
-						return runner.Decision{Verb: runner.Allowed}, end("gate")
+						return runner.Decision{Verb: v1alpha1.RemediationRun}, end("gate")
 					}),
 					Intent: func(context.Context, *runner.Action) error { return end("intent") },
 				})
@@ -113,7 +113,7 @@ func TestAGateThatDoesNotAnswer(t *testing.T) {
 
 func TestWithheld(t *testing.T) {
 	var s script
-	g := &gate{Decision: runner.Decision{Verb: runner.Withheld, Reason: "BudgetExhausted", Message: "2 of 2 nodes"}}
+	g := &gate{Decision: runner.Decision{Verb: v1alpha1.RemediationWithheld, Reason: "BudgetExhausted", Message: "2 of 2 nodes"}}
 	rep := execute(t, newRunner(t, runner.Config{Gate: g}), s.diagnosis(t, "a", hungTask()...))
 	want(t, rep, v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, "1 Succeeded, 2 Refuted, 3 Succeeded, 4 Withheld, 5 WouldRun")
 	if rec := record(rep, 4); rec.Reason != "BudgetExhausted" || rec.Message != "2 of 2 nodes" || rep.Message == "" {
@@ -124,7 +124,7 @@ func TestWithheld(t *testing.T) {
 // What an earlier run has made is passed over: the next repair of the path is behind it.
 func TestMadeBefore(t *testing.T) {
 	var s script
-	g := &gate{Decision: runner.Decision{Verb: runner.Withheld, Reason: v1alpha1.ReasonMadeBefore, Message: "mend was made 2 of 2 times"}}
+	g := &gate{Decision: runner.Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonMadeBefore, Message: "mend was made 2 of 2 times"}}
 	r := newRunner(t, runner.Config{Gate: g})
 	d := s.diagnosis(t, "a", hungTask()...)
 	rep := execute(t, r, d)
@@ -219,7 +219,7 @@ func TestARepairMadeElsewhere(t *testing.T) {
 		reported := 0
 		conf := runner.Config{
 			Dir:    t.TempDir(),
-			Gate:   &gate{Decision: runner.Decision{Verb: runner.Made, Outcome: c.outcome}},
+			Gate:   &gate{Decision: runner.Decision{Verb: v1alpha1.RemediationRun, Elsewhere: true, Outcome: c.outcome}},
 			Intent: func(context.Context, *runner.Action) error { reported++; return nil },
 		}
 		d := s.diagnosis(t, "a", hungTask()...)

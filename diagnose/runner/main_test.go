@@ -128,7 +128,7 @@ func (g *gate) Allow(_ context.Context, a *runner.Action) (runner.Decision, erro
 	return g.Decision, g.err
 }
 
-func allow() *gate { return &gate{Decision: runner.Decision{Verb: runner.Allowed}} }
+func allow() *gate { return &gate{Decision: runner.Decision{Verb: v1alpha1.RemediationRun}} }
 
 func newRunner(tb testing.TB, c runner.Config) *runner.Runner {
 	tb.Helper()

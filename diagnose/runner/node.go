@@ -209,18 +209,15 @@ func (e *execution) allowed(ctx context.Context, rec *Record) bool {
 		return false // whatever it says: the loop sees why
 	}
 	if err != nil {
-		d = Decision{Verb: Wait, Reason: "GateFailed", Message: err.Error()}
+		d = Decision{Verb: v1alpha1.RemediationWait, Reason: "GateFailed", Message: err.Error()}
 	}
-	if d.Verb == Made && !hasEnded(d.Outcome) {
-		d.Verb = Wait
-	}
-	switch d.Verb {
-	case Allowed:
-	case Made:
+	switch {
+	case d.Verb == v1alpha1.RemediationRun && !d.Elsewhere:
+	case d.Verb == v1alpha1.RemediationRun && hasEnded(d.Outcome):
 		rec.takeOver(d.Outcome)
 		e.note(rec)
 		return false
-	case WouldRun, Withheld:
+	case d.Verb == v1alpha1.RemediationWouldRun || d.Verb == v1alpha1.RemediationWithheld:
 		rec.State, rec.Reason, rec.Message = v1alpha1.ResultState(d.Verb), word(d.Reason, string(d.Verb)), oneLine(d.Message)
 		e.note(rec)
 		return false

@@ -168,7 +168,7 @@ func TestPoolCancels(t *testing.T) {
 func TestPoolOfARunner(t *testing.T) {
 	var s script
 	s.behave = behaviour{2: func(context.Context, *runner.Inputs) (operation.Output, error) { return operation.Output{}, nil }}
-	r := newRunner(t, runner.Config{Gate: &gate{Decision: runner.Decision{Verb: runner.Wait, Reason: "AwaitingApproval"}}})
+	r := newRunner(t, runner.Config{Gate: &gate{Decision: runner.Decision{Verb: v1alpha1.RemediationWait, Reason: "AwaitingApproval"}}})
 	reports := make(chan *runner.Report, 20)
 	p := runner.NewPool(runner.PoolConfig{Workers: 2, Execute: r.Execute, Done: func(_ *runner.Diagnosis, rep *runner.Report, err error) {
 		if err != nil {

@@ -29,7 +29,7 @@ func statusOf(t *testing.T, rep *runner.Report) (s v1alpha1.DiagnosisStatus, byt
 
 func TestStatus(t *testing.T) {
 	var s script
-	g := &gate{Decision: runner.Decision{Verb: runner.WouldRun, Reason: "ObserveOnly", Message: "policy default: Observe"}}
+	g := &gate{Decision: runner.Decision{Verb: v1alpha1.RemediationWouldRun, Reason: "ObserveOnly", Message: "policy default: Observe"}}
 	st, _ := statusOf(t, execute(t, newRunner(t, runner.Config{Gate: g}), s.diagnosis(t, "a", hungTask()...)))
 	if st.Phase != v1alpha1.PhaseSucceeded || fmt.Sprint(st.SucceededPath, st.FailedPaths, " ", st.FailedPathCount) != "[1 3 4 5] [[1 2]] 1" ||
 		*st.Verdict != (v1alpha1.Verdict{Reason: "Cause3", Message: "facts of check-disk"}) || st.Action != "repair-cordon (would)" ||

@@ -39,10 +39,7 @@ type saved struct {
 
 // end is how it ended.
 type end struct {
-	Phase   v1alpha1.Phase `json:"phase"`
-	Reason  string         `json:"reason"`
-	Message string         `json:"message,omitempty"`
-	At      time.Time      `json:"at"`
+	runner.End
 	// Ran: the runner has a report of it. Else it was refused, or ended by another.
 	Ran bool `json:"ran,omitempty"`
 }
@@ -72,9 +69,9 @@ type entry struct {
 	latest *v1alpha1.Diagnosis // as the store has it; nil: not known
 	report *runner.Report
 	plan   *resolve.Plan
-	repair map[string]repairOf // by operation
-	active bool                // it waits or runs in the pool
-	cancel string              // why it is to be ended; empty: it is not
+	specs  map[string]*v1alpha1.OperationSpec // of the plan's repairs, by operation
+	active bool                               // it waits or runs in the pool
+	cancel string                             // why it is to be ended; empty: it is not
 	// cancelled: the pool knows of that.
 	cancelled bool
 	held      time.Time // until then what it is made of may come to be known
@@ -90,12 +87,6 @@ type entry struct {
 	lastWrite time.Time
 	retryAt   time.Time
 	pause     time.Duration
-}
-
-// repairOf is what the gate has to know of an operation.
-type repairOf struct {
-	spec         *v1alpha1.OperationSpec
-	byController bool
 }
 
 func (e *entry) name() types.NamespacedName {
@@ -145,7 +136,7 @@ func (e *entry) knowsNewer(d *v1alpha1.Diagnosis) bool {
 
 // finish ends it, whatever still runs.
 func (e *entry) finish(phase v1alpha1.Phase, reason, message string) {
-	e.End = &end{Phase: phase, Reason: reason, Message: message, At: time.Now()}
+	e.End = &end{End: runner.End{Phase: phase, Reason: reason, Message: message, At: time.Now()}}
 	e.unsaved = true
 	e.changed(true)
 }

@@ -35,7 +35,7 @@ func (w *Worker) forget() {
 		switch {
 		case e.active || e.unsaved && e.saveAt.IsZero(): // a disk that takes nothing is not waited for
 		case e.End != nil && (e.Gone || (e.Reported || e.Local) && e.Shown):
-			e.report, e.plan, e.repair = nil, nil, nil // the checkpoint has it
+			e.report, e.plan, e.specs = nil, nil, nil // the checkpoint has it
 			if e.Gone || !e.Repaired {
 				e.latest = nil
 			}

@@ -30,7 +30,7 @@ func (g *gate) Allow(_ context.Context, a *runner.Action) (runner.Decision, erro
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.c.Observe {
-		return runner.Decision{Verb: runner.WouldRun, Reason: v1alpha1.ReasonObserveOnly, Message: "without a cluster repairs are only reported"}, nil
+		return runner.Decision{Verb: v1alpha1.RemediationWouldRun, Reason: v1alpha1.ReasonObserveOnly, Message: "without a cluster repairs are only reported"}, nil
 	}
 	e := w.entries[a.Diagnosis]
 	if e == nil || e.Gone || e.End != nil {
@@ -47,18 +47,12 @@ func (g *gate) Allow(_ context.Context, a *runner.Action) (runner.Decision, erro
 	if decided == nil {
 		return undecided(), nil
 	}
-	out := runner.Decision{Reason: decided.Reason, Message: decided.Message}
-	switch {
-	case decided.Verb == v1alpha1.RemediationWouldRun:
-		out.Verb = runner.WouldRun
-	case decided.Verb == v1alpha1.RemediationWithheld:
-		out.Verb = runner.Withheld
-	case decided.Verb != v1alpha1.RemediationRun:
-		out.Verb = runner.Wait
-	case !e.repair[a.Operation].byController:
-		out.Verb = runner.Allowed
-	default:
-		out.Verb, out.Reason, out.Outcome = runner.Made, reasonRepairs, decided.Outcome
+	out := runner.Decision{
+		Verb: decided.Verb, Reason: decided.Reason, Message: decided.Message,
+		Elsewhere: slices.Contains(e.plan.ByController, a.ID), Outcome: decided.Outcome,
+	}
+	if out.Verb == v1alpha1.RemediationRun && out.Elsewhere {
+		out.Reason = reasonRepairs
 	}
 	return out, nil
 }
@@ -66,20 +60,20 @@ func (g *gate) Allow(_ context.Context, a *runner.Action) (runner.Decision, erro
 // undecided is a wait for the controller. It says the same from the moment that the repair is
 // due, so that the status is written once.
 func undecided() runner.Decision {
-	return runner.Decision{Verb: runner.Wait, Reason: reasonUndone, Message: "the controller has not decided about this repair yet"}
+	return runner.Decision{Verb: v1alpha1.RemediationWait, Reason: reasonUndone, Message: "the controller has not decided about this repair yet"}
 }
 
 // mayNotRepair says why no repair of a Diagnosis can be made now, whatever was decided.
 // The lock is held.
 func (w *Worker) mayNotRepair(e *entry) *runner.Decision {
 	if e.Local {
-		return &runner.Decision{Verb: runner.Withheld, Reason: "NotStored", Message: "the API server has refused the Diagnosis: nobody can decide about its repairs"}
+		return &runner.Decision{Verb: v1alpha1.RemediationWithheld, Reason: "NotStored", Message: "the API server has refused the Diagnosis: nobody can decide about its repairs"}
 	}
 	if e.Diagnosis.UID == "" || e.latest == nil {
-		return &runner.Decision{Verb: runner.Wait, Reason: reasonAway, Message: "the API server does not have the Diagnosis yet"}
+		return &runner.Decision{Verb: v1alpha1.RemediationWait, Reason: reasonAway, Message: "the API server does not have the Diagnosis yet"}
 	}
 	if w.hold().another(&e.latest.Status) {
-		return &runner.Decision{Verb: runner.Wait, Reason: reasonHeld, Message: "it is run by " + e.latest.Status.Checkpoint.Holder}
+		return &runner.Decision{Verb: v1alpha1.RemediationWait, Reason: reasonHeld, Message: "it is run by " + e.latest.Status.Checkpoint.Holder}
 	}
 	return nil
 }
@@ -96,17 +90,17 @@ func (e *entry) digest(id int, operation string) (v1alpha1.Digest, *runner.Decis
 			return "", &wait
 		}
 	}
-	r := e.repair[operation]
-	if r.spec == nil {
-		return "", &runner.Decision{Verb: runner.Withheld, Reason: v1alpha1.ReasonInvalid, Message: "nothing is known of operation " + operation}
+	spec := e.specs[operation]
+	if spec == nil {
+		return "", &runner.Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonInvalid, Message: "nothing is known of operation " + operation}
 	}
-	plan, err := policy.PlanOf(e.latest, id, operation, r.spec, dependences)
+	plan, err := policy.PlanOf(e.latest, id, operation, spec, dependences)
 	var digest v1alpha1.Digest
 	if err == nil {
 		digest, err = plan.Digest()
 	}
 	if err != nil { // it never gets better: what was cut stays cut
-		return "", &runner.Decision{Verb: runner.Withheld, Reason: v1alpha1.ReasonInvalid, Message: err.Error()}
+		return "", &runner.Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonInvalid, Message: err.Error()}
 	}
 	return digest, nil
 }

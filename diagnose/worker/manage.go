@@ -156,9 +156,9 @@ func (w *Worker) advance(e *entry) {
 		return
 	case e.End != nil && !e.End.Ran && begun && !e.Gone && !e.active && !e.closed:
 		e.closed = true
-		end := *e.End
+		end := e.End.End
 		w.mu.Unlock()
-		if err := w.runner.Close(e.ID, end.Phase, end.Reason, end.Message, end.At); err != nil {
+		if err := w.runner.Close(e.ID, end); err != nil {
 			w.log.Warn("checkpoint does not have the end of its diagnosis", "diagnosis", e.ID, "error", err)
 		}
 		return

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/resolve"
 	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/tenancy"
@@ -40,7 +39,7 @@ func (w *Worker) prepare(e *entry, now time.Time) *runner.Diagnosis {
 		e.Parameters = w.parameters(e.Diagnosis, plan)
 		e.unsaved = true
 	}
-	e.plan, e.repair = plan, repairsOf(&config, plan)
+	e.plan, e.specs = plan, specsOf(&config, plan)
 	return &runner.Diagnosis{
 		ID: e.ID, Node: w.c.Node, Tenant: tenant, Graph: plan.Graph, Steps: plan.Steps, Parameters: maps.Clone(e.Parameters),
 		Intended: intended(e.latest, plan),
@@ -145,22 +144,13 @@ func intended(latest *v1alpha1.Diagnosis, plan *resolve.Plan) []int {
 	return out
 }
 
-// repairsOf returns what the gate has to know of the plan's repairs, by operation.
-func repairsOf(c *resolve.Config, plan *resolve.Plan) map[string]repairOf {
-	out := map[string]repairOf{}
+// specsOf returns what the operations of the plan's repairs are, by name.
+func specsOf(c *resolve.Config, plan *resolve.Plan) map[string]*v1alpha1.OperationSpec {
+	out := map[string]*v1alpha1.OperationSpec{}
 	for id := 1; id < plan.Graph.Len(); id++ {
-		name := plan.Graph.Node(id).Operation
-		if !repairs(plan, id) {
-			continue
+		if name := plan.Graph.Node(id).Operation; repairs(plan, id) {
+			out[name] = c.Spec(name)
 		}
-		spec := c.Spec(name)
-		r := repairOf{spec: spec}
-		if spec != nil && spec.Processor.Builtin != nil {
-			if b, ok := operation.Lookup(c.Builtins, spec.Processor.Builtin.Name); ok {
-				r.byController = b.ByController
-			}
-		}
-		out[name] = r
 	}
 	return out
 }
