@@ -100,7 +100,7 @@ func TestAWaitingRunOnThePage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mend := runner.Func(operation.Remediate, nil, nil)
+	mend := runner.Func(operation.Remediate, nil)
 	if _, err := r.Execute(t.Context(), &runner.Diagnosis{ID: "d1", Node: "n7", Graph: g, Steps: []runner.Step{{}, {Operation: mend}}}); err != nil {
 		t.Fatal(err)
 	}

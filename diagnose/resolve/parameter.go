@@ -15,9 +15,10 @@ import (
 type input struct {
 	builtin *operation.Builtin
 	fixed   map[string]string // its parameters that an Operation fixes
-	keys    []string          // of a script: its arguments
-	result  string            // of a script: its operationResultKey
-	all     bool              // a web server: it takes and may give anything
+	script  bool
+	keys    []string // of a script: its arguments
+	result  string   // of a script: its operationResultKey
+	all     bool     // a web server: it takes and may give anything
 }
 
 // takes returns the parameters that a Diagnosis can give.

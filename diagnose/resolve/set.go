@@ -63,7 +63,7 @@ func (p *Plan) Effect(id int) string {
 	if id == 0 {
 		return ""
 	}
-	return string(p.Steps[id].Operation.Effect())
+	return string(p.Steps[id].Operation.Effect)
 }
 
 // Graph returns the graph of an OperationSet, with the dependences that Operations have
@@ -138,7 +138,7 @@ func Set(c Config, set *v1alpha1.OperationSet) (*Plan, error) {
 		}
 		o := r.operation(i, name)
 		p.Steps[i], p.inputs[i] = o.step, o.input
-		if o.script {
+		if o.input.script {
 			p.Scripts = append(p.Scripts, i)
 		}
 		if b := o.input.builtin; b != nil && b.ByController {
@@ -153,9 +153,8 @@ func Set(c Config, set *v1alpha1.OperationSet) (*Plan, error) {
 
 // resolved is what a name stands for.
 type resolved struct {
-	step   runner.Step
-	input  input
-	script bool
+	step  runner.Step
+	input input
 }
 
 type resolver struct {

@@ -41,7 +41,7 @@ var errHanging = errors.New("operations of earlier runs hang, no other is begun"
 // ran. Where ctx was done, the error has its cause.
 func (r *Runner) attempt(ctx context.Context, s *Step, in func() *Inputs) (out operation.Output, tries int, err error) {
 	most := uint(s.Retries) + 1
-	if s.Operation.Effect() == operation.Remediate {
+	if s.Operation.Effect == operation.Remediate {
 		most = 1
 	}
 	pauses := &backoff.ExponentialBackOff{

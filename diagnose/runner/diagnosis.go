@@ -15,11 +15,11 @@ import (
 
 // Operation is what a node runs: a built-in, a web server or a script, with what its
 // object says of it. It may be used by several goroutines at once.
-type Operation interface {
-	Effect() operation.Effect
+type Operation struct {
+	Effect operation.Effect
 	// Run does it once. An error is a [*operation.Refuted] where a Check answers no, else
-	// why it could not be done. It must end soon after ctx is done.
-	Run(ctx context.Context, in *Inputs) (operation.Output, error)
+	// why it could not be done. It must end soon after ctx is done. nil: it is not resolved.
+	Run func(ctx context.Context, in *Inputs) (operation.Output, error)
 }
 
 // Inputs are what one run of an operation is given. They are its own.
@@ -34,48 +34,28 @@ type Inputs struct {
 
 // Builtin returns a built-in with the parameters that are fixed for it as an [Operation].
 func Builtin(b *operation.Builtin, fixed map[string]string) Operation {
-	return &builtin{b: b, fixed: maps.Clone(fixed)}
-}
-
-type builtin struct {
-	b     *operation.Builtin
-	fixed map[string]string
-}
-
-func (b *builtin) Effect() operation.Effect { return b.b.Effect }
-
-func (b *builtin) Run(ctx context.Context, in *Inputs) (operation.Output, error) {
-	if b.b.Run == nil {
-		return operation.Output{}, fmt.Errorf("%s: it changes objects of the API, which the controller alone does", b.b.Name)
-	}
-	values, err := b.b.Fill(b.fixed, in.Parameters, in.Results)
-	if err != nil {
-		return operation.Output{}, err
-	}
-	return b.b.Do(ctx, &operation.Call{Parameters: values, Artifacts: in.Artifacts, Log: in.Log})
+	return Operation{b.Effect, func(ctx context.Context, in *Inputs) (operation.Output, error) {
+		if b.Run == nil {
+			return operation.Output{}, fmt.Errorf("%s: it changes objects of the API, which the controller alone does", b.Name)
+		}
+		values, err := b.Fill(fixed, in.Parameters, in.Results)
+		if err != nil {
+			return operation.Output{}, err
+		}
+		return b.Do(ctx, &operation.Call{Parameters: values, Artifacts: in.Artifacts, Log: in.Log})
+	}}
 }
 
 // Func returns what is no built-in (a web server, a script) as an [Operation]. Its call's
-// parameters are all inputs: of each name the first of fixed, the diagnosis' parameters
-// and the results of dependences.
-func Func(effect operation.Effect, fixed map[string]string, run func(context.Context, *operation.Call) (operation.Output, error)) Operation {
-	return &function{effect, maps.Clone(fixed), run}
-}
-
-type function struct {
-	effect operation.Effect
-	fixed  map[string]string
-	run    func(context.Context, *operation.Call) (operation.Output, error)
-}
-
-func (f *function) Effect() operation.Effect { return f.effect }
-
-func (f *function) Run(ctx context.Context, in *Inputs) (operation.Output, error) {
-	values := operation.Values{}
-	for _, source := range []map[string]string{in.Results, in.Parameters, f.fixed} {
-		maps.Copy(values, source)
-	}
-	return f.run(ctx, &operation.Call{Parameters: values, Artifacts: in.Artifacts, Log: in.Log})
+// parameters are all inputs: of each name the first of the diagnosis' parameters and the
+// results of dependences.
+func Func(effect operation.Effect, run func(context.Context, *operation.Call) (operation.Output, error)) Operation {
+	return Operation{effect, func(ctx context.Context, in *Inputs) (operation.Output, error) {
+		values := operation.Values{}
+		maps.Copy(values, in.Results)
+		maps.Copy(values, in.Parameters)
+		return run(ctx, &operation.Call{Parameters: values, Artifacts: in.Artifacts, Log: in.Log})
+	}}
 }
 
 // Step is how a node's operation is run.
@@ -130,7 +110,7 @@ func (d *Diagnosis) check() error {
 	}
 	for id := 1; id < len(d.Steps); id++ {
 		switch s := &d.Steps[id]; {
-		case s.Operation == nil:
+		case s.Operation.Run == nil:
 			errs = append(errs, fmt.Errorf("node %d: operation %.80q is not resolved", id, d.Graph.Node(id).Operation))
 		case s.Timeout < 0 || s.Retries < 0 || s.Backoff < 0 || s.MaxBackoff < 0:
 			errs = append(errs, fmt.Errorf("node %d: a time-out, number of tries or pause is negative", id))
@@ -146,5 +126,5 @@ func (d *Diagnosis) check() error {
 
 // repairs reports whether a node changes something.
 func (d *Diagnosis) repairs(id int) bool {
-	return d.Steps[id].Operation.Effect() == operation.Remediate
+	return d.Steps[id].Operation.Effect == operation.Remediate
 }

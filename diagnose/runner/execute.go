@@ -163,7 +163,7 @@ func (e *execution) plan() plan {
 	for id := range e.d.Graph.Len() {
 		p.Nodes = append(p.Nodes, e.d.Graph.Node(id))
 		if id > 0 {
-			p.Effects[id] = e.d.Steps[id].Operation.Effect()
+			p.Effects[id] = e.d.Steps[id].Operation.Effect
 		}
 	}
 	return p

@@ -130,14 +130,14 @@ func TestBuiltinsTakeFixedParametersFirst(t *testing.T) {
 	if _, err := o.Run(t.Context(), in); err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(got, operation.Values{"fixed": "1", "given": "2", "result": "3", "other": "default"}) || o.Effect() != operation.Check {
+	if !reflect.DeepEqual(got, operation.Values{"fixed": "1", "given": "2", "result": "3", "other": "default"}) || o.Effect != operation.Check {
 		t.Error(got)
 	}
-	o = runner.Func(operation.Remediate, map[string]string{"fixed": "1"}, b.Run)
+	o = runner.Func(operation.Remediate, b.Run)
 	if _, err := o.Run(t.Context(), in); err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(got, operation.Values{"fixed": "1", "given": "2", "result": "3"}) || o.Effect() != operation.Remediate {
+	if !reflect.DeepEqual(got, operation.Values{"fixed": "2", "given": "2", "result": "3"}) || o.Effect != operation.Remediate {
 		t.Error(got)
 	}
 }
@@ -146,7 +146,7 @@ func TestDiagnosesThatCanNotBegin(t *testing.T) {
 	var s script
 	r := newRunner(t, runner.Config{})
 	bad := s.diagnosis(t, "../../etc/passwd", ": 1", "collect-a:")
-	bad.Steps[1].Operation = nil
+	bad.Steps[1].Operation = runner.Operation{}
 	bad.Intended = []int{7}
 	_, err := r.Execute(t.Context(), bad)
 	for _, part := range []string{`id "../../etc/passwd"`, `node 1: operation "collect-a" is not resolved`, "intended: there is no node 7"} {

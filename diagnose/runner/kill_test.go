@@ -66,7 +66,7 @@ func child() int {
 	d := s.diagnosis(nil, "a", killedSet()...)
 	for id := 1; id < d.Graph.Len(); id++ {
 		inner := d.Steps[id].Operation
-		d.Steps[id].Operation = &op{inner.Effect(), func(ctx context.Context, in *runner.Inputs) (operation.Output, error) {
+		d.Steps[id].Operation = runner.Operation{Effect: inner.Effect, Run: func(ctx context.Context, in *runner.Inputs) (operation.Output, error) {
 			if _, err := fmt.Fprintln(ran, id); err != nil {
 				return operation.Output{}, err
 			}

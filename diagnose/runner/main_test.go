@@ -25,17 +25,6 @@ func TestMain(m *testing.M) {
 	os.Exit(leakcheck.Run(func() int { return cluster.Run(m) }))
 }
 
-// op is an operation of a test.
-type op struct {
-	effect operation.Effect
-	run    func(ctx context.Context, in *runner.Inputs) (operation.Output, error)
-}
-
-func (o *op) Effect() operation.Effect { return o.effect }
-func (o *op) Run(ctx context.Context, in *runner.Inputs) (operation.Output, error) {
-	return o.run(ctx, in)
-}
-
 // script is a diagnosis in lines, one a node: "0: 1" is the start, "2 check-disk <1: 4"
 // a Check that depends on node 1. What an operation does is said by its name: collect-,
 // check-, repair-, and …-no, …-fails. ran is what has run.
@@ -80,7 +69,7 @@ func (s *script) operation(id int, name string) runner.Operation {
 	case strings.HasPrefix(name, "repair-"):
 		effect = operation.Remediate
 	}
-	return &op{effect, func(ctx context.Context, in *runner.Inputs) (operation.Output, error) {
+	return runner.Operation{Effect: effect, Run: func(ctx context.Context, in *runner.Inputs) (operation.Output, error) {
 		s.mu.Lock()
 		s.ran = append(s.ran, id)
 		f := s.behave[id]

@@ -76,13 +76,13 @@ func (e *execution) operate(ctx context.Context, rec *Record, artifacts operatio
 	out, tries, err := e.r.attempt(ctx, step, func() *Inputs { return e.inputs(rec.ID, artifacts) })
 	e.r.c.Fault(StageRan)
 	rec.Duration, rec.Attempts = time.Since(began), tries
-	if err != nil && ctx.Err() != nil && step.Operation.Effect() != operation.Remediate && interrupted(ctx, err) {
+	if err != nil && ctx.Err() != nil && step.Operation.Effect != operation.Remediate && interrupted(ctx, err) {
 		// Not its fault: it runs again, or the run is cancelled.
 		e.cp.Begun, e.running = nil, nil
 		e.save()
 		return nil
 	}
-	judge(rec, step.Operation.Effect(), out, err, ctx.Err() != nil)
+	judge(rec, step.Operation.Effect, out, err, ctx.Err() != nil)
 	if step.Folder != "" {
 		e.keep(rec, out, artifacts)
 	}

@@ -65,7 +65,7 @@ func randomDiagnosis(t *testing.T, seed uint64, ran map[int]int) *runner.Diagnos
 	fails := rnd.Uint64N(160)
 	for id := 1; id < g.Len(); id++ {
 		effect := []operation.Effect{operation.Collect, operation.Check, operation.Remediate}[rnd.IntN(3)]
-		d.Steps[id].Operation = &op{effect, func(_ context.Context, in *runner.Inputs) (operation.Output, error) {
+		d.Steps[id].Operation = runner.Operation{Effect: effect, Run: func(_ context.Context, in *runner.Inputs) (operation.Output, error) {
 			ran[id]++
 			h := fnv.New64a()
 			fmt.Fprint(h, seed, id, in.Results)
@@ -128,7 +128,7 @@ func TestEveryCheckpointIsGoneOnWith(t *testing.T) {
 			if err := json.Unmarshal([]byte(strings.SplitN(string(raw), "\n", 2)[1]), &saved); err != nil {
 				t.Fatal(err)
 			}
-			underWay := saved.Begun != nil && d.Steps[saved.Begun.ID].Operation.Effect() == operation.Remediate
+			underWay := saved.Begun != nil && d.Steps[saved.Begun.ID].Operation.Effect == operation.Remediate
 			switch {
 			case underWay && (rep.Phase != v1alpha1.PhaseUnknown || len(again) > 0):
 				t.Errorf("seed %d, checkpoint %d: a repair was under way, yet %s, ran %v", seed, i, outcome(rep), again)
@@ -139,7 +139,7 @@ func TestEveryCheckpointIsGoneOnWith(t *testing.T) {
 				unknown++
 			}
 			for id, n := range again {
-				repair := d.Steps[id].Operation.Effect() == operation.Remediate
+				repair := d.Steps[id].Operation.Effect == operation.Remediate
 				if n > 1 || before[i][id] > 0 && repair {
 					t.Errorf("seed %d, checkpoint %d: node %d ran again", seed, i, id)
 				}
