@@ -43,20 +43,14 @@ func repairs(d *v1alpha1.Diagnosis) (v1alpha1.PlanStep, bool) {
 	for i := range d.Status.Remediations {
 		r := &d.Status.Remediations[i]
 		if r.Outcome != nil && r.Outcome.State == v1alpha1.ResultRunning {
-			return v1alpha1.PlanStep{ID: r.ID, Operation: operationOf(d, r.ID)}, true
+			step := v1alpha1.PlanStep{ID: r.ID}
+			if res := d.Status.Result(int(r.ID)); res != nil {
+				step.Operation = res.Operation
+			}
+			return step, true
 		}
 	}
 	return v1alpha1.PlanStep{}, false
-}
-
-// operationOf returns the name of the operation of a graph's node, as the status has it.
-func operationOf(d *v1alpha1.Diagnosis, id int32) string {
-	for i := range d.Status.Results {
-		if d.Status.Results[i].ID == id {
-			return d.Status.Results[i].Operation
-		}
-	}
-	return ""
 }
 
 // judge says what becomes of a Diagnosis that has a node which exists.

@@ -3,7 +3,6 @@ package controller
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"unique"
 
@@ -82,7 +81,7 @@ func trim(d *v1alpha1.Diagnosis) {
 		d.Labels, d.Annotations = ownKeys(d.Labels), ownKeys(d.Annotations)
 	}
 	ended := d.Status.Completed()
-	if !ended && (len(d.Status.Remediations) > 0 || waitsForRepair(d)) {
+	if !ended && (len(d.Status.Remediations) > 0 || d.Status.AwaitingApproval() != nil) {
 		return // plans are made of results
 	}
 	d.Status.Artifacts, d.Status.FailedPaths = nil, nil
@@ -99,11 +98,6 @@ func trim(d *v1alpha1.Diagnosis) {
 	for _, s := range []*string{&d.Namespace, &d.Spec.OperationSet, &d.Spec.NodeName} {
 		*s = one(*s)
 	}
-}
-
-// waitsForRepair reports whether the run waits for leave to repair.
-func waitsForRepair(d *v1alpha1.Diagnosis) bool {
-	return slices.ContainsFunc(d.Status.Results, func(r v1alpha1.Result) bool { return r.State == v1alpha1.ResultAwaitingApproval })
 }
 
 // ownKeys returns the labels or annotations that are Kernosis' own.

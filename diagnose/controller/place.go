@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -22,15 +21,6 @@ import (
 // lookForPod is how often a pod that is on no node is looked for.
 const lookForPod = 2 * time.Second
 
-// podOf returns the pod that a Diagnosis is about; none: an empty name.
-func podOf(d *v1alpha1.Diagnosis) types.NamespacedName {
-	p := d.Spec.PodReference
-	if p == nil {
-		return types.NamespacedName{}
-	}
-	return types.NamespacedName{Namespace: cmp.Or(p.Namespace, d.Namespace), Name: p.Name}
-}
-
 // place gives a Diagnosis the node of its pod.
 //
 // The status says so before the spec does: who may write Diagnoses and not their status
@@ -39,7 +29,7 @@ func (r *diagnoses) place(ctx context.Context, d *v1alpha1.Diagnosis) (reconcile
 	if d.Spec.Cancel {
 		return reconcile.Result{}, r.end(ctx, d, v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelled, "cancelled before it began", nil)
 	}
-	key := podOf(d)
+	key := d.Pod()
 	pod, err := r.pod(ctx, key)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -91,11 +81,11 @@ func (r *diagnoses) contradiction(ctx context.Context, d *v1alpha1.Diagnosis) (s
 		d.Labels[trigger.LabelSource] == string(trigger.SourceProblem) {
 		return "", nil
 	}
-	pod, err := r.pod(ctx, podOf(d))
+	pod, err := r.pod(ctx, d.Pod())
 	if err != nil || pod == nil || pod.Spec.NodeName == "" || pod.Spec.NodeName == d.Spec.NodeName {
 		return "", err
 	}
-	return fmt.Sprintf("the pod %s is on node %s, and not on %s", podOf(d), pod.Spec.NodeName, d.Spec.NodeName), nil
+	return fmt.Sprintf("the pod %s is on node %s, and not on %s", d.Pod(), pod.Spec.NodeName, d.Spec.NodeName), nil
 }
 
 // pod asks the API server for a pod, of which no cache has those of the cluster; nil: there
@@ -112,7 +102,7 @@ func (r *diagnoses) pod(ctx context.Context, key types.NamespacedName) (*corev1.
 // placed reports whether the controller has chosen the node that the spec names.
 func placed(d *v1alpha1.Diagnosis) bool {
 	c := apimeta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionPlaced)
-	return c != nil && c.Status == metav1.ConditionTrue && d.Spec.NodeName != "" && c.Message == placedMessage(podOf(d), d.Spec.NodeName)
+	return c != nil && c.Status == metav1.ConditionTrue && d.Spec.NodeName != "" && c.Message == placedMessage(d.Pod(), d.Spec.NodeName)
 }
 
 func placedMessage(pod types.NamespacedName, node string) string {

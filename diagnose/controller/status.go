@@ -98,7 +98,7 @@ func complete(d *v1alpha1.Diagnosis, status metav1.ConditionStatus, reason, mess
 
 // subject names for people what a Diagnosis is about.
 func subject(d *v1alpha1.Diagnosis) string {
-	if p := podOf(d); p.Name != "" {
+	if p := d.Pod(); p.Name != "" {
 		return p.String()
 	}
 	return d.Spec.NodeName

@@ -3,7 +3,6 @@ package policy
 import (
 	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
@@ -18,14 +17,14 @@ import (
 func PlanOf(d *v1alpha1.Diagnosis, id int, operation string, spec *v1alpha1.OperationSpec, dependences []int) (*Plan, error) {
 	results := map[string]string{}
 	for _, dependence := range dependences {
-		i := slices.IndexFunc(d.Status.Results, func(r v1alpha1.Result) bool { return int(r.ID) == dependence })
+		res := d.Status.Result(dependence)
 		switch {
-		case i < 0:
+		case res == nil:
 			return nil, fmt.Errorf("plan: node %d has no result yet", dependence)
-		case d.Status.Results[i].Truncated:
-			return nil, fmt.Errorf("plan: the results of node %d (%s) are too long to be shown whole", dependence, d.Status.Results[i].Operation)
+		case res.Truncated:
+			return nil, fmt.Errorf("plan: the results of node %d (%s) are too long to be shown whole", dependence, res.Operation)
 		}
-		maps.Copy(results, d.Status.Results[i].Values)
+		maps.Copy(results, res.Values)
 	}
 	return &Plan{Diagnosis: d.UID, Node: d.Spec.NodeName, Steps: []Step{{
 		ID: id, Operation: operation, Spec: *spec.DeepCopy(), Parameters: maps.Clone(d.Spec.Parameters), Results: results,

@@ -43,8 +43,8 @@ func (g *gate) Allow(_ context.Context, a *runner.Action) (runner.Decision, erro
 	if wait != nil {
 		return *wait, nil
 	}
-	decided := decisionOf(e.latest, a.ID, digest)
-	if decided == nil {
+	decided := e.latest.Status.Remediation(a.ID)
+	if decided == nil || decided.PlanDigest != digest {
 		return undecided(), nil
 	}
 	out := runner.Decision{
@@ -83,9 +83,7 @@ func (w *Worker) mayNotRepair(e *entry) *runner.Decision {
 func (e *entry) digest(id int, operation string) (v1alpha1.Digest, *runner.Decision) {
 	dependences := e.plan.Graph.Node(id).Dependences
 	for _, dependence := range dependences {
-		if !slices.ContainsFunc(e.latest.Status.Results, func(r v1alpha1.Result) bool {
-			return int(r.ID) == dependence && r.State != v1alpha1.ResultRunning
-		}) {
+		if r := e.latest.Status.Result(dependence); r == nil || r.State == v1alpha1.ResultRunning {
 			wait := undecided() // of results that the API server does not have yet
 			return "", &wait
 		}
@@ -103,16 +101,6 @@ func (e *entry) digest(id int, operation string) (v1alpha1.Digest, *runner.Decis
 		return "", &runner.Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonInvalid, Message: err.Error()}
 	}
 	return digest, nil
-}
-
-// decisionOf returns what was decided of a plan; nil: nothing yet.
-func decisionOf(d *v1alpha1.Diagnosis, id int, digest v1alpha1.Digest) *v1alpha1.Remediation {
-	for i := range d.Status.Remediations {
-		if r := &d.Status.Remediations[i]; int(r.ID) == id && r.PlanDigest == digest {
-			return r
-		}
-	}
-	return nil
 }
 
 // intent announces to the API server that a repair of this node begins: without its
@@ -135,13 +123,13 @@ func (g *gate) intent(ctx context.Context, a *runner.Action) error {
 	var refused error
 	d, err := w.c.Store.Write(ctx, key, func(s *v1alpha1.DiagnosisStatus) {
 		now := time.Now()
-		decided := decisionOf(&v1alpha1.Diagnosis{Status: *s}, a.ID, digest)
+		decided := s.Remediation(a.ID)
 		switch refused = nil; {
 		case s.Completed():
 			refused = errors.New("the Diagnosis has ended meanwhile")
 		case hold.another(s):
 			refused = errors.New("another agent runs the Diagnosis")
-		case decided == nil || decided.Verb != v1alpha1.RemediationRun:
+		case decided == nil || decided.PlanDigest != digest || decided.Verb != v1alpha1.RemediationRun:
 			refused = errors.New("the repair is not allowed any more")
 		default:
 			id := int32(a.ID) //nolint:gosec // a node of a graph of 256

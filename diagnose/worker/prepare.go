@@ -107,14 +107,11 @@ func (w *Worker) parameters(d *v1alpha1.Diagnosis, plan *resolve.Plan) map[strin
 	}
 	give("node", w.c.Node)
 	if pod := d.Spec.PodReference; pod != nil {
-		namespace := pod.Namespace
-		if namespace == "" {
-			namespace = d.Namespace
-		}
-		give("podNamespace", namespace)
-		give("podName", pod.Name)
+		name := d.Pod()
+		give("podNamespace", name.Namespace)
+		give("podName", name.Name)
 		give("container", pod.Container)
-		give("podUID", w.c.PodUID(namespace, pod.Name))
+		give("podUID", w.c.PodUID(name.Namespace, name.Name))
 	}
 	return out
 }

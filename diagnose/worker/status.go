@@ -168,9 +168,9 @@ func (n *snapshot) condition(s *v1alpha1.DiagnosisStatus, now time.Time) {
 func subjectOf(d *v1alpha1.Diagnosis, node string) string {
 	text := d.Annotations[trigger.AnnotationSubject]
 	p := d.Spec.Parameters
-	switch pod := d.Spec.PodReference; {
-	case pod != nil:
-		text = cmp.Or(pod.Namespace, d.Namespace) + "/" + pod.Name
+	switch pod := d.Pod(); {
+	case pod.Name != "":
+		text = pod.String()
 	case text != "":
 	case p["address"] != "" && p["port"] != "":
 		text = p["address"] + ":" + p["port"]

@@ -31,14 +31,8 @@ func podName(c *Call) string { return c.Values["podNamespace"] + "/" + c.Values[
 // also where another has its name now.
 func (a *Actions) pod(ctx context.Context, c *Call) (*corev1.Pod, error) {
 	namespace, name, uid := c.Values["podNamespace"], c.Values["podName"], types.UID(c.Values["podUID"])
-	if about := c.Diagnosis.Spec.PodReference; about != nil {
-		of := about.Namespace
-		if of == "" {
-			of = c.Diagnosis.Namespace
-		}
-		if of != namespace || about.Name != name {
-			return nil, refuse("the Diagnosis is about pod %s/%s, and not about %s", of, about.Name, podName(c))
-		}
+	if about := c.Diagnosis.Pod(); about.Name != "" && (about.Namespace != namespace || about.Name != name) {
+		return nil, refuse("the Diagnosis is about pod %s, and not about %s", about, podName(c))
 	}
 	p, err := a.c.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {

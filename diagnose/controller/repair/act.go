@@ -33,12 +33,12 @@ func (l *look) goOn(ctx context.Context, id int) error {
 		}
 		l.d = d
 	}
-	rem := remediation(&l.d.Status, id)
+	rem := l.d.Status.Remediation(id)
 	if rem == nil || rem.Outcome == nil || rem.Outcome.State != v1alpha1.ResultRunning {
 		return nil // by now
 	}
 	// From here on the API server refuses what another controller has prepared to write.
-	if err := l.write(ctx, func(s *v1alpha1.DiagnosisStatus) { remediation(s, id).Outcome.Holder = l.config.Holder }); err != nil {
+	if err := l.write(ctx, func(s *v1alpha1.DiagnosisStatus) { s.Remediation(id).Outcome.Holder = l.config.Holder }); err != nil {
 		return err
 	}
 	u, err := l.due(ctx, l.d, id)
@@ -82,7 +82,7 @@ const patience = time.Minute
 // pass makes a pass of a repair, and notes what has come of it. before is what the pass
 // before it has left.
 func (l *look) pass(ctx context.Context, u *due, before *v1alpha1.RemediationOutcome) error {
-	o := remediation(&l.d.Status, u.id)
+	o := l.d.Status.Remediation(u.id)
 	if o == nil || o.Outcome == nil {
 		return errors.New("the repair's beginning could not be noted: the status is full")
 	}
@@ -102,7 +102,7 @@ func (l *look) pass(ctx context.Context, u *due, before *v1alpha1.RemediationOut
 	l.again = max(p.Again, time.Millisecond)
 	first := o.Outcome.Message == ""
 	if err := l.write(ctx, func(s *v1alpha1.DiagnosisStatus) {
-		o := remediation(s, u.id).Outcome
+		o := s.Remediation(u.id).Outcome
 		o.Message, o.Values = display.Bounded(p.Message, v1alpha1.MaxMessageBytes), bounded(p.Values)
 	}); err != nil {
 		return err
@@ -125,7 +125,7 @@ func (l *look) still(ctx context.Context, u *due) error {
 	if err := l.live.Get(ctx, client.ObjectKeyFromObject(l.d), d); err != nil {
 		return err
 	}
-	rem := remediation(&d.Status, u.id)
+	rem := d.Status.Remediation(u.id)
 	if d.UID != l.d.UID || rem == nil || rem.PlanDigest != u.digest || rem.Outcome == nil || rem.Outcome.State != v1alpha1.ResultRunning {
 		return errors.New("the repair has ended meanwhile")
 	}
@@ -139,7 +139,7 @@ func (l *look) still(ctx context.Context, u *due) error {
 func (l *look) end(ctx context.Context, u *due, p action.Progress) error {
 	now := metav1.NewMicroTime(l.config.Now())
 	err := l.write(ctx, func(s *v1alpha1.DiagnosisStatus) {
-		o := remediation(s, u.id).Outcome
+		o := s.Remediation(u.id).Outcome
 		o.State, o.Message, o.Values, o.CompletionTime = p.State, display.Bounded(p.Message, v1alpha1.MaxMessageBytes), bounded(p.Values), &now
 		l.verifying(s, u.operation+" has ended, and may help yet")
 	})

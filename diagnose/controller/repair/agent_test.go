@@ -107,7 +107,7 @@ func TestWithTheAgentsWorker(t *testing.T) {
 	observed := b.diagnose(node, set, nil)
 	b.waitPhase(observed, v1alpha1.PhaseSucceeded)
 	for id := 2; id <= 4; id++ {
-		if res := result(b.get(observed), id); res == nil || res.State != v1alpha1.ResultWouldRun {
+		if res := b.get(observed).Status.Result(id); res == nil || res.State != v1alpha1.ResultWouldRun {
 			t.Errorf("node %d: %+v", id, res)
 		}
 	}
@@ -125,7 +125,7 @@ func TestWithTheAgentsWorker(t *testing.T) {
 	b.waitPhase(d, v1alpha1.PhaseSucceeded)
 	got := b.get(d)
 	for id := 2; id <= 4; id++ {
-		if res := result(got, id); res == nil || res.State != v1alpha1.ResultSucceeded {
+		if res := got.Status.Result(id); res == nil || res.State != v1alpha1.ResultSucceeded {
 			t.Errorf("node %d: %+v", id, res)
 		}
 	}

@@ -102,7 +102,7 @@ func (a *agents) advance(ctx context.Context, d *v1alpha1.Diagnosis, set *v1alph
 	}
 	for id := 1; id < len(set.Spec.AdjacencyList); id++ {
 		name := set.Spec.AdjacencyList[id].Operation
-		res := result(d, id)
+		res := d.Status.Result(id)
 		if res == nil {
 			now := a.now()
 			r := v1alpha1.Result{ID: int32(id), Operation: name, State: v1alpha1.ResultSucceeded, StartTime: &now}
@@ -138,7 +138,7 @@ func (a *agents) ask(ctx context.Context, d *v1alpha1.Diagnosis, res *v1alpha1.R
 		return false
 	}
 	digest, err := plan.Digest()
-	rem := remediation(&d.Status, int(res.ID))
+	rem := d.Status.Remediation(int(res.ID))
 	if err != nil || rem == nil || rem.PlanDigest != digest {
 		return false
 	}
@@ -188,7 +188,7 @@ func (a *agents) mend(ctx context.Context, d *v1alpha1.Diagnosis, res *v1alpha1.
 		if a.b.client.Get(ctx, client.ObjectKeyFromObject(d), fresh) != nil {
 			return false
 		}
-		res := result(fresh, int(res.ID))
+		res := fresh.Status.Result(int(res.ID))
 		res.State, res.StartTime, res.Duration = v1alpha1.ResultSucceeded, &now, &metav1.Duration{Duration: a.now().Sub(now.Time)}
 		fresh.Status.Checkpoint.Intent = nil
 		if a.b.client.Status().Update(ctx, fresh) == nil {

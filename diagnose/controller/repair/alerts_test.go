@@ -206,7 +206,10 @@ func TestAnAlertIsResolvedByItsRepair(t *testing.T) {
 	starts := time.Now().Add(-time.Minute)
 	d := r.inForce(node, starts)
 	b.waitFor("it is repaired", func() bool { return f.tried() == 1 })
-	b.waitFor("that is written", func() bool { res := result(b.get(d), 1); return res != nil && res.State == v1alpha1.ResultSucceeded })
+	b.waitFor("that is written", func() bool {
+		res := b.get(d).Status.Result(1)
+		return res != nil && res.State == v1alpha1.ResultSucceeded
+	})
 	ends := time.Now()
 	// Alertmanager sends it a group_interval later: long after the repair's time is up.
 	b.waitCondition(d, v1alpha1.ConditionVerified, "Unknown ProblemUnknown")
@@ -276,7 +279,7 @@ func TestTwoAttemptsOfAnAlert(t *testing.T) {
 	})
 	second := &b.follows(d)[0]
 	b.waitFor("that is written", func() bool {
-		res := result(b.get(second), 1)
+		res := b.get(second).Status.Result(1)
 		return res != nil && res.State == v1alpha1.ResultSucceeded
 	})
 	r.send(node, starts, time.Now())

@@ -180,7 +180,7 @@ func TestCordonedNodesUseUpTheBudget(t *testing.T) {
 	b.waitIs("slots", "", func() string { return b.slots(p) })
 	b.holds("the others wait", 3*time.Second, func() bool { return w.had() == 2 })
 	for _, d := range all {
-		if rem := remediation(&b.get(d).Status, 1); rem.Verb == v1alpha1.RemediationWait && (rem.Reason != v1alpha1.ReasonBudgetExhausted || !strings.Contains(rem.Message, "status.budget")) {
+		if rem := b.get(d).Status.Remediation(1); rem.Verb == v1alpha1.RemediationWait && (rem.Reason != v1alpha1.ReasonBudgetExhausted || !strings.Contains(rem.Message, "status.budget")) {
 			t.Errorf("%+v", rem)
 		}
 	}
@@ -238,7 +238,7 @@ func TestControllerDiesAtEachWrite(t *testing.T) {
 				t.Errorf("%s: %+v", name, got.Annotations)
 			}
 			for id, want := range map[int]string{1: "take", 2: "is cordoned"} {
-				if rem := remediation(&b.get(d).Status, id); rem == nil || rem.Outcome == nil || rem.Outcome.State != v1alpha1.ResultSucceeded || !strings.Contains(rem.Outcome.Message, want) {
+				if rem := b.get(d).Status.Remediation(id); rem == nil || rem.Outcome == nil || rem.Outcome.State != v1alpha1.ResultSucceeded || !strings.Contains(rem.Outcome.Message, want) {
 					t.Errorf("%s: node %d: %+v", name, id, rem)
 				}
 			}

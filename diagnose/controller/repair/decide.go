@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,7 +24,7 @@ const maxRemediations = 32
 // decide decides on the repair that a result waits with, and begins it where the
 // controller makes it.
 func (l *look) decide(ctx context.Context, res *v1alpha1.Result) error {
-	if rem := remediation(&l.d.Status, int(res.ID)); rem != nil && rem.Outcome != nil {
+	if rem := l.d.Status.Remediation(int(res.ID)); rem != nil && rem.Outcome != nil {
 		return nil // it was made, and is never made again: the node's agent takes it over
 	}
 	l.interest = interest{node: l.d.Spec.NodeName, waits: true}
@@ -37,7 +36,7 @@ func (l *look) decide(ctx context.Context, res *v1alpha1.Result) error {
 	if err != nil {
 		return err
 	}
-	had := remediation(&l.d.Status, u.id)
+	had := l.d.Status.Remediation(u.id)
 	if had != nil && had.PlanDigest != u.digest {
 		had = nil
 	}
@@ -304,10 +303,9 @@ func (l *look) put(s *v1alpha1.DiagnosisStatus, u *due, had *v1alpha1.Remediatio
 	if begins {
 		rem.Outcome = &v1alpha1.RemediationOutcome{State: v1alpha1.ResultRunning, StartTime: now, Holder: l.config.Holder}
 	}
-	i := slices.IndexFunc(s.Remediations, func(r v1alpha1.Remediation) bool { return r.ID == rem.ID })
-	switch {
-	case i >= 0:
-		s.Remediations[i] = rem
+	switch before := s.Remediation(u.id); {
+	case before != nil:
+		*before = rem
 	case len(s.Remediations) < maxRemediations:
 		s.Remediations = append(s.Remediations, rem)
 	}

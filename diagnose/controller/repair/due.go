@@ -106,11 +106,8 @@ func (r *reconciler) fill(d *v1alpha1.Diagnosis, out *due, step *policy.Step) {
 	out.builtin = b
 	out.kind, _ = action.KindOf(b.Name)
 	about := map[string]string{}
-	if p := d.Spec.PodReference; p != nil {
+	if p := d.Pod(); p.Name != "" {
 		about["podNamespace"], about["podName"] = p.Namespace, p.Name
-		if p.Namespace == "" {
-			about["podNamespace"] = d.Namespace
-		}
 	}
 	out.values, out.invalid = b.Fill(given.Parameters, step.Parameters, step.Results, about)
 	out.target = display.Bounded(out.kind.Target(d.Spec.NodeName, out.values), maxTarget)

@@ -216,7 +216,7 @@ func TestChecksRunAgain(t *testing.T) {
 				b.waitCondition(d, v1alpha1.ConditionVerified, "True Helped")
 				b.holds("the node is left alone", 3*time.Second, func() bool { return !b.node(node).Spec.Unschedulable })
 				all := b.follows(d)
-				if len(all) != 1 || result(&all[0], 1).State != v1alpha1.ResultRefuted {
+				if len(all) != 1 || all[0].Status.Result(1).State != v1alpha1.ResultRefuted {
 					t.Errorf("%+v", all)
 				}
 			}

@@ -91,7 +91,7 @@ func (l *look) checkAgain(ctx context.Context, last *made, deadline time.Time, o
 	why = "Diagnosis " + f.Name + " checks again"
 	left := len(checks)
 	for _, id := range checks {
-		res := result(f, id)
+		res := f.Status.Result(id)
 		switch {
 		case res == nil:
 		case res.State == v1alpha1.ResultRefuted:
@@ -129,7 +129,7 @@ func (l *look) checksBefore(ctx context.Context, id int) ([]int, error) {
 	}
 	var out []int
 	for _, n := range passed(l.d, g, id) {
-		if result(l.d, n).Operation == g.Node(n).Operation && c.Effect(g.Node(n).Operation) == string(v1alpha1.EffectCheck) {
+		if l.d.Status.Result(n).Operation == g.Node(n).Operation && c.Effect(g.Node(n).Operation) == string(v1alpha1.EffectCheck) {
 			out = append(out, n)
 		}
 	}
@@ -143,7 +143,7 @@ func passed(d *v1alpha1.Diagnosis, g *graph.Graph, id int) []int {
 		to := next[0]
 		next = next[1:]
 		for n := 1; n < g.Len(); n++ {
-			res := result(d, n)
+			res := d.Status.Result(n)
 			if seen[n] || !slices.Contains(g.Node(n).To, to) || res == nil || res.State != v1alpha1.ResultSucceeded && res.Reason != v1alpha1.ReasonMadeBefore {
 				continue
 			}

@@ -245,7 +245,7 @@ func TestWhatCantBeMadeIsRefusedBefore(t *testing.T) {
 		d.Spec.Parameters = v1alpha1.Parameters{"podUID": string(pod.UID)}
 	})
 	b.waitDecision(d, 1, "Withheld Refused")
-	if m := remediation(&b.get(d).Status, 1).Message; !strings.Contains(m, "is on node "+elsewhere) {
+	if m := b.get(d).Status.Remediation(1).Message; !strings.Contains(m, "is on node "+elsewhere) {
 		t.Error(m)
 	}
 	b.waitDecision(b.diagnose(node, b.set("label-node"), nil), 1, "Withheld Refused") // it lacks a key
@@ -273,7 +273,7 @@ func TestDrainGoesOn(t *testing.T) {
 	set := b.set(drain)
 	d := b.diagnose(nodes[0], set, nil)
 	left := func(d *v1alpha1.Diagnosis) string {
-		if rem := remediation(&b.get(d).Status, 1); rem != nil && rem.Outcome != nil {
+		if rem := b.get(d).Status.Remediation(1); rem != nil && rem.Outcome != nil {
 			return string(rem.Outcome.State) + " " + rem.Outcome.Message
 		}
 		return ""
@@ -315,7 +315,7 @@ func TestStopEndsNoDrain(t *testing.T) {
 	b.server.Pod(t, shop, "a", node)
 	d := b.diagnose(node, b.set(b.operation("drain", map[string]string{"force": "true"})), nil)
 	b.waitFor("it is under way", func() bool {
-		rem := remediation(&b.get(d).Status, 1)
+		rem := b.get(d).Status.Remediation(1)
 		return rem != nil && rem.Outcome != nil && strings.HasPrefix(rem.Outcome.Message, "1 of the pods")
 	})
 	stop := b.policy(func(p *v1alpha1.RemediationPolicySpec) { p.Pause = true })
@@ -358,7 +358,7 @@ func (b *bench) awaitsApproval(d *v1alpha1.Diagnosis, id int, operation string) 
 func (b *bench) forge(d *v1alpha1.Diagnosis, id int) {
 	b.Helper()
 	b.status(d, func(s *v1alpha1.DiagnosisStatus) {
-		rem := remediation(s, id)
+		rem := s.Remediation(id)
 		rem.Verb = v1alpha1.RemediationRun
 		rem.Outcome = &v1alpha1.RemediationOutcome{State: v1alpha1.ResultRunning, StartTime: metav1.NowMicro()}
 	})
@@ -376,7 +376,7 @@ func TestARepairThatNobodyAllowed(t *testing.T) {
 	b.awaitsApproval(d, 1, "cordon")
 	b.forge(d, 1)
 	b.waitFor("it is not believed", func() bool {
-		return remediation(&b.get(d).Status, 1).Outcome.State == v1alpha1.ResultUnknown
+		return b.get(d).Status.Remediation(1).Outcome.State == v1alpha1.ResultUnknown
 	})
 	if b.node(node).Spec.Unschedulable {
 		t.Error("it was made")
@@ -395,16 +395,16 @@ func TestARepairThatNobodyAllowedBehindAnother(t *testing.T) {
 	b.awaitsApproval(d, 1, label)
 	b.approve(d, b.get(d).Status.Plan.Digest)
 	b.waitFor("the first one is made", func() bool {
-		rem := remediation(&b.get(d).Status, 1)
+		rem := b.get(d).Status.Remediation(1)
 		return rem != nil && rem.Outcome != nil && rem.Outcome.State == v1alpha1.ResultSucceeded
 	})
 	b.status(d, func(s *v1alpha1.DiagnosisStatus) { s.Results[0].State = v1alpha1.ResultSucceeded })
 	b.awaitsApproval(d, 2, "cordon")
 	b.forge(d, 2)
 	b.waitFor("it is not believed", func() bool {
-		return remediation(&b.get(d).Status, 2).Outcome.State != v1alpha1.ResultRunning
+		return b.get(d).Status.Remediation(2).Outcome.State != v1alpha1.ResultRunning
 	})
-	if state := remediation(&b.get(d).Status, 2).Outcome.State; state != v1alpha1.ResultUnknown || b.node(node).Spec.Unschedulable {
+	if state := b.get(d).Status.Remediation(2).Outcome.State; state != v1alpha1.ResultUnknown || b.node(node).Spec.Unschedulable {
 		t.Errorf("it is %s, and the node's unschedulable is %v", state, b.node(node).Spec.Unschedulable)
 	}
 }
@@ -420,7 +420,7 @@ func TestAnOperationThatIsChangedOnTheWay(t *testing.T) {
 	b.server.Pod(t, b.server.Namespace(t), "a", node)
 	d := b.diagnose(node, b.set(drain), nil)
 	state := func() v1alpha1.ResultState {
-		if rem := remediation(&b.get(d).Status, 1); rem != nil && rem.Outcome != nil && rem.Outcome.Message != "" {
+		if rem := b.get(d).Status.Remediation(1); rem != nil && rem.Outcome != nil && rem.Outcome.Message != "" {
 			return rem.Outcome.State
 		}
 		return ""

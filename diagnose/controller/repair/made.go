@@ -39,7 +39,7 @@ func allowedRepairs(d *v1alpha1.Diagnosis) []made {
 			continue
 		}
 		m := made{id: int(rem.ID), allowed: rem.Time.Time}
-		res := result(d, m.id)
+		res := d.Status.Result(m.id)
 		if res != nil {
 			m.operation = res.Operation
 		}
@@ -99,22 +99,6 @@ func endOf(res *v1alpha1.Result) time.Time {
 		return res.StartTime.Time
 	}
 	return res.StartTime.Add(res.Duration.Duration)
-}
-
-func result(d *v1alpha1.Diagnosis, id int) *v1alpha1.Result {
-	i := slices.IndexFunc(d.Status.Results, func(r v1alpha1.Result) bool { return int(r.ID) == id })
-	if i < 0 {
-		return nil
-	}
-	return &d.Status.Results[i]
-}
-
-func remediation(s *v1alpha1.DiagnosisStatus, id int) *v1alpha1.Remediation {
-	i := slices.IndexFunc(s.Remediations, func(r v1alpha1.Remediation) bool { return int(r.ID) == id })
-	if i < 0 {
-		return nil
-	}
-	return &s.Remediations[i]
 }
 
 // begun returns those of the repairs that have begun.

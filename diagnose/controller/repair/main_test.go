@@ -280,7 +280,7 @@ func (b *bench) node(name string) *corev1.Node {
 // decision returns what was decided of a repair as "Verb Reason".
 func (b *bench) decision(d *v1alpha1.Diagnosis, id int) string {
 	b.Helper()
-	rem := remediation(&b.get(d).Status, id)
+	rem := b.get(d).Status.Remediation(id)
 	if rem == nil {
 		return ""
 	}

@@ -65,7 +65,7 @@ func TestApprove(t *testing.T) {
 	plan := b.get(d).Status.Plan
 	b.approve(d, v1alpha1.Digest(strings.Repeat("0", 64)))
 	b.waitFor("the message tells of the other digest", func() bool {
-		return strings.Contains(remediation(&b.get(d).Status, 1).Message, "approved is another")
+		return strings.Contains(b.get(d).Status.Remediation(1).Message, "approved is another")
 	})
 	if b.node(node).Spec.Unschedulable || b.slots(p) != "" {
 		t.Error("another plan was approved")
@@ -88,7 +88,7 @@ func TestEnforce(t *testing.T) {
 	if !n.Spec.Unschedulable || n.Annotations[policy.AnnotationActs] != `[{"diagnosis":"`+string(d.UID)+`"}]` {
 		t.Errorf("%+v", n.Annotations)
 	}
-	o := remediation(&b.get(d).Status, 1).Outcome
+	o := b.get(d).Status.Remediation(1).Outcome
 	if o.State != v1alpha1.ResultSucceeded || o.Values["changed"] != "true" || !strings.Contains(o.Message, "is cordoned") || o.CompletionTime == nil {
 		t.Errorf("%+v", o)
 	}
@@ -167,7 +167,7 @@ func TestClocksThatDiffer(t *testing.T) {
 			for _, d := range lasts {
 				b.waitCondition(d, v1alpha1.ConditionVerified, "False NotHelped")
 				if took := time.Since(since); took < within/4 || took > within+await.Within(20*time.Second) {
-					t.Errorf("%s has not helped after %s, of %s", result(b.get(d), 1).Operation, took, within)
+					t.Errorf("%s has not helped after %s, of %s", b.get(d).Status.Result(1).Operation, took, within)
 				}
 			}
 			b.waitIs("slots", "", func() string { return b.slots(p) })

@@ -193,7 +193,7 @@ func (w *world) see(by string, old, now client.Object) {
 	case *v1alpha1.Diagnosis:
 		for _, r := range now.Status.Remediations {
 			state := ""
-			had := remediation(&old.(*v1alpha1.Diagnosis).Status, int(r.ID))
+			had := old.(*v1alpha1.Diagnosis).Status.Remediation(int(r.ID))
 			if r.Verb == v1alpha1.RemediationRun && r.Outcome == nil && (had == nil || had.Verb != r.Verb) {
 				n := &corev1.Node{}
 				if err := w.store.get(client.ObjectKey{Name: now.Spec.NodeName}, n); err != nil {

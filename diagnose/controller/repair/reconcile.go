@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -82,9 +81,8 @@ func (l *look) look(ctx context.Context) error {
 			return l.goOn(ctx, int(rem.ID))
 		}
 	}
-	i := slices.IndexFunc(l.d.Status.Results, func(r v1alpha1.Result) bool { return r.State == v1alpha1.ResultAwaitingApproval })
-	if i >= 0 && !l.d.Status.Phase.Ended() && !l.d.Spec.Cancel {
-		if err := l.decide(ctx, &l.d.Status.Results[i]); err != nil {
+	if res := l.d.Status.AwaitingApproval(); res != nil && !l.d.Status.Phase.Ended() && !l.d.Spec.Cancel {
+		if err := l.decide(ctx, res); err != nil {
 			return err
 		}
 	}

@@ -60,7 +60,7 @@ func TestWithoutTheRightToSlots(t *testing.T) {
 	b.control(nil)
 	d := b.diagnose(node, b.set("restart-unit"), nil)
 	b.waitDecision(d, 1, "Wait Refused")
-	if m := remediation(&b.get(d).Status, 1).Message; !strings.Contains(m, "forbidden") || !strings.Contains(m, "remediationpolicies") {
+	if m := b.get(d).Status.Remediation(1).Message; !strings.Contains(m, "forbidden") || !strings.Contains(m, "remediationpolicies") {
 		t.Error(m)
 	}
 	b.waitEvents(d.UID, "RepairWaits")

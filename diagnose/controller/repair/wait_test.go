@@ -71,7 +71,7 @@ func TestNodesThatComeAndGoRewriteNoDiagnosis(t *testing.T) {
 	for _, d := range all {
 		b.waitDecision(d, 1, "Wait BudgetExhausted")
 	}
-	message := remediation(&b.get(all[0]).Status, 1).Message
+	message := b.get(all[0]).Status.Remediation(1).Message
 	if !strings.Contains(message, "status.budget") || !strings.Contains(message, p) {
 		t.Errorf("%q does not lead to the numbers", message)
 	}
@@ -107,7 +107,7 @@ func TestNodesThatComeAndGoRewriteNoDiagnosis(t *testing.T) {
 	b.holds("no Diagnosis is written", 2*time.Second, func() bool {
 		for name, version := range b.versions() {
 			if before[name] != version {
-				t.Errorf("%s was written: %+v", name, remediation(&b.get(&v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Namespace: b.system, Name: name}}).Status, 1))
+				t.Errorf("%s was written: %+v", name, b.get(&v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Namespace: b.system, Name: name}}).Status.Remediation(1))
 			}
 		}
 		return !t.Failed()

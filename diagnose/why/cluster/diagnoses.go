@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -75,7 +74,8 @@ func (r *reader) about(d *v1alpha1.Diagnosis) bool {
 	if ref == nil {
 		return false
 	}
-	return cmp.Or(ref.Namespace, d.Namespace) == s.Namespace && ref.Name == s.Name && (s.Container == "" || ref.Container == "" || ref.Container == s.Container)
+	pod := d.Pod()
+	return pod.Namespace == s.Namespace && pod.Name == s.Name && (s.Container == "" || ref.Container == "" || ref.Container == s.Container)
 }
 
 // Diagnosis is a Diagnosis as an answer needs it.
@@ -85,8 +85,8 @@ func Diagnosis(d *v1alpha1.Diagnosis) why.Diagnosis {
 		From: why.FromAPI, Namespace: d.Namespace, Name: d.Name, Set: d.Spec.OperationSet, Rule: p["rule"], Reason: p["reason"],
 		Subject: p["subject"], PodUID: p["podUID"], Phase: string(d.Status.Phase), Started: d.CreationTimestamp.Time,
 	}
-	if ref := d.Spec.PodReference; ref != nil {
-		out.Pod = cmp.Or(ref.Namespace, d.Namespace) + "/" + ref.Name
+	if pod := d.Pod(); pod.Name != "" {
+		out.Pod = pod.String()
 	}
 	if t := d.Status.StartTime; t != nil {
 		out.Started = t.Time

@@ -1,0 +1,64 @@
+package v1alpha1
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Completed reports whether the Diagnosis has ended.
+func (s *DiagnosisStatus) Completed() bool {
+	return meta.IsStatusConditionTrue(s.Conditions, ConditionComplete)
+}
+
+// CompletedAt returns when the Diagnosis ended, if it has.
+func (s *DiagnosisStatus) CompletedAt() (at time.Time, ok bool) {
+	c := meta.FindStatusCondition(s.Conditions, ConditionComplete)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return time.Time{}, false
+	}
+	if s.CompletionTime != nil {
+		return s.CompletionTime.Time, true
+	}
+	return c.LastTransitionTime.Time, true
+}
+
+// Result returns the result of a node of the graph, or nil.
+func (s *DiagnosisStatus) Result(id int) *Result {
+	i := slices.IndexFunc(s.Results, func(r Result) bool { return int(r.ID) == id })
+	if i < 0 {
+		return nil
+	}
+	return &s.Results[i]
+}
+
+// AwaitingApproval returns the result of the repair that the run waits for, or nil.
+func (s *DiagnosisStatus) AwaitingApproval() *Result {
+	i := slices.IndexFunc(s.Results, func(r Result) bool { return r.State == ResultAwaitingApproval })
+	if i < 0 {
+		return nil
+	}
+	return &s.Results[i]
+}
+
+// Remediation returns what was decided on the repair of a node of the graph, or nil.
+func (s *DiagnosisStatus) Remediation(id int) *Remediation {
+	i := slices.IndexFunc(s.Remediations, func(r Remediation) bool { return int(r.ID) == id })
+	if i < 0 {
+		return nil
+	}
+	return &s.Remediations[i]
+}
+
+// Pod names the pod that the Diagnosis is about. The name is empty where it is about none.
+func (d *Diagnosis) Pod() types.NamespacedName {
+	p := d.Spec.PodReference
+	if p == nil {
+		return types.NamespacedName{}
+	}
+	return types.NamespacedName{Namespace: cmp.Or(p.Namespace, d.Namespace), Name: p.Name}
+}
