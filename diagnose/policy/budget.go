@@ -7,25 +7,15 @@ import (
 	"math/rand/v2"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// Store has the RemediationPolicies. See [Objects] for the API's.
-type Store interface {
-	// Get returns a policy as it is now, and not from a cache; [ErrNoPolicy] where there
-	// is none. The caller may change it.
-	Get(ctx context.Context, name string) (*v1alpha1.RemediationPolicy, error)
-	// Update writes the status of a policy, if it is still what Get has returned, and
-	// [ErrConflict] if not. Another error leaves open whether it was written.
-	Update(ctx context.Context, p *v1alpha1.RemediationPolicy) error
-}
-
-// Errors of a [Store], and of [Budget.Verify].
+// Errors of [Budget.Verify].
 var (
-	ErrNoPolicy  = errors.New("no such RemediationPolicy")
-	ErrConflict  = errors.New("the RemediationPolicy was changed meanwhile")
 	ErrNotHeld   = errors.New("the diagnosis holds no slot of the RemediationPolicy")
 	ErrTakenOver = errors.New("another controller has taken over the slot of the RemediationPolicy")
 )
@@ -45,8 +35,11 @@ const (
 // lead, the second one takes the slot over before it repairs or gives the slot back. The
 // first one may then still do what it was about to do when it last asked [Budget.Verify].
 type Budget struct {
-	Store  Store
-	Holder string // of one process
+	// Reader must ask the server: a cache would only cost conflicts, but one that lags
+	// behind costs many.
+	Reader client.Reader
+	Writer client.SubResourceWriter // of the status
+	Holder string                   // of one process
 	Now    func() time.Time
 	// TakenOver is called when a slot is taken over from another holder; nil: nothing is.
 	TakenOver func(diagnosis types.UID)
@@ -97,7 +90,7 @@ func (b *Budget) Acquire(ctx context.Context, names []string, c *Cluster, w *Wan
 		if other {
 			b.takenOver(w.Diagnosis)
 		}
-		if err != nil && !errors.Is(err, ErrNoPolicy) {
+		if client.IgnoreNotFound(err) != nil {
 			return Decision{}, errors.Join(fmt.Errorf("slot of policy %s: %w", name, err), back(undo))
 		}
 		if err == nil {
@@ -128,8 +121,8 @@ func back(undo []func() error) error {
 // for any): by this holder, and by others.
 func (b *Budget) Held(ctx context.Context, names []string, node string, diagnosis types.UID, operation string) (ours, others []string, err error) {
 	for _, name := range names {
-		obj, err := b.Store.Get(ctx, name)
-		if errors.Is(err, ErrNoPolicy) {
+		obj, err := b.get(ctx, name)
+		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
@@ -161,7 +154,7 @@ func (b *Budget) Claim(ctx context.Context, names []string, node string, diagnos
 		if other {
 			b.takenOver(diagnosis)
 		}
-		if err != nil && !errors.Is(err, ErrNoPolicy) {
+		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("take over the slot of policy %s: %w", name, err)
 		}
 	}
@@ -186,8 +179,8 @@ func (b *Budget) holds(obj *v1alpha1.RemediationPolicy, node string, diagnosis t
 func (b *Budget) Verify(ctx context.Context, names []string, n *Node, diagnosis types.UID) error {
 	held := false
 	for _, name := range names {
-		obj, err := b.Store.Get(ctx, name)
-		if errors.Is(err, ErrNoPolicy) {
+		obj, err := b.get(ctx, name)
+		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
@@ -223,7 +216,7 @@ func (b *Budget) Release(ctx context.Context, names []string, node string, diagn
 		err := b.change(ctx, name, func(obj *v1alpha1.RemediationPolicy) bool {
 			return b.holds(obj, node, diagnosis) && give(obj, node, diagnosis, s, b.Now())
 		})
-		if err != nil && !errors.Is(err, ErrNoPolicy) {
+		if client.IgnoreNotFound(err) != nil {
 			errs = append(errs, fmt.Errorf("give back the slot of policy %s: %w", name, err))
 		}
 	}
@@ -263,18 +256,25 @@ const (
 	maxPause   = time.Second
 )
 
+// get returns a policy as it is now. It may be changed.
+func (b *Budget) get(ctx context.Context, name string) (*v1alpha1.RemediationPolicy, error) {
+	p := &v1alpha1.RemediationPolicy{}
+	return p, b.Reader.Get(ctx, client.ObjectKey{Name: name}, p)
+}
+
 // change reads a policy, lets f change it, and writes it if f says so; where another has
 // written meanwhile, all over again, until ctx ends.
 func (b *Budget) change(ctx context.Context, name string, f func(*v1alpha1.RemediationPolicy) bool) error {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
-		obj, err := b.Store.Get(ctx, name)
+		obj, err := b.get(ctx, name)
 		if err != nil {
 			return err
 		}
 		if !f(obj) {
 			return nil
 		}
-		if err := b.Store.Update(ctx, obj); !errors.Is(err, ErrConflict) {
+		// An error other than a conflict leaves open whether it was written.
+		if err := b.Writer.Update(ctx, obj); !apierrors.IsConflict(err) {
 			return err
 		}
 		select {

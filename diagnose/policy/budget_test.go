@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -54,18 +55,18 @@ func create(t *testing.T, c client.Client, p *v1alpha1.RemediationPolicy) {
 	})
 }
 
-// counted is a store that counts conflicts, and loses some answers to writes.
+// counted counts conflicts, and loses some answers to writes.
 type counted struct {
-	policy.Objects
+	client.SubResourceWriter
 	conflicts *atomic.Int64
 	writes    atomic.Int64
 }
 
 var errLost = errors.New("the answer was lost")
 
-func (s *counted) Update(ctx context.Context, p *v1alpha1.RemediationPolicy) error {
-	err := s.Objects.Update(ctx, p)
-	if errors.Is(err, policy.ErrConflict) {
+func (s *counted) Update(ctx context.Context, o client.Object, opts ...client.SubResourceUpdateOption) error {
+	err := s.SubResourceWriter.Update(ctx, o, opts...)
+	if apierrors.IsConflict(err) {
 		s.conflicts.Add(1)
 	}
 	if err == nil && s.writes.Add(1)%5 == 1 {
@@ -75,7 +76,7 @@ func (s *counted) Update(ctx context.Context, p *v1alpha1.RemediationPolicy) err
 }
 
 func budgetOf(c client.Client, conflicts *atomic.Int64) *policy.Budget {
-	return &policy.Budget{Holder: "one", Now: time.Now, Store: &counted{Objects: policy.Objects{Reader: c, Writer: c.Status()}, conflicts: conflicts}}
+	return &policy.Budget{Holder: "one", Now: time.Now, Reader: c, Writer: &counted{SubResourceWriter: c.Status(), conflicts: conflicts}}
 }
 
 // history watches a policy: each of its versions, from the first.
@@ -192,7 +193,7 @@ func TestFiftyNodesWantASlotAtOnce(t *testing.T) {
 	swept := make(map[string]int)
 	stop := make(chan struct{})
 	sweeper.Go(func() {
-		b := &policy.Budget{Holder: "one", Now: time.Now, Store: &policy.Objects{Reader: admin, Writer: admin.Status()}}
+		b := &policy.Budget{Holder: "one", Now: time.Now, Reader: admin, Writer: admin.Status()}
 		tick := time.NewTicker(200 * time.Millisecond)
 		defer tick.Stop()
 		for {

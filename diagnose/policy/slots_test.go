@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,7 +22,7 @@ import (
 
 // slots is a budget at the API server whose clock stands at noon.
 func slots(c client.Client) *policy.Budget {
-	return &policy.Budget{Holder: "one", Now: func() time.Time { return noon }, Store: &policy.Objects{Reader: c, Writer: c.Status()}}
+	return &policy.Budget{Holder: "one", Now: func() time.Time { return noon }, Reader: c, Writer: c.Status()}
 }
 
 func named(name string, maxNodes int32) *v1alpha1.RemediationPolicy {
@@ -270,26 +271,22 @@ func TestUpdateOfAnotherObject(t *testing.T) {
 	c := newClient(t)
 	p := named("anew", 1)
 	create(t, c, p)
-	store := &policy.Objects{Reader: c, Writer: c.Status()}
-	old, err := store.Get(t.Context(), "anew")
-	if err != nil {
+	old := &v1alpha1.RemediationPolicy{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "anew"}, old); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Delete(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Update(t.Context(), old); !errors.Is(err, policy.ErrNoPolicy) {
+	if err := c.Status().Update(t.Context(), old); !apierrors.IsNotFound(err) {
 		t.Errorf("%v", err)
 	}
 	create(t, c, named("anew", 1))
 	underRepair(old, "n01")
-	if err := store.Update(t.Context(), old); !errors.Is(err, policy.ErrConflict) {
+	if err := c.Status().Update(t.Context(), old); !apierrors.IsConflict(err) {
 		t.Errorf("%v", err)
 	}
-	if err := store.Update(t.Context(), named("anew", 1)); err == nil || errors.Is(err, policy.ErrConflict) {
-		t.Errorf("%v", err)
-	}
-	if _, err := store.Get(t.Context(), "none"); !errors.Is(err, policy.ErrNoPolicy) {
+	if err := c.Status().Update(t.Context(), named("anew", 1)); err == nil || apierrors.IsConflict(err) {
 		t.Errorf("%v", err)
 	}
 }

@@ -70,7 +70,7 @@ func add(m manager.Manager, c *Config) (*reconciler, error) {
 		reporter: &reporter{recorder: m.GetEventRecorder(lease.Controller)},
 		interest: map[types.NamespacedName]interest{}, took: map[types.UID]bool{}, contests: map[types.UID]contest{},
 		reported: map[string]reported{}, ended: map[types.UID]time.Time{},
-		budget: &policy.Budget{Store: &policy.Objects{Reader: m.GetAPIReader(), Writer: m.GetClient().Status()}, Holder: c.Holder, Now: c.Now},
+		budget: &policy.Budget{Reader: m.GetAPIReader(), Writer: m.GetClient().Status(), Holder: c.Holder, Now: c.Now},
 	}
 	r.budget.TakenOver = r.takenOver
 	node := func(o client.Object) []string { return []string{o.(*v1alpha1.Diagnosis).Spec.NodeName} }

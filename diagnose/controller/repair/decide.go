@@ -167,8 +167,9 @@ func (l *look) acquire(ctx context.Context, v *view, w *policy.Want) (policy.Dec
 	}
 	var now []*policy.Policy
 	for _, name := range v.names {
-		p, err := l.budget.Store.Get(ctx, name)
-		if errors.Is(err, policy.ErrNoPolicy) {
+		p := &v1alpha1.RemediationPolicy{}
+		err := l.live.Get(ctx, client.ObjectKey{Name: name}, p)
+		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {

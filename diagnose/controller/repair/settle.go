@@ -2,7 +2,6 @@ package repair
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,7 +45,7 @@ func (l *look) settle(ctx context.Context) error {
 // the cache; nil: none.
 func (r *reconciler) sweep(ctx context.Context, name string, known *v1alpha1.Diagnosis) error {
 	given, err := r.budget.Sweep(ctx, name, func(slot *v1alpha1.Repair) policy.Facts { return r.facts(ctx, slot, known) })
-	if errors.Is(err, policy.ErrNoPolicy) {
+	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	for i := range given {
