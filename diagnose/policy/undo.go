@@ -23,17 +23,26 @@ const maxActs = 32
 const maxBefore = 4096
 
 // Act is something done to a node that can be taken back: a cordon, where it has nothing
-// else, or a taint, or the value of a label or annotation.
+// else, or a taint, or the value of a label or annotation. Its JSON is part of the annotation.
+// Versions before and after this one read it, too: fields may be added for information, which
+// others ignore and keep. What is neither a cordon nor a taint has a kind, so that a version
+// that does not know it does not take it for a cordon.
 type Act struct {
-	Diagnosis  types.UID
-	Taint      *corev1.Taint // its time is not kept
-	Label      *Value
-	Annotation *Value
+	Diagnosis types.UID     `json:"diagnosis"`
+	Taint     *corev1.Taint `json:"taint,omitempty"` // its time is not kept
+	Kind      string        `json:"kind,omitempty"`  // of the Value; empty: there is none
+	Value     *Value        `json:"value,omitempty"`
 
 	// written is the act as the annotation has it, and goes back unchanged: a newer version
 	// may have put more into it. nil: it is new.
 	written json.RawMessage
 }
+
+// Kinds of acts that set a value.
+const (
+	KindLabel      = "label"
+	KindAnnotation = "annotation"
+)
 
 // Value is that of a label or annotation.
 type Value struct {
@@ -42,22 +51,6 @@ type Value struct {
 	// Before is what the node had before Kernosis set it; nil: nothing. [Do] fills it in.
 	Before *string `json:"before,omitempty"`
 }
-
-// act is the JSON form of an [Act]. Versions before and after this one read it, too: fields
-// may be added for information, which others ignore and keep. What is neither a cordon nor a
-// taint has a kind, so that a version that does not know it does not take it for a cordon.
-type act struct {
-	Diagnosis types.UID     `json:"diagnosis"`
-	Taint     *corev1.Taint `json:"taint,omitempty"`
-	Kind      string        `json:"kind,omitempty"`
-	Value     *Value        `json:"value,omitempty"` // of the kinds label and annotation
-}
-
-// Kinds of acts.
-const (
-	kindLabel      = "label"
-	kindAnnotation = "annotation"
-)
 
 // actsVersion is the form of the annotation: a list of acts. One that this version can't
 // read is an object with a version.
@@ -68,45 +61,38 @@ func (a Act) String() string {
 	switch {
 	case a.Taint != nil:
 		return "taint " + a.Taint.ToString()
-	case a.Label != nil:
-		return "label " + a.Label.Key + "=" + a.Label.Value
-	case a.Annotation != nil:
-		return "annotation " + a.Annotation.Key + "=" + a.Annotation.Value
+	case a.Value != nil:
+		return a.Kind + " " + a.Value.Key + "=" + a.Value.Value
 	default:
 		return "cordon"
 	}
 }
 
-// value returns the value that the act sets, and where the node has it; nil: it sets none.
-func (a Act) value(n *corev1.Node) (v *Value, of *map[string]string) {
-	if a.Label != nil {
-		return a.Label, &n.Labels
+// values returns where the node has values of the act's kind.
+func (a Act) values(n *corev1.Node) *map[string]string {
+	if a.Kind == KindLabel {
+		return &n.Labels
 	}
-	return a.Annotation, &n.Annotations
+	return &n.Annotations
 }
 
 // Cordons reports whether the act is a cordon.
-func (a Act) Cordons() bool { return a.Taint == nil && a.Label == nil && a.Annotation == nil }
+func (a Act) Cordons() bool { return a.Taint == nil && a.Value == nil }
 
 // same reports whether two acts do the same, for whichever diagnoses.
 func (a Act) same(b Act) bool {
-	if a.Taint == nil || b.Taint == nil {
-		return a.Taint == b.Taint && a.Label.same(b.Label) && a.Annotation.same(b.Annotation)
+	switch {
+	case a.Taint != nil && b.Taint != nil:
+		return a.Taint.MatchTaint(b.Taint) && a.Taint.Value == b.Taint.Value
+	case a.Value != nil && b.Value != nil:
+		return a.Kind == b.Kind && a.Value.Key == b.Value.Key && a.Value.Value == b.Value.Value
 	}
-	return a.Taint.MatchTaint(b.Taint) && a.Taint.Value == b.Taint.Value
-}
-
-func (v *Value) same(w *Value) bool {
-	if v == nil || w == nil {
-		return v == w
-	}
-	return v.Key == w.Key && v.Value == w.Value
+	return a.Cordons() && b.Cordons()
 }
 
 // replaces reports whether an act leaves another value where b has left its own.
 func (a Act) replaces(b Act) bool {
-	return a.Label != nil && b.Label != nil && a.Label.Key == b.Label.Key ||
-		a.Annotation != nil && b.Annotation != nil && a.Annotation.Key == b.Annotation.Key
+	return a.Value != nil && b.Value != nil && a.Kind == b.Kind && a.Value.Key == b.Value.Key
 }
 
 // InForce reports whether the node is as the act leaves it.
@@ -114,8 +100,8 @@ func (a Act) InForce(n *corev1.Node) bool {
 	if a.Taint != nil {
 		return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return a.same(Act{Taint: &t}) })
 	}
-	if v, of := a.value(n); v != nil {
-		have, ok := (*of)[v.Key]
+	if v := a.Value; v != nil {
+		have, ok := (*a.values(n))[v.Key]
 		return ok && have == v.Value
 	}
 	return n.Spec.Unschedulable
@@ -124,23 +110,15 @@ func (a Act) InForce(n *corev1.Node) bool {
 // check returns why an act is none that Kernosis does. Whoever may write the annotation
 // must not have values of others restored by whoever takes acts back.
 func (a Act) check() error {
-	of := 0
-	for _, has := range []bool{a.Taint != nil, a.Label != nil, a.Annotation != nil} {
-		if has {
-			of++
-		}
-	}
 	switch {
 	case a.Diagnosis == "":
 		return errors.New("an act has no diagnosis")
-	case of > 1:
+	case a.Taint != nil && a.Value != nil:
 		return errors.New("an act is of two kinds")
 	case a.Taint != nil && a.Taint.Key == "":
 		return errors.New("a taint has no key")
-	case a.Label != nil && !SettableLabel(a.Label.Key):
-		return fmt.Errorf("the label %.80q is none that is set", a.Label.Key)
-	case a.Annotation != nil && !SettableAnnotation(a.Annotation.Key):
-		return fmt.Errorf("the annotation %.80q is none that is set", a.Annotation.Key)
+	case a.Kind == KindLabel && !SettableLabel(a.Value.Key), a.Kind == KindAnnotation && !SettableAnnotation(a.Value.Key):
+		return fmt.Errorf("the %s %.80q is none that is set", a.Kind, a.Value.Key)
 	default:
 		return nil
 	}
@@ -160,22 +138,22 @@ func Do(n *corev1.Node, a Act) (changed bool, err error) {
 		return false, err
 	}
 	ours := slices.ContainsFunc(m.acts, a.same)
-	value, of := a.value(n)
 	switch {
 	case slices.ContainsFunc(m.acts, func(b Act) bool { return a.same(b) && a.Diagnosis == b.Diagnosis }),
 		!ours && a.InForce(n):
 		return m.stale, m.write(n)
 	case len(m.acts)+len(m.unknown) >= maxActs:
 		return false, fmt.Errorf("node %s: annotation %s has %d acts already", n.Name, AnnotationActs, len(m.acts)+len(m.unknown))
-	case value != nil:
+	case a.Value != nil:
 		if a, err = a.keep(n, m.acts); err != nil {
 			return false, err
 		}
 		m.acts = slices.DeleteFunc(m.acts, func(b Act) bool { return a.replaces(b) && !a.same(b) })
+		of := a.values(n)
 		if *of == nil {
 			*of = make(map[string]string)
 		}
-		(*of)[value.Key] = value.Value
+		(*of)[a.Value.Key] = a.Value.Value
 	case !ours && a.Taint == nil:
 		n.Spec.Unschedulable = true
 	case !ours:
@@ -184,7 +162,7 @@ func Do(n *corev1.Node, a Act) (changed bool, err error) {
 		}
 		n.Spec.Taints = append(n.Spec.Taints, *a.Taint)
 	}
-	done := Act{Diagnosis: a.Diagnosis, Label: a.Label, Annotation: a.Annotation}
+	done := Act{Diagnosis: a.Diagnosis, Kind: a.Kind, Value: a.Value}
 	if a.Taint != nil {
 		done.Taint = &corev1.Taint{Key: a.Taint.Key, Value: a.Taint.Value, Effect: a.Taint.Effect}
 	}
@@ -194,22 +172,16 @@ func Do(n *corev1.Node, a Act) (changed bool, err error) {
 
 // keep fills in what is to be restored once the act of a value is taken back.
 func (a Act) keep(n *corev1.Node, acts []Act) (Act, error) {
-	value, of := a.value(n)
-	v := Value{Key: value.Key, Value: value.Value}
+	v := Value{Key: a.Value.Key, Value: a.Value.Value}
 	if i := slices.IndexFunc(acts, a.replaces); i >= 0 {
-		ours, _ := acts[i].value(n)
-		v.Before = ours.Before
-	} else if have, ok := (*of)[v.Key]; ok {
+		v.Before = acts[i].Value.Before
+	} else if have, ok := (*a.values(n))[v.Key]; ok {
 		if len(have) > maxBefore {
 			return a, fmt.Errorf("node %s: %s has a value of %d bytes already, too long to be restored", n.Name, v.Key, len(have))
 		}
 		v.Before = &have
 	}
-	if a.Label != nil {
-		a.Label = &v
-	} else {
-		a.Annotation = &v
-	}
+	a.Value = &v
 	return a, nil
 }
 
@@ -237,16 +209,16 @@ func UndoEach(n *corev1.Node, which func(Act) bool) (undone []Act, changed bool,
 			continue
 		}
 		undone = append(undone, a)
-		value, of := a.value(n)
+		value := a.Value
 		switch {
 		case a.Taint != nil:
 			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return a.same(Act{Taint: &t}) })
 		case value == nil:
 			n.Spec.Unschedulable = false
 		case value.Before != nil:
-			(*of)[value.Key] = *value.Before
+			(*a.values(n))[value.Key] = *value.Before
 		default:
-			delete(*of, value.Key)
+			delete(*a.values(n), value.Key)
 		}
 	}
 	changed = m.stale || len(rest) < len(m.acts)
@@ -294,43 +266,27 @@ func readMarks(n *corev1.Node) (*marks, error) {
 		return wrong(err)
 	}
 	for _, raw := range list {
-		var a act
+		a := Act{written: raw}
 		if err := json.Unmarshal(raw, &a); err != nil {
 			return wrong(err)
 		}
-		done := Act{Diagnosis: a.Diagnosis, Taint: a.Taint, written: raw}
 		switch {
 		case a.Kind == "":
-		case a.Kind == kindLabel && a.Value != nil:
-			done.Label = a.Value
-		case a.Kind == kindAnnotation && a.Value != nil:
-			done.Annotation = a.Value
-		default:
+			a.Value = nil // only what has a kind sets one
+		case a.Kind != KindLabel && a.Kind != KindAnnotation || a.Value == nil:
 			m.unknown = append(m.unknown, raw)
 			continue
 		}
-		if err := done.check(); err != nil {
+		if err := a.check(); err != nil {
 			return wrong(err)
 		}
-		if done.InForce(n) {
-			m.acts = append(m.acts, done)
+		if a.InForce(n) {
+			m.acts = append(m.acts, a)
 		} else {
 			m.stale = true
 		}
 	}
 	return m, nil
-}
-
-// form returns the act as the annotation has it.
-func (a Act) form() act {
-	out := act{Diagnosis: a.Diagnosis, Taint: a.Taint}
-	switch {
-	case a.Label != nil:
-		out.Kind, out.Value = kindLabel, a.Label
-	case a.Annotation != nil:
-		out.Kind, out.Value = kindAnnotation, a.Annotation
-	}
-	return out
 }
 
 // write writes the annotation.
@@ -340,7 +296,7 @@ func (m *marks) write(n *corev1.Node) error {
 		raw := a.written
 		if raw == nil {
 			var err error
-			if raw, err = json.Marshal(a.form()); err != nil {
+			if raw, err = json.Marshal(a); err != nil {
 				return err
 			}
 		}

@@ -247,7 +247,7 @@ func TestUndoOfValuesAgainstAModel(t *testing.T) {
 				delete(of(i), "state")
 			case 2:
 				v := &policy.Value{Key: "state", Value: value}
-				act := []policy.Act{{Diagnosis: by, Label: v}, {Diagnosis: by, Annotation: v}}[i]
+				act := policy.Act{Diagnosis: by, Kind: []string{policy.KindLabel, policy.KindAnnotation}[i], Value: v}
 				if _, err := policy.Do(n, act); err != nil {
 					t.Fatal(err)
 				}
@@ -295,7 +295,7 @@ func TestUndoOfValuesAgainstAModel(t *testing.T) {
 func TestALongValueIsLeft(t *testing.T) {
 	long := strings.Repeat("x", 4097)
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"state": long}}}
-	if changed, err := policy.Do(n, policy.Act{Diagnosis: "d1", Annotation: &policy.Value{Key: "state", Value: "sick"}}); err == nil || changed || n.Annotations["state"] != long {
+	if changed, err := policy.Do(n, policy.Act{Diagnosis: "d1", Kind: policy.KindAnnotation, Value: &policy.Value{Key: "state", Value: "sick"}}); err == nil || changed || n.Annotations["state"] != long {
 		t.Errorf("%v %v", changed, err)
 	}
 }

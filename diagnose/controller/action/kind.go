@@ -5,6 +5,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/node"
+	"github.com/kernosis/kernosis/diagnose/policy"
 )
 
 // Kind is an operation that the controller makes.
@@ -33,10 +34,10 @@ func kinds() map[string]Kind {
 		"evict-pod":       {Done: "PodEvicted", Would: "WouldEvictPod", pod: true, check: (*Actions).checkPod, do: (*Actions).endPod},
 		"delete-pod":      {Done: "PodDeleted", Would: "WouldDeletePod", pod: true, check: (*Actions).checkPod, do: (*Actions).endPod},
 		"drain":           {Done: "Drained", Would: "WouldDrain", check: (*Actions).checkDrain, do: (*Actions).drain},
-		"label-node":      {Done: "NodeLabelled", Would: "WouldLabelNode", check: (*Actions).checkLabel, do: (*Actions).label},
-		"unlabel-node":    {Done: "NodeUnlabelled", Would: "WouldUnlabelNode", check: (*Actions).checkLabel, do: (*Actions).unlabel},
-		"annotate-node":   {Done: "NodeAnnotated", Would: "WouldAnnotateNode", check: (*Actions).checkAnnotation, do: (*Actions).annotate},
-		"unannotate-node": {Done: "NodeUnannotated", Would: "WouldUnannotateNode", check: (*Actions).checkAnnotation, do: (*Actions).unannotate},
+		"label-node":      {Done: "NodeLabelled", Would: "WouldLabelNode", check: (*Actions).checkLabel, do: set(policy.KindLabel)},
+		"unlabel-node":    {Done: "NodeUnlabelled", Would: "WouldUnlabelNode", check: (*Actions).checkLabel, do: unset(policy.KindLabel)},
+		"annotate-node":   {Done: "NodeAnnotated", Would: "WouldAnnotateNode", check: (*Actions).checkAnnotation, do: set(policy.KindAnnotation)},
+		"unannotate-node": {Done: "NodeUnannotated", Would: "WouldUnannotateNode", check: (*Actions).checkAnnotation, do: unset(policy.KindAnnotation)},
 	}
 }
 

@@ -19,15 +19,6 @@ func (a *Actions) checkLabel(ctx context.Context, c *Call) error {
 	return a.checkNode(ctx, c)
 }
 
-func (a *Actions) label(ctx context.Context, c *Call) (Progress, error) {
-	return a.set(ctx, c, policy.Act{Label: valueOf(c)})
-}
-
-func (a *Actions) unlabel(ctx context.Context, c *Call) (Progress, error) {
-	key := c.Values["key"]
-	return a.takeBack(ctx, c, func(act policy.Act) bool { return act.Label != nil && act.Label.Key == key }, "label "+key)
-}
-
 func (a *Actions) checkAnnotation(ctx context.Context, c *Call) error {
 	if err := settable(c.Values["key"], policy.SettableAnnotation, policy.AllowedAnnotation); err != nil {
 		return err
@@ -35,20 +26,18 @@ func (a *Actions) checkAnnotation(ctx context.Context, c *Call) error {
 	return a.checkNode(ctx, c)
 }
 
-func (a *Actions) annotate(ctx context.Context, c *Call) (Progress, error) {
-	return a.set(ctx, c, policy.Act{Annotation: valueOf(c)})
-}
-
-func (a *Actions) unannotate(ctx context.Context, c *Call) (Progress, error) {
-	key := c.Values["key"]
-	return a.takeBack(ctx, c, func(act policy.Act) bool { return act.Annotation != nil && act.Annotation.Key == key }, "annotation "+key)
-}
-
-func valueOf(c *Call) *policy.Value {
-	return &policy.Value{Key: c.Values["key"], Value: c.Values["value"]}
-}
-
 // set sets a label or annotation.
-func (a *Actions) set(ctx context.Context, c *Call, do policy.Act) (Progress, error) {
-	return a.perform(ctx, c, do, "has the "+do.String(), "had the "+do.String()+" already")
+func set(kind string) func(*Actions, context.Context, *Call) (Progress, error) {
+	return func(a *Actions, ctx context.Context, c *Call) (Progress, error) {
+		do := policy.Act{Kind: kind, Value: &policy.Value{Key: c.Values["key"], Value: c.Values["value"]}}
+		return a.perform(ctx, c, do, "has the "+do.String(), "had the "+do.String()+" already")
+	}
+}
+
+// unset takes back a label or annotation.
+func unset(kind string) func(*Actions, context.Context, *Call) (Progress, error) {
+	return func(a *Actions, ctx context.Context, c *Call) (Progress, error) {
+		key := c.Values["key"]
+		return a.takeBack(ctx, c, func(act policy.Act) bool { return act.Kind == kind && act.Value.Key == key }, kind+" "+key)
+	}
 }

@@ -117,7 +117,7 @@ func (a *Actions) perform(ctx context.Context, c *Call, do policy.Act, done, alr
 	changed, marked, lost := false, false, false
 	n, err := a.change(ctx, c, func(n *corev1.Node, unsure bool) (bool, error) {
 		was := do.InForce(n)
-		if lost = (unsure || c.Before != nil) && !was && (do.Label != nil || do.Annotation != nil); lost {
+		if lost = (unsure || c.Before != nil) && !was && do.Value != nil; lost {
 			return false, nil
 		}
 		write, err := policy.Do(n, do)
