@@ -117,7 +117,7 @@ func (c *diagnoseRun) completeParameter(cmd *cobra.Command, args []string, _ str
 	if err != nil || slices.Contains(c.source.files, "-") {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	plan, err := resolve.Set(resolve.Of(m, catalog.All(operation.Host{})), set)
+	plan, err := resolve.Set(resolve.Of(m.Operations, catalog.All(operation.Host{})), set)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -93,7 +93,7 @@ func (c *diagnoseRun) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer scripts.Close()
-	config := resolve.Of(m, catalog.All(thisHost()))
+	config := resolve.Of(m.Operations, catalog.All(thisHost()))
 	config.Scripts = scripts
 	plan, err := resolve.Set(config, set)
 	if err != nil {

@@ -31,7 +31,7 @@ func TestShippedSets(t *testing.T) {
 			t.Errorf("%s: want one OperationSet of this name with a description", name)
 			continue
 		}
-		plan, err := resolve.Set(resolve.Of(m, catalog.All(operation.Host{})), m.OperationSets[0])
+		plan, err := resolve.Set(resolve.Of(m.Operations, catalog.All(operation.Host{})), m.OperationSets[0])
 		if err != nil {
 			t.Error(resolve.In(m, err))
 			continue
@@ -93,7 +93,7 @@ func TestDiagnoseDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := resolve.Set(resolve.Of(m, catalog.All(operation.Host{})), set); err != nil {
+	if _, err := resolve.Set(resolve.Of(m.Operations, catalog.All(operation.Host{})), set); err != nil {
 		t.Error(err)
 	}
 	for _, name := range shippedSets() {

@@ -39,7 +39,7 @@ Exit code: 0 drawn; 2 a file or graph is not valid: each mistake with file and l
 			if err != nil {
 				return err
 			}
-			c := resolve.Of(m, catalog.All(operation.Host{}))
+			c := resolve.Of(m.Operations, catalog.All(operation.Host{}))
 			g, err := resolve.Graph(c, set)
 			if err != nil {
 				return resolve.In(m, err)

@@ -118,16 +118,12 @@ func (r *diagnoses) begin(ctx context.Context, d *v1alpha1.Diagnosis) (*v1alpha1
 
 // setRefusal says where the Diagnoses of all targets would fail for their OperationSet.
 func (r *diagnoses) setRefusal(ctx context.Context, d *v1alpha1.Diagnosis) (refused, error) {
-	set, err := r.names.set(ctx, d.Spec.OperationSet)
+	set, c, err := r.names.set(ctx, d.Spec.OperationSet)
 	if err != nil {
 		return refused{}, err
 	}
 	if set == nil {
 		return noSet(d), nil
-	}
-	c, err := r.names.config(ctx)
-	if err != nil {
-		return refused{}, err
 	}
 	if reason, message, ok := checkSet(c, set); !ok {
 		return refused{v1alpha1.ReasonOperationSetNotReady, reason + ": " + message}, nil

@@ -26,35 +26,31 @@ func (n *names) config(ctx context.Context) (resolve.Config, error) {
 	if err := n.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return resolve.Config{}, err
 	}
-	byName := make(map[string]*v1alpha1.Operation, len(list.Items))
-	c := resolve.Config{
-		Builtins:  n.builtins,
-		Operation: func(name string) *v1alpha1.Operation { return byName[name] },
-		// Agents read it, when the operation runs; nothing runs here.
-		Secret: func(context.Context, string) (map[string][]byte, error) { return nil, errors.ErrUnsupported },
+	operations := make([]*v1alpha1.Operation, len(list.Items))
+	for i := range operations {
+		operations[i] = &list.Items[i]
+		operations[i].TypeMeta = typeOf(v1alpha1.KindOperation) // mistakes are reported with it
 	}
-	for i := range list.Items {
-		o := &list.Items[i]
-		o.TypeMeta = typeOf(v1alpha1.KindOperation) // mistakes are reported with it
-		byName[o.Name] = o
-		c.Names = append(c.Names, o.Name)
-	}
+	c := resolve.Of(operations, n.builtins)
+	// Agents read it, when the operation runs; nothing runs here.
+	c.Secret = func(context.Context, string) (map[string][]byte, error) { return nil, errors.ErrUnsupported }
 	return c, nil
 }
 
-// set returns an OperationSet; nil: there is none. Where the cache has none, the API server
-// is asked: both may have been made a moment ago.
-func (n *names) set(ctx context.Context, name string) (*v1alpha1.OperationSet, error) {
+// set returns an OperationSet and what it is resolved with; nil: there is none. Where the cache
+// has none, the API server is asked: both may have been made a moment ago.
+func (n *names) set(ctx context.Context, name string) (*v1alpha1.OperationSet, resolve.Config, error) {
 	set, key := &v1alpha1.OperationSet{}, client.ObjectKey{Name: name}
 	err := n.client.Get(ctx, key, set)
 	if apierrors.IsNotFound(err) {
 		err = n.api.Get(ctx, key, set)
 	}
-	if apierrors.IsNotFound(err) {
-		return nil, nil
+	if err != nil {
+		return nil, resolve.Config{}, client.IgnoreNotFound(err)
 	}
 	set.TypeMeta = typeOf(v1alpha1.KindOperationSet)
-	return set, err
+	c, err := n.config(ctx)
+	return set, c, err
 }
 
 func typeOf(kind string) metav1.TypeMeta {

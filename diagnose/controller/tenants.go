@@ -28,16 +28,12 @@ func (r *diagnoses) refusal(ctx context.Context, d *v1alpha1.Diagnosis) (refused
 	if d.Spec.NodeName != "" {
 		return refused{}, nil // it was looked at before it was placed
 	}
-	set, err := r.names.set(ctx, d.Spec.OperationSet)
+	set, c, err := r.names.set(ctx, d.Spec.OperationSet)
 	if err != nil {
 		return refused{}, err
 	}
 	if set == nil {
 		return noSet(d), nil
-	}
-	c, err := r.names.config(ctx)
-	if err != nil {
-		return refused{}, err
 	}
 	return notAllowed(tenancy.Check(c, set, d)), nil
 }

@@ -46,16 +46,12 @@ func (t *triggers) check(ctx context.Context, object *v1alpha1.Trigger) (reason,
 	}
 	const field = "spec.operationSet"
 	name := object.Spec.OperationSet
-	set, err := t.names.set(ctx, name)
+	set, c, err := t.names.set(ctx, name)
 	if err != nil {
 		return "", "", err
 	}
 	if set == nil {
 		return v1alpha1.ReasonUnknownOperationSet, fmt.Sprintf("%s: no OperationSet is named %q: Diagnoses fail with %s", field, name, v1alpha1.ReasonOperationSetNotFound), nil
-	}
-	c, err := t.names.config(ctx)
-	if err != nil {
-		return "", "", err
 	}
 	if why, _, ok := checkSet(c, set); !ok {
 		return v1alpha1.ReasonOperationSetNotReady, fmt.Sprintf("%s: the OperationSet %q can't be run (%s): Diagnoses fail with %s", field, name, why, v1alpha1.ReasonOperationSetNotReady), nil

@@ -21,7 +21,7 @@ func (r *resolver) builtin(op *v1alpha1.Operation, p *v1alpha1.Builtin, o *resol
 	const field = "spec.processor.builtin"
 	b, ok := operation.Lookup(r.c.Builtins, p.Name)
 	if !ok {
-		r.wrong(v1alpha1.ReasonUnknownBuiltin, op, field+".name", "no built-in is named %.80q%s", p.Name, document.Suggest(p.Name, r.builtinNames()))
+		r.wrong(v1alpha1.ReasonUnknownBuiltin, op, field+".name", "no built-in is named %.80q%s", p.Name, document.Suggest(p.Name, r.c.builtinNames()))
 		return
 	}
 	if op.Spec.TenantSafe && !b.TenantSafe {

@@ -76,7 +76,7 @@ func TestAnObjectComesBeforeTheBuiltinOfItsName(t *testing.T) {
 		op("dns-lookup", "processor: {timeoutSeconds: 7, builtin: {name: dns-lookup, parameters: {name: example.org}}}\nretry: {limit: 3, backoff: 20ms, maxBackoff: 1s}")+
 		op("hook", "processor: {httpServer: {address: hook.example.org}}")+
 		op("sh", "effect: Check\nretry: {}\nprocessor: {scriptRunner: {script: 'echo', argKeys: [device]}}\ndependences: [kmsg-tail]"))
-	p := mustResolve(t, Of(m, builtins()), m)
+	p := mustResolve(t, Of(m.Operations, builtins()), m)
 	for id, want := range map[int]runner.Step{
 		1: {Timeout: 7 * time.Second, Retries: 3, Backoff: 20 * time.Millisecond, MaxBackoff: time.Second},
 		2: {},
@@ -115,7 +115,7 @@ func TestAllMistakesAreReportedAtOnce(t *testing.T) {
 		op("c", "processor:\n  httpServer:\n    scheme: https\n    address: 169.254.169.254\n    caBundle: "+base64.StdEncoding.EncodeToString([]byte("no PEM"))+"\n    clientCertificateSecret: {name: pager}")+
 		op("d", "processor: {scriptRunner: {script: ' '}}\ndependences: [z]")+
 		op("unused", "processor: {builtin: {name: nothing}}"))
-	_, err := Set(Of(m, builtins()), m.OperationSets[0])
+	_, err := Set(Of(m.Operations, builtins()), m.OperationSets[0])
 	const want = `set.yaml:7:13: spec.adjacencyList[1].operation: node 1: no Operation and no built-in is named "blocked-stack", did you mean "blocked-stacks"?
 set.yaml:11:13: spec.adjacencyList[5].operation: node 5: operation "d" depends on operation "z", which does not run on every path to the node
 set.yaml:12:13: spec.adjacencyList[6].operation: node 6: no Operation and no built-in is named "blocked-stack", did you mean "blocked-stacks"?
@@ -142,7 +142,7 @@ set.yaml:42:15: spec.processor.scriptRunner: script is empty`
 // A graph that is none is reported with the names that stand for nothing.
 func TestMistakesOfTheGraphAndOfNames(t *testing.T) {
 	m := read(t, strings.Replace(set("kmsg-tail", "linx"), "to: [2]", "to: [1]", 1))
-	_, err := Set(Of(m, builtins()), m.OperationSets[0])
+	_, err := Set(Of(m.Operations, builtins()), m.OperationSets[0])
 	for _, want := range []string{"nodes 1 → 1", `"linx", did you mean "links"?`, "node 2: no edge leads to it"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
@@ -161,7 +161,7 @@ func TestASecretOfTheCluster(t *testing.T) {
 		"half":    {map[string][]byte{"tls.crt": []byte("x")}, nil, "the Secret pager has no tls.crt or no tls.key"},
 		"garbage": {map[string][]byte{"tls.crt": []byte("x"), "tls.key": []byte("y")}, nil, "client certificate: "},
 	} {
-		c := Of(m, builtins())
+		c := Of(m.Operations, builtins())
 		asked := ""
 		c.Secret = func(_ context.Context, name string) (map[string][]byte, error) {
 			asked = name
@@ -181,7 +181,7 @@ func TestParameters(t *testing.T) {
 	m := read(t, set("blocked-stacks", "check-disk-stalled", "systemd-unit", "sh", "check-accept-queue-full")+
 		op("check-disk-stalled", "processor: {builtin: {name: check-disk-stalled, parameters: {window: 3s}}}")+
 		op("sh", "effect: Collect\nprocessor: {scriptRunner: {script: 'echo', argKeys: [state, volume], operationResultKey: x}}"))
-	p := mustResolve(t, Of(m, builtins()), m)
+	p := mustResolve(t, Of(m.Operations, builtins()), m)
 	err := p.CheckParameters(map[string]string{"devise": "sda", "window": "x", "pid": "-1", "port": "80", "volume": "a\nb"})
 	const want = `parameter "devise": no operation of the graph takes it, did you mean "device"?
 parameter pid: -1 is negative
@@ -197,7 +197,7 @@ parameter unit is required by node 3 (systemd-unit)`
 		t.Error(got)
 	}
 	fixed := read(t, set("check-disk-stalled")+op("check-disk-stalled", "processor: {builtin: {name: check-disk-stalled, parameters: {window: 3s}}}"))
-	err = mustResolve(t, Of(fixed, builtins()), fixed).CheckParameters(map[string]string{"window": "2s"})
+	err = mustResolve(t, Of(fixed.Operations, builtins()), fixed).CheckParameters(map[string]string{"window": "2s"})
 	if err == nil || !strings.Contains(err.Error(), "no operation of the graph takes it") {
 		t.Errorf("a parameter that is fixed can be given: %v", err)
 	}
@@ -205,11 +205,11 @@ parameter unit is required by node 3 (systemd-unit)`
 
 func TestStorage(t *testing.T) {
 	m := read(t, set("a")+op("a", "processor: {builtin: {name: kmsg-tail}}\nstorage: {hostPath: {path: x/y}}"))
-	if p := mustResolve(t, Of(m, builtins()), m); p.Steps[1].Folder != "x/y" {
+	if p := mustResolve(t, Of(m.Operations, builtins()), m); p.Steps[1].Folder != "x/y" {
 		t.Errorf("%+v", p.Steps[1])
 	}
 	m = read(t, set("a")+op("a", "processor: {builtin: {name: kmsg-tail}}\nstorage: {hostPath: {path: /etc/cron.d}}"))
-	_, err := Set(Of(m, builtins()), m.OperationSets[0])
+	_, err := Set(Of(m.Operations, builtins()), m.OperationSets[0])
 	if err == nil || !strings.Contains(In(m, err).Error(), "spec.storage.hostPath.path: /etc/cron.d is a folder of the system") {
 		t.Error(err)
 	}
@@ -229,7 +229,7 @@ func TestAServerAndAScriptRun(t *testing.T) {
 	m := read(t, set("hook", "sh")+
 		op("hook", fmt.Sprintf("effect: Collect\nprocessor: {httpServer: {address: %s, port: %d}}", at.Addr(), at.Port()))+
 		op("sh", "processor: {scriptRunner: {script: 'echo', argKeys: [a]}}"))
-	p := mustResolve(t, Of(m, builtins()), m)
+	p := mustResolve(t, Of(m.Operations, builtins()), m)
 	in := &runner.Inputs{Parameters: map[string]string{"a": "1"}, Results: map[string]string{"a": "2", "b": "3"}, Log: slog.New(slog.DiscardHandler)}
 	out, err := p.Steps[1].Operation.Run(context.Background(), in)
 	if err != nil || out.Results["answer"] != "42" {

@@ -36,13 +36,26 @@ type Config struct {
 	AllowLinkLocal bool
 }
 
-// Of returns a Config with the Operations of manifests.
-func Of(m *manifest.Set, builtins []operation.Builtin) Config {
-	c := Config{Builtins: builtins, Operation: m.Operation}
-	for _, o := range m.Operations {
+// Of returns a Config with Operations.
+func Of(operations []*v1alpha1.Operation, builtins []operation.Builtin) Config {
+	byName := make(map[string]*v1alpha1.Operation, len(operations))
+	c := Config{Builtins: builtins, Operation: func(name string) *v1alpha1.Operation { return byName[name] }}
+	for _, o := range operations {
+		byName[o.Name] = o
 		c.Names = append(c.Names, o.Name)
 	}
 	return c
+}
+
+// AllNames returns the names of all Operations and built-ins.
+func (c *Config) AllNames() []string { return slices.Concat(c.Names, c.builtinNames()) }
+
+func (c *Config) builtinNames() []string {
+	names := make([]string, len(c.Builtins))
+	for i := range names {
+		names[i] = c.Builtins[i].Name
+	}
+	return names
 }
 
 // Plan is an OperationSet that can be run.
@@ -180,19 +193,11 @@ func (r *resolver) operation(index int, name string) resolved {
 		o = resolved{step: runner.Step{Operation: runner.Builtin(b, nil)}, input: input{builtin: b}}
 	} else {
 		r.wrong(v1alpha1.ReasonUnknownOperation, r.set, fmt.Sprintf("spec.adjacencyList[%d].operation", index),
-			"node %d: no Operation and no built-in is named %.80q%s", index, name, document.Suggest(name, slices.Concat(r.c.Names, r.builtinNames())))
+			"node %d: no Operation and no built-in is named %.80q%s", index, name, document.Suggest(name, r.c.AllNames()))
 		return o // reported at each node
 	}
 	r.done[name] = o
 	return o
-}
-
-func (r *resolver) builtinNames() []string {
-	names := make([]string, len(r.c.Builtins))
-	for i := range names {
-		names[i] = r.c.Builtins[i].Name
-	}
-	return names
 }
 
 // object resolves an Operation.

@@ -33,7 +33,7 @@ func (r *review) one(op *v1alpha1.Operation) {
 	for i, name := range op.Spec.Dependences {
 		if r.config.Effect(name) == "" {
 			r.addFinding(Warning, v1alpha1.ReasonUnknownOperation, op, "spec.dependences["+itoa(i)+"]",
-				"no Operation and no built-in is named %.80q%s", name, document.Suggest(name, r.names()))
+				"no Operation and no built-in is named %.80q%s", name, document.Suggest(name, r.config.AllNames()))
 		}
 	}
 	if !op.Spec.TenantSafe || err != nil {
@@ -43,15 +43,6 @@ func (r *review) one(op *v1alpha1.Operation) {
 	if err := tenancy.Check(config, alone, pod); err != nil {
 		r.addFinding(Warning, NotTenantSafe, op, "spec.tenantSafe", "no Diagnosis outside the system namespace can run it: %s", err)
 	}
-}
-
-// names are those of all operations.
-func (r *review) names() []string {
-	names := slices.Clone(r.config.Names)
-	for i := range r.k.Builtins {
-		names = append(names, r.k.Builtins[i].Name)
-	}
-	return names
 }
 
 // set looks at an OperationSet of the manifests.

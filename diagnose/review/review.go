@@ -60,10 +60,8 @@ func Manifests(m *manifest.Set, k Known) []Finding {
 		k.Shipped = &manifest.Set{}
 	}
 	r := &review{m: m, k: k, reported: map[string]bool{}, plans: map[string]*resolve.Plan{}}
-	r.config = resolve.Config{Builtins: k.Builtins, Operation: r.operation}
-	for _, o := range slices.Concat(m.Operations, k.Shipped.Operations) {
-		r.config.Names = append(r.config.Names, o.Name)
-	}
+	r.config = resolve.Of(slices.Concat(m.Operations, k.Shipped.Operations), k.Builtins)
+	r.config.Operation = r.operation
 	for _, o := range m.Operations {
 		r.one(o)
 	}

@@ -167,7 +167,7 @@ func (r *review) policy(p *v1alpha1.RemediationPolicy) {
 		field := "spec.escalation[" + itoa(i) + "].operation"
 		switch effect := r.config.Effect(name); effect {
 		case "":
-			r.addFinding(Warning, v1alpha1.ReasonUnknownOperation, p, field, "no Operation and no built-in is named %.80q%s", name, document.Suggest(name, r.names()))
+			r.addFinding(Warning, v1alpha1.ReasonUnknownOperation, p, field, "no Operation and no built-in is named %.80q%s", name, document.Suggest(name, r.config.AllNames()))
 		case string(operation.Remediate):
 		default:
 			r.addFinding(Warning, NoEffect, p, field, "%s repairs nothing: its effect is %s", name, effect)

@@ -39,7 +39,7 @@ func read(t *testing.T, text string, builtins []operation.Builtin) (resolve.Conf
 	if err != nil {
 		t.Fatal(err)
 	}
-	return resolve.Of(s, builtins), s.OperationSets[0]
+	return resolve.Of(s.Operations, builtins), s.OperationSets[0]
 }
 
 // set writes an OperationSet in which operations follow each other, each with the results

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/kernosis/kernosis/collector/document"
-	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/resolve"
@@ -83,10 +82,7 @@ func (c *checker) kinds() {
 // sets checks each OperationSet with the Operations that there are now: one that replaces
 // another may break a set that uses it.
 func (c *checker) sets(builtins []operation.Builtin) {
-	config := resolve.Config{Builtins: builtins, Operation: func(name string) *v1alpha1.Operation { return named(c.out.Operations, name) }}
-	for _, o := range c.out.Operations {
-		config.Names = append(config.Names, o.Name)
-	}
+	config := resolve.Of(c.out.Operations, builtins)
 	reported := map[string]bool{}
 	for _, set := range c.out.OperationSets {
 		_, err := resolve.Set(config, set)

@@ -80,15 +80,8 @@ func (w *Worker) refuse(e *entry, reason string, err error) {
 }
 
 func (w *Worker) resolver(known *Objects) resolve.Config {
-	byName := make(map[string]*v1alpha1.Operation, len(known.Operations))
-	c := resolve.Config{
-		Builtins: w.c.Builtins, Scripts: w.c.Scripts, Secret: w.c.Secret, AllowLinkLocal: w.c.AllowLinkLocal,
-		Operation: func(name string) *v1alpha1.Operation { return byName[name] },
-	}
-	for _, o := range known.Operations {
-		byName[o.Name] = o
-		c.Names = append(c.Names, o.Name)
-	}
+	c := resolve.Of(known.Operations, w.c.Builtins)
+	c.Scripts, c.Secret, c.AllowLinkLocal = w.c.Scripts, w.c.Secret, w.c.AllowLinkLocal
 	return c
 }
 

@@ -62,16 +62,7 @@ func (r *reconciler) below(ctx context.Context, d *v1alpha1.Diagnosis, q queue) 
 
 // onAny asks, at any change of an object, for what of returns.
 func onAny[T client.Object](of func() []reconcile.Request) handler.TypedEventHandler[T, reconcile.Request] {
-	add := func(q queue) {
-		for _, request := range of() {
-			q.Add(request)
-		}
-	}
-	return handler.TypedFuncs[T, reconcile.Request]{
-		CreateFunc: func(_ context.Context, _ event.TypedCreateEvent[T], q queue) { add(q) },
-		UpdateFunc: func(_ context.Context, _ event.TypedUpdateEvent[T], q queue) { add(q) },
-		DeleteFunc: func(_ context.Context, _ event.TypedDeleteEvent[T], q queue) { add(q) },
-	}
+	return handler.TypedEnqueueRequestsFromMapFunc(func(context.Context, T) []reconcile.Request { return of() })
 }
 
 // onPolicy asks for the Diagnoses whose repair waits where a policy comes, goes, or changes in
