@@ -44,8 +44,8 @@ func (v *diagnosisView) document() *diagnosisDocument {
 		ID: v.Report.ID, OperationSet: v.Set, Node: v.Node, Parameters: v.Parameters, Reason: v.Report.Reason, Message: v.Report.Message,
 	}
 	v.Report.Status(&d.Status)
-	for _, e := range v.Report.Excluded {
-		d.Excluded = append(d.Excluded, excludedCause(e))
+	for _, e := range v.Report.Excluded() {
+		d.Excluded = append(d.Excluded, excludedCause{e.ID, e.Operation, e.Reason, e.Message})
 	}
 	for i := range v.Artifacts {
 		a := &v.Artifacts[i]

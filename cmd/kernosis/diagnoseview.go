@@ -158,7 +158,7 @@ func (v *diagnosisView) summary() string {
 	if rep.Phase == v1alpha1.PhaseSucceeded {
 		line("PATH", "%s", pathText(v.Graph, rep.Path))
 	}
-	for _, e := range rep.Excluded {
+	for _, e := range rep.Excluded() {
 		line("NOT", "%s: %s", e.Reason, e.Message)
 	}
 	for i := range rep.Records {

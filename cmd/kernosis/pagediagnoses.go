@@ -128,7 +128,7 @@ func (v *diagnosisView) onPage() page.Diagnosis {
 	if rep.Phase == v1alpha1.PhaseSucceeded {
 		d.Path = pathText(v.Graph, rep.Path)
 	}
-	for _, e := range rep.Excluded {
+	for _, e := range rep.Excluded() {
 		d.Excluded = append(d.Excluded, page.Cause{Reason: e.Reason, Message: e.Message})
 	}
 	for i := range rep.Records {

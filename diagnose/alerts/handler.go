@@ -93,7 +93,10 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, path string, de
 	}
 	got, err := decode(data)
 	if err != nil {
-		return s.malformed(who, path, err)
+		s.report.malformed.Do(func() {
+			s.cfg.Log.Warn("alerts: request refused", "sender", who, "path", path, "error", err)
+		})
+		return refuse(http.StatusBadRequest, err.Error())
 	}
 	return s.take(r.Context(), who, path, got)
 }
@@ -140,13 +143,6 @@ func read(w http.ResponseWriter, r *http.Request) ([]byte, *answer) {
 		return nil, a
 	}
 	return data, nil
-}
-
-func (s *Server) malformed(who, path string, err error) *answer {
-	s.report.malformed.Do(func() {
-		s.cfg.Log.Warn("alerts: request refused", "sender", who, "path", path, "error", err)
-	})
-	return refuse(http.StatusBadRequest, err.Error())
 }
 
 // take hands alerts on.

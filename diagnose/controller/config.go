@@ -86,7 +86,3 @@ func (c *Config) setDefaults() error {
 	}
 	return nil
 }
-
-func (c *Config) periods() periods {
-	return periods{silent: c.Silent, pending: c.PendingSilent, running: c.RunningSilent}
-}

@@ -89,7 +89,7 @@ func (r *diagnoses) judge(ctx context.Context, d *v1alpha1.Diagnosis) (step, err
 		holder = c.Holder
 	}
 	a := r.agents.of(node, holder, now)
-	s := judge(d, a, r.config.periods(), now)
+	s := judge(d, a, r.config, now)
 	if s.phase == "" || a.alive {
 		return s, nil
 	}
@@ -102,7 +102,7 @@ func (r *diagnoses) judge(ctx context.Context, d *v1alpha1.Diagnosis) (step, err
 		return step{}, err
 	}
 	if nodeOf(l) == node && r.agents.see(node, l, now) {
-		s = judge(d, r.agents.of(node, holder, now), r.config.periods(), now)
+		s = judge(d, r.agents.of(node, holder, now), r.config, now)
 	}
 	return s, nil
 }

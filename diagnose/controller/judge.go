@@ -9,12 +9,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// periods are for how long is waited. All are more than zero.
-type periods struct {
-	silent           time.Duration // for an agent, before it is called silent
-	pending, running time.Duration // for one that is
-}
-
 // step is what becomes of a Diagnosis now. The zero one: nothing.
 type step struct {
 	phase           v1alpha1.Phase // the end; empty: it has not ended
@@ -54,31 +48,31 @@ func repairs(d *v1alpha1.Diagnosis) (v1alpha1.PlanStep, bool) {
 }
 
 // judge says what becomes of a Diagnosis that has a node which exists.
-func judge(d *v1alpha1.Diagnosis, a agent, p periods, now time.Time) step {
+func judge(d *v1alpha1.Diagnosis, a agent, c *Config, now time.Time) step {
 	if d.Status.Phase == "" || d.Status.Phase == v1alpha1.PhasePending {
-		return judgePending(d, a, p, now)
+		return judgePending(d, a, c, now)
 	}
-	return judgeRunning(d, a, p, now)
+	return judgeRunning(d, a, c, now)
 }
 
-func judgePending(d *v1alpha1.Diagnosis, a agent, p periods, now time.Time) step {
+func judgePending(d *v1alpha1.Diagnosis, a agent, c *Config, now time.Time) step {
 	full := queueFull(d)
 	switch {
 	case d.Spec.Cancel && (full || !a.alive):
 		return step{phase: v1alpha1.PhaseCancelled, reason: v1alpha1.ReasonCancelled, message: "cancelled before it began"}
 	case a.alive && full:
-		return step{again: again(p.running, p.running)} // the agent says so, and begins it later
+		return step{again: again(c.RunningSilent, c.RunningSilent)} // the agent says so, and begins it later
 	case a.alive:
-		return judgeLeft(d, a, p, now, "has not begun within")
+		return judgeLeft(d, a, c, now, "has not begun within")
 	}
-	return judgeSilent(d, a, p, p.pending, later(d.CreationTimestamp.Time, a.last), now)
+	return judgeSilent(d, a, c, c.PendingSilent, later(d.CreationTimestamp.Time, a.last), now)
 }
 
-func judgeRunning(d *v1alpha1.Diagnosis, a agent, p periods, now time.Time) step {
+func judgeRunning(d *v1alpha1.Diagnosis, a agent, c *Config, now time.Time) step {
 	if !a.alive {
-		return judgeSilent(d, a, p, p.running, later(lastReported(d, now), a.last), now)
+		return judgeSilent(d, a, c, c.RunningSilent, later(lastReported(d, now), a.last), now)
 	}
-	return judgeLeft(d, a, p, now, "has reported nothing of the run for")
+	return judgeLeft(d, a, c, now, "has reported nothing of the run for")
 }
 
 // judgeLeft is for a Diagnosis whose node has an agent that reports. The one that runs it
@@ -86,25 +80,25 @@ func judgeRunning(d *v1alpha1.Diagnosis, a agent, p periods, now time.Time) step
 // left to it while its Lease says that it lives. Behind that another has its time to take
 // the Diagnosis over. After an outage of the API an agent has as long again to report what it
 // did meanwhile.
-func judgeLeft(d *v1alpha1.Diagnosis, a agent, p periods, now time.Time, what string) step {
+func judgeLeft(d *v1alpha1.Diagnosis, a agent, c *Config, now time.Time, what string) step {
 	if a.runs {
-		return step{again: again(p.running, p.running)}
+		return step{again: again(c.RunningSilent, c.RunningSilent)}
 	}
-	left := later(later(lastReported(d, now), a.since), a.holder).Add(p.running).Sub(now)
+	left := later(later(lastReported(d, now), a.since), a.holder).Add(c.RunningSilent).Sub(now)
 	if left <= 0 {
-		return ends(d, v1alpha1.ReasonNodeSilent, fmt.Sprintf("the agent of node %s reports, and %s %s", d.Spec.NodeName, what, p.running))
+		return ends(d, v1alpha1.ReasonNodeSilent, fmt.Sprintf("the agent of node %s reports, and %s %s", d.Spec.NodeName, what, c.RunningSilent))
 	}
-	return step{again: again(left, min(p.pending, p.running))}
+	return step{again: again(left, min(c.PendingSilent, c.RunningSilent))}
 }
 
 // judgeSilent is for one whose agent is silent since some time. Before it ends, its status
 // has said so for a while: the API was there, and with it the agent's way to be heard.
-func judgeSilent(d *v1alpha1.Diagnosis, a agent, p periods, wait time.Duration, since, now time.Time) step {
+func judgeSilent(d *v1alpha1.Diagnosis, a agent, c *Config, wait time.Duration, since, now time.Time) step {
 	why, said := silence(d.Spec.NodeName, a), time.Duration(0)
 	if c := apimeta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionComplete); c != nil && c.Reason == v1alpha1.ReasonAgentSilent {
 		said = now.Sub(c.LastTransitionTime.Time)
 	}
-	left := max(since.Add(wait).Sub(now), p.silent-said)
+	left := max(since.Add(wait).Sub(now), c.Silent-said)
 	if left <= 0 {
 		return ends(d, v1alpha1.ReasonNodeSilent, fmt.Sprintf("%s; waited for %s", why, wait))
 	}

@@ -17,7 +17,7 @@ func at(seconds int) time.Time {
 }
 
 func TestJudge(t *testing.T) {
-	p := periods{pending: 600 * time.Second, running: 3600 * time.Second}
+	p := &Config{PendingSilent: 600 * time.Second, RunningSilent: 3600 * time.Second}
 	alive, silent, none := agent{known: true, alive: true, last: at(0), since: at(0)}, agent{known: true, last: at(100)}, agent{}
 	runs := alive
 	runs.holder, runs.runs = at(0), true
@@ -47,7 +47,7 @@ func TestJudge(t *testing.T) {
 			complete(d, metav1.ConditionFalse, v1alpha1.ReasonAgentSilent, "", at(seconds))
 		}
 	}
-	p.silent = 50 * time.Second
+	p.Silent = 50 * time.Second
 	cancel := func(d *v1alpha1.Diagnosis) { d.Spec.Cancel = true }
 	full := func(d *v1alpha1.Diagnosis) {
 		complete(d, metav1.ConditionFalse, v1alpha1.ReasonQueueFull, "", at(1))
@@ -107,7 +107,7 @@ func TestJudge(t *testing.T) {
 
 // Whatever happens, a Diagnosis whose agent says nothing has ended after some time.
 func TestNothingLastsForEver(t *testing.T) {
-	p := periods{silent: 50 * time.Second, pending: time.Minute, running: time.Hour}
+	p := &Config{Silent: 50 * time.Second, PendingSilent: time.Minute, RunningSilent: time.Hour}
 	for _, phase := range []v1alpha1.Phase{"", v1alpha1.PhasePending, v1alpha1.PhaseRunning} {
 		for _, a := range []agent{{}, {known: true, last: at(10)}} {
 			d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(at(0))}}
@@ -119,7 +119,7 @@ func TestNothingLastsForEver(t *testing.T) {
 					break
 				}
 				apply(d, &s, now)
-				if now = now.Add(s.again); now.After(at(0).Add(2*p.running)) || looks > 10000 {
+				if now = now.Add(s.again); now.After(at(0).Add(2*p.RunningSilent)) || looks > 10000 {
 					t.Fatalf("%q %+v: has not ended by %s, after %d looks", phase, a, now, looks)
 				}
 			}

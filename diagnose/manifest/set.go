@@ -4,8 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
@@ -24,10 +23,7 @@ type Set struct {
 }
 
 // Object is one of the kinds.
-type Object interface {
-	runtime.Object
-	metav1.Object
-}
+type Object = client.Object
 
 type identity struct{ kind, namespace, name string }
 
@@ -125,12 +121,13 @@ func appendObjects[O Object](all []Object, objects []O) []Object {
 }
 
 // Operation returns the one with the name, nil where there is none.
-func (s *Set) Operation(name string) *v1alpha1.Operation { return byName(s.Operations, name) }
+func (s *Set) Operation(name string) *v1alpha1.Operation { return Named(s.Operations, name) }
 
 // OperationSet returns the one with the name, nil where there is none.
-func (s *Set) OperationSet(name string) *v1alpha1.OperationSet { return byName(s.OperationSets, name) }
+func (s *Set) OperationSet(name string) *v1alpha1.OperationSet { return Named(s.OperationSets, name) }
 
-func byName[O Object](objects []O, name string) (found O) {
+// Named returns the object with a name, nil where there is none.
+func Named[O Object](objects []O, name string) (found O) {
 	for _, o := range objects {
 		if o.GetName() == name {
 			return o

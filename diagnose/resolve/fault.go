@@ -3,7 +3,6 @@ package resolve
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/kernosis/kernosis/collector/document"
@@ -56,12 +55,7 @@ func In(m *manifest.Set, err error) error {
 	for _, f := range faults {
 		out = append(out, m.At(f.Object, f.Field, "%s", f.Message))
 	}
-	slices.SortStableFunc(out, func(a, b *document.Error) int {
-		if c := strings.Compare(a.File, b.File); c != 0 {
-			return c
-		}
-		return a.Line - b.Line
-	})
+	out.Sort()
 	return out
 }
 

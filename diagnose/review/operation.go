@@ -2,6 +2,7 @@ package review
 
 import (
 	"slices"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -32,7 +33,7 @@ func (r *review) one(op *v1alpha1.Operation) {
 	r.faults(Error, err)
 	for i, name := range op.Spec.Dependences {
 		if r.config.Effect(name) == "" {
-			r.addFinding(Warning, v1alpha1.ReasonUnknownOperation, op, "spec.dependences["+itoa(i)+"]",
+			r.addFinding(Warning, v1alpha1.ReasonUnknownOperation, op, "spec.dependences["+strconv.Itoa(i)+"]",
 				"no Operation and no built-in is named %.80q%s", name, document.Suggest(name, r.config.AllNames()))
 		}
 	}
@@ -61,11 +62,11 @@ func (r *review) set(s *v1alpha1.OperationSet) {
 				continue
 			}
 			if from := giver(plan, id, name); from != 0 && inputs[i].Default == "" {
-				r.addFinding(Warning, Undeclared, s, "spec.adjacencyList["+itoa(id)+"]",
+				r.addFinding(Warning, Undeclared, s, "spec.adjacencyList["+strconv.Itoa(id)+"]",
 					"node %d (%s) takes %s, which node %d (%s) has: it is handed over only where it is among the dependences",
 					id, plan.Graph.Node(id).Operation, name, from, plan.Graph.Node(from).Operation)
 			} else if inputs[i].Required && !r.triggered(s.Name) {
-				r.addFinding(Info, NoInput, s, "spec.adjacencyList["+itoa(id)+"]",
+				r.addFinding(Info, NoInput, s, "spec.adjacencyList["+strconv.Itoa(id)+"]",
 					"node %d (%s) requires %s: a Diagnosis has to give it", id, plan.Graph.Node(id).Operation, name)
 			}
 		}

@@ -15,8 +15,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
-func itoa(n int) string { return strconv.Itoa(n) }
-
 func (r *review) trigger(t *v1alpha1.Trigger) {
 	m, err := trigger.Compile(t)
 	if wrong, ok := errors.AsType[trigger.Errors](err); ok {
@@ -52,7 +50,7 @@ func (r *review) trigger(t *v1alpha1.Trigger) {
 	if a := t.Spec.SourceTemplate.PrometheusAlertTemplate; a != nil {
 		for i, label := range a.ParameterInjectionLabels {
 			given[string(label)] = true
-			r.parameter(t, "spec.sourceTemplate.prometheusAlertTemplate.parameterInjectionLabels["+itoa(i)+"]", plan, string(label), "")
+			r.parameter(t, "spec.sourceTemplate.prometheusAlertTemplate.parameterInjectionLabels["+strconv.Itoa(i)+"]", plan, string(label), "")
 		}
 	}
 	r.required(t, plan, given)
@@ -130,7 +128,7 @@ func (r *review) problems(t *v1alpha1.Trigger) {
 	} {
 		for i, name := range c.wanted {
 			if !slices.Contains(c.known, name) {
-				r.addFinding(Warning, UnknownRule, t, "spec.sourceTemplate.problemTemplate."+c.field+"["+itoa(i)+"]",
+				r.addFinding(Warning, UnknownRule, t, "spec.sourceTemplate.problemTemplate."+c.field+"["+strconv.Itoa(i)+"]",
 					"no shipped or given %s %.80q%s", c.noun, name, document.Suggest(name, c.known))
 			}
 		}
@@ -164,7 +162,7 @@ func (r *review) policy(p *v1alpha1.RemediationPolicy) {
 	}
 	for i := range p.Spec.Escalation {
 		name := p.Spec.Escalation[i].Operation
-		field := "spec.escalation[" + itoa(i) + "].operation"
+		field := "spec.escalation[" + strconv.Itoa(i) + "].operation"
 		switch effect := r.config.Effect(name); effect {
 		case "":
 			r.addFinding(Warning, v1alpha1.ReasonUnknownOperation, p, field, "no Operation and no built-in is named %.80q%s", name, document.Suggest(name, r.config.AllNames()))

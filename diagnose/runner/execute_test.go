@@ -32,8 +32,8 @@ func TestObserved(t *testing.T) {
 	if rep.Verdict == nil || rep.Verdict.Reason != "Cause3" || rep.Verdict.Message != "facts of check-disk" {
 		t.Errorf("verdict %+v", rep.Verdict)
 	}
-	if len(rep.Excluded) != 1 || rep.Excluded[0] != (runner.Exclusion{ID: 2, Operation: "check-lock-no", Reason: "No", Message: "evidence of check-lock-no"}) {
-		t.Errorf("excluded %+v", rep.Excluded)
+	if no := rep.Excluded(); len(no) != 1 || no[0].ID != 2 || no[0].Operation != "check-lock-no" || no[0].Reason != "No" || no[0].Message != "evidence of check-lock-no" {
+		t.Errorf("excluded %+v", no)
 	}
 	if m := record(rep, 4).Message; m != "policy default: Observe" {
 		t.Error(m)

@@ -24,21 +24,18 @@ type Report struct {
 	FailedCount *big.Int // of all
 	// Verdict is that of the last node with one on the succeeded path.
 	Verdict *operation.Verdict
-	// Excluded are the causes that checks said no to, with their evidence.
-	Excluded []Exclusion
-	Records  []Record // of nodes that ran or would have, by id
-	Waiting  *Waiting // for the gate; nil: it does not wait
-	Running  int      // id of the node that runs; 0: none
-	Started  time.Time
-	Ended    time.Time
+	Records []Record // of nodes that ran or would have, by id
+	Waiting *Waiting // for the gate; nil: it does not wait
+	Running int      // id of the node that runs; 0: none
+	Started time.Time
+	Ended   time.Time
 	// Unsaved is why the newest state is not on the disk; nil: it is.
 	Unsaved error
 }
 
-// Exclusion is a cause that is not the one.
-type Exclusion struct {
-	ID                         int
-	Operation, Reason, Message string
+// Excluded returns the records of the checks that said no to a cause, with their evidence.
+func (rep *Report) Excluded() []Record {
+	return slices.DeleteFunc(slices.Clone(rep.Records), func(r Record) bool { return r.State != v1alpha1.ResultRefuted })
 }
 
 // Waiting is a repair that waits for the gate.
@@ -53,11 +50,6 @@ func (e *execution) report() *Report {
 	rep := &Report{
 		ID: e.d.ID, Phase: v1alpha1.PhaseRunning, Path: res.Path, Failed: res.Failed, FailedCount: res.FailedCount,
 		Records: slices.Clone(e.cp.Records), Waiting: e.waiting, Started: e.cp.Started, Unsaved: e.unsaved,
-	}
-	for _, rec := range rep.Records {
-		if rec.State == v1alpha1.ResultRefuted {
-			rep.Excluded = append(rep.Excluded, Exclusion{rec.ID, rec.Operation, rec.Reason, rec.Message})
-		}
 	}
 	if f := e.cp.Final; f != nil {
 		rep.Phase, rep.Reason, rep.Message, rep.Ended = f.Phase, f.Reason, f.Message, f.At

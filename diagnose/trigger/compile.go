@@ -204,7 +204,7 @@ func (m *Matcher) template(errs *Errors) {
 // at the time of need.
 func (m *Matcher) parameters(errs *Errors) {
 	names := make(map[string]bool, maxParameters)
-	for _, n := range commonParameters(m.source) {
+	for _, n := range CommonParameters(m.source) {
 		names[n] = true
 	}
 	if m.alert != nil {

@@ -151,7 +151,7 @@ func ofEvent(m *Matcher, ev *corev1.Event, known Known, first time.Time) *occurr
 		// Components disagree on what a Node's UID is.
 		o.subject, o.target.node = "node "+of.Name, of.Name
 	case core && of.Kind == "Pod" && of.Namespace != "" && of.Name != "":
-		pod := Pod{Namespace: of.Namespace, Name: of.Name, UID: string(of.UID), Node: ev.Source.Host, Container: containerOf(of.FieldPath)}
+		pod := Pod{Namespace: of.Namespace, Name: of.Name, UID: string(of.UID), Node: ev.Source.Host, Container: ContainerOf(of.FieldPath)}
 		there, gone := known.pod(pod.Namespace, pod.Name)
 		same := there != nil && (there.UID == "" || of.UID == "" || there.UID == pod.UID)
 		switch {
@@ -183,8 +183,8 @@ func ofEvent(m *Matcher, ev *corev1.Event, known Known, first time.Time) *occurr
 	return o
 }
 
-// containerOf returns the container that a field path names, as spec.containers{app}.
-func containerOf(path string) string {
+// ContainerOf returns the container that a field path names, as spec.containers{app}.
+func ContainerOf(path string) string {
 	kind, rest, ok := strings.Cut(path, "{")
 	name, closed := strings.CutSuffix(rest, "}")
 	if !ok || !closed || !strings.HasPrefix(kind, "spec.") || !strings.HasSuffix(strings.ToLower(kind), "containers") {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // id stands for a text of any length: half a SHA-256, so that nobody finds two texts of
@@ -92,24 +94,11 @@ func nameOf(text string, limit int) string {
 // validName reports whether a text can be the name of a node or pod (dots), or of a
 // namespace or container; the empty one can.
 func validName(text string, dots bool) bool {
-	limit := 63
+	check := validation.IsDNS1123Label
 	if dots {
-		limit = 253
+		check = validation.IsDNS1123Subdomain
 	}
-	if len(text) > limit {
-		return false
-	}
-	for i := range len(text) {
-		c := text[i]
-		inner := i > 0 && i < len(text)-1
-		switch {
-		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
-		case inner && (c == '-' || dots && c == '.'):
-		default:
-			return false
-		}
-	}
-	return true
+	return text == "" || len(check(text)) == 0
 }
 
 // validParameter reports whether a text can be the name of a parameter.

@@ -25,10 +25,7 @@ const (
 
 // CommonParameters returns the names of the parameters that a source may set besides those
 // of the Trigger, in no order.
-func CommonParameters(s Source) []string { return commonParameters(s) }
-
-// commonParameters returns the names that a source may set.
-func commonParameters(s Source) []string {
+func CommonParameters(s Source) []string {
 	pod := []string{"node", "podUID", "podNamespace", "podName", "container"}
 	switch s {
 	case SourceProblem:

@@ -56,7 +56,7 @@ func TestSourcesSetWhatTheySay(t *testing.T) {
 		t.Fatal(err)
 	}
 	for source, names := range have {
-		said := commonParameters(source)
+		said := CommonParameters(source)
 		slices.Sort(said)
 		slices.Sort(names)
 		if !slices.Equal(said, names) {
@@ -75,7 +75,7 @@ func TestContainerOf(t *testing.T) {
 		"spec.containers{app}": "app", "spec.initContainers{init}": "init", "spec.ephemeralContainers{debug}": "debug",
 		"": "", "spec.containers[2]": "", "spec.volumes{app}": "", "spec.containers{app": "", "containers{app}": "",
 	} {
-		if got := containerOf(path); got != want {
+		if got := ContainerOf(path); got != want {
 			t.Errorf("%s: %q, want %q", path, got, want)
 		}
 	}

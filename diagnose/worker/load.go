@@ -123,13 +123,3 @@ func (c *checker) triggers() {
 		}
 	}
 }
-
-// named returns the object of a name, nil where there is none.
-func named[O manifest.Object](objects []O, name string) (found O) {
-	for _, o := range objects {
-		if o.GetName() == name {
-			return o
-		}
-	}
-	return found
-}

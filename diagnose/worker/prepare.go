@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/diagnose/resolve"
 	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/tenancy"
@@ -16,7 +17,7 @@ import (
 // lock is held.
 func (w *Worker) prepare(e *entry, now time.Time) *runner.Diagnosis {
 	known := w.c.Store.Objects()
-	set := named(known.OperationSets, e.Diagnosis.Spec.OperationSet)
+	set := manifest.Named(known.OperationSets, e.Diagnosis.Spec.OperationSet)
 	if set == nil {
 		w.withoutSet(e, known, now)
 		return nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/diagnose/tenancy"
 )
 
@@ -45,7 +46,7 @@ func (w *Worker) tenantParameters(ctx context.Context, d *v1alpha1.Diagnosis) (m
 		return nil, v1alpha1.ReasonNotAllowed, err
 	}
 	known := w.c.Store.Objects()
-	set := named(known.OperationSets, d.Spec.OperationSet)
+	set := manifest.Named(known.OperationSets, d.Spec.OperationSet)
 	if set == nil {
 		err := errors.New("there is no OperationSet " + d.Spec.OperationSet)
 		if len(known.OperationSets) == 0 && time.Since(d.CreationTimestamp.Time) < holdFor {

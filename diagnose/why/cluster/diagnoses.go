@@ -32,7 +32,7 @@ func (r *reader) diagnoses(ctx context.Context, node string) {
 			}
 		}
 		if len(refused) > 0 {
-			r.unread("Diagnoses in "+strings.Join(refused, ", "), plainError("forbidden to you"), false)
+			r.lacks("Diagnoses in "+strings.Join(refused, ", "), "forbidden to you", false)
 		}
 	}
 	switch {
@@ -40,7 +40,7 @@ func (r *reader) diagnoses(ctx context.Context, node string) {
 	case apierrors.IsNotFound(err):
 		// The kind is not installed: there are none.
 	default:
-		r.unread("Diagnoses", plainError(err.Error()), false)
+		r.lacks("Diagnoses", err.Error(), false)
 	}
 }
 
@@ -51,7 +51,7 @@ func (r *reader) list(ctx context.Context, namespace string, o metav1.ListOption
 		return err
 	}
 	if list.Continue != "" {
-		r.unread("Diagnoses", plainError(fmt.Sprintf("more than %d: some are left out", maxObjects)), false)
+		r.lacks("Diagnoses", fmt.Sprintf("more than %d: some are left out", maxObjects), false)
 	}
 	for i := range list.Items {
 		if d := &list.Items[i]; r.about(d) {
@@ -139,7 +139,7 @@ func (r *reader) lease(ctx context.Context, node string) {
 			refused = append(refused, ns)
 			continue
 		case err != nil:
-			r.unread("Lease of the agent", plainError(err.Error()), true)
+			r.lacks("Lease of the agent", err.Error(), true)
 			return
 		}
 		if l.Spec.RenewTime == nil || l.Spec.LeaseDurationSeconds == nil {
@@ -156,7 +156,7 @@ func (r *reader) lease(ctx context.Context, node string) {
 		return
 	}
 	if len(refused) > 0 {
-		r.unread("Lease of the agent in "+strings.Join(refused, ", ")+" (whether it lives)", plainError("forbidden to you"), true)
+		r.lacks("Lease of the agent in "+strings.Join(refused, ", ")+" (whether it lives)", "forbidden to you", true)
 		return
 	}
 	r.in.Blind = append(r.in.Blind, why.Blind{Source: source, Why: "there is none: no Lease " + lease.Name(node) + " in " + strings.Join(r.c.Namespaces, ", ")})

@@ -3,7 +3,6 @@ package cluster
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/diagnose/why"
 )
 
@@ -26,13 +26,13 @@ const isNow = " is now "
 func (r *reader) events(ctx context.Context, namespace, by, of string) error {
 	list, err := r.core.CoreV1().Events(namespace).List(ctx, page(by))
 	if err != nil {
-		if !r.unread("Events of "+of, err, true) {
+		if !r.goesOn("Events of "+of, err, true) {
 			return err
 		}
 		return nil
 	}
 	if list.Continue != "" {
-		r.unread("Events of "+of, plainError(fmt.Sprintf("more than %d: some are left out", maxObjects)), false)
+		r.lacks("Events of "+of, fmt.Sprintf("more than %d: some are left out", maxObjects), false)
 	}
 	for i := range list.Items {
 		e := &list.Items[i]
@@ -90,16 +90,6 @@ func (r *reader) others(e *corev1.Event) {
 	}
 	r.in.Events = append(r.in.Events, why.Event{
 		Last: last, Count: n, Warning: e.Type == corev1.EventTypeWarning, Reason: e.Reason, Message: e.Message,
-		By: cmp.Or(e.Source.Component, e.ReportingController, "somebody"), Container: container(&e.InvolvedObject),
+		By: cmp.Or(e.Source.Component, e.ReportingController, "somebody"), Container: trigger.ContainerOf(e.InvolvedObject.FieldPath),
 	})
-}
-
-// plainError is one of ours, not a missing answer.
-type plainError string
-
-func (e plainError) Error() string { return string(e) }
-
-func isPlain(err error) bool {
-	_, ok := errors.AsType[plainError](err)
-	return ok
 }

@@ -93,8 +93,8 @@ func (r *reader) ofPod(ctx context.Context) error {
 		r.pod(pod)
 	case apierrors.IsNotFound(err):
 		// It may be gone, and have left Events.
-		r.unread("pod "+s.String(), plainError("there is no such pod"), false)
-	case !r.unread("pod "+s.String(), err, true):
+		r.lacks("pod "+s.String(), "there is no such pod", false)
+	case !r.goesOn("pod "+s.String(), err, true):
 		return err
 	}
 	missing := apierrors.IsNotFound(err)
@@ -150,21 +150,23 @@ func (r *reader) podNames(ctx context.Context, node string) {
 	}
 }
 
-// unread notes what could not be read, and reports whether an answer goes on without it:
-// it does, unless nobody answers at all.
-func (r *reader) unread(what string, err error, needed bool) bool {
-	reported := err.Error()
-	switch {
-	case apierrors.IsForbidden(err):
-		reported = "forbidden to you"
-	case apierrors.IsUnauthorized(err):
+// lacks notes what could not be read, and why.
+func (r *reader) lacks(what, because string, needed bool) {
+	r.in.Unread = append(r.in.Unread, why.Unread{What: what, Why: because, Needed: needed})
+}
+
+// goesOn notes what an error kept from being read, and reports whether an answer goes on without
+// it: it does, unless nobody answers at all.
+func (r *reader) goesOn(what string, err error, needed bool) bool {
+	status := apierrors.APIStatus(nil)
+	if apierrors.IsUnauthorized(err) || !errors.As(err, &status) {
 		return false
-	default:
-		if status := apierrors.APIStatus(nil); !errors.As(err, &status) && !isPlain(err) {
-			return false // no answer
-		}
 	}
-	r.in.Unread = append(r.in.Unread, why.Unread{What: what, Why: reported, Needed: needed})
+	reported := err.Error()
+	if apierrors.IsForbidden(err) {
+		reported = "forbidden to you"
+	}
+	r.lacks(what, reported, needed)
 	return true
 }
 
@@ -175,7 +177,7 @@ func (r *reader) node(ctx context.Context, name string, needed bool) error {
 		return fmt.Errorf("there is no node %q", name)
 	}
 	if err != nil {
-		if !r.unread("conditions of node "+name, err, needed) {
+		if !r.goesOn("conditions of node "+name, err, needed) {
 			return err
 		}
 		node = &corev1.Node{} // of which nothing is known
@@ -202,14 +204,4 @@ func (r *reader) namespaces() []string {
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
-}
-
-// container returns the name that a field path of an Event has: spec.containers{app}.
-func container(o *corev1.ObjectReference) string {
-	for _, prefix := range []string{"spec.containers{", "spec.initContainers{", "spec.ephemeralContainers{"} {
-		if len(o.FieldPath) > len(prefix)+1 && o.FieldPath[:len(prefix)] == prefix && o.FieldPath[len(o.FieldPath)-1] == '}' {
-			return o.FieldPath[len(prefix) : len(o.FieldPath)-1]
-		}
-	}
-	return ""
 }

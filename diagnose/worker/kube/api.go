@@ -37,12 +37,6 @@ const (
 // fieldManager is how the API names the writer.
 const fieldManager = "kernosis-agent"
 
-// object is a pointer to one of our kinds.
-type object interface {
-	runtime.Object
-	metav1.Object
-}
-
 // api makes the requests. Each is bounded in time and counted. client-go's own tries are
 // off: who asks knows better whether to ask again.
 type api struct {

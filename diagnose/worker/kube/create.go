@@ -3,6 +3,8 @@ package kube
 import (
 	"context"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
@@ -25,7 +27,7 @@ func (s *Store) Create(ctx context.Context, d *v1alpha1.Diagnosis) (*v1alpha1.Di
 		made, err = s.api.create(bounded, d)
 		if outcomeOf(err) == Exists {
 			made = &v1alpha1.Diagnosis{}
-			err = s.api.get(bounded, diagnoses, nameOf(d), made)
+			err = s.api.get(bounded, diagnoses, client.ObjectKeyFromObject(d), made)
 			if outcomeOf(err) == NotFound {
 				continue // deleted in between
 			}
@@ -39,5 +41,5 @@ func (s *Store) Create(ctx context.Context, d *v1alpha1.Diagnosis) (*v1alpha1.Di
 		}
 		return made, nil
 	}
-	return nil, s.explain(ctx, "create Diagnosis "+nameOf(d).String(), err)
+	return nil, s.explain(ctx, "create Diagnosis "+client.ObjectKeyFromObject(d).String(), err)
 }

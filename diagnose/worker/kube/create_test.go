@@ -10,6 +10,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/worker"
@@ -239,7 +240,7 @@ func TestCreateWhoseAnswerIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	var there v1alpha1.Diagnosis
-	if err := c.Get(t.Context(), nameOf(d), &there); err != nil || there.UID != d.UID {
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(d), &there); err != nil || there.UID != d.UID {
 		t.Fatal(there.UID, d.UID, err)
 	}
 }

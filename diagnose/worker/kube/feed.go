@@ -11,13 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
 
 // feed is what a reflector fills with a kind's objects. Its methods are called by one
 // goroutine.
-type feed[T object] struct {
+type feed[T client.Object] struct {
 	heard    func()    // the API server has said something
 	trim     func(T)   // of what a run does not need, before anybody sees it
 	changed  func(o T) // it is new, or another than before
@@ -96,7 +97,7 @@ func (f *feed[T]) trimmed(o any) (T, error) {
 const lastRetry = 15 * time.Second
 
 // follow keeps a feed as the API server has a resource, until ctx ends.
-func follow[T object](ctx context.Context, a *api, resource, selector string, list runtime.Object, example T, f *feed[T]) {
+func follow[T client.Object](ctx context.Context, a *api, resource, selector string, list runtime.Object, example T, f *feed[T]) {
 	f.heard = a.account.heard
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {

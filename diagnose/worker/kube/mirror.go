@@ -7,11 +7,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // mirror is what is known of a kind's objects. They must not be changed. It is safe for
 // concurrent use.
-type mirror[T object] struct {
+type mirror[T client.Object] struct {
 	mu     sync.RWMutex
 	byName map[types.NamespacedName]entry[T]
 	// synced is closed when all objects have been seen once; settled then too, or when the
@@ -20,19 +21,15 @@ type mirror[T object] struct {
 	syncing, settling sync.Once
 }
 
-type entry[T object] struct {
+type entry[T client.Object] struct {
 	object T
 	// ahead: it is the answer to a request, and the watch has not come so far. What the
 	// watch says of earlier times is left aside.
 	ahead bool
 }
 
-func newMirror[T object]() *mirror[T] {
+func newMirror[T client.Object]() *mirror[T] {
 	return &mirror[T]{byName: make(map[types.NamespacedName]entry[T]), synced: make(chan struct{}), settled: make(chan struct{})}
-}
-
-func nameOf(o object) types.NamespacedName {
-	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
 // older reports whether a version of a resource is before another.
@@ -73,11 +70,11 @@ func (m *mirror[T]) all() []T {
 func (m *mirror[T]) take(o T) (was T, had, news bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e, had := m.byName[nameOf(o)]
+	e, had := m.byName[client.ObjectKeyFromObject(o)]
 	if had && e.ahead && older(o.GetResourceVersion(), e.object.GetResourceVersion()) {
 		return e.object, had, false
 	}
-	m.byName[nameOf(o)] = entry[T]{object: o}
+	m.byName[client.ObjectKeyFromObject(o)] = entry[T]{object: o}
 	return e.object, had, true
 }
 
@@ -85,9 +82,9 @@ func (m *mirror[T]) take(o T) (was T, had, news bool) {
 func (m *mirror[T]) drop(o T) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e, ok := m.byName[nameOf(o)]
+	e, ok := m.byName[client.ObjectKeyFromObject(o)]
 	if ok && (!e.ahead || e.object.GetUID() == o.GetUID()) {
-		delete(m.byName, nameOf(o))
+		delete(m.byName, client.ObjectKeyFromObject(o))
 	}
 }
 
@@ -98,7 +95,7 @@ func (m *mirror[T]) replace(list []T, version string) (first bool) {
 	defer m.mu.Unlock()
 	next := make(map[types.NamespacedName]entry[T], len(list))
 	for _, o := range list {
-		next[nameOf(o)] = entry[T]{object: o}
+		next[client.ObjectKeyFromObject(o)] = entry[T]{object: o}
 	}
 	for name, e := range m.byName {
 		if e.ahead && older(version, e.object.GetResourceVersion()) {
@@ -123,18 +120,18 @@ func (m *mirror[T]) settle() (first bool) {
 func (m *mirror[T]) learn(o T) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e, ok := m.byName[nameOf(o)]
+	e, ok := m.byName[client.ObjectKeyFromObject(o)]
 	if ok && !older(e.object.GetResourceVersion(), o.GetResourceVersion()) {
 		return
 	}
-	m.byName[nameOf(o)] = entry[T]{object: o, ahead: true}
+	m.byName[client.ObjectKeyFromObject(o)] = entry[T]{object: o, ahead: true}
 }
 
 // update is learn of what is known already: the end of another may have been seen before
 // the answer came.
 func (m *mirror[T]) update(o T) {
 	m.mu.RLock()
-	e, ok := m.byName[nameOf(o)]
+	e, ok := m.byName[client.ObjectKeyFromObject(o)]
 	m.mu.RUnlock()
 	if ok && e.object.GetUID() == o.GetUID() {
 		m.learn(o)

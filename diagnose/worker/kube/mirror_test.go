@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
@@ -17,7 +18,7 @@ func version(uid string, n int) *v1alpha1.Diagnosis {
 
 // Answers to requests and the watch come in any order: what is known never goes back.
 func TestWhatIsKnownDoesNotGoBack(t *testing.T) {
-	name := nameOf(diagnosisOf("ns", "d", "n1"))
+	name := client.ObjectKeyFromObject(diagnosisOf("ns", "d", "n1"))
 	for what, c := range map[string]struct {
 		do   func(m *mirror[*v1alpha1.Diagnosis])
 		want string // UID and version; empty: nothing is known

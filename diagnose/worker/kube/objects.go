@@ -3,6 +3,8 @@ package kube
 import (
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
@@ -35,7 +37,7 @@ func (s *Store) load() {
 	s.rebuild()
 }
 
-func preload[T object](m *mirror[T], list []T) {
+func preload[T client.Object](m *mirror[T], list []T) {
 	for _, o := range list {
 		m.take(o)
 	}
@@ -79,7 +81,7 @@ func (s *Store) saveNow() {
 
 // objectsFeed returns what a reflector fills with one of the kinds that a run is made of.
 // news is called after a change that matters.
-func objectsFeed[T object](m *mirror[T], trim func(T), news func()) *feed[T] {
+func objectsFeed[T client.Object](m *mirror[T], trim func(T), news func()) *feed[T] {
 	return &feed[T]{
 		trim: trim,
 		changed: func(o T) {
@@ -107,16 +109,16 @@ func objectsFeed[T object](m *mirror[T], trim func(T), news func()) *feed[T] {
 
 // same reports whether a run is made of two objects in the same way: a status that has
 // changed is none of its business.
-func same[T object](a, b T) bool {
+func same[T client.Object](a, b T) bool {
 	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration()
 }
 
-func sameAll[T object](a, b []T) bool {
+func sameAll[T client.Object](a, b []T) bool {
 	if len(a) != len(b) {
 		return false
 	}
 	for i := range a {
-		if nameOf(a[i]) != nameOf(b[i]) || !same(a[i], b[i]) {
+		if client.ObjectKeyFromObject(a[i]) != client.ObjectKeyFromObject(b[i]) || !same(a[i], b[i]) {
 			return false
 		}
 	}
@@ -124,7 +126,7 @@ func sameAll[T object](a, b []T) bool {
 }
 
 // trimMeta drops what no run needs of an object's metadata.
-func trimMeta(o object) {
+func trimMeta(o client.Object) {
 	o.SetManagedFields(nil)
 	o.SetAnnotations(nil) // kubectl's copy of the whole object among them
 	o.SetOwnerReferences(nil)

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/worker"
@@ -37,8 +38,8 @@ func (r *reporter) feed() *feed[*v1alpha1.Diagnosis] {
 		},
 		gone: func(d *v1alpha1.Diagnosis) {
 			m.drop(d)
-			if last, ok := r.reported[nameOf(d)]; ok && last.uid == d.UID {
-				r.delete(nameOf(d))
+			if last, ok := r.reported[client.ObjectKeyFromObject(d)]; ok && last.uid == d.UID {
+				r.delete(client.ObjectKeyFromObject(d))
 			}
 		},
 		replaced: func(list []*v1alpha1.Diagnosis, version string) {
@@ -54,7 +55,7 @@ func (r *reporter) feed() *feed[*v1alpha1.Diagnosis] {
 }
 
 func (r *reporter) changed(d *v1alpha1.Diagnosis) {
-	name := nameOf(d)
+	name := client.ObjectKeyFromObject(d)
 	last, known := r.reported[name]
 	if known && last.uid == d.UID && last.version == d.ResourceVersion {
 		return
@@ -80,7 +81,7 @@ func (r *reporter) delete(name types.NamespacedName) {
 func (r *reporter) replaced(list []*v1alpha1.Diagnosis) {
 	there := make(map[types.NamespacedName]types.UID, len(list))
 	for _, d := range list {
-		there[nameOf(d)] = d.UID
+		there[client.ObjectKeyFromObject(d)] = d.UID
 	}
 	for name, last := range r.reported {
 		if there[name] != last.uid {

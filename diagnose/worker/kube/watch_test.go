@@ -120,7 +120,7 @@ func TestDiagnosesOfTheNodeAlone(t *testing.T) {
 			reported := r.of("before")
 			return len(reported) > 0 && reported[len(reported)-1] == "gone before "+string(before.UID)
 		})
-		if _, known := r.diagnoses.get(nameOf(before)); known {
+		if _, known := r.diagnoses.get(client.ObjectKeyFromObject(before)); known {
 			t.Error("it is kept")
 		}
 	})

@@ -61,7 +61,7 @@ func TestNothingIsLostBetweenTwoWriters(t *testing.T) {
 		for range writes {
 			for {
 				var now v1alpha1.Diagnosis
-				if err := c.Get(t.Context(), nameOf(d), &now); err != nil {
+				if err := c.Get(t.Context(), client.ObjectKeyFromObject(d), &now); err != nil {
 					t.Error(err)
 					return
 				}
@@ -86,7 +86,7 @@ func TestNothingIsLostBetweenTwoWriters(t *testing.T) {
 	})
 	all.Wait()
 	var end v1alpha1.Diagnosis
-	if err := c.Get(t.Context(), nameOf(d), &end); err != nil {
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(d), &end); err != nil {
 		t.Fatal(err)
 	}
 	s := &end.Status
@@ -150,7 +150,7 @@ func TestWriteToOneThatHasEnded(t *testing.T) {
 	if d := r.last("ended"); len(d.Status.Results) != 1 || d.Spec.Parameters["device"] != "loop0" {
 		t.Errorf("reported without its results: %+v", d)
 	}
-	if known, _ := r.diagnoses.get(nameOf(there)); known.Status.Results != nil || known.Spec.Parameters != nil {
+	if known, _ := r.diagnoses.get(client.ObjectKeyFromObject(there)); known.Status.Results != nil || known.Spec.Parameters != nil {
 		t.Errorf("all of it is remembered: %+v", known)
 	}
 	got, err := r.Write(t.Context(), keyOf(there), func(s *v1alpha1.DiagnosisStatus) {
@@ -245,7 +245,7 @@ func TestWriteThatNeverWins(t *testing.T) {
 	_, err := r.Write(t.Context(), keyOf(d), func(s *v1alpha1.DiagnosisStatus) {
 		n++
 		var now v1alpha1.Diagnosis
-		if err := c.Get(t.Context(), nameOf(d), &now); err != nil {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(d), &now); err != nil {
 			t.Fatal(err)
 		}
 		now.Status.Subject = strconv.Itoa(n)
