@@ -42,19 +42,11 @@ type Pool struct {
 	turn    map[string]uint64 // when a tenant that waits or runs began one last
 	turns   uint64
 	closed  bool
-	stats   PoolStats
 }
 
 type job struct {
 	d      *Diagnosis
 	cancel context.CancelCauseFunc
-}
-
-// PoolStats counts what a [Pool] has done since it was made.
-type PoolStats struct {
-	Waiting, Running          int
-	Taken, Refused, Cancelled uint64 // by Submit; by Submit, as it was full; by Cancel
-	Ended                     uint64 // calls of Execute that returned
 }
 
 // NewPool returns a pool that runs nothing before [Pool.Run].
@@ -74,8 +66,7 @@ func NewPool(c PoolConfig) *Pool {
 	return &Pool{c: c, changed: make(chan struct{}), running: map[string]*job{}, tenants: map[string]int{}, turn: map[string]uint64{}}
 }
 
-// Submit queues a diagnosis to run. It returns why it does not take one, and counts those
-// that found the queue full.
+// Submit queues a diagnosis to run. It returns why it does not take one.
 func (p *Pool) Submit(d *Diagnosis) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,10 +76,8 @@ func (p *Pool) Submit(d *Diagnosis) error {
 	case p.running[d.ID] != nil || slices.ContainsFunc(p.queue, func(q *Diagnosis) bool { return q.ID == d.ID }):
 		return ErrQueued
 	case len(p.queue) >= p.c.Queue:
-		p.stats.Refused++
 		return ErrFull
 	}
-	p.stats.Taken++
 	p.queue = append(p.queue, d)
 	p.wake()
 	return nil
@@ -101,7 +90,6 @@ func (p *Pool) Cancel(id, reason string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if j := p.running[id]; j != nil {
-		p.stats.Cancelled++
 		j.cancel(&Cancelled{reason})
 		return true
 	}
@@ -109,7 +97,6 @@ func (p *Pool) Cancel(id, reason string) bool {
 	if i < 0 {
 		return false
 	}
-	p.stats.Cancelled++
 	d := *p.queue[i]
 	d.cancelled = &Cancelled{reason}
 	p.queue[i] = &d
@@ -198,7 +185,6 @@ func (p *Pool) begin(ctx context.Context, d *Diagnosis, workers *sync.WaitGroup)
 		if d.Tenant != "" {
 			p.leave(d.Tenant)
 		}
-		p.stats.Ended++
 		p.wake()
 		p.mu.Unlock()
 		p.c.Done(d, rep, err)
@@ -220,13 +206,4 @@ func (p *Pool) leave(tenant string) {
 func (p *Pool) wake() {
 	close(p.changed)
 	p.changed = make(chan struct{})
-}
-
-// Stats returns what the pool has done so far.
-func (p *Pool) Stats() PoolStats {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := p.stats
-	s.Waiting, s.Running = len(p.queue), len(p.running)
-	return s
 }

@@ -93,9 +93,6 @@ func TestPool(t *testing.T) {
 		began := time.Now()
 		go func() { p.Run(ctx); close(stopped) }()
 		synctest.Wait()
-		if st := p.Stats(); st.Running != 4 || st.Waiting != 8 || st.Taken != 12 || st.Refused != 1 {
-			t.Errorf("%+v", st)
-		}
 		if err := submit("10", ""); !errors.Is(err, runner.ErrQueued) {
 			t.Errorf("one that runs: %v", err)
 		}
@@ -109,8 +106,8 @@ func TestPool(t *testing.T) {
 			time.Sleep(time.Second)
 			synctest.Wait()
 		}
-		if st := p.Stats(); st.Ended != 12 || ended != 12 || st.Running != 0 {
-			t.Errorf("%+v after %v", st, time.Since(began))
+		if ended != 12 {
+			t.Errorf("%d after %v", ended, time.Since(began))
 		}
 		if b.most != 4 || b.tenant != 2 || b.others != 3 {
 			t.Errorf("%d at a time, %d of tenants, %d of one", b.most, b.others, b.tenant)
@@ -133,7 +130,8 @@ func TestPool(t *testing.T) {
 func TestPoolCancels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBusy()
-		p := runner.NewPool(runner.PoolConfig{Workers: 1, Execute: b.execute})
+		ended := 0 // by the one worker
+		p := runner.NewPool(runner.PoolConfig{Workers: 1, Execute: b.execute, Done: func(*runner.Diagnosis, *runner.Report, error) { ended++ }})
 		for _, id := range []string{"runs", "waits", "other"} {
 			if err := p.Submit(&runner.Diagnosis{ID: id}); err != nil {
 				t.Fatal(err)
@@ -155,8 +153,8 @@ func TestPoolCancels(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if st := p.Stats(); st.Cancelled != 2 || st.Ended != 3 || b.cause("other") != nil {
-			t.Errorf("%+v, %v", st, b.causes)
+		if ended != 3 || b.cause("other") != nil {
+			t.Errorf("%d, %v", ended, b.causes)
 		}
 		cancel()
 		<-stopped

@@ -59,16 +59,6 @@ func (e *Engine) NextTick(now time.Time) (next time.Time, ok bool) {
 	return next, ok
 }
 
-// LastSchedule returns the latest time of a trigger's schedule that made a Diagnosis, for
-// the Trigger's status.
-func (e *Engine) LastSchedule(trigger string) (time.Time, bool) {
-	st := e.triggers[trigger]
-	if st == nil || st.Ran.IsZero() {
-		return time.Time{}, false
-	}
-	return st.Ran, true
-}
-
 // scheduled returns the time up to which a schedule was seen to. One that is new begins
 // when its Trigger was made; one that was changed begins now.
 func (e *Engine) scheduled(m *Matcher, now time.Time) time.Time {

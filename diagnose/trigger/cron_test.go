@@ -25,8 +25,8 @@ func TestCron(t *testing.T) {
 	m := cronMatcher(t, "0 * * * *", at(0, 30), time.Time{})
 	e := engineOf(t, m)
 	none(t, e.Tick(trigger.Known{}, at(0, 59)))
-	if last, ok := e.LastSchedule("nightly"); ok {
-		t.Error(last)
+	if ran := e.State().Triggers[0].Ran; !ran.IsZero() {
+		t.Error(ran)
 	}
 	if next, ok := e.NextTick(at(0, 59)); !ok || !next.Equal(at(1, 0)) {
 		t.Error(next, ok)
@@ -36,8 +36,8 @@ func TestCron(t *testing.T) {
 		first.Annotations[trigger.AnnotationTriggeredBy] != "schedule 0 * * * * at 2026-03-01T01:00:00Z" {
 		t.Errorf("%+v", first)
 	}
-	if last, ok := e.LastSchedule("nightly"); !ok || !last.Equal(at(1, 0)) {
-		t.Error(last, ok)
+	if ran := e.State().Triggers[0].Ran; !ran.Equal(at(1, 0)) {
+		t.Error(ran)
 	}
 	none(t, e.Tick(trigger.Known{}, at(1, 0)))
 	none(t, e.Tick(trigger.Known{}, at(1, 59)))

@@ -27,19 +27,18 @@ type Stats struct {
 	// Watches are those that the API server has opened, by resource. Of each the first is
 	// that of the start, the others follow one that has ended.
 	Watches map[string]uint64
-	// Objects and Diagnoses are how many are known now.
-	Objects, Diagnoses int
-	Unsaved            uint64    // times that what is known could not be kept on the disk
-	Away               bool      // the API server did not answer the last request
-	LastAcked          time.Time // of the last write that was taken; zero: none
-	LastError          string    // of the last request that ended otherwise than hoped
+	Unsaved uint64 // times that what is known could not be kept on the disk
+	Away    bool   // the API server did not answer the last request
+	// LastAcked is when the last write was taken; zero: none was.
+	LastAcked time.Time
 }
 
 // Stats returns the counters.
 func (s *Store) Stats() Stats {
-	st := s.account.stats()
-	st.Objects = s.operations.size() + s.sets.size() + s.triggers.size()
-	st.Diagnoses = s.diagnoses.size()
+	s.account.mu.Lock()
+	defer s.account.mu.Unlock()
+	st := s.account.kept
+	st.Requests, st.Watches = maps.Clone(st.Requests), maps.Clone(st.Watches)
 	return st
 }
 
@@ -69,14 +68,6 @@ func newAccount(log *slog.Logger, settle time.Duration) *account {
 	}
 }
 
-func (a *account) stats() Stats {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	st := a.kept
-	st.Requests, st.Watches = maps.Clone(st.Requests), maps.Clone(st.Watches)
-	return st
-}
-
 func (a *account) notSaved() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -97,7 +88,6 @@ func (a *account) answered(ctx context.Context, verb, resource string, err error
 	a.kept.Requests[Request{verb, resource, outcome}]++
 	switch {
 	case outcome != Done:
-		a.kept.LastError = err.Error()
 	case verb == verbWatch:
 		a.kept.Watches[resource]++
 	case verb == verbCreate, verb == verbPatch:

@@ -45,12 +45,6 @@ func (m *mirror[T]) get(name types.NamespacedName) (T, bool) {
 	return e.object, ok
 }
 
-func (m *mirror[T]) size() int {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	return len(m.byName)
-}
-
 // all returns the objects by name.
 func (m *mirror[T]) all() []T {
 	m.mu.RLock()
