@@ -65,7 +65,7 @@ func add(m manager.Manager, c *Config) (*reconciler, error) {
 		return nil, err
 	}
 	r := &reconciler{
-		config: c, client: m.GetClient(), live: m.GetAPIReader(), api: api, actions: actions,
+		config: c, client: m.GetClient(), live: m.GetAPIReader(), actions: actions,
 		builtins: catalog.All(operation.Host{}), counts: newCounts(),
 		reporter: &reporter{recorder: m.GetEventRecorder(lease.Controller)},
 		interest: map[types.NamespacedName]interest{}, took: map[types.UID]bool{}, contests: map[types.UID]contest{},
@@ -114,7 +114,6 @@ type reconciler struct {
 	config   *Config
 	client   client.Client // reads the cache
 	live     client.Reader // asks the server
-	api      kubernetes.Interface
 	actions  *action.Actions
 	builtins []operation.Builtin
 	budget   *policy.Budget

@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -117,19 +116,15 @@ func (r *reconciler) reconcileNode(ctx context.Context, request reconcile.Reques
 	if !stale || r.config.DryRun { // it may have no right to write Nodes
 		return reconcile.Result{}, nil
 	}
-	n, err := r.api.CoreV1().Nodes().Get(ctx, seen.Name, metav1.GetOptions{})
-	if err != nil {
+	n := &corev1.Node{}
+	if err := r.live.Get(ctx, request.NamespacedName, n); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	before := n.DeepCopy()
 	if _, changed, err := policy.Undo(n, ""); err != nil || !changed {
 		return reconcile.Result{}, err
 	}
-	body, err := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}).Data(n)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	_, err = r.api.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: lease.Controller})
+	err = r.client.Patch(ctx, n, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(lease.Controller))
 	if apierrors.IsConflict(err) {
 		return reconcile.Result{RequeueAfter: afterConflict + rand.N(afterConflict)}, nil
 	}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -61,7 +61,8 @@ func (r *reconciler) sweep(ctx context.Context, name string, known *v1alpha1.Dia
 func (r *reconciler) facts(ctx context.Context, slot *v1alpha1.Repair, known *v1alpha1.Diagnosis) policy.Facts {
 	f := policy.Facts{Now: r.config.Now(), Node: &policy.Node{Name: slot.Node}, Holder: policy.HolderRuns}
 	// As it is now: a cordon that the cache does not have yet is no service.
-	switch n, err := r.api.CoreV1().Nodes().Get(ctx, slot.Node, metav1.GetOptions{}); {
+	n := &corev1.Node{}
+	switch err := r.live.Get(ctx, client.ObjectKey{Name: slot.Node}, n); {
 	case apierrors.IsNotFound(err):
 		f.Node = nil
 		return f

@@ -132,7 +132,7 @@ func (l *look) observe(ctx context.Context, p *v1alpha1.Problem) (*policy.Observ
 	}
 	n := l.nodeOf(ctx)
 	if n == nil {
-		_, err := l.api.CoreV1().Nodes().Get(ctx, l.d.Spec.NodeName, metav1.GetOptions{})
+		err := l.live.Get(ctx, client.ObjectKey{Name: l.d.Spec.NodeName}, &corev1.Node{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("node %s: %w", l.d.Spec.NodeName, err)
 		}

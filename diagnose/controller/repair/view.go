@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -114,8 +113,8 @@ func held(policies []*v1alpha1.RemediationPolicy, d *v1alpha1.Diagnosis) []strin
 // cordoned returns the cluster with the cordons that there are now. A cache may not have
 // one yet that Kernosis has just made, and whose slot it has given back since.
 func (r *reconciler) cordoned(ctx context.Context, c *policy.Cluster) (*policy.Cluster, error) {
-	now, err := r.api.CoreV1().Nodes().List(ctx, metav1.ListOptions{FieldSelector: "spec.unschedulable=true"})
-	if err != nil {
+	var now corev1.NodeList
+	if err := r.live.List(ctx, &now, client.MatchingFields{"spec.unschedulable": "true"}); err != nil {
 		return nil, fmt.Errorf("cordoned nodes: %w", err)
 	}
 	names := sets.New[string]()

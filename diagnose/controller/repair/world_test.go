@@ -179,6 +179,9 @@ func list(objects map[string]client.Object, into client.ObjectList, opts []clien
 				continue
 			}
 		}
+		if n, ok := have.(*corev1.Node); ok && o.FieldSelector != nil && !n.Spec.Unschedulable {
+			continue // the one selector of nodes
+		}
 		items = append(items, have.DeepCopyObject())
 	}
 	return meta.SetList(into, items)
@@ -272,6 +275,14 @@ func (m *memory) List(ctx context.Context, into client.ObjectList, opts ...clien
 	return m.call(ctx, func() error { return list(m.store.objects, into, opts) })
 }
 
+func (m *memory) Patch(ctx context.Context, o client.Object, p client.Patch, _ ...client.PatchOption) error {
+	body, err := p.Data(o)
+	if err != nil {
+		return err
+	}
+	return m.call(ctx, func() error { return m.store.patch(m.name, client.ObjectKeyFromObject(o), o, body, false) })
+}
+
 func (m *memory) Status() client.SubResourceWriter { return &memoryStatus{m: m} }
 
 type memoryStatus struct {
@@ -313,13 +324,6 @@ func (c *memoryCore) Nodes() corev1client.NodeInterface   { return &memoryNodes{
 func (n *memoryNodes) Get(ctx context.Context, name string, _ metav1.GetOptions) (*corev1.Node, error) {
 	out := &corev1.Node{}
 	return out, n.p.call(ctx, func() error { return n.p.store.get(client.ObjectKey{Name: name}, out) })
-}
-
-func (n *memoryNodes) List(ctx context.Context, _ metav1.ListOptions) (*corev1.NodeList, error) {
-	out := &corev1.NodeList{}
-	err := n.p.call(ctx, func() error { return list(n.p.store.objects, out, nil) })
-	out.Items = slices.DeleteFunc(out.Items, func(n corev1.Node) bool { return !n.Spec.Unschedulable })
-	return out, err
 }
 
 func (n *memoryNodes) Patch(ctx context.Context, name string, _ types.PatchType, body []byte, _ metav1.PatchOptions, _ ...string) (*corev1.Node, error) {
