@@ -1,7 +1,6 @@
 package artifact
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -30,10 +29,6 @@ type file struct {
 	sum       hash.Hash
 	size      int64
 	truncated bool
-}
-
-func newFile(r *Run, name, folder string, at place, f *os.File) *file {
-	return &file{r: r, name: name, folder: folder, at: at, f: f, sum: sha256.New(), done: make(chan struct{})}
 }
 
 // Write takes as much of b as there is room for, and fails with

@@ -2,6 +2,7 @@ package artifact
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -102,7 +103,7 @@ func (r *Run) create(name, folder string) (io.WriteCloser, error) {
 		r.s.change(func() { r.s.stats.Refused++ })
 		return nil, fmt.Errorf("artifact %s: %w", name, err)
 	}
-	r.files[name] = newFile(r, name, folder, at, f)
+	r.files[name] = &file{r: r, name: name, folder: folder, at: at, f: f, sum: sha256.New(), done: make(chan struct{})}
 	return r.files[name], nil
 }
 

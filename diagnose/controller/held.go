@@ -3,6 +3,7 @@ package controller
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -77,12 +78,7 @@ func unverified(d *v1alpha1.Diagnosis) bool {
 	if c != nil && (c.Status != metav1.ConditionUnknown || c.Reason == v1alpha1.ReasonMoot) {
 		return false
 	}
-	for i := range d.Status.Remediations {
-		if d.Status.Remediations[i].Verb == v1alpha1.RemediationRun {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(d.Status.Remediations, func(r v1alpha1.Remediation) bool { return r.Verb == v1alpha1.RemediationRun })
 }
 
 // Why Diagnoses are deleted.

@@ -34,17 +34,15 @@ func repairs(d *v1alpha1.Diagnosis) (v1alpha1.PlanStep, bool) {
 	if c := d.Status.Checkpoint; c != nil && c.Intent != nil {
 		return v1alpha1.PlanStep{ID: c.Intent.ID, Operation: c.Intent.Operation}, true
 	}
-	for i := range d.Status.Remediations {
-		r := &d.Status.Remediations[i]
-		if r.Outcome != nil && r.Outcome.State == v1alpha1.ResultRunning {
-			step := v1alpha1.PlanStep{ID: r.ID}
-			if res := d.Status.Result(int(r.ID)); res != nil {
-				step.Operation = res.Operation
-			}
-			return step, true
-		}
+	r := d.Status.Repairing()
+	if r == nil {
+		return v1alpha1.PlanStep{}, false
 	}
-	return v1alpha1.PlanStep{}, false
+	step := v1alpha1.PlanStep{ID: r.ID}
+	if res := d.Status.Result(int(r.ID)); res != nil {
+		step.Operation = res.Operation
+	}
+	return step, true
 }
 
 // judge says what becomes of a Diagnosis that has a node which exists.

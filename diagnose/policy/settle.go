@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -33,17 +34,12 @@ func HolderOf(d *v1alpha1.Diagnosis, repaired bool) Holder {
 	case !d.Status.Phase.Ended():
 		return HolderRuns
 	}
-	for i := range d.Status.Conditions {
-		c := &d.Status.Conditions[i]
-		switch {
-		case c.Type != v1alpha1.ConditionVerified:
-		case c.Status == metav1.ConditionTrue:
-			return HolderHelped
-		case c.Status == metav1.ConditionFalse:
-			return HolderNotHelped
-		}
-	}
-	if !repaired && d.Status.Phase != v1alpha1.PhaseUnknown {
+	switch c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionVerified); {
+	case c != nil && c.Status == metav1.ConditionTrue:
+		return HolderHelped
+	case c != nil && c.Status == metav1.ConditionFalse:
+		return HolderNotHelped
+	case !repaired && d.Status.Phase != v1alpha1.PhaseUnknown:
 		return HolderIdle
 	}
 	return HolderLost

@@ -16,9 +16,6 @@ func (p *Plan) Declares(id int, name string) bool {
 	return !p.inputs[id].all && p.inputs[id].gives(name)
 }
 
-// Depends reports whether a node is handed a result of the name by one that it depends on.
-func (p *Plan) Depends(id int, name string) bool { return p.before(id, name) }
-
 // Takes reports whether an operation of the graph takes a parameter of the name from a
 // Diagnosis.
 func (p *Plan) Takes(name string) bool {

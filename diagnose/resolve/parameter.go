@@ -72,7 +72,7 @@ func (p *Plan) CheckParameters(given map[string]string) error {
 			if err := parameter.Check(given[name]); err != nil && p.inputs[id].builtin != nil {
 				report("parameter %s: %s", name, err)
 			}
-			if parameter.Required && given[name] == "" && !p.before(id, name) {
+			if parameter.Required && given[name] == "" && !p.Depends(id, name) {
 				lacking[name] = append(lacking[name], fmt.Sprintf("%d (%s)", id, p.Graph.Node(id).Operation))
 			}
 		}
@@ -96,8 +96,8 @@ func (i *input) declared() []operation.Parameter {
 	return slices.DeleteFunc(slices.Clone(i.builtin.Parameters), func(have operation.Parameter) bool { return i.fixed[have.Name] != "" })
 }
 
-// before reports whether a dependence of a node may give a value.
-func (p *Plan) before(id int, name string) bool {
+// Depends reports whether a node is handed a result of the name by one that it depends on.
+func (p *Plan) Depends(id int, name string) bool {
 	return slices.ContainsFunc(p.Graph.Node(id).Dependences, func(d int) bool { return p.inputs[d].gives(name) })
 }
 

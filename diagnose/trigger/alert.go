@@ -16,12 +16,12 @@ import (
 
 // Alert is one of Prometheus, by way of Alertmanager or not.
 type Alert struct {
-	Labels       map[string]string
-	Annotations  map[string]string
-	StartsAt     time.Time // zero: not given
-	EndsAt       time.Time // zero: not given
-	GeneratorURL string
-	Over         bool // its sender says that it is resolved
+	Labels       map[string]string `json:"labels"`
+	Annotations  map[string]string `json:"annotations"`
+	StartsAt     time.Time         `json:"startsAt"` // zero: not given
+	EndsAt       time.Time         `json:"endsAt"`   // zero: not given
+	GeneratorURL string            `json:"generatorURL"`
+	Over         bool              `json:"-"` // its sender says that it is resolved
 }
 
 // Name returns the alert's name.

@@ -49,16 +49,6 @@ type webhook struct {
 	Alerts          json.RawMessage `json:"alerts"`
 }
 
-// wireAlert is an alert in either form.
-type wireAlert struct {
-	Status       string            `json:"status"` // a webhook's only
-	Labels       map[string]string `json:"labels"`
-	Annotations  map[string]string `json:"annotations"`
-	StartsAt     time.Time         `json:"startsAt"`
-	EndsAt       time.Time         `json:"endsAt"`
-	GeneratorURL string            `json:"generatorURL"`
-}
-
 // DecodeWebhook reads what Alertmanager sends to a webhook, version 4. An error is about
 // the whole request; what is wrong with one alert does not keep the others from being
 // read.
@@ -130,11 +120,14 @@ func readAlert(data []byte, hook bool) (*Alert, error) {
 	if len(data) > maxAlert {
 		return nil, fmt.Errorf("%d bytes, at most %d", len(data), maxAlert)
 	}
-	var w wireAlert
+	var w struct {
+		Alert
+		Status string `json:"status"` // a webhook's only
+	}
 	if err := strictly(data, &w); err != nil {
 		return nil, err
 	}
-	a := &Alert{Labels: w.Labels, Annotations: w.Annotations, StartsAt: w.StartsAt, EndsAt: w.EndsAt, GeneratorURL: w.GeneratorURL}
+	a := &w.Alert
 	if hook {
 		switch w.Status {
 		case "firing":

@@ -16,7 +16,9 @@ func Merge(journal, api Input) Input {
 	if out.Subject.UID == "" {
 		out.Subject.UID = journal.Subject.UID
 	}
-	out.Now = later(api.Now, journal.Now)
+	if journal.Now.After(out.Now) {
+		out.Now = journal.Now
+	}
 	out.Read = append(slices.Clone(journal.Read), api.Read...)
 	out.Unread = append(slices.Clone(journal.Unread), api.Unread...)
 	out.Blind = append(slices.Clone(journal.Blind), api.Blind...)
@@ -56,11 +58,4 @@ func Merge(journal, api Input) Input {
 // reports. A series on the Node may be of several problems; all of them are there then.
 func sameProblem(journal, api *Problem) bool {
 	return journal.Reason == api.Reason && (api.Pod == "" || journal.Pod == api.Pod) && !journal.Last.Before(api.Last.Add(-sameMoment))
-}
-
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
 }

@@ -4,18 +4,16 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
+	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
@@ -37,16 +35,10 @@ type FolderConfig struct {
 // Folder is a [Store] without a cluster: manifests are the shipped ones with those of a folder
 // over them, and Diagnoses are known to this node only. Make one with [OpenFolder].
 type Folder struct {
-	c FolderConfig
-
-	mu      sync.Mutex
-	objects *Objects
-	reloads Reloads
+	c       FolderConfig
+	objects atomic.Pointer[Objects]
 	last    []document.File // what was read last; of Run's goroutine
 }
-
-// Reloads counts how often the folder was read again.
-type Reloads struct{ Taken, Refused uint64 }
 
 // OpenFolder reads the manifests. Its error has all mistakes with file and line.
 func OpenFolder(c FolderConfig) (*Folder, error) {
@@ -59,9 +51,11 @@ func OpenFolder(c FolderConfig) (*Folder, error) {
 		return nil, err
 	}
 	s.last = files
-	if s.objects, err = LoadObjects(c.Shipped, files, c.Builtins); err != nil {
+	known, err := LoadObjects(c.Shipped, files, c.Builtins)
+	if err != nil {
 		return nil, err
 	}
+	s.objects.Store(known)
 	return s, nil
 }
 
@@ -87,40 +81,21 @@ func (s *Folder) reload(h Handler) {
 		known, err = LoadObjects(s.c.Shipped, files, s.c.Builtins)
 	}
 	if err != nil {
-		s.mu.Lock()
-		s.reloads.Refused++
-		s.mu.Unlock()
 		s.c.Log.Error("diagnoses not reloaded, those in force stay", "error", err)
 		return
 	}
-	s.mu.Lock()
-	s.reloads.Taken++
-	s.objects = known
-	s.mu.Unlock()
+	s.objects.Store(known)
 	s.c.Log.Info("diagnoses reloaded", "dir", s.c.Dir, "operation_sets", len(known.OperationSets), "triggers", len(known.Triggers))
 	h.ObjectsChanged()
 }
 
 // Objects implements worker.Store.
-func (s *Folder) Objects() *Objects {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.objects
-}
-
-// Reloads returns what was counted.
-func (s *Folder) Reloads() Reloads {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.reloads
-}
+func (s *Folder) Objects() *Objects { return s.objects.Load() }
 
 // Create implements worker.Store: it gives the Diagnosis a UID, and keeps nothing.
 func (s *Folder) Create(_ context.Context, d *v1alpha1.Diagnosis) (*v1alpha1.Diagnosis, error) {
-	var random [16]byte
-	_, _ = rand.Read(random[:]) // it does not fail
 	out := d.DeepCopy()
-	out.UID = types.UID("local-" + hex.EncodeToString(random[:]))
+	out.UID = "local-" + uuid.NewUUID()
 	out.CreationTimestamp = metav1.Now()
 	out.Generation = cmp.Or(out.Generation, 1)
 	return out, nil

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/logbuffer"
 )
 
 const shipped = `apiVersion: kernosis.io/v1alpha1
@@ -51,13 +53,13 @@ func (reported) Gone(worker.Key)               {}
 
 func open(t *testing.T, dir string) (*worker.Folder, error) {
 	t.Helper()
-	return openWatched(dir, document.Watch)
+	return openWatched(dir, nil, document.Watch)
 }
 
-func openWatched(dir string, watch func(context.Context, string, func()) error) (*worker.Folder, error) {
+func openWatched(dir string, log *slog.Logger, watch func(context.Context, string, func()) error) (*worker.Folder, error) {
 	return worker.OpenFolder(worker.FolderConfig{
 		Shipped: []document.File{{Name: "hung-task.yaml", Data: []byte(shipped)}}, Dir: dir,
-		Builtins: catalog.All(operation.Host{}), Watch: watch,
+		Builtins: catalog.All(operation.Host{}), Watch: watch, Log: log,
 	})
 }
 
@@ -124,7 +126,8 @@ func TestWhatIsRefused(t *testing.T) {
 func TestReload(t *testing.T) {
 	const other = "apiVersion: kernosis.io/v1alpha1\nkind: OperationSet\nmetadata: {name: other}\nspec: {adjacencyList: [{id: 0, to: [1]}, {id: 1, operation: mounts}]}\n"
 	dir := t.TempDir()
-	s, err := openWatched(dir, func(ctx context.Context, dir string, onChange func()) error {
+	var logs logbuffer.Buffer
+	s, err := openWatched(dir, slog.New(slog.NewTextHandler(&logs, nil)), func(ctx context.Context, dir string, onChange func()) error {
 		write(t, dir, "other.yaml", other)
 		return document.Watch(ctx, dir, onChange)
 	})
@@ -142,7 +145,7 @@ func TestReload(t *testing.T) {
 		}
 	}
 	write(t, dir, "bad.yaml", strings.Replace(other, "mounts", "mount", 1))
-	await.Until(t, "the bad file is refused", 20*time.Second, func() bool { return s.Reloads().Refused > 0 })
+	await.Until(t, "the bad file is refused", 20*time.Second, func() bool { return strings.Contains(logs.String(), "diagnoses not reloaded") })
 	if n := len(s.Objects().OperationSets); n != 2 {
 		t.Errorf("%d sets", n)
 	}

@@ -54,6 +54,15 @@ func (s *DiagnosisStatus) Remediation(id int) *Remediation {
 	return &s.Remediations[i]
 }
 
+// Repairing returns the decision on the repair that the controller makes at present, or nil.
+func (s *DiagnosisStatus) Repairing() *Remediation {
+	i := slices.IndexFunc(s.Remediations, func(r Remediation) bool { return r.Outcome != nil && r.Outcome.State == ResultRunning })
+	if i < 0 {
+		return nil
+	}
+	return &s.Remediations[i]
+}
+
 // Pod names the pod that the Diagnosis is about. The name is empty where it is about none.
 func (d *Diagnosis) Pod() types.NamespacedName {
 	p := d.Spec.PodReference

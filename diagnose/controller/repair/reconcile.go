@@ -75,11 +75,8 @@ func (l *look) look(ctx context.Context) error {
 		return nil
 	}
 	// What is under way comes first, then what is due; both at once are not.
-	for i := range l.d.Status.Remediations {
-		rem := &l.d.Status.Remediations[i]
-		if o := rem.Outcome; o != nil && o.State == v1alpha1.ResultRunning {
-			return l.goOn(ctx, int(rem.ID))
-		}
+	if rem := l.d.Status.Repairing(); rem != nil {
+		return l.goOn(ctx, int(rem.ID))
 	}
 	if res := l.d.Status.AwaitingApproval(); res != nil && !l.d.Status.Phase.Ended() && !l.d.Spec.Cancel {
 		if err := l.decide(ctx, res); err != nil {

@@ -118,13 +118,8 @@ func (r *reconciler) endedSince(uid types.UID, now time.Time) time.Time {
 // unfinished reports whether a repair of a Diagnosis is made by the controller, or is
 // verified, however the run itself has ended.
 func unfinished(d *v1alpha1.Diagnosis) bool {
-	for i := range d.Status.Remediations {
-		if o := d.Status.Remediations[i].Outcome; o != nil && o.State == v1alpha1.ResultRunning {
-			return true
-		}
-	}
 	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionVerified)
-	return c != nil && c.Reason == v1alpha1.ReasonVerifying
+	return d.Status.Repairing() != nil || c != nil && c.Reason == v1alpha1.ReasonVerifying
 }
 
 // diagnosis returns the one that holds a slot; nil: there is none. It asks the server
