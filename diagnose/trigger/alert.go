@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
@@ -157,11 +158,11 @@ func (a *Alert) began(now time.Time) time.Time {
 
 // PodsOfAlert returns the pods that a decision about an alert asks for: nothing of it is
 // remembered. There are none where it is decided about, or withheld whatever they are.
-func (e *Engine) PodsOfAlert(a *Alert, now time.Time) []PodName {
+func (e *Engine) PodsOfAlert(a *Alert, now time.Time) []types.NamespacedName {
 	if a.resolved(now) || len(a.Labels) == 0 || a.began(now).Sub(now) > maxAhead {
 		return nil
 	}
-	var asked []PodName
+	var asked []types.NamespacedName
 	identity := ""
 	for _, m := range e.matchers {
 		if m.alert == nil || m.alert.podName == "" || !m.alert.matches(a) {

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
@@ -18,9 +20,6 @@ type Known struct {
 	// Node reports whether there is a node of a name.
 	Node func(name string) bool
 }
-
-// PodName is that of a pod.
-type PodName struct{ Namespace, Name string }
 
 // pod returns a pod, and whether it is known that there is none.
 func (k Known) pod(namespace, name string) (pod *Pod, gone bool) {
@@ -45,7 +44,7 @@ func (k Known) lacks(o *occurrence, dx *v1alpha1.Diagnosis) (why string) {
 }
 
 // ask adds the pod of an occurrence, unless nothing follows from it anyway.
-func (e *Engine) ask(asked []PodName, o *occurrence, now time.Time) []PodName {
+func (e *Engine) ask(asked []types.NamespacedName, o *occurrence, now time.Time) []types.NamespacedName {
 	pod := o.target.pod
 	if pod == nil {
 		return asked
@@ -54,7 +53,7 @@ func (e *Engine) ask(asked []PodName, o *occurrence, now time.Time) []PodName {
 	if _, why := e.diagnosis(o); why != "" || e.against(o, now.Round(0)) != "" {
 		return asked
 	}
-	if name := (PodName{pod.Namespace, pod.Name}); !slices.Contains(asked, name) {
+	if name := (types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}); !slices.Contains(asked, name) {
 		asked = append(asked, name)
 	}
 	return asked

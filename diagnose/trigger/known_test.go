@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kernosis/kernosis/diagnose/trigger"
 )
@@ -42,7 +43,7 @@ func crash(labels ...string) *trigger.Alert {
 
 func TestAnAlertsPodIsLookedUp(t *testing.T) {
 	e := engineWith(t, crashLoop)
-	if diff := cmp.Diff([]trigger.PodName{{Namespace: "shop", Name: "db-0"}}, e.PodsOfAlert(crash(), start)); diff != "" {
+	if diff := cmp.Diff([]types.NamespacedName{{Namespace: "shop", Name: "db-0"}}, e.PodsOfAlert(crash(), start)); diff != "" {
 		t.Error(diff)
 	}
 	// The node that an exporter names is not believed before the pod's own.
@@ -89,7 +90,7 @@ func TestAnEventsPodIsLookedUp(t *testing.T) {
 	believed := strings.Replace(failedMount, "regexp: {", "regexp: {namespace: ^shop$, ", 1)
 	e := engineWith(t, believed)
 	ev := mount(start)
-	if diff := cmp.Diff([]trigger.PodName{{Namespace: "shop", Name: "db-0"}}, e.PodsOfEvent(ev, start)); diff != "" {
+	if diff := cmp.Diff([]types.NamespacedName{{Namespace: "shop", Name: "db-0"}}, e.PodsOfEvent(ev, start)); diff != "" {
 		t.Error(diff)
 	}
 	// A pod that is gone can still be looked into, on the node that the Event reports, where the

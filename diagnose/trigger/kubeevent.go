@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
@@ -85,8 +86,8 @@ func (e *Engine) KubeEvent(ev *corev1.Event, known Known, now time.Time) []*v1al
 
 // PodsOfEvent returns the pod that a decision about an Event asks for, as
 // [Engine.PodsOfAlert] does.
-func (e *Engine) PodsOfEvent(ev *corev1.Event, now time.Time) []PodName {
-	var asked []PodName
+func (e *Engine) PodsOfEvent(ev *corev1.Event, now time.Time) []types.NamespacedName {
+	var asked []types.NamespacedName
 	for _, m := range e.matchers {
 		if m.event == nil || !m.event.matches(ev) {
 			continue

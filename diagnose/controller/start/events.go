@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
@@ -173,9 +174,9 @@ func (p *Part) hearAll(ctx context.Context) {
 // podsOfEvent looks the Event's pod up. Where that can't be done, what the Event says has
 // to do.
 func (p *Part) podsOfEvent(ctx context.Context, ev *corev1.Event) trigger.Known {
-	var asked []trigger.PodName
+	var asked []types.NamespacedName
 	p.look(func(e *trigger.Engine) { asked = e.PodsOfEvent(ev, p.cfg.Now()) })
-	pods := make(map[trigger.PodName]*trigger.Pod, len(asked))
+	pods := make(map[types.NamespacedName]*trigger.Pod, len(asked))
 	for _, name := range asked {
 		for try := range podTries {
 			pod, err := p.pod(ctx, name)

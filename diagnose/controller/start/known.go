@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/trigger"
@@ -14,7 +15,7 @@ import (
 
 // pod looks a pod up; nil: there is none. The controller keeps no pods: they are many, and
 // few are asked for.
-func (p *Part) pod(ctx context.Context, name trigger.PodName) (*trigger.Pod, error) {
+func (p *Part) pod(ctx context.Context, name types.NamespacedName) (*trigger.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, podWithin)
 	defer cancel()
 	pod, err := p.api.CoreV1().Pods(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
@@ -28,10 +29,10 @@ func (p *Part) pod(ctx context.Context, name trigger.PodName) (*trigger.Pod, err
 }
 
 // lookups is what was looked up, and the Nodes that the manager's cache has.
-func (p *Part) lookups(pods map[trigger.PodName]*trigger.Pod) trigger.Known {
+func (p *Part) lookups(pods map[types.NamespacedName]*trigger.Pod) trigger.Known {
 	return trigger.Known{
 		Pod: func(namespace, name string) (*trigger.Pod, bool) {
-			pod, looked := pods[trigger.PodName{Namespace: namespace, Name: name}]
+			pod, looked := pods[types.NamespacedName{Namespace: namespace, Name: name}]
 			return pod, looked
 		},
 		Node: func(name string) bool {

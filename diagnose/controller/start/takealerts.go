@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/kernosis/kernosis/diagnose/alerts"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/trigger"
@@ -43,9 +45,9 @@ func (p *Part) Take(ctx context.Context, list []*trigger.Alert) error {
 }
 
 func (p *Part) podsOfAlert(ctx context.Context, a *trigger.Alert) (trigger.Known, error) {
-	var asked []trigger.PodName
+	var asked []types.NamespacedName
 	p.look(func(e *trigger.Engine) { asked = e.PodsOfAlert(a, p.cfg.Now()) })
-	pods := make(map[trigger.PodName]*trigger.Pod, len(asked))
+	pods := make(map[types.NamespacedName]*trigger.Pod, len(asked))
 	for _, name := range asked {
 		pod, err := p.pod(ctx, name)
 		if err != nil {
