@@ -117,7 +117,7 @@ func (c *diagnoseRun) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	effects := make([]string, plan.Graph.Len())
+	effects := make([]v1alpha1.Effect, plan.Graph.Len())
 	for id := range effects {
 		effects[id] = plan.Effect(id)
 	}

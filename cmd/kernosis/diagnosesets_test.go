@@ -40,7 +40,7 @@ func TestShippedSets(t *testing.T) {
 		for id := range plan.Graph.Len() {
 			used[plan.Graph.Node(id).Operation] = true
 			// What a set repairs, a node alone can't: it is held to the cluster's policies.
-			if plan.Effect(id) == string(operation.Remediate) && (name != "disk-error" || plan.Graph.Node(id).Operation != "cordon") {
+			if plan.Effect(id) == operation.Remediate && (name != "disk-error" || plan.Graph.Node(id).Operation != "cordon") {
 				t.Errorf("%s: node %d repairs", name, id)
 			}
 		}

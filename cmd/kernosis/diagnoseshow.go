@@ -110,7 +110,7 @@ func readDiagnoses(all ...diagnoseDirs) ([]*diagnosisView, error) {
 func (v *diagnosisView) show(w io.Writer, format *output.Format) error {
 	var status v1alpha1.DiagnosisStatus
 	v.Report.Status(&status)
-	d := runner.Drawing(v.Report.ID, v.Graph, func(id int) string { return v.Effects[id] }, &status)
+	d := runner.Drawing(v.Report.ID, v.Graph, func(id int) v1alpha1.Effect { return v.Effects[id] }, &status)
 	switch {
 	case slices.Contains(graphOutputs(), format.String()):
 		return writeGraph(w, d, format)

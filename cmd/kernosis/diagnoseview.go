@@ -25,7 +25,7 @@ type diagnosisView struct {
 	Dirs       diagnoseDirs
 	Report     *runner.Report
 	Graph      *graph.Graph
-	Effects    []string // by node
+	Effects    []v1alpha1.Effect // by node
 	Parameters map[string]string
 	Set, Node  string // empty: not known
 	Artifacts  []artifact.Artifact
@@ -163,7 +163,7 @@ func (v *diagnosisView) summary() string {
 	}
 	for i := range rep.Records {
 		switch rec := &rep.Records[i]; {
-		case rec.State == v1alpha1.ResultFailed && v.Effects[rec.ID] == string(v1alpha1.EffectCheck):
+		case rec.State == v1alpha1.ResultFailed && v.Effects[rec.ID] == v1alpha1.EffectCheck:
 			line("UNKNOWN", "%s could not look: %s", rec.Operation, rec.Message)
 		case rec.State == v1alpha1.ResultFailed || rec.State == v1alpha1.ResultUnknown:
 			line(strings.ToUpper(string(rec.State)), "%s: %s", rec.Operation, rec.Message)
@@ -192,7 +192,7 @@ func (v *diagnosisView) noVerdict() string {
 		return "none: " + v.Report.Reason + ": " + v.Report.Message
 	}
 	for i := range v.Report.Records {
-		if rec := &v.Report.Records[i]; rec.State == v1alpha1.ResultFailed && v.Effects[rec.ID] == string(v1alpha1.EffectCheck) {
+		if rec := &v.Report.Records[i]; rec.State == v1alpha1.ResultFailed && v.Effects[rec.ID] == v1alpha1.EffectCheck {
 			return "none: no cause was found, and not all could be looked for"
 		}
 	}

@@ -59,7 +59,7 @@ Exit code: 0 drawn; 2 a file or graph is not valid: each mistake with file and l
 func drawing(c *resolve.Config, name string, g *graph.Graph) *draw.Drawing {
 	d := &draw.Drawing{Title: name, Graph: g, Notes: make([]draw.Note, g.Len())}
 	for id := 1; id < g.Len(); id++ {
-		d.Notes[id].Effect = c.Effect(g.Node(id).Operation)
+		d.Notes[id].Effect = string(c.Effect(g.Node(id).Operation))
 	}
 	return d
 }

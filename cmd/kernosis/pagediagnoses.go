@@ -134,7 +134,7 @@ func (v *diagnosisView) onPage() page.Diagnosis {
 	for i := range rep.Records {
 		rec := &rep.Records[i]
 		d.Steps = append(d.Steps, page.Step{
-			ID: rec.ID, Operation: rec.Operation, Effect: v.Effects[rec.ID], Result: stateWord(rec), Text: finding(rec), Took: rec.Duration,
+			ID: rec.ID, Operation: rec.Operation, Effect: string(v.Effects[rec.ID]), Result: stateWord(rec), Text: finding(rec), Took: rec.Duration,
 			OnPath: slices.Contains(rep.Path, rec.ID),
 		})
 		if rec.Repairs {
@@ -175,7 +175,7 @@ func (d *pageDiagnoses) drawing(id string) ([]byte, error) {
 		}
 		var status v1alpha1.DiagnosisStatus
 		saved.Report.Status(&status)
-		return draw.SVG(runner.Drawing("", saved.Graph, func(id int) string { return saved.Effects[id] }, &status)), nil
+		return draw.SVG(runner.Drawing("", saved.Graph, func(id int) v1alpha1.Effect { return saved.Effects[id] }, &status)), nil
 	}
 	return nil, fs.ErrNotExist
 }

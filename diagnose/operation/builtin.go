@@ -12,17 +12,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
 // Effect is what an operation may change.
-type Effect string
+type Effect = v1alpha1.Effect
 
 // Effects. A Check succeeds if what it looks for is so, and ends its path with a
 // [*Refuted] if it is not.
 const (
-	Collect   Effect = "Collect"
-	Check     Effect = "Check"
-	Remediate Effect = "Remediate"
+	Collect   = v1alpha1.EffectCollect
+	Check     = v1alpha1.EffectCheck
+	Remediate = v1alpha1.EffectRemediate
 )
 
 // Builtin is the blueprint of a built-in operation. It holds no state: Run may be

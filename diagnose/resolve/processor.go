@@ -74,7 +74,7 @@ func (r *resolver) server(op *v1alpha1.Operation, p *v1alpha1.HTTPServer, o *res
 			return with.Run(ctx, call)
 		}
 	}
-	o.step.Operation, o.input = runner.Func(operation.Effect(op.Spec.DeclaredEffect()), run), input{all: true}
+	o.step.Operation, o.input = runner.Func(op.Spec.DeclaredEffect(), run), input{all: true}
 }
 
 // withSecret adds what a Secret of the type kubernetes.io/tls has.
@@ -106,6 +106,6 @@ func (r *resolver) script(op *v1alpha1.Operation, p *v1alpha1.ScriptRunner, o *r
 		}
 		return scripts.Run(ctx, s, call)
 	}
-	o.step.Operation = runner.Func(operation.Effect(op.Spec.DeclaredEffect()), run)
+	o.step.Operation = runner.Func(op.Spec.DeclaredEffect(), run)
 	o.input = input{script: true, keys: p.ArgKeys, result: p.OperationResultKey}
 }

@@ -89,11 +89,11 @@ func TestAnObjectComesBeforeTheBuiltinOfItsName(t *testing.T) {
 			t.Errorf("node %d: %+v, want %+v", id, have, want)
 		}
 	}
-	var effects []string
+	var effects []operation.Effect
 	for id := range p.Graph.Len() {
 		effects = append(effects, p.Effect(id))
 	}
-	if diff := cmp.Diff([]string{"", "Collect", "Collect", "Remediate", "Check"}, effects); diff != "" {
+	if diff := cmp.Diff([]operation.Effect{"", "Collect", "Collect", "Remediate", "Check"}, effects); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]int{3, 2}, p.Graph.Node(4).Dependences); diff != "" {

@@ -72,12 +72,7 @@ type Plan struct {
 }
 
 // Effect returns what a node may change; empty: the start.
-func (p *Plan) Effect(id int) string {
-	if id == 0 {
-		return ""
-	}
-	return string(p.Steps[id].Operation.Effect)
-}
+func (p *Plan) Effect(id int) operation.Effect { return p.Steps[id].Operation.Effect }
 
 // Graph returns the graph of an OperationSet, with the dependences that Operations have
 // of themselves. Names that stand for nothing are not looked at: [Set] does. Its error is
@@ -106,16 +101,16 @@ func (c *Config) object(name string) *v1alpha1.Operation {
 }
 
 // Effect returns what an operation may change; empty: it is not known.
-func (c *Config) Effect(name string) string {
+func (c *Config) Effect(name string) operation.Effect {
 	op := c.object(name)
 	if op != nil && op.Spec.Processor.Builtin == nil {
-		return string(op.Spec.DeclaredEffect())
+		return op.Spec.DeclaredEffect()
 	}
 	if op != nil {
 		name = op.Spec.Processor.Builtin.Name
 	}
 	if b, ok := operation.Lookup(c.Builtins, name); ok {
-		return string(b.Effect)
+		return b.Effect
 	}
 	return ""
 }

@@ -69,9 +69,9 @@ func (r *review) unverified(t *v1alpha1.Trigger, plan *resolve.Plan) {
 		next = next[1:]
 		for _, to := range plan.Graph.Node(from).To {
 			switch {
-			case seen[to] || plan.Effect(to) == string(operation.Check):
+			case seen[to] || plan.Effect(to) == operation.Check:
 				continue
-			case plan.Effect(to) == string(operation.Remediate):
+			case plan.Effect(to) == operation.Remediate:
 				first = min(first, to)
 			}
 			seen[to], next = true, append(next, to)
@@ -166,7 +166,7 @@ func (r *review) policy(p *v1alpha1.RemediationPolicy) {
 		switch effect := r.config.Effect(name); effect {
 		case "":
 			r.addFinding(Warning, v1alpha1.ReasonUnknownOperation, p, field, "no Operation and no built-in is named %.80q%s", name, document.Suggest(name, r.config.AllNames()))
-		case string(operation.Remediate):
+		case operation.Remediate:
 		default:
 			r.addFinding(Warning, NoEffect, p, field, "%s repairs nothing: its effect is %s", name, effect)
 		}

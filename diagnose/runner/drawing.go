@@ -8,10 +8,10 @@ import (
 
 // Drawing returns a picture of a Diagnosis: its graph with the effects of the nodes (""
 // where one is not known), what became of each, and the way that was taken.
-func Drawing(title string, g *graph.Graph, effect func(id int) string, s *v1alpha1.DiagnosisStatus) *draw.Drawing {
+func Drawing(title string, g *graph.Graph, effect func(id int) v1alpha1.Effect, s *v1alpha1.DiagnosisStatus) *draw.Drawing {
 	d := &draw.Drawing{Title: title, Graph: g, Notes: make([]draw.Note, g.Len())}
 	for id := 1; id < g.Len(); id++ {
-		d.Notes[id].Effect = effect(id)
+		d.Notes[id].Effect = string(effect(id))
 	}
 	for i := range s.Results {
 		r := &s.Results[i]

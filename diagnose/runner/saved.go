@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/kernosis/kernosis/diagnose/graph"
+	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
 // Saved is a run as its checkpoint has it.
@@ -14,7 +15,7 @@ type Saved struct {
 	Report *Report
 	Graph  *graph.Graph
 	// Effects are what the nodes may change, by id.
-	Effects    []string
+	Effects    []operation.Effect
 	Parameters map[string]string
 }
 
@@ -53,11 +54,7 @@ func ReadSaved(dir, id string) (*Saved, error) {
 		e.running = e.newRecord(b.ID)
 		e.running.Start = b.At
 	}
-	saved := &Saved{Report: e.report(), Graph: g, Parameters: cp.Plan.Parameters, Effects: make([]string, g.Len())}
-	for i, effect := range cp.Plan.Effects {
-		saved.Effects[i] = string(effect)
-	}
-	return saved, nil
+	return &Saved{Report: e.report(), Graph: g, Parameters: cp.Plan.Parameters, Effects: cp.Plan.Effects}, nil
 }
 
 // SavedPath returns where the checkpoint of a run is.

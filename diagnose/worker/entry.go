@@ -182,4 +182,4 @@ func slim(d *v1alpha1.Diagnosis) *v1alpha1.Diagnosis {
 }
 
 // repairs reports whether a node of the plan changes something.
-func repairs(p *resolve.Plan, id int) bool { return p.Effect(id) == string(operation.Remediate) }
+func repairs(p *resolve.Plan, id int) bool { return p.Effect(id) == operation.Remediate }

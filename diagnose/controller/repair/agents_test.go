@@ -106,7 +106,7 @@ func (a *agents) advance(ctx context.Context, d *v1alpha1.Diagnosis, set *v1alph
 		if res == nil {
 			now := a.now()
 			r := v1alpha1.Result{ID: int32(id), Operation: name, State: v1alpha1.ResultSucceeded, StartTime: &now}
-			if c.Effect(name) == string(v1alpha1.EffectRemediate) {
+			if c.Effect(name) == v1alpha1.EffectRemediate {
 				r.State, r.StartTime = v1alpha1.ResultAwaitingApproval, nil
 			}
 			s.Phase, s.Results = v1alpha1.PhaseRunning, append(s.Results, r)

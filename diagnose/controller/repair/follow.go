@@ -129,7 +129,7 @@ func (l *look) checksBefore(ctx context.Context, id int) ([]int, error) {
 	}
 	var out []int
 	for _, n := range passed(l.d, g, id) {
-		if l.d.Status.Result(n).Operation == g.Node(n).Operation && c.Effect(g.Node(n).Operation) == string(v1alpha1.EffectCheck) {
+		if l.d.Status.Result(n).Operation == g.Node(n).Operation && c.Effect(g.Node(n).Operation) == v1alpha1.EffectCheck {
 			out = append(out, n)
 		}
 	}
