@@ -105,11 +105,19 @@ func (c *checker) dependences(i int) {
 	}
 }
 
-// cycles names one cycle of each group of nodes that lead to one another.
+// cycles names one cycle of each group of nodes that lead to one another, a shortest one
+// through the group's first node.
 func (c *checker) cycles() {
-	for _, group := range components(c.nodes) {
-		if cycle := cycleThrough(c.nodes, group); cycle != nil {
-			c.fault(Cycle, cycle[0], "to", cycle, "nodes %s are a cycle", join(cycle, " → "))
+	reached := make([]set, len(c.nodes))
+	for i := range c.nodes {
+		reached[i] = reach(c.nodes, i)
+		first := reached[i].has(i)
+		for other := range i {
+			first = first && !(reached[i].has(other) && reached[other].has(i))
+		}
+		if first {
+			cycle := shortest(c.nodes, i, i, -1)
+			c.fault(Cycle, i, "to", cycle, "nodes %s are a cycle", join(cycle, " → "))
 		}
 	}
 }
@@ -123,7 +131,7 @@ func (c *checker) sources() {
 			in.add(to)
 		}
 	}
-	reached := reach(c.nodes, -1)
+	reached := reach(c.nodes, 0)
 	var cut []int
 	for i := 1; i < len(c.nodes); i++ {
 		switch {
@@ -146,7 +154,7 @@ func (c *checker) dependencesBefore(before []set) {
 			if before[i].has(d) {
 				continue
 			}
-			by := pathAround(c.nodes, i, d)
+			by := shortest(c.nodes, 0, i, d)
 			c.fault(DependenceNotOnAPath, i, "dependences", by, "node %d: dependences: node %d does not run on the path %s; a dependence is on every path", i, d, join(by, " → "))
 		}
 	}

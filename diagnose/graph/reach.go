@@ -8,16 +8,15 @@ type set [MaxNodes / 64]uint64
 func (s *set) has(id int) bool { return s[id/64]&(1<<(id%64)) != 0 }
 func (s *set) add(id int)      { s[id/64] |= 1 << (id % 64) }
 
-// reach returns what the start comes to without node without (-1: none is left out).
-func reach(nodes []Node, without int) set {
+// reach returns what a node leads to; the node itself only if it is on a cycle.
+func reach(nodes []Node, from int) set {
 	var seen set
-	seen.add(0)
-	todo := []int{0}
+	todo := []int{from}
 	for len(todo) > 0 {
 		n := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		for _, to := range nodes[n].To {
-			if to != without && !seen.has(to) {
+			if !seen.has(to) {
 				seen.add(to)
 				todo = append(todo, to)
 			}
@@ -47,21 +46,15 @@ func alwaysBefore(nodes []Node, order []int) []set {
 	return before
 }
 
-// pathAround returns a shortest path from the start to a node that passes another by;
-// nil: there is none.
-func pathAround(nodes []Node, to, without int) []int {
-	return shortest(nodes, 0, to, func(id int) bool { return id != without })
-}
-
-// shortest returns a shortest path over allowed nodes, both ends among them. From a node
-// to itself it has at least one edge.
-func shortest(nodes []Node, from, to int, allowed func(int) bool) []int {
+// shortest returns a shortest path that passes the node without by (-1: none), both ends
+// included; nil: there is none. From a node to itself it has at least one edge.
+func shortest(nodes []Node, from, to, without int) []int {
 	parent := make([]int, len(nodes))
 	var seen set
 	todo := []int{from}
 	for i := 0; i < len(todo); i++ {
 		for _, next := range nodes[todo[i]].To {
-			if !allowed(next) || seen.has(next) {
+			if next == without || seen.has(next) {
 				continue
 			}
 			seen.add(next)
