@@ -32,18 +32,19 @@ type flow struct {
 	link                        string
 	protocol                    string
 	from, to                    netip.AddrPort
-	packets                     [2]int // from, and to it
+	sides                       [2]side // of from, and of to
 	syn, synAck, fin            int
-	rst                         [2]int
-	retransmitted               [2]int
-	known                       [2]bool
-	end                         [2]uint32 // the highest sequence number, plus one
 	firstSYN, synAckAt, opened  time.Time
 	synRepeated, synAckRepeated bool
-	payload                     [2]int
 	unreachable                 string // what an ICMP error said of it
 	unreachableCount            int
-	established, sawSYN         bool
+}
+
+// side is what one end of a flow has sent.
+type side struct {
+	packets, payload, rst, retransmitted int
+	end                                  uint32 // the highest sequence number, plus one
+	known                                bool   // end is
 }
 
 // summary reports what packets are about.
@@ -52,7 +53,7 @@ type summary struct {
 	order               []*flow
 	overFlows           int // packets of flows beyond maxFlows
 	lines               []string
-	packets, others     int
+	packets             int
 	undecoded, icmpErrs int
 	began               time.Time
 	names               map[int]string
@@ -106,8 +107,6 @@ func (s *summary) add(p *packet) (headers int) {
 		} else {
 			s.overFlows++
 		}
-	default:
-		s.others++
 	}
 	return d.headers
 }
@@ -135,31 +134,32 @@ func (s *summary) flow(link int, d *decoded) *flow {
 
 // take counts a packet of the flow.
 func (f *flow) take(d *decoded, at time.Time) {
-	if t := d.tcp; t != nil && t.SYN && !t.ACK && !f.sawSYN && f.from != d.from {
-		f.turn() // the other one had been seen first
+	if t := d.tcp; t != nil && t.SYN && !t.ACK && f.syn == 0 && f.from != d.from { // the other end had been seen first
+		f.from, f.to = f.to, f.from
+		f.sides[0], f.sides[1] = f.sides[1], f.sides[0]
 	}
-	side := 0
-	if d.from != f.from {
-		side = 1
+	byFrom := d.from == f.from
+	s := &f.sides[1]
+	if byFrom {
+		s = &f.sides[0]
 	}
-	f.packets[side]++
-	f.payload[side] += d.payload
+	s.packets++
+	s.payload += d.payload
 	t := d.tcp
 	if t == nil {
 		return
 	}
-	again := f.sequence(side, t, d.payload)
+	again := s.sequence(t, d.payload)
 	if again {
-		f.retransmitted[side]++
+		s.retransmitted++
 	}
 	switch {
 	case t.SYN && !t.ACK:
 		f.syn++
-		f.sawSYN = true
 		if again && f.synAckAt.IsZero() {
 			f.synRepeated = true
 		} else if !again {
-			f.firstSYN, f.synAckAt, f.opened, f.established, f.synRepeated, f.synAckRepeated = at, time.Time{}, time.Time{}, false, false, false
+			f.firstSYN, f.synAckAt, f.opened, f.synRepeated, f.synAckRepeated = at, time.Time{}, time.Time{}, false, false
 		}
 	case t.SYN:
 		f.synAck++
@@ -168,32 +168,20 @@ func (f *flow) take(d *decoded, at time.Time) {
 		} else {
 			f.synAckRepeated = true
 		}
-	case t.ACK && side == 0 && !f.synAckAt.IsZero() && !f.established:
-		f.opened, f.established = at, true
+	case t.ACK && byFrom && !f.synAckAt.IsZero() && f.opened.IsZero():
+		f.opened = at
 	}
 	if t.RST {
-		f.rst[side]++
+		s.rst++
 	}
 	if t.FIN {
 		f.fin++
 	}
 }
 
-// turn exchanges the ends.
-func (f *flow) turn() {
-	f.from, f.to = f.to, f.from
-	swap := func(p *[2]int) { p[0], p[1] = p[1], p[0] }
-	swap(&f.packets)
-	swap(&f.rst)
-	swap(&f.retransmitted)
-	swap(&f.payload)
-	f.known[0], f.known[1] = f.known[1], f.known[0]
-	f.end[0], f.end[1] = f.end[1], f.end[0]
-}
-
 // sequence notes what a segment takes of the sequence numbers, and reports whether all of
 // that was sent before.
-func (f *flow) sequence(side int, t *layers.TCP, payload int) (again bool) {
+func (s *side) sequence(t *layers.TCP, payload int) (again bool) {
 	size := uint32(payload)
 	if t.SYN {
 		size++
@@ -205,30 +193,30 @@ func (f *flow) sequence(side int, t *layers.TCP, payload int) (again bool) {
 		return false
 	}
 	end := t.Seq + size
-	if t.SYN && f.known[side] && f.end[side] != end {
-		f.known[side] = false // another connection between the same ports
+	if t.SYN && s.end != end {
+		s.known = false // another connection between the same ports
 	}
-	if f.known[side] && int32(end-f.end[side]) <= 0 {
+	if s.known && int32(end-s.end) <= 0 {
 		return true
 	}
-	f.known[side], f.end[side] = true, end
+	s.known, s.end = true, end
 	return false
 }
 
 // handshake is how long it took; 0: it was not seen, or a repeated SYN makes it unclear.
 func (f *flow) handshake() time.Duration {
-	if !f.established || f.synRepeated || f.synAckRepeated || f.firstSYN.IsZero() {
+	if f.opened.IsZero() || f.synRepeated || f.synAckRepeated || f.firstSYN.IsZero() {
 		return 0
 	}
 	return f.opened.Sub(f.firstSYN)
 }
 
 // unanswered reports whether SYNs got neither SYN-ACK nor reset.
-func (f *flow) unanswered() bool { return f.syn > 0 && f.synAck == 0 && f.rst[1] == 0 }
+func (f *flow) unanswered() bool { return f.syn > 0 && f.synAck == 0 && f.sides[1].rst == 0 }
 
 // trouble orders flows: the more, the earlier.
 func (f *flow) trouble() int {
-	n := f.rst[0] + f.rst[1] + f.retransmitted[0] + f.retransmitted[1] + f.unreachableCount
+	n := f.sides[0].rst + f.sides[1].rst + f.sides[0].retransmitted + f.sides[1].retransmitted + f.unreachableCount
 	if f.unanswered() {
 		n++
 	}
@@ -237,43 +225,44 @@ func (f *flow) trouble() int {
 
 // String is the flow on a line.
 func (f *flow) String() string {
-	var b strings.Builder
+	var out strings.Builder
+	a, b := &f.sides[0], &f.sides[1]
 	from, to := f.from.String(), f.to.String()
 	if f.from.Port() == 0 && f.to.Port() == 0 {
 		from, to = f.from.Addr().String(), f.to.Addr().String()
 	}
-	fmt.Fprintf(&b, "%s %s > %s on %s: %d/%d packets, %d/%d bytes", f.protocol, from, to, f.link, f.packets[0], f.packets[1], f.payload[0], f.payload[1])
+	fmt.Fprintf(&out, "%s %s > %s on %s: %d/%d packets, %d/%d bytes", f.protocol, from, to, f.link, a.packets, b.packets, a.payload, b.payload)
 	add := func(n int, text string) {
 		if n > 0 {
-			fmt.Fprintf(&b, ", %d %s", n, text)
+			fmt.Fprintf(&out, ", %d %s", n, text)
 		}
 	}
 	if f.protocol == "tcp" {
 		add(f.syn, "SYN")
 		add(f.synAck, "SYN-ACK")
 		add(f.fin, "FIN")
-		add(f.rst[0], "RST sent")
-		add(f.rst[1], "RST received")
-		add(f.retransmitted[0], "sent again")
-		add(f.retransmitted[1], "received again")
+		add(a.rst, "RST sent")
+		add(b.rst, "RST received")
+		add(a.retransmitted, "sent again")
+		add(b.retransmitted, "received again")
 		if d := f.handshake(); d > 0 {
-			fmt.Fprintf(&b, ", handshake %s", d.Round(time.Microsecond))
+			fmt.Fprintf(&out, ", handshake %s", d.Round(time.Microsecond))
 		}
 		if f.unanswered() {
-			b.WriteString(", SYN unanswered")
+			out.WriteString(", SYN unanswered")
 		}
 	}
 	if f.unreachable != "" {
-		fmt.Fprintf(&b, ", %d× %s", f.unreachableCount, f.unreachable)
+		fmt.Fprintf(&out, ", %d× %s", f.unreachableCount, f.unreachable)
 	}
-	return b.String()
+	return out.String()
 }
 
 // sorted returns the flows, those with trouble first, then the busiest.
 func (s *summary) sorted() []*flow {
 	list := slices.Clone(s.order)
 	slices.SortStableFunc(list, func(a, b *flow) int {
-		return cmp.Or(cmp.Compare(b.trouble(), a.trouble()), cmp.Compare(b.packets[0]+b.packets[1], a.packets[0]+a.packets[1]))
+		return cmp.Or(cmp.Compare(b.trouble(), a.trouble()), cmp.Compare(b.sides[0].packets+b.sides[1].packets, a.sides[0].packets+a.sides[1].packets))
 	})
 	return list
 }

@@ -222,7 +222,7 @@ func (c *capture) report(r *operation.Finding) {
 	for _, f := range c.sum.sorted() {
 		flows = append(flows, f.String())
 		syn, synAck = syn+uint64(f.syn), synAck+uint64(f.synAck)
-		rst, again = rst+uint64(f.rst[0]+f.rst[1]), again+uint64(f.retransmitted[0]+f.retransmitted[1])
+		rst, again = rst+uint64(f.sides[0].rst+f.sides[1].rst), again+uint64(f.sides[0].retransmitted+f.sides[1].retransmitted)
 		if f.unanswered() {
 			unanswered++
 		}
