@@ -19,9 +19,8 @@ type filter struct {
 // String is the filter in the words of tcpdump.
 func (f filter) String() string {
 	s := "all packets"
-	name := map[uint8]string{unix.IPPROTO_TCP: "tcp", unix.IPPROTO_UDP: "udp", unix.IPPROTO_ICMP: "icmp"}[f.protocol]
-	if name != "" {
-		s = name
+	if f.protocol != 0 {
+		s = protocolName(f.protocol)
 	}
 	if f.address.IsValid() {
 		s += " host " + f.address.String()
@@ -43,6 +42,9 @@ type assembler struct {
 func (a *assembler) add(ins ...bpf.Instruction) { a.code = append(a.code, ins...) }
 
 func (a *assembler) label(name string) { a.labels[name] = len(a.code) }
+
+// newLabel returns a name that no other label has, of what comes later.
+func (a *assembler) newLabel(name string) string { return fmt.Sprintf("%s-%d", name, len(a.code)) }
 
 func (a *assembler) jump(test bpf.JumpTest, value uint32, yes, no string) {
 	a.jumps[len(a.code)] = [2]string{yes, no}
@@ -73,14 +75,40 @@ func (a *assembler) finish() ([]bpf.Instruction, error) {
 	return a.code, nil
 }
 
-// Offsets in headers that the program is about, from the header's beginning.
+// ipVersion is what the program has to know of a version of IP. Offsets are from the header's
+// beginning.
+type ipVersion struct {
+	length                        bpf.Instruction // loads the header's length into X
+	protocol, source, destination uint32
+	fragment                      uint32 // 0: the header has none
+	shortest                      uint32 // header, without options
+	icmp                          uint32
+}
+
+func iP4Header() ipVersion {
+	return ipVersion{length: bpf.LoadMemShift{Off: 0}, fragment: 6, protocol: 9, source: 12, destination: 16, shortest: 20, icmp: unix.IPPROTO_ICMP}
+}
+
+func iP6Header() ipVersion {
+	const size = 40
+	return ipVersion{length: bpf.LoadConstant{Dst: bpf.RegX, Val: size}, protocol: 6, source: 8, destination: 24, shortest: size, icmp: unix.IPPROTO_ICMPV6}
+}
+
 const (
-	iP4Fragment, iP4Protocol, iP4Source, iP4Destination = 6, 9, 12, 16
-	iP4Length                                           = 20 // without options
-	iP6Next, iP6Source, iP6Destination, iP6Length       = 6, 8, 24, 40
-	arpSender, arpTarget                                = 14, 24
-	icmpQuote                                           = 8 // where an ICMP error has the packet it is about
+	arpSender, arpTarget = 14, 24
+	icmpQuote            = 8 // where an ICMP error has the packet it is about
 )
+
+// load makes an instruction that loads a field of a header.
+type load func(offset uint32, size int) bpf.Instruction
+
+func ofPacket(offset uint32, size int) bpf.Instruction {
+	return bpf.LoadAbsolute{Off: offset, Size: size}
+}
+
+func ofQuote(offset uint32, size int) bpf.Instruction {
+	return bpf.LoadIndirect{Off: icmpQuote + offset, Size: size}
+}
 
 // program returns the program that reports how many bytes of a packet to keep: snaplen, or
 // none. A packet begins with its network header. Besides those packets that fit, it takes
@@ -99,13 +127,13 @@ func (f filter) program(snaplen uint32) ([]bpf.Instruction, error) {
 	if f.address.Is6() {
 		a.equal(0x40, "reject", "reject")
 	} else {
-		f.ip4(a)
+		f.ip(a, iP4Header())
 	}
 	a.label("v6")
 	if f.address.Is4() {
 		a.equal(0x60, "reject", "reject")
 	} else {
-		f.ip6(a)
+		f.ip(a, iP6Header())
 	}
 	a.label("other")
 	if f.protocol == 0 && f.port == 0 && f.address.Is4() { // ARP
@@ -122,155 +150,86 @@ func (f filter) program(snaplen uint32) ([]bpf.Instruction, error) {
 	return a.finish()
 }
 
-// ip4 adds what becomes of an IPv4 packet.
-func (f filter) ip4(a *assembler) {
-	a.add(bpf.LoadAbsolute{Off: iP4Protocol, Size: 1})
-	a.equal(unix.IPPROTO_ICMP, "icmp4", "")
-	f.wants(a, "", "reject")
-	if f.address.IsValid() {
-		address := binary.BigEndian.Uint32(f.address.AsSlice())
-		a.add(bpf.LoadAbsolute{Off: iP4Source, Size: 4})
-		a.equal(address, "ports4", "")
-		a.add(bpf.LoadAbsolute{Off: iP4Destination, Size: 4})
-		a.equal(address, "ports4", "reject")
-	}
-	a.label("ports4")
-	if f.port != 0 {
-		a.add(bpf.LoadAbsolute{Off: iP4Fragment, Size: 2})
-		a.jump(bpf.JumpBitsSet, 0x1fff, "reject", "") // only a first fragment has ports
-		a.add(bpf.LoadMemShift{Off: 0}, bpf.LoadAbsolute{Off: iP4Protocol, Size: 1})
-		f.ports(a, 0)
-	} else {
-		a.equal(0, "accept", "accept")
-	}
+// ip adds what becomes of a packet of a version of IP.
+func (f filter) ip(a *assembler, v ipVersion) {
+	icmp := a.newLabel("icmp")
+	a.add(v.length, ofPacket(v.protocol, 1))
+	a.equal(v.icmp, icmp, "")
+	f.match(a, v, ofPacket, 0)
 
-	a.label("icmp4")
-	a.add(bpf.LoadMemShift{Off: 0})
+	a.label(icmp)
 	if direct := f.protocol == 0 || f.protocol == unix.IPPROTO_ICMP; direct && f.port == 0 {
 		if !f.address.IsValid() {
 			a.equal(0, "accept", "accept")
 			return
 		}
-		address := binary.BigEndian.Uint32(f.address.AsSlice())
-		a.add(bpf.LoadAbsolute{Off: iP4Source, Size: 4})
-		a.equal(address, "accept", "")
-		a.add(bpf.LoadAbsolute{Off: iP4Destination, Size: 4})
-		a.equal(address, "accept", "")
+		f.hosts(a, v, ofPacket, "accept", "")
 	}
-	// An error: destination unreachable, time exceeded, parameter problem.
 	a.add(bpf.LoadIndirect{Off: 0, Size: 1})
-	a.equal(3, "quote4", "")
-	a.equal(11, "quote4", "")
-	a.equal(12, "quote4", "reject")
-	a.label("quote4")
-	a.add(bpf.LoadIndirect{Off: icmpQuote + iP4Protocol, Size: 1})
-	f.wants(a, "", "reject")
-	if f.address.IsValid() {
-		address := binary.BigEndian.Uint32(f.address.AsSlice())
-		a.add(bpf.LoadIndirect{Off: icmpQuote + iP4Source, Size: 4})
-		a.equal(address, "quotedPorts4", "")
-		a.add(bpf.LoadIndirect{Off: icmpQuote + iP4Destination, Size: 4})
-		a.equal(address, "quotedPorts4", "reject")
-	}
-	a.label("quotedPorts4")
-	if f.port != 0 {
-		a.add(bpf.LoadIndirect{Off: icmpQuote + iP4Protocol, Size: 1})
-		f.ports(a, icmpQuote+iP4Length)
+	if v.icmp == unix.IPPROTO_ICMPV6 {
+		a.jump(bpf.JumpGreaterOrEqual, 128, "reject", "") // errors have types below
 	} else {
-		a.equal(0, "accept", "accept")
+		quote := a.newLabel("quote")
+		a.equal(3, quote, "")        // destination unreachable
+		a.equal(11, quote, "")       // time exceeded
+		a.equal(12, quote, "reject") // parameter problem
+		a.label(quote)
 	}
+	f.match(a, v, ofQuote, icmpQuote+v.shortest)
 }
 
-// ip6 adds what becomes of an IPv6 packet.
-func (f filter) ip6(a *assembler) {
-	const header = iP6Length
-	a.add(bpf.LoadConstant{Dst: bpf.RegX, Val: header}, bpf.LoadAbsolute{Off: iP6Next, Size: 1})
-	a.equal(unix.IPPROTO_ICMPV6, "icmp6", "")
-	f.wants(a, "", "reject")
-	f.address6(a, 0, "ports6", "reject", "a")
-	a.label("ports6")
-	if f.port != 0 {
-		a.add(bpf.LoadAbsolute{Off: iP6Next, Size: 1})
-		f.ports(a, 0)
-	} else {
-		a.equal(0, "accept", "accept")
-	}
-
-	a.label("icmp6")
-	if direct := f.protocol == 0 || f.protocol == unix.IPPROTO_ICMP; direct && f.port == 0 {
-		if !f.address.IsValid() {
-			a.equal(0, "accept", "accept")
-			return
-		}
-		f.address6(a, 0, "accept", "", "b")
-	}
-	// Errors have types below 128.
-	a.add(bpf.LoadIndirect{Off: 0, Size: 1})
-	a.jump(bpf.JumpGreaterOrEqual, 128, "reject", "")
-	a.add(bpf.LoadIndirect{Off: icmpQuote + iP6Next, Size: 1})
-	f.wants(a, "", "reject")
-	f.address6(a, header+icmpQuote, "quotedPorts6", "reject", "c")
-	a.label("quotedPorts6")
-	if f.port != 0 {
-		a.add(bpf.LoadIndirect{Off: icmpQuote + iP6Next, Size: 1})
-		f.ports(a, icmpQuote+header)
-	} else {
-		a.equal(0, "accept", "accept")
-	}
-}
-
-// wants goes on by the protocol, which is in the accumulator.
-func (f filter) wants(a *assembler, yes, no string) {
+// match accepts or rejects by an IP header, and by the ports at X + ports.
+func (f filter) match(a *assembler, v ipVersion, field load, ports uint32) {
+	a.add(field(v.protocol, 1))
 	switch f.protocol {
 	case 0:
 	case unix.IPPROTO_ICMP:
-		a.equal(unix.IPPROTO_ICMP, yes, "")
-		a.equal(unix.IPPROTO_ICMPV6, yes, no)
+		a.equal(v.icmp, "", "reject")
 	default:
-		a.equal(uint32(f.protocol), yes, no)
+		a.equal(uint32(f.protocol), "", "reject")
 	}
-}
-
-// address6 goes on by the two addresses of the IPv6 header at an offset. Empty no: on.
-// name makes its labels its own.
-func (f filter) address6(a *assembler, offset uint32, yes, no, name string) {
-	if !f.address.IsValid() {
+	fits := a.newLabel("fits")
+	f.hosts(a, v, field, fits, "reject")
+	a.label(fits)
+	if f.port == 0 {
+		a.equal(0, "accept", "accept")
 		return
 	}
-	b := f.address.As16()
-	for i, field := range []uint32{iP6Source, iP6Destination} {
-		other := name + "-destination"
-		if i == 1 {
-			other = no
-		}
-		for word := uint32(0); word < 16; word += 4 {
-			next := ""
-			if word == 12 {
-				next = yes
-			}
-			miss := other
-			if miss == "" {
-				miss = name + "-miss"
-			}
-			a.add(bpf.LoadAbsolute{Off: offset + field + word, Size: 4})
-			a.equal(binary.BigEndian.Uint32(b[word:]), next, miss)
-		}
-		if i == 0 {
-			a.label(other)
-		}
+	if v.fragment != 0 {
+		a.add(field(v.fragment, 2))
+		a.jump(bpf.JumpBitsSet, 0x1fff, "reject", "") // only a first fragment has ports
 	}
-	a.label(name + "-miss")
+	a.add(field(v.protocol, 1))
+	transport := a.newLabel("transport")
+	a.equal(unix.IPPROTO_TCP, transport, "")
+	a.equal(unix.IPPROTO_UDP, transport, "")
+	a.equal(unix.IPPROTO_SCTP, transport, "reject")
+	a.label(transport)
+	a.add(bpf.LoadIndirect{Off: ports, Size: 2})
+	a.equal(uint32(f.port), "accept", "")
+	a.add(bpf.LoadIndirect{Off: ports + 2, Size: 2})
+	a.equal(uint32(f.port), "accept", "reject")
 }
 
-// ports accepts or rejects by the ports at X + offset; the protocol is in the accumulator.
-func (f filter) ports(a *assembler, offset uint32) {
-	name := fmt.Sprintf("ports-%d", len(a.code))
-	a.equal(unix.IPPROTO_TCP, name, "")
-	a.equal(unix.IPPROTO_UDP, name, "")
-	a.equal(unix.IPPROTO_SCTP, name, "reject")
-	a.label(name)
-	a.add(bpf.LoadIndirect{Off: offset, Size: 2})
-	a.equal(uint32(f.port), "accept", "")
-	a.add(bpf.LoadIndirect{Off: offset + 2, Size: 2})
-	a.equal(uint32(f.port), "accept", "reject")
+// hosts goes on by the two addresses of an IP header. Empty no, or no address to look for:
+// on.
+func (f filter) hosts(a *assembler, v ipVersion, field load, yes, no string) {
+	address := f.address.AsSlice()
+	last := len(address) - 4
+	for i, at := range []uint32{v.source, v.destination} {
+		other := a.newLabel("other")
+		miss := other
+		if i == 1 && no != "" {
+			miss = no
+		}
+		for word := 0; word <= last; word += 4 {
+			hit := ""
+			if word == last {
+				hit = yes
+			}
+			a.add(field(at+uint32(word), 4))
+			a.equal(binary.BigEndian.Uint32(address[word:]), hit, miss)
+		}
+		a.label(other)
+	}
 }
