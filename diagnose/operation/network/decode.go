@@ -1,6 +1,7 @@
 package network
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -9,6 +10,21 @@ import (
 	"github.com/google/gopacket/layers"
 	"golang.org/x/sys/unix"
 )
+
+// ends are an IP header's addresses, and the protocol of what is behind it; false: it is
+// none, or cut off.
+func ends(header gopacket.NetworkLayer) (from, to netip.Addr, protocol uint8, ok bool) {
+	var source, destination []byte
+	switch ip := header.(type) {
+	case *layers.IPv4:
+		source, destination, protocol = ip.SrcIP, ip.DstIP, uint8(ip.Protocol)
+	case *layers.IPv6:
+		source, destination, protocol = ip.SrcIP, ip.DstIP, uint8(ip.NextHeader)
+	}
+	from, ok1 := netip.AddrFromSlice(source)
+	to, ok2 := netip.AddrFromSlice(destination)
+	return from, to, protocol, ok1 && ok2
+}
 
 // decode reads the headers of a packet, which may be cut off anywhere.
 func decode(protocol uint16, data []byte) (d decoded, ok bool) {
@@ -24,26 +40,10 @@ func decode(protocol uint16, data []byte) (d decoded, ok bool) {
 		d.text = fmt.Sprintf("EtherType %#04x", protocol)
 		return d, false
 	}
-	packet := gopacket.NewPacket(data, first, gopacket.DecodeOptions{Lazy: true, NoCopy: true})
-	return decodePacket(packet, len(data))
-}
-
-// decodePacket takes what is used of a packet's layers. captured is how many bytes of
-// it there are.
-func decodePacket(packet gopacket.Packet, captured int) (d decoded, ok bool) {
-	var total, offset int // length of the IP packet, and where what is behind its header begins
-	var source, destination []byte
-	switch ip := packet.NetworkLayer().(type) {
-	case *layers.IPv4:
-		source, destination, d.protocol = ip.SrcIP, ip.DstIP, uint8(ip.Protocol)
-		total, offset = int(ip.Length), len(ip.Contents)
-		if ip.FragOffset != 0 {
-			d.text = "fragment of "
-		}
-	case *layers.IPv6:
-		source, destination, d.protocol = ip.SrcIP, ip.DstIP, uint8(ip.NextHeader)
-		total, offset = int(ip.Length)+len(ip.Contents), len(ip.Contents)
-	default:
+	packet, captured := gopacket.NewPacket(data, first, gopacket.DecodeOptions{Lazy: true, NoCopy: true}), len(data)
+	header := packet.NetworkLayer()
+	var from, to netip.Addr
+	if from, to, d.protocol, ok = ends(header); !ok {
 		if arp, isARP := packet.Layer(layers.LayerTypeARP).(*layers.ARP); isARP {
 			d.headers, d.text = captured, arpText(arp)
 			return d, true
@@ -51,13 +51,17 @@ func decodePacket(packet gopacket.Packet, captured int) (d decoded, ok bool) {
 		d.text = "no packet that can be read"
 		return d, false
 	}
-	from, ok1 := netip.AddrFromSlice(source)
-	to, ok2 := netip.AddrFromSlice(destination)
-	if !ok1 || !ok2 { // cut off in the header
-		d.text = "no packet that can be read"
-		return d, false
+	offset := len(header.LayerContents()) // where what is behind the IP header begins
+	total := 0                            // length of the packet
+	switch ip := header.(type) {
+	case *layers.IPv4:
+		total = int(ip.Length)
+		if ip.FragOffset != 0 {
+			d.text = "fragment of "
+		}
+	case *layers.IPv6:
+		total = int(ip.Length) + offset
 	}
-	d.headers = min(offset, captured)
 	var sport, dport uint16
 	switch t := packet.TransportLayer().(type) {
 	case *layers.TCP:
@@ -172,27 +176,16 @@ func (d *decoded) icmp(packet gopacket.Packet) (headers int) {
 // decodeQuoted reads the IP header and the ports that an ICMP error quotes, and returns how
 // long that header is.
 func decodeQuoted(first gopacket.LayerType, data []byte) (of *decoded, header int) {
-	packet := gopacket.NewPacket(data, first, gopacket.DecodeOptions{Lazy: true, NoCopy: true})
-	var q decoded
-	var rest, source, destination []byte
-	switch ip := packet.NetworkLayer().(type) {
-	case *layers.IPv4:
-		q.protocol, rest, source, destination, header = uint8(ip.Protocol), ip.Payload, ip.SrcIP, ip.DstIP, len(ip.Contents)
-	case *layers.IPv6:
-		q.protocol, rest, source, destination, header = uint8(ip.NextHeader), ip.Payload, ip.SrcIP, ip.DstIP, len(ip.Contents)
-	default:
-		return nil, 0
-	}
-	from, ok1 := netip.AddrFromSlice(source)
-	to, ok2 := netip.AddrFromSlice(destination)
-	if !ok1 || !ok2 {
+	ip := gopacket.NewPacket(data, first, gopacket.DecodeOptions{Lazy: true, NoCopy: true}).NetworkLayer()
+	from, to, protocol, ok := ends(ip)
+	if !ok {
 		return nil, 0
 	}
 	var sport, dport uint16
 	const ports = 4
-	if (q.protocol == unix.IPPROTO_TCP || q.protocol == unix.IPPROTO_UDP) && len(rest) >= ports {
-		sport, dport = uint16(rest[0])<<8|uint16(rest[1]), uint16(rest[2])<<8|uint16(rest[3])
+	rest := ip.LayerPayload()
+	if (protocol == unix.IPPROTO_TCP || protocol == unix.IPPROTO_UDP) && len(rest) >= ports {
+		sport, dport = binary.BigEndian.Uint16(rest), binary.BigEndian.Uint16(rest[2:])
 	}
-	q.from, q.to = netip.AddrPortFrom(from, sport), netip.AddrPortFrom(to, dport)
-	return &q, header
+	return &decoded{protocol: protocol, from: netip.AddrPortFrom(from, sport), to: netip.AddrPortFrom(to, dport)}, len(ip.LayerContents())
 }
