@@ -1,11 +1,11 @@
 package network
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
-	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/netlook"
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
@@ -50,7 +50,7 @@ func CheckAcceptQueueFull(h operation.Host) operation.Builtin {
 				return operation.Output{}, operation.RefutedBy("AcceptQueueNotFull", "nothing listens at %s in %s", where(call.Parameters), &p)
 			case w.full > 0:
 				return r.Output(operation.VerdictOf("AcceptQueueFull", "%s (full at %d of %d looks in %s)%s", text, w.full, w.looks, w.took, w.overflowText())), nil
-			case w.overflows.Overflows > 0 && w.listeners == 1:
+			case w.overflows > 0 && w.listeners == 1:
 				// Between two looks: no other listener can have had them.
 				return r.Output(operation.VerdictOf("AcceptQueueFull", "%s, never seen full at %d looks in %s%s", text, w.looks, w.took, w.overflowText())), nil
 			}
@@ -66,7 +66,7 @@ type queueWatch struct {
 	owner               owner
 	looks, full, absent int
 	listeners           int // sockets that listen in the namespace
-	overflows           hostfs.ListenStats
+	overflows           uint64
 	overflowsErr        error
 	took                time.Duration
 }
@@ -80,8 +80,8 @@ func watchQueue(h operation.Host, ctx context.Context, p *place, v operation.Val
 	defer view.Close()
 	at := at(v)
 	began, window := time.Now(), v.Duration("window")
-	before, err := h.FS.ListenStats(p.pid)
-	w := &queueWatch{where: where(v), overflowsErr: err}
+	before, beforeErr := h.FS.NetCounters(p.pid)
+	w := &queueWatch{where: where(v)}
 	for {
 		present, full := false, false
 		if _, err := view.Sockets(1<<netlook.Listen, at.Port(), false, func(s *netlook.Socket) {
@@ -110,13 +110,8 @@ func watchQueue(h operation.Host, ctx context.Context, p *place, v operation.Val
 		}
 	}
 	w.took = time.Since(began).Round(time.Millisecond)
-	if after, err := h.FS.ListenStats(p.pid); err == nil && w.overflowsErr == nil {
-		w.overflows = hostfs.ListenStats{
-			Overflows: increase(before.Overflows, after.Overflows), Drops: increase(before.Drops, after.Drops),
-		}
-	} else if err != nil {
-		w.overflowsErr = err
-	}
+	after, err := h.FS.NetCounters(p.pid)
+	w.overflows, w.overflowsErr = grew(before, after)[listenOverflows], cmp.Or(beforeErr, err)
 	if _, err := view.Sockets(1<<netlook.Listen, 0, false, func(*netlook.Socket) { w.listeners++ }); err != nil {
 		return nil, err
 	}
@@ -134,14 +129,11 @@ func (w *queueWatch) report(r *operation.Finding) string {
 	}
 	r.Uint("queue", uint64(w.fullest.RQueue))
 	r.Uint("queueMax", uint64(w.fullest.WQueue))
-	if w.owner.pid != 0 {
-		r.Uint("ownerPID", uint64(w.owner.pid))
-		r.Text("ownerComm", w.owner.comm)
-	}
+	w.owner.report(r)
 	if w.overflowsErr != nil {
 		r.Note("no counters of the listeners: %v", w.overflowsErr)
 	} else {
-		r.Uint("overflows", w.overflows.Overflows)
+		r.Uint("overflows", w.overflows)
 	}
 	return fmt.Sprintf("queue %d/%d on %s, owner %s", w.fullest.RQueue, w.fullest.WQueue, w.where, w.owner)
 }
@@ -150,5 +142,5 @@ func (w *queueWatch) overflowText() string {
 	if w.overflowsErr != nil {
 		return "; how many connections met a full queue is not known"
 	}
-	return fmt.Sprintf("; %d connections met a full queue in that namespace", w.overflows.Overflows)
+	return fmt.Sprintf("; %d connections met a full queue in that namespace", w.overflows)
 }

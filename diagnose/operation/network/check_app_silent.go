@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"strconv"
 	"sync"
 	"time"
 
@@ -155,14 +154,11 @@ func (s *silence) judge(r *operation.Finding, p *netprobe.Probe) (operation.Outp
 			what, s.waited, r.Results["targetNetNS"])
 	}
 	accepted := c.Inode != 0
-	r.Text("accepted", strconv.FormatBool(accepted))
+	r.Bool("accepted", accepted)
 	r.Uint("unread", uint64(c.RQueue))
 	r.Uint("received", c.Info.Bytes_received)
-	r.Text("ownerComm", s.owner.comm)
+	s.owner.report(r)
 	r.Text("ownerState", s.state)
-	if s.owner.pid != 0 {
-		r.Uint("ownerPID", uint64(s.owner.pid))
-	}
 	owner := s.owner.String()
 	if s.state != "" {
 		owner += " in state " + s.state

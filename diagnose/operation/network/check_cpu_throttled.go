@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"strconv"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/display"
@@ -40,7 +41,7 @@ func CheckCPUThrottled(h operation.Host) operation.Builtin {
 			{Name: "period", Doc: "length of a period"},
 			{Name: "throttledPercent", Doc: "percent of the periods during window in which it exhausted the quota"},
 			{Name: "throttledTime", Doc: "throttled time; on cgroup v1 summed over CPUs"},
-			{Name: "note", Doc: "what could not be inspected, or was left out"},
+			operation.NoteResult(),
 		},
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			v := call.Parameters
@@ -158,11 +159,11 @@ func cpuGroup(h operation.Host, layout hostfs.CgroupLayout, pid int) (string, er
 	}
 	_, v1 := layout.Controllers["cpu"]
 	for _, g := range groups {
-		if !v1 && g.Hierarchy == 0 || v1 && hasController(g.Controllers, "cpu") {
+		if !v1 && g.Hierarchy == 0 || v1 && slices.Contains(strings.Split(g.Controllers, ","), "cpu") {
 			return g.Path, nil
 		}
 	}
-	return "", errors.New("process " + strconv.Itoa(pid) + " has no cpu cgroup")
+	return "", fmt.Errorf("process %d has no cpu cgroup", pid)
 }
 
 // throttled watches groups for a time, and returns the one that was held back most, or

@@ -20,8 +20,7 @@ func CheckNeighbourFailed(h operation.Host) operation.Builtin {
 			operation.Result{Name: "nextHopState", Doc: "state of its entry in the neighbour table"},
 		),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
-			r := newReport(nil)
-			p, err := findPath(h, call.Parameters, r)
+			p, r, err := findPath(h, call.Parameters)
 			if err != nil {
 				return operation.Output{}, err
 			}

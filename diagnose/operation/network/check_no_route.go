@@ -16,8 +16,7 @@ func CheckNoRoute(h operation.Host) operation.Builtin {
 		Parameters: pathParameters(),
 		Results:    routeResults(),
 		Run: func(_ context.Context, call *operation.Call) (operation.Output, error) {
-			r := newReport(nil)
-			p, err := findPath(h, call.Parameters, r)
+			p, r, err := findPath(h, call.Parameters)
 			if err != nil {
 				return operation.Output{}, err
 			}

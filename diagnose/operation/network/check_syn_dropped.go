@@ -16,9 +16,9 @@ type counter struct{ name, text string }
 // listenerDrops are the counters of what listeners did not take.
 func listenerDrops() []counter {
 	return []counter{
-		{"TcpExt.ListenOverflows", "accept queue full"},
-		{"TcpExt.TCPReqQFullDrop", "queue of handshakes full"},
-		{"TcpExt.ListenDrops", "dropped by listeners for these and other reasons"},
+		{listenOverflows, "accept queue full"},
+		{handshakesFull, "queue of handshakes full"},
+		{listenDrops, "dropped by listeners for these and other reasons"},
 	}
 }
 
@@ -56,9 +56,9 @@ func CheckSYNDropped(h operation.Host) operation.Builtin {
 				return operation.Output{}, err
 			}
 			r := newReport(&p)
-			r.Uint("drops", grew["TcpExt.ListenDrops"])
-			r.Uint("overflows", grew["TcpExt.ListenOverflows"])
-			r.Uint("synQueueFull", grew["TcpExt.TCPReqQFullDrop"])
+			r.Uint("drops", grew[listenDrops])
+			r.Uint("overflows", grew[listenOverflows])
+			r.Uint("synQueueFull", grew[handshakesFull])
 			half := uint64(0)
 			for i := range t.list {
 				if t.list[i].State == netlook.SynRecv {

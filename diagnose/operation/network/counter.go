@@ -2,9 +2,17 @@ package network
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/kernosis/kernosis/diagnose/operation"
+)
+
+// Counters of what listeners did not take.
+const (
+	listenOverflows = "TcpExt.ListenOverflows"
+	handshakesFull  = "TcpExt.TCPReqQFullDrop"
+	listenDrops     = "TcpExt.ListenDrops"
 )
 
 // readEvery is how often counters are read while one is waited for.
@@ -25,6 +33,10 @@ func growth(h operation.Host, ctx context.Context, p *place, window time.Duratio
 		after, err := h.FS.NetCounters(p.pid)
 		if err != nil {
 			return nil, 0, err
+		}
+		// The process may have ended, and its number be that of one elsewhere.
+		if inode, err := h.FS.NetNS(p.pid); err != nil || inode != p.inode {
+			return nil, 0, fmt.Errorf("process %d has left the network namespace", p.pid)
 		}
 		grew := grew(before, after)
 		if took := time.Since(began); took >= window || enough(grew) {

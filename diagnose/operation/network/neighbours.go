@@ -25,8 +25,7 @@ func Neighbours(h operation.Host) operation.Builtin {
 			operation.Result{Name: "entries", Doc: "entries of that address family by state"},
 		),
 		Run: func(_ context.Context, call *operation.Call) (operation.Output, error) {
-			r := newReport(nil)
-			p, err := findPath(h, call.Parameters, r)
+			p, r, err := findPath(h, call.Parameters)
 			if err != nil {
 				return operation.Output{}, err
 			}

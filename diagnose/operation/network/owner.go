@@ -30,6 +30,14 @@ func (o owner) String() string {
 	return process.TaskName(o.comm, o.pid)
 }
 
+// report keeps a process that is known.
+func (o owner) report(r *operation.Finding) {
+	if o.pid != 0 {
+		r.Int("ownerPID", int64(o.pid))
+		r.Text("ownerComm", o.comm)
+	}
+}
+
 // owners finds the processes of sockets by the sockets' inodes, first among those in
 // the place, then among the others (a descriptor may have been handed over), or, if only
 // is given, among the processes for which it is true. whole is false where the search
@@ -62,27 +70,17 @@ func owners(h operation.Host, ctx context.Context, p *place, inodes map[uint32]b
 		if left <= 0 || ctx.Err() != nil {
 			return found, false
 		}
-		left -= owned(h, pid, inodes, found)
+		left -= owned(h, pid, left, inodes, found)
 	}
 	return found, true
 }
 
-// owned notes which of the sockets a process has, and returns how many descriptors it
-// has in all.
-func owned(h operation.Host, pid int, inodes map[uint32]bool, found map[uint32]owner) int {
-	dir := h.FS.Path("/proc/" + strconv.Itoa(pid) + "/fd")
-	d, err := os.Open(dir)
-	if err != nil {
-		return 0 // it has ended
-	}
-	defer d.Close()
-	names, _ := d.Readdirnames(maxDescriptors)
-	for _, name := range names {
-		link, err := os.Readlink(dir + "/" + name)
-		if err != nil {
-			continue
-		}
-		inode, ok := socketInode(link)
+// owned notes which of the sockets a process has among its first descriptors, and returns
+// how many it has in all.
+func owned(h operation.Host, pid, first int, inodes map[uint32]bool, found map[uint32]owner) int {
+	files, count, _ := h.FS.OpenFiles(pid, first) // of one that has ended there are none
+	for i := range files {
+		inode, ok := socketInode(files[i].Target)
 		if !ok || !inodes[inode] {
 			continue
 		}
@@ -91,7 +89,7 @@ func owned(h operation.Host, pid int, inodes map[uint32]bool, found map[uint32]o
 			found[inode] = owner{pid: pid, comm: display.Safe(comm, maxName)}
 		}
 	}
-	return len(names)
+	return count
 }
 
 // socketInode reads the target of a descriptor's link, "socket:[1234]".

@@ -232,8 +232,3 @@ func at(v operation.Values) netip.AddrPort {
 func open(h operation.Host, p *place) (*netlook.View, error) {
 	return netlook.NewNamespaces(h.FS, answer).Open(p.inode, p.pid)
 }
-
-// hasController reports whether a list of v1 controllers ("cpu,cpuacct") has one.
-func hasController(list, name string) bool {
-	return slices.Contains(strings.Split(list, ","), name)
-}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -34,7 +33,7 @@ func probeOnce(ctx context.Context, p *netprobe.Probe, timeout time.Duration) (*
 
 // report keeps the results.
 func (r *probeResult) report(to *operation.Finding, p *netprobe.Probe) {
-	to.Text("succeeded", strconv.FormatBool(r.Err == nil))
+	to.Bool("succeeded", r.Err == nil)
 	to.Text("phase", r.Phase)
 	to.Text("probed", p.To.String())
 	to.Text("status", r.Status)

@@ -32,7 +32,7 @@ func newReport(p *place) *operation.Finding {
 func results(own ...operation.Result) []operation.Result {
 	return append(own,
 		operation.Result{Name: "targetNetNS", Doc: "inode of the inspected network namespace"},
-		operation.Result{Name: "note", Doc: "what could not be inspected, or was left out"})
+		operation.NoteResult())
 }
 
 // windowParameter is how long counters are watched.

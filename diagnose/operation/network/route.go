@@ -33,25 +33,25 @@ type routePath struct {
 
 func (p *routePath) close() { p.view.Close() }
 
-// findPath opens the namespace that the parameters name, and asks for the route. The
-// caller must close it.
-func findPath(h operation.Host, v operation.Values, r *operation.Finding) (*routePath, error) {
+// findPath opens the namespace that the parameters name, asks for the route, and begins a
+// report. The caller must close the path.
+func findPath(h operation.Host, v operation.Values) (*routePath, *operation.Finding, error) {
 	place, err := findPlace(h, v)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	r.Text("targetNetNS", strconv.FormatUint(uint64(place.inode), 10))
 	view, err := open(h, &place)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	r := newReport(&place)
 	p := &routePath{place: place, view: view, to: address(v, "address")}
 	source := address(v, "source")
 	usable := source.IsValid() && source.Is4() == p.to.Is4()
 	if usable {
 		if usable, err = view.Has(source); err != nil {
 			p.close()
-			return nil, fmt.Errorf("source %s in %s: %w", source, &place, err)
+			return nil, nil, fmt.Errorf("source %s in %s: %w", source, &place, err)
 		}
 	}
 	if source.IsValid() && !usable {
@@ -60,9 +60,9 @@ func findPath(h operation.Host, v operation.Values, r *operation.Finding) (*rout
 	}
 	if p.route = view.RouteFrom(source, p.to); !p.route.Known {
 		p.close()
-		return nil, fmt.Errorf("the kernel has no answer about the route to %s in %s", p.to, &place)
+		return nil, nil, fmt.Errorf("the kernel has no answer about the route to %s in %s", p.to, &place)
 	}
-	return p, nil
+	return p, r, nil
 }
 
 // routeResults declares the given results, and those of routePath.report.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -33,8 +32,7 @@ func Routes(h operation.Host) operation.Builtin {
 			operation.Result{Name: "defaultRoute", Doc: "true: the main table has a default route"},
 		),
 		Run: func(_ context.Context, call *operation.Call) (operation.Output, error) {
-			r := newReport(nil)
-			p, err := findPath(h, call.Parameters, r)
+			p, r, err := findPath(h, call.Parameters)
 			if err != nil {
 				return operation.Output{}, err
 			}
@@ -61,7 +59,7 @@ func Routes(h operation.Host) operation.Builtin {
 				byDefault = byDefault || routes[i].Table == unix.RT_TABLE_MAIN && isDefault(&routes[i])
 			}
 			r.Uint("routes", uint64(len(routes)))
-			r.Text("defaultRoute", strconv.FormatBool(byDefault))
+			r.Bool("defaultRoute", byDefault)
 			names := p.linkNames()
 			err = r.Artifact(call, "routes.txt", func(w *operation.Page) {
 				w.Printf("to %s in %s: %s\n\nrules\n", p.to, &p.place, p.route.String())

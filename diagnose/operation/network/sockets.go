@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/display"
-	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/netlook"
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
@@ -49,14 +47,14 @@ func Sockets(h operation.Host) operation.Builtin {
 			r := newReport(&p)
 			if shared := p.pod != "" && shared(h, &p); shared {
 				r.Note("the pod shares its network: what its listeners dropped can't be distinguished from the others'")
-			} else if n, err := listenStats(h, ctx, &p, call.Parameters.Duration("window")); err != nil {
+			} else if grew, _, err := growth(h, ctx, &p, call.Parameters.Duration("window"), func(map[string]uint64) bool { return false }); err != nil {
 				if ctx.Err() != nil {
 					return operation.Output{}, err
 				}
 				r.Note("no counters of the listeners: %v", err)
 			} else {
-				r.Uint("overflows", n.Overflows)
-				r.Uint("drops", n.Drops)
+				r.Uint("overflows", grew[listenOverflows])
+				r.Uint("drops", grew[listenDrops])
 			}
 			s, err := sockets(h, ctx, &p, call.Parameters, true)
 			if err != nil {
@@ -134,16 +132,13 @@ func sockets(h operation.Host, ctx context.Context, p *place, v operation.Values
 
 func (t *socketTable) report(r *operation.Finding) {
 	if t.port != 0 {
-		r.Text("listening", strconv.FormatBool(t.listening != nil))
+		r.Bool("listening", t.listening != nil)
 	}
 	if l := t.listening; l != nil {
 		r.Text("listener", l.Local.String())
 		r.Uint("queue", uint64(l.RQueue))
 		r.Uint("queueMax", uint64(l.WQueue))
-		if o, ok := t.owners[l.Inode]; ok {
-			r.Uint("ownerPID", uint64(o.pid))
-			r.Text("ownerComm", o.comm)
-		}
+		t.owners[l.Inode].report(r)
 	}
 	const shown = 8
 	r.Text("listeners", display.List(t.listeners(), shown))
@@ -225,23 +220,4 @@ func (t *socketTable) write(w *operation.Page) {
 		rows.Printf("%s\t%d\t%d\t%s\t%s\t%s\t%s\n", s.State, s.RQueue, s.WQueue, s.Local, s.Remote, owner, info)
 	}
 	_ = tab.Flush() // w keeps the error
-}
-
-// listenStats reads the counters twice, with the window between.
-func listenStats(h operation.Host, ctx context.Context, p *place, window time.Duration) (hostfs.ListenStats, error) {
-	before, err := h.FS.ListenStats(p.pid)
-	if err != nil {
-		return before, err
-	}
-	if err := operation.Pause(ctx, window); err != nil {
-		return before, err
-	}
-	after, err := h.FS.ListenStats(p.pid)
-	// The process may have ended, and its number be that of one elsewhere.
-	if inode, gone := h.FS.NetNS(p.pid); err == nil && (gone != nil || inode != p.inode) {
-		return before, fmt.Errorf("process %d has left the network namespace", p.pid)
-	}
-	return hostfs.ListenStats{
-		Overflows: increase(before.Overflows, after.Overflows), Drops: increase(before.Drops, after.Drops),
-	}, err
 }
