@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,6 +52,11 @@ func (f *Finding) Int(name string, n int64) { f.Results[name] = strconv.FormatIn
 
 // Uint sets a result.
 func (f *Finding) Uint(name string, n uint64) { f.Results[name] = strconv.FormatUint(n, 10) }
+
+// Float sets a result with two decimals.
+func (f *Finding) Float(name string, n float64) {
+	f.Results[name] = strconv.FormatFloat(n, 'f', 2, 64)
+}
 
 // Bool sets a result.
 func (f *Finding) Bool(name string, b bool) { f.Results[name] = strconv.FormatBool(b) }
@@ -119,6 +125,15 @@ func RefutedBy(reason, format string, args ...any) *Refuted {
 
 func boundMessage(format string, args ...any) string {
 	return display.Safe(fmt.Sprintf(format, args...), MaxMessage)
+}
+
+// Counts is "disk=3 lock=1", by name.
+func Counts[K ~string](counts map[K]int) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		out = append(out, fmt.Sprintf("%s=%d", name, counts[name]))
+	}
+	return strings.Join(out, " ")
 }
 
 // AddOnce appends s to a list that does not have it.

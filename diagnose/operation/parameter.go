@@ -116,8 +116,7 @@ func (p *Parameter) Check(text string) error {
 			return fmt.Errorf("%s is neither true nor false", Quoted(text))
 		}
 	case Address:
-		_, err := parseAddress(text)
-		return err
+		return checkAddress(text)
 	case Enum:
 		if !slices.Contains(p.Values, text) {
 			return fmt.Errorf("%s is none of %s", Quoted(text), strings.Join(p.Values, ", "))
@@ -190,14 +189,14 @@ func parseBytes(text string) (int64, error) {
 	return n, nil
 }
 
-// parseAddress reads an IP address. Its zone is the name of a network device.
-func parseAddress(text string) (netip.Addr, error) {
+// checkAddress returns why text is no IP address. Its zone is the name of a network device.
+func checkAddress(text string) error {
 	a, err := netip.ParseAddr(text)
 	const longest = 15 // IFNAMSIZ less the NUL
 	if err != nil || len(a.Zone()) > longest || strings.ContainsAny(a.Zone(), "/: ") || display.Safe(text, len(text)) != text {
-		return netip.Addr{}, fmt.Errorf("%s is no IP address", Quoted(text))
+		return fmt.Errorf("%s is no IP address", Quoted(text))
 	}
-	return a, nil
+	return nil
 }
 
 // Int returns an Integer; 0 where it is empty.
@@ -217,9 +216,6 @@ func (v Values) Duration(name string) time.Duration {
 
 // Bytes returns a quantity in bytes; 0 where it is empty.
 func (v Values) Bytes(name string) int64 {
-	if v[name] == "" {
-		return 0
-	}
 	n, _ := parseBytes(v[name]) // checked by Fill
 	return n
 }

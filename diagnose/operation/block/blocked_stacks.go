@@ -4,14 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/display"
-	"github.com/kernosis/kernosis/collector/stack"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/process"
 )
@@ -177,23 +174,17 @@ func holderStack(h operation.Host, ctx context.Context, patient operation.Patien
 	return t
 }
 
-// reportBlocked sets the results about one task.
+// reportBlocked sets all that is known of one task.
 func reportBlocked(f *operation.Finding, t *blockedTask) {
-	f.Int("pid", int64(t.pid))
+	t.report(f)
 	if t.tgid != 0 {
 		f.Int("tgid", int64(t.tgid))
 	}
-	f.Text("comm", t.comm)
 	f.Text("startTime", t.startTime.String())
 	f.Text("state", string(t.state))
-	if t.known {
-		f.Duration("blockedFor", t.blockedFor)
-	}
-	f.Text("stackTop", stack.Top(t.stack))
 	f.Text("waitsFor", t.cause.Kind)
 	f.Text("waitReason", t.cause.String())
 	f.Text("waitFunction", t.cause.Function)
-	process.ReportOwner(f, &t.owner)
 	if m := t.file; m != nil {
 		f.Text("device", m.device)
 		f.Text("deviceNumber", m.number)
@@ -209,9 +200,5 @@ func waitKinds(tasks []*blockedTask) string {
 	for _, t := range tasks {
 		counts[t.cause.Kind]++
 	}
-	var out []string
-	for _, kind := range slices.Sorted(maps.Keys(counts)) {
-		out = append(out, kind+"="+strconv.Itoa(counts[kind]))
-	}
-	return strings.Join(out, " ")
+	return operation.Counts(counts)
 }

@@ -94,10 +94,13 @@ func blockedByResults() []operation.Result {
 
 func reportBlockedBy(f *operation.Finding, tasks []*blockedTask) {
 	f.Int("blockedCount", int64(len(tasks)))
-	if len(tasks) == 0 {
-		return
+	if len(tasks) > 0 {
+		tasks[0].report(f)
 	}
-	t := tasks[0]
+}
+
+// report sets the results that all operations about blocked tasks have.
+func (t *blockedTask) report(f *operation.Finding) {
 	f.Int("pid", int64(t.pid))
 	f.Text("comm", t.comm)
 	if t.known {

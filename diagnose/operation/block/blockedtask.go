@@ -2,8 +2,8 @@ package block
 
 import (
 	"context"
+	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -119,7 +119,7 @@ func (t *blockedTask) heldBy(holder int) {
 	if holder > 0 && t.cause.Kind == stack.Unknown {
 		t.cause = stack.Cause{
 			Kind: stack.Lock, Function: t.cause.Function,
-			Reason: "a lock, of which the kernel has recorded " + strconv.Itoa(holder) + " as holder",
+			Reason: fmt.Sprintf("a lock, of which the kernel has recorded %d as holder", holder),
 		}
 	}
 }
@@ -141,7 +141,7 @@ func fileOf(h operation.Host, tid int, call *hostfs.Syscall) *taskFile {
 	}
 	t := &taskFile{
 		path:   file.Shown(),
-		number: strconv.FormatUint(uint64(m.Major), 10) + ":" + strconv.FormatUint(uint64(m.Minor), 10),
+		number: fmt.Sprintf("%d:%d", m.Major, m.Minor),
 		fsType: display.Safe(m.FSType, 64),
 		source: display.Safe(m.Source, operation.MaxShown),
 	}
@@ -170,7 +170,7 @@ func fileOfThread(h operation.Host, t *blockedTask) *taskFile {
 	if err != nil {
 		return nil
 	}
-	f := &taskFile{path: path, device: name, source: "/dev/" + name, number: strconv.FormatUint(uint64(major), 10) + ":" + strconv.FormatUint(uint64(minor), 10)}
+	f := &taskFile{path: path, device: name, source: "/dev/" + name, number: fmt.Sprintf("%d:%d", major, minor)}
 	if table, err := h.FS.MountTable(); err == nil {
 		if at := table.At(major, minor); len(at) > 0 {
 			f.mountPoint, f.fsType = at[0].Path, at[0].FSType

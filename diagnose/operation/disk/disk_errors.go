@@ -192,16 +192,13 @@ func reportDiskHealth(f *operation.Finding, d *diskHealth, logRead bool) {
 		f.Uint("reads", s.Reads)
 		f.Uint("writes", s.Writes)
 		f.Uint("inFlight", uint64(s.InFlight))
-		f.Text("averageReadMillis", average(s.ReadTime, s.Reads))
-		f.Text("averageWriteMillis", average(s.WriteTime, s.Writes))
+		if s.Reads > 0 {
+			f.Float("averageReadMillis", float64(s.ReadTime.Milliseconds())/float64(s.Reads))
+		}
+		if s.Writes > 0 {
+			f.Float("averageWriteMillis", float64(s.WriteTime.Milliseconds())/float64(s.Writes))
+		}
 	}
-}
-
-func average(total time.Duration, n uint64) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.FormatFloat(float64(total.Milliseconds())/float64(n), 'f', 2, 64)
 }
 
 func (d *diskHealth) write(w *operation.Page) {

@@ -3,11 +3,7 @@ package disk
 import (
 	"context"
 	"fmt"
-	"maps"
 	"regexp"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/display"
@@ -42,13 +38,7 @@ func (d *diskLog) bad() (n int) {
 }
 
 // String is "I/O=3 critical medium=1".
-func (d *diskLog) String() string {
-	var out []string
-	for _, kind := range slices.Sorted(maps.Keys(d.kinds)) {
-		out = append(out, kind+"="+strconv.Itoa(d.kinds[kind]))
-	}
-	return strings.Join(out, " ")
-}
+func (d *diskLog) String() string { return operation.Counts(d.kinds) }
 
 // diskLogs reads the kernel's log for errors of disks, by the disk's name; older ones
 // than maxAge are left out.

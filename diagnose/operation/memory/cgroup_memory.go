@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strconv"
 	"strings"
 	"time"
 
@@ -143,8 +142,8 @@ func groupPressure(h operation.Host, g *memoryGroup, f *operation.Finding) {
 	p, err := h.FS.CgroupPressure(g.layout, g.path)
 	switch {
 	case err == nil:
-		f.Text("pressureSome10", strconv.FormatFloat(p.Some.Avg10, 'f', 2, 64))
-		f.Text("pressureFull10", strconv.FormatFloat(p.Full.Avg10, 'f', 2, 64))
+		f.Float("pressureSome10", p.Some.Avg10)
+		f.Float("pressureFull10", p.Full.Avg10)
 	case errors.Is(err, fs.ErrNotExist): // v1, or a kernel without
 	default:
 		f.Note("memory pressure can't be read: %v", err)

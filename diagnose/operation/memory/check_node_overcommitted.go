@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/kernosis/kernosis/collector/display"
@@ -64,8 +63,8 @@ func checkNodeOvercommitted(h operation.Host, ctx context.Context, call *operati
 	f.Uint("slabBytes", info["SUnreclaim"])
 	f.Uint("committedBytes", info["Committed_AS"])
 	if p, err := h.FS.Pressure("memory"); err == nil {
-		f.Text("pressureSome10", strconv.FormatFloat(p.Some.Avg10, 'f', 2, 64))
-		f.Text("pressureFull10", strconv.FormatFloat(p.Full.Avg10, 'f', 2, 64))
+		f.Float("pressureSome10", p.Some.Avg10)
+		f.Float("pressureFull10", p.Full.Avg10)
 	}
 	pods, err := readPodMemory(h, ctx)
 	if err != nil {

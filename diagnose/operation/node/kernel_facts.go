@@ -151,9 +151,9 @@ func load(h operation.Host, f *operation.Finding) {
 	if l, err := h.FS.LoadAverage(); err != nil {
 		f.Note("the load can't be read: %v", err)
 	} else {
-		f.Text("load1", strconv.FormatFloat(l.One, 'f', 2, 64))
-		f.Text("load5", strconv.FormatFloat(l.Five, 'f', 2, 64))
-		f.Text("load15", strconv.FormatFloat(l.Fifteen, 'f', 2, 64))
+		f.Float("load1", l.One)
+		f.Float("load5", l.Five)
+		f.Float("load15", l.Fifteen)
 		f.Uint("tasks", l.Tasks)
 	}
 	for _, resource := range []string{"cpu", "memory", "io"} {
@@ -161,9 +161,9 @@ func load(h operation.Host, f *operation.Finding) {
 		if err != nil {
 			continue
 		}
-		f.Text(resource+"Pressure10", strconv.FormatFloat(p.Some.Avg10, 'f', 2, 64))
+		f.Float(resource+"Pressure10", p.Some.Avg10)
 		if resource == "io" {
-			f.Text("ioPressureFull10", strconv.FormatFloat(p.Full.Avg10, 'f', 2, 64))
+			f.Float("ioPressureFull10", p.Full.Avg10)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package pod
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -27,7 +26,7 @@ func PodList(h operation.Host) operation.Builtin {
 			{Name: "affectedPods", Doc: "their number; 0: list no pod", Kind: operation.Integer},
 		},
 		Results: []operation.Result{
-			{Name: "pods", Doc: "number of devices"},
+			{Name: "pods", Doc: "number of pods"},
 			{Name: "podNames", Doc: "namespace and name of each, not ready ones first, as far as they fit"},
 			{Name: "claims", Doc: "their PersistentVolumeClaims, as far as they fit"},
 			{Name: "phases", Doc: "pods by phase: Pending=1 Running=12"},
@@ -118,10 +117,5 @@ func reportPodList(f *operation.Finding, list []corev1.Pod) {
 	f.Text("podNames", strings.Join(names, " "))
 	f.Text("claims", strings.Join(volumes, " "))
 	f.Int("notReady", int64(notReady))
-	var counts []string
-	for phase, n := range phases {
-		counts = append(counts, fmt.Sprintf("%s=%d", phase, n))
-	}
-	slices.Sort(counts)
-	f.Text("phases", strings.Join(counts, " "))
+	f.Text("phases", operation.Counts(phases))
 }
