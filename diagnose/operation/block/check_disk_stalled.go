@@ -96,7 +96,7 @@ func checkDiskStalled(h operation.Host, ctx context.Context, call *operation.Cal
 	if err != nil {
 		f.Note("the mounts on it are not known: %v", err)
 	}
-	users := disk.UsersOf(h, device, table)
+	users := disk.UsersOf(h, table, device)
 	disk.ReportUsers(f, &users)
 	return f.Output(operation.VerdictOf("DiskStalled", "%s: %d in flight, none done in %s%s%s",
 		device, after[device].InFlight, window.Truncate(100*time.Millisecond), waiterOf(call.Parameters), users.String())), nil

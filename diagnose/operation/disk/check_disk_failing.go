@@ -114,7 +114,7 @@ func checkDiskFailing(h operation.Host, ctx context.Context, patient operation.P
 	for _, s := range worst.unseen {
 		f.Note("%s", s)
 	}
-	users := UsersOf(h, worst.name, table)
+	users := UsersOf(h, table, worst.name)
 	ReportUsers(f, &users)
 	name := worst.name
 	if len(identity) > 0 {

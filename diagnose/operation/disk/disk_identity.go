@@ -73,26 +73,16 @@ func diskIdentity(h operation.Host, call *operation.Call) (operation.Output, err
 	f.Text("disks", strings.Join(disks, " "))
 	if len(disks) > 0 {
 		f.Text("disk", disks[0])
-		reportIdentity(f, identify(h, disks[0]))
+		for _, fact := range identify(h, disks[0]) {
+			f.Text(fact.name, fact.value)
+		}
 	}
 	table, err := h.FS.MountTable()
 	if err != nil {
 		f.Note("the mounts on it are not known: %v", err)
 	}
 	// Who else is on the same hardware fails with it.
-	users := diskUsers{}
-	for _, disk := range append([]string{device}, disks...) {
-		u := UsersOf(h, disk, table)
-		for _, m := range u.mounts {
-			users.addMount(m)
-		}
-		for i := range u.pods {
-			users.pods = operation.AddOnce(users.pods, u.pods[i])
-		}
-		for i := range u.volumes {
-			users.volumes = operation.AddOnce(users.volumes, u.volumes[i])
-		}
-	}
+	users := UsersOf(h, table, append([]string{device}, disks...)...)
 	ReportUsers(f, &users)
 	err = f.Artifact(call, "disks.txt", func(w *operation.Page) {
 		for _, name := range stack {

@@ -59,12 +59,6 @@ func identify(h operation.Host, device string) []diskFact {
 	return slices.DeleteFunc(all, func(f diskFact) bool { return f.value == "" })
 }
 
-func reportIdentity(f *operation.Finding, facts []diskFact) {
-	for _, fact := range facts {
-		f.Text(fact.name, fact.value)
-	}
-}
-
 // diskKind reports how a disk is attached, from its name and its driver.
 func diskKind(h operation.Host, device string) string {
 	for _, kind := range []string{"nvme", "loop", "zram", "mmc"} {

@@ -22,7 +22,6 @@ type filesystem struct {
 	hostfs.Mount
 	device   string // kernel name; empty: no block device
 	refusing string // why it refuses writes: see refusesWrites; empty: it does not
-	readOnly bool   // it is read-only, for whatever reason
 	ext4     *hostfs.Ext4Errors
 	btrfs    *hostfs.BtrfsErrors
 }
@@ -179,9 +178,11 @@ func readFilesystem(h operation.Host, m hostfs.Mount) *filesystem {
 		}
 	}
 	f.refusing = refusesWrites(h, f)
-	f.readOnly = m.SuperReadOnly || f.refusing != ""
 	return f
 }
+
+// readOnly reports whether a filesystem is read-only, for whatever reason.
+func (f *filesystem) readOnly() bool { return f.SuperReadOnly || f.refusing != "" }
 
 // refusesWrites says why a filesystem that is to be written takes none; empty: it
 // takes them, or it is mounted read-only for no reason that shows.
@@ -217,7 +218,7 @@ func seeShutdown(h operation.Host, ctx context.Context, patient operation.Patien
 		return fmt.Errorf("ask %s whether it has shut down: %w", f, err)
 	}
 	if down {
-		f.Shutdown, f.readOnly, f.refusing = true, true, "shutdown"
+		f.Shutdown, f.refusing = true, "shutdown"
 	}
 	return nil
 }

@@ -66,9 +66,9 @@ func checkFilesystem(h operation.Host, ctx context.Context, patient operation.Pa
 		if err != nil {
 			f.Note("the mounts on it are not known: %v", err)
 		}
-		users = UsersOf(h, first.device, table)
+		users = UsersOf(h, table, first.device)
 	}
-	users.addMount(first.shownPath())
+	users.mounts = operation.AddOnce(users.mounts, first.shownPath())
 	ReportUsers(f, &users)
 	const most = 3
 	if len(text) > most {
@@ -86,7 +86,7 @@ func (f *filesystem) remembers() bool { return f.ext4 != nil || f.btrfs != nil }
 // evidence says why a filesystem is fine.
 func (f *filesystem) evidence() string {
 	text := f.String() + " is not marked as read-only"
-	if f.readOnly {
+	if f.readOnly() {
 		text = f.String() + " is mounted read-only"
 	}
 	switch {

@@ -95,7 +95,7 @@ func mounts(h operation.Host, ctx context.Context, patient operation.Patience, c
 			if fs.refusing != "" {
 				add("refusing", fs, " "+fs.refusing)
 			}
-			if fs.readOnly {
+			if fs.readOnly() {
 				add("readOnly", fs, "")
 			}
 			if fs.errors() > 0 {
@@ -135,7 +135,7 @@ func reportFilesystem(f *operation.Finding, fs *filesystem, use *fsUsage) {
 	f.Text("source", fs.Source)
 	f.Text("options", fs.SuperOptions)
 	f.Text("refusesWrites", fs.refusing)
-	f.Bool("mountedReadOnly", fs.readOnly)
+	f.Bool("mountedReadOnly", fs.readOnly())
 	if fs.ext4 != nil || fs.btrfs != nil {
 		f.Uint("errors", fs.errors())
 	}

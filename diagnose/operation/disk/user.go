@@ -24,27 +24,30 @@ func podVolumes() *regexp.Regexp {
 		`/pods/([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32})/(?:volumes/[^/]+|volume-subpaths)/([^/]+)(?:/|$)`)
 }
 
-// UsersOf finds who has a device mounted, or a volume that is made of it.
-func UsersOf(h operation.Host, device string, table *hostfs.MountTable) (u diskUsers) {
-	above, _ := h.FS.Above(device) // nothing is mounted on one that is gone
-	on := mountedOn(h, above)
-	for _, m := range table.Mounts() {
-		if on(&m) {
-			u.addMount(display.Safe(m.Path, operation.MaxShown))
-		}
-	}
-	slices.SortStableFunc(u.mounts, func(a, b string) int { return len(a) - len(b) })
+// UsersOf finds who has one of the devices mounted, or a volume that is made of it; those of
+// the first device come first.
+func UsersOf(h operation.Host, table *hostfs.MountTable, devices ...string) (u diskUsers) {
 	volumes := podVolumes()
-	for _, path := range u.mounts {
-		if m := volumes.FindStringSubmatch(path); m != nil {
-			u.pods = operation.AddOnce(u.pods, m[1])
-			u.volumes = operation.AddOnce(u.volumes, display.Safe(m[2], 253))
+	for _, device := range devices {
+		above, _ := h.FS.Above(device) // nothing is mounted on one that is gone
+		on := mountedOn(h, above)
+		var paths []string
+		for _, m := range table.Mounts() {
+			if on(&m) {
+				paths = append(paths, display.Safe(m.Path, operation.MaxShown))
+			}
+		}
+		slices.SortStableFunc(paths, func(a, b string) int { return len(a) - len(b) })
+		for _, path := range paths {
+			u.mounts = operation.AddOnce(u.mounts, path)
+			if m := volumes.FindStringSubmatch(path); m != nil {
+				u.pods = operation.AddOnce(u.pods, m[1])
+				u.volumes = operation.AddOnce(u.volumes, display.Safe(m[2], 253))
+			}
 		}
 	}
 	return u
 }
-
-func (u *diskUsers) addMount(path string) { u.mounts = operation.AddOnce(u.mounts, path) }
 
 // UserResults are those that ReportUsers sets.
 func UserResults() []operation.Result {

@@ -91,11 +91,7 @@ func cgroupMemory(h operation.Host, ctx context.Context, call *operation.Call) (
 		f.Note("only %d of its processes were looked at", maxGroupProcs)
 	}
 	f.Int("processes", int64(len(last.procs)))
-	if top := last.biggest(); len(top) > 0 {
-		f.Text("topProcesses", topUses(top))
-		f.Int("topPID", int64(top[0].pid))
-		f.Text("topComm", top[0].comm)
-	}
+	reportUses(f, "top", last.biggest())
 	if n > 1 {
 		reportMemoryGrowth(f, first, last)
 	}
@@ -162,11 +158,7 @@ func reportMemoryGrowth(f *operation.Finding, from, to *memorySample) {
 		}
 	}
 	f.Text("grew", strings.Join(parts, " "))
-	if list := grown(from, to); len(list) > 0 {
-		f.Text("growingProcesses", topUses(list))
-		f.Int("growingPID", int64(list[0].pid))
-		f.Text("growingComm", list[0].comm)
-	}
+	reportUses(f, "growing", grown(from, to))
 }
 
 // anonGrowth is by how much anonymous memory grew, what was swapped out among it.

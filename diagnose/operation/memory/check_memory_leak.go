@@ -66,10 +66,9 @@ func checkMemoryLeak(h operation.Host, ctx context.Context, call *operation.Call
 	f.Int("anonGrowthBytes", grew)
 	rate := float64(grew) / window.Seconds()
 	f.Int("bytesPerSecond", int64(rate))
-	if list := grown(first, last); len(list) > 0 {
-		f.Text("growingProcesses", topUses(list))
-		f.Int("growingPID", int64(list[0].pid))
-		f.Text("growingComm", list[0].comm)
+	list := grown(first, last)
+	reportUses(f, "growing", list)
+	if len(list) > 0 {
 		text += fmt.Sprintf(", %s of it %s", display.Bytes(uint64(list[0].bytes)), process.TaskName(list[0].comm, list[0].pid))
 	}
 	if limit, _ := effectiveLimit(h, ctx, &g, ""); limit > 0 {

@@ -119,14 +119,19 @@ func sortUse(list []procUse) {
 	slices.SortFunc(list, func(a, b procUse) int { return cmp.Or(cmp.Compare(b.bytes, a.bytes), cmp.Compare(a.pid, b.pid)) })
 }
 
-// topUses joins the first five.
-func topUses(list []procUse) string {
+// reportUses sets the first five processes of a list, and the first of them: topProcesses,
+// topPID and topComm for "top".
+func reportUses(f *operation.Finding, name string, list []procUse) {
 	const most = 5
-	var out []string
+	var shown []string
 	for i := range list[:min(len(list), most)] {
-		out = append(out, list[i].String())
+		shown = append(shown, list[i].String())
 	}
-	return strings.Join(out, " ")
+	f.Text(name+"Processes", strings.Join(shown, " "))
+	if len(list) > 0 {
+		f.Int(name+"PID", int64(list[0].pid))
+		f.Text(name+"Comm", list[0].comm)
+	}
 }
 
 // growth is a part of a cgroup's memory and by how much it grew.

@@ -78,11 +78,11 @@ func unitName(name string) (string, error) {
 
 // unit is what systemd says of one.
 type unit struct {
-	name, load, active, sub, result, description string
-	since                                        time.Time // of the state
-	restarts, mainPID                            uint32
-	exitCode, exitStatus                         int32
-	memory                                       uint64 // bytes; unknown: MaxUint64
+	name, load, active, sub, result string
+	since                           time.Time // of the state
+	restarts, mainPID               uint32
+	exitCode, exitStatus            int32
+	memory                          uint64 // bytes; unknown: MaxUint64
 }
 
 // readUnit asks for a unit. One that systemd doesn't know is an error.
@@ -93,7 +93,7 @@ func readUnit(ctx context.Context, conn *dbus.Conn, name string) (unit, error) {
 	}
 	text := func(key string) string { s, _ := p[key].(string); return display.Safe(s, 256) }
 	u := unit{
-		name: name, load: text("LoadState"), active: text("ActiveState"), sub: text("SubState"), result: text("Result"), description: text("Description"),
+		name: name, load: text("LoadState"), active: text("ActiveState"), sub: text("SubState"), result: text("Result"),
 		memory: math.MaxUint64,
 	}
 	if u.load == "" || u.active == "" {
