@@ -88,13 +88,11 @@ func (c *diagnoseRun) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	scripts, err := remote.OpenScripts(remote.ScriptConfig{Enabled: c.allowScripts}, log)
-	if err != nil {
-		return err
-	}
-	defer scripts.Close()
 	config := resolve.Of(m.Operations, catalog.All(thisHost()))
-	config.Scripts = scripts
+	if c.allowScripts {
+		config.Scripts = remote.OpenScripts(log)
+		defer config.Scripts.Close()
+	}
 	plan, err := resolve.Set(config, set)
 	if err != nil {
 		return resolve.In(m, err)

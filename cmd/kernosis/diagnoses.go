@@ -107,10 +107,10 @@ func openDiagnoses(cfg agentConfig, a *agent, known *podSource, log *slog.Logger
 	if err != nil {
 		return nil, err
 	}
-	if c.Scripts, err = remote.OpenScripts(remote.ScriptConfig{Enabled: cfg.Diagnose.Scripts}, log); err != nil {
-		return nil, cfg.origins.Errorf("diagnose-scripts", "%w", err)
+	if cfg.Diagnose.Scripts {
+		c.Scripts = remote.OpenScripts(log)
+		d.scripts = c.Scripts
 	}
-	d.scripts = c.Scripts
 	if d.worker, err = worker.New(c); err != nil {
 		d.scripts.Close()
 		return nil, err

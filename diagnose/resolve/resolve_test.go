@@ -238,7 +238,7 @@ func TestAServerAndAScriptRun(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"a": "1", "b": "3"}, got); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := p.Steps[2].Operation.Run(context.Background(), in); !errors.Is(err, remote.ErrScriptsOff) {
+	if _, err := p.Steps[2].Operation.Run(context.Background(), in); !errors.Is(err, remote.ErrScriptsOff) || !strings.Contains(err.Error(), "diagnose-scripts") {
 		t.Error(err)
 	}
 }

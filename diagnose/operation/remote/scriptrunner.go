@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -111,20 +110,15 @@ func (s *Scripts) Run(ctx context.Context, p *Script, call *operation.Call) (ope
 		out.Bound()
 	}
 	out.Truncated = out.Truncated || o.MergedDropped > 0
+	if o.MergedDropped > 0 {
+		o.Merged = fmt.Appendf(o.Merged, "\n[kernosis: %d bytes more are left out]\n", o.MergedDropped)
+	}
 	if out.Truncated {
-		if err := s.keepOutput(call, &o); err != nil {
+		if err := writeArtifact(call, "output.txt", o.Merged); err != nil {
 			return out, errors.Join(failure, err)
 		}
 	}
 	return out, failure
-}
-
-func (s *Scripts) keepOutput(call *operation.Call, o *process.Outcome) error {
-	content := o.Merged
-	if o.MergedDropped > 0 {
-		content = fmt.Appendf(bytes.Clone(content), "\n[kernosis: %d bytes more are left out]\n", o.MergedDropped)
-	}
-	return writeArtifact(call, "output.txt", content)
 }
 
 // run runs the shell. Limits that are of a process are set by a shell in its place,
@@ -135,7 +129,7 @@ func (s *Scripts) run(ctx context.Context, text string, args []string) (process.
 		return process.Outcome{}, err
 	}
 	defer script.Close()
-	group, err := s.group()
+	group, err := s.groups.Make(strconv.FormatUint(s.serial.Add(1), 10))
 	if err != nil {
 		return process.Outcome{}, err
 	}
@@ -147,7 +141,7 @@ func (s *Scripts) run(ctx context.Context, text string, args []string) (process.
 		Env:   []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"},
 		Dir:   "/",
 		Files: []*os.File{script},
-		Keep:  1, KeepMerged: s.cfg.MaxOutput,
+		Keep:  1, KeepMerged: s.bounds.output,
 		User: s.user, Confined: true, Group: group, Strict: true,
 	}
 	o := program.Run(ctx)
@@ -160,10 +154,10 @@ func (s *Scripts) run(ctx context.Context, text string, args []string) (process.
 // memory returns the limit of each process, which can't be more than the agent's own.
 func (s *Scripts) memory() int64 {
 	var own unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_DATA, &own); err == nil && own.Max < uint64(s.cfg.MaxMemory) {
+	if err := unix.Getrlimit(unix.RLIMIT_DATA, &own); err == nil && own.Max < uint64(s.bounds.Memory) {
 		return int64(own.Max)
 	}
-	return s.cfg.MaxMemory
+	return s.bounds.Memory
 }
 
 // scriptFailure says how a script failed; nil: it did not.

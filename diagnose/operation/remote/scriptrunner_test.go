@@ -25,27 +25,32 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// openScripts returns Scripts with a control group for this test.
-func openScripts(t *testing.T, cfg ScriptConfig) *Scripts {
+// scriptsIn returns Scripts with the usual bounds whose control groups are in parent.
+func scriptsIn(parent string) *Scripts {
+	return openScripts(func() (string, error) { return parent, nil }, usualBounds(), slog.New(slog.DiscardHandler))
+}
+
+// testScripts returns Scripts with a control group for this test, and that group.
+func testScripts(t *testing.T, change ...func(*scriptBounds)) (s *Scripts, parent string) {
 	t.Helper()
 	own, err := process.OwnCgroup()
 	if err != nil {
 		t.Skipf("no control group may be made here: %v", err)
 	}
-	cfg.Cgroup = filepath.Join(own, "kernosis-operation-test-"+strconv.Itoa(os.Getpid()))
-	if err := os.Mkdir(cfg.Cgroup, 0o755); err != nil {
+	parent = filepath.Join(own, "kernosis-operation-test-"+strconv.Itoa(os.Getpid()))
+	if err := os.Mkdir(parent, 0o755); err != nil {
 		t.Skipf("no control group may be made here: %v", err)
 	}
 	t.Cleanup(func() {
-		await.Until(t, "end of the group", operationtest.Longest, func() bool { return os.Remove(cfg.Cgroup) == nil })
+		await.Until(t, "end of the group", operationtest.Longest, func() bool { return os.Remove(parent) == nil })
 	})
-	cfg.Enabled = true
-	s, err := OpenScripts(cfg, slog.New(slog.NewTextHandler(os.Stderr, nil)))
-	if err != nil {
-		t.Fatal(err)
+	bounds := usualBounds()
+	for _, f := range change {
+		f(&bounds)
 	}
+	s = openScripts(func() (string, error) { return parent, nil }, bounds, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	t.Cleanup(s.Close)
-	return s
+	return s, parent
 }
 
 // runScript runs a script with the result key x.
@@ -59,7 +64,7 @@ func runScript(t *testing.T, s *Scripts, text string, limit time.Duration) (oper
 }
 
 func TestScript(t *testing.T) {
-	s := openScripts(t, ScriptConfig{})
+	s, _ := testScripts(t)
 	call, _, _ := operationtest.NewCall(operation.Values{"podName": "db-0", "operation.other.output": "two\nlines", "empty": "", "rest": "-x $HOME `id`"})
 	out, err := s.Run(t.Context(), &Script{
 		Script:    "#!/bin/false\nprintf '<%s>' \"$@\"\n",
@@ -76,7 +81,7 @@ func TestScript(t *testing.T) {
 }
 
 func TestScriptFails(t *testing.T) {
-	s := openScripts(t, ScriptConfig{})
+	s, _ := testScripts(t)
 	for _, tt := range []struct{ name, text, want string }{
 		{"exit code", "echo out; echo why >&2; exit 3", "script ended with exit code 3: why"},
 		{"says nothing", "exit 1", "script ended with exit code 1"},
@@ -104,7 +109,7 @@ func TestScriptFails(t *testing.T) {
 
 func TestScriptHasOnlyItsEnvironment(t *testing.T) {
 	t.Setenv("KERNOSIS_SECRET", "token")
-	s := openScripts(t, ScriptConfig{})
+	s, _ := testScripts(t)
 	out, _, err := runScript(t, s, "env | sort; ls /proc/self/fd | tr '\\n' ' '; cat; pwd; ulimit -c; ulimit -d", operationtest.Longest)
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +138,7 @@ func TestScriptUser(t *testing.T) {
 	const look = "id -u; id -g; id -G; grep -E '^(NoNewPrivs|CapEff):' /proc/self/status | tr -s ' \\t' ' '; " +
 		"{ echo x >/proc/self/fd/3; } 2>/dev/null && echo writable; cat /etc/shadow 2>/dev/null; true"
 	const want = "65534\n65534\n65534\nCapEff: 0000000000000000\nNoNewPrivs: 1\n"
-	s := openScripts(t, ScriptConfig{})
+	s, _ := testScripts(t)
 	if out, _, err := runScript(t, s, look, operationtest.Longest); err != nil || out.Results["operation.x.output"] != want {
 		t.Errorf("%q, %v", out.Results, err)
 	}
@@ -142,7 +147,7 @@ func TestScriptUser(t *testing.T) {
 // TestScriptIsEndedWithAllItStarted: also what has left its process group and session.
 func TestScriptIsEndedWithAllItStarted(t *testing.T) {
 	testall.Only(t)
-	s := openScripts(t, ScriptConfig{})
+	s, parent := testScripts(t)
 	for name, text := range map[string]string{
 		"hangs":             "echo begun; sleep 314159",
 		"forks and hangs":   "echo begun; sleep 314159 & sleep 314159 & wait",
@@ -164,7 +169,7 @@ func TestScriptIsEndedWithAllItStarted(t *testing.T) {
 				t.Errorf("%q", out.Results)
 			}
 			await.Until(t, "end of its processes", operationtest.Longest, func() bool { return running(t, "sleep\x00314159") == 0 })
-			if left, _ := filepath.Glob(s.cfg.Cgroup + "/kernosis-scripts-*/*/cgroup.procs"); len(left) > 0 {
+			if left, _ := filepath.Glob(parent + "/kernosis-scripts-*/*/cgroup.procs"); len(left) > 0 {
 				t.Errorf("left: %v", left)
 			}
 		})
@@ -188,7 +193,7 @@ func running(t *testing.T, cmdline string) int {
 }
 
 func TestScriptBomb(t *testing.T) {
-	s := openScripts(t, ScriptConfig{MaxProcesses: 40})
+	s, _ := testScripts(t, func(b *scriptBounds) { b.Processes = 40 })
 	_, _, err := runScript(t, s, "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); setsid sleep 314158 & done; wait", operationtest.Longest/2)
 	if err == nil {
 		t.Error("it succeeds")
@@ -197,7 +202,7 @@ func TestScriptBomb(t *testing.T) {
 }
 
 func TestScriptMemory(t *testing.T) {
-	s := openScripts(t, ScriptConfig{MaxMemory: 64 << 20})
+	s, _ := testScripts(t, func(b *scriptBounds) { b.Memory = 64 << 20 })
 	_, _, err := runScript(t, s, "tail /dev/zero", operationtest.Longest/2)
 	if err == nil || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "memory exhausted") && !strings.Contains(err.Error(), "SIGKILL") {
 		t.Errorf("%v", err)
@@ -205,7 +210,7 @@ func TestScriptMemory(t *testing.T) {
 }
 
 func TestScriptOutput(t *testing.T) {
-	s := openScripts(t, ScriptConfig{MaxOutput: 100_000})
+	s, _ := testScripts(t, func(b *scriptBounds) { b.output = 100_000 })
 	out, kept, err := runScript(t, s, "head -c 300000 /dev/zero | tr '\\0' x; echo end >&2", operationtest.Longest)
 	whole := kept.Files["output.txt"]
 	if err != nil || !out.Truncated || len(out.Results["operation.x.output"]) != operation.MaxResult || !strings.HasSuffix(out.Results["operation.x.output"], "x…") {
@@ -231,25 +236,11 @@ func TestScriptOutput(t *testing.T) {
 }
 
 func TestScriptIsRefused(t *testing.T) {
-	off, err := OpenScripts(ScriptConfig{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer off.Close()
-	if _, err := off.Run(t.Context(), &Script{Script: "true"}, &operation.Call{}); !errors.Is(err, ErrScriptsOff) || !strings.Contains(err.Error(), "diagnose-scripts") {
-		t.Error(err)
-	}
-	none, err := OpenScripts(ScriptConfig{Enabled: true, Cgroup: t.TempDir() + "/no"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	none := scriptsIn(t.TempDir() + "/no")
 	if _, err := none.Run(t.Context(), &Script{Script: "true"}, &operation.Call{}); err == nil || !strings.Contains(err.Error(), "they need control groups of their own: stat") {
 		t.Error(err)
 	}
-	if _, err := OpenScripts(ScriptConfig{Enabled: true, MaxMemory: -1}, nil); err == nil {
-		t.Error("a negative bound is taken")
-	}
-	s := openScripts(t, ScriptConfig{})
+	s, _ := testScripts(t)
 	for _, tt := range []struct {
 		script Script
 		want   string
@@ -268,7 +259,7 @@ func TestScriptIsRefused(t *testing.T) {
 }
 
 func TestScriptIsCancelled(t *testing.T) {
-	s := openScripts(t, ScriptConfig{})
+	s, _ := testScripts(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
@@ -285,7 +276,7 @@ func TestScriptIsCancelled(t *testing.T) {
 // An agent and a command beside it have one control group: neither ends what the other runs,
 // and what a killed command has left is ended by the next process.
 func TestScriptsOfTwoProcesses(t *testing.T) {
-	agent := openScripts(t, ScriptConfig{})
+	agent, parent := testScripts(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
@@ -293,14 +284,11 @@ func TestScriptsOfTwoProcesses(t *testing.T) {
 		done <- err
 	}()
 	await.Until(t, "start", operationtest.Longest, func() bool { return running(t, "sleep\x00314158") == 1 })
-	left := filepath.Join(agent.cfg.Cgroup, groupsDir+"-2", "7")
+	left := filepath.Join(parent, groupsDir+"-2", "7")
 	if err := os.MkdirAll(left, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	command, err := OpenScripts(ScriptConfig{Enabled: true, Cgroup: agent.cfg.Cgroup}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	command := scriptsIn(parent)
 	if _, err := os.Stat(filepath.Dir(left)); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
@@ -325,17 +313,13 @@ func TestScriptsOfTwoProcesses(t *testing.T) {
 
 // None of those that start at once removes the folder of another.
 func TestScriptsOfProcessesThatStartAtOnce(t *testing.T) {
-	first := openScripts(t, ScriptConfig{})
+	_, parent := testScripts(t)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for range 8 {
 		wg.Go(func() {
 			for range 5 {
-				s, err := OpenScripts(ScriptConfig{Enabled: true, Cgroup: first.cfg.Cgroup}, nil)
-				if err != nil {
-					t.Error(err)
-					return
-				}
+				s := scriptsIn(parent)
 				if _, err := s.Run(t.Context(), &Script{Script: "true"}, &operation.Call{}); err != nil {
 					t.Error(err)
 				}
@@ -367,10 +351,7 @@ func BenchmarkScript(b *testing.B) {
 	if err != nil {
 		b.Skip(err)
 	}
-	s, err := OpenScripts(ScriptConfig{Enabled: true, Cgroup: own}, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := scriptsIn(own)
 	defer s.Close()
 	for b.Loop() {
 		if _, err := s.Run(b.Context(), &Script{Script: "echo x", ResultKey: "x"}, &operation.Call{}); err != nil {

@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -24,26 +23,21 @@ var ErrScriptsOff = errors.New("scripts are off on this node: diagnose-scripts i
 // nobody is the user and group that scripts have, without other groups.
 const nobody = 65534
 
-// ScriptConfig is what the agent's configuration says of scripts. A zero value of a
-// setting is its default.
-type ScriptConfig struct {
-	Enabled bool
-	// MaxMemory bounds the memory of each of its processes (RLIMIT_DATA), and of all
-	// together where the control group has the memory controller; 0: 512 MiB.
-	MaxMemory int64
-	// MaxProcesses bounds how many it has at a time, threads included; 0: 256.
-	MaxProcesses int
-	// MaxOutput bounds what is kept of what it writes, in bytes; 0: 1 MiB.
-	MaxOutput int
-	// Cgroup is the folder of a control group (v2) that is to hold those of scripts; "":
-	// that of the agent. No script is run without one, because nothing else ends what
-	// has left its session.
-	Cgroup string
+// scriptBounds bound a script.
+type scriptBounds struct {
+	// The memory is that of each of its processes (RLIMIT_DATA), and of all together where
+	// the control group has the memory controller.
+	process.Limits
+	output int // bytes that are kept of what it writes
+}
+
+func usualBounds() scriptBounds {
+	return scriptBounds{Limits: process.Limits{Processes: 256, Memory: 512 << 20}, output: 1 << 20}
 }
 
 // Scripts runs the scripts of operations, several at a time. Make one with [OpenScripts].
 type Scripts struct {
-	cfg    ScriptConfig
+	bounds scriptBounds
 	user   *syscall.Credential // nil: the agent's own, which is not root's
 	groups *process.Groups
 	lock   *os.File // on the folder of groups
@@ -52,48 +46,30 @@ type Scripts struct {
 }
 
 // OpenScripts makes ready to run scripts, and kills those that a killed process left. Where
-// none can be run, [Scripts.Run] says why. A configuration that is wrong is an error. A
-// nil log takes nothing.
-func OpenScripts(cfg ScriptConfig, log *slog.Logger) (*Scripts, error) {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	if !cfg.Enabled {
-		return &Scripts{reason: ErrScriptsOff}, nil
-	}
-	if cfg.MaxMemory < 0 || cfg.MaxProcesses < 0 || cfg.MaxOutput < 0 {
-		return nil, fmt.Errorf("scripts: a negative bound: %+v", cfg)
-	}
-	for _, n := range []struct {
-		value *int
-		unset int
-	}{{&cfg.MaxProcesses, 256}, {&cfg.MaxOutput, 1 << 20}} {
-		if *n.value == 0 {
-			*n.value = n.unset
-		}
-	}
-	if cfg.MaxMemory == 0 {
-		cfg.MaxMemory = 512 << 20
-	}
+// none can be run, [Scripts.Run] says why.
+func OpenScripts(log *slog.Logger) *Scripts {
+	return openScripts(process.OwnCgroup, usualBounds(), log)
+}
+
+// openScripts makes the control groups of scripts below a parent. No script is run without
+// one, because nothing else ends what has left its session.
+func openScripts(parent func() (string, error), bounds scriptBounds, log *slog.Logger) *Scripts {
 	// What the agent was started with is not for scripts: files of its own are marked
 	// so by Go. Before Linux 5.11 there is no such call.
 	_ = unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
-	s := &Scripts{cfg: cfg}
+	s := &Scripts{bounds: bounds}
 	if os.Geteuid() == 0 {
 		s.user = &syscall.Credential{Uid: nobody, Gid: nobody}
 	}
-	parent, err := cfg.Cgroup, error(nil)
-	if parent == "" {
-		parent, err = process.OwnCgroup()
-	}
+	dir, err := parent()
 	if err == nil {
-		err = s.openGroups(parent, log)
+		err = s.openGroups(dir, log)
 	}
 	if err != nil {
 		s.reason = fmt.Errorf("scripts can't be run on this node: they need control groups of their own: %w", err)
 		log.Warn("scripts of operations are not run", "error", err)
 	}
-	return s, nil
+	return s
 }
 
 // groupsDir begins the name of a process's folder of control groups: an agent, and commands
@@ -141,7 +117,7 @@ func (s *Scripts) take(dir string, log *slog.Logger) (groups *process.Groups, lo
 	case errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, fs.ErrNotExist):
 		err = errTaken
 	case err == nil:
-		groups, err = process.OpenGroups(dir, process.Limits{Processes: s.cfg.MaxProcesses, Memory: s.cfg.MaxMemory}, log)
+		groups, err = process.OpenGroups(dir, s.bounds.Limits, log)
 	}
 	if err != nil {
 		_ = lock.Close() // it was only read
@@ -149,17 +125,12 @@ func (s *Scripts) take(dir string, log *slog.Logger) (groups *process.Groups, lo
 	return groups, lock, err
 }
 
-// Close ends what is left of scripts. Run must not be called any more.
+// Close ends what is left of scripts, if s is not nil. Run must not be called any more.
 func (s *Scripts) Close() {
-	if s.groups != nil {
+	if s != nil && s.groups != nil {
 		s.groups.Close()
 		_ = s.lock.Close() // it was only read
 	}
-}
-
-// group makes a control group for one script.
-func (s *Scripts) group() (*process.Group, error) {
-	return s.groups.Make(strconv.FormatUint(s.serial.Add(1), 10))
 }
 
 // sealed returns a file in memory with text, which nobody can change.
