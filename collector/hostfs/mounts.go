@@ -38,6 +38,7 @@ type Mount struct {
 	Path          string
 	FSType        string
 	Source        string
+	Options       string // of this mount
 	MountReadOnly bool   // this mount is read-only; others of the filesystem may not be
 	SuperReadOnly bool   // the filesystem is read-only
 	EmergencyRO   bool   // ext4 stopped writing after an error, without the read-only flag (6.15)
@@ -46,10 +47,10 @@ type Mount struct {
 	SuperOptions  string // all options of the filesystem
 }
 
-// parseMounts reads the text of mountinfo. The library does the fields and their
+// ParseMounts reads the text of mountinfo. The library does the fields and their
 // octal escapes; it gives up at a line longer than bufio.Scanner takes (an
 // overlay of hundreds of layers), so such lines are left out.
-func parseMounts(r io.Reader) ([]Mount, error) {
+func ParseMounts(r io.Reader) ([]Mount, error) {
 	text, err := io.ReadAll(io.LimitReader(r, largeFile))
 	if err != nil {
 		return nil, err
@@ -68,8 +69,8 @@ func parseMounts(r io.Reader) ([]Mount, error) {
 		mount := Mount{
 			ID: m.ID, Major: uint32(m.Major), Minor: uint32(m.Minor),
 			Root: m.Root, Path: m.Mountpoint, FSType: m.FSType, Source: m.Source,
-			MountReadOnly: hasOption(m.Options, "ro"),
-			SuperOptions:  m.VFSOptions,
+			Options: m.Options, MountReadOnly: hasOption(m.Options, "ro"),
+			SuperOptions: m.VFSOptions,
 		}
 		for o := range strings.SplitSeq(m.VFSOptions, ",") {
 			switch {
@@ -136,7 +137,7 @@ func OwnMounts() ([]Mount, error) {
 		return nil, err
 	}
 	defer file.Close()
-	return parseMounts(file)
+	return ParseMounts(file)
 }
 
 func (f FS) openMountinfo() (*os.File, error) {
@@ -159,7 +160,7 @@ func openUnpolled(p string) (*os.File, error) {
 }
 
 func (f FS) readMountTable(r io.Reader) (*MountTable, error) {
-	mounts, err := parseMounts(r)
+	mounts, err := ParseMounts(r)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ func TestMountTableSourceDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	mounts, err := parseMounts(file)
+	mounts, err := ParseMounts(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestSourceDevice(t *testing.T) {
 func TestParseMountsLongLine(t *testing.T) {
 	short := "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n"
 	long := "2 1 0:9 / /layers rw - overlay none rw,lowerdir=" + strings.Repeat("/l:", 40_000) + "\n"
-	got, err := parseMounts(strings.NewReader(short + long + short))
+	got, err := ParseMounts(strings.NewReader(short + long + short))
 	if err != nil || len(got) != 2 {
 		t.Errorf("%d mounts, error %v; want the two short ones", len(got), err)
 	}
@@ -94,7 +94,7 @@ func FuzzParseMounts(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		mounts, err := parseMounts(bytes.NewReader(text))
+		mounts, err := ParseMounts(bytes.NewReader(text))
 		if err != nil {
 			return
 		}

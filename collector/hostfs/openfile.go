@@ -77,7 +77,7 @@ func (f FS) FileMount(pid, fd int) (Mount, error) {
 		return Mount{}, err
 	}
 	defer file.Close()
-	mounts, err := parseMounts(file)
+	mounts, err := ParseMounts(file)
 	if err != nil {
 		return Mount{}, err
 	}

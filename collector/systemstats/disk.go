@@ -2,10 +2,10 @@ package systemstats
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -128,8 +128,8 @@ func readLine(path string) string {
 
 // kernelName returns the kernel's name of a device, "" where there is none: the
 // device numbers of btrfs and overlay are of no device.
-func (c *Collector) kernelName(major, minor int) string {
-	target, err := os.Readlink(c.set.sys("dev/block/" + strconv.Itoa(major) + ":" + strconv.Itoa(minor)))
+func (c *Collector) kernelName(major, minor uint32) string {
+	target, err := os.Readlink(c.set.sys(fmt.Sprintf("dev/block/%d:%d", major, minor)))
 	if err != nil {
 		return ""
 	}

@@ -10,19 +10,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
 // mount is a mount of a file system that is on a device.
 type mount struct {
-	device       string // kernel name, else the source without "/dev/"
-	path         string
-	fsType       string
-	options      string
-	major, minor int
+	hostfs.Mount
+	device string // kernel name, else the source without "/dev/"
 }
 
 // mounts returns the mounts of file systems that are on devices, in their order.
@@ -38,25 +35,23 @@ func (c *Collector) mounts() ([]mount, error) {
 			return nil, err
 		}
 	}
-	infos, err := mountinfo.GetMountsFromReader(bytes.NewReader(text), func(m *mountinfo.Info) (skip, stop bool) {
-		return !onDevice[m.FSType], false
-	})
+	table, err := hostfs.ParseMounts(bytes.NewReader(text))
 	if err != nil {
-		return nil, fmt.Errorf("mountinfo: %w", err)
+		return nil, err
 	}
-	all := make([]mount, 0, len(infos))
-	for _, m := range infos {
-		options := m.Options
+	var all []mount
+	for _, m := range table {
+		if !onDevice[m.FSType] {
+			continue
+		}
 		if m.Root != "/" {
-			options += ",bind"
+			m.Options += ",bind"
 		}
 		device := c.kernelName(m.Major, m.Minor)
 		if device == "" {
 			device = strings.TrimPrefix(m.Source, "/dev/")
 		}
-		all = append(all, mount{
-			device: device, path: m.Mountpoint, fsType: m.FSType, options: options, major: m.Major, minor: m.Minor,
-		})
+		all = append(all, mount{m, device})
 	}
 	return all, nil
 }
@@ -103,7 +98,7 @@ func (c *Collector) usage(s *sample, mounts []mount) error {
 			continue
 		}
 		labels := func(state string) []string {
-			return []string{display.Safe(m.device, maxLabel), display.Safe(m.fsType, maxLabel), display.Safe(m.options, maxLabel), state}
+			return []string{display.Safe(m.device, maxLabel), display.Safe(m.FSType, maxLabel), display.Safe(m.Options, maxLabel), state}
 		}
 		unit := uint64(st.Bsize)
 		free, used := st.Bavail*unit, (st.Blocks-st.Bfree)*unit
@@ -124,12 +119,12 @@ func (c *Collector) askFirst(mounts []mount) (mount, unix.Statfs_t, error) {
 	var first error
 	root := c.root()
 	for _, m := range mounts {
-		st, err := c.probes.statfs(filepath.Join(root, m.path), m.major, m.minor)
+		st, err := c.probes.statfs(filepath.Join(root, m.Path), m.Major, m.Minor)
 		if err == nil {
 			return m, st, nil
 		}
 		if first == nil {
-			first = fmt.Errorf("file system at %s: %w", display.Safe(m.path, maxLabel), err)
+			first = fmt.Errorf("file system at %s: %w", display.Safe(m.Path, maxLabel), err)
 		}
 		if errors.Is(err, errHangs) {
 			break // so do the others
@@ -159,7 +154,7 @@ var errHangs = errors.New("does not answer")
 
 // statfs asks the file system at path. Where the device at path is another one,
 // the mount can't be seen from here, and its figures would be another's.
-func (p *probes) statfs(path string, major, minor int) (unix.Statfs_t, error) {
+func (p *probes) statfs(path string, major, minor uint32) (unix.Statfs_t, error) {
 	p.mu.Lock()
 	hangs := p.hanging[path]
 	p.hanging[path] = true
@@ -194,12 +189,12 @@ func (p *probes) statfs(path string, major, minor int) (unix.Statfs_t, error) {
 
 // sameDevice compares the device at path. The files of btrfs have other numbers
 // than its mounts, which are of no device (major 0) then.
-func sameDevice(path string, major, minor int) error {
+func sameDevice(path string, major, minor uint32) error {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
 		return err
 	}
-	if major != 0 && (unix.Major(st.Dev) != uint32(major) || unix.Minor(st.Dev) != uint32(minor)) {
+	if major != 0 && (unix.Major(st.Dev) != major || unix.Minor(st.Dev) != minor) {
 		return errors.New("another file system is there")
 	}
 	return nil

@@ -123,6 +123,18 @@ func TestDevicesAreChosen(t *testing.T) {
 	}
 }
 
+// TestLongMountLine has an overlay of so many layers that its line fits into no Scanner.
+func TestLongMountLine(t *testing.T) {
+	f := files()
+	f["proc/1/mountinfo"] = "21 1 0:49 / /layers rw - overlay overlay rw,lowerdir=" + strings.Repeat("/layer:", 10_000) + "\n" +
+		"22 1 259:1 / / rw,relatime - ext4 /dev/root rw\n"
+	cfg := node(t, f)
+	cfg.IncludeAllAttachedBlk = true
+	if got := exposed(t, newCollector(t, cfg)); !strings.Contains(got, `disk_io_time{device_name="nvme0n1p1"} 79`+"\n") {
+		t.Errorf("the other mount is missing in\n%s", got)
+	}
+}
+
 func TestQueueLengthIsOfTheLastInterval(t *testing.T) {
 	cfg := node(t, files())
 	cfg.Metrics = map[string]string{"disk/avg_queue_len": "disk/avg_queue_len"}

@@ -192,12 +192,12 @@ func TestUsageIsThatOfStatfs(t *testing.T) {
 		t.Skipf("%v", err)
 	}
 	var st unix.Statfs_t
-	if err := unix.Statfs(filepath.Join(c.root(), m.path), &st); err != nil {
+	if err := unix.Statfs(filepath.Join(c.root(), m.Path), &st); err != nil {
 		t.Fatal(err)
 	}
 	got := values(t, exposed(t, c))
 	labels := func(state string) string {
-		return `{device_name="` + m.device + `",fs_type="` + m.fsType + `",mount_option="` + m.options + `",state="` + state + `"}`
+		return `{device_name="` + m.device + `",fs_type="` + m.FSType + `",mount_option="` + m.Options + `",state="` + state + `"}`
 	}
 	used := float64((st.Blocks - st.Bfree) * uint64(st.Bsize))
 	free := float64(st.Bavail * uint64(st.Bsize))
