@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/procfs"
 	"github.com/prometheus/procfs/blockdevice"
+
+	"github.com/kernosis/kernosis/collector/bounded"
 )
 
 // maxSubjects bounds the devices, mounts and interfaces that are reported, each kind
@@ -26,11 +28,11 @@ type Collector struct {
 	block blockdevice.FS
 
 	modules map[string]bool // known ones
-	probes  *probes
 
 	sampling sync.Mutex
-	queues   map[string]queue  // of each device, at the last sample
-	reported map[string]string // the last error of each component
+	queues   map[string]queue          // of each device, at the last sample
+	late     map[string]*bounded.Calls // to file systems that have not answered, by mount point
+	reported map[string]string         // the last error of each component
 
 	errors  *prometheus.CounterVec
 	leftOut *prometheus.GaugeVec
@@ -54,7 +56,7 @@ func New(cfg Config, log *slog.Logger) (*Collector, error) {
 		labels = prometheus.Labels{"monitor": set.Name}
 	}
 	c := &Collector{
-		set: set, log: log, queues: map[string]queue{}, reported: map[string]string{}, probes: newProbes(),
+		set: set, log: log, queues: map[string]queue{}, late: map[string]*bounded.Calls{}, reported: map[string]string{},
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kernosis_system_stats_errors_total", Help: "Times that figures of a component of the node could not be read.", ConstLabels: labels,
 		}, []string{"component"}),

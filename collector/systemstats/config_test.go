@@ -8,12 +8,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/collector/bounded"
 )
 
 func TestMetricsAreChosenAndRenamed(t *testing.T) {
@@ -96,25 +97,29 @@ func TestOSVersion(t *testing.T) {
 }
 
 func TestFileSystemThatHangsIsAskedOnce(t *testing.T) {
-	p := newProbes()
-	p.limit = 20 * time.Millisecond
-	asked, answer := make(chan struct{}, 10), make(chan struct{})
-	p.ask = func(string, *unix.Statfs_t) error {
-		asked <- struct{}{}
-		<-answer
-		return nil
-	}
-	for range 3 {
-		if _, err := p.statfs("/", 0, 0); !errors.Is(err, errHangs) {
-			t.Errorf("error %v", err)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCollector(t, Config{Metrics: map[string]string{}})
+		asked, answer := 0, make(chan struct{})
+		ask := func() (st unix.Statfs_t, err error) {
+			asked++
+			<-answer
+			return st, nil
 		}
-	}
-	if n := len(asked); n != 1 {
-		t.Errorf("asked %d times", n)
-	}
-	close(answer)
-	await.Until(t, "it is asked again", 30*time.Second, func() bool {
-		_, err := p.statfs("/", 0, 0)
-		return err == nil
+		for range 3 {
+			if _, err := c.inTime("/", ask); !errors.Is(err, bounded.ErrLate) {
+				t.Errorf("error %v", err)
+			}
+		}
+		if asked != 1 {
+			t.Errorf("asked %d times", asked)
+		}
+		close(answer)
+		synctest.Wait()
+		if _, err := c.inTime("/", ask); err != nil || asked != 2 {
+			t.Errorf("asked %d times, error %v", asked, err)
+		}
+		if len(c.late) > 0 {
+			t.Error("it is kept as one that does not answer")
+		}
 	})
 }

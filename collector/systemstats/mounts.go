@@ -7,11 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
@@ -119,14 +119,20 @@ func (c *Collector) askFirst(mounts []mount) (mount, unix.Statfs_t, error) {
 	var first error
 	root := c.root()
 	for _, m := range mounts {
-		st, err := c.probes.statfs(filepath.Join(root, m.Path), m.Major, m.Minor)
+		path := filepath.Join(root, m.Path)
+		st, err := c.inTime(path, func() (st unix.Statfs_t, err error) {
+			if err = sameDevice(path, m.Major, m.Minor); err == nil {
+				err = unix.Statfs(path, &st)
+			}
+			return st, err
+		})
 		if err == nil {
 			return m, st, nil
 		}
 		if first == nil {
 			first = fmt.Errorf("file system at %s: %w", display.Safe(m.Path, maxLabel), err)
 		}
-		if errors.Is(err, errHangs) {
+		if errors.Is(err, bounded.ErrLate) {
 			break // so do the others
 		}
 	}
@@ -136,58 +142,23 @@ func (c *Collector) askFirst(mounts []mount) (mount, unix.Statfs_t, error) {
 // probeFor is how long a file system may take to answer.
 const probeFor = 2 * time.Second
 
-// probes asks file systems, which may never answer. One that doesn't is not asked
-// again until it has.
-type probes struct {
-	mu      sync.Mutex
-	hanging map[string]bool
-	ask     func(path string, st *unix.Statfs_t) error // unix.Statfs, or a test's
-	limit   time.Duration
+// inTime asks the file system at path, unless it has not answered yet.
+func (c *Collector) inTime(path string, ask func() (unix.Statfs_t, error)) (unix.Statfs_t, error) {
+	calls := c.late[path]
+	if calls == nil {
+		calls = new(bounded.Calls)
+	}
+	st, err := bounded.Do(calls, probeFor, ask)
+	if errors.Is(err, bounded.ErrLate) {
+		c.late[path] = calls
+	} else {
+		delete(c.late, path)
+	}
+	return st, err
 }
 
-func newProbes() *probes {
-	return &probes{hanging: map[string]bool{}, ask: unix.Statfs, limit: probeFor}
-}
-
-// errHangs says that a file system doesn't answer.
-var errHangs = errors.New("does not answer")
-
-// statfs asks the file system at path. Where the device at path is another one,
-// the mount can't be seen from here, and its figures would be another's.
-func (p *probes) statfs(path string, major, minor uint32) (unix.Statfs_t, error) {
-	p.mu.Lock()
-	hangs := p.hanging[path]
-	p.hanging[path] = true
-	p.mu.Unlock()
-	if hangs {
-		return unix.Statfs_t{}, errHangs
-	}
-	type answer struct {
-		st  unix.Statfs_t
-		err error
-	}
-	got := make(chan answer, 1)
-	go func() {
-		var a answer
-		if a.err = sameDevice(path, major, minor); a.err == nil {
-			a.err = p.ask(path, &a.st)
-		}
-		p.mu.Lock()
-		delete(p.hanging, path)
-		p.mu.Unlock()
-		got <- a
-	}()
-	timer := time.NewTimer(p.limit)
-	defer timer.Stop()
-	select {
-	case a := <-got:
-		return a.st, a.err
-	case <-timer.C:
-		return unix.Statfs_t{}, errHangs
-	}
-}
-
-// sameDevice compares the device at path. The files of btrfs have other numbers
+// sameDevice compares the device at path: where it is another one, the mount can't be
+// seen from here, and its figures would be another's. The files of btrfs have other numbers
 // than its mounts, which are of no device (major 0) then.
 func sameDevice(path string, major, minor uint32) error {
 	var st unix.Stat_t
