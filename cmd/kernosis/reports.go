@@ -100,7 +100,7 @@ func openReports(cfg agentConfig, a *agent, m *metrics.Metrics, log *slog.Logger
 	if err != nil {
 		return nil, err
 	}
-	m.Own.MustRegister(in, server.Metrics())
+	m.Own.MustRegister(in.Metrics(), server.Metrics())
 	log.Info("listening for problem daemons", "socket", cfg.ReportSocket, "daemons", len(c.Sources))
 	return &reports{intake: in, server: server}, nil
 }

@@ -103,7 +103,7 @@ func (in *Intake) expire(now time.Time) (next time.Time) {
 			in.sight(s, s.unheard("", s.heard, false))
 		}
 		if expired > 0 {
-			in.counts.add(s.Name, func(n *SourceStats) { n.Expired += uint64(expired) })
+			in.counts.expired.WithLabelValues(s.Name).Add(float64(expired))
 			in.log.Warn("problem daemon stopped reporting", "source", s.Name, "conditions", expired)
 		}
 	}

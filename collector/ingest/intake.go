@@ -19,7 +19,7 @@ type Intake struct {
 	owner   func(string) string
 	earlier func(string) (time.Duration, bool)
 	log     *slog.Logger
-	counts  *counters
+	counts  counts
 	order   []*source // as configured
 
 	mu      sync.Mutex // held while events are handed on, so that they keep their order
@@ -57,7 +57,7 @@ func New(cfg Config) (*Intake, error) {
 		return nil, err
 	}
 	in := &Intake{
-		fs: cfg.FS, owner: cfg.Owner, earlier: cfg.Earlier, log: cfg.Log, counts: newCounters(cfg.Sources), nonce: rand.Text(),
+		fs: cfg.FS, owner: cfg.Owner, earlier: cfg.Earlier, log: cfg.Log, counts: newCounts(cfg.Sources), nonce: rand.Text(),
 		sources: map[string]*source{}, types: map[string]*source{}, wake: make(chan struct{}, 1),
 	}
 	if in.log == nil {
@@ -91,9 +91,6 @@ func (in *Intake) UIDs() []uint32 {
 	return slices.Compact(out)
 }
 
-// Stats returns what has been counted, by source.
-func (in *Intake) Stats() []SourceStats { return in.counts.stats() }
-
 // Report takes one report of a peer: all of it or, with a *Refusal, nothing. key,
 // if any, is the sender's for this report: events of a report that comes again
 // have the same identity.
@@ -106,13 +103,11 @@ func (in *Intake) Report(peer Peer, key string, body []byte) (client.Answer, err
 	if err != nil {
 		outcome = err.Outcome
 	}
-	in.counts.add(name, func(s *SourceStats) {
-		s.Reports[outcome]++
-		s.Warnings += uint64(len(answer.Warnings))
-	})
+	in.counts.reports.WithLabelValues(name, string(outcome)).Inc()
 	if err != nil {
 		return client.Answer{}, err
 	}
+	in.counts.warnings.WithLabelValues(name).Add(float64(len(answer.Warnings)))
 	return answer, nil
 }
 
@@ -239,10 +234,8 @@ func (in *Intake) accept(s *source, b *batch, key string, now time.Time) {
 		changes++
 		in.reportCondition(s, &c, in.emit)
 	}
-	in.counts.add(s.Name, func(n *SourceStats) {
-		n.Events += uint64(len(b.events))
-		n.Changes += uint64(changes)
-	})
+	in.counts.events.WithLabelValues(s.Name).Add(float64(len(b.events)))
+	in.counts.changes.WithLabelValues(s.Name).Add(float64(changes))
 	select {
 	case in.wake <- struct{}{}:
 	default:

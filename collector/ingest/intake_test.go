@@ -125,16 +125,15 @@ func TestReports(t *testing.T) {
 			t.Errorf("%s: reported (-want +got):\n%s", tc.name, diff)
 		}
 	}
-	got := map[string]SourceStats{}
-	for _, s := range in.Stats() {
-		got[s.Source] = s
-	}
-	if s := got["gpu-monitor"]; s.Reports[Accepted] != 10 || s.Reports[Conflict] != 2 || s.Reports[Forbidden] != 1 || s.Events != 4 || s.Changes != 5 || s.Warnings != 4 {
-		t.Errorf("gpu-monitor: %+v", s)
-	}
-	if s := got[""]; s.Reports[Forbidden] != 2 || s.Reports[Invalid] != 9 {
-		t.Errorf("unknown source: %+v", s)
-	}
+	const gpu = "gpu-monitor"
+	counted(t, in.counts.reports, 10, gpu, string(Accepted))
+	counted(t, in.counts.reports, 2, gpu, string(Conflict))
+	counted(t, in.counts.reports, 1, gpu, string(Forbidden))
+	counted(t, in.counts.events, 4, gpu)
+	counted(t, in.counts.changes, 5, gpu)
+	counted(t, in.counts.warnings, 4, gpu)
+	counted(t, in.counts.reports, 2, "", string(Forbidden))
+	counted(t, in.counts.reports, 9, "", string(Invalid))
 }
 
 // TestFutureTransition: what a condition says does not depend on when it began to be so.
@@ -222,9 +221,7 @@ func TestExpiry(t *testing.T) {
 		want("more silence")
 		post(status("gpu-monitor", bad))
 		want("it is back", "gpu-monitor/GPUUnhealthy problem XidError: Xid 79")
-		if s := in.Stats()[1]; s.Expired != 2 {
-			t.Errorf("%+v", s)
-		}
+		counted(t, in.counts.expired, 2, "gpu-monitor")
 	})
 }
 

@@ -1,50 +1,60 @@
 package ingest
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
 
-// descs are the metrics of reports.
-type descs struct{ reports, events, changes, expired, warnings *prometheus.Desc }
+// Outcome is what became of a report.
+type Outcome string
 
-func newDescs() descs {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, append([]string{"source"}, labels...), nil)
-	}
-	return descs{
-		reports:  desc("kernosis_reports_total", "Reports of problem daemons, by outcome (accepted, or refused: invalid, forbidden, conflict, too-large, rate, unavailable); without a source those of none that is configured, or by a user who may not.", "outcome"),
-		events:   desc("kernosis_report_events_total", "Events in accepted reports, those included that were sent twice and count once."),
-		changes:  desc("kernosis_report_condition_changes_total", "Conditions in accepted reports whose status or reason had changed."),
-		expired:  desc("kernosis_report_conditions_expired_total", "Conditions that became Unknown because they were not reported again in time."),
-		warnings: desc("kernosis_report_fields_changed_total", "Fields of accepted reports that were cut or escaped."),
-	}
+// Outcomes, all but the first refusals.
+const (
+	Accepted  Outcome = "accepted"
+	Invalid   Outcome = "invalid"     // 400, and what is no report at all
+	Forbidden Outcome = "forbidden"   // 403: user, source or condition is not configured
+	Conflict  Outcome = "conflict"    // 409: the condition is another's
+	TooLarge  Outcome = "too-large"   // 413
+	RateLimit Outcome = "rate"        // 429
+	Closing   Outcome = "unavailable" // 503: the agent starts or ends
+)
+
+// counts are of each source since the start, reports also of "", those whose source is not
+// known.
+type counts struct {
+	all                                         *prometheus.Registry
+	reports, events, changes, expired, warnings *prometheus.CounterVec
 }
 
-// Describe implements prometheus.Collector.
-func (in *Intake) Describe(ch chan<- *prometheus.Desc) {
-	d := newDescs()
-	for _, d := range []*prometheus.Desc{d.reports, d.events, d.changes, d.expired, d.warnings} {
-		ch <- d
+func newCounts(sources []Source) counts {
+	all := prometheus.NewRegistry()
+	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return promauto.With(all).NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append([]string{"source"}, labels...))
 	}
-}
-
-// Collect implements prometheus.Collector.
-func (in *Intake) Collect(ch chan<- prometheus.Metric) {
-	d := newDescs()
-	for _, s := range in.Stats() {
-		counter := func(d *prometheus.Desc, n uint64, labels ...string) {
-			ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), append([]string{s.Source}, labels...)...)
+	c := counts{
+		all:      all,
+		reports:  vec("kernosis_reports_total", "Reports of problem daemons, by outcome (accepted, or refused: invalid, forbidden, conflict, too-large, rate, unavailable); without a source those of none that is configured, or by a user who may not.", "outcome"),
+		events:   vec("kernosis_report_events_total", "Events in accepted reports, those included that were sent twice and count once."),
+		changes:  vec("kernosis_report_condition_changes_total", "Conditions in accepted reports whose status or reason had changed."),
+		expired:  vec("kernosis_report_conditions_expired_total", "Conditions that became Unknown because they were not reported again in time."),
+		warnings: vec("kernosis_report_fields_changed_total", "Fields of accepted reports that were cut or escaped."),
+	}
+	for _, s := range append([]Source{{}}, sources...) {
+		for _, o := range []Outcome{Accepted, Invalid, Forbidden, Conflict, TooLarge, RateLimit, Closing} {
+			c.reports.WithLabelValues(s.Name, string(o)) // a zero is a fact too
 		}
-		for outcome, n := range s.Reports {
-			counter(d.reports, n, string(outcome))
-		}
-		if s.Source == "" {
+		if s.Name == "" {
 			continue
 		}
-		counter(d.events, s.Events)
-		counter(d.changes, s.Changes)
-		counter(d.expired, s.Expired)
-		counter(d.warnings, s.Warnings)
+		for _, v := range []*prometheus.CounterVec{c.events, c.changes, c.expired, c.warnings} {
+			v.WithLabelValues(s.Name)
+		}
 	}
+	return c
 }
+
+// Metrics returns what is counted of each source.
+func (in *Intake) Metrics() prometheus.Collector { return in.counts.all }
 
 // Metrics returns the server's own metric.
 func (s *Server) Metrics() prometheus.Collector {

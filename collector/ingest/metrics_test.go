@@ -13,12 +13,15 @@ func TestMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in.counts.add("", func(s *SourceStats) { s.Reports[Forbidden] = 2 })
-	in.counts.add("gpu-monitor", func(s *SourceStats) {
-		s.Reports[Accepted], s.Reports[RateLimit], s.Events, s.Changes, s.Expired, s.Warnings = 7, 1, 5, 4, 3, 2
-	})
+	reports := in.counts.reports
+	reports.WithLabelValues("", string(Forbidden)).Add(2)
+	reports.WithLabelValues("gpu-monitor", string(Accepted)).Add(7)
+	reports.WithLabelValues("gpu-monitor", string(RateLimit)).Add(1)
+	for i, v := range []*prometheus.CounterVec{in.counts.warnings, in.counts.expired, in.counts.changes, in.counts.events} {
+		v.WithLabelValues("gpu-monitor").Add(float64(i + 2))
+	}
 	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(in)
+	r.MustRegister(in.Metrics())
 	if err := testutil.GatherAndCompare(r, strings.NewReader(`
 # HELP kernosis_report_condition_changes_total Conditions in accepted reports whose status or reason had changed.
 # TYPE kernosis_report_condition_changes_total counter
@@ -53,5 +56,13 @@ kernosis_reports_total{outcome="unavailable",source="gpu-monitor"} 0
 	}
 	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
 		t.Errorf("%v, %v", problems, err)
+	}
+}
+
+// counted checks a count.
+func counted(t *testing.T, counts *prometheus.CounterVec, want float64, labels ...string) {
+	t.Helper()
+	if got := testutil.ToFloat64(counts.WithLabelValues(labels...)); got != want {
+		t.Errorf("%v of %q, want %v", got, labels, want)
 	}
 }

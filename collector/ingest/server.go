@@ -135,7 +135,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 
 // refused answers what never came to the intake, and counts it.
 func (s *Server) refused(w http.ResponseWriter, r *Refusal) {
-	s.intake.counts.add("", func(n *SourceStats) { n.Reports[r.Outcome]++ })
+	s.intake.counts.reports.WithLabelValues("", string(r.Outcome)).Inc()
 	s.answer(w, r)
 }
 

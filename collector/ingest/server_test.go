@@ -122,9 +122,7 @@ func TestUsers(t *testing.T) {
 		if got := l.take(); len(got) != 0 {
 			t.Errorf("reported %q", got)
 		}
-		if s := in.Stats()[0]; s.Source != "" || s.Reports[Forbidden] != 2 {
-			t.Errorf("%+v", s)
-		}
+		counted(t, in.counts.reports, 2, "", string(Forbidden))
 	})
 }
 
@@ -172,9 +170,8 @@ func TestHTTP(t *testing.T) {
 	if got := l.take(); len(got) != 0 {
 		t.Errorf("reported %q", got)
 	}
-	if s := in.Stats(); s[0].Reports[TooLarge] != 1 || s[1].Reports[RateLimit] != 1 {
-		t.Errorf("%+v", s)
-	}
+	counted(t, in.counts.reports, 1, "", string(TooLarge))
+	counted(t, in.counts.reports, 1, "a", string(RateLimit))
 }
 
 // A user's many connections leave room for another's.
