@@ -91,9 +91,8 @@ e2e: setup node-packages ## as root: install Kernosis by its chart on a real nod
 	go test -count=1 -v -timeout 15m ./deploy/e2e
 
 .PHONY: fleet
-fleet: build ## run NODES (1000) agents and two controllers against an API server; REPORT=docs/fleet.md keeps the result
-	go build -o bin/fleet ./vmtest/fleet
-	bin/fleet -nodes $(or $(NODES),1000) -kernosis $(BIN) $(PHASES:%=-phases %) $(REPORT:%=-report %)
+fleet: ## run NODES (1000) agents and two controllers against an API server; REPORT=docs/fleet.md keeps the result
+	go test -count=1 -v -timeout 3h ./vmtest/fleet -run TestFleet -nodes $(or $(NODES),1000) $(PHASES:%=-phases %) $(REPORT:%=-report %)
 
 .PHONY: kube-tools
 kube-tools: ## build the Kubernetes programs that the tests run, as root those of a node too, and helm, once (docs/testing.md)

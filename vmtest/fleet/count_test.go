@@ -1,4 +1,4 @@
-package main
+package fleet
 
 import (
 	"encoding/json"
@@ -111,19 +111,17 @@ func TestRepeatedWrites(t *testing.T) {
 
 func TestBudgetAndDiagnoses(t *testing.T) {
 	tally, at := newTally(), time.Unix(1000, 0)
-	tally.watchBudget(policyBudget)
 	for _, cordoned := range []bool{false, true, true, false, true} {
 		tally.note(storedNode(t, func(n *corev1.Node) { n.Spec.Unschedulable = cordoned }), at)
 	}
-	if most, ever, twice := tally.most(policyBudget); most != 1 || ever != 1 || !slices.Equal(twice, []string{"n1 2 times"}) {
+	if most, ever, twice := tally.most(); most != 1 || ever != 1 || !slices.Equal(twice, []string{"n1 2 times"}) {
 		t.Errorf("%d, %d, %q", most, ever, twice)
 	}
 	waits := v1alpha1.Remediation{Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonAwaitingApproval}
 	tally.note(storedDiagnosis(t, "a", func(d *v1alpha1.Diagnosis) { d.Status.Remediations = append(d.Status.Remediations, waits) }), at)
 	done := storedDiagnosis(t, "b", func(d *v1alpha1.Diagnosis) { d.Status.Phase = v1alpha1.PhaseSucceeded })
 	tally.note(done, at)
-	known := map[string]bool{}
-	if nodes := tally.ended(known); !slices.Equal(nodes, []string{"node-of-b"}) || len(tally.ended(known)) > 0 {
+	if nodes := tally.ended(); !slices.Equal(nodes, []string{"node-of-b"}) || len(tally.ended()) > 0 {
 		t.Errorf("%q", nodes)
 	}
 	tally.note(kubetest.Change{Key: done.Key}, at)
@@ -143,8 +141,7 @@ func TestDifferences(t *testing.T) {
 }
 
 func TestQuiet(t *testing.T) {
-	var out strings.Builder
-	f := &fleet{options: options{Nodes: 100, Out: &out}}
+	f := &fleet{TB: t, nodes: 100}
 	r := &row{Phase: "idle", Lasted: leaseEvery}
 	r.Written.Kinds[kindLease].Writes, r.Written.Kinds[kindServers].Writes = 101, 7
 	f.quiet(r)
@@ -154,16 +151,6 @@ func TestQuiet(t *testing.T) {
 	r.Written.Kinds[kindLease].Writes, r.Written.Kinds[kindDiagnosis].Writes = 200, 1
 	if f.quiet(r); len(f.wrong) != 2 {
 		t.Errorf("%q", f.wrong)
-	}
-}
-
-func TestParseStat(t *testing.T) {
-	u, err := parseStat("12 (a) b (c)) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0 1 0 99 1000 256 0 0", 4096)
-	if err != nil || u.CPU != 2*time.Second || u.RSS != 1<<20 {
-		t.Errorf("%+v, %v", u, err)
-	}
-	if _, err := parseStat("12 (a", 4096); err == nil {
-		t.Error("no error")
 	}
 }
 
@@ -178,7 +165,7 @@ func TestMeter(t *testing.T) {
 // What grows with the nodes is multiplied, and comparisons of Diagnoses with watches by the
 // square.
 func TestExtrapolate(t *testing.T) {
-	f := &fleet{options: options{Nodes: 1500}, fresh: map[program]usage{programLeader: {RSS: 50 << 20}}}
+	f := &fleet{nodes: 1500, fresh: map[program]usage{programLeader: {RSS: 50 << 20}}}
 	f.watch = watchCost{Watches: 1500, Bytes: 20 << 10, Alone: 2 * time.Millisecond, Among: 5 * time.Millisecond}
 	idle := &row{Phase: "idle", Lasted: 10 * time.Second, Watches: 9000, Used: map[program]usage{programLeader: {RSS: 60 << 20}, programAPI: {RSS: 1 << 30, CPU: time.Second}}}
 	idle.Written.Kinds[kindLease].Writes = 1000
@@ -219,20 +206,5 @@ func TestWritePage(t *testing.T) {
 	}
 	if err := writePage("count_test.go", ""); err == nil {
 		t.Error("a page without marks is written")
-	}
-}
-
-// Fatal ends what runs, and what was to be cleaned up is, last in first out.
-func TestBench(t *testing.T) {
-	var out, did strings.Builder
-	b := newBench(t.Context(), &out)
-	failed := b.run(func() {
-		b.Cleanup(func() { did.WriteString("first ") })
-		b.Cleanup(func() { did.WriteString("second "); b.Fatal("and so on") })
-		b.Fatalf("%d nodes", 3)
-		did.WriteString("never")
-	})
-	if !failed || did.String() != "second first " || out.String() != "3 nodes\nand so on\n" {
-		t.Errorf("%v, %q, %q", failed, did.String(), out.String())
 	}
 }

@@ -1,6 +1,6 @@
 //go:build race
 
-package main
+package fleet
 
 // agents are fewer: the race detector makes each several times as slow.
 const agents = 100

@@ -1,8 +1,7 @@
-package main
+package fleet
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"os"
@@ -23,17 +22,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
 )
 
-// options say what is simulated.
-type options struct {
-	Nodes    int
-	Phases   []string
-	Kernosis string        // path of the program; empty: no controllers, and no Diagnoses
-	Rollout  time.Duration // in which agents start
-	Idle     time.Duration // how long a phase lasts in which nothing happens
-	Repair   time.Duration // how long nodes are repaired
-	Root     string        // of the checkout
-	Out      io.Writer     // takes what happens
-}
+// root is that of the checkout.
+const root = "../.."
 
 // crewSize is how many agents a process has: each has five open files and 40 goroutines.
 const crewSize = 1250
@@ -41,7 +31,10 @@ const crewSize = 1250
 // fleet is a run.
 type fleet struct {
 	testing.TB
-	options
+	nodes       int
+	diagnose    bool          // with controllers and Diagnoses
+	rollout     time.Duration // in which agents start
+	idleFor     time.Duration // how long a phase lasts in which nothing happens
 	server      *kubetest.Server
 	namespace   string
 	token       string // of the agents
@@ -54,9 +47,8 @@ type fleet struct {
 	tally       *tally
 	meter       *meter
 	unfair      func()
-	known       map[string]bool // Diagnoses whose end was seen
-	faulty      bool            // the condition is True on all nodes
-	hurt        bool            // requests have failed, or may have: agents counted that
+	faulty      bool // the condition is True on all nodes
+	hurt        bool // requests have failed, or may have: agents counted that
 	healthy     []problem.Condition
 	rows        []*row
 	wrong       []string
@@ -75,7 +67,7 @@ type row struct {
 	Note             string
 	Written          written
 	Asked            spell
-	Sent, Received   int64 // bytes of agents
+	Sent             int64 // bytes of agents
 	EtcdGrowth       int64
 	Revisions        int64
 	Watches          float64 // open at its end
@@ -84,16 +76,13 @@ type row struct {
 	Used             map[program]usage
 }
 
-func newFleet(tb testing.TB, o options) *fleet {
-	return &fleet{TB: tb, options: o, tally: newTally(), meter: newMeter(), known: map[string]bool{}, scarce: make(chan struct{})}
-}
-
 // run simulates the fleet, and notes what was measured and what went wrong.
-func (f *fleet) run() {
+func (f *fleet) run(all []func(*fleet)) {
 	f.Helper()
+	f.tally, f.meter, f.scarce = newTally(), newMeter(), make(chan struct{})
 	f.setUp()
-	for _, name := range f.Phases {
-		phases()[name](f)
+	for _, phase := range all {
+		phase(f)
 	}
 	f.tally.mu.Lock()
 	defer f.tally.mu.Unlock()
@@ -105,7 +94,7 @@ func (f *fleet) setUp() {
 	f.Helper()
 	began := time.Now()
 	dir := f.stateDir()
-	f.say("starting etcd and kube-apiserver; %d Nodes with a pod each", f.Nodes)
+	f.say("starting etcd and kube-apiserver; %d Nodes with a pod each", f.nodes)
 	f.server = kubetest.New(f.TB, kubetest.Options{Flags: []string{"--event-ttl=24h"}})
 	version, err := f.server.Client().Discovery().ServerVersion()
 	if err != nil {
@@ -115,26 +104,25 @@ func (f *fleet) setUp() {
 	f.meterServer()
 	f.server.CRDs(f.TB)
 	f.namespace = f.server.Namespace(f.TB)
-	grantAgents(f.TB, f.server, f.Root, f.namespace)
+	grantAgents(f.TB, f.server, f.namespace)
 	f.token = f.server.Token(f.TB, kubetest.TokenFor{Namespace: f.namespace, ServiceAccount: agentAccount, Lifetime: tokens})
 	user := f.server.WithToken(f.token)
-	f.unfair = fair(f.TB, f.server, filepath.Join(f.Root, "docs/fleet.md"), f.namespace, user)
-	makeNodes(f.TB, f.server, f.namespace, f.Nodes)
+	f.unfair = fair(f.TB, f.server, filepath.Join(root, "docs/fleet.md"), f.namespace, user)
+	makeNodes(f.TB, f.server, f.namespace, f.nodes)
 	makeRepairs(f.TB, people(f.TB, f.server))
-	f.tally.watchBudget(policyBudget)
 	f.server.EtcdChanges(f.TB, func(c kubetest.Change) { f.tally.note(c, time.Now()) })
-	if f.Kernosis != "" {
-		f.limit = memoryLimit(f.TB, filepath.Join(f.Root, "deploy/chart/kernosis/values.yaml"))
-		f.controllers = startControllers(f.TB, f.server, f.Kernosis, f.Root, f.namespace, dir, f.limit)
+	if f.diagnose {
+		f.limit = memoryLimit(f.TB, filepath.Join(root, "deploy/chart/kernosis/values.yaml"))
+		f.controllers = startControllers(f.TB, f.server, f.namespace, dir, f.limit)
 		f.meterControllers()
 	}
 	if f.healthy, err = healthy(); err != nil {
 		f.Fatal(err)
 	}
-	for first := 0; first < f.Nodes; first += crewSize {
+	for first := 0; first < f.nodes; first += crewSize {
 		f.crews = append(f.crews, newCrew(f.TB, crewOf{
 			Host: user.Host, Token: f.token, CA: user.CAData, Namespace: f.namespace, Dir: dir,
-			First: first, Count: min(crewSize, f.Nodes-first), Diagnose: f.Kernosis != "",
+			First: first, Count: min(crewSize, f.nodes-first), Diagnose: f.diagnose,
 		}))
 	}
 	var pids []int
@@ -151,7 +139,7 @@ func (f *fleet) setUp() {
 			case <-tick.C:
 				f.meter.look()
 				if free, err := available(); err == nil && free < keepFree {
-					f.Errorf("the machine has %d MiB of memory left; fewer -nodes take less", free>>20)
+					f.Errorf("the machine has %d MiB of memory left; fewer NODES take less", free>>20)
 					close(f.scarce)
 					<-end
 					tick.Stop()
@@ -233,7 +221,7 @@ func memoryLimit(tb testing.TB, values string) int64 {
 }
 
 func (f *fleet) say(format string, args ...any) {
-	fmt.Fprintf(f.Out, time.Now().Format("15:04:05 ")+format+"\n", args...)
+	fmt.Fprintf(f.Output(), time.Now().Format("15:04:05 ")+format+"\n", args...)
 }
 
 // fault notes that something is not as it must be, and goes on.
@@ -288,7 +276,7 @@ func (f *fleet) measure(phase string, hurt bool, do func(r *row)) *row {
 		u.CPU -= used[p].CPU
 		r.Used[p] = u
 	}
-	r.Asked, r.Sent, r.Received = now.Requests, now.Sent-asked.Sent, now.Received-asked.Received
+	r.Asked, r.Sent = now.Requests, now.Sent-asked.Sent
 	r.EtcdGrowth, r.Revisions = int64(after.size-before.size), int64(after.puts-before.puts)
 	r.Watches = after.watches
 	// A server that was started anew counts from nothing.
@@ -351,7 +339,7 @@ func (f *fleet) quiet(r *row) {
 			}
 		}
 	}
-	if want := float64(f.Nodes) * r.Lasted.Seconds() / leaseEvery.Seconds(); float64(r.Written.Kinds[kindLease].Writes) > 1.15*want+5 {
+	if want := float64(f.nodes) * r.Lasted.Seconds() / leaseEvery.Seconds(); float64(r.Written.Kinds[kindLease].Writes) > 1.15*want+5 {
 		f.fault(r.Phase, "%d writes of Leases, want %.0f", r.Written.Kinds[kindLease].Writes, want)
 	}
 }
@@ -376,13 +364,11 @@ func (f *fleet) until(what string, within time.Duration, ok func() (bool, string
 		case <-tick.C:
 		case <-f.scarce:
 			f.FailNow()
-		case <-f.Context().Done():
-			f.Fatalf("no time is left; waited %s for: %s; last: %s", round(waited), what, shown)
 		}
 	}
 }
 
-// sleep waits, and fails the run when its time is over.
+// sleep waits, and tends the controllers meanwhile.
 func (f *fleet) sleep(d time.Duration) {
 	f.Helper()
 	began := time.Now()
@@ -394,7 +380,7 @@ func (f *fleet) settled() time.Duration {
 	f.Helper()
 	return f.until("all agents are settled", 10*time.Minute, func() (bool, string) {
 		n := ask(f.TB, f.crews, order{}).Settled
-		return n == f.Nodes, fmt.Sprintf("%d of %d are", n, f.Nodes)
+		return n == f.nodes, fmt.Sprintf("%d of %d are", n, f.nodes)
 	})
 }
 
@@ -402,7 +388,7 @@ func (f *fleet) settled() time.Duration {
 func (f *fleet) complete(phase string) {
 	f.Helper()
 	want := map[string]map[string]string{}
-	for i := range f.Nodes {
+	for i := range f.nodes {
 		own := map[string]string{"Ready": "True KubeletReady", "MemoryPressure": "False KubeletHasSufficientMemory"}
 		for _, c := range f.healthy {
 			own[c.Type] = string(c.Status) + " " + c.Reason
@@ -421,7 +407,7 @@ func (f *fleet) complete(phase string) {
 	}
 	f.faults(phase, nodes)
 	f.faults(phase, reported)
-	if created, _, _ := f.tally.diagnoses(); created != 0 && created != f.Nodes {
+	if created, _, _ := f.tally.diagnoses(); created != 0 && created != f.nodes {
 		f.fault(phase, "%d Diagnoses were created, want one a node", created)
 	}
 }
@@ -435,19 +421,17 @@ func phases() map[string]func(*fleet) {
 	}
 }
 
-// parsePhases reads a list of names, and adds what one of them needs.
-func parsePhases(text string, controllers bool) ([]string, error) {
-	var names []string
+// parsePhases reads a list of names.
+func parsePhases(tb testing.TB, text string) (all []func(*fleet)) {
+	tb.Helper()
 	for name := range strings.SplitSeq(text, ",") {
-		if name = strings.TrimSpace(name); phases()[name] == nil {
-			return nil, fmt.Errorf("-phases: there is no %q, but %s", name, strings.Join(slices.Sorted(maps.Keys(phases())), ", "))
+		phase := phases()[name]
+		if phase == nil {
+			tb.Fatalf("there is no phase %q, but %s", name, strings.Join(slices.Sorted(maps.Keys(phases())), ", "))
 		}
-		if !controllers && slices.Contains([]string{"open", "wait", "repair", "failover"}, name) {
-			return nil, fmt.Errorf("-phases: %s needs -kernosis", name)
-		}
-		names = append(names, name)
+		all = append(all, phase)
 	}
-	return names, nil
+	return all
 }
 
 func round(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }

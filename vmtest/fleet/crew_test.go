@@ -1,4 +1,4 @@
-package main
+package fleet
 
 import (
 	"bufio"
@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -28,7 +29,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 )
 
-// crewEnv makes this program one that runs agents. What it is to do comes by its input, one
+// crewEnv makes the tests' program one that runs agents. What it is to do comes by its input, one
 // JSON object a line, and each is answered by a line.
 const crewEnv = "KERNOSIS_FLEET_CREW"
 
@@ -58,7 +59,6 @@ type order struct {
 type state struct {
 	Settled  int            // agents that have nothing left to report
 	Sent     int64          // bytes, all agents, since the start
-	Received int64          // likewise
 	Requests spell          // look: since it was asked last
 	Mistakes []string       // look: of agents
 	Events   map[string]int // expect: as they are to be
@@ -101,7 +101,7 @@ type crewWork struct {
 	of       crewOf
 	config   *rest.Config
 	requests *requests
-	traffic  traffic
+	sent     atomic.Int64
 	healthy  []problem.Condition
 	builtins []operation.Builtin
 	agents   []*agent
@@ -177,7 +177,7 @@ func (c *crewWork) do(o *order) (*state, error) {
 	default:
 		return nil, fmt.Errorf("order %q", o.Do)
 	}
-	answer.Sent, answer.Received = c.traffic.sent.Load(), c.traffic.received.Load()
+	answer.Sent = c.sent.Load()
 	return &answer, nil
 }
 
@@ -201,7 +201,7 @@ func (c *crewWork) start(over time.Duration) error {
 	c.agents = make([]*agent, c.of.Count)
 	for k, i := range numbers {
 		time.Sleep(time.Until(began.Add(at[k])))
-		a, err := newAgent(c.config, &c.traffic, nodeName(c.of.First+i), c.of.Namespace, c.of.Dir, slices.Clone(c.healthy), c.builtins)
+		a, err := newAgent(c.config, &c.sent, nodeName(c.of.First+i), c.of.Namespace, c.of.Dir, slices.Clone(c.healthy), c.builtins)
 		if err != nil {
 			return err
 		}
@@ -280,7 +280,7 @@ func ask(tb testing.TB, all []*crew, o order) *state {
 
 // add adds the answer of another crew.
 func (s *state) add(o *state) {
-	s.Settled, s.Sent, s.Received, s.Drained = s.Settled+o.Settled, s.Sent+o.Sent, s.Received+o.Received, s.Drained+o.Drained
+	s.Settled, s.Sent, s.Drained = s.Settled+o.Settled, s.Sent+o.Sent, s.Drained+o.Drained
 	s.Mistakes = append(s.Mistakes, o.Mistakes...)
 	for what, n := range o.Events {
 		s.Events[what] += n

@@ -1,4 +1,4 @@
-package main
+package fleet
 
 import (
 	"context"
@@ -47,23 +47,15 @@ func nodeName(i int) string { return fmt.Sprintf("fleet-%05d", i) }
 // podOf is the name of the one pod of a node.
 func podOf(node string) string { return "app-" + node }
 
-// traffic counts the bytes of connections, as the network has them.
-type traffic struct{ sent, received atomic.Int64 }
-
+// countedConn counts the bytes that it sends, as the network has them.
 type countedConn struct {
 	net.Conn
-	to *traffic
-}
-
-func (c countedConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	c.to.received.Add(int64(n))
-	return n, err
+	sent *atomic.Int64
 }
 
 func (c countedConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
-	c.to.sent.Add(int64(n))
+	c.sent.Add(int64(n))
 	return n, err
 }
 
@@ -89,12 +81,12 @@ type agent struct {
 }
 
 // newAgent makes an agent with a connection of its own, as one on its own node has.
-func newAgent(config *rest.Config, net *traffic, node, namespace, dir string, current []problem.Condition, builtins []operation.Builtin) (*agent, error) {
+func newAgent(config *rest.Config, sent *atomic.Int64, node, namespace, dir string, current []problem.Condition, builtins []operation.Builtin) (*agent, error) {
 	dir = filepath.Join(dir, node)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, err
 	}
-	config, err := connection(config, net)
+	config, err := connection(config, sent)
 	if err != nil {
 		return nil, err
 	}
@@ -132,16 +124,13 @@ func newAgent(config *rest.Config, net *traffic, node, namespace, dir string, cu
 }
 
 // connection returns a configuration whose clients share one connection, and nobody else does.
-func connection(config *rest.Config, net *traffic) (*rest.Config, error) {
+func connection(config *rest.Config, sent *atomic.Int64) (*rest.Config, error) {
 	own := rest.CopyConfig(config)
 	own.WrapTransport = nil
 	own.BearerToken = ""
-	dial := dialer()
-	own.Dial = func(ctx context.Context, network, address string) (c netConn, err error) {
-		if c, err = dial(ctx, network, address); err != nil {
-			return nil, err
-		}
-		return countedConn{c, net}, nil
+	own.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, address)
+		return countedConn{c, sent}, err
 	}
 	transport, err := rest.TransportFor(own)
 	if err != nil {
@@ -150,12 +139,6 @@ func connection(config *rest.Config, net *traffic) (*rest.Config, error) {
 	shared := rest.CopyConfig(config)
 	shared.TLSClientConfig, shared.Transport = rest.TLSClientConfig{}, transport
 	return shared, nil
-}
-
-type netConn = net.Conn
-
-func dialer() func(ctx context.Context, network, address string) (net.Conn, error) {
-	return (&net.Dialer{}).DialContext
 }
 
 func (a *agent) openWorker(config *rest.Config, dir string, builtins []operation.Builtin, log *slog.Logger) (err error) {

@@ -1,4 +1,4 @@
-package main
+package fleet
 
 import (
 	"bytes"
@@ -81,7 +81,6 @@ func (c *counts) add(bytes int, at time.Time) {
 // written is what etcd took in a phase.
 type written struct {
 	Kinds    [kinds]counts
-	Deleted  int
 	Repeated [kinds]int     // writes of Nodes and Diagnoses that changed nothing but times
 	Spoken   int            // conditions that the controller set to Unknown
 	Others   map[string]int // keys of kindOther, without the object's name
@@ -103,14 +102,15 @@ type tally struct {
 	status  map[string]map[string]json.RawMessage // of each, as it was written last
 	created int                                   // Diagnoses
 	repairs map[string]int                        // how often each node was cordoned
-	budget  map[string]*apitest.BudgetWatch       // by policy
+	budget  *apitest.BudgetWatch                  // of policyBudget
+	known   map[string]bool                       // Diagnoses that ended has returned, by key
 	damaged []string
 }
 
 func newTally() *tally {
 	return &tally{
 		seed: maphash.MakeSeed(), meaning: map[string]uint64{}, moved: map[kind]time.Time{}, phases: map[string]string{},
-		waits: map[string]string{}, nodes: map[string]string{}, status: map[string]map[string]json.RawMessage{}, repairs: map[string]int{}, budget: map[string]*apitest.BudgetWatch{}, now: newWritten(),
+		waits: map[string]string{}, nodes: map[string]string{}, status: map[string]map[string]json.RawMessage{}, repairs: map[string]int{}, budget: apitest.NewBudgetWatch(), known: map[string]bool{}, now: newWritten(),
 	}
 }
 
@@ -129,7 +129,6 @@ func (t *tally) note(c kubetest.Change, at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(c.Value) == 0 {
-		t.now.Deleted++
 		delete(t.meaning, c.Key)
 		delete(t.phases, c.Key)
 		delete(t.waits, c.Key)
@@ -189,10 +188,8 @@ func (t *tally) node(c kubetest.Change, at time.Time) error {
 			t.now.Spoken++
 		}
 	}
-	for _, b := range t.budget {
-		if b.Node(n) {
-			t.repairs[n.Name]++
-		}
+	if t.budget.Node(n) {
+		t.repairs[n.Name]++
 	}
 	return t.says(kindNode, c.Key, n, at)
 }
@@ -248,22 +245,15 @@ func (t *tally) policy(c kubetest.Change) error {
 	if err := json.Unmarshal(c.Value, &p); err != nil {
 		return err
 	}
-	if b := t.budget[p.Name]; b != nil {
-		b.Policy(&p)
+	if p.Name == policyBudget {
+		t.budget.Policy(&p)
 	}
 	return nil
 }
 
-// watchBudget follows what a policy's budget is used for, from now on.
-func (t *tally) watchBudget(policy string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.budget[policy] = apitest.NewBudgetWatch()
-}
-
 // most returns the most nodes that were under repair at once, and how many were at all; twice
 // are those that were cordoned more than once.
-func (t *tally) most(policy string) (most, ever int, twice []string) {
+func (t *tally) most() (most, ever int, twice []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for node, n := range t.repairs {
@@ -271,8 +261,7 @@ func (t *tally) most(policy string) (most, ever int, twice []string) {
 			twice = append(twice, fmt.Sprintf("%s %d times", node, n))
 		}
 	}
-	b := t.budget[policy]
-	return b.MostAll, b.Ever.Len(), twice
+	return t.budget.MostAll, t.budget.Ever.Len(), twice
 }
 
 // diagnoses returns how many were created, how many there are in each phase, and how many wait
@@ -293,12 +282,12 @@ func (t *tally) diagnoses() (created int, phases, waits map[string]int) {
 }
 
 // ended returns the nodes of Diagnoses that have succeeded, each once.
-func (t *tally) ended(known map[string]bool) (nodes []string) {
+func (t *tally) ended() (nodes []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for key, phase := range t.phases {
-		if phase == string(v1alpha1.PhaseSucceeded) && !known[key] {
-			known[key] = true
+		if phase == string(v1alpha1.PhaseSucceeded) && !t.known[key] {
+			t.known[key] = true
 			nodes = append(nodes, t.nodes[key])
 		}
 	}

@@ -1,9 +1,10 @@
-package main
+package fleet
 
 import (
 	"fmt"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,9 +58,9 @@ func table(head []string, rows [][]string) string {
 }
 
 // markdown is what the documentation says of a run.
-func (f *fleet) markdown(where string) string {
+func (f *fleet) markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d agents on %s; Kubernetes %s. Writes to etcd: total, average per second, maximum in a second.\n\n", f.Nodes, where, f.version)
+	fmt.Fprintf(&b, "%d agents on %d CPUs beside everything else; Kubernetes %s. Writes to etcd: total, average per second, maximum in a second.\n\n", f.nodes, runtime.NumCPU(), f.version)
 	var writes, costs [][]string
 	for _, r := range f.rows {
 		done := "–"
@@ -132,7 +133,7 @@ func (f *fleet) row(phase string) *row {
 // each write of a Diagnosis is compared with the watch of each node, so that a Diagnosis of each
 // node costs the square.
 func (f *fleet) extrapolate(nodes int) (lines [][]string) {
-	times := float64(nodes) / float64(f.Nodes)
+	times := float64(nodes) / float64(f.nodes)
 	add := func(what, format string, measured, factor float64) {
 		lines = append(lines, []string{what, fmt.Sprintf(format, measured), fmt.Sprintf(format, measured*factor)})
 	}
@@ -146,7 +147,7 @@ func (f *fleet) extrapolate(nodes int) (lines [][]string) {
 	}
 	if r := f.row("idle"); r != nil {
 		add("idle: writes a second", "%.0f", float64(r.Written.Kinds[kindLease].Writes)/r.Lasted.Seconds(), times)
-		add("idle: the same with heartbeats every 5 minutes", "%.0f", float64(r.Written.Kinds[kindLease].Writes)/r.Lasted.Seconds()+float64(f.Nodes)/300, times)
+		add("idle: the same with heartbeats every 5 minutes", "%.0f", float64(r.Written.Kinds[kindLease].Writes)/r.Lasted.Seconds()+float64(f.nodes)/300, times)
 		add("idle: MiB written to etcd an hour", "%.0f", float64(r.bytes())/(1<<20)*3600/r.Lasted.Seconds(), times)
 		add("idle: watches", "%.0f", r.Watches, times)
 		add("idle: CPUs of kube-apiserver", "%.2f", r.Used[programAPI].CPU.Seconds()/r.Lasted.Seconds(), times)
@@ -160,7 +161,7 @@ func (f *fleet) extrapolate(nodes int) (lines [][]string) {
 	}
 	if r := f.row("a Diagnosis of each node"); r != nil {
 		add("a Diagnosis of each node: writes", "%.0f", float64(r.Written.Kinds[kindDiagnosis].Writes), times)
-		compared := float64(r.Written.Kinds[kindDiagnosis].Writes) * float64(f.Nodes) * f.watch.perWatch().Seconds()
+		compared := float64(r.Written.Kinds[kindDiagnosis].Writes) * float64(f.nodes) * f.watch.perWatch().Seconds()
 		add("of which comparisons with watches, CPU seconds", "%.0f", compared, times*times)
 		total := r.Used[programAPI].CPU.Seconds()
 		lines = append(lines, []string{"a Diagnosis of each node: CPU seconds of kube-apiserver", fmt.Sprintf("%.0f", total), fmt.Sprintf("%.0f", max(0, total-compared)*times+compared*times*times)})

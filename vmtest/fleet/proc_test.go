@@ -1,33 +1,16 @@
-package main
+package fleet
 
 import (
-	"fmt"
-	"os"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // usage is what a process has used.
 type usage struct {
 	CPU time.Duration
 	RSS int64 // bytes; the most, of a phase
-}
-
-// ticksPerSecond is that of /proc, on all architectures.
-const ticksPerSecond = 100
-
-// parseStat reads a process' /proc/PID/stat.
-func parseStat(text string, pageSize int) (usage, error) {
-	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:]) // a name may have parentheses
-	if len(fields) < 22 {
-		return usage{}, fmt.Errorf("stat %q", text)
-	}
-	var user, system, pages int64
-	if _, err := fmt.Sscan(fields[11]+" "+fields[12]+" "+fields[21], &user, &system, &pages); err != nil {
-		return usage{}, fmt.Errorf("stat %q: %w", text, err)
-	}
-	return usage{CPU: time.Duration(user+system) * time.Second / ticksPerSecond, RSS: pages * int64(pageSize)}, nil
 }
 
 // program is one or several processes that are measured together.
@@ -72,11 +55,12 @@ func (m *meter) set(p program, pids ...int) {
 }
 
 func look(pid int) (usage, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return usage{}, err
 	}
-	return parseStat(string(text), os.Getpagesize())
+	s, err := p.Stat()
+	return usage{CPU: time.Duration(s.CPUTime() * float64(time.Second)), RSS: int64(s.ResidentMemory())}, err
 }
 
 func (m *meter) look() {
@@ -115,14 +99,14 @@ func (m *meter) next() map[program]usage {
 const keepFree = 1 << 30
 
 // available returns how much memory the machine can give, in bytes.
-func available() (free int64, err error) {
-	text, err := os.ReadFile("/proc/meminfo")
+func available() (uint64, error) {
+	proc, err := procfs.NewDefaultFS()
 	if err != nil {
 		return 0, err
 	}
-	_, rest, _ := strings.Cut(string(text), "MemAvailable:")
-	if _, err := fmt.Sscan(rest, &free); err != nil {
-		return 0, fmt.Errorf("MemAvailable of /proc/meminfo: %w", err)
+	m, err := proc.Meminfo()
+	if err != nil {
+		return 0, err
 	}
-	return free << 10, nil
+	return *m.MemAvailableBytes, nil
 }

@@ -1,4 +1,4 @@
-package main
+package fleet
 
 import (
 	"net/http"
@@ -17,9 +17,6 @@ type requests struct {
 
 // spell is what was asked in a phase.
 type spell struct {
-	Reads     int            // watches too
-	Writes    int            // conflicts too
-	Conflicts int            // writes that another one was before
 	Busy      int            // answers that were 429
 	Throttled map[string]int // these, by verb and the last part of the path that is no name
 	Failures  int            // for another reason
@@ -27,7 +24,7 @@ type spell struct {
 }
 
 func (s *spell) add(o spell) {
-	s.Reads, s.Writes, s.Conflicts, s.Busy, s.Failures = s.Reads+o.Reads, s.Writes+o.Writes, s.Conflicts+o.Conflicts, s.Busy+o.Busy, s.Failures+o.Failures
+	s.Busy, s.Failures = s.Busy+o.Busy, s.Failures+o.Failures
 	s.Failed = append(s.Failed, o.Failed...)
 	for what, n := range o.Throttled {
 		s.throttle(what, n)
@@ -70,15 +67,7 @@ func (c counted) RoundTrip(request *http.Request) (*http.Response, error) {
 func (r *requests) note(request *http.Request, answer *http.Response, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s, what := &r.sums, request.Method+" "+request.URL.Path
-	read := request.Method == http.MethodGet
-	switch {
-	case read:
-		s.Reads++
-	default:
-		s.Writes++
-	}
-	why := ""
+	s, read, why := &r.sums, request.Method == http.MethodGet, ""
 	switch {
 	case err != nil && request.Context().Err() == nil: // a watch ends with its agent
 		why = err.Error()
@@ -89,14 +78,13 @@ func (r *requests) note(request *http.Request, answer *http.Response, err error)
 	case answer.StatusCode == http.StatusNotFound && read: // a Lease that is not there yet is looked for first
 	case answer.StatusCode == http.StatusConflict && !read:
 		// The controller has written it meanwhile, or this agent has: the answer came too late.
-		s.Conflicts++
 	default:
 		why = answer.Status
 	}
 	if why != "" {
 		s.Failures++
 		if len(s.Failed) < maxReported {
-			s.Failed = append(s.Failed, what+": "+why)
+			s.Failed = append(s.Failed, request.Method+" "+request.URL.Path+": "+why)
 		}
 	}
 }

@@ -1,9 +1,10 @@
-package main
+package fleet
 
 import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -30,6 +31,8 @@ const (
 	// stillFor is how long nothing may have changed, for all to be done: an agent writes a
 	// Diagnosis every 5 s.
 	stillFor = 12 * time.Second
+	// repairFor is how long nodes are repaired.
+	repairFor = time.Minute
 	// leadWithin is how long a new leader may take: a Lease of 15 s, and then it begins.
 	leadWithin = 45 * time.Second
 )
@@ -37,29 +40,29 @@ const (
 // start starts all agents.
 func (f *fleet) start() {
 	f.Helper()
-	r := f.measure(fmt.Sprintf("start within %s", round(f.Rollout)), false, func(r *row) {
+	r := f.measure(fmt.Sprintf("start within %s", round(f.rollout)), false, func(r *row) {
 		began := time.Now()
-		ask(f.TB, f.crews, order{Do: "start", Over: f.Rollout})
+		ask(f.TB, f.crews, order{Do: "start", Over: f.rollout})
 		f.settled()
 		r.Settled = time.Since(began)
 	})
 	nodes, leases := r.Written.Kinds[kindNode], r.Written.Kinds[kindLease]
-	if nodes.Writes != f.Nodes || leases.Writes < f.Nodes || r.Written.Kinds[kindEvent].Writes > 0 {
+	if nodes.Writes != f.nodes || leases.Writes < f.nodes || r.Written.Kinds[kindEvent].Writes > 0 {
 		f.fault(r.Phase, "%d writes of Nodes, %d of Leases, %d of Events", nodes.Writes, leases.Writes, r.Written.Kinds[kindEvent].Writes)
 	}
 	// Agents that start at once must not all write at once.
-	if peak := max(nodes.Peak, leases.Peak); peak > max(f.Nodes*3/4, 10) {
+	if peak := max(nodes.Peak, leases.Peak); peak > max(f.nodes*3/4, 10) {
 		f.fault(r.Phase, "%d writes in a second", peak)
 	}
 	f.complete(r.Phase)
 	// The first minute of an agent is not yet as any other.
-	f.sleep(min(f.Idle, leaseEvery))
+	f.sleep(min(f.idleFor, leaseEvery))
 }
 
 // idle has nothing happen.
 func (f *fleet) idle() {
 	f.Helper()
-	f.quiet(f.measure("idle", false, func(*row) { f.sleep(f.Idle) }))
+	f.quiet(f.measure("idle", false, func(*row) { f.sleep(f.idleFor) }))
 }
 
 // storm has a condition change on all nodes in one moment, and a tenth see problems.
@@ -73,7 +76,7 @@ func (f *fleet) unfairly() {
 	f.Helper()
 	f.unfair()
 	f.stormAs("storm without a priority level", false)
-	f.unfair = fair(f.TB, f.server, filepath.Join(f.Root, "docs/fleet.md"), f.namespace, f.server.WithToken(f.token))
+	f.unfair = fair(f.TB, f.server, filepath.Join(root, "docs/fleet.md"), f.namespace, f.server.WithToken(f.token))
 }
 
 func (f *fleet) stormAs(name string, fair bool) {
@@ -84,7 +87,7 @@ func (f *fleet) stormAs(name string, fair bool) {
 		ask(f.TB, f.crews, order{Do: "burst", Every: burstEvery, Times: burstTimes})
 		f.until("the conditions are written", 10*time.Minute, func() (bool, string) {
 			n := f.tally.count(kindNode)
-			return n >= f.Nodes, fmt.Sprintf("%d of %d are", n, f.Nodes)
+			return n >= f.nodes, fmt.Sprintf("%d of %d are", n, f.nodes)
 		})
 		r.Note = fmt.Sprintf("conditions after %s", round(time.Since(began)))
 		f.settled()
@@ -93,7 +96,7 @@ func (f *fleet) stormAs(name string, fair bool) {
 			r.Note += fmt.Sprintf("; %d answers are 429", ask(f.TB, f.crews, order{Do: "look", Hurt: true}).Requests.Busy)
 		}
 	})
-	if n := r.Written.Kinds[kindNode].Writes; n != f.Nodes {
+	if n := r.Written.Kinds[kindNode].Writes; n != f.nodes {
 		f.fault(r.Phase, "%d writes of Nodes, want one a node", n)
 	}
 	f.complete(r.Phase)
@@ -122,7 +125,7 @@ func (f *fleet) open() {
 			r.Note = fmt.Sprintf("%d await approval, %d budget", waits[v1alpha1.ReasonAwaitingApproval], waits[v1alpha1.ReasonBudgetExhausted])
 			// The controller sends its Events at a pace of its own.
 			still := time.Since(f.tally.lastMoved(kindDiagnosis)) > stillFor && time.Since(f.tally.lastMoved(kindEvent)) > stillFor
-			return created == f.Nodes && done == f.Nodes && still,
+			return created == f.nodes && done == f.nodes && still,
 				fmt.Sprintf("%d created, phases %v, waits %v", created, phases, waits)
 		})
 		f.settled()
@@ -134,7 +137,7 @@ func (f *fleet) open() {
 // wait has nothing happen while a Diagnosis of each node waits.
 func (f *fleet) wait() {
 	f.Helper()
-	f.quiet(f.measure("idle, with a waiting Diagnosis of each node", false, func(*row) { f.sleep(f.Idle) }))
+	f.quiet(f.measure("idle, with a waiting Diagnosis of each node", false, func(*row) { f.sleep(f.idleFor) }))
 }
 
 // repair gives the nodes of a small budget back, one after the other, while conditions of
@@ -143,11 +146,11 @@ func (f *fleet) repair() {
 	f.Helper()
 	flips, repaired := 0, 0
 	r := f.measure("repairs under a budget, nodes change", false, func(r *row) {
-		odd := make([]bool, f.Nodes)
-		for end := time.Now().Add(f.Repair); time.Now().Before(end); {
+		odd := make([]bool, f.nodes)
+		for end := time.Now().Add(repairFor); time.Now().Before(end); {
 			var to [2][]string
-			for range max(f.Nodes/200, 1) {
-				i := rand.IntN(f.Nodes)
+			for range max(f.nodes/200, 1) {
+				i := rand.IntN(f.nodes)
 				if slices.Contains(to[0], nodeName(i)) || slices.Contains(to[1], nodeName(i)) {
 					continue
 				}
@@ -173,7 +176,7 @@ func (f *fleet) repair() {
 		flips += len(back)
 		f.flip(back, f.faulty)
 		r.Settled = f.settled()
-		most, ever, twice := f.tally.most(policyBudget)
+		most, ever, twice := f.tally.most()
 		_, _, waits := f.tally.diagnoses()
 		r.Note = fmt.Sprintf("%d changes of conditions, %d nodes repaired, %d wait; at most %d of %d at once", flips, repaired, waits[v1alpha1.ReasonBudgetExhausted], most, budget)
 		if most > budget || len(twice) > 0 {
@@ -202,7 +205,7 @@ func (f *fleet) flip(nodes []string, faulty bool) {
 
 // giveBack ends the problems of nodes whose Diagnosis has succeeded, and returns how many.
 func (f *fleet) giveBack() int {
-	nodes := f.tally.ended(f.known)
+	nodes := f.tally.ended()
 	if len(nodes) > 0 {
 		ask(f.TB, f.crews, order{Do: "resolve", Nodes: nodes})
 	}
@@ -232,7 +235,7 @@ func (f *fleet) failover() {
 			return repaired > budget || left == 0, fmt.Sprintf("%d are, %d wait", repaired, left)
 		})
 		r.Settled = time.Since(began)
-		most, _, twice := f.tally.most(policyBudget)
+		most, _, twice := f.tally.most()
 		r.Note = fmt.Sprintf("another leads after %s; %d nodes repaired, at most %d of %d at once", round(leads), repaired, most, budget)
 		if most > budget || len(twice) > 0 {
 			f.fault("failover", "%d nodes at once, the budget is %d; twice: %v", most, budget, twice)
@@ -283,8 +286,8 @@ func (f *fleet) stop() {
 		drained = ask(f.TB, f.crews, order{Do: "stop"}).Drained
 		r.Settled = time.Since(began)
 	})
-	if drained != f.Nodes {
-		f.fault("stop", "%d of %d Leases say that their agent has ended", drained, f.Nodes)
+	if drained != f.nodes {
+		f.fault("stop", "%d of %d Leases say that their agent has ended", drained, f.nodes)
 	}
 }
 
@@ -306,7 +309,7 @@ func (c *watchCost) perWatch() time.Duration {
 func (f *fleet) watches() {
 	f.Helper()
 	const writes, perConnection = 200, 90
-	c, w := people(f.TB, f.server), watchCost{Watches: f.Nodes}
+	c, w := people(f.TB, f.server), watchCost{Watches: f.nodes}
 	d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "watched"}}
 	d.Spec.OperationSet, d.Spec.NodeName = "fleet-none", "fleet-none"
 	if err := c.Create(f.Context(), d); err != nil {
@@ -332,16 +335,16 @@ func (f *fleet) watches() {
 		ctx, cancel := context.WithCancel(f.Context())
 		var open sync.WaitGroup
 		defer func() { cancel(); open.Wait() }()
-		for first := 0; first < f.Nodes; first += perConnection {
+		for first := 0; first < f.nodes; first += perConnection {
 			config := f.server.Admin()
-			config.Dial = dialer()
+			config.Dial = new(net.Dialer).DialContext // a connection of its own
 			group := v1alpha1.GroupVersion()
 			config.GroupVersion, config.APIPath, config.NegotiatedSerializer = &group, "/apis", scheme.Codecs.WithoutConversion()
 			client, err := rest.RESTClientFor(config)
 			if err != nil {
 				f.Fatal(err)
 			}
-			for i := first; i < min(first+perConnection, f.Nodes); i++ {
+			for i := first; i < min(first+perConnection, f.nodes); i++ {
 				body, err := client.Get().Resource("diagnoses").Param("watch", "1").Param("fieldSelector", "spec.nodeName="+nodeName(i)).Stream(ctx)
 				if err != nil {
 					f.Fatal(err)
@@ -358,7 +361,7 @@ func (f *fleet) watches() {
 			}
 		}
 		f.sleep(2 * time.Second)
-		w.Bytes = (f.meter.next()[programAPI].RSS - before) / int64(f.Nodes)
+		w.Bytes = (f.meter.next()[programAPI].RSS - before) / int64(f.nodes)
 		w.Among = write()
 		r.Note = fmt.Sprintf("%.1f KiB of the API server's memory each; a write of a Diagnosis takes it %.2f ms of CPU time, without them %.2f", float64(w.Bytes)/1024, ms(w.Among), ms(w.Alone))
 	})

@@ -1,4 +1,4 @@
-package main
+package fleet
 
 import (
 	"context"
@@ -21,6 +21,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller"
+	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
@@ -49,7 +50,7 @@ const (
 )
 
 // grantAgents gives the agents' account its rights.
-func grantAgents(tb testing.TB, server *kubetest.Server, root, namespace string) {
+func grantAgents(tb testing.TB, server *kubetest.Server, namespace string) {
 	tb.Helper()
 	everywhere, inNamespace := kubetest.AgentRights(tb, filepath.Join(root, "docs/cluster.md"))
 	to := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: agentAccount}
@@ -140,7 +141,7 @@ type leading struct {
 	log             string
 	metrics, health string    // addresses
 	ended           time.Time // when it was seen to have ended; zero: it runs
-	killed          bool      // by this program, which starts it again
+	killed          bool      // by the test, which starts it again
 }
 
 // start starts it, again where it has ended: its Deployment would.
@@ -182,7 +183,7 @@ func (f *fleet) tend() {
 }
 
 // startControllers starts two with the settings of the product and its memory limit, in bytes.
-func startControllers(tb testing.TB, server *kubetest.Server, program, root, namespace, dir string, limit int64) []*leading {
+func startControllers(tb testing.TB, server *kubetest.Server, namespace, dir string, limit int64) []*leading {
 	tb.Helper()
 	server.ServiceAccount(tb, namespace, controllerAccount)
 	to := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: controllerAccount}
@@ -197,7 +198,7 @@ func startControllers(tb testing.TB, server *kubetest.Server, program, root, nam
 	var all []*leading
 	for i := range 2 {
 		c := &leading{metrics: kubetest.FreeAddress(tb), health: kubetest.FreeAddress(tb), log: filepath.Join(dir, fmt.Sprintf("controller-%d.log", i+1))}
-		c.command = []string{program, "controller", "--kubeconfig", kubeconfig, "--namespace", namespace, "--metrics-listen", c.metrics, "--health-listen", c.health}
+		c.command = []string{agenttest.Program(tb), "controller", "--kubeconfig", kubeconfig, "--namespace", namespace, "--metrics-listen", c.metrics, "--health-listen", c.health}
 		// As the controller does itself in a control group with that limit.
 		c.env = []string{fmt.Sprintf("GOMEMLIMIT=%d", limit/5*4)}
 		c.start(tb)
