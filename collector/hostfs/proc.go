@@ -169,14 +169,14 @@ func parseCmdline(b []byte) string {
 type ProcCgroup struct {
 	Hierarchy   int    // 0: the default (v2) hierarchy
 	Controllers string // "memory", "cpu,cpuacct", "name=systemd"; empty for v2
-	Path        string // raw, from the reader's cgroup namespace root
+	Path        string // raw
 }
 
 // maxProcCgroups is more hierarchies than the kernel can have.
 const maxProcCgroups = 64
 
-// ParseProcCgroups reads the text of /proc/PID/cgroup. The mark " (deleted)" of
-// a removed cgroup is taken off the path.
+// ParseProcCgroups reads the text of /proc/PID/cgroup, whose paths are from the root of the
+// reader's cgroup namespace. The mark " (deleted)" of a removed cgroup is taken off the path.
 func ParseProcCgroups(s string) ([]ProcCgroup, error) {
 	var out []ProcCgroup
 	for line := range strings.Lines(s) {
@@ -196,11 +196,20 @@ func ParseProcCgroups(s string) ([]ProcCgroup, error) {
 	return out, nil
 }
 
-// ProcCgroups reads /proc/PID/cgroup.
+// ProcCgroups reads /proc/PID/cgroup. The path on v2 is from the hierarchy's root, also where this
+// process is in a cgroup namespace. One whose upper levels are not known begins with "…/".
 func (f FS) ProcCgroups(pid int) ([]ProcCgroup, error) {
 	s, err := f.read(procPath(pid, "cgroup"), maxProcCgroups*maxCgroupPath)
 	if err != nil {
 		return nil, err
 	}
-	return ParseProcCgroups(s)
+	groups, err := ParseProcCgroups(s)
+	for i := range groups {
+		g, namespace := &groups[i], ""
+		if g.Hierarchy == 0 {
+			namespace = f.cgroupNamespace()
+		}
+		g.Path = fromCgroupRoot(namespace, g.Path)
+	}
+	return groups, err
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -47,22 +46,10 @@ func newPeers(fs hostfs.FS) (*peers, error) {
 	return &peers{fs: fs, own: homeOf(own)}, nil
 }
 
-// homeOf finds a process' pod by its control groups. Within a cgroup namespace of the agent's
-// own, its container is the root: the containers beside it are one level up, and the rest of the
-// machine is further.
+// homeOf finds a process' pod by its control groups.
 func homeOf(groups []hostfs.ProcCgroup) (h home) {
 	for _, g := range groups {
-		path, up := g.Path, 0
-		for rest, ok := strings.CutPrefix(path, "/.."); ok; rest, ok = strings.CutPrefix(path, "/..") {
-			path, up = rest, up+1
-		}
-		switch {
-		case up == 1:
-			continue // beside the agent, or below it
-		case up > 1:
-			path = "…" + path
-		}
-		a, ok := hostfs.ParseCgroupPath(path)
+		a, ok := hostfs.ParseCgroupPath(g.Path)
 		if !ok {
 			continue
 		}

@@ -29,7 +29,12 @@ func OwnCgroup() (string, error) {
 	if layout.Unified == "" {
 		return "", errors.New("no cgroup v2 hierarchy is mounted")
 	}
-	groups, err := node.ProcCgroups(os.Getpid())
+	// From the root of its cgroup namespace, which its own mount shows as well.
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "", err
+	}
+	groups, err := hostfs.ParseProcCgroups(string(text))
 	if err != nil {
 		return "", err
 	}

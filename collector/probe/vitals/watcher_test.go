@@ -1,6 +1,7 @@
 package vitals
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -46,20 +47,25 @@ func stat(pid int, comm string, state byte) string {
 }
 
 // cgroup v2, from files: what was so in the last ten seconds, and what is so now.
-// The time is virtual: a look ends by itself when its time is over.
-func TestLookV2(t *testing.T) { synctest.Test(t, testLookV2) }
+// The time is virtual: a look ends by itself when its time is over. In a cgroup namespace of the
+// agent's own, two levels down, the kernel shows the way up to the root before each path.
+func TestLookV2(t *testing.T) {
+	for name, up := range map[string]string{"on the machine": "", "in a container": "/../.."} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testLookV2(t, up) }) })
+	}
+}
 
-func testLookV2(t *testing.T) {
+func testLookV2(t *testing.T, up string) {
 	const pod = "/kubepods.slice/kubepods-pod0f1e2d3c_4b5a_6978_8796_a5b4c3d2e1f0.slice"
 	const group = pod + "/cri-containerd-" + id + ".scope"
 	const dir, podDir = "sys/fs/cgroup" + group, "sys/fs/cgroup" + pod
-	mounts := "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 none rw\n"
+	mounts := "30 23 0:26 " + cmp.Or(up, "/") + " /sys/fs/cgroup rw,nosuid - cgroup2 none rw\n"
 	cpu := func(periods, throttled, usec int) string {
 		return fmt.Sprintf("usage_usec 1\nnr_periods %d\nnr_throttled %d\nthrottled_usec %d\n", periods, throttled, usec)
 	}
 	fs, write := files(t, map[string]string{
 		"proc/1/mountinfo": mounts, "proc/self/mountinfo": mounts,
-		"proc/811/cgroup": "0::" + group + "/inner\n", "proc/811/stat": stat(811, "app", 'S'),
+		"proc/811/cgroup": "0::" + up + group + "/inner\n", "proc/811/stat": stat(811, "app", 'S'),
 		"proc/811/task/811/stat": stat(811, "app", 'S'), "proc/811/task/812/stat": stat(812, "worker", 'D'),
 		dir + "/cpu.stat": cpu(1000, 100, 5_000_000), dir + "/cpu.max": "20000 100000\n",
 		dir + "/cpu.pressure":  "some avg10=61.50 avg60=1.00 avg300=0.00 total=1\nfull avg10=60.00 avg60=0.00 avg300=0.00 total=1\n",
