@@ -9,7 +9,6 @@ import (
 // CheckMonitor is a custom-plugin-monitor: check programs that run again and again.
 type CheckMonitor struct {
 	Source          string
-	Metrics         bool          // metricsReporting
 	InvokeInterval  time.Duration // 30s unless given
 	Timeout         time.Duration // 5s unless given
 	MaxOutputLength int           // bytes of a program's output that are reported, 80 unless given
@@ -63,7 +62,6 @@ func (d *document) customPlugin(root *node, exists func(string) bool) *CheckMoni
 	}
 	m := &CheckMonitor{
 		Source:            top.text("source", ""),
-		Metrics:           top.bool("metricsReporting", true),
 		InvokeInterval:    config.duration("invoke_interval", defaultInterval, minInterval),
 		Timeout:           config.duration("timeout", defaultTimeout, time.Millisecond),
 		MaxOutputLength:   config.int("max_output_length", defaultMaxOutput, 1, maxOutput),
@@ -72,6 +70,7 @@ func (d *document) customPlugin(root *node, exists func(string) bool) *CheckMoni
 		SkipInitialStatus: config.bool("skip_initial_status", false),
 		Conditions:        d.conditions(top),
 	}
+	top.metricsReporting()
 	if m.MessageUpdates {
 		config.warnf("enable_message_change_based_condition_update", "a condition keeps the message with which it began; later ones are in the check's events")
 	}

@@ -284,6 +284,13 @@ func (r *reader) rule(conditions []Condition) Rule {
 	return out
 }
 
+// metricsReporting warns whoever switches the metrics of a monitor's problems off.
+func (r *reader) metricsReporting() {
+	if !r.bool("metricsReporting", true) {
+		r.warnf("metricsReporting", "problem_counter and problem_gauge report all problems, ignored")
+	}
+}
+
 // clearing reads the keys that are ours.
 func (r *reader) clearing() (after time.Duration, never bool) {
 	if n := r.values["clearAfter"]; n != nil && n.kind == text && n.text == "never" {

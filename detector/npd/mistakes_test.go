@@ -133,13 +133,24 @@ func TestWhatNPDIgnoresIsAWarning(t *testing.T) {
 	}, got)
 }
 
+// TestMetricsAreOfAllProblems: whoever switches them off for a monitor is told.
+func TestMetricsAreOfAllProblems(t *testing.T) {
+	for content, want := range map[string]string{
+		`{"plugin": "kmsg", "metricsReporting": false}`:   "f.json:1:40: metricsReporting: problem_counter and problem_gauge report all problems, ignored",
+		`{"plugin": "custom", "metricsReporting": false}`: "f.json:1:42: metricsReporting: problem_counter and problem_gauge report all problems, ignored",
+		`{"plugin": "kmsg", "metricsReporting": true}`:    "",
+	} {
+		equal(t, want, parse(t, "f.json", content).Warnings.Error())
+	}
+}
+
 // TestDefaults are node-problem-detector's own.
 func TestDefaults(t *testing.T) {
 	log := parse(t, "log.json", `{"plugin": "kmsg"}`).Log
-	equal(t, npd.LogMonitor{LogSource: npd.LogSource{Plugin: "kmsg", Path: "/dev/kmsg"}, BufferSize: 10, Metrics: true}, *log)
+	equal(t, npd.LogMonitor{LogSource: npd.LogSource{Plugin: "kmsg", Path: "/dev/kmsg"}, BufferSize: 10}, *log)
 	checks := parse(t, "checks.json", `{"plugin": "custom", "rules": [{"type": "temporary", "reason": "R", "path": "/bin/true"}]}`).Checks
 	equal(t, npd.CheckMonitor{
-		Metrics: true, InvokeInterval: 30 * time.Second, Timeout: 5 * time.Second, MaxOutputLength: 80, Concurrency: 3,
+		InvokeInterval: 30 * time.Second, Timeout: 5 * time.Second, MaxOutputLength: 80, Concurrency: 3,
 		Rules: []npd.CheckRule{{Rule: npd.Rule{Type: "temporary", Reason: "R", Line: 1}, Path: "/bin/true", Timeout: 5 * time.Second, InvokeInterval: 30 * time.Second}},
 	}, *checks)
 	stats := parse(t, "stats.json", `{"cpu": {"metricsConfigs": {"cpu/load_1m": {"displayName": "cpu/load_1m"}, "cpu/load_5m": {}}}}`).Stats

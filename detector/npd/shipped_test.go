@@ -118,7 +118,6 @@ func checkLogMonitor(t *testing.T, want shippedFile, m *npd.LogMonitor) {
 	equal(t, want.log, strings.TrimSpace(m.Plugin+" "+m.Path+" "+m.Identifier))
 	equal(t, want.source, m.Source)
 	equal(t, want.lookback, m.Lookback)
-	equal(t, true, m.Metrics)
 	var got []npd.Rule
 	for _, r := range m.Rules {
 		got = append(got, r.Rule)
@@ -131,7 +130,6 @@ func checkCheckMonitor(t *testing.T, want shippedFile, m *npd.CheckMonitor) {
 	equal(t, want.interval, m.InvokeInterval)
 	equal(t, want.timeout, m.Timeout)
 	equal(t, 80, m.MaxOutputLength)
-	equal(t, true, m.Metrics)
 	var got []npd.Rule
 	for _, r := range m.Rules {
 		got = append(got, r.Rule)

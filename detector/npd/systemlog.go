@@ -15,7 +15,6 @@ type LogMonitor struct {
 	LogSource
 	BufferSize int    // lines that a pattern may span, 10 unless given
 	Source     string // the monitor's name in Events
-	Metrics    bool   // metricsReporting
 	KernelOnly bool   // ours: only lines that the kernel itself wrote
 	Conditions []Condition
 	Rules      []LogRule
@@ -65,7 +64,6 @@ func (d *document) systemLog(root *node) *LogMonitor {
 		},
 		BufferSize: top.int("bufferSize", logpattern.NPDLines, 0, 1_000_000),
 		Source:     top.text("source", ""),
-		Metrics:    top.bool("metricsReporting", true),
 		KernelOnly: top.bool("kernelOnly", false),
 	}
 	if m.BufferSize == 0 {
@@ -75,6 +73,7 @@ func (d *document) systemLog(root *node) *LogMonitor {
 		top.warnf("bufferSize", "patterns may span at most %d lines", logpattern.MaxLines)
 		m.BufferSize = logpattern.MaxLines
 	}
+	top.metricsReporting()
 	d.logSource(top, &m.LogSource)
 	if m.KernelOnly && m.Plugin == "filelog" {
 		top.errorf("kernelOnly", "who wrote a line of a file isn't known")
