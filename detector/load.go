@@ -25,13 +25,18 @@ type layer struct {
 // maxFiles bounds the files of a layer; a rule file a stem is the custom.
 const maxFiles = 1000
 
-func load(layers []layer) (*RuleSet, error) {
+// load reads layers of rule files, and those of top above them.
+func load(under []fs.FS, top ...layer) (*RuleSet, error) {
 	c, err := newCompiler()
 	if err != nil {
 		return nil, err
 	}
 	l := &loader{compiler: c, rules: make(map[string]*loadedRule), conditions: make(map[string]*loadedCondition)}
-	for i, ly := range layers {
+	var layers []layer
+	for _, fsys := range under {
+		layers = append(layers, layer{fsys: fsys})
+	}
+	for i, ly := range append(layers, top...) {
 		if err := l.layer(i, ly); err != nil {
 			return nil, err
 		}
@@ -134,11 +139,7 @@ func readBounded(fsys fs.FS, name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return readAtMost(f)
-}
-
-func readAtMost(r io.Reader) ([]byte, error) {
-	return io.ReadAll(io.LimitReader(r, document.MaxFile+1))
+	return io.ReadAll(io.LimitReader(f, document.MaxFile+1))
 }
 
 // readError is the text of a read error without the path, which is shown already.
@@ -156,8 +157,5 @@ func (l *loader) mistakes() error {
 		f.Errors.Sort()
 		all = append(all, f.Errors...)
 	}
-	if len(all) == 0 {
-		return nil
-	}
-	return all
+	return all.Err()
 }

@@ -73,30 +73,16 @@ func (s *RuleSet) PodLabelReaders() []string { return s.podLabels }
 // Within a layer names are unique. References (dependsOn, condition) may reach
 // across layers. The error joins every mistake of every file as [Errors]; no
 // rule set comes with it.
-func Load(layers ...fs.FS) (*RuleSet, error) {
-	ls := make([]layer, len(layers))
-	for i, l := range layers {
-		ls[i] = layer{fsys: l}
-	}
-	return load(ls)
-}
+func Load(layers ...fs.FS) (*RuleSet, error) { return load(layers) }
 
 // LoadDir is Load with a directory as the topmost layer above the given ones;
 // mistakes in it are reported with its path.
 func LoadDir(path string, under ...fs.FS) (*RuleSet, error) {
-	return loadOver(layer{fsys: os.DirFS(path), dir: path}, under)
+	return load(under, layer{fsys: os.DirFS(path), dir: path})
 }
 
 // LoadFile is LoadDir with a single file instead of a directory, whatever its name.
 func LoadFile(path string, under ...fs.FS) (*RuleSet, error) {
 	dir := filepath.Dir(path)
-	return loadOver(layer{fsys: os.DirFS(dir), dir: dir, only: filepath.Base(path)}, under)
-}
-
-func loadOver(top layer, under []fs.FS) (*RuleSet, error) {
-	ls := make([]layer, 0, len(under)+1)
-	for _, l := range under {
-		ls = append(ls, layer{fsys: l})
-	}
-	return load(append(ls, top))
+	return load(under, layer{fsys: os.DirFS(dir), dir: dir, only: filepath.Base(path)})
 }

@@ -239,7 +239,7 @@ func (e *Engine) restore(p *savedProblem) {
 	en.folded.load(p.Folded)
 	// A snapshot of an older version does not list the groups.
 	en.folded.uncounted = p.Uncounted || p.Group == OverflowGroup && len(p.Folded) == 0
-	en.p.Evidence = slices.DeleteFunc(en.p.Evidence, isNil)
+	en.p.Evidence = slices.DeleteFunc(en.p.Evidence, func(ev *event.Event) bool { return ev == nil })
 	if len(en.p.Evidence) > maxEvidence {
 		en.p.Evidence = en.p.Evidence[:maxEvidence]
 	}
@@ -252,5 +252,3 @@ func (e *Engine) restore(p *savedProblem) {
 		en.p.MutedUntil = e.mutedUntil(en)
 	}
 }
-
-func isNil[T any](p *T) bool { return p == nil }

@@ -51,9 +51,9 @@ func (d *CheckData) facts(_ *Event, f *Facts) {
 func checkFields() []*Field {
 	of := func(e *Event) *CheckData { return e.Check }
 	return []*Field{
-		{Name: "event.check", Type: TypeString, Kinds: kindsOf(Check), Few: true, Doc: "name of the check",
+		{Name: "event.check", Type: TypeString, Kinds: []Kind{Check}, Few: true, Doc: "name of the check",
 			Read: part(of, func(d *CheckData) Value { return text(d.Check) })},
-		{Name: "event.message", Type: TypeString, Kinds: kindsOf(Check), Doc: "the check's message",
+		{Name: "event.message", Type: TypeString, Kinds: []Kind{Check}, Doc: "the check's message",
 			Read: part(of, func(d *CheckData) Value { return text(d.Message) })},
 	}
 }

@@ -40,7 +40,7 @@ func (d *DiskIOData) facts(ev *Event, f *Facts) {
 func diskIOFields() []*Field {
 	of := func(e *Event) *DiskIOData { return e.DiskIO }
 	disk := func(name string, t FieldType, few bool, doc string, read func(*DiskIOData) Value) *Field {
-		return &Field{Name: "event." + name, Type: t, Kinds: kindsOf(DiskIO), Doc: doc, Few: few, Read: part(of, read)}
+		return &Field{Name: "event." + name, Type: t, Kinds: []Kind{DiskIO}, Doc: doc, Few: few, Read: part(of, read)}
 	}
 	return []*Field{
 		disk("op", TypeString, true, "read, write, flush, discard, write-zeroes, zone-append, other", func(d *DiskIOData) Value { return text(d.Op) }),

@@ -32,9 +32,9 @@ func (d *DiskStallData) facts(ev *Event, f *Facts) {
 func diskStallFields() []*Field {
 	of := func(e *Event) *DiskStallData { return e.DiskStall }
 	return []*Field{
-		{Name: "event.inFlight", Type: TypeInt, Kinds: kindsOf(DiskStalled, DiskResumed), Doc: "I/Os waiting for the device",
+		{Name: "event.inFlight", Type: TypeInt, Kinds: []Kind{DiskStalled, DiskResumed}, Doc: "I/Os waiting for the device",
 			Read: part(of, func(d *DiskStallData) Value { return number(d.InFlight) })},
-		{Name: "event.stalledFor", Type: TypeDuration, Kinds: kindsOf(DiskStalled, DiskResumed), Doc: "minimum time without a completed I/O",
+		{Name: "event.stalledFor", Type: TypeDuration, Kinds: []Kind{DiskStalled, DiskResumed}, Doc: "minimum time without a completed I/O",
 			Read: part(of, func(d *DiskStallData) Value { return duration(d.StalledFor) })},
 	}
 }

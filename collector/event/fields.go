@@ -40,8 +40,6 @@ func sortedFields() []*Field {
 	return all
 }
 
-func kindsOf(k ...Kind) []Kind { return k }
-
 func commonFields() []*Field {
 	all := Kinds
 	return []*Field{
@@ -62,14 +60,14 @@ func commonFields() []*Field {
 
 func subjectFields() []*Field {
 	tasks := func() []Kind {
-		return kindsOf(HungTask, HungTaskResumed, OOMKill, DiskIO, FSError,
-			SockFail, SockFailRecovered)
+		return []Kind{HungTask, HungTaskResumed, OOMKill, DiskIO, FSError,
+			SockFail, SockFailRecovered}
 	}
 	devices := func() []Kind {
-		return kindsOf(DiskIO, DiskStalled, DiskResumed, FSError, MountReadOnly, MountWritable, Gauge)
+		return []Kind{DiskIO, DiskStalled, DiskResumed, FSError, MountReadOnly, MountWritable, Gauge}
 	}
 	conns := func() []Kind {
-		return kindsOf(SockFail, SockFailRecovered, Probe, ProbeRecovered)
+		return []Kind{SockFail, SockFailRecovered, Probe, ProbeRecovered}
 	}
 	task := func(name string, t FieldType, doc string, read func(*Task) Value) *Field {
 		return &Field{Name: "task." + name, Type: t, Kinds: tasks(), Doc: doc,
@@ -167,7 +165,7 @@ func address(a uint64) Value {
 func connectionFields() []*Field {
 	field := func(name string, t FieldType, few bool, doc string, sock func(*SockFailData) Value, probe func(*ProbeData) Value) *Field {
 		return &Field{
-			Name: "event." + name, Type: t, Kinds: kindsOf(SockFail, SockFailRecovered, Probe, ProbeRecovered),
+			Name: "event." + name, Type: t, Kinds: []Kind{SockFail, SockFailRecovered, Probe, ProbeRecovered},
 			Doc: doc, Few: few, Read: func(e *Event) Value {
 				switch {
 				case e.SockFail != nil:
@@ -214,7 +212,7 @@ func podLabels(f *Field) *Field {
 // sharedFields are those that kinds of several families carry.
 func sharedFields() []*Field {
 	return []*Field{
-		{Name: "event.status", Type: TypeString, Kinds: kindsOf(Check, DiskIO, Probe, ProbeRecovered), Few: true,
+		{Name: "event.status", Type: TypeString, Kinds: []Kind{Check, DiskIO, Probe, ProbeRecovered}, Few: true,
 			Doc: "check: ok, problem, unknown; diskio: blk_status name, if any: IOERR, MEDIUM, TIMEOUT …; probe: the answer: 503, NOT_SERVING, exit 1",
 			Read: func(e *Event) Value {
 				switch {
@@ -227,7 +225,7 @@ func sharedFields() []*Field {
 				}
 				return Value{}
 			}},
-		{Name: "event.reason", Type: TypeString, Kinds: kindsOf(Lost, Source, Check), Few: true, Doc: "lost: a reason of [RecordsLost](problems/RecordsLost.md); source: why it is down; check: the reason that a problem daemon gives",
+		{Name: "event.reason", Type: TypeString, Kinds: []Kind{Lost, Source, Check}, Few: true, Doc: "lost: a reason of [RecordsLost](problems/RecordsLost.md); source: why it is down; check: the reason that a problem daemon gives",
 			Read: func(e *Event) Value {
 				switch {
 				case e.Lost != nil:
@@ -239,7 +237,7 @@ func sharedFields() []*Field {
 				}
 				return Value{}
 			}},
-		{Name: "event.fsType", Type: TypeString, Kinds: kindsOf(FSError, MountReadOnly, MountWritable), Few: true,
+		{Name: "event.fsType", Type: TypeString, Kinds: []Kind{FSError, MountReadOnly, MountWritable}, Few: true,
 			Doc: "ext4, xfs …", Read: func(e *Event) Value {
 				switch {
 				case e.FSError != nil:

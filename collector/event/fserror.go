@@ -23,9 +23,9 @@ func (d *FSErrorData) facts(ev *Event, f *Facts) {
 func fsErrorFields() []*Field {
 	of := func(e *Event) *FSErrorData { return e.FSError }
 	return []*Field{
-		{Name: "event.function", Type: TypeString, Kinds: kindsOf(FSError), Few: true, Doc: "kernel function that found the error",
+		{Name: "event.function", Type: TypeString, Kinds: []Kind{FSError}, Few: true, Doc: "kernel function that found the error",
 			Read: part(of, func(f *FSErrorData) Value { return text(f.Function) })},
-		{Name: "event.line", Type: TypeInt, Kinds: kindsOf(FSError), Doc: "line in the kernel source",
+		{Name: "event.line", Type: TypeInt, Kinds: []Kind{FSError}, Doc: "line in the kernel source",
 			Read: part(of, func(f *FSErrorData) Value { return number(f.Line) })},
 	}
 }

@@ -72,7 +72,7 @@ func (d *GaugeData) facts(ev *Event, f *Facts) {
 func gaugeFields() []*Field {
 	of := func(e *Event) *GaugeData { return e.Gauge }
 	gauge := func(name string, t FieldType, few bool, doc string, read func(*GaugeData) Value) *Field {
-		return &Field{Name: "gauge." + name, Type: t, Kinds: kindsOf(Gauge), Doc: doc, Few: few, Read: part(of, read)}
+		return &Field{Name: "gauge." + name, Type: t, Kinds: []Kind{Gauge}, Doc: doc, Few: few, Read: part(of, read)}
 	}
 	return []*Field{
 		gauge("name", TypeString, true, "[which gauge](#thresholds-on-the-nodes-resources-gauge)", func(g *GaugeData) Value { return text(g.Name) }),

@@ -59,7 +59,7 @@ func (d *HungTaskData) facts(ev *Event, f *Facts) {
 func hungTaskFields() []*Field {
 	of := func(e *Event) *HungTaskData { return e.HungTask }
 	field := func(name string, t FieldType, few bool, doc string, read func(*HungTaskData) Value) *Field {
-		return &Field{Name: "event." + name, Type: t, Kinds: kindsOf(HungTask, HungTaskResumed),
+		return &Field{Name: "event." + name, Type: t, Kinds: []Kind{HungTask, HungTaskResumed},
 			Doc: doc, Few: few, Read: part(of, read)}
 	}
 	return []*Field{

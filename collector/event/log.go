@@ -105,7 +105,7 @@ func (d *LogData) facts(_ *Event, f *Facts) {
 func logFields() []*Field {
 	of := func(e *Event) *LogData { return e.Log }
 	field := func(name string, few bool, doc string, read func(*LogData) Value) *Field {
-		return &Field{Name: "log." + name, Type: TypeString, Kinds: kindsOf(Log), Doc: doc, Few: few, Read: part(of, read)}
+		return &Field{Name: "log." + name, Type: TypeString, Kinds: []Kind{Log}, Doc: doc, Few: few, Read: part(of, read)}
 	}
 	return []*Field{
 		field("name", true, "kmsg, journald, or the configured name", func(d *LogData) Value { return text(d.Log) }),

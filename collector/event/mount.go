@@ -29,9 +29,9 @@ func (d *MountData) facts(_ *Event, f *Facts) {
 func mountFields() []*Field {
 	of := func(e *Event) *MountData { return e.Mount }
 	return []*Field{
-		{Name: "event.path", Type: TypeString, Kinds: kindsOf(MountReadOnly, MountWritable), Doc: "first mount point",
+		{Name: "event.path", Type: TypeString, Kinds: []Kind{MountReadOnly, MountWritable}, Doc: "first mount point",
 			Read: part(of, func(m *MountData) Value { return text(m.Path) })},
-		{Name: "event.roReason", Type: TypeString, Kinds: kindsOf(MountReadOnly, MountWritable), Few: true,
+		{Name: "event.roReason", Type: TypeString, Kinds: []Kind{MountReadOnly, MountWritable}, Few: true,
 			Doc:  "superblock-ro, emergency-ro, shutdown, error-policy; remounted, unmounted",
 			Read: part(of, func(m *MountData) Value { return text(m.Reason) })},
 	}

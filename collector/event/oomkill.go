@@ -63,7 +63,7 @@ func (d *OOMKillData) facts(ev *Event, f *Facts) {
 func oomKillFields() []*Field {
 	of := func(e *Event) *OOMKillData { return e.OOMKill }
 	field := func(name string, t FieldType, few bool, doc string, read func(*OOMKillData) Value) *Field {
-		return &Field{Name: "event." + name, Type: t, Kinds: kindsOf(OOMKill), Doc: doc, Few: few, Read: part(of, read)}
+		return &Field{Name: "event." + name, Type: t, Kinds: []Kind{OOMKill}, Doc: doc, Few: few, Read: part(of, read)}
 	}
 	size := func(name, doc string, read func(*OOMKillData) uint64) *Field {
 		return field(name, TypeInt, false, doc, func(o *OOMKillData) Value { return number(read(o)) })

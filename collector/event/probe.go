@@ -181,7 +181,7 @@ func (d *ProbeData) state() string {
 func probeFields() []*Field {
 	of := func(e *Event) *ProbeData { return e.Probe }
 	field := func(name string, t FieldType, few bool, doc string, read func(*ProbeData) Value) *Field {
-		return &Field{Name: "event." + name, Type: t, Kinds: kindsOf(Probe, ProbeRecovered), Doc: doc, Few: few, Read: part(of, read)}
+		return &Field{Name: "event." + name, Type: t, Kinds: []Kind{Probe, ProbeRecovered}, Doc: doc, Few: few, Read: part(of, read)}
 	}
 	return []*Field{
 		field("probe", TypeString, true, "startup, liveness, readiness or service", func(p *ProbeData) Value { return text(p.Probe) }),

@@ -52,7 +52,7 @@ func (d *CanaryData) facts(*Event, *Facts) {}
 // sourceFields are those of all three.
 func sourceFields() []*Field {
 	return []*Field{
-		{Name: "event.stem", Type: TypeString, Kinds: kindsOf(Lost, Source, Canary), Few: true, Doc: "affected source: oomkill, log/kmsg",
+		{Name: "event.stem", Type: TypeString, Kinds: []Kind{Lost, Source, Canary}, Few: true, Doc: "affected source: oomkill, log/kmsg",
 			Read: func(e *Event) Value {
 				switch {
 				case e.Lost != nil:
@@ -64,9 +64,9 @@ func sourceFields() []*Field {
 				}
 				return Value{}
 			}},
-		{Name: "event.count", Type: TypeInt, Kinds: kindsOf(Lost), Doc: "records or lines lost; 0: unknown, possibly none",
+		{Name: "event.count", Type: TypeInt, Kinds: []Kind{Lost}, Doc: "records or lines lost; 0: unknown, possibly none",
 			Read: part(func(e *Event) *LostData { return e.Lost }, func(l *LostData) Value { return number(l.Count) })},
-		{Name: "event.up", Type: TypeBool, Kinds: kindsOf(Source), Doc: "the source works",
+		{Name: "event.up", Type: TypeBool, Kinds: []Kind{Source}, Doc: "the source works",
 			Read: part(func(e *Event) *SourceData { return e.SourceUp }, func(s *SourceData) Value { return boolean(s.Up) })},
 	}
 }

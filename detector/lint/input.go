@@ -34,10 +34,6 @@ type Rule struct {
 	Context   bool // not looked at itself: what lies under the files
 }
 
-func (r *Rule) pattern() logpattern.Pattern {
-	return logpattern.Pattern{Name: r.Reason, Expr: r.Expr, Lines: r.Lines, AnchorEnd: r.AnchorEnd}
-}
-
 // Condition is a registered condition type.
 type Condition struct {
 	Type    string

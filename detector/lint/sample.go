@@ -71,7 +71,7 @@ func (x *index) common(w string) int {
 }
 
 func newJudge(r *Rule, c *index) (*judge, error) {
-	set, err := logpattern.Compile([]logpattern.Pattern{r.pattern()})
+	set, err := logpattern.Compile([]logpattern.Pattern{{Name: r.Reason, Expr: r.Expr, Lines: r.Lines, AnchorEnd: r.AnchorEnd}})
 	if err != nil {
 		return nil, err
 	}

@@ -8,15 +8,12 @@ import (
 
 // CheckMonitor is a custom-plugin-monitor: check programs that run again and again.
 type CheckMonitor struct {
-	Source          string
-	InvokeInterval  time.Duration // 30s unless given
-	Timeout         time.Duration // 5s unless given
-	MaxOutputLength int           // bytes of a program's output that are reported, 80 unless given
-	Concurrency     int           // programs that run at a time, 3 unless given
-	// MessageUpdates is enable_message_change_based_condition_update, and
-	// SkipInitialStatus is skip_initial_status.
-	MessageUpdates    bool
-	SkipInitialStatus bool
+	Source            string
+	InvokeInterval    time.Duration // 30s unless given
+	Timeout           time.Duration // 5s unless given
+	MaxOutputLength   int           // bytes of a program's output that are reported, 80 unless given
+	Concurrency       int           // programs that run at a time, 3 unless given
+	SkipInitialStatus bool          // skip_initial_status
 	Conditions        []Condition
 	Rules             []CheckRule
 }
@@ -66,12 +63,11 @@ func (d *document) customPlugin(root *node, exists func(string) bool) *CheckMoni
 		Timeout:           config.duration("timeout", defaultTimeout, time.Millisecond),
 		MaxOutputLength:   config.int("max_output_length", defaultMaxOutput, 1, maxOutput),
 		Concurrency:       config.int("concurrency", defaultConcurrency, 1, maxConcurrency),
-		MessageUpdates:    config.bool("enable_message_change_based_condition_update", false),
 		SkipInitialStatus: config.bool("skip_initial_status", false),
 		Conditions:        d.conditions(top),
 	}
 	top.metricsReporting()
-	if m.MessageUpdates {
+	if config.bool("enable_message_change_based_condition_update", false) {
 		config.warnf("enable_message_change_based_condition_update", "a condition keeps the message with which it began; later ones are in the check's events")
 	}
 	for i, n := range top.objects("rules", MaxFileRules) {

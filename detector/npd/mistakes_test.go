@@ -155,7 +155,7 @@ func TestDefaults(t *testing.T) {
 	}, *checks)
 	stats := parse(t, "stats.json", `{"cpu": {"metricsConfigs": {"cpu/load_1m": {"displayName": "cpu/load_1m"}, "cpu/load_5m": {}}}}`).Stats
 	equal(t, npd.StatsMonitor{
-		InvokeInterval: time.Minute, ProcPath: "/proc", LsblkTimeout: 5 * time.Second, KnownModulesConfigPath: "guestosconfig/known-modules.json",
+		InvokeInterval: time.Minute, ProcPath: "/proc", KnownModulesConfigPath: "guestosconfig/known-modules.json",
 		Metrics: map[string]map[string]string{"cpu": {"cpu/load_1m": "cpu/load_1m"}},
 	}, *stats)
 }

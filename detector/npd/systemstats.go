@@ -1,6 +1,7 @@
 package npd
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -15,9 +16,8 @@ type StatsMonitor struct {
 	Metrics                map[string]map[string]string
 	DiskIncludeRoot        bool
 	DiskIncludeAttached    bool
-	LsblkTimeout           time.Duration // 5s unless given
-	NetExcludeInterfaces   string        // RE2; empty: none
-	KnownModulesConfigPath string        // guestosconfig/known-modules.json unless given
+	NetExcludeInterfaces   string // RE2; empty: none
+	KnownModulesConfigPath string // guestosconfig/known-modules.json unless given
 }
 
 const (
@@ -42,26 +42,20 @@ func statsComponents() map[string][]string {
 
 func (d *document) systemStats(root *node) *StatsMonitor {
 	components := statsComponents()
-	known := []string{"invokeInterval", "procPath"}
-	for name := range components {
-		known = append(known, name)
-	}
-	slices.Sort(known)
-	top := d.read(root, "", known...)
+	names := slices.Sorted(maps.Keys(components))
+	top := d.read(root, "", append([]string{"invokeInterval", "procPath"}, names...)...)
 	m := &StatsMonitor{
 		InvokeInterval:         top.duration("invokeInterval", defaultStatsInterval, minInterval),
 		ProcPath:               top.text("procPath", "/proc"),
 		Metrics:                make(map[string]map[string]string),
-		LsblkTimeout:           defaultLsblkTimeout,
 		KnownModulesConfigPath: defaultKnownModules,
 	}
-	for _, name := range known {
-		keys, ok := components[name]
+	for _, name := range names {
 		n := top.values[name]
-		if !ok || n == nil {
+		if n == nil {
 			continue
 		}
-		r := d.read(n, name, append(keys, "metricsConfigs")...)
+		r := d.read(n, name, append(components[name], "metricsConfigs")...)
 		if metrics := r.metrics(); len(metrics) > 0 {
 			m.Metrics[name] = metrics
 		}
@@ -69,9 +63,9 @@ func (d *document) systemStats(root *node) *StatsMonitor {
 		case "disk":
 			m.DiskIncludeRoot = r.bool("includeRootBlk", false)
 			m.DiskIncludeAttached = r.bool("includeAllAttachedBlk", false)
-			m.LsblkTimeout = r.duration("lsblkTimeout", defaultLsblkTimeout, time.Millisecond)
-			if m.LsblkTimeout > m.InvokeInterval {
-				r.errorf("lsblkTimeout", "%v is more than invokeInterval, %v", m.LsblkTimeout, m.InvokeInterval)
+			// Nothing here runs lsblk, but a file that NPD refuses has a mistake.
+			if d := r.duration("lsblkTimeout", defaultLsblkTimeout, time.Millisecond); d > m.InvokeInterval {
+				r.errorf("lsblkTimeout", "%v is more than invokeInterval, %v", d, m.InvokeInterval)
 			}
 		case "osFeature":
 			m.KnownModulesConfigPath = r.text("knownModulesConfigPath", defaultKnownModules)
