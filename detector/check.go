@@ -97,13 +97,12 @@ func fieldNames() []string {
 	return out
 }
 
-// carried reports whether one of the kinds carries the field, and which
-// kinds do, for the message.
+// carried reports whether one of the kinds carries the field.
 func carried(f *event.Field, kinds []event.Kind) bool { return slices.ContainsFunc(kinds, f.CarriedBy) }
 
-func carriers(f *event.Field) string {
+func joined(kinds []event.Kind) string {
 	var out []string
-	for _, k := range f.Kinds {
+	for _, k := range kinds {
 		out = append(out, string(k))
 	}
 	return strings.Join(out, ", ")
@@ -133,7 +132,7 @@ func (r *loadedRule) groupField(c *compiler, name string, errorf func(string, ..
 	case !f.Groupable():
 		errorf("field %s (%s) can't name a group", name, f.Type)
 	case r.kindsKnown() && !carried(f, r.Events):
-		errorf("no event of this rule carries %s (%s do)", name, carriers(f))
+		errorf("no event of this rule carries %s (%s do)", name, joined(f.Kinds))
 	}
 	return f
 }
@@ -164,7 +163,8 @@ func (r *loadedRule) checkClearing() {
 	}
 	for i, k := range r.Events {
 		if k.EndedBy() == "" && slices.Contains(event.Kinds(), k) {
-			r.item("events", i, "for needs level signals (diskstall, gauge, hungtask, mount.readonly, probe, sockfail), %s has no end", k)
+			signals := slices.DeleteFunc(event.Kinds(), func(k event.Kind) bool { return k.EndedBy() == "" })
+			r.item("events", i, "for needs level signals (%s), %s has no end", joined(signals), k)
 		}
 	}
 	if r.Keys["clearWhen"] == nil {
@@ -231,7 +231,7 @@ func (r *loadedRule) checkCarried(key string, used []*event.Field, by []event.Ki
 	}
 	for _, f := range used {
 		if !carried(f, by) {
-			r.Errorf(key, "no event of this rule carries %s (%s do)", f.Name, carriers(f))
+			r.Errorf(key, "no event of this rule carries %s (%s do)", f.Name, joined(f.Kinds))
 		}
 	}
 }

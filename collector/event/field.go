@@ -24,9 +24,9 @@ const (
 	TypeStringMap      FieldType = "map of strings"
 )
 
-// Field is one fact that rules can Read: a variable in expressions, a part of
+// Field is one fact that rules can read: a variable in expressions, a part of
 // a group, a ${…} in a message. In an event that does not carry it, a field is
-// the zero Value of its type (empty text, 0, false, no optional, nothing in it).
+// the zero value of its type (empty text, 0, false, no optional, nothing in it).
 type Field struct {
 	Name  string
 	Type  FieldType
@@ -46,12 +46,12 @@ func (f *Field) CarriedBy(k Kind) bool {
 }
 
 // Groupable reports whether the field may stand in groupBy: one whose text is
-// short and whose Value names something, not one that measures.
+// short and whose value names something, not one that measures.
 func (f *Field) Groupable() bool {
 	return f.Type == TypeString || f.Type == TypeInt || f.Type == TypeBool
 }
 
-// Value is a field's Value before it becomes CEL or text, held without
+// Value is a field's value before it becomes CEL or text, held without
 // allocating. Which part is set depends on the field's type.
 type Value struct {
 	Text    string
