@@ -33,9 +33,12 @@ type Report struct {
 	Unsaved error
 }
 
-// Excluded returns the records of the checks that said no to a cause, with their evidence.
+// Excluded returns the records of the checks that said no to a cause, with their evidence, in
+// the order in which they ran.
 func (rep *Report) Excluded() []Record {
-	return slices.DeleteFunc(slices.Clone(rep.Records), func(r Record) bool { return r.State != v1alpha1.ResultRefuted })
+	no := slices.DeleteFunc(slices.Clone(rep.Records), func(r Record) bool { return r.State != v1alpha1.ResultRefuted })
+	slices.SortStableFunc(no, func(a, b Record) int { return a.Start.Compare(b.Start) })
+	return no
 }
 
 // Waiting is a repair that waits for the gate.
