@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,7 +26,7 @@ func DNSLookup(h operation.Host) operation.Builtin {
 		Effect: operation.Collect,
 		Parameters: []operation.Parameter{
 			{Name: "name", Kind: operation.String, Required: true, Max: 254, Doc: "full name, search domains are not tried; for type PTR, an address"},
-			{Name: "type", Kind: operation.Enum, Values: dnsTypes(), Default: "A", Doc: "record type"},
+			{Name: "type", Kind: operation.Enum, Values: slices.Sorted(maps.Keys(dnsTypes())), Default: "A", Doc: "record type"},
 			{Name: "server", Kind: operation.Address, Doc: "the name server; without it those of " + resolvConf},
 			{Name: "serverPort", Kind: operation.Integer, Default: "53", Min: 1, Max: 65535, Doc: "port of the name servers"},
 			{Name: "timeout", Kind: operation.Duration, Default: "2s", Min: int64(10 * time.Millisecond), Max: int64(30 * time.Second), Doc: "how long to wait for each answer"},
@@ -49,7 +51,7 @@ func DNSLookup(h operation.Host) operation.Builtin {
 
 func dnsLookup(ctx context.Context, h operation.Host, call *operation.Call) (operation.Output, error) {
 	p := call.Parameters
-	kind := dnsType(p["type"])
+	kind := dnsTypes()[p["type"]]
 	name, err := netprobe.Name(p["name"], kind)
 	if err != nil {
 		return operation.Output{}, err

@@ -17,15 +17,11 @@ import (
 )
 
 // dnsTypes are the types of records that can be asked for.
-func dnsTypes() []string {
-	return []string{"A", "AAAA", "CNAME", "MX", "NS", "PTR", "SOA", "SRV", "TXT"}
-}
-
-func dnsType(name string) dnsmessage.Type {
+func dnsTypes() map[string]dnsmessage.Type {
 	return map[string]dnsmessage.Type{
 		"A": dnsmessage.TypeA, "AAAA": dnsmessage.TypeAAAA, "CNAME": dnsmessage.TypeCNAME, "MX": dnsmessage.TypeMX, "NS": dnsmessage.TypeNS,
 		"PTR": dnsmessage.TypePTR, "SOA": dnsmessage.TypeSOA, "SRV": dnsmessage.TypeSRV, "TXT": dnsmessage.TypeTXT,
-	}[name]
+	}
 }
 
 // dnsAnswer is what one server says.

@@ -1,13 +1,16 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -99,6 +102,35 @@ func newHTTPClient(t TLS, linkLocal bool) (*http.Client, error) {
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}, nil
+}
+
+// post sends facts as a JSON object.
+func post(ctx context.Context, client *http.Client, u *url.URL, facts map[string]string) (*http.Response, error) {
+	if facts == nil {
+		facts = map[string]string{}
+	}
+	body, err := json.Marshal(facts)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
+	return send(client, req)
+}
+
+// send makes a request. Method and address are not part of its error: callers name them as far
+// as they may be shown.
+func send(client *http.Client, req *http.Request) (*http.Response, error) {
+	req.Header.Set("User-Agent", "kernosis")
+	resp, err := client.Do(req)
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err
+	}
+	return resp, err
 }
 
 // statusError says what an answer that is none has: its status, where it leads to, and

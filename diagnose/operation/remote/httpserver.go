@@ -84,7 +84,7 @@ func (h *HTTPServer) Run(ctx context.Context, call *operation.Call) (operation.O
 	if err != nil {
 		return operation.Output{}, err
 	}
-	answer, err := h.post(ctx, u, call.Parameters)
+	answer, err := h.ask(ctx, u, call.Parameters)
 	if err != nil {
 		return operation.Output{}, fmt.Errorf("POST %s: %w", u.Redacted(), WhyEnded(ctx, err))
 	}
@@ -101,31 +101,14 @@ func (h *HTTPServer) Run(ctx context.Context, call *operation.Call) (operation.O
 	return out, nil
 }
 
-func (h *HTTPServer) post(ctx context.Context, u *url.URL, parameters operation.Values) ([]byte, error) {
+func (h *HTTPServer) ask(ctx context.Context, u *url.URL, parameters operation.Values) ([]byte, error) {
 	client, err := newHTTPClient(h.TLS, h.AllowLinkLocal)
 	if err != nil {
 		return nil, err
 	}
 	defer client.CloseIdleConnections()
-	body, err := json.Marshal(map[string]string(parameters))
+	resp, err := post(ctx, client, u, parameters)
 	if err != nil {
-		return nil, err
-	}
-	if parameters == nil {
-		body = []byte("{}")
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "application/json")
-	req.Header.Set("User-Agent", "kernosis")
-	resp, err := client.Do(req)
-	if err != nil {
-		if wrapped, ok := errors.AsType[*url.Error](err); ok {
-			err = wrapped.Err // the method and address are reported by the caller
-		}
 		return nil, err
 	}
 	defer resp.Body.Close()

@@ -109,11 +109,8 @@ func takeProfile(ctx context.Context, client *http.Client, u *url.URL, r profile
 	if err != nil {
 		return operation.Output{}, err
 	}
-	resp, err := client.Do(req)
+	resp, err := send(client, req)
 	if err != nil {
-		if wrapped, ok := errors.AsType[*url.Error](err); ok {
-			err = wrapped.Err
-		}
 		return operation.Output{}, err
 	}
 	defer resp.Body.Close()

@@ -1,9 +1,7 @@
 package remote
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -79,22 +77,9 @@ func webhook(ctx context.Context, p operation.Values, facts map[string]string) (
 		return operation.Output{}, err
 	}
 	defer client.CloseIdleConnections()
-	body, err := json.Marshal(facts)
-	if err != nil {
-		return operation.Output{}, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
-	if err != nil {
-		return operation.Output{}, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("User-Agent", "kernosis")
 	began := time.Now()
-	resp, err := client.Do(req)
+	resp, err := post(ctx, client, u, facts)
 	if err != nil {
-		if wrapped, ok := errors.AsType[*url.Error](err); ok {
-			err = wrapped.Err
-		}
 		return operation.Output{}, fmt.Errorf("POST %s: %w", where, WhyEnded(ctx, err))
 	}
 	defer resp.Body.Close()
