@@ -28,8 +28,7 @@ type FSFreeze struct {
 
 	record *record
 	fs     *ext4Mount
-	writer *child
-	asked  bool // the writer owes the reply to its write
+	writer writer
 }
 
 // Start returns once the writer hangs.
@@ -55,10 +54,7 @@ func (z *FSFreeze) Start(ctx context.Context) (hang Hang, err error) {
 		return Hang{}, err
 	}
 	defer file.Close()
-	if z.writer, err = startChild("fs-writer", childOptions{files: []*os.File{file}, cgroup: z.Cgroup}); err != nil {
-		return Hang{}, err
-	}
-	if hang.Waiter, err = ask[Task](ctx, z.writer, hangRequest{Do: "name"}); err != nil {
+	if z.writer, err = startWriter(ctx, "kn-fs-writer", file, z.Cgroup); err != nil {
 		return Hang{}, err
 	}
 	if err = z.record.will(step{Kind: stepFreeze, Path: z.fs.dir}); err != nil {
@@ -67,11 +63,7 @@ func (z *FSFreeze) Start(ctx context.Context) (hang Hang, err error) {
 	if err = z.freeze(); err != nil {
 		return Hang{}, err
 	}
-	if err = z.writer.send(hangRequest{Do: "write"}); err != nil {
-		return Hang{}, err
-	}
-	z.asked = true
-	return hang, hang.Waiter.waitHang(ctx)
+	return Hang{Waiter: z.writer.task}, z.writer.hang(ctx)
 }
 
 // Mount returns the frozen filesystem's device and mount point.
@@ -94,11 +86,8 @@ func (z *FSFreeze) Heal(ctx context.Context) error {
 	if err := thaw(z.fs.dir); err != nil {
 		return fmt.Errorf("thaw %s: %w", z.fs.dir, err)
 	}
-	if z.asked {
-		z.asked = false
-		if _, err := receive[Task](ctx, z.writer); err != nil {
-			return fmt.Errorf("thaw %s: %w", z.fs.dir, err)
-		}
+	if err := z.writer.finish(ctx); err != nil {
+		return fmt.Errorf("thaw %s: %w", z.fs.dir, err)
 	}
 	return nil
 }
@@ -106,9 +95,9 @@ func (z *FSFreeze) Heal(ctx context.Context) error {
 // Close thaws the filesystem, ends the writer and removes everything.
 func (z *FSFreeze) Close() error {
 	var err error
-	if z.asked { // or the writer can't leave
+	if z.writer.owes { // or the writer can't leave
 		err = thaw(z.fs.dir)
-		z.asked = false
+		z.writer.owes = false
 	}
 	z.writer.stop()
 	err = errors.Join(err, z.record.undo())
@@ -135,20 +124,4 @@ func thaw(path string) error {
 		return err
 	}
 	return nil
-}
-
-// fsWriter writes to the file on fd 3.
-func fsWriter([]string) error {
-	task, err := setComm("kn-fs-writer")
-	if err != nil {
-		return err
-	}
-	return serve(func(q hangRequest) (Task, error) {
-		if q.Do == "write" {
-			if _, err := unix.Write(3, []byte("written after the thaw\n")); err != nil {
-				return task, fmt.Errorf("write to file: %w", err)
-			}
-		}
-		return task, nil
-	})
 }

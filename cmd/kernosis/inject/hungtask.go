@@ -27,13 +27,8 @@ type HungTask struct {
 	Limit  time.Duration // the holder lets go by itself then; 0 for DefaultLimit
 	Cgroup string        // directory of a v2 cgroup that the waiter is started in; empty: this process's
 
-	hang           Hang
-	holder, waiter *child
-	asked          bool // the waiter owes the reply to its write
-}
-
-type hangRequest struct {
-	Do string `json:"do"`
+	holder *child
+	waiter writer
 }
 
 // Start returns once the waiter hangs.
@@ -59,23 +54,14 @@ func (h *HungTask) Start(ctx context.Context) (hang Hang, err error) {
 	if h.holder, err = startChild("hang-holder", childOptions{files: []*os.File{r}}, h.Limit.String()); err != nil {
 		return Hang{}, err
 	}
-	if h.hang.Holder, err = ask[Task](ctx, h.holder, hangRequest{Do: "hold"}); err != nil {
+	if hang.Holder, err = ask[Task](ctx, h.holder, hangRequest{Do: "hold"}); err != nil {
 		return Hang{}, err
 	}
-	if h.waiter, err = startChild("hang-waiter", childOptions{files: []*os.File{w}, cgroup: h.Cgroup}); err != nil {
+	if h.waiter, err = startWriter(ctx, "kn-hang-waiter", w, h.Cgroup); err != nil {
 		return Hang{}, err
 	}
-	if h.hang.Waiter, err = ask[Task](ctx, h.waiter, hangRequest{Do: "name"}); err != nil {
-		return Hang{}, err
-	}
-	if err = h.waiter.send(hangRequest{Do: "write"}); err != nil {
-		return Hang{}, err
-	}
-	h.asked = true
-	if err = h.hang.Waiter.waitHang(ctx); err != nil {
-		return Hang{}, err
-	}
-	return h.hang, nil
+	hang.Waiter = h.waiter.task
+	return hang, h.waiter.hang(ctx)
 }
 
 // Heal lets the holder go on and returns once the waiter has written.
@@ -83,11 +69,8 @@ func (h *HungTask) Heal(ctx context.Context) error {
 	if _, err := ask[Task](ctx, h.holder, hangRequest{Do: "release"}); err != nil {
 		return fmt.Errorf("heal hung task: %w", err)
 	}
-	if h.asked {
-		h.asked = false
-		if _, err := receive[Task](ctx, h.waiter); err != nil {
-			return fmt.Errorf("heal hung task: %w", err)
-		}
+	if err := h.waiter.finish(ctx); err != nil {
+		return fmt.Errorf("heal hung task: %w", err)
 	}
 	return nil
 }
@@ -99,9 +82,51 @@ func (h *HungTask) Close() error {
 	return nil
 }
 
-// hangWaiter writes to the pipe on fd 3.
-func hangWaiter([]string) error {
-	task, err := setComm("kn-hang-waiter")
+// writer is a child that is to hang in a write to a file. Not safe for concurrent use.
+type writer struct {
+	*child
+	task Task
+	owes bool // the reply to its write
+}
+
+type hangRequest struct {
+	Do string `json:"do"`
+}
+
+// startWriter starts a writer that is called comm, in the v2 cgroup of that directory; empty:
+// this process's.
+func startWriter(ctx context.Context, comm string, file *os.File, cgroup string) (w writer, err error) {
+	if w.child, err = startChild("writer", childOptions{files: []*os.File{file}, cgroup: cgroup}, comm); err == nil {
+		w.task, err = ask[Task](ctx, w.child, hangRequest{Do: "name"})
+	}
+	return w, err
+}
+
+// hang returns once the writer hangs in its write.
+func (w *writer) hang(ctx context.Context) error {
+	if err := w.send(hangRequest{Do: "write"}); err != nil {
+		return err
+	}
+	w.owes = true
+	return w.task.waitHang(ctx)
+}
+
+// finish returns once the writer has written.
+func (w *writer) finish(ctx context.Context) error {
+	if !w.owes {
+		return nil
+	}
+	w.owes = false
+	_, err := receive[Task](ctx, w.child)
+	return err
+}
+
+// runWriter writes to the file on fd 3.
+func runWriter(args []string) error {
+	if len(args) != 1 {
+		return errors.New("usage: writer NAME")
+	}
+	task, err := setComm(args[0])
 	if err != nil {
 		return err
 	}
@@ -109,7 +134,7 @@ func hangWaiter([]string) error {
 		if q.Do == "write" {
 			// A plain system call, so that it is this thread that hangs.
 			if _, err := unix.Write(3, []byte{1}); err != nil {
-				return task, fmt.Errorf("write to pipe: %w", err)
+				return task, fmt.Errorf("write: %w", err)
 			}
 		}
 		return task, nil
