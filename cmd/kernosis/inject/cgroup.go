@@ -9,40 +9,34 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/moby/sys/mountinfo"
+	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// memoryHierarchy is where this machine's memory controller can be used.
-type memoryHierarchy struct {
-	root string // its mount point
-	v2   bool
-}
-
-// findMemoryHierarchy finds the mounted memory controller, v1 or v2: a
+// memoryHierarchy finds where this machine's memory controller can be used, v1 or v2: a
 // controller is in one of the two, and only there are its files.
-func findMemoryHierarchy() (memoryHierarchy, error) {
-	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
+func memoryHierarchy() (hostfs.CgroupLayout, error) {
+	mounts, err := hostfs.OwnMounts()
 	if err != nil {
-		return memoryHierarchy{}, fmt.Errorf("find memory controller: %w", err)
+		return hostfs.CgroupLayout{}, fmt.Errorf("find memory controller: %w", err)
 	}
 	var disabled string
 	for _, m := range mounts {
-		if m.FSType == "cgroup" && slices.Contains(strings.Split(m.VFSOptions, ","), "memory") {
-			return memoryHierarchy{root: m.Mountpoint}, nil
+		if m.FSType == "cgroup" && slices.Contains(strings.Split(m.SuperOptions, ","), "memory") {
+			return hostfs.CgroupLayout{Controllers: map[string]string{"memory": m.Path}}, nil
 		}
-		if m.FSType != "cgroup2" || !hasWord(filepath.Join(m.Mountpoint, "cgroup.controllers"), "memory") {
+		if m.FSType != "cgroup2" || !hasWord(filepath.Join(m.Path, "cgroup.controllers"), "memory") {
 			continue
 		}
-		if hasWord(filepath.Join(m.Mountpoint, "cgroup.subtree_control"), "memory") {
-			return memoryHierarchy{root: m.Mountpoint, v2: true}, nil
+		if hasWord(filepath.Join(m.Path, "cgroup.subtree_control"), "memory") {
+			return hostfs.CgroupLayout{Unified: m.Path}, nil
 		}
-		disabled = m.Mountpoint
+		disabled = m.Path
 	}
 	if disabled != "" {
-		return memoryHierarchy{}, &Refused{Reason: "the memory controller is not enabled for children of " + disabled +
+		return hostfs.CgroupLayout{}, &Refused{Reason: "the memory controller is not enabled for children of " + disabled +
 			" (echo +memory > " + filepath.Join(disabled, "cgroup.subtree_control") + ")"}
 	}
-	return memoryHierarchy{}, &Refused{Reason: "no memory cgroup hierarchy is mounted"}
+	return hostfs.CgroupLayout{}, &Refused{Reason: "no memory cgroup hierarchy is mounted"}
 }
 
 func hasWord(path, word string) bool {
@@ -52,33 +46,36 @@ func hasWord(path, word string) bool {
 
 // memoryCgroup is a cgroup with a memory limit.
 type memoryCgroup struct {
-	path string
-	v2   bool
+	hierarchy hostfs.CgroupLayout
+	name      string // below the hierarchy's root
+	dir       string
 }
 
-// create makes the cgroup, limits memory and swap together to limit bytes, and
+// createCgroup makes a cgroup, limits memory and swap together to limit bytes, and
 // notes it in the record.
-func (h memoryHierarchy) create(r *record, name string, limit uint64) (memoryCgroup, error) {
-	c := memoryCgroup{path: filepath.Join(h.root, name), v2: h.v2}
-	if err := r.will(step{Kind: stepCgroup, Path: c.path}); err != nil {
-		return c, err
-	}
-	if err := os.Mkdir(c.path, 0o755); err != nil {
-		return c, fmt.Errorf("create cgroup: %w", err)
-	}
+func createCgroup(r *record, hierarchy hostfs.CgroupLayout, name string, limit uint64) (memoryCgroup, error) {
+	root, v1 := hierarchy.Controllers["memory"]
 	files := []struct{ name, value string }{
 		{"memory.limit_in_bytes", strconv.FormatUint(limit, 10)},
 		{"memory.memsw.limit_in_bytes", strconv.FormatUint(limit, 10)}, // after the limit: may not be below it
 		{"memory.swappiness", "0"},
 	}
-	if h.v2 {
+	if !v1 {
+		root = hierarchy.Unified
 		files = []struct{ name, value string }{
 			{"memory.max", strconv.FormatUint(limit, 10)},
 			{"memory.swap.max", "0"},
 		}
 	}
+	c := memoryCgroup{hierarchy: hierarchy, name: name, dir: filepath.Join(root, name)}
+	if err := r.will(step{Kind: stepCgroup, Path: c.dir}); err != nil {
+		return c, err
+	}
+	if err := os.Mkdir(c.dir, 0o755); err != nil {
+		return c, fmt.Errorf("create cgroup: %w", err)
+	}
 	for i, f := range files {
-		err := os.WriteFile(filepath.Join(c.path, f.name), []byte(f.value), 0)
+		err := os.WriteFile(filepath.Join(c.dir, f.name), []byte(f.value), 0)
 		// Kernels without swap accounting lack the swap files: nothing to limit.
 		if err != nil && (i == 0 || !errors.Is(err, os.ErrNotExist)) {
 			return c, fmt.Errorf("limit cgroup: %w", err)
@@ -89,19 +86,9 @@ func (h memoryHierarchy) create(r *record, name string, limit uint64) (memoryCgr
 
 // kills returns the kernel's own count of OOM kills in the cgroup.
 func (c memoryCgroup) kills() (uint64, error) {
-	name := "memory.oom_control" // has oom_kill from 4.13
-	if c.v2 {
-		name = "memory.events"
-	}
-	path := filepath.Join(c.path, name)
-	b, err := os.ReadFile(path)
+	use, err := hostfs.New("/").CgroupMemoryUse(c.hierarchy, "/"+c.name)
 	if err != nil {
 		return 0, fmt.Errorf("count kills: %w", err)
 	}
-	for line := range strings.Lines(string(b)) {
-		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "oom_kill "); ok {
-			return strconv.ParseUint(value, 10, 64)
-		}
-	}
-	return 0, fmt.Errorf("count kills: no oom_kill in %s", path)
+	return use.OOMKills, nil
 }

@@ -83,15 +83,6 @@ func undoRecord(path string) error {
 	return nil
 }
 
-// startGuard starts the process that cleans up for a record's owner.
-func startGuard(path string, limit time.Duration) (*child, error) {
-	c, err := startChild("guard", childOptions{detached: true}, path, limit.String())
-	if err != nil {
-		return nil, fmt.Errorf("guard %s: %w", path, err)
-	}
-	return c, nil
-}
-
 // guard waits until the owner of a record ends (its end of stdin closes) or its
 // time is over, and undoes what the record then still holds.
 func guard(args []string) error {

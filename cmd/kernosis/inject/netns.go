@@ -77,12 +77,8 @@ func connectNamespaces(ctx context.Context, prober, target *namespace) error {
 		links []string
 	}{{prober, []string{"lo", proberLink}}, {target, []string{"lo", targetLink}}} {
 		for _, name := range end.links {
-			link, err := end.ns.nl.LinkByName(name)
-			if err != nil {
-				return fmt.Errorf("set %s up: %w", name, err)
-			}
-			if err := end.ns.nl.LinkSetUp(link); err != nil {
-				return fmt.Errorf("set %s up: %w", name, err)
+			if err := end.ns.change(name, "set the state to up", end.ns.nl.LinkSetUp); err != nil {
+				return err
 			}
 		}
 	}
@@ -92,30 +88,14 @@ func connectNamespaces(ctx context.Context, prober, target *namespace) error {
 	return prober.addAddress(proberLink, proberPrefix())
 }
 
-// carriesWithin is how long a link may take to pass packets.
-const carriesWithin = 10 * time.Second
-
 // carries waits until a link passes packets: the kernel may activate its queue up to a
 // second after the carrier is there, and drops them until then.
 func (n *namespace) carries(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, carriesWithin, fmt.Errorf("%s passes no packets after %s", name, carriesWithin))
-	defer cancel()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for {
+	const within = 10 * time.Second
+	return waitFor(ctx, within, name+" to pass packets", func() (bool, error) {
 		link, err := n.nl.LinkByName(name)
-		if err != nil {
-			return fmt.Errorf("look at %s: %w", name, err)
-		}
-		if link.Attrs().OperState == netlink.OperUp {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+		return err == nil && link.Attrs().OperState == netlink.OperUp, err
+	})
 }
 
 // change looks up a link and calls f with it; what names the change in errors.
@@ -136,42 +116,22 @@ func (n *namespace) addAddress(link string, p netip.Prefix) error {
 	})
 }
 
-// addGhost makes a neighbour entry that never needs an answer, for an address
-// nobody has.
-func (n *namespace) addGhost(link string, addr netip.Addr) error {
-	return n.change(link, "add neighbour "+addr.String(), func(l netlink.Link) error {
-		return n.nl.NeighAdd(ghost(l, addr))
+// ghost adds or removes a neighbour entry that never needs an answer, for an address nobody
+// has.
+func (n *namespace) ghost(do func(*netlink.Handle, *netlink.Neigh) error, link string, addr netip.Addr) error {
+	return n.change(link, "change neighbour "+addr.String(), func(l netlink.Link) error {
+		return do(n.nl, &netlink.Neigh{
+			LinkIndex: l.Attrs().Index, Family: netlink.FAMILY_V4, State: netlink.NUD_PERMANENT, IP: addr.AsSlice(),
+			HardwareAddr: net.HardwareAddr{0x02, 0, 0, 0, 0xde, 0xad}, // locally administered, nobody's
+		})
 	})
 }
 
-func (n *namespace) removeGhost(link string, addr netip.Addr) error {
-	return n.change(link, "remove neighbour "+addr.String(), func(l netlink.Link) error {
-		return n.nl.NeighDel(ghost(l, addr))
+// subnetRoute adds or removes the route to the link's own subnet.
+func (n *namespace) subnetRoute(do func(*netlink.Handle, *netlink.Route) error, link string, p netip.Prefix) error {
+	return n.change(link, "change route "+p.Masked().String(), func(l netlink.Link) error {
+		return do(n.nl, &netlink.Route{LinkIndex: l.Attrs().Index, Dst: ipNet(p.Masked()), Scope: netlink.SCOPE_LINK})
 	})
-}
-
-func ghost(l netlink.Link, addr netip.Addr) *netlink.Neigh {
-	return &netlink.Neigh{
-		LinkIndex: l.Attrs().Index, Family: netlink.FAMILY_V4, State: netlink.NUD_PERMANENT, IP: addr.AsSlice(),
-		HardwareAddr: net.HardwareAddr{0x02, 0, 0, 0, 0xde, 0xad}, // locally administered, nobody's
-	}
-}
-
-// removeRoute takes the route to the link's own subnet away; addRoute puts it back.
-func (n *namespace) removeRoute(link string, p netip.Prefix) error {
-	return n.change(link, "remove route "+p.Masked().String(), func(l netlink.Link) error {
-		return n.nl.RouteDel(subnetRoute(l, p))
-	})
-}
-
-func (n *namespace) addRoute(link string, p netip.Prefix) error {
-	return n.change(link, "add route "+p.Masked().String(), func(l netlink.Link) error {
-		return n.nl.RouteAdd(subnetRoute(l, p))
-	})
-}
-
-func subnetRoute(l netlink.Link, p netip.Prefix) *netlink.Route {
-	return &netlink.Route{LinkIndex: l.Attrs().Index, Dst: ipNet(p.Masked()), Scope: netlink.SCOPE_LINK}
 }
 
 func ipNet(p netip.Prefix) *net.IPNet {

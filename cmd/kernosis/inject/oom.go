@@ -46,7 +46,7 @@ func (o *OOM) Start(ctx context.Context) (err error) {
 	if o.Memory == 0 {
 		o.Memory = DefaultMemoryLimit
 	}
-	hierarchy, err := findMemoryHierarchy()
+	hierarchy, err := memoryHierarchy()
 	if err != nil {
 		return err
 	}
@@ -59,10 +59,10 @@ func (o *OOM) Start(ctx context.Context) (err error) {
 		}
 	}()
 	name := "kernosis-inject-" + strconv.Itoa(os.Getpid()) + "-oom" + o.Suffix
-	if o.group, err = hierarchy.create(o.record, name, o.Memory); err != nil {
+	if o.group, err = createCgroup(o.record, hierarchy, name, o.Memory); err != nil {
 		return err
 	}
-	if o.main, err = startChild("oom-main", childOptions{}, o.group.path); err != nil {
+	if o.main, err = startChild("oom-main", childOptions{}, o.group.dir); err != nil {
 		return err
 	}
 	if _, err = ask[oomKill](ctx, o.main, oomRequest{}); err != nil {
@@ -72,7 +72,7 @@ func (o *OOM) Start(ctx context.Context) (err error) {
 }
 
 // Cgroup returns the cgroup's directory.
-func (o *OOM) Cgroup() string { return o.group.path }
+func (o *OOM) Cgroup() string { return o.group.dir }
 
 // MainPID returns the process id of the cgroup's main process, which survives.
 func (o *OOM) MainPID() int { return o.main.pid() }

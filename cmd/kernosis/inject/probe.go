@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 	"time"
+
+	"github.com/vishvananda/netlink"
 )
 
 // ProbeKind is a way for a probe to fail.
@@ -87,7 +89,7 @@ func (p *Probe) Start(ctx context.Context) (t ProbeTarget, err error) {
 func (p *Probe) breakTarget(ctx context.Context) error {
 	switch p.Kind {
 	case ProbeTimeout:
-		return p.proberNS.addGhost(proberLink, probeAddr().Addr())
+		return p.proberNS.ghost((*netlink.Handle).NeighAdd, proberLink, probeAddr().Addr())
 	case ProbeDeadNeighbour:
 		return nil
 	}
@@ -109,7 +111,7 @@ func (p *Probe) breakTarget(ctx context.Context) error {
 		if err := p.listen(ctx, behaveAnswer); err != nil {
 			return err
 		}
-		return p.proberNS.removeRoute(proberLink, proberPrefix())
+		return p.proberNS.subnetRoute((*netlink.Handle).RouteDel, proberLink, proberPrefix())
 	}
 	return fmt.Errorf("unknown kind of probe %q", p.Kind)
 }
@@ -153,10 +155,10 @@ func (p *Probe) mend(ctx context.Context) error {
 			return err
 		}
 	case ProbeNoRoute:
-		return p.proberNS.addRoute(proberLink, proberPrefix())
+		return p.proberNS.subnetRoute((*netlink.Handle).RouteAdd, proberLink, proberPrefix())
 	}
 	if p.Kind == ProbeTimeout {
-		if err := p.proberNS.removeGhost(proberLink, probeAddr().Addr()); err != nil {
+		if err := p.proberNS.ghost((*netlink.Handle).NeighDel, proberLink, probeAddr().Addr()); err != nil {
 			return err
 		}
 	}

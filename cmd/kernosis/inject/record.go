@@ -73,7 +73,7 @@ func (r *record) begin(limit time.Duration) error {
 		return fmt.Errorf("lock record %s: %w", r.path, err)
 	}
 	var err error
-	if r.guard, err = startGuard(r.path, limit); err != nil {
+	if r.guard, err = startChild("guard", childOptions{detached: true}, r.path, limit.String()); err != nil {
 		return err
 	}
 	if err := r.will(step{Kind: stepGuard, PID: r.guard.pid()}); err != nil {

@@ -32,7 +32,7 @@ func requireRoot() error {
 }
 
 func requireMemoryCgroup() error {
-	_, err := findMemoryHierarchy()
+	_, err := memoryHierarchy()
 	return err
 }
 

@@ -1,7 +1,6 @@
 package inject
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -12,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
 // Task names a thread of a child process.
@@ -41,26 +42,15 @@ func setComm(comm string) (Task, error) {
 
 // State returns the task's state letter in /proc (D: uninterruptible sleep).
 func (t Task) State() (byte, error) {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(t.PID) + "/task/" + strconv.Itoa(t.TID) + "/stat")
-	if err != nil {
-		return 0, err
-	}
-	// The comm in parentheses may itself hold parentheses and spaces.
-	i := bytes.LastIndexByte(stat, ')')
-	if i < 0 || i+2 >= len(stat) {
-		return 0, fmt.Errorf("stat of %s: no state in %q", t, stat)
-	}
-	return stat[i+2], nil
+	stat, err := hostfs.New("/").Stat(t.TID)
+	return stat.State, err
 }
 
 // WaitChannel returns the kernel function the task sleeps in, "" where the
 // kernel doesn't report.
 func (t Task) WaitChannel() string {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(t.PID) + "/task/" + strconv.Itoa(t.TID) + "/wchan")
-	if s := strings.TrimSpace(string(b)); err == nil && s != "0" {
-		return s
-	}
-	return ""
+	channel, _ := hostfs.New("/").WaitChannel(t.TID)
+	return channel
 }
 
 // waitHang waits until the task hangs: in state D, and not switched in between
