@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/diagnose/operation"
@@ -62,22 +61,13 @@ func BlockedStacks(h operation.Host) operation.Builtin {
 
 func blockedStacks(h operation.Host, ctx context.Context, patient operation.Patience, call *operation.Call) (operation.Output, error) {
 	f := operation.NewFinding()
-	var tasks []*blockedTask
-	var count int
-	if call.Parameters["pid"] != "" {
-		stat, err := process.Task(h, call.Parameters)
-		if err != nil {
-			return operation.Output{}, err
-		}
-		t := lookAtBlockedTask(h, stat, newLastRan(h.FS))
-		if tasks = []*blockedTask{t}; t.state == 'D' {
-			count = 1
-		}
-	} else {
-		var err error
-		if tasks, count, err = blockedTasks(h, ctx, call.Parameters.Duration("minBlocked"), f); err != nil {
-			return operation.Output{}, err
-		}
+	tasks, err := tasksToLookAt(h, ctx, call.Parameters, f)
+	if err != nil {
+		return operation.Output{}, err
+	}
+	count := len(tasks)
+	if count == 1 && tasks[0].state != 'D' { // it was named
+		count = 0
 	}
 	most := int(call.Parameters.Int("max"))
 	if most == 0 {
@@ -98,7 +88,7 @@ func blockedStacks(h operation.Host, ctx context.Context, patient operation.Pati
 		tasks[0].heldBy(int(call.Parameters.Int("holderPID")))
 	}
 	holder := holderStack(h, ctx, patient, call.Parameters, f)
-	err := f.Artifact(call, "stacks.txt", func(w *operation.Page) {
+	err = f.Artifact(call, "stacks.txt", func(w *operation.Page) {
 		if holder != nil {
 			w.Printf("# holds the lock\n")
 			holder.write(w)
@@ -117,18 +107,25 @@ func blockedStacks(h operation.Host, ctx context.Context, patient operation.Pati
 	return f.Output(nil), nil
 }
 
-// blockedTasks finds the tasks in state D, the longest blocked first, then those of
-// which it is not known.
-func blockedTasks(h operation.Host, ctx context.Context, atLeast time.Duration, f *operation.Finding) (tasks []*blockedTask, count int, err error) {
+// tasksToLookAt is the task that the parameters name, in whatever state, or all in state D:
+// the longest blocked first, then those of which it is not known.
+func tasksToLookAt(h operation.Host, ctx context.Context, v operation.Values, f *operation.Finding) (tasks []*blockedTask, err error) {
+	ran := newLastRan(h.FS)
+	if v["pid"] != "" {
+		stat, err := process.Task(h, v)
+		if err != nil {
+			return nil, err
+		}
+		return []*blockedTask{lookAtBlockedTask(h, stat, ran)}, nil
+	}
 	pids, err := h.FS.PIDs()
 	if err != nil {
-		return nil, 0, fmt.Errorf("look for processes: %w", err)
+		return nil, fmt.Errorf("look for processes: %w", err)
 	}
-	ran := newLastRan(h.FS)
-	brief := 0
+	brief, atLeast := 0, v.Duration("minBlocked")
 	for _, pid := range pids {
 		if ctx.Err() != nil {
-			return nil, 0, context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
 		tids, err := h.FS.Threads(pid)
 		if err != nil {
@@ -154,7 +151,7 @@ func blockedTasks(h operation.Host, ctx context.Context, atLeast time.Duration, 
 	slices.SortStableFunc(tasks, func(a, b *blockedTask) int {
 		return cmp.Or(cmp.Compare(b.blockedFor, a.blockedFor), cmp.Compare(a.pid, b.pid))
 	})
-	return tasks, len(tasks), nil
+	return tasks, nil
 }
 
 // holderStack describes the task that holds the lock, where one was given.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/display"
@@ -23,21 +24,14 @@ func blockedParameters() []operation.Parameter {
 // the others wait for. A task that is named counts however short its sleep. stacks.txt
 // has those found.
 func runBlockedBy(h operation.Host, ctx context.Context, patient operation.Patience, call *operation.Call, kind string, f *operation.Finding) (tasks []*blockedTask, others string, err error) {
-	var all []*blockedTask
-	if call.Parameters["pid"] != "" {
-		stat, err := process.Task(h, call.Parameters)
-		switch {
-		case errors.Is(err, process.ErrTaskGone):
-			return nil, err.Error(), nil
-		case err != nil:
-			return nil, "", err
-		}
-		if stat.State == 'D' {
-			all = []*blockedTask{lookAtBlockedTask(h, stat, newLastRan(h.FS))}
-		}
-	} else if all, _, err = blockedTasks(h, ctx, call.Parameters.Duration("minBlocked"), f); err != nil {
+	all, err := tasksToLookAt(h, ctx, call.Parameters, f)
+	switch {
+	case errors.Is(err, process.ErrTaskGone):
+		return nil, err.Error(), nil
+	case err != nil:
 		return nil, "", err
 	}
+	all = slices.DeleteFunc(all, func(t *blockedTask) bool { return t.state != 'D' })
 	if len(all) > blockedMostMax {
 		f.Note("%d more blocked tasks are not looked at", len(all)-blockedMostMax)
 		all = all[:blockedMostMax]

@@ -2,7 +2,6 @@ package disk
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -45,20 +44,13 @@ func DiskIdentity(h operation.Host) operation.Builtin {
 }
 
 func diskIdentity(h operation.Host, call *operation.Call) (operation.Output, error) {
-	device, err := diskOf(h, call.Parameters)
+	device, disks, err := namedHardware(h, call.Parameters)
 	if err != nil {
 		return operation.Output{}, err
-	}
-	if device == "" {
-		return operation.Output{}, errors.New("parameter device, deviceNumber or mountPoint is required")
 	}
 	stack, err := h.FS.Below(device)
 	if err != nil {
 		return operation.Output{}, fmt.Errorf("look for device %q: %w", device, err)
-	}
-	disks, err := hardware(h, device)
-	if err != nil {
-		return operation.Output{}, err
 	}
 	f := operation.NewFinding()
 	f.Text("device", device)

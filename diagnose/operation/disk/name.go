@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -59,6 +60,19 @@ func hardware(h operation.Host, device string) ([]string, error) {
 		return nil, fmt.Errorf("look for device %q: it went meanwhile: %w", device, fs.ErrNotExist)
 	}
 	return disks, nil
+}
+
+// namedHardware returns the device that the parameters have to name, and its hardware.
+func namedHardware(h operation.Host, v operation.Values) (device string, disks []string, err error) {
+	device, err = diskOf(h, v)
+	switch {
+	case err != nil:
+		return "", nil, err
+	case device == "":
+		return "", nil, errors.New("parameter device, deviceNumber or mountPoint is required")
+	}
+	disks, err = hardware(h, device)
+	return device, disks, err
 }
 
 // allHardware returns all disks that are no volumes of others, nor loop or RAM disks,

@@ -50,14 +50,7 @@ func Smart(h operation.Host) operation.Builtin {
 }
 
 func smart(h operation.Host, ctx context.Context, patient operation.Patience, call *operation.Call) (operation.Output, error) {
-	device, err := diskOf(h, call.Parameters)
-	switch {
-	case err != nil:
-		return operation.Output{}, err
-	case device == "":
-		return operation.Output{}, errors.New("parameter device, deviceNumber or mountPoint is required")
-	}
-	disks, err := hardware(h, device)
+	device, disks, err := namedHardware(h, call.Parameters)
 	if err != nil {
 		return operation.Output{}, err
 	}

@@ -42,7 +42,6 @@ const (
 	// captureBuffer is what the kernel may keep for us, some ten thousand headers,
 	// while we are not scheduled.
 	captureBuffer = 8 << 20
-	arphrdLoop    = unix.ARPHRD_LOOPBACK
 	auxDataLen    = 20 // struct tpacket_auxdata
 )
 
@@ -187,7 +186,7 @@ func (s *socket) run(ctx context.Context, duration time.Duration, fn func(*packe
 			continue // a device went down; others may be up
 		case err != nil:
 			return err
-		case p.arphrd == arphrdLoop && p.kind == unix.PACKET_OUTGOING:
+		case p.arphrd == unix.ARPHRD_LOOPBACK && p.kind == unix.PACKET_OUTGOING:
 			continue
 		}
 		if err := fn(&p); err != nil {

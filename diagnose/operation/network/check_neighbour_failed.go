@@ -24,7 +24,7 @@ func CheckNeighbourFailed(h operation.Host) operation.Builtin {
 			if err != nil {
 				return operation.Output{}, err
 			}
-			defer p.close()
+			defer p.view.Close()
 			p.report(r)
 			if p.route.Errno != 0 || p.route.Local {
 				return operation.Output{}, operation.RefutedBy("NoNextHop", "%s in %s: %s", p.to, &p.place, p.route.String())

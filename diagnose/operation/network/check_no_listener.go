@@ -11,10 +11,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// errNetManySockets is returned where a namespace has more sockets than can be listed, so
-// that none being found proves nothing.
-var errNetManySockets = errors.New("the namespace has more sockets than can be listed")
-
 // CheckNoListener checks whether nothing listens at an address and port.
 func CheckNoListener(h operation.Host) operation.Builtin {
 	return operation.Builtin{
@@ -38,8 +34,8 @@ func CheckNoListener(h operation.Host) operation.Builtin {
 			if l := t.listening; l != nil {
 				return operation.Output{}, operation.RefutedBy("ListenerPresent", "%s listens at %s, queue %d/%d", t.owners[l.Inode], l.Local, l.RQueue, l.WQueue)
 			}
-			if !t.whole {
-				return operation.Output{}, errNetManySockets
+			if !t.whole { // that none was found proves nothing
+				return operation.Output{}, errors.New("the namespace has more sockets than can be listed")
 			}
 			others, err := listeners(h, ctx, &p, at(call.Parameters).Port())
 			if err != nil {
@@ -86,14 +82,8 @@ func where(v operation.Values) string {
 
 // portRequired has the port be given.
 func portRequired(parameters []operation.Parameter) []operation.Parameter {
-	return require(parameters, "port")
-}
-
-func require(parameters []operation.Parameter, names ...string) []operation.Parameter {
 	for i := range parameters {
-		if slices.Contains(names, parameters[i].Name) {
-			parameters[i].Required = true
-		}
+		parameters[i].Required = parameters[i].Required || parameters[i].Name == "port"
 	}
 	return parameters
 }

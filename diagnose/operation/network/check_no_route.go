@@ -20,7 +20,7 @@ func CheckNoRoute(h operation.Host) operation.Builtin {
 			if err != nil {
 				return operation.Output{}, err
 			}
-			defer p.close()
+			defer p.view.Close()
 			if p.route.Errno == 0 {
 				return operation.Output{}, operation.RefutedBy("RoutePresent", "%s in %s: %s, table %s", p.to, &p.place, p.route.String(), table(p.route.Table))
 			}

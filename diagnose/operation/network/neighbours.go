@@ -29,7 +29,7 @@ func Neighbours(h operation.Host) operation.Builtin {
 			if err != nil {
 				return operation.Output{}, err
 			}
-			defer p.close()
+			defer p.view.Close()
 			p.report(r)
 			switch {
 			case p.route.Errno != 0:

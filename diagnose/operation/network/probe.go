@@ -9,18 +9,12 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/display"
-	"github.com/kernosis/kernosis/collector/netlook"
 	"github.com/kernosis/kernosis/collector/netprobe"
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
 // probeResult is how a probe went.
 type probeResult struct{ netprobe.Result }
-
-// dialFrom has a probe's connections made in a network namespace.
-func dialFrom(h operation.Host, p place) func(func() error) error {
-	return func(connect func() error) error { return netlook.Within(h.FS, p.inode, p.pid, connect) }
-}
 
 // probeOnce probes within a time. It fails only if the run has ended meanwhile.
 func probeOnce(ctx context.Context, p *netprobe.Probe, timeout time.Duration) (*probeResult, error) {

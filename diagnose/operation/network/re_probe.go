@@ -110,7 +110,8 @@ func probeOf(h operation.Host, v operation.Values) (*netprobe.Probe, *place, err
 		headers.Set("Host", v["host"])
 	}
 	p := &netprobe.Probe{
-		From: dialFrom(h, from), To: netip.AddrPortFrom(address, uint16(v.Int("port"))), Protocol: v["protocol"],
+		From: func(connect func() error) error { return netlook.Within(h.FS, from.inode, from.pid, connect) },
+		To:   netip.AddrPortFrom(address, uint16(v.Int("port"))), Protocol: v["protocol"],
 		Path: path, Headers: headers, Service: v["service"],
 	}
 	if target.pod != "" {

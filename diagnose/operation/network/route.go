@@ -31,8 +31,6 @@ type routePath struct {
 	route netlook.Route
 }
 
-func (p *routePath) close() { p.view.Close() }
-
 // findPath opens the namespace that the parameters name, asks for the route, and begins a
 // report. The caller must close the path.
 func findPath(h operation.Host, v operation.Values) (*routePath, *operation.Finding, error) {
@@ -50,7 +48,7 @@ func findPath(h operation.Host, v operation.Values) (*routePath, *operation.Find
 	usable := source.IsValid() && source.Is4() == p.to.Is4()
 	if usable {
 		if usable, err = view.Has(source); err != nil {
-			p.close()
+			view.Close()
 			return nil, nil, fmt.Errorf("source %s in %s: %w", source, &place, err)
 		}
 	}
@@ -59,7 +57,7 @@ func findPath(h operation.Host, v operation.Values) (*routePath, *operation.Find
 		source = netip.Addr{}
 	}
 	if p.route = view.RouteFrom(source, p.to); !p.route.Known {
-		p.close()
+		view.Close()
 		return nil, nil, fmt.Errorf("the kernel has no answer about the route to %s in %s", p.to, &place)
 	}
 	return p, r, nil

@@ -36,7 +36,7 @@ func Routes(h operation.Host) operation.Builtin {
 			if err != nil {
 				return operation.Output{}, err
 			}
-			defer p.close()
+			defer p.view.Close()
 			p.report(r)
 			if p.route.Errno == 0 {
 				l, err := netlook.Ask(p.view, func(h *netlink.Handle) (netlink.Link, error) { return h.LinkByIndex(p.route.Index) })
