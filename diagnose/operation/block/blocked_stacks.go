@@ -19,7 +19,6 @@ const (
 	blockedMostMax    = 512
 )
 
-// BlockedStacks returns the built-in blocked-stacks.
 func BlockedStacks(h operation.Host) operation.Builtin {
 	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{

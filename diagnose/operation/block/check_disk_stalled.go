@@ -18,7 +18,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation/process"
 )
 
-// CheckDiskStalled returns the built-in check-disk-stalled.
 func CheckDiskStalled(h operation.Host) operation.Builtin {
 	return operation.Bounded(operation.Builtin{
 		Name: "check-disk-stalled",

@@ -10,7 +10,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation/process"
 )
 
-// CheckFilesystemFrozen returns the built-in check-filesystem-frozen.
 func CheckFilesystemFrozen(h operation.Host) operation.Builtin {
 	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{

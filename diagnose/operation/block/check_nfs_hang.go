@@ -14,7 +14,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// CheckNFSHang returns the built-in check-nfs-hang.
 func CheckNFSHang(h operation.Host) operation.Builtin {
 	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{

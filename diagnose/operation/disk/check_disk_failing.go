@@ -13,7 +13,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// CheckDiskFailing returns the built-in check-disk-failing.
 func CheckDiskFailing(h operation.Host) operation.Builtin {
 	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{

@@ -8,7 +8,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// CheckFilesystemErrors returns the built-in check-filesystem-errors.
 func CheckFilesystemErrors(h operation.Host) operation.Builtin {
 	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{

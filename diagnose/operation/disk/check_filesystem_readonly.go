@@ -7,7 +7,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// CheckFilesystemReadonly returns the built-in check-filesystem-readonly.
 func CheckFilesystemReadonly(h operation.Host) operation.Builtin {
 	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{

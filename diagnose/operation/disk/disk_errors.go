@@ -14,7 +14,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// DiskErrors returns the built-in disk-errors.
 func DiskErrors(h operation.Host) operation.Builtin {
 	return operation.Bounded(operation.Builtin{
 		Name: "disk-errors",

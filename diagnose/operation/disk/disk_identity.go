@@ -8,7 +8,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// DiskIdentity returns the built-in disk-identity.
 func DiskIdentity(h operation.Host) operation.Builtin {
 	return operation.Bounded(operation.Builtin{
 		Name: "disk-identity",

@@ -15,7 +15,6 @@ import (
 // taken, and ext4's reserve is root's.
 const fullPercent = 95
 
-// Mounts returns the built-in mounts.
 func Mounts(h operation.Host) operation.Builtin {
 	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{

@@ -16,7 +16,6 @@ import (
 // smartLimit is how long a controller may take to answer: it takes milliseconds.
 const smartLimit = 5 * time.Second
 
-// Smart returns the built-in smart.
 func Smart(h operation.Host) operation.Builtin {
 	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{

@@ -12,7 +12,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation/process"
 )
 
-// CgroupMemory returns the built-in cgroup-memory.
 func CgroupMemory(h operation.Host) operation.Builtin {
 	return operation.Bounded(operation.Builtin{
 		Name: "cgroup-memory",

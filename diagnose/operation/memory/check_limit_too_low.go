@@ -10,7 +10,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation/process"
 )
 
-// CheckLimitTooLow returns the built-in check-limit-too-low.
 func CheckLimitTooLow(h operation.Host) operation.Builtin {
 	return operation.Bounded(operation.Builtin{
 		Name: "check-limit-too-low",

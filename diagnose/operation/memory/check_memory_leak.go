@@ -10,7 +10,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation/process"
 )
 
-// CheckMemoryLeak returns the built-in check-memory-leak.
 func CheckMemoryLeak(h operation.Host) operation.Builtin {
 	return operation.Bounded(operation.Builtin{
 		Name: "check-memory-leak",

@@ -12,7 +12,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation/process"
 )
 
-// CheckNodeOvercommitted returns the built-in check-node-overcommitted.
 func CheckNodeOvercommitted(h operation.Host) operation.Builtin {
 	return operation.Bounded(operation.Builtin{
 		Name: "check-node-overcommitted",

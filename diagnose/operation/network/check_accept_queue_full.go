@@ -18,7 +18,6 @@ const lookEvery = 50 * time.Millisecond
 // before the window is over.
 const fullLooks = 5
 
-// CheckAcceptQueueFull checks whether a listener's accept queue is full.
 func CheckAcceptQueueFull(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "check-accept-queue-full",

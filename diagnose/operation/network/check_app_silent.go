@@ -12,7 +12,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// CheckAppSilent checks whether an application takes a probe's connection and says nothing.
 func CheckAppSilent(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "check-app-silent",

@@ -9,7 +9,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// CheckConntrackFull checks whether the table of tracked connections is full.
 func CheckConntrackFull(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "check-conntrack-full",

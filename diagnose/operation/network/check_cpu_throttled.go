@@ -23,7 +23,6 @@ const (
 	throttleWindow = "2s"
 )
 
-// CheckCPUThrottled checks whether a CPU limit holds back a cgroup.
 func CheckCPUThrottled(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "check-cpu-throttled",

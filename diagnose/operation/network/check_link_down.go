@@ -9,7 +9,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// CheckLinkDown checks whether a network device is down.
 func CheckLinkDown(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "check-link-down",

@@ -8,7 +8,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// CheckNeighbourFailed checks whether the next hop does not answer on the link.
 func CheckNeighbourFailed(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "check-neighbour-failed",

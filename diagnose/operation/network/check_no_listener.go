@@ -11,7 +11,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// CheckNoListener checks whether nothing listens at an address and port.
 func CheckNoListener(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name:       "check-no-listener",

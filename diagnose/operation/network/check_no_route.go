@@ -6,7 +6,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// CheckNoRoute checks whether a namespace has no way to an address.
 func CheckNoRoute(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "check-no-route",

@@ -12,7 +12,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// CheckProbeFails checks whether a probe fails again, and says in which way.
 func CheckProbeFails(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "check-probe-fails",

@@ -9,7 +9,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// CheckProbeRecovers checks whether a probe works again.
 func CheckProbeRecovers(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "check-probe-recovers",

@@ -22,7 +22,6 @@ func listenerDrops() []counter {
 	}
 }
 
-// CheckSYNDropped checks whether listeners drop connection attempts now.
 func CheckSYNDropped(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "check-syn-dropped",

@@ -10,7 +10,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// Links collects the network devices of a namespace.
 func Links(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "links",

@@ -11,7 +11,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// Neighbours collects whether the next hop to an address is known on the link.
 func Neighbours(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "neighbours",

@@ -14,7 +14,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// NetworkDrops collects where packets are lost in a namespace.
 func NetworkDrops(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "network-drops",
@@ -148,7 +147,7 @@ func grown(grew map[string]uint64, losses bool) []string {
 	return names
 }
 
-// tellsLoss reports whether a counter counts losses, errors or what is done about them, by
+// reportsLoss reports whether a counter counts losses, errors or what is done about them, by
 // its name. The kernel has some three hundred, and adds to them.
 func reportsLoss(name string) bool {
 	_, name, _ = strings.Cut(name, ".")

@@ -13,7 +13,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// PacketCapture captures packets of a namespace.
 func PacketCapture(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "packet-capture",

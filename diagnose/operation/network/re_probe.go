@@ -16,7 +16,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// ReProbe probes a pod again, as kubelet does.
 func ReProbe(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "re-probe",

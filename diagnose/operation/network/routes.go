@@ -18,7 +18,6 @@ import (
 // has.
 const maxRoutes = 8192
 
-// Routes collects how packets to an address leave a network namespace.
 func Routes(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name:       "routes",

@@ -13,7 +13,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// Sockets collects the TCP sockets of a target in its network namespace.
 func Sockets(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "sockets",

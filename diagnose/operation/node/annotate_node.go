@@ -4,7 +4,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// AnnotateNode sets an annotation of the node.
 func AnnotateNode(operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "annotate-node", Doc: "Sets an annotation on the Diagnosis' node. It replaces another value, unless that is longer than 4096 bytes. unannotate-node reverts it and " +

@@ -8,8 +8,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// CheckRuntimeUnhealthy succeeds if the container runtime doesn't answer, or says that
-// it isn't ready.
 func CheckRuntimeUnhealthy(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "check-runtime-unhealthy", Doc: "Checks whether the container runtime is unreachable, not ready or slow. Verdict RuntimeUnreachable, RuntimeSilent, RuntimeNotReady, " +

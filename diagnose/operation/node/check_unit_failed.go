@@ -6,7 +6,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// CheckUnitFailed succeeds if a unit has failed, or fails again and again.
 func CheckUnitFailed(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "check-unit-failed", Doc: "Checks whether a systemd unit failed. Verdict UnitFailed: it failed, can't be loaded, or waits for its restart.",

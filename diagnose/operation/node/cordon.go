@@ -4,7 +4,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// Cordon keeps new pods off the node.
 func Cordon(operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "cordon", Doc: "Marks the Diagnosis' node unschedulable. If someone else cordoned it already, the cordon remains theirs.",

@@ -7,7 +7,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation/pod"
 )
 
-// Drain ends the pods of the node.
 func Drain(operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "drain", Doc: "Cordons the Diagnosis' node like cordon, evicts its pods within their PodDisruptionBudgets, and waits until they are gone. Static pods, " +

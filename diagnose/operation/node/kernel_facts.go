@@ -12,7 +12,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// KernelFacts returns the built-in kernel-facts.
 func KernelFacts(h operation.Host) operation.Builtin {
 	return operation.Bounded(operation.Builtin{
 		Name: "kernel-facts",

@@ -12,7 +12,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// KmsgTail returns the built-in kmsg-tail.
 func KmsgTail(h operation.Host) operation.Builtin {
 	return operation.Bounded(operation.Builtin{
 		Name: "kmsg-tail",

@@ -4,7 +4,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// LabelNode sets a label of the node.
 func LabelNode(operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "label-node", Doc: "Sets a label on the Diagnosis' node. It replaces another value. unlabel-node reverts it and restores that value.",

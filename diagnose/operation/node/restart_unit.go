@@ -9,7 +9,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation/remote"
 )
 
-// RestartUnit restarts a unit of the node's systemd and waits until it runs.
 func RestartUnit(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "restart-unit", Doc: "Restarts a systemd unit and waits for it. Fails if the unit does not run afterwards.",

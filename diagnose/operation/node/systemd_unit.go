@@ -6,7 +6,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// SystemdUnit reports the state of a unit of the node's systemd.
 func SystemdUnit(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "systemd-unit", Doc: "Reports the state of a systemd unit: since when, last result, restarts, main process, memory.",

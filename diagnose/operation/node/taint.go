@@ -14,7 +14,6 @@ const (
 // DefaultTaintKey is the key of a taint where none is given.
 const DefaultTaintKey = "kernosis.io/problem"
 
-// Taint adds a taint to the node.
 func Taint(operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "taint", Doc: "Adds a taint to the Diagnosis' node. If someone else added it already, it remains theirs. To end pods, " +

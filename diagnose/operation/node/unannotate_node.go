@@ -4,7 +4,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// UnannotateNode takes annotations of Kernosis back.
 func UnannotateNode(operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "unannotate-node", Doc: "Reverts annotate-node on the Diagnosis' node once all Diagnoses that requested the annotation have reverted it, and restores the previous " +

@@ -4,7 +4,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// Uncordon takes cordons of Kernosis back.
 func Uncordon(operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "uncordon", Doc: "Reverts a cordon by Kernosis on the Diagnosis' node once all Diagnoses that requested it have reverted it. A cordon by a person or another " +

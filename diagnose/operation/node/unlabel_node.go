@@ -4,7 +4,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// UnlabelNode takes labels of Kernosis back.
 func UnlabelNode(operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "unlabel-node", Doc: "Reverts label-node on the Diagnosis' node once all Diagnoses that requested the label have reverted it, and restores the previous value. If " +

@@ -4,7 +4,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// Untaint takes taints of Kernosis back.
 func Untaint(operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "untaint", Doc: "Removes a taint added by Kernosis from the Diagnosis' node, whatever its value, once all Diagnoses that requested it have reverted it. A " +

@@ -13,7 +13,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// ContainerDetail returns the built-in container-detail.
 func ContainerDetail(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "container-detail",

@@ -4,7 +4,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// DeletePod deletes the pod that a Diagnosis is about.
 func DeletePod(operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "delete-pod", Doc: "Deletes a pod of the Diagnosis' node regardless of PodDisruptionBudgets, and waits until it is gone. Prefer evict-pod.",

@@ -6,7 +6,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// EvictPod evicts the pod that a Diagnosis is about.
 func EvictPod(operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "evict-pod", Doc: "Evicts a pod of the Diagnosis' node within its PodDisruptionBudgets, and waits until it is gone. While a budget refuses the eviction, it " +

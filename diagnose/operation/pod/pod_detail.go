@@ -13,7 +13,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// PodDetail returns the built-in pod-detail.
 func PodDetail(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "pod-detail",

@@ -14,7 +14,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// PodList returns the built-in pod-list.
 func PodList(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "pod-list",

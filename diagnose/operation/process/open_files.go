@@ -9,7 +9,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// OpenFiles returns the built-in open-files.
 func OpenFiles(h operation.Host) operation.Builtin {
 	return operation.Bounded(operation.Builtin{
 		Name: "open-files",

@@ -10,7 +10,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// ProcessDetail returns the built-in process-detail.
 func ProcessDetail(h operation.Host) operation.Builtin {
 	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{

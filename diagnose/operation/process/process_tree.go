@@ -10,7 +10,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// ProcessTree returns the built-in process-tree.
 func ProcessTree(h operation.Host) operation.Builtin {
 	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{

@@ -19,7 +19,6 @@ import (
 
 const resolvConf = netprobe.ResolvConf
 
-// DNSLookup asks the node's name servers, or another, for a name.
 func DNSLookup(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "dns-lookup", Doc: "Queries each of the node's name servers, or a given one, for a name, and reports each answer.",

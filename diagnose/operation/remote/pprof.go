@@ -21,7 +21,6 @@ import (
 // trace of a busy process.
 const maxProfile = 32 << 20
 
-// Pprof takes a profile of a Go process that serves them.
 func Pprof(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "pprof", Doc: "Takes a profile of a Go process from its pprof endpoint: stacks of all goroutines, heap, CPU and others.",

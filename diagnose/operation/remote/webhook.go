@@ -12,7 +12,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// Webhook notifies a web server of a diagnosis.
 func Webhook(operation.Host) operation.Builtin {
 	facts := webhookFacts()
 	parameters := []operation.Parameter{
