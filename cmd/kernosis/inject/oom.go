@@ -65,10 +65,8 @@ func (o *OOM) Start(ctx context.Context) (err error) {
 	if o.main, err = startChild("oom-main", childOptions{}, o.group.dir); err != nil {
 		return err
 	}
-	if _, err = ask[oomKill](ctx, o.main, oomRequest{}); err != nil {
-		return err
-	}
-	return nil
+	_, err = ask[oomKill](ctx, o.main, oomRequest{})
+	return err
 }
 
 // Cgroup returns the cgroup's directory.

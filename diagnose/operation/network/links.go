@@ -51,17 +51,14 @@ func Links(h operation.Host) operation.Builtin {
 					return operation.Output{}, fmt.Errorf("%s has no device %q", &p, name)
 				}
 			}
-			grew := linksGrew(before, after)
-			var good, bad, grown []string
+			grown := linksGrew(before, after)
+			var good, bad []string
 			for i := range after {
 				if l := &after[i]; l.fault() != "" && l.name != "lo" {
 					bad = append(bad, l.String())
 				} else {
 					good = append(good, l.String())
 				}
-			}
-			for _, g := range grew {
-				grown = append(grown, g.String())
 			}
 			const shown = 8
 			r.Uint("linkCount", uint64(len(after)))

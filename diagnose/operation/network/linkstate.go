@@ -108,16 +108,10 @@ func (l *link) String() string {
 	return b.String()
 }
 
-// linkGrowth is how much a device's counters grew.
-type linkGrowth struct {
-	name                                          string
-	rxDropped, txDropped, rxErrors, txErrors, qos uint64
-}
-
-// linksGrew returns the devices of which something grew; a device is known by its
-// index and name.
-func linksGrew(before, after []link) []linkGrowth {
-	var out []linkGrowth
+// linksGrew says of which devices counters of losses grew, and by how much; a device is known
+// by its index and name.
+func linksGrew(before, after []link) []string {
+	var out []string
 	for i := range after {
 		now := &after[i]
 		at, found := slices.BinarySearchFunc(before, now.index, func(l link, index int) int { return cmp.Compare(l.index, index) })
@@ -125,31 +119,22 @@ func linksGrew(before, after []link) []linkGrowth {
 			continue
 		}
 		was := &before[at]
-		g := linkGrowth{
-			name:      now.name,
-			rxDropped: increase(was.stats.RxDropped, now.stats.RxDropped), txDropped: increase(was.stats.TxDropped, now.stats.TxDropped),
-			rxErrors: increase(was.stats.RxErrors, now.stats.RxErrors), txErrors: increase(was.stats.TxErrors, now.stats.TxErrors),
-			qos: increase(was.qdiscDrops, now.qdiscDrops),
+		var parts []string
+		for _, c := range []struct {
+			was, now uint64
+			text     string
+		}{
+			{was.stats.RxDropped, now.stats.RxDropped, "received and dropped"}, {was.stats.TxDropped, now.stats.TxDropped, "dropped on sending"},
+			{was.stats.RxErrors, now.stats.RxErrors, "receive errors"}, {was.stats.TxErrors, now.stats.TxErrors, "send errors"},
+			{was.qdiscDrops, now.qdiscDrops, "dropped by the qdisc"},
+		} {
+			if n := increase(c.was, c.now); n > 0 {
+				parts = append(parts, fmt.Sprintf("%d %s", n, c.text))
+			}
 		}
-		if g != (linkGrowth{name: now.name}) {
-			out = append(out, g)
+		if len(parts) > 0 {
+			out = append(out, now.name+": "+strings.Join(parts, ", "))
 		}
 	}
 	return out
-}
-
-func (g linkGrowth) String() string {
-	var parts []string
-	for _, c := range []struct {
-		n    uint64
-		name string
-	}{
-		{g.rxDropped, "received and dropped"}, {g.txDropped, "dropped on sending"}, {g.rxErrors, "receive errors"},
-		{g.txErrors, "send errors"}, {g.qos, "dropped by the qdisc"},
-	} {
-		if c.n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.name))
-		}
-	}
-	return g.name + ": " + strings.Join(parts, ", ")
 }

@@ -103,7 +103,7 @@ func takeSample(h operation.Host, p *place, r *operation.Finding) (s sample, err
 // losses is how much the counters grew between two samples.
 type losses struct {
 	counters          map[string]uint64
-	links             []linkGrowth
+	links             []string
 	dropped, squeezed uint64
 	conntrack         conntrack
 }
@@ -120,11 +120,7 @@ func (s *sample) since(before sample) losses {
 func (l *losses) report(r *operation.Finding, now *sample) {
 	const shown, shownLinks = 12, 8
 	r.Text("counters", display.List(grown(l.counters, true), shown))
-	var links []string
-	for _, g := range l.links {
-		links = append(links, g.String())
-	}
-	r.Text("linkDrops", display.List(links, shownLinks))
+	r.Text("linkDrops", display.List(l.links, shownLinks))
 	if now.softnet {
 		r.Uint("softnetDropped", l.dropped)
 		r.Uint("softnetSqueezed", l.squeezed)

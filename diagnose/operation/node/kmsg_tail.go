@@ -48,7 +48,6 @@ func levelNames() []string {
 
 // logLine is a line of the kernel's log.
 type logLine struct {
-	seq   uint64
 	at    time.Duration // by the scheduler's clock, as dmesg shows it
 	age   time.Duration
 	level int
@@ -117,7 +116,7 @@ func kmsgTail(h operation.Host, ctx context.Context, call *operation.Call) (oper
 
 func newLogLine(r *hostfs.KernelRecord) logLine {
 	return logLine{
-		seq: r.Seq, at: r.Time, age: r.Age(), level: r.Level & 7, user: r.Facility != 0,
+		at: r.Time, age: r.Age(), level: r.Level & 7, user: r.Facility != 0,
 		text: display.Safe(string(r.Text), operation.MaxLogLine),
 	}
 }
