@@ -48,9 +48,6 @@ func Watch(ctx context.Context, dir string, onChange func()) error {
 			if !ok {
 				return nil
 			}
-			if ev.Op == fsnotify.Chmod {
-				continue // says nothing of the content
-			}
 			if ev.Name == dir && ev.Has(fsnotify.Remove|fsnotify.Rename) {
 				again.Reset(lookAgain)
 				continue

@@ -66,6 +66,19 @@ func TestWatchFile(t *testing.T) {
 	wait(t, changed)
 }
 
+// A file that could not be read may be one that can be now.
+func TestWatchMode(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.yaml")
+	write(t, path, "x")
+	changed := watch(t, dir)
+	wait(t, changed)
+	if err := os.Chmod(path, 0o400); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, changed)
+}
+
 // TestWatchConfigMap swaps the data as kubelet does: a new directory, and one
 // rename of the symbolic link to it. The files read then are the new ones.
 func TestWatchConfigMap(t *testing.T) {
