@@ -84,6 +84,13 @@ func BootTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
+// Monotonic returns the time since boot without that in suspend (CLOCK_MONOTONIC).
+func Monotonic() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t)
+	return time.Duration(t.Nano())
+}
+
 // BootID returns the random ID of this boot; "": it can't be read.
 func BootID() string {
 	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

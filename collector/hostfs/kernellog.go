@@ -48,7 +48,5 @@ func (f FS) KernelLog(ctx context.Context, fn func(r *KernelRecord) bool) (lost 
 // Age returns how long ago the record was written. The scheduler's clock, which it has
 // been stamped with, runs with CLOCK_MONOTONIC but for a drift of seconds a month.
 func (r *KernelRecord) Age() time.Duration {
-	var now unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // can't fail
-	return time.Duration(now.Nano()) - r.Time
+	return Monotonic() - r.Time
 }

@@ -1,7 +1,5 @@
 package logs
 
-import "time"
-
 // Reason says why lines were lost. Reasons are API: metrics and rules name them.
 type Reason string
 
@@ -30,16 +28,12 @@ const (
 // Loss reports that lines were lost, at the place in the stream where they would
 // have come.
 type Loss struct {
-	// Time is when the loss was noticed.
-	Time   time.Time
 	Reason Reason
 	// Lines is how many; 0: nobody knows, and possibly none.
 	Lines uint64
 	// Bytes is how much of the text was lost, where that is known: the ends of
 	// lines that were too long.
 	Bytes uint64
-	// Origin is as in Line, or the unit whose messages were suppressed.
-	Origin string
 }
 
 // Item is a line or a loss: exactly one of them is not nil.

@@ -47,7 +47,7 @@ func (s *follower) beginAt(pos position, path found, pathErr error) error {
 	t, all := s.find(pos, path)
 	if t == nil && !pos.Fresh {
 		if pathErr != nil {
-			s.reportState(pathErr) // what the path leads to may report where the rest is
+			s.r.cfg.Status(pathErr) // what the path leads to may report where the rest is
 			return nil
 		}
 		// Rotated away and deleted, or compressed in a way that is not read.
@@ -87,7 +87,7 @@ func (s *follower) beginAt(pos position, path found, pathErr error) error {
 // files there were just then.
 func (s *follower) find(pos position, path found) (same *tail, all []listed) {
 	look := func(f *os.File, st fileStat, p packing) (exact bool) {
-		t := &tail{f: f, name: s.name, stat: st, offset: pos.Offset, lines: newSplitter(s.r.cfg.MaxLine)}
+		t := &tail{f: f, name: s.name, stat: st, offset: pos.Offset, lines: newSplitter(s.r.maxLine)}
 		if p != plain {
 			t.packed = newPacked(f, p)
 		}
@@ -136,7 +136,7 @@ func (s *follower) find(pos position, path found) (same *tail, all []listed) {
 func (s *follower) beginNow(path found, pathErr error) error {
 	all, missing := listHeads(s.name), errors.Is(pathErr, fs.ErrNotExist)
 	if pathErr != nil && !missing {
-		s.reportState(pathErr)
+		s.r.cfg.Status(pathErr)
 		return nil
 	}
 	s.begun = true
@@ -154,11 +154,11 @@ func (s *follower) beginNow(path found, pathErr error) error {
 	}
 	t := s.newTail(path)
 	t.head = head
-	offset, err := lastLine(t.f, t.stat.size, s.r.cfg.MaxLine)
+	offset, err := lastLine(t.f, t.stat.size, s.r.maxLine)
 	if err != nil {
 		s.begun = false
 		closeFile(path.f)
-		s.reportState(err)
+		s.r.cfg.Status(err)
 		return nil
 	}
 	t.offset = offset

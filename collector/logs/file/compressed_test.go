@@ -178,7 +178,7 @@ func TestCompressedWhileBusy(t *testing.T) {
 func TestWrittenBeforeItWasCompressed(t *testing.T) {
 	long, lines := logLines(0, 50, 100)
 	l := newLog(t, filepath.Join(t.TempDir(), "app.log"))
-	c := start(t, Config{Path: l.path, MaxLine: 200}).up()
+	c := start(t, Config{Path: l.path}, func(r *Reader) { r.maxLine = 200 }).up()
 	l.clock = time.Now()
 	l.write(long)
 	c.want(lines...)
@@ -208,7 +208,7 @@ func TestWrittenBeforeItWasCompressed(t *testing.T) {
 func TestWrittenAfterItWasCompressed(t *testing.T) {
 	for _, ext := range []string{".gz", ".zst"} {
 		l := newLog(t, filepath.Join(t.TempDir(), "app.log"))
-		c := start(t, Config{Path: l.path, PollEvery: 5 * time.Millisecond}).up()
+		c := start(t, Config{Path: l.path}, func(r *Reader) { r.pollEvery = 5 * time.Millisecond }).up()
 		l.write("1\n")
 		c.want("1")
 		old := l.f

@@ -53,13 +53,13 @@
 // # Lines
 //
 // A line ends with "\n"; a "\r" before it is taken off. The last line waits for
-// its end for PartialAfter, or until its file is done with. What is longer than
-// MaxLine is handed over without its end, followed by a Loss that says how much
+// its end for some seconds, or until its file is done with. What is longer than
+// 16 KiB is handed over without its end, followed by a Loss that says how much
 // is missing. Zeros at the start of a line, which a crash or a truncation leaves
 // behind, are taken off. Other bytes are handed over as they are: zeros, control
 // characters, invalid UTF-8.
 //
 // # Network file systems
 //
-// Changes are seen by inotify, and by a look every PollEvery where there is none.
+// Changes are seen by inotify, and by a look every 2 s where there is none.
 package file

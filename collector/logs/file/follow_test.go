@@ -117,7 +117,7 @@ func TestHoleAfterTruncation(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer writer.Close()
-	c := start(t, Config{Path: log.path, MaxLine: 100}).up()
+	c := start(t, Config{Path: log.path}, func(r *Reader) { r.maxLine = 100 }).up()
 	if _, err := writer.WriteString(strings.Repeat("x", 50) + "\n" + strings.Repeat("y", 99) + "\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -151,19 +151,7 @@ func TestDeletedAndMadeAnew(t *testing.T) {
 // A file that has no name any more is let go, so that its blocks are free.
 func TestDeletedFileIsLetGo(t *testing.T) {
 	log := newLog(t, filepath.Join(t.TempDir(), "app.log"))
-	c := &running{t: t, done: make(chan error, 1), news: make(chan struct{}, 1)}
-	r, err := New(Config{Path: log.path, PollEvery: 5 * time.Millisecond, Status: func(err error) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.status = append(c.status, fmt.Sprint(err))
-		c.notify()
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.goneFor = 20 * time.Millisecond
-	c.r = r
-	c.run()
+	c := start(t, Config{Path: log.path}, func(r *Reader) { r.pollEvery, r.goneFor = 5*time.Millisecond, 20*time.Millisecond })
 	c.until("status", func() bool { return len(c.status) > 0 })
 	held := func() bool {
 		for _, fd := range openPaths(t) {
@@ -215,7 +203,7 @@ func TestFileThatDoesNotExistYet(t *testing.T) {
 
 func TestFolderThatDoesNotExistYet(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
-	c := start(t, Config{Path: filepath.Join(dir, "app.log"), PollEvery: 5 * time.Millisecond})
+	c := start(t, Config{Path: filepath.Join(dir, "app.log")}, func(r *Reader) { r.pollEvery = 5 * time.Millisecond })
 	c.until("a status", func() bool { return len(c.status) == 1 })
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -239,7 +227,7 @@ func TestWithoutInotify(t *testing.T) {
 	}
 	w.again()
 	w.close()
-	c := start(t, Config{Path: log.path, PollEvery: 5 * time.Millisecond}).up()
+	c := start(t, Config{Path: log.path}, func(r *Reader) { r.pollEvery = 5 * time.Millisecond }).up()
 	log.write("1\n")
 	log.rename("app.log.1")
 	log.reopen()

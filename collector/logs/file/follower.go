@@ -29,9 +29,7 @@ type follower struct {
 	cutoff time.Time // lines of before are passed by; zero: none
 	bad    uint64    // malformed lines that were not reported yet
 
-	nowhere  time.Time // since when the path leads nowhere; zero: it does not
-	reported bool      // a status was reported
-	status   string    // the last one reported; "": the file can be read
+	nowhere time.Time // since when the path leads nowhere; zero: it does not
 
 	line   logs.Line
 	loss   logs.Loss
@@ -49,7 +47,7 @@ func (s *follower) names() []string {
 
 // pause returns how long there is nothing to do unless something happens.
 func (s *follower) pause() time.Duration {
-	pause := s.r.cfg.PollEvery
+	pause := s.r.pollEvery
 	if s.record.open {
 		pause = min(pause, max(time.Millisecond, recordAfter-time.Since(s.record.since)))
 	}
@@ -58,7 +56,7 @@ func (s *follower) pause() time.Duration {
 	case s.cur.packed != nil:
 		pause = min(pause, retryEvery, s.r.goneFor)
 	case s.cur.lines.rest() > 0:
-		pause = min(pause, max(time.Millisecond, s.r.cfg.PartialAfter-time.Since(s.cur.grown)))
+		pause = min(pause, max(time.Millisecond, s.r.partialAfter-time.Since(s.cur.grown)))
 	}
 	return pause
 }
@@ -99,7 +97,7 @@ func (s *follower) step(ctx context.Context) (more bool, err error) {
 		if errors.Is(s.failed, io.ErrUnexpectedEOF) {
 			return false, nil // it is being compressed
 		}
-		s.reportState(&fs.PathError{Op: "read", Path: s.r.cfg.Path, Err: s.failed})
+		s.r.cfg.Status(&fs.PathError{Op: "read", Path: s.r.cfg.Path, Err: s.failed})
 		if errors.Is(s.failed, unix.ESTALE) {
 			// The file server has another file there by now.
 			s.start, s.begun = s.r.Position(), false
@@ -113,12 +111,12 @@ func (s *follower) step(ctx context.Context) (more bool, err error) {
 		switch {
 		case st.sameFile(s.cur.stat):
 			s.cutoff = time.Time{} // what comes now is new
-			s.reportState(nil)
+			s.r.cfg.Status(nil)
 			return false, s.partial()
 		case st.size == 0 && !s.abandoned() && !s.overtaken(st):
 			// The new file is there and its writer has yet to open it: until then it
 			// writes to the old one, which has to be read to its very end first.
-			s.reportState(nil)
+			s.r.cfg.Status(nil)
 			return false, s.partial()
 		}
 		return true, s.finish(ctx)
@@ -130,7 +128,7 @@ func (s *follower) step(ctx context.Context) (more bool, err error) {
 		s.nowhere = time.Now()
 	}
 	if time.Since(s.nowhere) >= s.r.goneFor {
-		s.reportState(statErr)
+		s.r.cfg.Status(statErr)
 		if s.abandoned() {
 			return true, s.finish(ctx)
 		}
@@ -176,7 +174,7 @@ func (s *follower) next() bool {
 	if err != nil {
 		// What comes into being is new, all of it.
 		s.r.setFresh(s.known, s.lines)
-		s.reportState(err)
+		s.r.cfg.Status(err)
 		return false
 	}
 	if path.name != s.name {
@@ -185,13 +183,13 @@ func (s *follower) next() bool {
 		s.noteOlder(listHeads(s.name), path.f, path.head())
 	}
 	s.open(s.newTail(path))
-	s.reportState(nil)
+	s.r.cfg.Status(nil)
 	return true
 }
 
 // newTail returns a file at its start.
 func (s *follower) newTail(f found) *tail {
-	return &tail{f: f.f, name: f.name, stat: f.stat, lines: newSplitter(s.r.cfg.MaxLine)}
+	return &tail{f: f.f, name: f.name, stat: f.stat, lines: newSplitter(s.r.maxLine)}
 }
 
 // open makes t the current file.
@@ -248,7 +246,7 @@ func (s *follower) partial() error {
 			return err
 		}
 	}
-	if s.cur.lines.rest() == 0 || time.Since(s.cur.grown) < s.r.cfg.PartialAfter {
+	if s.cur.lines.rest() == 0 || time.Since(s.cur.grown) < s.r.partialAfter {
 		return nil
 	}
 	return s.hand(time.Now(), true)
@@ -285,21 +283,6 @@ func (s *follower) rewritten(ctx context.Context) error {
 	cut.lines.reset()
 	s.open(cut)
 	return nil
-}
-
-// reportState reports whether the file can be read, when that changes.
-func (s *follower) reportState(err error) {
-	status := ""
-	if err != nil {
-		status = err.Error()
-	}
-	if s.reported && status == s.status {
-		return
-	}
-	s.reported, s.status = true, status
-	if s.r.cfg.Status != nil {
-		s.r.cfg.Status(err)
-	}
 }
 
 func (s *follower) close() {

@@ -3,7 +3,6 @@ package file
 import (
 	"errors"
 	"fmt"
-	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -172,13 +171,13 @@ func FuzzTimestamp(f *testing.F) {
 
 func TestConfigErrors(t *testing.T) {
 	_, err := New(Config{
-		Lookback: time.Minute, MaxLine: math.MaxInt, Skip: []string{""},
+		Lookback: time.Minute, Skip: []string{""},
 		Format: Format{TimestampFormat: "x", Message: "("},
 	})
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{"path is missing", "lookback needs", "longest line", "skipList", "go together", "message: "} {
+	for _, want := range []string{"path is missing", "lookback needs", "skipList", "go together", "message: "} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}

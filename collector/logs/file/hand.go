@@ -94,6 +94,6 @@ func (s *follower) lose(reason logs.Reason, lines, bytes uint64) error {
 		// not be taken for it.
 		s.lines += lossStep
 	}
-	s.loss = logs.Loss{Time: time.Now(), Reason: reason, Lines: lines, Bytes: bytes, Origin: s.r.cfg.Path}
+	s.loss = logs.Loss{Reason: reason, Lines: lines, Bytes: bytes}
 	return s.handle(logs.Item{Loss: &s.loss})
 }

@@ -38,15 +38,9 @@ type running struct {
 // patience is how long anything may take on a busy machine.
 const patience = 30 * time.Second
 
-// start runs a reader, with short times where cfg has none.
-func start(t *testing.T, cfg Config) *running {
+// start runs a reader, which is woken by inotify only unless change says otherwise.
+func start(t *testing.T, cfg Config, change ...func(*Reader)) *running {
 	t.Helper()
-	if cfg.PollEvery == 0 {
-		cfg.PollEvery = time.Hour // inotify has to do
-	}
-	if cfg.PartialAfter == 0 {
-		cfg.PartialAfter = time.Hour
-	}
 	c := &running{t: t, done: make(chan error, 1), news: make(chan struct{}, 1)}
 	cfg.Status = func(err error) {
 		c.mu.Lock()
@@ -55,22 +49,23 @@ func start(t *testing.T, cfg Config) *running {
 		if err != nil {
 			text = err.Error()
 		}
-		c.status = append(c.status, text)
-		c.notify()
+		if n := len(c.status); n == 0 || c.status[n-1] != text {
+			c.status = append(c.status, text)
+			c.notify()
+		}
 	}
 	r, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.r = r
-	return c.run()
-}
-
-func (c *running) run() *running {
-	ctx, cancel := context.WithCancel(c.t.Context())
-	c.cancel = cancel
-	go func() { c.done <- c.r.Run(ctx, c.handle) }()
-	c.t.Cleanup(func() { c.stop() })
+	r.pollEvery, r.partialAfter = time.Hour, time.Hour // inotify has to do
+	for _, f := range change {
+		f(r)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	c.r, c.cancel = r, cancel
+	go func() { c.done <- r.Run(ctx, c.handle) }()
+	t.Cleanup(func() { c.stop() })
 	return c
 }
 

@@ -16,7 +16,7 @@ import (
 func TestPartialLine(t *testing.T) {
 	log := newLog(t, filepath.Join(t.TempDir(), "app.log"))
 	after := await.Within(time.Second) // both parts of a line are written within it
-	c := start(t, Config{Path: log.path, PartialAfter: after}).up()
+	c := start(t, Config{Path: log.path}, func(r *Reader) { r.partialAfter = after }).up()
 	log.write("in one")
 	log.write(" go\n")
 	c.want("in one go")
@@ -34,7 +34,7 @@ func TestPartialLine(t *testing.T) {
 
 func TestLongLines(t *testing.T) {
 	log := newLog(t, filepath.Join(t.TempDir(), "app.log"))
-	c := start(t, Config{Path: log.path, MaxLine: 10}).up()
+	c := start(t, Config{Path: log.path}, func(r *Reader) { r.maxLine = 10 }).up()
 	log.write("0123456789\n")
 	c.want("0123456789")
 	log.write("0123456789a\n")
@@ -51,17 +51,17 @@ func TestLongLines(t *testing.T) {
 func TestLossOfLongLineIsMeasured(t *testing.T) {
 	dir := t.TempDir()
 	log := newLog(t, filepath.Join(dir, "app.log"))
-	c := start(t, Config{Path: log.path, MaxLine: 10}).up()
+	c := start(t, Config{Path: log.path}, func(r *Reader) { r.maxLine = 10 }).up()
 	log.write("0123456789abc")
 	c.want("0123456789")
 	// The rest of the line is the rest of the line after a restart too.
 	at := c.stop()
 	log.write("def\nnext\n")
-	c = start(t, Config{Path: log.path, MaxLine: 10, Position: at})
+	c = start(t, Config{Path: log.path, Position: at}, func(r *Reader) { r.maxLine = 10 })
 	c.want("-too-long:1", "next")
 	at = c.stop()
 	log.write("a last line that never ends")
-	c = start(t, Config{Path: log.path, MaxLine: 10, Position: at})
+	c = start(t, Config{Path: log.path, Position: at}, func(r *Reader) { r.maxLine = 10 })
 	c.want("a last lin")
 	log.rename("app.log.1")
 	log.reopen()
@@ -71,7 +71,7 @@ func TestLossOfLongLineIsMeasured(t *testing.T) {
 
 func TestBytesThatAreNoText(t *testing.T) {
 	log := newLog(t, filepath.Join(t.TempDir(), "app.log"))
-	c := start(t, Config{Path: log.path, MaxLine: 100}).up()
+	c := start(t, Config{Path: log.path}, func(r *Reader) { r.maxLine = 100 }).up()
 	log.write("\xff\xfe\x80 \x1b[31mred\x07\n")
 	log.write("a\x00b\n")
 	// What a crash leaves at the end of a file, longer than any line.
@@ -136,7 +136,7 @@ func FuzzSplitter(f *testing.F) {
 
 // A line costs no allocation from buffer to handle.
 func TestNoAllocation(t *testing.T) {
-	s := newSplitter(DefaultMaxLine)
+	s := newSplitter(maxLine)
 	in := []byte(strings.Repeat("Jan  2 03:04:05 node kernel: [12345.678901] some text of the usual length\n", 100))
 	if n := testing.AllocsPerRun(100, func() {
 		s.filled(copy(s.room(), in))
@@ -166,7 +166,7 @@ func BenchmarkLines(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			s := newSplitter(DefaultMaxLine)
+			s := newSplitter(maxLine)
 			now := time.Now()
 			b.ReportAllocs()
 			n := 0

@@ -14,6 +14,9 @@ import (
 // without its end included, and returns nil. It returns the error of handle or of
 // ctx, or why the file can't be read. It takes the place of Run.
 func (r *Reader) Once(ctx context.Context, handle func(logs.Item) error) error {
+	var last error
+	status := r.cfg.Status
+	r.cfg.Status = func(err error) { last = err; status(err) }
 	s := &follower{r: r, handle: handle, start: r.cfg.Position}
 	defer s.close()
 	if err := s.look(ctx); err != nil {
@@ -33,8 +36,8 @@ func (r *Reader) Once(ctx context.Context, handle func(logs.Item) error) error {
 			return err
 		}
 	}
-	if s.status != "" {
-		return fmt.Errorf("log file: %w", errors.New(s.status))
+	if last != nil {
+		return fmt.Errorf("log file: %w", last)
 	}
 	return ctx.Err()
 }

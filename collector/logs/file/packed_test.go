@@ -34,16 +34,12 @@ func TestDamaged(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLog(t, filepath.Join(t.TempDir(), "app.log"))
-			r, err := New(Config{Path: l.path, PollEvery: 5 * time.Millisecond, Position: position{Fresh: true}.text()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.goneFor = 20 * time.Millisecond
 			l.put("app.log.1.gz", tt.content)
 			l.earlier("app.log.1.gz")
 			l.write("end\n")
-			c := &running{t: t, r: r, done: make(chan error, 1), news: make(chan struct{}, 1)}
-			c.run()
+			c := start(t, Config{Path: l.path, Position: position{Fresh: true}.text()}, func(r *Reader) {
+				r.pollEvery, r.goneFor = 5*time.Millisecond, 20*time.Millisecond
+			})
 			c.until("the end", func() bool { return len(c.items) > 0 && c.items[len(c.items)-1] == "end" })
 			c.stop()
 			n := len(c.items) - 2

@@ -28,33 +28,24 @@ type Config struct {
 	// Lookback is how far back to begin, in rotated files as well; 0: new lines
 	// only. It needs a Format with times.
 	Lookback time.Duration
-	// MaxLine is the longest line in bytes, DefaultMaxLine unless given. Longer
-	// ones are cut.
-	MaxLine int
-	// PartialAfter is how long a last line waits for its line end before it is
-	// handed over without, DefaultPartialAfter unless given.
-	PartialAfter time.Duration
-	// PollEvery is how often to look without a notification of a change,
-	// DefaultPollEvery unless given.
-	PollEvery time.Duration
 	// Status is called with nil when the file can be read, and with the reason
-	// when it can't, at each change; reading goes on when it can again. It is
-	// called from Run's goroutine. It may be nil.
+	// when it can't, also several times with the same; reading goes on when it can
+	// again. It is called from Run's goroutine; nil: nobody is reported.
 	Status func(error)
 	// Log takes what is worth a note; nil: nothing does.
 	Log *slog.Logger
 }
 
 const (
-	// DefaultMaxLine: container runtimes cut lines at 16 KiB.
-	DefaultMaxLine = 16 << 10
-	// DefaultPartialAfter: a writer that is slower has stopped amid a line.
-	DefaultPartialAfter = 5 * time.Second
-	// DefaultPollEvery is the latency where there is no inotify.
-	DefaultPollEvery = 2 * time.Second
-
-	// maxMaxLine bounds the buffer of a reader.
-	maxMaxLine = 1 << 20
+	// maxLine is the longest line in bytes; longer ones are cut. Container runtimes cut
+	// theirs at as much.
+	maxLine = 16 << 10
+	// partialAfter is how long a last line waits for its line end before it is handed
+	// over without: a writer that is slower has stopped amid a line.
+	partialAfter = 5 * time.Second
+	// pollEvery is how often to look without a notification of a change: the latency
+	// where there is no inotify.
+	pollEvery = 2 * time.Second
 	// goneFor is how long a file without a path is kept open, should its writer
 	// go on, and how long a path may lead nowhere during a rotation before that
 	// is reported.
@@ -63,10 +54,13 @@ const (
 
 // Reader follows a file. Make one with New.
 type Reader struct {
-	cfg     Config
-	dec     *decoder
-	tree    tree
-	goneFor time.Duration
+	cfg  Config
+	dec  *decoder
+	tree tree
+
+	// The constants above, or a test's.
+	maxLine                          int
+	partialAfter, pollEvery, goneFor time.Duration
 
 	mu   sync.Mutex
 	pos  position
@@ -87,25 +81,19 @@ func New(cfg Config) (*Reader, error) {
 	if cfg.Lookback > 0 && cfg.Format.Timestamp == "" && !cfg.Format.Kernel {
 		errs = append(errs, errors.New("lookback needs a timestamp expression"))
 	}
-	if cfg.MaxLine < 0 || cfg.MaxLine > maxMaxLine {
-		errs = append(errs, fmt.Errorf("longest line %d: want up to %d", cfg.MaxLine, maxMaxLine))
-	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("log file %s: %w", cfg.Path, err)
 	}
-	if cfg.MaxLine == 0 {
-		cfg.MaxLine = DefaultMaxLine
-	}
-	if cfg.PartialAfter <= 0 {
-		cfg.PartialAfter = DefaultPartialAfter
-	}
-	if cfg.PollEvery <= 0 {
-		cfg.PollEvery = DefaultPollEvery
+	if cfg.Status == nil {
+		cfg.Status = func(error) {}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Reader{cfg: cfg, dec: dec, tree: newTree(cfg.Root), goneFor: goneFor}, nil
+	return &Reader{
+		cfg: cfg, dec: dec, tree: newTree(cfg.Root),
+		maxLine: maxLine, partialAfter: partialAfter, pollEvery: pollEvery, goneFor: goneFor,
+	}, nil
 }
 
 // Position returns up to where the file was handed over; at first, what New was
@@ -153,7 +141,7 @@ func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 	defer s.close()
 	w := newWatch(r.cfg.Path, r.cfg.Log)
 	defer w.close()
-	timer := time.NewTimer(r.cfg.PollEvery)
+	timer := time.NewTimer(r.pollEvery)
 	defer timer.Stop()
 	for {
 		// Watched first and looked at then, nothing falls in between.

@@ -25,7 +25,7 @@ type record struct {
 // is of that one.
 func (s *follower) addToRecord(text []byte, at time.Time, wanted bool) error {
 	k, r := s.r.dec.kernel, &s.record
-	if r.open && k.continues && len(r.line.Text)+len(text) < s.r.cfg.MaxLine {
+	if r.open && k.continues && len(r.line.Text)+len(text) < s.r.maxLine {
 		r.line.Text = append(append(r.line.Text, `\x0a`...), text...)
 		r.since, r.wanted = time.Now(), r.wanted && wanted
 		return nil

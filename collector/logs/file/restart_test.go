@@ -94,7 +94,7 @@ func TestRestart(t *testing.T) {
 			tt.meanwhile(l)
 			// Twice from the same position: reading changes nothing.
 			for range 2 {
-				again := start(t, Config{Path: l.path, Position: at, PollEvery: 5 * time.Millisecond})
+				again := start(t, Config{Path: l.path, Position: at}, func(r *Reader) { r.pollEvery = 5 * time.Millisecond })
 				again.want(tt.want...)
 				next := again.stop()
 				if len(tt.want) > 0 && next == at {

@@ -71,7 +71,7 @@ func (s *follower) unread(c sibling, head []byte) (t *tail, ok bool) {
 	case !isKnown && s.known.copied(c.stat, own):
 		s.known.add(newKnown(c.stat, own, c.stat.size))
 	default:
-		return &tail{f: f, name: s.name, stat: c.stat, head: own, offset: k.read, lines: newSplitter(s.r.cfg.MaxLine)}, true
+		return &tail{f: f, name: s.name, stat: c.stat, head: own, offset: k.read, lines: newSplitter(s.r.maxLine)}, true
 	}
 	closeFile(f)
 	return nil, true
@@ -198,7 +198,7 @@ func (s *follower) openCopy(c sibling, t *tail) (copied *tail, ok bool) {
 		return nil, false
 	}
 	own, err := readHead(f)
-	lines := newSplitter(s.r.cfg.MaxLine)
+	lines := newSplitter(s.r.maxLine)
 	lines.cutting, lines.cut = t.lines.cutting, t.lines.cut
 	copied = &tail{f: f, name: t.name, stat: c.stat, head: own, offset: t.offset, lines: lines, grown: t.grown}
 	size := c.stat.size

@@ -31,7 +31,7 @@ func TestAnyRotationAnyRestart(t *testing.T) {
 			begun := time.Now()
 			rotations, restarts, written, lossy := 0, 0, 0, 0
 			packed := make(map[int]bool)
-			c := start(t, Config{Path: l.path, PollEvery: 20 * time.Millisecond, Log: log}).up()
+			c := start(t, Config{Path: l.path, Log: log}, func(r *Reader) { r.pollEvery = 20 * time.Millisecond }).up()
 			var got []string
 			restart := func() {
 				at := c.stop()
@@ -45,7 +45,7 @@ func TestAnyRotationAnyRestart(t *testing.T) {
 					// can't know it.
 					lossy++
 				}
-				c = start(t, Config{Path: l.path, Position: at, PollEvery: 20 * time.Millisecond, Log: log})
+				c = start(t, Config{Path: l.path, Position: at, Log: log}, func(r *Reader) { r.pollEvery = 20 * time.Millisecond })
 			}
 			for written < 20_000 && time.Since(begun) < time.Minute {
 				for range rnd.IntN(100) {

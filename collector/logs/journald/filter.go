@@ -88,30 +88,30 @@ func (f Filter) wants(e *Entry) bool {
 }
 
 // dropped reads what journald says it has dropped, if e says so and the filter
-// wants any of it. origin is the unit, or the kernel.
-func (f Filter) dropped(e *Entry) (n uint64, origin []byte, ok bool) {
+// wants any of it.
+func (f Filter) dropped(e *Entry) (n uint64, ok bool) {
 	if string(e.Transport) != "driver" {
-		return 0, nil, false
+		return 0, false
 	}
 	switch string(e.MessageID) {
 	case messageDropped:
 		// "Suppressed 12 messages from kubelet.service"
-		_, origin, _ = bytes.Cut(e.Message, []byte(" messages from "))
-		if len(f.Units) > 0 && !slices.Contains(f.Units, string(origin)) {
-			return 0, nil, false
+		_, unit, _ := bytes.Cut(e.Message, []byte(" messages from "))
+		if len(f.Units) > 0 && !slices.Contains(f.Units, string(unit)) {
+			return 0, false
 		}
 		n, err := strconv.ParseUint(string(e.Dropped), 10, 64)
-		return n, origin, err == nil
+		return n, err == nil
 	case messageMissed:
 		// "Missed 12 kernel messages"
 		if len(f.Units) > 0 || len(f.Identifiers) > 0 && !slices.Contains(f.Identifiers, event.OriginKernel) {
-			return 0, nil, false
+			return 0, false
 		}
 		text, _ := bytes.CutPrefix(e.Message, []byte("Missed "))
 		number, _, _ := bytes.Cut(text, []byte{' '})
 		n, err := strconv.ParseUint(string(number), 10, 64)
-		return n, []byte(event.OriginKernel), err == nil
+		return n, err == nil
 	default:
-		return 0, nil, false
+		return 0, false
 	}
 }

@@ -51,8 +51,10 @@ func start(t *testing.T, cfg Config, change ...func(*Reader)) *running {
 		if err != nil {
 			text = err.Error()
 		}
-		c.status = append(c.status, text)
-		c.notify()
+		if n := len(c.status); n == 0 || c.status[n-1] != text {
+			c.status = append(c.status, text)
+			c.notify()
+		}
 	}
 	var err error
 	if c.r, err = New(cfg); err != nil {

@@ -30,8 +30,8 @@ type Config struct {
 	// Lookback is how far back to begin, over boots; 0: new entries only.
 	Lookback time.Duration
 	// Status is called with nil when the journal is being read, and with the
-	// reason when it can't be, at each change; reading goes on when it can again.
-	// It is called from Run's goroutine; nil: nobody is reported.
+	// reason when it can't be, also several times with the same; reading goes on when
+	// it can again. It is called from Run's goroutine; nil: nobody is reported.
 	Status func(error)
 	// Log takes what is worth a note; nil: nothing does.
 	Log *slog.Logger
@@ -76,6 +76,9 @@ func New(cfg Config) (*Reader, error) {
 		if cfg.Root = filepath.Clean(cfg.Root); cfg.Root == "/" {
 			cfg.Root = ""
 		}
+	}
+	if cfg.Status == nil {
+		cfg.Status = func(error) {}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -122,7 +125,7 @@ func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 		if ended(ctx) {
 			return nil
 		}
-		s.reportState(err)
+		s.r.cfg.Status(err)
 		if s.entries > 0 || time.Since(began) > lastPause {
 			pause = r.pause
 		}

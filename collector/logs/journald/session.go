@@ -7,9 +7,8 @@ import (
 	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
@@ -30,9 +29,6 @@ type session struct {
 	entries   int    // how many the child has given
 	handleErr error
 
-	reported bool
-	status   string // the last one reported; "": the journal is being read
-
 	entry Entry
 	line  logs.Line
 	loss  logs.Loss
@@ -50,7 +46,7 @@ func (s *session) begin() error {
 		saved, err := parsePosition(s.r.cfg.Position)
 		if err == nil {
 			start = saved
-		} else if err := s.lose(logs.BadPosition, 0, 0, ""); err != nil {
+		} else if err := s.lose(logs.BadPosition, 0, 0); err != nil {
 			return err
 		}
 	}
@@ -92,13 +88,14 @@ func (s *session) decode(c *child) error {
 	if err := c.out.SetReadDeadline(time.Now().Add(settled)); err != nil {
 		return err
 	}
-	d := NewDecoder(&patient{f: c.out, quiet: func() { s.reportState(nil) }}, maxMessage)
+	d := NewDecoder(&patient{f: c.out, quiet: func() { s.r.cfg.Status(nil) }}, maxMessage)
 	for {
 		if err := d.Next(&s.entry); err != nil {
 			return err
 		}
-		s.entries++
-		s.reportState(nil)
+		if s.entries++; s.entries == 1 {
+			s.r.cfg.Status(nil)
+		}
 		if s.handleErr = s.take(); s.handleErr != nil {
 			return s.handleErr
 		}
@@ -129,7 +126,7 @@ func (p *patient) Read(b []byte) (int, error) {
 func (s *session) take() error {
 	e := &s.entry
 	if !isCursor(string(e.Cursor)) {
-		return s.lose(logs.Malformed, 1, 0, "") // the child is not understood
+		return s.lose(logs.Malformed, 1, 0) // the child is not understood
 	}
 	if s.first {
 		s.first = false
@@ -138,7 +135,7 @@ func (s *session) take() error {
 		}
 		if s.gapless {
 			// The entry is gone: vacuumed, with an unknown number after it.
-			if err := s.lose(logs.Rotated, 0, 0, ""); err != nil {
+			if err := s.lose(logs.Rotated, 0, 0); err != nil {
 				return err
 			}
 		}
@@ -153,8 +150,8 @@ func (s *session) take() error {
 
 func (s *session) deliver(e *Entry) error {
 	f := s.r.cfg.Filter
-	if n, origin, ok := f.dropped(e); ok {
-		if err := s.lose(logs.Suppressed, n, 0, s.name(origin)); err != nil {
+	if n, ok := f.dropped(e); ok {
+		if err := s.lose(logs.Suppressed, n, 0); err != nil {
 			return err
 		}
 	}
@@ -166,7 +163,7 @@ func (s *session) deliver(e *Entry) error {
 		return err
 	}
 	if cut := e.MessageSize - uint64(len(e.Message)); cut > 0 {
-		return s.lose(logs.TooLong, 1, cut, s.line.Origin)
+		return s.lose(logs.TooLong, 1, cut)
 	}
 	return nil
 }
@@ -225,32 +222,14 @@ func (s *session) name(b []byte) string {
 	return name
 }
 
-// reportState reports whether the journal can be read, when that changes.
-func (s *session) reportState(err error) {
-	status := ""
-	if err != nil {
-		status = err.Error()
-	}
-	if s.reported && status == s.status {
-		return
-	}
-	s.reported, s.status = true, status
-	if s.r.cfg.Status != nil {
-		s.r.cfg.Status(err)
-	}
-}
-
-func (s *session) lose(reason logs.Reason, lines, bytes uint64, origin string) error {
-	s.loss = logs.Loss{Time: time.Now(), Reason: reason, Lines: lines, Bytes: bytes, Origin: origin}
+func (s *session) lose(reason logs.Reason, lines, bytes uint64) error {
+	s.loss = logs.Loss{Reason: reason, Lines: lines, Bytes: bytes}
 	return s.handle(logs.Item{Loss: &s.loss})
 }
 
 // suspended returns how long this machine was suspended since its boot, which
 // journald's monotonic times leave out.
 func suspended() time.Duration {
-	var boot, mono unix.Timespec
-	// They can't fail.
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono)
-	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot)
-	return max(0, time.Duration(boot.Nano()-mono.Nano()).Truncate(time.Millisecond))
+	monotonic := hostfs.Monotonic()
+	return max(0, (hostfs.BootTime() - monotonic).Truncate(time.Millisecond))
 }

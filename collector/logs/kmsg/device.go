@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 	"unsafe"
 
@@ -106,17 +105,4 @@ func (d *charDevice) close() error {
 	d.ends()
 	d.later.Stop()
 	return errors.Join(d.poller.Close(), unix.Close(d.fd))
-}
-
-// readBootID returns the random id of this boot.
-func readBootID(path string) (string, error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("boot id: %w", err)
-	}
-	id := strings.TrimSpace(string(b))
-	if id == "" || strings.ContainsAny(id, " \n") {
-		return "", fmt.Errorf("boot id: %s holds %.100q", path, b)
-	}
-	return id, nil
 }

@@ -3,8 +3,6 @@ package kmsg
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -18,15 +16,11 @@ import (
 func TestLineOfARecord(t *testing.T) {
 	var got logs.Line
 	cfg := Config{Lookback: everything}
-	boot := filepath.Join(t.TempDir(), "boot_id")
-	if err := os.WriteFile(boot, []byte("here\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	r := New(cfg)
-	r.bootID = boot
-	now := monotonic()
+	r.boot = "here"
+	now := hostfs.Monotonic()
 	r.open = func(context.Context, string) (device, error) {
 		return &ring{end: cancel, steps: []step{
 			failing(unix.EAGAIN),
@@ -48,15 +42,11 @@ func TestLineOfARecord(t *testing.T) {
 // A record that was waited for is of now, however far the scheduler's clock has
 // gone astray.
 func TestClockIsCalibrated(t *testing.T) {
-	boot := filepath.Join(t.TempDir(), "boot_id")
-	if err := os.WriteFile(boot, []byte("here\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	r := New(Config{Lookback: everything})
-	r.bootID = boot
-	behind := (monotonic() / 2).Microseconds()
+	r.boot = "here"
+	behind := (hostfs.Monotonic() / 2).Microseconds()
 	r.open = func(context.Context, string) (device, error) {
 		return &ring{end: cancel, steps: []step{
 			{record: fmt.Sprintf("3,1,%d,-;old\n", behind-1)},
@@ -77,7 +67,7 @@ func TestClockIsCalibrated(t *testing.T) {
 // A line costs no allocation from read to handle.
 func TestNoAllocation(t *testing.T) {
 	s := &stream{
-		r: New(Config{}), handle: func(logs.Item) error { return nil }, boot: "here", clock: hostfs.NewClock(),
+		r: New(Config{}), handle: func(logs.Item) error { return nil }, clock: hostfs.NewClock(),
 	}
 	in := []byte("6,0,10601675354,-;some text with caf\\xc3\\xa9\n DEVICE=b8:0\n")
 	if n := testing.AllocsPerRun(100, func() {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -14,13 +13,9 @@ import (
 )
 
 func TestOnceEndsWhereTheLogEnds(t *testing.T) {
-	boot := filepath.Join(t.TempDir(), "boot_id")
-	if err := os.WriteFile(boot, []byte("b\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	reader := func() *Reader {
 		r := New(Config{Lookback: everything})
-		r.bootID = boot
+		r.boot = "b"
 		r.open = func(context.Context, string) (device, error) {
 			return &ring{steps: []step{line(1), failing(unix.EPIPE), line(5), line(6)}}, nil
 		}

@@ -39,7 +39,7 @@ const (
 // Reader reads the kernel's log. Make one with New.
 type Reader struct {
 	cfg    Config
-	bootID string // the file with the boot's random ID
+	boot   string // the boot's random ID; "": it can't be read
 	open   func(context.Context, string) (device, error)
 	buffer int // size of the read buffer
 
@@ -53,7 +53,7 @@ func New(cfg Config) *Reader {
 	if cfg.Path == "" {
 		cfg.Path = "/dev/kmsg"
 	}
-	return &Reader{cfg: cfg, bootID: "/proc/sys/kernel/random/boot_id", open: openDevice, buffer: bufferSize}
+	return &Reader{cfg: cfg, boot: hostfs.BootID(), open: openDevice, buffer: bufferSize}
 }
 
 // Position returns up to where the log was handed over; at first, what New was
@@ -72,9 +72,8 @@ func (r *Reader) Position() logs.Position {
 // fs.ErrPermission) or read. handle is called from the calling goroutine; while
 // it takes its time, the kernel may write over records.
 func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
-	boot, err := readBootID(r.bootID)
-	if err != nil {
-		return err
+	if r.boot == "" {
+		return errors.New("the ID of this boot can't be read")
 	}
 	dev, err := r.open(ctx, r.cfg.Path)
 	if err != nil {
@@ -82,8 +81,8 @@ func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 	}
 	defer dev.close() //nolint:errcheck // it was only read
 	s := &stream{
-		r: r, dev: dev, boot: boot, handle: handle, buf: make([]byte, r.buffer),
-		clock: hostfs.NewClock(), offset: hostfs.BootTime() - monotonic(),
+		r: r, dev: dev, handle: handle, buf: make([]byte, r.buffer),
+		clock: hostfs.NewClock(), offset: hostfs.BootTime() - hostfs.Monotonic(),
 	}
 	if err := s.start(); err != nil {
 		return err
@@ -126,13 +125,4 @@ func (s *stream) run(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// monotonic returns the time since boot without that in suspend, which is near
-// to the scheduler's clock.
-func monotonic() time.Duration {
-	var t unix.Timespec
-	// It can't fail.
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t)
-	return time.Duration(t.Nano())
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
@@ -68,10 +69,7 @@ func collect(t *testing.T, cfg Config, boot string, steps ...step) (items []stri
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	r := New(cfg)
-	r.bootID = filepath.Join(t.TempDir(), "boot_id")
-	if err := os.WriteFile(r.bootID, []byte(boot+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	r.boot = boot
 	r.open = func(context.Context, string) (device, error) { return &ring{steps: steps, end: cancel}, nil }
 	err := r.Run(ctx, func(item logs.Item) error {
 		items = append(items, describe(item))
@@ -87,17 +85,13 @@ func collect(t *testing.T, cfg Config, boot string, steps ...step) (items []stri
 // A record of the time between two runs has the time that a record of the first run would
 // have had: the clocks of both are as far apart.
 func TestClockOfAnEarlierRun(t *testing.T) {
-	boot := filepath.Join(t.TempDir(), "boot_id")
-	if err := os.WriteFile(boot, []byte("here\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	const off = 20 * time.Second // the scheduler's clock is behind
-	stamp := monotonic() - off
+	stamp := hostfs.Monotonic() - off
 	run := func(at logs.Position, steps ...step) (logs.Line, logs.Position) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		r := New(Config{Position: at, Lookback: everything})
-		r.bootID = boot
+		r.boot = "here"
 		r.open = func(context.Context, string) (device, error) { return &ring{steps: steps, end: cancel}, nil }
 		var last logs.Line
 		if err := r.Run(ctx, func(item logs.Item) error { last = item.Line.Clone(); return nil }); err != nil {
@@ -229,13 +223,9 @@ func TestRun(t *testing.T) {
 // reported by the next run.
 func TestHandleFails(t *testing.T) {
 	full := errors.New("full")
-	boot := filepath.Join(t.TempDir(), "boot_id")
-	if err := os.WriteFile(boot, []byte("here\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	for _, failAt := range []string{"1", "overrun:7"} {
 		r := New(Config{Lookback: everything})
-		r.bootID = boot
+		r.boot = "here"
 		r.open = func(context.Context, string) (device, error) {
 			return &ring{steps: []step{line(0), line(1), line(9)}}, nil
 		}
@@ -261,8 +251,8 @@ func TestRunFails(t *testing.T) {
 		t.Errorf("without a device: %v", err)
 	}
 	r = New(Config{Position: "there 4"})
-	r.bootID = filepath.Join(t.TempDir(), "none")
-	if err := r.Run(t.Context(), nil); !errors.Is(err, os.ErrNotExist) {
+	r.boot = ""
+	if err := r.Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "ID of this boot") {
 		t.Errorf("without a boot id: %v", err)
 	}
 	if r.Position() != "there 4" {

@@ -3,7 +3,6 @@ package kmsg
 import (
 	"time"
 
-	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logs"
 )
@@ -21,7 +20,6 @@ const (
 type stream struct {
 	r      *Reader
 	dev    device
-	boot   string
 	handle func(logs.Item) error
 	buf    []byte
 
@@ -52,7 +50,7 @@ func (s *stream) start() error {
 		pos, err := parsePosition(s.r.cfg.Position)
 		if err == nil {
 			s.known = true
-			if pos.boot == s.boot {
+			if pos.boot == s.r.boot {
 				s.next, s.saved = pos.next, true
 				if pos.offset != 0 {
 					s.offset, s.exact = pos.offset, true
@@ -66,7 +64,7 @@ func (s *stream) start() error {
 	}
 	s.skip, s.skipTo, s.cutoff = true, time.Now().Add(skipAtMost), -1
 	if s.r.cfg.Lookback > 0 {
-		s.cutoff = max(0, monotonic()-s.r.cfg.Lookback)
+		s.cutoff = max(0, hostfs.Monotonic()-s.r.cfg.Lookback)
 	}
 	return nil
 }
@@ -136,7 +134,7 @@ func (s *stream) fill() {
 
 func (s *stream) advance(next uint64) {
 	s.next, s.known = next, true
-	pos := position{boot: s.boot, next: next}
+	pos := position{boot: s.r.boot, next: next}
 	if s.exact {
 		pos.offset = s.offset
 	}
@@ -179,6 +177,6 @@ func (s *stream) lose(reason logs.Reason, lines uint64) error {
 	if s.skip {
 		return nil
 	}
-	s.loss = logs.Loss{Time: time.Now(), Reason: reason, Lines: lines, Origin: event.OriginKernel}
+	s.loss = logs.Loss{Reason: reason, Lines: lines}
 	return s.handle(logs.Item{Loss: &s.loss})
 }
