@@ -2,6 +2,8 @@ package logsource
 
 import (
 	"bytes"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
@@ -34,13 +36,13 @@ func (l *source) line(line *logs.Line) {
 		l.stats.Skipped++
 		return
 	}
-	st := l.streams.of(line)
+	matcher := l.streams.of(line)
 	cut, matched := false, false
 	text := line.Text
 	for part, more := uint32(0), true; more; part++ {
 		var one []byte
 		one, text, more = bytes.Cut(text, []byte{'\n'})
-		if st.matcher.Match(one, &l.hits) {
+		if matcher.Match(one, &l.hits) {
 			matched = true
 			l.handleLine(line, part)
 		}
@@ -93,26 +95,30 @@ func (l *source) lost(loss *logs.Loss) {
 		return
 	}
 	l.streams.forget() // what follows does not come right behind what was
-	l.losses.add(loss.Reason, loss.Lines)
+	total := l.stats.Lost[loss.Reason]
+	l.stats.Lost[loss.Reason] = Lost{Times: total.Times + 1, Lines: total.Lines + loss.Lines}
+	l.unreported[loss.Reason] += loss.Lines
 	l.emitLosses(time.Now())
 }
 
 // emitLosses reports what was lost since it last did, at most once in tickEvery.
 func (l *source) emitLosses(now time.Time) {
-	if len(l.losses.unreported) > 0 && now.Sub(l.losses.reportedAt) >= tickEvery {
+	if now.Sub(l.lossesReported) >= tickEvery {
 		l.emitAllLosses(now)
 	}
 }
 
 func (l *source) emitAllLosses(now time.Time) {
-	if len(l.losses.unreported) == 0 {
+	if len(l.unreported) == 0 {
 		return
 	}
-	l.losses.reportedAt = now
-	for _, r := range l.losses.take() {
-		l.o.Log.Warn("lines were lost", "reason", r.reason, "lines", r.lines)
+	l.lossesReported = now
+	for _, reason := range slices.Sorted(maps.Keys(l.unreported)) {
+		lines := l.unreported[reason]
+		l.o.Log.Warn("lines were lost", "reason", reason, "lines", lines)
 		l.emit(stamped(event.Event{
-			Kind: event.Lost, Source: l.stem, Lost: &event.LostData{Stem: l.stem, Count: r.lines, Reason: string(r.reason)},
+			Kind: event.Lost, Source: l.stem, Lost: &event.LostData{Stem: l.stem, Count: lines, Reason: string(reason)},
 		}))
 	}
+	clear(l.unreported)
 }

@@ -1,6 +1,39 @@
 package logsource
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"maps"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kernosis/kernosis/collector/logs"
+)
+
+// Lost is how often lines were lost for one reason.
+type Lost struct {
+	Times uint64
+	Lines uint64 // as far as it is known how many
+}
+
+// Stats is what one log has counted. Lines that came are Matched, Skipped, or
+// matched by nothing; those in Lost did not come.
+type Stats struct {
+	Name string
+
+	Lines, Bytes uint64
+	Matched      uint64 // lines that a pattern matched
+	Skipped      uint64 // lines of an earlier boot, or of the beginning of this one
+	Cut          uint64 // lines of which the end was not looked at
+	Lost         map[logs.Reason]Lost
+	SaveErrors   uint64 // times that the position could not be saved
+}
+
+func (l *source) statsNow() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.stats
+	s.Lost = maps.Clone(s.Lost)
+	return s
+}
 
 // descs are the metrics of logs.
 type descs struct {

@@ -53,7 +53,6 @@ type source struct {
 	reader   reader // nil before the first
 	streams  streams
 	stats    Stats
-	losses   losses
 	saved    saved
 	reported bool   // it has reported how it is
 	why      string // it is down; "": it is up
@@ -61,6 +60,9 @@ type source struct {
 	lastTick uint64 // items at the last tick
 	events   int    // since the position was saved
 	wantSave bool   // before the next line
+
+	unreported     map[logs.Reason]uint64 // lines lost since lossesReported
+	lossesReported time.Time
 
 	hits logpattern.Hits
 	ev   event.Event
@@ -79,8 +81,8 @@ func newSource(c Config, o Options, patterns *atomic.Pointer[logpattern.Set]) *s
 		l.first = holdFor // what probes have kept since the agent was there last comes first, too
 	}
 	l.o.Log = o.Log.With("log", c.Name)
-	l.stats = Stats{Name: c.Name, Plugin: c.Plugin}
-	l.losses = newLosses()
+	l.stats = Stats{Name: c.Name, Lost: map[logs.Reason]Lost{}}
+	l.unreported = map[logs.Reason]uint64{}
 	l.streams = newStreams(&l.cfg)
 	return l
 }

@@ -14,20 +14,18 @@ import (
 // some hundred, of which few log within the lines that a pattern spans.
 const maxStreams = 128
 
-// stream is lines that follow each other: a log, or those of one unit.
-type stream struct{ matcher *logpattern.Matcher }
-
-// streams are those of one log. They are used by one goroutine at a time.
+// streams match lines that follow each other: those of a log, or of a unit of a journal. They
+// are used by one goroutine at a time.
 type streams struct {
 	cfg   *Config
 	set   *logpattern.Set
-	byKey *simplelru.LRU[string, *stream]
-	last  *stream // the stream of the key last asked for
+	byKey *simplelru.LRU[string, *logpattern.Matcher]
+	last  *logpattern.Matcher // of the key last asked for
 	key   string
 }
 
 func newStreams(cfg *Config) streams {
-	lru, err := simplelru.NewLRU[string, *stream](maxStreams, nil)
+	lru, err := simplelru.NewLRU[string, *logpattern.Matcher](maxStreams, nil)
 	if err != nil {
 		panic(err) // of a size that is no constant above 0
 	}
@@ -39,12 +37,12 @@ func (s *streams) use(set *logpattern.Set) {
 	if s.set == set {
 		return
 	}
-	s.set = set
-	for _, key := range s.byKey.Keys() {
-		st, _ := s.byKey.Peek(key)
+	s.set, s.last = set, nil
+	for _, key := range s.byKey.Keys() { // the oldest first, so that they keep their order
+		m, _ := s.byKey.Peek(key)
 		next := s.newMatcher(key)
-		next.Resume(st.matcher.Recent())
-		st.matcher = next
+		next.Resume(m.Recent())
+		s.byKey.Add(key, next)
 	}
 }
 
@@ -59,8 +57,8 @@ func (s *streams) newMatcher(key string) *logpattern.Matcher {
 	return s.set.NewMatcher(s.cfg.Name)
 }
 
-// of returns the stream that the line belongs to.
-func (s *streams) of(line *logs.Line) *stream {
+// of returns the matcher of the stream that the line belongs to.
+func (s *streams) of(line *logs.Line) *logpattern.Matcher {
 	key := ""
 	if s.cfg.Plugin == Journald {
 		if key = line.Unit; key == "" {
@@ -70,23 +68,23 @@ func (s *streams) of(line *logs.Line) *stream {
 	return s.get(key)
 }
 
-func (s *streams) get(key string) *stream {
+func (s *streams) get(key string) *logpattern.Matcher {
 	if s.last != nil && s.key == key {
 		return s.last
 	}
-	st, ok := s.byKey.Get(key)
+	m, ok := s.byKey.Get(key)
 	if !ok {
-		st = &stream{matcher: s.newMatcher(key)}
-		s.byKey.Add(key, st)
+		m = s.newMatcher(key)
+		s.byKey.Add(key, m)
 	}
-	s.last, s.key = st, key
-	return st
+	s.last, s.key = m, key
+	return m
 }
 
 // forget has all streams begin anew.
 func (s *streams) forget() {
-	for _, st := range s.byKey.Values() {
-		st.matcher.Reset()
+	for _, m := range s.byKey.Values() {
+		m.Reset()
 	}
 }
 
@@ -104,8 +102,8 @@ func (s *streams) windows() []window {
 	var out []window
 	size := 0
 	for _, key := range slices.Backward(s.byKey.Keys()) {
-		st, _ := s.byKey.Peek(key)
-		lines := st.matcher.Recent()
+		m, _ := s.byKey.Peek(key)
+		lines := m.Recent()
 		if size += len(lines); size > maxWindows {
 			break
 		}
@@ -119,6 +117,6 @@ func (s *streams) windows() []window {
 // resume puts windows back.
 func (s *streams) resume(windows []window) {
 	for _, w := range slices.Backward(windows) {
-		s.get(w.Key).matcher.Resume(w.Lines)
+		s.get(w.Key).Resume(w.Lines)
 	}
 }
