@@ -12,11 +12,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
 	"go.yaml.in/yaml/v4"
+
+	"github.com/kernosis/kernosis/collector/document"
 )
 
 // maxTargetsFile is what maxTargets take, written at length.
@@ -211,21 +212,9 @@ func (d *targetDir) read() {
 }
 
 func (d *targetDir) readFile(path string) error {
-	// A named pipe must not stop us.
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	data, err := document.ReadFile(path, maxTargetsFile)
 	if err != nil {
 		return err
-	}
-	defer f.Close()
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
-		return errors.Join(err, fmt.Errorf("%s is not a regular file", path))
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxTargetsFile+1))
-	if err != nil {
-		return fmt.Errorf("read %s: %w", path, err)
-	}
-	if len(data) > maxTargetsFile {
-		return fmt.Errorf("%s is larger than %d bytes", path, maxTargetsFile)
 	}
 	targets, err := parseTargets(path, data)
 	if err != nil {

@@ -1,12 +1,14 @@
 package document
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // Bounds of what is read. An OperationSet of 256 nodes has some 20 KiB.
@@ -102,6 +104,26 @@ func readAll(r io.Reader) ([]byte, error) {
 	}
 	if len(data) > maxManifests {
 		return nil, fmt.Errorf("more than %d bytes, which is the most that is read", maxManifests)
+	}
+	return data, nil
+}
+
+// ReadFile reads a regular file up to a size; a named pipe does not stop it.
+func ReadFile(path string, limit int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return nil, errors.Join(err, fmt.Errorf("%s is not a regular file", path))
+	}
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, limit)
 	}
 	return data, nil
 }

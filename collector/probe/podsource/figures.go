@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kernosis/kernosis/collector/probe"
 )
@@ -28,22 +29,15 @@ func To(m *probe.Manager) func(pods []*probe.Pod) {
 	}
 }
 
-// Figures are what a source has counted.
-type Figures struct {
-	Reads    uint64    // sets that were read
-	Failures uint64    // times that none could be read
-	Pods     int       // of the latest set
-	Faulty   int       // pods of it of which something can't be used
-	At       time.Time // of the latest set; zero: there was none yet
-}
-
-// figures counts, and logs what has changed. It is a prometheus.Collector.
+// figures counts what a source has read, and logs what has changed. It is the metrics.
 type figures struct {
+	prometheus.Collector
+	reads, failures  prometheus.Counter
+	pods, faulty, at prometheus.Gauge // of the latest set
+
 	log    *slog.Logger
 	from   string // what is read, as the log names it
-	descs  [5]*prometheus.Desc
 	mu     sync.Mutex
-	counts Figures
 	failed error             // the latest failure; nil: there was none since
 	faults map[string]string // by pod, as last logged
 }
@@ -52,24 +46,32 @@ func newFigures(source, from string, log *slog.Logger) *figures {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	desc := func(name, help string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, nil, prometheus.Labels{"source": source})
+	all := prometheus.NewRegistry()
+	with := promauto.With(prometheus.WrapRegistererWith(prometheus.Labels{"source": source}, all))
+	counter := func(name, help string) prometheus.Counter {
+		return with.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
-	return &figures{log: log, from: from, descs: [5]*prometheus.Desc{
-		desc("kernosis_pod_source_reads_total", "Times that the set of pods was read."),
-		desc("kernosis_pod_source_failures_total", "Times that the set of pods could not be read."),
-		desc("kernosis_pod_source_pods", "Pods of the latest set."),
-		desc("kernosis_pod_source_pods_faulty", "Pods of the latest set of which something can't be used."),
-		desc("kernosis_pod_source_last_read_timestamp_seconds", "When the latest set was read; 0: never."),
-	}}
+	gauge := func(name, help string) prometheus.Gauge {
+		return with.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	return &figures{
+		Collector: all, log: log, from: from,
+		reads:    counter("kernosis_pod_source_reads_total", "Times that the set of pods was read."),
+		failures: counter("kernosis_pod_source_failures_total", "Times that the set of pods could not be read."),
+		pods:     gauge("kernosis_pod_source_pods", "Pods of the latest set."),
+		faulty:   gauge("kernosis_pod_source_pods_faulty", "Pods of the latest set of which something can't be used."),
+		at:       gauge("kernosis_pod_source_last_read_timestamp_seconds", "When the latest set was read; 0: never."),
+	}
 }
 
 // read counts a set. Faults are by pod what can't be used; each is reported once.
 func (f *figures) read(pods int, faults map[string]string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.counts.Reads++
-	f.counts.Pods, f.counts.Faulty, f.counts.At = pods, len(faults), time.Now()
+	f.reads.Inc()
+	f.pods.Set(float64(pods))
+	f.faulty.Set(float64(len(faults)))
+	f.at.SetToCurrentTime()
 	if f.failed != nil {
 		f.failed = nil
 		f.log.Info("pods are read again", "from", f.from, "pods", pods)
@@ -86,7 +88,7 @@ func (f *figures) read(pods int, faults map[string]string) {
 func (f *figures) failure(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.counts.Failures++
+	f.failures.Inc()
 	if f.failed == nil || f.failed.Error() != err.Error() {
 		f.log.Error("can't read pods; the last known ones stay", "from", f.from, "error", err)
 	}
@@ -98,39 +100,4 @@ func (f *figures) Failure() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.failed
-}
-
-// Figures returns what was counted.
-func (f *figures) Figures() Figures {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.counts
-}
-
-// Describe implements prometheus.Collector.
-func (f *figures) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range f.descs {
-		ch <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (f *figures) Collect(ch chan<- prometheus.Metric) {
-	c := f.Figures()
-	at := 0.0
-	if !c.At.IsZero() {
-		at = float64(c.At.UnixMilli()) / 1000
-	}
-	for i, m := range []struct {
-		kind  prometheus.ValueType
-		value float64
-	}{
-		{prometheus.CounterValue, float64(c.Reads)},
-		{prometheus.CounterValue, float64(c.Failures)},
-		{prometheus.GaugeValue, float64(c.Pods)},
-		{prometheus.GaugeValue, float64(c.Faulty)},
-		{prometheus.GaugeValue, at},
-	} {
-		ch <- prometheus.MustNewConstMetric(f.descs[i], m.kind, m.value)
-	}
 }

@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"strings"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // KubeletConfig says where kubelet is and how to talk to it. At most one of CAFile,
@@ -50,8 +48,6 @@ type Kubelet struct {
 	every   time.Duration // askEvery, or a test's
 	ask     chan struct{}
 }
-
-var _ prometheus.Collector = (*Kubelet)(nil)
 
 // NewKubelet checks the configuration; nothing is asked yet.
 func NewKubelet(cfg KubeletConfig) (*Kubelet, error) {

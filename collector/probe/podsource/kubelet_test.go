@@ -201,7 +201,7 @@ func TestPodsOfKubelet(t *testing.T) {
 	k.body.Store(&good)
 	await.Until(t, "one pod", soon, func() bool { return got.count() > before && got.names() == "shop/web-1" })
 	f := src.Figures()
-	if f.Failures == 0 || f.Reads == 0 || f.Pods != 1 || f.At.IsZero() {
+	if f.Failures == 0 || f.Reads == 0 || f.Pods != 1 || f.At == 0 {
 		t.Errorf("%+v", f)
 	}
 	// What goes on is reported once, however often kubelet was asked.

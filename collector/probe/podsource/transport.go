@@ -8,15 +8,14 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
-	"os"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/kernosis/kernosis/collector/document"
 )
 
 // Bounds of the files beside the address.
@@ -77,7 +76,7 @@ func (t *transport) client() (*http.Client, error) {
 	var certs []byte
 	if path != "" {
 		var err error
-		if certs, err = readFile(path, maxCerts); err != nil {
+		if certs, err = document.ReadFile(path, maxCerts); err != nil {
 			return nil, err
 		}
 	}
@@ -161,7 +160,7 @@ func (t *transport) token() (string, error) {
 	if t.cfg.TokenFile == "" {
 		return "", nil
 	}
-	data, err := readFile(t.cfg.TokenFile, maxToken)
+	data, err := document.ReadFile(t.cfg.TokenFile, maxToken)
 	if err != nil {
 		return "", err
 	}
@@ -175,24 +174,4 @@ func (t *transport) token() (string, error) {
 		}
 	}
 	return token, nil
-}
-
-// readFile reads a regular file up to a size; a named pipe does not stop it.
-func readFile(path string, limit int64) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
-		return nil, errors.Join(err, fmt.Errorf("%s is not a regular file", path))
-	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
-	}
-	if int64(len(data)) > limit {
-		return nil, fmt.Errorf("%s is larger than %d bytes", path, limit)
-	}
-	return data, nil
 }
