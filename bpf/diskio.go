@@ -179,7 +179,7 @@ const stormKindOld = 10 * time.Minute
 
 // UnrecordedDiskErrors returns the errors of storms that are not reported yet, of this run or
 // of an earlier one that left its pins. Where there is little room for other kinds it forgets
-// old ones that had no storm. now is the time since boot.
+// old ones of which all is reported. now is the time since boot.
 func (l *Loaded) UnrecordedDiskErrors(now time.Duration) ([]DiskErrors, error) {
 	var out []DiskErrors
 	var old []DiskErrorKind
@@ -195,7 +195,7 @@ func (l *Loaded) UnrecordedDiskErrors(now time.Duration) ([]DiskErrors, error) {
 		}
 		if n := unreported(storm.More, reported); n > 0 {
 			out = append(out, DiskErrors{Kind: kind, N: n, total: storm.More})
-		} else if storm.More == 0 && time.Duration(storm.Began)+stormKindOld < now { //nolint:gosec // nanoseconds since boot
+		} else if time.Duration(storm.Began)+stormKindOld < now { //nolint:gosec // nanoseconds since boot
 			old = append(old, kind)
 		}
 	}
@@ -206,7 +206,8 @@ func (l *Loaded) UnrecordedDiskErrors(now time.Duration) ([]DiskErrors, error) {
 		return out, nil
 	}
 	for i := range old {
-		for _, m := range []string{mapStorms, mapStormsReported} {
+		// A kill in between has its errors reported twice, not never.
+		for _, m := range []string{mapStormsReported, mapStorms} {
 			if err := l.maps[m].Delete(&old[i]); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 				return out, fmt.Errorf("forget a kind of disk errors: %w", err)
 			}

@@ -1,12 +1,14 @@
 package bpf
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -564,5 +566,44 @@ func countsOnlyNewErrors(t *testing.T, l *Loaded, reported DiskErrors, counted f
 	}
 	if more := counted(); more.N != 1 {
 		t.Errorf("%d counted, want the one that came since", more.N)
+	}
+}
+
+// Kinds of storms that have ended and are reported make room for others: the control groups of
+// pods that restart again and again make new kinds. What is not reported stays.
+func TestDiskErrorKindsAreForgotten(t *testing.T) {
+	l := openStem(t, diskio(), testKernel(t), nil)
+	storms := l.Map(mapStorms)
+	put := func(issuer, began, more, reported uint64) DiskErrorKind {
+		t.Helper()
+		kind := DiskErrorKind{Issuer: issuer}
+		if err := errors.Join(storms.Put(&kind, &diskStorm{Began: began, More: more}), l.Map(mapStormsReported).Put(&kind, reported)); err != nil {
+			t.Fatal(err)
+		}
+		return kind
+	}
+	const now = time.Hour
+	kept := []DiskErrorKind{put(1, 1, 5, 4), put(2, uint64(now-time.Minute), 5, 5)}
+	for issuer := uint64(len(kept)) + 1; issuer <= uint64(storms.MaxEntries()/2); issuer++ {
+		put(issuer, 1, 5, 5)
+	}
+	all, err := l.UnrecordedDiskErrors(now)
+	all = slices.DeleteFunc(all, func(e DiskErrors) bool { return e.Kind.Dev != 0 }) // of other tests
+	if err != nil || len(all) != 1 || all[0].Kind != kept[0] || all[0].N != 1 {
+		t.Errorf("%+v (%v), want the one that is not reported", all, err)
+	}
+	for name, storm := range map[string]any{mapStorms: new(diskStorm), mapStormsReported: new(uint64)} {
+		var kind DiskErrorKind
+		var left []DiskErrorKind
+		it := l.Map(name).Iterate()
+		for it.Next(&kind, storm) {
+			if kind.Dev == 0 { // else of another test
+				left = append(left, kind)
+			}
+		}
+		slices.SortFunc(left, func(a, b DiskErrorKind) int { return cmp.Compare(a.Issuer, b.Issuer) })
+		if err := it.Err(); err != nil || !slices.Equal(left, kept) {
+			t.Errorf("%s: %d kinds left (%v), want %d", name, len(left), err, len(kept))
+		}
 	}
 }
