@@ -6,8 +6,11 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 	"unsafe"
@@ -323,4 +326,33 @@ func TestDecodeHungTaskHint(t *testing.T) {
 			}
 		})
 	}
+}
+
+// childEnv has a test be run in a child PID namespace.
+const childEnv = "COLLECTOR_CHILD_PID_NAMESPACE"
+
+// In a child PID namespace where no program sees hangs there is no decoder, which a reload of rules
+// must not ask.
+func TestReportLastingWithoutHungTask(t *testing.T) {
+	if os.Getenv(childEnv) == "" {
+		if os.Geteuid() != 0 {
+			t.Skip("needs root to make a PID namespace")
+		}
+		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+		cmd.Env = append(os.Environ(), childEnv+"=1")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	env := hungEnvironment(t, "", "")
+	s := &Sources{mounts: newMountSource(env), stalls: newDiskStallSource(env)}
+	st := &stem{name: bpf.StemHungTask}
+	st.decoder, st.err = newDecoder(env, &bpf.Loaded{Stem: bpf.StemHungTask})
+	if !errors.Is(st.err, bpf.ErrChildPIDNamespace) {
+		t.Fatal(st.err)
+	}
+	s.kernel = &kernelSource{stems: []*stem{st}}
+	s.ReportLasting(func(*event.Event) {})
 }

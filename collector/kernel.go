@@ -144,7 +144,11 @@ func newDecoder(env *environment, l *bpf.Loaded) (decoder, error) {
 	case bpf.StemOOMKill:
 		return newOOMKill(env), nil
 	case bpf.StemHungTask:
-		return newHungTask(env, l)
+		h, err := newHungTask(env, l)
+		if err != nil {
+			return nil, err // h would be a decoder that is not nil
+		}
+		return h, nil
 	case bpf.StemDiskIO:
 		return newDiskIO(env, l), nil
 	case bpf.StemFSError:
