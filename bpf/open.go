@@ -161,12 +161,17 @@ func (l *Loaded) openPins(pins *PinRoot) (others []string, err error) {
 		l.shared = pins.dir(l.Stem, statePrefix+layout)
 	}
 	// What is left of a run that was killed while it unpinned may write to maps that are
-	// pinned no more: nothing is shared with that.
+	// pinned no more: nothing is shared with that. Nor with a run from which another build
+	// has taken over since: its ring has gaps, and is read as a predecessor's.
 	known, err := pins.has(l.Stem, id)
 	if err != nil {
 		return nil, err
 	}
-	if state, ring := l.missesMaps(); state || ring && known {
+	ended := slices.ContainsFunc(others, func(v string) bool {
+		dir := pins.dir(l.Stem, v)
+		return !slices.Contains(l.siblings, dir) && l.cutOf(dir) > l.cutOf(l.dir)
+	})
+	if state, ring := l.missesMaps(); state || (ring || ended) && known {
 		left, err := pins.setAside(l.Stem, "", id)
 		if err != nil {
 			return nil, err

@@ -1,8 +1,10 @@
 package bpf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 
@@ -22,9 +24,10 @@ type predecessor struct {
 type foreignRing struct {
 	*Ring
 	m *ebpf.Map
-	// cut: what it has from since on is in this stem's ring too. Not where both builds'
-	// programs share their state: each fault is in the ring of one of them.
-	cut bool
+	// Its records count from one boot time until another: others are in another ring too. All
+	// count where both builds' programs share their state: each fault is in the ring of one
+	// of them.
+	from, until uint64
 }
 
 // takeOver ends other builds' programs, now that this one's are attached. It can end at
@@ -43,21 +46,15 @@ func (l *Loaded) takeOver(pins *PinRoot, others []string) error {
 		return nil
 	}
 	l.predecessor = p
-	cuts := false
+	cuts := map[string]uint64{} // by folder, of builds that share no state with this one
 	for _, id := range others {
 		dir := pins.dir(l.Stem, id)
 		p.dirs = append(p.dirs, dir)
-		cut := !slices.Contains(l.siblings, dir)
-		cuts = cuts || cut
-		if m, err := ebpf.LoadPinnedMap(mapPin(dir, mapEvents), nil); err == nil {
-			if r, err := OpenRing(m); err == nil {
-				p.rings = append(p.rings, foreignRing{r, m, cut})
-			} else {
-				_ = m.Close()
-			}
+		if !slices.Contains(l.siblings, dir) {
+			cuts[dir] = l.cutOf(dir)
 		}
 	}
-	if cuts {
+	if len(cuts) > 0 {
 		if p.since, err = l.lostElement(cutAt); err != nil {
 			return err
 		}
@@ -68,6 +65,10 @@ func (l *Loaded) takeOver(pins *PinRoot, others []string) error {
 			}
 		}
 	}
+	for _, id := range others {
+		p.openRing(pins.dir(l.Stem, id), cuts)
+	}
+	slices.SortStableFunc(p.rings, func(a, b foreignRing) int { return cmp.Compare(a.from, b.from) })
 	for _, id := range others {
 		dir := pins.dir(l.Stem, id)
 		links, err := pinnedLinks(dir)
@@ -92,6 +93,44 @@ func (l *Loaded) takeOver(pins *PinRoot, others []string) error {
 	return nil
 }
 
+// cutOf returns from which boot time on the records of a folder of pins count; 0: all do.
+func (l *Loaded) cutOf(dir string) uint64 {
+	lost, err := l.foreignMap(dir, mapLost)
+	if lost == nil || err != nil {
+		return 0
+	}
+	defer lost.Close()
+	cut, err := lostElement(lost, cutAt)
+	if err != nil {
+		return 0 // it is too old to note one
+	}
+	return cut
+}
+
+// openRing opens the ring of another build, if it has one. The records of a build that is cut
+// count until the next one's.
+func (p *predecessor) openRing(dir string, cuts map[string]uint64) {
+	m, err := ebpf.LoadPinnedMap(mapPin(dir, mapEvents), nil)
+	if err != nil {
+		return
+	}
+	r, err := OpenRing(m)
+	if err != nil {
+		_ = m.Close()
+		return
+	}
+	ring := foreignRing{Ring: r, m: m, until: math.MaxUint64}
+	if from, cut := cuts[dir]; cut {
+		ring.from, ring.until = from, p.since
+		for _, next := range cuts {
+			if next > from {
+				ring.until = min(ring.until, next)
+			}
+		}
+	}
+	p.rings = append(p.rings, ring)
+}
+
 // Drain hands every record that was there when it was called to handle, oldest
 // build first, and gives it back to the kernel after handle and then Settle have
 // returned. It returns how many there were. A record is valid during the call it is
@@ -101,23 +140,18 @@ func (l *Loaded) Drain(handle func(raw []byte)) (int, error) {
 	if p == nil {
 		return l.drain(l.ring, handle), nil
 	}
-	younger := func(raw []byte) bool {
-		h, err := view[Header](raw)
-		return err == nil && h.BootNS >= p.since
-	}
 	n := 0
-	for _, r := range p.rings {
-		n += l.drain(r.Ring, func(raw []byte) {
-			if !r.cut || !younger(raw) {
+	drain := func(r *Ring, from, until uint64) {
+		n += l.drain(r, func(raw []byte) {
+			if h, err := view[Header](raw); err != nil || from <= h.BootNS && h.BootNS < until {
 				handle(raw)
 			}
 		})
 	}
-	n += l.drain(l.ring, func(raw []byte) {
-		if younger(raw) {
-			handle(raw)
-		}
-	})
+	for _, r := range p.rings {
+		drain(r.Ring, r.from, r.until)
+	}
+	drain(l.ring, p.since, math.MaxUint64)
 	l.predecessor = nil
 	err := errors.Join(p.remove(), p.close())
 	if err == nil && p.since != 0 {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -194,5 +195,66 @@ func TestUpgradeReportsCountsItCannotRead(t *testing.T) {
 	}
 	if lost := losses(t, second); lost.Unread != nil {
 		t.Errorf("%+v after it was reported", lost)
+	}
+}
+
+// A build that returns after a failed upgrade has its own records that nobody has read, those of
+// the build between, and new ones: each once, however far the upgrades came.
+func TestRollbackKeepsUnreadRecords(t *testing.T) {
+	k := testKernel(t)
+	for _, s := range []Stem{oomkill(), diskio(), hungtask()} {
+		for name, builds := range map[string][]Stem{
+			"rollback":                 {another(s), s, another(s)},
+			"two upgrades and a third": {another(s), s, another(s), s, another(another(s))},
+		} {
+			t.Run(s.Name+", "+name, func(t *testing.T) {
+				pins, reopen := testPins(t)
+				var l *Loaded
+				want := []uint64{}
+				for i, build := range builds {
+					if l != nil {
+						l.Close() // killed, before it has read anything
+						pins.Close()
+						pins = reopen()
+					}
+					l = openStem(t, build, k, pins)
+					nonce := uint64(i)
+					want = append(want, nonce)
+					if err := l.RunCanary(nonce); err != nil {
+						t.Fatal(err)
+					}
+				}
+				got := drainNonces(t, l)
+				slices.Sort(got) // of builds that share their state the rings have no order
+				if !slices.Equal(got, want) {
+					t.Errorf("got canaries %v, want %v", got, want)
+				}
+				if ids, err := pins.versions(s.Name); err != nil || len(ids) != 1 {
+					t.Errorf("pinned builds %v (%v), want the last alone", ids, err)
+				}
+			})
+		}
+	}
+}
+
+// What both builds have recorded is read once: until the cut from the older one's ring, and from
+// there on from the other's.
+func TestRollbackCutsRecordsOfBoth(t *testing.T) {
+	k := testKernel(t)
+	pins, reopen := testPins(t)
+	old := openStem(t, another(oomkill()), k, pins)
+	next := openStem(t, oomkill(), k, pins)
+	// As if a program had recorded it, which the kernel ends only some milliseconds after its pin.
+	for _, l := range []*Loaded{old, next} {
+		if err := l.RunCanary(1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old.Close()
+	next.Close()
+	pins.Close()
+	l := openStem(t, another(oomkill()), k, reopen())
+	if got := drainNonces(t, l); len(got) != 1 {
+		t.Errorf("got %d records of one that both builds have, want 1", len(got))
 	}
 }
