@@ -199,7 +199,7 @@ func TestBetterProgramTakesOver(t *testing.T) {
 			}
 			first.Close()
 			if killed {
-				aside := fallback + "x"
+				aside := filepath.Join(first.dir, "aside")
 				if err := os.Rename(fallback, aside); err != nil {
 					t.Fatal(err)
 				}
@@ -252,5 +252,55 @@ func TestFallbackStays(t *testing.T) {
 	}
 	if err := second.CheckLinks(); err != nil {
 		t.Error(err)
+	}
+}
+
+// What is attached on demand is found again after a kill, whatever its hook is called, and ends
+// with the last target.
+func TestOnDemandHooksAreAdopted(t *testing.T) {
+	k := testKernel(t)
+	pins, reopen := testPins(t)
+	first := openStem(t, sockfail(), k, pins)
+	key := NewSockTargetKey(1, netip.Addr{}, 9)
+	rewatch(t, first, key)
+	if err := first.Attach(hookStateToo); err != nil {
+		t.Fatal(err)
+	}
+	first.Close() // killed
+	pins.Close()
+
+	second := openStem(t, sockfail(), k, reopen())
+	for _, r := range second.Reports() {
+		if r.Hook == hookStateToo && (r.State != Adopted || !r.Pinned) {
+			t.Errorf("%s is %s, pinned: %t", r.Program, r.State, r.Pinned)
+		}
+	}
+	rewatch(t, second)
+	links, err := pinnedLinks(second.dir)
+	if err != nil || len(links[hookStateToo]) != 0 {
+		t.Errorf("%v (%v) pinned without a target", links, err)
+	}
+}
+
+// A pin that no hook has the name of is of an earlier version, whose hook had another name.
+func TestPinsOfUnknownHooksAreRemoved(t *testing.T) {
+	k := testKernel(t)
+	pins, reopen := testPins(t)
+	first := openStem(t, sockfail(), k, pins)
+	rewatch(t, first, NewSockTargetKey(1, netip.Addr{}, 9))
+	if err := first.Attach(hookStateToo); err != nil {
+		t.Fatal(err)
+	}
+	left := linkPin(first.dir, "state-too", SockfailProgStateRaw)
+	if err := os.Rename(linkPin(first.dir, hookStateToo, SockfailProgStateRaw), left); err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
+	pins.Close()
+
+	second := openStem(t, sockfail(), k, reopen())
+	t.Cleanup(func() { rewatch(t, second) })
+	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is left: %v", left, err)
 	}
 }

@@ -21,6 +21,13 @@ func (l *Loaded) attachHooks() error {
 			return err
 		}
 	}
+	for _, programs := range pinned {
+		for program, path := range programs {
+			if l.spec.Programs[program] == nil {
+				_ = os.Remove(path) // of a version whose hook had a "-" in its name
+			}
+		}
+	}
 	demanded := false
 	if l.stem.demands != nil {
 		var err error

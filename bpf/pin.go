@@ -158,8 +158,8 @@ func (r *PinRoot) setAside(stem, prefix, name string) (string, error) {
 
 func (r *PinRoot) dir(stem, id string) string { return filepath.Join(r.path, stem, id) }
 
-// File names in a version's folder. Program and hook names have no dots: a BPF
-// filesystem allows them in no other place than ours.
+// File names in a version's folder. Program and hook names have no dots, which a BPF
+// filesystem allows in no other place than ours, and no "-".
 func mapPin(dir, name string) string     { return filepath.Join(dir, "map_"+name) }
 func programPin(dir, name string) string { return filepath.Join(dir, "prog_"+name) }
 func linkPin(dir, hook, program string) string {

@@ -79,7 +79,7 @@ func sockfail() Stem {
 
 const (
 	hookState    = "state"
-	hookStateToo = "state-too"
+	hookStateToo = "state_too"
 	hookResend   = "resend"
 	hookError    = "error"
 	hookDrop     = "drop"
