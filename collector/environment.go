@@ -62,6 +62,11 @@ func newEnvironment(cfg Config, log *slog.Logger) *environment {
 		env.finder, find = finder, finder.Find
 	}
 	env.attributor = hostfs.NewAttributor(attributed, find, env.name)
+	if layout, err := env.fs.CgroupLayout(); err == nil {
+		// Of disk errors that were only counted, the group has no name.
+		_, v1 := layout.Controllers["blkio"]
+		env.attributor.ByID = !v1
+	}
 	env.oomCode = sync.OnceValue(func() oomCode {
 		code, err := findOOMCode(env.fs)
 		if err != nil {

@@ -52,6 +52,10 @@ type attributionKey struct {
 // Attributor finds the owner of cgroup chains and remembers it, so that a
 // repeated event allocates nothing. It is safe for concurrent use.
 type Attributor struct {
+	// ByID: groups whose names were not captured are of the hierarchy that find looks in. To be
+	// set before the first Resolve.
+	ByID bool
+
 	seed  maphash.Seed
 	cache *lru.Cache[attributionKey, *Attributed]
 	find  func(id uint64) (path string, err error)
@@ -108,7 +112,7 @@ func (a *Attributor) resolve(leafID uint64, levels []Level, truncated bool) *Att
 	if truncated && a.find != nil && (owner.Container.ID == "" || owner.Container.QoS == "") {
 		// The tail must be the captured one: the id may be of another hierarchy.
 		full, err := a.find(leafID)
-		if tail := strings.TrimPrefix(path, "…"); err == nil && strings.HasSuffix(full, tail) {
+		if tail := strings.TrimPrefix(path, "…"); err == nil && strings.HasSuffix(full, tail) && (tail != "" || a.ByID) {
 			path = full
 			owner, _ = ParseCgroupPath(path)
 		}

@@ -107,6 +107,18 @@ func TestResolveCompletes(t *testing.T) {
 	}
 }
 
+// Of a group whose names were not captured the id alone says nothing where it may be one of another
+// hierarchy.
+func TestResolveByIDAlone(t *testing.T) {
+	for _, byID := range []bool{false, true} {
+		a := NewAttributor(4, func(uint64) (string, error) { return "/docker/" + idA, nil }, nil)
+		a.ByID = byID
+		if e := a.Resolve(5, []Level{{ID: 5}}, true); (e.Container != nil) != byID {
+			t.Errorf("by id: %t: %+v of %+v", byID, e.Container, e.Cgroup)
+		}
+	}
+}
+
 func TestResolveDoesNotAllocate(t *testing.T) {
 	a := NewAttributor(4, nil, nil)
 	levels := chain(7, burstable+"/cri-containerd-"+idA+".scope")
