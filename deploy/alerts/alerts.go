@@ -102,7 +102,7 @@ func (k *known) matcher(all []*known) string {
 // give counts as the gravest.
 func conditionAlerts(rules []*detector.Rule, cfg Config) []Alert {
 	type key struct{ condition, reason string }
-	gravest := map[key]*detector.Rule{}
+	gravest, checked := map[key]*detector.Rule{}, map[key]bool{}
 	docs := map[string]string{} // of a condition, where the gravest rule of a reason has none
 	for _, r := range rules {
 		if r.Temporary() {
@@ -112,6 +112,8 @@ func conditionAlerts(rules []*detector.Rule, cfg Config) []Alert {
 		if old := gravest[k]; old == nil || old.Severity.Rank() < r.Severity.Rank() {
 			gravest[k] = r
 		}
+		// What a check or a problem daemon gives for a reason stands in place of the rule's.
+		checked[k] = checked[k] || slices.Contains(r.Events, event.Check)
 		docs[r.Condition] = cmp.Or(docs[r.Condition], cfg.doc(r))
 	}
 	var all []*known
@@ -125,8 +127,7 @@ func conditionAlerts(rules []*detector.Rule, cfg Config) []Alert {
 			all = append(all, &known{name: k.condition, severity: r.Severity, doc: cmp.Or(cfg.doc(r), docs[r.Condition])})
 		}
 		all[i].reasons = append(all[i].reasons, k.reason)
-		// What a check or a problem daemon gives for a reason stands in place of the rule's.
-		all[i].others = all[i].others || slices.Contains(r.Events, event.Check)
+		all[i].others = all[i].others || checked[k]
 	}
 	slices.SortStableFunc(all, func(a, b *known) int {
 		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(b.severity.Rank(), a.severity.Rank()))
@@ -189,41 +190,71 @@ func often(s problem.Severity) (more int, within string) {
 	return 19, "1h"
 }
 
-// problemAlerts returns an alert for each reason of temporary problems.
+// problemAlerts returns the alerts for each reason of temporary problems: one of the gravest
+// severity that its rules have. What a problem daemon gives for a reason stands in place of the
+// rule's: problems of such rules are counted by the rules' names, each severity for itself.
 func problemAlerts(rules []*detector.Rule, taken []Alert, cfg Config) []Alert {
-	by := map[string]*known{}
+	by := map[string][]*detector.Rule{}
 	for _, r := range rules {
-		if !r.Temporary() {
-			continue
-		}
-		k := by[r.Reason]
-		if k == nil {
-			k = &known{name: r.Reason, severity: r.Severity}
-			by[r.Reason] = k
-		}
-		k.doc = cmp.Or(k.doc, cfg.doc(r))
-		if r.Severity.Rank() > k.severity.Rank() {
-			k.severity = r.Severity
+		if r.Temporary() {
+			by[r.Reason] = append(by[r.Reason], r)
 		}
 	}
 	var out []Alert
 	for _, reason := range slices.Sorted(maps.Keys(by)) {
-		k := by[reason]
-		if slices.ContainsFunc(taken, func(a Alert) bool { return a.Alert == reason && a.Labels["severity"] == string(k.severity) }) {
-			k.name += "Repeated" // the condition of that name is an alert of its own
+		names := map[problem.Severity][]string{}
+		doc, byRule := "", false
+		for _, r := range by[reason] {
+			names[r.Severity] = append(names[r.Severity], r.Name)
+			doc = cmp.Or(doc, cfg.doc(r))
+			byRule = byRule || slices.Contains(r.Events, event.Check)
 		}
-		more, within := often(k.severity)
-		expr := fmt.Sprintf("sum without (instance, pod, uid) (increase(problem_counter{reason=%q}[%s])) > %d", reason, within, more)
-		if more == 0 {
-			expr += fmt.Sprintf("\nor\nsum without (instance, pod, uid) (problem_counter{reason=%[1]q} unless problem_counter{reason=%[1]q} offset %[2]s) > 0", reason, within)
+		for _, s := range slices.Backward(problem.Severities()) {
+			if len(names[s]) == 0 {
+				continue
+			}
+			a := problemAlert(reason, s, doc, cfg)
+			if byRule {
+				a = problemAlertByRule(reason, s, names[s], doc, cfg)
+			}
+			if slices.ContainsFunc(taken, func(o Alert) bool { return o.Alert == a.Alert && o.Labels[SeverityLabel] == string(s) }) {
+				a.Alert += "Repeated" // the condition of that name is an alert of its own
+			}
+			out = append(out, a)
+			if !byRule {
+				break
+			}
 		}
-		out = append(out, Alert{
-			Alert: k.name, Labels: labels(k.severity), Expr: expr,
-			Annotations: cfg.ofNode(
-				"{{ $labels.node }}: "+reason,
-				fmt.Sprintf("The problem {{ $labels.reason }} occurred {{ $value | humanize }} times within %s on node {{ $labels.node }}.", within),
-				k.doc),
-		})
 	}
 	return out
+}
+
+// problemAlert is about problems of one reason.
+func problemAlert(reason string, s problem.Severity, doc string, cfg Config) Alert {
+	more, within := often(s)
+	expr := fmt.Sprintf("sum without (instance, pod, uid) (increase(problem_counter{reason=%q}[%s])) > %d", reason, within, more)
+	if more == 0 {
+		expr += fmt.Sprintf("\nor\nsum without (instance, pod, uid) (problem_counter{reason=%[1]q} unless problem_counter{reason=%[1]q} offset %[2]s) > 0", reason, within)
+	}
+	return Alert{Alert: reason, Labels: labels(s), Expr: expr, Annotations: cfg.ofProblem(reason, within, doc)}
+}
+
+// problemAlertByRule is about problems of some rules, whatever their reasons. Unlike
+// problem_counter their series begin with the first occurrences, which are no increase.
+func problemAlertByRule(reason string, s problem.Severity, rules []string, doc string, cfg Config) Alert {
+	more, within := often(s)
+	series := fmt.Sprintf("kernosis_problem_occurrences_total{rule=~%q, severity=%q}", strings.Join(slices.Sorted(slices.Values(rules)), "|"), s)
+	return Alert{
+		Alert: reason, Labels: labels(s),
+		Expr: fmt.Sprintf("sum without (instance, pod, uid, rule, severity) (increase(%[1]s[%[2]s])) > %[3]d\nor\n"+
+			"sum without (instance, pod, uid, rule, severity) (%[1]s unless %[1]s offset %[2]s) > %[3]d", series, within, more),
+		Annotations: cfg.ofProblem("{{ $labels.reason }}", within, doc),
+	}
+}
+
+func (c *Config) ofProblem(reason, within, doc string) map[string]string {
+	return c.ofNode(
+		"{{ $labels.node }}: "+reason,
+		fmt.Sprintf("The problem {{ $labels.reason }} occurred {{ $value | humanize }} times within %s on node {{ $labels.node }}.", within),
+		doc)
 }

@@ -3,6 +3,7 @@ package alerts_test
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -183,6 +184,7 @@ rules:
 - {name: torn-too, events: [oomkill], condition: Broken, reason: Torn, message: m, latched: true, severity: warning}
 - {name: checked, events: [check], condition: Checked, reason: Failed, message: m, latched: true}
 - {name: checked-badly, events: [oomkill], condition: Checked, reason: Worse, message: m, latched: true, severity: critical}
+- {name: noticed, events: [check], reason: Noticed, message: m}
 - {name: creaks, events: [oomkill], reason: Creaks, message: m, severity: info}
 - {name: creaks-too, events: [diskio], reason: Creaks, message: m, severity: warning, doc: "https://wiki.example/creaks"}
 - {name: again, events: [diskio], reason: Broken, message: m, severity: critical}
@@ -207,6 +209,7 @@ rules:
 		"Checked warning":                {`max without (instance, pod, uid) (problem_gauge{type="Checked", reason!~"Worse"}) == 1`, "5m", ""},
 		"Checked critical":               {`max without (instance, pod, uid) (problem_gauge{type="Checked", reason=~"Worse"}) == 1`, "1m", ""},
 		"BrokenRepeated critical":        {`sum without (instance, pod, uid) (increase(problem_counter{reason="Broken"}[15m])) > 0` + "\nor\n" + `sum without (instance, pod, uid) (problem_counter{reason="Broken"} unless problem_counter{reason="Broken"} offset 15m) > 0`, "", ""},
+		"Noticed warning":                {counted(`rule=~"noticed", severity="warning"`, 4), "", ""},
 		"Creaks warning":                 {`sum without (instance, pod, uid) (increase(problem_counter{reason="Creaks"}[15m])) > 4`, "", "https://wiki.example/creaks"},
 		"KernosisOtherCondition warning": {`max without (instance, pod, uid) (problem_gauge{type!~"Broken|Checked"}) == 1`, "5m", "b/runbooks/KernosisOtherCondition.md"},
 	} {
@@ -219,6 +222,12 @@ rules:
 	for name := range got {
 		t.Errorf("%s is one too many", name)
 	}
+}
+
+// counted is the expression of occurrences of rules within 15 minutes.
+func counted(selector string, more int) string {
+	series := "kernosis_problem_occurrences_total{" + selector + "}"
+	return fmt.Sprintf("sum without (instance, pod, uid, rule, severity) (increase(%[1]s[15m])) > %[2]d\nor\nsum without (instance, pod, uid, rule, severity) (%[1]s unless %[1]s offset 15m) > %[2]d", series, more)
 }
 
 // TestAlertTable holds the table of docs/monitoring.md to the file.

@@ -140,10 +140,14 @@ monitoring:
 const ownRules = `apiVersion: rules.kernosis.io/v1
 conditions:
   Broken: {healthyReason: Whole, healthyMessage: whole}
+  Checked: {healthyReason: Fine, healthyMessage: fine}
 rules:
 - {name: bent, events: [oomkill], condition: Broken, reason: Bent, message: m, latched: true, severity: critical, doc: "https://wiki.example/bent"}
 - {name: torn, events: [oomkill], condition: Broken, reason: Torn, message: m, latched: true, severity: critical}
 - {name: worn, events: [oomkill], condition: Broken, reason: Worn, message: m, latched: true}
+- {name: checked, events: [check], condition: Checked, reason: Failed, message: m, latched: true}
+- {name: checked-badly, events: [oomkill], condition: Checked, reason: Worse, message: m, latched: true, severity: critical}
+- {name: noticed, events: [check], reason: Noticed, message: m}
 - {name: creaks, events: [oomkill], reason: Creaks, message: m, severity: info, doc: runbooks/Creaks}
 - {name: creaks-too, events: [diskio], reason: Creaks, message: m, severity: critical, doc: runbooks/Creaks}
 - {name: broken, events: [diskio], reason: Broken, message: m, severity: critical}
@@ -182,7 +186,7 @@ func TestOwnRulesHaveAlerts(t *testing.T) {
 		}
 		return nil
 	}
-	wanted := []string{"Broken critical", "Broken warning", "Creaks critical", "BrokenRepeated critical", "DatabaseKilled warning"}
+	wanted := []string{"Broken critical", "Broken warning", "Checked warning", "Checked critical", "Noticed warning", "Creaks critical", "BrokenRepeated critical", "DatabaseKilled warning"}
 	for _, g := range file.Groups {
 		for i := range g.Rules {
 			want, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&g.Rules[i])
@@ -214,7 +218,7 @@ func TestOwnRulesHaveAlerts(t *testing.T) {
 	if a := named(got, "DiskIOError"); len(a) != 1 || len(named(got, "Creaks")) != 1 {
 		t.Errorf("DiskIOError: %v", a)
 	}
-	if a := named(got, "KernosisOtherCondition"); len(a) != 1 || !strings.Contains(text(a[0], "expr"), `type!~"Broken|APIServerUnreachable|`) {
+	if a := named(got, "KernosisOtherCondition"); len(a) != 1 || !strings.Contains(text(a[0], "expr"), `type!~"Broken|Checked|APIServerUnreachable|`) {
 		t.Errorf("KernosisOtherCondition: %v", a)
 	}
 }

@@ -78,7 +78,7 @@ func meaning(metric, label string) labelMeaning {
 	switch metric + "/" + label {
 	case "problem_gauge/type", "kube_node_status_condition/condition", "kernosis_condition/type":
 		return conditionType
-	case "problem_gauge/reason", "problem_counter/reason", "problem_counter_total/reason", "kernosis_problem_transitions_total/reason":
+	case "problem_gauge/reason", "problem_counter/reason", "problem_counter_total/reason", "kernosis_problem_transitions_total/reason", "kernosis_problem_occurrences_total/reason":
 		return problemReason
 	}
 	return nothing

@@ -21,6 +21,7 @@ type Metrics struct {
 	events      *prometheus.CounterVec
 	lost        *prometheus.CounterVec
 	problems    *prometheus.CounterVec
+	occurrences *prometheus.CounterVec
 	firing      *prometheus.GaugeVec
 	info        *prometheus.GaugeVec
 	condition   *prometheus.GaugeVec
@@ -54,6 +55,9 @@ func New(version, node string) *Metrics {
 		problems: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kernosis_problem_transitions_total", Help: "State changes of problems, by rule, reason and the state entered; a temporary problem enters firing at each occurrence.",
 		}, []string{"rule", "reason", "state"}),
+		occurrences: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kernosis_problem_occurrences_total", Help: "What problem_counter counts, by rule, reason and severity.",
+		}, []string{"rule", "reason", "severity"}),
 		firing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kernosis_problems", Help: "Problems that are firing now, by rule.",
 		}, []string{"rule"}),
@@ -103,7 +107,7 @@ func New(version, node string) *Metrics {
 	}, []string{"version"})
 	build.WithLabelValues(version).Set(1)
 	m.Own.MustRegister(
-		m.events, m.lost, m.problems, m.firing, m.info, m.condition, m.sourceUp, m.degraded, m.latency, m.evaluation,
+		m.events, m.lost, m.problems, m.occurrences, m.firing, m.info, m.condition, m.sourceUp, m.degraded, m.latency, m.evaluation,
 		m.ruleErrors, m.groupsOver, m.limited, m.roomless, m.outputError, build,
 	)
 	m.Registry.MustRegister(
@@ -176,6 +180,9 @@ func (m *Metrics) Transition(t problem.Transition) {
 	case t.Again:
 	case t.Problem != nil:
 		m.problems.WithLabelValues(t.Problem.Rule, t.Problem.Reason, string(t.Problem.State)).Add(float64(t.Occurrences()))
+		if began(t) {
+			m.occurrences.WithLabelValues(t.Problem.Rule, t.Problem.Reason, string(t.Problem.Severity)).Add(float64(t.Occurrences()))
+		}
 	case t.Condition != nil:
 		m.mu.Lock()
 		defer m.mu.Unlock()

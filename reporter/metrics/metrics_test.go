@@ -20,8 +20,10 @@ func TestMetrics(t *testing.T) {
 	m.Event(&event.Event{Kind: event.Check, Check: &event.CheckData{Check: "ntp", Status: event.CheckUnknown}}, 0)
 	m.Event(&event.Event{Kind: event.Check, Check: &event.CheckData{Check: "dns", Status: event.CheckProblem}}, 0)
 	m.Handled(time.Millisecond)
-	m.Transition(problem.Transition{Problem: &problem.Problem{Rule: "oom-kill", Reason: "OOMKilling", State: problem.Firing}})
+	m.Transition(problem.Transition{Problem: &problem.Problem{Rule: "oom-kill", Reason: "OOMKilling", Severity: problem.Warning, State: problem.Firing}})
 	m.Transition(problem.Transition{Problem: &problem.Problem{Rule: "oom-kill", Reason: "OOMKilling", State: problem.Firing}, Again: true})
+	m.Transition(problem.Transition{Problem: &problem.Problem{Rule: "torn", Reason: "Torn", Severity: problem.Warning, State: problem.Firing, SuppressedBy: "cause"}})
+	m.Transition(problem.Transition{Problem: &problem.Problem{Rule: "torn", Reason: "Torn", Severity: problem.Critical, State: problem.Firing}, Times: 3})
 	m.Transition(problem.Transition{Condition: &problem.Condition{Type: "KernelDeadlock", Status: problem.True}})
 	m.Transition(problem.Transition{Condition: &problem.Condition{Type: "Gone", Status: problem.True}})
 	m.Conditions([]problem.Condition{{Type: "KernelDeadlock", Status: problem.False}}) // Gone's rules are gone
@@ -45,9 +47,14 @@ kernosis_output_errors_total 1
 # HELP kernosis_problem_info 1 for each problem that is firing now, with the pod, device or task that it affects; at most 100, the most severe first.
 # TYPE kernosis_problem_info gauge
 kernosis_problem_info{reason="B",rule="b",severity="critical",subject="pod shop/web-1"} 1
+# HELP kernosis_problem_occurrences_total What problem_counter counts, by rule, reason and severity.
+# TYPE kernosis_problem_occurrences_total counter
+kernosis_problem_occurrences_total{reason="OOMKilling",rule="oom-kill",severity="warning"} 1
+kernosis_problem_occurrences_total{reason="Torn",rule="torn",severity="critical"} 3
 # HELP kernosis_problem_transitions_total State changes of problems, by rule, reason and the state entered; a temporary problem enters firing at each occurrence.
 # TYPE kernosis_problem_transitions_total counter
 kernosis_problem_transitions_total{reason="OOMKilling",rule="oom-kill",state="firing"} 1
+kernosis_problem_transitions_total{reason="Torn",rule="torn",state="firing"} 4
 # HELP kernosis_problems Problems that are firing now, by rule.
 # TYPE kernosis_problems gauge
 kernosis_problems{rule="b"} 1
@@ -71,7 +78,7 @@ kernosis_source_up{stem="diskio"} 0
 `
 	names := []string{
 		"kernosis_condition", "kernosis_output_errors_total",
-		"kernosis_problem_info", "kernosis_problem_transitions_total", "kernosis_problems", "kernosis_records_lost_total", "kernosis_rule_errors",
+		"kernosis_problem_info", "kernosis_problem_occurrences_total", "kernosis_problem_transitions_total", "kernosis_problems", "kernosis_records_lost_total", "kernosis_rule_errors",
 		"kernosis_rule_events_limited", "kernosis_rule_groups_overflowed", "kernosis_source_up",
 	}
 	if err := testutil.GatherAndCompare(m.Registry, strings.NewReader(want), names...); err != nil {

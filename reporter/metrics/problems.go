@@ -60,14 +60,18 @@ func (p *Problems) Known(kinds []ProblemKind) {
 // the conditions.
 func (p *Problems) Transition(t problem.Transition) {
 	switch {
-	case t.Again:
-	case t.Problem != nil && t.Problem.State == problem.Firing && t.Problem.SuppressedBy == "":
+	case began(t):
 		p.counter.WithLabelValues(t.Problem.Reason).Add(float64(t.Occurrences()))
 	case t.Condition != nil:
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.set(t.Condition)
 	}
+}
+
+// began reports whether a problem began to fire that no other one hides.
+func began(t problem.Transition) bool {
+	return !t.Again && t.Problem != nil && t.Problem.State == problem.Firing && t.Problem.SuppressedBy == ""
 }
 
 // Conditions sets all conditions that there are, as [Metrics.Conditions] does.

@@ -15,8 +15,15 @@ What a shipped rule reports has an alert already. Takes the root.
 {{- define "kernosis.ownAlerts" -}}
 {{- $base := trimSuffix "/" .Values.monitoring.rules.runbookBaseURL }}
 {{- $t := include "kernosis.alertFile" (dict "root" . "file" "files/own-alerts.yaml") | fromYaml }}
-{{- $taken := dict }}
-{{- range $t.shipped }}{{ $_ := set $taken (printf "%s/%s" (.condition | default "") .reason) true }}{{ end }}
+{{- $severities := list "critical" "warning" "info" }}
+{{- $taken := dict }}{{ $shipped := dict }}{{ $anyReason := list }}
+{{- range $t.shipped }}
+{{- $_ := set $taken (printf "%s/%s" (.condition | default "") .reason) true }}
+{{- if .condition }}
+{{- $_ := set $shipped .condition (append (get $shipped .condition | default list) .reason) }}
+{{- if has "check" .events }}{{ $anyReason = append $anyReason .condition }}{{ end }}
+{{- end }}
+{{- end }}
 {{- $rules := list }}
 {{- range $file, $text := .Values.rules }}
 {{- $parsed := fromYaml $text }}
@@ -25,40 +32,57 @@ What a shipped rule reports has an alert already. Takes the root.
 {{- $rules = append $rules (merge (deepCopy .) (get $t.shipped (.extends | default "") | default dict)) }}
 {{- end }}
 {{- end }}
-{{- $docs := dict }}
-{{- range $rules }}
-{{- if and .condition .doc (not (hasKey $docs .condition)) }}{{ $_ := set $docs .condition .doc }}{{ end }}
-{{- end }}
-{{- $conditions := list }}{{ $problems := list }}
-{{- range $severity := list "critical" "warning" "info" }}
-{{- $reasons := dict }}{{ $own := dict }}
+{{- /* What a problem daemon gives for a reason stands in place of the rule's: no shipped alert has it. */}}
+{{- $docs := dict }}{{ $checked := dict }}
 {{- range $rules }}
 {{- $key := printf "%s/%s" (.condition | default "") (.reason | default "") }}
-{{- if and .reason (eq (.severity | default "warning") $severity) (not (hasKey $taken $key)) (not (has (.condition | default "") $t.anyReason)) }}
+{{- if has "check" (.events | default list) }}{{ $_ := set $checked $key true }}{{ $_ := unset $taken $key }}{{ end }}
+{{- if and .condition .doc (not (hasKey $docs .condition)) }}{{ $_ := set $docs .condition .doc }}{{ end }}
+{{- end }}
+{{- $conditions := dict }}{{ $problems := dict }}
+{{- range $severity := $severities }}
+{{- range $rules }}
+{{- $key := printf "%s/%s" (.condition | default "") (.reason | default "") }}
+{{- $byRule := and (not .condition) (hasKey $checked $key) }}
+{{- if and .reason (eq (.severity | default "warning") $severity) (or $byRule (not (hasKey $taken $key))) (not (has (.condition | default "") $anyReason)) }}
 {{- $_ := set $taken $key true }}
-{{- if .condition }}
-{{- $_ := set $reasons .condition (append (get $reasons .condition | default list) .reason) }}
-{{- if not (get $own .condition) }}{{ $_ := set $own .condition (.doc | default "") }}{{ end }}
-{{- else }}
-{{- $problems = append $problems (dict "severity" $severity "reason" .reason "doc" (.doc | default "")) }}
+{{- $by := empty .condition | ternary $problems $conditions }}
+{{- $of := get $by (.condition | default .reason) | default dict }}
+{{- $own := get $of $severity | default (dict "reasons" list "rules" list) }}
+{{- $_ := set $own "reasons" (append $own.reasons .reason) }}
+{{- $_ := set $own "rules" (append $own.rules .name) }}
+{{- $_ := set $own "checked" (or $own.checked (hasKey $checked $key)) }}
+{{- $_ := set $own "doc" ($own.doc | default .doc) }}
+{{- $_ := set $by (.condition | default .reason) (set $of $severity $own) }}
 {{- end }}
 {{- end }}
 {{- end }}
-{{- range $condition, $of := $reasons }}
-{{- $a := get $t.condition $severity | toJson | replace "__CONDITION__" $condition | replace "__REASON__" (join "|" (sortAlpha $of)) | fromJson }}
-{{- include "kernosis.setRunbook" (dict "alert" $a "doc" (get $own $condition | default (get $docs $condition)) "base" $base) }}
-{{- $conditions = append $conditions $a }}
+{{- $alerts := list }}
+{{- range $condition, $of := $conditions }}
+{{- range $severity, $own := $of }}
+{{- $matcher := printf ", reason=~%q" (join "|" (sortAlpha $own.reasons)) }}
+{{- if $own.checked }}
+{{- $others := get $shipped $condition | default list }}
+{{- range without $severities $severity }}{{ $others = concat $others (get (get $of . | default dict) "reasons" | default list | sortAlpha) }}{{ end }}
+{{- $matcher = empty $others | ternary "" (printf ", reason!~%q" (join "|" $others)) }}
+{{- end }}
+{{- $a := get $t.condition $severity | toJson | replace "__CONDITION__" $condition | fromJson }}
+{{- $_ := set $a "expr" (replace ", reason=~\"__REASON__\"" $matcher $a.expr) }}
+{{- include "kernosis.setRunbook" (dict "alert" $a "doc" ($own.doc | default (get $docs $condition)) "base" $base) }}
+{{- $alerts = append $alerts $a }}
 {{- end }}
 {{- end }}
-{{- range $p := $problems }}
-{{- $a := get $t.problem $p.severity | toJson | replace "__REASON__" $p.reason | fromJson }}
-{{- range $conditions }}
-{{- if and (eq .alert $p.reason) (eq .labels.severity $p.severity) }}{{ $_ := set $a "alert" (printf "%sRepeated" $p.reason) }}{{ end }}
+{{- range $reason, $of := $problems }}
+{{- range $severity, $own := $of }}
+{{- $a := get ($own.checked | ternary $t.byRule $t.problem) $severity | toJson | replace "__REASON__" $reason | replace "__RULES__" (join "|" (sortAlpha $own.rules)) | fromJson }}
+{{- range $alerts }}
+{{- if and (eq .alert $reason) (eq .labels.severity $severity) }}{{ $_ := set $a "alert" (printf "%sRepeated" $reason) }}{{ end }}
 {{- end }}
-{{- include "kernosis.setRunbook" (dict "alert" $a "doc" $p.doc "base" $base) }}
-{{- $conditions = append $conditions $a }}
+{{- include "kernosis.setRunbook" (dict "alert" $a "doc" $own.doc "base" $base) }}
+{{- $alerts = append $alerts $a }}
 {{- end }}
-{{- toYaml $conditions }}
+{{- end }}
+{{- toYaml $alerts }}
 {{- end }}
 
 {{/* Sets the page of a rule's doc, which may be a URL or missing. Takes a dict of alert, doc and base. */}}
