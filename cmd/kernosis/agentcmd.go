@@ -29,7 +29,7 @@ metrics and /conditions. See docs/npd.md and docs/configuration.md.`,
 			if err != nil {
 				return err
 			}
-			if cfg.npd, err = loadNPD(cfg); err != nil {
+			if err := cfg.readNPD(); err != nil {
 				return err
 			}
 			var without string
@@ -113,42 +113,28 @@ func (s *npdSettings) check(from config.Origins) error {
 	return nil
 }
 
-// npdConfig is what node-problem-detector's flags and files say. A nil one is that
-// of an agent without them.
-type npdConfig struct {
-	files   []*npd.File
-	status  string // host:port of /healthz, /conditions and pprof; "": none
-	metrics string // host:port of /metrics; "": none
-}
-
-func loadNPD(cfg agentConfig) (*npdConfig, error) {
-	c := &npdConfig{}
+// readNPD reads the files that node-problem-detector's flags name.
+func (c *agentConfig) readNPD() error {
 	var errs []error
 	for _, k := range []struct {
 		key   string
 		paths []string
 		kind  npd.Kind
 	}{
-		{flagSystemLog, cfg.NPD.SystemLog, npd.SystemLog},
-		{flagCustomPlugin, cfg.NPD.CustomPlugin, npd.CustomPlugin},
-		{flagSystemStats, cfg.NPD.SystemStats, npd.SystemStats},
+		{flagSystemLog, c.NPD.SystemLog, npd.SystemLog},
+		{flagCustomPlugin, c.NPD.CustomPlugin, npd.CustomPlugin},
+		{flagSystemStats, c.NPD.SystemStats, npd.SystemStats},
 	} {
 		for _, path := range k.paths {
 			f, err := npd.LoadFile(path, npd.Options{Kind: k.kind})
 			if err != nil {
-				errs = append(errs, cfg.origins.Errorf(k.key, "%w", err))
+				errs = append(errs, c.origins.Errorf(k.key, "%w", err))
 				continue
 			}
-			c.files = append(c.files, f)
+			c.npdFiles = append(c.npdFiles, f)
 		}
 	}
-	c.status = address(cfg.NPD.Address, cfg.NPD.Port)
-	c.metrics = address(cfg.NPD.PrometheusAddress, cfg.NPD.PrometheusPort)
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	_, _, err := c.rules(cfg)
-	return c, err
+	return errors.Join(errs...)
 }
 
 // address is host:port; "" where there is no port.
@@ -159,34 +145,34 @@ func address(host string, port uint16) string {
 	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
 
-// rules returns the rules in force, and what else the files ask for: the shipped
-// rules, those of the files over them, those of problem daemons and services, the operator's
-// over all.
-func (c *npdConfig) rules(cfg agentConfig) (*detector.RuleSet, *npd.Set, error) {
-	shipped, err := shippedRules(cfg.ShippedRules)
+// rules returns the rules in force: the shipped ones, those of node-problem-detector's files over
+// them, those of problem daemons and services, the operator's over all. The set is what else the
+// files ask for.
+func (c *agentConfig) rules() (*detector.RuleSet, *npd.Set, error) {
+	shipped, err := shippedRules(c.ShippedRules)
 	if err != nil {
 		return nil, nil, err
 	}
-	reports, err := reportLayer(cfg.Reports)
+	reports, err := reportLayer(c.Reports)
 	if err != nil {
 		return nil, nil, err
 	}
-	services, err := serviceLayer(cfg.services.list())
+	services, err := serviceLayer(c.services.list())
 	if err != nil {
 		return nil, nil, err
 	}
-	rules, err := loadLayers(cfg.RulesDir, shipped, reports, services)
+	rules, err := loadLayers(c.RulesDir, shipped, reports, services)
 	if err != nil {
 		return nil, nil, err
 	}
 	set := &npd.Set{}
-	if c != nil && len(c.files) > 0 {
-		if set, err = npd.Convert(c.files, rules); err != nil {
+	if len(c.npdFiles) > 0 {
+		if set, err = npd.Convert(c.npdFiles, rules); err != nil {
 			return nil, nil, err
 		}
-		if rules, err = loadLayers(cfg.RulesDir, shipped, set.Layer(), reports, services); err != nil {
+		if rules, err = loadLayers(c.RulesDir, shipped, set.Layer(), reports, services); err != nil {
 			return nil, nil, err
 		}
 	}
-	return rules, set, errors.Join(cfg.ownConditions(rules), cfg.ownServiceConditions(rules))
+	return rules, set, errors.Join(c.ownConditions(rules), c.ownServiceConditions(rules))
 }

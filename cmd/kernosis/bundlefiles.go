@@ -100,15 +100,13 @@ func (s *support) addRules(ctx context.Context) error {
 
 // rulesInForce are those that an agent of this configuration has.
 func rulesInForce(cfg *agentConfig) (*detector.RuleSet, error) {
-	var files *npdConfig
 	if cfg.isAgent {
-		var err error
-		if files, err = loadNPD(*cfg); err != nil {
+		if err := cfg.readNPD(); err != nil {
 			return nil, err
 		}
 	}
 	cfg.rememberServices(slog.New(slog.DiscardHandler))
-	set, _, err := files.rules(*cfg)
+	set, _, err := cfg.rules()
 	return set, err
 }
 

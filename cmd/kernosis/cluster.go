@@ -1,20 +1,15 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
@@ -42,9 +37,6 @@ type clusterReporter struct {
 	events     *events.Sink
 	lease      *lease.Keeper
 	diagnoses  *kube.Store
-	// healthy and degraded are what the Lease says of the agent; nil before health.
-	healthy  func() error
-	degraded func() []string
 
 	changed bool // conditions, since the last flush; guarded by the agent's lock
 
@@ -53,100 +45,56 @@ type clusterReporter struct {
 	acked map[string]time.Time // last, by object
 }
 
-func (c *cluster) nodeLabel() string {
-	if c == nil {
-		return ""
+// openCluster makes what reports to the API server, where there is one. It does not connect.
+func (p *parts) openCluster() error {
+	if p.cfg.kube != nil {
+		var err error
+		if p.agent.cluster, err = p.newClusterReporter(); err != nil {
+			return failed(err)
+		}
 	}
-	return c.node
+	p.agent.reportConditions()
+	return nil
 }
 
-// openCluster makes what reports to the API server, where there is one. It does not
-// connect.
-func openCluster(cfg agentConfig, a *agent, known *podSource, causes *diagnoses, log *slog.Logger) (*clusterReporter, error) {
-	if cfg.kube == nil {
-		return nil, nil
-	}
-	r := &clusterReporter{log: log, diagnoses: causes.api(), latency: newLatency(), since: make(map[string]time.Time), acked: make(map[string]time.Time)}
+func (p *parts) newClusterReporter() (*clusterReporter, error) {
+	cfg, to := &p.cfg, p.cfg.kube
+	r := &clusterReporter{log: p.log, diagnoses: p.diagnoses, latency: newLatency(), since: make(map[string]time.Time), acked: make(map[string]time.Time)}
+	var err error
 	if cfg.Kube.WriteConditions {
 		// The patcher keeps to a write a second by itself.
-		client, err := kubernetes.NewForConfig(unlimited(cfg.kube.rest))
-		if err != nil {
-			return nil, err
-		}
 		if r.conditions, err = conditions.New(conditions.Config{
-			Client: client, Node: cfg.kube.node, Heartbeat: cfg.Kube.Heartbeat,
+			Client: to.unlimited, Node: to.node, Heartbeat: cfg.Kube.Heartbeat,
 			StateFile: filepath.Join(cfg.StateDir, "conditions.json"),
-			Allied:    []string{lease.Controller}, OnAck: r.conditionsAcked, Log: log,
+			Allied:    []string{lease.Controller}, OnAck: r.conditionsAcked, Log: p.log,
 		}); err != nil {
 			return nil, err
 		}
 	}
 	if cfg.Kube.WriteEvents {
-		if err := r.openEvents(cfg, a, known); err != nil {
+		if r.events, err = events.New(events.Config{
+			Node: to.node, Namespace: cfg.Kube.EventNamespace, Client: to.api, Pods: p.pods,
+			Dir: cfg.StateDir, JournalDir: filepath.Join(cfg.StateDir, journalDir), JournalSeq: p.journal.Seq(),
+			JournalWritten: p.journal.Written, Log: p.log, Acked: r.eventAcked,
+		}); err != nil {
 			return nil, err
 		}
 	}
 	if cfg.Kube.LeaseDuration > 0 {
-		if err := r.openLease(cfg, causes); err != nil {
+		c := lease.Config{
+			Client: to.unlimited, Node: to.node, Version: version, Log: p.log, Namespace: cfg.Kube.namespace(),
+			Interval: cfg.Kube.LeaseRenew, Duration: cfg.Kube.LeaseDuration, Holder: p.agent.causes.Holder,
+			Healthy: p.check, Degraded: func() []string { return p.self.notes() },
+		}
+		if r.conditions != nil {
+			c.Types, c.OnEarlier = r.conditions.Types, r.conditions.Retire
+		}
+		if r.lease, err = lease.New(c); err != nil {
 			return nil, err
 		}
 	}
-	a.metrics.Own.MustRegister(r.collectors()...)
+	p.metrics.Own.MustRegister(r.collectors()...)
 	return r, nil
-}
-
-func (r *clusterReporter) openLease(cfg agentConfig, causes *diagnoses) error {
-	client, err := kubernetes.NewForConfig(unlimited(cfg.kube.rest))
-	if err != nil {
-		return err
-	}
-	c := lease.Config{
-		Client: client, Node: cfg.kube.node, Version: version, Log: r.log,
-		Namespace: cmp.Or(cfg.Kube.Namespace, os.Getenv("POD_NAMESPACE"), metav1.NamespaceSystem),
-		Interval:  cfg.Kube.LeaseRenew, Duration: cfg.Kube.LeaseDuration,
-	}
-	c.Healthy = func() error { return r.healthy() }
-	c.Degraded = func() []string { return r.degraded() }
-	if r.conditions != nil {
-		c.Types, c.OnEarlier = r.conditions.Types, r.conditions.Retire
-	}
-	if causes != nil {
-		c.Holder = causes.worker.Holder
-	}
-	if r.lease, err = lease.New(c); err != nil {
-		return err
-	}
-	if causes != nil {
-		causes.lease = r.lease
-	}
-	return nil
-}
-
-func (r *clusterReporter) openEvents(cfg agentConfig, a *agent, known *podSource) error {
-	client, err := kubernetes.NewForConfig(cfg.kube.rest)
-	if err != nil {
-		return err
-	}
-	r.events, err = events.New(events.Config{
-		Node: cfg.kube.node, Namespace: cfg.Kube.EventNamespace, Client: client, Pods: known,
-		Dir: cfg.StateDir, JournalDir: filepath.Join(cfg.StateDir, journalDir), JournalSeq: a.journal.Seq(),
-		JournalWritten: a.journal.Written, Log: r.log, Acked: r.eventAcked,
-	})
-	return err
-}
-
-// unlimited is for clients that bound their requests themselves.
-func unlimited(c *rest.Config) *rest.Config {
-	c = rest.CopyConfig(c)
-	c.QPS = -1
-	return c
-}
-
-// health says what the Lease shows of the agent. It comes before start.
-func (r *clusterReporter) health(healthy func() error, degraded func() []string) {
-	if r != nil {
-		r.healthy, r.degraded = healthy, degraded
-	}
 }
 
 // start reports until ctx ends.

@@ -14,6 +14,7 @@ import (
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/cmd/kernosis/config"
 	"github.com/kernosis/kernosis/collector"
+	"github.com/kernosis/kernosis/detector/npd"
 )
 
 // agentConfig is the configuration of "kernosis run" and "kernosis agent", by flag, by
@@ -53,9 +54,9 @@ type agentConfig struct {
 	NPD  npdSettings  `mapstructure:",squash" yaml:",inline"`
 	Kube kubeSettings `mapstructure:",squash" yaml:",inline"`
 
-	services *services  // in force
-	npd      *npdConfig // what the files say that NPD names
-	kube     *cluster   // nil: none
+	services *services // in force
+	npdFiles []*npd.File
+	kube     *cluster // nil: none
 	isAgent  bool
 	origins  config.Origins // of each key
 	warnings []string       // what is odd, but no mistake
@@ -145,15 +146,6 @@ func (c *agentConfig) targets() ([]collector.Target, error) {
 		targets = append(targets, collector.Target{Name: t, Address: ap.Addr(), Port: ap.Port()})
 	}
 	return targets, nil
-}
-
-// collector says how the sources run, and who will give them targets.
-func (c *agentConfig) collector(targetSources []string) collector.Config {
-	targets, _ := c.targets() // checked by validate
-	return collector.Config{
-		HostRoot: c.HostRoot, PinRoot: c.PinRoot, HungTaskAfter: c.HungTaskAfter,
-		Targets: targets, TargetsDir: c.TargetsDir, TargetSources: targetSources,
-	}
 }
 
 // logConfigWarnings logs what is odd in a configuration.

@@ -196,7 +196,7 @@ func TestConditionOfRuleAndDaemon(t *testing.T) {
 			Name:       "gpu-monitor",
 			Conditions: []reportCondition{{Type: conditionType, HealthyReason: "GPUIsHealthy", HealthyMessage: "all GPUs answer"}},
 		}}}
-		_, _, err := (*npdConfig)(nil).rules(cfg)
+		_, _, err := cfg.rules()
 		return err
 	}
 	if err := load("", "GPUUnhealthy"); err != nil {

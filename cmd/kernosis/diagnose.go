@@ -16,10 +16,8 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/collector/document"
-	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/manifest"
-	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/sets"
 )
 
@@ -111,6 +109,19 @@ func shippedFile(name string) (document.File, error) {
 	return document.File{Name: name + ".yaml", Data: data}, err
 }
 
+// shippedFiles returns the manifests of all shipped OperationSets.
+func shippedFiles() ([]document.File, error) {
+	var files []document.File
+	for _, name := range shippedSets() {
+		f, err := shippedFile(name)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
 func shippedSet(name string) (*manifest.Set, error) {
 	file, err := shippedFile(name)
 	if err != nil {
@@ -121,12 +132,6 @@ func shippedSet(name string) (*manifest.Set, error) {
 		return nil, err
 	}
 	return r.Parse(file)
-}
-
-// thisHost is the machine that the command runs on.
-func thisHost() operation.Host {
-	root := hostfs.New("/")
-	return operation.Host{FS: root, Symbols: hostfs.NewSymbols(root)}
 }
 
 func stateDirFlag(f *pflag.FlagSet, dir *string) {

@@ -42,7 +42,7 @@ func grow() {
 func TestOOMKillSetOnALeak(t *testing.T) {
 	testall.Only(t)
 	needKernel(t)
-	layout, err := thisHost().FS.CgroupLayout()
+	layout, err := hostOf("/", nil).FS.CgroupLayout()
 	if err != nil {
 		t.Fatal(err)
 	}

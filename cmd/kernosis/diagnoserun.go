@@ -88,7 +88,7 @@ func (c *diagnoseRun) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	config := resolve.Of(m.Operations, catalog.All(thisHost()))
+	config := resolve.Of(m.Operations, catalog.All(hostOf("/", nil)))
 	if c.allowScripts {
 		config.Scripts = remote.OpenScripts(log)
 		defer config.Scripts.Close()

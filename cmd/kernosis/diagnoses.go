@@ -1,24 +1,17 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/spf13/pflag"
-	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/config"
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/collector/probe/podsource"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/artifact"
 	"github.com/kernosis/kernosis/diagnose/operation"
@@ -29,7 +22,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/diagnose/worker/kube"
 	"github.com/kernosis/kernosis/reporter/console"
-	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
 // diagnoseSettings configure the diagnoses of run and agent.
@@ -75,99 +67,87 @@ func within(path, dir string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// diagnoses makes and runs Diagnoses. A nil one is switched off.
-type diagnoses struct {
-	worker  *worker.Worker
-	scripts *remote.Scripts
-	agent   *agent
-	cluster *kube.Store // nil: there is none
-	// lease says which other agents of the node live; nil: nobody does, or not before start.
-	lease *lease.Keeper
-}
-
-// openDiagnoses makes what finds causes; known are the node's pods, in a cluster never nil.
-// What is wrong with manifests is reported here.
-func openDiagnoses(cfg agentConfig, a *agent, known *podSource, log *slog.Logger) (*diagnoses, error) {
+// openDiagnoses makes what finds causes. What is wrong with manifests is reported here.
+func (p *parts) openDiagnoses() (err error) {
+	cfg := &p.cfg
 	if !cfg.Diagnose.On {
-		return nil, nil
+		return nil
 	}
 	c := worker.Config{
-		Namespace: cmp.Or(cfg.Kube.Namespace, os.Getenv("POD_NAMESPACE"), metav1.NamespaceSystem),
-		Dir:       dirsOf(cfg.StateDir).root, Keep: cfg.Diagnose.Keep,
-		Artifacts: artifact.Config{Budget: cfg.Diagnose.ArtifactsMiB << 20, Storage: cfg.Diagnose.StorageDir}, Log: log,
+		Namespace: cfg.Kube.namespace(), Dir: dirsOf(cfg.StateDir).root, Keep: cfg.Diagnose.Keep,
+		Artifacts: artifact.Config{Budget: cfg.Diagnose.ArtifactsMiB << 20, Storage: cfg.Diagnose.StorageDir},
+		Ended:     p.agent.diagnosed, Log: p.log,
 	}
-	d := &diagnoses{agent: a}
-	c.Ended = d.ended
-	var err error
 	if cfg.kube == nil {
-		err = d.alone(&c, cfg, known)
+		err = p.diagnoseAlone(&c)
 	} else {
-		err = d.inCluster(&c, cfg, known)
+		err = p.diagnoseInCluster(&c)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if cfg.Diagnose.Scripts {
-		c.Scripts = remote.OpenScripts(log)
-		d.scripts = c.Scripts
+		c.Scripts = remote.OpenScripts(p.log)
+		p.onClose(func() error { c.Scripts.Close(); return nil })
 	}
-	if d.worker, err = worker.New(c); err != nil {
-		d.scripts.Close()
-		return nil, err
+	if p.agent.causes, err = worker.New(c); err != nil {
+		return err
 	}
-	a.metrics.Own.MustRegister(d.worker)
-	return d, nil
+	p.metrics.Own.MustRegister(p.agent.causes)
+	return nil
 }
 
 // hostOf is the machine that is looked at; pods are its, nil where nobody knows of any.
-func hostOf(cfg agentConfig, pods operation.Pods) operation.Host {
-	root := hostfs.New(cfg.HostRoot)
+func hostOf(dir string, pods operation.Pods) operation.Host {
+	root := hostfs.New(dir)
 	return operation.Host{FS: root, Symbols: hostfs.NewSymbols(root), Pods: pods}
 }
 
-// alone is without a cluster: manifests are files, and nobody decides on repairs.
-func (d *diagnoses) alone(c *worker.Config, cfg agentConfig, known *podSource) (err error) {
-	if c.Node, _, err = cfg.Kube.nodeName(cfg.origins); err != nil {
+// diagnoseAlone is without a cluster: manifests are files, and nobody decides on repairs.
+func (p *parts) diagnoseAlone(c *worker.Config) (err error) {
+	if c.Node, _, err = p.cfg.Kube.nodeName(p.cfg.origins); err != nil {
 		// It only names what nobody else sees.
 		c.Log.Warn("diagnoses call this node localhost", "error", err)
 		c.Node = "localhost"
 	}
 	c.Observe = true
 	var whole operation.Pods
-	if known != nil {
-		whole = known.whole
+	if p.pods != nil {
+		whole = p.pods.whole
 	}
-	c.Builtins = catalog.All(hostOf(cfg, whole))
-	c.Store, err = openFolder(cfg, c.Builtins, c.Log)
+	c.Builtins = catalog.All(hostOf(p.cfg.HostRoot, whole))
+	shipped, err := shippedFiles()
+	if err != nil {
+		return err
+	}
+	// The operator's manifests come over the shipped ones.
+	c.Store, err = worker.OpenFolder(worker.FolderConfig{Shipped: shipped, Dir: p.cfg.Diagnose.Dir, Builtins: c.Builtins, Watch: document.Watch, Log: p.log})
 	return err
 }
 
-// inCluster has manifests and Diagnoses from the API server.
-func (d *diagnoses) inCluster(c *worker.Config, cfg agentConfig, known *podSource) (err error) {
+// diagnoseInCluster has manifests and Diagnoses from the API server. The node's pods are known.
+func (p *parts) diagnoseInCluster(c *worker.Config) (err error) {
+	cfg, known := &p.cfg, p.pods
 	if cfg.Diagnose.Dir != "" {
 		c.Log.Warn("manifests of the folder are not read, in a cluster the API server has them", "diagnose_dir", cfg.Diagnose.Dir)
 	}
 	c.Node = cfg.kube.node
-	client, err := kubernetes.NewForConfig(cfg.kube.rest)
-	if err != nil {
-		return err
-	}
-	c.Builtins = catalog.All(hostOf(cfg, known.whole))
+	c.Builtins = catalog.All(hostOf(cfg.HostRoot, known.whole))
 	builtin := make(map[string]bool, len(c.Builtins))
 	for i := range c.Builtins {
 		builtin[c.Builtins[i].Name] = true
 	}
-	d.cluster, err = kube.New(kube.Config{
+	p.diagnoses, err = kube.New(kube.Config{
 		REST: cfg.kube.rest, Node: c.Node, Dir: c.Dir, Log: c.Log,
 		Builtin: func(name string) bool { return builtin[name] },
 	})
 	if err != nil {
 		return err
 	}
-	c.Store = d.cluster
-	c.Gone = func(holder string) bool { return d.lease.Gone(holder) }
+	c.Store = p.diagnoses
+	c.Gone = func(holder string) bool { return p.agent.cluster != nil && p.agent.cluster.lease.Gone(holder) }
 	c.TenantPod = func(ctx context.Context, of *v1alpha1.Diagnosis) (tenancy.Pod, error) {
-		return d.tenantPod(ctx, known, of)
+		return known.tenantPod(ctx, p.diagnoses, of)
 	}
 	c.Pod = func(uid string) *trigger.Pod {
 		p, ok := known.Pod(uid)
@@ -181,7 +161,7 @@ func (d *diagnoses) inCluster(c *worker.Config, cfg agentConfig, known *podSourc
 		p, _ := known.Named(namespace, name)
 		return p.UID
 	}
-	secrets := client.CoreV1().Secrets(c.Namespace)
+	secrets := cfg.kube.api.CoreV1().Secrets(c.Namespace)
 	c.Secret = func(ctx context.Context, name string) (map[string][]byte, error) {
 		s, err := secrets.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
@@ -192,60 +172,8 @@ func (d *diagnoses) inCluster(c *worker.Config, cfg agentConfig, known *podSourc
 	return nil
 }
 
-// tenantPod returns the pod of a Diagnosis outside the system namespace.
-func (d *diagnoses) tenantPod(ctx context.Context, known *podSource, of *v1alpha1.Diagnosis) (tenancy.Pod, error) {
-	if known.doubt != nil {
-		return tenancy.Pod{}, tenancy.Refusals{known.doubt.Error()}
-	}
-	p, err := known.whole.Pod(ctx, of.Namespace, of.Spec.PodReference.Name)
-	switch {
-	case err == nil:
-		return tenancy.PodOf(p, of.Spec.PodReference)
-	case errors.Is(err, podsource.ErrNoPod): // a kubelet that starts does not have all yet
-		return tenancy.Pod{}, fmt.Errorf("%w: %w", worker.ErrLater, worker.ErrGone)
-	case known.ofKubelet:
-		return tenancy.Pod{}, fmt.Errorf("%w: %w", worker.ErrLater, err)
-	}
-	return tenancy.Pod{}, d.cluster.Explain(ctx, "pod of the Diagnosis", err)
-}
-
-// api is the store over the API server; nil: there is none.
-func (d *diagnoses) api() *kube.Store {
-	if d == nil {
-		return nil
-	}
-	return d.cluster
-}
-
-// openFolder reads the shipped manifests and the operator's over them.
-func openFolder(cfg agentConfig, builtins []operation.Builtin, log *slog.Logger) (*worker.Folder, error) {
-	var shipped []document.File
-	for _, name := range shippedSets() {
-		f, err := shippedFile(name)
-		if err != nil {
-			return nil, err
-		}
-		shipped = append(shipped, f)
-	}
-	return worker.OpenFolder(worker.FolderConfig{Shipped: shipped, Dir: cfg.Diagnose.Dir, Builtins: builtins, Watch: document.Watch, Log: log})
-}
-
-// start runs diagnoses until ctx ends.
-func (d *diagnoses) start(ctx context.Context, g *errgroup.Group) {
-	if d != nil {
-		g.Go(func() error { return d.worker.Run(ctx) })
-	}
-}
-
-func (d *diagnoses) close() {
-	if d != nil {
-		d.scripts.Close()
-	}
-}
-
-// ended reports a Diagnosis that has ended.
-func (d *diagnoses) ended(e *worker.Ended) {
-	a := d.agent
+// diagnosed reports a Diagnosis that has ended.
+func (a *agent) diagnosed(e *worker.Ended) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := a.out.Diagnosis(time.Now(), diagnosisLine(e)); err != nil {

@@ -1,16 +1,13 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 )
 
 // partingLook is how long the question may take that an agent asks at its end.
@@ -27,25 +24,14 @@ func (c *agentConfig) keepsAttached(log *slog.Logger) bool {
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), partingLook, errors.New("no answer"))
 	defer cancel()
-	namespace := cmp.Or(c.Kube.Namespace, os.Getenv("POD_NAMESPACE"), metav1.NamespaceSystem)
-	going, err := isGoing(ctx, c, namespace)
+	namespace := c.Kube.namespace()
+	d, err := c.kube.unlimited.AppsV1().DaemonSets(namespace).Get(ctx, c.Kube.DaemonSet, metav1.GetOptions{})
 	switch {
+	case apierrors.IsNotFound(err), apierrors.IsUnauthorized(err), apierrors.IsForbidden(err), err == nil && d.DeletionTimestamp != nil:
+		log.Info("programs are detached: the DaemonSet, or the right to look at it, is gone", "daemonset", namespace+"/"+c.Kube.DaemonSet)
+		return false
 	case err != nil:
 		log.Warn("programs stay attached: whether there will be a next agent is not known", "daemonset", namespace+"/"+c.Kube.DaemonSet, "error", err)
-	case going:
-		log.Info("programs are detached: the DaemonSet, or the right to look at it, is gone", "daemonset", namespace+"/"+c.Kube.DaemonSet)
 	}
-	return !going
-}
-
-func isGoing(ctx context.Context, c *agentConfig, namespace string) (bool, error) {
-	client, err := kubernetes.NewForConfig(unlimited(c.kube.rest))
-	if err != nil {
-		return false, err
-	}
-	d, err := client.AppsV1().DaemonSets(namespace).Get(ctx, c.Kube.DaemonSet, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
-		return true, nil
-	}
-	return err == nil && d.DeletionTimestamp != nil, err
+	return true
 }

@@ -35,20 +35,25 @@ func TestKeepsAttached(t *testing.T) {
 				_, _ = w.Write([]byte(c.body))
 			}))
 			defer server.Close()
-			if got := atEnd(server.URL).keepsAttached(slog.New(slog.DiscardHandler)); got != c.want {
+			if got := atEnd(t, server.URL).keepsAttached(slog.New(slog.DiscardHandler)); got != c.want {
 				t.Errorf("kept: %t, want %t", got, c.want)
 			}
 		})
 	}
 	closed := httptest.NewServer(nil)
 	closed.Close()
-	if !atEnd(closed.URL).keepsAttached(slog.New(slog.DiscardHandler)) {
+	if !atEnd(t, closed.URL).keepsAttached(slog.New(slog.DiscardHandler)) {
 		t.Error("not kept where nothing answers")
 	}
 }
 
-func atEnd(url string) *agentConfig {
-	c := &agentConfig{KeepAttached: true, kube: &cluster{rest: &rest.Config{Host: url}}}
+func atEnd(t *testing.T, url string) *agentConfig {
+	t.Helper()
+	to, err := newCluster(&rest.Config{Host: url}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &agentConfig{KeepAttached: true, kube: to}
 	c.Kube.Namespace, c.Kube.DaemonSet = "ns", "a"
 	return c
 }

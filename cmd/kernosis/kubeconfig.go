@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -11,8 +12,10 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/transport"
@@ -105,6 +108,11 @@ func (k *kubeSettings) check(from config.Origins) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// namespace is that of the agent's Lease and of the controller.
+func (k *kubeSettings) namespace() string {
+	return cmp.Or(k.Namespace, os.Getenv("POD_NAMESPACE"), metav1.NamespaceSystem)
 }
 
 // nodeName returns the name of the node's object, and where it is from.
@@ -247,6 +255,25 @@ func (o *override) config(kubeconfig string) (*rest.Config, error) {
 type cluster struct {
 	rest *rest.Config
 	node string
+	api  kubernetes.Interface
+	// unlimited is for what bounds its requests itself.
+	unlimited kubernetes.Interface
+}
+
+func newCluster(to *rest.Config, node string) (*cluster, error) {
+	c := &cluster{rest: to, node: node}
+	var err error
+	if c.api, err = kubernetes.NewForConfig(to); err != nil {
+		return nil, err
+	}
+	c.unlimited, err = kubernetes.NewForConfig(unlimited(to))
+	return c, err
+}
+
+func unlimited(c *rest.Config) *rest.Config {
+	c = rest.CopyConfig(c)
+	c.QPS = -1
+	return c
 }
 
 // connect returns the cluster, or nil with a warning for the log: who is not asked
@@ -266,5 +293,6 @@ func (k *kubeSettings) connect(from config.Origins) (*cluster, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	return &cluster{rest: c, node: node}, "", nil
+	to, err := newCluster(c, node)
+	return to, "", failed(err)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"io/fs"
 
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/detector"
@@ -12,7 +11,6 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/review"
-	"github.com/kernosis/kernosis/diagnose/sets"
 )
 
 // splitManifests parts the files that have objects of kernosis.io from the others.
@@ -67,17 +65,9 @@ func lintManifests(files []document.File, rules *detector.RuleSet, in *lint.Inpu
 // reviewed is what manifests may name without having it.
 func reviewed(r *manifest.Reader) (review.Known, error) {
 	known := review.Known{Builtins: catalog.All(operation.Host{})}
-	names, err := fs.Glob(sets.Files, "*.yaml")
+	files, err := shippedFiles()
 	if err != nil {
 		return known, err
-	}
-	var files []document.File
-	for _, name := range names {
-		data, err := sets.Files.ReadFile(name)
-		if err != nil {
-			return known, err
-		}
-		files = append(files, document.File{Name: name, Data: data})
 	}
 	known.Shipped, err = r.Parse(files...)
 	return known, err

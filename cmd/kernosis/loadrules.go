@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"path"
 	"strings"
 	"testing/fstest"
@@ -59,17 +58,16 @@ func shippedRules(patterns []string) (fs.FS, error) {
 
 // watchRules reloads rule files when they change. If one is invalid it logs the error, and the
 // running rules stay in force.
-func watchRules(ctx context.Context, a *agent, cfg agentConfig, log *slog.Logger, mutes *muteFile, changed func() bool) error {
-	dir := cfg.RulesDir
-	return document.Watch(ctx, dir, func() {
-		if !changed() {
+func (p *parts) watchRules(ctx context.Context) error {
+	return document.Watch(ctx, p.cfg.RulesDir, func() {
+		if !p.changed() {
 			return
 		}
-		if err := reloadRules(a, cfg, mutes); err != nil {
-			log.Error("rules not reloaded; the previous ones stay in force", "error", err)
+		if err := reloadRules(p.agent, p.cfg, p.mutes); err != nil {
+			p.log.Error("rules not reloaded; the previous ones stay in force", "error", err)
 			return
 		}
-		log.Info("rules reloaded", "dir", dir)
+		p.log.Info("rules reloaded", "dir", p.cfg.RulesDir)
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,8 +13,6 @@ import (
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/logs/file"
 	"github.com/kernosis/kernosis/collector/logsource"
-	"github.com/kernosis/kernosis/detector"
-	"github.com/kernosis/kernosis/detector/npd"
 )
 
 // logConfig is one log of the configuration file. See docs/logs.md.
@@ -125,17 +122,20 @@ func parseLog(text string) logsource.Config {
 	return l.source()
 }
 
-// openLogs returns the sources of the configured logs; their positions are kept in
-// the state directory.
-func openLogs(cfg agentConfig, monitors *npd.Set, rules *detector.RuleSet, log *slog.Logger) (*logsource.Sources, error) {
-	configs, err := cfg.logs()
+// openLogs makes the sources of the logs; their positions are kept in the state directory.
+func (p *parts) openLogs() error {
+	configs, _ := p.cfg.logs() // checked by validate
+	dir := filepath.Join(p.cfg.StateDir, "logs")
+	err := os.MkdirAll(dir, 0o700)
 	if err != nil {
-		return nil, err
+		return failed(fmt.Errorf("positions in logs: %w", err))
 	}
-	configs = npdLogs(configs, monitors, cfg.HostRoot)
-	dir := filepath.Join(cfg.StateDir, "logs")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("positions in logs: %w", err)
+	p.logs, err = logsource.New(npdLogs(configs, p.monitors, p.cfg.HostRoot), p.rules.PatternSet(),
+		logsource.Options{StateDir: dir, HostRoot: p.cfg.HostRoot, Log: p.log})
+	if err != nil {
+		return failed(err)
 	}
-	return logsource.New(configs, rules.PatternSet(), logsource.Options{StateDir: dir, HostRoot: cfg.HostRoot, Log: log})
+	p.agent.patterns = p.logs.SetPatterns
+	p.metrics.Own.MustRegister(p.logs)
+	return nil
 }

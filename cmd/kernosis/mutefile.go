@@ -36,10 +36,6 @@ type muteFile struct {
 	last  []byte // what was read last; nil: nothing yet
 }
 
-func newMuteFile(path string, a *agent, rules *detector.RuleSet) *muteFile {
-	return &muteFile{path: path, a: a, rules: rules}
-}
-
 // watch reads the file again when it changes, until ctx ends. A folder that is
 // not there is reported: then only a restart sees the file.
 func (f *muteFile) watch(ctx context.Context) error {

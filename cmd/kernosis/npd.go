@@ -57,22 +57,22 @@ func npdLogs(configured []logsource.Config, set *npd.Set, hostRoot string) []log
 	return out
 }
 
-// newChecks returns runners of the check programs, whose results go to observe.
-func newChecks(set *npd.Set, hostRoot string, m *metrics.Metrics, log *slog.Logger, observe func(*event.Event)) ([]*plugin.Runner, error) {
-	if len(set.Checks) == 0 {
-		return nil, nil
+// openChecks makes what runs the check programs.
+func (p *parts) openChecks() error {
+	if len(p.monitors.Checks) == 0 {
+		return nil
 	}
-	counted, err := metrics.NewChecks(m.Own)
+	counted, err := metrics.NewChecks(p.metrics.Own)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return nil, fmt.Errorf("checks: %w", err)
+		return fmt.Errorf("checks: %w", err)
 	}
 	group, err := process.OwnCgroup()
 	if err != nil {
-		log.Info("checks run without control groups of their own", "reason", err)
+		p.log.Info("checks run without control groups of their own", "reason", err)
 	}
 	handle := func(r plugin.Result) {
 		counted.Result(r.Check, string(r.Status), r.Duration, r.Truncated)
@@ -80,20 +80,19 @@ func newChecks(set *npd.Set, hostRoot string, m *metrics.Metrics, log *slog.Logg
 		if message == "" && r.Err != nil {
 			message = r.Err.Error()
 		}
-		observe(&event.Event{
+		p.agent.observe(&event.Event{
 			Kind: event.Check, Time: time.Now(), BootTime: event.Duration(hostfs.BootTime()), CPU: event.NoCPU,
 			Source: event.NamedStem(event.CheckStem, r.Check),
 			Check:  &event.CheckData{Check: r.Check, Status: string(r.Status), Message: message},
 		})
 	}
-	var runners []*plugin.Runner
 	var errs []error
-	for i, monitor := range set.Checks {
+	for i, monitor := range p.monitors.Checks {
 		c := plugin.Config{
 			Name:           fmt.Sprintf("%s-%d", cmp.Or(filepath.Base(monitor.Source), "checks"), i),
 			InvokeInterval: monitor.InvokeInterval, Timeout: monitor.Timeout, MaxOutputLength: monitor.MaxOutputLength,
 			Concurrency: monitor.Concurrency, SkipInitialStatus: monitor.SkipInitialStatus, Cgroup: group,
-			Env: []string{hostRootEnv + "=" + hostRoot},
+			Env: []string{hostRootEnv + "=" + p.cfg.HostRoot},
 		}
 		for _, r := range monitor.Rules {
 			if slices.ContainsFunc(c.Checks, func(o plugin.Check) bool { return o.Name == r.Check }) {
@@ -106,19 +105,19 @@ func newChecks(set *npd.Set, hostRoot string, m *metrics.Metrics, log *slog.Logg
 			c.Checks = append(c.Checks, check)
 			counted.Known(check.Name, string(plugin.OK), string(plugin.Problem), string(plugin.Unknown))
 		}
-		runner, err := plugin.New(c, log, handle)
+		runner, err := plugin.New(c, p.log, handle)
 		errs = append(errs, err)
-		runners = append(runners, runner)
+		p.checks = append(p.checks, runner)
 	}
-	return runners, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
-// newStats returns collectors of system statistics, registered.
-func newStats(set *npd.Set, m *metrics.Metrics, log *slog.Logger, from *npdConfig) ([]*systemstats.Collector, error) {
-	var out []*systemstats.Collector
+// openStats makes what collects system statistics.
+func (p *parts) openStats() error {
 	reported := map[string]bool{} // display names
-	for _, monitor := range set.Stats {
-		name := from.files[slices.IndexFunc(from.files, func(f *npd.File) bool { return f.Stats == monitor })].Name
+	for _, monitor := range p.monitors.Stats {
+		files := p.cfg.npdFiles
+		name := files[slices.IndexFunc(files, func(f *npd.File) bool { return f.Stats == monitor })].Name
 		chosen := map[string]string{}
 		for _, component := range monitor.Metrics {
 			maps.Copy(chosen, component)
@@ -133,7 +132,7 @@ func newStats(set *npd.Set, m *metrics.Metrics, log *slog.Logger, from *npdConfi
 			modules = filepath.Join(filepath.Dir(name), modules)
 		}
 		if _, err := os.Stat(modules); err != nil {
-			log.Info("no list of known kernel modules", "path", modules)
+			p.log.Info("no list of known kernel modules", "path", modules)
 			modules = ""
 		}
 		c, err := systemstats.New(systemstats.Config{
@@ -141,29 +140,29 @@ func newStats(set *npd.Set, m *metrics.Metrics, log *slog.Logger, from *npdConfi
 			Metrics: chosen, InvokeInterval: monitor.InvokeInterval, ProcPath: monitor.ProcPath,
 			IncludeRootBlk: monitor.DiskIncludeRoot, IncludeAllAttachedBlk: monitor.DiskIncludeAttached,
 			ExcludeInterfaceRegexp: monitor.NetExcludeInterfaces, KnownModulesConfigPath: modules,
-		}, log)
+		}, p.log)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
 		// Administrators choose these names, so one may clash with a metric of the agent.
-		if err := m.Registry.Register(c); err != nil {
-			return nil, fmt.Errorf("%s: system stats: %w", name, err)
+		if err := p.metrics.Registry.Register(c); err != nil {
+			return fmt.Errorf("%s: system stats: %w", name, err)
 		}
-		out = append(out, c)
+		p.stats = append(p.stats, c)
 	}
-	return out, nil
+	return nil
 }
 
 // startNPD runs what node-problem-detector's files ask for besides rules and logs.
-func startNPD(ctx context.Context, g *errgroup.Group, runners []*plugin.Runner, stats []*systemstats.Collector, log *slog.Logger) {
-	for _, r := range runners {
+func (p *parts) startNPD(ctx context.Context, g *errgroup.Group) {
+	for _, r := range p.checks {
 		g.Go(func() error { return r.Run(ctx) })
 	}
-	for _, c := range stats {
+	for _, c := range p.stats {
 		g.Go(func() error { return c.Run(ctx) })
 	}
-	if len(runners) > 0 {
-		g.Go(func() error { return plugin.ReapOrphans(ctx, log) })
+	if len(p.checks) > 0 {
+		g.Go(func() error { return plugin.ReapOrphans(ctx, p.log) })
 	}
 }
 

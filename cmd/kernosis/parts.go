@@ -14,12 +14,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kernosis/kernosis/collector"
+	"github.com/kernosis/kernosis/collector/ingest"
 	"github.com/kernosis/kernosis/collector/logsource"
 	"github.com/kernosis/kernosis/collector/netlook"
 	"github.com/kernosis/kernosis/collector/plugin"
+	"github.com/kernosis/kernosis/collector/selfcheck"
 	"github.com/kernosis/kernosis/collector/systemstats"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/npd"
+	"github.com/kernosis/kernosis/diagnose/worker/kube"
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/metrics"
@@ -34,59 +37,46 @@ type parts struct {
 	stateDir string // as configured
 	noState  error  // why that can't be used; nil: it is
 
-	changed  func() bool // whether the files of rules have changed
-	rules    *detector.RuleSet
-	monitors *npd.Set
-	journal  *journal.Journal
-	metrics  *metrics.Metrics
-	agent    *agent
-	probes   *probes
-	pods     *podSource
-	causes   *diagnoses
-	mutes    *muteFile
-	sources  *collector.Sources
-	logs     *logsource.Sources
-	checks   []*plugin.Runner
-	stats    []*systemstats.Collector
-	reports  *reports
-	self     *selfCheck
-	services *serviceProbes
+	changed   func() bool // whether the files of rules have changed
+	rules     *detector.RuleSet
+	monitors  *npd.Set
+	journal   *journal.Journal
+	metrics   *metrics.Metrics
+	agent     *agent
+	probes    *probes
+	pods      *podSource
+	diagnoses *kube.Store // of the API server; nil: there is none
+	mutes     *muteFile
+	sources   *collector.Sources
+	logs      *logsource.Sources
+	checks    []*plugin.Runner
+	stats     []*systemstats.Collector
+	intake    *ingest.Intake // of what problem daemons report; nil: there are none
+	reports   *ingest.Server // nil: they can't report
+	noReports error          // why
+	self      *selfCheck
+	services  *serviceProbes
 
 	started atomic.Bool // sources are attached
 	closers []func() error
 }
 
-// part is one of an agent's.
-type part struct {
-	name string
-	// after are the parts that are open before it, as it needs them.
-	after []string
-	open  func(*parts) error
-}
-
-// agentParts returns the parts in the order in which they are opened; they are closed in the
-// opposite one.
-func agentParts() []part {
-	return []part{
-		{"state", nil, (*parts).openState},
-		{"rules", []string{"state"}, (*parts).openRules}, // for services that an earlier run has found
-		{"rights", []string{"state", "rules"}, (*parts).dropRights},
-		{"journal", []string{"state"}, (*parts).openJournal},
-		{"engine", []string{"rules", "journal"}, (*parts).openEngine},
-		{"probes", []string{"engine"}, (*parts).openProbes},
-		{"pods", []string{"probes"}, (*parts).openPods},
-		{"diagnoses", []string{"pods"}, (*parts).openDiagnoses},
-		{"restore", []string{"pods", "diagnoses"}, (*parts).restore},
-		// What the restore journals again the last run has reported.
-		{"cluster", []string{"restore"}, (*parts).openCluster},
-		{"mutes", []string{"cluster"}, (*parts).openMutes},
-		{"kernel", []string{"probes", "pods", "rights"}, (*parts).openKernel},
-		{"logs", []string{"rules", "rights"}, (*parts).openLogs},
-		{"checks", []string{"engine"}, (*parts).openChecks},
-		{"reports", []string{"engine"}, (*parts).openReports},
-		{"self-check", []string{"kernel", "reports"}, (*parts).openSelfCheck},
-		{"services", []string{"mutes"}, (*parts).openServices},
+// open opens the parts, each behind those that it needs. They are closed in the opposite order.
+func (p *parts) open() error {
+	for _, open := range []func() error{
+		p.openState,
+		p.openRules, // also of services that an earlier run has found
+		p.dropRights,
+		p.openJournal, p.openEngine, p.openProbes, p.openPods, p.openDiagnoses,
+		p.restore,
+		p.openCluster, // what the restore journals again the last run has reported
+		p.openMutes, p.openKernel, p.openLogs, p.openChecks, p.openStats, p.openReports, p.openSelfCheck, p.openServices,
+	} {
+		if err := open(); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // onClose adds what is done when the agent ends, before what was added earlier.
@@ -121,11 +111,6 @@ func (p *parts) openRules() (err error) {
 	return err
 }
 
-func (p *parts) dropRights() error {
-	dropRights(p.cfg, p.monitors, p.noState, p.log)
-	return nil
-}
-
 func (p *parts) openJournal() (err error) {
 	p.journal, err = journal.Open(filepath.Join(p.cfg.StateDir, journalDir), journal.Options{MaxBytes: p.cfg.JournalMiB << 20})
 	if err == nil {
@@ -135,7 +120,11 @@ func (p *parts) openJournal() (err error) {
 }
 
 func (p *parts) openEngine() error {
-	p.metrics = metrics.New(version, p.cfg.kube.nodeLabel())
+	node := ""
+	if p.cfg.kube != nil {
+		node = p.cfg.kube.node
+	}
+	p.metrics = metrics.New(version, node)
 	p.metrics.Own.MustRegister(p.journal.Metrics()...)
 	p.metrics.Own.MustRegister(netlook.Metrics()...)
 	p.agent = &agent{
@@ -150,52 +139,23 @@ func (p *parts) openEngine() error {
 	return nil
 }
 
-func (p *parts) openProbes() (err error) {
-	p.probes, err = newProbes(p.cfg, p.agent, p.log)
-	return failed(err)
-}
-
-func (p *parts) openPods() (err error) {
-	if p.pods, err = openPods(p.cfg, p.agent, p.probes, p.log); err != nil {
-		return failed(err)
-	}
-	if p.pods != nil {
-		p.agent.pods = p.pods
-	}
-	p.agent.warnOfLabels(p.rules)
-	return nil
-}
-
-func (p *parts) openDiagnoses() (err error) {
-	if p.causes, err = openDiagnoses(p.cfg, p.agent, p.pods, p.log); err != nil {
-		return err
-	}
-	p.onClose(func() error { p.causes.close(); return nil })
-	if p.causes != nil {
-		p.agent.causes = p.causes.worker
-	}
-	return nil
-}
-
 func (p *parts) restore() error { return failed(p.agent.restore()) }
 
-func (p *parts) openCluster() (err error) {
-	if p.agent.cluster, err = openCluster(p.cfg, p.agent, p.pods, p.causes, p.log); err != nil {
-		return failed(err)
-	}
-	p.agent.reportConditions()
-	return nil
-}
-
 func (p *parts) openMutes() error {
-	p.mutes = newMuteFile(p.cfg.mutesPath(), p.agent, p.rules)
+	p.mutes = &muteFile{path: p.cfg.mutesPath(), a: p.agent, rules: p.rules}
 	p.mutes.read()
 	return nil
 }
 
 func (p *parts) openKernel() (err error) {
-	watched := p.cfg.collector(p.probes.targetSources())
-	watched.NamePod = p.agent.namePod
+	targets, _ := p.cfg.targets() // checked by validate
+	watched := collector.Config{
+		HostRoot: p.cfg.HostRoot, PinRoot: p.cfg.PinRoot, HungTaskAfter: p.cfg.HungTaskAfter,
+		Targets: targets, TargetsDir: p.cfg.TargetsDir, NamePod: p.agent.namePod,
+	}
+	if p.probes != nil {
+		watched.TargetSources = []string{ownTargets}
+	}
 	if p.sources, err = collector.Open(watched, p.log); err != nil {
 		return failed(err)
 	}
@@ -206,56 +166,24 @@ func (p *parts) openKernel() (err error) {
 	return failed(p.probes.open(p.sources))
 }
 
-func (p *parts) openLogs() (err error) {
-	if p.logs, err = openLogs(p.cfg, p.monitors, p.rules, p.log); err != nil {
-		return failed(err)
-	}
-	p.agent.patterns = p.logs.SetPatterns
-	p.metrics.Own.MustRegister(p.logs)
-	return nil
-}
-
-func (p *parts) openChecks() (err error) {
-	if p.checks, err = newChecks(p.monitors, p.cfg.HostRoot, p.metrics, p.log, p.agent.observe); err != nil {
-		return err
-	}
-	p.stats, err = newStats(p.monitors, p.metrics, p.log, p.cfg.npd)
-	return err
-}
-
-func (p *parts) openReports() (err error) {
-	if p.reports, err = openReports(p.cfg, p.agent, p.metrics, p.log); err != nil {
-		return failed(err)
-	}
-	p.onClose(p.reports.Close)
-	return nil
-}
-
 func (p *parts) openSelfCheck() error {
 	c := selfCheckConfig(p.cfg, p.sources)
 	c.StateHangs = p.agent.diskHangs
 	if p.pods != nil {
 		c.Pods = p.pods.failure
 	}
-	c.Logs, c.StateDir, c.NoState, c.NoReports = selfCheckLogs(p.cfg, p.monitors), p.stateDir, p.noState, p.reports.lacking
-	p.self = newSelfCheck(c, p.agent, p.log)
+	c.Logs, c.StateDir, c.NoState, c.NoReports = selfCheckLogs(p.cfg, p.monitors), p.stateDir, p.noState, p.noReports
+	p.self = &selfCheck{checker: selfcheck.New(c), agent: p.agent, log: p.log}
 	p.agent.lasting = p.reportLasting
-	p.agent.cluster.health(p.check, p.self.notes)
-	return nil
-}
-
-func (p *parts) openServices() (err error) {
-	if p.services, err = openServices(p.cfg, p.agent, p.metrics, p.mutes, p.log); err != nil {
-		return failed(err)
-	}
-	p.onClose(func() error { p.services.close(); return nil })
 	return nil
 }
 
 // reportLasting has what lasts reported once more.
 func (p *parts) reportLasting(emit collector.Emit) {
 	p.sources.ReportLasting(emit)
-	p.reports.reportLasting(emit)
+	if p.intake != nil {
+		p.intake.ReportLasting(emit)
+	}
 	p.self.reportLasting(emit)
 }
 
@@ -282,31 +210,40 @@ func (p *parts) serve(ctx context.Context, g *errgroup.Group) error {
 	if err := serve(ctx, g, p.log, p.cfg.Listen, "/metrics", access, figures); err != nil {
 		return failed(err)
 	}
-	if p.cfg.npd == nil {
+	if !p.cfg.isAgent {
 		return nil
 	}
 	if p.agent.problems, err = metrics.NewProblems(p.metrics.Registry, problemKinds(p.rules)); err != nil {
 		return failed(err)
 	}
 	p.agent.reportConditions()
-	if err := serve(ctx, g, p.log, p.cfg.npd.metrics, "/metrics", access, figures); err != nil {
+	if err := serve(ctx, g, p.log, address(p.cfg.NPD.PrometheusAddress, p.cfg.NPD.PrometheusPort), "/metrics", access, figures); err != nil {
 		return failed(err)
 	}
 	status := func(to *web.Access) http.Handler { return web.StatusHandler(p.check, p.agent.conditions, to) }
-	return failed(serve(ctx, g, p.log, p.cfg.npd.status, "/conditions", access, status))
+	return failed(serve(ctx, g, p.log, address(p.cfg.NPD.Address, p.cfg.NPD.Port), "/conditions", access, status))
 }
 
 // start runs the parts until ctx ends.
 func (p *parts) start(ctx context.Context, g *errgroup.Group) {
 	if p.cfg.RulesDir != "" {
-		g.Go(func() error { return watchRules(ctx, p.agent, p.cfg, p.log, p.mutes, p.changed) })
+		g.Go(func() error { return p.watchRules(ctx) })
 	}
-	startNPD(ctx, g, p.checks, p.stats, p.log)
-	p.reports.start(ctx, g, p.agent.observe)
+	p.startNPD(ctx, g)
+	if p.intake != nil {
+		g.Go(func() error { return p.intake.Run(ctx, p.agent.observe) })
+	}
+	if p.reports != nil {
+		g.Go(func() error { return p.reports.Serve(ctx) })
+	}
 	p.services.start(ctx, g)
-	p.pods.start(ctx, g)
+	if p.pods != nil && p.pods.run != nil {
+		g.Go(func() error { return p.pods.run(ctx) })
+	}
 	p.agent.cluster.start(ctx, g)
-	p.causes.start(ctx, g)
+	if p.agent.causes != nil {
+		g.Go(func() error { return p.agent.causes.Run(ctx) })
+	}
 	g.Go(func() error { return smallFootprint(ctx, p.log) })
 	g.Go(func() error { return p.mutes.watch(ctx) })
 	g.Go(func() error { return p.agent.run(ctx) })

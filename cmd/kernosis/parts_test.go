@@ -6,22 +6,6 @@ import (
 	"testing"
 )
 
-// Each part is opened behind those that it needs.
-func TestPartsAreInOrder(t *testing.T) {
-	var open []string
-	for _, p := range agentParts() {
-		for _, before := range p.after {
-			if !slices.Contains(open, before) {
-				t.Errorf("%s needs %s, which is not open yet", p.name, before)
-			}
-		}
-		if slices.Contains(open, p.name) {
-			t.Errorf("two parts are %s", p.name)
-		}
-		open = append(open, p.name)
-	}
-}
-
 // Parts are closed in the opposite order, also behind an error, and no error is lost.
 func TestPartsAreClosed(t *testing.T) {
 	var p parts

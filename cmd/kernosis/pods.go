@@ -3,16 +3,18 @@ package main
 import (
 	"context"
 	"errors"
-	"log/slog"
+	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/collector/probe/podsource"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/tenancy"
+	"github.com/kernosis/kernosis/diagnose/worker"
+	"github.com/kernosis/kernosis/diagnose/worker/kube"
 	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
 
@@ -24,47 +26,50 @@ type nodePods interface {
 	Await(ctx context.Context) // until the pods have been listed
 }
 
-// podSource is where the agent knows the node's pods from. A nil one knows none.
+// podSource is where the agent knows the node's pods from.
 type podSource struct {
 	nodePods
-	run       func(context.Context) error // nil: somebody else runs it
-	whole     operation.Pods              // has them whole, where a diagnosis asks; nil: nobody does
-	ofKubelet bool
-	failure   func() error // why kubelet could not be asked; nil: it is not
+	run     func(context.Context) error // nil: somebody else runs it
+	whole   operation.Pods              // has them whole, where a diagnosis asks; nil: nobody does
+	failure func() error                // why kubelet could not be asked; nil: it is not
 	// doubt is why tenants must not have operations run on what whole says; nil: they may.
 	doubt error
 }
 
-// openPods makes what knows the node's pods. nil: nobody does, or nobody needs them.
-func openPods(cfg agentConfig, a *agent, seen *probes, log *slog.Logger) (*podSource, error) {
+// openPods makes what knows the node's pods, where somebody does and somebody needs them.
+func (p *parts) openPods() (err error) {
+	cfg := &p.cfg
 	asks, why := cfg.Probes.asksKubelet()
 	switch {
 	case cfg.Probes.PodsFrom == podsFromKubelet && !asks:
-		return nil, cfg.origins.Errorf("pods-from", "kubelet is not asked: %s", why)
-	case cfg.Probes.PodsFrom == podsFromKubelet, cfg.kube == nil && seen.wantsPods() && asks:
-		return podsOfKubelet(cfg, a, seen, log)
-	case cfg.kube != nil && (cfg.Kube.WriteEvents || cfg.Diagnose.On || seen.wantsPods()):
-		return podsOfServer(cfg, seen)
-	case seen != nil && seen.listed != nil:
-		return &podSource{nodePods: seen.listed}, nil
+		err = cfg.origins.Errorf("pods-from", "kubelet is not asked: %s", why)
+	case cfg.Probes.PodsFrom == podsFromKubelet, cfg.kube == nil && p.probes.wantsPods() && asks:
+		p.pods, err = p.podsOfKubelet()
+	case cfg.kube != nil && (cfg.Kube.WriteEvents || cfg.Diagnose.On || p.probes.wantsPods()):
+		p.pods, err = podsOfServer(cfg.kube, p.probes)
+	case p.probes != nil && p.probes.listed != nil:
+		p.pods = &podSource{nodePods: p.probes.listed}
 	}
-	return nil, nil
+	if err != nil {
+		return failed(err)
+	}
+	if p.pods != nil {
+		p.agent.pods = p.pods
+	}
+	p.agent.warnOfLabels(p.rules)
+	return nil
 }
 
 // podsOfServer watches the API server.
-func podsOfServer(cfg agentConfig, seen *probes) (*podSource, error) {
-	client, err := kubernetes.NewForConfig(cfg.kube.rest)
+func podsOfServer(of *cluster, seen *probes) (*podSource, error) {
+	whole, err := pods.NewReader(of.api, of.node)
 	if err != nil {
 		return nil, err
 	}
-	whole, err := pods.NewReader(client, cfg.kube.node)
-	if err != nil {
-		return nil, err
-	}
-	c := pods.Config{Node: cfg.kube.node}
+	c := pods.Config{Node: of.node}
 	if seen.wantsPods() {
 		c.Whole = seen.whole()
-	} else if c.Client, err = metadata.NewForConfig(unlimited(cfg.kube.rest)); err != nil {
+	} else if c.Client, err = metadata.NewForConfig(unlimited(of.rest)); err != nil {
 		return nil, err
 	}
 	watch, err := pods.New(c)
@@ -76,25 +81,25 @@ func podsOfServer(cfg agentConfig, seen *probes) (*podSource, error) {
 
 // podsOfKubelet asks kubelet again and again, and sooner where somebody asks for a pod that is
 // not known: then it is a new one.
-func podsOfKubelet(cfg agentConfig, a *agent, seen *probes, log *slog.Logger) (*podSource, error) {
-	c := cfg.Probes.source(cfg.HostRoot)
+func (p *parts) podsOfKubelet() (*podSource, error) {
+	c := p.cfg.Probes.source(p.cfg.HostRoot)
 	whole, err := podsource.NewReader(c)
 	if err != nil {
 		return nil, err
 	}
 	var kubelet *podsource.Kubelet
 	listed := pods.NewListed(func() { kubelet.Ask() })
-	c.Log, c.Sink = log, func(list []*probe.Pod, at time.Time) {
-		if seen.wantsPods() {
-			seen.take(list)
+	c.Log, c.Sink = p.log, func(list []*probe.Pod, at time.Time) {
+		if p.probes.wantsPods() {
+			p.probes.take(list)
 		}
 		replace(listed, list, at)
 	}
 	if kubelet, err = podsource.NewKubelet(c); err != nil {
 		return nil, err
 	}
-	a.metrics.Own.MustRegister(kubelet)
-	s := &podSource{nodePods: listed, run: kubelet.Run, whole: whole, ofKubelet: true, failure: kubelet.Failure}
+	p.metrics.Own.MustRegister(kubelet)
+	s := &podSource{nodePods: listed, run: kubelet.Run, whole: whole, failure: kubelet.Failure}
 	if !c.Verified() {
 		s.doubt = errors.New("pods come from a kubelet whose certificate is not verified: outside the system namespace that is no base for what may be looked at (kubelet-ca, kubelet-cert)")
 	}
@@ -110,9 +115,19 @@ func replace(known *pods.Listed, list []*probe.Pod, at time.Time) {
 	known.Replace(now, at)
 }
 
-// start goes on knowing them until ctx ends.
-func (s *podSource) start(ctx context.Context, g *errgroup.Group) {
-	if s != nil && s.run != nil {
-		g.Go(func() error { return s.run(ctx) })
+// tenantPod returns the pod of a Diagnosis outside the system namespace.
+func (s *podSource) tenantPod(ctx context.Context, in *kube.Store, of *v1alpha1.Diagnosis) (tenancy.Pod, error) {
+	if s.doubt != nil {
+		return tenancy.Pod{}, tenancy.Refusals{s.doubt.Error()}
 	}
+	p, err := s.whole.Pod(ctx, of.Namespace, of.Spec.PodReference.Name)
+	switch {
+	case err == nil:
+		return tenancy.PodOf(p, of.Spec.PodReference)
+	case errors.Is(err, podsource.ErrNoPod): // a kubelet that starts does not have all yet
+		return tenancy.Pod{}, fmt.Errorf("%w: %w", worker.ErrLater, worker.ErrGone)
+	case s.failure != nil: // it may answer later
+		return tenancy.Pod{}, fmt.Errorf("%w: %w", worker.ErrLater, err)
+	}
+	return tenancy.Pod{}, in.Explain(ctx, "pod of the Diagnosis", err)
 }

@@ -18,6 +18,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/tenancy"
 	"github.com/kernosis/kernosis/diagnose/worker"
@@ -56,7 +57,10 @@ func podText(namespace, name, uid, source string) string {
 
 func openTestPods(t *testing.T, s probeSettings) (*podSource, error) {
 	t.Helper()
-	return openPods(agentConfig{Probes: s, HostRoot: "/"}, &agent{metrics: metrics.New("test", "n7")}, nil, slog.New(slog.DiscardHandler))
+	quiet, m := slog.New(slog.DiscardHandler), metrics.New("test", "n7")
+	p := &parts{cfg: agentConfig{Probes: s, HostRoot: "/"}, log: quiet, rules: &detector.RuleSet{}, metrics: m, agent: &agent{metrics: m, log: quiet}}
+	err := p.openPods()
+	return p.pods, err
 }
 
 // A pod that the list does not have yet is asked for, and known a moment later.
@@ -103,28 +107,27 @@ func TestATenantsPodOfKubelet(t *testing.T) {
 	of := func(name string) *v1alpha1.Diagnosis {
 		return &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "d"}, Spec: v1alpha1.DiagnosisSpec{PodReference: &v1alpha1.PodReference{Name: name}}}
 	}
-	d := &diagnoses{}
 	s, err := openTestPods(t, probeSettings{PodsFrom: podsFromKubelet, KubeletURL: url, KubeletCert: cert})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.tenantPod(t.Context(), s, of("db-0")); !errors.Is(err, worker.ErrLater) || errors.Is(err, worker.ErrGone) || !strings.Contains(err.Error(), "403 Forbidden: Forbidden (resource=nodes") {
+	if _, err := s.tenantPod(t.Context(), nil, of("db-0")); !errors.Is(err, worker.ErrLater) || errors.Is(err, worker.ErrGone) || !strings.Contains(err.Error(), "403 Forbidden: Forbidden (resource=nodes") {
 		t.Errorf("refused: %v", err)
 	}
 	answer.Store(podList(podText("shop", "db-0", "u-0", "api"), podText("other", "db-1", "u-1", "api"), podText("shop", "etcd-n7", "u-2", "file")))
-	if p, err := d.tenantPod(t.Context(), s, of("db-0")); err != nil || p.UID != "u-0" || p.Node != "n7" {
+	if p, err := s.tenantPod(t.Context(), nil, of("db-0")); err != nil || p.UID != "u-0" || p.Node != "n7" {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if _, err := d.tenantPod(t.Context(), s, of("db-1")); !errors.Is(err, worker.ErrLater) || !errors.Is(err, worker.ErrGone) {
+	if _, err := s.tenantPod(t.Context(), nil, of("db-1")); !errors.Is(err, worker.ErrLater) || !errors.Is(err, worker.ErrGone) {
 		t.Errorf("another namespace's: %v", err)
 	}
-	if _, err := d.tenantPod(t.Context(), s, of("etcd-n7")); !isRefusal(err) || !strings.Contains(err.Error(), "static pod") {
+	if _, err := s.tenantPod(t.Context(), nil, of("etcd-n7")); !isRefusal(err) || !strings.Contains(err.Error(), "static pod") {
 		t.Errorf("a static pod: %v", err)
 	}
 	if s, err = openTestPods(t, probeSettings{PodsFrom: podsFromKubelet, KubeletURL: url, KubeletInsecure: true}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.tenantPod(t.Context(), s, of("db-0")); !isRefusal(err) || !strings.Contains(err.Error(), "certificate is not verified") {
+	if _, err := s.tenantPod(t.Context(), nil, of("db-0")); !isRefusal(err) || !strings.Contains(err.Error(), "certificate is not verified") {
 		t.Errorf("of somebody who answers in kubelet's place: %v", err)
 	}
 	// Who is no tenant looks at what kubelet says.

@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/kernosis/kernosis/collector"
 	"github.com/kernosis/kernosis/collector/display"
@@ -34,47 +33,40 @@ type probes struct {
 	observer *observe.Observer
 	source   func(context.Context) error // of the pods of a file; nil: there is none
 	listed   *pods.Listed                // these; nil, too
-	api      kubernetes.Interface        // nil: there is none
 	failing  map[string]bool             // reported by an earlier process, by pod and group
 }
 
-// newProbes makes what keeps the books of probes; what sees them comes with open.
-func newProbes(cfg agentConfig, a *agent, log *slog.Logger) (*probes, error) {
-	if cfg.Probes.Mode == probesOff {
-		return nil, nil
+// openProbes makes what keeps the books of probes; what sees them comes with open.
+func (p *parts) openProbes() error {
+	if p.cfg.Probes.Mode == probesOff {
+		return nil
 	}
-	p := &probes{cfg: cfg, log: log, agent: a, failing: map[string]bool{}, vitals: vitals.New(hostfs.New(cfg.HostRoot))}
-	c := probe.Config{Report: p.report, Log: log, Start: time.Now(), Failing: p.wasFailing}
-	if cfg.Probes.PodsFile != "" {
-		// Only a file of this machine may say that the agent probes a pod itself.
-		c.Prober = active.New(hostfs.New(cfg.HostRoot))
-	}
-	p.manager = probe.New(c)
-	if cfg.kube != nil {
-		var err error
-		if p.api, err = kubernetes.NewForConfig(unlimited(cfg.kube.rest)); err != nil {
-			return nil, err
-		}
-	}
-	asks, _ := cfg.Probes.asksKubelet()
+	fs := hostfs.New(p.cfg.HostRoot)
+	seen := &probes{cfg: p.cfg, log: p.log, agent: p.agent, failing: map[string]bool{}, vitals: vitals.New(fs)}
+	c := probe.Config{Report: seen.report, Log: p.log, Start: time.Now(), Failing: seen.wasFailing}
+	asks, _ := p.cfg.Probes.asksKubelet()
 	switch {
-	case cfg.Probes.PodsFile != "":
-		p.listed = pods.NewListed(func() {})
-		f, err := podsource.NewFile(podsource.FileConfig{Path: cfg.Probes.PodsFile, Log: log, Sink: func(list []*probe.Pod, at time.Time) {
-			p.take(list)
-			replace(p.listed, list, at)
+	case p.cfg.Probes.PodsFile != "":
+		// Only a file of this machine may say that the agent probes a pod itself.
+		c.Prober = active.New(fs)
+		seen.listed = pods.NewListed(func() {})
+		f, err := podsource.NewFile(podsource.FileConfig{Path: p.cfg.Probes.PodsFile, Log: p.log, Sink: func(list []*probe.Pod, at time.Time) {
+			seen.take(list)
+			replace(seen.listed, list, at)
 		}})
 		if err != nil {
-			return nil, err
+			return failed(err)
 		}
-		p.source = f.Run
-		a.metrics.Own.MustRegister(f)
-	case p.api == nil && !asks:
-		log.Info("probes are not observed: no API server, no kubelet-url and no pods-file says which pods there are")
-		return nil, nil
+		seen.source = f.Run
+		p.metrics.Own.MustRegister(f)
+	case p.cfg.kube == nil && !asks:
+		p.log.Info("probes are not observed: no API server, no kubelet-url and no pods-file says which pods there are")
+		return nil
 	}
-	a.metrics.Own.MustRegister(p.manager)
-	return p, nil
+	seen.manager = probe.New(c)
+	p.metrics.Own.MustRegister(seen.manager)
+	p.probes = seen
+	return nil
 }
 
 // report takes the Manager's events. Where the container's cgroup is known, operations of a
@@ -100,7 +92,7 @@ func (p *probes) take(list []*probe.Pod) {
 // whole has the API server's pods handed over.
 func (p *probes) whole() *pods.Whole {
 	return &pods.Whole{
-		Client: p.api,
+		Client: p.cfg.kube.unlimited,
 		Trim: func(full *corev1.Pod) any {
 			pod, err := podspec.Pod(full)
 			if err != nil {
@@ -123,14 +115,6 @@ func (p *probes) whole() *pods.Whole {
 	}
 }
 
-// targetSources names who gives the sources targets.
-func (p *probes) targetSources() []string {
-	if p == nil {
-		return nil
-	}
-	return []string{ownTargets}
-}
-
 // open makes what sees probes.
 func (p *probes) open(sources *collector.Sources) error {
 	if p == nil {
@@ -149,8 +133,8 @@ func (p *probes) open(sources *collector.Sources) error {
 	} else {
 		p.log.Info("kubelet's probe counters are not read: failures without a socket error are missed", "reason", why)
 	}
-	if p.api != nil && p.cfg.Probes.KubeletEvents {
-		words, err := pods.NewEvents(p.api)
+	if p.cfg.kube != nil && p.cfg.Probes.KubeletEvents {
+		words, err := pods.NewEvents(p.cfg.kube.unlimited)
 		if err != nil {
 			return err
 		}

@@ -1,20 +1,14 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
-	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/ingest"
 	"github.com/kernosis/kernosis/collector/selfcheck"
-	"github.com/kernosis/kernosis/reporter/metrics"
 )
 
 // reportConfig is one problem daemon of the configuration file. See docs/reports.md.
@@ -73,60 +67,30 @@ func (c *agentConfig) checkReports() error {
 	return errors.Join(errs...)
 }
 
-// reports is the problem report interface at work; one without an intake is off, one
-// without a server hears nobody.
-type reports struct {
-	intake  *ingest.Intake
-	server  *ingest.Server
-	lacking error // why nobody can report
-}
-
 // openReports makes the socket where there are daemons to report.
-func openReports(cfg agentConfig, a *agent, m *metrics.Metrics, log *slog.Logger) (*reports, error) {
-	if len(cfg.Reports) == 0 {
-		return &reports{}, nil
-	}
-	c := cfg.ingest()
-	c.Log, c.Owner, c.Earlier = log, a.ruleOfCondition, a.earlier
-	in, err := ingest.New(c)
-	if err != nil {
-		return nil, err
-	}
-	server, err := ingest.Listen(cfg.ReportSocket, in)
-	if selfcheck.Unwritable(err) {
-		// The conditions of the daemons become Unknown.
-		return &reports{intake: in, lacking: err}, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	m.Own.MustRegister(in.Metrics(), server.Metrics())
-	log.Info("listening for problem daemons", "socket", cfg.ReportSocket, "daemons", len(c.Sources))
-	return &reports{intake: in, server: server}, nil
-}
-
-func (r *reports) start(ctx context.Context, g *errgroup.Group, observe func(*event.Event)) {
-	if r.intake != nil {
-		g.Go(func() error { return r.intake.Run(ctx, observe) })
-	}
-	if r.server != nil {
-		g.Go(func() error { return r.server.Serve(ctx) })
-	}
-}
-
-// reportLasting has what the daemons have reported last reported once more, to emit.
-func (r *reports) reportLasting(emit func(*event.Event)) {
-	if r.intake != nil {
-		r.intake.ReportLasting(emit)
-	}
-}
-
-// Close removes the socket. It may be called again.
-func (r *reports) Close() error {
-	if r.server == nil {
+func (p *parts) openReports() error {
+	if len(p.cfg.Reports) == 0 {
 		return nil
 	}
-	return r.server.Close()
+	c := p.cfg.ingest()
+	c.Log, c.Owner, c.Earlier = p.log, p.agent.ruleOfCondition, p.agent.earlier
+	var err error
+	if p.intake, err = ingest.New(c); err != nil {
+		return failed(err)
+	}
+	server, err := ingest.Listen(p.cfg.ReportSocket, p.intake)
+	if selfcheck.Unwritable(err) {
+		p.noReports = err // the conditions of the daemons become Unknown
+		return nil
+	}
+	if err != nil {
+		return failed(err)
+	}
+	p.reports = server
+	p.onClose(server.Close)
+	p.metrics.Own.MustRegister(p.intake.Metrics(), server.Metrics())
+	p.log.Info("listening for problem daemons", "socket", p.cfg.ReportSocket, "daemons", len(c.Sources))
+	return nil
 }
 
 // ruleOfCondition names a rule in force that sets a condition.

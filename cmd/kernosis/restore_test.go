@@ -65,14 +65,11 @@ func openedWith(t *testing.T, dir string, set *detector.RuleSet) (a *agent, log 
 func diagnosing(t *testing.T, dir string, set *detector.RuleSet) *agent {
 	t.Helper()
 	a, _ := openedWith(t, dir, set)
-	var cfg agentConfig
-	cfg.StateDir, cfg.Diagnose = dir, diagnoseSettings{On: true, Keep: 1, ArtifactsMiB: 1}
-	d, err := openDiagnoses(cfg, a, nil, a.log)
-	if err != nil {
+	p := &parts{cfg: agentConfig{StateDir: dir, Diagnose: diagnoseSettings{On: true, Keep: 1, ArtifactsMiB: 1}}, log: a.log, metrics: a.metrics, agent: a}
+	t.Cleanup(func() { p.close() })
+	if err := p.openDiagnoses(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(d.close)
-	a.causes = d.worker
 	if err := a.restore(); err != nil {
 		t.Fatal(err)
 	}
@@ -394,7 +391,7 @@ mutes:
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	newMuteFile(path, a, set).read()
+	(&muteFile{path: path, a: a, rules: set}).read()
 	if have := a.engine.Mutes(); !slices.ContainsFunc(have, func(m problem.Mute) bool { return m.Rule == "oom-kill" }) {
 		t.Errorf("in force: %v\n%s", have, log)
 	}

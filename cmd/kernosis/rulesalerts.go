@@ -55,11 +55,10 @@ next, a runbook_url and, with --dashboard-base, a dashboard_url. See docs/monito
 // alertRules returns the rules that agents have: with those of the services they know,
 // unless another rule has the condition.
 func alertRules(cfg agentConfig) (*detector.RuleSet, error) {
-	files, err := loadNPD(cfg)
-	if err != nil {
+	if err := cfg.readNPD(); err != nil {
 		return nil, err
 	}
-	rules, _, err := files.rules(cfg)
+	rules, _, err := cfg.rules()
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +66,7 @@ func alertRules(cfg agentConfig) (*detector.RuleSet, error) {
 		return slices.ContainsFunc(rules.Conditions(), func(c detector.ConditionSpec) bool { return strings.EqualFold(c.Type, s.Condition) })
 	})
 	cfg.services = &services{all: known}
-	rules, _, err = files.rules(cfg)
+	rules, _, err = cfg.rules()
 	return rules, err
 }
 

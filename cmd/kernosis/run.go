@@ -58,10 +58,8 @@ func run(ctx context.Context, cfg agentConfig, stdout, stderr io.Writer) (err er
 	collectGarbage(startPercent)
 	p := &parts{cfg: cfg, log: log, stdout: stdout}
 	defer func() { err = errors.Join(err, p.close()) }()
-	for _, s := range agentParts() {
-		if err := s.open(p); err != nil {
-			return err
-		}
+	if err := p.open(); err != nil {
+		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	if err := p.serve(ctx, g); err != nil {

@@ -76,10 +76,6 @@ func selfCheckLogs(cfg agentConfig, monitors *npd.Set) []selfcheck.Log {
 	return out
 }
 
-func newSelfCheck(c selfcheck.Config, a *agent, log *slog.Logger) *selfCheck {
-	return &selfCheck{checker: selfcheck.New(c), agent: a, log: log}
-}
-
 // run looks now, and each minute until ctx ends.
 func (s *selfCheck) run(ctx context.Context) error {
 	tick := time.NewTicker(selfCheckEvery)
@@ -161,27 +157,28 @@ func (s *selfCheck) notes() []string {
 
 // dropRights gives up what the agent never needs. Programs of the configuration may need
 // anything.
-func dropRights(cfg agentConfig, monitors *npd.Set, noState error, log *slog.Logger) {
-	if !cfg.DropCaps {
-		return
+func (p *parts) dropRights() error {
+	if !p.cfg.DropCaps {
+		return nil
 	}
 	// It takes a system call of each thread, and the Go runtime stops all others until then:
 	// the one that waits for the state disk would keep the agent from starting.
-	if errors.Is(noState, bounded.ErrLate) {
-		log.Warn("kept capabilities that are not needed until the next start", "error", noState)
-		return
+	if errors.Is(p.noState, bounded.ErrLate) {
+		p.log.Warn("kept capabilities that are not needed until the next start", "error", p.noState)
+		return nil
 	}
-	programs := len(monitors.Checks) > 0 || cfg.Diagnose.Scripts ||
-		slices.ContainsFunc(cfg.services.list(), func(s service.Service) bool { return s.Handler == string(probe.Exec) })
+	programs := len(p.monitors.Checks) > 0 || p.cfg.Diagnose.Scripts ||
+		slices.ContainsFunc(p.cfg.services.list(), func(s service.Service) bool { return s.Handler == string(probe.Exec) })
 	dropped, err := selfcheck.Drop(selfcheck.Needless(), !programs)
 	switch {
 	case errors.Is(err, selfcheck.ErrCgo), errors.Is(err, fs.ErrPermission):
-		log.Debug("kept capabilities that are not needed", "reason", err)
+		p.log.Debug("kept capabilities that are not needed", "reason", err)
 	case err != nil:
-		log.Warn("kept capabilities that are not needed", "error", err)
+		p.log.Warn("kept capabilities that are not needed", "error", err)
 	default:
-		log.Debug("dropped capabilities that are not needed", "capabilities", dropped, "of_programs_too", !programs)
+		p.log.Debug("dropped capabilities that are not needed", "capabilities", dropped, "of_programs_too", !programs)
 	}
+	return nil
 }
 
 // maxVolatileJournal bounds the journal in a folder that is perhaps in memory.

@@ -45,9 +45,9 @@ func TestSelfCheckReportsChanges(t *testing.T) {
 	root := t.TempDir()
 	first, second := filepath.Join(root, "first"), filepath.Join(root, "second")
 	var log strings.Builder
-	s := newSelfCheck(selfcheck.Config{Logs: []selfcheck.Log{
+	s := &selfCheck{checker: selfcheck.New(selfcheck.Config{Logs: []selfcheck.Log{
 		{Name: "a", Plugin: "kmsg", Path: first}, {Name: "b", Plugin: "kmsg", Path: second},
-	}}, a, slog.New(slog.NewTextHandler(&log, nil)))
+	}}), agent: a, log: slog.New(slog.NewTextHandler(&log, nil))}
 	// What this machine lacks itself is not of interest, but its reason is not as grave.
 	look := func(isFirst bool, status problem.Status, with, without string) {
 		t.Helper()

@@ -42,14 +42,9 @@ func (c *agentConfig) access(m *metrics.Metrics, log *slog.Logger) (*web.AccessC
 	if err := m.Own.Register(to.Counts); err != nil {
 		return nil, err
 	}
-	if c.kube == nil {
-		return to, nil
+	if c.kube != nil {
+		to.API = c.kube.unlimited
 	}
-	api, err := kubernetes.NewForConfig(unlimited(c.kube.rest))
-	if err != nil {
-		return nil, err
-	}
-	to.API = api
 	return to, nil
 }
 

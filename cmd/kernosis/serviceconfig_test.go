@@ -89,7 +89,7 @@ func TestMistakenServices(t *testing.T) {
 	}
 	cfg := agentConfig{RulesDir: dir, ShippedRules: []string{"*"}, origins: config.Origins{"services.known": "kernosis.yaml:2"}, Services: serviceSettings{Known: []string{service.Kubelet}}}
 	cfg.defaultServices()
-	if _, _, err := cfg.npd.rules(cfg); err == nil || !strings.Contains(err.Error(), "kernosis.yaml:2: services.known: condition KubeletUnhealthy of service kubelet is set by rule own (") {
+	if _, _, err := cfg.rules(); err == nil || !strings.Contains(err.Error(), "kernosis.yaml:2: services.known: condition KubeletUnhealthy of service kubelet is set by rule own (") {
 		t.Error(err)
 	}
 }
@@ -98,7 +98,7 @@ func TestMistakenServices(t *testing.T) {
 func TestServiceRules(t *testing.T) {
 	cfg := agentConfig{ShippedRules: []string{"*"}, Services: serviceSettings{Known: []string{service.Kubelet, service.Resolver}}}
 	cfg.defaultServices()
-	rules, _, err := cfg.npd.rules(cfg)
+	rules, _, err := cfg.rules()
 	if err != nil {
 		t.Fatal(err)
 	}

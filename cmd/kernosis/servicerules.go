@@ -50,14 +50,14 @@ func (c *agentConfig) ownServiceConditions(rules *detector.RuleSet) error {
 // rulesNow reads the rules. Services that were found, and that have a condition which a rule
 // sets, are dropped.
 func (c *agentConfig) rulesNow() (*detector.RuleSet, *npd.Set, error) {
-	rules, set, err := c.npd.rules(*c)
+	rules, set, err := c.rules()
 	if err == nil || c.services == nil {
 		return rules, set, err
 	}
 	without := *c
 	var found []service.Service
 	without.services, found = c.services.configured()
-	others, _, othersErr := c.npd.rules(without)
+	others, _, othersErr := without.rules()
 	if othersErr != nil {
 		return nil, nil, err
 	}
@@ -71,5 +71,5 @@ func (c *agentConfig) rulesNow() (*detector.RuleSet, *npd.Set, error) {
 	if !dropped {
 		return nil, nil, err
 	}
-	return c.npd.rules(*c)
+	return c.rules()
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/kernosis/kernosis/collector/probe/service"
 	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/collector/statefile"
-	"github.com/kernosis/kernosis/reporter/metrics"
 )
 
 // services are those that are probed: the configured ones, and those that were found
@@ -82,7 +81,6 @@ const findEvery = time.Minute
 // serviceProbes are the services at work; one without a runner is off.
 type serviceProbes struct {
 	runner *service.Runner
-	groups *process.Groups
 	prober *active.Prober
 	fs     hostfs.FS
 	cfg    agentConfig
@@ -93,34 +91,32 @@ type serviceProbes struct {
 }
 
 // openServices makes the probes of services.
-func openServices(cfg agentConfig, a *agent, m *metrics.Metrics, mutes *muteFile, log *slog.Logger) (*serviceProbes, error) {
-	p := &serviceProbes{cfg: cfg, agent: a, mutes: mutes, log: log, fs: hostfs.New(cfg.HostRoot)}
+func (p *parts) openServices() error {
+	cfg, fs := p.cfg, hostfs.New(p.cfg.HostRoot)
+	p.services = &serviceProbes{cfg: cfg, agent: p.agent, mutes: p.mutes, log: p.log, fs: fs, prober: active.New(fs)}
 	all := cfg.services.list()
-	if len(all) == 0 && len(p.wanted()) == 0 {
-		return p, nil
+	if len(all) == 0 && len(p.services.wanted()) == 0 {
+		return nil
 	}
 	for i := range all {
 		if all[i].Name == service.APIServer {
 			if err := cfg.reachAPIServer(&all[i]); err != nil {
-				return nil, cfg.serviceError(-1, "known", "%w", err)
+				return failed(cfg.serviceError(-1, "known", "%w", err))
 			}
 		}
 	}
-	p.prober = active.New(p.fs)
-	c := service.Config{FS: p.fs, Prober: p.prober, Report: a.observe, Earlier: a.earlier, Log: log, Start: time.Now()}
+	c := service.Config{FS: fs, Prober: p.services.prober, Report: p.agent.observe, Earlier: p.agent.earlier, Log: p.log, Start: time.Now()}
 	if slices.ContainsFunc(all, func(s service.Service) bool { return s.Handler == string(probe.Exec) }) {
-		p.groups = openServiceGroups(log)
-		c.Groups = p.groups
+		if c.Groups = openServiceGroups(p.log); c.Groups != nil {
+			p.onClose(func() error { c.Groups.Close(); return nil })
+		}
 	}
-	p.runner = service.New(c)
-	cfg.services.dropped = p.runner.Remove
-	if err := m.Own.Register(p.runner); err != nil {
-		return nil, fmt.Errorf("services: %w", err)
+	runner := service.New(c)
+	p.services.runner, cfg.services.dropped = runner, runner.Remove
+	if err := p.metrics.Own.Register(runner); err != nil {
+		return failed(fmt.Errorf("services: %w", err))
 	}
-	if err := p.runner.Add(all...); err != nil {
-		return nil, err
-	}
-	return p, nil
+	return failed(runner.Add(all...))
 }
 
 // openServiceGroups makes what bounds the processes of programs; nil where that can't be.
@@ -183,12 +179,6 @@ func (p *serviceProbes) start(ctx context.Context, g *errgroup.Group) {
 			p.find(ctx)
 			return nil
 		})
-	}
-}
-
-func (p *serviceProbes) close() {
-	if p.groups != nil {
-		p.groups.Close()
 	}
 }
 

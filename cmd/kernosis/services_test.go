@@ -52,7 +52,7 @@ func TestFoundServices(t *testing.T) {
 		cfg := agentConfig{isAgent: true, StateDir: state, RulesDir: rulesDir, ShippedRules: []string{"*"}, HostRoot: t.TempDir()}
 		cfg.defaultServices()
 		cfg.rememberServices(quiet)
-		set, _, err := cfg.npd.rules(cfg)
+		set, _, err := cfg.rules()
 		if err != nil {
 			return nil, nil, err
 		}
@@ -65,11 +65,11 @@ func TestFoundServices(t *testing.T) {
 			stateDir: state, log: quiet, metrics: metrics.New("test", ""), journal: store, out: console.NewText(io.Discard),
 			engine: detector.NewEngine(set), wake: make(chan struct{}, 1), patterns: func(*logpattern.Set) {}, lasting: func(collector.Emit) {},
 		}
-		p, err := openServices(cfg, a, a.metrics, newMuteFile(filepath.Join(state, "mutes.yaml"), a, set), quiet)
-		if err != nil {
+		p := &parts{cfg: cfg, log: quiet, metrics: a.metrics, agent: a, mutes: &muteFile{path: filepath.Join(state, "mutes.yaml"), a: a, rules: set}}
+		if err := p.openServices(); err != nil {
 			t.Fatal(err)
 		}
-		return p, a, nil
+		return p.services, a, nil
 	}
 	has := func(a *agent) bool { return a.ruleOfCondition("KubeletUnhealthy") == "service-kubelet" }
 	p, a, err := open(t.TempDir())

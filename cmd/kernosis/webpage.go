@@ -21,8 +21,8 @@ func (p *parts) openPage(ctx context.Context) {
 		Problems: p.agent.problemsNow, Conditions: p.agent.conditions, Sources: p.agent.sourcesNow,
 		Degraded: p.self.notes, Losses: p.agent.losses, Cost: cost, Check: p.check,
 	}
-	if p.causes != nil {
-		d := &pageDiagnoses{stateDir: p.cfg.StateDir, worker: p.causes.worker}
+	if p.agent.causes != nil {
+		d := &pageDiagnoses{stateDir: p.cfg.StateDir, worker: p.agent.causes}
 		cfg.Diagnoses, cfg.Drawing, cfg.Forget = d.list, d.drawing, d.forget
 	}
 	of := page.New(cfg)
