@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logs/journald"
 )
 
@@ -125,7 +127,12 @@ var errLine = errors.New("no time where one should be")
 // parse reads one line of a dump.
 func (f Format) parse(b []byte) (line, error) {
 	if f == Kmsg {
-		return parseKmsg(b)
+		var r hostfs.KernelRecord
+		_, err := hostfs.ParseKernelRecord(b, &r)
+		if err == nil && r.Time.Seconds() > maxSeconds {
+			err = errLine
+		}
+		return line{stamp: r.Time, level: r.Level, facility: r.Facility, text: r.Text, further: r.Fragment, kmsg: true}, err
 	}
 	l := line{level: -1, facility: -1}
 	b = l.prefix(b)
@@ -198,13 +205,8 @@ func rawPrefix(b []byte) (n int, rest []byte, ok bool) {
 	if end < 2 {
 		return 0, b, false
 	}
-	for _, c := range b[1:end] {
-		if c < '0' || c > '9' {
-			return 0, b, false
-		}
-		n = n*10 + int(c-'0')
-	}
-	return n, b[end+1:], n <= 0xff<<3|7
+	number, ok := digits(b[1:end])
+	return int(number), b[end+1:], ok && number <= 0xff<<3|7
 }
 
 // levels and facilities are the names that dmesg --decode writes, by number.
@@ -263,17 +265,9 @@ func caller(b []byte) []byte {
 	return bytes.TrimPrefix(b[end+1:], []byte{' '})
 }
 
-func digits(b []byte) (n int64, ok bool) {
-	if len(b) == 0 || len(b) > 12 {
-		return 0, false
-	}
-	for _, c := range b {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		n = n*10 + int64(c-'0')
-	}
-	return n, true
+func digits(b []byte) (n uint64, ok bool) {
+	n, err := strconv.ParseUint(string(b), 10, 40)
+	return n, err == nil
 }
 
 // bracketed reads "[Fri Jan  2 15:04:05 2026] ".

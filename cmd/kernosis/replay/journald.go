@@ -25,7 +25,6 @@ func (r *Replay) exported(in io.Reader) error {
 		case errors.Is(err, io.EOF):
 			return r.err
 		case errors.Is(err, journald.ErrFormat):
-			r.sum.Lines++
 			r.bad(err) // where the next entry begins nobody knows
 			return r.err
 		case err != nil:
@@ -39,11 +38,11 @@ func (r *Replay) exported(in io.Reader) error {
 // journalEntry replays one entry, each line of its message by itself.
 func (r *Replay) journalEntry(e *journald.Entry) {
 	from := e.Line()
-	r.sum.Lines++
 	if e.Realtime == 0 {
 		r.bad(fmt.Errorf("no __REALTIME_TIMESTAMP: %w", journald.ErrFormat))
 		return
 	}
+	r.sum.Lines++
 	text := from.Text
 	for more := true; more && !r.ended; {
 		var one []byte

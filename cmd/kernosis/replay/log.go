@@ -13,6 +13,23 @@ import (
 // maxMatchers bounds the writers whose lines are kept apart.
 const maxMatchers = 1000
 
+// matchers are by who wrote a line: those of others don't come between.
+type matchers map[string]*logpattern.Matcher
+
+// of returns the matcher of a writer, made for the logs that its lines are of.
+func (m matchers) of(writer string, set *logpattern.Set, logs []string) *logpattern.Matcher {
+	if m[writer] == nil {
+		if len(m) >= maxMatchers {
+			clear(m)
+		}
+		m[writer] = set.NewMatcher(logs...)
+	}
+	return m[writer]
+}
+
+// writtenBy says whose line it is.
+func (l *line) writtenBy() string { return cmp.Or(l.unit, "\x00"+l.origin) }
+
 // log is what rules call the log that lines are of.
 func (r *Replay) log() string {
 	switch {
@@ -28,22 +45,12 @@ func (r *Replay) log() string {
 	return "kmsg"
 }
 
-// matcher returns the one for lines of the writer: those of others don't come between.
 func (r *Replay) matcher(l *line) *logpattern.Matcher {
-	key := cmp.Or(l.unit, "\x00"+l.origin)
-	if m := r.matchers[key]; m != nil {
-		return m
-	}
-	if len(r.matchers) >= maxMatchers {
-		clear(r.matchers)
-	}
 	names := []string{r.log()}
 	if l.ofKernel() {
 		names = append(names, event.KernelLogs)
 	}
-	m := r.cfg.Rules.PatternSet().NewMatcher(names...)
-	r.matchers[key] = m
-	return m
+	return r.matchers.of(l.writtenBy(), r.cfg.Rules.PatternSet(), names)
 }
 
 // sinceBoot reports whether the format's times count from boot.
@@ -85,7 +92,6 @@ func (r *Replay) logLine(b []byte) {
 			l.raw = b
 		}
 	default:
-		r.sum.Lines++
 		r.bad(err)
 		return
 	}

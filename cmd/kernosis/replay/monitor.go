@@ -2,7 +2,6 @@ package replay
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/collector/logs/file"
@@ -124,7 +124,7 @@ func (m *monitor) missing(f Format) string {
 // view is the log in one replay.
 type view struct {
 	*monitor
-	matchers  map[string]*logpattern.Matcher
+	matchers  matchers
 	taken     int // lines
 	malformed int // lines without the time that the monitor asks for
 }
@@ -154,23 +154,14 @@ func (v *view) wants(l *line, written time.Time) (text []byte, ok bool) {
 
 // matcher returns the one for the stream of the log that the line is of.
 func (v *view) matcher(set *logpattern.Set, l *line) *logpattern.Matcher {
-	key := ""
+	writer, names := "", []string{v.Name}
 	if v.Plugin == plugJournal {
-		key = cmp.Or(l.unit, "\x00"+l.origin)
+		writer = l.writtenBy()
 	}
-	if m := v.matchers[key]; m != nil {
-		return m
-	}
-	if len(v.matchers) >= maxMatchers {
-		clear(v.matchers)
-	}
-	names := []string{v.Name}
 	if v.ofKernel() && (v.Plugin == plugKmsg || l.ofKernel()) {
 		names = append(names, event.KernelLogs)
 	}
-	m := set.NewMatcher(names...)
-	v.matchers[key] = m
-	return m
+	return v.matchers.of(writer, set, names)
 }
 
 // viewed returns what the monitors have found in a line, and whether one of them looked at the
@@ -249,11 +240,7 @@ func (r *Replay) printViews() {
 		case missing != "" && v.taken == 0:
 			why = "no line: " + missing
 		case v.malformed > 0:
-			lines := "lines"
-			if v.malformed == 1 {
-				lines = "line"
-			}
-			why = fmt.Sprintf("%d %s without the time that timestamp and timestampFormat describe", v.malformed, lines)
+			why = display.Count(v.malformed, "line") + " without the time that timestamp and timestampFormat describe"
 		case v.taken == 0 && v.Plugin == plugFile:
 			why = "message and skipList leave no line of the input"
 		case v.taken == 0:

@@ -149,22 +149,13 @@ type jsonLines struct {
 	verbose bool
 }
 
-// jsonStep is the form of a step.
-type jsonStep struct {
-	Now         time.Time            `json:"now"`
-	File        string               `json:"file,omitempty"`
-	Line        int                  `json:"line,omitempty"`
-	Started     bool                 `json:"started,omitempty"`
-	Event       *event.Event         `json:"event,omitempty"`
-	Transitions []problem.Transition `json:"transitions,omitempty"`
-	Differs     []string             `json:"differs,omitempty"`
-}
-
 func (j *jsonLines) Step(s *Step) error {
 	if len(s.Transitions) == 0 && len(s.Differs) == 0 && !(j.verbose && s.File != "") {
 		return nil
 	}
-	return j.enc.Encode(jsonStep{s.Now.UTC(), s.File, s.Line, s.Started, s.Event, s.Transitions, s.Differs})
+	inUTC := *s
+	inUTC.Now = s.Now.UTC()
+	return j.enc.Encode(inUTC)
 }
 
 func (j *jsonLines) Summary(s *Summary) error {

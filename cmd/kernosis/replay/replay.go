@@ -1,3 +1,9 @@
+// Package replay runs what was recorded, a journal of the agent or a dump of the
+// kernel's log, through rules, and reports what would have been reported.
+//
+// Time is that of the records: the engine is ticked at its deadlines in between,
+// no clock is read, and the same input gives the same output to the byte. What
+// can't be read is reported with file and line, counted, and passed by.
 package replay
 
 import (
@@ -60,13 +66,13 @@ type Until struct {
 
 // Step is one input, or a deadline, and what followed.
 type Step struct {
-	File        string // where the input stands; "": a deadline
-	Line        int
-	Now         time.Time
-	Event       *event.Event
-	Started     bool // the agent started
-	Transitions []problem.Transition
-	Differs     []string // "- recorded" and "+ replayed", as JSON
+	Now         time.Time            `json:"now"`
+	File        string               `json:"file,omitempty"` // where the input stands; "": a deadline
+	Line        int                  `json:"line,omitempty"`
+	Started     bool                 `json:"started,omitempty"` // the agent started
+	Event       *event.Event         `json:"event,omitempty"`
+	Transitions []problem.Transition `json:"transitions,omitempty"`
+	Differs     []string             `json:"differs,omitempty"` // "- recorded" and "+ replayed", as JSON
 }
 
 // Summary is the outcome of a replay.
@@ -102,7 +108,7 @@ type Replay struct {
 	file string
 	line int
 
-	matchers map[string]*logpattern.Matcher
+	matchers matchers
 	views    []*view
 	plain    *plain // of a Plain file
 	hits     logpattern.Hits
@@ -113,10 +119,10 @@ type Replay struct {
 
 // New returns a replay at its beginning.
 func New(cfg Config) *Replay {
-	r := &Replay{cfg: cfg, matchers: make(map[string]*logpattern.Matcher)}
+	r := &Replay{cfg: cfg, matchers: matchers{}}
 	if cfg.Monitors != nil {
 		for i := range cfg.Monitors.logs {
-			r.views = append(r.views, &view{monitor: &cfg.Monitors.logs[i], matchers: make(map[string]*logpattern.Matcher)})
+			r.views = append(r.views, &view{monitor: &cfg.Monitors.logs[i], matchers: matchers{}})
 		}
 	}
 	r.newEngine()
@@ -165,7 +171,6 @@ func (r *Replay) File(name string, in io.Reader) error {
 		}
 		r.line++
 		if errors.Is(err, errTooLong) {
-			r.sum.Lines++
 			r.bad(err)
 			continue
 		}
@@ -209,6 +214,7 @@ func readLine(br *bufio.Reader) ([]byte, error) {
 }
 
 func (r *Replay) bad(err error) {
+	r.sum.Lines++
 	r.sum.Bad++
 	if r.cfg.Bad != nil {
 		r.cfg.Bad(r.file, r.line, err)
@@ -217,27 +223,25 @@ func (r *Replay) bad(err error) {
 
 // read takes one line that is not blank.
 func (r *Replay) read(b []byte) {
-	if r.sum.Format == Journal {
-		r.sum.Lines++
+	switch r.sum.Format {
+	case Journal:
 		e, err := parseEntry(b)
 		if err != nil {
 			r.bad(err)
 			return
 		}
+		r.sum.Lines++
 		r.entry(&e)
-		return
-	}
-	if r.sum.Format == JournalJSON {
+	case JournalJSON:
 		var e journald.Entry
 		if err := journald.ParseJSON(b, &e); err != nil {
-			r.sum.Lines++
 			r.bad(err)
 			return
 		}
 		r.journalEntry(&e)
-		return
+	default:
+		r.logLine(b)
 	}
-	r.logLine(b)
 }
 
 // begin notes the time of a record, and reports whether it is to be replayed.
@@ -290,7 +294,6 @@ func (r *Replay) advance(to event.Moment) {
 	}
 }
 
-// step hands a step over.
 func (r *Replay) step(s *Step) {
 	for _, t := range s.Transitions {
 		if t.Problem == nil {
@@ -324,7 +327,7 @@ func (r *Replay) End() (Summary, error) {
 	}
 	r.countErrors()
 	r.printViews()
-	r.sum.SinceBoot = r.sum.Format.sinceBoot() && r.cfg.Boot.IsZero()
+	r.sum.SinceBoot = r.SinceBoot()
 	r.sum.Problems = []problem.Problem{}
 	for _, p := range r.engine.Problems() {
 		if p.State == problem.Firing {
