@@ -106,23 +106,17 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
 	t.Cleanup(func() { p.Stop(syscall.SIGKILL, 0) })
 	ctx, cancel := context.WithTimeout(t.Context(), await.Within(30*time.Second))
 	defer cancel()
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	for {
-		var d net.Dialer
-		conn, err := d.DialContext(ctx, "unix", c.path("c.sock"))
+	err = process.UntilReady(ctx, func(ctx context.Context) error {
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", c.path("c.sock"))
 		if err == nil {
 			conn.Close()
-			return c
 		}
-		select {
-		case <-again.C:
-		case <-p.Done():
-			t.Fatal(p.Explain("ended while it was starting"))
-		case <-ctx.Done():
-			t.Fatal(p.Explain("does not answer"))
-		}
+		return err
+	}, p)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return c
 }
 
 func (c *containerd) path(name string) string { return filepath.Join(c.dir, name) }
@@ -167,24 +161,16 @@ func (c *containerd) imageStatus(t *testing.T, name string) *cri.Image {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), await.Within(30*time.Second))
-	defer cancel()
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	for {
-		got, err := cri.NewImageServiceClient(conn).ImageStatus(ctx, &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: name}})
+	var image *cri.Image
+	await.Until(t, "containerd has the image "+name, 30*time.Second, func() bool {
+		got, err := cri.NewImageServiceClient(conn).ImageStatus(t.Context(), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: name}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if image := got.GetImage(); image != nil {
-			return image
-		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			t.Fatalf("it has no image %s", name)
-		}
-	}
+		image = got.GetImage()
+		return image != nil
+	})
+	return image
 }
 
 // imageOf is the name by which kubelet asks for kernosis/kernosis.

@@ -68,7 +68,7 @@ func (b *build) checkSpace(ctx context.Context) error {
 		return err
 	}
 	for _, dir := range []string{buildCache, b.cache, os.TempDir()} {
-		if err := space(dir, b.set.of.space, b.set.String()); err != nil {
+		if err := space(dir, b.set.space, b.set.String()); err != nil {
 			return err
 		}
 	}

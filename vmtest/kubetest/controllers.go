@@ -2,11 +2,9 @@ package kubetest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -48,33 +46,15 @@ func (s *Server) startControllers(ctx context.Context, programs string) error {
 		}
 		s.controllers = append(s.controllers, c)
 	}
-	return s.waitControllers(ctx)
-}
-
-func (s *Server) waitControllers(ctx context.Context) error {
 	within := await.Within(startFor)
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no service account after %s", within))
 	defer cancel()
-	again := time.NewTicker(poll)
-	defer again.Stop()
 	core := s.client.CoreV1()
-	manager, scheduler := s.controllers[0], s.controllers[1]
-	for {
+	return process.UntilReady(ctx, func(ctx context.Context) error {
 		_, err := core.ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		if err == nil {
 			_, err = core.ConfigMaps(metav1.NamespaceDefault).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
 		}
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-again.C:
-		case <-manager.Done():
-			return manager.Explain("ended while it was starting")
-		case <-scheduler.Done():
-			return scheduler.Explain("ended while it was starting")
-		case <-ctx.Done():
-			return errors.Join(context.Cause(ctx), manager.Explain(err.Error()))
-		}
-	}
+		return err
+	}, s.controllers...)
 }

@@ -1,11 +1,9 @@
 package kubetest
 
 import (
-	"context"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,87 +11,52 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kernosis/kernosis/diagnose/api/crds"
 	"github.com/kernosis/kernosis/vmtest/await"
 )
-
-// definitions is the folder of the product's CustomResourceDefinitions, from the root of
-// the checkout.
-const definitions = "diagnose/api/crds"
 
 // CRDs makes the product's own kinds known to the server, where they are not yet, and
 // waits until they are served.
 func (s *Server) CRDs(tb testing.TB) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), await.Within(time.Minute))
-	defer cancel()
-	if err := s.crds(ctx); err != nil {
-		tb.Fatal(err)
-	}
-}
-
-func (s *Server) crds(ctx context.Context) error {
-	root, err := checkout()
-	if err != nil {
-		return err
-	}
-	dir := filepath.Join(root, definitions)
-	files, err := fs.Glob(os.DirFS(dir), "*.yaml")
-	if err != nil {
-		return err
-	}
-	if len(files) == 0 {
-		return fmt.Errorf("%s has no definitions", dir)
-	}
 	client, err := dynamic.NewForConfig(s.admin)
 	if err != nil {
-		return err
+		tb.Fatal(err)
+	}
+	files, err := fs.Glob(crds.Files, "*.yaml")
+	if err != nil {
+		tb.Fatal(err)
 	}
 	kinds := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	var names []string
 	for _, file := range files {
-		text, err := os.ReadFile(filepath.Join(dir, file))
+		text, err := crds.Files.ReadFile(file)
 		if err != nil {
-			return err
+			tb.Fatal(err)
 		}
 		crd := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal(text, crd); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
+			tb.Fatalf("%s: %v", file, err)
 		}
-		if _, err := kinds.Create(ctx, crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("%s: %w", file, err)
+		if _, err := kinds.Create(tb.Context(), crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			tb.Fatalf("%s: %v", file, err)
 		}
 		names = append(names, crd.GetName())
 	}
 	for _, name := range names {
-		if err := established(ctx, kinds, name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// established waits until objects of a kind can be written.
-func established(ctx context.Context, kinds dynamic.ResourceInterface, name string) error {
-	var conditions []any
-	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		crd, err := kinds.Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return false, err
-		}
-		conditions, _, _ = unstructured.NestedSlice(crd.Object, "status", "conditions")
-		for _, c := range conditions {
-			if c, ok := c.(map[string]any); ok && c["type"] == "Established" && c["status"] == "True" {
-				return true, nil
+		await.UntilShown(tb, name+" is established", time.Minute, func() (bool, string) {
+			crd, err := kinds.Get(tb.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				tb.Fatal(err)
 			}
-		}
-		return false, nil
-	})
-	if err != nil {
-		return fmt.Errorf("%s: %w; conditions %v", name, err, conditions)
+			conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+			return slices.ContainsFunc(conditions, func(condition any) bool {
+				c, ok := condition.(map[string]any)
+				return ok && c["type"] == "Established" && c["status"] == "True"
+			}), fmt.Sprint(conditions)
+		})
 	}
-	return nil
 }

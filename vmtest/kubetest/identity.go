@@ -2,6 +2,7 @@ package kubetest
 
 import (
 	"context"
+	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"net"
@@ -117,7 +118,7 @@ func (s *Server) token(ctx context.Context, of TokenFor) (string, error) {
 // KubeletCertificate returns the certificate and key, PEM, that the kubelet of a node
 // serves with at an address.
 func (s *Server) KubeletCertificate(node string, at net.IP) (cert, key []byte, err error) {
-	cert, key, err = s.ca.kubelet(node, at)
+	cert, key, err = s.ca.server(pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}, []string{node}, at)
 	if err != nil {
 		return nil, nil, fmt.Errorf("certificate of the kubelet of %s: %w", node, err)
 	}

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"sync"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -94,7 +92,7 @@ func borrow(ctx context.Context, socket string) (*Server, error) {
 		return nil, errors.New(answer.Error)
 	}
 	s := &Server{dir: answer.Dir, programs: answer.Programs, port: answer.Port, borrowed: true}
-	if s.ca, err = readAuthority(filepath.Join(s.dir, "ca.crt"), filepath.Join(s.dir, "ca.key")); err != nil {
+	if s.ca, err = readAuthority(s.dir); err != nil {
 		return nil, err
 	}
 	if s.admin, err = s.User("kubetest-admin", "system:masters"); err != nil {
@@ -111,6 +109,3 @@ func (s *Server) hangUp() {
 		utilnet.CloseIdleConnectionsFor(transport)
 	}
 }
-
-// lentAt returns the socket at which this process can borrow a server, if any.
-func lentAt() string { return os.Getenv(ServerEnv) }

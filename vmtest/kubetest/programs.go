@@ -26,16 +26,6 @@ const ProgramsEnv = "KERNOSIS_KUBE_PROGRAMS"
 // toolFolder has the modules that pin the programs, from the root of the checkout.
 const toolFolder = ".tools"
 
-// tool is a module that pins programs.
-type tool struct {
-	name      string // of its folder, and of the one of its sets in the cache
-	versioned string // the module whose version is built into the programs
-	space     uint64 // what a build with a cold cache takes, in bytes
-
-	// flags returns the value of -ldflags.
-	flags func(version string) string
-}
-
 // program is one of a tool module.
 type program struct {
 	name    string // of its file
@@ -46,18 +36,19 @@ type program struct {
 // set is some programs of a tool module, which have a folder of their own: who needs
 // others need not build them.
 type set struct {
-	of  tool
-	all []program
+	tool      string // the folder of the module, and of its sets in the cache
+	versioned string // the module whose version is built into the programs
+	space     uint64 // what a build with a cold cache takes, in bytes
+	all       []program
+
+	// flags returns the value of -ldflags.
+	flags func(version string) string
 }
 
-// kubernetesTool takes 2.4 GiB (measured), the sources, the programs, and what is only there
-// meanwhile, with some to spare.
-func kubernetesTool() tool {
-	return tool{name: "kubernetes", versioned: "k8s.io/kubernetes", space: 6 << 30, flags: linkerFlags}
-}
-
+// kubernetesSet is some of Kubernetes' programs. A build takes 2.4 GiB (measured): the sources, the
+// programs, and what is only there meanwhile; there is some to spare.
 func kubernetesSet(names ...string) set {
-	s := set{of: kubernetesTool()}
+	s := set{tool: "kubernetes", versioned: "k8s.io/kubernetes", space: 6 << 30, flags: linkerFlags}
 	for _, name := range names {
 		s.all = append(s.all, program{name: name, pkg: "k8s.io/kubernetes/cmd/" + name, builtAs: name})
 	}
@@ -69,38 +60,6 @@ func serverPrograms() set {
 	s := kubernetesSet("kube-apiserver")
 	s.all = append([]program{{name: "etcd", pkg: "go.etcd.io/etcd/server/v3", builtAs: "server"}}, s.all...)
 	return s
-}
-
-// nodePrograms are what a node needs besides, for which the machine has no package.
-func nodePrograms() set { return kubernetesSet("kubelet") }
-
-// controllerPrograms are what a server with [Options.Controllers] runs besides.
-func controllerPrograms() set { return kubernetesSet("kube-controller-manager", "kube-scheduler") }
-
-func kubectlProgram() set { return kubernetesSet("kubectl") }
-
-func helmProgram() set {
-	const module = "helm.sh/helm/v4"
-	return set{
-		of: tool{name: "helm", versioned: module, space: 2 << 30, flags: func(version string) string {
-			return "-s -w -X " + module + "/internal/version.version=" + version
-		}},
-		all: []program{{name: "helm", pkg: module + "/cmd/helm", builtAs: "helm"}},
-	}
-}
-
-// helm3Program is the last major version of helm before. helm.sh/helm/v3 has its own version;
-// that of client-go says which version of Kubernetes "helm template" renders for.
-func helm3Program() set {
-	const module = "helm.sh/helm/v3"
-	return set{
-		of: tool{name: "helm3", versioned: "k8s.io/client-go", space: 2 << 30, flags: func(version string) string {
-			minor, _, _ := strings.Cut(strings.TrimPrefix(version, "v0."), ".")
-			return fmt.Sprintf("-s -w -X %[1]s/lint/rules.k8sVersionMajor=1 -X %[1]s/lint/rules.k8sVersionMinor=%[2]s -X %[1]s/chartutil.k8sVersionMajor=1 -X %[1]s/chartutil.k8sVersionMinor=%[2]s",
-				module+"/pkg", minor)
-		}},
-		all: []program{{name: "helm3", pkg: module + "/cmd/helm", builtAs: "helm"}},
-	}
 }
 
 // buildFlags are those of go build that do not depend on the version.
@@ -122,43 +81,57 @@ func linkerFlags(version string) string {
 // from within the checkout. Several processes may call it at once: one builds, the
 // others wait.
 func Programs(ctx context.Context, progress io.Writer) (string, error) {
-	return programs(ctx, progress, serverPrograms())
+	return serverPrograms().folder(ctx, progress)
 }
 
-// NodePrograms is [Programs] for kubelet, which has a folder of its own: who needs no
-// node need not build it.
+// NodePrograms is [Programs] for kubelet, for which machines have no package.
 func NodePrograms(ctx context.Context, progress io.Writer) (string, error) {
-	return programs(ctx, progress, nodePrograms())
+	return kubernetesSet("kubelet").folder(ctx, progress)
 }
 
-// ControllerPrograms is [Programs] for kube-controller-manager and kube-scheduler.
+// ControllerPrograms is [Programs] for what a server with [Options.Controllers] runs besides.
 func ControllerPrograms(ctx context.Context, progress io.Writer) (string, error) {
-	return programs(ctx, progress, controllerPrograms())
+	return kubernetesSet("kube-controller-manager", "kube-scheduler").folder(ctx, progress)
 }
 
 // KubectlProgram is [Programs] for kubectl.
 func KubectlProgram(ctx context.Context, progress io.Writer) (string, error) {
-	return programs(ctx, progress, kubectlProgram())
+	return kubernetesSet("kubectl").folder(ctx, progress)
 }
 
 // HelmProgram is [Programs] for helm.
 func HelmProgram(ctx context.Context, progress io.Writer) (string, error) {
-	return programs(ctx, progress, helmProgram())
+	const module = "helm.sh/helm/v4"
+	return set{
+		tool: "helm", versioned: module, space: 2 << 30, all: []program{{name: "helm", pkg: module + "/cmd/helm", builtAs: "helm"}},
+		flags: func(version string) string { return "-s -w -X " + module + "/internal/version.version=" + version },
+	}.folder(ctx, progress)
 }
 
-// Helm3Program is [Programs] for helm of the major version 3, by the name helm3.
+// Helm3Program is [Programs] for helm of the major version 3, by the name helm3. helm.sh/helm/v3
+// has its own version; that of client-go says which version of Kubernetes "helm template" renders
+// for.
 func Helm3Program(ctx context.Context, progress io.Writer) (string, error) {
-	return programs(ctx, progress, helm3Program())
+	const module = "helm.sh/helm/v3"
+	return set{
+		tool: "helm3", versioned: "k8s.io/client-go", space: 2 << 30, all: []program{{name: "helm3", pkg: module + "/cmd/helm", builtAs: "helm"}},
+		flags: func(version string) string {
+			minor, _, _ := strings.Cut(strings.TrimPrefix(version, "v0."), ".")
+			return fmt.Sprintf("-s -w -X %[1]s/lint/rules.k8sVersionMajor=1 -X %[1]s/lint/rules.k8sVersionMinor=%[2]s -X %[1]s/chartutil.k8sVersionMajor=1 -X %[1]s/chartutil.k8sVersionMinor=%[2]s",
+				module+"/pkg", minor)
+		},
+	}.folder(ctx, progress)
 }
 
-func programs(ctx context.Context, progress io.Writer, set set) (string, error) {
+// folder returns one with the programs, built where need be.
+func (s set) folder(ctx context.Context, progress io.Writer) (string, error) {
 	if dir := os.Getenv(ProgramsEnv); dir != "" {
-		if !complete(dir, set) {
-			return "", fmt.Errorf("%s: %s does not have %s", ProgramsEnv, dir, set)
+		if !complete(dir, s) {
+			return "", fmt.Errorf("%s: %s does not have %s", ProgramsEnv, dir, s)
 		}
 		return dir, nil
 	}
-	b, err := newBuild(ctx, progress, set)
+	b, err := newBuild(ctx, progress, s)
 	if err != nil {
 		return "", err
 	}
@@ -196,8 +169,8 @@ func newBuild(ctx context.Context, progress io.Writer, set set) (*build, error) 
 		return nil, fmt.Errorf("folder for the programs of tests: %w", err)
 	}
 	b := &build{
-		set: set, module: filepath.Join(root, toolFolder, set.of.name),
-		cache: filepath.Join(user, "kernosis", set.of.name), progress: progress,
+		set: set, module: filepath.Join(root, toolFolder, set.tool),
+		cache: filepath.Join(user, "kernosis", set.tool), progress: progress,
 	}
 	key, err := b.key(ctx)
 	if err != nil {
@@ -215,7 +188,7 @@ func checkout() (string, error) {
 		return "", err
 	}
 	for at := dir; ; at = filepath.Dir(at) {
-		if _, err := os.Stat(filepath.Join(at, toolFolder, kubernetesTool().name, "go.mod")); err == nil {
+		if _, err := os.Stat(filepath.Join(at, toolFolder, "kubernetes", "go.mod")); err == nil {
 			return at, nil
 		}
 		if at == filepath.Dir(at) {
@@ -238,7 +211,7 @@ func (b *build) key(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, _ = fmt.Fprintln(h, version, runtime.GOOS, runtime.GOARCH, buildFlags(), b.set.of.flags(""), b.set.all)
+	_, _ = fmt.Fprintln(h, version, runtime.GOOS, runtime.GOARCH, buildFlags(), b.set.flags(""), b.set.all)
 	return hex.EncodeToString(h.Sum(nil)[:8]), nil
 }
 
@@ -285,13 +258,13 @@ func (b *build) compile(ctx context.Context, into string) error {
 	if err := b.checkSpace(ctx); err != nil {
 		return err
 	}
-	version, err := b.goCommand(ctx, "list", "-mod=readonly", "-m", "-f", "{{.Version}}", b.set.of.versioned)
+	version, err := b.goCommand(ctx, "list", "-mod=readonly", "-m", "-f", "{{.Version}}", b.set.versioned)
 	if err != nil {
 		return err
 	}
-	b.say("building %s (%s %s) into %s; the first time this takes minutes", b.set, b.set.of.versioned, version, b.dir)
+	b.say("building %s (%s %s) into %s; the first time this takes minutes", b.set, b.set.versioned, version, b.dir)
 	args := append([]string{"build"}, buildFlags()...)
-	args = append(args, "-ldflags", b.set.of.flags(version), "-o", into+string(filepath.Separator))
+	args = append(args, "-ldflags", b.set.flags(version), "-o", into+string(filepath.Separator))
 	for _, p := range b.set.all {
 		args = append(args, p.pkg)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,8 +37,6 @@ type Options struct {
 	// made, bound to nodes and deleted as in any cluster. The API server then reaches
 	// kubelets ([Server.Egress]), so that kubectl logs and exec work.
 	Controllers bool
-	// Progress is reported about the programs being built; nil is os.Stderr.
-	Progress io.Writer
 }
 
 // Server is an etcd and a kube-apiserver. Its methods may be called by several
@@ -66,18 +63,15 @@ type Server struct {
 // Start starts a server, built first where need be, and returns when it is ready.
 // The caller closes it.
 func Start(ctx context.Context, o Options) (_ *Server, err error) {
-	if o.Progress == nil {
-		o.Progress = os.Stderr
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	programs, err := Programs(ctx, o.Progress)
+	programs, err := Programs(ctx, os.Stderr)
 	if err != nil {
 		return nil, err
 	}
 	var controllers string
 	if o.Controllers {
-		if controllers, err = ControllerPrograms(ctx, o.Progress); err != nil {
+		if controllers, err = ControllerPrograms(ctx, os.Stderr); err != nil {
 			return nil, err
 		}
 	}

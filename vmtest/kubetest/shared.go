@@ -43,7 +43,7 @@ func (s *Shared) Server(tb testing.TB) *Server {
 	s.once.Do(func() {
 		// It is the package's, and not this test's.
 		ctx := context.WithoutCancel(tb.Context())
-		if socket := lentAt(); socket != "" && !s.Own && len(s.Options.Flags) == 0 && !s.Options.Controllers {
+		if socket := os.Getenv(ServerEnv); socket != "" && !s.Own && len(s.Options.Flags) == 0 && !s.Options.Controllers {
 			s.server, s.err = borrow(ctx, socket)
 		} else {
 			s.server, s.err = Start(ctx, s.Options)

@@ -1,14 +1,12 @@
 package kubetest
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -17,20 +15,6 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
 )
-
-// poll is how often a starting server is asked whether it is ready.
-const poll = 25 * time.Millisecond
-
-// portTakenError says that somebody was faster.
-type portTakenError struct{ port int }
-
-func (e portTakenError) Error() string { return fmt.Sprintf("port %d is taken", e.port) }
-
-// etcdSlowError says that the API server gave up on etcd, which it does after 20 s: on a
-// machine whose disk or CPUs are busy etcd may take longer.
-type etcdSlowError struct{ why error }
-
-func (e etcdSlowError) Error() string { return e.why.Error() }
 
 // startEtcd starts etcd on sockets in the state folder: they need no port, and no
 // other user of the machine can connect to them.
@@ -71,8 +55,8 @@ func (s *Server) startFirst(ctx context.Context) error {
 		if s.client, err = kubernetes.NewForConfig(s.admin); err != nil {
 			return err
 		}
-		err = s.startAPI(ctx)
-		if taken := (portTakenError{}); !errors.As(err, &taken) {
+		// Somebody may have taken the port meanwhile.
+		if err = s.startAPI(ctx); err == nil || !strings.Contains(err.Error(), "address already in use") {
 			return err
 		}
 	}
@@ -84,8 +68,9 @@ func (s *Server) startAPI(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("not ready after %s", within))
 	defer cancel()
 	for {
+		// It gives up on etcd after 20 s: on a machine whose disk or CPUs are busy etcd may take longer.
 		err := s.tryAPI(ctx)
-		if slow := (etcdSlowError{}); !errors.As(err, &slow) {
+		if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "context deadline exceeded") {
 			return err
 		}
 	}
@@ -102,7 +87,7 @@ func (s *Server) tryAPI(ctx context.Context) error {
 		"--tls-cert-file=" + s.path("apiserver.crt"), "--tls-private-key-file=" + s.path("apiserver.key"),
 		"--client-ca-file=" + s.path("ca.crt"),
 		"--service-account-issuer=https://kubernetes.default.svc",
-		"--service-account-key-file=" + s.path("sa.pub"), "--service-account-signing-key-file=" + s.path("sa.key"),
+		"--service-account-key-file=" + s.path("sa.key"), "--service-account-signing-key-file=" + s.path("sa.key"),
 		"--service-cluster-ip-range=10.96.0.0/16", "--allow-privileged=true",
 		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
 		"--profiling=false", "--shutdown-delay-duration=0s",
@@ -110,41 +95,14 @@ func (s *Server) tryAPI(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.waitReady(ctx, api); err != nil {
+	err = process.UntilReady(ctx, func(ctx context.Context) error {
+		// Another server on this port has another certificate.
+		return s.client.Discovery().RESTClient().Get().AbsPath("/readyz").Timeout(5 * time.Second).Do(ctx).Error()
+	}, api, s.etcd)
+	if err != nil {
 		api.Stop(syscall.SIGKILL, 0)
 		return err
 	}
 	s.api = api
 	return nil
-}
-
-func (s *Server) waitReady(ctx context.Context, api *process.Process) error {
-	again := time.NewTicker(poll)
-	defer again.Stop()
-	for {
-		answer, err := s.client.Discovery().RESTClient().Get().AbsPath("/readyz").Timeout(5 * time.Second).DoRaw(ctx)
-		// Another server on this port has another certificate, so err says so.
-		if err == nil && string(answer) == "ok" && api.Running() {
-			return nil
-		}
-		select {
-		case <-again.C:
-		case <-api.Done():
-			why := api.Explain("ended while it was starting")
-			text, err := os.ReadFile(api.Log())
-			switch last := process.LastLines(text, 30); {
-			case err != nil:
-				return why
-			case bytes.Contains(last, []byte("address already in use")):
-				return portTakenError{s.port}
-			case bytes.Contains(last, []byte("context deadline exceeded")):
-				return etcdSlowError{why}
-			}
-			return why
-		case <-s.etcd.Done():
-			return s.etcd.Explain("ended while the API server was starting")
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", api.Explain(context.Cause(ctx).Error()), ctx.Err())
-		}
-	}
 }

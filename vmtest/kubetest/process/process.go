@@ -6,6 +6,7 @@ package process
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -61,9 +62,6 @@ func StartBy(start func(*exec.Cmd) error, cmd *exec.Cmd, name, log string) (*Pro
 // PID returns its number.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Log returns the path of the file with what it prints.
-func (p *Process) Log() string { return p.log }
-
 // Done is closed when it has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
@@ -111,6 +109,29 @@ func (p *Process) Stop(s syscall.Signal, patience time.Duration) {
 		}
 	}
 	<-p.done
+}
+
+// UntilReady asks again and again until there is no error. It fails when one of the programs has
+// ended, or with ctx; the error then has the end of that program's log, or of the first one's.
+func UntilReady(ctx context.Context, ask func(context.Context) error, programs ...*Process) error {
+	again := time.NewTicker(25 * time.Millisecond)
+	defer again.Stop()
+	for {
+		err := ask(ctx)
+		if err == nil {
+			return nil
+		}
+		for _, p := range programs {
+			if !p.Running() {
+				return p.Explain("ended while it was starting")
+			}
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), programs[0].Explain(err.Error()))
+		}
+	}
 }
 
 // Explain returns the error of a program that was not expected to end, with the
