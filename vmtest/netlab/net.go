@@ -7,7 +7,6 @@
 package netlab
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -38,34 +37,23 @@ func New(t testing.TB) *Net {
 		t.Skip("needs root to make network namespaces")
 	}
 	n := &Net{t: t}
-	// What lives in the namespace: it waits for its standard input to end, which
-	// it does with this process, whatever becomes of it.
-	holder := exec.Command("sh", "-c", "read _") //nolint:noctx // it has to outlive the test's context
-	stdin, err := holder.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
 	done := make(chan error)
 	onOwnThread(func() {
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			done <- fmt.Errorf("make a network namespace: %w", err)
-			return
-		}
-		var err error
-		if n.ns, err = netns.Get(); err == nil {
-			err = holder.Start() // a forked process is in its thread's namespace
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			n.ns, err = netns.Get()
 		}
 		done <- err
 	})
 	if err := <-done; err != nil {
-		t.Fatal(err)
+		t.Fatalf("make a network namespace: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(stdin.Close(), n.ns.Close()); err != nil {
+		if err := n.ns.Close(); err != nil {
 			t.Error(err)
 		}
-		_ = holder.Wait() // "read" fails at the end of its input
 	})
+	hold(t, n.Do) // a forked process is in its thread's namespace
 	var st unix.Stat_t
 	if err := unix.Fstat(int(n.ns), &st); err != nil {
 		t.Fatal(err)
@@ -142,10 +130,17 @@ func setUp(device string) error {
 // end. This process would not do: its first thread may live in a namespace of the lab.
 func Holder(t testing.TB) (pid int) {
 	t.Helper()
-	holder := exec.Command("sh", "-c", "read _") //nolint:noctx // it has to outlive the test's context
+	return hold(t, func(start func() error) error { return start() })
+}
+
+// hold starts a process, within a call of in, that does nothing until the test's end. It waits
+// for its input to end, which it does with this process, whatever becomes of it.
+func hold(t testing.TB, in func(start func() error) error) (pid int) {
+	t.Helper()
+	holder := exec.Command("sh", "-c", "read _")
 	stdin, err := holder.StdinPipe()
 	if err == nil {
-		err = holder.Start()
+		err = in(holder.Start)
 	}
 	if err != nil {
 		t.Fatal(err)
