@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -136,7 +135,7 @@ func benchCluster(b *testing.B, writeConditions, writeEvents bool) {
 		args = append(args, "--k8s-exporter-write-events=false")
 	}
 	a := newClusterAgent(b, server, args...)
-	a.Path, a.Env = product(b), nil
+	a.Path, a.Env = agenttest.Program(b), nil // the tests' own has more in it, and takes more memory
 	a.Start()
 	a.WaitSources(0)
 	client, ctx := server.Client(), context.Background()
@@ -262,19 +261,6 @@ func benchCluster(b *testing.B, writeConditions, writeEvents bool) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// product builds the program as "make build" does: the tests' own has more in it, and
-// takes more memory.
-func product(b *testing.B) string {
-	b.Helper()
-	path := filepath.Join(b.TempDir(), "kernosis")
-	build := exec.CommandContext(b.Context(), "go", "build", "-trimpath", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", path, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		b.Fatalf("build: %v: %s", err, out)
-	}
-	return path
-}
-
 // BenchmarkClusterIdle is what an agent of a node without faults costs the node and
 // the API server, and then its CPU time for one OOM kill of a storm.
 func BenchmarkClusterIdle(b *testing.B) {
@@ -283,7 +269,7 @@ func BenchmarkClusterIdle(b *testing.B) {
 	const idle, storm = time.Minute, 1000
 	server := kubetest.New(b, kubetest.Options{})
 	a := newClusterAgent(b, server, "--heartbeat", "0")
-	a.Path, a.Env = product(b), nil
+	a.Path, a.Env = agenttest.Program(b), nil // the tests' own has more in it, and takes more memory
 	a.Start()
 	a.WaitSources(0)
 	a.awaitCondition("DiskUnhealthy", "False DiskIsHealthy: no device has repeated I/O errors")

@@ -43,7 +43,7 @@ func BenchmarkPeers(b *testing.B) {
 	}
 	const pins = "/sys/fs/bpf/kernosis-bench"
 	b.Cleanup(func() { os.RemoveAll(pins) })
-	kernosis := product(b)
+	kernosis := agenttest.Program(b)
 	own := func(more ...string) []string {
 		return append([]string{kernosis, "run", "--state-dir", b.TempDir(), "--pin-root", pins, "--targets-dir", b.TempDir(), "--listen", "127.0.0.1:0"}, more...)
 	}

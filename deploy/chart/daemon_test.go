@@ -17,6 +17,7 @@ import (
 
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
 // The example of a container beside the agent: with the settings and arguments of the
@@ -52,10 +53,7 @@ func TestAProblemDaemonBesideTheAgent(t *testing.T) {
 	// Nothing of this machine, and no program in the kernel: the socket is what is tried.
 	start(t, kernosis(t, "agent", "--config="+config, "--report-socket="+run+"/report.sock", "--state-dir="+dir+"/state", "--pin-root=", "--log=none",
 		"--enable-k8s-exporter=false", "--diagnose=false", "--port="+strconv.Itoa(port), "--prometheus-port=0"))
-	program := filepath.Join(dir, "daemon")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "github.com/kernosis/kernosis/collector/ingest/client/example_daemon").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	program := testprogram.Build(t, "github.com/kernosis/kernosis/collector/ingest/client/example_daemon")
 	var args []string
 	for _, a := range daemon.Args {
 		args = append(args, strings.NewReplacer("/run/kernosis", run, "/scratch", dir).Replace(a))

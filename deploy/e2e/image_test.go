@@ -4,6 +4,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/kernosis/kernosis/vmtest/agenttest"
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
 // Tags of one and the same program: an upgrade that can be distinguished.
@@ -17,8 +20,7 @@ const (
 func (c *cluster) images(t *testing.T) {
 	t.Helper()
 	c.image = "kernosis/kernosis"
-	const module = "github.com/kernosis/kernosis/"
-	pack, program := c.Program(t, module+"deploy/image"), c.Program(t, module+"cmd/kernosis")
+	pack, program := testprogram.Build(t, "github.com/kernosis/kernosis/deploy/image"), agenttest.Program(t)
 	for _, tag := range []string{tagOne, tagTwo} {
 		archive := filepath.Join(t.TempDir(), "image.tar")
 		out, err := exec.CommandContext(t.Context(), pack, "-name", c.image, "-version", tag, "-source", root(), "-archive", archive, program).CombinedOutput()

@@ -25,6 +25,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
 // The names of the chart.
@@ -75,7 +76,7 @@ func newCluster(t *testing.T) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.Image(t, fault.Image, n.Program(t, fault.Program))
+	n.Image(t, fault.Image, testprogram.Build(t, fault.Program))
 	return &cluster{
 		Node: n, api: server.Client(), kinds: kinds, config: server.Kubeconfig(t, server.Admin()),
 		helm: kubetest.Helm(t), kubect: kubetest.Kubectl(t), pods: server.Namespace(t),

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/testall"
@@ -88,17 +89,8 @@ func gone(t *testing.T, s said) {
 // alive reports whether a process runs: an orphan that has ended stays as a zombie
 // until the first process reaps it.
 func alive(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return false
-	}
-	var state byte
-	var number int
-	var comm string
-	if _, err := fmt.Sscanf(string(stat), "%d %s %c", &number, &comm, &state); err != nil {
-		return true
-	}
-	return state != 'Z' && state != 'X'
+	s, err := hostfs.New("/").Stat(pid)
+	return err == nil && s.State != 'Z' && s.State != 'X'
 }
 
 func TestNothingStaysWhenTheProcessEnds(t *testing.T) {

@@ -1,16 +1,21 @@
-// Package testprogram writes programs that tests run, and finds the processes of those that
-// are left. Only tests may import it.
+// Package testprogram builds and writes programs that tests run, and finds the processes of those
+// that are left. Only tests may import it.
 package testprogram
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/kernosis/kernosis/vmtest/lockfile"
 )
 
 // Write writes an executable file. The lock keeps a fork elsewhere in this process from
@@ -23,6 +28,54 @@ func Write(tb testing.TB, path, content string) {
 		tb.Fatal(err)
 	}
 }
+
+// Build builds a command of this module, or of one that it requires, and returns its path. All
+// test packages share the file; go build leaves it alone while it is up to date.
+func Build(tb testing.TB, pkg string) string {
+	tb.Helper()
+	path, err := Built(pkg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}
+
+// Built is [Build] outside of a test.
+func Built(pkg string) (string, error) {
+	built.Lock()
+	defer built.Unlock()
+	if path := built.paths[pkg]; path != "" {
+		return path, nil
+	}
+	module, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the checkout: %w", err)
+	}
+	dir := filepath.Join(filepath.Dir(strings.TrimSpace(string(module))), "bin", "test")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	lock, err := lockfile.Lock(context.Background(), filepath.Join(dir, "lock"), func() {})
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close() // gives it back
+	path := filepath.Join(dir, filepath.Base(pkg))
+	// As make build does it, but for the version. With cgo no rights could be given up.
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", path, pkg)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+	}
+	built.paths[pkg] = path
+	return path, nil
+}
+
+// built are the programs that this process knows to be up to date.
+var built = struct { //nolint:gochecknoglobals // of all tests of the process
+	sync.Mutex
+	paths map[string]string
+}{paths: map[string]string{}}
 
 // Script writes a shell script into a folder of the test's own and returns its path.
 func Script(tb testing.TB, body string) (path string) {

@@ -15,6 +15,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
 // Restarts come fast, so that a loop needs no minutes.
@@ -41,11 +42,10 @@ func newAgent(t testing.TB, args ...string) *agent {
 	n := machine.Node(t)
 	server := n.Server()
 	server.CRDs(t)
-	n.Image(t, fault.Image, n.Program(t, fault.Program))
+	n.Image(t, fault.Image, testprogram.Build(t, fault.Program))
 	a := &agent{node: n, kubeconfig: server.Kubeconfig(t, server.Admin()), namespace: server.Namespace(t)}
-	program := n.Program(t, "github.com/kernosis/kernosis/cmd/kernosis")
 	kernellock.HoldFor(t)
-	a.Agent = agenttest.New(t, program, append([]string{
+	a.Agent = agenttest.New(t, agenttest.Program(t), append([]string{
 		"--kubeconfig", a.kubeconfig, "--node-name", n.Name, "--namespace", server.Namespace(t),
 		"--port", "0", "--prometheus-port", "0", "--report-socket", "", "--listen", "127.0.0.1:0",
 	}, args...)...)

@@ -15,6 +15,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
 // With controllers the node is one of a cluster as any: a DaemonSet has a pod on it, which
@@ -28,7 +29,7 @@ func TestAClusterWithControllers(t *testing.T) {
 	// kubectl is a program that talks to the API server: here as a pod.
 	const image = "local.test/kubectl:1"
 	n.Image(t, image, kubectl)
-	n.Image(t, fault.Image, n.Program(t, fault.Program))
+	n.Image(t, fault.Image, testprogram.Build(t, fault.Program))
 	ns := server.Namespace(t)
 	labels := map[string]string{"app": "set"}
 	_, err := server.Client().AppsV1().DaemonSets(ns).Create(t.Context(), &appsv1.DaemonSet{

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/kubetest/process"
 )
 
 // pauseImage holds a pod's namespaces open.
@@ -62,14 +63,13 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
 	if n.containerd, err = n.run(exec.Command(path, "--config", n.path("containerd.toml")), "containerd"); err != nil {
 		return err
 	}
-	return n.until(ctx, "containerd", func(ctx context.Context) error {
-		var d net.Dialer
-		c, err := d.DialContext(ctx, "unix", n.socket())
+	return process.UntilReady(ctx, func(ctx context.Context) error {
+		c, err := new(net.Dialer).DialContext(ctx, "unix", n.socket())
 		if err != nil {
 			return err
 		}
 		return c.Close()
-	})
+	}, n.containerd)
 }
 
 // socket is containerd's.

@@ -10,6 +10,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
 	"github.com/kernosis/kernosis/vmtest/testall"
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
 // Each mode fails the probe in the way that it is named after, by kubelet's words, and so
@@ -17,7 +18,7 @@ import (
 func TestEachModeFailsItsProbe(t *testing.T) {
 	testall.Only(t)
 	n := machine.Node(t)
-	n.Image(t, fault.Image, n.Program(t, fault.Program))
+	n.Image(t, fault.Image, testprogram.Build(t, fault.Program))
 	ns := n.Server().Namespace(t)
 	const late = "context deadline exceeded"
 	for _, c := range []struct {

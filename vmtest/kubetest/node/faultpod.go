@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
@@ -97,23 +97,30 @@ func (n *Node) control(ctx context.Context, pod *corev1.Pod, what string) ([]byt
 // Get asks something by HTTP from within the node, a pod for example. It believes any
 // certificate, and shows the token unless that is empty.
 func (n *Node) Get(ctx context.Context, url, token string) ([]byte, error) {
-	transport := &http.Transport{DialContext: n.DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // of tests
-	defer transport.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	return n.get(ctx, &rest.Config{BearerToken: token, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, url)
+}
+
+// get asks as somebody.
+func (n *Node) get(ctx context.Context, as *rest.Config, at string) ([]byte, error) {
+	as.Dial, as.Timeout = n.DialContext, await.Within(20*time.Second)
+	as.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } // none of the machine's
+	client, err := rest.HTTPClientFor(as)
 	if err != nil {
 		return nil, err
 	}
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
+	defer client.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at, http.NoBody)
+	if err != nil {
+		return nil, err
 	}
-	answer, err := (&http.Client{Transport: transport, Timeout: await.Within(20 * time.Second)}).Do(request)
+	answer, err := client.Do(request)
 	if err != nil {
 		return nil, err
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
 	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s: %.200s", url, answer.Status, body)
+		err = fmt.Errorf("%s: %s: %.200s", at, answer.Status, body)
 	}
 	return body, err
 }

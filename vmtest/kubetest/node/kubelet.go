@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,10 +17,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
+	"github.com/kernosis/kernosis/vmtest/kubetest/process"
 )
 
 // kubeletPort is the one that kubelet serves at.
@@ -83,15 +81,15 @@ func (n *Node) startKubelet(ctx context.Context) (err error) {
 	if n.kubelet, err = n.run(cmd, "kubelet"); err != nil {
 		return err
 	}
-	return n.until(ctx, "kubelet", func(ctx context.Context) error {
+	return process.UntilReady(ctx, func(ctx context.Context) error {
 		_, err := n.askKubelet(ctx, "/healthz")
 		return err
-	})
+	}, n.kubelet)
 }
 
 // ready waits until the API server has the node as Ready, by a heartbeat not before since.
 func (n *Node) ready(ctx context.Context, since time.Time) error {
-	return n.until(ctx, "kubelet", func(ctx context.Context) error {
+	return process.UntilReady(ctx, func(ctx context.Context) error {
 		node, err := n.server.Client().CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -106,7 +104,7 @@ func (n *Node) ready(ctx context.Context, since time.Time) error {
 			}
 		}
 		return errors.New("kubelet has reported nothing about the node")
-	})
+	}, n.kubelet)
 }
 
 // KubeletURL is where kubelet serves, to clients in the node's network.
@@ -129,27 +127,7 @@ func (n *Node) Kubelet(tb testing.TB, path string) []byte {
 }
 
 func (n *Node) askKubelet(ctx context.Context, path string) ([]byte, error) {
-	c := n.server.Admin()
-	c.Host, c.Dial, c.Timeout = n.KubeletURL(), n.DialContext, 10*time.Second
-	client, err := rest.HTTPClientFor(c)
-	if err != nil {
-		return nil, err
-	}
-	defer client.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, n.KubeletURL()+path, http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	answer, err := client.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("kubelet's %s: %s: %.200s", path, answer.Status, body)
-	}
-	return body, err
+	return n.get(ctx, n.server.Admin(), n.KubeletURL()+path)
 }
 
 // RestartKubelet ends kubelet as an upgrade does and starts it again; pods go on. It

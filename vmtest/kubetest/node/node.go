@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -20,6 +19,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
 // startFor is how long a start may take, with the programs built; alone on two cores it
@@ -30,8 +30,6 @@ const startFor = 2 * time.Minute
 type Options struct {
 	// Kubelet are further settings of KubeletConfiguration, by their names in it.
 	Kubelet map[string]any
-	// Progress is reported about the programs being built; nil is os.Stderr.
-	Progress io.Writer
 }
 
 // Node is a machine of a cluster. Its methods may be called by several goroutines.
@@ -53,21 +51,17 @@ type Node struct {
 	mu      sync.Mutex
 	kubelet *process.Process
 	images  map[string]bool // that were imported
-	built   map[string]string
 	closed  bool
 }
 
 // Start starts a node of a cluster and returns when it is Ready. The caller closes it
 // before the server.
 func Start(ctx context.Context, server *kubetest.Server, o Options) (_ *Node, err error) {
-	if o.Progress == nil {
-		o.Progress = os.Stderr
-	}
-	n := &Node{Name: "node-" + rand.String(6), server: server, images: map[string]bool{}, built: map[string]string{}}
+	n := &Node{Name: "node-" + rand.String(6), server: server, images: map[string]bool{}}
 	if n.plugins, err = installed(); err != nil {
 		return nil, err
 	}
-	if n.programs, err = kubetest.NodePrograms(ctx, o.Progress); err != nil {
+	if n.programs, err = kubetest.NodePrograms(ctx, os.Stderr); err != nil {
 		return nil, err
 	}
 	within := await.Within(startFor)
@@ -84,7 +78,7 @@ func Start(ctx context.Context, server *kubetest.Server, o Options) (_ *Node, er
 	if err = n.startContainerd(ctx); err != nil {
 		return nil, err
 	}
-	pause, err := n.program(ctx, "github.com/kernosis/kernosis/vmtest/kubetest/node/pause")
+	pause, err := testprogram.Built("github.com/kernosis/kernosis/vmtest/kubetest/node/pause")
 	if err != nil {
 		return nil, err
 	}
@@ -221,29 +215,6 @@ func (n *Node) DialContext(ctx context.Context, network, address string) (net.Co
 func (n *Node) run(cmd *exec.Cmd, name string) (*process.Process, error) {
 	n.place(cmd)
 	return process.StartBy(func(c *exec.Cmd) error { return n.In(c.Start) }, cmd, name, n.path(name+".log"))
-}
-
-// until asks again and again until there is no error, or the program has ended.
-func (n *Node) until(ctx context.Context, name string, ask func(context.Context) error) error {
-	again := time.NewTicker(50 * time.Millisecond)
-	defer again.Stop()
-	p := n.containerd
-	if name == "kubelet" {
-		p = n.kubelet
-	}
-	for {
-		err := ask(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-again.C:
-		case <-p.Done():
-			return p.Explain("ended while it was starting")
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", context.Cause(ctx), p.Explain(err.Error()))
-		}
-	}
 }
 
 // path returns a path in the state folder.

@@ -15,6 +15,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
+	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
 var machine node.Shared
@@ -38,7 +39,7 @@ func TestPodsRun(t *testing.T) {
 	begin := time.Now()
 	n := machine.Node(t)
 	t.Logf("ready after %s", time.Since(begin))
-	n.Image(t, fault.Image, n.Program(t, fault.Program))
+	n.Image(t, fault.Image, testprogram.Build(t, fault.Program))
 	begin = time.Now()
 	pod := n.Run(t, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: n.Server().Namespace(t), Name: "web"},

@@ -48,7 +48,7 @@ func (n *Node) Create(tb testing.TB, pod *corev1.Pod) *corev1.Pod {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { n.delete(tb, made) })
+	tb.Cleanup(func() { n.Delete(tb, made) })
 	return made
 }
 
@@ -142,9 +142,7 @@ func (n *Node) Processes(tb testing.TB, pod *corev1.Pod, container string) []int
 }
 
 // Delete deletes a pod and returns when it is gone.
-func (n *Node) Delete(tb testing.TB, pod *corev1.Pod) { tb.Helper(); n.delete(tb, pod) }
-
-func (n *Node) delete(tb testing.TB, pod *corev1.Pod) {
+func (n *Node) Delete(tb testing.TB, pod *corev1.Pod) {
 	tb.Helper()
 	// The test's own context has ended where this is its end.
 	ctx, cancel := context.WithTimeout(context.Background(), await.Within(goFor))

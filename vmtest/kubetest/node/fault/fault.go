@@ -27,13 +27,6 @@ const (
 	ChildKilled Mode = "child-killed" // a child takes memory until it is killed; the server goes on. Not lasting
 )
 
-// Modes returns all of them.
-func Modes() []Mode {
-	return []Mode{
-		None, Refused, QueueFull, NotAccepted, Silent, Reset, ResetLate, Slow, Status, TLSGarbage, ExecFails, ExecHangs, Stopped, Throttled, ChildKilled,
-	}
-}
-
 // Ports of the pod.
 const (
 	Port        = 8080 // HTTP, any path; for TCP probes too
