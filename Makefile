@@ -278,7 +278,6 @@ generate-deploy: build helm ## dashboards and alerts from what makes them, the c
 	rm -f $(CHART)/crds/*.yaml $(CHART)/files/sets/*.yaml $(CHART)/files/dashboards/*.json $(CHART)/files/alerts.yaml
 	cp diagnose/api/crds/*.yaml $(CHART)/crds/
 	cp diagnose/sets/*.yaml $(CHART)/files/sets/
-	go run ./deploy/grafana/gen $(CHART)/files/dashboards
 	$(BIN) rules alerts --dashboard-base https://grafana.invalid >$(CHART)/files/alerts.yaml
 	go run ./deploy/chart/generate -helm bin/helm
 

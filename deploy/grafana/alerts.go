@@ -12,11 +12,11 @@ func (b *board) alertSeries() string {
 	return "ALERTS{" + matchers + "}"
 }
 
-// annotation marks when alerts fire.
-func (b *board) annotation() annotation {
-	return annotation{
-		Datasource: prometheus(), Enable: true, Expr: inCluster(b.alertSeries()), IconColor: "red", Name: "Alerts", Step: "60s",
-		TagKeys: "severity", TextFormat: "{{node}} {{reason}}", TitleFormat: "{{alertname}}",
+// annotation marks when alerts fire, in all panels that have a time axis.
+func (b *board) annotation() object {
+	return object{
+		"datasource": prometheus(), "enable": true, "expr": inCluster(b.alertSeries()), "hide": false, "iconColor": "red", "name": "Alerts",
+		"step": "60s", "tagKeys": "severity", "textFormat": "{{node}} {{reason}}", "titleFormat": "{{alertname}}",
 	}
 }
 

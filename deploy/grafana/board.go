@@ -1,6 +1,9 @@
 package grafana
 
-import "regexp"
+import (
+	"regexp"
+	"strings"
+)
 
 // board is a dashboard as these files define it.
 type board struct {
@@ -42,7 +45,7 @@ const (
 type graph struct {
 	kind        kind
 	title, text string // text says what the panel shows and what is normal; of words it is the content
-	w, h        int    // 0: those of its kind
+	w           int    // 0: that of its kind
 	unit        string // empty: a number of things
 	none        string // shown where there is no data; empty: "No data"
 	page        string // of docs, which explains the panel: "problems/RecordsLost"
@@ -62,92 +65,103 @@ type query struct{ expr, legend string }
 
 func one(expr, legend string) []query { return []query{{expr, legend}} }
 
-func prometheus() *source { return &source{Type: "prometheus", UID: "${datasource}"} }
+// object is one of JSON, as Grafana reads it.
+type object = map[string]any
+
+// dataLink is a link of a value, or of a panel.
+type dataLink struct {
+	TargetBlank bool   `json:"targetBlank,omitempty"`
+	Title       string `json:"title"`
+	URL         string `json:"url"`
+}
+
+func prometheus() object { return object{"type": "prometheus", "uid": "${datasource}"} }
 
 // inCluster adds the cluster variable to each selector of an expression. Where no series has the
 // label cluster, the variable's only value is all of them, which an absent label matches too.
 func inCluster(expr string) string {
 	const metric = `\b(ALERTS|(?:kernosis|problem|process|workqueue|controller_runtime|rest_client|leader_election)_[a-z_]+)\b(\{)?`
 	return regexp.MustCompile(metric).ReplaceAllStringFunc(expr, func(found string) string {
-		if name, open := trimBrace(found); open {
+		if name, open := strings.CutSuffix(found, "{"); open {
 			return name + `{cluster=~"$cluster", `
 		}
 		return found + `{cluster=~"$cluster"}`
 	})
 }
 
-func trimBrace(s string) (name string, open bool) {
-	if n := len(s) - 1; s[n] == '{' {
-		return s[:n], true
-	}
-	return s, false
-}
-
 // dashboard makes what Grafana reads.
-func (b *board) dashboard() *dashboard {
-	d := &dashboard{
-		Annotations: list{List: []any{b.annotation()}}, Description: b.description, Editable: true, GraphTooltip: 1, Refresh: "30s", SchemaVersion: schema,
-		Tags: []string{"kernosis"}, Time: timeRange{From: "now-3h", To: "now"}, Timezone: "browser", Title: b.title, UID: b.uid, Version: 1,
-		Links: []link{
-			{Icon: "external link", IncludeVars: true, KeepTime: true, Tags: []string{"kernosis"}, Title: "Kernosis", Type: "dashboards", AsDropdown: true},
-			{Icon: "doc", Tags: []string{}, TargetBlank: true, Title: "Documentation", Type: "link", URL: docs + "monitoring.md"},
-		},
-		Templating: list{List: []any{map[string]any{
-			"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "refresh": 1, "regex": "", "hide": 0,
-			"multi": false, "includeAll": false, "current": map[string]any{}, "options": []any{},
-		}}},
-	}
+func (b *board) dashboard() object {
 	cluster := variable{name: "cluster", label: "Cluster", metric: "kernosis_build_info", of: "cluster", many: true}
-	d.Templating.List = append(d.Templating.List, cluster.json(cluster.metric))
+	variables := []object{{
+		"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "refresh": 1, "regex": "", "hide": 0,
+		"multi": false, "includeAll": false, "current": object{}, "options": []any{},
+	}, cluster.json(cluster.metric)}
 	for _, v := range b.variables {
-		d.Templating.List = append(d.Templating.List, v.json(inCluster(v.metric)))
+		variables = append(variables, v.json(inCluster(v.metric)))
 	}
-	d.Panels = b.panels()
-	return d
+	return object{
+		"annotations": object{"list": []object{b.annotation()}}, "description": b.description, "editable": true, "refresh": "30s", "schemaVersion": schema,
+		"graphTooltip": 1, // the cross-hair is shared
+		"tags":         []string{"kernosis"}, "time": object{"from": "now-3h", "to": "now"}, "timepicker": object{}, "timezone": "browser",
+		"title": b.title, "uid": b.uid, "version": 1, "templating": object{"list": variables}, "panels": b.panels(),
+		"links": []object{
+			{
+				"asDropdown": true, "icon": "external link", "includeVars": true, "keepTime": true, "tags": []string{"kernosis"}, "targetBlank": false,
+				"title": "Kernosis", "type": "dashboards", "url": "",
+			},
+			{
+				"asDropdown": false, "icon": "doc", "includeVars": false, "keepTime": false, "tags": []string{}, "targetBlank": true,
+				"title": "Documentation", "type": "link", "url": docs + "monitoring.md",
+			},
+		},
+	}
 }
 
 // panels flow from left to right. Those of collapsed rows are inside their rows.
-func (b *board) panels() []panel {
-	var all []panel
+func (b *board) panels() []object {
+	var all []object
 	id, y := 0, 0
 	next := func() int { id++; return id }
 	for i, r := range b.rows {
-		collapsed := i > 0
-		heading := panel{Type: "row", Title: r.title, ID: next(), GridPos: place{H: 1, W: fullWidth, Y: y}, Collapsed: &collapsed, Panels: &[]panel{}}
+		heading := object{"type": "row", "title": r.title, "id": next(), "gridPos": place(0, y, fullWidth, 1), "collapsed": i > 0}
 		y++
 		x, top, height := 0, y, 0
-		var below []panel
+		var below []object
 		for j := range r.panels {
-			p := r.panels[j].panel()
-			if x+p.GridPos.W > fullWidth {
+			w, h := r.panels[j].size()
+			if x+w > fullWidth {
 				x, top, height = 0, top+height, 0
 			}
-			p.ID, p.GridPos.X, p.GridPos.Y = next(), x, top
-			x, height = x+p.GridPos.W, max(height, p.GridPos.H)
+			p := r.panels[j].panel()
+			p["id"], p["gridPos"] = next(), place(x, top, w, h)
+			x, height = x+w, max(height, h)
 			below = append(below, p)
 		}
-		if collapsed {
-			heading.Panels = &below
+		if i > 0 {
+			heading["panels"] = below
 			all = append(all, heading)
 			continue
 		}
+		heading["panels"] = []object{}
 		all = append(append(all, heading), below...)
 		y = top + height
 	}
 	return all
 }
 
-func (v *variable) json(selector string) map[string]any {
+func place(x, y, w, h int) object { return object{"x": x, "y": y, "w": w, "h": h} }
+
+func (v *variable) json(selector string) object {
 	definition := "label_values(" + selector + ", " + v.of + ")"
-	m := map[string]any{
+	m := object{
 		"name": v.name, "label": v.label, "type": "query", "datasource": prometheus(), "definition": definition,
-		"query":   map[string]any{"qryType": 1, "query": definition, "refId": "PrometheusVariableQueryEditor-VariableQuery"},
+		"query":   object{"qryType": 1, "query": definition, "refId": "PrometheusVariableQueryEditor-VariableQuery"},
 		"refresh": 2, "sort": 1, "regex": "", "hide": 0, "multi": v.many, "includeAll": v.many,
-		"current": map[string]any{}, "options": []any{},
+		"current": object{}, "options": []any{},
 	}
 	if v.many {
 		m["allValue"] = ".*"
-		m["current"] = map[string]any{"selected": true, "text": []string{"All"}, "value": []string{"$__all"}}
+		m["current"] = object{"selected": true, "text": []string{"All"}, "value": []string{"$__all"}}
 	}
 	return m
 }

@@ -2,5 +2,5 @@
 //
 // Each dashboard is a list of rows of panels with queries. The generator adds ids, places, the
 // cluster variable in each selector, and what all panels have in common. Grafana's own generator
-// of such files is not used: of its thousands of types these dashboards need a dozen.
+// of such files is not used: of its thousands of types these dashboards would need a dozen.
 package grafana

@@ -7,64 +7,59 @@ import (
 	"strings"
 )
 
-// size is a panel's size where it has none of its own.
+// size is a panel's size.
 func (g *graph) size() (w, h int) {
-	w, h = g.w, g.h
-	if w == 0 {
-		w = map[kind]int{stat: 4, rowsOf: 12}[g.kind]
+	w, h = 8, 8
+	switch g.kind {
+	case stat:
+		w, h = 4, 4
+	case rowsOf:
+		w = 12
 	}
-	if w == 0 {
-		w = 8
-	}
-	if h == 0 {
-		h = map[kind]int{stat: 4}[g.kind]
-	}
-	if h == 0 {
-		h = 8
-	}
-	return w, h
+	return cmp.Or(g.w, w), h
 }
 
-func (g *graph) panel() panel {
-	w, h := g.size()
-	p := panel{Type: string(g.kind), Title: g.title, GridPos: place{W: w, H: h}}
+func (g *graph) panel() object {
+	p := object{"type": g.kind, "title": g.title}
 	if g.kind == words {
-		p.Options = map[string]any{"mode": "markdown", "content": g.text}
+		p["options"] = object{"mode": "markdown", "content": g.text}
 		return p
 	}
-	p.Description, p.Datasource, p.Options = g.text, prometheus(), g.options()
-	p.FieldConfig = &fieldConfig{Defaults: g.defaults(), Overrides: []override{}}
+	fields := object{"defaults": g.defaults(), "overrides": []object{}}
+	p["description"], p["datasource"], p["options"], p["fieldConfig"] = g.text, prometheus(), g.options(), fields
 	if g.kind == bars {
-		p.Type = string(lines)
+		p["type"] = lines
 	}
 	if g.page != "" {
-		p.Links = []dataLink{{TargetBlank: true, Title: "Runbook", URL: docs + g.page + ".md"}}
+		p["links"] = []dataLink{{TargetBlank: true, Title: "Runbook", URL: docs + g.page + ".md"}}
 	}
+	var targets []object
 	for i, q := range g.queries {
-		t := target{
-			Datasource: prometheus(), EditorMode: "code", Expr: inCluster(q.expr), LegendFormat: q.legend, Format: "time_series", Range: true,
-			RefID: string(rune('A' + i)),
+		t := object{
+			"datasource": prometheus(), "editorMode": "code", "expr": inCluster(q.expr), "legendFormat": q.legend, "format": "time_series",
+			"instant": false, "range": true, "refId": string(rune('A' + i)),
 		}
 		switch g.kind {
 		case heat:
-			t.Format, t.LegendFormat = "heatmap", "{{le}}"
+			t["format"], t["legendFormat"] = "heatmap", "{{le}}"
 		case rowsOf:
-			t.Format, t.Instant, t.Range = "table", true, false
+			t["format"], t["instant"], t["range"] = "table", true, false
 		}
-		p.Targets = append(p.Targets, t)
+		targets = append(targets, t)
 	}
+	p["targets"] = targets
 	if g.kind == rowsOf {
-		g.columns(&p)
+		p["transformations"], fields["overrides"] = g.columns()
 	}
 	return p
 }
 
 // columns names the columns of a table. Nodes, pods and alerts in it link to their dashboards and
 // pages.
-func (g *graph) columns(p *panel) {
-	exclude, rename := map[string]any{"Time": true}, map[string]any{}
-	for _, name := range slices.Sorted(maps.Keys(g.names)) {
-		if as := g.names[name]; as != "" {
+func (g *graph) columns() (transformations, overrides []object) {
+	exclude, rename := object{"Time": true}, object{}
+	for name, as := range g.names {
+		if as != "" {
 			rename[name] = as
 		} else {
 			exclude[name] = true
@@ -75,11 +70,9 @@ func (g *graph) columns(p *panel) {
 	} else {
 		rename["Value"] = g.value
 	}
-	p.Transformations = []transform{{ID: "organize", Options: map[string]any{"excludeByName": exclude, "indexByName": g.order(), "renameByName": rename}}}
+	overrides = []object{}
 	set := func(column, id string, value any) {
-		p.FieldConfig.Overrides = append(p.FieldConfig.Overrides, override{
-			Matcher: matcher{ID: "byName", Options: column}, Properties: []property{{ID: id, Value: value}},
-		})
+		overrides = append(overrides, object{"matcher": object{"id": "byName", "options": column}, "properties": []object{{"id": id, "value": value}}})
 	}
 	for _, to := range []struct {
 		column string
@@ -92,11 +85,12 @@ func (g *graph) columns(p *panel) {
 	for _, column := range g.hidden {
 		set(column, "custom.hidden", true)
 	}
+	return []object{{"id": "organize", "options": object{"excludeByName": exclude, "indexByName": g.order(), "renameByName": rename}}}, overrides
 }
 
 // order is that of a table's columns, the most important first.
-func (g *graph) order() map[string]any {
-	out := map[string]any{}
+func (g *graph) order() object {
+	out := object{}
 	for _, column := range []string{
 		"severity", "alertname", "cluster", "node", "namespace", "pod", "container", "probe_type", "service", "type", "part", "policy", "verb",
 		"operation", "outcome", "reason", "subject", "page", "folder",
@@ -108,88 +102,88 @@ func (g *graph) order() map[string]any {
 	return out
 }
 
-func (g *graph) defaults() fieldDefaults {
-	zero := 0.0
-	d := fieldDefaults{
-		Color: map[string]any{"mode": "palette-classic"}, Links: g.links, Mappings: g.mappings, NoValue: cmp.Or(g.none, "No data"), Unit: g.unit,
-		Thresholds: thresholds{Mode: "absolute", Steps: g.steps()},
+func (g *graph) defaults() object {
+	d := object{
+		"color": object{"mode": "palette-classic"}, "mappings": []any{}, "noValue": cmp.Or(g.none, "No data"), "unit": g.unit,
+		"thresholds": object{"mode": "absolute", "steps": g.steps()},
 	}
 	if g.unit == "" { // a number of things: increase() gives parts of them
-		whole := 0
-		d.Unit, d.Decimals = "none", &whole
+		d["unit"], d["decimals"] = "none", 0
 	}
-	if d.Mappings == nil {
-		d.Mappings = []any{}
+	if g.mappings != nil {
+		d["mappings"] = g.mappings
+	}
+	if len(g.links) > 0 {
+		d["links"] = g.links
 	}
 	switch g.kind {
 	case stat:
-		d.Color = map[string]any{"mode": "thresholds"}
+		d["color"] = object{"mode": "thresholds"}
 	case lines, bars:
-		d.Min = &zero
-		stacking := "none"
+		stacking, style, opacity, thresholds := "none", "line", 10, "off"
 		if g.stack || g.kind == bars {
 			stacking = "normal"
 		}
-		d.Custom = map[string]any{
-			"drawStyle": "line", "lineWidth": 1, "fillOpacity": 10, "showPoints": "auto", "pointSize": 4, "spanNulls": false,
-			"stacking": map[string]any{"group": "A", "mode": stacking}, "thresholdsStyle": map[string]any{"mode": "off"},
-		}
 		if g.kind == bars {
-			d.Custom["drawStyle"], d.Custom["fillOpacity"] = "bars", 60
+			style, opacity = "bars", 60
 		}
 		if g.warn != 0 || g.crit != 0 {
-			d.Custom["thresholdsStyle"] = map[string]any{"mode": "dashed"}
+			thresholds = "dashed"
+		}
+		d["min"] = 0
+		d["custom"] = object{
+			"drawStyle": style, "lineWidth": 1, "fillOpacity": opacity, "showPoints": "auto", "pointSize": 4, "spanNulls": false,
+			"stacking": object{"group": "A", "mode": stacking}, "thresholdsStyle": object{"mode": thresholds},
 		}
 	case states:
-		d.Color = map[string]any{"mode": "thresholds"}
-		d.Custom = map[string]any{"fillOpacity": 70, "lineWidth": 0, "spanNulls": false}
+		d["color"] = object{"mode": "thresholds"}
+		d["custom"] = object{"fillOpacity": 70, "lineWidth": 0, "spanNulls": false}
 	case rowsOf:
-		d.Custom = map[string]any{"align": "auto", "filterable": true, "cellOptions": map[string]any{"type": "auto"}}
+		d["custom"] = object{"align": "auto", "filterable": true, "cellOptions": object{"type": "auto"}}
 	}
 	return d
 }
 
-func (g *graph) steps() []step {
-	at := func(v float64) *float64 { return &v }
+func (g *graph) steps() []object {
 	if g.badBelow {
-		return []step{{Color: "red"}, {Color: "green", Value: at(g.warn)}}
+		return []object{{"color": "red", "value": nil}, {"color": "green", "value": g.warn}}
 	}
-	s := []step{{Color: "green"}}
+	s := []object{{"color": "green", "value": nil}}
 	if g.warn != 0 {
-		s = append(s, step{Color: "orange", Value: at(g.warn)})
+		s = append(s, object{"color": "orange", "value": g.warn})
 	}
 	if g.crit != 0 {
-		s = append(s, step{Color: "red", Value: at(g.crit)})
+		s = append(s, object{"color": "red", "value": g.crit})
 	}
 	return s
 }
 
-func (g *graph) options() map[string]any {
-	legend := map[string]any{"displayMode": "table", "placement": "bottom", "showLegend": g.legend(), "calcs": []string{"lastNotNull", "max"}}
+func (g *graph) options() object {
+	legend := object{"displayMode": "table", "placement": "bottom", "showLegend": g.legend(), "calcs": []string{"lastNotNull", "max"}}
 	switch g.kind {
 	case stat:
-		return map[string]any{
+		return object{
 			"colorMode": "value", "graphMode": "area", "justifyMode": "auto", "orientation": "auto", "textMode": "auto", "wideLayout": true,
-			"reduceOptions": map[string]any{"calcs": []string{"lastNotNull"}, "fields": "", "values": false},
+			"reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "", "values": false},
 		}
 	case states:
-		return map[string]any{
+		return object{
 			"alignValue": "left", "mergeValues": true, "rowHeight": 0.9, "showValue": "auto",
-			"legend":  map[string]any{"displayMode": "list", "placement": "bottom", "showLegend": false},
-			"tooltip": map[string]any{"mode": "single", "sort": "none"},
+			"legend":  object{"displayMode": "list", "placement": "bottom", "showLegend": false},
+			"tooltip": object{"mode": "single", "sort": "none"},
 		}
 	case heat:
-		return map[string]any{
-			"calculate": false, "cellGap": 1, "filterValues": map[string]any{"le": 1e-9}, "legend": map[string]any{"show": true},
-			"color":     map[string]any{"mode": "scheme", "scheme": "Oranges", "scale": "exponential", "exponent": 0.5, "steps": 64, "fill": "dark-orange", "reverse": false},
-			"rowsFrame": map[string]any{"layout": "auto"}, "showValue": "never", "exemplars": map[string]any{"color": "rgba(255,0,255,0.7)"},
-			"tooltip": map[string]any{"mode": "single", "showColorScale": false, "yHistogram": false},
-			"yAxis":   map[string]any{"axisPlacement": "left", "reverse": false, "unit": g.unit},
+		return object{
+			"calculate": false, "cellGap": 1, "filterValues": object{"le": 1e-9}, "legend": object{"show": true},
+			"color":     object{"mode": "scheme", "scheme": "Oranges", "scale": "exponential", "exponent": 0.5, "steps": 64, "fill": "dark-orange", "reverse": false},
+			"rowsFrame": object{"layout": "auto"}, "showValue": "never", "exemplars": object{"color": "rgba(255,0,255,0.7)"},
+			"tooltip": object{"mode": "single", "showColorScale": false, "yHistogram": false},
+			"yAxis":   object{"axisPlacement": "left", "reverse": false, "unit": g.unit},
 		}
 	case rowsOf:
-		return map[string]any{"cellHeight": "sm", "showHeader": true, "footer": map[string]any{"show": false, "reducer": []string{"sum"}, "countRows": false, "fields": ""}}
+		return object{"cellHeight": "sm", "showHeader": true, "footer": object{"show": false, "reducer": []string{"sum"}, "countRows": false, "fields": ""}}
 	}
-	return map[string]any{"legend": legend, "tooltip": map[string]any{"mode": "multi", "sort": "desc"}}
+	return object{"legend": legend, "tooltip": object{"mode": "multi", "sort": "desc"}}
 }
 
 // legend reports whether a panel needs one: a single series is what the title says.
@@ -199,13 +193,13 @@ func (g *graph) legend() bool {
 
 // mapped is a mapping of numbers to words.
 func mapped(words map[string][2]string) []any {
-	options := map[string]any{}
+	options := object{}
 	i := 0
 	for _, number := range slices.Sorted(maps.Keys(words)) {
-		options[number] = map[string]any{"color": words[number][1], "index": i, "text": words[number][0]}
+		options[number] = object{"color": words[number][1], "index": i, "text": words[number][0]}
 		i++
 	}
-	return []any{map[string]any{"type": "value", "options": options}}
+	return []any{object{"type": "value", "options": options}}
 }
 
 // nodeLink leads to a node's dashboard.

@@ -1,5 +1,5 @@
 // Command generate writes what the chart makes or has from elsewhere: its README, its templates of
-// alerts, and deploy/kustomize. It is run in the root of the checkout, by "make generate-deploy".
+// alerts, the dashboards, and deploy/kustomize. It is run in the root of the checkout, by "make generate-deploy".
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/kernosis/kernosis/deploy/chart"
+	"github.com/kernosis/kernosis/deploy/grafana"
 )
 
 const folderOfChart = "deploy/chart/kernosis"
@@ -21,7 +22,7 @@ func main() {
 	flag.Parse()
 	err := readme()
 	if err == nil && !*onlyReadme {
-		err = errors.Join(ownAlerts(), kustomize(context.Background(), *helm))
+		err = errors.Join(ownAlerts(), dashboards(), kustomize(context.Background(), *helm))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "generate:", err)
@@ -56,6 +57,19 @@ func ownAlerts() error {
 	return write(filepath.Join(folderOfChart, "files/own-alerts.yaml"), text)
 }
 
+func dashboards() error {
+	files, err := grafana.Files()
+	if err != nil {
+		return err
+	}
+	for name, text := range files {
+		if err := write(filepath.Join(folderOfChart, "files/dashboards", name), text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func kustomize(ctx context.Context, helm string) error {
 	files, err := chart.Kustomize(ctx, chart.Renderer{Helm: helm, Chart: folderOfChart})
 	if err != nil {
@@ -85,5 +99,5 @@ func kustomize(ctx context.Context, helm string) error {
 }
 
 func write(name string, text []byte) error {
-	return os.WriteFile(name, text, 0o644) //nolint:gosec // manifests and documentation, for everybody
+	return os.WriteFile(name, text, 0o644) //nolint:gosec // manifests, dashboards and documentation, for everybody
 }
