@@ -102,3 +102,8 @@ func (c *Config) Check() error {
 	}
 	return errors.Join(errs...)
 }
+
+// tokens says how the API server is asked about tokens.
+func (c *Config) tokens() web.TokensConfig {
+	return web.TokensConfig{API: c.API, Audience: c.Audience, Verb: "post", Allowed: allowedFor, Rate: reviewRate, Log: c.Log}
+}

@@ -63,7 +63,7 @@ func newServer(c Config) (*Server, error) {
 	if s.senders, err = web.NewLimiters(maxSenders, requestRate, requestBurst); err != nil {
 		return nil, err
 	}
-	if s.tokens, err = web.NewTokens(web.TokensConfig{API: c.API, Audience: c.Audience, Verb: "post", Allowed: allowedFor, Rate: reviewRate, Log: c.Log}); err != nil {
+	if s.tokens, err = web.NewTokens(c.tokens()); err != nil {
 		return nil, err
 	}
 	if !c.Plain {

@@ -253,7 +253,7 @@ func (w *world) seeNode(by string, old, now *corev1.Node) {
 			w.breaks("%s: %s on %s, which is not under way", by, step, now.Name)
 		}
 		// A cordon whose end nobody has seen is made anew where it is lacking.
-		if w.made[step] > 1 && a.Label != nil {
+		if w.made[step] > 1 && a.Kind == policy.KindLabel {
 			w.breaks("%s: %s was made twice on %s", by, step, now.Name)
 		}
 		for name := range w.limits {

@@ -82,7 +82,7 @@ func TestAServersLife(t *testing.T) {
 		"hanging": {server.Pause, server.Resume},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.isAway(t)
+			c.away(t)
 			back := false
 			defer func() {
 				if !back {
