@@ -57,7 +57,7 @@ func TestAlertsThatAreRefused(t *testing.T) {
 		`{"status":"odd\u001b"}`:                `status: "odd\x1b" is none of firing, resolved`,
 		`{"status":"firing"}`:                   "labels: there are none",
 		`{"status":"firing","labels":{"a":""}}`: "labels: there are none",
-		`{"status":"firing","labels":{"a":7}}`:  "cannot unmarshal number into Go struct field wireAlert.labels of type string",
+		`{"status":"firing","labels":{"a":7}}`:  "cannot unmarshal number into Go struct field .Alert.labels of type string",
 		`{"status":"firing","labels":{"a":"b","a":"c"}}`:                                                             `duplicate field "labels.a"`,
 		`{"status":"firing","labels":{"":"b"}}`:                                                                      "labels: one has no name",
 		`{"status":"firing","labels":{"a":"b"},"startsAt":7}`:                                                        "Time.UnmarshalJSON: input is not a JSON string",
