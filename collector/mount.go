@@ -170,12 +170,10 @@ func (m *mountSource) reportSource(err error, emit Emit) {
 	emit(m.env.sourceEvent(event.MountReadOnly.Stem(), err))
 }
 
-// watch says when the kernel has announced a change. The watcher's own table is
-// not used: one that is read elsewhere meanwhile would be newer, and the order
-// decides what is a change. When watching fails, it tries again.
+// watch says when the kernel has announced a change. When watching fails, it tries again.
 func (m *mountSource) watch(ctx context.Context, changed chan<- struct{}) error {
 	for ctx.Err() == nil {
-		err := hostfs.NewMountWatcher(m.env.fs).Run(ctx, func(*hostfs.MountTable) {
+		err := hostfs.NewMountWatcher(m.env.fs).Run(ctx, func() {
 			select {
 			case changed <- struct{}{}:
 			default: // a look is due anyway

@@ -52,6 +52,16 @@ func deviceName(s string) string {
 	return display.Safe(strings.ReplaceAll(s, "!", "/"), 64)
 }
 
+// devices returns the names of devices in a directory, sorted as sysfs writes them.
+func (f FS) devices(dir string) ([]string, error) {
+	entries, err := os.ReadDir(f.Path(dir))
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = deviceName(e.Name())
+	}
+	return names, err
+}
+
 func devNumber(major, minor uint32) string {
 	return strconv.FormatUint(uint64(major), 10) + ":" + strconv.FormatUint(uint64(minor), 10)
 }

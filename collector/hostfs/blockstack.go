@@ -1,7 +1,6 @@
 package hostfs
 
 import (
-	"os"
 	"slices"
 	"strings"
 
@@ -66,14 +65,7 @@ func (f FS) links(device, dir string) []string {
 	if err != nil {
 		return nil
 	}
-	entries, err := os.ReadDir(f.Path("/sys/class/block/" + name + "/" + dir))
-	if err != nil {
-		return nil // a partition has no slaves
-	}
-	names := make([]string, 0, len(entries))
-	for _, e := range entries {
-		names = append(names, deviceName(e.Name()))
-	}
+	names, _ := f.devices("/sys/class/block/" + name + "/" + dir) // a partition has no slaves
 	return names
 }
 

@@ -1,9 +1,7 @@
 package hostfs
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -37,21 +35,8 @@ func (f FS) EffectiveCaps() (Caps, error) {
 	if err != nil {
 		return 0, err
 	}
-	return parseCapEff(s)
-}
-
-// parseCapEff reads the effective set from the text of /proc/PID/status.
-func parseCapEff(s string) (Caps, error) {
-	for line := range strings.Lines(s) {
-		if value, ok := strings.CutPrefix(line, "CapEff:"); ok {
-			n, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
-			if err != nil {
-				return 0, fmt.Errorf("status: CapEff: %w", err)
-			}
-			return Caps(n), nil
-		}
-	}
-	return 0, fmt.Errorf("status: no CapEff: %w", errSyntax)
+	p, err := ParseProcStatus(s)
+	return p.CapEff, err
 }
 
 // Missing returns those of the named capabilities ("CAP_BPF") that the set does

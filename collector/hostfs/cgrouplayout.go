@@ -78,6 +78,17 @@ func cgroupLayout(mounts []Mount) CgroupLayout {
 	return l
 }
 
+// Group returns which of the cgroups of a process is on the hierarchy that has a controller.
+func (l CgroupLayout) Group(of []ProcCgroup, controller string) (path string, ok bool) {
+	_, v1 := l.Controllers[controller]
+	for _, g := range of {
+		if v1 && hasOption(g.Controllers, controller) || !v1 && g.Hierarchy == 0 {
+			return g.Path, true
+		}
+	}
+	return "", false
+}
+
 // dir returns the directory of a cgroup on the hierarchy that has a controller,
 // and whether that is v1. A path that is cut off at the top ("…/") is ErrPath.
 func (l CgroupLayout) dir(controller, path string) (dir string, v1 bool, err error) {

@@ -118,7 +118,7 @@ func (f FS) memoryUseV1(dir string) (m CgroupMemoryUse, err error) {
 	memsw, errs[3] = f.optional(dir + "/memory.memsw.usage_in_bytes")
 	m.LimitHits, errs[4] = f.optional(dir + "/memory.failcnt")
 	errs[5] = f.readKeyed(dir+"/memory.oom_control", map[string]*uint64{"oom_kill": &m.OOMKills})
-	errs[6] = f.readStat(dir+"/memory.stat", map[string]*uint64{
+	errs[6] = f.readKeyed(dir+"/memory.stat", map[string]*uint64{
 		"total_rss": &m.Anon, "total_cache": &m.File, "total_shmem": &m.Shmem, "total_inactive_file": &m.InactiveFile, "total_swap": &m.Swap,
 	})
 	m.Sock, errs[7] = f.optional(dir + "/memory.kmem.tcp.usage_in_bytes")
@@ -141,7 +141,7 @@ func (f FS) memoryUseV2(dir string) (m CgroupMemoryUse, err error) {
 	m.Peak, errs[2] = f.optional(dir + "/memory.peak")
 	m.Swap, errs[3] = f.optional(dir + "/memory.swap.current")
 	m.SwapLimit, errs[4] = f.limit(dir + "/memory.swap.max")
-	errs[5] = f.readStat(dir+"/memory.stat", map[string]*uint64{
+	errs[5] = f.readKeyed(dir+"/memory.stat", map[string]*uint64{
 		"anon": &m.Anon, "file": &m.File, "shmem": &m.Shmem, "inactive_file": &m.InactiveFile, "kernel": &m.Kernel,
 		"slab_reclaimable": &m.Reclaimable, "slab_unreclaimable": &unreclaimable, "sock": &m.Sock,
 		"kernel_stack": &stack, "pagetables": &tables, "percpu": &percpu, "sec_pagetables": &sec,
@@ -158,18 +158,6 @@ func (f FS) memoryUseV2(dir string) (m CgroupMemoryUse, err error) {
 	return m, errors.Join(errs...)
 }
 
-// readStat reads memory.stat, which is longer than other keyed files.
-func (f FS) readStat(p string, into map[string]*uint64) error {
-	s, err := f.read(p, 16*smallFile)
-	if err != nil {
-		return err
-	}
-	if err := parseKeyed(s, into); err != nil {
-		return fmt.Errorf("parse %s: %w", f.Path(p), err)
-	}
-	return nil
-}
-
 // MemoryCgroup returns the path of a process' memory cgroup: on v2 the lowest one that
 // has the memory controller.
 func (f FS) MemoryCgroup(l CgroupLayout, pid int) (string, error) {
@@ -177,24 +165,22 @@ func (f FS) MemoryCgroup(l CgroupLayout, pid int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, v1 := l.Controllers["memory"]
-	for _, g := range groups {
-		switch {
-		case v1 && hasOption(g.Controllers, "memory"):
-			return g.Path, nil
-		case !v1 && g.Hierarchy == 0:
-			for p := g.Path; ; p = path.Dir(p) {
-				dir, _, err := l.dir("memory", p)
-				if err != nil {
-					return "", err
-				}
-				if p == "/" || f.exists(dir+"/memory.current") {
-					return p, nil
-				}
-			}
+	p, ok := l.Group(groups, "memory")
+	if !ok {
+		return "", fmt.Errorf("process %d: no memory cgroup: %w", pid, fs.ErrNotExist)
+	}
+	if _, v1 := l.Controllers["memory"]; v1 {
+		return p, nil
+	}
+	for ; ; p = path.Dir(p) {
+		dir, _, err := l.dir("memory", p)
+		if err != nil {
+			return "", err
+		}
+		if p == "/" || f.exists(dir+"/memory.current") {
+			return p, nil
 		}
 	}
-	return "", fmt.Errorf("process %d: no memory cgroup: %w", pid, fs.ErrNotExist)
 }
 
 // CgroupProcs returns the processes in a memory cgroup and those below it, at most

@@ -84,9 +84,9 @@ func (f FS) CgroupCPULimit(l CgroupLayout, path string) (c CgroupCPULimit, err e
 	return c, nil
 }
 
-// readKeyed reads a file of "key value" lines.
+// readKeyed reads a file of "key value" lines; the longest is memory.stat.
 func (f FS) readKeyed(p string, into map[string]*uint64) error {
-	s, err := f.read(p, smallFile)
+	s, err := f.read(p, 16*smallFile)
 	if err != nil {
 		return err
 	}

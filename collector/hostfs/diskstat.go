@@ -13,11 +13,11 @@ import (
 // DiskStat is what a block device's "stat" counts since boot (or since the
 // device is there). Sectors have 512 bytes.
 type DiskStat struct {
-	Reads, Writes, Discards, Flushes            uint64 // I/Os completed
-	ReadSectors, WriteSectors, DiscardSectors   uint64 // they move with each part of a request
-	ReadTime, WriteTime, DiscardTime, FlushTime time.Duration
-	InFlight                                    uint32        // begun and not completed
-	Busy                                        time.Duration // with I/O in flight
+	Reads, Writes, Discards, Flushes          uint64 // I/Os completed
+	ReadSectors, WriteSectors, DiscardSectors uint64 // they move with each part of a request
+	ReadTime, WriteTime                       time.Duration
+	InFlight                                  uint32        // begun and not completed
+	Busy                                      time.Duration // with I/O in flight
 }
 
 // Done is a sum that differs once the device has completed anything.
@@ -28,7 +28,7 @@ func (s *DiskStat) Done() uint64 {
 // ParseDiskStat reads Documentation/block/stat.rst without allocating. Discards
 // are there since v4.18, flushes since v5.5.
 func ParseDiskStat(b []byte) (s DiskStat, ok bool) {
-	const least, most = 11, 17
+	const least, most = 11, 16
 	var n [most]uint64
 	field := 0
 	for len(b) > 0 {
@@ -59,8 +59,7 @@ func ParseDiskStat(b []byte) (s DiskStat, ok bool) {
 		Reads: n[0], ReadSectors: n[2], ReadTime: ms(n[3]),
 		Writes: n[4], WriteSectors: n[6], WriteTime: ms(n[7]),
 		InFlight: uint32(min(n[8], math.MaxUint32)), Busy: ms(n[9]),
-		Discards: n[11], DiscardSectors: n[13], DiscardTime: ms(n[14]),
-		Flushes: n[15], FlushTime: ms(n[16]),
+		Discards: n[11], DiscardSectors: n[13], Flushes: n[15],
 	}, true
 }
 
@@ -85,23 +84,14 @@ func (f FS) DiskStat(disk string) (DiskStat, error) {
 // Disks returns the whole disks by the kernel's names, sorted; RAM disks, which
 // complete I/O as it is begun, are left out.
 func (f FS) Disks() ([]string, error) {
-	dir, err := os.Open(f.Path("/sys/block"))
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
+	names, err := f.devices("/sys/block")
 	if err != nil {
 		return nil, err
 	}
 	names = slices.DeleteFunc(names, func(name string) bool {
 		n, ok := strings.CutPrefix(name, "ram")
-		_, err := strconv.ParseUint(n, 10, 32)
-		return ok && err == nil
+		return ok && isDecimal(n)
 	})
-	for i, name := range names {
-		names[i] = deviceName(name)
-	}
 	slices.Sort(names)
 	return names, nil
 }

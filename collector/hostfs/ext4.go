@@ -3,7 +3,6 @@ package hostfs
 import (
 	"encoding/binary"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"syscall"
@@ -21,16 +20,11 @@ func (f FS) RemountsReadOnly(m *Mount, device string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	file, err := os.Open(f.Path("/proc/fs/ext4/" + name + "/options"))
+	text, err := f.read("/proc/fs/ext4/"+name+"/options", 8<<10) // one option a line, some 40 lines
 	if err != nil {
 		return false, err
 	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, 8<<10)) // one option a line, some 40 lines
-	if err != nil {
-		return false, err
-	}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(text) {
 		if strings.TrimSpace(line) == "errors=remount-ro" {
 			return true, nil
 		}

@@ -15,7 +15,6 @@ import (
 // Ext4Errors is what an ext4 remembers of errors, across mounts, until e2fsck.
 type Ext4Errors struct {
 	Count       uint64
-	Warnings    uint64 // since the mount
 	First, Last Ext4Error
 }
 
@@ -24,8 +23,6 @@ type Ext4Error struct {
 	Time     time.Time
 	Function string // the kernel function that found it
 	Line     uint64
-	Inode    uint64
-	Block    uint64
 	Code     string // "EIO", "EFSBADCRC" …; Linux 5.6
 }
 
@@ -40,11 +37,10 @@ func (f FS) Ext4Errors(device string) (e Ext4Errors, err error) {
 	if e.Count, err = f.readUint(dir + "errors_count"); err != nil {
 		return e, err
 	}
-	e.Warnings, err = f.optional(dir + "warning_count")
 	var err1, err2 error
 	e.First, err1 = f.ext4Error(dir + "first_error_")
 	e.Last, err2 = f.ext4Error(dir + "last_error_")
-	return e, errors.Join(err, err1, err2)
+	return e, errors.Join(err1, err2)
 }
 
 func (f FS) ext4Error(prefix string) (e Ext4Error, err error) {
@@ -56,7 +52,7 @@ func (f FS) ext4Error(prefix string) (e Ext4Error, err error) {
 	if at := read("time"); at > 0 && at < 1<<40 {
 		e.Time = time.Unix(int64(at), 0).UTC()
 	}
-	e.Line, e.Inode, e.Block = read("line"), read("ino"), read("block")
+	e.Line = read("line")
 	e.Code = ext4Code(read("errcode"))
 	function, readErr := f.readValue(prefix + "func")
 	if readErr != nil && !errors.Is(readErr, fs.ErrNotExist) {
@@ -121,11 +117,7 @@ func (f FS) BtrfsDevices(device string) (devices []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	entries, err := os.ReadDir(f.Path(dir + "/devices"))
-	for _, e := range entries {
-		devices = append(devices, deviceName(e.Name()))
-	}
-	return devices, err
+	return f.devices(dir + "/devices")
 }
 
 // btrfs returns the directory in sysfs of the mounted btrfs that a device is part of.

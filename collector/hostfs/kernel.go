@@ -23,7 +23,7 @@ func (f FS) KernelCommandLine() (string, error) {
 // LoadAverage is the text of /proc/loadavg.
 type LoadAverage struct {
 	One, Five, Fifteen float64 // tasks that run, want to, or sleep uninterruptibly
-	Runnable, Tasks    uint64
+	Tasks              uint64
 }
 
 // ParseLoadAverage reads "0.27 0.60 1.02 1/148 4711".
@@ -37,11 +37,8 @@ func ParseLoadAverage(s string) (l LoadAverage, err error) {
 			return LoadAverage{}, fmt.Errorf("loadavg: %w", err)
 		}
 	}
-	runnable, tasks, _ := strings.Cut(fields[3], "/")
-	if l.Runnable, err = strconv.ParseUint(runnable, 10, 64); err == nil {
-		l.Tasks, err = strconv.ParseUint(tasks, 10, 64)
-	}
-	if err != nil {
+	_, tasks, _ := strings.Cut(fields[3], "/")
+	if l.Tasks, err = strconv.ParseUint(tasks, 10, 64); err != nil {
 		return LoadAverage{}, fmt.Errorf("loadavg: %w", err)
 	}
 	return l, nil

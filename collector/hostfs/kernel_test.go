@@ -10,10 +10,10 @@ import (
 
 func TestParseLoadAverage(t *testing.T) {
 	got, err := ParseLoadAverage("0.27 0.60 1.02 1/148 4711\n")
-	if err != nil || got != (LoadAverage{0.27, 0.6, 1.02, 1, 148}) {
+	if err != nil || got != (LoadAverage{0.27, 0.6, 1.02, 148}) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for _, s := range []string{"", "1 2 3", "x 1 1 1/1 1", "1 1 1 1 1", "1 1 1 x/1 1"} {
+	for _, s := range []string{"", "1 2 3", "x 1 1 1/1 1", "1 1 1 1 1", "1 1 1 1/x 1"} {
 		if got, err := ParseLoadAverage(s); err == nil {
 			t.Errorf("%q: %+v", s, got)
 		}

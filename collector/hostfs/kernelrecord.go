@@ -22,9 +22,6 @@ type KernelRecord struct {
 	// Fragment says that the text goes on where that of an earlier record of the
 	// same context ended (printk with KERN_CONT, interrupted by others).
 	Fragment bool
-	// Caller is the thread ("T123") or CPU ("C1") that printed, on kernels with
-	// CONFIG_PRINTK_CALLER.
-	Caller []byte
 	// Subsystem and Device come from dev_printk: "block" and "b8:0", "c1:3",
 	// "n2", "+pci:0000:00:1f.2".
 	Subsystem, Device []byte
@@ -61,7 +58,9 @@ func ParseKernelRecord(b []byte, r *KernelRecord) (seqOK bool, err error) {
 	if !ok {
 		return true, ErrKernelRecord
 	}
-	r.header(header)
+	flags, _, _ := bytes.Cut(header, []byte{','}) // behind them is what later kernels add
+	// 'c' is a fragment; kernels before 5.0 had '+' for those that follow.
+	r.Fragment = bytes.ContainsAny(flags, "c+")
 	line, rest, _ := bytes.Cut(text, []byte{'\n'})
 	r.Text = r.unescape(line)
 	r.dictionary(rest)
@@ -87,21 +86,6 @@ func recordNumber(b []byte) (n uint64, rest []byte, ok bool) {
 		n = n*10 + uint64(c-'0')
 	}
 	return 0, nil, false
-}
-
-// header reads what stands between time stamp and text: the flags, and
-// whatever later kernels add, of which the caller is known.
-func (r *KernelRecord) header(b []byte) {
-	flags, more, _ := bytes.Cut(b, []byte{','})
-	// 'c' is a fragment; kernels before 5.0 had '+' for those that follow.
-	r.Fragment = bytes.IndexByte(flags, 'c') >= 0 || bytes.IndexByte(flags, '+') >= 0
-	for len(more) > 0 {
-		var field []byte
-		field, more, _ = bytes.Cut(more, []byte{','})
-		if caller, ok := bytes.CutPrefix(field, []byte("caller=")); ok {
-			r.Caller = caller
-		}
-	}
 }
 
 // dictionary reads the lines behind the text.

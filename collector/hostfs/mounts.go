@@ -127,7 +127,11 @@ func (f FS) MountTable() (*MountTable, error) {
 		return nil, err
 	}
 	defer file.Close()
-	return f.readMountTable(file)
+	mounts, err := ParseMounts(file)
+	if err != nil {
+		return nil, err
+	}
+	return newMountTable(mounts, f.sourceDevice), nil
 }
 
 // OwnMounts returns the mounts that this process sees, whatever the node's root is.
@@ -157,14 +161,6 @@ func openUnpolled(p string) (*os.File, error) {
 		return nil, &os.PathError{Op: "open", Path: p, Err: err}
 	}
 	return os.NewFile(uintptr(fd), p), nil // a blocking descriptor stays out of epoll
-}
-
-func (f FS) readMountTable(r io.Reader) (*MountTable, error) {
-	mounts, err := ParseMounts(r)
-	if err != nil {
-		return nil, err
-	}
-	return newMountTable(mounts, f.sourceDevice), nil
 }
 
 // newMountTable indexes mounts. sourceDevice gives the device behind a mount

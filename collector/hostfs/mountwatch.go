@@ -5,37 +5,34 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// mountSettle bounds how often the table is read: starting a pod makes a dozen
+// mountSettle bounds how often a change is announced: starting a pod makes a dozen
 // mounts, and a read of thousands of lines takes milliseconds.
 const mountSettle = 200 * time.Millisecond
 
-// MountWatcher reads the mount table whenever the kernel says it changed.
+// MountWatcher announces changes of the mount table.
 type MountWatcher struct {
-	fs     FS
 	open   func() (*os.File, error)
 	settle time.Duration
 }
 
 // NewMountWatcher returns a watcher of the node's mount table.
 func NewMountWatcher(f FS) *MountWatcher {
-	return &MountWatcher{fs: f, open: f.openMountinfo, settle: mountSettle}
+	return &MountWatcher{open: f.openMountinfo, settle: mountSettle}
 }
 
-// Run calls fn with the table as it is and again after each change, changes in
-// quick succession being one, until ctx is done (nil) or the table can't be
-// read.
+// Run calls fn once it watches and after each change, changes in quick succession being
+// one, until ctx is done (nil) or the table can't be watched.
 //
 // A change is what a system call did. What the kernel does by itself after an
 // error (emergency_ro, errors=remount-ro) is in the table but raises nothing
 // (tried on 6.18): who watches for that reads [FS.MountTable] now and then.
-func (w *MountWatcher) Run(ctx context.Context, fn func(*MountTable)) error {
+func (w *MountWatcher) Run(ctx context.Context, fn func()) error {
 	file, err := w.open()
 	if err != nil {
 		return fmt.Errorf("watch mounts: %w", err)
@@ -48,14 +45,7 @@ func (w *MountWatcher) Run(ctx context.Context, fn func(*MountTable)) error {
 	defer wake.close()
 
 	for {
-		if _, err := file.Seek(0, io.SeekStart); err != nil {
-			return fmt.Errorf("watch mounts: %w", err)
-		}
-		table, err := w.fs.readMountTable(file)
-		if err != nil {
-			return fmt.Errorf("watch mounts: %w", err)
-		}
-		fn(table)
+		fn()
 		if done, err := wake.wait(-1, w.settle); done || err != nil {
 			return err
 		}

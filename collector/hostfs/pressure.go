@@ -4,56 +4,28 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 )
 
-// Pressure is the pressure stall information of one resource: the share of time, in
-// percent of the last 10, 60 and 300 s, in which tasks waited for it.
-type Pressure struct {
-	Some, Full PressureLine // at least one task; all that were not idle
-}
-
-// PressureLine is one line of it.
-type PressureLine struct {
-	Avg10, Avg60, Avg300 float64
-	Total                time.Duration
-}
+// Pressure is the pressure stall information of one resource: the percentage of the last 10 s
+// in which tasks waited for it.
+type Pressure struct{ Some, Full float64 } // at least one task; all that were not idle
 
 // ParsePressure reads the text of /proc/pressure/* and memory.pressure. CPU has no
 // "full" before 5.13.
 func ParsePressure(s string) (p Pressure, err error) {
 	found := false
 	for line := range strings.Lines(s) {
-		fields := strings.Fields(line)
-		if len(fields) == 0 {
-			continue
-		}
-		var into *PressureLine
-		switch fields[0] {
+		kind, rest, _ := strings.Cut(line, " ")
+		value, _, _ := strings.Cut(strings.TrimPrefix(rest, "avg10="), " ")
+		switch kind {
 		case "some":
-			into, found = &p.Some, true
+			p.Some, err = strconv.ParseFloat(value, 64)
+			found = true
 		case "full":
-			into = &p.Full
-		default:
-			continue
+			p.Full, err = strconv.ParseFloat(value, 64)
 		}
-		for _, field := range fields[1:] {
-			key, value, _ := strings.Cut(field, "=")
-			switch key {
-			case "avg10":
-				into.Avg10, err = strconv.ParseFloat(value, 64)
-			case "avg60":
-				into.Avg60, err = strconv.ParseFloat(value, 64)
-			case "avg300":
-				into.Avg300, err = strconv.ParseFloat(value, 64)
-			case "total":
-				var us uint64
-				us, err = strconv.ParseUint(value, 10, 53)
-				into.Total = time.Duration(us) * time.Microsecond
-			}
-			if err != nil {
-				return Pressure{}, fmt.Errorf("pressure: %s: %w", key, err)
-			}
+		if err != nil {
+			return Pressure{}, fmt.Errorf("pressure: %s: %w", kind, err)
 		}
 	}
 	if !found {

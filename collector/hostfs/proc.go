@@ -85,32 +85,6 @@ func (f FS) Stat(pid int) (Stat, error) {
 	return ParseStat(s)
 }
 
-// parseStatus reads thread group id and real uid from /proc/PID/status.
-func parseStatus(s string) (tgid, uid uint32, err error) {
-	const both = 2
-	found := 0
-	for line := range strings.Lines(s) {
-		key, value, ok := strings.Cut(line, ":")
-		if !ok || key != "Tgid" && key != "Uid" {
-			continue
-		}
-		value, _, _ = strings.Cut(strings.TrimSpace(value), "\t")
-		n, err := strconv.ParseUint(value, 10, 32)
-		if err != nil {
-			return 0, 0, fmt.Errorf("status: %s: %w", key, err)
-		}
-		if key == "Tgid" {
-			tgid = uint32(n)
-		} else {
-			uid = uint32(n)
-		}
-		if found++; found == both {
-			return tgid, uid, nil
-		}
-	}
-	return 0, 0, fmt.Errorf("status: %w", errSyntax)
-}
-
 // Task describes a process or thread that still exists. Its start time is
 // rounded down to 10 ms, so [event.Task.ID] differs from that of a kernel
 // record of the same task.
@@ -119,20 +93,16 @@ func (f FS) Task(pid int) (event.Task, error) {
 	if err != nil {
 		return event.Task{}, err
 	}
-	s, err := f.read(procPath(pid, "status"), statusFile)
-	if err != nil {
-		return event.Task{}, err
-	}
-	tgid, uid, err := parseStatus(s)
+	status, err := f.ProcStatus(pid)
 	if err != nil {
 		return event.Task{}, err
 	}
 	return event.Task{
 		PID:       stat.PID,
-		TGID:      tgid,
+		TGID:      status.TGID,
 		Comm:      display.Safe(stat.Comm, maxComm),
 		StartTime: event.Duration(stat.StartTime),
-		UID:       uid,
+		UID:       status.UID,
 	}, nil
 }
 

@@ -42,14 +42,6 @@ func FuzzParseStat(f *testing.F) {
 	})
 }
 
-func TestParseStatus(t *testing.T) {
-	for _, s := range []string{"", "Tgid:\t1\n", "Uid:\t0\t0\n", "Tgid:\tx\nUid:\t0\n", "Tgid:\t1\nUid:\t-1\n"} {
-		if tgid, uid, err := parseStatus(s); err == nil {
-			t.Errorf("%q was taken for %d, %d", s, tgid, uid)
-		}
-	}
-}
-
 func TestParseCmdline(t *testing.T) {
 	long := strings.Repeat("a", maxCmdline)
 	for in, want := range map[string]string{

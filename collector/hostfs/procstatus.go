@@ -15,14 +15,11 @@ import (
 // of kernel threads and of processes that have ended but are not waited for.
 type ProcStatus struct {
 	Threads                    int
-	UID, GID                   uint32
+	TGID, UID                  uint32
 	VMSize, RSS, PeakRSS       uint64
 	AnonRSS, FileRSS, ShmemRSS uint64
-	Swap, PageTables           uint64
-	Seccomp                    int    // 0 none, 1 strict, 2 filter
-	NSPid                      int    // its number in its own pid namespace
-	Switches, ForcedSwitches   uint64 // it left the CPU to wait; it was made to
-	KernelThread               bool   // no memory of its own
+	Swap                       uint64
+	KernelThread               bool // no memory of its own
 	CapEff                     Caps
 	Killed                     bool // SIGKILL waits for it
 }
@@ -44,15 +41,11 @@ func ParseProcStatus(s string) (p ProcStatus, err error) {
 			if n, err = strconv.ParseUint(fields[0], 16, 64); err != nil {
 				return ProcStatus{}, fmt.Errorf("status: CapEff: %w", err)
 			}
-			p.CapEff = Caps(n)
+			p.CapEff, found = Caps(n), true
 			continue
 		case "SigPnd", "ShdPnd": // the thread's, the process'
 			n, _ = strconv.ParseUint(fields[0], 16, 64)
 			p.Killed = p.Killed || n&(1<<(9-1)) != 0
-			continue
-		case "NSpid":
-			n, _ = strconv.ParseUint(fields[len(fields)-1], 10, 31)
-			p.NSPid = int(n)
 			continue
 		}
 		if n, err = strconv.ParseUint(fields[0], 10, 64); err != nil {
@@ -61,11 +54,11 @@ func ParseProcStatus(s string) (p ProcStatus, err error) {
 		size := n << 10 // kB, as all sizes here are
 		switch key {
 		case "Threads":
-			p.Threads, found = int(min(n, 1<<31)), true
+			p.Threads = int(min(n, 1<<31))
+		case "Tgid":
+			p.TGID = uint32(n)
 		case "Uid":
 			p.UID = uint32(n)
-		case "Gid":
-			p.GID = uint32(n)
 		case "VmSize":
 			p.VMSize, p.KernelThread = size, false
 		case "VmRSS":
@@ -80,18 +73,13 @@ func ParseProcStatus(s string) (p ProcStatus, err error) {
 			p.ShmemRSS = size
 		case "VmSwap":
 			p.Swap = size
-		case "VmPTE":
-			p.PageTables = size
-		case "Seccomp":
-			p.Seccomp = int(min(n, 1<<31))
-		case "voluntary_ctxt_switches":
-			p.Switches = n
-		case "nonvoluntary_ctxt_switches":
-			p.ForcedSwitches = n
+		default:
+			continue
 		}
+		found = true
 	}
 	if !found {
-		return ProcStatus{}, fmt.Errorf("status: no Threads: %w", errSyntax)
+		return ProcStatus{}, fmt.Errorf("status: %w", errSyntax)
 	}
 	return p, nil
 }

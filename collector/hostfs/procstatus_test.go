@@ -14,8 +14,8 @@ const procStatus = "Name:\tbash\nState:\tS (sleeping)\nTgid:\t42\nUid:\t1000\t10
 func TestParseProcStatus(t *testing.T) {
 	got, err := ParseProcStatus(procStatus)
 	want := ProcStatus{
-		Threads: 3, UID: 1000, GID: 100, VMSize: 4800 << 10, RSS: 2900 << 10, PeakRSS: 3000 << 10, AnonRSS: 1000 << 10,
-		FileRSS: 1800 << 10, ShmemRSS: 100 << 10, Swap: 12 << 10, PageTables: 40 << 10, Seccomp: 2, NSPid: 7, Switches: 10, ForcedSwitches: 4, CapEff: 3,
+		Threads: 3, TGID: 42, UID: 1000, VMSize: 4800 << 10, RSS: 2900 << 10, PeakRSS: 3000 << 10, AnonRSS: 1000 << 10,
+		FileRSS: 1800 << 10, ShmemRSS: 100 << 10, Swap: 12 << 10, CapEff: 3,
 	}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
@@ -32,8 +32,10 @@ func TestParseProcStatus(t *testing.T) {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
 	}
-	if _, err := ParseProcStatus("Name: x\n"); err == nil {
-		t.Error("a status without threads")
+	for _, s := range []string{"", "Name: x\n", "Threads:\t1\nCapEff:\txyz\n"} {
+		if got, err := ParseProcStatus(s); err == nil {
+			t.Errorf("%q was taken for %+v", s, got)
+		}
 	}
 }
 

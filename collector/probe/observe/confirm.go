@@ -6,7 +6,6 @@ import (
 
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
-	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/probe"
 )
 
@@ -209,13 +208,10 @@ func (r *runner) kubeletFacts(d *probe.Detail, now time.Time) {
 	f := r.cfg.Vitals.Look("", now)
 	f.Fill(d, "kubelet")
 	d.Throttled, d.ThrottledIn = 0, 0 // those are the container's
-	if p, err := r.cfg.FS.Pressure("cpu"); err == nil && p.Some.Avg10 >= 10 {
-		d.Evidence = append(d.Evidence, pressureText(&p))
+	if p, err := r.cfg.FS.Pressure("cpu"); err == nil && p.Some >= 10 {
+		waited := time.Duration(p.Some * float64(100*time.Millisecond))
+		d.Evidence = append(d.Evidence, "tasks of the node waited for a CPU in "+display.Duration(waited)+" of the last 10 s")
 	}
-}
-
-func pressureText(p *hostfs.Pressure) string {
-	return "tasks of the node waited for a CPU in " + display.Duration(time.Duration(p.Some.Avg10*float64(100*time.Millisecond))) + " of the last 10 s"
 }
 
 // connected reports whether connections of a probe are watched, and one of them began

@@ -3,8 +3,6 @@ package vitals
 import (
 	"errors"
 	"io/fs"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
@@ -52,7 +50,7 @@ func (w *Watcher) take(now time.Time) bool {
 // state reads what is so just now.
 func (w *Watcher) state(layout hostfs.CgroupLayout, g *groups, end time.Time, f *Facts) {
 	if p, err := w.fs.CgroupCPUPressure(layout, g.cpu); err == nil {
-		f.Pressure = p.Some.Avg10
+		f.Pressure = p.Some
 	}
 	if frozen, err := w.fs.CgroupFrozen(layout, g.freezer); err == nil {
 		f.Frozen = frozen
@@ -127,19 +125,10 @@ func (w *Watcher) groupsOf(pid int) (*groups, string) {
 	if err != nil {
 		return nil, ""
 	}
-	path := func(controller string) (string, bool) {
-		_, v1 := layout.Controllers[controller]
-		for _, g := range list {
-			if v1 && slices.Contains(strings.Split(g.Controllers, ","), controller) || !v1 && g.Hierarchy == 0 {
-				return g.Path, true
-			}
-		}
-		return "", false
-	}
 	var g groups
 	id := ""
 	for controller, to := range map[string]*string{"cpu": &g.cpu, "memory": &g.memory, "freezer": &g.freezer} {
-		p, ok := path(controller)
+		p, ok := layout.Group(list, controller)
 		if !ok {
 			continue
 		}

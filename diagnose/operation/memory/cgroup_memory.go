@@ -137,8 +137,8 @@ func groupPressure(h operation.Host, g *memoryGroup, f *operation.Finding) {
 	p, err := h.FS.CgroupPressure(g.layout, g.path)
 	switch {
 	case err == nil:
-		f.Float("pressureSome10", p.Some.Avg10)
-		f.Float("pressureFull10", p.Full.Avg10)
+		f.Float("pressureSome10", p.Some)
+		f.Float("pressureFull10", p.Full)
 	case errors.Is(err, fs.ErrNotExist): // v1, or a kernel without
 	default:
 		f.Note("memory pressure can't be read: %v", err)

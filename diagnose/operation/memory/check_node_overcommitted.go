@@ -62,8 +62,8 @@ func checkNodeOvercommitted(h operation.Host, ctx context.Context, call *operati
 	f.Uint("slabBytes", info["SUnreclaim"])
 	f.Uint("committedBytes", info["Committed_AS"])
 	if p, err := h.FS.Pressure("memory"); err == nil {
-		f.Float("pressureSome10", p.Some.Avg10)
-		f.Float("pressureFull10", p.Full.Avg10)
+		f.Float("pressureSome10", p.Some)
+		f.Float("pressureFull10", p.Full)
 	}
 	pods, err := readPodMemory(h, ctx)
 	if err != nil {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/display"
@@ -156,13 +154,11 @@ func cpuGroup(h operation.Host, layout hostfs.CgroupLayout, pid int) (string, er
 	if err != nil {
 		return "", fmt.Errorf("cgroups of process %d: %w", pid, err)
 	}
-	_, v1 := layout.Controllers["cpu"]
-	for _, g := range groups {
-		if !v1 && g.Hierarchy == 0 || v1 && slices.Contains(strings.Split(g.Controllers, ","), "cpu") {
-			return g.Path, nil
-		}
+	g, ok := layout.Group(groups, "cpu")
+	if !ok {
+		return "", fmt.Errorf("process %d has no cpu cgroup", pid)
 	}
-	return "", fmt.Errorf("process %d has no cpu cgroup", pid)
+	return g, nil
 }
 
 // throttled watches groups for a time, and returns the one that was held back most, or

@@ -160,9 +160,9 @@ func load(h operation.Host, f *operation.Finding) {
 		if err != nil {
 			continue
 		}
-		f.Float(resource+"Pressure10", p.Some.Avg10)
+		f.Float(resource+"Pressure10", p.Some)
 		if resource == "io" {
-			f.Float("ioPressureFull10", p.Full.Avg10)
+			f.Float("ioPressureFull10", p.Full)
 		}
 	}
 }
