@@ -31,7 +31,7 @@ func TestFailuresAreReportedWithTheirCount(t *testing.T) {
 	})
 	k := probe.Key{PodUID: "u1", Container: "web", Kind: probe.Liveness}
 	for range 3 {
-		if !m.Observe(k, probe.Outcome{Detail: probe.Detail{Verdict: event.VerdictSilent, Cause: "no byte back in 1s"}}) {
+		if !m.Observe(k, probe.Outcome{Detail: event.ProbeOutcome{Verdict: event.VerdictSilent, Cause: "no byte back in 1s"}}) {
 			t.Fatal("not taken")
 		}
 	}

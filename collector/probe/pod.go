@@ -132,8 +132,8 @@ type Outcome struct {
 	Container string
 	More      bool
 	// Detail is what is known of it besides, for the event that reports it; the
-	// worker fills in names and counts. It is not kept.
-	Detail Detail
+	// worker fills in names and counts. Its verdict is empty for a success. It is not kept.
+	Detail event.ProbeOutcome
 	// Conn is the probe's connection; nil: there was none, or it is not known.
 	Conn *event.Conn
 	// BootTime and CPU are those of the kernel's record that reports the outcome: they

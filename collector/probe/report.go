@@ -70,7 +70,7 @@ func (m *Manager) event(w *worker, kind event.Kind, containerID string, at time.
 }
 
 // bounded returns a detail as it is reported: text that comes from pods is escaped and cut.
-func bounded(d *Detail) Detail {
+func bounded(d *event.ProbeOutcome) event.ProbeOutcome {
 	b := *d
 	b.Cause = display.Safe(d.Cause, maxCause)
 	b.Said = display.Safe(d.Said, maxSaid)

@@ -33,7 +33,7 @@ func TestWhatIsReportedOfAFailure(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	m.Observe(liveness("u1"), probe.Outcome{
 		At: at, Conn: conn, BootTime: event.Duration(time.Hour), CPU: 3,
-		Detail: probe.Detail{Verdict: event.VerdictSilent, Cause: "no byte back in 2s", Phase: "established", Duration: event.Duration(2 * time.Second), Evidence: []string{"request acked"}},
+		Detail: event.ProbeOutcome{Verdict: event.VerdictSilent, Cause: "no byte back in 2s", Phase: "established", Duration: event.Duration(2 * time.Second), Evidence: []string{"request acked"}},
 	})
 	want := &event.Event{
 		Kind: event.Probe, Time: at, BootTime: event.Duration(time.Hour), CPU: 3, Source: "probe/observed", Conn: conn,
@@ -139,7 +139,7 @@ func TestTextsAreBoundedAndEscaped(t *testing.T) {
 	for i := range facts {
 		facts[i] = evil
 	}
-	m.Observe(liveness("u1"), probe.Outcome{Detail: probe.Detail{Cause: evil, Said: evil, Status: evil, Evidence: facts, Excluded: facts}})
+	m.Observe(liveness("u1"), probe.Outcome{Detail: event.ProbeOutcome{Cause: evil, Said: evil, Status: evil, Evidence: facts, Excluded: facts}})
 	data, err := json.Marshal(said.events[0])
 	if err != nil || len(data) > 100_000 || !utf8.Valid(data) || strings.ContainsAny(string(data), "\x1b\u202e") {
 		t.Errorf("%d bytes, %v", len(data), err)
@@ -279,7 +279,7 @@ func TestConcurrentUse(t *testing.T) {
 func TestASuccessAllocatesNothing(t *testing.T) {
 	m := probe.New(probe.Config{})
 	m.AddPod(observed("u1", "web-0"))
-	k, o := liveness("u1"), probe.Outcome{OK: true, At: time.Now(), Detail: probe.Detail{Duration: 1}}
+	k, o := liveness("u1"), probe.Outcome{OK: true, At: time.Now(), Detail: event.ProbeOutcome{Duration: 1}}
 	if n := testing.AllocsPerRun(1000, func() {
 		if !m.Observe(k, o) {
 			t.Fatal("not taken")
@@ -310,7 +310,7 @@ func BenchmarkObserve(b *testing.B) {
 		b.ReportAllocs()
 		k := probe.Key{PodUID: "r", Container: "web", Kind: probe.Readiness}
 		for b.Loop() {
-			m.Observe(k, probe.Outcome{At: time.Now(), Detail: probe.Detail{Verdict: event.VerdictRefused, Cause: "nothing listens"}})
+			m.Observe(k, probe.Outcome{At: time.Now(), Detail: event.ProbeOutcome{Verdict: event.VerdictRefused, Cause: "nothing listens"}})
 		}
 	})
 	b.Run("same pod", func(b *testing.B) {

@@ -106,7 +106,7 @@ type execution struct {
 }
 
 func (e *execution) outcome() probe.Outcome {
-	d := probe.Detail{Feed: event.ProbeActive, Duration: event.Duration(e.took), Phase: "answer", Said: display.Safe(strings.TrimSpace(e.output), maxSaid)}
+	d := event.ProbeOutcome{Feed: event.ProbeActive, Duration: event.Duration(e.took), Phase: "answer", Said: display.Safe(strings.TrimSpace(e.output), maxSaid)}
 	switch {
 	case e.notRun != "":
 		d.Verdict, d.Cause = event.VerdictExecSlow, e.what+" was "+e.notRun

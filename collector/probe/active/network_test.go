@@ -82,7 +82,7 @@ func serveGRPC(t *testing.T, n *netlab.Net, at string, healthy bool) {
 }
 
 // fails makes a probe of 10.97.40.2 that must fail, and checks what is said of it.
-func fails(t *testing.T, p *Prober, target Target, timeout time.Duration, verdict, cause string) probe.Detail {
+func fails(t *testing.T, p *Prober, target Target, timeout time.Duration, verdict, cause string) event.ProbeOutcome {
 	t.Helper()
 	if target.Host == "" {
 		target.Host = "10.97.40.2"

@@ -157,7 +157,7 @@ func resolve(ctx context.Context, host string) (netip.Addr, string, error) {
 }
 
 func unresolved(host string, err error, took time.Duration) probe.Outcome {
-	return probe.Outcome{At: time.Now(), Detail: probe.Detail{
+	return probe.Outcome{At: time.Now(), Detail: event.ProbeOutcome{
 		Feed: event.ProbeActive, Verdict: event.VerdictName, Phase: netprobe.PhaseConnect, Duration: event.Duration(took),
 		Cause: display.Safe(fmt.Sprintf("the name %s does not resolve: %v", host, err), maxCause),
 	}}
@@ -179,8 +179,8 @@ func notMade(r *netprobe.Result) error {
 }
 
 // detail is what needs no judgement.
-func detail(r *netprobe.Result) probe.Detail {
-	d := probe.Detail{
+func detail(r *netprobe.Result) event.ProbeOutcome {
+	d := event.ProbeOutcome{
 		Feed: event.ProbeActive, Duration: event.Duration(r.Took), FirstByte: event.Duration(r.FirstByte),
 		RTT: event.Duration(r.Conn.RTT), Retransmits: r.Conn.Retransmits,
 		Said: display.Safe(strings.TrimSpace(r.Body), maxSaid),

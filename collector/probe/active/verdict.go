@@ -15,7 +15,6 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/netlook"
 	"github.com/kernosis/kernosis/collector/netprobe"
-	"github.com/kernosis/kernosis/collector/probe"
 )
 
 const (
@@ -60,7 +59,7 @@ func (f *facts) open() bool {
 }
 
 // judge fills in the verdict. It is pure: what it says depends on f alone.
-func (f *facts) judge(d *probe.Detail) {
+func (f *facts) judge(d *event.ProbeOutcome) {
 	switch {
 	case f.Phase == netprobe.PhaseConnect:
 		f.judgeConnect(d)
@@ -99,7 +98,7 @@ func (f *facts) judge(d *probe.Detail) {
 }
 
 // judgeConnect: no connection stood.
-func (f *facts) judgeConnect(d *probe.Detail) {
+func (f *facts) judgeConnect(d *event.ProbeOutcome) {
 	switch {
 	case f.errIs(unix.EADDRNOTAVAIL):
 		d.Verdict = event.VerdictPortsExhausted
@@ -144,7 +143,7 @@ func (f *facts) judgeConnect(d *probe.Detail) {
 }
 
 // judgeLate: a connection stood, and the probe's time was over.
-func (f *facts) judgeLate(d *probe.Detail) {
+func (f *facts) judgeLate(d *event.ProbeOutcome) {
 	stood := fmt.Sprintf("SYN answered in %s", display.Duration(f.Connect))
 	switch {
 	case f.Conn.Received == 0 && f.child == netlook.ChildWaiting:
@@ -175,7 +174,7 @@ func (f *facts) judgeLate(d *probe.Detail) {
 }
 
 // exclude lists what was looked at, or went well, and so is not the cause.
-func (f *facts) exclude(d *probe.Detail) {
+func (f *facts) exclude(d *event.ProbeOutcome) {
 	if f.Connect > 0 {
 		fact := "network: TCP connect took " + display.Duration(f.Connect)
 		if f.Conn.RTT > 0 {

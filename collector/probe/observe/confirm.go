@@ -169,7 +169,7 @@ func (r *runner) unseen(m *missed, said []Unhealthy, counts []Count, now time.Ti
 		out.BootTime, out.CPU = 0, 0 // it is of kubelet's counts
 		return *out
 	}
-	d := probe.Detail{Feed: event.ProbeObserved, Verdict: event.VerdictOther, Cause: "kubelet counts a failure, and nothing seen says why"}
+	d := event.ProbeOutcome{Feed: event.ProbeObserved, Verdict: event.VerdictOther, Cause: "kubelet counts a failure, and nothing seen says why"}
 	d.Evidence = append(d.Evidence, "kubelet's own count of failures")
 	watched, connected := r.connected(m, counts)
 	if w := latest(said, m); w != nil {
@@ -204,7 +204,7 @@ func (r *runner) unseen(m *missed, said []Unhealthy, counts []Count, now time.Ti
 }
 
 // kubeletFacts adds how kubelet itself is.
-func (r *runner) kubeletFacts(d *probe.Detail, now time.Time) {
+func (r *runner) kubeletFacts(d *event.ProbeOutcome, now time.Time) {
 	f := r.cfg.Vitals.Look("", now)
 	f.Fill(d, "kubelet")
 	d.Throttled, d.ThrottledIn = 0, 0 // those are the container's

@@ -277,7 +277,7 @@ func (o *Observer) between(one *course, started time.Time) {
 	}
 	one.succeeded = n
 	at := one.started.Add(one.spec.Period)
-	if o.cfg.Manager.Observe(one.key, probe.Outcome{At: at, OK: true, Detail: probe.Detail{Feed: event.ProbeObserved}}) {
+	if o.cfg.Manager.Observe(one.key, probe.Outcome{At: at, OK: true, Detail: event.ProbeOutcome{Feed: event.ProbeObserved}}) {
 		one.failing, one.run, one.kept = false, 0, nil
 	}
 }

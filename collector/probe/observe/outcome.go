@@ -18,7 +18,7 @@ type judged struct {
 
 // kept is what the latest failure of a run was found to be.
 type kept struct {
-	detail probe.Detail // without evidence
+	detail event.ProbeOutcome // without evidence
 	frozen bool
 }
 
@@ -26,7 +26,7 @@ type kept struct {
 func (o *Observer) outcome(ev *event.Event, one *course, j judged) *probe.Outcome {
 	s := ev.SockFail
 	out := &probe.Outcome{At: ev.Time, OK: j.ok, Conn: ev.Conn, BootTime: ev.BootTime, CPU: ev.CPU}
-	out.Detail = probe.Detail{Feed: event.ProbeObserved, Phase: s.Phase, Duration: s.Duration, RTT: s.RTT}
+	out.Detail = event.ProbeOutcome{Feed: event.ProbeObserved, Phase: s.Phase, Duration: s.Duration, RTT: s.RTT}
 	counts := meaning(one.spec.Handler, s)
 	if !j.ok && counts == countsSuccess {
 		out.OK = true

@@ -302,7 +302,7 @@ func (o *Observer) compare(results map[probe.Key]Results, now time.Time) {
 		// Successes since the counts before may be older than the failure.
 		since := !o.polledBefore.Before(one.ended)
 		if d.Succeeded > 0 && since && one.failing && one.missing.IsZero() && (d.Failed == 0 || now.Sub(one.ended) > one.spec.Period+one.spec.Timeout) {
-			if o.cfg.Manager.Observe(one.key, probe.Outcome{At: now, OK: true, Detail: probe.Detail{Feed: event.ProbeObserved}}) {
+			if o.cfg.Manager.Observe(one.key, probe.Outcome{At: now, OK: true, Detail: event.ProbeOutcome{Feed: event.ProbeObserved}}) {
 				one.failing, one.run, one.kept = false, 0, nil
 			}
 		}

@@ -87,13 +87,13 @@ func verified(file string) (*tls.Config, error) {
 }
 
 func success(took event.Duration) probe.Outcome {
-	return probe.Outcome{At: time.Now(), OK: true, Detail: probe.Detail{Feed: event.ProbeActive, Duration: took}}
+	return probe.Outcome{At: time.Now(), OK: true, Detail: event.ProbeOutcome{Feed: event.ProbeActive, Duration: took}}
 }
 
 // failure is an outcome that began at a time.
 func failure(began time.Time, verdict, phase, format string, args ...any) probe.Outcome {
 	const most = 300
-	return probe.Outcome{At: time.Now(), Detail: probe.Detail{
+	return probe.Outcome{At: time.Now(), Detail: event.ProbeOutcome{
 		Feed: event.ProbeActive, Verdict: verdict, Phase: phase, Duration: event.Duration(time.Since(began)),
 		Cause: display.Safe(fmt.Sprintf(format, args...), most),
 	}}

@@ -303,7 +303,7 @@ func TestStuckProgram(t *testing.T) {
 }
 
 // makes has one probe made, and checks what comes of it; an empty verdict is a success.
-func makes(t *testing.T, fs hostfs.FS, s Service, verdict, cause string) probe.Detail {
+func makes(t *testing.T, fs hostfs.FS, s Service, verdict, cause string) event.ProbeOutcome {
 	t.Helper()
 	m := maker{fs: fs, prober: active.New(fs)}
 	s = s.Filled()
