@@ -26,9 +26,9 @@ func programs() map[string]string {
 	}
 }
 
-// findProgram returns a program's path. Those of an administrator are found also
+// FindProgram returns a program's path. Those of an administrator are found also
 // where a user's PATH has no sbin.
-func findProgram(name string) (string, error) {
+func FindProgram(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err == nil {
 		return path, nil
@@ -39,7 +39,7 @@ func findProgram(name string) (string, error) {
 		}
 	}
 	pkg := cmp.Or(programs()[name], map[string]string{"xz": "xz-utils"}[name], name)
-	return "", &SetupError{What: name + " is missing", Do: "install the package " + pkg, Err: err}
+	return "", &SetupError{What: name + " is missing", Do: "install the package " + pkg + ", or run make vmtest-setup", Err: err}
 }
 
 // findPrograms returns a *SetupError that names every program of this package that the
@@ -48,7 +48,7 @@ func findPrograms() error {
 	var missing, packages []string
 	var first error
 	for _, name := range slices.Sorted(maps.Keys(programs())) {
-		if _, err := findProgram(name); err != nil {
+		if _, err := FindProgram(name); err != nil {
 			first = cmp.Or(first, err)
 			missing = append(missing, name)
 			packages = append(packages, programs()[name])
@@ -77,7 +77,7 @@ type command struct {
 // run returns what the program printed. Its error holds what it complained of;
 // a cancelled context ends it with all its children.
 func (c command) run(ctx context.Context) ([]byte, error) {
-	path, err := findProgram(c.name)
+	path, err := FindProgram(c.name)
 	if err != nil {
 		return nil, err
 	}

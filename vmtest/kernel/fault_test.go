@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 // the real one's path.
 func wrap(t *testing.T, name, script string) {
 	t.Helper()
-	path, err := findProgram(name)
+	path, err := FindProgram(name)
 	if err != nil {
 		t.Fatal(err)
 	}

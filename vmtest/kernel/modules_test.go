@@ -12,11 +12,11 @@ import (
 // fakeModules makes a kernel's modules, indexed by the real depmod.
 func fakeModules(t *testing.T) Image {
 	t.Helper()
-	depmod, err := findProgram("depmod")
+	depmod, err := FindProgram("depmod")
 	if err != nil {
 		t.Skip(err)
 	}
-	if _, err := findProgram("modprobe"); err != nil {
+	if _, err := FindProgram("modprobe"); err != nil {
 		t.Skip(err)
 	}
 	const release = "7.2.13+deb14-amd64"

@@ -220,7 +220,7 @@ func (s Spec) userland(a *archive, plan *guest.Plan) error {
 // program packs a program that the machine's architecture can run.
 func (s Spec) program(a *archive, name string) error {
 	if s.Kernel.Root == "" {
-		path, err := findProgram(name)
+		path, err := kernel.FindProgram(name)
 		if err != nil {
 			return err
 		}

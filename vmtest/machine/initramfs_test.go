@@ -121,7 +121,7 @@ func TestInitramfsHoldsWhatTheProgramNeeds(t *testing.T) {
 		}
 	}
 	// A shell comes with its dynamic linker and libraries, or is static.
-	sh, err := findProgram("sh")
+	sh, err := kernel.FindProgram("sh")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,22 +19,6 @@ import (
 // (0x7f…)", or without "=>" for the linker itself.
 var library = regexp.MustCompile(`(?m)^\s*(?:\S+ => )?(/\S+) \(0x[0-9a-f]+\)$`)
 
-// findProgram returns where a program lies: in PATH, or where programs for
-// administrators do, which PATH may lack.
-func findProgram(name string) (string, error) {
-	path, err := exec.LookPath(name)
-	for _, dir := range []string{"/usr/sbin", "/sbin"} {
-		if err == nil {
-			break
-		}
-		path, err = exec.LookPath(filepath.Join(dir, name))
-	}
-	if err != nil {
-		return "", &kernel.SetupError{What: name + " is not installed", Do: "make vmtest-setup installs what the machines need"}
-	}
-	return filepath.Abs(path)
-}
-
 // foreign are programs of another architecture, in a folder that looks like their root.
 type foreign struct{ root string }
 

@@ -217,7 +217,7 @@ func (w workshop) machine(ctx context.Context, j job, r *reader) (code int, why 
 	why = strings.TrimPrefix(lines[len(lines)-1], "vmrun: ")
 	code = vmrun.ProcessState.ExitCode()
 	if code == exitSetup && len(r.results.cells) == 0 && len(r.said) == 0 {
-		return code, why, &setupError{why}
+		return code, why, &kernel.SetupError{What: why}
 	}
 	return code, why, nil
 }
@@ -225,7 +225,3 @@ func (w workshop) machine(ctx context.Context, j job, r *reader) (code int, why 
 // exitSetup is what vmrun, and this command, exit with where no machine could be
 // had.
 const exitSetup = 2
-
-type setupError struct{ what string }
-
-func (e *setupError) Error() string { return e.what }

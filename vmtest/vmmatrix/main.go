@@ -37,11 +37,11 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
 	defer stop()
 	failures, err := run(ctx, os.Args[1:])
-	switch setup := (*setupError)(nil); {
+	switch {
 	case errors.Is(err, flag.ErrHelp):
 	case err != nil:
 		fmt.Fprintf(os.Stderr, "vmmatrix: %v\n", err)
-		if errors.As(err, &setup) || errors.As(err, new(*kernel.SetupError)) || errors.As(err, new(usageError)) {
+		if errors.As(err, new(*kernel.SetupError)) || errors.As(err, new(usageError)) {
 			os.Exit(exitSetup)
 		}
 		os.Exit(1)
@@ -56,9 +56,8 @@ func (e usageError) Error() string { return string(e) }
 
 // command is what the arguments ask for.
 type command struct {
-	verb, matrix, kernels, stem, report string
-	jobs                                int
-	again                               bool
+	verb, kernels, stem, report string
+	again                       bool
 }
 
 func parse(args []string, stderr io.Writer) (command, error) {
@@ -69,7 +68,6 @@ func parse(args []string, stderr io.Writer) (command, error) {
 	c.verb = args[0]
 	f := flag.NewFlagSet("vmmatrix "+c.verb, flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.StringVar(&c.matrix, "matrix", "vmtest/kernels.txt", "the `file` of kernels")
 	f.StringVar(&c.kernels, "kernel", "", "`names` of kernels, separated by commas or spaces (default: all)")
 	switch c.verb {
 	case "fetch":
@@ -77,7 +75,6 @@ func parse(args []string, stderr io.Writer) (command, error) {
 		f.StringVar(&c.stem, "stem", "", "only what concerns this `stem` (oomkill, hungtask, …)")
 		f.StringVar(&c.report, "report", "", "also write the table to this `file`")
 		f.BoolVar(&c.again, "again", false, "run only what failed or did not run the last time; of the rest the logs are read")
-		f.IntVar(&c.jobs, "jobs", runtime.NumCPU(), "machines at a time")
 	case "mutants":
 		f.StringVar(&c.stem, "stem", "", "only the programs of this `stem`")
 	default:
@@ -90,9 +87,6 @@ func parse(args []string, stderr io.Writer) (command, error) {
 	}
 	if f.NArg() > 0 {
 		return c, usageError(fmt.Sprintf("vmmatrix %s: unexpected %q", c.verb, f.Arg(0)))
-	}
-	if c.verb == "run" && c.jobs < 1 {
-		return c, usageError("-jobs must be at least 1")
 	}
 	return c, nil
 }
@@ -148,7 +142,7 @@ func (c command) image(ctx context.Context, k kernel.Kernel, cacheDir string) (k
 // chosen returns the kernels that were asked for: by name, or those in the cache
 // by the number of their release.
 func (c command) chosen(cacheDir string) ([]kernel.Kernel, error) {
-	all, err := kernel.ReadMatrix(c.matrix)
+	all, err := kernel.ReadMatrix("vmtest/kernels.txt")
 	if err != nil {
 		return nil, usageError(err.Error())
 	}
@@ -212,7 +206,7 @@ func (c command) run(ctx context.Context, kernels []kernel.Kernel, images []kern
 	}
 	outcomes := make([]outcome, len(jobs))
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(c.jobs)
+	g.SetLimit(runtime.NumCPU())
 	for i, j := range jobs {
 		g.Go(func() (err error) {
 			if c.again {
@@ -252,7 +246,7 @@ func newWorkshop() (workshop, error) {
 	w := workshop{root: root, runner: filepath.Join(root, "bin", "vmrun"), dir: filepath.Join(root, "dist", "vmtest")}
 	for _, need := range []string{w.runner, filepath.Join(root, "bin", "kernosis")} {
 		if _, err := os.Stat(need); err != nil {
-			return w, &setupError{fmt.Sprintf("%v: make vmtest builds it", err)}
+			return w, &kernel.SetupError{What: err.Error(), Do: "make vmtest builds it", Err: err}
 		}
 	}
 	return w, os.MkdirAll(filepath.Join(w.dir, "bin"), 0o755)

@@ -48,7 +48,6 @@ func TestBadArguments(t *testing.T) {
 		"no such command":         {"runn"},
 		"not defined":             {"run", "-kernle", "6.1"},
 		"unexpected \"6.1\"":      {"run", "6.1"},
-		"-jobs":                   {"run", "-jobs", "0"},
 		"no kernel \"4.4\"":       {"run", "-kernel", "4.4"},
 		"name one kernel":         {"mutants"},
 		"nothing to run for stem": {"run", "-kernel", "5.10-generic", "-stem", "nonsense"},

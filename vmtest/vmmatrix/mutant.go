@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -105,19 +104,17 @@ func (w workshop) try(ctx context.Context, m mutant, k kernel.Kernel) (red []str
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	if err := w.copyModule(ctx, dir); err != nil {
-		return nil, err
-	}
-	for _, args := range [][]string{
-		{"git", "apply", m.patch},
-		{"go", "generate", "./bpf/..."},
-		{"go", "build", "-o", "bin/kernosis", "./cmd/kernosis"},
-	} {
-		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, out)
-		}
+	// What git knows of the module, and what it would; a file may be deleted, and git not know yet.
+	const script = `set -e
+git ls-files -z --cached --others --exclude-standard | tar -c --null -T - --ignore-failed-read | tar -x -C "$1"
+cd "$1"
+git apply "$2"
+go generate ./bpf/...
+go build -o bin/kernosis ./cmd/kernosis`
+	cmd := exec.CommandContext(ctx, "sh", "-c", script, "sh", dir, m.patch)
+	cmd.Dir, cmd.Env = w.root, append(os.Environ(), "CGO_ENABLED=0", "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, out)
 	}
 	in := workshop{root: dir, runner: w.runner, dir: filepath.Join(dir, "dist")}
 	return in.faults(ctx, m.stem, k)
@@ -146,44 +143,4 @@ func (w workshop) faults(ctx context.Context, stem string, k kernel.Kernel) (red
 		}
 	}
 	return red, nil
-}
-
-// copyModule copies what git knows of the module, and what it would.
-func (w workshop) copyModule(ctx context.Context, dir string) error {
-	list := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-	list.Dir = w.root
-	out, err := list.Output()
-	if err != nil {
-		return fmt.Errorf("list the module's files: %w", err)
-	}
-	for name := range strings.SplitSeq(strings.TrimRight(string(out), "\x00"), "\x00") {
-		if err := copyFile(filepath.Join(dir, name), filepath.Join(w.root, name)); err != nil && !os.IsNotExist(err) { // deleted, not yet for git
-			return err
-		}
-	}
-	return nil
-}
-
-func copyFile(to, from string) error {
-	st, err := os.Lstat(from)
-	if err != nil || !st.Mode().IsRegular() { // links are testdata of other packages
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		return err
-	}
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, st.Mode().Perm())
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(out, in); err != nil {
-		_ = out.Close()
-		return err
-	}
-	return out.Close()
 }

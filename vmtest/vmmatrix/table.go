@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/kernosis/kernosis/vmtest/kernel"
 )
@@ -102,24 +104,14 @@ func (t table) grid() (lines [][]string, n notes) {
 // print writes the table for a terminal.
 func (t table) print(w io.Writer) error {
 	lines, notes := t.grid()
-	widths := make([]int, len(lines[0]))
+	cells := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	for _, line := range lines {
-		for i, c := range line {
-			widths[i] = max(widths[i], len([]rune(c)))
-		}
-	}
-	var b strings.Builder
-	for _, line := range lines {
-		for i, c := range line {
-			fmt.Fprintf(&b, "%s%s  ", c, strings.Repeat(" ", widths[i]-len([]rune(c))))
-		}
-		b.WriteString("\n")
+		fmt.Fprint(cells, strings.Join(line, "\t")+"\t\n")
 	}
 	for i, note := range notes {
-		fmt.Fprintf(&b, "[%d] %s\n", i+1, note)
+		fmt.Fprintf(cells, "[%d] %s\n", i+1, note)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return cells.Flush()
 }
 
 // joined has one line for all faults of a stem whose cells are the same.
@@ -162,7 +154,7 @@ func (t table) markdown(w io.Writer) error {
 	}
 	if len(t.skipped) > 0 {
 		b.WriteString("\n## Skipped\n\nTests of packages (stem all) that the kernels in parentheses can't run:\n\n")
-		for _, s := range sortedKeys(t.skipped) {
+		for _, s := range slices.Sorted(maps.Keys(t.skipped)) {
 			fmt.Fprintf(&b, "- %s (%s)\n", escape(s), strings.Join(t.skipped[s], ", "))
 		}
 	}
@@ -186,13 +178,4 @@ machines ([vmtest.md](vmtest.md)).
 
 func escape(s string) string {
 	return strings.NewReplacer("|", "\\|", "<", "&lt;", "_", "\\_", "*", "\\*").Replace(s)
-}
-
-func sortedKeys(m map[string][]string) []string {
-	var keys []string
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

@@ -12,6 +12,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -53,13 +54,13 @@ func main() {
 }
 
 type options struct {
-	kernel, config, cgroup, accel string
-	timeout                       time.Duration
-	load, files                   []string
-	cpus                          int    // 0: as in the machine's file
-	memory                        string // "": as in the machine's file
-	console                       bool
-	args                          []string
+	kernel, cgroup string
+	timeout        time.Duration
+	load, files    []string
+	cpus           int    // 0: as in the machine's file
+	memory         string // "": as in the machine's file
+	console        bool
+	args           []string
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {
@@ -71,9 +72,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		f.PrintDefaults()
 	}
 	f.StringVar(&o.kernel, "kernel", "", "`name` of a fetched kernel, or the first numbers of its release")
-	f.StringVar(&o.config, "config", "", "the machine's `file` (default: vm.yaml here, or vmtest/vm.yaml of the module)")
 	f.StringVar(&o.cgroup, "cgroup", guest.CgroupV2, "`version` of the control groups: v1 or v2")
-	f.StringVar(&o.accel, "accel", "auto", "what runs the machine's code: auto, kvm or tcg")
 	f.DurationVar(&o.timeout, "timeout", 0, "for the whole machine (default: the binary's -test.timeout and two minutes)")
 	f.IntVar(&o.cpus, "cpus", 0, "CPUs of the machine, up to 64 (default: as in the machine's file)")
 	f.StringVar(&o.memory, "memory", "", "`size` of the machine's memory, such as 3GiB (default: as in the machine's file)")
@@ -101,8 +100,6 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, errors.New("no program to run")
 	case o.cgroup != guest.CgroupV1 && o.cgroup != guest.CgroupV2:
 		return o, fmt.Errorf("-cgroup %q, want %s or %s", o.cgroup, guest.CgroupV1, guest.CgroupV2)
-	case o.accel != "auto" && o.accel != string(machine.KVM) && o.accel != string(machine.TCG):
-		return o, fmt.Errorf("-accel %q, want auto, %s or %s", o.accel, machine.KVM, machine.TCG)
 	}
 	return o, o.checkTestFlags()
 }
@@ -169,12 +166,11 @@ func (o options) spec(ctx context.Context) (machine.Spec, error) {
 	if err != nil {
 		return machine.Spec{}, err
 	}
-	if o.config == "" {
-		if o.config, err = findConfig(dir); err != nil {
-			return machine.Spec{}, err
-		}
+	path, err := findConfig(dir)
+	if err != nil {
+		return machine.Spec{}, err
 	}
-	config, err := machine.LoadConfig(o.config)
+	config, err := machine.LoadConfig(path)
 	if err != nil {
 		return machine.Spec{}, err
 	}
@@ -201,12 +197,10 @@ func (o options) spec(ctx context.Context) (machine.Spec, error) {
 		first += "-" + image.Arch()
 	}
 	s := machine.Spec{
-		Kernel: image, Config: config, Init: first, Cgroup: o.cgroup, Accel: machine.Accel(o.accel),
+		Kernel: image, Config: config, Init: first, Cgroup: o.cgroup,
 		Args: append([]string{binary}, o.args[1:]...), Env: environment(os.Environ()), Dir: dir, Timeout: o.timeout,
 	}
-	if o.accel == "auto" {
-		s.Accel, err = machine.FindAccel(ctx, s, cacheDir)
-	}
+	s.Accel, err = machine.FindAccel(ctx, s, cacheDir)
 	return s, err
 }
 
@@ -222,7 +216,7 @@ func findConfig(dir string) (string, error) {
 			}
 		}
 		if d == filepath.Dir(d) {
-			return "", fmt.Errorf("no vm.yaml in %s and no vmtest/vm.yaml in its module; name one with -config", dir)
+			return "", fmt.Errorf("no vm.yaml in %s and no vmtest/vm.yaml in its module", dir)
 		}
 	}
 }
@@ -265,7 +259,7 @@ func explain(out machine.Outcome, s machine.Spec, console bool, stderr io.Writer
 		if !console {
 			show()
 		}
-		return exitDied, fmt.Errorf("the machine (%s, %s) died after %s: %s", s.Kernel.Release, s.Accel, took, or(out.Reason, "it ended without a word"))
+		return exitDied, fmt.Errorf("the machine (%s, %s) died after %s: %s", s.Kernel.Release, s.Accel, took, cmp.Or(out.Reason, "it ended without a word"))
 	case out.Verdict.Error != "":
 		return exitSetup, fmt.Errorf("the machine (%s) could not run the program: %s", s.Kernel.Release, out.Verdict.Error)
 	case out.Verdict.Signal != 0:
@@ -274,11 +268,4 @@ func explain(out machine.Outcome, s machine.Spec, console bool, stderr io.Writer
 		fmt.Fprintf(stderr, "vmrun: %s, %s, %s\n", s.Kernel.Release, s.Accel, took)
 		return out.Verdict.Exit, nil
 	}
-}
-
-func or(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }

@@ -87,14 +87,15 @@ func oldest(t *testing.T) string {
 	return ""
 }
 
-// config writes a vm.yaml of the test's own.
-func config(t *testing.T) string {
+// chdir goes to a folder of the test's own with a vm.yaml.
+func chdir(t *testing.T) (dir string) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "vm.yaml")
-	if err := os.WriteFile(path, []byte("memory: 512MiB\n"), 0o600); err != nil {
+	dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "vm.yaml"), []byte("memory: 512MiB\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return path
+	t.Chdir(dir)
+	return dir
 }
 
 func vmrun(t *testing.T, args ...string) (code int, stdout, stderr string, err error) {
@@ -109,6 +110,7 @@ func vmrun(t *testing.T, args ...string) (code int, stdout, stderr string, err e
 
 func TestEndingsAreDistinguished(t *testing.T) {
 	name := oldest(t)
+	chdir(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +133,7 @@ func TestEndingsAreDistinguished(t *testing.T) {
 			if c.timeout == "" {
 				c.timeout = "2m"
 			}
-			code, stdout, stderr, err := vmrun(t, "-kernel", name, "-config", config(t), "-timeout", c.timeout, self, payload+c.what)
+			code, stdout, stderr, err := vmrun(t, "-kernel", name, "-timeout", c.timeout, self, payload+c.what)
 			if code != c.code || !strings.Contains(stdout, c.stdout) || !strings.Contains(stderr, c.stderr) {
 				t.Errorf("exit code %d, want %d\nstdout %s\nstderr %s", code, c.code, stdout, stderr)
 			}
@@ -150,16 +152,15 @@ func TestProgramIsAtHome(t *testing.T) {
 	}
 	t.Setenv("KERNOSIS_TEST_TOLD", "yes")
 	t.Setenv("HOSTNAME_OF_THE_HOST", "secret")
-	dir := t.TempDir()
+	dir := chdir(t)
 	if err := os.MkdirAll(filepath.Join(dir, "testdata"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "testdata", "told"), []byte("here\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Chdir(dir)
 	for cgroup, want := range map[string]string{"v2": "cgroup v2 true", "v1": "cgroup v2 false"} {
-		code, stdout, stderr, err := vmrun(t, "-kernel", name, "-config", config(t), "-cgroup", cgroup, self, payload+"look")
+		code, stdout, stderr, err := vmrun(t, "-kernel", name, "-cgroup", cgroup, self, payload+"look")
 		if code != 0 || err != nil {
 			t.Fatalf("%d, %v: %s", code, err, stderr)
 		}
@@ -177,7 +178,6 @@ func TestBadArguments(t *testing.T) {
 		"-kernel is missing":                 {"x.test"},
 		"no program":                         {"-kernel", "6.1"},
 		"-cgroup \"v3\"":                     {"-kernel", "6.1", "-cgroup", "v3", "x.test"},
-		"-accel \"warp\"":                    {"-kernel", "6.1", "-accel", "warp", "x.test"},
 		"-test.timeout":                      {"-kernel", "6.1", "x.test", "-test.timeout=soon"},
 		"files of the machine":               {"-kernel", "6.1", "x.test", "-test.coverprofile=c.out"},
 		"flag provided but not defined":      {"-kernle", "6.1", "x.test"},
