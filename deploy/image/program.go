@@ -46,8 +46,10 @@ func readProgram(path string) (*program, error) {
 		set[b.Key] = b.Value
 	}
 	want := settings(set["GOARCH"])
+	keys := maps.Clone(set)
+	maps.Copy(keys, want)
 	var errs []error
-	for _, key := range slices.Sorted(maps.Keys(merged(set, want))) {
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		if set[key] != want[key] {
 			errs = append(errs, fmt.Errorf("built with %s=%q, want %q: use make binaries", key, set[key], want[key]))
 		}
@@ -76,12 +78,6 @@ func settings(arch string) map[string]string {
 	default:
 		all["GOARCH"] = "amd64 or arm64"
 	}
-	return all
-}
-
-func merged(a, b map[string]string) map[string]string {
-	all := maps.Clone(a)
-	maps.Copy(all, b)
 	return all
 }
 

@@ -102,22 +102,23 @@ func resourceOf(definition *unstructured.Unstructured) (r schema.GroupVersionRes
 	return r, nil
 }
 
-func definitions(c dynamic.Interface) dynamic.ResourceInterface {
-	return c.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+// definitions returns those of an API server, and those of this build.
+func definitions(of *rest.Config) (api dynamic.ResourceInterface, own []kind, err error) {
+	client, err := dynamic.NewForConfig(of)
+	if err != nil {
+		return nil, nil, err
+	}
+	own, err = kinds()
+	return client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}), own, err
 }
 
 // ApplyKinds applies the definitions of this build, over those of another one, and waits
 // until objects of all of them can be written. It calls say for each.
 func ApplyKinds(ctx context.Context, to *rest.Config, say func(string)) error {
-	client, err := dynamic.NewForConfig(to)
+	api, all, err := definitions(to)
 	if err != nil {
 		return err
 	}
-	all, err := kinds()
-	if err != nil {
-		return err
-	}
-	api := definitions(client)
 	var errs []error
 	for _, k := range all {
 		// All are applied before the first is waited for.
@@ -208,7 +209,7 @@ func conditionsOf(o *unstructured.Unstructured) map[string]condition {
 // left who would; those of others hold an object, and are named at once and when ctx ends.
 // say gets a line for each definition.
 func DeleteKinds(ctx context.Context, to *rest.Config, say func(string)) error {
-	client, err := dynamic.NewForConfig(to)
+	api, all, err := definitions(to)
 	if err != nil {
 		return err
 	}
@@ -216,11 +217,6 @@ func DeleteKinds(ctx context.Context, to *rest.Config, say func(string)) error {
 	if err != nil {
 		return err
 	}
-	all, err := kinds()
-	if err != nil {
-		return err
-	}
-	api := definitions(client)
 	var errs []error
 	var there []kind
 	for _, k := range all {

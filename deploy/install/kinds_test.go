@@ -55,7 +55,8 @@ func TestKinds(t *testing.T) {
 	}
 
 	// Over another version's definition, which somebody else has applied.
-	definitions := definitions(all)
+	definitions, _, err := definitions(b.server.Admin())
+	b.must(err)
 	_, err = definitions.Patch(t.Context(), "triggers.kernosis.io", types.MergePatchType, []byte(`{"spec":{"names":{"shortNames":["old"]}}}`), metav1.PatchOptions{FieldManager: "helm"})
 	b.must(err)
 	before, err := definitions.Get(t.Context(), "operationsets.kernosis.io", metav1.GetOptions{})
