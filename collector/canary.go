@@ -58,38 +58,39 @@ func (s *stem) exercise(now time.Time) {
 	s.canaryMu.Unlock()
 }
 
-// canarySeen notes that a canary has passed the engine.
-func (k *kernelSource) canarySeen(c *event.CanaryData) {
-	for _, s := range k.stems {
-		if s.name == c.Stem {
-			s.canaryMu.Lock()
-			s.canary.seen = max(s.canary.seen, c.Nonce)
-			s.canaryMu.Unlock()
+// CanarySeen notes that a canary has passed the engine.
+func (s *Sources) CanarySeen(c *event.CanaryData) {
+	for _, st := range s.stems {
+		if st.name == c.Stem {
+			st.canaryMu.Lock()
+			st.canary.seen = max(st.canary.seen, c.Nonce)
+			st.canaryMu.Unlock()
 		}
 	}
 }
 
-// check says what keeps the agent from seeing faults that it could see: a
-// canary that did not come back, a link that the kernel no longer has. A stem
-// that this machine can't run is not a failure of the agent.
-func (k *kernelSource) check(now time.Time) error {
+// Check says what keeps the agent from seeing faults that this machine lets it
+// see: a canary that did not come back, a link that the kernel no longer has. What
+// it does not let it see is no failure of the agent, which a restart would
+// mend: [Sources.Stems] has that.
+func (s *Sources) Check(now time.Time) error {
 	var errs []error
-	for _, s := range k.stems {
-		if s.err != nil {
+	for _, st := range s.stems {
+		if st.err != nil {
 			continue
 		}
-		s.canaryMu.Lock()
-		c := s.canary
-		s.canaryMu.Unlock()
+		st.canaryMu.Lock()
+		c := st.canary
+		st.canaryMu.Unlock()
 		switch {
 		case c.err != nil:
 			errs = append(errs, c.err)
 		case c.sent == 0:
-			errs = append(errs, fmt.Errorf("%s: no canary was sent yet", s.name))
+			errs = append(errs, fmt.Errorf("%s: no canary was sent yet", st.name))
 		case c.seen < c.sent && now.Sub(c.sentAt) > canaryPatience:
-			errs = append(errs, fmt.Errorf("%s: the canary of %s ago did not reach the engine", s.name, now.Sub(c.sentAt).Round(time.Second)))
+			errs = append(errs, fmt.Errorf("%s: the canary of %s ago did not reach the engine", st.name, now.Sub(c.sentAt).Round(time.Second)))
 		case now.Sub(c.sentAt) > 3*canaryEvery:
-			errs = append(errs, fmt.Errorf("%s: no canary was sent for %s", s.name, now.Sub(c.sentAt).Round(time.Second)))
+			errs = append(errs, fmt.Errorf("%s: no canary was sent for %s", st.name, now.Sub(c.sentAt).Round(time.Second)))
 		}
 	}
 	return errors.Join(errs...)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -247,11 +246,9 @@ func (d *diskIO) findHead(hidden [32]byte) diskHead {
 	if !ok {
 		return h
 	}
+	var err error
 	h.name = head
-	number, err := os.ReadFile(d.env.fs.Path("/sys/block/" + head + "/dev"))
-	if err == nil {
-		_, err = fmt.Sscanf(string(number), "%d:%d", &h.major, &h.minor)
-	}
+	h.major, h.minor, err = d.env.fs.DeviceNumber(head)
 	h.known = err == nil
 	return h
 }

@@ -33,6 +33,7 @@ func diskEnvironment(t testing.TB) *environment {
 	disk := func(number, target string) {
 		t.Helper()
 		write("sys/"+target+"/dev", number+"\n")
+		write("sys/class/block/"+filepath.Base(target)+"/dev", number+"\n")
 		dir := filepath.Join(root, "sys/dev/block")
 		if err := errors.Join(os.MkdirAll(dir, 0o755), os.Symlink("../../"+target, filepath.Join(dir, number))); err != nil {
 			t.Fatal(err)

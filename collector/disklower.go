@@ -96,11 +96,7 @@ func (l *lowerErrors) read(volume uint32) []uint32 {
 	}
 	var devs []uint32
 	for _, e := range entries {
-		number, err := os.ReadFile(dir + "/" + e.Name() + "/dev")
-		if err != nil {
-			continue
-		}
-		if _, err := fmt.Sscanf(string(number), "%d:%d", &major, &minor); err == nil {
+		if major, minor, err := l.fs.DeviceNumber(e.Name()); err == nil {
 			dev := major<<20 | minor
 			devs = append(append(devs, l.read(dev)...), dev)
 		}

@@ -7,15 +7,12 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
@@ -33,7 +30,7 @@ type diskStallSource struct {
 	asked requests
 
 	// Of Run's goroutine.
-	disks     map[string]*disk // by name in /sys/block
+	disks     map[string]*disk // by name
 	reported  bool             // whether the source sees, and
 	down      bool             // that it doesn't
 	bounded   bool             // that there are too many devices was logged
@@ -227,33 +224,18 @@ func (d *diskStallSource) sample() (samples []namedSample, unreadable []string, 
 }
 
 // names lists the whole disks: the I/O of a partition is counted for its disk
-// as well. Left out are RAM disks, which complete I/O as it is begun. One of no
-// size (a loop device without its file, an empty card reader) has no I/O in
-// flight and needs no exception.
+// as well. One of no size (a loop device without its file, an empty card reader)
+// has no I/O in flight and needs no exception.
 func (d *diskStallSource) names() ([]string, error) {
-	dir, err := os.Open(d.env.fs.Path("/sys/block"))
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil, err
-	}
-	names = slices.DeleteFunc(names, func(name string) bool {
-		n, ok := strings.CutPrefix(name, "ram")
-		_, err := strconv.ParseUint(n, 10, 32)
-		return ok && err == nil
-	})
-	slices.Sort(names) // the same ones each time, should there be too many
+	names, err := d.env.fs.Disks()
 	if len(names) > maxDisks {
 		if !d.bounded {
 			d.bounded = true
 			d.env.log.Warn("some block devices are not checked for stalls", "devices", len(names), "limit", maxDisks)
 		}
-		names = names[:maxDisks]
+		names = names[:maxDisks] // the same ones each time
 	}
-	return names, nil
+	return names, err
 }
 
 // read takes the counters from one file, whose numbers belong together, which
@@ -265,16 +247,16 @@ func (d *diskStallSource) read(name string) (diskSample, error) {
 		d.path = append(d.path, d.env.fs.Path("/sys/block")+"/"...)
 		d.pathStart = len(d.path)
 	}
-	d.path = append(append(d.path[:d.pathStart], name...), "/stat"...)
+	d.path = append(append(d.path[:d.pathStart], strings.ReplaceAll(name, "/", "!")...), "/stat"...)
 	n, err := readSmall(string(d.path), d.buf[:])
 	if err != nil {
 		return diskSample{}, fmt.Errorf("read %s: %w", d.path, err)
 	}
-	s, ok := parseDiskStat(d.buf[:n])
+	s, ok := hostfs.ParseDiskStat(d.buf[:n])
 	if !ok {
-		return s, fmt.Errorf("parse %s: %q", d.path, d.buf[:min(n, 200)])
+		return diskSample{}, fmt.Errorf("parse %s: %q", d.path, d.buf[:min(n, 200)])
 	}
-	return s, nil
+	return diskSample{inFlight: s.InFlight, done: s.Done()}, nil
 }
 
 // readSmall reads a file of sysfs in one call. [os.ReadFile] takes twice as
@@ -288,30 +270,20 @@ func readSmall(path string, buf []byte) (int, error) {
 	return max(n, 0), errors.Join(err, unix.Close(fd))
 }
 
-// parseDiskStat reads what reports whether a device does anything.
-func parseDiskStat(b []byte) (diskSample, bool) {
-	s, ok := hostfs.ParseDiskStat(b)
-	return diskSample{inFlight: s.InFlight, done: s.Done()}, ok
-}
-
 // device names a disk, with the mounts of its partitions: they stall with it.
 func (d *diskStallSource) device(name string) event.Device {
-	dir := "/sys/block/" + name
-	device, ok := d.numbered(dir)
+	device, ok := d.numbered(name)
 	if !ok {
 		// A path of a multipath NVMe disk has no number, or it is just gone.
-		return event.Device{Name: display.Safe(strings.ReplaceAll(name, "!", "/"), 64)}
+		return event.Device{Name: name}
 	}
 	mounts := slices.Clone(device.Mounts)
-	parts, err := os.ReadDir(d.env.fs.Path(dir))
+	parts, err := d.env.fs.Partitions(name)
 	if err != nil {
 		return device
 	}
 	for _, p := range parts {
-		if !p.IsDir() || !strings.HasPrefix(p.Name(), name) {
-			continue
-		}
-		if part, ok := d.numbered(dir + "/" + p.Name()); ok {
+		if part, ok := d.numbered(p); ok {
 			mounts = append(mounts, part.Mounts...)
 		}
 	}
@@ -322,15 +294,9 @@ func (d *diskStallSource) device(name string) event.Device {
 	return device
 }
 
-// numbered names the device of a directory in sysfs by its number.
-func (d *diskStallSource) numbered(dir string) (event.Device, bool) {
-	var buf [32]byte
-	n, err := readSmall(d.env.fs.Path(dir+"/dev"), buf[:])
+func (d *diskStallSource) numbered(name string) (event.Device, bool) {
+	major, minor, err := d.env.fs.DeviceNumber(name)
 	if err != nil {
-		return event.Device{}, false
-	}
-	var major, minor uint32
-	if _, err := fmt.Sscanf(string(buf[:n]), "%d:%d", &major, &minor); err != nil {
 		return event.Device{}, false
 	}
 	return d.env.devices.Device(major, minor), true

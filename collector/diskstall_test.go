@@ -69,7 +69,8 @@ func TestParseDiskStat(t *testing.T) {
 		{"", diskSample{}, false},
 	}
 	for _, tt := range tests {
-		got, ok := parseDiskStat([]byte(tt.stat))
+		s, ok := hostfs.ParseDiskStat([]byte(tt.stat))
+		got := diskSample{s.InFlight, s.Done()}
 		if ok != tt.ok || ok && got != tt.want {
 			t.Errorf("%q: %+v %v, want %+v %v", tt.stat, got, ok, tt.want, tt.ok)
 		}
@@ -109,6 +110,7 @@ func (n *stallNode) disk(path string, minor int) {
 	n.t.Helper()
 	number := fmt.Sprintf("8:%d", minor)
 	n.write("/sys/block/"+path+"/dev", number+"\n")
+	n.write("/sys/class/block/"+filepath.Base(path)+"/dev", number+"\n")
 	if strings.Contains(path, "/") {
 		n.write("/sys/block/"+path+"/partition", "1\n")
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -52,15 +51,6 @@ type ender interface {
 	end(emit func(*event.Event)) error
 }
 
-// kernelSource runs the BPF stems.
-type kernelSource struct {
-	env   *environment
-	pins  *bpf.PinRoot
-	stems []*stem
-	// noPins is why nothing is pinned that is to be.
-	noPins error
-}
-
 // stem is one running fault family.
 type stem struct {
 	name    string
@@ -96,46 +86,43 @@ const (
 	stormMost   = 32
 )
 
-// openKernel loads and attaches every stem. A stem that can't run is not an
+// openStems loads and attaches every stem. A stem that can't run is not an
 // error: it shows in its reports and as an [event.Source] event, and the others
-// run. The error is about what concerns all stems: no BTF, or another agent
-// that owns the pins.
-func openKernel(env *environment) (*kernelSource, error) {
-	btf, err := bpf.OpenKernel()
-	if err != nil {
-		return nil, err
-	}
-	env.kernel = btf
-	k := &kernelSource{env: env}
-	if root := env.cfg.PinRoot; root != "" {
-		k.pins, err = bpf.OpenPinRoot(root)
+// run. The only error is that another agent owns the pins.
+func (s *Sources) openStems() error {
+	s.env.kernel, s.kernelErr = bpf.OpenKernel()
+	if root := s.env.cfg.PinRoot; root != "" && s.kernelErr == nil {
+		var err error
+		s.pins, err = bpf.OpenPinRoot(root)
 		switch {
 		case errors.Is(err, bpf.ErrBusy):
-			return nil, err
+			return err
 		case err != nil:
-			k.noPins = err
-			env.log.Warn("faults during a restart will be missed: nothing can be pinned", "error", err)
+			s.noPins = err
+			s.env.log.Warn("faults during a restart will be missed: nothing can be pinned", "error", err)
 		}
 	}
 	for _, blueprint := range bpf.Stems() {
-		k.stems = append(k.stems, k.openStem(blueprint))
+		s.stems = append(s.stems, s.openStem(blueprint))
 	}
-	btf.Forget()
-	return k, nil
+	if s.kernelErr == nil {
+		s.env.kernel.Forget()
+	}
+	return nil
 }
 
-// blind: no stem sees anything.
-func (k *kernelSource) blind() bool {
-	return !slices.ContainsFunc(k.stems, func(s *stem) bool { return s.err == nil })
-}
-
-func (k *kernelSource) openStem(blueprint bpf.Stem) *stem {
-	s := &stem{name: blueprint.Name, env: k.env, log: k.env.log.With("stem", blueprint.Name), source: "bpf/" + blueprint.Name}
-	s.loaded, s.err = bpf.Open(blueprint, k.env.kernel, k.pins)
-	if s.err == nil {
-		s.decoder, s.err = newDecoder(k.env, s.loaded)
+func (s *Sources) openStem(blueprint bpf.Stem) *stem {
+	st := &stem{
+		name: blueprint.Name, env: s.env, log: s.env.log.With("stem", blueprint.Name), source: "bpf/" + blueprint.Name,
+		loaded: new(bpf.Loaded), err: s.kernelErr,
 	}
-	return s
+	if st.err == nil {
+		st.loaded, st.err = bpf.Open(blueprint, s.env.kernel, s.pins)
+	}
+	if st.err == nil {
+		st.decoder, st.err = newDecoder(s.env, st.loaded)
+	}
+	return st
 }
 
 // newDecoder returns the decoder of a stem.
@@ -166,30 +153,25 @@ func newDecoder(env *environment, l *bpf.Loaded) (decoder, error) {
 	return nil, fmt.Errorf("stem %s has no decoder", l.Stem)
 }
 
-func (k *kernelSource) reports() []bpf.VariantReport {
-	var all []bpf.VariantReport
-	for _, s := range k.stems {
-		all = append(all, s.loaded.Reports()...)
-	}
-	return all
-}
-
-// run reads all stems until ctx ends, and then returns nil. First it reports, for each
+// runStems reads all stems until ctx ends, and then returns nil. First it reports, for each
 // stem, whether it sees its faults.
-func (k *kernelSource) run(ctx context.Context, emit Emit, settle func()) error {
+func (s *Sources) runStems(ctx context.Context, emit Emit, settle func()) error {
 	g, ctx := errgroup.WithContext(ctx)
-	for _, s := range k.stems {
-		s.reportSource(emit)
+	for _, st := range s.stems {
+		if st.err != nil && s.kernelErr == nil { // else Open has logged it
+			st.log.Error("stem can't see its faults", "error", st.err)
+		}
+		st.reportSource(emit)
 		settle()
-		if s.err != nil {
+		if st.err != nil {
 			continue
 		}
-		s.loaded.Settle = settle
-		s.reading.Store(true)
+		st.loaded.Settle = settle
+		st.reading.Store(true)
 		g.Go(func() error {
-			defer s.reading.Store(false)
-			if err := s.run(ctx, emit); err != nil {
-				return fmt.Errorf("%s: %w", s.name, err)
+			defer st.reading.Store(false)
+			if err := st.run(ctx, emit); err != nil {
+				return fmt.Errorf("%s: %w", st.name, err)
 			}
 			return nil
 		})
@@ -199,9 +181,6 @@ func (k *kernelSource) run(ctx context.Context, emit Emit, settle func()) error 
 }
 
 func (s *stem) reportSource(emit Emit) {
-	if s.err != nil {
-		s.log.Error("stem can't see its faults", "error", s.err)
-	}
 	ev := s.env.sourceEvent(s.name, s.err)
 	ev.SourceUp.Fallback = display.Safe(strings.Join(bpf.Fallbacks(s.loaded.Reports()), "; "), 500)
 	emit(ev)
@@ -385,21 +364,4 @@ func (s *stem) reportLost(reason string, n uint64, emit Emit) {
 	emit(s.env.now(event.Event{
 		Kind: event.Lost, Source: "collector", Lost: &event.LostData{Stem: s.name, Count: n, Reason: reason},
 	}))
-}
-
-func (k *kernelSource) close(detach bool) error {
-	var errs []error
-	for _, s := range k.stems {
-		// A reader that hangs in the kernel when the process ends may still go on.
-		if !s.reading.Load() {
-			errs = append(errs, s.loaded.Close())
-		}
-	}
-	if k.pins != nil {
-		if detach {
-			errs = append(errs, k.pins.Remove())
-		}
-		errs = append(errs, k.pins.Close())
-	}
-	return errors.Join(errs...)
 }

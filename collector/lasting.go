@@ -31,10 +31,7 @@ func (r *requests) take() []Emit {
 func (s *Sources) ReportLasting(emit Emit) {
 	s.mounts.reportLasting(emit)
 	s.stalls.asked.add(emit)
-	if s.kernel == nil {
-		return
-	}
-	for _, st := range s.kernel.stems {
+	for _, st := range s.stems {
 		if h, ok := st.decoder.(*hungtask); ok {
 			h.asked.add(emit)
 		}

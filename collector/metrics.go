@@ -14,7 +14,17 @@ func (s *Sources) Describe(ch chan<- *prometheus.Desc) { ch <- skipsDesc() }
 // Collect implements prometheus.Collector.
 func (s *Sources) Collect(ch chan<- prometheus.Metric) {
 	desc := skipsDesc()
-	for _, of := range s.Skips() {
-		ch <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(of.Runs), of.Stem, of.Program)
+	for _, st := range s.stems {
+		if st.err != nil {
+			continue
+		}
+		skips, err := st.loaded.Skips()
+		if err != nil {
+			st.log.Debug("skipped runs of programs can't be read", "error", err)
+			continue
+		}
+		for _, of := range skips {
+			ch <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(of.Runs), st.name, of.Program)
+		}
 	}
 }

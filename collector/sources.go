@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
+	"slices"
 
 	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sync/errgroup"
@@ -16,13 +16,15 @@ import (
 
 // Sources are all that an agent collects from on this machine.
 type Sources struct {
-	kernel    *kernelSource // nil where no program can be loaded
-	kernelErr error
-	memlock   error // why the limit of locked memory could not be raised
+	env       *environment
+	stems     []*stem
+	pins      *bpf.PinRoot // nil: nothing is pinned
+	noPins    error        // why nothing is pinned that is to be
+	kernelErr error        // why no program can be loaded
+	memlock   error        // why the limit of locked memory could not be raised
 	mounts    *mountSource
 	stalls    *diskStallSource
 	gauges    *gaugeSource
-	env       *environment
 }
 
 // Open attaches what this machine allows. What it does not allow is reported by
@@ -38,11 +40,10 @@ func Open(cfg Config, log *slog.Logger) (*Sources, error) {
 	// Kernels before 5.11 charge programs and maps to RLIMIT_MEMLOCK. Where
 	// raising it is not permitted, loading says so itself.
 	s.memlock = rlimit.RemoveMemlock()
-	s.kernel, s.kernelErr = openKernel(env)
-	if errors.Is(s.kernelErr, bpf.ErrBusy) {
-		return nil, s.kernelErr
+	if err := s.openStems(); err != nil {
+		return nil, err
 	}
-	if s.kernelErr != nil || s.kernel.blind() {
+	if !slices.ContainsFunc(s.stems, func(s *stem) bool { return s.err == nil }) {
 		if missing := missingCapabilities(env); len(missing) > 0 {
 			log.Error("can't detect kernel faults: capabilities are missing", "missing", missing)
 		}
@@ -87,32 +88,25 @@ func (s *Sources) Run(ctx context.Context, emit Emit, settle func()) error {
 	})
 	g.Go(func() error { return s.stalls.Run(ctx, emit) })
 	g.Go(func() error { return s.gauges.Run(ctx, emit) })
-	if s.kernel != nil {
-		g.Go(func() error { return s.kernel.run(ctx, ring, settle) })
-	} else {
-		for _, b := range bpf.Stems() {
-			emit(s.env.sourceEvent(b.Name, s.kernelErr))
-		}
-	}
+	g.Go(func() error { return s.runStems(ctx, ring, settle) })
 	return g.Wait()
 }
 
 // Reports returns what became of every program variant.
 func (s *Sources) Reports() []bpf.VariantReport {
-	if s.kernel == nil {
-		return nil
+	var all []bpf.VariantReport
+	for _, st := range s.stems {
+		all = append(all, st.loaded.Reports()...)
 	}
-	return s.kernel.reports()
+	return all
 }
 
 // AttachAll attaches also what is otherwise attached only while there is
 // something to see, so that Reports reports what this machine could do. Not for
 // Sources that Run.
 func (s *Sources) AttachAll() {
-	if s.kernel != nil {
-		for _, st := range s.kernel.stems {
-			st.loaded.AttachAll()
-		}
+	for _, st := range s.stems {
+		st.loaded.AttachAll()
 	}
 }
 
@@ -125,13 +119,7 @@ type Stem struct {
 // Stems returns all, with what came of each at Open.
 func (s *Sources) Stems() []Stem {
 	var all []Stem
-	if s.kernel == nil {
-		for _, b := range bpf.Stems() {
-			all = append(all, Stem{b.Name, s.kernelErr})
-		}
-		return all
-	}
-	for _, st := range s.kernel.stems {
+	for _, st := range s.stems {
 		all = append(all, Stem{st.name, st.err})
 	}
 	return all
@@ -139,12 +127,7 @@ func (s *Sources) Stems() []Stem {
 
 // NoPins says why programs and rings do not outlast the agent; nil: they do, or are not
 // to.
-func (s *Sources) NoPins() error {
-	if s.kernel == nil {
-		return nil // there is nothing to pin
-	}
-	return s.kernel.noPins
-}
+func (s *Sources) NoPins() error { return s.noPins }
 
 // NoMemlock says why the limit of locked memory could not be raised; nil: it could.
 func (s *Sources) NoMemlock() error { return s.memlock }
@@ -169,58 +152,21 @@ func (s *Sources) Outcomes(source string) ([]TargetOutcome, error) {
 	return out, err
 }
 
-// Skips are runs of one program that the kernel skipped, because it was running on that
-// CPU already.
-type Skips struct {
-	Stem string
-	bpf.Skips
-}
-
-// Skips returns them for all programs, since these were loaded. Those that are not
-// harmless are reported as lost records too.
-func (s *Sources) Skips() (all []Skips) {
-	if s.kernel == nil {
-		return nil
-	}
-	for _, st := range s.kernel.stems {
-		if st.err != nil {
-			continue
-		}
-		skips, err := st.loaded.Skips()
-		if err != nil {
-			st.log.Debug("skipped runs of programs can't be read", "error", err)
-			continue
-		}
-		for _, of := range skips {
-			all = append(all, Skips{Stem: st.name, Skips: of})
-		}
-	}
-	return all
-}
-
-// CanarySeen notes that a canary has passed the engine.
-func (s *Sources) CanarySeen(c *event.CanaryData) {
-	if s.kernel != nil {
-		s.kernel.canarySeen(c)
-	}
-}
-
-// Check says what keeps the agent from seeing faults that this machine lets it
-// see. What it does not let it see is no failure of the agent, which a restart would
-// mend: [Sources.Stems] has that.
-func (s *Sources) Check(now time.Time) error {
-	if s.kernel == nil {
-		return nil
-	}
-	return s.kernel.check(now)
-}
-
 // Close releases everything. With detach, what is pinned goes too; without,
 // programs stay attached and rings go on filling for the next run.
 func (s *Sources) Close(detach bool) error {
-	var err error
-	if s.kernel != nil {
-		err = s.kernel.close(detach)
+	var errs []error
+	for _, st := range s.stems {
+		// A reader that hangs in the kernel when the process ends may still go on.
+		if !st.reading.Load() {
+			errs = append(errs, st.loaded.Close())
+		}
 	}
-	return errors.Join(err, s.env.close())
+	if s.pins != nil {
+		if detach {
+			errs = append(errs, s.pins.Remove())
+		}
+		errs = append(errs, s.pins.Close())
+	}
+	return errors.Join(append(errs, s.env.close())...)
 }
