@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-	"io/fs"
 	"maps"
 	"slices"
 
@@ -15,6 +13,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/resolve"
 	"github.com/kernosis/kernosis/diagnose/runner"
+	"github.com/kernosis/kernosis/diagnose/worker"
 )
 
 // completeFirst completes the first argument of a command, and no file names.
@@ -98,14 +97,10 @@ func (f *muteFlags) completeWhere(_ *cobra.Command, args []string, _ string) ([]
 	return fields, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// runNames are the runs of a state folder.
 func runNames(stateDir string) []string {
 	var names []string
-	for _, dirs := range allDirs(stateDir) {
-		ids, err := runner.SavedIDs(dirs.checkpoints)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
+	for _, dir := range allDirs(stateDir) {
+		ids, _ := runner.SavedIDs(worker.Checkpoints(dir)) // what can't be read has no names
 		names = append(names, ids...)
 	}
 	return names
@@ -128,7 +123,6 @@ func (c *diagnoseRun) completeParameter(cmd *cobra.Command, args []string, _ str
 	return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// formats are those of recordings.
 func formats() []string {
 	var names []string
 	for _, f := range replay.Formats() {

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kernosis/kernosis/diagnose/runner"
+	"github.com/kernosis/kernosis/diagnose/worker"
 )
 
 // diagnoseCommand runs "kernosis diagnose" in this process and returns what it wrote.
@@ -270,7 +271,7 @@ func TestOldRunsAreRemoved(t *testing.T) {
 			t.Fatal(out, errs)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dirsOf(state).checkpoints, "bad.checkpoint"), []byte("x"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(worker.Checkpoints(dirOf(state)), "bad.checkpoint"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	code, out, _ := diagnoseCommand(t.Context(), "show", "--state-dir", state)

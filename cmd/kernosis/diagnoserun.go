@@ -106,12 +106,12 @@ func (c *diagnoseRun) run(cmd *cobra.Command, args []string) error {
 		id := plan.ByController[0]
 		return fmt.Errorf("run: node %d (%s) changes objects of the API: the controller of a cluster makes it, no command does; without --allow-repairs the run shows where it would", id, plan.Graph.Node(id).Operation)
 	}
-	dirs, unlock, err := lockDiagnoses(c.stateDir, c.id)
+	dir, unlock, err := lockDiagnoses(c.stateDir, c.id)
 	if err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
 	defer unlock()
-	d, err := c.diagnosis(set.Name, plan, dirs)
+	d, err := c.diagnosis(set.Name, plan, dir)
 	if err != nil {
 		return err
 	}
@@ -119,11 +119,10 @@ func (c *diagnoseRun) run(cmd *cobra.Command, args []string) error {
 	for id := range effects {
 		effects[id] = plan.Effect(id)
 	}
-	return c.execute(cmd, &diagnosisView{Dirs: dirs, Graph: d.Graph, Effects: effects, Parameters: d.Parameters, Set: set.Name, Node: d.Node}, d, personGate{c.allowRepairs, plan.ByController}, log)
+	return c.execute(cmd, &diagnosisView{Dir: dir, Graph: d.Graph, Effects: effects, Parameters: d.Parameters, Set: set.Name, Node: d.Node}, d, personGate{c.allowRepairs, plan.ByController}, log)
 }
 
-// diagnosis puts together what is executed.
-func (c *diagnoseRun) diagnosis(set string, plan *resolve.Plan, dirs diagnoseDirs) (*runner.Diagnosis, error) {
+func (c *diagnoseRun) diagnosis(set string, plan *resolve.Plan, dir string) (*runner.Diagnosis, error) {
 	given, err := parseParameters(c.parameters)
 	if err != nil {
 		return nil, err
@@ -142,7 +141,7 @@ func (c *diagnoseRun) diagnosis(set string, plan *resolve.Plan, dirs diagnoseDir
 		d.ID = newDiagnosisID(set)
 	}
 	// A run that goes on has its parameters, and they are not changed on the way.
-	saved, err := runner.ReadSaved(dirs.checkpoints, d.ID)
+	saved, err := runner.ReadSaved(worker.Checkpoints(dir), d.ID)
 	_, damaged := errors.AsType[*runner.CheckpointError](err)
 	switch {
 	case err == nil && len(c.parameters) == 0:
@@ -155,7 +154,6 @@ func (c *diagnoseRun) diagnosis(set string, plan *resolve.Plan, dirs diagnoseDir
 	return d, plan.CheckParameters(d.Parameters)
 }
 
-// parseParameters reads key=value.
 func parseParameters(texts []string) (map[string]string, error) {
 	given := map[string]string{}
 	for _, text := range texts {
@@ -191,10 +189,9 @@ func newDiagnosisID(set string) string {
 	return set[:min(len(set), most)] + time.Now().Format("-20060102-150405-") + hex.EncodeToString(random[:])
 }
 
-// execute runs the diagnosis and reports it.
 func (c *diagnoseRun) execute(cmd *cobra.Command, view *diagnosisView, d *runner.Diagnosis, gate personGate, log *slog.Logger) error {
-	dirs := view.Dirs
-	store, err := artifact.Open(artifact.Config{Dir: dirs.artifacts, Storage: worker.Storage(dirs.root)}, log)
+	dir := view.Dir
+	store, err := artifact.Open(artifact.Config{Dir: worker.Artifacts(dir), Storage: worker.Storage(dir)}, log)
 	if err != nil {
 		return failed(fmt.Errorf("run: %w", err))
 	}
@@ -205,7 +202,7 @@ func (c *diagnoseRun) execute(cmd *cobra.Command, view *diagnosisView, d *runner
 		changed = nil
 	}
 	r, err := runner.New(runner.Config{
-		Dir: dirs.checkpoints, Gate: gate, Changed: changed, Log: log,
+		Dir: worker.Checkpoints(dir), Gate: gate, Changed: changed, Log: log,
 		Artifacts: func(id string) (runner.Artifacts, error) { return store.Begin(id) },
 	})
 	if err != nil {
@@ -219,19 +216,18 @@ func (c *diagnoseRun) execute(cmd *cobra.Command, view *diagnosisView, d *runner
 		return err
 	}
 	view.Report = rep
-	if view.Artifacts, err = artifact.Read(dirs.artifacts, d.ID); err != nil {
+	if view.Artifacts, err = artifact.Read(worker.Artifacts(dir), d.ID); err != nil {
 		log.Warn("artifacts can't be listed", "error", err)
 	}
 	if err := view.write(cmd.OutOrStdout(), c.format); err != nil {
 		return failed(err)
 	}
-	if err := forgetOld(r, store, dirs, c.keep); err != nil {
+	if err := forgetOld(r, store, dir, c.keep); err != nil {
 		log.Warn("old runs are not removed", "error", err)
 	}
 	return c.exit(cmd.Context(), rep)
 }
 
-// exit returns the exit code of a run.
 func (c *diagnoseRun) exit(ctx context.Context, rep *runner.Report) error {
 	switch {
 	case rep.Phase == v1alpha1.PhaseSucceeded:
@@ -261,15 +257,15 @@ func (g personGate) Allow(_ context.Context, a *runner.Action) (runner.Decision,
 }
 
 // forgetOld removes the oldest of the runs that have ended.
-func forgetOld(r *runner.Runner, store *artifact.Store, dirs diagnoseDirs, keep int) error {
-	views, err := readDiagnoses(dirs)
+func forgetOld(r *runner.Runner, store *artifact.Store, dir string, keep int) error {
+	views, err := readDiagnoses(dir)
 	if err != nil {
 		return err
 	}
 	ended := slices.DeleteFunc(views, func(v *diagnosisView) bool { return v.Err != nil || !v.Report.Phase.Ended() })
 	var errs []error
 	// An agent's runs are its own to forget: it may not have reported them yet.
-	ended = slices.DeleteFunc(ended, func(v *diagnosisView) bool { return worker.Taken(dirs.root, v.Report.ID) })
+	ended = slices.DeleteFunc(ended, func(v *diagnosisView) bool { return worker.Taken(dir, v.Report.ID) })
 	for _, v := range ended[:max(0, len(ended)-keep)] { // the oldest come first
 		errs = append(errs, r.Forget(v.Report.ID), store.Remove(v.Report.ID))
 	}

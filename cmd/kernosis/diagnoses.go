@@ -74,7 +74,7 @@ func (p *parts) openDiagnoses() (err error) {
 		return nil
 	}
 	c := worker.Config{
-		Namespace: cfg.Kube.namespace(), Dir: dirsOf(cfg.StateDir).root, Keep: cfg.Diagnose.Keep,
+		Namespace: cfg.Kube.namespace(), Dir: dirOf(cfg.StateDir), Keep: cfg.Diagnose.Keep,
 		Artifacts: artifact.Config{Budget: cfg.Diagnose.ArtifactsMiB << 20, Storage: cfg.Diagnose.StorageDir},
 		Ended:     p.agent.diagnosed, Log: p.log,
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/artifact"
 	"github.com/kernosis/kernosis/diagnose/graph/draw"
 	"github.com/kernosis/kernosis/diagnose/runner"
+	"github.com/kernosis/kernosis/diagnose/worker"
 )
 
 func newDiagnoseShow() *cobra.Command {
@@ -61,43 +62,38 @@ Exit code: 0 shown; 2 there is no such run.`,
 
 // findDiagnosis reads a run of the state folder, wherever it is.
 func findDiagnosis(stateDir, id string) (*diagnosisView, error) {
-	var known []string
-	for _, dirs := range allDirs(stateDir) {
-		v, err := readDiagnosis(dirs, id)
-		if !errors.Is(err, fs.ErrNotExist) {
+	for _, dir := range allDirs(stateDir) {
+		if v, err := readDiagnosis(dir, id); !errors.Is(err, fs.ErrNotExist) {
 			return v, err
 		}
-		ids, _ := runner.SavedIDs(dirs.checkpoints) // for the hint alone
-		known = append(known, ids...)
 	}
-	return nil, fmt.Errorf("show: no run %.140q in %s%s", id, dirsOf(stateDir).root, document.Suggest(id, known))
+	return nil, fmt.Errorf("show: no run %.140q in %s%s", id, dirOf(stateDir), document.Suggest(id, runNames(stateDir)))
 }
 
-// readDiagnosis reads a run of a folder.
-func readDiagnosis(dirs diagnoseDirs, id string) (*diagnosisView, error) {
-	saved, err := runner.ReadSaved(dirs.checkpoints, id)
+func readDiagnosis(dir, id string) (*diagnosisView, error) {
+	saved, err := runner.ReadSaved(worker.Checkpoints(dir), id)
 	if err != nil {
 		return nil, fmt.Errorf("show: %w", err)
 	}
-	v := &diagnosisView{Dirs: dirs, Report: saved.Report, Graph: saved.Graph, Effects: saved.Effects, Parameters: saved.Parameters}
-	if v.Artifacts, err = artifact.Read(dirs.artifacts, id); err != nil {
+	v := &diagnosisView{Dir: dir, Report: saved.Report, Graph: saved.Graph, Effects: saved.Effects, Parameters: saved.Parameters}
+	if v.Artifacts, err = artifact.Read(worker.Artifacts(dir), id); err != nil {
 		return nil, fmt.Errorf("show: %w", err)
 	}
 	return v, nil
 }
 
 // readDiagnoses reads all runs, the oldest first. Those that can't be read are first.
-func readDiagnoses(all ...diagnoseDirs) ([]*diagnosisView, error) {
+func readDiagnoses(all ...string) ([]*diagnosisView, error) {
 	var views []*diagnosisView
-	for _, dirs := range all {
-		ids, err := runner.SavedIDs(dirs.checkpoints)
+	for _, dir := range all {
+		ids, err := runner.SavedIDs(worker.Checkpoints(dir))
 		if err != nil {
 			return nil, err
 		}
 		for _, id := range ids {
-			v, err := readDiagnosis(dirs, id)
+			v, err := readDiagnosis(dir, id)
 			if err != nil {
-				v = &diagnosisView{Dirs: dirs, Report: &runner.Report{ID: id}, Err: err}
+				v = &diagnosisView{Dir: dir, Report: &runner.Report{ID: id}, Err: err}
 			}
 			views = append(views, v)
 		}
@@ -106,14 +102,10 @@ func readDiagnoses(all ...diagnoseDirs) ([]*diagnosisView, error) {
 	return views, nil
 }
 
-// show writes one run.
 func (v *diagnosisView) show(w io.Writer, format *output.Format) error {
-	var status v1alpha1.DiagnosisStatus
-	v.Report.Status(&status)
-	d := runner.Drawing(v.Report.ID, v.Graph, func(id int) v1alpha1.Effect { return v.Effects[id] }, &status)
 	switch {
 	case slices.Contains(graphOutputs(), format.String()):
-		return writeGraph(w, d, format)
+		return writeGraph(w, v.drawing(v.Report.ID), format)
 	case !format.ForPeople():
 		return v.write(w, format)
 	}
@@ -125,8 +117,15 @@ func (v *diagnosisView) show(w io.Writer, format *output.Format) error {
 	fmt.Fprintf(w, "run %s, begun %s, %s\nparameters: %s\n", rep.ID, rep.Started.Format(time.DateTime), took, parameterText(v.Parameters))
 	(&progress{w: w, reported: map[int]bool{}, width: longestOperation(v.Graph)}).changed(rep)
 	fmt.Fprintf(w, "\n%s\n", v.summary())
-	_, err := io.WriteString(w, draw.Text(d))
+	_, err := io.WriteString(w, draw.Text(v.drawing(v.Report.ID)))
 	return err
+}
+
+// drawing is the graph of a run with the path taken.
+func (v *diagnosisView) drawing(title string) *draw.Drawing {
+	var status v1alpha1.DiagnosisStatus
+	v.Report.Status(&status)
+	return runner.Drawing(title, v.Graph, func(id int) v1alpha1.Effect { return v.Effects[id] }, &status)
 }
 
 // listDiagnoses writes a table of runs; all: also what they were run with.

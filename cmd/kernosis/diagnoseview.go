@@ -15,6 +15,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/artifact"
 	"github.com/kernosis/kernosis/diagnose/graph"
 	"github.com/kernosis/kernosis/diagnose/runner"
+	"github.com/kernosis/kernosis/diagnose/worker"
 )
 
 // maxFacts bounds what a line repeats of an operation's results, in bytes.
@@ -22,7 +23,7 @@ const maxFacts = 160
 
 // diagnosisView is a run as it is shown.
 type diagnosisView struct {
-	Dirs       diagnoseDirs
+	Dir        string
 	Report     *runner.Report
 	Graph      *graph.Graph
 	Effects    []v1alpha1.Effect // by node
@@ -80,17 +81,22 @@ func operationLine(rec *runner.Record, width int) string {
 	if rec.Duration > 0 {
 		took = display.Duration(rec.Duration)
 	}
-	text := rec.Message
-	if rec.Reason != "" && rec.Reason != "Failed" {
-		text = strings.TrimSuffix(rec.Reason+": "+rec.Message, ": ")
-	}
-	if text == "" {
-		text = facts(rec.Results)
-	}
+	text := finding(rec)
 	if rec.Attempts > 1 {
 		text = fmt.Sprintf("(%d tries) %s", rec.Attempts, text)
 	}
 	return strings.TrimRight(fmt.Sprintf("%3d  %-*s  %-9s  %6s  %s", rec.ID, width, rec.Operation, stateWord(rec), took, text), " ")
+}
+
+// finding is what an operation has found, in a line.
+func finding(rec *runner.Record) string {
+	switch {
+	case rec.Reason != "" && rec.Reason != "Failed":
+		return strings.TrimSuffix(rec.Reason+": "+rec.Message, ": ")
+	case rec.Message != "":
+		return rec.Message
+	}
+	return facts(rec.Results)
 }
 
 // stateWord says what became of an operation. A check answers.
@@ -200,7 +206,7 @@ func (v *diagnosisView) noVerdict() string {
 }
 
 func (v *diagnosisView) path(a *artifact.Artifact) string {
-	return a.Path(v.Dirs.artifacts, v.Report.ID)
+	return a.Path(worker.Artifacts(v.Dir), v.Report.ID)
 }
 
 // pathText is "1 blocked-stacks → 2 check-disk-stalled".

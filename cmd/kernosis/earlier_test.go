@@ -148,7 +148,7 @@ func TestAnEarlierVersionsState(t *testing.T) {
 			if strings.Contains(log.String(), "level=WARN") || strings.Contains(log.String(), "level=ERROR") {
 				t.Errorf("log:\n%s", log)
 			}
-			views, err := readDiagnoses(dirsOf(dir))
+			views, err := readDiagnoses(dirOf(dir))
 			if err != nil || len(views) != 3 {
 				t.Errorf("%d diagnoses, %v", len(views), err)
 			}

@@ -7,11 +7,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
-	"github.com/kernosis/kernosis/diagnose/graph"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/graph/draw"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/resolve"
+	"github.com/kernosis/kernosis/diagnose/runner"
 )
 
 // graphOutputs are the forms of a drawing other than text.
@@ -48,20 +49,13 @@ Exit code: 0 drawn; 2 a file or graph is not valid: each mistake with file and l
 			if _, err := resolve.Set(c, set); err != nil {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s\nit is drawn, and can't be run as it is here\n", resolve.In(m, err))
 			}
-			return failed(writeGraph(cmd.OutOrStdout(), drawing(&c, set.Name, g), format))
+			effect := func(id int) v1alpha1.Effect { return c.Effect(g.Node(id).Operation) }
+			return failed(writeGraph(cmd.OutOrStdout(), runner.Drawing(set.Name, g, effect, &v1alpha1.DiagnosisStatus{}), format))
 		},
 	}
 	source.flags(cmd)
 	format = output.AddNames(cmd, append([]string{output.Text}, graphOutputs()...)...)
 	return cmd
-}
-
-func drawing(c *resolve.Config, name string, g *graph.Graph) *draw.Drawing {
-	d := &draw.Drawing{Title: name, Graph: g, Notes: make([]draw.Note, g.Len())}
-	for id := 1; id < g.Len(); id++ {
-		d.Notes[id].Effect = string(c.Effect(g.Node(id).Operation))
-	}
-	return d
 }
 
 func writeGraph(w io.Writer, d *draw.Drawing, format *output.Format) error {

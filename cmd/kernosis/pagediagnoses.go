@@ -35,7 +35,7 @@ type readRun struct {
 
 // candidate is a Diagnosis that may be shown.
 type candidate struct {
-	dirs   diagnoseDirs
+	dir    string
 	id     string
 	at     time.Time
 	listed *worker.Listed // nil: by hand
@@ -45,18 +45,18 @@ type candidate struct {
 func (d *pageDiagnoses) list(most int) (out []page.Diagnosis, all int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	agent, byHand := dirsOf(d.stateDir), dirsByHand(d.stateDir)
+	agent, byHand := dirOf(d.stateDir), dirByHand(d.stateDir)
 	var found []candidate
 	listed := d.worker.List()
 	for i := range listed {
 		found = append(found, candidate{agent, listed[i].ID, listed[i].Taken, &listed[i]})
 	}
-	ids, err := runner.SavedIDs(byHand.checkpoints)
+	ids, err := runner.SavedIDs(worker.Checkpoints(byHand))
 	if err != nil {
 		return nil, 0, err
 	}
 	for _, id := range ids {
-		if info, err := os.Stat(runner.SavedPath(byHand.checkpoints, id)); err == nil {
+		if info, err := os.Stat(runner.SavedPath(worker.Checkpoints(byHand), id)); err == nil {
 			found = append(found, candidate{byHand, id, info.ModTime(), nil})
 		}
 	}
@@ -71,7 +71,7 @@ func (d *pageDiagnoses) list(most int) (out []page.Diagnosis, all int, err error
 
 // diagnosis returns one, from what was read before where its checkpoint has not changed.
 func (d *pageDiagnoses) diagnosis(c *candidate, kept map[string]readRun) page.Diagnosis {
-	path := runner.SavedPath(c.dirs.checkpoints, c.id)
+	path := runner.SavedPath(worker.Checkpoints(c.dir), c.id)
 	out := page.Diagnosis{ID: c.id, Name: c.id}
 	if info, err := os.Stat(path); err == nil {
 		known, ok := d.read[path]
@@ -94,7 +94,7 @@ func (d *pageDiagnoses) diagnosis(c *candidate, kept map[string]readRun) page.Di
 }
 
 func readRunOf(c *candidate) page.Diagnosis {
-	v, err := readDiagnosis(c.dirs, c.id)
+	v, err := readDiagnosis(c.dir, c.id)
 	if err != nil {
 		return page.Diagnosis{ID: c.id, Name: c.id, Phase: "Unreadable", Message: err.Error(), Started: c.at}
 	}
@@ -148,34 +148,21 @@ func (v *diagnosisView) onPage() page.Diagnosis {
 	return d
 }
 
-// finding is what an operation has found, in a line.
-func finding(rec *runner.Record) string {
-	switch {
-	case rec.Reason != "" && rec.Reason != "Failed":
-		return strings.TrimSuffix(rec.Reason+": "+rec.Message, ": ")
-	case rec.Message != "":
-		return rec.Message
-	}
-	return facts(rec.Results)
-}
-
 // drawing returns the graph of a run with the path taken.
 func (d *pageDiagnoses) drawing(id string) ([]byte, error) {
-	for _, dirs := range allDirs(d.stateDir) {
-		ids, err := runner.SavedIDs(dirs.checkpoints)
+	for _, dir := range allDirs(d.stateDir) {
+		ids, err := runner.SavedIDs(worker.Checkpoints(dir))
 		if err != nil {
 			return nil, err
 		}
 		if !slices.Contains(ids, id) {
 			continue
 		}
-		saved, err := runner.ReadSaved(dirs.checkpoints, id)
+		v, err := readDiagnosis(dir, id)
 		if err != nil {
 			return nil, err
 		}
-		var status v1alpha1.DiagnosisStatus
-		saved.Report.Status(&status)
-		return draw.SVG(runner.Drawing("", saved.Graph, func(id int) v1alpha1.Effect { return saved.Effects[id] }, &status)), nil
+		return draw.SVG(v.drawing("")), nil
 	}
 	return nil, fs.ErrNotExist
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/graph"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/runner"
+	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/reporter/page"
 	"github.com/kernosis/kernosis/vmtest/await"
 )
@@ -31,8 +32,8 @@ func TestRunsOnThePage(t *testing.T) {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
 	// As if an agent had the first folder.
-	agents, byHand, moved := dirsOf(state), dirsByHand(state), filepath.Join(state, "moved")
-	if err := errors.Join(os.Rename(agents.root, moved), os.MkdirAll(agents.root, 0o700), os.Rename(moved, byHand.root)); err != nil {
+	agents, byHand, moved := dirOf(state), dirByHand(state), filepath.Join(state, "moved")
+	if err := errors.Join(os.Rename(agents, moved), os.MkdirAll(agents, 0o700), os.Rename(moved, byHand)); err != nil {
 		t.Fatal(err)
 	}
 	d := &pageDiagnoses{stateDir: state}
@@ -72,7 +73,7 @@ func TestRunsOnThePage(t *testing.T) {
 			t.Errorf("drawing of %q: %v", id, err)
 		}
 	}
-	if err := os.WriteFile(runner.SavedPath(byHand.checkpoints, "d1"), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(runner.SavedPath(worker.Checkpoints(byHand), "d1"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if list, _, err = d.list(10); err != nil || list[0].Phase != "Unreadable" || list[0].Message == "" {
@@ -92,7 +93,7 @@ func (waits) Allow(context.Context, *runner.Action) (runner.Decision, error) {
 
 func TestAWaitingRunOnThePage(t *testing.T) {
 	state := t.TempDir()
-	r, err := runner.New(runner.Config{Dir: dirsByHand(state).checkpoints, Gate: waits{}})
+	r, err := runner.New(runner.Config{Dir: worker.Checkpoints(dirByHand(state)), Gate: waits{}})
 	if err != nil {
 		t.Fatal(err)
 	}
