@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"net"
+	"os"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -25,19 +26,15 @@ metrics and /conditions. See docs/npd.md and docs/configuration.md.`,
 		Args:    cobra.NoArgs,
 		Version: version, // node-problem-detector has --version
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := loadConfig(cmd)
+			cfg, err := loadConfig(cmd, os.Environ())
 			if err != nil {
 				return err
 			}
 			if err := cfg.readNPD(); err != nil {
 				return err
 			}
-			var without string
-			if cfg.kube, without, err = cfg.Kube.connect(cfg.origins); err != nil {
+			if err := cfg.connect(); err != nil {
 				return err
-			}
-			if without != "" {
-				cfg.warnings = append(cfg.warnings, without)
 			}
 			cfg.warnings = append(cfg.warnings, withoutMeaning(cmd.Flags())...)
 			return run(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())

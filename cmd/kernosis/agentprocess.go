@@ -136,7 +136,7 @@ func configOf(pid int, args []string) (agentConfig, error) {
 			return agentConfig{}, err
 		}
 	}
-	cfg, err := loadConfigFrom(cmd, environ)
+	cfg, err := loadConfig(cmd, environ)
 	paths := []*string{&cfg.StateDir, &cfg.RulesDir, &cfg.Mutes}
 	for _, files := range [][]string{cfg.NPD.SystemLog, cfg.NPD.CustomPlugin, cfg.NPD.SystemStats} {
 		for i := range files {
@@ -150,6 +150,14 @@ func configOf(pid int, args []string) (agentConfig, error) {
 	}
 	cfg.StateDir = filepath.Clean(cfg.StateDir)
 	return cfg, err
+}
+
+// mutesPath is that of the agent's mutes; in stateDir where no agent runs, or none that is known.
+func (p *agentProcess) mutesPath(stateDir string) string {
+	if p != nil && p.err == nil {
+		return p.config.mutesPath()
+	}
+	return filepath.Join(stateDir, mutesName)
 }
 
 // endpoint is the URL at which an agent of this configuration serves /metrics, at a loopback

@@ -15,6 +15,7 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/bundle"
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/cmd/kernosis/status"
+	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/display"
 )
 
@@ -64,7 +65,7 @@ func (f *bundleFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	name := bundleName(c.Node, now)
 	w, report := stdout, stderr
 	if f.file == "-" {
-		if output.IsTerminal(stdout) {
+		if output.Terminal(stdout) != nil {
 			return errors.New("--output: the archive is not for a terminal: redirect the standard output")
 		}
 	} else {
@@ -81,7 +82,8 @@ func (f *bundleFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	s := &support{process: p, c: c, features: f.features}
 	s.archive = bundle.New(w, name, fmt.Sprintf("Kernosis support archive of node %s, made %s by kernosis %s.\nWhat looks like a secret is [redacted]; look through the files before you send them.\n",
 		display.Safe(c.Node, 253), now.UTC().Format(time.RFC3339), version), now)
-	if err := errors.Join(s.collect(ctx), s.archive.Close()); err != nil {
+	s.collect(ctx)
+	if err := errors.Join(ctx.Err(), s.archive.Close()); err != nil {
 		if f.file != "-" {
 			err = errors.Join(err, os.Remove(f.file))
 		}
@@ -117,78 +119,86 @@ type support struct {
 	features bool
 }
 
-// collect adds all files. The only errors are of writing.
-func (s *support) collect(ctx context.Context) error {
-	for _, add := range []func(context.Context) error{
-		s.addVersion, s.addStatus, s.addPages, s.addFeatures, s.addSettings, s.addRules, s.addMutes, s.addJournal,
-		s.addDiagnoses, s.addKernel, s.addProcess, s.addLog,
-	} {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := add(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+// bundled is a file of the archive.
+type bundled struct {
+	name string
+	read func(context.Context) (what, text string, err error)
 }
 
-func (s *support) addVersion(context.Context) error {
-	return s.archive.Text("version.txt", "this program", thisBuild().String())
-}
-
-func (s *support) addStatus(ctx context.Context) error {
+// collect adds all files, until ctx ends.
+func (s *support) collect(ctx context.Context) {
 	state := status.NewReader(s.c).Read(ctx)
-	var text, doc strings.Builder
-	err := state.WriteText(&text, status.View{Wide: true})
-	if err == nil {
-		err = output.WriteJSON(&doc, state)
+	files := []bundled{
+		{"version.txt", func(context.Context) (what, text string, err error) { return "this program", thisBuild().String(), nil }},
+		{"status.txt", func(context.Context) (what, text string, err error) {
+			var b strings.Builder
+			err = state.WriteText(&b, status.View{Wide: true})
+			return "kernosis status -o wide", b.String(), err
+		}},
+		{"status.json", func(context.Context) (what, text string, err error) {
+			var b strings.Builder
+			err = output.WriteJSON(&b, state)
+			return "kernosis status -o json", b.String(), err
+		}},
+		{"healthz.txt", s.page("healthz")},
+		{"readyz.txt", s.page("readyz")},
+		{"metrics.txt", s.page("metrics")},
+		{"features.txt", s.readFeatures},
+		{"config.yaml", s.readSettings},
+		{"rules.txt", s.readRules},
 	}
-	if err != nil {
-		s.archive.Lack("status.txt", err)
-		return nil
+	files = append(files, s.ruleFiles(ctx)...)
+	files = append(files, []bundled{
+		{"mutes.yaml", s.readMutes},
+		{"journal.jsonl", s.readJournal},
+		{"diagnoses.txt", s.readDiagnoses},
+		{"kernel.txt", s.readKernel},
+		{"process.txt", s.readProcess},
+		{"agent.log", s.readLog},
+	}...)
+	for _, f := range files {
+		if ctx.Err() != nil {
+			return
+		}
+		what, text, err := f.read(ctx)
+		if err != nil {
+			s.archive.Lack(f.name, err)
+		} else {
+			s.archive.Add(f.name, what, text)
+		}
 	}
-	return errors.Join(s.archive.Text("status.txt", "kernosis status -o wide", text.String()), s.archive.JSON("status.json", "kernosis status -o json", []byte(doc.String())))
 }
 
-// addPages adds what the agent serves.
-func (s *support) addPages(ctx context.Context) error {
-	var errs []error
-	for _, page := range []string{"healthz", "readyz", "metrics"} {
-		name := page + ".txt"
+// readIn reads from a folder whose disk may hang.
+func readIn[T any](ctx context.Context, reads *bounded.Calls, dir string, read func() (T, error)) (T, error) {
+	return status.ReadFolder(ctx, reads, stateWithin, dir, func(func() error) (T, error) { return read() })
+}
+
+// page reads a page that the agent serves.
+func (s *support) page(page string) func(context.Context) (what, text string, err error) {
+	return func(ctx context.Context) (what, text string, err error) {
 		if s.c.Endpoint == nil {
-			s.archive.Lack(name, errors.New("the agent serves nowhere"))
-			continue
+			return "", "", errors.New("the agent serves nowhere")
 		}
-		code, text, err := s.c.Endpoint.Get(ctx, "/"+page)
-		switch {
-		case err != nil:
-			s.archive.Lack(name, err)
-		case page == "metrics" && code != 200:
-			s.archive.Lack(name, fmt.Errorf("%s/%s answers %d: %s (--token-file)", s.c.Endpoint, page, code, text))
-		default:
-			errs = append(errs, s.archive.Text(name, fmt.Sprintf("%s/%s, code %d", s.c.Endpoint, page, code), string(text)))
+		code, raw, err := s.c.Endpoint.Get(ctx, "/"+page)
+		if err == nil && page == "metrics" && code != 200 {
+			err = fmt.Errorf("%s/%s answers %d: %s (--token-file)", s.c.Endpoint, page, code, raw)
 		}
+		return fmt.Sprintf("%s/%s, code %d", s.c.Endpoint, page, code), string(raw), err
 	}
-	return errors.Join(errs...)
 }
 
-func (s *support) addFeatures(context.Context) error {
-	const name = "features.txt"
+func (s *support) readFeatures(context.Context) (what, text string, err error) {
 	if !s.features {
-		s.archive.Lack(name, errors.New("--features=false"))
-		return nil
+		return "", "", errors.New("--features=false")
 	}
 	f, err := readFeatures(s.hostRoot())
 	if err != nil {
-		s.archive.Lack(name, err)
-		return nil
+		return "", "", err
 	}
 	var b strings.Builder
-	if err := f.write(&b, true, output.Colours{}); err != nil {
-		return err
-	}
-	return s.archive.Text(name, "kernosis features -o wide, with the rights of who made this archive", b.String())
+	err = f.write(&b, true, output.Colours{})
+	return "kernosis features -o wide, with the rights of who made this archive", b.String(), err
 }
 
 // hostRoot is where the host's /proc and /sys are.
@@ -199,30 +209,19 @@ func (s *support) hostRoot() string {
 	return s.process.config.HostRoot
 }
 
-func (s *support) addDiagnoses(ctx context.Context) error {
-	const name = "diagnoses.txt"
+func (s *support) readDiagnoses(ctx context.Context) (what, text string, err error) {
 	dirs := allDirs(s.c.StateDir)
-	views, err := status.ReadFolder(ctx, s.c.Reads, stateWithin, s.c.StateDir, func(func() error) ([]*diagnosisView, error) { return readDiagnoses(dirs...) })
+	views, err := readIn(ctx, s.c.Reads, s.c.StateDir, func() ([]*diagnosisView, error) { return readDiagnoses(dirs...) })
 	if err != nil {
-		s.archive.Lack(name, err)
-		return nil
+		return "", "", err
 	}
 	var b strings.Builder
-	if err := listDiagnoses(&b, views, true); err != nil {
-		return err
-	}
-	return s.archive.Text(name, "kernosis diagnose show -o wide", b.String())
+	err = listDiagnoses(&b, views, true)
+	return "kernosis diagnose show -o wide", b.String(), err
 }
 
-func (s *support) addMutes(ctx context.Context) error {
-	path := filepath.Join(s.c.StateDir, mutesName)
-	if s.process != nil && s.process.err == nil {
-		path = s.process.config.mutesPath()
-	}
-	text, err := status.ReadFolder(ctx, s.c.Reads, stateWithin, filepath.Dir(path), func(func() error) ([]byte, error) { return readMutes(path) })
-	if err != nil {
-		s.archive.Lack("mutes.yaml", err)
-		return nil
-	}
-	return s.archive.Text("mutes.yaml", path, string(text))
+func (s *support) readMutes(ctx context.Context) (what, text string, err error) {
+	path := s.process.mutesPath(s.c.StateDir)
+	raw, err := readIn(ctx, s.c.Reads, filepath.Dir(path), func() ([]byte, error) { return readMutes(path) })
+	return path, string(raw), err
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/bundle"
-	"github.com/kernosis/kernosis/cmd/kernosis/status"
 	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/process"
@@ -27,75 +26,68 @@ func (s *support) settings() (agentConfig, string, error) {
 	if s.process != nil {
 		return s.process.config, fmt.Sprintf("effective settings of pid %d, with their origins", s.process.pid), s.process.err
 	}
-	cfg, err := loadConfigFrom(newAgentCommand(), nil)
+	cfg, err := loadConfig(newAgentCommand(), nil)
 	cfg.StateDir = s.c.StateDir
 	return cfg, "no agent runs: the settings that kernosis agent has by default", err
 }
 
-func (s *support) addSettings(context.Context) error {
-	const name = "config.yaml"
+func (s *support) readSettings(context.Context) (what, text string, err error) {
 	cfg, what, err := s.settings()
 	if err != nil {
-		s.archive.Lack(name, err)
-		return nil
+		return "", "", err
 	}
 	doc, err := cfg.document()
 	if err == nil {
 		err = bundle.RedactYAML(doc)
 	}
-	var b bytes.Buffer
-	if err == nil {
-		err = writeDocument(&b, doc)
-	}
 	if err != nil {
-		s.archive.Lack(name, err)
-		return nil
+		return "", "", err
 	}
+	raw, err := encodeYAML(doc)
 	for _, w := range cfg.warnings {
-		fmt.Fprintf(&b, "# warning: %s\n", w)
+		raw = fmt.Appendf(raw, "# warning: %s\n", w)
 	}
-	return s.archive.Text(name, what, b.String())
+	return what, string(raw), err
 }
 
-// addRules adds the rules in force, whether they are valid, and the operator's files.
-func (s *support) addRules(ctx context.Context) error {
-	const name = "rules.txt"
+func (s *support) readRules(ctx context.Context) (what, text string, err error) {
 	cfg, _, err := s.settings()
 	if err != nil {
-		s.archive.Lack(name, err)
-		return nil
+		return "", "", err
 	}
+	set, err := readIn(ctx, s.c.Reads, s.c.StateDir, func() (*detector.RuleSet, error) { return rulesInForce(&cfg) })
 	var b strings.Builder
-	inForce := cfg
-	set, err := status.ReadFolder(ctx, s.c.Reads, stateWithin, s.c.StateDir, func(func() error) (*detector.RuleSet, error) { return rulesInForce(&inForce) })
-	if errors.Is(err, bounded.ErrLate) {
-		s.archive.Lack(name, err)
-		return nil
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, bounded.ErrLate):
+		return "", "", err
+	case err != nil:
 		fmt.Fprintf(&b, "The rules have mistakes, so the ones before them are in force:\n%v\n", err)
-	} else if err := tabulateRules(&b, set, true); err != nil {
-		return err
-	} else {
+		err = nil
+	default:
+		err = tabulateRules(&b, set, true)
 		fmt.Fprintf(&b, "\n%d rules, %d conditions: ok\n", len(set.Rules()), len(set.Conditions()))
 	}
-	err = s.archive.Text(name, "rules in force, and their check", b.String())
-	if cfg.RulesDir == "" {
-		return err
+	return "rules in force, and their check", b.String(), err
+}
+
+// ruleFiles are the operator's.
+func (s *support) ruleFiles(ctx context.Context) (files []bundled) {
+	cfg, _, err := s.settings()
+	if err != nil || cfg.RulesDir == "" {
+		return nil
 	}
-	files, globErr := filepath.Glob(filepath.Join(cfg.RulesDir, "*.y*ml"))
-	if globErr != nil {
-		s.archive.Lack("rules", globErr)
+	reads := &bounded.Calls{} // of a folder of its own
+	paths, err := readIn(ctx, reads, cfg.RulesDir, func() ([]string, error) { return filepath.Glob(filepath.Join(cfg.RulesDir, "*.y*ml")) })
+	if err != nil {
+		s.archive.Lack("rules", err)
 	}
-	for _, path := range files {
-		text, readErr := readAtMost(path, detector.MaxFile)
-		if readErr != nil {
-			s.archive.Lack("rules/"+filepath.Base(path), readErr)
-			continue
-		}
-		err = errors.Join(err, s.archive.Text("rules/"+filepath.Base(path), path, string(text)))
+	for _, path := range paths {
+		files = append(files, bundled{"rules/" + filepath.Base(path), func(ctx context.Context) (what, text string, err error) {
+			raw, err := readIn(ctx, reads, cfg.RulesDir, func() ([]byte, error) { return readAtMost(path, detector.MaxFile) })
+			return path, string(raw), err
+		}})
 	}
-	return err
+	return files
 }
 
 // rulesInForce are those that an agent of this configuration has.
@@ -110,15 +102,10 @@ func rulesInForce(cfg *agentConfig) (*detector.RuleSet, error) {
 	return set, err
 }
 
-func (s *support) addJournal(ctx context.Context) error {
-	const name = "journal.jsonl"
+func (s *support) readJournal(ctx context.Context) (what, text string, err error) {
 	dir := s.c.Journal
-	text, err := status.ReadFolder(ctx, s.c.Reads, stateWithin, s.c.StateDir, func(func() error) ([]byte, error) { return journal.Tail(dir, bundle.MaxFile) })
-	if err != nil {
-		s.archive.Lack(name, err)
-		return nil
-	}
-	return s.archive.JSON(name, "the latest entries of "+s.c.Journal, text)
+	raw, err := readIn(ctx, s.c.Reads, s.c.StateDir, func() ([]byte, error) { return journal.Tail(dir, bundle.MaxFile) })
+	return "the latest entries of " + dir, string(raw), err
 }
 
 // kernelFacts are files that say what kernel this is, how it is set, and how the machine does.
@@ -131,29 +118,32 @@ func kernelFacts() []string {
 	}
 }
 
-func (s *support) addKernel(context.Context) error {
+func (s *support) readKernel(context.Context) (what, text string, err error) {
 	host := hostfs.New(s.hostRoot())
 	var b strings.Builder
 	for _, path := range kernelFacts() {
-		text, err := readAtMost(host.Path(path), 256<<10)
-		if err != nil {
-			text = []byte("can't be read: " + err.Error())
-		}
-		fmt.Fprintf(&b, "== %s\n%s\n\n", path, bytes.TrimSpace(text))
+		section(&b, path, host.Path(path))
 	}
 	btf := "there: BPF programs can be loaded"
 	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
 		btf = err.Error()
 	}
 	fmt.Fprintf(&b, "== /sys/kernel/btf/vmlinux\n%s\n", btf)
-	return s.archive.Text("kernel.txt", "kernel, its settings, memory, load, modules", b.String())
+	return "kernel, its settings, memory, load, modules", b.String(), nil
 }
 
-func (s *support) addProcess(context.Context) error {
-	const name = "process.txt"
+// section adds a file of the kernel's under its title.
+func section(b *strings.Builder, title, path string) {
+	text, err := readAtMost(path, 256<<10)
+	if err != nil {
+		text = []byte("can't be read: " + err.Error())
+	}
+	fmt.Fprintf(b, "== %s\n%s\n\n", title, bytes.TrimSpace(text))
+}
+
+func (s *support) readProcess(context.Context) (what, text string, err error) {
 	if s.process == nil {
-		s.archive.Lack(name, errors.New("no agent runs that may be looked at"))
-		return nil
+		return "", "", errNoAgent
 	}
 	pid := s.process.pid
 	var b strings.Builder
@@ -163,38 +153,29 @@ func (s *support) addProcess(context.Context) error {
 	}
 	fmt.Fprintf(&b, "== command line\n%s\n\n", command)
 	for _, file := range []string{"status", "limits", "cgroup", "io"} {
-		text, err := readAtMost(procFile(pid, file), 64<<10)
-		if err != nil {
-			text = []byte("can't be read: " + err.Error())
-		}
-		fmt.Fprintf(&b, "== /proc/%d/%s\n%s\n\n", pid, file, bytes.TrimSpace(text))
+		section(&b, procFile(pid, file), procFile(pid, file))
 	}
 	if fds, err := os.ReadDir(procFile(pid, "fd")); err == nil {
 		fmt.Fprintf(&b, "== open files\n%d\n", len(fds))
 	}
-	return s.archive.Text(name, "the agent's process", b.String())
+	return "the agent's process", b.String(), nil
 }
 
-// addLog adds the agent's log: a file, or what journald has of its unit.
-func (s *support) addLog(ctx context.Context) error {
-	const name = "agent.log"
+// readLog reads the agent's log: a file, or what journald has of its unit.
+func (s *support) readLog(ctx context.Context) (what, text string, err error) {
 	if s.process == nil {
-		s.archive.Lack(name, errors.New("no agent runs that may be looked at"))
-		return nil
+		return "", "", errNoAgent
 	}
-	text, what, err := agentLog(ctx, s.process.pid)
-	if err != nil {
-		s.archive.Lack(name, err)
-		return nil
-	}
-	return s.archive.Text(name, what, text)
+	return agentLog(ctx, s.process.pid)
 }
+
+var errNoAgent = errors.New("no agent runs that may be looked at") //nolint:gochecknoglobals // a constant
 
 // maxLog bounds what is read of a log, its end.
 const maxLog = 4 << 20
 
 // agentLog reads where a process' standard error goes.
-func agentLog(ctx context.Context, pid int) (text, what string, err error) {
+func agentLog(ctx context.Context, pid int) (what, text string, err error) {
 	path := procFile(pid, "fd/2")
 	target, err := os.Readlink(path)
 	if err != nil {
@@ -202,11 +183,11 @@ func agentLog(ctx context.Context, pid int) (text, what string, err error) {
 	}
 	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
 		text, err := readEnd(path, maxLog)
-		return text, target, err
+		return target, text, err
 	}
 	if unit := unitOf(pid); unit != "" {
 		text, err := journalOf(ctx, unit)
-		return text, "journald, unit " + unit, err
+		return "journald, unit " + unit, text, err
 	}
 	return "", "", fmt.Errorf("its standard error is %s, which nobody else can read: see kubectl logs, or where you started it", target)
 }
@@ -240,7 +221,6 @@ func journalOf(ctx context.Context, unit string) (string, error) {
 	return string(o.Stdout), nil
 }
 
-// readAtMost reads a file up to a size.
 func readAtMost(path string, most int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -250,7 +230,6 @@ func readAtMost(path string, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, most))
 }
 
-// readEnd reads the end of a file.
 func readEnd(path string, most int64) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -86,16 +85,10 @@ func runFlags(fs *pflag.FlagSet) {
 	fs.Int64("journal-mib", 64, "bound of the journal in `MiB`")
 }
 
-// loadConfig reads the configuration and checks it.
-func loadConfig(cmd *cobra.Command) (agentConfig, error) {
-	return loadConfigFrom(cmd, os.Environ())
-}
-
-// loadConfigFrom is loadConfig with the environment of another process.
-func loadConfigFrom(cmd *cobra.Command, environ []string) (agentConfig, error) {
+func loadConfig(cmd *cobra.Command, environ []string) (agentConfig, error) {
 	c := agentConfig{isAgent: cmd.Flags().Lookup(flagKubeExporter) != nil}
 	var err error
-	if c.origins, c.warnings, err = config.LoadFrom(cmd.Flags(), environ, &c); err != nil {
+	if c.origins, c.warnings, err = config.Load(cmd.Flags(), environ, &c); err != nil {
 		return c, err
 	}
 	c.defaultServices()
@@ -148,7 +141,6 @@ func (c *agentConfig) targets() ([]collector.Target, error) {
 	return targets, nil
 }
 
-// logConfigWarnings logs what is odd in a configuration.
 func logConfigWarnings(log *slog.Logger, warnings []string) {
 	for _, w := range warnings {
 		log.Warn("configuration", "warning", w)

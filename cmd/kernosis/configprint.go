@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"reflect"
 	"strings"
 
@@ -44,7 +46,7 @@ of each value too; -o is a setting of the agent.`,
 			default:
 				return fmt.Errorf("for: %q is neither agent nor run", of)
 			}
-			cfg, err := loadConfig(cmd)
+			cfg, err := loadConfig(cmd, os.Environ())
 			if err != nil {
 				return err
 			}
@@ -60,17 +62,20 @@ of each value too; -o is a setting of the agent.`,
 	agentFlags(cmd)
 	cmd.Flags().StringVar(&of, "for", "agent", "`command` whose defaults count: agent or run")
 	completeFlag(cmd, "for", func() []string { return []string{"agent", "run"} })
-	format = output.AddFlag(cmd, "as", output.YAML, output.Table, output.Wide, output.JSON)
+	format = output.AddFlag(cmd, "as", "", output.YAML, output.Table, output.Wide, output.JSON)
 	return cmd
 }
 
-// print writes the configuration in a form.
 func (c *agentConfig) print(w io.Writer, format *output.Format) error {
-	if format.Is(output.YAML) {
-		return printConfig(w, c)
-	}
 	doc, err := c.document()
 	if err != nil {
+		return err
+	}
+	if format.Is(output.YAML) {
+		text, err := encodeYAML(doc)
+		if err == nil {
+			_, err = w.Write(text)
+		}
 		return err
 	}
 	settings := []setting{}
@@ -114,33 +119,20 @@ func onlyOfRun(cmd *cobra.Command) error {
 	return nil
 }
 
-// printConfig writes a configuration that reads as this one.
-func printConfig(w io.Writer, c *agentConfig) error {
-	doc, err := c.document()
-	if err != nil {
-		return err
-	}
-	return writeDocument(w, doc)
-}
-
 // document returns a configuration with the origin of each value as a comment.
 func (c *agentConfig) document() (*yaml.Node, error) {
 	doc := &yaml.Node{Kind: yaml.MappingNode}
 	return doc, c.nodes(reflect.ValueOf(c).Elem(), doc)
 }
 
-func writeDocument(w io.Writer, doc *yaml.Node) error {
+func encodeYAML(doc *yaml.Node) ([]byte, error) {
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
-	if err := enc.Encode(doc); err != nil {
-		return fmt.Errorf("configuration: %w", err)
+	if err := errors.Join(enc.Encode(doc), enc.Close()); err != nil {
+		return nil, fmt.Errorf("write YAML: %w", err)
 	}
-	if err := enc.Close(); err != nil {
-		return fmt.Errorf("configuration: %w", err)
-	}
-	_, err := w.Write(out.Bytes())
-	return err
+	return out.Bytes(), nil
 }
 
 // nodes adds the keys of a struct with their values and origins.

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/config"
 	"github.com/kernosis/kernosis/diagnose/controller"
@@ -83,11 +82,10 @@ func controllerFlags(fs *pflag.FlagSet) {
 	alertsFlags(fs)
 }
 
-// loadController reads the configuration and checks it.
 func loadController(cmd *cobra.Command) (controllerConfig, error) {
 	var c controllerConfig
 	var err error
-	if c.origins, c.warnings, err = config.Load(cmd.Flags(), &c); err != nil {
+	if c.origins, c.warnings, err = config.Load(cmd.Flags(), os.Environ(), &c); err != nil {
 		return c, err
 	}
 	c.Namespace = cmp.Or(c.Namespace, os.Getenv("POD_NAMESPACE"), "kube-system")
@@ -150,10 +148,7 @@ func (c *controllerConfig) validate() error {
 
 // rest returns how to reach the API server.
 func (c *controllerConfig) rest() (*rest.Config, error) {
-	to, err := rest.InClusterConfig()
-	if c.Kubeconfig != "" {
-		to, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
-	}
+	to, err := (&override{inCluster: true}).config(c.Kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("how to reach the API server: %w", err)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -267,7 +268,7 @@ func checkSettings(cmd *cobra.Command) error {
 	var err error
 	switch cmd.CommandPath() {
 	case "kernosis run", "kernosis agent", "kernosis config print":
-		_, err = loadConfig(cmd)
+		_, err = loadConfig(cmd, os.Environ())
 	case "kernosis controller":
 		_, err = loadController(cmd)
 	}

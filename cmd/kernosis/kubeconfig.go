@@ -276,23 +276,24 @@ func unlimited(c *rest.Config) *rest.Config {
 	return c
 }
 
-// connect returns the cluster, or nil with a warning for the log: who is not asked
-// to use a certain cluster does without one.
-func (k *kubeSettings) connect(from config.Origins) (*cluster, string, error) {
+// connect makes the cluster. Who is not asked to use a certain one does without, with a warning.
+func (c *agentConfig) connect() error {
+	k := &c.Kube
 	if !k.Exporter {
-		return nil, "", nil
+		return nil
 	}
-	c, err := restConfig(k)
+	to, err := restConfig(k)
+	if err != nil && k.Kubeconfig == "" && k.Override == "" {
+		c.warnings = append(c.warnings, "nothing is reported to the API server: "+err.Error())
+		return nil
+	}
 	if err != nil {
-		if k.Kubeconfig == "" && k.Override == "" {
-			return nil, "nothing is reported to the API server: " + err.Error(), nil
-		}
-		return nil, "", err
+		return err
 	}
-	node, _, err := k.nodeName(from)
+	node, _, err := k.nodeName(c.origins)
 	if err != nil {
-		return nil, "", err
+		return err
 	}
-	to, err := newCluster(c, node)
-	return to, "", failed(err)
+	c.kube, err = newCluster(to, node)
+	return failed(err)
 }

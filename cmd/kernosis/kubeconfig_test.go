@@ -79,16 +79,21 @@ func TestRestConfig(t *testing.T) {
 func TestConnect(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	t.Setenv("NODE_NAME", "n7")
-	if c, warning, err := (&kubeSettings{Exporter: true}).connect(nil); c != nil || err != nil || !strings.Contains(warning, "nothing is reported to the API server") {
+	connect := func(k kubeSettings) (*cluster, string, error) {
+		c := agentConfig{Kube: k}
+		err := c.connect()
+		return c.kube, strings.Join(c.warnings, "\n"), err
+	}
+	if c, warning, err := connect(kubeSettings{Exporter: true}); c != nil || err != nil || !strings.Contains(warning, "nothing is reported to the API server") {
 		t.Errorf("%+v, %q, %v", c, warning, err)
 	}
-	if c, warning, err := (&kubeSettings{}).connect(nil); c != nil || err != nil || warning != "" {
+	if c, warning, err := connect(kubeSettings{}); c != nil || err != nil || warning != "" {
 		t.Errorf("%+v, %q, %v", c, warning, err)
 	}
-	if _, _, err := (&kubeSettings{Exporter: true, Kubeconfig: "/does/not/exist"}).connect(nil); err == nil {
+	if _, _, err := connect(kubeSettings{Exporter: true, Kubeconfig: "/does/not/exist"}); err == nil {
 		t.Error("a kubeconfig that isn't there is no mistake")
 	}
-	c, _, err := (&kubeSettings{Exporter: true, Override: "http://h:1?inClusterConfig=false"}).connect(nil)
+	c, _, err := connect(kubeSettings{Exporter: true, Override: "http://h:1?inClusterConfig=false"})
 	if err != nil || c.node != "n7" || c.rest.Host != "http://h:1" {
 		t.Errorf("%+v, %v", c, err)
 	}

@@ -30,7 +30,7 @@ func configured(t *testing.T, file string, args ...string) ([]logsource.Config, 
 	if err := cmd.ParseFlags(args); err != nil {
 		t.Fatal(err)
 	}
-	c, err := loadConfig(cmd)
+	c, err := loadConfig(cmd, os.Environ())
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -66,22 +65,17 @@ without an agent, of the shipped rules. Muted problems stay open; their conditio
 	return cmd
 }
 
-// path is that of the file.
 func (f *muteFlags) path() (string, error) {
 	if f.file != "" {
 		return f.file, nil
 	}
 	p, err := findAgent(f.stateDir)
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", err
-	case p != nil && p.err == nil:
-		return p.config.mutesPath(), nil
 	}
-	return filepath.Join(cmp.Or(f.stateDir, defaultStateDir), mutesName), nil
+	return p.mutesPath(cmp.Or(f.stateDir, defaultStateDir)), nil
 }
 
-// ruleSet returns the rules that a mute may name.
 func (f *muteFlags) ruleSet() (*detector.RuleSet, error) {
 	if f.rules != "" {
 		return loadRules(f.rules)
@@ -189,7 +183,6 @@ func check(path string, text []byte, rules *detector.RuleSet) error {
 	return unknown.Err()
 }
 
-// mute is what the flags ask for.
 func (f *muteFlags) mute(rule string, now time.Time) (problem.Mute, error) {
 	m := problem.Mute{Rule: rule, Where: f.where, Reason: f.reason}
 	switch {
@@ -273,34 +266,23 @@ func editMutes(old []byte, list []problem.Mute, m problem.Mute, end bool, now ti
 		}
 	}
 	if !end {
-		kept = append(kept, muteNode(m))
+		var added yaml.Node
+		if err := added.Encode(writtenMute{m.Rule, m.Where, m.Until.Format(time.RFC3339), strings.TrimSpace(m.Reason)}); err != nil {
+			return nil, 0, err
+		}
+		kept = append(kept, &added)
 	}
 	items.Content, items.Style = kept, items.Style&^yaml.FlowStyle
-	var b bytes.Buffer
-	enc := yaml.NewEncoder(&b)
-	enc.SetIndent(2)
-	if err := errors.Join(enc.Encode(&doc), enc.Close()); err != nil {
-		return nil, 0, err
-	}
-	return b.Bytes(), same, nil
+	text, err = encodeYAML(&doc)
+	return text, same, err
 }
 
-func muteNode(m problem.Mute) *yaml.Node {
-	scalar := func(v string) *yaml.Node {
-		n := &yaml.Node{}
-		n.SetString(v)
-		return n
-	}
-	n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: []*yaml.Node{scalar("rule"), scalar(m.Rule)}}
-	if len(m.Where) > 0 {
-		where := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
-		for _, field := range slices.Sorted(maps.Keys(m.Where)) {
-			where.Content = append(where.Content, scalar(field), scalar(m.Where[field]))
-		}
-		n.Content = append(n.Content, scalar("where"), where)
-	}
-	return &yaml.Node{Kind: n.Kind, Tag: n.Tag, Content: append(n.Content,
-		scalar("until"), scalar(m.Until.Format(time.RFC3339)), scalar("reason"), scalar(strings.TrimSpace(m.Reason)))}
+// writtenMute is a mute in the file.
+type writtenMute struct {
+	Rule   string            `yaml:"rule"`
+	Where  map[string]string `yaml:"where,omitempty"`
+	Until  string            `yaml:"until"`
+	Reason string            `yaml:"reason"`
 }
 
 // replaceFile writes beside and renames: an agent reads the old or the new file.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,7 +28,7 @@ feature, run reports what is missing and runs the rest.`,
   sudo kernosis run -o json --rules-dir /etc/kernosis/rules --target 10.0.0.7:8080`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := loadConfig(cmd)
+			cfg, err := loadConfig(cmd, os.Environ())
 			if err != nil {
 				return err
 			}

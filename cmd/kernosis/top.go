@@ -56,7 +56,7 @@ type top struct {
 }
 
 func (t *top) run(ctx context.Context) error {
-	screen, keyboard := terminal(t.out), terminal(t.in)
+	screen, keyboard := output.Terminal(t.out), output.Terminal(t.in)
 	if screen == nil || keyboard == nil {
 		s, err := t.read(ctx)
 		if err != nil {
@@ -77,15 +77,6 @@ func (t *top) run(ctx context.Context) error {
 	err = t.live(ctx, screen, keys(keyboard))
 	fmt.Fprint(screen, end)
 	return failed(errors.Join(err, term.Restore(int(keyboard.Fd()), before))) //nolint:gosec // likewise
-}
-
-// terminal returns the terminal that a reader or writer is; nil: it is none.
-func terminal(rw any) *os.File {
-	if !output.IsTerminal(rw) {
-		return nil
-	}
-	file, _ := rw.(*os.File) // it is one
-	return file
 }
 
 // keys sends what is typed. It ends with the terminal, or the process.
@@ -151,22 +142,15 @@ func quits(key byte) bool { return key == 'q' || key == 'Q' || key == 3 || key =
 // read looks for the agent where it is not known or has gone, and reads its state.
 func (t *top) read(ctx context.Context) (*status.State, error) {
 	if _, err := os.Stat(procFile(t.pid, "")); t.reader == nil || t.pid == 0 || err != nil {
-		p, c, err := t.access.find()
+		_, c, err := t.access.find()
 		if err != nil {
 			return nil, fmt.Errorf("top: %w", err)
 		}
-		if pid := pidOf(p); t.reader == nil || pid != t.pid {
-			t.pid, t.reader = pid, status.NewReader(c)
+		if t.reader == nil || c.PID != t.pid {
+			t.pid, t.reader = c.PID, status.NewReader(c)
 		}
 	}
 	return t.reader.Read(ctx), nil
-}
-
-func pidOf(p *agentProcess) int {
-	if p == nil {
-		return 0
-	}
-	return p.pid
 }
 
 // draw writes a state over the one before.

@@ -12,14 +12,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/cmd/kernosis/status"
 	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/diagnose/why"
 	whycluster "github.com/kernosis/kernosis/diagnose/why/cluster"
-	"github.com/kernosis/kernosis/diagnose/why/local"
 	"github.com/kernosis/kernosis/docs/problems"
 )
 
@@ -60,10 +59,8 @@ name; it has the names of pods whose probes failed.`,
 		Example: `  kernosis why pod shop/web-1
   kubectl kernosis why pod -n shop web-1 -c app
   kernosis why pod 4a1f7c52-8f1e-4d0c-9a55-0d6f2f6b1c11 --journal /var/lib/kernosis`,
-		Args: cobra.ExactArgs(1),
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			return f.completePod(cmd.Context(), args, typed)
-		},
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: f.completePod,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s := why.Subject{Kind: why.KindPod, Container: f.container}
 			namespace, name, both := strings.Cut(strings.TrimPrefix(args[0], "pod/"), "/")
@@ -93,10 +90,8 @@ recent problems and diagnoses, sources that are blind, and repairs that are held
 default is this node.`,
 		Example: `  kernosis why node
   kubectl kernosis why node worker-7 --since 24h`,
-		Args: cobra.MaximumNArgs(1),
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			return f.completeNode(cmd.Context(), args)
-		},
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: f.completeNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s := why.Subject{Kind: why.KindNode}
 			if len(args) == 1 {
@@ -119,16 +114,9 @@ func (f *whyFlags) add(cmd *cobra.Command) {
 	f.kube = newKubeFlagSet(fs)
 }
 
-func (f *whyFlags) check() error {
+func (f *whyFlags) run(cmd *cobra.Command, s why.Subject) error {
 	if f.since < time.Minute {
 		return fmt.Errorf("since %v: want at least 1m", f.since)
-	}
-	return nil
-}
-
-func (f *whyFlags) run(cmd *cobra.Command, s why.Subject) error {
-	if err := f.check(); err != nil {
-		return err
 	}
 	in, err := f.read(cmd.Context(), s)
 	if err != nil {
@@ -165,18 +153,18 @@ func (f *whyFlags) write(w io.Writer, a *why.Answer) error {
 
 // terminalWidth is how wide lines may be; 0: as they are, w is no terminal.
 func terminalWidth(w io.Writer) int {
-	file, ok := w.(*os.File)
-	if !ok {
-		return 0
-	}
-	size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ) //nolint:gosec // a file's descriptor
-	if err != nil {
+	screen := output.Terminal(w)
+	if screen == nil {
 		return 0
 	}
 	if columns, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && columns > 0 {
 		return columns
 	}
-	return int(size.Col)
+	columns, _, err := term.GetSize(int(screen.Fd())) //nolint:gosec // a file's descriptor
+	if err != nil {
+		return 0
+	}
+	return columns
 }
 
 // read asks the sources that there are: the API first, which knows UIDs and nodes.
@@ -187,12 +175,8 @@ func (f *whyFlags) read(ctx context.Context, s why.Subject) (why.Input, error) {
 	var fromAPI *why.Input
 	if to != nil {
 		in, err := whycluster.Read(ctx, whycluster.Config{REST: to, Subject: s, Namespaces: f.agentNamespaces, Now: now, Since: f.since})
-		switch {
-		case err == nil:
-			fromAPI = &in
-			s = in.Subject
-		default:
-			apiErr = err
+		if apiErr = err; err == nil {
+			fromAPI, s = &in, in.Subject
 		}
 	}
 	known := fromAPI != nil
@@ -223,12 +207,4 @@ func (f *whyFlags) read(ctx context.Context, s why.Subject) (why.Input, error) {
 		return why.Input{}, fmt.Errorf("why: %w", err)
 	}
 	return why.Input{}, fmt.Errorf("why: nothing to read: no journal below %s (--state-dir, --journal), and no kubeconfig (--kubeconfig, --context)", f.stateDir)
-}
-
-// unknownPod is what is said where only a journal is read, and it does not know the pod.
-func unknownPod(s *why.Subject) why.Unread {
-	return why.Unread{
-		What: "which UID " + s.String() + " has", Needed: true,
-		Why: local.ErrUnknownPod.Error() + ": it knows names of pods whose probes failed; give the UID, or a kubeconfig",
-	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -120,8 +119,8 @@ func (f *whyFlags) complete() kubernetes.Interface {
 	return client
 }
 
-func (f *whyFlags) completePod(ctx context.Context, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	client := f.complete()
+func (f *whyFlags) completePod(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	client, ctx := f.complete(), cmd.Context()
 	if len(args) > 0 || client == nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -147,13 +146,13 @@ func (f *whyFlags) completePod(ctx context.Context, args []string, typed string)
 	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-func (f *whyFlags) completeNode(ctx context.Context, args []string) ([]string, cobra.ShellCompDirective) {
+func (f *whyFlags) completeNode(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	client := f.complete()
 	if len(args) > 0 || client == nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var out []string
-	if list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 500}); err == nil {
+	if list, err := client.CoreV1().Nodes().List(cmd.Context(), metav1.ListOptions{Limit: 500}); err == nil {
 		for i := range list.Items {
 			out = append(out, list.Items[i].Name)
 		}

@@ -43,8 +43,11 @@ func (f *whyFlags) local(s why.Subject, now time.Time, known bool, step func() e
 	} else if err != nil {
 		return nil, err
 	}
-	here := journalNode(state)
-	if node := cmp.Or(s.Node, nodeOf(&s)); f.journal == "" && node != "" && here != "" && node != here {
+	here, node := journalNode(state), s.Node
+	if s.Kind == why.KindNode {
+		node = cmp.Or(node, s.Name)
+	}
+	if f.journal == "" && node != "" && here != "" && node != here {
 		return nil, errNoJournal
 	}
 	if s.Kind == why.KindNode && s.Name == "" {
@@ -58,11 +61,13 @@ func (f *whyFlags) local(s why.Subject, now time.Time, known bool, step func() e
 		s.Namespace = f.kube.namespace()
 	}
 	in, err := local.Read(local.Config{Dir: dir, Subject: s, Now: now, Since: f.since}, step)
-	if errors.Is(err, local.ErrUnknownPod) {
-		if !known {
-			in.Unread = append(in.Unread, unknownPod(&s))
-		}
-	} else if err != nil {
+	switch {
+	case errors.Is(err, local.ErrUnknownPod) && !known:
+		in.Unread = append(in.Unread, why.Unread{
+			What: "which UID " + s.String() + " has", Needed: true,
+			Why: local.ErrUnknownPod.Error() + ": it knows names of pods whose probes failed; give the UID, or a kubeconfig",
+		})
+	case err != nil && !errors.Is(err, local.ErrUnknownPod):
 		return nil, err
 	}
 	if state != "" {
@@ -72,13 +77,6 @@ func (f *whyFlags) local(s why.Subject, now time.Time, known bool, step func() e
 		savedDiagnoses(&in, state)
 	}
 	return &in, nil
-}
-
-func nodeOf(s *why.Subject) string {
-	if s.Kind == why.KindNode {
-		return s.Name
-	}
-	return ""
 }
 
 // looksLikeUID reports whether a name is a UID: no pod's name is likely to be one.

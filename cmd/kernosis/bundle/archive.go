@@ -4,10 +4,12 @@ package bundle
 
 import (
 	"archive/tar"
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -36,6 +38,7 @@ type Archive struct {
 	left  int
 	files output.Rows
 	lacks output.Rows
+	err   error // the first one of writing
 }
 
 // New begins an archive whose files are in a folder. The MANIFEST begins with head.
@@ -46,30 +49,29 @@ func New(w io.Writer, dir, head string, now time.Time) *Archive {
 	return a
 }
 
-// Text adds a file of text, without what looks like a secret. Of a long one the end is kept:
-// the latest of a log. The only errors are of writing.
-func (a *Archive) Text(name, what, text string) error {
-	if len(text) > MaxFile { // what is left out need not be read
-		text, what = tail(text, MaxFile), what+cut
+// Add adds a file, without what looks like a secret. One that is called .json or .jsonl is JSON, one
+// value or one a line; others are text. Of a long one the end is kept: the latest of a log.
+func (a *Archive) Add(name, what, text string) {
+	if !strings.HasPrefix(filepath.Ext(name), ".json") {
+		if len(text) > MaxFile { // what is left out need not be read
+			text, what = tail(text, MaxFile), what+cut
+		}
+		a.add(name, what, display.SafeLines(hostfs.RedactText(strings.ToValidUTF8(text, "\ufffd"))))
+		return
 	}
-	return a.add(name, what, display.SafeLines(hostfs.RedactText(strings.ToValidUTF8(text, "\ufffd"))))
-}
-
-// cut is said of a file whose beginning is missing.
-const cut = "; only its end: it is too long"
-
-// JSON adds a file of JSON, one value or one a line, without what looks like a secret.
-func (a *Archive) JSON(name, what string, text []byte) error {
-	clean, skipped, err := redactJSON(text)
+	clean, skipped, err := redactJSON([]byte(text))
 	if err != nil {
 		a.Lack(name, err)
-		return nil
+		return
 	}
 	if skipped > 0 {
 		what += fmt.Sprintf("; without %s that could not be read", display.Count(skipped, "line"))
 	}
-	return a.add(name, what, string(clean))
+	a.add(name, what, string(clean))
 }
+
+// cut is said of a file whose beginning is missing.
+const cut = "; only its end: it is too long"
 
 // Lack notes that a file is missing, and why.
 func (a *Archive) Lack(name string, why error) {
@@ -77,19 +79,19 @@ func (a *Archive) Lack(name string, why error) {
 	a.lacks.Add(name, display.Safe(text, 1000))
 }
 
-func (a *Archive) add(name, what, text string) error {
+func (a *Archive) add(name, what, text string) {
 	limit := min(MaxFile, a.left)
 	if len(text) > limit {
 		if limit < 1024 {
 			a.Lack(name, errors.New("the archive is full"))
-			return nil
+			return
 		}
 		what += cut
 		text = tail(text, limit)
 	}
 	a.files.Add(name, strconv.Itoa(len(text)), what)
 	a.left -= len(text)
-	return a.write(name, text)
+	a.write(name, text)
 }
 
 // tail is the end of a text, from the beginning of a line on.
@@ -101,18 +103,16 @@ func tail(text string, limit int) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-func (a *Archive) write(name, text string) error {
-	header := &tar.Header{Name: a.dir + "/" + name, Mode: 0o600, Size: int64(len(text)), ModTime: a.now, Format: tar.FormatPAX}
-	if err := a.tar.WriteHeader(header); err != nil {
-		return fmt.Errorf("write archive: %w", err)
+func (a *Archive) write(name, text string) {
+	if a.err == nil {
+		a.err = a.tar.WriteHeader(&tar.Header{Name: a.dir + "/" + name, Mode: 0o600, Size: int64(len(text)), ModTime: a.now, Format: tar.FormatPAX})
 	}
-	if _, err := io.WriteString(a.tar, text); err != nil {
-		return fmt.Errorf("write archive: %w", err)
+	if a.err == nil {
+		_, a.err = io.WriteString(a.tar, text)
 	}
-	return nil
 }
 
-// Close adds the MANIFEST and ends the archive.
+// Close adds the MANIFEST and ends the archive. The error is the first one of writing.
 func (a *Archive) Close() error {
 	var b strings.Builder
 	b.WriteString(a.head + "\n")
@@ -120,8 +120,8 @@ func (a *Archive) Close() error {
 	if a.lacks.Len() > 0 {
 		b.WriteString("\nNot collected:\n" + a.lacks.String())
 	}
-	err := a.write(ManifestName, b.String())
-	if err := errors.Join(err, a.tar.Close(), a.gzip.Close()); err != nil {
+	a.write(ManifestName, b.String())
+	if err := cmp.Or(a.err, a.tar.Close(), a.gzip.Close()); err != nil {
 		return fmt.Errorf("write archive: %w", err)
 	}
 	return nil

@@ -55,7 +55,7 @@ func load(t *testing.T, file string, env map[string]string, args ...string) (set
 		t.Setenv(k, v)
 	}
 	s := settings{kept: "kept"}
-	origins, warnings, err := config.Load(fs, &s)
+	origins, warnings, err := config.Load(fs, os.Environ(), &s)
 	return s, origins, warnings, err
 }
 

@@ -10,7 +10,6 @@ package config
 
 import (
 	"fmt"
-	"os"
 	"reflect"
 	"strings"
 
@@ -25,12 +24,7 @@ const fileFlag = "config"
 // warnings. The tags mapstructure and yaml of a field have its key, which is the name of its
 // flag. A field whose mapstructure tag is "-" has no flag and no variable: it is set from
 // the file as YAML has it (viper folds the case of keys).
-func Load(fs *pflag.FlagSet, into any) (Origins, []string, error) {
-	return LoadFrom(fs, os.Environ(), into)
-}
-
-// LoadFrom is Load with another environment: of a process whose settings are looked at.
-func LoadFrom(fs *pflag.FlagSet, environ []string, into any) (Origins, []string, error) {
+func Load(fs *pflag.FlagSet, environ []string, into any) (Origins, []string, error) {
 	v := viper.NewWithOptions(viper.KeyDelimiter("::")) // a dot is part of a flag's name
 	if err := v.BindPFlags(fs); err != nil {
 		return nil, nil, err

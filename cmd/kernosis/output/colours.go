@@ -12,13 +12,16 @@ type Colours struct{ on bool }
 // ColoursOf returns the colours for a writer: none where it is no terminal, or the environment
 // has NO_COLOR (no-color.org) or says that the terminal knows none.
 func ColoursOf(w any) Colours {
-	return Colours{on: IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+	return Colours{on: Terminal(w) != nil && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
 
-// IsTerminal reports whether a reader or writer is a terminal.
-func IsTerminal(rw any) bool {
+// Terminal returns the terminal that a reader or writer is; nil: it is none.
+func Terminal(rw any) *os.File {
 	file, ok := rw.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd())) //nolint:gosec // a file's descriptor
+	if !ok || !term.IsTerminal(int(file.Fd())) { //nolint:gosec // a file's descriptor
+		return nil
+	}
+	return file
 }
 
 // Bad is for what is wrong: red.

@@ -39,15 +39,11 @@ func Add(cmd *cobra.Command, others ...string) *Format {
 
 // AddNames adds -o, --output with these forms alone, of which the first is the default.
 func AddNames(cmd *cobra.Command, names ...string) *Format {
-	return add(cmd, "output", "o", names)
+	return AddFlag(cmd, "output", "o", names...)
 }
 
 // AddFlag is AddNames with another flag, for commands whose --output is something else.
-func AddFlag(cmd *cobra.Command, flag string, names ...string) *Format {
-	return add(cmd, flag, "", names)
-}
-
-func add(cmd *cobra.Command, flag, short string, names []string) *Format {
+func AddFlag(cmd *cobra.Command, flag, short string, names ...string) *Format {
 	f := &Format{name: names[0], names: names}
 	cmd.Flags().VarP(f, flag, short, "`format` of the output: "+list(names))
 	// It fails only for a flag that is not there.
