@@ -290,7 +290,6 @@ func (a *agent) noteLoss(err error) {
 	a.written = written
 }
 
-// conditions returns the conditions as they are now.
 func (a *agent) conditions() []problem.Condition {
 	a.mu.Lock()
 	defer a.mu.Unlock()

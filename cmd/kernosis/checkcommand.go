@@ -65,8 +65,8 @@ func newCheckCommand(use, short, long, example string, run func(*cobra.Command) 
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return answer(cmd, checkUnknown, err.Error()) })
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		err := run(cmd)
-		if ee, ok := errors.AsType[*exitError](err); ok || err == nil {
-			return errorOrNil(ee)
+		if _, answered := errors.AsType[*exitError](err); answered || err == nil {
+			return err
 		}
 		return answer(cmd, checkUnknown, err.Error())
 	}
@@ -80,13 +80,6 @@ func newCheckCommand(use, short, long, example string, run func(*cobra.Command) 
 		fs.Lookup(name).Usage = "accepted and not used"
 	}
 	return cmd
-}
-
-func errorOrNil(err *exitError) error {
-	if err == nil {
-		return nil
-	}
-	return err
 }
 
 // answer prints a check program's message, and returns the error that carries its

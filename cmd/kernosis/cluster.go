@@ -160,7 +160,6 @@ func (r *clusterReporter) flush(seq uint64, now func() []problem.Condition) {
 	}
 }
 
-// set says how all conditions are.
 func (r *clusterReporter) set(list []problem.Condition) {
 	if r == nil || r.conditions == nil {
 		return

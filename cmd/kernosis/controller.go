@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -65,22 +67,14 @@ func runController(ctx context.Context, cfg controllerConfig, stderr io.Writer) 
 	klog.SetSlogLogger(log)
 	limitMemory("/sys/fs/cgroup/memory.max")
 	log.Info("controller starts", "version", version, "namespace", cfg.Namespace, "leader_elect", cfg.LeaderElect)
-	speak := liveness.Config{
-		Namespace: cfg.Namespace, Pods: cfg.AgentPods, Types: cfg.ConditionTypes,
-		Silent: cfg.SilentAfter, Draining: cfg.DrainingGrace, StartUp: cfg.StartUpGrace,
-		Workers: cfg.Workers, SlowRate: cfg.SlowWrites, Metrics: ctrlmetrics.Registry, Log: log,
+	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "kernosis_controller_build_info", Help: "Always 1; the version is in the label.", ConstLabels: prometheus.Labels{"version": version},
+	}, func() float64 { return 1 })
+	if err := ctrlmetrics.Registry.Register(build); err != nil {
+		return fmt.Errorf("metrics: %w", err)
 	}
-	look := controller.Config{
-		Namespace: cfg.Namespace, Builtins: catalog.All(operation.Host{}), Silent: cfg.SilentAfter, PodWait: cfg.PodWait,
-		PendingSilent: cfg.PendingSilent, RunningSilent: cfg.RunningSilent, MaxEnded: cfg.MaxEnded,
-		Workers: cfg.Workers, Metrics: ctrlmetrics.Registry, Log: log,
-	}
-	removeBuild, err := addBuildInfo(ctrlmetrics.Registry)
-	if err != nil {
-		return err
-	}
-	defer removeBuild()
-	err = lead(ctx, to, cfg, speak, look, log)
+	defer ctrlmetrics.Registry.Unregister(build)
+	err = lead(ctx, to, cfg, log)
 	if err == nil {
 		log.Info("controller ends")
 	}
@@ -101,7 +95,12 @@ func limitMemory(file string) {
 }
 
 // lead runs the parts of the controller, as one of several processes.
-func lead(ctx context.Context, to *rest.Config, cfg controllerConfig, speak liveness.Config, look controller.Config, log *slog.Logger) error {
+func lead(ctx context.Context, to *rest.Config, cfg controllerConfig, log *slog.Logger) error {
+	speak := liveness.Config{
+		Namespace: cfg.Namespace, Pods: cfg.AgentPods, Types: cfg.ConditionTypes,
+		Silent: cfg.SilentAfter, Draining: cfg.DrainingGrace, StartUp: cfg.StartUpGrace,
+		Workers: cfg.Workers, SlowRate: cfg.SlowWrites, Metrics: ctrlmetrics.Registry, Log: log,
+	}
 	kinds, err := speak.ByObject()
 	if err != nil {
 		return err
@@ -140,7 +139,13 @@ func lead(ctx context.Context, to *rest.Config, cfg controllerConfig, speak live
 	}
 	installed := make(chan struct{})
 	remove, err = leader.WhenServed(m, served,
-		func() (func(), error) { return controller.Add(m, look) },
+		func() (func(), error) {
+			return controller.Add(m, controller.Config{
+				Namespace: cfg.Namespace, Builtins: catalog.All(operation.Host{}), Silent: cfg.SilentAfter, PodWait: cfg.PodWait,
+				PendingSilent: cfg.PendingSilent, RunningSilent: cfg.RunningSilent, MaxEnded: cfg.MaxEnded,
+				Workers: cfg.Workers, Metrics: ctrlmetrics.Registry, Log: log,
+			})
+		},
 		func() (func(), error) {
 			return repair.Add(m, repair.Config{Namespace: cfg.Namespace, Pods: cfg.AgentPods, DryRun: !cfg.Repairs, Metrics: ctrlmetrics.Registry, Log: log})
 		},

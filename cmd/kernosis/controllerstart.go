@@ -35,7 +35,6 @@ func alertsFlags(fs *pflag.FlagSet) {
 	fs.Bool("alerts-plain-http", false, "take alerts without TLS: on a loopback address only")
 }
 
-// check returns everything that is wrong.
 func (c *alertsConfig) check() error {
 	if c.Listen == "" {
 		if c.CertFile != "" || c.KeyFile != "" || c.ClientCAFile != "" || len(c.ClientNames) > 0 || c.PlainHTTP {

@@ -13,15 +13,15 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v4"
-	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
+	"github.com/kernosis/kernosis/cmd/kernosis/status"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/detector/problem"
@@ -72,7 +72,7 @@ func demo(ctx context.Context, out, errOut io.Writer) error {
 	if err := writeDemoTriggers(filepath.Join(dir, "diagnose-dir")); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	fmt.Fprintf(out, "Kernel %s, BTF %s. Faults run in control groups, network namespaces and loop files\nof their own. Quiet times of the rules are cut to 5 s, to see problems clear.\n\n", kernelRelease(), haveBTF())
+	fmt.Fprintf(out, "Kernel %s, BTF %s. Faults run in control groups, network namespaces and loop files\nof their own. Quiet times of the rules are cut to 5 s, to see problems clear.\n\n", status.Kernel(), haveBTF())
 
 	d := &demoRun{out: out, errOut: errOut, dir: dir, pins: fmt.Sprintf("/sys/fs/bpf/kernosis-demo-%d", os.Getpid())}
 	defer remove(d.pins)
@@ -174,19 +174,17 @@ type demoRun struct {
 }
 
 func (d *demoRun) start(ctx context.Context) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	d.cmd = exec.CommandContext(ctx, self, "run", "-o", "json",
+	var err error
+	d.cmd, err = tied(ctx, "run", "-o", "json",
 		"--state-dir", filepath.Join(d.dir, "state"), "--rules-dir", filepath.Join(d.dir, "rules"), "--diagnose-dir", filepath.Join(d.dir, "diagnose-dir"),
 		"--targets-dir", filepath.Join(d.dir, "targets.d"), "--pin-root", d.pins,
 		// The kernel's log may report the machine's own faults, before the demo.
 		"--log", "none",
 		"--listen", "", "--hung-task-after", "3s", "--log-level", "warn")
+	if err != nil {
+		return err
+	}
 	d.cmd.Stderr = d.errOut
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	d.cmd.Cancel = func() error { return d.cmd.Process.Signal(syscall.SIGTERM) }
 	pipe, err := d.cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -222,6 +220,18 @@ func (d *demoRun) start(ctx context.Context) error {
 		}
 		return true
 	})
+}
+
+// tied is a command of this program, which ends by SIGTERM with ctx and with this process.
+func tied(ctx context.Context, args ...string) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	return cmd, nil
 }
 
 // await reads steps until one satisfies done.
@@ -279,16 +289,12 @@ func (d *demoRun) drill(ctx context.Context, o *outcome) {
 		return
 	}
 	fmt.Fprintf(d.out, "--- kernosis inject %s: %s\n", f.Name, f.Does)
-	self, err := os.Executable()
+	cmd, err := tied(ctx, append([]string{"inject", o.fault, "--targets-dir", filepath.Join(d.dir, "targets.d"),
+		"--state-dir", filepath.Join(d.dir, "inject"), "--pin-root", d.pins}, o.args...)...)
 	if err != nil {
 		o.err = err
 		return
 	}
-	args := append([]string{"inject", o.fault, "--targets-dir", filepath.Join(d.dir, "targets.d"),
-		"--state-dir", filepath.Join(d.dir, "inject"), "--pin-root", d.pins}, o.args...)
-	cmd := exec.CommandContext(ctx, self, args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := process.StartTied(cmd); err != nil {
@@ -359,18 +365,18 @@ func (d *demoRun) verdict(o *outcome) string {
 
 func (d *demoRun) table(outcomes []*outcome) error {
 	fmt.Fprintln(d.out)
-	tw := tabwriter.NewWriter(d.out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(tw, "FAULT\tDETECTED\tAFTER\tATTRIBUTED TO\tCAUSE\tVERDICT\tCLEARED")
+	var rows output.Rows
+	rows.Add("FAULT", "DETECTED", "AFTER", "ATTRIBUTED TO", "CAUSE", "VERDICT", "CLEARED")
 	detected, possible := 0, 0
 	var missed []error
 	for _, o := range outcomes {
 		if o.refused != "" {
-			fmt.Fprintf(tw, "%s\tn/a\t\t\t%s\t\t\n", o.fault, o.refused)
+			rows.Add(o.fault, "n/a", "", "", o.refused)
 			continue
 		}
 		possible++
 		if o.problem == nil || o.err != nil {
-			fmt.Fprintf(tw, "%s\tNO\t\t\t\t\t\n", o.fault)
+			rows.Add(o.fault, "NO")
 			missed = append(missed, fmt.Errorf("%s: %w", o.fault, o.err))
 			continue
 		}
@@ -380,9 +386,9 @@ func (d *demoRun) table(outcomes []*outcome) error {
 			cleared = "NO"
 			missed = append(missed, fmt.Errorf("%s: detected, but did not clear", o.fault))
 		}
-		fmt.Fprintf(tw, "%s\tyes\t%s\t%s\t%s\t%s\t%s\n", o.fault, roundLatency(o.after), attributedTo(o), o.cause(o.event), d.verdict(o), cleared)
+		rows.Add(o.fault, "yes", roundLatency(o.after).String(), attributedTo(o), o.cause(o.event), d.verdict(o), cleared)
 	}
-	if err := tw.Flush(); err != nil {
+	if err := rows.Write(d.out); err != nil {
 		return err
 	}
 	fmt.Fprintf(d.out, "%d/%d detected, %d records lost.   Next: kernosis run · kernosis inject · kernosis features\n", detected, possible, d.lost)
@@ -403,14 +409,6 @@ func (d *demoRun) stop() {
 	if err := d.cmd.Wait(); err != nil {
 		fmt.Fprintln(d.errOut, "demo: the agent:", err)
 	}
-}
-
-func kernelRelease() string {
-	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
-		return "unknown"
-	}
-	return unix.ByteSliceToString(u.Release[:])
 }
 
 func haveBTF() string {

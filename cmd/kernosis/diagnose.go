@@ -99,7 +99,6 @@ func shippedSets() []string {
 	return names
 }
 
-// shippedFile returns the manifests of a shipped OperationSet.
 func shippedFile(name string) (document.File, error) {
 	if names := shippedSets(); !slices.Contains(names, name) {
 		return document.File{}, fmt.Errorf("no shipped OperationSet is named %.80q%s there are %s", name,
@@ -109,7 +108,6 @@ func shippedFile(name string) (document.File, error) {
 	return document.File{Name: name + ".yaml", Data: data}, err
 }
 
-// shippedFiles returns the manifests of all shipped OperationSets.
 func shippedFiles() ([]document.File, error) {
 	var files []document.File
 	for _, name := range shippedSets() {

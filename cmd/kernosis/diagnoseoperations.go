@@ -43,7 +43,6 @@ Exit code: 0; 2 there is no operation of that name.`,
 	return cmd
 }
 
-// operationNames are those of the built-in operations.
 func operationNames() []string {
 	all := catalog.All(operation.Host{})
 	names := make([]string, len(all))

@@ -29,7 +29,6 @@ type fleetNodes struct {
 	diagnoses atomic.Bool   // their kinds are installed
 }
 
-// read returns all nodes.
 func (f *fleetNodes) read() (out page.Fleet, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), fleetWithin)
 	defer cancel()

@@ -1,16 +1,14 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"log/slog"
 	"os"
 	"runtime/debug"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -52,7 +50,7 @@ func smallFootprint(ctx context.Context, log *slog.Logger) error {
 	collectGarbage(gcPercent)
 	debug.FreeOSMemory()
 	for wait := forgetAgain; ; wait = forgetEvery {
-		if err := forgetPages("/proc/self/maps"); err != nil {
+		if err := forgetPages(); err != nil {
 			log.Debug("pages of the program are kept", "error", err)
 		}
 		timer.Reset(wait)
@@ -66,43 +64,28 @@ func smallFootprint(ctx context.Context, log *slog.Logger) error {
 
 // forgetPages unmaps the pages of the program's own code and constants. The next use
 // of each finds it in the page cache; most were used by the start alone.
-func forgetPages(maps string) error {
-	self, err := os.Readlink("/proc/self/exe")
+func forgetPages() error {
+	program, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return err
 	}
-	f, err := os.Open(maps)
+	self, err := procfs.Self()
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		start, length, ok := readOnly(lines.Text(), self)
-		if !ok {
+	maps, err := self.ProcMaps()
+	if err != nil {
+		return err
+	}
+	for _, m := range maps {
+		if m.Pathname != program || m.Perms.Write || !m.Perms.Private {
 			continue
 		}
 		// Of a private mapping of a file that is never written nothing can be lost.
 		// Not unix.Madvise, which wants a slice: this is no memory of Go's.
-		if _, _, errno := unix.Syscall(unix.SYS_MADVISE, start, length, unix.MADV_DONTNEED); errno != 0 {
+		if _, _, errno := unix.Syscall(unix.SYS_MADVISE, m.StartAddr, m.EndAddr-m.StartAddr, unix.MADV_DONTNEED); errno != 0 {
 			return fmt.Errorf("madvise: %w", errno)
 		}
 	}
-	return lines.Err()
-}
-
-// readOnly returns a mapping of the file that can't be written: a line such as
-// "00400000-0173c000 r-xp 00000000 fe:00 10815514 /bin/kernosis".
-func readOnly(line, file string) (start, length uintptr, ok bool) {
-	fields := strings.Fields(line)
-	if len(fields) != 6 || fields[5] != file || strings.Contains(fields[1], "w") || !strings.HasSuffix(fields[1], "p") {
-		return 0, 0, false
-	}
-	from, to, _ := strings.Cut(fields[0], "-")
-	first, err1 := strconv.ParseUint(from, 16, 64)
-	end, err2 := strconv.ParseUint(to, 16, 64)
-	if err1 != nil || err2 != nil || end <= first {
-		return 0, 0, false
-	}
-	return uintptr(first), uintptr(end - first), true
+	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,12 +69,11 @@ systemd to start it again, if it has been up for longer than the cooldown time.`
 	return cmd
 }
 
-// run is the command.
 func (h *healthCheck) run(cmd *cobra.Command) error {
 	h.notes = cmd.ErrOrStderr()
-	h.hostAddress = fromEnviron("HOST_ADDRESS", "127.0.0.1")
-	h.kubeletPort = fromEnviron("KUBELET_PORT", "10248")
-	h.kubeProxyPort = fromEnviron("KUBEPROXY_PORT", "10256")
+	h.hostAddress = cmp.Or(os.Getenv("HOST_ADDRESS"), "127.0.0.1")
+	h.kubeletPort = cmp.Or(os.Getenv("KUBELET_PORT"), "10248")
+	h.kubeProxyPort = cmp.Or(os.Getenv("KUBEPROXY_PORT"), "10256")
 	if err := h.complete(); err != nil {
 		return err
 	}
@@ -85,13 +85,6 @@ func (h *healthCheck) run(cmd *cobra.Command) error {
 		return answer(cmd, checkProblem, fmt.Sprintf("%s:%s was found unhealthy; repair flag : %t", h.component, h.service, h.repair))
 	}
 	return nil
-}
-
-func fromEnviron(name, unset string) string {
-	if v := os.Getenv(name); v != "" {
-		return v
-	}
-	return unset
 }
 
 // complete sets the service, and returns what is wrong with the flags.
@@ -147,7 +140,6 @@ func (h *healthCheck) check(ctx context.Context) (healthy bool, err error) {
 	return false, nil
 }
 
-// probe asks the component.
 func (h *healthCheck) probe(ctx context.Context) bool {
 	switch h.component {
 	case componentKubelet:

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 )
 
 func newInject() *cobra.Command {
@@ -53,23 +53,19 @@ func newInject() *cobra.Command {
 }
 
 func faultNames() []string {
-	faults := inject.Faults()
-	names := make([]string, 0, len(faults))
-	for i := range faults {
-		names = append(names, faults[i].Name)
+	var names []string
+	for _, f := range inject.Faults() {
+		names = append(names, f.Name)
 	}
 	return names
 }
 
 func faultList() string {
-	var b strings.Builder
-	tw := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	faults := inject.Faults()
-	for i := range faults {
-		fmt.Fprintf(tw, "  %s\t%s\n", faults[i].Name, faults[i].Summary)
+	var rows output.Rows
+	for _, f := range inject.Faults() {
+		rows.Add("  "+f.Name, f.Summary)
 	}
-	tw.Flush() //nolint:errcheck // a strings.Builder takes everything
-	return "Faults:\n" + b.String()
+	return "Faults:\n" + rows.String()
 }
 
 // watchPatience is how long a running agent may take to read a new target

@@ -180,7 +180,6 @@ func lintFormats(path string, in lint.Input, corpus *lint.Corpus) ([]lint.Findin
 	return found, nil
 }
 
-// lintWarnings are the warnings of reading a configuration.
 func lintWarnings(f *npd.File) []lint.Finding {
 	var out []lint.Finding
 	for _, w := range f.Warnings {
@@ -200,6 +199,7 @@ func lintWarnings(f *npd.File) []lint.Finding {
 type lintFile struct {
 	path  string
 	named bool
+	data  []byte
 }
 
 // maxLintFiles bounds what is found below folders.
@@ -221,9 +221,9 @@ func lintPaths(paths []string) ([]lintFile, error) {
 				if !isLintFile(path) {
 					return fmt.Errorf("%s: want a .json, .yaml or .yml file or a folder", path)
 				}
-				out = append(out, lintFile{path, true})
+				out = append(out, lintFile{path: path, named: true})
 			case isLintFile(path) && !strings.HasSuffix(strings.TrimSuffix(path, filepath.Ext(path)), "_test"):
-				out = append(out, lintFile{path, false})
+				out = append(out, lintFile{path: path})
 			}
 			if len(out) > maxLintFiles {
 				return fmt.Errorf("%s: more than %d files", p, maxLintFiles)

@@ -26,15 +26,11 @@ func addRules(in *lint.Input, files []lintFile) (*detector.RuleSet, error) {
 		if filepath.Ext(f.path) == ".json" {
 			continue
 		}
-		data, err := readAtMost(f.path, maxLintFile)
-		if err != nil {
-			return nil, err
-		}
-		if !f.named && !bytes.Contains(data, []byte("rules.kernosis.io/")) {
+		if !f.named && !bytes.Contains(f.data, []byte("rules.kernosis.io/")) {
 			continue // some other YAML of the folder
 		}
 		name := fmt.Sprintf("%04d.yaml", i)
-		layer[name], paths[name] = &fstest.MapFile{Data: data}, f.path
+		layer[name], paths[name] = &fstest.MapFile{Data: f.data}, f.path
 	}
 	set, err := detector.Load(rules.FS, layer)
 	if list := (detector.Errors)(nil); errors.As(err, &list) {

@@ -13,16 +13,15 @@ import (
 	"github.com/kernosis/kernosis/diagnose/review"
 )
 
-// splitManifests parts the files that have objects of kernosis.io from the others.
+// splitManifests reads the files, and parts those that have objects of kernosis.io from the others.
 func splitManifests(files []lintFile) (others []lintFile, manifests []document.File, err error) {
 	group := []byte(v1alpha1.GroupVersion().String())
 	for _, f := range files {
-		data, err := readAtMost(f.path, maxLintFile)
-		if err != nil {
+		if f.data, err = readAtMost(f.path, maxLintFile); err != nil {
 			return nil, nil, err
 		}
-		if bytes.Contains(data, group) {
-			manifests = append(manifests, document.File{Name: f.path, Data: data})
+		if bytes.Contains(f.data, group) {
+			manifests = append(manifests, document.File{Name: f.path, Data: f.data})
 		} else {
 			others = append(others, f)
 		}

@@ -56,7 +56,6 @@ message says so; 2: the log can't be read, or a flag is wrong.`,
 	return cmd
 }
 
-// run is the command.
 func (c *logCount) run(cmd *cobra.Command) error {
 	if err := c.check(); err != nil {
 		return err

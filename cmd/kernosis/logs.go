@@ -48,17 +48,14 @@ func (l *logConfig) source() logsource.Config {
 	case c.Plugin == logsource.KMsg:
 		c.Lookback = kmsgLookback
 	}
-	if c.Name == "" {
-		c.Name = defaultLogName(c.Plugin, c.Path)
+	switch {
+	case c.Name != "":
+	case c.Plugin == logsource.File && c.Path != "":
+		c.Name = filepath.Base(c.Path)
+	default:
+		c.Name = c.Plugin
 	}
 	return c
-}
-
-func defaultLogName(plugin, path string) string {
-	if plugin == logsource.File && path != "" {
-		return filepath.Base(path)
-	}
-	return plugin
 }
 
 // logs returns the logs to read: those of the file and of --log, or else the

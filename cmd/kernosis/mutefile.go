@@ -88,7 +88,6 @@ func (f *muteFile) read() {
 // readMutes reads no more than shows that a file is too big.
 func readMutes(path string) ([]byte, error) { return readAtMost(path, detector.MaxFile+1) }
 
-// setMutes puts mutes in force.
 func (a *agent) setMutes(list []problem.Mute) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

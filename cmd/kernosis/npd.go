@@ -166,7 +166,6 @@ func (p *parts) startNPD(ctx context.Context, g *errgroup.Group) {
 	}
 }
 
-// logWarnings logs what is odd in the files.
 func logWarnings(set *npd.Set, log *slog.Logger) {
 	for _, w := range set.Warnings {
 		log.Warn("configuration of node-problem-detector", "warning", w.Error())

@@ -178,7 +178,6 @@ func (p *parts) openSelfCheck() error {
 	return nil
 }
 
-// reportLasting has what lasts reported once more.
 func (p *parts) reportLasting(emit collector.Emit) {
 	p.sources.ReportLasting(emit)
 	if p.intake != nil {
@@ -197,7 +196,6 @@ func (p *parts) ready() error {
 	return p.check()
 }
 
-// serve opens the HTTP servers.
 func (p *parts) serve(ctx context.Context, g *errgroup.Group) error {
 	access, err := p.cfg.access(p.metrics, p.log)
 	if err != nil {

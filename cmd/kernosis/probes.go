@@ -83,7 +83,6 @@ func (p *probes) report(ev *event.Event) {
 // wantsPods reports whether who knows the node's pods is to hand them over.
 func (p *probes) wantsPods() bool { return p != nil && p.source == nil }
 
-// take takes a whole set of pods.
 func (p *probes) take(list []*probe.Pod) {
 	podsource.To(p.manager)(list)
 	p.observer.Listed()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -75,11 +76,7 @@ func newRulesSchema() *cobra.Command {
 		ValidArgs: []string{"rules", "tests", "mutes"},
 		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name := firstOf(args)
-			if name == "" {
-				name = "rules"
-			}
-			data, err := fs.ReadFile(rules.Schemas, "schema/"+name+".json")
+			data, err := fs.ReadFile(rules.Schemas, "schema/"+cmp.Or(firstOf(args), "rules")+".json")
 			if err != nil {
 				return err
 			}

@@ -42,7 +42,6 @@ func (s *services) list() []service.Service {
 	return slices.Clone(s.all)
 }
 
-// add adds one that was found.
 func (s *services) add(one service.Service) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +89,6 @@ type serviceProbes struct {
 	saving bounded.Calls // writes of what was found
 }
 
-// openServices makes the probes of services.
 func (p *parts) openServices() error {
 	cfg, fs := p.cfg, hostfs.New(p.cfg.HostRoot)
 	p.services = &serviceProbes{cfg: cfg, agent: p.agent, mutes: p.mutes, log: p.log, fs: fs, prober: active.New(fs)}

@@ -122,7 +122,6 @@ func cells(w io.Writer, format *output.Format) int {
 	return terminalWidth(w)
 }
 
-// statusExit is the exit code of a state.
 func statusExit(s *status.State) error {
 	switch s.Outcome {
 	case status.Problems:

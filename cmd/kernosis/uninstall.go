@@ -39,14 +39,10 @@ configuration stay: remove them as you installed them (helm uninstall, kubectl d
 			if why := validation.IsDNS1123Label(c.Namespace); len(why) > 0 {
 				return fmt.Errorf("namespace: %q: %s", c.Namespace, why[0])
 			}
-			to, err := kube.uninstaller(timeout)
-			if err != nil {
-				return err
-			}
-			c.To, c.Say = to, func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
-			return failed(install.Uninstall(ctx, c))
+			return kube.within(cmd, timeout, func(ctx context.Context, to *rest.Config, say func(string)) error {
+				c.To, c.Say = to, say
+				return install.Uninstall(ctx, c)
+			})
 		},
 	}
 	kube = newKubeFlagSet(cmd.Flags())
@@ -75,13 +71,7 @@ func newCRDsApply() *cobra.Command {
 		Example: "  kernosis crds apply --context prod",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			to, err := kube.uninstaller(timeout)
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
-			return failed(install.ApplyKinds(ctx, to, func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }))
+			return kube.within(cmd, timeout, install.ApplyKinds)
 		},
 	}
 	kube = newKubeFlagSet(cmd.Flags())
@@ -102,13 +92,7 @@ func newCRDsDelete() *cobra.Command {
 			if !yes {
 				return errors.New("all Diagnoses, OperationSets, Triggers, Operations and policies of the cluster go with their definitions: say --yes")
 			}
-			to, err := kube.uninstaller(timeout)
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
-			return failed(install.DeleteKinds(ctx, to, func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }))
+			return kube.within(cmd, timeout, install.DeleteKinds)
 		},
 	}
 	kube = newKubeFlagSet(cmd.Flags())
@@ -117,15 +101,17 @@ func newCRDsDelete() *cobra.Command {
 	return cmd
 }
 
-// uninstaller returns how to reach the API server for commands that write a lot, once.
-func (k *kubeFlagSet) uninstaller(timeout time.Duration) (*rest.Config, error) {
+// within does what writes a lot to the API server, in a time at most.
+func (k *kubeFlagSet) within(cmd *cobra.Command, timeout time.Duration, do func(context.Context, *rest.Config, func(line string)) error) error {
 	if timeout <= 0 {
-		return nil, fmt.Errorf("timeout: %s, want more than 0", timeout)
+		return fmt.Errorf("timeout: %s, want more than 0", timeout)
 	}
 	to, err := k.rest()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	to.QPS, to.Burst, to.UserAgent = uninstallQPS, uninstallBurst, "kernosis-uninstall/"+version
-	return to, nil
+	ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+	defer cancel()
+	return failed(do(ctx, to, func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/procfs"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/status"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/reporter/page"
 )
@@ -16,7 +17,7 @@ import (
 // openPage makes the web page of the node. Streams end with ctx.
 func (p *parts) openPage(ctx context.Context) {
 	cfg := page.Config{
-		Node: p.cfg.shownNode(), Version: version, Kernel: kernelRelease(), Started: time.Now(),
+		Node: p.cfg.shownNode(), Version: version, Kernel: status.Kernel(), Started: time.Now(),
 		Journal: filepath.Join(p.cfg.StateDir, journalDir), Ended: ctx.Done(),
 		Problems: p.agent.problemsNow, Conditions: p.agent.conditions, Sources: p.agent.sourcesNow,
 		Degraded: p.self.notes, Losses: p.agent.losses, Cost: cost, Check: p.check,
@@ -43,7 +44,6 @@ func (c *agentConfig) shownNode() string {
 	return node
 }
 
-// problemsNow returns the problems as they are now.
 func (a *agent) problemsNow() []problem.Problem {
 	a.mu.Lock()
 	defer a.mu.Unlock()

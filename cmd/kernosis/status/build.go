@@ -162,7 +162,6 @@ func counted() []struct{ metric, what, whatLabel, reasonLabel string } {
 	}
 }
 
-// losses counts what was lost since the agent started.
 func (g *reading) losses() {
 	if g.metrics == nil {
 		if g.local != nil {

@@ -105,7 +105,6 @@ func parseEndpoint(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// String is its URL.
 func (e *Endpoint) String() string { return e.base.String() }
 
 // Get returns the code and text of a page.
@@ -126,7 +125,6 @@ func (e *Endpoint) Get(ctx context.Context, page string) (code int, text []byte,
 	return answer.StatusCode, text, err
 }
 
-// health asks whether the agent works.
 func (e *Endpoint) health(ctx context.Context) (string, error) {
 	code, body, err := e.Get(ctx, "/healthz")
 	if err != nil {
@@ -142,7 +140,6 @@ func (e *Endpoint) health(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("/healthz answers %d: it is no agent", code)
 }
 
-// degraded asks what the agent lacks.
 func (e *Endpoint) degraded(ctx context.Context) ([]string, error) {
 	out := []string{}
 	code, body, err := e.Get(ctx, "/readyz")
@@ -160,7 +157,6 @@ func (e *Endpoint) degraded(ctx context.Context) ([]string, error) {
 // families are metrics by name.
 type families map[string]*dto.MetricFamily
 
-// metrics asks for the agent's metrics.
 func (e *Endpoint) metrics(ctx context.Context) (families, error) {
 	code, body, err := e.Get(ctx, "/metrics")
 	switch {

@@ -93,7 +93,7 @@ type reading struct {
 // Read returns the state now.
 func (r *Reader) Read(ctx context.Context) *State {
 	g := &reading{State: State{
-		At: time.Now(), Node: display.Safe(r.c.Node, maxWord), Kernel: kernel(),
+		At: time.Now(), Node: display.Safe(r.c.Node, maxWord), Kernel: Kernel(),
 		Problems: []Problem{}, Conditions: []problem.Condition{}, Sources: []Source{}, Degraded: []string{}, Losses: []Loss{}, Unread: []Unread{},
 	}}
 	g.Agent.PID, g.Agent.Running = r.c.PID, r.c.PID != 0
@@ -113,7 +113,6 @@ func (g *reading) unread(what string, err error) {
 	g.Unread = append(g.Unread, Unread{What: what, Why: display.Safe(err.Error(), maxWord)})
 }
 
-// ask asks the endpoint.
 func (r *Reader) ask(ctx context.Context, g *reading) {
 	e := r.c.Endpoint
 	if e == nil {
@@ -134,7 +133,6 @@ func (r *Reader) ask(ctx context.Context, g *reading) {
 	}
 }
 
-// look reads the state folder and the journal.
 func (r *Reader) look(ctx context.Context, g *reading) {
 	type found struct {
 		saved   time.Time
@@ -226,8 +224,8 @@ func seconds(s float64) time.Time {
 	return time.Unix(int64(whole), int64(part*1e9))
 }
 
-// kernel is the release of the kernel that runs.
-func kernel() string {
+// Kernel is the release of the kernel that runs.
+func Kernel() string {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
 		return "unknown"
