@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 
 // What the API server answers decides at the agent's end whether there will be a next one.
 func TestKeepsAttached(t *testing.T) {
+	const selecting = `{"kind": "DaemonSet", "apiVersion": "apps/v1", "metadata": {"name": "a"}, "spec": {"template": {"spec": {"nodeSelector": {"pool": "%s"}}}}}`
 	for _, c := range []struct {
 		name   string
 		status int
@@ -18,6 +20,8 @@ func TestKeepsAttached(t *testing.T) {
 		want   bool
 	}{
 		{"there", http.StatusOK, `{"kind": "DaemonSet", "apiVersion": "apps/v1", "metadata": {"name": "a"}}`, true},
+		{"selects the Node", http.StatusOK, fmt.Sprintf(selecting, "gpu"), true},
+		{"selects other Nodes", http.StatusOK, fmt.Sprintf(selecting, "cpu"), false},
 		{"being deleted", http.StatusOK, `{"kind": "DaemonSet", "apiVersion": "apps/v1", "metadata": {"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"}}`, false},
 		{"gone", http.StatusNotFound, "", false},
 		{"service account gone", http.StatusUnauthorized, "", false},
@@ -27,12 +31,16 @@ func TestKeepsAttached(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path != "/apis/apps/v1/namespaces/ns/daemonsets/a" {
+				w.Header().Set("Content-Type", "application/json")
+				switch r.URL.Path {
+				case "/apis/apps/v1/namespaces/ns/daemonsets/a":
+					w.WriteHeader(c.status)
+					_, _ = w.Write([]byte(c.body))
+				case "/api/v1/nodes/n7":
+					_, _ = w.Write([]byte(`{"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n7", "labels": {"pool": "gpu"}}}`))
+				default:
 					t.Errorf("asked for %s", r.URL.Path)
 				}
-				w.Header().Set("Content-Type", "application/json")
-				w.WriteHeader(c.status)
-				_, _ = w.Write([]byte(c.body))
 			}))
 			defer server.Close()
 			if got := atEnd(t, server.URL).keepsAttached(slog.New(slog.DiscardHandler)); got != c.want {
@@ -49,7 +57,7 @@ func TestKeepsAttached(t *testing.T) {
 
 func atEnd(t *testing.T, url string) *agentConfig {
 	t.Helper()
-	to, err := newCluster(&rest.Config{Host: url}, "")
+	to, err := newCluster(&rest.Config{Host: url}, "n7")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -55,6 +56,10 @@ func add(m manager.Manager, c *Config) (*reconciler, error) {
 	if err != nil {
 		return nil, err
 	}
+	pods, err := labels.Parse(c.Pods)
+	if err != nil {
+		return nil, err
+	}
 	r := &reconciler{
 		config: c, tracker: newTracker(c.periods(), c.Types), nodes: m.GetCache(), client: api,
 		counts: newCounts(), limiters: map[string]*rate.Limiter{}, refused: map[string]time.Time{},
@@ -63,5 +68,6 @@ func add(m manager.Manager, c *Config) (*reconciler, error) {
 	return r, leader.Reconcile(m, name, c.Workers, r,
 		source.Kind(cache, &corev1.Node{}, r.tracker.nodeHandler()),
 		source.Kind(cache, &coordinationv1.Lease{}, r.tracker.leaseHandler()),
-		source.Kind(cache, &corev1.Pod{}, r.tracker.podHandler()))
+		source.Kind(cache, &corev1.Pod{}, r.tracker.podHandler()),
+		source.Kind(cache, &appsv1.DaemonSet{}, r.tracker.setHandler(pods)))
 }

@@ -93,6 +93,26 @@ func TestDrainingAgentHasLonger(t *testing.T) {
 	b.waitHas(node, "A", silentAs)
 }
 
+// A node that is taken out of the DaemonSet keeps nothing of its agent, but what others report.
+func TestNodeIsTakenOut(t *testing.T) {
+	b := newBench(t)
+	b.drainTimeout = deadline
+	out, in := b.server.Node(t), b.server.Node(t)
+	b.daemonSet(out, in)
+	r := b.control(nil)
+	a, stays := b.agent(out, cond("A", problem.True, "Broken")), b.agent(in, cond("A", problem.True, "Broken"))
+	b.set(out, "Other", "True", "OfAnother")
+	b.daemonSet(in)
+	a.end()
+	stays.end()
+	b.waitHas(out, "A", "")
+	b.waitHas(in, "A", silentAs)
+	if got := b.has(out, "Other") + b.has(out, "Ready"); got != "True OfAnother"+"True KubeletReady" {
+		t.Errorf("got %s", got)
+	}
+	b.waitFor("it is not silent", func() bool { return r.count(t, "kernosis_controller_nodes", "state", "silent") == 1 })
+}
+
 func TestUpgradeIsNotSeen(t *testing.T) {
 	testall.Only(t)
 	b := newBench(t)

@@ -17,7 +17,9 @@
 //     are set to Unknown with AgentStatusNeverUpdated. Conditions that are there are
 //     left alone: somebody else reports them. What was set so is removed again when
 //     an agent comes that does not list it, or when the pod is gone.
-//   - A Lease that says draining has a longer period: its agent is being replaced.
+//   - A Lease that says draining has a longer period: its agent is being replaced. If no
+//     DaemonSet of the agents wants a pod on the node by then, it is not: what the agent
+//     left is removed. So it is where somebody deletes the Lease.
 //   - While many agents of a zone miss renewals together, each has three periods: the API
 //     server is short of CPU, or was away. See lease.Crowd.
 //   - When most agents of a zone are silent, writes in it are slowed. When all agents
@@ -28,6 +30,6 @@
 //
 // A Lease whose Node is gone is left to the garbage collector: the Node owns it.
 //
-// It needs the rights to list and watch Nodes, Leases and pods (the latter two in the
-// agents' namespace), and to patch nodes/status.
+// It needs the rights to list and watch Nodes, Leases, pods and DaemonSets (all but Nodes in
+// the agents' namespace), and to patch nodes/status.
 package liveness

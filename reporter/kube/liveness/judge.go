@@ -3,6 +3,7 @@ package liveness
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kernosis/kernosis/reporter/kube/lease"
@@ -40,6 +41,9 @@ type observation struct {
 	spokenFor []string // condition types that the controller has made Unknown, as last seen
 
 	pods map[types.UID]time.Time // of the agent, since when they are on the node
+
+	object   *corev1.Node // as it was last seen, of the cache
+	unwanted bool         // there are DaemonSets of the agent, and none wants a pod on the node
 }
 
 // state is what is to be thought of a node's agent.
@@ -62,12 +66,14 @@ func judge(o *observation, now time.Time, p periods) (state, time.Time) {
 		return stateNone, time.Time{}
 	}
 	if o.reports() {
-		quiet, period := now.Sub(o.renewed), o.period(p)
+		quiet, period, left := now.Sub(o.renewed), o.period(p), o.left()
 		until := o.renewed.Add(period)
 		switch {
+		case quiet >= period && left:
+			return stateNone, time.Time{}
 		case quiet >= period:
 			return stateSilent, time.Time{}
-		case lease.Late(quiet, period):
+		case lease.Late(quiet, period) && !left:
 			// Whether a zone is in an outage has to be known before its first agent is
 			// silent, and not when most of them were written down.
 			return stateLate, until
@@ -104,6 +110,12 @@ func (o *observation) period(p periods) time.Duration {
 // seen. The Lease of an earlier Node of that name does not count.
 func (o *observation) reports() bool {
 	return o.heard && (o.owner == "" || o.owner == o.nodeUID)
+}
+
+// left says whether the agent has ended and none is to follow: it said so, or somebody deleted its
+// Lease, and the node was taken out of the DaemonSet.
+func (o *observation) left() bool {
+	return o.unwanted && len(o.pods) == 0 && (o.draining || !o.lease)
 }
 
 // podSince returns since when the oldest of the agent's pods is on the node.

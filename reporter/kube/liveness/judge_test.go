@@ -33,6 +33,7 @@ func agent(quiet time.Duration, change ...func(*observation)) *observation {
 func draining(o *observation)     { o.draining = true }
 func leaseDeleted(o *observation) { o.lease = false }
 func nodeDeleted(o *observation)  { o.node, o.nodeUID = false, "" }
+func unwanted(o *observation)     { o.unwanted = true }
 func otherNode(o *observation)    { o.nodeUID = "v" }
 func noLease(o *observation)      { o.lease, o.heard = false, false }
 func newNode(o *observation)      { o.nodeSince = noon.Add(-time.Second) }
@@ -71,6 +72,11 @@ func TestJudge(t *testing.T) {
 		"draining":                          {agent(time.Minute, draining), stateDraining, 4 * time.Minute},
 		"draining for long":                 {agent(4*time.Minute, draining), stateLate, time.Minute},
 		"drained":                           {agent(5*time.Minute, draining), stateSilent, 0},
+		"drained, no agent is wanted":       {agent(5*time.Minute, draining, unwanted), stateNone, 0},
+		"draining, no agent is wanted":      {agent(4*time.Minute, draining, unwanted), stateDraining, time.Minute},
+		"drained, its pod is still there":   {agent(5*time.Minute, draining, unwanted, pods(time.Hour)), stateSilent, 0},
+		"killed, no agent is wanted":        {agent(time.Minute, unwanted), stateSilent, 0},
+		"Lease deleted, none is wanted":     {agent(time.Minute, leaseDeleted, unwanted), stateNone, 0},
 		"Lease deleted, fresh":              {agent(time.Second, leaseDeleted), stateReporting, 49 * time.Second},
 		"Lease deleted, silent":             {agent(time.Minute, leaseDeleted), stateSilent, 0},
 		"no Node":                           {agent(time.Minute, nodeDeleted), stateNone, 0},
@@ -257,6 +263,7 @@ func TestPlan(t *testing.T) {
 		for i := 0; i < len(list); i += 4 {
 			out = append(out, corev1.NodeCondition{
 				Type: corev1.NodeConditionType(list[i]), Status: corev1.ConditionStatus(list[i+1]), Reason: list[i+2], Message: list[i+3],
+				LastHeartbeatTime: metav1.NewTime(noon.Add(-time.Minute)),
 			})
 		}
 		return out
@@ -292,6 +299,8 @@ func TestPlan(t *testing.T) {
 		"starting":                  {stateStarting, agent(0, noLease), has("C", "Unknown", "AgentStatusNeverUpdated", never), nil},
 		"came without the type":     {stateReporting, agent(0), has("A", "Unknown", "AgentStatusNeverUpdated", never, "C", "Unknown", "AgentStatusNeverUpdated", never, "D", "True", "X", ""), []string{"C delete"}},
 		"the pod went":              {stateNone, agent(0, noLease), has("A", "Unknown", "AgentStatusNeverUpdated", never, "D", "Unknown", "AgentStatusUnknown", since), []string{"A delete"}},
+		"the node was taken out":    {stateNone, silent, has("A", "True", "X", "", "B", "Unknown", "AgentStatusUnknown", since, "C", "True", "Z", ""), []string{"A delete", "B delete"}},
+		"and another reports":       {stateNone, agent(2 * time.Hour), has("A", "True", "X", "", "B", "Unknown", "AgentStatusUnknown", since), []string{"B delete"}},
 		"kubelet's, if ever listed": {stateSilent, agent(time.Minute, func(o *observation) { o.types = []string{"Ready"} }), has("Ready", "True", "KubeletReady", ""), nil},
 	} {
 		t.Run(name, func(t *testing.T) {

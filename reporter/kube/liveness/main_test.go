@@ -16,7 +16,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -301,6 +303,31 @@ func (b *bench) daemonPod(name, node string) {
 			Containers: []corev1.Container{{Name: "main", Image: "kubetest.invalid/none:1"}},
 		},
 	}, metav1.CreateOptions{})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// daemonSet has the agent's DaemonSet select some nodes, by their names.
+func (b *bench) daemonSet(nodes ...string) {
+	b.t.Helper()
+	terms := []corev1.NodeSelectorTerm{}
+	for _, node := range nodes {
+		terms = append(terms, corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}})
+	}
+	labels := map[string]string{"app": "agent"}
+	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "kernosis"}, Spec: appsv1.DaemonSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "main", Image: "kubetest.invalid/none:1"}},
+			Affinity:   &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms}}},
+		}},
+	}}
+	sets := b.client.AppsV1().DaemonSets(b.namespace)
+	_, err := sets.Create(b.t.Context(), d, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		_, err = sets.Update(b.t.Context(), d, metav1.UpdateOptions{})
+	}
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -44,7 +44,9 @@ func plan(s state, o *observation, has []corev1.NodeCondition, common []string, 
 		}
 	case stateStarting:
 		return nil
-	case stateNone, stateReporting, stateDraining, stateLate:
+	case stateNone:
+		out = remains(o, has)
+	case stateReporting, stateDraining, stateLate:
 	}
 	if s != stateNever {
 		out = append(out, leftovers(o, has)...)
@@ -77,6 +79,28 @@ func unknown(out []change, t string, renewTime time.Time, has []corev1.NodeCondi
 	}
 	return append(out, c)
 }
+
+// remains returns the removal of what an agent has left on a node that is to have none any more.
+// What was written after its end is another's by now.
+func remains(o *observation, has []corev1.NodeCondition) (out []change) {
+	if !o.reports() {
+		return nil
+	}
+	for _, t := range o.types {
+		c := find(has, t)
+		if c == nil {
+			continue
+		}
+		ours := c.Reason == lease.ReasonUnknown || c.Reason == lease.ReasonNeverUpdated
+		if ours || !c.LastHeartbeatTime.IsZero() && c.LastHeartbeatTime.Before(at(o.renewTime.Add(lastWrites))) {
+			out = append(out, change{Patch: "delete", Type: t})
+		}
+	}
+	return out
+}
+
+// lastWrites is how long an agent that ends may write conditions after its last renewal.
+const lastWrites = time.Minute
 
 // leftovers returns the removal of conditions that we have set for an agent that had
 // never reported, and that it does not have.

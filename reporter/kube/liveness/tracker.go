@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,13 +25,14 @@ type tracker struct {
 
 	mu    sync.Mutex
 	nodes map[string]*observation
+	sets  map[string]*appsv1.DaemonSet // of the agents, by name
 	view  view
 	crowd map[string]*lease.Crowd // by zone
 }
 
 func newTracker(p periods, types []string) *tracker {
 	return &tracker{
-		periods: p, types: slices.Sorted(slices.Values(types)), nodes: map[string]*observation{}, crowd: map[string]*lease.Crowd{},
+		periods: p, types: slices.Sorted(slices.Values(types)), nodes: map[string]*observation{}, sets: map[string]*appsv1.DaemonSet{}, crowd: map[string]*lease.Crowd{},
 		// Fine enough for the smallest period, and at most once a second: it looks at all.
 		stale: min(time.Second, p.silent/20),
 	}
@@ -61,7 +63,7 @@ func (t *tracker) seeNode(n *corev1.Node, now time.Time) {
 		o.nodeSince, o.spokenFor = now, nil
 		o.heard = o.lease
 	}
-	o.node, o.nodeUID, o.zone = true, n.UID, zoneOf(n)
+	o.node, o.nodeUID, o.zone, o.object, o.unwanted = true, n.UID, zoneOf(n), n, t.unwanted(n)
 	// An agent that returns may write its conditions before its Lease: it is not to be
 	// spoken for once more in between. Its Lease has a full period to follow.
 	if takenBack(o.spokenFor, n) {
@@ -98,7 +100,7 @@ func (t *tracker) loseNode(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if o := t.nodes[name]; o != nil {
-		o.node, o.nodeUID = false, ""
+		o.node, o.nodeUID, o.object = false, "", nil
 		t.tidy(name)
 	}
 }
@@ -166,6 +168,41 @@ func (t *tracker) losePod(p *corev1.Pod) {
 		delete(o.pods, p.UID)
 		t.tidy(p.Spec.NodeName)
 	}
+}
+
+// seeSet takes a DaemonSet of the agents as it is.
+func (t *tracker) seeSet(d *appsv1.DaemonSet) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old := t.sets[d.Name]
+	t.sets[d.Name] = d
+	if old == nil || old.UID != d.UID || old.Generation != d.Generation {
+		t.wantAnew()
+	}
+}
+
+func (t *tracker) loseSet(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.sets, name)
+	t.wantAnew()
+}
+
+// wantAnew looks again which nodes are to have an agent. The lock is held.
+func (t *tracker) wantAnew() {
+	for _, o := range t.nodes {
+		o.unwanted = o.node && t.unwanted(o.object)
+	}
+}
+
+// unwanted reports whether there are DaemonSets, and none wants a pod on a Node. The lock is held.
+func (t *tracker) unwanted(n *corev1.Node) bool {
+	for _, d := range t.sets {
+		if Wants(d, n) {
+			return false
+		}
+	}
+	return len(t.sets) > 0
 }
 
 // runs reports whether a pod is one of a DaemonSet, on a node, and meant to stay.

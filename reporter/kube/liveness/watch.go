@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +32,9 @@ func byObject(namespace string, pods labels.Selector) map[client.Object]cache.By
 		&corev1.Pod{}: {
 			Namespaces: map[string]cache.Config{namespace: {LabelSelector: pods}}, Transform: trimPod,
 		},
+		&appsv1.DaemonSet{}: {
+			Namespaces: map[string]cache.Config{namespace: {}}, Transform: trimSet,
+		},
 	}
 }
 
@@ -51,7 +55,7 @@ func trimNode(object any) (any, error) {
 		}
 	}
 	for _, c := range n.Status.Conditions {
-		kept := corev1.NodeCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, LastTransitionTime: c.LastTransitionTime}
+		kept := corev1.NodeCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, LastTransitionTime: c.LastTransitionTime, LastHeartbeatTime: c.LastHeartbeatTime}
 		if c.Reason == lease.ReasonUnknown || c.Reason == lease.ReasonNeverUpdated {
 			kept.Message = c.Message // other messages are not looked at
 		}
@@ -83,6 +87,21 @@ func trimPod(object any) (any, error) {
 		Spec:   corev1.PodSpec{NodeName: p.Spec.NodeName},
 		Status: corev1.PodStatus{Phase: p.Status.Phase},
 	}, nil
+}
+
+// trimSet keeps of a DaemonSet where its pods are to be.
+func trimSet(object any) (any, error) {
+	d, ok := object.(*appsv1.DaemonSet)
+	if !ok {
+		return object, nil
+	}
+	out := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{
+		Name: d.Name, Namespace: d.Namespace, UID: d.UID, ResourceVersion: d.ResourceVersion, Generation: d.Generation,
+	}}
+	pod := &d.Spec.Template
+	out.Spec.Template.Labels = pod.Labels
+	out.Spec.Template.Spec = corev1.PodSpec{NodeSelector: pod.Spec.NodeSelector, Affinity: pod.Spec.Affinity, Tolerations: pod.Spec.Tolerations}
+	return out, nil
 }
 
 // seen makes a handler of what is to be done with an object that is there and with
@@ -139,5 +158,21 @@ func (t *tracker) podHandler() handler.TypedEventHandler[*corev1.Pod, reconcile.
 		}
 		t.seePod(p, time.Now())
 		return p.Spec.NodeName
+	}, gone)
+}
+
+// setHandler takes the DaemonSets whose pods are the agents'. What they no longer want is judged when
+// their pods go.
+func (t *tracker) setHandler(pods labels.Selector) handler.TypedEventHandler[*appsv1.DaemonSet, reconcile.Request] {
+	gone := func(d *appsv1.DaemonSet) string {
+		t.loseSet(d.Name)
+		return ""
+	}
+	return seen(func(d *appsv1.DaemonSet) string {
+		if !pods.Matches(labels.Set(d.Spec.Template.Labels)) {
+			return gone(d)
+		}
+		t.seeSet(d)
+		return ""
 	}, gone)
 }
