@@ -8,6 +8,7 @@ import (
 
 	"github.com/kernosis/kernosis/diagnose/worker/kube"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
+	"github.com/kernosis/kernosis/reporter/kube/events"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
@@ -76,8 +77,8 @@ func (r *clusterReporter) Collect(ch chan<- prometheus.Metric) {
 	}
 	if r.events != nil {
 		s := r.events.Stats()
-		for outcome, n := range map[string]uint64{"created": s.Created, "patched": s.Patched, "recreated": s.Recreated, "failed": s.Failed} {
-			wrote(objectEvent, outcome, n)
+		for _, o := range events.Outcomes() {
+			wrote(objectEvent, string(o), s.Requests[o])
 		}
 	}
 	if r.diagnoses != nil {

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
 
 // writer is the two requests the sink makes.
@@ -66,6 +68,22 @@ func read(err error) answer {
 	// Time-outs, connections that break, 401 (a token is renewed within a minute),
 	// 429 and everything of the server's own making.
 	return away
+}
+
+// outcomeOf names how a request ended. Not every 403 is a lack of rights, and a 404 is none of
+// the Node.
+func outcomeOf(w *write, a answer, err error) conditions.Outcome {
+	switch {
+	case a == done && w.patch:
+		return Patched
+	case a == done:
+		return Created
+	case a == gone && w.patch:
+		return Recreated
+	case a == gone, a == noNamespace:
+		return NamespaceGone
+	}
+	return conditions.OutcomeOf(err)
 }
 
 // wished returns how long the server wants to be left alone; 0: it doesn't say.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/reporter/kube/events"
 	"github.com/kernosis/kernosis/reporter/kube/pods"
 	"github.com/kernosis/kernosis/vmtest/await"
@@ -45,6 +46,9 @@ func TestNamespaceThatGoes(t *testing.T) {
 	}
 	if on := a.onPod(p); len(on) != 0 {
 		t.Error(on)
+	}
+	if got := a.sink.Stats().Requests; got[events.NamespaceGone] == 0 || got[conditions.Forbidden] != 0 {
+		t.Errorf("%v: it lacks no right", got)
 	}
 	// Gone for good, and a pod of one that never was.
 	a.pods.add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns + "-never", Name: "x", UID: "never"}})
@@ -120,7 +124,7 @@ func TestEventThatIsGone(t *testing.T) {
 	if len(again) != 1 || again[0].Count != 4 || again[0].Name != on[0].Name || again[0].UID == on[0].UID {
 		t.Errorf("%+v", again)
 	}
-	if st := a.sink.Stats(); st.Recreated != 1 {
+	if st := a.sink.Stats(); st.Requests[events.Recreated] != 1 {
 		t.Errorf("%+v", st)
 	}
 	if n := kubetest.Sum(t, kubetest.Registered(t, a.sink), "kernosis_events_occurred_total", "rule", "oom-kill"); n != 4 {
@@ -146,7 +150,7 @@ func TestOutage(t *testing.T) {
 			for i := range 1000 {
 				a.report(kill(string(all[i%10].UID)))
 			}
-			await.Until(t, "requests fail", time.Minute, func() bool { return a.sink.Stats().Failed >= 3 })
+			await.Until(t, "requests fail", time.Minute, func() bool { _, failed := requests(a.sink.Stats()); return failed >= 3 })
 			if how == "stopped" {
 				a.server.Start(t)
 			} else {
@@ -196,7 +200,7 @@ func TestRightThatComesLater(t *testing.T) {
 	a := newAgent(t, func(c *events.Config) { c.Client = unlimited(t, server.Config(t, user)) })
 	p := a.pod(server.Namespace(t), "web-1")
 	a.report(kill(string(p.UID)))
-	await.Until(t, "it is refused", time.Minute, func() bool { return a.sink.Stats().Failed >= 2 })
+	await.Until(t, "it is refused", time.Minute, func() bool { return a.sink.Stats().Requests[conditions.Forbidden] >= 2 })
 	// What the agent needs for Events.
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}}}
 	if _, err := a.client.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {

@@ -10,6 +10,7 @@ func (k *Sink) note(w *write, err error, now time.Time) (fault time.Time) {
 	k.change = true
 	s, a := w.s, read(err)
 	s.sending = false
+	k.stats.Requests[outcomeOf(w, a, err)]++
 	if a != away {
 		if lasted, was := k.out.over(now); was {
 			k.cfg.Log.Info("API server accepts Events again", "away", lasted.Round(time.Millisecond))
@@ -19,14 +20,12 @@ func (k *Sink) note(w *write, err error, now time.Time) (fault time.Time) {
 		s.tries = 0
 		return k.took(w, now)
 	}
-	k.stats.Failed++
 	switch {
 	case a == exists:
 		s.Created = true // with a count of an earlier process: the next request sends the present one
 		s.contradicted(now)
 	case a == gone && w.patch:
 		s.Created = false // its time was over: it is made again, with the total
-		k.stats.Recreated++
 		s.contradicted(now)
 	case a == noNamespace && s.Pod != "":
 		k.lost(s, AstrayNamespace, err)
@@ -65,11 +64,6 @@ func (k *Sink) took(w *write, now time.Time) (fault time.Time) {
 	s.Acked, s.AckedUnreported = w.count, w.unreported
 	if !s.dirty() {
 		s.Event = nil
-	}
-	if w.patch {
-		k.stats.Patched++
-	} else {
-		k.stats.Created++
 	}
 	s.due = now.Add(s.every)
 	if w.patch {

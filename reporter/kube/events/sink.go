@@ -10,6 +10,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/statefile"
 	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
 
 // Sink sends Events to the cluster. Add, Flush and Stats are safe for concurrent use;
@@ -41,7 +42,7 @@ func New(cfg Config) (*Sink, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("events: %w", err)
 	}
-	k := &Sink{cfg: cfg.withDefaults(), poke: make(chan struct{}, 1), api: clientWriter{cfg.Client}}
+	k := &Sink{cfg: cfg.withDefaults(), poke: make(chan struct{}, 1), api: clientWriter{cfg.Client}, stats: Stats{Requests: map[conditions.Outcome]uint64{}}}
 	k.file = statefile.File{Path: filepath.Join(cfg.Dir, StateFile), Durable: true, Written: func() { k.cfg.Fault(StageWritten) }}
 	k.table = newTable()
 	var st state
