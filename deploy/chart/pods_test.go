@@ -27,6 +27,7 @@ func TestTheRoleGoesByTheSettings(t *testing.T) {
 		"kubelet":     {settings{"pods-from": "kubelet"}, []string{"nodes/pods get", "events list", "events create", "diagnoses list"}, []string{"pods get", "pods list", "pods watch"}},
 		"no events":   {settings{"kubelet-events": false}, []string{"events create", "events patch", "nodes/metrics get"}, []string{"events list"}},
 		"no probes":   {settings{"probes": "off"}, []string{"events create", "pods list"}, []string{"events list", "nodes/metrics get"}},
+		"unquoted":    {parse(t, "probes: off"), []string{"events create", "pods list"}, []string{"events list", "nodes/metrics get"}},
 		"no diagnose": {settings{"diagnose": false}, []string{"pods list"}, []string{"diagnoses list", "diagnoses create", "diagnoses/status patch", "operations list", "triggers list"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -54,6 +55,9 @@ func TestTheRoleGoesByTheSettings(t *testing.T) {
 			config := typed[corev1.ConfigMap](t, all, "ConfigMap", "kernosis-agent").Data["config.yaml"]
 			if from, ok := c.config["pods-from"]; ok && !strings.Contains(config, "pods-from: "+from.(string)) {
 				t.Errorf("the agent is not reported: %s", config)
+			}
+			if _, ok := c.config["probes"]; ok && !strings.Contains(config, `probes: "off"`) {
+				t.Errorf("the agent probes: %s", config)
 			}
 		})
 	}
