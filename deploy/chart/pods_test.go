@@ -1,6 +1,8 @@
 package chart_test
 
 import (
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -60,5 +62,21 @@ func TestTheRoleGoesByTheSettings(t *testing.T) {
 				t.Errorf("the agent probes: %s", config)
 			}
 		})
+	}
+}
+
+// OpenShift's default takes no pod with a user of its own choice: docs/platforms.md lets each.
+func TestOpenShiftTakesTheFixedUser(t *testing.T) {
+	page, err := os.ReadFile("../../docs/platforms.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, pod := range podsOf(t, rendered(t, parse(t, "uninstall: {crds: true}"))) {
+		if pod.Spec.SecurityContext == nil || pod.Spec.SecurityContext.RunAsUser == nil {
+			continue
+		}
+		if granted := regexp.MustCompile(`oc adm policy add-scc-to-user nonroot-v2 .*-z ` + pod.Spec.ServiceAccountName + ` `); !granted.Match(page) {
+			t.Errorf("docs/platforms.md does not let %s", name)
+		}
 	}
 }
