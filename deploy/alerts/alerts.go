@@ -65,6 +65,7 @@ type known struct {
 	severity problem.Severity
 	reasons  []string // of the condition
 	others   bool     // reasons that no rule names, too: those of checks
+	rules    []string // rules of whose problems some have the severity, by severityWhen
 	doc      string
 }
 
@@ -78,6 +79,29 @@ func (k *known) summary() string {
 		return "{{ $labels.node }}: " + k.name
 	}
 	return "{{ $labels.node }}: " + k.name + ", reason {{ $labels.reason }}"
+}
+
+// severities are those that problems of a rule may have, the least first.
+func severities(r *detector.Rule) []problem.Severity {
+	return slices.DeleteFunc(problem.Severities(), func(s problem.Severity) bool {
+		_, ok := r.SeverityWhen[s]
+		return !ok && s != r.Severity
+	})
+}
+
+// expr is true while the condition is so for one of the reasons, or with a problem of one of the
+// rules that has the severity.
+func (k *known) expr(all []*known) string {
+	var parts []string
+	// Without these labels an agent's next pod would be another alert.
+	const of = "max without (instance, pod, uid) (problem_gauge{type=%q%s}) == 1"
+	if len(k.reasons) > 0 {
+		parts = append(parts, fmt.Sprintf(of, k.name, k.matcher(all)))
+	}
+	if len(k.rules) > 0 {
+		parts = append(parts, fmt.Sprintf(of+" and on (cluster, node, reason) kernosis_problem_info{rule=~%q, severity=%q}", k.name, "", strings.Join(slices.Sorted(slices.Values(k.rules)), "|"), k.severity))
+	}
+	return strings.Join(parts, "\nor\n")
 }
 
 // matcher is what selects the reasons of a condition.
@@ -99,7 +123,8 @@ func (k *known) matcher(all []*known) string {
 
 // conditionAlerts returns an alert for each condition type and severity that its rules
 // have: one whose gauge is 1 for a reason of that severity. A reason that several rules
-// give counts as the gravest.
+// give counts as the gravest. With severityWhen a reason has the least severity, and each
+// graver one while a problem has it.
 func conditionAlerts(rules []*detector.Rule, cfg Config) []Alert {
 	type key struct{ condition, reason string }
 	gravest, checked := map[key]*detector.Rule{}, map[key]bool{}
@@ -109,7 +134,7 @@ func conditionAlerts(rules []*detector.Rule, cfg Config) []Alert {
 			continue
 		}
 		k := key{r.Condition, r.Reason}
-		if old := gravest[k]; old == nil || old.Severity.Rank() < r.Severity.Rank() {
+		if old := gravest[k]; old == nil || severities(old)[0].Rank() < severities(r)[0].Rank() {
 			gravest[k] = r
 		}
 		// What a check or a problem daemon gives for a reason stands in place of the rule's.
@@ -117,17 +142,31 @@ func conditionAlerts(rules []*detector.Rule, cfg Config) []Alert {
 		docs[r.Condition] = cmp.Or(docs[r.Condition], cfg.doc(r))
 	}
 	var all []*known
+	of := func(r *detector.Rule, s problem.Severity) *known {
+		i := slices.IndexFunc(all, func(o *known) bool { return o.name == r.Condition && o.severity == s })
+		if i < 0 {
+			i = len(all)
+			all = append(all, &known{name: r.Condition, severity: s, doc: cmp.Or(cfg.doc(r), docs[r.Condition])})
+		}
+		return all[i]
+	}
 	for _, k := range slices.SortedFunc(maps.Keys(gravest), func(a, b key) int {
 		return cmp.Or(cmp.Compare(a.condition, b.condition), cmp.Compare(a.reason, b.reason))
 	}) {
-		r := gravest[k]
-		i := slices.IndexFunc(all, func(o *known) bool { return o.name == k.condition && o.severity == r.Severity })
-		if i < 0 {
-			i = len(all)
-			all = append(all, &known{name: k.condition, severity: r.Severity, doc: cmp.Or(cfg.doc(r), docs[r.Condition])})
+		a := of(gravest[k], severities(gravest[k])[0])
+		a.reasons = append(a.reasons, k.reason)
+		a.others = a.others || checked[k]
+	}
+	for _, r := range rules {
+		if r.Temporary() {
+			continue
 		}
-		all[i].reasons = append(all[i].reasons, k.reason)
-		all[i].others = all[i].others || checked[k]
+		for _, s := range severities(r)[1:] {
+			if s.Rank() > severities(gravest[key{r.Condition, r.Reason}])[0].Rank() {
+				a := of(r, s)
+				a.rules = append(a.rules, r.Name)
+			}
+		}
 	}
 	slices.SortStableFunc(all, func(a, b *known) int {
 		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(b.severity.Rank(), a.severity.Rank()))
@@ -136,8 +175,7 @@ func conditionAlerts(rules []*detector.Rule, cfg Config) []Alert {
 	for _, k := range all {
 		out = append(out, Alert{
 			Alert: k.name, For: alertAfter(k.severity), Labels: labels(k.severity),
-			// Without these an agent's next pod would be another alert.
-			Expr: fmt.Sprintf("max without (instance, pod, uid) (problem_gauge{type=%q%s}) == 1", k.name, k.matcher(all)),
+			Expr: k.expr(all),
 			Annotations: cfg.ofNode(
 				k.summary(),
 				"The condition {{ $labels.type }} of node {{ $labels.node }} is True with reason {{ $labels.reason }}.",
@@ -192,7 +230,8 @@ func often(s problem.Severity) (more int, within string) {
 
 // problemAlerts returns the alerts for each reason of temporary problems: one of the gravest
 // severity that its rules have. What a problem daemon gives for a reason stands in place of the
-// rule's: problems of such rules are counted by the rules' names, each severity for itself.
+// rule's: problems of such rules are counted by the rules' names, each severity for itself, as are
+// those whose severity depends on the event.
 func problemAlerts(rules []*detector.Rule, taken []Alert, cfg Config) []Alert {
 	by := map[string][]*detector.Rule{}
 	for _, r := range rules {
@@ -205,9 +244,11 @@ func problemAlerts(rules []*detector.Rule, taken []Alert, cfg Config) []Alert {
 		names := map[problem.Severity][]string{}
 		doc, byRule := "", false
 		for _, r := range by[reason] {
-			names[r.Severity] = append(names[r.Severity], r.Name)
+			for _, s := range severities(r) {
+				names[s] = append(names[s], r.Name)
+			}
 			doc = cmp.Or(doc, cfg.doc(r))
-			byRule = byRule || slices.Contains(r.Events, event.Check)
+			byRule = byRule || slices.Contains(r.Events, event.Check) || len(r.SeverityWhen) > 0
 		}
 		for _, s := range slices.Backward(problem.Severities()) {
 			if len(names[s]) == 0 {

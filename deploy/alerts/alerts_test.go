@@ -171,24 +171,31 @@ func TestDashboardLinks(t *testing.T) {
 	}
 }
 
-// What rules say decides what becomes of them.
-func TestAlertsOfRules(t *testing.T) {
-	dir := t.TempDir()
-	write(t, filepath.Join(dir, "r.yaml"), `apiVersion: rules.kernosis.io/v1
+// ownRules are rules of each form that an alert goes by.
+const ownRules = `apiVersion: rules.kernosis.io/v1
 conditions:
   Broken: {healthyReason: Whole, healthyMessage: whole}
   Checked: {healthyReason: Fine, healthyMessage: fine}
+  Leaky: {healthyReason: Tight, healthyMessage: tight}
 rules:
 - {name: bent, events: [oomkill], condition: Broken, reason: Bent, message: m, latched: true, severity: info, doc: problems/Broken}
 - {name: torn, events: [oomkill], condition: Broken, reason: Torn, message: m, latched: true, severity: critical}
 - {name: torn-too, events: [oomkill], condition: Broken, reason: Torn, message: m, latched: true, severity: warning}
 - {name: checked, events: [check], condition: Checked, reason: Failed, message: m, latched: true}
 - {name: checked-badly, events: [oomkill], condition: Checked, reason: Worse, message: m, latched: true, severity: critical}
+- {name: leaks, events: [oomkill], condition: Leaky, reason: Leaks, message: m, latched: true, severityWhen: {info: event.scope == "memcg", critical: event.scope == "global"}}
 - {name: noticed, events: [check], reason: Noticed, message: m}
+- {name: killed, events: [oomkill], reason: Killed, message: m, severityWhen: {critical: event.scope == "global"}}
 - {name: creaks, events: [oomkill], reason: Creaks, message: m, severity: info}
 - {name: creaks-too, events: [diskio], reason: Creaks, message: m, severity: warning, doc: "https://wiki.example/creaks"}
 - {name: again, events: [diskio], reason: Broken, message: m, severity: critical}
-`)
+`
+
+// ofOwnRules returns the alerts on [ownRules].
+func ofOwnRules(t *testing.T) *alerts.File {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "r.yaml"), ownRules)
 	set, err := detector.LoadDir(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -197,6 +204,12 @@ rules:
 	if err != nil {
 		t.Fatal(err)
 	}
+	return f
+}
+
+// What rules say decides what becomes of them.
+func TestAlertsOfRules(t *testing.T) {
+	f := ofOwnRules(t)
 	got := map[string]alerts.Alert{}
 	for _, g := range f.Groups[:2] {
 		for _, a := range g.Rules {
@@ -209,9 +222,14 @@ rules:
 		"Checked warning":                {`max without (instance, pod, uid) (problem_gauge{type="Checked", reason!~"Worse"}) == 1`, "5m", ""},
 		"Checked critical":               {`max without (instance, pod, uid) (problem_gauge{type="Checked", reason=~"Worse"}) == 1`, "1m", ""},
 		"BrokenRepeated critical":        {`sum without (instance, pod, uid) (increase(problem_counter{reason="Broken"}[15m])) > 0` + "\nor\n" + `sum without (instance, pod, uid) (problem_counter{reason="Broken"} unless problem_counter{reason="Broken"} offset 15m) > 0`, "", ""},
+		"Leaky info":                     {`max without (instance, pod, uid) (problem_gauge{type="Leaky", reason=~"Leaks"}) == 1`, "15m", ""},
+		"Leaky warning":                  {`max without (instance, pod, uid) (problem_gauge{type="Leaky"}) == 1 and on (cluster, node, reason) kernosis_problem_info{rule=~"leaks", severity="warning"}`, "5m", ""},
+		"Leaky critical":                 {`max without (instance, pod, uid) (problem_gauge{type="Leaky"}) == 1 and on (cluster, node, reason) kernosis_problem_info{rule=~"leaks", severity="critical"}`, "1m", ""},
+		"Killed critical":                {counted(`rule=~"killed", severity="critical"`, 0), "", ""},
+		"Killed warning":                 {counted(`rule=~"killed", severity="warning"`, 4), "", ""},
 		"Noticed warning":                {counted(`rule=~"noticed", severity="warning"`, 4), "", ""},
 		"Creaks warning":                 {`sum without (instance, pod, uid) (increase(problem_counter{reason="Creaks"}[15m])) > 4`, "", "https://wiki.example/creaks"},
-		"KernosisOtherCondition warning": {`max without (instance, pod, uid) (problem_gauge{type!~"Broken|Checked"}) == 1`, "5m", "b/runbooks/KernosisOtherCondition.md"},
+		"KernosisOtherCondition warning": {`max without (instance, pod, uid) (problem_gauge{type!~"Broken|Checked|Leaky"}) == 1`, "5m", "b/runbooks/KernosisOtherCondition.md"},
 	} {
 		a, ok := got[name]
 		if !ok || a.Expr != want.expr || a.For != want.lasts || a.Annotations["runbook_url"] != want.runbook {

@@ -99,7 +99,7 @@ func (c *oneCase) unit() unitTest {
 
 // run has promtool run the tests of alerts, by the alerts' names: each on its own alerts
 // alone, as a hundred others would take a hundred times as long.
-func run(t *testing.T, tests map[string][]unitTest) {
+func run(t *testing.T, f *alerts.File, tests map[string][]unitTest) {
 	t.Helper()
 	promtool, dir := monitoringtest.Program(t, "promtool"), t.TempDir()
 	encoded := func(v any) string {
@@ -112,7 +112,7 @@ func run(t *testing.T, tests map[string][]unitTest) {
 	args := []string{"test", "rules"}
 	for _, name := range slices.Sorted(maps.Keys(tests)) {
 		group := alerts.Group{Name: "alerts"}
-		each(shipped(t), func(_ string, a *alerts.Alert) {
+		each(f, func(_ string, a *alerts.Alert) {
 			if a.Alert == name {
 				group.Rules = append(group.Rules, *a)
 			}
@@ -159,7 +159,7 @@ func TestOwnAlertsFire(t *testing.T) {
 	for name := range fires {
 		t.Errorf("%s: there is no such alert", name)
 	}
-	run(t, tests)
+	run(t, shipped(t), tests)
 }
 
 // Each alert that a rule makes fires for each of its reasons, and says what it is about.
@@ -193,7 +193,36 @@ func TestAlertsOfRulesFire(t *testing.T) {
 	if len(tests) < 50 {
 		t.Errorf("%d tests", len(tests))
 	}
-	run(t, tests)
+	run(t, shipped(t), tests)
+}
+
+// Alerts on rules whose reason or severity depends on the event fire for whatever reason it has,
+// each for its severity alone.
+func TestAlertsByRuleFire(t *testing.T) {
+	occurs := func(rule, reason, severity string) string {
+		return fmt.Sprintf(`kernosis_problem_occurrences_total{node="n7", rule=%q, reason=%q, severity=%q, instance="i"}`, rule, reason, severity)
+	}
+	leaky := map[string]string{
+		`problem_gauge{node="n7", type="Leaky", reason="Leaks", instance="i"}`:                                       "1x60",
+		`kernosis_problem_info{node="n7", rule="leaks", reason="Leaks", severity="info", subject="a", instance="i"}`: "1x60",
+		// It gets worse.
+		`kernosis_problem_info{node="n7", rule="leaks", reason="Leaks", severity="warning", subject="b", instance="i"}`:  "_x20 1x9 _x40",
+		`kernosis_problem_info{node="n7", rule="leaks", reason="Leaks", severity="critical", subject="b", instance="i"}`: "_x30 1x40",
+	}
+	tests := map[string][]unitTest{}
+	for _, c := range []oneCase{
+		{Alert: "Noticed", severity: "warning", Labels: map[string]string{"node": "n7", "reason": "XidSeen"}, Fires: []string{"6m"}, Quiet: []string{"3m", "90m"}, Series: map[string]string{occurs("noticed", "XidSeen", "warning"): "_x4 5x100"}},
+		{Alert: "Noticed", severity: "warning", Labels: map[string]string{"node": "n7", "reason": "XidSeen"}, Fires: []string{"12m"}, Quiet: []string{"6m", "90m"}, Series: map[string]string{occurs("noticed", "XidSeen", "warning"): "_x4 1x4 6x100"}},
+		{Alert: "Noticed", Quiet: []string{"6m"}, Series: map[string]string{occurs("noticed", "XidSeen", "warning"): "_x4 4x100", occurs("other", "XidSeen", "warning"): "_x4 9x100"}},
+		{Alert: "Killed", severity: "critical", Labels: map[string]string{"node": "n7", "reason": "Killed"}, Fires: []string{"6m"}, Quiet: []string{"3m", "30m"}, Series: map[string]string{occurs("killed", "Killed", "critical"): "_x4 1x100", occurs("killed", "Killed", "warning"): "_x4 4x100"}},
+		{Alert: "Killed", severity: "warning", Quiet: []string{"6m"}, Series: map[string]string{occurs("killed", "Killed", "critical"): "_x4 9x100"}},
+		{Alert: "Leaky", severity: "info", Fires: []string{"20m", "50m"}, Labels: map[string]string{"node": "n7", "type": "Leaky", "reason": "Leaks"}, Series: leaky},
+		{Alert: "Leaky", severity: "warning", Fires: []string{"28m"}, Quiet: []string{"15m", "50m"}, Labels: map[string]string{"node": "n7", "type": "Leaky", "reason": "Leaks"}, Series: leaky},
+		{Alert: "Leaky", severity: "critical", Fires: []string{"50m"}, Quiet: []string{"28m"}, Labels: map[string]string{"node": "n7", "type": "Leaky", "reason": "Leaks"}, Series: leaky},
+	} {
+		tests[c.Alert] = append(tests[c.Alert], c.unit())
+	}
+	run(t, ofOwnRules(t), tests)
 }
 
 // says is what an alert says for labels and a value; affected is what it lists as affected.

@@ -24,6 +24,8 @@ type Templates struct {
 	Condition map[problem.Severity]Alert `yaml:"condition"`
 	Problem   map[problem.Severity]Alert `yaml:"problem"`
 	ByRule    map[problem.Severity]Alert `yaml:"byRule"`
+	// OfRules are expressions for permanent problems of rules, of which some have a severity.
+	OfRules map[problem.Severity]string `yaml:"ofRules"`
 	// Shipped are the shipped rules by their names: other rules extend them, and what they
 	// report has an alert already.
 	Shipped map[string]Inherited `yaml:"shipped"`
@@ -41,12 +43,14 @@ type Inherited struct {
 // TemplatesOf returns the templates beside the alerts on a set of rules.
 func TemplatesOf(set *detector.RuleSet, cfg Config) *Templates {
 	t := &Templates{
-		Condition: map[problem.Severity]Alert{}, Problem: map[problem.Severity]Alert{}, ByRule: map[problem.Severity]Alert{}, Shipped: map[string]Inherited{},
+		Condition: map[problem.Severity]Alert{}, Problem: map[problem.Severity]Alert{}, ByRule: map[problem.Severity]Alert{},
+		OfRules: map[problem.Severity]string{}, Shipped: map[string]Inherited{},
 	}
 	for _, s := range problem.Severities() {
 		permanent := &detector.Rule{Condition: ConditionMark, Reason: ReasonMark, Severity: s, Doc: DocMark}
 		t.Condition[s] = conditionAlerts([]*detector.Rule{permanent}, cfg)[0]
 		t.Problem[s] = problemAlert(ReasonMark, s, DocMark, cfg)
+		t.OfRules[s] = (&known{name: ConditionMark, severity: s, rules: []string{RulesMark}}).expr(nil)
 		t.ByRule[s] = problemAlertByRule(ReasonMark, s, []string{RulesMark}, DocMark, cfg)
 	}
 	for _, r := range set.Rules() {

@@ -141,6 +141,7 @@ const ownRules = `apiVersion: rules.kernosis.io/v1
 conditions:
   Broken: {healthyReason: Whole, healthyMessage: whole}
   Checked: {healthyReason: Fine, healthyMessage: fine}
+  Leaky: {healthyReason: Tight, healthyMessage: tight}
 rules:
 - {name: bent, events: [oomkill], condition: Broken, reason: Bent, message: m, latched: true, severity: critical, doc: "https://wiki.example/bent"}
 - {name: torn, events: [oomkill], condition: Broken, reason: Torn, message: m, latched: true, severity: critical}
@@ -148,6 +149,10 @@ rules:
 - {name: checked, events: [check], condition: Checked, reason: Failed, message: m, latched: true}
 - {name: checked-badly, events: [oomkill], condition: Checked, reason: Worse, message: m, latched: true, severity: critical}
 - {name: noticed, events: [check], reason: Noticed, message: m}
+- {name: leaks, events: [oomkill], condition: Leaky, reason: Leaks, message: m, latched: true, severityWhen: {info: event.scope == "memcg", critical: event.scope == "global"}}
+- {name: leaks-too, events: [oomkill], condition: Leaky, reason: Holed, message: m, latched: true, severity: critical}
+- {name: killed, events: [oomkill], reason: Killed, message: m, severity: critical, severityWhen: {warning: event.scope == "memcg"}}
+- {name: task-hung, extends: task-hung, severityWhen: {critical: 'task.comm == "etcd"'}}
 - {name: creaks, events: [oomkill], reason: Creaks, message: m, severity: info, doc: runbooks/Creaks}
 - {name: creaks-too, events: [diskio], reason: Creaks, message: m, severity: critical, doc: runbooks/Creaks}
 - {name: broken, events: [diskio], reason: Broken, message: m, severity: critical}
@@ -186,7 +191,7 @@ func TestOwnRulesHaveAlerts(t *testing.T) {
 		}
 		return nil
 	}
-	wanted := []string{"Broken critical", "Broken warning", "Checked warning", "Checked critical", "Noticed warning", "Creaks critical", "BrokenRepeated critical", "DatabaseKilled warning"}
+	wanted := []string{"Broken critical", "Broken warning", "Checked warning", "Checked critical", "Noticed warning", "Leaky info", "Leaky warning", "Leaky critical", "Killed warning", "Killed critical", "TaskHung critical", "Creaks critical", "BrokenRepeated critical", "DatabaseKilled warning"}
 	for _, g := range file.Groups {
 		for i := range g.Rules {
 			want, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&g.Rules[i])
@@ -218,7 +223,7 @@ func TestOwnRulesHaveAlerts(t *testing.T) {
 	if a := named(got, "DiskIOError"); len(a) != 1 || len(named(got, "Creaks")) != 1 {
 		t.Errorf("DiskIOError: %v", a)
 	}
-	if a := named(got, "KernosisOtherCondition"); len(a) != 1 || !strings.Contains(text(a[0], "expr"), `type!~"Broken|Checked|APIServerUnreachable|`) {
+	if a := named(got, "KernosisOtherCondition"); len(a) != 1 || !strings.Contains(text(a[0], "expr"), `type!~"Broken|Checked|Leaky|APIServerUnreachable|`) {
 		t.Errorf("KernosisOtherCondition: %v", a)
 	}
 }

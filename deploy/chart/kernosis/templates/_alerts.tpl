@@ -16,9 +16,12 @@ What a shipped rule reports has an alert already. Takes the root.
 {{- $base := trimSuffix "/" .Values.monitoring.rules.runbookBaseURL }}
 {{- $t := include "kernosis.alertFile" (dict "root" . "file" "files/own-alerts.yaml") | fromYaml }}
 {{- $severities := list "critical" "warning" "info" }}
-{{- $taken := dict }}{{ $shipped := dict }}{{ $anyReason := list }}
+{{- $rank := dict "critical" 3 "warning" 2 "info" 1 "" 0 }}
+{{- /* The severities of shipped alerts, by condition and reason. */}}
+{{- $given := dict }}{{ $shipped := dict }}{{ $anyReason := list }}
 {{- range $t.shipped }}
-{{- $_ := set $taken (printf "%s/%s" (.condition | default "") .reason) true }}
+{{- $key := printf "%s/%s" (.condition | default "") .reason }}
+{{- if gt (get $rank .severity) (get $rank (get $given $key)) }}{{ $_ := set $given $key .severity }}{{ end }}
 {{- if .condition }}
 {{- $_ := set $shipped .condition (append (get $shipped .condition | default list) .reason) }}
 {{- if has "check" .events }}{{ $anyReason = append $anyReason .condition }}{{ end }}
@@ -29,52 +32,67 @@ What a shipped rule reports has an alert already. Takes the root.
 {{- $parsed := fromYaml $text }}
 {{- with $parsed.Error }}{{ fail (printf "rules.%s: %s" $file .) }}{{ end }}
 {{- range $parsed.rules }}
-{{- $rules = append $rules (merge (deepCopy .) (get $t.shipped (.extends | default "") | default dict)) }}
+{{- $r := merge (deepCopy .) (get $t.shipped (.extends | default "") | default dict) }}
+{{- $_ := set $r "key" (printf "%s/%s" ($r.condition | default "") ($r.reason | default "")) }}
+{{- $_ := set $r "all" (append (keys ($r.severityWhen | default dict)) ($r.severity | default "warning")) }}
+{{- range $severities }}{{ if has . $r.all }}{{ $_ := set $r "least" . }}{{ end }}{{ end }}
+{{- if $r.reason }}{{ $rules = append $rules $r }}{{ end }}
 {{- end }}
 {{- end }}
-{{- /* What a problem daemon gives for a reason stands in place of the rule's: no shipped alert has it. */}}
-{{- $docs := dict }}{{ $checked := dict }}
+{{- $docs := dict }}{{ $checked := dict }}{{ $byRule := dict }}
 {{- range $rules }}
-{{- $key := printf "%s/%s" (.condition | default "") (.reason | default "") }}
-{{- if has "check" (.events | default list) }}{{ $_ := set $checked $key true }}{{ $_ := unset $taken $key }}{{ end }}
+{{- if has "check" (.events | default list) }}
+{{- /* What a problem daemon gives for a reason stands in place of the rule's: no shipped alert has it. */}}
+{{- $_ := set $checked .key true }}{{ $_ := unset $given .key }}{{ $_ := set $byRule .key true }}
+{{- end }}
+{{- if .severityWhen }}{{ $_ := set $byRule .key true }}{{ end }}
 {{- if and .condition .doc (not (hasKey $docs .condition)) }}{{ $_ := set $docs .condition .doc }}{{ end }}
 {{- end }}
-{{- $conditions := dict }}{{ $problems := dict }}
+{{- /* What alerts are about, by condition or reason and by severity. */}}
+{{- $conditions := dict }}{{ $problems := dict }}{{ $taken := dict }}
 {{- range $severity := $severities }}
 {{- range $rules }}
-{{- $key := printf "%s/%s" (.condition | default "") (.reason | default "") }}
-{{- $byRule := and (not .condition) (hasKey $checked $key) }}
-{{- if and .reason (eq (.severity | default "warning") $severity) (or $byRule (not (hasKey $taken $key))) (not (has (.condition | default "") $anyReason)) }}
-{{- $_ := set $taken $key true }}
+{{- $counted := and (not .condition) (hasKey $byRule .key) }}
+{{- $plain := and (eq .least $severity) (not (hasKey $given .key)) (not (hasKey $taken .key)) (not (has (.condition | default "") $anyReason)) }}
+{{- if $counted | ternary (and (has $severity .all) (gt (get $rank $severity) (get $rank (get $given .key)))) $plain }}
+{{- $_ := set $taken .key $severity }}
 {{- $by := empty .condition | ternary $problems $conditions }}
-{{- $of := get $by (.condition | default .reason) | default dict }}
-{{- $own := get $of $severity | default (dict "reasons" list "rules" list) }}
-{{- $_ := set $own "reasons" (append $own.reasons .reason) }}
-{{- $_ := set $own "rules" (append $own.rules .name) }}
-{{- $_ := set $own "checked" (or $own.checked (hasKey $checked $key)) }}
-{{- $_ := set $own "doc" ($own.doc | default .doc) }}
-{{- $_ := set $by (.condition | default .reason) (set $of $severity $own) }}
+{{- include "kernosis.alertAbout" (dict "by" $by "name" (.condition | default .reason) "severity" $severity "list" ($counted | ternary "rules" "reasons") "rule" .) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- range $severity := $severities }}
+{{- range $rules }}
+{{- if and .condition (has $severity .all) (gt (get $rank $severity) (get $rank (get $given .key | default (get $taken .key) | default .least))) }}
+{{- include "kernosis.alertAbout" (dict "by" $conditions "name" .condition "severity" $severity "list" "rules" "rule" .) }}
 {{- end }}
 {{- end }}
 {{- end }}
 {{- $alerts := list }}
 {{- range $condition, $of := $conditions }}
 {{- range $severity, $own := $of }}
+{{- $a := get $t.condition $severity | toJson | replace "__CONDITION__" $condition | fromJson }}
+{{- $parts := list }}
+{{- if $own.reasons }}
 {{- $matcher := printf ", reason=~%q" (join "|" (sortAlpha $own.reasons)) }}
-{{- if $own.checked }}
 {{- $others := get $shipped $condition | default list }}
 {{- range without $severities $severity }}{{ $others = concat $others (get (get $of . | default dict) "reasons" | default list | sortAlpha) }}{{ end }}
-{{- $matcher = empty $others | ternary "" (printf ", reason!~%q" (join "|" $others)) }}
+{{- range $own.reasons }}
+{{- if hasKey $checked (printf "%s/%s" $condition .) }}{{ $matcher = empty $others | ternary "" (printf ", reason!~%q" (join "|" $others)) }}{{ end }}
 {{- end }}
-{{- $a := get $t.condition $severity | toJson | replace "__CONDITION__" $condition | fromJson }}
-{{- $_ := set $a "expr" (replace ", reason=~\"__REASON__\"" $matcher $a.expr) }}
+{{- $parts = append $parts (replace ", reason=~\"__REASON__\"" $matcher $a.expr) }}
+{{- end }}
+{{- with $own.rules }}
+{{- $parts = append $parts (get $t.ofRules $severity | replace "__CONDITION__" $condition | replace "__RULES__" (join "|" (sortAlpha .))) }}
+{{- end }}
+{{- $_ := set $a "expr" (join "\nor\n" $parts) }}
 {{- include "kernosis.setRunbook" (dict "alert" $a "doc" ($own.doc | default (get $docs $condition)) "base" $base) }}
 {{- $alerts = append $alerts $a }}
 {{- end }}
 {{- end }}
 {{- range $reason, $of := $problems }}
 {{- range $severity, $own := $of }}
-{{- $a := get ($own.checked | ternary $t.byRule $t.problem) $severity | toJson | replace "__REASON__" $reason | replace "__RULES__" (join "|" (sortAlpha $own.rules)) | fromJson }}
+{{- $a := get (empty $own.rules | ternary $t.problem $t.byRule) $severity | toJson | replace "__REASON__" $reason | replace "__RULES__" (join "|" (sortAlpha $own.rules)) | fromJson }}
 {{- range $alerts }}
 {{- if and (eq .alert $reason) (eq .labels.severity $severity) }}{{ $_ := set $a "alert" (printf "%sRepeated" $reason) }}{{ end }}
 {{- end }}
@@ -83,6 +101,18 @@ What a shipped rule reports has an alert already. Takes the root.
 {{- end }}
 {{- end }}
 {{- toYaml $alerts }}
+{{- end }}
+
+{{/*
+Adds a rule to what the alerts of a name are about: its reason, or its name. Takes a dict of by, name,
+severity, list (reasons or rules) and rule.
+*/}}
+{{- define "kernosis.alertAbout" -}}
+{{- $of := get .by .name | default dict }}
+{{- $own := get $of .severity | default (dict "reasons" list "rules" list) }}
+{{- $_ := set $own .list (append (get $own .list) (eq .list "rules" | ternary .rule.name .rule.reason)) }}
+{{- $_ := set $own "doc" ($own.doc | default .rule.doc) }}
+{{- $_ := set .by .name (set $of .severity $own) }}
 {{- end }}
 
 {{/* Sets the page of a rule's doc, which may be a URL or missing. Takes a dict of alert, doc and base. */}}
