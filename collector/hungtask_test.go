@@ -353,6 +353,6 @@ func TestReportLastingWithoutHungTask(t *testing.T) {
 	if !errors.Is(st.err, bpf.ErrChildPIDNamespace) {
 		t.Fatal(st.err)
 	}
-	s.kernel = &kernelSource{stems: []*stem{st}}
+	s.stems = []*stem{st}
 	s.ReportLasting(func(*event.Event) {})
 }

@@ -301,7 +301,10 @@ func (a *agent) mistakes(hurt bool) (list []string) {
 	for name, r := range e.Rules {
 		wrong(len(r.Dropped)+len(r.Unreported) == 0, "Events of "+name, r)
 	}
-	wrong(e.Recreated == 0 && failures(e.Failed) && e.LostEntries == 0, "Events", e)
+	for outcome, n := range e.Requests {
+		wrong(outcome == events.Created || outcome == events.Patched || n == 0 || outcome != events.Recreated && hurt, "Events: "+string(outcome), n)
+	}
+	wrong(e.LostEntries == 0, "Events", e)
 	if a.worker != nil {
 		w := a.worker.Stats()
 		wrong(len(w.Dropped) == 0 && w.Damaged == 0 && w.Unsaved == 0 && w.Refused == 0, "Diagnoses", w)

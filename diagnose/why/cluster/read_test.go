@@ -127,7 +127,7 @@ func (s *scene) kill() {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- sink.Run(ctx) }()
-	await.Until(s.t, "the Events", time.Minute, func() bool { return sink.Stats().Created >= 2 })
+	await.Until(s.t, "the Events", time.Minute, func() bool { return sink.Stats().Requests[events.Created] >= 2 })
 	cancel()
 	if err := <-ended; err != nil {
 		s.t.Fatal(err)
