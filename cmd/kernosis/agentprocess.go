@@ -34,6 +34,11 @@ func findAgent(stateDir string) (*agentProcess, error) {
 	if err != nil {
 		return nil, err
 	}
+	if stateDir != "" { // the agent's is absolute too
+		if stateDir, err = filepath.Abs(stateDir); err != nil {
+			return nil, err
+		}
+	}
 	var found []*agentProcess
 	for _, pid := range pids {
 		args := agentArgs(pid)
@@ -42,7 +47,7 @@ func findAgent(stateDir string) (*agentProcess, error) {
 		}
 		p := &agentProcess{pid: pid}
 		p.config, p.err = configOf(pid, args)
-		if stateDir == "" || p.err == nil && p.config.StateDir == filepath.Clean(stateDir) {
+		if stateDir == "" || p.err == nil && p.config.StateDir == stateDir {
 			found = append(found, p)
 		}
 	}

@@ -69,6 +69,10 @@ func TestFindAgent(t *testing.T) {
 	if p, err := findAgent(t.TempDir()); p != nil || err != nil {
 		t.Errorf("of another folder: %+v, %v", p, err)
 	}
+	t.Chdir(filepath.Dir(a.state))
+	if p, err := findAgent("state"); err != nil || p == nil || p.pid != a.pid {
+		t.Errorf("by a relative path: %+v, %v", p, err)
+	}
 	if _, err := configOf(a.pid, []string{"run", "--config", "c.yaml"}); err == nil || !strings.Contains(err.Error(), filepath.Join(filepath.Dir(a.state), "c.yaml")) {
 		t.Errorf("of a file that is missing: %v", err)
 	}
