@@ -49,6 +49,7 @@ func TestUsageErrors(t *testing.T) {
 		"run --hung-task-after 5":       `--hung-task-after: "5": want a duration such as 30s, 5m or 1h30m`,
 		"inject oom --count many":       `--count: "many": want a whole number`,
 		"run --diagnose=perhaps":        `--diagnose: "perhaps": want true or false`,
+		"agent --kube-api-qps many":     `--kube-api-qps: "many": want a number`,
 		"run --hung-task-aftr 5s":       `unknown flag: --hung-task-aftr, did you mean "hung-task-after"?`,
 		"why pod":                       "kernosis why pod: wrong number of arguments: 0\nusage: kernosis why pod ",
 		"replay":                        "kernosis replay: wrong number of arguments: 0\nusage: kernosis replay ",

@@ -70,7 +70,7 @@ func flagError(cmd *cobra.Command, err error) error {
 			want = "want a duration such as 30s, 5m or 1h30m"
 		case "int", "int32", "int64", "uint", "uint16", "uint32", "uint64":
 			want = "want a whole number"
-		case "float64":
+		case "float32", "float64":
 			want = "want a number"
 		case "bool":
 			want = "want true or false"
