@@ -10,6 +10,8 @@ import (
 
 // cgroupNamespaces are the results of [FS.cgroupNamespace], by the FS's root: a process stays in
 // its cgroup namespace.
+//
+//nolint:gochecknoglobals // the namespace is the process's
 var cgroupNamespaces sync.Map
 
 // unknownLevel stands for the name of a control group that is not known.
