@@ -260,8 +260,8 @@ generate-api: ## rebuild diagnose/api/crds and the deep copies from the types in
 
 .PHONY: verify
 verify: generate generate-deploy ## what is committed is what the sources give, and the BPF objects load on this kernel
-	git diff --exit-code -- bpf deploy/alerts deploy/chart diagnose/api/crds deploy/kustomize 'diagnose/api/*/zz_generated.*'
-	test -z "$$(git ls-files --others --exclude-standard -- bpf deploy/alerts deploy/chart diagnose/api/crds deploy/kustomize)"
+	git diff --exit-code -- bpf deploy/chart diagnose/api/crds deploy/kustomize 'diagnose/api/*/zz_generated.*'
+	test -z "$$(git ls-files --others --exclude-standard -- bpf deploy/chart diagnose/api/crds deploy/kustomize)"
 	go test -count=1 -run 'TestEveryStemAttaches|TestWireLayout' ./bpf
 
 ##@ Deployment
@@ -274,7 +274,6 @@ helm:
 CHART := deploy/chart/kernosis
 .PHONY: generate-deploy
 generate-deploy: build helm ## dashboards and alerts from what makes them, the chart's copies and README, and deploy/kustomize from the chart
-	$(BIN) rules alerts >deploy/alerts/kernosis.rules.yaml
 	rm -f $(CHART)/crds/*.yaml $(CHART)/files/sets/*.yaml $(CHART)/files/dashboards/*.json $(CHART)/files/alerts.yaml
 	cp diagnose/api/crds/*.yaml $(CHART)/crds/
 	cp diagnose/sets/*.yaml $(CHART)/files/sets/

@@ -49,7 +49,7 @@ func docTutorials() []docTutorial {
 			"/var/log/messages":                                "text:Nov 23 22:31:00 node dockerd[12]: started\n",
 			"/var/log/docker.log":                              "text:time=\"2026-11-23T22:31:00.000000000+00:00\" level=info msg=\"started\"\n",
 			"rules/payments.yaml":                              rule,
-			"alerts.yaml":                                      "deploy/alerts/kernosis.rules.yaml",
+			"alerts.yaml":                                      "deploy/chart/kernosis/files/alerts.yaml",
 		}, exits: map[string]int{"kernosis lint": exitFailed}},
 		{page: "docs/replay.md", given: map[string]string{
 			"my-rules/payments.yaml": rule, "/var/log/myapp.log": log,

@@ -63,7 +63,7 @@ func TestProblemPages(t *testing.T) {
 // The command of each alert is there, for the node that the alert names.
 func TestAlertCommands(t *testing.T) {
 	var file alerts.File
-	if err := yaml.Unmarshal(readRepository(t, "deploy/alerts/kernosis.rules.yaml"), &file); err != nil {
+	if err := yaml.Unmarshal(readRepository(t, "deploy/chart/kernosis/files/alerts.yaml"), &file); err != nil {
 		t.Fatal(err)
 	}
 	known, n := newDocPrograms(t), 0

@@ -6,13 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kernosis/kernosis/deploy/alerts"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // The committed alerts are those of the shipped rules, and no finding of lint.
 func TestShippedAlerts(t *testing.T) {
-	const path = "../../deploy/alerts/kernosis.rules.yaml"
-	code, out := command(t, "rules", "alerts")
+	const path = "../../deploy/chart/kernosis/files/alerts.yaml"
+	code, out := command(t, "rules", "alerts", "--dashboard-base", alerts.DashboardMark)
 	want, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -209,7 +209,7 @@ func TestTablesOfAlertsLinkToRunbooks(t *testing.T) {
 			} `yaml:"rules"`
 		} `yaml:"groups"`
 	}
-	if err := yaml.Unmarshal([]byte(monitoringtest.Read(t, "deploy/alerts/kernosis.rules.yaml")), &file); err != nil {
+	if err := yaml.Unmarshal([]byte(monitoringtest.Read(t, "deploy/chart/kernosis/files/alerts.yaml")), &file); err != nil {
 		t.Fatal(err)
 	}
 	replacement := regexp.MustCompile(`"(folder|page)", "([^"]*)", "alertname", "([^"]*)"`)

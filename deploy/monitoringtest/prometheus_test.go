@@ -19,7 +19,7 @@ import (
 // quickened returns the committed alerts with less patience: nobody waits 15 min for a test.
 func quickened(t testing.TB) string {
 	t.Helper()
-	return regexp.MustCompile(`(?m)^( +for: ).*$`).ReplaceAllString(monitoringtest.Read(t, "deploy/alerts/kernosis.rules.yaml"), "${1}2s")
+	return regexp.MustCompile(`(?m)^( +for: ).*$`).ReplaceAllString(monitoringtest.Read(t, "deploy/chart/kernosis/files/alerts.yaml"), "${1}2s")
 }
 
 // get asks Prometheus.
