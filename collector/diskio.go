@@ -265,7 +265,7 @@ func (d *diskIO) end(emit func(*event.Event)) error {
 		if last != nil {
 			record = last.record
 		}
-		ev := d.env.now(event.Event{Source: "bpf/" + bpf.StemDiskIO, Times: storms[i].N})
+		ev := hostfs.Stamped(event.Event{Source: "bpf/" + bpf.StemDiskIO, Times: storms[i].N})
 		record.H.BootNS = uint64(ev.BootTime)
 		d.fill(&record, ev)
 		if last != nil && d.data.Lower == "" {

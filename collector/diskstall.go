@@ -175,7 +175,7 @@ func (d *diskStallSource) step(name string, known *disk, s diskSample, at time.T
 
 func (d *diskStallSource) report(kind event.Kind, known *disk, state diskState, at time.Time, emit Emit) {
 	device := known.device
-	emit(d.env.now(event.Event{Kind: kind, Source: "sysfs", Device: &device, DiskStall: &event.DiskStallData{
+	emit(hostfs.Stamped(event.Event{Kind: kind, Source: "sysfs", Device: &device, DiskStall: &event.DiskStallData{
 		InFlight:   state.inFlight,
 		StalledFor: event.Duration(at.Sub(state.since)),
 	}}))
@@ -194,7 +194,7 @@ func (d *diskStallSource) reportSource(err error, emit Emit) {
 			known.again = known.reported
 		}
 	}
-	emit(d.env.sourceEvent(event.DiskStalled.Stem(), err))
+	emit(sourceEvent(event.DiskStalled.Stem(), err))
 }
 
 // sample reads every device's counters. Those that can't be read, though they

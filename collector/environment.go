@@ -98,19 +98,11 @@ func (env *environment) close() error {
 	return errors.Join(errs...)
 }
 
-// now stamps an event that does not come from a kernel record.
-func (env *environment) now(ev event.Event) *event.Event {
-	ev.Time = time.Now()
-	ev.BootTime = event.Duration(hostfs.BootTime())
-	ev.CPU = event.NoCPU
-	return &ev
-}
-
 // sourceEvent reports that a stem sees its faults, or why it does not.
-func (env *environment) sourceEvent(stem string, err error) *event.Event {
+func sourceEvent(stem string, err error) *event.Event {
 	d := event.SourceData{Stem: stem, Up: err == nil}
 	if err != nil {
 		d.Reason = display.Safe(fmt.Sprint(err), 500)
 	}
-	return env.now(event.Event{Kind: event.Source, Source: "collector", SourceUp: &d})
+	return hostfs.Stamped(event.Event{Kind: event.Source, Source: "collector", SourceUp: &d})
 }

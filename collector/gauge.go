@@ -81,7 +81,7 @@ func (g *gaugeSource) single(name string, read func() (value, limit uint64, err 
 }
 
 func (g *gaugeSource) emit(d event.GaugeData, device *event.Device, emit Emit) {
-	emit(g.env.now(event.Event{Kind: event.Gauge, Source: "gauge", Device: device, Gauge: &d}))
+	emit(hostfs.Stamped(event.Event{Kind: event.Gauge, Source: "gauge", Device: device, Gauge: &d}))
 }
 
 // reportSource reports whether a gauge can be read, when that changes.
@@ -97,7 +97,7 @@ func (g *gaugeSource) reportSource(name string, err error, emit Emit) {
 	if err != nil {
 		g.env.log.Warn("gauge can't be read", "gauge", name, "error", err)
 	}
-	emit(g.env.sourceEvent(event.NamedStem(event.GaugeStem, name), err))
+	emit(sourceEvent(event.NamedStem(event.GaugeStem, name), err))
 }
 
 func (g *gaugeSource) memory() (used, total uint64, err error) {

@@ -187,7 +187,7 @@ func (h *hungtask) poll(_ context.Context, _ time.Time, emit func(*event.Event))
 		return hungLookAgain, err
 	}
 	left, err := h.walk.Sweep(func(s *bpf.HungTaskSleep) {
-		ev := h.env.now(event.Event{Source: "bpf/" + bpf.StemHungTask})
+		ev := hostfs.Stamped(event.Event{Source: "bpf/" + bpf.StemHungTask})
 		h.ended(&s.Task, ev, s.BlockedFor(), s.Reported, true)
 		emit(ev)
 	})
@@ -203,7 +203,7 @@ func (h *hungtask) reportLasting() {
 	for _, emit := range h.asked.take() {
 		for s := range h.walk.Hung() {
 			if reported := h.reported[hungKey{s.Task.PID, s.Task.StartNS}]; reported != nil { // else its record is in the ring
-				ev := h.env.now(*reported.Clone())
+				ev := hostfs.Stamped(*reported.Clone())
 				ev.HungTask.BlockedFor = event.Duration(s.BlockedFor())
 				emit(ev)
 			}

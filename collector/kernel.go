@@ -181,7 +181,7 @@ func (s *Sources) runStems(ctx context.Context, emit Emit, settle func()) error 
 }
 
 func (s *stem) reportSource(emit Emit) {
-	ev := s.env.sourceEvent(s.name, s.err)
+	ev := sourceEvent(s.name, s.err)
 	ev.SourceUp.Fallback = display.Safe(strings.Join(bpf.Fallbacks(s.loaded.Reports()), "; "), 500)
 	emit(ev)
 }
@@ -361,7 +361,7 @@ func (s *stem) reportLosses(emit Emit) {
 }
 
 func (s *stem) reportLost(reason string, n uint64, emit Emit) {
-	emit(s.env.now(event.Event{
+	emit(hostfs.Stamped(event.Event{
 		Kind: event.Lost, Source: "collector", Lost: &event.LostData{Stem: s.name, Count: n, Reason: reason},
 	}))
 }

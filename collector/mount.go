@@ -167,7 +167,7 @@ func (m *mountSource) reportSource(err error, emit Emit) {
 			r.again = true
 		}
 	}
-	emit(m.env.sourceEvent(event.MountReadOnly.Stem(), err))
+	emit(sourceEvent(event.MountReadOnly.Stem(), err))
 }
 
 // watch says when the kernel has announced a change. When watching fails, it tries again.
@@ -317,7 +317,7 @@ func (m *mountSource) acquit(key fsKey, before time.Time) {
 func (m *mountSource) report(kind event.Kind, r *refusing, reason string, emit Emit) {
 	device, data := r.device, r.data
 	data.Reason = reason
-	emit(m.env.now(event.Event{Kind: kind, Source: "mountinfo", Device: &device, Mount: &data}))
+	emit(hostfs.Stamped(event.Event{Kind: kind, Source: "mountinfo", Device: &device, Mount: &data}))
 }
 
 // mountedDevice names the device; that of btrfs, whose number is its own, by what it

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/event"
 )
 
 // clockResample: NTP slews by at most 500 ppm, 5 ms in 10 s.
@@ -82,6 +84,12 @@ func BootTime() time.Duration {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &t)
 	return time.Duration(t.Nano())
+}
+
+// Stamped returns an event that does not come from a kernel record, with the time of now.
+func Stamped(ev event.Event) *event.Event {
+	ev.Time, ev.BootTime, ev.CPU = time.Now(), event.Duration(BootTime()), event.NoCPU
+	return &ev
 }
 
 // Monotonic returns the time since boot without that in suspend (CLOCK_MONOTONIC).

@@ -307,10 +307,9 @@ func (in *Intake) reportCondition(s *source, c *client.Condition, emit func(*eve
 // reportSight reports that a check sees or, with a reason, that it does not.
 func reportSight(emit func(*event.Event), check, blind string) {
 	stem := event.NamedStem(event.CheckStem, check)
-	emit(&event.Event{
-		Kind: event.Source, Time: time.Now(), BootTime: event.Duration(hostfs.BootTime()), CPU: event.NoCPU, Source: stem,
-		SourceUp: &event.SourceData{Stem: stem, Up: blind == "", Reason: blind},
-	})
+	emit(hostfs.Stamped(event.Event{
+		Kind: event.Source, Source: stem, SourceUp: &event.SourceData{Stem: stem, Up: blind == "", Reason: blind},
+	}))
 }
 
 func report(emit func(*event.Event), check string, at time.Time, boot time.Duration, d *event.CheckData) {

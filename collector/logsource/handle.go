@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
@@ -116,7 +117,7 @@ func (l *source) emitAllLosses(now time.Time) {
 	for _, reason := range slices.Sorted(maps.Keys(l.unreported)) {
 		lines := l.unreported[reason]
 		l.o.Log.Warn("lines were lost", "reason", reason, "lines", lines)
-		l.emit(stamped(event.Event{
+		l.emit(hostfs.Stamped(event.Event{
 			Kind: event.Lost, Source: l.stem, Lost: &event.LostData{Stem: l.stem, Count: lines, Reason: string(reason)},
 		}))
 	}

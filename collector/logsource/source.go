@@ -157,7 +157,7 @@ func (l *source) reportState(err error) {
 	}
 	first := !l.reported
 	l.reported, l.why = true, why
-	l.emit(stamped(event.Event{Kind: event.Source, Source: l.stem, SourceUp: &event.SourceData{Stem: l.stem, Kernel: l.cfg.hasKernel(), Up: err == nil, Reason: why}}))
+	l.emit(hostfs.Stamped(event.Event{Kind: event.Source, Source: l.stem, SourceUp: &event.SourceData{Stem: l.stem, Kernel: l.cfg.hasKernel(), Up: err == nil, Reason: why}}))
 	l.settle()
 	if first {
 		l.firstReported()

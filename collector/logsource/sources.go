@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -107,11 +106,5 @@ func (s *Sources) Run(ctx context.Context, emit Emit, settle func()) error {
 
 // emitOthers reports the state of all logs that do not report their own.
 func emitOthers(emit Emit, reason string) {
-	emit(stamped(event.Event{Kind: event.Source, Source: "collector", SourceUp: &event.SourceData{Stem: event.LogStem, Reason: reason}}))
-}
-
-// stamped gives an event the time of now.
-func stamped(ev event.Event) *event.Event {
-	ev.Time, ev.BootTime, ev.CPU = time.Now(), event.Duration(hostfs.BootTime()), event.NoCPU
-	return &ev
+	emit(hostfs.Stamped(event.Event{Kind: event.Source, Source: "collector", SourceUp: &event.SourceData{Stem: event.LogStem, Reason: reason}}))
 }

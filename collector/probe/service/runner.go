@@ -199,11 +199,9 @@ func (r *Runner) follow(ctx context.Context) {
 			if s == nil {
 				continue
 			}
-			now := time.Now()
-			r.cfg.Report(&event.Event{
-				Kind: event.ProbeRecovered, Time: now, BootTime: event.Duration(hostfs.BootTime()), CPU: event.NoCPU, Source: source,
-				Probe: s.data(event.ProbeOutcome{Feed: event.ProbeActive}),
-			})
+			r.cfg.Report(hostfs.Stamped(event.Event{
+				Kind: event.ProbeRecovered, Source: source, Probe: s.data(event.ProbeOutcome{Feed: event.ProbeActive}),
+			}))
 		}
 	}
 }
@@ -301,8 +299,8 @@ func (r *Runner) sees(s *state, err error) {
 	if same {
 		return
 	}
-	r.cfg.Report(&event.Event{
-		Kind: event.Source, Time: time.Now(), BootTime: event.Duration(hostfs.BootTime()), CPU: event.NoCPU, Source: source,
+	r.cfg.Report(hostfs.Stamped(event.Event{
+		Kind: event.Source, Source: source,
 		SourceUp: &event.SourceData{Stem: event.NamedStem(event.ServiceStem, s.Name), Up: err == nil, Reason: why},
-	})
+	}))
 }
