@@ -55,10 +55,3 @@ func newCounts(sources []Source) counts {
 
 // Metrics returns what is counted of each source.
 func (in *Intake) Metrics() prometheus.Collector { return in.counts.all }
-
-// Metrics returns the server's own metric.
-func (s *Server) Metrics() prometheus.Collector {
-	return prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "kernosis_report_connections_refused_total", Help: "Connections to the report socket that were closed because their user had too many.",
-	}, func() float64 { return float64(s.RefusedConnections()) })
-}

@@ -23,14 +23,7 @@ type Peer struct {
 // containers.
 type peers struct {
 	fs  hostfs.FS
-	own home
-}
-
-// home is where a process lives.
-type home struct {
-	// pod is the UID of its pod, or for a container of none the container; empty: it is a
-	// process of the machine.
-	pod string
+	own string // the agent's own pod; see podOf
 }
 
 func newPeers(fs hostfs.FS) (*peers, error) {
@@ -43,23 +36,24 @@ func newPeers(fs hostfs.FS) (*peers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("control groups of the agent: %w", err)
 	}
-	return &peers{fs: fs, own: homeOf(own)}, nil
+	return &peers{fs: fs, own: podOf(own)}, nil
 }
 
-// homeOf finds a process' pod by its control groups.
-func homeOf(groups []hostfs.ProcCgroup) (h home) {
+// podOf finds the UID of a process' pod by its control groups, or for a container of none the
+// container's ID; empty: it is a process of the machine.
+func podOf(groups []hostfs.ProcCgroup) (pod string) {
 	for _, g := range groups {
 		a, ok := hostfs.ParseCgroupPath(g.Path)
 		if !ok {
 			continue
 		}
 		if c := a.Container; c.PodUID != "" {
-			return home{pod: c.PodUID}
-		} else if c.ID != "" && h.pod == "" {
-			h.pod = c.ID
+			return c.PodUID
+		} else if c.ID != "" && pod == "" {
+			pod = c.ID
 		}
 	}
-	return h
+	return pod
 }
 
 // of returns who has connected, as the kernel knows it.
@@ -103,7 +97,7 @@ func (p *peers) foreign(pid int) string {
 	if err != nil {
 		return "the control groups of its process can't be read"
 	}
-	if h := homeOf(groups); h.pod != "" && h != p.own {
+	if pod := podOf(groups); pod != "" && pod != p.own {
 		return "it is a process of another pod or container"
 	}
 	return ""

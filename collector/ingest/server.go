@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/kernosis/kernosis/collector/ingest/client"
 )
 
@@ -50,7 +52,12 @@ func Listen(path string, in *Intake) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("report socket: %w", err)
 	}
-	l := &peerListener{UnixListener: ul, path: path, info: info, peers: who, allowed: map[uint32]bool{}, open: map[uint32]int{}}
+	l := &peerListener{
+		UnixListener: ul, path: path, info: info, peers: who, allowed: map[uint32]bool{}, open: map[uint32]int{},
+		refused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "kernosis_report_connections_refused_total", Help: "Connections to the report socket that were closed because their user had too many.",
+		}),
+	}
 	for _, u := range users {
 		l.allowed[u] = true
 	}
@@ -99,13 +106,8 @@ func (s *Server) Serve(ctx context.Context) error {
 // Close removes the socket and closes all connections. It may be called again.
 func (s *Server) Close() error { return errors.Join(s.http.Close(), s.l.Close()) }
 
-// RefusedConnections returns how many were closed at once, because their users had
-// too many.
-func (s *Server) RefusedConnections() uint64 {
-	s.l.mu.Lock()
-	defer s.l.mu.Unlock()
-	return s.l.refused
-}
+// Metrics returns the server's own metric.
+func (s *Server) Metrics() prometheus.Collector { return s.l.refused }
 
 func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	peer, ok := r.Context().Value(peerKey{}).(Peer)

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/ingest/client"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
@@ -187,8 +189,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 		defer conn.Close()
 	}
 	await.UntilShown(t, "3 are refused", 10*time.Second, func() (bool, string) {
-		n := s.RefusedConnections()
-		return n == 3, strconv.FormatUint(n, 10)
+		n := testutil.ToFloat64(s.Metrics())
+		return n == 3, strconv.FormatFloat(n, 'f', 0, 64)
 	})
 	binaryForAll(t)
 	if code, text := child(t, 4711, socket, `{"source":"door-monitor"}`); code != 200 {
@@ -338,8 +340,8 @@ func TestHomes(t *testing.T) {
 		"…/pod" + uid + "/" + id:            uid,
 		"…/besteffort/pod" + uid + "/" + id: uid,
 	} {
-		if got := homeOf([]hostfs.ProcCgroup{{Path: path}}); got.pod != pod {
-			t.Errorf("%s: %q, want %q", path, got.pod, pod)
+		if got := podOf([]hostfs.ProcCgroup{{Path: path}}); got != pod {
+			t.Errorf("%s: %q, want %q", path, got, pod)
 		}
 	}
 }

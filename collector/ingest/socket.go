@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 )
 
@@ -122,10 +123,11 @@ type peerListener struct {
 	peers   *peers
 	allowed map[uint32]bool
 
-	mu      sync.Mutex
-	open    map[uint32]int // connections by user; strangers are counted at nobody's number
-	refused uint64
-	closed  sync.Once
+	refused prometheus.Counter
+
+	mu     sync.Mutex
+	open   map[uint32]int // connections by user; strangers are counted at nobody's number
+	closed sync.Once
 }
 
 // stranger stands for all users that may not report; it is the one user id that
@@ -154,9 +156,7 @@ func (l *peerListener) Accept() (net.Conn, error) {
 		}
 		peer, err := l.peers.of(conn)
 		if err != nil || !l.admit(peer.UID) {
-			l.mu.Lock()
-			l.refused++
-			l.mu.Unlock()
+			l.refused.Inc()
 			_ = conn.Close()
 			continue
 		}
