@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,9 +100,10 @@ func TestOSVersion(t *testing.T) {
 func TestFileSystemThatHangsIsAskedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCollector(t, Config{Metrics: map[string]string{}})
-		asked, answer := 0, make(chan struct{})
+		var asked atomic.Int32
+		answer := make(chan struct{})
 		ask := func() (st unix.Statfs_t, err error) {
-			asked++
+			asked.Add(1)
 			<-answer
 			return st, nil
 		}
@@ -110,13 +112,13 @@ func TestFileSystemThatHangsIsAskedOnce(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 		}
-		if asked != 1 {
-			t.Errorf("asked %d times", asked)
+		if n := asked.Load(); n != 1 {
+			t.Errorf("asked %d times", n)
 		}
 		close(answer)
 		synctest.Wait()
-		if _, err := c.inTime("/", ask); err != nil || asked != 2 {
-			t.Errorf("asked %d times, error %v", asked, err)
+		if _, err := c.inTime("/", ask); err != nil || asked.Load() != 2 {
+			t.Errorf("asked %d times, error %v", asked.Load(), err)
 		}
 		if len(c.late) > 0 {
 			t.Error("it is kept as one that does not answer")
