@@ -2,9 +2,7 @@ package fleet
 
 import (
 	"net/http"
-	"os"
-	"slices"
-	"strings"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -13,25 +11,33 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	"github.com/kernosis/kernosis/deploy/chart"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// fair gives the agents' user what a page of the documentation says, waits until it holds, and
-// returns what takes it away again.
-func fair(tb testing.TB, server *kubetest.Server, page, namespace string, user *rest.Config) (unfair func()) {
+// fair gives the agents' user the priority levels of the chart, waits until they hold, and returns
+// what takes them away again.
+func fair(tb testing.TB, server *kubetest.Server, namespace string, user *rest.Config) (unfair func()) {
 	tb.Helper()
-	doc, err := os.ReadFile(page)
+	account := func(name string) map[string]any {
+		return map[string]any{"serviceAccount": map[string]any{"name": name}}
+	}
+	helm := chart.Renderer{Helm: kubetest.Helm(tb), Chart: filepath.Join(root, "deploy/chart/kernosis"), Namespace: namespace}
+	documents, err := helm.Render(tb.Context(), map[string]any{
+		"agent": account(agentAccount), "controller": account(controllerAccount), "flowControl": map[string]any{"enabled": true},
+	})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	_, text, _ := strings.Cut(string(doc), "```yaml\n")
-	text, _, _ = strings.Cut(text, "```")
 	flow := server.Client().FlowcontrolV1()
 	var levels, schemas []string
-	last := "" // the UID of the last schema, which takes what no other one does
-	for text := range strings.SplitSeq(text, "---\n") {
-		object, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(text), nil, nil)
+	last := "" // the UID of the schema that takes what no other one does
+	for _, d := range documents {
+		if d.Source != "flowcontrol.yaml" {
+			continue
+		}
+		object, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(d.Text), nil, nil)
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -41,22 +47,8 @@ func fair(tb testing.TB, server *kubetest.Server, page, namespace string, user *
 			_, err = flow.PriorityLevelConfigurations().Create(tb.Context(), o, metav1.CreateOptions{})
 		case *flowcontrolv1.FlowSchema:
 			schemas = append(schemas, o.Name)
-			rule := &o.Spec.Rules[0]
-			account := rule.Subjects[0].ServiceAccount
-			account.Namespace = namespace
-			switch account.Name {
-			case "kernosis-agent":
-				account.Name = agentAccount
-			case "kernosis-controller":
-				account.Name = controllerAccount
-			default:
-				tb.Fatalf("FlowSchema %s is for %s", o.Name, account.Name)
-			}
-			if in := rule.ResourceRules[0].Namespaces; !slices.Contains(in, flowcontrolv1.NamespaceEvery) {
-				rule.ResourceRules[0].Namespaces = []string{namespace}
-			}
 			var made *flowcontrolv1.FlowSchema
-			if made, err = flow.FlowSchemas().Create(tb.Context(), o, metav1.CreateOptions{}); err == nil {
+			if made, err = flow.FlowSchemas().Create(tb.Context(), o, metav1.CreateOptions{}); err == nil && o.Name == "kernosis-agent" {
 				last = string(made.UID)
 			}
 		}
@@ -65,7 +57,7 @@ func fair(tb testing.TB, server *kubetest.Server, page, namespace string, user *
 		}
 	}
 	if last == "" {
-		tb.Fatal("the documentation has no FlowSchema")
+		tb.Fatal("the chart has no FlowSchema of agents")
 	}
 	is := func() bool { return schemaOf(tb, user) == last }
 	await.Until(tb, "the agents' priority level", time.Minute, is)

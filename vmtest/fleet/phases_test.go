@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"path/filepath"
 	"slices"
 	"sync"
 	"syscall"
@@ -76,7 +75,7 @@ func (f *fleet) unfairly() {
 	f.Helper()
 	f.unfair()
 	f.stormAs("storm without a priority level", false)
-	f.unfair = fair(f.TB, f.server, filepath.Join(root, "docs/fleet.md"), f.namespace, f.server.WithToken(f.token))
+	f.unfair = fair(f.TB, f.server, f.namespace, f.server.WithToken(f.token))
 }
 
 func (f *fleet) stormAs(name string, fair bool) {

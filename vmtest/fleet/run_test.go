@@ -107,7 +107,7 @@ func (f *fleet) setUp() {
 	grantAgents(f.TB, f.server, f.namespace)
 	f.token = f.server.Token(f.TB, kubetest.TokenFor{Namespace: f.namespace, ServiceAccount: agentAccount, Lifetime: tokens})
 	user := f.server.WithToken(f.token)
-	f.unfair = fair(f.TB, f.server, filepath.Join(root, "docs/fleet.md"), f.namespace, user)
+	f.unfair = fair(f.TB, f.server, f.namespace, user)
 	makeNodes(f.TB, f.server, f.namespace, f.nodes)
 	makeRepairs(f.TB, people(f.TB, f.server))
 	f.server.EtcdChanges(f.TB, func(c kubetest.Change) { f.tally.note(c, time.Now()) })
