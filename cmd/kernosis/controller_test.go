@@ -130,11 +130,11 @@ func startProgram(t *testing.T, program, kubeconfig, namespace string, more ...s
 	return p
 }
 
-// grant makes the roles of docs/controller.md and gives them to a service account.
+// grant makes the roles of the controller and gives them to a service account.
 func grant(t *testing.T, server *kubetest.Server, namespace, account string) {
 	t.Helper()
 	to := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}
-	for _, role := range kubetest.Roles(t, "../../docs/controller.md") {
+	for _, role := range kubetest.ControllerRoles(t, repository) {
 		server.Grant(t, to, namespace, role.Name, &role)
 	}
 }

@@ -81,7 +81,7 @@ func podToken(t *testing.T, server *kubetest.Server, account, node string) strin
 func TestProgramsCanDoWhatIsListedAndNothingElse(t *testing.T) {
 	server := cluster.Server(t)
 	node := server.Node(t)
-	controller := documented(t, "../../docs/controller.md", "kernosis-controller")
+	controller := documented(t, "../kustomize/base/controller-rbac.yaml", "kernosis-controller")
 	uninstall := documented(t, "../../docs/uninstall.md", "kernosis-uninstall")
 	secrets := list{inNamespace: documentedSecrets("inventory-client")}
 	ofAgent := func(config map[string]any) map[string]any {

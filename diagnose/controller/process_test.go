@@ -67,11 +67,11 @@ func TestSecondControllerTakesOver(t *testing.T) {
 	}
 }
 
-// grant makes the roles of docs/controller.md and gives them to a service account.
+// grant makes the roles of the controller and gives them to a service account.
 func (b *bench) grant(account string, allowed func(rbacv1.PolicyRule) bool) {
 	b.t.Helper()
 	to := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: b.namespace, Name: account}
-	for _, role := range kubetest.Roles(b.t, "../../docs/controller.md") {
+	for _, role := range kubetest.ControllerRoles(b.t, "../..") {
 		role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return !allowed(r) })
 		if len(role.Rules) > 0 {
 			b.server.Grant(b.t, to, b.namespace, b.name(role.Name), &role)

@@ -187,7 +187,7 @@ func startControllers(tb testing.TB, server *kubetest.Server, namespace, dir str
 	tb.Helper()
 	server.ServiceAccount(tb, namespace, controllerAccount)
 	to := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: controllerAccount}
-	for _, role := range kubetest.Roles(tb, filepath.Join(root, "docs/controller.md")) {
+	for _, role := range kubetest.ControllerRoles(tb, root) {
 		server.Grant(tb, to, namespace, role.Name, &role)
 	}
 	token := server.Token(tb, kubetest.TokenFor{Namespace: namespace, ServiceAccount: controllerAccount, Lifetime: tokens})

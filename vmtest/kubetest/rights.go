@@ -2,6 +2,7 @@ package kubetest
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,16 +23,27 @@ const (
 	role        = "Role"
 )
 
-// Roles returns the roles that a page of the documentation has in its YAML, as
-// ClusterRoles: the kind says which are a namespace's.
+// ControllerRoles returns the roles of the controller, that for repairs among them. root is the
+// checkout's.
+func ControllerRoles(tb testing.TB, root string) []rbacv1.ClusterRole {
+	tb.Helper()
+	return slices.Concat(Roles(tb, filepath.Join(root, "deploy/kustomize/base/controller-rbac.yaml")), Roles(tb, filepath.Join(root, "docs/controller.md")))
+}
+
+// Roles returns the roles of a file of manifests, or those that a page of the documentation has in
+// its YAML, as ClusterRoles: the kind says which are a namespace's.
 func Roles(tb testing.TB, page string) []rbacv1.ClusterRole {
 	tb.Helper()
 	text, err := os.ReadFile(page)
 	if err != nil {
 		tb.Fatal(err)
 	}
+	blocks := [][][]byte{{nil, text}}
+	if filepath.Ext(page) == ".md" {
+		blocks = regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(text, -1)
+	}
 	var all []rbacv1.ClusterRole
-	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(text, -1) {
+	for _, block := range blocks {
 		for part := range strings.SplitSeq(string(block[1]), "---\n") {
 			var kind metav1.TypeMeta
 			if err := yaml.Unmarshal([]byte(part), &kind); err != nil || kind.Kind != clusterRole && kind.Kind != role {

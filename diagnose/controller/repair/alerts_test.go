@@ -36,11 +36,11 @@ type receiver struct {
 }
 
 // receive runs the controller with its parts in one manager, as the command does, with the
-// rights of docs/controller.md and docs/triggers.md.
+// rights of the controller, and those of docs/triggers.md.
 func (b *bench) receive() *receiver {
 	b.Helper()
 	to := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}
-	for _, role := range kubetest.Roles(b, "../../../docs/controller.md") {
+	for _, role := range kubetest.ControllerRoles(b, "../../..") {
 		if role.Kind == "Role" {
 			b.server.Grant(b, to, b.system, role.Name, &role)
 		}

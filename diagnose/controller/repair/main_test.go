@@ -84,13 +84,13 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// grant makes the roles of docs/controller.md, but those of the election, which is tested
+// grant makes the roles of the controller, but those of the election, which is tested
 // elsewhere.
 func (b *bench) grant() {
 	b.Helper()
 	to := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}
 	roles.Do(func() {
-		for _, role := range kubetest.Roles(b, "../../../docs/controller.md") {
+		for _, role := range kubetest.ControllerRoles(b, "../../..") {
 			if role.Kind == "ClusterRole" {
 				b.server.Grant(b, to, "", role.Name, &role)
 			}
@@ -98,12 +98,12 @@ func (b *bench) grant() {
 	})
 }
 
-// grantBase makes the bench's controllers somebody who has the role of docs/controller.md that
+// grantBase makes the bench's controllers somebody who has the role of the controller that
 // is not for repairs, after a change of it.
 func (b *bench) grantBase(name string, change func(*rbacv1.PolicyRule)) {
 	b.Helper()
 	b.user = name
-	for _, role := range kubetest.Roles(b, "../../../docs/controller.md") {
+	for _, role := range kubetest.ControllerRoles(b, "../../..") {
 		if role.Kind == "ClusterRole" && role.Name == user {
 			for i := range role.Rules {
 				change(&role.Rules[i])

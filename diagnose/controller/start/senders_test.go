@@ -58,11 +58,11 @@ func blocks(t testing.TB, page string) (all []string) {
 	return all
 }
 
-// grant gives a service account the roles that a page names.
-func (b *bench) grant(page, account string) {
+// grant gives a service account roles.
+func (b *bench) grant(account string, roles []rbacv1.ClusterRole) {
 	b.t.Helper()
 	to := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: b.namespace, Name: account}
-	for _, role := range kubetest.Roles(b.t, filepath.Join("../../../docs", page)) {
+	for _, role := range roles {
 		b.server.Grant(b.t, to, b.namespace, b.namespace+"-"+account+"-"+role.Name, &role)
 	}
 }
@@ -93,7 +93,7 @@ func (g *gate) Ready() error {
 func (b *bench) open(r *running, taker alerts.Taker) *door {
 	b.t.Helper()
 	b.server.ServiceAccount(b.t, b.namespace, "alertmanager")
-	b.grant("triggers.md", "alertmanager")
+	b.grant("alertmanager", kubetest.Roles(b.t, "../../../docs/triggers.md"))
 	d := &door{dir: b.t.TempDir(), registry: prometheus.NewPedanticRegistry()}
 	write := func(name, text string) string {
 		path := filepath.Join(d.dir, name)
@@ -265,7 +265,7 @@ func TestTheDocumentedRightsSuffice(t *testing.T) {
 	node := b.server.Node(t)
 	pod := b.server.Pod(t, b.namespace, "db-0", node)
 	b.server.ServiceAccount(t, b.namespace, "controller")
-	b.grant("controller.md", "controller")
+	b.grant("controller", kubetest.ControllerRoles(b.t, "../../.."))
 	token := b.server.Token(t, kubetest.TokenFor{Namespace: b.namespace, ServiceAccount: "controller"})
 	b.trigger("failed-mount", b.mounts())
 	b.trigger("disk", onNode)
