@@ -20,7 +20,6 @@ agent:
   serviceAccount: {create: false, name: node-agent}
 controller:
   serviceAccount: {name: watcher, annotations: {example.com/role: b}, automount: false}
-  serviceAccountAnnotations: {example.com/role: a, example.com/owner: nodes}
 repairs: {enabled: true}
 flowControl: {enabled: true}
 `))
@@ -28,7 +27,7 @@ flowControl: {enabled: true}
 		t.Error("the chart creates an account that exists already")
 	}
 	created := typed[corev1.ServiceAccount](t, all, "ServiceAccount", "watcher")
-	if want := map[string]string{"example.com/role": "b", "example.com/owner": "nodes"}; !maps.Equal(created.Annotations, want) {
+	if want := map[string]string{"example.com/role": "b"}; !maps.Equal(created.Annotations, want) {
 		t.Errorf("annotations %v, want %v", created.Annotations, want)
 	}
 
@@ -242,7 +241,7 @@ commonLabels: null
 commonAnnotations: null
 extraObjects: null
 hooks: null
-agent: {serviceAccount: null, serviceAccountAnnotations: {example.com/owner: nodes}}
+agent: {serviceAccount: null}
 controller: {serviceAccount: null, extraVolumes: null, extraVolumeMounts: null, updateStrategy: null}
 priorityClassQuota: {enabled: true}
 `)))

@@ -66,12 +66,6 @@ app.kubernetes.io/component: {{ .component }}
 system:serviceaccount:{{ .root.Release.Namespace }}:{{ include "kernosis.serviceAccountName" . }}
 {{- end }}
 
-{{/* The annotations of its ServiceAccount. */}}
-{{- define "kernosis.serviceAccountAnnotations" -}}
-{{- $of := index .root.Values .component }}
-{{- mergeOverwrite (dict) ($of.serviceAccountAnnotations | default dict) (dig "serviceAccount" "annotations" (dict) $of) | toYaml }}
-{{- end }}
-
 {{/* whole or parts: how much of the host's file system the agent has below /host. */}}
 {{- define "kernosis.hostRoot" -}}
 {{- .Values.agent.hostRoot | default (ternary "parts" "whole" (eq .Values.agent.profile "hardened")) }}
