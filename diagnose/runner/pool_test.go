@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,8 +131,8 @@ func TestPool(t *testing.T) {
 func TestPoolCancels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBusy()
-		ended := 0 // by the one worker
-		p := runner.NewPool(runner.PoolConfig{Workers: 1, Execute: b.execute, Done: func(*runner.Diagnosis, *runner.Report, error) { ended++ }})
+		var ended atomic.Int32
+		p := runner.NewPool(runner.PoolConfig{Workers: 1, Execute: b.execute, Done: func(*runner.Diagnosis, *runner.Report, error) { ended.Add(1) }})
 		for _, id := range []string{"runs", "waits", "other"} {
 			if err := p.Submit(&runner.Diagnosis{ID: id}); err != nil {
 				t.Fatal(err)
@@ -153,8 +154,8 @@ func TestPoolCancels(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if ended != 3 || b.cause("other") != nil {
-			t.Errorf("%d, %v", ended, b.causes)
+		if ended.Load() != 3 || b.cause("other") != nil {
+			t.Errorf("%d, %v", ended.Load(), b.causes)
 		}
 		cancel()
 		<-stopped
