@@ -83,10 +83,10 @@ func TestCooldownAndRateLimitOutlastTheProcess(t *testing.T) {
 			t.Errorf("%s: %v", reason, n)
 		}
 	}
-	m, err := b.server.Client().CoreV1().ConfigMaps(b.namespace).Get(t.Context(), StateName, metav1.GetOptions{})
-	if err != nil || float64(len(m.BinaryData[stateKey])) != second.metric("kernosis_trigger_state_bytes") {
-		t.Errorf("%v, %d bytes", err, len(m.BinaryData[stateKey]))
-	}
+	await.Until(t, "the size that is counted is the one that is saved", deadline, func() bool { // a save may be under way
+		m, err := b.server.Client().CoreV1().ConfigMaps(b.namespace).Get(t.Context(), StateName, metav1.GetOptions{})
+		return err == nil && float64(len(m.BinaryData[stateKey])) == second.metric("kernosis_trigger_state_bytes")
+	})
 }
 
 // elected takes part in an election that nobody loses while the API server stalls for seconds.
