@@ -368,9 +368,9 @@ func (c *sockCase) run(t *testing.T) {
 	if c.whole {
 		probes = prober.Requests
 	}
-	errs := probes(c.count, c.to, c.timeout, c.request)
-	if slices.Contains(errs, nil) {
-		t.Fatalf("some probes succeeded: %v", errs)
+	errs, err := probes(c.count, c.to, c.timeout, c.request)
+	if err != nil || slices.Contains(errs, nil) {
+		t.Fatalf("some probes succeeded: %v (%v)", errs, err)
 	}
 	evs := a.events(c.count)
 	d := evs[0].SockFail

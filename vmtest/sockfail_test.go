@@ -155,7 +155,10 @@ func (l *sockLab) failedProbes(f sockFault) {
 	if f.slow {
 		probes = l.prober.Requests
 	}
-	errs := probes(faults, l.at.String(), timeout, f.request)
+	errs, err := probes(faults, l.at.String(), timeout, f.request)
+	if err != nil {
+		l.t.Fatal(err)
+	}
 	if slices.Contains(errs, nil) {
 		l.t.Fatalf("some probes did not fail: %v", errs)
 	}

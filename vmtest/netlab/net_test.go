@@ -69,7 +69,10 @@ func TestProbes(t *testing.T) {
 	prober, target := PairIn(t, 30)
 	target.Listen("10.97.30.2:80", 2) // takes three
 	began := time.Now()
-	errs := prober.Probes(5, "10.97.30.2:80", 200*time.Millisecond, "")
+	errs, err := prober.Probes(5, "10.97.30.2:80", 200*time.Millisecond, "")
+	if err != nil {
+		t.Fatal(err)
+	}
 	taken := 0
 	for _, err := range errs {
 		if err == nil {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/netip"
 	"os"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,103 +14,162 @@ import (
 // Probe connects and, with a request, waits for the first byte of an answer, at
 // most for the time given for each of the two; then the error is
 // [os.ErrDeadlineExceeded]. It closes the connection, and may be called from any
-// goroutine. It connects once: package net repeats a connect() that found no free port.
+// goroutine.
 func (n *Net) Probe(to string, timeout time.Duration, request string) error {
-	return n.probe(to, timeout, request, false)
+	errs, err := n.Probes(1, to, timeout, request)
+	if err != nil {
+		return err
+	}
+	return errs[0]
 }
 
-// Probes calls Probe count times at the same time, and returns the errors.
-func (n *Net) Probes(count int, to string, timeout time.Duration, request string) []error {
+// Probes does what count calls of Probe at the same time would do, but on one
+// thread, and with exactly one connect() each: package net repeats those that
+// found no free port. It returns the probes' errors.
+func (n *Net) Probes(count int, to string, timeout time.Duration, request string) ([]error, error) {
 	return n.probes(count, to, timeout, request, false)
 }
 
 // Requests does what Probes does, but for the end of the answer: a probe is well when
 // the peer has closed the connection.
-func (n *Net) Requests(count int, to string, timeout time.Duration, request string) []error {
+func (n *Net) Requests(count int, to string, timeout time.Duration, request string) ([]error, error) {
 	return n.probes(count, to, timeout, request, true)
 }
 
-func (n *Net) probes(count int, to string, timeout time.Duration, request string, whole bool) []error {
-	errs := make([]error, count)
-	var all sync.WaitGroup
-	for i := range errs {
-		all.Go(func() { errs[i] = n.probe(to, timeout, request, whole) })
-	}
-	all.Wait()
-	return errs
-}
-
-func (n *Net) probe(to string, timeout time.Duration, request string, whole bool) error {
+func (n *Net) probes(count int, to string, timeout time.Duration, request string, whole bool) ([]error, error) {
 	at, err := netip.ParseAddrPort(to)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return n.Do(func() error {
-		fd, err := socket(at.Addr())
-		if err != nil {
-			return err
+	probes := make([]*probe, count)
+	errs := make([]error, count)
+	err = n.Do(func() error {
+		for i := range probes {
+			fd, err := socket(at.Addr())
+			if err != nil {
+				return errors.Join(err, closeAll(probes[:i]))
+			}
+			probes[i] = &probe{fd: fd, wants: unix.POLLOUT, doing: "connect", timeout: timeout, request: request, whole: whole}
 		}
-		defer unix.Close(fd)
-		if err := connect(fd, at, timeout); err != nil {
-			return fmt.Errorf("connect: %w", err)
+		for _, p := range probes {
+			p.connect(at)
 		}
-		if request == "" {
-			return nil
+		for active := probes; len(active) > 0; {
+			var err error
+			if active, err = step(active); err != nil {
+				return errors.Join(err, closeAll(active))
+			}
 		}
-		if _, err := unix.Write(fd, []byte(request)); err != nil {
-			return fmt.Errorf("write: %w", err)
-		}
-		if err := read(fd, timeout, whole); err != nil {
-			return fmt.Errorf("read: %w", err)
+		for i, p := range probes {
+			errs[i] = p.err
 		}
 		return nil
 	})
+	return errs, err
 }
 
-func connect(fd int, to netip.AddrPort, timeout time.Duration) error {
-	until := time.Now().Add(timeout)
-	if err := unix.Connect(fd, sockaddr(to)); err != nil && !errors.Is(err, unix.EINPROGRESS) {
-		return err
-	}
-	if err := wait(fd, unix.POLLOUT, until); err != nil {
-		return err
-	}
-	errno, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
-	if err == nil && errno != 0 {
-		err = unix.Errno(errno)
-	}
-	return err
+// probe is one connection of Probes.
+type probe struct {
+	fd      int
+	wants   int16  // what of poll(2) it waits for; 0: it is done, and fd is closed
+	doing   string // for errors
+	until   time.Time
+	timeout time.Duration
+	request string
+	whole   bool // until the peer closes
+	err     error
 }
 
-// read reads one byte, or the whole answer.
-func read(fd int, timeout time.Duration, whole bool) error {
-	for until := time.Now().Add(timeout); ; {
-		if err := wait(fd, unix.POLLIN, until); err != nil {
-			return err
-		}
-		switch n, err := unix.Read(fd, make([]byte, 1)); {
-		case err != nil:
-			return err
-		case n == 0 && !whole:
-			return io.ErrUnexpectedEOF
-		case n == 0 || !whole:
-			return nil
-		}
+func (p *probe) connect(to netip.AddrPort) {
+	p.until = time.Now().Add(p.timeout)
+	if err := unix.Connect(p.fd, sockaddr(to)); err != nil && !errors.Is(err, unix.EINPROGRESS) {
+		p.end(err)
 	}
 }
 
-// wait waits until a socket can be read from or written to.
-func wait(fd int, events int16, until time.Time) error {
-	for {
-		// Rounded up, or it would spin in the last millisecond.
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: events}}, int(max(time.Until(until).Milliseconds()+1, 0)))
+// end closes the connection.
+func (p *probe) end(err error) {
+	p.wants = 0
+	if err != nil {
+		p.err = fmt.Errorf("%s: %w", p.doing, err)
+	}
+	if err := unix.Close(p.fd); err != nil {
+		p.err = errors.Join(p.err, err)
+	}
+}
+
+// ready goes on when what it waited for is there.
+func (p *probe) ready() {
+	switch p.doing {
+	case "connect":
+		errno, err := unix.GetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_ERROR)
 		switch {
-		case n > 0:
-			return nil
-		case err != nil && !errors.Is(err, unix.EINTR):
-			return err
-		case !time.Now().Before(until):
-			return os.ErrDeadlineExceeded
+		case err != nil:
+			p.end(err)
+		case errno != 0:
+			p.end(unix.Errno(errno))
+		case p.request == "":
+			p.end(nil)
+		default:
+			p.doing = "write"
+			if _, err := unix.Write(p.fd, []byte(p.request)); err != nil {
+				p.end(err)
+				return
+			}
+			p.doing, p.wants, p.until = "read", unix.POLLIN, time.Now().Add(p.timeout)
+		}
+	case "read":
+		n, err := unix.Read(p.fd, make([]byte, 1))
+		if err == nil && n > 0 && p.whole {
+			return
+		}
+		if err == nil && n == 0 && !p.whole {
+			err = io.ErrUnexpectedEOF
+		}
+		p.end(err)
+	}
+}
+
+// step waits for something to happen to any of the probes, handles it, and
+// returns those that are not done.
+func step(probes []*probe) (active []*probe, err error) {
+	var polled []unix.PollFd
+	var next time.Time
+	for _, p := range probes {
+		if p.wants == 0 {
+			continue
+		}
+		active = append(active, p)
+		polled = append(polled, unix.PollFd{Fd: int32(p.fd), Events: p.wants})
+		if next.IsZero() || p.until.Before(next) {
+			next = p.until
 		}
 	}
+	if len(active) == 0 {
+		return nil, nil
+	}
+	// Rounded up, or it would spin in the last millisecond.
+	_, err = unix.Poll(polled, int(max(time.Until(next).Milliseconds()+1, 0)))
+	if err != nil && !errors.Is(err, unix.EINTR) {
+		return active, err
+	}
+	for i, p := range active {
+		switch {
+		case err == nil && polled[i].Revents != 0:
+			p.ready()
+		case !time.Now().Before(p.until):
+			p.end(os.ErrDeadlineExceeded)
+		}
+	}
+	return active, nil
+}
+
+func closeAll(probes []*probe) error {
+	var errs []error
+	for _, p := range probes {
+		if p.wants != 0 {
+			errs = append(errs, unix.Close(p.fd))
+		}
+	}
+	return errors.Join(errs...)
 }
