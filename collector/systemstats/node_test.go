@@ -126,7 +126,7 @@ func TestDevicesAreChosen(t *testing.T) {
 // TestLongMountLine has an overlay of so many layers that its line fits into no Scanner.
 func TestLongMountLine(t *testing.T) {
 	f := files()
-	f["proc/1/mountinfo"] = "21 1 0:49 / /layers rw - overlay overlay rw,lowerdir=" + strings.Repeat("/layer:", 10_000) + "\n" +
+	f["proc/1/mountinfo"] = "21 1 0:49 / /layers rw - overlay none rw,lowerdir=" + strings.Repeat("/layer:", 10_000) + "\n" +
 		"22 1 259:1 / / rw,relatime - ext4 /dev/root rw\n"
 	cfg := node(t, f)
 	cfg.IncludeAllAttachedBlk = true

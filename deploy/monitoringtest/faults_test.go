@@ -59,7 +59,7 @@ func (s *stage) triggers() {
 			s.t.Fatal(err)
 		}
 		for _, o := range all.Objects() {
-			s.apply(o.(client.Object))
+			s.apply(o)
 		}
 	}
 	patch := []byte(`{"metadata":{"labels":{"repaired":"` + s.node + `"}}}`)

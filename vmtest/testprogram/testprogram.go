@@ -47,7 +47,7 @@ func Built(pkg string) (string, error) {
 	if path := built.paths[pkg]; path != "" {
 		return path, nil
 	}
-	module, err := exec.Command("go", "env", "GOMOD").Output()
+	module, err := exec.CommandContext(context.Background(), "go", "env", "GOMOD").Output()
 	if err != nil {
 		return "", fmt.Errorf("find the checkout: %w", err)
 	}
@@ -62,7 +62,7 @@ func Built(pkg string) (string, error) {
 	defer lock.Close() // gives it back
 	path := filepath.Join(dir, filepath.Base(pkg))
 	// As make build does it, but for the version. With cgo no rights could be given up.
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", path, pkg)
+	cmd := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", path, pkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)

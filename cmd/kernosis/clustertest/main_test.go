@@ -138,7 +138,7 @@ func (a *agent) shipped(name string) {
 		a.t.Fatal(err)
 	}
 	for _, o := range all.Objects() {
-		a.apply(o.(client.Object))
+		a.apply(o)
 	}
 }
 

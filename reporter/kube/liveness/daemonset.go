@@ -33,14 +33,12 @@ func selects(t *corev1.NodeSelectorTerm, n *corev1.Node) bool {
 		meets(t.MatchExpressions, n.Labels) && meets(t.MatchFields, labels.Set{"metadata.name": n.Name})
 }
 
-// operators are those of Nodes, by what labels call them.
-var operators = map[corev1.NodeSelectorOperator]selection.Operator{
-	corev1.NodeSelectorOpIn: selection.In, corev1.NodeSelectorOpNotIn: selection.NotIn,
-	corev1.NodeSelectorOpExists: selection.Exists, corev1.NodeSelectorOpDoesNotExist: selection.DoesNotExist,
-	corev1.NodeSelectorOpGt: selection.GreaterThan, corev1.NodeSelectorOpLt: selection.LessThan,
-}
-
 func meets(all []corev1.NodeSelectorRequirement, of labels.Set) bool {
+	operators := map[corev1.NodeSelectorOperator]selection.Operator{ // as labels call them
+		corev1.NodeSelectorOpIn: selection.In, corev1.NodeSelectorOpNotIn: selection.NotIn,
+		corev1.NodeSelectorOpExists: selection.Exists, corev1.NodeSelectorOpDoesNotExist: selection.DoesNotExist,
+		corev1.NodeSelectorOpGt: selection.GreaterThan, corev1.NodeSelectorOpLt: selection.LessThan,
+	}
 	return !slices.ContainsFunc(all, func(r corev1.NodeSelectorRequirement) bool {
 		wants, err := labels.NewRequirement(r.Key, operators[r.Operator], r.Values)
 		return err != nil || !wants.Matches(of)
