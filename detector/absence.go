@@ -123,7 +123,7 @@ func (r *loadedRule) checkAbsence() {
 	}
 	for _, key := range []string{"groupBy", "threshold", "for", "clearAfter", "clearWhen", "clearPattern", "latched", "severityWhen", "fault", "fallbackFor", "maxGroups"} {
 		if r.Keys[key] != nil {
-			r.Errorf(key, "does not go with absentFor: the problem is one of the node, begins when no event has come for so long, and ends with the next")
+			r.Errorf(key, "can't be combined with absentFor: its problem belongs to the node, begins when no event has come for that long, and ends with the next event")
 		}
 	}
 	if r.message != nil && slices.ContainsFunc(r.message.parts, func(p piece) bool { return p.x != nil }) {

@@ -157,7 +157,7 @@ func configOf(pid int, args []string) (agentConfig, error) {
 	return cfg, err
 }
 
-// mutesPath is that of the agent's mutes; in stateDir where no agent runs, or none that is known.
+// mutesPath returns the agent's file of mutes, or the one in stateDir if no agent is known to run.
 func (p *agentProcess) mutesPath(stateDir string) string {
 	if p != nil && p.err == nil {
 		return p.config.mutesPath()

@@ -110,7 +110,7 @@ func (k *kubeSettings) check(from config.Origins) error {
 	return errors.Join(errs...)
 }
 
-// namespace is that of the agent's Lease and of the controller.
+// namespace returns the namespace of the agents' Leases and of the controller.
 func (k *kubeSettings) namespace() string {
 	return cmp.Or(k.Namespace, os.Getenv("POD_NAMESPACE"), metav1.NamespaceSystem)
 }
@@ -276,7 +276,8 @@ func unlimited(c *rest.Config) *rest.Config {
 	return c
 }
 
-// connect makes the cluster. Who is not asked to use a certain one does without, with a warning.
+// connect sets c.kube. If no flag names an API server and none is configured, the agent warns and
+// runs without a cluster.
 func (c *agentConfig) connect() error {
 	k := &c.Kube
 	if !k.Exporter {

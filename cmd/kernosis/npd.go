@@ -91,7 +91,7 @@ func (p *parts) openChecks() error {
 		c := plugin.Config{
 			Name:           fmt.Sprintf("%s-%d", cmp.Or(filepath.Base(monitor.Source), "checks"), i),
 			InvokeInterval: monitor.InvokeInterval, Timeout: monitor.Timeout, MaxOutputLength: monitor.MaxOutputLength,
-			Concurrency: monitor.Concurrency, SkipInitialStatus: monitor.SkipInitialStatus, Cgroup: group,
+			Concurrency: monitor.Concurrency, Cgroup: group,
 			Env: []string{hostRootEnv + "=" + p.cfg.HostRoot},
 		}
 		for _, r := range monitor.Rules {

@@ -5,23 +5,19 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"sync"
 )
-
-// cgroupNamespaces are the results of [FS.cgroupNamespace], by the FS's root: a process stays in
-// its cgroup namespace.
-//
-//nolint:gochecknoglobals // the namespace is the process's
-var cgroupNamespaces sync.Map
 
 // unknownLevel stands for the name of a control group that is not known.
 const unknownLevel = "/…"
 
 // cgroupNamespace returns the path on the v2 hierarchy of the control group that this process
-// sees as the root, as one in a container does; empty: the hierarchy's root.
+// sees as the root, as one in a container does; empty: the hierarchy's root. It looks once: a
+// process stays in its cgroup namespace.
 func (f FS) cgroupNamespace() string {
-	if known, ok := cgroupNamespaces.Load(f.root); ok {
-		return known.(string)
+	if f.namespace != nil {
+		if known := f.namespace.Load(); known != nil {
+			return *known
+		}
 	}
 	t, err := f.MountTable()
 	if err != nil {
@@ -29,7 +25,7 @@ func (f FS) cgroupNamespace() string {
 	}
 	depth := 0
 	for _, m := range t.Mounts() {
-		if m.FSType == "cgroup2" { // the node's own is that of the hierarchy's root
+		if m.FSType == "cgroup2" { // the node's own mount shows the hierarchy's root
 			up, _ := splitUp(m.Root)
 			depth = max(depth, up)
 		}
@@ -44,7 +40,9 @@ func (f FS) cgroupNamespace() string {
 			}
 		}
 	}
-	cgroupNamespaces.Store(f.root, namespace)
+	if f.namespace != nil {
+		f.namespace.Store(&namespace)
+	}
 	return namespace
 }
 

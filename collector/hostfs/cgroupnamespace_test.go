@@ -45,8 +45,7 @@ func TestFromCgroupRoot(t *testing.T) {
 // processes, and the paths of their control groups.
 const containedEnv = "HOSTFS_CONTAINED"
 
-// In a cgroup namespace of its own, as in a container, a process' path is that which the machine
-// sees.
+// In a cgroup namespace of its own, as in a container, it reads the paths that the machine sees.
 func TestProcCgroupsInContainer(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to make control groups and namespaces")

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 )
 
 // smallFile bounds the read of a file that holds a value or a few lines. A page
@@ -27,14 +28,19 @@ var ErrPath = errors.New("not a path below its tree")
 
 // FS is a view of the node's filesystems below a root. The zero FS is the real
 // root. It holds no resources and may be copied and used concurrently.
-type FS struct{ root string }
+type FS struct {
+	root string
+	// namespace keeps what cgroupNamespace has found; nil: it looks each time.
+	namespace *atomic.Pointer[string]
+}
 
 // New returns the FS below root; "" and "/" are the real root.
 func New(root string) FS {
-	if root == "" || filepath.Clean(root) == "/" {
-		return FS{}
+	f := FS{namespace: new(atomic.Pointer[string])}
+	if root != "" && filepath.Clean(root) != "/" {
+		f.root = filepath.Clean(root)
 	}
-	return FS{root: filepath.Clean(root)}
+	return f
 }
 
 // Path returns where the node's path p ("/proc/1/stat") is to be opened.

@@ -43,10 +43,6 @@ type Config struct {
 	MaxOutputLength int
 	// Concurrency is how many of the checks may run at a time.
 	Concurrency int
-	// SkipInitialStatus says that conditions are not to be reported before the first
-	// result. It is for whoever derives conditions from results: the Runner itself
-	// reports nothing but results.
-	SkipInitialStatus bool
 	// Spread is the period over which the first runs are spread; it is at most
 	// InvokeInterval.
 	Spread time.Duration

@@ -159,5 +159,5 @@ func (c *cluster) describe() string {
 	return b.String()
 }
 
-// root is that of the checkout.
+// root is the folder of the checkout.
 func root(parts ...string) string { return filepath.Join(append([]string{"..", ".."}, parts...)...) }

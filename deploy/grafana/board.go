@@ -45,7 +45,7 @@ const (
 type graph struct {
 	kind        kind
 	title, text string // text says what the panel shows and what is normal; of words it is the content
-	w           int    // 0: that of its kind
+	w           int    // 0: its kind's
 	unit        string // empty: a number of things
 	none        string // shown where there is no data; empty: "No data"
 	page        string // of docs, which explains the panel: "problems/RecordsLost"

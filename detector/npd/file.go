@@ -284,7 +284,7 @@ func (r *reader) rule(conditions []Condition) Rule {
 	return out
 }
 
-// metricsReporting warns whoever switches the metrics of a monitor's problems off.
+// metricsReporting warns if a file switches off the metrics of its problems.
 func (r *reader) metricsReporting() {
 	if !r.bool("metricsReporting", true) {
 		r.warnf("metricsReporting", "problem_counter and problem_gauge report all problems, ignored")

@@ -133,7 +133,7 @@ func TestWhatNPDIgnoresIsAWarning(t *testing.T) {
 	}, got)
 }
 
-// TestMetricsAreOfAllProblems: whoever switches them off for a monitor is told.
+// Switching the metrics of a monitor off has no effect, which is a warning.
 func TestMetricsAreOfAllProblems(t *testing.T) {
 	for content, want := range map[string]string{
 		`{"plugin": "kmsg", "metricsReporting": false}`:   "f.json:1:40: metricsReporting: problem_counter and problem_gauge report all problems, ignored",

@@ -11,14 +11,14 @@ func (s *set) add(id int)      { s[id/64] |= 1 << (id % 64) }
 // reach returns what a node leads to; the node itself only if it is on a cycle.
 func reach(nodes []Node, from int) set {
 	var seen set
-	todo := []int{from}
-	for len(todo) > 0 {
-		n := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
+	queue := []int{from}
+	for len(queue) > 0 {
+		n := queue[len(queue)-1]
+		queue = queue[:len(queue)-1]
 		for _, to := range nodes[n].To {
 			if !seen.has(to) {
 				seen.add(to)
-				todo = append(todo, to)
+				queue = append(queue, to)
 			}
 		}
 	}
@@ -51,14 +51,14 @@ func alwaysBefore(nodes []Node, order []int) []set {
 func shortest(nodes []Node, from, to, without int) []int {
 	parent := make([]int, len(nodes))
 	var seen set
-	todo := []int{from}
-	for i := 0; i < len(todo); i++ {
-		for _, next := range nodes[todo[i]].To {
+	queue := []int{from}
+	for i := 0; i < len(queue); i++ {
+		for _, next := range nodes[queue[i]].To {
 			if next == without || seen.has(next) {
 				continue
 			}
 			seen.add(next)
-			parent[next] = todo[i]
+			parent[next] = queue[i]
 			if next == to {
 				path := []int{to}
 				for n := parent[to]; n != from; n = parent[n] {
@@ -68,7 +68,7 @@ func shortest(nodes []Node, from, to, without int) []int {
 				slices.Reverse(path)
 				return path
 			}
-			todo = append(todo, next)
+			queue = append(queue, next)
 		}
 	}
 	return nil

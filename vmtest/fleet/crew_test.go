@@ -200,7 +200,11 @@ func (c *crewWork) start(over time.Duration) error {
 	numbers, began := rand.Perm(c.of.Count), time.Now()
 	c.agents = make([]*agent, c.of.Count)
 	for k, i := range numbers {
-		time.Sleep(time.Until(began.Add(at[k])))
+		select {
+		case <-time.After(time.Until(began.Add(at[k]))):
+		case <-c.ctx.Done():
+			return c.ctx.Err()
+		}
 		a, err := newAgent(c.config, &c.sent, nodeName(c.of.First+i), c.of.Namespace, c.of.Dir, slices.Clone(c.healthy), c.builtins)
 		if err != nil {
 			return err

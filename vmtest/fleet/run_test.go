@@ -22,7 +22,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
 )
 
-// root is that of the checkout.
+// root is the folder of the checkout.
 const root = "../.."
 
 // crewSize is how many agents a process has: each has five open files and 40 goroutines.
@@ -200,7 +200,7 @@ func (f *fleet) stateDir() string {
 	return dir
 }
 
-// memoryLimit returns that of the controller, as the chart has it.
+// memoryLimit returns the memory limit that the chart gives the controller.
 func memoryLimit(tb testing.TB, values string) int64 {
 	tb.Helper()
 	text, err := os.ReadFile(values)

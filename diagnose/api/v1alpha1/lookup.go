@@ -2,7 +2,6 @@ package v1alpha1
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -29,38 +28,32 @@ func (s *DiagnosisStatus) CompletedAt() (at time.Time, ok bool) {
 
 // Result returns the result of a node of the graph, or nil.
 func (s *DiagnosisStatus) Result(id int) *Result {
-	i := slices.IndexFunc(s.Results, func(r Result) bool { return int(r.ID) == id })
-	if i < 0 {
-		return nil
-	}
-	return &s.Results[i]
+	return first(s.Results, func(r *Result) bool { return int(r.ID) == id })
 }
 
 // AwaitingApproval returns the result of the repair that the run waits for, or nil.
 func (s *DiagnosisStatus) AwaitingApproval() *Result {
-	i := slices.IndexFunc(s.Results, func(r Result) bool { return r.State == ResultAwaitingApproval })
-	if i < 0 {
-		return nil
-	}
-	return &s.Results[i]
+	return first(s.Results, func(r *Result) bool { return r.State == ResultAwaitingApproval })
 }
 
 // Remediation returns what was decided on the repair of a node of the graph, or nil.
 func (s *DiagnosisStatus) Remediation(id int) *Remediation {
-	i := slices.IndexFunc(s.Remediations, func(r Remediation) bool { return int(r.ID) == id })
-	if i < 0 {
-		return nil
-	}
-	return &s.Remediations[i]
+	return first(s.Remediations, func(r *Remediation) bool { return int(r.ID) == id })
 }
 
 // Repairing returns the decision on the repair that the controller makes at present, or nil.
 func (s *DiagnosisStatus) Repairing() *Remediation {
-	i := slices.IndexFunc(s.Remediations, func(r Remediation) bool { return r.Outcome != nil && r.Outcome.State == ResultRunning })
-	if i < 0 {
-		return nil
+	return first(s.Remediations, func(r *Remediation) bool { return r.Outcome != nil && r.Outcome.State == ResultRunning })
+}
+
+// first returns a pointer to the first item that is wanted, or nil.
+func first[T any](items []T, wanted func(*T) bool) *T {
+	for i := range items {
+		if wanted(&items[i]) {
+			return &items[i]
+		}
 	}
-	return &s.Remediations[i]
+	return nil
 }
 
 // Pod names the pod that the Diagnosis is about. The name is empty where it is about none.

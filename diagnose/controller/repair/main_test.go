@@ -98,8 +98,7 @@ func (b *bench) grant() {
 	})
 }
 
-// grantBase makes the bench's controllers somebody who has the role of the controller that
-// is not for repairs, after a change of it.
+// grantBase gives the bench's controllers the controller's role without repairs, changed.
 func (b *bench) grantBase(name string, change func(*rbacv1.PolicyRule)) {
 	b.Helper()
 	b.user = name

@@ -85,11 +85,11 @@ type ipVersion struct {
 	icmp                          uint32
 }
 
-func iP4Header() ipVersion {
+func headerOfIPv4() ipVersion {
 	return ipVersion{length: bpf.LoadMemShift{Off: 0}, fragment: 6, protocol: 9, source: 12, destination: 16, shortest: 20, icmp: unix.IPPROTO_ICMP}
 }
 
-func iP6Header() ipVersion {
+func headerOfIPv6() ipVersion {
 	const size = 40
 	return ipVersion{length: bpf.LoadConstant{Dst: bpf.RegX, Val: size}, protocol: 6, source: 8, destination: 24, shortest: size, icmp: unix.IPPROTO_ICMPV6}
 }
@@ -127,13 +127,13 @@ func (f filter) program(snaplen uint32) ([]bpf.Instruction, error) {
 	if f.address.Is6() {
 		a.equal(0x40, "reject", "reject")
 	} else {
-		f.ip(a, iP4Header())
+		f.ip(a, headerOfIPv4())
 	}
 	a.label("v6")
 	if f.address.Is4() {
 		a.equal(0x60, "reject", "reject")
 	} else {
-		f.ip(a, iP6Header())
+		f.ip(a, headerOfIPv6())
 	}
 	a.label("other")
 	if f.protocol == 0 && f.port == 0 && f.address.Is4() { // ARP

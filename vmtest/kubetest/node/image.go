@@ -56,14 +56,6 @@ func (n *Node) Import(tb testing.TB, archive string) {
 	}
 }
 
-// Tag gives an image one more name.
-func (n *Node) Tag(tb testing.TB, name, more string) {
-	tb.Helper()
-	if err := n.ctr(tb.Context(), "images", "tag", name, more); err != nil {
-		tb.Fatal(err)
-	}
-}
-
 // pack returns an image with programs at its root, in the form of "docker save": a configuration,
 // a layer, and a manifest that names both.
 func pack(name string, programs []string) ([]byte, error) {
