@@ -117,11 +117,7 @@ func vforkLoad(t *testing.T) *load {
 	freeze := func(value string) error {
 		return os.WriteFile(filepath.Join(group.dir, "cgroup.freeze"), []byte(value), 0)
 	}
-	t.Cleanup(func() {
-		if err := freeze("0"); err != nil {
-			t.Error(err)
-		}
-	})
+	atEnd(t, func() error { return freeze("0") })
 	return &load{what: "parents that slept 5 s in vfork()", pause: 5 * time.Second, sleeps: true, step: func() (int, error) {
 		if err := freeze("1"); err != nil {
 			return 0, err

@@ -39,11 +39,7 @@ func (l *diskLab) injected(t *testing.T, kind inject.DiskKind) *diskFault {
 	if err := d.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	atEnd(t, d.Close)
 	name, dir := d.Device()
 	whole := blockDevice{name: name, t: t}.open(unix.O_DIRECT)
 	return &diskFault{

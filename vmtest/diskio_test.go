@@ -94,8 +94,7 @@ func (l *diskLab) end(t *testing.T) {
 	t.Helper()
 	noLoss(t, l.agent.Entries())
 	l.agent.WaitIn(t, "healthy disks", 30*time.Second, func(entries []journal.Entry) bool {
-		unhealthy, reported := conditionNow(entries, "DiskUnhealthy")
-		return reported && unhealthy == problem.False
+		return agenttest.Condition(entries, "DiskUnhealthy").Status == problem.False
 	})
 }
 

@@ -24,8 +24,7 @@ func TestDiskStall(t *testing.T) {
 	t.Cleanup(func() {
 		noLoss(t, a.Entries())
 		a.WaitIn(t, "disks that respond", 30*time.Second, func(entries []journal.Entry) bool {
-			stalled, reported := conditionNow(entries, "DiskStalled")
-			return reported && stalled == problem.False
+			return agenttest.Condition(entries, "DiskStalled").Status == problem.False
 		})
 	})
 	rows := []struct {
@@ -71,8 +70,7 @@ func (s *stalledDisks) run(t *testing.T, a *agenttest.Agent) {
 
 	for _, d := range s.disks {
 		a.WaitIn(t, "stall of "+d.name, 60*time.Second, func(entries []journal.Entry) bool {
-			stalled, _ := conditionNow(entries, "DiskStalled")
-			return slices.Contains(s.states(entries, d), problem.Firing) && stalled == problem.True
+			return slices.Contains(s.states(entries, d), problem.Firing) && agenttest.Condition(entries, "DiskStalled").Status == problem.True
 		})
 	}
 	release()

@@ -118,7 +118,7 @@ func (f *diskFault) checkHealth(t *testing.T, entries []journal.Entry, unhealthy
 		if len(problems(entries[i:i+1], unhealthyRule, f.isSubject)) == 0 {
 			continue
 		}
-		if status, _ := conditionNow(entries[:i+1], "DiskUnhealthy"); status != problem.True {
+		if status := agenttest.Condition(entries[:i+1], "DiskUnhealthy").Status; status != problem.True {
 			t.Errorf("DiskUnhealthy is %s while %s is", status, f.device)
 		}
 		return

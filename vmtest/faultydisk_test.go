@@ -32,11 +32,7 @@ func newNullDisk(t *testing.T, name string, sizeMiB int, settings ...string) nul
 	if err := os.Mkdir(d.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := os.Remove(d.dir); err != nil {
-			t.Error(err)
-		}
-	})
+	atEnd(t, func() error { return os.Remove(d.dir) })
 	for _, s := range append(settings, fmt.Sprintf("size=%d", sizeMiB), "power=1") {
 		attr, value, _ := strings.Cut(s, "=")
 		d.set(t, attr, value)

@@ -53,7 +53,7 @@ func newFSLab(t *testing.T, a *agenttest.Agent) *fsLab {
 	t.Cleanup(func() {
 		noLoss(t, a.Entries())
 		a.WaitIn(t, "writable filesystems", 30*time.Second, func(entries []journal.Entry) bool {
-			return lastCondition(entries, readOnlyCondition).Status == problem.False
+			return agenttest.Condition(entries, readOnlyCondition).Status == problem.False
 		})
 	})
 	return &fsLab{agent: a, probe: newExt4(t, "errors=continue")}
@@ -128,7 +128,7 @@ func (l *fsLab) refuses(t *testing.T, f *fsFault, release func()) {
 		return states(entries) >= 2*f.readOnly-1
 	})
 	want := fmt.Sprintf("%s on %s at %s refuses writes", f.fs.fsType, f.device(), f.fs.dir)
-	if c := lastCondition(entries, readOnlyCondition); c.Status != problem.True || c.Reason != "FilesystemIsReadOnly" || !strings.HasPrefix(c.Message, want) {
+	if c := agenttest.Condition(entries, readOnlyCondition); c.Status != problem.True || c.Reason != "FilesystemIsReadOnly" || !strings.HasPrefix(c.Message, want) {
 		t.Errorf("condition %+v, want %q", c, want)
 	} else if f.readOnly == 1 {
 		t.Log(c.Message)
@@ -137,19 +137,7 @@ func (l *fsLab) refuses(t *testing.T, f *fsFault, release func()) {
 	entries = l.agent.WaitIn(t, "end of read-only "+f.fs.source, 30*time.Second, func(entries []journal.Entry) bool {
 		return states(entries) >= 2*f.readOnly
 	})
-	if c := lastCondition(entries, readOnlyCondition); c.Status != problem.False {
+	if c := agenttest.Condition(entries, readOnlyCondition); c.Status != problem.False {
 		t.Errorf("condition %+v, though nothing is read-only", c)
 	}
-}
-
-// lastCondition is what was reported last of a condition.
-func lastCondition(entries []journal.Entry, conditionType string) (last problem.Condition) {
-	for _, e := range entries {
-		for _, tr := range e.Transitions {
-			if tr.Condition != nil && tr.Condition.Type == conditionType {
-				last = *tr.Condition
-			}
-		}
-	}
-	return last
 }

@@ -56,11 +56,7 @@ func hangOnMutex(t *testing.T) *hang {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := fault.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	atEnd(t, fault.Close)
 	if kernelTypes(t).HasField("task_struct", "blocker") { // since v6.16
 		h.lock, h.holder = "mutex", &first.Holder
 	}
@@ -98,11 +94,7 @@ func hangOnFrozen(t *testing.T) *hang {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := fault.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	atEnd(t, fault.Close)
 	h.tasks = []hungTask{{first.Waiter, "ksys_write"}}
 	_, dir := fault.Mount()
 	w := group.writers(t, faults-1, func(i int) []string { return []string{fmt.Sprintf("of=%s/%d", dir, i), "bs=1"} })

@@ -44,8 +44,7 @@ func TestHealthy(t *testing.T) {
 		conditions := shippedConditions(t)
 		a.Wait("conditions", 60*time.Second, func(entries []journal.Entry) bool {
 			return !slices.ContainsFunc(conditions, func(c string) bool {
-				status, _ := conditionNow(entries, c)
-				return status != problem.False
+				return agenttest.Condition(entries, c).Status != problem.False
 			})
 		})
 		network := newBusyNetwork(t, a)

@@ -3,6 +3,7 @@ package vmtest
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -98,19 +99,7 @@ func dead(t *testing.T, pids []uint32) (gone []uint32) {
 func protect(t *testing.T, pids ...int) {
 	t.Helper()
 	for _, pid := range pids {
-		path := filepath.Join("/proc", strconv.Itoa(pid), "oom_score_adj")
-		before, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte("-997"), 0); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := os.WriteFile(path, before, 0); err != nil {
-				t.Errorf("did not survive: %v", err)
-			}
-		})
+		setFile(t, fmt.Sprintf("/proc/%d/oom_score_adj", pid), "-997")
 	}
 }
 
@@ -134,10 +123,14 @@ func fillMemory(t *testing.T, leave int) (left int, free func()) {
 		}
 	}
 	for size := int64(0); ; size += chunk << 20 {
-		if left = memInfo(t, "MemAvailable"); left <= leave+chunk {
+		kib, err := numberIn("/proc/meminfo", "MemAvailable:")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left = kib / 1024; left <= leave+chunk {
 			return left, free
 		}
-		err := error(unix.EINTR)
+		err = unix.EINTR
 		for errors.Is(err, unix.EINTR) { // by the runtime's own signals
 			err = unix.Fallocate(int(f.Fd()), 0, size, chunk<<20)
 		}
@@ -146,27 +139,6 @@ func fillMemory(t *testing.T, leave int) (left int, free func()) {
 			t.Fatalf("fill memory, %d MiB left: %v", left, err)
 		}
 	}
-}
-
-// memInfo returns a line of /proc/meminfo in MiB.
-func memInfo(t *testing.T, name string) int {
-	t.Helper()
-	f, err := os.Open("/proc/meminfo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if key, value, _ := strings.Cut(s.Text(), ":"); key == name {
-			kib, err := strconv.Atoi(strings.Fields(value)[0])
-			if err != nil {
-				t.Fatal(err)
-			}
-			return kib / 1024
-		}
-	}
-	t.Fatalf("meminfo has no %s", name)
-	return 0
 }
 
 // dying starts a process in the cgroup that holds memory of so many MiB and hangs in a

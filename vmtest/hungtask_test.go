@@ -99,11 +99,11 @@ func (h *hang) run(t *testing.T, a *agenttest.Agent) {
 	t.Helper()
 	found := khungtaskdFinds(t)
 	a.WaitIn(t, "23 hangs and the condition", hungLimit, func(entries []journal.Entry) bool {
-		deadlock, _ := conditionNow(entries, "KernelDeadlock")
 		firing := agenttest.States(entries, "kernel-deadlock", func(p *problem.Problem) bool {
 			return p.Subject == "cgroup "+h.group && p.State == problem.Firing
 		})
-		return len(h.events(entries, event.HungTask)) >= len(h.tasks) && len(firing) >= len(h.tasks) && deadlock == problem.True
+		return len(h.events(entries, event.HungTask)) >= len(h.tasks) && len(firing) >= len(h.tasks) &&
+			agenttest.Condition(entries, "KernelDeadlock").Status == problem.True
 	})
 	if h.repeats > 0 {
 		eventually(t, "khungtaskd finds each task again and again", hungLimit, func() bool {
@@ -115,8 +115,7 @@ func (h *hang) run(t *testing.T, a *agenttest.Agent) {
 		t.Fatal(err)
 	}
 	entries := a.WaitIn(t, "end of the hangs", hungLimit, func(entries []journal.Entry) bool {
-		deadlock, _ := conditionNow(entries, "KernelDeadlock")
-		return len(h.events(entries, event.HungTaskResumed)) >= len(h.tasks) && deadlock == problem.False
+		return len(h.events(entries, event.HungTaskResumed)) >= len(h.tasks) && agenttest.Condition(entries, "KernelDeadlock").Status == problem.False
 	})
 	if n := found(); h.detector == "poll" && len(n) > 0 {
 		t.Errorf("khungtaskd found tasks %v, but was to find none", n)

@@ -16,7 +16,12 @@ import (
 // setSysctl sets a setting, a path below /proc/sys, until the end of the test.
 func setSysctl(t *testing.T, path, value string) {
 	t.Helper()
-	path = filepath.Join("/proc/sys", path)
+	setFile(t, filepath.Join("/proc/sys", path), value)
+}
+
+// setFile writes a file of the kernel, until the end of the test.
+func setFile(t *testing.T, path, value string) {
+	t.Helper()
 	before, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -24,11 +29,7 @@ func setSysctl(t *testing.T, path, value string) {
 	if err := os.WriteFile(path, []byte(value), 0); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := os.WriteFile(path, before, 0); err != nil {
-			t.Error(err)
-		}
-	})
+	atEnd(t, func() error { return os.WriteFile(path, before, 0) })
 }
 
 // pretendSysctl has whoever reads a setting read another value than the kernel
@@ -43,11 +44,7 @@ func pretendSysctl(t *testing.T, path, value string) {
 	if err := unix.Mount(file, path, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(path, 0); err != nil {
-			t.Error(err)
-		}
-	})
+	atEnd(t, func() error { return unix.Unmount(path, 0) })
 }
 
 // khungtaskd has the kernel's own detector look each second for tasks that have
@@ -67,11 +64,7 @@ func khungtaskdFinds(t *testing.T) func() map[int]int {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := os.Remove(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	atEnd(t, func() error { return os.Remove(dir) })
 	if err := os.WriteFile(filepath.Join(dir, "events/sched/sched_process_hang/enable"), []byte("1"), 0); err != nil {
 		t.Fatal(err)
 	}

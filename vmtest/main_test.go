@@ -106,6 +106,15 @@ func module(t *testing.T, option, name string, params ...string) {
 	command(t, "modprobe", append([]string{name}, params...)...)
 }
 
+// atEnd calls fn at the end of the test, which fails if fn does.
+func atEnd(t *testing.T, fn func() error) {
+	t.Cleanup(func() {
+		if err := fn(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // command runs a program and returns its output.
 func command(t *testing.T, name string, args ...string) string {
 	t.Helper()

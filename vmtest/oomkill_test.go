@@ -159,11 +159,7 @@ func dyingVictims(t *testing.T) *oomKills {
 	if _, err := frozen.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := frozen.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	atEnd(t, frozen.Close)
 	_, dir := frozen.Mount()
 	// Two processes of size don't fit, one does, with what the kernel keeps of the dying.
 	const limit, size = 64, 40 // MiB
@@ -219,8 +215,8 @@ func reported(t *testing.T, a *agenttest.Agent, want *oomKills) {
 	t.Parallel()
 	entries := a.WaitIn(t, "end of the kills", 60*time.Second, func(entries []journal.Entry) bool {
 		states := agenttest.States(entries, "oom-kill", subject)
-		frequent, _ := conditionNow(entries, "FrequentOOMKilling")
-		return len(states) > len(want.pids) && states[len(states)-1] == problem.Resolved && frequent == problem.False
+		return len(states) > len(want.pids) && states[len(states)-1] == problem.Resolved &&
+			agenttest.Condition(entries, "FrequentOOMKilling").Status == problem.False
 	})
 
 	var pids, others []uint32

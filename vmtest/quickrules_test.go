@@ -53,19 +53,6 @@ func quickRules(t *testing.T, stem, field, value string) string {
 	return dir
 }
 
-// conditionNow returns the status that a condition entered last, and with it
-// whether the entries report the condition at all.
-func conditionNow(entries []journal.Entry, conditionType string) (status problem.Status, reported bool) {
-	for _, e := range entries {
-		for _, tr := range e.Transitions {
-			if tr.Condition != nil && tr.Condition.Type == conditionType {
-				status, reported = tr.Condition.Status, true
-			}
-		}
-	}
-	return status, reported
-}
-
 // problems returns the transitions of a rule's problems for which of holds, in
 // order.
 func problems(entries []journal.Entry, rule string, of func(*problem.Problem) bool) []problem.Problem {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -62,25 +61,6 @@ func sockModules(t *testing.T) {
 			command(t, "modprobe", name)
 		}
 	}
-}
-
-// unlimitICMP has routes that lead nowhere answer each packet: a kernel sends
-// one host some six errors at once, and then one a second.
-func unlimitICMP(t *testing.T) {
-	t.Helper()
-	const cost = "/proc/sys/net/ipv4/route/error_cost" // the whole machine's
-	before, err := os.ReadFile(cost)
-	if err == nil {
-		err = os.WriteFile(cost, []byte("0"), 0)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.WriteFile(cost, before, 0); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // sockLab is where one row's fault is made: a prober's network and a target's.

@@ -317,3 +317,15 @@ func States(entries []journal.Entry, rule string, of func(*problem.Problem) bool
 	}
 	return states
 }
+
+// Condition returns a condition as it was reported last; without a status: it was not.
+func Condition(entries []journal.Entry, name string) (last problem.Condition) {
+	for _, e := range entries {
+		for _, t := range e.Transitions {
+			if t.Condition != nil && t.Condition.Type == name {
+				last = *t.Condition
+			}
+		}
+	}
+	return last
+}

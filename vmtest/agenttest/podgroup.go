@@ -22,31 +22,26 @@ func PodGroup(t testing.TB, uid string, bytes int) string {
 	}
 	// The only parent that is ours: a group of Kubernetes' own would be in the way.
 	top := filepath.Join(root, fmt.Sprintf("kernosis-why-%d", os.Getpid()))
-	dir := filepath.Join(top, "kubepods", "burstable", "pod"+uid, strings.Repeat("8a", 32))
-	t.Cleanup(func() {
-		for at := dir; len(at) >= len(top); at = filepath.Dir(at) {
-			os.Remove(at)
-		}
-	})
-	for at := top; ; {
-		if err := os.Mkdir(at, 0o755); err != nil {
+	mkdir := func(dir string) string {
+		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Skip(err)
 		}
-		if at == dir {
-			break
+		t.Cleanup(func() { os.Remove(dir) })
+		return dir
+	}
+	write := func(path, value string) {
+		if err := os.WriteFile(path, []byte(value), 0o644); err != nil {
+			t.Skip(err)
 		}
+	}
+	dir := mkdir(top)
+	for _, name := range []string{"kubepods", "burstable", "pod" + uid, strings.Repeat("8a", 32)} {
 		if limit == "memory.max" {
-			if err := os.WriteFile(filepath.Join(at, "cgroup.subtree_control"), []byte("+memory"), 0o644); err != nil {
-				t.Skip(err)
-			}
+			write(filepath.Join(dir, "cgroup.subtree_control"), "+memory")
 		}
-		rest, _ := strings.CutPrefix(dir, at+"/")
-		next, _, _ := strings.Cut(rest, "/")
-		at = filepath.Join(at, next)
+		dir = mkdir(filepath.Join(dir, name))
 	}
-	if err := os.WriteFile(filepath.Join(dir, limit), []byte(strconv.Itoa(bytes)), 0o644); err != nil {
-		t.Skip(err)
-	}
+	write(filepath.Join(dir, limit), strconv.Itoa(bytes))
 	return dir
 }
 

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
 // Memory is what a process holds, in bytes.
@@ -21,18 +23,11 @@ type Memory struct {
 // MemoryOf reads /proc/PID/status and fdinfo.
 func MemoryOf(tb testing.TB, pid int) Memory {
 	tb.Helper()
-	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+	s, err := hostfs.New("/").ProcStatus(pid)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	kib := map[string]float64{}
-	for line := range strings.Lines(string(raw)) {
-		name, rest, _ := strings.Cut(line, ":")
-		if n, ok := strings.CutSuffix(strings.TrimSpace(rest), " kB"); ok {
-			kib[name], _ = strconv.ParseFloat(n, 64)
-		}
-	}
-	return Memory{RSS: kib["VmRSS"] * 1024, Anonymous: kib["RssAnon"] * 1024, BPF: bpfMemory(tb, pid)}
+	return Memory{RSS: float64(s.RSS), Anonymous: float64(s.AnonRSS), BPF: bpfMemory(tb, pid)}
 }
 
 func bpfMemory(tb testing.TB, pid int) (bytes float64) {

@@ -203,24 +203,13 @@ type node struct {
 	prober, target *netlab.Net
 }
 
-func condition(entries []journal.Entry, name string) (c problem.Condition) {
-	for _, e := range entries {
-		for _, tr := range e.Transitions {
-			if tr.Condition != nil && tr.Condition.Type == name {
-				c = *tr.Condition
-			}
-		}
-	}
-	return c
-}
-
 func (n *node) conditions(t *testing.T) {
 	entries := n.agent.WaitIn(t, "conditions", time.Minute, func(entries []journal.Entry) bool {
-		return condition(entries, "KernosisDegraded").Status == problem.True &&
-			condition(entries, "KernelDeadlock").Status == problem.Unknown && // the log is one of its sources
-			condition(entries, "FrequentOOMKilling").Status == problem.False
+		return agenttest.Condition(entries, "KernosisDegraded").Status == problem.True &&
+			agenttest.Condition(entries, "KernelDeadlock").Status == problem.Unknown && // the log is one of its sources
+			agenttest.Condition(entries, "FrequentOOMKilling").Status == problem.False
 	})
-	c := condition(entries, "KernosisDegraded")
+	c := agenttest.Condition(entries, "KernosisDegraded")
 	for _, want := range []string{"without CAP_SYS_ADMIN: full accept queues", "the kernel's log", "without CAP_NET_RAW: packets"} {
 		if c.Reason != "MissingRights" || !strings.Contains(c.Message, want) {
 			t.Errorf("%s: %q has not %q", c.Reason, c.Message, want)
