@@ -31,7 +31,7 @@ type frozenDisk struct {
 
 func newFrozenDisk(t *testing.T) *frozenDisk {
 	t.Helper()
-	d := &frozenDisk{t: t, Disk: loopdisk.NewExt4(t, 32<<20, "")}
+	d := &frozenDisk{t: t, Disk: loopdisk.NewExt4(t, 32<<20)}
 	d.path = d.Upper()
 	d.name = filepath.Base(d.path)
 	var err error

@@ -54,7 +54,7 @@ func onDisksThatHang(t *testing.T, test func(*testing.T, *hangTest)) {
 	needKernel(t)
 	const size = 64 << 20
 	t.Run("fs-frozen", func(t *testing.T) {
-		d := loopdisk.NewExt4(t, size, "")
+		d := loopdisk.NewExt4(t, size)
 		test(t, newHangTest(t, d.Dir, d.Freeze))
 	})
 	t.Run("dm-suspended", func(t *testing.T) {
@@ -338,7 +338,7 @@ func TestTheStateDiskIsReadOnlyAtTheStart(t *testing.T) {
 	testall.Only(t)
 	t.Parallel()
 	needKernel(t)
-	disk := loopdisk.NewExt4(t, 64<<20, "")
+	disk := loopdisk.NewExt4(t, 64<<20)
 	path, add := appLog(t)
 	a := newClusterAgent(t, apiServer.Server(t), "--rules-dir", writeRules(t, clusterRules), "--log", "app=file:"+path)
 	a.State = filepath.Join(disk.Dir, "state")

@@ -22,7 +22,7 @@ func TestInodesRunOut(t *testing.T) {
 	testall.Only(t) // two beats of 30 s
 	t.Parallel()
 	needKernel(t) // before the disk is attached, and until it is gone
-	disk := loopdisk.NewExt4(t, 16<<20, "", "-N", "256")
+	disk := loopdisk.NewExt4(t, 16<<20, "-N", "256")
 	device := disk.Name
 	rules := t.TempDir()
 	// As shipped, but for the five minutes.

@@ -58,7 +58,7 @@ func TestNewRulesReportWhatLasts(t *testing.T) {
 	}
 	conditions := []string{"LastsReadOnly", "LastsStalled", "LastsHung"}
 	write(rulesText(conditions, seenRule))
-	shutDown, lower := loopdisk.NewXFS(t), loopdisk.NewExt4(t, 32<<20, "")
+	shutDown, lower := loopdisk.NewXFS(t), loopdisk.NewExt4(t, 32<<20)
 	upper := lower.Upper()
 	p := newAgent(t, "--rules-dir", dir, "--hung-task-after", "1s")
 	p.Start()

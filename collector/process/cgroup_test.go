@@ -133,7 +133,7 @@ func TestForkBombIsKilledSingly(t *testing.T) {
 // TestLateKillSparesTheNextRun: what can't be killed ends while another run has the group.
 func TestLateKillSparesTheNextRun(t *testing.T) {
 	kernellock.HoldFor(t) // others would detect the hung task
-	g, dir, disk := member(t, groups(t, Limits{Processes: 100}), "a"), t.TempDir(), loopdisk.NewExt4(t, 8<<20, "")
+	g, dir, disk := member(t, groups(t, Limits{Processes: 100}), "a"), t.TempDir(), loopdisk.NewExt4(t, 8<<20)
 	began, pipe := filepath.Join(dir, "began"), filepath.Join(dir, "pipe")
 	if err := unix.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)

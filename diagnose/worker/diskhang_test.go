@@ -27,7 +27,7 @@ import (
 // the detector has found, or renews the Lease, does not wait for it.
 func TestTheDiskHangs(t *testing.T) {
 	kernellock.HoldFor(t) // others would detect the hung task
-	disk := loopdisk.NewExt4(t, 16<<20, "")
+	disk := loopdisk.NewExt4(t, 16<<20)
 	r := newRig(t, objects(set("looks", v1alpha1.Node{ID: 1, Operation: "look"})))
 	r.conf.Dir = filepath.Join(disk.Dir, "diagnoses")
 	begun, frozen := make(chan struct{}), make(chan struct{})

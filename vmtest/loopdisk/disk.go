@@ -24,7 +24,7 @@ type Disk struct {
 	Device string // /dev/loop7
 	Name   string // loop7
 
-	fsType, options string
+	fsType string
 }
 
 // From include/uapi/linux/fs.h, generic ioctl encoding.
@@ -42,20 +42,20 @@ const (
 // mountFlags keep a filesystem of a test from being more than that.
 const mountFlags = unix.MS_NODEV | unix.MS_NOSUID | unix.MS_NOEXEC
 
-// NewExt4 makes an ext4 of a size in bytes and mounts it with options. mkfs are more
-// arguments of mkfs.ext4. It skips the test where that is not possible.
-func NewExt4(tb testing.TB, size int64, options string, mkfs ...string) *Disk {
+// NewExt4 makes an ext4 of a size in bytes and mounts it. mkfs are more arguments of
+// mkfs.ext4. It skips the test where that is not possible.
+func NewExt4(tb testing.TB, size int64, mkfs ...string) *Disk {
 	tb.Helper()
-	return New(tb, size, "ext4", options, append(mkfs, "-q", "-F")...)
+	return New(tb, size, "ext4", append(mkfs, "-q", "-F")...)
 }
 
 // New does it for another type of filesystem.
-func New(tb testing.TB, size int64, fsType, options string, mkfs ...string) *Disk {
+func New(tb testing.TB, size int64, fsType string, mkfs ...string) *Disk {
 	tb.Helper()
 	d, keep := newDevice(tb, size, fsType, mkfs...)
 	defer keep.Close() // the mount keeps it
 	d.guard(`fsfreeze -u "$1"; umount -l "$1"`, d.Dir)
-	d.mount(d.Device, fsType, options)
+	d.mount(d.Device, fsType, "")
 	return d
 }
 
@@ -65,7 +65,7 @@ func NewXFS(tb testing.TB) *Disk {
 	if b, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(b), "\txfs\n") {
 		tb.Skip("no XFS here")
 	}
-	return New(tb, 32<<20, "xfs", "", "-q")
+	return New(tb, 32<<20, "xfs", "-q")
 }
 
 // newDevice makes a filesystem on a loop device, which the kernel detaches at its last close.
@@ -98,7 +98,7 @@ func newDevice(tb testing.TB, size int64, fsType string, mkfs ...string) (d *Dis
 func (d *Disk) mount(device, fsType, options string) {
 	d.tb.Helper()
 	d.must(unix.Mount(device, d.Dir, fsType, mountFlags, options))
-	d.fsType, d.options = fsType, options
+	d.fsType = fsType
 	d.tb.Cleanup(d.unmount)
 }
 
@@ -109,7 +109,7 @@ func (d *Disk) Renew() {
 	d.must(err)
 	defer device.Close()
 	d.must(unix.Unmount(d.Dir, 0))
-	d.must(unix.Mount(d.Device, d.Dir, d.fsType, mountFlags, d.options))
+	d.must(unix.Mount(d.Device, d.Dir, d.fsType, mountFlags, ""))
 }
 
 func (d *Disk) must(err error) {

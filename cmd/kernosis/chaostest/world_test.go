@@ -81,7 +81,7 @@ type world struct {
 // newWorld starts an agent with further arguments. It lasts that much longer than a plan.
 func newWorld(t *testing.T, server *kubetest.Server, lasts time.Duration, args ...string) *world {
 	w := &world{t: t, server: server, node: server.Node(t), harmed: map[part]func(){}, began: time.Now()}
-	w.disk = loopdisk.NewExt4(t, 32<<20, "")
+	w.disk = loopdisk.NewExt4(t, 32<<20)
 	dir := t.TempDir()
 	w.log = filepath.Join(dir, "app.log")
 	w.must(os.WriteFile(w.log, nil, 0o600))

@@ -267,7 +267,7 @@ func TestNotMade(t *testing.T) {
 // A program that can't be killed is not started a second time beside itself.
 func TestStuckProgram(t *testing.T) {
 	kernellock.HoldFor(t) // others would detect the hung task
-	disk := loopdisk.NewExt4(t, 8<<20, "")
+	disk := loopdisk.NewExt4(t, 8<<20)
 	runs := filepath.Join(t.TempDir(), "runs")
 	svc := Service{Name: "own", Handler: "exec", Command: []string{testprogram.Script(t, "echo >>"+runs+"\n: >"+disk.Dir+"/file")}, Timeout: await.Within(time.Second)}
 	r := New(Config{FS: hostfs.New("/"), Prober: active.New(hostfs.FS{}), Report: func(*event.Event) {}})

@@ -117,7 +117,7 @@ func TestBlockedStacksOfALock(t *testing.T) {
 
 // A process that waits for a journal, whose thread waits for a disk that does nothing.
 func TestBlockedStacksOfAJournal(t *testing.T) {
-	d := loopdisk.NewExt4(t, 64<<20, "")
+	d := loopdisk.NewExt4(t, 64<<20)
 	upper := d.Upper()
 	dir := d.MountExt4(upper)
 	name := filepath.Base(upper)

@@ -16,7 +16,7 @@ import (
 )
 
 func TestCheckDiskStalledOfTheKernel(t *testing.T) {
-	d := loopdisk.NewExt4(t, 32<<20, "")
+	d := loopdisk.NewExt4(t, 32<<20)
 	upper := d.Upper()
 	name := filepath.Base(upper)
 	b := CheckDiskStalled(operationtest.RealHost())

@@ -89,7 +89,7 @@ func TestDiskIdentity(t *testing.T) {
 }
 
 func TestDiskIdentityOfThisMachine(t *testing.T) {
-	d := loopdisk.NewExt4(t, 8<<20, "")
+	d := loopdisk.NewExt4(t, 8<<20)
 	out, _ := operationtest.Succeed(t, DiskIdentity(operationtest.RealHost()), map[string]string{"mountPoint": d.Dir})
 	if r := out.Results; r["device"] != d.Name || r["kind"] != "loop" || r["sizeBytes"] != strconv.Itoa(8<<20) || r["mountPoint"] != d.Dir || r["backingFile"] == "" {
 		t.Errorf("%v", r)

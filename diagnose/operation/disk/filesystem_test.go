@@ -17,7 +17,7 @@ import (
 )
 
 func TestHealthyFilesystem(t *testing.T) {
-	d := loopdisk.NewExt4(t, 16<<20, "", "-N", "64")
+	d := loopdisk.NewExt4(t, 16<<20, "-N", "64")
 	h := operationtest.RealHost()
 	for i := range 60 { // of 64 inodes
 		if err := os.WriteFile(filepath.Join(d.Dir, strconv.Itoa(i)), nil, 0o600); err != nil {
@@ -249,7 +249,7 @@ func TestHealthyBtrfs(t *testing.T) {
 	if b, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(b), "\tbtrfs\n") {
 		t.Skip("no btrfs here")
 	}
-	d := loopdisk.New(t, 128<<20, "btrfs", "", "-q", "--mixed")
+	d := loopdisk.New(t, 128<<20, "btrfs", "-q", "--mixed")
 	h := operationtest.RealHost()
 	for _, parameters := range []map[string]string{{"mountPoint": d.Dir}, {"device": d.Name}} {
 		out, _ := operationtest.Succeed(t, Mounts(h), parameters)
