@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/diagnose/controller"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
@@ -66,14 +66,7 @@ func TestControllerTakesAlerts(t *testing.T) {
 	server := apiServer.Server(t)
 	server.CRDs(t)
 	namespace, node := server.Namespace(t), server.Node(t)
-	scheme, err := controller.Scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects, err := client.New(server.Admin(), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := apitest.Client(t, server.Admin())
 	trigger := &v1alpha1.Trigger{ObjectMeta: metav1.ObjectMeta{Name: namespace}, Spec: v1alpha1.TriggerSpec{
 		OperationSet: "s", SourceTemplate: v1alpha1.SourceTemplate{PrometheusAlertTemplate: &v1alpha1.PrometheusAlertTemplate{
 			Regexp: v1alpha1.PrometheusAlertTemplateRegexp{AlertName: "^A$"}, NodeNameReferenceLabel: "node",

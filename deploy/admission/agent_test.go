@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/vmtest/await"
@@ -40,7 +41,7 @@ func TestTheAgentsOwnWritesPass(t *testing.T) {
 	go func() { ended <- patcher.Run(ctx) }()
 	go func() { ended <- keeper.Run(ctx) }()
 	defer func() { cancel(); <-ended; <-ended }()
-	admin := clientOf(t, server.Admin())
+	admin := apitest.Client(t, server.Admin())
 	status := func() (found corev1.ConditionStatus) {
 		var n corev1.Node
 		if err := admin.Get(t.Context(), client.ObjectKey{Name: node}, &n); err != nil {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
@@ -16,12 +17,12 @@ import (
 func TestTheControllersNodesAndPods(t *testing.T) {
 	server := installedServer(t)
 	node, ns := server.Node(t), server.Namespace(t)
-	admin := clientOf(t, server.Admin())
+	admin := apitest.Client(t, server.Admin())
 	must(t, admin, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "static", Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x"}}, Spec: corev1.PodSpec{
 		NodeName: node, AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "main", Image: "kubetest.invalid/none:1"}},
 	}})
 	own, web, other := server.Pod(t, system, "own-"+node, node), server.Pod(t, ns, "web", node), server.Pod(t, ns, "other", node)
-	c := clientOf(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: controller})))
+	c := apitest.Client(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: controller})))
 	patch := func(body string, status bool) error {
 		n, p := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, client.RawPatch(types.StrategicMergePatchType, []byte(body))
 		if status {

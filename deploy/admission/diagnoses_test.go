@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
@@ -19,7 +20,7 @@ func user(name string) rbacv1.Subject {
 
 func TestApproval(t *testing.T) {
 	server := installedServer(t)
-	admin := clientOf(t, server.Admin())
+	admin := apitest.Client(t, server.Admin())
 	may := func(verbs []string, names ...string) client.Client {
 		t.Helper()
 		name := "writer-" + rand.String(6)
@@ -29,7 +30,7 @@ func TestApproval(t *testing.T) {
 		}}
 		must(t, admin, role)
 		grant(t, server, user(name), system, name)
-		return clientOf(t, server.Config(t, name))
+		return apitest.Client(t, server.Config(t, name))
 	}
 	d := nodeDiagnosis("n1")
 	must(t, admin, d)
@@ -64,7 +65,7 @@ func TestApproval(t *testing.T) {
 func TestAgentsDiagnoses(t *testing.T) {
 	server := installedServer(t)
 	node, elsewhere, ns := server.Node(t), server.Node(t), server.Namespace(t)
-	admin, own := clientOf(t, server.Admin()), bound(t, server, node)
+	admin, own := apitest.Client(t, server.Admin()), bound(t, server, node)
 	const (
 		ofNode  = "an agent has Diagnoses of its own node alone"
 		unbound = "the agent's token is not bound to a node"
@@ -83,12 +84,12 @@ func TestAgentsDiagnoses(t *testing.T) {
 	outcome(t, "with a spec", own.Patch(t.Context(), mine.DeepCopy(), client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"cancel":true}}`))), writes)
 	outcome(t, "with labels", own.Patch(t.Context(), mine.DeepCopy(), client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"labels":{"a":"b"}}}`))), writes)
 	outcome(t, "deleted", own.Delete(t.Context(), mine.DeepCopy()), "kernosis-agent-diagnoses")
-	loose := clientOf(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: agent})))
+	loose := apitest.Client(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: agent})))
 	outcome(t, "by an unbound token", loose.Create(t.Context(), approved), unbound)
 
 	// What it runs for a tenant is in the tenant's namespace; the controller has found the node.
 	must(t, admin, tenants)
-	found := clientOf(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: controller})))
+	found := apitest.Client(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: controller})))
 	if err := found.Patch(t.Context(), tenants, client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"nodeName":"`+node+`"}}`))); err != nil {
 		t.Fatal(err)
 	}
@@ -119,11 +120,11 @@ func TestAgentsDiagnoses(t *testing.T) {
 func TestTenantsDiagnoses(t *testing.T) {
 	server := installedServer(t)
 	ns, name := server.Namespace(t), "tenant-"+rand.String(6)
-	admin := clientOf(t, server.Admin())
+	admin := apitest.Client(t, server.Admin())
 	grant(t, server, user(name), ns, "test-writer")
 	grant(t, server, user(name), system, "test-writer") // for what differs there
-	tenant := clientOf(t, server.Config(t, name))
-	control := clientOf(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: controller})))
+	tenant := apitest.Client(t, server.Config(t, name))
+	control := apitest.Client(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: controller})))
 	change := func(f func(*v1alpha1.DiagnosisSpec)) *v1alpha1.Diagnosis {
 		d := podDiagnosis(ns)
 		f(&d.Spec)

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
@@ -24,7 +25,7 @@ func TestAgentsLeases(t *testing.T) {
 	server := installedServer(t)
 	node, elsewhere, unborn := server.Node(t), server.Node(t), "not-yet"
 	own, other := bound(t, server, node), bound(t, server, elsewhere)
-	loose := clientOf(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: agent})))
+	loose := apitest.Client(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: agent})))
 	const holder = "spec.holderIdentity: an agent keeps the Lease of its own node alone"
 
 	mine, theirs := leaseOf(node), leaseOf(elsewhere)
@@ -54,9 +55,9 @@ func TestAgentsLeases(t *testing.T) {
 
 	// A name that is too long with its prefix, and a controller that is no agent.
 	long := strings.Repeat("n", 60) + "." + strings.Repeat("o", 63) + "." + strings.Repeat("d", 63) + "." + strings.Repeat("e", 60)
-	must(t, clientOf(t, server.Admin()), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: long}})
+	must(t, apitest.Client(t, server.Admin()), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: long}})
 	outcome(t, "of a long name", bound(t, server, long).Create(t.Context(), leaseOf(long)), "")
-	control := clientOf(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: controller})))
+	control := apitest.Client(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: controller})))
 	election := leaseOf(node)
 	election.Name = "controller.kernosis.io"
 	outcome(t, "the controller's", control.Create(t.Context(), election), "")

@@ -2,7 +2,6 @@ package admission_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -15,13 +14,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/rand"
-	clientgo "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/deploy/kustomize"
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
@@ -50,7 +48,7 @@ func installedServer(t *testing.T) *kubetest.Server {
 		if _, err := server.Client().CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		admin := clientOf(t, server.Admin())
+		admin := apitest.Client(t, server.Admin())
 		for _, account := range []string{agent, controller} {
 			server.ServiceAccount(t, system, account)
 			// They may do everything, so that what is refused is refused by the policies.
@@ -90,19 +88,6 @@ func reserve(t *testing.T, policies []*unstructured.Unstructured) {
 	}
 }
 
-func clientOf(t *testing.T, config *rest.Config) client.Client {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgo.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
 // apply makes all objects that are not there yet.
 func apply(t *testing.T, c client.Client, objects ...*unstructured.Unstructured) {
 	t.Helper()
@@ -125,7 +110,7 @@ func grant(t *testing.T, server *kubetest.Server, to rbacv1.Subject, namespace, 
 	if namespace != "" {
 		o = &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: []rbacv1.Subject{to}}
 	}
-	must(t, clientOf(t, server.Admin()), o)
+	must(t, apitest.Client(t, server.Admin()), o)
 	server.AwaitRole(t, to, namespace, role)
 }
 
@@ -133,8 +118,8 @@ func grant(t *testing.T, server *kubetest.Server, to rbacv1.Subject, namespace, 
 // them by watches.
 func inForce(t *testing.T, server *kubetest.Server) {
 	t.Helper()
-	unbound := clientOf(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: agent})))
-	admin, node := clientOf(t, server.Admin()), server.Node(t)
+	unbound := apitest.Client(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: agent})))
+	admin, node := apitest.Client(t, server.Admin()), server.Node(t)
 	somebody := server.Config(t, "somebody")
 	grant(t, server, rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "somebody"}, system, "admin")
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "test-writer"}, Rules: []rbacv1.PolicyRule{
@@ -144,7 +129,7 @@ func inForce(t *testing.T, server *kubetest.Server) {
 		t.Fatal(err)
 	}
 	grant(t, server, rbacv1.Subject{Kind: "User", APIGroup: rbacv1.GroupName, Name: "somebody"}, system, role.Name)
-	controllers := clientOf(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: controller})))
+	controllers := apitest.Client(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: controller})))
 	for what, try := range map[string]func() error{
 		"kernosis-controller-nodes": func() error {
 			return controllers.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, client.DryRunAll)
@@ -157,7 +142,7 @@ func inForce(t *testing.T, server *kubetest.Server) {
 		"kernosis-approval": func() error {
 			d := nodeDiagnosis("n1")
 			d.Spec.Approval = &v1alpha1.Approval{PlanDigest: digest}
-			return clientOf(t, somebody).Create(t.Context(), d, client.DryRunAll)
+			return apitest.Client(t, somebody).Create(t.Context(), d, client.DryRunAll)
 		},
 		"kernosis-agent-diagnoses": func() error { return unbound.Create(t.Context(), nodeDiagnosis("n1"), client.DryRunAll) },
 		"kernosis-tenants": func() error {
@@ -180,7 +165,7 @@ func inForce(t *testing.T, server *kubetest.Server) {
 // bound returns a client of the agent of a node.
 func bound(t *testing.T, server *kubetest.Server, node string) client.Client {
 	t.Helper()
-	return clientOf(t, boundConfig(t, server, node))
+	return apitest.Client(t, boundConfig(t, server, node))
 }
 
 // boundConfig is that of a client with the token of an agent's pod.
@@ -193,7 +178,7 @@ func boundConfig(t *testing.T, server *kubetest.Server, node string) *rest.Confi
 			Containers: []corev1.Container{{Name: "main", Image: "kubetest.invalid/none:1"}},
 		},
 	}
-	if err := clientOf(t, server.Admin()).Create(t.Context(), pod); err != nil {
+	if err := apitest.Client(t, server.Admin()).Create(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
 	return server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: agent, Pod: pod.Name}))

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
@@ -24,7 +25,7 @@ import (
 func TestAgentsNodes(t *testing.T) {
 	server := installedServer(t)
 	node, elsewhere := server.Node(t), server.Node(t)
-	admin := clientOf(t, server.Admin())
+	admin := apitest.Client(t, server.Admin())
 	kubelet := func(patch string) {
 		t.Helper()
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
@@ -34,7 +35,7 @@ func TestAgentsNodes(t *testing.T) {
 	}
 	kubelet(`{"status":{"capacity":{"cpu":"4"},"images":[{"names":["a:1"],"sizeBytes":1}],"nodeInfo":{"kernelVersion":"6.12"}}}`)
 	own := bound(t, server, node)
-	loose := clientOf(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: agent})))
+	loose := apitest.Client(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: agent})))
 	patch := func(c client.Client, of, body string, subresource bool) error {
 		n, p := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: of}}, client.RawPatch(types.StrategicMergePatchType, []byte(body))
 		if subresource {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/deploy/kustomize"
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
@@ -43,7 +44,7 @@ func newTenantCluster(t *testing.T) *tenantCluster {
 	server := installedServer(t)
 	c := &tenantCluster{server: server, ns: server.Namespace(t), node: server.Node(t)}
 	c.own, c.other = server.Pod(t, c.ns, "web-0", c.node), server.Pod(t, server.Namespace(t), "vault-0", c.node)
-	admin, name := clientOf(t, server.Admin()), "tenant-"+rand.String(6)
+	admin, name := apitest.Client(t, server.Admin()), "tenant-"+rand.String(6)
 	people, err := kustomize.Objects("ClusterRole")
 	if err != nil {
 		t.Fatal(err)
@@ -54,10 +55,10 @@ func newTenantCluster(t *testing.T) *tenantCluster {
 	for _, role := range []string{"edit", "kernosis-view", "kernosis-edit"} {
 		grant(t, server, user(name), c.ns, role)
 	}
-	c.tenant = clientOf(t, server.Config(t, name))
+	c.tenant = apitest.Client(t, server.Config(t, name))
 	c.agent = bound(t, server, c.node)
 	account := func(of kubetest.TokenFor) *rest.Config { return server.WithToken(server.Token(t, of)) }
-	c.control = clientOf(t, account(kubetest.TokenFor{Namespace: system, ServiceAccount: controller}))
+	c.control = apitest.Client(t, account(kubetest.TokenFor{Namespace: system, ServiceAccount: controller}))
 	kube, err := kubernetes.NewForConfig(account(kubetest.TokenFor{Namespace: system, ServiceAccount: agent}))
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +189,7 @@ func TestATenantLearnsOfItsOwnPodAlone(t *testing.T) {
 		},
 		Spec: corev1.PodSpec{NodeName: c.node, Containers: []corev1.Container{{Name: "main", Image: "none"}}},
 	}
-	must(t, clientOf(t, c.server.Admin()), forged) // the role "edit" allows it in a cluster with controllers
+	must(t, apitest.Client(t, c.server.Admin()), forged) // the role "edit" allows it in a cluster with controllers
 	attack := diagnosis("my-pod", nil)
 	attack.Spec.PodReference.Name = forged.Name
 	d = c.run(t, attack)

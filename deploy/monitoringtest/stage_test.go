@@ -18,11 +18,10 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/collector/process"
-	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kernellock"
@@ -98,13 +97,7 @@ func newStage(t *testing.T) *stage {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	s := &stage{t: t, server: server, dir: dir, node: server.Node(t), namespace: server.Namespace(t), began: time.Now()}
 	s.path = agenttest.Program(t)
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	if s.people, err = client.New(server.Admin(), client.Options{Scheme: scheme}); err != nil {
-		t.Fatal(err)
-	}
+	s.people = apitest.Client(t, server.Admin())
 	kernellock.HoldFor(t)
 	s.startController()
 	return s

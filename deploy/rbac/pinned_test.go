@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/reporter/kube/events"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
@@ -39,9 +40,9 @@ func TestAnAgentWritesWhatIsOfItsNodeAlone(t *testing.T) {
 	server := cluster.Server(t)
 	node, elsewhere := server.Node(t), server.Node(t)
 	install(t, server, nil)
-	admin, other := clientOf(t, server.Admin()), server.Namespace(t)
-	own := clientOf(t, server.WithToken(podToken(t, server, "kernosis-agent", node)))
-	loose := clientOf(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: "kernosis-agent"})))
+	admin, other := apitest.Client(t, server.Admin()), server.Namespace(t)
+	own := apitest.Client(t, server.WithToken(podToken(t, server, "kernosis-agent", node)))
+	loose := apitest.Client(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: "kernosis-agent"})))
 	var done []string
 	for _, r := range requests(t, admin, own, loose, node, elsewhere, other) {
 		if r.want != "" {

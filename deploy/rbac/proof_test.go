@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kernosis/kernosis/deploy/chart"
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
@@ -25,7 +26,7 @@ const system = chart.Namespace
 func install(t *testing.T, server *kubetest.Server, values map[string]any) {
 	t.Helper()
 	server.CRDs(t)
-	admin := clientOf(t, server.Admin())
+	admin := apitest.Client(t, server.Admin())
 	if err := admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}}); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
@@ -70,7 +71,7 @@ func podToken(t *testing.T, server *kubetest.Server, account, node string) strin
 			Containers: []corev1.Container{{Name: "main", Image: "kubetest.invalid/none:1"}},
 		},
 	}
-	if err := clientOf(t, server.Admin()).Create(t.Context(), pod); err != nil {
+	if err := apitest.Client(t, server.Admin()).Create(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
 	return server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: account, Pod: pod.Name})

@@ -2,7 +2,6 @@ package rbac_test
 
 import (
 	"context"
-	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -12,13 +11,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/rand"
-	clientgo "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/deploy/kustomize"
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
@@ -26,19 +23,6 @@ import (
 var cluster = kubetest.Shared{Own: true} // tests install the chart's ClusterRoles
 
 func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
-
-func clientOf(t *testing.T, config *rest.Config) client.Client {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgo.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
 
 // apply makes the objects for people, and returns the ClusterRoles among them.
 func apply(t *testing.T, c client.Client) (roles []unstructured.Unstructured) {
@@ -65,7 +49,7 @@ func apply(t *testing.T, c client.Client) (roles []unstructured.Unstructured) {
 // it: no controller does that here.
 func become(t *testing.T, server *kubetest.Server, who, namespace, role string, shipped []unstructured.Unstructured) {
 	t.Helper()
-	admin := clientOf(t, server.Admin())
+	admin := apitest.Client(t, server.Admin())
 	names := []string{role}
 	for _, r := range shipped {
 		if r.GetLabels()["rbac.authorization.k8s.io/aggregate-to-"+role] == "true" {
@@ -111,14 +95,14 @@ func objects() []client.Object {
 func TestPeople(t *testing.T) {
 	server := cluster.Server(t)
 	server.CRDs(t)
-	admin := clientOf(t, server.Admin())
+	admin := apitest.Client(t, server.Admin())
 	shipped := apply(t, admin)
 	server.AwaitRole(t, rbacv1.Subject{Kind: rbacv1.GroupKind, Name: "system:authenticated"}, "", "kernosis-operationsets")
 	own, system := server.Namespace(t), server.Namespace(t)
 	people := map[string]client.Client{}
 	for _, role := range []string{"view", "edit", "admin"} {
 		become(t, server, role+"er", own, role, shipped)
-		people[role] = clientOf(t, server.Config(t, role+"er"))
+		people[role] = apitest.Client(t, server.Config(t, role+"er"))
 	}
 	there := diagnosis(own)
 	if err := admin.Create(t.Context(), there); err != nil {
@@ -179,7 +163,7 @@ func allowed(t *testing.T, c client.Client, namespace, verb string) bool {
 func TestAdministratorsAndApprovers(t *testing.T) {
 	server := cluster.Server(t)
 	server.CRDs(t)
-	admin, namespace := clientOf(t, server.Admin()), server.Namespace(t)
+	admin, namespace := apitest.Client(t, server.Admin()), server.Namespace(t)
 	apply(t, admin)
 	for who, role := range map[string]string{"operator": "kernosis-admin", "approver": "kernosis-approver"} {
 		b := &rbacv1.ClusterRoleBinding{
@@ -191,7 +175,7 @@ func TestAdministratorsAndApprovers(t *testing.T) {
 			t.Fatal(err)
 		}
 		server.AwaitRole(t, b.Subjects[0], "", role)
-		c := clientOf(t, server.Config(t, who))
+		c := apitest.Client(t, server.Config(t, who))
 		if !allowed(t, c, namespace, "approve") || allowed(t, c, namespace, "create") != (who == "operator") {
 			t.Errorf("%s: may it create: %v", who, allowed(t, c, namespace, "create"))
 		}

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller"
 	"github.com/kernosis/kernosis/diagnose/operation"
@@ -63,20 +64,7 @@ func newBench(t testing.TB) *bench {
 
 func benchOn(t testing.TB, server *kubetest.Server) *bench {
 	t.Helper()
-	return &bench{t: t, server: server, client: clientFor(t, server.Admin()), namespace: server.Namespace(t)}
-}
-
-func clientFor(t testing.TB, to *rest.Config) client.Client {
-	t.Helper()
-	scheme, err := controller.Scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(to, client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return &bench{t: t, server: server, client: apitest.Client(t, server.Admin()), namespace: server.Namespace(t)}
 }
 
 // running is a controller that runs.

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
-	"github.com/kernosis/kernosis/diagnose/controller"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
@@ -118,20 +117,6 @@ func makeRepairs(tb testing.TB, c client.Client) {
 			tb.Fatal(err)
 		}
 	}
-}
-
-// people is a client that may do everything.
-func people(tb testing.TB, server *kubetest.Server) client.Client {
-	tb.Helper()
-	scheme, err := controller.Scheme()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	c, err := client.New(server.Admin(), client.Options{Scheme: scheme})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return c
 }
 
 // leading is a controller's process.

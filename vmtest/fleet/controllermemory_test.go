@@ -15,11 +15,10 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
@@ -80,14 +79,7 @@ func unfinished(i int, namespace, node string) *v1alpha1.Diagnosis {
 // measured here, not creating them.
 func makeUnfinished(t *testing.T, server *kubetest.Server, namespace string, nodes []string, n int) {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	api, err := client.New(server.Admin(), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := apitest.Client(t, server.Admin())
 	var first []*v1alpha1.Diagnosis
 	for i := range 2 * len(nodes) {
 		d := unfinished(i, namespace, nodes[i%len(nodes)])

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
@@ -308,7 +309,7 @@ func (c *watchCost) perWatch() time.Duration {
 func (f *fleet) watches() {
 	f.Helper()
 	const writes, perConnection = 200, 90
-	c, w := people(f.TB, f.server), watchCost{Watches: f.nodes}
+	c, w := apitest.Client(f.TB, f.server.Admin()), watchCost{Watches: f.nodes}
 	d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "watched"}}
 	d.Spec.OperationSet, d.Spec.NodeName = "fleet-none", "fleet-none"
 	if err := c.Create(f.Context(), d); err != nil {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/reporter/kube/events"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
@@ -109,7 +110,7 @@ func (f *fleet) setUp() {
 	user := f.server.WithToken(f.token)
 	f.unfair = fair(f.TB, f.server, f.namespace, user)
 	makeNodes(f.TB, f.server, f.namespace, f.nodes)
-	makeRepairs(f.TB, people(f.TB, f.server))
+	makeRepairs(f.TB, apitest.Client(f.TB, f.server.Admin()))
 	f.server.EtcdChanges(f.TB, func(c kubetest.Change) { f.tally.note(c, time.Now()) })
 	if f.diagnose {
 		f.limit = memoryLimit(f.TB, filepath.Join(root, "deploy/chart/kernosis/values.yaml"))

@@ -16,11 +16,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kuberuntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tied "github.com/kernosis/kernosis/collector/process"
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
@@ -40,11 +40,7 @@ type repairs struct {
 
 func newRepairs(w *world, namespace string) *repairs {
 	w.t.Helper()
-	scheme := kuberuntime.NewScheme()
-	w.must(v1alpha1.AddToScheme(scheme))
-	c, err := client.New(w.server.Admin(), client.Options{Scheme: scheme})
-	w.must(err)
-	r := &repairs{w: w, client: c, namespace: namespace}
+	r := &repairs{w: w, client: apitest.Client(w.t, w.server.Admin()), namespace: namespace}
 	web := httptest.NewServer(http.HandlerFunc(r.serve))
 	w.t.Cleanup(web.Close)
 	address, err := url.Parse(web.URL)

@@ -17,11 +17,11 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/document"
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/diagnose/sets"
@@ -59,14 +59,7 @@ func newAgent(t testing.TB, server *kubetest.Server) *agent {
 	path := agenttest.Program(t)
 	server.CRDs(t)
 	kernellock.HoldFor(t)
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	people, err := client.New(server.Admin(), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	people := apitest.Client(t, server.Admin())
 	a := &agent{t: t, people: people, path: path, node: server.Node(t), namespace: server.Namespace(t)}
 	a.kubeconfig = server.Kubeconfig(t, withRights(t, server, a.namespace))
 	a.Agent = a.another()

@@ -16,12 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
-	clientgo "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/deploy/chart"
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
@@ -42,16 +41,7 @@ func installOfKubelet(t *testing.T, n *node.Node) *ofKubelet {
 	t.Helper()
 	server := n.Server()
 	server.CRDs(t)
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgo.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	people, err := client.New(server.Admin(), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	people := apitest.Client(t, server.Admin())
 	c := &ofKubelet{people: people}
 	if err := people.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: chart.Namespace}}); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)

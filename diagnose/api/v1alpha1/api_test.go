@@ -5,10 +5,9 @@ import (
 	"os"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
@@ -22,14 +21,7 @@ func newClient(t *testing.T) (client.WithWatch, string) {
 	t.Helper()
 	server := cluster.Server(t)
 	server.CRDs(t)
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.NewWithWatch(server.Admin(), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := apitest.Client(t, server.Admin())
 	return c, server.Namespace(t)
 }
 

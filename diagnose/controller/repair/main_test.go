@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/controller"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
@@ -75,10 +76,7 @@ func newBench(t *testing.T) *bench {
 	b := &bench{T: t, server: cluster.Server(t), user: user}
 	b.server.CRDs(t)
 	b.system = b.server.Namespace(t)
-	var err error
-	if b.client, err = client.NewWithWatch(b.server.Admin(), client.Options{Scheme: scheme(t)}); err != nil {
-		t.Fatal(err)
-	}
+	b.client = apitest.Client(t, b.server.Admin())
 	b.grant()
 	b.agents = newAgents(b)
 	return b

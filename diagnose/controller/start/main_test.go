@@ -23,6 +23,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/reporter/kube/leader"
@@ -94,10 +95,7 @@ func newBench(t testing.TB) *bench {
 	t.Helper()
 	server := cluster.Server(t)
 	server.CRDs(t)
-	c, err := client.New(server.Admin(), client.Options{Scheme: scheme(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := apitest.Client(t, server.Admin())
 	b := &bench{t: t, server: server, objects: c, namespace: server.Namespace(t)}
 	t.Cleanup(func() { // Triggers are the cluster's
 		if err := c.DeleteAllOf(context.Background(), &v1alpha1.Trigger{}); err != nil {

@@ -15,13 +15,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/why"
 	"github.com/kernosis/kernosis/diagnose/why/cluster"
@@ -282,14 +282,7 @@ func (s *scene) kubelet(reason, message string) {
 // diagnosis is one that the node's agent has made and run.
 func (s *scene) diagnosis() {
 	s.t.Helper()
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		s.t.Fatal(err)
-	}
-	c, err := client.New(s.server.Admin(), client.Options{Scheme: scheme})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	c := apitest.Client(s.t, s.server.Admin())
 	d := &v1alpha1.Diagnosis{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.system, Name: "oom-kill-5f3c9a"},
 		Spec: v1alpha1.DiagnosisSpec{

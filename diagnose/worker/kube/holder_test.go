@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/worker"
@@ -78,7 +79,7 @@ func TestSecondAgentOfANode(t *testing.T) {
 	testall.Only(t)
 	server := cluster.Server(t)
 	server.CRDs(t)
-	node, namespace, c := server.Node(t), server.Namespace(t), people(t, server)
+	node, namespace, c := server.Node(t), server.Namespace(t), apitest.Client(t, server.Admin())
 	set := &v1alpha1.OperationSet{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	set.Spec.AdjacencyList = []v1alpha1.Node{{ID: 0, To: []int32{1}}, {ID: 1, Operation: "wait"}}
 	d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a"}, Spec: v1alpha1.DiagnosisSpec{OperationSet: set.Name, NodeName: node}}

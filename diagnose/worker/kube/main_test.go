@@ -13,7 +13,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,20 +36,6 @@ const deadline = time.Minute
 func waitFor(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	testwait.Until(t, what, deadline, ok)
-}
-
-// people is a client that may do everything.
-func people(t testing.TB, server *kubetest.Server) client.Client {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.New(server.Admin(), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 // rig is a Store that runs, and what it reported.

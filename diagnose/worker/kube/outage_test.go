@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
@@ -56,7 +57,7 @@ func TestAServersLife(t *testing.T) {
 	server.CRDs(t)
 	r.synced()
 	waitFor(t, "it is reported", func() bool { return r.logs.count("the CRDs of kernosis.io are installed now") == 1 })
-	c := people(t, server)
+	c := apitest.Client(t, server.Admin())
 	create(t, c, operationOf("o1"))
 	set := create(t, c, setOf("s1", "o1"))
 	create(t, c, triggerOf("t1", "s1"))

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kernosis/kernosis/diagnose/api/apitest"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/worker"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
@@ -19,7 +20,7 @@ func served(t testing.TB) (*kubetest.Server, client.Client) {
 	t.Helper()
 	server := cluster.Server(t)
 	server.CRDs(t)
-	return server, people(t, server)
+	return server, apitest.Client(t, server.Admin())
 }
 
 func TestObjectsAreAsTheClusterHasThem(t *testing.T) {
