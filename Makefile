@@ -189,7 +189,7 @@ bench: npd benchstat ## benchmarks into bin/bench.txt, compared with docs/bench.
 	@mkdir -p bin
 	@{ printf 'commit: %s\nkernel: %s\nmemory: %s\n' "$(REVISION)" "$$(uname -r)" "$$(awk '/MemTotal/ {print $$2 " " $$3}' /proc/meminfo)"; \
 	  go test -run '^$$' -bench . -skip '$(BENCH_LONG)' -benchmem -benchtime 200ms -count $(COUNT) -timeout 2h ./...; \
-	  go test -run '^$$' -bench '$(BENCH_LONG)' -benchtime 1x -timeout 2h ./cmd/kernosis; } | grep --line-buffered -v -e '^PASS$$' -e 'no test files' -e '^ok ' | tee bin/bench.txt
+	  go test -run '^$$' -bench '$(BENCH_LONG)' -benchtime 1x -timeout 2h ./cmd/kernosis ./cmd/kernosis/agent; } | grep --line-buffered -v -e '^PASS$$' -e 'no test files' -e '^ok ' | tee bin/bench.txt
 	@$(MAKE) -s bench-report
 
 .PHONY: bench-report

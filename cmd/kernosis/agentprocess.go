@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,15 +12,16 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/cmd/kernosis/config"
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/hostfs"
-	"github.com/kernosis/kernosis/reporter/web"
 )
 
 // agentProcess is an agent that runs on this machine.
 type agentProcess struct {
 	pid    int
-	config agentConfig
+	config agent.Config
 	err    error // why config is not known
 }
 
@@ -106,7 +106,7 @@ func procFile(pid int, name string) string { return fmt.Sprintf("/proc/%d/%s", p
 
 // procStrings reads a file of strings that end with NUL.
 func procStrings(pid int, name string) ([]string, error) {
-	raw, err := readAtMost(procFile(pid, name), maxCommandLine)
+	raw, err := document.ReadAtMost(procFile(pid, name), maxCommandLine)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func procStrings(pid int, name string) ([]string, error) {
 }
 
 // configOf reads the configuration of an agent's process, as it was started.
-func configOf(pid int, args []string) (agentConfig, error) {
+func configOf(pid int, args []string) (agent.Config, error) {
 	var cmd *cobra.Command
 	if args[0] == "run" {
 		cmd = newRun()
@@ -125,23 +125,23 @@ func configOf(pid int, args []string) (agentConfig, error) {
 		cmd = newAgentCommand()
 	}
 	if err := cmd.ParseFlags(args[1:]); err != nil {
-		return agentConfig{}, err
+		return agent.Config{}, err
 	}
 	environ, err := procStrings(pid, "environ")
 	if err != nil {
-		return agentConfig{}, err
+		return agent.Config{}, err
 	}
 	environ = slices.DeleteFunc(environ, func(v string) bool { return !strings.HasPrefix(v, config.EnvPrefix) })
 	dir, err := os.Readlink(procFile(pid, "cwd"))
 	if err != nil {
-		return agentConfig{}, err
+		return agent.Config{}, err
 	}
 	if f := cmd.Flags().Lookup("config"); f.Changed && !filepath.IsAbs(f.Value.String()) {
 		if err := f.Value.Set(filepath.Join(dir, f.Value.String())); err != nil {
-			return agentConfig{}, err
+			return agent.Config{}, err
 		}
 	}
-	cfg, err := loadConfig(cmd, environ)
+	cfg, err := agent.Load(cmd.Flags(), environ)
 	paths := []*string{&cfg.StateDir, &cfg.RulesDir, &cfg.Mutes}
 	for _, files := range [][]string{cfg.NPD.SystemLog, cfg.NPD.CustomPlugin, cfg.NPD.SystemStats} {
 		for i := range files {
@@ -160,34 +160,7 @@ func configOf(pid int, args []string) (agentConfig, error) {
 // mutesPath returns the agent's file of mutes, or the one in stateDir if no agent is known to run.
 func (p *agentProcess) mutesPath(stateDir string) string {
 	if p != nil && p.err == nil {
-		return p.config.mutesPath()
+		return p.config.MutesPath()
 	}
-	return filepath.Join(stateDir, mutesName)
-}
-
-// endpoint is the URL at which an agent of this configuration serves /metrics, at a loopback
-// address if it does at one; empty: nowhere.
-func (c *agentConfig) endpoint() string {
-	listens := []string{c.Listen}
-	if c.isAgent {
-		listens = append(listens, address(c.NPD.PrometheusAddress, c.NPD.PrometheusPort))
-	}
-	best := ""
-	for _, listen := range listens {
-		host, port, err := net.SplitHostPort(listen)
-		if err != nil {
-			continue // there is none
-		}
-		scheme := "https"
-		if c.Metrics.Plain || web.Loopback(host) {
-			scheme = "http"
-		}
-		if host == "" || host == "0.0.0.0" || host == "::" {
-			host = "127.0.0.1" // one of all its addresses
-		}
-		if best == "" || scheme == "http" {
-			best = scheme + "://" + net.JoinHostPort(host, port)
-		}
-	}
-	return best
+	return filepath.Join(stateDir, agent.MutesFile)
 }

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/await"
@@ -63,7 +65,7 @@ func startFakeAgent(t *testing.T, args []string, env ...string) *fakeAgent {
 func TestFindAgent(t *testing.T) {
 	a := startFakeAgent(t, []string{"--listen", "0.0.0.0:4711"})
 	p, err := findAgent(a.state)
-	if err != nil || p == nil || p.pid != a.pid || p.err != nil || p.config.JournalMiB != 7 || p.config.origins["journal-mib"] != "env KERNOSIS_JOURNAL_MIB" {
+	if err != nil || p == nil || p.pid != a.pid || p.err != nil || p.config.JournalMiB != 7 || p.config.OriginOf("journal-mib") != "env KERNOSIS_JOURNAL_MIB" {
 		t.Fatalf("%+v, %v", p, err)
 	}
 	if p, err := findAgent(t.TempDir()); p != nil || err != nil {
@@ -81,26 +83,8 @@ func TestFindAgent(t *testing.T) {
 	if err != nil || cfg.RulesDir != filepath.Join(dir, "rules") || cfg.Mutes != filepath.Join(dir, "mutes.yaml") || !slices.Equal(cfg.NPD.SystemLog, []string{filepath.Join(dir, "a.json"), "/b.json"}) {
 		t.Errorf("relative paths: %+v, %v", cfg, err)
 	}
-	if at := p.config.endpoint(); at != "https://127.0.0.1:4711" {
+	if at := p.config.Endpoint(); at != "https://127.0.0.1:4711" {
 		t.Error(at)
-	}
-}
-
-func TestAgentEndpoint(t *testing.T) {
-	for _, c := range []struct {
-		cfg  agentConfig
-		want string
-	}{
-		{agentConfig{}, ""},
-		{agentConfig{Listen: "127.0.0.1:1"}, "http://127.0.0.1:1"},
-		{agentConfig{Listen: ":1", Metrics: metricsSettings{Plain: true}}, "http://127.0.0.1:1"},
-		{agentConfig{isAgent: true, NPD: npdSettings{PrometheusAddress: "10.0.0.7", PrometheusPort: 2}}, "https://10.0.0.7:2"},
-		{agentConfig{isAgent: true, Listen: "localhost:1", NPD: npdSettings{PrometheusAddress: "10.0.0.7", PrometheusPort: 2}}, "http://localhost:1"},
-		{agentConfig{isAgent: true, Listen: "10.0.0.7:1", NPD: npdSettings{PrometheusAddress: "::1", PrometheusPort: 2}}, "http://[::1]:2"},
-	} {
-		if got := c.cfg.endpoint(); got != c.want {
-			t.Errorf("%s, want %s", got, c.want)
-		}
 	}
 }
 
@@ -152,15 +136,15 @@ services:
 		`level=WARN msg=refused error="403: {\"token\":\"`+secret+`\"}"`+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, out := command(t, "mute", "oom-kill", "--state-dir", a.state, "--for", "1h", "--reason", "token="+secret); code != exitOK {
+	if code, out := command(t, "mute", "oom-kill", "--state-dir", a.state, "--for", "1h", "--reason", "token="+secret); code != output.ExitOK {
 		t.Fatal(out)
 	}
 	set := filepath.Join(dir, "set.yaml")
 	write("set.yaml", "apiVersion: kernosis.io/v1alpha1\nkind: OperationSet\nmetadata: {name: facts}\nspec:\n  adjacencyList:\n  - {id: 0, to: [1]}\n  - {id: 1, operation: process-tree}\n")
-	if code, out, errs := diagnoseCommand(t.Context(), "run", "-f", set, "--id", "d1", "--state-dir", a.state, "--node", "token="+secret); code != exitOK {
+	if code, out, errs := diagnoseCommand(t.Context(), "run", "-f", set, "--id", "d1", "--state-dir", a.state, "--node", "token="+secret); code != output.ExitOK {
 		t.Log(out, errs)
 	}
-	j, err := journal.Open(filepath.Join(a.state, journalDir), journal.Options{Patience: time.Minute})
+	j, err := journal.Open(filepath.Join(a.state, agent.JournalDir), journal.Options{Patience: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +160,7 @@ services:
 	path := filepath.Join(dir, "out.tar.gz")
 	args := []string{"bundle", "--state-dir", a.state, "--token-file", token, "--features=false", "-o", path}
 	code, out := command(t, args...)
-	if code != exitOK || !strings.Contains(out, "1 could not be collected, see MANIFEST") || shown != "Bearer "+secret {
+	if code != output.ExitOK || !strings.Contains(out, "1 could not be collected, see MANIFEST") || shown != "Bearer "+secret {
 		t.Errorf("exit code %d: %s (shown %q)", code, out, shown)
 	}
 	files := bundleFiles(t, path)
@@ -201,7 +185,7 @@ services:
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	if code, _ := command(t, args...); code != exitFailed {
+	if code, _ := command(t, args...); code != output.ExitFailed {
 		t.Errorf("an archive was overwritten: exit code %d", code)
 	}
 }
@@ -210,7 +194,7 @@ services:
 func TestBundleWithoutAgent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.tar.gz")
 	code, out := command(t, "bundle", "--state-dir", t.TempDir(), "--endpoint", "127.0.0.1:1", "--features=false", "-o", "-")
-	if code != exitOK {
+	if code != output.ExitOK {
 		t.Fatal(code)
 	}
 	if err := os.WriteFile(path, []byte(out), 0o600); err != nil {

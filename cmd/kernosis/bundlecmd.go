@@ -12,7 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/cmd/kernosis/bundle"
+	"github.com/kernosis/kernosis/cmd/kernosis/diagnosis"
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/cmd/kernosis/status"
 	"github.com/kernosis/kernosis/collector/bounded"
@@ -74,7 +76,7 @@ func (f *bundleFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		}
 		file, err := os.OpenFile(f.file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		if err != nil {
-			return failed(fmt.Errorf("bundle: %w (-o names another file, -o - the standard output)", err))
+			return output.Failed(fmt.Errorf("bundle: %w (-o names another file, -o - the standard output)", err))
 		}
 		defer file.Close()
 		w, report = file, stdout
@@ -87,7 +89,7 @@ func (f *bundleFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		if f.file != "-" {
 			err = errors.Join(err, os.Remove(f.file))
 		}
-		return failed(fmt.Errorf("bundle: %w", err))
+		return output.Failed(fmt.Errorf("bundle: %w", err))
 	}
 	fmt.Fprintf(report, "%s: %s", f.file, display.Count(s.archive.Files(), "file"))
 	if n := s.archive.Lacks(); n > 0 {
@@ -171,7 +173,7 @@ func (s *support) collect(ctx context.Context) {
 
 // readIn reads from a folder whose disk may hang.
 func readIn[T any](ctx context.Context, reads *bounded.Calls, dir string, read func() (T, error)) (T, error) {
-	return status.ReadFolder(ctx, reads, stateWithin, dir, func(func() error) (T, error) { return read() })
+	return status.ReadFolder(ctx, reads, agent.StateWithin, dir, func(func() error) (T, error) { return read() })
 }
 
 // page reads a page that the agent serves.
@@ -210,8 +212,8 @@ func (s *support) hostRoot() string {
 }
 
 func (s *support) readDiagnoses(ctx context.Context) (what, text string, err error) {
-	dirs := allDirs(s.c.StateDir)
-	views, err := readIn(ctx, s.c.Reads, s.c.StateDir, func() ([]*diagnosisView, error) { return readDiagnoses(dirs...) })
+	dirs := diagnosis.Dirs(s.c.StateDir)
+	views, err := readIn(ctx, s.c.Reads, s.c.StateDir, func() ([]*diagnosis.View, error) { return diagnosis.ReadAll(dirs...) })
 	if err != nil {
 		return "", "", err
 	}
@@ -222,6 +224,6 @@ func (s *support) readDiagnoses(ctx context.Context) (what, text string, err err
 
 func (s *support) readMutes(ctx context.Context) (what, text string, err error) {
 	path := s.process.mutesPath(s.c.StateDir)
-	raw, err := readIn(ctx, s.c.Reads, filepath.Dir(path), func() ([]byte, error) { return readMutes(path) })
+	raw, err := readIn(ctx, s.c.Reads, filepath.Dir(path), func() ([]byte, error) { return agent.ReadMutes(path) })
 	return path, string(raw), err
 }

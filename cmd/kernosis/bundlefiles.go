@@ -7,14 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/cmd/kernosis/bundle"
 	"github.com/kernosis/kernosis/collector/bounded"
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/process"
 	"github.com/kernosis/kernosis/detector"
@@ -22,11 +23,11 @@ import (
 )
 
 // settings returns the agent's configuration; without an agent the one that it would have here.
-func (s *support) settings() (agentConfig, string, error) {
+func (s *support) settings() (agent.Config, string, error) {
 	if s.process != nil {
 		return s.process.config, fmt.Sprintf("effective settings of pid %d, with their origins", s.process.pid), s.process.err
 	}
-	cfg, err := loadConfig(newAgentCommand(), nil)
+	cfg, err := agent.Load(newAgentCommand().Flags(), nil)
 	cfg.StateDir = s.c.StateDir
 	return cfg, "no agent runs: the settings that kernosis agent has by default", err
 }
@@ -36,7 +37,7 @@ func (s *support) readSettings(context.Context) (what, text string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	doc, err := cfg.document()
+	doc, err := cfg.Document()
 	if err == nil {
 		err = bundle.RedactYAML(doc)
 	}
@@ -44,7 +45,7 @@ func (s *support) readSettings(context.Context) (what, text string, err error) {
 		return "", "", err
 	}
 	raw, err := encodeYAML(doc)
-	for _, w := range cfg.warnings {
+	for _, w := range cfg.Warnings() {
 		raw = fmt.Appendf(raw, "# warning: %s\n", w)
 	}
 	return what, string(raw), err
@@ -55,7 +56,7 @@ func (s *support) readRules(ctx context.Context) (what, text string, err error) 
 	if err != nil {
 		return "", "", err
 	}
-	set, err := readIn(ctx, s.c.Reads, s.c.StateDir, func() (*detector.RuleSet, error) { return rulesInForce(&cfg) })
+	set, err := readIn(ctx, s.c.Reads, s.c.StateDir, func() (*detector.RuleSet, error) { return cfg.RulesInForce() })
 	var b strings.Builder
 	switch {
 	case errors.Is(err, bounded.ErrLate):
@@ -83,23 +84,11 @@ func (s *support) ruleFiles(ctx context.Context) (files []bundled) {
 	}
 	for _, path := range paths {
 		files = append(files, bundled{"rules/" + filepath.Base(path), func(ctx context.Context) (what, text string, err error) {
-			raw, err := readIn(ctx, reads, cfg.RulesDir, func() ([]byte, error) { return readAtMost(path, detector.MaxFile) })
+			raw, err := readIn(ctx, reads, cfg.RulesDir, func() ([]byte, error) { return document.ReadAtMost(path, detector.MaxFile) })
 			return path, string(raw), err
 		}})
 	}
 	return files
-}
-
-// rulesInForce are those that an agent of this configuration has.
-func rulesInForce(cfg *agentConfig) (*detector.RuleSet, error) {
-	if cfg.isAgent {
-		if err := cfg.readNPD(); err != nil {
-			return nil, err
-		}
-	}
-	cfg.rememberServices(slog.New(slog.DiscardHandler))
-	set, _, err := cfg.rules()
-	return set, err
 }
 
 func (s *support) readJournal(ctx context.Context) (what, text string, err error) {
@@ -134,7 +123,7 @@ func (s *support) readKernel(context.Context) (what, text string, err error) {
 
 // section adds a file of the kernel's under its title.
 func section(b *strings.Builder, title, path string) {
-	text, err := readAtMost(path, 256<<10)
+	text, err := document.ReadAtMost(path, 256<<10)
 	if err != nil {
 		text = []byte("can't be read: " + err.Error())
 	}
@@ -219,15 +208,6 @@ func journalOf(ctx context.Context, unit string) (string, error) {
 		return "", fmt.Errorf("journalctl: %w: %s", o.Err, cmp.Or(string(o.StderrEnd), "nothing on the standard error"))
 	}
 	return string(o.Stdout), nil
-}
-
-func readAtMost(path string, most int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, most))
 }
 
 func readEnd(path string, most int64) (string, error) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/collector/process"
 )
 
@@ -22,11 +23,6 @@ const (
 	checkProblem = 1
 	checkUnknown = 2
 )
-
-// hostRootEnv is the environment variable of --host-root. The agent sets it for its check programs.
-// A flag would not reach them: the image has links to kernosis at the paths of
-// node-problem-detector's programs.
-const hostRootEnv = "KERNOSIS_HOST_ROOT"
 
 // Names by which kubectl runs a plugin, and asks it what a shell may complete.
 const (
@@ -65,7 +61,7 @@ func newCheckCommand(use, short, long, example string, run func(*cobra.Command) 
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return answer(cmd, checkUnknown, err.Error()) })
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		err := run(cmd)
-		if _, answered := errors.AsType[*exitError](err); answered || err == nil {
+		if _, answered := errors.AsType[*output.ExitError](err); answered || err == nil {
 			return err
 		}
 		return answer(cmd, checkUnknown, err.Error())
@@ -89,7 +85,7 @@ func answer(cmd *cobra.Command, code int, text string) error {
 	if code == checkOK {
 		return nil
 	}
-	return &exitError{code: code}
+	return &output.ExitError{Code: code}
 }
 
 // program runs a program of the node and returns what it printed. It is ended with

@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
+	"github.com/kernosis/kernosis/cmd/kernosis/diagnosis"
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/cmd/kernosis/replay"
 	"github.com/kernosis/kernosis/detector"
@@ -37,7 +39,7 @@ func completeFlag(cmd *cobra.Command, flag string, names func() []string) {
 // completeSettings completes settings that have a few values, where the command has them.
 func completeSettings(cmd *cobra.Command) {
 	for flag, values := range map[string][]string{
-		"log-level": {"debug", "info", "warn", "error"}, "probes": {probesObserve, probesOff}, "pods-from": {podsFromAPI, podsFromKubelet}, "output": {output.Text, output.JSON},
+		"log-level": {"debug", "info", "warn", "error"}, "probes": {agent.ProbesObserve, agent.ProbesOff}, "pods-from": {agent.PodsFromAPI, agent.PodsFromKubelet}, "output": {output.Text, output.JSON},
 	} {
 		if cmd.Flags().Lookup(flag) != nil {
 			completeFlag(cmd, flag, func() []string { return values })
@@ -47,7 +49,7 @@ func completeSettings(cmd *cobra.Command) {
 
 // ruleNames are those of the shipped rules and of a folder over them.
 func ruleNames(dir string) []string {
-	set, err := loadRules(dir)
+	set, err := agent.LoadRules(dir)
 	if err != nil {
 		return nil
 	}
@@ -67,7 +69,7 @@ func (f *muteFlags) completeRule() []string {
 	if err != nil {
 		return nil
 	}
-	text, err := readMutes(path)
+	text, err := agent.ReadMutes(path)
 	if err != nil {
 		return nil
 	}
@@ -99,7 +101,7 @@ func (f *muteFlags) completeWhere(_ *cobra.Command, args []string, _ string) ([]
 
 func runNames(stateDir string) []string {
 	var names []string
-	for _, dir := range allDirs(stateDir) {
+	for _, dir := range diagnosis.Dirs(stateDir) {
 		ids, _ := runner.SavedIDs(worker.Checkpoints(dir)) // what can't be read has no names
 		names = append(names, ids...)
 	}

@@ -98,7 +98,7 @@ func TestConfigPrint(t *testing.T) {
 
 func TestConfigPrintForRun(t *testing.T) {
 	out, _, err := printed(t, "", "--for", "run")
-	if err != nil || !strings.Contains(out, "listen: 127.0.0.1:20257 # default") || !strings.Contains(out, `report-socket: "" # default`) {
+	if err != nil || !strings.Contains(out, "listen: 127.0.0.1:20257 # default") || !strings.Contains(out, `report-socket: "" # default`) || !strings.Contains(out, "known: []\n") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if _, _, err := printed(t, "", "--for", "ages"); err == nil {
@@ -174,49 +174,8 @@ func TestNPDCommandLine(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, out)
 		}
 	}
-	cmd := newAgentCommand()
-	if err := cmd.ParseFlags([]string{"--logtostderr", "-v", "4", "--vmodule=x=1", "--apiserver-wait-timeout=1m"}); err != nil {
-		t.Fatal(err)
-	}
-	if got := withoutMeaning(cmd.Flags()); len(got) != 2 || !strings.HasPrefix(got[0], "--v has no effect") || !strings.HasPrefix(got[1], "--vmodule") {
-		t.Errorf("warnings %q", got)
-	}
-}
-
-// A condition of a daemon is no rule's.
-func TestConditionOfRuleAndDaemon(t *testing.T) {
-	load := func(rule, conditionType string) error {
-		dir := t.TempDir()
-		if rule != "" {
-			if err := os.WriteFile(filepath.Join(dir, "own.yaml"), []byte(rule), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		cfg := agentConfig{RulesDir: dir, ShippedRules: []string{"*"}, origins: config.Origins{"reports[0]": "kernosis.yaml:7"}, Reports: []reportConfig{{
-			Name:       "gpu-monitor",
-			Conditions: []reportCondition{{Type: conditionType, HealthyReason: "GPUIsHealthy", HealthyMessage: "all GPUs answer"}},
-		}}}
-		_, _, err := cfg.rules()
-		return err
-	}
-	if err := load("", "GPUUnhealthy"); err != nil {
-		t.Error(err)
-	}
-	if err := load("", "KernelDeadlock"); err == nil || !strings.Contains(err.Error(), "kernosis.yaml:7: reports[0].conditions[0]: condition KernelDeadlock is set by rule kernel-deadlock") {
-		t.Errorf("got %v", err)
-	}
-	const own = `apiVersion: rules.kernosis.io/v1
-rules:
-- {name: %, events: [check], when: 'event.check == "x" && event.status == "problem"', condition: GPUUnhealthy, reason: Mine, message: m, clearAfter: 5m}
-`
-	if err := load(strings.Replace(own, "%", "mine", 1), "GPUUnhealthy"); err == nil || !strings.Contains(err.Error(), "is set by rule mine") {
-		t.Errorf("got %v", err)
-	}
-	// One that stands in its place does.
-	if err := load(strings.Replace(own, "%", reportRuleName("gpu-monitor", "GPUUnhealthy"), 1), "GPUUnhealthy"); err != nil {
-		t.Error(err)
-	}
-	if err := load("", strings.Repeat("Long", 30)); err != nil {
-		t.Errorf("a long name: %v", err)
+	_, warnings, err := printed(t, "", "--logtostderr", "-v", "4", "--vmodule=x=1", "--apiserver-wait-timeout=1m")
+	if err != nil || strings.Count(warnings, "\n") != 2 || !strings.Contains(warnings, "--v has no effect") || !strings.Contains(warnings, "--vmodule has no effect") {
+		t.Errorf("warnings %q, %v", warnings, err)
 	}
 }

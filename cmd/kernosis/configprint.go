@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"reflect"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v4"
 
-	"github.com/kernosis/kernosis/cmd/kernosis/config"
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 )
 
@@ -46,28 +44,29 @@ of each value too; -o is a setting of the agent.`,
 			default:
 				return fmt.Errorf("for: %q is neither agent nor run", of)
 			}
-			cfg, err := loadConfig(cmd, os.Environ())
+			cfg, err := agent.Load(cmd.Flags(), os.Environ())
 			if err != nil {
 				return err
 			}
-			if of == "run" && cfg.Services.filled {
-				cfg.Services.Known = nil
+			if of == "run" {
+				cfg.DropDefaultServices()
 			}
-			for _, w := range cfg.warnings {
+			for _, w := range cfg.Warnings() {
 				fmt.Fprintln(cmd.ErrOrStderr(), "kernosis: warning:", w)
 			}
-			return failed(cfg.print(cmd.OutOrStdout(), format))
+			return output.Failed(printConfig(cmd.OutOrStdout(), &cfg, format))
 		},
 	}
-	agentFlags(cmd)
+	agent.Flags(cmd.Flags())
+	completeSettings(cmd)
 	cmd.Flags().StringVar(&of, "for", "agent", "`command` whose defaults count: agent or run")
 	completeFlag(cmd, "for", func() []string { return []string{"agent", "run"} })
 	format = output.AddFlag(cmd, "as", "", output.YAML, output.Table, output.Wide, output.JSON)
 	return cmd
 }
 
-func (c *agentConfig) print(w io.Writer, format *output.Format) error {
-	doc, err := c.document()
+func printConfig(w io.Writer, c *agent.Config, format *output.Format) error {
+	doc, err := c.Document()
 	if err != nil {
 		return err
 	}
@@ -82,7 +81,7 @@ func (c *agentConfig) print(w io.Writer, format *output.Format) error {
 	rows := &output.Rows{}
 	rows.Add("KEY", "VALUE", "FROM")
 	for i := 0; i+1 < len(doc.Content); i += 2 {
-		s := setting{Key: doc.Content[i].Value, From: c.originOf(doc.Content[i].Value)}
+		s := setting{Key: doc.Content[i].Value, From: c.OriginOf(doc.Content[i].Value)}
 		if err := doc.Content[i+1].Decode(&s.Value); err != nil {
 			return fmt.Errorf("%s: %w", s.Key, err)
 		}
@@ -119,12 +118,6 @@ func onlyOfRun(cmd *cobra.Command) error {
 	return nil
 }
 
-// document returns a configuration with the origin of each value as a comment.
-func (c *agentConfig) document() (*yaml.Node, error) {
-	doc := &yaml.Node{Kind: yaml.MappingNode}
-	return doc, c.nodes(reflect.ValueOf(c).Elem(), doc)
-}
-
 func encodeYAML(doc *yaml.Node) ([]byte, error) {
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
@@ -133,57 +126,4 @@ func encodeYAML(doc *yaml.Node) ([]byte, error) {
 		return nil, fmt.Errorf("write YAML: %w", err)
 	}
 	return out.Bytes(), nil
-}
-
-// nodes adds the keys of a struct with their values and origins.
-func (c *agentConfig) nodes(v reflect.Value, doc *yaml.Node) error {
-	for field, value := range v.Fields() {
-		name, inline, _ := strings.Cut(field.Tag.Get("yaml"), ",")
-		if inline == "inline" {
-			if err := c.nodes(value, doc); err != nil {
-				return err
-			}
-			continue
-		}
-		if name == "" {
-			continue
-		}
-		node := &yaml.Node{}
-		if err := node.Encode(value.Interface()); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		key := &yaml.Node{Kind: yaml.ScalarNode, Value: name}
-		origin := c.originOf(name)
-		// Behind a scalar; above what has lines of its own.
-		if node.Kind == yaml.ScalarNode {
-			node.LineComment = "# " + origin
-		} else {
-			node.Style = yaml.FlowStyle
-			if name == "logs" || name == "reports" || name == "services" {
-				node.Style = 0
-			}
-			key.HeadComment = "# " + origin
-		}
-		if len(node.Content) == 0 && node.Kind == yaml.SequenceNode {
-			node.Style = yaml.FlowStyle
-		}
-		doc.Content = append(doc.Content, key, node)
-	}
-	return nil
-}
-
-// originOf is where a value is from, and what stands for an empty one.
-func (c *agentConfig) originOf(key string) string {
-	origin := c.origins[key]
-	if origin == "" {
-		origin = config.Default
-	}
-	if key != flagNodeName || c.Kube.NodeName != "" || !c.Kube.Exporter {
-		return origin
-	}
-	name, from, err := c.Kube.nodeName(c.origins)
-	if err != nil {
-		return origin + "; " + err.Error()
-	}
-	return fmt.Sprintf("%s: %s, %s", origin, name, from)
 }

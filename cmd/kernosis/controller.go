@@ -19,6 +19,8 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/config"
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/diagnose/controller"
 	"github.com/kernosis/kernosis/diagnose/controller/repair"
 	"github.com/kernosis/kernosis/diagnose/operation"
@@ -52,7 +54,7 @@ ones, and decides on repairs. Run one or two replicas. See docs/controller.md.`,
 }
 
 func runController(ctx context.Context, cfg controllerConfig, stderr io.Writer) error {
-	level, err := parseLevel(cfg.LogLevel)
+	level, err := config.ParseLevel(cfg.LogLevel)
 	if err != nil {
 		return err
 	}
@@ -61,7 +63,7 @@ func runController(ctx context.Context, cfg controllerConfig, stderr io.Writer) 
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
-	logConfigWarnings(log, cfg.warnings)
+	config.LogWarnings(log, cfg.warnings)
 	// What the libraries say on their own goes the same way.
 	ctrllog.SetLogger(logr.FromSlogHandler(log.Handler()))
 	klog.SetSlogLogger(log)
@@ -78,7 +80,7 @@ func runController(ctx context.Context, cfg controllerConfig, stderr io.Writer) 
 	if err == nil {
 		log.Info("controller ends")
 	}
-	return failed(err)
+	return output.Failed(err)
 }
 
 // limitMemory has the heap stay below four fifths of the control group's limit, if it has

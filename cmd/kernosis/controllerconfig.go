@@ -23,31 +23,31 @@ import (
 // controllerConfig is the configuration of "kernosis controller", by flag, by environment
 // (KERNOSIS_SILENT_AFTER for --silent-after) or by file; the first wins.
 type controllerConfig struct {
-	Kubeconfig     string          `mapstructure:"kubeconfig" yaml:"kubeconfig"`
-	QPS            float32         `mapstructure:"kube-api-qps" yaml:"kube-api-qps"`
-	Burst          int             `mapstructure:"kube-api-burst" yaml:"kube-api-burst"`
-	Namespace      string          `mapstructure:"namespace" yaml:"namespace"`
-	AgentPods      string          `mapstructure:"agent-pods" yaml:"agent-pods"`
-	ConditionTypes []string        `mapstructure:"condition-types" yaml:"condition-types"`
-	SilentAfter    time.Duration   `mapstructure:"silent-after" yaml:"silent-after"`
-	DrainingGrace  time.Duration   `mapstructure:"draining-grace" yaml:"draining-grace"`
-	StartUpGrace   time.Duration   `mapstructure:"start-up-grace" yaml:"start-up-grace"`
-	PodWait        time.Duration   `mapstructure:"pod-wait" yaml:"pod-wait"`
-	PendingSilent  time.Duration   `mapstructure:"pending-silent" yaml:"pending-silent"`
-	RunningSilent  time.Duration   `mapstructure:"running-silent" yaml:"running-silent"`
-	MaxEnded       int             `mapstructure:"max-ended-diagnoses" yaml:"max-ended-diagnoses"`
-	Workers        int             `mapstructure:"workers" yaml:"workers"`
-	SlowWrites     float64         `mapstructure:"slow-writes" yaml:"slow-writes"`
-	Repairs        bool            `mapstructure:"repairs" yaml:"repairs"`
-	LeaderElect    bool            `mapstructure:"leader-elect" yaml:"leader-elect"`
-	LeaseDuration  time.Duration   `mapstructure:"leader-elect-lease-duration" yaml:"leader-elect-lease-duration"`
-	RenewDeadline  time.Duration   `mapstructure:"leader-elect-renew-deadline" yaml:"leader-elect-renew-deadline"`
-	RetryPeriod    time.Duration   `mapstructure:"leader-elect-retry-period" yaml:"leader-elect-retry-period"`
-	MetricsListen  string          `mapstructure:"metrics-listen" yaml:"metrics-listen"`
-	HealthListen   string          `mapstructure:"health-listen" yaml:"health-listen"`
-	Metrics        metricsSettings `mapstructure:",squash" yaml:",inline"`
-	LogLevel       string          `mapstructure:"log-level" yaml:"log-level"`
-	Alerts         alertsConfig    `mapstructure:",squash" yaml:",inline"`
+	Kubeconfig     string         `mapstructure:"kubeconfig" yaml:"kubeconfig"`
+	QPS            float32        `mapstructure:"kube-api-qps" yaml:"kube-api-qps"`
+	Burst          int            `mapstructure:"kube-api-burst" yaml:"kube-api-burst"`
+	Namespace      string         `mapstructure:"namespace" yaml:"namespace"`
+	AgentPods      string         `mapstructure:"agent-pods" yaml:"agent-pods"`
+	ConditionTypes []string       `mapstructure:"condition-types" yaml:"condition-types"`
+	SilentAfter    time.Duration  `mapstructure:"silent-after" yaml:"silent-after"`
+	DrainingGrace  time.Duration  `mapstructure:"draining-grace" yaml:"draining-grace"`
+	StartUpGrace   time.Duration  `mapstructure:"start-up-grace" yaml:"start-up-grace"`
+	PodWait        time.Duration  `mapstructure:"pod-wait" yaml:"pod-wait"`
+	PendingSilent  time.Duration  `mapstructure:"pending-silent" yaml:"pending-silent"`
+	RunningSilent  time.Duration  `mapstructure:"running-silent" yaml:"running-silent"`
+	MaxEnded       int            `mapstructure:"max-ended-diagnoses" yaml:"max-ended-diagnoses"`
+	Workers        int            `mapstructure:"workers" yaml:"workers"`
+	SlowWrites     float64        `mapstructure:"slow-writes" yaml:"slow-writes"`
+	Repairs        bool           `mapstructure:"repairs" yaml:"repairs"`
+	LeaderElect    bool           `mapstructure:"leader-elect" yaml:"leader-elect"`
+	LeaseDuration  time.Duration  `mapstructure:"leader-elect-lease-duration" yaml:"leader-elect-lease-duration"`
+	RenewDeadline  time.Duration  `mapstructure:"leader-elect-renew-deadline" yaml:"leader-elect-renew-deadline"`
+	RetryPeriod    time.Duration  `mapstructure:"leader-elect-retry-period" yaml:"leader-elect-retry-period"`
+	MetricsListen  string         `mapstructure:"metrics-listen" yaml:"metrics-listen"`
+	HealthListen   string         `mapstructure:"health-listen" yaml:"health-listen"`
+	Metrics        config.Metrics `mapstructure:",squash" yaml:",inline"`
+	LogLevel       string         `mapstructure:"log-level" yaml:"log-level"`
+	Alerts         alertsConfig   `mapstructure:",squash" yaml:",inline"`
 
 	origins  config.Origins // of each key
 	warnings []string       // what is odd, but no mistake
@@ -76,7 +76,7 @@ func controllerFlags(fs *pflag.FlagSet) {
 	fs.Duration("leader-elect-renew-deadline", 10*time.Second, "how long the leader retries a renewal before it exits")
 	fs.Duration("leader-elect-retry-period", 2*time.Second, "interval between renewal attempts")
 	fs.String("metrics-listen", "127.0.0.1:20258", "`address` of /metrics; empty: none")
-	metricsFlags(fs)
+	config.MetricsFlags(fs)
 	fs.String("health-listen", "127.0.0.1:20259", "`address` of /healthz and /readyz; empty: none")
 	fs.String("log-level", "info", "`level` of the log: debug, info, warn or error")
 	alertsFlags(fs)
@@ -139,16 +139,16 @@ func (c *controllerConfig) validate() error {
 	if c.Burst < 1 {
 		wrong("kube-api-burst", "%d, want at least 1", c.Burst)
 	}
-	if _, err := parseLevel(c.LogLevel); err != nil {
+	if _, err := config.ParseLevel(c.LogLevel); err != nil {
 		wrong("log-level", "%w", err)
 	}
-	errs = append(errs, c.Alerts.check(), c.Metrics.access().Check())
+	errs = append(errs, c.Alerts.check(), c.Metrics.Access().Check())
 	return errors.Join(errs...)
 }
 
 // rest returns how to reach the API server.
 func (c *controllerConfig) rest() (*rest.Config, error) {
-	to, err := (&override{inCluster: true}).config(c.Kubeconfig)
+	to, err := config.RESTConfig("", c.Kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("how to reach the API server: %w", err)
 	}

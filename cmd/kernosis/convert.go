@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/diagnose/convert"
 )
@@ -35,7 +36,7 @@ Exit code: 0 converted; 1 with --strict, something would be lost (nothing is wri
 			}
 			c, err := convert.New()
 			if err != nil {
-				return failed(err)
+				return output.Failed(err)
 			}
 			r, err := c.Convert(files...)
 			if err != nil {
@@ -45,10 +46,10 @@ Exit code: 0 converted; 1 with --strict, something would be lost (nothing is wri
 				fmt.Fprintln(cmd.ErrOrStderr(), &r.Findings[i])
 			}
 			if strict && r.Lost() {
-				return failed(errors.New("convert: something would be lost, so nothing is written (--strict)"))
+				return output.Failed(errors.New("convert: something would be lost, so nothing is written (--strict)"))
 			}
 			_, err = cmd.OutOrStdout().Write(r.YAML)
-			return failed(err)
+			return output.Failed(err)
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "write nothing and exit with 1 if something would be lost")

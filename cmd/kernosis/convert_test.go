@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 )
 
 // runConvert runs the command as main does.
@@ -45,7 +47,7 @@ spec:
 	file := write(t, t.TempDir(), "kubediag.yaml", kubediagOperations)
 	for _, args := range [][]string{{file}, {"-"}} {
 		out, reported, code := runConvert(t, kubediagOperations, args...)
-		if out != converted || code != exitOK {
+		if out != converted || code != output.ExitOK {
 			t.Errorf("%v: exit %d\n%s", args, code, out)
 		}
 		if !strings.Contains(reported, ":9: lost: document 2: Operation old: spec.processor.function: functions have no counterpart") ||
@@ -54,11 +56,11 @@ spec:
 		}
 	}
 	out, reported, code := runConvert(t, kubediagOperations, "--strict", "-")
-	if out != "" || code != exitFailed || !strings.Contains(reported, "something would be lost") {
+	if out != "" || code != output.ExitFailed || !strings.Contains(reported, "something would be lost") {
 		t.Errorf("strict: exit %d\n%s%s", code, out, reported)
 	}
 	first, _, _ := strings.Cut(kubediagOperations, "---")
-	if out, reported, code = runConvert(t, first, "--strict", "-"); out != converted || code != exitOK {
+	if out, reported, code = runConvert(t, first, "--strict", "-"); out != converted || code != output.ExitOK {
 		t.Errorf("strict, nothing lost: exit %d\n%s%s", code, out, reported)
 	}
 }
@@ -75,7 +77,7 @@ func TestConvertRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, reported, code := runConvert(t, test.stdin, test.args...)
-			if out != "" || code != exitInput || !strings.Contains(reported, test.want) {
+			if out != "" || code != output.ExitInput || !strings.Contains(reported, test.want) {
 				t.Errorf("exit %d\n%s%s", code, out, reported)
 			}
 		})
@@ -94,7 +96,7 @@ func TestConvertReportsWhatItCannotWrite(t *testing.T) {
 	cmd.SetOut(brokenPipe{})
 	cmd.SetErr(&stderr)
 	cmd.SetArgs([]string{"-"})
-	if code := exitCode(cmd.ExecuteContext(t.Context()), &stderr); code != exitFailed || !strings.HasSuffix(stderr.String(), "kernosis: broken pipe\n") {
+	if code := exitCode(cmd.ExecuteContext(t.Context()), &stderr); code != output.ExitFailed || !strings.HasSuffix(stderr.String(), "kernosis: broken pipe\n") {
 		t.Errorf("exit %d: %s", code, stderr.String())
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/detector/rules"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/reporter/console"
 	"github.com/kernosis/kernosis/reporter/journal"
 )
@@ -40,7 +41,7 @@ func newDemo() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), 5*time.Minute)
 			defer cancel()
-			return failed(demo(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr()))
+			return output.Failed(demo(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr()))
 		},
 	}
 }
@@ -117,7 +118,7 @@ func writeQuickRules(dir string) error {
 // writeDemoTriggers copies the manifests about disks, so that they look at the drill alone:
 // the loop device may have had errors for an earlier one.
 func writeDemoTriggers(dir string) error {
-	f, err := shippedFile("disk-error")
+	f, err := manifest.ShippedFile("disk-error")
 	if err != nil {
 		return err
 	}

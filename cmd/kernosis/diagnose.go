@@ -2,12 +2,9 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -41,8 +38,8 @@ type setSource struct {
 func (s *setSource) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringArrayVarP(&s.files, "file", "f", nil, "`file` or folder of manifests; - is the standard input (repeatable)")
-	f.StringVar(&s.shipped, "shipped", "", "`name` of an OperationSet that is part of Kernosis: "+strings.Join(shippedSets(), ", "))
-	completeFlag(cmd, "shipped", shippedSets)
+	f.StringVar(&s.shipped, "shipped", "", "`name` of an OperationSet that is part of Kernosis: "+strings.Join(manifest.ShippedNames(), ", "))
+	completeFlag(cmd, "shipped", manifest.ShippedNames)
 }
 
 // load reads the manifests and returns the set that is meant. command is named in
@@ -50,13 +47,13 @@ func (s *setSource) flags(cmd *cobra.Command) {
 func (s *setSource) load(cmd *cobra.Command, args []string) (*manifest.Set, *v1alpha1.OperationSet, error) {
 	switch {
 	case len(s.files) == 0 && s.shipped == "":
-		return nil, nil, fmt.Errorf("%s: want a file (-f set.yaml), or --shipped with one of %s", cmd.Name(), strings.Join(shippedSets(), ", "))
+		return nil, nil, fmt.Errorf("%s: want a file (-f set.yaml), or --shipped with one of %s", cmd.Name(), strings.Join(manifest.ShippedNames(), ", "))
 	case len(s.files) > 0 && s.shipped != "":
 		return nil, nil, fmt.Errorf("%s: want -f or --shipped, not both", cmd.Name())
 	case s.shipped != "" && len(args) > 0:
 		return nil, nil, fmt.Errorf("%s: --shipped names the OperationSet already, what is %.80q?", cmd.Name(), args[0])
 	case s.shipped != "":
-		m, err := shippedSet(s.shipped)
+		m, err := manifest.Shipped(s.shipped)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -90,52 +87,6 @@ func chooseSet(command string, m *manifest.Set, args []string) (*v1alpha1.Operat
 	return nil, fmt.Errorf("%s: no OperationSet is named %.80q; there are %s", command, args[0], strings.Join(names, ", "))
 }
 
-// shippedSets are the names of the OperationSets that are part of Kernosis, sorted.
-func shippedSets() []string {
-	names, _ := fs.Glob(sets.Files, "*.yaml") // the pattern is a good one
-	for i := range names {
-		names[i] = strings.TrimSuffix(names[i], ".yaml")
-	}
-	return names
-}
-
-func shippedFile(name string) (document.File, error) {
-	if names := shippedSets(); !slices.Contains(names, name) {
-		return document.File{}, fmt.Errorf("no shipped OperationSet is named %.80q%s there are %s", name,
-			cmp.Or(document.Suggest(name, names), ";"), strings.Join(names, ", "))
-	}
-	data, err := sets.Files.ReadFile(name + ".yaml")
-	return document.File{Name: name + ".yaml", Data: data}, err
-}
-
-func shippedFiles() ([]document.File, error) {
-	var files []document.File
-	for _, name := range shippedSets() {
-		f, err := shippedFile(name)
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, f)
-	}
-	return files, nil
-}
-
-func shippedSet(name string) (*manifest.Set, error) {
-	file, err := shippedFile(name)
-	if err != nil {
-		return nil, err
-	}
-	r, err := manifest.NewReader()
-	if err != nil {
-		return nil, err
-	}
-	return r.Parse(file)
-}
-
-func stateDirFlag(f *pflag.FlagSet, dir *string) {
-	f.StringVar(dir, "state-dir", "/var/lib/kernosis", "`folder` in which diagnose/ has checkpoints and artifacts")
-}
-
 func newDiagnoseSets() *cobra.Command {
 	var format *output.Format
 	cmd := &cobra.Command{
@@ -148,28 +99,28 @@ Exit code: 0; 2 there is no set of that name.`,
 		Example: `  kernosis diagnose sets
   kernosis diagnose sets oom-kill >set.yaml`,
 		Args:              cobra.MaximumNArgs(1),
-		ValidArgsFunction: completeFirst(shippedSets),
+		ValidArgsFunction: completeFirst(manifest.ShippedNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				file, err := shippedFile(args[0])
+				file, err := manifest.ShippedFile(args[0])
 				if err != nil {
 					return err
 				}
-				return failed(writeManifests(cmd.OutOrStdout(), file, format))
+				return output.Failed(writeManifests(cmd.OutOrStdout(), file, format))
 			}
 			list := []shippedName{}
 			rows := &output.Rows{}
-			for _, name := range shippedSets() {
-				m, err := shippedSet(name)
+			for _, name := range manifest.ShippedNames() {
+				m, err := manifest.Shipped(name)
 				if err != nil {
-					return failed(err)
+					return output.Failed(err)
 				}
 				s := shippedName{name, m.OperationSets[0].Annotations[sets.Description]}
 				list = append(list, s)
 				rows.Add(s.Name, s.Description)
 			}
 			w := cmd.OutOrStdout()
-			return failed(format.Write(w, list, func() error { return rows.Write(w) }))
+			return output.Failed(format.Write(w, list, func() error { return rows.Write(w) }))
 		},
 	}
 	format = output.Add(cmd)
@@ -200,4 +151,8 @@ func writeManifests(w io.Writer, file document.File, format *output.Format) erro
 		}
 		list = append(list, one)
 	}
+}
+
+func stateDirFlag(f *pflag.FlagSet, dir *string) {
+	f.StringVar(dir, "state-dir", "/var/lib/kernosis", "`folder` in which diagnose/ has checkpoints and artifacts")
 }

@@ -14,12 +14,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kernosis/kernosis/diagnose/runner"
+	"github.com/kernosis/kernosis/cmd/kernosis/diagnosis"
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/diagnose/worker"
 )
 
@@ -134,28 +133,28 @@ func TestDiagnoseRunAndShow(t *testing.T) {
 	path := writeSet(t, "set.yaml", setOfDemo(h.port))
 	run := []string{"run", "-f", path, "-p", "subject=pg", "--node", "n7", "--id", "d1", "--state-dir", state}
 	code, out, errs := diagnoseCommand(t.Context(), run...)
-	if diff := cmp.Diff(ranDemo, steady(out, state)); code != exitOK || diff != "" || errs != "" {
+	if diff := cmp.Diff(ranDemo, steady(out, state)); code != output.ExitOK || diff != "" || errs != "" {
 		t.Errorf("exit code %d\n%s%s", code, diff, errs)
 	}
 	// It has ended: it is reported again, and nothing runs.
 	code, out, _ = diagnoseCommand(t.Context(), run...)
-	if diff := cmp.Diff(ranDemo, steady(out, state)); code != exitOK || diff != "" || h.asked.Load() != 1 {
+	if diff := cmp.Diff(ranDemo, steady(out, state)); code != output.ExitOK || diff != "" || h.asked.Load() != 1 {
 		t.Errorf("exit code %d, asked %d times\n%s", code, h.asked.Load(), diff)
 	}
 	code, out, errs = diagnoseCommand(t.Context(), "show", "d1", "--state-dir", state)
-	if diff := cmp.Diff(shownDemo, steady(out, state)); code != exitOK || diff != "" || errs != "" {
+	if diff := cmp.Diff(shownDemo, steady(out, state)); code != output.ExitOK || diff != "" || errs != "" {
 		t.Errorf("exit code %d\n%s%s", code, diff, errs)
 	}
 	for form, want := range map[string][]string{
 		"svg": {"<svg xmlns=", "WouldRun"}, "mermaid": {"---\ntitle: \"d1\"", "check-lock-holder"}, "dot": {"digraph {", "Refuted"},
 	} {
 		code, out, errs := diagnoseCommand(t.Context(), "show", "d1", "--state-dir", state, "-o", form)
-		if code != exitOK || !strings.HasPrefix(out, want[0]) || !strings.Contains(out, want[1]) || errs != "" {
+		if code != output.ExitOK || !strings.HasPrefix(out, want[0]) || !strings.Contains(out, want[1]) || errs != "" {
 			t.Errorf("%s: exit code %d\n%s%s", form, code, out, errs)
 		}
 	}
 	code, out, _ = diagnoseCommand(t.Context(), "show", "--state-dir", state)
-	if got := strings.Join(strings.Fields(steady(out, state)), " "); code != exitOK || !regexp.MustCompile(`^RUN BEGUN TOOK FILES RESULT d1 DATE \S+ 0 Succeeded \(PathSucceeded\)$`).MatchString(got) {
+	if got := strings.Join(strings.Fields(steady(out, state)), " "); code != output.ExitOK || !regexp.MustCompile(`^RUN BEGUN TOOK FILES RESULT d1 DATE \S+ 0 Succeeded \(PathSucceeded\)$`).MatchString(got) {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 }
@@ -164,11 +163,11 @@ func TestDiagnoseAsJSON(t *testing.T) {
 	h, state := newHook(t), t.TempDir()
 	path := writeSet(t, "set.yaml", setOfDemo(h.port))
 	code, out, errs := diagnoseCommand(t.Context(), "run", "-f", path, "-p", "subject=pg", "--node", "n7", "--id", "d1", "--state-dir", state, "-o", "json")
-	if code != exitOK || errs != "" {
+	if code != output.ExitOK || errs != "" {
 		t.Fatalf("exit code %d\n%s", code, errs)
 	}
-	read := func(out string) diagnosisDocument {
-		var d diagnosisDocument
+	read := func(out string) diagnosis.Document {
+		var d diagnosis.Document
 		if err := json.Unmarshal([]byte(out), &d); err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +188,7 @@ func TestDiagnoseAsJSON(t *testing.T) {
 	if diff := cmp.Diff(d, shown); diff != "" {
 		t.Error(diff)
 	}
-	var list []diagnosisDocument
+	var list []diagnosis.Document
 	if _, out, _ = diagnoseCommand(t.Context(), "show", "--state-dir", state, "-o", "json"); json.Unmarshal([]byte(out), &list) != nil || len(list) != 1 || list[0].ID != "d1" {
 		t.Errorf("%s", out)
 	}
@@ -205,11 +204,11 @@ func TestARepairRunsOnlyIfItIsAllowed(t *testing.T) {
 		fmt.Fprint(w, `{}`)
 	}
 	path := writeSet(t, "set.yaml", setOfDemo(h.port))
-	if code, out, _ := diagnoseCommand(t.Context(), "run", "-f", path, "--state-dir", state); code != exitOK || mended.Load() {
+	if code, out, _ := diagnoseCommand(t.Context(), "run", "-f", path, "--state-dir", state); code != output.ExitOK || mended.Load() {
 		t.Errorf("exit code %d, repaired %v\n%s", code, mended.Load(), out)
 	}
 	code, out, errs := diagnoseCommand(t.Context(), "run", "-f", path, "--state-dir", state, "--allow-repairs")
-	if code != exitOK || !mended.Load() || !strings.Contains(out, "\nDONE      mend\n") || errs != "" {
+	if code != output.ExitOK || !mended.Load() || !strings.Contains(out, "\nDONE      mend\n") || errs != "" {
 		t.Errorf("exit code %d, repaired %v\n%s%s", code, mended.Load(), out, errs)
 	}
 }
@@ -219,7 +218,7 @@ func TestDiagnoseFailsWhereNoPathSucceeds(t *testing.T) {
 	h.answer = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", http.StatusTeapot) }
 	path := writeSet(t, "set.yaml", setOfDemo(h.port))
 	code, out, errs := diagnoseCommand(t.Context(), "run", "-f", path, "--id", "d1", "--state-dir", state)
-	if code != exitFailed || errs != "" || !strings.Contains(out, "VERDICT   none: no cause that was looked for is so\n") ||
+	if code != output.ExitFailed || errs != "" || !strings.Contains(out, "VERDICT   none: no cause that was looked for is so\n") ||
 		!strings.Contains(out, "FAILED    ask: POST http://127.0.0.1:") || !strings.Contains(out, "status 418") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
@@ -230,7 +229,7 @@ metadata: {name: blind}
 spec: {adjacencyList: [{id: 0, to: [1]}, {id: 1, operation: check-limit-too-low}]}
 `)
 	code, out, _ = diagnoseCommand(t.Context(), "run", "-f", blind, "--state-dir", state, "-p", "cgroup=/no/such/group")
-	if code != exitFailed || !strings.Contains(out, "VERDICT   none: no cause was found, and not all could be looked for\n") ||
+	if code != output.ExitFailed || !strings.Contains(out, "VERDICT   none: no cause was found, and not all could be looked for\n") ||
 		!strings.Contains(out, "UNKNOWN   check-limit-too-low could not look: ") || strings.Contains(out, "NOT  ") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
@@ -254,11 +253,11 @@ spec:
 	if strings.Contains(out, "control groups of their own") {
 		t.Skip("no control groups for scripts can be made here")
 	}
-	if code != exitOK || !strings.Contains(out, `operation.x.output="hello world\n65534\n"`) || errs != "" {
+	if code != output.ExitOK || !strings.Contains(out, `operation.x.output="hello world\n65534\n"`) || errs != "" {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	code, _, errs = diagnoseCommand(t.Context(), "run", "-f", path, "--state-dir", t.TempDir(), "--allow-scripts")
-	if code != exitInput || !strings.Contains(errs, "parameter who is required by node 1 (hello)") {
+	if code != output.ExitInput || !strings.Contains(errs, "parameter who is required by node 1 (hello)") {
 		t.Errorf("exit code %d\n%s", code, errs)
 	}
 }
@@ -267,45 +266,19 @@ func TestOldRunsAreRemoved(t *testing.T) {
 	h, state := newHook(t), t.TempDir()
 	path := writeSet(t, "set.yaml", setOfDemo(h.port))
 	for _, id := range []string{"d1", "d2", "d3"} {
-		if code, out, errs := diagnoseCommand(t.Context(), "run", "-f", path, "--id", id, "--keep", "2", "--state-dir", state); code != exitOK {
+		if code, out, errs := diagnoseCommand(t.Context(), "run", "-f", path, "--id", id, "--keep", "2", "--state-dir", state); code != output.ExitOK {
 			t.Fatal(out, errs)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(worker.Checkpoints(dirOf(state)), "bad.checkpoint"), []byte("x"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(worker.Checkpoints(diagnosis.Dir(state)), "bad.checkpoint"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	code, out, _ := diagnoseCommand(t.Context(), "show", "--state-dir", state)
-	if code != exitOK || strings.Contains(out, "d1 ") || !strings.Contains(out, "d2 ") || !strings.Contains(out, "d3 ") || !strings.Contains(out, "this is no checkpoint of a diagnosis") {
+	if code != output.ExitOK || strings.Contains(out, "d1 ") || !strings.Contains(out, "d2 ") || !strings.Contains(out, "d3 ") || !strings.Contains(out, "this is no checkpoint of a diagnosis") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
-	if code, out, _ := diagnoseCommand(t.Context(), "show", "--state-dir", t.TempDir()); code != exitOK || out != "no runs; kernosis diagnose run begins one\n" {
+	if code, out, _ := diagnoseCommand(t.Context(), "show", "--state-dir", t.TempDir()); code != output.ExitOK || out != "no runs; kernosis diagnose run begins one\n" {
 		t.Errorf("exit code %d\n%s", code, out)
-	}
-}
-
-// Operations are reported in the order in which they ran; what would come behind a repair that
-// was not made is last.
-func TestProgressIsInTheOrderOfTheRun(t *testing.T) {
-	at := time.Unix(1000, 0)
-	rep := &runner.Report{Records: []runner.Record{
-		{ID: 1, Operation: "c", State: "WouldRun", Reason: "BehindWithheld"},
-		{ID: 2, Operation: "b", State: "WouldRun", Start: at.Add(time.Second)},
-		{ID: 3, Operation: "a", State: "Succeeded", Start: at, Attempts: 3, Results: map[string]string{"long": strings.Repeat("ä", 200)}},
-		{ID: 4, Operation: "d", State: "Running", Start: at.Add(2 * time.Second)},
-	}}
-	var out bytes.Buffer
-	p := &progress{w: &out, reported: map[int]bool{}, width: 1}
-	p.changed(rep)
-	p.changed(rep)
-	var got []string
-	for line := range strings.Lines(out.String()) {
-		got = append(got, strings.Fields(line)[1])
-		if len(line) > 250 || !utf8.ValidString(line) {
-			t.Errorf("%q", line)
-		}
-	}
-	if diff := cmp.Diff([]string{"a", "b", "c"}, got); diff != "" || !strings.Contains(out.String(), "  (3 tries) long=ää") {
-		t.Errorf("%s\n%s", diff, &out)
 	}
 }
 
@@ -322,14 +295,14 @@ spec:
 `)
 	state := t.TempDir()
 	code, out, errs := diagnoseCommand(t.Context(), "run", "-f", path, "--state-dir", state, "--allow-repairs")
-	if code != exitInput || !strings.Contains(errs, "node 2 (cordon) changes objects of the API: the controller of a cluster makes it") {
+	if code != output.ExitInput || !strings.Contains(errs, "node 2 (cordon) changes objects of the API: the controller of a cluster makes it") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	code, out, errs = diagnoseCommand(t.Context(), "run", "-f", path, "--state-dir", state)
-	if code != exitOK || !strings.Contains(out, "WOULD RUN cordon: only the controller of a cluster makes it") {
+	if code != output.ExitOK || !strings.Contains(out, "WOULD RUN cordon: only the controller of a cluster makes it") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
-	if code, out, errs := graphCommand(t, "", "-f", path); code != exitOK || !strings.Contains(out, "Remediate") {
+	if code, out, errs := graphCommand(t, "", "-f", path); code != output.ExitOK || !strings.Contains(out, "Remediate") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 }

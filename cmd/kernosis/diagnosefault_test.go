@@ -12,13 +12,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/diagnosis"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // diagnosed runs a shipped set on a real fault.
-func diagnosed(t *testing.T, state, set string, parameters ...string) *diagnosisDocument {
+func diagnosed(t *testing.T, state, set string, parameters ...string) *diagnosis.Document {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), await.Within(time.Minute))
 	defer cancel()
@@ -27,11 +29,11 @@ func diagnosed(t *testing.T, state, set string, parameters ...string) *diagnosis
 		args = append(args, "-p", p)
 	}
 	code, out, errs := diagnoseCommand(ctx, args...)
-	var d diagnosisDocument
+	var d diagnosis.Document
 	if err := json.Unmarshal([]byte(out), &d); err != nil {
 		t.Fatalf("exit code %d: %v\n%s%s", code, err, out, errs)
 	}
-	if want := exitFailed; code != want && d.Status.Phase != "Succeeded" || code != exitOK && d.Status.Phase == "Succeeded" {
+	if want := output.ExitFailed; code != want && d.Status.Phase != "Succeeded" || code != output.ExitOK && d.Status.Phase == "Succeeded" {
 		t.Errorf("exit code %d, %s\n%s", code, d.Status.Phase, errs)
 	}
 	for _, r := range d.Status.Results {
@@ -41,7 +43,7 @@ func diagnosed(t *testing.T, state, set string, parameters ...string) *diagnosis
 }
 
 // found checks the verdict, the operations of the path, and what is excluded.
-func (d *diagnosisDocument) found(t *testing.T, reason, message, path string, excluded ...string) {
+func found(t *testing.T, d *diagnosis.Document, reason, message, path string, excluded ...string) {
 	t.Helper()
 	v := d.Status.Verdict
 	if v == nil || v.Reason != reason || !strings.Contains(v.Message, message) {
@@ -55,7 +57,7 @@ func (d *diagnosisDocument) found(t *testing.T, reason, message, path string, ex
 		t.Errorf("path %s, want %s", got, path)
 	}
 	for _, want := range excluded {
-		if !slices.ContainsFunc(d.Excluded, func(e excludedCause) bool { return e.Reason == want }) {
+		if !slices.ContainsFunc(d.Excluded, func(e diagnosis.ExcludedCause) bool { return e.Reason == want }) {
 			t.Errorf("%s is not excluded: %+v", want, d.Excluded)
 		}
 	}
@@ -83,7 +85,7 @@ func TestHungTaskSetOnAFrozenFilesystem(t *testing.T) {
 	state := t.TempDir()
 	pid := strconv.Itoa(hang.Waiter.TID)
 	d := diagnosed(t, state, "hung-task", "pid="+pid)
-	d.found(t, "FilesystemFrozen", " at "+dir+" is frozen: "+hang.Waiter.Comm+"["+pid+"]", "blocked-stacks kmsg-tail check-filesystem-frozen", "NoDiskStalled", "NoNFSMount")
+	found(t, d, "FilesystemFrozen", " at "+dir+" is frozen: "+hang.Waiter.Comm+"["+pid+"]", "blocked-stacks kmsg-tail check-filesystem-frozen", "NoDiskStalled", "NoNFSMount")
 	if len(d.Files) < 2 || !strings.HasPrefix(d.Files[0].Path, filepath.Join(state, "diagnose", "artifacts", d.ID)) {
 		t.Fatalf("%+v", d.Files)
 	}
@@ -109,7 +111,7 @@ func TestDiskErrorSetOnAReadonlyFilesystem(t *testing.T) {
 	_, dir := fault.Mount()
 	// The loop device may have had errors for another test.
 	d := diagnosed(t, t.TempDir(), "disk-error", "mountPoint="+dir, "maxAge=1ms")
-	d.found(t, "FilesystemReadOnly", dir, "disk-errors disk-identity smart check-filesystem-readonly", "NoDiskStalled")
+	found(t, d, "FilesystemReadOnly", dir, "disk-errors disk-identity smart check-filesystem-readonly", "NoDiskStalled")
 }
 
 func TestDiskErrorSetOnFailedWrites(t *testing.T) {
@@ -120,7 +122,7 @@ func TestDiskErrorSetOnFailedWrites(t *testing.T) {
 	}
 	defer fault.Close()
 	device, dir := fault.Device()
-	var d *diagnosisDocument
+	var d *diagnosis.Document
 	// The kernel logs ten of all disks in five seconds, and drops the rest for good.
 	await.Until(t, "enough failed requests are in the kernel's log", 20*time.Second, func() bool {
 		for range 4 {
@@ -131,7 +133,7 @@ func TestDiskErrorSetOnFailedWrites(t *testing.T) {
 		d = diagnosed(t, t.TempDir(), "disk-error", "device="+device)
 		return d.Status.Verdict != nil
 	})
-	d.found(t, "DiskFailing", device+": ", "disk-errors disk-identity smart check-disk-failing cordon")
+	found(t, d, "DiskFailing", device+": ", "disk-errors disk-identity smart check-disk-failing cordon")
 	for _, r := range d.Status.Results {
 		if r.Operation == "check-disk-failing" && !strings.Contains(r.Values["mountPoints"], dir) {
 			t.Errorf("%v", r.Values)

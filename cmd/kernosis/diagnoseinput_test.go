@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 )
 
 func TestDiagnoseInput(t *testing.T) {
@@ -12,7 +14,7 @@ func TestDiagnoseInput(t *testing.T) {
 	demo := writeSet(t, "set.yaml", setOfDemo(h.port))
 	unknown := writeSet(t, "unknown.yaml", strings.Replace(setOfDemo(h.port), "check-lock-holder", "check-lockholder", 1))
 	script := writeSet(t, "script.yaml", strings.Replace(setOfDemo(h.port), "effect: Collect\n  processor: {httpServer: {port: "+strconv.Itoa(int(h.port))+"}}", "effect: Collect\n  processor: {scriptRunner: {script: 'echo hello', operationResultKey: x}}", 1))
-	if code, out, errs := diagnoseCommand(t.Context(), "run", "-f", demo, "--id", "d1", "--state-dir", state); code != exitOK {
+	if code, out, errs := diagnoseCommand(t.Context(), "run", "-f", demo, "--id", "d1", "--state-dir", state); code != output.ExitOK {
 		t.Fatal(out, errs)
 	}
 	for _, c := range []struct {
@@ -46,7 +48,7 @@ func TestDiagnoseInput(t *testing.T) {
 			args = append(args, "--state-dir", state)
 		}
 		code, out, errs := diagnoseCommand(t.Context(), args...)
-		if code != exitInput || out != "" || !strings.Contains(errs, c.want) {
+		if code != output.ExitInput || out != "" || !strings.Contains(errs, c.want) {
 			t.Errorf("%v: exit code %d\n%s%s\nwant %s", c.args, code, out, errs, c.want)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
@@ -59,7 +60,7 @@ func TestAnInterruptedRunGoesOn(t *testing.T) {
 		t.Error("the second operation does not begin")
 	}
 	code, _, refused := diagnoseCommand(t.Context(), "run", "-f", path, "--id", "d2", "--state-dir", state)
-	if code != exitInput || !strings.Contains(refused, "another diagnosis runs with ") {
+	if code != output.ExitInput || !strings.Contains(refused, "another diagnosis runs with ") {
 		t.Errorf("exit code %d\n%s", code, refused)
 	}
 	if _, shown, _ := diagnoseCommand(t.Context(), "show", "d1", "--state-dir", state); !strings.Contains(shown, "has not ended") ||
@@ -70,14 +71,14 @@ func TestAnInterruptedRunGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // its exit code is what is looked at
-	if code := cmd.ProcessState.ExitCode(); code != exitOpen || !strings.Contains(out.String(), "\n  1  ask   done ") ||
+	if code := cmd.ProcessState.ExitCode(); code != output.ExitOpen || !strings.Contains(out.String(), "\n  1  ask   done ") ||
 		!strings.Contains(out.String(), "OPEN      it runs, or was interrupted\n") || errs.String() != "kernosis: interrupted; the same command with --id d1 goes on\n" {
 		t.Errorf("exit code %d\n%s%s", code, &out, &errs)
 	}
 	free()
 	// Its parameters are those that it was begun with.
 	code, again, stderr := diagnoseCommand(t.Context(), "run", "-f", path, "--id", "d1", "--state-dir", state)
-	if code != exitOK || first.Load() != 1 || !strings.Contains(again, "PATH      1 ask → 2 wait\n") || stderr != "" {
+	if code != output.ExitOK || first.Load() != 1 || !strings.Contains(again, "PATH      1 ask → 2 wait\n") || stderr != "" {
 		t.Errorf("exit code %d, the first operation ran %d times\n%s%s", code, first.Load(), again, stderr)
 	}
 	if _, shown, _ := diagnoseCommand(t.Context(), "show", "d1", "--state-dir", state); !strings.Contains(shown, "parameters: a=b\n") {

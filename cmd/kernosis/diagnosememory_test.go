@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
@@ -42,7 +43,7 @@ func grow() {
 func TestOOMKillSetOnALeak(t *testing.T) {
 	testall.Only(t)
 	needKernel(t)
-	layout, err := hostOf("/", nil).FS.CgroupLayout()
+	layout, err := operation.HostAt("/", nil).FS.CgroupLayout()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +80,7 @@ func TestOOMKillSetOnALeak(t *testing.T) {
 		_ = cmd.Wait()
 	})
 	d := diagnosed(t, t.TempDir(), "oom-kill", "cgroup="+group, "limitCgroup="+group, "window=3s")
-	d.found(t, "MemoryLeakSuspected", "["+strconv.Itoa(cmd.Process.Pid)+"]", "oom-kill-log cgroup-memory check-memory-leak")
+	found(t, d, "MemoryLeakSuspected", "["+strconv.Itoa(cmd.Process.Pid)+"]", "oom-kill-log cgroup-memory check-memory-leak")
 	if len(d.Excluded) != 1 || d.Excluded[0].Operation != "check-node-overcommitted" {
 		t.Errorf("%+v", d.Excluded)
 	}

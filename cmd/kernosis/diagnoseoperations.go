@@ -30,13 +30,13 @@ Exit code: 0; 2 there is no operation of that name.`,
 			all := catalog.All(operation.Host{})
 			w := cmd.OutOrStdout()
 			if len(args) == 0 {
-				return failed(format.Write(w, describeAll(all), func() error { return listOperations(w, all, format.Is(output.Wide)) }))
+				return output.Failed(format.Write(w, describeAll(all), func() error { return listOperations(w, all, format.Is(output.Wide)) }))
 			}
 			b, ok := operation.Lookup(all, args[0])
 			if !ok {
 				return fmt.Errorf("operations: no built-in is named %.80q%s", args[0], document.Suggest(args[0], operationNames()))
 			}
-			return failed(format.Write(w, documentOf(b), func() error { return describe(w, b) }))
+			return output.Failed(format.Write(w, documentOf(b), func() error { return describe(w, b) }))
 		},
 	}
 	format = output.Add(cmd)

@@ -151,7 +151,7 @@ func TestProbeFailureSet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := diagnosed(t, t.TempDir(), "probe-failure", "address="+c.address, "port="+strconv.Itoa(c.port), "protocol=http")
-			d.found(t, c.reason, c.message, c.path, strings.Fields(c.excluded)...)
+			found(t, d, c.reason, c.message, c.path, strings.Fields(c.excluded)...)
 		})
 	}
 }

@@ -16,9 +16,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/diagnosis"
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/artifact"
+	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/operation/remote"
 	"github.com/kernosis/kernosis/diagnose/resolve"
@@ -88,7 +90,7 @@ func (c *diagnoseRun) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	config := resolve.Of(m.Operations, catalog.All(hostOf("/", nil)))
+	config := resolve.Of(m.Operations, catalog.All(operation.HostAt("/", nil)))
 	if c.allowScripts {
 		config.Scripts = remote.OpenScripts(log)
 		defer config.Scripts.Close()
@@ -106,7 +108,7 @@ func (c *diagnoseRun) run(cmd *cobra.Command, args []string) error {
 		id := plan.ByController[0]
 		return fmt.Errorf("run: node %d (%s) changes objects of the API: the controller of a cluster makes it, no command does; without --allow-repairs the run shows where it would", id, plan.Graph.Node(id).Operation)
 	}
-	dir, unlock, err := lockDiagnoses(c.stateDir, c.id)
+	dir, unlock, err := diagnosis.Lock(c.stateDir, c.id)
 	if err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
@@ -119,7 +121,7 @@ func (c *diagnoseRun) run(cmd *cobra.Command, args []string) error {
 	for id := range effects {
 		effects[id] = plan.Effect(id)
 	}
-	return c.execute(cmd, &diagnosisView{Dir: dir, Graph: d.Graph, Effects: effects, Parameters: d.Parameters, Set: set.Name, Node: d.Node}, d, personGate{c.allowRepairs, plan.ByController}, log)
+	return c.execute(cmd, &diagnosis.View{Dir: dir, Graph: d.Graph, Effects: effects, Parameters: d.Parameters, Set: set.Name, Node: d.Node}, d, personGate{c.allowRepairs, plan.ByController}, log)
 }
 
 func (c *diagnoseRun) diagnosis(set string, plan *resolve.Plan, dir string) (*runner.Diagnosis, error) {
@@ -189,15 +191,15 @@ func newDiagnosisID(set string) string {
 	return set[:min(len(set), most)] + time.Now().Format("-20060102-150405-") + hex.EncodeToString(random[:])
 }
 
-func (c *diagnoseRun) execute(cmd *cobra.Command, view *diagnosisView, d *runner.Diagnosis, gate personGate, log *slog.Logger) error {
+func (c *diagnoseRun) execute(cmd *cobra.Command, view *diagnosis.View, d *runner.Diagnosis, gate personGate, log *slog.Logger) error {
 	dir := view.Dir
 	store, err := artifact.Open(artifact.Config{Dir: worker.Artifacts(dir), Storage: worker.Storage(dir)}, log)
 	if err != nil {
-		return failed(fmt.Errorf("run: %w", err))
+		return output.Failed(fmt.Errorf("run: %w", err))
 	}
 	defer store.Close()
-	report := &progress{w: cmd.OutOrStdout(), reported: map[int]bool{}, width: longestOperation(d.Graph)}
-	changed := report.changed
+	report := diagnosis.NewProgress(cmd.OutOrStdout(), d.Graph)
+	changed := report.Changed
 	if !c.format.ForPeople() {
 		changed = nil
 	}
@@ -206,7 +208,7 @@ func (c *diagnoseRun) execute(cmd *cobra.Command, view *diagnosisView, d *runner
 		Artifacts: func(id string) (runner.Artifacts, error) { return store.Begin(id) },
 	})
 	if err != nil {
-		return failed(err)
+		return output.Failed(err)
 	}
 	if c.format.ForPeople() {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s on %s, run %s\n", view.Set, d.Node, d.ID)
@@ -219,8 +221,8 @@ func (c *diagnoseRun) execute(cmd *cobra.Command, view *diagnosisView, d *runner
 	if view.Artifacts, err = artifact.Read(worker.Artifacts(dir), d.ID); err != nil {
 		log.Warn("artifacts can't be listed", "error", err)
 	}
-	if err := view.write(cmd.OutOrStdout(), c.format); err != nil {
-		return failed(err)
+	if err := view.Write(cmd.OutOrStdout(), c.format); err != nil {
+		return output.Failed(err)
 	}
 	if err := forgetOld(r, store, dir, c.keep); err != nil {
 		log.Warn("old runs are not removed", "error", err)
@@ -233,11 +235,11 @@ func (c *diagnoseRun) exit(ctx context.Context, rep *runner.Report) error {
 	case rep.Phase == v1alpha1.PhaseSucceeded:
 		return nil
 	case rep.Phase == v1alpha1.PhaseFailed || rep.Phase == v1alpha1.PhaseCancelled:
-		return &exitError{code: exitFailed}
+		return &output.ExitError{Code: output.ExitFailed}
 	case ctx.Err() != nil:
-		return &exitError{code: exitOpen, err: fmt.Errorf("interrupted; the same command with --id %s goes on", rep.ID)}
+		return &output.ExitError{Code: output.ExitOpen, Err: fmt.Errorf("interrupted; the same command with --id %s goes on", rep.ID)}
 	}
-	return &exitError{code: exitOpen}
+	return &output.ExitError{Code: output.ExitOpen}
 }
 
 // personGate decides on repairs where a person runs the command and there is no policy.
@@ -258,14 +260,14 @@ func (g personGate) Allow(_ context.Context, a *runner.Action) (runner.Decision,
 
 // forgetOld removes the oldest of the runs that have ended.
 func forgetOld(r *runner.Runner, store *artifact.Store, dir string, keep int) error {
-	views, err := readDiagnoses(dir)
+	views, err := diagnosis.ReadAll(dir)
 	if err != nil {
 		return err
 	}
-	ended := slices.DeleteFunc(views, func(v *diagnosisView) bool { return v.Err != nil || !v.Report.Phase.Ended() })
+	ended := slices.DeleteFunc(views, func(v *diagnosis.View) bool { return v.Err != nil || !v.Report.Phase.Ended() })
 	var errs []error
 	// An agent's runs are its own to forget: it may not have reported them yet.
-	ended = slices.DeleteFunc(ended, func(v *diagnosisView) bool { return worker.Taken(dir, v.Report.ID) })
+	ended = slices.DeleteFunc(ended, func(v *diagnosis.View) bool { return worker.Taken(dir, v.Report.ID) })
 	for _, v := range ended[:max(0, len(ended)-keep)] { // the oldest come first
 		errs = append(errs, r.Forget(v.Report.ID), store.Remove(v.Report.ID))
 	}

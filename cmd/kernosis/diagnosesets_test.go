@@ -7,7 +7,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/collector/document"
+	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 	"github.com/kernosis/kernosis/diagnose/resolve"
@@ -18,11 +21,11 @@ import (
 // What is shipped can be run: it is what the API takes, each graph holds, each name is
 // known, each Operation is used.
 func TestShippedSets(t *testing.T) {
-	if diff := cmp.Diff([]string{"disk-error", "hung-task", "oom-kill", "probe-failure"}, shippedSets()); diff != "" {
+	if diff := cmp.Diff([]string{"disk-error", "hung-task", "oom-kill", "probe-failure"}, manifest.ShippedNames()); diff != "" {
 		t.Error(diff)
 	}
-	for _, name := range shippedSets() {
-		m, err := shippedSet(name)
+	for _, name := range manifest.ShippedNames() {
+		m, err := manifest.Shipped(name)
 		if err != nil {
 			t.Error(err)
 			continue
@@ -50,27 +53,27 @@ func TestShippedSets(t *testing.T) {
 			}
 		}
 		code, out, errs := graphCommand(t, "", "--shipped", name)
-		if code != exitOK || !strings.HasPrefix(out, name+": ") || !strings.Contains(out, "Check") || errs != "" {
+		if code != output.ExitOK || !strings.HasPrefix(out, name+": ") || !strings.Contains(out, "Check") || errs != "" {
 			t.Errorf("graph: exit code %d\n%s%s", code, out, errs)
 		}
 		code, out, _ = diagnoseCommand(t.Context(), "sets", name)
-		if code != exitOK || !strings.Contains(out, "kind: OperationSet\n") {
+		if code != output.ExitOK || !strings.Contains(out, "kind: OperationSet\n") {
 			t.Errorf("exit code %d\n%s", code, out)
 		}
 	}
-	if code, out, _ := diagnoseCommand(t.Context(), "sets"); code != exitOK || strings.Count(out, "\n") != len(shippedSets()) || !strings.Contains(out, "hung-task      why tasks hang") {
+	if code, out, _ := diagnoseCommand(t.Context(), "sets"); code != output.ExitOK || strings.Count(out, "\n") != len(manifest.ShippedNames()) || !strings.Contains(out, "hung-task      why tasks hang") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 }
 
 func TestDiagnoseOperations(t *testing.T) {
 	code, out, _ := diagnoseCommand(t.Context(), "operations")
-	if code != exitOK || strings.Count(out, "\n") != len(catalog.All(operation.Host{})) || !strings.Contains(out, "check-disk-stalled         Check      Checks whether a disk completes no I/O\n") {
+	if code != output.ExitOK || strings.Count(out, "\n") != len(catalog.All(operation.Host{})) || !strings.Contains(out, "check-disk-stalled         Check      Checks whether a disk completes no I/O\n") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 	code, out, _ = diagnoseCommand(t.Context(), "operations", "systemd-unit")
 	for _, want := range []string{"systemd-unit (Collect)\n", "\nparameters\n  unit  string, at most 255 bytes; required  the unit", "\nresults\n  unit       its full name\n"} {
-		if code != exitOK || !strings.Contains(out, want) {
+		if code != output.ExitOK || !strings.Contains(out, want) {
 			t.Errorf("exit code %d, no %q in\n%s", code, want, out)
 		}
 	}
@@ -86,7 +89,7 @@ func TestDiagnoseDocs(t *testing.T) {
 	_, example, _ := strings.Cut(string(doc), "\n## Write one\n\n`set.yaml`:\n\n```yaml\n")
 	example, _, ok := strings.Cut(example, "```")
 	path := writeSet(t, "set.yaml", example)
-	if code, out, errs := graphCommand(t, "", "-f", path); !ok || code != exitOK || !strings.Contains(out, "Remediate") {
+	if code, out, errs := graphCommand(t, "", "-f", path); !ok || code != output.ExitOK || !strings.Contains(out, "Remediate") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	m, set, err := (&setSource{files: []string{path}}).load(newGraph(), nil)
@@ -96,7 +99,7 @@ func TestDiagnoseDocs(t *testing.T) {
 	if _, err := resolve.Set(resolve.Of(m.Operations, catalog.All(operation.Host{})), set); err != nil {
 		t.Error(err)
 	}
-	for _, name := range shippedSets() {
+	for _, name := range manifest.ShippedNames() {
 		if !strings.Contains(string(doc), "\n| `"+name+"` | ") {
 			t.Errorf("there is no row of %s", name)
 		}
@@ -106,8 +109,8 @@ func TestDiagnoseDocs(t *testing.T) {
 // Shipped Triggers are for rules and conditions that are shipped, and the docs name them.
 func TestShippedTriggers(t *testing.T) {
 	var files []document.File
-	for _, name := range shippedSets() {
-		f, err := shippedFile(name)
+	for _, name := range manifest.ShippedNames() {
+		f, err := manifest.ShippedFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +120,7 @@ func TestShippedTriggers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, err := loadRules("")
+	set, err := agent.LoadRules("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +149,7 @@ func TestShippedTriggers(t *testing.T) {
 			t.Errorf("docs/diagnose.md has no row of Trigger %s", tr.Name)
 		}
 	}
-	for _, name := range shippedSets() {
+	for _, name := range manifest.ShippedNames() {
 		if !used[name] {
 			t.Errorf("no Trigger starts %s", name)
 		}

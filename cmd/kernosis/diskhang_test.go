@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kube/lease"
@@ -246,7 +247,7 @@ func (h *hangTest) complete(kills, hiccups int) {
 	h.t.Helper()
 	got := map[string]int{}
 	last := uint64(0)
-	damaged, err := journal.Read(filepath.Join(h.State, journalDir), 0, func(e journal.Entry) error {
+	damaged, err := journal.Read(filepath.Join(h.State, agent.JournalDir), 0, func(e journal.Entry) error {
 		if e.Seq != last+1 {
 			h.t.Errorf("entry %d behind %d", e.Seq, last)
 		}

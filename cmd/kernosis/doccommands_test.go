@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
+	"github.com/kernosis/kernosis/diagnose/manifest"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 )
@@ -230,7 +232,7 @@ func checkNames(cmd *cobra.Command) error {
 		case "kernosis inject":
 			check(name, "fault", faultNames())
 		case "kernosis diagnose sets":
-			check(name, "set", shippedSets())
+			check(name, "set", manifest.ShippedNames())
 		case "kernosis diagnose operations":
 			var known []string
 			for _, o := range catalog.All(operation.Host{}) {
@@ -238,7 +240,7 @@ func checkNames(cmd *cobra.Command) error {
 			}
 			check(name, "operation", known)
 		case "kernosis mute":
-			rules, err := loadRules("")
+			rules, err := agent.LoadRules("")
 			if err != nil {
 				return err
 			}
@@ -252,7 +254,7 @@ func checkNames(cmd *cobra.Command) error {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		switch f.Name {
 		case "shipped":
-			check(f.Value.String(), "set", shippedSets())
+			check(f.Value.String(), "set", manifest.ShippedNames())
 		case "output", "format":
 			check(f.Value.String(), f.Name, strings.FieldsFunc(f.Usage, func(r rune) bool { return strings.ContainsRune(" ,;:`", r) }))
 		}
@@ -268,7 +270,7 @@ func checkSettings(cmd *cobra.Command) error {
 	var err error
 	switch cmd.CommandPath() {
 	case "kernosis run", "kernosis agent", "kernosis config print":
-		_, err = loadConfig(cmd, os.Environ())
+		_, err = agent.Load(cmd.Flags(), os.Environ())
 	case "kernosis controller":
 		_, err = loadController(cmd)
 	}

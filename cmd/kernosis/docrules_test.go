@@ -6,12 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/detector"
 )
 
 // Rules, tests of rules and mutes that pages show are valid, and the tests succeed.
 func TestRulesOfDocs(t *testing.T) {
-	shipped, err := loadRules("")
+	shipped, err := agent.LoadRules("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,11 +38,11 @@ func TestRulesOfDocs(t *testing.T) {
 						write(t, dir, filepath.Base(other.file()), other.text())
 					}
 				}
-				if code, out := command(t, "rules", "test", write(t, dir, "page_test.yaml", b.text())); code != exitOK {
+				if code, out := command(t, "rules", "test", write(t, dir, "page_test.yaml", b.text())); code != output.ExitOK {
 					t.Errorf("%s: exit code %d\n%s", place, code, out)
 				}
 			default:
-				if code, _ := command(t, "rules", "check", write(t, dir, "page.yaml", b.text())); code != exitOK {
+				if code, _ := command(t, "rules", "check", write(t, dir, "page.yaml", b.text())); code != output.ExitOK {
 					t.Errorf("%s: exit code %d", place, code)
 				}
 			}

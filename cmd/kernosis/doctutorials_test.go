@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
@@ -39,7 +40,7 @@ func docTutorials() []docTutorial {
 		}},
 		{page: "docs/migrate.md", given: map[string]string{
 			"kernel-monitor.json": monitors + "kernel-monitor.json", "docker-monitor.json": monitors + "docker-monitor.json",
-		}, exits: map[string]int{"kernosis lint": exitFailed}},
+		}, exits: map[string]int{"kernosis lint": output.ExitFailed}},
 		{page: "docs/monitoring.md", given: map[string]string{"rules/payments.yaml": rule}},
 		{page: "docs/npd.md", given: map[string]string{
 			"kernel-monitor.json": monitors + "kernel-monitor.json", "docker-monitor.json": monitors + "docker-monitor.json",
@@ -50,7 +51,7 @@ func docTutorials() []docTutorial {
 			"/var/log/docker.log":                              "text:time=\"2026-11-23T22:31:00.000000000+00:00\" level=info msg=\"started\"\n",
 			"rules/payments.yaml":                              rule,
 			"alerts.yaml":                                      "deploy/chart/kernosis/files/alerts.yaml",
-		}, exits: map[string]int{"kernosis lint": exitFailed}},
+		}, exits: map[string]int{"kernosis lint": output.ExitFailed}},
 		{page: "docs/replay.md", given: map[string]string{
 			"my-rules/payments.yaml": rule, "/var/log/myapp.log": log,
 			"kernel-monitor.json": monitors + "kernel-monitor.json", "docker-monitor.json": monitors + "docker-monitor.json",
@@ -256,7 +257,7 @@ func (d *docTutorial) run(t *testing.T, session *docSession, place string, s doc
 	session.compare(&s, out)
 	want := 0
 	if strings.HasPrefix(firstOf(s.output), "kernosis: ") {
-		want = exitInput
+		want = output.ExitInput
 	}
 	for begin, code := range d.exits {
 		if slices.ContainsFunc(commands, func(c string) bool { return strings.HasPrefix(c, begin) }) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/process"
@@ -130,7 +131,7 @@ func TestOOMKillsAcrossKillOfTheAgent(t *testing.T) {
 
 	// What was printed before the kill may lack the last line; the journal not.
 	var entries []journal.Entry
-	if _, err := journal.Read(filepath.Join(p.State, journalDir), 0, func(e journal.Entry) error {
+	if _, err := journal.Read(filepath.Join(p.State, agent.JournalDir), 0, func(e journal.Entry) error {
 		entries = append(entries, e)
 		return nil
 	}); err != nil {
@@ -336,7 +337,7 @@ func TestSecondAgentIsRefused(t *testing.T) {
 		}
 	}
 	starts := 0
-	if _, err := journal.Read(filepath.Join(p.State, journalDir), 0, func(e journal.Entry) error {
+	if _, err := journal.Read(filepath.Join(p.State, agent.JournalDir), 0, func(e journal.Entry) error {
 		if e.Boot != "" {
 			starts++
 		}
@@ -425,7 +426,7 @@ func TestHealthAndMetrics(t *testing.T) {
 	}
 	// Every condition is known: a source that does not report that it sees would
 	// leave its own Unknown.
-	set, err := loadRules("")
+	set, err := agent.LoadRules("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kernosis/kernosis/bpf"
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/collector"
 	"github.com/kernosis/kernosis/collector/selfcheck"
@@ -30,10 +31,10 @@ not. Then list what an agent with this process's permissions and paths would lac
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f, err := readFeatures(hostRoot)
 			if err != nil {
-				return failed(err)
+				return output.Failed(err)
 			}
 			w := cmd.OutOrStdout()
-			return failed(format.Write(w, f, func() error { return f.write(w, format.Is(output.Wide), output.ColoursOf(w)) }))
+			return output.Failed(format.Write(w, f, func() error { return f.write(w, format.Is(output.Wide), output.ColoursOf(w)) }))
 		},
 	}
 	format = output.Add(cmd)
@@ -54,27 +55,12 @@ func readFeatures(hostRoot string) (*features, error) {
 		return nil, err
 	}
 	defer func() { _ = sources.Close(true) }() // nothing is pinned: all goes with the process
-	f := &features{Programs: sources.Reports(), Lacks: featureLacks(hostRoot, sources)}
+	f := &features{Programs: sources.Reports(), Lacks: agent.FeatureLacks(hostRoot, sources)}
 	if sources.Err() == nil {
 		sources.AttachAll()
 		f.Programs = sources.Reports()
 	}
 	return f, nil
-}
-
-// featureLacks looks for what an agent of the default settings would lack.
-func featureLacks(hostRoot string, sources *collector.Sources) []selfcheck.Lack {
-	cfg := agentConfig{HostRoot: hostRoot}
-	c := selfCheckConfig(cfg, sources)
-	c.Logs, c.Diagnose = selfCheckLogs(cfg, nil), true
-	if err := bpf.CheckPinRoot(bpf.DefaultPinRoot); err != nil {
-		c.PinRoot, c.NoPins = bpf.DefaultPinRoot, err
-	}
-	lacks := selfcheck.New(c).Look()
-	if lacks == nil {
-		lacks = []selfcheck.Lack{} // in JSON a list too
-	}
-	return lacks
 }
 
 // write writes tables; all: also which programs outlast the agent.

@@ -50,7 +50,7 @@ Exit code: 0 drawn; 2 a file or graph is not valid: each mistake with file and l
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s\nit is drawn, and can't be run as it is here\n", resolve.In(m, err))
 			}
 			effect := func(id int) v1alpha1.Effect { return c.Effect(g.Node(id).Operation) }
-			return failed(writeGraph(cmd.OutOrStdout(), runner.Drawing(set.Name, g, effect, &v1alpha1.DiagnosisStatus{}), format))
+			return output.Failed(writeGraph(cmd.OutOrStdout(), runner.Drawing(set.Name, g, effect, &v1alpha1.DiagnosisStatus{}), format))
 		},
 	}
 	source.flags(cmd)

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 )
 
 const hungTaskSet = `apiVersion: kernosis.io/v1alpha1
@@ -79,7 +81,7 @@ Paths, in the order in which they are tried:
 `
 	path := writeSet(t, "set.yaml", hungTaskSet)
 	for _, args := range [][]string{{"-f", path}, {"-f", path, "hung-task", "-o", "text"}, {"-f", "-"}, {"-f", filepath.Dir(path)}} {
-		if code, out, errs := graphCommand(t, hungTaskSet, args...); code != exitOK || out != want || errs != "" {
+		if code, out, errs := graphCommand(t, hungTaskSet, args...); code != output.ExitOK || out != want || errs != "" {
 			t.Errorf("%v: exit code %d\n%s%s", args, code, out, errs)
 		}
 	}
@@ -89,7 +91,7 @@ func TestGraphInOtherForms(t *testing.T) {
 	path := writeSet(t, "set.yaml", hungTaskSet)
 	for form, begin := range map[string]string{"svg": "<svg xmlns=", "dot": "digraph {\n", "mermaid": "---\ntitle: \"hung-task\"\n---\nflowchart TD\n"} {
 		code, out, errs := graphCommand(t, "", "-f", path, "-o", form)
-		if code != exitOK || !strings.HasPrefix(out, begin) || !strings.Contains(out, "check-lock-holder") || !strings.Contains(out, "Remediate") || errs != "" {
+		if code != output.ExitOK || !strings.HasPrefix(out, begin) || !strings.Contains(out, "check-lock-holder") || !strings.Contains(out, "Remediate") || errs != "" {
 			t.Errorf("%s: exit code %d\n%s%s", form, code, out, errs)
 		}
 	}
@@ -122,7 +124,7 @@ func TestGraphReportsMistakesWithTheirPlace(t *testing.T) {
 		{[]string{"-f", filepath.Join(t.TempDir(), "missing.yaml")}, []string{"no such file"}},
 	} {
 		code, out, errs := graphCommand(t, "", c.args...)
-		if code != exitInput || out != "" {
+		if code != output.ExitInput || out != "" {
 			t.Errorf("%v: exit code %d\n%s", c.args, code, out)
 		}
 		for _, want := range c.want {
@@ -144,7 +146,7 @@ spec:
   - {id: 1, operation: socket}
 `)
 	code, out, errs := graphCommand(t, "", "-f", path)
-	if code != exitOK || !strings.Contains(out, "socket") || !strings.Contains(errs, path+":7:") || !strings.Contains(errs, `did you mean "sockets"?`) || !strings.Contains(errs, "can't be run as it is here") {
+	if code != output.ExitOK || !strings.Contains(out, "socket") || !strings.Contains(errs, path+":7:") || !strings.Contains(errs, `did you mean "sockets"?`) || !strings.Contains(errs, "can't be run as it is here") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/collector/logs/journald"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
@@ -234,7 +235,7 @@ func TestHealthCheckerLogPattern(t *testing.T) {
 	}
 	s := newSystemd(t, 30*time.Minute)
 	root := hostWithJournal(t, journald.Folder, journalEntry{time.Minute, "kubelet", "kubelet.service", bad})
-	call(t, s.env("KUBELET_PORT="+port, hostRootEnv+"="+root), "health-checker", "--log-pattern=1:PLEG is not healthy").
+	call(t, s.env("KUBELET_PORT="+port, agent.HostRootEnv+"="+root), "health-checker", "--log-pattern=1:PLEG is not healthy").
 		want(t, checkProblem, unhealthy)
 	s = newSystemd(t, time.Hour)
 	s.since(t, "nonsense")

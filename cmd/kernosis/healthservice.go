@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/collector/logs"
 	"github.com/kernosis/kernosis/collector/logs/journald"
@@ -63,7 +64,7 @@ func (h *healthCheck) logsAreHealthy(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	r, err := journald.New(journald.Config{
-		Root: os.Getenv(hostRootEnv), Directory: h.journalDir, Filter: journald.Filter{Units: []string{h.service}}, Lookback: max(since, 1),
+		Root: os.Getenv(agent.HostRootEnv), Directory: h.journalDir, Filter: journald.Filter{Units: []string{h.service}}, Lookback: max(since, 1),
 	})
 	if err != nil {
 		return false, err

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 )
 
 // The help of each command has an example, each example is a command line that is understood, and
@@ -79,7 +81,7 @@ func words(line string) []string {
 func TestCompletion(t *testing.T) {
 	state := t.TempDir()
 	at := " --state-dir " + state + " "
-	if code, out := command(t, "mute", "oom-kill", "--for", "1h", "--reason", "r", "--state-dir", state); code != exitOK {
+	if code, out := command(t, "mute", "oom-kill", "--for", "1h", "--reason", "r", "--state-dir", state); code != output.ExitOK {
 		t.Fatal(out)
 	}
 	for args, want := range map[string]string{

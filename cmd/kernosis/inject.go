@@ -38,7 +38,7 @@ func newInject() *cobra.Command {
 			env.Out = cmd.OutOrStdout()
 			env.WaitTarget = waitTarget(pinRoot)
 			_, err := f.Run(cmd.Context(), env)
-			return failed(err)
+			return output.Failed(err)
 		},
 	}
 	fs := cmd.Flags()

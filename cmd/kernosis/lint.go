@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/detector/lint"
 	"github.com/kernosis/kernosis/detector/npd"
 )
@@ -71,11 +72,11 @@ func printFindings(w io.Writer, found []lint.Finding, format *output.Format) err
 			continue
 		}
 		if err := json.NewEncoder(w).Encode(f); err != nil {
-			return failed(err)
+			return output.Failed(err)
 		}
 	}
 	if n > 0 {
-		return &exitError{code: exitFailed}
+		return &output.ExitError{Code: output.ExitFailed}
 	}
 	return nil
 }
@@ -118,7 +119,7 @@ func lintFiles(paths, alerts []string, k lint.Kernels, formats string) ([]lint.F
 	}
 	addServices(&in)
 	for _, path := range alerts {
-		data, err := readAtMost(path, maxLintFile)
+		data, err := document.ReadAtMost(path, maxLintFile)
 		if err != nil {
 			errs = append(errs, err)
 			continue

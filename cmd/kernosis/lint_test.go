@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/detector/lint"
 )
 
@@ -23,13 +24,13 @@ func runLint(t *testing.T, args ...string) (out string, code int, err error) {
 	cmd.SetOut(&b)
 	cmd.SetArgs(args)
 	err = cmd.ExecuteContext(t.Context())
-	if ee := (*exitError)(nil); errors.As(err, &ee) {
-		return b.String(), ee.code, ee.err
+	if ee := (*output.ExitError)(nil); errors.As(err, &ee) {
+		return b.String(), ee.Code, ee.Err
 	}
 	if err != nil {
-		return b.String(), exitInput, err
+		return b.String(), output.ExitInput, err
 	}
-	return b.String(), exitOK, nil
+	return b.String(), output.ExitOK, nil
 }
 
 func write(t *testing.T, dir, name, content string) string {
@@ -46,7 +47,7 @@ func write(t *testing.T, dir, name, content string) string {
 
 func TestLintNamesDeadPatterns(t *testing.T) {
 	out, code, err := runLint(t, npdConfigs+"/kernel-monitor.json")
-	if code != exitFailed || err != nil {
+	if code != output.ExitFailed || err != nil {
 		t.Fatalf("exit %d: %v\n%s", code, err, out)
 	}
 	for _, want := range []string{
@@ -68,7 +69,7 @@ func TestLintNamesDeadPatterns(t *testing.T) {
 		n++
 	}
 	// What a shipped rule reports instead does not count as missing.
-	if n != 5 || code != exitFailed {
+	if n != 5 || code != output.ExitFailed {
 		t.Errorf("%d findings, exit %d", n, code)
 	}
 }
@@ -90,7 +91,7 @@ rules:
 - {name: own, events: [log], logs: [kmsg], pattern: 'EXT4-fs error \(device (?P<dev>\w+)\)', groupBy: [match.dev], reason: Ext4Error, message: "${log.text}"}
 `)
 	out, code, err := runLint(t, dir)
-	if code != exitOK || err != nil || !strings.Contains(out, "stackdriver-exporter.json:1: info: skipped") {
+	if code != output.ExitOK || err != nil || !strings.Contains(out, "stackdriver-exporter.json:1: info: skipped") {
 		t.Errorf("exit %d: %v\n%s", code, err, out)
 	}
 }
@@ -113,7 +114,7 @@ rules:
   - {alert: Wrong, expr: 'kube_node_status_condition{condition="TaskHung",status="true"}'}
 `)
 	out, code, err := runLint(t, own, "--alerts", alerts, "--kernels", "6.1")
-	if code != exitFailed || err != nil {
+	if code != output.ExitFailed || err != nil {
 		t.Fatalf("exit %d: %v", code, err)
 	}
 	want := alerts + `:6: error: Wrong: kube_node_status_condition{condition="TaskHung"}: TaskHung is a reason; the condition is KernelDeadlock [alert-on-reason]
@@ -125,11 +126,11 @@ rules:
 		t.Errorf("got\n%s\nwant\n%s", out, want)
 	}
 	// Alerts on the shipped rules alone.
-	if out, code, err = runLint(t, "--alerts", alerts); code != exitFailed || err != nil ||
+	if out, code, err = runLint(t, "--alerts", alerts); code != output.ExitFailed || err != nil ||
 		!strings.Contains(out, "no rule has a reason Oops") || !strings.Contains(out, "the condition is KernelDeadlock") || strings.Contains(out, "OOMKilling") {
 		t.Errorf("exit %d: %v\n%s", code, err, out)
 	}
-	if _, code, _ = runLint(t, own, "--kernels", "4.19"); code != exitOK {
+	if _, code, _ = runLint(t, own, "--kernels", "4.19"); code != output.ExitOK {
 		t.Errorf("exit %d for the kernels that the pattern is for", code)
 	}
 }
@@ -153,7 +154,7 @@ func TestLintOfBadInput(t *testing.T) {
 		{[]string{"lint.go"}, "want a .json, .yaml or .yml file or a folder"},
 		{nil, "want files, folders or --alerts"},
 	} {
-		if _, code, err := runLint(t, tc.args...); code != exitInput || err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, code, err := runLint(t, tc.args...); code != output.ExitInput || err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%v: exit %d: %v", tc.args, code, err)
 		}
 	}
@@ -170,28 +171,28 @@ rules:
 		return "apiVersion: kernosis.io/v1alpha1\nkind: Trigger\nmetadata: {name: own}\nspec:\n  operationSet: disk-error\n  sourceTemplate: {problemTemplate: {rules: [" + rule + "]}}\n"
 	}
 	path := write(t, dir, "trigger.yaml", trigger("own, oom-kill"))
-	if out, code, err := runLint(t, dir); code != exitOK || err != nil || out != "" {
+	if out, code, err := runLint(t, dir); code != output.ExitOK || err != nil || out != "" {
 		t.Errorf("exit %d: %v\n%s", code, err, out)
 	}
-	if out, code, err := runLint(t, path); code != exitFailed || err != nil ||
+	if out, code, err := runLint(t, path); code != output.ExitFailed || err != nil ||
 		!strings.HasPrefix(out, path+`:6: warning: spec.sourceTemplate.problemTemplate.rules[0]: no shipped or given rule is named "own"`) {
 		t.Errorf("exit %d: %v\n%s", code, err, out)
 	}
 	out, code, _ := runLint(t, "-o", "json", path)
 	var f lint.Finding
-	if err := json.Unmarshal([]byte(out), &f); err != nil || code != exitFailed || f.Level != lint.Warning || f.Code != "unknown-rule" || f.Line != 6 {
+	if err := json.Unmarshal([]byte(out), &f); err != nil || code != output.ExitFailed || f.Level != lint.Warning || f.Code != "unknown-rule" || f.Line != 6 {
 		t.Errorf("%v: %+v", err, f)
 	}
 	set := write(t, dir, "set.json", `{"apiVersion": "kernosis.io/v1alpha1", "kind": "OperationSet", "metadata": {"name": "s"}, "spec": {"adjacencyList": [{"id": 0, "to": [1]},
  {"id": 1, "operation": "socket"}]}}`)
-	if out, code, err := runLint(t, set); code != exitFailed || err != nil || !strings.HasPrefix(out, set+`:2: error: spec.adjacencyList[1].operation: node 1: `) {
+	if out, code, err := runLint(t, set); code != output.ExitFailed || err != nil || !strings.HasPrefix(out, set+`:2: error: spec.adjacencyList[1].operation: node 1: `) {
 		t.Errorf("exit %d: %v\n%s", code, err, out)
 	}
 	bad := write(t, dir, "bad.yaml", "apiVersion: kernosis.io/v1alpha1\nkind: Operation\nmetadata: {name: o}\nspec: {processor: {}}\n")
-	if _, code, err := runLint(t, bad); code != exitInput || err == nil || !strings.Contains(err.Error(), "bad.yaml:4:") {
+	if _, code, err := runLint(t, bad); code != output.ExitInput || err == nil || !strings.Contains(err.Error(), "bad.yaml:4:") {
 		t.Errorf("exit %d: %v", code, err)
 	}
-	if out, code, err := runLint(t, "../../diagnose/sets"); code != exitOK || err != nil {
+	if out, code, err := runLint(t, "../../diagnose/sets"); code != output.ExitOK || err != nil {
 		t.Errorf("shipped sets: exit %d: %v\n%s", code, err, out)
 	}
 }

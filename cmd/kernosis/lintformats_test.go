@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 )
 
 const formatRules = `apiVersion: rules.kernosis.io/v1
@@ -26,13 +28,13 @@ func TestLintFormats(t *testing.T) {
 	write(t, dir, "index/other", killed)
 
 	out, code, err := runLint(t, rules, "--formats", one)
-	if code != exitFailed || err != nil || !strings.HasPrefix(out, rules+":4: ") || strings.Count(out, "[not-of-this-kernel]") != 1 {
+	if code != output.ExitFailed || err != nil || !strings.HasPrefix(out, rules+":4: ") || strings.Count(out, "[not-of-this-kernel]") != 1 {
 		t.Errorf("a file without the kill's format: exit %d: %v\n%s", code, err, out)
 	}
-	if out, code, err := runLint(t, rules, "--formats", dir+"/index"); code != exitOK || err != nil || out != "" {
+	if out, code, err := runLint(t, rules, "--formats", dir+"/index"); code != output.ExitOK || err != nil || out != "" {
 		t.Errorf("a folder with both formats: exit %d: %v\n%s", code, err, out)
 	}
-	if _, code, err := runLint(t, rules, "--formats", dir+"/none"); code != exitInput || err == nil || !strings.Contains(err.Error(), "--formats: ") {
+	if _, code, err := runLint(t, rules, "--formats", dir+"/none"); code != output.ExitInput || err == nil || !strings.Contains(err.Error(), "--formats: ") {
 		t.Errorf("no such file: exit %d: %v", code, err)
 	}
 }
@@ -46,7 +48,7 @@ func TestLintFormatsOfThisKernel(t *testing.T) {
 	}
 	rules := write(t, t.TempDir(), "rules.yaml", formatRules)
 	out, code, err := runLint(t, rules, "--formats", index)
-	if err != nil || code == exitInput || strings.Contains(out, rules+":4: ") {
+	if err != nil || code == output.ExitInput || strings.Contains(out, rules+":4: ") {
 		t.Errorf("exit %d: %v\n%s", code, err, out)
 	}
 }

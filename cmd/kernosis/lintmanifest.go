@@ -17,7 +17,7 @@ import (
 func splitManifests(files []lintFile) (others []lintFile, manifests []document.File, err error) {
 	group := []byte(v1alpha1.GroupVersion().String())
 	for _, f := range files {
-		if f.data, err = readAtMost(f.path, maxLintFile); err != nil {
+		if f.data, err = document.ReadAtMost(f.path, maxLintFile); err != nil {
 			return nil, nil, err
 		}
 		if bytes.Contains(f.data, group) {
@@ -64,7 +64,7 @@ func lintManifests(files []document.File, rules *detector.RuleSet, in *lint.Inpu
 // reviewed is what manifests may name without having it.
 func reviewed(r *manifest.Reader) (review.Known, error) {
 	known := review.Known{Builtins: catalog.All(operation.Host{})}
-	files, err := shippedFiles()
+	files, err := manifest.ShippedFiles()
 	if err != nil {
 		return known, err
 	}

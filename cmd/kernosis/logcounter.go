@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logpattern"
 	"github.com/kernosis/kernosis/collector/logs"
@@ -128,7 +129,7 @@ func (c *logCount) find(ctx context.Context, now time.Time) (found int, err erro
 
 // reader returns what reads the log once.
 func (c *logCount) reader(lookback time.Duration) (func(context.Context, func(logs.Item) error) error, error) {
-	root := os.Getenv(hostRootEnv)
+	root := os.Getenv(agent.HostRootEnv)
 	path := logsource.KMsgPath(root, c.path)
 	info, err := os.Stat(path)
 	switch {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
@@ -107,7 +108,7 @@ func TestLogCounterFile(t *testing.T) {
 func TestLogCounterOnHost(t *testing.T) {
 	needUptime(t, 10*time.Minute)
 	root := hostWithJournal(t, "/run/log/journal", journalEntry{time.Minute, "kernel", "", "I/O error"})
-	env := []string{hostRootEnv + "=" + root}
+	env := []string{agent.HostRootEnv + "=" + root}
 	found := "Found 1 matching logs, which meets the threshold of 1"
 	args := []string{"--journald-source=kernel", "--lookback=5m", "--pattern=I/O error"}
 	call(t, env, "log-counter", args...).want(t, checkProblem, found)
@@ -161,5 +162,5 @@ func TestLogCounterKmsg(t *testing.T) {
 	quiet := []string{"--log-path=/dev/kmsg", "--lookback=100000h", "--pattern=no such text, surely", "--v=5"}
 	call(t, nil, "log-counter", quiet...).want(t, checkOK, "")
 	// A container may have one of its own, and none below the host's root.
-	call(t, []string{hostRootEnv + "=" + t.TempDir()}, "log-counter", quiet...).want(t, checkOK, "")
+	call(t, []string{agent.HostRootEnv + "=" + t.TempDir()}, "log-counter", quiet...).want(t, checkOK, "")
 }

@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector/problem"
@@ -82,7 +82,7 @@ func writeRules(t testing.TB, text string) (dir string) {
 // last line before a kill.
 func journaled(t *testing.T, p *agenttest.Agent) (entries []journal.Entry) {
 	t.Helper()
-	if _, err := journal.Read(filepath.Join(p.State, journalDir), 0, func(e journal.Entry) error {
+	if _, err := journal.Read(filepath.Join(p.State, agent.JournalDir), 0, func(e journal.Entry) error {
 		entries = append(entries, e)
 		return nil
 	}); err != nil {
@@ -216,75 +216,13 @@ rules:
 	}
 }
 
-const oomRules = `
+const oomFaultRules = `
 rules:
 - {name: own-oom-kill, fault: own-oom, events: [oomkill], groupBy: [task.pid], reason: OOMKilling, message: "probe ${task.comm}"}
-- {name: own-oom-kill-log, fault: own-oom, events: [log], logs: [LOG], pattern: 'Killed process (?P<pid>\d+) \((?P<comm>[^)]*)\)', groupBy: [match.pid], reason: OOMKilling, message: "log ${match.comm}"}
+- {name: own-oom-kill-log, fault: own-oom, events: [log], logs: [kmsg], pattern: 'Killed process (?P<pid>\d+) \((?P<comm>[^)]*)\)', groupBy: [match.pid], reason: OOMKilling, message: "log ${match.comm}"}
 `
 
-// An OOM kill that the probe and the log report is one problem, whichever comes
-// first, with the evidence of both; one that only one of them reports is reported too.
-func TestOneProblemOfProbeAndLog(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "kern.log")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	a, logs := newLogAgent(t, rulesOf(t, strings.ReplaceAll(oomRules, "LOG", "kern")), path)
-	runLogs(t, a, logs)
-	l := &rotatedLog{t: t, path: path}
-	const kills = 23
-	byProbe := func(i int) bool { return i%7 != 3 }
-	byLog := func(i int) bool { return i%5 != 4 || !byProbe(i) }
-	lines := uint64(0)
-	var reported sync.WaitGroup
-	for i := range kills {
-		pid := uint32(100 + i)
-		if byProbe(i) {
-			reported.Go(func() {
-				now := time.Now()
-				a.observe(&event.Event{
-					Kind: event.OOMKill, Time: now, BootTime: event.Duration(now.UnixNano()), Source: "bpf/oomkill",
-					Task: &event.Task{PID: pid, TGID: pid, Comm: "victim"}, OOMKill: &event.OOMKillData{Scope: "memcg"},
-				})
-			})
-		}
-		if byLog(i) {
-			l.add(fmt.Sprintf("Memory cgroup out of memory: Killed process %d (victim) total-vm:1kB, anon-rss:1kB\n", pid))
-			lines++
-		}
-	}
-	reported.Wait()
-	await.Until(t, "every line", time.Minute, func() bool { return logs.Stats()[0].Matched == lines })
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	problems := a.engine.Problems()
-	if len(problems) != kills {
-		t.Errorf("%d problems of %d kills", len(problems), kills)
-	}
-	for _, p := range problems {
-		var pid int
-		if _, err := fmt.Sscan(p.Group, &pid); err != nil {
-			t.Fatal(err)
-		}
-		has := map[event.Kind]int{}
-		for _, ev := range p.Evidence {
-			has[ev.Kind]++
-		}
-		i := pid - 100
-		want := map[event.Kind]int{}
-		if byProbe(i) {
-			want[event.OOMKill] = 1
-		}
-		if byLog(i) {
-			want[event.Log] = 1
-		}
-		if p.Count != 1 || p.Fault != "own-oom" || fmt.Sprint(has) != fmt.Sprint(want) {
-			t.Errorf("kill %d: count %d of %s, evidence %v, want %v", pid, p.Count, p.Fault, has, want)
-		}
-	}
-}
-
-// The same with real kills, reported by the kernel's probe and by its log.
+// A real kill that the kernel's probe and its log report is one problem.
 func TestOneProblemOfRealKills(t *testing.T) {
 	testall.Only(t)
 	needKernel(t)
@@ -295,7 +233,7 @@ func TestOneProblemOfRealKills(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), await.Within(2*time.Minute))
 	defer cancel()
-	p := newAgent(t, "--rules-dir", writeRules(t, strings.ReplaceAll(oomRules, "LOG", "kmsg")))
+	p := newAgent(t, "--rules-dir", writeRules(t, oomFaultRules))
 	p.Start()
 	p.WaitSources(0)
 	waitLog(p, 0, "log/kmsg", true)
@@ -349,26 +287,5 @@ func TestOneProblemOfRealKills(t *testing.T) {
 		if n != 1 {
 			t.Errorf("kill of %s reported %d times", pid, n)
 		}
-	}
-}
-
-// Rules that are put in force look at logs from then on.
-func TestReplacedRulesReachTheLogs(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "kern.log")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	a, logs := newLogAgent(t, rulesOf(t, "rules: [{name: r, events: [log], pattern: one, reason: R, message: m}]\n"), path)
-	runLogs(t, a, logs)
-	l := &rotatedLog{t: t, path: path}
-	l.add("one\ntwo\n")
-	await.Until(t, "two lines", time.Minute, func() bool { return logs.Stats()[0].Lines == 2 })
-	a.replace(rulesOf(t, "rules: [{name: r, events: [log], pattern: two, reason: R, message: m}]\n"))
-	l.add("two\none\ntwo\n")
-	await.Until(t, "five lines", time.Minute, func() bool { return logs.Stats()[0].Lines == 5 })
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if p := a.engine.Problems(); logs.Stats()[0].Matched != 3 || len(p) != 1 || p[0].Count != 3 {
-		t.Errorf("%d lines matched, problems %+v", logs.Stats()[0].Matched, p)
 	}
 }

@@ -37,37 +37,6 @@ func main() {
 	os.Exit(execute(ctx, calledAs(os.Args)))
 }
 
-// Exit codes.
-const (
-	exitOK     = 0
-	exitFailed = 1 // the work was tried and did not succeed
-	exitInput  = 2 // bad usage, configuration, rules
-	exitOpen   = 3 // the work has no outcome: it was interrupted, waits, or does not know
-)
-
-// exitError carries an exit code other than exitInput through cobra.
-type exitError struct {
-	code int
-	err  error // nil: already printed
-}
-
-func (e *exitError) Error() string {
-	if e.err == nil {
-		return fmt.Sprintf("exit %d", e.code)
-	}
-	return e.err.Error()
-}
-
-func (e *exitError) Unwrap() error { return e.err }
-
-// failed marks an error of the work, not of the input.
-func failed(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &exitError{code: exitFailed, err: err}
-}
-
 func execute(ctx context.Context, args []string) int {
 	cobra.EnableCommandSorting = false // the order of newRoot is the order of use
 	root := newRoot()
@@ -123,12 +92,12 @@ func newRoot() *cobra.Command {
 // exitCode prints an error and returns the code of the process.
 func exitCode(err error, stderr io.Writer) int {
 	if err == nil {
-		return exitOK
+		return output.ExitOK
 	}
-	code := exitInput
-	if ee, ok := errors.AsType[*exitError](err); ok {
-		code = ee.code
-		err = ee.err
+	code := output.ExitInput
+	if ee, ok := errors.AsType[*output.ExitError](err); ok {
+		code = ee.Code
+		err = ee.Err
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "kernosis:", err)
@@ -161,7 +130,7 @@ func newVersion() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w, b := cmd.OutOrStdout(), thisBuild()
-			return failed(format.Write(w, b, func() error {
+			return output.Failed(format.Write(w, b, func() error {
 				fmt.Fprint(w, b)
 				return nil
 			}))

@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v4"
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/document"
@@ -53,7 +54,7 @@ without an agent, of the shipped rules. Muted problems stay open; their conditio
 	fs := cmd.Flags()
 	f.format = output.Add(cmd)
 	fs.StringVar(&f.stateDir, "state-dir", "", "state `folder` of the agent (default: of the agent that runs here, else "+defaultStateDir+")")
-	fs.StringVar(&f.file, "mutes", "", "`file` of mutes (default: the one that the agent reads, else "+mutesName+" in the state folder)")
+	fs.StringVar(&f.file, "mutes", "", "`file` of mutes (default: the one that the agent reads, else "+agent.MutesFile+" in the state folder)")
 	fs.StringVar(&f.rules, "rules-dir", "", "`folder` of rule files over the shipped ones (default: the agent's rules)")
 	fs.StringToStringVar(&f.where, "where", nil, "mute only problems with this `field=value` of the rule's groupBy; * matches any text (repeatable; default: all problems of the rule)")
 	fs.DurationVar(&f.lasts, "for", 0, "`duration` of the mute")
@@ -78,18 +79,18 @@ func (f *muteFlags) path() (string, error) {
 
 func (f *muteFlags) ruleSet() (*detector.RuleSet, error) {
 	if f.rules != "" {
-		return loadRules(f.rules)
+		return agent.LoadRules(f.rules)
 	}
 	p, err := findAgent(f.stateDir)
 	switch {
 	case err != nil:
 		return nil, err
 	case p == nil:
-		return loadRules("")
+		return agent.LoadRules("")
 	case p.err != nil:
 		return nil, fmt.Errorf("settings of the agent (pid %d): %w (--rules-dir has its rules)", p.pid, p.err)
 	}
-	return rulesInForce(&p.config)
+	return p.config.RulesInForce()
 }
 
 func (f *muteFlags) run(rule string, now time.Time, out io.Writer) error {
@@ -111,11 +112,11 @@ func (f *muteFlags) run(rule string, now time.Time, out io.Writer) error {
 		}
 		lock, err := lockMutes(path)
 		if err != nil {
-			return failed(fmt.Errorf("mutes: %w", err))
+			return output.Failed(fmt.Errorf("mutes: %w", err))
 		}
 		defer lock.Close()
 	}
-	old, err := readMutes(path)
+	old, err := agent.ReadMutes(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		old, err = nil, nil
 	}
@@ -129,20 +130,20 @@ func (f *muteFlags) run(rule string, now time.Time, out io.Writer) error {
 		}
 	}
 	if rule == "" {
-		return failed(listMutes(out, list, now, f.format))
+		return output.Failed(listMutes(out, list, now, f.format))
 	}
 	text, ended, err := editMutes(old, list, m, f.end, now)
 	if err != nil {
 		return fmt.Errorf("mutes: %w", err)
 	}
 	if f.end && ended == 0 {
-		return failed(fmt.Errorf("no such mute in %s", path))
+		return output.Failed(fmt.Errorf("no such mute in %s", path))
 	}
 	if err := check(path, text, set); err != nil {
 		return err
 	}
 	if err := replaceFile(path, text); err != nil {
-		return failed(fmt.Errorf("mutes: %w", err))
+		return output.Failed(fmt.Errorf("mutes: %w", err))
 	}
 	if f.end {
 		fmt.Fprintf(out, "%s: %s is no longer muted\n", path, rule)
@@ -155,7 +156,7 @@ func (f *muteFlags) run(rule string, now time.Time, out io.Writer) error {
 // lockMutes keeps others from editing the file until the lock is closed. It locks a file beside,
 // which stays: each edit makes the file of mutes anew.
 func lockMutes(path string) (lock *os.File, err error) {
-	lock, err = bounded.Do(&bounded.Calls{}, stateWithin, func() (*os.File, error) {
+	lock, err = bounded.Do(&bounded.Calls{}, agent.StateWithin, func() (*os.File, error) {
 		f, err := os.OpenFile(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".lock"), os.O_CREATE|os.O_RDONLY, 0o644) //nolint:gosec // nothing is in it
 		if err != nil {
 			return nil, err
@@ -166,7 +167,7 @@ func lockMutes(path string) (lock *os.File, err error) {
 		return f, nil
 	})
 	if errors.Is(err, bounded.ErrLate) {
-		err = fmt.Errorf("somebody else has edited %s for %v, or its disk hangs", path, stateWithin)
+		err = fmt.Errorf("somebody else has edited %s for %v, or its disk hangs", path, agent.StateWithin)
 	}
 	return lock, err
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/testall"
@@ -48,15 +50,15 @@ mutes:
 		{"oom-kill"}, {"oom-kill", "--for", "1h"}, {"oom-kil", "--for", "1h", "--reason", "r"}, {"oom-kill", "--until", "2020-01-01T00:00:00Z", "--reason", "r"},
 		{"oom-kill", "--where", "device.name=sda", "--for", "1h", "--reason", "r"}, {"oom-kill", "--for", "1h", "--end"}, {"oom-kill", "--for", "1h", "--reason", strings.Repeat("r", 300)},
 	} {
-		if file, _ := step(exitInput, bad...); file != before {
+		if file, _ := step(output.ExitInput, bad...); file != before {
 			t.Errorf("%v changed the file:\n%s", bad, file)
 		}
 	}
-	if _, out := step(exitOK); out != "disk-io-error until 2999-01-01T00:00:00Z: known\noom-kill over since 2020-01-01T00:00:00Z: over\n" {
+	if _, out := step(output.ExitOK); out != "disk-io-error until 2999-01-01T00:00:00Z: known\noom-kill over since 2020-01-01T00:00:00Z: over\n" {
 		t.Errorf("listed as %s", out)
 	}
-	step(exitFailed, "disk-stalled", "--end")
-	file, _ := step(exitOK, "oom-kill", "--until", "2999-01-02T00:00:00Z", "--reason", "it's: \"known\" # too\n")
+	step(output.ExitFailed, "disk-stalled", "--end")
+	file, _ := step(output.ExitOK, "oom-kill", "--until", "2999-01-02T00:00:00Z", "--reason", "it's: \"known\" # too\n")
 	want := `# whom to ask: storage team
 apiVersion: rules.kernosis.io/v1
 mutes:
@@ -68,16 +70,16 @@ mutes:
 	if !strings.HasPrefix(file, want) || strings.Contains(file, "2020") || !strings.Contains(file, `2999-01-02T00:00:00Z`) {
 		t.Errorf("the file is\n%s", file)
 	}
-	if file, _ := step(exitOK, "disk-io-error", "--end"); strings.Contains(file, "disk-io-error") || !strings.Contains(file, "oom-kill") {
+	if file, _ := step(output.ExitOK, "disk-io-error", "--end"); strings.Contains(file, "disk-io-error") || !strings.Contains(file, "oom-kill") {
 		t.Errorf("the file is\n%s", file)
 	}
-	if _, out := step(exitOK); out != "oom-kill until 2999-01-02T00:00:00Z: it's: \"known\" # too\n" {
+	if _, out := step(output.ExitOK); out != "oom-kill until 2999-01-02T00:00:00Z: it's: \"known\" # too\n" {
 		t.Errorf("listed as %s", out)
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if file, _ := step(exitOK, "oom-kill", "--for", "1h", "--reason", "r"); !strings.HasPrefix(file, "apiVersion: ") {
+	if file, _ := step(output.ExitOK, "oom-kill", "--for", "1h", "--reason", "r"); !strings.HasPrefix(file, "apiVersion: ") {
 		t.Errorf("the new file is\n%s", file)
 	}
 
@@ -85,17 +87,17 @@ mutes:
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(before, "disk-io-error", "own-rule")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, out := step(exitOK); !strings.HasPrefix(out, "own-rule until 2999") {
+	if _, out := step(output.ExitOK); !strings.HasPrefix(out, "own-rule until 2999") {
 		t.Errorf("listed as %s", out)
 	}
-	if file, _ := step(exitOK, "own-rule", "--end"); strings.Contains(file, "own-rule") {
+	if file, _ := step(output.ExitOK, "own-rule", "--end"); strings.Contains(file, "own-rule") {
 		t.Errorf("the file is\n%s", file)
 	}
 }
 
 // Mutes that are added at the same time are all there then.
 func TestMutesAtOnce(t *testing.T) {
-	path := filepath.Join(t.TempDir(), mutesName)
+	path := filepath.Join(t.TempDir(), agent.MutesFile)
 	const count = 20
 	var all sync.WaitGroup
 	for i := range count {
@@ -126,7 +128,7 @@ func TestMuteForAnAgent(t *testing.T) {
 	}
 	write("rules/own.yaml", "apiVersion: rules.kernosis.io/v1\nrules:\n- {name: own, events: [oomkill], reason: Own, message: own}\n")
 	path := write("own-mutes.yaml", "apiVersion: rules.kernosis.io/v1\nmutes:\n- {rule: gone, until: 2999-01-01T00:00:00Z, reason: known}\n")
-	for rule, want := range map[string]int{"own": exitOK, "oom-kill": exitOK, "disk-io-error": exitInput, "gone": exitInput} {
+	for rule, want := range map[string]int{"own": output.ExitOK, "oom-kill": output.ExitOK, "disk-io-error": output.ExitInput, "gone": output.ExitInput} {
 		if code, out := command(t, "mute", rule, "--state-dir", a.state, "--for", "1h", "--reason", "r"); code != want {
 			t.Errorf("%s: exit code %d: %s", rule, code, out)
 		}
@@ -140,7 +142,7 @@ func TestMuteForAnAgent(t *testing.T) {
 			t.Errorf("no mute of %s:\n%s", rule, list)
 		}
 	}
-	if code, out := command(t, "mute", "gone", "--state-dir", a.state, "--end"); code != exitOK {
+	if code, out := command(t, "mute", "gone", "--state-dir", a.state, "--end"); code != output.ExitOK {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 	if _, out := command(t, "mute", "--state-dir", a.state); strings.Contains(out, "gone") || !strings.Contains(out, "own until ") {
@@ -150,7 +152,7 @@ func TestMuteForAnAgent(t *testing.T) {
 	write("others/other.yaml", "apiVersion: rules.kernosis.io/v1\nrules:\n- {name: other, events: [oomkill], reason: Other, message: other}\n")
 	file := filepath.Join(t.TempDir(), "mutes.yaml")
 	code, out := command(t, "mute", "other", "--state-dir", a.state, "--rules-dir", filepath.Join(filepath.Dir(a.state), "others"), "--mutes", file, "--for", "1h", "--reason", "r")
-	if _, err := os.Stat(file); code != exitOK || err != nil {
+	if _, err := os.Stat(file); code != output.ExitOK || err != nil {
 		t.Errorf("exit code %d, %v: %s", code, err, out)
 	}
 }
@@ -212,7 +214,7 @@ func TestMutesFromAConfigMap(t *testing.T) {
 	swap("mutes: []\n") // the mute was in force until now
 	waitMute(t, p, 1, true)
 	p.Stop()
-	if code, out := command(t, "replay", "--compare", p.State); code != exitOK {
+	if code, out := command(t, "replay", "--compare", p.State); code != output.ExitOK {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/collector/logs/journald"
 	"github.com/kernosis/kernosis/collector/plugin"
 	"github.com/kernosis/kernosis/reporter/journal"
@@ -60,9 +61,9 @@ func TestAgentInPlaceOfNPD(t *testing.T) {
 	state := file("door", "0 it is shut", 0o600)
 	script := file("door.sh", "#!/bin/sh\nread -r code text <\"$1\"\necho \"$text\"\nexit \"$code\"\n", 0o700)
 	p := newAgent(t, "--log", "none",
-		"--"+flagSystemLog, file("app-monitor.json", fmt.Sprintf(npdLogFile, log), 0o600),
-		"--"+flagCustomPlugin, file("door-monitor.json", fmt.Sprintf(npdCheckFile, script, state), 0o600),
-		"--"+flagSystemStats, file("stats.json", npdStatsFile, 0o600)+","+file("more-stats.json", npdMoreStatsFile, 0o600),
+		"--"+agent.FlagSystemLog, file("app-monitor.json", fmt.Sprintf(npdLogFile, log), 0o600),
+		"--"+agent.FlagCustomPlugin, file("door-monitor.json", fmt.Sprintf(npdCheckFile, script, state), 0o600),
+		"--"+agent.FlagSystemStats, file("stats.json", npdStatsFile, 0o600)+","+file("more-stats.json", npdMoreStatsFile, 0o600),
 		"--port", strconv.Itoa(kubetest.FreePort(t)), "--prometheus-port", strconv.Itoa(kubetest.FreePort(t)))
 	p.Command = "agent"
 	p.Start()
@@ -149,7 +150,7 @@ func TestAgentCountsInHostsJournal(t *testing.T) {
 		journalEntry{time.Minute, "systemd", "init.scope", "Started kubelet.service - Kubernetes kubelet."})
 	const files = "../../detector/npd/testdata/config/"
 	p := newAgent(t, "--log", "none", "--host-root", root,
-		"--"+flagCustomPlugin, files+"systemd-monitor-counter.json,"+files+"kernel-monitor-counter.json",
+		"--"+agent.FlagCustomPlugin, files+"systemd-monitor-counter.json,"+files+"kernel-monitor-counter.json",
 		"--port", strconv.Itoa(kubetest.FreePort(t)), "--prometheus-port", "0")
 	p.Command = "agent"
 	p.Start()

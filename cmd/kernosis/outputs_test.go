@@ -9,19 +9,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 )
 
 // Each list and each state has the same forms, and JSON and YAML say the same.
 func TestOutputs(t *testing.T) {
 	dir := t.TempDir()
 	mutes := filepath.Join(dir, "mutes.yaml")
-	if code, out := command(t, "mute", "oom-kill", "--for", "1h", "--reason", "a test", "--state-dir", dir); code != exitOK {
+	if code, out := command(t, "mute", "oom-kill", "--for", "1h", "--reason", "a test", "--state-dir", dir); code != output.ExitOK {
 		t.Fatal(out)
 	}
 	for args, want := range map[string]int{
-		"rules list": exitOK, "diagnose operations": exitOK, "diagnose operations smart": exitOK, "diagnose sets": exitOK,
-		"diagnose show --state-dir " + dir: exitOK, "mute --mutes " + mutes: exitOK, "version": exitOK,
-		"status --endpoint 127.0.0.1:1 --state-dir " + dir: exitInput,
+		"rules list": output.ExitOK, "diagnose operations": output.ExitOK, "diagnose operations smart": output.ExitOK, "diagnose sets": output.ExitOK,
+		"diagnose show --state-dir " + dir: output.ExitOK, "mute --mutes " + mutes: output.ExitOK, "version": output.ExitOK,
+		"status --endpoint 127.0.0.1:1 --state-dir " + dir: output.ExitInput,
 	} {
 		t.Run(args, func(t *testing.T) {
 			read := func(form string) string {

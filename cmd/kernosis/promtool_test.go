@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
@@ -88,8 +89,8 @@ report-socket: %s
 reports:
 - {name: gpu-monitor, uid: [%d], heartbeat: 10s, conditions: [{type: GPUUnhealthy, healthyReason: GPUIsHealthy, healthyMessage: all GPUs answer}]}
 `, socket, os.Getuid()), 0o600),
-		"--"+flagCustomPlugin, file("door-monitor.json", fmt.Sprintf(npdCheckFile, script, file("door", "1 it is open", 0o600)), 0o600),
-		"--"+flagSystemStats, file("stats.json", `{"net": {"metricsConfigs": {"net/rx_bytes": {"displayName": "net/rx_bytes"}}}, "disk": {"metricsConfigs": {"disk/io_time": {"displayName": "disk/io_time"}}}, "cpu": {"metricsConfigs": {"cpu/load_1m": {"displayName": "cpu/load_1m"}}}, "invokeInterval": "5s"}`, 0o600))
+		"--"+agent.FlagCustomPlugin, file("door-monitor.json", fmt.Sprintf(npdCheckFile, script, file("door", "1 it is open", 0o600)), 0o600),
+		"--"+agent.FlagSystemStats, file("stats.json", `{"net": {"metricsConfigs": {"net/rx_bytes": {"displayName": "net/rx_bytes"}}}, "disk": {"metricsConfigs": {"disk/io_time": {"displayName": "disk/io_time"}}}, "cpu": {"metricsConfigs": {"cpu/load_1m": {"displayName": "cpu/load_1m"}}}, "invokeInterval": "5s"}`, 0o600))
 	a.Start()
 	url := a.Log.URL(t) + "/metrics"
 	a.awaitCondition("AppBroken", "False AppIsFine: the app is fine")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/cmd/kernosis/replay"
 	"github.com/kernosis/kernosis/detector"
@@ -85,7 +86,7 @@ func (f *replayFlags) config() (replay.Config, error) {
 		return cfg, err
 	}
 	if f.mutes != "" {
-		data, err := readMutes(f.mutes)
+		data, err := agent.ReadMutes(f.mutes)
 		if err != nil {
 			return cfg, fmt.Errorf("mutes: %w", err)
 		}
@@ -107,7 +108,7 @@ func formatNames() string { return strings.Join(formats(), ", ") }
 // ruleSet returns the shipped rules, those of node-problem-detector's files over them, and
 // those of the folder over all, as the agent has them.
 func (f *replayFlags) ruleSet() (*detector.RuleSet, *replay.Monitors, error) {
-	set, err := loadRules(f.rules)
+	set, err := agent.LoadRules(f.rules)
 	if err != nil || len(f.npd) == 0 {
 		return set, nil, err
 	}
@@ -123,7 +124,7 @@ func (f *replayFlags) ruleSet() (*detector.RuleSet, *replay.Monitors, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	set, err = loadLayers(f.rules, rules.FS, monitors.Rules)
+	set, err = agent.LoadLayers(f.rules, rules.FS, monitors.Rules)
 	return set, monitors, err
 }
 
@@ -181,10 +182,10 @@ func (f *replayFlags) run(path string, stdin io.Reader, stdout, stderr io.Writer
 		err = w.Summary(&sum)
 	}
 	if err := errors.Join(err, out.Flush()); err != nil {
-		return failed(err)
+		return output.Failed(err)
 	}
 	if sum.Differences > 0 {
-		return &exitError{code: exitFailed}
+		return &output.ExitError{Code: output.ExitFailed}
 	}
 	return nil
 }
@@ -211,7 +212,7 @@ func replayed(path string) ([]string, error) {
 	if err != nil || !info.IsDir() {
 		return []string{path}, err
 	}
-	for _, dir := range []string{path, filepath.Join(path, journalDir)} {
+	for _, dir := range []string{path, filepath.Join(path, agent.JournalDir)} {
 		segments, err := filepath.Glob(filepath.Join(dir, "journal-*.jsonl"))
 		if err != nil {
 			return nil, err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
@@ -84,13 +85,13 @@ func TestReplayReportsWhatTheAgentReported(t *testing.T) {
 	p.Stop()
 
 	code, out := command(t, "replay", "--compare", "-v", p.State)
-	if code != exitOK || strings.Contains(out, "nothing recorded") {
+	if code != output.ExitOK || strings.Contains(out, "nothing recorded") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 	if root && (!strings.Contains(out, " muted    OOMKilling") || !strings.Contains(out, "(x4) [oom-kill]")) {
 		t.Errorf("four kills, some of them muted, are not in\n%s", out)
 	}
-	if code, again := command(t, "replay", "--compare", "-v", p.State); code != exitOK || again != out {
+	if code, again := command(t, "replay", "--compare", "-v", p.State); code != output.ExitOK || again != out {
 		t.Errorf("twice is not the same")
 	}
 	// Other rules give other reports, and the comparison shows it.
@@ -99,7 +100,7 @@ func TestReplayReportsWhatTheAgentReported(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "r.yaml"), []byte(rule), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, out := command(t, "replay", "--compare", "--rules", dir, p.State); root && (code != exitFailed || !strings.Contains(out, `: - {"problem":{"rule":"oom-kill"`)) {
+	if code, out := command(t, "replay", "--compare", "--rules", dir, p.State); root && (code != output.ExitFailed || !strings.Contains(out, `: - {"problem":{"rule":"oom-kill"`)) {
 		t.Errorf("by other rules: exit code %d:\n%s", code, out)
 	}
 }
@@ -129,13 +130,13 @@ func TestReplayBadUse(t *testing.T) {
 		{}, {"absent"}, {"-o", "xml", dump}, {"--format", "x", dump}, {"--boot", "now", dump}, {"--until", "x", dump},
 		{"--until", "-5s", dump}, {"--rules", "absent", dump}, {"--mutes", "absent", dump}, {t.TempDir()}, {"/dev/null"},
 	} {
-		if code, out := command(t, append([]string{"replay"}, args...)...); code != exitInput || out != "" {
+		if code, out := command(t, append([]string{"replay"}, args...)...); code != output.ExitInput || out != "" {
 			t.Errorf("%v: exit code %d, %q", args, code, out)
 		}
 	}
 	for _, format := range []string{"", "dmesg"} {
 		code, out := command(t, "replay", "--format", format, "--until", "+1h", dump)
-		if code != exitOK || !strings.HasSuffix(out, "2 lines of dmesg, [    1.000000] to [ 3601.000000]: 0 events, fired 0 times, resolved 0 times, 1 bad lines\n") {
+		if code != output.ExitOK || !strings.HasSuffix(out, "2 lines of dmesg, [    1.000000] to [ 3601.000000]: 0 events, fired 0 times, resolved 0 times, 1 bad lines\n") {
 			t.Errorf("exit code %d: %s", code, out)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/rules"
 )
@@ -43,7 +44,7 @@ func checkedRules(path string) (*detector.RuleSet, error) {
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
 		return detector.LoadFile(path, rules.FS)
 	}
-	return loadRules(path)
+	return agent.LoadRules(path)
 }
 
 func firstOf(args []string) string {

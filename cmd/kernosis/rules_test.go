@@ -6,13 +6,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 )
 
 // Every shipped rule is shown in full by its tests.
 func TestRulesTestOfTheShipped(t *testing.T) {
-	for _, output := range []string{"text", "tap", "junit"} {
-		if code, out := command(t, "rules", "test", "--strict", "-o", output); code != exitOK || out == "" {
-			t.Errorf("%s: exit code %d\n%s", output, code, out)
+	for _, format := range []string{"text", "tap", "junit"} {
+		if code, out := command(t, "rules", "test", "--strict", "-o", format); code != output.ExitOK || out == "" {
+			t.Errorf("%s: exit code %d\n%s", format, code, out)
 		}
 	}
 }
@@ -42,17 +44,17 @@ func TestRulesTest(t *testing.T) {
 		out  []string
 		not  string
 	}{
-		{[]string{good}, exitOK, []string{"1 tests, 0 failed\n"}, "rule y"},
-		{[]string{"--strict", good}, exitOK, []string{"1 tests, 0 failed\n"}, "rule y"},
-		{[]string{a}, exitOK, []string{a + "/y.yaml:3: no test shows of rule y: fires, clears, flaps\n1 tests, 0 failed, 1 rules not shown in full\n"}, "rule x"},
-		{[]string{"--strict", a}, exitFailed, []string{"no test shows of rule y"}, "oom-kill"},
-		{[]string{a, good, bad, bad}, exitFailed, []string{bad + ":5: fails: at 0s: oom-kill fired 0 times, want 1\n", "2 tests, 1 failed"}, ""},
-		{[]string{"-o", "tap", a, bad}, exitFailed, []string{"1..2\nok 1 - " + good + ":3: fires\nnot ok 2 - " + bad + ":3: fails\n"}, ""},
-		{[]string{"-o", "junit", a, bad}, exitFailed, []string{`<testsuites tests="3" failures="1">`, `file="` + bad + `" line="3"`}, ""},
-		{[]string{a, mistake}, exitInput, nil, "tests"},
-		{[]string{filepath.Join(a, "x.yaml")}, exitInput, nil, ""},
-		{[]string{filepath.Join(dir, "absent")}, exitInput, nil, ""},
-		{[]string{"-o", "xml", a}, exitInput, nil, ""},
+		{[]string{good}, output.ExitOK, []string{"1 tests, 0 failed\n"}, "rule y"},
+		{[]string{"--strict", good}, output.ExitOK, []string{"1 tests, 0 failed\n"}, "rule y"},
+		{[]string{a}, output.ExitOK, []string{a + "/y.yaml:3: no test shows of rule y: fires, clears, flaps\n1 tests, 0 failed, 1 rules not shown in full\n"}, "rule x"},
+		{[]string{"--strict", a}, output.ExitFailed, []string{"no test shows of rule y"}, "oom-kill"},
+		{[]string{a, good, bad, bad}, output.ExitFailed, []string{bad + ":5: fails: at 0s: oom-kill fired 0 times, want 1\n", "2 tests, 1 failed"}, ""},
+		{[]string{"-o", "tap", a, bad}, output.ExitFailed, []string{"1..2\nok 1 - " + good + ":3: fires\nnot ok 2 - " + bad + ":3: fails\n"}, ""},
+		{[]string{"-o", "junit", a, bad}, output.ExitFailed, []string{`<testsuites tests="3" failures="1">`, `file="` + bad + `" line="3"`}, ""},
+		{[]string{a, mistake}, output.ExitInput, nil, "tests"},
+		{[]string{filepath.Join(a, "x.yaml")}, output.ExitInput, nil, ""},
+		{[]string{filepath.Join(dir, "absent")}, output.ExitInput, nil, ""},
+		{[]string{"-o", "xml", a}, output.ExitInput, nil, ""},
 	} {
 		code, out := command(t, append([]string{"rules", "test"}, c.args...)...)
 		if code != c.code || c.not != "" && strings.Contains(out, c.not) {
@@ -72,25 +74,25 @@ func TestRulesTestHere(t *testing.T) {
 	if err := os.WriteFile("x.yaml", []byte("apiVersion: rules.kernosis.io/v1\nrules:\n- {name: x, events: [oomkill], reason: R, message: m}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, out := command(t, "rules", "test", "--strict", "."); code != exitFailed || strings.Count(out, "no test shows") != 1 || !strings.Contains(out, "rule x") {
+	if code, out := command(t, "rules", "test", "--strict", "."); code != output.ExitFailed || strings.Count(out, "no test shows") != 1 || !strings.Contains(out, "rule x") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 }
 
 func TestRulesDocsAndSchema(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "docs")
-	if code, _ := command(t, "rules", "docs", "--dir", dir); code != exitOK {
+	if code, _ := command(t, "rules", "docs", "--dir", dir); code != output.ExitOK {
 		t.Fatalf("exit code %d", code)
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "oom-kill.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, out := command(t, "rules", "docs", "oom-kill"); code != exitOK || out != string(page) || !strings.HasPrefix(out, "# oom-kill\n") {
+	if code, out := command(t, "rules", "docs", "oom-kill"); code != output.ExitOK || out != string(page) || !strings.HasPrefix(out, "# oom-kill\n") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 	for _, args := range [][]string{{"docs"}, {"docs", "no-such"}, {"schema", "x"}} {
-		if code, out := command(t, append([]string{"rules"}, args...)...); code != exitInput || out != "" {
+		if code, out := command(t, append([]string{"rules"}, args...)...); code != output.ExitInput || out != "" {
 			t.Errorf("%v: exit code %d, %q", args, code, out)
 		}
 	}
@@ -100,8 +102,44 @@ func TestRulesDocsAndSchema(t *testing.T) {
 			args = append(args, name)
 		}
 		var doc map[string]any
-		if code, out := command(t, args...); code != exitOK || json.Unmarshal([]byte(out), &doc) != nil || doc["$schema"] != "https://json-schema.org/draft/2020-12/schema" {
+		if code, out := command(t, args...); code != output.ExitOK || json.Unmarshal([]byte(out), &doc) != nil || doc["$schema"] != "https://json-schema.org/draft/2020-12/schema" {
 			t.Errorf("%v: exit code %d:\n%s", args, code, out)
 		}
+	}
+}
+
+// Whoever writes a rule on labels learns of what they depend on; replayed and tested events
+// bring their own.
+func TestRulesOnPodLabelsInTheCommands(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"own.yaml": `apiVersion: rules.kernosis.io/v1
+rules:
+- {name: by-label, events: [oomkill], when: 'pod.labels.team == "db"', reason: R, message: m}
+`,
+		"own_test.yaml": `apiVersion: rules.kernosis.io/v1
+tests:
+- name: labels
+  rules: [by-label]
+  events:
+  - {at: 0s, event: {kind: oomkill, podLabels: {team: db}}}
+  - {at: 1s, event: {kind: oomkill, podLabels: {team: web}}}
+  - {at: 2s, event: {kind: oomkill}}
+  expect:
+  - {at: 3s, problems: [{rule: by-label, count: 1}]}
+`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code, out := command(t, "rules", "check", dir); code != output.ExitOK || !strings.Contains(out, "pod.labels is empty where the agent does not know the node's pods; read by by-label\n") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	if code, out := command(t, "rules", "check"); code != output.ExitOK || strings.Contains(out, "pod.labels") {
+		t.Errorf("of the shipped rules: exit code %d\n%s", code, out)
+	}
+	if code, out := command(t, "rules", "test", dir); code != output.ExitOK || !strings.Contains(out, "1 tests, 0 failed") {
+		t.Errorf("exit code %d\n%s", code, out)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/deploy/alerts"
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
@@ -18,10 +19,10 @@ func TestShippedAlerts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code != exitOK || out != string(want) {
+	if code != output.ExitOK || out != string(want) {
 		t.Errorf("exit code %d; %s is old: make generate-deploy", code, path)
 	}
-	if code, out := command(t, "lint", "--alerts", path); code != exitOK || strings.Contains(out, path) {
+	if code, out := command(t, "lint", "--alerts", path); code != output.ExitOK || strings.Contains(out, path) {
 		t.Errorf("lint finds mistakes, exit code %d:\n%s", code, out)
 	}
 }
@@ -51,11 +52,11 @@ func TestAlertsOfOtherRules(t *testing.T) {
 			t.Errorf("no %s", want)
 		}
 	}
-	if code != exitOK || strings.Contains(out, "ServiceUnhealthy.md\n      severity: critical\n  - alert: KubeletUnhealthy") {
+	if code != output.ExitOK || strings.Contains(out, "ServiceUnhealthy.md\n      severity: critical\n  - alert: KubeletUnhealthy") {
 		t.Errorf("exit code %d", code)
 	}
 	for _, args := range [][]string{{"--rules-dir", filepath.Join(dir, "none")}, {"--shipped-rules", "no-such"}, {"x"}} {
-		if code, out := command(t, append([]string{"rules", "alerts"}, args...)...); code != exitInput || out != "" {
+		if code, out := command(t, append([]string{"rules", "alerts"}, args...)...); code != output.ExitInput || out != "" {
 			t.Errorf("%v: exit code %d, %q", args, code, out)
 		}
 	}

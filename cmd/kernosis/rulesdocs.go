@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/detector/ruledoc"
 	"github.com/kernosis/kernosis/detector/rules"
 )
@@ -26,7 +28,7 @@ rule. Pages of rules that no longer exist are not removed.`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeFirst(func() []string { return ruleNames(rulesDir) }),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			set, err := loadRules(rulesDir)
+			set, err := agent.LoadRules(rulesDir)
 			if err != nil {
 				return err
 			}
@@ -44,7 +46,7 @@ rule. Pages of rules that no longer exist are not removed.`,
 				return errors.New("where to? give --dir, or a RULE")
 			}
 			if err := writePages(dir, pages); err != nil {
-				return failed(err)
+				return output.Failed(err)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s: %d pages\n", dir, len(pages))
 			return nil
@@ -81,7 +83,7 @@ func newRulesSchema() *cobra.Command {
 				return err
 			}
 			_, err = cmd.OutOrStdout().Write(data)
-			return failed(err)
+			return output.Failed(err)
 		},
 	}
 }

@@ -33,7 +33,7 @@ Exit code: 0; 2 a file has a mistake.`,
 				return err
 			}
 			w := cmd.OutOrStdout()
-			return failed(format.Write(w, listedRules(set), func() error { return tabulateRules(w, set, format.Is(output.Wide)) }))
+			return output.Failed(format.Write(w, listedRules(set), func() error { return tabulateRules(w, set, format.Is(output.Wide)) }))
 		},
 	}
 	format = output.Add(cmd)

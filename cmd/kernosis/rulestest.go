@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/detector"
 	"github.com/kernosis/kernosis/detector/rules"
@@ -41,10 +42,10 @@ Exit code: 0 all passed; 1 a test failed, or with --strict a rule is not fully t
 			}
 			results.Strict = strict
 			if err := write(results, cmd.OutOrStdout()); err != nil {
-				return failed(err)
+				return output.Failed(err)
 			}
 			if results.Failed() > 0 {
-				return &exitError{code: exitFailed}
+				return &output.ExitError{Code: output.ExitFailed}
 			}
 			return nil
 		},
@@ -65,7 +66,7 @@ type testDir struct {
 func testRules(args []string) (*ruletest.Results, error) {
 	results := &ruletest.Results{}
 	if len(args) == 0 {
-		set, err := loadRules("")
+		set, err := agent.LoadRules("")
 		if err != nil {
 			return nil, err
 		}
@@ -118,7 +119,7 @@ func testDirs(args []string) ([]*testDir, error) {
 }
 
 func (d *testDir) run(results *ruletest.Results) error {
-	set, err := loadRules(d.dir)
+	set, err := agent.LoadRules(d.dir)
 	if err != nil {
 		return err
 	}

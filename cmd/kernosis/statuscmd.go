@@ -10,9 +10,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/cmd/kernosis/status"
 	"github.com/kernosis/kernosis/collector/bounded"
+	"github.com/kernosis/kernosis/collector/document"
 )
 
 // Where an agent has its state, and serves, by default.
@@ -40,17 +42,17 @@ func (a *agentAccess) find() (*agentProcess, status.Config, error) {
 	if err != nil {
 		return nil, status.Config{}, err
 	}
-	c := status.Config{DeadAfter: deadAfter, StateFile: engineFile, StateDir: cmp.Or(a.stateDir, defaultStateDir), Reads: &a.reads}
+	c := status.Config{DeadAfter: deadAfter, StateFile: agent.EngineFile, StateDir: cmp.Or(a.stateDir, defaultStateDir), Reads: &a.reads}
 	at := defaultEndpoint
 	if p != nil {
 		c.PID = p.pid
 		if p.err == nil {
-			c.StateDir, at = p.config.StateDir, p.config.endpoint()
+			c.StateDir, at = p.config.StateDir, p.config.Endpoint()
 		} else {
 			c.Unread = append(c.Unread, status.Unread{What: "settings of the agent", Why: p.err.Error()})
 		}
 	}
-	c.Journal = filepath.Join(c.StateDir, journalDir)
+	c.Journal = filepath.Join(c.StateDir, agent.JournalDir)
 	c.Node = nodeOfState(&a.reads, status.ReadWithin, c.StateDir)
 	if at = cmp.Or(a.endpoint, at); at != "" {
 		token, err := a.token()
@@ -71,7 +73,7 @@ func (a *agentAccess) token() (string, error) {
 	if a.tokenFile == "" {
 		return "", nil
 	}
-	raw, err := readAtMost(a.tokenFile, maxToken)
+	raw, err := document.ReadAtMost(a.tokenFile, maxToken)
 	if err != nil {
 		return "", fmt.Errorf("--token-file: %w", err)
 	}
@@ -107,7 +109,7 @@ blind, or the agent is not healthy; 2 no agent runs, or it could not be asked.`,
 			return state.WriteText(w, status.View{Wide: format.Is(output.Wide), Cells: cells(w, format), Colours: output.ColoursOf(w)})
 		})
 		if err != nil {
-			return failed(err)
+			return output.Failed(err)
 		}
 		return statusExit(state)
 	}
@@ -125,9 +127,9 @@ func cells(w io.Writer, format *output.Format) int {
 func statusExit(s *status.State) error {
 	switch s.Outcome {
 	case status.Problems:
-		return &exitError{code: exitFailed}
+		return &output.ExitError{Code: output.ExitFailed}
 	case status.Unknown:
-		return &exitError{code: exitInput}
+		return &output.ExitError{Code: output.ExitInput}
 	case status.Healthy:
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/cmd/kernosis/bundle"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/reporter/kube/events"
@@ -26,7 +27,7 @@ func hungState(t *testing.T) (dir string, disk *hungfile.Files) {
 	if err := os.WriteFile(filepath.Join(dir, events.StateFile), []byte(`{"node":"n7"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	j, err := journal.Open(filepath.Join(dir, journalDir), journal.Options{Patience: await.Within(time.Minute)}) // a busy disk syncs late
+	j, err := journal.Open(filepath.Join(dir, agent.JournalDir), journal.Options{Patience: await.Within(time.Minute)}) // a busy disk syncs late
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +37,7 @@ func hungState(t *testing.T) (dir string, disk *hungfile.Files) {
 	if err := j.Close(); err != nil {
 		t.Error(err)
 	}
-	return dir, hungfile.Hold(t, dir, filepath.Join(dir, journalDir))
+	return dir, hungfile.Hold(t, dir, filepath.Join(dir, agent.JournalDir))
 }
 
 func TestStatusWhileTheDiskHangs(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/cmd/kernosis/status"
 	"github.com/kernosis/kernosis/detector/problem"
 	"github.com/kernosis/kernosis/vmtest/await"
@@ -53,7 +54,7 @@ func TestStatusOfAnAgent(t *testing.T) {
 			t.Errorf("%s: %+v", stem, s.Sources)
 		}
 	}
-	if want := map[status.Outcome]int{status.Healthy: exitOK, status.Problems: exitFailed}[s.Outcome]; code != want {
+	if want := map[status.Outcome]int{status.Healthy: output.ExitOK, status.Problems: output.ExitFailed}[s.Outcome]; code != want {
 		t.Errorf("%s: exit code %d, want %d", s.Outcome, code, want)
 	}
 	if _, out := command(t, "status", "--state-dir", p.State); !strings.Contains(out, address+" answers ok") {

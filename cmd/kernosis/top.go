@@ -64,19 +64,19 @@ func (t *top) run(ctx context.Context) error {
 		}
 		fmt.Fprintln(t.err, "kernosis: top: no terminal, so it is shown once")
 		if err := s.WriteTop(t.out, status.View{Cells: terminalWidth(t.out), Colours: output.ColoursOf(t.out)}); err != nil {
-			return failed(err)
+			return output.Failed(err)
 		}
 		return statusExit(s)
 	}
 	before, err := term.MakeRaw(int(keyboard.Fd())) //nolint:gosec // a file's descriptor
 	if err != nil {
-		return failed(fmt.Errorf("top: %w", err))
+		return output.Failed(fmt.Errorf("top: %w", err))
 	}
 	const begin, end = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l" // another screen, without a cursor
 	fmt.Fprint(screen, begin)
 	err = t.live(ctx, screen, keys(keyboard))
 	fmt.Fprint(screen, end)
-	return failed(errors.Join(err, term.Restore(int(keyboard.Fd()), before))) //nolint:gosec // likewise
+	return output.Failed(errors.Join(err, term.Restore(int(keyboard.Fd()), before))) //nolint:gosec // likewise
 }
 
 // keys sends what is typed. It ends with the terminal, or the process.

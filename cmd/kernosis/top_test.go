@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
@@ -118,10 +119,10 @@ func TestTopEndsWithItsContext(t *testing.T) {
 // Without a terminal it is shown once.
 func TestTopWithoutATerminal(t *testing.T) {
 	code, out := command(t, "top", "--state-dir", t.TempDir(), "--endpoint", "127.0.0.1:1")
-	if code != exitInput || !strings.Contains(out, "no agent runs") || strings.Contains(out, "\x1b") {
+	if code != output.ExitInput || !strings.Contains(out, "no agent runs") || strings.Contains(out, "\x1b") {
 		t.Errorf("exit code %d: %q", code, out)
 	}
-	if code, _ := command(t, "top", "--interval", "1ms"); code != exitInput {
+	if code, _ := command(t, "top", "--interval", "1ms"); code != output.ExitInput {
 		t.Error(code)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/deploy/install"
 )
 
@@ -113,5 +114,5 @@ func (k *kubeFlagSet) within(cmd *cobra.Command, timeout time.Duration, do func(
 	to.QPS, to.Burst, to.UserAgent = uninstallQPS, uninstallBurst, "kernosis-uninstall/"+version
 	ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 	defer cancel()
-	return failed(do(ctx, to, func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }))
+	return output.Failed(do(ctx, to, func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }))
 }

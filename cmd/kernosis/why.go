@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
+	"github.com/kernosis/kernosis/cmd/kernosis/config"
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 	"github.com/kernosis/kernosis/cmd/kernosis/status"
 	"github.com/kernosis/kernosis/collector/bounded"
@@ -125,13 +127,13 @@ func (f *whyFlags) run(cmd *cobra.Command, s why.Subject) error {
 	in.Advice = problems.Advice
 	a := why.Build(in)
 	if err := f.write(cmd.OutOrStdout(), a); err != nil {
-		return failed(err)
+		return output.Failed(err)
 	}
 	switch a.Outcome {
 	case why.Healthy:
-		return &exitError{code: exitFailed}
+		return &output.ExitError{Code: output.ExitFailed}
 	case why.Unsure:
-		return &exitError{code: exitOpen}
+		return &output.ExitError{Code: output.ExitOpen}
 	case why.Found:
 	}
 	return nil
@@ -180,10 +182,10 @@ func (f *whyFlags) read(ctx context.Context, s why.Subject) (why.Input, error) {
 		}
 	}
 	known := fromAPI != nil
-	in, journalErr := status.ReadFolder(ctx, &reads, stateWithin, cmp.Or(f.journal, f.stateDir), func(step func() error) (*why.Input, error) {
+	in, journalErr := status.ReadFolder(ctx, &reads, agent.StateWithin, cmp.Or(f.journal, f.stateDir), func(step func() error) (*why.Input, error) {
 		return f.local(s, now, known, step)
 	})
-	if errors.Is(apiErr, errNoCluster) {
+	if errors.Is(apiErr, config.ErrNoCluster) {
 		apiErr = nil
 	}
 	if errors.Is(journalErr, errNoJournal) {

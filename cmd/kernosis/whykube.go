@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
+	"github.com/kernosis/kernosis/cmd/kernosis/config"
 	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/diagnose/why"
 )
@@ -70,7 +72,7 @@ func (k *kubeFlagSet) rest() (*rest.Config, error) {
 	c, err := k.config().ClientConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err), errors.Is(err, rest.ErrNotInCluster):
-		return nil, errNoCluster
+		return nil, config.ErrNoCluster
 	case err != nil:
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
@@ -82,10 +84,10 @@ func (k *kubeFlagSet) rest() (*rest.Config, error) {
 // nil: none is. reads are of the state folder.
 func (f *whyFlags) server(reads *bounded.Calls, s *why.Subject) (*rest.Config, error) {
 	if f.journal != "" && !f.kube.asked() {
-		return nil, errNoCluster
+		return nil, config.ErrNoCluster
 	}
 	if s.Kind == why.KindPod && s.Namespace == "" && looksLikeUID(s.Name) {
-		return nil, errNoCluster // the API can't be asked for it
+		return nil, config.ErrNoCluster // the API can't be asked for it
 	}
 	c, err := f.kube.rest()
 	if err != nil {
@@ -95,7 +97,7 @@ func (f *whyFlags) server(reads *bounded.Calls, s *why.Subject) (*rest.Config, e
 		s.Namespace = cmp.Or(s.Namespace, f.kube.namespace())
 	}
 	if s.Kind == why.KindNode && s.Name == "" {
-		if s.Name = nodeOfState(reads, stateWithin, f.stateDir); s.Name == "" {
+		if s.Name = nodeOfState(reads, agent.StateWithin, f.stateDir); s.Name == "" {
 			return nil, errors.New("the name of this node is not known; name one")
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kernosis/kernosis/cmd/kernosis/agent"
+	"github.com/kernosis/kernosis/cmd/kernosis/diagnosis"
 	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/runner"
@@ -26,7 +28,7 @@ var errNoJournal = errors.New("no journal of that node here") //nolint:gocheckno
 
 // deadAfter is from what age on the saved state means that no agent runs: it is saved each
 // 30 s.
-const deadAfter = 3 * saveEvery
+const deadAfter = 3 * agent.SaveEvery
 
 // local reads the journal, and the diagnoses beside it. nil: there is none to read; known says
 // whether the API server knows the subject. step is as of [local.Read].
@@ -88,13 +90,13 @@ func looksLikeUID(name string) bool {
 // journal's.
 func (f *whyFlags) journalDirs() (state, dir string) {
 	if f.journal == "" {
-		return f.stateDir, filepath.Join(f.stateDir, journalDir)
+		return f.stateDir, filepath.Join(f.stateDir, agent.JournalDir)
 	}
-	if below := filepath.Join(f.journal, journalDir); isDir(below) {
+	if below := filepath.Join(f.journal, agent.JournalDir); isDir(below) {
 		return f.journal, below
 	}
-	if filepath.Base(f.journal) == journalDir {
-		if above := filepath.Dir(filepath.Clean(f.journal)); isFile(filepath.Join(above, engineFile)) {
+	if filepath.Base(f.journal) == agent.JournalDir {
+		if above := filepath.Dir(filepath.Clean(f.journal)); isFile(filepath.Join(above, agent.EngineFile)) {
 			return above, f.journal
 		}
 	}
@@ -136,7 +138,7 @@ func nodeOfState(reads *bounded.Calls, within time.Duration, state string) strin
 
 // defaultNode is the name of this node where nothing is configured; empty: not known.
 func defaultNode() string {
-	name, _, err := new(kubeSettings).nodeName(nil)
+	name, _, err := new(agent.KubeSettings).ResolveNodeName(nil)
 	if err != nil {
 		return ""
 	}
@@ -145,7 +147,7 @@ func defaultNode() string {
 
 // alive reports where no agent writes the journal any more.
 func alive(in *why.Input, state string, now time.Time) error {
-	info, err := os.Stat(filepath.Join(state, engineFile))
+	info, err := os.Stat(filepath.Join(state, agent.EngineFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil // it has begun less than half a minute ago
@@ -161,7 +163,7 @@ func alive(in *why.Input, state string, now time.Time) error {
 // savedDiagnoses takes the runs of the state folder that are about the subject. What can't be
 // read is reported.
 func savedDiagnoses(in *why.Input, state string) {
-	views, err := readDiagnoses(allDirs(state)...)
+	views, err := diagnosis.ReadAll(diagnosis.Dirs(state)...)
 	if err != nil {
 		in.Unread = append(in.Unread, why.Unread{What: "diagnoses", Why: err.Error()})
 		return
@@ -179,7 +181,7 @@ func savedDiagnoses(in *why.Input, state string) {
 	slices.SortStableFunc(in.Diagnoses, func(a, b why.Diagnosis) int { return b.Started.Compare(a.Started) })
 }
 
-func savedDiagnosis(v *diagnosisView) why.Diagnosis {
+func savedDiagnosis(v *diagnosis.View) why.Diagnosis {
 	rep, p := v.Report, v.Parameters
 	d := why.Diagnosis{
 		From: why.FromJournal, Name: rep.ID, Rule: p["rule"], Reason: p["reason"], Subject: p["subject"], PodUID: p["podUID"],

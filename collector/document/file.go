@@ -127,3 +127,13 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 	}
 	return data, nil
 }
+
+// ReadAtMost reads a file, of a longer one its first bytes.
+func ReadAtMost(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, most))
+}

@@ -1,0 +1,195 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/diagnose/worker/kube"
+	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
+	"github.com/kernosis/kernosis/reporter/kube/events"
+	"github.com/kernosis/kernosis/reporter/kube/lease"
+)
+
+// What the agent writes to the API server, as its metrics call it.
+const (
+	objectCondition = "condition"
+	objectEvent     = "event"
+	objectLease     = "lease"
+	objectDiagnosis = "diagnosis"
+)
+
+// clusterReporter reports to the API server what the agent concludes. A nil one, and a nil
+// part of one, is switched off.
+type clusterReporter struct {
+	log        *slog.Logger
+	latency    *prometheus.HistogramVec
+	conditions *conditions.Patcher
+	events     *events.Sink
+	lease      *lease.Keeper
+	diagnoses  *kube.Store
+
+	changed bool // conditions, since the last flush; guarded by the agent's lock
+
+	mu    sync.Mutex
+	since map[string]time.Time // kernel's time of what changed a condition, until the API has it
+	acked map[string]time.Time // last, by object
+}
+
+// openCluster makes what reports to the API server, where there is one. It does not connect.
+func (p *parts) openCluster() error {
+	if p.cfg.cluster != nil {
+		var err error
+		if p.agent.cluster, err = p.newClusterReporter(); err != nil {
+			return output.Failed(err)
+		}
+	}
+	p.agent.reportConditions()
+	return nil
+}
+
+func (p *parts) newClusterReporter() (*clusterReporter, error) {
+	cfg, to := &p.cfg, p.cfg.cluster
+	r := &clusterReporter{log: p.log, diagnoses: p.diagnoses, latency: newLatency(), since: make(map[string]time.Time), acked: make(map[string]time.Time)}
+	var err error
+	if cfg.Kube.WriteConditions {
+		// The patcher keeps to a write a second by itself.
+		if r.conditions, err = conditions.New(conditions.Config{
+			Client: to.unlimited, Node: to.node, Heartbeat: cfg.Kube.Heartbeat,
+			StateFile: filepath.Join(cfg.StateDir, "conditions.json"),
+			Allied:    []string{lease.Controller}, OnAck: r.conditionsAcked, Log: p.log,
+		}); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.Kube.WriteEvents {
+		if r.events, err = events.New(events.Config{
+			Node: to.node, Namespace: cfg.Kube.EventNamespace, Client: to.api, Pods: p.pods,
+			Dir: cfg.StateDir, JournalDir: filepath.Join(cfg.StateDir, JournalDir), JournalSeq: p.journal.Seq(),
+			JournalWritten: p.journal.Written, Log: p.log, Acked: r.eventAcked,
+		}); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.Kube.LeaseDuration > 0 {
+		c := lease.Config{
+			Client: to.unlimited, Node: to.node, Version: p.version, Log: p.log, Namespace: cfg.Kube.namespace(),
+			Interval: cfg.Kube.LeaseRenew, Duration: cfg.Kube.LeaseDuration, Holder: p.agent.causes.Holder,
+			Healthy: p.check, Degraded: func() []string { return p.self.notes() },
+		}
+		if r.conditions != nil {
+			c.Types, c.OnEarlier = r.conditions.Types, r.conditions.Retire
+		}
+		if r.lease, err = lease.New(c); err != nil {
+			return nil, err
+		}
+	}
+	p.metrics.Own.MustRegister(r.collectors()...)
+	return r, nil
+}
+
+// start reports until ctx ends.
+func (r *clusterReporter) start(ctx context.Context, g *errgroup.Group) {
+	if r == nil {
+		return
+	}
+	if r.conditions != nil {
+		g.Go(func() error { return untilDone(r.conditions.Run(ctx)) })
+	}
+	if r.lease != nil {
+		g.Go(func() error { return untilDone(r.lease.Run(ctx)) })
+	}
+	if r.events != nil {
+		g.Go(func() error { return r.events.Run(ctx) })
+	}
+}
+
+// untilDone takes the end of a context for no error.
+func untilDone(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// add takes a journal entry. It is called in order and does not block.
+func (r *clusterReporter) add(e journal.Entry) {
+	if r == nil {
+		return
+	}
+	if r.events != nil {
+		r.events.Add(e)
+	}
+	if r.conditions == nil {
+		return
+	}
+	for _, t := range e.Transitions {
+		if t.Condition == nil {
+			continue
+		}
+		r.changed = true
+		if e.Event != nil && e.Event.CPU != event.NoCPU {
+			r.mu.Lock()
+			r.since[t.Condition.Type] = e.Event.Time
+			r.mu.Unlock()
+		}
+	}
+}
+
+// flush reports the entries that were added, once the journal has them: all up to a number,
+// with the conditions as they are now.
+func (r *clusterReporter) flush(seq uint64, now func() []problem.Condition) {
+	if r == nil {
+		return
+	}
+	if r.events != nil {
+		r.events.Flush(seq)
+	}
+	if r.changed {
+		r.changed = false
+		r.set(now())
+	}
+}
+
+func (r *clusterReporter) set(list []problem.Condition) {
+	if r == nil || r.conditions == nil {
+		return
+	}
+	if err := r.conditions.Set(list); err != nil {
+		r.log.Warn("conditions are not written as they are", "error", err)
+	}
+}
+
+func (r *clusterReporter) conditionsAcked(ack conditions.Ack) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.acked[objectCondition] = ack.At
+	if ack.Heartbeat {
+		return
+	}
+	for _, c := range ack.Written {
+		// A change that came while this was written is observed with the next.
+		if since, ok := r.since[c.Type]; ok {
+			r.latency.WithLabelValues(objectCondition).Observe(ack.At.Sub(since).Seconds())
+			delete(r.since, c.Type)
+		}
+	}
+}
+
+func (r *clusterReporter) eventAcked(fault time.Time) {
+	now := time.Now()
+	r.latency.WithLabelValues(objectEvent).Observe(now.Sub(fault).Seconds())
+	r.mu.Lock()
+	r.acked[objectEvent] = now
+	r.mu.Unlock()
+}

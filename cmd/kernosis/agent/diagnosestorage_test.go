@@ -1,0 +1,30 @@
+package agent
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/config"
+)
+
+// The agent writes what operations want kept below this folder, so it is none that others use.
+func TestDiagnoseStorageDir(t *testing.T) {
+	for dir, want := range map[string]string{
+		"":                            "",
+		"/var/lib/kubediag":           "",
+		"/srv/results":                "",
+		"results":                     "want an absolute path",
+		"/":                           "want a folder of its own",
+		"/etc/kernosis":               "want a folder of its own",
+		"/var/lib":                    "want a folder of its own",
+		"/var/lib/kernosis":           "want a folder of its own",
+		"/var/lib/kernosis/diagnose/": "want a folder of its own",
+		"/srv/../etc":                 "want a folder of its own",
+	} {
+		s := diagnoseSettings{Keep: 1, ArtifactsMiB: 1, StorageDir: dir}
+		err := s.check(config.Origins{}, "/var/lib/kernosis")
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "diagnose-storage-dir")) {
+			t.Errorf("%q: %v, want %q", dir, err, want)
+		}
+	}
+}

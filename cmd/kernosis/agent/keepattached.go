@@ -1,0 +1,50 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kernosis/kernosis/reporter/kube/liveness"
+)
+
+// partingLook is how long the question may take that an agent asks at its end.
+const partingLook = 3 * time.Second
+
+// keepsAttached decides at the agent's end whether its programs stay attached: until the
+// next agent, which reads what happened in between. Of a DaemonSet's pod they stay while
+// the DaemonSet does, and selects this node. Where that can't be known, as while the API
+// server is away, they stay too: an upgrade is more likely than a removal. A service account
+// or rights that are gone mean a removal: Helm deletes them at once, and the pods end later.
+func (c *Config) keepsAttached(log *slog.Logger) bool {
+	if !c.KeepAttached || c.cluster == nil || c.Kube.DaemonSet == "" {
+		return c.KeepAttached
+	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), partingLook, errors.New("no answer"))
+	defer cancel()
+	namespace := c.Kube.namespace()
+	going, err := isGoing(ctx, c, namespace)
+	switch {
+	case err != nil:
+		log.Warn("programs stay attached: whether there will be a next agent is not known", "daemonset", namespace+"/"+c.Kube.DaemonSet, "error", err)
+	case going:
+		log.Info("programs are detached: the DaemonSet, or the right to look at it, is gone, or it no longer selects the node", "daemonset", namespace+"/"+c.Kube.DaemonSet)
+	}
+	return !going
+}
+
+func isGoing(ctx context.Context, c *Config, namespace string) (bool, error) {
+	d, err := c.cluster.unlimited.AppsV1().DaemonSets(namespace).Get(ctx, c.Kube.DaemonSet, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
+		return true, nil
+	}
+	if err != nil || d.DeletionTimestamp != nil {
+		return err == nil, err
+	}
+	n, err := c.cluster.unlimited.CoreV1().Nodes().Get(ctx, c.cluster.node, metav1.GetOptions{})
+	return err == nil && !liveness.Wants(d, n), err
+}

@@ -1,0 +1,139 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
+	"github.com/kernosis/kernosis/collector/document"
+	"github.com/kernosis/kernosis/collector/logs/file"
+	"github.com/kernosis/kernosis/collector/logsource"
+)
+
+// logConfig is one log of the configuration file. See docs/logs.md.
+type logConfig struct {
+	Name        string         `yaml:"name"`
+	Plugin      string         `yaml:"plugin"`
+	Path        string         `yaml:"path"`
+	Lookback    *time.Duration `yaml:"lookback"`
+	Delay       time.Duration  `yaml:"delay"`
+	Identifiers []string       `yaml:"identifiers"`
+	Format      struct {
+		Timestamp       string `yaml:"timestamp"`
+		TimestampFormat string `yaml:"timestampFormat"`
+		Message         string `yaml:"message"`
+	} `yaml:"format"`
+	Kernel bool     `yaml:"kernel"`
+	Skip   []string `yaml:"skip"`
+}
+
+// kmsgLookback is how far back the kernel's log is read at the first start: what
+// went wrong while the node booted is seen.
+const kmsgLookback = 5 * time.Minute
+
+// source returns what it configures, names and lookback filled in.
+func (l *logConfig) source() logsource.Config {
+	c := logsource.Config{
+		Name: l.Name, Plugin: l.Plugin, Path: l.Path, Delay: l.Delay, Identifiers: l.Identifiers, Skip: l.Skip,
+		Format: file.Format{Timestamp: l.Format.Timestamp, TimestampFormat: l.Format.TimestampFormat, Message: l.Format.Message, Kernel: l.Kernel},
+	}
+	switch {
+	case l.Lookback != nil:
+		c.Lookback = *l.Lookback
+	case c.Plugin == logsource.KMsg:
+		c.Lookback = kmsgLookback
+	}
+	switch {
+	case c.Name != "":
+	case c.Plugin == logsource.File && c.Path != "":
+		c.Name = filepath.Base(c.Path)
+	default:
+		c.Name = c.Plugin
+	}
+	return c
+}
+
+// logs returns the logs to read: those of the file and of --log, or else the
+// kernel's. The error joins every mistake.
+func (c *Config) logs() ([]logsource.Config, error) {
+	var out []logsource.Config
+	var errs []error
+	seen := map[string]string{}
+	add := func(s logsource.Config, place string, errorf func(field, format string, args ...any) error) {
+		for _, e := range s.Check() {
+			errs = append(errs, errorf(e.Field, "%s", e.Msg))
+		}
+		if first, ok := seen[s.Name]; ok {
+			errs = append(errs, errorf("name", "%q is that of %s already", s.Name, first))
+		}
+		seen[s.Name] = place
+		out = append(out, s)
+	}
+	for i := range c.Logs {
+		at := fmt.Sprintf("logs[%d]", i)
+		add(c.Logs[i].source(), c.origins.Of(at), func(field, format string, args ...any) error {
+			return c.origins.Errorf(at+"."+field, format, args...)
+		})
+	}
+	none := false
+	for _, text := range c.Log {
+		if text == "none" {
+			none = true
+			continue
+		}
+		source := parseLog(text)
+		if plugins := logsource.Plugins(); !slices.Contains(plugins, source.Plugin) {
+			hint := cmp.Or(document.Suggest(source.Plugin, plugins), ", want kmsg, journald or file:PATH")
+			if strings.HasPrefix(source.Plugin, "/") {
+				hint = ", did you mean file:" + source.Plugin + "?"
+			}
+			errs = append(errs, fmt.Errorf("log: unknown source %q%s", text, hint))
+			continue
+		}
+		add(source, "log "+text, func(field, format string, args ...any) error {
+			return fmt.Errorf("log %q: %s: %w", text, field, fmt.Errorf(format, args...))
+		})
+	}
+	if len(out) == 0 && !none {
+		out = []logsource.Config{parseLog(logsource.KMsg)}
+	}
+	if len(out) > logsource.MaxLogs {
+		errs = append(errs, fmt.Errorf("logs: %d, at most %d are read", len(out), logsource.MaxLogs))
+	}
+	return out, errors.Join(errs...)
+}
+
+// parseLog reads [NAME=]PLUGIN[:PATH].
+func parseLog(text string) logsource.Config {
+	l := logConfig{}
+	rest := text
+	if name, what, ok := strings.Cut(text, "="); ok && !strings.Contains(name, "/") {
+		l.Name, rest = name, what
+	}
+	l.Plugin, l.Path, _ = strings.Cut(rest, ":")
+	return l.source()
+}
+
+// openLogs makes the sources of the logs; their positions are kept in the state directory.
+func (p *parts) openLogs() error {
+	configs, _ := p.cfg.logs() // checked by validate
+	dir := filepath.Join(p.cfg.StateDir, "logs")
+	err := os.MkdirAll(dir, 0o700)
+	if err != nil {
+		return output.Failed(fmt.Errorf("positions in logs: %w", err))
+	}
+	p.logs, err = logsource.New(npdLogs(configs, p.monitors, p.cfg.HostRoot), p.rules.PatternSet(),
+		logsource.Options{StateDir: dir, HostRoot: p.cfg.HostRoot, Log: p.log})
+	if err != nil {
+		return output.Failed(err)
+	}
+	p.agent.patterns = p.logs.SetPatterns
+	p.metrics.Own.MustRegister(p.logs)
+	return nil
+}

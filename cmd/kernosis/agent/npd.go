@@ -1,0 +1,186 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/logs/file"
+	"github.com/kernosis/kernosis/collector/logs/journald"
+	"github.com/kernosis/kernosis/collector/logsource"
+	"github.com/kernosis/kernosis/collector/plugin"
+	"github.com/kernosis/kernosis/collector/process"
+	"github.com/kernosis/kernosis/collector/systemstats"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/npd"
+	"github.com/kernosis/kernosis/reporter/metrics"
+)
+
+// npdLogs returns the logs of the configuration with those that
+// node-problem-detector's files read. A log of a name that is there already is
+// read once, as far back as either asks for.
+func npdLogs(configured []logsource.Config, set *npd.Set, hostRoot string) []logsource.Config {
+	out := slices.Clone(configured)
+	for i := range set.Logs {
+		s := &set.Logs[i]
+		c := logsource.Config{
+			Name: s.Name, Plugin: s.Plugin, Path: s.Path, Lookback: s.Lookback, Delay: s.Delay, Skip: s.Skip,
+			Format: file.Format{Timestamp: s.Timestamp, TimestampFormat: s.TimestampFormat, Message: s.Message},
+		}
+		if s.Plugin == "filelog" {
+			c.Plugin = logsource.File
+		}
+		if c.Plugin == logsource.Journald && c.Path == journald.Folder && !journald.HasFiles(filepath.Join(hostRoot, c.Path)) {
+			c.Path = "" // journald keeps its journal in memory, and may begin to keep it on disk
+		}
+		if s.Identifier != "" {
+			c.Identifiers = []string{s.Identifier}
+		}
+		if j := slices.IndexFunc(out, func(o logsource.Config) bool { return o.Name == c.Name }); j >= 0 {
+			c.Lookback = max(c.Lookback, out[j].Lookback)
+			out[j] = c
+			continue
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// openChecks makes what runs the check programs.
+func (p *parts) openChecks() error {
+	if len(p.monitors.Checks) == 0 {
+		return nil
+	}
+	counted, err := metrics.NewChecks(p.metrics.Own)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("checks: %w", err)
+	}
+	group, err := process.OwnCgroup()
+	if err != nil {
+		p.log.Info("checks run without control groups of their own", "reason", err)
+	}
+	handle := func(r plugin.Result) {
+		counted.Result(r.Check, string(r.Status), r.Duration, r.Truncated)
+		message := r.Message
+		if message == "" && r.Err != nil {
+			message = r.Err.Error()
+		}
+		p.agent.observe(&event.Event{
+			Kind: event.Check, Time: time.Now(), BootTime: event.Duration(hostfs.BootTime()), CPU: event.NoCPU,
+			Source: event.NamedStem(event.CheckStem, r.Check),
+			Check:  &event.CheckData{Check: r.Check, Status: string(r.Status), Message: message},
+		})
+	}
+	var errs []error
+	for i, monitor := range p.monitors.Checks {
+		c := plugin.Config{
+			Name:           fmt.Sprintf("%s-%d", cmp.Or(filepath.Base(monitor.Source), "checks"), i),
+			InvokeInterval: monitor.InvokeInterval, Timeout: monitor.Timeout, MaxOutputLength: monitor.MaxOutputLength,
+			Concurrency: monitor.Concurrency, Cgroup: group,
+			Env: []string{HostRootEnv + "=" + p.cfg.HostRoot},
+		}
+		for _, r := range monitor.Rules {
+			if slices.ContainsFunc(c.Checks, func(o plugin.Check) bool { return o.Name == r.Check }) {
+				continue // several rules look at one program
+			}
+			check := plugin.Check{Name: r.Check, Path: r.Path, Args: r.Args, Timeout: r.Timeout, InvokeInterval: r.InvokeInterval}
+			if r.Builtin != "" {
+				check.Path, check.Args = self, append([]string{r.Builtin}, r.Args...)
+			}
+			c.Checks = append(c.Checks, check)
+			counted.Known(check.Name, string(plugin.OK), string(plugin.Problem), string(plugin.Unknown))
+		}
+		runner, err := plugin.New(c, p.log, handle)
+		errs = append(errs, err)
+		p.checks = append(p.checks, runner)
+	}
+	return errors.Join(errs...)
+}
+
+// openStats makes what collects system statistics.
+func (p *parts) openStats() error {
+	reported := map[string]bool{} // display names
+	for _, monitor := range p.monitors.Stats {
+		files := p.cfg.npdFiles
+		name := files[slices.IndexFunc(files, func(f *npd.File) bool { return f.Stats == monitor })].Name
+		chosen := map[string]string{}
+		for _, component := range monitor.Metrics {
+			maps.Copy(chosen, component)
+		}
+		// A figure of two files is reported once, as the first one has it.
+		maps.DeleteFunc(chosen, func(_, display string) bool { return reported[display] })
+		for _, display := range chosen {
+			reported[display] = true
+		}
+		modules := monitor.KnownModulesConfigPath
+		if !filepath.IsAbs(modules) {
+			modules = filepath.Join(filepath.Dir(name), modules)
+		}
+		if _, err := os.Stat(modules); err != nil {
+			p.log.Info("no list of known kernel modules", "path", modules)
+			modules = ""
+		}
+		c, err := systemstats.New(systemstats.Config{
+			Name:    name,
+			Metrics: chosen, InvokeInterval: monitor.InvokeInterval, ProcPath: monitor.ProcPath,
+			IncludeRootBlk: monitor.DiskIncludeRoot, IncludeAllAttachedBlk: monitor.DiskIncludeAttached,
+			ExcludeInterfaceRegexp: monitor.NetExcludeInterfaces, KnownModulesConfigPath: modules,
+		}, p.log)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		// Administrators choose these names, so one may clash with a metric of the agent.
+		if err := p.metrics.Registry.Register(c); err != nil {
+			return fmt.Errorf("%s: system stats: %w", name, err)
+		}
+		p.stats = append(p.stats, c)
+	}
+	return nil
+}
+
+// startNPD runs what node-problem-detector's files ask for besides rules and logs.
+func (p *parts) startNPD(ctx context.Context, g *errgroup.Group) {
+	for _, r := range p.checks {
+		g.Go(func() error { return r.Run(ctx) })
+	}
+	for _, c := range p.stats {
+		g.Go(func() error { return c.Run(ctx) })
+	}
+	if len(p.checks) > 0 {
+		g.Go(func() error { return plugin.ReapOrphans(ctx, p.log) })
+	}
+}
+
+func logWarnings(set *npd.Set, log *slog.Logger) {
+	for _, w := range set.Warnings {
+		log.Warn("configuration of node-problem-detector", "warning", w.Error())
+	}
+}
+
+// problemKinds is what node-problem-detector's metrics have zeros of.
+func problemKinds(set *detector.RuleSet) (kinds []metrics.ProblemKind) {
+	for _, r := range set.Rules() {
+		kinds = append(kinds, metrics.ProblemKind{Condition: r.Condition, Reason: r.Reason})
+	}
+	return kinds
+}
+
+// HostRootEnv is the environment variable of --host-root. The agent sets it for its check programs.
+// A flag would not reach them: the image has links to kernosis at the paths of
+// node-problem-detector's programs.
+const HostRootEnv = "KERNOSIS_HOST_ROOT"

@@ -1,0 +1,108 @@
+package agent
+
+import (
+	"errors"
+	"net"
+	"strconv"
+
+	"github.com/spf13/pflag"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/config"
+	"github.com/kernosis/kernosis/detector/npd"
+)
+
+// Flags adds the flags of "kernosis agent": those of run, some with other defaults, and its own.
+func Flags(fs *pflag.FlagSet) {
+	RunFlags(fs)
+	npdFlags(fs)
+	kubeFlags(fs)
+	inertFlags(fs)
+	fs.SetNormalizeFunc(npdNames)
+	fallback := func(name, value string) {
+		f := fs.Lookup(name)
+		f.DefValue = value
+		_ = f.Value.Set(value) // a text can't be wrong
+	}
+	fallback("listen", "") // node-problem-detector's two addresses stand for it
+	fallback("report-socket", "/run/kernosis/report.sock")
+}
+
+// npdNames are node-problem-detector's names of flags that are called otherwise here.
+func npdNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	switch name {
+	case "hostname-override":
+		name = flagNodeName
+	case "k8s-exporter-heartbeat-period":
+		name = flagHeartbeat
+	}
+	return pflag.NormalizedName(name)
+}
+
+const (
+	FlagSystemLog    = "config.system-log-monitor"
+	FlagCustomPlugin = "config.custom-plugin-monitor"
+	FlagSystemStats  = "config.system-stats-monitor"
+)
+
+// npdSettings are what node-problem-detector's flags say.
+type NPDSettings struct {
+	SystemLog         []string `mapstructure:"config.system-log-monitor" yaml:"config.system-log-monitor"`
+	CustomPlugin      []string `mapstructure:"config.custom-plugin-monitor" yaml:"config.custom-plugin-monitor"`
+	SystemStats       []string `mapstructure:"config.system-stats-monitor" yaml:"config.system-stats-monitor"`
+	Address           string   `mapstructure:"address" yaml:"address"`
+	Port              uint16   `mapstructure:"port" yaml:"port"`
+	PrometheusAddress string   `mapstructure:"prometheus-address" yaml:"prometheus-address"`
+	PrometheusPort    uint16   `mapstructure:"prometheus-port" yaml:"prometheus-port"`
+	Stackdriver       string   `mapstructure:"exporter.stackdriver" yaml:"exporter.stackdriver"`
+}
+
+func npdFlags(fs *pflag.FlagSet) {
+	fs.StringSlice(FlagSystemLog, nil, "`files` of node-problem-detector's system-log-monitor, comma separated")
+	fs.StringSlice(FlagCustomPlugin, nil, "`files` of its custom-plugin-monitor")
+	fs.StringSlice(FlagSystemStats, nil, "`files` of its system-stats-monitor")
+	fs.String("address", "127.0.0.1", "`address` of /healthz, /conditions and /debug/pprof")
+	fs.Uint16("port", 20256, "`port` of these; 0: none")
+	fs.String("prometheus-address", "127.0.0.1", "`address` of /metrics and the web page")
+	fs.Uint16("prometheus-port", 20257, "`port` of /metrics; 0: none")
+	fs.String("exporter.stackdriver", "", "`file` of a Stackdriver exporter: refused, there is none")
+}
+
+// check refuses what would silently not be done.
+func (s *NPDSettings) check(from config.Origins) error {
+	if s.Stackdriver != "" {
+		return from.Errorf("exporter.stackdriver", "metrics are not sent to Stackdriver: scrape /metrics, and leave the flag out")
+	}
+	return nil
+}
+
+// ReadNPD reads the files that node-problem-detector's flags name.
+func (c *Config) ReadNPD() error {
+	var errs []error
+	for _, k := range []struct {
+		key   string
+		paths []string
+		kind  npd.Kind
+	}{
+		{FlagSystemLog, c.NPD.SystemLog, npd.SystemLog},
+		{FlagCustomPlugin, c.NPD.CustomPlugin, npd.CustomPlugin},
+		{FlagSystemStats, c.NPD.SystemStats, npd.SystemStats},
+	} {
+		for _, path := range k.paths {
+			f, err := npd.LoadFile(path, npd.Options{Kind: k.kind})
+			if err != nil {
+				errs = append(errs, c.origins.Errorf(k.key, "%w", err))
+				continue
+			}
+			c.npdFiles = append(c.npdFiles, f)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// address is host:port; "" where there is no port.
+func address(host string, port uint16) string {
+	if port == 0 {
+		return ""
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+}

@@ -1,0 +1,178 @@
+package agent
+
+import (
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/diagnosis"
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/graph/draw"
+	"github.com/kernosis/kernosis/diagnose/runner"
+	"github.com/kernosis/kernosis/diagnose/worker"
+	"github.com/kernosis/kernosis/reporter/page"
+)
+
+// pageDiagnoses gives the web page the Diagnoses of the node: those that the worker knows, and runs by
+// hand. What happened in a run is read from its checkpoint.
+type pageDiagnoses struct {
+	stateDir string
+	worker   *worker.Worker
+
+	mu   sync.Mutex
+	read map[string]readRun // by the path of the checkpoint
+}
+
+// readRun is a run as its checkpoint had it.
+type readRun struct {
+	size    int64
+	changed time.Time
+	run     page.Diagnosis
+}
+
+// candidate is a Diagnosis that may be shown.
+type candidate struct {
+	dir    string
+	id     string
+	at     time.Time
+	listed *worker.Listed // nil: by hand
+}
+
+// list returns the newest, at most so many, and how many there are.
+func (d *pageDiagnoses) list(most int) (out []page.Diagnosis, all int, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	agent, byHand := diagnosis.Dir(d.stateDir), diagnosis.DirByHand(d.stateDir)
+	var found []candidate
+	listed := d.worker.List()
+	for i := range listed {
+		found = append(found, candidate{agent, listed[i].ID, listed[i].Taken, &listed[i]})
+	}
+	ids, err := runner.SavedIDs(worker.Checkpoints(byHand))
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, id := range ids {
+		if info, err := os.Stat(runner.SavedPath(worker.Checkpoints(byHand), id)); err == nil {
+			found = append(found, candidate{byHand, id, info.ModTime(), nil})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b candidate) int { return b.at.Compare(a.at) })
+	kept := map[string]readRun{}
+	for i := range found[:min(len(found), most)] {
+		out = append(out, d.diagnosis(&found[i], kept))
+	}
+	d.read = kept // of those that are no longer shown nothing is kept
+	return out, len(found), nil
+}
+
+// diagnosis returns one, from what was read before where its checkpoint has not changed.
+func (d *pageDiagnoses) diagnosis(c *candidate, kept map[string]readRun) page.Diagnosis {
+	path := runner.SavedPath(worker.Checkpoints(c.dir), c.id)
+	out := page.Diagnosis{ID: c.id, Name: c.id}
+	if info, err := os.Stat(path); err == nil {
+		known, ok := d.read[path]
+		if !ok || known.size != info.Size() || !known.changed.Equal(info.ModTime()) {
+			known = readRun{info.Size(), info.ModTime(), readRunOf(c)}
+		}
+		kept[path] = known
+		out = known.run
+	}
+	l := c.listed
+	if l == nil {
+		return out
+	}
+	out.Name, out.Trigger, out.OperationSet, out.Subject = l.Name, l.Trigger, l.OperationSet, l.Subject
+	if out.Started.IsZero() { // it has not begun, or was refused
+		out.Started, out.Phase, out.Ended = l.Taken, string(l.Phase), l.Ended
+		out.Message = strings.TrimSuffix(l.Reason+": "+l.Message, ": ")
+	}
+	return out
+}
+
+func readRunOf(c *candidate) page.Diagnosis {
+	v, err := diagnosis.Read(c.dir, c.id)
+	if err != nil {
+		return page.Diagnosis{ID: c.id, Name: c.id, Phase: "Unreadable", Message: err.Error(), Started: c.at}
+	}
+	return onPage(v)
+}
+
+// onPage is a run as the web page shows it.
+func onPage(v *diagnosis.View) page.Diagnosis {
+	rep := v.Report
+	d := page.Diagnosis{
+		ID: rep.ID, Name: rep.ID, Subject: v.Parameters["subject"], Phase: string(rep.Phase), Started: rep.Started, Ended: rep.Ended,
+		Graph: v.Graph != nil && v.Graph.Len() > 1,
+	}
+	switch {
+	case rep.Verdict != nil:
+		d.Cause = &page.Cause{Reason: rep.Verdict.Reason, Message: rep.Verdict.Message}
+	case rep.Phase == v1alpha1.PhaseSucceeded:
+		d.Message = "No verdict: the operations of the path only look."
+	case rep.Phase == v1alpha1.PhaseFailed:
+		if rep.Reason == v1alpha1.ReasonNoPathSucceeded {
+			d.Outcome = "NoCauseFound"
+		}
+		d.Message = "No verdict: " + strings.TrimPrefix(v.NoVerdict(), "none: ") + "."
+	case rep.Waiting != nil:
+		d.Message = "Waits: " + rep.Waiting.Reason + ": " + rep.Waiting.Message
+	case rep.Phase == v1alpha1.PhaseRunning:
+		d.Message = "It runs, or was interrupted."
+	default:
+		d.Message = rep.Message
+	}
+	if rep.Phase == v1alpha1.PhaseSucceeded {
+		d.Path = diagnosis.PathText(v.Graph, rep.Path)
+	}
+	for _, e := range rep.Excluded() {
+		d.Excluded = append(d.Excluded, page.Cause{Reason: e.Reason, Message: e.Message})
+	}
+	for i := range rep.Records {
+		rec := &rep.Records[i]
+		d.Steps = append(d.Steps, page.Step{
+			ID: rec.ID, Operation: rec.Operation, Effect: string(v.Effects[rec.ID]), Result: diagnosis.StateWord(rec), Text: diagnosis.Finding(rec), Took: rec.Duration,
+			OnPath: slices.Contains(rep.Path, rec.ID),
+		})
+		if rec.Repairs {
+			d.Repairs = append(d.Repairs, strings.TrimSuffix(rec.Operation+": "+diagnosis.StateWord(rec)+": "+rec.Message, ": "))
+		}
+	}
+	for i := range v.Artifacts {
+		a := &v.Artifacts[i]
+		d.Files = append(d.Files, v.Path(a)+" ("+display.Bytes(a.Size)+")")
+	}
+	return d
+}
+
+// drawing returns the graph of a run with the path taken.
+func (d *pageDiagnoses) drawing(id string) ([]byte, error) {
+	for _, dir := range diagnosis.Dirs(d.stateDir) {
+		ids, err := runner.SavedIDs(worker.Checkpoints(dir))
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(ids, id) {
+			continue
+		}
+		v, err := diagnosis.Read(dir, id)
+		if err != nil {
+			return nil, err
+		}
+		return draw.SVG(v.Drawing("")), nil
+	}
+	return nil, fs.ErrNotExist
+}
+
+// forget gives back what was read.
+func (d *pageDiagnoses) forget() {
+	if !d.mu.TryLock() { // list reads, perhaps from a disk that hangs, and replaces it
+		return
+	}
+	defer d.mu.Unlock()
+	d.read = nil
+}

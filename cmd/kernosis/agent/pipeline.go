@@ -1,0 +1,521 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kernosis/kernosis/collector"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/logpattern"
+	"github.com/kernosis/kernosis/collector/statefile"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/diagnose/worker"
+	"github.com/kernosis/kernosis/reporter/console"
+	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/reporter/metrics"
+	"github.com/kernosis/kernosis/reporter/page"
+)
+
+// pipeline is the path of one event: engine, journal, output. It serialises what
+// comes from the sources.
+type pipeline struct {
+	stateDir string
+	log      *slog.Logger
+	metrics  *metrics.Metrics
+	problems *metrics.Problems // node-problem-detector's; nil: not wanted
+	journal  *journal.Journal
+	out      console.Writer
+	canary   func(*event.CanaryData)
+	patterns func(*logpattern.Set) // sets what the logs look for
+	lasting  func(collector.Emit)  // has the sources report once more what lasts
+	cluster  *clusterReporter      // nil: there is none
+	page     *page.Page            // nil: none is served
+	causes   *worker.Worker        // nil: none are looked for
+	pods     nodePods              // nil: nobody says which pods the node has
+
+	reloading sync.Mutex // held while rules are read and put in force
+
+	mu       sync.Mutex
+	engine   *detector.Engine
+	time     hostfs.Timekeeper
+	armed    time.Duration // since boot: when run looks at the engine next
+	hung     bool          // the state disk, when run looked last; run's
+	roomless uint64        // events of sources without room, when run looked last; its own
+	// wake is reported that the engine has a deadline before that.
+	wake chan struct{}
+	// recheck is reported that the state disk hangs, or does so no more.
+	recheck chan struct{}
+	// unreported is how many entries that report something wait for flushEntries; soon settles
+	// those of logs. Guarded by mu.
+	unreported int
+	soon       *time.Timer
+	beat       atomic.Int64 // when time was let pass in the engine last, in nanoseconds since boot
+	losing     bool         // entries are lost since the last one that was written; guarded by mu, as written is
+	// saw are the sources that saw when the run of this boot before ended, which was at the time
+	// ended since boot. Set by restore.
+	saw     map[string]bool
+	ended   time.Duration
+	written uint64 // the journal's newest written entry, when noteLoss looked last
+}
+
+// What the state folder has: the journal, and the engine's state.
+const (
+	JournalDir = "journal"
+	EngineFile = "engine.json"
+)
+
+// now is the engine's and the wall clock's time. The lock is held.
+func (a *pipeline) now() event.Moment {
+	wall, boot := a.time.Now()
+	return event.Moment{Wall: wall, Boot: boot}
+}
+
+// observe is the Emit of sources that can't emit an event again: nothing is kept back.
+func (a *pipeline) observe(ev *event.Event) {
+	a.take(ev)
+	a.settle()
+}
+
+// settle is for sources that can emit events again, which are done with those that they have
+// emitted: a ring that gives records back, a log whose position is saved. When it returns all
+// are in the journal, and printed, unless the state disk hangs.
+func (a *pipeline) settle() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.flushEntries()
+}
+
+// How many entries of logs are reported together, and how long the first one waits for more.
+const (
+	reportTogether = 64
+	reportWithin   = 5 * time.Millisecond
+)
+
+// takeLine is the Emit of logs, which settle seldom.
+func (a *pipeline) takeLine(ev *event.Event) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before := a.unreported
+	a.handle(ev)
+	switch {
+	case a.unreported >= reportTogether:
+		a.flushEntries()
+	case before == 0 && a.unreported > 0 && a.soon == nil:
+		a.soon = time.AfterFunc(reportWithin, a.settle)
+	case before == 0 && a.unreported > 0:
+		a.soon.Reset(reportWithin)
+	}
+}
+
+// take is the Emit of sources that settle soon.
+func (a *pipeline) take(ev *event.Event) {
+	if ev.Kind == event.Canary {
+		// Through the lock, so that a stuck engine fails the canary.
+		a.mu.Lock()
+		a.mu.Unlock() //nolint:staticcheck // the point is to have had it
+		a.canary(ev.CanaryRun)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.handle(ev)
+}
+
+// handle gives an event to the engine, unless it is known already. The lock is held.
+func (a *pipeline) handle(ev *event.Event) {
+	if a.engine.Seen(ev) {
+		return // handled before a restart, but not yet given back to the kernel
+	}
+	ev.PodLabels = a.podLabels(ev)
+	at := a.now()
+	for _, admitted := range a.engine.Admit(ev, at) {
+		a.step(admitted, at)
+	}
+	if ev.CPU != event.NoCPU {
+		a.metrics.Handled(time.Since(ev.Time))
+	}
+	a.poke()
+}
+
+// step gives an event to the engine, and records what follows.
+func (a *pipeline) step(ev *event.Event, at event.Moment) {
+	e := journal.NewEntry(at)
+	e.Event, e.Transitions = ev, a.engine.Observe(ev, e.Moment())
+	a.metrics.Event(ev, time.Since(e.Now))
+	if a.engine.Changed() { // else it is a gauge as it was: nothing that a replay needs
+		a.record(e)
+	}
+}
+
+// tick lets time pass in the engine.
+func (a *pipeline) tick() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	e := journal.NewEntry(a.now())
+	if e.Transitions = a.engine.Tick(e.Moment()); len(e.Transitions) > 0 {
+		a.record(e)
+	}
+	for _, ev := range a.engine.Release(e.Moment()) {
+		a.step(ev, e.Moment())
+	}
+	a.flushEntries()
+}
+
+// flush records what rate limits withhold: the agent ends.
+func (a *pipeline) flush() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at := a.now()
+	for _, ev := range a.engine.Flush(at) {
+		a.step(ev, at)
+	}
+	a.flushEntries()
+}
+
+// replace puts new rules in force. What lasts was reported before, to the rules until now: it is
+// reported once more to those that are new.
+func (a *pipeline) replace(rules *detector.RuleSet) {
+	added, sources := a.install(rules)
+	if len(added) == 0 {
+		return
+	}
+	take := func(ev *event.Event) { a.takeLasting(ev, added) }
+	for _, s := range sources {
+		take(&event.Event{
+			Kind: event.Source, Time: time.Now(), BootTime: event.Duration(hostfs.BootTime()), CPU: event.NoCPU, Source: "engine",
+			SourceUp: &event.SourceData{Stem: s.Stem, Up: s.Up, Reason: s.Reason},
+		})
+	}
+	a.lasting(take) // not under the lock: a source may report at once
+}
+
+// install is replace for what begins from now on. It returns the names of the rules that are new,
+// and how the sources are.
+func (a *pipeline) install(rules *detector.RuleSet) (added []string, sources []detector.SourceState) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	added = rules.NewSince(a.engine.Rules())
+	e := journal.NewEntry(a.now())
+	e.Transitions = a.engine.Replace(rules, e.Moment())
+	a.report(e)
+	a.setConditions()
+	// Behind the engine: what the new patterns find, its rules know.
+	a.patterns(rules.PatternSet())
+	return added, a.engine.Sources()
+}
+
+// takeLasting gives an event that lasts to rules that are newer than it.
+func (a *pipeline) takeLasting(ev *event.Event, rules []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ev.PodLabels = a.podLabels(ev)
+	e := journal.NewEntry(a.now())
+	var matched []string
+	if matched, e.Transitions = a.engine.ObserveLasting(ev, rules, e.Moment()); len(matched) > 0 {
+		e.Event, e.Rules = ev, matched
+	}
+	a.report(e)
+}
+
+// report has a step recorded, written and reported, if something followed from it. The lock is held.
+func (a *pipeline) report(e journal.Entry) {
+	if e.Event != nil || e.Boot != "" || len(e.Transitions) > 0 {
+		a.record(e)
+		a.flushEntries()
+	}
+	a.poke()
+}
+
+// record gives one step to journal, metrics and output. The journal is first: nothing is
+// reported or printed before flushEntries has found the entry written, unless the disk hangs.
+// Then the entry waits in memory, and is reported
+// ([ADR 19](docs/adr/0019-state-disk-that-hangs.md)). To wait for each entry on its own costs
+// more than all the rest. The lock is held.
+func (a *pipeline) record(e journal.Entry) {
+	a.causes.Observe(e.Transitions, e.Now)
+	for _, t := range e.Transitions {
+		if t.Problem != nil {
+			t.Problem.Evidence = nil // the journal has the events themselves
+		}
+		a.metrics.Transition(t)
+		if a.problems != nil {
+			a.problems.Transition(t)
+		}
+	}
+	var err error
+	e.Seq, e.Line, err = a.journal.Add(e)
+	a.noteLoss(err)
+	a.cluster.add(e)
+	if err := a.out.Write(e); err != nil {
+		a.metrics.OutputError()
+	}
+	if len(e.Transitions) > 0 {
+		a.unreported++
+	}
+}
+
+// flushEntries has what was recorded written, then reported and printed. The lock is held.
+func (a *pipeline) flushEntries() {
+	changed := a.unreported > 0
+	a.unreported = 0
+	a.noteLoss(a.journal.Flush())
+	if changed {
+		a.page.Changed()
+	}
+	a.cluster.flush(a.journal.Seq(), a.engine.Conditions)
+	if err := a.out.Flush(); err != nil {
+		a.metrics.OutputError()
+	}
+}
+
+// noteLoss logs that journal entries are lost, once until one is written.
+func (a *pipeline) noteLoss(err error) {
+	written := a.journal.Written()
+	switch {
+	case err == nil:
+		a.losing = a.losing && written == a.written
+	case !a.losing:
+		a.log.Error("journal entries are lost", "error", err)
+		a.losing = true
+	}
+	a.written = written
+}
+
+func (a *pipeline) conditions() []problem.Condition {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.engine.Conditions()
+}
+
+// reportConditions reports conditions as an earlier run has left them to the metrics and the
+// cluster: no transition does.
+func (a *pipeline) reportConditions() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.setConditions()
+}
+
+func (a *pipeline) setConditions() {
+	conditions := a.engine.Conditions()
+	a.metrics.Conditions(conditions)
+	if a.problems != nil {
+		a.problems.Conditions(conditions)
+	}
+	a.cluster.set(conditions)
+}
+
+// poke makes sure that run looks at the engine by its next deadline. To wake it for each
+// event would cost more than the event.
+func (a *pipeline) poke() {
+	if due, ok := a.engine.NextDeadline(); !ok || due.Boot >= a.armed {
+		return
+	}
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// SaveEvery bounds what a restart has to replay from the journal.
+const SaveEvery = 30 * time.Second
+
+// lastSaveWithin is how long the end waits for the state disk.
+const lastSaveWithin = 5 * time.Second
+
+// run lets time pass and saves the engine's state until ctx ends.
+func (a *pipeline) run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	nextSave := hostfs.BootTime() + SaveEvery
+	saved := make(chan error, 1) // of the save that goes on
+	saving := false
+	for {
+		select {
+		case <-ctx.Done():
+			a.flush()
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSaveWithin)
+			defer cancel()
+			return a.save(last)
+		case err := <-saved:
+			if err != nil {
+				a.log.Error("state not saved", "error", err)
+			}
+			saving = false
+		case <-a.wake:
+		case <-timer.C:
+			a.tick()
+			a.measure()
+		}
+		now := hostfs.BootTime()
+		if !saving && now >= nextSave {
+			saving = true
+			go func() { saved <- a.save(ctx) }() // the disk may hang, and time passes
+			nextSave = now + SaveEvery
+		}
+		next := now + hostfs.UntilBeat(5*time.Second) // gauges are at most so old
+		a.mu.Lock()
+		if d, ok := a.engine.NextDeadline(); ok && d.Boot < next {
+			next = d.Boot
+		}
+		a.armed = next
+		a.mu.Unlock()
+		a.beat.Store(int64(now))
+		timer.Reset(max(next-hostfs.BootTime(), 10*time.Millisecond))
+	}
+}
+
+// measure sets the gauges that follow from the engine's state.
+func (a *pipeline) measure() {
+	a.mu.Lock()
+	problems, stats := a.engine.Problems(), a.engine.Stats()
+	a.mu.Unlock()
+	if hangs := a.diskHangs(); hangs != a.hung {
+		a.hung = hangs
+		select {
+		case a.recheck <- struct{}{}:
+		default:
+		}
+	}
+	a.metrics.Firing(a.firing(problems))
+	a.metrics.Rules(stats.EvalErrors, stats.Overflow, stats.Limited)
+	a.metrics.Roomless(stats.Sources)
+	if stats.Sources > 0 && a.roomless == 0 {
+		a.log.Warn("too many sources: conditions that need this one are Unknown", "source", stats.Source, "limit", detector.MaxStems)
+	}
+	a.roomless = stats.Sources
+}
+
+// stateVersion changes when an older version of Kernosis must not read the form any more.
+// The engine's part and the worker's have forms of their own.
+const stateVersion = 1
+
+// state is what a restart needs besides the journal.
+type state struct {
+	BootID string          `json:"bootID"` // problems of an earlier boot are gone with it
+	Seq    uint64          `json:"seq"`    // the journal entry up to which Engine has seen
+	Engine json.RawMessage `json:"engine"`
+	Causes json.RawMessage `json:"causes,omitempty"` // the worker's, likewise
+}
+
+// hangsAfter is how long the state disk may take before the agent reports that it hangs. A
+// busy one takes a second or two.
+const hangsAfter = 5 * time.Second
+
+// diskHangs reports whether the state disk does not answer.
+func (a *pipeline) diskHangs() bool { return a.journal.Stats().Late >= hangsAfter }
+
+// stuckAfter is how old the last beat may be: it comes every five seconds.
+const stuckAfter = 20 * time.Second
+
+// check returns why the engine does nothing; nil: it works.
+func (a *pipeline) check() error {
+	at := a.beat.Load()
+	if ago := hostfs.BootTime() - time.Duration(at); at != 0 && ago > stuckAfter {
+		return fmt.Errorf("the engine has not moved for %s", ago.Round(time.Second))
+	}
+	return nil
+}
+
+func (a *pipeline) statePath() string { return filepath.Join(a.stateDir, EngineFile) }
+
+// save has the state written behind the journal entries that it is of, and both survive a
+// power failure. It waits for that until ctx ends.
+func (a *pipeline) save(ctx context.Context) error {
+	a.mu.Lock()
+	snapshot, err := a.engine.Snapshot()
+	causes, causesErr := a.causes.State()
+	seq := a.journal.Seq()
+	a.mu.Unlock()
+	if err := errors.Join(err, causesErr); err != nil {
+		return fmt.Errorf("save state: %w", err)
+	}
+	st := state{BootID: hostfs.BootID(), Seq: seq, Engine: snapshot, Causes: causes}
+	file := statefile.File{Path: a.statePath()}
+	if err := a.journal.Do(ctx, func() error { return file.Save(st) }); err != nil {
+		return fmt.Errorf("save state: %w", err)
+	}
+	return a.journal.Sync(ctx)
+}
+
+// restore brings the engine to where the last run of this boot ended, however
+// it ended: from the saved state, then by replaying the journal behind it. What is otherwise
+// than it was reported, because of a boot or of other rules, is reported.
+func (a *pipeline) restore() error {
+	var st state
+	unread := false
+	file := statefile.File{Path: a.statePath()}
+	if found, err := file.Load(stateVersion, &st); err != nil && !found {
+		return fmt.Errorf("restore state: %w", err)
+	} else if err != nil {
+		a.log.Warn("saved state is unreadable; rebuilding it from the journal", "error", err)
+		st = state{BootID: hostfs.BootID()}
+	}
+	earlierBoot := st.BootID != "" && st.BootID != hostfs.BootID()
+	before := reportedState{firing: map[problemKey]problem.Problem{}, conditions: map[string]problem.Status{}}
+	if err := a.causes.Restore(st.Causes); err != nil {
+		a.log.Warn("saved state does not match; triggers start without history", "error", err)
+		unread = true
+	}
+	if len(st.Engine) > 0 {
+		firing, conditions, err := detector.ReportedIn(st.Engine)
+		before.add(firing, conditions)
+		if err == nil && !earlierBoot {
+			err = a.engine.Resume(st.Engine, a.now())
+		}
+		if err != nil {
+			a.log.Warn("saved state does not match; rebuilding it from the journal", "error", err)
+			st.Seq, unread = 0, true
+		}
+	}
+	if unread {
+		if err := file.SetAside(); err != nil {
+			a.log.Warn("saved state that does not fit is not kept", "error", err)
+		}
+	}
+	// A saved state of this boot is followed by entries of this boot. Without one the journal
+	// says which entries are, once the agent started; before that the clock does. Behind a state
+	// of an earlier boot all have to be read: after a power failure numbers are given again.
+	after, known, ours := st.Seq, st.Seq > 0, true
+	if earlierBoot {
+		after, known, ours = 0, true, false
+	}
+	booted := time.Now().Add(-hostfs.BootTime())
+	damaged, err := journal.Read(filepath.Join(a.stateDir, JournalDir), after, func(e journal.Entry) error {
+		if e.Boot != "" {
+			known, ours = true, e.Boot == hostfs.BootID()
+		} else if !known {
+			ours = e.Now.After(booted)
+		}
+		if !ours && e.Seq <= st.Seq {
+			return nil
+		}
+		before.note(e.Transitions)
+		if e.BootTime == 0 { // versions before this form of the engine's state did not note it
+			e.BootTime = event.Duration(max(e.Now.Sub(booted), 0))
+		}
+		var repeated []problem.Transition
+		if ours {
+			repeated = e.Apply(a.engine)
+		}
+		a.causes.Observe(unrepeated(e.Transitions, repeated, a.engine.Problems), e.Now)
+		a.causes.Observe(repeated, e.Now)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("restore state: %w", err)
+	}
+	a.started(&before)
+	if damaged > 0 {
+		a.log.Warn("damaged journal lines were skipped", "lines", damaged)
+	}
+	return nil
+}

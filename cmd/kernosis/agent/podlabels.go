@@ -1,0 +1,52 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/detector"
+)
+
+// podLabels returns the labels that an event is to have: those of its container's pod, where
+// a rule in force reads them. The agent's lock is held.
+func (a *pipeline) podLabels(ev *event.Event) map[string]string {
+	if ev.Container == nil || ev.Container.PodUID == "" || a.pods == nil || len(a.engine.Rules().PodLabelReaders()) == 0 {
+		return nil
+	}
+	p, _ := a.pods.Pod(ev.Container.PodUID)
+	return event.SafeLabels(p.Labels)
+}
+
+// namePod adds the names of a container's pod.
+func (a *pipeline) namePod(c *event.Container) {
+	if a.pods == nil {
+		return
+	}
+	if p, ok := a.pods.Pod(c.PodUID); ok {
+		c.PodName, c.PodNamespace = display.Safe(p.Name, 253), display.Safe(p.Namespace, 253)
+	}
+}
+
+// awaitPodsFor is how long events wait for the first list of the node's pods. The rings keep
+// them meanwhile.
+const awaitPodsFor = 3 * time.Second
+
+// awaitPods waits until the pods are listed, where rules read their labels: else what
+// happened while no agent ran would have none.
+func (a *pipeline) awaitPods(ctx context.Context, rules *detector.RuleSet) {
+	if a.pods == nil || len(rules.PodLabelReaders()) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, awaitPodsFor)
+	defer cancel()
+	a.pods.Await(ctx)
+}
+
+// warnOfLabels logs rules that read labels which no event will have.
+func (a *pipeline) warnOfLabels(rules *detector.RuleSet) {
+	if readers := rules.PodLabelReaders(); a.pods == nil && len(readers) > 0 {
+		a.log.Warn("pod.labels is empty in all events: no API server, no kubelet-url and no pods-file says which pods there are", "rules", readers)
+	}
+}

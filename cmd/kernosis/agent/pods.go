@@ -1,0 +1,134 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/metadata"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
+	"github.com/kernosis/kernosis/collector/probe"
+	"github.com/kernosis/kernosis/collector/probe/podsource"
+	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/tenancy"
+	"github.com/kernosis/kernosis/diagnose/worker"
+	"github.com/kernosis/kernosis/diagnose/worker/kube"
+	"github.com/kernosis/kernosis/reporter/kube/pods"
+)
+
+// nodePods knows the node's pods, deleted ones for some minutes.
+type nodePods interface {
+	Pod(uid string) (pods.Pod, bool)
+	Named(namespace, name string) (pods.Pod, bool)
+	Known(at time.Time) bool   // whether all pods are known that the node had then
+	Await(ctx context.Context) // until the pods have been listed
+}
+
+// podSource is where the agent knows the node's pods from.
+type podSource struct {
+	nodePods
+	run     func(context.Context) error // nil: somebody else runs it
+	whole   operation.Pods              // has them whole, where a diagnosis asks; nil: nobody does
+	failure func() error                // why kubelet could not be asked; nil: it is not
+	// doubt is why tenants must not have operations run on what whole says; nil: they may.
+	doubt error
+}
+
+// openPods makes what knows the node's pods, where somebody does and somebody needs them.
+func (p *parts) openPods() (err error) {
+	cfg := &p.cfg
+	asks, why := cfg.Probes.asksKubelet()
+	switch {
+	case cfg.Probes.PodsFrom == PodsFromKubelet && !asks:
+		err = cfg.origins.Errorf("pods-from", "kubelet is not asked: %s", why)
+	case cfg.Probes.PodsFrom == PodsFromKubelet, cfg.cluster == nil && p.probes.wantsPods() && asks:
+		p.pods, err = p.podsOfKubelet()
+	case cfg.cluster != nil && (cfg.Kube.WriteEvents || cfg.Diagnose.On || p.probes.wantsPods()):
+		p.pods, err = podsOfServer(cfg.cluster, p.probes)
+	case p.probes != nil && p.probes.listed != nil:
+		p.pods = &podSource{nodePods: p.probes.listed}
+	}
+	if err != nil {
+		return output.Failed(err)
+	}
+	if p.pods != nil {
+		p.agent.pods = p.pods
+	}
+	p.agent.warnOfLabels(p.rules)
+	return nil
+}
+
+// podsOfServer watches the API server.
+func podsOfServer(of *cluster, seen *probes) (*podSource, error) {
+	whole, err := pods.NewReader(of.api, of.node)
+	if err != nil {
+		return nil, err
+	}
+	c := pods.Config{Node: of.node}
+	if seen.wantsPods() {
+		c.Whole = seen.whole()
+	} else if c.Client, err = metadata.NewForConfig(unlimited(of.rest)); err != nil {
+		return nil, err
+	}
+	watch, err := pods.New(c)
+	if err != nil {
+		return nil, err
+	}
+	return &podSource{nodePods: watch, run: watch.Run, whole: whole}, nil
+}
+
+// podsOfKubelet asks kubelet again and again, and sooner where somebody asks for a pod that is
+// not known: then it is a new one.
+func (p *parts) podsOfKubelet() (*podSource, error) {
+	c := p.cfg.Probes.source(p.cfg.HostRoot)
+	whole, err := podsource.NewReader(c)
+	if err != nil {
+		return nil, err
+	}
+	var kubelet *podsource.Kubelet
+	listed := pods.NewListed(func() { kubelet.Ask() })
+	c.Log, c.Sink = p.log, func(list []*probe.Pod, at time.Time) {
+		if p.probes.wantsPods() {
+			p.probes.take(list)
+		}
+		replace(listed, list, at)
+	}
+	if kubelet, err = podsource.NewKubelet(c); err != nil {
+		return nil, err
+	}
+	p.metrics.Own.MustRegister(kubelet)
+	s := &podSource{nodePods: listed, run: kubelet.Run, whole: whole, failure: kubelet.Failure}
+	if !c.Verified() {
+		s.doubt = errors.New("pods come from a kubelet whose certificate is not verified: outside the system namespace that is no base for what may be looked at (kubelet-ca, kubelet-cert)")
+	}
+	return s, nil
+}
+
+// replace hands a whole set of pods over to who knows them by their UIDs.
+func replace(known *pods.Listed, list []*probe.Pod, at time.Time) {
+	now := make([]pods.Pod, len(list))
+	for i, l := range list {
+		now[i] = pods.Pod{UID: l.UID, Namespace: l.Namespace, Name: l.Name, Labels: l.Labels}
+	}
+	known.Replace(now, at)
+}
+
+// tenantPod returns the pod of a Diagnosis outside the system namespace.
+func (s *podSource) tenantPod(ctx context.Context, in *kube.Store, of *v1alpha1.Diagnosis) (tenancy.Pod, error) {
+	if s.doubt != nil {
+		return tenancy.Pod{}, tenancy.Refusals{s.doubt.Error()}
+	}
+	p, err := s.whole.Pod(ctx, of.Namespace, of.Spec.PodReference.Name)
+	switch {
+	case err == nil:
+		return tenancy.PodOf(p, of.Spec.PodReference)
+	case errors.Is(err, podsource.ErrNoPod): // a kubelet that starts does not have all yet
+		return tenancy.Pod{}, fmt.Errorf("%w: %w", worker.ErrLater, worker.ErrGone)
+	case s.failure != nil: // it may answer later
+		return tenancy.Pod{}, fmt.Errorf("%w: %w", worker.ErrLater, err)
+	}
+	return tenancy.Pod{}, in.Explain(ctx, "pod of the Diagnosis", err)
+}

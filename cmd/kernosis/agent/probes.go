@@ -1,0 +1,238 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
+	"github.com/kernosis/kernosis/collector"
+	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/probe"
+	"github.com/kernosis/kernosis/collector/probe/active"
+	"github.com/kernosis/kernosis/collector/probe/observe"
+	"github.com/kernosis/kernosis/collector/probe/podsource"
+	"github.com/kernosis/kernosis/collector/probe/podspec"
+	"github.com/kernosis/kernosis/collector/probe/vitals"
+	"github.com/kernosis/kernosis/detector/problem"
+	"github.com/kernosis/kernosis/reporter/kube/pods"
+)
+
+// probes is what observes kubelet's probes. A nil one is switched off.
+type probes struct {
+	cfg      Config
+	log      *slog.Logger
+	agent    *pipeline
+	manager  *probe.Manager
+	vitals   *vitals.Watcher
+	observer *observe.Observer
+	source   func(context.Context) error // of the pods of a file; nil: there is none
+	listed   *pods.Listed                // these; nil, too
+	failing  map[string]bool             // reported by an earlier process, by pod and group
+}
+
+// openProbes makes what keeps the books of probes; what sees them comes with open.
+func (p *parts) openProbes() error {
+	if p.cfg.Probes.Mode == ProbesOff {
+		return nil
+	}
+	fs := hostfs.New(p.cfg.HostRoot)
+	seen := &probes{cfg: p.cfg, log: p.log, agent: p.agent, failing: map[string]bool{}, vitals: vitals.New(fs)}
+	c := probe.Config{Report: seen.report, Log: p.log, Start: time.Now(), Failing: seen.wasFailing}
+	asks, _ := p.cfg.Probes.asksKubelet()
+	switch {
+	case p.cfg.Probes.PodsFile != "":
+		// Only a file of this machine may say that the agent probes a pod itself.
+		c.Prober = active.New(fs)
+		seen.listed = pods.NewListed(func() {})
+		f, err := podsource.NewFile(podsource.FileConfig{Path: p.cfg.Probes.PodsFile, Log: p.log, Sink: func(list []*probe.Pod, at time.Time) {
+			seen.take(list)
+			replace(seen.listed, list, at)
+		}})
+		if err != nil {
+			return output.Failed(err)
+		}
+		seen.source = f.Run
+		p.metrics.Own.MustRegister(f)
+	case p.cfg.cluster == nil && !asks:
+		p.log.Info("probes are not observed: no API server, no kubelet-url and no pods-file says which pods there are")
+		return nil
+	}
+	seen.manager = probe.New(c)
+	p.metrics.Own.MustRegister(seen.manager)
+	p.probes = seen
+	return nil
+}
+
+// report takes the Manager's events. Where the container's cgroup is known, operations of a
+// Diagnosis can look at it.
+func (p *probes) report(ev *event.Event) {
+	if ev.Container != nil && ev.Cgroup == nil {
+		if path := p.vitals.Group(ev.Container.ID); path != "" {
+			ev.Cgroup = &event.Cgroup{Path: path}
+		}
+	}
+	p.agent.observe(ev)
+}
+
+// wantsPods reports whether who knows the node's pods is to hand them over.
+func (p *probes) wantsPods() bool { return p != nil && p.source == nil }
+
+func (p *probes) take(list []*probe.Pod) {
+	podsource.To(p.manager)(list)
+	p.observer.Listed()
+}
+
+// whole has the API server's pods handed over.
+func (p *probes) whole() *pods.Whole {
+	return &pods.Whole{
+		Client: p.cfg.cluster.unlimited,
+		Trim: func(full *corev1.Pod) any {
+			pod, err := podspec.Pod(full)
+			if err != nil {
+				p.log.Debug("parts of a pod are not probed as kubelet does", "error", err)
+			}
+			if pod == nil {
+				return nil
+			}
+			return pod
+		},
+		Changed: func(pod any) {
+			p.manager.AddPod(pod.(*probe.Pod))
+			p.observer.Changed()
+		},
+		Gone: func(pod any) {
+			p.manager.RemovePod(pod.(*probe.Pod).UID)
+			p.observer.Changed()
+		},
+		Listed: func() { p.observer.Listed() },
+	}
+}
+
+// open makes what sees probes.
+func (p *probes) open(sources *collector.Sources) error {
+	if p == nil {
+		return nil
+	}
+	c := observe.Config{
+		Manager: p.manager, Sockets: targetsOf{sources, p.cfg.Probes.comms()}, Vitals: p.vitals, FS: hostfs.New(p.cfg.HostRoot),
+		Comms: p.cfg.Probes.comms(), State: p.state, Log: p.log,
+	}
+	if asks, why := p.cfg.Probes.asksKubelet(); asks {
+		pages, err := podsource.NewAsker(p.cfg.Probes.source(p.cfg.HostRoot))
+		if err != nil {
+			return err
+		}
+		c.Kubelet = &observe.KubeletMetrics{Pages: pages}
+	} else {
+		p.log.Info("kubelet's probe counters are not read: failures without a socket error are missed", "reason", why)
+	}
+	if p.cfg.cluster != nil && p.cfg.Probes.KubeletEvents {
+		words, err := pods.NewEvents(p.cfg.cluster.unlimited)
+		if err != nil {
+			return err
+		}
+		c.Words = words
+	}
+	p.observer = observe.New(c)
+	for _, pr := range p.agent.engine.Problems() {
+		if strings.HasPrefix(pr.Rule, "probe-") && pr.State == problem.Firing && pr.Pod != "" {
+			p.failing[pr.Pod+" "+pr.Group] = true
+		}
+	}
+	p.agent.metrics.Own.MustRegister(p.observer, p.vitals.Metrics())
+	return nil
+}
+
+// wasFailing reports whether a failure of the probe was reported before the restart.
+func (p *probes) wasFailing(k probe.Key) bool {
+	for group := range p.failing {
+		if strings.HasPrefix(group, k.PodUID+" ") && strings.HasSuffix(group, " "+k.Container+", "+string(k.Kind)) {
+			return true
+		}
+	}
+	return false
+}
+
+// emit is what the sources' events go through.
+func (p *probes) emit(next collector.Emit) collector.Emit {
+	if p == nil {
+		return next
+	}
+	return func(ev *event.Event) {
+		if !p.observer.Take(ev) {
+			next(ev)
+		}
+	}
+}
+
+// start observes until ctx ends.
+func (p *probes) start(ctx context.Context, g *errgroup.Group) {
+	if p == nil {
+		return
+	}
+	// What makes probes sees their failures.
+	p.reportState("probe", nil)
+	g.Go(func() error { return p.manager.Run(ctx) })
+	g.Go(func() error { return p.observer.Run(ctx) })
+	if p.source != nil {
+		g.Go(func() error { return p.source(ctx) })
+	}
+}
+
+// state reports that a part began or ceased to see.
+func (p *probes) state(part string, err error) {
+	if err != nil {
+		p.log.Warn("kubelet's probes are only partly observed", "part", part, "error", err)
+	}
+	p.reportState("probe/"+part, err)
+}
+
+func (p *probes) reportState(stem string, err error) {
+	d := event.SourceData{Stem: stem, Up: err == nil}
+	if err != nil {
+		d.Reason = display.Safe(err.Error(), 500)
+	}
+	p.agent.observe(&event.Event{
+		Kind: event.Source, Time: time.Now(), BootTime: event.Duration(hostfs.BootTime()), CPU: event.NoCPU, Source: "probe", SourceUp: &d,
+	})
+}
+
+// targetsOf has kubelet's connections watched by the sources.
+type targetsOf struct {
+	sources *collector.Sources
+	comms   []string
+}
+
+// ownTargets is the name of the source of targets.
+const ownTargets = "probes"
+
+func (t targetsOf) Set(list []observe.Target) error {
+	out := make([]collector.Target, len(list))
+	for i, o := range list {
+		out[i] = collector.Target{Name: o.Name, Address: o.Address, Port: o.Port, NetNS: o.NetNS}
+		if o.SlowAfter > 0 {
+			out[i].SlowAfter, out[i].SlowOpeners = o.SlowAfter, strings.Join(t.comms, ",")
+		}
+	}
+	return t.sources.SetTargets(ownTargets, out)
+}
+
+func (t targetsOf) Counts() ([]observe.Count, error) {
+	list, err := t.sources.Outcomes(ownTargets)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]observe.Count, len(list))
+	for i := range list {
+		o := &list[i]
+		out[i] = observe.Count{Name: o.Target.Name, Succeeded: o.Succeeded, Failed: o.Failed, Started: o.Started}
+	}
+	return out, nil
+}

@@ -1,0 +1,107 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/collector/ingest"
+	"github.com/kernosis/kernosis/collector/selfcheck"
+)
+
+// reportConfig is one problem daemon of the configuration file. See docs/reports.md.
+type reportConfig struct {
+	Name       string            `yaml:"name"`
+	UID        []uint32          `yaml:"uid,flow,omitempty"`
+	Pods       bool              `yaml:"pods,omitempty"`
+	Heartbeat  time.Duration     `yaml:"heartbeat,omitempty"`
+	Conditions []reportCondition `yaml:"conditions,omitempty"`
+}
+
+// reportCondition is a condition that a daemon may set, and what it says while
+// nothing is wrong.
+type reportCondition struct {
+	Type           string `yaml:"type"`
+	HealthyReason  string `yaml:"healthyReason"`
+	HealthyMessage string `yaml:"healthyMessage"`
+	Severity       string `yaml:"severity,omitempty"`
+}
+
+// ingest returns who may report what.
+func (c *Config) ingest() ingest.Config {
+	out := ingest.Config{FS: hostfs.New(c.HostRoot)}
+	for _, r := range c.Reports {
+		s := ingest.Source{Name: r.Name, UIDs: r.UID, Pods: r.Pods, Heartbeat: r.Heartbeat}
+		for _, cond := range r.Conditions {
+			s.Conditions = append(s.Conditions, cond.Type)
+		}
+		out.Sources = append(out.Sources, s)
+	}
+	return out
+}
+
+func (c *Config) checkReports() error {
+	var errs []error
+	in := c.ingest()
+	for _, e := range in.Check() {
+		errs = append(errs, c.origins.Errorf(strings.Replace(e.Field, "sources", "reports", 1), "%s", e.Msg))
+	}
+	for i, r := range c.Reports {
+		for j, cond := range r.Conditions {
+			field := fmt.Sprintf("reports[%d].conditions[%d]", i, j)
+			if cond.HealthyReason == "" || cond.HealthyMessage == "" {
+				errs = append(errs, c.origins.Errorf(field, "healthyReason and healthyMessage: what it says while nothing is wrong"))
+			}
+			switch cond.Severity {
+			case "", "info", "warning", "critical":
+			default:
+				errs = append(errs, c.origins.Errorf(field, "severity %q is not info, warning or critical", cond.Severity))
+			}
+		}
+	}
+	if len(c.Reports) > 0 && c.ReportSocket == "" {
+		errs = append(errs, c.origins.Errorf("reports", "there are daemons, but no report-socket for them"))
+	}
+	return errors.Join(errs...)
+}
+
+// openReports makes the socket where there are daemons to report.
+func (p *parts) openReports() error {
+	if len(p.cfg.Reports) == 0 {
+		return nil
+	}
+	c := p.cfg.ingest()
+	c.Log, c.Owner, c.Earlier = p.log, p.agent.ruleOfCondition, p.agent.earlier
+	var err error
+	if p.intake, err = ingest.New(c); err != nil {
+		return output.Failed(err)
+	}
+	server, err := ingest.Listen(p.cfg.ReportSocket, p.intake)
+	if selfcheck.Unwritable(err) {
+		p.noReports = err // the conditions of the daemons become Unknown
+		return nil
+	}
+	if err != nil {
+		return output.Failed(err)
+	}
+	p.reports = server
+	p.onClose(server.Close)
+	p.metrics.Own.MustRegister(p.intake.Metrics(), server.Metrics())
+	p.log.Info("listening for problem daemons", "socket", p.cfg.ReportSocket, "daemons", len(c.Sources))
+	return nil
+}
+
+// ruleOfCondition names a rule in force that sets a condition.
+func (a *pipeline) ruleOfCondition(conditionType string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, r := range a.engine.Rules().Rules() {
+		if r.Condition != "" && strings.EqualFold(r.Condition, conditionType) {
+			return r.Name
+		}
+	}
+	return ""
+}

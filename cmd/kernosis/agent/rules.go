@@ -1,0 +1,179 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path"
+	"slices"
+	"strings"
+	"testing/fstest"
+
+	"github.com/kernosis/kernosis/collector/document"
+	"github.com/kernosis/kernosis/collector/probe/service"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/npd"
+	"github.com/kernosis/kernosis/detector/rules"
+)
+
+// LoadRules returns the shipped rules with the operator's over them.
+func LoadRules(dir string) (*detector.RuleSet, error) { return LoadLayers(dir, rules.FS) }
+
+// LoadLayers returns rules with the operator's over them.
+func LoadLayers(dir string, layers ...fs.FS) (*detector.RuleSet, error) {
+	if dir == "" {
+		return detector.Load(layers...)
+	}
+	return detector.LoadDir(dir, layers...)
+}
+
+// shippedRules returns the files of shipped rules whose names, without .yaml, match
+// one of the patterns.
+func shippedRules(patterns []string) (fs.FS, error) {
+	names, err := fs.Glob(rules.FS, "*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	chosen := fstest.MapFS{} // a map as a file system; it has nothing of a test
+	for _, pattern := range patterns {
+		found := false
+		for _, name := range names {
+			ok, err := path.Match(pattern, strings.TrimSuffix(name, ".yaml"))
+			if err != nil {
+				return nil, fmt.Errorf("shipped-rules: %q: %w", pattern, err)
+			}
+			if !ok {
+				continue
+			}
+			found = true
+			text, err := fs.ReadFile(rules.FS, name)
+			if err != nil {
+				return nil, err
+			}
+			chosen[name] = &fstest.MapFile{Data: text, Mode: 0o444}
+		}
+		if !found {
+			return nil, fmt.Errorf("shipped-rules: no file of rules matches %q", pattern)
+		}
+	}
+	return chosen, nil
+}
+
+// watchRules reloads rule files when they change. If one is invalid it logs the error, and the
+// running rules stay in force.
+func (p *parts) watchRules(ctx context.Context) error {
+	return document.Watch(ctx, p.cfg.RulesDir, func() {
+		if !p.changed() {
+			return
+		}
+		if err := reloadRules(p.agent, p.cfg, p.mutes); err != nil {
+			p.log.Error("rules not reloaded; the previous ones stay in force", "error", err)
+			return
+		}
+		p.log.Info("rules reloaded", "dir", p.cfg.RulesDir)
+	})
+}
+
+// changes returns a function that reports whether the rules of a directory have changed since
+// its last call, or since now.
+func changes(dir string) func() bool {
+	last, lastErr := detector.Contents(dir)
+	return func() bool {
+		now, err := detector.Contents(dir)
+		same := now == last && err == nil && lastErr == nil
+		last, lastErr = now, err
+		return !same
+	}
+}
+
+// reloadRules puts the rules in force as they are now.
+func reloadRules(a *pipeline, cfg Config, mutes *muteFile) error {
+	a.reloading.Lock()
+	defer a.reloading.Unlock()
+	next, _, err := cfg.rulesNow()
+	if err != nil {
+		return err
+	}
+	if a.problems != nil {
+		a.problems.Known(problemKinds(next))
+	}
+	a.replace(next)
+	a.warnOfLabels(next)
+	mutes.replaced(next)
+	return nil
+}
+
+// rules returns the rules in force: the shipped ones, those of node-problem-detector's files over
+// them, those of problem daemons and services, the operator's over all. The set is what else the
+// files ask for.
+func (c *Config) rules() (*detector.RuleSet, *npd.Set, error) {
+	shipped, err := shippedRules(c.ShippedRules)
+	if err != nil {
+		return nil, nil, err
+	}
+	reports, err := reportLayer(c.Reports)
+	if err != nil {
+		return nil, nil, err
+	}
+	services, err := serviceLayer(c.services.list())
+	if err != nil {
+		return nil, nil, err
+	}
+	rules, err := LoadLayers(c.RulesDir, shipped, reports, services)
+	if err != nil {
+		return nil, nil, err
+	}
+	set := &npd.Set{}
+	if len(c.npdFiles) > 0 {
+		if set, err = npd.Convert(c.npdFiles, rules); err != nil {
+			return nil, nil, err
+		}
+		if rules, err = LoadLayers(c.RulesDir, shipped, set.Layer(), reports, services); err != nil {
+			return nil, nil, err
+		}
+	}
+	return rules, set, errors.Join(c.ownConditions(rules), c.ownServiceConditions(rules))
+}
+
+// RulesInForce returns the rules that an agent of this configuration has.
+func (c *Config) RulesInForce() (*detector.RuleSet, error) {
+	if c.isAgent {
+		if err := c.ReadNPD(); err != nil {
+			return nil, err
+		}
+	}
+	c.rememberServices(slog.New(slog.DiscardHandler))
+	set, _, err := c.rules()
+	return set, err
+}
+
+// AlertRules returns the rules that agents have: with those of the services they know,
+// unless another rule has the condition.
+func (c *Config) AlertRules() (*detector.RuleSet, error) {
+	if err := c.ReadNPD(); err != nil {
+		return nil, err
+	}
+	rules, _, err := c.rules()
+	if err != nil {
+		return nil, err
+	}
+	known := slices.DeleteFunc(service.Known(), func(s service.Service) bool {
+		return slices.ContainsFunc(rules.Conditions(), func(c detector.ConditionSpec) bool { return strings.EqualFold(c.Type, s.Condition) })
+	})
+	c.services = &services{all: known}
+	rules, _, err = c.rules()
+	return rules, err
+}
+
+// alreadySet returns an error where another rule sets a condition that one rule has for
+// itself: whoever came second would make it True and never see why.
+func alreadySet(rules *detector.RuleSet, condition, own, of string) error {
+	all := rules.Rules()
+	i := slices.IndexFunc(all, func(r *detector.Rule) bool { return strings.EqualFold(r.Condition, condition) && r.Name != own })
+	if i < 0 {
+		return nil
+	}
+	return fmt.Errorf("condition %s%s is set by rule %s (%s:%d) already", condition, of, all[i].Name, all[i].File, all[i].Line)
+}

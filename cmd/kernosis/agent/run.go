@@ -1,0 +1,91 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kernosis/kernosis/cmd/kernosis/config"
+	"github.com/kernosis/kernosis/cmd/kernosis/output"
+	"github.com/kernosis/kernosis/collector"
+	"github.com/kernosis/kernosis/collector/bounded"
+)
+
+// Run runs an agent of a version until ctx ends.
+func Run(ctx context.Context, version string, cfg Config, stdout, stderr io.Writer) (err error) {
+	level, err := config.ParseLevel(cfg.LogLevel)
+	if err != nil {
+		return err
+	}
+	stdout, stderr = &patient{w: stdout}, &patient{w: stderr}
+	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+	config.LogWarnings(log, cfg.warnings)
+	collectGarbage(startPercent)
+	p := &parts{version: version, cfg: cfg, log: log, stdout: stdout}
+	defer func() { err = errors.Join(err, p.close()) }()
+	if err := p.open(); err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	if err := p.serve(ctx, g); err != nil {
+		return err
+	}
+	p.start(ctx, g)
+	return output.Failed(wait(ctx, g))
+}
+
+// endWithin is how long the parts have to end. Beyond that what hangs in the kernel is left
+// to it: 30 s after SIGTERM kubelet kills, and programs are to be detached before.
+const endWithin = 15 * time.Second
+
+// wait waits until the parts have ended, and after the end of ctx no longer than they have.
+func wait(ctx context.Context, g *errgroup.Group) error {
+	ended := make(chan error, 1)
+	go func() { ended <- g.Wait() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(endWithin)
+	defer timer.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-timer.C:
+		return fmt.Errorf("ended without parts that have not ended for %s: does the state disk hang?", endWithin)
+	}
+}
+
+// patient is a writer whose reader may hang: a container's output ends on a disk. It gives a
+// write a second. What has no answer then is written when the reader goes on, and what comes
+// before that is dropped, with an error.
+type patient struct {
+	w     io.Writer
+	calls bounded.Calls
+}
+
+func (p *patient) Write(b []byte) (int, error) {
+	b = bytes.Clone(b)
+	return bounded.Do(&p.calls, time.Second, func() (int, error) { return p.w.Write(b) })
+}
+
+// logReports logs what this machine can't do, once, at start.
+func logReports(log *slog.Logger, sources *collector.Sources) {
+	attached := 0
+	for _, r := range sources.Reports() {
+		switch r.State {
+		case "attached", "adopted":
+			attached++
+		case "absent", "forbidden", "failed":
+			log.Debug("program not attached", "stem", r.Stem, "program", r.Program, "state", r.State, "reason", r.Reason)
+		}
+	}
+	log.Info("watching", "programs", attached)
+}

@@ -1,0 +1,76 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/probe/service"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/npd"
+	"github.com/kernosis/kernosis/detector/problem"
+)
+
+// serviceLayer makes rules of services: a condition that is True once as many probes have
+// failed in a row as count, until as many succeed.
+func serviceLayer(all []service.Service) (fs.FS, error) {
+	file := detector.RuleFile{Conditions: map[string]detector.ConditionSpec{}}
+	for _, s := range all {
+		file.Conditions[s.Condition] = detector.ConditionSpec{HealthyReason: s.HealthyReason, HealthyMessage: s.HealthyMessage}
+		// Names are letters, digits and dashes: nothing to escape.
+		own := fmt.Sprintf("event.probe == %q && event.target == %q", "service", s.Name)
+		file.Rules = append(file.Rules, &detector.Rule{
+			Name: ServiceRuleName(s.Name), Events: []event.Kind{event.Probe}, Condition: s.Condition, Reason: s.Condition, Severity: problem.Severity(s.Severity),
+			When:      own + " && event.failures >= event.threshold",
+			Message:   "${event.target}: ${event.cause} (${event.verdict}, ${event.threshold} times in a row)",
+			ClearWhen: own + ` && event.kind == "probe.recovered"`,
+		})
+	}
+	return file.Layer("services.yaml")
+}
+
+// ServiceRuleName returns the name of the rule of a service.
+func ServiceRuleName(name string) string { return "service-" + name }
+
+// ownServiceConditions refuses rules that set the condition of a service.
+func (c *Config) ownServiceConditions(rules *detector.RuleSet) error {
+	var errs []error
+	for _, s := range c.services.list() {
+		err := alreadySet(rules, s.Condition, ServiceRuleName(s.Name), " of service "+s.Name)
+		if err == nil {
+			continue
+		}
+		i := slices.IndexFunc(c.Services.Probes, func(p service.Service) bool { return p.Name == s.Name })
+		errs = append(errs, c.serviceError(i, map[bool]string{true: "condition", false: "known"}[i >= 0], "%w", err))
+	}
+	return errors.Join(errs...)
+}
+
+// rulesNow reads the rules. Services that were found, and that have a condition which a rule
+// sets, are dropped.
+func (c *Config) rulesNow() (*detector.RuleSet, *npd.Set, error) {
+	rules, set, err := c.rules()
+	if err == nil || c.services == nil {
+		return rules, set, err
+	}
+	without := *c
+	var found []service.Service
+	without.services, found = c.services.configured()
+	others, _, othersErr := without.rules()
+	if othersErr != nil {
+		return nil, nil, err
+	}
+	dropped := false
+	for _, s := range found {
+		if alreadySet(others, s.Condition, ServiceRuleName(s.Name), "") != nil {
+			c.services.drop(s.Name)
+			dropped = true
+		}
+	}
+	if !dropped {
+		return nil, nil, err
+	}
+	return c.rules()
+}

@@ -1,0 +1,167 @@
+package agent
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+
+	"github.com/kernosis/kernosis/collector"
+	"github.com/kernosis/kernosis/collector/logpattern"
+	"github.com/kernosis/kernosis/collector/probe/service"
+	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/reporter/console"
+	"github.com/kernosis/kernosis/reporter/journal"
+	"github.com/kernosis/kernosis/reporter/metrics"
+	"github.com/kernosis/kernosis/vmtest/testall"
+)
+
+// The example of docs/services.md is taken.
+func TestDocumentedServices(t *testing.T) {
+	raw, err := os.ReadFile("../../../docs/services.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(raw), "```yaml\n")
+	file, _, found := strings.Cut(rest, "```")
+	if out, err := printed(t, file); !found || err != nil || !strings.Contains(out, "registry-mirror") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for _, s := range service.Known() {
+		if !strings.Contains(string(raw), "| `"+s.Name+"` |") || !strings.Contains(string(raw), "`"+s.Condition+"`") {
+			t.Errorf("%s and %s are not in the table", s.Name, s.Condition)
+		}
+	}
+}
+
+// A service that is found gets its rule and condition, and is known after a restart.
+func TestFoundServices(t *testing.T) {
+	testall.Only(t)
+	const ownRule = "apiVersion: rules.kernosis.io/v1\nconditions:\n  KubeletUnhealthy: {healthyReason: A, healthyMessage: b}\nrules:\n" +
+		"- {name: own, events: [oomkill], condition: KubeletUnhealthy, reason: R, message: m, latched: true}\n"
+	state := t.TempDir()
+	open := func(rulesDir string) (*serviceProbes, *pipeline, error) {
+		quiet := slog.New(slog.DiscardHandler)
+		cfg := Config{isAgent: true, StateDir: state, RulesDir: rulesDir, ShippedRules: []string{"*"}, HostRoot: t.TempDir()}
+		cfg.defaultServices()
+		cfg.rememberServices(quiet)
+		set, _, err := cfg.rules()
+		if err != nil {
+			return nil, nil, err
+		}
+		store, err := journal.Open(filepath.Join(t.TempDir(), JournalDir), journal.Options{MaxBytes: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { store.Close() })
+		a := &pipeline{
+			stateDir: state, log: quiet, metrics: metrics.New("test", ""), journal: store, out: console.NewText(io.Discard),
+			engine: detector.NewEngine(set), wake: make(chan struct{}, 1), patterns: func(*logpattern.Set) {}, lasting: func(collector.Emit) {},
+		}
+		p := &parts{cfg: cfg, log: quiet, metrics: a.metrics, agent: a, mutes: &muteFile{path: filepath.Join(state, "mutes.yaml"), a: a, rules: set}}
+		if err := p.openServices(); err != nil {
+			t.Fatal(err)
+		}
+		return p.services, a, nil
+	}
+	has := func(a *pipeline) bool { return a.ruleOfCondition("KubeletUnhealthy") == "service-kubelet" }
+	p, a, err := open(t.TempDir())
+	if err != nil || has(a) || !slices.Equal(p.wanted(), service.Findable()) {
+		t.Fatalf("%v before: %q", err, p.wanted())
+	}
+	kubelet := service.Known()[0]
+	p.found(kubelet)
+	if !has(a) || slices.Contains(p.wanted(), service.Kubelet) || len(a.conditions()) == 0 {
+		t.Errorf("after: %q", p.wanted())
+	}
+	// A rule of the operator's has the condition from a reload on: the service is left out, and
+	// found again when the rule is gone.
+	own := filepath.Join(p.cfg.RulesDir, "own.yaml")
+	if err := os.WriteFile(own, []byte(ownRule), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	probed := func() bool {
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(p.runner)
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(fmt.Sprint(families), `value:"kubelet"`)
+	}
+	if !probed() {
+		t.Error("kubelet is not probed")
+	}
+	if err := reloadRules(a, p.cfg, p.mutes); err != nil || a.ruleOfCondition("KubeletUnhealthy") != "own" || probed() {
+		t.Errorf("%v: rule %q, probed: %v", err, a.ruleOfCondition("KubeletUnhealthy"), probed())
+	}
+	p.found(kubelet)
+	if has(a) || probed() {
+		t.Error("the service replaces the rule")
+	}
+	if err := os.Remove(own); err != nil {
+		t.Fatal(err)
+	}
+	if err := reloadRules(a, p.cfg, p.mutes); err != nil {
+		t.Fatal(err)
+	}
+	if p.found(kubelet); !has(a) || !probed() {
+		t.Error("not found again")
+	}
+	if p, a, err = open(""); err != nil || !has(a) || slices.Contains(p.wanted(), service.Kubelet) {
+		t.Errorf("%v after a restart: %q", err, p.wanted())
+	}
+	// A rule of the operator's that has the condition: the service is left out.
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "own.yaml"), []byte(ownRule), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err = open(dir); err == nil {
+		t.Error("both set the condition")
+	}
+	// What run does then.
+	cfg := Config{isAgent: true, StateDir: state, RulesDir: dir, ShippedRules: []string{"*"}}
+	cfg.defaultServices()
+	cfg.rememberServices(slog.New(slog.DiscardHandler))
+	cfg.services.add(service.Known()[1])
+	if _, _, err := cfg.rulesNow(); err != nil || !slices.Equal(cfg.services.found, []string{service.Known()[1].Name}) {
+		t.Errorf("%v, left: %v", err, cfg.services.found)
+	}
+	// Of another boot nothing is known.
+	if err := os.WriteFile(cfg.foundServicesPath(), []byte(`{"bootID":"other","found":["kubelet"]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, a, err = open(""); err != nil || has(a) {
+		t.Errorf("%v: remembered over a boot", err)
+	}
+}
+
+// Where the API server is, and whom to trust there, is the cluster's to say.
+func TestReachAPIServer(t *testing.T) {
+	s := service.Service{Name: service.APIServer}.Filled()
+	cfg := Config{}
+	if err := cfg.reachAPIServer(&s); err == nil {
+		t.Error("without a cluster")
+	}
+	cfg.cluster = &cluster{rest: &rest.Config{TLSClientConfig: rest.TLSClientConfig{ServerName: "kubernetes"}}}
+	cfg.cluster.rest.Host = "https://api.example:6443/prefix"
+	if err := cfg.reachAPIServer(&s); err != nil || s.Address != "api.example:6443" || s.Path != "/prefix/livez" {
+		t.Errorf("%+v, %v", s, err)
+	}
+	s = service.Service{Name: service.APIServer}.Filled()
+	cfg.cluster.rest.Host = "https://api.example"
+	if err := cfg.reachAPIServer(&s); err != nil || s.Address != "api.example:443" || s.Path != "/livez" || s.Handler != "https" || s.TLS == nil || s.TLS.ServerName != "kubernetes" || s.TLS.InsecureSkipVerify {
+		t.Errorf("%+v, %v", s, err)
+	}
+	own := service.Service{Name: service.APIServer, Address: "10.0.0.1:6443"}.Filled()
+	if err := cfg.reachAPIServer(&own); err != nil || own.Address != "10.0.0.1:6443" || own.TLS != nil {
+		t.Errorf("%+v, %v", own, err)
+	}
+}

@@ -1,0 +1,26 @@
+package config
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/kernosis/kernosis/reporter/web"
+)
+
+// Metrics configures TLS and access for addresses that other machines can reach.
+type Metrics struct {
+	CertFile string `mapstructure:"metrics-cert-file" yaml:"metrics-cert-file"`
+	KeyFile  string `mapstructure:"metrics-key-file" yaml:"metrics-key-file"`
+	Plain    bool   `mapstructure:"metrics-plain-http" yaml:"metrics-plain-http"`
+}
+
+// MetricsFlags adds the flags of [Metrics].
+func MetricsFlags(fs *pflag.FlagSet) {
+	fs.String("metrics-cert-file", "", "`file` with the certificate for addresses other than loopback, in PEM, read again when it changes; empty: one that signs itself")
+	fs.String("metrics-key-file", "", "`file` with its key")
+	fs.Bool("metrics-plain-http", false, "serve without TLS, and let everybody read who reaches the address")
+}
+
+// Access returns who may read what is served.
+func (s *Metrics) Access() *web.AccessConfig {
+	return &web.AccessConfig{CertFile: s.CertFile, KeyFile: s.KeyFile, Plain: s.Plain}
+}

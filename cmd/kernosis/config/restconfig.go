@@ -1,0 +1,122 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// RESTConfig returns how to reach the API server: by node-problem-detector's
+// --apiserver-override if there is one, by a kubeconfig, or as a pod. The error is errNoCluster
+// if nothing says how.
+func RESTConfig(apiServerOverride, kubeconfig string) (*rest.Config, error) {
+	o := override{inCluster: true}
+	if apiServerOverride != "" {
+		var err error
+		if o, err = parseOverride(apiServerOverride); err != nil {
+			return nil, fmt.Errorf("apiserver-override: %w", err)
+		}
+	}
+	return o.config(kubeconfig)
+}
+
+// CheckOverride returns what is wrong with an --apiserver-override.
+func CheckOverride(text string) error {
+	_, err := parseOverride(text)
+	return err
+}
+
+// override is node-problem-detector's --apiserver-override.
+type override struct {
+	host       string // https://host:port; "": as without it
+	inCluster  bool
+	kubeconfig string // auth
+	insecure   bool
+}
+
+func parseOverride(text string) (override, error) {
+	o := override{inCluster: true}
+	u, err := url.Parse(text)
+	if err != nil {
+		return o, fmt.Errorf("%q is no URL", text) // the error would say it again
+	}
+	if u.Scheme != "" || u.Host != "" {
+		if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Path != "" && u.Path != "/" {
+			return o, fmt.Errorf("%q: want http or https://host:port", text)
+		}
+		o.host = u.Scheme + "://" + u.Host
+	} else if u.Path != "" {
+		return o, fmt.Errorf("%q: want http or https://host:port", text)
+	}
+	for key, values := range u.Query() {
+		value := values[len(values)-1]
+		truth := func(to *bool) error {
+			if !slices.Contains([]string{"true", "false"}, value) {
+				return fmt.Errorf("%q: %s: want true or false", text, key)
+			}
+			*to = value == "true"
+			return nil
+		}
+		switch key {
+		case "inClusterConfig":
+			err = truth(&o.inCluster)
+		case "insecure":
+			err = truth(&o.insecure)
+		case "auth":
+			o.kubeconfig = value
+		case "useServiceAccount", "apiVersion":
+			err = fmt.Errorf("%q: %s has no meaning any more", text, key)
+		default:
+			err = fmt.Errorf("%q: %s: want inClusterConfig, auth or insecure", text, key)
+		}
+		if err != nil {
+			return o, err
+		}
+	}
+	if !o.inCluster && o.host == "" && o.kubeconfig == "" {
+		return o, fmt.Errorf("%q: without inClusterConfig it must name a host or auth", text)
+	}
+	return o, nil
+}
+
+// ErrNoCluster: nothing says how to reach an API server.
+var ErrNoCluster = errors.New("neither kubeconfig nor the environment of a pod") //nolint:gochecknoglobals // a constant
+
+func (o *override) config(kubeconfig string) (*rest.Config, error) {
+	if o.kubeconfig != "" {
+		kubeconfig = o.kubeconfig
+	}
+	var c *rest.Config
+	var err error
+	switch {
+	case kubeconfig != "":
+		rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}
+		over := &clientcmd.ConfigOverrides{}
+		over.ClusterInfo.Server = o.host
+		c, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, over).ClientConfig()
+		if err != nil {
+			return nil, fmt.Errorf("kubeconfig %s: %w", kubeconfig, err)
+		}
+	case !o.inCluster:
+		c = &rest.Config{Host: o.host}
+	default:
+		c, err = rest.InClusterConfig()
+		if errors.Is(err, rest.ErrNotInCluster) {
+			return nil, ErrNoCluster
+		}
+		if err != nil {
+			return nil, fmt.Errorf("as a pod of the cluster: %w", err)
+		}
+		if o.host != "" {
+			c.Host = o.host
+		}
+	}
+	if o.insecure {
+		c.Insecure, c.CAData, c.CAFile = true, nil, ""
+	}
+	return c, nil
+}

@@ -1,0 +1,57 @@
+package manifest
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/kernosis/kernosis/collector/document"
+	"github.com/kernosis/kernosis/diagnose/sets"
+)
+
+// ShippedNames returns the names of the OperationSets that are part of Kernosis, sorted.
+func ShippedNames() []string {
+	names, _ := fs.Glob(sets.Files, "*.yaml") // the pattern is a good one
+	for i := range names {
+		names[i] = strings.TrimSuffix(names[i], ".yaml")
+	}
+	return names
+}
+
+// ShippedFile returns the manifest of a shipped OperationSet.
+func ShippedFile(name string) (document.File, error) {
+	if names := ShippedNames(); !slices.Contains(names, name) {
+		return document.File{}, fmt.Errorf("no shipped OperationSet is named %.80q%s there are %s", name,
+			cmp.Or(document.Suggest(name, names), ";"), strings.Join(names, ", "))
+	}
+	data, err := sets.Files.ReadFile(name + ".yaml")
+	return document.File{Name: name + ".yaml", Data: data}, err
+}
+
+// ShippedFiles returns the manifests of all shipped OperationSets.
+func ShippedFiles() ([]document.File, error) {
+	var files []document.File
+	for _, name := range ShippedNames() {
+		f, err := ShippedFile(name)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+// Shipped parses a shipped OperationSet.
+func Shipped(name string) (*Set, error) {
+	file, err := ShippedFile(name)
+	if err != nil {
+		return nil, err
+	}
+	r, err := NewReader()
+	if err != nil {
+		return nil, err
+	}
+	return r.Parse(file)
+}

@@ -1,0 +1,11 @@
+package operation
+
+import (
+	"github.com/kernosis/kernosis/collector/hostfs"
+)
+
+// HostAt returns the machine whose root folder is dir. pods are the machine's; nil if they are not known.
+func HostAt(dir string, pods Pods) Host {
+	root := hostfs.New(dir)
+	return Host{FS: root, Symbols: hostfs.NewSymbols(root), Pods: pods}
+}
