@@ -124,7 +124,7 @@ tlsConfig:
   serverName: {{ .Values.metrics.serverName }}
   ca: {secret: {name: {{ .Values.metrics.certificateSecret | quote }}, key: ca.crt}}
   {{- else }}
-  # The certificates sign themselves.
+  # The certificates are self-signed.
   insecureSkipVerify: true
   {{- end }}
 authorization:
@@ -160,7 +160,7 @@ authorization:
 
 {{/* Scrape settings of a monitor's endpoint. Takes a value of monitoring: podMonitor or serviceMonitor. */}}
 {{- define "kernosis.scrapeOptions" -}}
-# Results of probes have the namespace, pod and container that are probed.
+# Keep the labels namespace, pod and container of the probed containers.
 honorLabels: true
 relabelings:
 - {sourceLabels: [__meta_kubernetes_pod_node_name], targetLabel: node}
