@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// overlays are the values that an overlay of its name is rendered from.
+// overlays returns the values of each overlay by name.
 func overlays() map[string]map[string]any {
 	return map[string]map[string]any{
 		"hardened":           {"agent": map[string]any{"profile": "hardened"}},
@@ -22,15 +22,15 @@ func overlays() map[string]map[string]any {
 	}
 }
 
-// BaseValues are the base's, and below those of overlays. The shipped sets are objects of
-// kinds that the base brings, and can be applied only behind it: diagnose/sets has them.
+// BaseValues returns the values of the base and its overlays. The shipped diagnosis sets are left
+// out because their CRDs are part of the base and must be applied first; they are in diagnose/sets.
 func BaseValues() map[string]any {
 	return map[string]any{"diagnoseSets": map[string]any{"enabled": false}}
 }
 
 const generated = "# Made from deploy/chart/kernosis by \"make generate-deploy\".\n"
 
-// Kustomize returns the files of deploy/kustomize by their paths below it.
+// Kustomize returns the files of deploy/kustomize by relative path.
 func Kustomize(ctx context.Context, r Renderer) (map[string][]byte, error) {
 	base, err := r.Render(ctx, BaseValues())
 	if err != nil {
@@ -66,7 +66,7 @@ func Kustomize(ctx context.Context, r Renderer) (map[string][]byte, error) {
 	return files, nil
 }
 
-// namespaceManifest: Helm makes the namespace by itself. The labels let agents run where
+// namespaceManifest is the namespace, which Helm creates by itself. Its labels let agents run where
 // Pod Security is enforced.
 const namespaceManifest = `apiVersion: v1
 kind: Namespace
@@ -83,7 +83,7 @@ func ownedByKustomize(text string) string {
 	return strings.ReplaceAll(text, "app.kubernetes.io/managed-by: Helm", "app.kubernetes.io/managed-by: kustomize")
 }
 
-// overlay returns the kustomization that makes of the base what has changed.
+// overlay returns the kustomization that turns the base into the changed documents.
 func overlay(base, changed []Document) ([]byte, error) {
 	after := make(map[string]*unstructured.Unstructured, len(changed))
 	for _, d := range changed {
@@ -119,8 +119,8 @@ func id(o *unstructured.Unstructured) string {
 	return o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
 }
 
-// patchOf returns an entry of patches, nil where nothing has changed. A whole field of the
-// object is replaced: how lists merge depends on the kind.
+// patchOf returns an entry of patches, or nil if nothing has changed. It replaces whole top-level
+// fields, because how lists are merged depends on the kind.
 func patchOf(before, after *unstructured.Unstructured) (any, error) {
 	if after == nil {
 		meta := map[string]any{"name": before.GetName()}
@@ -152,7 +152,7 @@ func kustomization(fields map[string]any) ([]byte, error) {
 	return bytes.Join([][]byte{[]byte(generated), text}, nil), nil
 }
 
-// merged returns the one values with the others over them.
+// merged returns the values of under overridden by those of over.
 func merged(under, over map[string]any) map[string]any {
 	out := maps.Clone(under)
 	for k, v := range over {

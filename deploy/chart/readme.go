@@ -10,16 +10,16 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// The lines around what Readme writes.
+// The markers around the part that Readme writes.
 const (
 	valuesBegin = "<!-- values: written by make generate-deploy from the comments of values.yaml -->\n"
 	valuesEnd   = "<!-- end of values -->\n"
 )
 
-// Readme returns the chart's README with tables of the values that values.yaml has. Its comments
-// are those of helm-docs: "# -- text" above a key describes it, "# @default -- text" replaces the
-// default in the table. A map with such a comment is one row; of any other map, each key is. A map
-// at the top with a plain comment has a table of its own, all others share the first one.
+// Readme returns the chart's README with tables of the values in values.yaml. Its comments follow
+// helm-docs: "# -- text" above a key describes it, "# @default -- text" replaces the default in the
+// table. A map with such a comment is one row; any other map has a row per key. A top-level map
+// with a plain comment gets a table of its own; all others share the first one.
 func Readme(readme, values []byte) ([]byte, error) {
 	head, rest, begins := strings.Cut(string(readme), valuesBegin)
 	_, tail, ends := strings.Cut(rest, valuesEnd)
@@ -115,10 +115,10 @@ func (r *reader) read(path string, key, value *yaml.Node, to *section) {
 
 func hasKeys(n *yaml.Node) bool { return n.Kind == yaml.MappingNode && len(n.Content) > 0 }
 
-// comment is what the lines directly above a key say.
+// comment holds the comment lines directly above a key.
 type comment struct {
-	text  string   // behind "# -- "
-	value string   // behind "# @default -- "
+	text  string   // after "# -- "
+	value string   // after "# @default -- "
 	plain []string // lines before these
 }
 
@@ -145,7 +145,7 @@ func (r *reader) above(key *yaml.Node) (c comment) {
 	return c
 }
 
-// kindOf returns the name that helm-docs has for a type.
+// kindOf returns helm-docs' name of a type.
 func kindOf(n *yaml.Node) string {
 	switch n.ShortTag() {
 	case "!!map":
@@ -154,7 +154,7 @@ func kindOf(n *yaml.Node) string {
 		return "list"
 	case "!!null":
 		return "nil"
-	default: // !!str is a string, the others are named as in YAML
+	default: // !!str is string, the others are named as in YAML
 		return strings.Replace(strings.TrimPrefix(n.ShortTag(), "!!"), "str", "string", 1)
 	}
 }

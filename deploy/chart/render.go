@@ -12,15 +12,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Namespace is the one that is rendered for, unless a Renderer says another.
+// Namespace is the namespace to render for, unless a Renderer specifies another.
 const Namespace = "kernosis"
 
 // Renderer runs Helm on the chart. It may be copied and used concurrently.
 type Renderer struct {
 	Helm      string // path of the program
 	Chart     string // folder of the chart
-	Namespace string // ""; [Namespace]
-	// Hooks: also what Helm runs before an upgrade and a removal.
+	Namespace string // empty: [Namespace]
+	// Hooks includes the hooks that Helm runs before an upgrade and a removal.
 	Hooks bool
 }
 
@@ -30,7 +30,7 @@ type Document struct {
 	Text   string // YAML, with the template's comments
 }
 
-// Object returns what the document says.
+// Object parses the document.
 func (d Document) Object() (*unstructured.Unstructured, error) {
 	o := &unstructured.Unstructured{}
 	if err := yaml.UnmarshalStrict([]byte(d.Text), &o.Object); err != nil {
@@ -39,8 +39,8 @@ func (d Document) Object() (*unstructured.Unstructured, error) {
 	return o, nil
 }
 
-// Render returns what the chart makes of values, in Helm's order, definitions of kinds
-// first. An error has what Helm says.
+// Render renders the chart with values. Documents are in Helm's order, CRDs first. An error
+// contains Helm's output.
 func (r Renderer) Render(ctx context.Context, values map[string]any) ([]Document, error) {
 	text, err := yaml.Marshal(values)
 	if err != nil {
@@ -63,8 +63,8 @@ func (r Renderer) Render(ctx context.Context, values map[string]any) ([]Document
 	return split(stdout.String()), nil
 }
 
-// split takes Helm's output apart. What follows a separator names its template; an object
-// of the same template may follow without.
+// split splits Helm's output. A separator is followed by the name of the template, which may be
+// missing for further objects of the same template.
 func split(text string) (all []Document) {
 	source := ""
 	for part := range strings.SplitSeq("\n"+text, "\n---\n") {
@@ -84,7 +84,7 @@ func split(text string) (all []Document) {
 	return all
 }
 
-// hasObject distinguishes an object from comments alone.
+// hasObject reports whether the text is more than comments.
 func hasObject(text string) bool {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {

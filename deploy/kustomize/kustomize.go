@@ -1,5 +1,5 @@
-// Package kustomize holds the manifests of an installation without Helm, which "make
-// generate-deploy" renders from the chart (deploy/chart): the base, and overlays of it.
+// Package kustomize holds the manifests for an installation without Helm, which "make
+// generate-deploy" renders from the chart (deploy/chart): a base and its overlays.
 package kustomize
 
 import (
@@ -20,7 +20,7 @@ import (
 //go:embed base/*.yaml hardened/*.yaml
 var Files embed.FS
 
-// Objects returns those of the base that are of one of the kinds, or all, in the order of
+// Objects returns the base's objects of the given kinds, or all if none is given, in the order of
 // their files.
 func Objects(kinds ...string) (all []*unstructured.Unstructured, err error) {
 	names, err := fs.Glob(Files, "base/*.yaml")

@@ -1,5 +1,5 @@
-// Command generate writes what the chart makes or has from elsewhere: its README, its templates of
-// alerts, the dashboards, and deploy/kustomize. It is run in the root of the checkout, by "make generate-deploy".
+// Command generate writes the generated files of the chart: its README, its alert templates, the
+// dashboards, and deploy/kustomize. "make generate-deploy" runs it in the root of the checkout.
 package main
 
 import (
@@ -48,7 +48,7 @@ func readme() error {
 	return write(name, text)
 }
 
-// ownAlerts writes the templates of alerts on users' rules.
+// ownAlerts writes the alert templates for users' rules.
 func ownAlerts() error {
 	text, err := chart.OwnAlerts()
 	if err != nil {
@@ -76,7 +76,7 @@ func kustomize(ctx context.Context, helm string) error {
 		return err
 	}
 	const into = "deploy/kustomize"
-	// What is not made any more must not stay.
+	// Remove files that are no longer generated.
 	old, err := filepath.Glob(into + "/*/*.yaml")
 	if err != nil {
 		return err
