@@ -30,7 +30,7 @@ func refused(t *testing.T, l *Loaded) (n int) {
 	return n
 }
 
-// Programs that are pinned count only if they write to the maps that are read.
+// Pinned programs may be adopted only if they write to the maps that are read.
 func TestAdoptedProgramsUseTheMapsThatAreRead(t *testing.T) {
 	k := testKernel(t)
 	for _, s := range Stems() {
@@ -53,7 +53,7 @@ func TestAdoptedProgramsUseTheMapsThatAreRead(t *testing.T) {
 	}
 }
 
-// A link on another control group than the root is one that sees nothing but that.
+// A link on a cgroup below the root sees only that cgroup.
 func TestAdoptedLinksAreOnTheRoot(t *testing.T) {
 	k := testKernel(t)
 	pins, reopen := testPins(t)
@@ -93,7 +93,7 @@ func TestAdoptedLinksAreOnTheRoot(t *testing.T) {
 	}
 }
 
-// unpin removes a pin. The kernel detaches a link some milliseconds after its last one.
+// unpin removes a pin. The kernel detaches a link some milliseconds after its last pin is gone.
 func unpin(t *testing.T, path string) {
 	t.Helper()
 	var id link.ID
@@ -119,8 +119,8 @@ func unpin(t *testing.T, path string) {
 	}
 }
 
-// An agent that is killed while it unpins leaves some pins, in an order that the kernel
-// chooses: the next one sees what happens, and leaves nothing.
+// An agent that is killed while it unpins leaves some pins, in an order that the kernel chooses.
+// The next one must still detect faults, and clean up.
 func TestKilledWhileUnpinning(t *testing.T) {
 	k := testKernel(t)
 	n := newTestNet(t)
@@ -178,8 +178,8 @@ func TestKilledWhileUnpinning(t *testing.T) {
 	}
 }
 
-// A program that an earlier run had to do without serves as soon as it can: the cause may have
-// been a capability, or passing.
+// A better program that an earlier run could not use takes over as soon as it works: the cause may
+// have been a missing capability, or temporary.
 func TestBetterProgramTakesOver(t *testing.T) {
 	k := testKernel(t)
 	for name, killed := range map[string]bool{"fallback pinned": false, "killed before the fallback is gone": true} {
@@ -234,7 +234,7 @@ func TestBetterProgramTakesOver(t *testing.T) {
 	}
 }
 
-// A fallback stays where nothing better works still, and the report has the reason of today.
+// A fallback stays while nothing better works, and the report has the current reason.
 func TestFallbackStays(t *testing.T) {
 	k := testKernel(t)
 	pins, reopen := testPins(t)
@@ -255,8 +255,7 @@ func TestFallbackStays(t *testing.T) {
 	}
 }
 
-// What is attached on demand is found again after a kill, whatever its hook is called, and ends
-// with the last target.
+// On-demand hooks are adopted after a kill, whatever the hook's name, and end with the last target.
 func TestOnDemandHooksAreAdopted(t *testing.T) {
 	k := testKernel(t)
 	pins, reopen := testPins(t)
@@ -282,7 +281,7 @@ func TestOnDemandHooksAreAdopted(t *testing.T) {
 	}
 }
 
-// A pin that no hook has the name of is of an earlier version, whose hook had another name.
+// A pin whose hook is unknown is from an earlier version, whose hook had another name.
 func TestPinsOfUnknownHooksAreRemoved(t *testing.T) {
 	k := testKernel(t)
 	pins, reopen := testPins(t)

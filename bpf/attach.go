@@ -11,8 +11,8 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// attachHooks serves every hook that is not on demand, first with what an
-// earlier run left pinned.
+// attachHooks attaches every hook that is not on demand. It prefers links that an earlier run left
+// pinned.
 func (l *Loaded) attachHooks() error {
 	pinned := map[string]map[string]string{}
 	if l.dir != "" {
@@ -24,7 +24,7 @@ func (l *Loaded) attachHooks() error {
 	for _, programs := range pinned {
 		for program, path := range programs {
 			if l.spec.Programs[program] == nil {
-				_ = os.Remove(path) // of a version whose hook had a "-" in its name
+				_ = os.Remove(path) // pinned by a version whose hook had a "-" in its name
 			}
 		}
 	}
@@ -46,7 +46,7 @@ func (l *Loaded) attachHooks() error {
 			switch {
 			case err != nil && !h.optional:
 				errs = append(errs, err)
-			case err == nil && h.onDemand && !demanded: // it is possible
+			case err == nil && h.onDemand && !demanded: // it works; attached only once needed
 				errs = append(errs, l.Detach(h.name))
 			}
 		}
@@ -54,8 +54,8 @@ func (l *Loaded) attachHooks() error {
 	return errors.Join(errs...)
 }
 
-// adopt takes the pinned link of a hook, if there is one. A better program than the pinned one
-// takes its place where it works by now.
+// adopt takes over the pinned link of a hook, if there is one, and reports whether it did. If a
+// better program than the pinned one works by now, that one replaces it.
 func (l *Loaded) adopt(h hook, pinned map[string]string) bool {
 	for i, v := range h.variants {
 		path, ok := pinned[v.program]
@@ -73,13 +73,13 @@ func (l *Loaded) adopt(h hook, pinned map[string]string) bool {
 			}
 		}
 		if err != nil {
-			// It must not go on beside the one that is attached in its place.
+			// Otherwise it would run beside the program that is attached in its place.
 			_ = errors.Join(lk.Unpin(), lk.Close())
 			continue
 		}
 		for _, other := range h.variants[i+1:] {
 			if path, ok := pinned[other.program]; ok {
-				_ = os.Remove(path) // of a run that was killed before this
+				_ = os.Remove(path) // left by a run that was killed at this point
 			}
 		}
 		if l.attachBetter(h, i) {
@@ -98,9 +98,9 @@ func (l *Loaded) adopt(h hook, pinned map[string]string) bool {
 	return false
 }
 
-// attachBetter attaches a better variant of a hook than the one that an earlier run left there,
-// beside it, so that nothing is missed. It does so only where the one that comes first acts for
-// both: elsewhere a fault would have two records.
+// attachBetter attaches a better variant of a hook than the adopted one, while that one is still
+// attached, so that nothing is missed. It does so only for stems where the program that runs first
+// handles the fault for both: elsewhere each fault would be recorded twice.
 func (l *Loaded) attachBetter(h hook, than int) bool {
 	better := h
 	better.variants = h.variants[:than]
@@ -113,9 +113,9 @@ func (l *Loaded) attachBetter(h hook, than int) bool {
 	return false
 }
 
-// checkAdopted says why a pinned link would not show what it is for: its program uses other
-// maps than this process, left by a run that was killed while it unpinned, or it is on a
-// part of the control groups only.
+// checkAdopted returns an error if a pinned link can't be used: its program uses other maps than
+// this process (a run was killed while it unpinned), or it is attached to a part of the cgroups
+// only.
 func (l *Loaded) checkAdopted(lk link.Link, prog *ebpf.Program, name string) error {
 	info, err := lk.Info()
 	if err != nil {
@@ -137,7 +137,7 @@ func (l *Loaded) checkAdopted(lk link.Link, prog *ebpf.Program, name string) err
 		ins := &spec.Instructions[i]
 		m := l.maps[ins.Reference()]
 		if !ins.IsLoadFromMap() || m == nil {
-			continue // a constant is the program's own
+			continue // a constant belongs to the program
 		}
 		info, err := m.Info()
 		if err != nil {
@@ -150,8 +150,8 @@ func (l *Loaded) checkAdopted(lk link.Link, prog *ebpf.Program, name string) err
 	return nil
 }
 
-// programOf returns the program of a link that was pinned: by its own pin, for to ask for
-// a program by its number takes CAP_SYS_ADMIN.
+// programOf returns the program of a pinned link. It opens the program's own pin, because opening a
+// program by its ID takes CAP_SYS_ADMIN.
 func (l *Loaded) programOf(lk link.Link, name string) (*ebpf.Program, error) {
 	info, err := lk.Info()
 	if err != nil {
@@ -168,13 +168,13 @@ func (l *Loaded) programOf(lk link.Link, name string) (*ebpf.Program, error) {
 	return ebpf.NewProgramFromID(info.Program)
 }
 
-// pin keeps a hook's link and program for the next agent, and reports whether it could.
+// pin pins a hook's link and program for the next agent, and reports whether that worked.
 func (l *Loaded) pin(h hook, v variant) bool {
 	if l.dir == "" {
 		return false
 	}
 	path, program := programPin(l.dir, v.program), l.programs[v.program]
-	// What is there is this one's, for another hook or from before a Detach, or that of an
+	// An existing pin belongs to this program (for another hook, or from before a Detach), or to an
 	// earlier run whose link could not be adopted.
 	if err := program.Unpin(); err != nil {
 		return false
@@ -185,9 +185,8 @@ func (l *Loaded) pin(h hook, v variant) bool {
 	if err := program.Pin(path); err != nil {
 		return false
 	}
-	// perf-event links (kprobes) can be pinned from 5.15 on only; the report says when
-	// one is not.
-	// An inherited link is moved.
+	// perf-event links (kprobes) can be pinned from 5.15 on only; the report says when one is not.
+	// Pin moves the pin of an inherited link.
 	return l.links[h.name].Pin(linkPin(l.dir, h.name, v.program)) == nil
 }
 
@@ -202,7 +201,7 @@ func (l *Loaded) attachHook(h hook) error {
 		}
 		lk, err := l.attachVariant(h, v)
 		if err != nil {
-			// The canary has loaded before any hook was tried.
+			// The canary was loaded before any hook was tried.
 			state := classify(err, l.programs[canaryProgram] != nil)
 			l.report(h, v, state, err, false)
 			errs = append(errs, fmt.Errorf("%s: %s: %w", v.program, state, err))
@@ -233,9 +232,9 @@ func (l *Loaded) attachVariant(h hook, v variant) (link.Link, error) {
 	return v.attach(l.programs[v.program])
 }
 
-// inherit puts this build's program in the place of another build's, at once: links of
-// control groups can do that. The second of two programs there would take what the first
-// has noted of a connect() for that of an earlier one. nil: there is no such link.
+// inherit replaces another build's program with this build's in one step, which cgroup links
+// support. If both were attached, the second would take what the first noted of a connect() for an
+// earlier connect(). It returns nil if there is no such link.
 func (l *Loaded) inherit(h hook, v variant) link.Link {
 	for _, dir := range l.siblings {
 		lk, err := link.LoadPinnedLink(linkPin(dir, h.name, v.program), nil)
@@ -263,8 +262,8 @@ func (l *Loaded) report(h hook, v variant, s State, err error, pinned bool) {
 	l.reports = append(l.reports, r)
 }
 
-// AttachAll attaches every on-demand hook, to find out what would be possible.
-// What can't be attached shows in the reports.
+// AttachAll attaches every on-demand hook, to find out what is possible. The reports list what
+// can't be attached.
 func (l *Loaded) AttachAll() {
 	for _, h := range l.stem.hooks {
 		if h.onDemand {
@@ -273,15 +272,15 @@ func (l *Loaded) AttachAll() {
 	}
 }
 
-// Attach attaches an on-demand hook, or one whose module may have come since; it
-// does nothing when that is done, or an on-demand one is known to be impossible:
-// finding out takes tens of milliseconds.
+// Attach attaches an on-demand hook, or one whose kernel module may have been loaded since. It does
+// nothing if the hook is attached, and fails at once if an on-demand hook is known to be
+// impossible: finding out takes tens of milliseconds.
 func (l *Loaded) Attach(hookName string) error {
 	h, err := l.hook(hookName)
 	if err != nil || l.links[hookName] != nil {
 		return err
 	}
-	// Others are asked for because the module that has them was loaded.
+	// Other hooks are requested because their module was loaded: retry them.
 	if h.onDemand && l.hopeless(hookName) {
 		return fmt.Errorf("hook %s: no variant can work: %w", hookName, errAbsent)
 	}
@@ -299,8 +298,8 @@ func (l *Loaded) Detach(hookName string) error {
 	delete(l.links, hookName)
 	l.dropReports(hookName)
 	l.report(h, h.variants[0], OnDemand, nil, false)
-	// Unpin is a no-op for a link that is not pinned, and not supported where there are
-	// no links: kprobes before 5.15.
+	// Unpin is a no-op for a link that is not pinned. It is not supported where links don't exist:
+	// kprobes before 5.15.
 	err = lk.Unpin()
 	if errors.Is(err, ebpf.ErrNotSupported) {
 		err = nil
@@ -308,8 +307,7 @@ func (l *Loaded) Detach(hookName string) error {
 	return errors.Join(err, lk.Close())
 }
 
-// hopeless reports whether all variants of a hook have been tried, with a
-// conclusive answer each.
+// hopeless reports whether all variants of a hook were tried, each with a conclusive result.
 func (l *Loaded) hopeless(hookName string) bool {
 	l.reportsMu.Lock()
 	defer l.reportsMu.Unlock()

@@ -25,8 +25,8 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 )
 
-// docs/benchmarks.md says how to read these figures. Statistics are of the whole
-// machine: other processes' connections are in them.
+// docs/benchmarks.md explains how to read these figures. Statistics cover the whole machine,
+// including other processes' connections.
 
 func benchKernel(b *testing.B) *Kernel {
 	b.Helper()
@@ -53,14 +53,14 @@ func benchStem(b *testing.B, s Stem) *Loaded {
 	return l
 }
 
-// programCost is what one program has cost.
+// programCost is the cost of one program.
 type programCost struct {
 	runs uint64
 	time time.Duration
 }
 
-// measure has the kernel count what programs cost while fn does ops operations.
-// The returned function reports it, once the benchmark has run.
+// measure makes the kernel count what programs cost while fn does ops operations. The returned
+// function reports the result, after the benchmark has run.
 func measure(b *testing.B, programs map[string]*ebpf.Program, fn func() (ops int)) (report func()) {
 	b.Helper()
 	stats, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
@@ -98,7 +98,7 @@ func measure(b *testing.B, programs map[string]*ebpf.Program, fn func() (ops int
 	}
 }
 
-// What the programs cost that run at a fault, which is a real one each time.
+// BenchmarkFault measures the programs that run at a fault. Each fault is a real one.
 func BenchmarkFault(b *testing.B) {
 	b.Run("oomkill", func(b *testing.B) {
 		l := benchStem(b, oomkill())
@@ -113,7 +113,7 @@ func BenchmarkFault(b *testing.B) {
 		})
 	})
 	b.Run("diskio", func(b *testing.B) { benchmarkDiskFault(b, diskio(), 1) })
-	// A record wakes the reader only where it has read all that was before.
+	// A record wakes the reader only if the reader has read all earlier ones.
 	b.Run("diskio in a burst", func(b *testing.B) { benchmarkDiskFault(b, diskio(), 500) })
 	b.Run("diskio before 5.18", func(b *testing.B) { benchmarkDiskFault(b, fallback(), 1) })
 	b.Run("diskio of a bio-based device", func(b *testing.B) {
@@ -123,10 +123,10 @@ func BenchmarkFault(b *testing.B) {
 		}
 		f, page := fullZram(b).open(b), directBuffer(b)
 		for i := range page {
-			page[i] = byte(i * i >> 3) // what is all one byte takes no room
+			page[i] = byte(i * i >> 3) // a page of equal bytes takes no room
 		}
 		benchmarkFault(b, l, 1, func() error {
-			// The limit lets a page or two in.
+			// The limit leaves room for a page or two.
 			for i := range int64(8) {
 				if _, err := f.WriteAt(page, i*diskBlock); errors.Is(err, unix.EIO) {
 					return nil
@@ -177,8 +177,8 @@ func benchmarkDiskFault(b *testing.B, s Stem, drainEvery int) {
 	})
 }
 
-// benchmarkFault provokes one fault an operation, and insists on the records. The
-// ring is read after each drainEvery faults.
+// benchmarkFault provokes one fault per operation, and fails if records are missing. It reads the
+// ring after every drainEvery faults.
 func benchmarkFault(b *testing.B, l *Loaded, drainEvery int, fault func() error) {
 	b.Helper()
 	records, i := 0, 0
@@ -209,7 +209,7 @@ func benchmarkFault(b *testing.B, l *Loaded, drainEvery int, fault func() error)
 	if err != nil {
 		b.Fatal(err)
 	}
-	counted := 0 // of a storm of disk errors
+	counted := 0 // in a storm of disk errors
 	if l.Stem == StemDiskIO {
 		all, err := l.UnrecordedDiskErrors(0)
 		if err != nil {
@@ -219,15 +219,15 @@ func benchmarkFault(b *testing.B, l *Loaded, drainEvery int, fault func() error)
 			counted += int(e.N)
 		}
 	}
-	// A caller can see an error that no hook was passed for (seen once in some
-	// 50,000 failed writes), and other tests provoke faults at the same time.
+	// A caller can get an error without passing a hook (seen once in about 50,000 failed writes),
+	// and other tests provoke faults at the same time.
 	if reported := records + counted + int(full+skipped); reported < b.N-1-b.N/1000 {
 		b.Errorf("%d faults gave %d records, %d counted, %d lost, %d runs skipped", b.N, records, counted, full, skipped)
 	}
 	b.ReportMetric(float64(full+skipped), "lost")
 }
 
-// benchExt4 is a mounted ext4 that goes on after an error.
+// benchExt4 returns a mounted ext4 that continues after an error.
 func benchExt4(b *testing.B) blockDevice {
 	b.Helper()
 	mkfs, err := exec.LookPath(mkfsExt4[0])
@@ -257,8 +257,8 @@ func benchExt4(b *testing.B) blockDevice {
 	return disk
 }
 
-// enterBenchNet puts the benchmark's goroutine into a network namespace of its
-// own, for good, and returns its inode.
+// enterBenchNet moves the benchmark's goroutine into its own network namespace permanently, and
+// returns the namespace's inode.
 func enterBenchNet(b *testing.B) (inode uint32) {
 	b.Helper()
 	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
@@ -281,7 +281,7 @@ func enterBenchNet(b *testing.B) (inode uint32) {
 	if err := netlink.LinkSetUp(lo); err != nil {
 		b.Fatal(err)
 	}
-	// Connections in TIME_WAIT of a whole benchmark: more would be in the log.
+	// Room for the TIME_WAIT connections of a whole benchmark: the kernel would log an overflow.
 	if err := os.WriteFile("/proc/sys/net/ipv4/tcp_max_tw_buckets", []byte("1000000"), 0); err != nil {
 		b.Log(err)
 	}
@@ -326,7 +326,7 @@ func server(b *testing.B, kind int) int {
 	return s
 }
 
-// deaf has a socket drop all that it gets, for a reason that counts as a fault.
+// deaf makes a socket drop all that it receives, for a reason that counts as a fault.
 func deaf(tb testing.TB, s int) {
 	tb.Helper()
 	drop := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
@@ -335,13 +335,13 @@ func deaf(tb testing.TB, s int) {
 	}
 }
 
-// address is one of 127.0.0.1 to 127.0.0.250, in turn: one address alone runs
-// out of ports.
+// address returns one of 127.0.0.1 to 127.0.0.250, in turn, because a single address runs out of
+// ports.
 func address(i int) netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, byte(1 + i%250)}) }
 
-// netWorkloads are what the network hooks see on a healthy machine, on one
-// thread and the loopback: the cheapest there is, so that the programs' share is
-// the largest there is. Each returns one operation, the i-th.
+// netWorkloads are what the network hooks see on a healthy machine, on one thread and over
+// loopback: nothing is cheaper, so the programs' share is the largest possible. Each returns a
+// function that makes the i-th operation.
 var netWorkloads = []struct {
 	name string
 	set  func(*testing.B) func(i int) error
@@ -375,7 +375,7 @@ var netWorkloads = []struct {
 			return nil
 		}
 	}},
-	// A datagram nobody wants: a drop for a reason that is left out at once.
+	// A datagram that nobody receives: its drop reason is ignored at once.
 	{"normal drop", func(b *testing.B) func(int) error { return datagrams(b) }},
 	// A datagram dropped for a reason that counts: its headers are read.
 	{"UDP drop", func(b *testing.B) func(int) error {
@@ -412,12 +412,12 @@ func datagrams(b *testing.B) func(int) error {
 	}
 }
 
-// measured operations tell what a program costs: means over so many repeat within
-// a few percent.
+// measured is the number of operations per measurement: means over so many repeat within a few
+// percent.
 const measured = 3000
 
-// What the sockfail programs cost connections and packets that are healthy or
-// none of their business.
+// BenchmarkNetwork measures what the sockfail programs cost connections and packets that are
+// healthy or not watched.
 func BenchmarkNetwork(b *testing.B) {
 	elsewhere := netip.MustParseAddr("192.0.2.1")
 	for _, w := range netWorkloads {
@@ -435,9 +435,9 @@ func BenchmarkNetwork(b *testing.B) {
 			}},
 			{name: "200 targets of other ports", load: true, targets: func(n uint32) []SockTargetKey { return nodeTargets(n, 8000) }},
 			{name: "200 targets, some of its port", for1: "connection", load: true, targets: func(n uint32) []SockTargetKey { return nodeTargets(n, benchPort-5) }},
-			// The most look-ups there can be: one for each class of wildcard but
-			// "anything", which no connection misses. Packets are looked up without
-			// the namespace, so the last one stands for each of them.
+			// The most lookups possible: one for each class of wildcard except "anything", which
+			// matches every connection. Packets are looked up without the namespace, so the last
+			// key applies to all of them.
 			{name: "7 classes of other targets", load: true, targets: func(n uint32) []SockTargetKey {
 				return []SockTargetKey{
 					NewSockTargetKey(n, elsewhere, 9), NewSockTargetKey(n, elsewhere, 0),
@@ -479,7 +479,7 @@ func BenchmarkNetwork(b *testing.B) {
 					}
 					i++
 				}
-				// Apart, because measuring costs more than most runs.
+				// Measured separately, because measuring costs more than most runs.
 				report := measure(b, programs, func() int {
 					for range measured {
 						op()
@@ -498,8 +498,8 @@ func BenchmarkNetwork(b *testing.B) {
 	}
 }
 
-// emptyProgram does nothing: what the statistics say of it is their own cost. It is
-// attached until the returned function, or the benchmark, ends.
+// emptyProgram returns a program that does nothing: its statistics are the cost of the statistics
+// themselves. It is attached until the returned function is called, or the benchmark ends.
 func emptyProgram(b *testing.B, tracepoint string) (p *ebpf.Program, detach func()) {
 	b.Helper()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
@@ -518,12 +518,12 @@ func emptyProgram(b *testing.B, tracepoint string) (p *ebpf.Program, detach func
 	return p, detach
 }
 
-// What it takes to read records out of the ring and give them back. An operation
-// is the whole ring, which is filled once and read again and again.
+// BenchmarkRing measures reading records from the ring and committing them. An operation reads the
+// whole ring, which is filled once and read repeatedly.
 func BenchmarkRing(b *testing.B) {
 	canaries := func(b *testing.B) *Loaded {
 		l := benchStem(b, oomkill())
-		for nonce := range uint64(20_000) { // of 21,845 that there is room for
+		for nonce := range uint64(20_000) { // it has room for 21,845
 			if err := l.RunCanary(nonce); err != nil {
 				b.Fatal(err)
 			}
@@ -532,8 +532,8 @@ func BenchmarkRing(b *testing.B) {
 	}
 	kills := func(b *testing.B) *Loaded {
 		l := benchStem(b, oomkill())
-		// Of no victim: the record is as large as any.
-		for range 600 { // of 660
+		// Without a victim: the record is as large as any other.
+		for range 600 { // it has room for 660
 			if _, err := l.Program(OomkillProgVictimRaw).Run(&ebpf.RunOptions{Context: make([]byte, 16)}); err != nil {
 				b.Fatal(err)
 			}
@@ -567,7 +567,7 @@ func BenchmarkRing(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				// The kernel only looks whether there is room.
+				// The kernel only checks whether there is room.
 				l.ring.next = first
 				l.ring.consumed().Store(first)
 				have = c.read(l)

@@ -14,8 +14,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// typesWithout returns the running kernel's BTF in which nothing has these names: what the
-// programs find of types, fields and values that a kernel was built without.
+// typesWithout returns the running kernel's BTF with these names removed, as for a kernel built
+// without these types, fields and values.
 func typesWithout(t *testing.T, names ...string) *btf.Spec {
 	t.Helper()
 	raw, err := os.ReadFile("/sys/kernel/btf/vmlinux")
@@ -36,7 +36,7 @@ func typesWithout(t *testing.T, names ...string) *btf.Spec {
 	for _, name := range names {
 		at := bytes.Index(strings, []byte("\x00"+name+"\x00"))
 		if at >= 0 { // else this kernel was built without it
-			strings[at+1] = 'X' // other names stay where they are, and so do the numbers of types
+			strings[at+1] = 'X' // the offsets of other names and the type numbers stay the same
 		}
 	}
 	spec, err := btf.LoadSpecFromReader(bytes.NewReader(raw))
@@ -48,15 +48,15 @@ func typesWithout(t *testing.T, names ...string) *btf.Spec {
 
 func withoutMemcg() []string { return []string{"memory_cgrp_id", "mem_cgroup"} }
 
-// TestKernelsWithoutOptions: what a kernel was built without costs what it would report, and
-// not the program. No Debian kernel lacks these options.
+// TestKernelsWithoutOptions checks that a missing build option costs only what it would report, not
+// the whole program. No Debian kernel lacks these options.
 func TestKernelsWithoutOptions(t *testing.T) {
 	testall.Only(t)
 	k := testKernel(t)
 	blkcg := []string{"bi_blkg", "blkcg", "blkcg_gq"}
 	for _, c := range []struct {
 		option string
-		names  []string // that BTF does not have without it
+		names  []string // names that BTF lacks without it
 	}{
 		{"none", nil},
 		{"MEMCG", withoutMemcg()},
@@ -90,7 +90,7 @@ func TestKernelsWithoutOptions(t *testing.T) {
 					}
 					if err := load(types); err != nil {
 						if load(nil) != nil {
-							continue // nor does it load on the kernel as it is
+							continue // it does not load on this kernel anyway
 						}
 						if verifier, ok := errors.AsType[*ebpf.VerifierError](err); ok {
 							err = verifier
@@ -103,9 +103,9 @@ func TestKernelsWithoutOptions(t *testing.T) {
 	}
 }
 
-// TestOOMKillWithoutMemoryGroups runs the program for this thread, as if its want of memory
-// killed it: without CONFIG_MEMCG all memory is the machine's, and the default hierarchy names
-// the victim's group.
+// TestOOMKillWithoutMemoryGroups runs the program for this thread, as if the thread had been killed
+// for its own demand for memory. Without CONFIG_MEMCG all memory is the machine's, and the default
+// hierarchy names the victim's cgroup.
 func TestOOMKillWithoutMemoryGroups(t *testing.T) {
 	k := testKernel(t)
 	l := openStem(t, oomkill(), k, nil)

@@ -13,9 +13,9 @@ import (
 // StemDiskIO: a block device answered a request with an error.
 const StemDiskIO = "diskio"
 
-// HookDiskIOBio is the on-demand hook of [StemDiskIO] that sees bio-based
-// devices (dm, md, NVMe with several paths, zram). It costs something for each of their bios, so it is to be
-// attached only while there are such devices.
+// HookDiskIOBio is the on-demand hook of [StemDiskIO] for bio-based devices (dm, md, NVMe with
+// several paths, zram). It runs for each of their bios, so attach it only while there are such
+// devices.
 const HookDiskIOBio = "bio"
 
 func diskio() Stem {
@@ -52,8 +52,8 @@ func diskio() Stem {
 	}
 }
 
-// requestErrorIsStatus tells a blk_status_t from the errno that request
-// tracepoints passed before v5.16. block_rq_error is younger than that.
+// requestErrorIsStatus reports whether request tracepoints pass a blk_status_t. Before v5.16 they
+// passed an errno. block_rq_error is younger than that.
 func requestErrorIsStatus(k *Kernel) (bool, error) {
 	args, ok := k.TracepointArgs("block_rq_complete")
 	if !ok || len(args) < 3 {
@@ -63,8 +63,8 @@ func requestErrorIsStatus(k *Kernel) (bool, error) {
 	return ok && t.Name == "blk_status_t", nil
 }
 
-// quietBit returns the bit that marks requests whose errors are not to be reported.
-// The kernel's own block_rq_error leaves those out.
+// quietBit returns the bit of requests whose errors must not be reported. The kernel's own
+// block_rq_error omits those.
 func quietBit(k *Kernel) (uint32, error) {
 	if _, ok := k.TracepointArgs("block_rq_error"); !ok {
 		return 11, nil // from v4.10 to v6.11
@@ -84,11 +84,11 @@ func quietBit(k *Kernel) (uint32, error) {
 // DiskIO flags (enum kn_diskio_flags).
 const (
 	DiskIOStatus    = 1 << iota // Error is a blk_status_t, else a positive errno
-	DiskIOBio                   // of a bio-based device
+	DiskIOBio                   // from a bio-based device
 	DiskIOReadAhead             // speculative: the real read follows
-	DiskIOFailFast              // who sent it handles failures: multipath, RAID, read-ahead
+	DiskIOFailFast              // the submitter handles failures: multipath, RAID, read-ahead
 	DiskIOPreflush              // the device's cache is flushed first
-	DiskIOIssuer                // Issuer is below the root, so it is known
+	DiskIOIssuer                // Issuer is below the root cgroup, so it is meaningful
 )
 
 // Operations (enum req_op) that have kept their number on every kernel.
@@ -116,24 +116,24 @@ type DiskIO struct {
 	Flags    uint8
 	Pad      [6]uint8
 	DiskName [32]byte
-	Issuer   Chain // what the I/O is charged to
+	Issuer   Chain // the cgroup that the I/O is charged to
 }
 
 // DiskErrorKind is struct storm_kind: what errors of a storm have in common.
 type DiskErrorKind struct {
 	_      structs.HostLayout
-	Issuer uint64 // id of the control group; 0: not known
+	Issuer uint64 // id of the cgroup; 0: not known
 	Dev    uint32
 	Disk   uint32
 	Error  uint32
 	Op     uint8
 	Flags  uint8 // without DiskIOIssuer
 	Pad    [2]uint8
-	// DiskName is filled up with NUL.
+	// DiskName is padded with NUL.
 	DiskName [32]byte
 }
 
-// Kind returns what the record has in common with those of its storm.
+// Kind returns the fields that the record shares with the others of its storm.
 func (d *DiskIO) Kind() DiskErrorKind {
 	k := DiskErrorKind{Dev: d.Dev, Disk: d.Disk, Error: d.Error, Op: d.Op, Flags: d.Flags &^ DiskIOIssuer, DiskName: d.DiskName}
 	if d.Issuer.Levels() > 0 {
@@ -142,7 +142,7 @@ func (d *DiskIO) Kind() DiskErrorKind {
 	return k
 }
 
-// Record returns what is known of an error by its kind alone.
+// Record returns a record with the fields that are known from the kind alone.
 func (k *DiskErrorKind) Record() DiskIO {
 	d := DiskIO{Dev: k.Dev, Disk: k.Disk, Error: k.Error, Op: k.Op, Flags: k.Flags, DiskName: k.DiskName}
 	if k.Issuer != 0 {
@@ -160,7 +160,7 @@ type diskStorm struct {
 	More    uint64
 }
 
-// DiskErrors is how many errors of a kind came without a record, and were not reported yet.
+// DiskErrors counts the errors of a kind that got no record and are not reported yet.
 type DiskErrors struct {
 	Kind DiskErrorKind
 	N    uint64
@@ -168,18 +168,18 @@ type DiskErrors struct {
 	total uint64
 }
 
-// Maps of diskio, beside those of all stems.
+// Maps of diskio, besides those of all stems.
 const (
 	mapStorms         = "storms"
 	mapStormsReported = "storms_told"
 )
 
-// stormKindOld is how long a kind of disk errors is kept where there is little room.
+// stormKindOld is the age from which a kind of disk errors may be deleted when the map fills up.
 const stormKindOld = 10 * time.Minute
 
-// UnrecordedDiskErrors returns the errors of storms that are not reported yet, of this run or
-// of an earlier one that left its pins. Where there is little room for other kinds it forgets
-// old ones of which all is reported. now is the time since boot.
+// UnrecordedDiskErrors returns the errors of storms that are not reported yet, of this run or of an
+// earlier one that left its pins. When the map is half full, it deletes old kinds whose errors are
+// all reported. now is the time since boot.
 func (l *Loaded) UnrecordedDiskErrors(now time.Duration) ([]DiskErrors, error) {
 	var out []DiskErrors
 	var old []DiskErrorKind
@@ -206,7 +206,8 @@ func (l *Loaded) UnrecordedDiskErrors(now time.Duration) ([]DiskErrors, error) {
 		return out, nil
 	}
 	for i := range old {
-		// A kill in between has its errors reported twice, not never.
+		// Reported first: if the agent is killed in between, the errors are reported twice rather
+		// than never.
 		for _, m := range []string{mapStormsReported, mapStorms} {
 			if err := l.maps[m].Delete(&old[i]); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 				return out, fmt.Errorf("forget a kind of disk errors: %w", err)
@@ -216,7 +217,7 @@ func (l *Loaded) UnrecordedDiskErrors(now time.Duration) ([]DiskErrors, error) {
 	return out, nil
 }
 
-// reportedStorm returns how many of a kind's errors are reported, less what other builds counted.
+// reportedStorm returns how many of a kind's errors are reported, minus what other builds counted.
 func reportedStorm(notes *ebpf.Map, kind *DiskErrorKind) (n uint64, err error) {
 	if err := notes.Lookup(kind, &n); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 		return 0, fmt.Errorf("read storms of disk errors: %w", err)
@@ -224,8 +225,8 @@ func reportedStorm(notes *ebpf.Map, kind *DiskErrorKind) (n uint64, err error) {
 	return n, nil
 }
 
-// ReportedDiskErrors notes that these were reported. An agent that is killed before reports
-// them twice, not never.
+// ReportedDiskErrors records that these errors were reported. If the agent is killed before, they
+// are reported twice rather than never.
 func (l *Loaded) ReportedDiskErrors(e DiskErrors) error {
 	if err := l.maps[mapStormsReported].Put(&e.Kind, e.total); err != nil {
 		return fmt.Errorf("note a storm of disk errors: %w", err)

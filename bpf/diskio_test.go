@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	diskBlock  = 4096 // of each request, and a page of the backing tmpfs
-	diskFaults = 23   // a prime: no other loop of the test gives it by accident
+	diskBlock  = 4096 // size of each request, and of a page of the backing tmpfs
+	diskFaults = 23   // a prime, so that no other loop of the test produces it by accident
 )
 
-// blockDevice is a device of the test's own.
+// blockDevice is a block device of the test.
 type blockDevice struct {
 	path string
 	dev  uint32 // the kernel's own dev_t
@@ -40,15 +40,14 @@ func openBlockDevice(t testing.TB, path string) blockDevice {
 	return blockDevice{path: path, dev: unix.Major(st.Rdev)<<20 | unix.Minor(st.Rdev)}
 }
 
-// attachLoop puts a loop device over a file.
+// attachLoop attaches a loop device to a file.
 func attachLoop(t testing.TB, backing string) blockDevice {
 	t.Helper()
 	loopdisk.Need(t)
 	return openBlockDevice(t, loopdisk.Attach(t, backing, 0, 0))
 }
 
-// fullDisk is a loop device whose file lies on a tmpfs without room: every
-// write to it fails.
+// fullDisk returns a loop device whose file is on a full tmpfs: every write to it fails.
 func fullDisk(t *testing.T) blockDevice {
 	t.Helper()
 	dir := t.TempDir()
@@ -83,7 +82,7 @@ func (d blockDevice) open(t testing.TB) *os.File {
 	return f
 }
 
-// directBuffer returns a block that is aligned as O_DIRECT wants it.
+// directBuffer returns a block that is aligned as O_DIRECT requires.
 func directBuffer(t testing.TB) []byte {
 	t.Helper()
 	b, err := unix.Mmap(-1, 0, diskBlock, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
@@ -154,15 +153,15 @@ func withStatistics(t *testing.T, l *Loaded, fn func()) {
 	}
 }
 
-// The write errors of a process in a control group of its own: each one is a
-// record, with the group that the I/O is charged to.
+// Write errors of a process in its own cgroup: each is a record with the cgroup that the I/O is
+// charged to.
 func TestDiskIOWriteErrors(t *testing.T) {
 	k := testKernel(t)
 	l := openStem(t, diskio(), k, nil)
 	disk := fullDisk(t)
 	group := ioGroup(t)
 	withStatistics(t, l, func() {
-		// A dd that fails before it writes is no fault of the disk.
+		// A dd that fails before it writes is not a disk fault.
 		script := fmt.Sprintf(`echo $$ >%s/cgroup.procs
 			for i in $(seq %d); do
 				said=$(LC_ALL=C dd if=/dev/zero of=%s oflag=direct conv=notrunc bs=%d seek=$i count=1 2>&1) && exit 7
@@ -208,7 +207,7 @@ func TestDiskIOWriteErrors(t *testing.T) {
 	t.Logf("error %d", records[0].Error)
 }
 
-// ioGroup makes a group of the hierarchy that block I/O is charged to.
+// ioGroup creates a cgroup in the hierarchy that block I/O is charged to.
 func ioGroup(t *testing.T) string {
 	t.Helper()
 	root := "/sys/fs/cgroup/blkio"
@@ -252,7 +251,7 @@ func TestDiskIOPartition(t *testing.T) {
 	}
 }
 
-// addPartition makes a partition of 1 MiB without a table on the disk.
+// addPartition creates a partition of 1 MiB on the disk, without a partition table.
 func addPartition(t *testing.T, disk blockDevice, start int64) blockDevice {
 	t.Helper()
 	f, err := os.OpenFile(disk.path, os.O_RDWR, 0)
@@ -298,16 +297,16 @@ func partition(disk *os.File, op int32, start, length int64) error {
 	return nil
 }
 
-// fallback is the stem without its preferred request program, as on a kernel
-// that lacks block_rq_error.
+// fallback returns the stem without its preferred request program, as on a kernel that lacks
+// block_rq_error.
 func fallback() Stem {
 	s := diskio()
 	s.hooks[0].variants = s.hooks[0].variants[1:]
 	return s
 }
 
-// Read errors, by each variant of the request hook; from the root group, which
-// is nobody.
+// Read errors with each variant of the request hook; issued from the root cgroup, so that there is
+// no issuer.
 func TestDiskIOReadErrors(t *testing.T) {
 	for name, stem := range map[string]Stem{"error": diskio(), "complete": fallback()} {
 		t.Run(name, func(t *testing.T) {
@@ -351,16 +350,15 @@ func TestDiskIOReadErrors(t *testing.T) {
 	}
 }
 
-// A bio-based device: nothing is seen until the on-demand hook is attached,
-// nor after it is detached.
+// A bio-based device: errors are seen only while the on-demand hook is attached.
 func TestDiskIOBioErrors(t *testing.T) {
 	k := testKernel(t)
 	l := openStem(t, diskio(), k, nil)
 	disk := fullZram(t)
 	f, b := disk.open(t), directBuffer(t)
 	next := int64(0)
-	for { // the limit lets a page or two in
-		rand.Read(b) // what compresses would fit
+	for { // the limit leaves room for a page or two
+		rand.Read(b) // compressible data would fit
 		if _, err := f.WriteAt(b, next*diskBlock); err != nil {
 			break
 		}
@@ -426,7 +424,7 @@ func TestDiskIORequestsAreReportedOnce(t *testing.T) {
 	}
 }
 
-// fullZram is a compressed RAM disk whose memory limit lets nothing in.
+// fullZram returns a compressed RAM disk whose memory limit leaves no room.
 func fullZram(t testing.TB) blockDevice {
 	t.Helper()
 	id, err := os.ReadFile("/sys/class/zram-control/hot_add")
@@ -451,8 +449,8 @@ func fullZram(t testing.TB) blockDevice {
 	return openBlockDevice(t, "/dev/zram"+n)
 }
 
-// What each program costs a request, or bio, that succeeds. The preferred one
-// does not run at all.
+// BenchmarkDiskIOSuccess measures what each program costs per successful request or bio. The
+// preferred program does not run at all.
 func BenchmarkDiskIOSuccess(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("needs root to load programs")
@@ -511,8 +509,8 @@ func benchmarkSuccess(b *testing.B, s Stem, program string, disk func(testing.TB
 	}
 }
 
-// Of errors of one kind only the first are recorded, and the others counted, for the agent that
-// runs now or the next.
+// In a storm only the first errors of a kind are recorded. The others are counted, for the running
+// agent or the next one.
 func TestDiskIOStorm(t *testing.T) {
 	const errors, recorded = 1000, 100
 	l := openStem(t, diskio(), testKernel(t), nil)
@@ -545,14 +543,14 @@ func TestDiskIOStorm(t *testing.T) {
 		t.Fatalf("%d of %+v counted, want %d of %+v", more.N, more.Kind, errors-recorded, records[0].Kind())
 	}
 	countsOnlyNewErrors(t, l, more, unrecorded, func() error { _, err := f.WriteAt(b, 0); return err })
-	// Others may have been forgotten by then, which this one is not.
+	// Other kinds may have been deleted by then; this one must not be.
 	if more := unrecorded(); more.N != 1 {
 		t.Errorf("%d counted at another look, want 1", more.N)
 	}
 }
 
-// countsOnlyNewErrors notes that errors were reported: none of them counts again, and the next one,
-// which write provokes, does.
+// countsOnlyNewErrors marks errors as reported, and checks that none of them counts again, but that
+// the next one, provoked by write, does.
 func countsOnlyNewErrors(t *testing.T, l *Loaded, reported DiskErrors, counted func() DiskErrors, write func() error) {
 	t.Helper()
 	if err := l.ReportedDiskErrors(reported); err != nil {
@@ -569,8 +567,8 @@ func countsOnlyNewErrors(t *testing.T, l *Loaded, reported DiskErrors, counted f
 	}
 }
 
-// Kinds of storms that have ended and are reported make room for others: the control groups of
-// pods that restart again and again make new kinds. What is not reported stays.
+// Kinds of storms that ended and are reported make room for others: restarting pods have new
+// cgroups and so make new kinds. Unreported kinds stay.
 func TestDiskErrorKindsAreForgotten(t *testing.T) {
 	l := openStem(t, diskio(), testKernel(t), nil)
 	storms := l.Map(mapStorms)

@@ -4,12 +4,12 @@ import (
 	"structs"
 )
 
-// StemFSError: a filesystem found an error of its own, or shut itself down.
+// StemFSError: a filesystem detected an error of its own, or shut itself down.
 const StemFSError = "fserror"
 
-// FSErrorHooks returns the hooks of [StemFSError] that a filesystem has, by its
-// name in /proc/filesystems. One that is a module may come later: then
-// [Loaded.Attach] attaches them. While attached they keep the module loaded.
+// FSErrorHooks returns the hooks of [StemFSError] for a filesystem, by its name in
+// /proc/filesystems. If the filesystem is a module that is loaded later, call [Loaded.Attach] then.
+// While attached, the hooks keep the module loaded.
 func FSErrorHooks(fsType string) []string {
 	switch fsType {
 	case "ext4":
@@ -53,14 +53,14 @@ const (
 type FSError struct {
 	_             structs.HostLayout
 	H             Header
-	Task          Task // which found it; a kernel thread in write-back
+	Task          Task // the task that found it; a kernel thread in write-back
 	Dev           uint32
 	Line          uint32 // in the kernel's source; 0: not reported
 	What          uint32
-	ShutdownFlags uint32 // the filesystem's own
+	ShutdownFlags uint32 // the filesystem's own flags
 	FSType        [16]byte
-	ID            [32]byte // mostly the device's name
-	Function      [64]byte // kernel function that found it
+	ID            [32]byte // usually the device's name
+	Function      [64]byte // kernel function that detected the error
 	Memory        Chain
 	Default       Chain
 }

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newFS makes a filesystem on a loop device of the test's own.
+// newFS makes a filesystem on a loop device of the test.
 func newFS(t *testing.T, size int64, mkfs ...string) (blockDevice, string) {
 	t.Helper()
 	path, err := exec.LookPath(mkfs[0])
@@ -52,7 +52,7 @@ func mountFS(t *testing.T, disk blockDevice, mnt, fsType, options string) {
 	})
 }
 
-// mkfs options that 5.10 knows as well.
+// mkfs options that 5.10 supports as well.
 var mkfsExt4 = []string{"mkfs.ext4", "-q", "-F", "-O", "^orphan_file,^metadata_csum_seed"}
 
 func drainFSErrors(t *testing.T, l *Loaded, dev uint32) []FSError {
@@ -109,7 +109,8 @@ func TestFSErrorsOfExt4(t *testing.T) {
 	}
 }
 
-// FS_IOC_GOINGDOWN ends a filesystem as its own reaction to an error would.
+// goDown calls FS_IOC_GOINGDOWN, which shuts down a filesystem just like its own reaction to an
+// error.
 func goDown(t *testing.T, mnt string) {
 	t.Helper()
 	dir, err := os.Open(mnt)
@@ -134,7 +135,7 @@ func TestFSShutdowns(t *testing.T) {
 	}{
 		{"ext4", "ext4", mkfsExt4, ""},
 		{"xfs", "xfs", mkfsXFS, ""},
-		// Of kernels 5.16 to 6.4, which have no tracepoint.
+		// On kernels 5.16 to 6.4, which have no tracepoint.
 		{"xfs by kprobe", "xfs", mkfsXFS, FserrorProgXfsLogDownKp},
 	} {
 		t.Run(c.name, func(t *testing.T) {

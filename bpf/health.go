@@ -10,8 +10,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// RunCanary has the kernel write a canary record with this nonce to the stem's
-// ring. That the record comes out again proves ring, reader and what follows.
+// RunCanary makes the kernel write a canary record with this nonce to the stem's ring. If the
+// record is read again, the ring, its reader and the later stages work.
 func (l *Loaded) RunCanary(nonce uint64) error {
 	ctx := make([]byte, 8)
 	binary.NativeEndian.PutUint64(ctx, nonce)
@@ -24,34 +24,34 @@ func (l *Loaded) RunCanary(nonce uint64) error {
 // Elements of the map "lost".
 const (
 	lostRingFull     uint32 = iota // counted by the programs
-	reportedRingFull               // notes of the agent: how much of it is reported, less what other builds lost
+	reportedRingFull               // written by the agent: how much of it is reported, minus what other builds lost
 	reportedSkipped
-	cutAt // since boot: what is younger than another build's last record here
+	cutAt // boot time from which on this build's records are read, see takeOver
 )
 
-// Losses are records that a stem lost and that are not reported yet.
+// Losses counts the records that a stem lost and that are not reported yet.
 type Losses struct {
-	// RingFull: the ring was full.
+	// RingFull counts records for which the ring was full.
 	RingFull uint64
-	// Skipped: the kernel skipped a program because it was running on that CPU
+	// Skipped counts runs that the kernel skipped because the program was running on that CPU
 	// already (kernels from 6.1 on; earlier ones let tracing programs nest).
 	Skipped uint64
-	// Unread says why what another build lost or counted can't be read; nil: it was.
+	// Unread is the error if another build's losses or counts can't be read.
 	Unread error
 }
 
-// RingFull returns how many records found the ring full since it was made.
+// RingFull returns how many records found the ring full since the ring was created.
 func (l *Loaded) RingFull() (uint64, error) { return l.lostElement(lostRingFull) }
 
-// Skips are runs of one program that the kernel skipped since it was loaded.
+// Skips counts the runs of one program that the kernel skipped since it was loaded.
 type Skips struct {
 	Program string
 	Runs    uint64
-	// Harmless: no record is lost by it. The program only adds to what others tell.
+	// Harmless: no record is lost by it. The program only adds to what others report.
 	Harmless bool
 }
 
-// Skips returns what was skipped of each program. It is safe for concurrent use.
+// Skips returns the skipped runs of each program. It is safe for concurrent use.
 func (l *Loaded) Skips() ([]Skips, error) {
 	l.programsMu.Lock()
 	defer l.programsMu.Unlock()
@@ -66,8 +66,8 @@ func (l *Loaded) Skips() ([]Skips, error) {
 	return all, nil
 }
 
-// Skipped returns how many runs of the stem's programs the kernel skipped since
-// they were loaded, but for harmless ones.
+// Skipped returns how many runs of the stem's programs the kernel skipped since they were loaded,
+// except harmless ones.
 func (l *Loaded) Skipped() (sum uint64, err error) {
 	all, err := l.Skips()
 	for _, s := range all {
@@ -78,8 +78,8 @@ func (l *Loaded) Skipped() (sum uint64, err error) {
 	return sum, err
 }
 
-// harmless reports whether no record is lost where the kernel skips a program: what it
-// serves only adds to other hooks.
+// harmless reports whether no record is lost when the kernel skips a program, because all hooks
+// that it serves only add to others.
 func (l *Loaded) harmless(program string, serves func(hook, program string) bool) bool {
 	adds := false
 	for _, h := range l.stem.hooks {
@@ -94,8 +94,8 @@ func (l *Loaded) harmless(program string, serves func(hook, program string) bool
 	return adds
 }
 
-// Losses returns what was lost since the last [Loaded.ReportedLosses], of this run
-// or of an earlier one that left its pins.
+// Losses returns what was lost since the last [Loaded.ReportedLosses], by this run or by an earlier
+// one that left its pins.
 func (l *Loaded) Losses() (Losses, error) {
 	out := Losses{Unread: l.unread}
 	ringFull, err := l.RingFull()
@@ -118,9 +118,9 @@ func (l *Loaded) Losses() (Losses, error) {
 	return out, nil
 }
 
-// unreported returns how much of a total is not reported. A note of what is reported may be
-// negative, by what other builds lost, and above the total: while a hook is detached its
-// program may count as harmless.
+// unreported returns how much of a total is not reported yet. The reported count may be negative,
+// by what other builds lost. It may exceed the total: while a hook is detached, its program may
+// count as harmless.
 func unreported(total, reported uint64) uint64 {
 	if n := total - reported; n <= math.MaxInt64 {
 		return n
@@ -128,9 +128,9 @@ func unreported(total, reported uint64) uint64 {
 	return 0
 }
 
-// forgetSkips lowers the note of reported skips when the stem opens: a program that had to be
-// loaded anew, or is not yet, counts from 0 again. Those of others may be reported twice, not
-// never.
+// forgetSkips resets the count of reported skips when the stem opens, if it exceeds the total: a
+// program that was loaded again, or is not loaded yet, counts from 0. Skips of other programs may
+// be reported twice, but never get lost.
 func (l *Loaded) forgetSkips() error {
 	skipped, err := l.Skipped()
 	if err != nil {
@@ -143,14 +143,14 @@ func (l *Loaded) forgetSkips() error {
 	return l.noteLost(reportedSkipped, 0)
 }
 
-// ReportedLosses notes that these losses were reported. An agent that is killed before
-// reports them twice rather than never.
+// ReportedLosses records that these losses were reported. If the agent is killed before, they are
+// reported twice rather than never.
 func (l *Loaded) ReportedLosses(reported Losses) error {
 	l.unread = nil
 	return errors.Join(l.raiseNote(reportedRingFull, reported.RingFull), l.raiseNote(reportedSkipped, reported.Skipped))
 }
 
-// raiseNote notes that more is reported. It never sets a note to the total, which is lower while
+// raiseNote adds to the reported count. It never sets the count to the total, which is lower while
 // a program counts as harmless, see [unreported].
 func (l *Loaded) raiseNote(note uint32, by uint64) error {
 	reported, err := l.lostElement(note)
@@ -186,7 +186,7 @@ func lostElement(m *ebpf.Map, i uint32) (sum uint64, err error) {
 	return sum, nil
 }
 
-// noteLost keeps a total in the first CPU's part of an element.
+// noteLost stores a total in the first CPU's value of an element.
 func noteLost(m *ebpf.Map, i uint32, total uint64) error {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
@@ -200,8 +200,8 @@ func noteLost(m *ebpf.Map, i uint32, total uint64) error {
 // CheckLinks verifies that the kernel still has every link of the stem.
 func (l *Loaded) CheckLinks() error {
 	for hook, lk := range l.links {
-		// Before 5.15 a kprobe's link is a file of this process, which nobody
-		// can detach, and has no information.
+		// Before 5.15 a kprobe's link is a file of this process, which nobody can detach and which
+		// has no link info.
 		if _, err := lk.Info(); err != nil && !errors.Is(err, ebpf.ErrNotSupported) {
 			return fmt.Errorf("%s: hook %s is detached: %w", l.Stem, hook, err)
 		}

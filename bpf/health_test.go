@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestHarmlessSkips: a skipped run is a lost record only where no other program reports
-// the same.
+// TestHarmlessSkips: a skipped run loses a record only if no other program reports the same.
 func TestHarmlessSkips(t *testing.T) {
 	l, err := Open(sockfail(), testKernel(t), nil)
 	if err != nil {
@@ -39,7 +38,7 @@ func TestHarmlessSkips(t *testing.T) {
 }
 
 // TestSkipsWhileHooksAreAttached: metrics are read by another goroutine than the stem's, at any
-// time. The race detector judges it.
+// time. The race detector checks this.
 func TestSkipsWhileHooksAreAttached(t *testing.T) {
 	l := openStem(t, sockfail(), testKernel(t), nil)
 	attached := make(chan struct{})
@@ -62,8 +61,8 @@ func TestSkipsWhileHooksAreAttached(t *testing.T) {
 	reading.Wait()
 }
 
-// TestSkipsOfProgramsThatAreGone: what was reported of a program that is loaded anew later must
-// not hide what the new one counts. The kernel skips none at will, so the note is made here.
+// TestSkipsOfProgramsThatAreGone: the reported skips of a program that is loaded again later must
+// not hide new ones. The kernel can't be made to skip runs, so the test writes the count itself.
 func TestSkipsOfProgramsThatAreGone(t *testing.T) {
 	k := testKernel(t)
 	pins, reopen := testPins(t)
@@ -90,9 +89,10 @@ func TestSkipsOfProgramsThatAreGone(t *testing.T) {
 	}
 }
 
-// TestReportedSkipsAreNotReportedAgain: while its hook is detached a program may count as
-// harmless. Another loss that is reported meanwhile does not have its skipped runs reported again
-// once the hook is attached. The kernel skips none at will, so the note is made here.
+// TestReportedSkipsAreNotReportedAgain: while its hook is detached a program may count as harmless.
+// If another loss is reported meanwhile, the program's reported skips must not be reported again
+// once the hook is attached. The kernel can't be made to skip runs, so the test writes the count
+// itself.
 func TestReportedSkipsAreNotReportedAgain(t *testing.T) {
 	l := openStem(t, oomkill(), testKernel(t), nil)
 	const before = 1000

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StemHungTask: a task in uninterruptible sleep that has not run for too long.
+// StemHungTask: a task has been in uninterruptible sleep for too long.
 const StemHungTask = "hungtask"
 
 func hungtask() Stem {
@@ -33,7 +33,7 @@ func hungtask() Stem {
 			)
 		},
 		hooks: []hook{
-			// Absent without CONFIG_DETECT_HUNG_TASK: the walk finds the same.
+			// Absent without CONFIG_DETECT_HUNG_TASK: the walk finds the same hangs.
 			{name: "hang", optional: true, variants: []variant{
 				{program: HungtaskProgHangBtf, attach: tracing()},
 				{program: HungtaskProgHangRaw, attach: rawTracepoint("sched_process_hang")},
@@ -44,25 +44,25 @@ func hungtask() Stem {
 	}
 }
 
-// kernelHZ returns CONFIG_HZ. The resolution of the coarse clocks is one tick
-// (KTIME_LOW_RES is TICK_NSEC), on every architecture and exactly; the kernel
-// configuration is often not there to be read.
+// kernelHZ returns CONFIG_HZ. The resolution of the coarse clocks is exactly one tick
+// (KTIME_LOW_RES is TICK_NSEC) on every architecture, whereas the kernel configuration often can't
+// be read.
 func kernelHZ() (uint64, error) {
 	var res unix.Timespec
 	if err := unix.ClockGetres(unix.CLOCK_MONOTONIC_COARSE, &res); err != nil {
 		return 0, fmt.Errorf("length of a tick: %w", err)
 	}
 	tick := res.Nano()
-	// 24 to 1200 is what any architecture offers.
+	// All architectures offer values between 24 and 1200.
 	if tick < int64(time.Second)/10_000 || tick > int64(time.Second)/10 {
 		return 0, fmt.Errorf("length of a tick: %d ns is not plausible", tick)
 	}
 	return uint64((int64(time.Second) + tick/2) / tick), nil
 }
 
-// frozenFlag returns PF_FROZEN where it marks frozen tasks, else 0. Since v6.1
-// (f5d39b020809, which brought this function) they have a state of their own,
-// and v6.15 gave the bit to PF_KCOMPACTD. Macros are not in BTF.
+// frozenFlag returns PF_FROZEN where it marks frozen tasks, else 0. Since v6.1 (f5d39b020809, which
+// added the function looked up here) frozen tasks have a state of their own, and v6.15 reused the
+// bit for PF_KCOMPACTD. Macros are not in BTF.
 func frozenFlag(k *Kernel) uint32 {
 	const pfFrozen = 0x00010000
 	var fn *btf.Func
@@ -95,7 +95,7 @@ type HungTask struct {
 	Holder     Task   // PID 0: not known
 	LockAddr   uint64 // 0: no recorded lock
 	BlockedNS  uint64
-	Called     uint64 // function that the innermost frame has called; 0: not known
+	Called     uint64 // function called by the innermost frame; 0: not known
 	Detector   uint8
 	Lock       uint8
 	HolderHint uint8
@@ -119,8 +119,8 @@ type HungTaskResumed struct {
 	Default   Chain
 }
 
-// HungTaskSleep is struct kn_hungtask_sleep: one uninterruptible sleep that the
-// kernel side remembers. SinceNS and SeenNS are CLOCK_MONOTONIC.
+// HungTaskSleep is struct kn_hungtask_sleep: one uninterruptible sleep that the BPF side keeps.
+// SinceNS and SeenNS are CLOCK_MONOTONIC.
 type HungTaskSleep struct {
 	_          structs.HostLayout
 	Task       Task
@@ -129,7 +129,7 @@ type HungTaskSleep struct {
 	SinceNS    uint64
 	SeenNS     uint64
 	Generation uint32
-	Reported   uint8 // 0, or the detector that did
+	Reported   uint8 // 0, or the detector that reported it
 	Woken      uint8
 	Run        uint16
 }
@@ -153,19 +153,19 @@ type hungTaskSettings struct {
 	Pad             [3]uint16
 }
 
-// ErrChildPIDNamespace: this process is not in the initial pid namespace, so
-// the kernel shows it a part of the tasks only.
+// ErrChildPIDNamespace: this process is not in the initial pid namespace, so the kernel shows it
+// only some of the tasks.
 var ErrChildPIDNamespace = errors.New("not in the initial pid namespace (hostPID)")
 
-// TaskWalk runs the stem's poll_tasks program over all tasks. It is for one
-// goroutine, and lives as long as the [Loaded] it came from.
+// TaskWalk runs the stem's poll_tasks program over all tasks. Use it from one goroutine, while the
+// [Loaded] it came from is open.
 type TaskWalk struct {
 	program  *ebpf.Program
 	blocked  *ebpf.Map
 	settings *ebpf.Map
 	current  hungTaskSettings
 
-	keys   []uint32 // of one look-through, reused
+	keys   []uint32 // of one read of the map, reused
 	sleeps []HungTaskSleep
 }
 
@@ -180,12 +180,12 @@ func NewTaskWalk(l *Loaded) (*TaskWalk, error) {
 		blocked:  l.Map(HungtaskMapBlocked),
 		settings: l.Map(HungtaskMapSettings),
 	}
-	// What an earlier run left: its generation goes on counting.
+	// Settings of an earlier run: the generation continues from there.
 	if err := w.settings.Lookup(uint32(0), &w.current); err != nil {
 		return nil, fmt.Errorf("walk tasks: read settings: %w", err)
 	}
-	// Who starts can't know which of the reported hangs still last: the next walks report
-	// those again, as many at once as the ring has room for.
+	// A new agent can't know which of the reported hangs still last: the next walks report those
+	// again, as many at once as fit into the ring.
 	w.current.Run++
 	return w, nil
 }
@@ -205,19 +205,18 @@ func inInitialPIDNamespace() error {
 	return nil
 }
 
-// HungTimes say when a sleep is a hang.
+// HungTimes are the durations from which a sleep is a hang.
 type HungTimes struct {
 	Walk       time.Duration // for a task that the walk finds
-	Khungtaskd time.Duration // for one that khungtaskd finds; 0: its own time-out
-	// Wake is how often the kernel wakes a task that waits for direct I/O or a flush, for
-	// it to wait on: half of hung_task_timeout_secs. 0: it does not wake them.
+	Khungtaskd time.Duration // for one that khungtaskd finds; 0: khungtaskd's own timeout
+	// Wake is how often the kernel wakes a task that waits for direct I/O or a flush, only to wait
+	// on: half of hung_task_timeout_secs. 0: the kernel does not wake them.
 	Wake time.Duration
 }
 
-// Run visits every task once. It writes tasks that have been asleep for times.Walk or
-// longer, and reported ones that run again, to the stem's ring, as well as those that an
-// earlier agent reported and that still hang. What the ring has no room for, the next Run
-// writes.
+// Run visits every task once. It writes three kinds of tasks to the stem's ring: those asleep for
+// times.Walk or longer, reported ones that run again, and those that an earlier agent reported and
+// that still hang. What does not fit into the ring is written by the next Run.
 func (w *TaskWalk) Run(times HungTimes) error {
 	w.current.ThresholdNS = uint64(times.Walk)
 	w.current.HangThresholdNS = uint64(times.Khungtaskd)
@@ -226,7 +225,7 @@ func (w *TaskWalk) Run(times HungTimes) error {
 	if err := w.settings.Put(uint32(0), &w.current); err != nil {
 		return fmt.Errorf("walk tasks: write settings: %w", err)
 	}
-	// Attached for one walk: an iterator's link holds nothing between two.
+	// Attached for one walk only: an iterator's link keeps no state between two walks.
 	walk, err := link.AttachIter(link.IterOptions{Program: w.program})
 	if err != nil {
 		return fmt.Errorf("walk tasks: %w", err)
@@ -237,7 +236,7 @@ func (w *TaskWalk) Run(times HungTimes) error {
 		return fmt.Errorf("walk tasks: %w", err)
 	}
 	defer seq.Close()
-	var none [64]byte // the program prints nothing: the first read goes to the end
+	var none [64]byte // the program prints nothing: the first read reaches the end
 	for {
 		if _, err := seq.Read(none[:]); errors.Is(err, io.EOF) {
 			return nil
@@ -247,15 +246,14 @@ func (w *TaskWalk) Run(times HungTimes) error {
 	}
 }
 
-// Asleep is what a walk leaves behind.
+// Asleep summarizes the sleeps that remain after a walk.
 type Asleep struct {
 	Reported int           // tasks that are reported and still hang
 	Longest  time.Duration // the longest sleep that is not reported; 0: none
 }
 
-// Sweep forgets the sleeps of tasks that the last Run did not meet: they have
-// exited. It calls exited for each that had been reported; the argument is valid
-// during the call.
+// Sweep deletes the sleeps of tasks that the last Run did not meet: they have exited. It calls
+// exited for each of them that had been reported; the argument is valid during the call only.
 func (w *TaskWalk) Sweep(exited func(*HungTaskSleep)) (left Asleep, err error) {
 	if err := w.read(); err != nil {
 		return left, err
@@ -273,10 +271,10 @@ func (w *TaskWalk) Sweep(exited func(*HungTaskSleep)) (left Asleep, err error) {
 		if s.Reported != 0 {
 			var still HungTaskSleep
 			if w.blocked.Lookup(&w.keys[i], &still) != nil {
-				continue // reported already: the iteration came by twice
+				continue // reported already: the iteration returned it twice
 			}
-			// Report first, then forget: an agent that is killed in between reports it
-			// twice rather than never.
+			// Report before deleting: if the agent is killed in between, the exit is reported twice
+			// rather than never.
 			exited(s)
 		}
 		if err := w.blocked.Delete(&w.keys[i]); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
@@ -286,8 +284,8 @@ func (w *TaskWalk) Sweep(exited func(*HungTaskSleep)) (left Asleep, err error) {
 	return left, nil
 }
 
-// Hung returns the hangs that last, as the last Sweep has left them. They are reported, or their
-// records are in the ring.
+// Hung returns the hangs that still last, as of the last Sweep. They are reported, or their records
+// are in the ring.
 func (w *TaskWalk) Hung() iter.Seq[*HungTaskSleep] {
 	return func(yield func(*HungTaskSleep) bool) {
 		for i := range w.sleeps {
@@ -298,7 +296,7 @@ func (w *TaskWalk) Hung() iter.Seq[*HungTaskSleep] {
 	}
 }
 
-// read copies the map "blocked" to keys and sleeps.
+// read copies the map "blocked" into keys and sleeps.
 func (w *TaskWalk) read() error {
 	var (
 		key   uint32
@@ -309,8 +307,8 @@ func (w *TaskWalk) read() error {
 	for it.Next(&key, &sleep) {
 		w.keys, w.sleeps = append(w.keys, key), append(w.sleeps, sleep)
 	}
-	// Entries that khungtaskd adds meanwhile can make the iteration start anew
-	// and give up; the next walk looks again.
+	// Entries that khungtaskd adds meanwhile can make the iteration restart and abort; the next
+	// walk reads the map again.
 	if err := it.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
 		return fmt.Errorf("read sleeping tasks: %w", err)
 	}

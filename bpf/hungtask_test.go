@@ -26,7 +26,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// The children of these tests are this binary run again.
+// The child processes of these tests run this binary again.
 func TestMain(m *testing.M) {
 	if inject.RunChild(os.Args) {
 		return
@@ -41,8 +41,8 @@ func TestMain(m *testing.M) {
 
 const restorerArg0 = "kernosis-test-restorer"
 
-// restorer writes what it is given (path, value, path, value …) when its stdin
-// closes: also when the test that started it was killed.
+// restorer writes its arguments (path, value, path, value …) when its stdin closes, which also
+// happens if the test that started it is killed.
 func restorer(args []string) {
 	fmt.Println("ready")
 	_, _ = io.Copy(io.Discard, os.Stdin)
@@ -53,7 +53,7 @@ func restorer(args []string) {
 	}
 }
 
-// restoreLater has files written when the test ends, however it ends.
+// restoreLater writes files when the test ends, however it ends.
 func restoreLater(t *testing.T, pathValue ...string) {
 	t.Helper()
 	r := &exec.Cmd{
@@ -110,8 +110,8 @@ func setSysctls(t *testing.T, nameValue ...string) {
 	writeFiles(t, during...)
 }
 
-// hungRun drives one loaded hungtask stem as the agent would, and keeps what
-// concerns the test's own tasks: tests of other packages hang tasks too.
+// hungRun drives one loaded hungtask stem like the agent, and keeps only records of the test's own
+// tasks: tests of other packages hang tasks too.
 type hungRun struct {
 	t       *testing.T
 	l       *Loaded
@@ -119,7 +119,7 @@ type hungRun struct {
 	hung    map[uint32][]HungTask
 	resumed map[uint32][]HungTaskResumed
 	exited  map[uint32][]HungTaskSleep
-	// threshold and hangThreshold of each walk.
+	// threshold and hangThreshold apply to each walk.
 	threshold, hangThreshold time.Duration
 	wake                     time.Duration // how often the kernel wakes waiters
 }
@@ -169,7 +169,7 @@ func (r *hungRun) drain() {
 	}
 }
 
-// look is one walk with what follows it.
+// look makes one walk and the steps that follow it.
 func (r *hungRun) look() Asleep {
 	r.t.Helper()
 	if err := r.walk.Run(HungTimes{Walk: r.threshold, Khungtaskd: r.hangThreshold, Wake: r.wake}); err != nil {
@@ -185,7 +185,7 @@ func (r *hungRun) look() Asleep {
 	return left
 }
 
-// until does something every few milliseconds until a condition holds.
+// until calls do every few milliseconds until cond holds.
 func (r *hungRun) until(what string, within time.Duration, do func(), cond func() bool) {
 	r.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -223,7 +223,7 @@ func startHang(t *testing.T) (*inject.HungTask, inject.Hang) {
 
 func taskComm(t *Task) string { return string(CString(t.Comm[:])) }
 
-// symbols of a stack, from kallsyms.
+// stackNames returns the symbols of a stack, from kallsyms.
 func stackNames(t *testing.T, addrs []uint64) string {
 	t.Helper()
 	f, err := os.Open("/proc/kallsyms")
@@ -248,8 +248,8 @@ func stackNames(t *testing.T, addrs []uint64) string {
 	return strings.Join(names, " ")
 }
 
-// 23 hangs at once: each is reported once, with its lock and who holds it, and so
-// is the end of each.
+// 23 hangs at once: each is reported once, with its lock and the lock's holder, and so is the end
+// of each.
 func TestHungTasksByPoll(t *testing.T) {
 	testKernel(t)
 	const faults = 23
@@ -291,7 +291,7 @@ func TestHungTasksByPoll(t *testing.T) {
 		if rec.StackDepth < 4 {
 			t.Errorf("stack of %d frames", rec.StackDepth)
 		}
-		if i == 0 { // kallsyms once
+		if i == 0 { // read kallsyms only once
 			if name := stackNames(t, []uint64{rec.Called + 1}); !strings.Contains(name, "mutex_lock") {
 				t.Errorf("called %q, want mutex_lock", name)
 			}
@@ -338,7 +338,7 @@ func TestHungTasksByPoll(t *testing.T) {
 	}
 }
 
-// A task killed while it hangs ends without running in user space again.
+// A task killed while it hangs exits without running in user space again.
 func TestHungTaskExits(t *testing.T) {
 	testKernel(t)
 	r := newHungRun(t, nil)
@@ -364,8 +364,8 @@ func TestHungTaskExits(t *testing.T) {
 	}
 }
 
-// khungtaskd finds the hang again and again, also with its warnings used up;
-// the walks find it as well. It is reported once.
+// khungtaskd finds the hang repeatedly, even with its warnings used up, and so do the walks. It is
+// reported once.
 func TestHungTaskByKhungtaskd(t *testing.T) {
 	testall.Only(t)
 	testKernel(t)
@@ -379,7 +379,7 @@ func TestHungTaskByKhungtaskd(t *testing.T) {
 	defer stats.Close()
 	r := newHungRun(t, nil)
 	r.threshold = 2 * time.Second
-	r.look() // as an agent has done for long when a hang begins
+	r.look() // like an agent that has been running for long when the hang begins
 	_, hang := startHang(t)
 	pid := uint32(hang.Waiter.TID)
 	setSysctls(t, "hung_task_timeout_secs", "2", "hung_task_check_interval_secs", "1", "hung_task_warnings", "0")
@@ -410,7 +410,8 @@ func TestHungTaskByKhungtaskd(t *testing.T) {
 	t.Logf("hang_btf: %d runs, %s each", s.RunCount, s.Runtime/time.Duration(s.RunCount))
 }
 
-// What khungtaskd finds sooner than the agent is configured to report waits.
+// A hang that khungtaskd finds before the agent's configured threshold is reported only after that
+// threshold.
 func TestHungTaskThresholdHoldsForKhungtaskd(t *testing.T) {
 	testall.Only(t)
 	testKernel(t)
@@ -426,8 +427,8 @@ func TestHungTaskThresholdHoldsForKhungtaskd(t *testing.T) {
 	}
 }
 
-// With khungtaskd switched off the walk is all there is. A frozen filesystem's
-// lock records no holder.
+// With khungtaskd switched off only the walk detects hangs. The lock of a frozen filesystem records
+// no holder.
 func TestHungTaskOnFrozenFilesystem(t *testing.T) {
 	testKernel(t)
 	r := newHungRun(t, nil)
@@ -457,7 +458,7 @@ func TestHungTaskOnFrozenFilesystem(t *testing.T) {
 	r.until("end reported", 5*time.Second, func() { r.look() }, func() bool { return len(r.resumed[pid]) == 1 })
 }
 
-// Two tasks that wait for one lock show one address.
+// Two tasks that wait for one lock report the same address.
 func TestTwoHungTasksOneLock(t *testing.T) {
 	testKernel(t)
 	r := newHungRun(t, nil)
@@ -497,9 +498,9 @@ func TestTwoHungTasksOneLock(t *testing.T) {
 	}
 }
 
-// faultingPage is a page of this process whose first access sleeps until it is
-// released; the kernel's accesses too, with the locks they hold. touched returns
-// once there is such an access.
+// faultingPage returns a page of this process. The first access to it sleeps until release is
+// called; so do the kernel's accesses, with the locks they hold. touched returns once such an
+// access was made.
 func faultingPage(t *testing.T) (page []byte, touched, release func()) {
 	t.Helper()
 	const api, register, zeropage = 0xc018aa3f, 0xc020aa00, 0xc020aa04 // linux/userfaultfd.h
@@ -539,8 +540,8 @@ func faultingPage(t *testing.T) (page []byte, touched, release func()) {
 	return page, touched, release
 }
 
-// detachedTmpfs returns the root of a tmpfs that is mounted nowhere, so that it
-// goes with the process in any case.
+// detachedTmpfs returns the root of a tmpfs that is mounted nowhere, so that it always ends with
+// the process.
 func detachedTmpfs(t *testing.T) string {
 	t.Helper()
 	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
@@ -559,11 +560,12 @@ func detachedTmpfs(t *testing.T) string {
 	return fmt.Sprintf("/proc/self/fd/%d", root)
 }
 
-// onUnsignalledThread runs a system call on a thread of its own, which it returns at once.
+// onUnsignalledThread makes a system call on a thread of its own with all signals blocked. It
+// returns the thread at once.
 func onUnsignalledThread(call func() error) (tid uint32, done chan error) {
 	started, done := make(chan uint32), make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends with its signal mask
+		runtime.LockOSThread() // never unlocked: the thread ends with its signal mask
 		all := unix.Sigset_t{}
 		for i := range all.Val {
 			all.Val[i] = ^all.Val[i]
@@ -576,8 +578,8 @@ func onUnsignalledThread(call func() error) (tid uint32, done chan error) {
 	return <-started, done
 }
 
-// An inode's rwsem: held by a writer its owner is certain, held by readers the
-// kernel remembers only one of them.
+// An inode's rwsem: if a writer holds it, the owner is certain; if readers hold it, the kernel
+// remembers only one of them.
 func TestHungTaskOnRWSem(t *testing.T) {
 	testall.Only(t)
 	testKernel(t)
@@ -603,7 +605,7 @@ func TestHungTaskOnRWSem(t *testing.T) {
 	}
 	writeFile := func(dir string) error { return write(filepath.Join(dir, "file"), []byte("y")) }
 	mkdir := func(dir string) error { return os.Mkdir(filepath.Join(dir, "new"), 0o700) }
-	names := 0 // what was looked for once may be answered without the lock
+	names := 0 // a repeated lookup may be answered without the lock
 	lookUp := func(dir string) error {
 		names++
 		if err := unix.Access(filepath.Join(dir, fmt.Sprintf("other%d", names)), unix.F_OK); err != unix.ENOENT {
@@ -614,7 +616,7 @@ func TestHungTaskOnRWSem(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		hold func(dir string, page []byte) error
-		want []func(dir string) error // one after the other; of the last the record is looked at
+		want []func(dir string) error // called one after the other; the record of the last one is checked
 		lock uint8
 		hint uint8
 		call string
@@ -647,8 +649,8 @@ func TestHungTaskOnRWSem(t *testing.T) {
 				}
 				slept := start()
 				r.until("waiter asleep", 20*time.Second, func() {
-					// Before 5.11 a reader that spins may take the lock although a writer waits
-					// for it (rwsem_try_read_lock_unqueued).
+					// Before 5.11 a spinning reader may take the lock although a writer waits for
+					// it (rwsem_try_read_lock_unqueued).
 					if last := len(calls) - 1; len(calls[last]) > 0 {
 						if err := <-calls[last]; err != nil {
 							t.Fatal(err)
@@ -666,11 +668,11 @@ func TestHungTaskOnRWSem(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			// On 5.10 the slow path counts as a frame, and is not what is called.
+			// On 5.10 the slow path is a frame of the stack rather than the called function.
 			if names := stackNames(t, append([]uint64{rec.Called + 1}, rec.Stack[:rec.StackDepth]...)); !strings.Contains(names, c.call) {
 				t.Errorf("stack %q has no %s", names, c.call)
 			}
-			if !r.l.kernel.HasField("task_struct", "blocker") { // 6.16 has it for mutexes alone
+			if !r.l.kernel.HasField("task_struct", "blocker") { // 6.16 records it only for mutexes
 				t.Skip("kernel records no blocker of an rwsem (v6.17, CONFIG_DETECT_HUNG_TASK_BLOCKER)")
 			}
 			if rec.Lock != c.lock || rec.HolderHint != c.hint || rec.Holder.PID != holder {
@@ -680,7 +682,7 @@ func TestHungTaskOnRWSem(t *testing.T) {
 	}
 }
 
-// A restart tells once that the hang still lasts, and does not forget its end.
+// After a restart the hang is reported once more, and so is its end.
 func TestHungTaskAcrossRestart(t *testing.T) {
 	testKernel(t)
 	pins, reopen := testPins(t)
@@ -726,7 +728,7 @@ func TestHungTasksAcrossRestartBeyondTheRing(t *testing.T) {
 		}
 		return n
 	}
-	// As if the hangs of hundreds of others came first.
+	// As if hundreds of other hangs had filled the ring first.
 	for n, before := uint64(0), lost(); lost() == before; n++ {
 		if err := again.l.RunCanary(n); err != nil {
 			t.Fatal(err)
@@ -746,17 +748,17 @@ func TestHungTasksAcrossRestartBeyondTheRing(t *testing.T) {
 	}
 }
 
-// Short uninterruptible sleeps (a vfork is one each) are no hangs, however many
-// walks meet a task in one.
+// Short uninterruptible sleeps (each vfork is one) are no hangs, however many walks find a task in
+// one.
 func TestBusySystemHasNoHungTasks(t *testing.T) {
 	testall.Only(t)
 	testKernel(t)
 	r := newHungRun(t, nil)
-	r.threshold = await.Within(400 * time.Millisecond) // a child that gets no CPU for longer is a hang of its parent
+	r.threshold = await.Within(400 * time.Millisecond) // a child without CPU for longer would be a hang of its parent
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second+r.threshold)
 	defer cancel()
-	// Each child lives 50 ms as its parent's vfork, so that most walks meet a
-	// thread of ours in D.
+	// Each child lives 50 ms as its parent's vfork, so that most walks find a thread of ours in
+	// state D.
 	done := make(chan int)
 	for range 4 {
 		go func() {
@@ -788,7 +790,7 @@ func TestBusySystemHasNoHungTasks(t *testing.T) {
 	}
 }
 
-// A frozen task looks hung on kernels before v6.1, but waits for its thaw only.
+// A frozen task looks hung on kernels before v6.1, but only waits to be thawed.
 func TestFrozenTasksAreNotHung(t *testing.T) {
 	testKernel(t)
 	dir := t.TempDir()
@@ -797,7 +799,7 @@ func TestFrozenTasksAreNotHung(t *testing.T) {
 	}
 	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 	group := testGroup(t, dir)
-	// A restorer does nothing but wait: here it is the one to be frozen.
+	// A restorer only waits: here it is the process to freeze.
 	frozen := &exec.Cmd{Path: "/proc/self/exe", Args: []string{restorerArg0}}
 	stdin, err := frozen.StdinPipe()
 	if err != nil {
@@ -830,7 +832,7 @@ func TestFrozenTasksAreNotHung(t *testing.T) {
 	}
 }
 
-// The variant without a stack is what is left where tp_btf is refused.
+// The variant without a stack is used where tp_btf is refused.
 func TestHangRawAttaches(t *testing.T) {
 	s := hungtask()
 	k := testKernel(t)
@@ -842,7 +844,7 @@ func TestHangRawAttaches(t *testing.T) {
 	openStem(t, s, k, nil)
 }
 
-// The length of a tick as the clocks tell it, and as jiffies advance.
+// The length of a tick according to the clocks, and as jiffies advance.
 func TestKernelHZ(t *testing.T) {
 	l := openStem(t, hungtask(), testKernel(t), nil)
 	hz, err := kernelHZ()
@@ -862,7 +864,7 @@ func TestKernelHZ(t *testing.T) {
 		}
 		return c
 	}
-	// A virtual CPU that was not run for a while makes up for its ticks afterwards.
+	// A virtual CPU that did not run for a while catches up on its ticks afterwards.
 	measured := 0.0
 	for first, passed := canary(), time.Duration(0); passed < 20*time.Second; {
 		last := canary()

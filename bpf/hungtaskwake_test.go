@@ -14,16 +14,16 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// wakingKernel has the kernel wake who waits for direct I/O or a flush every two
-// seconds, as it does every 60 s by default, until the end of the test.
+// wakingKernel makes the kernel wake tasks that wait for direct I/O or a flush every two seconds
+// (by default every 60 s), until the test ends.
 func wakingKernel(t *testing.T, r *hungRun) {
 	t.Helper()
 	setSysctls(t, "hung_task_check_interval_secs", "1", "hung_task_timeout_secs", "4")
 	r.threshold, r.wake = 4*time.Second, 2*time.Second
 }
 
-// ddOn starts dd in a process of its own, which may hang on a frozen disk, and returns
-// its pid and what writes to its standard input. It ends with the test, once thaw lets it.
+// ddOn starts dd in a process of its own, which may hang on a frozen disk. It returns dd's pid and
+// its standard input. dd ends with the test, once thaw lets it.
 func ddOn(t *testing.T, thaw func(), args ...string) (pid uint32, stdin io.WriteCloser) {
 	t.Helper()
 	cmd := exec.Command("dd", append(args, "status=none", "bs=4096")...)
@@ -54,8 +54,8 @@ func awaitSleep(t *testing.T, pid uint32) {
 	})
 }
 
-// Direct I/O and flushes wait with half the kernel's time-out, again and again: one
-// wait, one hang, also while khungtaskd never finds it.
+// Direct I/O and flushes wait repeatedly, for half the kernel's timeout each time: one wait is one
+// hang, although khungtaskd never finds it.
 func TestHungTaskThatIsWokenToWaitOn(t *testing.T) {
 	testall.Only(t)
 	testKernel(t)
@@ -77,7 +77,7 @@ func TestHungTaskThatIsWokenToWaitOn(t *testing.T) {
 		}
 		pid, _ := ddOn(t, thaw, args...)
 		if i == 0 {
-			awaitSleep(t, pid) // the device works on one request after the other
+			awaitSleep(t, pid) // the device handles one request after the other
 		}
 		pids = append(pids, pid)
 	}
@@ -87,14 +87,14 @@ func TestHungTaskThatIsWokenToWaitOn(t *testing.T) {
 		}
 		return n
 	}
-	// An agent's walks are seconds apart. Where these follow upon another, two of them meet
-	// a task that was woken and waits for a CPU, which is taken for the end of its wait.
+	// An agent's walks are seconds apart. If two walks follow each other at once, both may find a
+	// task that was woken and waits for a CPU, which counts as the end of its wait.
 	look := func() {
 		time.Sleep(r.wake / 8)
 		r.look()
 	}
 	r.until("23 hangs", 15*time.Second, look, func() bool { return reported() >= len(pids) })
-	// Two more wake-ups.
+	// Wait for two more wake-ups.
 	for end := time.Now().Add(2 * r.wake * 5 / 4); time.Now().Before(end); {
 		look()
 	}
@@ -108,7 +108,7 @@ func TestHungTaskThatIsWokenToWaitOn(t *testing.T) {
 	}
 }
 
-// Who gets each of its writes done, however slowly, does not hang.
+// A task whose writes all complete, however slowly, does not hang.
 func TestSlowWritesAreNoHang(t *testing.T) {
 	testall.Only(t)
 	k := testKernel(t)
@@ -122,8 +122,8 @@ func TestSlowWritesAreNoHang(t *testing.T) {
 	thaw := func() {}
 	pid, stdin := ddOn(t, func() { thaw() }, "of="+device, "oflag=direct", "conv=notrunc", "iflag=fullblock")
 	block := make([]byte, 4096)
-	// Nearly as long as the kernel lets it sleep, so that the times alone look like
-	// one wait.
+	// Nearly as long as the kernel lets it sleep, so that by the times alone it looks like one
+	// wait.
 	const slow = 1900 * time.Millisecond
 	for range 5 {
 		thaw = disk.Freeze()
@@ -134,7 +134,7 @@ func TestSlowWritesAreNoHang(t *testing.T) {
 		for end := time.Now().Add(slow); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 			r.look()
 		}
-		// The next block is there before this one is written: dd does not sleep in between.
+		// Write the next block before this one completes, so that dd does not sleep in between.
 		if _, err := stdin.Write(block); err != nil {
 			t.Fatal(err)
 		}

@@ -10,10 +10,10 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// takeCounts takes over what another build lost and counted and did not report, from its folder
-// of pins: the notes of this build say from then on that so much less is reported, and those of
-// the other that all is. An agent that is killed in between takes it twice, not never. links are
-// the other build's.
+// takeCounts takes over what another build lost or counted but did not report, from that build's
+// pin folder. It subtracts this from what this build's notes call reported, and marks it all as
+// reported in the other build's. If the agent is killed in between, it is taken over twice rather
+// than never. links are the other build's links.
 func (l *Loaded) takeCounts(dir string, links map[string]map[string]string) error {
 	lost, err := l.foreignMap(dir, mapLost)
 	if lost == nil {
@@ -34,7 +34,7 @@ func (l *Loaded) takeCounts(dir string, links map[string]map[string]string) erro
 	return errors.Join(err, skipErr)
 }
 
-// takeLosses takes over what is not reported of a total, by the other build's note.
+// takeLosses takes over the part of a total that the other build has not reported.
 func (l *Loaded) takeLosses(from *ebpf.Map, note uint32, total uint64) error {
 	reported, err := lostElement(from, note)
 	if err != nil {
@@ -51,7 +51,7 @@ func (l *Loaded) takeLosses(from *ebpf.Map, note uint32, total uint64) error {
 	return errors.Join(l.noteLost(note, own-n), noteLost(from, note, total))
 }
 
-// foreignSkips is [Loaded.Skipped] of another build.
+// foreignSkips returns [Loaded.Skipped] of another build.
 func (l *Loaded) foreignSkips(dir string, links map[string]map[string]string) (sum uint64, err error) {
 	pins, err := filepath.Glob(programPin(dir, "*"))
 	if err != nil {
@@ -75,8 +75,8 @@ func (l *Loaded) foreignSkips(dir string, links map[string]map[string]string) (s
 	return sum, nil
 }
 
-// foreignMap opens a map of another build, which must be like this build's but for its size.
-// nil without an error: it has none.
+// foreignMap opens a map of another build, which must match this build's except in size. It returns
+// nil without an error if the other build has no such map.
 func (l *Loaded) foreignMap(dir, name string) (*ebpf.Map, error) {
 	m, err := ebpf.LoadPinnedMap(mapPin(dir, name), nil)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -123,7 +123,7 @@ func takeStorms(l *Loaded, dir string) error {
 		if err != nil {
 			return err
 		}
-		// The storm goes on here, if it has not begun anew.
+		// The storm continues here, unless this build has already started one.
 		goesOn := diskStorm{Began: storm.Began, Records: storm.Records}
 		if err := l.maps[mapStorms].Update(&kind, &goesOn, ebpf.UpdateNoExist); err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
 			return fmt.Errorf("take over a storm of disk errors: %w", err)

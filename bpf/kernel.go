@@ -8,8 +8,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// Kernel answers what the running kernel looks like, from its BTF. It is read
-// once and never changes.
+// Kernel describes the running kernel, from its BTF.
 type Kernel struct {
 	mu    sync.Mutex
 	types *btf.Cache
@@ -29,15 +28,15 @@ func OpenKernel() (*Kernel, error) {
 	return k, nil
 }
 
-// cache returns the types as programs that are loaded share them.
+// cache returns the types, which all loaded programs share.
 func (k *Kernel) cache() *btf.Cache {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.types
 }
 
-// Forget gives back the memory that the types take: a MiB and a half, besides the pages
-// of the kernel's own that were looked at. The next question reads them again.
+// Forget frees the memory of the types: 1.5 MiB, plus the pages of the kernel's own BTF that were
+// read. The next lookup reads them again.
 func (k *Kernel) Forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -53,9 +52,9 @@ func (k *Kernel) typeByName(name string, t any) error {
 	return spec.TypeByName(name, t)
 }
 
-// TracepointArgs returns the types of the arguments that a tracepoint hands to
-// its programs. ok is false where BTF does not know the tracepoint: the kernel
-// or the module that has it is missing, or the module has no BTF (5.10).
+// TracepointArgs returns the types of the arguments that a tracepoint passes to its programs. ok is
+// false if the tracepoint is not in BTF: the kernel or the module lacks it, or the module has no
+// BTF (5.10).
 func (k *Kernel) TracepointArgs(name string) (args []btf.FuncParam, ok bool) {
 	var def *btf.Typedef
 	if err := k.typeByName("btf_trace_"+name, &def); err != nil {

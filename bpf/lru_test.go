@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A map that forgets its oldest entries keeps as many as its object declares, whichever
-// CPUs they come from. It takes many CPUs to fail.
+// An LRU map keeps as many entries as its object declares, whichever CPUs they come from. The test
+// can fail only on a machine with many CPUs.
 func TestLRUMapsKeepWhatTheyDeclare(t *testing.T) {
 	k := testKernel(t)
 	for _, s := range Stems() {
@@ -43,12 +43,12 @@ func TestLRUMapsKeepWhatTheyDeclare(t *testing.T) {
 	}
 }
 
-// fillFromAllCPUs adds n entries, one CPU after the other in turn, and returns their keys.
+// fillFromAllCPUs adds n entries, from all CPUs in turn, and returns their keys.
 func fillFromAllCPUs(t *testing.T, m *ebpf.Map, n int) (keys [][]byte) {
 	t.Helper()
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends with its affinity
+		runtime.LockOSThread() // never unlocked: the thread ends with its affinity
 		var allowed unix.CPUSet
 		err := unix.SchedGetaffinity(0, &allowed)
 		value := make([]byte, m.ValueSize())

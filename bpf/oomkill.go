@@ -7,7 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// StemOOMKill: a process chosen as victim of an out-of-memory kill.
+// StemOOMKill: the kernel chose a process as the victim of an out-of-memory kill.
 const StemOOMKill = "oomkill"
 
 func oomkill() Stem {
@@ -20,7 +20,7 @@ func oomkill() Stem {
 			if !ok {
 				return fmt.Errorf("tracepoint mark_victim: not in BTF")
 			}
-			// int pid before v6.1 and its back-ports; task, uid since.
+			// int pid before v6.1 and its backports; task, uid since.
 			return spec.Variables[OomkillVarMarkVictimHasTask].Set(len(args) > 1)
 		},
 		hooks: []hook{
@@ -43,10 +43,10 @@ const (
 	OOMScopeGlobal  = 2
 )
 
-// OOMNoLimit is OOMKill.Limit where no limiting group was found.
+// OOMNoLimit is the value of OOMKill.Limit when no limiting group was found.
 const OOMNoLimit = ^uint64(0)
 
-// OOMKill is struct kn_oomkill. Sizes are pages unless said otherwise.
+// OOMKill is struct kn_oomkill. Sizes are in pages unless noted.
 type OOMKill struct {
 	_              structs.HostLayout
 	H              Header

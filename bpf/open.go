@@ -19,25 +19,25 @@ import (
 // feed it. It is not safe for concurrent use, except where a method says so.
 type Loaded struct {
 	Stem string
-	// Settle is called before records are given back to the kernel: what was made of
-	// them is to be safe then. Nil: nothing is.
+	// Settle is called before records are committed to the kernel. It must make durable what was
+	// derived from them. May be nil.
 	Settle func()
 
 	maps  map[string]*ebpf.Map
 	links map[string]link.Link // by hook
 
-	programsMu sync.Mutex // to change programs, and for Skips, which may be called while the stem runs
+	programsMu sync.Mutex // guards programs, because Skips may be called while the stem runs
 	programs   map[string]*ebpf.Program
 
 	reportsMu sync.Mutex // Reports may be called while the stem runs
 	reports   []VariantReport
 
 	stem   Stem
-	spec   *ebpf.CollectionSpec // while it opens; later ones read it anew
+	spec   *ebpf.CollectionSpec // set during Open only; on-demand hooks parse it again later
 	kernel *Kernel
-	dir    string // of its pins; empty: not pinned
-	shared string // of the pins of what it shares with other builds; dir: nothing
-	// siblings are the folders of builds that share it.
+	dir    string // pin folder; empty: not pinned
+	shared string // pin folder of maps shared with other builds; equals dir if none are shared
+	// siblings are the pin folders of builds that share these maps.
 	siblings []string
 
 	ring        *Ring
@@ -46,14 +46,13 @@ type Loaded struct {
 	unread      error        // see Losses
 }
 
-// Open loads a stem and attaches to each hook the best variant this kernel
-// has. With pins it first adopts what an earlier run of the same build left
-// attached, or takes over from another build: nothing is missed in between and
-// nothing seen twice. pins may be nil.
+// Open loads a stem and attaches to each hook the best variant this kernel supports. With pins it
+// first adopts what an earlier run of the same build left attached, or takes over from another
+// build: no fault is missed in between or recorded twice. pins may be nil.
 //
-// Open fails when no variant of a hook that is not optional works; the error
-// tells each one's reason. [Loaded.Reports] of the returned value is valid
-// even then, and Close must be called on it.
+// Open fails if no variant of a required hook works; the error contains the reason for each
+// variant. Even then [Loaded.Reports] of the returned value is valid, and Close must be called on
+// it.
 func Open(stem Stem, kernel *Kernel, pins *PinRoot) (*Loaded, error) {
 	l := &Loaded{
 		Stem: stem.Name, stem: stem, kernel: kernel,
@@ -73,7 +72,7 @@ func (l *Loaded) open(pins *PinRoot) error {
 	if err != nil {
 		return err
 	}
-	// It takes hundreds of KiB, and is wanted again by on-demand hooks at most.
+	// It takes hundreds of KiB, and only on-demand hooks need it again.
 	l.spec = spec
 	defer func() { l.spec = nil }()
 	var others []string
@@ -105,7 +104,7 @@ func (l *Loaded) open(pins *PinRoot) error {
 	return l.takeOver(pins, others)
 }
 
-// collection returns the stem's object, made to fit this kernel.
+// collection returns the stem's object, adapted to this kernel.
 func (l *Loaded) collection() (*ebpf.CollectionSpec, error) {
 	if l.spec != nil {
 		return l.spec, nil
@@ -135,7 +134,7 @@ const (
 	mapLost   = "lost"
 )
 
-// openPins makes or finds this build's folder and returns the other builds'.
+// openPins creates or finds this build's folder and returns those of other builds.
 func (l *Loaded) openPins(pins *PinRoot) (others []string, err error) {
 	layout, err := l.stem.layout(l.spec)
 	if err != nil {
@@ -160,9 +159,9 @@ func (l *Loaded) openPins(pins *PinRoot) (others []string, err error) {
 	if l.stem.shares {
 		l.shared = pins.dir(l.Stem, statePrefix+layout)
 	}
-	// What is left of a run that was killed while it unpinned may write to maps that are
-	// pinned no more: nothing is shared with that. Nor with a run from which another build
-	// has taken over since: its ring has gaps, and is read as a predecessor's.
+	// Programs left by a run that was killed while it unpinned may write to maps whose pins are
+	// gone: share nothing with those. The same holds for a run from which another build has taken
+	// over since: its ring has gaps, and is read as a predecessor's.
 	known, err := pins.has(l.Stem, id)
 	if err != nil {
 		return nil, err
@@ -194,7 +193,8 @@ func (l *Loaded) openPins(pins *PinRoot) (others []string, err error) {
 	return others, nil
 }
 
-// missesMaps reports whether any map is not pinned, of those of the ring and of the others.
+// missesMaps reports whether any map is not pinned: state for shared maps, ring for those of the
+// ring.
 func (l *Loaded) missesMaps() (state, ring bool) {
 	for name := range l.spec.Maps {
 		if _, err := os.Stat(l.mapPin(name)); err == nil || isConstants(name) {
@@ -205,7 +205,7 @@ func (l *Loaded) missesMaps() (state, ring bool) {
 	return state, ring
 }
 
-// mapPin returns where a map is pinned.
+// mapPin returns the path of a map's pin.
 func (l *Loaded) mapPin(name string) string {
 	if isOfRing(name) {
 		return mapPin(l.dir, name)
@@ -213,11 +213,11 @@ func (l *Loaded) mapPin(name string) string {
 	return mapPin(l.shared, name)
 }
 
-// loadMaps opens the pinned maps, or makes and pins new ones.
+// loadMaps opens the pinned maps, or creates and pins new ones.
 func (l *Loaded) loadMaps() error {
 	for name, spec := range l.spec.Maps {
 		if isConstants(name) {
-			continue // belongs to the programs it is loaded with
+			continue // belongs to the programs that use it
 		}
 		m, err := l.loadMap(name, spec)
 		if err != nil {
@@ -236,7 +236,7 @@ func (l *Loaded) loadMap(name string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
 			if err := spec.Compatible(m); err == nil {
 				return m, nil
 			}
-			// A pin of this build's id that differs was not made by it.
+			// An incompatible pin under this build's id was not made by it.
 			if err := errors.Join(m.Close(), os.Remove(pin)); err != nil {
 				return nil, err
 			}
@@ -256,7 +256,7 @@ func (l *Loaded) loadMap(name string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
 
 func isConstants(mapName string) bool { return mapName != "" && mapName[0] == '.' }
 
-// isOfRing: what one build writes is read apart from what another does.
+// isOfRing reports whether each build has this map for itself: the ring of each is read separately.
 func isOfRing(mapName string) bool { return mapName == mapEvents || mapName == mapLost }
 
 // loadProgram loads one program of the object with the stem's maps.
@@ -289,8 +289,8 @@ func (l *Loaded) keepProgram(name string, p *ebpf.Program) {
 	l.programs[name] = p
 }
 
-// Reports returns what became of each variant, in the order of preference. It
-// is safe for concurrent use.
+// Reports returns the outcome of each variant, in order of preference. It is safe for concurrent
+// use.
 func (l *Loaded) Reports() []VariantReport {
 	l.reportsMu.Lock()
 	defer l.reportsMu.Unlock()
@@ -309,8 +309,8 @@ func (l *Loaded) Programs() map[string]*ebpf.Program { return l.programs }
 // Ring returns the stem's ring buffer.
 func (l *Loaded) Ring() *Ring { return l.ring }
 
-// Close releases what this process holds. What is pinned stays attached.
-// It may be called more than once, and after an Open that failed.
+// Close closes all descriptors of this process. What is pinned stays attached. It may be called
+// more than once, and after an Open that failed.
 func (l *Loaded) Close() error {
 	var errs []error
 	if l.ring != nil {

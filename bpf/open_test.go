@@ -11,8 +11,7 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 )
 
-// testKernel returns the kernel's BTF, or skips where the process can't load
-// programs at all.
+// testKernel returns the kernel's BTF, or skips the test if this process can't load programs.
 func testKernel(t *testing.T) *Kernel {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -28,7 +27,7 @@ func testKernel(t *testing.T) *Kernel {
 	return k
 }
 
-// testPins returns a pin root of the test's own.
+// testPins returns a pin root of the test.
 func testPins(t *testing.T) (root *PinRoot, reopen func() *PinRoot) {
 	t.Helper()
 	path := filepath.Join("/sys/fs/bpf", fmt.Sprintf("kernosis-test-%d-%d", os.Getpid(), time.Now().UnixNano()))
@@ -60,7 +59,7 @@ func openStem(t *testing.T, s Stem, k *Kernel, pins *PinRoot) *Loaded {
 	return l
 }
 
-// drainNonces reads canaries until there are none left.
+// drainNonces reads all canaries and returns their nonces.
 func drainNonces(t *testing.T, l *Loaded) []uint64 {
 	t.Helper()
 	var nonces []uint64
@@ -70,7 +69,7 @@ func drainNonces(t *testing.T, l *Loaded) []uint64 {
 			t.Fatal(err)
 		}
 		if h.Kind != KindCanary {
-			return // a fault of the machine's own
+			return // a real fault of this machine
 		}
 		c, err := View[Canary](raw)
 		if err != nil {
@@ -109,8 +108,8 @@ func TestEveryStemAttaches(t *testing.T) {
 	}
 }
 
-// Also the variants that a better one leaves unused here must load and attach,
-// or be conclusively absent or forbidden.
+// Variants that are unused here because a better one works must also load and attach, or be
+// conclusively absent or forbidden.
 func TestEveryVariantAlone(t *testing.T) {
 	k := testKernel(t)
 	for _, s := range Stems() {
@@ -132,7 +131,7 @@ func TestEveryVariantAlone(t *testing.T) {
 	}
 }
 
-// A killed agent finds what it had not committed, and what happened since.
+// After a kill the agent finds the records that were not committed, and those since.
 func TestRestartAdoptsPins(t *testing.T) {
 	k := testKernel(t)
 	for _, s := range Stems() {
@@ -144,7 +143,7 @@ func TestRestartAdoptsPins(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			// One record is handled and given back, one is being handled.
+			// One record is handled and committed, one is being handled.
 			first.Ring().Next()
 			first.Ring().Commit()
 			first.Ring().Next()
@@ -172,7 +171,7 @@ func TestRestartAdoptsPins(t *testing.T) {
 	}
 }
 
-// Another build's records are read up to the cut, ours from there on.
+// Another build's records are read up to the cut, this build's from there on.
 func TestUpgradeTakesOver(t *testing.T) {
 	k := testKernel(t)
 	for _, s := range Stems() {
@@ -221,7 +220,7 @@ func TestRingFullIsCounted(t *testing.T) {
 	}
 }
 
-// losses returns those of a stem that are to be reported.
+// losses returns the unreported losses of a stem.
 func losses(t *testing.T, l *Loaded) Losses {
 	t.Helper()
 	lost, err := l.Losses()
@@ -231,7 +230,7 @@ func losses(t *testing.T, l *Loaded) Losses {
 	return lost
 }
 
-// overflow runs 25,000 canaries, which no ring has room for.
+// overflow runs 25,000 canaries, which exceed every ring.
 func overflow(t *testing.T, l *Loaded) {
 	t.Helper()
 	for nonce := range uint64(25_000) {
@@ -241,8 +240,7 @@ func overflow(t *testing.T, l *Loaded) {
 	}
 }
 
-// Losses are reported once, also by the agent that comes after the one that lost
-// them or reported for them.
+// Losses are reported once, also by the next agent, whether the previous one reported them or not.
 func TestLossesAreReportedOnceAcrossRestarts(t *testing.T) {
 	k := testKernel(t)
 	pins, reopen := testPins(t)
@@ -258,7 +256,7 @@ func TestLossesAreReportedOnceAcrossRestarts(t *testing.T) {
 	if again := losses(t, l); again.RingFull != 0 {
 		t.Errorf("%d reported a second time", again.RingFull)
 	}
-	overflow(t, l) // the ring is full still: each one is lost, and the agent dies
+	overflow(t, l) // the ring is still full: each one is lost, and then the agent dies
 	l.Close()
 	pins.Close()
 

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultPinRoot is where maps and links of a running agent are pinned:
+// DefaultPinRoot is the folder where a running agent pins its maps and links:
 //
 //	<root>/<stem>/<layout>-<build>/map_<name>
 //	<root>/<stem>/<layout>-<build>/link_<hook>-<program>
 //	<root>/<stem>/<layout>-<build>/prog_<program>
 //	<root>/<stem>/state_<layout>/map_<name>
 //
-// An upgrade finds what another build left and takes over from it. Builds whose maps have
-// the same layout share those in state_<layout>.
+// After an upgrade, the agent finds what the other build pinned and takes over from it. Builds
+// whose maps have the same layout share those in state_<layout>.
 const DefaultPinRoot = "/sys/fs/bpf/kernosis"
 
 // PinRoot is a folder on a BPF filesystem that this process owns.
@@ -32,8 +32,8 @@ type PinRoot struct {
 // ErrBusy: another agent uses the folder.
 var ErrBusy = errors.New("another kernosis is running")
 
-// LockFolder locks a folder against other agents until the file is closed, or the process has
-// ended. It writes nothing, so that a disk that is full or read-only does not refuse it.
+// LockFolder locks a folder against other agents until the file is closed or the process ends. It
+// writes nothing, so that it also works on a full or read-only disk.
 func LockFolder(path string) (*os.File, error) {
 	lock, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -48,8 +48,8 @@ func LockFolder(path string) (*os.File, error) {
 	return lock, nil
 }
 
-// OpenPinRoot makes the folder, mounting a BPF filesystem on /sys/fs/bpf where
-// the machine has none, and locks it against a second agent.
+// OpenPinRoot creates the folder, mounting a BPF filesystem on /sys/fs/bpf if there is none, and
+// locks it against a second agent.
 func OpenPinRoot(path string) (*PinRoot, error) {
 	if err := ensureBPFFS(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("pin root %s: %w", path, err)
@@ -64,8 +64,8 @@ func OpenPinRoot(path string) (*PinRoot, error) {
 	return &PinRoot{path: path, lock: lock}, nil
 }
 
-// CheckPinRoot says why [OpenPinRoot] could not be, without making anything; nil: as far
-// as can be reported it could.
+// CheckPinRoot returns the reason why [OpenPinRoot] would fail, without creating anything. It
+// returns nil if it would succeed, as far as that can be checked.
 func CheckPinRoot(path string) error {
 	dir := filepath.Dir(path)
 	var st unix.Statfs_t
@@ -81,7 +81,7 @@ func CheckPinRoot(path string) error {
 	return nil
 }
 
-// Close gives up the lock; what is pinned stays. It may be called more than once.
+// Close releases the lock; what is pinned stays. It may be called more than once.
 func (r *PinRoot) Close() error {
 	if r == nil || r.lock == nil {
 		return nil
@@ -91,7 +91,7 @@ func (r *PinRoot) Close() error {
 	return err
 }
 
-// Remove unpins everything: programs that no process holds are detached.
+// Remove unpins everything. Programs that no process holds open are detached.
 func (r *PinRoot) Remove() error {
 	if err := os.RemoveAll(r.path); err != nil {
 		return fmt.Errorf("unpin: %w", err)
@@ -117,7 +117,7 @@ func (r *PinRoot) versions(stem string) ([]string, error) {
 	return ids, nil
 }
 
-// staleStates returns the folders of a stem's state that no build of this layout uses.
+// staleStates returns the shared map folders of a stem that belong to other layouts.
 func (r *PinRoot) staleStates(stem, layout string) ([]string, error) {
 	all, err := filepath.Glob(filepath.Join(r.path, stem, statePrefix+"*"))
 	if err != nil {
@@ -138,8 +138,8 @@ func (r *PinRoot) has(stem, name string) (bool, error) {
 	return len(entries) > 0, nil
 }
 
-// setAside gives a folder of a stem another name behind its prefix, and returns it; "":
-// nothing is pinned there.
+// setAside renames a stem's folder and returns its new name, which keeps the prefix. It returns ""
+// if nothing is pinned there.
 func (r *PinRoot) setAside(stem, prefix, name string) (string, error) {
 	if has, err := r.has(stem, prefix+name); !has {
 		return "", err
@@ -147,7 +147,7 @@ func (r *PinRoot) setAside(stem, prefix, name string) (string, error) {
 	for n := 0; ; n++ {
 		left := fmt.Sprintf("%sleft%d-%s", prefix, n, name)
 		if _, err := os.Stat(r.dir(stem, left)); err == nil {
-			continue // of an earlier time
+			continue // used earlier
 		}
 		if err := os.Rename(r.dir(stem, prefix+name), r.dir(stem, left)); err != nil {
 			return "", fmt.Errorf("set pins of %s aside: %w", stem, err)
@@ -158,15 +158,15 @@ func (r *PinRoot) setAside(stem, prefix, name string) (string, error) {
 
 func (r *PinRoot) dir(stem, id string) string { return filepath.Join(r.path, stem, id) }
 
-// File names in a version's folder. Program and hook names have no dots, which a BPF
-// filesystem allows in no other place than ours, and no "-".
+// File names in a version's folder. Program and hook names have no "-" and no dots, which a BPF
+// filesystem allows in its root folder only.
 func mapPin(dir, name string) string     { return filepath.Join(dir, "map_"+name) }
 func programPin(dir, name string) string { return filepath.Join(dir, "prog_"+name) }
 func linkPin(dir, hook, program string) string {
 	return filepath.Join(dir, "link_"+hook+"-"+program)
 }
 
-// pinnedLinks returns hook → program → path.
+// pinnedLinks returns the paths of pinned links, by hook and program.
 func pinnedLinks(dir string) (map[string]map[string]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -190,8 +190,8 @@ func pinnedLinks(dir string) (map[string]map[string]string, error) {
 	return links, nil
 }
 
-// ensureBPFFS mounts a BPF filesystem where there is none, as other users of
-// pinned objects (systemd, cilium) do.
+// ensureBPFFS mounts a BPF filesystem if there is none, as other users of pinned objects (systemd,
+// cilium) do.
 func ensureBPFFS(dir string) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {

@@ -15,12 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ratioConnections are made in each half of a pair: 25 ms and more, so that a machine's
-// moods are in both.
+// ratioConnections is the number of connections in each half of a pair: they take 25 ms or more, so
+// that variations of the machine affect both.
 const ratioConnections = 500
 
-// nodeTargets are 200 targets, as a node with a hundred pods has: ten ports of twenty
-// addresses each, the first of them given.
+// nodeTargets returns 200 targets, like a node with a hundred pods: ten ports on each of twenty
+// addresses, the first of them given.
 func nodeTargets(netns uint32, first uint16) (keys []SockTargetKey) {
 	for i := range 200 {
 		addr := netip.AddrFrom4([4]byte{192, 0, 2, byte(1 + i/10)})
@@ -29,7 +29,7 @@ func nodeTargets(netns uint32, first uint16) (keys []SockTargetKey) {
 	return keys
 }
 
-// processTime is how long this process had a CPU, with what the kernel did for it.
+// processTime returns the CPU time of this process, including time in the kernel.
 func processTime(b *testing.B) time.Duration {
 	b.Helper()
 	var ts unix.Timespec
@@ -39,8 +39,7 @@ func processTime(b *testing.B) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// httpRequests makes connections as they are made by programs: a request of package
-// net/http on a connection of its own.
+// httpRequests makes connections as programs do: one request of package net/http per connection.
 func httpRequests(b *testing.B) func(i int) error {
 	b.Helper()
 	l, err := net.Listen("tcp", fmt.Sprintf(":%d", benchPort)) // on the benchmark's thread, in its namespace
@@ -67,7 +66,7 @@ func httpRequests(b *testing.B) func(i int) error {
 	return func(i int) error {
 		at := netip.AddrPortFrom(address(i), benchPort).String()
 		var err error
-		if conn, err = net.Dial("tcp", at); err != nil { // here, where the namespace is
+		if conn, err = net.Dial("tcp", at); err != nil { // dialed here, because this thread is in the namespace
 			return err
 		}
 		resp, err := client.Get("http://" + at + "/healthz")
@@ -80,9 +79,9 @@ func httpRequests(b *testing.B) func(i int) error {
 	}
 }
 
-// What part of the connections that a machine makes without the programs it makes with
-// them: connections that are no target's, in pairs with and without, one after the
-// other. Both ends are on this machine: its programs see each connection twice.
+// BenchmarkConnectRatio compares the rate of connections with and without the programs, for
+// connections to no target, in alternating pairs. Both ends are on this machine: its programs see
+// each connection twice.
 func BenchmarkConnectRatio(b *testing.B) {
 	for _, w := range []struct {
 		name string
@@ -90,12 +89,12 @@ func BenchmarkConnectRatio(b *testing.B) {
 	}{{"system calls", netWorkloads[0].set}, {"HTTP", httpRequests}} {
 		for _, c := range []struct {
 			name     string
-			empty    bool // one program that does nothing in the place of ours
+			empty    bool // a program that does nothing instead of ours
 			none     bool
-			onlyOnce bool // states by one program, as where connect() is seen to return
+			onlyOnce bool // states from one program only, as where a hook sees connect() return
 			targets  func(netns uint32) []SockTargetKey
 		}{
-			{name: "the same", none: true}, // without in both halves: what a ratio of 1 looks like here
+			{name: "the same", none: true}, // without programs in both halves: shows the noise around a ratio of 1
 			{name: "empty program", empty: true},
 			{name: "no target"},
 			{name: "200 targets of other ports", targets: func(n uint32) []SockTargetKey { return nodeTargets(n, 8000) }},
@@ -126,19 +125,19 @@ func BenchmarkConnectRatio(b *testing.B) {
 	}
 }
 
-// ratio compares connections made with programs attached with those without.
+// ratio compares connections with attached programs to those without.
 type ratio struct {
 	loaded *Loaded
 	want   SockTargets
 	do     func(i int) error
 	attach func(bool) error
-	detach func() // of the empty program
+	detach func() // detaches the empty program
 	i      int
 
 	onlyOnce bool
 }
 
-// swap attaches all that serves the targets, or detaches everything.
+// swap attaches everything that serves the targets, or detaches everything.
 func (r *ratio) swap(attached bool) error {
 	watched, change := SockTargets{}, r.loaded.Detach
 	if attached {
@@ -166,7 +165,7 @@ func (r *ratio) swapEmpty(b *testing.B, attached bool) error {
 	return nil
 }
 
-// half returns the CPU time and the time of its connections.
+// half returns the CPU time and the wall time of its connections.
 func (r *ratio) half(b *testing.B, attached bool) (cpu, wall float64) {
 	b.Helper()
 	if err := r.attach(attached); err != nil {
@@ -180,13 +179,13 @@ func (r *ratio) half(b *testing.B, attached bool) (cpu, wall float64) {
 			r.i++
 		}
 	}
-	connect(ratioConnections / 5) // attaching has left the caches cold
+	connect(ratioConnections / 5) // the caches are cold after attaching
 	began, from := time.Now(), processTime(b)
 	connect(ratioConnections)
 	return float64(processTime(b) - from), float64(time.Since(began))
 }
 
-// run makes the pairs, with and without in turns, and reports the medians.
+// run makes the pairs, alternating which half is first, and reports the medians.
 func (r *ratio) run(b *testing.B) {
 	b.Helper()
 	var cpus, walls, times []float64

@@ -11,19 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// State says what became of one variant.
+// State is the outcome of one variant.
 type State string
 
-// Variant states. Absent and Forbidden are conclusive; Failed is not, so the
-// attempt may be repeated.
+// Variant states. Absent and Forbidden are conclusive; Failed is not, so the attempt may be
+// retried.
 const (
 	Attached  State = "attached"
-	Adopted   State = "adopted"   // attached already, by an earlier run
-	OnDemand  State = "on-demand" // loaded and attached when there is something to see
+	Adopted   State = "adopted"   // attached by an earlier run already
+	OnDemand  State = "on-demand" // loaded and attached when needed
 	Unused    State = "unused"    // a better variant serves the hook
-	Absent    State = "absent"    // this kernel does not have it
+	Absent    State = "absent"    // this kernel lacks it
 	Forbidden State = "forbidden" // this kernel or machine does not permit it
-	Failed    State = "failed"    // could not tell
+	Failed    State = "failed"    // inconclusive
 )
 
 // VariantReport is the outcome of one variant of one hook.
@@ -37,8 +37,8 @@ type VariantReport struct {
 	Reason   string `json:"reason,omitempty"`
 }
 
-// Fallbacks describes the hooks that a program serves because a better one does not work:
-// "context by kp_oom_kill_process: fentry_oom_kill_process is absent (…)".
+// Fallbacks describes the hooks that are served by a fallback because a better program does not
+// work: "context by kp_oom_kill_process: fentry_oom_kill_process is absent (…)".
 func Fallbacks(reports []VariantReport) []string {
 	var out []string
 	for i, r := range reports {
@@ -58,9 +58,8 @@ func Fallbacks(reports []VariantReport) []string {
 	return out
 }
 
-// classify turns the error of an attempt into a state. othersWork reports that
-// another program of this process has loaded: then a refusal is about this
-// program's type, not about missing privilege.
+// classify turns the error of an attempt into a state. othersWork says that another program of this
+// process was loaded: then a refusal is due to this program's type, not to missing privileges.
 func classify(err error, othersWork bool) State {
 	switch {
 	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, btf.ErrNotFound),
@@ -76,20 +75,20 @@ func classify(err error, othersWork bool) State {
 	return Failed
 }
 
-// errAbsent marks what BTF reported before any attempt.
+// errAbsent marks what is missing according to BTF, without an attempt.
 var errAbsent = errors.New("not in this kernel")
 
-// errForbidden marks what this machine keeps from the agent, whatever the kernel has.
+// errForbidden marks what this machine denies to the agent, although the kernel supports it.
 var errForbidden = errors.New("not permitted")
 
-// isVerifierError: a program the verifier refuses (EACCES, EINVAL) is a defect
-// of ours, not a property of the machine.
+// isVerifierError reports whether the verifier refused a program (EACCES, EINVAL). That is a bug of
+// ours, not a property of the machine.
 func isVerifierError(err error) bool {
 	var ve *ebpf.VerifierError
 	return errors.As(err, &ve) && len(ve.Log) > 0
 }
 
-// reason is a variant's error without the parts that mislead.
+// reason returns a variant's error without misleading parts.
 func reason(err error) string {
 	switch {
 	case errors.Is(err, unix.EPERM):

@@ -11,13 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ring reads a BPF ring buffer in place, and gives a record back to the
-// kernel only when asked to. So an agent that is killed while it handles a
-// record finds it again after its restart; cilium/ebpf's reader advances
-// before the caller has seen the record. See docs/adr/0002-ring-reader.md.
+// Ring reads a BPF ring buffer in place, and commits a record to the kernel only when asked to. So
+// an agent that is killed while it handles a record finds it again after its restart; cilium/ebpf's
+// reader advances before the caller has seen the record. See docs/adr/0002-ring-reader.md.
 //
-// A Ring is for one goroutine. Several Rings of one buffer must not exist at
-// the same time.
+// A Ring must be used by one goroutine. A buffer must not have several Rings at the same time.
 type Ring struct {
 	fd       int
 	consumer []byte // one page, shared with the kernel
@@ -35,7 +33,7 @@ const (
 	ringHeaderLen = 8
 )
 
-// FD returns the descriptor that can be read when there are records.
+// FD returns the descriptor, which becomes readable when there are records.
 func (r *Ring) FD() int { return r.fd }
 
 // OpenRing maps a ring buffer. The map must stay open as long as the Ring.
@@ -50,8 +48,8 @@ func OpenRing(m *ebpf.Map) (*Ring, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open ring: map consumer page: %w", err)
 	}
-	// The kernel would map the data twice in a row, so that each record is in one
-	// piece. All of it counts as memory of this process, for one record in hundreds.
+	// The kernel would map the data twice in a row, so that each record is contiguous. But this
+	// counts twice as memory of this process, and only one record in hundreds needs it.
 	r.producer, err = unix.Mmap(r.fd, int64(page), page+size, unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open ring: map data: %w", err), r.Close())
@@ -84,27 +82,26 @@ func (r *Ring) Next() []byte {
 	return nil
 }
 
-// record returns n bytes from an offset, which may be that of the data's end: a header
-// is never split, since both are multiples of its length.
+// record returns n bytes from an offset. The offset may equal the end of the data, when the header
+// filled the last bytes: a header is never split, since both sizes are multiples of its length.
 func (r *Ring) record(off, n uint64) []byte {
 	off &= r.mask
 	if end := off + n; end <= uint64(len(r.data)) {
 		return r.data[off:end:end]
 	}
-	// One copy is enough: behind this record no other can run over the end before it
-	// was given back.
+	// One buffer is enough: no other record can wrap around before this one is committed.
 	r.wrapped = append(append(r.wrapped[:0], r.data[off:]...), r.data[:n-uint64(len(r.data))+off]...)
 	return r.wrapped
 }
 
-// Commit gives everything that Next returned back to the kernel.
+// Commit releases everything that Next returned to the kernel.
 func (r *Ring) Commit() {
 	if r.consumed().Load() != r.next {
 		r.consumed().Store(r.next)
 	}
 }
 
-// Pending returns how many bytes wait to be read.
+// Pending returns how many bytes are unread.
 func (r *Ring) Pending() uint64 { return r.produced().Load() - r.next }
 
 // Close unmaps the buffer; records not committed stay in it. It may be called

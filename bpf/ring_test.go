@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// The records' length does not divide the ring's, so that some run over its end.
+// The records' length does not divide the ring's, so some records wrap around.
 func TestRingAround(t *testing.T) {
 	l := openStem(t, oomkill(), testKernel(t), nil)
-	const rounds, records = 5, 20_000 // of 21,845 that there is room for
+	const rounds, records = 5, 20_000 // it has room for 21,845
 	nonce, split := uint64(0), 0
 	for range rounds {
 		first := nonce
@@ -35,13 +35,13 @@ func TestRingAround(t *testing.T) {
 			t.Fatalf("read up to %d of %d", want, nonce)
 		}
 	}
-	// 100,000 records of 48 bytes pass the end four times, the third time between two.
+	// 100,000 records of 48 bytes wrap around four times, the third time between two records.
 	if split != 3 {
 		t.Errorf("%d records ran over the end of the ring", split)
 	}
 }
 
-// Records are given back together, once what was made of them is settled.
+// Records are committed together, after what was derived from them is settled.
 func TestRecordsAreGivenBackWhenSettled(t *testing.T) {
 	l := openStem(t, oomkill(), testKernel(t), nil)
 	for nonce := range uint64(2*settleEvery + 3) {

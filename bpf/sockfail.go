@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StemSockFail: a connection to a watched target that failed.
+// StemSockFail: a connection to a watched target failed.
 const StemSockFail = "sockfail"
 
 func sockfail() Stem {
@@ -29,8 +29,8 @@ func sockfail() Stem {
 			return spec.Variables[SockfailVarDropReasons].Set(faultReasons(k))
 		},
 		hooks: []hook{
-			// The tracepoint is passed ten times by every connection of the machine, and
-			// its program may be skipped (docs/adr/0016).
+			// Every connection of the machine passes the tracepoint ten times, and the kernel may
+			// skip its program (docs/adr/0016).
 			{name: hookState, onDemand: true, variants: []variant{
 				{program: SockfailProgFollowOps, attach: cgroupRoot(ebpf.AttachCGroupSockOps)},
 				stateTracepoint,
@@ -39,9 +39,9 @@ func sockfail() Stem {
 			{name: "reset", variants: []variant{
 				{program: SockfailProgResetRaw, attach: rawTracepoint("tcp_receive_reset")},
 			}},
-			// These see every packet dropped, or every connect(). What resend tells early is reported
-			// at the connection's end as well, what return4 and 6 tell is found by
-			// the sweep.
+			// These run for every dropped packet or every connect(). What resend reports early is
+			// also reported at the connection's end; what return4 and return6 report is also found
+			// by the sweep.
 			{name: hookResend, optional: true, onDemand: true, adds: true, variants: []variant{
 				{program: SockfailProgResendRaw, attach: rawTracepoint("tcp_retransmit_skb")},
 			}},
@@ -90,8 +90,8 @@ const (
 	hookReturn6  = "return6"
 )
 
-// SockFailTargetHooks are the hooks to attach while there are targets. Without them
-// connections cost nothing but where they are reset.
+// SockFailTargetHooks returns the hooks to attach while there are targets. Without them only
+// connections that are reset have a cost.
 func SockFailTargetHooks() []string {
 	return []string{hookState, hookResend, hookError, hookDrop, hookICMP, hookConnect4, hookConnect6, hookReturn4, hookReturn6}
 }
@@ -114,7 +114,7 @@ func kretprobe(function string) attacher {
 	return func(p *ebpf.Program) (link.Link, error) {
 		lk, err := link.Kretprobe(function, p, nil)
 		if err != nil {
-			// kprobe reports whether the kernel has any.
+			// kprobe's error says whether the kernel has kprobes at all.
 			if probe, entryErr := entry(p); entryErr == nil {
 				_ = probe.Close()
 			} else if errors.Is(entryErr, errAbsent) {
@@ -126,8 +126,8 @@ func kretprobe(function string) attacher {
 	}
 }
 
-// cgroupRoot attaches to the root of the cgroup v2 hierarchy, which every task
-// is in, also where v1 has all the controllers.
+// cgroupRoot attaches to the root of the cgroup v2 hierarchy. Every task is in that hierarchy, even
+// where v1 has all the controllers.
 func cgroupRoot(attach ebpf.AttachType) attacher {
 	return func(p *ebpf.Program) (link.Link, error) {
 		root, err := openCgroupRoot()
@@ -143,10 +143,10 @@ func cgroupRoot(attach ebpf.AttachType) attacher {
 // cgroupRootID is the inode and the kernfs id of a hierarchy's root.
 const cgroupRootID = 1
 
-// openCgroupRoot opens the root of the cgroup v2 hierarchy; the caller must close it. A
-// container with a cgroup namespace of its own sees a part of it as "/", in its mounts as
-// in those of init, so what is found counts by its inode. From any part the root is opened
-// by its handle (CAP_DAC_READ_SEARCH), else through init's mounts (CAP_SYS_PTRACE).
+// openCgroupRoot opens the root of the cgroup v2 hierarchy; the caller must close it. A container
+// with its own cgroup namespace sees a part of the hierarchy as "/", in its own mounts and in those
+// of init, so the inode decides whether a folder is the root. From any part the root is opened by
+// its handle (CAP_DAC_READ_SEARCH), else through init's mounts (CAP_SYS_PTRACE).
 func openCgroupRoot() (*os.File, error) {
 	part := false
 	for _, at := range []struct{ prefix, pid string }{{"", "self"}, {"/proc/1/root", "1"}} {
@@ -176,7 +176,7 @@ func openCgroupRoot() (*os.File, error) {
 	return nil, fmt.Errorf("%w: a mounted cgroup v2 hierarchy", errAbsent)
 }
 
-// openRootOf opens the root of the hierarchy that a folder is a part of.
+// openRootOf opens the root of the hierarchy that a folder belongs to.
 func openRootOf(part *os.File) (*os.File, error) {
 	const fileIDKernfs = 0xfe // FILEID_KERNFS (v5.5, 33c5ac917554)
 	handle := unix.NewFileHandle(fileIDKernfs, binary.NativeEndian.AppendUint64(nil, cgroupRootID))
@@ -207,17 +207,17 @@ func pidMounts(pid string) ([]*mountinfo.Info, error) {
 	return mountinfo.GetMountsFromReader(f, mountinfo.FSTypeFilter("cgroup2"))
 }
 
-// isFault reports which drop reasons (without SKB_DROP_REASON_) are no part of a
-// healthy connection's life, and are not reported better by its own end. Reasons of
-// a later kernel count as faults, unless they are TCP's own.
+// isFault reports whether a drop reason (without SKB_DROP_REASON_) is a fault: it does not occur in
+// healthy connections, and the connection's end does not report it better. Reasons that a later
+// kernel adds count as faults, unless they are TCP's own.
 func isFault(reason string) bool {
 	switch reason {
 	case "MAX", "SKB_NOT_DROPPED_YET", "SKB_CONSUMED",
 		"NOT_SPECIFIED", // also the code that gives no reason for normal frees
-		"NO_SOCKET",     // the refused connection's SYN
+		"NO_SOCKET",     // the SYN of a refused connection
 		"SOCKET_CLOSE", "SOCKET_RCVBUFF", "SOCKET_BACKLOG", "UNIX_DISCONNECT", "UNIX_SKIP_OOB",
 		"QUEUE_PURGE", "PACKET_SOCK_ERROR", "DUP_FRAG",
-		"OTHERHOST": // flooded by a bridge: someone else's copy
+		"OTHERHOST": // flooded by a bridge: another machine's copy
 		return false
 	case "TCP_CSUM", "TCP_AUTH_HDR", "TCP_MD5NOTFOUND", "TCP_MD5UNEXPECTED", "TCP_MD5FAILURE",
 		"TCP_AONOTFOUND", "TCP_AOUNEXPECTED", "TCP_AOKEYNOTFOUND", "TCP_AOFAILURE",
@@ -227,7 +227,7 @@ func isFault(reason string) bool {
 	return !strings.HasPrefix(reason, "TCP_")
 }
 
-// faultReasons is the set of drop reasons that the program keeps.
+// faultReasons returns the set of drop reasons that the program records.
 func faultReasons(k *Kernel) [4]uint64 {
 	var set [4]uint64
 	names, err := k.EnumNames("skb_drop_reason")
@@ -261,7 +261,7 @@ type SockFail struct {
 	Opener        Task
 	SrcAddr       [16]byte
 	DstAddr       [16]byte
-	SrcPort       uint16 // 0: none was found or looked for
+	SrcPort       uint16 // 0: not found, or not looked up
 	DstPort       uint16
 	NetNS         uint32
 	Target        uint32
@@ -280,17 +280,17 @@ type SockFail struct {
 	Err           uint32
 	ErrSoft       uint32
 	ICMPCode      uint8
-	ICMPOrigin    uint8 // SO_EE_ORIGIN_*, received by the socket; 0: seen being sent
+	ICMPOrigin    uint8 // SO_EE_ORIGIN_*, received by the socket; 0: the kernel was seen sending it
 	Pad           [2]uint8
 	RTTMicros     uint32 // smoothed; 0: never established
-	LimitMS       uint32 // after which answers are slow; 0: never
+	LimitMS       uint32 // answers that take longer are slow; 0: never
 	MemoryID      uint64
 	DefaultID     uint64
 	Memory        Chain
 	Default       Chain
 }
 
-// SockPending is struct pending: a connect() that has not been seen to send.
+// SockPending is struct pending: a connect() that has not sent anything yet.
 type SockPending struct {
 	_         structs.HostLayout
 	Opener    Task
@@ -304,9 +304,9 @@ type SockPending struct {
 	Pad       [3]uint16
 }
 
-// SweepNeverSent has the kernel write a record for each connect() to a target
-// that began before the given time (since boot) and has sent nothing. Where the
-// return of connect() is seen, there is nothing to sweep.
+// SweepNeverSent makes the kernel write a record for each connect() to a target that began before
+// the given time (since boot) and has sent nothing. Where a hook sees the return of connect(),
+// there is nothing to sweep.
 func (l *Loaded) SweepNeverSent(before time.Duration) error {
 	var tid uint32
 	var p SockPending
@@ -321,8 +321,7 @@ func (l *Loaded) SweepNeverSent(before time.Duration) error {
 			return fmt.Errorf("sweep connects: %w", err)
 		}
 	}
-	// ErrIterationAborted: connects came and went meanwhile; the rest is for
-	// the next time.
+	// ErrIterationAborted: connects came and went meanwhile; the next sweep handles the rest.
 	if err := it.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
 		return fmt.Errorf("sweep connects: %w", err)
 	}

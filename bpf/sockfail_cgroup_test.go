@@ -20,12 +20,11 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// containedEnv has TestContained be a process of a container that has a cgroup namespace
-// of its own, with the inode of the network namespace whose connections it watches.
+// containedEnv makes TestContained a process of a container with its own cgroup namespace. Its
+// value is the inode of the network namespace whose connections it watches.
 const containedEnv = "KERNOSIS_CONTAINED"
 
-// contained starts TestContained as a container's runtime does: in a control group that it
-// sees as the root.
+// contained starts the test run as a container runtime would: in a cgroup that it sees as the root.
 func contained(t *testing.T, netns uint32, run string) (said func(prefix string) string, goOn func()) {
 	t.Helper()
 	root, err := openCgroupRoot()
@@ -79,7 +78,7 @@ func contained(t *testing.T, netns uint32, run string) (said func(prefix string)
 		}
 }
 
-// testGroup makes a control group on the hierarchy of a mount.
+// testGroup creates a cgroup in the hierarchy of a mount.
 func testGroup(t *testing.T, mount string) string {
 	t.Helper()
 	group := filepath.Join(mount, fmt.Sprintf("kernosis-test-%d", os.Getpid()))
@@ -87,13 +86,13 @@ func testGroup(t *testing.T, mount string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// A process that was waited for may still be counted for a moment.
+		// A process that was waited for may still count for a moment.
 		await.Until(t, "the group can be removed", 20*time.Second, func() bool { return os.Remove(group) == nil })
 	})
 	return group
 }
 
-// inContainer returns the argument of contained, with the mounts of a container.
+// inContainer sets up the mounts of a container, and returns the inode that contained passed.
 func inContainer(t *testing.T) (netns uint32) {
 	t.Helper()
 	n, err := strconv.ParseUint(os.Getenv(containedEnv), 10, 32)
@@ -109,15 +108,15 @@ func inContainer(t *testing.T) (netns uint32) {
 	return uint32(n)
 }
 
-// connect() is seen of all control groups, also by an agent in a container that has its
-// own as the root.
+// connect() is detected in all cgroups, even by an agent in a container that sees its own cgroup as
+// the root.
 func TestConnectsOutsideTheContainer(t *testing.T) {
 	testKernel(t)
 	n := newTestNet(t)
 	said, goOn := contained(t, n.inode, "TestContained")
 	said("watching")
-	// Without a route there is no packet, and no change of state: on a kernel without
-	// fexit and kprobes only the programs on control groups see it.
+	// Without a route there is no packet and no change of state: on a kernel without fexit and
+	// kprobes only the cgroup programs see it.
 	n.dial(t, netip.MustParseAddrPort("192.0.2.1:9"), syscall.ENETUNREACH)
 	goOn()
 	if got := said("records "); got != "1" {
@@ -152,8 +151,8 @@ func TestContained(t *testing.T) {
 	fmt.Println("\nrecords", records)
 }
 
-// Where the root can't be reached no program is attached to a part of the hierarchy in its
-// place, and the reports say so.
+// If the root can't be reached, no program is attached to a part of the hierarchy instead, and the
+// reports say so.
 func TestNoCgroupRoot(t *testing.T) {
 	testKernel(t)
 	said, goOn := contained(t, 1, "TestConfined")
@@ -165,7 +164,7 @@ func TestNoCgroupRoot(t *testing.T) {
 
 func TestConfined(t *testing.T) {
 	inContainer(t)
-	// Neither a handle's file nor init's mounts can be opened.
+	// Neither the root's handle nor init's mounts can be opened.
 	runtime.LockOSThread()
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var caps [2]unix.CapUserData

@@ -9,14 +9,15 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// sockOpsPrograms knows the sock_ops programs of the machine that are not ours. IDs only
-// grow, so each look is at what has come since, and at those it knows.
+// sockOpsPrograms tracks the sock_ops programs of other software on this machine. IDs only grow, so
+// each call checks only new IDs and the programs it has found.
 type sockOpsPrograms struct {
 	last   ebpf.ProgramID
 	others map[ebpf.ProgramID]bool
 }
 
-// look returns how many there are besides ours. Who may not ask gets [os.ErrPermission].
+// look returns how many sock_ops programs there are besides ours, or [os.ErrPermission] if this
+// process may not list programs.
 func (s *sockOpsPrograms) look(ours *ebpf.Program) (int, error) {
 	for id := range s.others {
 		_, err := isSockOps(id)
@@ -61,15 +62,15 @@ func isSockOps(id ebpf.ProgramID) (bool, error) {
 	return p.Type() == ebpf.SockOps, nil
 }
 
-// CheckFollowers has the tracepoint's program follow connections too where the sock_ops
-// program may not see all: while another one is on the machine, whose answer at connect()
-// may end the calls for states that ours has asked for (or it may not be known whether
-// there is one), and where nothing sees connect() return, which a connect without a free
-// port does before any such call. It is for calling now and then while there are targets;
-// most calls are one system call.
+// CheckFollowers attaches the tracepoint's program as a second follower of connections where the
+// sock_ops program may miss some, and detaches it otherwise. There are two such cases. First, the
+// machine has another sock_ops program (or that can't be determined): its answer at connect() may
+// end the state callbacks that ours requested. Second, no hook sees connect() return: a connect
+// that finds no free port fails before any such callback. Call it regularly while there are
+// targets; most calls make one system call.
 func (l *Loaded) CheckFollowers() error {
 	if !l.serves(hookState, SockfailProgFollowOps) {
-		return l.Detach(hookStateToo) // the tracepoint's program follows by itself
+		return l.Detach(hookStateToo) // the tracepoint's program follows connections alone
 	}
 	if l.links[hookReturn4] == nil || l.links[hookReturn6] == nil {
 		return l.Attach(hookStateToo)
@@ -84,7 +85,7 @@ func (l *Loaded) CheckFollowers() error {
 	return err
 }
 
-// serves reports whether a hook is attached to this program.
+// serves reports whether this program is attached to a hook.
 func (l *Loaded) serves(hookName, program string) bool {
 	l.reportsMu.Lock()
 	defer l.reportsMu.Unlock()

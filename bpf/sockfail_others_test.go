@@ -9,15 +9,15 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// Offsets in struct bpf_sock_ops, and what TCP_CONNECT_CB is.
+// Offsets in struct bpf_sock_ops, and the value of TCP_CONNECT_CB.
 const (
 	sockOpsOp         = 0
 	sockOpsRemotePort = 64
 	sockOpsConnect    = 3
 )
 
-// takesBack is a sock_ops program that asks for no state calls of sockets that connect
-// to a port, as one does that sets flags without a look at those that others have set.
+// takesBack returns a sock_ops program that disables state callbacks for sockets that connect to a
+// port, like a program that sets flags without regard to flags set by others.
 func takesBack(t *testing.T, port uint16) *ebpf.Program {
 	t.Helper()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
@@ -41,8 +41,8 @@ func takesBack(t *testing.T, port uint16) *ebpf.Program {
 	return p
 }
 
-// TestSockFailBesideAnotherSockOpsProgram: one that ends the calls for states takes no
-// failure away, for the tracepoint is followed while it is there.
+// TestSockFailBesideAnotherSockOpsProgram: a program that ends the state callbacks hides no
+// failure, because the tracepoint is followed while it is attached.
 func TestSockFailBesideAnotherSockOpsProgram(t *testing.T) {
 	const port = 4711
 	k := testKernel(t)
@@ -63,7 +63,7 @@ func TestSockFailBesideAnotherSockOpsProgram(t *testing.T) {
 		})
 		return len(drainSockets(t, l))
 	}
-	// Where nothing sees connect() return, the tracepoint is followed anyway.
+	// If no hook sees connect() return, the tracepoint is always followed.
 	always := l.links[hookReturn4] == nil || l.links[hookReturn6] == nil
 	check := func(id ebpf.ProgramID, there bool) {
 		t.Helper()
@@ -94,7 +94,7 @@ func TestSockFailBesideAnotherSockOpsProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	// Else this would prove nothing.
+	// Otherwise the test would prove nothing.
 	if err := l.Detach(hookStateToo); err != nil {
 		t.Fatal(err)
 	}

@@ -8,26 +8,25 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// SockOutcome is struct target_outcome: how the connections to a target went that have
-// ended, and the latest of them.
+// SockOutcome is struct target_outcome: counts of the connections to a target that have ended, and
+// data of the latest of them.
 type SockOutcome struct {
 	_         structs.HostLayout
 	Succeeded uint64
 	Failed    uint64
-	StartNS   uint64 // of the latest one's connect(), since boot
+	StartNS   uint64 // when the latest one called connect(), since boot
 	TookNS    uint64
-	RTTMicros uint32 // smoothed; 0: it was never established
+	RTTMicros uint32 // smoothed; 0: never established
 	Pad       uint32
 }
 
-// SockOutcomes reads outcomes by the targets' IDs. It may be used from several
-// goroutines at the same time, and while the stem it is of runs, or is closed.
+// SockOutcomes reads outcomes by target ID. It is safe for concurrent use, also while its stem runs
+// or is closed.
 type SockOutcomes struct {
 	m *ebpf.Map
 }
 
-// SockOutcomes returns the outcomes of the targets that are watched, to be closed by
-// the caller.
+// SockOutcomes returns the outcomes of the watched targets. The caller must close it.
 func (l *Loaded) SockOutcomes() (*SockOutcomes, error) {
 	// A descriptor of its own: the stem's may be closed while this one is read.
 	m, err := l.maps[SockfailMapOutcomes].Clone()
@@ -37,7 +36,7 @@ func (l *Loaded) SockOutcomes() (*SockOutcomes, error) {
 	return &SockOutcomes{m: m}, nil
 }
 
-// Of returns what happened since the target is watched; false: it is not.
+// Of returns the outcome since the target is watched, and false if it is not watched.
 func (o *SockOutcomes) Of(id uint32) (SockOutcome, bool, error) {
 	var out SockOutcome
 	err := o.m.Lookup(id, &out)
@@ -50,11 +49,11 @@ func (o *SockOutcomes) Of(id uint32) (SockOutcome, bool, error) {
 	return out, true, nil
 }
 
-// Close gives the descriptor back. It must be the last call.
+// Close closes the descriptor. It must be the last call.
 func (o *SockOutcomes) Close() error { return o.m.Close() }
 
-// countOutcomes has outcomes counted for exactly these targets: for those that are
-// new, or whose number was another's, from 0.
+// countOutcomes counts outcomes for exactly these targets. Those that are new, or whose ID belonged
+// to another target (moved), start at 0.
 func (l *Loaded) countOutcomes(ids, moved map[uint32]bool) error {
 	m := l.maps[SockfailMapOutcomes]
 	var errs []error

@@ -25,8 +25,8 @@ func outcomesOf(t *testing.T, l *Loaded) *SockOutcomes {
 	return o
 }
 
-// wantOutcome waits until the connections that ended are counted: the server's end of
-// one may close it a moment after the prober's.
+// wantOutcome waits until the ended connections are counted: the server may close its end a moment
+// after the prober.
 func wantOutcome(t *testing.T, o *SockOutcomes, id uint32, succeeded, failed uint64) SockOutcome {
 	t.Helper()
 	var got SockOutcome
@@ -45,7 +45,7 @@ func wantOutcome(t *testing.T, o *SockOutcomes, id uint32, succeeded, failed uin
 	return got
 }
 
-// Each connection is counted once, for its own target, as long as that is watched.
+// Each connection is counted once, for its own target, while that is watched.
 func TestSockOutcomes(t *testing.T) {
 	k := testKernel(t)
 	n := newTestNet(t)
@@ -72,7 +72,7 @@ func TestSockOutcomes(t *testing.T) {
 		t.Errorf("the latest failure: %+v", got)
 	}
 
-	// What is watched already goes on counting, also in another run of the agent.
+	// Targets that stay watched keep their counts, also in another run of the agent.
 	rewatch(t, l, alive)
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func TestSockOutcomes(t *testing.T) {
 		t.Errorf("not watched any more: %v (%v)", watched, err)
 	}
 
-	// A number that was another's counts from 0.
+	// An ID that belonged to another target starts at 0.
 	if err := l.WatchTargets(SockTargets{Keys: map[SockTargetKey]SockTarget{none: {ID: alive.ID()}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -96,13 +96,13 @@ func TestSockOutcomes(t *testing.T) {
 	rewatch(t, l)
 }
 
-// slowConversation is how a connection goes to a target whose answers are slow after
-// slowLimit.
+// slowConversation describes a connection to a target whose answers are slow after slowLimit, and
+// the expected record.
 type slowConversation struct {
 	name   string
 	server func(net.Conn)
 	client func(net.Conn)
-	others bool // the target's time is for other processes alone
+	others bool // the target's limit applies only to other processes
 	flags  uint8
 	bytes  uint64
 	none   bool // nothing is reported
@@ -110,7 +110,7 @@ type slowConversation struct {
 
 const slowLimit = 200 * time.Millisecond
 
-// waitFor has the prober read until the time is over, and a quarter of it more.
+// waitFor makes the prober read for this time.
 func waitFor(times time.Duration) func(net.Conn) {
 	return func(c net.Conn) {
 		io.WriteString(c, "ping")
@@ -199,7 +199,7 @@ func TestSockFailSlow(t *testing.T) {
 			if len(got) != 1 || r.H.Kind != KindSockFail || r.Flags != c.flags || r.BytesReceived != c.bytes || r.RTTMicros == 0 {
 				t.Errorf("got %+v", got)
 			}
-			// The limit is reported for every connection that has one.
+			// The limit is in every record of a connection that has one.
 			if r.LimitMS != target.SlowMS || time.Duration(r.H.BootNS-r.StartNS) < slowLimit {
 				t.Errorf("limit %d, after %s", r.LimitMS, time.Duration(r.H.BootNS-r.StartNS))
 			}
@@ -213,7 +213,7 @@ func TestSockFailOpenerIsTheProcess(t *testing.T) {
 	n := newTestNet(t)
 	to := netip.MustParseAddrPort("127.0.0.1:9")
 	l := watch(t, k, NewSockTargetKey(n.inode, to.Addr(), to.Port()))
-	n.in(t, func() error { // a thread of its own, which ends with it
+	n.in(t, func() error { // a thread of its own, which ends with fn
 		if err := os.WriteFile("/proc/thread-self/comm", []byte("renamed"), 0); err != nil {
 			return err
 		}

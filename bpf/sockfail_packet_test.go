@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// droppedSYN makes one connection to an address whose SYN is dropped for a reason that
-// counts as a fault, or the answer to it. The kernel does so before connect() returns. The
-// connection goes on until the test ends: with it the kernel forgets what was dropped.
+// droppedSYN makes one connection to an address whose SYN, or the answer to it, is dropped for a
+// reason that counts as a fault. The kernel drops it before connect() returns. The connection stays
+// open until the test ends, because the kernel forgets the drop with it.
 func (n *testNet) droppedSYN(t *testing.T, to netip.AddrPort, answer bool) {
 	t.Helper()
 	n.in(t, func() error {
@@ -45,7 +45,7 @@ func (n *testNet) droppedSYN(t *testing.T, to netip.AddrPort, answer bool) {
 	})
 }
 
-// marked returns the connections of the namespace that have packets lost, by the other end.
+// marked returns the destinations of the namespace's connections that lost packets.
 func marked(t *testing.T, l *Loaded, netns uint32) (to []netip.AddrPort) {
 	t.Helper()
 	var key [40]byte // struct tuple
@@ -62,7 +62,7 @@ func marked(t *testing.T, l *Loaded, netns uint32) (to []netip.AddrPort) {
 	return to
 }
 
-// needsDropReasons skips the test where no packet is looked at.
+// needsDropReasons skips the test if no program sees dropped packets.
 func needsDropReasons(t *testing.T, l *Loaded) {
 	t.Helper()
 	for _, r := range l.Reports() {
@@ -72,26 +72,26 @@ func needsDropReasons(t *testing.T, l *Loaded) {
 	}
 }
 
-// TestSockFailDrops has a SYN, and the answer to one, dropped on the way to a target of each
-// kind, and to what is none.
+// TestSockFailDrops drops a SYN, and the answer to one, on the way to a target of each kind, and to
+// an address that is no target.
 func TestSockFailDrops(t *testing.T) {
 	k := testKernel(t)
 	n := newTestNet(t)
 	needsDropReasons(t, watch(t, k, NewSockTargetKey(n.inode, netip.MustParseAddr("192.0.2.1"), 1)))
 	addrs := []string{"127.0.0.1", "::1"}
 	if testing.Short() {
-		addrs = addrs[:1] // the other is left to make test-all
+		addrs = addrs[:1] // the other address is left to make test-all
 	}
 	for _, addr := range addrs {
 		here := netip.MustParseAddr(addr)
-		elsewhere := []SockTargetKey{ // whose ports fill other places of the bitmap
+		elsewhere := []SockTargetKey{ // whose ports set other bits of the bitmap
 			NewSockTargetKey(n.inode, netip.MustParseAddr("192.0.2.1"), 4711+64),
 			NewSockTargetKey(n.inode, here, 4712), NewSockTargetKey(0, netip.MustParseAddr("192.0.2.1"), 65535),
 		}
 		for _, c := range []struct {
 			name    string
 			targets []SockTargetKey
-			marks   []uint16 // of the ports 4711 and 4713
+			marks   []uint16 // expected among the ports 4711 and 4713
 		}{
 			{"of its own", []SockTargetKey{NewSockTargetKey(n.inode, here, 4711)}, []uint16{4711}},
 			{"any namespace", []SockTargetKey{NewSockTargetKey(0, here, 4711)}, []uint16{4711}},
@@ -124,9 +124,9 @@ func TestSockFailDrops(t *testing.T) {
 	}
 }
 
-// TestPacketsOfUnwatchedPortsAreNotLookedUp: nearly all packets that a node drops are no
-// target's, and under a flood each look-up counts. Look-ups can't be seen, so the target is
-// there and the bitmap of ports says that it is not.
+// TestPacketsOfUnwatchedPortsAreNotLookedUp: nearly all packets that a node drops belong to no
+// target, and in a flood each lookup counts. Lookups can't be observed, so the test keeps the
+// target but clears its port in the bitmap.
 func TestPacketsOfUnwatchedPortsAreNotLookedUp(t *testing.T) {
 	k := testKernel(t)
 	n := newTestNet(t)

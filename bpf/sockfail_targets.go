@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SockTargetKey is struct target_key: what is watched. Zero fields are "any".
+// SockTargetKey is struct target_key: what is watched. Zero fields match anything.
 type SockTargetKey struct {
 	_     structs.HostLayout
 	Addr  [16]byte // IPv4 as ::ffff:a.b.c.d
@@ -22,28 +22,27 @@ type SockTargetKey struct {
 	Pad   uint16
 }
 
-// SockTargetAnySide is the NetNS of a key by which packets are recognised, in
-// whatever namespace they are seen.
+// SockTargetAnySide is the NetNS of keys that match packets, in whatever network namespace these
+// are seen.
 const SockTargetAnySide = ^uint32(0)
 
-// SockTargetCanary is the ID of the agent's own target, of all runs.
+// SockTargetCanary is the ID of the agent's own target, the same in all runs.
 const SockTargetCanary = ^uint32(0)
 
-// SockTarget is struct target: what is known of a watched key.
+// SockTarget is struct target: the settings of a watched key.
 type SockTarget struct {
 	_ structs.HostLayout
-	// ID is the number that the target's records have.
+	// ID is the target's ID in records.
 	ID uint32
-	// SlowMS is after how many milliseconds an answer that is not complete is slow;
-	// 0: never.
+	// SlowMS is the time in milliseconds after which an incomplete answer is slow; 0: never.
 	SlowMS uint32
-	// Openers has bit i set where that holds for connections of processes with the
-	// i-th name only; 0: for all.
+	// Openers has bit i set if SlowMS applies only to connections of processes with the i-th name;
+	// 0: to all.
 	Openers uint32
 	Pad     uint32
 }
 
-// MaxSockOpeners is how many names of processes there may be, and their length.
+// Limits of the names of opener processes: their number, and the length of each.
 const (
 	MaxSockOpeners    = 8
 	MaxSockOpenerName = 15
@@ -58,25 +57,23 @@ type SockConfig struct {
 	Ports         [1 << 16 / 64]uint64
 }
 
-// SockTargetLabel is struct target_label: what the programs need not know of a target,
-// kept for the agent that is started after this one.
+// SockTargetLabel is struct target_label: data of a target that the programs don't need, kept for
+// the next agent.
 type SockTargetLabel struct {
 	_           structs.HostLayout
 	TargetNetNS uint32
-	Name        [204]byte // filled up with NUL
+	Name        [204]byte // padded with NUL
 }
 
-// SockTargets are what [Loaded.WatchTargets] has the programs watch.
+// SockTargets is what [Loaded.WatchTargets] makes the programs watch.
 type SockTargets struct {
 	Keys   map[SockTargetKey]SockTarget
-	Labels map[uint32]SockTargetLabel // by the targets' IDs
-	// Openers are names of processes as /proc/PID/comm has them, at most
-	// MaxSockOpeners.
+	Labels map[uint32]SockTargetLabel // by target ID
+	// Openers are process names as in /proc/PID/comm, at most MaxSockOpeners.
 	Openers []string
 }
 
-// NewSockTargetKey returns the key of a target; the invalid address and zeros
-// are "any".
+// NewSockTargetKey returns the key of a target. The invalid address and zeros match anything.
 func NewSockTargetKey(netns uint32, addr netip.Addr, port uint16) SockTargetKey {
 	k := SockTargetKey{NetNS: netns, Port: port}
 	if addr.IsValid() {
@@ -100,9 +97,8 @@ func (k SockTargetKey) Class() uint32 {
 	return 1 << i
 }
 
-// ID returns a number for the key that stays the same across restarts, so that
-// records made for an earlier run of the agent still name their target. It is
-// never 0; who uses it handles collisions.
+// ID returns a number for the key that is the same after a restart, so that records of an earlier
+// run of the agent still name their target. It is never 0; callers must handle collisions.
 func (k SockTargetKey) ID() uint32 {
 	h := fnv.New32a()
 	b := append(make([]byte, 0, 24), k.Addr[:]...)
@@ -112,7 +108,7 @@ func (k SockTargetKey) ID() uint32 {
 	return max(h.Sum32(), 1)
 }
 
-// config returns what goes with the targets.
+// config returns the programs' configuration for the targets.
 func (t *SockTargets) config() (*SockConfig, error) {
 	c := &SockConfig{}
 	if len(t.Openers) > MaxSockOpeners {
@@ -133,8 +129,7 @@ func (t *SockTargets) config() (*SockConfig, error) {
 	return c, nil
 }
 
-// joined returns a config by which what either one watches is watched. The openers
-// are c's.
+// joined returns a config that watches what either one watches. It uses c's openers.
 func (c *SockConfig) joined(other *SockConfig) *SockConfig {
 	j := *c
 	j.Classes |= other.Classes
@@ -145,10 +140,9 @@ func (c *SockConfig) joined(other *SockConfig) *SockConfig {
 	return &j
 }
 
-// WatchTargets makes the programs watch exactly these targets, and attaches what is
-// needed only while there are any. When it returns, every connection opened from now
-// on counts. The outcomes of a target that was watched before, with the same ID, go
-// on counting.
+// WatchTargets makes the programs watch exactly these targets. It attaches what is needed only
+// while there are targets. Once it returns, every new connection is counted. Targets that were
+// watched before with the same ID keep their outcomes.
 func (l *Loaded) WatchTargets(want SockTargets) error {
 	targets, config := l.maps[SockfailMapTargets], l.maps[SockfailMapConfig]
 	next, err := want.config()
@@ -175,8 +169,8 @@ func (l *Loaded) WatchTargets(want SockTargets) error {
 	if err != nil {
 		return err
 	}
-	// Who finds a socket's key there (WatchedBy) may rely on it: the classes are in
-	// use already, packets are looked at, and outcomes are counted.
+	// A caller that finds its key in targets (WatchedBy) may rely on it: by then the classes are in
+	// use, packets are watched, and outcomes are counted.
 	var errs []error
 	setConfig := func(c *SockConfig) {
 		if *c == *now {
@@ -188,7 +182,7 @@ func (l *Loaded) WatchTargets(want SockTargets) error {
 		now = c
 	}
 	setConfig(next.joined(now))
-	// First out, then in: the maps have no room for both.
+	// Delete before adding: the maps have no room for both.
 	for _, k := range stale {
 		if err := targets.Delete(&k); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			errs = append(errs, fmt.Errorf("unwatch target: %w", err))
@@ -214,7 +208,7 @@ func (l *Loaded) WatchTargets(want SockTargets) error {
 	return errors.Join(errs...)
 }
 
-// WatchedTargets returns what [Loaded.WatchTargets] was given last, by an earlier run too.
+// WatchedTargets returns the targets last passed to [Loaded.WatchTargets], even by an earlier run.
 func (l *Loaded) WatchedTargets() (SockTargets, error) {
 	all := SockTargets{Keys: map[SockTargetKey]SockTarget{}, Labels: map[uint32]SockTargetLabel{}}
 	var key SockTargetKey
@@ -250,7 +244,7 @@ func (l *Loaded) WatchedTargets() (SockTargets, error) {
 	return all, nil
 }
 
-// label keeps exactly these labels.
+// label stores exactly these labels and deletes others.
 func (l *Loaded) label(labels map[uint32]SockTargetLabel) error {
 	m := l.maps[SockfailMapLabels]
 	var id uint32
@@ -284,7 +278,7 @@ func (l *Loaded) label(labels map[uint32]SockTargetLabel) error {
 	return errors.Join(errs...)
 }
 
-// watchesTargets reports whether there are targets, be it of an earlier run.
+// watchesTargets reports whether there are targets, including those of an earlier run.
 func (l *Loaded) watchesTargets() (bool, error) {
 	var c SockConfig
 	if err := l.maps[SockfailMapConfig].Lookup(uint32(0), &c); err != nil {
@@ -293,8 +287,8 @@ func (l *Loaded) watchesTargets() (bool, error) {
 	return c.Classes != 0, nil
 }
 
-// attachForTargets attaches what is needed while there are targets. What can't be and is
-// optional shows in the reports, and costs evidence only.
+// attachForTargets attaches what is needed while there are targets. Optional hooks that fail only
+// cost evidence; the reports list them.
 func (l *Loaded) attachForTargets() error {
 	for _, name := range SockFailTargetHooks() {
 		h, err := l.hook(name)
@@ -308,9 +302,9 @@ func (l *Loaded) attachForTargets() error {
 	return l.CheckFollowers()
 }
 
-// staleTargets returns the keys in m that are not wanted, and the IDs of those that
-// are wanted with another one. Keys of m that are wanted just so are taken out of
-// want.
+// staleTargets returns the keys in m that are not wanted (stale), and the IDs of keys that are not
+// wanted or wanted with another ID (moved). It deletes from want the keys that m already has with
+// the same value.
 func staleTargets(m *ebpf.Map, want map[SockTargetKey]SockTarget) (stale []SockTargetKey, moved map[uint32]bool, err error) {
 	moved = map[uint32]bool{}
 	var k SockTargetKey
@@ -321,7 +315,7 @@ func staleTargets(m *ebpf.Map, want map[SockTargetKey]SockTarget) (stale []SockT
 		switch {
 		case !ok:
 			stale = append(stale, k)
-			moved[v.ID] = true // and may be given to another
+			moved[v.ID] = true // and may be reused for another target
 		case w == v:
 			delete(want, k)
 		case w.ID != v.ID:
@@ -334,11 +328,10 @@ func staleTargets(m *ebpf.Map, want map[SockTargetKey]SockTarget) (stale []SockT
 	return stale, moved, nil
 }
 
-// WatchedBy reports whether the programs pinned under pinRoot watch connections
-// from the given namespace to addr, be it through a wildcard. They are those of
-// the agent that runs, or of one that will find what they recorded when it is
-// started again. false without an error: nothing is pinned there, or no target
-// of this kind.
+// WatchedBy reports whether the programs pinned under pinRoot watch connections from the given
+// namespace to addr, also by a wildcard. The programs belong to a running agent, or to one that
+// will read their records when it starts again. It returns false without an error if nothing is
+// pinned there or no target matches.
 func WatchedBy(pinRoot string, netns uint32, addr netip.AddrPort) (bool, error) {
 	pins, err := filepath.Glob(filepath.Join(pinRoot, StemSockFail, statePrefix+"*", "map_"+SockfailMapTargets))
 	if err != nil {

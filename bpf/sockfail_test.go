@@ -19,18 +19,18 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// testNet is a network namespace of the test's own, with its loopback up.
+// testNet is a network namespace of the test, with its loopback up.
 type testNet struct {
 	ns    netns.NsHandle
 	inode uint32
 }
 
-// onThread runs fn on a thread that ends with it, so that whatever namespace it
-// is in by then does no harm.
+// onThread runs fn on a thread that ends with it, so that it does not matter in which namespace the
+// thread ends.
 func onThread(fn func() error) error {
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked
+		runtime.LockOSThread() // never unlocked
 		done <- fn()
 	}()
 	return <-done
@@ -78,7 +78,7 @@ func (n *testNet) in(t *testing.T, fn func() error) {
 	}
 }
 
-// dial connects and returns the error it wants.
+// dial connects and expects the error want.
 func (n *testNet) dial(t *testing.T, to netip.AddrPort, want error) {
 	t.Helper()
 	n.in(t, func() error {
@@ -140,7 +140,7 @@ func rewatch(t *testing.T, l *Loaded, keys ...SockTargetKey) {
 	}
 }
 
-// drainSockets returns the records that came.
+// drainSockets returns the records in the ring.
 func drainSockets(t *testing.T, l *Loaded) []SockFail {
 	t.Helper()
 	var out []SockFail
@@ -162,7 +162,7 @@ func drainSockets(t *testing.T, l *Loaded) []SockFail {
 	return out
 }
 
-// waitSockets drains until n records have come.
+// waitSockets drains until it has n records.
 func waitSockets(t *testing.T, l *Loaded, n int) []SockFail {
 	t.Helper()
 	var out []SockFail
@@ -241,7 +241,7 @@ func TestSockFailWildcards(t *testing.T) {
 	}
 }
 
-// Success says nothing, except the first one after a failure.
+// Success is not reported, except the first one after a failure.
 func TestSockFailRecovers(t *testing.T) {
 	k := testKernel(t)
 	n := newTestNet(t)
@@ -277,8 +277,8 @@ func TestSockFailRecovers(t *testing.T) {
 	}
 }
 
-// TestSockFailMidStream has connections end in each way, seen by either program that
-// follows states, and by both.
+// TestSockFailMidStream ends connections in each way, observed by either program that follows
+// states, and by both.
 func TestSockFailMidStream(t *testing.T) {
 	k := testKernel(t)
 	n := newTestNet(t)
@@ -308,7 +308,7 @@ func TestSockFailMidStream(t *testing.T) {
 	}
 }
 
-// conversation is how a connection goes, and what is reported for it.
+// conversation describes a connection and the expected record.
 type conversation struct {
 	name   string
 	server func(net.Conn)       // nil: nobody listens
@@ -346,7 +346,7 @@ func conversations() []conversation {
 	}
 }
 
-// talkAt is where all conversations are: a recovery is reported for a destination.
+// talkAt is the address of all conversations: recoveries are tracked by destination.
 const talkAt = "127.0.0.1:4711"
 
 func (c conversation) run(t *testing.T, n *testNet, l *Loaded) {
@@ -427,12 +427,12 @@ func askAndShut(c net.Conn) error {
 	return err
 }
 
-// askFor asks and wants this error for an answer.
+// askFor asks and expects this error.
 func askFor(want error) func(net.Conn) error {
 	return func(c net.Conn) error {
 		limit := 100 * time.Millisecond
 		if !errors.Is(want, errTimeout) {
-			limit = await.Within(5 * time.Second) // the server has to come round to it
+			limit = await.Within(5 * time.Second) // the server may need time
 		}
 		c.SetReadDeadline(time.Now().Add(limit))
 		err := ask(1)(c)
@@ -447,7 +447,7 @@ func askFor(want error) func(net.Conn) error {
 	}
 }
 
-// A connect() that finds no route makes no state event.
+// A connect() without a route causes no state event.
 func TestSockFailNeverSent(t *testing.T) {
 	k := testKernel(t)
 	n := newTestNet(t)
@@ -476,7 +476,7 @@ func TestSockFailNeverSent(t *testing.T) {
 	for to, err := range targets {
 		n.dial(t, netip.MustParseAddrPort(to), err)
 	}
-	// Of the same thread: the next connect() reports the one before.
+	// On the same thread: the next connect() reports the previous one.
 	n.in(t, func() error {
 		for range 3 {
 			net.Dial("tcp", "10.77.1.1:80")
@@ -547,13 +547,13 @@ func TestSockFailPortsExhausted(t *testing.T) {
 		}
 	})
 	got := drainSockets(t, l)
-	// net.Dial tries again twice on EADDRNOTAVAIL; then the others are closed,
-	// which is the first success.
+	// net.Dial retries twice on EADDRNOTAVAIL; then the others are closed, which is the first
+	// success.
 	if len(got) != 4 || got[3].H.Kind != KindSockFailRecovered {
 		t.Fatalf("%d records, want 3 failures and 1 recovery: %+v", len(got), got)
 	}
 	for _, r := range got[:3] {
-		// Where no program follows the tracepoint, connect()'s return reports why.
+		// If no program follows the tracepoint, connect()'s return has the reason.
 		reported := r.Flags == SockNotSent || r.Flags == SockNotSent|SockNoState && r.Err == uint32(syscall.EADDRNOTAVAIL)
 		if r.H.Kind != KindSockFail || !reported || r.SrcPort != 0 {
 			t.Errorf("kind %d, flags %#x, error %d, port %d", r.H.Kind, r.Flags, r.Err, r.SrcPort)
@@ -600,7 +600,7 @@ func TestWatchedBy(t *testing.T) {
 	}
 }
 
-// What the programs cost; run with -v to see it.
+// TestSockFailCost measures what the programs cost; run with -v to see it.
 func TestSockFailCost(t *testing.T) {
 	k := testKernel(t)
 	n := newTestNet(t)
@@ -632,8 +632,8 @@ func TestSockFailCost(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				// Somebody else's connection may be reset, and one that an agent followed before it
-				// ended calls follow_ops until it closes. Of these 500 none does.
+				// Other connections of the machine may be reset, and one that an earlier agent
+				// followed calls follow_ops until it closes. None of these 500 does.
 				others := uint64(0)
 				if name == SockfailProgResetRaw || name == SockfailProgFollowOps {
 					others = 100

@@ -13,52 +13,51 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// Stem is the blueprint of one fault family: an object and how its programs
-// reach the kernel. See [Open] for the live thing.
+// Stem is the blueprint of one fault family: an object and how its programs are attached. [Open]
+// loads it.
 type Stem struct {
 	Name string
 
 	object []byte
 	spec   func() (*ebpf.CollectionSpec, error)
-	// configure sets constants that follow from the kernel's BTF.
+	// configure sets constants derived from the kernel's BTF.
 	configure func(*ebpf.CollectionSpec, *Kernel) error
 	hooks     []hook
-	// unattached programs are run by the agent itself: the canary, iterators.
+	// unattached programs are run by the agent itself: canary and iterators.
 	unattached []string
-	// shares: all maps but those of the ring are the same for builds of one layout, and
-	// which of two attached programs comes first acts for both. So what an upgrade finds
-	// begun goes on, and has one record.
+	// shares: builds with the same layout share all maps except those of the ring, and if two
+	// builds' programs are attached, the one that runs first handles the fault for both. So what
+	// began before an upgrade continues after it, and is recorded once.
 	shares bool
-	// demands says by the state that an earlier run left whether on-demand hooks are needed
-	// at once; nil: they never are.
+	// demands reports whether the state of an earlier run requires on-demand hooks at once; nil:
+	// they are never required.
 	demands func(*Loaded) (bool, error)
-	// takeCounts takes over what another build counted, from its folder of pins; nil: the
-	// stem counts only what it loses.
+	// takeCounts takes over what another build counted, from its pin folder; nil: the stem counts
+	// only lost records.
 	takeCounts func(l *Loaded, dir string) error
 }
 
-// hook is a place in the kernel that the stem wants to see.
+// hook is a place in the kernel that the stem observes.
 type hook struct {
 	name     string
 	optional bool // the stem is complete without it
-	// onDemand: attached by Loaded.Attach only. One that the stem can't do without is
-	// tried when it opens.
+	// onDemand: attached by Loaded.Attach only. If it is not optional, Open tries it once.
 	onDemand bool
 	variants []variant
-	// adds: its programs add to what other hooks tell, or have it reported sooner: runs
-	// that were skipped lose no record.
+	// adds: its programs only add to what other hooks report, or report it sooner: skipped runs
+	// lose no record.
 	adds bool
 }
 
-// variant is one program that can serve a hook, best first in the hook's list.
+// variant is one program that can serve a hook. A hook lists the best one first.
 type variant struct {
 	program string
 	attach  attacher
-	// usable says from BTF why the variant can't serve this kernel; nil: try it.
+	// usable returns the reason, from BTF, why this kernel can't run the variant; nil: try it.
 	usable func(*Kernel) error
 }
 
-// attacher links a loaded program to its hook. The caller owns the link.
+// attacher attaches a loaded program to its hook. The caller owns the link.
 type attacher func(*ebpf.Program) (link.Link, error)
 
 func rawTracepoint(name string) attacher {
@@ -77,7 +76,7 @@ func tracing() attacher {
 
 func kprobe(function string) attacher {
 	return func(p *ebpf.Program) (link.Link, error) {
-		// Every kernel since v4.17 that has kprobes for events shows them here.
+		// Every kernel since v4.17 that supports kprobe events has this folder.
 		if _, err := os.Stat("/sys/bus/event_source/devices/kprobe"); err != nil {
 			return nil, fmt.Errorf("%w: kprobe events (CONFIG_KPROBES, CONFIG_KPROBE_EVENTS)", errAbsent)
 		}
@@ -90,14 +89,14 @@ func Stems() []Stem {
 	return []Stem{oomkill(), hungtask(), sockfail(), diskio(), fserror()}
 }
 
-// id names the layout of the maps, the object and the wire version: what is pinned under
-// another id was made by another build.
+// id identifies the layout of the maps, the object and the wire version: pins under another id were
+// made by another build.
 func (s *Stem) id(layout string) string {
 	return layout + "-" + digest([]byte{WireVersion}, s.object)
 }
 
-// layout names what the maps are like that builds share: types, sizes and fields. A change
-// of meaning that keeps all of these needs another WireVersion.
+// layout identifies the layout of the maps that builds share: types, sizes and fields. A change of
+// meaning alone requires another WireVersion.
 func (s *Stem) layout(spec *ebpf.CollectionSpec) (string, error) {
 	if !s.shares {
 		return "own", nil

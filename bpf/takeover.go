@@ -11,28 +11,28 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// predecessor is what other builds left pinned: records that nobody has read.
+// predecessor is what other builds left pinned: records that are still unread.
 type predecessor struct {
-	dirs  []string // to be removed behind them
+	dirs  []string // removed once all is read
 	rings []foreignRing
-	// since is the boot time from which on this stem's records count: earlier ones are in
-	// a ring of rings too. 0: none of them cuts.
+	// since is the boot time from which on this stem's own records are read: earlier ones are also
+	// in one of the rings above. 0: there is no cut.
 	since uint64
 }
 
-// foreignRing is a ring that another build has filled.
+// foreignRing is a ring that another build wrote.
 type foreignRing struct {
 	*Ring
 	m *ebpf.Map
-	// Its records count from one boot time until another: others are in another ring too. All
-	// count where both builds' programs share their state: each fault is in the ring of one
-	// of them.
+	// Records are read if their boot time is in [from, until): others are in another ring too. All
+	// are read if both builds' programs share their state, because then each fault is in only one
+	// of the rings.
 	from, until uint64
 }
 
-// takeOver ends other builds' programs, now that this one's are attached. It can end at
-// any point, and the next run does the rest: links go first, and records behind the cut
-// that is noted before.
+// takeOver detaches other builds' programs after this build's are attached. If it is interrupted at
+// any point, the next run completes it: the cut is stored before links are removed, and both before
+// any records.
 func (l *Loaded) takeOver(pins *PinRoot, others []string) error {
 	p := &predecessor{}
 	layout, err := l.stem.layout(l.spec)
@@ -73,17 +73,17 @@ func (l *Loaded) takeOver(pins *PinRoot, others []string) error {
 		dir := pins.dir(l.Stem, id)
 		links, err := pinnedLinks(dir)
 		if err != nil {
-			continue // it is no folder of pins, and goes with the others
+			continue // not a pin folder; it is removed with the others
 		}
-		// From the cut on, this build counts too. Where both share their state, each fault is
-		// counted by one of them until the other ends.
+		// From the cut on, this build counts too. Builds that share their state count each fault
+		// once, so the other build's counts are final only when it is detached.
 		sibling := slices.Contains(l.siblings, dir)
 		if !sibling {
 			l.unread = errors.Join(l.unread, l.takeCounts(dir, links))
 		}
 		for _, programs := range links {
 			for _, path := range programs {
-				_ = os.Remove(path) // the last reference: detaches
+				_ = os.Remove(path) // the last reference: this detaches
 			}
 		}
 		if sibling {
@@ -93,7 +93,7 @@ func (l *Loaded) takeOver(pins *PinRoot, others []string) error {
 	return nil
 }
 
-// cutOf returns from which boot time on the records of a folder of pins count; 0: all do.
+// cutOf returns the boot time from which on the records in a pin folder are read; 0: all are.
 func (l *Loaded) cutOf(dir string) uint64 {
 	lost, err := l.foreignMap(dir, mapLost)
 	if lost == nil || err != nil {
@@ -102,13 +102,13 @@ func (l *Loaded) cutOf(dir string) uint64 {
 	defer lost.Close()
 	cut, err := lostElement(lost, cutAt)
 	if err != nil {
-		return 0 // it is too old to note one
+		return 0 // too old to store one
 	}
 	return cut
 }
 
-// openRing opens the ring of another build, if it has one. The records of a build that is cut
-// count until the next one's.
+// openRing opens the ring of another build, if it has one. If that build has a cut, its records are
+// read up to the next build's cut.
 func (p *predecessor) openRing(dir string, cuts map[string]uint64) {
 	m, err := ebpf.LoadPinnedMap(mapPin(dir, mapEvents), nil)
 	if err != nil {
@@ -131,10 +131,9 @@ func (p *predecessor) openRing(dir string, cuts map[string]uint64) {
 	p.rings = append(p.rings, ring)
 }
 
-// Drain hands every record that was there when it was called to handle, oldest
-// build first, and gives it back to the kernel after handle and then Settle have
-// returned. It returns how many there were. A record is valid during the call it is
-// given to.
+// Drain passes every record that exists when it is called to handle, oldest build first. After
+// handle and then Settle have returned, it commits the record to the kernel. It returns the number
+// of records. A record is valid during handle only.
 func (l *Loaded) Drain(handle func(raw []byte)) (int, error) {
 	p := l.predecessor
 	if p == nil {
@@ -167,8 +166,8 @@ func (l *Loaded) Settled() {
 	}
 }
 
-// settleEvery is how many records are given back together: after a kill they are found
-// again, which costs less than to settle each.
+// settleEvery is how many records are committed together. After a kill these are read again, which
+// costs less than to settle each one.
 const settleEvery = 64
 
 func (l *Loaded) drain(r *Ring, handle func(raw []byte)) int {
@@ -177,8 +176,8 @@ func (l *Loaded) drain(r *Ring, handle func(raw []byte)) int {
 		l.Settled()
 		r.Commit()
 	}
-	// What comes meanwhile is left for the next time: a flood must not keep the
-	// caller from its other work, nor from ending.
+	// Records that arrive meanwhile are left for the next call: a flood must not keep the caller
+	// from its other work, or from stopping.
 	for end := r.produced().Load(); r.next < end; n++ {
 		raw := r.Next()
 		if raw == nil {
@@ -196,7 +195,7 @@ func (l *Loaded) drain(r *Ring, handle func(raw []byte)) int {
 	return n
 }
 
-// remove unpins what was read to its end.
+// remove unpins what was read completely.
 func (p *predecessor) remove() error {
 	var errs []error
 	for _, d := range p.dirs {
@@ -207,7 +206,7 @@ func (p *predecessor) remove() error {
 	return errors.Join(errs...)
 }
 
-// close gives the rings back. What is not removed is there for the next run.
+// close closes the rings. What is not removed is kept for the next run.
 func (p *predecessor) close() error {
 	var errs []error
 	for _, r := range p.rings {

@@ -14,15 +14,14 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// another returns the stem as another build of the same layout.
+// another returns the stem as if built from other code, with the same map layout.
 func another(s Stem) Stem {
 	s.object = append([]byte("another"), s.object...)
 	return s
 }
 
-// Connections that fail before, during and after an upgrade have one record each, also
-// those that began under the old build's programs, and before the new agent knows any
-// target.
+// Connections that fail before, during or after an upgrade have one record each, also those that
+// began under the old build's programs, and before the new agent knows any target.
 func TestUpgradeLosesNoConnection(t *testing.T) {
 	k := testKernel(t)
 	n := newTestNet(t)
@@ -89,7 +88,7 @@ func TestUpgradeLosesNoConnection(t *testing.T) {
 	}
 }
 
-// What a build lost and nobody reported is reported once, also two builds later.
+// Unreported losses of a build are reported once, even two builds later.
 func TestUpgradeKeepsLosses(t *testing.T) {
 	k := testKernel(t)
 	pins, reopen := testPins(t)
@@ -98,8 +97,8 @@ func TestUpgradeKeepsLosses(t *testing.T) {
 	if err := l.ReportedLosses(losses(t, l)); err != nil {
 		t.Fatal(err)
 	}
-	overflow(t, l) // the ring is full still
-	// The kernel skips no run at will: seven that are not reported yet.
+	overflow(t, l) // the ring is still full
+	// The kernel can't be made to skip runs: pretend that seven are unreported.
 	if err := l.noteLost(reportedSkipped, ^uint64(0)-6); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +121,7 @@ func TestUpgradeKeepsLosses(t *testing.T) {
 	}
 }
 
-// Disk errors that a build counted and nobody reported are reported once, also two builds later.
+// Disk errors that a build counted but did not report are reported once, even two builds later.
 func TestUpgradeKeepsCountedDiskErrors(t *testing.T) {
 	k := testKernel(t)
 	pins, reopen := testPins(t)
@@ -162,11 +161,11 @@ func TestUpgradeKeepsCountedDiskErrors(t *testing.T) {
 	if of.N != want {
 		t.Errorf("%d counted after two upgrades, want %d", of.N, want)
 	}
-	// The storm goes on in the new build.
+	// The storm continues in the new build.
 	countsOnlyNewErrors(t, l, of, counted, func() error { _, err := f.WriteAt(b, 0); return err })
 }
 
-// Counts of a build whose maps are different can't be read, which is a loss too.
+// Counts of a build whose maps differ can't be read, which is a loss too.
 func TestUpgradeReportsCountsItCannotRead(t *testing.T) {
 	k := testKernel(t)
 	pins, reopen := testPins(t)
@@ -198,8 +197,8 @@ func TestUpgradeReportsCountsItCannotRead(t *testing.T) {
 	}
 }
 
-// A build that returns after a failed upgrade has its own records that nobody has read, those of
-// the build between, and new ones: each once, however far the upgrades came.
+// A build that returns after a failed upgrade finds its own unread records, those of the build in
+// between, and new ones. Each is read once, however far the upgrades got.
 func TestRollbackKeepsUnreadRecords(t *testing.T) {
 	k := testKernel(t)
 	for _, s := range []Stem{oomkill(), diskio(), hungtask()} {
@@ -213,7 +212,7 @@ func TestRollbackKeepsUnreadRecords(t *testing.T) {
 				want := []uint64{}
 				for i, build := range builds {
 					if l != nil {
-						l.Close() // killed, before it has read anything
+						l.Close() // killed before it has read anything
 						pins.Close()
 						pins = reopen()
 					}
@@ -225,7 +224,7 @@ func TestRollbackKeepsUnreadRecords(t *testing.T) {
 					}
 				}
 				got := drainNonces(t, l)
-				slices.Sort(got) // of builds that share their state the rings have no order
+				slices.Sort(got) // builds that share their state have no order of rings
 				if !slices.Equal(got, want) {
 					t.Errorf("got canaries %v, want %v", got, want)
 				}
@@ -237,14 +236,15 @@ func TestRollbackKeepsUnreadRecords(t *testing.T) {
 	}
 }
 
-// What both builds have recorded is read once: until the cut from the older one's ring, and from
-// there on from the other's.
+// A record in both builds' rings is read once: before the cut from the older ring, after it from
+// the newer.
 func TestRollbackCutsRecordsOfBoth(t *testing.T) {
 	k := testKernel(t)
 	pins, reopen := testPins(t)
 	old := openStem(t, another(oomkill()), k, pins)
 	next := openStem(t, oomkill(), k, pins)
-	// As if a program had recorded it, which the kernel ends only some milliseconds after its pin.
+	// As if a program had recorded it: the kernel detaches a program only some milliseconds after
+	// its pin is removed.
 	for _, l := range []*Loaded{old, next} {
 		if err := l.RunCanary(1); err != nil {
 			t.Fatal(err)

@@ -17,7 +17,7 @@ const (
 	chainName   = 96
 )
 
-// RecordKind reports which record follows a [Header].
+// RecordKind identifies the record that follows a [Header].
 type RecordKind uint16
 
 // Record kinds (enum kn_kind).
@@ -54,7 +54,7 @@ type Task struct {
 	Comm    [16]byte
 }
 
-// Chain is struct kn_chain: a control group and its ancestors, leaf first.
+// Chain is struct kn_chain: a cgroup and its ancestors, leaf first.
 type Chain struct {
 	_         structs.HostLayout
 	Depth     uint32
@@ -68,7 +68,7 @@ func (c *Chain) Level(i int) (id uint64, name []byte) {
 	return c.ID[i], CString(c.Name[i][:])
 }
 
-// Levels returns how many levels are set, never more than there is room for.
+// Levels returns the number of valid levels, at most the array's size.
 func (c *Chain) Levels() int { return int(min(c.Depth, chainLevels)) }
 
 // Canary is struct kn_canary.
@@ -113,8 +113,8 @@ type Record interface {
 	Canary | OOMKill | HungTask | HungTaskResumed | SockFail | DiskIO | FSError
 }
 
-// View reads a raw record in place: the result aliases raw. The error is
-// [ErrMalformed] where raw is too short or not aligned.
+// View reads a raw record in place: the result aliases raw. It returns [ErrMalformed] if raw is too
+// short or not aligned.
 func View[R Record](raw []byte) (*R, error) { return view[R](raw) }
 
 func view[R any](raw []byte) (*R, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// wireTypes pairs each Go mirror with its C struct and the object that has it.
+// wireTypes pairs each Go mirror with its C struct and the object that contains it.
 var wireTypes = []struct {
 	stem, c string
 	goType  reflect.Type
@@ -33,7 +33,7 @@ var wireTypes = []struct {
 	{StemSockFail, "pending", reflect.TypeFor[SockPending]()},
 }
 
-// The Go mirrors must agree with what the compiler laid out, field by field.
+// The Go mirrors must match the compiler's layout, field by field.
 func TestWireLayout(t *testing.T) {
 	specs := map[string]*btf.Spec{}
 	for _, s := range Stems() {
@@ -82,7 +82,7 @@ func FuzzParseHeader(f *testing.F) {
 	f.Add(good[:10])
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		// The ring aligns records to 8 bytes; a slice of bytes need not be.
+		// The ring aligns records to 8 bytes; a byte slice may not be aligned.
 		words := make([]uint64, (len(raw)+7)/8)
 		aligned := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*8)[:len(raw)]
 		copy(aligned, raw)

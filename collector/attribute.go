@@ -7,19 +7,17 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// maxComm bounds a thread's name: the kernel keeps 15 bytes, escapes of hostile
-// ones take more.
+// maxComm bounds a thread's name: the kernel keeps 15 bytes, but escaping hostile ones makes them
+// longer.
 const maxComm = 64
 
-// attribution turns captured chains of control groups into owners. It belongs
-// to one goroutine.
+// attribution resolves captured cgroup chains to owners. It must be used by one goroutine.
 type attribution struct {
 	attributor *hostfs.Attributor
 	levels     [6]hostfs.Level
 }
 
-// chain resolves the part of a chain from the given level up; nil where the
-// chain is empty (the root).
+// chain resolves a chain from the given level up. It returns nil for an empty chain (the root).
 func (a *attribution) chain(c *bpf.Chain, from int) *hostfs.Attributed {
 	n := c.Levels() - from
 	if n <= 0 || from < 0 {
@@ -31,10 +29,9 @@ func (a *attribution) chain(c *bpf.Chain, from int) *hostfs.Attributed {
 	return a.attributor.Resolve(a.levels[0].ID, a.levels[:n], c.Truncated != 0)
 }
 
-// subject sets the event's cgroup and owner from a task's two chains. The
-// default hierarchy's is preferred: with cgroup v2 the memory chain ends at the
-// last level that has the memory controller. With v1 only the memory chain may
-// report a container.
+// subject sets the event's cgroup and owner from a task's two chains. The default hierarchy's chain
+// is preferred: with cgroup v2 the memory chain ends at the last level that has the memory
+// controller. With v1 only the memory chain may contain a container.
 func (a *attribution) subject(ev *event.Event, memory, dfl *bpf.Chain) {
 	owner := a.chain(dfl, 0)
 	if owner == nil || owner.Container == nil {
@@ -52,8 +49,8 @@ func (a *attribution) set(ev *event.Event, owner *hostfs.Attributed) {
 	ev.Cgroup, ev.Container, ev.Unit = &owner.Cgroup, owner.Container, owner.Unit
 }
 
-// names keeps the Go string of each thread name that was seen lately, so that
-// a repeated one costs nothing. It belongs to one goroutine.
+// names caches the Go strings of recent thread names, so that a repeated one is not allocated
+// again. It must be used by one goroutine.
 type names struct {
 	known map[[16]byte]string
 }
@@ -73,7 +70,7 @@ func (n *names) comm(raw [16]byte) string {
 	return s
 }
 
-// task fills out from a wire task.
+// task converts a wire task into out.
 func (n *names) task(out *event.Task, t *bpf.Task) {
 	*out = event.Task{
 		PID: t.PID, TGID: t.TGID, UID: t.UID,

@@ -19,8 +19,8 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 )
 
-// realKills provokes OOM kills and returns their stem and their records, which
-// lie in the kernel's ring as long as the benchmark runs.
+// realKills provokes OOM kills and returns their stem and records, which stay in the kernel's ring
+// while the benchmark runs.
 func realKills(b *testing.B, n int) (*stem, [][]byte) {
 	b.Helper()
 	if os.Geteuid() != 0 {
@@ -36,7 +36,7 @@ func realKills(b *testing.B, n int) (*stem, [][]byte) {
 	log := slog.New(slog.DiscardHandler)
 	env := newEnvironment(Config{HostRoot: "/"}, log)
 	b.Cleanup(func() { env.close() })
-	env.oomCode() // not in the first kill's time
+	env.oomCode() // not part of the first kill's time
 	s := &stem{name: bpf.StemOOMKill, env: env, log: log, source: "bpf/" + bpf.StemOOMKill, decoder: newOOMKill(env)}
 	for _, blueprint := range bpf.Stems() {
 		if blueprint.Name == s.name {
@@ -57,15 +57,15 @@ func realKills(b *testing.B, n int) (*stem, [][]byte) {
 		if _, err := oom.Kill(b.Context()); err != nil {
 			b.Fatal(err)
 		}
-		// Without Commit, so that it stays.
+		// Not committed, so that it stays.
 		records = append(records, s.loaded.Ring().Next())
 	}
 	return s, records
 }
 
-// One record's way, stage by stage; each but "attribution" includes those before
-// it. BenchmarkRing of package bpf has what is before these. The records are of
-// real OOM kills and reported again and again as new ones, with the shipped rules.
+// BenchmarkRecord measures the stages that a record passes; each except "attribution" includes
+// those before it. BenchmarkRing of package bpf measures what precedes them. The records are from
+// real OOM kills and are repeated as new ones, with the shipped rules.
 func BenchmarkRecord(b *testing.B) {
 	s, records := realKills(b, 23)
 	shipped, err := detector.Load(rules.FS)
@@ -79,7 +79,7 @@ func BenchmarkRecord(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				s.handle(records[i], func(ev *event.Event) {
-					boot++ // of a record not seen before
+					boot++ // like a new record
 					ev.BootTime += boot
 					take(ev)
 				})
@@ -133,7 +133,7 @@ func BenchmarkRecord(b *testing.B) {
 		}
 	}
 	ignore := func(journal.Entry) {}
-	// What the engine costs where no rule reports anything.
+	// The cost of the engine if no rule matches.
 	none, err := detector.Load()
 	if err != nil {
 		b.Fatal(err)
@@ -165,7 +165,7 @@ func BenchmarkRecord(b *testing.B) {
 	})
 }
 
-// withoutEvidence is what the agent does before it writes transitions.
+// withoutEvidence does what the agent does before it writes transitions.
 func withoutEvidence(transitions []problem.Transition) {
 	for _, t := range transitions {
 		if t.Problem != nil {

@@ -9,24 +9,24 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// canaryState is the newest canary of a stem, sent and seen again.
+// canaryState holds the newest canary of a stem: when it was sent, and which one arrived.
 type canaryState struct {
 	sent   uint64
 	sentAt time.Time
 	seen   uint64
-	err    error // of sending it, or of a link that is gone
+	err    error // of sending it, or of a missing link
 }
 
-// canaryEvery is how often the path kernel → ring → engine is exercised;
-// canaryPatience is how long one canary may take before the path counts as
-// broken. A loaded machine may keep the reader off the CPU for a second.
+// canaryEvery is how often the path kernel → ring → engine is tested; canaryPatience is how long a
+// canary may take before the path counts as broken. On a loaded machine the reader may wait a
+// second for a CPU.
 const (
 	canaryEvery    = 10 * time.Second
 	canaryPatience = 5 * time.Second
 )
 
-// prover is a decoder that can have a real fault happen, whose record it decodes as the
-// canary with the nonce: more than the ring is proven then. It reports whether it did.
+// prover is a decoder that can cause a real fault and decodes its record as the canary with the
+// nonce, which tests more than the ring. prove reports whether it caused one.
 type prover interface {
 	prove(nonce uint64) bool
 }
@@ -41,8 +41,8 @@ func (s *stem) decodeCanary(raw []byte, ev *event.Event) error {
 	return nil
 }
 
-// exercise sends the stem's next canary and checks its links. It runs on the
-// stem's own goroutine: one that is stuck shows as a canary overdue.
+// exercise sends the stem's next canary and checks its links. It runs on the stem's own goroutine,
+// so a stuck goroutine shows as an overdue canary.
 func (s *stem) exercise(now time.Time) {
 	s.canaryMu.Lock()
 	s.canary.sent++
@@ -58,7 +58,7 @@ func (s *stem) exercise(now time.Time) {
 	s.canaryMu.Unlock()
 }
 
-// CanarySeen notes that a canary has passed the engine.
+// CanarySeen records that a canary has passed the engine.
 func (s *Sources) CanarySeen(c *event.CanaryData) {
 	for _, st := range s.stems {
 		if st.name == c.Stem {
@@ -69,10 +69,9 @@ func (s *Sources) CanarySeen(c *event.CanaryData) {
 	}
 }
 
-// Check says what keeps the agent from seeing faults that this machine lets it
-// see: a canary that did not come back, a link that the kernel no longer has. What
-// it does not let it see is no failure of the agent, which a restart would
-// mend: [Sources.Stems] has that.
+// Check returns an error if the agent misses faults that it could detect on this machine: a canary
+// did not arrive, or the kernel lost a link. Faults that the machine doesn't let it detect are not
+// an error, because a restart would not help: [Sources.Stems] reports those.
 func (s *Sources) Check(now time.Time) error {
 	var errs []error
 	for _, st := range s.stems {

@@ -11,7 +11,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// A reader that hangs while the agent ends goes on with its ring when it is free again.
+// A reader that hangs while the agent stops continues to use its ring when it is free again.
 func TestCloseBesideAReader(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to load programs")

@@ -6,26 +6,25 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// Config says how the sources run.
+// Config configures the sources.
 type Config struct {
-	// HostRoot is where the host's /proc and /sys are: "/" or, in a container
-	// that has the host's root mounted, such as "/host".
+	// HostRoot is the folder that contains the host's /proc and /sys: "/", or where a container
+	// mounts the host's root, such as "/host".
 	HostRoot string
-	// PinRoot is the folder on a BPF filesystem that keeps programs and rings
-	// across restarts; empty: nothing is pinned.
+	// PinRoot is the folder on a BPF filesystem that keeps programs and rings across restarts;
+	// empty: nothing is pinned.
 	PinRoot string
 	// HungTaskAfter is how long a task must be blocked to be reported; zero:
 	// the kernel's own hung_task_timeout_secs, or 120 s where that is off.
 	HungTaskAfter time.Duration
-	// Targets are the probe targets to watch, besides those of TargetsDir.
+	// Targets are the probe targets to watch, besides those in TargetsDir.
 	Targets []Target
-	// TargetsDir holds files of probe targets, read again when they change;
+	// TargetsDir is the folder with files of probe targets, which are read again when they change;
 	// empty: none.
 	TargetsDir string
-	// TargetSources are those that will call SetTargets. What an earlier run watched is
-	// watched until each of them has.
+	// TargetSources are the sources that will call SetTargets. Targets of an earlier run stay
+	// watched until each source has called.
 	TargetSources []string
-	// NamePod adds the names of a container's pod where the runtime's files do not report them;
-	// nil: nobody knows better.
+	// NamePod adds the names of a container's pod if the runtime's files lack them. May be nil.
 	NamePod func(*event.Container)
 }

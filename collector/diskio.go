@@ -13,21 +13,21 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// diskIO decodes failed block requests, and keeps the costly hook for bio-based
-// devices attached only while there are some.
+// diskIO decodes failed block requests. It keeps the costly hook for bio-based devices attached
+// only while there are such devices.
 type diskIO struct {
 	env *environment
 	attribution
 	ops   [256]string // by enum req_op of this kernel
 	hooks onDemandHooks
 	storm diskStorms
-	last  map[bpf.DiskErrorKind]*lastDiskError // at most maxLast
+	last  map[bpf.DiskErrorKind]*lastDiskError // at most maxLast kinds
 	head  diskHead
 	lower *lowerErrors
-	// bioErr is the failure to attach that was reported already.
+	// bioErr is the last attach error that was reported.
 	bioErr string
 
-	// What the event points to, used again for the next one.
+	// The event points to these; they are reused for the next event.
 	device event.Device
 	data   event.DiskIOData
 }
@@ -41,11 +41,11 @@ type diskStorms interface {
 // lastDiskError is the latest error of a kind that has a record.
 type lastDiskError struct {
 	record bpf.DiskIO
-	lower  string // whose error it was
+	lower  string // name of the lower device that failed
 }
 
-// maxLast bounds the records that are kept, of 750 bytes each: as many as there are kinds of
-// errors that the kernel side counts.
+// maxLast bounds the records kept, of 750 bytes each. It equals the number of kinds of errors that
+// the BPF side counts.
 const maxLast = 256
 
 // onDemandHooks is the part of [bpf.Loaded] that attaches and detaches.
@@ -58,8 +58,8 @@ func newDiskIO(env *environment, l *bpf.Loaded) *diskIO {
 	return &diskIO{env: env, attribution: attribution{attributor: env.attributor}, hooks: l, storm: l, last: make(map[bpf.DiskErrorKind]*lastDiskError), ops: diskOps(env.kernel), lower: newLowerErrors(env.fs)}
 }
 
-// diskOps names this kernel's operations. The common ones have kept their
-// numbers since 4.10, those of zoned devices have moved.
+// diskOps returns the names of this kernel's operations. The common ones have kept their numbers
+// since 4.10; those of zoned devices have changed.
 func diskOps(k *bpf.Kernel) (ops [256]string) {
 	for i := range ops {
 		ops[i] = "other"
@@ -87,7 +87,8 @@ func (d *diskIO) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, error
 		return false, err
 	}
 	if r.Flags&bpf.DiskIOBio != 0 && d.lower.of(r.Disk, r.H.BootNS) == "" {
-		// In a storm the errors below are only counted. That counts can't be read shows in end.
+		// In a storm the errors of lower devices are only counted. If the counts can't be read, end
+		// reports the error.
 		storms, _ := d.storm.UnrecordedDiskErrors(hostfs.BootTime())
 		d.noteStorms(storms, r.H.BootNS)
 	}
@@ -96,7 +97,7 @@ func (d *diskIO) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, error
 	return true, nil
 }
 
-// remember keeps the record, of which the latest event is, as the latest of its kind.
+// remember stores the record of the latest event as the latest of its kind.
 func (d *diskIO) remember(r *bpf.DiskIO) {
 	kind := r.Kind()
 	last := d.last[kind]
@@ -110,7 +111,7 @@ func (d *diskIO) remember(r *bpf.DiskIO) {
 	last.record, last.lower = *r, d.data.Lower
 }
 
-// fill makes an event of a record.
+// fill fills the event from a record.
 func (d *diskIO) fill(r *bpf.DiskIO, ev *event.Event) {
 	ev.Kind = event.DiskIO
 	d.device = d.name(r)
@@ -140,7 +141,7 @@ func (d *diskIO) fill(r *bpf.DiskIO, ev *event.Event) {
 	ev.DiskIO = &d.data
 }
 
-// trace remembers the error and returns the device below whose error it is.
+// trace records the error and returns the lower device that it comes from, if any.
 func (d *diskIO) trace(r *bpf.DiskIO) (lower string) {
 	if r.Flags&bpf.DiskIOBio != 0 {
 		lower = d.lower.of(r.Disk, r.H.BootNS)
@@ -149,18 +150,18 @@ func (d *diskIO) trace(r *bpf.DiskIO) (lower string) {
 	return lower
 }
 
-// note remembers the error of a device for the volumes above it.
+// note records the error of a device for the volumes above it.
 func (d *diskIO) note(r *bpf.DiskIO, device *event.Device) {
 	dev, disk := r.Dev, r.Disk
 	if dev == 0 {
-		dev = device.Major<<20 | device.Minor // of the disk that users see
+		dev = device.Major<<20 | device.Minor // of the visible disk
 		disk = dev
 	}
 	d.lower.note(dev, disk, r.H.BootNS, device.Name)
 }
 
-// noteStorms does it for errors that are only counted. They are some seconds old at most, and
-// taken for as old as those that are asked about.
+// noteStorms records errors that are only counted. They are at most some seconds old; boot is taken
+// as their time.
 func (d *diskIO) noteStorms(storms []bpf.DiskErrors, boot uint64) {
 	for i := range storms {
 		r := storms[i].Kind.Record()
@@ -170,8 +171,8 @@ func (d *diskIO) noteStorms(storms []bpf.DiskErrors, boot uint64) {
 	}
 }
 
-// name finds the device. What the kernel called the disk stands in for one that
-// is gone, which is when disks fail.
+// name returns the device. If the device is gone, which is when disks fail, it uses the kernel's
+// name of the disk.
 func (d *diskIO) name(r *bpf.DiskIO) event.Device {
 	if r.Dev == 0 {
 		return d.hidden(r)
@@ -182,13 +183,13 @@ func (d *diskIO) name(r *bpf.DiskIO) event.Device {
 		return dev
 	}
 	if !isNumber(dev.Name) {
-		// What is remembered may be the number's former disk.
+		// The cache may hold a former disk with this number.
 		d.env.devices.Forget(major, minor)
 		if dev = d.env.devices.Device(major, minor); isDisk(r, &dev) {
 			return dev
 		}
 	}
-	// The disk is gone, and perhaps its number another's already.
+	// The disk is gone, and its number may already belong to another.
 	name := diskName(r)
 	if r.Dev == r.Disk {
 		return event.Device{Major: major, Minor: minor, Name: name}
@@ -196,8 +197,7 @@ func (d *diskIO) name(r *bpf.DiskIO) event.Device {
 	return event.Device{Major: major, Minor: minor, Name: fmt.Sprintf("%d:%d", major, minor), Parent: name}
 }
 
-// isDisk reports whether the device is, or is a partition of, the disk by whose
-// name the kernel called it in the record.
+// isDisk reports whether the device is the disk that the record names, or a partition of it.
 func isDisk(r *bpf.DiskIO, dev *event.Device) bool {
 	known := dev.Name
 	if r.Dev != r.Disk {
@@ -206,17 +206,18 @@ func isDisk(r *bpf.DiskIO, dev *event.Device) bool {
 	return string(bpf.CString(r.DiskName[:])) == known || diskName(r) == known
 }
 
-// diskName is the kernel's name of a record's disk, as [hostfs.Devices] writes
-// it: sysfs can't have a slash.
+// diskName returns the kernel's name of a record's disk in the form that [hostfs.Devices] uses:
+// sysfs replaces slashes.
 func diskName(r *bpf.DiskIO) string {
 	return display.Safe(strings.ReplaceAll(string(bpf.CString(r.DiskName[:])), "!", "/"), 64)
 }
 
-// isNumber: "259:3" is no kernel's name of a disk.
+// isNumber reports whether a name is only a number such as "259:3", not the kernel's name of a
+// disk.
 func isNumber(name string) bool { return strings.IndexByte(name, ':') >= 0 }
 
-// hidden names a path of a multipath NVMe disk by the disk that users see: the
-// path has no device number, and nothing is mounted from it.
+// hidden returns the visible disk of a path of a multipath NVMe disk: the path has no device
+// number, and nothing is mounted from it.
 func (d *diskIO) hidden(r *bpf.DiskIO) event.Device {
 	if now := time.Now(); d.head.of != r.DiskName || now.Sub(d.head.at) >= headFresh {
 		d.head = d.findHead(r.DiskName)
@@ -228,16 +229,16 @@ func (d *diskIO) hidden(r *bpf.DiskIO) event.Device {
 	return event.Device{Name: d.head.name}
 }
 
-// diskHead is the disk that users see in place of a hidden one.
+// diskHead is the visible disk of a hidden one.
 type diskHead struct {
 	of           [32]byte // name of the hidden disk
 	at           time.Time
 	name         string
 	major, minor uint32
-	known        bool // the number
+	known        bool // whether the number is known
 }
 
-// headFresh: a disk with many failing paths is looked up once a second.
+// headFresh limits the lookups of a disk with many failing paths to one a second.
 const headFresh = time.Second
 
 func (d *diskIO) findHead(hidden [32]byte) diskHead {
@@ -253,8 +254,8 @@ func (d *diskIO) findHead(hidden [32]byte) diskHead {
 	return h
 }
 
-// end emits an event for all errors of a kind that the kernel side has only counted, with the
-// facts of the latest that has a record.
+// end emits an event for all errors of a kind that the BPF side has only counted, with the data of
+// the latest recorded one.
 func (d *diskIO) end(emit func(*event.Event)) error {
 	now := hostfs.BootTime()
 	storms, err := d.storm.UnrecordedDiskErrors(now)
@@ -269,7 +270,7 @@ func (d *diskIO) end(emit func(*event.Event)) error {
 		record.H.BootNS = uint64(ev.BootTime)
 		d.fill(&record, ev)
 		if last != nil && d.data.Lower == "" {
-			d.data.Lower = last.lower // those below may be reported already
+			d.data.Lower = last.lower // lower errors may be reported already
 		}
 		emit(ev)
 		err = errors.Join(err, d.storm.ReportedDiskErrors(storms[i]))
@@ -277,15 +278,16 @@ func (d *diskIO) end(emit func(*event.Event)) error {
 	return err
 }
 
-// bioEvery is how often bio-based devices are looked for: a volume that was set
-// up just now is not yet old enough to fail, and a look is one readdir.
+// bioEvery is how often to look for bio-based devices: a new volume is unlikely to fail at once,
+// and a check is one readdir.
 const bioEvery = 10 * time.Second
 
 func (d *diskIO) poll(_ context.Context, _ time.Time, emit func(*event.Event)) (time.Duration, error) {
 	return bioEvery, errors.Join(d.end(emit), d.lookForBios())
 }
 
-// lookForBios attaches the hook for bio-based devices while there are some.
+// lookForBios attaches the hook for bio-based devices while there are any, and detaches it
+// otherwise.
 func (d *diskIO) lookForBios() error {
 	devices, err := d.env.fs.BioBased()
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// diskEnvironment is a node with a partitioned disk that is mounted, an NVMe
-// disk of two paths, and an LVM volume.
+// diskEnvironment returns a node with a mounted, partitioned disk, an NVMe disk with two paths, and
+// an LVM volume.
 func diskEnvironment(t testing.TB) *environment {
 	t.Helper()
 	root := t.TempDir()
@@ -86,7 +86,7 @@ func setChain(c *bpf.Chain, names ...string) {
 	}
 }
 
-// partitionError is a medium error in the middle of sda2.
+// partitionError returns a medium error in the middle of sda2.
 func partitionError() *bpf.DiskIO {
 	r := &bpf.DiskIO{
 		H:      bpf.Header{Version: bpf.WireVersion, Kind: bpf.KindDiskIO},
@@ -191,9 +191,9 @@ func TestDecodeDiskIO(t *testing.T) {
 	}
 }
 
-// A number is another disk's within the second in which its former owner is
-// remembered: the record knows better. When the disk that failed is gone, and
-// its number another's, the record is all there is.
+// Within the second for which a device is cached, its number may be reused by another disk; the
+// record has the right name. If the failed disk is gone and its number is reused, only the record
+// identifies it.
 func TestDecodeDiskIOOfReusedNumber(t *testing.T) {
 	d := testDiskIO(t)
 	decode := func(name string) event.Device {
@@ -279,14 +279,14 @@ func FuzzDecodeDiskIO(f *testing.F) {
 	})
 }
 
-// alignedCopy is raw as the ring gives it, aligned to 8 bytes.
+// alignedCopy returns raw aligned to 8 bytes, as in the ring.
 func alignedCopy(raw []byte) []byte {
 	words := make([]uint64, len(raw)/8+1)
 	b := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*8)
 	return b[:copy(b, raw)]
 }
 
-// checkShown fails for text that would not be fit for a terminal.
+// checkShown fails for text that is not safe for a terminal.
 func checkShown(t *testing.T, texts ...string) {
 	t.Helper()
 	for _, s := range texts {
@@ -296,7 +296,7 @@ func checkShown(t *testing.T, texts ...string) {
 	}
 }
 
-// hookLog notes what a decoder attaches.
+// hookLog records what a decoder attaches and detaches.
 type hookLog struct {
 	log []string
 	err error
@@ -335,7 +335,7 @@ func TestDiskIOAttachesBioHookForBioDevices(t *testing.T) {
 	}
 }
 
-// fakeStorms is what the kernel side has only counted.
+// fakeStorms returns errors that the BPF side has only counted.
 type fakeStorms struct {
 	errors   []bpf.DiskErrors
 	reported []bpf.DiskErrors
@@ -351,8 +351,8 @@ func (f *fakeStorms) ReportedDiskErrors(e bpf.DiskErrors) error {
 	return nil
 }
 
-// What was only counted is one event of each kind, with the facts of the latest record of the
-// kind, or those of the kind alone.
+// Errors that were only counted make one event per kind, with the facts of the kind's latest
+// record, or else of the kind alone.
 func TestDiskIOStormIsOneEvent(t *testing.T) {
 	d := testDiskIO(t)
 	seen := partitionError()
@@ -378,9 +378,9 @@ func TestDiskIOStormIsOneEvent(t *testing.T) {
 	}
 }
 
-// What was counted of a volume is an error of the device below that the recorded ones were of,
-// though none of that device has a record by then; and a count that can't be read leaves the
-// look for bio-based devices as it is.
+// Counted errors of a volume come from the same lower device as the recorded ones, even if that
+// device no longer has a recent record. If a count can't be read, the check for bio-based devices
+// still runs.
 func TestDiskIOStormOfAVolume(t *testing.T) {
 	d := testDiskIO(t)
 	below, volume := partitionError(), volumeError(253<<20, time.Minute)
@@ -399,8 +399,8 @@ func TestDiskIOStormOfAVolume(t *testing.T) {
 	}
 }
 
-// While the disk below is in a storm, its errors are only counted: those of a volume that fails
-// for the first time are of the disk all the same.
+// While the disk below is in a storm, its errors are only counted. Errors of a volume that then
+// fails for the first time are still attributed to the disk.
 func TestDiskIOOfAVolumeInAStormBelow(t *testing.T) {
 	d := testDiskIO(t)
 	below, volume := partitionError(), volumeError(253<<20, 63*time.Second)
@@ -417,7 +417,7 @@ func TestDiskIOOfAVolumeInAStormBelow(t *testing.T) {
 	}
 }
 
-// An agent that starts in a storm has no records, and the counts come in any order.
+// An agent that starts during a storm has no records, and the counts come in any order.
 func TestDiskIOStartsInAStorm(t *testing.T) {
 	d := testDiskIO(t)
 	below, volume := partitionError(), volumeError(253<<20, time.Minute)

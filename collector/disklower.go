@@ -10,13 +10,13 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// lowerErrors finds the device below a volume (dm, md) that an error of the volume comes
-// from. The kernel reports both errors, the lower one first: it completes the request
-// there, and that ends the volume's. It is used by one goroutine.
+// lowerErrors finds the lower device that caused an error of a volume (dm, md). The kernel reports
+// both errors, the lower one first: completing the lower request is what completes the volume's. It
+// must be used by one goroutine.
 type lowerErrors struct {
 	fs     hostfs.FS
 	failed map[uint32]failedDevice // by the kernel's own dev_t, partition and disk
-	lower  map[uint32]lowerDevices // by that of the volume
+	lower  map[uint32]lowerDevices // by the dev_t of the volume
 }
 
 // failedDevice is the latest error of a device.
@@ -25,21 +25,21 @@ type failedDevice struct {
 	name string
 }
 
-// lowerDevices is what a volume is made of.
+// lowerDevices are the devices that a volume consists of.
 type lowerDevices struct {
 	devs []uint32  // of all levels, the lowest first
-	at   time.Time // of the look
+	at   time.Time // when they were read
 }
 
 const (
-	// lowerWithin is how long before a volume's error that below may be. It
-	// passes on within microseconds, but may try elsewhere first (RAID), which
-	// fails in its turn.
+	// lowerWithin is the maximum time from a lower error to the volume's error. An error passes up
+	// within microseconds, but the volume may first try another device (RAID), which then fails as
+	// well.
 	lowerWithin = time.Second
-	// lowerFresh: a volume's table may change, and a flood of errors must not
-	// look at sysfs each time.
+	// lowerFresh is how long a volume's devices are cached: its table may change, but a flood of
+	// errors must not read sysfs each time.
 	lowerFresh = time.Second
-	// maxFailed bounds the devices remembered, more than fail within a second.
+	// maxFailed bounds the devices cached. Fewer fail within a second.
 	maxFailed = 256
 )
 
@@ -47,8 +47,8 @@ func newLowerErrors(fs hostfs.FS) *lowerErrors {
 	return &lowerErrors{fs: fs, failed: map[uint32]failedDevice{}, lower: map[uint32]lowerDevices{}}
 }
 
-// of returns the name of the lowest device whose error an error of a volume at a
-// boot time (ns) is; empty: it is the volume's own.
+// of returns the name of the lowest device that caused an error of a volume at a boot time (ns). It
+// returns "" if the error is the volume's own.
 func (l *lowerErrors) of(volume uint32, boot uint64) string {
 	for _, dev := range l.devices(volume) {
 		f, ok := l.failed[dev]
@@ -60,7 +60,7 @@ func (l *lowerErrors) of(volume uint32, boot uint64) string {
 	return ""
 }
 
-// note remembers an error of a device, of a partition also as its disk's.
+// note records an error of a device. An error of a partition is also recorded for its disk.
 func (l *lowerErrors) note(dev, disk uint32, boot uint64, name string) {
 	if len(l.failed) >= maxFailed {
 		clear(l.failed)
@@ -81,7 +81,7 @@ func (l *lowerErrors) devices(volume uint32) []uint32 {
 	return known.devs
 }
 
-// read looks a volume up in sysfs. One that is gone is made of nothing.
+// read reads a volume's devices from sysfs. It returns none for a volume that is gone.
 func (l *lowerErrors) read(volume uint32) []uint32 {
 	major, minor := hostfs.SplitKernelDev(volume)
 	device := l.fs.Path(fmt.Sprintf("/sys/dev/block/%d:%d", major, minor))

@@ -10,7 +10,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// volumeError is an error of a volume, at a time after the start.
+// volumeError returns an error of a volume, at a time since boot.
 func volumeError(dev uint32, at time.Duration) *bpf.DiskIO {
 	r := partitionError()
 	r.H.BootNS = uint64(at)
@@ -57,8 +57,8 @@ func TestDiskIOFromBelow(t *testing.T) {
 	}
 }
 
-// Neither what failed nor the volumes looked up may grow without end, and a
-// volume that is changed is looked up anew.
+// Neither the failed devices nor the volumes looked up may grow without bound, and a volume that
+// changed is looked up again.
 func TestLowerErrorsAreBounded(t *testing.T) {
 	env := diskEnvironment(t)
 	synctest.Test(t, func(t *testing.T) {

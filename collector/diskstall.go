@@ -17,38 +17,36 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// diskStallSource reports when a block device has I/O in flight and completes
-// none of it, and when that is over. It reads the counters that iostat reads,
-// so it also sees where no program can be loaded.
+// diskStallSource reports when a block device has I/O in flight but completes none, and when that
+// ends. It reads the same counters as iostat, so it also works where no BPF program can be loaded.
 //
-// A stalled disk stalls the volumes above it (dm, md, loop), and each one is reported. A
-// device that keeps no counters (queue/iostats is 0) is not seen.
+// A stalled disk stalls the volumes above it (dm, md, loop), and each one is reported. A device
+// that keeps no counters (queue/iostats is 0) is not checked.
 type diskStallSource struct {
 	env   *environment
 	every time.Duration
 	after time.Duration
 	asked requests
 
-	// Of Run's goroutine.
+	// Used by Run's goroutine only.
 	disks     map[string]*disk // by name
-	reported  bool             // whether the source sees, and
-	down      bool             // that it doesn't
-	bounded   bool             // that there are too many devices was logged
-	buf       [512]byte        // for a stat: 17 numbers
+	reported  bool             // the state of the source was reported,
+	down      bool             // and it was down
+	bounded   bool             // the warning about too many devices was logged
+	buf       [512]byte        // for one stat file: 17 numbers
 	path      []byte
 	pathStart int
 }
 
 const (
-	// diskStallEvery is how often devices are looked at. A look costs some 10 µs
-	// a device.
+	// diskStallEvery is how often devices are checked. A check costs about 10 µs per device.
 	diskStallEvery = 2 * time.Second
-	// diskStallAfter is how long a device may complete nothing. A disk that
-	// spins up, or that collects garbage behind a flush, takes some seconds; the
-	// kernel's own patience with a command ends only at 30 s (SCSI and NVMe).
+	// diskStallAfter is how long a device may complete nothing. A disk that spins up, or collects
+	// garbage after a flush, takes some seconds; the kernel's own command timeout is 30 s (SCSI and
+	// NVMe).
 	diskStallAfter = 10 * time.Second
-	// maxDisks bounds the devices looked at: a node with a thousand volumes by
-	// several paths each has as many.
+	// maxDisks bounds the devices checked: a node with a thousand volumes on several paths each has
+	// as many.
 	maxDisks = 4096
 	// maxDiskMounts bounds the mounts reported for a disk, like those of a device.
 	maxDiskMounts = 8
@@ -58,34 +56,34 @@ func newDiskStallSource(env *environment) *diskStallSource {
 	return &diskStallSource{env: env, every: diskStallEvery, after: diskStallAfter, disks: map[string]*disk{}}
 }
 
-// disk is a device looked at before.
+// disk is a device that was checked before.
 type disk struct {
 	diskState
-	device event.Device // as it was reported
-	round  time.Time    // the look that has seen it last
+	device event.Device // as reported
+	round  time.Time    // the latest check that found it
 }
 
-// diskSample is what a device's counters say at one moment.
+// diskSample holds a device's counters at one moment.
 type diskSample struct {
 	inFlight uint32
-	done     uint64 // I/Os and sectors completed, in one sum: it differs once anything has moved
+	done     uint64 // sum of I/Os and sectors completed: it changes when anything completes
 }
 
-// diskState is what is known of a device from look to look.
+// diskState is the state of a device between checks.
 type diskState struct {
 	diskSample
-	since    time.Time // since when I/O is in flight and nothing completes; zero: not so
+	since    time.Time // since when I/O is in flight and nothing completes; zero: not stalled
 	reported bool      // DiskStalled was reported
-	again    bool      // and is to be reported again: the source was away
+	again    bool      // report it again: the source was down
 }
 
-// step takes the next sample, and returns the kind of event to report:
-// [event.DiskStalled], [event.DiskResumed] or none. Before the first sample the state is zero.
+// step processes the next sample, and returns the kind of event to report: [event.DiskStalled],
+// [event.DiskResumed] or none. Before the first sample the state is zero.
 func (s diskState) step(now diskSample, at time.Time, after time.Duration) (diskState, event.Kind) {
 	next := diskState{diskSample: now}
 	if now.inFlight > 0 && !s.since.IsZero() && now.done == s.done {
-		// What is in flight was so before: one that was completed meanwhile
-		// would have moved the sum. So this holds however far apart looks are.
+		// The I/O in flight is the same as before: a completed one would have changed the sum. This
+		// holds however far apart the checks are.
 		next.since, next.reported = s.since, s.reported
 		if s.again || !s.reported && at.Sub(s.since) >= after {
 			next.reported = true
@@ -102,7 +100,7 @@ func (s diskState) step(now diskSample, at time.Time, after time.Duration) (disk
 	return next, ""
 }
 
-// Run looks until ctx ends and returns nil then.
+// Run checks devices until ctx is done, then returns nil.
 func (d *diskStallSource) Run(ctx context.Context, emit Emit) error {
 	ticks := time.NewTicker(hostfs.UntilBeat(d.every))
 	defer ticks.Stop()
@@ -181,8 +179,8 @@ func (d *diskStallSource) report(kind event.Kind, known *disk, state diskState, 
 	}}))
 }
 
-// reportSource reports once whether devices can be looked at. What stalled before
-// they could not is reported again after, if it lasts.
+// reportSource reports each change of whether devices can be checked. When checks work again,
+// devices that stalled before are reported again if they still do.
 func (d *diskStallSource) reportSource(err error, emit Emit) {
 	if d.reported && d.down == (err != nil) {
 		return
@@ -197,8 +195,8 @@ func (d *diskStallSource) reportSource(err error, emit Emit) {
 	emit(sourceEvent(event.DiskStalled.Stem(), err))
 }
 
-// sample reads every device's counters. Those that can't be read, though they
-// are there, are named; that none can be read is an error.
+// sample reads every device's counters. It returns the names of devices that exist but can't be
+// read, and an error if none can be read.
 func (d *diskStallSource) sample() (samples []namedSample, unreadable []string, err error) {
 	names, err := d.names()
 	if err != nil {
@@ -223,9 +221,8 @@ func (d *diskStallSource) sample() (samples []namedSample, unreadable []string, 
 	return samples, unreadable, err
 }
 
-// names lists the whole disks: the I/O of a partition is counted for its disk
-// as well. One of no size (a loop device without its file, an empty card reader)
-// has no I/O in flight and needs no exception.
+// names returns the whole disks: a partition's I/O is also counted for its disk. Disks of size 0 (a
+// loop device without a file, an empty card reader) have no I/O in flight and need no exception.
 func (d *diskStallSource) names() ([]string, error) {
 	names, err := d.env.fs.Disks()
 	if len(names) > maxDisks {
@@ -238,10 +235,9 @@ func (d *diskStallSource) names() ([]string, error) {
 	return names, err
 }
 
-// read takes the counters from one file, whose numbers belong together, which
-// those of "stat" and "inflight" would not. They also differ since v6.16:
-// "inflight" leaves out what the block layer holds back from a driver that
-// doesn't answer.
+// read reads the counters from "stat" alone, so that they are consistent; with "inflight" as a
+// second file they would not be. Also, since v6.16 "inflight" omits what the block layer holds back
+// from a driver that doesn't answer.
 func (d *diskStallSource) read(name string) (diskSample, error) {
 	if d.pathStart == 0 {
 		d.path = append(d.path, d.env.fs.Path("/sys/block")+"/"...)
@@ -259,8 +255,8 @@ func (d *diskStallSource) read(name string) (diskSample, error) {
 	return diskSample{inFlight: s.InFlight, done: s.Done()}, nil
 }
 
-// readSmall reads a file of sysfs in one call. [os.ReadFile] takes twice as
-// long: it asks for size and kind, and once more for the end.
+// readSmall reads a sysfs file with one read call. [os.ReadFile] takes twice as long: it also calls
+// fstat, and reads once more for EOF.
 func readSmall(path string, buf []byte) (int, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -270,11 +266,11 @@ func readSmall(path string, buf []byte) (int, error) {
 	return max(n, 0), errors.Join(err, unix.Close(fd))
 }
 
-// device names a disk, with the mounts of its partitions: they stall with it.
+// device returns a disk with the mounts of its partitions: they stall with it.
 func (d *diskStallSource) device(name string) event.Device {
 	device, ok := d.numbered(name)
 	if !ok {
-		// A path of a multipath NVMe disk has no number, or it is just gone.
+		// A path of a multipath NVMe disk has no number. Or the disk was just removed.
 		return event.Device{Name: name}
 	}
 	mounts := slices.Clone(device.Mounts)

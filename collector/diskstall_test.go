@@ -90,7 +90,7 @@ func newStallNode(t *testing.T) *stallNode {
 	fs := hostfs.New(t.TempDir())
 	env := &environment{log: slog.New(slog.DiscardHandler), fs: fs, clock: hostfs.NewClock(), devices: hostfs.NewDevices(fs)}
 	n := &stallNode{t: t, fs: fs, source: newDiskStallSource(env), at: time.Now()}
-	n.write("/sys/block/.keep/stat", n.stat(0, 0)) // a directory, and a device that is never stalled
+	n.write("/sys/block/.keep/stat", n.stat(0, 0)) // a directory, and a device that never stalls
 	return n
 }
 
@@ -105,7 +105,7 @@ func (n *stallNode) write(path, content string) {
 	}
 }
 
-// disk makes a device (or partition) as sysfs shows it.
+// disk creates a device (or partition) as sysfs shows it.
 func (n *stallNode) disk(path string, minor int) {
 	n.t.Helper()
 	number := fmt.Sprintf("8:%d", minor)
@@ -129,7 +129,7 @@ func (n *stallNode) set(name string, inFlight, done int) {
 	n.write("/sys/block/"+name+"/stat", n.stat(inFlight, done))
 }
 
-// look returns the events of a look, so much later than the one before.
+// look returns the events of a check that is made later by this time than the previous one.
 func (n *stallNode) look(later time.Duration) []string {
 	n.t.Helper()
 	n.at = n.at.Add(later)
@@ -171,7 +171,7 @@ func TestDiskStallIsReportedWithItsMounts(t *testing.T) {
 	n.source.env.devices.SetMounts(table)
 	n.set("sda", 3, 100)
 	n.set("nvme0c0n1", 2, 7) // a hidden path, without a number
-	n.set("ram0", 1, 1)      // not looked at
+	n.set("ram0", 1, 1)      // not checked
 	n.expect(0, "diskstall up true")
 	n.expect(9 * time.Second)
 	n.set("sda", 5, 100)
@@ -190,7 +190,7 @@ func TestDiskStallIsReportedWithItsMounts(t *testing.T) {
 	}
 }
 
-// What lasts is reported again after the source was away.
+// A stall that lasts is reported again after the source was down.
 func TestDiskStallSourceAway(t *testing.T) {
 	n := newStallNode(t)
 	away := n.fs.Path("/sys/block.away")
@@ -216,7 +216,7 @@ func TestDiskStallSourceAway(t *testing.T) {
 	n.expect(2*time.Second, "diskstall up true", "diskstall sda 1 14s", "diskstall.resumed sdb 0 14s")
 	n.expect(2 * time.Second)
 
-	// A file that can't be read is no device that is gone.
+	// A device whose file can't be read is not gone.
 	n.write("/sys/block/sda/stat", "garbage")
 	n.expect(2 * time.Second)
 	n.set("sda", 0, 2)
@@ -227,7 +227,7 @@ func TestDiskStallSourceAway(t *testing.T) {
 	n.expect(2*time.Second, "diskstall up false")
 }
 
-// Who asks gets what lasts, once.
+// A request gets the stalls that last, once.
 func TestDiskStallReportLasting(t *testing.T) {
 	n := newStallNode(t)
 	n.set("sda", 1, 1)
@@ -261,7 +261,7 @@ func TestDiskStallIsBounded(t *testing.T) {
 	}
 }
 
-// BenchmarkDiskStallLook looks at this machine's devices.
+// BenchmarkDiskStallLook checks this machine's devices.
 func BenchmarkDiskStallLook(b *testing.B) {
 	fs := hostfs.New("/")
 	env := &environment{log: slog.New(slog.DiscardHandler), fs: fs, clock: hostfs.NewClock(), devices: hostfs.NewDevices(fs)}

@@ -18,14 +18,14 @@ import (
 	"github.com/kernosis/kernosis/vmtest/loopdisk"
 )
 
-// frozenDisk is a loop device over a file on a filesystem that can be frozen:
-// what is written to the device is then in flight until the thaw.
+// frozenDisk is a loop device over a file on a filesystem that can be frozen: writes to the device
+// then stay in flight until the thaw.
 type frozenDisk struct {
 	*loopdisk.Disk // the filesystem
 	t              *testing.T
 	name           string // loop7
 	path           string
-	buf            []byte // aligned, as O_DIRECT wants
+	buf            []byte // aligned as O_DIRECT requires
 	direct         *os.File
 }
 
@@ -51,8 +51,7 @@ func (d *frozenDisk) must(err error) {
 	}
 }
 
-// write begins a direct write to the device in another process; ended is closed
-// at its end.
+// write starts a direct write to the device in another process; ended is closed when it ends.
 func (d *frozenDisk) write() (ended chan struct{}) {
 	d.t.Helper()
 	dd := exec.Command("dd", "if=/dev/zero", "of="+d.path, "bs=4096", "count=1", "oflag=direct", "conv=notrunc", "status=none")
@@ -90,7 +89,7 @@ func TestDiskStallOfTheKernel(t *testing.T) {
 	root := hostfs.New("/")
 	env := &environment{log: slog.New(slog.DiscardHandler), fs: root, clock: hostfs.NewClock(), devices: hostfs.NewDevices(root)}
 	source := newDiskStallSource(env)
-	// Short, but not so short that a loaded machine's own pauses are stalls.
+	// Short, but not so short that pauses of a loaded machine count as stalls.
 	source.every, source.after = 50*time.Millisecond, time.Second
 	reported, up := make(stallEvents, 64), make(chan bool, 8)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -115,7 +114,7 @@ func TestDiskStallOfTheKernel(t *testing.T) {
 		t.Fatal("the source can't see")
 	}
 
-	// Busy and healthy: hardly a look finds it without I/O in flight.
+	// Busy and healthy: nearly every check finds I/O in flight.
 	writes := 0
 	for end := time.Now().Add(2 * source.after); time.Now().Before(end); writes++ {
 		if _, err := d.direct.WriteAt(d.buf, int64(writes%1024)*4096); err != nil {
@@ -131,7 +130,7 @@ func TestDiskStallOfTheKernel(t *testing.T) {
 		thaw := d.Freeze()
 		began := time.Now()
 		ended := d.write()
-		t.Cleanup(func() { // before all other clean-up, or the writer stays
+		t.Cleanup(func() { // before all other cleanup, or the writer stays
 			thaw()
 			<-ended
 		})
@@ -142,8 +141,8 @@ func TestDiskStallOfTheKernel(t *testing.T) {
 		if stalled.Kind != event.DiskStalled || stalled.DiskStall.InFlight == 0 || time.Duration(stalled.DiskStall.StalledFor) < source.after {
 			t.Errorf("%s %+v", stalled.Kind, *stalled.DiskStall)
 		}
-		// A write is seen by the next look, and reported by the first after the
-		// threshold; the rest is for starting dd on a loaded machine.
+		// The next check finds the write, and the first check after the threshold reports it; the
+		// rest is for starting dd on a loaded machine.
 		if most := source.after + 2*source.every + await.Within(3*time.Second); lag < source.after || lag > most {
 			t.Errorf("reported after %s, want %s to %s", lag, source.after, most)
 		}

@@ -1,10 +1,8 @@
-// Package collector turns what the machine reports into Events: one file per
-// source. The kernel's records (package bpf) are decoded, the subject they
-// captured is attributed to a pod, container or systemd unit, devices get
-// their names and mount points, stacks their symbols, and a failed connection
-// its verdict.
+// Package collector turns what the machine reports into Events, with one file per source. It
+// decodes the kernel's records (package bpf), attributes their subjects to a pod, container or
+// systemd unit, adds names and mount points of devices and symbols of stacks, and determines the
+// verdict on failed connections.
 //
-// It decides nothing about problems: that is the detector's work. Each BPF
-// stem has a goroutine and a ring of its own, so that a slow look-up or a
-// flood in one can't hold up another.
+// It does not decide what is a problem: the detector does. Each BPF stem has its own goroutine and
+// ring, so that a slow lookup or a flood in one can't delay another.
 package collector

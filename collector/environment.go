@@ -14,30 +14,30 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// environment is what the sources share. Its parts are safe for concurrent use
-// and do not change after the start.
+// environment is what the sources share. Its parts are safe for concurrent use and do not change
+// after the start.
 type environment struct {
 	cfg        Config
 	log        *slog.Logger
 	fs         hostfs.FS
 	clock      *hostfs.Clock
 	attributor *hostfs.Attributor
-	finder     *hostfs.CgroupFinder // nil where groups can't be found by id
+	finder     *hostfs.CgroupFinder // nil where cgroups can't be found by id
 	symbols    *hostfs.Symbols
 	devices    *hostfs.Devices
 	targets    *Targets
 	outcomes   *bpf.SockOutcomes // of the targets; nil where they are not watched
 	// kernel is nil where it has no BTF.
 	kernel *bpf.Kernel
-	// oomCode is found by a pass over kallsyms, begun at the start.
+	// oomCode returns the result of a pass over kallsyms that begins at the start.
 	oomCode func() oomCode
-	// fsError gets the device and time of each filesystem error, and whether the
-	// filesystem takes no writes from then on, whatever its options are.
+	// fsError is called with the device and time of each filesystem error. ends says that the
+	// filesystem accepts no writes from then on, whatever its mount options are.
 	fsError func(dev uint32, at time.Time, ends bool)
 }
 
-// attributed is how many control groups are remembered: a node has some hundred
-// containers, and their groups come and go.
+// attributed is how many cgroups are cached: a node has some hundred containers, and their cgroups
+// come and go.
 const attributed = 4096
 
 func newEnvironment(cfg Config, log *slog.Logger) *environment {
@@ -56,14 +56,14 @@ func newEnvironment(cfg Config, log *slog.Logger) *environment {
 	find := func(uint64) (string, error) { return "", errors.ErrUnsupported }
 	finder, err := env.fs.OpenCgroupFinder()
 	if err != nil {
-		// Chains longer than what a program captures keep their cut-off top.
+		// Chains longer than what a program captures stay truncated.
 		log.Debug("control groups can't be found by id", "error", err)
 	} else {
 		env.finder, find = finder, finder.Find
 	}
 	env.attributor = hostfs.NewAttributor(attributed, find, env.name)
 	if layout, err := env.fs.CgroupLayout(); err == nil {
-		// Of disk errors that were only counted, the group has no name.
+		// Disk errors that were only counted have the id of the cgroup, but no name.
 		_, v1 := layout.Controllers["blkio"]
 		env.attributor.ByID = !v1
 	}
@@ -98,7 +98,7 @@ func (env *environment) close() error {
 	return errors.Join(errs...)
 }
 
-// sourceEvent reports that a stem sees its faults, or why it does not.
+// sourceEvent reports that a source is up, or down and why.
 func sourceEvent(stem string, err error) *event.Event {
 	d := event.SourceData{Stem: stem, Up: err == nil}
 	if err != nil {

@@ -14,19 +14,19 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// fsError decodes errors that filesystems find, and attaches to those whose
-// module is loaded later than this agent.
+// fsError decodes errors that filesystems detect. It attaches hooks of filesystems whose module is
+// loaded after the agent started.
 type fsError struct {
 	env *environment
 	attribution
 	names
 	hooks onDemandHooks
-	// tried are the filesystems whose hooks were attached, or can't be: one
-	// attempt each time the filesystem appears.
+	// tried are the loaded filesystems whose hooks were attached, or could not be: there is one
+	// attempt each time a filesystem appears.
 	tried map[string]bool
-	text  map[[64]byte]string // function names seen lately
+	text  map[[64]byte]string // recent function names
 
-	// What the event points to, used again for the next one.
+	// The event points to these; they are reused for the next event.
 	task   event.Task
 	device event.Device
 	data   event.FSErrorData
@@ -59,19 +59,17 @@ func (f *fsError) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, erro
 	return true, nil
 }
 
-// endsWriting reports a filesystem that was shut down, and of an ext4 that has
-// found its journal aborted: ext4_abort comes from nowhere else but a remount
-// that asks for it.
+// endsWriting reports whether a filesystem was shut down, or an ext4 found its journal aborted
+// (ext4_journal_check_start). The only other caller of ext4_abort is a remount that requests it.
 func endsWriting(what uint32, d *event.FSErrorData) bool {
 	return what == bpf.FSErrorShutdown || d.FSType == "ext4" && d.Function == "ext4_journal_check_start"
 }
 
-// maxFunctions bounds the memory of function names, of which a kernel that is
-// not hostile shows some dozen.
+// maxFunctions bounds the memory of function names: a kernel that is not hostile reports a few
+// dozen.
 const maxFunctions = 256
 
-// function returns where the kernel met the error: a function of ext4, a file
-// of xfs.
+// function returns where the kernel detected the error: a function for ext4, a file for xfs.
 func (f *fsError) function(r *bpf.FSError) string {
 	name := r.Function
 	if s, ok := f.text[name]; ok && s != "" {
@@ -79,7 +77,7 @@ func (f *fsError) function(r *bpf.FSError) string {
 	}
 	s := display.Safe(string(bpf.CString(name[:])), 128)
 	if s == "" && r.What == bpf.FSErrorShutdown {
-		return "shutdown" // ext4, and xfs on 5.10, do not say who asked for it
+		return "shutdown" // ext4, and xfs on 5.10, do not say who requested it
 	}
 	if f.text == nil || len(f.text) >= maxFunctions {
 		f.text = map[[64]byte]string{}
@@ -88,8 +86,8 @@ func (f *fsError) function(r *bpf.FSError) string {
 	return s
 }
 
-// fsEvery is how often loaded filesystems are looked at: what was mounted for
-// the first time just now is not yet old enough to fail.
+// fsEvery is how often to check which filesystems are loaded: one that was just mounted for the
+// first time is unlikely to fail at once.
 const fsEvery = 10 * time.Second
 
 func (f *fsError) poll(context.Context, time.Time, func(*event.Event)) (time.Duration, error) {
@@ -113,7 +111,7 @@ func (f *fsError) attach(loaded []string) error {
 			continue
 		}
 		for _, h := range hooks {
-			// Nothing happens to one that is attached.
+			// Attach does nothing for attached hooks.
 			if err := f.hooks.Attach(h); err != nil {
 				errs = append(errs, fmt.Errorf("errors of %s can't be seen: %w", fsType, err))
 			}

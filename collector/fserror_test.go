@@ -115,8 +115,8 @@ func FuzzDecodeFSError(f *testing.F) {
 	})
 }
 
-// A filesystem whose module comes late is attached to once, and again when its
-// module was away.
+// A filesystem whose module is loaded late gets its hooks attached once, and again after the module
+// was unloaded.
 func TestFSErrorAttachesToLateModules(t *testing.T) {
 	f := testFSError(t)
 	hooks := &hookLog{}

@@ -14,26 +14,25 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// gaugeSource reads how much of the node's memory, open files, PIDs, disk space and
-// inodes is in use, and how far the clock may be off. It emits each gauge at each beat;
-// the engine keeps what matters to a rule, and the rest is not journaled.
+// gaugeSource reads how much of the node's memory, open files, PIDs, disk space and inodes is in
+// use, and how far the clock may be off. It emits each gauge at each interval; the engine keeps
+// what a rule needs, and the rest is not journaled.
 //
-// Each gauge is a source of its own, "gauge/inodes": one that can't be read leaves the
-// others as they are.
+// Each gauge is a source of its own, "gauge/inodes": if one can't be read, the others still are.
 type gaugeSource struct {
 	env      *environment
 	adjtimex func(*unix.Timex) (int, error) // unix.Adjtimex, or a test's
 	statfs   statfsFunc
 	own      func() ([]hostfs.Mount, error) // hostfs.OwnMounts, or a test's
 
-	// Of Run's goroutine.
-	reported    map[string]string // what reportSource reported last, by gauge: why it can't be read, or ""
+	// Used by Run's goroutine only.
+	reported    map[string]string // last state from reportSource, by gauge: why it can't be read, or ""
 	filesystems map[fsKey]*gaugedFilesystem
-	crowded     bool // that there are too many filesystems was logged
+	crowded     bool // the warning about too many filesystems was logged
 }
 
-// gaugeEvery is how often gauges are read: twice a minute, so that a rule's "for" of some
-// minutes rests on several readings. A look costs 0.2 ms and two readings a filesystem.
+// gaugeEvery is how often gauges are read: twice a minute, so that a rule's "for" of some minutes
+// covers several readings. Reading all of them takes 0.2 ms, plus two readings per filesystem.
 const gaugeEvery = 30 * time.Second
 
 func newGaugeSource(env *environment) *gaugeSource {
@@ -43,7 +42,7 @@ func newGaugeSource(env *environment) *gaugeSource {
 	}
 }
 
-// Run looks until ctx ends and returns nil then.
+// Run reads gauges until ctx is done, then returns nil.
 func (g *gaugeSource) Run(ctx context.Context, emit Emit) error {
 	ticks := time.NewTicker(hostfs.UntilBeat(gaugeEvery))
 	defer ticks.Stop()
@@ -62,7 +61,7 @@ func (g *gaugeSource) look(emit Emit) {
 	g.single(event.GaugeMemory, g.memory, emit)
 	g.single(event.GaugeFiles, g.files, emit)
 	g.single(event.GaugePIDs, g.pids, emit)
-	var clock unix.Timex // modes 0: it only reads, which takes no right
+	var clock unix.Timex // modes 0 only reads, which needs no capability
 	_, err := g.adjtimex(&clock)
 	g.single(event.GaugeClockError, func() (value, limit uint64, _ error) {
 		return uint64(max(clock.Maxerror, 0)), clockErrorLimit, err
@@ -71,7 +70,7 @@ func (g *gaugeSource) look(emit Emit) {
 	g.lookAtFilesystems(emit)
 }
 
-// single reads a gauge of which the node has one.
+// single reads and emits a gauge that the node has once.
 func (g *gaugeSource) single(name string, read func() (value, limit uint64, err error), emit Emit) {
 	value, limit, err := read()
 	g.reportSource(name, err, emit)
@@ -113,8 +112,8 @@ func (g *gaugeSource) memory() (used, total uint64, err error) {
 	return total - available, total, nil
 }
 
-// files reads fs.file-nr: "1984	0	9223372036854775807", of which the second number is 0
-// since Linux 2.6.
+// files reads fs.file-nr: "1984   0       9223372036854775807". The second number is always 0 since
+// Linux 2.6.
 func (g *gaugeSource) files() (open, limit uint64, err error) {
 	text, err := g.env.fs.Sysctl("fs.file-nr")
 	if err != nil {
@@ -155,11 +154,11 @@ func (g *gaugeSource) pids() (threads, limit uint64, err error) {
 	return load.Tasks, limit, nil
 }
 
-// clockErrorLimit is NTP_PHASE_LIMIT, in µs: the maximum error grows by 500 ppm while
-// nothing corrects the clock, and here the kernel sets STA_UNSYNC (second_overflow).
+// clockErrorLimit is NTP_PHASE_LIMIT, in µs. The maximum error grows by 500 ppm while nothing
+// corrects the clock; at this limit the kernel sets STA_UNSYNC (second_overflow).
 const clockErrorLimit = 16_000_000
 
-// clockOffset returns the offset that is still to be slewed, in µs.
+// clockOffset returns the offset still to be slewed, in µs.
 func clockOffset(t *unix.Timex) uint64 {
 	offset := t.Offset
 	if t.Status&unix.STA_NANO != 0 {

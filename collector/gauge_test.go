@@ -70,7 +70,7 @@ func (n *gaugeNode) mounts(lines ...string) {
 	n.write("/proc/1/mountinfo", text.String())
 }
 
-// look returns what one look reports, in lines.
+// look returns what one reading reports, in lines.
 func (n *gaugeNode) look() []string {
 	var reported []string
 	n.g.look(func(ev *event.Event) {
@@ -122,7 +122,8 @@ func TestGauges(t *testing.T) {
 	n.want(slices.Concat(single, filesystems[:2], []string{"inodes gone of x0:43 at /b", "space gone of x0:43 at /b"})...)
 }
 
-// TestGaugeUnreadable: what can't be read is a source that is down, and the others go on.
+// TestGaugeUnreadable: a gauge that can't be read is a source that is down, and the others
+// continue.
 func TestGaugeUnreadable(t *testing.T) {
 	n := newGaugeNode(t)
 	n.look()
@@ -141,7 +142,8 @@ func TestGaugeUnreadable(t *testing.T) {
 	n.want("gauge/files up", "files 950 of 1000: files")
 }
 
-// TestGaugeFilesystemHangs: it is asked once until it answers, and the others are read.
+// TestGaugeFilesystemHangs: a filesystem that hangs is not called again until it answers, and the
+// others are read.
 func TestGaugeFilesystemHangs(t *testing.T) {
 	n := newGaugeNode(t)
 	n.mounts("8:1 / / ext4 rw", "8:2 / /data ext4 rw")
@@ -178,8 +180,8 @@ func TestGaugeFilesystemHangs(t *testing.T) {
 	})
 }
 
-// TestGaugeSeenByInit: an agent that has only the node's /proc asks filesystems as the
-// node's init sees them, and one that may not trace it as it sees them itself.
+// TestGaugeSeenByInit: an agent that has only the node's /proc reads filesystems through the paths
+// of the node's init. An agent that may not trace init uses its own paths.
 func TestGaugeSeenByInit(t *testing.T) {
 	for _, seen := range []string{"/proc/1/root/data", "/data"} {
 		n := newGaugeNode(t)
@@ -197,8 +199,8 @@ func TestGaugeSeenByInit(t *testing.T) {
 	}
 }
 
-// TestGaugeUnseen: a filesystem that no path leads to is left out, and only where none is seen
-// the source is down. In a container the mounts of its own lead to some.
+// TestGaugeUnseen: a filesystem that no path leads to is omitted, and the source is down only if
+// none is visible. In a container its own mounts lead to some.
 func TestGaugeUnseen(t *testing.T) {
 	n := newGaugeNode(t)
 	n.mounts("8:1 / / ext4 rw", "8:2 / /data ext4 rw")

@@ -16,35 +16,34 @@ import (
 )
 
 const (
-	// statfsWithin is how long a filesystem may take to answer. It answers from memory,
-	// within microseconds; only the way to its mount point may need a disk.
+	// statfsWithin is how long a filesystem may take to answer. It answers from memory, within
+	// microseconds; only resolving the path to its mount point may need a disk.
 	statfsWithin = time.Second
-	// maxGauged bounds the filesystems that are asked, one thread each should they hang.
+	// maxGauged bounds the filesystems that are read: each takes a thread if it hangs.
 	maxGauged = 256
-	// maxTries is how many of its mounts are asked for a filesystem: the agent may not
-	// see all of them.
+	// maxTries is how many mounts of a filesystem are tried: the agent may not see all of them.
 	maxTries = 4
 )
 
-// statfsFunc asks the filesystem at path, which must be of the device.
+// statfsFunc calls statfs at path, which must be on the device.
 type statfsFunc func(path string, key fsKey) (unix.Statfs_t, error)
 
 // gaugedFilesystem is a filesystem whose gauges are read.
 type gaugedFilesystem struct {
 	mount  hostfs.Mount
 	device event.Device
-	calls  bounded.Calls // one: a filesystem that hangs is not asked again until it answers
-	inodes bool          // was reported
+	calls  bounded.Calls // at most one: a filesystem that hangs is not called again until it answers
+	inodes bool          // the gauge was reported
 	space  bool
-	unseen bool // was logged
+	unseen bool // this was logged
 }
 
-// errUnseen is returned of a filesystem that no path known to the agent leads to.
+// errUnseen is returned for a filesystem that no path visible to the agent leads to.
 var errUnseen = errors.New("the agent does not see it")
 
-// lookAtFilesystems reads space and inodes of all filesystems on devices that can be
-// written to and that the agent sees. In a container without the right to trace the node's
-// init those are the ones of which a directory or file is mounted in it.
+// lookAtFilesystems reads space and inodes of all writable filesystems on devices that the agent
+// sees. In a container without the right to trace the node's init these are the filesystems from
+// which a directory or file is mounted into it.
 func (g *gaugeSource) lookAtFilesystems(emit Emit) {
 	table, err := g.env.fs.MountTable()
 	if err != nil {
@@ -55,7 +54,7 @@ func (g *gaugeSource) lookAtFilesystems(emit Emit) {
 	mounts := table.Mounts()
 	all, keys := byFilesystem(mounts)
 	hidden := hiddenIn(mounts)
-	var own map[fsKey]string // where it is needed
+	var own map[fsKey]string // read when first needed
 	present := make(map[fsKey]bool, len(keys))
 	seen := 0
 	var unread error
@@ -113,12 +112,12 @@ func (g *gaugeSource) lookAtFilesystems(emit Emit) {
 	g.reportSource(event.GaugeInodes, unread, emit)
 }
 
-// ownPaths returns where the filesystems of devices are mounted for the agent itself.
+// ownPaths returns where the filesystems of devices are mounted in the agent's own mount namespace.
 func (g *gaugeSource) ownPaths() map[fsKey]string {
 	paths := make(map[fsKey]string)
 	mounts, err := g.own()
 	if err != nil {
-		return paths // what can be seen without them is
+		return paths // use what is visible without them
 	}
 	hidden := hiddenIn(mounts)
 	for i := range mounts {
@@ -131,7 +130,7 @@ func (g *gaugeSource) ownPaths() map[fsKey]string {
 	return paths
 }
 
-// unseen notes that a filesystem is not seen, and whatever was reported of it is no more.
+// unseen logs that a filesystem is not visible, and ends the gauges reported for it.
 func (g *gaugeSource) unseen(f *gaugedFilesystem, why error, emit Emit) {
 	if !f.unseen {
 		f.unseen = true
@@ -141,8 +140,8 @@ func (g *gaugeSource) unseen(f *gaugedFilesystem, why error, emit Emit) {
 	f.inodes, f.space = false, false
 }
 
-// views returns the paths as the node's init sees them, whose mounts these are; that takes the
-// right to trace it; and by the agent's own view of the node.
+// views returns each path as the node's init sees it, since these are its mounts, which takes the
+// right to trace it, and then as the agent sees the node.
 func (g *gaugeSource) views(paths []string) (all []string) {
 	for _, path := range paths {
 		all = append(all, g.env.fs.Path("/proc/1/root"+path), g.env.fs.Path(path))
@@ -168,16 +167,16 @@ func (g *gaugeSource) ask(table *hostfs.MountTable, key fsKey, f *gaugedFilesyst
 		return st, unseen
 	})
 	if errors.Is(err, bounded.ErrLate) {
-		return bounded.ErrLate // also where it is not asked again
+		return bounded.ErrLate // also while an earlier call still hangs
 	}
 	if err != nil {
 		return err
 	}
 	f.device = g.env.mountedDevice(&f.mount)
 	if at := table.At(key.major, key.minor); len(at) > 0 {
-		f.device.Mounts = at // by this table: the first look may be before [mountSource]'s
+		f.device.Mounts = at // from this table: the first check may run before [mountSource]'s
 	}
-	if st.Files > 0 { // btrfs and FAT have no number of inodes
+	if st.Files > 0 { // btrfs and FAT have no fixed number of inodes
 		f.inodes = true
 		g.emit(event.GaugeData{Name: event.GaugeInodes, Value: st.Files - min(st.Ffree, st.Files), Limit: st.Files}, new(f.device), emit)
 	}
@@ -185,20 +184,20 @@ func (g *gaugeSource) ask(table *hostfs.MountTable, key fsKey, f *gaugedFilesyst
 		f.space = true
 		unit := uint64(st.Frsize)
 		used := st.Blocks - min(st.Bfree, st.Blocks)
-		// Without the blocks reserved for root, as df.
+		// Without the blocks reserved for root, like df.
 		g.emit(event.GaugeData{Name: event.GaugeSpace, Value: used * unit, Limit: (used + st.Bavail) * unit}, new(f.device), emit)
 	}
 	return nil
 }
 
-// noWay reports whether a path does not lead to the filesystem.
+// noWay reports whether the error means that a path does not lead to the filesystem.
 func noWay(err error) bool {
 	return errors.Is(err, errOther) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) ||
 		errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }
 
-// reportEnd reports the end of a filesystem's gauges: it is not mounted any more, can't fill up, or
-// is not seen.
+// reportEnd ends a filesystem's gauges: it is not mounted any more, can't fill up, or is not
+// visible.
 func (g *gaugeSource) reportEnd(f *gaugedFilesystem, emit Emit) {
 	if f.inodes {
 		g.emit(event.GaugeData{Name: event.GaugeInodes, Gone: true}, new(f.device), emit)
@@ -208,8 +207,8 @@ func (g *gaugeSource) reportEnd(f *gaugedFilesystem, emit Emit) {
 	}
 }
 
-// fills reports whether a filesystem on a device can fill up, and answers without asking
-// another node or a process: those in user space and of clusters are left out.
+// fills reports whether a filesystem on a device can fill up and answers without another node or a
+// process: filesystems in user space and of clusters are excluded.
 func fills(m *hostfs.Mount) bool {
 	switch m.FSType {
 	case "gfs2", "ocfs2":
@@ -218,9 +217,8 @@ func fills(m *hostfs.Mount) bool {
 	return !m.SuperReadOnly && !strings.HasPrefix(m.FSType, "fuse")
 }
 
-// visiblePaths returns where the mounts of a filesystem can be asked, whole ones first: a
-// directory of it that is bind-mounted may have a quota, whose figures it gives. At most
-// as many as are worth a try.
+// visiblePaths returns the visible paths of a filesystem's mounts, at most maxTries. Whole mounts
+// come first: a bind-mounted directory may have a quota, whose figures statfs would return.
 func visiblePaths(all *mounted, hidden func(*hostfs.Mount) bool) []string {
 	var whole, parts []string
 	for _, m := range all.mounts {
@@ -236,8 +234,8 @@ func visiblePaths(all *mounted, hidden func(*hostfs.Mount) bool) []string {
 	return whole[:min(len(whole), maxTries)]
 }
 
-// hiddenIn returns a test for whether another mount lies over one, at the same path, so
-// that no path leads to it.
+// hiddenIn returns a function that reports whether a mount is covered by another one at the same
+// path, so that no path leads to it.
 func hiddenIn(mounts []hostfs.Mount) func(*hostfs.Mount) bool {
 	top := make(map[string]int, len(mounts)) // IDs by path
 	for i := range mounts {
@@ -246,11 +244,11 @@ func hiddenIn(mounts []hostfs.Mount) func(*hostfs.Mount) bool {
 	return func(m *hostfs.Mount) bool { return top[m.Path] != m.ID }
 }
 
-// errOther is returned of a path at which another filesystem is.
+// errOther is returned if another filesystem is at the path.
 var errOther = errors.New("the agent sees another filesystem there")
 
-// statfsAt asks the filesystem that is mounted at path. Its files have the number of the
-// device, but for btrfs and bcachefs, which number their own.
+// statfsAt calls statfs at path, if the device is mounted there. Files have the device number of
+// the mount, except on btrfs and bcachefs (major 0).
 func statfsAt(path string, key fsKey) (st unix.Statfs_t, err error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -13,38 +13,38 @@ import (
 )
 
 const (
-	// hungLookEvery is how often all tasks are looked at: 0.5 µs a task, so
-	// that 10,000 tasks cost 0.1 % of a CPU.
+	// hungLookEvery is the interval of walks over all tasks: 0.5 µs a task, so that 10,000 tasks
+	// cost 0.1 % of a CPU.
 	hungLookEvery = 5 * time.Second
-	// hungLookSoon is the same while a task hangs, to see its end soon, and
-	// where the threshold is so short that 5 s would hide it.
+	// hungLookSoon is the interval while a task hangs, to detect the end soon, and for thresholds
+	// so short that 5 s would miss hangs.
 	hungLookSoon = time.Second
-	// hungLookAtOnce bounds how early a look is made because a sleep is about
-	// to reach the threshold.
+	// hungLookAtOnce is the shortest wait for a walk at the moment at which a sleep reaches the
+	// threshold.
 	hungLookAtOnce = 100 * time.Millisecond
-	// hungLookAgain is the pause after a look that failed.
+	// hungLookAgain is the pause after a failed walk.
 	hungLookAgain = 30 * time.Second
-	// hungDefaultAfter is the kernel's own default time-out, used where an
-	// administrator has switched khungtaskd off.
+	// hungDefaultAfter is the kernel's default timeout, used if an administrator has switched
+	// khungtaskd off.
 	hungDefaultAfter = 120 * time.Second
-	// maxHungReported is how many hangs are remembered until they end: as many as
-	// the kernel side remembers sleeps.
+	// maxHungReported bounds the hangs kept until they end. It equals the number of sleeps that the
+	// BPF side keeps.
 	maxHungReported = 4096
 )
 
-// hungtask decodes hung tasks and looks for them.
+// hungtask decodes hung tasks, and walks all tasks to find them.
 type hungtask struct {
 	env *environment
 	attribution
 	names
-	walk *bpf.TaskWalk // nil where this process can't see all tasks
+	walk *bpf.TaskWalk // nil if this process can't see all tasks
 
-	// reported are the hangs whose end is yet to be reported: once a task has exited, the BPF
-	// program can't find its groups.
+	// reported are the hangs whose end is not reported yet. They are kept because the BPF program
+	// can't find the cgroups of a task that has exited.
 	reported map[hungKey]*event.Event
 	asked    requests
 
-	// What the event points to, used again for the next one.
+	// The event points to these; they are reused for the next event.
 	task, holder event.Task
 	data         event.HungTaskData
 }
@@ -54,8 +54,8 @@ type hungKey struct {
 	start uint64
 }
 
-// newHungTask returns the decoder of the hungtask stem. The error is about a
-// machine where neither detector works.
+// newHungTask returns the decoder of the hungtask stem. It fails if neither detector works on this
+// machine.
 func newHungTask(env *environment, l *bpf.Loaded) (*hungtask, error) {
 	h := makeHungTask(env)
 	walk, err := bpf.NewTaskWalk(l)
@@ -100,7 +100,8 @@ func (h *hungtask) decode(head *bpf.Header, raw []byte, ev *event.Event) (bool, 
 	return true, nil
 }
 
-// hung allocates the names of the stack and a copy for reported: hangs are minutes apart.
+// hung fills the event of a hang. It allocates the names of the stack and a copy for reported,
+// which is fine since hangs are minutes apart.
 func (h *hungtask) hung(r *bpf.HungTask, ev *event.Event) {
 	ev.Kind = event.HungTask
 	h.names.task(&h.task, &r.Task)
@@ -127,9 +128,10 @@ func (h *hungtask) hung(r *bpf.HungTask, ev *event.Event) {
 	h.reported[hungKey{r.Task.PID, r.Task.StartNS}] = ev.Clone()
 }
 
-// holds reports whether the record's holder may hold the lock. Of a semaphore, and of a lock
-// that readers have, the kernel remembers who took it last. That task may be gone since, and
-// what was read of it another's: it is believed if such a task lives, since before the wait.
+// holds reports whether the record's holder may hold the lock. For a semaphore, and for a lock that
+// readers hold, the kernel only remembers the last owner. That task may have exited, and its memory
+// may belong to another task by now. So the holder is believed only if a task with its PID and
+// start time exists and started before the wait.
 func (h *hungtask) holds(r *bpf.HungTask) bool {
 	if r.HolderHint == 0 {
 		return true
@@ -141,9 +143,8 @@ func (h *hungtask) holds(r *bpf.HungTask) bool {
 	return err == nil && started.Truncate(tick) == stat.StartTime && started <= waits
 }
 
-// stack names the frames. The kernel leaves its scheduler's functions out, with
-// them mutex_lock and io_schedule; the first of these, without an offset, is
-// known from the call.
+// stack returns the names of the frames. The kernel omits the scheduler's functions, including
+// mutex_lock and io_schedule; the first of these is taken from the call, without an offset.
 func (h *hungtask) stack(r *bpf.HungTask) []string {
 	stack := h.env.symbols.Stack(r.Stack[:min(int(r.StackDepth), len(r.Stack))])
 	if called, off, ok := h.env.symbols.Lookup(r.Called); ok && off == 0 {
@@ -154,12 +155,12 @@ func (h *hungtask) stack(r *bpf.HungTask) []string {
 
 func (h *hungtask) resumed(r *bpf.HungTaskResumed, ev *event.Event) {
 	h.ended(&r.Task, ev, time.Duration(r.BlockedNS), r.Detector, r.Exited != 0)
-	if ev.Cgroup == nil { // reported by an earlier run
+	if ev.Cgroup == nil { // the hang was reported by an earlier run
 		h.subject(ev, &r.Memory, &r.Default)
 	}
 }
 
-// ended fills the event of a hang's end, with the subject that its beginning had.
+// ended fills the event of a hang's end with the subject from its beginning.
 func (h *hungtask) ended(t *bpf.Task, ev *event.Event, blocked time.Duration, detector uint8, exited bool) {
 	ev.Kind = event.HungTaskResumed
 	h.names.task(&h.task, t)
@@ -175,11 +176,11 @@ func (h *hungtask) ended(t *bpf.Task, ev *event.Event, blocked time.Duration, de
 	ev.HungTask = &h.data
 }
 
-// poll looks at all tasks. What it finds comes through the ring, but for the
-// end of tasks that are gone.
+// poll walks all tasks. Its findings arrive through the ring, except for the end of tasks that have
+// exited.
 func (h *hungtask) poll(_ context.Context, _ time.Time, emit func(*event.Event)) (time.Duration, error) {
 	if h.walk == nil {
-		h.asked.take() // whether a hang lasts is not known
+		h.asked.take() // whether a hang lasts is unknown
 		return time.Hour, nil
 	}
 	times := hungTimes(h.env.cfg.HungTaskAfter, h.env.fs)
@@ -198,7 +199,7 @@ func (h *hungtask) poll(_ context.Context, _ time.Time, emit func(*event.Event))
 	return nextHungLook(times.Walk, left), nil
 }
 
-// reportLasting reports the hangs that last once more, to who has asked for it.
+// reportLasting reports the hangs that still last to each request.
 func (h *hungtask) reportLasting() {
 	for _, emit := range h.asked.take() {
 		for s := range h.walk.Hung() {
@@ -211,7 +212,7 @@ func (h *hungtask) reportLasting() {
 	}
 }
 
-// hungTimes returns when a sleep is a hang: after the configured time or, with 0, after
+// hungTimes returns the times after which a sleep is a hang: the configured time or, if that is 0,
 // the kernel's hung_task_timeout_secs.
 func hungTimes(configured time.Duration, fs hostfs.FS) bpf.HungTimes {
 	kernel := kernelHungTime(fs)
@@ -226,15 +227,15 @@ func hungTimes(configured time.Duration, fs hostfs.FS) bpf.HungTimes {
 	return times
 }
 
-// kernelHungTime returns hung_task_timeout_secs; 0 where khungtaskd is switched off.
+// kernelHungTime returns hung_task_timeout_secs, or 0 if khungtaskd is off.
 func kernelHungTime(fs hostfs.FS) time.Duration {
-	// Read at each look: an administrator may change it. Without khungtaskd in
-	// the kernel there is no such file.
+	// Read at each walk, because an administrator may change it. The file does not exist if the
+	// kernel has no khungtaskd.
 	v, err := fs.Sysctl("kernel.hung_task_timeout_secs")
 	if err != nil {
 		return 0
 	}
-	// The kernel takes up to LONG_MAX/HZ; beyond a year it means never.
+	// The kernel accepts up to LONG_MAX/HZ; more than a year means never.
 	n, err := strconv.ParseUint(v, 10, 64)
 	if err != nil || n > 365*24*3600 {
 		return 0
@@ -242,8 +243,8 @@ func kernelHungTime(fs hostfs.FS) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
-// nextHungLook returns the time to the next look: sooner while something hangs,
-// and at the moment at which the longest sleep becomes a hang.
+// nextHungLook returns the time to the next walk: sooner while a task hangs, and at the moment at
+// which the longest sleep becomes a hang.
 func nextHungLook(after time.Duration, left bpf.Asleep) time.Duration {
 	next := hungLookEvery
 	if left.Reported > 0 || after <= 2*hungLookEvery {

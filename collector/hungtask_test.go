@@ -21,7 +21,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// hungEnvironment is an environment whose kernel has the given kallsyms and
+// hungEnvironment returns an environment whose kernel has the given kallsyms and
 // hung_task_timeout_secs ("": no khungtaskd).
 func hungEnvironment(t testing.TB, kallsyms, timeout string) *environment {
 	t.Helper()
@@ -131,8 +131,8 @@ func TestDecodeHungTask(t *testing.T) {
 	}
 }
 
-// The end of a hang carries the subject and the lock of its beginning, also
-// when the task, and with it its groups, is gone.
+// The end of a hang has the subject and the lock of its beginning, even if the task, and with it
+// its cgroups, is gone.
 func TestDecodeHungTaskEnd(t *testing.T) {
 	h := makeHungTask(hungEnvironment(t, hungKallsyms, ""))
 	begin := hungRecord()
@@ -171,7 +171,7 @@ func TestHungTasksRememberedAreBounded(t *testing.T) {
 	}
 }
 
-// A hang's end allocates nothing. Its beginning does, for the stack.
+// The end of a hang allocates nothing. Its beginning does, for the stack.
 func TestDecodeHungTaskEndAllocates(t *testing.T) {
 	h := makeHungTask(hungEnvironment(t, "", ""))
 	end := resumedRecord(hungRecord())
@@ -253,7 +253,7 @@ func TestNextHungLook(t *testing.T) {
 		{after, bpf.Asleep{Longest: 20 * time.Second}, hungLookEvery},
 		{after, bpf.Asleep{Longest: after - 3*time.Second}, 3 * time.Second},
 		{after, bpf.Asleep{Longest: after - time.Microsecond}, hungLookAtOnce},
-		// Found the ring full: no reason to hurry.
+		// The ring was full: no reason to hurry.
 		{after, bpf.Asleep{Longest: after + time.Minute}, hungLookEvery},
 	} {
 		if got := nextHungLook(c.after, c.left); got != c.want {
@@ -270,7 +270,7 @@ func FuzzDecodeHungTask(f *testing.F) {
 	env := hungEnvironment(f, hungKallsyms, "")
 	f.Fuzz(func(t *testing.T, kind uint16, b []byte) {
 		h := makeHungTask(env)
-		// The ring aligns records to 8 bytes; a slice of bytes need not be.
+		// The ring aligns records to 8 bytes; a byte slice may not be aligned.
 		words := make([]uint64, (len(b)+7)/8)
 		for i := range words {
 			var w [8]byte
@@ -295,7 +295,7 @@ func FuzzDecodeHungTask(f *testing.F) {
 	})
 }
 
-// Of who took a lock last only a task that lives, and did so before the wait, is named.
+// A lock's last owner is named only if that task exists and started before the wait.
 func TestDecodeHungTaskHint(t *testing.T) {
 	env := hungEnvironment(t, hungKallsyms, "")
 	for _, tt := range []struct {
@@ -318,7 +318,7 @@ func TestDecodeHungTaskHint(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			r := hungRecord() // the holder has begun 7 s after boot
+			r := hungRecord() // the holder started 7 s after boot
 			r.H.BootNS, r.BlockedNS = 200e9, uint64(tt.waited)
 			r.Lock, r.HolderHint = bpf.LockSemaphore, 1
 			if d := decodeHung(t, makeHungTask(env), bpf.KindHungTask, r).HungTask; (d.Holder != nil) != tt.want {
@@ -328,11 +328,11 @@ func TestDecodeHungTaskHint(t *testing.T) {
 	}
 }
 
-// childEnv has a test be run in a child PID namespace.
+// childEnv makes a test run in a child PID namespace.
 const childEnv = "COLLECTOR_CHILD_PID_NAMESPACE"
 
-// In a child PID namespace where no program sees hangs there is no decoder, which a reload of rules
-// must not ask.
+// In a child PID namespace where no program detects hangs, there is no decoder, and ReportLasting
+// must not use it.
 func TestReportLastingWithoutHungTask(t *testing.T) {
 	if os.Getenv(childEnv) == "" {
 		if os.Geteuid() != 0 {

@@ -17,7 +17,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 )
 
-// The children of real faults are this binary run again.
+// The child processes of real faults run this binary again.
 func TestMain(m *testing.M) {
 	if inject.RunChild(os.Args) {
 		return
@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// hungAgent is the hungtask stem as the agent runs it, on the real kernel. It
-// keeps the events of each thread.
+// hungAgent is the hungtask stem as the agent runs it, on the real kernel. It stores the events of
+// each thread.
 type hungAgent struct {
 	t        *testing.T
 	l        *bpf.Loaded
@@ -72,7 +72,7 @@ func (a *hungAgent) emit(ev *event.Event) {
 	a.events[ev.Task.PID] = append(a.events[ev.Task.PID], ev.Clone())
 }
 
-// until runs the agent, at the pace it chooses itself, until cond holds.
+// until runs the agent, at its own intervals, until cond holds.
 func (a *hungAgent) until(what string, within time.Duration, cond func() bool) (took time.Duration) {
 	a.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -108,7 +108,7 @@ func (a *hungAgent) until(what string, within time.Duration, cond func() bool) (
 	}
 }
 
-// reported returns how many events of a kind a thread has.
+// reported returns the number of a thread's events of a kind.
 func (a *hungAgent) reported(pid int, kind event.Kind) (n int) {
 	for _, ev := range a.events[uint32(pid)] {
 		if ev.Kind == kind {
@@ -118,7 +118,7 @@ func (a *hungAgent) reported(pid int, kind event.Kind) (n int) {
 	return n
 }
 
-// A hang, from its report with holder and stack to its end.
+// A hang, from the report with holder and stack to its end.
 func TestHungTaskLifeOnKernel(t *testing.T) {
 	const after = time.Second
 	a := newHungAgent(t, after)
@@ -161,7 +161,7 @@ func TestHungTaskLifeOnKernel(t *testing.T) {
 	}
 }
 
-// A hang that ends with its task.
+// A hang that ends because its task exits.
 func TestHungTaskExitOnKernel(t *testing.T) {
 	a := newHungAgent(t, time.Second)
 	fault := &inject.HungTask{Limit: time.Minute}
@@ -183,7 +183,7 @@ func TestHungTaskExitOnKernel(t *testing.T) {
 	}
 }
 
-// A writer to a frozen filesystem waits for a lock, as only the stack shows.
+// A writer to a frozen filesystem waits for a lock, which only the stack shows.
 func TestHungTaskOnFrozenFilesystemOnKernel(t *testing.T) {
 	a := newHungAgent(t, time.Second)
 	fault := &inject.FSFreeze{StateDir: t.TempDir(), Limit: time.Minute}

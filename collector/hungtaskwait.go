@@ -11,13 +11,13 @@ import (
 const (
 	waitIO   = "io"
 	waitLock = "lock"
-	// waitCommand is a single command to a device that may take hours when all is
-	// well: to discard, to erase, to fill with zeroes, or one of user space (SG_IO).
+	// waitCommand is a single device command that may take hours without a fault: discard, erase,
+	// write zeroes, or a command from user space (SG_IO).
 	waitCommand = "command"
 	waitOther   = "other"
 )
 
-// commandFunctions are beginnings of kernel functions that send such a command and wait.
+// commandFunctions returns prefixes of kernel functions that send such a command and wait.
 func commandFunctions() []string {
 	return []string{
 		"blk_execute_rq", "blkdev_issue_discard", "blkdev_issue_secure_erase",
@@ -25,9 +25,9 @@ func commandFunctions() []string {
 	}
 }
 
-// waitOf reports what a task waits for. A lock that the kernel has recorded is
-// what it waits for at this moment, even for a device's sake; in_iowait is as
-// certain. Else the stack decides.
+// waitOf returns what a task waits for. A lock recorded by the kernel is what it waits for right
+// now, even if the lock's holder waits for a device. in_iowait is equally certain. Otherwise the
+// stack decides.
 func waitOf(recordedLock, inIOWait bool, frames []string) string {
 	switch {
 	case recordedLock:

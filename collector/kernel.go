@@ -20,33 +20,29 @@ import (
 	"github.com/kernosis/kernosis/collector/poller"
 )
 
-// Emit takes one event. The event is valid only during the call; calls come
-// from several goroutines. A record is given back to the kernel after the call
-// with its event has returned.
+// Emit handles one event, which is valid only during the call. Calls come from several goroutines.
+// A record is committed to the kernel after the call with its event has returned.
 type Emit func(*event.Event)
 
-// decoder turns the records of one stem into events. It is used by one
-// goroutine.
+// decoder turns the records of one stem into events. It is used by one goroutine.
 type decoder interface {
-	// decode fills ev, whose Time, BootTime and CPU are set, from a record of
-	// its stem. What ev points to may be reused by the next call. ok is false
-	// where the record reports nothing new.
+	// decode fills ev from a record of its stem; Time, BootTime and CPU are set already. The next
+	// call may reuse what ev points to. ok is false if the record reports nothing new.
 	decode(h *bpf.Header, raw []byte, ev *event.Event) (ok bool, err error)
 }
 
-// looker is a decoder that also looks at the kernel by itself, on the same
-// goroutine.
+// looker is a decoder that also checks the kernel by itself, on the same goroutine.
 type looker interface {
-	// poll does one look and says when it wants the next.
+	// poll makes one check and returns the time to the next.
 	poll(ctx context.Context, now time.Time, emit func(*event.Event)) (next time.Duration, err error)
 }
 
-// waiter is a looker that has records left in the ring for a while.
+// waiter is a looker that may leave records in the ring for a while.
 type waiter interface {
 	waits(now time.Time) bool
 }
 
-// ender is a decoder that has something left to report when its stem ends.
+// ender is a decoder that may have something left to report when its stem stops.
 type ender interface {
 	end(emit func(*event.Event)) error
 }
@@ -56,29 +52,28 @@ type stem struct {
 	name    string
 	loaded  *bpf.Loaded
 	decoder decoder
-	err     error // why it does not run
+	err     error // why it can't run
 	log     *slog.Logger
 	env     *environment
 
 	source string
 	ev     event.Event
-	// reading: run uses what loaded maps.
+	// reading: run is using the memory mapped by loaded.
 	reading atomic.Bool
 
 	canaryMu sync.Mutex
 	canary   canaryState
 }
 
-// lossEvery is how often the counters of lost records are read: soon enough
-// for an operator, rare enough to cost nothing.
+// lossEvery is how often the counters of lost records are read: soon enough for an operator, and
+// rarely enough to cost nothing.
 const lossEvery = 5 * time.Second
 
-// A storm is when records follow each other within stormWithin. They are then read at
-// most every stormGather, and the longer it lasts the more seldom, down to every
-// stormSeldom: each wake-up of a quiet process costs several times what the record does.
-// The delay is far from what a person notices, and a ring holds what comes in it; one with
-// stormMost records at a time is read without a pause, and so is a stem that looks for a
-// fault's cause while it can be seen.
+// In a storm, records follow each other within stormWithin. They are then read at most every
+// stormGather; the longer the storm lasts the more rarely, down to every stormSeldom, because each
+// wake-up of an idle process costs several times as much as the record. Nobody notices that delay,
+// and the ring has room for the records of that time. A ring with stormMost records at a time is
+// read without pause, and so is a stem that looks for a fault's cause while it is visible.
 const (
 	stormWithin = 100 * time.Millisecond
 	stormGather = 50 * time.Millisecond
@@ -86,9 +81,8 @@ const (
 	stormMost   = 32
 )
 
-// openStems loads and attaches every stem. A stem that can't run is not an
-// error: it shows in its reports and as an [event.Source] event, and the others
-// run. The only error is that another agent owns the pins.
+// openStems loads and attaches every stem. If a stem can't run, its reports and an [event.Source]
+// event say so, and the others run. The only error is that another agent owns the pins.
 func (s *Sources) openStems() error {
 	s.env.kernel, s.kernelErr = bpf.OpenKernel()
 	if root := s.env.cfg.PinRoot; root != "" && s.kernelErr == nil {
@@ -133,7 +127,7 @@ func newDecoder(env *environment, l *bpf.Loaded) (decoder, error) {
 	case bpf.StemHungTask:
 		h, err := newHungTask(env, l)
 		if err != nil {
-			return nil, err // h would be a decoder that is not nil
+			return nil, err // h as a decoder would not be nil
 		}
 		return h, nil
 	case bpf.StemDiskIO:
@@ -153,8 +147,8 @@ func newDecoder(env *environment, l *bpf.Loaded) (decoder, error) {
 	return nil, fmt.Errorf("stem %s has no decoder", l.Stem)
 }
 
-// runStems reads all stems until ctx ends, and then returns nil. First it reports, for each
-// stem, whether it sees its faults.
+// runStems reads all stems until ctx is done, and then returns nil. First it reports for each stem
+// whether it detects its faults.
 func (s *Sources) runStems(ctx context.Context, emit Emit, settle func()) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, st := range s.stems {
@@ -186,7 +180,7 @@ func (s *stem) reportSource(emit Emit) {
 	emit(ev)
 }
 
-// run reads one stem's ring until ctx ends.
+// run reads one stem's ring until ctx is done.
 func (s *stem) run(ctx context.Context, emit Emit) error {
 	p, err := poller.New(s.loaded.Ring().FD())
 	if err != nil {
@@ -209,7 +203,7 @@ func (s *stem) run(ctx context.Context, emit Emit) error {
 		r.doDue(ctx, now)
 		wait := r.untilDue()
 		if left {
-			r.pause(ctx, min(wait, stormGather)) // the ring would wake us at once
+			r.pause(ctx, min(wait, stormGather)) // Wait would return at once while the ring has records
 			continue
 		}
 		if err := p.Wait(wait); errors.Is(err, os.ErrClosed) {
@@ -220,18 +214,18 @@ func (s *stem) run(ctx context.Context, emit Emit) error {
 	}
 }
 
-// ringReader is what run knows between two looks at its ring.
+// ringReader is the state of run between two reads of its ring.
 type ringReader struct {
 	*stem
 	emit                                   Emit
-	looks                                  looker // nil: the stem looks at nothing from time to time
+	looks                                  looker // nil: the stem makes no periodic checks
 	nextLook, nextLoss, nextCanary, latest time.Time
 	timer                                  *time.Timer
 	gathering                              time.Duration
 }
 
-// drain handles what is in the ring. In a burst it then waits for more to gather. It returns
-// the time.
+// drain handles the records in the ring. In a storm it then pauses to let more arrive. It returns
+// the current time.
 func (r *ringReader) drain(ctx context.Context) time.Time {
 	n, err := r.loaded.Drain(func(raw []byte) { r.handle(raw, r.emit) })
 	if err != nil {
@@ -251,7 +245,7 @@ func (r *ringReader) drain(ctx context.Context) time.Time {
 	return now
 }
 
-// doDue does what is due from time to time.
+// doDue makes the periodic checks that are due.
 func (r *ringReader) doDue(ctx context.Context, now time.Time) {
 	if r.looks != nil && !now.Before(r.nextLook) {
 		every, err := r.looks.poll(ctx, now, r.emit)
@@ -259,7 +253,7 @@ func (r *ringReader) doDue(ctx context.Context, now time.Time) {
 		if err != nil && ctx.Err() == nil {
 			r.log.Warn("look at the kernel", "error", err)
 		}
-		// What is due at a moment of its own is no whole number of seconds.
+		// A check at a particular moment has an interval that is not in whole seconds.
 		if now := time.Now(); every%time.Second == 0 {
 			r.nextLook = now.Add(hostfs.UntilBeat(every))
 		} else {
@@ -286,7 +280,7 @@ func (r *ringReader) untilDue() time.Duration {
 	return max(wait, 0)
 }
 
-// pause waits, or until ctx ends.
+// pause waits for d, or until ctx is done.
 func (r *ringReader) pause(ctx context.Context, d time.Duration) {
 	r.timer.Reset(d)
 	select {
@@ -295,7 +289,7 @@ func (r *ringReader) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// end reads what came before the end: who detaches now loses none of it.
+// end reads the records that arrived before the stop, so that detaching now loses none.
 func (r *ringReader) end() error {
 	_, err := r.loaded.Drain(func(raw []byte) { r.handle(raw, r.emit) })
 	if ends, ok := r.decoder.(ender); ok {
@@ -335,7 +329,7 @@ func (s *stem) handle(raw []byte, emit Emit) {
 	}
 }
 
-// reportLosses emits what was lost and is not reported yet.
+// reportLosses emits the losses that are not reported yet.
 func (s *stem) reportLosses(emit Emit) {
 	lost, err := s.loaded.Losses()
 	if err != nil {
@@ -347,7 +341,7 @@ func (s *stem) reportLosses(emit Emit) {
 	}
 	if lost.Unread != nil {
 		s.log.Warn("what another build counted is not known", "error", lost.Unread)
-		s.reportLost("foreign-wire", 0, emit) // nobody knows how many
+		s.reportLost("foreign-wire", 0, emit) // the number is unknown
 	}
 	if lost.RingFull > 0 {
 		s.reportLost("ring-full", lost.RingFull, emit)

@@ -2,8 +2,8 @@ package collector
 
 import "sync"
 
-// requests are to report again what lasts, each to an Emit of its own. The zero value is ready;
-// it is safe for concurrent use.
+// requests are requests to report lasting faults again, each with an Emit of its own. The zero
+// value is ready; it is safe for concurrent use.
 type requests struct {
 	mu    sync.Mutex
 	emits []Emit
@@ -24,10 +24,10 @@ func (r *requests) take() []Emit {
 	return emits
 }
 
-// ReportLasting has the sources report once more, to emit, what they have reported and what
+// ReportLasting makes the sources report again, to emit, what they have reported and what still
 // lasts: filesystems that refuse writes, stalled devices, hung tasks. They do so within seconds,
-// while Run runs. What is reported again and again by itself, such as gauges and failed
-// connections, is left out. It does not block.
+// while Run runs. It omits what is reported repeatedly anyway, such as gauges and failed
+// connections. It does not block.
 func (s *Sources) ReportLasting(emit Emit) {
 	s.mounts.reportLasting(emit)
 	s.stalls.asked.add(emit)

@@ -15,54 +15,54 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// mountSource reports when a filesystem mounted for writing refuses writes, and
-// when that is over. It also keeps the mount table that devices are named by.
+// mountSource reports when a filesystem mounted for writing refuses writes, and when that ends. It
+// also maintains the mount table from which devices get their mounts.
 //
-// The kernel announces changes of mounts, but not an error that ends writing:
-// ext4 sets a flag of its own since 6.12 and nobody is woken. So the table is
-// read again when a filesystem error was seen, and now and then.
+// The kernel notifies of mount changes, but not of an error that ends writing: ext4 sets a flag of
+// its own since 6.12, without a notification. So the table is also read after a filesystem error,
+// and periodically.
 type mountSource struct {
 	env *environment
-	// asks are questions to filesystems whose shutdown was reported.
+	// asks are calls to filesystems whose shutdown was reported.
 	asks bounded.Calls
 
 	mu       sync.Mutex
 	suspects map[fsKey]suspect
-	gone     map[fsKey]time.Time // when what was unmounted was seen to be, for lateFor
-	wake     chan struct{}       // holds one token while suspects or asked have new ones
+	gone     map[fsKey]time.Time // when an unmount was detected, kept for lateFor
+	wake     chan struct{}       // has a token while suspects or asked have new entries
 	asked    requests
 
-	// Of Run's goroutine.
-	last        []hostfs.Mount      // what the next table is compared with
-	held        map[fsKey]time.Time // since when what [mountSource.holdBack] keeps was seen
+	// Used by Run's goroutine only.
+	last        []hostfs.Mount      // the table that the next one is compared with
+	held        map[fsKey]time.Time // since when changes are held back, see [mountSource.holdBack]
 	reported    map[fsKey]*refusing
-	unasked     map[fsKey]*bounded.Calls // filesystems of the first look that ask has no answer of
-	known, down bool                     // what reportSource reported last
+	unasked     map[fsKey]*bounded.Calls // filesystems of the first table that have not answered ask
+	known, down bool                     // last state from reportSource
 }
 
-// refusing is a filesystem that was reported.
+// refusing is a filesystem that was reported as refusing writes.
 type refusing struct {
 	reported time.Time
-	again    bool      // the table could not be read meanwhile: it is reported again if it lasts
-	mounted  time.Time // of an ext4 that shows nothing; zero: not known
+	again    bool      // the table could not be read meanwhile: report it again if it lasts
+	mounted  time.Time // for an ext4 that shows nothing; zero: unknown
 	device   event.Device
 	data     event.MountData
 }
 
 const (
-	// mountEvery is how often the table is read without a cause: the longest
-	// that a filesystem which turned read-only unseen goes unreported.
+	// mountEvery is how often the table is read without a cause. It is also the longest time that a
+	// filesystem which turned read-only unnoticed goes unreported.
 	mountEvery = 10 * time.Second
-	// suspectSoon is when the table is read after an error was seen, besides at
-	// once: the kernel reports the error just before it acts on it.
+	// suspectSoon is when the table is read once more after an error, besides at once: the kernel
+	// reports the error just before it acts on it.
 	suspectSoon = 20 * time.Millisecond
-	// suspectFor is how long the kernel may take from the error to its visible
-	// end. What does not show by then does not show at all.
+	// suspectFor is how long the kernel may take from the error to its visible effect. What is not
+	// visible by then never will be.
 	suspectFor = time.Second
-	// lateFor is how late an error may be heard of.
+	// lateFor is how late an error may be reported.
 	lateFor = time.Minute
-	// maxSuspects bounds the devices waited for, and maxRefusing those that were
-	// reported: more at once is one fault of what is below them.
+	// maxSuspects bounds the devices waited for, and maxRefusing those that were reported: if there
+	// are more at once, they share one fault of the devices below.
 	maxSuspects = 64
 	maxRefusing = 256
 )
@@ -74,23 +74,23 @@ func newMountSource(env *environment) *mountSource {
 	}
 }
 
-// suspect is a filesystem that has met an error.
+// suspect is a filesystem that had an error.
 type suspect struct {
-	since time.Time // when the first one was reported
-	last  time.Time // of the latest one, by the kernel's clock
-	ends  bool      // one of them ends writing, whatever the policy is
+	since time.Time // when the first error was reported here
+	last  time.Time // time of the latest error, by the kernel's clock
+	ends  bool      // one of them ends writing, whatever the errors= policy is
 }
 
-// Notify reports that the filesystem on a device (the kernel's own dev_t) has met
-// an error at a time, and whether it takes no writes from then on. It does not block,
-// and is safe for concurrent use.
+// Notify reports that the filesystem on a device (the kernel's own dev_t) had an error at a time.
+// ends says that it accepts no writes from then on. Notify does not block, and is safe for
+// concurrent use.
 func (m *mountSource) Notify(dev uint32, at time.Time, ends bool) {
 	major, minor := hostfs.SplitKernelDev(dev)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	key := fsKey{major, minor}
 	if at.Before(m.gone[key]) {
-		return // of a mount that is no more
+		return // from a mount that is gone
 	}
 	if s, ok := m.suspects[key]; ok {
 		s.ends, s.last = s.ends || ends, at
@@ -103,7 +103,7 @@ func (m *mountSource) Notify(dev uint32, at time.Time, ends bool) {
 	m.lookSoon()
 }
 
-// reportLasting has what refuses writes reported once more, to emit.
+// reportLasting requests that all filesystems that refuse writes are reported again, to emit.
 func (m *mountSource) reportLasting(emit Emit) {
 	m.asked.add(emit)
 	m.lookSoon()
@@ -112,11 +112,11 @@ func (m *mountSource) reportLasting(emit Emit) {
 func (m *mountSource) lookSoon() {
 	select {
 	case m.wake <- struct{}{}:
-	default: // it will look anyway
+	default: // a check is due anyway
 	}
 }
 
-// Run first reports the filesystems that already refuse writes. It returns nil when ctx ends.
+// Run first reports the filesystems that refuse writes already. It returns nil when ctx is done.
 func (m *mountSource) Run(ctx context.Context, emit Emit) error {
 	g, ctx := errgroup.WithContext(ctx)
 	changed := make(chan struct{}, 1)
@@ -144,7 +144,7 @@ func (m *mountSource) Run(ctx context.Context, emit Emit) error {
 	return g.Wait()
 }
 
-// read looks at the table as it is now, where it can be read.
+// read checks the current table, if it can be read.
 func (m *mountSource) read(emit Emit) (again time.Duration) {
 	table, err := m.env.fs.MountTable()
 	m.reportSource(err, emit)
@@ -154,8 +154,8 @@ func (m *mountSource) read(emit Emit) (again time.Duration) {
 	return m.look(table, time.Now(), emit)
 }
 
-// reportSource reports once whether the mount table can be read. What refused writes
-// before it could not is reported again after, if it lasts.
+// reportSource reports each change of whether the mount table can be read. When it can be read
+// again, filesystems that refused writes before are reported again if they still do.
 func (m *mountSource) reportSource(err error, emit Emit) {
 	if m.known && m.down == (err != nil) {
 		return
@@ -170,13 +170,13 @@ func (m *mountSource) reportSource(err error, emit Emit) {
 	emit(sourceEvent(event.MountReadOnly.Stem(), err))
 }
 
-// watch says when the kernel has announced a change. When watching fails, it tries again.
+// watch signals changes that the kernel notifies of. When watching fails, it retries.
 func (m *mountSource) watch(ctx context.Context, changed chan<- struct{}) error {
 	for ctx.Err() == nil {
 		err := hostfs.NewMountWatcher(m.env.fs).Run(ctx, func() {
 			select {
 			case changed <- struct{}{}:
-			default: // a look is due anyway
+			default: // a check is due anyway
 			}
 		})
 		if err != nil && ctx.Err() == nil {
@@ -190,8 +190,8 @@ func (m *mountSource) watch(ctx context.Context, changed chan<- struct{}) error 
 	return nil
 }
 
-// look compares the table with the last one. It returns how soon it wants to be
-// called again because of suspects, or of what may be one; 0: there are none.
+// look compares the table with the last one. It returns how soon it must be called again because of
+// suspects or held-back changes, or 0 if there are none.
 func (m *mountSource) look(table *hostfs.MountTable, now time.Time, emit Emit) (again time.Duration) {
 	m.env.devices.SetMounts(table)
 	mounts := table.Mounts()
@@ -219,11 +219,11 @@ func (m *mountSource) look(table *hostfs.MountTable, now time.Time, emit Emit) (
 	return sooner(again, soon)
 }
 
-// renewed finds what shows nothing, and was unmounted and mounted again, as for a repair,
-// between two looks: the tables are the same then.
+// renewed detects filesystems with an invisible fault that were unmounted and mounted again, as for
+// a repair, between two checks: both tables are the same then.
 func (m *mountSource) renewed(now time.Time, emit Emit) {
 	for key, r := range m.reported {
-		var mounted time.Time // at the latest
+		var mounted time.Time // latest possible time of the mount
 		switch {
 		case r.data.Reason == reasonErrorPolicy:
 			at, err := m.env.fs.Ext4MountedAt(r.device.Name)
@@ -238,7 +238,7 @@ func (m *mountSource) renewed(now time.Time, emit Emit) {
 				}
 			}
 		case r.data.Reason == reasonShutdown && r.data.FSType == "xfs":
-			// Only a mount of its own ends a shutdown, which is reported just before it shows.
+			// Only a new mount ends a shutdown. The shutdown is reported just before it is visible.
 			if now.Sub(r.reported) >= suspectFor && m.xfsRunsOn(key) {
 				mounted = now
 			}
@@ -250,7 +250,7 @@ func (m *mountSource) renewed(now time.Time, emit Emit) {
 	}
 }
 
-// xfsRunsOn reports whether an XFS answers as one that has not shut down.
+// xfsRunsOn reports whether an XFS answers, so that it has not shut down.
 func (m *mountSource) xfsRunsOn(key fsKey) bool {
 	filesystems, _ := byFilesystem(m.last)
 	fs := filesystems[key]
@@ -259,13 +259,13 @@ func (m *mountSource) xfsRunsOn(key fsKey) bool {
 	}
 	paths := visiblePaths(fs, hiddenIn(m.last))
 	if len(paths) == 0 {
-		return false // there is nobody to ask
+		return false // there is no path to it
 	}
 	reason, err := bounded.Do(&m.asks, askWithin, func() (string, error) { return m.xfsRefusal(key, paths) })
 	return err == nil && reason == ""
 }
 
-// repeat reports what is to be reported again.
+// repeat reports filesystems that must be reported again.
 func (m *mountSource) repeat(emit Emit) {
 	for _, r := range m.reported {
 		if r.again {
@@ -288,10 +288,10 @@ func (m *mountSource) apply(c change, emit Emit) {
 			Reason: c.reason,
 		}}
 		if at := known.device.Mounts; len(at) > 0 {
-			known.data.Path = at[0].Path // the shortest
+			known.data.Path = at[0].Path // the shortest path
 		}
 		if c.reason == reasonErrorPolicy {
-			known.mounted, _ = m.env.fs.Ext4MountedAt(known.device.Name) // renewed tries again
+			known.mounted, _ = m.env.fs.Ext4MountedAt(known.device.Name) // on failure renewed tries again
 		}
 		m.reported[c.key] = known
 		m.report(event.MountReadOnly, known, c.reason, emit)
@@ -301,8 +301,8 @@ func (m *mountSource) apply(c change, emit Emit) {
 	}
 }
 
-// acquit forgets the errors, until a time, of a filesystem that is no longer mounted: what
-// is mounted there next, as after a repair, has met none.
+// acquit drops the errors, up to a time, of a filesystem that is no longer mounted: what is mounted
+// there next, as after a repair, has had none.
 func (m *mountSource) acquit(key fsKey, before time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -320,8 +320,8 @@ func (m *mountSource) report(kind event.Kind, r *refusing, reason string, emit E
 	emit(hostfs.Stamped(event.Event{Kind: kind, Source: "mountinfo", Device: &device, Mount: &data}))
 }
 
-// mountedDevice names the device; that of btrfs, whose number is its own, by what it
-// was mounted from.
+// mountedDevice returns the device of a mount. A btrfs has a device number of its own, so its
+// device has the name that it was mounted from.
 func (env *environment) mountedDevice(mount *hostfs.Mount) event.Device {
 	if mount.Major != 0 {
 		return env.devices.Device(mount.Major, mount.Minor)
@@ -333,9 +333,9 @@ func (env *environment) mountedDevice(mount *hostfs.Mount) event.Device {
 	}
 }
 
-// takeSuspects returns the suspects of now, and forgets those that had the time
-// to show it. One whose errors go on is a suspect again;
-// so a flood of errors costs three looks a second.
+// takeSuspects returns the current suspects, and removes those that had enough time to show a
+// fault. If such a filesystem has more errors, it becomes a suspect again; so a flood of errors
+// costs three checks a second.
 func (m *mountSource) takeSuspects(now time.Time) (ripe map[fsKey]suspicion, again time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -356,15 +356,14 @@ func (m *mountSource) takeSuspects(now time.Time) (ripe map[fsKey]suspicion, aga
 	return ripe, again
 }
 
-// suspicion is what is known of a suspect at one look.
+// suspicion is the state of a suspect at one check.
 type suspicion struct {
-	late bool // it had the time to show that it refuses writes
+	late bool // it had enough time to show that it refuses writes
 	ends bool // see [suspect]
 	last time.Time
 }
 
-// question decides on filesystems that met an error but don't show that they
-// refuse writes.
+// question decides on filesystems that had an error but don't show that they refuse writes.
 func (m *mountSource) question(ripe map[fsKey]suspicion, emit Emit) {
 	filesystems, _ := byFilesystem(m.last)
 	for key, s := range ripe {
@@ -375,18 +374,18 @@ func (m *mountSource) question(ripe map[fsKey]suspicion, emit Emit) {
 		var reason string
 		switch {
 		case fs.first().FSType == "xfs":
-			// Its only error that is reported is a shutdown, which mountinfo does
-			// not show. The record may be of a mount before this one, or come before
-			// the shutdown shows.
+			// A shutdown is the only error that is reported for XFS, and mountinfo does not show
+			// it. The record may be from an earlier mount, or may arrive before the shutdown is
+			// visible.
 			if m.xfsRunsOn(key) {
 				continue
 			}
 			reason = reasonShutdown
 		case s.late && fs.visible() == "" && !fs.first().MountReadOnly && (s.ends || m.remountsReadOnly(fs.first())):
-			// ext4 since d3476f3dad4a (v6.12, and back-ports to 6.1) refuses
-			// writes without showing it, until v6.15.
+			// ext4 since d3476f3dad4a (v6.12, and backports to 6.1) until v6.15 refuses writes
+			// without showing it.
 			if m.mountedSince(fs.first(), s.last) {
-				continue // the error is that of the mount before
+				continue // the error belongs to the previous mount
 			}
 			reason = reasonErrorPolicy
 		default:
@@ -396,8 +395,8 @@ func (m *mountSource) question(ripe map[fsKey]suspicion, emit Emit) {
 	}
 }
 
-// mountedSince reports whether a filesystem was mounted after a time, in a later second. One that
-// was mounted while the clock was ahead may not have been.
+// mountedSince reports whether a filesystem was mounted after a time, in a later second. It returns
+// false for a mount time in the future, made while the clock was ahead.
 func (m *mountSource) mountedSince(mount *hostfs.Mount, at time.Time) bool {
 	if mount.FSType != "ext4" {
 		return false
@@ -406,7 +405,7 @@ func (m *mountSource) mountedSince(mount *hostfs.Mount, at time.Time) bool {
 	return err == nil && mounted.Unix() > at.Unix() && !mounted.After(time.Now())
 }
 
-// remountsReadOnly reports whether an error ends writing.
+// remountsReadOnly reports whether errors end writing on this filesystem.
 func (m *mountSource) remountsReadOnly(mount *hostfs.Mount) bool {
 	name := m.env.devices.Device(mount.Major, mount.Minor).Name
 	ends, err := m.env.fs.RemountsReadOnly(mount, name)

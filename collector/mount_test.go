@@ -130,7 +130,7 @@ func (n *mountNode) mounts(lines ...string) {
 	n.write("/proc/1/mountinfo", b.String())
 }
 
-// ext4Error has the ext4 on sda remember an error of a time.
+// ext4Error makes the ext4 on sda have a recorded error of a time.
 func (n *mountNode) ext4Error(at time.Time) {
 	n.t.Helper()
 	n.write("/sys/fs/ext4/sda/errors_count", "1\n")
@@ -199,8 +199,8 @@ func TestMountsAreReportedOnce(t *testing.T) {
 	})
 }
 
-// What lasts is reported again after a time without the mount table: for the engine it is
-// over otherwise.
+// A fault that lasts is reported again after the mount table could not be read: otherwise the
+// engine would consider it over.
 func TestMountSourceAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const (
@@ -232,7 +232,7 @@ func TestMountSourceAway(t *testing.T) {
 	})
 }
 
-// Who asks gets what lasts, once, when the table can be read.
+// A request gets the faults that last, once the table can be read.
 func TestMountReportLasting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMountNode(t)
@@ -259,7 +259,7 @@ func TestMountReportLasting(t *testing.T) {
 	})
 }
 
-// An administrator's remount shows its first half alone for a moment.
+// For a moment only the first half of an administrator's remount is visible.
 func TestMountHalfRemounted(t *testing.T) {
 	const (
 		pod      = "31 1 8:0 /vol /pods/x rw - ext4 /dev/sda "
@@ -270,7 +270,7 @@ func TestMountHalfRemounted(t *testing.T) {
 	type step struct {
 		after  time.Duration
 		mounts []string
-		errs   bool // an error of the filesystem is seen
+		errs   bool // an error of the filesystem is reported
 	}
 	half := []string{brokenExt4, pod + "ro"}
 	before := step{mounts: []string{healthyExt4, pod + "rw"}}
@@ -306,7 +306,7 @@ func TestMountHalfRemounted(t *testing.T) {
 	}
 }
 
-// ext4 before 6.15, with back-ports 6.1, does not show that it refuses writes.
+// ext4 before 6.15, with backports from 6.1, does not show that it refuses writes.
 func TestMountErrorPolicy(t *testing.T) {
 	const dev = 8 << 20
 	for name, tt := range map[string]struct {
@@ -350,7 +350,7 @@ func TestMountErrorPolicy(t *testing.T) {
 	}
 }
 
-// What shows in time is reported by what it shows.
+// A fault that becomes visible in time is reported by what is visible.
 func TestMountSuspectShows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMountNode(t)

@@ -9,9 +9,9 @@ import (
 // Reasons of [event.MountReadOnly] and [event.MountWritable].
 const (
 	reasonSuperReadOnly = "superblock-ro" // the filesystem turned read-only under a writable mount
-	reasonEmergencyRO   = "emergency-ro"  // ext4 from 6.15 on says so
+	reasonEmergencyRO   = "emergency-ro"  // shown by ext4 from 6.15 on
 	reasonShutdown      = "shutdown"      // all I/O stopped
-	reasonErrorPolicy   = "error-policy"  // an error was met that ends writing, and nothing shows it
+	reasonErrorPolicy   = "error-policy"  // an error that ends writing, which nothing shows
 	reasonRemounted     = "remounted"
 	reasonUnmounted     = "unmounted"
 )
@@ -19,11 +19,11 @@ const (
 // fsKey identifies a mounted filesystem: st_dev of its files.
 type fsKey struct{ major, minor uint32 }
 
-// change is what happened to one filesystem between two looks at the mounts.
+// change is what happened to one filesystem between two mount tables.
 type change struct {
 	key    fsKey
-	mount  hostfs.Mount // its first mount; the last one known where it is unmounted
-	faulty bool         // it refuses writes; false: it does not any more
+	mount  hostfs.Mount // its first mount; if unmounted, the last known one
+	faulty bool         // it refuses writes; false: it no longer does
 	reason string
 }
 
@@ -34,12 +34,11 @@ type mounted struct {
 
 func (m *mounted) first() *hostfs.Mount { return m.mounts[0] }
 
-// diff returns what became of filesystems on devices from one mount table to
-// the next, in the order of the new table. old is nil at the start.
+// diff returns how filesystems on devices changed from one mount table to the next, in the order of
+// the new table. old is nil at the start.
 //
-// The kernel turning a filesystem read-only is distinguished from an administrator doing
-// so by the mounts: "mount -o remount,ro" makes the filesystem and one mount of
-// it read-only, the kernel only the filesystem.
+// The mounts show whether the kernel or an administrator made a filesystem read-only: "mount -o
+// remount,ro" makes the filesystem and one of its mounts read-only, the kernel only the filesystem.
 func diff(old, now []hostfs.Mount) []change {
 	before, oldKeys := byFilesystem(old)
 	after, newKeys := byFilesystem(now)
@@ -47,7 +46,7 @@ func diff(old, now []hostfs.Mount) []change {
 	for _, key := range newKeys {
 		m, was := after[key], before[key]
 		if was != nil && !sameFilesystem(was.first(), m.first()) {
-			// The number of a loop device or volume that was used again.
+			// The number of a loop device or volume was reused.
 			changes = append(changes, change{key: key, mount: *was.first(), reason: reasonUnmounted})
 			was = nil
 		}
@@ -70,8 +69,8 @@ func diff(old, now []hostfs.Mount) []change {
 	return changes
 }
 
-// refusal says how a filesystem began to refuse writes since the last look; was
-// is nil where it was not mounted then. Empty: it did not.
+// refusal returns how a filesystem began to refuse writes since the last table, or "" if it did
+// not. was is nil if it was not mounted then.
 func (m *mounted) refusal(was *mounted) string {
 	reason := m.visible()
 	if reason == "" || was != nil && was.visible() == reason {
@@ -81,8 +80,8 @@ func (m *mounted) refusal(was *mounted) string {
 		return reason
 	}
 	if was == nil {
-		// Nothing reports what it was before. Others than these are read-only by
-		// nature; and whoever mounts one of these read-only has a mount that is.
+		// Its earlier state is unknown. Filesystems of other types are read-only by nature, and a
+		// deliberate read-only mount of one of these types also sets the mount read-only.
 		if mayTurnReadOnly(m.first().FSType) && !m.first().MountReadOnly {
 			return reason
 		}
@@ -92,17 +91,17 @@ func (m *mounted) refusal(was *mounted) string {
 	for _, mount := range m.mounts {
 		writable = writable || !mount.MountReadOnly
 		if mount.MountReadOnly && was.hasWritable(mount.Path) {
-			return "" // remounted by somebody
+			return "" // remounted deliberately
 		}
 	}
 	if !writable {
-		return "" // no one had it for writing
+		return "" // it was not mounted for writing
 	}
 	return reason
 }
 
-// visible says how the mount table shows that the filesystem refuses writes,
-// for whatever cause; empty: it does not.
+// visible returns how the mount table shows that the filesystem refuses writes, whatever the cause,
+// or "" if it does not.
 func (m *mounted) visible() string {
 	switch f := m.first(); {
 	case f.Shutdown:
@@ -121,7 +120,7 @@ func (m *mounted) hasWritable(path string) bool {
 
 func sameFilesystem(a, b *hostfs.Mount) bool { return a.FSType == b.FSType && a.Source == b.Source }
 
-// byFilesystem groups mounts, and gives the keys in the table's order.
+// byFilesystem groups mounts by filesystem, and returns the keys in the table's order.
 func byFilesystem(mounts []hostfs.Mount) (map[fsKey]*mounted, []fsKey) {
 	all := map[fsKey]*mounted{}
 	var keys []fsKey
@@ -140,14 +139,14 @@ func byFilesystem(mounts []hostfs.Mount) (map[fsKey]*mounted, []fsKey) {
 	return all, keys
 }
 
-// onDevice leaves out what has no disk (overlay, proc, NFS): it can't turn
-// read-only by an error of its own.
+// onDevice reports whether a mount has a disk. Others (overlay, proc, NFS) can't turn read-only by
+// an error of their own.
 func onDevice(m *hostfs.Mount) bool {
 	return m.Major != 0 || m.FSType == "btrfs" || m.FSType == "bcachefs"
 }
 
-// mayTurnReadOnly: filesystems that are written to, and that turn read-only at
-// an error (for some, by their errors= option).
+// mayTurnReadOnly reports whether filesystems of this type are written to and turn read-only after
+// an error (some depending on their errors= option).
 func mayTurnReadOnly(fsType string) bool {
 	switch fsType {
 	case "ext2", "ext3", "ext4", "xfs", "btrfs", "bcachefs", "f2fs", "jfs", "nilfs2",

@@ -7,16 +7,15 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// remountPatience is how long a filesystem may be read-only under writable
-// mounts without an error seen. "mount -o remount,ro" makes the filesystem
-// read-only, then flushes its journal, and only then makes the mount read-only:
-// whoever reads the table in between sees what an error leaves behind. A flush
-// takes milliseconds, on a busy disk some seconds.
+// remountPatience is how long a filesystem may be read-only under writable mounts without a known
+// error. "mount -o remount,ro" makes the filesystem read-only, then flushes its journal, and only
+// then makes the mount read-only: meanwhile the table looks like after an error. A flush takes
+// milliseconds, on a busy disk some seconds.
 const remountPatience = 5 * time.Second
 
-// holdBack returns those of the changes that can be reported by now. The others may
-// be half of an administrator's doing: held has them, with the time since when,
-// and again is when to look again.
+// holdBack returns the changes that can be reported now. The others may be half of an
+// administrator's remount: held contains them, with the time since when, and again is the time to
+// the next check.
 func (m *mountSource) holdBack(changes []change, now time.Time) (ready []change, held map[fsKey]time.Time, again time.Duration) {
 	held = map[fsKey]time.Time{}
 	for _, c := range changes {
@@ -35,7 +34,7 @@ func (m *mountSource) holdBack(changes []change, now time.Time) (ready []change,
 	return ready, held, again
 }
 
-// suspected reports whether an error of the filesystem was seen just now.
+// suspected reports whether the filesystem had an error recently.
 func (m *mountSource) suspected(key fsKey) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -43,8 +42,8 @@ func (m *mountSource) suspected(key fsKey) bool {
 	return ok
 }
 
-// keep returns the table that the next one is to be compared with: now, but old
-// for what is held back, so that it is a change again if it lasts.
+// keep returns the table to compare the next one with: now, but with the old mounts of held-back
+// filesystems, so that these are a change again if it lasts.
 func keep(old, now []hostfs.Mount, held map[fsKey]time.Time) []hostfs.Mount {
 	if len(held) == 0 {
 		return now
@@ -62,7 +61,7 @@ func keep(old, now []hostfs.Mount, held map[fsKey]time.Time) []hostfs.Mount {
 	return kept
 }
 
-// sooner returns the shorter of two waits; 0 is none.
+// sooner returns the shorter of two waits; 0 means no wait.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b > 0 && b < a {
 		return b

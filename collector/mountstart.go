@@ -9,24 +9,24 @@ import (
 )
 
 // askWithin is how long a filesystem may take to answer. It answers from memory, within
-// microseconds; only the way to it may need a disk.
+// microseconds; only resolving the path to it may need a disk.
 const askWithin = time.Second
 
-// maxUnanswered is how many filesystems may leave a question unanswered: each holds up a look
-// for askWithin, and keeps a thread.
+// maxUnanswered bounds the filesystems that may leave a call unanswered: each delays a check by
+// askWithin, and occupies a thread.
 const maxUnanswered = 4
 
-// atStart prepares to ask all filesystems.
+// atStart marks all filesystems to be asked.
 func (m *mountSource) atStart() {
 	_, keys := byFilesystem(m.last)
 	for _, key := range keys {
-		m.unasked[key] = &bounded.Calls{} // one: it is not asked again until it answers
+		m.unasked[key] = &bounded.Calls{} // at most one: it is not asked again until it answers
 	}
 }
 
-// ask finds filesystems that have refused writes since before the first look and don't
-// show it: the kernel does not report their errors again. Those that do not answer are asked
-// again at the next look.
+// ask finds filesystems that have refused writes since before the first table and don't show it:
+// the kernel does not report their errors again. Those that do not answer are asked again at the
+// next check.
 func (m *mountSource) ask(emit Emit) {
 	if len(m.unasked) == 0 {
 		return
@@ -70,7 +70,7 @@ func (m *mountSource) ask(emit Emit) {
 	}
 }
 
-// xfsRefusal asks an XFS at the first of the paths that leads to it.
+// xfsRefusal checks an XFS through the first of the paths that leads to it.
 func (m *mountSource) xfsRefusal(key fsKey, paths []string) (reason string, err error) {
 	var errs []error
 	for _, path := range paths {

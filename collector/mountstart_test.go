@@ -15,12 +15,12 @@ import (
 	"github.com/kernosis/kernosis/vmtest/loopdisk"
 )
 
-// The error was before the agent started, so nothing reports it again.
+// The error occurred before the agent started, so nothing reports it again.
 func TestMountErrorBeforeTheStart(t *testing.T) {
 	const mount = healthyExt4 + ",errors=remount-ro"
 	for name, tt := range map[string]struct {
 		mount string
-		after time.Duration // of the error, from the mount on
+		after time.Duration // time of the error, relative to the mount
 		want  []string
 	}{
 		"of this mount":       {mount, time.Hour, []string{"mount.readonly ext4 sda at /data: error-policy"}},
@@ -51,8 +51,8 @@ func TestMountErrorBeforeTheStart(t *testing.T) {
 	}
 }
 
-// The clock of a machine that starts may be ahead, as in local time: then the mount seems to come
-// after an error of this boot.
+// The clock of a booting machine may be ahead, as with local time: then the mount seems to be later
+// than an error of this boot.
 func TestMountErrorBeforeTheStartByAClockThatWasAhead(t *testing.T) {
 	now := time.Now()
 	for _, tt := range []struct {
@@ -72,7 +72,7 @@ func TestMountErrorBeforeTheStartByAClockThatWasAhead(t *testing.T) {
 	}
 }
 
-// A filesystem that does not answer at the first look is asked until it does.
+// A filesystem that does not answer at the first check is asked until it does.
 func TestMountThatAnswersLate(t *testing.T) {
 	n := newMountNode(t)
 	n.mounts(healthyExt4 + ",errors=remount-ro")
@@ -82,7 +82,7 @@ func TestMountThatAnswersLate(t *testing.T) {
 	if err := os.Remove(count); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Mkfifo(count, 0o600); err != nil { // to open it takes until somebody writes
+	if err := unix.Mkfifo(count, 0o600); err != nil { // opening it blocks until somebody writes
 		t.Fatal(err)
 	}
 	n.look()
@@ -110,7 +110,7 @@ func TestMountThatAnswersLate(t *testing.T) {
 	n.expect("mount.readonly ext4 sda at /data: error-policy")
 }
 
-// What is mounted later has its errors reported.
+// Filesystems mounted later have their errors reported, so they are not asked.
 func TestMountIsAskedAtTheStartOnly(t *testing.T) {
 	n := newMountNode(t)
 	n.mounts()

@@ -14,8 +14,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/loopdisk"
 )
 
-// An error of a filesystem says nothing of the one that is mounted there next,
-// which may be the same, repaired.
+// An error of a filesystem does not count for the one that is mounted there next, which may be the
+// same one, repaired.
 func TestMountAnewIsNoSuspect(t *testing.T) {
 	for _, mount := range []string{healthyXFS, healthyExt4 + ",errors=remount-ro"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -35,8 +35,8 @@ func TestMountAnewIsNoSuspect(t *testing.T) {
 	}
 }
 
-// An ext4 whose journal is aborted refuses writes, also where errors shall not
-// end them, and up to v6.15 nothing shows it.
+// An ext4 whose journal is aborted refuses writes, even with errors=continue, and up to v6.15
+// nothing shows it.
 func TestMountErrorThatEndsWriting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMountNode(t)
@@ -51,7 +51,7 @@ func TestMountErrorThatEndsWriting(t *testing.T) {
 	})
 }
 
-// superblock is the beginning of an ext4 that was mounted at a time.
+// superblock returns the beginning of an ext4 that was mounted at a time.
 func superblock(mounted time.Time) string {
 	device := make([]byte, 2048)
 	binary.LittleEndian.PutUint32(device[1024+0x2c:], uint32(mounted.Unix()))
@@ -59,7 +59,7 @@ func superblock(mounted time.Time) string {
 	return string(device)
 }
 
-// An error that is heard of late may be that of the mount before: 5.10 under load.
+// An error that is reported late may belong to the previous mount: on 5.10 under load.
 func TestMountLateErrorOfTheMountBefore(t *testing.T) {
 	for name, tt := range map[string]struct {
 		mounted time.Duration // after the error
@@ -88,7 +88,8 @@ func TestMountLateErrorOfTheMountBefore(t *testing.T) {
 	}
 }
 
-// What shows nothing may be unmounted, repaired and mounted again between two looks.
+// A filesystem with an invisible fault may be unmounted, repaired and mounted again between two
+// checks.
 func TestMountRenewedUnseen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMountNode(t)
@@ -107,8 +108,8 @@ func TestMountRenewedUnseen(t *testing.T) {
 	})
 }
 
-// xfsSource returns a source of this machine's mounts, with the device number of an XFS, and
-// what looks and expects events of that.
+// xfsSource returns a source with this machine's mounts, the device number of an XFS, and a
+// function that makes a check and expects events of that XFS.
 func xfsSource(t *testing.T, disk *loopdisk.Disk) (source *mountSource, dev uint32, expect func(when time.Time, want ...string)) {
 	t.Helper()
 	env := newEnvironment(Config{HostRoot: "/"}, slog.New(slog.DiscardHandler))
@@ -147,7 +148,7 @@ func TestMountOldShutDown(t *testing.T) {
 	expect(now.Add(2 * suspectFor))
 }
 
-// So may an XFS that has shut down.
+// An XFS that has shut down may be repaired and mounted again between two checks.
 func TestMountShutDownAndRenewedUnseen(t *testing.T) {
 	disk := loopdisk.NewXFS(t)
 	source, dev, expect := xfsSource(t, disk)
@@ -158,13 +159,14 @@ func TestMountShutDownAndRenewedUnseen(t *testing.T) {
 	expect(now)
 	disk.Renew()
 	expect(now, "mount.writable remounted")
-	// The new one may shut down too.
+	// The new mount may shut down too.
 	disk.ShutDown()
 	source.Notify(dev, now.Add(time.Millisecond), true)
 	expect(now.Add(time.Second), "mount.readonly shutdown")
 }
 
-// It may also be mounted anew within the second of the error, where it was seen to be gone.
+// A filesystem may also be mounted again within the second of the error, if its unmount was
+// detected.
 func TestMountLateErrorOfTheSameSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMountNode(t)

@@ -18,7 +18,7 @@ type oomkill struct {
 	names
 	page uint64
 
-	// What the event points to, used again for the next one.
+	// The event points to these; they are reused for the next event.
 	victim, trigger event.Task
 	limit           event.Cgroup
 	data            event.OOMKillData
@@ -27,15 +27,15 @@ type oomkill struct {
 
 	want oomWant
 
-	// killed has the CLOCK_BOOTTIME of kills by process, where their code is not known.
+	// killed is the CLOCK_BOOTTIME of kills by process, used if oomCode is not known.
 	killed map[uint32]uint64
 }
 
-// oomCode is code of the kernel by what its being on the stack of a victim means.
-// Either is empty where its address is not known (kernel.kptr_restrict=2).
+// oomCode are ranges of kernel code whose presence on a victim's stack has a meaning. Each is empty
+// if its address is not known (kernel.kptr_restrict=2).
 type oomCode struct {
-	memcg []hostfs.Range // a control group's limit was hit; without it the whole machine's memory was
-	kill  []hostfs.Range // the victim is killed; without it the victim was dying already
+	memcg []hostfs.Range // a cgroup hit its limit; if absent, the whole machine was out of memory
+	kill  []hostfs.Range // the victim is killed; if absent, the victim was dying already
 }
 
 func findOOMCode(fs hostfs.FS) (code oomCode, err error) {
@@ -51,20 +51,20 @@ func findOOMCode(fs hostfs.FS) (code oomCode, err error) {
 	return code, err
 }
 
-// Where the code is not known: how long a killed process may take to end, far less than
-// it takes for its number to be given again, and how many are remembered.
+// Used if the code is not known: how long a killed process may take to exit, far less than until
+// its PID is reused, and how many are kept.
 const (
 	oomDyingFor  = uint64(10 * time.Second)
 	maxOOMKilled = 4096
 )
 
-// oomWant is a thread's want of memory, and when the first process was killed for it.
+// oomWant is a thread's unmet demand for memory, and when the first process was killed for it.
 type oomWant struct {
 	trigger event.Task
 	bootNS  uint64
 }
 
-// oomLimit is the limit that the latest kill was for.
+// oomLimit is the limit that caused the latest kill.
 type oomLimit struct {
 	trigger event.Task
 	bootNS  uint64
@@ -73,8 +73,8 @@ type oomLimit struct {
 	usage   uint64
 }
 
-// oomGroupWithin is how long the kernel may take to kill the processes of one
-// group (memory.oom.group): 10,000 at 0.1 ms each.
+// oomGroupWithin is how long the kernel may take to kill the processes of one cgroup
+// (memory.oom.group): 10,000 at 0.1 ms each.
 const oomGroupWithin = uint64(time.Second)
 
 func newOOMKill(env *environment) *oomkill {
@@ -93,8 +93,8 @@ func (o *oomkill) decode(head *bpf.Header, raw []byte, ev *event.Event) (bool, e
 	o.names.task(&o.victim, &r.Victim)
 	o.names.task(&o.trigger, &r.Trigger)
 	if r.VictimPartial != 0 {
-		// 5.10 without a context program gives the pid alone; the process is
-		// dying, but may still be there.
+		// 5.10 without a context program reports only the pid; the process is dying, but may still
+		// exist.
 		if t, err := o.env.fs.Task(int(r.Victim.PID)); err == nil {
 			o.victim = t
 		}
@@ -125,14 +125,14 @@ func (o *oomkill) decode(head *bpf.Header, raw []byte, ev *event.Event) (bool, e
 	return true, nil
 }
 
-// isKilled reports whether the victim is killed. The kernel also marks who is dying already
-// as a victim, to let it have the memory that it needs to end (task_will_free_mem in
-// out_of_memory and oom_kill_process): nobody is killed, and memory.events counts nothing.
+// isKilled reports whether the victim is killed. The kernel also marks a process that is already
+// dying as a victim, to let it have the memory that it needs to exit (task_will_free_mem in
+// out_of_memory and oom_kill_process): nothing is killed then, and memory.events counts nothing.
 func (o *oomkill) isKilled(head *bpf.Header, r *bpf.OOMKill) bool {
 	if code, stack := o.env.oomCode().kill, r.Frames(); len(code) > 0 && len(stack) > 0 {
 		return runs(stack, code)
 	}
-	// What can be known without: a thread of a process that was killed before.
+	// Without the code only one case is known: a thread of a process that was killed before.
 	if at, ok := o.killed[o.victim.TGID]; ok && r.Trigger.PID == r.Victim.PID && head.BootNS-at < oomDyingFor {
 		return false
 	}
@@ -150,7 +150,7 @@ func runs(stack []uint64, code []hostfs.Range) bool {
 	})
 }
 
-// along reports whether another process was killed just before for the same want.
+// along reports whether another process was killed just before for the same demand.
 func (o *oomkill) along(head *bpf.Header) bool {
 	if o.want.trigger == o.trigger && head.BootNS-o.want.bootNS < oomGroupWithin {
 		return true
@@ -159,10 +159,9 @@ func (o *oomkill) along(head *bpf.Header) bool {
 	return false
 }
 
-// setLimit sets whose limit was hit. With memory.oom.group a whole group is
-// killed for one process' sake: when the later ones' turn comes, the first may
-// have given back so much that no group is full any more. They have the limit
-// of the first.
+// setLimit sets the cgroup whose limit was hit. With memory.oom.group the kernel kills a whole
+// cgroup because of one process. When it kills the later processes, the first may have freed so
+// much that no cgroup is full any more. They get the limit of the first.
 func (o *oomkill) setLimit(head *bpf.Header, r *bpf.OOMKill) {
 	switch owner := o.chain(&r.Memory, int(r.LimitLevel)); {
 	case r.Limit != bpf.OOMNoLimit:
@@ -180,14 +179,14 @@ func (o *oomkill) setLimit(head *bpf.Header, r *bpf.OOMKill) {
 	o.data.LimitCgroup = &o.limit
 }
 
-// below reports whether a group is in the chain.
+// below reports whether a cgroup is in the chain.
 func below(c *bpf.Chain, id uint64) bool {
 	return slices.Contains(c.ID[:c.Levels()], id)
 }
 
-// scope distinguishes a kill at a control group's limit from one for lack of the machine's
-// memory: by the context program, else by the function on the stack that runs only for
-// groups, else by whether a full group was found.
+// scope distinguishes a kill at a cgroup's limit from one because the machine is out of memory: by
+// the context program, else by the function on the stack that runs only for cgroups, else by
+// whether a full cgroup was found.
 func (o *oomkill) scope(r *bpf.OOMKill) string {
 	switch r.Scope {
 	case bpf.OOMScopeMemcg:

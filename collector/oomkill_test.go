@@ -15,7 +15,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// Where functions of the kernel are in these tests.
+// Addresses of kernel functions in these tests.
 const (
 	oomMemcgAt = 0xffffffff81200000 // mem_cgroup_out_of_memory
 	oomKillAt  = 0xffffffff81300000 // __oom_kill_process
@@ -39,8 +39,8 @@ const (
 	container = "4f6a8d1c2b3e4f6a8d1c2b3e4f6a8d1c2b3e4f6a8d1c2b3e4f6a8d1c2b3e4f6a"
 )
 
-// podKill is a child killed in a service of a systemd container in a pod, at
-// the container's limit.
+// podKill returns the kill of a child process in a service of a systemd container in a pod, at the
+// container's limit.
 func podKill() *bpf.OOMKill {
 	r := &bpf.OOMKill{
 		H:       bpf.Header{Version: bpf.WireVersion, Kind: bpf.KindOOMKill},
@@ -51,7 +51,7 @@ func podKill() *bpf.OOMKill {
 	}
 	copy(r.Victim.Comm[:], "java")
 	copy(r.Trigger.Comm[:], "C2 CompilerThre")
-	r.Stack[0], r.Stack[1] = oomKillAt+0x10, oomMemcgAt+0x100 // a call as the last instruction
+	r.Stack[0], r.Stack[1] = oomKillAt+0x10, oomMemcgAt+0x100 // a call that is the last instruction
 	r.H.Size = uint32(unsafe.Sizeof(*r))
 	setChain(&r.Memory, "app.service", "system.slice", "cri-containerd-"+container+".scope", podSlice, "kubepods-burstable.slice", "kubepods.slice")
 	setChain(&r.Default, "app.service", "system.slice", "cri-containerd-"+container+".scope", podSlice, "kubepods-burstable.slice", "kubepods.slice")
@@ -98,7 +98,7 @@ func TestDecodeOOMKillInAPod(t *testing.T) {
 	}
 }
 
-// A kernel without CONFIG_MEMCG has no memory groups: the victim is named by the default hierarchy.
+// A kernel without CONFIG_MEMCG has no memory cgroups: the default hierarchy identifies the victim.
 func TestDecodeOOMKillWithoutMemoryGroups(t *testing.T) {
 	want := mustDecode(t, testOOMKill(t), rawRecord(podKill()))
 	r := podKill()
@@ -140,8 +140,8 @@ func TestOOMScope(t *testing.T) {
 	}
 }
 
-// A process killed along with its group has the limit that the first was killed
-// for, although nothing shows it any more; another's kill has not.
+// A process killed with its cgroup has the limit of the first kill, although no cgroup is full any
+// more; an unrelated kill does not.
 func TestOOMGroupKillHasOneLimit(t *testing.T) {
 	along := func(change func(*bpf.OOMKill)) *bpf.OOMKill {
 		r := podKill()
@@ -195,8 +195,8 @@ func isReported(t *testing.T, o *oomkill, r *bpf.OOMKill) bool {
 	return ok
 }
 
-// Whom the kernel marks as a victim without a kill was dying already, whoever wants the
-// memory, and however many were killed before.
+// A victim that the kernel marks without a kill was dying already, whoever needs the memory, and
+// however many were killed before.
 func TestDyingVictimIsNoKill(t *testing.T) {
 	o := testOOMKill(t)
 	for pid := range uint32(50) {
@@ -215,8 +215,8 @@ func TestDyingVictimIsNoKill(t *testing.T) {
 	}
 }
 
-// Where the kernel's addresses are not to be had, a thread of a process that was killed
-// before is no further kill.
+// If the kernel's addresses are not available, a thread of a process that was killed before is not
+// another kill.
 func TestDyingThreadIsNoKillWithoutSymbols(t *testing.T) {
 	o := testOOMKill(t)
 	o.env.oomCode = func() oomCode { return oomCode{} }
@@ -232,17 +232,17 @@ func TestDyingThreadIsNoKillWithoutSymbols(t *testing.T) {
 		at              uint64
 		want            bool
 	}{
-		{main, main, 1e9, true},            // it has killed itself
-		{thread, thread, 1.01e9, false},    // and its thread dies
-		{other, thread, 1.02e9, true},      // for which another process has to
-		{other, main, 1.03e9, true},        // as a second time, for somebody else's sake
-		{thread, thread, 1e9 + 20e9, true}, // the number was given again
+		{main, main, 1e9, true},            // killed for its own demand
+		{thread, thread, 1.01e9, false},    // its thread is marked while it dies
+		{other, thread, 1.02e9, true},      // another process is killed for the thread
+		{other, main, 1.03e9, true},        // killed again, for another trigger
+		{thread, thread, 1e9 + 20e9, true}, // the PID was reused
 	} {
 		if got := reported(tt.victim, tt.trigger, tt.at); got != tt.want {
 			t.Errorf("%d: reported %v, want %v", i, got, tt.want)
 		}
 	}
-	for pid := range uint32(50) { // a whole group
+	for pid := range uint32(50) { // a whole cgroup
 		task := bpf.Task{PID: 300 + pid, TGID: 300 + pid}
 		if !reported(task, other, 30e9) {
 			t.Errorf("%d of the group is not reported", pid)
@@ -259,7 +259,7 @@ func TestDyingThreadIsNoKillWithoutSymbols(t *testing.T) {
 	}
 }
 
-// Names come from whoever can start a process or make a group.
+// Anyone who can start a process or create a cgroup can choose names.
 func TestHostileNamesAreEscapedAndBounded(t *testing.T) {
 	r := podKill()
 	copy(r.Victim.Comm[:], "\x1b[2J\xff\u202eevil\n")
@@ -294,7 +294,7 @@ func FuzzDecodeOOMKill(f *testing.F) {
 	f.Add(make([]byte, 100))
 	o := testOOMKill(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		// As the ring has it: aligned to 8 bytes.
+		// Aligned to 8 bytes, as in the ring.
 		words := make([]uint64, len(data)/8+1)
 		raw := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*8)[:len(data)]
 		copy(raw, data)
@@ -309,14 +309,14 @@ func FuzzDecodeOOMKill(f *testing.F) {
 	})
 }
 
-// A record that is none of ours is counted as lost, and the next one is read.
+// A record that is not ours is counted as lost, and the next one is read.
 func TestMalformedRecordsAreCounted(t *testing.T) {
 	env := testOOMKill(t).env
 	s := &stem{name: bpf.StemOOMKill, env: env, log: env.log, decoder: newOOMKill(env)}
 	foreign := bytes.Clone(rawRecord(podKill()))
 	(*bpf.Header)(unsafe.Pointer(&foreign[0])).Version = bpf.WireVersion + 1
 	short := bytes.Clone(rawRecord(podKill())[:200])
-	headed := podKill() // a whole header, but no room for the record
+	headed := podKill() // a whole header, but a truncated record
 	headed.H.Size = 48
 	var got []string
 	for _, raw := range [][]byte{foreign, short, rawRecord(headed)[:48], {1, 2, 3}, rawRecord(podKill())} {

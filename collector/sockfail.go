@@ -16,26 +16,25 @@ import (
 )
 
 const (
-	// pollTargets is how soon a changed set of targets is watched, and, beyond
-	// neverSentAfter, how late a connect() that found no route is reported where its
-	// return is not seen.
+	// pollTargets is how soon a changed set of targets is watched. It also adds to neverSentAfter:
+	// how late a connect() without a route is reported if no hook sees its return.
 	pollTargets = 250 * time.Millisecond
-	// pollIdle is the same while there is no target.
+	// pollIdle is the interval while there are no targets.
 	pollIdle = time.Second
-	// neverSentAfter is how long a connect() may be between its beginning and
-	// the socket's change of state: microseconds, unless its thread gets no CPU.
-	// To be late is better than to blame a policy that is not there.
+	// neverSentAfter is how long a connect() may take from its start until the socket changes its
+	// state: microseconds, unless its thread gets no CPU. A late report is better than to blame a
+	// policy that does not exist.
 	neverSentAfter = time.Second
-	// firstLists is how long records of the time without an agent wait for the first
-	// list of each source of targets: pods are known within a second of the start, and the
-	// canary behind the records must not be late (canaryPatience).
+	// firstLists is how long records from the time without an agent wait for the first list of each
+	// source of targets. Pods are known within a second of the start, and the canary after the
+	// records must not be late (canaryPatience).
 	firstLists = 3 * time.Second
-	// maxDestinations bounds the memory of texts of destinations.
+	// maxDestinations bounds the memory of destination names.
 	maxDestinations = 1000
 )
 
-// sockfail decodes failed connections, keeps the targets in the kernel, and
-// looks into what the records alone don't report.
+// sockfail decodes failed connections, keeps the kernel's targets up to date, and looks up what the
+// records alone don't contain.
 type sockfail struct {
 	env    *environment
 	loaded *bpf.Loaded
@@ -45,14 +44,14 @@ type sockfail struct {
 	dir     *targetDir
 	prober  *prober
 	drops   dropReasons
-	// destinations has the text of addresses that no target names.
+	// destinations caches the text of addresses without a target name.
 	destinations map[netip.AddrPort]string
 	notLooked    uint64 // as last logged
 	canary       sockCanary
-	firstBy      time.Time // when records of the time without an agent wait no longer
-	waited       bool      // they were left in the ring just now
+	firstBy      time.Time // when records from the time without an agent stop waiting
+	waited       bool      // they were left in the ring at the last check
 
-	// What the event points to, used again for the next one.
+	// The event points to these; they are reused for the next event.
 	opener   event.Task
 	conn     event.Conn
 	data     event.SockFailData
@@ -70,10 +69,10 @@ func newSockFail(env *environment, l *bpf.Loaded) *sockfail {
 	return s
 }
 
-// prove sends a canary that goes the way of a failed connection.
+// prove sends a canary that takes the path of a failed connection.
 func (s *sockfail) prove(nonce uint64) bool { return s.canary.send(nonce) }
 
-// resume goes on with what an earlier run had watched.
+// resume continues to watch the targets of an earlier run.
 func (s *sockfail) resume() error {
 	watched, err := s.loaded.WatchedTargets()
 	if err != nil {
@@ -84,8 +83,8 @@ func (s *sockfail) resume() error {
 	return nil
 }
 
-// waits reports whether records are left in the ring, where the agent's end loses none: who
-// gives targets is about to know whose they are.
+// waits reports whether records stay in the ring, where they survive the agent's end, because the
+// sources will soon say which targets they belong to.
 func (s *sockfail) waits(now time.Time) bool {
 	s.waited = now.Before(s.firstBy) && s.targets.waiting()
 	return s.waited
@@ -101,7 +100,7 @@ func (s *sockfail) decode(h *bpf.Header, raw []byte, ev *event.Event) (bool, err
 		ev.CanaryRun = &event.CanaryData{Stem: bpf.StemSockFail, Nonce: s.canary.received(r)}
 		return true, nil
 	}
-	s.names.task(&s.opener, &r.Opener) // the thread, by the name of its process
+	s.names.task(&s.opener, &r.Opener) // the thread, with the name of its process
 	ev.Task = &s.opener
 	s.subject(ev, &r.Memory, &r.Default)
 	s.conn = event.Conn{
@@ -146,7 +145,7 @@ func (s *sockfail) decode(h *bpf.Header, raw []byte, ev *event.Event) (bool, err
 	return true, nil
 }
 
-// fill takes the facts from a record.
+// fill sets the facts from a record.
 func (s *sockfail) fill(r *bpf.SockFail) {
 	s.facts = facts{
 		dst:         s.conn.Dst,
@@ -190,7 +189,7 @@ func addrPort(addr [16]byte, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom16(addr).Unmap(), port)
 }
 
-// targetName is the target's own name, else its address.
+// targetName returns the target's own name, or else its address.
 func (s *sockfail) targetName(name string) string {
 	if name != "" {
 		return name
@@ -206,12 +205,11 @@ func (s *sockfail) targetName(name string) string {
 	return text
 }
 
-// poll keeps the kernel's targets as they should be, and finds the connects
-// that never became packets.
+// poll updates the kernel's targets, and finds the connects that never sent a packet.
 func (s *sockfail) poll(ctx context.Context, now time.Time, _ func(*event.Event)) (time.Duration, error) {
 	errs := []error{s.dir.look(ctx)}
 	if s.waited {
-		return pollTargets, errors.Join(errs...) // their targets must be known when they are read
+		return pollTargets, errors.Join(errs...) // the targets must be known when the records are read
 	}
 	errs = append(errs, s.targets.reconcile(func(watched bpf.SockTargets) error {
 		s.prober.renew()
@@ -231,8 +229,8 @@ func (s *sockfail) poll(ctx context.Context, now time.Time, _ func(*event.Event)
 	return pollTargets, errors.Join(errs...)
 }
 
-// dropReasons names the kernel's reasons for dropping a packet. The numbers
-// are of this very kernel.
+// dropReasons contains the running kernel's reasons for dropping a packet, by number. Numbers
+// differ between kernels.
 type dropReasons struct {
 	core    map[uint64]string
 	subsys  map[uint64]string
@@ -253,7 +251,7 @@ func readDropReasons(k *bpf.Kernel) dropReasons {
 	return d
 }
 
-// maxReasons bounds the memory of names that had to be made up.
+// maxReasons bounds the memory of generated names.
 const maxReasons = 256
 
 func (d *dropReasons) name(reason uint32) string {

@@ -15,28 +15,27 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// canaryDial bounds a connection over loopback, which is refused within microseconds
-// unless a firewall drops it.
+// canaryDial bounds a connection over loopback, which is refused within microseconds unless a
+// firewall drops it.
 const canaryDial = 200 * time.Millisecond
 
-// sockCanary makes real connections to a port of this machine where nothing listens. That
-// their records come proves that programs are attached and know their targets; a test run of
-// a program proves neither.
+// sockCanary makes real connections to a port of this machine where nothing listens. Their records
+// prove that programs are attached and know their targets; a test run of a program proves neither.
 type sockCanary struct {
-	at      netip.AddrPort // held by a socket that does not listen; invalid: none is
+	at      netip.AddrPort // held by a socket that does not listen; invalid: not open
 	netns   uint32
 	watched bool // it is among the targets
 	nonce   uint64
 	since   time.Duration // since boot: when the connection with the nonce began
 }
 
-// open takes a port until ctx ends.
+// open reserves a port until ctx is done.
 func (c *sockCanary) open(ctx context.Context) error {
 	if c.at.IsValid() {
 		return nil
 	}
 	var st unix.Stat_t
-	// Our own namespace, by our own /proc.
+	// This process' own namespace, from its own /proc.
 	if err := unix.Stat("/proc/self/ns/net", &st); err != nil {
 		return fmt.Errorf("canary: network namespace: %w", err)
 	}
@@ -59,16 +58,15 @@ func (c *sockCanary) open(ctx context.Context) error {
 	return nil
 }
 
-// add puts the canary among the targets, where there are any: else nothing is attached that
-// could be proven.
+// add adds the canary to the targets if there are any: otherwise no attached program needs a test.
 func (c *sockCanary) add(targets *bpf.SockTargets) {
 	if c.watched = c.at.IsValid() && len(targets.Keys) > 0; c.watched {
 		targets.Keys[bpf.NewSockTargetKey(c.netns, c.at.Addr(), c.at.Port())] = bpf.SockTarget{ID: bpf.SockTargetCanary}
 	}
 }
 
-// send has a connection refused. It reports false where there is none to make, or where
-// this machine lets none come so far.
+// send opens a connection, which must be refused. It returns false if there is no canary, or if the
+// connection does not get that far on this machine.
 func (c *sockCanary) send(nonce uint64) bool {
 	if !c.watched {
 		return false
@@ -83,8 +81,8 @@ func (c *sockCanary) send(nonce uint64) bool {
 	return errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// received returns the nonce of a connection's record; 0: it is of an earlier one, or of an
-// earlier run of the agent.
+// received returns the nonce of a connection's record, or 0 if the record belongs to an earlier
+// connection or an earlier run of the agent.
 func (c *sockCanary) received(r *bpf.SockFail) uint64 {
 	if time.Duration(r.StartNS) < c.since {
 		return 0

@@ -15,45 +15,42 @@ import (
 )
 
 const (
-	// lookLimit bounds one failure's look-ups, answerLimit one answer. They take
-	// some 300 and 50 µs, a namespace with 100,000 sockets 100 ms to list; the
-	// rest is for a node so short of CPU that its probes fail.
+	// lookLimit bounds all lookups for one failure, answerLimit one lookup. They take about 300 and
+	// 50 µs, or 100 ms to list a namespace with 100,000 sockets. The rest is for a node so short of
+	// CPU that its probes fail.
 	lookLimit   = 2 * time.Second
 	answerLimit = 500 * time.Millisecond
-	// lookRate is how many failures a second are looked into, one after another:
-	// at 0.3 ms each they take 1.5 % of a CPU. lookBurst is how many at once,
-	// after quiet: what breaks a node's network fails many probes in the same
-	// second, and verdicts without a look are poorer.
+	// lookRate is how many failures a second are looked up, one after another: at 0.3 ms each they
+	// take 1.5 % of a CPU. lookBurst is how many at once, after a quiet period: what breaks a
+	// node's network fails many probes in the same second, and verdicts without a lookup are worse.
 	lookRate  = 50
 	lookBurst = 100
-	// sharedFor is how long a look serves also the other connections to the same
-	// place that were already under way when it was taken: what it saw is what
-	// they met. maxShared places are remembered.
+	// sharedFor is how long a lookup also serves other connections to the same place that were
+	// already under way when it was made: they met the same state. maxShared bounds the places
+	// cached.
 	sharedFor = time.Second
 	maxShared = 256
-	// maxListening is how many addresses are named where something else listens: a pod
-	// has one or two.
+	// maxListening bounds the listed addresses where something else listens: a pod has one or two.
 	maxListening = 8
 )
 
-// looked is what a look at the kernel after a failure found. Its zero value is
-// "not looked".
+// looked is the result of a lookup in the kernel after a failure. The zero value means "not looked
+// up".
 type looked struct {
 	skipped  bool // too many failures at once
 	route    netlook.Route
 	neighbor netlook.Neighbor
-	// home is the namespace that has the destination; 0 where it is not on this
-	// node, or not found.
+	// home is the namespace of the destination; 0 if it is not on this node, or not found.
 	home      uint32
 	listener  netlook.Listener
 	child     netlook.ChildState
-	overflows uint64 // of home's accept queues, in the time overflowsIn
+	overflows uint64 // of home's accept queues, within overIn
 	overIn    time.Duration
-	listening string            // what listens in the home of who refused, in words
+	listening string            // what listens in the namespace that refused, in words
 	conntrack netlook.Conntrack // of the opener's namespace
 }
 
-// question is what a look-up needs to know of a failure.
+// question is what a lookup needs to know about a failure.
 type question struct {
 	netns       uint32 // of the opener
 	pid         uint32 // the thread that connected
@@ -65,24 +62,25 @@ type question struct {
 	reset       bool
 }
 
-// place is what looks are shared by: who looks from where to where, and for what.
+// place is the key by which lookups are shared: source namespace, destination and the kind of
+// failure.
 type place struct {
 	netns, targetNetNS uint32
 	dst                netip.AddrPort
 	notSent, reset     bool
 }
 
-// pastLook is a look that is not of one connection alone.
+// pastLook is a lookup that is not specific to one connection.
 type pastLook struct {
 	at time.Time
 	looked
 }
 
-// prober answers questions after failures. It belongs to one goroutine.
+// prober makes lookups after failures. It must be used by one goroutine.
 type prober struct {
 	fs    hostfs.FS
 	looks *rate.Limiter
-	// over counts failures that were not looked into.
+	// over counts failures that were not looked up.
 	over uint64
 	past *lru.Cache[place, pastLook]
 
@@ -101,7 +99,7 @@ func newProber(fs hostfs.FS) *prober {
 	return &prober{fs: fs, namespaces: netlook.NewNamespaces(fs, answerLimit), looks: rate.NewLimiter(lookRate, lookBurst), past: past, homes: homes, overflows: map[uint32]*overflowSamples{}}
 }
 
-// take reports whether a failure may be looked into, and counts those that may not.
+// take reports whether a failure may be looked up, and counts those that may not.
 func (p *prober) take(now time.Time) bool {
 	may := p.looks.AllowN(now, 1)
 	if !may {
@@ -110,15 +108,15 @@ func (p *prober) take(now time.Time) bool {
 	return may
 }
 
-// look answers within lookLimit, with what it has by then, or with what it found
-// a moment ago for another connection.
+// look returns within lookLimit what it has found by then, or what it recently found for another
+// connection.
 func (p *prober) look(q *question) looked {
 	if q.established && q.reset {
-		return looked{} // a reset is the verdict, whatever a look would find
+		return looked{} // a reset is the verdict, whatever a lookup would find
 	}
 	now := time.Now()
 	at := place{netns: q.netns, targetNetNS: q.targetNetNS, dst: q.dst, notSent: q.notSent, reset: q.reset}
-	// Who has accepted an established connection is each one's own.
+	// Who accepted an established connection differs for each connection.
 	shared := !q.established
 	if past, ok := p.past.Get(at); ok && shared && now.Sub(past.at) <= sharedFor && q.started.Before(past.at) {
 		return past.looked
@@ -137,7 +135,7 @@ func (p *prober) lookNow(q *question, end time.Time) (l looked) {
 	opener, err := p.namespaces.Open(q.netns, int(q.pid))
 	if err == nil {
 		defer opener.Close()
-		// What came back proves that there was a way.
+		// A reset proves that there was a route.
 		if !q.reset {
 			l.route = opener.RouteTo(q.dst.Addr())
 		} else if r := opener.RouteTo(q.dst.Addr()); r.Local {
@@ -176,7 +174,7 @@ func (p *prober) lookNow(q *question, end time.Time) (l looked) {
 	return l
 }
 
-// listeningText says what listens in a namespace where nothing listens at the target.
+// listeningText describes what listens in a namespace where nothing listens at the target.
 func listeningText(l netlook.Listening) string {
 	switch {
 	case !l.Known:

@@ -8,25 +8,24 @@ import (
 )
 
 const (
-	// homesFor is how long the namespace of an address is believed, as long as
-	// the address is there: pods keep theirs for life. noHomeFor is how long it
-	// is believed that there is none, which costs a search of them all, and
-	// unknownFor how long none is looked for again after a search that took too
-	// long.
+	// homesFor is how long the namespace of an address is cached, while the address is still there:
+	// pods keep theirs for life. noHomeFor is how long it is cached that there is none, because
+	// finding that out takes a search of all namespaces. unknownFor is the pause after a search
+	// that took too long.
 	homesFor   = 30 * time.Second
 	noHomeFor  = 5 * time.Second
 	unknownFor = time.Second
 	maxHomes   = 4096
 )
 
-// home is where an address was found.
+// home is the namespace where an address was found.
 type home struct {
 	inode uint32 // 0: nowhere, or in several places
 	until time.Time
 }
 
-// renew forgets that namespaces or addresses were not found. A new target's
-// namespace is often newer than what is known of them.
+// renew drops the cached failures to find namespaces or addresses. A new target's namespace is
+// often newer than the cache.
 func (p *prober) renew() {
 	p.namespaces.Forget()
 	for _, addr := range p.homes.Keys() {
@@ -36,9 +35,9 @@ func (p *prober) renew() {
 	}
 }
 
-// home opens the namespace that has the destination where the opener's own has
-// not: the one that the target declares, else the only one on the node where the
-// address is local. Without one the view is nil.
+// home opens the destination's namespace if it is not the opener's: the one that the target
+// declares, else the only one on the node where the address is local. If there is none, the view is
+// nil.
 func (p *prober) home(q *question, end time.Time) (uint32, *netlook.View) {
 	if q.targetNetNS != 0 {
 		if v, err := p.namespaces.Open(q.targetNetNS, 0); err == nil {
@@ -50,7 +49,7 @@ func (p *prober) home(q *question, end time.Time) (uint32, *netlook.View) {
 		if h.inode == 0 {
 			return 0, nil
 		}
-		// The kernel gives a namespace the number of one that is gone.
+		// The kernel may have reused the number for a new namespace.
 		if v, err := p.namespaces.Open(h.inode, 0); err == nil {
 			has, err := v.Has(addr)
 			if has {
@@ -58,7 +57,7 @@ func (p *prober) home(q *question, end time.Time) (uint32, *netlook.View) {
 			}
 			v.Close()
 			if err != nil {
-				return 0, nil // nor does the kernel answer a search
+				return 0, nil // the kernel would not answer a search either
 			}
 		}
 	}
@@ -74,7 +73,7 @@ func (p *prober) home(q *question, end time.Time) (uint32, *netlook.View) {
 	return h.inode, v
 }
 
-// search looks for the only namespace where an address is local.
+// search finds the only namespace where an address is local.
 func (p *prober) search(addr netip.Addr, end time.Time) home {
 	found := p.namespaces.Home(addr, end)
 	now := time.Now()

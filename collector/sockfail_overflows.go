@@ -3,20 +3,20 @@ package collector
 import "time"
 
 const (
-	// overflowsEvery is how often the counters of the targets' namespaces are
-	// read, of at most maxOverflows of them.
+	// overflowsEvery is how often the counters of the targets' namespaces are read, of at most
+	// maxOverflows of them.
 	overflowsEvery = 5 * time.Second
 	maxOverflows   = 256
 )
 
-// overflowSamples are two readings of one namespace's counter, so that one of
-// them is from before any recent connection.
+// overflowSamples are the last two readings of one namespace's counter, so that one of them
+// precedes any recent connection.
 type overflowSamples struct {
 	last, before     uint64
 	lastAt, beforeAt time.Time
 }
 
-// sample reads the overflow counters of the namespaces where targets are.
+// sample reads the overflow counters of the namespaces that contain targets.
 func (p *prober) sample(now time.Time, targets func(fn func(Target))) {
 	if now.Sub(p.overflowsAt) < overflowsEvery {
 		return
@@ -66,8 +66,8 @@ func (p *prober) readOverflows(inode uint32) (uint64, bool) {
 	return stats.Overflows, err == nil
 }
 
-// overflowsSince returns how often an accept queue of the namespace overflowed
-// in a time that begins before the one given; 0 where no reading is that old.
+// overflowsSince returns how often an accept queue of the namespace overflowed in a period that
+// begins before started, and its length. It returns 0 if no reading is that old.
 func (p *prober) overflowsSince(inode uint32, started time.Time) (uint64, time.Duration) {
 	s := p.overflows[inode]
 	if s == nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/kernosis/kernosis/collector/netlook"
 )
 
-// The decision alone, from facts by hand: what real kernels gave, and what they
-// give too seldom to wait for.
+// Tests the verdict alone, with facts written by hand: those seen on real kernels, and those too
+// rare to wait for.
 func TestSockFailJudge(t *testing.T) {
 	dst := netip.MustParseAddrPort("10.0.0.2:80")
 	route := netlook.Route{Known: true, Dev: "eth0", Via: dst.Addr()}
@@ -109,7 +109,7 @@ func TestSockFailReasonsAreBounded(t *testing.T) {
 	}
 }
 
-// testSockFail is a decoder without a kernel behind it.
+// testSockFail returns a decoder without a kernel.
 func testSockFail(t testing.TB) *sockfail {
 	t.Helper()
 	fs := hostfs.New(t.TempDir())
@@ -166,7 +166,7 @@ func TestSockFailDecode(t *testing.T) {
 	if ev.Task.Comm != "kubelet" || ev.Unit != "kubelet.service" || ev.Subject() != "web" {
 		t.Errorf("task %+v, unit %s, subject %s", ev.Task, ev.Unit, ev.Subject())
 	}
-	// A target that is gone: the address stands for it.
+	// A target that was removed: its address is used as its name.
 	r.Target = 1
 	r.H.Kind = bpf.KindSockFailRecovered
 	ev = event.Event{}
@@ -175,8 +175,7 @@ func TestSockFailDecode(t *testing.T) {
 	}
 }
 
-// A flood costs no garbage: beyond the rate of look-ups a record is judged by
-// itself.
+// A flood allocates nothing: beyond the rate of lookups a record is judged without one.
 func TestSockFailDecodeAllocates(t *testing.T) {
 	s := testSockFail(t)
 	r := sockRecord(bpf.KindSockFail)
@@ -192,7 +191,7 @@ func TestSockFailDecodeAllocates(t *testing.T) {
 		change()
 		allowed := 0.0
 		if name == "silent" {
-			allowed = 4 // the text of how long it took
+			allowed = 4 // the text of the duration
 		}
 		if n := testing.AllocsPerRun(100, func() {
 			if _, err := s.decode(&r.H, raw, &ev); err != nil {
@@ -250,7 +249,7 @@ func FuzzDecodeSockfail(f *testing.F) {
 	f.Add([]byte("short"), uint8(1))
 	s := testSockFail(f)
 	f.Fuzz(func(t *testing.T, data []byte, kind uint8) {
-		// The ring aligns records to 8 bytes; a slice of bytes need not be.
+		// The ring aligns records to 8 bytes; a byte slice may not be aligned.
 		words := make([]uint64, (len(data)+7)/8)
 		raw := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*8)[:len(data)]
 		copy(raw, data)
@@ -258,7 +257,7 @@ func FuzzDecodeSockfail(f *testing.F) {
 		if got, err := bpf.ParseHeader(raw); err == nil {
 			h = *got
 		}
-		s.prober.looks = rate.NewLimiter(0, 0) // no look-ups by what is in the record
+		s.prober.looks = rate.NewLimiter(0, 0) // no lookups of what is in the record
 		var ev event.Event
 		ok, err := s.decode(&h, raw, &ev)
 		if err != nil || !ok {

@@ -14,8 +14,8 @@ import (
 	"github.com/kernosis/kernosis/collector/netlook"
 )
 
-// facts are all that is known of one failed connection: from the kernel's
-// record, and from the look taken after it.
+// facts is everything known about one failed connection: from the kernel's record, and from the
+// lookup after it.
 type facts struct {
 	dst         netip.AddrPort
 	established bool // the handshake was complete
@@ -29,24 +29,23 @@ type facts struct {
 	acked       uint64 // bytes of the request
 	unacked     uint64
 	received    uint64
-	rtt         time.Duration // of the network; zero: not known
-	slowAfter   time.Duration // the time that was over when the opener closed; zero: it was not
-	dropReason  string        // why this node dropped a packet; empty: none is known
+	rtt         time.Duration // of the network; zero: unknown
+	slowAfter   time.Duration // the limit that had passed when the opener closed; zero: none had
+	dropReason  string        // why this node dropped a packet; empty: unknown or none
 	dropAt      string        // function
-	icmp        string        // what an ICMP error said; empty: none is known
+	icmp        string        // what an ICMP error said; empty: unknown or none
 	looked
 }
 
 const (
-	// maxEvidence entries are kept of each list, maxFact bytes of an entry.
+	// maxEvidence bounds the entries of each list, maxFact the bytes of an entry.
 	maxEvidence = 8
 	maxFact     = 160
-	// neighborPatience is how long an unresolved next hop is not yet a dead
-	// one: the kernel asks three times, a second apart.
+	// neighborPatience is how long a next hop may be unresolved before it counts as dead: the
+	// kernel asks three times, a second apart.
 	neighborPatience = 500 * time.Millisecond
-	// longRoundTrip is the part of a connection's time from which on a round trip is
-	// no longer ruled out as the cause: it takes one to connect and one for the answer,
-	// two more with TLS.
+	// longRoundTrip is the part of a connection's time from which on a round trip may be the cause:
+	// connecting takes one, and the answer another, with TLS two more.
 	longRoundTrip = 10
 )
 
@@ -61,14 +60,13 @@ func (r *reasons) add(s string) {
 
 func (r *reasons) addf(format string, args ...any) { r.add(fmt.Sprintf(format, args...)) }
 
-// judgement is the verdict with what speaks for it and what speaks against the
-// others. Its slices are used again.
+// judgement is the verdict, with the evidence for it and against others. Its slices are reused.
 type judgement struct {
 	verdict            string
 	evidence, excluded reasons
 }
 
-// judge decides. It is pure: what it says depends on f alone.
+// judge determines the verdict. It is pure: the result depends on f alone.
 func (j *judgement) judge(f *facts) {
 	j.evidence, j.excluded = j.evidence[:0], j.excluded[:0]
 	switch {
@@ -88,7 +86,7 @@ func (j *judgement) judge(f *facts) {
 	}
 }
 
-// neverSent: connect() returned with an error before a port was chosen.
+// neverSent judges a connect() that failed before a port was chosen.
 func (j *judgement) neverSent(f *facts) {
 	j.verdict = event.VerdictNoRoute
 	j.evidence.add("connect() ended before anything was sent")
@@ -100,21 +98,21 @@ func (j *judgement) neverSent(f *facts) {
 	case f.route.Known && f.route.Errno != 0:
 		j.evidence.add(f.route.String())
 	case f.route.Known:
-		// There is a way, so something on this node does not let it be taken:
-		// a program on the control group, a security module.
+		// There is a route, so something on this node blocks it: a BPF program of the cgroup, or a
+		// security module.
 		j.verdict = event.VerdictLocalDrop
 		j.evidence.add("refused on this node, by a policy of the control group or a security module")
 		j.excluded.add(f.route.String())
 	case f.errno == unix.EPERM:
 		j.verdict = event.VerdictLocalDrop
 	case f.errno == 0:
-		// Nearly always it is the route.
+		// In nearly all cases the cause is the route.
 		j.evidence.add("the route could not be looked up: a policy of the control group may be the cause as well")
 	}
 	j.tracking(f)
 }
 
-// unsent: the socket was about to send, and could not.
+// unsent judges a socket that was about to send but could not.
 func (j *judgement) unsent(f *facts) {
 	defer j.tracking(f)
 	if f.route.Known && f.route.Errno != 0 {
@@ -132,8 +130,8 @@ func (j *judgement) refused(f *facts) {
 	j.evidence.add("a reset answered the SYN")
 	switch {
 	case f.dropReason != "":
-		// What was dropped never reached a socket that could refuse it: the reset
-		// is that of a firewall.
+		// A dropped packet never reached a socket that could refuse it: the reset came from a
+		// firewall.
 		j.verdict = event.VerdictLocalDrop
 		j.evidence.add(f.dropText())
 		j.exclude(f)
@@ -145,7 +143,7 @@ func (j *judgement) refused(f *facts) {
 	}
 }
 
-// unanswered: the SYN was sent, and neither SYN-ACK nor reset came.
+// unanswered judges a SYN that was sent, with neither a SYN-ACK nor a reset in return.
 func (j *judgement) unanswered(f *facts) {
 	switch {
 	case isNeighborDrop(f.dropReason), f.neighbor.Failed, f.neighbor.Trying && f.duration >= neighborPatience:
@@ -163,8 +161,8 @@ func (j *judgement) unanswered(f *facts) {
 		case isICMPErrno(f.errno):
 			j.evidence.add("no reset, but an ICMP error: " + hostfs.ErrnoName(int32(f.errno)))
 		default:
-			// One that came while the socket was busy, as it does when the
-			// answer comes from this node.
+			// This ICMP error arrived while the socket was busy, as happens when the answer comes
+			// from this node.
 			j.evidence.add("the socket received " + hostfs.ErrnoName(int32(f.errnoSoft)) + ", and went on trying")
 		}
 		j.evidence.add(f.dropText())
@@ -198,7 +196,7 @@ func (j *judgement) unanswered(f *facts) {
 	j.exclude(f)
 }
 
-// tracking: packets of a connection that finds no place among those tracked are
+// tracking adds that connection tracking is full: packets of connections that can't be tracked are
 // dropped.
 func (j *judgement) tracking(f *facts) {
 	if f.conntrack.Full() {
@@ -212,7 +210,7 @@ func (j *judgement) overflowed(f *facts) {
 	}
 }
 
-// exclude lists what was looked at and found in order.
+// exclude lists what was checked and is in order.
 func (j *judgement) exclude(f *facts) {
 	if f.listener.Present && j.verdict != event.VerdictAcceptQueueFull {
 		j.excluded.add("listener present: " + f.listener.String())
@@ -225,7 +223,7 @@ func (j *judgement) exclude(f *facts) {
 	}
 }
 
-// broken: the connection stood.
+// broken judges a connection that was established.
 func (j *judgement) broken(f *facts) {
 	switch {
 	case f.reset, f.errno == unix.ECONNRESET, f.errno == unix.EPIPE:
@@ -233,8 +231,8 @@ func (j *judgement) broken(f *facts) {
 		j.evidence.add("a reset ended the connection")
 		j.traffic(f)
 	case f.unacked > 0 && (f.listener.Full() || f.child == netlook.ChildHalfOpen && f.overflows > 0):
-		// The queue filled up during the handshake: the listener ignores our
-		// last ACK, and so our data.
+		// The queue filled up during the handshake: the listener ignores our last ACK, and
+		// therefore our data.
 		j.verdict = event.VerdictAcceptQueueFull
 		j.evidence.addf("accept queue of the listener: %d/%d", f.listener.Queue, f.listener.Max)
 		j.overflowed(f)
@@ -269,7 +267,7 @@ func (j *judgement) broken(f *facts) {
 	}
 }
 
-// network reports the round trip that the connection itself has shown.
+// network reports the round trip that the connection itself measured.
 func (j *judgement) network(f *facts) {
 	text := fmt.Sprintf("network RTT %.3g ms", float64(f.rtt)/float64(time.Millisecond))
 	switch {
@@ -321,8 +319,8 @@ func (f *facts) dropText() string {
 
 func isNeighborDrop(reason string) bool { return strings.HasPrefix(reason, "NEIGH_") }
 
-// isICMPErrno: what the kernel makes of ICMP errors (icmp_err_convert and
-// icmpv6_err_convert). ECONNREFUSED without a reset is port unreachable.
+// isICMPErrno reports whether the kernel produces this errno from an ICMP error (icmp_err_convert
+// and icmpv6_err_convert). ECONNREFUSED without a reset is port unreachable.
 func isICMPErrno(e unix.Errno) bool {
 	switch e {
 	case unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EHOSTDOWN, unix.ENONET,
@@ -332,8 +330,8 @@ func isICMPErrno(e unix.Errno) bool {
 	return false
 }
 
-// icmpText names the ICMP error that ends a handshake: as the socket got it, or,
-// with origin 0, as it was sent on this node.
+// icmpText describes the ICMP error that ended a handshake: as the socket received it or, with
+// origin 0, as it was sent on this node.
 func icmpText(origin, typ, code uint8) string {
 	what := fmt.Sprintf("ICMP type %d code %d", typ, code)
 	if unreachable, codes := icmpUnreachable(origin == unix.SO_EE_ORIGIN_ICMP6); unreachable == typ {
@@ -347,8 +345,8 @@ func icmpText(origin, typ, code uint8) string {
 	return what + " came back"
 }
 
-// icmpUnreachable returns the type of "destination unreachable" and the names
-// of its codes, in ICMPv4 or ICMPv6.
+// icmpUnreachable returns the type number of "destination unreachable" and the names of its codes,
+// for ICMPv4 or ICMPv6.
 func icmpUnreachable(v6 bool) (typ uint8, codes map[uint8]string) {
 	if v6 {
 		return 1, map[uint8]string{

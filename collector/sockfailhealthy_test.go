@@ -26,21 +26,21 @@ import (
 )
 
 const (
-	// healthyTargets is what a node with a hundred pods probes, all at once as after
-	// kubelet's start; healthyRounds of that are 1,000 probes.
+	// healthyTargets is what a node with a hundred pods probes, all at once as after kubelet's
+	// start; healthyRounds of these are 1,000 probes.
 	healthyTargets = 200
 	healthyRounds  = 5
-	// healthyPeriod is a probe's shortest, in which the next round begins.
+	// healthyPeriod is the shortest period of a probe, after which the next round begins.
 	healthyPeriod = time.Second
-	// healthyTimeout is so long that a probe which takes longer on a machine that is
-	// busy beyond measure is what the test does not want.
+	// healthyTimeout is so long that a probe exceeds it only on an extremely overloaded machine,
+	// which the test does not cover.
 	healthyTimeout = 45 * time.Second
 	// healthyLimit bounds the test.
 	healthyLimit = 4 * time.Minute
 )
 
-// Probes of healthy targets are reported as nothing else, whatever else the machine and
-// the network are busy with.
+// Probes of healthy targets are never reported as failed, however busy the machine and the network
+// are.
 func TestSockFailHealthy(t *testing.T) {
 	testall.Only(t)
 	prober, target := netlab.Pair(t)
@@ -123,7 +123,7 @@ func TestSockFailHealthy(t *testing.T) {
 		time.Duration(took.Load()).Round(time.Millisecond), streamed.bytes.Load()>>20, streamed.conns.Load())
 }
 
-// serveHealth answers at a port of all the namespace's addresses, now and then late.
+// serveHealth answers at a port of all the namespace's addresses, sometimes late.
 func serveHealth(t *testing.T, n *netlab.Net, port int) {
 	t.Helper()
 	var l net.Listener
@@ -157,8 +157,8 @@ func serveHealth(t *testing.T, n *netlab.Net, port int) {
 	})
 }
 
-// probeAsKubelet makes one HTTP probe as kubelet does: a connection of its own with a
-// linger of one second, one time-out over all, at most 10 KiB of the answer.
+// probeAsKubelet makes one HTTP probe like kubelet: a connection of its own with a linger of one
+// second, a single timeout for everything, and at most 10 KiB of the answer.
 func probeAsKubelet(ctx context.Context, n *netlab.Net, to *Target) error {
 	dialer := net.Dialer{Control: func(_, _ string, c syscall.RawConn) (err error) {
 		control := c.Control(func(fd uintptr) {
@@ -192,7 +192,7 @@ func probeAsKubelet(ctx context.Context, n *netlab.Net, to *Target) error {
 	return err
 }
 
-// burnCPUs keeps all CPUs busy, behind whatever else wants them.
+// burnCPUs keeps all CPUs busy, with low priority.
 func burnCPUs(ctx context.Context, t *testing.T, all *sync.WaitGroup) {
 	t.Helper()
 	for range 2 * runtime.NumCPU() {
@@ -204,10 +204,10 @@ func burnCPUs(ctx context.Context, t *testing.T, all *sync.WaitGroup) {
 	}
 }
 
-// traffic is what the network carried besides the probes.
+// traffic counts what the network carried besides the probes.
 type traffic struct{ bytes, conns atomic.Int64 }
 
-// loadNetwork has a stream, and connections one after the other, go the probes' way.
+// loadNetwork sends a stream, and one connection after another, along the probes' path.
 func loadNetwork(ctx context.Context, n *netlab.Net, all *sync.WaitGroup) *traffic {
 	var done traffic
 	connect := func(use func(net.Conn)) {

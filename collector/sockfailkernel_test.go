@@ -76,7 +76,7 @@ func newSockAgent(t *testing.T, targets ...Target) *sockAgent {
 	return a
 }
 
-// As many targets as are allowed are watched, besides the canary's.
+// The maximum number of targets can be watched, besides the canary.
 func TestMostTargetsOfTheKernel(t *testing.T) {
 	a := newSockAgent(t, manyTargets()...)
 	watched, err := a.l.WatchedTargets()
@@ -108,7 +108,7 @@ func (a *sockAgent) poll() {
 	}
 }
 
-// events waits until n events have come, and returns them all.
+// events waits for n events, and returns them all.
 func (a *sockAgent) events(n int) []*event.Event {
 	a.t.Helper()
 	p, err := poller.New(a.l.Ring().FD())
@@ -153,18 +153,18 @@ func contains(list []string, part string) bool {
 	return slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, part) })
 }
 
-// anyErrno: whether the error is still there when the socket closes depends on
-// which of the resolution's end and the SYN's retransmission comes first.
+// anyErrno: whether the socket still has the error when it closes depends on whether the neighbor
+// resolution fails or the SYN is retransmitted first.
 const anyErrno = "any"
 
-// provoked is how often each fault is made.
+// provoked is how often each fault is provoked.
 const provoked = 23
 
 // sockCase is one way for connections to fail.
 type sockCase struct {
 	name     string
-	needs    string // a program
-	count    int    // how often, where a router does not answer more of a burst; 0: provoked
+	needs    string // a program that this case needs
+	count    int    // number of faults, if a router limits its answers; 0: provoked
 	setUp    func(prober, target *netlab.Net)
 	to       string
 	timeout  time.Duration
@@ -180,11 +180,11 @@ type sockCase struct {
 
 const (
 	shortProbe = 150 * time.Millisecond
-	// servedProbe is for what a server does meanwhile: it accepts, and may answer.
+	// servedProbe gives the server time to act: it accepts, and may answer.
 	servedProbe = time.Second
 )
 
-// Each fault is made for real, and reported by its name each time.
+// Each fault is real, and is reported with its verdict each time.
 func TestSockFailVerdicts(t *testing.T) {
 	testall.Only(t)
 	for _, c := range []sockCase{
@@ -393,7 +393,7 @@ func (c *sockCase) run(t *testing.T) {
 	}
 }
 
-// begins makes a server that begins an answer and does not end it.
+// begins returns a setup with a server that begins an answer but does not finish it.
 func begins(at string) func(prober, target *netlab.Net) {
 	return func(_, target *netlab.Net) {
 		target.Serve(at, func(c net.Conn) {
@@ -404,14 +404,14 @@ func begins(at string) func(prober, target *netlab.Net) {
 	}
 }
 
-// hang does what a process that hangs does: it keeps the connection though the prober
-// has left, for longer than a look at it takes.
+// hang acts like a process that hangs: it keeps the connection after the prober has left, for
+// longer than a lookup takes.
 func hang(c net.Conn) {
 	io.ReadAll(c)
 	time.Sleep(time.Second)
 }
 
-// firewall makes a listener that a rule of its namespace keeps packets from.
+// firewall returns a setup with a listener whose packets a rule of its namespace blocks.
 func firewall(at, rule string) func(prober, target *netlab.Net) {
 	return func(_, target *netlab.Net) {
 		target.Listen(at, 2)
@@ -419,7 +419,7 @@ func firewall(at, rule string) func(prober, target *netlab.Net) {
 	}
 }
 
-// fillQueue makes a listener whose accept queue has its one place taken.
+// fillQueue returns a setup with a listener whose accept queue is full: its only place is taken.
 func fillQueue(at string) func(prober, target *netlab.Net) {
 	return func(prober, target *netlab.Net) {
 		target.Listen(at, 0)
@@ -472,7 +472,7 @@ func TestSockFailCounts(t *testing.T) {
 	}
 }
 
-// A file of targets is watched as soon as it is there, and until it goes.
+// The targets of a file are watched from its creation until its removal.
 func TestSockFailTargetFile(t *testing.T) {
 	prober, _ := netlab.Pair(t)
 	a := newSockAgent(t)

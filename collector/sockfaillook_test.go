@@ -13,11 +13,11 @@ import (
 	"github.com/kernosis/kernosis/vmtest/netlab"
 )
 
-// A namespace that is as new as the target in it is found at the first failure.
+// A namespace as new as the target in it is found at the first failure.
 func TestSockFailNewTarget(t *testing.T) {
 	old := netlab.New(t)
 	a := newSockAgent(t, Target{Port: 1, NetNS: old.Inode})
-	a.s.prober.namespaces.Look() // what is known of namespaces is new, too
+	a.s.prober.namespaces.Look() // what is known of namespaces is recent, too
 
 	prober, target := netlab.Pair(t)
 	fillQueue("10.97.31.2:80")(prober, target)
@@ -33,8 +33,7 @@ func TestSockFailNewTarget(t *testing.T) {
 	}
 }
 
-// A look serves the connections to the same place that were under way when it
-// was taken, and no others.
+// A lookup serves only those connections to the same place that were under way when it was made.
 func TestSockFailLookIsShared(t *testing.T) {
 	prober, target := netlab.Pair(t)
 	target.Listen("10.97.31.2:80", 5)
@@ -61,7 +60,7 @@ func TestSockFailLookIsShared(t *testing.T) {
 		p.look(&first)
 		q := first
 		c.change(&q)
-		p.looks = rate.NewLimiter(0, 0) // who looks now is refused
+		p.looks = rate.NewLimiter(0, 0) // any lookup now is refused
 		if got := p.look(&q); got.skipped == c.shared || c.shared && got != l {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -69,7 +68,7 @@ func TestSockFailLookIsShared(t *testing.T) {
 	}
 }
 
-// agePast has all looks have been taken earlier.
+// agePast makes all past lookups older.
 func agePast(p *prober, by time.Duration) {
 	for _, at := range p.past.Keys() {
 		l, _ := p.past.Peek(at)
@@ -78,8 +77,8 @@ func agePast(p *prober, by time.Duration) {
 	}
 }
 
-// The number of a namespace that went is soon another's: what was found there
-// must not be looked for in that one.
+// The number of a removed namespace is soon reused: an address found in the old one must not be
+// looked up in the new one.
 func TestSockFailHomeMoved(t *testing.T) {
 	prober, target := netlab.Pair(t)
 	p := newProber(hostfs.New("/"))

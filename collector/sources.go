@@ -14,12 +14,12 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// Sources are all that an agent collects from on this machine.
+// Sources is everything that an agent collects from on this machine.
 type Sources struct {
 	env       *environment
 	stems     []*stem
 	pins      *bpf.PinRoot // nil: nothing is pinned
-	noPins    error        // why nothing is pinned that is to be
+	noPins    error        // why nothing is pinned although it should be
 	kernelErr error        // why no program can be loaded
 	memlock   error        // why the limit of locked memory could not be raised
 	mounts    *mountSource
@@ -27,9 +27,9 @@ type Sources struct {
 	gauges    *gaugeSource
 }
 
-// Open attaches what this machine allows. What it does not allow is reported by
-// name in the log, and as [event.Source] events when Run begins; the rest
-// runs. The only error is that another agent runs.
+// Open attaches what this machine allows. It logs by name what the machine does not allow, and Run
+// reports it as [event.Source] events when it begins; the rest runs. The only error is that another
+// agent is running.
 func Open(cfg Config, log *slog.Logger) (*Sources, error) {
 	env := newEnvironment(cfg, log)
 	s := &Sources{env: env}
@@ -37,8 +37,8 @@ func Open(cfg Config, log *slog.Logger) (*Sources, error) {
 	s.stalls = newDiskStallSource(env)
 	s.gauges = newGaugeSource(env)
 	env.fsError = s.mounts.Notify
-	// Kernels before 5.11 charge programs and maps to RLIMIT_MEMLOCK. Where
-	// raising it is not permitted, loading says so itself.
+	// Kernels before 5.11 charge programs and maps to RLIMIT_MEMLOCK. If raising it is not
+	// permitted, loading reports that itself.
 	s.memlock = rlimit.RemoveMemlock()
 	if err := s.openStems(); err != nil {
 		return nil, err
@@ -60,8 +60,8 @@ func Open(cfg Config, log *slog.Logger) (*Sources, error) {
 	return s, nil
 }
 
-// missingCapabilities names what this process would need to load and attach
-// tracing programs. CAP_SYS_ADMIN stands for the first two.
+// missingCapabilities returns the capabilities that this process lacks to load and attach tracing
+// programs. CAP_SYS_ADMIN replaces the first two.
 func missingCapabilities(env *environment) []string {
 	have, err := env.fs.EffectiveCaps()
 	if err != nil || len(have.Missing("CAP_SYS_ADMIN")) == 0 {
@@ -70,9 +70,9 @@ func missingCapabilities(env *environment) []string {
 	return have.Missing("CAP_BPF", "CAP_PERFMON", "CAP_SYS_RESOURCE", "CAP_NET_ADMIN", "CAP_SYS_PTRACE", "CAP_SYSLOG")
 }
 
-// Run collects until ctx ends and returns nil then. It calls settle whenever events that it
-// has emitted are to be safe: before records of the kernel's are given back, and behind
-// whatever can't be read again.
+// Run collects until ctx is done and returns nil then. It calls settle whenever the emitted events
+// must be durable: before records are committed to the kernel, and after each event that can't be
+// read again.
 func (s *Sources) Run(ctx context.Context, emit Emit, settle func()) error {
 	ring := emit
 	emit = func(ev *event.Event) {
@@ -92,7 +92,7 @@ func (s *Sources) Run(ctx context.Context, emit Emit, settle func()) error {
 	return g.Wait()
 }
 
-// Reports returns what became of every program variant.
+// Reports returns the outcome of every program variant.
 func (s *Sources) Reports() []bpf.VariantReport {
 	var all []bpf.VariantReport
 	for _, st := range s.stems {
@@ -101,22 +101,21 @@ func (s *Sources) Reports() []bpf.VariantReport {
 	return all
 }
 
-// AttachAll attaches also what is otherwise attached only while there is
-// something to see, so that Reports reports what this machine could do. Not for
-// Sources that Run.
+// AttachAll also attaches what is otherwise attached only when needed, so that Reports shows what
+// this machine supports. Not for Sources that Run.
 func (s *Sources) AttachAll() {
 	for _, st := range s.stems {
 		st.loaded.AttachAll()
 	}
 }
 
-// Stem is a fault family of kernel programs.
+// Stem is a fault family of BPF programs.
 type Stem struct {
 	Name string
-	Err  error // why it can't see its faults; nil: it sees them
+	Err  error // why it can't detect its faults; nil: it can
 }
 
-// Stems returns all, with what came of each at Open.
+// Stems returns all stems, with the result of each at Open.
 func (s *Sources) Stems() []Stem {
 	var all []Stem
 	for _, st := range s.stems {
@@ -125,25 +124,25 @@ func (s *Sources) Stems() []Stem {
 	return all
 }
 
-// NoPins says why programs and rings do not outlast the agent; nil: they do, or are not
-// to.
+// NoPins returns the reason why programs and rings do not outlast the agent, or nil if they do or
+// need not.
 func (s *Sources) NoPins() error { return s.noPins }
 
-// NoMemlock says why the limit of locked memory could not be raised; nil: it could.
+// NoMemlock returns the reason why the limit of locked memory could not be raised, or nil.
 func (s *Sources) NoMemlock() error { return s.memlock }
 
-// Err says why no program can be loaded; nil: programs can be.
+// Err returns the reason why no program can be loaded, or nil.
 func (s *Sources) Err() error { return s.kernelErr }
 
-// SetTargets replaces the targets of one source, whose name is neither
-// "configuration" nor a path; an empty list removes it. It may be called at any time,
-// also where no program can be loaded: the targets are kept then. They are watched
-// within a second while Run runs. With an error nothing has changed.
+// SetTargets replaces the targets of one source, whose name is neither "configuration" nor a path;
+// an empty list removes the source. It may be called at any time, even if no program can be loaded:
+// the targets are only stored then. They are watched within a second while Run runs. On an error
+// nothing has changed.
 func (s *Sources) SetTargets(source string, t []Target) error { return s.env.targets.Set(source, t) }
 
-// Outcomes returns how connections to the targets of a source went, in the order that
-// SetTargets was given; it is for asking now and then, by any goroutine. The error says
-// that they can't be seen on this machine, or can't be read.
+// Outcomes returns the outcomes of connections to the targets of a source, in the order given to
+// SetTargets. It may be called from any goroutine. It fails if connections can't be seen on this
+// machine, or if the outcomes can't be read.
 func (s *Sources) Outcomes(source string) ([]TargetOutcome, error) {
 	out, err := s.env.targets.outcomesOf(source, s.env.clock.Wall)
 	if errors.Is(err, errNotCounted) && s.kernelErr != nil {
@@ -152,12 +151,12 @@ func (s *Sources) Outcomes(source string) ([]TargetOutcome, error) {
 	return out, err
 }
 
-// Close releases everything. With detach, what is pinned goes too; without,
-// programs stay attached and rings go on filling for the next run.
+// Close releases everything. With detach, it also unpins everything; without, programs stay
+// attached and fill their rings for the next run.
 func (s *Sources) Close(detach bool) error {
 	var errs []error
 	for _, st := range s.stems {
-		// A reader that hangs in the kernel when the process ends may still go on.
+		// When the process ends, a reader that hangs in the kernel may still be running.
 		if !st.reading.Load() {
 			errs = append(errs, st.loaded.Close())
 		}

@@ -21,8 +21,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// storageAgent runs one stem and the mounts as the agent does, on the real
-// kernel, and keeps the events of each device.
+// storageAgent runs one stem and the mounts like the agent, on the real kernel, and stores the
+// events of each device.
 type storageAgent struct {
 	t *testing.T
 
@@ -100,8 +100,8 @@ func (a *storageAgent) emit(ev *event.Event) {
 	}
 }
 
-// sees waits until the agent knows where a device is mounted: it learns of mounts up to
-// 200 ms late.
+// sees waits until the agent knows where a device is mounted: it is notified of mounts up to 200 ms
+// late.
 func (a *storageAgent) sees(path, dir string) {
 	a.t.Helper()
 	var st unix.Stat_t
@@ -142,7 +142,7 @@ func (a *storageAgent) of(device string, kind event.Kind) []*event.Event {
 	return got
 }
 
-// refused skips where this machine can't do a fault.
+// refused skips the test if this machine can't provoke the fault.
 func refused(t *testing.T, err error) {
 	t.Helper()
 	if r, ok := errors.AsType[*inject.Refused](err); ok {

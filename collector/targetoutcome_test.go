@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/netlab"
 )
 
-// Where nothing can be watched, targets are kept and refused as elsewhere.
+// If nothing can be watched, targets are still stored and checked.
 func TestTargetsWithoutAKernel(t *testing.T) {
 	blind := errors.New("no BTF")
 	s := &Sources{env: &environment{targets: newTargets(), clock: hostfs.NewClock()}, kernelErr: blind}
@@ -31,7 +31,7 @@ func TestTargetsWithoutAKernel(t *testing.T) {
 	}
 }
 
-// Several sources may want the same: the shortest time counts, for the openers of all.
+// Several sources may have the same target: the shortest time counts, for the openers of all.
 func TestTargetsSlowAfter(t *testing.T) {
 	at := Target{Address: netip.MustParseAddr("10.0.0.1"), Port: 80}
 	with := func(after time.Duration, openers string) Target {
@@ -81,7 +81,7 @@ func TestTargetsSlowRefused(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 		}
 	}
-	// Names that are gone make room.
+	// Removed names make room.
 	for _, names := range []string{"a,b,c,d,e,f,g,h", "i,j,k"} {
 		if err := targets.Set("probes", []Target{{Port: 1, SlowAfter: 1, SlowOpeners: names}}); err != nil {
 			t.Error(err)
@@ -92,7 +92,7 @@ func TestTargetsSlowRefused(t *testing.T) {
 	}
 }
 
-// What a source asks for is counted, by the real kernel.
+// Connections to a source's targets are counted, by the real kernel.
 func TestOutcomes(t *testing.T) {
 	prober, target := netlab.Pair(t)
 	a := newSockAgent(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// Target is where connections are watched, for the fault family sockfail. Zero
-// fields mean any; an address, a port or a namespace must be given.
+// Target describes connections to watch, for the fault family sockfail. Zero fields match any; an
+// address, a port or a namespace is required.
 type Target struct {
 	Name        string
 	Address     netip.Addr
@@ -24,29 +24,28 @@ type Target struct {
 	NetNS       uint32 // inode of the namespace that connections come from
 	TargetNetNS uint32 // inode of the one they go to; 0: found by its address
 
-	// SlowAfter is after how long an answer that is not complete is a failure: of a
-	// connection that got bytes and that its opener closes then or later, before the
-	// peer does; 0: never. It counts from the connect(): who gives up by a clock that
-	// was started earlier needs a little less than his time-out here. In whole
-	// milliseconds, rounded up.
+	// SlowAfter is the time after which an incomplete answer is a failure; 0: never. It applies to
+	// a connection that received bytes and that its opener closes at that time or later, before the
+	// peer does. It counts from connect(): if the opener's own timeout starts earlier, set this a
+	// little lower than that timeout. In whole milliseconds, rounded up.
 	SlowAfter time.Duration
-	// SlowOpeners are the names of the processes (as in /proc/PID/comm, separated by
-	// commas) for whose connections SlowAfter is; empty: for all. Others may well keep
-	// a connection to the same place open for hours, and close it when it is idle.
+	// SlowOpeners are the names of the processes (as in /proc/PID/comm, separated by commas) to
+	// whose connections SlowAfter applies; empty: all. Other processes may legitimately keep a
+	// connection to the same place open for hours, and close it when idle.
 	SlowOpeners string
 }
 
 const (
-	// maxTargets is some hundred pods with three probes each, ten times over;
-	// the kernel's maps are made for as many, and for the canary.
+	// maxTargets is ten times a hundred pods with three probes each, and more; the kernel's maps
+	// have room for as many plus the canary.
 	maxTargets = 9_999
-	// maxTargetName bounds what is shown of a name.
+	// maxTargetName bounds a name for display.
 	maxTargetName = 200
-	// maxSlowAfter is what the kernel's side has room for, with much to spare.
+	// maxSlowAfter is far below what the BPF side has room for.
 	maxSlowAfter = 24 * time.Hour
 )
 
-// errNoTarget: a target without any field would be every connection.
+// errNoTarget: a target without any field would match every connection.
 var errNoTarget = errors.New("a target needs an address, a port or a netns")
 
 // check returns the target in its canonical form.
@@ -88,27 +87,26 @@ func (t *Target) slowOpeners() []string {
 
 func (t *Target) key() bpf.SockTargetKey { return bpf.NewSockTargetKey(t.NetNS, t.Address, t.Port) }
 
-// Targets is the set of targets from all sources. It is safe for concurrent
-// use; what changes in it reaches the kernel with the next look of the
-// collector, within pollTargets, or pollIdle where there were none.
+// Targets is the set of targets from all sources. It is safe for concurrent use. Changes reach the
+// kernel with the collector's next check, within pollTargets, or pollIdle if there were none.
 type Targets struct {
 	mu       sync.Mutex
 	sources  map[string][]Target
 	total    int
-	byID     map[uint32]Target // those in force
+	byID     map[uint32]Target // targets in force
 	byKey    map[bpf.SockTargetKey]uint32
 	changed  bool
 	outcomes func(id uint32) (bpf.SockOutcome, bool, error) // nil: nothing is watched
-	awaited  map[string]bool                                // sources that gave no list yet
+	awaited  map[string]bool                                // sources that have not set a list yet
 }
 
-// earlierRun is the source of what was watched before the agent started, until each
-// awaited source has given its first list.
+// earlierRun is the source of the targets that were watched before the agent started, until each
+// awaited source has set its first list.
 const earlierRun = "earlier run"
 
-// newTargets returns a set that waits for a first list of each of these sources.
+// newTargets returns a set that waits for the first list of each of these sources.
 func newTargets(awaited ...string) *Targets {
-	// Changed: an earlier run's targets may be in the kernel still.
+	// changed, because an earlier run's targets may still be in the kernel.
 	t := &Targets{sources: map[string][]Target{}, changed: true, awaited: map[string]bool{}}
 	for _, source := range awaited {
 		t.awaited[source] = true
@@ -116,8 +114,8 @@ func newTargets(awaited ...string) *Targets {
 	return t
 }
 
-// Set replaces the targets of one source; an empty list removes it. With an
-// error nothing has changed.
+// Set replaces the targets of one source; an empty list removes the source. On an error nothing has
+// changed.
 func (t *Targets) Set(source string, targets []Target) error {
 	checked := make([]Target, len(targets))
 	var errs []error
@@ -151,7 +149,7 @@ func (t *Targets) Set(source string, targets []Target) error {
 	return nil
 }
 
-// heard notes that a source has given a list.
+// heard records that a source has set a list.
 func (t *Targets) heard(source string) {
 	delete(t.awaited, source)
 	if _, kept := t.sources[earlierRun]; kept && len(t.awaited) == 0 {
@@ -160,7 +158,7 @@ func (t *Targets) heard(source string) {
 	}
 }
 
-// resume takes what an earlier run had watched.
+// resume takes over the targets that an earlier run watched.
 func (t *Targets) resume(watched bpf.SockTargets) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -179,14 +177,14 @@ func (t *Targets) resume(watched bpf.SockTargets) {
 	}
 }
 
-// waiting reports whether targets of an earlier run are kept for want of a first list.
+// waiting reports whether targets of an earlier run are kept because a first list is missing.
 func (t *Targets) waiting() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.sources[earlierRun] != nil
 }
 
-// targetOf returns what a key of the kernel's was made of.
+// targetOf returns the target from which a key in the kernel was made.
 func targetOf(k bpf.SockTargetKey, of bpf.SockTarget, all bpf.SockTargets) Target {
 	label := all.Labels[of.ID]
 	t := Target{
@@ -206,15 +204,15 @@ func targetOf(k bpf.SockTargetKey, of bpf.SockTarget, all bpf.SockTargets) Targe
 	return t
 }
 
-// labelOf returns what is kept of a target besides its key.
+// labelOf returns what is stored for a target besides its key.
 func labelOf(t *Target) bpf.SockTargetLabel {
 	l := bpf.SockTargetLabel{TargetNetNS: t.TargetNetNS}
 	copy(l.Name[:len(l.Name)-1], t.Name)
 	return l
 }
 
-// checkOpeners reports whether there is room for the names of all openers once a source
-// has these targets.
+// checkOpeners returns an error if there is no room for the names of all openers once source has
+// these targets.
 func (t *Targets) checkOpeners(source string, targets []Target) error {
 	names := map[string]bool{}
 	add := func(list []Target) {
@@ -236,7 +234,7 @@ func (t *Targets) checkOpeners(source string, targets []Target) error {
 	return nil
 }
 
-// reconcile hands the set to the kernel when it has changed.
+// reconcile passes the set to the kernel if it has changed.
 func (t *Targets) reconcile(watch func(bpf.SockTargets) error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -245,12 +243,12 @@ func (t *Targets) reconcile(watch func(bpf.SockTargets) error) error {
 	}
 	watched, byID := number(t.sources, t.byKey)
 	if len(watched.Keys) > maxTargets || len(watched.Openers) > bpf.MaxSockOpeners {
-		// What is watched now comes first.
+		// The targets set now have priority.
 		delete(t.sources, earlierRun)
 		watched, byID = number(t.sources, t.byKey)
 	}
 	if err := watch(watched); err != nil {
-		return err // tried again at the next look
+		return err // retried at the next check
 	}
 	t.byKey = make(map[bpf.SockTargetKey]uint32, len(watched.Keys))
 	for k, target := range watched.Keys {
@@ -260,10 +258,10 @@ func (t *Targets) reconcile(watch func(bpf.SockTargets) error) error {
 	return nil
 }
 
-// number gives each distinct target its id: the one it has, else one that none has. Of
-// targets that differ only in name or namespace of the destination the first source by name
-// counts, and an earlier run last; of several times after which answers are slow the
-// shortest, for the openers of all of them.
+// number gives each distinct target its ID: the one it has, else an unused one. Of targets that
+// differ only in name or destination namespace, that of the first source by name is used; an
+// earlier run comes last. Of several SlowAfter the shortest is used, for the openers of all of
+// them.
 func number(sources map[string][]Target, ids map[bpf.SockTargetKey]uint32) (watched bpf.SockTargets, byID map[uint32]Target) {
 	watched.Keys, byID = map[bpf.SockTargetKey]bpf.SockTarget{}, map[uint32]Target{}
 	watched.Labels = map[uint32]bpf.SockTargetLabel{}
@@ -279,7 +277,7 @@ func number(sources map[string][]Target, ids map[bpf.SockTargetKey]uint32) (watc
 	for _, id := range ids {
 		taken[id] = true
 	}
-	anybody := map[uint32]bool{} // whose connections may be slow, whoever opens them
+	anybody := map[uint32]bool{} // targets whose slow answers count for every opener
 	for _, name := range names {
 		for _, target := range sources[name] {
 			k := target.key()
@@ -312,8 +310,7 @@ func number(sources map[string][]Target, ids map[bpf.SockTargetKey]uint32) (watc
 	return watched, byID
 }
 
-// openerBits returns a set of names by their places in all, to which it adds those that
-// are missing.
+// openerBits returns a set of names as bits by their index in all. It appends missing names to all.
 func openerBits(all *[]string, names []string) (bits uint32) {
 	for _, name := range names {
 		i := slices.Index(*all, name)
@@ -326,8 +323,8 @@ func openerBits(all *[]string, names []string) (bits uint32) {
 	return bits
 }
 
-// byRecord returns the target that a record names. It is not found when it has
-// been removed since.
+// byRecord returns the target that a record belongs to. It returns false if the target has been
+// removed since.
 func (t *Targets) byRecord(id uint32) (Target, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -348,7 +345,7 @@ func (t *Targets) list(fn func(Target)) {
 	}
 }
 
-// len returns how many targets are watched, or are to be.
+// len returns how many targets are watched, or will be.
 func (t *Targets) len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

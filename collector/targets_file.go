@@ -20,14 +20,13 @@ import (
 	"github.com/kernosis/kernosis/collector/document"
 )
 
-// maxTargetsFile is what maxTargets take, written at length.
+// maxTargetsFile is the size of maxTargets targets in a verbose form.
 const maxTargetsFile = 4 << 20
 
-// retryDir is how long after a failure the folder is tried again: each one is
-// reported in the log.
+// retryDir is the pause after a failure before the folder is tried again: each failure is logged.
 const retryDir = 30 * time.Second
 
-// targetFile is the form of a file of targets.
+// targetFile is the format of a file of targets.
 type targetFile struct {
 	Targets []yaml.Node `yaml:"targets"`
 }
@@ -42,8 +41,7 @@ type targetEntry struct {
 	SlowOpeners string `yaml:"slowOpeners"`
 }
 
-// parseTargets reads a file of targets. Its errors name file and line; keys
-// that are not known are errors.
+// parseTargets parses a file of targets. Its errors contain file and line; unknown keys are errors.
 func parseTargets(name string, data []byte) ([]Target, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	dec.KnownFields(true)
@@ -97,24 +95,23 @@ func parseTarget(node *yaml.Node) (Target, error) {
 	return t.check()
 }
 
-// targetDir keeps the targets of a folder's files in force, by the content that
-// was last good of each. It belongs to one goroutine.
+// targetDir keeps the targets of a folder's files in force, using the last valid content of each
+// file. It must be used by one goroutine.
 type targetDir struct {
 	path    string
 	targets *Targets
 	log     *slog.Logger
 	watcher *fsnotify.Watcher
-	retry   time.Time       // not before, after a failure
-	files   map[string]bool // whose targets are in force, or that are bad
+	retry   time.Time       // earliest retry after a failure
+	files   map[string]bool // files whose targets are in force, or that are invalid
 }
 
 func newTargetDir(path string, targets *Targets, log *slog.Logger) *targetDir {
 	return &targetDir{path: path, targets: targets, log: log, files: map[string]bool{}}
 }
 
-// look reads the folder at the first call and after a change; it does not wait.
-// The watcher is closed when the first call's ctx ends. A folder that does not
-// exist is made.
+// look reads the folder at the first call and after a change; it does not wait. It creates the
+// folder if it does not exist. The watcher is closed when the first call's ctx is done.
 func (d *targetDir) look(ctx context.Context) error {
 	if d.path == "" {
 		return nil
@@ -129,18 +126,18 @@ func (d *targetDir) look(ctx context.Context) error {
 			return err
 		}
 		d.read()
-		return d.targets.Set(d.path, nil) // each file is a source of its own: that all were read
+		return d.targets.Set(d.path, nil) // each file is a source of its own; this records that all were read
 	}
 	changed := false
 	for {
 		select {
 		case ev, ok := <-d.watcher.Events:
 			if !ok {
-				return nil // closed: the end
+				return nil // closed: the agent stops
 			}
 			changed = true
 			if ev.Has(fsnotify.Remove|fsnotify.Rename) && filepath.Clean(ev.Name) == filepath.Clean(d.path) {
-				// The folder itself is gone, and the watch with it.
+				// The folder itself is gone, so the watch is too.
 				_ = d.watcher.Close()
 				d.watcher = nil
 				d.read()
@@ -151,7 +148,7 @@ func (d *targetDir) look(ctx context.Context) error {
 			if !ok {
 				return nil
 			}
-			// An overflow of the queue: some change was not reported.
+			// The queue has overflowed: some change was not reported.
 			d.log.Warn("watch targets", "dir", d.path, "error", err)
 			changed = true
 			continue
@@ -181,7 +178,8 @@ func (d *targetDir) watch(ctx context.Context) error {
 	return nil
 }
 
-// read puts all files in force; a bad one is reported, and what it had before stays.
+// read puts the targets of all files in force. It logs an invalid file, whose previous targets
+// stay.
 func (d *targetDir) read() {
 	present := map[string]bool{}
 	entries, err := os.ReadDir(d.path)
@@ -196,7 +194,7 @@ func (d *targetDir) read() {
 			paths, present[path] = append(paths, path), true
 		}
 	}
-	// First what went, so that there is room for what came.
+	// Remove first, so that there is room for what is new.
 	for path := range d.files {
 		if !present[path] {
 			// Removing can't fail.

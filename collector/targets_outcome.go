@@ -7,22 +7,22 @@ import (
 	"github.com/kernosis/kernosis/bpf"
 )
 
-// TargetOutcome is how connections to a target went that have ended.
+// TargetOutcome counts the connections to a target that have ended.
 type TargetOutcome struct {
 	Target Target
-	// Succeeded and Failed count connections since the target is watched, for
-	// whichever source it was first, and also across a restart of the agent that
-	// leaves no time without it. One whose first SYN was not answered, and that went
-	// well then, is in both. Of more than 8192 connections at a time some are missed.
+	// Succeeded and Failed count connections since the target is watched, by whichever source was
+	// first. They survive a restart of the agent if no time passes without one. A connection whose
+	// first SYN was not answered and that succeeded later counts in both. If there are more than
+	// 8192 connections at a time, some are missed.
 	Succeeded, Failed uint64
-	// Started is when the latest of them was opened, zero where there is none; Took
-	// how long it was until it failed or the first side closed it; RTT the smoothed
-	// round trip, zero where it was never established.
+	// Started is when the latest of them was opened, zero if there is none. Took is the time until
+	// it failed or the first side closed it. RTT is the smoothed round trip, zero if it was never
+	// established.
 	Started   time.Time
 	Took, RTT time.Duration
 }
 
-// count has outcomes read from a stem that runs, until it is called with nil.
+// count sets the function that reads outcomes from a running stem; nil: there is none.
 func (t *Targets) count(read func(id uint32) (bpf.SockOutcome, bool, error)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -32,8 +32,8 @@ func (t *Targets) count(read func(id uint32) (bpf.SockOutcome, bool, error)) {
 // errNotCounted: no program counts connections.
 var errNotCounted = errors.New("connections to targets can't be seen")
 
-// outcomesOf returns the outcomes of one source's targets, in its order. Those that are
-// not in force yet have none. wall turns a time since boot into one of the clock.
+// outcomesOf returns the outcomes of one source's targets, in its order. Targets that are not in
+// force yet have none. wall converts a time since boot into wall clock time.
 func (t *Targets) outcomesOf(source string, wall func(time.Duration) time.Time) ([]TargetOutcome, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -71,7 +71,7 @@ func TestParseTargetsErrors(t *testing.T) {
 	}
 }
 
-// watched returns what the kernel would be reported.
+// watched returns the keys and IDs that the kernel would be given.
 func watched(t *testing.T, targets *Targets) map[bpf.SockTargetKey]uint32 {
 	t.Helper()
 	targets.changed = true
@@ -111,7 +111,7 @@ func TestTargetsSet(t *testing.T) {
 	}
 }
 
-// manyTargets are as many as are allowed.
+// manyTargets returns the maximum number of targets.
 func manyTargets() []Target {
 	many := make([]Target, maxTargets)
 	for i := range many {
@@ -120,7 +120,7 @@ func manyTargets() []Target {
 	return many
 }
 
-// The maps of the kernel have room for all targets and the canary.
+// The kernel's maps have room for all targets and the canary.
 func TestTargetsFitTheMaps(t *testing.T) {
 	spec, err := bpf.LoadSockfail()
 	if err != nil {
@@ -159,7 +159,7 @@ func TestTargetsAreBounded(t *testing.T) {
 	}
 }
 
-// A watch that failed is tried again.
+// A watch that failed is retried.
 func TestTargetsReconcileAgain(t *testing.T) {
 	targets := newTargets()
 	if err := targets.Set("a", []Target{{Port: 80}}); err != nil {

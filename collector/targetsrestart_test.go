@@ -22,7 +22,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// collected is Sources that run, and what they reported of targets.
+// collected is running Sources, and what they reported about targets.
 type collected struct {
 	*Sources
 	mu       sync.Mutex
@@ -67,8 +67,8 @@ func (c *collected) events() []string {
 	return append([]string(nil), c.reported...)
 }
 
-// Between an agent's end and the first list of its successor's sources, targets go on
-// being watched, and what fails then still has their names.
+// Between an agent's end and the first list of its successor's sources, targets stay watched, and
+// failures in that time still have their names.
 func TestTargetsOutliveTheAgent(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to load programs")
@@ -111,16 +111,16 @@ func TestTargetsOutliveTheAgent(t *testing.T) {
 	}
 	watched(first, true)
 	first.end()
-	refuse() // while there is no agent
+	refuse() // while no agent runs
 
 	second := collect(t, cfg)
 	reported(second, 1)
-	refuse() // before it knows a pod
+	refuse() // before it knows any pod
 	reported(second, 2)
 	second.end()
 	refuse()
 
-	// The first list comes; it has what was watched and something new.
+	// The first list arrives; it has the watched target and a new one.
 	third := collect(t, cfg)
 	other := Target{Name: "shop/db:82", Address: at.Addr(), Port: 82, NetNS: prober.Inode}
 	if err := third.SetTargets("probes", []Target{target, other}); err != nil {
@@ -133,7 +133,7 @@ func TestTargetsOutliveTheAgent(t *testing.T) {
 	})
 	third.end()
 
-	// And a first list without it.
+	// Now a first list without the target.
 	fourth := collect(t, cfg)
 	watched(fourth, true)
 	if err := fourth.SetTargets("probes", nil); err != nil {
@@ -142,8 +142,8 @@ func TestTargetsOutliveTheAgent(t *testing.T) {
 	watched(fourth, false)
 }
 
-// What no longer sees real connections fails the check, though its program still runs when
-// it is asked to.
+// A stem that no longer sees real connections fails the check, although its program still runs when
+// asked to.
 func TestBlindSockFailFailsTheCheck(t *testing.T) {
 	testall.Only(t)
 	if os.Geteuid() != 0 {
@@ -169,7 +169,7 @@ func TestBlindSockFailFailsTheCheck(t *testing.T) {
 		})
 	}
 	healthy(true)
-	// The programs stay attached, and take nothing for a target any more.
+	// The programs stay attached, but no longer match any target.
 	found, err := filepath.Glob(filepath.Join(pins, bpf.StemSockFail, "*", "map_config"))
 	if err != nil || len(found) != 1 {
 		t.Fatal(found, err)

@@ -8,16 +8,15 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// absence is what a rule with absentFor knows of the events that it waits for. Its times are
-// since boot, zero where that was never.
+// absence is the state of a rule with absentFor. Its times are since boot; zero means never.
 type absence struct {
-	Heard   time.Duration `json:"heard,omitempty"`   // of the latest matching event
-	Begun   time.Duration `json:"begun,omitempty"`   // when the period began that has to pass without one: the first source came up, or lines were lost
-	Resumed time.Duration `json:"resumed,omitempty"` // when the rule's source last came up; zero while none sees
+	Heard   time.Duration `json:"heard,omitempty"`   // time of the latest matching event
+	Begun   time.Duration `json:"begun,omitempty"`   // start of the period without events: the first source came up, or lines were lost
+	Resumed time.Duration `json:"resumed,omitempty"` // when the rule's source last came up; zero while none is up
 }
 
-// due returns when the rule fires unless an event comes before, zero while no source sees. A source
-// that was away first catches up with what came meanwhile.
+// due returns when the rule fires unless an event comes first, or zero while no source is up. It
+// leaves a source that was down time to catch up.
 func (a *absence) due(r *Rule) time.Duration {
 	if a.Resumed == 0 {
 		return 0
@@ -25,7 +24,7 @@ func (a *absence) due(r *Rule) time.Duration {
 	return max(a.Heard+r.AbsentFor, a.Begun+r.AbsentFor, a.Resumed+min(r.AbsentFor, confirmWithin))
 }
 
-// awaits reports whether the rule is about events that don't come.
+// awaits reports whether the rule detects missing events (absentFor).
 func (r *Rule) awaits() bool { return r.AbsentFor > 0 }
 
 // heard handles an event that a rule waits for.
@@ -34,11 +33,11 @@ func (e *Engine) heard(r *ruleState, at, now event.Moment) {
 	if en := r.series.entries[""]; en != nil && en.p.State == problem.Firing && at.Boot > en.Since-r.AbsentFor {
 		e.resolve(en, now)
 	}
-	e.mark(r.series) // it may have been the first one
+	e.mark(r.series) // it may have been the first event
 	e.absentDue = e.nextAbsence()
 }
 
-// absencesOf takes down that a stem's source came or went, or that something of it was lost.
+// absencesOf updates the absence rules after a stem's source came up, went down or lost records.
 func (e *Engine) absencesOf(stem string, st *stemState, lost bool, now time.Duration) {
 	for _, r := range e.rules {
 		if !r.awaits() || !r.looksAt(stem, st) {
@@ -46,13 +45,13 @@ func (e *Engine) absencesOf(stem string, st *stemState, lost bool, now time.Dura
 		}
 		e.resume(r, now)
 		if lost && e.needs(r.Rule, stem, st) {
-			r.absence.Begun = now // it may have been among them
+			r.absence.Begun = now // the awaited event may have been lost
 		}
 	}
 	e.absentDue = e.nextAbsence()
 }
 
-// resume has the rule wait if a source of it sees.
+// resume starts the rule's wait if one of its sources is up, and stops it if none is.
 func (e *Engine) resume(r *ruleState, now time.Duration) {
 	a := &r.absence
 	switch sees := e.sees(r.Rule); {
@@ -66,7 +65,7 @@ func (e *Engine) resume(r *ruleState, now time.Duration) {
 	}
 }
 
-// nextAbsence returns when the first absence is due, zero where none is.
+// nextAbsence returns when the next absence rule fires, or zero.
 func (e *Engine) nextAbsence() (next time.Duration) {
 	for _, r := range e.rules {
 		if r.awaits() && r.series.firing == 0 {
@@ -76,7 +75,7 @@ func (e *Engine) nextAbsence() (next time.Duration) {
 	return next
 }
 
-// absent has the rules fire whose events have not come.
+// absent fires the rules whose events have not come in time.
 func (e *Engine) absent(now time.Duration) {
 	if e.absentDue == 0 || e.absentDue > now {
 		return
@@ -101,12 +100,12 @@ func (e *Engine) isAbsent(r *ruleState, at event.Moment) {
 	en.begin(r, at)
 	en.reporter = r
 	en.p.Count = 1
-	en.p.Message, e.text, _ = r.message.render(e.act, e.text) // of constant text
+	en.p.Message, e.text, _ = r.message.render(e.act, e.text) // constant text, so it can't fail
 	e.fire(en, at)
 }
 
-// unreportedAbsences are the rules of a condition that have neither heard of an event nor waited
-// for long enough.
+// unreportedAbsences describes the rules of a condition that have neither seen an event nor waited
+// for the whole period.
 func (e *Engine) unreportedAbsences(c *conditionState) (names []string) {
 	for _, r := range e.rules {
 		if r.awaits() && r.series.condition == c && r.absence.Heard == 0 && r.series.firing == 0 {
@@ -116,7 +115,7 @@ func (e *Engine) unreportedAbsences(c *conditionState) (names []string) {
 	return names
 }
 
-// checkAbsence tests a rule with absentFor: nothing that it says may need an event.
+// checkAbsence checks a rule with absentFor: no key of it may depend on an event.
 func (r *loadedRule) checkAbsence() {
 	if r.Keys["absentFor"] == nil {
 		return

@@ -13,14 +13,14 @@ const backupRule = `
 - {name: told, events: [log], logs: [backup], pattern: '^backup done$', absentFor: 24h, reason: BackupMissing, message: no backup for a day}
 `
 
-// done is the line that says that the backup was made.
+// done returns the log line that reports a finished backup.
 func done(seq uint64, at time.Duration) *event.Event {
 	ev := logged(at, "backup done")
 	ev.Log.Log, ev.Log.Seq = "backup", seq
 	return ev
 }
 
-// restarted is the engine as after a restart of the agent.
+// restarted returns the engine after a restart of the agent.
 func restarted(t *testing.T, e *detector.Engine, set *detector.RuleSet, now time.Duration) *detector.Engine {
 	t.Helper()
 	b, err := e.Snapshot()
@@ -59,12 +59,12 @@ func TestAbsence(t *testing.T) {
 	due(day + time.Minute)
 	want(t, e.Tick(at(day+time.Minute)), "backup  firing", "told  firing", "Sick=True BackupMissing")
 	want(t, e.Observe(done(1, 25*time.Hour), at(25*time.Hour)), "backup  resolved", "told  resolved", "Sick=False Well")
-	e.Tick(at(25*time.Hour + 15*time.Minute)) // what was resolved is forgotten
+	e.Tick(at(25*time.Hour + 15*time.Minute)) // the resolved problem is forgotten
 	due(49 * time.Hour)
 	want(t, e.Observe(done(2, 40*time.Hour), at(40*time.Hour)))
 	due(64 * time.Hour)
 
-	// Nobody reads the log for an hour: what it says of that time comes late.
+	// The log is not read for two hours: lines from that time arrive late.
 	want(t, e.Observe(source("log/backup", false), at(63*time.Hour)), "Sick=Unknown SourceUnavailable")
 	want(t, e.Tick(at(65*time.Hour)))
 	want(t, e.Observe(source("log/backup", true), at(65*time.Hour)), "Sick=False Well")
@@ -85,19 +85,19 @@ func TestAbsence(t *testing.T) {
 	condition("True BackupMissing: no backup for a day")
 	want(t, e.Observe(done(5, 90*time.Hour), at(90*time.Hour)), "backup  resolved", "told  resolved", "Sick=False Well")
 
-	// Lost lines may have been the one; and rules that are loaded again wait on.
+	// The awaited line may have been lost. Reloaded rules continue to wait.
 	e.Observe(&event.Event{Kind: event.Lost, Lost: &event.LostData{Stem: "log/backup", Count: 3, Reason: "overrun"}}, at(100*time.Hour))
 	e.Tick(at(101 * time.Hour)) // the loss is over
 	due(124 * time.Hour)
 	want(t, e.Replace(ruleSet(t, backupRule), at(102*time.Hour)))
 	due(124 * time.Hour)
-	// A rule that is new waits from now on.
+	// A new rule starts to wait now.
 	want(t, e.Replace(ruleSet(t, backupRule+"- {name: soon, events: [log], pattern: x, absentFor: 1h, reason: Soon, message: m}\n"), at(102*time.Hour)))
 	due(103 * time.Hour)
 	want(t, e.Tick(at(103*time.Hour)), "soon  firing")
 }
 
-// A wait for a line of the kernel's goes on while another log has all of them.
+// A loss does not restart the wait for a kernel message while another log has all of them.
 func TestAbsenceWhileALogLosesLines(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, "\n- {name: alive, events: [log], logs: [kernel], pattern: alive, absentFor: 10m, reason: R, message: m}\n"))
 	for i, log := range []string{"log/kmsg", "log/journald"} {

@@ -10,16 +10,16 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// activation gives expressions the fields of one event. It is reused from
-// event to event, so that an evaluation allocates only what the fields read
-// have to (and nothing for those with few values).
+// activation gives expressions the fields of one event. It is reused for
+// all events, so that an evaluation allocates only for the fields it reads
+// (and nothing for fields with few values).
 type activation struct {
 	ev    *event.Event
-	known map[string]ref.Val // CEL form of texts of fields with few values
+	known map[string]ref.Val // cached CEL values of fields with few values
 }
 
-// maxKnown bounds the kept texts: the honest ones are a few dozen, and a
-// source that invents them must not grow the map.
+// maxKnown bounds the cached texts: normally there are a few dozen, and a
+// source that invents texts must not grow the map.
 const maxKnown = 1024
 
 func newActivation() *activation { return &activation{known: make(map[string]ref.Val)} }
@@ -55,5 +55,5 @@ func (a *activation) keep(s string) ref.Val {
 	return v
 }
 
-// Parent implements interpreter.Activation: there is none.
+// Parent implements interpreter.Activation. It returns nil.
 func (a *activation) Parent() interpreter.Activation { return nil }

@@ -23,7 +23,7 @@ const benchLogRules = `
 - {name: kill, events: [oomkill], condition: Sick, reason: R, message: m, latched: true}
 `
 
-// thousand returns 1,000 rules: of 997 rule is the format, of a number, and three are
+// thousand returns 1,000 rules: 997 made from the format rule with a number, and three
 // for kind, two of them with an expression.
 func thousand(rule, kind string) string {
 	var b strings.Builder
@@ -37,11 +37,11 @@ func thousand(rule, kind string) string {
 }
 
 const (
-	// otherKinds is a rule that is not for the event.
+	// otherKinds is a rule for other event kinds.
 	otherKinds = "- {name: o%d, events: [oomkill, hungtask, sockfail], when: task.comm != 'x', groupBy: [task.pid], reason: R, message: m}"
-	// sameKind is one that looks at the event.
+	// sameKind is a rule that evaluates the event.
 	sameKind = "- {name: o%d, events: [diskio], when: event.op == 'discard', groupBy: [device.name], reason: R, message: m}"
-	// otherLines is a log rule that is not for the line.
+	// otherLines is a log rule for other lines.
 	otherLines = "- {name: l%[1]d, events: [log], pattern: 'controller fault %[1]d of (?P<port>\\w+)', groupBy: [match.port], condition: Ill, reason: R, message: m, latched: true}"
 )
 
@@ -51,7 +51,7 @@ func inLog(name, text string) *event.Event {
 	return ev
 }
 
-// hot returns a function that observes the event as a new record each time.
+// hot returns a function that observes the event, each time as a new record.
 func hot(e *detector.Engine, ev *event.Event) func() {
 	now := at(time.Hour)
 	return func() {
@@ -124,14 +124,14 @@ func BenchmarkObserve(b *testing.B) {
 	}
 }
 
-// TestAllocs holds the hot paths to their allocations.
+// TestAllocs checks the number of allocations of the hot paths.
 func TestAllocs(t *testing.T) {
 	if raceDetector {
 		t.Skip("under the race detector sync.Pool forgets at random; the same test runs without it")
 	}
 	for _, c := range cases(t) {
 		for range 5000 {
-			c.f() // the ring of identities is full
+			c.f() // fill the ring of identities
 		}
 		if have := testing.AllocsPerRun(2000, c.f); have > c.allocs {
 			t.Errorf("%s: %v allocations, want at most %v", c.name, have, c.allocs)

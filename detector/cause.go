@@ -8,14 +8,14 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// dependency is that a rule's problems are consequences of another rule's, and hidden while
-// these fire.
+// dependency records that problems of the rule effect are consequences of problems of the rule
+// cause, which hide them while they fire.
 type dependency struct {
 	effect, cause *ruleState
-	equal         []places // where groups must say the same, of the fields that the cause has; none: one of the cause's hides all
+	equal         []places // group values that must be equal; none: any problem of the cause hides all
 }
 
-// places are those of two fields in groupBy.
+// places holds the indexes of two fields in the rules' groupBy.
 type places struct{ effect, cause int }
 
 func newDependency(effect, cause *ruleState) *dependency {
@@ -28,8 +28,8 @@ func newDependency(effect, cause *ruleState) *dependency {
 	return d
 }
 
-// links reports whether one problem may be the other's consequence. Of the overflow group
-// nobody knows what it stands for.
+// links reports whether effect may be a consequence of cause. The overflow group is not linked by
+// fields, because its values are unknown.
 func (d *dependency) links(effect, cause *entry) bool {
 	if len(d.equal) == 0 {
 		return true
@@ -45,7 +45,7 @@ func (d *dependency) links(effect, cause *entry) bool {
 	return true
 }
 
-// groupPart returns a value of a group, as it is written there.
+// groupPart returns the value at a place of a group, in its escaped form.
 func groupPart(group string, place int) (part string) {
 	for range place + 1 {
 		part, group = cutPart(group)
@@ -77,12 +77,12 @@ func cause(en *entry) string {
 	return ""
 }
 
-// causeChanged has others follow a problem that began or ceased to fire.
+// causeChanged updates the dependents of a problem that started or stopped firing.
 func (e *Engine) causeChanged(changed *entry) {
 	s := changed.rule.series
 	for _, d := range s.dependents {
 		if len(d.equal) == 0 && s.firing > 1 {
-			continue // others hide as before
+			continue // other problems still hide them
 		}
 		var effects []*entry
 		for _, en := range d.effect.series.entries {
@@ -97,8 +97,8 @@ func (e *Engine) causeChanged(changed *entry) {
 	}
 }
 
-// follow has a problem follow the causes and mutes in force. A permanent one that is hidden or
-// comes to light is announced; of temporary ones the next occurrence is.
+// follow applies the causes and mutes in force to a problem. It announces a permanent problem that
+// becomes hidden or visible; a temporary one is announced with its next occurrence.
 func (e *Engine) follow(en *entry) {
 	if en.p.State == problem.Pending {
 		return
@@ -119,7 +119,7 @@ func (e *Engine) follow(en *entry) {
 	}
 }
 
-// followAll is follow of all problems.
+// followAll calls follow for all problems.
 func (e *Engine) followAll() {
 	for _, s := range e.series {
 		for _, en := range sortedEntries(s) {

@@ -29,7 +29,7 @@ func TestDependsOnEqual(t *testing.T) {
 	want(t, readOnly(2*time.Second, "sdb"), "effect sdb firing", "Ill=True Effect")
 	want(t, readOnly(3*time.Second, "sda"), "effect sda firing by cause")
 	want(t, disk(30*time.Second, "sdb"), "cause read, sdb firing", "effect sdb firing by cause", "Ill=False SuppressedByCause", "Sick=True Cause")
-	// Of what the overflow group stands for nobody knows the device.
+	// The devices of the overflow group are unknown.
 	want(t, readOnly(31*time.Second, "sdc"), "effect sdc firing", "Ill=True Effect")
 	want(t, disk(32*time.Second, "sdc"), `cause \overflow firing`, "Sick=True Cause")
 	want(t, e.Tick(at(61*time.Second)), "cause read, sda resolved", "effect sda firing", "Ill=True Effect", "Sick=True Cause")

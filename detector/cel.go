@@ -16,7 +16,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// Bounds of expressions. A unit of CEL cost is at most about 50 ns here (a
+// Bounds of expressions. A unit of CEL cost takes at most about 50 ns here (a
 // call), much less in text search (200,000 units took 0.1 ms).
 const (
 	// maxExpr is the longest expression, in characters: more is a program, not a rule.
@@ -25,25 +25,25 @@ const (
 	// its cost being tracked; tracking makes an evaluation several times slower.
 	// 20,000 units are at most 1 ms, for the longest texts an event can hold.
 	freeCost = 20_000
-	// maxCost is the estimated worst case above which a rule is refused: at most 100 ms, were
-	// it all calls. A search in each part of a split text is estimated at 1.7 million units
+	// maxCost is the estimated worst case above which a rule is refused: at most 100 ms if all
+	// of it were calls. A search in each part of a split text is estimated at 1.7 million units
 	// (44 ms measured on a busy machine, for a text of 4,096 commas).
 	maxCost = 2_000_000
-	// cutCost ends an evaluation that costs far more than estimated. An expression whose
-	// worst case is above freeCost is tracked against it. None that is accepted has been
-	// found to reach it (TestAcceptedExpressionsAreNotCutOff).
+	// cutCost aborts an evaluation that costs far more than estimated. It is enforced for
+	// expressions whose worst case is above freeCost. No accepted expression is known to
+	// reach it (TestAcceptedExpressionsAreNotCutOff).
 	cutCost = 2 * maxCost
 	// maxRegexProgram bounds a compiled pattern, in instructions.
 	maxRegexProgram = 1000
 )
 
-// Functions of our own.
+// Custom CEL functions.
 const (
 	bytesFunction    = "humanBytes"
 	durationFunction = "humanDuration"
 )
 
-// newEnv builds the one CEL environment of rules: the fields as flat, typed
+// newEnv builds the CEL environment of all rules: the fields as flat, typed
 // variables, the standard library, optionals, strings, sets, regex and network
 // extensions, humanBytes and humanDuration.
 func newEnv() (*cel.Env, error) {
@@ -94,7 +94,7 @@ func celType(t event.FieldType) *cel.Type {
 	return cel.StringType
 }
 
-// celValue turns a field's value into CEL without reflection.
+// celValue converts a field's value to CEL without reflection.
 func celValue(v *event.Value, t event.FieldType) ref.Val {
 	switch t {
 	case event.TypeInt:
@@ -149,7 +149,7 @@ func (sizes) EstimateCallCost(function, _ string, _ *checker.AstNode, args []che
 	case labelFunction:
 		return &checker.CallEstimate{CostEstimate: checker.CostEstimate{Min: 1, Max: 1}, ResultSize: &checker.SizeEstimate{Max: event.MaxLabelValue}}
 	case "string":
-		// The text of a number, time or boolean is short; CEL takes it for endless.
+		// The text of a number, time or boolean is short; CEL assumes no bound.
 		if len(args) != 1 || args[0].Type().Kind() == types.StringKind || args[0].Type().Kind() == types.BytesKind {
 			return nil
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// textCosts corrects estimated worst cases of the strings and regex extensions, which take
-// the elements of a list to be single characters, and a pattern to match no empty text.
+// textCosts corrects the estimated worst cases of the strings and regex extensions. These assume
+// that list elements are single characters and that a pattern never matches the empty text.
 func textCosts() cel.EnvOption {
 	return cel.CostEstimatorOptions(
 		checker.OverloadCostEstimate("regex_replace_string_string_string", regexReplaceCost),
@@ -22,7 +22,7 @@ func textCosts() cel.EnvOption {
 }
 
 // regexReplaceCost allows for a replacement at each byte, in which two bytes such as \1 may
-// stand for all of the text.
+// expand to the whole text.
 func regexReplaceCost(e checker.CostEstimator, _ *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
 	text, pattern, replacement := sizeOf(e, args[0]), sizeOf(e, args[1]), sizeOf(e, args[2])
 	result := text.Add(exactly(1)).Multiply(replacement).Multiply(exactly(2)).Add(text)
@@ -30,15 +30,15 @@ func regexReplaceCost(e checker.CostEstimator, _ *checker.AstNode, args []checke
 	return &checker.CallEstimate{CostEstimate: search.Add(result.AsCost()).Add(exactly(1).AsCost()), ResultSize: atMost(result)}
 }
 
-// splitCost allows for the one element that the empty text has.
+// splitCost allows for the one element that an empty text yields.
 func splitCost(e checker.CostEstimator, target *checker.AstNode, _ []checker.AstNode) *checker.CallEstimate {
 	text := sizeOf(e, *target)
 	list := text.Add(exactly(1))
 	return &checker.CallEstimate{CostEstimate: text.MultiplyByCostFactor(0.1).Add(list.AsCost()).Add(exactly(12).AsCost()), ResultSize: atMost(list)}
 }
 
-// joinCost knows how long the elements of a list can be where it is a field, and that those
-// of a split text are not longer than the text. Of other lists it knows nothing.
+// joinCost bounds the elements of a list that is a field by the longest field text, and those of a
+// split text by the text. For other lists it has no bound.
 func joinCost(e checker.CostEstimator, target *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
 	list, separator := sizeOf(e, *target), exactly(0)
 	if len(args) > 0 {
@@ -59,7 +59,7 @@ func exactly(n uint64) checker.SizeEstimate { return checker.SizeEstimate{Min: n
 
 func atMost(s checker.SizeEstimate) *checker.SizeEstimate { return &checker.SizeEstimate{Max: s.Max} }
 
-// sizeOf returns how long a value can be; without an estimate it has no bound.
+// sizeOf returns how long a value can be; unbounded if there is no estimate.
 func sizeOf(e checker.CostEstimator, n checker.AstNode) checker.SizeEstimate {
 	if s := n.ComputedSize(); s != nil {
 		return *s

@@ -11,9 +11,9 @@ import (
 )
 
 // parsesAddress lists the overloads of the network extension that parse their
-// last argument. The extension prices that as a look at the text, 0.1 a byte,
-// but what is no address costs an error that quotes the text twice: about 40 ns
-// a byte, which is 1.
+// last argument. The extension charges 0.1 a byte for reading the text, but an
+// invalid address costs an error that quotes the text twice: about 40 ns a byte,
+// which is 1 unit.
 func parsesAddress() []string {
 	return []string{"string_to_ip", "string_to_cidr", "is_ip", "is_cidr", "ip_is_canonical",
 		"cidr_contains_ip_string", "cidr_contains_cidr_string"}
@@ -42,7 +42,7 @@ func addressCosts() cel.EnvOption {
 	return cel.CostEstimatorOptions(opts...)
 }
 
-// addressTracking corrects what an evaluation is charged.
+// addressTracking corrects the costs that an evaluation is charged.
 func addressTracking() cel.ProgramOption {
 	track := func(args []ref.Val, _ ref.Val) *uint64 {
 		cost := uint64(1)

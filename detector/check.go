@@ -33,7 +33,7 @@ func checkConditionType(f *document.Reader, n *yaml.Node, name string) {
 	}
 }
 
-// check validates all that a rule shows by itself, and compiles it.
+// check validates what can be checked without other rules, and compiles the rule.
 func (r *loadedRule) check(c *compiler) {
 	r.Need("name", "events", "reason", "message")
 	if r.Name != "" && !ruleName.MatchString(r.Name) {
@@ -76,7 +76,7 @@ func (r *loadedRule) checkEvents() {
 		switch {
 		case k == event.Log:
 			r.named = append(r.named, newNamed(event.LogStem, r.Logs))
-		case k == event.Check: // those of certain names, see compileWhen
+		case k == event.Check: // compileWhen may restrict it to some names
 			r.named = append(r.named, newNamed(event.CheckStem, nil))
 		case k == event.Gauge: // likewise
 			r.named = append(r.named, newNamed(event.GaugeStem, nil))
@@ -109,7 +109,7 @@ func joined(kinds []event.Kind) string {
 }
 
 func (r *loadedRule) checkGroupBy(c *compiler) {
-	const most = 8 // a group of more parts can't be read
+	const most = 8 // a group of more parts is unreadable
 	if len(r.GroupBy) > most {
 		r.Errorf("groupBy", "has %d fields, at most %d are allowed", len(r.GroupBy), most)
 	}
@@ -137,8 +137,8 @@ func (r *loadedRule) groupField(c *compiler, name string, errorf func(string, ..
 	return f
 }
 
-// kindsKnown is false where the events are mistaken already: the fields they
-// carry is not known then.
+// kindsKnown reports whether all event kinds are valid. If not, the fields that
+// the events carry are unknown.
 func (r *loadedRule) kindsKnown() bool {
 	known := event.Kinds()
 	return len(r.Events) > 0 && !slices.ContainsFunc(r.Events, func(k event.Kind) bool { return !slices.Contains(known, k) })
@@ -184,7 +184,7 @@ func (r *loadedRule) compileWhen(c *compiler) {
 	}
 }
 
-// compileBool compiles the expression of a key; nil: there is none, or it is mistaken.
+// compileBool compiles the expression of a key. It returns nil if there is none or it is invalid.
 func (r *loadedRule) compileBool(c *compiler, key, source string) *expr {
 	if r.Keys[key] == nil {
 		return nil
@@ -236,9 +236,9 @@ func (r *loadedRule) checkCarried(key string, used []*event.Field, by []event.Ki
 	}
 }
 
-// compileClearWhen finds also which kinds can clear: where the expression
-// speaks of event.kind, those for which it isn't false at once, else the
-// rule's own.
+// compileClearWhen compiles clearWhen and finds which event kinds can clear: if
+// the expression uses event.kind, the kinds for which it can be true, else the
+// rule's own kinds.
 func (r *loadedRule) compileClearWhen(c *compiler) {
 	x := r.compileBool(c, "clearWhen", r.ClearWhen)
 	if x == nil {
@@ -253,7 +253,7 @@ func (r *loadedRule) compileClearWhen(c *compiler) {
 		return
 	}
 	if !r.isLog() && !slices.Contains(r.Events, event.Log) {
-		// A line of a log is given to rules with a pattern alone.
+		// Only rules with a pattern get log lines.
 		if r.clearKinds = slices.DeleteFunc(slices.Clone(r.clearKinds), isLogKind); len(r.clearKinds) == 0 {
 			r.Errorf("clearWhen", "lines of logs end only problems of log rules (clearPattern)")
 			return

@@ -19,8 +19,7 @@ const steppedRules = `
 - {name: sick, events: [oomkill], groupBy: [cgroup.path], condition: Sick, reason: R, message: m, clearAfter: 30m, threshold: {count: 3, within: 5m}}
 `
 
-// The wall clock is set back by eight hours: thresholds are reached as before, and
-// conditions last as long.
+// When the wall clock is set back by eight hours, thresholds and periods work as before.
 func TestClockSetBack(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, steppedRules))
 	back := func(d time.Duration) event.Moment {
@@ -45,7 +44,7 @@ func TestClockSetBack(t *testing.T) {
 	want(t, e.Tick(back(33*time.Minute)), "sick /a resolved", "Sick=False Well")
 }
 
-// A mute lasts for as long as it was to when it began.
+// A mute keeps the duration that it had when it began.
 func TestClockSetForwardInAMute(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, steppedRules))
 	forward := func(d time.Duration) event.Moment {
@@ -61,7 +60,7 @@ func TestClockSetForwardInAMute(t *testing.T) {
 	want(t, e.Tick(forward(time.Hour)), "mute of level over", "level  firing", "Ill=True R")
 }
 
-// A mute may end centuries from now, and an event be from the beginning of time.
+// A mute may end in centuries, and an event may have the earliest possible time.
 func TestFarDates(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, steppedRules))
 	e.Observe(source("oomkill", true), at(0))
@@ -76,8 +75,8 @@ func TestFarDates(t *testing.T) {
 	want(t, e.Observe(oom(time.Minute, "/a"), at(time.Minute)), "level  resolved muted", "level  firing muted") // not the third within 5 minutes
 }
 
-// Whatever becomes of the wall clock, also over restarts: what happens, and when since
-// boot, stays the same.
+// Steps of the wall clock, also across restarts, change neither the transitions nor
+// their times since boot.
 func TestAnyClockSteps(t *testing.T) {
 	set := ruleSet(t, propertyRules)
 	for seed := range uint64(testall.Cases(t, 30)) {

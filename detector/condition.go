@@ -9,14 +9,14 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// Reasons of conditions that no rule gives. Reasons are API.
+// Condition reasons that no rule sets. Reasons are API.
 const (
-	ReasonSourceNotStarted  = problem.ReasonSourceNotStarted // Unknown: no source has said yet that it sees
+	ReasonSourceNotStarted  = problem.ReasonSourceNotStarted // Unknown: no source has reported yet that it is up
 	ReasonSourceUnavailable = "SourceUnavailable"            // Unknown: every source is down
 	ReasonSourceLossy       = "SourceLossy"                  // Unknown: records were lost in the last 5 minutes
 	ReasonNoRule            = "NoRule"                       // Unknown: registered, but no rule sets it
 	ReasonSuppressed        = "SuppressedByCause"            // False: all its problems are hidden by their cause
-	ReasonMuted             = "Muted"                        // False: somebody muted all its problems that no cause hides
+	ReasonMuted             = "Muted"                        // False: all its problems are muted or hidden by their cause
 )
 
 // conditionState is one node condition.
@@ -24,7 +24,7 @@ type conditionState struct {
 	spec    ConditionSpec
 	series  []*series
 	rules   []*Rule
-	stems   []string // of the kinds its rules look at but logs and checks, sorted
+	stems   []string // of the kinds its rules use, without logs, checks and gauges; sorted
 	current problem.Condition
 	dirty   bool
 }
@@ -38,14 +38,14 @@ func (c *conditionState) add(r *Rule) {
 	}
 }
 
-// refresh judges a condition and reports a change.
+// refresh evaluates a condition and emits a change.
 func (e *Engine) refresh(c *conditionState, now time.Time) {
 	c.dirty = false
 	next := e.judge(c)
 	next.LastTransition = c.current.LastTransition
 	if next == c.current {
 		if next.LastTransition.IsZero() {
-			c.current.LastTransition = now // the state it has from its beginning
+			c.current.LastTransition = now // start of its first state
 		}
 		return
 	}
@@ -56,9 +56,9 @@ func (e *Engine) refresh(c *conditionState, now time.Time) {
 	e.out = append(e.out, problem.Transition{Condition: &next})
 }
 
-// judge rolls up the problems of a condition: True where one fires that no
-// cause hides; else Unknown where the sources can't be trusted to see; else
-// False. The message holds whole facts and nothing that ticks.
+// judge rolls up the problems of a condition: True if one fires that is neither
+// hidden nor muted; else Unknown if the sources can't be trusted; else False.
+// The message contains no values that change without an event, such as ages.
 func (e *Engine) judge(c *conditionState) problem.Condition {
 	out := problem.Condition{Type: c.spec.Type}
 	var worst, muted *entry
@@ -110,7 +110,7 @@ func (e *Engine) judge(c *conditionState) problem.Condition {
 	return out
 }
 
-// worse orders problems as a person would: most severe, then oldest.
+// worse orders problems by severity, most severe first, then by age, oldest first.
 func worse(a, b *entry) bool {
 	return cmp.Or(
 		cmp.Compare(b.p.Severity.Rank(), a.p.Severity.Rank()),

@@ -16,8 +16,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// The digest is another one with every change of what is read as rules, and with nothing
-// else.
+// The digest changes if and only if something changes that is read as rules.
 func TestContents(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }

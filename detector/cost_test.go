@@ -12,7 +12,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// writer writes random expressions over the longest texts that an event can hold.
+// writer generates random expressions over the longest texts that an event can hold.
 type writer struct{ *rand.Rand }
 
 func (w writer) of(forms ...func() string) string { return forms[w.IntN(len(forms))]() }
@@ -93,7 +93,7 @@ func (w writer) truth(depth int) string {
 	)
 }
 
-// It was accepted, and each line of 4 KiB then cost 25 ms until it was cut off.
+// Such expressions used to be accepted; each line of 4 KiB then took 25 ms until it was cut off.
 func TestExpensiveExpressionsAreRefused(t *testing.T) {
 	c, err := newCompiler()
 	if err != nil {
@@ -114,7 +114,7 @@ func TestExpensiveExpressionsAreRefused(t *testing.T) {
 	}
 }
 
-// mostLabels returns labels with names as long as they can be.
+// mostLabels returns n labels with names of the given length and long values.
 func mostLabels(n, long int) map[string]string {
 	labels := make(map[string]string, n)
 	for i := range n {
@@ -124,7 +124,7 @@ func mostLabels(n, long int) map[string]string {
 	return labels
 }
 
-// What is accepted is never cut off: at the largest inputs it costs no more than estimated.
+// Accepted expressions are never cut off: on the largest inputs they cost no more than estimated.
 func TestAcceptedExpressionsAreNotCutOff(t *testing.T) {
 	c, err := newCompiler()
 	if err != nil {
@@ -162,7 +162,7 @@ func TestAcceptedExpressionsAreNotCutOff(t *testing.T) {
 			if err != nil && strings.Contains(err.Error(), "cost limit") {
 				t.Errorf("%s: estimated %d: %v", source, estimate.Max, err)
 			}
-			// Of small parts the library charges a few units more than it estimates.
+			// For small parts the library charges a few units more than it estimates.
 			if cost := details.ActualCost(); cost != nil && *cost > 2*estimate.Max+100 {
 				t.Errorf("%s: estimated %d, took %d", source, estimate.Max, *cost)
 			}

@@ -5,9 +5,9 @@ import (
 	"container/heap"
 )
 
-// deadlines is a heap of entries by due time. A due time may be too early (an
-// event moved the deadline away, which is the hot path and touches nothing
-// here); it is put right when it comes up. It is never too late.
+// deadlines is a heap of entries by due time. A due time may be too early, because
+// the hot path does not update the heap when an event moves the deadline later. It is
+// corrected when it comes up. It is never too late.
 type deadlines []*entry
 
 func (d deadlines) Len() int { return len(d) }
@@ -54,7 +54,7 @@ func (e *Engine) arm(en *entry) {
 	}
 }
 
-// disarm takes the entry out of the heap.
+// disarm removes the entry from the heap.
 func (e *Engine) disarm(en *entry) {
 	if en.index >= 0 {
 		heap.Remove(&e.deadlines, en.index)

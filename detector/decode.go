@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// loadedRule is a rule with the nodes it was read from.
+// loadedRule is a rule with the YAML nodes it was read from.
 type loadedRule struct {
 	*Rule
 	*document.Mapping
@@ -89,7 +89,7 @@ func (l *loader) rule(layer int, m *document.Mapping) {
 	l.add(r)
 }
 
-// add takes a rule of a layer, in place of one of the same name in a layer below.
+// add adds a rule. It replaces a rule of the same name from a lower layer.
 func (l *loader) add(r *loadedRule) {
 	if r.Name == "" {
 		return
@@ -105,7 +105,7 @@ func (l *loader) add(r *loadedRule) {
 	l.rules[r.Name] = r
 }
 
-// readTexts reads what the rule matches and says.
+// readTexts reads the texts of the rule: names, expressions, patterns and the message.
 func (r *loadedRule) readTexts() {
 	r.Name, r.Fault, r.Doc = r.Text("name"), r.Text("fault"), r.Text("doc")
 	r.Condition, r.Reason, r.Message = r.Text("condition"), r.Text("reason"), r.Text("message")
@@ -147,7 +147,7 @@ func (r *loadedRule) period(key string) time.Duration {
 	return r.Duration(key, time.Millisecond, maxPeriod)
 }
 
-// ruleKeys are the keys of a rule.
+// ruleKeys returns the keys of a rule.
 func ruleKeys() []string { return form.Keys[ruleForm]() }
 
 func (r *loadedRule) readThreshold() {
@@ -164,8 +164,8 @@ func (r *loadedRule) readThreshold() {
 	}
 }
 
-// readRateLimit reads the limit of a log rule, or takes that of all rules that don't read what
-// the kernel has printed alone.
+// readRateLimit reads the limit of a log rule. Without one, it sets the default limit unless the
+// rule reads only kernel messages.
 func (r *loadedRule) readRateLimit() {
 	m := r.Object("rateLimit", form.Keys[rateLimitForm]()...)
 	if m == nil {

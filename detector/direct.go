@@ -14,13 +14,13 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// direct is an expression as Go functions, without CEL's interpreter. It exists for the forms
+// direct is an expression as Go functions, without CEL's interpreter. It supports the forms
 // that most rules use: fields and literals; comparisons; in; &&, ||, ! and ?:; + of texts; contains,
-// startsWith and endsWith; humanBytes and humanDuration. None of these can fail, and each gives
-// what CEL gives (ADR 28). For other forms both functions are nil.
+// startsWith and endsWith; humanBytes and humanDuration. None of these can fail, and each returns
+// the same as CEL (ADR 28). For other forms both functions are nil.
 type direct struct {
 	truth func(*event.Event) bool                 // of a boolean expression
-	text  func(e *event.Event, dst []byte) []byte // of a text: appends it
+	text  func(e *event.Event, dst []byte) []byte // of a text expression: appends the text to dst
 }
 
 // newDirect returns the direct form of a checked expression.
@@ -32,13 +32,13 @@ func newDirect(c *compiler, a *ast.AST) direct {
 	return direct{text: of.append(a.Expr())}
 }
 
-// directCompiler compiles parts of an expression. Each method returns nil where the part has
-// another type or form.
+// directCompiler compiles parts of an expression. Each method returns nil if the part has
+// an unsupported type or form.
 type directCompiler struct {
 	*compiler
 }
 
-// read returns a function that reads a field of a type.
+// read returns a function that reads a field of the given type.
 func (c directCompiler) read(e ast.Expr, t event.FieldType) func(*event.Event) event.Value {
 	if f := c.fieldOf(e); f != nil && f.Type == t {
 		return f.Read
@@ -46,7 +46,8 @@ func (c directCompiler) read(e ast.Expr, t event.FieldType) func(*event.Event) e
 	return nil
 }
 
-// call returns the function and the arguments of a call, the one it is a method of first.
+// call returns the function and the arguments of a call. The receiver of a method is the first
+// argument.
 func call(e ast.Expr) (function string, args []ast.Expr) {
 	if e.Kind() != ast.CallKind {
 		return "", nil
@@ -102,7 +103,7 @@ func (c directCompiler) truth(e ast.Expr) func(*event.Event) bool {
 	return c.compare(function, args)
 }
 
-// in is whether a text is in a list of literals.
+// in returns a function that reports whether a text is in a list of literals.
 func (c directCompiler) in(args []ast.Expr) func(*event.Event) bool {
 	x := c.word(args[0])
 	if x == nil || args[1].Kind() != ast.ListKind {
@@ -176,7 +177,7 @@ func compareNumbers(function string) func(x, y int64) bool {
 	return nil
 }
 
-// word is a text that needs no memory: of a field or a literal.
+// word returns a function for a text that needs no allocation: a field or a literal.
 func (c directCompiler) word(e ast.Expr) func(*event.Event) string {
 	if e.Kind() == ast.LiteralKind {
 		if v, ok := e.AsLiteral().(types.String); ok {
@@ -190,7 +191,8 @@ func (c directCompiler) word(e ast.Expr) func(*event.Event) string {
 	return nil
 }
 
-// number is an integer, or a duration in nanoseconds, of a field or a literal.
+// number returns a function for an integer, or a duration in nanoseconds, that is a field or a
+// literal.
 func (c directCompiler) number(e ast.Expr, t event.FieldType) func(*event.Event) int64 {
 	if read := c.read(e, t); read != nil {
 		return func(ev *event.Event) int64 { return read(ev).Number }
@@ -214,7 +216,7 @@ func (c directCompiler) number(e ast.Expr, t event.FieldType) func(*event.Event)
 	return func(*event.Event) int64 { return n }
 }
 
-// append is a text of any form.
+// append returns a function that appends a text expression of any supported form.
 func (c directCompiler) append(e ast.Expr) func(*event.Event, []byte) []byte {
 	if x := c.word(e); x != nil {
 		return func(ev *event.Event, dst []byte) []byte { return append(dst, x(ev)...) }

@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// plain writes random expressions of the forms that have a direct one.
+// plain generates random expressions that have a direct form.
 type plain struct{ *rand.Rand }
 
 func (p plain) of(forms ...func() string) string { return forms[p.IntN(len(forms))]() }
@@ -71,8 +71,8 @@ func (p plain) text(depth int) string {
 	)
 }
 
-// The direct form of an expression gives what CEL gives, for events that have everything,
-// nothing, and something.
+// The direct form of an expression returns the same as CEL, for events with all, no and some
+// fields.
 func TestDirectFormIsCEL(t *testing.T) {
 	c, err := newCompiler()
 	if err != nil {
@@ -120,7 +120,7 @@ func TestDirectFormIsCEL(t *testing.T) {
 	}
 }
 
-// Of other forms there is no direct one, for they can fail or need memory.
+// Other expressions have no direct form, because they can fail or need memory.
 func TestNoDirectForm(t *testing.T) {
 	c, err := newCompiler()
 	if err != nil {

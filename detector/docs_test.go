@@ -13,8 +13,8 @@ import (
 	"github.com/kernosis/kernosis/detector/rules"
 )
 
-// TestDocPages makes sure that each shipped rule has a page, which names the
-// rule and its reason, and that no page is left over.
+// TestDocPages checks that each shipped rule has a page that names the rule and
+// its reason, and that every page belongs to a rule.
 func TestDocPages(t *testing.T) {
 	set, err := detector.Load(rules.FS)
 	if err != nil {
@@ -49,7 +49,7 @@ func TestDocPages(t *testing.T) {
 	}
 }
 
-// TestFieldTable holds the field table of docs/rules.md to the code.
+// TestFieldTable checks that the field table of docs/rules.md matches the code.
 func TestFieldTable(t *testing.T) {
 	const path = "../docs/rules.md"
 	const end = "<!-- end of fields -->"
@@ -73,7 +73,7 @@ func TestFieldTable(t *testing.T) {
 	}
 }
 
-// fieldTable lists the fields by the kinds that carry them, those of many kinds first.
+// fieldTable returns the table of fields by the kinds that carry them, fields of many kinds first.
 func fieldTable() string {
 	fields := event.Fields()
 	slices.SortStableFunc(fields, func(a, b *event.Field) int {
@@ -101,7 +101,7 @@ func fieldTable() string {
 	return b.String()
 }
 
-// carriers returns the kinds that carry a field, without those that end another one of them.
+// carriers returns the kinds that carry a field, without those that end another of these kinds.
 func carriers(f *event.Field) []string {
 	var kinds []string
 	for _, k := range f.Kinds {
@@ -113,8 +113,8 @@ func carriers(f *event.Field) []string {
 	return kinds
 }
 
-// TestFields makes sure that every field can be read from an event without its
-// payload, and that the table is sorted.
+// TestFields checks that every field can be read from an event without its
+// payload, and that the fields are sorted.
 func TestFields(t *testing.T) {
 	fields := event.Fields()
 	if !slices.IsSortedFunc(fields, func(a, b *event.Field) int { return strings.Compare(a.Name, b.Name) }) {

@@ -11,10 +11,10 @@ import (
 )
 
 // Engine turns events into problems and conditions. It is a pure state
-// machine: all it knows of time is the now of each call. It measures all periods
-// with the time since boot, which must not run backwards (an earlier one counts as
-// the latest); the wall clock, which may, is only shown. It is not safe for
-// concurrent use.
+// machine: it reads no clock and takes the time from the now argument of each call.
+// It measures all periods with the time since boot, which must not run backwards (an
+// earlier time counts as the latest). The wall clock may run backwards; it is only
+// displayed. An Engine is not safe for concurrent use.
 type Engine struct {
 	set        *RuleSet
 	rules      []*ruleState
@@ -28,33 +28,33 @@ type Engine struct {
 	deadlines  deadlines
 	mutes      mutes
 	limits     limits
-	absentDue  time.Duration // since boot: when the first absence is, zero: none
+	absentDue  time.Duration // since boot: when the next absence rule fires; zero: none
 
 	now         event.Moment
-	lossyEnd    time.Duration // since boot: next end of a loss, zero: none
+	lossyEnd    time.Duration // since boot: when the next loss expires; zero: none
 	evaluations uint64
 	duplicates  uint64
 	changed     bool // by the latest event
 
-	roomless     uint64          // events on the state of sources beyond MaxStems
-	lastRoomless string          // the stem of the latest
-	crowded      map[string]bool // families that have such sources
+	roomless     uint64          // state events dropped because of MaxStems
+	lastRoomless string          // stem of the latest of them
+	crowded      map[string]bool // families with sources beyond MaxStems
 
-	// Scratch memory of a call.
+	// Scratch memory of one call.
 	act   *activation
 	group []byte
 	text  []byte
 	out   []problem.Transition
 }
 
-// kindRules is the rules an event of one kind can match or clear.
+// kindRules holds the rules that an event of one kind can match or clear.
 type kindRules struct {
 	match []*ruleState
 	clear []*ruleState
 }
 
 // NewEngine returns an engine without problems; every condition is Unknown
-// until its source says that it sees.
+// until its source reports that it is up.
 func NewEngine(rules *RuleSet) *Engine {
 	e := &Engine{stems: make(map[string]*stemState), crowded: make(map[string]bool), recent: newRecent(), act: newActivation(), limits: newLimits()}
 	e.install(rules)
@@ -104,7 +104,7 @@ func (e *Engine) install(set *RuleSet) {
 		e.byName[r.Name] = rs
 		for _, k := range r.Events {
 			if isLogKind(k) {
-				continue // found by its pattern
+				continue // the pattern finds the rule
 			}
 			ofKind(k).match = append(ofKind(k).match, rs)
 		}
@@ -129,10 +129,10 @@ func (e *Engine) install(set *RuleSet) {
 	e.bindMutes()
 }
 
-// Observe takes one event into account. The event is valid only during the
-// call, what is kept is copied; the returned slice is valid until the next
-// call of a method of the engine, the problems and conditions it points to
-// may be kept. What was due before now happens first.
+// Observe processes one event, after handling deadlines up to now. The event
+// need be valid only during the call: Observe copies what it keeps. The returned
+// slice is valid until the next method call on the engine; the problems and
+// conditions it points to may be kept.
 func (e *Engine) Observe(ev *event.Event, now event.Moment) []problem.Transition {
 	now = e.start(now)
 	e.changed = true
@@ -180,14 +180,14 @@ func (e *Engine) Observe(ev *event.Event, now event.Moment) []problem.Transition
 	return e.finish(now)
 }
 
-// mayEnd reports whether the event ends a problem of the rule where its clearWhen is true: it
-// doesn't where it matches the rule.
+// mayEnd reports whether the event can end a problem of the rule by its clearWhen. An event that
+// matches the rule can't.
 func (e *Engine) mayEnd(r *ruleState, ev *event.Event) bool {
 	return r.series.live() && r.reads(ev) && !(slices.Contains(r.Events, ev.Kind) && e.test(r, r.when))
 }
 
-// duplicate reports whether the event is a record that came before, and counts
-// it then.
+// duplicate reports whether the event is a record that was already observed, and counts
+// duplicates.
 func (e *Engine) duplicate(ev *event.Event) bool {
 	id, ok := identity(ev)
 	if !ok {
@@ -201,9 +201,9 @@ func (e *Engine) duplicate(ev *event.Event) bool {
 	return false
 }
 
-// occurredAt is the event's own time where that is believable. The kernel's stamp is,
-// whatever has become of the wall clock since; that of others is as old as the wall clock
-// says.
+// occurredAt returns the event's own time if it is plausible, else now. A kernel time stamp is
+// used even if the wall clock was changed since; the age of other events comes from the wall
+// clock.
 func occurredAt(ev *event.Event, now event.Moment) event.Moment {
 	wall := ev.Time.Round(0)
 	age := now.Wall.Sub(wall)
@@ -216,16 +216,16 @@ func occurredAt(ev *event.Event, now event.Moment) event.Moment {
 	return event.Moment{Wall: wall, Boot: now.Boot - min(age, forever)}
 }
 
-// Tick does what is due at now. The returned slice is valid until the next
-// call of a method of the engine.
+// Tick handles the deadlines up to now. The returned slice is valid until the next
+// method call on the engine.
 func (e *Engine) Tick(now event.Moment) []problem.Transition {
 	now = e.start(now)
 	return e.finish(now)
 }
 
-// NextDeadline returns when Tick is wanted next, by the wall clock of the latest
-// call. It can be earlier than necessary, never later. It reports false where nothing
-// is due.
+// NextDeadline returns when Tick must be called next, by the wall clock of the latest
+// call. It can be earlier than necessary, never later. It returns false if there is no
+// deadline.
 func (e *Engine) NextDeadline() (event.Moment, bool) {
 	next := earlier(earlier(e.lossyEnd, e.absentDue), e.mutes.end)
 	if len(e.deadlines) > 0 {
@@ -234,7 +234,7 @@ func (e *Engine) NextDeadline() (event.Moment, bool) {
 	return e.moment(next), next != 0
 }
 
-// earlier returns the earlier of two times since boot, of which zero is none.
+// earlier returns the earlier of two times since boot; zero means no time.
 func earlier(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -242,11 +242,11 @@ func earlier(a, b time.Duration) time.Duration {
 	return a
 }
 
-// moment is that of a time since boot, by the wall clock of the latest call.
+// moment converts a time since boot to a Moment, by the wall clock of the latest call.
 func (e *Engine) moment(boot time.Duration) event.Moment { return e.now.Add(boot - e.now.Boot) }
 
-// Seen reports whether the event is a kernel record that was observed already, of a line by all
-// rules that it is for.
+// Seen reports whether the event is a record that was already observed. A kernel message counts as
+// seen once all rules that it matches have got it.
 func (e *Engine) Seen(ev *event.Event) bool {
 	id, ok := identity(ev)
 	if !ok || !e.recent.has(id) {
@@ -274,7 +274,7 @@ func (e *Engine) Problems() []problem.Problem {
 	return out
 }
 
-// Now returns the time up to which the engine has come.
+// Now returns the time of the latest call.
 func (e *Engine) Now() event.Moment { return e.now }
 
 // Conditions returns the state of every registered condition, sorted by type.
@@ -288,20 +288,20 @@ func (e *Engine) Conditions() []problem.Condition {
 }
 
 // start begins a call: it drops the monotonic clock reading (events have
-// none), keeps time from running backwards, and does what is due.
+// none), keeps time from running backwards, and handles deadlines.
 func (e *Engine) start(now event.Moment) event.Moment {
 	now = event.Moment{Wall: now.Wall.Round(0), Boot: max(now.Boot, e.now.Boot)}
 	e.now = now
 	clear(e.out)
 	e.out = e.out[:0]
 	for len(e.deadlines) > 0 && e.deadlines[0].due <= now.Boot {
-		e.mutesEnd(e.deadlines[0].due) // what is due after a mute is announced
+		e.mutesEnd(e.deadlines[0].due) // problems due after the end of a mute are announced
 		en := heap.Pop(&e.deadlines).(*entry)
 		switch due, ok := e.deadline(en); {
 		case !ok:
 		case due > en.due:
-			// Back to its place, also where that is due too: what happens does so in
-			// the order of its times, however stale the heap is.
+			// Requeue it, even if the corrected time is due as well: deadlines are
+			// handled in the order of their times, however stale the heap is.
 			en.due = due
 			heap.Push(&e.deadlines, en)
 		default:
@@ -314,7 +314,7 @@ func (e *Engine) start(now event.Moment) event.Moment {
 	return now
 }
 
-// finish ends a call: conditions follow from the problems.
+// finish ends a call: it derives the conditions from the problems.
 func (e *Engine) finish(now event.Moment) []problem.Transition {
 	for _, c := range e.conditions {
 		if c.dirty || c.current.LastTransition.IsZero() {
@@ -325,7 +325,7 @@ func (e *Engine) finish(now event.Moment) []problem.Transition {
 }
 
 // test evaluates a rule's expression for the current event. An expression
-// that fails doesn't match, and is counted.
+// that fails doesn't match and is counted as an error.
 func (e *Engine) test(r *ruleState, x *expr) bool {
 	if x == nil {
 		return true

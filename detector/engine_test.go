@@ -35,10 +35,10 @@ rules:
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// at is a moment of a machine that was booted an hour before the epoch.
+// at returns a time after the epoch, on a machine that was booted an hour before it.
 func at(d time.Duration) event.Moment { return event.Moment{Wall: epoch.Add(d), Boot: time.Hour + d} }
 
-// oom is a kill of a process in a cgroup; every call makes another record.
+// oom returns an OOM kill of a process in a cgroup. The time makes each record distinct.
 func oom(d time.Duration, cgroup string) *event.Event {
 	return &event.Event{
 		Kind: event.OOMKill, Time: at(d).Wall, BootTime: event.Duration(time.Hour + d),
@@ -101,7 +101,7 @@ func TestDuplicateRecords(t *testing.T) {
 	if n := e.Stats().Duplicates; n != 1 {
 		t.Errorf("%d duplicates, want 1", n)
 	}
-	// Polled facts of different devices share CPU and time, but not identity.
+	// Polled events of different devices have the same CPU and time, but different identities.
 	ro := func(minor uint32) *event.Event {
 		return &event.Event{Kind: event.MountReadOnly, BootTime: event.Duration(time.Hour), Device: &event.Device{Minor: minor}, Mount: &event.MountData{}}
 	}
@@ -169,7 +169,7 @@ func TestGroupsAreBounded(t *testing.T) {
 - {name: kill, events: [oomkill], groupBy: [cgroup.path], reason: R, message: m, maxGroups: 3, clearAfter: 1m}
 `))
 	e.Observe(oom(0, "/old"), at(0))
-	e.Tick(at(time.Minute)) // resolved, and so the first to go
+	e.Tick(at(time.Minute)) // resolved, and so evicted first
 	for i := range 3 {
 		d := 2*time.Minute + time.Duration(i)
 		want(t, e.Observe(oom(d, fmt.Sprint("/", i)), at(d)), fmt.Sprintf("kill /%d firing", i))
@@ -221,12 +221,12 @@ func TestDependsOn(t *testing.T) {
 	e.Observe(source("diskio", true), at(0))
 	e.Observe(source("oomkill", true), at(0))
 	want(t, e.Observe(oom(0, "/"), at(0)), "effect  firing", "told  firing", "Ill=True Effect")
-	// The cause comes to light after its effect: the effect is hidden, and its
-	// condition says so instead of claiming health.
+	// The cause is detected after its effect: the effect is hidden, and its
+	// condition reports that instead of claiming health.
 	want(t, e.Observe(disk(time.Second), at(time.Second)),
 		"cause  firing", "effect  firing by cause", "Ill=False SuppressedByCause", "Sick=True Cause")
 	want(t, e.Observe(oom(2*time.Second, "/"), at(2*time.Second)), "told  firing by cause")
-	// The cause is over and the effect is not: now it is a problem of its own.
+	// The cause ends but the effect doesn't, so it becomes visible.
 	want(t, e.Tick(at(2*time.Minute)), "cause  resolved", "effect  firing", "Ill=True Effect", "Sick=False Well")
 }
 
@@ -245,7 +245,7 @@ func TestOneFaultFromTwoSources(t *testing.T) {
 	want(t, from(0, "bpf"), "by-probe  firing", "told-by-probe  firing", "Sick=True R")
 	want(t, from(time.Second, "log"))
 	want(t, from(2*time.Second, "bpf"), "told-by-probe  firing")
-	// Long after what the probe saw, the log reports something it missed.
+	// Long after that, the log reports something that the probe missed.
 	want(t, from(time.Minute, "log"), "told-by-probe  firing")
 	if p := e.Problems(); len(p) != 2 {
 		t.Errorf("%d problems, want one permanent and one temporary", len(p))
@@ -278,7 +278,7 @@ func TestPermanentCountsWithoutTransitions(t *testing.T) {
 	}
 }
 
-// An event that stands for several counts as many, but of one value as one.
+// An event that represents several counts as many events, but as one distinct value.
 func TestThresholdOfEventsRecordedTogether(t *testing.T) {
 	const rule = "\n- {name: sick, events: [diskio], groupBy: [device.name], condition: Sick, reason: R, message: m, threshold: {count: 300, within: 5m%s}, clearAfter: 30m}\n"
 	errors := func(d time.Duration, times uint64) *event.Event {
@@ -301,7 +301,7 @@ func TestThresholdOfEventsRecordedTogether(t *testing.T) {
 	want(t, e.Observe(errors(0, 5000), at(0)))
 }
 
-// What is read late, as after a restart, counts by its own time.
+// Events that are read late, as after a restart, count with their own time.
 func TestThresholdOfEventsReadLate(t *testing.T) {
 	set := ruleSet(t, `
 - {name: sick, events: [oomkill], condition: Sick, reason: R, message: m, threshold: {count: 3, within: 10m}, clearAfter: 30m}
@@ -316,7 +316,7 @@ func TestThresholdOfEventsReadLate(t *testing.T) {
 	want(t, minute(e, 3, 21), "sick  firing", "Sick=True R")
 	want(t, e.Tick(at(33*time.Minute)), "sick  resolved", "Sick=False Well")
 
-	// Some were counted before the agent was away.
+	// Some events were counted before the agent was down.
 	e = detector.NewEngine(set)
 	minute(e, 1, 1)
 	minute(e, 2, 2)
@@ -324,7 +324,7 @@ func TestThresholdOfEventsReadLate(t *testing.T) {
 	e.Observe(source("oomkill", true), at(20*time.Minute))
 	want(t, minute(e, 3, 20), "sick  firing", "Sick=True R")
 
-	// What is apart stays so, and what nothing joins is forgotten.
+	// Events too far apart don't reach the threshold, and the problem is forgotten.
 	e = detector.NewEngine(set)
 	minute(e, 1, 30)
 	minute(e, 5, 30)
@@ -339,7 +339,7 @@ func TestThresholdOfEventsReadLate(t *testing.T) {
 	}
 }
 
-// A signal lasts until its end is reported or nobody watches, however quiet it is meanwhile.
+// A signal lasts until its end is reported or its source is down, however quiet it is meanwhile.
 func TestForOfATemporaryRule(t *testing.T) {
 	set := ruleSet(t, `
 - {name: told, events: [mount.readonly], groupBy: [device.name], reason: R, message: m, for: 10m, clearWhen: event.kind == "mount.writable"}
@@ -408,8 +408,8 @@ func TestReplace(t *testing.T) {
 	want(t, e.Tick(at(time.Hour+2*time.Second)), "counting  resolved", "new  resolved", "kept  resolved", "Sick=False Well")
 }
 
-// A reload that hides a permanent problem, or brings one to light, announces it; of temporary
-// ones the next occurrence is.
+// A reload that hides or reveals a permanent problem announces it. Temporary problems are announced
+// with their next occurrence.
 func TestReplaceHidesAndReveals(t *testing.T) {
 	const problems = `
 - {name: cause, events: [oomkill], condition: Sick, reason: R, message: m, clearAfter: 1h}
@@ -427,7 +427,7 @@ func TestReplaceHidesAndReveals(t *testing.T) {
 	want(t, e.Replace(dependent, at(5)), "effect /a firing by cause", "Ill=False SuppressedByCause")
 	want(t, e.Observe(oom(6, "/a"), at(6)), "told  firing by cause")
 
-	// The cause's rule goes, and another one with a mute of this fault comes.
+	// The cause's rule is removed, and a rule with a muted fault is added.
 	want(t, e.SetMutes([]problem.Mute{muteOf("log", time.Hour, "match.c", "/a")}, at(7)), "mute of log")
 	const alone = `
 - {name: effect, fault: f, events: [oomkill], groupBy: [cgroup.path], condition: Ill, reason: R, message: m, clearAfter: 1h}
@@ -439,7 +439,7 @@ func TestReplaceHidesAndReveals(t *testing.T) {
 	want(t, e.Replace(ruleSet(t, alone), at(10)), "effect /a firing", "Ill=True R")
 }
 
-// A problem that waits for its time does not wait for good where the rule asks for none any more.
+// A pending problem does not wait forever if a reload removes the rule's "for".
 func TestReplaceWithoutFor(t *testing.T) {
 	const rule = "\n- {name: r, events: [gauge], when: gauge.name == \"files\" && gauge.percent >= 90, clearWhen: gauge.percent < 80, condition: Sick, reason: R, message: m%s}\n"
 	e := detector.NewEngine(ruleSet(t, fmt.Sprintf(rule, ", for: 2m")))
@@ -448,8 +448,8 @@ func TestReplaceWithoutFor(t *testing.T) {
 	want(t, e.Tick(at(2*time.Minute)), "r  firing", "Sick=True R")
 }
 
-// A reload that changes a rule's words keeps its problem, which speaks in the
-// new ones from the next event on.
+// A reload that changes a rule's texts keeps its problem, which uses the new texts
+// from the next event on.
 func TestReplaceChangesWords(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, "\n- {name: r, events: [oomkill], reason: Old, message: m, severity: info}\n"))
 	e.Observe(oom(0, "/"), at(0))
@@ -486,9 +486,9 @@ func TestSnapshotIsExact(t *testing.T) {
 	if !reflect.DeepEqual(e.Conditions(), r.Conditions()) {
 		t.Errorf("conditions %v, want %v", r.Conditions(), e.Conditions())
 	}
-	// The window goes on where it was.
+	// The window continues where it was.
 	want(t, r.Observe(oom(3, "/a"), at(3)), "counting  firing", "told  firing")
-	// Another rule set drops what it doesn't know.
+	// Another rule set drops problems of unknown rules.
 	r = detector.NewEngine(ruleSet(t, `
 - {name: told, fault: other, events: [oomkill], reason: R, message: m}
 `))

@@ -18,8 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// TestErrors loads the rule files of each archive; its "errors" member is what
-// Load must say. Files under over/ are a second layer.
+// TestErrors loads the rule files of each archive; its "errors" member is the
+// error that Load must return. Files under over/ are a second layer.
 func TestErrors(t *testing.T) {
 	paths, err := filepath.Glob("testdata/errors/*.txtar")
 	if err != nil || len(paths) == 0 {
@@ -94,8 +94,8 @@ func TestLoadBounds(t *testing.T) {
 	} {
 		_, err := detector.Load(fstest.MapFS{"a.yaml": &fstest.MapFile{Data: data}})
 		if name == "more than 10" {
-			// 1,001 nameless rules are mistakes before they are too many; the
-			// list of mistakes is bounded as well.
+			// 1,001 rules without a name give many mistakes before the limit of
+			// rules is reached; the list of mistakes is bounded as well.
 			if err == nil || strings.Count(err.Error(), "\n") > 110 {
 				t.Errorf("unbounded list of mistakes")
 			}

@@ -20,10 +20,10 @@ import (
 type expr struct {
 	program  cel.Program
 	direct   direct
-	fields   []*event.Field // those it reads, in order of first use
-	bare     *event.Field   // set where the expression is just a field
+	fields   []*event.Field // fields it reads, in order of first use
+	bare     *event.Field   // set if the expression is just a field
 	out      *cel.Type
-	compared map[string][]literal // texts, by the field that they are compared with
+	compared map[string][]literal // literals, by the field that they are compared with
 }
 
 // literal is a text that an expression compares with a field.
@@ -41,9 +41,9 @@ type exprError struct {
 // compiler holds the environment and compiles expressions in it.
 type compiler struct {
 	env      *cel.Env
-	match    map[string]*event.Field // match.<group>: the groups of one rule's pattern
+	match    map[string]*event.Field // match.<group>: the named groups of the rule's pattern
 	variants map[string]*compiler    // by the names of the groups
-	groups   bool                    // it is a variant: the rule has a pattern
+	groups   bool                    // this is a variant: the rule has a pattern
 }
 
 func newCompiler() (*compiler, error) {
@@ -99,8 +99,8 @@ func (c *compiler) compile(source string) (*expr, []exprError) {
 	return x, nil
 }
 
-// explain makes the checker's word on an unknown field one that helps: it
-// names the whole dotted field instead of its first part, and the nearest one.
+// explain improves the checker's message on an unknown field: it names the whole
+// dotted field instead of its first part, and suggests the most similar one.
 func (c *compiler) explain(source string, offset int, msg string) string {
 	if !strings.HasPrefix(msg, "undeclared reference to") {
 		return msg
@@ -130,7 +130,7 @@ func lineOffsets(s string) []int {
 	return out
 }
 
-// inspect notes what the expression reads, and with which texts it compares fields.
+// inspect notes which fields the expression reads and with which literals it compares them.
 func (x *expr) inspect(c *compiler, a *ast.AST) {
 	if f := c.fieldOf(a.Expr()); f != nil {
 		x.bare = f

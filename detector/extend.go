@@ -9,8 +9,8 @@ import (
 	"github.com/kernosis/kernosis/collector/document"
 )
 
-// extend gives a rule the keys that it does not have of the rule that it extends, which is of
-// a layer below, so that there are no circles. It reports whether there is such a rule.
+// extend copies the keys that a rule does not set from the rule that it extends. That rule must be
+// in a lower layer, so that there are no cycles. extend returns false if there is no such rule.
 func (l *loader) extend(r *loadedRule) bool {
 	at := r.Keys["extends"]
 	if at == nil {
@@ -33,7 +33,7 @@ func (l *loader) extend(r *loadedRule) bool {
 	}
 	own := []string{"name", "extends"}
 	if n := r.Keys["name"]; n == nil || n.Value != name {
-		own = append(own, "fault") // beside the other rule it is about something else
+		own = append(own, "fault") // the base rule stays, so this rule needs its own fault
 	}
 	for _, key := range ruleKeys() {
 		if n := base.Keys[key]; n != nil && r.Keys[key] == nil && !slices.Contains(own, key) {
@@ -43,7 +43,8 @@ func (l *loader) extend(r *loadedRule) bool {
 	return true
 }
 
-// placed returns a copy of a node of another file whose mistakes are reported at a line of this one.
+// placed returns a copy of another file's node with its position set to a line of this file, so that
+// its mistakes are reported there.
 func placed(n *yaml.Node, line int) *yaml.Node {
 	c := *n
 	c.Line, c.Column = line, 0

@@ -21,7 +21,7 @@ func layered(t *testing.T, own string) *detector.RuleSet {
 	return set
 }
 
-// A rule that extends a shipped one differs from it in what it says alone.
+// A rule that extends a shipped one differs from it only in the keys that it sets.
 func TestExtends(t *testing.T) {
 	shipped, err := detector.Load(rules.FS)
 	if err != nil {
@@ -55,7 +55,7 @@ func TestExtends(t *testing.T) {
 	t.Error("the extended rule does not fire")
 }
 
-// Each occurrence has its own severity; what lasts is as bad as it has been.
+// Each occurrence has its own severity; a lasting problem keeps its worst severity.
 func TestSeverityWhen(t *testing.T) {
 	set := ruleSet(t, `
 - {name: each, events: [oomkill], reason: R, message: "${event.limit}", severity: info, severityWhen: {critical: event.limit > 1000, warning: event.limit > 100}}

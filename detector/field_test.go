@@ -12,7 +12,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// full has every part of an event at once, which no real one has.
+// full returns an event with all parts at once, which no real event has.
 func full() *event.Event {
 	task := &event.Task{PID: 1, TGID: 2, Comm: "t", StartTime: event.Duration(time.Second), UID: 3}
 	return &event.Event{
@@ -43,7 +43,7 @@ func full() *event.Event {
 }
 
 // TestFieldsInCEL reads every field through an expression, from an event that
-// has it and from one that has nothing, and checks its declared type.
+// has it and from an empty one, and checks its declared type.
 func TestFieldsInCEL(t *testing.T) {
 	c, err := newCompiler()
 	if err != nil {
@@ -78,7 +78,7 @@ func TestFieldsInCEL(t *testing.T) {
 	}
 }
 
-// In a pod the path changes with each restart of a container, and is left out.
+// In a pod the path is omitted, because it changes with each restart of a container.
 func TestCgroupOutsidePods(t *testing.T) {
 	f := event.FieldByName("cgroup.outsidePods")
 	for want, c := range map[string]*event.Container{"/c": nil, "": {PodUID: "p"}} {
@@ -91,7 +91,7 @@ func TestCgroupOutsidePods(t *testing.T) {
 	}
 }
 
-// TestProbeFields: what a probe shares with a connection is read from it.
+// TestProbeFields checks that fields shared with connections are read from a probe.
 func TestProbeFields(t *testing.T) {
 	ev := &event.Event{Kind: event.Probe, Probe: full().Probe}
 	for name, want := range map[string]string{
@@ -143,8 +143,8 @@ func TestActivationKeepsFewTexts(t *testing.T) {
 	}
 }
 
-// TestMatchFieldsAreBounded: what a pattern captures counts in the cost of an
-// expression as any text does, not as one without end.
+// TestMatchFieldsAreBounded checks that the cost estimate bounds captured texts like
+// any other text.
 func TestMatchFieldsAreBounded(t *testing.T) {
 	c, err := newCompiler()
 	if err != nil {
@@ -177,8 +177,8 @@ func TestMatchFieldsAreBounded(t *testing.T) {
 	}
 }
 
-// TestCostOfLongLists: a list of the longest texts is searched to its end, and an expression
-// that would take long on it is refused.
+// TestCostOfLongLists checks that a list of the longest texts is searched to its end, and that an
+// expression that would take long on it is refused.
 func TestCostOfLongLists(t *testing.T) {
 	c, err := newCompiler()
 	if err != nil {

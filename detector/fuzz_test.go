@@ -16,7 +16,7 @@ import (
 	"github.com/kernosis/kernosis/detector/rules"
 )
 
-// harmless fails where an error says what a terminal would obey.
+// harmless fails the test if an error contains terminal control characters.
 func harmless(t *testing.T, err error) {
 	t.Helper()
 	if s := err.Error(); strings.ContainsAny(s, "\x1b\x7f\r\u202e") {
@@ -131,8 +131,8 @@ func FuzzObserve(f *testing.F) {
 	})
 }
 
-// FuzzLogged: no line of any log makes log rules panic, show what must not be
-// shown, or match at its end what they don't match alone.
+// FuzzLogged: no log line makes log rules panic, output unsafe characters, or
+// match at its end what they don't match alone.
 func FuzzLogged(f *testing.F) {
 	set := ruleSet(f, nfsRules+benchLogRules+`
 - {name: text, events: [log], pattern: '(?s)(?P<all>.*)', groupBy: [match.all, log.origin], reason: R, message: "${log.text} ${match.all}", maxGroups: 3}

@@ -9,11 +9,11 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// isGauge reports whether the rule is about gauges.
+// isGauge reports whether the rule uses gauges.
 func (r *Rule) isGauge() bool { return slices.Contains(r.Events, event.Gauge) }
 
-// checkGauge tests what gauges ask of a rule. They are read again and again, so how
-// often one matches says nothing, and neither does that it is quiet.
+// checkGauge checks the keys of a rule for gauges. Gauges are read periodically, so
+// neither the number of matches nor a quiet period means anything.
 func (r *loadedRule) checkGauge() {
 	if !r.isGauge() {
 		return
@@ -36,7 +36,7 @@ func (r *loadedRule) checkGauge() {
 	}
 }
 
-// nameGauges finds the gauges that the rule can be about, so that it depends on no
+// nameGauges finds the gauges that the rule can match, so that it depends on no
 // other.
 func (r *loadedRule) nameGauges(c *compiler) {
 	if !r.isGauge() {
@@ -62,8 +62,8 @@ func (r *loadedRule) nameGauges(c *compiler) {
 	r.lookAtGauges(names)
 }
 
-// lookAtGauges limits the rule to these gauges, and tests that groupBy distinguishes them:
-// else one that is well would end another's problem.
+// lookAtGauges limits the rule to these gauges, and checks that groupBy distinguishes them:
+// otherwise a healthy gauge would end another's problem.
 func (r *loadedRule) lookAtGauges(names []string) {
 	r.gauges = names
 	r.lookAt(event.GaugeStem, names)
@@ -76,15 +76,15 @@ func (r *loadedRule) lookAtGauges(names []string) {
 	}
 }
 
-// repeats reports whether the gauge only says once more that the problem lasts. Like a
-// level signal, which is silent while it does, it is no news then.
+// repeats reports whether the gauge only repeats that the problem continues. Such an
+// event is not a new occurrence, as with a level signal, which is silent while it lasts.
 func (en *entry) repeats(r *ruleState, ev *event.Event) bool {
 	return ev.Kind == event.Gauge && en.Lasting && en.p.Group != OverflowGroup &&
 		(en.p.State == problem.Firing || r.Threshold.Count == 0)
 }
 
-// lasting handles a gauge that says once more that the problem lasts: news is only that
-// it got worse, or that it still does where nobody watched for a while.
+// lasting handles a gauge that repeats that the problem continues. Only a higher severity,
+// or the confirmation after a time without a source, is a change.
 func (e *Engine) lasting(en *entry, ev *event.Event, at event.Moment) {
 	if e.worsened(en) {
 		e.describe(en, ev)
@@ -94,8 +94,8 @@ func (e *Engine) lasting(en *entry, ev *event.Event, at event.Moment) {
 	e.confirm(en, at)
 }
 
-// stays handles a gauge that does not match the rule, after it was asked whether it ends the
-// problem: between the two thresholds that stays as it is.
+// stays handles a gauge that neither matches the rule nor ends the problem: between the
+// two thresholds the problem continues.
 func (e *Engine) stays(r *ruleState, ev *event.Event, at event.Moment) {
 	if ev.Gauge == nil || !r.isGauge() {
 		return
@@ -105,7 +105,7 @@ func (e *Engine) stays(r *ruleState, ev *event.Event, at event.Moment) {
 	}
 }
 
-// confirm notes that a problem lasts of which nobody knew for a while.
+// confirm notes that a problem continues, if that needs confirmation.
 func (e *Engine) confirm(en *entry, at event.Moment) {
 	if en.Confirm {
 		en.seen(true, at)
@@ -113,13 +113,13 @@ func (e *Engine) confirm(en *entry, at event.Moment) {
 	}
 }
 
-// reads reports whether the event is one that the rule looks at: of gauges, those that
-// its "when" can be true of. So clearWhen need not name them again.
+// reads reports whether the rule uses the event. Gauges for which its "when" can't be true
+// are ignored, so clearWhen need not name the gauge again.
 func (r *Rule) reads(ev *event.Event) bool {
 	return ev.Gauge == nil || !r.isGauge() || slices.Contains(r.gauges, ev.Gauge.Name)
 }
 
-// gaugeGone ends the problems of a gauge that is no more.
+// gaugeGone ends the problems of a gauge that no longer exists.
 func (e *Engine) gaugeGone(ev *event.Event, now event.Moment) {
 	rules := e.byKind[event.Gauge]
 	if rules == nil || ev.Gauge == nil {
@@ -135,5 +135,5 @@ func (e *Engine) gaugeGone(ev *event.Event, now event.Moment) {
 }
 
 // Changed reports whether the latest Observe has changed the engine. A gauge that only
-// says again what it said changes nothing, and needs no place in a journal.
+// repeats its state changes nothing and need not be written to a journal.
 func (e *Engine) Changed() bool { return e.changed || len(e.out) > 0 }

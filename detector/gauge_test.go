@@ -50,8 +50,8 @@ func gauge(d time.Duration, name string, value uint64, device string) *event.Eve
 	return ev
 }
 
-// A gauge changes the engine where a problem begins, is confirmed or ends, and else not:
-// what is read every 30 s does not fill a journal.
+// A gauge changes the engine only if a problem begins, is confirmed or ends, so that gauges
+// that are read every 30 s do not fill a journal.
 func TestGaugeThatRepeatsChangesNothing(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, gaugeRules))
 	step := 0
@@ -76,7 +76,7 @@ func TestGaugeThatRepeatsChangesNothing(t *testing.T) {
 	read("memory", 100, false)
 	read("files", 95, true) // pending
 	read("files", 95, false)
-	read("files", 85, false) // neither over nor under
+	read("files", 85, false) // between the thresholds
 	read("files", 70, true)  // forgotten
 	read("files", 70, false)
 	read("files", 91, true)
@@ -105,8 +105,8 @@ func TestGaugeThatRepeatsChangesNothing(t *testing.T) {
 	}
 }
 
-// A journal that has only the gauges that changed the engine gives the same engine as all
-// of them: transitions, problems, conditions.
+// Replaying only the gauges that changed the engine gives the same transitions, problems and
+// conditions as replaying all of them.
 func TestGaugesLeftOutOfTheJournal(t *testing.T) {
 	set := ruleSet(t, gaugeRules)
 	for seed := range uint64(20) {
@@ -173,7 +173,7 @@ func TestGaugePercent(t *testing.T) {
 	}
 }
 
-// A gauge that is as it was allocates nothing.
+// An unchanged gauge allocates nothing.
 func TestGaugeAllocs(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector allocates")
@@ -188,7 +188,7 @@ func TestGaugeAllocs(t *testing.T) {
 	}
 }
 
-// BenchmarkGauge is a gauge over its threshold, as before.
+// BenchmarkGauge observes a gauge that stays over its threshold.
 func BenchmarkGauge(b *testing.B) {
 	e := detector.NewEngine(ruleSet(b, gaugeRules))
 	ev := gauge(0, "files", 95, "")

@@ -6,12 +6,12 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// OverflowGroup is the group of the events whose own group found no room. No
-// groupBy value can be written like it: a backslash in a value is doubled.
+// OverflowGroup is the group of events whose own group would exceed MaxGroups. It can't
+// collide with a groupBy value, because a backslash in a value is doubled.
 const OverflowGroup = `\overflow`
 
-// maxGroupPart bounds one value in a group, in bytes; a longer one keeps its
-// beginning and gets a hash, so that two of them stay two.
+// maxGroupPart bounds one value in a group, in bytes. A longer value is cut and
+// gets a hash, so that different values stay different.
 const maxGroupPart = 200
 
 // appendGroup writes the group of an event: the values joined by ", ". The
@@ -43,7 +43,7 @@ func appendPart(dst []byte, s string) []byte {
 		case c == '\\' || c == ',':
 			dst = append(dst, '\\', c)
 		case c < 0x20 || c >= 0x7f:
-			// Beyond ASCII too: names the kernel gives are bytes, and a group
+			// Non-ASCII too: kernel names are arbitrary bytes, and a group
 			// must not carry bidirectional overrides into a terminal.
 			const hex = "0123456789abcdef"
 			dst = append(dst, '\\', 'x', hex[c>>4], hex[c&0xf])
@@ -54,7 +54,7 @@ func appendPart(dst []byte, s string) []byte {
 	return append(dst, tail...)
 }
 
-// distinctID is the identity of a value in a threshold that counts values.
+// distinctID returns the identity of a value for a threshold that counts distinct values.
 func distinctID(f *event.Field, ev *event.Event) uint64 {
 	v := f.Read(ev)
 	h := newHash

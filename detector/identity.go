@@ -8,12 +8,12 @@ import (
 )
 
 // maxRecent is how many identities of kernel records are kept. The biggest
-// kernel ring holds about 10,000 records; a restart re-reads what was not
-// consumed, and a back-fill repeats the last ones. 4,096 × 8 bytes twice.
+// kernel ring holds about 10,000 records; a restart re-reads only what was not
+// consumed, and a back-fill repeats the latest ones. They take 4,096 × 8 bytes twice.
 const maxRecent = 4096
 
-// recent remembers the identities of the latest kernel records, so that one
-// which is read twice (pinned ring, journal replay, back-fill) counts once.
+// recent remembers the identities of the latest kernel records, so that a
+// record that is read twice (pinned ring, journal replay, back-fill) counts once.
 type recent struct {
 	set  map[uint64]struct{}
 	ring []uint64
@@ -54,7 +54,7 @@ func (r *recent) load(b []byte) {
 }
 
 // hash is FNV-1a, 64 bits: stable across restarts, unlike hash/maphash. The
-// inputs (times, numbers, device names) are the kernel's, not an attacker's.
+// inputs (times, numbers, device names) come from the kernel, not from an attacker.
 type hash uint64
 
 const newHash hash = 14695981039346656037
@@ -63,7 +63,7 @@ func (h hash) text(s string) hash {
 	for i := range len(s) {
 		h = (h ^ hash(s[i])) * 1099511628211
 	}
-	return (h ^ 0xff) * 1099511628211 // ends the text: "ab","c" is not "a","bc"
+	return (h ^ 0xff) * 1099511628211 // terminates the text: "ab","c" differs from "a","bc"
 }
 
 func (h hash) number(n uint64) hash {
@@ -73,15 +73,15 @@ func (h hash) number(n uint64) hash {
 	return h ^ h>>32
 }
 
-// identity returns what makes a kernel record unique since boot. It reports
-// false for events that are no kernel records (without a boot time) and for
-// those on the state of sources and gauges, which are always news. A line that the kernel has
-// printed is known by its time stamp and text, in whichever log it is read. Another line of a log that has
-// a number is known by it, and a daemon's report by its ID.
+// identity returns a hash that identifies a kernel record since boot. It returns
+// false for events that are not kernel records (without a boot time) and for
+// the state of sources and gauges, which is never a duplicate. A kernel message is
+// identified by its time stamp and text, in whichever log it is read; a numbered log
+// line by its number; a daemon's report by its ID.
 func identity(ev *event.Event) (uint64, bool) {
 	id, ok := identityOfOne(ev)
 	if ev.Times > 0 {
-		id = uint64(hash(id).number(ev.Times)) // the latest was seen by itself
+		id = uint64(hash(id).number(ev.Times)) // differs from the latest line, which may be read by itself
 	}
 	return id, ok
 }
@@ -107,7 +107,7 @@ func identityOfOne(ev *event.Event) (uint64, bool) {
 		h = h.number(uint64(ev.Device.Major)<<32 | uint64(ev.Device.Minor))
 	}
 	if ev.Log != nil {
-		// Lines share their time: the kernel stamps in microseconds.
+		// Lines can share a time: the kernel's time stamps are in microseconds.
 		h = h.text(ev.Log.Log).text(ev.Log.Origin).text(ev.Log.Text)
 	}
 	if ev.SockFail != nil {
@@ -125,24 +125,23 @@ func identityOfOne(ev *event.Event) (uint64, bool) {
 	return uint64(h), true
 }
 
-// kernelMessage reports whether the event is a message of the kernel's, which several logs may
-// hold.
+// kernelMessage reports whether the event is a kernel message, which several logs may contain.
 func kernelMessage(ev *event.Event) bool {
 	return ev.Log != nil && ev.Log.Stamp != 0 && ev.Log.FromKernel()
 }
 
-// inLog is the identity of a kernel message for the rules that get it from one log only.
+// inLog returns the identity of a kernel message for rules that read it from this log only.
 func inLog(id uint64, log string) uint64 { return uint64(hash(id).text(log)) }
 
-// messageIdentity is that of a message of the kernel's, in whichever log.
+// messageIdentity returns the identity of a kernel message, which is the same in all logs.
 func messageIdentity(d *event.LogData) uint64 {
 	last := d.Text[strings.LastIndexByte(d.Text, '\n')+1:]
 	return uint64(newHash.text(event.KernelLogs).number(uint64(d.Stamp)).text(last))
 }
 
-// lineIdentity is that of a numbered line. Its times don't count, which are made
-// anew at each reading, nor the lines before it, of which another reader may have
-// seen fewer. Its text does, so that a log that was replaced is not the old one.
+// lineIdentity returns the identity of a numbered line. It ignores the times, which
+// differ at each reading, and the lines before it, of which another reader may have
+// seen fewer. It includes the text, so that lines of a replaced log are not duplicates.
 func lineIdentity(d *event.LogData) uint64 {
 	last := d.Text[strings.LastIndexByte(d.Text, '\n')+1:]
 	return uint64(newHash.text(string(event.Log)).text(d.Log).number(d.Seq).number(uint64(d.Part)).text(d.Origin).text(last))

@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// kernelLine is a line of testdata/kernellines.yaml.
+// kernelLine is an item of testdata/kernellines.yaml.
 type kernelLine struct {
 	Rule, Kernel, Source, Text string
 	Times                      int
@@ -36,8 +36,8 @@ func kernelLines(tb testing.TB) []kernelLine {
 	return file.Lines
 }
 
-// TestKernelLines: each line sets off the rule that it is listed with, on a node whose log is
-// all there is, and nothing where a process has written it.
+// TestKernelLines checks that each line fires the rule that it is listed with, on a node where the
+// log is the only source, and nothing if a process has written it.
 func TestKernelLines(t *testing.T) {
 	set := shipped(t)
 	for _, l := range kernelLines(t) {
@@ -67,8 +67,8 @@ func TestKernelLines(t *testing.T) {
 	}
 }
 
-// TestKernelLinesThatEnd: a line ends what the rule has found, and what a process has written
-// does not.
+// TestKernelLinesThatEnd checks that a line ends the rule's problem, unless a process has written
+// it.
 func TestKernelLinesThatEnd(t *testing.T) {
 	set := shipped(t)
 	for _, l := range kernelLines(t) {
@@ -95,8 +95,8 @@ func TestKernelLinesThatEnd(t *testing.T) {
 	}
 }
 
-// A message of the kernel's in several logs goes once to each rule, also to one that reads
-// only the log which has it last.
+// Each rule gets a kernel message in several logs once, even if it reads only the log that
+// contains it last.
 func TestKernelMessageInSeveralLogs(t *testing.T) {
 	set := ruleSet(t, `
 - {name: a, events: [log], logs: [kernel], pattern: oops, reason: R, message: m}
@@ -130,7 +130,7 @@ func TestKernelMessageInSeveralLogs(t *testing.T) {
 	}
 }
 
-// A flood of the kernel's in two logs is limited for the rules of each, and counts nowhere twice.
+// A flood of kernel messages in two logs is limited for the rules of each log, and counted once.
 func TestRateLimitOfKernelMessagesInSeveralLogs(t *testing.T) {
 	r := &recorder{e: detector.NewEngine(ruleSet(t, `
 - {name: told, events: [log], logs: [kernel], pattern: oops, reason: R, message: m, rateLimit: {count: 10, within: 10m}}

@@ -7,8 +7,8 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// NewSince returns the names of the rules that are not in an older set, or match or count
-// otherwise there, log rules left out: they may miss events that the older rules got.
+// NewSince returns the names of the rules, except log rules, that are missing from an older set or
+// match or count differently there. They may have missed events that the older rules got.
 func (s *RuleSet) NewSince(older *RuleSet) (names []string) {
 	for _, r := range s.rules {
 		if r.isLog() {
@@ -21,10 +21,10 @@ func (s *RuleSet) NewSince(older *RuleSet) (names []string) {
 	return names
 }
 
-// ObserveLasting takes an event into account that was observed before and lasts, such as a
-// filesystem that refuses writes, for rules that were not in force then. A problem that one of
-// them has already keeps its count. matched are the rules of which it began or counts in one. See
-// [Engine.Observe] for the rest.
+// ObserveLasting applies an event that was observed before and still holds, such as a filesystem
+// that refuses writes, to rules that were not in force at that time. It does not count in a problem
+// that such a rule already has. matched returns the rules in which it began or counted in a
+// problem. See [Engine.Observe] for the rest.
 func (e *Engine) ObserveLasting(ev *event.Event, rules []string, now event.Moment) (matched []string, _ []problem.Transition) {
 	now = e.start(now)
 	at := occurredAt(ev, now)

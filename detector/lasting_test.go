@@ -45,7 +45,7 @@ func TestNewSince(t *testing.T) {
 	}
 }
 
-// What lasts is new to rules that are, once, and to no other.
+// A lasting event is counted once by new rules, and not by other rules.
 func TestObserveLasting(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, lastingRules))
 	e.Observe(readOnly(0, "sda"), at(0))

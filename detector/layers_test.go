@@ -48,7 +48,7 @@ rules:
 	}
 }
 
-// TestDefaults holds what a rule gets that says no more than it must.
+// TestDefaults checks the defaults of a rule that sets only the mandatory keys.
 func TestDefaults(t *testing.T) {
 	set, err := detector.Load(layer("rules:\n- {name: told, events: [oomkill], reason: R, message: m}\n"))
 	if err != nil {

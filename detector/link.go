@@ -9,7 +9,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// link checks what rules say of each other and makes the set.
+// link checks the references between rules and builds the set.
 func (l *loader) link() (*RuleSet, error) {
 	types := slices.Sorted(maps.Keys(l.conditions))
 	for _, name := range l.order {
@@ -50,8 +50,8 @@ func (l *loader) link() (*RuleSet, error) {
 	return set, nil
 }
 
-// equals checks that the fields of equal stand in groupBy: those of the rule there, and of
-// each cause at least one.
+// equals checks the fields of equal: the rule's own must be in its groupBy, and the groupBy of
+// each cause must contain at least one of the others.
 func (l *loader) equals() {
 	for _, name := range l.order {
 		r := l.rules[name]
@@ -84,8 +84,9 @@ func (l *loader) equals() {
 	}
 }
 
-// faults makes sure that rules which report one fault can share a problem:
-// their groups must have as many parts. A fallback never reports beside what it is one for.
+// faults checks that rules with the same fault can share a problem: their groups must have
+// the same number of parts. It skips fallback rules, which never report at the same time as
+// the rules they stand in for.
 func (l *loader) faults() {
 	first := make(map[[2]string]*loadedRule)
 	for _, name := range l.order {
@@ -104,7 +105,7 @@ func (l *loader) faults() {
 	}
 }
 
-// cycles finds each circle of dependsOn once.
+// cycles reports each cycle of dependsOn once.
 func (l *loader) cycles() {
 	const (
 		unseen = iota

@@ -19,13 +19,13 @@ import (
 type layer struct {
 	fsys fs.FS
 	dir  string // shown before file names
-	only string // the one file of it that is read; empty: all rule files
+	only string // the only file to read; empty: all rule files
 }
 
-// maxFiles bounds the files of a layer; a rule file a stem is the custom.
+// maxFiles bounds the files of a layer. Usually there is one rule file a stem.
 const maxFiles = 1000
 
-// load reads layers of rule files, and those of top above them.
+// load reads layers of rule files, with the layers of top above those of under.
 func load(under []fs.FS, top ...layer) (*RuleSet, error) {
 	c, err := newCompiler()
 	if err != nil {
@@ -51,14 +51,14 @@ type loader struct {
 	order      []string // rule names, as first seen
 	rules      map[string]*loadedRule
 	conditions map[string]*loadedCondition
-	errs       Errors // those of no file
+	errs       Errors // not about the content of a file
 }
 
 func (l *loader) layer(index int, ly layer) error {
 	names, err := ly.files()
 	if err != nil {
 		if pe := (*fs.PathError)(nil); errors.As(err, &pe) && ly.dir != "" {
-			pe.Path = ly.dir // which it calls "."
+			pe.Path = ly.dir // instead of "."
 		}
 		return fmt.Errorf("rules: %w", err)
 	}
@@ -107,8 +107,8 @@ func ruleFiles(fsys fs.FS) (names []string, err error) {
 	return names, nil
 }
 
-// Contents returns a digest of the rule files of a directory: another one where [LoadDir]
-// would find others. An error says that there is no such directory.
+// Contents returns a digest of the rule files that [LoadDir] would read from a directory: it
+// changes with them. It returns an error if the directory can't be read.
 func Contents(dir string) (sum [sha256.Size]byte, err error) {
 	fsys := os.DirFS(dir)
 	names, err := ruleFiles(fsys)
@@ -118,13 +118,13 @@ func Contents(dir string) (sum [sha256.Size]byte, err error) {
 	h := sha256.New()
 	for _, name := range names[:min(len(names), maxFiles+1)] {
 		data, err := readBounded(fsys, name)
-		_, _ = fmt.Fprintf(h, "%q %d %v\n", name, len(data), err) // a digest takes everything
+		_, _ = fmt.Fprintf(h, "%q %d %v\n", name, len(data), err) // writing to a hash never fails
 		h.Write(data)
 	}
 	return [sha256.Size]byte(h.Sum(nil)), nil
 }
 
-// isRuleFile distinguishes rule files from their tests, hidden files and others.
+// isRuleFile reports whether a file is a rule file, not a test, a hidden or another file.
 func isRuleFile(name string) bool {
 	ext := path.Ext(name)
 	return (ext == ".yaml" || ext == ".yml") && !strings.HasPrefix(name, ".") &&
@@ -132,7 +132,7 @@ func isRuleFile(name string) bool {
 }
 
 // readBounded reads at most one byte more than a file may have, so that the
-// parser can report and a huge file costs nothing.
+// parser reports a file that is too large without reading all of it.
 func readBounded(fsys fs.FS, name string) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -142,7 +142,7 @@ func readBounded(fsys fs.FS, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, document.MaxFile+1))
 }
 
-// readError is the text of a read error without the path, which is shown already.
+// readError returns the text of a read error without the path, which the caller shows.
 func readError(err error) string {
 	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
 		return "read: " + pe.Err.Error()

@@ -18,7 +18,8 @@ import (
 	"github.com/kernosis/kernosis/detector/rules"
 )
 
-// logged is a line of the kernel's log, or several of which the last one is new.
+// logged returns an event for a line of the kernel log, or for several lines of which the last
+// is new.
 func logged(d time.Duration, text string) *event.Event {
 	return &event.Event{
 		Kind: event.Log, Time: at(d).Wall, BootTime: event.Duration(time.Hour + d), CPU: event.NoCPU,
@@ -56,7 +57,7 @@ func TestClearPattern(t *testing.T) {
 	want(t, say(5, "nfs: server a OK"), "nfs a resolved", "Sick=True NFSServerSilent")
 	want(t, say(6, "nfs: server a OK"))
 	want(t, say(7, "nfs: server b OK"), "nfs b resolved", "Sick=False Well")
-	// The same line says both of one server: what the rule matches doesn't clear.
+	// The line matches both patterns for one server: a line that matches the rule doesn't clear.
 	want(t, say(8, "nfs: server a OK, nfs: server a not responding"), "nfs a firing", "Sick=True NFSServerSilent")
 	want(t, say(9, "nfs: server a not responding, nfs: server a OK"))
 	want(t, say(10, "nothing of interest"))
@@ -83,7 +84,7 @@ func TestClearWhenReadsTheLine(t *testing.T) {
 	want(t, e.Observe(logged(2, "e1000: eth0: Link is Up"), at(2)), "link eth0 resolved", "Sick=Unknown SourceNotStarted")
 }
 
-// A rule sees the lines that its own pattern matched, whatever else the event holds.
+// A rule sees only the lines that its own pattern matched, whatever else the event holds.
 func TestTextIsWhatThePatternMatched(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, `
 - {name: both, events: [log], pattern: 'BUG.*\n.*RIP: (?P<at>\S+)(?: (?P<more>\S+))?', reason: R, message: "${log.text}|${match.at}|${match.more}|"}
@@ -114,10 +115,10 @@ func TestTextIsWhatThePatternMatched(t *testing.T) {
 	if c := ts[1].Problem.Evidence[0].Log.Captures; c != nil {
 		t.Errorf("captures %v of a pattern without groups", c)
 	}
-	// What an engine keeps as evidence says the same to it again.
+	// An engine gets the same result from an event that it kept as evidence.
 	e = detector.NewEngine(ruleSet(t, "\n- {name: both, events: [log], pattern: 'BUG.*\\n.*RIP: (?P<at>\\S+)', reason: R, message: m}\n"))
 	want(t, e.Observe(ts[0].Problem.Evidence[0], at(1)), "both  firing")
-	// A text as a test file has it, with a newline at its end; no payload; an endless one.
+	// A text with a trailing newline, as in a test file; no payload; a huge text.
 	want(t, e.Observe(logged(2, "BUG\nRIP: x\n"), at(2)), "both  firing")
 	want(t, e.Observe(&event.Event{Kind: event.Log}, at(3)))
 	want(t, e.Observe(logged(4, strings.Repeat("BUG\n", 1<<20)+"RIP: x"), at(4)), "both  firing")
@@ -134,14 +135,14 @@ func TestLogsHaveTheirOwnPatterns(t *testing.T) {
 		out := []string{"both " + log + " firing", "any " + log + " firing"}
 		want(t, e.Observe(ev, at(time.Duration(i))), out[min(i, 1):]...)
 	}
-	for i := range 1000 { // names nobody configured cost nothing that stays
+	for i := range 1000 { // unknown log names must not leak memory
 		ev := logged(time.Duration(10+i), "oops")
 		ev.Log.Log = strconv.Itoa(i)
 		e.Observe(ev, at(time.Second))
 	}
 }
 
-// TestOneFaultFromProbeAndLog: an OOM kill seen by the BPF probe and reported by the
+// TestOneFaultFromProbeAndLog checks that an OOM kill reported by the BPF probe and by the
 // kernel log is one problem, whichever comes first.
 func TestOneFaultFromProbeAndLog(t *testing.T) {
 	set := ruleSet(t, `
@@ -171,8 +172,8 @@ func TestOneFaultFromProbeAndLog(t *testing.T) {
 	want(t, e.Observe(oom(time.Second, "/a"), at(time.Second)))
 }
 
-// TestShippedFaultAlsoFromLog: a log rule may join a shipped rule's fault; the
-// groups agree where its pattern takes them from the kernel's own words.
+// TestShippedFaultAlsoFromLog checks that a log rule can share a shipped rule's fault. The
+// groups are equal if its pattern captures them from the kernel's text.
 func TestShippedFaultAlsoFromLog(t *testing.T) {
 	set, err := detector.Load(rules.FS, layer(`
 rules:
@@ -216,8 +217,8 @@ rules:
 	}
 }
 
-// TestNoConditionByAProcess: what a process can have the kernel print neither sets nor clears
-// a condition, whatever the rule asks for; other rules get it.
+// TestNoConditionByAProcess checks that a line which a process makes the kernel print neither sets
+// nor clears a condition, whatever the rule says. Rules without a condition get it.
 func TestNoConditionByAProcess(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, nfsRules+`
 - {name: both, events: [log], pattern: 'server (?P<server>\S+) (?P<what>not|OK)', when: match.what == "not", clearWhen: match.what == "OK", groupBy: [match.server], condition: Sick, reason: R, message: m}
@@ -238,7 +239,7 @@ func TestNoConditionByAProcess(t *testing.T) {
 	}
 }
 
-// Lines of one time stamp are different records, the same line is not.
+// Different lines with the same time stamp are different records; equal lines are not.
 func TestDuplicateLines(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, "\n- {name: told, events: [log], pattern: oops, reason: R, message: m}\n"))
 	want(t, e.Observe(logged(0, "oops 1"), at(0)), "told  firing")
@@ -249,7 +250,7 @@ func TestDuplicateLines(t *testing.T) {
 	}
 }
 
-// Other rules take over problems and counts; a journal's events go through JSON.
+// New rules take over problems and counts, also with events decoded from JSON, as from a journal.
 func TestReplaceLogRules(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, nfsRules))
 	e.Observe(logged(0, "nfs: server a not responding"), at(0))
@@ -329,7 +330,8 @@ func TestDocumentedRule(t *testing.T) {
 		"nfs-server-silent 10.0.0.1 resolved", "NFSServerSilent=False NFSServersAnswer")
 }
 
-// A fallback is asked only while the source it is one for does not see. Its groups are its own.
+// A fallback rule is active only while the source that it stands in for is down. Its groups may
+// differ.
 func TestFallback(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, `
 - {name: kills, fault: f, events: [oomkill], groupBy: [cgroup.path, task.pid], condition: Sick, reason: R, message: m, clearAfter: 1m}

@@ -9,12 +9,12 @@ import (
 	"github.com/kernosis/kernosis/collector/logpattern"
 )
 
-// maxMatchers bounds the logs whose matcher is kept; a configuration has a
-// handful, and an event may name any.
+// maxMatchers bounds the cached matchers. A configuration has a handful of logs, but an
+// event may name any log.
 const maxMatchers = 64
 
-// logMatching finds the rules for a line of a log. The lines of an event are
-// matched again although its source did so: a replay may have other rules.
+// logMatching finds the rules for a log line. It matches the lines of an event again
+// although the source did so, because a replay may use other rules.
 type logMatching struct {
 	rules    []*ruleState // by index of the pattern
 	set      *RuleSet
@@ -22,7 +22,7 @@ type logMatching struct {
 
 	hits     logpattern.Hits
 	lines    []byte
-	ev       event.Event // what rules see of the event: with the captures of their pattern
+	ev       event.Event // the event as rules see it, with the captures of their pattern
 	data     event.LogData
 	captures map[string]string
 
@@ -30,13 +30,13 @@ type logMatching struct {
 	unmatched uint64
 }
 
-// matcherKey is what the patterns for a line go by.
+// matcherKey selects the patterns for a line.
 type matcherKey struct {
 	log    string
-	kernel bool // the kernel has printed it
+	kernel bool // the kernel printed the line
 }
 
-// install takes another rule set; the counts of patterns of the same name stay.
+// install switches to another rule set. It keeps the counts of patterns with the same name.
 func (l *logMatching) install(set *RuleSet, byName map[string]*ruleState) {
 	counts := l.counts()
 	*l = logMatching{
@@ -49,7 +49,7 @@ func (l *logMatching) install(set *RuleSet, byName map[string]*ruleState) {
 	}
 }
 
-// counts returns how often each pattern matched, by name, of those that did.
+// counts returns how often each pattern matched, by name, without those that never did.
 func (l *logMatching) counts() map[string]uint64 {
 	out := make(map[string]uint64)
 	for i, n := range l.matches {
@@ -60,7 +60,7 @@ func (l *logMatching) counts() map[string]uint64 {
 	return out
 }
 
-// match finds the patterns that match the text at its end.
+// match returns the patterns that match the text at its end.
 func (l *logMatching) match(d *event.LogData) []logpattern.Hit {
 	key := matcherKey{d.Log, d.FromKernel()}
 	m := l.matchers[key]
@@ -76,10 +76,10 @@ func (l *logMatching) match(d *event.LogData) []logpattern.Hit {
 	}
 	text := d.Text
 	if len(text) > event.MaxLogText {
-		text = event.LogText(text) // of no source of ours
+		text = event.LogText(text) // our sources never send such a text
 	}
 	l.lines = append(l.lines[:0], text...)
-	m.Reset() // the lines of another event don't come before these
+	m.Reset() // lines of the previous event are not context of these
 	rest := bytes.TrimSuffix(l.lines, []byte{'\n'})
 	for more := true; more; {
 		var line []byte
@@ -89,7 +89,7 @@ func (l *logMatching) match(d *event.LogData) []logpattern.Hit {
 	return l.hits.Hits
 }
 
-// show has rules see the event as the hit's pattern does.
+// show sets the text and captures that rules see to those of the hit.
 func (l *logMatching) show(h *logpattern.Hit) {
 	if len(h.Context) != len(l.data.Text) { // both end where the text ends
 		l.data.Text = string(h.Context)
@@ -104,8 +104,8 @@ func (l *logMatching) show(h *logpattern.Hit) {
 	}
 }
 
-// lineLogged gives a line to the rules whose patterns match it. As with other
-// kinds all that it clears is cleared first.
+// lineLogged passes a line to the rules whose patterns match it. As with other
+// kinds, it clears problems first.
 func (e *Engine) lineLogged(ev *event.Event, now event.Moment) {
 	l := &e.logs
 	if ev.Log == nil || len(l.rules) == 0 {
@@ -148,7 +148,7 @@ func (e *Engine) lineLogged(ev *event.Event, now event.Moment) {
 	e.lookAway()
 }
 
-// look has expressions see a line's event, of which [logMatching.show] changes the copy.
+// look makes expressions read a copy of a line's event, which [logMatching.show] modifies.
 func (e *Engine) look(ev *event.Event) {
 	l := &e.logs
 	l.ev, l.data = *ev, *ev.Log
@@ -161,14 +161,15 @@ func (e *Engine) lookAway() {
 	e.logs.ev, e.logs.data = event.Event{}, event.LogData{}
 }
 
-// lineID is under which identities a line is known; zero: none.
+// lineID holds the identities of a line; zero means none.
 type lineID struct {
 	line uint64
-	here uint64 // of a kernel message that rules get from this log only
+	here uint64 // of a kernel message, for rules that read it from this log only
 }
 
-// news leaves out the hits of rules that have got the line before. A kernel message comes once
-// to each rule: another log may have had it first, which the rule does not read.
+// news removes the hits of rules that have already got the line, and returns the line's identities.
+// Each rule gets a kernel message once, although a log that the rule does not read may have had it
+// first.
 func (e *Engine) news(ev *event.Event, hits []logpattern.Hit) ([]logpattern.Hit, lineID) {
 	id, ok := identity(ev)
 	if !ok {
@@ -186,7 +187,7 @@ func (e *Engine) news(ev *event.Event, hits []logpattern.Hit) ([]logpattern.Hit,
 	}), known
 }
 
-// remember notes that a line came.
+// remember notes that a line was observed.
 func (e *Engine) remember(id lineID) {
 	for _, id := range []uint64{id.line, id.here} {
 		if id != 0 {
@@ -195,15 +196,15 @@ func (e *Engine) remember(id lineID) {
 	}
 }
 
-// forNoCondition leaves out the hits of rules with a condition: any process can have the
-// kernel print any text with its name first.
+// forNoCondition removes the hits of rules with a condition, because any process can make the
+// kernel print any text that starts with the process's name.
 func (l *logMatching) forNoCondition(hits []logpattern.Hit) []logpattern.Hit {
 	return slices.DeleteFunc(hits, func(h logpattern.Hit) bool { return l.rules[h.Pattern].Condition != "" })
 }
 
-// lineEnds reports whether the line ends a problem of a rule, by what hit i says, which it
-// shows: a match of clearPattern ends that of its group, one of pattern where x, its
-// clearWhen, is true. A line that the rule matches as a whole ends none of it.
+// lineEnds reports whether hit i can end a problem of a rule, and shows that hit: a match of
+// clearPattern ends the problem of its group, a match of pattern does if x, the rule's clearWhen,
+// is true. A line that fully matches the rule ends none of its problems.
 func (e *Engine) lineEnds(hits []logpattern.Hit, i int) (r *ruleState, x *expr, ok bool) {
 	l := &e.logs
 	h := &hits[i]
@@ -212,7 +213,7 @@ func (e *Engine) lineEnds(hits []logpattern.Hit, i int) (r *ruleState, x *expr, 
 	if !r.series.live() || !byPattern && !slices.Contains(r.clearKinds, event.Log) {
 		return nil, nil, false
 	}
-	own := h // the hit of the rule's pattern, which stands right before
+	own := h // the hit of the rule's pattern, which directly precedes that of its clearPattern
 	if byPattern {
 		if own = nil; i > 0 && l.rules[hits[i-1].Pattern] == r {
 			own = &hits[i-1]

@@ -18,8 +18,8 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// naiveRule is a log rule as one would write it by hand: its patterns run over
-// the last lines, one after the other, with nothing shared.
+// naiveRule is a simple implementation of a log rule: it runs its patterns over
+// the last lines, one after the other, and shares nothing with other rules.
 type naiveRule struct {
 	name             string
 	pattern, clear   string // "" for none
@@ -42,7 +42,7 @@ func naiveRules() []*naiveRule {
 	}
 }
 
-// yaml is the rule as the engine gets it.
+// yaml returns the rule for the engine.
 func (r *naiveRule) yaml() string {
 	s := fmt.Sprintf("- {name: %s, events: [log], reason: R, message: m, condition: Sick, groupBy: [match.%s], pattern: '%s', lines: %d", r.name, r.by, r.pattern, r.lines)
 	if r.clear != "" {
@@ -103,8 +103,8 @@ func (r *naiveRule) observe(d *event.LogData) {
 	}
 }
 
-// TestLogsLikeNaive: the engine with its one matcher for all rules does what
-// each rule does alone.
+// TestLogsLikeNaive checks that the engine, with one matcher for all rules, gives the
+// same result as each rule alone.
 func TestLogsLikeNaive(t *testing.T) {
 	words := []string{"server", "disk", "a", "b", "silent", "OK", "bad", "good", "BUG", "at", "fixed", "x"}
 	for seed := range uint64(10) {
@@ -127,7 +127,7 @@ func TestLogsLikeNaive(t *testing.T) {
 				}
 				lines[j] = strings.Join(line, " ")
 			}
-			d := time.Duration(i) * time.Second // in time: evictions of resolved problems are no matter here
+			d := time.Duration(i) * time.Second // increasing, so that evictions of resolved problems don't matter
 			ev := logged(d, strings.Join(lines, "\n"))
 			ev.Log.Log = []string{"kmsg", "journald"}[r.IntN(2)]
 			for _, n := range naive {
@@ -166,9 +166,9 @@ func TestLogsLikeNaive(t *testing.T) {
 	}
 }
 
-// TestEngineMatchesWhatTheSourceDid: an event made of the longest text that a
-// source's matcher found at a line has in it all that the patterns need, so the
-// engine finds the same ones again, and no other.
+// TestEngineMatchesWhatTheSourceDid checks that the engine finds exactly the patterns that
+// a source's matcher found, because the event contains the longest text that the matcher
+// found at the line.
 func TestEngineMatchesWhatTheSourceDid(t *testing.T) {
 	set := ruleSet(t, `
 - {name: word, events: [log], pattern: '\bbad\b', reason: R, message: m}

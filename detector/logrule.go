@@ -17,35 +17,33 @@ import (
 )
 
 var (
-	// groupName is what a named group must be called to be a field: CEL can't
-	// select others.
+	// groupName matches the names of groups that can be fields: CEL can't select others.
 	groupName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	// groupOpening finds named groups in a pattern that is none.
+	// groupOpening finds named groups in a pattern that does not compile.
 	groupOpening = regexp.MustCompile(`\(\?P?<([A-Za-z_][A-Za-z0-9_]*)>`)
 )
 
-// maxScraped bounds the groups taken from a mistaken pattern.
+// maxScraped bounds the groups taken from an invalid pattern.
 const maxScraped = 100
 
-// patternOwner says whose pattern one of a set is.
+// patternOwner is the rule that a pattern of a set belongs to.
 type patternOwner struct {
 	rule  *Rule
-	clear bool // its clearPattern
+	clear bool // it is the rule's clearPattern
 }
 
 func isLogKind(k event.Kind) bool { return k == event.Log }
 
-// isLog reports whether the rule looks at lines of logs.
+// isLog reports whether the rule matches log lines.
 func (r *Rule) isLog() bool { return len(r.Events) == 1 && r.Events[0] == event.Log }
 
-// PatternName and ClearPatternName are what a log rule's patterns are called in
-// [RuleSet.PatternSet] and [Stats].
+// PatternName returns the name of a log rule's pattern in [RuleSet.PatternSet] and [Stats].
 func (r *Rule) PatternName() string { return r.Name + "/pattern" }
 
-// ClearPatternName is PatternName of the other one.
+// ClearPatternName is like PatternName, for the clearPattern.
 func (r *Rule) ClearPatternName() string { return r.Name + "/clearPattern" }
 
-// pattern and clearPattern are what the matcher gets.
+// pattern returns the rule's pattern for the matcher.
 func (r *Rule) pattern() logpattern.Pattern {
 	return logpattern.Pattern{Name: r.PatternName(), Expr: r.Pattern, Lines: r.Lines, AnchorEnd: r.AnchorEnd, Logs: r.Logs}
 }
@@ -54,13 +52,12 @@ func (r *Rule) clearPattern() logpattern.Pattern {
 	return logpattern.Pattern{Name: r.ClearPatternName(), Expr: r.ClearPattern, Lines: r.Lines, Logs: r.Logs}
 }
 
-// PatternSet returns the patterns of all log rules in the order of the rules,
-// compiled, for the log sources: a line that none of them matches is of no
-// interest to any rule. It is never nil, and shared with all engines of the rule
-// set.
+// PatternSet returns the compiled patterns of all log rules in the order of the
+// rules, for the log sources: they can drop lines that none of them matches. It is
+// never nil, and shared with all engines of the rule set.
 func (s *RuleSet) PatternSet() *logpattern.Set { return s.patterns }
 
-// checkPatterns tests the keys of log rules, and returns the compiler for the
+// checkPatterns checks the keys of log rules, and returns the compiler for the
 // rule's expressions.
 func (r *loadedRule) checkPatterns(c *compiler) *compiler {
 	if !r.isLog() {
@@ -99,7 +96,7 @@ func (r *loadedRule) checkPatterns(c *compiler) *compiler {
 		}
 	}
 	if !ok {
-		// What it says of its groups is enough to check the rest.
+		// The group names are enough to check the other keys.
 		groups = nil
 		for _, m := range groupOpening.FindAllStringSubmatch(r.Pattern, maxScraped) {
 			groups = append(groups, m[1])
@@ -113,7 +110,7 @@ func (r *loadedRule) checkPatterns(c *compiler) *compiler {
 	return v
 }
 
-// sourceStems are those whose sources say whether they see.
+// sourceStems returns the stems whose sources report whether they are up.
 func sourceStems() []string {
 	var out []string
 	for _, k := range event.Kinds() {
@@ -126,9 +123,9 @@ func sourceStems() []string {
 	return out
 }
 
-// checkPattern compiles a pattern by itself, and returns its named groups.
+// checkPattern compiles a single pattern and returns its named groups.
 func (r *loadedRule) checkPattern(key string, p logpattern.Pattern) (groups []string, ok bool) {
-	p.Name = key // the rule's own name may be mistaken
+	p.Name = key // the rule's own name may be invalid
 	if p.Expr == "" {
 		if n := r.Keys[key]; n.Value == "" {
 			r.Errorf(key, "is empty")
@@ -161,8 +158,8 @@ func (r *loadedRule) checkPattern(key string, p logpattern.Pattern) (groups []st
 	return slices.DeleteFunc(groups, func(g string) bool { return g == "" }), ok
 }
 
-// patternErrors reports each mistake at the key it is in, one in the expression
-// where it stands.
+// patternErrors reports each mistake at its key, and one in the expression at its
+// offset.
 func (r *loadedRule) patternErrors(key string, p logpattern.Pattern, err error) {
 	list := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // errors.Join has no type to ask for
@@ -184,7 +181,7 @@ func (r *loadedRule) patternErrors(key string, p logpattern.Pattern, err error) 
 			}
 			r.ErrorAt(key, offset, "%s", msg)
 		case part == "logs" && key == "clearPattern":
-			// The same list, reported for pattern.
+			// The list is the same as for pattern, where it is reported.
 		case r.Keys[part] != nil && key == "pattern":
 			r.Errorf(part, "%s", msg)
 		default:
@@ -193,12 +190,12 @@ func (r *loadedRule) patternErrors(key string, p logpattern.Pattern, err error) 
 	}
 }
 
-// runeIndex is strings.Index in characters, 0 where there is none.
+// runeIndex is strings.Index in characters, but 0 if part is not in s.
 func runeIndex(s, part string) int {
 	return utf8.RuneCountInString(s[:max(0, strings.Index(s, part))])
 }
 
-// checkClearGroups makes sure that a line which ends a problem names its group.
+// checkClearGroups checks that clearPattern captures the groups that groupBy uses.
 func (r *loadedRule) checkClearGroups(groups []string) {
 	for _, name := range r.GroupBy {
 		if g, ok := strings.CutPrefix(name, matchPrefix); ok && !slices.Contains(groups, g) {
@@ -207,8 +204,8 @@ func (r *loadedRule) checkClearGroups(groups []string) {
 	}
 }
 
-// patterns compiles the patterns of all rules to one set. It is to be called
-// once all rules are known; where one has a mistake there is nothing to compile.
+// patterns compiles the patterns of all rules to one set. Call it after all rules
+// are loaded. It returns nil if there is any mistake.
 func (l *loader) patterns() (*logpattern.Set, []patternOwner) {
 	if l.mistakes() != nil {
 		return nil, nil
@@ -229,7 +226,7 @@ func (l *loader) patterns() (*logpattern.Set, []patternOwner) {
 	if err == nil {
 		return set, owners
 	}
-	// Each is right by itself: what is wrong is wrong with all together.
+	// Each pattern is valid by itself: only the set as a whole is not.
 	blame := owners[len(owners)-1]
 	if pe := (*logpattern.Error)(nil); errors.As(err, &pe) {
 		blame, err = owners[pe.Index], pe.Err

@@ -2,8 +2,8 @@ package detector
 
 import "testing"
 
-// TestAnchorEnd: node-problem-detector's way to match is that of the pattern
-// alone; it has no clearPattern.
+// TestAnchorEnd checks that AnchorEnd applies to the pattern only, because
+// node-problem-detector has no clearPattern.
 func TestAnchorEnd(t *testing.T) {
 	r := &Rule{Name: "npd", Pattern: "a", ClearPattern: "b", AnchorEnd: true, Lines: 3, Logs: []string{"kmsg"}}
 	if p := r.pattern(); !p.AnchorEnd || p.Lines != 3 || p.Expr != "a" || p.Name != "npd/pattern" || p.Logs[0] != "kmsg" {

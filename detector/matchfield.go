@@ -13,12 +13,11 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// matchPrefix begins the fields that a rule's own pattern makes: one for each
-// of its named groups.
+// matchPrefix is the prefix of the fields for the named groups of a rule's pattern.
 const matchPrefix = "match."
 
-// captured is the value of a named group: the captured text, or nothing where
-// the group took no part in the match.
+// captured returns the text that a named group captured, empty if the group took
+// no part in the match.
 func captured(e *event.Event, group string) event.Value {
 	if e.Log == nil {
 		return event.Value{}
@@ -26,7 +25,7 @@ func captured(e *event.Event, group string) event.Value {
 	return event.Value{Text: display.Prefix(e.Log.Captures[group], event.MaxFieldText)}
 }
 
-// withGroups returns a compiler that knows also match.<group> of the groups.
+// withGroups returns a compiler with additional fields match.<group> for the groups.
 func (c *compiler) withGroups(groups []string) (*compiler, error) {
 	groups = slices.Compact(slices.Sorted(slices.Values(groups)))
 	key := strings.Join(groups, ",")
@@ -51,7 +50,7 @@ func (c *compiler) withGroups(groups []string) (*compiler, error) {
 	return v, nil
 }
 
-// field returns the field of that name, nil where there is none.
+// field returns the field of that name, or nil.
 func (c *compiler) field(name string) *event.Field {
 	if f := event.FieldByName(name); f != nil {
 		return f
@@ -59,7 +58,7 @@ func (c *compiler) field(name string) *event.Field {
 	return c.match[name]
 }
 
-// unknownField is the text of the mistake, with the nearest field there is.
+// unknownField returns the error text for an unknown field, with the most similar known one.
 func (c *compiler) unknownField(name string) string {
 	near := fieldNames()
 	if strings.HasPrefix(name, matchPrefix) {

@@ -14,8 +14,8 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// MaxMessage bounds a rendered message, in bytes. It is what the API server
-// takes in an Event (1,024).
+// MaxMessage bounds a rendered message, in bytes. It is the API server's limit for
+// an Event (1,024).
 const MaxMessage = 1024
 
 // message is a text with ${expression} parts. It is immutable.
@@ -27,7 +27,7 @@ type piece struct {
 	x       *expr
 }
 
-// parseMessage compiles a message. Offsets of mistakes are in the message.
+// parseMessage compiles a message. Error offsets are relative to the message.
 func (c *compiler) parseMessage(s string) (*message, []exprError) {
 	m := &message{}
 	var errs []exprError
@@ -71,8 +71,8 @@ func (c *compiler) parseMessage(s string) (*message, []exprError) {
 	}
 }
 
-// closingBrace finds the } that ends an expression, passing over nested braces
-// and quoted texts. It returns -1 where there is none.
+// closingBrace returns the index of the } that ends an expression, skipping nested
+// braces and quoted texts, or -1.
 func closingBrace(s string) int {
 	depth := 0
 	var quote byte

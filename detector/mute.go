@@ -12,25 +12,24 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// MaxMutes bounds the mutes in force: what more people than that want silenced
-// is a matter for the rules.
+// MaxMutes bounds the mutes in force. Whoever needs more should change the rules.
 const MaxMutes = 1000
 
 // mutes is the set of mutes in force.
 type mutes struct {
 	list []*mute       // in force, sorted
-	end  time.Duration // since boot, of the next to end; zero: there is none
-	// What one source reports of, another may have reported first, so a mute is about
-	// the problems of all rules that share its rule's fault.
+	end  time.Duration // since boot, when the next mute ends; zero: never
+	// Another source may have reported a problem first, so a mute applies to the
+	// problems of all rules that share its rule's fault.
 	bySeries map[*series][]*mute
 }
 
-// mute is a mute at work.
+// mute is a mute in force.
 type mute struct {
 	problem.Mute
-	End   time.Duration `json:"end"` // since boot: what Until was when it began
-	parts []*string     // by place in the rule's groupBy the pattern it must match; nil: anything
-	never bool          // the rule has no such groups
+	End   time.Duration `json:"end"` // Until as time since boot, converted when the mute began
+	parts []*string     // patterns by index in the rule's groupBy; nil: any value
+	never bool          // a field is not in the rule's groupBy, so nothing matches
 }
 
 // Mutes returns the mutes in force, sorted by rule, fields and time.
@@ -42,11 +41,11 @@ func (e *Engine) Mutes() []problem.Mute {
 	return out
 }
 
-// SetMutes puts these mutes in force, in place of those in force until now.
-// Transitions show which began and which are over, and which permanent problems
-// are no longer announced or come to light. One whose time has come is none; one that is
-// in force already lasts as long as it did, whatever the wall clock says now.
-// The returned slice is valid until the next call of a method of the engine.
+// SetMutes replaces the mutes in force. The transitions report which mutes began and
+// ended, and which permanent problems became muted or unmuted. A mute that has already
+// expired is ignored. A mute that is already in force keeps its end, even if the wall
+// clock was changed. The returned slice is valid until the next method call on the
+// engine.
 func (e *Engine) SetMutes(list []problem.Mute, now event.Moment) []problem.Transition {
 	now = e.start(now)
 	old := e.mutes.list
@@ -76,7 +75,7 @@ func (e *Engine) SetMutes(list []problem.Mute, now event.Moment) []problem.Trans
 	return e.finish(now)
 }
 
-// loadMutes takes mutes into force without reporting it.
+// loadMutes puts mutes in force without emitting transitions.
 func (e *Engine) loadMutes(list []*mute) {
 	e.mutes.list = e.mutes.list[:0:0]
 	for _, m := range list[:min(len(list), MaxMutes)] {
@@ -97,11 +96,11 @@ func find(list []*mute, m problem.Mute) *mute {
 	return nil
 }
 
-// where is the fields as text: the same for the same, keys sorted.
+// where returns the fields as text with sorted keys, so that equal fields have equal texts.
 func (m *mute) where() string {
 	b, err := json.Marshal(m.Where)
 	if err != nil {
-		return "" // texts always have a JSON form
+		return "" // can't happen: strings always marshal
 	}
 	return string(b)
 }
@@ -110,8 +109,8 @@ func (e *Engine) emitMute(m *mute, over bool) {
 	e.out = append(e.out, problem.Transition{Mute: &problem.MuteChange{Mute: m.Mute, Over: over}})
 }
 
-// bindMutes finds the groups that each mute means, by the rules in force. A mute
-// of a rule that is not there stays: the rule may come back with a reload.
+// bindMutes resolves the mutes against the rules in force. A mute of an unknown rule
+// stays, because the rule may come back with a reload.
 func (e *Engine) bindMutes() {
 	e.mutes.bySeries, e.mutes.end = make(map[*series][]*mute), 0
 	for _, m := range e.mutes.list {
@@ -136,8 +135,8 @@ func (e *Engine) bindMutes() {
 	}
 }
 
-// matches reports whether the mute is about a group of its rule. The overflow
-// group is one of many: only a mute of the whole rule is about it.
+// matches reports whether the mute applies to a group of its rule. The overflow
+// group merges many groups, so only a mute of the whole rule applies to it.
 func (m *mute) matches(group string) bool {
 	switch {
 	case m.never:
@@ -160,7 +159,7 @@ func (m *mute) matches(group string) bool {
 	return true
 }
 
-// like reports whether a text matches a pattern, in which * stands for any text.
+// like reports whether a text matches a pattern, in which * matches any text.
 func like(pattern, text string) bool {
 	first, rest, ok := strings.Cut(pattern, "*")
 	if !ok {
@@ -181,8 +180,8 @@ func like(pattern, text string) bool {
 	}
 }
 
-// cutPart takes the first value off a group. A comma in a value has a backslash
-// before it.
+// cutPart splits the first value off a group. Commas in values are escaped with a
+// backslash.
 func cutPart(group string) (part, rest string) {
 	for i := 0; i < len(group); i++ {
 		switch group[i] {
@@ -195,7 +194,7 @@ func cutPart(group string) (part, rest string) {
 	return group, ""
 }
 
-// mutedUntil returns until when the problem is muted; zero: it is not.
+// mutedUntil returns until when the problem is muted, or zero.
 func (e *Engine) mutedUntil(en *entry) (until time.Time) {
 	if len(e.mutes.list) == 0 {
 		return until
@@ -209,7 +208,7 @@ func (e *Engine) mutedUntil(en *entry) (until time.Time) {
 	return until
 }
 
-// mutesEnd lifts the mutes whose time has come, in the order of their ends.
+// mutesEnd removes expired mutes in the order of their ends.
 func (e *Engine) mutesEnd(now time.Duration) {
 	for e.mutes.end != 0 && e.mutes.end <= now {
 		end := e.mutes.end
@@ -227,7 +226,7 @@ func (e *Engine) mutesEnd(now time.Duration) {
 	}
 }
 
-// mutedText is what a condition says whose problems are muted.
+// mutedText returns the message of a condition whose problems are muted.
 func mutedText(en *entry) string {
 	return "rule " + en.p.Rule + " is muted until " + en.p.MutedUntil.UTC().Format(time.RFC3339) + ", its problem goes on: " + en.p.Message
 }

@@ -39,18 +39,18 @@ func TestMute(t *testing.T) {
 
 	mutes := []problem.Mute{muteOf("sick", 10*time.Minute, "cgroup.path", "/a"), muteOf("told", 5*time.Minute, "cgroup.path", "/a"), muteOf("told", -1)}
 	want(t, e.SetMutes(mutes, at(time.Minute)), "mute of sick", "mute of told", "sick 0, /a firing muted", "Sick=False Muted")
-	want(t, e.SetMutes(mutes, at(time.Minute))) // the same once more is no news
+	want(t, e.SetMutes(mutes, at(time.Minute))) // the same mutes again change nothing
 	c := e.Conditions()[1]
 	if want := "rule sick is muted until 2026-01-01T00:10:00Z, its problem goes on: in /a"; c.Message != want {
 		t.Errorf("condition says %q, want %q", c.Message, want)
 	}
-	// It goes on: counted, reported as muted, hiding what it causes.
+	// The problem continues: it is counted, reported as muted, and hides its effects.
 	want(t, e.Observe(oom(2, "/a"), at(2*time.Minute)), "told /a firing muted")
 	want(t, e.Observe(oom(3, "/z"), at(2*time.Minute)), "told /z firing", "sick 0, /z firing", "effect  firing by sick", "Ill=False SuppressedByCause", "Sick=True Bad")
 	if p := e.Problems()[1]; p.Rule != "sick" || p.Count != 2 {
 		t.Errorf("have %s ×%d, want sick ×2", p.Rule, p.Count)
 	}
-	// It ends by itself. A temporary problem is announced again when it occurs again.
+	// The mute expires. A temporary problem is announced when it occurs again.
 	if d, ok := e.NextDeadline(); !ok || d != at(5*time.Minute) {
 		t.Errorf("next deadline is %v", d)
 	}
@@ -66,8 +66,8 @@ func TestMute(t *testing.T) {
 	}
 }
 
-// TestMuteTakenBack: what is no longer in the file is over at once; another end
-// is reported by the condition.
+// TestMuteTakenBack checks that a mute that was removed from the file ends at once, and
+// that the condition reports a changed end.
 func TestMuteTakenBack(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, muteRules))
 	e.Observe(source("oomkill", true), at(0))
@@ -77,7 +77,7 @@ func TestMuteTakenBack(t *testing.T) {
 	want(t, e.SetMutes(nil, at(3)), "mute of sick over", "sick 0, /a firing", "Sick=True Bad")
 }
 
-// TestMuteGroups: a mute means the groups that have its values, and no others.
+// TestMuteGroups checks that a mute applies only to the groups that match its values.
 func TestMuteGroups(t *testing.T) {
 	for _, c := range []struct {
 		mute  problem.Mute
@@ -112,7 +112,7 @@ func TestMuteGroups(t *testing.T) {
 	}
 }
 
-// TestMuteOfAFault: a problem is muted whichever of its sources reports first.
+// TestMuteOfAFault checks that a problem is muted whichever of its sources reports first.
 func TestMuteOfAFault(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, `
 - {name: seen, fault: f, events: [oomkill], groupBy: [cgroup.path], condition: Sick, reason: R, message: m, clearAfter: 1h}
@@ -123,16 +123,16 @@ func TestMuteOfAFault(t *testing.T) {
 	want(t, e.Observe(logged(2, "kill in /b"), at(2)), "heard /b firing", "Sick=True R")
 }
 
-// TestMutesChangeNothingElse runs random events through two engines, one of
-// which has mutes that come and go and is taken apart and restored now and then:
-// but for the announcement both have the same problems at all times, and no mute
-// is forgotten, repeated, or longer than it should be.
+// TestMutesChangeNothingElse runs random events through two engines. One of them has
+// changing mutes, and is saved and restored now and then. Apart from the announcements,
+// both must always have the same problems, and no mute may be forgotten, repeated, or
+// last too long.
 func TestMutesChangeNothingElse(t *testing.T) {
 	set := ruleSet(t, propertyRules)
 	for seed := range uint64(4) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		plain, muted := detector.NewEngine(set), detector.NewEngine(set)
-		var inForce []problem.Mute // by what was reported
+		var inForce []problem.Mute // according to the transitions
 		take := func(ts []problem.Transition, now event.Moment) {
 			for _, tr := range ts {
 				m := tr.Mute
@@ -258,7 +258,7 @@ m.yaml:7:23: mutes[4].until: is beyond the year 9999`, err.Error()); diff != "" 
 	}
 }
 
-// What the rules in force don't know is no mistake of the file.
+// Rules and fields that are not in force are not mistakes of the file.
 func TestParseMutesOfUnknownRules(t *testing.T) {
 	have, unknown, err := detector.ParseMutes("m.yaml", []byte(`apiVersion: rules.kernosis.io/v1
 mutes:
@@ -283,7 +283,7 @@ m.yaml:4:24: mutes[1].where.cgroup.pat: rule told has no such field in its group
 }
 
 // FuzzMutes: no file of mutes makes the reader or the engine panic, and a mute
-// that was read means the same after a snapshot.
+// is the same after a snapshot.
 func FuzzMutes(f *testing.F) {
 	set := ruleSet(f, muteRules)
 	f.Add([]byte("apiVersion: rules.kernosis.io/v1\nmutes:\n- {rule: sick, where: {task.uid: 0, cgroup.path: /a}, until: 2026-01-01T01:00:00Z, reason: r}\n"))

@@ -16,14 +16,14 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// maxMuteReason bounds a mute's reason, in bytes: a sentence.
+// maxMuteReason bounds a mute's reason, in bytes: enough for a sentence.
 const maxMuteReason = 256
 
-// ParseMutes reads a file of mutes (docs/rules.md has its form). The error joins every mistake of
-// the file as [Errors]; no mutes come with it. A rule that is not in the set, and a field that its
-// groupBy doesn't have, are no mistakes of the file: the rule may have gone with an upgrade, which
-// must not end the other mutes. Such a mute is returned too, and unknown has it. Without rules
-// (nil) names and fields are taken as they are.
+// ParseMutes reads a file of mutes (docs/rules.md describes the format). The error joins all
+// mistakes of the file as [Errors]; then no mutes are returned. A rule that is not in the set, or a
+// field that is not in its groupBy, is not an error: an upgrade may have removed the rule, and that
+// must not end the other mutes. Such a mute is returned as well, and unknown describes it. If rules
+// is nil, names and fields are not checked.
 func ParseMutes(name string, data []byte, rules *RuleSet) (list []problem.Mute, unknown Errors, err error) {
 	file, root := document.Read(name, data)
 	l := &muteLoader{unknown: &document.Reader{Name: name}, rules: rules}
@@ -39,7 +39,7 @@ func ParseMutes(name string, data []byte, rules *RuleSet) (list []problem.Mute, 
 }
 
 type muteLoader struct {
-	unknown *document.Reader // its Errors are those of rules and fields that are not in the set
+	unknown *document.Reader // collects errors on rules and fields that are not in the set
 	rules   *RuleSet
 	mutes   []problem.Mute
 }
@@ -66,7 +66,7 @@ func (l *muteLoader) mute(m *document.Mapping) {
 		if out.Until, err = time.Parse(time.RFC3339, n.Value); n.Kind != yaml.ScalarNode || err != nil {
 			m.Errorf("until", "want a time with its zone such as 2026-03-01T18:00:00Z, have %q", n.Value)
 		} else if out.Until.UTC().Year() > 9999 {
-			m.Errorf("until", "is beyond the year 9999") // which no snapshot can hold
+			m.Errorf("until", "is beyond the year 9999") // JSON can't represent it, so no snapshot could
 		}
 	}
 	if n := m.Keys["reason"]; n != nil && out.Reason == "" && n.ShortTag() == "!!str" {
@@ -74,7 +74,7 @@ func (l *muteLoader) mute(m *document.Mapping) {
 	} else if len(out.Reason) > maxMuteReason {
 		m.Errorf("reason", "has %d bytes, at most %d are allowed", len(out.Reason), maxMuteReason)
 	}
-	out.Reason = display.Safe(out.Reason, 10*maxMuteReason) // it is shown; an escape has up to ten bytes
+	out.Reason = display.Safe(out.Reason, 10*maxMuteReason) // make it safe to display; an escape has up to ten bytes
 	if n := m.Keys["where"]; n != nil {
 		out.Where = make(map[string]string)
 		for _, p := range m.Map("where") {
@@ -98,7 +98,7 @@ func (l *muteLoader) rule(n *yaml.Node, path, name string) *Rule {
 	return r
 }
 
-// value reads what a field must be, as it is written in groups.
+// value reads the value that a field must have, in the form that groups use.
 func (l *muteLoader) value(file *document.Reader, p document.Pair, path string, rule *Rule) string {
 	n := p.Value
 	if n.Kind != yaml.ScalarNode || document.IsNull(n) {

@@ -9,14 +9,13 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// named is what a rule looks at of sources that have names of their own: logs, checks
-// or gauges. It needs all of those that there are, for each reports something else,
-// while stems without names are different ways to see one thing, of which one is
-// enough.
+// named describes the named sources that a rule reads: logs, checks or gauges. The rule
+// needs all of them, because each reports something else. Stems without names are
+// different ways to detect the same fault, so one of them is enough.
 type named struct {
-	stem  string   // of the family: event.LogStem, event.CheckStem or event.GaugeStem
-	stems []string // with names; nil: all there are
-	// kernel: of the logs that have the kernel's lines, too, of which one is enough.
+	stem  string   // of the family: event.LogStem, event.CheckStem, event.GaugeStem or event.ServiceStem
+	stems []string // with names; nil: all of the family
+	// kernel: also the logs that contain kernel messages, of which one is enough.
 	kernel bool
 }
 
@@ -31,8 +30,8 @@ func newNamed(stem string, names []string) named {
 	return n
 }
 
-// has reports whether what a source of the stem says is of interest; kernel: it is a log
-// that has the kernel's lines.
+// has reports whether n includes a source of the stem; kernel: it is a log that contains
+// kernel messages.
 func (n *named) has(stem string, kernel bool) bool {
 	if stem == n.stem || n.kernel && kernel {
 		return true
@@ -40,17 +39,17 @@ func (n *named) has(stem string, kernel bool) bool {
 	return n.member(stem) && (n.stems == nil || slices.Contains(n.stems, stem))
 }
 
-// member reports whether the stem is one of the family's with a name.
+// member reports whether the stem is a named member of the family.
 func (n *named) member(stem string) bool {
 	return len(stem) > len(n.stem) && stem[len(n.stem)] == '/' && strings.HasPrefix(stem, n.stem)
 }
 
-// spares reports whether any other log with the kernel's lines does as well.
+// spares reports whether another log with kernel messages can replace the source.
 func (n *named) spares(stem string, st *stemState) bool {
 	return n.kernel && st.Kernel && !slices.Contains(n.stems, stem)
 }
 
-// String names what is waited for.
+// String returns the names of the sources.
 func (n *named) String() string {
 	if n.stems == nil {
 		return n.stem
@@ -58,21 +57,21 @@ func (n *named) String() string {
 	return strings.Join(n.stems, ", ")
 }
 
-// sight is what sources together see.
+// sight is the combined state of sources.
 type sight uint8
 
 const (
-	unreported sight = iota // none has said anything yet
+	unreported sight = iota // none has reported its state yet
 	seeing
 	blind
 )
 
-// sightOf returns what the sources see that n is about, and where they are blind
-// which are down and why.
+// sightOf returns the combined state of n's sources and, if blind, which are down and
+// why.
 func (e *Engine) sightOf(n *named) (s sight, why []string) {
 	reported := 0
-	var silent []string // logs of the kernel's that are down
-	kernel := false     // one is up
+	var silent []string // logs with kernel messages that are down
+	kernel := false     // a log with kernel messages is up
 	for stem, st := range e.stems {
 		if stem == n.stem || !st.Known || !n.has(stem, st.Kernel) {
 			continue
@@ -101,7 +100,7 @@ func (e *Engine) sightOf(n *named) (s sight, why []string) {
 		}
 		return seeing, nil
 	}
-	// The family's own state is that of whoever says nothing himself.
+	// The family's state applies to members that have not reported their own.
 	switch st := e.stems[n.stem]; {
 	case st == nil || !st.Known:
 		return unreported, nil
@@ -127,7 +126,7 @@ func (e *Engine) blindTo(r *Rule) bool {
 	return len(r.stems)+len(r.named) > 0
 }
 
-// sees reports whether a source of the rule is up; of named ones, all it looks at.
+// sees reports whether a source of the rule is up; of named sources, all must be.
 func (e *Engine) sees(r *Rule) bool {
 	for _, s := range r.stems {
 		if st := e.stems[s]; st != nil && st.Up {
@@ -142,12 +141,13 @@ func (e *Engine) sees(r *Rule) bool {
 	return false
 }
 
-// looksAt reports whether the rule gets events of a source of the stem, of which st is known.
+// looksAt reports whether the rule gets events of a source of the stem, whose state is st.
 func (r *Rule) looksAt(stem string, st *stemState) bool {
 	return slices.Contains(r.stems, stem) || slices.ContainsFunc(r.named, func(n named) bool { return n.has(stem, st.Kernel) })
 }
 
-// checkRan notes whether a check program can report: it is its own source.
+// checkRan returns the new state of a check program as a source, or nil if it is unchanged: each
+// check program is its own source, and is down while its status is unknown.
 func (e *Engine) checkRan(ev *event.Event) (changed *event.SourceData) {
 	if ev.Check == nil {
 		return nil

@@ -123,7 +123,7 @@ func TestEachLogIsASourceOfItsOwn(t *testing.T) {
 	}
 }
 
-// Quiet of a log that nobody reads is no health.
+// Quiet does not end a problem while its log is not read.
 func TestQuietOfADeadLogIsNotTheEnd(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, `
 - {name: r, events: [log], logs: [kmsg], pattern: oops, condition: Sick, reason: R, message: m, clearAfter: 1m}
@@ -145,7 +145,7 @@ func checked(d time.Duration, name, status, message string) *event.Event {
 	}
 }
 
-// A check without an answer makes the condition Unknown, of which it is the source.
+// A check without a result makes its condition Unknown, because the check is the source.
 func TestChecks(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, `
 - name: ntp
@@ -181,7 +181,7 @@ func TestChecks(t *testing.T) {
 	if have := conditionOf(e); have != "True NTPIsDown: problem indeed" {
 		t.Error(have)
 	}
-	equal(say(5, "ntp", "unknown")) // a problem that is known doesn't end by not knowing
+	equal(say(5, "ntp", "unknown")) // an unknown status doesn't end a problem
 	equal(say(6, "ntp", "ok"), "ntp  resolved", "Sick=False Well")
 	equal(say(7, "dns", "problem"), "told dns firing")
 	if p := e.Problems(); p[len(p)-1].Subject == "" {
@@ -189,7 +189,7 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// A rule depends on the checks that its expression can be true of.
+// A rule depends on the checks for which its expression can be true.
 func TestRuleDependsOnItsChecks(t *testing.T) {
 	for when, waits := range map[string]string{
 		`event.status == "problem"`:                                        "check",
@@ -208,14 +208,14 @@ func TestRuleDependsOnItsChecks(t *testing.T) {
 	}
 }
 
-// numbered is a line of a kernel log that has a number, as sources give it.
+// numbered returns a numbered kernel log line, as sources send it.
 func numbered(seq uint64, text string) *event.Event {
 	ev := logged(time.Duration(seq), text)
 	ev.BootTime, ev.Log.Seq = 0, seq
 	return ev
 }
 
-// Equal lines are as many as there are; the same line read again is the same one,
+// Equal lines with different numbers all count; a line that is read again does not,
 // whatever its time and the lines before it.
 func TestNumberedLines(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, "\n- {name: told, events: [log], pattern: oops, reason: R, message: m}\n"))
@@ -240,8 +240,8 @@ func TestNumberedLines(t *testing.T) {
 	}
 }
 
-// Of one fault seen by a probe and by a log each occurrence counts once, in
-// whatever order they report it, and each one's first facts are evidence.
+// Each occurrence of a fault that a probe and a log report counts once, in any order
+// of the reports, and the first event of each source is evidence.
 func TestTwoSourcesCountExactly(t *testing.T) {
 	set := ruleSet(t, `
 - {name: probe, fault: f, events: [oomkill], groupBy: [task.pid], reason: R, message: probe}

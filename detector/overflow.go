@@ -10,12 +10,12 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// maxFolded bounds how many groups the overflow group distinguishes: 16 bytes each, and a map's
-// overhead. A thousand problems have a group of their own before the first is folded.
+// maxFolded bounds how many groups the overflow group distinguishes, at 16 bytes each plus the map's
+// overhead. By default a thousand problems have their own group before the first is folded.
 const maxFolded = 4096
 
-// foldedID is a group's identity within the overflow group. Group names may be written by
-// anybody, so it is a hash for which nobody finds two names.
+// foldedID is a group's identity within the overflow group. Group names are untrusted, so it is a
+// collision-resistant hash.
 type foldedID [16]byte
 
 func foldedIDOf(group []byte) foldedID {
@@ -23,11 +23,11 @@ func foldedIDOf(group []byte) foldedID {
 	return foldedID(sum[:])
 }
 
-// folded is the groups that the problem of the overflow group stands for. The problem ends
-// when the last of them does.
+// folded holds the groups that are merged into the overflow group. Its problem ends when the
+// problem of the last of them does.
 type folded struct {
 	groups    map[foldedID]struct{}
-	uncounted bool // there were more than maxFolded at a time
+	uncounted bool // there were more than maxFolded groups at a time
 }
 
 func (f *folded) add(id foldedID) {
@@ -44,7 +44,7 @@ func (f *folded) add(id foldedID) {
 	f.groups[id] = struct{}{}
 }
 
-// save returns the groups as one text of fixed-size parts, sorted.
+// save returns the sorted group IDs, concatenated.
 func (f *folded) save() []byte {
 	ids := slices.SortedFunc(maps.Keys(f.groups), func(a, b foldedID) int { return bytes.Compare(a[:], b[:]) })
 	var out []byte
@@ -62,15 +62,14 @@ func (f *folded) load(text []byte) {
 	}
 }
 
-// fold notes that the event of the current call counts in an entry, where that is the
-// overflow group.
+// fold adds the current event's group to the entry if that is the overflow group.
 func (e *Engine) fold(en *entry) {
 	if en.p.Group == OverflowGroup {
 		en.folded.add(foldedIDOf(e.group))
 	}
 }
 
-// folded reports whether the overflow group's problem stands for a group, and as which.
+// folded reports whether a group is merged into the overflow group, and its ID there.
 func (s *series) folded(group []byte) (id foldedID, ok bool) {
 	en := s.entries[OverflowGroup]
 	if en == nil || en.p.State == problem.Resolved {
@@ -81,8 +80,8 @@ func (s *series) folded(group []byte) (id foldedID, ok bool) {
 	return id, ok
 }
 
-// unfold takes a group out of the overflow group that is in it: its problem has ended, or
-// goes on in a group of its own.
+// unfold removes a group from the overflow group, because its problem has ended or continues in a
+// group of its own.
 func (e *Engine) unfold(s *series, id foldedID, now event.Moment) {
 	en := s.entries[OverflowGroup]
 	delete(en.folded.groups, id)
@@ -91,7 +90,7 @@ func (e *Engine) unfold(s *series, id foldedID, now event.Moment) {
 	case en.p.State == problem.Pending:
 		e.forget(en)
 	case en.folded.uncounted:
-		// Others may go on. What is not seen again within a while is over.
+		// Problems of uncounted groups may continue. The problem ends unless it is confirmed.
 		en.folded.uncounted = false
 		en.Confirm, en.ConfirmBy = true, now.Boot+confirmWithin
 		e.arm(en)

@@ -11,7 +11,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// Two rooms, and four disks that go and come back.
+// Room for two groups, and four disks that stall and resume.
 const overflowRules = `
 - name: disk
   events: [diskstall]
@@ -23,7 +23,7 @@ const overflowRules = `
   maxGroups: 2
 `
 
-// wantProblems leaves the transitions of conditions out.
+// wantProblems is like want, but ignores transitions of conditions.
 func wantProblems(t *testing.T, have []problem.Transition, transitions ...string) {
 	t.Helper()
 	want(t, slices.DeleteFunc(slices.Clone(have), func(tr problem.Transition) bool { return tr.Problem == nil }), transitions...)
@@ -33,8 +33,8 @@ func stall(d time.Duration, kind event.Kind, device string) *event.Event {
 	return &event.Event{Kind: kind, Time: at(d).Wall, BootTime: event.Duration(d + time.Hour), Device: &event.Device{Name: device}, DiskStall: &event.DiskStallData{}}
 }
 
-// The problem of the overflow group ends when the last of its groups has ended, and not
-// before, also over a restart.
+// The problem of the overflow group ends exactly when the last of its groups has ended, also
+// across a restart.
 func TestOverflowClears(t *testing.T) {
 	rules := ruleSet(t, overflowRules)
 	e := detector.NewEngine(rules)
@@ -66,7 +66,7 @@ func TestOverflowClears(t *testing.T) {
 	report(event.DiskResumed, "b", `disk \overflow resolved`)
 }
 
-// A group that is followed on its own again is no longer part of the overflow group.
+// A group that gets its own problem again is no longer part of the overflow group.
 func TestOverflowIsLeftForARoom(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, overflowRules))
 	e.Observe(source("diskstall", true), at(0))
@@ -79,7 +79,8 @@ func TestOverflowIsLeftForARoom(t *testing.T) {
 	wantProblems(t, e.Observe(stall(7*time.Second, event.DiskResumed, "a"), at(7*time.Second)), "disk a resolved")
 }
 
-// More groups than can be distinguished: what is not seen again for five minutes is over.
+// With more groups than can be distinguished, the problem ends unless it is seen again within five
+// minutes.
 func TestOverflowOfUncountedGroups(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, overflowRules))
 	e.Observe(source("diskstall", true), at(0))

@@ -15,7 +15,8 @@ import (
 
 const podLabelsField = "pod.labels"
 
-// labelFunction reads a label of a pod in an expression. Nobody can write a name like it.
+// labelFunction is the CEL function that reads a pod label. Rules can't call it, because the name is
+// not a valid identifier.
 const labelFunction = "@label"
 
 func isPodLabels(f *event.Field) bool { return f.Name == podLabelsField }
@@ -27,10 +28,10 @@ func (r *Rule) readsPodLabels() bool {
 		slices.ContainsFunc(r.severityWhen, func(w severityWhen) bool { return of(w.when) })
 }
 
-// labelLookUp is what stands in an expression for pod.labels["team"]. A label that the pod
-// does not have is the empty text, as what an event does not carry is in other fields: an
-// error would keep the rule from matching, also by pod.labels["team"] != "db". What asks
-// whether a label is there ("in", has, [?]) is CEL's own.
+// labelLookUp declares labelFunction, which replaces pod.labels["team"] in expressions. A missing
+// label is the empty text, like other fields that an event does not carry: an error would keep the
+// rule from matching, even with pod.labels["team"] != "db". Tests for the presence of a label ("in",
+// has, [?]) are left to CEL.
 func labelLookUp() cel.EnvOption {
 	return cel.Function(labelFunction, cel.Overload("label_of", []*cel.Type{celType(event.TypeStringMap), cel.StringType}, cel.StringType,
 		cel.BinaryBinding(func(labels, name ref.Val) ref.Val {
@@ -41,16 +42,16 @@ func labelLookUp() cel.EnvOption {
 		})))
 }
 
-// labelsByName has labels read by labelFunction.
+// labelsByName replaces reads of pod labels by calls of labelFunction.
 func (c *compiler) labelsByName(checked *cel.Ast) (*cel.Ast, *cel.Issues) {
 	o, err := cel.NewStaticOptimizer(labelReads{})
 	if err != nil {
-		panic(err) // only for another type
+		panic(err) // can't happen for this type
 	}
 	return o.Optimize(c.env, checked)
 }
 
-// labelReads replaces pod.labels["team"] and pod.labels.team.
+// labelReads replaces pod.labels["team"] and pod.labels.team by calls of labelFunction.
 type labelReads struct{}
 
 // Optimize implements [cel.ASTOptimizer].

@@ -14,7 +14,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// oomInPod is a kill in a container of a pod with labels.
+// oomInPod returns an OOM kill in a container of a pod with labels.
 func oomInPod(d time.Duration, labels map[string]string) *event.Event {
 	ev := oom(d, "/kubepods/pod1/c")
 	ev.Container = &event.Container{ID: "c", PodUID: "1"}
@@ -22,13 +22,13 @@ func oomInPod(d time.Duration, labels map[string]string) *event.Event {
 	return ev
 }
 
-// A label that the pod does not have is the empty text, as a field that an event does not
-// carry is: no expression fails of it, so none loses an event.
+// A missing label is the empty text, like a field that an event does not carry: it makes no
+// expression fail, so no event is missed.
 func TestPodLabels(t *testing.T) {
 	db := map[string]string{"team": "db", "critical": "", "app.kubernetes.io/name": "postgres"}
 	for _, c := range []struct {
 		when       string
-		db, others bool // whether it is true of db, and of a pod without labels
+		db, others bool // whether it is true for db, and for a pod without labels
 	}{
 		{`pod.labels["team"] == "db"`, true, false},
 		{`pod.labels.team == "db"`, true, false},
@@ -91,7 +91,7 @@ func TestPodLabelsInMessageAndSeverity(t *testing.T) {
 	}
 }
 
-// What an event has in a journal, or a test of a rule, may be beyond what the agent puts in.
+// Labels of events in a journal or in a rule test may exceed the bounds that the agent applies.
 func TestPodLabelsBeyondTheirBounds(t *testing.T) {
 	labels := map[string]string{"a\x1b[2J": "x", "a-long": strings.Repeat("v", 64), strings.Repeat("k", 318): "x"}
 	for i := range 1000 {
@@ -114,7 +114,7 @@ func TestPodLabelsBeyondTheirBounds(t *testing.T) {
 	}
 }
 
-// The agent puts labels into events only where a rule reads them.
+// The agent adds labels to events only if a rule reads them.
 func TestWhichRulesReadPodLabels(t *testing.T) {
 	set := ruleSet(t, `
 - {name: none, events: [oomkill], when: 'pod.name == "x"', reason: R, message: "${pod.name}"}

@@ -10,7 +10,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// Fields by whose value alone an expression may be false.
+// Fields whose value alone may make an expression false.
 const (
 	kindField   = "event.kind"
 	checkField  = "event.check"
@@ -19,8 +19,8 @@ const (
 	gaugeField  = "gauge.name"
 )
 
-// possible returns the values of a field with which a key's expression is not false already,
-// whatever all other fields are but those given. An expression that can't say may be true.
+// possible returns the values of a field for which a key's expression can be true. The fields in
+// given have fixed values; all others are unknown. A partial result counts as possible.
 func possible[T ~string](r *loadedRule, c *compiler, key, field string, values []T, given map[string]any) []T {
 	checked, issues := c.env.Compile(r.Keys[key].Value)
 	if issues.Err() != nil {
@@ -54,10 +54,10 @@ func possible[T ~string](r *loadedRule, c *compiler, key, field string, values [
 	})
 }
 
-// possibleNames returns which of the names that "when" compares a field with it can be true of;
-// none: it may be true of any name.
+// possibleNames returns the names for which "when" can be true, of those that it compares the field
+// with. It returns nil if "when" may be true for any name.
 func (r *loadedRule) possibleNames(c *compiler, field string, given map[string]any) []string {
-	names := []string{""} // which nobody has: what may be true of it may be of others
+	names := []string{""} // no source has this name: if it is possible, so are other names
 	for _, l := range r.when.compared[field] {
 		if !slices.Contains(names, l.text) {
 			names = append(names, l.text)
@@ -69,7 +69,7 @@ func (r *loadedRule) possibleNames(c *compiler, field string, given map[string]a
 	return names
 }
 
-// lookAt limits the rule to these of the checks or gauges, so that it depends on no other.
+// lookAt limits the rule to the named checks or gauges, so that it depends on no other.
 func (r *loadedRule) lookAt(stem string, names []string) {
 	for i := range r.named {
 		if r.named[i].stem == stem {
@@ -78,15 +78,15 @@ func (r *loadedRule) lookAt(stem string, names []string) {
 	}
 }
 
-// nameChecks finds the checks that the rule can be about.
+// nameChecks finds the checks that the rule can match.
 func (r *loadedRule) nameChecks(c *compiler) {
 	if len(r.when.compared[checkField]) > 0 {
 		r.lookAt(event.CheckStem, r.possibleNames(c, checkField, map[string]any{kindField: string(event.Check)}))
 	}
 }
 
-// nameServices finds the services of the node that a rule of probes can be about. Each is
-// a source of its own: what is known of one says nothing of another, nor of pods.
+// nameServices finds the node services that a probe rule can match. Each service is a source of
+// its own: its state says nothing about other services or pods.
 func (r *loadedRule) nameServices(c *compiler) {
 	ofProbe := func(stem string) bool { return stem == string(event.Probe) }
 	if len(r.when.compared[targetField]) == 0 || !slices.ContainsFunc(r.stems, ofProbe) {
@@ -94,7 +94,7 @@ func (r *loadedRule) nameServices(c *compiler) {
 	}
 	given := map[string]any{kindField: string(event.Probe)}
 	if len(possible(r, c, "when", probeField, []string{"startup", "liveness", "readiness"}, given)) > 0 {
-		return // it may be about pods
+		return // it may match pods
 	}
 	given[probeField] = event.ProbeService
 	if names := r.possibleNames(c, targetField, given); len(names) > 0 {

@@ -20,8 +20,8 @@ const propertyRules = `
 - {name: bad, events: [hungtask], groupBy: [task.pid], condition: Ill, reason: R, message: m, clearAfter: 9s, severity: critical}
 `
 
-// randomEvent makes one of a few kinds on a few subjects; kernel records come
-// twice now and then.
+// randomEvent returns an event of one of a few kinds on a few subjects. Now and then
+// it repeats the last event.
 func randomEvent(r *rand.Rand, now event.Moment, last *event.Event) *event.Event {
 	if last != nil && r.IntN(8) == 0 {
 		return last
@@ -45,7 +45,7 @@ func randomEvent(r *rand.Rand, now event.Moment, last *event.Event) *event.Event
 	return ev
 }
 
-// observer checks what must hold of every sequence of transitions.
+// observer checks the invariants of every sequence of transitions.
 type observer struct {
 	t          *testing.T
 	firing     map[string]bool // permanent problems
@@ -76,7 +76,7 @@ func (o *observer) take(ts []problem.Transition) {
 		key := p.Rule + " " + p.Group
 		switch p.State {
 		case problem.Firing:
-			o.firing[key] = true // again where it is hidden or shown
+			o.firing[key] = true // repeated if it becomes hidden or visible
 		case problem.Resolved:
 			if !o.firing[key] {
 				o.t.Errorf("%s resolved without having fired", key)
@@ -155,8 +155,8 @@ func TestProperties(t *testing.T) {
 	}
 }
 
-// TestSnapshotAnywhere takes the engine apart and together again between any
-// two events of a sequence: nothing that fires may be lost, nothing repeated.
+// TestSnapshotAnywhere saves and restores the engine between any two events of a
+// sequence: no firing problem may be lost or repeated.
 func TestSnapshotAnywhere(t *testing.T) {
 	set := ruleSet(t, propertyRules)
 	for seed := range uint64(4) {

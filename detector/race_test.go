@@ -2,6 +2,6 @@
 
 package detector_test
 
-// raceDetector: sync.Pool forgets at random under it, and CEL and package regexp,
-// which keep their memory in one, allocate anew.
+// raceDetector is true under the race detector. There sync.Pool drops items at random, so CEL and
+// package regexp, which reuse memory through pools, allocate more.
 const raceDetector = true

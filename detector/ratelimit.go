@@ -14,8 +14,8 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// RateLimit bounds how many events of a rule are recorded one by one: Count at once, and
-// after that as many in each Within. See [Engine.Admit].
+// RateLimit bounds how many events of a rule are recorded one by one: a burst of Count, then Count
+// in each Within. See [Engine.Admit].
 type RateLimit struct {
 	Count  int           `yaml:"count"` // 0: no limit
 	Within time.Duration `yaml:"within"`
@@ -23,28 +23,28 @@ type RateLimit struct {
 
 // Bounds and times of rate limits.
 const (
-	// defaultLimitCount and defaultLimitWithin are those of log rules: a journal of 64 MiB
-	// holds two days of what one rule may record, whoever writes into its logs.
+	// defaultLimitCount and defaultLimitWithin apply to log rules: a journal of 64 MiB holds
+	// two days of the most that one rule may record, whoever writes to its logs.
 	defaultLimitCount  = 1000
 	defaultLimitWithin = time.Hour
-	// limitOfThreshold is the least RateLimit.Count of a rule, in thresholds: each group
-	// takes one before its problem fires.
+	// limitOfThreshold is the minimum default RateLimit.Count, in multiples of the threshold: each
+	// group needs a whole threshold before its problem fires.
 	limitOfThreshold = 10
-	// maxLimitCount bounds what a rule may ask for: more in a moment fills the journal.
+	// maxLimitCount is the largest Count a rule may set: a bigger burst fills the journal.
 	maxLimitCount = 50_000
-	// releaseEvery is how long events are withheld at least, to be recorded as one.
+	// releaseEvery is the minimum time that events are withheld, to be recorded as one.
 	releaseEvery = 5 * time.Second
-	// maxWithheld bounds what a snapshot brings back.
+	// maxWithheld bounds the withheld events that a snapshot restores.
 	maxWithheld = 10_000
 	// LostToRateLimit is the reason of [event.LostData] for events that would have begun,
 	// changed or ended problems.
 	LostToRateLimit = "rate-limit"
 )
 
-// budgets is what a rule may still have recorded.
+// budgets limits how many more events of a rule are recorded.
 type budgets struct {
-	counts  *rate.Limiter // all its events; nil: without limit
-	changes *rate.Limiter // beyond that, those that begin, change or end a problem
+	counts  *rate.Limiter // for all its events; nil: no limit
+	changes *rate.Limiter // in addition, for events that begin, change or end a problem
 }
 
 func newBudgets(l RateLimit) budgets {
@@ -55,32 +55,32 @@ func newBudgets(l RateLimit) budgets {
 	return budgets{rate.NewLimiter(every, l.Count), rate.NewLimiter(every, l.Count)}
 }
 
-// limiterTime is a time since boot as limiters want it.
+// limiterTime converts a time since boot for limiters.
 func limiterTime(boot time.Duration) time.Time { return time.Unix(0, int64(boot)) }
 
-// limits is the rules beyond their RateLimit, and what is withheld of their events.
+// limits tracks the rules beyond their RateLimit and their withheld events.
 type limits struct {
 	spent   map[*ruleState]struct{} // rules without budget, as of their latest event
 	byKey   map[string]*withheld
-	queue   []*withheld // the oldest first
+	queue   []*withheld // oldest first
 	perRule map[string]int
-	lost    map[string]uint64 // by source
-	lostAt  time.Duration     // of the first of lost, since boot
-	key     []byte            // scratch memory, as what follows
+	lost    map[string]uint64 // number of lost events by source
+	lostAt  time.Duration     // time of the first lost event, since boot
+	key     []byte            // scratch memory, like the fields below
 	rules   []string
 
 	admitted []*event.Event
 }
 
-// withheld is the events that count in the same problems and wait to be recorded as one.
+// withheld holds events that count in the same problems and wait to be recorded as one.
 type withheld struct {
 	Event *event.Event  `json:"event"` // the latest
 	Times uint64        `json:"times"`
-	Since time.Duration `json:"since"` // of the first, since boot
+	Since time.Duration `json:"since"` // time of the first, since boot
 	Rules []string      `json:"rules"`
-	Key   string        `json:"key,omitempty"` // which problems; empty: of a version that did not save it
+	Key   string        `json:"key,omitempty"` // identifies the problems; empty: saved by a version without it
 
-	saved bool // brought back by a snapshot
+	saved bool // restored from a snapshot
 }
 
 func newLimits() limits {
@@ -90,7 +90,7 @@ func newLimits() limits {
 	}
 }
 
-// charge takes an event off the budgets of the rules that its line was found for.
+// charge takes an event off the budgets of the rules that its line matched.
 func (e *Engine) charge(hits []logpattern.Hit, now event.Moment) {
 	t := limiterTime(now.Boot)
 	for i := range hits {
@@ -104,23 +104,22 @@ func (e *Engine) charge(hits []logpattern.Hit, now event.Moment) {
 	}
 }
 
-// limited reports whether the rule has no budget, or others wait for what it has.
+// limited reports whether the rule has no budget left, or withheld events wait for it.
 func (e *Engine) limited(r *ruleState, t time.Time) bool {
 	return r.counts != nil && (e.limits.perRule[r.Name] > 0 || r.counts.TokensAt(t) < 1)
 }
 
-// Admit returns what is to be given to [Engine.Observe] and recorded: the event, and before it
-// those that were withheld of problems which it ends. It is valid until the next call. It is
-// nothing where all rules that the event's line was found for are beyond their RateLimit, and the
-// event is one of these:
+// Admit returns the events to pass to [Engine.Observe] and to record: the event, preceded by the
+// withheld events of problems that it ends. The slice is valid until the next call. It is empty if
+// all rules that the event's line matched are beyond their RateLimit, and the event
 //
-//   - One that only counts in problems which fire already: Admit withholds it, and [Engine.Release]
-//     returns one event for all such.
-//   - One that would begin, change or end a problem, of which there have been too many as well. It
-//     is lost, and Release returns an event that says so: conditions become Unknown.
-//   - One without any effect.
+//   - only counts in problems that already fire: Admit withholds it, and [Engine.Release] returns
+//     one event for all of these;
+//   - would begin, change or end a problem, and there were too many of these as well: the event is
+//     lost, and Release returns an event that reports the loss, so that conditions become Unknown;
+//   - has no effect.
 //
-// Who replays what was recorded does not ask.
+// A replay of recorded events does not call Admit.
 func (e *Engine) Admit(ev *event.Event, now event.Moment) []*event.Event {
 	if !e.admits(ev, now) {
 		return nil
@@ -129,7 +128,7 @@ func (e *Engine) Admit(ev *event.Event, now event.Moment) []*event.Event {
 	return e.limits.admitted
 }
 
-// admits reports whether the event itself is to be observed, and withholds or loses it else.
+// admits reports whether the event itself is to be observed. Otherwise it withholds or drops it.
 func (e *Engine) admits(ev *event.Event, now event.Moment) bool {
 	t := limiterTime(now.Boot)
 	if ev.Log == nil || !e.anySpent(t) || e.Seen(ev) {
@@ -138,7 +137,7 @@ func (e *Engine) admits(ev *event.Event, now event.Moment) bool {
 	l := &e.logs
 	all := l.match(ev.Log)
 	hits, id := e.news(ev, all)
-	others := len(hits) < len(all) // rules that have got it from another log
+	others := len(hits) < len(all) // other rules have got the line from another log
 	if ev.Log.Origin == event.OriginProcess {
 		hits = l.forNoCondition(hits)
 	}
@@ -176,7 +175,7 @@ func (e *Engine) admits(ev *event.Event, now event.Moment) bool {
 	for _, en := range entries {
 		en.seen(false, at)
 	}
-	if len(entries) > 0 && !others { // the others would count again what stands for several lines
+	if len(entries) > 0 && !others { // other rules would count the merged event again
 		e.withhold(ev, now)
 	}
 	return false
@@ -192,7 +191,7 @@ func (e *Engine) anySpent(t time.Time) bool {
 	return len(e.limits.spent) > 0
 }
 
-// changeAllowed takes a change off the budget that rules have for it. One with budget is enough.
+// changeAllowed takes a change off the rules' change budgets. One rule with budget is enough.
 func (e *Engine) changeAllowed(hits []logpattern.Hit, t time.Time) (allowed bool) {
 	for i := range hits {
 		if r := e.logs.rules[hits[i].Pattern]; i == 0 || e.logs.rules[hits[i-1].Pattern] != r {
@@ -202,9 +201,9 @@ func (e *Engine) changeAllowed(hits []logpattern.Hit, t time.Time) (allowed bool
 	return allowed
 }
 
-// effects returns the firing problems that the line would count in and the rules that wait for
-// such lines, and reports whether it would do more than that. It leaves in limits.key what the
-// problems are, and in limits.rules whose patterns matched.
+// effects returns the problems that the line would count in and the absence rules that wait for
+// such lines. changes reports whether the line would begin, change or end a problem. effects sets
+// limits.key to the identity of the problems, and limits.rules to the rules that matched.
 func (e *Engine) effects(hits []logpattern.Hit) (entries []*entry, heard []*ruleState, changes bool) {
 	l := &e.logs
 	e.limits.key, e.limits.rules = e.limits.key[:0], e.limits.rules[:0]
@@ -244,8 +243,8 @@ func (e *Engine) effects(hits []logpattern.Hit) (entries []*entry, heard []*rule
 	return entries, heard, changes
 }
 
-// countsIn returns the problem that the rule's event would count in, nil where that would be
-// new to it.
+// countsIn returns the problem that the rule's event would count in, or nil if it would begin a
+// new one.
 func (e *Engine) countsIn(r *ruleState, ev *event.Event) *entry {
 	s := r.series
 	e.group = appendGroup(e.group[:0], r.groupBy, ev)
@@ -280,7 +279,7 @@ func (e *Engine) enqueue(w *withheld) {
 	}
 }
 
-// leave removes w from all but the queue.
+// leave removes w from everything but the queue.
 func (l *limits) leave(w *withheld) {
 	delete(l.byKey, w.Key)
 	for _, name := range w.Rules {
@@ -290,9 +289,10 @@ func (l *limits) leave(w *withheld) {
 	}
 }
 
-// recordedTogether handles an event that [Engine.Release] has returned, before it counts. What
-// a snapshot brought back to wait is part of it: in a replay, the event was recorded after that
-// snapshot. Its latest line may be read again; the identities of the others are not recorded.
+// recordedTogether prepares for an event that [Engine.Release] returned, before it is counted. It
+// drops withheld events that a snapshot restored, because the event contains them: in a replay, the
+// event was recorded after that snapshot. It remembers the latest line, which may be read again;
+// the identities of the other lines are not recorded.
 func (e *Engine) recordedTogether(ev *event.Event, hits []logpattern.Hit) {
 	one := *ev
 	one.Times = 0
@@ -309,8 +309,8 @@ func (e *Engine) recordedTogether(ev *event.Event, hits []logpattern.Hit) {
 	}
 }
 
-// Release returns events for those that [Engine.Admit] did not admit, as far as the limits
-// allow by now. Each is to be observed and recorded as any other.
+// Release returns merged events for those that [Engine.Admit] withheld or lost, as far as the limits
+// now allow. Observe and record each like any other event.
 func (e *Engine) Release(now event.Moment) []*event.Event {
 	if len(e.limits.queue) == 0 && len(e.limits.lost) == 0 {
 		return nil
@@ -342,12 +342,13 @@ func (e *Engine) Release(now event.Moment) []*event.Event {
 	})
 }
 
-// Flush is Release of everything: the engine ends.
+// Flush releases all withheld events, before the engine stops.
 func (e *Engine) Flush(now event.Moment) []*event.Event {
 	return e.release(now, func(*withheld) bool { return true })
 }
 
-// releaseBefore is Release of all that counts in problems which the event ends: it came before.
+// releaseBefore releases the withheld events of problems that the event ends, because they came
+// before it.
 func (e *Engine) releaseBefore(ev *event.Event, now event.Moment) []*event.Event {
 	if len(e.limits.queue) == 0 {
 		return nil
@@ -394,7 +395,7 @@ func (e *Engine) ends(ev *event.Event) (ended []*entry) {
 	return ended
 }
 
-// waitsFor reports whether what is withheld counts in a problem.
+// waitsFor reports whether the withheld events count in a problem.
 func (e *Engine) waitsFor(w *withheld, en *entry) bool {
 	for part := range slices.Chunk(strings.Split(w.Key, "\x00"), 3) { // rule, group, severity
 		if r := e.byName[part[0]]; r != nil && r.series == en.rule.series && part[1] == en.p.Group {
@@ -404,8 +405,8 @@ func (e *Engine) waitsFor(w *withheld, en *entry) bool {
 	return false
 }
 
-// overBefore handles an event that was withheld until its permanent problem was over by quiet. It
-// counts in that, as long as that is known, and begins none.
+// overBefore reports whether the event was withheld until quiet ended its permanent problem. Such
+// an event counts in that problem while it is remembered, and begins no new one.
 func (e *Engine) overBefore(r *ruleState, ev *event.Event, at, now event.Moment) bool {
 	if ev.Log == nil || ev.Times == 0 || r.Temporary() || r.ClearAfter == 0 || at.Boot+r.ClearAfter > now.Boot {
 		return false
@@ -443,7 +444,7 @@ func (e *Engine) release(now event.Moment, due func(*withheld) bool) (out []*eve
 	return out
 }
 
-// resumeLimits takes back what a snapshot says was withheld or lost.
+// resumeLimits restores the withheld and lost events from a snapshot.
 func (e *Engine) resumeLimits(s *snapshot) {
 	e.limits = newLimits()
 	maps.Copy(e.limits.lost, s.Lost)

@@ -19,7 +19,7 @@ const limitedRules = `
 - {name: kept, events: [log], logs: [app], pattern: '^error on (?P<disk>\w+)', groupBy: [match.disk], condition: Sick, reason: AppError, message: "${match.disk}", clearAfter: 5m, rateLimit: {count: 10, within: 10m}}
 `
 
-// appLine is line n of the log of an application.
+// appLine returns line n of an application's log.
 func appLine(n int, d time.Duration, text string) *event.Event {
 	return &event.Event{
 		Kind: event.Log, Time: at(d).Wall, CPU: event.NoCPU, Source: "log/app",
@@ -27,12 +27,12 @@ func appLine(n int, d time.Duration, text string) *event.Event {
 	}
 }
 
-// recorder is what the agent does with events: it records what is admitted or released.
+// recorder handles events like the agent: it records those that are admitted or released.
 type recorder struct {
 	e        *detector.Engine
 	recorded []*event.Event
 	times    []time.Duration // of recorded
-	occurred uint64          // of the temporary rule "told", as transitions say
+	occurred uint64          // occurrences of the temporary rule "told", according to transitions
 	lines    int
 }
 
@@ -41,7 +41,7 @@ func (r *recorder) line(d time.Duration, text string) {
 	r.read(r.lines, d, text)
 }
 
-// read is line, of a line that may have been read before.
+// read is like line, for a line that may have been read before.
 func (r *recorder) read(n int, d time.Duration, text string) {
 	r.take(appLine(n, d, text), d)
 }
@@ -81,8 +81,8 @@ func (r *recorder) count(rule string) (n uint64) {
 	return n
 }
 
-// A flood of one rule's lines is recorded in as many events as the limit allows, which stand
-// for all of them.
+// A flood of one rule's lines is recorded in as many events as the limit allows, and these
+// represent all of them.
 func TestRateLimit(t *testing.T) {
 	r := &recorder{e: detector.NewEngine(ruleSet(t, limitedRules))}
 	r.e.Observe(source("log/app", true), at(0))
@@ -96,7 +96,7 @@ func TestRateLimit(t *testing.T) {
 	if n := len(r.recorded); n != 10 {
 		t.Fatalf("%d events recorded before there was budget for one, want 10", n)
 	}
-	r.line(61*time.Second, "error on sda") // comes after those that wait
+	r.line(61*time.Second, "error on sda") // queued after the withheld ones
 	r.release(61 * time.Second)
 	if n := len(r.recorded); n != 11 || r.recorded[10].Times != 4991 {
 		t.Fatalf("%d events recorded, the last is of %d; want 11, of 4991", n, r.recorded[n-1].Times)
@@ -107,12 +107,12 @@ func TestRateLimit(t *testing.T) {
 	if have := r.e.Stats().Limited; have["told"] != 4991 || have["kept"] != 4991 {
 		t.Errorf("%v limited, want 4991 of each", have)
 	}
-	// The latest line counts for the quiet, though it was withheld.
+	// The quiet time starts at the latest line, although it was withheld.
 	want(t, r.e.Tick(at(6*time.Minute)))
 	want(t, r.e.Tick(at(6*time.Minute+time.Second)), "kept sda resolved", "told sda resolved", "Sick=False Well")
 }
 
-// What begins, changes or ends a problem is not withheld.
+// Events that begin, change or end a problem are not withheld.
 func TestRateLimitLetsChangesPass(t *testing.T) {
 	r := &recorder{e: detector.NewEngine(ruleSet(t, limitedRules))}
 	r.e.Observe(source("log/app", true), at(0))
@@ -121,7 +121,7 @@ func TestRateLimitLetsChangesPass(t *testing.T) {
 	}
 	r.line(2*time.Second, "error on sdb")  // a new problem
 	r.line(3*time.Second, "sda is well")   // the end of one
-	if n := len(r.recorded); n != 10+1+2 { // the end behind those that were withheld
+	if n := len(r.recorded); n != 10+1+2 { // the end follows the withheld ones
 		t.Fatalf("%d events recorded, want 13", n)
 	}
 	for _, p := range r.e.Problems() {
@@ -129,11 +129,11 @@ func TestRateLimitLetsChangesPass(t *testing.T) {
 			t.Error(have)
 		}
 	}
-	// Beyond a limit of their own changes are lost, and the condition says so.
+	// Changes beyond their own limit are lost, and the condition reports the loss.
 	for i := range 100 {
 		r.line(4*time.Second, fmt.Sprint("error on sd", i))
 	}
-	if n := len(r.recorded); n != 10+1+1+10 { // the end was of the other rule's budget only
+	if n := len(r.recorded); n != 10+1+1+10 { // the end used only the other rule's budget
 		t.Fatalf("%d events recorded, want 22", n)
 	}
 	r.release(10 * time.Second)
@@ -152,7 +152,7 @@ const clearedRules = `
 - {name: kept, events: [log], logs: [app], pattern: '^error on (?P<disk>\w+)', clearPattern: '^(?P<disk>\w+) is well', groupBy: [match.disk], condition: Sick, reason: AppError, message: "${match.disk}", rateLimit: {count: 10, within: 10m}}
 `
 
-// firing returns the problems that fire.
+// firing returns the firing problems.
 func firing(e *detector.Engine) (out []string) {
 	for _, p := range e.Problems() {
 		if p.State == problem.Firing {
@@ -162,7 +162,7 @@ func firing(e *detector.Engine) (out []string) {
 	return out
 }
 
-// What is withheld counts in the problem that its lines were of, before another line ends it.
+// Withheld events count in their problem before another line ends it.
 func TestRateLimitOfAProblemThatEnds(t *testing.T) {
 	r := &recorder{e: detector.NewEngine(ruleSet(t, clearedRules))}
 	r.e.Observe(source("log/app", true), at(0))
@@ -179,8 +179,8 @@ func TestRateLimitOfAProblemThatEnds(t *testing.T) {
 	}
 }
 
-// So it does where another source ends the problem, where it waits since before a restart, and
-// where the problem is one of those without room for a group of their own.
+// The same holds if another source ends the problem, if the events were withheld before a restart,
+// and if the problem is part of the overflow group.
 func TestRateLimitOfAProblemThatOthersEnd(t *testing.T) {
 	const probe = "- {name: probe, fault: f, events: [check], when: event.status == 'problem', clearWhen: event.status == 'ok', groupBy: [event.check], condition: Sick, reason: R, message: m}\n"
 	const line = "- {name: kept, fault: f, events: [log], logs: [app], pattern: '^error on (?P<disk>\\w+)', clearPattern: '^(?P<disk>\\w+) is well', groupBy: [match.disk], condition: Sick, reason: AppError, message: m, rateLimit: {count: 10, within: 10m}"
@@ -228,7 +228,7 @@ func TestRateLimitOfAProblemThatOthersEnd(t *testing.T) {
 	}
 }
 
-// What is recorded when its problem has been over by quiet for long counts in that one.
+// Events that are recorded after quiet has ended their problem still count in it.
 func TestRateLimitOfAProblemThatWasQuiet(t *testing.T) {
 	r := &recorder{e: detector.NewEngine(ruleSet(t, `
 - {name: kept, events: [log], logs: [app], pattern: '^error', condition: Sick, reason: AppError, message: m, clearAfter: 5m, rateLimit: {count: 1, within: 10m}}
@@ -244,7 +244,7 @@ func TestRateLimitOfAProblemThatWasQuiet(t *testing.T) {
 	}
 }
 
-// What waits is in the snapshot, and a replay of what was recorded counts the same.
+// Withheld events are in the snapshot, and a replay of the recorded events counts the same.
 func TestRateLimitAcrossRestart(t *testing.T) {
 	set := ruleSet(t, limitedRules)
 	r := &recorder{e: detector.NewEngine(set)}
@@ -260,7 +260,7 @@ func TestRateLimitAcrossRestart(t *testing.T) {
 		r.release(time.Duration(i+1) * 2 * time.Minute)
 		r.line(time.Duration(i+1)*2*time.Minute, "error on sda")
 	}
-	// A clean end, and a replay of everything.
+	// A clean stop, and a replay of everything.
 	for _, ev := range r.e.Flush(at(7 * time.Minute)) {
 		r.observe(ev, 7*time.Minute)
 	}
@@ -272,8 +272,8 @@ func TestRateLimitAcrossRestart(t *testing.T) {
 	if again.count("told") != 103 || again.occurred != 103 {
 		t.Errorf("the replay counted %d and reported %d, want 103", again.count("told"), again.occurred)
 	}
-	// A kill after the snapshot, and nothing recorded since. What is beyond the limit then waits
-	// with the rest.
+	// A kill after the snapshot, with nothing recorded since. Further events beyond the limit join
+	// the withheld ones.
 	r = &recorder{e: restartedFrom(t, set, saved, 2*time.Minute)}
 	for n := range 20 {
 		r.read(101+n, 2*time.Minute, "error on sda")
@@ -282,7 +282,7 @@ func TestRateLimitAcrossRestart(t *testing.T) {
 	if r.count("told") != 120 || r.count("kept") != 120 || len(r.recorded) != 10+1 {
 		t.Errorf("%d and %d counted in %d events after the restart, want 120 in 11", r.count("told"), r.count("kept"), len(r.recorded))
 	}
-	// A snapshot of a version that did not say what its events count in.
+	// A snapshot of a version that did not save in which problems withheld events count.
 	old := regexp.MustCompile(`,"key":"[^"]*"`).ReplaceAll(saved, nil)
 	r = &recorder{e: restartedFrom(t, set, old, 2*time.Minute)}
 	r.release(2 * time.Minute)
@@ -291,8 +291,8 @@ func TestRateLimitAcrossRestart(t *testing.T) {
 	}
 }
 
-// What waits in a snapshot and was recorded after it counts once, also where the log is read
-// again from before it.
+// Withheld events in a snapshot that were recorded after it count once, even if the log is read
+// again from an earlier position.
 func TestRateLimitRecordedBehindTheSnapshot(t *testing.T) {
 	set := ruleSet(t, limitedRules)
 	r := &recorder{e: detector.NewEngine(set)}
@@ -305,7 +305,7 @@ func TestRateLimitRecordedBehindTheSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := len(r.recorded)
-	r.line(90*time.Second, "error on sda") // joins those of the snapshot
+	r.line(90*time.Second, "error on sda") // joins the withheld events of the snapshot
 	r.release(2 * time.Minute)
 	r.line(2*time.Minute, "error on sda") // waits alone
 	r.release(4 * time.Minute)
@@ -329,7 +329,7 @@ func TestRateLimitRecordedBehindTheSnapshot(t *testing.T) {
 	}
 }
 
-// Lost changes that were not reported yet are, once, after a restart.
+// Lost changes that were not reported before a restart are reported once after it.
 func TestLostToRateLimitAcrossRestart(t *testing.T) {
 	set := ruleSet(t, limitedRules)
 	r := &recorder{e: detector.NewEngine(set)}
@@ -357,7 +357,7 @@ func TestLostToRateLimitAcrossRestart(t *testing.T) {
 	if n := lost(killed); n != 90 {
 		t.Errorf("%d reported lost after a restart, want 90", n)
 	}
-	// Reported behind the snapshot, and so not again.
+	// The loss was reported after the snapshot, so it is not reported again.
 	r.line(2*time.Second, "error on another")
 	r.release(11 * time.Second)
 	again := &recorder{e: detector.NewEngine(set)}
@@ -372,7 +372,7 @@ func TestLostToRateLimitAcrossRestart(t *testing.T) {
 	}
 }
 
-// replay repeats what another has recorded.
+// replay observes the events that another recorder has recorded.
 func (r *recorder) replay(of *recorder, from int) {
 	for i := from; i < len(of.recorded); i++ {
 		if ev := of.recorded[i]; !r.e.Seen(ev) {
@@ -390,8 +390,8 @@ func restartedFrom(t *testing.T, set *detector.RuleSet, saved []byte, now time.D
 	return e
 }
 
-// Whatever comes, and whenever: the engine counts as one without limits does, or says what was
-// lost; and it records no more than the limits allow.
+// For any events at any times, the engine counts the same as one without limits, or reports the
+// loss; and it records no more than the limits allow.
 func TestRateLimitProperty(t *testing.T) {
 	limited, free := ruleSet(t, clearedRules), ruleSet(t, clearedRules)
 	compared := 0
@@ -446,7 +446,7 @@ func TestRateLimitProperty(t *testing.T) {
 	}
 }
 
-// A line that a rule waits for is heard beyond the limit.
+// A line that an absence rule waits for is noticed even beyond the limit.
 func TestRateLimitOfAnAbsence(t *testing.T) {
 	r := &recorder{e: detector.NewEngine(ruleSet(t, `
 - {name: alive, events: [log], logs: [app], pattern: '^alive', absentFor: 1m, condition: Sick, reason: Silent, message: m, rateLimit: {count: 2, within: 1h}}
@@ -468,7 +468,7 @@ func TestRateLimitOfAnAbsence(t *testing.T) {
 	}
 }
 
-// Of rules that report one fault each has its own limit, whichever reported it first.
+// Each of the rules that report the same fault has its own limit, whichever reported first.
 func TestRateLimitOfASharedFault(t *testing.T) {
 	r := &recorder{e: detector.NewEngine(ruleSet(t, `
 - {name: first, fault: broken, events: [log], logs: [app], pattern: '^broken', reason: Broken, message: m}

@@ -5,18 +5,17 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// Replace runs another rule set from now on. A problem stays where its rule is
-// still the same in name, fault, condition and groupBy (times and texts may
-// have changed; the new ones hold from the next event); the firing problems
-// of other rules resolve. A permanent problem that the new rules hide or bring to light is
-// announced. Conditions of types that are gone are no longer in
-// [Engine.Conditions]; no transition reports them. The returned slice is
-// valid until the next call of a method of the engine.
+// Replace switches to another rule set. A problem is kept if its rule still has the
+// same name, fault, condition and groupBy (periods and texts may have changed; the
+// new ones apply from the next event). Firing problems of other rules resolve. A
+// permanent problem that the new rules hide or reveal is announced. Conditions whose
+// type was removed disappear from [Engine.Conditions] without a transition. The
+// returned slice is valid until the next method call on the engine.
 func (e *Engine) Replace(rules *RuleSet, now event.Moment) []problem.Transition {
 	now = e.start(now)
 	oldSeries, oldRules, oldConditions := e.series, e.byName, e.conditions
-	// Resolving looks at causes: with the old rules out of the way nothing is
-	// hidden or shown because of them until the new rules are in.
+	// Resolving evaluates causes. Install the new rules first, so that the old ones
+	// neither hide nor reveal anything.
 	e.install(rules)
 	clear(e.limits.spent)
 	for name, r := range e.byName {
@@ -76,7 +75,7 @@ func (e *Engine) adopt(en *entry, r *ruleState) {
 	case problem.Resolved:
 		r.series.resolved++
 	case problem.Pending:
-		// A rule that no longer waits, or waits otherwise, starts anew.
+		// If the rule's "for" or threshold was removed or exchanged, start over.
 		if r.Threshold.Count == 0 && en.FireAt == 0 || r.Threshold.Count > 0 && len(en.window.marks) == 0 {
 			delete(r.series.entries, en.p.Group)
 		}

@@ -22,8 +22,8 @@ const reportRules = `
 - {name: seen, events: [check], when: 'event.check == "gpu/warn" && event.status == "problem"', groupBy: [event.reason], reason: ReportedProblem, message: "${event.message}"}
 `
 
-// A problem daemon's reason is the problem's, the condition follows it, and silence
-// ends the problem without a word of health.
+// The problem and the condition take the reason of a problem daemon, and silence ends
+// the problem without a report of health.
 func TestReportedReasons(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, reportRules))
 	say := func(s int, status, reason string, want ...string) {
@@ -56,8 +56,8 @@ func TestReportedReasons(t *testing.T) {
 	say(7, "ok", "", "gpu  resolved", "Sick=False Well")
 }
 
-// An event that is sent twice counts once, also across a restart; equal ones with
-// IDs of their own are different ones, even of one time.
+// An event that is sent twice counts once, also across a restart. Equal events with
+// different IDs are different, even at the same time.
 func TestReportedTwice(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, reportRules))
 	say := func(reason, id string) (count uint64) {

@@ -7,34 +7,34 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// burst is occurrences of a problem of which each is at most sameReporting after the one
-// before, and how many of them each rule has reported. Its times are since boot.
+// burst groups occurrences of a problem that are each at most sameReporting apart, with the
+// number that each rule has reported. Its times are since boot.
 type burst struct {
 	From     time.Duration `json:"from"`
 	To       time.Duration `json:"to"`
 	Reported []reporting   `json:"told"`
 }
 
-// reporting is how many occurrences of a burst a rule has reported.
+// reporting is the number of occurrences in a burst that a rule has reported.
 type reporting struct {
 	Rule string `json:"rule"`
 	N    uint64 `json:"n"`
 }
 
-// Bounds of what a problem remembers.
+// Bounds of the bursts that a problem remembers.
 const (
-	// maxReports is of the rules that report one fault; honest ones are two or three.
+	// maxReports bounds the rules that report one fault; usually there are two or three.
 	maxReports = 16
-	// maxBursts: sources that were read late, as after a restart, report the same bursts
-	// one after the other.
+	// maxBursts bounds the bursts: sources that are read late, as after a restart, report the
+	// same bursts one after the other.
 	maxBursts = 16
 )
 
-// distance is how far at is from the burst, zero within it.
+// distance returns how far at is from the burst; zero within it.
 func (b *burst) distance(at time.Duration) time.Duration { return max(b.From-at, at-b.To, 0) }
 
-// add counts further occurrences that the rule reports. n is how many it has reported, most
-// how many another one had reported.
+// add counts further occurrences that the rule reports. It returns how many the rule has now
+// reported, and the most that any rule had reported before.
 func (b *burst) add(rule string, further uint64) (n, most uint64) {
 	own := -1
 	for i := range b.Reported {
@@ -54,7 +54,7 @@ func (b *burst) add(rule string, further uint64) (n, most uint64) {
 	return b.Reported[own].N, most
 }
 
-// burstAt returns the burst that an occurrence at a time belongs to, nil if none.
+// burstAt returns the burst that an occurrence at a time belongs to, or nil.
 func (en *entry) burstAt(at time.Duration) *burst {
 	var nearest *burst
 	for i := range en.Bursts {
@@ -66,20 +66,20 @@ func (en *entry) burstAt(at time.Duration) *burst {
 	return nearest
 }
 
-// countOnce counts occurrences that a rule reports, and returns how many of them no other rule
-// has reported: whoever has reported most of a burst has had them all counted, and what others
-// report up to that number is the same. first says that the rule reports the burst for the
-// first time.
+// countOnce counts occurrences that a rule reports, and returns how many of them are new. The
+// occurrences of the rule that has reported most of a burst were all counted; those that other
+// rules report up to that number are the same. first is true if the rule reports the burst for
+// the first time.
 func (en *entry) countOnce(r *ruleState, at time.Duration, times uint64) (fresh uint64, first bool) {
 	b := en.burstAt(at)
 	if b == nil {
-		return times, true // counted begins it
+		return times, true // counted begins the burst
 	}
 	n, most := b.add(r.Name, times)
 	return n - max(n-times, min(n, most)), n == times
 }
 
-// counted has the burst of occurrences reach to the latest.
+// counted extends the burst to include the occurrences, or begins a new burst with them.
 func (en *entry) counted(r *ruleState, at time.Duration, times uint64) {
 	if b := en.burstAt(at); b != nil {
 		b.From, b.To = min(b.From, at), max(b.To, at)
@@ -95,9 +95,9 @@ func (en *entry) counted(r *ruleState, at time.Duration, times uint64) {
 	en.Bursts = append(en.Bursts, b)
 }
 
-// enrich takes in an event that reports what is counted already: another
-// source's facts are evidence too. Of many one a second is kept, and each source's
-// first.
+// enrich handles an event that reports occurrences which are already counted: another
+// source's facts are evidence too. It keeps one event a second, and the first of each
+// source.
 func (en *entry) enrich(r *ruleState, ev *event.Event, at event.Moment, first bool) {
 	en.seen(r.level, at)
 	if first || (at.Boot-en.Kept).Abs() >= evidenceSpacing {

@@ -13,8 +13,8 @@ const twoSources = `
 - {name: log, fault: f, events: [log], pattern: 'Killed process (?P<pid>\d+)', groupBy: [match.pid], reason: R, message: log}
 `
 
-// What happened while the agent was away counts once, in whatever order the sources catch
-// up: one may report all of it before the other one begins.
+// Faults that occurred while the agent was down count once, in whatever order the sources
+// catch up: one may report all of them before the other begins.
 func TestSourcesCatchUp(t *testing.T) {
 	set := ruleSet(t, twoSources)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -25,7 +25,7 @@ func TestSourcesCatchUp(t *testing.T) {
 			last += time.Duration(random.Int64N(int64(20 * time.Second)))
 			faults = append(faults, last)
 		}
-		// Of an earlier fault both have reported before the restart.
+		// Both have reported an earlier fault before the restart.
 		first := time.Second
 		e := detector.NewEngine(set)
 		report := func(log bool, n int, of, now time.Duration) {
@@ -54,7 +54,7 @@ func TestSourcesCatchUp(t *testing.T) {
 			if next[log] == len(faults) {
 				log = !log
 			}
-			// The one that is read first often has all of it.
+			// Often, one source catches up completely before the other.
 			for range 1 + random.IntN(len(faults)) {
 				if n := next[log]; n < len(faults) {
 					report(log, n+1, first+faults[n], now)
@@ -69,8 +69,8 @@ func TestSourcesCatchUp(t *testing.T) {
 	}
 }
 
-// A fault so long ago that its problem would be over before the other source reports it is
-// one problem nevertheless.
+// A fault is one problem even if it is so old that the problem would be over before the other
+// source reports it.
 func TestSourcesCatchUpLate(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, twoSources))
 	line := numbered(1, "Killed process 7 (victim)")

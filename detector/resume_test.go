@@ -12,7 +12,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// input is one step of an engine, as a journal has it.
+// input is one step of an engine, as recorded in a journal.
 type input struct {
 	now     event.Moment
 	event   *event.Event
@@ -34,11 +34,10 @@ func (in input) apply(e *detector.Engine) []problem.Transition {
 	return e.Tick(in.now)
 }
 
-// TestRestartAnywhere kills the agent at any step, as kill -9 does, with a state
-// that was saved any number of steps before: what is restored from it and the
-// journal is, and does from then on, exactly what an engine does that was never
-// taken apart. So no firing problem is forgotten, and none reported twice, mutes
-// included.
+// TestRestartAnywhere kills the agent at any step, as kill -9 does, with a snapshot
+// that was saved any number of steps before. The engine that is restored from the
+// snapshot and the journal must behave exactly like one that was never restarted. So
+// no firing problem or mute is forgotten or reported twice.
 func TestRestartAnywhere(t *testing.T) {
 	set := ruleSet(t, propertyRules)
 	const steps = 150
@@ -64,7 +63,7 @@ func TestRestartAnywhere(t *testing.T) {
 				in.event = randomEvent(r, now, nil)
 			}
 			if step%25 == 24 {
-				// Killed before this step: the state as saved, and the journal behind it.
+				// Killed before this step: restore the snapshot, then replay the journal after it.
 				restored = detector.NewEngine(set)
 				if saved != nil {
 					if err := restored.Resume(saved, now); err != nil {

@@ -8,15 +8,16 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// RuleFile is a rule file that is made of something else, such as another program's configuration.
+// RuleFile is a rule file that is generated, for example from another program's configuration.
 type RuleFile struct {
 	Conditions map[string]ConditionSpec // by type
 	Rules      []*Rule
 }
 
-// Layer returns the file as a layer for [Load]; what has no rules and no conditions is no file.
+// Layer returns the file as a layer for [Load]. The layer is empty if there are no rules and no
+// conditions.
 func (f *RuleFile) Layer(name string) (fs.FS, error) {
-	layer := fstest.MapFS{} // a map as a file system; it has nothing of a test
+	layer := fstest.MapFS{} // an in-memory file system, despite the package name
 	if len(f.Conditions)+len(f.Rules) == 0 {
 		return layer, nil
 	}

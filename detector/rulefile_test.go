@@ -12,7 +12,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// A made rule is loaded as it was made, whatever keys it has.
+// A generated rule is loaded unchanged, whatever keys it has.
 func TestRuleFile(t *testing.T) {
 	file := detector.RuleFile{
 		Conditions: map[string]detector.ConditionSpec{"Sick": {HealthyReason: "Well", HealthyMessage: "all is: \"well\""}},
@@ -40,7 +40,7 @@ func TestRuleFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	silent := file.Rules[3] // with absentFor the loader alone may set these
+	silent := file.Rules[3] // with absentFor a rule file can't set these, only the loader
 	silent.Fault, silent.MaxGroups = silent.Name, detector.DefaultMaxGroups
 	set, err := detector.Load(layer)
 	if err != nil {

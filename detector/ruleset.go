@@ -11,14 +11,14 @@ import (
 	"github.com/kernosis/kernosis/collector/logpattern"
 )
 
-// MaxFile is the most that is read of a file of ours, in bytes.
+// MaxFile is the largest file that is read, in bytes.
 const MaxFile = document.MaxFile
 
 // Error is one mistake in a rule file: file, line, column, field and text.
 type Error = document.Error
 
-// Errors is every mistake found in all files; errors.As finds it in what
-// [Load] returns.
+// Errors holds every mistake found in all files. errors.As finds it in the error
+// that [Load] returns.
 type Errors = document.Errors
 
 // RuleSet is a checked, compiled set of rules and the condition types they
@@ -63,25 +63,25 @@ func (s *RuleSet) Conditions() []ConditionSpec {
 	return out
 }
 
-// PodLabelReaders returns the names of the rules that read pod.labels: without any, events
-// need none. The slice must not be changed.
+// PodLabelReaders returns the names of the rules that read pod.labels. If there are none, events
+// need no pod labels. The slice must not be changed.
 func (s *RuleSet) PodLabelReaders() []string { return s.podLabels }
 
 // Load reads the rule files (*.yaml and *.yml, not *_test.yaml, not hidden, no
 // subdirectories) of one or more layers. A rule of a later layer replaces the
-// rule of the same name of an earlier one, whole; so does a condition type.
+// whole rule of the same name of an earlier one; so does a condition type.
 // Within a layer names are unique. References (dependsOn, condition) may reach
-// across layers. The error joins every mistake of every file as [Errors]; no
-// rule set comes with it.
+// across layers. The error joins all mistakes of all files as [Errors]; then no
+// rule set is returned.
 func Load(layers ...fs.FS) (*RuleSet, error) { return load(layers) }
 
-// LoadDir is Load with a directory as the topmost layer above the given ones;
-// mistakes in it are reported with its path.
+// LoadDir is Load with a directory as the topmost layer above the given ones.
+// Mistakes in it are reported with the directory's path.
 func LoadDir(path string, under ...fs.FS) (*RuleSet, error) {
 	return load(under, layer{fsys: os.DirFS(path), dir: path})
 }
 
-// LoadFile is LoadDir with a single file instead of a directory, whatever its name.
+// LoadFile is LoadDir with a single file of any name instead of a directory.
 func LoadFile(path string, under ...fs.FS) (*RuleSet, error) {
 	dir := filepath.Dir(path)
 	return load(under, layer{fsys: os.DirFS(dir), dir: dir, only: filepath.Base(path)})

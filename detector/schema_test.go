@@ -30,17 +30,17 @@ func schemaConfig() schemagen.Config {
 	return cfg
 }
 
-// need makes a schema that wants these keys.
+// need returns a schema that requires these keys.
 func need(keys ...string) *jsonschema.Schema { return &jsonschema.Schema{Required: keys} }
 
-// is makes a schema that wants a key to have a value.
+// is returns a schema that requires a key to match s.
 func is(key string, s *jsonschema.Schema) *jsonschema.Schema {
 	out := &jsonschema.Schema{Properties: jsonschema.NewProperties(), Required: []string{key}}
 	out.Properties.Set(key, s)
 	return out
 }
 
-// ruleConstraints is what keys of a rule say of each other.
+// ruleConstraints returns the constraints between keys of a rule.
 func ruleConstraints() []*jsonschema.Schema {
 	latched := is("latched", &jsonschema.Schema{Const: true})
 	cleared := &jsonschema.Schema{AnyOf: []*jsonschema.Schema{need("clearAfter"), need("clearWhen"), need("clearPattern")}}
@@ -58,12 +58,12 @@ func ruleConstraints() []*jsonschema.Schema {
 		{If: log, Then: &jsonschema.Schema{AllOf: []*jsonschema.Schema{need("pattern"), is("events", &jsonschema.Schema{MaxItems: &one})}},
 			Else: &jsonschema.Schema{Not: logKeys}},
 	}
-	// What a rule has from the one that it extends, the schema doesn't know.
+	// The schema doesn't know the keys that a rule gets from the rule it extends.
 	return []*jsonschema.Schema{{If: need("extends"), Else: &jsonschema.Schema{Required: []string{"events", "reason", "message"}, AllOf: own}}}
 }
 
-// TestRuleSchema: the committed schema is that of the types; all that is shipped or
-// documented is valid by it, and what isn't valid the loader refuses too.
+// TestRuleSchema checks that the committed schema matches the types, that all shipped and
+// documented rules are valid, and that the loader also refuses what the schema refuses.
 func TestRuleSchema(t *testing.T) {
 	cfg := schemaConfig()
 	cfg.ID, cfg.Title = "urn:kernosis:rules:v1", "Kernosis rules"
@@ -149,7 +149,7 @@ func TestRuleSchema(t *testing.T) {
 	}
 }
 
-// TestMuteSchema is the same of mutes.
+// TestMuteSchema checks the same for mutes.
 func TestMuteSchema(t *testing.T) {
 	cfg := schemaConfig()
 	cfg.ID, cfg.Title = "urn:kernosis:mutes:v1", "Kernosis mutes"

@@ -2,7 +2,7 @@ package detector
 
 import "github.com/kernosis/kernosis/detector/internal/form"
 
-// The forms are the keys of our YAML files, for readers and schema.
+// The form types define the keys of our YAML files, for the readers and the schema.
 
 // ruleFileForm is a file of rules.
 type ruleFileForm struct {

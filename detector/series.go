@@ -11,27 +11,27 @@ import (
 
 // Bounds and times of the state machine.
 const (
-	// forever bounds periods: those between any two dates overflow a Duration.
+	// forever bounds periods, because the time between two arbitrary dates can overflow a Duration.
 	forever = 100 * 365 * 24 * time.Hour
-	// keepResolved is how long a resolved problem stays visible: a person who
-	// was called comes within a quarter of an hour.
+	// keepResolved is how long a resolved problem stays visible: someone on call
+	// looks within a quarter of an hour.
 	keepResolved = 15 * time.Minute
-	// sameReporting is how far apart two sources report one fault. The kernel
-	// log comes within a second; a log file read by polling within some.
+	// sameReporting is how far apart two sources may report the same fault. The kernel
+	// log arrives within a second, a polled log file within a few.
 	sameReporting = 10 * time.Second
-	// confirmWithin is the time in which a level signal that was restored, or
-	// whose source was away, must be seen again: khungtaskd looks every 120 s,
-	// so twice that and some.
+	// confirmWithin is the time within which a level signal must be seen again after it
+	// was restored or its source was down: khungtaskd checks every 120 s, so this is
+	// a little more than twice that.
 	confirmWithin = 5 * time.Minute
-	// evidenceSpacing: of a problem that only counts up, one event a second is
-	// kept; a flood's records are alike, and copying each would be the cost.
+	// evidenceSpacing limits the evidence of a repeating problem to one event a second:
+	// records of a flood are alike, and copying each would be expensive.
 	evidenceSpacing = time.Second
-	// maxEvidence is the first event and the latest three, or two and one of another
-	// source.
+	// maxEvidence bounds the evidence: the first event and the latest three, or the latest
+	// two and one of another source.
 	maxEvidence = 4
 )
 
-// ruleState is a rule at work.
+// ruleState is a rule with its runtime state.
 type ruleState struct {
 	*Rule
 	series   *series
@@ -43,14 +43,14 @@ type ruleState struct {
 	budgets
 }
 
-// series is the problems of one fault and condition, by group: what two
-// sources report one fault meets here.
+// series holds the problems of one fault and condition, by group. Rules that
+// report the same fault from different sources share it.
 type series struct {
 	rules      []*Rule
 	entries    map[string]*entry
 	firing     int
 	resolved   int
-	dependents []*dependency // by which this one's problems hide others
+	dependents []*dependency // problems that this series hides
 	condition  *conditionState
 }
 
@@ -58,32 +58,32 @@ type series struct {
 // clock's; the engine's own are since boot.
 type entry struct {
 	p        problem.Problem
-	rule     *ruleState // whose event made it; stays so for the episode
-	reporter *ruleState // whose event was counted last
+	rule     *ruleState // rule whose event began the episode
+	reporter *ruleState // rule whose event was counted last
 	progress
 	window window
 	folded folded // of the overflow group
 
-	due   time.Duration // in the heap
-	index int           // in the heap; -1: not in it
+	due   time.Duration // deadline by which the heap sorts
+	index int           // index in the heap; -1: not in it
 }
 
-// progress is what is saved of an entry as it is.
+// progress holds the fields of an entry that snapshots save unchanged.
 type progress struct {
 	ReportedAt time.Duration `json:"toldAt,omitempty"`
-	Bursts     []burst       `json:"bursts,omitempty"`    // of late, the oldest first
-	Lasting    bool          `json:"lasting,omitempty"`   // a level signal that has not ended is among what was reported
+	Bursts     []burst       `json:"bursts,omitempty"`    // recent ones, oldest first
+	Lasting    bool          `json:"lasting,omitempty"`   // a level signal was reported and has not ended
 	Came       time.Duration `json:"came,omitempty"`      // Pending with a threshold: when its latest event was read
-	LastSeen   time.Duration `json:"seen"`                // of the problem's LastSeen
-	Since      time.Duration `json:"entered"`             // of the problem's Since
+	LastSeen   time.Duration `json:"seen"`                // boot time of the problem's LastSeen
+	Since      time.Duration `json:"entered"`             // boot time of the problem's Since
 	Kept       time.Duration `json:"kept,omitempty"`      // latest event in evidence
 	FireAt     time.Duration `json:"fireAt,omitempty"`    // Pending with "for": when it fires
-	QuietFrom  time.Duration `json:"quietFrom,omitempty"` // quiet counts from here at the earliest: restored, or the source came back
-	Confirm    bool          `json:"confirm,omitempty"`   // a level signal nobody has confirmed since
-	ConfirmBy  time.Duration `json:"confirmBy,omitempty"` // zero while the source is still away
+	QuietFrom  time.Duration `json:"quietFrom,omitempty"` // earliest start of the quiet time: the restart, or when the source came back
+	Confirm    bool          `json:"confirm,omitempty"`   // the level signal must be confirmed
+	ConfirmBy  time.Duration `json:"confirmBy,omitempty"` // zero while the source is still down
 }
 
-// begin starts an episode.
+// begin starts a new episode of a problem.
 func (en *entry) begin(r *ruleState, at event.Moment) {
 	group := en.p.Group
 	evidence := en.p.Evidence[:0]
@@ -100,8 +100,8 @@ func (en *entry) become(s problem.State, at event.Moment) {
 	en.p.State, en.p.Since, en.Since = s, at.Wall, at.Boot
 }
 
-// seen notes that the problem was reported: it lasts. That a level signal does can only be said by
-// its own source: a line may be read long after it was written.
+// seen notes that the problem was reported and so continues. Only the signal's own source can
+// confirm a level signal, because a log line may be read long after it was written.
 func (en *entry) seen(level bool, at event.Moment) {
 	if at.Boot > en.LastSeen {
 		en.LastSeen, en.p.LastSeen = at.Boot, at.Wall
@@ -111,8 +111,8 @@ func (en *entry) seen(level bool, at event.Moment) {
 	}
 }
 
-// signal returns the rule whose level signal lasts in the problem, nil where there is none. It may
-// have joined after another rule's event had begun the problem.
+// signal returns the rule whose level signal keeps the problem going, or nil. That rule may have
+// reported after another rule's event began the problem.
 func (en *entry) signal() (signal *Rule) {
 	if en.rule.level {
 		return en.rule.Rule
@@ -128,13 +128,13 @@ func (en *entry) signal() (signal *Rule) {
 	return signal
 }
 
-// signalEnds reports whether the problem ends with its level signal, also where nobody sees that.
+// signalEnds reports whether the problem ends with its level signal, even if the end is missed.
 func (en *entry) signalEnds() bool {
 	s := en.signal()
 	return s != nil && !s.Latched && !en.rule.Latched
 }
 
-// saw counts an event that matches the rule, for as many as are new.
+// saw counts an event that matches the rule as fresh new occurrences.
 func (en *entry) saw(r *ruleState, ev *event.Event, at event.Moment, fresh uint64) {
 	en.p.Count += fresh
 	en.seen(r.level, at)
@@ -148,8 +148,8 @@ func (en *entry) saw(r *ruleState, ev *event.Event, at event.Moment, fresh uint6
 	en.keep(ev)
 }
 
-// keep adds an event to the evidence. Where there is no room the oldest but the
-// first goes, and of two sources not the only one of its kind.
+// keep adds an event to the evidence. If there is no room it drops the oldest event
+// except the first, but not the only one of another kind.
 func (en *entry) keep(ev *event.Event) {
 	c := ev.Clone()
 	if len(en.p.Evidence) < maxEvidence {
@@ -167,17 +167,17 @@ func (en *entry) keep(ev *event.Event) {
 	en.p.Evidence[maxEvidence-1] = c
 }
 
-// copyOut returns the problem as handed to others: events are shared, since
-// they are immutable, lists are not.
+// copyOut returns a copy of the problem for callers. It copies lists but shares the
+// events, which are immutable.
 func (en *entry) copyOut() *problem.Problem {
 	p := en.p
 	p.Evidence = slices.Clone(p.Evidence)
 	return &p
 }
 
-// place finds or makes the entry of a group; a new one has no state. Where
-// there is no room it takes the place of the resolved problem that is quiet
-// for longest, or else it is the overflow group.
+// place finds or makes the entry of a group; a new entry has no state. If the
+// series is full it evicts the oldest resolved problem, or else returns the
+// overflow group.
 func (e *Engine) place(r *ruleState, group []byte, now event.Moment) *entry {
 	s := r.series
 	if en := s.entries[string(group)]; en != nil {
@@ -203,7 +203,7 @@ func (e *Engine) place(r *ruleState, group []byte, now event.Moment) *entry {
 	return en
 }
 
-// groups returns how many problems take room; the overflow group is extra.
+// groups returns how many problems count towards MaxGroups; the overflow group does not.
 func (s *series) groups() int {
 	if s.entries[OverflowGroup] != nil {
 		return len(s.entries) - 1
@@ -211,7 +211,7 @@ func (s *series) groups() int {
 	return len(s.entries)
 }
 
-// evict drops the oldest resolved problem.
+// evict drops the oldest resolved problem. It returns false if there is none.
 func (e *Engine) evict(s *series) bool {
 	if s.resolved == 0 {
 		return false
@@ -226,7 +226,7 @@ func (e *Engine) evict(s *series) bool {
 	return true
 }
 
-// older orders by last event, then by group so that replay is exact.
+// older orders by last event, then by group so that a replay is exact.
 func older(a, b *entry) bool {
 	return cmp.Or(cmp.Compare(a.LastSeen, b.LastSeen), cmp.Compare(a.p.Group, b.p.Group)) < 0
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/kernosis/kernosis/detector"
 )
 
-// The condition of a service of the node says nothing before its own source does.
+// The condition of a node service is Unknown until its own source reports.
 func TestEachServiceIsASourceOfItsOwn(t *testing.T) {
 	const (
 		waiting = "Unknown SourceNotStarted: waiting for "

@@ -7,7 +7,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// severityWhen is an expression of severityWhen.
+// severityWhen is a compiled expression of severityWhen.
 type severityWhen struct {
 	severity problem.Severity
 	when     *expr
@@ -36,7 +36,7 @@ func (r *loadedRule) readSeverityWhen() {
 
 func severityKey(s problem.Severity) string { return "severityWhen." + string(s) }
 
-// compileSeverityWhen compiles the expressions in the order in which they are tried: the worst first.
+// compileSeverityWhen compiles the expressions in the order in which they are tried: worst first.
 func (r *loadedRule) compileSeverityWhen(c *compiler) {
 	for _, s := range slices.Backward(problem.Severities()) {
 		if x := r.compileBool(c, severityKey(s), r.SeverityWhen[s]); x != nil {
@@ -46,12 +46,13 @@ func (r *loadedRule) compileSeverityWhen(c *compiler) {
 	}
 }
 
-// worsened reports whether the problem is more severe by the current event than it was.
+// worsened reports whether the current event raises the problem's severity.
 func (e *Engine) worsened(en *entry) bool {
 	return len(en.rule.severityWhen) > 0 && e.severity(en.rule).Rank() > en.p.Severity.Rank()
 }
 
-// severity is that of the current event: the worst whose expression is true.
+// severity returns the severity of the current event: the worst whose expression is true, else the
+// rule's.
 func (e *Engine) severity(r *ruleState) problem.Severity {
 	for _, w := range r.severityWhen {
 		if e.test(r, w.when) {

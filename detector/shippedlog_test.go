@@ -27,8 +27,7 @@ func shipped(tb testing.TB) *detector.RuleSet {
 	return set
 }
 
-// kernelLog returns the records of a kernel's log, in which /dev/kmsg's escapes
-// are resolved.
+// kernelLog returns the records of a kernel log, with /dev/kmsg's escapes resolved.
 func kernelLog(tb testing.TB, path string) [][]byte {
 	tb.Helper()
 	data, err := os.ReadFile(path)
@@ -52,8 +51,8 @@ func bootLogs(tb testing.TB) []string {
 	return paths
 }
 
-// TestShippedPatternsOnHealthyBoots: what a kernel says when all is well is no
-// business of any shipped rule.
+// TestShippedPatternsOnHealthyBoots checks that no shipped rule matches the messages of
+// a healthy kernel.
 func TestShippedPatternsOnHealthyBoots(t *testing.T) {
 	set := shipped(t).PatternSet()
 	for _, path := range bootLogs(t) {
@@ -68,7 +67,7 @@ func TestShippedPatternsOnHealthyBoots(t *testing.T) {
 	}
 }
 
-// TestShippedPatternsHaveLiterals: none is run on every line.
+// TestShippedPatternsHaveLiterals checks that no pattern runs on every line.
 func TestShippedPatternsHaveLiterals(t *testing.T) {
 	set := shipped(t).PatternSet()
 	for _, i := range set.Unfiltered() {
@@ -76,7 +75,8 @@ func TestShippedPatternsHaveLiterals(t *testing.T) {
 	}
 }
 
-// TestShippedLogRulesAskForTheKernel: any process may write to the kernel's log.
+// TestShippedLogRulesAskForTheKernel checks that the rules require lines of the kernel, because
+// processes may write to the kernel log too.
 func TestShippedLogRulesAskForTheKernel(t *testing.T) {
 	for _, r := range shipped(t).Rules() {
 		kernel := `log.origin == "kernel"`
@@ -95,8 +95,8 @@ func TestShippedLogRulesAskForTheKernel(t *testing.T) {
 	}
 }
 
-// TestShippedFaultsAreNoRules: a rule that replaces a shipped one of its name, with
-// other groups perhaps, must not share the shipped log rule's fault unless it says so.
+// TestShippedFaultsAreNoRules checks that shared faults are not named after rules: otherwise a rule
+// that replaces a shipped one, perhaps with other groups, would share the fault unintentionally.
 func TestShippedFaultsAreNoRules(t *testing.T) {
 	set := shipped(t)
 	for _, r := range set.Rules() {
@@ -106,8 +106,8 @@ func TestShippedFaultsAreNoRules(t *testing.T) {
 	}
 }
 
-// TestShippedLogRulesOnFaults: the rules report real faults of a 6.18 kernel, and nothing
-// where the kernel has not written the lines.
+// TestShippedLogRulesOnFaults checks that the rules report real faults of a 6.18 kernel, and
+// nothing if the kernel has not written the lines.
 func TestShippedLogRulesOnFaults(t *testing.T) {
 	want := []string{
 		"oom-kill-log , /kernosis-inject-18522-oom firing",
@@ -119,7 +119,7 @@ func TestShippedLogRulesOnFaults(t *testing.T) {
 		"ext4-error-log loop0, trigger_test_error firing",
 		"disk-out-of-space-log loop0 firing",
 		"ext4-error-log loop0, trigger_test_error firing",
-		"readonly-filesystem-log loop0 resolved", // the device is mounted anew
+		"readonly-filesystem-log loop0 resolved", // the device is mounted again
 		"readonly-filesystem-log loop0 firing",
 		"xfs-shutdown loop0 firing",
 		"readonly-filesystem-log loop0 resolved",
@@ -129,7 +129,7 @@ func TestShippedLogRulesOnFaults(t *testing.T) {
 		e := detector.NewEngine(shipped(t))
 		var got []string
 		for i, line := range kernelLog(t, kernelLogs+"/faults-6.18.log") {
-			// Within 5 minutes, so that none is over by quiet.
+			// Within 5 minutes, so that no problem ends by quiet.
 			now := at(time.Duration(i) * time.Second)
 			ev := logged(time.Duration(i)*time.Second, string(line))
 			ev.BootTime, ev.Log.Log, ev.Log.Origin = event.Duration(now.Boot), "kmsg", origin
@@ -159,8 +159,8 @@ func reportedOf(p *problem.Problem) string {
 	return reported
 }
 
-// TestFallbacksStandBack: where the programs are attached, the lines of a real dmesg about what
-// they report make no problem beside theirs; where they are not, the lines are all there is.
+// TestFallbacksStandBack checks that the lines of a real dmesg create no additional problems while
+// the BPF programs for the same faults are attached, and that they do otherwise.
 func TestFallbacksStandBack(t *testing.T) {
 	lines := kernelLog(t, kernelLogs+"/faults-6.18.log")
 	for _, attached := range []bool{false, true} {
@@ -200,7 +200,7 @@ func TestFallbacksStandBack(t *testing.T) {
 		want := map[string][]string{
 			"OOMKilling": {"oom-kill-log"}, "DiskIOError": {"disk-io-error-log"}, "DiskOutOfSpace": {"disk-out-of-space-log"},
 		}
-		if attached { // the log's summary of a kill came first: the same problem, with one group
+		if attached { // the log's summary of the kill came first: the same problem, in the same group
 			want = map[string][]string{"OOMKilling": {"oom-kill-log"}, "DiskIOError": {"disk-io-error"}, "DiskOutOfSpace": {"disk-out-of-space"}}
 		}
 		for reason, rules := range want {
@@ -211,10 +211,8 @@ func TestFallbacksStandBack(t *testing.T) {
 	}
 }
 
-// BenchmarkShippedPatterns is the cost of a line for all shipped log rules: of a
-// boot, in which none matches, and of real faults.
-// A line of a healthy boot costs a look at the literals of all patterns, and hardly ever an
-// expression: a pattern with too many alternatives once had ": " for its literal.
+// A line of a healthy boot costs one search for the literals of all patterns, and rarely runs an
+// expression: a pattern with too many alternatives once had ": " as its literal.
 func TestShippedPatternsSeldomRun(t *testing.T) {
 	set := shipped(t).PatternSet()
 	m := set.NewMatcher("kmsg", event.KernelLogs)
@@ -229,6 +227,8 @@ func TestShippedPatternsSeldomRun(t *testing.T) {
 	}
 }
 
+// BenchmarkShippedPatterns measures the cost of a line for all shipped log rules, with boot logs,
+// which none matches, and with real faults.
 func BenchmarkShippedPatterns(b *testing.B) {
 	set := shipped(b).PatternSet()
 	for _, path := range append(bootLogs(b), kernelLogs+"/faults-6.18.log") {

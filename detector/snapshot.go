@@ -12,11 +12,11 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// snapshotVersion changes when another version of Kernosis must not read the form any more:
-// then the engine is made anew of the journal.
+// snapshotVersion changes when other versions of Kernosis must no longer read the format. The
+// engine is then rebuilt from the journal.
 const snapshotVersion = 2
 
-// snapshot is the JSON form of an engine's memory.
+// snapshot is the JSON form of an engine's state.
 type snapshot struct {
 	Version    int                 `json:"version"`
 	Now        event.Moment        `json:"now"`
@@ -36,21 +36,21 @@ type savedStem struct {
 	stemState
 }
 
-// savedProblem has the problem, whose times are the wall clock's, and the engine's own
+// savedProblem holds a problem, whose times are wall clock times, and the engine's own
 // times, which are since boot.
 type savedProblem struct {
 	problem.Problem
 	progress
-	GroupBy   []string `json:"groupBy,omitempty"` // the rule's, to report whether it is still the same
+	GroupBy   []string `json:"groupBy,omitempty"` // the rule's, to check whether it is still the same
 	Window    []mark   `json:"window,omitempty"`
 	Reporter  string   `json:"teller,omitempty"`
 	Folded    []byte   `json:"folded,omitempty"` // of the overflow group
 	Uncounted bool     `json:"uncounted,omitempty"`
 }
 
-// Snapshot returns the engine's memory as JSON, all of it. It is meant for
-// [Engine.Restore] or [Engine.Resume] after a restart within the same boot; after a
-// reboot most of it is no longer true, so keep the boot id beside it.
+// Snapshot returns the engine's complete state as JSON, for [Engine.Restore] or
+// [Engine.Resume] after a restart within the same boot. After a reboot most of it is
+// no longer true, so store the boot ID with it.
 func (e *Engine) Snapshot() ([]byte, error) {
 	s := snapshot{Version: snapshotVersion, Now: e.now, Conditions: e.Conditions(), Seen: e.recent.bytes()}
 	for _, m := range e.mutes.list {
@@ -85,8 +85,8 @@ func (e *Engine) Snapshot() ([]byte, error) {
 	return b, nil
 }
 
-// Restore brings back what [Engine.Snapshot] saved, at the time of the
-// restart: [Engine.Resume], and [Engine.Restarted].
+// Restore restores the state that [Engine.Snapshot] saved, at the time of the
+// restart: it calls [Engine.Resume] and [Engine.Restarted].
 func (e *Engine) Restore(data []byte, now event.Moment) error {
 	if err := e.Resume(data, now); err != nil {
 		return err
@@ -95,15 +95,15 @@ func (e *Engine) Restore(data []byte, now event.Moment) error {
 	return nil
 }
 
-// Resume brings back what [Engine.Snapshot] saved: the engine is where that one
-// was. Call it once, before the first Observe. Problems of rules that are gone or no
-// longer the same are dropped, and other rules may hide others. No transition reports
-// that, nor the restored problems, which were reported before: compare [ReportedIn] with
-// what the engine has after [Engine.Restarted]. On an error the engine is as before. now
-// is the time of the restart, in the same boot.
+// Resume restores the state that [Engine.Snapshot] saved. Call it once, before the
+// first Observe. It drops problems whose rules were removed or changed, and new rules
+// may hide other problems. No transition reports that, nor the restored problems, which
+// were reported before: compare [ReportedIn] with the engine's problems after
+// [Engine.Restarted]. On an error the engine is unchanged. now is the time of the
+// restart, in the same boot.
 //
-// A caller that keeps a journal then repeats what came after the snapshot, with
-// the times of the entries, and at last calls [Engine.Restarted].
+// A caller that keeps a journal then replays the entries after the snapshot, with
+// their times, and finally calls [Engine.Restarted].
 func (e *Engine) Resume(data []byte, now event.Moment) error {
 	s, err := readSnapshot(data)
 	if err != nil {
@@ -128,7 +128,7 @@ func (e *Engine) Resume(data []byte, now event.Moment) error {
 				c.current = old
 			}
 		}
-		c.dirty = true // by other rules it may be otherwise
+		c.dirty = true // other rules may give it another state
 	}
 	for _, st := range s.Stems[:min(len(s.Stems), MaxStems)] {
 		e.stems[st.Name] = &st.stemState
@@ -149,8 +149,8 @@ func (e *Engine) Resume(data []byte, now event.Moment) error {
 	return nil
 }
 
-// ReportedIn returns the problems that fire in what [Engine.Snapshot] saved, and the conditions,
-// whatever the rules and the boot are now.
+// ReportedIn returns the firing problems and the conditions of a snapshot, whatever the current
+// rules and boot are.
 func ReportedIn(data []byte) (firing []problem.Problem, conditions []problem.Condition, err error) {
 	s, err := readSnapshot(data)
 	if err != nil {
@@ -181,11 +181,11 @@ func readSnapshot(data []byte) (*snapshot, error) {
 	return &s, nil
 }
 
-// Restarted notifies the engine that nothing was watched until now: its sources have
-// to report anew that they are up, and the time before doesn't count as quiet. A
-// source of level signals (hungtask, mount.readonly) is to report again what
-// still lasts when it starts; what isn't reported again within 5 minutes after it
-// came up is over. A hang reported again doesn't count again.
+// Restarted notifies the engine that nothing was watched until now: sources must report
+// again that they are up, and the time before doesn't count as quiet. A source of level
+// signals (hungtask, mount.readonly) must report the signals that still last when it
+// starts. A signal that isn't reported within 5 minutes after its source came up is
+// over. A hang that is reported again doesn't count again.
 func (e *Engine) Restarted(now event.Moment) {
 	e.now = event.Moment{Wall: now.Wall.Round(0), Boot: max(now.Boot, e.now.Boot)}
 	clear(e.stems)
@@ -197,11 +197,11 @@ func (e *Engine) Restarted(now event.Moment) {
 		for _, en := range sortedEntries(s) {
 			switch r := en.rule; {
 			case en.p.State == problem.Pending && r.For > 0:
-				e.forget(en) // whether the signal lasted was not seen; its source reports it anew
+				e.forget(en) // the signal may have ended; its source reports it again if not
 				continue
 			case r.Temporary():
 				en.Came = e.now.Boot
-				en.Confirm = en.signalEnds() // a repeated report doesn't count again
+				en.Confirm = en.signalEnds() // so that a repeated report doesn't count again
 			case en.p.State == problem.Pending:
 				en.Came = e.now.Boot
 			case en.p.State == problem.Firing:
@@ -237,7 +237,7 @@ func (e *Engine) restore(p *savedProblem) {
 	en.Came = max(en.Came, en.LastSeen) // a snapshot of an older version has no Came
 	en.Bursts = en.Bursts[:min(len(en.Bursts), maxBursts)]
 	en.folded.load(p.Folded)
-	// A snapshot of an older version does not list the groups.
+	// A snapshot of an older version does not contain the groups.
 	en.folded.uncounted = p.Uncounted || p.Group == OverflowGroup && len(p.Folded) == 0
 	en.p.Evidence = slices.DeleteFunc(en.p.Evidence, func(ev *event.Event) bool { return ev == nil })
 	if len(en.p.Evidence) > maxEvidence {

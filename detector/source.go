@@ -12,22 +12,22 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// lossyFor is how long a loss makes a condition doubtful: what was lost may
-// have been the fault, and a fault that lasts is seen again by then.
+// lossyFor is how long a loss makes a condition Unknown: the lost record may
+// have been the fault, and a lasting fault is seen again within this time.
 const lossyFor = 5 * time.Minute
 
-// MaxStems bounds the sources kept, in case one invents names. The state of further ones is
-// not known, so conditions that need all of their family are Unknown. They are counted
-// ([Stats].Sources).
+// MaxStems bounds the tracked sources, in case one invents names. Events on the state of further
+// sources are dropped and counted ([Stats].Sources), and conditions that need all sources of their
+// family become Unknown.
 const MaxStems = 256
 
-// stemState is what is known of the sources of one stem.
+// stemState is the state of the sources of one stem.
 type stemState struct {
 	Known      bool          `json:"known,omitempty"` // a source event was seen
 	Up         bool          `json:"up,omitempty"`
-	Kernel     bool          `json:"kernel,omitempty"`     // a log that has the kernel's lines
+	Kernel     bool          `json:"kernel,omitempty"`     // a log that contains kernel messages
 	Reason     string        `json:"reason,omitempty"`     // why it is down
-	LossyUntil time.Duration `json:"lossyUntil,omitempty"` // since boot; zero: nothing was lost of late
+	LossyUntil time.Duration `json:"lossyUntil,omitempty"` // since boot; zero: no recent loss
 	LossReason string        `json:"lossReason,omitempty"`
 }
 
@@ -65,17 +65,17 @@ func (e *Engine) sourceChanged(d *event.SourceData, now time.Duration) {
 	}
 }
 
-// reasonText bounds why a source is down.
+// reasonText returns the bounded reason why a source is down.
 func reasonText(reason string) string { return cmp.Or(display.Safe(reason, 200), "down") }
 
-// sourceOf updates an entry after one of its sources came up or went down. ofSignal: it is one of
-// the level signal's.
+// sourceOf updates an entry after one of its sources came up or went down. ofSignal: the source
+// reports the entry's level signal.
 func (e *Engine) sourceOf(en *entry, ofSignal, up bool, now time.Duration) {
 	r := en.rule
 	switch {
 	case en.p.State == problem.Pending && r.For > 0:
 		if !up {
-			e.forget(en) // whether the signal lasts is not seen any more
+			e.forget(en) // the end of the signal may be missed
 		}
 	case en.p.State != problem.Firing || r.Temporary():
 	case up:
@@ -96,7 +96,7 @@ func (e *Engine) recordsLost(ev *event.Event, now time.Duration) {
 		return
 	}
 	if ev.Lost.Reason == LostToRateLimit {
-		delete(e.limits.lost, ev.Lost.Stem) // in a replay, what the snapshot has was recorded after it
+		delete(e.limits.lost, ev.Lost.Stem) // in a replay, this event reports the loss that the snapshot contains
 	}
 	st := e.stem(ev.Lost.Stem)
 	st.LossyUntil = now + lossyFor
@@ -106,7 +106,7 @@ func (e *Engine) recordsLost(ev *event.Event, now time.Duration) {
 	e.markStem(ev.Lost.Stem, st)
 }
 
-// lossEnds lifts the doubts that are over.
+// lossEnds clears losses that are older than lossyFor.
 func (e *Engine) lossEnds(now time.Duration) {
 	if e.lossyEnd == 0 || e.lossyEnd > now {
 		return
@@ -127,7 +127,8 @@ func (e *Engine) nextLossEnd() (next time.Duration) {
 	return next
 }
 
-// markStem has the conditions judged anew that look at the stem, or while it is down.
+// markStem marks the conditions that depend on the stem, also through a fallback rule, to be
+// evaluated again.
 func (e *Engine) markStem(name string, st *stemState) {
 	for _, c := range e.conditions {
 		if slices.ContainsFunc(c.rules, func(r *Rule) bool { return r.looksAt(name, st) || slices.Contains(r.FallbackFor, name) }) {
@@ -136,8 +137,8 @@ func (e *Engine) markStem(name string, st *stemState) {
 	}
 }
 
-// sortedEntries returns the entries by group, for loops whose order shows in
-// the transitions: a replay must give the same ones.
+// sortedEntries returns the entries sorted by group, for loops that emit transitions: a
+// replay must give them in the same order.
 func sortedEntries(s *series) []*entry {
 	return slices.SortedFunc(maps.Values(s.entries), func(a, b *entry) int { return cmp.Compare(a.p.Group, b.p.Group) })
 }

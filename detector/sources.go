@@ -7,7 +7,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// SourceState is what the engine knows of one source of events.
+// SourceState is the state of one source of events.
 type SourceState struct {
 	Stem   string
 	Up     bool
@@ -16,8 +16,8 @@ type SourceState struct {
 	Lost string
 }
 
-// Sources returns the sources that have reported their state or a loss, sorted by stem. The families of
-// logs and checks are left out: they stand for members that are not configured.
+// Sources returns the sources that have reported their state or a loss, sorted by stem. It omits the
+// families of logs and checks, which represent members that are not configured.
 func (e *Engine) Sources() []SourceState {
 	var out []SourceState
 	for stem, st := range e.stems {

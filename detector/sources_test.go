@@ -10,7 +10,7 @@ import (
 	"github.com/kernosis/kernosis/detector"
 )
 
-// Blind sources come with the reason, losses are named for five minutes.
+// Sources that are down have a reason; losses are reported for five minutes.
 func TestSources(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, "- {name: r, fault: f, events: [oomkill], groupBy: [cgroup.path], reason: R, message: m, severity: info, clearAfter: 1m}\n"))
 	e.Observe(source("oomkill", true), at(0))

@@ -1,20 +1,19 @@
 package detector
 
-// Stats is what the engine has counted since it was made. The maps hold only
-// rules with a count above 0 and are the caller's.
+// Stats holds the engine's counts since its creation. The maps contain only
+// rules with a count above 0 and belong to the caller.
 type Stats struct {
 	Evaluations uint64            `json:"evaluations"`          // of when and clearWhen
 	Duplicates  uint64            `json:"duplicates"`           // kernel records seen before and ignored
 	EvalErrors  map[string]uint64 `json:"evalErrors,omitempty"` // by rule: expressions that failed (they don't match; in a message they show as ?)
 	Overflow    map[string]uint64 `json:"overflow,omitempty"`   // by rule: events counted in the overflow group
 	Limited     map[string]uint64 `json:"limited,omitempty"`    // by rule: events beyond its RateLimit
-	// Sources is how many events on the state of a source found no room for one more, so that
-	// no condition knows of it; Source is the stem of the latest.
+	// Sources is how many state events were dropped because of [MaxStems]; Source is the stem
+	// of the latest.
 	Sources uint64 `json:"sources,omitempty"`
 	Source  string `json:"source,omitempty"`
-	// Lines of logs: how often each pattern matched, by the names that
-	// [RuleSet.PatternSet] gives, and the events that none did (reported for the patterns
-	// of other rules, or cut).
+	// Log lines: how often each pattern matched, by the names in [RuleSet.PatternSet], and the
+	// events that no pattern matched (sent for the patterns of other rules, or cut).
 	Matches   map[string]uint64 `json:"matches,omitempty"`
 	Unmatched uint64            `json:"unmatched,omitempty"`
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/kernosis/kernosis/detector"
 )
 
-// TestSourcesWithoutRoom: a source beyond the bound is counted and named, not forgotten in
-// silence; one that has room is none of them.
+// TestSourcesWithoutRoom checks that sources beyond MaxStems are counted and named, and that
+// others are not.
 func TestSourcesWithoutRoom(t *testing.T) {
 	e := detector.NewEngine(ruleSet(t, "\n- {name: r, events: [log], pattern: oops, condition: Sick, reason: R, message: m, latched: true}\n"))
 	for i := range 256 {

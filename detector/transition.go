@@ -28,7 +28,7 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now event.Moment) {
 	fresh := ev.Occurrences()
 	if live {
 		e.fold(en)
-		// While a level signal lasts it is one occurrence, however often others report it.
+		// While a level signal lasts it is one occurrence, however often other rules report it.
 		var first bool
 		if fresh, first = en.countOnce(r, at.Boot, fresh); fresh == 0 || en.Lasting && !r.level {
 			en.Lasting = en.Lasting || r.level
@@ -49,9 +49,9 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now event.Moment) {
 	}
 	en.saw(r, ev, at, fresh)
 	if r.Temporary() && now.Boot-at.Boot > sameReporting {
-		en.QuietFrom = now.Boot // read late, as by the other sources that are to report it
+		en.QuietFrom = now.Boot // read late; other sources may report it as late
 	}
-	own := len(e.out) // what is emitted first is the problem's own
+	own := len(e.out) // index of the problem's own transition, which is emitted first
 	switch {
 	case en.p.State == problem.Firing:
 		if r.Temporary() {
@@ -60,10 +60,10 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now event.Moment) {
 			en.p.MutedUntil = e.mutedUntil(en)
 			e.emit(en)
 		} else if reason := reportedReason(ev); reason != "" && reason != en.p.Reason || e.worsened(en) {
-			e.describe(en, ev) // a daemon says now why, or it got worse; the condition follows
+			e.describe(en, ev) // a daemon gave another reason, or the severity rose; update the condition
 			e.mark(r.series)
 		}
-		// The deadline moved away: the heap may stay as it is.
+		// The deadline moved later: the heap need not change.
 	case e.ripe(en, ev, at, now, fresh):
 		e.describe(en, ev)
 		e.fire(en, now)
@@ -78,7 +78,7 @@ func (e *Engine) occur(r *ruleState, ev *event.Event, at, now event.Moment) {
 	}
 }
 
-// reportedReason is the reason that a problem daemon gives, or "".
+// reportedReason returns the reason that a problem daemon gives, or "".
 func reportedReason(ev *event.Event) string {
 	if ev.Check == nil {
 		return ""
@@ -86,7 +86,7 @@ func reportedReason(ev *event.Event) string {
 	return ev.Check.Reason
 }
 
-// ripe reports whether a pending problem fires with this event, which counts as often as fresh.
+// ripe reports whether a pending problem fires with this event, which counts fresh times.
 func (e *Engine) ripe(en *entry, ev *event.Event, at, now event.Moment, fresh uint64) bool {
 	switch r := en.rule; {
 	case r.Threshold.Count > 0:
@@ -108,8 +108,8 @@ func (e *Engine) ripe(en *entry, ev *event.Event, at, now event.Moment, fresh ui
 	return true
 }
 
-// signalStart returns when a level signal began, where the event reports how
-// long it has lasted already.
+// signalStart returns when a level signal began: earlier than the event if that reports how
+// long the signal has lasted.
 func signalStart(ev *event.Event, at time.Duration) time.Duration {
 	if ev.HungTask != nil && ev.HungTask.BlockedFor > 0 {
 		return at - time.Duration(ev.HungTask.BlockedFor)
@@ -117,8 +117,8 @@ func signalStart(ev *event.Event, at time.Duration) time.Duration {
 	return at
 }
 
-// repeats reports whether a source that was down reports the same signal again that it
-// reported before: one that began before that report.
+// repeats reports whether a source that was down reports a signal again: the signal began before
+// the previous report.
 func repeats(en *entry, ev *event.Event, at time.Duration) bool {
 	start := signalStart(ev, at)
 	return start < at && start <= en.ReportedAt
@@ -133,7 +133,7 @@ func (e *Engine) describe(en *entry, ev *event.Event) {
 	if reason := reportedReason(ev); reason != "" {
 		en.p.Reason = reason
 	}
-	// A line of a log knows its writer only; another source of the problem knows whom it is about.
+	// A log line identifies only its writer; other sources identify the affected process.
 	if ev.Log == nil || !slices.ContainsFunc(en.p.Evidence, func(o *event.Event) bool { return o.Log == nil }) {
 		en.p.Subject, en.p.Pod = ev.Subject(), ""
 		if ev.Container != nil {
@@ -144,7 +144,7 @@ func (e *Engine) describe(en *entry, ev *event.Event) {
 	en.reporter.errors += uint64(failed)
 }
 
-// fire makes a pending problem a firing one.
+// fire makes a pending problem firing.
 func (e *Engine) fire(en *entry, at event.Moment) {
 	en.become(problem.Firing, at)
 	en.p.SuppressedBy = cause(en)
@@ -169,7 +169,7 @@ func (e *Engine) resolve(en *entry, at event.Moment) {
 	e.arm(en)
 }
 
-// clearGroup ends the problem of the event's group where x, if any, is true.
+// clearGroup ends the problem of the event's group if x is nil or true.
 func (e *Engine) clearGroup(r *ruleState, ev *event.Event, x *expr, now event.Moment) {
 	switch en, folded, ok := e.endedBy(r, ev, x); {
 	case !ok:
@@ -184,8 +184,8 @@ func (e *Engine) clearGroup(r *ruleState, ev *event.Event, x *expr, now event.Mo
 	}
 }
 
-// endedBy returns the problem that clearGroup ends, nil where that is one of those in the
-// overflow group.
+// endedBy returns the problem that clearGroup ends, and nil with an ID if its group is folded into
+// the overflow group.
 func (e *Engine) endedBy(r *ruleState, ev *event.Event, x *expr) (en *entry, id foldedID, ok bool) {
 	e.group = appendGroup(e.group[:0], r.groupBy, ev)
 	if en = r.series.entries[string(e.group)]; en == nil {
@@ -198,12 +198,12 @@ func (e *Engine) endedBy(r *ruleState, ev *event.Event, x *expr) (en *entry, id 
 // live reports whether the series has a problem that an event could clear.
 func (s *series) live() bool { return len(s.entries) > s.resolved }
 
-// emit adds a copy of the problem to what the call returns.
+// emit adds a copy of the problem to the transitions that the call returns.
 func (e *Engine) emit(en *entry) {
 	e.out = append(e.out, problem.Transition{Problem: en.copyOut()})
 }
 
-// mark notes that a condition must be judged anew.
+// mark notes that the condition of a series must be evaluated again.
 func (e *Engine) mark(s *series) {
 	if s.condition != nil {
 		s.condition.dirty = true
@@ -218,7 +218,7 @@ func (e *Engine) deadline(en *entry) (time.Duration, bool) {
 		return en.Since + keepResolved, true
 	case problem.Pending:
 		if r.Threshold.Count > 0 {
-			// Others of its time may be read late, as it may have been.
+			// Events of the same time may be read later, so count from when it was read.
 			return en.Came + r.Threshold.Within, true
 		}
 		return en.FireAt, true
@@ -230,9 +230,9 @@ func (e *Engine) deadline(en *entry) (time.Duration, bool) {
 	return due, ok
 }
 
-// quiet returns when the problem has been quiet for long enough, and false where quiet
-// can't end it: when all sources of a permanent problem are down, and when a level signal
-// lasts in it, which is reported once however often logs repeat it.
+// quiet returns when the problem has been quiet for its clearAfter. It returns false if quiet
+// can't end the problem: when all sources of a permanent problem are down, and while a level signal
+// lasts, which is reported once however often logs repeat it.
 func (e *Engine) quiet(en *entry) (time.Duration, bool) {
 	r := en.rule
 	if r.ClearAfter == 0 || r.Latched || !r.Temporary() && e.blindTo(r.Rule) {
@@ -252,9 +252,9 @@ func (e *Engine) expire(en *entry, due event.Moment) {
 	case problem.Firing:
 		e.resolve(en, due)
 	case problem.Pending:
-		// A reload may have taken away the rule's "for" meanwhile.
+		// A reload may have removed the rule's "for" meanwhile.
 		if (en.rule.For > 0 || en.rule.Threshold.Count == 0) && en.FireAt <= due.Boot {
-			en.QuietFrom = due.Boot // a signal is quiet while it lasts
+			en.QuietFrom = due.Boot // a signal reports nothing while it lasts
 			e.fire(en, due)
 			return
 		}

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// trust returns why the absence of problems proves nothing, or "".
+// trust returns why the absence of problems can't be trusted, or "".
 //
-// Of the stems without names one that is up is enough. A log or check that is
-// down leaves open what it alone would report: the faults of the rules that look at
-// it, unless another source sees the same fault.
+// Of the stems without names, one that is up is enough. While a log or check is
+// down, the faults of the rules that read it may be missed, unless another source
+// detects the same fault.
 func (e *Engine) trust(c *conditionState) (reason, text string) {
 	if len(c.rules) == 0 {
 		return ReasonNoRule, "no rule sets this condition"
@@ -31,7 +31,7 @@ func (e *Engine) trust(c *conditionState) (reason, text string) {
 	return "", ""
 }
 
-// standsBack reports whether the rule is a fallback for a source that sees.
+// standsBack reports whether the rule is a fallback for a source that is up.
 func (e *Engine) standsBack(r *Rule) bool {
 	return slices.ContainsFunc(r.FallbackFor, func(stem string) bool {
 		st := e.stems[stem]
@@ -39,13 +39,13 @@ func (e *Engine) standsBack(r *Rule) bool {
 	})
 }
 
-// witness collects what is not seen.
+// witness collects the sources that can't report.
 type witness struct {
-	down    []string // sources, with why
-	waiting []string // those that have not said anything yet
+	down    []string // sources that are down, with the reason
+	waiting []string // sources that have not reported their state yet
 }
 
-// plain looks at the sources without names.
+// plain checks the sources without names.
 func (w *witness) plain(e *Engine, c *conditionState) {
 	var down []string
 	for _, name := range c.stems {
@@ -59,7 +59,7 @@ func (w *witness) plain(e *Engine, c *conditionState) {
 	}
 	for _, s := range c.series {
 		if slices.ContainsFunc(s.rules, func(r *Rule) bool { return len(r.stems) > 0 }) && slices.ContainsFunc(s.rules, e.sees) {
-			return // a log reports the same
+			return // a log reports the same fault
 		}
 	}
 	if w.down = down; len(down) == 0 {
@@ -67,8 +67,8 @@ func (w *witness) plain(e *Engine, c *conditionState) {
 	}
 }
 
-// named looks at the logs and checks that report one fault. While a source of it has
-// not said anything yet, it may be the one that sees.
+// named checks the logs and checks that report one fault. While one of its sources has
+// not reported its state yet, that source may still detect the fault.
 func (w *witness) named(e *Engine, s *series) {
 	if slices.ContainsFunc(s.rules, e.sees) {
 		return
@@ -76,7 +76,7 @@ func (w *witness) named(e *Engine, s *series) {
 	var down, waiting []string
 	for _, r := range s.rules {
 		if e.standsBack(r) {
-			continue // it is not asked
+			continue // it is inactive
 		}
 		for i := range r.named {
 			n := &r.named[i]
@@ -113,8 +113,8 @@ func appendNew(to []string, texts ...string) []string {
 	return to
 }
 
-// lossy returns the sources that have lost something of late, without those whose loss
-// another source of the same fault makes good.
+// lossy returns the sources that have recently lost records, except those whose loss
+// another source of the same fault compensates.
 func (e *Engine) lossy(c *conditionState) (out []string) {
 	if e.lossyEnd == 0 {
 		return nil
@@ -124,7 +124,7 @@ func (e *Engine) lossy(c *conditionState) (out []string) {
 		whole := false
 		for _, r := range s.rules {
 			if e.standsBack(r) {
-				continue // it is not asked
+				continue // it is inactive
 			}
 			of := e.lossesOf(r)
 			whole = whole || len(of) == 0 && e.sees(r)
@@ -138,7 +138,7 @@ func (e *Engine) lossy(c *conditionState) (out []string) {
 	return out
 }
 
-// lossesOf returns the sources of the rule that have lost something of late which no other
+// lossesOf returns the sources of the rule that have recently lost records which no other source
 // has.
 func (e *Engine) lossesOf(r *Rule) (out []string) {
 	for stem, st := range e.stems {
@@ -149,15 +149,15 @@ func (e *Engine) lossesOf(r *Rule) (out []string) {
 	return out
 }
 
-// needs reports whether what a source has lost may be news to the rule: it may not where
-// another log has all lines of the kernel's.
+// needs reports whether a loss of the source affects the rule. It does not if another log has all
+// kernel messages.
 func (e *Engine) needs(r *Rule, stem string, st *stemState) bool {
 	return slices.Contains(r.stems, stem) || slices.ContainsFunc(r.named, func(n named) bool {
 		return n.has(stem, st.Kernel) && !(n.spares(stem, st) && e.hasKernelLines())
 	})
 }
 
-// hasKernelLines reports whether a log has all lines of the kernel's.
+// hasKernelLines reports whether a log with all kernel messages is up.
 func (e *Engine) hasKernelLines() bool {
 	for _, st := range e.stems {
 		if st.Kernel && st.Up && st.LossyUntil == 0 {

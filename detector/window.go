@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// window holds the latest matching events of a threshold, oldest first: as
-// many as the threshold counts, so its memory is bounded by the rule.
+// window holds the latest matching events of a threshold, oldest first. It holds
+// at most Threshold.Count events, so the rule bounds its memory.
 type window struct{ marks []mark }
 
 // mark is one counted event.
@@ -15,8 +15,8 @@ type mark struct {
 	ID uint64        `json:"id,omitempty"` // hash of the distinct field; 0: every event counts
 }
 
-// add counts an event and reports whether the threshold is reached: as many
-// events as it asks for lie within its period. Events may come out of order.
+// add counts an event and reports whether the threshold is reached, that is, Count
+// events lie within its period. Events may come out of order.
 func (w *window) add(t Threshold, m mark) bool {
 	if m.ID != 0 {
 		// A value seen again counts once, at its latest time.
@@ -32,7 +32,7 @@ func (w *window) add(t Threshold, m mark) bool {
 	if len(w.marks) < t.Count {
 		w.marks = slices.Insert(w.marks, i, m)
 	} else if i > 0 {
-		// Full: the oldest goes, the newer ones move down by one.
+		// Full: drop the oldest, and move the newer ones down by one.
 		drop := len(w.marks) - t.Count // > 0 after a reload lowered the count
 		copy(w.marks, w.marks[drop+1:i])
 		w.marks[i-drop-1] = m

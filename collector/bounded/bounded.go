@@ -1,9 +1,9 @@
-// Package bounded calls functions that may hang in the kernel, such as a write to a disk
-// that does not answer, and gives up on them.
+// Package bounded calls functions that may hang in the kernel, such as a write to a disk that does
+// not answer, and gives up on them after a timeout.
 //
-// A thread in uninterruptible sleep can be neither woken nor ended. So each call has a
-// goroutine of its own, which is left behind when its time is over. How many may be left
-// behind is bounded: beyond that, calls fail at once, until one of them returns.
+// A thread in uninterruptible sleep can be neither woken nor ended. So each call has a goroutine
+// of its own, which is abandoned when the call times out. The number of abandoned calls is
+// bounded: beyond that, calls fail at once, until one of them returns.
 package bounded
 
 import (
@@ -13,28 +13,28 @@ import (
 	"time"
 )
 
-// ErrLate says that a call has not returned in its time.
+// ErrLate is returned for a call that timed out.
 var ErrLate = errors.New("no answer in time")
 
-// ErrRefused says that a call was not made, as too many before it have not returned. It is
-// an [ErrLate] too.
+// ErrRefused is returned for a call that was not made because too many earlier ones have not
+// returned. It wraps [ErrLate].
 var ErrRefused = fmt.Errorf("%w to earlier calls", ErrLate)
 
 // Calls are calls of one kind. The zero value is ready.
 type Calls struct {
-	// Max is how many calls may be left behind before others are refused; 0: 1. Those that
-	// are under way then may be left behind as well.
+	// Max is how many abandoned calls there may be before others are refused; 0 means 1. Calls
+	// that are running at that time may be abandoned as well.
 	Max int
 
 	mu    sync.Mutex
 	stats Stats
 }
 
-// Stats counts calls.
+// Stats are the counters of calls.
 type Stats struct {
-	Behind  int    // were left behind and have not returned
-	Late    uint64 // were left behind
-	Refused uint64 // were not made, as too many were left behind
+	Behind  int    // abandoned and not returned yet
+	Late    uint64 // abandoned
+	Refused uint64 // not made, because too many were abandoned
 }
 
 // Stats returns the counters.
@@ -44,16 +44,16 @@ func (c *Calls) Stats() Stats {
 	return c.stats
 }
 
-// Do calls f and returns what it returns, or [ErrLate] where that takes longer than within.
-// f may then go on for any time: it must own what it uses.
+// Do calls f and returns its result, or [ErrLate] if that takes longer than within. f may then
+// continue for any time: it must own what it uses.
 func Do[T any](c *Calls, within time.Duration, f func() (T, error)) (T, error) {
 	return DoSteps(c, within, func(func() error) (T, error) { return f() })
 }
 
-// DoSteps is [Do] for a call of many steps that takes as long as they take together, such as a
-// read of a long file by a process that gets little of the CPU: f calls step after each, and is
-// given up once there has been none for within, or for up to twice as long. step then returns
-// [ErrLate], for f to end.
+// DoSteps is [Do] for a call of many steps without a limit on their total time, such as reading a
+// long file in a process that gets little CPU time. f calls step after each step, and is abandoned
+// if it does not for within, or up to twice as long. step then returns [ErrLate], so that f can
+// end.
 func DoSteps[T any](c *Calls, within time.Duration, f func(step func() error) (T, error)) (T, error) {
 	var none T
 	if c.refuse() {
@@ -106,7 +106,7 @@ func DoSteps[T any](c *Calls, within time.Duration, f func(step func() error) (T
 	}
 }
 
-// Err is [Do] for what returns an error alone.
+// Err is [Do] for a function that returns only an error.
 func Err(c *Calls, within time.Duration, f func() error) error {
 	_, err := Do(c, within, func() (struct{}, error) { return struct{}{}, f() })
 	return err

@@ -18,11 +18,11 @@ import (
 const (
 	// maxHealth bounds an answer about the runtime, in bytes: a version, or some conditions.
 	maxHealth = 1 << 20
-	// maxExec bounds what a command may write: kubelet takes as much.
+	// maxExec bounds the output of a command; kubelet has the same bound.
 	maxExec = 16 << 20
 )
 
-// Sockets are where runtimes listen, by what is most common.
+// Sockets returns where runtimes listen, the most common first.
 func Sockets() []string {
 	return []string{
 		"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/cri-dockerd.sock",
@@ -30,7 +30,7 @@ func Sockets() []string {
 	}
 }
 
-// Find returns the first socket of the node that is there, "" where there is none.
+// Find returns the first of the Sockets that exists on the node, or "" if there is none.
 func Find(host hostfs.FS) string {
 	for _, s := range Sockets() {
 		if info, err := os.Stat(host.Path(s)); err == nil && info.Mode().Type() == fs.ModeSocket {
@@ -40,9 +40,10 @@ func Find(host hostfs.FS) string {
 	return ""
 }
 
-// connect connects to a socket, at the first call, and takes answers of so many bytes.
+// connect returns a client that connects to a socket at the first call, and accepts answers of at
+// most most bytes.
 func connect(socket string, most int) (*grpc.ClientConn, error) {
-	// The name is passed on as it is: a resolver would take signs in it for its own.
+	// passthrough: a resolver would interpret special characters in the name.
 	return grpc.NewClient("passthrough:///runtime",
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(most)),
@@ -52,21 +53,21 @@ func connect(socket string, most int) (*grpc.ClientConn, error) {
 		}))
 }
 
-// Health is what a runtime says of itself. Its texts are fit to be shown.
+// Health is the state of a runtime as reported by itself. Its texts are safe to display.
 type Health struct {
 	Name, Version, APIVersion string
 	Conditions                []Condition
 	Latency                   time.Duration // of the slower of two calls
 }
 
-// Condition is one of a runtime: RuntimeReady, NetworkReady, others of its own.
+// Condition is a condition of a runtime: RuntimeReady, NetworkReady, or one of its own.
 type Condition struct {
 	Name            string
 	OK              bool
 	Reason, Message string
 }
 
-// Ask asks the runtime at a socket for its version and status. Errors are of gRPC.
+// Ask gets the version and status of the runtime at a socket. Errors are gRPC errors.
 func Ask(ctx context.Context, socket string) (h Health, err error) {
 	conn, err := connect(socket, maxHealth)
 	if err != nil {
@@ -98,16 +99,15 @@ func Ask(ctx context.Context, socket string) (h Health, err error) {
 	return h, nil
 }
 
-// Exec is how a command in a container ended. Its output is the command's: to be trusted in
-// nothing.
+// Exec is the result of a command in a container. Its output is untrusted.
 type Exec struct {
 	Stdout, Stderr []byte
 	ExitCode       int32
 }
 
-// ExecSync runs a command in a container, by its ID without the runtime's name, and waits for
-// its end. The runtime ends it after the time given, in whole seconds, and says
-// DeadlineExceeded then. Errors are of gRPC.
+// ExecSync runs a command in a container, given by its ID without the runtime's name, and waits
+// for its end. The runtime kills it after the timeout, rounded up to whole seconds, and returns
+// DeadlineExceeded then. Errors are gRPC errors.
 func ExecSync(ctx context.Context, socket, container string, command []string, timeout time.Duration) (Exec, error) {
 	conn, err := connect(socket, maxExec)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/text/width"
 )
 
-// Cells is how many cells of a terminal a text takes, without the sequences that colour it.
+// Cells returns how many terminal cells a text takes, without its colour sequences.
 func Cells(s string) int {
 	n := 0
 	for s != "" {

@@ -12,8 +12,8 @@ import (
 
 const mark = "…"
 
-// Prefix returns the first bytes of s, at most limit, without a character that the limit
-// cuts in two.
+// Prefix returns the first bytes of s, at most limit, without a character that would be cut in
+// two.
 func Prefix(s string, limit int) string {
 	if len(s) <= limit {
 		return s
@@ -24,11 +24,11 @@ func Prefix(s string, limit int) string {
 			return s[:end]
 		}
 	}
-	return s[:limit] // no UTF-8
+	return s[:limit] // not UTF-8
 }
 
-// Cut returns s where it has at most limit bytes; else its beginning and "…", in limit bytes
-// together. Where there is no room for the mark it returns "".
+// Cut returns s if it has at most limit bytes; else its beginning and "…", together at most limit
+// bytes. If there is no room for the mark it returns "".
 func Cut(s string, limit int) string {
 	switch {
 	case len(s) <= limit:
@@ -39,7 +39,7 @@ func Cut(s string, limit int) string {
 	return Prefix(s, limit-len(mark)) + mark
 }
 
-// List joins items with commas: the first ones, at most most, and how many more there are.
+// List joins at most most items with commas, and adds how many more there are.
 func List(items []string, most int) string {
 	if len(items) <= most {
 		return strings.Join(items, ", ")
@@ -47,7 +47,7 @@ func List(items []string, most int) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(items[:most], ", "), len(items)-most)
 }
 
-// Count is a number with its noun: "1 task", "3 tasks", "2 processes".
+// Count returns a number with its noun: "1 task", "3 tasks", "2 processes".
 func Count[N int | int32 | int64 | uint32 | uint64](n N, noun string) string {
 	text := fmt.Sprintf("%d %s", n, noun)
 	switch {
@@ -59,8 +59,8 @@ func Count[N int | int32 | int64 | uint32 | uint64](n N, noun string) string {
 	return text + "s"
 }
 
-// Bytes is a size in binary units with at most one decimal: 31 MiB, 1.5 GiB. (go-humanize
-// writes 1.0 MiB and 1024 KiB, and takes six times as long; messages of rules have several.)
+// Bytes formats a size in binary units with at most one decimal: 31 MiB, 1.5 GiB. (go-humanize
+// writes 1.0 MiB and 1024 KiB, and takes six times as long; messages of rules have several sizes.)
 func Bytes[N int64 | uint64](n N) string {
 	if n < 0 {
 		return "-" + Bytes(uint64(-n))
@@ -71,21 +71,21 @@ func Bytes[N int64 | uint64](n N) string {
 	for unit < len(units)-1 && bytes >= size*1024-size/2 {
 		unit, size = unit+1, size*1024
 	}
-	// Below ten a decimal matters; above, it is noise to the reader.
+	// Below ten a decimal matters; above, it is noise.
 	if tenths := (bytes%size*10 + size/2) / size; bytes < 10*size && unit > 0 && tenths%10 != 0 {
 		return strconv.FormatUint(bytes/size, 10) + "." + strconv.FormatUint(tenths, 10) + " " + units[unit]
 	}
 	return strconv.FormatUint((bytes+size/2)/size, 10) + " " + units[unit]
 }
 
-// Duration is a duration, in nanoseconds, with the digits that a person reads: 2m5s, 1.3s,
-// 40ms, 1h.
+// Duration formats a duration, in nanoseconds, with the digits that matter to a person: 2m5s,
+// 1.3s, 40ms, 1h.
 func Duration[D ~int64](of D) string {
 	d := time.Duration(of)
 	switch abs := d.Abs(); {
 	case abs >= 10*time.Second:
 		d = d.Round(time.Second)
-	case abs >= 995*time.Millisecond: // nothing has four digits
+	case abs >= 995*time.Millisecond: // 995ms and more round to 1s, so that there are never four digits
 		d = d.Round(100 * time.Millisecond)
 	case abs >= 10*time.Millisecond:
 		d = d.Round(time.Millisecond)
@@ -97,8 +97,8 @@ func Duration[D ~int64](of D) string {
 	return Exact(d)
 }
 
-// Exact is a duration with all its digits, but without parts that are zero at its end: 1h,
-// and not 1h0m0s.
+// Exact formats a duration with all its digits, but without zero parts at its end: 1h instead of
+// 1h0m0s.
 func Exact(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

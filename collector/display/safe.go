@@ -7,11 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// Safe makes an untrusted string (comm, cgroup name, path, script output)
-// fit to be shown: at most limit bytes of s are taken, control and other
-// unprintable characters and invalid UTF-8 become Go escapes (\x1b, \u202e),
-// and a cut is marked with "…". It returns s itself, without allocating, where
-// nothing has to change.
+// Safe makes an untrusted string (comm, cgroup name, path, script output) safe to display: it
+// takes at most limit bytes of s, replaces control and other unprintable characters and invalid
+// UTF-8 by Go escapes (\x1b, \u202e), and marks a cut with "…". It returns s itself, without
+// allocating, if nothing has to change.
 func Safe(s string, limit int) string {
 	if len(s) <= limit && IsSafe(s) {
 		return s
@@ -53,7 +52,7 @@ func Safe(s string, limit int) string {
 	return b.String()
 }
 
-// SafeLines is [Safe] for a text of several lines, uncut: line breaks and tabs stay.
+// SafeLines is [Safe] for a text of several lines, without a limit; it keeps line breaks and tabs.
 func SafeLines(s string) string {
 	var b strings.Builder
 	for {
@@ -68,8 +67,8 @@ func SafeLines(s string) string {
 	}
 }
 
-// Bounded is [Safe] in at most limit bytes, escapes and mark included, for what refuses a
-// longer text as a whole. It does not cut in the middle of an escape.
+// Bounded is [Safe] with a result of at most limit bytes, including escapes and mark, for
+// receivers that refuse a longer text as a whole. It does not cut within an escape.
 func Bounded(s string, limit int) string {
 	if len(s) <= limit && IsSafe(s) {
 		return s
@@ -90,7 +89,7 @@ func Bounded(s string, limit int) string {
 	return s + mark
 }
 
-// IsSafe reports whether [Safe] would change nothing of s.
+// IsSafe reports whether [Safe] would return s unchanged.
 func IsSafe(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < 0x20 || c == 0x7f {

@@ -67,7 +67,7 @@ func TestSafeLines(t *testing.T) {
 	}
 }
 
-// What is bounded is never longer, and never ends within an escape.
+// A bounded text is never longer than its limit, and never ends within an escape.
 func TestBounded(t *testing.T) {
 	for in, want := range map[string]string{
 		"abcdefgh": "abcdefgh", "abcdefghi": "abcde…", "ab\x1b": `ab\x1b`, "abcd\x1b": `abcd\x1b`, "abcde\x1b": "abcde…",

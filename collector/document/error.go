@@ -13,17 +13,17 @@ import (
 // Error is one mistake in a file.
 type Error struct {
 	File   string
-	Line   int    // from 1; 0 where the whole file is meant
+	Line   int    // from 1; 0 if the mistake concerns the whole file
 	Column int    // from 1, in characters
-	Field  string // path of the key, as rules[2].when; empty for a whole document
+	Field  string // path of the key, such as rules[2].when; empty for a whole document
 	Msg    string
 }
 
-// maxShown bounds what an error says: some of it is of the file.
+// maxShown bounds the text of an error: parts of it come from the file.
 const maxShown = 4096
 
-// Error returns "file:line:column: field: text" without the parts that are unknown. What
-// a terminal would obey is escaped: parsers quote the file as it is.
+// Error returns "file:line:column: field: text" without the parts that are unknown. Terminal
+// control characters are escaped, because parsers quote the file as it is.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(display.Safe(e.File, maxShown))
@@ -46,15 +46,15 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Errors is every mistake found, in the order of files and lines.
+// Errors is every mistake found, ordered by file and line.
 type Errors []*Error
 
-// Add adds a mistake in a field. Where that stands, whoever has read the file knows.
+// Add adds a mistake in a field. The reader of the file adds the position.
 func (es *Errors) Add(field, format string, args ...any) {
 	*es = append(*es, &Error{Field: field, Msg: fmt.Sprintf(format, args...)})
 }
 
-// maxErrors bounds what is reported: nobody mends the 101st mistake first.
+// maxErrors bounds the reported mistakes: nobody reads more than 100.
 const maxErrors = 100
 
 // Error returns a line for each mistake.
@@ -82,7 +82,7 @@ func (es Errors) Unwrap() []error {
 	return out
 }
 
-// Sort orders the mistakes of each file by their places, and keeps the order of files.
+// Sort orders the mistakes of each file by position, and keeps the order of files.
 func (es Errors) Sort() {
 	order := make(map[string]int)
 	for _, e := range es {
@@ -95,7 +95,7 @@ func (es Errors) Sort() {
 	})
 }
 
-// Err returns the mistakes as an error, nil where there are none.
+// Err returns the mistakes as an error, or nil if there are none.
 func (es Errors) Err() error {
 	if len(es) == 0 {
 		return nil

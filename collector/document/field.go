@@ -13,8 +13,8 @@ type Pair struct {
 	Value *yaml.Node
 }
 
-// Map reads a mapping whose keys are free names, in file order. A key that is
-// not a string or stands twice is a mistake.
+// Map reads a mapping whose keys are arbitrary names, in file order. A key that is not a string or
+// occurs twice is a mistake.
 func (r *Reader) Map(n *yaml.Node, field string) []Pair {
 	if n.Kind != yaml.MappingNode {
 		r.Errorf(n, field, "want a mapping (key: value), have %s", Kind(n))
@@ -47,8 +47,8 @@ func (r *Reader) List(n *yaml.Node, field string) []*yaml.Node {
 	return n.Content
 }
 
-// String returns a scalar's text. Numbers and booleans are refused: an
-// unquoted yes or 1e3 is seldom what was meant.
+// String returns a scalar's text. Numbers and booleans are refused: an unquoted yes or 1e3 is
+// rarely intended.
 func (r *Reader) String(n *yaml.Node, field string) string {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
 		r.Errorf(n, field, "want text, have %s", Kind(n))
@@ -89,8 +89,7 @@ func (r *Reader) Int(n *yaml.Node, field string, low, high int) int {
 	return v
 }
 
-// Duration returns a duration of at least low and at most high, written as in
-// Go ("90s", "2m30s").
+// Duration returns a duration from low to high, in Go's format ("90s", "2m30s").
 func (r *Reader) Duration(n *yaml.Node, field string, low, high time.Duration) time.Duration {
 	if n.Kind != yaml.ScalarNode {
 		r.Errorf(n, field, "want a duration such as 90s, have %s", Kind(n))

@@ -11,13 +11,13 @@ import (
 	"syscall"
 )
 
-// Bounds of what is read. An OperationSet of 256 nodes has some 20 KiB.
+// Bounds of what is read. An OperationSet of 256 nodes has about 20 KiB.
 const (
 	maxManifests = 4 << 20 // bytes
-	maxFiles     = 1000    // of a folder
+	maxFiles     = 1000    // in a folder
 )
 
-// Stdin is the path that stands for the standard input.
+// Stdin is the path that means the standard input.
 const Stdin = "-"
 
 // File is the content of one file.
@@ -26,8 +26,8 @@ type File struct {
 	Data []byte
 }
 
-// ReadFiles reads files, and of folders all files in them whose names end in .yaml, .yml
-// or .json, in the order of their names. [Stdin] stands for stdin.
+// ReadFiles reads files. For a folder it reads all files in it whose names end in .yaml, .yml or
+// .json, ordered by name. [Stdin] means stdin.
 func ReadFiles(paths []string, stdin io.Reader) ([]File, error) {
 	var files []File
 	for _, path := range paths {
@@ -54,7 +54,7 @@ func ReadFiles(paths []string, stdin io.Reader) ([]File, error) {
 	return files, nil
 }
 
-// filesOf returns the path itself, or where it is a folder the manifests in it.
+// filesOf returns the path itself or, for a folder, the manifests in it.
 func filesOf(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -69,7 +69,7 @@ func filesOf(path string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		// A link to a file counts: mounted ConfigMaps consist of them.
+		// Links to files are included: mounted ConfigMaps consist of them.
 		if e.IsDir() || strings.HasPrefix(e.Name(), ".") || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) {
 			continue
 		}
@@ -108,7 +108,7 @@ func readAll(r io.Reader) ([]byte, error) {
 	return data, nil
 }
 
-// ReadFile reads a regular file up to a size; a named pipe does not stop it.
+// ReadFile reads a regular file of at most limit bytes; it does not block on a named pipe.
 func ReadFile(path string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -128,7 +128,7 @@ func ReadFile(path string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// ReadAtMost reads a file, of a longer one its first bytes.
+// ReadAtMost reads a file, or the first bytes if it is longer than most.
 func ReadAtMost(path string, most int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Lines returns the line of each value of a YAML document by its path, as "logs[1].path".
+// Lines returns the line of each value of a YAML document by its path, such as "logs[1].path".
 func Lines(raw []byte) (map[string]int, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(raw, &doc); err != nil {

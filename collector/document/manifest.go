@@ -10,24 +10,24 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Bounds of what one file may hold.
+// Bounds of the content of one file.
 const (
 	maxDocuments = 2000
-	maxDepth     = 64 // mappings and lists in each other; a manifest has about 12
+	maxDepth     = 64 // nested mappings and lists; a manifest has about 12
 )
 
 // Object is one object of a file.
 type Object struct {
 	File   string
 	Number int // of the document in its file, from 1
-	// Root is the object. Its aliases are resolved: there are none.
+	// Root is the object. It has no aliases.
 	Root *yaml.Node
 
-	prefix string // "items[3]." where it is an item of a List
+	prefix string // "items[3]." for an item of a List
 }
 
-// Parse splits a file into its objects; items of a List are objects of their own. All
-// that can be read is returned, with the mistakes of the rest.
+// Parse splits a file into its objects; items of a List are objects of their own. It returns all
+// readable objects, and the mistakes in the rest.
 func Parse(f File) ([]*Object, Errors) {
 	p := &parser{file: f.Name}
 	if e := readable(f.Name, f.Data, maxManifests); e != nil {
@@ -36,7 +36,7 @@ func Parse(f File) ([]*Object, Errors) {
 	roots, err := load(f.Data)
 	for i, root := range roots {
 		if len(root.Content) == 0 || IsNull(root.Content[0]) {
-			continue // between two lines of ---
+			continue // empty, between two "---" lines
 		}
 		p.document(&Object{File: f.Name, Number: i + 1, Root: root.Content[0]})
 	}
@@ -46,7 +46,7 @@ func Parse(f File) ([]*Object, Errors) {
 	return p.documents, p.errors
 }
 
-// load reads documents until one is no YAML.
+// load reads documents until one is not valid YAML.
 func load(data []byte) (roots []*yaml.Node, err error) {
 	loader, err := yaml.NewLoader(bytes.NewReader(data))
 	if err != nil {
@@ -76,7 +76,7 @@ func fromYAML(file string, err error) *Error {
 	return e
 }
 
-// parser collects what a file holds.
+// parser collects the objects of a file.
 type parser struct {
 	file      string
 	documents []*Object
@@ -103,7 +103,7 @@ func (p *parser) document(d *Object) {
 	}
 }
 
-// plain reports what readers would take in different ways.
+// plain reports values that YAML readers interpret differently.
 func (p *parser) plain(n *yaml.Node, field string, depth int) {
 	wrong := func(n *yaml.Node, format string, args ...any) {
 		p.errors = append(p.errors, &Error{File: p.file, Line: n.Line, Column: n.Column, Field: strings.TrimSuffix(field, "."), Msg: fmt.Sprintf(format, args...)})
@@ -149,7 +149,7 @@ func (d *Object) At(n *yaml.Node, field, format string, args ...any) *Error {
 	return &Error{File: d.File, Line: n.Line, Column: n.Column, Field: strings.TrimSuffix(d.prefix+field, "."), Msg: fmt.Sprintf(format, args...)}
 }
 
-// Text returns the text at a key of the object, as "kind"; empty where there is none.
+// Text returns the text at a key of the object, such as "kind"; empty if there is none.
 func (d *Object) Text(key string) string {
 	if n := Child(d.Root, key); n != nil && n.Kind == yaml.ScalarNode {
 		return n.Value
@@ -157,7 +157,7 @@ func (d *Object) Text(key string) string {
 	return ""
 }
 
-// Child returns the value at a key, nil where there is none, or no node.
+// Child returns the value at a key, or nil if n is nil, not a mapping, or does not have the key.
 func Child(n *yaml.Node, key string) *yaml.Node {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return nil
@@ -170,10 +170,10 @@ func Child(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// IsNull reports whether a node says nothing.
+// IsNull reports whether a node is null.
 func IsNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// Kind names what a node is: a mapping, a list, text, the number 3.
+// Kind describes a node: a mapping, a list, text, the number 3.
 func Kind(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:

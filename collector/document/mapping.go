@@ -8,11 +8,11 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Mapping is a mapping with a fixed set of keys. What it reads of a key that is absent is the
-// zero value.
+// Mapping is a mapping with a fixed set of keys. Its methods return the zero value for an absent
+// key.
 type Mapping struct {
 	Reader *Reader
-	Node   *yaml.Node // where mistakes are reported that are about no key
+	Node   *yaml.Node // for mistakes that concern no key
 	Path   string     // "rules[2]", empty at the top
 	Keys   map[string]*yaml.Node
 }
@@ -40,7 +40,7 @@ func (m *Mapping) Field(key string) string {
 	return m.Path + "." + key
 }
 
-// Errorf records a mistake at a key, or at the mapping where the key is absent.
+// Errorf records a mistake at a key, or at the mapping if the key is absent.
 func (m *Mapping) Errorf(key, format string, args ...any) {
 	if n := m.Keys[key]; n != nil {
 		m.Reader.Errorf(n, m.Field(key), format, args...)
@@ -55,7 +55,7 @@ func (m *Mapping) ErrorAt(key string, offset int, format string, args ...any) {
 	m.Reader.append(&Error{File: m.Reader.Name, Line: line, Column: column, Field: m.Field(key), Msg: fmt.Sprintf(format, args...)})
 }
 
-// Need records a mistake for each of the keys that is absent.
+// Need records a mistake for each absent key.
 func (m *Mapping) Need(keys ...string) {
 	for _, key := range keys {
 		if m.Keys[key] == nil {
@@ -64,7 +64,8 @@ func (m *Mapping) Need(keys ...string) {
 	}
 }
 
-// OfVersion reports whether apiVersion is this one: another version's keys would all be mistakes.
+// OfVersion reports whether apiVersion is want; else every key of the other version would be a
+// mistake.
 func (m *Mapping) OfVersion(want string) bool {
 	have := m.Text("apiVersion")
 	switch {
@@ -101,7 +102,7 @@ func (m *Mapping) List(key string) []*yaml.Node { return read(m, key, m.Reader.L
 // Map returns the pairs of a key's mapping, whose keys are free names.
 func (m *Mapping) Map(key string) []Pair { return read(m, key, m.Reader.Map) }
 
-// Object returns a key's mapping with a fixed set of keys; nil: the key is absent.
+// Object returns a key's mapping with a fixed set of keys; nil if the key is absent.
 func (m *Mapping) Object(key string, known ...string) *Mapping {
 	return read(m, key, func(n *yaml.Node, path string) *Mapping { return m.Reader.Object(n, path, known...) })
 }

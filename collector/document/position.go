@@ -7,9 +7,9 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// position finds where a character of a scalar's value stands in the file. It
-// walks the source text by the rules of the scalar's style, so that a mistake
-// inside an expression is reported where the eye must look.
+// position returns the place of a character of a scalar's value in the file. It walks the source
+// text by the rules of the scalar's style, so that a mistake inside an expression is reported
+// exactly where it is.
 func (r *Reader) position(n *yaml.Node, offset int) (line, column int) {
 	line, column = n.Line, n.Column
 	if line < 1 || line > len(r.lines) || column < 1 {
@@ -36,8 +36,8 @@ func (r *Reader) position(n *yaml.Node, offset int) (line, column int) {
 	return w.line + 1, w.column + 1
 }
 
-// blockPosition handles | and >: every line of the source is one of the value,
-// less its indentation.
+// blockPosition handles | and >: every line of the source is a line of the value without its
+// indentation.
 func (r *Reader) blockPosition(n *yaml.Node, offset int) (line, column int) {
 	indent := -1
 	for i := n.Line; i < len(r.lines); i++ {
@@ -54,19 +54,19 @@ func (r *Reader) blockPosition(n *yaml.Node, offset int) (line, column int) {
 	return n.Line, n.Column
 }
 
-// walker steps through a flow scalar (plain or quoted), a value character at a time.
+// walker steps through a flow scalar (plain or quoted), one character of the value at a time.
 type walker struct {
 	lines        []string
 	line, column int // from 0, column in runes
 	quote        byte
 }
 
-// next passes over the source of one character of the value.
+// next skips the source of one character of the value.
 func (w *walker) next() bool {
 	rest := w.rest()
 	if strings.TrimSpace(rest) == "" {
-		// A line break inside the scalar, with the white space around it, is one
-		// space; blank lines after it are a line feed each, in place of the space.
+		// A line break inside the scalar, with the white space around it, is one space; blank
+		// lines after it are one line feed each, instead of the space.
 		fold := strings.TrimSpace(w.lines[w.line]) != ""
 		w.line++
 		if fold && w.line+1 < len(w.lines) && strings.TrimSpace(w.lines[w.line]) == "" {

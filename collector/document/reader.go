@@ -9,11 +9,11 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// MaxFile is the largest file that [Read] takes, in bytes. A rule is about 500 bytes, so
-// this is some 2,000 rules, twice what a rule set may hold.
+// MaxFile is the largest file that [Read] accepts, in bytes. A rule has about 500 bytes, so this
+// is about 2,000 rules, twice the maximum of a rule set.
 const MaxFile = 1 << 20
 
-// Reader is one file being read, and the mistakes found in it so far.
+// Reader is a file being read, with the mistakes found so far.
 type Reader struct {
 	Name   string
 	Errors Errors
@@ -21,8 +21,8 @@ type Reader struct {
 	lines []string
 }
 
-// Read reads one YAML document. The root is nil where nothing could be read;
-// the mistake is then in the reader's Errors. An empty file has a nil root too.
+// Read reads one YAML document. The root is nil if nothing could be read; the mistake is then in
+// the reader's Errors. It is nil for an empty file, too.
 func Read(name string, data []byte) (*Reader, *yaml.Node) {
 	r := &Reader{Name: name}
 	if e := readable(name, data, MaxFile); e != nil {
@@ -48,7 +48,7 @@ func Read(name string, data []byte) (*Reader, *yaml.Node) {
 	return r, root
 }
 
-// readable returns why a file is not read; nil: it is.
+// readable returns why a file can't be read; nil if it can.
 func readable(name string, data []byte, most int) *Error {
 	switch {
 	case len(data) > most:
@@ -59,7 +59,7 @@ func readable(name string, data []byte, most int) *Error {
 	return nil
 }
 
-// guard turns a panic of the YAML library into an error: a file must not be able to end the
+// guard turns a panic of the YAML library into an error: a file must not be able to crash the
 // program.
 func guard(read func() error) (err error) {
 	defer func() {
@@ -70,8 +70,8 @@ func guard(read func() error) (err error) {
 	return read()
 }
 
-// noAliases is why they are refused: they let a small file stand for a huge one, and who
-// reads a file should see what it says.
+// noAliases is the error for aliases: they let a small file expand to a huge one, and readers of a
+// file should see its values.
 const noAliases = "anchors and aliases are not supported: write the value out"
 
 func (r *Reader) plain(n *yaml.Node) bool {

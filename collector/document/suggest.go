@@ -7,12 +7,12 @@ import (
 )
 
 const (
-	mostNear = 3  // names that one mistake may have meant
-	longest  = 64 // longer names are near none: the distance costs length × length
+	mostNear = 3  // suggestions per mistake
+	longest  = 64 // longer names are not compared: the distance costs length × length
 )
 
-// Suggest returns the names that a wrong one may mean, as `, did you mean "x" or "y"?`: those
-// that differ least from it, else those that it is a part of. Empty: there are none.
+// Suggest returns the names that a wrong one may mean, as `, did you mean "x" or "y"?`: those with
+// the smallest distance, else those that contain it. Empty if there are none.
 func Suggest[T ~string](wrong T, known []T) string {
 	if len(wrong) > longest {
 		return ""
@@ -31,7 +31,7 @@ func Suggest[T ~string](wrong T, known []T) string {
 			}
 			near = append(near, strconv.Quote(k))
 		case len(wrong) > 3 && strings.Contains(k, string(wrong)):
-			around = append(around, strconv.Quote(k)) // who leaves a part out types the rest rightly: accept-queue
+			around = append(around, strconv.Quote(k)) // for a name of which a part was left out, such as accept-queue
 		}
 	}
 	if len(near) == 0 {
@@ -45,8 +45,8 @@ func Suggest[T ~string](wrong T, known []T) string {
 	return ", did you mean " + strings.Join(near[:min(mostNear, len(near))], " or ") + "?"
 }
 
-// distance is how many characters must be changed, put in or taken out (Levenshtein), case
-// ignored: a wrong capital is the commonest slip.
+// distance returns the number of characters to change, insert or delete (Levenshtein), ignoring
+// case: a wrong capital is the most common typo.
 func distance(a, b string) int {
 	a, b = strings.ToLower(a), strings.ToLower(b)
 	row := make([]int, len(b)+1)

@@ -10,8 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// scalarMistake says what is wrong with a scalar, nothing where it is the same value to
-// all readers.
+// scalarMistake returns what is wrong with a scalar, or "" if all readers interpret it the same.
 func scalarMistake(n *yaml.Node) string {
 	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 && n.Style&yaml.TaggedStyle == 0 {
 		return ""
@@ -52,8 +51,8 @@ func scalar(n *yaml.Node) (any, bool) {
 	return nil, false
 }
 
-// Value returns what a node says, as JSON has it: map[string]any, []any, string, int64,
-// float64, bool, or nil.
+// Value returns a node's value as in JSON: map[string]any, []any, string, int64, float64, bool, or
+// nil.
 func Value(n *yaml.Node) any {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -75,8 +74,8 @@ func Value(n *yaml.Node) any {
 	return nil
 }
 
-// Find returns the node at a path as spec.processor.timeoutSeconds or
-// spec.adjacencyList[2].to, or the one next to it that is there.
+// Find returns the node at a path such as spec.processor.timeoutSeconds or
+// spec.adjacencyList[2].to, or the last node on that path that exists.
 func (d *Object) Find(path string) *yaml.Node {
 	n := d.Root
 	for _, part := range strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {
@@ -94,8 +93,8 @@ func (d *Object) Find(path string) *yaml.Node {
 	return n
 }
 
-// FindKey returns the name of the key that a path ends in, where it is there, and
-// otherwise what Find does.
+// FindKey returns the key node at the end of a path if it exists, and otherwise the result of
+// Find.
 func (d *Object) FindKey(path string) *yaml.Node {
 	parent, key := "", path
 	if i := strings.LastIndexByte(path, '.'); i >= 0 {

@@ -10,21 +10,20 @@ import (
 )
 
 const (
-	// settle is how long a directory must be still before it is read: an
-	// editor writes and renames within some milliseconds, a ConfigMap is
-	// swapped by one rename.
+	// settle is how long a directory must be unchanged before it is read: an editor writes and
+	// renames within milliseconds, a ConfigMap is swapped by one rename.
 	settle = 250 * time.Millisecond
-	// unsettled is the longest that a directory under constant change waits.
+	// unsettled is the longest wait while a directory changes constantly.
 	unsettled = 5 * time.Second
-	// lookAgain is how often a directory that went away is looked for.
+	// lookAgain is how often to check whether a directory that was removed is back.
 	lookAgain = time.Second
 )
 
-// Watch calls onChange after files in a folder of documents changed, once for changes that
-// come together, also for the symbolic link swap of a mounted ConfigMap, and once as soon as it
-// watches, because of what changed between the caller's own look at the folder and then. It
-// blocks until ctx ends, which is no error, and starts no goroutine that outlives it. Changes
-// behind a symbolic link to another directory are not noticed.
+// Watch calls onChange after files in a folder of documents changed, once for changes that come
+// together, also for the symbolic link swap of a mounted ConfigMap. It also calls it once when the
+// watch is set up, because the folder may have changed since the caller read it. It blocks until
+// ctx ends, which is not an error, and starts no goroutine that outlives it. Changes behind a
+// symbolic link to another directory are not noticed.
 func Watch(ctx context.Context, dir string, onChange func()) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -38,7 +37,7 @@ func Watch(ctx context.Context, dir string, onChange func()) error {
 	quiet, again := stopped(), stopped()
 	defer quiet.Stop()
 	defer again.Stop()
-	var first time.Time // of the changes not reported yet
+	var first time.Time // of the changes that were not reported yet
 	onChange()
 	for {
 		select {

@@ -35,8 +35,8 @@ func watch(t *testing.T, dir string) <-chan struct{} {
 	return changed
 }
 
-// wait waits for a call, which follows each change once the first call has said that the
-// watch stands.
+// wait waits for a call of onChange. The first call means that the watch is set up; each change
+// causes a further one.
 func wait(t *testing.T, changed <-chan struct{}) {
 	t.Helper()
 	select {
@@ -66,7 +66,7 @@ func TestWatchFile(t *testing.T) {
 	wait(t, changed)
 }
 
-// A file that could not be read may be one that can be now.
+// A file that could not be read may have become readable.
 func TestWatchMode(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.yaml")

@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 )
 
-// Annotations of an Event, about its latest occurrence. They are API.
+// Annotations of an Event of the Kubernetes API, about its latest occurrence. They are part of our
+// API.
 const (
 	annotationPrefix    = "kernosis.io/"
 	AnnotationKind      = annotationPrefix + "kind"
@@ -30,7 +31,7 @@ func AnnotationKeys() []string {
 // MaxAnnotations bounds names and values of all annotations together, in bytes.
 const MaxAnnotations = 2 << 10
 
-// words are the facts that are one text each, the most important first.
+// words returns the facts that are a single text each, the most important first.
 func (f *Facts) words() []struct {
 	key string
 	at  *string
@@ -44,8 +45,8 @@ func (f *Facts) words() []struct {
 	}
 }
 
-// Annotations returns the facts as annotations; nil: there are none. What is beyond the
-// bound is left out from the end, exclusions first: what is said is whole.
+// Annotations returns the facts as annotations, or nil if there are none. Facts that exceed the
+// bound are omitted from the end, exclusions first; no text is cut.
 func (f *Facts) Annotations() map[string]string {
 	out := map[string]string{}
 	left := MaxAnnotations
@@ -87,8 +88,8 @@ func jsonList(texts []string) string {
 	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
 }
 
-// FactsOf returns the facts that an Event of the API carries in its annotations. Others may have written it: text
-// is escaped and bounded, and what is no list is left out.
+// FactsOf returns the facts in the annotations of an Event of the API. Others may have written that
+// Event: text is escaped and bounded, and invalid lists are dropped.
 func FactsOf(a map[string]string) Facts {
 	f := Facts{Kind: Kind(a[AnnotationKind])}
 	for _, w := range f.words() {

@@ -1,21 +1,21 @@
 package event
 
-// Check: a check program has run, with what it found. Not only faults: every
-// result is an event; rules decide which are problems.
+// Check: a check program has run, with its result. Every result is an event, not only faults; rules
+// decide which are problems.
 const Check Kind = "check"
 
 func check() Family {
 	return Family{Stem: "check", Faults: "results of checks", Kinds: []Kind{Check}, fields: checkFields}
 }
 
-// CheckData is the payload of [Check]. Message is what the program printed or the
-// problem daemon reported: bounded, otherwise to be trusted in nothing.
+// CheckData is the payload of [Check]. Message is what the program printed or the problem daemon
+// reported: bounded, but otherwise untrusted.
 type CheckData struct {
 	Check   string `json:"check"`             // name of the check, unique on the node
 	Status  string `json:"status"`            // CheckOK, CheckProblem or CheckUnknown
-	Message string `json:"message,omitempty"` // what it says to that
-	// Reason, PascalCase, is that of a problem daemon's report, which stands in
-	// place of the rule's; programs give none.
+	Message string `json:"message,omitempty"` // the program's or problem daemon's message
+	// Reason, PascalCase, comes from a problem daemon's report and replaces the rule's; programs
+	// give none.
 	Reason string `json:"reason,omitempty"`
 	// ID distinguishes a report sent twice from two similar reports. If it is empty, the
 	// time identifies the report.
@@ -26,14 +26,14 @@ type CheckData struct {
 const (
 	CheckOK      = "ok"
 	CheckProblem = "problem"
-	// CheckUnknown: the program reports that it does not know, or could not be run. Until its
-	// next result the check counts as a source that is down, for the reason in Message.
+	// CheckUnknown: the program reports that it does not know, or could not be run. Until its next
+	// result the check counts as a source that is down, for the reason in Message.
 	CheckUnknown = "unknown"
 )
 
-// Stems of the sources that have names of their own: a log's is LogStem and its
-// name, a check's CheckStem and its name, a gauge's GaugeStem and its name. Without a
-// name they stand for every log, check or gauge that has not said anything itself.
+// Stems of the sources that have names of their own: the stem is LogStem, CheckStem or GaugeStem
+// and then the name. Without a name they mean every log, check or gauge that has reported nothing
+// itself.
 const (
 	LogStem   = string(Log)
 	CheckStem = string(Check)

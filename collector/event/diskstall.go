@@ -5,9 +5,8 @@ import (
 )
 
 const (
-	// DiskStalled: a block device has I/O in flight and has completed none for at
-	// least the threshold. A level signal that ends with DiskResumed of the same
-	// device.
+	// DiskStalled: a block device has I/O in flight and has completed none for at least the
+	// threshold. A level signal that DiskResumed of the same device ends.
 	DiskStalled Kind = "diskstall"
 	// DiskResumed: a device reported by DiskStalled completes I/O again, has none
 	// in flight any more, or is gone.

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Duration is a time.Duration that reads and writes as text ("2m5s") in JSON.
+// Duration is a time.Duration that is text ("2m5s") in JSON.
 type Duration time.Duration
 
 // MarshalText implements encoding.TextMarshaler.

@@ -6,26 +6,25 @@ import (
 	"time"
 )
 
-// NoCPU is Event.CPU of events that do not come from a kernel record.
+// NoCPU is the CPU of events that do not come from a kernel record.
 const NoCPU = ^uint32(0)
 
-// Event is one fact. Exactly one payload is set: the one its Kind names.
-// Subject fields are nil where the source knows none.
+// Event is one fact. Exactly one payload is set, the one for its Kind. Subject fields are nil if
+// the source does not know them.
 type Event struct {
 	Kind     Kind      `json:"kind"`
 	Time     time.Time `json:"time"`             // wall clock
 	BootTime Duration  `json:"bootTime"`         // since boot, suspend included; the kernel's own stamp
 	CPU      uint32    `json:"cpu"`              // with Kind and BootTime the identity of a kernel record; NoCPU: not one
 	Source   string    `json:"source,omitempty"` // which program or reader saw it: "bpf/mark_victim_raw"
-	// Times is how many events were recorded as this one, the latest of them; 0: it is one by
-	// itself.
+	// Times is how many events this one represents, itself the latest of them; 0: only itself.
 	Times uint64 `json:"times,omitempty"`
 
 	Task      *Task      `json:"task,omitempty"`
 	Cgroup    *Cgroup    `json:"cgroup,omitempty"`
 	Container *Container `json:"container,omitempty"`
-	// PodLabels are those of the container's pod at the time of the event, as [SafeLabels] bounds
-	// them; nil where no rule reads them, or nobody says which pods there are.
+	// PodLabels are the labels of the container's pod at the time of the event, bounded by
+	// [SafeLabels]; nil if no rule reads them, or if pods are unknown.
 	PodLabels map[string]string `json:"podLabels,omitempty"`
 	Unit      string            `json:"unit,omitempty"` // systemd unit outside Kubernetes
 	Device    *Device           `json:"device,omitempty"`
@@ -47,12 +46,12 @@ type Event struct {
 	CanaryRun *CanaryData    `json:"canaryRun,omitempty"`
 }
 
-// payload is the part of an event that its kind names.
+// payload is the part of an event that belongs to its kind.
 type payload interface {
 	facts(ev *Event, f *Facts)
 }
 
-// payload returns the one that is set; nil: none is.
+// payload returns the payload that is set, or nil if none is.
 func (e *Event) payload() payload {
 	switch {
 	case e.HungTask != nil:
@@ -87,7 +86,7 @@ func (e *Event) payload() payload {
 	return nil
 }
 
-// Occurrences returns how many events it stands for.
+// Occurrences returns how many events it represents.
 func (e *Event) Occurrences() uint64 { return max(e.Times, 1) }
 
 // Clone returns a deep copy that shares no memory the original's owner reuses.
@@ -143,15 +142,15 @@ func clone[T any](p *T) *T {
 	return &v
 }
 
-// Owner names whom the task or I/O belongs to: pod, container, systemd unit or
-// control group. Empty where nothing but the root group is known.
+// Owner returns the owner of the task or I/O: pod, container, systemd unit or cgroup. It returns ""
+// if only the root cgroup is known.
 func (e *Event) Owner() string { return e.OwnerAfter("") }
 
-// OwnerAfter is Owner behind a prefix, for one allocation; empty, without the
-// prefix, where Owner is.
+// OwnerAfter returns Owner with a prefix, in one allocation, or "" without the prefix if Owner is
+// empty.
 func (e *Event) OwnerAfter(prefix string) string {
 	switch {
-	case e.Container != nil && e.Container.ID == "": // the pod's own group
+	case e.Container != nil && e.Container.ID == "": // the pod's own cgroup
 		return prefix + "pod " + e.Container.PodUID
 	case e.Container != nil && e.Container.PodUID != "":
 		return prefix + "pod " + e.Container.PodUID + " container " + short(e.Container.ID)
@@ -165,10 +164,9 @@ func (e *Event) OwnerAfter(prefix string) string {
 	return ""
 }
 
-// Subject names what the event is about in the terms an operator uses, most
-// specific first: what is probed, pod or container, connection target, device, systemd unit,
-// control group, task, writer of a log, check, gauge. Empty where the event has none of
-// them.
+// Subject names what the event is about in the terms of an operator, the most specific first:
+// probed object, pod or container, connection target, device, systemd unit, cgroup, task, writer of
+// a log, check, gauge. It returns "" if the event has none of them.
 func (e *Event) Subject() string {
 	switch {
 	case e.Probe != nil:

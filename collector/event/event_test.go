@@ -13,8 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// fill sets every field that can be reached, so that a field added later is
-// part of the tests.
+// fill sets every field that can be reached, so that fields added later are tested too.
 func fill(v reflect.Value) {
 	switch v.Interface().(type) {
 	case time.Time:
@@ -129,7 +128,7 @@ func TestCloneSharesNothing(t *testing.T) {
 	}
 }
 
-// Families have each their stem, and a signal that begins has its end among its kinds.
+// Each family has a stem, and a signal's begin and end are among its kinds.
 func TestFamilies(t *testing.T) {
 	for _, f := range Families() {
 		if f.Stem == "" || f.Faults == "" || len(f.Kinds) == 0 || FaultsOf(f.Stem) != f.Faults {

@@ -7,31 +7,32 @@ import (
 )
 
 const (
-	// maxList bounds each list, maxText a line of it in bytes.
+	// maxList bounds each list; maxText bounds a line of it, in bytes.
 	maxList = 8
 	maxText = 240
-	// maxFrames of a stack are named: the innermost say what is waited for.
+	// maxFrames is how many frames of a stack are shown: the innermost ones show what the task
+	// waits for.
 	maxFrames = 4
-	// throttledMuch is the share of time, in percent, from which on being kept from the
-	// CPU is a reason for being late: below it a process still gets most of what it asks.
+	// throttledMuch is the percentage of time without CPU from which on throttling explains a
+	// delay: below it a process still gets most of the CPU time it needs.
 	throttledMuch = 25
 )
 
-// Facts are what is known behind one occurrence of a problem. Text is escaped and bounded.
+// Facts are the details of one occurrence of a problem. Text is escaped and bounded.
 type Facts struct {
 	Kind      Kind     `json:"kind,omitempty"`
-	Verdict   string   `json:"verdict,omitempty"`   // the event's own word: accept-queue-full, memcg, EIO
-	Cause     string   `json:"cause,omitempty"`     // the verdict in words with its figures; empty: the message says it
-	Because   string   `json:"because,omitempty"`   // what in turn explains it
-	State     string   `json:"state,omitempty"`     // how far it has come: "liveness 2 of 3 towards restart"
+	Verdict   string   `json:"verdict,omitempty"`   // as in the event: accept-queue-full, memcg, EIO
+	Cause     string   `json:"cause,omitempty"`     // the verdict in words, with figures; empty: the message says it
+	Because   string   `json:"because,omitempty"`   // what explains the cause
+	State     string   `json:"state,omitempty"`     // progress: "liveness 2 of 3 towards restart"
 	Container string   `json:"container,omitempty"` // name, or 12 digits of the id; empty: none, or not known
 	Evidence  []string `json:"evidence,omitempty"`
 	Excluded  []string `json:"excluded,omitempty"`
 	Doc       string   `json:"doc,omitempty"` // page: problems/OOMKilling
 }
 
-// Facts returns the facts of an event; of nil none. They decide nothing: a verdict is the
-// event's own.
+// Facts returns the facts of an event, none for a nil event. It adds no judgement: the verdict is
+// the event's own.
 func (e *Event) Facts() Facts {
 	if e == nil {
 		return Facts{}
@@ -55,7 +56,7 @@ func (f *Facts) not(format string, args ...any) {
 	f.Excluded = append(f.Excluded, fmt.Sprintf(format, args...))
 }
 
-// bound makes what others have said safe to show, and short.
+// bound escapes and truncates text from others.
 func (f *Facts) bound() {
 	for _, w := range f.words() {
 		*w.at = display.Safe(*w.at, maxText)
@@ -69,7 +70,7 @@ func (f *Facts) bound() {
 	}
 }
 
-// mounts names where a device is mounted: that is what people know it by.
+// mounts adds where a device is mounted: people know it by that.
 func (f *Facts) mounts(d *Device) {
 	if d == nil {
 		return
@@ -83,15 +84,15 @@ func (f *Facts) mounts(d *Device) {
 	}
 }
 
-// Symptom reports whether the event is an effect that somebody noticed, a failed probe or
-// connection, not a fault of the kernel.
+// Symptom reports whether the event is an effect that was noticed, a failed probe or connection,
+// not a fault of the kernel.
 func (f *Facts) Symptom() bool {
 	stem := f.Kind.Stem()
 	return stem == string(SockFail) || stem == string(Probe)
 }
 
-// Vague reports whether the verdict only says what did not come, so that what is in Because
-// is the cause, and it the effect.
+// Vague reports whether the verdict only says what is missing (such as an answer) while Because has
+// the cause.
 func (f *Facts) Vague() bool {
 	switch f.Verdict {
 	case VerdictSilent, VerdictSlow, VerdictExecSlow, VerdictOther:

@@ -74,7 +74,7 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// Every kind that can be a problem's has something to say.
+// Every kind that can cause a problem has facts.
 func TestEachPayloadHasFacts(t *testing.T) {
 	for _, ev := range []*event.Event{
 		{Kind: event.DiskStalled, DiskStall: &event.DiskStallData{}}, {Kind: event.FSError, FSError: &event.FSErrorData{}},
@@ -86,7 +86,7 @@ func TestEachPayloadHasFacts(t *testing.T) {
 	}
 }
 
-// What annotations carry comes back, and keeps to the bound however much there is.
+// Facts survive the way through annotations, and stay within the bound however many there are.
 func TestAnnotations(t *testing.T) {
 	whole := event.Facts{
 		Kind: event.Probe, Verdict: "refused", Cause: "nothing listens <on> :8080", Because: "b", State: "s", Container: "app", Doc: "problems/ProbeTargetRefused",
@@ -121,7 +121,7 @@ func TestAnnotations(t *testing.T) {
 	}
 }
 
-// Whoever may write Events may write anything into them.
+// Anyone who may write Events may write anything into them.
 func FuzzFromAnnotations(f *testing.F) {
 	f.Add("refused", `["a"]`)
 	f.Add("\x1b[2J", `{"a":1}`)

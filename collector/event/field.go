@@ -12,7 +12,7 @@ import (
 // FieldType is the type of a field in expressions.
 type FieldType string
 
-// The types of fields. All numbers are int; one beyond 2⁶³-1 reads as 2⁶³-1.
+// The types of fields. All numbers are int; values above 2⁶³-1 read as 2⁶³-1.
 const (
 	TypeString         FieldType = "string"
 	TypeInt            FieldType = "int"
@@ -24,17 +24,16 @@ const (
 	TypeStringMap      FieldType = "map of strings"
 )
 
-// Field is one fact that rules can read: a variable in expressions, a part of
-// a group, a ${…} in a message. In an event that does not carry it, a field is
-// the zero value of its type (empty text, 0, false, no optional, nothing in it).
+// Field is one fact that rules can read: a variable in expressions, a part of a group, a ${…} in a
+// message. If an event does not carry it, the field is the zero value of its type (empty text, 0,
+// false, no optional, an empty list or map).
 type Field struct {
 	Name  string
 	Type  FieldType
 	Kinds []Kind // the kinds that carry it, sorted
 	Doc   string
 
-	// Few says that the field takes few different values (error names, kinds),
-	// so that their CEL form is worth keeping.
+	// Few: the field has few different values (error names, kinds), so their CEL values are cached.
 	Few  bool
 	Read func(e *Event) Value
 }
@@ -45,14 +44,14 @@ func (f *Field) CarriedBy(k Kind) bool {
 	return ok
 }
 
-// Groupable reports whether the field may stand in groupBy: one whose text is
-// short and whose value names something, not one that measures.
+// Groupable reports whether groupBy may use the field: its text must be short and identify
+// something rather than measure it.
 func (f *Field) Groupable() bool {
 	return f.Type == TypeString || f.Type == TypeInt || f.Type == TypeBool
 }
 
-// Value is a field's value before it becomes CEL or text, held without
-// allocating. Which part is set depends on the field's type.
+// Value is a field's value before it is converted to CEL or text, stored without allocation. Which
+// part is set depends on the field's type.
 type Value struct {
 	Text    string
 	Number  int64 // TypeInt; TypeDuration in nanoseconds; TypeBool 0 or 1
@@ -62,8 +61,8 @@ type Value struct {
 	Time    time.Time
 }
 
-// MaxFieldText bounds a text field in bytes, as seen by rules. The longest honest
-// one is a mount point (PATH_MAX); the cost estimate of expressions rests on it.
+// MaxFieldText bounds a text field in bytes, as rules see it. The longest legitimate one is a mount
+// point (PATH_MAX); the cost estimate of expressions depends on it.
 const MaxFieldText = 4096
 
 // MaxFieldList bounds a list field.
@@ -96,7 +95,7 @@ func boolean(b bool) Value {
 
 func duration(d Duration) Value { return Value{Number: int64(d)} }
 
-// Append adds the value as shown in messages and groups.
+// Append appends the value as shown in messages and groups.
 func (v *Value) Append(dst []byte, t FieldType) []byte {
 	switch t {
 	case TypeInt:
@@ -121,7 +120,7 @@ func (v *Value) Append(dst []byte, t FieldType) []byte {
 	return append(dst, v.Text...)
 }
 
-// appendLabels adds labels as kubectl shows them, by name.
+// appendLabels appends labels as kubectl shows them, sorted by name.
 func appendLabels(dst []byte, labels map[string]string) []byte {
 	for i, name := range slices.Sorted(maps.Keys(labels)) {
 		if i > 0 {

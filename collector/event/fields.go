@@ -9,7 +9,7 @@ import (
 // Fields returns every field, sorted by name. The slice is new, the Fields are shared.
 func Fields() []*Field { return slices.Clone(fields) }
 
-// FieldByName returns a field; nil: there is none of that name.
+// FieldByName returns a field, or nil if no field has that name.
 func FieldByName(name string) *Field { return fieldIndex[name] }
 
 // fields and fieldIndex are constant tables.
@@ -135,7 +135,7 @@ func subjectFields() []*Field {
 	}
 }
 
-// part makes a reader of a payload or subject that may be absent.
+// part returns a reader of a payload or subject that may be absent.
 func part[T any](of func(*Event) *T, read func(*T) Value) func(*Event) Value {
 	return func(e *Event) Value {
 		if p := of(e); p != nil {
@@ -152,8 +152,8 @@ func taskText(t *Task) string {
 	return t.String()
 }
 
-// address is the text of a kernel address: an identity, not a number to
-// reckon with. No address is the empty text.
+// address returns the text of a kernel address: an identity, not a number for arithmetic. 0 is the
+// empty text.
 func address(a uint64) Value {
 	if a == 0 {
 		return Value{}
@@ -161,7 +161,7 @@ func address(a uint64) Value {
 	return Value{Text: "0x" + strconv.FormatUint(a, 16)}
 }
 
-// connectionFields are those of a failed connection, by itself or as a probe.
+// connectionFields returns the fields of a failed connection, on its own or of a probe.
 func connectionFields() []*Field {
 	field := func(name string, t FieldType, few bool, doc string, sock func(*SockFailData) Value, probe func(*ProbeData) Value) *Field {
 		return &Field{
@@ -202,14 +202,14 @@ func connectionFields() []*Field {
 	}
 }
 
-// podLabels makes the field of the labels, carried by the kinds that the given one is.
+// podLabels turns f into the field of the pod's labels, carried by the same kinds.
 func podLabels(f *Field) *Field {
 	f.Name, f.Type = "pod.labels", TypeStringMap
 	f.Read = func(e *Event) Value { return Value{Labels: SafeLabels(e.PodLabels)} }
 	return f
 }
 
-// sharedFields are those that kinds of several families carry.
+// sharedFields returns the fields that kinds of several families carry.
 func sharedFields() []*Field {
 	return []*Field{
 		{Name: "event.status", Type: TypeString, Kinds: []Kind{Check, DiskIO, Probe, ProbeRecovered}, Few: true,

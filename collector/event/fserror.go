@@ -1,6 +1,6 @@
 package event
 
-// FSError: a filesystem found an inconsistency or failed I/O of its own.
+// FSError: a filesystem detected an inconsistency or a failure of its own I/O.
 const FSError Kind = "fserror"
 
 func fsError() Family {

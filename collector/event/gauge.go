@@ -4,16 +4,16 @@ import (
 	"math/bits"
 )
 
-// Gauge: how much of something of the node is in use, read at a fixed beat. Not
-// only faults: the rules decide how much is a problem.
+// Gauge: how much of a resource of the node is in use, read at a fixed interval. Every reading is
+// an event, not only faults; rules decide how much is a problem.
 const Gauge Kind = "gauge"
 
 func gauge() Family {
 	return Family{Stem: "gauge", Faults: "gauges", Kinds: []Kind{Gauge}, Begins: Gauge, Ends: Gauge, fields: gaugeFields}
 }
 
-// GaugeData is the payload of [Gauge]. Units and limit depend on the gauge, see the
-// Gauge constants. The event's Device has the filesystem where the gauge is of one.
+// GaugeData is the payload of [Gauge]. Units and limit depend on the gauge, see the Gauge
+// constants. For gauges of a filesystem, the event's Device is that filesystem.
 type GaugeData struct {
 	Name  string `json:"name"`
 	Value uint64 `json:"value"`
@@ -23,26 +23,26 @@ type GaugeData struct {
 	Gone bool `json:"gone,omitempty"`
 }
 
-// The gauges. All grow towards the fault: what is in use, not what is free. Names are
+// The gauges. All grow towards the fault: they measure what is in use, not what is free. Names are
 // API.
 const (
-	// GaugeMemory: bytes that the kernel can't make available without swapping
-	// (MemTotal less MemAvailable), of MemTotal.
+	// GaugeMemory: bytes that the kernel can't make available without swapping (MemTotal minus
+	// MemAvailable); limit: MemTotal.
 	GaugeMemory = "memory"
-	// GaugeFiles: open files of all processes, of fs.file-max.
+	// GaugeFiles: open files of all processes; limit: fs.file-max.
 	GaugeFiles = "files"
-	// GaugePIDs: threads, each of which takes a PID, of the lower of kernel.pid_max and
+	// GaugePIDs: threads, each of which takes a PID; limit: the lower of kernel.pid_max and
 	// kernel.threads-max.
 	GaugePIDs = "pids"
-	// GaugeSpace: bytes of a filesystem, of those that users other than root can have.
+	// GaugeSpace: used bytes of a filesystem; limit: those available to users other than root.
 	GaugeSpace = "space"
-	// GaugeInodes: inodes of a filesystem.
+	// GaugeInodes: used inodes of a filesystem.
 	GaugeInodes = "inodes"
-	// GaugeClockError: µs that the clock may be wrong by, as the kernel reckons (maxerror
-	// of adjtimex), of the 16 s at which it calls itself unsynchronised.
+	// GaugeClockError: µs that the clock may be wrong by, as the kernel estimates (maxerror of
+	// adjtimex); limit: the 16 s at which the kernel calls it unsynchronised.
 	GaugeClockError = "clock-error"
-	// GaugeClockOffset: µs that the clock was off at the latest measurement and are still
-	// to be slewed (offset of adjtimex), without its sign. No limit.
+	// GaugeClockOffset: µs that the clock was off at the latest measurement and that are still to
+	// be slewed (offset of adjtimex), without sign. No limit.
 	GaugeClockOffset = "clock-offset"
 )
 

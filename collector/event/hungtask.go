@@ -7,9 +7,8 @@ import (
 )
 
 const (
-	// HungTask: a task has been in uninterruptible sleep, without being
-	// switched in once, for at least the threshold. A level signal that ends
-	// with HungTaskResumed of the same task.
+	// HungTask: a task has been in uninterruptible sleep, without being switched in once, for at
+	// least the threshold. A level signal that HungTaskResumed of the same task ends.
 	HungTask Kind = "hungtask"
 	// HungTaskResumed: a task reported by HungTask runs again or has exited.
 	HungTaskResumed Kind = "hungtask.resumed"

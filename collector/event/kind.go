@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// Kind says what happened. Kinds are API: rules, journals and rule tests name them. The part
-// before the first dot is the stem: the name shared by the BPF program, its source file, rule file
-// and tests.
+// Kind says what happened. Kinds are API: rules, journals and rule tests name them. The part before
+// the first dot is the stem: the name shared by the BPF program, its source file, rule file and
+// tests.
 type Kind string
 
-// Family is what is known of the kinds of one stem besides their payloads.
+// Family describes the kinds of one stem, except their payloads.
 type Family struct {
 	Stem   string
 	Faults string // what it is about, for people: "OOM kills"
@@ -20,10 +20,10 @@ type Family struct {
 	// family has no level signals.
 	Begins, Ends Kind
 
-	fields func() []*Field // that its payload has for rules; nil: none of its own
+	fields func() []*Field // the rule fields of its payload; nil: none
 }
 
-// Families returns all families, each from the file of its name.
+// Families returns all families. Each is defined in the file of its name.
 func Families() []Family {
 	return []Family{
 		hungTask(), oomKill(), diskIO(), diskStall(), fsError(), mount(), sockFail(), probe(), log(), check(), gauge(),
@@ -51,14 +51,13 @@ func Kinds() []Kind {
 	return all
 }
 
-// Stem returns the family of the kind: what comes before the first dot.
+// Stem returns the stem of the kind: the part before the first dot.
 func (k Kind) Stem() string {
 	stem, _, _ := strings.Cut(string(k), ".")
 	return stem
 }
 
-// EndedBy returns the kind that ends a level signal which this one begins; empty: it begins
-// none.
+// EndedBy returns the kind that ends the level signal that k begins, or "" if k begins none.
 func (k Kind) EndedBy() Kind {
 	for _, f := range Families() {
 		if f.Begins == k {

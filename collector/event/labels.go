@@ -7,20 +7,19 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// Bounds of [Event.PodLabels]. The API server allows no longer names and values.
+// Bounds of [Event.PodLabels]. The API server allows no longer names and values either.
 const (
 	MaxPodLabels  = 64
 	MaxLabelName  = 253 + 1 + 63 // a prefix, a slash and a name
 	MaxLabelValue = 63
-	// maxLabelBytes bounds all names and values of a pod together: they are in each of its
-	// events. What pods have is seldom more than 1 KiB.
+	// maxLabelBytes bounds all names and values of a pod together, because each of its events
+	// contains them. Pods seldom have more than 1 KiB.
 	maxLabelBytes = 4096
 )
 
-// SafeLabels returns the labels that an event may have: at most 64, of 4 KiB together, the
-// first by name. Those that the API server would refuse, by length or characters that can't
-// be shown, are left out. It returns labels itself, without allocating, where nothing has to
-// change.
+// SafeLabels returns the labels that an event may have: the first 64 by name, of at most 4 KiB
+// together. It omits labels that the API server would refuse because of their length or unprintable
+// characters. If nothing has to change, it returns labels itself, without allocating.
 func SafeLabels(labels map[string]string) map[string]string {
 	bytes, safe := 0, true
 	for name, value := range labels {

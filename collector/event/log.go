@@ -7,8 +7,8 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// Log: a line of a log that a rule's pattern matches, with the lines before it
-// that the pattern spans.
+// Log: a line of a log that matches a rule's pattern, with the lines before it that the pattern
+// spans.
 const Log Kind = "log"
 
 func log() Family {
@@ -18,38 +18,37 @@ func log() Family {
 // MaxLogText bounds LogData.Text, in bytes: the longest line that is matched.
 const MaxLogText = 8 << 10
 
-// KernelLogs is what rules call every log that has the kernel's lines: /dev/kmsg, a journal,
-// a file that the configuration declares as the kernel's. No log has it for a name.
+// KernelLogs is the name by which rules refer to every log with the kernel's lines: /dev/kmsg, a
+// journal, a file that the configuration declares as the kernel's. No single log has this name.
 const KernelLogs = "kernel"
 
-// Origins of lines that come from the kernel's log. No source gives them to any others,
-// whatever these call themselves.
+// Origins of lines from the kernel's log. Sources give them to no other lines, whatever name a
+// writer claims.
 const (
-	// OriginKernel is the Origin of what the kernel has printed, but for OriginProcess. Names
-	// of processes, files and devices may stand in it, behind the words of the kernel's that
-	// it begins with.
+	// OriginKernel is the Origin of what the kernel printed, except OriginProcess. The line begins
+	// with the kernel's own words, but names of processes, files and devices may follow.
 	OriginKernel = "kernel"
-	// OriginProcess is the Origin of what the kernel has printed with the names first that a
-	// process has given itself and its files: that it crashed. Such a line can say anything, so
-	// it is no evidence for a condition.
+	// OriginProcess is the Origin of kernel lines that begin with a name that a process chose for
+	// itself or its files, such as the report of its crash. Such a line can say anything, so it is
+	// no evidence for a condition.
 	OriginProcess = "process"
 )
 
-// LogData is the payload of [Log]. All of it but Log is what somebody logged:
-// bounded in length, otherwise to be trusted in nothing.
+// LogData is the payload of [Log]. All fields except Log come from whoever wrote the line: bounded
+// in length, but otherwise untrusted.
 type LogData struct {
 	Log      string `json:"name"`               // name of the log: kmsg, journald, or the one a file is configured under
 	Origin   string `json:"origin,omitempty"`   // who has written it, as far as that is sure: OriginKernel, OriginProcess, facility, path, identifier; of several lines, the last one's
 	Unit     string `json:"unit,omitempty"`     // systemd unit of the writer, where the log knows it
 	Priority string `json:"priority,omitempty"` // emerg to debug; empty: the log does not say
-	// Seq is the number of the line that made the event, by which it is the same
-	// one however often it is read: that of the kernel's record or the journal's
-	// entry, in a file the one that its reader counts. 0: there is none.
+	// Seq is the number of the line that made the event, the same each time the line is read: of
+	// the kernel's record or the journal's entry, or as counted by the file's reader. 0: there is
+	// none.
 	Seq uint64 `json:"seq,omitempty"`
-	// Part is which line of an entry of several lines it is; 0: the first.
+	// Part is the index of the line in an entry of several lines; 0: the first.
 	Part uint32 `json:"part,omitempty"`
-	// Stamp is when the kernel printed the line, by its own clock, which is in every copy of
-	// the message: one that is read from two logs is one. 0: not known, or not the kernel's.
+	// Stamp is when the kernel printed the line, by its own clock. All copies of a message have it,
+	// so that one message in two logs counts once. 0: unknown, or not from the kernel.
 	Stamp Duration `json:"stamp,omitempty"`
 	// Text is the lines that patterns match, joined by newlines; the last one is
 	// the line that made the event. Made by [LogText].
@@ -60,12 +59,12 @@ type LogData struct {
 	Captures map[string]string `json:"captures,omitempty"`
 }
 
-// FromKernel reports whether the kernel has printed the line.
+// FromKernel reports whether the kernel printed the line.
 func (d *LogData) FromKernel() bool {
 	return d.Origin == OriginKernel || d.Origin == OriginProcess
 }
 
-// writer names who wrote the log, or else the log.
+// writer returns the writer of the line, or the log if the writer is unknown.
 func (d *LogData) writer() string {
 	switch {
 	case d.Unit != "":
@@ -78,14 +77,13 @@ func (d *LogData) writer() string {
 	return d.Log
 }
 
-// LogText makes the Text of a LogData from lines joined by newlines: at most
-// MaxLogText bytes without a newline at the end. Where there is more, the first
-// lines go, since patterns match at the end; of a single line its end goes. A
-// byte that is not UTF-8 becomes U+FFFD, which is what regular expressions take it
-// for and what JSON would make of it, so that a replay sees the same text.
+// LogText returns the Text of a LogData for lines joined by newlines: at most MaxLogText bytes,
+// without a newline at the end. If there is more, it drops the first lines, since patterns match at
+// the end; it cuts the end of a single line. Bytes that are not UTF-8 become U+FFFD, as in regular
+// expressions and JSON, so that a replay sees the same text.
 func LogText(lines string) string {
 	if !utf8.ValidString(lines) {
-		lines = string([]rune(lines)) // not strings.ToValidUTF8: that makes one of several
+		lines = string([]rune(lines)) // not strings.ToValidUTF8: that replaces several bytes by one
 	}
 	lines = strings.TrimSuffix(lines, "\n")
 	if len(lines) <= MaxLogText {
@@ -94,7 +92,7 @@ func LogText(lines string) string {
 	if last := lines[strings.LastIndexByte(lines, '\n')+1:]; len(last) > MaxLogText {
 		return display.Prefix(last, MaxLogText)
 	}
-	cut := len(lines) - MaxLogText - 1 // of the byte before: where it ends a line, the rest is whole
+	cut := len(lines) - MaxLogText - 1 // includes the byte before: if it ends a line, the rest is whole lines
 	return lines[cut+strings.IndexByte(lines[cut:], '\n')+1:]
 }
 

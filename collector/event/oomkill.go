@@ -4,7 +4,7 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// OOMKill: the kernel chose a process as victim of an out-of-memory kill.
+// OOMKill: the kernel chose a process as the victim of an out-of-memory kill.
 const OOMKill Kind = "oomkill"
 
 func oomKill() Family {
@@ -27,7 +27,7 @@ type OOMKillData struct {
 	PageTables  uint64  `json:"pageTables"`
 	Approximate bool    `json:"approximate,omitempty"` // the RSS figures miss per-CPU remainders
 	OOMScoreAdj int16   `json:"oomScoreAdj"`
-	Along       bool    `json:"along,omitempty"` // killed after another one, for the same want of memory: memory.oom.group
+	Along       bool    `json:"along,omitempty"` // killed after another process for the same failed allocation: memory.oom.group
 }
 
 func (d *OOMKillData) facts(ev *Event, f *Facts) {

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// Probe: a probe of a container or of a service of the node failed, with how many
-	// failures in a row it is. Of containers these are kubelet's probes.
+	// Probe: a probe of a container or of a service of the node failed, with the number of
+	// consecutive failures. For containers these are kubelet's probes.
 	Probe Kind = "probe"
 	// ProbeRecovered: a probe reported by Probe succeeded, or is no longer made.
 	ProbeRecovered Kind = "probe.recovered"
@@ -20,38 +20,38 @@ func probe() Family {
 	return Family{Stem: "probe", Faults: "failed probes", Kinds: []Kind{Probe, ProbeRecovered}, Begins: Probe, Ends: ProbeRecovered, fields: probeFields}
 }
 
-// What a probe is for, besides kubelet's "startup", "liveness" and "readiness".
-const ProbeService = "service" // of the node, or one that the configuration names
+// The purpose of a probe, besides kubelet's "startup", "liveness" and "readiness".
+const ProbeService = "service" // a service of the node, or one from the configuration
 
-// ServiceStem and a service's name are the stem of its source: up while it is known how
-// the service is, down while its probe can't be made. There is no source of all of them.
+// ServiceStem and a service's name are the stem of its source: up while the service's state is
+// known, down while its probe can't be made. There is no source for all of them.
 const ServiceStem = ProbeService
 
 // Who made a probe.
 const (
-	ProbeObserved = "observed" // kubelet; it was only looked at
-	ProbeActive   = "active"   // this agent
+	ProbeObserved = "observed" // by kubelet; the agent only watched it
+	ProbeActive   = "active"   // by this agent
 )
 
 // Verdicts of a failed probe, besides those of its connection.
 const (
-	VerdictSlow       = "slow"         // an answer began to come, and was not complete in time
+	VerdictSlow       = "slow"         // an answer started but was not complete in time
 	VerdictTLS        = "tls-failed"   // the TLS handshake failed
-	VerdictStatus     = "bad-status"   // answered, with a status that is a failure: HTTP, or gRPC health
-	VerdictExecFailed = "exec-failed"  // the program ended with another code than 0
+	VerdictStatus     = "bad-status"   // the answer's status is a failure: HTTP, or gRPC health
+	VerdictExecFailed = "exec-failed"  // the program exited with a code other than 0
 	VerdictExecSlow   = "exec-timeout" // the program did not end in time
-	VerdictProberLate = "prober-late"  // whoever probes opened no connection in time, or was itself kept from running
-	VerdictOther      = "unexplained"  // it failed, and nothing seen here says why
+	VerdictProberLate = "prober-late"  // the prober opened no connection in time, or was itself kept from running
+	VerdictOther      = "unexplained"  // it failed, and nothing observed here explains it
 )
 
 // Verdicts of probes that this agent makes itself.
 const (
-	VerdictName     = "name-unresolved" // the name of what is probed stands for no address
-	VerdictNoAnswer = "no-answer"       // a question by UDP was not answered in time
+	VerdictName     = "name-unresolved" // the name of the probed service resolves to no address
+	VerdictNoAnswer = "no-answer"       // a UDP query was not answered in time
 )
 
-// ProbeData is the payload of Probe and ProbeRecovered. The event's Container is the one
-// probed, its Conn the connection of the latest probe, where there was one.
+// ProbeData is the payload of Probe and ProbeRecovered. The event's Container is the probed one,
+// its Conn the connection of the latest probe, if there was one.
 type ProbeData struct {
 	Name      string `json:"name"`  // what is probed: "namespace/pod container", or a service's name
 	Probe     string `json:"probe"` // startup, liveness, readiness or ProbeService
@@ -63,8 +63,8 @@ type ProbeData struct {
 
 	Timeout Duration `json:"timeout,omitempty"`
 	Period  Duration `json:"period,omitempty"`
-	// Failures is how many failures in a row this is; Threshold at how many kubelet acts:
-	// restarts the container (startup, liveness) or takes it for not ready.
+	// Failures is the number of consecutive failures. Threshold is the number at which kubelet
+	// restarts the container (startup, liveness) or marks it not ready.
 	Failures  uint32 `json:"failures,omitempty"`
 	Threshold uint32 `json:"threshold,omitempty"`
 	// Over of ProbeRecovered: it did not succeed, but is no longer made: the pod or
@@ -74,7 +74,7 @@ type ProbeData struct {
 	ProbeOutcome
 }
 
-// ProbeOutcome is how one probe went, apart from the counts.
+// ProbeOutcome is the result of one probe, without the counts.
 type ProbeOutcome struct {
 	Feed    string `json:"feed"`              // ProbeObserved or ProbeActive
 	Verdict string `json:"verdict,omitempty"` // a Verdict constant; empty: success
@@ -88,19 +88,19 @@ type ProbeOutcome struct {
 	RTT         Duration `json:"rtt,omitempty"`
 	Retransmits uint32   `json:"retransmits,omitempty"`
 	Status      string   `json:"status,omitempty"` // "503", "NOT_SERVING", "exit 1"
-	Said        string   `json:"said,omitempty"`   // kubelet's words, or the program's; bounded, otherwise to be trusted in nothing
+	Said        string   `json:"said,omitempty"`   // kubelet's message, or the program's output; bounded, otherwise untrusted
 	QueueLen    uint32   `json:"queueLen,omitempty"`
 	QueueMax    uint32   `json:"queueMax,omitempty"`
-	// Throttled is for how much of the time before the failure the container was kept
-	// from the CPU by its limit, in percent; ThrottledIn how long that time was.
+	// Throttled is the percentage of the time before the failure in which the container's CPU limit
+	// stopped it; ThrottledIn is the length of that time.
 	Throttled   uint32   `json:"throttled,omitempty"`
 	ThrottledIn Duration `json:"throttledIn,omitempty"`
 	Evidence    []string `json:"evidence,omitempty"` // facts behind the verdict, bounded
 	Excluded    []string `json:"excluded,omitempty"` // causes ruled out, with why, bounded
 }
 
-// Progress says in words how far the failures have come, and what kubelet does about them:
-// "liveness 2 of 3 towards restart". What goes on beyond the threshold stays at it.
+// Progress describes how far the failures have come, and what kubelet does about them: "liveness 2
+// of 3 towards restart". The count stays at the threshold.
 func (d *ProbeData) Progress() string {
 	if d.Threshold == 0 {
 		return d.Probe
@@ -158,7 +158,7 @@ func (d *ProbeData) facts(_ *Event, f *Facts) {
 	f.Excluded = append(f.Excluded, d.Excluded...)
 }
 
-// state is "liveness 2 of 3 towards restart".
+// state returns "liveness 2 of 3 towards restart".
 func (d *ProbeData) state() string {
 	towards := ""
 	switch d.Probe {

@@ -38,7 +38,7 @@ const (
 	VerdictRefused         = "refused"           // reset in answer to the SYN: nothing listens
 	VerdictTimeout         = "syn-unanswered"    // blackhole: SYN sent, nothing came back
 	VerdictAcceptQueueFull = "accept-queue-full" // the listener's accept queue overflowed
-	VerdictReset           = "reset"             // reset after the connection stood
+	VerdictReset           = "reset"             // reset after the connection was established
 	VerdictSilent          = "connected-silent"  // accepted, request acknowledged, no byte back
 	VerdictNotAccepted     = "not-accepted"      // connected, but still in the accept queue
 	VerdictNoRoute         = "no-route"          // never sent: no route, blackhole or prohibit route

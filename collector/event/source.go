@@ -4,9 +4,9 @@ package event
 const (
 	// Lost: records of one stem were lost, with the count and the reason.
 	Lost Kind = "lost"
-	// Source: a source began or ceased to see its faults.
+	// Source: a source started or stopped detecting its faults.
 	Source Kind = "source"
-	// Canary: a test record that proves the path from kernel to engine.
+	// Canary: a test record that checks the path from kernel to engine.
 	Canary Kind = "canary"
 )
 
@@ -19,7 +19,7 @@ func canary() Family { return Family{Stem: "canary", Faults: "canaries", Kinds: 
 // LostData is the payload of [Lost].
 type LostData struct {
 	Stem   string `json:"stem"`
-	Count  uint64 `json:"count"`  // 0: nobody knows how many, and possibly none
+	Count  uint64 `json:"count"`  // 0: unknown, and possibly none
 	Reason string `json:"reason"` // ring-full, recursion, malformed, foreign-wire; of a log, see logs.Reason, or rate-limit
 }
 
@@ -35,7 +35,7 @@ type SourceData struct {
 	Kernel bool   `json:"kernel,omitempty"`
 	Up     bool   `json:"up"`
 	Reason string `json:"reason,omitempty"`
-	// Fallback is which parts of it are served by a second choice, and why; empty: none.
+	// Fallback lists the parts that are served by a fallback, and why; empty: none.
 	Fallback string `json:"fallback,omitempty"`
 }
 
@@ -49,7 +49,7 @@ type CanaryData struct {
 
 func (d *CanaryData) facts(*Event, *Facts) {}
 
-// sourceFields are those of all three.
+// sourceFields returns the fields of all three kinds.
 func sourceFields() []*Field {
 	return []*Field{
 		{Name: "event.stem", Type: TypeString, Kinds: []Kind{Lost, Source, Canary}, Few: true, Doc: "affected source: oomkill, log/kmsg",

@@ -14,7 +14,7 @@ type Task struct {
 	UID       uint32   `json:"uid"`
 }
 
-// ID names the task uniquely since boot ("811@73.12s"): pids are reused.
+// ID identifies the task uniquely since boot ("811@73.12s"): pids are reused.
 func (t *Task) ID() string {
 	b := strconv.AppendUint(make([]byte, 0, 32), uint64(t.PID), 10)
 	b = append(b, '@')
@@ -33,15 +33,15 @@ type Cgroup struct {
 	Path string `json:"path"` // from the hierarchy's root ("/kubepods/…"); starts with "…/" where the top is cut off
 }
 
-// Container is what the cgroup path reports of the container around a task.
+// Container is what the cgroup path says about the container of a task.
 type Container struct {
 	ID      string `json:"id"`                // full runtime id, 64 hex digits usually
 	Runtime string `json:"runtime,omitempty"` // containerd, cri-o, docker, podman; empty: unknown
 	PodUID  string `json:"podUID,omitempty"`  // with dashes, as in the API
 	QoS     string `json:"qos,omitempty"`     // guaranteed, burstable, besteffort
 
-	// Names are the runtime's; empty where it does not report.
-	Name         string `json:"name,omitempty"` // in the pod; the same after a restart, other than ID
+	// Names come from the runtime; empty if it does not provide them.
+	Name         string `json:"name,omitempty"` // in the pod; unlike ID the same after a restart
 	PodName      string `json:"podName,omitempty"`
 	PodNamespace string `json:"podNamespace,omitempty"`
 }

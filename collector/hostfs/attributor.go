@@ -13,14 +13,13 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// maxLevels bounds the levels of a chain that are looked at; kernel programs
-// capture six.
+// maxLevels bounds the levels used of a chain; BPF programs capture six.
 const maxLevels = 16
 
 // Level is one cgroup of a chain captured in the kernel.
 type Level struct {
 	ID   uint64 // 64-bit kernfs id
-	Name []byte // bytes of kernfs_node.name; a NUL ends it; empty: the root
+	Name []byte // kernfs_node.name, up to a NUL; empty: the root
 }
 
 // Attributed is a cgroup with its owner. It is shared by every event of that
@@ -30,11 +29,11 @@ type Attributed struct {
 	Container *event.Container // nil outside containers
 	Unit      string
 
-	// The chain it was made of: a hit must be of the very same one.
+	// The chain it was made from: a cache hit must match exactly.
 	chain     []chainLevel
 	truncated bool
 
-	asked time.Time // when its names were asked for
+	asked time.Time // when its names were last looked up
 }
 
 type chainLevel struct {
@@ -42,18 +41,18 @@ type chainLevel struct {
 	name string
 }
 
-// attributionKey is not the leaf's id alone: kernfs ids are unique in one
-// hierarchy, and a record carries those of two (memory and default).
+// attributionKey needs more than the leaf's id: kernfs ids are unique within one hierarchy only,
+// and a record carries those of two (memory and default).
 type attributionKey struct {
 	leaf  uint64
 	names uint64
 }
 
-// Attributor finds the owner of cgroup chains and remembers it, so that a
-// repeated event allocates nothing. It is safe for concurrent use.
+// Attributor resolves cgroup chains to owners and caches them, so that a repeated event allocates
+// nothing. It is safe for concurrent use.
 type Attributor struct {
-	// ByID: groups whose names were not captured are of the hierarchy that find looks in. To be
-	// set before the first Resolve.
+	// ByID: cgroups without captured names belong to the hierarchy that find searches. Set it
+	// before the first Resolve.
 	ByID bool
 
 	seed  maphash.Seed
@@ -62,15 +61,15 @@ type Attributor struct {
 	name  func(*event.Container)
 }
 
-// nameAgain is how long a pod without a name is left without one: its list may come later
-// than its first event.
+// nameAgain is how long a missing pod name is cached: the pod list may arrive after the pod's first
+// event.
 const nameAgain = time.Second
 
-// NewAttributor returns an Attributor that remembers size cgroups, at about
-// 1 KiB each. find, which may be nil, gives the whole path of a cgroup that
-// still exists (see [CgroupFinder]); it is asked once, for a chain whose
-// captured part does not report the owner. name, which may be nil, adds the names of a
-// container ([FS.NameContainer]); it is called again where the name of a pod is missing.
+// NewAttributor returns an Attributor that caches size cgroups, at about 1 KiB each. find, which
+// may be nil, returns the whole path of a cgroup that still exists (see [CgroupFinder]); it is
+// called once for a chain whose captured part does not identify the owner. name, which may be nil,
+// adds the names of a container ([FS.NameContainer]); it is called again while the pod's name is
+// missing.
 func NewAttributor(size int, find func(id uint64) (string, error), name func(*event.Container)) *Attributor {
 	cache, err := lru.New[attributionKey, *Attributed](max(size, 1))
 	if err != nil {
@@ -79,8 +78,8 @@ func NewAttributor(size int, find func(id uint64) (string, error), name func(*ev
 	return &Attributor{seed: maphash.MakeSeed(), cache: cache, find: find, name: name}
 }
 
-// Resolve returns the owner of a chain of cgroups, leaf first; truncated says that there
-// are levels above the last one. The levels' memory is not kept.
+// Resolve returns the owner of a chain of cgroups, leaf first. truncated says that there are levels
+// above the last one. Resolve does not keep the levels' memory.
 func (a *Attributor) Resolve(leafID uint64, levels []Level, truncated bool) *Attributed {
 	if len(levels) > maxLevels {
 		levels, truncated = levels[:maxLevels], true
@@ -110,7 +109,7 @@ func (a *Attributor) resolve(leafID uint64, levels []Level, truncated bool) *Att
 	path := chainPath(e.chain, truncated)
 	owner, _ := ParseCgroupPath(path)
 	if truncated && a.find != nil && (owner.Container.ID == "" || owner.Container.QoS == "") {
-		// The tail must be the captured one: the id may be of another hierarchy.
+		// The end of the path must match the captured one: the id may belong to another hierarchy.
 		full, err := a.find(leafID)
 		if tail := strings.TrimPrefix(path, "…"); err == nil && strings.HasSuffix(full, tail) && (tail != "" || a.ByID) {
 			path = full
@@ -129,12 +128,12 @@ func (a *Attributor) resolve(leafID uint64, levels []Level, truncated bool) *Att
 	return e
 }
 
-// nameless reports whether the pod's name is not known.
+// nameless reports whether the pod's name is missing.
 func (e *Attributed) nameless() bool {
 	return e.Container != nil && e.Container.PodUID != "" && e.Container.PodName == ""
 }
 
-// nameCopy asks for the names again.
+// nameCopy returns a copy of e whose names were looked up again.
 func (a *Attributor) nameCopy(e *Attributed) *Attributed {
 	again, c := *e, *e.Container
 	a.name(&c)
@@ -142,14 +141,14 @@ func (a *Attributor) nameCopy(e *Attributed) *Attributed {
 	return &again
 }
 
-// isOf compares without allocating.
+// isOf reports whether e was made from this chain, without allocating.
 func (e *Attributed) isOf(levels []Level, truncated bool) bool {
 	return e.truncated == truncated && slices.EqualFunc(e.chain, levels, func(c chainLevel, l Level) bool {
 		return c.id == l.ID && c.name == string(levelName(&l))
 	})
 }
 
-// levelName is the name up to a NUL: buffers of fixed size come padded.
+// levelName returns the name up to a NUL: buffers of fixed size are padded.
 func levelName(l *Level) []byte {
 	if i := bytes.IndexByte(l.Name, 0); i >= 0 {
 		return l.Name[:i]
@@ -157,7 +156,7 @@ func levelName(l *Level) []byte {
 	return l.Name
 }
 
-// chainPath joins a leaf-first chain to a path.
+// chainPath joins a leaf-first chain into a path.
 func chainPath(chain []chainLevel, truncated bool) string {
 	var b strings.Builder
 	if truncated {

@@ -14,8 +14,8 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// chain makes the levels of a path, leaf first, the way a record has them: the
-// leaf has the given id, each level above the next.
+// chain returns the levels of a path, leaf first, as in a record: the leaf has the given id, and
+// each parent the next one.
 func chain(leaf uint64, path string) []Level {
 	var out []Level
 	names := strings.Split(strings.Trim(path, "/"), "/")
@@ -55,8 +55,8 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// Ids are unique in one hierarchy only: the same id with another chain is
-// another cgroup, and both stay remembered.
+// Ids are unique within one hierarchy only: the same id with another chain is another cgroup, and
+// both stay cached.
 func TestResolveSameID(t *testing.T) {
 	a := NewAttributor(16, nil, nil)
 	memory, unified := chain(5, "/docker/"+idA), chain(5, "/system.slice/ssh.service")
@@ -67,7 +67,7 @@ func TestResolveSameID(t *testing.T) {
 	if a.Resolve(5, memory, false) != m || a.Resolve(5, unified, false) != u {
 		t.Error("one of two hierarchies was forgotten")
 	}
-	// Same names, other ids above: a pod's cgroup that was made anew.
+	// Same names, but other parent ids: a pod's cgroup that was created again.
 	other := chain(5, "/docker/"+idA)
 	other[1].ID = 99
 	if a.Resolve(5, other, false) == m {
@@ -107,7 +107,7 @@ func TestResolveCompletes(t *testing.T) {
 	}
 }
 
-// Of a group whose names were not captured the id alone says nothing where it may be one of another
+// Without captured names the id alone does not identify a cgroup if it may belong to another
 // hierarchy.
 func TestResolveByIDAlone(t *testing.T) {
 	for _, byID := range []bool{false, true} {
@@ -128,7 +128,7 @@ func TestResolveDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// A pod's first event may be older than the list of pods that names it.
+// A pod's first event may arrive before the pod list that has its name.
 func TestResolveNamesPodsLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pod, asked := "", 0
@@ -160,7 +160,7 @@ func TestResolveNamesPodsLater(t *testing.T) {
 		if a.Resolve(7, levels, false) != named || asked != 3 {
 			t.Errorf("asked %d times, the last though it was named", asked)
 		}
-		other := chain(8, "/docker/"+idA) // of no pod
+		other := chain(8, "/docker/"+idA) // without a pod
 		a.Resolve(8, other, false)
 		time.Sleep(time.Hour)
 		if a.Resolve(8, other, false); asked != 4 {

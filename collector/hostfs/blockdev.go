@@ -22,14 +22,14 @@ import (
 // which programs read from struct fields. It is not the dev_t of stat(2).
 func SplitKernelDev(dev uint32) (major, minor uint32) { return dev >> 20, dev & (1<<20 - 1) }
 
-// Device names a block device, without its mounts. A device that is gone has
-// its number as name.
+// Device returns a block device without its mounts. The name of a device that is gone is its
+// number.
 func (f FS) Device(major, minor uint32) event.Device {
 	d, _ := f.readDevice(major, minor)
 	return d
 }
 
-// readDevice also returns the sysfs directory of the whole disk; empty: gone.
+// readDevice also returns the sysfs directory of the whole disk; empty: the device is gone.
 func (f FS) readDevice(major, minor uint32) (d event.Device, disk string) {
 	number := devNumber(major, minor)
 	d = event.Device{Major: major, Minor: minor, Name: number}
@@ -47,7 +47,7 @@ func (f FS) readDevice(major, minor uint32) (d event.Device, disk string) {
 	return d, disk
 }
 
-// deviceName undoes sysfs's way to write a slash ("cciss!c0d0").
+// deviceName replaces the "!" that sysfs writes for a slash ("cciss!c0d0").
 func deviceName(s string) string {
 	return display.Safe(strings.ReplaceAll(s, "!", "/"), 64)
 }
@@ -66,11 +66,10 @@ func devNumber(major, minor uint32) string {
 	return strconv.FormatUint(uint64(major), 10) + ":" + strconv.FormatUint(uint64(minor), 10)
 }
 
-// BioBased returns the block devices that take bios without making requests of
-// them (device mapper, md, NVMe with several paths, DRBD, bcache, zvols, zram):
-// request tracepoints never see their errors. sysfs has a folder "mq" of the
-// queues of every other device. Devices without a medium are left out: nobody can
-// do I/O to a zram or md device that is not set up.
+// BioBased returns the block devices that handle bios without turning them into requests (device
+// mapper, md, NVMe with several paths, DRBD, bcache, zvols, zram): request tracepoints never see
+// their errors. For every other device sysfs has a folder "mq" with its queues. Devices without a
+// medium are omitted: no I/O is possible on a zram or md device that is not set up.
 func (f FS) BioBased() ([]string, error) {
 	entries, err := os.ReadDir(f.Path("/sys/block"))
 	if err != nil {
@@ -92,19 +91,17 @@ func (f FS) BioBased() ([]string, error) {
 }
 
 const (
-	// deviceCacheSize is more than the disks, partitions and loop devices of a node.
+	// deviceCacheSize exceeds the number of disks, partitions and loop devices of a node.
 	deviceCacheSize = 512
-	// deviceFresh is how long an answer is given without a look at sysfs, so that
-	// a flood of errors of one disk costs nothing. A loop device is reused for
-	// another file within milliseconds at the earliest; within a second an error
-	// may be attributed to the next user.
+	// deviceFresh is how long a cached device is used without reading sysfs, so that a flood of
+	// errors of one disk costs nothing. A loop device can be reused for another file within
+	// milliseconds; so an error within that second may be attributed to the next user.
 	deviceFresh = time.Second
 )
 
-// Devices names block devices with their mounts, and remembers them. Numbers
-// are reused (loop, dm), so an answer is checked against the disk's sequence
-// number (diskseq, Linux 5.15), or without one read anew. It is safe for
-// concurrent use.
+// Devices returns block devices with their mounts, and caches them. Numbers are reused (loop, dm),
+// so a cached device is checked against the disk's sequence number (diskseq, Linux 5.15), or read
+// again if there is none. It is safe for concurrent use.
 type Devices struct {
 	fs     FS
 	mounts atomic.Pointer[MountTable]
@@ -113,13 +110,13 @@ type Devices struct {
 	gone   map[uint64]goneMounts
 }
 
-// goneMounts are where a device was mounted until it was seen not to be.
+// goneMounts are the former mounts of a device that is no longer mounted.
 type goneMounts struct {
 	mounts []event.Mount
 	seen   time.Time
 }
 
-// goneFor is how late an event may be asked about with [Devices.DeviceAt].
+// goneFor is how old an event may be when [Devices.DeviceAt] is called for it.
 const goneFor = time.Minute
 
 type deviceEntry struct {
@@ -139,7 +136,7 @@ func NewDevices(f FS) *Devices {
 	return &Devices{fs: f, cache: cache, gone: map[uint64]goneMounts{}}
 }
 
-// SetMounts takes a new mount table (see [MountWatcher]), which was read just now.
+// SetMounts sets a new mount table (see [MountWatcher]), which was just read.
 func (d *Devices) SetMounts(t *MountTable) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -154,8 +151,8 @@ func (d *Devices) SetMounts(t *MountTable) {
 	}
 }
 
-// DeviceAt is [Devices.Device] for what happened on a mounted filesystem at a time, which
-// may have been unmounted since.
+// DeviceAt is [Devices.Device] for an event at a time on a filesystem that may have been unmounted
+// since.
 func (d *Devices) DeviceAt(major, minor uint32, at time.Time) event.Device {
 	device := d.Device(major, minor)
 	d.mu.Lock()
@@ -166,8 +163,7 @@ func (d *Devices) DeviceAt(major, minor uint32, at time.Time) event.Device {
 	return device
 }
 
-// Device names a block device and where it is mounted. Mounts is shared and
-// must not be changed.
+// Device returns a block device and where it is mounted. Mounts is shared and must not be changed.
 func (d *Devices) Device(major, minor uint32) event.Device {
 	key, now, table := devKey(major, minor), time.Now(), d.mounts.Load()
 	d.mu.Lock()
@@ -182,8 +178,8 @@ func (d *Devices) Device(major, minor uint32) event.Device {
 	}
 	if !ok {
 		e = &deviceEntry{checked: now}
-		// The sequence number before the name: a device that changes in between
-		// has an entry that the next check refuses.
+		// Read the sequence number before the name: if the device changes in between, the next
+		// check rejects the entry.
 		_, disk := d.fs.readDevice(major, minor)
 		e.seq = d.fs.diskSeq(disk)
 		e.device, e.disk = d.fs.readDevice(major, minor)
@@ -197,11 +193,10 @@ func (d *Devices) Device(major, minor uint32) event.Device {
 	return e.device
 }
 
-// Forget has the next answer for a device read anew: the caller knows that the
-// number is another disk's by now.
+// Forget removes a device from the cache: the caller knows that another disk has the number by now.
 func (d *Devices) Forget(major, minor uint32) { d.cache.Remove(devKey(major, minor)) }
 
-// diskSeq returns the disk's sequence number, which is unique since boot; 0: it has none.
+// diskSeq returns the disk's sequence number, which is unique since boot, or 0 if it has none.
 func (f FS) diskSeq(disk string) uint64 {
 	if disk == "" {
 		return 0
@@ -213,8 +208,8 @@ func (f FS) diskSeq(disk string) uint64 {
 	return seq
 }
 
-// LoopBackingFile returns the file behind a loop device ("loop0"), as the kernel
-// shows it, escaped. It is an error for any other device.
+// LoopBackingFile returns the file behind a loop device ("loop0"), as the kernel shows it, escaped.
+// It fails for any other device.
 func (f FS) LoopBackingFile(name string) (string, error) {
 	if !strings.HasPrefix(name, "loop") || strings.ContainsAny(name, "/\x00") {
 		return "", fmt.Errorf("loop device %q: %w", name, ErrPath)

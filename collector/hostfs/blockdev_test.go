@@ -16,7 +16,7 @@ func TestSplitKernelDev(t *testing.T) {
 	}
 }
 
-// reuse makes the number of loop3 that of another device, as after its removal.
+// reuse gives the number of loop3 to another device, as after its removal.
 func reuse(t *testing.T, f FS, name string, seq string) {
 	t.Helper()
 	dir := "/sys/devices/virtual/block/" + name
@@ -105,7 +105,7 @@ func TestDevicesMounts(t *testing.T) {
 	if got := d.Device(252, 1).Mounts; len(got) != 0 {
 		t.Errorf("mounts after unmount: %v", got)
 	}
-	// What is heard of late.
+	// Events that arrive late.
 	if got := d.DeviceAt(252, 1, before).Mounts; len(got) != 1 || got[0] != want {
 		t.Errorf("mounts at a time before the unmount: %v, want %v", got, want)
 	}
@@ -118,7 +118,7 @@ func TestDevicesMounts(t *testing.T) {
 	}
 }
 
-// What is gone is forgotten.
+// Mounts of a device that is gone are dropped after a while.
 func TestDevicesForgetMounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := fixture(t, "6.12-systemd-v2")

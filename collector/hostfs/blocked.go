@@ -14,13 +14,13 @@ import (
 const (
 	// maxStackFrames is MAX_STACK_TRACE_DEPTH of fs/proc/base.c.
 	maxStackFrames = 64
-	// maxFrame is more than a function, its offset and its module take.
+	// maxFrame exceeds the length of a function, its offset and its module.
 	maxFrame = 256
 )
 
-// ParseKernelStack reads the text of /proc/PID/stack: frames innermost first, as
-// "ext4_sync_file+0x1f [ext4]": without the size of the function, as a kernel
-// record's are. Before v4.15 each line began with an address.
+// ParseKernelStack parses the text of /proc/PID/stack: frames innermost first, as
+// "ext4_sync_file+0x1f [ext4]", without the size of the function, like those of a BPF record.
+// Before v4.15 each line began with an address.
 func ParseKernelStack(s string) []string {
 	var frames []string
 	for line := range strings.Lines(s) {
@@ -41,8 +41,8 @@ func ParseKernelStack(s string) []string {
 	return frames
 }
 
-// KernelStack returns where in the kernel a task sleeps. It needs CAP_SYS_ADMIN.
-// A task that runs has none.
+// KernelStack returns the kernel stack of a sleeping task. It needs CAP_SYS_ADMIN. A running task
+// has none.
 func (f FS) KernelStack(tid int) ([]string, error) {
 	s, err := f.read(procPath(tid, "stack"), maxStackFrames*maxFrame)
 	if err != nil {
@@ -51,8 +51,8 @@ func (f FS) KernelStack(tid int) ([]string, error) {
 	return ParseKernelStack(s), nil
 }
 
-// WaitChannel returns the kernel function that a task sleeps in, empty where it
-// doesn't sleep or the kernel doesn't report. It needs what ptrace does.
+// WaitChannel returns the kernel function that a task sleeps in, or "" if it doesn't sleep or the
+// kernel doesn't say. It needs the same permission as ptrace.
 func (f FS) WaitChannel(tid int) (string, error) {
 	s, err := f.readValue(procPath(tid, "wchan"))
 	if err != nil || s == "0" {
@@ -82,10 +82,10 @@ func (f FS) Threads(pid int) ([]int, error) {
 	return tids, nil
 }
 
-// ParseExecStart reads se.exec_start from the text of /proc/PID/sched: when a
-// task was last on its CPU, by that CPU's own clock of the scheduler. Such clocks
-// leave out suspends, and time stolen by the hypervisor or spent in interrupts,
-// so they are comparable with themselves only.
+// ParseExecStart parses se.exec_start from the text of /proc/PID/sched: when a task was last on its
+// CPU, by the scheduler's clock of that CPU. These clocks omit suspends, time stolen by the
+// hypervisor and time spent in interrupts, so values are comparable only with others of the same
+// clock.
 func ParseExecStart(s string) (time.Duration, error) {
 	for line := range strings.Lines(s) {
 		key, value, ok := strings.Cut(line, ":")
@@ -107,7 +107,7 @@ func ParseExecStart(s string) (time.Duration, error) {
 	return 0, fmt.Errorf("sched: no exec_start: %w", errSyntax)
 }
 
-// ExecStart reads it of a task; see [ParseExecStart].
+// ExecStart returns se.exec_start of a task; see [ParseExecStart].
 func (f FS) ExecStart(tid int) (time.Duration, error) {
 	s, err := f.read(procPath(tid, "sched"), statusFile)
 	if err != nil {
@@ -122,9 +122,9 @@ type Syscall struct {
 	Args   [6]uint64
 }
 
-// ParseSyscall reads the text of /proc/PID/syscall. False: the task is not in one
-// (it runs, or was interrupted by a fault), or it is a 32-bit task, whose numbers
-// are others.
+// ParseSyscall parses the text of /proc/PID/syscall. It returns false if the task is not in a
+// system call (it runs, or was interrupted by a fault) or is a 32-bit task, which has other
+// numbers.
 func ParseSyscall(s string) (Syscall, bool) {
 	fields := strings.Fields(s)
 	const number, args, sp, all = 0, 1, 7, 9
@@ -141,15 +141,15 @@ func ParseSyscall(s string) (Syscall, bool) {
 			return Syscall{}, false
 		}
 	}
-	// No 64-bit process has its stack in the first 4 GiB: Linux maps it at the top,
-	// Go's are at 0xc000000000, and those of other threads come from mmap.
+	// The stack of a 64-bit process is never in the first 4 GiB: Linux maps it at the top, Go's are
+	// at 0xc000000000, and those of other threads come from mmap.
 	if words[sp]>>32 == 0 {
 		return Syscall{}, false
 	}
 	return Syscall{Number: int(n), Args: [6]uint64(words[args:sp])}, true
 }
 
-// Syscall returns the system call that a task is in. It needs what ptrace does.
+// Syscall returns the system call that a task is in. It needs the same permission as ptrace.
 func (f FS) Syscall(tid int) (Syscall, bool, error) {
 	s, err := f.readValue(procPath(tid, "syscall"))
 	if err != nil {

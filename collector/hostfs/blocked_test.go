@@ -78,7 +78,7 @@ func FuzzBlocked(f *testing.F) {
 	})
 }
 
-// This process waits in a read of a pipe; what the kernel says of it is right.
+// A thread of this process waits in a read of a pipe, and the kernel reports that correctly.
 func TestWaitingTaskOfTheKernel(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -91,7 +91,7 @@ func TestWaitingTaskOfTheKernel(t *testing.T) {
 		runtime.LockOSThread()
 		defer close(ended)
 		tid <- unix.Gettid()
-		_, _ = unix.Read(int(r.Fd()), make([]byte, 1)) // blocking: Fd took it from the poller
+		_, _ = unix.Read(int(r.Fd()), make([]byte, 1)) // blocking: Fd removed it from the poller
 	}()
 	reader, f := <-tid, FS{}
 	await.Until(t, "the reader sleeps", 10*time.Second, func() bool {
@@ -99,8 +99,8 @@ func TestWaitingTaskOfTheKernel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Before the read the runtime may have it sleep for other reasons. Of a task that is
-		// just falling asleep the kernel says no system call.
+		// Before the read the runtime may make it sleep for other reasons. The kernel reports no
+		// system call for a task that is just falling asleep.
 		call, ok, err := f.Syscall(reader)
 		return stat.State == 'S' && (err != nil || ok && call.Number == unix.SYS_READ)
 	})

@@ -7,14 +7,14 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// maxStack bounds the devices of one stack of dm, md and partitions: a RAID of many
-// disks is one level.
+// maxStack bounds the devices of one stack of dm, md and partitions. A RAID may have many disks on
+// one level.
 const maxStack = 256
 
-// Below returns the devices that a disk or partition is made of, down to the
-// hardware: the disk of a partition, the slaves of dm and md. The device itself is
-// the first; further ones come level by level. As in the kernel's log, the device may also
-// be a number ("254:0"), an NVMe controller, which stands for its disks, or a path of one.
+// Below returns the devices that a disk or partition consists of, down to the hardware: the disk of
+// a partition, the slaves of dm and md. The device itself is first; others follow level by level.
+// As in the kernel's log, the device may also be a number ("254:0"), an NVMe controller (which
+// means its disks), or a path of one.
 func (f FS) Below(device string) ([]string, error) {
 	return f.stack(device, func(name string) []string {
 		below := f.links(name, "slaves")
@@ -25,12 +25,11 @@ func (f FS) Below(device string) ([]string, error) {
 	})
 }
 
-// Above returns the devices that are made of a disk or partition: its partitions, and
-// dm and md volumes on them. The device itself is the first; it may be called as for
-// [FS.Below].
+// Above returns the devices that are built on a disk or partition: its partitions, and dm and md
+// volumes on them. The device itself is first; it may be named as in [FS.Below].
 func (f FS) Above(device string) ([]string, error) {
 	return f.stack(device, func(name string) []string {
-		parts, _ := f.Partitions(name) // none of a partition
+		parts, _ := f.Partitions(name) // a partition has none
 		return append(parts, f.links(name, "holders")...)
 	})
 }
@@ -59,7 +58,7 @@ func (f FS) stack(device string, next func(name string) []string) ([]string, err
 	return out, nil
 }
 
-// links returns the names in a directory of links of a device.
+// links returns the names in a device's directory of links.
 func (f FS) links(device, dir string) []string {
 	name, err := sysBlockName(device)
 	if err != nil {
@@ -69,7 +68,7 @@ func (f FS) links(device, dir string) []string {
 	return names
 }
 
-// diskOf returns the whole disk of a partition, empty for any other device.
+// diskOf returns the whole disk of a partition, or "" for any other device.
 func (f FS) diskOf(device string) string {
 	major, minor, err := f.DeviceNumber(device)
 	if err != nil {
@@ -78,7 +77,7 @@ func (f FS) diskOf(device string) string {
 	return f.Device(major, minor).Parent
 }
 
-// Disk returns the whole disk that a disk or partition is of.
+// Disk returns the whole disk of a disk or partition.
 func (f FS) Disk(device string) (string, error) {
 	if _, _, err := f.DeviceNumber(device); err != nil {
 		return "", err
@@ -89,8 +88,8 @@ func (f FS) Disk(device string) (string, error) {
 	return device, nil
 }
 
-// DiskValue returns a file of a disk's or partition's directory in sysfs
-// ("queue/scheduler"), without white space around it, escaped; empty: there is none.
+// DiskValue returns the content of a file in the sysfs directory of a disk or partition
+// ("queue/scheduler"), without surrounding white space, escaped, or "" if there is none.
 func (f FS) DiskValue(device, file string) string {
 	name, err := sysBlockName(device)
 	if err != nil {

@@ -12,13 +12,12 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// clockResample: NTP slews by at most 500 ppm, 5 ms in 10 s.
+// clockResample is how often the offset is sampled: NTP slews by at most 500 ppm, 5 ms in 10 s.
 const clockResample = 10 * time.Second
 
-// Clock turns the kernel's time since boot (CLOCK_BOOTTIME, suspend included)
-// into wall clock time. Their offset changes when the wall clock is set or
-// slewed, so it is sampled again while Wall is used. It is safe for concurrent
-// use.
+// Clock converts the kernel's time since boot (CLOCK_BOOTTIME, suspend included) into wall clock
+// time. Their offset changes when the wall clock is set or slewed, so it is sampled again while
+// Wall is used. It is safe for concurrent use.
 type Clock struct {
 	offset  atomic.Int64 // wall - boot, ns
 	sampled atomic.Int64 // boot time of the last sample, ns
@@ -35,12 +34,11 @@ func newClock(read func() (wall, before, after int64)) *Clock {
 	return c
 }
 
-// Wall returns the wall clock time, in UTC, of a time since boot. It does not
-// allocate. A time of before the wall clock was set is given in the new time,
-// which is presumably the right one.
+// Wall returns the wall clock time, in UTC, for a time since boot. It does not allocate. Times
+// before the wall clock was set are also converted with the new setting, which is presumably right.
 func (c *Clock) Wall(boot time.Duration) time.Time {
-	// An event's own time serves as the clock, so the common case makes no
-	// system call; an old event never causes a sample.
+	// The event's own time serves as the current time, so usually no system call is needed; an old
+	// event never causes a sample.
 	if int64(boot)-c.sampled.Load() >= int64(clockResample) {
 		c.resample()
 	}
@@ -49,14 +47,14 @@ func (c *Clock) Wall(boot time.Duration) time.Time {
 
 func (c *Clock) resample() {
 	if !c.mu.TryLock() {
-		return // somebody is at it
+		return // another goroutine is sampling
 	}
 	defer c.mu.Unlock()
 	c.offset.Store(c.sample())
 }
 
-// sample returns wall - boot from the tightest of three bracketed readings, so
-// that a preemption between two clocks does not count as an offset.
+// sample returns wall - boot from the tightest of three bracketed readings, so that a preemption
+// between two readings does not distort the offset.
 func (c *Clock) sample() int64 {
 	var offset, width int64
 	for i := range 3 {
@@ -86,20 +84,21 @@ func BootTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// Stamped returns an event that does not come from a kernel record, with the time of now.
+// Stamped sets the current time of an event that does not come from a kernel record, and returns a
+// pointer to it.
 func Stamped(ev event.Event) *event.Event {
 	ev.Time, ev.BootTime, ev.CPU = time.Now(), event.Duration(BootTime()), event.NoCPU
 	return &ev
 }
 
-// Monotonic returns the time since boot without that in suspend (CLOCK_MONOTONIC).
+// Monotonic returns the time since boot without suspend (CLOCK_MONOTONIC).
 func Monotonic() time.Duration {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t)
 	return time.Duration(t.Nano())
 }
 
-// BootID returns the random ID of this boot; "": it can't be read.
+// BootID returns the random ID of this boot, or "" if it can't be read.
 func BootID() string {
 	raw, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -108,21 +107,21 @@ func BootID() string {
 	return strings.TrimSpace(string(raw))
 }
 
-// Timekeeper reads the wall clock and the time since boot together, without a system call:
-// Go's monotonic clock runs as the time since boot does, except while the machine sleeps.
-// Then, and when somebody sets the wall clock, the two clocks of a [time.Time] disagree, and
-// the time since boot is read again. It is not safe for concurrent use.
+// Timekeeper reads the wall clock and the time since boot together, without a system call: Go's
+// monotonic clock advances like the time since boot, except while the machine sleeps. After a
+// sleep, or when the wall clock was set, the two clocks of a [time.Time] disagree, and the time
+// since boot is read again. It is not safe for concurrent use.
 type Timekeeper struct {
-	// The last reading that took a system call.
+	// The last reading with a system call.
 	read time.Time     // by the monotonic clock
 	wall time.Time     // by the wall clock
 	boot time.Duration // since boot
 }
 
-// sleepAtLeast is far less than a machine sleeps, and more than rounding.
+// sleepAtLeast is far shorter than a machine sleeps, and longer than rounding errors.
 const sleepAtLeast = time.Millisecond
 
-// Now returns the wall clock and, as [BootTime] does, the time since boot.
+// Now returns the wall clock time and, like [BootTime], the time since boot.
 func (k *Timekeeper) Now() (wall time.Time, boot time.Duration) {
 	wall = time.Now()
 	ran := wall.Sub(k.read)
@@ -134,8 +133,8 @@ func (k *Timekeeper) Now() (wall time.Time, boot time.Duration) {
 	return wall, k.boot + ran
 }
 
-// UntilBeat returns how long it is until [BootTime] is a whole multiple of every: more than
-// nothing, at most every. Whatever looks at something from time to time does so at such
-// moments, so that one wake-up serves all; that costs a quiet process several times what a
-// look does. Machines booted at different times are not in step.
+// UntilBeat returns the time until [BootTime] is a multiple of every: more than 0, at most every.
+// All periodic checks use these moments, so that one wake-up serves all: in an idle process a
+// wake-up costs several times as much as a check. Machines booted at different times are not in
+// step.
 func UntilBeat(every time.Duration) time.Duration { return every - BootTime()%every }

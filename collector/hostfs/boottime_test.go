@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// fakeClocks is a wall clock that differs from the boot clock by offset. The
-// readings of one sample are as wide as widths says, one after the other.
+// fakeClocks is a wall clock that differs from the boot clock by offset. The readings of one sample
+// have the widths in widths, in order.
 type fakeClocks struct {
 	boot, offset int64
 	widths       []int64
@@ -40,7 +40,7 @@ func TestClockWall(t *testing.T) {
 		t.Error("sampled although the last sample is fresh")
 	}
 
-	// The clock is set an hour ahead.
+	// The clock is set ahead by an hour.
 	f.boot += int64(clockResample)
 	f.offset += int64(time.Hour)
 	if got := c.Wall(time.Duration(f.boot)).UnixNano() - f.boot; got != f.offset {
@@ -48,7 +48,7 @@ func TestClockWall(t *testing.T) {
 	}
 }
 
-// A reading that was preempted in the middle loses against a tighter one.
+// A tight reading wins over one that was preempted in the middle.
 func TestClockTightestSample(t *testing.T) {
 	f := &fakeClocks{offset: 1000, widths: []int64{1e9, 200, 5e6}}
 	c := newClock(f.read)
@@ -97,7 +97,7 @@ func TestUntilBeat(t *testing.T) {
 		if d <= 0 || d > every {
 			t.Errorf("%s until the next multiple of %s", d, every)
 		}
-		// It was waited from some moment between the two.
+		// The wait began at some moment between the two readings.
 		if beat := (after + d).Truncate(every); beat < before+d {
 			t.Errorf("%s after %s to %s since boot is no multiple of %s", d, before, after, every)
 		}
@@ -116,7 +116,7 @@ func TestTimekeeper(t *testing.T) {
 			t.Fatalf("the wall clock is %v off", d)
 		}
 	}
-	// Sleep and a set clock both show as a wall clock that ran on, or back, alone.
+	// After sleep or a change of the wall clock, only the wall clock has moved on, or back.
 	for _, step := range []time.Duration{-8 * time.Hour, -time.Second, time.Second, 8 * time.Hour} {
 		k.boot += time.Hour
 		if _, boot := k.Now(); boot < BootTime()+time.Hour-time.Minute {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Caps is a set of capabilities, bit n being capability n.
+// Caps is a set of capabilities: bit n is capability n.
 type Caps uint64
 
 // capNames returns the capabilities of include/uapi/linux/capability.h in order,
@@ -21,15 +21,14 @@ func capNames() []string {
 	}
 }
 
-// CapNumber returns the number of a capability ("CAP_BPF"); false: there is none of that
-// name.
+// CapNumber returns the number of a capability ("CAP_BPF"), and false if the name is unknown.
 func CapNumber(name string) (int, bool) {
 	i := slices.Index(capNames(), strings.TrimPrefix(strings.ToUpper(name), "CAP_"))
 	return i, i >= 0
 }
 
-// EffectiveCaps returns what this process may do. It says nothing of a seccomp
-// filter or LSM that forbids more.
+// EffectiveCaps returns the effective capabilities of this process. A seccomp filter or LSM may
+// forbid more.
 func (f FS) EffectiveCaps() (Caps, error) {
 	s, err := f.read("/proc/self/status", statusFile)
 	if err != nil {
@@ -39,8 +38,8 @@ func (f FS) EffectiveCaps() (Caps, error) {
 	return p.CapEff, err
 }
 
-// Missing returns those of the named capabilities ("CAP_BPF") that the set does
-// not have, in the order asked; an unknown name is missing.
+// Missing returns the named capabilities ("CAP_BPF") that the set lacks, in the order given;
+// unknown names are missing.
 func (c Caps) Missing(names ...string) []string {
 	var missing []string
 	for _, name := range names {

@@ -10,39 +10,36 @@ import (
 const (
 	// cutTop begins a cgroup path whose upper levels were not captured.
 	cutTop = "…/"
-	// cutName stands for the unknown parent of the topmost captured level. No
-	// cgroup has a "/" in its name, so nothing can pretend to be it.
+	// cutName is used as the unknown parent of the topmost captured level. No cgroup has a "/" in
+	// its name, so none can imitate it.
 	cutName = cutTop
-	// maxCgroupPath is PATH_MAX: the kernel shows no longer path. Of a longer
-	// one the top is looked at, because containers are near the top.
+	// maxCgroupPath is PATH_MAX: the kernel shows no longer path. Of a longer one only the top is
+	// parsed, because containers are near the top.
 	maxCgroupPath = 4096
 	// maxUnitName is UNIT_NAME_MAX of systemd.
 	maxUnitName = 255
 )
 
-// Attribution is the owner that the path of a cgroup names: a container, or
-// outside containers a systemd unit. Never both.
+// Attribution is the owner that a cgroup path names: a container or, outside containers, a systemd
+// unit, never both.
 type Attribution struct {
-	// Container is zero outside containers. Only ID is empty for the cgroup of a
-	// whole pod; Runtime is empty if the path does not name it; QoS is empty if the
-	// level that names it was cut off.
+	// Container is zero outside containers. ID is empty only for the cgroup of a whole pod; Runtime
+	// is empty if the path does not name it; QoS is empty if the level that names it is missing.
 	Container event.Container
-	// Unit is the innermost systemd service or scope, with systemd's escapes
-	// (\x2d) undone for reading.
+	// Unit is the innermost systemd service or scope, with systemd's escapes (\x2d) decoded.
 	Unit string
 }
 
-// ParseCgroupPath reports who owns the cgroup at path, the names from the
-// hierarchy's root to the cgroup ("/kubepods/…"), or "…/" and the lower names
-// where the top is unknown. Both cgroup drivers of kubelet, cgroup v1 and v2,
-// and the naming of containerd, CRI-O, Docker and Podman are known.
+// ParseCgroupPath returns the owner of the cgroup at path. path contains the names from the
+// hierarchy's root to the cgroup ("/kubepods/…"), or "…/" and the lower names if the top is
+// unknown. It supports both cgroup drivers of kubelet, cgroup v1 and v2, and the naming of
+// containerd, CRI-O, Docker and Podman.
 //
-// Where Kubernetes runs inside a container (kind) the innermost pod wins,
-// because that is the one which the inner cluster knows. Whatever a container
-// makes below its own cgroup (systemd in a pod, crun's "container", Docker in a
-// pod) belongs to that container.
+// Where Kubernetes runs inside a container (kind) the innermost pod wins, because the inner cluster
+// knows that one. Whatever a container creates below its own cgroup (systemd in a pod, crun's
+// "container", Docker in a pod) belongs to that container.
 //
-// False means that the path reports neither a container nor a unit.
+// It returns false if the path names neither a container nor a unit.
 func ParseCgroupPath(path string) (Attribution, bool) {
 	w := walk{parent: "", grand: ""}
 	if rest, ok := strings.CutPrefix(path, cutTop); ok {
@@ -68,7 +65,7 @@ func ParseCgroupPath(path string) (Attribution, bool) {
 	return Attribution{Unit: display.Safe(unescapeUnit(w.unit), maxUnitName)}, true
 }
 
-// walk is the state of ParseCgroupPath on its way down.
+// walk is the state of ParseCgroupPath while it descends.
 type walk struct {
 	parent, grand string // the names above; cutName where unknown
 	container     event.Container
@@ -96,7 +93,7 @@ func (w *walk) step(name string) {
 		return
 	}
 	if w.container.ID != "" {
-		return // below a container: its own business
+		return // below a container: belongs to it
 	}
 	if id, runtime, ok := containerName(name, w.parent, w.container.PodUID != ""); ok {
 		w.container.ID, w.container.Runtime = id, runtime
@@ -107,8 +104,8 @@ func (w *walk) step(name string) {
 	}
 }
 
-// literalSpec reads "slice:prefix:id", systemd's way to ask for a cgroup, which
-// becomes the literal name where the runtime runs without the systemd driver.
+// literalSpec parses "slice:prefix:id", the form in which the systemd driver requests a cgroup. It
+// becomes the literal name if the runtime does not use the systemd driver.
 func literalSpec(name string) (slice, prefix, id string, ok bool) {
 	slice, rest, ok := strings.Cut(name, ":")
 	if !ok {
@@ -118,8 +115,7 @@ func literalSpec(name string) (slice, prefix, id string, ok bool) {
 	return slice, prefix, id, ok && isContainerID(id)
 }
 
-// podDirectory reads the cgroupfs driver's form: kubepods/pod<uid> or
-// kubepods/<qos>/pod<uid>.
+// podDirectory parses the cgroupfs driver's form: kubepods/pod<uid> or kubepods/<qos>/pod<uid>.
 func (w *walk) podDirectory(name string) (uid, qos string, ok bool) {
 	uid, ok = strings.CutPrefix(name, "pod")
 	if !ok || !isPodUID(uid, '-') {
@@ -136,8 +132,8 @@ func (w *walk) podDirectory(name string) (uid, qos string, ok bool) {
 	return "", "", false
 }
 
-// podSlice reads the systemd driver's form, in which a slice repeats the names
-// of those above it: [<cgroup root>-]kubepods[-<qos>]-pod<uid>.slice.
+// podSlice parses the systemd driver's form, in which a slice repeats the names of its parents:
+// [<cgroup root>-]kubepods[-<qos>]-pod<uid>.slice.
 func podSlice(name string) (uid, qos string, ok bool) {
 	name, ok = strings.CutSuffix(name, ".slice")
 	if !ok {
@@ -160,8 +156,8 @@ func podSlice(name string) (uid, qos string, ok bool) {
 	return strings.ReplaceAll(uid, "_", "-"), qos, true
 }
 
-// containerName reads <prefix>-<id>.scope (systemd), <prefix>-<id> and <id>
-// (cgroupfs). A prefix nobody knows makes a container only inside a pod.
+// containerName parses <prefix>-<id>.scope (systemd), <prefix>-<id> and <id> (cgroupfs). An unknown
+// prefix is accepted only inside a pod.
 func containerName(name, parent string, inPod bool) (id, runtime string, ok bool) {
 	name, scope := strings.CutSuffix(name, ".scope")
 	if len(name) < containerIDLen {
@@ -181,9 +177,8 @@ func containerName(name, parent string, inPod bool) (id, runtime string, ok bool
 	return id, runtime, runtime != "" || inPod && scope && strings.HasSuffix(prefix, "-")
 }
 
-// runtimeOf knows the prefixes that runtimes put before a container's id. The
-// monitor process (conmon) sits in a cgroup of its own and counts as its
-// container.
+// runtimeOf returns the runtime that puts this prefix before a container's id, or "". The monitor
+// process (conmon) has a cgroup of its own and counts as part of its container.
 func runtimeOf(prefix string) string {
 	switch prefix {
 	case "cri-containerd-", "nerdctl-":
@@ -200,13 +195,13 @@ func runtimeOf(prefix string) string {
 
 const containerIDLen = 64
 
-// isContainerID accepts the 64 lower-case hex digits all these runtimes use.
+// isContainerID reports whether s is the 64 lower-case hex digits that all these runtimes use.
 func isContainerID(s string) bool { return len(s) == containerIDLen && isHex(s) }
 
-// isPodUID accepts 8-4-4-4-12 hex digits with the given separator, or the 32
-// without one that kubelet gives to static pods. Such a UID is the hash of the
-// manifest: the API has it as annotation kubernetes.io/config.hash of the
-// mirror pod, whose own UID is another.
+// isPodUID reports whether s is 8-4-4-4-12 hex digits with the given separator, or the 32 without
+// separator that kubelet gives to static pods. The latter UID is the hash of the manifest: in the
+// API it is the annotation kubernetes.io/config.hash of the mirror pod, which has another UID
+// itself.
 func isPodUID(s string, sep byte) bool {
 	switch len(s) {
 	case 32:
@@ -227,8 +222,8 @@ func isHex(s string) bool {
 	return true
 }
 
-// isUnit reports whether a cgroup is one of a service or scope. init.scope holds
-// only the manager itself, in whose unit (user@1000.service) it lies.
+// isUnit reports whether a cgroup is a service or scope. init.scope contains only the manager
+// itself, inside the manager's unit (user@1000.service).
 func isUnit(name string) bool {
 	if len(name) > maxUnitName || name == "init.scope" {
 		return false
@@ -237,8 +232,8 @@ func isUnit(name string) bool {
 	return i > 0 && (name[i:] == ".service" || name[i:] == ".scope")
 }
 
-// unescapeUnit undoes systemd's two escapes: "_" before a name that would look
-// like a kernel file (cg_escape), and \xHH.
+// unescapeUnit decodes systemd's two escapes: "_" before a name that would look like a kernel file
+// (cg_escape), and \xHH.
 func unescapeUnit(s string) string {
 	s = strings.TrimPrefix(s, "_")
 	i := strings.Index(s, `\x`)

@@ -33,7 +33,7 @@ func unit(s string) Attribution { return Attribution{Unit: s} }
 
 var cgroupPaths = []struct {
 	name, path string
-	want       Attribution // zero: nothing
+	want       Attribution // zero: no owner
 }{
 	// systemd driver
 	{"containerd", burstable + "/cri-containerd-" + idA + ".scope", inPod(idA, "containerd", "burstable")},
@@ -87,7 +87,7 @@ var cgroupPaths = []struct {
 	{"nerdctl", "/system.slice/nerdctl-" + idA + ".scope", plain(idA, "containerd")},
 	{"containerd namespace", "/default/" + idA, plain(idA, "")},
 
-	// the top cut off
+	// the top is missing
 	{"cut above the slice", "…/kubepods-burstable-pod" + uidLow + ".slice/cri-containerd-" + idA + ".scope", inPod(idA, "containerd", "burstable")},
 	{"cut above the pod", "…/pod" + uid + "/" + idA + "/a/b", inPod(idA, "", "")},
 	{"cut above the QoS", "…/besteffort/pod" + uid + "/" + idA, inPod(idA, "", "besteffort")},
@@ -141,7 +141,7 @@ func TestParseCgroupPath(t *testing.T) {
 	}
 }
 
-// A path longer than any the kernel shows is read as far as one can be.
+// Of a path longer than any the kernel shows, only the allowed length is parsed.
 func TestParseCgroupPathBounds(t *testing.T) {
 	long := strings.Repeat("/a", 10_000)
 	if got, ok := ParseCgroupPath("/docker/" + idA + long); !ok || got.Container.ID != idA {
@@ -154,7 +154,7 @@ func TestParseCgroupPathBounds(t *testing.T) {
 	if got, ok := ParseCgroupPath(slashes + "docker" + "//" + idA); !ok || got.Container.Runtime != "docker" {
 		t.Errorf("slashes: %+v", got)
 	}
-	// A name cut in two must not pass for a whole one.
+	// A truncated name must not count as a whole one.
 	head := "/" + strings.Repeat("x", maxCgroupPath-2-len("foo.service"))
 	if got, ok := ParseCgroupPath(head + "/foo.servicex"); ok {
 		t.Errorf("half a name: %+v", got)

@@ -31,19 +31,19 @@ func (f FS) OpenCgroupFinder() (*CgroupFinder, error) {
 	return &CgroupFinder{mount: mount}, nil
 }
 
-// fileIDKernfs is FILEID_KERNFS: a handle that is a 64-bit kernfs id (Linux
-// 5.5, commit 33c5ac917554).
+// fileIDKernfs is FILEID_KERNFS: the type of handles that contain a 64-bit kernfs id (Linux 5.5,
+// commit 33c5ac917554).
 const fileIDKernfs = 0xfe
 
-// Find returns the path from the hierarchy's root. A removed cgroup is ESTALE.
+// Find returns the path from the hierarchy's root, or ESTALE for a removed cgroup.
 func (c *CgroupFinder) Find(id uint64) (string, error) {
 	handle := unix.NewFileHandle(fileIDKernfs, binary.NativeEndian.AppendUint64(nil, id))
 	fd, err := unix.OpenByHandleAt(int(c.mount.Fd()), handle, unix.O_PATH|unix.O_CLOEXEC)
 	if err != nil {
 		return "", os.NewSyscallError("open_by_handle_at", err)
 	}
-	defer func() { _ = unix.Close(fd) }() // O_PATH: nothing to lose
-	// Our own descriptor: our own /proc, not the node's.
+	defer func() { _ = unix.Close(fd) }() // O_PATH: closing loses no data
+	// The descriptor is ours, so read our /proc, not the node's.
 	path, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
 	if err != nil {
 		return "", err
@@ -55,7 +55,7 @@ func (c *CgroupFinder) Find(id uint64) (string, error) {
 	return "/" + strings.TrimPrefix(rel, "/"), nil
 }
 
-// Close releases the mount. It is idempotent.
+// Close closes the mount. It is idempotent.
 func (c *CgroupFinder) Close() error {
 	if c == nil || c.mount == nil {
 		return nil

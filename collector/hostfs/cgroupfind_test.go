@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestCgroupFinder makes a cgroup, finds it by its id, removes it and finds
-// that out.
+// TestCgroupFinder creates a cgroup and finds it by its id, then removes it and finds that it is
+// gone.
 func TestCgroupFinder(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to make a cgroup and for open_by_handle_at")

@@ -5,9 +5,8 @@ import (
 	"io/fs"
 )
 
-// CgroupFrozen reports whether the cgroup at path, or one above it, is frozen: its
-// processes do not run, whatever their state says. The path is that of the freezer
-// controller on cgroup v1.
+// CgroupFrozen reports whether the cgroup at path, or one above it, is frozen: its processes do not
+// run, whatever their state says. On cgroup v1 path is the path in the freezer hierarchy.
 func (f FS) CgroupFrozen(l CgroupLayout, path string) (bool, error) {
 	dir, v1, err := l.dir("freezer", path)
 	if err != nil {
@@ -28,7 +27,7 @@ func (f FS) CgroupFrozen(l CgroupLayout, path string) (bool, error) {
 	return frozen == 1, err
 }
 
-// CgroupCPUPressure reads that of CPU of a cgroup. cgroup v1 has none.
+// CgroupCPUPressure returns a cgroup's CPU pressure. cgroup v1 has none.
 func (f FS) CgroupCPUPressure(l CgroupLayout, path string) (Pressure, error) {
 	if _, v1 := l.Controllers["cpu"]; v1 {
 		return Pressure{}, fs.ErrNotExist

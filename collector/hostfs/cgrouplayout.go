@@ -8,7 +8,7 @@ import (
 // CgroupMode says which cgroup hierarchies a node has.
 type CgroupMode string
 
-// The modes. Hybrid: v1 controllers, and a v2 hierarchy beside them.
+// The modes. Hybrid: v1 controllers, and a v2 hierarchy besides them.
 const (
 	CgroupNone   CgroupMode = "none"
 	CgroupV1     CgroupMode = "v1"
@@ -23,8 +23,8 @@ type CgroupLayout struct {
 	Controllers map[string]string // v1 controller ("memory") to mount point
 }
 
-// isV1Controller reports whether an option of a v1 hierarchy is a controller, unlike rw,
-// xattr, name=systemd and others.
+// isV1Controller reports whether an option of a v1 hierarchy is a controller, unlike rw, xattr,
+// name=systemd and others.
 func isV1Controller(option string) bool {
 	switch option {
 	case "blkio", "cpu", "cpuacct", "cpuset", "devices", "freezer", "hugetlb", "memory", "misc",
@@ -34,7 +34,7 @@ func isV1Controller(option string) bool {
 	return false
 }
 
-// CgroupLayout reads the mount table for it.
+// CgroupLayout reads the layout from the mount table.
 func (f FS) CgroupLayout() (CgroupLayout, error) {
 	t, err := f.MountTable()
 	if err != nil {
@@ -43,9 +43,8 @@ func (f FS) CgroupLayout() (CgroupLayout, error) {
 	return cgroupLayout(t.Mounts()), nil
 }
 
-// cgroupLayout finds the hierarchies among mounts. The first mount of each
-// counts, and of those a whole one before a part of it (a bind mount in a
-// container).
+// cgroupLayout finds the hierarchies among mounts. The first mount of each hierarchy is used, but a
+// mount of the whole is preferred to one of a part (a bind mount in a container).
 func cgroupLayout(mounts []Mount) CgroupLayout {
 	l := CgroupLayout{Mode: CgroupNone, Controllers: map[string]string{}}
 	for _, whole := range []bool{true, false} {
@@ -78,7 +77,7 @@ func cgroupLayout(mounts []Mount) CgroupLayout {
 	return l
 }
 
-// Group returns which of the cgroups of a process is on the hierarchy that has a controller.
+// Group returns the path of a process in the hierarchy of a controller, from the process' cgroups.
 func (l CgroupLayout) Group(of []ProcCgroup, controller string) (path string, ok bool) {
 	_, v1 := l.Controllers[controller]
 	for _, g := range of {
@@ -89,8 +88,8 @@ func (l CgroupLayout) Group(of []ProcCgroup, controller string) (path string, ok
 	return "", false
 }
 
-// dir returns the directory of a cgroup on the hierarchy that has a controller,
-// and whether that is v1. A path that is cut off at the top ("…/") is ErrPath.
+// dir returns the directory of a cgroup in the hierarchy of a controller, and whether that is v1.
+// It returns ErrPath for a path without its top ("…/").
 func (l CgroupLayout) dir(controller, path string) (dir string, v1 bool, err error) {
 	rel, err := below(path)
 	if err != nil {

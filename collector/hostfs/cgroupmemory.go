@@ -10,41 +10,41 @@ import (
 	"strings"
 )
 
-// CgroupMemoryUse is what a memory cgroup and all below it use, in bytes, and what
-// happened to it since it exists.
+// CgroupMemoryUse is what a memory cgroup and its descendants use, in bytes, and its event counts
+// since it was created.
 type CgroupMemoryUse struct {
 	V1           bool
 	Usage        uint64
-	Peak         uint64 // the most it was; 0: unknown (v2 before 5.19)
-	Limit        uint64 // 0: none of its own
-	High         uint64 // v2: above it tasks are slowed down; 0: none
+	Peak         uint64 // maximum of Usage; 0: unknown (v2 before 5.19)
+	Limit        uint64 // 0: no limit of its own
+	High         uint64 // v2: above it tasks are throttled; 0: none
 	Swap         uint64
 	SwapLimit    uint64 // v2: of swap alone; v1: of memory and swap together; 0: none
 	Anon         uint64
 	File         uint64 // page cache, tmpfs too
 	Shmem        uint64
-	InactiveFile uint64 // page cache that goes first
+	InactiveFile uint64 // page cache that is reclaimed first
 	Kernel       uint64 // stacks, page tables, slab, per-CPU, sockets; see [CgroupMemoryUse.KernelKnown]
 	KernelKnown  bool
 	Slab         uint64 // v2
-	Reclaimable  uint64 // part of Slab that can be given back; v1 does not report it
+	Reclaimable  uint64 // reclaimable part of Slab; not available on v1
 	Sock         uint64
 	LimitHits    uint64 // times that usage was held at the limit
-	OOMs         uint64 // times that nothing could be given back; v1 does not count them
-	OOMKills     uint64 // processes killed for memory, of the groups below too on v2
+	OOMs         uint64 // times that nothing could be reclaimed; not counted on v1
+	OOMKills     uint64 // processes killed for memory; on v2 also in descendants
 }
 
-// WorkingSet is usage without the page cache that goes first: what kubelet reports.
+// WorkingSet returns usage without the page cache that is reclaimed first, as kubelet reports it.
 func (m *CgroupMemoryUse) WorkingSet() uint64 { return m.Usage - min(m.Usage, m.InactiveFile) }
 
-// Held is what can't be given back to the node without a kill: anonymous memory,
-// tmpfs, and the kernel's but for slab that is reclaimable.
+// Held returns the memory that can't be freed without a kill: anonymous memory, tmpfs, and kernel
+// memory except reclaimable slab.
 func (m *CgroupMemoryUse) Held() uint64 {
 	return m.Anon + m.Shmem + m.Kernel - min(m.Kernel, m.Reclaimable)
 }
 
-// CgroupMemoryUse reads the memory cgroup at path, below the memory hierarchy's root.
-// One that is gone is [fs.ErrNotExist].
+// CgroupMemoryUse reads the memory cgroup at path, below the memory hierarchy's root. It returns
+// [fs.ErrNotExist] if the cgroup is gone.
 func (f FS) CgroupMemoryUse(l CgroupLayout, path string) (CgroupMemoryUse, error) {
 	dir, v1, err := l.dir("memory", path)
 	if err != nil {
@@ -56,8 +56,9 @@ func (f FS) CgroupMemoryUse(l CgroupLayout, path string) (CgroupMemoryUse, error
 	return f.memoryUseV2(dir)
 }
 
-// CgroupMemoryLimit reads the limit of the memory cgroup at path itself, in bytes; 0: none, as
-// the root of v2 has no such file. A cgroup that is gone is [fs.ErrNotExist].
+// CgroupMemoryLimit reads the limit of the memory cgroup at path itself, in bytes. 0 means no
+// limit, as for the root of v2, which has no such file. It returns [fs.ErrNotExist] if the cgroup
+// is gone.
 func (f FS) CgroupMemoryLimit(l CgroupLayout, path string) (uint64, error) {
 	dir, v1, err := l.dir("memory", path)
 	if err != nil {
@@ -72,12 +73,12 @@ func (f FS) CgroupMemoryLimit(l CgroupLayout, path string) (uint64, error) {
 	return f.limit(dir + "/memory.max")
 }
 
-// unlimited is the smallest value that v1 shows for "no limit": the highest count of pages in
+// unlimited is the smallest value that v1 shows for "no limit": the maximum number of pages in
 // bytes, which depends on the page size.
 const unlimited = 1 << 62
 
-// limit reads a file that holds a number, "max" or v1's number for it; 0: none. A
-// file that the kernel does not have is none.
+// limit reads a file with a number, "max", or v1's number for "max". It returns 0 for no limit,
+// also if the kernel does not have the file.
 func (f FS) limit(p string) (uint64, error) {
 	s, err := f.readValue(p)
 	switch {
@@ -96,7 +97,7 @@ func (f FS) limit(p string) (uint64, error) {
 	return n, nil
 }
 
-// optional reads a number from a file that not every kernel has.
+// optional reads a number from a file that some kernels lack; it returns 0 then.
 func (f FS) optional(p string) (uint64, error) {
 	n, err := f.readUint(p)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -150,7 +151,7 @@ func (f FS) memoryUseV2(dir string) (m CgroupMemoryUse, err error) {
 		"max": &m.LimitHits, "oom": &m.OOMs, "oom_kill": &m.OOMKills,
 	})
 	m.Slab, m.KernelKnown = m.Reclaimable+unreclaimable, true
-	// "kernel" is there from 5.18 on, and has its parts but for sockets.
+	// "kernel" exists from 5.18 on, and includes these parts but not sockets.
 	if parts := m.Slab + stack + tables + percpu + sec; m.Kernel < parts {
 		m.Kernel = parts
 	}
@@ -158,8 +159,8 @@ func (f FS) memoryUseV2(dir string) (m CgroupMemoryUse, err error) {
 	return m, errors.Join(errs...)
 }
 
-// MemoryCgroup returns the path of a process' memory cgroup: on v2 the lowest one that
-// has the memory controller.
+// MemoryCgroup returns the path of a process' memory cgroup: on v2 the lowest one that has the
+// memory controller.
 func (f FS) MemoryCgroup(l CgroupLayout, pid int) (string, error) {
 	groups, err := f.ProcCgroups(pid)
 	if err != nil {
@@ -183,8 +184,8 @@ func (f FS) MemoryCgroup(l CgroupLayout, pid int) (string, error) {
 	}
 }
 
-// CgroupProcs returns the processes in a memory cgroup and those below it, at most
-// limit of them; more reports that there are others.
+// CgroupProcs returns the processes in a memory cgroup and its descendants, at most limit of them;
+// more reports whether there are others.
 func (f FS) CgroupProcs(l CgroupLayout, cgroup string, limit int) (pids []int, more bool, err error) {
 	dir, _, err := l.dir("memory", cgroup)
 	if err != nil {
@@ -198,11 +199,11 @@ func (f FS) CgroupProcs(l CgroupLayout, cgroup string, limit int) (pids []int, m
 			if i == 0 {
 				return nil, false, err
 			}
-			continue // removed meanwhile, or a threaded group on v2
+			continue // removed meanwhile, or a threaded cgroup on v2
 		}
 		for line := range strings.Lines(s) {
 			pid, err := strconv.Atoi(strings.TrimSpace(line))
-			if err != nil || pid <= 0 { // 0: of another pid namespace
+			if err != nil || pid <= 0 { // 0: in another pid namespace
 				continue
 			}
 			if len(pids) == limit {
@@ -228,7 +229,7 @@ func (f FS) CgroupProcs(l CgroupLayout, cgroup string, limit int) (pids []int, m
 	return pids, more, nil
 }
 
-// CgroupChildren returns the names of the memory cgroups right below one.
+// CgroupChildren returns the names of the direct children of a memory cgroup.
 func (f FS) CgroupChildren(l CgroupLayout, cgroup string) ([]string, error) {
 	dir, _, err := l.dir("memory", cgroup)
 	if err != nil {

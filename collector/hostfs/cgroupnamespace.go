@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// unknownLevel stands for the name of a control group that is not known.
+// unknownLevel replaces the unknown name of a cgroup in a path.
 const unknownLevel = "/…"
 
-// cgroupNamespace returns the path on the v2 hierarchy of the control group that this process
-// sees as the root, as one in a container does; empty: the hierarchy's root. It looks once: a
-// process stays in its cgroup namespace.
+// cgroupNamespace returns the path on the v2 hierarchy of the cgroup that this process sees as the
+// root, as a process in a container does, or "" for the hierarchy's root. It looks only once,
+// because a process stays in its cgroup namespace.
 func (f FS) cgroupNamespace() string {
 	if f.namespace != nil {
 		if known := f.namespace.Load(); known != nil {
@@ -46,7 +46,7 @@ func (f FS) cgroupNamespace() string {
 	return namespace
 }
 
-// ownCgroupRoot returns the directory of the control group that this process sees as the root.
+// ownCgroupRoot returns the directory of the cgroup that this process sees as the root.
 func ownCgroupRoot() (os.FileInfo, error) {
 	mounts, err := OwnMounts()
 	if err != nil {
@@ -60,7 +60,7 @@ func ownCgroupRoot() (os.FileInfo, error) {
 	return nil, os.ErrNotExist
 }
 
-// splitUp splits a path in how many levels it begins with that lead up, and what follows.
+// splitUp returns the number of leading ".." in a path, and the rest.
 func splitUp(p string) (up int, below string) {
 	for strings.HasPrefix(p+"/", "/../") {
 		up, p = up+1, p[len("/.."):]
@@ -68,8 +68,8 @@ func splitUp(p string) (up int, below string) {
 	return up, p
 }
 
-// fromCgroupRoot returns a path in a cgroup namespace from the hierarchy's root. Where the names
-// above it are not known it begins with "…/".
+// fromCgroupRoot converts a path in a cgroup namespace to one from the hierarchy's root. If the
+// names above are unknown, the result begins with "…/".
 func fromCgroupRoot(namespace, p string) string {
 	up, below := splitUp(p)
 	for ; up > 0 && namespace != ""; up-- {

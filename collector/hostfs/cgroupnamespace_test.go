@@ -21,7 +21,7 @@ func TestFromCgroupRoot(t *testing.T) {
 	for _, c := range []struct{ namespace, path, want string }{
 		{"", "/", "/"},
 		{"", "/system.slice/ssh.service", "/system.slice/ssh.service"},
-		{"", "/..", "…/"}, // outside of what the machine's own mount shows
+		{"", "/..", "…/"}, // outside what the machine's own mount shows
 		{own, "/", own},
 		{own, "/init", own + "/init"},
 		{own, "/..", "/kubepods/burstable/poda"},
@@ -41,11 +41,11 @@ func TestFromCgroupRoot(t *testing.T) {
 	}
 }
 
-// containedEnv has TestContainedProcCgroups be a process of a container. It has the numbers of
-// processes, and the paths of their control groups.
+// containedEnv makes TestContainedProcCgroups a process of a container. Its value has pids and the
+// paths of their cgroups.
 const containedEnv = "HOSTFS_CONTAINED"
 
-// In a cgroup namespace of its own, as in a container, it reads the paths that the machine sees.
+// In its own cgroup namespace, as in a container, a process reads the paths that the machine sees.
 func TestProcCgroupsInContainer(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to make control groups and namespaces")
@@ -61,7 +61,7 @@ func TestProcCgroupsInContainer(t *testing.T) {
 			t.Skipf("cgroup2 is not writable here: %v", err)
 		}
 		t.Cleanup(func() {
-			// A process that was waited for may still be counted for a moment.
+			// A process that was waited for may still count for a moment.
 			await.Until(t, "the control group can be removed", 20*time.Second, func() bool { return os.Remove(layout.Unified+path) == nil })
 		})
 	}
@@ -118,7 +118,7 @@ func TestContainedProcCgroups(t *testing.T) {
 	if want == "" {
 		t.Skip("runs in a container of another test")
 	}
-	// The machine's mounts stay as they are, and are not what a container has.
+	// The machine's mounts are still there, unlike in a container.
 	dir := t.TempDir()
 	if err := unix.Mount("cgroup", dir, "cgroup2", 0, ""); err != nil {
 		t.Fatal(err)

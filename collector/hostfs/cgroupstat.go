@@ -11,8 +11,8 @@ import (
 
 // CgroupCPU counts how a CPU limit acted on one cgroup.
 type CgroupCPU struct {
-	Periods       uint64 // in which it wanted to run; 0: no limit was ever set
-	Throttled     uint64 // of those, in which it ran out of its quota
+	Periods       uint64 // in which it had work to run; 0: no limit was ever set
+	Throttled     uint64 // those in which it used up its quota
 	ThrottledTime time.Duration
 }
 
@@ -37,14 +37,12 @@ func (f FS) CgroupCPU(l CgroupLayout, path string) (c CgroupCPU, err error) {
 	return c, nil
 }
 
-// CgroupCPULimit is how much CPU time a cgroup may use in each period; Quota 0: no
-// limit.
+// CgroupCPULimit is the CPU time that a cgroup may use in each period; Quota 0: no limit.
 type CgroupCPULimit struct {
 	Quota, Period time.Duration
 }
 
-// CgroupCPULimit reads the limit of the cpu cgroup at path itself; those above it have
-// their own.
+// CgroupCPULimit reads the limit of the cpu cgroup at path itself; its ancestors have their own.
 func (f FS) CgroupCPULimit(l CgroupLayout, path string) (c CgroupCPULimit, err error) {
 	dir, v1, err := l.dir("cpu", path)
 	if err != nil {
@@ -61,7 +59,7 @@ func (f FS) CgroupCPULimit(l CgroupLayout, path string) (c CgroupCPULimit, err e
 		var s string
 		s, err = f.readValue(file)
 		if errors.Is(err, fs.ErrNotExist) && f.exists(dir+"/cgroup.procs") {
-			return c, nil // the root, or the controller is not on here
+			return c, nil // the root, or the controller is not enabled here
 		}
 		quota, period, _ = strings.Cut(s, " ")
 	}
@@ -76,7 +74,7 @@ func (f FS) CgroupCPULimit(l CgroupLayout, path string) (c CgroupCPULimit, err e
 	if quota == "max" || quota == "-1" {
 		return c, nil
 	}
-	q, err := strconv.ParseUint(quota, 10, 53) // in microseconds it fits a Duration
+	q, err := strconv.ParseUint(quota, 10, 53) // as microseconds it fits a Duration
 	if err != nil {
 		return CgroupCPULimit{}, fmt.Errorf("parse %s: quota: %w", file, err)
 	}
@@ -96,8 +94,8 @@ func (f FS) readKeyed(p string, into map[string]*uint64) error {
 	return nil
 }
 
-// parseKeyed stores the values of the wanted keys; one that is not there keeps
-// what it had, for the kernel adds keys with releases and controllers.
+// parseKeyed stores the values of the wanted keys. Missing keys keep their values, because kernels
+// and controllers differ in their keys.
 func parseKeyed(s string, into map[string]*uint64) error {
 	for line := range strings.Lines(s) {
 		key, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), " ")

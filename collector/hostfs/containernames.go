@@ -13,8 +13,8 @@ import (
 // maxBundle bounds a container's config.json, in bytes. Real ones have some 10 KiB.
 const maxBundle = 1 << 20
 
-// bundles are the folders in which runtimes keep the configuration of a running container,
-// before and behind its id: containerd, that of k3s, and CRI-O.
+// bundles returns the folders in which containerd, k3s's containerd and CRI-O keep the
+// configuration of a running container, as the parts before and after its id.
 func bundles() [][2]string {
 	return [][2]string{
 		{"/run/containerd/io.containerd.runtime.v2.task/k8s.io", ""},
@@ -23,10 +23,9 @@ func bundles() [][2]string {
 	}
 }
 
-// NameContainer adds the names of a container and its pod, as kubelet gave them to the
-// runtime. It leaves them empty where no known runtime has them: outside of Kubernetes, or
-// where the agent has no access to /run. A container that has ended may have no folder any
-// more.
+// NameContainer adds the names of a container and its pod, as kubelet gave them to the runtime. It
+// leaves them empty if no known runtime has them: outside Kubernetes, or if the agent has no access
+// to /run. The folder of a terminated container may be gone.
 func (f FS) NameContainer(c *event.Container) {
 	if c.ID == "" || c.PodUID == "" || filepath.Base(c.ID) != c.ID {
 		return

@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// DiskStat is what a block device's "stat" counts since boot (or since the
-// device is there). Sectors have 512 bytes.
+// DiskStat is the content of a block device's "stat", counted since boot or since the device was
+// added. Sectors have 512 bytes.
 type DiskStat struct {
 	Reads, Writes, Discards, Flushes          uint64 // I/Os completed
-	ReadSectors, WriteSectors, DiscardSectors uint64 // they move with each part of a request
+	ReadSectors, WriteSectors, DiscardSectors uint64 // increase with each completed part of a request
 	ReadTime, WriteTime                       time.Duration
-	InFlight                                  uint32        // begun and not completed
+	InFlight                                  uint32        // started and not completed
 	Busy                                      time.Duration // with I/O in flight
 }
 
-// Done is a sum that differs once the device has completed anything.
+// Done returns a sum that changes whenever the device completes anything.
 func (s *DiskStat) Done() uint64 {
 	return s.Reads + s.Writes + s.Discards + s.Flushes + s.ReadSectors + s.WriteSectors + s.DiscardSectors
 }
 
-// ParseDiskStat reads Documentation/block/stat.rst without allocating. Discards
-// are there since v4.18, flushes since v5.5.
+// ParseDiskStat parses the format of Documentation/block/stat.rst without allocating. Discards
+// exist since v4.18, flushes since v5.5.
 func ParseDiskStat(b []byte) (s DiskStat, ok bool) {
 	const least, most = 11, 16
 	var n [most]uint64
@@ -81,8 +81,8 @@ func (f FS) DiskStat(disk string) (DiskStat, error) {
 	return s, nil
 }
 
-// Disks returns the whole disks by the kernel's names, sorted; RAM disks, which
-// complete I/O as it is begun, are left out.
+// Disks returns the kernel's names of the whole disks, sorted. RAM disks are omitted, because they
+// complete I/O at once.
 func (f FS) Disks() ([]string, error) {
 	names, err := f.devices("/sys/block")
 	if err != nil {
@@ -96,8 +96,8 @@ func (f FS) Disks() ([]string, error) {
 	return names, nil
 }
 
-// sysBlockName returns a device's name as sysfs writes it ("cciss!c0d0"), checked
-// to be a name.
+// sysBlockName returns a device's name as sysfs writes it ("cciss!c0d0"), after checking that it is
+// a name.
 func sysBlockName(device string) (string, error) {
 	name := strings.ReplaceAll(device, "/", "!")
 	if name == "" || name == "." || name == ".." || strings.IndexByte(name, 0) >= 0 {
@@ -119,7 +119,7 @@ func (f FS) DeviceNumber(device string) (major, minor uint32, err error) {
 	return ParseDeviceNumber(s)
 }
 
-// ParseDeviceNumber reads "259:2".
+// ParseDeviceNumber parses "259:2".
 func ParseDeviceNumber(s string) (major, minor uint32, err error) {
 	a, b, ok := strings.Cut(s, ":")
 	maj, err1 := strconv.ParseUint(a, 10, 32)

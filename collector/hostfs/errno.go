@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrnoName returns the name of an errno value of either sign: "EIO" for 5 and
-// -5, "ERRNO_<n>" for one without a name, "" for 0.
+// ErrnoName returns the name of an errno value of either sign: "EIO" for 5 and -5, "ERRNO_<n>" if
+// it has no name, "" for 0.
 func ErrnoName(n int32) string {
 	e := int64(n)
 	if e < 0 {
@@ -18,8 +18,8 @@ func ErrnoName(n int32) string {
 		return ""
 	}
 	switch e {
-	// Numbers of several names, of which package unix takes another than the
-	// kernel's own code and messages do.
+	// Numbers with several names, where package unix uses another name than the kernel's code and
+	// messages.
 	case int64(unix.EDEADLK):
 		return "EDEADLK"
 	case int64(unix.EOPNOTSUPP):
@@ -28,8 +28,8 @@ func ErrnoName(n int32) string {
 		return "EBADMSG"
 	case int64(unix.EUCLEAN):
 		return "EUCLEAN"
-	// include/linux/errno.h: for the kernel's own use, but seen in block
-	// completions (ENOTSUPP) and on sockets.
+	// include/linux/errno.h: internal to the kernel, but seen in block completions (ENOTSUPP) and
+	// on sockets.
 	case 512:
 		return "ERESTARTSYS"
 	case 524:
@@ -41,15 +41,14 @@ func ErrnoName(n int32) string {
 	return "ERRNO_" + strconv.FormatInt(e, 10)
 }
 
-// blkStatuses returns blk_errors of the kernel's block/blk-core.c by the values
-// of include/linux/blk_types.h. They are macros, so BTF does not have them.
+// blkStatuses returns blk_errors of the kernel's block/blk-core.c, indexed by the values of
+// include/linux/blk_types.h. They are macros, so BTF does not have them.
 //
-// Values 0 to 13 are the same on every kernel since 5.10 (6 was called NEXUS
-// before 6.5, with the same meaning). From 14 on they depend on the kernel: 6.10
-// removed ZONE_RESOURCE (14), which moved ZONE_OPEN_RESOURCE,
-// ZONE_ACTIVE_RESOURCE, OFFLINE and DURATION_LIMIT down by one, so that 17 is
-// OFFLINE on 6.1 and DURATION_LIMIT on 6.12. Those are not named. 18 and 19 have
-// had one meaning only: DURATION_LIMIT of 6.5 to 6.9, INVAL from 6.11.
+// Values 0 to 13 are the same on every kernel since 5.10 (6 was called NEXUS before 6.5, with the
+// same meaning). From 14 on they depend on the kernel: 6.10 removed ZONE_RESOURCE (14), which moved
+// ZONE_OPEN_RESOURCE, ZONE_ACTIVE_RESOURCE, OFFLINE and DURATION_LIMIT down by one, so that 17 is
+// OFFLINE on 6.1 and DURATION_LIMIT on 6.12. Those are not named. 18 and 19 have only had one
+// meaning each: DURATION_LIMIT in 6.5 to 6.9, INVAL from 6.11.
 func blkStatuses() [20]blkStatus {
 	return [...]blkStatus{
 		0:  {"OK", 0},
@@ -76,9 +75,9 @@ type blkStatus struct {
 	errno syscall.Errno
 }
 
-// BlkStatus returns the name of a blk_status_t ("MEDIUM") and that of the errno
-// it becomes ("ENODATA"). A value whose meaning depends on the kernel is
-// "STATUS_<n>" and EIO, the kernel's own answer to one it does not know.
+// BlkStatus returns the name of a blk_status_t ("MEDIUM") and of the errno that it becomes
+// ("ENODATA"). A value whose meaning depends on the kernel is "STATUS_<n>" and EIO, which the
+// kernel itself uses for an unknown status.
 func BlkStatus(status uint8) (name, errno string) {
 	if all := blkStatuses(); int(status) < len(all) && all[status].name != "" {
 		return all[status].name, ErrnoName(int32(all[status].errno))
@@ -86,10 +85,9 @@ func BlkStatus(status uint8) (name, errno string) {
 	return "STATUS_" + strconv.Itoa(int(status)), "EIO"
 }
 
-// BlkStatusOfErrno returns the name of the blk_status_t that becomes errno n (of
-// either sign), for kernels whose tracepoints give the errno (5.10); "" where
-// there is none. Every status the kernel does not know becomes EIO too, so for
-// EIO it is the most likely answer, not the certain one.
+// BlkStatusOfErrno returns the name of the blk_status_t that becomes errno n (of either sign), for
+// kernels whose tracepoints pass the errno (5.10), or "" if there is none. Every status unknown to
+// the kernel becomes EIO too, so for EIO the result is likely but not certain.
 func BlkStatusOfErrno(n int32) string {
 	if n < 0 {
 		n = -n

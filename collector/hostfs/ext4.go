@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// RemountsReadOnly reports whether the filesystem of a mount, on a device by its kernel
-// name, takes no writes after an error. mountinfo omits this option of an ext4 if it is the
+// RemountsReadOnly reports whether the filesystem of a mount stops accepting writes after an error;
+// device is its device's kernel name. mountinfo omits this option of an ext4 if it is the
 // filesystem's default; /proc/fs/ext4 lists all options.
 func (f FS) RemountsReadOnly(m *Mount, device string) (bool, error) {
 	if m.ErrorsPolicy != "" || m.FSType != "ext4" {
@@ -20,7 +20,7 @@ func (f FS) RemountsReadOnly(m *Mount, device string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	text, err := f.read("/proc/fs/ext4/"+name+"/options", 8<<10) // one option a line, some 40 lines
+	text, err := f.read("/proc/fs/ext4/"+name+"/options", 8<<10) // one option per line, about 40 lines
 	if err != nil {
 		return false, err
 	}
@@ -32,16 +32,16 @@ func (f FS) RemountsReadOnly(m *Mount, device string) (bool, error) {
 	return false, nil
 }
 
-// Of struct ext4_super_block in fs/ext4/ext4.h, which is on disk.
+// On-disk offsets in struct ext4_super_block of fs/ext4/ext4.h.
 const (
-	ext4Super   = 1024 // where it begins
+	ext4Super   = 1024 // start of the superblock
 	ext4MTime   = 0x2c // s_mtime, seconds
 	ext4Magic   = 0x38 // s_magic, 0xef53
 	ext4MTimeHi = 0x274
 )
 
-// Ext4MountedAt returns when the ext4 on a device, by its kernel name, was last mounted
-// for writing, in whole seconds. It reads the device.
+// Ext4MountedAt returns when the ext4 on a device, given by its kernel name, was last mounted for
+// writing, in whole seconds. It reads the device.
 func (f FS) Ext4MountedAt(device string) (time.Time, error) {
 	if _, err := sysBlockName(device); err != nil {
 		return time.Time{}, err

@@ -12,22 +12,22 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// Ext4Errors is what an ext4 remembers of errors, across mounts, until e2fsck.
+// Ext4Errors is an ext4's record of errors, which is kept across mounts until e2fsck runs.
 type Ext4Errors struct {
 	Count       uint64
 	First, Last Ext4Error
 }
 
-// Ext4Error is one of them. Fields that a kernel does not report are zero.
+// Ext4Error is one such error. Fields that the kernel does not provide are zero.
 type Ext4Error struct {
 	Time     time.Time
-	Function string // the kernel function that found it
+	Function string // the kernel function that detected it
 	Line     uint64
 	Code     string // "EIO", "EFSBADCRC" …; Linux 5.6
 }
 
-// Ext4Errors reads the errors of the mounted ext4 on a device by its kernel name.
-// [fs.ErrNotExist]: no ext4 is mounted there.
+// Ext4Errors reads the errors of the mounted ext4 on a device, given by its kernel name. It returns
+// [fs.ErrNotExist] if no ext4 is mounted there.
 func (f FS) Ext4Errors(device string) (e Ext4Errors, err error) {
 	name, err := sysBlockName(device)
 	if err != nil {
@@ -62,7 +62,7 @@ func (f FS) ext4Error(prefix string) (e Ext4Error, err error) {
 	return e, err
 }
 
-// ext4Code names the EXT4_ERR_* numbers of fs/ext4/ext4.h, which are on disk.
+// ext4Code returns the name of an EXT4_ERR_* number of fs/ext4/ext4.h, as stored on disk.
 func ext4Code(n uint64) string {
 	names := []string{
 		"", "UNKNOWN", "EIO", "ENOMEM", "EFSBADCRC", "EFSCORRUPTED", "ENOSPC", "ENOKEY", "EROFS", "EFBIG", "EEXIST",
@@ -74,17 +74,17 @@ func ext4Code(n uint64) string {
 	return "CODE_" + strconv.FormatUint(n, 10)
 }
 
-// BtrfsErrors are the error counters of a mounted btrfs, of all its devices, kept
+// BtrfsErrors are the error counters of a mounted btrfs, summed over its devices. They are kept
 // across mounts until reset.
 type BtrfsErrors struct {
 	Write, Read, Flush, Corruption, Generation uint64
 }
 
-// Sum is of all kinds.
+// Sum returns the sum of all counters.
 func (b *BtrfsErrors) Sum() uint64 { return b.Write + b.Read + b.Flush + b.Corruption + b.Generation }
 
-// BtrfsErrors reads the counters of the mounted btrfs that a device is part of, by its
-// kernel name. [fs.ErrNotExist]: there is none, or the kernel is older than 5.14.
+// BtrfsErrors reads the counters of the mounted btrfs that a device, given by its kernel name, is
+// part of. It returns [fs.ErrNotExist] if there is none, or the kernel is older than 5.14.
 func (f FS) BtrfsErrors(device string) (b BtrfsErrors, err error) {
 	dir, err := f.btrfs(device)
 	if err != nil {
@@ -110,8 +110,8 @@ func (f FS) BtrfsErrors(device string) (b BtrfsErrors, err error) {
 	return b, nil
 }
 
-// BtrfsDevices returns all devices of the mounted btrfs that a device is part of, by kernel
-// name. [fs.ErrNotExist]: there is none.
+// BtrfsDevices returns the kernel names of all devices of the mounted btrfs that a device is part
+// of. It returns [fs.ErrNotExist] if there is none.
 func (f FS) BtrfsDevices(device string) (devices []string, err error) {
 	dir, err := f.btrfs(device)
 	if err != nil {
@@ -120,7 +120,7 @@ func (f FS) BtrfsDevices(device string) (devices []string, err error) {
 	return f.devices(dir + "/devices")
 }
 
-// btrfs returns the directory in sysfs of the mounted btrfs that a device is part of.
+// btrfs returns the sysfs directory of the mounted btrfs that a device is part of.
 func (f FS) btrfs(device string) (string, error) {
 	name, err := sysBlockName(device)
 	if err != nil {
@@ -138,7 +138,7 @@ func (f FS) btrfs(device string) (string, error) {
 	return "", fmt.Errorf("no btrfs is on %s: %w", device, fs.ErrNotExist)
 }
 
-// String names the counters that are not 0: "write 3, flush 1".
+// String lists the counters that are not 0: "write 3, flush 1".
 func (b *BtrfsErrors) String() string {
 	var out []string
 	for _, c := range []struct {

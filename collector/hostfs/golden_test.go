@@ -13,8 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-// TestGolden reads everything there is in a fixture and compares it with
-// testdata/<name>.golden.
+// TestGolden reads everything in a fixture and compares it with testdata/<name>.golden.
 func TestGolden(t *testing.T) {
 	for _, name := range fixtures {
 		t.Run(name, func(t *testing.T) {

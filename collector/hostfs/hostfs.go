@@ -11,26 +11,26 @@ import (
 	"sync/atomic"
 )
 
-// smallFile bounds the read of a file that holds a value or a few lines. A page
-// is all that most of /proc and /sys ever returns.
+// smallFile bounds the read of a file with a value or a few lines. Most files of /proc and /sys
+// never return more than a page.
 const smallFile = 4 << 10
 
-// statusFile bounds /proc/PID/status, whose group list may hold 65,536 ids.
+// statusFile bounds /proc/PID/status, whose group list may have 65,536 ids.
 const statusFile = 1 << 20
 
 // largeFile bounds the read of a table (mountinfo of a node with thousands of
 // mounts is a few hundred KiB).
 const largeFile = 16 << 20
 
-// ErrPath is returned for a relative name that leaves its tree, or that is cut
-// off at the top and so names nothing.
+// ErrPath is returned for a relative name that leaves its tree, or whose top is missing, so that it
+// identifies nothing.
 var ErrPath = errors.New("not a path below its tree")
 
 // FS is a view of the node's filesystems below a root. The zero FS is the real
 // root. It holds no resources and may be copied and used concurrently.
 type FS struct {
 	root string
-	// namespace keeps what cgroupNamespace has found; nil: it looks each time.
+	// namespace caches the result of cgroupNamespace; nil: no cache.
 	namespace *atomic.Pointer[string]
 }
 
@@ -43,13 +43,13 @@ func New(root string) FS {
 	return f
 }
 
-// Path returns where the node's path p ("/proc/1/stat") is to be opened.
+// Path returns the path at which the node's path p ("/proc/1/stat") can be opened.
 func (f FS) Path(p string) string {
 	return f.root + filepath.Clean("/"+p)
 }
 
-// read returns the whole content of a file of at most limit bytes; a longer one
-// is an error, because a part of it may parse as something it does not say.
+// read returns the whole content of a file. A file of more than limit bytes is an error, because a
+// part of it may parse as something else.
 func (f FS) read(p string, limit int64) (string, error) {
 	b, err := f.readCut(p, limit+1)
 	if err != nil {
@@ -90,14 +90,14 @@ func (f FS) readUint(p string) (uint64, error) {
 	return n, nil
 }
 
-// exists reports whether the node has p, of whatever kind.
+// exists reports whether the node has p, of whatever type.
 func (f FS) exists(p string) bool {
 	_, err := os.Lstat(f.Path(p))
 	return err == nil
 }
 
-// below checks that rel has no component that would leave the tree it is
-// joined to, and returns it with exactly one leading slash.
+// below returns rel with exactly one leading slash. It returns ErrPath if rel has a component that
+// would leave the tree it is joined to.
 func below(rel string) (string, error) {
 	if strings.HasPrefix(rel, cutTop) || strings.IndexByte(rel, 0) >= 0 {
 		return "", ErrPath
@@ -110,7 +110,7 @@ func below(rel string) (string, error) {
 	return filepath.Clean("/" + rel), nil
 }
 
-// procPath returns the path of a file of a process.
+// procPath returns the path of a process' file.
 func procPath(pid int, file string) string {
 	return "/proc/" + strconv.Itoa(pid) + "/" + file
 }

@@ -28,11 +28,11 @@ func TestLookup(t *testing.T) {
 	table := readTable(t, string(text))
 	tests := []struct {
 		addr uint64
-		name string // empty: none
+		name string // empty: no symbol
 		off  uint64
 	}{
 		{0xffffffffa9dfffff, "", 0},
-		{0xffffffffa9e00000, "_stext", 0}, // the first of two at one address
+		{0xffffffffa9e00000, "_stext", 0}, // the first of two at this address
 		{0xffffffffa9e00100, "io_schedule", 0},
 		{0xffffffffa9e0014f, "io_schedule", 0x4f},
 		{0xffffffffa9e00150, "mem_cgroup_out_of_memory.constprop.0", 0},
@@ -73,7 +73,7 @@ func TestParseKallsymsRestricted(t *testing.T) {
 			t.Errorf("%s: error = %v, want ErrRestricted", name, err)
 		}
 	}
-	// Per-CPU symbols at 0 do not make a kernel a restricted one.
+	// Per-CPU symbols at 0 do not mean that addresses are hidden.
 	table := readTable(t, strings.Repeat("0000000000000000 A percpu\n", 20)+"ffffffff81000000 T f\n")
 	if _, _, ok := table.lookup(0xffffffff81000001); !ok {
 		t.Error("symbol after per-CPU symbols not found")
@@ -135,7 +135,8 @@ func FuzzParseKallsyms(f *testing.F) {
 			if i > 0 && addr <= table.addrs[i-1] {
 				t.Fatalf("not sorted at %d: %#x", i, addr)
 			}
-			// Every symbol but a zero-sized one at a section's end finds itself.
+			// A lookup of each symbol's address finds it, except a zero-sized one at a section's
+			// end.
 			if table.end(i) <= addr {
 				continue
 			}
@@ -148,8 +149,8 @@ func FuzzParseKallsyms(f *testing.F) {
 	})
 }
 
-// BenchmarkKallsyms: "kernel" reads and parses the running kernel's, "parse"
-// parses the same from memory: the difference is the kernel's own formatting.
+// BenchmarkKallsyms: "kernel" reads and parses the running kernel's symbols, "parse" parses the
+// same text from memory: the difference is the kernel's formatting.
 func BenchmarkKallsyms(b *testing.B) {
 	text, err := os.ReadFile("/proc/kallsyms")
 	if err != nil {

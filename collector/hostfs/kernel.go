@@ -8,10 +8,10 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// maxCommandLine is COMMAND_LINE_SIZE of the architectures that have the longest.
+// maxCommandLine is the largest COMMAND_LINE_SIZE of any architecture.
 const maxCommandLine = 4 << 10
 
-// KernelCommandLine returns what the kernel was started with, without secrets, escaped.
+// KernelCommandLine returns the kernel's command line, without secrets, escaped.
 func (f FS) KernelCommandLine() (string, error) {
 	s, err := f.read("/proc/cmdline", 2*maxCommandLine)
 	if err != nil {
@@ -20,13 +20,13 @@ func (f FS) KernelCommandLine() (string, error) {
 	return display.Safe(strings.TrimSpace(RedactText(s)), maxCommandLine), nil
 }
 
-// LoadAverage is the text of /proc/loadavg.
+// LoadAverage is the content of /proc/loadavg.
 type LoadAverage struct {
-	One, Five, Fifteen float64 // tasks that run, want to, or sleep uninterruptibly
+	One, Five, Fifteen float64 // tasks that run, are runnable, or sleep uninterruptibly
 	Tasks              uint64
 }
 
-// ParseLoadAverage reads "0.27 0.60 1.02 1/148 4711".
+// ParseLoadAverage parses "0.27 0.60 1.02 1/148 4711".
 func ParseLoadAverage(s string) (l LoadAverage, err error) {
 	fields := strings.Fields(s)
 	if len(fields) < 4 {
@@ -53,14 +53,14 @@ func (f FS) LoadAverage() (LoadAverage, error) {
 	return ParseLoadAverage(s)
 }
 
-// Taint is one reason for which the kernel counts as tainted.
+// Taint is one reason why the kernel is tainted.
 type Taint struct {
 	Letter byte
 	Reason string
 }
 
-// Taints decodes /proc/sys/kernel/tainted, as Documentation/admin-guide/tainted-kernels.rst
-// has it. A bit that is not known has the letter '?'.
+// Taints decodes /proc/sys/kernel/tainted according to
+// Documentation/admin-guide/tainted-kernels.rst. An unknown bit has the letter '?'.
 func Taints(mask uint64) []Taint {
 	known := []Taint{
 		{'P', "proprietary module"}, {'F', "module was force loaded"}, {'S', "out of specification system"},

@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// ErrKernelRecord is returned for what is not a record of /dev/kmsg.
+// ErrKernelRecord is returned for anything that is not a record of /dev/kmsg.
 var ErrKernelRecord = errors.New("not a kmsg record")
 
-// KernelRecord is one record of /dev/kmsg. Its slices are of the parsed bytes or of
-// the KernelRecord itself, which reuses them at the next parse.
+// KernelRecord is one record of /dev/kmsg. Its slices alias the parsed bytes or the KernelRecord
+// itself, which reuses them at the next parse.
 type KernelRecord struct {
 	Seq uint64
-	// Time is the kernel's time stamp, of the scheduler's clock.
+	// Time is the kernel's time stamp, from the scheduler's clock.
 	Time time.Duration
 	// Level is 0 (emerg) to 7 (debug).
 	Level int
-	// Facility is 0 for the kernel and never for anybody else.
+	// Facility is 0 for the kernel only.
 	Facility int
-	// Fragment says that the text goes on where that of an earlier record of the
-	// same context ended (printk with KERN_CONT, interrupted by others).
+	// Fragment: the text continues that of an earlier record of the same context (printk with
+	// KERN_CONT, interrupted by others).
 	Fragment bool
 	// Subsystem and Device come from dev_printk: "block" and "b8:0", "c1:3",
 	// "n2", "+pci:0000:00:1f.2".
 	Subsystem, Device []byte
-	// Text is unescaped but for control characters.
+	// Text is unescaped except for control characters.
 	Text []byte
 
 	unescaped []byte
@@ -36,9 +36,9 @@ type KernelRecord struct {
 //	prefix,seq,timestamp,flags[,more];text
 //	 KEY=value
 //
-// It sets every field of r. Where the sequence number can be read but not the
-// rest, it is set all the same, and seqOK true beside the error. It does not
-// allocate once r has met a text with escapes of the same length.
+// It sets every field of r. If only the sequence number can be parsed, Seq is set, and seqOK is
+// true besides the error. It does not allocate once r has held a text with escapes of the same
+// length.
 func ParseKernelRecord(b []byte, r *KernelRecord) (seqOK bool, err error) {
 	*r = KernelRecord{unescaped: r.unescaped}
 	prefix, b, ok := recordNumber(b)
@@ -58,8 +58,8 @@ func ParseKernelRecord(b []byte, r *KernelRecord) (seqOK bool, err error) {
 	if !ok {
 		return true, ErrKernelRecord
 	}
-	flags, _, _ := bytes.Cut(header, []byte{','}) // behind them is what later kernels add
-	// 'c' is a fragment; kernels before 5.0 had '+' for those that follow.
+	flags, _, _ := bytes.Cut(header, []byte{','}) // later kernels add fields after them
+	// 'c' is a fragment; kernels before 5.0 used '+' for the following ones.
 	r.Fragment = bytes.ContainsAny(flags, "c+")
 	line, rest, _ := bytes.Cut(text, []byte{'\n'})
 	r.Text = r.unescape(line)
@@ -68,13 +68,13 @@ func ParseKernelRecord(b []byte, r *KernelRecord) (seqOK bool, err error) {
 }
 
 const (
-	// maxRecordPrefix: the kernel keeps eight bits of facility.
+	// maxRecordPrefix: the kernel uses eight bits for the facility.
 	maxRecordPrefix = 0xff<<3 | 7
-	// maxRecordStamp is what a time.Duration holds, in µs.
+	// maxRecordStamp is the maximum time.Duration, in µs.
 	maxRecordStamp = uint64(1<<63-1) / 1000
 )
 
-// recordNumber reads the decimal number before the next comma.
+// recordNumber parses the decimal number before the next comma.
 func recordNumber(b []byte) (n uint64, rest []byte, ok bool) {
 	for i, c := range b {
 		switch {
@@ -88,7 +88,7 @@ func recordNumber(b []byte) (n uint64, rest []byte, ok bool) {
 	return 0, nil, false
 }
 
-// dictionary reads the lines behind the text.
+// dictionary parses the lines after the text.
 func (r *KernelRecord) dictionary(b []byte) {
 	for len(b) > 0 {
 		var line []byte
@@ -101,7 +101,7 @@ func (r *KernelRecord) dictionary(b []byte) {
 	}
 }
 
-// unescape restores what \xNN stands for, unless that is a control character.
+// unescape decodes \xNN, unless it is a control character.
 func (r *KernelRecord) unescape(b []byte) []byte {
 	next := bytes.IndexByte(b, '\\')
 	if next < 0 {
@@ -124,7 +124,7 @@ func (r *KernelRecord) unescape(b []byte) []byte {
 	return r.unescaped
 }
 
-// recordEscape reads the \xNN that b begins with.
+// recordEscape parses the \xNN at the beginning of b.
 func recordEscape(b []byte) (c byte, ok bool) {
 	if len(b) < 4 || b[1] != 'x' {
 		return 0, false

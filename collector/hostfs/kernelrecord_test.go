@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// kernelRecords are as kernels 5.10 to 7.2 print them.
+// kernelRecords are records as printed by kernels 5.10 to 7.2.
 var kernelRecords = []struct {
 	name, in string
 	want     KernelRecord
@@ -144,7 +144,7 @@ func FuzzParseKernelRecord(f *testing.F) {
 		if bytes.IndexByte(r.Text, '\n') >= 0 {
 			t.Fatalf("a line feed in %q", r.Text)
 		}
-		// What the kernel can't have sent unescaped must not come of an escape.
+		// An escape must not produce a character that the kernel can't have sent unescaped.
 		if !bytes.ContainsFunc(in, func(c rune) bool { return c < ' ' && c != '\n' }) &&
 			bytes.ContainsFunc(r.Text, func(c rune) bool { return c < ' ' }) {
 			t.Fatalf("a control character in %q from %q", r.Text, in)

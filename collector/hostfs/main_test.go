@@ -17,15 +17,15 @@ func TestMain(m *testing.M) {
 // fixtures are the trees in testdata, by kernel and layout.
 var fixtures = []string{"6.12-systemd-v2", "6.18-hybrid"}
 
-// fixture copies testdata/<name> to a temporary root and makes the symbolic
-// links listed in its file "links", whose names (259:2) a Go module can't hold.
+// fixture copies testdata/<name> to a temporary root and creates the symbolic links listed in its
+// file "links", whose names (259:2) a Go module can't contain.
 func fixture(t testing.TB, name string) FS {
 	t.Helper()
 	root, src := t.TempDir(), filepath.Join("testdata", name)
 	if err := os.CopyFS(root, os.DirFS(src)); err != nil {
 		t.Fatal(err)
 	}
-	// A copy may be changed by its test, wherever the sources came from.
+	// The test may change its copy, even if the sources are read-only.
 	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
 			err = os.Chmod(p, 0o644)

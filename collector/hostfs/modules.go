@@ -11,16 +11,16 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// Module is a module of the kernel.
+// Module is a kernel module.
 type Module struct {
 	Name  string
 	Size  uint64 // of code and data, in bytes
 	Live  bool   // false: it is being loaded or unloaded
-	Base  uint64 // of its code; 0: the kernel hides it
-	Taint string // letters of what it taints the kernel with: P proprietary, O out of tree, E unsigned …
+	Base  uint64 // address of its code; 0: hidden by the kernel
+	Taint string // letters of the taints that it causes: P proprietary, O out of tree, E unsigned …
 }
 
-// maxModules is far above what any node has.
+// maxModules is far more than any node has.
 const maxModules = 10_000
 
 // ParseModules reads the text of /proc/modules.
@@ -45,7 +45,7 @@ func ParseModules(s string) []Module {
 	return modules
 }
 
-// Modules returns the kernel's modules. A kernel without modules has none.
+// Modules returns the kernel's modules, none if the kernel has no module support.
 func (f FS) Modules() ([]Module, error) {
 	s, err := f.read("/proc/modules", largeFile)
 	switch {
@@ -57,9 +57,9 @@ func (f FS) Modules() ([]Module, error) {
 	return ParseModules(s), nil
 }
 
-// codeOf returns where the code of loaded modules is, by name: from the base on, as far as code
-// and data would reach together, but not into another module. The init section of one that is
-// still being loaded is elsewhere, so these are left out.
+// codeOf returns the code range of each loaded module, by name: from its base, as far as code and
+// data together would reach, but not into the next module. Modules that are still being loaded are
+// omitted, because their init section is elsewhere.
 func codeOf(all []Module) map[string]Range {
 	sorted := slices.SortedFunc(slices.Values(all), func(a, b Module) int { return cmp.Compare(a.Base, b.Base) })
 	out := make(map[string]Range, len(sorted))

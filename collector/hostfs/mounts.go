@@ -23,23 +23,23 @@ const (
 	maxDeviceMounts = 8
 	// maxMounts bounds the table; the kernel's own limit is fs.mount-max, 100,000.
 	maxMounts = 100_000
-	// maxShownPath bounds a path that is shown.
+	// maxShownPath bounds a path for display.
 	maxShownPath = 1024
 )
 
-// Mount is one line of mountinfo. Path and Source are the kernel's own bytes,
-// fit to be opened but not to be shown.
+// Mount is one line of mountinfo. Path and Source are the kernel's own bytes: use them to open
+// files, not for display.
 type Mount struct {
-	ID            int    // of the mount, unique among those there are
+	ID            int    // mount ID, unique among current mounts
 	Major, Minor  uint32 // st_dev of its files: anonymous (0:N) for btrfs, overlay, tmpfs …
-	DeviceMajor   uint32 // with DeviceMinor its block device, of btrfs too; set by a MountTable
+	DeviceMajor   uint32 // with DeviceMinor its block device, also for btrfs; set by a MountTable
 	DeviceMinor   uint32
-	Root          string // directory of the filesystem that is mounted: not "/" for bind mounts
+	Root          string // mounted directory of the filesystem: not "/" for bind mounts
 	Path          string
 	FSType        string
 	Source        string
 	Options       string // of this mount
-	MountReadOnly bool   // this mount is read-only; others of the filesystem may not be
+	MountReadOnly bool   // this mount is read-only; other mounts of the filesystem may be writable
 	SuperReadOnly bool   // the filesystem is read-only
 	EmergencyRO   bool   // ext4 stopped writing after an error, without the read-only flag (6.15)
 	Shutdown      bool   // the filesystem was shut down after an error or by request
@@ -47,9 +47,9 @@ type Mount struct {
 	SuperOptions  string // all options of the filesystem
 }
 
-// ParseMounts reads the text of mountinfo. The library does the fields and their
-// octal escapes; it gives up at a line longer than bufio.Scanner takes (an
-// overlay of hundreds of layers), so such lines are left out.
+// ParseMounts parses the text of mountinfo. The library handles the fields and their octal escapes.
+// It fails at a line longer than bufio.Scanner allows (an overlay of hundreds of layers), so such
+// lines are omitted.
 func ParseMounts(r io.Reader) ([]Mount, error) {
 	text, err := io.ReadAll(io.LimitReader(r, largeFile))
 	if err != nil {
@@ -89,11 +89,11 @@ func ParseMounts(r io.Reader) ([]Mount, error) {
 	return mounts, nil
 }
 
-// maxMountLine is what bufio.Scanner takes, with room for the line feed.
+// maxMountLine is the limit of bufio.Scanner, minus the line feed.
 const maxMountLine = bufio.MaxScanTokenSize - 1
 
-// dropLongLines removes lines the library can't take. It returns b itself in
-// the usual case that there are none.
+// dropLongLines removes lines that are too long for the library. It returns b itself if there are
+// none, which is usual.
 func dropLongLines(b []byte) []byte {
 	tooLong := func(line []byte) bool { return len(line) > maxMountLine }
 	for line := range bytes.Lines(b) {
@@ -119,8 +119,7 @@ type MountTable struct {
 	byDevice map[uint64][]event.Mount
 }
 
-// MountTable reads the mount table of the node's init, or where that may not be
-// read, that of this process.
+// MountTable reads the mount table of the node's init or, if that can't be read, of this process.
 func (f FS) MountTable() (*MountTable, error) {
 	file, err := f.openMountinfo()
 	if err != nil {
@@ -134,7 +133,7 @@ func (f FS) MountTable() (*MountTable, error) {
 	return newMountTable(mounts, f.sourceDevice), nil
 }
 
-// OwnMounts returns the mounts that this process sees, whatever the node's root is.
+// OwnMounts returns the mounts of this process, whatever the node's root is.
 func OwnMounts() ([]Mount, error) {
 	file, err := openUnpolled("/proc/self/mountinfo")
 	if err != nil {
@@ -152,9 +151,9 @@ func (f FS) openMountinfo() (*os.File, error) {
 	return file, nil
 }
 
-// openUnpolled opens a file without handing it to the Go runtime's epoll, as
-// os.Open does with any file that has a poll operation. For mountinfo each look
-// at it uses the change up, and [MountWatcher] would wait for ever.
+// openUnpolled opens a file without adding it to the Go runtime's epoll, as os.Open does with any
+// file that supports poll. Each poll of mountinfo consumes the change notification, so
+// [MountWatcher] would wait forever.
 func openUnpolled(p string) (*os.File, error) {
 	fd, err := unix.Open(p, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -163,8 +162,8 @@ func openUnpolled(p string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), p), nil // a blocking descriptor stays out of epoll
 }
 
-// newMountTable indexes mounts. sourceDevice gives the device behind a mount
-// whose own number is anonymous, which stands for itself where there is none.
+// newMountTable indexes mounts. sourceDevice returns the device behind a mount whose own number is
+// anonymous. Without one, the mount keeps its number.
 func newMountTable(mounts []Mount, sourceDevice func(*Mount) (uint64, bool)) *MountTable {
 	t := &MountTable{mounts: mounts, byDevice: make(map[uint64][]event.Mount)}
 	order := make([]int, len(mounts))
@@ -196,24 +195,24 @@ func newMountTable(mounts []Mount, sourceDevice func(*Mount) (uint64, bool)) *Mo
 	return t
 }
 
-// sourceDevice finds the device of a filesystem that numbers its own subvolumes.
-// Only those are asked: any FUSE filesystem may call itself /dev/sda1.
+// sourceDevice returns the device of a filesystem that numbers its own subvolumes. It handles only
+// those: any FUSE filesystem may call itself /dev/sda1.
 func (f FS) sourceDevice(m *Mount) (uint64, bool) {
 	if m.FSType != "btrfs" && m.FSType != "bcachefs" || !strings.HasPrefix(m.Source, "/dev/") {
 		return 0, false
 	}
-	// bcachefs names all its devices, joined by colons: the first stands for them.
+	// bcachefs lists all its devices, joined by colons: use the first.
 	source, _, _ := strings.Cut(m.Source, ":")
 	var st unix.Stat_t
 	if err := unix.Stat(f.Path(source), &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFBLK {
 		return devKey(unix.Major(st.Rdev), unix.Minor(st.Rdev)), true
 	}
-	// The kernel's own name of it needs no /dev.
+	// The kernel's own name of the device needs no /dev.
 	major, minor, err := f.DeviceNumber(strings.TrimPrefix(source, "/dev/"))
 	return devKey(major, minor), err == nil
 }
 
-// Mounts returns all mounts in the kernel's order. The slice is the table's own.
+// Mounts returns all mounts in the kernel's order. The slice belongs to the table.
 func (t *MountTable) Mounts() []Mount {
 	if t == nil {
 		return nil
@@ -221,8 +220,8 @@ func (t *MountTable) Mounts() []Mount {
 	return t.mounts
 }
 
-// At returns the mount points of a block device, shortest path first, at most
-// eight, fit to be shown. The slice is the table's own.
+// At returns the mount points of a block device, shortest path first, at most eight, safe for
+// display. The slice belongs to the table.
 func (t *MountTable) At(major, minor uint32) []event.Mount {
 	if t == nil {
 		return nil

@@ -36,8 +36,8 @@ func TestMountTableSourceDevice(t *testing.T) {
 	}
 }
 
-// Only filesystems that number their own subvolumes are believed to be on their
-// source, and only if that is a block device.
+// The source of a mount is used only for filesystems that number their own subvolumes, and only if
+// it is a block device.
 func TestSourceDevice(t *testing.T) {
 	f := fixture(t, "6.12-systemd-v2")
 	if err := os.MkdirAll(f.Path("/dev"), 0o755); err != nil {

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountSettle bounds how often a change is announced: starting a pod makes a dozen
-// mounts, and a read of thousands of lines takes milliseconds.
+// mountSettle is the minimum time between two notifications: starting a pod makes a dozen mounts,
+// and reading thousands of lines takes milliseconds.
 const mountSettle = 200 * time.Millisecond
 
-// MountWatcher announces changes of the mount table.
+// MountWatcher notifies of changes of the mount table.
 type MountWatcher struct {
 	open   func() (*os.File, error)
 	settle time.Duration
@@ -26,12 +26,12 @@ func NewMountWatcher(f FS) *MountWatcher {
 	return &MountWatcher{open: f.openMountinfo, settle: mountSettle}
 }
 
-// Run calls fn once it watches and after each change, changes in quick succession being
-// one, until ctx is done (nil) or the table can't be watched.
+// Run calls fn once it watches and after each change, until ctx is done (nil) or the table can't be
+// watched. Changes in quick succession cause one call.
 //
-// A change is what a system call did. What the kernel does by itself after an
-// error (emergency_ro, errors=remount-ro) is in the table but raises nothing
-// (tried on 6.18): who watches for that reads [FS.MountTable] now and then.
+// Only system calls cause notifications. Changes that the kernel makes itself after an error
+// (emergency_ro, errors=remount-ro) appear in the table without one (tested on 6.18): to detect
+// those, read [FS.MountTable] regularly.
 func (w *MountWatcher) Run(ctx context.Context, fn func()) error {
 	file, err := w.open()
 	if err != nil {
@@ -76,8 +76,8 @@ func newWaker(ctx context.Context) (*waker, error) {
 	return w, nil
 }
 
-// close must not free the descriptor under the callback: its number may be
-// somebody else's by then.
+// close stops the callback before it closes the descriptor: otherwise the callback might write to a
+// new file with the same number.
 func (w *waker) close() {
 	if !w.stop() {
 		<-w.done
@@ -85,12 +85,12 @@ func (w *waker) close() {
 	_ = unix.Close(w.fd) // nothing is written back
 }
 
-// wait blocks until fd has an exceptional condition, the context is done
-// (true), or the timeout has passed; fd and timeout may be -1: none.
+// wait blocks until fd has an exceptional condition, the context is done (true), or the timeout has
+// passed. A negative fd or timeout means none.
 func (w *waker) wait(fd int, timeout time.Duration) (done bool, err error) {
 	fds := []unix.PollFd{
 		{Fd: int32(w.fd), Events: unix.POLLIN},
-		{Fd: int32(fd), Events: unix.POLLPRI}, // poll ignores a negative one
+		{Fd: int32(fd), Events: unix.POLLPRI}, // poll ignores a negative fd
 	}
 	ms := -1
 	if timeout >= 0 {
@@ -100,7 +100,7 @@ func (w *waker) wait(fd int, timeout time.Duration) (done bool, err error) {
 		_, err := unix.Poll(fds, ms)
 		switch {
 		case errors.Is(err, unix.EINTR):
-			continue // a signal of the Go scheduler; a settle time starts anew
+			continue // a signal of the Go scheduler; the timeout starts again
 		case err != nil:
 			return false, os.NewSyscallError("poll", err)
 		case fds[0].Revents != 0:

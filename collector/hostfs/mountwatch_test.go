@@ -41,15 +41,14 @@ func TestMountWatcherErrors(t *testing.T) {
 	}
 }
 
-// TestMountWatcherKernel mounts and unmounts for real, in a mount namespace of
-// its own.
+// TestMountWatcherKernel really mounts and unmounts, in its own mount namespace.
 func TestMountWatcherKernel(t *testing.T) {
 	dir := t.TempDir()
 	ready := make(chan int) // thread id
 	step := make(chan func() error)
 	result := make(chan error)
 	go func() {
-		// The thread ends with the goroutine and takes the namespace with it.
+		// The thread ends with the goroutine, and its namespace with it.
 		runtime.LockOSThread()
 		if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
 			ready <- 0
@@ -75,7 +74,7 @@ func TestMountWatcherKernel(t *testing.T) {
 	w := NewMountWatcher(FS{})
 	w.settle = 0
 	w.open = func() (*os.File, error) { return openUnpolled(fmt.Sprintf("/proc/self/task/%d/mountinfo", tid)) }
-	mounted := make(chan bool) // after each call, as the table is then
+	mounted := make(chan bool) // state of the table after each call
 	done := make(chan error)
 	go func() {
 		done <- w.Run(ctx, func() {
@@ -95,7 +94,7 @@ func TestMountWatcherKernel(t *testing.T) {
 			}
 		})
 	}()
-	// until waits for a call with the table as wanted; one change may give several.
+	// until waits for a call with the wanted table; one change may cause several calls.
 	until := func(want bool) {
 		for is := range mounted {
 			if is == want {

@@ -15,7 +15,7 @@ type NetNamespace struct {
 	PID   int // the lowest
 }
 
-// parseNetNS reads the target of the link /proc/PID/ns/net, "net:[4026531840]".
+// parseNetNS parses the target of the link /proc/PID/ns/net, "net:[4026531840]".
 func parseNetNS(link string) (uint32, error) {
 	s, ok := strings.CutPrefix(link, "net:[")
 	if !ok {
@@ -31,8 +31,8 @@ func parseNetNS(link string) (uint32, error) {
 	return uint32(n), nil
 }
 
-// NetNS returns the inode of a process' network namespace, its identity on this
-// node while it exists.
+// NetNS returns the inode of a process' network namespace, which identifies it on this node while
+// it exists.
 func (f FS) NetNS(pid int) (uint32, error) {
 	link, err := os.Readlink(f.Path(procPath(pid, "ns/net")))
 	if err != nil {
@@ -41,9 +41,9 @@ func (f FS) NetNS(pid int) (uint32, error) {
 	return parseNetNS(link)
 }
 
-// NetNamespaces returns the network namespaces that have processes, by lowest
-// pid, at most limit of them. Processes that end meanwhile or may not be looked
-// at are left out; a namespace without processes is not seen.
+// NetNamespaces returns the network namespaces that have processes, ordered by their lowest pid, at
+// most limit of them. Processes that end meanwhile or can't be read are skipped; namespaces without
+// processes are not found.
 func (f FS) NetNamespaces(limit int) ([]NetNamespace, error) {
 	pids, err := f.PIDs()
 	if err != nil {
@@ -67,7 +67,7 @@ func (f FS) NetNamespaces(limit int) ([]NetNamespace, error) {
 	return out, nil
 }
 
-// PIDs returns the processes, sorted.
+// PIDs returns the pids of all processes, sorted.
 func (f FS) PIDs() ([]int, error) {
 	dir, err := os.Open(f.Path("/proc"))
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// ListenStats counts, of one network namespace since it was made, what happened
-// at full accept queues.
+// ListenStats counts what happened at full accept queues of one network namespace since its
+// creation.
 type ListenStats struct {
 	Overflows uint64 // ListenOverflows: the accept queue was full
-	Drops     uint64 // ListenDrops: a SYN or an ACK dropped by a listener, for any reason
+	Drops     uint64 // ListenDrops: a listener dropped a SYN or an ACK, for any reason
 }
 
 // maxNetstat is several times the size of the file on 6.18 (6 KiB).
@@ -31,9 +31,9 @@ func (f FS) ListenStats(pid int) (ListenStats, error) {
 	return ListenStats{Overflows: m[0], Drops: m[1]}, nil
 }
 
-// NetCounters reads the counters of the network namespace of a process, by group and
-// name ("TcpExt.ListenDrops"), from what /proc has of IPv4, TCP, UDP and ICMP, and of
-// IPv6 ("Ip6.InDiscards"). Which there are depends on the kernel. Gauges that are negative are left out.
+// NetCounters reads the IPv4, TCP, UDP, ICMP and IPv6 counters that /proc has for the network
+// namespace of a process, by group and name ("TcpExt.ListenDrops", "Ip6.InDiscards"). The set
+// depends on the kernel. Negative gauges are omitted.
 func (f FS) NetCounters(pid int) (map[string]uint64, error) {
 	out := map[string]uint64{}
 	for _, file := range []string{"net/netstat", "net/snmp"} {
@@ -45,7 +45,7 @@ func (f FS) NetCounters(pid int) (map[string]uint64, error) {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 	}
-	// Without IPv6 there is none.
+	// Without IPv6 the file does not exist.
 	s, err := f.read(procPath(pid, "net/snmp6"), maxNetstat)
 	if errors.Is(err, fs.ErrNotExist) {
 		return out, nil
@@ -73,7 +73,7 @@ func parseNetCounters(s string, into map[string]uint64) error {
 	})
 }
 
-// parseSNMP6 reads lines "Ip6InDiscards   12".
+// parseSNMP6 parses lines like "Ip6InDiscards   12".
 func parseSNMP6(s string, into map[string]uint64) error {
 	for line := range strings.Lines(s) {
 		f := strings.Fields(line)
@@ -93,8 +93,8 @@ func parseSNMP6(s string, into map[string]uint64) error {
 	return nil
 }
 
-// netstatGroups calls fn for each pair of lines "Group: Name…" and "Group: value…", the
-// form of /proc/net/netstat and /proc/net/snmp.
+// netstatGroups calls fn for each pair of lines "Group: Name…" and "Group: value…", the format of
+// /proc/net/netstat and /proc/net/snmp.
 func netstatGroups(s string, fn func(group string, keys, values []string) error) error {
 	var group string
 	var keys []string
@@ -117,8 +117,7 @@ func netstatGroups(s string, fn func(group string, keys, values []string) error)
 	return nil
 }
 
-// parseNetstat reads counters of one group from the text of /proc/net/netstat
-// or /proc/net/snmp: pairs of lines "Group: Name…" and "Group: value…".
+// parseNetstat returns counters of one group from the text of /proc/net/netstat or /proc/net/snmp.
 func parseNetstat(s, group string, names ...string) ([]uint64, error) {
 	var keys, nums []string
 	if err := netstatGroups(s, func(g string, k, v []string) error {

@@ -7,25 +7,25 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// NFSMount is what /proc/PID/mountstats counts of one NFS mount.
+// NFSMount holds the counters of /proc/PID/mountstats for one NFS mount.
 type NFSMount struct {
 	Source   string // server:/export, escaped
 	Path     string // escaped
 	FSType   string // nfs or nfs4
-	Counted  bool   // the figures below are there
-	Sends    uint64 // requests sent, also again
+	Counted  bool   // the counters below are valid
+	Sends    uint64 // requests sent, including retransmissions
 	Receives uint64 // answers received
-	Timeouts uint64 // requests that were not answered in time
+	Timeouts uint64 // requests that timed out
 }
 
 // maxNFSMounts is more than any node has.
 const maxNFSMounts = 10_000
 
-// ParseNFSMounts reads the text of /proc/PID/mountstats, versions 1.0 and 1.1 of the
-// statistics. Lines that are in no known form count nothing.
+// ParseNFSMounts parses the text of /proc/PID/mountstats, versions 1.0 and 1.1 of the statistics.
+// Lines in an unknown format are ignored.
 func ParseNFSMounts(s string) []NFSMount {
 	var mounts []NFSMount
-	var at *NFSMount // of the lines that follow; nil: not NFS
+	var at *NFSMount // the mount that the next lines belong to; nil: not NFS
 	ops := false
 	for line := range strings.Lines(s) {
 		if rest, ok := strings.CutPrefix(line, "device "); ok {
@@ -44,7 +44,7 @@ func ParseNFSMounts(s string) []NFSMount {
 		case fields[0] == "per-op":
 			ops = true
 		case ops && strings.HasSuffix(fields[0], ":") && len(fields) >= 4:
-			// operations, transmissions, major time-outs
+			// operations, transmissions, major timeouts
 			if n, err := strconv.ParseUint(fields[3], 10, 64); err == nil {
 				at.Timeouts += n
 			}
@@ -53,10 +53,10 @@ func ParseNFSMounts(s string) []NFSMount {
 	return mounts
 }
 
-// parseMountstatsDevice reads "filer:/export mounted on /mnt with fstype nfs4 statvers=1.1".
+// parseMountstatsDevice parses "filer:/export mounted on /mnt with fstype nfs4 statvers=1.1".
 func parseMountstatsDevice(s string) (NFSMount, bool) {
 	source, rest, ok1 := strings.Cut(s, " mounted on ")
-	// The path is escaped by the kernel: it has no space.
+	// The kernel escapes the path, so it has no space.
 	path, fstype, ok2 := strings.Cut(rest, " with fstype ")
 	fields := strings.Fields(fstype)
 	if !ok1 || !ok2 || len(fields) == 0 || fields[0] != "nfs" && fields[0] != "nfs4" {
@@ -67,9 +67,9 @@ func parseMountstatsDevice(s string) (NFSMount, bool) {
 	}, true
 }
 
-// addTransport adds one connection of a mount (there are several with nconnect).
-// Before its sends and receives are, of TCP and RDMA, port, bind count, connect
-// count, connect time and idle time; UDP has only the first two.
+// addTransport adds one connection of a mount (nconnect makes several). For TCP and RDMA sends and
+// receives follow after port, bind count, connect count, connect time and idle time; UDP has only
+// the first two of these.
 func (m *NFSMount) addTransport(protocol string, fields []string) {
 	first := 5
 	if protocol == "udp" {
@@ -87,8 +87,8 @@ func (m *NFSMount) addTransport(protocol string, fields []string) {
 	}
 }
 
-// NFSMounts returns the node's NFS mounts with what they count, of the node's init,
-// or where that may not be read, of this process.
+// NFSMounts returns the NFS mounts of the node's init with their counters or, if those can't be
+// read, of this process.
 func (f FS) NFSMounts() ([]NFSMount, error) {
 	s, err := f.read("/proc/1/mountstats", largeFile)
 	if err != nil {

@@ -13,28 +13,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NVMeHealth is an NVMe controller's SMART / health information (log page 2 of the NVM
-// Express base specification). Counters that do not fit 64 bits are at their limit.
+// NVMeHealth is an NVMe controller's SMART / health information (log page 2 of the NVM Express base
+// specification). Counters above 64 bits have the maximum value.
 type NVMeHealth struct {
-	Warnings        []string // the critical warnings that are on; see [ParseNVMeHealth]
+	Warnings        []string // the active critical warnings; see [ParseNVMeHealth]
 	Temperature     int      // °C
-	Spare           int      // percent of the spare blocks that are left
-	SpareThreshold  int      // at which the controller warns
-	Used            int      // percent of the life that the maker expects; may exceed 100
+	Spare           int      // percentage of spare blocks left
+	SpareThreshold  int      // percentage at which the controller warns
+	Used            int      // percentage of the vendor's expected life; may exceed 100
 	ReadBytes       uint64
 	WrittenBytes    uint64
 	PowerCycles     uint64
 	PowerOnHours    uint64
 	UnsafeShutdowns uint64
-	MediaErrors     uint64 // data that could not be read or written rightly
-	ErrorEntries    uint64 // entries of the error log; also harmless ones
+	MediaErrors     uint64 // data that could not be read or written correctly
+	ErrorEntries    uint64 // entries of the error log, including harmless ones
 }
 
 // nvmeHealthSize is the size of the log page.
 const nvmeHealthSize = 512
 
-// ParseNVMeHealth reads the log page. The warnings are "spare", "temperature",
-// "reliability", "read-only", "backup" and "persistent memory".
+// ParseNVMeHealth parses the log page. The warnings are "spare", "temperature", "reliability",
+// "read-only", "backup" and "persistent memory".
 func ParseNVMeHealth(b []byte) (h NVMeHealth, err error) {
 	if len(b) < nvmeHealthSize {
 		return h, fmt.Errorf("NVMe health log of %d bytes: %w", len(b), errSyntax)
@@ -66,8 +66,8 @@ func ParseNVMeHealth(b []byte) (h NVMeHealth, err error) {
 	return h, nil
 }
 
-// NVMeHead turns "nvme0c1n2", a hidden path to namespace 2 of subsystem 0 by controller 1,
-// into the disk that has it, "nvme0n2".
+// NVMeHead converts "nvme0c1n2", a hidden path to namespace 2 of subsystem 0 through controller 1,
+// into the visible disk "nvme0n2".
 func NVMeHead(path string) (string, bool) {
 	rest, ok := strings.CutPrefix(path, "nvme")
 	if !ok {
@@ -86,7 +86,7 @@ func NVMeHead(path string) (string, bool) {
 
 func isDecimal(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// nvmeDisks returns the disks of an NVMe controller by its kernel name ("nvme0").
+// nvmeDisks returns the disks of an NVMe controller, given by its kernel name ("nvme0").
 func (f FS) nvmeDisks(controller string) ([]string, error) {
 	name, err := sysBlockName(controller)
 	if err != nil {
@@ -128,16 +128,16 @@ const (
 	nvmeAdminIoctl = 0xc0484e41
 	nvmeGetLogPage = 0x02
 	nvmeHealthPage = 0x02
-	// nvmeController asks for the whole controller, not for one namespace.
+	// nvmeController selects the whole controller rather than one namespace.
 	nvmeController = math.MaxUint32
 )
 
-// ErrNoNVMe is returned for a device that takes no commands of NVMe.
+// ErrNoNVMe is returned for a device that does not support NVMe commands.
 var ErrNoNVMe = errors.New("not an NVMe device")
 
-// NVMeHealth asks the controller of an NVMe disk by its kernel name. It needs
-// CAP_SYS_ADMIN. A controller that hangs holds it up for up to the driver's own
-// time-out of a minute.
+// NVMeHealth reads the health log from the controller of an NVMe disk, given by its kernel name. It
+// needs CAP_SYS_ADMIN. If the controller hangs, the call blocks until the driver's timeout of one
+// minute.
 func (f FS) NVMeHealth(disk string) (NVMeHealth, error) {
 	name, err := sysBlockName(disk)
 	if err != nil || !strings.HasPrefix(name, "nvme") {
@@ -158,10 +158,10 @@ func (f FS) NVMeHealth(disk string) (NVMeHealth, error) {
 
 func nvmeLogPage(fd int) ([]byte, error) {
 	page := make([]byte, nvmeHealthSize)
-	var pinned runtime.Pinner // the kernel gets its address in a number
+	var pinned runtime.Pinner // the kernel gets its address as a number
 	pinned.Pin(&page[0])
 	defer pinned.Unpin()
-	const dwords = nvmeHealthSize/4 - 1 // counted from 0
+	const dwords = nvmeHealthSize/4 - 1 // zero-based
 	c := nvmeAdminCommand{
 		opcode: nvmeGetLogPage, nsid: nvmeController,
 		addr: uint64(uintptr(unsafe.Pointer(&page[0]))), dataLen: nvmeHealthSize,

@@ -44,7 +44,7 @@ func TestParseNVMeHealth(t *testing.T) {
 	}
 }
 
-// What is no NVMe says so: a file that has such a name, and the disks here.
+// Devices that are not NVMe are refused: a file with such a name, and this machine's disks.
 func TestNVMeHealthOfOthers(t *testing.T) {
 	root := t.TempDir()
 	if err := os.MkdirAll(root+"/dev", 0o755); err != nil {

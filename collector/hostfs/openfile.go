@@ -15,14 +15,14 @@ import (
 type OpenFile struct {
 	FD      int
 	Target  string // raw: a path as the process sees it, "socket:[4711]", "anon_inode:[eventpoll]" …
-	Deleted bool   // it has no name any more
+	Deleted bool   // the file was deleted
 }
 
 const deletedMark = " (deleted)"
 
-// OpenFiles returns the open files of a process by number, the first limit of
-// them, and how many there are. It asks no filesystem about a file, so a dead
-// server can't hold it up. It needs what ptrace does.
+// OpenFiles returns the first limit open files of a process, ordered by number, and the total
+// count. It makes no filesystem call on the files, so a dead server can't block it. It needs the
+// same permission as ptrace.
 func (f FS) OpenFiles(pid, limit int) (files []OpenFile, count int, err error) {
 	dir, err := os.Open(f.Path(procPath(pid, "fd")))
 	if err != nil {
@@ -61,8 +61,8 @@ func (f FS) OpenFile(pid, fd int) (OpenFile, error) {
 	return OpenFile{FD: fd, Target: name, Deleted: deleted}, nil
 }
 
-// FileMount returns the mount that an open file of a process is on, of the
-// process' own mount namespace. It asks no filesystem.
+// FileMount returns the mount of a process' open file, in the process' own mount namespace. It
+// makes no filesystem call on the file.
 func (f FS) FileMount(pid, fd int) (Mount, error) {
 	info, err := f.read(procPath(pid, "fdinfo/"+strconv.Itoa(fd)), statusFile)
 	if err != nil {
@@ -86,7 +86,7 @@ func (f FS) FileMount(pid, fd int) (Mount, error) {
 			return m, nil
 		}
 	}
-	// A pipe's or socket's, which is mounted nowhere, or one detached since.
+	// A pipe or socket, which is mounted nowhere, or a mount that was detached since.
 	return Mount{}, fmt.Errorf("file %d of process %d is on no mount it has: %w", fd, pid, os.ErrNotExist)
 }
 
@@ -103,5 +103,5 @@ func parseMountID(info string) (int, error) {
 	return 0, fmt.Errorf("fdinfo: no mnt_id: %w", errSyntax)
 }
 
-// Shown returns the file's target fit to be shown.
+// Shown returns the file's target, safe for display.
 func (o *OpenFile) Shown() string { return display.Safe(o.Target, maxShownPath) }

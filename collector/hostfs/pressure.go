@@ -8,10 +8,10 @@ import (
 
 // Pressure is the pressure stall information of one resource: the percentage of the last 10 s
 // in which tasks waited for it.
-type Pressure struct{ Some, Full float64 } // at least one task; all that were not idle
+type Pressure struct{ Some, Full float64 } // at least one task; all non-idle tasks
 
-// ParsePressure reads the text of /proc/pressure/* and memory.pressure. CPU has no
-// "full" before 5.13.
+// ParsePressure parses the text of /proc/pressure/* and memory.pressure. CPU has no "full" before
+// 5.13.
 func ParsePressure(s string) (p Pressure, err error) {
 	found := false
 	for line := range strings.Lines(s) {
@@ -34,12 +34,12 @@ func ParsePressure(s string) (p Pressure, err error) {
 	return p, nil
 }
 
-// Pressure reads that of the node: "cpu", "memory" or "io".
+// Pressure returns the node's pressure of "cpu", "memory" or "io".
 func (f FS) Pressure(resource string) (Pressure, error) {
 	return f.pressure("/proc/pressure/" + resource)
 }
 
-// CgroupPressure reads that of memory of a cgroup. cgroup v1 has none.
+// CgroupPressure returns a cgroup's memory pressure. cgroup v1 has none.
 func (f FS) CgroupPressure(l CgroupLayout, path string) (Pressure, error) {
 	dir, _, err := l.dir("memory", path)
 	if err != nil {
@@ -56,7 +56,7 @@ func (f FS) pressure(p string) (Pressure, error) {
 	return ParsePressure(s)
 }
 
-// ParseMemInfo reads the text of /proc/meminfo: sizes in bytes by name.
+// ParseMemInfo returns the sizes in the text of /proc/meminfo, in bytes by name.
 func ParseMemInfo(s string) map[string]uint64 {
 	info := map[string]uint64{}
 	for line := range strings.Lines(s) {

@@ -40,7 +40,7 @@ func FuzzPressure(f *testing.F) {
 	})
 }
 
-// What the kernel says of the memory cgroup that this process is in.
+// Reads the memory cgroup of this process from the running kernel.
 func TestMemoryCgroupOfThisProcess(t *testing.T) {
 	f := FS{}
 	layout, err := f.CgroupLayout()

@@ -13,13 +13,14 @@ import (
 )
 
 const (
-	// maxComm is longer than any: TASK_COMM_LEN is 16, but kernel threads show
-	// up to 63 bytes in /proc.
+	// maxComm exceeds every name: TASK_COMM_LEN is 16, but kernel threads show up to 63 bytes in
+	// /proc.
 	maxComm = 64
-	// maxCmdline bounds what is shown of a command line, which may be megabytes.
+	// maxCmdline bounds the part of a command line that is shown; a command line may have
+	// megabytes.
 	maxCmdline = 1024
-	// userHZ is the unit of times in /proc/PID/stat on every architecture Go's
-	// linux port has. It is not the kernel's HZ.
+	// userHZ is the unit of times in /proc/PID/stat on every architecture that Go supports on
+	// Linux. It is not the kernel's HZ.
 	userHZ = 100
 )
 
@@ -29,15 +30,15 @@ var errSyntax = errors.New("unexpected format")
 // Stat is the part of /proc/PID/stat that is used here.
 type Stat struct {
 	PID       uint32
-	Comm      string // raw: may hold anything but NUL
+	Comm      string // raw: may contain anything except NUL
 	State     byte   // R, S, D, Z …
 	PPID      uint32
 	StartTime time.Duration // since boot, in steps of 10 ms
-	CPU       int           // it runs or has last run on; -1: unknown
+	CPU       int           // where it runs or last ran; -1: unknown
 }
 
-// ParseStat reads the text of /proc/PID/stat. A comm may hold spaces,
-// parentheses and line feeds; it ends at the last ")".
+// ParseStat parses the text of /proc/PID/stat. A comm may contain spaces, parentheses and line
+// feeds; it ends at the last ")".
 func ParseStat(s string) (Stat, error) {
 	open, end := strings.IndexByte(s, '('), strings.LastIndexByte(s, ')')
 	if open < 2 || end < open || s[open-1] != ' ' {
@@ -47,7 +48,7 @@ func ParseStat(s string) (Stat, error) {
 	if err != nil {
 		return Stat{}, fmt.Errorf("stat: pid: %w", err)
 	}
-	// Fields from the third on (proc_pid_stat(5) counts from 1).
+	// The fields from the third on (proc_pid_stat(5) counts from 1).
 	fields := strings.Fields(s[end+1:])
 	if len(fields) < 20 || len(fields[0]) != 1 {
 		return Stat{}, fmt.Errorf("stat: %w", errSyntax)
@@ -85,9 +86,8 @@ func (f FS) Stat(pid int) (Stat, error) {
 	return ParseStat(s)
 }
 
-// Task describes a process or thread that still exists. Its start time is
-// rounded down to 10 ms, so [event.Task.ID] differs from that of a kernel
-// record of the same task.
+// Task returns a process or thread that still exists. Its start time is rounded down to 10 ms, so
+// [event.Task.ID] differs from that of a BPF record of the same task.
 func (f FS) Task(pid int) (event.Task, error) {
 	stat, err := f.Stat(pid)
 	if err != nil {
@@ -115,8 +115,8 @@ func (f FS) Comm(pid int) (string, error) {
 	return display.Safe(strings.TrimSuffix(s, "\n"), maxComm), nil
 }
 
-// Cmdline returns the beginning of a process' command line, arguments joined by
-// spaces, escaped, without what looks like a secret ([Redact]). It is empty for kernel threads.
+// Cmdline returns the beginning of a process' command line: arguments joined by spaces, escaped,
+// without apparent secrets ([Redact]). It is empty for kernel threads.
 func (f FS) Cmdline(pid int) (string, error) {
 	b, err := f.readCut(procPath(pid, "cmdline"), maxCmdline+2)
 	if err != nil {
@@ -126,7 +126,7 @@ func (f FS) Cmdline(pid int) (string, error) {
 }
 
 func parseCmdline(b []byte) string {
-	if len(b) <= maxCmdline+1 { // whole, with the NUL at its end
+	if len(b) <= maxCmdline+1 { // complete, with the NUL at its end
 		b = bytes.TrimRight(b, "\x00")
 	}
 	if len(b) == 0 {
@@ -142,11 +142,11 @@ type ProcCgroup struct {
 	Path        string // raw
 }
 
-// maxProcCgroups is more hierarchies than the kernel can have.
+// maxProcCgroups exceeds the number of hierarchies that the kernel supports.
 const maxProcCgroups = 64
 
-// ParseProcCgroups reads the text of /proc/PID/cgroup, whose paths are from the root of the
-// reader's cgroup namespace. The mark " (deleted)" of a removed cgroup is taken off the path.
+// ParseProcCgroups parses the text of /proc/PID/cgroup, whose paths are relative to the root of the
+// reader's cgroup namespace. It removes the mark " (deleted)" of a removed cgroup.
 func ParseProcCgroups(s string) ([]ProcCgroup, error) {
 	var out []ProcCgroup
 	for line := range strings.Lines(s) {
@@ -166,8 +166,8 @@ func ParseProcCgroups(s string) ([]ProcCgroup, error) {
 	return out, nil
 }
 
-// ProcCgroups reads /proc/PID/cgroup. The path on v2 is from the hierarchy's root, also where this
-// process is in a cgroup namespace. One whose upper levels are not known begins with "…/".
+// ProcCgroups reads /proc/PID/cgroup. v2 paths are from the hierarchy's root, even if this process
+// is in a cgroup namespace. A path whose upper levels are unknown begins with "…/".
 func (f FS) ProcCgroups(pid int) ([]ProcCgroup, error) {
 	s, err := f.read(procPath(pid, "cgroup"), maxProcCgroups*maxCgroupPath)
 	if err != nil {

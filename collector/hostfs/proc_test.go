@@ -98,7 +98,7 @@ func TestNetNamespacesLimit(t *testing.T) {
 	}
 }
 
-// The running kernel's own files, whatever it is.
+// Reads the running kernel's own files, whatever it is.
 func TestSelf(t *testing.T) {
 	var f FS
 	pid := os.Getpid()

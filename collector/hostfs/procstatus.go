@@ -11,8 +11,8 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// ProcStatus is what /proc/PID/status reports of a process. Sizes are bytes; they are 0
-// of kernel threads and of processes that have ended but are not waited for.
+// ProcStatus is the content of /proc/PID/status. Sizes are in bytes; they are 0 for kernel threads
+// and zombies.
 type ProcStatus struct {
 	Threads                    int
 	TGID, UID                  uint32
@@ -21,11 +21,10 @@ type ProcStatus struct {
 	Swap                       uint64
 	KernelThread               bool // no memory of its own
 	CapEff                     Caps
-	Killed                     bool // SIGKILL waits for it
+	Killed                     bool // a SIGKILL is pending
 }
 
-// ParseProcStatus reads the text of /proc/PID/status. Keys that a kernel does not
-// have leave their fields 0.
+// ParseProcStatus parses the text of /proc/PID/status. Fields whose key the kernel lacks are 0.
 func ParseProcStatus(s string) (p ProcStatus, err error) {
 	p.KernelThread = true
 	found := false
@@ -84,7 +83,7 @@ func ParseProcStatus(s string) (p ProcStatus, err error) {
 	return p, nil
 }
 
-// ProcStatus reads /proc/PID/status. It takes no lock of the process.
+// ProcStatus reads /proc/PID/status, without taking a lock of the process.
 func (f FS) ProcStatus(pid int) (ProcStatus, error) {
 	s, err := f.read(procPath(pid, "status"), statusFile)
 	if err != nil {
@@ -97,7 +96,7 @@ func (f FS) ProcStatus(pid int) (ProcStatus, error) {
 type ProcLimit struct {
 	Name       string // "open files"
 	Soft, Hard string // a number, or "unlimited"
-	Unit       string // "files", "bytes" …; empty where it has none
+	Unit       string // "files", "bytes" …; empty if it has none
 }
 
 // ParseProcLimits reads the text of /proc/PID/limits.
@@ -134,8 +133,8 @@ func (f FS) ProcLimits(pid int) ([]ProcLimit, error) {
 	return ParseProcLimits(s), nil
 }
 
-// OOMScore returns how the kernel rates a process as a victim (0 to 2000), and the
-// adjustment of it that the process was given (-1000 to 1000).
+// OOMScore returns the kernel's rating of a process as a victim (0 to 2000), and the adjustment set
+// for the process (-1000 to 1000).
 func (f FS) OOMScore(pid int) (score, adj int, err error) {
 	read := func(file string) int {
 		s, readErr := f.readValue(procPath(pid, file))
@@ -150,8 +149,8 @@ func (f FS) OOMScore(pid int) (score, adj int, err error) {
 	return score, adj, err
 }
 
-// Executable returns the path of the program that a process runs, as the process
-// sees it, escaped; empty for kernel threads. It needs what ptrace does.
+// Executable returns the path of the program that a process runs, as the process sees it, escaped;
+// empty for kernel threads. It needs the same permission as ptrace.
 func (f FS) Executable(pid int) (string, error) {
 	target, err := os.Readlink(f.Path(procPath(pid, "exe")))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -6,40 +6,40 @@ import (
 	"strings"
 )
 
-// Redacted stands in place of a secret.
+// Redacted replaces a secret.
 const Redacted = "[redacted]"
 
 var (
-	// secretName is of flags and variables whose values are secrets: a word anywhere, or a part
-	// between dashes.
+	// secretName matches names of flags and variables whose values are secrets: words anywhere, or
+	// parts between dashes.
 	secretName = regexp.MustCompile(`(?i)(password|passwd|passphrase|secret|credential|api[-_.]?key|access[-_.]?key|private[-_.]?key|key[-_.]?data|authorization)` +
 		`|(?i)(^|[-_.])(pass|pwd|pw|token|auth|jwt|bearer|cookie)($|[-_.])`) //nolint:gochecknoglobals // a constant
-	// secretCamel is the same of names as accessToken.
+	// secretCamel does the same for names like accessToken.
 	secretCamel = regexp.MustCompile(`[a-z](Token|Pass|Pwd)$`) //nolint:gochecknoglobals // a constant
-	// ofFile is of names that are of a file, and not of what it has.
+	// ofFile matches names whose value is the name of a file rather than its content.
 	ofFile = regexp.MustCompile(`(?i)(file|path|dir|name)$`) //nolint:gochecknoglobals // a constant
-	// userInfo is a password in a URL, up to the last @.
+	// userInfo matches a password in a URL, up to the last @.
 	userInfo = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*):[^/\s]+@`) //nolint:gochecknoglobals // a constant
-	// header is of HTTP, as of curl.
+	// header matches an HTTP header, as an argument of curl.
 	header = regexp.MustCompile(`(?i)^((?:proxy-)?authorization|x-[a-z-]*(?:token|key)|cookie):.*$`) //nolint:gochecknoglobals // a constant
-	// headerText is how the same begins within a text.
+	// headerText matches the beginning of such a header within a text.
 	headerText = regexp.MustCompile(`(?i)\b(?:(?:proxy-)?authorization|x-[a-z-]*(?:token|key)|cookie):`) //nolint:gochecknoglobals // a constant
-	// pair is a name and its value; of one in escaped quotes only how it begins.
+	// pair matches a name and its value; if the value is in escaped quotes, only the opening quote.
 	pair = regexp.MustCompile(`([A-Za-z][A-Za-z0-9_.-]*)\\*["']?[ \t]*[:=][ \t]*(\\+"|"(?:[^"\\]|\\.)*"|'[^']*'|[^\s"',;}\]]+)`) //nolint:gochecknoglobals // a constant
-	// opening is what a value in quotes begins with.
+	// opening matches the opening quote of a value.
 	opening = regexp.MustCompile(`^\\*["']`) //nolint:gochecknoglobals // a constant
-	// privateKey is one in PEM.
+	// privateKey matches a private key in PEM.
 	privateKey = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(-----END [A-Z ]*PRIVATE KEY-----)?`) //nolint:gochecknoglobals // a constant
-	// jwt is a token of service accounts and others, wherever it stands.
+	// jwt matches a token, of a service account or another, anywhere.
 	jwt = regexp.MustCompile(`eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(\.[A-Za-z0-9_-]*)?`) //nolint:gochecknoglobals // a constant
 )
 
-// Redact returns the arguments of a process without what looks like a secret: values of flags and
-// variables with such names, passwords in URLs, headers that authorise, tokens. What has another
-// name is not seen: programs should take secrets from files.
+// Redact returns the arguments of a process without apparent secrets: values of flags and variables
+// with such names, passwords in URLs, authorization headers, tokens. Secrets under other names are
+// not detected: programs should read secrets from files.
 func Redact(args []string) []string {
 	out := make([]string, len(args))
-	next := "" // what the argument before says of this one
+	next := "" // what the previous argument says about this one
 	for i, a := range args {
 		name := next
 		next = ""
@@ -57,7 +57,7 @@ func Redact(args []string) []string {
 			out[i] = Redacted
 		case header.MatchString(a):
 			head, rest, _ := strings.Cut(a, ":")
-			if rest == "" { // it is a word of a text, and the next ones are its value
+			if rest == "" { // a word of a text, whose value is in the next words
 				out[i], next = a, "secret"
 				continue
 			}
@@ -65,7 +65,7 @@ func Redact(args []string) []string {
 		case given && !strings.ContainsAny(flag, " \t\n/:") && isSecret(bare) && value != "" && !strings.HasPrefix(value, "/") && !strings.HasPrefix(strings.TrimLeft(value, `\"'`), Redacted):
 			out[i] = flag + "=" + Redacted
 		case strings.ContainsAny(a, " \t\n"):
-			// A shell's script, or a title that a process has given itself.
+			// A shell script, or a title that a process has set for itself.
 			out[i] = redactWords(redactHeaders(a))
 		default:
 			out[i] = jwt.ReplaceAllString(userInfo.ReplaceAllString(a, "$1:"+Redacted+"@"), Redacted)
@@ -83,8 +83,8 @@ func Redact(args []string) []string {
 	return out
 }
 
-// RedactText is [Redact] for a text of lines, such as a log or a file of settings. It also takes
-// out what stands behind such a name and a colon, and private keys.
+// RedactText is [Redact] for a text of lines, such as a log or a settings file. It also removes
+// values after such a name and a colon, and private keys.
 func RedactText(text string) string {
 	text = privateKey.ReplaceAllString(text, Redacted)
 	var b strings.Builder
@@ -98,7 +98,7 @@ func RedactText(text string) string {
 	return b.String()
 }
 
-// mayHaveSecret is false for most lines, and quick.
+// mayHaveSecret is a quick check that returns false for most lines.
 func mayHaveSecret(line string) bool {
 	line = strings.ToLower(line)
 	return slices.ContainsFunc([]string{
@@ -106,7 +106,7 @@ func mayHaveSecret(line string) bool {
 	}, func(part string) bool { return strings.Contains(line, part) })
 }
 
-// RedactValue is [RedactText] for a value that has a name.
+// RedactValue is [RedactText] for a value with a name.
 func RedactValue(name, value string) string {
 	if value != "" && !strings.HasPrefix(value, "/") && isSecret(name) {
 		return Redacted
@@ -114,15 +114,15 @@ func RedactValue(name, value string) string {
 	return RedactText(value)
 }
 
-// redactHeaders takes out the values of headers: to the end of the line, or of the quotation that
-// the header stands in. Quotes within a value, as of a cookie, end nothing.
+// redactHeaders removes the values of headers, up to the end of the line or of the quotation that
+// contains the header. Quotes within a value, such as a cookie, end nothing.
 func redactHeaders(text string) string {
 	var b strings.Builder
 	for line := range strings.SplitAfterSeq(text, "\n") {
-		at := 0 // what is before is written
+		at := 0 // everything before is written
 		for _, m := range headerText.FindAllStringIndex(line, -1) {
 			if m[0] < at {
-				continue // in the value of another
+				continue // inside the value of another header
 			}
 			value := strings.TrimSuffix(line[m[1]:], "\n")
 			if end, _ := closing(value, quotations(line[:m[0]])); strings.TrimSpace(value[:end]) != "" {
@@ -135,8 +135,8 @@ func redactHeaders(text string) string {
 	return b.String()
 }
 
-// quotations returns the quotes that are open at the end of a text, each with the backslashes before
-// it. An apostrophe within a word opens nothing.
+// quotations returns the quotes that are open at the end of a text, each with the backslashes
+// before it. An apostrophe within a word opens nothing.
 func quotations(text string) (open []string) {
 	backslashes := 0
 	for i := range len(text) {
@@ -161,14 +161,14 @@ func quotations(text string) (open []string) {
 
 func isLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 
-// closes reports whether a quote behind backslashes ends a quotation that an open one began: those
-// within it have more.
+// closes reports whether a quote after this number of backslashes ends the quotation that open
+// began: nested quotes have more backslashes.
 func closes(quote byte, backslashes int, open string) bool {
 	return open[len(open)-1] == quote && backslashes < len(open)
 }
 
-// closing returns where a text has the first quote, with its backslashes, that ends one of the open
-// quotations; the end of the text: nowhere.
+// closing returns the position of the first quote, with its backslashes, that ends one of the open
+// quotations, or the end of the text if there is none.
 func closing(text string, open []string) (from, to int) {
 	backslashes := 0
 	for i := range len(text) {
@@ -184,7 +184,7 @@ func closing(text string, open []string) (from, to int) {
 	return len(text), len(text)
 }
 
-// redactPairs takes out the values behind names of secrets: password: x, "token": "x".
+// redactPairs removes the values after names of secrets: password: x, "token": "x".
 func redactPairs(line string) string {
 	var b strings.Builder
 	for {
@@ -199,7 +199,7 @@ func redactPairs(line string) string {
 		name, value := line[m[2]:m[3]], strings.Trim(line[m[4]:m[5]], `\"'`)
 		b.WriteString(line[:m[4]])
 		if value == "" || strings.HasPrefix(value, "/") || value == strings.TrimSuffix(Redacted, "]") || !isSecret(name) {
-			line = line[m[4]:] // it may have pairs in it
+			line = line[m[4]:] // the value may contain pairs
 			continue
 		}
 		quote := opening.FindString(line[m[4]:m[5]])
@@ -208,7 +208,8 @@ func redactPairs(line string) string {
 	}
 }
 
-// redactWords takes the words of a text for arguments, and leaves what is between them.
+// redactWords redacts the words of a text as if they were arguments, and keeps what is between
+// them.
 func redactWords(text string) string {
 	words := strings.Fields(text)
 	var b strings.Builder
@@ -222,7 +223,7 @@ func redactWords(text string) string {
 	return b.String()
 }
 
-// scheme reports whether a word of a header is followed by what authorises.
+// scheme reports whether a word is an authentication scheme, which a credential follows.
 func scheme(word string) bool {
 	word = strings.Trim(word, `"'`)
 	return strings.EqualFold(word, "Bearer") || strings.EqualFold(word, "Basic")

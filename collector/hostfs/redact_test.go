@@ -25,7 +25,7 @@ func TestRedact(t *testing.T) {
 		"curl|-H|Cookie: a=\"x\"; b=hunter2":                         "curl|-H|Cookie: [redacted]",
 		"curl|-u|admin:hunter2|https://x":                            "curl|-u|admin:[redacted]|https://x",
 		"app|eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhYmMifQ.c2lnbmF0dXJl":   "app|[redacted]",
-		// What is no secret stays: it is what people look for.
+		// Values that are not secrets stay: people look for them.
 		"kubelet|--token-file=/var/run/token|--tls-private-key-file=/x.key": "kubelet|--token-file=/var/run/token|--tls-private-key-file=/x.key",
 		"llm|--max-tokens=4096|--tokenizer=bpe|--bypass=true":               "llm|--max-tokens=4096|--tokenizer=bpe|--bypass=true",
 		"app|--password-file|/run/secrets/db":                               "app|--password-file|/run/secrets/db",
@@ -58,7 +58,7 @@ func TestRedactText(t *testing.T) {
 		`error="bad argument --password=\"hunter2 x\" of web"`:    `error="bad argument --password=\"[redacted]\" of web"`,
 		`text="error=\"403: {\\\"token\\\":\\\"hunter2\\\"}\" x"`: `text="error=\"403: {\\\"token\\\":\\\"[redacted]\\\"}\" x"`,
 		`error="{\"token\":\"a\\\"hunter2\"}"`:                    `error="{\"token\":\"[redacted]\"}"`,
-		// A header goes to the end of its line, or of the quotation that it stands in: quotes of its
+		// A header extends to the end of its line, or of the quotation around it: quotes within its
 		// value end nothing.
 		"Cookie: a=\"x\"; b=hunter2\nnext line":                                                      "Cookie: [redacted]\nnext line",
 		"can't go on: Cookie: a='x'; b=hunter2":                                                      "can't go on: Cookie: [redacted]",
@@ -68,7 +68,7 @@ func TestRedactText(t *testing.T) {
 		`curl -H 'Cookie: a="x"; b=hunter2' -H "X-Api-Key: a='x' hunter2" https://x`:                 `curl -H 'Cookie: [redacted]' -H "X-Api-Key: [redacted]" https://x`,
 		`cmd="curl -H 'Cookie: a=\"x\"; b=hunter2' https://x" of="web" msg='X-Vault-Token: hunter2'`: `cmd="curl -H 'Cookie: [redacted]' https://x" of="web" msg='X-Vault-Token: [redacted]'`,
 		"dial redis://u:p@ss@h/0: refused, ask a@b":                                                  "dial redis://u:[redacted]@h/0: refused, ask a@b",
-		// What is no secret stays.
+		// Values that are not secrets stay.
 		`error="403: {\"code\":\"x\"} of {\"tokenFile\":\"/a\"}"`:            `error="403: {\"code\":\"x\"} of {\"tokenFile\":\"/a\"}"`,
 		"token-file: /var/run/token\nsecretName: web\nkeep-attached: true\n": "token-file: /var/run/token\nsecretName: web\nkeep-attached: true\n",
 		"time=10:00:00 level=INFO msg=watching programs=21":                  "time=10:00:00 level=INFO msg=watching programs=21",
@@ -80,7 +80,7 @@ func TestRedactText(t *testing.T) {
 	}
 }
 
-// Lines that are not looked at more closely have no secret by any rule.
+// Lines that pass the quick check contain no secret by any rule.
 func TestMayHaveSecret(t *testing.T) {
 	for _, name := range []string{
 		"password", "PASSWD", "passphrase", "secret", "Credential", "api-key", "accesskey", "private.key", "key-data", "authorization",
@@ -100,7 +100,7 @@ func TestMayHaveSecret(t *testing.T) {
 	}
 }
 
-// What is read of a real process has no secret of its command line.
+// The command line read from a real process contains no secret.
 func TestCommandLinesHaveNoSecrets(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", "read x", "sh", "--password=hunter2", "--name=web")
 	in, err := cmd.StdinPipe()

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// XFSShutDown reports whether the XFS of a device has shut down, by a path on it:
-// mountinfo does not show it, but what is there can't be asked for its attributes then.
-// The node's init is asked for the path first, as the mount table is its own. Where the
-// filesystem is at neither, that is an error. The call may hang.
+// XFSShutDown reports whether the XFS of a device has shut down, using a path on it: mountinfo does
+// not show this, but stat fails with EIO then. It tries the path as the node's init sees it first,
+// because the mount table is init's. It is an error if neither path leads to the filesystem. The
+// call may hang.
 func (f FS) XFSShutDown(major, minor uint32, path string) (bool, error) {
 	var errs []error
 	for _, p := range []string{f.Path("/proc/1/root" + path), f.Path(path)} {
@@ -32,9 +32,9 @@ func (f FS) XFSShutDown(major, minor uint32, path string) (bool, error) {
 	return false, errors.Join(errs...)
 }
 
-// Ext4Stopped reports whether the ext4 of a mount, on a device by its kernel name, takes no
-// writes and does not show it: from d3476f3dad4a (v6.12, and back-ports to 6.1) until v6.15.
-// It has met an error since it was mounted then, and errors end writing. It reads the device.
+// Ext4Stopped reports whether the ext4 of a mount accepts no writes without showing it, as from
+// d3476f3dad4a (v6.12, and backports to 6.1) until v6.15; device is its device's kernel name. That
+// is the case if it had an error since it was mounted, and errors end writing. It reads the device.
 func (f FS) Ext4Stopped(m *Mount, device string) (bool, error) {
 	if m.FSType != "ext4" || m.MountReadOnly || m.SuperReadOnly || m.EmergencyRO || m.Shutdown {
 		return false, nil
@@ -48,7 +48,7 @@ func (f FS) Ext4Stopped(m *Mount, device string) (bool, error) {
 	}
 	mounted, err := f.Ext4MountedAt(device)
 	if now := time.Now(); mounted.After(now) {
-		// The clock was ahead at the mount, as it may be while a machine boots.
+		// The clock was ahead at the time of the mount, as it may be during boot.
 		mounted = now.Add(-BootTime())
 	}
 	return err == nil && !e.Last.Time.Before(mounted), err

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Only the filesystem itself says that it has not shut down.
+// Only the filesystem itself can report that it has not shut down.
 func TestXFSShutDownAsksTheRightOne(t *testing.T) {
 	f := New(t.TempDir())
 	var st unix.Stat_t

@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	// symbolsIdle after the last use the table's 4 MiB are given back: faults
-	// with stacks come in bursts, days apart.
+	// symbolsIdle is the time without use after which the table's 4 MiB are freed: faults with
+	// stacks come in bursts, days apart.
 	symbolsIdle = 2 * time.Minute
-	// symbolsRetry bounds how often a miss makes the table be read again (a
-	// module loaded since), or a failed read be repeated: one read costs 0.1 s.
+	// symbolsRetry limits how often a miss causes another read of the table (a module may have been
+	// loaded since), or a failed read is retried: one read costs 0.1 s.
 	symbolsRetry = time.Minute
-	// modulesEvery bounds how often a name of a module's makes the list of modules be
-	// read, which takes 0.1 ms: memory of one that is gone, or of its init section, is
-	// used by others.
+	// modulesEvery limits how often a hit in a module causes another read of the module list, which
+	// takes 0.1 ms. The check is needed because the memory of an unloaded module, or of its init
+	// section, is reused.
 	modulesEvery = 100 * time.Millisecond
-	// kernelHalf is where kernel addresses begin, at the latest, on every 64-bit
-	// architecture with BPF that splits its address space.
+	// kernelHalf is the lower bound of kernel addresses on every 64-bit architecture with BPF that
+	// splits its address space.
 	kernelHalf = 1 << 63
 )
 
-// Symbols gives names to kernel code addresses. The table is read at the first
-// need and dropped when idle. It is safe for concurrent use.
+// Symbols resolves kernel code addresses to names. The table is read when first needed and dropped
+// when idle. It is safe for concurrent use.
 type Symbols struct {
 	fs FS
 
@@ -38,15 +38,15 @@ type Symbols struct {
 	loadedAt time.Time   // of the last read, failed or not
 	idle     *time.Timer // drops the table
 
-	modules  []Module  // that were there when the table was read
-	lookedAt time.Time // when that was last compared
+	modules  []Module  // loaded when the table was read
+	lookedAt time.Time // when modules was last compared
 }
 
-// NewSymbols returns Symbols of the running kernel; nothing is read yet.
+// NewSymbols returns Symbols of the running kernel, without reading anything yet.
 func NewSymbols(f FS) *Symbols { return &Symbols{fs: f} }
 
-// Lookup returns the function that contains addr and the offset in it. The name
-// of a module's symbol has the module as suffix: "ext4_sync_file [ext4]".
+// Lookup returns the function that contains addr and the offset in it. A symbol of a module has the
+// module as suffix: "ext4_sync_file [ext4]".
 func (s *Symbols) Lookup(addr uint64) (name string, off uint64, ok bool) {
 	if addr < kernelHalf {
 		return "", 0, false
@@ -73,15 +73,14 @@ func (s *Symbols) Lookup(addr uint64) (name string, off uint64, ok bool) {
 			s.idle.Reset(symbolsIdle)
 		}
 	}
-	// A copy, so that a kept name does not keep the table.
+	// Cloned, so that a name kept by the caller does not keep the table in memory.
 	return strings.Clone(name), off, ok
 }
 
-// Stack gives names to the frames of a kernel stack, innermost first, in the
-// form of the kernel's own traces: "io_schedule+0x46", "ext4_sync_file+0x12
-// [ext4]", or the number where no name is known. Frames are return addresses,
-// so the byte before each is what is looked up (as %pB does): the call may have
-// been the last instruction of its function.
+// Stack returns the names of the frames of a kernel stack, innermost first, in the form of the
+// kernel's own traces: "io_schedule+0x46", "ext4_sync_file+0x12 [ext4]", or the number if the name
+// is unknown. Frames are return addresses, so it looks up the byte before each (like %pB): the call
+// may have been the last instruction of its function.
 func (s *Symbols) Stack(addrs []uint64) []string {
 	out := make([]string, len(addrs))
 	for i, addr := range addrs {
@@ -96,15 +95,15 @@ func (s *Symbols) Stack(addrs []uint64) []string {
 	return out
 }
 
-// Err returns why there are no names: ErrRestricted, or what reading
-// /proc/kallsyms met with. Nil before the first need and after a good read.
+// Err returns why there are no names: ErrRestricted, or the error of reading /proc/kallsyms. It
+// returns nil before the first read and after a successful one.
 func (s *Symbols) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// drop gives the table's memory back.
+// drop frees the table's memory.
 func (s *Symbols) drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,15 +114,15 @@ func (s *Symbols) drop() {
 func (s *Symbols) load() {
 	s.loadedAt = time.Now()
 	s.lookedAt = s.loadedAt
-	s.modules, _ = s.fs.Modules() // where they can't be read, no symbol is left out
+	s.modules, _ = s.fs.Modules() // if they can't be read, no symbol is omitted
 	table, err := s.fs.readKallsyms(s.modules)
 	if s.err = err; err == nil {
 		s.table = table
 	}
 }
 
-// modulesChanged reports whether other modules are there, or at other addresses, than when
-// the table was read; the caller holds mu.
+// modulesChanged reports whether the loaded modules or their addresses have changed since the table
+// was read; the caller holds mu.
 func (s *Symbols) modulesChanged() bool {
 	now := time.Now()
 	if now.Sub(s.lookedAt) < modulesEvery {
@@ -147,22 +146,21 @@ func (f FS) readKallsyms(loaded []Module) (*symbolTable, error) {
 	return t, nil
 }
 
-// Range is the code of one function.
+// Range is the code range of one function.
 type Range struct{ Start, End uint64 } // End is the first address after it
 
 // Contains reports whether addr lies in the range.
 func (r Range) Contains(addr uint64) bool { return r.Start <= addr && addr < r.End }
 
-// ContainsReturn reports whether a return address was pushed by a call in the
-// range; it may be the address right after it.
+// ContainsReturn reports whether a call in the range pushed this return address; that may be the
+// address right after the range.
 func (r Range) ContainsReturn(addr uint64) bool { return r.Contains(addr - 1) }
 
-// Ranges returns the code ranges of functions of the kernel image, read in one
-// pass that keeps no table. A key is a symbol's full name: besides a wanted
-// name itself there may be the parts and copies a compiler makes of it
-// ("name.isra.0", "name.constprop.0", "name.part.0", "name.cold"), each with
-// its own range. A name that is not there has no key; of several static
-// functions of one name the first is returned.
+// Ranges returns the code ranges of functions of the kernel image, read in one pass without keeping
+// a table. A key is a symbol's full name: besides a wanted name itself there may be the parts and
+// copies that a compiler makes of it ("name.isra.0", "name.constprop.0", "name.part.0",
+// "name.cold"), each with its own range. A missing name has no key. Of several static functions
+// with one name the first is returned.
 func (f FS) Ranges(names ...string) (map[string]Range, error) {
 	file, err := os.Open(f.Path("/proc/kallsyms"))
 	if err != nil {
@@ -170,13 +168,13 @@ func (f FS) Ranges(names ...string) (map[string]Range, error) {
 	}
 	defer file.Close()
 	found := make(map[string]Range, len(names))
-	var open []string // found, but the next symbol has not come yet
+	var open []string // found, but their end is not known yet
 	err = scanKallsyms(file, func(s *symbolLine) {
 		if len(s.module) > 0 {
 			return
 		}
 		if len(open) > 0 {
-			// The image's symbols come sorted; aliases share an address.
+			// The image's symbols are sorted; aliases share an address.
 			kept := open[:0]
 			for _, name := range open {
 				if r := found[name]; s.addr > r.Start {
@@ -204,12 +202,12 @@ func (f FS) Ranges(names ...string) (map[string]Range, error) {
 		return nil, fmt.Errorf("read %s: %w", file.Name(), err)
 	}
 	for _, name := range open {
-		delete(found, name) // nothing follows: no end is known
+		delete(found, name) // no symbol follows: the end is unknown
 	}
 	return found, nil
 }
 
-// isVariant reports whether symbol is name or the compiler's "name.suffix" of it.
+// isVariant reports whether symbol is name or "name.suffix" made by the compiler.
 func isVariant(symbol []byte, name string) bool {
 	rest, ok := bytes.CutPrefix(symbol, []byte(name))
 	return ok && (len(rest) == 0 || rest[0] == '.')

@@ -15,7 +15,7 @@ func TestSymbolsStack(t *testing.T) {
 	s := NewSymbols(fixture(t, "6.12-systemd-v2"))
 	got := s.Stack([]uint64{
 		0xffffffffa9e00146, // inside io_schedule
-		0xffffffffa9e00250, // right after a call that ends the function before
+		0xffffffffa9e00250, // right after a call that ends the previous function
 		0xffffffffc0a01012,
 		0xffffffffa9e00501, // after the code
 		0x7f0000001000,     // user space
@@ -66,8 +66,7 @@ func TestSymbolsLazyAndIdle(t *testing.T) {
 	})
 }
 
-// A module loaded later is found, but misses do not make the table be read
-// again and again.
+// Symbols of a module loaded later are found, but misses do not cause repeated reads of the table.
 func TestSymbolsReload(t *testing.T) {
 	f := fixture(t, "6.12-systemd-v2")
 	const addr = 0xffffffffc0c00010
@@ -85,8 +84,8 @@ func TestSymbolsReload(t *testing.T) {
 	})
 }
 
-// Where a module is loaded into the memory of another, of its init section for one, an
-// address there doesn't get the name of what was there before.
+// If a module is loaded into memory that another used before, such as for its init section, an
+// address there does not get the old name.
 func TestSymbolsOfReusedMemory(t *testing.T) {
 	f := fixture(t, "6.12-systemd-v2")
 	const addr = 0xffffffffc0c00010
@@ -105,7 +104,7 @@ func TestSymbolsOfReusedMemory(t *testing.T) {
 		if name := lookup(s); name != "nft_do_chain [nf_tables]" {
 			t.Errorf("name = %q", name)
 		}
-		// That a module is in use, or no more, is no reason to read all again.
+		// A changed use count of a module does not cause another read.
 		write(t, f, "/proc/modules", strings.Replace(modules, " 7 - ", " 9 ip_tables,x, ", 1))
 		write(t, f, "/proc/kallsyms", "ffffffffc0c00000 t not_read\t[nf_tables]\n")
 		time.Sleep(modulesEvery)
@@ -115,9 +114,9 @@ func TestSymbolsOfReusedMemory(t *testing.T) {
 	})
 }
 
-// While functions are traced, the kernel goes on listing those of a module's init section under
-// the module's name, behind those of all modules. Here nf_tables is in the memory that btrfs had
-// for its own, as Linux 7.2 for arm64 shows it.
+// While functions are traced, the kernel still lists those of a module's init section under the
+// module's name, after those of all modules. Here nf_tables occupies memory that btrfs used for its
+// init section, as on Linux 7.2 for arm64.
 func TestSymbolsOfTracedInitSections(t *testing.T) {
 	f := fixture(t, "6.12-systemd-v2")
 	write(t, f, "/proc/modules", "nf_tables 323584 2 nft_reject_inet,nft_reject, Live 0xffffb0325e707000\n"+

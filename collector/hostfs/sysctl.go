@@ -23,8 +23,8 @@ func (f FS) Sysctl(name string) (string, error) {
 	return v, nil
 }
 
-// LockedDown reports whether the kernel is locked down to "confidentiality", which
-// forbids tracing programs to read kernel memory.
+// LockedDown reports whether the kernel is in lockdown mode "confidentiality", which prevents
+// tracing programs from reading kernel memory.
 func (f FS) LockedDown() bool {
 	s, err := f.readValue("/sys/kernel/security/lockdown")
 	return err == nil && strings.Contains(s, "[confidentiality]")

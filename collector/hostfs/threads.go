@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// ThreadStates returns what /proc reports of a process' threads, at most limit of them, the
-// main thread first.
+// ThreadStates returns the states of a process' threads from /proc, at most limit of them, the main
+// thread first.
 func (f FS) ThreadStates(pid, limit int) ([]Stat, error) {
 	dir, err := os.Open(f.Path(procPath(pid, "task")))
 	if err != nil {

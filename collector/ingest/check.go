@@ -12,8 +12,8 @@ import (
 	"github.com/kernosis/kernosis/collector/ingest/client"
 )
 
-// clockSlack is how far in the future a time may be: daemon and agent have the same
-// clock, but it may be set between the two.
+// clockSlack is how far in the future a time may be: daemon and agent have the same clock, but it
+// may be set in between.
 const clockSlack = time.Minute
 
 // batch is a report that has been checked.
@@ -23,7 +23,7 @@ type batch struct {
 	conditions []client.Condition
 }
 
-// checker collects what is to be said of a report.
+// checker collects the mistakes and warnings of a report.
 type checker struct {
 	now      time.Time
 	mistakes []client.Field
@@ -38,8 +38,7 @@ func (c *checker) warnf(field, format string, args ...any) {
 	c.warnings = append(c.warnings, client.Field{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
-// batch checks what a report says by itself; whether its source may say so is not
-// looked at.
+// batch checks the report itself, but not whether its source may report it.
 func (c *checker) batch(w *wireStatus, heartbeat time.Duration) batch {
 	b := batch{validFor: heartbeat}
 	if w.ValidFor != nil {
@@ -106,7 +105,7 @@ func (c *checker) condition(field string, w *wireCondition) client.Condition {
 	default:
 		c.errorf(field+"status", "%s, want true, false or \"Unknown\"", display.Safe(s, 60))
 	}
-	// What a healthy condition says is configured.
+	// The reason of a healthy condition comes from the configuration.
 	c.reason(field+"reason", w.Reason, out.Status == client.True)
 	out.Transition = c.time(field+"transition", w.Transition)
 	out.Message = c.message(field+"message", w.Message, w.Reason)
@@ -122,8 +121,9 @@ func (c *checker) reason(field, reason string, mandatory bool) {
 	}
 }
 
-// time reads RFC 3339; no time, Go's zero, or one in the future is now. The clock may have been
-// set back since: what is reported counts all the same, with a warning from clockSlack on.
+// time parses an RFC 3339 time. A missing time, Go's zero time, or one in the future becomes now.
+// The clock may have been set back in the meantime, so a future time is not a mistake; from
+// clockSlack on it is a warning.
 func (c *checker) time(field, text string) time.Time {
 	if text == "" {
 		return c.now
@@ -144,8 +144,8 @@ func (c *checker) time(field, text string) time.Time {
 	return t
 }
 
-// message makes a text fit to be shown, at most report.MaxMessage bytes, and the
-// reason stands in for none.
+// message makes a text safe to display, with at most client.MaxMessage bytes. If it is empty,
+// message returns the reason.
 func (c *checker) message(field, text, reason string) string {
 	trimmed := strings.TrimSpace(text)
 	out := display.Safe(trimmed, len(trimmed))
@@ -162,7 +162,7 @@ func (c *checker) message(field, text, reason string) string {
 	return out
 }
 
-// shown is untrusted text as a message quotes it.
+// shown returns untrusted text quoted for a message.
 func shown(s string) string {
 	raw, err := json.Marshal(display.Safe(s, 60))
 	if err != nil {

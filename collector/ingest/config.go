@@ -14,43 +14,42 @@ import (
 	"github.com/kernosis/kernosis/collector/ingest/client"
 )
 
-// Bounds of a configuration. Each condition is a source to the engine, which keeps
-// 256.
+// Bounds of a configuration. Each condition is a source of the engine, which keeps 256.
 const (
 	MaxSources         = 32
 	MaxTotalConditions = 100
-	// DefaultHeartbeat is how long a report counts where neither it nor the
-	// configuration says: three of the 30 s at which node-problem-detector's own
-	// checks run, so that one that comes late is not missed.
+	// DefaultHeartbeat is how long a report is valid if neither it nor the configuration sets
+	// that: three times the 30 s interval of node-problem-detector's own checks, so that a late
+	// report is still in time.
 	DefaultHeartbeat = 90 * time.Second
 )
 
-// Config is who may report what.
+// Config defines who may report what.
 type Config struct {
 	Sources []Source
-	// Owner names the rule that sets a condition type which no source has, for the
-	// answer to a daemon that reports that type; "": there is none. It may be nil.
+	// Owner returns the name of the rule that sets a condition type which belongs to no source,
+	// for the answer to a daemon that reports that type; "" if there is none. It may be nil.
 	Owner func(conditionType string) string
-	// Earlier returns how long ago an earlier run of the agent knew that a source sees, by its
-	// stem; false: it did not. It may be nil.
+	// Earlier returns how long ago an earlier run of the agent knew the source with this stem to
+	// be up; false if it did not. It may be nil.
 	Earlier func(stem string) (ago time.Duration, ok bool)
-	Log     *slog.Logger // nil: none
-	FS      hostfs.FS    // has the machine's /proc; zero: this process'
+	Log     *slog.Logger // may be nil
+	FS      hostfs.FS    // with the machine's /proc; zero: this process's
 }
 
 // Source is one problem daemon.
 type Source struct {
 	Name string
-	UIDs []uint32 // users it may run as; none: root alone
-	// Pods has processes of any pod report, besides those of the machine and of the agent's
-	// own pod.
+	UIDs []uint32 // users that the daemon may run as; empty: only root
+	// Pods allows processes of any pod to report, in addition to those of the machine and of the
+	// agent's own pod.
 	Pods       bool
-	Conditions []string // types it may set; none: it reports events only
-	// Heartbeat is how long a report counts that doesn't say; 0: DefaultHeartbeat.
+	Conditions []string // types that it may set; empty: it reports events only
+	// Heartbeat is how long a report without validFor is valid; 0: DefaultHeartbeat.
 	Heartbeat time.Duration
 }
 
-// Check returns all that is wrong, with fields such as sources[0].conditions[2].
+// Check returns all mistakes, with fields such as sources[0].conditions[2].
 func (c *Config) Check() document.Errors {
 	k := configCheck{names: map[string]int{}, types: map[string]string{}}
 	if len(c.Sources) > MaxSources {
@@ -77,10 +76,12 @@ func (k *configCheck) errorf(source int, field, format string, args ...any) {
 	k.errs.Add(fmt.Sprintf("sources[%d].%s", source, field), format, args...)
 }
 
-// sourceName keeps names fit to be part of a rule's, which has 63 characters.
+// sourceName limits names so that they fit into the name of a rule, which has at most 63
+// characters.
 var sourceName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`) //nolint:gochecknoglobals // a constant
 
-// pascalCase is what Kubernetes wants of condition types and reasons, as rules have it.
+// pascalCase is the form that Kubernetes requires for condition types and reasons; rules use it as
+// well.
 var pascalCase = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,127}$`) //nolint:gochecknoglobals // a constant
 
 func (k *configCheck) source(i int, s *Source) {
@@ -106,7 +107,7 @@ func (k *configCheck) source(i int, s *Source) {
 			k.errorf(i, field, "%v", err)
 			continue
 		}
-		// Names of rules are in lower case: types that differ in that alone are one.
+		// Names of rules are in lower case: types that differ only in case are the same.
 		if first, ok := k.types[strings.ToLower(t)]; ok {
 			k.errorf(i, field, "condition %s is that of source %s already", t, first)
 			continue
@@ -115,7 +116,7 @@ func (k *configCheck) source(i int, s *Source) {
 	}
 }
 
-// CheckType reports what is wrong with a condition type.
+// CheckType returns an error if a condition type is invalid.
 func CheckType(t string) error {
 	switch {
 	case t == "":
@@ -128,10 +129,10 @@ func CheckType(t string) error {
 	return nil
 }
 
-// CheckName is the name under which a condition of a source is reported as a check.
+// CheckName returns the name of the check that reports a source's condition.
 func CheckName(source, conditionType string) string { return source + "/" + conditionType }
 
-// EventsName is the name under which events of a source are reported as a check.
+// EventsName returns the name of the check that reports a source's events.
 func EventsName(source string, severity client.Severity) string {
 	return source + "/" + string(severity)
 }

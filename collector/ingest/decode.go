@@ -11,8 +11,8 @@ import (
 	"github.com/kernosis/kernosis/collector/ingest/client"
 )
 
-// wireStatus is a report as it comes: what has a form of its own is read later, so
-// that a mistake in it is reported with its place.
+// wireStatus is a report as it is received: values with a format of their own are parsed later, so
+// that a mistake in them is reported with its field.
 type wireStatus struct {
 	Source     *string         `json:"source"`
 	ValidFor   *string         `json:"validFor"`
@@ -35,8 +35,8 @@ type wireCondition struct {
 	Message    string          `json:"message"`
 }
 
-// decode reads a report as the API server reads objects: names in their case,
-// unknown and repeated ones are mistakes.
+// decode decodes a report as the API server decodes objects: field names are case-sensitive, and
+// unknown or repeated ones are mistakes.
 func decode(body []byte) (*wireStatus, []client.Field) {
 	var w wireStatus
 	strict, err := kjson.UnmarshalStrict(body, &w)
@@ -68,7 +68,7 @@ func decodeMistake(err error) client.Field {
 	return client.Field{Message: "no JSON: " + display.Safe(strings.TrimPrefix(err.Error(), "json: "), 200)}
 }
 
-// wanted is what JSON calls a kind of Go.
+// wanted returns JSON's name for a Go kind.
 func wanted(kind string) string {
 	switch kind {
 	case "slice":

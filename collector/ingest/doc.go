@@ -1,29 +1,28 @@
-// Package ingest is the problem report interface: it takes what problem daemons of
-// others find on the node, and makes Events of it.
+// Package ingest is the problem report interface: it accepts the findings of other problem daemons
+// on the node, and converts them to Events.
 //
-// A daemon posts a [report.Status] as JSON to a unix socket. Who may report what is
-// configured: the daemon's name, the users it may run as, the condition types it
-// may set. An [Intake] checks reports, bounds them in size and rate, and remembers
-// what each daemon's conditions are and until when that counts. A [Listener] is the
-// socket: it knows which user each connection is of.
+// A daemon posts a [client.Status] as JSON to a unix socket. The configuration defines who may
+// report what: the daemon's name, the users it may run as, the condition types it may set. An
+// [Intake] checks reports, limits their size and rate, and remembers each daemon's conditions and
+// until when they are valid. A [Server] listens on the socket and determines the user of each
+// connection.
 //
-// # What comes of a report
+// # Events
 //
-//   - A condition becomes an event of kind check, as a check program's result does,
-//     named "<source>/<Type>": status problem for True, ok for False, unknown for
-//     Unknown and where nothing was reported in time. It is reported when status or
-//     reason change, not at each heartbeat; a change of the message alone is not
-//     reported, since each would be a write to the node's object.
-//   - An event becomes an event of kind check with status problem, named
-//     "<source>/info" or "<source>/warn". These sources are up from a report on, with or
-//     without events, for as long as it says that it counts.
+//   - A condition becomes an event of kind check, like the result of a check program, named
+//     "<source>/<Type>": status problem for True, ok for False, unknown for Unknown and if no
+//     report came in time. It is reported when status or reason change, not at each heartbeat. A
+//     change of only the message is not reported, because each would cause a write to the node
+//     object.
+//   - An event becomes an event of kind check with status problem, named "<source>/info" or
+//     "<source>/warn". These sources are up as long as a report is valid, with or without events.
 //
-// Which rules and conditions these come to is not for this package to know.
+// Which rules and conditions these events lead to is not known in this package.
 //
 // # Time
 //
-// A condition counts as long as its last report says. After a start each has the
-// time that is configured to be reported again: until then a problem goes on, and a
-// source that saw before the restart is up for what is left of that time, so that the
-// restart changes nothing.
+// A condition is valid as long as its last report says. After a start, each condition may take its
+// source's configured heartbeat to be reported again. Until then a problem stays, and a source
+// that was up before the restart is up for the rest of that time, so that the restart changes
+// nothing.
 package ingest

@@ -9,10 +9,10 @@ import (
 	"github.com/kernosis/kernosis/collector/ingest/client"
 )
 
-// Run takes reports, and makes conditions Unknown that are not reported again in
-// time, until ctx ends; then it returns nil. Events go to emit, one at a time; each
-// is valid during the call. What an earlier run of the agent knew not longer than a
-// Heartbeat ago counts for what is left of that.
+// Run accepts reports until ctx ends, then it returns nil. Conditions that are not reported again
+// in time become Unknown. Events go to emit, one at a time; each is valid during the call. The
+// state that an earlier run of the agent knew less than a Heartbeat ago stays valid for the rest
+// of that time.
 func (in *Intake) Run(ctx context.Context, emit func(*event.Event)) error {
 	in.start(emit)
 	defer in.stop()
@@ -45,7 +45,7 @@ func (in *Intake) start(emit func(*event.Event)) {
 	}
 }
 
-// keep reports that a daemon sees what it saw before the restart.
+// keep reports the sources that were up before the restart as up for the rest of their time.
 func (in *Intake) keep(s *source, now time.Time) {
 	s.heard = now
 	left := func(check string) (until time.Time) {
@@ -74,8 +74,8 @@ func (in *Intake) stop() {
 	in.emit = nil
 }
 
-// expire reports what has not been reported in time, in the order of the
-// configuration, and returns when to look next; zero: when something is reported.
+// expire reports everything that was not reported in time, in the order of the configuration, and
+// returns when to check next; zero: after the next report.
 func (in *Intake) expire(now time.Time) (next time.Time) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -114,14 +114,14 @@ func (in *Intake) expired(s *source, conditionType string, st *condition, now ti
 	never := st.said.Status == ""
 	st.until = time.Time{}
 	if st.said.Status == client.Unknown {
-		return // as it says itself
+		return // the daemon itself reported Unknown
 	}
 	st.said = client.Condition{Type: conditionType, Status: client.Unknown, Transition: now, Message: s.unheard(" it", st.heard, never)}
 	in.reportCondition(s, &st.said, in.emit)
 }
 
-// unheard says since when a daemon has not reported what is named. Whole facts: a time that
-// goes on would be a write each time it is reported.
+// unheard returns a message about since when a daemon has not reported what is named. It has a
+// fixed start time: an increasing duration would cause a write each time it is reported.
 func (s *source) unheard(what string, since time.Time, never bool) string {
 	began := ""
 	if never {

@@ -11,8 +11,8 @@ import (
 	"github.com/kernosis/kernosis/collector/ingest/client"
 )
 
-// FuzzReport sends anything: it is refused with a reason, or the events that follow
-// keep to their bounds.
+// FuzzReport sends arbitrary input: it is refused with a reason, or the resulting events are
+// within their bounds.
 func FuzzReport(f *testing.F) {
 	for _, seed := range []string{
 		`{"source":"gpu-monitor","validFor":"30s","events":[{"severity":"info","timestamp":"2026-01-02T15:04:05.123Z","reason":"A","message":"a\u001b"}],"conditions":[{"type":"GPUHot","status":true,"transition":"2026-01-02T15:04:05Z","reason":"Hot","message":"92 °C"}]}`,
@@ -30,7 +30,7 @@ func FuzzReport(f *testing.F) {
 		in.start(func(ev *event.Event) {
 			d := ev.Check
 			if d == nil {
-				return // a source
+				return // an event of kind source
 			}
 			reported++
 			if len(d.Message) > client.MaxMessage || !utf8.ValidString(d.Message) || display.Safe(d.Message, len(d.Message)) != d.Message {
@@ -42,7 +42,7 @@ func FuzzReport(f *testing.F) {
 			if ev.BootTime <= 0 || ev.Time.IsZero() {
 				t.Errorf("no time: %+v", ev)
 			}
-			// As the journal has it.
+			// As in the journal.
 			if _, err := json.Marshal(ev); err != nil {
 				t.Error(err)
 			}

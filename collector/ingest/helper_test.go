@@ -18,7 +18,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
 )
 
-// asClient has this binary be the client that a test wants to be of another user.
+// asClient makes this binary the client, for tests that need one of another user.
 const asClient = "KERNOSIS_TEST_REPORT_TO"
 
 func TestMain(m *testing.M) {
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(leakcheck.Run(m.Run))
 }
 
-// reported is what came out of an intake.
+// reported collects what an intake emits.
 type reported struct {
 	mu     sync.Mutex
 	events []event.CheckData
@@ -64,7 +64,7 @@ func (l *reported) take() []string {
 	return out
 }
 
-// seen returns which sources came up or went down since the last call.
+// seen returns the sources that came up or went down since the last call.
 func (l *reported) seen() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +80,7 @@ func sources() []Source {
 	}
 }
 
-// runIntake runs an intake of sources until the test's end.
+// runIntake runs an intake with sources until the test ends.
 func runIntake(t testing.TB, cfg Config) (*Intake, *reported) {
 	t.Helper()
 	in, err := New(cfg)
@@ -122,8 +122,7 @@ func status(source string, conditions ...client.Condition) client.Status {
 	return client.Status{Source: source, Conditions: conditions}
 }
 
-// child runs this binary as a user, posting text to the socket; it returns what was
-// answered.
+// child runs this binary as a user, posting text to the socket; it returns the answer.
 func child(t *testing.T, uid uint32, socket, text string) (int, string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])

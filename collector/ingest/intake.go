@@ -14,7 +14,7 @@ import (
 	"github.com/kernosis/kernosis/collector/ingest/client"
 )
 
-// Intake takes reports. Make one with New; its methods are safe for concurrent use.
+// Intake accepts reports. Create one with New; its methods are safe for concurrent use.
 type Intake struct {
 	owner   func(string) string
 	earlier func(string) (time.Duration, bool)
@@ -22,13 +22,13 @@ type Intake struct {
 	counts  counts
 	order   []*source // as configured
 
-	mu      sync.Mutex // held while events are handed on, so that they keep their order
+	mu      sync.Mutex // held while events are emitted, so that they keep their order
 	sources map[string]*source
 	types   map[string]*source // by condition type
 	emit    func(*event.Event) // nil: not running
 	serial  uint64             // of events without a key
-	nonce   string             // distinguishes serials of one run from those of the last
-	wake    chan struct{}      // the next expiry may have moved
+	nonce   string             // makes serials of different runs differ
+	wake    chan struct{}      // receives when the next expiry may have changed
 	fs      hostfs.FS
 }
 
@@ -38,20 +38,19 @@ type source struct {
 	limits     limits
 	conditions map[string]*condition
 	reasons    map[string]bool
-	heard      time.Time // a report, or the start
-	until      time.Time // its events would be known until then, by the monotonic clock; zero: they would not
+	heard      time.Time // time of the last report, or of the start
+	until      time.Time // its event sources are up until then (monotonic clock); zero: they are down
 }
 
-// condition is what a daemon has said last.
+// condition is the last known state of a daemon's condition.
 type condition struct {
-	said  client.Condition // that was reported; Status "": nothing since the start
-	heard time.Time        // when, or the start
-	until time.Time        // by the monotonic clock; zero: expired
-	kept  time.Time        // it is as before the restart until then, likewise; zero: it is not
+	said  client.Condition // as reported last; Status "": not since the start
+	heard time.Time        // time of the last report, or of the start
+	until time.Time        // when it expires (monotonic clock); zero: expired
+	kept  time.Time        // likewise, until when it is as before the restart; zero: it is not
 }
 
-// New returns an intake that takes nothing yet, or all that is wrong with the
-// configuration.
+// New returns an intake that accepts nothing before Run, or all mistakes in the configuration.
 func New(cfg Config) (*Intake, error) {
 	if err := cfg.Check().Err(); err != nil {
 		return nil, err
@@ -81,7 +80,7 @@ func New(cfg Config) (*Intake, error) {
 	return in, nil
 }
 
-// UIDs returns the users that may report anything.
+// UIDs returns the users that may report for any source.
 func (in *Intake) UIDs() []uint32 {
 	var out []uint32
 	for _, s := range in.order {
@@ -91,9 +90,8 @@ func (in *Intake) UIDs() []uint32 {
 	return slices.Compact(out)
 }
 
-// Report takes one report of a peer: all of it or, with a *Refusal, nothing. key,
-// if any, is the sender's for this report: events of a report that comes again
-// have the same identity.
+// Report accepts a peer's report as a whole, or rejects it with a *Refusal. key is the sender's
+// key for this report, if any: if the report is sent again, its events have the same identity.
 func (in *Intake) Report(peer Peer, key string, body []byte) (client.Answer, error) {
 	w, mistakes := decode(body)
 	in.mu.Lock()
@@ -111,7 +109,7 @@ func (in *Intake) Report(peer Peer, key string, body []byte) (client.Answer, err
 	return answer, nil
 }
 
-// take is Report; name is the source to count it for.
+// take implements Report; name is the source whose counters apply.
 func (in *Intake) take(peer Peer, key string, w *wireStatus, mistakes []client.Field) (name string, _ client.Answer, _ *Refusal) {
 	none := client.Answer{}
 	if in.emit == nil {
@@ -132,7 +130,7 @@ func (in *Intake) take(peer Peer, key string, w *wireStatus, mistakes []client.F
 			client.Field{Field: "source", Message: shown(*w.Source) + " is none of the agent's configuration (reports:)"})
 	}
 	if !slices.Contains(s.UIDs, peer.UID) {
-		// Counted for nobody: it is not the source that did this.
+		// Don't count it for the source, which didn't send it.
 		return "", none, refuse(Forbidden, fmt.Sprintf("user %d may not report for this source", peer.UID),
 			client.Field{Field: "source", Message: fmt.Sprintf("%s may be reported by user %v", s.Name, s.UIDs)})
 	}
@@ -163,8 +161,7 @@ func validKey(key string) bool {
 	return len(key) <= client.MaxKey && !slices.ContainsFunc([]byte(key), func(c byte) bool { return c < ' ' || c > '~' })
 }
 
-// own refuses condition types that are not the source's, and more reasons than a
-// daemon needs.
+// own refuses condition types that don't belong to the source, and too many different reasons.
 func (in *Intake) own(s *source, b *batch) *Refusal {
 	for i, c := range b.conditions {
 		if s.conditions[c.Type] != nil {
@@ -200,7 +197,7 @@ func (in *Intake) own(s *source, b *batch) *Refusal {
 	}
 	for i, c := range b.conditions {
 		if c.Status != client.True {
-			continue // its reason goes nowhere
+			continue // its reason is not used
 		}
 		if r := note(c.Reason, "conditions["+strconv.Itoa(i)+"].reason"); r != nil {
 			return r
@@ -212,7 +209,7 @@ func (in *Intake) own(s *source, b *batch) *Refusal {
 	return nil
 }
 
-// accept hands on what is new in a report that may be taken.
+// accept emits what is new in a report that passed all checks.
 func (in *Intake) accept(s *source, b *batch, key string, now time.Time) {
 	if s.until.IsZero() {
 		in.sight(s, "")
@@ -242,14 +239,14 @@ func (in *Intake) accept(s *source, b *batch, key string, now time.Time) {
 	}
 }
 
-// sight reports that events of a daemon would be known or, with a reason, that they would not.
+// sight reports that events of a daemon can be received or, with a reason, that they can't.
 func (in *Intake) sight(s *source, blind string) {
 	for _, severity := range []client.Severity{client.Info, client.Warn} {
 		reportSight(in.emit, EventsName(s.Name, severity), blind)
 	}
 }
 
-// differs reports whether it has to be reported. Reasons count where they show.
+// differs reports whether the condition has to be reported. Reasons matter only if they are shown.
 func (st *condition) differs(c *client.Condition) bool {
 	return st.said.Status != c.Status || c.Status == client.True && st.said.Reason != c.Reason
 }
@@ -263,7 +260,7 @@ func (s *source) changes(b *batch) (n int) {
 	return n
 }
 
-// eventID is the identity of an event: by the sender's key, else of its own.
+// eventID returns the identity of an event: derived from the sender's key, else a new one.
 func (in *Intake) eventID(key string, i int) string {
 	if key != "" {
 		return key + "/" + strconv.Itoa(i)
@@ -279,7 +276,7 @@ func (in *Intake) reportEvent(s *source, e *client.Event, id string, now time.Ti
 	})
 }
 
-// ReportLasting reports once more, to emit, what was reported of each condition last.
+// ReportLasting emits the last reported state of each condition again.
 func (in *Intake) ReportLasting(emit func(*event.Event)) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -304,7 +301,7 @@ func (in *Intake) reportCondition(s *source, c *client.Condition, emit func(*eve
 	report(emit, CheckName(s.Name, c.Type), c.Transition, hostfs.BootTime(), &event.CheckData{Status: status, Reason: c.Reason, Message: c.Message})
 }
 
-// reportSight reports that a check sees or, with a reason, that it does not.
+// reportSight reports that a check is up or, with a reason, that it is down.
 func reportSight(emit func(*event.Event), check, blind string) {
 	stem := event.NamedStem(event.CheckStem, check)
 	emit(hostfs.Stamped(event.Event{
@@ -320,7 +317,7 @@ func report(emit func(*event.Event), check string, at time.Time, boot time.Durat
 	})
 }
 
-// bootTimeOf is a time on the clock of the kernel, not before the boot.
+// bootTimeOf converts a time to the kernel's boot clock, but not to before the boot.
 func bootTimeOf(at, now time.Time) time.Duration {
 	return max(1, hostfs.BootTime()-now.Sub(at))
 }

@@ -136,8 +136,7 @@ func TestReports(t *testing.T) {
 	counted(t, in.counts.reports, 9, "", string(Invalid))
 }
 
-// TestFutureTransition: what a condition says does not depend on when it began to be so.
-// Who asks gets what the daemons have reported of their conditions, as it was reported.
+// ReportLasting emits the conditions as the daemons reported them.
 func TestReportLasting(t *testing.T) {
 	in, l := runIntake(t, Config{Sources: sources()})
 	asked := newReported()
@@ -176,7 +175,7 @@ func TestFutureTransition(t *testing.T) {
 	}
 }
 
-// TestExpiry follows a condition through heartbeats that stop and come back.
+// TestExpiry follows a condition whose heartbeats stop and come back.
 func TestExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, err := New(Config{Sources: sources()[:1]})
@@ -201,14 +200,14 @@ func TestExpiry(t *testing.T) {
 			}
 		}
 		bad := client.Condition{Type: "GPUUnhealthy", Status: client.True, Reason: "XidError", Message: "Xid 79"}
-		// As after a restart: nothing is reported before the time to report is over.
+		// As after a restart: nothing is reported before the time to report has passed.
 		time.Sleep(59 * time.Second)
 		want("before the first report")
 		post(status("gpu-monitor", bad))
 		want("first report", "gpu-monitor/GPUUnhealthy problem XidError: Xid 79")
 		time.Sleep(time.Second)
 		want("the other is never reported", "gpu-monitor/GPUHot unknown : gpu-monitor has not reported it since the agent started at "+started)
-		// Heartbeats with a time of their own.
+		// Heartbeats with a validity of their own.
 		for range 10 {
 			post(client.Status{Source: "gpu-monitor", ValidFor: "10s", Conditions: []client.Condition{bad}})
 			time.Sleep(9 * time.Second)
@@ -225,7 +224,7 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-// TestRestart: what the run before knew counts for what is left of its heartbeat.
+// TestRestart checks that the state of the earlier run stays valid for the rest of its heartbeat.
 func TestRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, err := New(Config{Sources: sources()[:1], Earlier: func(stem string) (time.Duration, bool) {
@@ -257,9 +256,10 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// TestValidityIsAPeriod: how long a report counts is measured by the monotonic clock. By the wall
-// clock, which Round leaves, all reports would be over when somebody sets it forward. A bubble of
-// synctest has no monotonic clock, and this machine's wall clock is not a test's to set.
+// TestValidityIsAPeriod checks that the validity of a report is measured by the monotonic clock.
+// By the wall clock, which is all that Round leaves, all reports would expire when somebody sets
+// it forward. A synctest bubble has no monotonic clock, and a test must not set this machine's
+// wall clock.
 func TestValidityIsAPeriod(t *testing.T) {
 	in, _ := runIntake(t, Config{Sources: sources()})
 	check := func(when string) {
@@ -309,7 +309,7 @@ func TestRates(t *testing.T) {
 		flood := client.Status{Source: "gpu-monitor", Events: slices.Repeat([]client.Event{{Severity: client.Info, Reason: "A"}}, 100)}
 		limit(flood, 3, "events")
 		l.take()
-		// What one does is nothing to another, nor its events to its heartbeat.
+		// Sources don't affect each other, nor do a source's events affect its heartbeat.
 		if _, err := in.Report(Peer{}, "", body(t, status("door-monitor"))); err != nil {
 			t.Error(err)
 		}
@@ -357,8 +357,7 @@ func TestTooManyReasons(t *testing.T) {
 	})
 }
 
-// A report that is sent again under its key has the same identities; others have
-// their own.
+// A report that is sent again with its key has the same identities; other reports have their own.
 func TestEventIdentity(t *testing.T) {
 	in, l := runIntake(t, Config{Sources: sources()})
 	two := body(t, client.Status{Source: "events-only", Events: slices.Repeat([]client.Event{{Severity: client.Info, Reason: "A"}}, 2)})

@@ -5,22 +5,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Outcome is what became of a report.
+// Outcome is the result of a report.
 type Outcome string
 
-// Outcomes, all but the first refusals.
+// The outcomes; all except the first are refusals.
 const (
 	Accepted  Outcome = "accepted"
-	Invalid   Outcome = "invalid"     // 400, and what is no report at all
+	Invalid   Outcome = "invalid"     // 400, also for bodies that are no reports
 	Forbidden Outcome = "forbidden"   // 403: user, source or condition is not configured
-	Conflict  Outcome = "conflict"    // 409: the condition is another's
+	Conflict  Outcome = "conflict"    // 409: the condition belongs to another source or a rule
 	TooLarge  Outcome = "too-large"   // 413
 	RateLimit Outcome = "rate"        // 429
-	Closing   Outcome = "unavailable" // 503: the agent starts or ends
+	Closing   Outcome = "unavailable" // 503: the agent is starting or stopping
 )
 
-// counts are of each source since the start, reports also of "", those whose source is not
-// known.
+// counts are the counters of each source since the start; reports also has source "" for reports
+// whose source is unknown.
 type counts struct {
 	all                                         *prometheus.Registry
 	reports, events, changes, expired, warnings *prometheus.CounterVec
@@ -41,7 +41,7 @@ func newCounts(sources []Source) counts {
 	}
 	for _, s := range append([]Source{{}}, sources...) {
 		for _, o := range []Outcome{Accepted, Invalid, Forbidden, Conflict, TooLarge, RateLimit, Closing} {
-			c.reports.WithLabelValues(s.Name, string(o)) // a zero is a fact too
+			c.reports.WithLabelValues(s.Name, string(o)) // so that the metric exists with value 0
 		}
 		if s.Name == "" {
 			continue
@@ -53,5 +53,5 @@ func newCounts(sources []Source) counts {
 	return c
 }
 
-// Metrics returns what is counted of each source.
+// Metrics returns the counters of all sources.
 func (in *Intake) Metrics() prometheus.Collector { return in.counts.all }

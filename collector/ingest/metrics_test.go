@@ -59,7 +59,7 @@ kernosis_reports_total{outcome="unavailable",source="gpu-monitor"} 0
 	}
 }
 
-// counted checks a count.
+// counted checks a counter.
 func counted(t *testing.T, counts *prometheus.CounterVec, want float64, labels ...string) {
 	t.Helper()
 	if got := testutil.ToFloat64(counts.WithLabelValues(labels...)); got != want {

@@ -11,11 +11,11 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// Peer is who reports.
+// Peer is the sender of a report.
 type Peer struct {
 	UID uint32
-	// Foreign says why it does not count as a process of this machine or of the agent's own
-	// pod; empty: it does. Root of a container has the user id of the machine's root.
+	// Foreign is why the process does not belong to this machine or to the agent's own pod; empty
+	// if it does. It is needed because root in a container has the user id of the machine's root.
 	Foreign string
 }
 
@@ -29,8 +29,8 @@ type peers struct {
 func newPeers(fs hostfs.FS) (*peers, error) {
 	own, err := fs.ProcCgroups(os.Getpid())
 	if errors.Is(err, os.ErrNotExist) {
-		// The host's /proc does not have this process by its number here: what connects has
-		// none there either.
+		// The host's /proc does not have this process under the number that it has here. The same
+		// is true for the processes that connect.
 		own, err = hostfs.New("/").ProcCgroups(os.Getpid())
 	}
 	if err != nil {
@@ -39,8 +39,8 @@ func newPeers(fs hostfs.FS) (*peers, error) {
 	return &peers{fs: fs, own: podOf(own)}, nil
 }
 
-// podOf finds the UID of a process' pod by its control groups, or for a container of none the
-// container's ID; empty: it is a process of the machine.
+// podOf returns the UID of a process' pod according to its control groups, or, if its container
+// belongs to no pod, the container's ID; empty for a process of the machine.
 func podOf(groups []hostfs.ProcCgroup) (pod string) {
 	for _, g := range groups {
 		a, ok := hostfs.ParseCgroupPath(g.Path)
@@ -56,7 +56,7 @@ func podOf(groups []hostfs.ProcCgroup) (pod string) {
 	return pod
 }
 
-// of returns who has connected, as the kernel knows it.
+// of returns the peer of a connection, as the kernel reports it.
 func (p *peers) of(conn *net.UnixConn) (Peer, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -69,7 +69,7 @@ func (p *peers) of(conn *net.UnixConn) (Peer, error) {
 		if cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); credErr != nil {
 			return
 		}
-		// Kernels from 6.5: its number may be another process' by now.
+		// On kernels since 6.5, a pidfd detects that the process number was reused.
 		if n, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD); err == nil {
 			pidfd = n
 		}

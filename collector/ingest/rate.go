@@ -6,19 +6,18 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Rates of one source, and how much may come at once. They are those of a daemon
-// that has lost its mind, not of one that has much to report: heartbeats come every
-// some seconds at most.
+// Rates of one source, and bursts. They stop a daemon that has gone wild, not one that has much to
+// report: heartbeats come at most every few seconds.
 const (
 	reportsPerSecond = 2
 	reportBurst      = 30
 	eventsPerSecond  = 20
 	eventBurst       = 300
-	// A change of a condition is a write to the node's object, of 10 KiB in etcd.
+	// A change of a condition causes a write to the node object, 10 KiB in etcd.
 	changesPerSecond = 0.2
 	changeBurst      = 50
-	// maxReasons bounds the different reasons of a source while the agent runs:
-	// they are labels of metrics.
+	// maxReasons bounds the different reasons of a source during a run of the agent: they become
+	// labels of metrics.
 	maxReasons = 50
 )
 
@@ -32,8 +31,8 @@ func newLimits() limits {
 	}
 }
 
-// take takes a report of so many events and changes off the rates, or nothing and
-// says of which there were too many and when it would be taken.
+// take takes a report with this many events and changes from the limits. If one of them is
+// exceeded, it takes nothing and returns the name of the limit and how long to wait.
 func (l *limits) take(now time.Time, events, changes int) (tooMany string, wait time.Duration) {
 	taken := make([]*rate.Reservation, 0, 3)
 	for _, t := range []struct {

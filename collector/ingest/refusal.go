@@ -9,15 +9,15 @@ import (
 	"github.com/kernosis/kernosis/collector/ingest/client"
 )
 
-// Refusal is why a report was not taken.
+// Refusal is the error for a report that was not accepted.
 type Refusal struct {
 	Outcome    Outcome
 	Message    string
 	Fields     []client.Field
-	RetryAfter time.Duration // of RateLimit
+	RetryAfter time.Duration // for RateLimit
 }
 
-// maxFields is how many mistakes are reported: enough to correct one's code by.
+// maxFields is how many mistakes are reported: enough to fix the daemon.
 const maxFields = 20
 
 func refuse(o Outcome, message string, fields ...client.Field) *Refusal {
@@ -36,7 +36,7 @@ func (r *Refusal) Error() string {
 	return b.String()
 }
 
-// status is the HTTP status.
+// status returns the HTTP status.
 func (r *Refusal) status() int {
 	switch r.Outcome {
 	case Forbidden:

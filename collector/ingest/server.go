@@ -19,24 +19,23 @@ import (
 	"github.com/kernosis/kernosis/collector/ingest/client"
 )
 
-// Times that a peer has for its part. A daemon is on this machine.
+// Timeouts for a peer, which is a daemon on this machine.
 const (
 	readTime  = 5 * time.Second
-	writeTime = 10 * time.Second // the engine may have much to do
+	writeTime = 10 * time.Second // the engine may be busy
 	idleTime  = 2 * time.Minute  // heartbeats reuse their connection
 )
 
-// Server answers at a unix socket. Make one with Listen.
+// Server serves reports on a unix socket. Create one with Listen.
 type Server struct {
 	intake *Intake
 	l      *peerListener
 	http   *http.Server
 }
 
-// Listen makes the socket, for root alone (0600); where users other than the
-// agent's may report it is open to all (0666), and the user ID that the kernel reports
-// for a connection decides. It fails where another process answers. Connections wait
-// for Serve.
+// Listen creates the socket, accessible to root only (0600). If users other than the agent's may
+// report, it is accessible to all (0666), and the user ID that the kernel reports for a connection
+// decides. Listen fails if another process answers on the socket. Connections wait for Serve.
 func Listen(path string, in *Intake) (*Server, error) {
 	who, err := newPeers(in.fs)
 	if err != nil {
@@ -82,7 +81,7 @@ func Listen(path string, in *Intake) (*Server, error) {
 // peerKey is the key of a connection's [Peer].
 type peerKey struct{}
 
-// Serve answers until ctx ends and then returns nil. It closes the socket.
+// Serve serves reports until ctx ends and then returns nil. It closes the socket.
 func (s *Server) Serve(ctx context.Context) error {
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -112,7 +111,7 @@ func (s *Server) Metrics() prometheus.Collector { return s.l.refused }
 func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	peer, ok := r.Context().Value(peerKey{}).(Peer)
 	if !ok || !s.l.allowed[peer.UID] {
-		w.Header().Set("Connection", "close") // its place is another stranger's
+		w.Header().Set("Connection", "close") // free the place for other unknown users
 		s.refused(w, refuse(Forbidden, fmt.Sprintf("user %d may not report", peer.UID)))
 		return
 	}
@@ -135,7 +134,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, answer)
 }
 
-// refused answers what never came to the intake, and counts it.
+// refused answers requests that don't reach the intake, and counts them.
 func (s *Server) refused(w http.ResponseWriter, r *Refusal) {
 	s.intake.counts.reports.WithLabelValues("", string(r.Outcome)).Inc()
 	s.answer(w, r)
@@ -144,7 +143,7 @@ func (s *Server) refused(w http.ResponseWriter, r *Refusal) {
 func (s *Server) answer(w http.ResponseWriter, r *Refusal) {
 	a := client.Answer{Error: r.Message, Fields: r.Fields}
 	if r.RetryAfter > 0 {
-		// Whole seconds are all that HTTP knows.
+		// HTTP allows only whole seconds.
 		seconds := int64((r.RetryAfter + time.Second - 1) / time.Second)
 		w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
 		a.RetryAfter = r.RetryAfter.Round(time.Millisecond).String()
@@ -152,7 +151,7 @@ func (s *Server) answer(w http.ResponseWriter, r *Refusal) {
 	write(w, r.status(), a)
 }
 
-// elsewhere answers what is no report.
+// elsewhere answers requests that are not reports.
 func (s *Server) elsewhere(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != client.Path {
 		write(w, http.StatusNotFound, client.Answer{Error: "reports are posted to " + client.Path})
@@ -165,5 +164,5 @@ func (s *Server) elsewhere(w http.ResponseWriter, r *http.Request) {
 func write(w http.ResponseWriter, status int, a client.Answer) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(a) // nobody is left to report where it fails
+	_ = json.NewEncoder(w).Encode(a) // if it fails, the peer is gone
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
-// folder returns one with a short path, that other users may enter.
+// folder returns a folder with a short path that other users may enter.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "kernosis-report-") //nolint:usetesting // other users may not enter t.TempDir's
@@ -37,7 +37,7 @@ func folder(t *testing.T) string {
 	return dir
 }
 
-// serve serves sources at a socket until the test's end.
+// serve serves sources on a socket until the test ends.
 func serve(t *testing.T, socket string, sources []Source) (*Intake, *reported, *Server) {
 	t.Helper()
 	in, l := runIntake(t, Config{Sources: sources})
@@ -70,7 +70,7 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// binaryForAll makes this binary one that other users may run.
+// binaryForAll returns a copy of this binary that other users may run.
 func binaryForAll(t *testing.T) {
 	t.Helper()
 	raw, err := os.ReadFile(os.Args[0])
@@ -114,7 +114,7 @@ func TestUsers(t *testing.T) {
 		if got := l.take(); len(got) != 1 || got[0] != "door-monitor/DoorOpen problem WindBlew: open" {
 			t.Errorf("reported %q", got)
 		}
-		// One that may report, but not for this source; and one that may nothing.
+		// One user that may report, but not for this source; and one that may not report at all.
 		if code, text := child(t, 4711, socket, `{"source":"gpu-monitor"}`); code != 403 || !strings.Contains(text, "may not report for this source") {
 			t.Errorf("4711 as gpu-monitor: %d %s", code, text)
 		}
@@ -176,7 +176,7 @@ func TestHTTP(t *testing.T) {
 	counted(t, in.counts.reports, 1, "a", string(RateLimit))
 }
 
-// A user's many connections leave room for another's.
+// A user's many connections leave room for those of others.
 func TestConnectionsAreBounded(t *testing.T) {
 	needRoot(t)
 	socket := filepath.Join(folder(t), "report.sock")
@@ -234,7 +234,7 @@ func TestSocketPlace(t *testing.T) {
 	refused("report.sock", "is not absolute")
 	refused(filepath.Join(dir, strings.Repeat("x", 100)), "at most")
 
-	// Left behind by one that was killed.
+	// Left behind by a process that was killed.
 	stale := filepath.Join(dir, "stale.sock")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: stale, Net: "unix"})
 	if err != nil {
@@ -269,7 +269,7 @@ func TestSocketPlace(t *testing.T) {
 		refused(filepath.Join(foreign, "report.sock"), "belongs to user 4711")
 	}
 
-	// A socket that another has put in its place meanwhile is not removed.
+	// A socket that another process has created in its place in the meantime is not removed.
 	taken := filepath.Join(dir, "taken.sock")
 	s, err := Listen(taken, in)
 	if err != nil {
@@ -289,7 +289,7 @@ func TestSocketPlace(t *testing.T) {
 	}
 }
 
-// Root of a container has the user id of the machine's root, and may have the socket mounted.
+// Root in a container has the user id of the machine's root, and may have the socket mounted.
 func TestRootOfAPodIsNotTheMachines(t *testing.T) {
 	needRoot(t)
 	const uid = "6a1f2c7e-8b1a-4d60-9c55-0d4c8f2b7a12"
@@ -301,7 +301,7 @@ func TestRootOfAPodIsNotTheMachines(t *testing.T) {
 	_, _, _ = serve(t, socket, append(list, open))
 	post := func(name, join string) (int, string) {
 		t.Helper()
-		// The shell joins the control group, and what it becomes reports.
+		// The shell joins the control group, and then becomes the process that reports.
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", `[ -z "$1" ] || echo $$ >"$1/cgroup.procs" && exec "$0"`, os.Args[0], join)
 		cmd.Env = append(os.Environ(), asClient+"="+socket)
 		cmd.Stdin = strings.NewReader(string(body(t, status(name))))
@@ -328,7 +328,7 @@ func TestRootOfAPodIsNotTheMachines(t *testing.T) {
 	}
 }
 
-// Where a process lives, by its control groups.
+// podOf finds the pod or container of a process by its control groups.
 func TestHomes(t *testing.T) {
 	const uid, id = "6a1f2c7e-8b1a-4d60-9c55-0d4c8f2b7a12", "8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a8a"
 	for path, pod := range map[string]string{

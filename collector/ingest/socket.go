@@ -16,11 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxSocketPath is what fits into sockaddr_un with its end, see unix(7).
+// maxSocketPath is the longest path that fits into sockaddr_un with its terminator; see unix(7).
 const maxSocketPath = 107
 
-// openSocket listens at path. The file appears there whole, with its mode: it is
-// made beside it and renamed. One that is there is replaced if nobody answers.
+// openSocket listens at path. The file appears there with its final mode, because it is created
+// beside it and renamed. An existing socket is replaced if nobody answers there.
 func openSocket(path string, mode fs.FileMode) (*net.UnixListener, fs.FileInfo, error) {
 	if !filepath.IsAbs(path) {
 		return nil, nil, fmt.Errorf("%s is not absolute", path)
@@ -42,7 +42,7 @@ func openSocket(path string, mode fs.FileMode) (*net.UnixListener, fs.FileInfo, 
 	if err != nil {
 		return nil, nil, err
 	}
-	l.SetUnlinkOnClose(false) // it has another name by then
+	l.SetUnlinkOnClose(false) // the socket was renamed
 	info, err := place(making, path, mode)
 	if err != nil {
 		_ = l.Close()
@@ -62,8 +62,8 @@ func place(making, path string, mode fs.FileMode) (fs.FileInfo, error) {
 	return os.Lstat(path)
 }
 
-// makeFolder makes the socket's folder where it is missing, and refuses one in
-// which others could put something else in the socket's place.
+// makeFolder creates the socket's folder if it is missing, and refuses one in which others could
+// replace the socket.
 func makeFolder(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -84,7 +84,7 @@ func makeFolder(dir string) error {
 	return nil
 }
 
-// vacant returns why no socket may be put at path.
+// vacant returns an error if no socket may be created at path.
 func vacant(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -104,7 +104,7 @@ func vacant(path string) error {
 		_ = conn.Close()
 		return fmt.Errorf("%s: another process answers there", path)
 	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ENOENT):
-		return nil // left behind by one that was killed
+		return nil // left behind by a process that was killed
 	}
 	return fmt.Errorf("%s: who may answer there is not known: %w", path, err)
 }
@@ -115,39 +115,39 @@ const (
 	maxConnsOfRest  = 4 // of all users together that may not report
 )
 
-// peerListener accepts connections with their users, so many of each.
+// peerListener accepts connections with their peers, a limited number per user.
 type peerListener struct {
 	*net.UnixListener
 	path    string
-	info    fs.FileInfo // of the socket that is ours
+	info    fs.FileInfo // of our socket
 	peers   *peers
 	allowed map[uint32]bool
 
 	refused prometheus.Counter
 
 	mu     sync.Mutex
-	open   map[uint32]int // connections by user; strangers are counted at nobody's number
+	open   map[uint32]int // connections by user; those of unknown users are counted under stranger
 	closed sync.Once
 }
 
-// stranger stands for all users that may not report; it is the one user id that
-// nobody has, (uid_t)-1.
+// stranger is used for all users that may not report; (uid_t)-1 is the only user id that nobody
+// can have.
 const stranger = ^uint32(0)
 
-// peerConn is a connection of a user.
+// peerConn is a connection with its peer.
 type peerConn struct {
 	*net.UnixConn
 	peer    Peer
 	release func()
 }
 
-// Close closes the connection and gives its place to another.
+// Close closes the connection and frees its place.
 func (c *peerConn) Close() error {
 	c.release()
 	return c.UnixConn.Close()
 }
 
-// Accept returns the next connection whose user has not too many.
+// Accept returns the next connection whose user does not have too many.
 func (l *peerListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.AcceptUnix()
@@ -189,8 +189,7 @@ func (l *peerListener) leave(uid uint32) {
 	l.open[user]--
 }
 
-// Close ends listening and removes the socket, if it is still ours. It may be
-// called again.
+// Close stops listening and removes the socket if it is still ours. It may be called again.
 func (l *peerListener) Close() error {
 	var err error
 	l.closed.Do(func() {

@@ -2,31 +2,30 @@ package logpattern
 
 import "fmt"
 
-// maxTable bounds an automaton's table, in bytes. 1000 literals of maxLiteral random
-// bytes take 6 MiB; where all would take more than this, their last 16, 8 or 4
-// bytes have to do.
+// maxTable bounds an automaton's table, in bytes. 1000 literals of maxLiteral random bytes take 6
+// MiB; if the literals would take more than maxTable, only their last 16, 8 or 4 bytes are used.
 const maxTable = 16 << 20
 
-// automaton finds which of many texts occur in a line, all in one pass over it
-// (Aho and Corasick, 1975), ASCII letters in any case. It is immutable.
+// automaton finds which of many texts occur in a line, in one pass over it (Aho and Corasick,
+// 1975), ignoring the case of ASCII letters. It is immutable.
 //
-// It is written here because none of the libraries fits: cloudflare/ahocorasick
-// takes 4 KiB a state and allocates its result, BobuSumisu/aho-corasick takes
-// 2 KiB a state, petar-dambovaliev/aho-corasick allocates every match, and only
-// the last folds case. Here a state takes 4 bytes for each byte value in use.
+// It is implemented here because no library fits: cloudflare/ahocorasick takes 4 KiB per state and
+// allocates its result, BobuSumisu/aho-corasick takes 2 KiB per state,
+// petar-dambovaliev/aho-corasick allocates every match, and only the last folds case. Here a state
+// takes 4 bytes for each byte value in use.
 type automaton struct {
-	// class maps a byte to its column; 0 is that of all bytes in no text.
+	// class maps a byte to its column; 0 is the column of all bytes that are in no text.
 	class [256]uint8
 	width uint32
-	// next holds one row of columns a state: the offset of the next state's row.
-	// States at which texts end come last, so that one comparison detects them.
+	// next has one row of columns per state: the offset of the next state's row. States at which
+	// texts end come last, so that one comparison detects them.
 	next  []uint32
 	first uint32 // offset of the first row at which a text ends
 	found [][]uint32
 }
 
-// newAutomaton makes the automaton for the texts of each owner. Texts are in
-// lower case and not empty. The bits that scan sets are indexes of owners.
+// newAutomaton returns the automaton for the texts of each owner. Texts are in lower case and not
+// empty. The bits that scan sets are indexes of owners.
 func newAutomaton(texts [][]string) (*automaton, error) {
 	for longest := maxLiteral; longest >= 4; longest /= 2 {
 		if t := newTrie(texts, longest); t != nil {
@@ -52,24 +51,24 @@ func (a *automaton) scan(line []byte, owners bitset) bool {
 	return some
 }
 
-// trie is the tree of the texts, on the way to an automaton.
+// trie is the trie of the texts, from which the automaton is built.
 type trie struct {
 	class [256]uint8
 	width uint32
-	next  []uint32   // rows of states, not offsets; 0 is none
+	next  []uint32   // rows of states, not offsets; 0 means none
 	found [][]uint32 // owners, by state
 }
 
-// newTrie returns the tree of the last bytes of the texts, nil where it would
-// take more than maxTable.
+// newTrie returns the trie of the last bytes of the texts, nil if it would take more than
+// maxTable.
 func newTrie(texts [][]string, longest int) *trie {
 	t := &trie{width: 1}
-	states := 1 // at most
+	states := 1 // upper bound
 	for _, list := range texts {
 		for _, text := range list {
 			states += min(len(text), longest)
 			for i := max(0, len(text)-longest); i < len(text); i++ {
-				// There are at most 230 byte values but capital letters.
+				// Without capital letters there are at most 230 byte values.
 				if c := text[i]; t.class[c] == 0 {
 					t.class[c] = uint8(t.width) //nolint:gosec // see above
 					t.width++
@@ -80,7 +79,7 @@ func newTrie(texts [][]string, longest int) *trie {
 	for c := 'A'; c <= 'Z'; c++ {
 		t.class[c] = t.class[c+'a'-'A']
 	}
-	// A large table that grows is copied a dozen times.
+	// Preallocate: a growing large table would be copied a dozen times.
 	t.next = make([]uint32, 0, min(states*int(t.width), maxTable/4+int(t.width)))
 	t.grow()
 	for owner, list := range texts {
@@ -108,9 +107,9 @@ func (t *trie) grow() {
 	t.found = append(t.found, nil)
 }
 
-// automaton fills in where to go on a byte that continues no text: to the state
-// of the longest end of what was read that starts a text. Breadth first, so that
-// this shorter state is complete.
+// automaton fills in the transitions for bytes that continue no text: to the state of the longest
+// suffix of what was read that begins a text. It works breadth first, so that this shorter state
+// is complete.
 func (t *trie) automaton() *automaton {
 	fallback := make([]uint32, len(t.found))
 	queue := make([]uint32, 1, len(t.found))
@@ -134,7 +133,7 @@ func (t *trie) automaton() *automaton {
 	return t.order()
 }
 
-// order puts the states at which a text ends last.
+// order moves the states at which a text ends to the end.
 func (t *trie) order() *automaton {
 	a := &automaton{class: t.class, width: t.width, next: make([]uint32, len(t.next))}
 	place := make([]uint32, len(t.found))

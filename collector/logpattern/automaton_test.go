@@ -11,8 +11,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// TestAutomatonAgreesWithNaive compares it with a search for each text, over an
-// alphabet so small that texts are ends, parts and starts of each other.
+// TestAutomatonAgreesWithNaive compares it with a search for each text, over an alphabet so small
+// that texts are suffixes, parts and prefixes of each other.
 func TestAutomatonAgreesWithNaive(t *testing.T) {
 	hits := 0
 	for round := range 2000 {
@@ -85,8 +85,8 @@ func TestAutomatonOfEveryByte(t *testing.T) {
 	}
 }
 
-// TestAutomatonIsBounded: many long literals cost some of their bytes, not memory;
-// the most that patterns can have still make an automaton, or an error.
+// TestAutomatonIsBounded checks that many long literals are shortened instead of taking more
+// memory, and that the maximum number of patterns results in an automaton or an error.
 func TestAutomatonIsBounded(t *testing.T) {
 	testall.Only(t)
 	r := rand.New(rand.NewPCG(5, 6)) //nolint:gosec // repeatable

@@ -11,8 +11,8 @@ import (
 	"github.com/kernosis/kernosis/collector/logpattern"
 )
 
-// generated returns n patterns of the kind that rules have, each with a literal
-// of its own, made of words of which many are in a boot's lines as well.
+// generated returns n patterns like those of rules, each with a literal of its own, made of words
+// of which many also occur in a boot's lines.
 func generated(n int) []logpattern.Pattern {
 	what := strings.Fields(`memory device clocksource driver ACPI PCI bridge interrupt timer clock CPU cache table zone
 		node bus port hub link queue buffer page block sector journal inode filesystem mount partition disk RAID array
@@ -48,7 +48,7 @@ func set(tb testing.TB, patterns []logpattern.Pattern) *logpattern.Set {
 	return s
 }
 
-// bench matches the lines of a log over and over; ns/op is a line's.
+// bench matches the lines of a log repeatedly; ns/op is per line.
 func bench(b *testing.B, s *logpattern.Set, log [][]byte) {
 	b.Helper()
 	m := s.NewMatcher("kernel")
@@ -74,8 +74,8 @@ func bench(b *testing.B, s *logpattern.Set, log [][]byte) {
 	b.ReportMetric(float64(after.Hits-before.Hits)/lines, "hits/line")
 }
 
-// BenchmarkKernelMonitor is NPD's 14 patterns: a boot's lines, in which none
-// matches, and those of real faults.
+// BenchmarkKernelMonitor measures NPD's 14 patterns on a boot's lines, none of which matches, and
+// on those of real faults.
 func BenchmarkKernelMonitor(b *testing.B) {
 	for _, log := range []string{"boot-6.1", "boot-7.2", "faults-6.18"} {
 		b.Run(log, func(b *testing.B) { bench(b, set(b, kernelMonitor()), readLog(b, log)) })
@@ -88,14 +88,14 @@ func BenchmarkKernelMonitor(b *testing.B) {
 	})
 }
 
-// BenchmarkPatterns is the cost of a boot's line by the number of patterns.
+// BenchmarkPatterns measures the cost per line of a boot by the number of patterns.
 func BenchmarkPatterns(b *testing.B) {
 	for _, n := range []int{1, 14, 100, 1000, 4000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) { bench(b, set(b, generated(n)), readLog(b, "boot-6.1")) })
 	}
 }
 
-// BenchmarkNaive runs every expression on every line, to compare.
+// BenchmarkNaive runs every expression on every line, for comparison.
 func BenchmarkNaive(b *testing.B) {
 	for _, n := range []int{14, 1000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
@@ -115,9 +115,9 @@ func BenchmarkNaive(b *testing.B) {
 	}
 }
 
-// BenchmarkSpanningLines: patterns over 2 to 20 lines, none matching; in "seen"
-// the literal is in one of the last lines again and again, so the expression
-// runs; in "npd-class" a class matches newlines, so NPD's buffer is searched.
+// BenchmarkSpanningLines measures patterns over 2 to 20 lines that don't match. In "seen" the
+// literal is always in one of the last lines, so the expression runs; in "npd-class" a class
+// matches newlines, so NPD's buffer is searched.
 func BenchmarkSpanningLines(b *testing.B) {
 	log := readLog(b, "boot-6.1")
 	b.Run("unseen", func(b *testing.B) {
@@ -135,12 +135,12 @@ func BenchmarkSpanningLines(b *testing.B) {
 	})
 }
 
-// BenchmarkUnfiltered: what a pattern without a literal costs on every line.
+// BenchmarkUnfiltered measures the cost per line of a pattern without a literal.
 func BenchmarkUnfiltered(b *testing.B) {
 	bench(b, set(b, []logpattern.Pattern{{Name: "a", Expr: `\d+-\w+-\d{9}`}}), readLog(b, "boot-6.1"))
 }
 
-// BenchmarkWorstLine: lines as long as they come, made of what patterns ask for.
+// BenchmarkWorstLine measures lines of maximum length, made of what patterns search for.
 func BenchmarkWorstLine(b *testing.B) {
 	for name, p := range map[string]logpattern.Pattern{
 		"killed":  {Expr: kernelMonitor()[0].Expr, AnchorEnd: true},
@@ -155,8 +155,8 @@ func BenchmarkWorstLine(b *testing.B) {
 	}
 }
 
-// BenchmarkFlood is 56,000 lines at once, as a node of NPD's issue 1168 had
-// them in 3 s; each is accounted for. ns/op is all of them.
+// BenchmarkFlood matches 56,000 lines at once, as on a node in NPD's issue 1168, which logged them
+// in 3 s; each line is counted. ns/op is for all of them.
 func BenchmarkFlood(b *testing.B) {
 	s, log := set(b, append(kernelMonitor(), generated(1000)...)), readLog(b, "faults-6.18")
 	for b.Loop() {

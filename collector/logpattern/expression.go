@@ -12,10 +12,10 @@ import (
 type scope uint8
 
 const (
-	inLine   scope = iota // each part of the latest line between its newlines
+	inLine   scope = iota // each part of the latest line, split at newlines
 	inLines               // the last parts joined
-	inRecord              // the latest line, whole
-	inBuffer              // the last lines, filled up with empty ones: NPD's buffer
+	inRecord              // the whole latest line
+	inBuffer              // the last lines, padded with empty ones: NPD's buffer
 )
 
 // compiled is a pattern ready to run; immutable.
@@ -23,11 +23,11 @@ type compiled struct {
 	Pattern
 	re       *regexp.Regexp
 	scope    scope
-	group    int       // whose bounds are the matched text; 0: the whole expression
+	group    int       // its bounds are the matched text; 0: the whole expression
 	captures []capture // named groups
-	size     int       // instructions, about, what classes take included
-	literals []string  // one must occur; in lower case
-	aged     bool      // it may occur in an earlier line than the latest
+	size     int       // approximate number of instructions, including the size of classes
+	literals []string  // one of them must occur; in lower case
+	aged     bool      // a literal may occur in an earlier line than the latest
 }
 
 type capture struct {
@@ -42,8 +42,8 @@ func compilePattern(p Pattern) (*compiled, error) {
 	if len(p.Expr) > MaxExpr {
 		return nil, fmt.Errorf("expression: longer than %d bytes", MaxExpr)
 	}
-	// The expression alone first: a mistake is reported in it as it was written, and
-	// what is behind it can't mend it.
+	// Parse the expression alone first, so that a mistake is reported in the expression as it was
+	// written, and what is appended to it can't fix it.
 	tree, err := syntax.Parse(p.Expr, syntax.Perl)
 	if err != nil {
 		return nil, fmt.Errorf("expression: %w", err)
@@ -66,8 +66,8 @@ func compilePattern(p Pattern) (*compiled, error) {
 // setLines sets how many lines the pattern spans.
 func (c *compiled) setLines(tree *syntax.Regexp) error {
 	if c.AnchorEnd {
-		// One that needs more lines than bufferSize is dead in NPD too; its
-		// configurations load, and lint reports it.
+		// A pattern that needs more lines than bufferSize never matches in NPD either; its
+		// configurations load nevertheless, and lint reports it.
 		if c.Lines == 0 {
 			c.Lines = NPDLines
 		}
@@ -88,9 +88,9 @@ func (c *compiled) setLines(tree *syntax.Regexp) error {
 	return nil
 }
 
-// setExpression chooses where the pattern is searched and compiles it for that.
-// A match without a newline in it lies in the latest line, for it ends there;
-// only a start of text (\A, and ^ where it means that) asks for what is before.
+// setExpression decides where the pattern is searched and compiles it for that. A match without a
+// newline lies in the latest line, because it ends there; only a start of text (\A, and ^ with
+// that meaning) depends on what is before.
 func (c *compiled) setExpression(tree *syntax.Regexp) error {
 	before, behind := "", ""
 	switch {
@@ -103,8 +103,7 @@ func (c *compiled) setExpression(tree *syntax.Regexp) error {
 	case c.Lines == 1:
 		c.scope = inLine
 	default:
-		// Where the text that is kept starts and ends is of no interest to a
-		// pattern, so ^ and $ are those of lines.
+		// Where the window starts and ends is irrelevant to a pattern, so ^ and $ match at lines.
 		lines, err := syntax.Parse(c.Expr, syntax.Perl&^syntax.OneLine)
 		if err != nil {
 			return fmt.Errorf("expression: %w", err)
@@ -117,8 +116,8 @@ func (c *compiled) setExpression(tree *syntax.Regexp) error {
 	}
 	re, err := regexp.Compile(before + c.Expr + behind)
 	if err != nil {
-		// What is right alone and wrong in a group is a quotation without its
-		// end, which the end of the expression is.
+		// An expression that is valid alone but not in a group has a quotation (\Q) that ends with
+		// the expression.
 		re, err = regexp.Compile(before + c.Expr + `\E` + behind)
 	}
 	if err != nil {
@@ -136,8 +135,8 @@ func (c *compiled) setExpression(tree *syntax.Regexp) error {
 	return nil
 }
 
-// setLiterals sets what must occur for the expression to match. Where the part
-// behind the last newline has a literal, that is in the latest line.
+// setLiterals sets the texts that must occur for the expression to match. If the part after the
+// last newline has a literal, that one must be in the latest line.
 func (c *compiled) setLiterals(tree *syntax.Regexp) {
 	whole, last := requiredLiterals(tree)
 	c.literals = whole
@@ -151,8 +150,8 @@ func (c *compiled) setLiterals(tree *syntax.Regexp) {
 	c.aged = true
 }
 
-// find returns the bounds of the leftmost match in text and of its groups, nil
-// where there is none. Groups that nobody asked for would cost about half as much again.
+// find returns the bounds of the leftmost match in text and of its groups, nil if there is none.
+// It omits groups that are not needed: they would cost about half as much again.
 func (c *compiled) find(text []byte) []int {
 	if c.group == 0 && len(c.captures) == 0 {
 		return c.re.FindIndex(text)

@@ -9,30 +9,29 @@ import (
 )
 
 const (
-	// maxAlternatives bounds the literals of one pattern; beyond, the expression
-	// is said by a shorter one that they have in common, or by none.
+	// maxAlternatives bounds the literals of one pattern; if there would be more, a shorter common
+	// literal is used, or none.
 	maxAlternatives = 32
-	// maxLiteral is how many bytes of a literal are kept, its last ones: what a
-	// message ends with is more its own than what it starts with ("Failed to …").
+	// maxLiteral is how many bytes of a literal are kept, its last ones: the end of a message is
+	// more specific than its start ("Failed to …").
 	maxLiteral = 32
-	// minLiteral is the length from which a literal counts: a single byte is in
-	// nearly every line.
+	// minLiteral is the minimum length of a literal: a single byte is in nearly every line.
 	minLiteral = 2
-	// maxClass is how many runes of a class are taken one by one.
+	// maxClass is the largest class, in runes, that is expanded.
 	maxClass = 4
 )
 
-// choice is a set of texts, one of which must occur: ASCII letters in lower case.
-// The empty choice says nothing.
+// choice is a set of texts, one of which must occur, with ASCII letters in lower case. The empty
+// choice requires nothing.
 type choice struct {
 	texts []string
-	// folded: a k or s of it was written without regard to case, and so also
-	// matches U+212A (Kelvin sign) or U+017F (long s), whose bytes are others.
+	// folded: a k or s in it ignores case, so it also matches U+212A (Kelvin sign) or U+017F (long
+	// s), whose bytes differ.
 	folded bool
 }
 
-// worth compares choices: by the shortest text, and against the number of texts. One that is
-// short and rare, such as "[#" of an oops, is better than a list of twenty words.
+// worth ranks choices: the longer the shortest text and the fewer the texts, the higher. One short
+// and rare text, such as "[#" of an oops, is better than a list of twenty words.
 func (c choice) worth() int {
 	if len(c.texts) == 0 || len(c.texts) > maxAlternatives {
 		return 0
@@ -67,9 +66,8 @@ func (c choice) union(o choice) choice {
 	return u
 }
 
-// requiredLiterals returns the texts of which every match of the expression has
-// one, and those of which every match has one behind its last newline. Either may
-// be empty.
+// requiredLiterals returns texts of which every match of the expression contains one, and texts of
+// which every match contains one after its last newline. Either may be empty.
 func requiredLiterals(re *syntax.Regexp) (whole, last []string) {
 	s := newSearch()
 	s.walk(re)
@@ -79,11 +77,11 @@ func requiredLiterals(re *syntax.Regexp) (whole, last []string) {
 
 // search walks an expression from left to right.
 type search struct {
-	run   choice // what stands right before the place that was reached
-	best  choice // the best found
-	tail  choice // the best found since the last place that may hold a newline
+	run   choice // the texts directly before the current place
+	best  choice // the best choice so far
+	tail  choice // the best choice since the last place that may match a newline
 	exact bool   // run is all that was walked: nothing else can match
-	lines bool   // there was a place that may hold a newline
+	lines bool   // there was a place that may match a newline
 }
 
 func newSearch() *search { return &search{run: nothing(), exact: true} }
@@ -104,7 +102,7 @@ func (s *search) walk(re *syntax.Regexp) {
 		}
 	case syntax.OpPlus, syntax.OpRepeat:
 		least, most := repetitions(re)
-		n := min(least, maxLiteral) // more adds nothing to its end
+		n := min(least, maxLiteral) // more repetitions don't change its end
 		for range n {
 			s.walk(re.Sub[0])
 		}
@@ -117,8 +115,8 @@ func (s *search) walk(re *syntax.Regexp) {
 		s.alternate(re.Sub...)
 	case syntax.OpEmptyMatch, syntax.OpBeginLine, syntax.OpEndLine, syntax.OpBeginText,
 		syntax.OpEndText, syntax.OpWordBoundary, syntax.OpNoWordBoundary:
-		// Of no width: what is on either side stands together.
-	default: // anything, nothing at all, or any number of times
+		// Zero width: the texts on either side are adjacent.
+	default: // matches anything, nothing at all, or any number of times
 		s.gap(re)
 	}
 }
@@ -129,7 +127,7 @@ func (s *search) rune(r rune, fold bool) {
 	case r == '\n':
 		s.newline()
 	case r == utf8.RuneError || !utf8.ValidRune(r):
-		// Package regexp reads each byte that is not UTF-8 as U+FFFD.
+		// Package regexp treats each byte that is not UTF-8 as U+FFFD.
 		s.breakRun()
 	case !fold || unicode.SimpleFold(r) == r:
 		s.cross(choice{texts: []string{lower(r)}})
@@ -138,13 +136,13 @@ func (s *search) rune(r rune, fold bool) {
 	default:
 		c := choice{texts: []string{lower(r)}}
 		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
-			c.folded = c.folded || f >= utf8.RuneSelf // of ASCII, only k and s
+			c.folded = c.folded || f >= utf8.RuneSelf // among ASCII letters, only k and s
 		}
 		s.cross(c)
 	}
 }
 
-// lower returns the bytes of a rune, an ASCII letter in lower case.
+// lower returns the bytes of a rune, with ASCII letters in lower case.
 func lower(r rune) string {
 	if 'A' <= r && r <= 'Z' {
 		r += 'a' - 'A'
@@ -152,7 +150,7 @@ func lower(r rune) string {
 	return string(r)
 }
 
-// class adds a class: rune by rune where it has few.
+// class adds a class: rune by rune if it has few.
 func (s *search) class(re *syntax.Regexp) {
 	var c choice
 	n := 0
@@ -177,7 +175,7 @@ func (s *search) class(re *syntax.Regexp) {
 	s.cross(c)
 }
 
-// alternate adds a choice of expressions.
+// alternate adds an alternation of expressions.
 func (s *search) alternate(subs ...*syntax.Regexp) {
 	var runs, best, tail choice
 	exact, haveBest, haveTail, lines := true, true, true, false
@@ -210,7 +208,7 @@ func (s *search) alternate(subs ...*syntax.Regexp) {
 	}
 }
 
-// cross appends each of the texts to what stands before.
+// cross appends each of the texts to those of the run.
 func (s *search) cross(c choice) {
 	if len(s.run.texts)*len(c.texts) > maxAlternatives {
 		s.breakRun()
@@ -230,7 +228,7 @@ func (s *search) cross(c choice) {
 	s.run = next
 }
 
-// gap is a place where re, not said by texts, may match.
+// gap adds a place that re may match with anything that is not expressed by texts.
 func (s *search) gap(re *syntax.Regexp) {
 	if matchesNewline(re) {
 		s.newline()
@@ -239,14 +237,14 @@ func (s *search) gap(re *syntax.Regexp) {
 	s.breakRun()
 }
 
-// newline is a place that may hold a newline.
+// newline adds a place that may match a newline.
 func (s *search) newline() {
 	s.breakRun()
 	s.tail = choice{}
 	s.lines = true
 }
 
-// breakRun ends the run: what follows doesn't stand next to it.
+// breakRun ends the run: what follows is not adjacent to it.
 func (s *search) breakRun() {
 	s.flush()
 	s.run = nothing()

@@ -89,7 +89,8 @@ func TestProgramSize(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Less the instructions for failing, the end and the whole's bounds; Simplify may save some.
+		// Without the instructions for failing, the end and the whole's bounds; Simplify may save
+		// some.
 		truth := len(prog.Inst) - 2
 		if got := programSize(re); got < truth || got > truth+truth/4+2 {
 			t.Errorf("%s: %d instructions, in truth %d", expr, got, truth)

@@ -7,13 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// MaxLine is how many bytes of a line are matched: /dev/kmsg gives no longer record
-// (CONSOLE_EXT_LOG_MAX, and later kernels less), and in other logs what reports of a
-// fault stands near the start of its line.
+// MaxLine is how many bytes of a line are matched. Records of /dev/kmsg are not longer
+// (CONSOLE_EXT_LOG_MAX; less in later kernels), and in other logs the report of a fault is near
+// the start of its line.
 const MaxLine = 8 << 10
 
-// Matcher looks for a Set's patterns in the lines of one log. It is not safe for
-// concurrent use; each log stream has its own.
+// Matcher matches a Set's patterns against the lines of one log. It is not safe for concurrent
+// use; each log stream has its own.
 type Matcher struct {
 	set    *Set
 	window window
@@ -21,26 +21,26 @@ type Matcher struct {
 	line   uint64 // number of the latest line
 
 	mask   bitset   // patterns for this log
-	always bitset   // those that run on every line
-	found  bitset   // those whose literal was found; all clear between calls
-	recent bitset   // those whose literal was in one of the last lines
-	seen   []uint64 // by pattern: the latest line that had it; nil where none needs it
+	always bitset   // patterns that run on every line
+	found  bitset   // patterns whose literal was found; all clear between calls
+	recent bitset   // patterns whose literal was in one of the last lines
+	seen   []uint64 // by pattern: the latest line with its literal; nil if no pattern needs it
 	idle   bool     // no pattern is for this log
 	every  bool     // always isn't empty
 	live   bool     // recent isn't empty
 }
 
-// Stats counts what a Matcher did.
+// Stats are the counters of a Matcher.
 type Stats struct {
-	Lines     uint64 // lines looked at
+	Lines     uint64 // lines examined
 	Hits      uint64 // patterns that matched, in all lines
-	Cut       uint64 // lines of which only MaxLine bytes were looked at
-	Shortened uint64 // lines at which earlier ones were forgotten early, for their length
-	Runs      uint64 // patterns whose expression was run, on one or more parts of a line
+	Cut       uint64 // lines of which only MaxLine bytes were examined
+	Shortened uint64 // lines at which earlier ones were dropped early because of their length
+	Runs      uint64 // runs of a pattern's expression, on one or more parts of a line
 }
 
-// NewMatcher returns a matcher for one stream of a log, with the patterns that are for
-// any of the names that the log has.
+// NewMatcher returns a matcher for one stream of a log, with the patterns for any of the log's
+// names.
 func (s *Set) NewMatcher(names ...string) *Matcher {
 	n := len(s.patterns)
 	m := &Matcher{set: s, mask: newBitset(n), always: newBitset(n), found: newBitset(n), recent: newBitset(n), idle: true}
@@ -65,19 +65,19 @@ func (s *Set) NewMatcher(names ...string) *Matcher {
 	return m
 }
 
-// Reset forgets all earlier lines: what follows doesn't come right after them,
-// because some were lost or the log was replaced.
+// Reset drops all earlier lines: the next line doesn't directly follow them, because lines were
+// lost or the log was replaced.
 func (m *Matcher) Reset() {
 	m.window.reset()
 	clear(m.recent)
 	m.live = false
 }
 
-// Recent returns a copy of the latest lines, each with a newline behind it, as far
-// as patterns may match further lines together with them; nil: with none.
+// Recent returns a copy of the latest lines, each followed by a newline, as far as patterns may
+// match them together with further lines; nil if there are none.
 func (m *Matcher) Recent() []byte {
 	w := &m.window
-	// The oldest leaves the window when the next one comes.
+	// The oldest line leaves the window when the next one comes.
 	n := min(w.real, w.lines-1)
 	if n <= 0 {
 		return nil
@@ -85,9 +85,8 @@ func (m *Matcher) Recent() []byte {
 	return bytes.Clone(w.buf[w.start(n-1):])
 }
 
-// Resume has the matcher know the lines that [Matcher.Recent] of another one has
-// returned, as if they came before the next line. What they match is not reported or
-// counted.
+// Resume adds the lines that [Matcher.Recent] of another matcher returned, as if they came before
+// the next line. Their matches are not reported or counted.
 func (m *Matcher) Resume(lines []byte) {
 	m.Reset()
 	stats := m.stats
@@ -98,13 +97,12 @@ func (m *Matcher) Resume(lines []byte) {
 	m.stats = stats
 }
 
-// Stats returns what was counted so far.
+// Stats returns the counters.
 func (m *Matcher) Stats() Stats { return m.stats }
 
-// Match looks at the next line, given without its newline, and reports whether
-// any pattern matches a text that ends in it; into reports which. A line in which
-// no pattern matches costs no allocation. The line is not changed, and not kept
-// after the call but by into.
+// Match checks the next line, given without its newline, and reports whether any pattern matches a
+// text that ends in it; the matches are stored in into. A line without matches costs no
+// allocation. The line is not changed, and only into refers to it after the call.
 func (m *Matcher) Match(line []byte, into *Hits) bool {
 	into.reset()
 	m.stats.Lines++
@@ -136,7 +134,7 @@ func (m *Matcher) Match(line []byte, into *Hits) bool {
 	return len(into.Hits) > 0
 }
 
-// cut returns the first MaxLine bytes, less a rune that would be cut in half.
+// cut returns the first MaxLine bytes, without a rune that would be cut in half.
 func cut(line []byte) []byte {
 	for start := MaxLine - 1; start > MaxLine-utf8.UTFMax; start-- {
 		if utf8.RuneStart(line[start]) {
@@ -149,8 +147,8 @@ func cut(line []byte) []byte {
 	return line[:MaxLine]
 }
 
-// remember keeps what was found now for the next lines, and adds what was found in
-// the last ones, of the patterns for which that is enough.
+// remember keeps the literals found now for the next lines, and adds those found in the last ones,
+// for the patterns that may have their literal in an earlier line.
 func (m *Matcher) remember() {
 	m.live = false
 	for i := range m.found {
@@ -169,7 +167,7 @@ func (m *Matcher) remember() {
 	}
 }
 
-// run runs a pattern's expression where it is to be searched.
+// run runs a pattern's expression on the text of its scope.
 func (m *Matcher) run(index int, line []byte, into *Hits) {
 	m.stats.Runs++
 	c := m.set.patterns[index]
@@ -199,12 +197,12 @@ func (m *Matcher) run(index int, line []byte, into *Hits) {
 	}
 }
 
-// runParts searches, for each part of the latest line, the last parts up to it.
+// runParts searches, for each part of the latest line, the last parts up to and including it.
 func (m *Matcher) runParts(index int, c *compiled, into *Hits) {
 	w := &m.window
 	oldest := w.start(w.real - 1)
 	for start := w.start(0); start <= w.end(); {
-		end := start + bytes.IndexByte(w.buf[start:], '\n') // each line has one behind it
+		end := start + bytes.IndexByte(w.buf[start:], '\n') // each line is followed by one
 		start = end + 1
 		from := start
 		for range c.Lines {

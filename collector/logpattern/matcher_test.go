@@ -28,8 +28,8 @@ func compile(t testing.TB, patterns ...logpattern.Pattern) *logpattern.Set {
 	return set
 }
 
-// readLog returns the lines of testdata/name.log, recorded from /dev/kmsg of the
-// kernel in its name, with escapes undone.
+// readLog returns the lines of testdata/name.log, recorded from /dev/kmsg of the kernel in the
+// name, with escapes undone.
 func readLog(t testing.TB, name string) [][]byte {
 	t.Helper()
 	data, err := os.ReadFile("testdata/" + name + ".log")
@@ -53,7 +53,7 @@ func TestMatch(t *testing.T) {
 		name    string
 		pattern logpattern.Pattern
 		log     []string
-		want    string // of each line: "." or the text matched
+		want    string // for each line: "." or the text matched
 	}{
 		{"within a line", lines("b+", 0), []string{"a", "abbc", "bab"}, `. "bb" "b"`},
 		{"^ and $ are the line's", lines("^b$", 0), []string{"ab", "b", "a\nb\nc"}, `. "b" "b"`},
@@ -138,7 +138,7 @@ func TestHit(t *testing.T) {
 	}
 }
 
-// TestKernelMonitor runs NPD's own patterns over what kernels really said.
+// TestKernelMonitor runs NPD's own patterns over recorded kernel logs.
 func TestKernelMonitor(t *testing.T) {
 	set := compile(t, kernelMonitor()...)
 	for _, tt := range []struct {
@@ -147,7 +147,7 @@ func TestKernelMonitor(t *testing.T) {
 	}{
 		{"boot-6.1", map[string]int{}},
 		{"boot-7.2", map[string]int{}},
-		// Not IOError: NPD's pattern wants "Buffer I/O error".
+		// Not IOError: NPD's pattern requires "Buffer I/O error".
 		{"faults-6.18", map[string]int{"OOMKilling": 1, "Ext4Error": 3, "XfsHasShutdown": 1}},
 	} {
 		m := set.NewMatcher("kernel")
@@ -205,7 +205,7 @@ func TestLongLines(t *testing.T) {
 		{pad(logpattern.MaxLine-3) + "end", false, "end"},
 		{pad(logpattern.MaxLine-3) + "end!", true, "end"},
 		{pad(logpattern.MaxLine-2) + "end", true, ""},
-		// A rune on the border goes whole, what is no UTF-8 stays.
+		// A rune at the limit is kept or dropped as a whole; invalid UTF-8 stays.
 		{pad(logpattern.MaxLine-4) + "end\u20ac", true, "end"},
 		{pad(logpattern.MaxLine-6) + "end\u20ac", false, "end\u20ac"},
 		{pad(logpattern.MaxLine-6) + "end\u20acx", true, "end\u20ac"},
@@ -227,8 +227,8 @@ func TestLongLines(t *testing.T) {
 	}
 }
 
-// TestWindowIsBounded: lines as long as they come are forgotten early, are
-// counted, and what is left still matches.
+// TestWindowIsBounded checks that lines of maximum length are dropped early and counted, and that
+// the rest still matches.
 func TestWindowIsBounded(t *testing.T) {
 	set := compile(t,
 		logpattern.Pattern{Name: "100", Expr: `(?s)first\n.*last$`, Lines: 100},
@@ -251,7 +251,7 @@ func TestWindowIsBounded(t *testing.T) {
 	}{
 		{8192, 8, "100 10, npd 10", 0},
 		{9000, 8, "100 10, npd 10", 0}, // cut
-		{8192, 9, "100 11", 0},         // NPD's ten lines don't have the first
+		{8192, 9, "100 11", 0},         // the first is not among NPD's ten lines
 		{8192, 20, "", 12},
 		{800, 97, "100 99", 0},
 		{800, 99, "", 0},
@@ -287,8 +287,8 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// TestRuns: an expression runs where its literal was seen, as long as that may be
-// part of a match, and not longer.
+// TestRuns checks that an expression runs only while a literal that was found may be part of a
+// match.
 func TestRuns(t *testing.T) {
 	set := compile(t,
 		logpattern.Pattern{Expr: `needle\d`},
@@ -338,8 +338,8 @@ func TestSetIsShared(t *testing.T) {
 	}
 }
 
-// TestNoAllocation: a line in which nothing matches costs none, be its literal
-// there or not, and whatever is kept of it.
+// TestNoAllocation checks that a line without matches allocates nothing, with or without a literal
+// in it, and whatever lines are kept.
 func TestNoAllocation(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -381,10 +381,10 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-// TestPrefilter: of 1000 patterns made of the words of a boot's lines, expressions
-// run for next to none of its lines, and the cost of a line doesn't grow with the
-// number of patterns: it is about the same for 1000 as for 10, and a tenfold of
-// that is what no busy machine makes of the best of 20 passes.
+// TestPrefilter checks that, for 1000 patterns made of the words of a boot's lines, expressions
+// run for almost none of these lines, and that the cost of a line doesn't grow with the number of
+// patterns: it is about the same for 1000 as for 10. The limit is ten times that, which the best
+// of 20 passes does not reach even on a busy machine.
 func TestPrefilter(t *testing.T) {
 	log := readLog(t, "boot-6.1")
 	pass := func(m *logpattern.Matcher) time.Duration {

@@ -15,7 +15,7 @@ type naive struct {
 	exprs    []*regexp.Regexp
 	records  []string
 	parts    []string // of all records
-	record   []int    // that a part is of
+	record   []int    // to which a part belongs
 }
 
 // newNaive takes patterns that compile.
@@ -36,7 +36,7 @@ func newNaive(set *logpattern.Set) *naive {
 	return n
 }
 
-// quoted ends a quotation that ends with the expression.
+// quoted ends a quotation that would end with the expression.
 func quoted(expr string) string {
 	if _, err := regexp.Compile(`(` + expr + `)`); err != nil {
 		return expr + `\E`
@@ -93,8 +93,8 @@ func (n *naive) anchored(p logpattern.Pattern, re *regexp.Regexp) string {
 	if at == nil {
 		return ""
 	}
-	// How many lines NPD reports: from the last one backwards, until they and the
-	// newlines before them reach the match.
+	// The number of lines that NPD reports: counted backwards from the last one, until the lines
+	// and the newlines before them reach the match.
 	lines, size := 0, 0
 	for lines < min(p.Lines, len(n.records)) {
 		size += len(buffer[p.Lines-1-lines]) + 1
@@ -124,7 +124,7 @@ func hit(p logpattern.Pattern, re *regexp.Regexp, text string, at []int) string 
 	return fmt.Sprintf("%s %q%s", p.Name, text[at[2*whole]:at[2*whole+1]], &captures)
 }
 
-// describe gives a Matcher's hits the naive form.
+// describe converts a Matcher's hits to the form of naive.
 func describe(set *logpattern.Set, hits *logpattern.Hits) []string {
 	var all []string
 	for _, h := range hits.Hits {

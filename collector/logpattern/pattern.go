@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// Bounds of patterns. Each is far above what rules for a node need and low
-// enough that no set makes one line cost more than milliseconds by accident.
+// Bounds of patterns. Each is far above what rules for a node need, and low enough that no set
+// makes a line cost more than milliseconds by accident.
 const (
-	// MaxPatterns is the most that a Set holds: the rules' bound (1000) four times.
+	// MaxPatterns is the maximum size of a Set: four times the bound on rules (1000).
 	MaxPatterns = 4096
-	// MaxExpr is the longest expression, in bytes, as of a rule's CEL.
+	// MaxExpr is the longest expression, in bytes, as for a rule's CEL.
 	MaxExpr = 4096
-	// MaxLines is the most lines that a pattern may span: a kernel's OOM report
-	// with its task list has about as many.
+	// MaxLines is the most lines that a pattern may span: about as many as a kernel's OOM report
+	// with its task list.
 	MaxLines = 100
-	// NPDLines is how many lines an AnchorEnd pattern sees unless it says so:
-	// bufferSize's default in NPD.
+	// NPDLines is the default number of lines of an AnchorEnd pattern: bufferSize's default in
+	// NPD.
 	NPDLines = 10
 
 	// maxName bounds a name, which becomes part of each event.
@@ -29,36 +29,35 @@ const (
 	maxLogName = 63
 	// maxCaptures is how many named groups are reported.
 	maxCaptures = 16
-	// maxProgram is the most instructions of one compiled expression; NPD's have
-	// about 80. A run takes at worst their number times the length of the text:
-	// the worst that was found takes 45 ms for a line of MaxLine bytes, 0.5 s for
-	// maxWindow.
+	// maxProgram is the maximum number of instructions of a compiled expression; NPD's have about
+	// 80. The worst case of a run is proportional to this number times the length of the text: the
+	// worst that was found takes 45 ms for a line of MaxLine bytes, 0.5 s for maxWindow.
 	maxProgram = 1000
-	// maxPrograms bounds the instructions of a whole set, 40 bytes each: 1000
-	// patterns like NPD's have a sixth of it.
+	// maxPrograms bounds the instructions of a whole set, 40 bytes each: 1000 patterns like NPD's
+	// have a sixth of that.
 	maxPrograms = 500_000
 )
 
-// Pattern is one expression to look for. It is data; [Compile] checks it.
+// Pattern is one expression to search for. It is plain data; [Compile] checks it.
 type Pattern struct {
-	// Name distinguishes patterns, also in mistakes; unique in a Set.
+	// Name identifies a pattern, also in errors; unique in a Set.
 	Name string
 	// Expr is RE2. Named groups become captures.
 	Expr string
 	// Lines is how many of the last lines the pattern may span. 0: one more than
 	// the newlines written in Expr; NPDLines with AnchorEnd.
 	Lines int
-	// AnchorEnd asks for NPD's way to match, see the package's comment.
+	// AnchorEnd selects NPD's way to match; see the package's comment.
 	AnchorEnd bool
 	// Logs lists the logs that the pattern is for, by the names given to
 	// [Set.NewMatcher]; empty: all.
 	Logs []string
 }
 
-// Error is one mistake in a pattern. [Compile] joins them; errors.As finds the first.
+// Error is one mistake in a pattern. [Compile] joins them; errors.As finds the first one.
 type Error struct {
-	Index int    // in what Compile got
-	Name  string // the pattern's, may be empty
+	Index int    // in Compile's argument
+	Name  string // of the pattern, may be empty
 	Err   error
 }
 
@@ -69,7 +68,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("pattern %q: %v", e.Name, e.Err)
 }
 
-// Unwrap returns the mistake without the pattern's name.
+// Unwrap returns the error without the pattern's name.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Set is a checked, compiled list of patterns with the automaton over their
@@ -77,14 +76,14 @@ func (e *Error) Unwrap() error { return e.Err }
 type Set struct {
 	patterns []*compiled
 	literals *automaton
-	// One bit for each pattern: those to run on every line, and those whose
-	// literal may stand in an earlier line of what they span.
+	// One bit per pattern: those to run on every line, and those whose literal may be in an
+	// earlier line of those they span.
 	always, aged bitset
 }
 
-// Compile checks and compiles patterns. The error joins an [*Error] for every
-// mistake of every pattern, or reports that all together are too many; there is then
-// no Set. An empty list is a Set that matches nothing.
+// Compile checks and compiles patterns. The error joins an [*Error] for every mistake of every
+// pattern, or reports that there are too many in total; there is no Set then. An empty list
+// results in a Set that matches nothing.
 func Compile(patterns []Pattern) (*Set, error) {
 	if len(patterns) > MaxPatterns {
 		return nil, fmt.Errorf("%d patterns: more than %d", len(patterns), MaxPatterns)
@@ -137,7 +136,7 @@ func Compile(patterns []Pattern) (*Set, error) {
 	return s, nil
 }
 
-// check returns what is wrong with everything but the expression.
+// check returns the mistakes in everything but the expression.
 func (p *Pattern) check() []error {
 	var errs []error
 	switch {
@@ -161,14 +160,14 @@ func (p *Pattern) check() []error {
 // Len returns the number of patterns.
 func (s *Set) Len() int { return len(s.patterns) }
 
-// Pattern returns the pattern of an index as [Hit] has it, Lines filled in.
+// Pattern returns the pattern with an index as in [Hit], with Lines filled in.
 func (s *Set) Pattern(i int) Pattern { return s.patterns[i].Pattern }
 
-// Unfiltered returns the indexes of the patterns that no literal was found for,
-// such as `\d+ errors?|\w+`: each costs its expression on every line.
+// Unfiltered returns the indexes of the patterns without a literal, such as `\d+ errors?|\w+`:
+// their expression runs on every line.
 func (s *Set) Unfiltered() []int { return s.always.list() }
 
-// ValidLog reports whether a log may have a name: it is a file's name and a part of a stem.
+// ValidLog reports whether name is valid for a log: it becomes a file name and part of a stem.
 func ValidLog(name string) bool {
 	if name == "" || len(name) > maxLogName || strings.ContainsRune("._-", rune(name[0])) {
 		return false

@@ -96,7 +96,8 @@ func TestCompileBounds(t *testing.T) {
 		if got := fmt.Sprint(err); got != tt.want && (err != nil || tt.want != "") {
 			t.Errorf("got %q, want %q", got, tt.want)
 		}
-		// Seconds, not the hour that it could be; a slow machine has time.
+		// It takes seconds instead of the hour that it could take; the limit allows for slow
+		// machines.
 		if took := time.Since(start); took > 30*time.Second {
 			t.Errorf("%.40s: took %v", tt.want, took)
 		}

@@ -12,9 +12,9 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// TestAgreesWithNaive compares a Matcher with the naive one: random patterns of
-// every kind on random lines, of an alphabet in which everything meets: both
-// cases, the runes whose case is outside ASCII, what is no UTF-8, newlines inside.
+// TestAgreesWithNaive compares a Matcher with the naive one: random patterns of every kind on
+// random lines, over an alphabet with all special cases: both cases, the runes with case variants
+// outside ASCII, invalid UTF-8, newlines inside lines.
 func TestAgreesWithNaive(t *testing.T) {
 	rounds := testall.Cases(t, 4000)
 	matched, sets := 0, 0
@@ -26,7 +26,7 @@ func TestAgreesWithNaive(t *testing.T) {
 		}
 		set, err := logpattern.Compile(patterns)
 		if err != nil {
-			continue // some span more lines than they say
+			continue // some span more lines than they declare
 		}
 		sets++
 		m, ref := set.NewMatcher("test"), newNaive(set)
@@ -84,7 +84,7 @@ func randomExpr(r *rand.Rand, depth int) string {
 			subs[i] = randomExpr(r, depth-1)
 		}
 		return "(?:" + strings.Join(subs, "|") + ")"
-	case 3: // as it may stand in a configuration: not in a group
+	case 3: // as it may be in a configuration: not in a group
 		return randomExpr(r, depth-1) + "|" + randomExpr(r, depth-1)
 	case 4:
 		return "(?i)" + randomExpr(r, depth-1)
@@ -102,9 +102,9 @@ func randomLine(r *rand.Rand) string {
 	return b.String()
 }
 
-// TestSpansEndInLatestLine checks what a pattern that spans lines is said to do
-// against its definition: some text that the expression matches whole ends in the
-// latest line. (The naive matcher shares the way to ask for it.)
+// TestSpansEndInLatestLine checks patterns that span lines against their definition: some text
+// that the expression matches as a whole ends in the latest line. (The naive matcher uses the same
+// expressions as Matcher for this.)
 func TestSpansEndInLatestLine(t *testing.T) {
 	exprs := []string{
 		`ab\nba`, `a.*\n.*a`, `a(\n.*)?\nb`, `a\n`, `\na`, `(?s)a.*b`, `(?s)a.*?b`, `(\n|x)a`, `a+\n?`,
@@ -146,7 +146,7 @@ func TestSpansEndInLatestLine(t *testing.T) {
 	}
 }
 
-// FuzzMatch: what compiles agrees with the naive matcher; nothing panics.
+// FuzzMatch checks that whatever compiles agrees with the naive matcher, and that nothing panics.
 func FuzzMatch(f *testing.F) {
 	for _, p := range kernelMonitor() {
 		f.Add(p.Expr, "INFO: task docker:1 blocked for more than 120 seconds.\x00EXT4-fs error (device sda1): x", uint8(0), true)
@@ -168,7 +168,7 @@ func FuzzMatch(f *testing.F) {
 			return
 		}
 		if strings.Contains(expr, "<whole>") {
-			return // a name that the naive matcher takes
+			return // a name that the naive matcher uses
 		}
 		m, ref := set.NewMatcher("test"), newNaive(set)
 		var hits logpattern.Hits

@@ -2,6 +2,6 @@
 
 package logpattern_test
 
-// raceDetector: sync.Pool forgets at random under it, and package regexp, which
-// keeps its memory in one, allocates anew.
+// raceDetector: with it, sync.Pool drops objects at random, so package regexp, which pools its
+// memory, allocates.
 const raceDetector = true

@@ -8,7 +8,7 @@ import (
 	"github.com/kernosis/kernosis/collector/logpattern"
 )
 
-// A matcher that takes over between any two lines reports what one would have reported.
+// A matcher that takes over between any two lines reports what a single one would have reported.
 func TestResume(t *testing.T) {
 	set := compile(t,
 		logpattern.Pattern{Expr: `BUG.*\n.*RIP: (?P<at>\S+)`},

@@ -5,15 +5,14 @@ import (
 	"slices"
 )
 
-// unlimited is a number of newlines that the expression doesn't bound.
+// unlimited is the number of newlines if the expression doesn't bound it.
 const unlimited = -1
 
-// tooLarge is where programSize stops to count.
+// tooLarge is where programSize stops counting.
 const tooLarge = 1 << 30
 
-// programSize returns about how many instructions package regexp makes of an
-// expression, without making them: repetitions are what a short expression
-// becomes large by, because each is written out.
+// programSize estimates how many instructions package regexp compiles an expression to, without
+// compiling it: repetitions make a short expression large, because each one is written out.
 func programSize(re *syntax.Regexp) int {
 	size := 0
 	for _, sub := range re.Sub {
@@ -40,9 +39,9 @@ func programSize(re *syntax.Regexp) int {
 	return min(size, tooLarge)
 }
 
-// classSize returns what the expression's classes take besides, in instructions
-// as to memory: those of Unicode's categories have hundreds of ranges (\pL: 5 KiB).
-// A repetition shares its class.
+// classSize returns the additional size of the expression's classes, as a number of instructions
+// with the same memory: Unicode categories have hundreds of ranges (\pL: 5 KiB). Repetitions share
+// a class.
 func classSize(re *syntax.Regexp) int {
 	size := 0
 	if re.Op == syntax.OpCharClass {
@@ -54,9 +53,9 @@ func classSize(re *syntax.Regexp) int {
 	return size
 }
 
-// newlines returns the least and the most newlines of a match. Only those count
-// for the most that are written as newlines: `\s` and `[^x]` match one too, but
-// who writes them means a blank or anything, not a further line.
+// newlines returns the minimum and maximum number of newlines in a match. The maximum counts only
+// explicit newlines: `\s` and `[^x]` match one too, but are meant to match a blank or any
+// character, not a further line.
 func newlines(re *syntax.Regexp) (least, most int) {
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -119,8 +118,8 @@ func larger(a, b int) int {
 	return max(a, b)
 }
 
-// withinLine reports whether every match lies in one line, and depends on nothing
-// before that line.
+// withinLine reports whether every match lies in one line and does not depend on anything before
+// that line.
 func withinLine(re *syntax.Regexp) bool {
 	if re.Op == syntax.OpBeginText || ownNewline(re) {
 		return false
@@ -128,7 +127,7 @@ func withinLine(re *syntax.Regexp) bool {
 	return !slices.ContainsFunc(re.Sub, func(sub *syntax.Regexp) bool { return !withinLine(sub) })
 }
 
-// matchesNewline reports whether some match may have a newline in it.
+// matchesNewline reports whether a match may contain a newline.
 func matchesNewline(re *syntax.Regexp) bool {
 	return ownNewline(re) || slices.ContainsFunc(re.Sub, matchesNewline)
 }

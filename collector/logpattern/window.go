@@ -1,23 +1,22 @@
 package logpattern
 
-// maxWindow is how many bytes of lines are kept for patterns that span lines:
-// as many lines as NPD's buffer has by default, each as long as they come.
+// maxWindow is how many bytes of lines are kept for patterns that span lines: as many lines of
+// maximum length as NPD's buffer has by default.
 const maxWindow = NPDLines * (MaxLine + 1)
 
 // window keeps the last lines joined by newlines.
 type window struct {
 	lines int    // how many to keep
-	buf   []byte // each line with a newline behind it
-	gone  int    // bytes of the log before buf; lines are known by their place in it
-	// A ring of the places where lines start.
+	buf   []byte // each line followed by a newline
+	gone  int    // bytes of the log before buf; starts are offsets in the log
+	// starts is a ring of the offsets where lines start.
 	starts [MaxLines]int
 	newest int
-	kept   int // lines kept, those made up included
+	kept   int // lines kept, including padding
 	real   int // lines kept that were in the log
 }
 
-// reset forgets all lines. Empty ones stand for those that are not there, as in
-// NPD's buffer.
+// reset drops all lines. Empty lines take the place of missing ones, as in NPD's buffer.
 func (w *window) reset() {
 	w.buf, w.gone, w.kept, w.real = w.buf[:0], 0, 0, 0
 	for range w.lines - 1 {
@@ -26,13 +25,13 @@ func (w *window) reset() {
 	w.real = 0
 }
 
-// push adds a line and reports whether older ones were dropped early, for their length.
+// push adds a line and reports whether older ones were dropped early because of their length.
 func (w *window) push(line []byte) (shortened bool) {
 	if w.kept == w.lines {
 		w.drop()
 	}
 	for w.kept > 0 && w.size()+len(line)+1 > maxWindow {
-		shortened = shortened || w.kept == w.real // not only made up ones
+		shortened = shortened || w.kept == w.real // not only padding
 		w.drop()
 	}
 	if len(w.buf)+len(line)+1 > cap(w.buf) {
@@ -52,7 +51,7 @@ func (w *window) drop() {
 	w.real = min(w.real, w.kept)
 }
 
-// size returns the bytes of the lines kept.
+// size returns the number of bytes of the lines kept.
 func (w *window) size() int {
 	if w.kept == 0 {
 		return 0
@@ -60,7 +59,7 @@ func (w *window) size() int {
 	return len(w.buf) - w.start(w.kept-1)
 }
 
-// compact makes room for n bytes: in place where what is kept is the smaller part.
+// compact makes room for n bytes: in place if the kept lines fill less than half of the buffer.
 func (w *window) compact(n int) {
 	live := w.buf[len(w.buf)-w.size():]
 	w.gone += len(w.buf) - len(live)
@@ -71,18 +70,17 @@ func (w *window) compact(n int) {
 	}
 }
 
-// start returns where in buf the line starts that came age lines before the
-// latest; age is less than kept.
+// start returns the offset in buf of the line that came age lines before the latest; age is less
+// than kept.
 func (w *window) start(age int) int {
 	return w.starts[(w.newest-age+len(w.starts))%len(w.starts)] - w.gone
 }
 
-// end returns where the latest line ends.
+// end returns the offset in buf where the latest line ends.
 func (w *window) end() int { return len(w.buf) - 1 }
 
-// touched returns how many of the last lines that were in the log a text
-// touches that starts at a place in buf and ends with the latest line. A newline
-// belongs to the line that it precedes, as in NPD.
+// touched returns how many of the last lines of the log a text touches that starts at an offset in
+// buf and ends with the latest line. A newline belongs to the line after it, as in NPD.
 func (w *window) touched(from int) int {
 	age := 0
 	for age+1 < w.real && w.start(age)-1 > from {

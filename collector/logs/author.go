@@ -6,14 +6,14 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// crash matches what the kernel prints of a process that crashed, where that begins with the
-// name that the process has given itself, and the name of a file often follows: both can hold
-// the words of any other message.
+// crash matches the kernel's message about a crashed process. Most of these begin with the name
+// that the process gave itself and often name a file later on; both can contain the words of any
+// other message.
 //
-// What the kernel prints behind the name is recognised. The name has 15 bytes at most
-// (TASK_COMM_LEN), a control character of it is "\xNN" in [Line.Text], and it may itself hold
-// a "[1]: ". Behind the "]" there is more of the kernel's than a name could hold. So a process
-// can't hide a message in which its name stands elsewhere, as that of a hung task.
+// The expression matches what the kernel prints after the name. The name has at most 15 bytes
+// (TASK_COMM_LEN), its control characters appear as "\xNN" in [Line.Text], and it may itself
+// contain "[1]: ". The kernel prints more behind the "]" than a name could hold. So a process
+// can't hide a message that has its name elsewhere, such as that of a hung task.
 //
 //	app[12]: segfault at 0 ip … sp … error 4 in app[…]           x86 (arch/x86/mm/fault.c), sparc
 //	app[12]: segfault (11) at 0 nip … lr … code 1 in app[…]      powerpc; also "bus error" and others
@@ -29,9 +29,8 @@ var crash = regexp.MustCompile(`(?s)^(?:traps: )?(?:\\x[0-9a-f]{2}|.){0,15}?\[\d
 	`| .* ip:[0-9a-f]+ (?:cs:[0-9a-f]+ )?sp:[0-9a-f]+ [a-z]+:| attempts to use CLI/STI)` +
 	`|: potentially unexpected fatal signal \d+\.$`)
 
-// Author returns Origin, and [event.OriginProcess] of a line of the kernel's in which the
-// text of a process comes first: a crash, or the rest of a message that others were printed
-// within.
+// Author returns [event.OriginProcess] for a kernel line whose text begins with that of a process:
+// a crash, or the rest of a message that others interrupted. For any other line it returns Origin.
 func (l *Line) Author() string {
 	if l.Origin == event.OriginKernel && (l.Continues || crash.Match(l.Text)) {
 		return event.OriginProcess

@@ -2,6 +2,6 @@
 
 package logs
 
-// raceDetector: sync.Pool forgets at random under it, and CEL and package regexp,
-// which keep their memory in one, allocate anew.
+// raceDetector: with it, sync.Pool drops objects at random, so CEL and package regexp, which pool
+// their memory, allocate.
 const raceDetector = true

@@ -2,8 +2,8 @@ package logs
 
 import "fmt"
 
-// EscapeControl returns a message of the kernel's as one line: each control character is
-// "\xNN", as /dev/kmsg gives it. Text without any is returned as it is.
+// EscapeControl returns a kernel message as one line: each control character becomes "\xNN", as
+// /dev/kmsg prints it. Text without control characters is returned as it is.
 func EscapeControl(text []byte) []byte {
 	for i, c := range text {
 		if c < ' ' || c == 0x7f {

@@ -12,40 +12,40 @@ import (
 	"github.com/kernosis/kernosis/collector/logs/journald"
 )
 
-// The plugins: what reads a log.
+// The plugins, which read logs.
 const (
 	KMsg     = "kmsg"
 	Journald = "journald"
 	File     = "file"
 )
 
-// Plugins returns the names of all.
+// Plugins returns the names of all plugins.
 func Plugins() []string { return []string{KMsg, Journald, File} }
 
-// Config says what log to read, and how.
+// Config configures one log.
 type Config struct {
-	// Name is what rules call the log; unique.
+	// Name is the name of the log in rules; it must be unique.
 	Name string
 	// Plugin is KMsg, Journald or File.
 	Plugin string
-	// Path is the file (mandatory), the device ("": /dev/kmsg), or the folder of
-	// the journal ("": journald's); below the host's root.
+	// Path is the file (mandatory), the device ("": /dev/kmsg), or the folder of the journal ("":
+	// journald's); below the host's root.
 	Path string
-	// Lookback is how far back to begin at the first start, at most to the boot;
-	// 0: new lines only. A file needs a Format with times for it.
+	// Lookback is how far back to begin at the first start, at most to the boot; 0: new lines
+	// only. For a file it requires a Format with times.
 	Lookback time.Duration
-	// Delay passes lines by that were logged sooner after the boot.
+	// Delay skips lines that were logged less than this after the boot.
 	Delay time.Duration
-	// Identifiers are the SYSLOG_IDENTIFIERs wanted of a journal; none: all.
+	// Identifiers are the SYSLOG_IDENTIFIERs to read from a journal; empty: all.
 	Identifiers []string
-	// Format says where time and text are in the lines of a file. Its Kernel declares the
-	// file as the kernel's: nobody else writes into it.
+	// Format defines where the time and the text are in the lines of a file. Format.Kernel
+	// declares that only the kernel's log is written to the file.
 	Format file.Format
-	// Skip are texts; a line of a file that contains one is passed by.
+	// Skip are texts; lines of a file that contain one of them are skipped.
 	Skip []string
 }
 
-// hasKernel reports whether the log has the kernel's lines, known to be its own.
+// hasKernel reports whether the log has lines that are known to come from the kernel.
 func (c *Config) hasKernel() bool {
 	switch c.Plugin {
 	case KMsg:
@@ -56,10 +56,10 @@ func (c *Config) hasKernel() bool {
 	return c.Format.Kernel
 }
 
-// MaxLogs is how many logs may be configured: each is a goroutine and a position.
+// MaxLogs is the maximum number of configured logs: each has a goroutine and a position.
 const MaxLogs = 32
 
-// Check returns what is wrong, with fields as in the configuration file: name, plugin, path …
+// Check returns the mistakes in c, with fields as in the configuration file: name, plugin, path …
 func (c *Config) Check() document.Errors {
 	var errs document.Errors
 	wrong := errs.Add

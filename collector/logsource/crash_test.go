@@ -19,7 +19,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
-// exceptionTrace says whether the kernel prints crashes.
+// exceptionTrace is the setting for whether the kernel prints crashes.
 const exceptionTrace = "/proc/sys/debug/exception-trace"
 
 // crashing is a program that reads address 0: xor eax,eax; mov eax,[rax].
@@ -40,8 +40,9 @@ func crashing() string {
 	return b.String()
 }
 
-// TestRealCrashForgesNothing: this kernel reports programs that really crash, whose names and
-// files say what only the kernel should. Read from /dev/kmsg, each is a crash and nothing else.
+// TestRealCrashForgesNothing checks crashes of real programs, as reported by this kernel, whose
+// names and files contain what only the kernel should print. Read from /dev/kmsg, each is a crash
+// and nothing else.
 func TestRealCrashForgesNothing(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the program is for x86")
@@ -91,8 +92,8 @@ func TestRealCrashForgesNothing(t *testing.T) {
 	r.stop()
 }
 
-// crashed runs the program until the kernel has reported one run of it: the kernel logs
-// at most ten crashes of the whole machine in five seconds.
+// crashed runs the program until the kernel has reported one of its crashes: the kernel logs at
+// most ten crashes of the whole machine in five seconds.
 func crashed(t *testing.T, rec *recorder, path string) (found *event.Event) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), await.Within(patience))

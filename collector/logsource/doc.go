@@ -1,35 +1,33 @@
-// Package logsource reads the logs that are configured and reports the lines that
-// rules look for.
+// Package logsource reads the configured logs and reports the lines that match patterns of rules.
 //
-// Each log has a goroutine: a reader (packages kmsg, journald and file below
-// collector/logs) hands it lines, a matcher of the patterns in force looks at each,
-// and a line that one matches becomes an [event.Log] event, with the lines before
-// it that the patterns span. Of all others only the number is kept.
+// Each log has a goroutine: a reader (packages kmsg, journald and file below collector/logs) hands
+// lines to it, a matcher checks each line against the current patterns, and a line that matches
+// becomes an [event.Log] event, together with the earlier lines that the patterns span. All other
+// lines are only counted.
 //
 // # Sources
 //
-// Each log is a source of its own, "log/<name>": up once it is read to where it
-// ends, down with the reason while it can't be read. A reader that ends is started
-// again where it was. What a log has lost is reported as [event.Lost] of that stem, at
-// most once a second for each reason. Once every log has reported how it is, the stem
-// "log" reports of all others that they are not configured.
+// Each log is a source of its own, "log/<name>": up once it was read to its end, down with the
+// reason while it can't be read. A reader that ends is restarted where it stopped. Lost lines are
+// reported as [event.Lost] of that stem, at most once a second for each reason. Once every log has
+// reported its state, the stem "log" reports that all other logs are not configured.
 //
 // # Positions
 //
-// How far a log was handled is saved in Options.StateDir, with the lines before it
-// that patterns may yet need: every second in which something was reported, at the
-// latest after saveEvents events, else every ten seconds, and before the source
-// reports that it is up. What was reported since comes again after a kill, with the
-// numbers it had, by which the engine knows it (it remembers 4096 events).
+// The position in each log is saved in Options.StateDir, with the earlier lines that patterns may
+// still need: every second if something was reported, at the latest after saveEvents events, else
+// every ten seconds, and before the source reports that it is up. After a kill, the events since
+// the last save are reported again with the same numbers, so that the engine recognizes them (it
+// remembers 4096 events).
 //
 // # Boots
 //
-// A line of before this boot is not reported: what it says of the kernel is over. It
-// counts as skipped.
+// Lines from before this boot are not reported, because the state of the kernel that they describe
+// is gone. They are counted as skipped.
 //
 // # Streams
 //
-// Lines of different units of a journal are not neighbours, so each unit has a
-// matcher of its own, the maxStreams that were last heard of. Rules are replaced
-// between two lines, and the new matchers know the lines before.
+// Lines of different units of a journal are not neighbours, so each unit has a matcher of its own,
+// for the maxStreams units that logged last. Rules are replaced between two lines, and the new
+// matchers take over the earlier lines.
 package logsource

@@ -29,17 +29,17 @@ import (
 	"github.com/kernosis/kernosis/detector/rules"
 )
 
-// carrier is a message of the kernel's that carries a user's text: the name of a process,
-// of which the kernel keeps 15 bytes, and a longer one of a file, a device, an option.
+// carrier is a kernel message that contains a user's text: the name of a process, of which the
+// kernel keeps 15 bytes, and a longer one of a file, a device, an option.
 type carrier struct {
-	source string // in the kernel, of 6.12 where no other is named
+	source string // in the kernel; of version 6.12 unless it names another
 	print  func(name, file string) string
-	// rules may report it. That of crashes takes a file's name for one in other messages, too:
-	// it is of level info, and whoever has such a file can crash as well.
+	// rules may report it. The rule for crashes also accepts a file's name in other messages: it
+	// is of level info, and anybody with such a file can crash as well.
 	rules []string
 }
 
-// carriers are those that a process or a device has printed without any privilege, or with
+// carriers returns the messages that a process or a device can cause without privileges, or with
 // those of a container. They were found by searching 6.12 for formats with comm, %pD, %pd.
 func carriers() []carrier {
 	f := fmt.Sprintf
@@ -176,7 +176,7 @@ func carriers() []carrier {
 	}
 }
 
-// noSpace makes of a name one that a network device or module may have.
+// noSpace converts a name to one that a network device or module may have.
 func noSpace(name string) string {
 	return strings.NewReplacer(" ", "_", ":", "_", "/", "_", "\n", "_").Replace(name)
 }
@@ -219,7 +219,7 @@ func genuine(t *testing.T, set *logpattern.Set) (out []string) {
 	return out
 }
 
-// forgery is a line whose user has chosen the text of another.
+// forgery is a line that contains the text of another line, chosen by a user.
 type forgery struct {
 	text     string
 	carrier  carrier
@@ -227,8 +227,8 @@ type forgery struct {
 	stamp    time.Duration // the kernel's; 0: a second ago
 }
 
-// forgeries are all carriers with all lines in them: as name, as file, begun in the one and
-// ended in the other, and as lines of their own.
+// forgeries returns all carriers with all lines in them: as name, as file, begun in one and ended
+// in the other, and as lines of their own.
 func forgeries(lines []string) (out []forgery) {
 	const commLen = 15
 	seen := make(map[string]bool)
@@ -248,7 +248,7 @@ func forgeries(lines []string) (out []forgery) {
 			add("app", "x\n"+l+"\ny")
 			add(name("x\n"+l), "app")
 			add(l[:min(len(l), commLen-1)]+"\n", "app")
-			if _, behind, ok := strings.Cut(l, ": "); ok { // the carrier's own beginning may do as the line's
+			if _, behind, ok := strings.Cut(l, ": "); ok { // the carrier's own beginning may replace the line's
 				add(name(behind), behind)
 			}
 			for i := range min(len(l), commLen+1) { // begun by the name, ended by the file
@@ -256,7 +256,7 @@ func forgeries(lines []string) (out []forgery) {
 					add(l[:i], "y"+l[i:])
 				}
 			}
-			for _, end := range []string{". ", ": ", "] "} { // by the file without what is between
+			for _, end := range []string{". ", ": ", "] "} { // ended by the file, without what is between
 				if i := strings.LastIndex(l, end); i > 0 {
 					add(name(l), "y"+l[i:])
 				}
@@ -266,8 +266,8 @@ func forgeries(lines []string) (out []forgery) {
 	return out
 }
 
-// court judges events by the shipped rules: in an engine that knows of no problem, and in
-// one where each line of the rules' tests has been reported.
+// court judges events by the shipped rules: in an engine without problems, and in one in which
+// each line of the rules' tests has been reported.
 type court struct {
 	set           *detector.RuleSet
 	lines         []string
@@ -280,7 +280,7 @@ type court struct {
 func newCourt(set *detector.RuleSet, lines []string) *court {
 	boot := hostfs.BootTime()
 	c := &court{set: set, boot: event.Duration(boot), now: event.Moment{Wall: time.Now(), Boot: boot + time.Second}}
-	for _, l := range lines { // not those that end a problem
+	for _, l := range lines { // except lines that resolve a problem
 		if slices.ContainsFunc(c.observe(c.engine(nil), byKernel(l)), func(p problem.Problem) bool { return p.State == problem.Firing }) {
 			c.lines = append(c.lines, l)
 		}
@@ -301,7 +301,7 @@ func byKernel(text string) *event.Event {
 	return &event.Event{Kind: event.Log, Log: &event.LogData{Log: KMsg, Origin: event.OriginKernel, Text: text}}
 }
 
-// observe has an engine see the event as often as any threshold asks for.
+// observe passes the event to an engine as often as the highest threshold requires.
 func (c *court) observe(e *detector.Engine, ev *event.Event) (out []problem.Problem) {
 	for range 10 {
 		c.boot++
@@ -315,9 +315,9 @@ func (c *court) observe(e *detector.Engine, ev *event.Event) (out []problem.Prob
 	return out
 }
 
-// judge returns what the event has done that its carrier may not.
+// judge returns what the event did that its carrier is not allowed to do.
 func (c *court) judge(ev *event.Event, allowed []string) (fouls []string) {
-	if !slices.Equal(allowed, c.allowed) { // what the carriers before have set, this one may not
+	if !slices.Equal(allowed, c.allowed) { // earlier carriers may have set problems that this one must not set
 		c.healthy, c.allowed = c.engine(nil), allowed
 	}
 	for _, p := range c.observe(c.healthy, ev) {
@@ -340,8 +340,8 @@ func (c *court) judge(ev *event.Event, allowed []string) (fouls []string) {
 	return slices.Compact(fouls)
 }
 
-// TestForgedLines: no text that a user has chosen sets or clears a problem of a shipped rule,
-// in whatever message of the kernel's it stands, read from /dev/kmsg or from the journal.
+// TestForgedLines checks that no text that a user has chosen sets or clears a problem of a shipped
+// rule, whatever kernel message contains it, read from /dev/kmsg or from the journal.
 func TestForgedLines(t *testing.T) {
 	if raceDetector {
 		t.Skip("takes four minutes under the race detector, with one goroutine; the same test runs without it")
@@ -355,10 +355,10 @@ func TestForgedLines(t *testing.T) {
 	}{{KMsg, feedKmsg}, {Journald, feedJournal}, {File, feedFile}} {
 		t.Run(via.plugin, func(t *testing.T) {
 			forged := all
-			if via.plugin != KMsg { // which give other lines as kmsg does
+			if via.plugin != KMsg { // lines without a newline look the same as in kmsg
 				forged = slices.DeleteFunc(slices.Clone(all), func(f forgery) bool { return !strings.Contains(f.text, "\n") })
 			}
-			if via.plugin == File { // where nothing reports that a record continues an earlier one
+			if via.plugin == File { // where continued records are not marked
 				forged = slices.DeleteFunc(forged, func(f forgery) bool { return f.fragment })
 			}
 			c := newCourt(set, lines)
@@ -402,7 +402,8 @@ func TestForgedLines(t *testing.T) {
 	}
 }
 
-// TestNamesHideNothing: a process can't have its own hung task, say, pass for a crash.
+// TestNamesHideNothing checks that a process can't make a message about itself, such as that of a
+// hung task, look like a crash.
 func TestNamesHideNothing(t *testing.T) {
 	set := shippedRules(t)
 	for _, c := range carriers() {
@@ -422,7 +423,7 @@ func TestNamesHideNothing(t *testing.T) {
 	}
 }
 
-// feedKmsg writes the lines as /dev/kmsg gives them into a pipe that keeps records apart, and
+// feedKmsg writes the lines in the format of /dev/kmsg to a pipe that keeps records apart, and
 // reads that with the real reader.
 func feedKmsg(t *testing.T, forged []forgery, handle func(logs.Item) error) {
 	t.Helper()
@@ -457,7 +458,7 @@ func feedKmsg(t *testing.T, forged []forgery, handle func(logs.Item) error) {
 	}
 }
 
-// escaped is a text as devkmsg_read gives it (append_char, kernel/printk/printk.c).
+// escaped returns a text in the format of devkmsg_read (append_char, kernel/printk/printk.c).
 func escaped(text string) (out []byte) {
 	for _, c := range []byte(text) {
 		if c < ' ' || c >= 127 || c == '\\' {
@@ -469,8 +470,8 @@ func escaped(text string) (out []byte) {
 	return out
 }
 
-// feedFile writes the lines as rsyslog's imklog does, which gets each line of a record with
-// the record's time stamp (record_print_text, kernel/printk/printk.c).
+// feedFile writes the lines like rsyslog's imklog, which gets each line of a record with the
+// record's time stamp (record_print_text, kernel/printk/printk.c).
 func feedFile(t *testing.T, forged []forgery, handle func(logs.Item) error) {
 	t.Helper()
 	f := newFile(t, "kern.log")
@@ -491,8 +492,8 @@ func feedFile(t *testing.T, forged []forgery, handle func(logs.Item) error) {
 	}
 }
 
-// feedJournal writes the lines into a journal as journald does, and reads it with the real
-// reader. journald makes entries of fragments, too, but doesn't say that they are some.
+// feedJournal writes the lines to a journal like journald, and reads it with the real reader.
+// journald also makes entries of fragments, but doesn't mark them.
 func feedJournal(t *testing.T, forged []forgery, handle func(logs.Item) error) {
 	t.Helper()
 	j := newJournalDir(t)

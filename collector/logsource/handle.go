@@ -11,7 +11,7 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// handle takes a line or a loss of the reader.
+// handle processes a line or a loss from the reader.
 func (l *source) handle(item logs.Item) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,9 +57,8 @@ func (l *source) line(line *logs.Line) {
 	}
 }
 
-// tooEarly reports whether the line is of an earlier boot, or of this one's
-// beginning where that is not wanted. Of a line that has only a time of the wall clock's this
-// goes by the clock as it is set now.
+// tooEarly reports whether the line is from an earlier boot, or from the first Delay of this one.
+// If the line has only a wall clock time, the clock as it is set now decides.
 func (l *source) tooEarly(line *logs.Line) bool {
 	if line.BootTime != 0 || l.cfg.Plugin == KMsg {
 		return line.BootTime < l.cfg.Delay
@@ -68,7 +67,7 @@ func (l *source) tooEarly(line *logs.Line) bool {
 	return line.Time.Before(wall.Add(l.cfg.Delay - boot))
 }
 
-// handleLine makes an event of what the matcher has found.
+// handleLine reports the matcher's hits as an event.
 func (l *source) handleLine(line *logs.Line, part uint32) {
 	context := l.hits.Hits[0].Context
 	for _, h := range l.hits.Hits[1:] {
@@ -88,21 +87,21 @@ func (l *source) handleLine(line *logs.Line, part uint32) {
 	l.emitEvent(line)
 }
 
-// lost takes a loss into account.
+// lost counts a loss and reports it.
 func (l *source) lost(loss *logs.Loss) {
 	if loss.Reason == logs.TooLong && loss.Bytes > 0 {
 		// The line itself was handed over; only its end is missing.
 		l.stats.Cut++
 		return
 	}
-	l.streams.forget() // what follows does not come right behind what was
+	l.streams.forget() // the next line does not directly follow the last one
 	total := l.stats.Lost[loss.Reason]
 	l.stats.Lost[loss.Reason] = Lost{Times: total.Times + 1, Lines: total.Lines + loss.Lines}
 	l.unreported[loss.Reason] += loss.Lines
 	l.emitLosses(time.Now())
 }
 
-// emitLosses reports what was lost since it last did, at most once in tickEvery.
+// emitLosses reports the losses since the last report, at most once in tickEvery.
 func (l *source) emitLosses(now time.Time) {
 	if now.Sub(l.lossesReported) >= tickEvery {
 		l.emitAllLosses(now)

@@ -40,7 +40,7 @@ func patterns(t testing.TB, exprs ...string) *logpattern.Set {
 type recorder struct {
 	mu      sync.Mutex
 	events  []*event.Event
-	settled int // lines
+	settled int // number of settled lines
 	news    chan struct{}
 }
 
@@ -102,10 +102,10 @@ func (r *recorder) lines() (out []string) {
 	return out
 }
 
-// until waits until ok.
+// until waits until ok returns true.
 func (r *recorder) until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	look := time.NewTicker(5 * time.Millisecond) // for what makes no event
+	look := time.NewTicker(5 * time.Millisecond) // for conditions that change without an event
 	defer look.Stop()
 	for deadline := time.After(await.Within(patience)); !ok(); {
 		select {
@@ -121,7 +121,7 @@ func (r *recorder) has(text string) func() bool {
 	return func() bool { return slices.Contains(r.reported(), text) }
 }
 
-// running is Sources that run.
+// running are running Sources.
 type running struct {
 	*Sources
 	rec    *recorder
@@ -129,7 +129,7 @@ type running struct {
 	done   chan struct{}
 }
 
-// run runs sources until stop, or the test's end.
+// run runs sources until stop is called or the test ends.
 func run(t testing.TB, s *Sources, rec *recorder) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -155,7 +155,7 @@ func open(t testing.TB, set *logpattern.Set, o Options, configs ...Config) *Sour
 	return s
 }
 
-// textFile is a log that is written to.
+// textFile is a log file that a test writes.
 type textFile struct {
 	t    testing.TB
 	path string
@@ -183,7 +183,7 @@ func (f *textFile) add(text string) {
 
 func (f *textFile) config(name string) Config { return Config{Name: name, Plugin: File, Path: f.path} }
 
-// script is a reader that a test drives.
+// script is a reader that a test controls.
 type script struct {
 	run func(ctx context.Context, handle func(logs.Item) error) error
 	pos func() logs.Position
@@ -200,7 +200,7 @@ func (s *script) Position() logs.Position {
 	return s.pos()
 }
 
-// scripted has the source of a log read from a script.
+// scripted makes the source of a log use a script as its reader.
 func scripted(s *Sources, i int, run func(ctx context.Context, handle func(logs.Item) error, status func(error)) error) {
 	s.logs[i].first = 0
 	s.logs[i].open = func(_ *source, _ logs.Position, status func(error)) (reader, error) {

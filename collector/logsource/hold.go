@@ -7,24 +7,24 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// holdFor is how long a line of the kernel is held back. The kernel often prints a
-// line a moment before it reaches the hook where a probe sees the same fault, and the
-// probe knows more: its report of the fault should come first.
+// holdFor is how long a kernel line is held back. The kernel often prints a line a moment before
+// it reaches the hook where a probe detects the same fault, and the probe knows more: its event
+// should come first.
 const holdFor = 500 * time.Millisecond
 
-// releaseEvery is the least time between two releases: in a storm of faults each line would
-// have one of its own, and to be woken costs more than to report the line.
+// releaseEvery is the minimum time between two releases: in a storm of faults each line would
+// otherwise have its own, and waking up costs more than reporting the line.
 const releaseEvery = 100 * time.Millisecond
 
-// held is an event that waits for its time.
+// held is an event that is held back until due.
 type held struct {
 	ev   event.Event
 	data event.LogData
 	due  time.Time
 }
 
-// emitEvent emits the line's event, or holds it back. Those behind one that is held
-// wait with it, so that lines keep their order.
+// emitEvent emits the line's event, or holds it back. Events after a held one wait as well, so
+// that lines keep their order.
 func (l *source) emitEvent(line *logs.Line) {
 	due := line.Time.Add(holdFor)
 	if l.cfg.Plugin == File {
@@ -44,7 +44,7 @@ func (l *source) emitEvent(line *logs.Line) {
 	}
 }
 
-// released reports what has been held for long enough.
+// released reports the events that are due.
 func (l *source) released() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,7 +54,7 @@ func (l *source) released() {
 	}
 }
 
-// emitHeld reports what was held, up to those whose time has not come.
+// emitHeld reports held events in order, up to the first one that is not due.
 func (l *source) emitHeld(now time.Time) {
 	n := 0
 	for ; n < len(l.held) && !l.held[n].due.After(now); n++ {
@@ -65,12 +65,12 @@ func (l *source) emitHeld(now time.Time) {
 	l.held = l.held[:copy(l.held, l.held[n:])]
 }
 
-// emitAllHeld emits everything that is held: a position behind it is saved, or the
+// emitAllHeld emits all held events, because a position after them is about to be saved or the
 // source ends.
 func (l *source) emitAllHeld() {
 	if len(l.held) == 0 {
 		return
 	}
 	l.release.Stop()
-	l.emitHeld(time.Now().Add(holdFor)) // none waits for longer
+	l.emitHeld(time.Now().Add(holdFor)) // no event waits longer
 }

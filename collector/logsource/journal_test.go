@@ -40,7 +40,7 @@ func newJournalDir(t *testing.T) *journalDir {
 	return nil
 }
 
-// write adds an entry of a unit, logged so long ago.
+// write adds an entry of a unit, logged the given time ago.
 func (j *journalDir) write(unit, message string, ago time.Duration) {
 	j.t.Helper()
 	j.n++
@@ -59,8 +59,8 @@ func (j *journalDir) write(unit, message string, ago time.Duration) {
 	}
 }
 
-// Units of a real journal have lines of their own; one of an earlier boot is not
-// reported, and a restart reports none again.
+// Lines of different units of a real journal are matched separately; a line of an earlier boot is
+// not reported, and a restart reports none again.
 func TestJournal(t *testing.T) {
 	j := newJournalDir(t)
 	j.write("kubelet", "oops of an earlier boot", 100_000*time.Hour)
@@ -82,7 +82,7 @@ func TestJournal(t *testing.T) {
 	r = run(t, open(t, set, Options{StateDir: state}, c), rec)
 	rec.until(t, "line", rec.has("oops 2"))
 	r.stop()
-	// docker's begin and end are not neighbours: it has said something in between.
+	// docker's begin and end are not adjacent: it logged something in between.
 	equal(t, rec.lines(), []string{"oops 1", "begin\nend", "oops 2"})
 	for _, ev := range rec.all() {
 		if ev.Log != nil && (ev.Log.Seq == 0 || ev.Log.Unit == "" || ev.Log.Origin == "" || ev.BootTime == 0) {

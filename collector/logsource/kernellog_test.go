@@ -18,7 +18,7 @@ import (
 
 const stalled = "BUG: workqueue lockup - pool cpus=0 node=0 flags=0x0 nice=0 stuck for 32s!"
 
-// loadShipped loads the shipped rules once: under the race detector that takes a second.
+// loadShipped loads the shipped rules once, because under the race detector that takes a second.
 var loadShipped = sync.OnceValues(func() (*detector.RuleSet, error) { return detector.Load(rules.FS) })
 
 func shippedRules(t *testing.T) *detector.RuleSet {
@@ -30,7 +30,7 @@ func shippedRules(t *testing.T) *detector.RuleSet {
 	return set
 }
 
-// firing returns the problems of the shipped rules that fire after the events, with counts.
+// firing returns the problems that fire in the shipped rules after the events, with counts.
 func firing(t *testing.T, events []*event.Event) (out []string) {
 	t.Helper()
 	e := detector.NewEngine(shippedRules(t))
@@ -45,7 +45,7 @@ func firing(t *testing.T, events []*event.Event) (out []string) {
 	return out
 }
 
-// eventsOf returns the events that a log makes of what feed hands to it.
+// eventsOf returns the events that a log emits for what feed passes to it.
 func eventsOf(t *testing.T, c Config, feed func(handle func(logs.Item) error)) (out []*event.Event) {
 	t.Helper()
 	s := open(t, shippedRules(t).PatternSet(), Options{}, c)
@@ -55,8 +55,8 @@ func eventsOf(t *testing.T, c Config, feed func(handle func(logs.Item) error)) (
 	return out
 }
 
-// TestKernelsLinesOfTheJournal: the shipped rules get what the kernel has written to a
-// journal of any name, as from /dev/kmsg.
+// TestKernelsLinesOfTheJournal checks that the shipped rules get the kernel's lines of a journal
+// with any name, as from /dev/kmsg.
 func TestKernelsLinesOfTheJournal(t *testing.T) {
 	lines := []forgery{{text: stalled}}
 	events := eventsOf(t, Config{Name: "journal", Plugin: Journald}, func(handle func(logs.Item) error) {
@@ -65,7 +65,7 @@ func TestKernelsLinesOfTheJournal(t *testing.T) {
 	equal(t, firing(t, events), []string{"workqueue-lockup 1"})
 }
 
-// kernLog is a file as rsyslog writes it of kernel messages, each with its time stamp.
+// kernLog returns a file of kernel messages as rsyslog writes it, each with its time stamp.
 func kernLog(layout string, lines ...string) string {
 	var b strings.Builder
 	for _, l := range lines {
@@ -76,8 +76,8 @@ func kernLog(layout string, lines ...string) string {
 
 const rfc3339Micro = "2006-01-02T15:04:05.000000Z07:00"
 
-// TestKernLog: the shipped rules get the lines of a file that is declared as the kernel's, and
-// none of the same file if it is not.
+// TestKernLog checks that the shipped rules get the lines of a file that is declared as the
+// kernel's, and none of the same file if it is not.
 func TestKernLog(t *testing.T) {
 	chosen := file.Format{Message: `kernel: (\[.*BUG: .*)`}
 	for _, tt := range []struct {
@@ -95,7 +95,8 @@ func TestKernLog(t *testing.T) {
 		{name: "the header's words in the text", text: kernLog(time.Stamp, "[  123.456789] app: node kernel: [  1.000000] "+stalled), kernel: true},
 		{name: "without a stamp", text: kernLog(time.Stamp, stalled), kernel: true, want: []string{"records-lost 1"}},
 		{name: "crash", text: kernLog(time.Stamp, "[  123.456789] app[12]: segfault at 0 ip 00 sp 00 error 4 in app[1000+1000]"), kernel: true, want: []string{"segfault 1"}},
-		// A process can be called "a\nBUG: workq" and its file anything: imklog makes lines of it.
+		// A process can be named "a\nBUG: workq" and its file anything: imklog makes separate
+		// lines of it.
 		{name: "forged by a newline", text: kernLog(time.Stamp, "[  123.456789] app[12]: segfault at 0 ip 00 sp 00 error 4 in x", "[  123.456789] "+stalled+"[1000+1000]"), kernel: true, want: []string{"segfault 1"}},
 		{name: "forged before a newline", text: kernLog(time.Stamp, "[  123.456789] "+stalled, "[  123.456789] : app: potentially unexpected fatal signal 11."), kernel: true},
 		{name: "forged by an escaped newline", text: kernLog(time.Stamp, "[  123.456789] app[12]: segfault at 0 ip 00 sp 00 error 4 in x#012"+stalled), kernel: true, want: []string{"segfault 1"}},
@@ -125,9 +126,9 @@ func TestKernLog(t *testing.T) {
 	}
 }
 
-// TestOneMessageOfThreeLogs: what kmsg, a journal and a file have of one message is one
-// occurrence of one problem, whatever order they are read in; the same text at another time
-// is another.
+// TestOneMessageOfThreeLogs checks that one message in kmsg, a journal and a file is one
+// occurrence of one problem, in whatever order they are read; the same text at another time is
+// another occurrence.
 func TestOneMessageOfThreeLogs(t *testing.T) {
 	stamp := hostfs.BootTime() - time.Second
 	var all [][]*event.Event
@@ -166,8 +167,8 @@ func TestOneMessageOfThreeLogs(t *testing.T) {
 	equal(t, firing(t, slices.Concat(all[0], all[1], again)), []string{"workqueue-lockup 2"})
 }
 
-// TestKernLogIsFollowed: a message is reported without waiting for the next one, and one that was
-// not reported before a kill is reported after it, once.
+// TestKernLogIsFollowed checks that a message is reported without waiting for the next one, and
+// that one that was not reported before a kill is reported after it, once.
 func TestKernLogIsFollowed(t *testing.T) {
 	f := newFile(t, "kern.log")
 	state := t.TempDir()

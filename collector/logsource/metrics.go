@@ -8,23 +8,23 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// Lost is how often lines were lost for one reason.
+// Lost counts the losses for one reason.
 type Lost struct {
 	Times uint64
-	Lines uint64 // as far as it is known how many
+	Lines uint64 // as far as the number is known
 }
 
-// Stats is what one log has counted. Lines that came are Matched, Skipped, or
-// matched by nothing; those in Lost did not come.
+// Stats are the counters of one log. Lines that were read are Matched, Skipped, or matched by
+// nothing; those in Lost were not read.
 type Stats struct {
 	Name string
 
 	Lines, Bytes uint64
 	Matched      uint64 // lines that a pattern matched
 	Skipped      uint64 // lines of an earlier boot, or of the beginning of this one
-	Cut          uint64 // lines of which the end was not looked at
+	Cut          uint64 // lines whose end was not examined
 	Lost         map[logs.Reason]Lost
-	SaveErrors   uint64 // times that the position could not be saved
+	SaveErrors   uint64 // failed attempts to save the position
 }
 
 func (l *source) statsNow() Stats {

@@ -11,29 +11,29 @@ import (
 	"github.com/kernosis/kernosis/collector/statefile"
 )
 
-// saved is what is known of the position file.
+// saved is the state of the position file.
 type saved struct {
-	at       time.Time // of the last save, or look
+	at       time.Time // of the last save, or check
 	position logs.Position
 	failing  bool // the last attempt failed, which was reported
 }
 
-// positionFile is its content.
+// positionFile is the content of the position file.
 type positionFile struct {
 	Version int `json:"version"`
-	// Plugin and Path are of the log that the position is in: another one is
-	// begun anew.
+	// Plugin and Path identify the log that the position is in: another log is read from its
+	// beginning.
 	Plugin   string        `json:"plugin"`
 	Path     string        `json:"path,omitempty"`
 	Position logs.Position `json:"position"`
-	// Boot is the random id of the boot it was saved in.
+	// Boot is the random id of the boot in which it was saved.
 	Boot string `json:"boot,omitempty"`
-	// Windows are lines before the position; what comes in another boot does not
-	// come right behind them.
+	// Windows are lines before the position; after a reboot they are dropped, because lines of
+	// another boot do not directly follow them.
 	Windows []window `json:"windows,omitempty"`
 }
 
-// positionVersion changes when an older version of Kernosis must not read the form any more.
+// positionVersion changes when older versions of Kernosis must no longer read the format.
 const positionVersion = 1
 
 func (l *source) positionPath() string {
@@ -43,8 +43,8 @@ func (l *source) positionPath() string {
 	return filepath.Join(l.o.StateDir, l.cfg.Name+".json")
 }
 
-// load returns the position of an earlier run; "": there is none. One that can't
-// be read is reported as a loss.
+// load returns the position of an earlier run; "" if there is none. One that can't be read is
+// reported as a loss.
 func (l *source) load() logs.Position {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,8 +74,8 @@ func (l *source) load() logs.Position {
 	return f.Position
 }
 
-// save writes the position, and what is not reported yet before it: what is behind a
-// position that was saved is never reported again.
+// save writes the position, after reporting everything before it that is still pending: what is
+// before a saved position is never reported again.
 func (l *source) save() {
 	now := time.Now()
 	l.emitAllHeld()
@@ -95,7 +95,7 @@ func (l *source) save() {
 		Version: positionVersion, Plugin: l.cfg.Plugin, Path: l.cfg.Path, Position: position,
 		Boot: hostfs.BootID(), Windows: l.streams.windows(),
 	})
-	l.events = 0 // also where it failed: to try again at each line would be dear
+	l.events = 0 // even if it failed: retrying at each line would be expensive
 	if err != nil {
 		l.stats.SaveErrors++
 		if !l.saved.failing {
@@ -107,10 +107,11 @@ func (l *source) save() {
 	l.saved.position, l.saved.failing = position, false
 }
 
-// saveWithin is how long lines wait for the position file.
+// saveWithin is how long lines may be blocked by saving the position.
 const saveWithin = time.Second
 
-// write replaces the position file, unless the disk hangs: lines must not.
+// write replaces the position file. It gives up after saveWithin, so that a hanging disk does not
+// block lines.
 func (l *source) write(f positionFile) error {
 	raw, err := json.Marshal(f)
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// killed is what a kill -9 leaves: the state as it is on disk, with whoever runs
-// going on in vain.
+// killed simulates a kill -9: it returns a copy of the state on disk; sources that still run
+// continue without effect on it.
 func killed(t *testing.T, state string) (copied string) {
 	t.Helper()
 	copied = t.TempDir()
@@ -32,8 +32,8 @@ func killed(t *testing.T, state string) (copied string) {
 	return copied
 }
 
-// After a restart, in whatever way, nothing is missed, and what comes again has the
-// number it had.
+// After any kind of restart, nothing is missed, and events that are reported again have the same
+// numbers.
 func TestRestart(t *testing.T) {
 	for _, kill := range []bool{false, true} {
 		t.Run(fmt.Sprintf("kill=%v", kill), func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestBadPositionFile(t *testing.T) {
 	}
 }
 
-// A position that an earlier version has saved, behind the first two lines.
+// A position that an earlier version has saved, after the first two lines.
 func TestPositionOfAnEarlierVersion(t *testing.T) {
 	f := newFile(t, "app.log")
 	f.add("begin\nbroken 1\nbroken 2\n")
@@ -131,7 +131,7 @@ func TestPositionOfAnEarlierVersion(t *testing.T) {
 	}
 	state := t.TempDir()
 	text = bytes.ReplaceAll(text, []byte("/var/log/app.log"), []byte(f.path))
-	text = bytes.Replace(text, []byte("{"), []byte(`{"later":{"is":[1]},`), 1) // and a newer one has added to
+	text = bytes.Replace(text, []byte("{"), []byte(`{"later":{"is":[1]},`), 1) // and one with additions of a newer version
 	if err := os.WriteFile(filepath.Join(state, "app.json"), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestPositionOfAnEarlierVersion(t *testing.T) {
 	}
 }
 
-// A log of the same name that is another one is begun as a new one.
+// Another log under the same name is read from its beginning.
 func TestPositionOfAnotherLog(t *testing.T) {
 	state := t.TempDir()
 	a, b := newFile(t, "a.log"), newFile(t, "b.log")
@@ -199,7 +199,7 @@ func TestWindowsOfAnEarlierBoot(t *testing.T) {
 	}
 }
 
-// A position that can't be saved is counted, and reading goes on.
+// A position that can't be saved is counted, and reading continues.
 func TestUnwritableState(t *testing.T) {
 	f := newFile(t, "kern.log")
 	state := filepath.Join(t.TempDir(), "gone")
@@ -212,7 +212,7 @@ func TestUnwritableState(t *testing.T) {
 	}
 }
 
-// While the disk of the positions hangs, lines are reported all the same, and counted.
+// While the disk with the positions hangs, lines are still reported, and the failures are counted.
 func TestStateThatHangs(t *testing.T) {
 	f := newFile(t, "kern.log")
 	sources := open(t, patterns(t, "oops"), Options{StateDir: t.TempDir()}, f.config("kern"))
@@ -233,8 +233,8 @@ func TestStateThatHangs(t *testing.T) {
 	}
 }
 
-// The kernel's own log of this machine is read from the boot and, by another one
-// at the position, not again.
+// This machine's kernel log is read from the boot, and by another reader that starts at the
+// position, not again.
 func TestKernelLog(t *testing.T) {
 	if f, err := os.Open("/dev/kmsg"); err != nil {
 		t.Skipf("the kernel's log can't be read here: %v", err)
@@ -263,8 +263,8 @@ func TestKernelLog(t *testing.T) {
 	}
 }
 
-// In a container the kernel's log is that below the host's root, or its own: both
-// are of one kernel.
+// In a container, the kernel's log is the one below the host's root, or the container's own: both
+// are of the same kernel.
 func TestKernelLogOfTheHost(t *testing.T) {
 	root := t.TempDir()
 	if got := KMsgPath(root, ""); got != "/dev/kmsg" {
@@ -281,8 +281,8 @@ func TestKernelLogOfTheHost(t *testing.T) {
 	}
 }
 
-// No position is saved before the events of the lines in front of it are safe, and with or
-// without more lines all are within two seconds.
+// No position is saved before the events of earlier lines are settled, and with or without more
+// lines all events are settled within two seconds.
 func TestEventsAreSettledBeforeTheirPositionIsSaved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, patterns(t, "bin"), Options{StateDir: t.TempDir()}, Config{Name: "k", Plugin: KMsg})

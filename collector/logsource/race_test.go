@@ -2,5 +2,5 @@
 
 package logsource
 
-// raceDetector: what one goroutine does takes ten times as long and more under it.
+// raceDetector: with it, a goroutine takes ten times as long or more.
 const raceDetector = true

@@ -15,13 +15,13 @@ import (
 	"github.com/kernosis/kernosis/collector/logs/kmsg"
 )
 
-// reader is what the packages below collector/logs have.
+// reader is implemented by the packages below collector/logs.
 type reader interface {
 	Run(ctx context.Context, handle func(logs.Item) error) error
 	Position() logs.Position
 }
 
-// openReader makes the reader of a log.
+// openReader returns the reader of a log.
 func openReader(l *source, position logs.Position, status func(error)) (reader, error) {
 	c := &l.cfg
 	lookback := thisBoot(c.Lookback, hostfs.BootTime())
@@ -43,11 +43,11 @@ func openReader(l *source, position logs.Position, status func(error)) (reader, 
 	}
 }
 
-// thisBoot cuts a lookback to this boot.
+// thisBoot limits a lookback to this boot.
 func thisBoot(lookback, uptime time.Duration) time.Duration { return max(0, min(lookback, uptime)) }
 
-// KMsgPath returns the device below the host's root, or else a container's own:
-// where there is one it is of the same kernel.
+// KMsgPath returns the device below the host's root, or, if there is none, the container's own,
+// which belongs to the same kernel.
 func KMsgPath(root, path string) string {
 	if path == "" {
 		path = "/dev/kmsg"

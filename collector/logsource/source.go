@@ -17,24 +17,23 @@ import (
 )
 
 const (
-	// firstPause and lastPause are how long after its end a reader is started
-	// again: at first and, doubled each time, at most.
+	// firstPause and lastPause are how long to wait before restarting a reader after it ended: the
+	// first time and, doubled each time, at most.
 	firstPause = time.Second
 	lastPause  = time.Minute
-	// tickEvery is how often losses are reported and positions looked at.
+	// tickEvery is how often to report losses and to check positions.
 	tickEvery = time.Second
-	// saveEvents is how many events a kill may have reported again, by all logs a
+	// saveEvents is how many events may be reported again after a kill; for all logs together, a
 	// fraction of what the engine remembers.
 	saveEvents = 64
-	// saveIdle is how often the position is saved while lines come that matter to
-	// nobody.
+	// saveIdle is how often the position is saved while no line matches.
 	saveIdle = 10 * time.Second
 )
 
-// errEnded is reported for a reader that ends without an error.
+// errEnded is reported if a reader ends without an error.
 var errEnded = errors.New("reading has ended")
 
-// source is one log. Its fields below mu are for whoever holds it.
+// source is one log. The fields below mu are guarded by it.
 type source struct {
 	cfg           Config
 	o             Options
@@ -42,24 +41,24 @@ type source struct {
 	patterns      *atomic.Pointer[logpattern.Set]
 	emit          Emit
 	settle        func()
-	firstReported func() // called when it has reported for the first time how it is
+	firstReported func() // called when it has reported its state for the first time
 	now           func() (wall time.Time, boot time.Duration)
-	first         time.Duration // before the first reader; a test has none
-	pause         time.Duration // firstPause, or a test's
+	first         time.Duration // wait before the first reader; zero in tests
+	pause         time.Duration // firstPause, except in tests
 	open          func(*source, logs.Position, func(error)) (reader, error)
 	saving        bounded.Calls // writes of the position
 
 	mu       sync.Mutex
-	reader   reader // nil before the first
+	reader   reader // nil before the first one
 	streams  streams
 	stats    Stats
 	saved    saved
-	reported bool   // it has reported how it is
-	why      string // it is down; "": it is up
+	reported bool   // it has reported its state
+	why      string // why it is down; "" if it is up
 	items    uint64 // lines and losses handled
 	lastTick uint64 // items at the last tick
 	events   int    // since the position was saved
-	wantSave bool   // before the next line
+	wantSave bool   // save the position before the next line
 
 	unreported     map[logs.Reason]uint64 // lines lost since lossesReported
 	lossesReported time.Time
@@ -68,8 +67,8 @@ type source struct {
 	ev   event.Event
 	data event.LogData
 
-	held    []held      // lines that are reported in a moment, at most saveEvents
-	release *time.Timer // of the first of them
+	held    []held      // lines to be reported in a moment, at most saveEvents
+	release *time.Timer // fires when the first of them is due
 }
 
 func newSource(c Config, o Options, patterns *atomic.Pointer[logpattern.Set]) *source {
@@ -78,7 +77,7 @@ func newSource(c Config, o Options, patterns *atomic.Pointer[logpattern.Set]) *s
 		settle: func() {}, now: new(hostfs.Timekeeper).Now, pause: firstPause, open: openReader,
 	}
 	if c.Plugin != File {
-		l.first = holdFor // what probes have kept since the agent was there last comes first, too
+		l.first = holdFor // so that events which probes queued while the agent was down come first, too
 	}
 	l.o.Log = o.Log.With("log", c.Name)
 	l.stats = Stats{Name: c.Name, Lost: map[logs.Reason]Lost{}}
@@ -137,8 +136,8 @@ func (l *source) read(ctx context.Context, position logs.Position) error {
 	return r.Run(ctx, l.handle)
 }
 
-// reportState reports whether the log can be read, when that changes. What is logged from
-// then on is not missed, whatever happens: the position is saved before.
+// reportState reports changes of whether the log can be read. The position is saved before, so
+// lines that are logged from then on are not missed, whatever happens.
 func (l *source) reportState(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -189,14 +188,14 @@ func (l *source) ticked(now time.Time) {
 	if l.events == 0 && now.Sub(l.saved.at) < saveIdle || len(l.held) > 0 {
 		return
 	}
-	// While lines come, how far they were handled is sure only between two of
-	// them: the reader moves on after the call that handles one.
+	// While lines are handled, the position is exact only between two of them: the reader advances
+	// after the call that handles one.
 	if l.wantSave = !idle; idle {
 		l.save()
 	}
 }
 
-// end saves for good. The reader has ended.
+// end saves the position for the last time. The reader has ended.
 func (l *source) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

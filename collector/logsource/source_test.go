@@ -65,7 +65,7 @@ func TestNoLogs(t *testing.T) {
 	r.rec.until(t, "word on logs", r.rec.has("-log: no log is configured"))
 }
 
-// The lines of two units are not two lines of one, whoever writes first.
+// Lines of two units are not adjacent lines, whoever writes first.
 func TestUnitsAreNotNeighbours(t *testing.T) {
 	s := open(t, patterns(t, `first\nsecond`, "part"), Options{}, Config{Name: "j", Plugin: Journald})
 	rec := newRecorder()
@@ -82,7 +82,7 @@ func TestUnitsAreNotNeighbours(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		// More units than are followed: the oldest are forgotten.
+		// More units than are followed: the oldest are dropped.
 		for i := range maxStreams + 1 {
 			item := line("first")
 			item.Line.Unit = strconv.Itoa(i)
@@ -91,7 +91,7 @@ func TestUnitsAreNotNeighbours(t *testing.T) {
 		item := line("second")
 		item.Line.Unit = "0"
 		handle(item)
-		item.Line.Unit = "2" // 1 had to go for 0
+		item.Line.Unit = "2" // 1 was dropped for 0
 		handle(item)
 		handle(line("part of the end"))
 		<-ctx.Done()
@@ -115,8 +115,8 @@ func TestUnitsAreNotNeighbours(t *testing.T) {
 	}
 }
 
-// Rules change between two lines: nothing of what old and new ones look for is
-// lost, nor what a pattern of several lines has seen before.
+// Rules change between two lines: nothing that old and new ones match is lost, nor the earlier
+// lines of a pattern of several lines.
 func TestReload(t *testing.T) {
 	s := open(t, patterns(t, `number \d+`, `begin\nend`), Options{}, Config{Name: "k", Plugin: KMsg})
 	const lines = 20_000
@@ -160,8 +160,8 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// A reader that ends is started again, later each time, and the source is down
-// meanwhile; the same reason is reported once.
+// A reader that ends is restarted, after growing pauses, and the source is down in the meantime;
+// the same reason is reported once.
 func TestReaderThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, patterns(t, "x"), Options{}, Config{Name: "k", Plugin: KMsg})
@@ -223,8 +223,8 @@ kernosis_log_losses_total{log="k",reason="too-long"} 1
 kernosis_log_losses_total{log="k",reason="truncated"} 1
 `
 
-// What is lost is reported with its number, at once and then once a second, and at the
-// latest at the end. Lines on its two sides are not neighbours.
+// Losses are reported with their number, at once and then once a second, and at the latest at the
+// end. Lines before and after a loss are not adjacent.
 func TestLosses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, patterns(t, `first\nsecond`), Options{}, Config{Name: "k", Plugin: KMsg})
@@ -243,7 +243,7 @@ func TestLosses(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			handle(lose(logs.Truncated, 0, 0))
 			handle(line("first"))
-			handle(lose(logs.TooLong, 1, 100)) // its end alone
+			handle(lose(logs.TooLong, 1, 100)) // only its end
 			handle(line("second"))
 			handle(lose(logs.TooLong, 1, 0))
 			<-ctx.Done()
@@ -272,7 +272,7 @@ func TestLosses(t *testing.T) {
 	})
 }
 
-// What was logged before this boot, or too early in it, is not reported but counted.
+// Lines that were logged before this boot, or too early in it, are not reported but counted.
 func TestBoots(t *testing.T) {
 	now := time.Now()
 	for _, tt := range []struct {
@@ -302,7 +302,7 @@ func TestBoots(t *testing.T) {
 	}
 }
 
-// A line read after the clock was set is of this boot.
+// A line that is read after the clock was set belongs to this boot.
 func TestBootAfterTheClockWasSet(t *testing.T) {
 	l := open(t, patterns(t, "x"), Options{}, Config{Name: "l", Plugin: File, Path: "/x"}).logs[0]
 	const uptime = time.Minute

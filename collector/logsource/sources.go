@@ -14,29 +14,29 @@ import (
 	"github.com/kernosis/kernosis/collector/logpattern"
 )
 
-// Options is what the logs share.
+// Options are common to all logs.
 type Options struct {
-	// StateDir is where positions are kept; "": nowhere, so that each start begins
+	// StateDir is where positions are saved; if empty, they are not saved, and each start begins
 	// by Lookback.
 	StateDir string
-	// HostRoot is where the host's file system is; "": "/".
+	// HostRoot is where the host's file system is mounted; "" means "/".
 	HostRoot string
-	// Log takes what is worth a note; nil: nothing does.
+	// Log receives log messages; may be nil.
 	Log *slog.Logger
 }
 
-// Emit takes one event, which is valid only during the call. Calls come from
-// several goroutines.
+// Emit handles one event, which is valid only during the call. It is called from several
+// goroutines.
 type Emit func(*event.Event)
 
-// Sources read all configured logs. Make them with New.
+// Sources reads all configured logs. Create it with New.
 type Sources struct {
 	logs       []*source
 	patterns   atomic.Pointer[logpattern.Set]
-	unreported atomic.Int64 // logs that have not reported yet how they are
+	unreported atomic.Int64 // logs that have not reported their state yet
 }
 
-// New returns the sources of the logs, or what is wrong with them. It opens
+// New returns the sources of the logs, or an error if the configuration is invalid. It opens
 // nothing.
 func New(configs []Config, patterns *logpattern.Set, o Options) (*Sources, error) {
 	if o.Log == nil {
@@ -66,12 +66,12 @@ func New(configs []Config, patterns *logpattern.Set, o Options) (*Sources, error
 	return s, nil
 }
 
-// SetPatterns puts other patterns in force, for every log from its next line on.
-// It is safe for concurrent use.
+// SetPatterns replaces the patterns, for every log from its next line on. It is safe for
+// concurrent use.
 func (s *Sources) SetPatterns(set *logpattern.Set) { s.patterns.Store(set) }
 
-// Stats returns what each log has counted since New, in the order of the
-// configuration. It is safe for concurrent use.
+// Stats returns the counters of each log since New, in the order of the configuration. It is safe
+// for concurrent use.
 func (s *Sources) Stats() []Stats {
 	out := make([]Stats, len(s.logs))
 	for i, l := range s.logs {
@@ -80,9 +80,9 @@ func (s *Sources) Stats() []Stats {
 	return out
 }
 
-// Run reads until ctx ends, saves the positions and returns nil. It is called once. It calls
-// settle when events that it has emitted are to be safe: before a position behind them is
-// saved, and within two seconds.
+// Run reads until ctx ends, saves the positions and returns nil. Call it once. It calls settle
+// when the events that it has emitted must be stored: before it saves a position after them, and
+// within two seconds.
 func (s *Sources) Run(ctx context.Context, emit Emit, settle func()) error {
 	if len(s.logs) == 0 {
 		emitOthers(emit, "no log is configured")

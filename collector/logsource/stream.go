@@ -10,35 +10,35 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// maxStreams is how many units of a journal are followed at a time. A node has
-// some hundred, of which few log within the lines that a pattern spans.
+// maxStreams is how many units of a journal are followed at the same time. A node has some
+// hundred, of which few log within the lines that a pattern spans.
 const maxStreams = 128
 
-// streams match lines that follow each other: those of a log, or of a unit of a journal. They
-// are used by one goroutine at a time.
+// streams holds the matchers for lines that follow each other: those of a log, or of a unit of a
+// journal. It is used by one goroutine at a time.
 type streams struct {
 	cfg   *Config
 	set   *logpattern.Set
 	byKey *simplelru.LRU[string, *logpattern.Matcher]
-	last  *logpattern.Matcher // of the key last asked for
+	last  *logpattern.Matcher // of the last requested key
 	key   string
 }
 
 func newStreams(cfg *Config) streams {
 	lru, err := simplelru.NewLRU[string, *logpattern.Matcher](maxStreams, nil)
 	if err != nil {
-		panic(err) // of a size that is no constant above 0
+		panic(err) // can't happen: the size is a constant above 0
 	}
 	return streams{cfg: cfg, byKey: lru}
 }
 
-// use has all streams look for the patterns of set from now on.
+// use makes all streams match the patterns of set from now on.
 func (s *streams) use(set *logpattern.Set) {
 	if s.set == set {
 		return
 	}
 	s.set, s.last = set, nil
-	for _, key := range s.byKey.Keys() { // the oldest first, so that they keep their order
+	for _, key := range s.byKey.Keys() { // oldest first, so that they keep their order
 		m, _ := s.byKey.Peek(key)
 		next := s.newMatcher(key)
 		next.Resume(m.Recent())
@@ -46,10 +46,10 @@ func (s *streams) use(set *logpattern.Set) {
 	}
 }
 
-// kernelKey is that of the kernel's own lines in a journal.
+// kernelKey is the key of the kernel's own lines in a journal.
 const kernelKey = "\x00" + event.OriginKernel
 
-// newMatcher returns one for the patterns that are for the stream.
+// newMatcher returns a matcher for the stream's patterns.
 func (s *streams) newMatcher(key string) *logpattern.Matcher {
 	if s.cfg.hasKernel() && (s.cfg.Plugin != Journald || key == kernelKey) {
 		return s.set.NewMatcher(s.cfg.Name, event.KernelLogs)
@@ -62,7 +62,7 @@ func (s *streams) of(line *logs.Line) *logpattern.Matcher {
 	key := ""
 	if s.cfg.Plugin == Journald {
 		if key = line.Unit; key == "" {
-			key = "\x00" + line.Origin // who has none, such as the kernel
+			key = "\x00" + line.Origin // writers without a unit, such as the kernel
 		}
 	}
 	return s.get(key)
@@ -81,23 +81,23 @@ func (s *streams) get(key string) *logpattern.Matcher {
 	return m
 }
 
-// forget has all streams begin anew.
+// forget resets all streams, so that no pattern matches across this point.
 func (s *streams) forget() {
 	for _, m := range s.byKey.Values() {
 		m.Reset()
 	}
 }
 
-// window is the lines of a stream that patterns may need.
+// window holds the last lines of a stream that patterns may need.
 type window struct {
 	Key   string `json:"key,omitempty"`
 	Lines []byte `json:"lines"`
 }
 
-// maxWindows bounds what is saved of them, in bytes.
+// maxWindows bounds the saved windows, in bytes.
 const maxWindows = 256 << 10
 
-// windows returns them, those of the latest lines first.
+// windows returns the windows to save, the most recently used streams first.
 func (s *streams) windows() []window {
 	var out []window
 	size := 0
@@ -114,7 +114,7 @@ func (s *streams) windows() []window {
 	return out
 }
 
-// resume puts windows back.
+// resume restores saved windows.
 func (s *streams) resume(windows []window) {
 	for _, w := range slices.Backward(windows) {
 		s.get(w.Key).Resume(w.Lines)

@@ -5,24 +5,23 @@ import (
 	"strconv"
 )
 
-// Conntrack is how full a namespace's table of tracked connections is.
+// Conntrack is the fill level of a namespace's connection tracking table.
 type Conntrack struct {
-	Known      bool // connections are tracked there, and it could be read
+	Known      bool // connections are tracked there, and the table could be read
 	Count, Max uint64
 }
 
-// Full reports whether new connections find no place, or did a moment ago: the kernel
-// throws out old entries and takes new ones all the time.
+// Full reports whether new connections find no place, or didn't a moment ago: the kernel
+// constantly evicts old entries and adds new ones.
 func (c *Conntrack) Full() bool { return c.Known && c.Max > 0 && c.Count >= c.Max-c.Max/100 }
 
-// String is the figure in words.
+// String returns the fill level as text.
 func (c *Conntrack) String() string {
 	return fmt.Sprintf("%d of %d connections tracked", c.Count, c.Max)
 }
 
-// Conntrack reads a namespace's table, by the process given if it is in it, else (or
-// with 0) by any. What is below /proc/sys/net is that of the reader's namespace, so it
-// is read inside.
+// Conntrack reads a namespace's table, through process pid if it is in the namespace, else (or
+// with 0) through any other. /proc/sys/net shows the reader's namespace, so it is read inside.
 func (n *Namespaces) Conntrack(inode uint32, pid int) (c Conntrack) {
 	read := func() error {
 		for name, into := range map[string]*uint64{"nf_conntrack_count": &c.Count, "nf_conntrack_max": &c.Max} {

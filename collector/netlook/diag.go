@@ -18,28 +18,28 @@ const (
 	diagMessageLen = 72
 	diagAttrInfo   = 2      // INET_DIAG_INFO: struct tcp_info
 	diagAttrV6Only = 11     // INET_DIAG_SKV6ONLY
-	maxDiagAnswers = 8192   // sockets of one question; more are not looked at
+	maxDiagAnswers = 8192   // sockets per request; further ones are ignored
 	nlaTypeMask    = 0x3fff // NLA_TYPE_MASK
 )
 
-// State is a TCP socket's, as the kernel numbers them.
+// State is the state of a TCP socket, as numbered by the kernel.
 type State uint8
 
-// The states that are asked for by name.
+// The states that are used by name.
 const (
 	Established State = unix.BPF_TCP_ESTABLISHED
 	SynRecv     State = unix.BPF_TCP_SYN_RECV
 	CloseWait   State = unix.BPF_TCP_CLOSE_WAIT
 	Listen      State = unix.BPF_TCP_LISTEN
-	// NewSynRecv is a handshake that a listener knows of before there is a socket. Dumps
-	// report it as SynRecv, and it is requested as SynRecv, too.
+	// NewSynRecv, a handshake that a listener knows of before there is a socket, has no constant:
+	// dumps report it as SynRecv, and it is requested as SynRecv, too.
 	maxState State = unix.BPF_TCP_MAX_STATES
 )
 
-// AllStates is the set of them all; a set has bit 1<<state for each.
+// AllStates is the set of all states; a set has bit 1<<state for each.
 const AllStates = uint32(1<<maxState - 1)
 
-// String is the name that tools show: "ESTAB" is ESTABLISHED here.
+// String returns the name that tools show, except that "ESTAB" is ESTABLISHED here.
 func (s State) String() string {
 	names := [...]string{"", "ESTABLISHED", "SYN_SENT", "SYN_RECV", "FIN_WAIT1", "FIN_WAIT2", "TIME_WAIT", "CLOSE",
 		"CLOSE_WAIT", "LAST_ACK", "LISTEN", "CLOSING", "NEW_SYN_RECV"}
@@ -72,22 +72,22 @@ func newDiagRequest(family uint8, states uint32, local, remote netip.AddrPort) *
 func (b *diagRequest) Len() int          { return len(b) }
 func (b *diagRequest) Serialize() []byte { return b[:] }
 
-// Socket is what the kernel reports of a TCP socket: struct inet_diag_msg, and the
-// struct tcp_info behind it where that was asked for.
+// Socket is the kernel's information about a TCP socket: struct inet_diag_msg, and struct tcp_info
+// if requested.
 type Socket struct {
 	Family, Timer uint8 // AF_*; which timer runs: 0 none, 1 retransmission, 2 keepalive, 3 TIME_WAIT, 4 zero window
 	State         State
 	Local, Remote netip.AddrPort
-	// RQueue is what the process has not read, in bytes; a listener's: connections to
-	// be accepted. WQueue is what the peer has not acknowledged; a listener's: how long
-	// its queue may be.
+	// RQueue is how many bytes the process has not read; for a listener, how many connections wait
+	// to be accepted. WQueue is how many bytes the peer has not acknowledged; for a listener, the
+	// maximum length of its queue.
 	RQueue, WQueue uint32
 	Retransmits    uint8 // of the segment that the timer is for
 	UID            uint32
 	Inode          uint32 // of the descriptor; 0: no process has one
 	V6Only         bool
 	HasInfo        bool
-	Info           unix.TCPInfo // zero without HasInfo; what an older kernel has not is zero
+	Info           unix.TCPInfo // zero without HasInfo; fields that an older kernel lacks are zero
 }
 
 func parseDiag(b []byte) (s Socket, ok bool) {
@@ -117,7 +117,7 @@ func parseDiag(b []byte) (s Socket, ok bool) {
 		case diagAttrV6Only:
 			s.V6Only = len(value) > 0 && value[0] != 0
 		case diagAttrInfo:
-			// Kernels add to the end of the struct.
+			// Newer kernels append fields to the struct.
 			copy(unsafe.Slice((*byte)(unsafe.Pointer(&s.Info)), unix.SizeofTCPInfo), value)
 			s.HasInfo = true
 		}
@@ -126,9 +126,9 @@ func parseDiag(b []byte) (s Socket, ok bool) {
 	return s, true
 }
 
-// Sockets calls fn for each TCP socket of the namespace in one of the states, with a
-// local port if one is given, and reports whether that were all: of more than
-// maxDiagAnswers the rest is left out. fn must not keep its argument.
+// Sockets calls fn for each TCP socket of the namespace in one of the states, with the local port
+// if it is not 0. It reports whether these were all: it omits those beyond maxDiagAnswers. fn must
+// not keep its argument.
 func (v *View) Sockets(states uint32, port uint16, info bool, fn func(*Socket)) (all bool, err error) {
 	all = true
 	local := netip.AddrPortFrom(netip.Addr{}, port)
@@ -156,7 +156,7 @@ func (v *View) askDiag(req *diagRequest, flags int, fn func(*Socket)) error {
 	r.AddData(req)
 	v.seq++
 	r.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_INET_DIAG: {Seq: v.seq, Socket: v.diag}}
-	var mu sync.Mutex // held while fn is called, which is not when nobody waits any more
+	var mu sync.Mutex // held while fn is called; fn is not called after the caller gave up
 	left := false
 	_, err := Ask(v, func(*netlink.Handle) (struct{}, error) {
 		n := 0

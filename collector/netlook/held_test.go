@@ -18,11 +18,12 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// mostBridges keep the lock held for longer than any machine should need.
+// With mostBridges the lock is held for longer than any machine should need.
 const mostBridges = 5000
 
-// TestRTNLIsHeld: while the kernel holds rtnl_lock, a question that needs it is given up in
-// time, what does not need it is answered, and no more threads than allowed are left behind.
+// TestRTNLIsHeld checks that while the kernel holds rtnl_lock, a request that needs it is
+// abandoned in time, one that does not need it is answered, and no more threads than allowed are
+// abandoned.
 func TestRTNLIsHeld(t *testing.T) {
 	testall.Only(t) // other tests of this machine wait for the lock as well
 	if os.Geteuid() != 0 {
@@ -67,7 +68,7 @@ func TestRTNLIsHeld(t *testing.T) {
 	if behind > maxBehind {
 		t.Errorf("%d threads were left behind", behind)
 	}
-	// Open, the listener, the route and the device, each twice the answer's time.
+	// Opening, the listener, the route and the device, each with twice the timeout.
 	if limit := await.Within(8 * answer); longest > limit {
 		t.Errorf("a look took %v, want at most %v", longest, limit)
 	}
@@ -78,8 +79,8 @@ func TestRTNLIsHeld(t *testing.T) {
 	}
 }
 
-// TestWithinNeedsNoRTNL: what is called inside a namespace has no deadline of its own. It
-// needs none: neither the way in and out, nor what is done there waits for rtnl_lock.
+// TestWithinNeedsNoRTNL checks that Within needs no deadline: neither entering and leaving the
+// namespace nor what is done there waits for rtnl_lock.
 func TestWithinNeedsNoRTNL(t *testing.T) {
 	testall.Only(t)
 	n := netlab.New(t)
@@ -122,7 +123,7 @@ func TestWithinNeedsNoRTNL(t *testing.T) {
 	longest := make([]time.Duration, len(steps))
 	var waited time.Duration
 	v := view(t, n)
-	// The wait for the lock has to stand out from that for a CPU.
+	// The wait for the lock has to be longer than that for a CPU.
 	for bridges := 100; waited < await.Within(500*time.Millisecond); bridges *= 2 {
 		if bridges > mostBridges {
 			t.Fatalf("a question that needs the lock waited for %v only", waited)
@@ -131,7 +132,7 @@ func TestWithinNeedsNoRTNL(t *testing.T) {
 		clear(longest)
 		held := n.HoldRTNL(bridges)
 		over, asked := make(chan struct{}), make(chan struct{})
-		go func() { // what does wait for the lock
+		go func() { // this does wait for the lock
 			defer close(asked)
 			for {
 				select {

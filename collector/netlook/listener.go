@@ -14,26 +14,26 @@ type Listener struct {
 	Queue, Max     uint32
 }
 
-// Full is what the kernel goes by: one more than the backlog are let in.
+// Full applies the kernel's condition: it admits one connection more than the backlog.
 func (l *Listener) Full() bool { return l.Present && l.Queue > l.Max }
 
-// String is the queue in words.
+// String returns the fill level of the queue as text.
 func (l *Listener) String() string { return fmt.Sprintf("queue %d/%d", l.Queue, l.Max) }
 
-// ChildState is what became of the other end of a connection.
+// ChildState is the state of the listener's end of a connection.
 type ChildState uint8
 
-// What may have become of it.
+// The states of the listener's end.
 const (
 	ChildUnknown  ChildState = iota
 	ChildAbsent              // there is no such socket
-	ChildHalfOpen            // the handshake's last ACK was not taken
+	ChildHalfOpen            // the handshake's last ACK was not accepted
 	ChildWaiting             // in the accept queue
 	ChildAccepted
 )
 
-// Listener finds what listens at an address of the namespace. Of several (with
-// SO_REUSEPORT) the one with the fullest queue counts.
+// Listener finds the socket that listens at an address of the namespace. If there are several
+// (with SO_REUSEPORT), it returns the one with the fullest queue.
 func (v *View) Listener(at netip.AddrPort) (l Listener) {
 	families := []uint8{unix.AF_INET6}
 	if at.Addr().Is4() {
@@ -57,7 +57,7 @@ func (v *View) Listener(at netip.AddrPort) (l Listener) {
 	return l
 }
 
-// Takes reports whether a listening socket takes connections to an address.
+// Takes reports whether a listening socket accepts connections to an address.
 func (s *Socket) Takes(at netip.AddrPort) bool {
 	if s.Local.Port() != at.Port() {
 		return false
@@ -71,8 +71,8 @@ func (s *Socket) Takes(at netip.AddrPort) bool {
 	return s.Family == unix.AF_INET6
 }
 
-// Child looks for the listener's end of a connection. A socket that no process
-// has a descriptor of, and that has not been closed, waits to be accepted.
+// Child returns the state of the listener's end of a connection. A socket for which no process has
+// a descriptor, and that has not been closed, waits to be accepted.
 func (v *View) Child(local, remote netip.AddrPort) ChildState {
 	family := uint8(unix.AF_INET)
 	if local.Addr().Is6() {

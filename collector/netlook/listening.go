@@ -7,22 +7,23 @@ import (
 	"strconv"
 )
 
-// Listening are the addresses at which processes of a namespace listen, as far as they
-// have to do with connections to one address of it.
+// Listening lists where processes of a namespace listen, as far as relevant for connections to one
+// of its addresses.
 type Listening struct {
 	Known bool
-	// At has the ports that take connections to the address, as ":8080", and those of
-	// loopback, which don't, as "127.0.0.1:8080" or "[::1]:8080"; by port, each once.
+	// At has the ports that accept connections to the address, such as ":8080", and the loopback
+	// listeners, which don't, such as "127.0.0.1:8080" or "[::1]:8080"; sorted by port, without
+	// duplicates.
 	At   []string
-	More int // beyond what was asked for
+	More int // how many were omitted because of the limit
 }
 
-// ListeningAt finds what listens where connections to an address go, at most limit of
-// them. A namespace with more sockets than a look takes is not known.
+// ListeningAt finds at most limit listeners that are relevant for connections to addr. If a
+// namespace has more sockets than are examined, Known is false.
 func (v *View) ListeningAt(addr netip.Addr, limit int) Listening {
 	type place struct {
 		port     uint16
-		loopback netip.Addr // the zero one: it takes connections to addr
+		loopback netip.Addr // zero: it accepts connections to addr
 	}
 	var found []place
 	whole, err := v.Sockets(1<<Listen, 0, false, func(s *Socket) {

@@ -2,7 +2,7 @@ package netlook
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics returns the metrics of this process' questions to the kernel, read at each scrape.
+// Metrics returns the metrics of this process's requests to the kernel, read at each scrape.
 func Metrics() []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewCounterFunc(prometheus.CounterOpts{

@@ -13,36 +13,34 @@ import (
 )
 
 const (
-	// maxNamespaces that are searched for an address; a node runs at most some
+	// maxNamespaces is how many namespaces are searched for an address; a node runs at most some
 	// hundred pods.
 	maxNamespaces = 1024
-	// namespacesFor is how long a list of namespaces is good for: it costs one
-	// readlink a process.
+	// namespacesFor is how long a list of namespaces is cached: it costs one readlink per process.
 	namespacesFor = 2 * time.Second
 )
 
-// Namespaces finds the network namespaces of a node, and remembers for a moment which
-// there are. It is not safe for concurrent use.
+// Namespaces finds the network namespaces of a node, and caches them for a moment. It is not safe
+// for concurrent use.
 type Namespaces struct {
 	fs     hostfs.FS
 	answer time.Duration
-	most   int // that are listed
+	most   int // maximum length of list
 	list   []hostfs.NetNamespace
 	whole  bool // list has all of them
 	at     time.Time
 }
 
-// NewNamespaces returns Namespaces that wait at most for the time given for one answer
-// of the kernel.
+// NewNamespaces returns Namespaces that wait at most answer for each of the kernel's answers.
 func NewNamespaces(fs hostfs.FS, answer time.Duration) *Namespaces {
 	return &Namespaces{fs: fs, answer: answer, most: maxNamespaces}
 }
 
-// Open opens a namespace, through the process given if it is in it, else (or with 0)
-// through any.
+// Open opens a namespace, through process pid if it is in the namespace, else (or with 0) through
+// any other.
 func (n *Namespaces) Open(inode uint32, pid int) (*View, error) {
 	if pid != 0 {
-		// A thread whose connect() failed may end at any moment, also during this.
+		// A thread whose connect() failed may exit at any moment, also during this call.
 		if v, err := Open(n.fs, inode, pid, n.answer); err == nil {
 			return v, nil
 		}
@@ -55,7 +53,7 @@ func (n *Namespaces) Process(inode uint32) int {
 	find := func() int {
 		for _, ns := range n.list {
 			if ns.Inode == inode {
-				// The process may have ended, and its number be another's.
+				// The process may have ended, and its number may have been reused.
 				if got, err := n.fs.NetNS(ns.PID); err == nil && got == inode {
 					return ns.PID
 				}
@@ -72,8 +70,8 @@ func (n *Namespaces) Process(inode uint32) int {
 	return 0
 }
 
-// Look lists the network namespaces, unless it did so a moment ago, and reports whether it
-// did.
+// Look lists the network namespaces, unless it did so a moment ago, and reports whether it listed
+// them.
 func (n *Namespaces) Look() bool {
 	now := time.Now()
 	if now.Sub(n.at) < namespacesFor {
@@ -88,23 +86,23 @@ func (n *Namespaces) Look() bool {
 	return true
 }
 
-// Forget has the next Look read them, however new the list is.
+// Forget makes the next Look list them again, however new the list is.
 func (n *Namespaces) Forget() { n.at = time.Time{} }
 
-// Home is where an address was found.
+// Home is the namespace in which an address was found.
 type Home struct {
-	Inode   uint32 // 0: nowhere, in several places, or not known
+	Inode   uint32 // 0: in none, in several, or not known
 	Several bool   // in more than one namespace
-	Whole   bool   // all namespaces were looked into
+	Whole   bool   // all namespaces were searched
 }
 
-// Home looks for the only namespace of the node where an address is local, until end.
+// Home looks for the only namespace of the node that has addr as a local address, until end.
 func (n *Namespaces) Home(addr netip.Addr, end time.Time) Home {
 	n.Look()
 	var h Home
 	for _, ns := range n.list {
 		if time.Now().After(end) {
-			return Home{} // one that was found may not be the only one
+			return Home{} // the one found may not be the only one
 		}
 		v, err := Open(n.fs, ns.Inode, ns.PID, n.answer)
 		has := false
@@ -124,19 +122,20 @@ func (n *Namespaces) Home(addr netip.Addr, end time.Time) Home {
 		h.Inode = ns.Inode
 	}
 	if !n.whole {
-		return Home{} // it may be in one that is not listed
+		return Home{} // it may be in a namespace that is not listed
 	}
 	h.Whole = true
 	return h
 }
 
-// NodeNamespace is the network namespace of the node's init, with a process in it: 1, or
-// where that may not be looked at, this process, as an agent on the host network has it.
+// NodeNamespace returns the network namespace of the node's init, with a process in it: 1, or, if
+// that may not be inspected, this process, which has the same namespace if the agent is on the
+// host network.
 func NodeNamespace(fs hostfs.FS) (inode uint32, pid int, err error) {
 	if inode, err = fs.NetNS(1); err == nil {
 		return inode, 1, nil
 	}
-	// Of the node's /proc: the agent may have other numbers in its own.
+	// Use the number in the node's /proc: in the agent's own it may differ.
 	self, selfErr := os.Readlink(fs.Path("/proc/self"))
 	pid, numErr := strconv.Atoi(self)
 	if selfErr != nil || numErr != nil {

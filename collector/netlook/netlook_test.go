@@ -19,8 +19,8 @@ import (
 
 const answers = time.Second
 
-// A thread that ends between the two looks at it must not cost the look: any
-// process of the namespace will do.
+// A thread that ends between the two accesses to it must not prevent the lookup: any process of
+// the namespace can be used.
 func TestOpenerGone(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to enter a namespace")
@@ -60,7 +60,7 @@ func view(t *testing.T, n *netlab.Net) *View {
 	return v
 }
 
-// What the kernel reports of real sockets, at both ends.
+// The kernel's data about real sockets, at both ends.
 func TestSockets(t *testing.T) {
 	prober, target := netlab.PairIn(t, 32)
 	target.Listen("[::]:80", 5)
@@ -106,7 +106,7 @@ func TestSockets(t *testing.T) {
 	}
 }
 
-// What listens where a connection is refused: once each, loopback distinguished, bounded.
+// What listens where a connection is refused: each listener once, loopback distinguished, bounded.
 func TestListeningAt(t *testing.T) {
 	_, target := netlab.PairIn(t, 32)
 	at := netip.MustParseAddr("10.97.32.2")
@@ -202,7 +202,7 @@ func TestRouteAndNeighbor(t *testing.T) {
 	}
 }
 
-// A function runs in the namespace, and its thread is back in its own afterwards.
+// A function runs in the namespace, and its thread is moved back afterwards.
 func TestWithin(t *testing.T) {
 	n := netlab.New(t)
 	fs := hostfs.New("/")

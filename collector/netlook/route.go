@@ -13,25 +13,25 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// Route is the answer to "how would a packet go there".
+// Route is how the kernel would route a packet.
 type Route struct {
 	Known  bool       // the kernel has answered
-	Errno  unix.Errno // why there is none
+	Errno  unix.Errno // why there is no route
 	Kind   int        // RTN_*
-	Local  bool       // the destination is the namespace's own
+	Local  bool       // the destination is in the namespace itself
 	Dev    string
 	Index  int
-	Via    netip.Addr // next hop; the destination itself where it is on the link
+	Via    netip.Addr // next hop; the destination itself if it is on the link
 	Source netip.Addr // that packets would have
 	Table  int        // RT_TABLE_*
 	MTU    int        // of the route, learned or set; 0: the device's
 }
 
-// RouteTo asks for the route to an address.
+// RouteTo returns the route to an address.
 func (v *View) RouteTo(dst netip.Addr) Route { return v.RouteFrom(netip.Addr{}, dst) }
 
-// RouteFrom asks for the route of packets from an address of the namespace; the zero one
-// is any.
+// RouteFrom returns the route of packets from a source address of the namespace; the zero address
+// means any.
 func (v *View) RouteFrom(src, dst netip.Addr) (r Route) {
 	var options *netlink.RouteGetOptions
 	if src.IsValid() {
@@ -41,7 +41,7 @@ func (v *View) RouteFrom(src, dst netip.Addr) (r Route) {
 	var errno unix.Errno
 	switch {
 	case errors.As(err, &errno):
-		// EAGAIN is a throw route's errno, and a time-out's.
+		// EAGAIN is the errno of a throw route, but also of a timeout.
 		r.Known, r.Errno = errno != unix.EAGAIN && errno != unix.EINTR, errno
 		return r
 	case err != nil || len(routes) == 0:
@@ -63,14 +63,14 @@ func (v *View) RouteFrom(src, dst netip.Addr) (r Route) {
 	r.Via = r.Via.Unmap()
 	r.Source, _ = netip.AddrFromSlice(got.Src)
 	r.Source, r.Table, r.MTU = r.Source.Unmap(), got.Table, got.MTU
-	// For this the kernel takes rtnl_lock.
+	// For this request the kernel takes rtnl_lock.
 	if link, err := Ask(v, func(h *netlink.Handle) (netlink.Link, error) { return h.LinkByIndex(got.LinkIndex) }); err == nil {
 		r.Dev = link.Attrs().Name
 	}
 	return r
 }
 
-// String is the fact in words; "" where it is not known.
+// String returns the route as text; "" if it is not known.
 func (r *Route) String() string {
 	switch {
 	case !r.Known:
@@ -91,8 +91,8 @@ func (r *Route) String() string {
 	return "route: via " + r.Dev + ", next hop " + r.Via.String()
 }
 
-// Has reports whether an address is one of the namespace's own. An error says that the kernel
-// has not answered.
+// Has reports whether an address is local to the namespace. It returns an error if the kernel has
+// not answered.
 func (v *View) Has(addr netip.Addr) (bool, error) {
 	routes, err := Ask(v, func(h *netlink.Handle) ([]netlink.Route, error) { return h.RouteGet(addr.AsSlice()) })
 	if errors.Is(err, bounded.ErrLate) {
@@ -103,23 +103,23 @@ func (v *View) Has(addr netip.Addr) (bool, error) {
 
 // Neighbor is an entry of the neighbour table.
 type Neighbor struct {
-	Known   bool   // the table was asked
-	State   string // NUD_* without the prefix; "none": there is no entry
+	Known   bool   // the table was read
+	State   string // NUD_* without the prefix; "none" if there is no entry
 	Address string // of the link layer
-	Failed  bool   // no answer to its solicitations
-	Trying  bool   // none yet
+	Failed  bool   // its solicitations were not answered
+	Trying  bool   // its solicitations were not answered yet
 }
 
-// ndMsgLen is the size of struct ndmsg of linux/neighbour.h.
+// ndMsgLen is the size of struct ndmsg in linux/neighbour.h.
 const ndMsgLen = 12
 
-// Neighbor asks for the next hop of a route.
+// Neighbor returns the neighbour table's entry for the next hop of a route.
 func (v *View) Neighbor(r *Route) (n Neighbor) {
 	msg := &netlink.Ndmsg{Family: unix.AF_INET, Index: uint32(r.Index)}
 	if r.Via.Is6() {
 		msg.Family = unix.AF_INET6
 	}
-	req := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, 0) // one entry: v5.0
+	req := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, 0) // requests for one entry: since v5.0
 	req.AddData(msg)
 	req.AddData(nl.NewRtAttr(netlink.NDA_DST, r.Via.AsSlice()))
 	v.seq++
@@ -141,7 +141,7 @@ func (v *View) Neighbor(r *Route) (n Neighbor) {
 	return n
 }
 
-// NeighborState names the bits of a state of the neighbour table, NUD_*; "" for none.
+// NeighborState returns the name of a neighbour table state, given as NUD_* bits; "" for none.
 func NeighborState(bits int) string {
 	for _, s := range []struct {
 		bit  int

@@ -16,37 +16,36 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// View asks one network namespace over netlink. It must not outlive the look it was
-// opened for: it keeps the namespace alive. It is not safe for concurrent use.
+// View queries one network namespace over netlink. Close it after use, because it keeps the
+// namespace alive. It is not safe for concurrent use.
 type View struct {
 	route *netlink.Handle
-	neigh *nl.NetlinkSocket // of the same family: Handle has no way to ask for one neighbour
+	neigh *nl.NetlinkSocket // of the same family: Handle can't request a single neighbour
 	diag  *nl.NetlinkSocket
 	seq   uint32
 
 	within time.Duration
-	left   bool // a question was left behind: the sockets are its own now
+	left   bool // a request was abandoned, and still uses the sockets
 
 	mu     sync.Mutex
-	asking int // questions whose calls have not returned
+	asking int // requests whose calls have not returned
 	closed bool
 }
 
-// maxBehind bounds the threads of this process that wait in the kernel for an answer that
-// nobody wants any more.
+// maxBehind bounds the threads of this process that wait in the kernel for abandoned requests.
 const maxBehind = 4
 
-// calls are all questions of this process: most wait for one lock of the kernel.
+// calls are all requests of this process: most wait for the same kernel lock.
 //
 //nolint:gochecknoglobals // threads are the process's
 var calls = bounded.Calls{Max: maxBehind}
 
-// Ask asks a question by the view's NETLINK_ROUTE handle, for what View has no method for.
+// Ask makes a request with the view's NETLINK_ROUTE handle, if View has no method for it.
 //
-// A netlink request may wait for rtnl_lock in uninterruptible sleep, where no time-out of a
-// socket reaches it. So ask runs on a thread of its own. One that takes more than twice the
-// view's time is left behind, with the view: Ask returns [bounded.ErrLate], now and for each
-// question to this view from then on. ask must own what it uses.
+// A netlink request may wait for rtnl_lock in uninterruptible sleep, where a socket timeout has no
+// effect. So ask runs on a thread of its own. If it takes more than twice the view's timeout, it
+// is abandoned together with the view: Ask returns [bounded.ErrLate], then and for each later
+// request to this view. ask must own what it uses.
 func Ask[T any](v *View, ask func(*netlink.Handle) (T, error)) (T, error) {
 	var none T
 	if v.left {
@@ -68,7 +67,7 @@ func Ask[T any](v *View, ask func(*netlink.Handle) (T, error)) (T, error) {
 	return answer, err
 }
 
-// done notes that a question's call has returned.
+// done records that a request's call has returned.
 func (v *View) done() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -77,15 +76,15 @@ func (v *View) done() {
 	}
 }
 
-// Open opens the view of a namespace through a process that is in it, or without one
-// (pid 0) if it is this process' own. timeout bounds each answer; see [Ask].
+// Open opens the view of a namespace through process pid, which must be in it, or without a
+// process (pid 0) if it is this process's own namespace. timeout bounds each answer; see [Ask].
 func Open(fs hostfs.FS, inode uint32, pid int, timeout time.Duration) (*View, error) {
 	const open, taken, left = 0, 1, 2
 	var state atomic.Int32
 	v, err := bounded.Do(&calls, 2*timeout, func() (*View, error) {
 		v, err := openNow(fs, inode, pid, timeout)
 		if err == nil && !state.CompareAndSwap(open, taken) {
-			v.Close() // nobody waits for it any more
+			v.Close() // the caller has given up
 		}
 		return v, err
 	})
@@ -103,7 +102,7 @@ func openNow(fs hostfs.FS, inode uint32, pid int, timeout time.Duration) (*View,
 		if v.route, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
 			return err
 		}
-		// No namespace: the one the thread is in.
+		// netns.None means the namespace of the current thread.
 		if v.neigh, err = nl.GetNetlinkSocketAt(netns.None(), netns.None(), unix.NETLINK_ROUTE); err != nil {
 			return err
 		}
@@ -125,7 +124,7 @@ func (v *View) setTimeout(d time.Duration) error {
 	return errors.Join(v.route.SetSocketTimeout(d), v.neigh.SetSendTimeout(&tv), v.neigh.SetReceiveTimeout(&tv), v.diag.SetSendTimeout(&tv), v.diag.SetReceiveTimeout(&tv))
 }
 
-// Close gives the sockets back, when no question that was left behind has them. It is
+// Close closes the sockets, or leaves that to the abandoned request that still uses them. It is
 // idempotent.
 func (v *View) Close() {
 	v.mu.Lock()

@@ -12,13 +12,13 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// Within calls fn on a thread in a namespace, and waits for it. Sockets that fn opens
-// stay in the namespace; goroutines that it starts are not in it. pid is a process of
-// the namespace, or 0 if it is this process' own.
+// Within calls fn on a thread in a namespace, and waits for it. Sockets that fn opens stay in the
+// namespace; goroutines that it starts are not in it. pid is a process of the namespace, or 0 if
+// it is this process's own.
 //
-// It has no deadline, as none of what it is called for waits for rtnl_lock: reading
-// settings, connecting, packet sockets without memberships (a device in promiscuous mode
-// is one). What does wait for it, a netlink request above all, belongs in [Ask].
+// It has no deadline, because its uses don't wait for rtnl_lock: reading settings, connecting,
+// packet sockets without memberships (promiscuous mode is one). Use [Ask] for what may wait for
+// it, above all netlink requests.
 func Within(fs hostfs.FS, inode uint32, pid int, fn func() error) error {
 	if err := within(fs, inode, pid, fn); err != nil {
 		return fmt.Errorf("in network namespace %d: %w", inode, err)
@@ -54,8 +54,8 @@ func own(inode uint32) bool {
 	return unix.Stat("/proc/self/ns/net", &st) == nil && uint32(st.Ino) == inode
 }
 
-// inNetNS runs fn on a thread in the namespace. A thread that can't be brought
-// back is not used again: the runtime ends it with its goroutine.
+// inNetNS runs fn on a thread in the namespace. If the thread can't be moved back it is not
+// reused: the runtime terminates it with its goroutine.
 func inNetNS(ns netns.NsHandle, fn func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -67,7 +67,7 @@ func inNetNS(ns netns.NsHandle, fn func() error) error {
 			return
 		}
 		defer home.Close()
-		if ns.Equal(home) { // which needs no privilege
+		if ns.Equal(home) { // calling fn directly needs no privilege
 			err := fn()
 			runtime.UnlockOSThread()
 			done <- err

@@ -14,18 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Conn is what is known of a connection at the probe's end. Counts are bytes.
+// Conn is what the probe's end knows about a connection. Counts are bytes.
 type Conn struct {
-	Local, Remote netip.AddrPort // not valid: no connection stood
+	Local, Remote netip.AddrPort // invalid if there was no connection
 	Sent          uint64         // written by the probe
-	Acked         uint64         // of them, what the other end's kernel has
+	Acked         uint64         // of these, acknowledged by the other end's kernel
 	Received      uint64         // read by the probe
-	RTT           time.Duration  // as TCP measures it
-	Retransmits   uint32         // in all
-	Err           error          // of the latest read or write that failed; io.EOF: the peer closed it
+	RTT           time.Duration  // as measured by TCP
+	Retransmits   uint32         // total
+	Err           error          // of the latest read or write that failed; io.EOF: the peer closed the connection
 }
 
-// conn counts what passes.
+// conn is a connection that counts its traffic.
 type conn struct {
 	net.Conn
 	ctx context.Context // of the probe
@@ -33,11 +33,11 @@ type conn struct {
 
 	mu      sync.Mutex
 	known   Conn
-	written uint64 // bytes, of the writes that have come back
+	written uint64 // bytes of the writes that have returned
 	closed  bool
 }
 
-// dial connects to the probe's address, and to no other.
+// dial connects to the probe's address only.
 func (p *Probe) dial(at *Progress, port uint16) (net.Conn, error) {
 	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		var set error
@@ -49,7 +49,7 @@ func (p *Probe) dial(at *Progress, port uint16) (net.Conn, error) {
 	to := netip.AddrPortFrom(p.To.Addr(), port)
 	began := time.Now()
 	var c net.Conn
-	// To a number: the socket is made on the thread that calls.
+	// Dial an IP address, so that the socket is created on the calling thread.
 	connect := func() (err error) {
 		c, err = d.DialContext(at.ctx, "tcp", to.String())
 		return err
@@ -119,7 +119,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ctx.Err() == nil { // TLS says good-bye behind the probe's end
+	if c.ctx.Err() == nil { // ignore TLS's close notification after the probe's end
 		c.written += uint64(n)
 		c.known.Sent = max(c.known.Sent, c.written)
 		c.fault(err)
@@ -127,8 +127,8 @@ func (c *conn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// fault keeps the first error: those behind it follow from it. What this end has brought
-// about says nothing.
+// fault keeps the first error, because later ones follow from it. It ignores errors that this end
+// has caused.
 func (c *conn) fault(err error) {
 	if err != nil && c.known.Err == nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) {
 		c.known.Err = err
@@ -147,7 +147,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// facts returns what is known.
+// facts returns what is known about the connection.
 func (c *conn) facts() Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,7 +157,7 @@ func (c *conn) facts() Conn {
 	return c.known
 }
 
-// ask asks the kernel. A kernel that doesn't answer leaves what was known.
+// ask updates the connection's facts from the kernel. Without an answer it keeps the earlier ones.
 func (c *conn) ask() {
 	_ = c.raw.Control(func(fd uintptr) {
 		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
@@ -167,9 +167,9 @@ func (c *conn) ask() {
 		c.known.RTT = time.Duration(info.Rtt) * time.Microsecond
 		c.known.Retransmits = info.Total_retrans
 		if info.Bytes_acked > 1 {
-			c.known.Acked = info.Bytes_acked - 1 // the SYN
+			c.known.Acked = info.Bytes_acked - 1 // without the SYN
 		}
-		// An answer may be read before the write that asked for it has come back to count.
+		// An answer may be read before the write of its request has returned and was counted.
 		c.known.Sent = max(c.known.Sent, c.known.Acked)
 	})
 }

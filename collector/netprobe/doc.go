@@ -1,20 +1,20 @@
-// Package netprobe makes one probe over the network as kubelet makes them: HTTP, HTTPS,
-// TCP or gRPC, without a proxy, certificates not verified, each on a connection of its
-// own that lingers for a second, with kubelet's redirects, headers and bounds.
+// Package netprobe makes one probe over the network as kubelet does: HTTP, HTTPS, TCP or gRPC,
+// without a proxy and without verifying certificates, each on a connection of its own that lingers
+// for a second, with kubelet's redirects, headers and bounds.
 //
-// It is a leaf. Who probes decides what is probed and what a failure means: package
-// collector/probe/active gives verdicts, operations (diagnose/operation) guard what may
-// be connected to, by [Probe.Connected].
+// It is a leaf. Its users decide what is probed and what a failure means: package
+// collector/probe/active gives verdicts, and operations (diagnose/operation) restrict by
+// [Probe.Connected] what may be connected to.
 //
-// A [Probe] says what to do, a [Result] how it went: how far it got, how long each part
-// took, and what the kernel knows of the connection. A probe never outlives its [Probe.Run]:
-// its connections are closed by then.
+// A [Probe] defines the probe, a [Result] its outcome: how far it got, how long each part took,
+// and what the kernel knows about the connection. A probe never outlives its [Probe.Run]: its
+// connections are closed by then.
 //
-// # Questions to name servers
+// # DNS requests
 //
-// [Exchange] asks one name server one question, by UDP or TCP, and finds which servers
-// a host has.
+// [Exchange] sends one question to one name server, by UDP or TCP. [NameServers] returns the
+// servers of a host.
 //
-// What an answer means is for those who ask, an operation that looks a name up
-// (diagnose/operation) and the probe of the name service (collector/probe/service).
+// Its users interpret the answer: an operation that looks up a name (diagnose/operation) and the
+// probe of the name service (collector/probe/service).
 package netprobe

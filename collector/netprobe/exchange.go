@@ -15,14 +15,14 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// ednsSize is what fits into a packet everywhere (DNS flag day 2020).
+// ednsSize is the UDP payload size that works everywhere (DNS flag day 2020).
 const ednsSize = 1232
 
-// Dial connects. Who asks decides what may be connected to.
+// Dial connects. The caller of Exchange decides what may be connected to.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Exchange sends a question and returns a parser that is behind the questions of the
-// answer. What doesn't answer this question is left out.
+// Exchange sends a question and returns a parser positioned after the questions of the answer. It
+// ignores answers to other questions.
 func Exchange(ctx context.Context, dial Dial, network string, server netip.AddrPort, q dnsmessage.Question, timeout time.Duration) (dnsmessage.Parser, dnsmessage.Header, error) {
 	var none dnsmessage.Parser
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -32,7 +32,7 @@ func Exchange(ctx context.Context, dial Dial, network string, server netip.AddrP
 		return none, dnsmessage.Header{}, err
 	}
 	defer conn.Close()
-	// A deadline of ctx that comes with a cancellation ends a Read at once, too.
+	// When ctx ends, this also aborts a Read.
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	var id [2]byte
@@ -85,15 +85,15 @@ func read(conn net.Conn, network string, buf []byte) (int, error) {
 	return io.ReadFull(conn, buf[:binary.BigEndian.Uint16(buf)])
 }
 
-// Answers reports whether the questions of an answer are the one that was asked. A server
-// that can't read the question may leave it out.
+// Answers reports whether the question of an answer is q. A server that can't parse the question
+// may omit it.
 func Answers(p *dnsmessage.Parser, q dnsmessage.Question) bool {
 	all, err := p.AllQuestions()
 	return err == nil && (len(all) == 0 || len(all) == 1 && all[0].Type == q.Type && all[0].Class == q.Class &&
 		strings.EqualFold(all[0].Name.String(), q.Name.String()))
 }
 
-// RCode names a server's word on a question.
+// RCode returns the name of a response code.
 func RCode(c dnsmessage.RCode) string {
 	names := []string{"NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "YXDOMAIN", "YXRRSET", "NXRRSET", "NOTAUTH", "NOTZONE"}
 	if int(c) < len(names) {

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ErrNoHealth: the server has no service that reports its health.
+// ErrNoHealth: the server does not implement the health service.
 var ErrNoHealth = errors.New("the server does not implement the gRPC health protocol (grpc.health.v1.Health)")
 
 func (p *Probe) grpc(ctx context.Context, at *Progress) error {

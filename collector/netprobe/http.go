@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// maxBody is how much of an answer kubelet reads.
+	// maxBody is how many bytes of an answer kubelet reads.
 	maxBody = 10 << 10
 	// maxHops is how many redirects kubelet follows.
 	maxHops = 10
-	// maxSaid is how much of the body of a failure is kept.
+	// maxSaid is how many bytes of a failure's body are kept.
 	maxSaid = 512
 )
 
@@ -47,7 +47,8 @@ func (p *Probe) http(ctx context.Context, at *Progress) error {
 		return errors.Unwrap(err) // without the URL, which is long
 	}
 	defer answer.Body.Close()
-	// The good-bye of the probe's end can make a server answer, and that be read.
+	// The TLS close notification of the probe's end can make a server answer, and that answer be
+	// read.
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -89,13 +90,13 @@ func (p *Probe) request(ctx context.Context) (*http.Request, error) {
 			req.Header.Set(name, value)
 		}
 	}
-	if req.Header.Get("Accept") == "" { // as kubelet: asked for by an empty one
+	if req.Header.Get("Accept") == "" { // as kubelet: an empty value removes the header
 		req.Header.Del("Accept")
 	}
 	return req, nil
 }
 
-// transport connects to the probe's address alone, whatever a redirect says.
+// transport connects only to the probe's address, whatever a redirect says.
 func (p *Probe) transport(at *Progress, host string) *http.Transport {
 	config := p.TLS
 	if config == nil {
@@ -114,11 +115,11 @@ func (p *Probe) transport(at *Progress, host string) *http.Transport {
 			if err != nil {
 				return nil, fmt.Errorf("port %q: %w", port, err)
 			}
-			return p.dial(at, uint16(n)) // the transport would go on behind the probe's end
+			return p.dial(at, uint16(n)) // not ctx: the transport would continue after the probe's end
 		},
 		TLSClientConfig:    config.Clone(),
 		DisableKeepAlives:  true,
-		ForceAttemptHTTP2:  true, // where TLS agrees on it
+		ForceAttemptHTTP2:  true, // if TLS negotiates it
 		DisableCompression: true,
 	}
 }
@@ -148,7 +149,7 @@ func (p *Progress) trace(ctx context.Context) context.Context {
 		GotFirstResponseByte: func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			// What the end of the probe makes a server say is no answer.
+			// A response caused by the end of the probe is not an answer.
 			if end, ok := p.ctx.Deadline(); p.ctx.Err() == nil && (!ok || time.Now().Before(end)) {
 				p.r.FirstByte = time.Since(p.requested)
 			}

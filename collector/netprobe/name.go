@@ -11,7 +11,7 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// Name makes a question's name. The name of an address for PTR is its reverse.
+// Name returns name as a question's name. For PTR, an address is converted to its reverse name.
 func Name(name string, kind dnsmessage.Type) (dnsmessage.Name, error) {
 	if a, err := netip.ParseAddr(name); err == nil && kind == dnsmessage.TypePTR {
 		name = reverseName(a)
@@ -50,14 +50,14 @@ func reverseName(a netip.Addr) string {
 func shown(name string) string { return `"` + display.Safe(name, 255) + `"` }
 
 const (
-	// ResolvConf names a host's name servers.
+	// ResolvConf is the file with a host's name servers.
 	ResolvConf = "/etc/resolv.conf"
-	// MaxServers is how many the C library asks.
+	// MaxServers is how many of them the C library uses.
 	MaxServers = 3
 )
 
-// NameServers returns those of a resolv.conf, as the C library takes them: the first
-// three; where there are none, the one of this host.
+// NameServers returns the name servers of a resolv.conf, as the C library does: the first three;
+// if there are none, this host.
 func NameServers(text string) []netip.Addr {
 	var all []netip.Addr
 	for line := range strings.Lines(text) {
@@ -65,7 +65,7 @@ func NameServers(text string) []netip.Addr {
 		if len(fields) < 2 || fields[0] != "nameserver" || len(all) == MaxServers {
 			continue
 		}
-		const longest = 15 // IFNAMSIZ less the NUL
+		const longest = 15 // IFNAMSIZ without the NUL
 		if a, err := netip.ParseAddr(fields[1]); err == nil && len(a.Zone()) <= longest && display.Safe(fields[1], len(fields[1])) == fields[1] {
 			all = append(all, a)
 		}

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
 
-// plenty is a time that no probe of these tests takes.
+// plenty is longer than any probe of these tests takes.
 const plenty = 20 * time.Second
 
 func listen(t *testing.T) (net.Listener, netip.AddrPort) {
@@ -152,12 +152,12 @@ func TestTCPAndItsConnection(t *testing.T) {
 			t.Errorf("%s: %+v", protocol, r)
 		}
 	}
-	// Where it is made from.
+	// The namespace in which it is made.
 	p = Probe{Protocol: TCP, To: at, From: func(func() error) error { return guarded }}
 	if r := p.RunWithin(t.Context(), plenty); !errors.Is(r.Err, guarded) || r.Phase != PhaseConnect || r.Conn.Local.IsValid() {
 		t.Errorf("%+v", r)
 	}
-	// The connection lingers, as kubelet's.
+	// The connection lingers, like kubelet's.
 	p = Probe{Protocol: TCP, To: at}
 	c, err := p.dial(&Progress{ctx: t.Context()}, at.Port())
 	if err != nil {
@@ -185,7 +185,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A server that takes the request and never answers: the kernel's connection state shows it.
+// A server that accepts the request and never answers: the kernel's connection state shows it.
 func TestSilence(t *testing.T) {
 	for _, protocol := range []string{HTTP, HTTPS, GRPC} {
 		at := serve(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
@@ -201,7 +201,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// A server that answers once it hears that the probe gives up has not answered it.
+// A server that answers only when the probe gives up has not answered it.
 func TestAnswerBehindTheEnd(t *testing.T) {
 	at := serveHTTP(t, true, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	p := Probe{Protocol: HTTPS, To: at, Headers: http.Header{"Connection": {"close"}}, TLS: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}}
@@ -231,7 +231,7 @@ func TestResetAndEnd(t *testing.T) {
 	}
 }
 
-// The end of the caller's context is no time-out of the probe.
+// The end of the caller's context is not a timeout of the probe.
 func TestCallersEnd(t *testing.T) {
 	at := serve(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
 	ctx, cancel := context.WithCancel(t.Context())

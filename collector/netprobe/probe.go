@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Agent begins as kubelet's does, for applications that go by it.
+// Agent is the user agent. It begins like kubelet's, for applications that check it.
 const Agent = "kube-probe/kernosis"
 
-// How a probe is made.
+// The protocols of a probe.
 const (
 	HTTP  = "http"
 	HTTPS = "https"
@@ -20,16 +20,16 @@ const (
 	GRPC  = "grpc"
 )
 
-// How far a probe gets. Those that need no TLS leave PhaseTLS out.
+// The phases of a probe. Probes without TLS skip PhaseTLS.
 const (
-	PhaseConnect = "connect" // no connection stands
+	PhaseConnect = "connect" // there is no connection yet
 	PhaseTLS     = "tls"     // TLS handshake
-	PhaseRequest = "request" // the request is not written yet
-	PhaseAnswer  = "answer"  // it is, and the answer is waited for or bad
+	PhaseRequest = "request" // the request has not been written yet
+	PhaseAnswer  = "answer"  // the request was written, and the answer is awaited or bad
 	PhaseDone    = "done"    // success
 )
 
-// PhaseText is a phase in words.
+// PhaseText describes a phase.
 func PhaseText(phase string) string {
 	switch phase {
 	case PhaseConnect:
@@ -40,50 +40,50 @@ func PhaseText(phase string) string {
 	return phase
 }
 
-// Probe is what is to be probed. It may be run again, also concurrently.
+// Probe defines a probe. It may be run several times, also concurrently.
 type Probe struct {
 	Protocol string // HTTP, HTTPS, TCP or GRPC
 	To       netip.AddrPort
-	// Name is the host of the URL and of TLS, where that is not the address.
+	// Name is the host in the URL and for TLS, if that is not the address.
 	Name    string
-	Path    string      // with a query, of HTTP; begins with /
-	Headers http.Header // of HTTP; Host is the request's
-	Service string      // that the health service of gRPC is asked for
-	// TLS is nil where certificates are not verified, as kubelet doesn't.
+	Path    string      // of HTTP, with a query; begins with /
+	Headers http.Header // of HTTP; Host is the request's host
+	Service string      // the service for gRPC's health check
+	// TLS is nil if certificates are not verified; kubelet does not verify them.
 	TLS *tls.Config
 	// Hold is how long a TCP probe keeps its connection.
 	Hold time.Duration
-	// From calls a function in the network namespace that connections are made from; nil:
-	// this process' own.
+	// From calls a function in the network namespace from which connections are made; nil: this
+	// process's own.
 	From func(func() error) error
-	// Connected is called when a connection stands, before anything is sent on it. Its error
-	// ends the probe.
+	// Connected is called after a connection was made, before anything is sent on it. If it
+	// returns an error, the probe ends.
 	Connected func(to, local netip.AddrPort) error
 }
 
-// Result is how a probe went.
+// Result is the outcome of a probe.
 type Result struct {
 	Phase string
-	// How long each part took; 0: it was not reached. FirstByte is that of the answer, from
-	// the end of the request on.
+	// The duration of each part; 0 if it was not reached. FirstByte is the time from the end of
+	// the request to the answer's first byte.
 	Connect, TLS, FirstByte, Took time.Duration
 
-	Status   string // "503 Service Unavailable", of gRPC "NOT_SERVING"
-	Redirect string // to another host, where a probe doesn't follow
-	Body     string // of an answer that is a failure its beginning, as it came
+	Status   string // "503 Service Unavailable"; for gRPC "NOT_SERVING"
+	Redirect string // to another host, which the probe doesn't follow
+	Body     string // the unchanged beginning of an answer that is a failure
 	Conn     Conn   // the latest connection
 	Err      error  // nil: success
 }
 
-// ErrRedirects: each answer points to the next.
+// ErrRedirects: there were too many redirects.
 var ErrRedirects = fmt.Errorf("stopped after %d redirects", maxHops)
 
-// StatusError is an answer that is a failure.
+// StatusError is the error for an answer with a failure status.
 type StatusError struct{ Status string }
 
 func (e *StatusError) Error() string { return "status " + e.Status }
 
-// TimeoutError is the end of a probe's time.
+// TimeoutError is the error for a probe that timed out.
 type TimeoutError struct {
 	Phase string
 	After time.Duration
@@ -96,19 +96,19 @@ func (e *TimeoutError) Error() string {
 // Timeout is true.
 func (e *TimeoutError) Timeout() bool { return true }
 
-// RunWithin probes for at most the time given, after which the error is a *TimeoutError.
+// RunWithin probes for at most timeout, after which the error is a *TimeoutError.
 func (p *Probe) RunWithin(ctx context.Context, timeout time.Duration) Result {
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	r := p.Run(bounded, &Progress{})
-	// The socket's deadline may come a moment before the context's end.
+	// The socket's deadline may pass a moment before the context ends.
 	if end, _ := bounded.Deadline(); r.Err != nil && ctx.Err() == nil && !time.Now().Before(end) {
 		r.Err = &TimeoutError{Phase: r.Phase, After: timeout}
 	}
 	return r
 }
 
-// Run probes until ctx ends. at is for who wants to know meanwhile how far it is.
+// Run probes until ctx ends. at shows the progress in the meantime.
 func (p *Probe) Run(ctx context.Context, at *Progress) Result {
 	began := time.Now()
 	at.ctx = ctx

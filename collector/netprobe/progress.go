@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Progress is a probe under way. Its zero value is for one run.
+// Progress is the progress of a running probe. Its zero value is ready for one run.
 type Progress struct {
 	ctx context.Context // of the run
 
 	mu                   sync.Mutex
 	r                    Result
 	handshake, requested time.Time
-	conns                []*conn // all of them; redirects bring more than one
-	ended                bool    // one that is made later is nobody's
+	conns                []*conn // all connections; redirects cause more than one
+	ended                bool    // connections made later are closed at once
 }
 
-// Phase returns how far the probe is.
+// Phase returns the probe's current phase.
 func (p *Progress) Phase() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -32,8 +32,8 @@ func (p *Progress) note(fn func(*Result)) {
 	fn(&p.r)
 }
 
-// end is the probe's result. What the kernel knows of the connection is asked before it is
-// closed, unless that was done on the way.
+// end returns the probe's result. It reads what the kernel knows about the connection before
+// closing it, unless the connection is closed already.
 func (p *Progress) end(took time.Duration, err error) Result {
 	p.mu.Lock()
 	conns := p.conns

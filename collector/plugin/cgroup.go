@@ -9,10 +9,10 @@ import (
 	"github.com/kernosis/kernosis/collector/process"
 )
 
-// groupPrefix begins the names of the control groups made here.
+// groupPrefix is the prefix of the control groups created here.
 const groupPrefix = "kernosis-check-"
 
-// groupDir returns where the control groups of a set are.
+// groupDir returns the directory of a set's control groups.
 func groupDir(parent, set string) string {
 	name := strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || r == '-' {
@@ -23,7 +23,7 @@ func groupDir(parent, set string) string {
 	return filepath.Join(parent, groupPrefix+name[:min(len(name), 100)])
 }
 
-// openGroups makes a control group for each of n checks.
+// openGroups creates a control group for each of n checks.
 func openGroups(dir string, n, maximum int, log *slog.Logger) (*process.Groups, []*process.Group, error) {
 	groups, err := process.OpenGroups(dir, process.Limits{Processes: maximum}, log)
 	if err != nil {

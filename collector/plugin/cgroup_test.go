@@ -57,7 +57,7 @@ func TestProcessesOfACheckAreBounded(t *testing.T) {
 	results := make(chan Result, 1)
 	run(t, Config{
 		Name: "t", Spread: 1, InvokeInterval: time.Hour, Timeout: patience, Cgroup: dir, MaxProcesses: 50,
-		// Each in a session of its own, and out of the process group.
+		// Each in a session of its own, outside the process group.
 		Checks: []Check{{Name: "bomb", Path: testprogram.Script(t, "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); setsid sleep 1000 & done; wait")}},
 	}, results)
 	r := <-results
@@ -70,7 +70,7 @@ func TestProcessesOfACheckAreBounded(t *testing.T) {
 	await.Until(t, "end of its processes", patience, func() bool { return mark.Count() == 0 })
 }
 
-// TestControlGroupIsUsedAgain: also one in which something had to be killed.
+// TestControlGroupIsUsedAgain also reuses one in which processes had to be killed.
 func TestControlGroupIsUsedAgain(t *testing.T) {
 	dir, mark := parent(t), testprogram.NewMark(t)
 	path, args := self(t, "escape")

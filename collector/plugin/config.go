@@ -12,28 +12,28 @@ import (
 	"github.com/kernosis/kernosis/collector/process"
 )
 
-// The values that settings have unless given: those of node-problem-detector.
+// The defaults of settings: those of node-problem-detector.
 const (
 	DefaultInvokeInterval  = 30 * time.Second
 	DefaultTimeout         = 5 * time.Second
 	DefaultMaxOutputLength = 80
 	DefaultConcurrency     = 3
 
-	// DefaultSpread keeps the checks of a node from starting at once, and is short
-	// enough that a node's first answer doesn't wait for it.
+	// DefaultSpread prevents the checks of a node from starting all at once, and is short enough
+	// not to delay a node's first results.
 	DefaultSpread = 10 * time.Second
-	// DefaultMaxProcesses is what a pipeline of some programs with some dozen
-	// threads each never reaches. pids.max counts threads.
+	// DefaultMaxProcesses is more than a pipeline of some programs with a few dozen threads each.
+	// pids.max counts threads.
 	DefaultMaxProcesses = 512
 
 	// maxOutput bounds what is kept of each stream, as in node-problem-detector.
 	maxOutput = process.DefaultKeep
 )
 
-// Config is a set of checks with what they have in common. A zero value of a
-// setting is its default.
+// Config is a set of checks with their common settings. A zero value of a setting means its
+// default.
 type Config struct {
-	// Name names the set in errors and logs, and its control group. Mandatory.
+	// Name is the name of the set in errors and logs, and of its control group. Mandatory.
 	Name string
 	// InvokeInterval is how often each check is run.
 	InvokeInterval time.Duration
@@ -41,17 +41,17 @@ type Config struct {
 	Timeout time.Duration
 	// MaxOutputLength bounds a message, in bytes; not more than 4096 are kept.
 	MaxOutputLength int
-	// Concurrency is how many of the checks may run at a time.
+	// Concurrency is how many of the checks may run at the same time.
 	Concurrency int
 	// Spread is the period over which the first runs are spread; it is at most
 	// InvokeInterval.
 	Spread time.Duration
-	// Cgroup is the directory of a control group (v2) that is to hold those of the
-	// checks, see [process.OwnCgroup]; "": they have none.
+	// Cgroup is the directory of a control group (v2) in which to create those of the checks, see
+	// [process.OwnCgroup]; if empty, they have none.
 	Cgroup string
-	// MaxProcesses bounds the processes of one check, where it has a control group.
+	// MaxProcesses bounds the processes of one check, if it has a control group.
 	MaxProcesses int
-	// Env is added to the agent's environment, which the programs have.
+	// Env is added to the agent's environment, which the programs inherit.
 	Env []string
 	// Checks are the programs. At least one.
 	Checks []Check
@@ -59,18 +59,18 @@ type Config struct {
 
 // Check is one program and how to run it.
 type Check struct {
-	// Name is reported in results. Unique in the set.
+	// Name is the name of the check in results. Unique in the set.
 	Name string
-	// Path is the program: absolute, or from the agent's working directory.
+	// Path is the program: absolute, or relative to the agent's working directory.
 	Path string
 	Args []string
-	// Timeout is how long a run may take, at most that of the set; 0: that.
+	// Timeout is how long a run may take, at most the set's; 0: the set's.
 	Timeout time.Duration
-	// InvokeInterval is how often it is run; 0: that of the set.
+	// InvokeInterval is how often it is run; 0: the set's.
 	InvokeInterval time.Duration
 }
 
-// normal returns the configuration with its defaults, or all that is wrong with it.
+// normal returns the configuration with its defaults, or all its mistakes.
 func (c Config) normal() (Config, error) {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -138,7 +138,7 @@ func (c Config) normal() (Config, error) {
 	return c, nil
 }
 
-// with returns the check with what the set says where it doesn't.
+// with returns the check with the set's values for those that it lacks.
 func (c Check) with(set Config) Check {
 	if c.Timeout == 0 {
 		c.Timeout = set.Timeout
@@ -147,12 +147,12 @@ func (c Check) with(set Config) Check {
 		c.InvokeInterval = set.InvokeInterval
 	}
 	if abs, err := filepath.Abs(c.Path); err == nil {
-		c.Path = abs // exec would look a bare name up in PATH
+		c.Path = abs // exec would search for a bare name in PATH
 	}
 	return c
 }
 
-// executable returns why path can't be run.
+// executable returns an error if path can't be run.
 func executable(path string) error {
 	if path == "" {
 		return errors.New("missing")
@@ -164,8 +164,8 @@ func executable(path string) error {
 	if !info.Mode().IsRegular() {
 		return &os.PathError{Op: "run", Path: path, Err: errors.New("not a file")}
 	}
-	// AT_EACCESS and not access(2): the agent may be set-user-ID or hold file
-	// capabilities, and the program is run with the effective ones.
+	// AT_EACCESS instead of access(2): the agent may be set-user-ID or have file capabilities, and
+	// the program is run with the effective ones.
 	if err := unix.Faccessat(unix.AT_FDCWD, path, unix.X_OK, unix.AT_EACCESS); err != nil {
 		return &os.PathError{Op: "run", Path: path, Err: err}
 	}

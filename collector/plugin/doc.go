@@ -1,21 +1,20 @@
-// Package plugin runs check programs: scripts and binaries that an administrator
-// has written, which say by their exit code whether something is wrong.
+// Package plugin runs check programs: scripts and binaries of an administrator whose exit code
+// reports whether there is a problem.
 //
-// It is the counterpart of node-problem-detector's custom-plugin-monitor and
-// keeps its contract: exit code 0 is OK, 1 is a problem, anything else, an end by
-// a signal included, is unknown; what the program writes to its standard output is
-// the message. A [Runner] runs the checks of one configuration and hands each
-// [Result] to a function; it knows nothing of conditions and events.
+// It is the counterpart of node-problem-detector's custom-plugin-monitor and keeps its contract:
+// exit code 0 is OK, 1 is a problem, anything else, including termination by a signal, is unknown;
+// the program's standard output is the message. A [Runner] runs the checks of one configuration
+// and passes each [Result] to a function; it knows nothing about conditions and events.
 //
-// # What bounds a program
+// # Limits of a program
 //
-// Package process has it: time, output, processes and their number, the agent's life.
-// Where [Config.Cgroup] is set each check has a control group of its own. A program in
-// uninterruptible sleep can't be killed. It is reported as unknown, gives its place up to
-// other checks and is not run again until it has ended, and what it has started too.
+// Package process enforces them: time, output, number of processes, and that they end with the
+// agent. If [Config.Cgroup] is set, each check has a control group of its own. A program in
+// uninterruptible sleep can't be killed. It is reported as unknown, frees its slot for other
+// checks, and is not run again until it and everything it started has ended.
 //
 // # Zombies
 //
-// The program itself is always waited for. Its orphans belong to init. Where the
-// agent is that itself, as process 1 of a container, [ReapOrphans] waits for them.
+// The program itself is always waited for. Its orphans are inherited by init. If the agent itself
+// is init, as process 1 of a container, [ReapOrphans] waits for them.
 package plugin

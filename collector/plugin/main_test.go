@@ -21,7 +21,7 @@ import (
 // patience is how long anything may take on a busy machine.
 const patience = 60 * time.Second
 
-// TestMain runs the tests, or is one of the programs that they run.
+// TestMain runs the tests, or one of the programs that they start.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "test-program" {
 		os.Exit(testProgram(os.Args[2], os.Args[3:]))
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(leakcheck.Run(m.Run))
 }
 
-// testProgram is a program that shell can't be.
+// testProgram is for programs that can't be shell scripts.
 func testProgram(name string, args []string) int {
 	switch name {
 	case "escape": // a process of another session holds the output open
@@ -51,7 +51,7 @@ func testProgram(name string, args []string) int {
 			return 3
 		}
 		_ = r.Run(context.Background())
-	case "init": // gets the orphans, and leaves none
+	case "init": // inherits the orphans, and leaves none
 		if os.Getpid() == 1 {
 			if err := ownProc(); err != nil {
 				fmt.Println("mount /proc:", err)
@@ -65,7 +65,7 @@ func testProgram(name string, args []string) int {
 	return 3
 }
 
-// ownProc shows the processes of this pid namespace.
+// ownProc mounts /proc for this pid namespace.
 func ownProc() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
@@ -73,8 +73,8 @@ func ownProc() error {
 	return unix.Mount("proc", "/proc", "proc", 0, "")
 }
 
-// initProgram runs a check that leaves orphans, beside a reaper, and says whether
-// they were waited for, and a child of our own was not.
+// initProgram runs a check that leaves orphans, together with a reaper, and reports whether the
+// orphans were waited for, and a child of our own was not.
 func initProgram(check string) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

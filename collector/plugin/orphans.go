@@ -11,17 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// orphanGrace is how long a zombie child has to stay before it is taken for an
-// orphan that was given to us: children of our own are waited for at once.
+// orphanGrace is how long a zombie child must exist to be considered an inherited orphan: children
+// of our own are waited for at once.
 const orphanGrace = 5 * time.Second
 
-// ReapOrphans waits for orphans, until ctx ends, where this process is the one
-// that gets them: process 1, of a container. Elsewhere it returns at once. One
-// call serves the whole process, whoever has started them.
+// ReapOrphans waits for orphans until ctx ends, if this process inherits them as process 1 of a
+// container. Otherwise it returns at once. One call serves the whole process, whichever part
+// started them.
 //
-// It must not wait for a child that some other part of this process waits for.
-// Those are reported by time: an orphan is a zombie that nobody has waited for during
-// some seconds.
+// It must not wait for a child that another part of this process waits for. Time distinguishes
+// them: an orphan is a zombie that nobody has waited for during some seconds.
 func ReapOrphans(ctx context.Context, log *slog.Logger) error {
 	if os.Getpid() != 1 {
 		return nil
@@ -55,14 +54,14 @@ type orphans struct {
 	seen map[zombie]bool // at the last look
 }
 
-// zombie is one, by its number and start time: numbers come again.
+// zombie identifies a process by number and start time, because numbers are reused.
 type zombie struct {
 	pid   int
 	start uint64
 }
 
-// look waits for the zombies that were there at the last look already, and returns
-// how many.
+// look waits for the zombies that existed already at the last look, and returns how many there
+// were.
 func (o *orphans) look() (reaped int) {
 	now := map[zombie]bool{}
 	if anyZombie() {
@@ -81,7 +80,7 @@ func (o *orphans) look() (reaped int) {
 	return reaped
 }
 
-// anyZombie reports whether there is a zombie child at all, which costs one call.
+// anyZombie reports whether there is any zombie child, with a single system call.
 func anyZombie() bool {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)

@@ -48,14 +48,14 @@ func TestOrphansAreWaitedFor(t *testing.T) {
 			t.Errorf("%v: %s", err, out)
 		}
 	})
-	// Anybody else gets none, and says so at once.
+	// Any other process inherits none, and returns at once.
 	if err := ReapOrphans(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestUnkillable freezes a program with the freezer of cgroup v1, whose processes
-// are in uninterruptible sleep, as those that wait for a dead file server are.
+// TestUnkillable freezes a program with the freezer of cgroup v1, which puts processes in
+// uninterruptible sleep, like those that wait for a dead file server.
 func TestUnkillable(t *testing.T) {
 	const freezer = "/sys/fs/cgroup/freezer"
 	dir := filepath.Join(freezer, "kernosis-plugin-test-"+strconv.Itoa(os.Getpid()))

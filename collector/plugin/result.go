@@ -13,10 +13,10 @@ import (
 	"github.com/kernosis/kernosis/collector/process"
 )
 
-// Status is what a check says. The names are API: events and metrics have them.
+// Status is the result of a check. The names are API: events and metrics contain them.
 type Status string
 
-// The statuses, of the exit codes 0, 1 and any other.
+// The statuses, for exit code 0, exit code 1 and any other.
 const (
 	OK      Status = "ok"
 	Problem Status = "problem"
@@ -27,23 +27,23 @@ const (
 type Result struct {
 	Check  string // Check.Name
 	Status Status
-	// Message is what the program has written to its standard output: one line,
-	// trimmed, fit to be shown, at most Config.MaxOutputLength bytes. Where the
-	// program says nothing and the status is Unknown it is why.
+	// Message is the program's standard output: one line, trimmed, safe to display, at most
+	// Config.MaxOutputLength bytes. If there is no output and the status is Unknown, it is the
+	// reason.
 	Message string
 	// Duration is how long the run took.
 	Duration time.Duration
-	// Err is why there is no answer of the program: it could not be started
-	// (fs.ErrNotExist …), or [process.ErrTimeout] and its like. nil: there is one.
+	// Err is why the program has no result: it could not be started (fs.ErrNotExist …), or
+	// [process.ErrTimeout] and the like. nil if it has one.
 	Err error
-	// Truncated is how many bytes of its output were left out of Message.
+	// Truncated is how many bytes of the output were omitted from Message.
 	Truncated uint64
-	// Stderr is the end of what it has written to its standard error, as Message.
+	// Stderr is the end of its standard error, in the same form as Message.
 	Stderr string
 }
 
-// result says what an outcome means. Outcomes of runs that were aborted because
-// the agent ends have none.
+// result converts an outcome to a Result. Don't call it for runs that were aborted because the
+// agent stops.
 func (c *Check) result(o *process.Outcome, limit int) Result {
 	limit = min(limit, maxOutput)
 	r := Result{Check: c.Name, Status: Unknown, Duration: o.Duration, Err: o.Err}
@@ -62,7 +62,7 @@ func (c *Check) result(o *process.Outcome, limit int) Result {
 	case errors.Is(o.Err, process.ErrProcesses):
 		r.explain("killed: it has started too many processes", limit)
 	case o.Err != nil:
-		r.explain(o.Err.Error(), limit) // it says what was tried
+		r.explain(o.Err.Error(), limit) // it contains what was tried
 	case o.State.Exited() && o.State.ExitCode() == 0:
 		r.Status = OK
 	case o.State.Exited() && o.State.ExitCode() == 1:
@@ -76,7 +76,7 @@ func (c *Check) result(o *process.Outcome, limit int) Result {
 // explain makes text the message, cut at limit.
 func (r *Result) explain(text string, limit int) { r.Message, _ = message([]byte(text), limit) }
 
-// ending says how a program ended that said nothing.
+// ending describes how a program ended that printed nothing.
 func ending(o *process.Outcome) string {
 	if w, ok := o.State.Sys().(syscall.WaitStatus); ok && w.Signaled() {
 		return "ended by " + unix.SignalName(w.Signal())
@@ -87,10 +87,9 @@ func ending(o *process.Outcome) string {
 // maxStderr: a line or two for the log.
 const maxStderr = 512
 
-// message makes a line of output: white space around it is taken off, line breaks
-// and tabs become one space, and other characters that can't be shown, invalid
-// UTF-8 included, become escapes. It is cut at limit bytes; cut is what is lost of
-// it.
+// message converts output to one line: it trims surrounding white space, replaces line breaks and
+// tabs by one space, and escapes other unprintable characters, including invalid UTF-8. It cuts
+// the line at limit bytes; cut is how many bytes were removed.
 func message(output []byte, limit int) (text string, cut uint64) {
 	line := make([]byte, 0, len(output))
 	breaks := false

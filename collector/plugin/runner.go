@@ -11,21 +11,20 @@ import (
 	"github.com/kernosis/kernosis/collector/process"
 )
 
-// Runner runs the checks of a set. Make one with New.
+// Runner runs the checks of a set. Create one with New.
 type Runner struct {
 	cfg    Config
 	log    *slog.Logger
-	slots  chan struct{}    // taken by each check that runs
-	groups []*process.Group // of each check; nil: none
+	slots  chan struct{}    // taken by each running check
+	groups []*process.Group // of each check; nil: no control groups
 
-	mu     sync.Mutex // handle is called by one goroutine at a time
+	mu     sync.Mutex // serializes calls of handle
 	handle func(Result)
 }
 
-// New returns a Runner that has started nothing, or all that is wrong with cfg,
-// programs that are missing or not executable included. handle is called with each
-// result, one at a time, from goroutines of Run; while it takes its time, checks
-// wait. A nil log takes nothing.
+// New returns a Runner that has not started anything yet, or all mistakes in cfg, including
+// programs that are missing or not executable. handle is called with each result, one at a time,
+// from goroutines of Run; checks wait while it runs. log may be nil.
 func New(cfg Config, log *slog.Logger, handle func(Result)) (*Runner, error) {
 	cfg, err := cfg.normal()
 	if err != nil {
@@ -40,8 +39,8 @@ func New(cfg Config, log *slog.Logger, handle func(Result)) (*Runner, error) {
 	}, nil
 }
 
-// Run runs each check at its interval until ctx ends, and then returns nil; runs
-// that are going on are killed and have no result. It may be called once.
+// Run runs each check at its interval until ctx ends, and then returns nil; running checks are
+// killed and have no result. Call it at most once.
 func (r *Runner) Run(ctx context.Context) error {
 	if r.cfg.Cgroup != "" {
 		dir := groupDir(r.cfg.Cgroup, r.cfg.Name)
@@ -84,18 +83,17 @@ func (r *Runner) follow(ctx context.Context, i int) {
 	}
 }
 
-// first returns when the check is to be run first: each has a part of the spread,
-// and takes a random time in it, so that the nodes of a cluster that start
-// together don't ask a common service in step.
+// first returns the delay before the first run of check i: each check gets a part of the spread,
+// and a random time in it, so that the nodes of a cluster that start together don't use a common
+// service at the same time.
 func (r *Runner) first(i int) time.Duration {
 	n := time.Duration(len(r.cfg.Checks))
 	part := min(r.cfg.Spread, r.cfg.Checks[i].InvokeInterval) / n
 	return time.Duration(i)*part + rand.N(part+1)
 }
 
-// following returns the next time after now: a whole number of intervals after
-// last, so that checks keep their distance. Those that a long run has missed are
-// left out.
+// following returns the next time after now that is a whole number of intervals after last, so
+// that checks keep their distance. It skips times that a long run has missed.
 func following(last time.Time, interval time.Duration, now time.Time) time.Time {
 	passed := max(0, now.Sub(last))
 	return last.Add(passed - passed%interval + interval)
@@ -129,7 +127,7 @@ func (s *schedule) once(ctx context.Context) bool {
 	return true
 }
 
-// deliver hands the result over, and logs it where the status has changed.
+// deliver passes the result to handle, and logs it if the status has changed.
 func (s *schedule) deliver(res Result) {
 	if res.Status != s.status {
 		s.status = res.Status

@@ -110,7 +110,7 @@ func TestArguments(t *testing.T) {
 }
 
 func TestTimeLimit(t *testing.T) {
-	// It runs from the fork on: the shell has to start within it.
+	// The timeout starts at the fork: the shell has to start within it.
 	check := Check{Path: testprogram.Script(t, "echo so far; sleep 1000"), Timeout: await.Within(2 * time.Second)}
 	got := first(t, Config{Timeout: patience, MaxOutputLength: 400, Checks: []Check{check}})
 	want := fmt.Sprintf("Timeout when running plugin %q: state - signal: killed. output - \"so far\"", check.Path)
@@ -128,7 +128,7 @@ func TestMessageIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// TestPathChangesWhileRunning replaces a program by things that can't be run.
+// TestPathChangesWhileRunning replaces a program by files that can't be run.
 func TestPathChangesWhileRunning(t *testing.T) {
 	path := testprogram.Script(t, "echo here")
 	results := make(chan Result, 1000)
@@ -181,7 +181,7 @@ func TestPathChangesWhileRunning(t *testing.T) {
 	want(here)
 }
 
-// TestConcurrency counts in a file how many run at a time.
+// TestConcurrency uses a file to count how many checks run at the same time.
 func TestConcurrency(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	cfg := Config{Name: "t", Spread: 1, InvokeInterval: 30 * time.Millisecond, Concurrency: 2}

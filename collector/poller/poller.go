@@ -1,5 +1,5 @@
-// Package poller waits for descriptors of the kernel that records come from: rings of BPF
-// programs, the kernel's log.
+// Package poller waits for kernel descriptors that deliver records: ring buffers of BPF programs,
+// the kernel's log.
 package poller
 
 import (
@@ -14,36 +14,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Poller waits until any of several descriptors can be read.
+// Poller waits until any of several descriptors is readable.
 //
-// It uses Go's own poller, which watches an epoll instance that watches the descriptors. A
-// thread blocked in a system call keeps its processor for 10 ms, and meanwhile the
-// runtime's monitor (sysmon) checks it, first every 20 µs: for the few records of a quiet
-// node that costs more than handling them. For the same reason system calls that never
-// block bypass the runtime, so that they don't wake its monitor.
+// It uses Go's own poller, which watches an epoll instance that watches the descriptors. A thread
+// blocked in a system call keeps its processor for 10 ms, and meanwhile the runtime's monitor
+// (sysmon) checks it, first every 20 µs: for the few records of a quiet node that costs more than
+// handling them. For the same reason system calls that never block bypass the runtime, so that
+// they don't wake its monitor.
 //
-// Once a descriptor could be read nothing is heard of it until the next Wait: who lets
-// records gather is not woken for each.
+// After a descriptor became readable, the Poller ignores it until the next Wait, so a caller that
+// lets records accumulate is not woken for each.
 type Poller struct {
 	epoll  *os.File
 	conn   syscall.RawConn
 	fds    []int
 	closed atomic.Bool
 
-	// Of Wait; here so that a wait allocates nothing.
+	// Used by Wait; they are fields so that Wait allocates nothing.
 	armed  bool
 	events [8]unix.EpollEvent
 	failed error
 	ready  func(fd uintptr) bool
 }
 
-// New returns a Poller of the given descriptors, which it does not close.
+// New returns a Poller for the given descriptors, which it does not close.
 func New(fds ...int) (*Poller, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("create epoll: %w", err)
 	}
-	// What is not non-blocking, [os.NewFile] does not hand to the poller.
+	// [os.NewFile] uses the runtime's poller only for non-blocking descriptors.
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return nil, errors.Join(fmt.Errorf("create epoll: %w", err), unix.Close(fd))
 	}
@@ -58,7 +58,7 @@ func New(fds ...int) (*Poller, error) {
 	return p, nil
 }
 
-// watch has the next event of each descriptor heard, and no other.
+// watch arms each descriptor for its next event only.
 func watch(epoll, op int, fds []int) error {
 	for _, fd := range fds {
 		ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: int32(fd)}
@@ -69,9 +69,8 @@ func watch(epoll, op int, fds []int) error {
 	return nil
 }
 
-// Wait returns when a descriptor can be read, at the latest after the given time; negative:
-// whenever that is. It returns [os.ErrClosed] once [Poller.Close] was called. It is for one
-// goroutine.
+// Wait returns when a descriptor is readable, at the latest after atMost; a negative atMost means
+// no limit. It returns [os.ErrClosed] once [Poller.Close] was called. It is for one goroutine.
 func (p *Poller) Wait(atMost time.Duration) error {
 	var deadline time.Time
 	if atMost >= 0 {
@@ -94,7 +93,7 @@ func (p *Poller) Wait(atMost time.Duration) error {
 	return nil
 }
 
-// look reports whether a descriptor can be read.
+// look reports whether a descriptor is readable.
 func (p *Poller) look(fd uintptr) bool {
 	if !p.armed {
 		if p.failed = watch(int(fd), unix.EPOLL_CTL_MOD, p.fds); p.failed != nil {
@@ -115,7 +114,7 @@ func (p *Poller) look(fd uintptr) bool {
 	return n > 0
 }
 
-// Close ends the present and all later calls of Wait, and releases what New took. It may be
+// Close ends the current and all later calls of Wait, and releases what New opened. It may be
 // called more than once, from any goroutine.
 func (p *Poller) Close() error {
 	if p.closed.Swap(true) {

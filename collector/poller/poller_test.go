@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
 
-// long is a time that no wait of these tests takes.
+// long is longer than any wait of these tests takes.
 const long = 20 * time.Second
 
 func pipe(t *testing.T) (r, w int) {
@@ -54,7 +54,7 @@ func newPoller(t *testing.T, fds ...int) *Poller {
 	return p
 }
 
-// waits reports whether a Wait ended before its time.
+// waits reports whether a Wait returned before its timeout.
 func waits(t *testing.T, p *Poller, atMost time.Duration) bool {
 	t.Helper()
 	began := time.Now()

@@ -8,10 +8,10 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// Prober makes probes. It is used by several goroutines.
+// Prober makes probes. It must be safe for concurrent use.
 type Prober interface {
-	// Probe makes one probe, within its timeout. An error says that it could not be
-	// made, which is no failure: it is tried three times.
+	// Probe makes one probe within its timeout. It returns an error if the probe could not be
+	// made. That is not a failure of the probe; the Manager tries it three times.
 	Probe(ctx context.Context, r *Request) (Outcome, error)
 }
 
@@ -23,10 +23,10 @@ type Request struct {
 	Spec      *Spec
 }
 
-// tries is how often a probe that can't be made is tried, as in kubelet.
+// tries is how often the Manager tries a probe that can't be made, as kubelet does.
 const tries = 3
 
-// launch starts the goroutine of an active worker, once the Manager runs; mu is held.
+// launch starts the goroutine of an active worker if the Manager is running; mu is held.
 func (m *Manager) launch(w *worker) {
 	if m.run == nil || m.ended || w.ended || w.stop != nil || w.feed != event.ProbeActive {
 		return
@@ -39,13 +39,13 @@ func (m *Manager) launch(w *worker) {
 	})
 }
 
-// drive probes at each tick, and when triggered.
+// drive probes at each tick and whenever it is triggered, until the worker ends.
 func (m *Manager) drive(ctx context.Context, w *worker) {
 	period := w.course.spec.Period
 	if period <= 0 {
 		period = DefaultPeriod
 	}
-	// After a restart of the agent all would be made at the same time.
+	// Without the random delay, all probes would run at once after a restart of the agent.
 	if period > time.Since(m.cfg.Start) {
 		first := time.NewTimer(rand.N(period))
 		defer first.Stop()
@@ -68,7 +68,7 @@ func (m *Manager) drive(ctx context.Context, w *worker) {
 	}
 }
 
-// once makes the probe if it is due. It reports whether there may be another one.
+// once makes the probe if it is due. It reports whether the worker goes on.
 func (m *Manager) once(ctx context.Context, w *worker) bool {
 	switch m.look(w, time.Now()) {
 	case stepEnd:
@@ -92,7 +92,7 @@ func (m *Manager) once(ctx context.Context, w *worker) bool {
 		}
 	}
 	if ctx.Err() != nil {
-		return false // what was not ended says nothing
+		return false // an interrupted probe says nothing about the container
 	}
 	if err != nil {
 		m.notMade(w, err)
@@ -102,7 +102,7 @@ func (m *Manager) once(ctx context.Context, w *worker) bool {
 	return true
 }
 
-// notMade counts a probe that could not be made, and logs the first of several in a row.
+// notMade counts a probe that could not be made and logs the first of several in a row.
 func (m *Manager) notMade(w *worker, err error) {
 	m.mu.Lock()
 	first := !w.erring
@@ -116,7 +116,7 @@ func (m *Manager) notMade(w *worker, err error) {
 	}
 }
 
-// hasten makes the readiness probe of a container at once, if that has started and is
+// hasten makes the readiness probe of a container at once, if the container has started and is
 // not ready; mu is held.
 func (m *Manager) hasten(e *entry, c *Container) {
 	if !e.pod.Active || !m.started(e.pod, c) {
@@ -136,6 +136,6 @@ func (w *worker) hasten() {
 	}
 	select {
 	case w.trigger <- struct{}{}:
-	default: // one is coming
+	default: // a trigger is already pending
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/kernosis/kernosis/collector/probe"
 )
 
-// fake is a Prober that says what the test wants, and when it was asked.
+// fake is a Prober that returns what the test wants and records when it was called.
 type fake struct {
 	mu    sync.Mutex
 	times map[probe.Kind][]time.Duration // since the test began
@@ -41,7 +41,7 @@ func always(ok bool) func(context.Context, *probe.Request) (probe.Outcome, error
 	return func(context.Context, *probe.Request) (probe.Outcome, error) { return probe.Outcome{OK: ok}, nil }
 }
 
-// active runs a Manager in a bubble of its own time.
+// active runs a Manager with virtual time.
 func active(t *testing.T, f *fake, uptime time.Duration, test func(m *probe.Manager, said *reported)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -102,8 +102,8 @@ func TestProbesAreMadeAtOnceAndThenEachPeriod(t *testing.T) {
 	})
 }
 
-// A pod of services or of a file is given anew when another one is found or the file changes:
-// that must not move the runs of probes that are as they were, however often it happens.
+// A pod of services or from a file is added again when another service is found or the file
+// changes. That must not move the runs of unchanged probes, however often it happens.
 func TestChangesOfOthersPostponeNoRun(t *testing.T) {
 	f := &fake{probe: func(_ context.Context, r *probe.Request) (probe.Outcome, error) {
 		return probe.Outcome{OK: r.Key.Kind == probe.Readiness}, nil
@@ -111,7 +111,7 @@ func TestChangesOfOthersPostponeNoRun(t *testing.T) {
 	active(t, f, time.Hour, func(m *probe.Manager, _ *reported) {
 		c := running("x://a")
 		c.Liveness, c.Readiness = every(10*s), every(10*s)
-		c.Liveness.FailureThreshold = 100 // or nothing is probed until the restart
+		c.Liveness.FailureThreshold = 100 // otherwise probing stops until the restart
 		p := web(c)
 		for i := range 12 {
 			m.AddPod(p)
@@ -121,7 +121,7 @@ func TestChangesOfOthersPostponeNoRun(t *testing.T) {
 			other.Name, other.Startup = other.ID, every(time.Hour)
 			same.Containers = append(slices.Clone(p.Containers), other)
 			p = &same
-			liveness := *c.Liveness // read anew, so not the same in memory
+			liveness := *c.Liveness // a copy, as if read again
 			p.Containers[0].Liveness = &liveness
 		}
 		for _, k := range []probe.Kind{probe.Liveness, probe.Readiness} {
@@ -132,8 +132,8 @@ func TestChangesOfOthersPostponeNoRun(t *testing.T) {
 	})
 }
 
-// A readiness probe that fails is made at once when its pod changes, as by kubelet, and a
-// period later: changes make it more often, never less often.
+// A failing readiness probe is made at once when its pod changes, as by kubelet, and again a
+// period later: changes only add runs.
 func TestChangesHastenAReadinessProbeThatFails(t *testing.T) {
 	f := &fake{probe: always(false)}
 	active(t, f, time.Hour, func(m *probe.Manager, _ *reported) {
@@ -152,7 +152,7 @@ func TestChangesHastenAReadinessProbeThatFails(t *testing.T) {
 	})
 }
 
-// The wait before the first run begins once, also where the pod changes meanwhile.
+// The wait before the first run begins only once, even if the pod changes meanwhile.
 func TestChangesDontPostponeTheFirstRun(t *testing.T) {
 	f := &fake{probe: always(true)}
 	active(t, f, 0, func(m *probe.Manager, _ *reported) {
@@ -236,7 +236,7 @@ func TestATriggerMovesTheTicks(t *testing.T) {
 	})
 }
 
-// What takes longer than the period is not made twice at a time.
+// A probe that takes longer than the period is not made twice at a time.
 func TestASlowProbe(t *testing.T) {
 	f := &fake{probe: func(context.Context, *probe.Request) (probe.Outcome, error) {
 		time.Sleep(25 * s)
@@ -297,7 +297,7 @@ func TestAProbeThatCantBeMadeIsNoFailure(t *testing.T) {
 	})
 }
 
-// From the start of a container over its readiness to its restart, as kubelet does it.
+// From the start of a container through its readiness to its restart, as in kubelet.
 func TestALife(t *testing.T) {
 	ok := map[probe.Kind]bool{}
 	var mu sync.Mutex
@@ -322,7 +322,7 @@ func TestALife(t *testing.T) {
 		set(probe.Startup, true)
 		set(probe.Readiness, true)
 		set(probe.Liveness, true)
-		pass(5*s + 1) // 20 s: startup succeeds, readiness is looked at in this moment
+		pass(5*s + 1) // 20 s: startup succeeds, readiness is probed at this moment
 		if st := status(); !st.Started || !st.Ready {
 			t.Errorf("%+v after its startup", st)
 		}
@@ -372,7 +372,7 @@ func TestALife(t *testing.T) {
 	})
 }
 
-// kubelet looks again as soon as a container has become not ready.
+// kubelet probes again as soon as a container has become unready.
 func TestReadinessIsLookedAtAgainWhenItIsLost(t *testing.T) {
 	var lost atomic.Bool
 	f := &fake{}
@@ -386,7 +386,7 @@ func TestReadinessIsLookedAtAgainWhenItIsLost(t *testing.T) {
 		pass(5 * s)
 		lost.Store(true)
 		pass(30*s + 1)
-		// 10, 20, 30 fail; the third makes it not ready, and is followed by another.
+		// Runs at 10, 20, 30 fail; the third makes it not ready, which triggers another run.
 		if have := f.at(probe.Readiness); !slices.Equal(have, []time.Duration{0, 10 * s, 20 * s, 30 * s, 30 * s}) {
 			t.Errorf("%v", have)
 		}
@@ -413,7 +413,7 @@ func TestRemovedPodsAreNotProbed(t *testing.T) {
 		if len(said.events) != 1 {
 			t.Fatalf("%d events", len(said.events))
 		}
-		pass(5 * s) // the second one is under way
+		pass(5 * s) // the second probe is running
 		m.RemovePod("u")
 		pass(time.Minute)
 		if len(f.at(probe.Liveness)) != 2 || canceled.Load() != 1 {
@@ -428,7 +428,7 @@ func TestRemovedPodsAreNotProbed(t *testing.T) {
 	})
 }
 
-// An outcome that comes when its container is gone is not the new one's.
+// An outcome that arrives after its container is gone does not count for the new one.
 func TestAnOutcomeOfTheContainerBefore(t *testing.T) {
 	f := &fake{probe: func(context.Context, *probe.Request) (probe.Outcome, error) {
 		time.Sleep(5 * s)
@@ -448,7 +448,7 @@ func TestAnOutcomeOfTheContainerBefore(t *testing.T) {
 	})
 }
 
-// Pods may come before Run, and after it has ended.
+// Pods may be added before Run, and after it has ended.
 func TestPodsBeforeAndAfterRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{probe: always(true), times: map[probe.Kind][]time.Duration{}, began: time.Now()}

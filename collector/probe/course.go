@@ -7,38 +7,38 @@ type step int
 
 const (
 	stepWait  step = iota // no probe now
-	stepProbe             // make one, or take what was seen of one
-	stepEnd               // there will be none any more
+	stepProbe             // make one, or count one that was observed
+	stepEnd               // no more probes
 )
 
-// course is how the probes of one worker have gone so far: the rules of kubelet, without
-// a clock and without effects. Both feeds have the same.
+// course is the state of one worker's probes. It follows kubelet's rules, and has no clock and no
+// side effects. Both feeds use it.
 type course struct {
 	kind Kind
 	spec *Spec
-	// own: the worker makes the probes, so that it knows of all.
+	// own: the worker makes the probes itself, so it knows all of them.
 	own bool
 
 	id     string // container whose probes are counted
 	last   Result // of the latest probe
-	run    int    // how many in a row had it
-	held   int    // the run that led to onHold
-	onHold bool   // until the container has a new ID
+	run    int    // number of latest probes in a row with that result
+	held   int    // the run that caused onHold
+	onHold bool   // no probes until the container has a new ID
 	early  bool   // the container was seen before its probes began
-	whole  bool   // the run was seen from its beginning
+	whole  bool   // the run was observed from its beginning
 }
 
-// sight is what a worker knows of its container at one time.
+// sight is what a worker knows of its container at a point in time.
 type sight struct {
 	pod       *Pod
-	container *Container // nil: the pod has none of the name
+	container *Container // nil: the pod has no container of this name
 	started   bool
 	now       time.Time
 }
 
-// effects is what a look changes in the results, in this order.
+// effects is what look changes in the results, in this order.
 type effects struct {
-	forget string    // container ID whose result goes; empty: none
+	forget string    // container ID whose result is removed; empty: none
 	set    [2]Result // for the present container ID
 	n      int       // how many of set there are
 }
@@ -48,7 +48,7 @@ func (e *effects) add(r Result) {
 	e.n++
 }
 
-// look says whether a probe is due, as far as pod and container decide it.
+// look decides by the state of pod and container whether a probe is due.
 func (c *course) look(at *sight) (step, effects) {
 	var e effects
 	if at.pod.Terminated {
@@ -56,14 +56,14 @@ func (c *course) look(at *sight) (step, effects) {
 	}
 	if at.container == nil || at.container.ID == "" {
 		c.early = true
-		return stepWait, e // for more to be known
+		return stepWait, e // until more is known
 	}
 	if c.id != at.container.ID {
 		e.forget = c.id
 		c.begin(at.container)
 		e.add(c.first(at.container))
 	} else if c.kind == Startup && at.container.Started && at.container.State == Running {
-		// kubelet has seen a success that nobody saw here.
+		// kubelet had a success that was not observed here.
 		e.add(Success)
 	}
 	if c.onHold {
@@ -76,15 +76,15 @@ func (c *course) look(at *sight) (step, effects) {
 		}
 		return stepWait, e
 	}
-	// Readiness goes on: traffic is to end while the container still answers.
+	// Readiness goes on, so that traffic ends while the container still answers.
 	if at.pod.Deleting && c.kind != Readiness {
-		e.add(Success) // so that nobody restarts it
+		e.add(Success) // so that the container is not restarted
 		return stepEnd, e
 	}
 	if at.now.Sub(at.container.StartedAt) < c.spec.InitialDelay {
 		return stepWait, e
 	}
-	// Startup is over with the container's start, the others begin with it.
+	// The startup probe ends when the container has started; the others begin then.
 	started := at.started || c.kind == Startup && at.container.Started
 	if started == (c.kind == Startup) {
 		return stepWait, e
@@ -92,9 +92,10 @@ func (c *course) look(at *sight) (step, effects) {
 	return stepProbe, e
 }
 
-// begin turns to a container with a new ID. The run goes on, as kubelet's does: it is a
-// restart for another reason that finds one. Of a run whose beginning was not seen, the
-// length is not known, and the likely reason of the restart is that kubelet's is over.
+// begin switches to a container with a new ID. The run goes on, as kubelet's does: a restart for
+// another reason does not end it. If the beginning of the run was not observed, its length is
+// unknown. The restart then most likely means that kubelet's run has reached its threshold, so
+// the run is reset.
 func (c *course) begin(to *Container) {
 	if c.id != "" {
 		c.early = true
@@ -105,8 +106,8 @@ func (c *course) begin(to *Container) {
 	c.id, c.onHold, c.held = to.ID, false, 0
 }
 
-// first is the result that a container begins with: what kubelet has found already, else
-// the initial one.
+// first returns the result that a container starts with: what kubelet has found already, or the
+// initial result.
 func (c *course) first(of *Container) Result {
 	if c.kind == Startup && of.Started || c.kind == Readiness && of.Ready {
 		return Success
@@ -114,8 +115,8 @@ func (c *course) first(of *Container) Result {
 	return c.kind.initial()
 }
 
-// take counts the result of a probe that was due. It returns how many in a row have had
-// it, and whether that reaches the threshold, so that it is the container's result.
+// take counts the result of a probe that was due. It returns how many results in a row are equal,
+// and whether that reaches the threshold and so is the container's result.
 func (c *course) take(r Result) (run int, reached bool) {
 	if c.last == r {
 		c.run++
@@ -127,8 +128,8 @@ func (c *course) take(r Result) (run int, reached bool) {
 	if r == Failure && run < c.spec.FailureThreshold || r == Success && run < c.spec.SuccessThreshold {
 		return run, false
 	}
-	// kubelet restarts the container, or it has started: nothing is probed until there
-	// is a new one.
+	// kubelet restarts the container, or the container has started: no more probes until there is
+	// a new container.
 	if c.kind == Liveness && r == Failure || c.kind == Startup {
 		c.onHold, c.held, c.run, c.whole = true, run, 0, true
 	}

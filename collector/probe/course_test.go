@@ -35,7 +35,7 @@ func TestWhatKubeletDoes(t *testing.T) {
 		c     *Container
 		after time.Duration // since the container's start; 0: a minute
 		step  step
-		set   func(Kind) []Result // nil: the initial one
+		set   func(Kind) []Result // nil: only the initial result
 	}{
 		{rule: "a pod that has ended ends the worker", kinds: all, pod: Pod{Terminated: true}, c: container("a"), step: stepEnd, set: none},
 		{rule: "without a container there is nothing to probe yet", kinds: all, step: stepWait, set: none},
@@ -89,7 +89,7 @@ func TestStartupGatesTheOthers(t *testing.T) {
 	}
 }
 
-// due looks at a container for which a probe is due.
+// due lets c look at a container for which a probe is due.
 func due(t *testing.T, c *course, id string) {
 	t.Helper()
 	at := sight{pod: &Pod{}, container: container(id), started: c.kind != Startup, now: began.Add(time.Minute)}
@@ -112,7 +112,7 @@ func TestThresholds(t *testing.T) {
 	}{
 		{Failure, taken{1, false}},
 		{Failure, taken{2, false}},
-		{Success, taken{1, false}}, // a success begins anew, also below its threshold
+		{Success, taken{1, false}}, // a success starts a new run, even below its threshold
 		{Failure, taken{1, false}},
 		{Failure, taken{2, false}},
 		{Failure, taken{3, true}},
@@ -160,7 +160,7 @@ func TestHoldUntilTheContainerIsAnother(t *testing.T) {
 	}
 }
 
-// The run of a container that is restarted for another reason goes on in the new one.
+// If a container is restarted for another reason, the run goes on in the new one.
 func TestTheRunOutlivesTheContainer(t *testing.T) {
 	c := newCourse(Liveness)
 	due(t, c, "a")
@@ -173,8 +173,8 @@ func TestTheRunOutlivesTheContainer(t *testing.T) {
 	}
 }
 
-// But not one whose beginning was before the agent's: kubelet restarted the container at
-// its threshold, however many were seen here.
+// A run that began before the agent ends with the container: kubelet restarted the container at
+// its threshold, however many failures were observed here.
 func TestARunThatWasNotSeenWholeEndsWithTheContainer(t *testing.T) {
 	seen, unseen, own := newCourse(Liveness), newCourse(Liveness), newCourse(Liveness)
 	own.own = true
@@ -188,7 +188,7 @@ func TestARunThatWasNotSeenWholeEndsWithTheContainer(t *testing.T) {
 			t.Errorf("%d, want %d", run, want)
 		}
 	}
-	// From then on it is.
+	// From then on the run is known.
 	due(t, unseen, "b")
 	unseen.take(Failure)
 	due(t, unseen, "c")
@@ -197,8 +197,7 @@ func TestARunThatWasNotSeenWholeEndsWithTheContainer(t *testing.T) {
 	}
 }
 
-// What kubelet has found of this very container is not unlearned by a restart of the
-// agent.
+// A restart of the agent does not lose what kubelet reports of this very container.
 func TestAContainerBeginsWithWhatKubeletSays(t *testing.T) {
 	ready := func(c *Container) { c.Ready, c.Started = true, true }
 	for k, want := range map[Kind]Result{Startup: Success, Readiness: Success, Liveness: Success} {
@@ -207,7 +206,7 @@ func TestAContainerBeginsWithWhatKubeletSays(t *testing.T) {
 			t.Errorf("%s: %v", k, e.set[:e.n])
 		}
 	}
-	// A startup that nobody saw here.
+	// A startup success that was not observed here.
 	c := newCourse(Startup)
 	due(t, c, "a")
 	c.take(Failure)

@@ -6,15 +6,15 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// WorkerState is where one worker stands.
+// WorkerState is the state of one worker.
 type WorkerState struct {
-	Result Result // by the thresholds
-	// Failures and Successes of the latest probes in a row: one of them is 0. On hold,
+	Result Result // according to the thresholds
+	// Failures and Successes are the latest results in a row: one of them is 0. On hold, they are
 	// those that led to it.
 	Failures, Successes int
 	OnHold              bool // until the container has a new ID
-	// Due says that the next probe counts: pod and container are such that kubelet
-	// makes it.
+	// Due: the next probe counts, because kubelet would make it in the current state of pod and
+	// container.
 	Due bool
 }
 
@@ -29,7 +29,7 @@ func (m *Manager) Workers() map[Key]WorkerState {
 		s.Result, _ = m.results[k.Kind].Get(w.id)
 		if c := w.entry.container(k.Container); c != nil {
 			at := sight{pod: w.entry.pod, container: c, started: m.started(w.entry.pod, c), now: time.Now()}
-			course := w.course // looked at without effects
+			course := w.course // a copy, so without effects
 			next, _ := course.look(&at)
 			s.Due = next == stepProbe
 		}
@@ -38,8 +38,8 @@ func (m *Manager) Workers() map[Key]WorkerState {
 	return states
 }
 
-// Trigger makes a probe at once, whose next one then is a period later. False: there is
-// no such active worker.
+// Trigger makes a probe at once; the next one follows a period later. It returns false if there
+// is no such active worker.
 func (m *Manager) Trigger(k Key) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -51,14 +51,14 @@ func (m *Manager) Trigger(k Key) bool {
 	return true
 }
 
-// ContainerStatus is what follows from the probes of a container.
+// ContainerStatus is the status of a container as derived from its probes.
 type ContainerStatus struct {
 	Name, ID       string
 	Started, Ready bool
 }
 
-// Containers derives what kubelet would say of a pod's containers now, from their state
-// and the results; nil where the pod is not known.
+// Containers returns the status that kubelet would report for a pod's containers now, derived
+// from their state and the results; nil if the pod is not known.
 func (m *Manager) Containers(uid string) []ContainerStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -77,8 +77,8 @@ func (m *Manager) Containers(uid string) []ContainerStatus {
 	return statuses
 }
 
-// ready: a container that has started is ready unless it has a readiness probe that has
-// not succeeded; mu is held.
+// ready reports whether a container is ready: it has started, and its readiness probe, if any,
+// has succeeded; mu is held.
 func (m *Manager) ready(p *Pod, c *Container) bool {
 	if result, ok := m.results[Readiness].Get(c.ID); ok && result == Success {
 		return true

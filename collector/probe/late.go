@@ -6,12 +6,12 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// former is the container before the present one, for failures that are heard of late:
-// the one that has kubelet restart it is seldom known before it does.
+// former is the container before the present one, for failures that are reported late: the
+// failure that makes kubelet restart a container is seldom known before the restart.
 type former struct {
-	id   string // empty: there was none
+	id   string // empty: no earlier container
 	run  int    // failures in a row
-	over bool   // the run has had its effect
+	over bool   // the run has reached its threshold
 }
 
 func formerOf(c *course) former {
@@ -19,8 +19,8 @@ func formerOf(c *course) former {
 	return former{c.id, run, c.onHold}
 }
 
-// late counts a failure of a container that has ended since. It reports whether there is
-// one that it can be of; the turn is held.
+// late counts a failure of a container that has ended since. It reports whether the failure can
+// belong to such a container; the turn is held.
 func (m *Manager) late(w *worker, o *Outcome) bool {
 	if o.OK || o.Unsure || w.feed != event.ProbeObserved {
 		return false
@@ -33,7 +33,7 @@ func (m *Manager) late(w *worker, o *Outcome) bool {
 		m.mu.Unlock()
 		return false
 	case o.Container != "" && o.Container == w.id && c.ID == w.id && c.State != Running && !w.onHold:
-		// It does not run any more, and there is no other yet.
+		// It has ended, and there is no new container yet.
 		failures, _ := m.count(w, o)
 		m.mu.Unlock()
 		m.emitOutcome(w, event.Probe, w.id, o, failures)
@@ -46,7 +46,7 @@ func (m *Manager) late(w *worker, o *Outcome) bool {
 	f.over = w.kind != Readiness && f.run >= w.spec.FailureThreshold
 	m.bump(w, Failure)
 	if !w.touched {
-		// The run goes on with the present container, unless it was that which restarted it.
+		// The run goes on with the present container, unless the run caused its restart.
 		w.last, w.course.run, w.whole = Failure, f.run, w.whole || f.over
 		if f.over {
 			w.course.run = 0

@@ -10,7 +10,7 @@ import (
 	"github.com/kernosis/kernosis/collector/probe"
 )
 
-// run is what was reported, as "8a1f 2/3" or "8a1f over".
+// run returns the reported events, as "8a1f 2/3" or "8a1f over".
 func (s *reported) run() (out []string) {
 	for _, ev := range s.events {
 		if ev.Kind == event.Probe {
@@ -23,8 +23,8 @@ func (s *reported) run() (out []string) {
 	return out
 }
 
-// Failures that are heard of when there is another container are those of the one before,
-// up to the threshold.
+// Failures that arrive when there is a new container belong to the previous one, up to the
+// threshold.
 func TestALateFailureIsOfTheFormerContainer(t *testing.T) {
 	var said reported
 	m := probe.New(probe.Config{Report: said.take})
@@ -32,7 +32,7 @@ func TestALateFailureIsOfTheFormerContainer(t *testing.T) {
 	p.Containers[0].ID = "x://a"
 	m.AddPod(p)
 	fail := func(id string) bool { return m.Observe(liveness("u1"), probe.Outcome{Container: id}) }
-	m.Observe(liveness("u1"), probe.Outcome{OK: true}) // the run begins after it
+	m.Observe(liveness("u1"), probe.Outcome{OK: true}) // the run begins after this success
 	if !fail("x://a") || !fail("") {
 		t.Fatal("not taken")
 	}
@@ -62,7 +62,7 @@ func TestALateFailureIsOfTheFormerContainer(t *testing.T) {
 	}
 }
 
-// A container that has ended and has no successor yet had its last failure before.
+// A container that has ended and has no successor yet had its last failure before its end.
 func TestALateFailureOfAContainerThatHasEnded(t *testing.T) {
 	var said reported
 	m := probe.New(probe.Config{Report: said.take})
@@ -84,7 +84,7 @@ func TestALateFailureOfAContainerThatHasEnded(t *testing.T) {
 	}
 }
 
-// What kubelet may not count is reported, and brings no threshold nearer.
+// A failure that kubelet may not count is reported, but does not count towards a threshold.
 func TestAnUnsureFailure(t *testing.T) {
 	var said reported
 	m := probe.New(probe.Config{Report: said.take})

@@ -12,35 +12,34 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// Config is what a Manager works with.
+// Config configures a Manager.
 type Config struct {
-	// Report takes each failure and recovery, those of one probe in their order, from
-	// several goroutines. The event is the callee's for the call only. Report may ask the
-	// Manager what it knows; it must not add, remove or observe.
+	// Report is called for each failure and recovery, from several goroutines; those of one probe
+	// come in order. The event is valid only during the call. Report may query the Manager, but
+	// must not call AddPod, RemovePod, CleanupPods or Observe.
 	Report func(*event.Event)
-	// Prober makes the probes of pods that are Active; nil: all are only looked at.
+	// Prober makes the probes of pods that are Active. If nil, all pods are only observed.
 	Prober Prober
 	Log    *slog.Logger
-	// Start is when the agent's process began: as long as it is younger than a probe's
-	// period, the probe's first run comes after a random part of the period.
+	// Start is when the agent's process began. If it is younger than a probe's period, the probe
+	// first runs after a random part of the period.
 	Start time.Time
-	// Failing reports whether a failure of the probe was reported by an earlier process,
-	// and not its end, so that the end is reported by this one. It is asked when a worker
-	// begins; nil: there is none.
+	// Failing reports whether an earlier process reported a failure of the probe but not its end,
+	// so that this process reports the end. It is called when a worker is created. May be nil.
 	Failing func(Key) bool
 }
 
-// maxPods is ten times what kubelet takes by default.
+// maxPods is ten times kubelet's default limit.
 const maxPods = 1100
 
-// Manager has the workers of all pods. It is safe for concurrent use.
+// Manager manages the workers of all pods. It is safe for concurrent use.
 type Manager struct {
 	cfg     Config
 	results map[Kind]*Results
 	desc    descriptions
 
 	// change is held while pods are added and removed, a worker's turn while an outcome is
-	// counted and reported, mu for what all of them read and write; in this order.
+	// counted and reported. mu guards the fields that both use. Lock them in this order.
 	change  sync.Mutex
 	mu      sync.Mutex
 	pods    map[string]*entry
@@ -53,14 +52,14 @@ type Manager struct {
 
 var _ prometheus.Collector = (*Manager)(nil)
 
-// entry is a pod, and its workers: those that have ended as well, so that none is made
-// anew when the pod's status comes again.
+// entry is a pod with its workers, including those that have ended, so that none is created again
+// when the pod's status arrives again.
 type entry struct {
 	pod     *Pod
 	workers []*worker
 }
 
-// New returns a Manager without pods.
+// New returns a Manager that has no pods yet.
 func New(cfg Config) *Manager {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -78,9 +77,9 @@ func New(cfg Config) *Manager {
 	return m
 }
 
-// Run makes the probes of the active pods until ctx ends; then all workers end. Nothing is
-// reported for those that were failing: the next process continues with them. Pods may be
-// added before. It may be called once.
+// Run makes the probes of the active pods until ctx ends, then ends all workers. It reports no
+// end of probes that were failing: the next process continues with them. Pods may be added before
+// Run. It may be called only once.
 func (m *Manager) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -101,8 +100,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	return nil
 }
 
-// AddPod adds the pod, or what is new of it. It keeps p, which must not be changed.
-// Workers whose probe has changed begin anew.
+// AddPod adds or updates a pod. It keeps p, which must not be changed. Workers whose probe has
+// changed start afresh.
 func (m *Manager) AddPod(p *Pod) {
 	m.change.Lock()
 	defer m.change.Unlock()
@@ -133,7 +132,7 @@ func (m *Manager) AddPod(p *Pod) {
 	for _, w := range fresh {
 		m.launch(w)
 	}
-	// kubelet looks at readiness at once when something of the pod has changed.
+	// kubelet probes readiness at once when the pod has changed.
 	if before != nil && p.Active && !reflect.DeepEqual(before, p) {
 		for i := range p.Containers {
 			m.hasten(e, &p.Containers[i])
@@ -141,7 +140,7 @@ func (m *Manager) AddPod(p *Pod) {
 	}
 }
 
-// admit puts a pod's newest state in force.
+// admit stores a pod's newest state. It refuses new pods beyond maxPods.
 func (m *Manager) admit(p *Pod) (e *entry, before *Pod, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -164,7 +163,8 @@ func (m *Manager) admit(p *Pod) (e *entry, before *Pod, ok bool) {
 	return e, before, true
 }
 
-// unwanted takes the workers from an entry whose probe the pod has no more, or another.
+// unwanted removes and returns the workers of an entry whose probe the pod no longer has, or has
+// changed.
 func (m *Manager) unwanted(e *entry) (gone []*worker) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -181,7 +181,7 @@ func (m *Manager) unwanted(e *entry) (gone []*worker) {
 	return gone
 }
 
-// hire makes a worker, if there was none yet.
+// hire creates a worker, unless the entry already has one for k.
 func (m *Manager) hire(e *entry, k Key, spec *Spec) *worker {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -205,7 +205,7 @@ func (m *Manager) hire(e *entry, k Key, spec *Spec) *worker {
 	return w
 }
 
-// feed says where the outcomes of a pod's probes come from.
+// feed returns where the outcomes of a pod's probes come from.
 func (m *Manager) feed(p *Pod) string {
 	if p.Active && m.cfg.Prober != nil {
 		return event.ProbeActive
@@ -213,14 +213,14 @@ func (m *Manager) feed(p *Pod) string {
 	return event.ProbeObserved
 }
 
-// RemovePod ends the workers of a pod, and forgets it.
+// RemovePod ends the workers of a pod and removes it.
 func (m *Manager) RemovePod(uid string) {
 	m.change.Lock()
 	defer m.change.Unlock()
 	m.forget(uid)
 }
 
-// CleanupPods ends the workers of all pods but the desired ones, and forgets them.
+// CleanupPods ends the workers of all pods but the desired ones, and removes these pods.
 func (m *Manager) CleanupPods(desired map[string]struct{}) {
 	m.change.Lock()
 	defer m.change.Unlock()
@@ -253,7 +253,7 @@ func (m *Manager) forget(uid string) {
 	m.mu.Unlock()
 }
 
-// container returns one of the pod's by its name, or nil.
+// container returns the pod's container of this name, or nil.
 func (e *entry) container(name string) *Container {
 	for i := range e.pod.Containers {
 		if c := &e.pod.Containers[i]; c.Name == name {

@@ -2,18 +2,18 @@ package probe
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// maxShown bounds the workers that have series of their own: three probes of each pod.
+// maxShown bounds the workers that have their own series: three probes for each pod.
 const maxShown = 1000
 
-// figures are the Manager's counts; mu is held.
+// figures are the Manager's counters; mu guards them.
 type figures struct {
 	shown       int       // workers with series
-	overflowed  [3]uint64 // results of those without
-	ignored     uint64    // outcomes that were observed and not taken
+	overflowed  [3]uint64 // results of workers without series
+	ignored     uint64    // observed outcomes that no worker took
 	refusedPods uint64
 }
 
-// admit reports whether one more worker may have series.
+// admit reports whether one more worker may have series, and counts it.
 func (f *figures) admit() bool {
 	if f.shown >= maxShown {
 		return false
@@ -67,8 +67,8 @@ func (m *Manager) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// series is what distinguishes series of results: pods of one name, the second made while
-// the first one ends, share theirs.
+// series identifies a series of results. Two pods of the same name, the second created while the
+// first one ends, share theirs.
 type series struct {
 	namespace, pod, container string
 	kind                      Kind
@@ -103,7 +103,7 @@ func (m *Manager) Collect(ch chan<- prometheus.Metric) {
 	}
 	for k, counts := range results {
 		for r, n := range counts {
-			if n > 0 || Result(r) != Unknown { // the usual ones from the start, so that rates are right
+			if n > 0 || Result(r) != Unknown { // export the usual ones from the start, so that rates are right
 				counter(m.desc.results, n, k.namespace, k.pod, k.container, string(k.kind), Result(r).String(), k.feed)
 			}
 		}

@@ -15,7 +15,7 @@ import (
 
 const results = "kernosis_probe_results_total"
 
-// counted adds up the series of one result.
+// counted returns the sum of all series with this result.
 func counted(t *testing.T, m *probe.Manager, result string) float64 {
 	t.Helper()
 	reg := prometheus.NewPedanticRegistry()
@@ -50,7 +50,7 @@ func observed(uid, name string) *probe.Pod {
 func TestSeriesLiveAsLongAsTheirWorker(t *testing.T) {
 	m := probe.New(probe.Config{})
 	m.AddPod(observed("u1", "web-0"))
-	m.AddPod(observed("u2", "web-0")) // another of the name: they share the series
+	m.AddPod(observed("u2", "web-0")) // another pod of the same name: they share the series
 	for i := range 5 {
 		for _, uid := range []string{"u1", "u2"} {
 			m.Observe(probe.Key{PodUID: uid, Container: "web", Kind: probe.Liveness}, probe.Outcome{OK: i < 3})
@@ -86,7 +86,7 @@ kernosis_probe_outcomes_ignored_total 1
 	}
 }
 
-// What has no series is counted all the same, and has one when there is room.
+// Workers without series are counted too, and get series when there is room.
 func TestSeriesAreBounded(t *testing.T) {
 	m := probe.New(probe.Config{})
 	for i := range 1100 {
@@ -128,7 +128,7 @@ kernosis_probe_pods_refused_total 1
 func TestUpdates(t *testing.T) {
 	m := probe.New(probe.Config{})
 	r := m.Results(probe.Liveness)
-	r.Set("before", probe.Failure, "u") // nobody has asked
+	r.Set("before", probe.Failure, "u") // Updates was not called yet
 	updates := r.Updates()
 	if r.Set("before", probe.Failure, "u") || !r.Set("before", probe.Success, "u") {
 		t.Error("a change is none, or the other way round")
@@ -146,7 +146,7 @@ func TestUpdates(t *testing.T) {
 	if got, ok := r.Get("299"); !ok || got != probe.Failure {
 		t.Error("what was never reported is not there either")
 	}
-	// A worker's results go the same way.
+	// A worker's results are sent in the same way.
 	ready := m.Results(probe.Readiness).Updates()
 	p := observed("u1", "web-0")
 	p.Containers[0].Readiness, p.Containers[0].Liveness = p.Containers[0].Liveness, nil

@@ -18,13 +18,13 @@ const (
 	fails    step = "fails"
 	restarts step = "restarts" // the container, with a new ID
 	crashes  step = "crashes"  // the container, and waits to be restarted
-	starts   step = "starts"   // kubelet says that it has
+	starts   step = "starts"   // kubelet reports that the container has started
 	deletes  step = "deletes"  // the pod
 	finishes step = "finishes" // the pod
 )
 
-// model says by reading all that has happened from its beginning what the state of one
-// probe must be. It keeps no counts: each is looked up in the history.
+// model derives the state of one probe from the whole history. It keeps no counters: each is
+// looked up in the history.
 type model struct {
 	kind    probe.Kind
 	spec    *probe.Spec
@@ -36,20 +36,20 @@ type verdict struct {
 	result     probe.Result
 	known      bool // there is a result
 	onHold     bool
-	takes      bool // an outcome that came next would count
+	takes      bool // the next outcome would count
 	failures   int
-	recoveries int // reported so far, with those that are over
+	recoveries int // reported so far, including ends
 	failed     int // reported so far
 }
 
-// after is the state behind the first n steps.
+// after returns the state after the first n steps.
 func (m *model) after(n int) verdict {
 	v := verdict{worker: true, known: true}
 	running, started, deleting, ended := true, false, false, false
-	var outcomes []step // that were counted, since the last hold
-	open := false       // a failure that was reported
+	var outcomes []step // counted outcomes since the last hold
+	open := false       // a failure was reported, but not its end
 	v.result = initial(m.kind)
-	ungated := false // the startup probe is no longer made: nobody waits for it
+	ungated := false // the startup probe is no longer made, so nothing waits for it
 	for _, s := range m.history[:n] {
 		started = started || ungated && running
 		takes := running && !ended && !v.onHold && started == (m.kind != probe.Startup)
@@ -118,8 +118,8 @@ func (m *model) after(n int) verdict {
 			ended = true
 		}
 		ungated = ungated || deleting && running
-		// A deleted pod's container that runs is left in peace, unless kubelet waits for
-		// its end already.
+		// A running container of a deleted pod is no longer probed, unless it is on hold and
+		// kubelet already waits for its end.
 		if deleting && m.kind != probe.Readiness && running && !v.onHold {
 			ended = true
 		}
@@ -143,7 +143,7 @@ func initial(k probe.Kind) probe.Result {
 	return map[probe.Kind]probe.Result{probe.Liveness: probe.Success, probe.Readiness: probe.Failure, probe.Startup: probe.Unknown}[k]
 }
 
-// Whatever happens in whatever order, the Manager says what the model says.
+// The Manager agrees with the model for any sequence of steps.
 func TestRandomCourses(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -179,7 +179,7 @@ func (m *model) compare() error {
 	case probe.Readiness:
 		c.Readiness = m.spec
 	}
-	if m.kind != probe.Startup { // so that something gates it
+	if m.kind != probe.Startup { // so that there is a startup probe to gate it
 		c.Startup = &probe.Spec{Handler: probe.TCP, Port: 81, SuccessThreshold: 1, FailureThreshold: 1 << 30, Period: time.Second}
 	}
 	generation := 0
@@ -188,7 +188,7 @@ func (m *model) compare() error {
 		p.Containers = []probe.Container{copied}
 		mgr.AddPod(&p)
 	}
-	add() // without an ID: the beginning was seen
+	add() // without an ID: so the beginning is observed
 	c.ID = "x://0"
 	add()
 	for i, s := range m.history {

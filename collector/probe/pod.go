@@ -7,7 +7,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// Kind is what a probe is for.
+// Kind is the purpose of a probe.
 type Kind string
 
 // The kinds of probes. kubelet's metrics write them with a capital.
@@ -44,7 +44,7 @@ const (
 	DefaultFailureThreshold = 3
 )
 
-// Spec is one probe, with the defaults filled in that the API server has.
+// Spec is one probe, with the API server's defaults filled in.
 type Spec struct {
 	Handler Handler
 	// Host is the address or name that the probe goes to; empty: the pod's first address.
@@ -59,25 +59,25 @@ type Spec struct {
 	SuccessThreshold, FailureThreshold int
 }
 
-// Header is one of an HTTP request.
+// Header is a header of an HTTP request.
 type Header struct{ Name, Value string }
 
-// Pod is what is to be known of a pod to probe it.
+// Pod is what a pod's probes need to know of it.
 type Pod struct {
 	UID, Namespace, Name string
-	Labels               map[string]string // as the API server has them; shared, not to be changed
-	// Addresses are the pod's, the first one is probed; the node's with HostNetwork.
+	Labels               map[string]string // as in the API server; shared, must not be changed
+	// Addresses are the pod's addresses, with HostNetwork the node's. The first one is probed.
 	Addresses    []netip.Addr
 	HostNetwork  bool
 	Terminated   bool // phase Succeeded or Failed
 	Deleting     bool
-	RestartNever bool // no container is restarted but sidecars
-	// Active: the agent makes the probes itself; else it only looks at kubelet's.
+	RestartNever bool // no container but sidecars is restarted
+	// Active: the agent makes the probes itself; otherwise it only observes kubelet's.
 	Active     bool
-	Containers []Container // those of init containers that go on (sidecars) included
+	Containers []Container // including restartable init containers (sidecars)
 }
 
-// State is what a container does.
+// State is a container's state.
 type State string
 
 // The states.
@@ -87,18 +87,18 @@ const (
 	Ended   State = "terminated"
 )
 
-// Container is one of a pod.
+// Container is a container of a pod.
 type Container struct {
 	Name      string
-	ID        string // with the runtime, "containerd://8a1f…"; empty: there is none yet
+	ID        string // with the runtime, "containerd://8a1f…"; empty: not created yet
 	State     State
-	StartedAt time.Time // of Running
-	Started   bool      // as kubelet says: the startup probe, if any, has succeeded
+	StartedAt time.Time // if Running
+	Started   bool      // as reported by kubelet: the startup probe, if any, has succeeded
 	Ready     bool
 	Sidecar   bool // restartable init container
-	Final     bool // Ended, and by its restart policy and exit code not to be restarted
+	Final     bool // Ended, and not restarted because of its restart policy and exit code
 	Restarts  int
-	CPULimit  int64 // in thousandths of a CPU, its own or that of the whole pod; 0: none
+	CPULimit  int64 // in thousandths of a CPU, its own or the whole pod's; 0: none
 
 	Startup, Liveness, Readiness *Spec // nil: there is none
 }
@@ -119,25 +119,25 @@ func (c *Container) Probe(k Kind) *Spec {
 // Kinds returns all kinds, in the order in which kubelet starts them.
 func Kinds() []Kind { return []Kind{Startup, Readiness, Liveness} }
 
-// Outcome is how one probe went. What it points to is the Manager's for the call.
+// Outcome is the result of one probe. What it points to is valid only during the call.
 type Outcome struct {
 	At time.Time // when it ended; zero: now
 	OK bool
-	// Unsure, of a failure: it is not known whether kubelet counts it. It is reported, and
-	// does not count towards a threshold.
+	// Unsure, for a failure: kubelet may not count it. It is reported, but does not count towards
+	// a threshold.
 	Unsure bool
-	// Container is the ID of the one that was probed, as pods have it; empty: by At. A
-	// failure of one that has ended meanwhile is counted for that one. More says that
-	// another one of it follows.
+	// Container is the ID of the container that was probed, as in the pod; empty: decided by At.
+	// A failure of a container that has ended meanwhile counts for that container. More says that
+	// another failure of it follows.
 	Container string
 	More      bool
-	// Detail is what is known of it besides, for the event that reports it; the
-	// worker fills in names and counts. Its verdict is empty for a success. It is not kept.
+	// Detail has further facts for the event that reports the outcome; the worker fills in names
+	// and counts. Its verdict is empty for a success. It is not kept.
 	Detail event.ProbeOutcome
-	// Conn is the probe's connection; nil: there was none, or it is not known.
+	// Conn is the probe's connection; nil if there was none, or it is unknown.
 	Conn *event.Conn
-	// BootTime and CPU are those of the kernel's record that reports the outcome: they
-	// are the event's identity after a restart. Without a record BootTime is 0.
+	// BootTime and CPU come from the kernel's record that reports the outcome: they identify the
+	// event after a restart. Without a record BootTime is 0.
 	BootTime event.Duration
 	CPU      uint32
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// Bounds of what an event says of a probe and of what was found: texts of pods, and of
-// what they answer.
+// Bounds of texts in an event: they come from pods and from their answers.
 const (
 	maxEndpoint = 200
 	maxCause    = 300
@@ -21,7 +20,7 @@ const (
 	maxFacts    = 16
 )
 
-// source is Event.Source by the feed.
+// source is the prefix of Event.Source; the feed follows.
 const source = "probe/"
 
 // emitOutcome reports one outcome; the worker's turn is held.
@@ -69,7 +68,7 @@ func (m *Manager) event(w *worker, kind event.Kind, containerID string, at time.
 	}, data
 }
 
-// bounded returns a detail as it is reported: text that comes from pods is escaped and cut.
+// bounded returns a copy for the event, with text from pods escaped and cut.
 func bounded(d *event.ProbeOutcome) event.ProbeOutcome {
 	b := *d
 	b.Cause = display.Safe(d.Cause, maxCause)
@@ -94,11 +93,11 @@ func boundedFacts(facts []string) []string {
 	return out
 }
 
-// NoRuntime is the runtime in the ID of a container of which no runtime's is known.
+// NoRuntime is the runtime in a container's ID if the real ID is not known.
 const NoRuntime = "none"
 
-// SplitID splits a container's ID as pods have it, "containerd://8a1f…". Both parts are
-// empty where the runtime's is not known.
+// SplitID splits a container's ID as in a pod's status, "containerd://8a1f…". Both parts are
+// empty if the runtime is NoRuntime.
 func SplitID(containerID string) (runtime, id string) {
 	runtime, id, ok := strings.Cut(containerID, "://")
 	switch {
@@ -110,8 +109,8 @@ func SplitID(containerID string) (runtime, id string) {
 	return runtime, id
 }
 
-// Endpoint says where a pod's probe goes, "10.0.0.7:8080/healthz"; of Exec it is the
-// command line. It is bounded and escaped.
+// Endpoint returns where a pod's probe goes, "10.0.0.7:8080/healthz", or for Exec the command
+// line. It is bounded and escaped.
 func (s *Spec) Endpoint(p *Pod) string {
 	if s.Handler == Exec {
 		return display.Safe(strings.Join(s.Command, " "), maxEndpoint)

@@ -51,7 +51,7 @@ func TestWhatIsReportedOfAFailure(t *testing.T) {
 	if diff := cmp.Diff(want, said.events[0], cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
 		t.Error(diff)
 	}
-	// Without a record the event has stamps of its own.
+	// Without a kernel record the event has its own timestamps.
 	m.Observe(liveness("u1"), probe.Outcome{OK: true})
 	ev := said.events[1]
 	if ev.Kind != event.ProbeRecovered || ev.Probe.Over || ev.CPU != event.NoCPU || ev.BootTime <= 0 || time.Since(ev.Time) > time.Minute || ev.Probe.Failures != 0 || ev.Probe.Verdict != "" {
@@ -98,7 +98,7 @@ func TestWhatIsReportedOfTheEnd(t *testing.T) {
 	}
 }
 
-// A pod that has ended stays so, however often its status comes.
+// A pod that has ended stays ended, however often its status arrives.
 func TestAnEndedWorkerIsNotMadeAnew(t *testing.T) {
 	m := probe.New(probe.Config{})
 	p := observed("u1", "web-0")
@@ -114,7 +114,7 @@ func TestAnEndedWorkerIsNotMadeAnew(t *testing.T) {
 	}
 }
 
-// A failure that an earlier process reported, but not its end, ends with the first success.
+// A failure that an earlier process reported without its end ends with the first success.
 func TestFailuresOfAnEarlierProcess(t *testing.T) {
 	var said reported
 	m := probe.New(probe.Config{Report: said.take, Failing: func(k probe.Key) bool { return k.PodUID == "u1" }})
@@ -127,7 +127,7 @@ func TestFailuresOfAnEarlierProcess(t *testing.T) {
 	}
 }
 
-// Pods and what they answer are not to be trusted.
+// Texts of pods and their answers are not trusted.
 func TestTextsAreBoundedAndEscaped(t *testing.T) {
 	var said reported
 	m := probe.New(probe.Config{Report: said.take})
@@ -209,7 +209,7 @@ func TestAnOutcomeFromBeforeTheContainersStart(t *testing.T) {
 	}
 }
 
-// Without a Prober pods that ask to be probed are looked at.
+// Without a Prober, pods that ask to be probed are only observed.
 func TestNoProber(t *testing.T) {
 	m := probe.New(probe.Config{})
 	p := observed("u1", "web-0")
@@ -220,13 +220,13 @@ func TestNoProber(t *testing.T) {
 	}
 }
 
-// Everything at once: for the race detector, and for each failure to be reported in order.
+// Everything concurrently, for the race detector; each failure must be reported in order.
 func TestConcurrentUse(t *testing.T) {
 	var mu sync.Mutex
 	last := map[string]uint32{}
 	var m *probe.Manager
 	m = probe.New(probe.Config{Report: func(ev *event.Event) {
-		m.Pod(ev.Container.PodUID) // may ask
+		m.Pod(ev.Container.PodUID) // Report may query the Manager
 		m.Workers()
 		mu.Lock()
 		defer mu.Unlock()
@@ -275,7 +275,7 @@ func TestConcurrentUse(t *testing.T) {
 	m.CleanupPods(nil)
 }
 
-// Most outcomes are successes: one costs no memory.
+// Most outcomes are successes, so a success must not allocate.
 func TestASuccessAllocatesNothing(t *testing.T) {
 	m := probe.New(probe.Config{})
 	m.AddPod(observed("u1", "web-0"))

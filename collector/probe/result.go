@@ -2,7 +2,7 @@ package probe
 
 import "sync"
 
-// Result is what a worker holds of its container, by the thresholds.
+// Result is the result that a worker holds for its container, according to the thresholds.
 type Result int
 
 // The results.
@@ -12,7 +12,7 @@ const (
 	Failure
 )
 
-// String returns the result as metrics have it.
+// String returns the result as used in metrics.
 func (r Result) String() string {
 	switch r {
 	case Success:
@@ -23,8 +23,8 @@ func (r Result) String() string {
 	return "unknown"
 }
 
-// initial is the result of a container that was not probed yet: it is taken for
-// alive, and for not ready.
+// initial returns the result of a container that was not probed yet: it counts as alive and as
+// not ready.
 func (k Kind) initial() Result {
 	switch k {
 	case Liveness:
@@ -42,22 +42,22 @@ type Update struct {
 	PodUID      string
 }
 
-// maxUpdates is some seconds of changes on a node where everything fails at once: a
-// reader that is later than that looks at all results anyway.
+// maxUpdates covers some seconds of changes on a node where everything fails at once: a reader
+// that is further behind must read all results anyway.
 const maxUpdates = 256
 
-// Results has the results of one kind by container ID, as pods have it (with the
-// runtime). It is safe for concurrent use.
+// Results has the results of one kind by container ID, as in the pod's status (with the runtime).
+// It is safe for concurrent use.
 type Results struct {
 	mu      sync.Mutex
 	byID    map[string]Result
-	updates chan Update // nil: nobody has asked
+	updates chan Update // nil until Updates is called
 	dropped uint64
 }
 
 func newResults() *Results { return &Results{byID: map[string]Result{}} }
 
-// Get returns the result of a container; false: there is none.
+// Get returns the result of a container, or false if it has none.
 func (r *Results) Get(containerID string) (Result, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,7 +65,7 @@ func (r *Results) Get(containerID string) (Result, bool) {
 	return result, ok
 }
 
-// Set keeps a result, and reports it where it has changed. It reports whether it has.
+// Set stores a result, sends an update if it has changed, and reports whether it has.
 func (r *Results) Set(containerID string, result Result, podUID string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,15 +84,15 @@ func (r *Results) Set(containerID string, result Result, podUID string) bool {
 	return true
 }
 
-// Remove forgets the result of a container, without an update.
+// Remove removes the result of a container without an update.
 func (r *Results) Remove(containerID string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.byID, containerID)
 }
 
-// Updates returns the channel of changes from the first call on; there is one for all
-// callers. A change that does not fit into it is dropped and counted. It is never closed.
+// Updates returns the channel of changes since the first call; all callers share one channel. A
+// change that does not fit into it is dropped and counted. It is never closed.
 func (r *Results) Updates() <-chan Update {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,6 +1,6 @@
 package probe
 
-// Results returns the results of a kind; nil of one that does not exist.
+// Results returns the results of a kind, or nil for an unknown kind.
 func (m *Manager) Results(k Kind) *Results { return m.results[k] }
 
 // Pods returns all pods, as last added; they must not be changed.
@@ -25,8 +25,8 @@ func (m *Manager) Pod(uid string) (*Pod, bool) {
 	return e.pod, true
 }
 
-// started: a container has started when it runs and its startup probe, if any, has
-// succeeded; mu is held.
+// started reports whether a container has started: it is running and its startup probe, if any,
+// has succeeded; mu is held.
 func (m *Manager) started(p *Pod, c *Container) bool {
 	if c.State != Running {
 		return false

@@ -8,31 +8,31 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// worker counts the probes of one kind of one container. Its fields are the Manager's
-// mu's, but for those that stay as they are.
+// worker counts the probes of one kind of one container. The Manager's mu guards its fields,
+// except those that never change.
 type worker struct {
 	key     Key
 	entry   *entry
 	feed    string
-	trigger chan struct{} // of an active one: probe at once
+	trigger chan struct{} // nil unless active: probe at once
 
 	turn sync.Mutex // held while an outcome is counted and reported, to keep the order
 
 	course
 	ended    bool
-	reported bool      // a failure was reported, and no end of it
+	reported bool      // a failure was reported, but not its end
 	counts   [3]uint64 // by Result
 	shown    bool      // has series of its own
-	erring   bool      // the probe could not be made, as is reported already
+	erring   bool      // the probe could not be made, and that was logged
 	stop     context.CancelFunc
 	former   former
 	// touched: the present container has had an outcome.
 	touched bool
 }
 
-// Observe counts a probe that kubelet has made. False: there is no such worker, or it
-// takes none now: gated by startup or the initial delay, on hold, deleting, or the probe
-// was of an earlier container.
+// Observe counts a probe that kubelet has made. It returns false if there is no such worker, or
+// if the worker does not take the outcome now: it is gated by startup or the initial delay, on
+// hold, or deleting, or an earlier container was probed.
 func (m *Manager) Observe(k Key, o Outcome) bool {
 	m.mu.Lock()
 	w := m.workers[k]
@@ -46,8 +46,8 @@ func (m *Manager) Observe(k Key, o Outcome) bool {
 	return taken
 }
 
-// outcome counts and reports one outcome, if a probe is due for the container; for an active
-// probe, id is the container that was probed.
+// outcome counts and reports one outcome, if a probe is due for the container. It reports whether
+// it counted it. id is the container that was probed, or "" if that is not known.
 func (m *Manager) outcome(w *worker, o *Outcome, id string) bool {
 	w.turn.Lock()
 	defer w.turn.Unlock()
@@ -75,7 +75,7 @@ func (m *Manager) outcome(w *worker, o *Outcome, id string) bool {
 	return true
 }
 
-// count is the part of an outcome that changes the worker. It returns whether it is reported.
+// count updates the worker with an outcome. It returns whether the outcome is to be reported.
 func (m *Manager) count(w *worker, o *Outcome) (failures int, report bool) {
 	result := Failure
 	if o.OK {
@@ -85,7 +85,7 @@ func (m *Manager) count(w *worker, o *Outcome) (failures int, report bool) {
 	m.bump(w, result)
 	run, reached := w.take(result)
 	if reached && m.results[w.key.Kind].Set(w.id, result, w.key.PodUID) {
-		// kubelet looks at the pod again.
+		// kubelet probes the pod's readiness again.
 		if c := w.entry.container(w.key.Container); c != nil {
 			m.hasten(w.entry, c)
 		}
@@ -98,21 +98,22 @@ func (m *Manager) count(w *worker, o *Outcome) (failures int, report bool) {
 	return 0, report
 }
 
-// look brings a worker up to date with its pod.
+// look updates a worker from its pod, and returns what it does next.
 func (m *Manager) look(w *worker, now time.Time) step {
 	w.turn.Lock()
 	defer w.turn.Unlock()
 	return m.sight(w, now, nil, "")
 }
 
-// sight looks at the worker's container, with all effects; the turn is held. With an
-// outcome it says whether that is of a probe that was due.
+// sight updates the worker from its container, with all effects; the turn is held. If there is an
+// outcome, it returns stepProbe only if a probe was due and the outcome belongs to this
+// container.
 func (m *Manager) sight(w *worker, now time.Time, o *Outcome, id string) step {
 	m.mu.Lock()
 	before := w.id
 	next, over := m.advance(w, now)
 	if o != nil && next == stepProbe && (id != "" && id != w.id || o.At.Before(w.entry.container(w.key.Container).StartedAt)) {
-		next = stepWait // it is of the container before
+		next = stepWait // it belongs to the previous container
 	}
 	m.mu.Unlock()
 	if over {
@@ -121,8 +122,8 @@ func (m *Manager) sight(w *worker, now time.Time, o *Outcome, id string) step {
 	return next
 }
 
-// advance is what of sight is done under mu. Over: a failure was reported, and of that
-// container nothing more is to be expected.
+// advance is the part of sight that needs mu. over means that a failure was reported, and that
+// nothing more will be reported of that container.
 func (m *Manager) advance(w *worker, now time.Time) (next step, over bool) {
 	if w.ended {
 		return stepEnd, false

@@ -18,8 +18,8 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// OwnCgroup returns the directory of the control group (v2) that this process is
-// in, where it may make others below it: for [OpenGroups].
+// OwnCgroup returns the directory of the control group (v2) of this process, if it may create
+// others below it, for [OpenGroups].
 func OwnCgroup() (string, error) {
 	node := hostfs.New("")
 	layout, err := node.CgroupLayout()
@@ -29,7 +29,8 @@ func OwnCgroup() (string, error) {
 	if layout.Unified == "" {
 		return "", errors.New("no cgroup v2 hierarchy is mounted")
 	}
-	// From the root of its cgroup namespace, which its own mount shows as well.
+	// The path is relative to the cgroup namespace's root, which this namespace's mount shows as
+	// well.
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		return "", err
@@ -43,7 +44,7 @@ func OwnCgroup() (string, error) {
 			continue
 		}
 		dir := filepath.Join(layout.Unified, g.Path)
-		// The mount may show another part of the hierarchy than the path is of.
+		// The mount may show another part of the hierarchy than the path refers to.
 		if !holds(dir, os.Getpid()) {
 			return "", fmt.Errorf("%s is not this process's control group", dir)
 		}
@@ -55,45 +56,45 @@ func OwnCgroup() (string, error) {
 	return "", errors.New("this process is in no cgroup v2")
 }
 
-// holds reports whether a control group has a process.
+// holds reports whether a control group contains a process.
 func holds(dir string, pid int) bool {
 	b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	return err == nil && bytes.Contains(append([]byte("\n"), b...), []byte("\n"+strconv.Itoa(pid)+"\n"))
 }
 
-// Limits bound what is in a control group.
+// Limits are the limits of a control group.
 type Limits struct {
 	Processes int   // pids.max counts threads
-	Memory    int64 // bytes; 0: none
+	Memory    int64 // bytes; 0: no limit
 }
 
-// Groups is a folder of control groups. Make one with [OpenGroups].
+// Groups is a directory of control groups. Create one with [OpenGroups].
 type Groups struct {
 	dir    string
 	limits Limits
-	singly bool // cgroup.kill is not there
+	singly bool // there is no cgroup.kill
 	log    *slog.Logger
 
 	mu  sync.Mutex
 	all map[*Group]bool // those that are not closed
 }
 
-// Group is a control group for one program at a time. A nil Group is none.
+// Group is a control group for one program at a time. A nil Group means none.
 type Group struct {
 	of       *Groups
-	base     string // dir, or what dir begins with
+	base     string // dir, or a prefix of it
 	dir      string
-	fd       int  // its directory
-	serial   int  // of dir
-	killed   bool // to be made anew before the next program
+	fd       int  // of dir
+	serial   int  // suffix of dir
+	killed   bool // to be replaced before the next program
 	max      int
-	counted  bool // the kernel doesn't bound its processes
+	counted  bool // the kernel doesn't limit its processes
 	disabled atomic.Bool
 	log      *slog.Logger
 }
 
-// OpenGroups makes the folder dir for control groups. What a former agent left in it is
-// killed.
+// OpenGroups creates the directory dir for control groups. It kills processes that an earlier
+// agent left in it.
 func OpenGroups(dir string, limits Limits, log *slog.Logger) (*Groups, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
@@ -105,14 +106,14 @@ func OpenGroups(dir string, limits Limits, log *slog.Logger) (*Groups, error) {
 	}
 	s := &Groups{dir: dir, limits: limits, singly: singly, log: log, all: map[*Group]bool{}}
 	s.empty()
-	// A controller may not be there; its absence is found when a group is made.
+	// A controller may be missing; that is detected when a group is created.
 	for _, controller := range []string{"+pids", "+memory"} {
 		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte(controller), 0)
 	}
 	return s, nil
 }
 
-// Make makes a control group. The name is none that is made already.
+// Make creates a control group. The name must not be in use.
 func (s *Groups) Make(name string) (*Group, error) {
 	g := &Group{of: s, base: filepath.Join(s.dir, name), fd: -1, max: s.limits.Processes, log: s.log}
 	if err := g.open(); err != nil {
@@ -124,7 +125,7 @@ func (s *Groups) Make(name string) (*Group, error) {
 	return g, nil
 }
 
-// Close removes the folder, and its groups with what is in them.
+// Close removes the directory and its groups, and kills their processes.
 func (s *Groups) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +137,7 @@ func (s *Groups) Close() {
 	_ = unix.Rmdir(s.dir)
 }
 
-// Close removes the group, as far as what is in it can be killed.
+// Close removes the group, if its processes can be killed.
 func (g *Group) Close() {
 	g.of.mu.Lock()
 	defer g.of.mu.Unlock()
@@ -154,8 +155,8 @@ func (g *Group) closeDir() {
 	}
 }
 
-// open makes the control group and opens its directory. One that is there is left as it is: what
-// a former agent has left in it could not be killed.
+// open creates the control group and opens its directory. It does not use an existing one: it has
+// processes of an earlier agent that could not be killed.
 func (g *Group) open() error {
 	dir := g.base
 	err := os.Mkdir(dir, 0o755)
@@ -174,7 +175,7 @@ func (g *Group) open() error {
 	g.dir, g.fd = dir, fd
 	g.counted = os.WriteFile(filepath.Join(dir, "pids.max"), []byte(strconv.Itoa(g.max)), 0) != nil
 	if g.of.limits.Memory > 0 {
-		// Where the controller is not there, the caller has other means.
+		// Without the controller, the caller has other means.
 		_ = os.WriteFile(filepath.Join(dir, "memory.max"), []byte(strconv.FormatInt(g.of.limits.Memory, 10)), 0)
 		_ = os.WriteFile(filepath.Join(dir, "memory.swap.max"), []byte("0"), 0)
 		_ = os.WriteFile(filepath.Join(dir, "memory.oom.group"), []byte("1"), 0)
@@ -182,22 +183,21 @@ func (g *Group) open() error {
 	return nil
 }
 
-// renew puts another control group in the place of one that was killed: kernels
-// from 6.14 on kill whatever is started in it later by clone3
-// (cgroup_css_set_fork takes the kill count of the parent's group).
+// renew replaces a control group that was killed: since 6.14, kernels kill whatever is started in
+// it later by clone3 (cgroup_css_set_fork takes the kill count of the parent's group).
 func (g *Group) renew() error {
 	old, fd := g.dir, g.fd
-	if err := g.open(); err != nil { // the old one is there: it has another name
+	if err := g.open(); err != nil { // the old one exists, so the new one has another name
 		return err
 	}
 	g.killed = false
 	_ = unix.Close(fd)
-	// What can't be killed keeps its group until the set's are removed.
+	// A group whose processes can't be killed stays until the set's groups are removed.
 	_ = unix.Rmdir(old)
 	return nil
 }
 
-// enter returns the directory to start a program in, false where there is none.
+// enter returns the directory to start a program in, false if there is none.
 func (g *Group) enter() (fd int, ok bool) {
 	if g == nil || g.disabled.Load() {
 		return -1, false
@@ -211,7 +211,7 @@ func (g *Group) enter() (fd int, ok bool) {
 	return g.fd, true
 }
 
-// unusable says that no program can be started in the group.
+// unusable disables the group, because no program can be started in it.
 func (g *Group) unusable(err error) {
 	g.disabled.Store(true)
 	g.log.Warn("programs run without a control group", "cgroup", g.dir, "error", err)

@@ -36,7 +36,7 @@ func parent(t *testing.T) string {
 	return dir
 }
 
-// TestControlGroupThatCannotBeEntered takes a folder that is none for one.
+// TestControlGroupThatCannotBeEntered uses a folder that is not a control group.
 func TestControlGroupThatCannotBeEntered(t *testing.T) {
 	dir, err := os.Open(t.TempDir())
 	if err != nil {
@@ -68,7 +68,7 @@ func TestControlGroupThatCannotBeEntered(t *testing.T) {
 	}
 }
 
-// groups returns control groups that are removed at the end.
+// groups returns control groups that are removed when the test ends.
 func groups(t *testing.T, limits Limits) *Groups {
 	t.Helper()
 	s, err := OpenGroups(filepath.Join(parent(t), "set"), limits, slog.New(slog.DiscardHandler))
@@ -88,8 +88,8 @@ func member(t *testing.T, s *Groups, name string) *Group {
 	return g
 }
 
-// TestGroupEndsWhatLeftTheProcessGroup: also before Linux 5.14, where processes are
-// killed one by one.
+// TestGroupEndsWhatLeftTheProcessGroup also tests killing processes one by one, as before Linux
+// 5.14.
 func TestGroupEndsWhatLeftTheProcessGroup(t *testing.T) {
 	for _, singly := range []bool{false, true} {
 		t.Run(fmt.Sprint("singly ", singly), func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestGroupEndsWhatLeftTheProcessGroup(t *testing.T) {
 	}
 }
 
-// TestForkBombIsKilledSingly: what forks while it is killed doesn't get away.
+// TestForkBombIsKilledSingly checks that processes that fork while they are killed don't escape.
 func TestForkBombIsKilledSingly(t *testing.T) {
 	s, mark := groups(t, Limits{Processes: 60}), testprogram.NewMark(t)
 	g := member(t, s, "a")
@@ -130,7 +130,7 @@ func TestForkBombIsKilledSingly(t *testing.T) {
 	await.Until(t, "end of its processes", patience, func() bool { return mark.Count() == 0 })
 }
 
-// TestLateKillSparesTheNextRun: what can't be killed ends while another run has the group.
+// TestLateKillSparesTheNextRun: an unkillable process ends while another run uses the group.
 func TestLateKillSparesTheNextRun(t *testing.T) {
 	kernellock.HoldFor(t) // others would detect the hung task
 	g, dir, disk := member(t, groups(t, Limits{Processes: 100}), "a"), t.TempDir(), loopdisk.NewExt4(t, 8<<20)

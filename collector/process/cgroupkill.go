@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// empty kills what is in the groups and removes them, as far as that can be done within a
-// moment: a process in uninterruptible sleep keeps its group.
+// empty kills the processes in the groups and removes the groups, as far as possible within a
+// second: a process in uninterruptible sleep keeps its group.
 func (s *Groups) empty() {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -28,16 +28,16 @@ func (s *Groups) empty() {
 	}
 }
 
-// removeGroup kills what is in a group and removes it.
+// removeGroup kills the processes of a group and removes it.
 func removeGroup(dir string, singly bool, deadline time.Time) {
 	_ = killAll(dir, singly, deadline)
 	for errors.Is(unix.Rmdir(dir), unix.EBUSY) && time.Now().Before(deadline) {
-		time.Sleep(5 * time.Millisecond) // there is no way to wait for it but inotify
+		time.Sleep(5 * time.Millisecond) // the only way to wait for it is inotify
 	}
 }
 
-// killsSingly reports whether the processes of a group have to be killed one by one: cgroup.kill
-// is there since Linux 5.14. The error says that this can't be done either.
+// killsSingly reports whether the processes of a group have to be killed one by one, because there
+// is no cgroup.kill before Linux 5.14. It returns an error if that isn't possible either.
 func killsSingly(dir string) (bool, error) {
 	file := filepath.Join(dir, "cgroup.kill")
 	err := unix.Access(file, unix.W_OK)
@@ -60,8 +60,8 @@ func killAll(dir string, singly bool, deadline time.Time) error {
 	return os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
 }
 
-// killSingly kills the processes of a group one by one. They are frozen, so that none
-// forks meanwhile; a frozen one of cgroup v2 dies of SIGKILL.
+// killSingly kills the processes of a group one by one. It freezes them first, so that none forks
+// meanwhile; in cgroup v2, SIGKILL also ends frozen processes.
 func killSingly(dir string, deadline time.Time) error {
 	freeze := filepath.Join(dir, "cgroup.freeze")
 	if err := os.WriteFile(freeze, []byte("1"), 0); err != nil {
@@ -85,8 +85,8 @@ func killSingly(dir string, deadline time.Time) error {
 	}
 }
 
-// killMember kills a process if it is still in the group, and no other that has its
-// number by now.
+// killMember kills a process if it is still in the group, but no other process that has reused its
+// number.
 func killMember(dir string, pid int) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -98,10 +98,10 @@ func killMember(dir string, pid int) {
 	}
 }
 
-// counts reports whether the processes in the group are to be counted.
+// counts reports whether the processes of the group have to be counted.
 func (g *Group) counts() bool { return g != nil && g.counted }
 
-// overfull reports whether the group has more processes than it may.
+// overfull reports whether the group has more processes than allowed.
 func (g *Group) overfull() bool {
 	f, err := os.Open(filepath.Join(g.dir, "cgroup.procs"))
 	if err != nil {
@@ -119,8 +119,8 @@ func (g *Group) overfull() bool {
 	return lines > g.max
 }
 
-// killGroup ends every process in the directory of a [Group], and reports whether it may have
-// had any.
+// killGroup kills every process in the directory of a [Group], and reports whether it may have had
+// any.
 func killGroup(dir string, singly bool, log *slog.Logger) bool {
 	has, err := populated(dir)
 	if err == nil && !has {

@@ -12,7 +12,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// over reports whether the process has ended, and what it has started too.
+// over reports whether the process and everything it started has ended.
 func (r *process) over() bool {
 	select {
 	case <-r.ended:
@@ -22,19 +22,19 @@ func (r *process) over() bool {
 	}
 }
 
-// overWithin is over, but gives what was killed a time to end.
+// overWithin is over, but waits up to d for killed processes to end.
 func (r *process) overWithin(d time.Duration) bool {
 	for deadline := time.Now().Add(d); !r.over(); {
 		if time.Now().After(deadline) {
 			return false
 		}
-		time.Sleep(5 * time.Millisecond) // nobody reports the end of a process group
+		time.Sleep(5 * time.Millisecond) // there is no notification of the end of a process group
 	}
 	return true
 }
 
-// empty reports whether nothing is left in the control group that the process was started in, or
-// in its process group if it was in none. The process must have been waited for.
+// empty reports whether no process is left in the control group in which the process was started,
+// or in its process group if there was none. The process must have been waited for.
 func (r *process) empty() bool {
 	if r.group != nil {
 		has, err := populated(r.dir)
@@ -43,15 +43,15 @@ func (r *process) empty() bool {
 	return !groupLives(r.cmd.Process.Pid)
 }
 
-// populated reports whether a control group has processes, zombies left out.
+// populated reports whether a control group has processes, not counting zombies.
 func populated(dir string) (bool, error) {
 	events, err := os.ReadFile(filepath.Join(dir, "cgroup.events"))
 	return bytes.Contains(events, []byte("populated 1")), err
 }
 
-// groupLives reports whether a process group whose leader was waited for has processes, zombies
-// left out: an orphan's may stay for a while. As long as it has any, the kernel gives its number
-// to no new process.
+// groupLives reports whether a process group whose leader was waited for has processes, not
+// counting zombies, because those of orphans may stay for a while. As long as it has any, the
+// kernel does not reuse its number for a new process.
 func groupLives(id int) bool {
 	if errors.Is(unix.Kill(-id, 0), unix.ESRCH) || unix.Kill(id, 0) == nil {
 		return false
@@ -68,7 +68,7 @@ func groupLives(id int) bool {
 	return false
 }
 
-// lives reports whether any thread of a process has not ended.
+// lives reports whether any thread of a process is still running.
 func lives(pid int) bool {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {

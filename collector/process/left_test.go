@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
-// TestStuckChildHoldsUpTheNextRun: a program ends, and a process that it has started can't be
+// TestStuckChildHoldsUpTheNextRun: a program ends, but a process that it has started can't be
 // killed. Such processes must not pile up.
 func TestStuckChildHoldsUpTheNextRun(t *testing.T) {
 	for _, group := range []bool{false, true} {
@@ -45,8 +45,8 @@ func TestStuckChildHoldsUpTheNextRun(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeKilledKeepsItsGroup: of a killed agent, whose successor makes a group of the
-// same name. From Linux 6.14 on a program that is started in a killed group is killed.
+// TestWhatCannotBeKilledKeepsItsGroup: an agent was killed, and its successor creates a group with
+// the same name. Since Linux 6.14 a program that is started in a killed group is killed.
 func TestWhatCannotBeKilledKeepsItsGroup(t *testing.T) {
 	dir := filepath.Join(parent(t), "set")
 	open := func() *Groups {

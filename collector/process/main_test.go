@@ -16,7 +16,7 @@ import (
 // patience is how long anything may take on a busy machine.
 const patience = 60 * time.Second
 
-// TestMain runs the tests, or is one of the programs that they run.
+// TestMain runs the tests, or one of the programs that they start.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "test-program" {
 		os.Exit(testProgram(os.Args[2], os.Args[3:]))
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(leakcheck.Run(m.Run))
 }
 
-// testProgram is a program that shell can't be.
+// testProgram is for programs that can't be shell scripts.
 func testProgram(name string, args []string) int {
 	switch name {
 	case "flood": // one GiB

@@ -5,39 +5,38 @@ import (
 	"sync"
 )
 
-// kept is the beginning of what is written, and how much is left out.
+// kept is the beginning of an output, with the number of dropped bytes.
 type kept struct {
 	limit   int
 	bytes   []byte
 	dropped uint64
 }
 
-// add keeps what there is room for.
+// add keeps as much as fits.
 func (k *kept) add(b []byte) {
 	n := min(len(b), k.limit-len(k.bytes))
 	k.bytes = append(k.bytes, b[:n]...)
 	k.dropped += uint64(len(b) - n)
 }
 
-// merged is what both streams have, in the order in which it was read.
+// merged is the output of both streams, in the order in which it was read.
 type merged struct {
 	mu sync.Mutex
 	kept
 }
 
-// capture reads one stream of a program: it keeps the first bytes and counts the
-// rest.
+// capture reads one stream of a program: it keeps the first bytes and counts the rest.
 type capture struct {
 	r    *os.File
-	done chan struct{} // closed when the stream has ended; then the rest is to be read
+	done chan struct{} // closed when the stream has ended; read the other fields only then
 
 	kept
-	tail []byte // its end, once more
+	tail []byte // its end, also if it is in kept
 	both *merged
 }
 
-// newCapture returns a capture of the program's end of the pipe, which is to be
-// closed here once the program has it.
+// newCapture returns a capture and the program's end of the pipe, which the caller closes once the
+// program has it.
 func newCapture(limit int, both *merged) (c *capture, w *os.File, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -49,7 +48,7 @@ func newCapture(limit int, both *merged) (c *capture, w *os.File, err error) {
 // run reads until the last writer has closed the pipe, or close is called.
 func (c *capture) run() {
 	defer close(c.done)
-	buf := make([]byte, 64<<10) // what a pipe holds
+	buf := make([]byte, 64<<10) // the capacity of a pipe
 	for {
 		n, err := c.r.Read(buf)
 		c.take(buf[:n])
@@ -73,7 +72,7 @@ func (c *capture) take(b []byte) {
 	}
 }
 
-// close ends reading, whoever may still write.
+// close stops reading, even if processes could still write.
 func (c *capture) close() {
 	_ = c.r.Close()
 	<-c.done

@@ -15,74 +15,72 @@ import (
 )
 
 const (
-	// drainFor is how long after its own end what a program has started may still
-	// write: the tee of "exec > >(tee …)" ends a moment later.
+	// drainFor is how long processes that the program started may still write after its own end:
+	// the tee of "exec > >(tee …)" ends a moment later.
 	drainFor = 500 * time.Millisecond
-	// killFor is how long a killed process may take to end. It takes this long to
-	// free the memory of a large one; longer is uninterruptible sleep.
+	// killFor is how long a killed process may take to end. Freeing the memory of a large one
+	// takes this long; longer means uninterruptible sleep.
 	killFor = 2 * time.Second
-	// countEvery is how often processes are counted where the kernel doesn't bound
-	// them.
+	// countEvery is how often processes are counted if the kernel doesn't limit them.
 	countEvery = 100 * time.Millisecond
 )
 
-// DefaultKeep is how much is kept of each stream unless said otherwise, as in
-// node-problem-detector.
+// DefaultKeep is how much of each stream is kept by default, as in node-problem-detector.
 const DefaultKeep = 4 << 10
 
-// maxTail is how much of the end of a stream is kept besides: some lines.
+// maxTail is how much of the end of a stream is kept in addition: a few lines.
 const maxTail = 1 << 10
 
-// The reasons for which a run was ended.
+// The reasons for ending a run.
 var (
 	ErrTimeout   = errors.New("time limit reached")
 	ErrProcesses = errors.New("too many processes")
-	// ErrStuck: it was killed, but has not ended: it is in uninterruptible sleep. Also of
-	// a later run of [Runs], which is not started.
+	// ErrStuck: it was killed, but has not ended, because it is in uninterruptible sleep. Also
+	// returned for a later run of [Runs] that is not started because of it.
 	ErrStuck = errors.New("killed, but has not ended")
 )
 
-// Program is a program to be run once. See the package comment for what bounds it.
+// Program is a program to run once. See the package comment for its limits.
 type Program struct {
 	Path    string
 	Args    []string
 	Env     []string      // nil: the agent's
 	Dir     string        // working directory; "": the agent's
-	Timeout time.Duration // 0: none but that of the context
-	Files   []*os.File    // it has them as 3, 4, …
+	Timeout time.Duration // 0: only the context's
+	Files   []*os.File    // available to it as 3, 4, …
 
 	Keep       int // bytes kept of each stream; 0: DefaultKeep
-	KeepMerged int // bytes kept of both together, in the order they are read in; 0: none
+	KeepMerged int // bytes kept of both together, in the order in which they are read; 0: none
 
-	// User is whose rights it has; nil: the agent's.
+	// User is the user it runs as; nil: the agent's.
 	User *syscall.Credential
-	// Confined takes the means to get more rights: set-user-ID programs and file
-	// capabilities give none (no_new_privs), and ambient capabilities are cleared.
+	// Confined prevents it from gaining rights: set-user-ID programs and file capabilities have no
+	// effect (no_new_privs), and ambient capabilities are cleared.
 	Confined bool
 
 	Group *Group // nil: none
-	// Strict: it is not run where that can't be in its Group.
+	// Strict: don't run it if it can't be started in its Group.
 	Strict bool
 }
 
-// Outcome is how a Program has ended.
+// Outcome is the result of a Program.
 type Outcome struct {
-	// Stdout and Stderr are the beginning of what it has written, StderrEnd is the end,
-	// at most 1 KiB.
+	// Stdout and Stderr are the beginning of its output; StderrEnd is the end of Stderr, at most 1
+	// KiB.
 	Stdout, Stderr, StderrEnd []byte
-	// Dropped is how many bytes of its standard output are left out.
+	// Dropped is how many bytes of its standard output were omitted.
 	Dropped uint64
-	// Merged is the beginning of both, and MergedDropped what is left out.
+	// Merged is the beginning of both streams, and MergedDropped how many bytes were omitted.
 	Merged        []byte
 	MergedDropped uint64
-	// State is nil where it was not started or has not ended.
+	// State is nil if it was not started or has not ended.
 	State *os.ProcessState
 	// Duration is from before its start to its end.
 	Duration time.Duration
-	// Err is why it did not come to an end of its own: it could not be started,
-	// ErrTimeout, ErrProcesses, ErrStuck, or the error of the context.
+	// Err is why it did not end by itself: it could not be started, ErrTimeout, ErrProcesses,
+	// ErrStuck, or the error of the context.
 	Err error
-	// Started is false where Err says why it was not started.
+	// Started is false if it was not started; Err is the reason then.
 	Started bool
 }
 
@@ -92,7 +90,7 @@ func (p *Program) Run(ctx context.Context) Outcome {
 	return o
 }
 
-// run is Run. It also returns the process; nil: it was not started.
+// run implements Run. It also returns the process; nil if it was not started.
 func (p *Program) run(ctx context.Context) (Outcome, *process) {
 	began := time.Now()
 	run, err := p.start()
@@ -104,7 +102,7 @@ func (p *Program) run(ctx context.Context) (Outcome, *process) {
 	return o, run
 }
 
-// process is a program that runs.
+// process is a running program.
 type process struct {
 	cmd            *exec.Cmd
 	stdout, stderr *capture
@@ -113,14 +111,13 @@ type process struct {
 	dir            string // of the group when it was started
 	confined       bool
 
-	exited  chan struct{} // closed when it has ended, and is a zombie
+	exited  chan struct{} // closed when it has exited, and is a zombie
 	release chan struct{} // closed when it may be waited for
-	ended   chan struct{} // closed when that was done
-	waited  error         // what came of it
+	ended   chan struct{} // closed when it was waited for
+	waited  error         // error of waiting
 }
 
-// start starts the program in its control group, or without one where that can't
-// be done.
+// start starts the program in its control group, or without one if that is not possible.
 func (p *Program) start() (*process, error) {
 	fd, ok := p.Group.enter()
 	if !ok {
@@ -131,10 +128,10 @@ func (p *Program) start() (*process, error) {
 	}
 	run, err := p.fork(fd)
 	if err == nil || p.Strict || errors.Is(err, unix.ETXTBSY) {
-		return run, err // being written just now: a second try may succeed
+		return run, err // ETXTBSY: it is being written; a retry may succeed
 	}
-	// clone3 with a control group may be forbidden (seccomp), whatever the program
-	// is like: then it runs without one.
+	// clone3 with a control group may be forbidden (seccomp), whatever the program is: then run it
+	// without one.
 	again, other := p.fork(-1)
 	if other == nil {
 		p.Group.unusable(err)
@@ -180,13 +177,13 @@ func (p *Program) fork(cgroup int) (*process, error) {
 	return run, nil
 }
 
-// hold starts the process and waits for it, all on one thread: the death signal
-// comes when the thread that has forked ends.
+// hold starts the process and waits for it, all on one thread, because the death signal is sent
+// when the thread that forked ends.
 func (r *process) hold(started chan<- error) {
 	runtime.LockOSThread()
 	err := error(nil)
 	if r.confined {
-		// The thread keeps this, so it is not given back: it ends with this goroutine.
+		// The thread keeps these settings, so it is not unlocked: it ends with this goroutine.
 		err = confine()
 	} else {
 		defer runtime.UnlockOSThread()
@@ -205,7 +202,7 @@ func (r *process) hold(started chan<- error) {
 	close(r.ended)
 }
 
-// confine takes from this thread, and from what it forks, the means to get more rights.
+// confine prevents this thread, and what it forks, from gaining rights.
 func confine() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("set no_new_privs: %w", err)
@@ -216,7 +213,8 @@ func confine() error {
 	return nil
 }
 
-// supervise ends the process when its time is up, and what it leaves behind.
+// supervise waits for the process, and kills it when its time is up. Afterwards it kills what the
+// process left behind.
 func (r *process) supervise(ctx context.Context, limit time.Duration) Outcome {
 	o := Outcome{Started: true}
 	if o.Err = r.watch(ctx, limit); o.Err == nil {
@@ -233,11 +231,11 @@ func (r *process) supervise(ctx context.Context, limit time.Duration) Outcome {
 			close(r.release)
 		}()
 	} else {
-		r.drained(drainFor) // those that were killed close their ends by themselves
+		r.drained(drainFor) // killed processes close their ends by themselves
 		close(r.release)
 		<-r.ended
 		if o.State = r.cmd.ProcessState; o.State == nil {
-			// Somebody else in this process has waited for it.
+			// Another part of this process has waited for it.
 			o.Err = errors.Join(o.Err, fmt.Errorf("wait for %s: %w", r.cmd.Path, r.waited))
 		}
 	}
@@ -248,15 +246,15 @@ func (r *process) supervise(ctx context.Context, limit time.Duration) Outcome {
 	return o
 }
 
-// watch waits for the process's end, and returns why it is to be ended before.
+// watch waits for the end of the process. If it has to be ended before, watch returns the reason.
 func (r *process) watch(ctx context.Context, limit time.Duration) error {
-	var up <-chan time.Time // never, without a limit
+	var up <-chan time.Time // without a limit it never receives
 	if limit > 0 {
 		timer := time.NewTimer(limit)
 		defer timer.Stop()
 		up = timer.C
 	}
-	var count <-chan time.Time // never, without a control group to be counted
+	var count <-chan time.Time // never receives, unless the group has to be counted
 	if r.group.counts() {
 		ticker := time.NewTicker(countEvery)
 		defer ticker.Stop()
@@ -278,10 +276,10 @@ func (r *process) watch(ctx context.Context, limit time.Duration) error {
 	}
 }
 
-// kill ends the process group, and what is in the control group that it was started in;
-// group: there was something. It must not be called once release is closed.
+// kill kills the process group, and the processes in the control group in which it was started.
+// group is true if there were any. It must not be called once release is closed.
 func (r *process) kill() (group bool) {
-	// The leader is alive or a zombie, so this is its group.
+	// The leader is alive or a zombie, so the number still belongs to its group.
 	_ = unix.Kill(-r.cmd.Process.Pid, unix.SIGKILL)
 	return r.group != nil && killGroup(r.dir, r.group.of.singly, r.group.log)
 }

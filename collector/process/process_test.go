@@ -18,8 +18,8 @@ import (
 
 func TestTimeLimitKillsTheWholeGroup(t *testing.T) {
 	const (
-		soon  = 300 * time.Millisecond // or there are thousands of processes
-		later = time.Second            // when the shell has begun for sure
+		soon  = 300 * time.Millisecond // else there are thousands of processes
+		later = time.Second            // when the shell has certainly started
 	)
 	for _, c := range []struct {
 		name, body string
@@ -79,7 +79,7 @@ func TestProcessThatLeftTheGroupHoldsUpNothing(t *testing.T) {
 	if o.Err != nil || o.State.ExitCode() != 0 || string(o.Stdout) != "escaped\n" {
 		t.Errorf("%v %v %q", o.Err, o.State, o.Stdout)
 	}
-	// This is what a control group is for; see TestControlGroup.
+	// Only a control group prevents this; see TestControlGroup.
 	if n := mark.Count(); n != 1 {
 		t.Errorf("%d processes have escaped, want 1", n)
 	}
@@ -146,7 +146,7 @@ func TestStreamsAreKeptTogetherAndApart(t *testing.T) {
 	if string(o.StderrEnd) != stderr.String()[stderr.Len()-maxTail:] {
 		t.Errorf("%q", o.StderrEnd)
 	}
-	// Which of two writes to different streams comes first nobody promises.
+	// The order of two writes to different streams is undefined.
 	var outs, errs strings.Builder
 	for line := range strings.Lines(string(o.Merged)) {
 		if strings.HasPrefix(line, "out") {
@@ -195,7 +195,7 @@ func TestConfinedProgram(t *testing.T) {
 			}
 		}
 	}
-	// Other programs are as they were.
+	// Other programs are not affected.
 	p = Program{Path: "/bin/grep", Args: []string{"NoNewPrivs", "/proc/self/status"}, Timeout: patience}
 	for range 20 {
 		if o := p.Run(t.Context()); string(o.Stdout) != "NoNewPrivs:\t0\n" {

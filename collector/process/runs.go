@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// Runs runs a program again and again, but never beside what an earlier run has left that could
-// not be killed: that would pile up for as long as a disk or file server hangs. The zero value
-// is ready. It is for one goroutine at a time.
+// Runs runs a program repeatedly, but not while processes of an earlier run exist that could not
+// be killed: these would pile up as long as a disk or file server hangs. The zero value is ready.
+// It is for one goroutine at a time.
 type Runs struct {
-	last  *process // nil: there was none, or it is over
+	last  *process // nil: there was none, or it has ended
 	began time.Time
 }
 
-// Run is [Program.Run]. While an earlier run has not ended, or a process that it has started,
-// it starts nothing, and returns an [ErrStuck] that says so.
+// Run is [Program.Run]. While an earlier run, or a process that it started, has not ended, it
+// starts nothing and returns an [ErrStuck] with the time of that run.
 func (r *Runs) Run(ctx context.Context, p *Program) Outcome {
 	if r.last != nil && !r.last.over() {
 		return Outcome{Err: fmt.Errorf("not run: the last run, of %s, was %w", r.began.UTC().Format(time.RFC3339), ErrStuck)}

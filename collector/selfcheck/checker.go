@@ -13,45 +13,46 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// Config says what the agent is to do, and what came of that at its start. What is
-// empty is not looked at.
+// Config is what the agent should do, and the errors of its start. Empty fields are not checked.
 type Config struct {
-	// HostRoot is where the host's file system is; "" and "/": here.
+	// HostRoot is where the host's file system is mounted; "" and "/" mean here.
 	HostRoot string
-	// Stems are the fault families, with why one can't see its faults.
+	// Stems are the fault families, with the error if one can't be detected.
 	Stems []Stem
-	// NoMemlock is why the limit of locked memory could not be raised, which kernels
-	// before 5.11 need; nil: it could.
+	// NoMemlock is why the limit of locked memory could not be raised, which kernels before 5.11
+	// need; nil if it could.
 	NoMemlock error
-	// PinRoot is where programs are to outlast the agent, and NoPins why they don't.
+	// PinRoot is where programs are pinned to outlast the agent, and NoPins why they are not.
 	PinRoot string
 	NoPins  error
-	// Logs are to be read.
+	// Logs are the logs to read.
 	Logs []Log
-	// StateDir is to outlast the agent, and NoState why it does not.
+	// StateDir is the directory for the state that outlasts the agent, and NoState why it can't be
+	// used.
 	StateDir string
 	NoState  error
-	// StateHangs reports whether the disk of StateDir does not answer; nil: it is not known.
+	// StateHangs reports whether the disk of StateDir does not answer; may be nil.
 	StateHangs func() bool
-	// Pods returns why kubelet could not be asked for the node's pods; nil: it is not to be asked.
+	// Pods returns why kubelet could not be asked for the node's pods; nil if it should not be
+	// asked.
 	Pods func() error
 	// ReportSocket is where daemons report, and NoReports why they can't.
 	ReportSocket string
 	NoReports    error
-	// Runtime: the container runtime is asked.
-	Runtime []string // folders of its sockets, one of which has to be there
-	// Sockets: the other end of connections is looked at.
+	// Runtime: the container runtime is used.
+	Runtime []string // directories of its sockets, one of which must exist
+	// Sockets: the other end of connections is examined.
 	Sockets bool
-	// Diagnose: causes are looked for.
+	// Diagnose: causes of problems are diagnosed.
 	Diagnose bool
 	// ScriptUser: scripts run as another user.
 	ScriptUser bool
 }
 
-// Stem is one fault family of kernel programs.
+// Stem is one fault family that BPF programs detect.
 type Stem struct {
 	Name string
-	Err  error // nil: it sees
+	Err  error // nil: its faults are detected
 }
 
 // Log is a log to be read.
@@ -59,19 +60,19 @@ type Log struct {
 	Name, Plugin, Path string
 }
 
-// Checker looks at the agent's own means. It is not safe for concurrent use.
+// Checker checks what the agent can access. It is not safe for concurrent use.
 type Checker struct {
 	cfg Config
 	fs  hostfs.FS
 }
 
-// New returns a Checker that has looked at nothing.
+// New returns a Checker that has not checked anything yet.
 func New(cfg Config) *Checker { return &Checker{cfg: cfg, fs: hostfs.New(cfg.HostRoot)} }
 
-// Look tries everything and returns what is lacking, in an order that stays. It takes
-// some milliseconds.
+// Look checks everything and returns what is missing, in a stable order. It takes some
+// milliseconds.
 func (c *Checker) Look() []Lack {
-	// What this process may do is read each time: it may drop rights as it runs.
+	// The rights of this process are read each time, because it may drop some while it runs.
 	caps, capsErr := hostfs.New("").EffectiveCaps()
 	have := func(names ...string) []string {
 		if capsErr != nil {
@@ -106,7 +107,7 @@ func (c *Checker) Look() []Lack {
 	return all
 }
 
-// missing is a lack of capabilities; nil: none are missing.
+// missing returns the lack of capabilities; nil if none are missing.
 func missing(part string, names []string, unseen string) *Lack {
 	if len(names) == 0 {
 		return nil
@@ -114,29 +115,29 @@ func missing(part string, names []string, unseen string) *Lack {
 	return lack(part, MissingRights, strings.Join(names, ", "), nil, unseen)
 }
 
-// refused reports whether an error is about rights.
+// refused reports whether an error is due to missing rights.
 func refused(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
 }
 
-// Unwritable reports whether an error means that a folder is not there or can't be
-// written, as its disk is full or fails, say, as opposed to a mistake in what is in it.
+// Unwritable reports whether an error means that a folder is missing or can't be written, for
+// example because its disk is full or fails, as opposed to a mistake in its contents.
 func Unwritable(err error) bool {
 	return refused(err) || errors.Is(err, fs.ErrNotExist) ||
 		slices.ContainsFunc([]error{unix.EROFS, unix.ENOTDIR, unix.ENOSPC, unix.EDQUOT, unix.EIO}, func(e error) bool { return errors.Is(err, e) })
 }
 
-// socketStem has programs of control groups and sockets besides tracing ones.
+// socketStem has cgroup and socket programs besides tracing ones.
 const socketStem = "sockfail"
 
-// stems reports why kernel programs do not run.
+// stems reports why BPF programs do not run.
 func (c *Checker) stems(have func(...string) []string) []*Lack {
 	var out []*Lack
 	for _, s := range c.cfg.Stems {
 		if s.Err == nil {
 			if s.Name == socketStem && len(have("CAP_SYS_ADMIN")) > 0 && len(have("CAP_NET_ADMIN")) > 0 {
-				// They are attached when there is a target to watch; that it would be in
-				// vain is known before.
+				// These programs are attached when there is a target to watch; it is known in
+				// advance that this would fail.
 				out = append(out, lack(s.Name, MissingRights, "CAP_NET_ADMIN", nil, "connections without a route, and some of many at a time"))
 			}
 			continue
@@ -158,23 +159,23 @@ func (c *Checker) stems(have func(...string) []string) []*Lack {
 	return out
 }
 
-// hasBTF reports whether the kernel reports its types where they are looked for.
+// hasBTF reports whether the kernel provides its types in the usual place.
 func hasBTF() bool {
 	_, err := os.Stat("/sys/kernel/btf/vmlinux")
 	return err == nil
 }
 
-// forPrograms returns which capabilities a stem that can't run would need.
+// forPrograms returns the missing capabilities that a stem which can't run needs.
 func (c *Checker) forPrograms(stem string, have func(...string) []string) []string {
 	var needs []string
-	if len(have("CAP_SYS_ADMIN")) > 0 { // it stands for each of these
+	if len(have("CAP_SYS_ADMIN")) > 0 { // CAP_SYS_ADMIN includes each of these
 		needs = []string{"CAP_BPF", "CAP_PERFMON"}
 		if stem == socketStem {
 			needs = append(needs, "CAP_NET_ADMIN")
 		}
 	}
 	without := have(needs...)
-	// Only where nothing else explains it: later kernels have no use for it.
+	// Only if nothing else explains it: later kernels don't need it.
 	refusedAny := slices.ContainsFunc(c.cfg.Stems, func(s Stem) bool { return errors.Is(s.Err, unix.EPERM) })
 	if len(without) == 0 && refusedAny && errors.Is(c.cfg.NoMemlock, unix.EPERM) {
 		return have("CAP_SYS_RESOURCE")

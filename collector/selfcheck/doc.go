@@ -1,13 +1,13 @@
-// Package selfcheck finds out which parts of the agent can't see what they are for,
-// because a right (a capability), a path of the host or a kernel program is lacking.
+// Package selfcheck finds out which parts of the agent can't do their work because a right (a
+// capability), a path of the host or a BPF program is missing.
 //
-// What can be tried is tried: a log is opened, a network namespace entered, a file
-// written. What is read from the capabilities alone is what a trial would change
-// something by, and whose absence has no other sign. It is no source of faults: a log
-// that is there and says nothing, or a daemon that is down, is not its business.
+// It tries whatever can be tried: it opens a log, enters a network namespace, writes a file. It
+// checks only the capabilities if a trial would change something and if there is no other sign of
+// a missing right. It is not a source of faults: it ignores a log that exists but is silent, or a
+// daemon that is down.
 //
 // # Rights
 //
-// [Drop] gives up what this process never needs: capabilities that a mistake, or
-// somebody who has found one, could do harm with.
+// [Drop] drops capabilities that this process never needs and that could do harm, by mistake or in
+// the hands of an attacker.
 package selfcheck

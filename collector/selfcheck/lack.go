@@ -8,10 +8,10 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// Reason says of which kind a lack is. Reasons are API: those of the condition.
+// Reason is the kind of a lack. Reasons are API: the condition has them.
 type Reason string
 
-// The reasons, the most grave first.
+// The reasons, the most severe first.
 const (
 	ProgramsNotLoaded Reason = "ProgramsNotLoaded"
 	MissingHostPath   Reason = "MissingHostPath"
@@ -22,16 +22,16 @@ const (
 // Check is the name of the check that reports whether the agent is complete.
 const Check = "kernosis/self"
 
-// Lack is what one part of the agent lacks.
+// Lack is something that a part of the agent is missing.
 type Lack struct {
 	Part   string `json:"part"`   // "oomkill", "log/kmsg", "state"
-	Reason Reason `json:"reason"` // of which kind
+	Reason Reason `json:"reason"` // its kind
 	Lacks  string `json:"lacks"`  // "CAP_BPF, CAP_PERFMON", "/dev/kmsg"
 	Why    string `json:"why"`    // the error of the trial
-	Unseen string `json:"unseen"` // what is not seen for it
+	Unseen string `json:"unseen"` // what is not detected because of it
 }
 
-// maxWhy bounds an error that is shown.
+// maxWhy bounds the error text.
 const maxWhy = 200
 
 func lack(part string, reason Reason, lacks string, err error, unseen string) *Lack {
@@ -43,8 +43,8 @@ func lack(part string, reason Reason, lacks string, err error, unseen string) *L
 	return l
 }
 
-// Message says in one line what is lacking and what is therefore not seen; "" where
-// nothing is. What lacks the same stands together.
+// Message returns one line with what is missing and what is not detected because of it; "" if
+// nothing is missing. It groups the parts that miss the same.
 func Message(lacks []Lack) string {
 	var order []string
 	unseen := map[string][]string{}
@@ -66,7 +66,7 @@ func Message(lacks []Lack) string {
 	return "not seen " + strings.Join(parts, "; ")
 }
 
-// Worst returns the most grave reason; "" where nothing is lacking.
+// Worst returns the most severe reason; "" if nothing is missing.
 func Worst(lacks []Lack) Reason {
 	for _, r := range []Reason{ProgramsNotLoaded, MissingHostPath, DiskHangs, MissingRights} {
 		if slices.ContainsFunc(lacks, func(l Lack) bool { return l.Reason == r }) {
@@ -76,7 +76,7 @@ func Worst(lacks []Lack) Reason {
 	return ""
 }
 
-// Result returns the outcome as that of a check, for the rule of the condition.
+// Result returns the outcome as a check result, for the condition's rule.
 func Result(lacks []Lack) event.CheckData {
 	if len(lacks) == 0 {
 		return event.CheckData{Check: Check, Status: event.CheckOK}
@@ -86,5 +86,5 @@ func Result(lacks []Lack) event.CheckData {
 	}
 }
 
-// maxMessage is what a condition holds.
+// maxMessage is the maximum size of a condition's message.
 const maxMessage = 1000

@@ -11,8 +11,8 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// Needless are the capabilities that no part of the agent has a use for (docs/capabilities.md).
-// One that a later kernel knows and this list does not is kept.
+// Needless returns the capabilities that no part of the agent uses (docs/capabilities.md). A
+// capability that is missing in this list, because a later kernel added it, is kept.
 func Needless() []string {
 	return []string{
 		"CAP_LINUX_IMMUTABLE", "CAP_NET_BROADCAST", "CAP_IPC_OWNER", "CAP_SYS_MODULE", "CAP_SYS_RAWIO", "CAP_SYS_PACCT", "CAP_SYS_BOOT",
@@ -21,14 +21,14 @@ func Needless() []string {
 	}
 }
 
-// ErrCgo: a program with cgo has threads that can't be reached.
+// ErrCgo: in a program with cgo, the capabilities of some threads can't be changed.
 var ErrCgo = errors.New("this program is built with cgo") //nolint:gochecknoglobals // a constant
 
-// Drop takes capabilities from all threads of this process, for good. With programs it
-// takes them from the programs that it starts as well: those of root have again what is in
-// the bounding set. It returns those that it had.
+// Drop drops capabilities of all threads of this process, permanently. If programs is set, it also
+// drops them from the bounding set: otherwise programs that this process starts as root would have
+// them again. It returns those that the process had.
 //
-// It is to be called early, before threads are anything but alike.
+// Call it early, before threads differ in their capabilities.
 func Drop(names []string, programs bool) (dropped []string, err error) {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -47,7 +47,7 @@ func Drop(names []string, programs bool) (dropped []string, err error) {
 		}
 	}
 	if programs {
-		// While this process may still do it.
+		// Do this first, while the process still has the right to.
 		for _, n := range numbers {
 			if err := allThreads(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, uintptr(n)); err != nil && !errors.Is(err, unix.EINVAL) { // unknown to this kernel
 				return nil, fmt.Errorf("bounding set: %w", err)

@@ -8,7 +8,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// What is given up is in the documentation, and is nothing that it says is needed.
+// The dropped capabilities are documented, and are not among those documented as required.
 func TestNeedlessIsDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/capabilities.md")
 	if err != nil {

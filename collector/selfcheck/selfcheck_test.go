@@ -37,7 +37,7 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// A root that has what is looked at, as the test makes it.
+// A root with everything that is checked, as created by the test.
 func TestPathsOfTheHost(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"proc/1", "var/log", "run/containerd"} {
@@ -60,7 +60,7 @@ func TestPathsOfTheHost(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("lacking %q\nwant %q", got, want)
 	}
-	// What comes back is found.
+	// What comes back is detected.
 	for _, dir := range []string{"srv/app", "usr/bin", "run/crio", "dev", "sys/block"} {
 		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
 			t.Fatal(err)
@@ -76,7 +76,7 @@ func TestPathsOfTheHost(t *testing.T) {
 	}
 }
 
-// of returns the lacks of paths: others depend on who runs the tests.
+// of returns the lacks of paths: others depend on the user that runs the tests.
 func of(lacks []Lack) (out []string) {
 	for _, l := range lacks {
 		if l.Reason == MissingHostPath && l.Part != "processes" {
@@ -87,7 +87,7 @@ func of(lacks []Lack) (out []string) {
 	return out
 }
 
-// The self-check reports a kubelet that refuses its pods, and not one that is away.
+// The self-check reports a kubelet that refuses its pods, but not one that is down.
 func TestPodsOfKubelet(t *testing.T) {
 	for err, want := range map[error]int{nil: 0, unix.ECONNREFUSED: 0, fmt.Errorf("ask kubelet: %w", fs.ErrPermission): 1} {
 		lacks := slices.DeleteFunc(New(Config{Pods: func() error { return err }}).Look(), func(l Lack) bool { return l.Part != "pods" })

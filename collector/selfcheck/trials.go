@@ -15,7 +15,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// pins are kept on a BPF filesystem.
+// pins checks the pins, which are kept on a BPF filesystem.
 func (c *Checker) pins() *Lack {
 	const unseen = "faults while the agent restarts"
 	switch dir := filepath.Dir(c.cfg.PinRoot); {
@@ -33,10 +33,10 @@ func isBPF(dir string) bool {
 	return unix.Statfs(dir, &st) == nil && st.Type == unix.BPF_FS_MAGIC
 }
 
-// initialPIDNamespace is its number on every kernel since 3.8 (PROC_PID_INIT_INO).
+// initialPIDNamespace is its inode number on every kernel since 3.8 (PROC_PID_INIT_INO).
 const initialPIDNamespace = 0xEFFFFFFC
 
-// namespaceOfPIDs has to be the node's: else processes are called by other numbers.
+// namespaceOfPIDs checks that the PID namespace is the node's: else process numbers differ.
 func (c *Checker) namespaceOfPIDs() *Lack {
 	const unseen = "how long hangs last, other processes, the pods that they are of"
 	var st unix.Stat_t
@@ -52,7 +52,7 @@ func (c *Checker) namespaceOfPIDs() *Lack {
 	return nil
 }
 
-// devices of the node are in its /sys.
+// devices checks for the node's devices in its /sys.
 func (c *Checker) devices() *Lack {
 	if _, err := os.Stat(c.fs.Path("/sys/block")); err != nil {
 		return lack("devices", MissingHostPath, c.fs.Path("/sys")+" (the node's)", err, "stalled disks, names of disks, control groups")
@@ -63,7 +63,8 @@ func (c *Checker) devices() *Lack {
 // lookedAt is how many processes are tried.
 const lookedAt = 512
 
-// processes of others show their namespaces and files to who may trace them.
+// processes checks access to other processes' namespaces and files, which requires the right to
+// trace them.
 func (c *Checker) processes(have func(...string) []string) *Lack {
 	without := have("CAP_SYS_PTRACE")
 	if len(without) == 0 {
@@ -81,8 +82,8 @@ func (c *Checker) processes(have func(...string) []string) *Lack {
 	return nil
 }
 
-// namespaces of the network are entered to ask for listeners and their queues. To enter
-// the own one takes the same right.
+// namespaces checks whether network namespaces can be entered, to query listeners and their
+// queues. It enters its own one, which requires the same right.
 func (c *Checker) namespaces() *Lack {
 	if err := enterOwn(); err != nil {
 		return lack("namespaces", MissingRights, "CAP_SYS_ADMIN", err, "full accept queues and listeners of pods (reported as unanswered)")
@@ -110,8 +111,8 @@ func enterOwn() error {
 	return <-done
 }
 
-// symbols give stacks their names. Where the kernel hides addresses from everybody
-// (kptr_restrict=2) no right helps.
+// symbols checks for the symbols of kernel stacks. If the kernel hides addresses from everybody
+// (kptr_restrict=2), no right helps.
 func (c *Checker) symbols(have func(...string) []string) *Lack {
 	without := have("CAP_SYSLOG")
 	if len(without) == 0 {
@@ -129,11 +130,11 @@ func (c *Checker) symbols(have func(...string) []string) *Lack {
 	return lack("symbols", MissingRights, without[0], errors.New("addresses in /proc/kallsyms are 0"), "functions in kernel stacks")
 }
 
-// cgroups are found by the number that a record has.
+// cgroups checks whether control groups can be found by their number, which records contain.
 func (c *Checker) cgroups() *Lack {
 	finder, err := c.fs.OpenCgroupFinder()
 	if err != nil {
-		return nil // no such hierarchy
+		return nil // there is no such hierarchy
 	}
 	defer finder.Close()                        //nolint:errcheck // it was only read
 	if _, err := finder.Find(1); refused(err) { // the root's
@@ -142,7 +143,7 @@ func (c *Checker) cgroups() *Lack {
 	return nil
 }
 
-// log tries to open one.
+// log tries to open a log.
 func (c *Checker) log(l Log, have func(...string) []string) *Lack {
 	part, unseen := "log/"+l.Name, "the log "+l.Name
 	if l.Name == "kmsg" {
@@ -168,7 +169,7 @@ func (c *Checker) log(l Log, have func(...string) []string) *Lack {
 		return nil
 	}
 	if dir := filepath.Dir(l.Path); errors.Is(err, fs.ErrNotExist) {
-		// A log that nobody has written yet is none that is lacking.
+		// A log that nobody has written yet is not missing.
 		if _, err := os.Stat(c.fs.Path(dir)); err != nil {
 			return lack(part, MissingHostPath, c.fs.Path(dir), err, unseen)
 		}
@@ -177,7 +178,7 @@ func (c *Checker) log(l Log, have func(...string) []string) *Lack {
 	return open(part, c.fs.Path(l.Path), err, have("CAP_DAC_READ_SEARCH"), unseen)
 }
 
-// open says why a path could not be opened.
+// open returns why a path could not be opened.
 func open(part, path string, err error, without []string, unseen string) *Lack {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -187,10 +188,10 @@ func open(part, path string, err error, without []string, unseen string) *Lack {
 	case refused(err):
 		return lack(part, MissingRights, "the right to read "+path, err, unseen)
 	}
-	return nil // something else, which its source reports
+	return nil // another error, which the log's source reports
 }
 
-// journal is read by the host's journalctl.
+// journal checks for the host's journalctl and the journal's folders.
 func (c *Checker) journal(part, folder string, have func(...string) []string, unseen string) *Lack {
 	found := false
 	for _, p := range []string{"/usr/bin/journalctl", "/bin/journalctl"} {
@@ -239,8 +240,8 @@ func (c *Checker) reports() *Lack {
 	return lack("reports", MissingHostPath, filepath.Dir(c.cfg.ReportSocket)+" (to be written)", c.cfg.NoReports, "reports of other problem daemons")
 }
 
-// pods are those that kubelet reports, to whom its authoriser lets ask. One that is away comes
-// back by itself.
+// pods checks whether kubelet's authorizer allows asking it for the pods. If kubelet is down, it
+// comes back by itself.
 func (c *Checker) pods() *Lack {
 	if c.cfg.Pods == nil {
 		return nil
@@ -251,7 +252,8 @@ func (c *Checker) pods() *Lack {
 	return nil
 }
 
-// runtime of containers: its socket is not there while it is down, the folder is.
+// runtime checks for the folder of the container runtime's socket; while the runtime is down, only
+// the socket is missing.
 func (c *Checker) runtime() *Lack {
 	if len(c.cfg.Runtime) == 0 {
 		return nil
@@ -264,7 +266,7 @@ func (c *Checker) runtime() *Lack {
 	return lack("runtime", MissingHostPath, c.fs.Path(c.cfg.Runtime[0]), fs.ErrNotExist, "the container runtime")
 }
 
-// stacks of tasks in the kernel show what they wait for.
+// stacks checks access to the kernel stacks of tasks, which show what they wait for.
 func (c *Checker) stacks() *Lack {
 	file, err := os.Open("/proc/self/stack")
 	if err == nil {
@@ -277,7 +279,7 @@ func (c *Checker) stacks() *Lack {
 	return lack("stacks", MissingRights, "CAP_SYS_ADMIN", err, "kernel stacks of blocked tasks in diagnoses")
 }
 
-// captures of packets are made by diagnoses of connections.
+// captures checks whether packets can be captured, which diagnoses of connections do.
 func (c *Checker) captures() *Lack {
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err == nil {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// What a task in uninterruptible sleep waits for: the kinds of a [Cause].
+// The kinds of a [Cause]: what a task in uninterruptible sleep waits for.
 const (
 	Disk              = "disk"
 	NFS               = "nfs"
@@ -18,38 +18,38 @@ const (
 	Unknown           = "unknown"
 )
 
-// rule says what it means that a task sleeps in one of some kernel functions.
+// rule defines what it means that a task sleeps in one of several kernel functions.
 type rule struct {
 	kind   string
 	reason string
-	// hint: the function is one of many purposes; what called it may say better.
+	// hint: the function has many purposes; its callers may be more specific.
 	hint bool
-	// over are the kinds of hints that the rule decides against, found further out.
-	// A rule that is no hint and finds none before it decides alone.
+	// over are the kinds of hints that the rule overrides if it matches further out. A rule that
+	// is not a hint decides alone if there was no hint before it.
 	over []string
-	// next: only the very function that called the hint's counts.
+	// next: only a direct caller of the hint's function counts.
 	next bool
-	// top: only where the function itself sleeps, not what it has called.
+	// top: the rule applies only if the function itself sleeps, not a function called by it.
 	top bool
-	// refinesOnly: the rule means nothing without a hint.
+	// refinesOnly: the rule applies only after a hint.
 	refinesOnly bool
-	// functions are beginnings of names, without leading underscores; one that ends
-	// with "$" is the whole name.
+	// functions are prefixes of names, without leading underscores; one that ends with "$" is the
+	// whole name.
 	functions []string
 }
 
-// rules is the table, the first match of a function counts. Functions are those
-// of Linux 5.10 to 7.3; one that a kernel does not have matches nothing there.
+// rules returns the table; the first match for a function counts. The functions are those of Linux
+// 5.10 to 7.3; one that a kernel does not have matches nothing there.
 //
-// A stack is read from where the task sleeps outwards. The first function that waits
-// for one certain thing decides. Those that many use (io_schedule, a page's bit) are
-// hints, which a function further out may refine: who sleeps in io_schedule waits
-// for a disk, unless nfs_… called it.
+// A stack is read outwards from where the task sleeps. The first function that waits for one
+// specific thing decides. Functions that are used by many (io_schedule, a page's bit) are hints,
+// which a function further out may refine: a task in io_schedule waits for a disk, unless nfs_…
+// called it.
 //
-// /proc/PID/stack leaves out the scheduler's own functions, and the kernel counts
-// those of mutexes, semaphores, rwsems, bits and completions among them. So a lock
-// shows there only as whatever took it, and is unknown unless the kernel's own
-// report names it: that has the rules below for it.
+// /proc/PID/stack omits the scheduler's own functions, and the kernel counts those of mutexes,
+// semaphores, rwsems, bits and completions among them. So there a lock shows only as the function
+// that took it, and is unknown unless the kernel's own report names it; the rules below cover
+// that.
 func rules() []rule {
 	return slices.Concat(lockWaits(), memoryWaits(), serverWaits(), diskWaits(), otherWaits())
 }
@@ -57,8 +57,8 @@ func rules() []rule {
 func lockWaits() []rule {
 	return []rule{
 		{
-			// sb_start_write and its kin take a percpu_rwsem that freeze_super holds for
-			// writing; from v5.11 (8a3c84b649b0) they are inlined in these callers.
+			// sb_start_write and similar functions take a percpu_rwsem that freeze_super holds for
+			// writing; since v5.11 (8a3c84b649b0) they are inlined in these callers.
 			kind: FrozenFilesystem, reason: "its filesystem is frozen: a write waits for the thaw",
 			over: []string{percpu}, next: true,
 			functions: []string{
@@ -84,7 +84,8 @@ func lockWaits() []rule {
 			},
 		},
 		{
-			// Where these sleep uninterruptibly themselves, it is for the lock they take.
+			// If these functions sleep uninterruptibly themselves, they wait for the lock they
+			// take.
 			kind: Lock, reason: "a lock that another task holds: the only thing that this function itself sleeps for",
 			top: true, functions: []string{
 				"fdget_pos", "lock_rename", "lock_two_", "fuse_lock_inode", "nfs_start_io_", "xfs_ilock", "pipe_lock", "pipe_double_lock",
@@ -213,17 +214,17 @@ func otherWaits() []rule {
 	}
 }
 
-// percpu is a hint only: it ends as a lock unless a caller refines it.
+// percpu is only a hint: it becomes Lock unless a caller refines it.
 const percpu = "percpu-rwsem"
 
-// Cause is what a stack means.
+// Cause is the meaning of a stack.
 type Cause struct {
 	Kind     string // [Disk], [Lock] and so on
-	Function string // that shows it; empty: there is no stack
+	Function string // the function that shows it; empty if there is no stack
 	Reason   string // for a person
 }
 
-// String is the reason with the function that shows it.
+// String returns the reason with the function that shows it.
 func (c *Cause) String() string {
 	if c.Function == "" {
 		return c.Reason
@@ -231,8 +232,8 @@ func (c *Cause) String() string {
 	return c.Reason + " (" + c.Function + ")"
 }
 
-// CauseOf reads a stack, innermost frame first. A wait channel alone is a stack
-// of one frame.
+// CauseOf returns the cause that a stack shows, innermost frame first. A wait channel alone is a
+// stack of one frame.
 func CauseOf(stack []string) Cause {
 	all := rules()
 	var found Cause
@@ -268,7 +269,7 @@ func CauseOf(stack []string) Cause {
 	return found
 }
 
-// unknown says what is known though no rule is.
+// unknown returns the cause if no rule matches.
 func unknown(stack []string) Cause {
 	c := Cause{Kind: Unknown, Reason: "it shows no kernel stack"}
 	if top := Top(stack); top != "" {
@@ -287,7 +288,8 @@ func (r *rule) matches(function string) bool {
 	})
 }
 
-// Function returns the function of a frame, without leading underscores: mutex_lock of "__mutex_lock.constprop.0+0x1f [module]".
+// Function returns the function of a frame, without leading underscores: mutex_lock for
+// "__mutex_lock.constprop.0+0x1f [module]".
 func Function(frame string) string {
 	function, _, _ := strings.Cut(frame, " ")
 	function, _, _ = strings.Cut(function, "+")
@@ -303,7 +305,7 @@ func Top(stack []string) string {
 	return ""
 }
 
-// sleepsIn is the index of that frame.
+// sleepsIn returns the index of that frame.
 func sleepsIn(stack []string) int {
 	for i, frame := range stack {
 		switch f := Function(frame); {

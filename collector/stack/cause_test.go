@@ -15,8 +15,8 @@ import (
 
 var updateStacks = flag.Bool("update-stacks", false, "write what stacks mean anew")
 
-// Stacks of several kernels, each with what it means. Offsets mean nothing; of 5.10,
-// 5.14 and 6.1 the functions are from the sources, not from a recorded stack.
+// Stacks of several kernels, each with its cause. Offsets are irrelevant; for 5.10, 5.14 and 6.1
+// the functions are from the sources, not from a recorded stack.
 func TestWaitCauses(t *testing.T) {
 	files, err := filepath.Glob("testdata/stacks/*.txtar")
 	if err != nil || len(files) == 0 {

@@ -1,4 +1,4 @@
-// Package stack reads what a task waits for from its kernel stack, as /proc/PID/stack and the
-// programs for hung tasks give it: "folio_wait_bit_common+0x13d [module]", the innermost frame
-// first.
+// Package stack determines what a task waits for from its kernel stack, in the format of
+// /proc/PID/stack and the BPF programs for hung tasks: "folio_wait_bit_common+0x13d [module]", the
+// innermost frame first.
 package stack

@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// NewerError is about something in a form of a newer version of Kernosis.
+// NewerError is returned for content in a format of a newer version of Kernosis.
 type NewerError struct {
 	Form, Known int
 }
@@ -17,9 +17,9 @@ func (e *NewerError) Error() string {
 	return fmt.Sprintf("it is of a newer version of Kernosis: its form is %d, known is %d", e.Form, e.Known)
 }
 
-// Decode reads a JSON object into v. Its form is the number in its field version, or else
-// the first one. Fields that v does not have are left aside: within a form, versions of
-// Kernosis may add some. The error is a [*NewerError] where the form is beyond the known one.
+// Decode decodes a JSON object into v. The number of its format is in its field version; without
+// one it is the first. Fields that v does not have are ignored, because newer versions of Kernosis
+// may add some within a format. The error is a [*NewerError] if the format is newer than known.
 func Decode(raw []byte, known int, v any) error {
 	var of struct {
 		Version int `json:"version"`
@@ -33,15 +33,15 @@ func Decode(raw []byte, known int, v any) error {
 	return json.Unmarshal(raw, v)
 }
 
-// Load reads the file into v, as [Decode] does, and reports whether there was one. One that
-// can't be decoded is set aside, so that what is saved next does not replace it.
+// Load decodes the file into v, as [Decode] does, and reports whether there was one. A file that
+// can't be decoded is set aside, so that the next Save does not overwrite it.
 func (f File) Load(known int, v any) (found bool, err error) {
 	raw, err := os.ReadFile(f.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
-		return false, err // it has the path
+		return false, err // it contains the path
 	}
 	if err := Decode(raw, known, v); err != nil {
 		return true, errors.Join(fmt.Errorf("%s: %w", f.Path, err), f.SetAside())
@@ -49,8 +49,8 @@ func (f File) Load(known int, v any) (found bool, err error) {
 	return true, nil
 }
 
-// SetAside gives a file that can't be used a name for a person, or for the version that
-// wrote it: ".unread" behind its own. One of an earlier time is written over.
+// SetAside renames a file that can't be used, so that a person, or the version that wrote it, can
+// read it: it appends ".unread" to the name. It overwrites an earlier one.
 func (f File) SetAside() error { return os.Rename(f.Path, f.Path+".unread") }
 
 // Save replaces the file by v as JSON, as [File.Replace] does.

@@ -16,7 +16,7 @@ func TestLoad(t *testing.T) {
 	for name, c := range map[string]struct {
 		content string
 		want    value
-		newer   int // the form that is not known
+		newer   int // the unknown format
 		broken  bool
 	}{
 		"as it is saved":      {content: `{"version":2,"name":"a"}`, want: value{2, "a"}},
@@ -56,7 +56,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// What can't be read at all is neither gone nor set aside: it may be read next time.
+// A file that can't be read is reported as an error and not set aside: it may be readable next
+// time.
 func TestLoadFails(t *testing.T) {
 	f := File{Path: filepath.Join(t.TempDir(), "folder")}
 	if err := os.Mkdir(f.Path, 0o700); err != nil {

@@ -1,6 +1,6 @@
-// Package statefile keeps what a program remembers of itself in files. They are replaced as
-// a whole: what is read back is as it was before or after a write, however the program ended
-// in it. Older and newer versions of the program read them, too: see [Decode].
+// Package statefile stores a program's state in files. They are replaced as a whole: after a crash
+// during a write, a file has either its old or its new content. Older and newer versions of the
+// program can read them, too: see [Decode].
 package statefile
 
 import (
@@ -9,22 +9,22 @@ import (
 	"path/filepath"
 )
 
-// File is a file that one process writes. Beside it a file of its name and ".new" comes and
-// goes; one that a kill has left is written over.
+// File is a file that one process writes. During a write there is a second file with ".new"
+// appended to its name; one that was left by a kill is overwritten.
 type File struct {
 	Path string
-	// Durable has what was written outlast a power failure too: both file and folder are
-	// synced, some milliseconds on a disk.
+	// Durable makes writes survive a power failure: both file and folder are synced, which takes
+	// some milliseconds on a disk.
 	Durable bool
-	// Max bounds what Save writes, in bytes; 0: nothing does.
+	// Max bounds what Save writes, in bytes; 0: no limit.
 	Max int
-	// Written is called when the new content is beside the old one; nil: nothing is. Tests
-	// end the program there.
+	// Written is called when the new content is beside the old one; may be nil. Tests kill the
+	// program there.
 	Written func()
 }
 
-// Replace writes the content, mode 0600. After an error the old content is there, but for
-// one of the folder's sync, after which it is the new one.
+// Replace writes the content, with mode 0600. After an error the file has its old content, unless
+// the folder's sync failed: then it has the new one.
 func (f File) Replace(content []byte) error {
 	beside := f.Path + ".new"
 	if err := f.write(beside, content); err != nil {
@@ -52,12 +52,12 @@ func (f File) write(path string, content []byte) error {
 		err = file.Sync()
 	}
 	if err = errors.Join(err, file.Close()); err != nil {
-		return errors.Join(err, os.Remove(path)) // a disk that is full needs the room
+		return errors.Join(err, os.Remove(path)) // a full disk needs the space
 	}
 	return nil
 }
 
-// syncFolder has changes of names in a folder outlast a power failure.
+// syncFolder makes renames in a folder survive a power failure.
 func syncFolder(path string) error {
 	d, err := os.Open(path)
 	if err != nil {

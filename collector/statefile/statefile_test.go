@@ -23,7 +23,7 @@ func read(t *testing.T, path string) string {
 func TestReplace(t *testing.T) {
 	for _, durable := range []bool{false, true} {
 		f := File{Path: filepath.Join(t.TempDir(), "state.json"), Durable: durable}
-		// What a killed program has left, longer than what is written.
+		// Left by a killed program, longer than what is written.
 		if err := os.WriteFile(f.Path+".new", []byte(strings.Repeat("x", 100)), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func TestReplaceFails(t *testing.T) {
 	if err := missing.Replace(nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
-	// The name is a folder's: what was written is taken away again.
+	// The name belongs to a folder: what was written is removed again.
 	taken := File{Path: filepath.Join(dir, "taken")}
 	if err := os.MkdirAll(filepath.Join(taken.Path, "in"), 0o700); err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestReplaceFails(t *testing.T) {
 	}
 }
 
-// A full disk keeps the old content, and gets back what the new one took of it.
+// A full disk keeps the old content, and the space taken by the new one is freed.
 func TestFullDisk(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("not root: no filesystem can be mounted")

@@ -15,12 +15,12 @@ import (
 	"github.com/kernosis/kernosis/collector/bounded"
 )
 
-// maxSubjects bounds the devices, mounts and interfaces that are reported, each kind
-// for itself: a node has some hundred pods, each with an interface.
+// maxSubjects bounds the devices, mounts and interfaces that are reported, each kind separately: a
+// node has some hundred pods, each with an interface.
 const maxSubjects = 1000
 
-// Collector reads figures of the node and exports the latest to Prometheus. Make one
-// with New. Its methods are safe for concurrent use.
+// Collector reads statistics of the node and exports the latest to Prometheus. Create one with
+// New. Its methods are safe for concurrent use.
 type Collector struct {
 	set   *settings
 	log   *slog.Logger
@@ -41,8 +41,8 @@ type Collector struct {
 	latest []prometheus.Metric
 }
 
-// New returns a Collector that has read no figures yet, or what is wrong with cfg.
-// A nil log takes nothing.
+// New returns a Collector that has read nothing yet, or an error if cfg is invalid. log may be
+// nil.
 func New(cfg Config, log *slog.Logger) (*Collector, error) {
 	set, err := cfg.check()
 	if err != nil {
@@ -76,8 +76,8 @@ func New(cfg Config, log *slog.Logger) (*Collector, error) {
 	return c, nil
 }
 
-// Run reads the figures at once and then at each interval, until ctx ends, and
-// then returns nil.
+// Run reads the statistics at once and then at each interval, until ctx ends, and then returns
+// nil.
 func (c *Collector) Run(ctx context.Context) error {
 	ticker := time.NewTicker(c.set.InvokeInterval)
 	defer ticker.Stop()
@@ -91,15 +91,15 @@ func (c *Collector) Run(ctx context.Context) error {
 	}
 }
 
-// Sample reads the figures now. What can't be read is counted, logged when it is
-// new, and left out.
+// Sample reads the statistics now. What can't be read is counted, logged if the error is new, and
+// omitted.
 func (c *Collector) Sample() {
 	c.sampling.Lock()
 	defer c.sampling.Unlock()
 	s := &sample{set: c.set}
 	for _, part := range []struct {
 		component string
-		ids       []string // beginnings
+		ids       []string // prefixes
 		read      func(*sample) error
 	}{
 		{"cpu", []string{"cpu/load_", "cpu/runnable_"}, c.load},
@@ -124,7 +124,7 @@ func (c *Collector) Sample() {
 	c.mu.Unlock()
 }
 
-// logState logs an error that is another than at the last sample.
+// logState logs an error that differs from that of the last sample.
 func (c *Collector) logState(part string, err error) {
 	text := ""
 	if err != nil {
@@ -163,7 +163,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	c.leftOut.Collect(ch)
 }
 
-// any reports whether a metric is chosen whose id begins so.
+// any reports whether any of the chosen metrics has an id with one of the prefixes.
 func (s *settings) any(prefixes []string) bool {
 	for id := range s.chosen {
 		for _, p := range prefixes {
@@ -175,13 +175,13 @@ func (s *settings) any(prefixes []string) bool {
 	return false
 }
 
-// sample is what was read at one time.
+// sample is the statistics read at one time.
 type sample struct {
 	set     *settings
 	metrics []prometheus.Metric
 }
 
-// add adds a figure, if its metric is chosen.
+// add adds a value, if its metric is chosen.
 func (s *sample) add(id string, value float64, labels ...string) {
 	m := s.set.chosen[id]
 	if m == nil {
@@ -198,7 +198,7 @@ func (s *sample) add(id string, value float64, labels ...string) {
 	s.metrics = append(s.metrics, metric)
 }
 
-// count is add for a counter of the kernel.
+// count adds the value of a kernel counter.
 func (s *sample) count(id string, value uint64, labels ...string) {
 	s.add(id, float64(value), labels...)
 }

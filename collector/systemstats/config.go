@@ -10,38 +10,38 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// DefaultInvokeInterval is that of node-problem-detector.
+// DefaultInvokeInterval is node-problem-detector's default.
 const DefaultInvokeInterval = time.Minute
 
-// Config says what to report. A zero value of a setting is its default; without
-// Metrics nothing is reported.
+// Config defines what to report. A zero value of a setting means its default; without Metrics
+// nothing is reported.
 type Config struct {
-	// Name distinguishes the Collector's own metrics, which count errors and omissions, from
-	// another one's, by the label monitor; "": there is no other.
+	// Name distinguishes the Collector's own metrics, which count errors and omissions, from those
+	// of other Collectors, by the label monitor; empty if there is no other.
 	Name string
-	// Metrics names the metrics to be reported: metricsConfigs of all components, from
-	// identifier to displayName. One with an empty name is not reported. Signs
-	// that a Prometheus name can't have become "_".
+	// Metrics are the metrics to report: metricsConfigs of all components, from identifier to
+	// displayName. Metrics with an empty name are not reported. Characters that a Prometheus name
+	// can't have become "_".
 	Metrics map[string]string
-	// InvokeInterval is how often the figures are read.
+	// InvokeInterval is how often the statistics are read.
 	InvokeInterval time.Duration
 	// ProcPath and SysPath are where proc and sysfs are mounted; "": /proc, /sys.
 	ProcPath, SysPath string
-	// Root is where the node's file systems are; "": the root of process 1 below
-	// ProcPath where it may be seen, else "/".
+	// Root is where the node's file systems are mounted; "": the root of process 1 below ProcPath
+	// if it is accessible, else "/".
 	Root string
 
-	// IncludeRootBlk reports all whole disks, IncludeAllAttachedBlk of all devices
-	// that are mounted. Without either the counters of all block devices are reported.
+	// IncludeRootBlk reports all whole disks, IncludeAllAttachedBlk all devices that are mounted.
+	// Without either, all block devices are reported.
 	IncludeRootBlk, IncludeAllAttachedBlk bool
-	// ExcludeInterfaceRegexp leaves out network interfaces; "": none.
+	// ExcludeInterfaceRegexp excludes network interfaces; "": none.
 	ExcludeInterfaceRegexp string
-	// KnownModulesConfigPath is a JSON file with modules from outside the kernel's
-	// tree that are not to be reported as unknown; "": there are none.
+	// KnownModulesConfigPath is a JSON file with out-of-tree modules that are not to be reported
+	// as unknown; "" if there are none.
 	KnownModulesConfigPath string
 }
 
-// settings is a Config that was checked.
+// settings is a validated Config.
 type settings struct {
 	Config
 	exclude *regexp.Regexp
@@ -54,7 +54,7 @@ type chosen struct {
 	desc *prometheus.Desc
 }
 
-// check returns the settings, or all that is wrong with them.
+// check returns the settings, or all mistakes in them.
 func (c Config) check() (*settings, error) {
 	s := &settings{Config: c, chosen: map[string]*chosen{}}
 	var errs []error
@@ -100,6 +100,6 @@ func (c Config) check() (*settings, error) {
 	return s, nil
 }
 
-// proc and sys return where a file is.
+// proc and sys return the path of a file.
 func (s *settings) proc(path string) string { return filepath.Join(s.ProcPath, path) }
 func (s *settings) sys(path string) string  { return filepath.Join(s.SysPath, path) }

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// userHZ is the kernel's tick in /proc: 100 on every architecture that Go knows.
+// userHZ is the kernel's tick in /proc: 100 on every architecture that Go supports.
 const userHZ = 100
 
 // load reads /proc/loadavg.
@@ -35,7 +35,7 @@ func (c *Collector) cpu(s *sample) error {
 	s.count("system/procs_blocked", stat.ProcessesBlocked)
 	s.count("system/interrupts_total", stat.IRQTotal)
 	for _, st := range stages(stat.CPUTotal) {
-		// Whole ticks: the library has divided them.
+		// Restore whole ticks: the library has divided them.
 		s.add("cpu/usage_time", math.Round(st.seconds*userHZ), st.state)
 	}
 	for n, cpu := range stat.CPU {

@@ -14,16 +14,16 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// queue is what the average length of a device's queue is made of.
+// queue is the state for computing the average queue length of a device.
 type queue struct {
 	weighted uint64 // ms
 	at       time.Time
 }
 
-// sector is the unit of /proc/diskstats, whatever the device's own is.
+// sector is the unit of /proc/diskstats, independent of the device's own.
 const sector = 512
 
-// disk reads the counters of devices and the use of file systems.
+// disk reads the counters of devices and the usage of file systems.
 func (c *Collector) disk(s *sample) error {
 	var errs []error
 	mounts, err := c.mounts()
@@ -56,7 +56,7 @@ func (c *Collector) counters(s *sample, mounts []mount) error {
 		last, known := c.queues[name]
 		present[name] = queue{weighted: d.WeightedIOTicks, at: now}
 		if elapsed := now.Sub(last.at); known && elapsed > 0 {
-			// A device that came again under its name counts from 0.
+			// A device that reappeared under the same name counts from 0.
 			passed := d.WeightedIOTicks - min(last.weighted, d.WeightedIOTicks)
 			s.add("disk/avg_queue_len", float64(passed)/(elapsed.Seconds()*1000), name)
 		}
@@ -95,9 +95,9 @@ func (c *Collector) wanted(mounts []mount) (map[string]bool, error) {
 	return wanted, err
 }
 
-// wholeDisks returns what "lsblk --nodeps" lists: the devices that are no
-// partitions, without RAM disks; and without those of no size, of which lsblk leaves
-// out only loop devices, and a node has dozens (nbd, zram).
+// wholeDisks returns the devices that "lsblk --nodeps" lists, which are no partitions or RAM
+// disks. It also omits devices of size 0; lsblk omits only loop devices of size 0, and a node has
+// dozens of others (nbd, zram).
 func (c *Collector) wholeDisks() (map[string]bool, error) {
 	entries, err := os.ReadDir(c.set.sys("block"))
 	disks := map[string]bool{}
@@ -117,7 +117,7 @@ func (c *Collector) wholeDisks() (map[string]bool, error) {
 // ramDisk is the major number of RAM disks (Documentation/admin-guide/devices.txt).
 const ramDisk = "1:"
 
-// readLine returns the only line of a file; "" where it can't be read.
+// readLine returns the only line of a file; "" if it can't be read.
 func readLine(path string) string {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -126,8 +126,8 @@ func readLine(path string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// kernelName returns the kernel's name of a device, "" where there is none: the
-// device numbers of btrfs and overlay are of no device.
+// kernelName returns the kernel's name of a device, or "" if there is none: the device numbers of
+// btrfs and overlay don't belong to a device.
 func (c *Collector) kernelName(major, minor uint32) string {
 	target, err := os.Readlink(c.set.sys(fmt.Sprintf("dev/block/%d:%d", major, minor)))
 	if err != nil {

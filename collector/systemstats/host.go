@@ -12,7 +12,7 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// host reads the uptime, and what system this is.
+// host reads the uptime, and the versions of kernel and operating system.
 func (c *Collector) host(s *sample) error {
 	text, err := os.ReadFile(c.set.proc("uptime"))
 	if err != nil {
@@ -32,12 +32,12 @@ func (c *Collector) host(s *sample) error {
 	return err // the uptime is reported without the name, too
 }
 
-// root returns where the node's file systems are.
+// root returns where the node's file systems are mounted.
 func (c *Collector) root() string {
 	if c.set.Root != "" {
 		return c.set.Root
 	}
-	// A path with something behind the link: the link itself may be looked at by all.
+	// Check a path below the link: everybody may stat the link itself.
 	if root := c.set.proc("1/root"); exists(filepath.Join(root, "etc")) {
 		return root
 	}
@@ -49,8 +49,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// osVersion returns the name of the system as node-problem-detector does: "debian
-// 12 (bookworm)", "cos 105-17412.1.1". It is empty where it is not known.
+// osVersion returns the name of the system as node-problem-detector does: "debian 12 (bookworm)",
+// "cos 105-17412.1.1". It is empty if unknown.
 func osVersion(root string) (string, error) {
 	var errs []error
 	for _, path := range []string{"etc/os-release", "usr/lib/os-release"} {
@@ -72,8 +72,7 @@ func osVersion(root string) (string, error) {
 	return "", errors.Join(errs...)
 }
 
-// parseOSRelease reads os-release(5): assignments of a shell, whose values may be
-// quoted.
+// parseOSRelease parses os-release(5): shell assignments with optionally quoted values.
 func parseOSRelease(text string) map[string]string {
 	fields := map[string]string{}
 	lines := bufio.NewScanner(strings.NewReader(text))

@@ -26,7 +26,7 @@ func all() map[string]string {
 	return names
 }
 
-// newCollector returns a Collector that has read figures once.
+// newCollector returns a Collector that has sampled once.
 func newCollector(t *testing.T, cfg Config) *Collector {
 	t.Helper()
 	if cfg.Metrics == nil {
@@ -63,8 +63,8 @@ func exposed(t *testing.T, c *Collector) string {
 	return b.String()
 }
 
-// node makes a node's files below a folder, and returns the configuration for it.
-// Values that begin with "-> " are links.
+// node creates a node's files below a folder, and returns the configuration for it. Values that
+// begin with "-> " are links.
 func node(t *testing.T, files map[string]string) Config {
 	t.Helper()
 	root := t.TempDir()

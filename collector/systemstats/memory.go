@@ -27,7 +27,7 @@ func (c *Collector) memory(s *sample) error {
 	if m.MemTotal == nil || m.MemFree == nil || m.Buffers == nil || m.Cached == nil || m.Slab == nil || *m.MemTotal == 0 {
 		return errors.New("meminfo: MemTotal, MemFree, Buffers, Cached or Slab is missing")
 	}
-	// The fields are not of one moment: the rest may be negative.
+	// The fields were not read at the same moment: the difference may be negative.
 	rest := *m.MemFree + *m.Buffers + *m.Cached + *m.Slab
 	used := *m.MemTotal - min(*m.MemTotal, rest)
 	add("memory/bytes_used", &used, "used")

@@ -5,7 +5,7 @@ import (
 	"unicode"
 )
 
-// Labels, those of node-problem-detector.
+// Labels, with node-problem-detector's names.
 const (
 	labelDevice    = "device_name"
 	labelDirection = "direction"
@@ -21,7 +21,7 @@ const (
 	labelStage     = "stage"
 )
 
-// metric is what can be reported.
+// metric is a metric that can be reported.
 type metric struct {
 	id      string // in the configuration; the part before "/" is not the component
 	counter bool   // else a gauge
@@ -69,8 +69,8 @@ func table() []metric {
 // maxName is the longest name, as in node-problem-detector's exporter.
 const maxName = 100
 
-// metricName makes a Prometheus name of a display name, as node-problem-detector's
-// exporter does: "cpu/load_1m" is cpu_load_1m.
+// metricName converts a display name to a Prometheus name, as node-problem-detector's exporter
+// does: "cpu/load_1m" becomes cpu_load_1m.
 func metricName(display string) string {
 	if len(display) > maxName {
 		display = display[:maxName]

@@ -30,7 +30,7 @@ func (c *Collector) mounts() ([]mount, error) {
 	}
 	text, err := os.ReadFile(c.set.proc("1/mountinfo"))
 	if err != nil {
-		// Another's mounts take the right to look at it.
+		// Reading another process's mounts requires the right to trace it.
 		if text, err = os.ReadFile(c.set.proc("self/mountinfo")); err != nil {
 			return nil, err
 		}
@@ -56,8 +56,8 @@ func (c *Collector) mounts() ([]mount, error) {
 	return all, nil
 }
 
-// deviceTypes returns the file systems that are on devices, zfs included, which is
-// on those of its pools.
+// deviceTypes returns the types of file systems that are on devices, including zfs, which is on
+// those of its pools.
 func (c *Collector) deviceTypes() (map[string]bool, error) {
 	text, err := os.ReadFile(c.set.proc("filesystems"))
 	if err != nil {
@@ -73,12 +73,12 @@ func (c *Collector) deviceTypes() (map[string]bool, error) {
 	return types, nil
 }
 
-// maxTries is how many of its mounts are asked for a device: others may be hidden
-// below a mount over them, or not be seen from here.
+// maxTries is how many mounts are tried for a device: some may be hidden by another mount over
+// them, or not be visible from here.
 const maxTries = 8
 
-// usage asks the file system on each device how full it is, by its first mount
-// that can be seen.
+// usage reads the usage of the file system on each device, through the first of its mounts that is
+// visible.
 func (c *Collector) usage(s *sample, mounts []mount) error {
 	var devices []string
 	of := map[string][]mount{}
@@ -105,7 +105,7 @@ func (c *Collector) usage(s *sample, mounts []mount) error {
 		s.count("disk/bytes_used", free, labels("free")...)
 		s.count("disk/bytes_used", used, labels("used")...)
 		percent := 0.0
-		if total := free + used; total > 0 { // without what is reserved for root, as df
+		if total := free + used; total > 0 { // without the space reserved for root, as df
 			percent = float64(used) / float64(total) * 100
 		}
 		s.add("disk/percent_used", 100-percent, labels("free")...)
@@ -114,7 +114,7 @@ func (c *Collector) usage(s *sample, mounts []mount) error {
 	return errors.Join(errs...)
 }
 
-// askFirst asks mounts of one device until one answers.
+// askFirst tries the mounts of one device until one answers.
 func (c *Collector) askFirst(mounts []mount) (mount, unix.Statfs_t, error) {
 	var first error
 	root := c.root()
@@ -133,7 +133,7 @@ func (c *Collector) askFirst(mounts []mount) (mount, unix.Statfs_t, error) {
 			first = fmt.Errorf("file system at %s: %w", display.Safe(m.Path, maxLabel), err)
 		}
 		if errors.Is(err, bounded.ErrLate) {
-			break // so do the others
+			break // the other mounts would hang as well
 		}
 	}
 	return mount{}, unix.Statfs_t{}, first
@@ -142,7 +142,7 @@ func (c *Collector) askFirst(mounts []mount) (mount, unix.Statfs_t, error) {
 // probeFor is how long a file system may take to answer.
 const probeFor = 2 * time.Second
 
-// inTime asks the file system at path, unless it has not answered yet.
+// inTime calls ask for the file system at path, unless an earlier call has not returned yet.
 func (c *Collector) inTime(path string, ask func() (unix.Statfs_t, error)) (unix.Statfs_t, error) {
 	calls := c.late[path]
 	if calls == nil {
@@ -157,9 +157,9 @@ func (c *Collector) inTime(path string, ask func() (unix.Statfs_t, error)) (unix
 	return st, err
 }
 
-// sameDevice compares the device at path: where it is another one, the mount can't be
-// seen from here, and its figures would be another's. The files of btrfs have other numbers
-// than its mounts, which are of no device (major 0) then.
+// sameDevice returns an error if the device at path is another one: then the mount is not visible
+// from here, and the values would be those of another file system. Files on btrfs have other
+// device numbers than its mounts, whose numbers then belong to no device (major 0).
 func sameDevice(path string, major, minor uint32) error {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {

@@ -37,8 +37,8 @@ func netTable() []netMetric {
 	}
 }
 
-// net reads /proc/1/net/dev, the interfaces of the node where /proc is the node's,
-// whatever network namespace this process is in.
+// net reads /proc/1/net/dev: if /proc is the node's, these are the node's interfaces, whatever
+// network namespace this process is in.
 func (c *Collector) net(s *sample) error {
 	var devices procfs.NetDev
 	first, err := c.fs.Proc(1)
@@ -64,5 +64,5 @@ func (c *Collector) net(s *sample) error {
 	return nil
 }
 
-// maxLabel bounds a label that comes from elsewhere.
+// maxLabel bounds a label whose value comes from elsewhere.
 const maxLabel = 256

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// files are those of a node with Linux 6.12, shortened.
+// files returns the files of a node with Linux 6.12, shortened.
 func files() map[string]string {
 	return map[string]string{
 		"proc/loadavg": "0.52 0.58 0.59 2/1013 12345\n",
@@ -123,7 +123,7 @@ func TestDevicesAreChosen(t *testing.T) {
 	}
 }
 
-// TestLongMountLine has an overlay of so many layers that its line fits into no Scanner.
+// TestLongMountLine has an overlay with so many layers that its line does not fit into a Scanner.
 func TestLongMountLine(t *testing.T) {
 	f := files()
 	f["proc/1/mountinfo"] = "21 1 0:49 / /layers rw - overlay none rw,lowerdir=" + strings.Repeat("/layer:", 10_000) + "\n" +
@@ -187,7 +187,8 @@ func TestSubjectsAreBounded(t *testing.T) {
 	}
 }
 
-// TestWhatIsMissingLeavesTheRest removes the files one after the other.
+// TestWhatIsMissingLeavesTheRest removes the files one after the other: the rest is still
+// reported.
 func TestWhatIsMissingLeavesTheRest(t *testing.T) {
 	for file, component := range map[string]string{
 		"proc/loadavg": "cpu", "proc/stat": "cpu", "proc/meminfo": "memory", "proc/uptime": "host", "etc/os-release": "host",

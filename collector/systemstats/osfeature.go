@@ -16,9 +16,9 @@ import (
 // maxUnknown bounds the unknown modules that are reported by name.
 const maxUnknown = 32
 
-// knownModules reads the list of modules that are not reported as unknown: a JSON list
-// of objects with moduleName. A file that is not there is an empty list, as in
-// node-problem-detector, whose configuration names one that few nodes have.
+// knownModules reads the list of modules that are not reported as unknown: a JSON list of objects
+// with moduleName. A missing file is an empty list, as in node-problem-detector, whose
+// configuration names a file that few nodes have.
 func knownModules(path string, log *slog.Logger) (map[string]bool, error) {
 	if path == "" {
 		return nil, nil
@@ -61,7 +61,7 @@ func (c *Collector) osFeature(s *sample) error {
 		feature("UnifiedCgroupHierarchy", isTrue(unified) || !said && exists(c.set.sys("fs/cgroup/cgroup.controllers")), "")
 		feature("KernelModuleIntegrity", args["module.sig_enforce"] == "1" && args["loadpin.enabled"] == "1", "")
 	}
-	// A kernel without modules has no such file.
+	// A kernel without module support has no such file.
 	if text, err := os.ReadFile(c.set.proc("modules")); err == nil {
 		gpu, unknown := judgeModules(hostfs.ParseModules(string(text)), c.modules)
 		feature("UnknownModules", len(unknown) > 0, moduleList(unknown))
@@ -72,11 +72,11 @@ func (c *Collector) osFeature(s *sample) error {
 	return errors.Join(errs...)
 }
 
-// isTrue reads a boolean of systemd; one without a value is true.
+// isTrue parses a boolean of systemd.
 func isTrue(s string) bool { return s == "1" || s == "yes" || s == "true" || s == "on" }
 
-// parseCmdline returns the parameters of a kernel's command line; values may be
-// quoted, and of several the last one counts.
+// parseCmdline returns the parameters of a kernel's command line. Values may be quoted; if a
+// parameter occurs several times, the last one counts.
 func parseCmdline(line string) map[string]string {
 	args, quoted := map[string]string{}, false
 	for _, word := range strings.FieldsFunc(strings.TrimSpace(line), func(r rune) bool {
@@ -91,8 +91,8 @@ func parseCmdline(line string) map[string]string {
 	return args
 }
 
-// judgeModules reports whether a module is a GPU's, and which others are proprietary or from
-// outside the kernel's tree and are not known.
+// judgeModules reports whether there is a GPU module, and returns which other modules are
+// proprietary or out-of-tree and not known.
 func judgeModules(all []hostfs.Module, known map[string]bool) (gpu bool, unknown []string) {
 	for _, m := range all {
 		switch {
@@ -105,7 +105,7 @@ func judgeModules(all []hostfs.Module, known map[string]bool) (gpu bool, unknown
 	return gpu, unknown
 }
 
-// moduleList joins names, those that are too many as a number.
+// moduleList joins names; those beyond maxUnknown are only counted.
 func moduleList(names []string) string {
 	more := len(names) - maxUnknown
 	text := strings.Join(names[:min(len(names), maxUnknown)], ",")

@@ -19,7 +19,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// values reads the exposed text: by series, as it is written.
+// values returns the exposed values by series, as written.
 func values(t *testing.T, text string) map[string]float64 {
 	t.Helper()
 	all := map[string]float64{}
@@ -43,8 +43,7 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
-// TestThisMachine compares with what the kernel's files say by themselves, before
-// and after.
+// TestThisMachine compares the values with those of the kernel's files, read before and after.
 func TestThisMachine(t *testing.T) {
 	before := procValues(t)
 	c := newCollector(t, Config{IncludeRootBlk: true, IncludeAllAttachedBlk: true})
@@ -53,7 +52,7 @@ func TestThisMachine(t *testing.T) {
 	for series, low := range before {
 		high, ok := after[series]
 		v, reported := got[series]
-		gone := !ok && strings.HasPrefix(series, "disk_") // the device of another test
+		gone := !ok && strings.HasPrefix(series, "disk_") // a device of another test
 		if !reported && !gone || ok && (v < low || v > high) {
 			t.Errorf("%s: %v reported (%t), it is %v to %v", series, v, reported, low, high)
 		}
@@ -103,7 +102,7 @@ func field(t *testing.T, text, name string) float64 {
 	return 0
 }
 
-// procValues reads counters, which only grow, plainly.
+// procValues reads counters that only grow directly from the files.
 func procValues(t *testing.T) map[string]float64 {
 	t.Helper()
 	all := map[string]float64{}
@@ -113,7 +112,7 @@ func procValues(t *testing.T) map[string]float64 {
 	cpu := strings.Fields(stat)[1:11]
 	for i, state := range []string{"user", "nice", "system", "", "", "irq", "softirq", "steal", "guest", "guest_nice"} {
 		if state == "" {
-			continue // idle and iowait may fall back (Documentation/filesystems/proc.rst)
+			continue // idle and iowait may decrease (Documentation/filesystems/proc.rst)
 		}
 		v, err := strconv.ParseFloat(cpu[i], 64)
 		if err != nil {
@@ -143,7 +142,7 @@ func procValues(t *testing.T) map[string]float64 {
 		device := filepath.Base(filepath.Dir(path))
 		f := strings.Fields(readLine(path))
 		if len(f) == 0 || readLine("/sys/block/"+device+"/size") == "0" || strings.HasPrefix(readLine("/sys/block/"+device+"/dev"), "1:") {
-			continue // without counters: it has gone just now
+			continue // without counters: it has just been removed
 		}
 		for at, series := range map[int]string{0: `count{device_name="` + device + `",direction="read"}`, 4: `count{device_name="` + device + `",direction="write"}`} {
 			v, err := strconv.ParseFloat(f[at], 64)
@@ -158,7 +157,7 @@ func procValues(t *testing.T) map[string]float64 {
 
 func TestWholeDisksAreThoseOfLsblk(t *testing.T) {
 	c := newCollector(t, Config{Metrics: map[string]string{}})
-	// Other tests attach and detach disks meanwhile.
+	// Other tests attach and detach disks in the meantime.
 	await.UntilShown(t, "the disks that lsblk lists", 20*time.Second, func() (bool, string) {
 		out, err := exec.Command("lsblk", "--nodeps", "--noheadings", "--bytes", "--output", "KNAME,SIZE").Output()
 		if err != nil {
@@ -166,7 +165,7 @@ func TestWholeDisksAreThoseOfLsblk(t *testing.T) {
 		}
 		var want []string
 		for line := range strings.Lines(string(out)) {
-			// lsblk lists empty ones but loop devices.
+			// lsblk lists empty devices, except loop devices.
 			if name, size, _ := strings.Cut(strings.TrimSpace(line), " "); strings.TrimSpace(size) != "0" {
 				want = append(want, name)
 			}
@@ -201,7 +200,7 @@ func TestUsageIsThatOfStatfs(t *testing.T) {
 	}
 	used := float64((st.Blocks - st.Bfree) * uint64(st.Bsize))
 	free := float64(st.Bavail * uint64(st.Bsize))
-	// Others write to it meanwhile.
+	// Other processes write to it in the meantime.
 	const slack = 1 << 30
 	if v := got["disk_bytes_used"+labels("used")]; math.Abs(v-used) > slack {
 		t.Errorf("used %v, it is %v: %v", v, used, got)

@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/detector"
 )
 
-// Alert is an alerting or recording rule of Prometheus.
+// Alert is a Prometheus alerting or recording rule.
 type Alert struct {
 	File      string
 	Line      int // of its expression
@@ -25,7 +25,7 @@ type Alert struct {
 const maxAlerts = 5000
 
 // ParseAlerts reads a file of Prometheus rules (groups) or a PrometheusRule object
-// (spec.groups). What else stands in it is passed by: it is Prometheus' to judge.
+// (spec.groups). It ignores other content, which Prometheus checks.
 func ParseAlerts(name string, data []byte) ([]Alert, error) {
 	f, root := document.Read(name, data)
 	if root == nil {
@@ -64,7 +64,7 @@ func ParseAlerts(name string, data []byte) ([]Alert, error) {
 	return out, nil
 }
 
-// labelMeaning is what a label of a metric names.
+// labelMeaning is what the value of a metric's label names.
 type labelMeaning uint8
 
 const (
@@ -73,7 +73,7 @@ const (
 	problemReason
 )
 
-// meaning returns what a metric's label names.
+// meaning returns what the value of a metric's label names.
 func meaning(metric, label string) labelMeaning {
 	switch metric + "/" + label {
 	case "problem_gauge/type", "kube_node_status_condition/condition", "kernosis_condition/type":
@@ -84,7 +84,7 @@ func meaning(metric, label string) labelMeaning {
 	return nothing
 }
 
-// alerts reports alerts that can't fire for the names they ask for.
+// alerts reports alerts that can't fire because of the names they select.
 func (in *Input) alerts() []Finding {
 	var out []Finding
 	for _, a := range in.Alerts {
@@ -113,7 +113,7 @@ func (in *Input) selector(s selector) []Finding {
 			}
 		}
 	}
-	// Both may be known, and yet no rule sets that condition for that reason.
+	// Both names may exist although no rule sets that condition for that reason.
 	if len(out) == 0 && len(types) == 1 && len(reasons) == 1 && !slices.ContainsFunc(in.Rules, func(r Rule) bool {
 		return r.Condition == types[0] && (r.Reason == reasons[0] || r.Healthy == reasons[0])
 	}) {
@@ -163,8 +163,8 @@ func (in *Input) alertReason(metric, v string) []Finding {
 	return []Finding{{Level: Warning, Code: AlertUnknown, Message: fmt.Sprintf("%s{reason=%q}: no rule has a reason %s%s", metric, v, v, document.Suggest(v, reasons))}}
 }
 
-// values returns the names that a matcher asks for: of an expression the plain
-// alternatives, or itself where it matches none of the names there are.
+// values returns the names that a matcher selects. For a regular expression, these are
+// its plain alternatives, or the expression itself if it matches no known name.
 func (m matcher) values(in *Input) []string {
 	switch m.op {
 	case "=":

@@ -71,7 +71,7 @@ func TestAlertsOfNoPrometheus(t *testing.T) {
 	}
 }
 
-// FuzzAlerts: any file is a mistake or a list, in bounded time.
+// FuzzAlerts: any file gives an error or a list, in bounded time.
 func FuzzAlerts(f *testing.F) {
 	f.Add([]byte(alerts))
 	for _, s := range []string{`a{b="c`, `{{{`, "a{b='\\'',c=~`|`}", `problem_gauge{type=~"(", reason=~"[a-z"}`, `{__name__="problem_counter",reason="\xff"}`} {

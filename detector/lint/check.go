@@ -9,11 +9,11 @@ import (
 	"github.com/kernosis/kernosis/collector/logpattern"
 )
 
-// costly is the number of instructions of an expression beyond which a line that
-// gets to it takes long: half of what is allowed, six times the most of NPD's.
+// costly is the number of instructions above which matching a line against an expression
+// is slow: half of the allowed number, six times the largest of NPD's expressions.
 const costly = 500
 
-// Check returns what is wrong: rules in their order, then conditions and alerts.
+// Check returns all findings: on rules in their order, then on conditions and alerts.
 func Check(in Input, c *Corpus, k Kernels) []Finding {
 	var out []Finding
 	judges, mistakes := in.judges(newIndex(c))
@@ -54,8 +54,8 @@ func (in *Input) unset() []Finding {
 	return out
 }
 
-// judges returns, for each rule with a pattern, what the corpus says of it or why
-// it can't be compiled.
+// judges returns, for each rule with a pattern, a judge or the error why the pattern
+// can't be compiled.
 func (in *Input) judges(x *index) ([]*judge, []error) {
 	judges, mistakes := make([]*judge, len(in.Rules)), make([]error, len(in.Rules))
 	for i := range in.Rules {
@@ -66,10 +66,10 @@ func (in *Input) judges(x *index) ([]*judge, []error) {
 	return judges, mistakes
 }
 
-// reporter notes a finding of the rule that is looked at.
+// reporter records a finding on the rule that is being checked.
 type reporter func(l Level, code string, suggest []string, format string, args ...any)
 
-// names reports names that mean two things.
+// names reports ambiguous names.
 func (in *Input) names(r *Rule) []Finding {
 	finding := func(l Level, code, msg string) []Finding {
 		return []Finding{{File: r.File, Line: r.Line, Level: l, Code: code, Message: r.Reason + ": " + msg}}
@@ -98,12 +98,12 @@ func (in *Input) same(i int) *Rule {
 	return nil
 }
 
-// shape reports what is wrong with the expression itself, whatever the lines are. It
-// reports whether it can match at all.
+// shape reports findings on the expression itself, independent of the lines. It returns
+// whether the expression can match at all.
 func shape(r *Rule, j *judge, report reporter) bool {
 	tree, err := syntax.Parse(r.Expr, syntax.Perl)
 	if err != nil {
-		return false // would not have been compiled
+		return false // can't happen: it was compiled before
 	}
 	if len(j.set.Unfiltered()) > 0 {
 		report(Warning, Costly, nil, "has no fixed text: the expression runs on every line")
@@ -129,7 +129,7 @@ func shape(r *Rule, j *judge, report reporter) bool {
 	return true
 }
 
-// fewestNewlines is how many newlines a match has at least.
+// fewestNewlines returns the minimum number of newlines in a match.
 func fewestNewlines(t *syntax.Regexp) int {
 	switch t.Op {
 	case syntax.OpLiteral:

@@ -46,7 +46,7 @@ func diff(t *testing.T, want, got any) {
 	}
 }
 
-// TestKernelMonitor: node-problem-detector's own patterns, on today's kernels and
+// TestKernelMonitor checks node-problem-detector's own patterns, on today's kernels and
 // on those they were written for.
 func TestKernelMonitor(t *testing.T) {
 	var in lint.Input
@@ -66,7 +66,7 @@ func TestKernelMonitor(t *testing.T) {
 	}, check(t, in, "4.14"))
 }
 
-// TestOtherShippedFiles: what else is odd in node-problem-detector's files.
+// TestOtherShippedFiles checks the findings on node-problem-detector's other files.
 func TestOtherShippedFiles(t *testing.T) {
 	for name, want := range map[string][]string{
 		"readonly-monitor.json":         nil,
@@ -82,7 +82,7 @@ func TestOtherShippedFiles(t *testing.T) {
 	}
 }
 
-// TestShippedRules: our own patterns match what every kernel writes.
+// TestShippedRules checks that our own patterns match the lines of every kernel.
 func TestShippedRules(t *testing.T) {
 	set, err := detector.Load(rules.FS)
 	if err != nil {

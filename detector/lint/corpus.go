@@ -12,31 +12,31 @@ import (
 //go:embed corpus.yaml
 var corpusYAML []byte
 
-// Corpus is lines of kernels by the fault they report.
+// Corpus holds kernel log lines by the fault they report.
 type Corpus struct {
 	Faults  []Fault
 	Renamed []Rename
 	Healthy []string          // lines that report no fault
-	Values  map[string]string // what stands for {comm}, {dev} … where a pattern has no word of its own for it
+	Values  map[string]string // default values of {comm}, {dev} …, used if a pattern has no word for it
 }
 
-// Fault is what one or the other form of a message reports of.
+// Fault is a fault with the forms of the messages that report it.
 type Fault struct {
 	Name    string
-	Reasons []string // that rules for it usually have
+	Reasons []string // usual reasons of rules for it
 	Forms   []Form
 }
 
-// Form is one wording, of the kernels From to To.
+// Form is one wording of a message, used by kernels From to To.
 type Form struct {
 	Fault    string
 	From, To Version // zero: from the first, to the latest
 	Arch     string  // empty: any
-	Seen     string  // kernel from whose log it is
+	Seen     string  // kernel whose log it was taken from
 	Lines    []string
 }
 
-// Rename says that a program has another name since.
+// Rename records that a program was renamed.
 type Rename struct{ Name, Now, Since string }
 
 // Version is a kernel's major and minor number.
@@ -62,7 +62,7 @@ func (v Version) before(o Version) bool {
 // Kernels is a range of versions, both ends included.
 type Kernels struct{ From, To Version }
 
-// DefaultKernels are those that Kernosis runs on.
+// DefaultKernels returns the kernels that Kernosis runs on.
 func DefaultKernels() Kernels { return Kernels{Version{5, 10}, Version{7, 3}} }
 
 // ParseKernels reads "5.10-7.3" or one version.
@@ -92,12 +92,12 @@ func (k Kernels) String() string {
 	return k.From.String() + " to " + k.To.String()
 }
 
-// Of reports whether one of the kernels logs the form.
+// Of reports whether any of the kernels logs the form.
 func (f *Form) Of(k Kernels) bool {
 	return !k.To.before(f.From) && (f.To == Version{} || !f.To.before(k.From))
 }
 
-// kernels is the form's range as it is shown.
+// kernels returns the form's kernel range for display.
 func (f *Form) kernels() string {
 	arch := ""
 	if f.Arch != "" {

@@ -19,8 +19,8 @@ func shipped(t *testing.T) *lint.Corpus {
 	return c
 }
 
-// TestEachKernelReportsOfEachFault: a version between two forms would let a dead
-// pattern pass as one of a fault that the kernel doesn't report.
+// TestEachKernelReportsOfEachFault checks that the forms of a fault cover all kernels:
+// in a gap between two forms, a dead pattern would not be found.
 func TestEachKernelReportsOfEachFault(t *testing.T) {
 	newer := []string{"hung task's lock"} // not reported before 6.16
 	for _, f := range shipped(t).Faults {
@@ -42,7 +42,7 @@ func TestEachKernelReportsOfEachFault(t *testing.T) {
 	}
 }
 
-// TestSeenLinesAreInTheLog compares forms with the log they are from: names and
+// TestSeenLinesAreInTheLog compares forms with the log they were taken from. Names and
 // numbers may differ.
 func TestSeenLinesAreInTheLog(t *testing.T) {
 	data, err := os.ReadFile("../../collector/logpattern/testdata/faults-6.18.log")

@@ -1,12 +1,12 @@
-// Package lint reports what is wrong with patterns for kernel lines and with alerts on
-// them, before a fault does.
+// Package lint checks patterns for kernel log lines, and alerts on them, before a fault
+// reveals that they don't work.
 //
-// A corpus of lines (corpus.yaml: fault, kernels, wording) stands for the kernels: a
-// pattern that matches none of a fault's lines is dead, one that matches those of
-// some kernels only is about to be. Input is rules of node-problem-detector's files
-// ([FromNPD]) and of rule files ([FromRules]), and Prometheus alert rules
+// A corpus of lines (corpus.yaml: fault, kernels, wording) represents the kernels: a
+// pattern that matches none of a fault's lines is dead, and one that matches the lines
+// of some kernels only will be. The input is rules from node-problem-detector's files
+// ([Input.FromNPD]) and from rule files ([Input.FromRules]), and Prometheus alert rules
 // ([ParseAlerts]); [Check] returns findings.
 //
-// A pattern that no line of the corpus is about is not judged: the corpus knows the
-// usual faults of a node, not every line of the kernel.
+// A pattern that is unrelated to all lines of the corpus is not judged: the corpus
+// contains the usual faults of a node, not every kernel message.
 package lint

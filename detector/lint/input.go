@@ -11,14 +11,14 @@ import (
 	"github.com/kernosis/kernosis/detector/npd"
 )
 
-// Input is what is looked at.
+// Input is what [Check] checks.
 type Input struct {
 	Rules      []Rule
 	Conditions []Condition
 	Alerts     []Alert
 }
 
-// Rule is one pattern, or a rule without one (Expr empty), which counts for its names.
+// Rule is a rule with a pattern, or without one (Expr empty). The latter matters only for its names.
 type Rule struct {
 	File      string
 	Line      int
@@ -26,24 +26,23 @@ type Rule struct {
 	Condition string // empty: temporary
 	Healthy   string // reason of the condition while nothing is wrong
 	Expr      string
-	Lines     int  // buffer, or lines that the pattern may span; 0: as the pattern says
+	Lines     int  // buffer size, or lines that the pattern may span; 0: derived from the pattern
 	AnchorEnd bool // the match must end where the buffer does
-	Kernel    bool // the log is the kernel's
+	Kernel    bool // the log contains kernel messages
 	Logs      string
-	Narrowed  bool // an expression (when) chooses among the lines
-	Context   bool // not looked at itself: what lies under the files
+	Narrowed  bool // an expression (when) further restricts the lines
+	Context   bool // not checked itself; from a layer below the checked files
 }
 
 // Condition is a registered condition type.
 type Condition struct {
 	Type    string
 	Healthy string // reason while nothing is wrong
-	File    string // where it is registered; empty: not looked at itself
+	File    string // where it is registered; empty: not checked itself
 	Line    int
 }
 
-// FromNPD adds the rules of node-problem-detector's files; those that are skipped are
-// left out.
+// FromNPD adds the rules of node-problem-detector's files, except skipped files.
 func (in *Input) FromNPD(files []*npd.File) {
 	for _, f := range files {
 		if f.Skipped != "" {
@@ -87,7 +86,7 @@ func (in *Input) conditions(file string, list []npd.Condition) {
 	}
 }
 
-// kernelLog reports whether a source has the kernel's lines.
+// kernelLog reports whether a source reads kernel messages.
 func kernelLog(s *npd.LogSource) bool {
 	switch s.Plugin {
 	case "kmsg":
@@ -98,8 +97,8 @@ func kernelLog(s *npd.LogSource) bool {
 	return strings.HasPrefix(filepath.Base(s.Path), "kern") || strings.Contains(s.Message, "kernel:")
 }
 
-// counter takes the pattern that log-counter is to count: it matches as log
-// monitors do.
+// counter takes over the pattern that a log-counter check counts. It matches like the
+// patterns of log monitors.
 func (r *Rule) counter(check *npd.CheckRule) {
 	if filepath.Base(check.Path) != "log-counter" {
 		return
@@ -115,8 +114,8 @@ func (r *Rule) counter(check *npd.CheckRule) {
 	}
 }
 
-// FromRules adds the rules of a rule set. Those of files that own reports true for
-// are looked at, the others count for their names.
+// FromRules adds the rules of a rule set. Rules of files for which own returns true are
+// checked; the others are context.
 func (in *Input) FromRules(set *detector.RuleSet, own func(file string) bool) {
 	healthy := make(map[string]string)
 	for _, c := range set.Conditions() {

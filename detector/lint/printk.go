@@ -9,24 +9,24 @@ import (
 	"strings"
 )
 
-// What a format needs to be proof of a line: below it is "%s: %s failed" and the like, which
-// print anything.
+// Minimum fixed text of a format to prove that the kernel prints a line. Formats with less, such as
+// "%s: %s failed", print almost anything.
 const (
-	minFixed = 10 // bytes of fixed text in all, where it has conversions
-	minRun   = 4  // of them in a row
-	minPlain = 6  // of a format without conversions
+	minFixed = 10 // bytes of fixed text in a format with conversions
+	minRun   = 4  // contiguous bytes of fixed text
+	minPlain = 6  // bytes of any format
 )
 
-// Formats are format strings of a kernel's messages, of those that may print any of some lines.
+// Formats holds the format strings of a kernel that may print some given lines.
 type Formats struct{ exprs []*regexp.Regexp }
 
-// conversion is one of printf's or the kernel's (%pg, %*pbl).
+// conversion matches a conversion of printf or the kernel (%pg, %*pbl).
 var conversion = regexp.MustCompile(`%[-+ #0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|L|z|t|j|q)?(?:p[a-zA-Z]*\d?|[diuxXoscn%])`)
 
-// ReadFormats reads strings, one a line, as strings(1) prints them of a kernel's image and
-// modules, and keeps the formats that may print one of lines: a kernel has half a million
-// strings. Those of /sys/kernel/debug/printk/index are strings in quotes after where they stand,
-// with \n and \" as escapes; they are read too.
+// ReadFormats reads strings, one a line, as strings(1) prints them for a kernel's image and
+// modules. It keeps only the formats that may print one of lines, because a kernel has half a
+// million strings. It also reads /sys/kernel/debug/printk/index, where each string follows its
+// source location, in quotes with \n and \" as escapes.
 func ReadFormats(r io.Reader, lines []string) (*Formats, error) {
 	text := newLineText(lines)
 	f := &Formats{}
@@ -50,7 +50,7 @@ func ReadFormats(r io.Reader, lines []string) (*Formats, error) {
 	}
 }
 
-// formatLines returns the lines that a string of the file makes, without level and newlines.
+// formatLines returns the log lines that a string of the file prints, without level and newlines.
 func formatLines(line []byte) []string {
 	s := strings.TrimSuffix(string(line), "\n")
 	if _, quoted, ok := strings.Cut(s, ` "`); ok && strings.HasPrefix(s, "<") && strings.HasSuffix(s, `"`) {
@@ -62,8 +62,8 @@ func formatLines(line []byte) []string {
 	return strings.Split(s, "\n")
 }
 
-// lineText is the lines to be printed, with all runs of minRun bytes in them: most formats have
-// none of these.
+// lineText holds the lines to look for, with all substrings of minRun bytes: most formats contain
+// none of these, so they are skipped fast.
 type lineText struct {
 	text string
 	runs map[string]bool
@@ -77,7 +77,7 @@ func newLineText(lines []string) *lineText {
 	return t
 }
 
-// mayPrint reports whether the format has enough fixed text, and the longest of it is in a line.
+// mayPrint reports whether the format has enough fixed text, and the lines contain its longest part.
 func (t *lineText) mayPrint(format string) bool {
 	format = strings.TrimSpace(format)
 	if len(format) < minPlain {
@@ -96,8 +96,9 @@ func (t *lineText) mayPrint(format string) bool {
 	return t.runs[longest[:minRun]] && strings.Contains(t.text, longest)
 }
 
-// formatExpr makes an expression of a format. What drivers and filesystems put before a message
-// (dev_err: "nvme nvme0: ") is in no format string, so it may follow a colon, bracket or space.
+// formatExpr converts a format to a regular expression. The prefix that drivers and filesystems add
+// to a message (dev_err: "nvme nvme0: ") is in no format string, so the message may follow a colon,
+// bracket or asterisk and a space.
 func formatExpr(format string) *regexp.Regexp {
 	var b strings.Builder
 	b.WriteString(`(?s)(?:^|[:)\]*] )\s*`)
@@ -124,8 +125,8 @@ func formatExpr(format string) *regexp.Regexp {
 	return regexp.MustCompile(b.String())
 }
 
-// Print reports whether one of the formats prints the line: all of it, but for what stands
-// before the format's own text.
+// Print reports whether one of the formats prints the whole line, apart from a prefix before the
+// format's own text.
 func (f *Formats) Print(line string) bool {
 	for _, e := range f.exprs {
 		if e.MatchString(line) {
@@ -135,9 +136,10 @@ func (f *Formats) Print(line string) bool {
 	return false
 }
 
-// OfKernel reports patterns for which a kernel has no format string: those whose lines in the
-// corpus none of its strings (see [ReadFormats]) prints. A line that a kernel puts together from
-// parts is printed by none either. An error is one of reading.
+// OfKernel reports patterns for which a kernel has no format string: no string of the kernel (see
+// [ReadFormats]) prints a corpus line that the pattern matches. A line that the kernel assembles
+// from parts has no format string, so its pattern is reported too. An error means that reading
+// failed.
 func OfKernel(in Input, c *Corpus, kernel io.Reader) ([]Finding, error) {
 	judges, _ := in.judges(newIndex(c))
 	var lines []string

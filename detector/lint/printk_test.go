@@ -8,7 +8,7 @@ import (
 	"github.com/kernosis/kernosis/detector/lint"
 )
 
-// TestFormats: what strings(1) prints of a kernel, and lines of printk's index.
+// TestFormats reads the output of strings(1) for a kernel, and lines of the printk index.
 func TestFormats(t *testing.T) {
 	const kernel = `%s error, dev %s, sector %llu op 0x%x:(%s) flags 0x%x phys_seg %u prio class %u
 controller is down; will reset: CSTS=0x%x, PCI_STATUS=0x%hx
@@ -45,7 +45,7 @@ tx hang
 	}
 }
 
-// TestOfKernel: a pattern is reported where the kernel has no format for its lines.
+// TestOfKernel checks that a pattern is reported if the kernel has no format for its lines.
 func TestOfKernel(t *testing.T) {
 	in := lint.Input{Rules: []lint.Rule{
 		{File: "r.yaml", Line: 1, Reason: "TaskHung", Expr: `^INFO: task .* blocked for more than \d+ seconds`, Kernel: true},

@@ -14,9 +14,9 @@ type selector struct {
 
 type matcher struct{ label, op, value string }
 
-// selectors finds the selectors with matchers in an expression. It is no parser of
-// PromQL, whose module would weigh more than Kernosis: it reads over what it
-// doesn't know, texts and comments included.
+// selectors finds the selectors with matchers in an expression. It is not a PromQL
+// parser, because that module would be larger than Kernosis. It skips everything else,
+// including strings and comments.
 func selectors(expr string) []selector {
 	var out []selector
 	name := ""
@@ -66,7 +66,7 @@ func (t *tokens) next() rune {
 	return token
 }
 
-// matchers reads what stands between braces.
+// matchers reads the matchers up to the closing brace.
 func (t *tokens) matchers() (out []matcher, ok bool) {
 	for token := t.next(); token != '}'; token = t.next() {
 		if token == ',' && len(out) > 0 {
@@ -90,7 +90,7 @@ func (t *tokens) matchers() (out []matcher, ok bool) {
 	return out, true
 }
 
-// unquote returns what a text in quotation marks says, and false where it has no end.
+// unquote returns the value of a quoted string, and false if the closing quote is missing.
 func unquote(q string) (string, bool) {
 	if len(q) < 2 || q[len(q)-1] != q[0] {
 		return "", false

@@ -10,35 +10,35 @@ import (
 	"github.com/kernosis/kernosis/collector/logpattern"
 )
 
-// judge is a rule's pattern, compiled, with what the corpus says of it.
+// judge is a rule's compiled pattern with the corpus lines that it matches.
 type judge struct {
 	set    *logpattern.Set
 	free   *regexp.Regexp // the expression without the end anchor
-	words  []string       // of the pattern, in its own case
+	words  []string       // of the pattern, in their original case
 	corpus *index
 
 	matched []match
-	unbound []match // what only the end anchor keeps from matching
+	unbound []match // forms that match without the end anchor only
 }
 
-// match is a form that the pattern matches, and the word it asks for in a name's
-// place, "" where any will do.
+// match is a form that the pattern matches, with the word that the pattern needs in
+// place of a name; "" if any name matches.
 type match struct {
 	form *Form
 	word string
-	text string // what is matched, and for unbound what follows it
+	text string // for unbound: the text after the match
 }
 
-// maxWords bounds the words of a pattern that are tried as names.
+// maxWords bounds how many words of a pattern are tried as names.
 const maxWords = 16
 
-// index is a corpus made ready for many patterns.
+// index is a corpus prepared for many patterns.
 type index struct {
 	*Corpus
 	forms []*Form
 	texts []string       // of the forms, in lower case
-	names []bool         // the form has a name's place
-	words map[string]int // how many forms have a word, of those that were asked for
+	names []bool         // whether the form has a placeholder for a name
+	words map[string]int // cache: how many forms contain a word
 }
 
 func newIndex(c *Corpus) *index {
@@ -55,7 +55,7 @@ func newIndex(c *Corpus) *index {
 	return x
 }
 
-// common is how many forms have the word.
+// common returns how many forms contain the word.
 func (x *index) common(w string) int {
 	w = strings.ToLower(w)
 	n, ok := x.words[w]
@@ -91,9 +91,9 @@ func newJudge(r *Rule, c *index) (*judge, error) {
 	return j, nil
 }
 
-// try looks whether the pattern matches form i, with the usual names and with the
-// pattern's own words in their place. A pattern that shares no word with the form
-// can't be about it, unless it is nothing but a name.
+// try checks whether the pattern matches form i, with the default names or with the
+// pattern's own words as names. The words of a pattern that shares none with the form
+// are not tried, unless the pattern is a single name.
 func (j *judge) try(i int) {
 	f, names := j.corpus.forms[i], []string{""}
 	if j.corpus.names[i] && (len(j.words) < 2 || slices.ContainsFunc(j.words, func(w string) bool {
@@ -116,7 +116,7 @@ func (j *judge) try(i int) {
 	}
 }
 
-// fill puts names into a form's lines.
+// fill returns a form's lines with the placeholders replaced.
 func (j *judge) fill(f *Form, word string) []string {
 	out := make([]string, len(f.Lines))
 	for i, line := range f.Lines {
@@ -131,7 +131,7 @@ func (j *judge) fill(f *Form, word string) []string {
 	return out
 }
 
-// matches runs the lines through the matcher that the agent has too.
+// matches runs the lines through the same matcher that the agent uses.
 func (j *judge) matches(lines []string) bool {
 	m := j.set.NewMatcher("kmsg", event.KernelLogs)
 	var hits logpattern.Hits
@@ -142,8 +142,8 @@ func (j *judge) matches(lines []string) bool {
 	return found
 }
 
-// nearest returns the name of the fault that the pattern is about, by its words and
-// the rule's reason; "" where none is near.
+// nearest returns the name of the fault that fits the pattern best, by its words and
+// the rule's reason; "" if none is similar enough.
 func (j *judge) nearest(reason string) string {
 	best, most := "", 0.0
 	for i, form := range j.corpus.forms {
@@ -158,7 +158,7 @@ func (j *judge) nearest(reason string) string {
 	return best
 }
 
-// reasons are those that rules for a fault usually have.
+// reasons returns the usual reasons of rules for a fault.
 func (c *Corpus) reasons(fault string) []string {
 	for i := range c.Faults {
 		if c.Faults[i].Name == fault {
@@ -168,13 +168,13 @@ func (c *Corpus) reasons(fault string) []string {
 	return nil
 }
 
-// score is the part of the pattern's words that stand in the text, weighed by how
-// few forms have them.
+// score returns the share of the pattern's words that the text contains. Rare words
+// have more weight.
 func (j *judge) score(text string) float64 {
 	has, all, n := 0.0, 0.0, 0
 	for _, w := range j.words {
-		// A word that no form has is misspelt, or reports that the pattern is about
-		// something else.
+		// A word that no form contains is misspelt, or shows that the pattern is
+		// unrelated.
 		weight := 0.4
 		if n := j.corpus.common(w); n > 0 {
 			weight = 1 / float64(1+n)
@@ -191,7 +191,7 @@ func (j *judge) score(text string) float64 {
 	return has / all
 }
 
-// words returns the words of an expression's fixed texts, in order, each once.
+// words returns the distinct words of an expression's fixed texts, in order.
 func words(tree *syntax.Regexp) []string {
 	var texts []string
 	var walk func(*syntax.Regexp)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// wording reports which kernels' lines the pattern of rule i misses.
+// wording reports the kernel lines that the pattern of rule i misses or matches by mistake.
 func (in *Input) wording(i int, judges []*judge, k Kernels, report reporter) {
 	r, j := &in.Rules[i], judges[i]
 	for _, line := range j.corpus.Healthy {
@@ -118,7 +118,7 @@ func (j *judge) forms(fault string) []*Form {
 	return slices.DeleteFunc(slices.Clone(j.corpus.forms), func(f *Form) bool { return f.Fault != fault })
 }
 
-// lines returns what the kernels write of a fault, as suggestions.
+// lines returns the lines that the kernels log for a fault, as suggestions.
 func (j *judge) lines(fault string, k Kernels) []string {
 	var out []string
 	for _, f := range j.forms(fault) {

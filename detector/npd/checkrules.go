@@ -6,15 +6,15 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// checkMonitor makes rules of the results of check programs: events of kind
-// check, whose event.check names the program. Only what a program reports as a
-// problem is one: a program without an answer (exit code 2, timeout) makes its
-// conditions Unknown, by the event's source.
+// checkMonitor creates rules for the results of check programs: events of kind
+// check, whose event.check names the program. Only the status "problem" is a problem. A
+// program without a result (exit code 2, timeout) makes its conditions Unknown,
+// because it is its own source.
 func (c *converter) checkMonitor(in *CheckMonitor) {
 	c.register(in.Conditions)
 	m := *in
 	m.Rules = make([]CheckRule, len(in.Rules))
-	checks := make(map[string]string) // name by what is run
+	checks := make(map[string]string) // check name by program and settings
 	for i, r := range in.Rules {
 		out := c.rule(&r.Rule)
 		key := fmt.Sprintf("%q %q %v %v", r.Path, r.Args, r.Timeout, r.InvokeInterval)

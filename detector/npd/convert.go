@@ -12,33 +12,33 @@ import (
 	"github.com/kernosis/kernosis/detector"
 )
 
-// DefaultClearAfter is how long a condition set by a log line stays without a
-// further one, where the file says nothing (NPD: until it is restarted). What
-// lasts is logged again: a hung task every two minutes, a filesystem that shut
-// down at each access. An hour is longer than those who repair nodes by
-// conditions wait (10 to 30 minutes), and short enough that a fault which is over
-// doesn't keep a node out of use.
+// DefaultClearAfter is how long a condition set by a log line stays True without a
+// further matching line, unless the file sets clearAfter (NPD: until it restarts). Lasting
+// faults are logged again: a hung task every two minutes, a filesystem that shut
+// down at each access. An hour is longer than node repair systems wait on a
+// condition (10 to 30 minutes), and short enough that a past fault doesn't keep a
+// node out of use.
 const DefaultClearAfter = time.Hour
 
-// Set is what files come to together.
+// Set is the result of converting files.
 type Set struct {
 	Logs   []LogSource
 	Checks []*CheckMonitor
 	Stats  []*StatsMonitor
-	// Warnings are those of all files, and what is odd in them together.
+	// Warnings holds the warnings of all files, and those on their combination.
 	Warnings detector.Errors
 
 	layer fs.FS
 }
 
-// Layer is the rules as a file for [detector.Load], to lie over the shipped rules
-// and below the operator's own.
+// Layer returns the rules as a layer for [detector.Load], to be used above the shipped
+// rules and below the operator's own.
 func (s *Set) Layer() fs.FS { return s.layer }
 
-// Convert merges files, those that are skipped left out. The layers under what
-// comes of them are under, nil for none: a rule whose condition and reason a rule
-// there has too reports the same fault, and is its consequence (dependsOn), so
-// that one fault is reported once. The files are not changed.
+// Convert merges files, except skipped ones. under holds the rules of the layers below
+// the result; it may be nil. A rule with the same condition and reason as a rule in under
+// reports the same fault, so it depends on that rule (dependsOn) and the fault is
+// reported once. The files are not changed.
 func Convert(files []*File, under *detector.RuleSet) (*Set, error) {
 	c := &converter{
 		set: &Set{}, file: detector.RuleFile{Conditions: make(map[string]detector.ConditionSpec)}, names: make(names), logNames: make(names),
@@ -79,13 +79,13 @@ type converter struct {
 	under      []*detector.Rule
 	names      names // of rules
 	logNames   names
-	logs       map[string]int // index in set.Logs by what is read how
+	logs       map[string]int // index in set.Logs by source and settings
 	conditions []registered
 
-	from, stem string // of the file that is converted
+	from, stem string // of the file that is being converted
 }
 
-// registered is a condition type with the file whose default counts.
+// registered is a condition type with the file whose default is used.
 type registered struct {
 	Condition
 	file string
@@ -95,7 +95,7 @@ func (c *converter) warn(file string, line int, field, msg string) {
 	c.set.Warnings = append(c.set.Warnings, &detector.Error{File: file, Line: line, Field: field, Msg: msg})
 }
 
-// register adds condition types: several monitors of one type share it.
+// register adds condition types. Monitors with the same type share it.
 func (c *converter) register(conditions []Condition) {
 	for _, n := range conditions {
 		i := slices.IndexFunc(c.conditions, func(o registered) bool { return o.Type == n.Type })
@@ -110,7 +110,7 @@ func (c *converter) register(conditions []Condition) {
 	}
 }
 
-// rule adds a rule with what all rules have.
+// rule adds a rule with the fields that all rules have.
 func (c *converter) rule(r *Rule) *detector.Rule {
 	out := &detector.Rule{Name: c.names.take(maxName, "npd", c.stem, r.Reason), Condition: r.Condition, Reason: r.Reason}
 	c.file.Rules = append(c.file.Rules, out)
@@ -139,7 +139,7 @@ func (c *converter) logMonitor(m *LogMonitor) {
 	}
 }
 
-// clearing sets when a problem of the rule is over.
+// clearing sets when a problem of the rule ends.
 func (c *converter) clearing(out *detector.Rule, r *LogRule) {
 	after := time.Duration(0)
 	switch {
@@ -158,8 +158,7 @@ func (c *converter) clearing(out *detector.Rule, r *LogRule) {
 		if !r.Permanent() || r.Never {
 			continue
 		}
-		// What ends the fault for the one ends it for the other, unless the file
-		// says otherwise.
+		// The rule clears like the rule below, unless the file says otherwise.
 		if out.ClearWhen == "" && strings.HasPrefix(u.ClearWhen, "event.kind ==") {
 			out.ClearWhen = u.ClearWhen
 		}
@@ -173,8 +172,8 @@ func (c *converter) clearing(out *detector.Rule, r *LogRule) {
 	out.ClearAfter = after
 }
 
-// source returns the name of the log; monitors that read the same log the same
-// way share it.
+// source returns the name of the log. Monitors that read the same log with the same
+// settings share it.
 func (c *converter) source(s LogSource) string {
 	key := fmt.Sprintf("%q %q %q %q %q %q %q %v", s.Plugin, s.Path, s.Identifier, s.Timestamp, s.Message, s.TimestampFormat, s.Skip, s.Delay)
 	if i, ok := c.logs[key]; ok {
@@ -184,7 +183,7 @@ func (c *converter) source(s LogSource) string {
 	}
 	switch s.Plugin {
 	case "kmsg":
-		s.Name = c.logNames.take(maxName, "kmsg") // the name that shipped rules have for the kernel's log
+		s.Name = c.logNames.take(maxName, "kmsg") // the shipped rules' name for the kernel log
 	case "journald":
 		s.Name = c.logNames.take(maxName, "journald", s.Identifier)
 	default:

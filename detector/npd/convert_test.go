@@ -14,7 +14,7 @@ import (
 	"github.com/kernosis/kernosis/detector/rules"
 )
 
-// node runs what comes of files on an engine with a clock of its own.
+// node runs converted files on an engine with a simulated clock.
 type node struct {
 	t      *testing.T
 	engine *detector.Engine
@@ -90,7 +90,7 @@ func TestTemporaryIsAnEventWithItsLines(t *testing.T) {
 		{"type": "temporary", "reason": "Open", "pattern": "three"}]}`))
 	n.log("kernel", "one 1", "two 2")
 	equal(t, []string{`Split: one 1\ntwo 2; see ${runbook}`}, n.firing("npd-"))
-	// The match must end where the line does.
+	// The match must end at the end of the line.
 	n.log("kernel", "three four")
 	equal(t, 1, len(n.firing("npd-")))
 	n.log("kernel", "a three")
@@ -153,8 +153,8 @@ func TestKernelOnly(t *testing.T) {
 	equal(t, []string{"R: bad"}, kernel.firing("npd-"))
 }
 
-// TestOneFaultIsReportedOnce: what a rule below sees too hides the line's problem, and
-// what ends the fault there ends it here.
+// TestOneFaultIsReportedOnce checks that a rule in the layer below hides the line's
+// problem, and that an event that ends the fault there also ends it here.
 func TestOneFaultIsReportedOnce(t *testing.T) {
 	n := newNodeOver(t, fstest.MapFS{"fserror.yaml": {Data: []byte(`apiVersion: rules.kernosis.io/v1
 conditions:
@@ -185,7 +185,8 @@ rules:
 	equal(t, nil, n.firing("npd-"))
 }
 
-// TestClearsAsTheRuleBelow: by its line, and not later.
+// TestClearsAsTheRuleBelow checks that a rule clears with the line of the rule below, and not
+// later than that rule.
 func TestClearsAsTheRuleBelow(t *testing.T) {
 	below := fstest.MapFS{"deadlock.yaml": {Data: []byte(`apiVersion: rules.kernosis.io/v1
 conditions:
@@ -210,7 +211,7 @@ rules:
 	n.condition("Deadlock", problem.False)
 	n.log("kernel", "a hangs")
 	n.after(11*time.Minute).condition("Deadlock", problem.False)
-	// What the file says counts.
+	// The file's clearAfter takes precedence.
 	n = newNodeOver(t, below, parse(t, "a.json", logHead+deadlock+hung+`, "clearAfter": "20m"}]}`))
 	n.log("kernel", "a hangs")
 	n.after(11*time.Minute).condition("Deadlock", problem.True)
@@ -270,7 +271,7 @@ func TestCheckProgramsSetAndClearTheirCondition(t *testing.T) {
 	result(event.CheckOK, "")
 	n.condition("NTPProblem", problem.False)
 	equal(t, nil, n.firing("npd-"))
-	// A program that does not know reports no problem, and no health either.
+	// A program without a result reports neither a problem nor health.
 	result(event.CheckUnknown, "timed out")
 	n.condition("NTPProblem", problem.Unknown)
 	equal(t, nil, n.firing("npd-"))

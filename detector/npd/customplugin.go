@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// CheckMonitor is a custom-plugin-monitor: check programs that run again and again.
+// CheckMonitor is a custom-plugin-monitor: check programs that run periodically.
 type CheckMonitor struct {
 	Source            string
-	InvokeInterval    time.Duration // 30s unless given
-	Timeout           time.Duration // 5s unless given
-	MaxOutputLength   int           // bytes of a program's output that are reported, 80 unless given
-	Concurrency       int           // programs that run at a time, 3 unless given
+	InvokeInterval    time.Duration // default 30s
+	Timeout           time.Duration // default 5s
+	MaxOutputLength   int           // bytes of a program's output that are reported; default 80
+	Concurrency       int           // programs that run at a time; default 3
 	SkipInitialStatus bool          // skip_initial_status
 	Conditions        []Condition
 	Rules             []CheckRule
@@ -23,13 +23,13 @@ type CheckRule struct {
 	Rule
 	Path           string
 	Args           []string
-	Timeout        time.Duration // the monitor's unless given, never more
-	InvokeInterval time.Duration // the monitor's unless given
-	// Builtin is health-checker or log-counter where Path names that program of
-	// NPD's and it isn't there: Kernosis has them as commands with NPD's flags.
+	Timeout        time.Duration // default and maximum: the monitor's
+	InvokeInterval time.Duration // default: the monitor's
+	// Builtin is health-checker or log-counter if Path names that NPD program and
+	// it doesn't exist: Kernosis has them as commands with NPD's flags.
 	Builtin string
-	// Check is the name of the program's results; given by [Convert]. Rules that
-	// run the same program share it: it runs once for all.
+	// Check is the name of the program's results, set by [Convert]. Rules that run
+	// the same program share it, and the program runs once for all of them.
 	Check string
 }
 
@@ -43,7 +43,7 @@ const (
 	maxOutput = 4096
 	// maxConcurrency bounds the programs that run at a time.
 	maxConcurrency = 100
-	// minInterval keeps a mistake from being a busy loop.
+	// minInterval keeps a mistake from causing a busy loop.
 	minInterval = time.Second
 )
 

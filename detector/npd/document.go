@@ -14,17 +14,17 @@ import (
 	"github.com/kernosis/kernosis/detector"
 )
 
-// Bounds of a file. NPD's largest has 15 rules in 3 KiB.
+// Bounds of a file. NPD's largest file has 15 rules in 3 KiB.
 const (
 	// MaxFile is the largest file read, in bytes.
 	MaxFile = 1 << 20
 	// MaxFileRules is the most rules of one file: half of what a rule set holds.
 	MaxFileRules = 500
-	// maxMessages bounds the messages about one file.
+	// maxMessages bounds the mistakes, and the warnings, of one file.
 	maxMessages = 100
-	// maxText bounds each text: a pattern's bound.
+	// maxText bounds each text; it is the bound of patterns.
 	maxText = 4096
-	// maxPeriod bounds durations: what a rule of ours may ask for.
+	// maxPeriod bounds durations; it is the bound of our rules.
 	maxPeriod = 30 * 24 * time.Hour
 )
 
@@ -36,7 +36,7 @@ type document struct {
 	warnings detector.Errors
 }
 
-// at makes a message with the line and column of a byte.
+// at returns a message with the line and column of a byte offset.
 func (d *document) at(offset int, field, msg string) *detector.Error {
 	before := d.data[:min(offset, len(d.data))]
 	line := bytes.Count(before, []byte{'\n'}) + 1
@@ -62,8 +62,8 @@ func (d *document) add(list detector.Errors, offset int, field, msg string) dete
 	return append(list, d.at(offset, field, msg))
 }
 
-// reader reads the members of an object. As in NPD the case of a key doesn't
-// matter, null counts as absent, and of a key that stands twice the last counts.
+// reader reads the members of an object. As in NPD, the case of a key doesn't
+// matter, null counts as absent, and the last of duplicate keys is used.
 type reader struct {
 	d      *document
 	path   string // "rules[2]", empty at the top
@@ -100,7 +100,7 @@ func (d *document) read(n *node, path string, known ...string) *reader {
 	return r
 }
 
-// shown is a text of the file as it is shown: bounded and printable.
+// shown returns a text of the file for display: bounded and printable.
 func shown(s string) string {
 	if q := strconv.QuoteToGraphic(s); len(q) <= 80 && q == `"`+s+`"` {
 		return s
@@ -115,7 +115,7 @@ func (r *reader) field(key string) string {
 	return r.path + "." + key
 }
 
-// errorf adds a mistake at a key, or at the object where the key is absent.
+// errorf adds a mistake at a key, or at the object if the key is absent.
 func (r *reader) errorf(key, format string, args ...any) {
 	offset := r.offset
 	if n := r.values[key]; n != nil {
@@ -132,7 +132,7 @@ func (r *reader) warnf(key, format string, args ...any) {
 	r.d.warnf(offset, r.field(key), format, args...)
 }
 
-// get returns the value of a key where it is of the kind; another is a mistake.
+// get returns the value of a key if it has the kind; another kind is a mistake.
 func (r *reader) get(key string, k kind) *node {
 	n := r.values[key]
 	if n == nil {
@@ -145,7 +145,7 @@ func (r *reader) get(key string, k kind) *node {
 	return n
 }
 
-// text returns a text, def where it is absent or empty.
+// text returns a text, or def if it is absent or empty.
 func (r *reader) text(key, def string) string {
 	n := r.get(key, text)
 	if n == nil || n.text == "" {
@@ -158,7 +158,7 @@ func (r *reader) text(key, def string) string {
 	return n.text
 }
 
-// required is text for a key that must be there.
+// required is like text, for a mandatory key.
 func (r *reader) required(key, why string) string {
 	if n := r.values[key]; n == nil || n.kind == text && n.text == "" {
 		r.errorf(key, "is missing%s", why)
@@ -210,7 +210,7 @@ func (r *reader) int(key string, def, low, high int) int {
 	return v
 }
 
-// duration reads what Go writes ("5m", "0"), at least low.
+// duration reads a Go duration ("5m", "0") of at least low.
 func (r *reader) duration(key string, def, low time.Duration) time.Duration {
 	s := r.text(key, "")
 	if s == "" {

@@ -14,11 +14,10 @@ import (
 	"github.com/kernosis/kernosis/detector"
 )
 
-// Kind is what a file configures.
+// Kind is the part of NPD that a file configures.
 type Kind string
 
-// Kinds of files. Those after SystemStats are distinguished from the others and read no
-// further.
+// Kinds of files. Those after SystemStats are recognized but not read.
 const (
 	SystemLog    Kind = "system-log-monitor"
 	CustomPlugin Kind = "custom-plugin-monitor"
@@ -27,16 +26,16 @@ const (
 	KnownModules Kind = "known-modules"
 )
 
-// File is one configuration, NPD's defaults filled in. It is plain data.
+// File is one configuration with NPD's defaults filled in. It is plain data.
 type File struct {
-	Name     string // as it was given
+	Name     string // as given
 	Kind     Kind
-	Log      *LogMonitor   // of a SystemLog
-	Checks   *CheckMonitor // of a CustomPlugin
-	Stats    *StatsMonitor // of a SystemStats
+	Log      *LogMonitor   // if Kind is SystemLog
+	Checks   *CheckMonitor // if Kind is CustomPlugin
+	Stats    *StatsMonitor // if Kind is SystemStats
 	Warnings detector.Errors
-	// Skipped says why nothing of the file is used: it is for Windows, or
-	// configures something that Kernosis has no part for. Empty: it is used.
+	// Skipped is the reason why the file is not used: it is for Windows, or
+	// configures something that Kernosis doesn't have. Empty: the file is used.
 	Skipped string
 }
 
@@ -48,10 +47,10 @@ type Condition struct {
 	Line    int
 }
 
-// Rule is what both kinds of monitors say of a problem.
+// Rule holds the fields that rules of both kinds of monitors have.
 type Rule struct {
 	Type      string // "temporary" or "permanent"
-	Condition string // of a permanent one
+	Condition string // of a permanent problem
 	Reason    string
 	Line      int
 }
@@ -64,15 +63,15 @@ const (
 	permanent = "permanent"
 )
 
-// Options are how files are read. The zero value is right for an agent.
+// Options configures how files are read. Agents use the zero value.
 type Options struct {
-	// Kind is what the file must be; empty: whatever it is.
+	// Kind is the kind that the file must have; empty: any.
 	Kind Kind
-	// Exists reports whether a check program is there; nil: os.Stat does.
+	// Exists reports whether a check program exists; nil: use os.Stat.
 	Exists func(path string) bool
 }
 
-// LoadFile reads a file. The error is [detector.Errors] with every mistake.
+// LoadFile reads a file. The error is a [detector.Errors] with all mistakes.
 func LoadFile(path string, opts Options) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -93,8 +92,8 @@ func unreadable(path string, err error) error {
 	return detector.Errors{{File: path, Msg: "read: " + err.Error()}}
 }
 
-// Parse reads the content of a file. The error is [detector.Errors] with every
-// mistake; warnings come with a File only.
+// Parse reads the content of a file. The error is a [detector.Errors] with all
+// mistakes. Warnings are in the File, so they are lost on an error.
 func Parse(name string, data []byte, opts Options) (*File, error) {
 	if len(data) > MaxFile {
 		return nil, detector.Errors{{File: name, Msg: fmt.Sprintf("file has more than %d bytes", MaxFile)}}
@@ -125,7 +124,7 @@ func Parse(name string, data []byte, opts Options) (*File, error) {
 	return f, nil
 }
 
-// fill reads what the kind of the file asks for.
+// fill reads the content of the file according to its kind.
 func (d *document) fill(f *File, root *node, opts Options) {
 	exists := opts.Exists
 	if exists == nil {
@@ -159,7 +158,7 @@ func looksLike(k Kind) string {
 	return " but of " + string(k)
 }
 
-// kindOf returns the kind that the file's content shows, "" where it shows none.
+// kindOf returns the kind of the file by its content, or "" if it can't be recognized.
 func kindOf(root *node) Kind {
 	if root.kind == list {
 		for _, item := range root.items {
@@ -196,7 +195,7 @@ func (d *document) unknown(root *node) {
 	d.errorf(root.offset, "", "this is no configuration of node-problem-detector: no plugin, no statistics")
 }
 
-// member returns the value of an object's key in any case, nil where there is none.
+// member returns the value of an object's key, ignoring the case of the key, or nil.
 func (n *node) member(key string) *node {
 	for _, m := range slices.Backward(n.members) {
 		if strings.EqualFold(m.name, key) && m.value.kind != null {
@@ -206,7 +205,7 @@ func (n *node) member(key string) *node {
 	return nil
 }
 
-// forWindows reports whether a path in the file is one of Windows.
+// forWindows reports whether the file contains a Windows path.
 func forWindows(root *node) bool {
 	paths := []*node{root.member("logPath")}
 	if rules := root.member("rules"); rules != nil {
@@ -226,7 +225,7 @@ func forWindows(root *node) bool {
 	return false
 }
 
-// conditions reads the default states, one a type.
+// conditions reads the default states, one for each type.
 func (d *document) conditions(top *reader) []Condition {
 	var out []Condition
 	seen := make(map[string]int)
@@ -256,7 +255,7 @@ func (d *document) conditions(top *reader) []Condition {
 // maxConditions bounds the condition types of a file.
 const maxConditions = 100
 
-// rule reads what both kinds of monitors have.
+// rule reads the keys that rules of both kinds of monitors have.
 func (r *reader) rule(conditions []Condition) Rule {
 	out := Rule{Type: r.required("type", ": temporary or permanent"), Condition: r.text("condition", ""), Reason: r.required("reason", "")}
 	out.Line = r.d.at(r.offset, "", "").Line
@@ -284,14 +283,14 @@ func (r *reader) rule(conditions []Condition) Rule {
 	return out
 }
 
-// metricsReporting warns if a file switches off the metrics of its problems.
+// metricsReporting warns if a file disables the metrics of its problems.
 func (r *reader) metricsReporting() {
 	if !r.bool("metricsReporting", true) {
 		r.warnf("metricsReporting", "problem_counter and problem_gauge report all problems, ignored")
 	}
 }
 
-// clearing reads the keys that are ours.
+// clearing reads clearAfter, which is a Kernosis extension.
 func (r *reader) clearing() (after time.Duration, never bool) {
 	if n := r.values["clearAfter"]; n != nil && n.kind == text && n.text == "never" {
 		return 0, true

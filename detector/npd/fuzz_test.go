@@ -13,8 +13,8 @@ import (
 	"github.com/kernosis/kernosis/detector/npd"
 )
 
-// FuzzParse: whatever a file holds is a mistake with a place, or settings within
-// their bounds and rules that the detector takes.
+// FuzzParse: any file gives mistakes with a position, or settings within their bounds
+// and rules that the detector accepts.
 func FuzzParse(f *testing.F) {
 	for _, s := range shipped() {
 		data, err := os.ReadFile(filepath.Join("testdata/config", s.name))
@@ -54,7 +54,7 @@ func FuzzParse(f *testing.F) {
 			t.Fatal(err)
 		}
 		if rules, err := fs.ReadDir(set.Layer(), "."); err != nil || len(rules) == 0 {
-			return // an environment for CEL takes 20 ms
+			return // save time: a CEL environment takes 20 ms
 		}
 		if _, err := detector.Load(set.Layer()); err != nil {
 			t.Fatalf("the detector doesn't take what comes of it: %v", err)

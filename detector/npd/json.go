@@ -25,7 +25,7 @@ func (k kind) String() string {
 	return [...]string{"nothing", "true or false", "a number", "text", "a list", "an object"}[k]
 }
 
-// node is a JSON value with the place it was read from.
+// node is a JSON value with its position in the file.
 type node struct {
 	kind    kind
 	offset  int    // of its first byte
@@ -44,8 +44,8 @@ type member struct {
 // maxDepth bounds nesting; NPD's files have five levels.
 const maxDepth = 32
 
-// parseJSON reads one JSON document. Offsets in warn and in the error's position
-// are of bytes in data.
+// parseJSON reads one JSON document. On an error it also returns the position. Positions
+// are byte offsets in data.
 func parseJSON(data []byte, warn func(offset int, msg string)) (*node, int, error) {
 	if i := invalidUTF8(data); i >= 0 {
 		return nil, i, errors.New("is not UTF-8")
@@ -82,7 +82,7 @@ func invalidUTF8(data []byte) int {
 }
 
 // withoutTrailingCommas replaces commas before a closing bracket by spaces, so
-// that all offsets stay. The data given is not changed.
+// that all offsets stay the same. It does not change data.
 func withoutTrailingCommas(data []byte) (out []byte, at []int) {
 	quoted, comma, before := false, -1, byte(0)
 	for i := 0; i < len(data); i++ {
@@ -112,7 +112,7 @@ func withoutTrailingCommas(data []byte) (out []byte, at []int) {
 	return out, at
 }
 
-// tree builds nodes of a document that is known to be right.
+// tree builds the nodes of a document that is known to be valid JSON.
 type tree struct {
 	data  []byte
 	dec   *json.Decoder
@@ -158,7 +158,7 @@ func (t *tree) value(depth int) (*node, error) {
 	return n, nil
 }
 
-// inside reads what stands in a list or object, its closing bracket too.
+// inside reads the content of a list or object and its closing bracket.
 func (t *tree) inside(n *node, depth int) error {
 	for t.dec.More() {
 		var m member

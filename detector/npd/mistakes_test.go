@@ -133,7 +133,7 @@ func TestWhatNPDIgnoresIsAWarning(t *testing.T) {
 	}, got)
 }
 
-// Switching the metrics of a monitor off has no effect, which is a warning.
+// Disabling the metrics of a monitor has no effect and gives a warning.
 func TestMetricsAreOfAllProblems(t *testing.T) {
 	for content, want := range map[string]string{
 		`{"plugin": "kmsg", "metricsReporting": false}`:   "f.json:1:40: metricsReporting: problem_counter and problem_gauge report all problems, ignored",
@@ -144,7 +144,7 @@ func TestMetricsAreOfAllProblems(t *testing.T) {
 	}
 }
 
-// TestDefaults are node-problem-detector's own.
+// TestDefaults checks that the defaults are node-problem-detector's own.
 func TestDefaults(t *testing.T) {
 	log := parse(t, "log.json", `{"plugin": "kmsg"}`).Log
 	equal(t, npd.LogMonitor{LogSource: npd.LogSource{Plugin: "kmsg", Path: "/dev/kmsg"}, BufferSize: 10}, *log)
@@ -160,8 +160,8 @@ func TestDefaults(t *testing.T) {
 	}, *stats)
 }
 
-// TestProgramsOnDisk: a check program must be there, but NPD's own are commands
-// of ours.
+// TestProgramsOnDisk checks that a check program must exist, except NPD's own, which
+// are Kernosis commands.
 func TestProgramsOnDisk(t *testing.T) {
 	dir := t.TempDir()
 	there := filepath.Join(dir, "check.sh")

@@ -12,7 +12,7 @@ import (
 	"github.com/kernosis/kernosis/detector/internal/form"
 )
 
-// pascalCase is what a condition type and a reason must look like.
+// pascalCase matches valid condition types and reasons.
 var pascalCase = regexp.MustCompile(form.PascalPattern)
 
 func (r *reader) checkReason(key, reason string) {
@@ -33,11 +33,11 @@ func (r *reader) checkConditionType(key, t string) {
 	}
 }
 
-// names gives out names that are unique and the same at each start as long as
-// the files are the same.
+// names holds the names that are taken. The names it assigns are unique, and the same at
+// each start while the files are the same.
 type names map[string]bool
 
-// take returns a name of parts, in lower case with dashes, of no more than most
+// take returns a unique name made of parts, in lower case with dashes, of at most most
 // bytes.
 func (t names) take(most int, parts ...string) string {
 	base := dashed(strings.Join(parts, "-"))
@@ -55,7 +55,7 @@ func (t names) take(most int, parts ...string) string {
 	return name
 }
 
-// dashed makes lower case letters, digits and single dashes of a text.
+// dashed converts a text to lower case letters, digits and single dashes.
 func dashed(s string) string {
 	var b strings.Builder
 	gap := false
@@ -73,7 +73,7 @@ func dashed(s string) string {
 	return b.String()
 }
 
-// stem is a file's name without folder and extension.
+// stem returns a file's name without folder and extension.
 func stem(file string) string {
 	base := filepath.Base(file)
 	return strings.TrimSuffix(base, filepath.Ext(base))

@@ -16,7 +16,7 @@ import (
 
 func everything(string) bool { return true }
 
-// shipped is what each of node-problem-detector's own files says: rules as
+// shipped returns the expected content of node-problem-detector's own files: rules as
 // "condition/healthy reason → reason", T for a temporary one.
 func shipped() []shippedFile {
 	kernel := "kmsg /dev/kmsg"
@@ -154,7 +154,7 @@ func reported(rules []npd.Rule, conditions []npd.Condition) []string {
 	return out
 }
 
-// TestEveryShippedFileIsInTheTable, and the other way round.
+// TestEveryShippedFileIsInTheTable checks that the table lists exactly the existing files.
 func TestEveryShippedFileIsInTheTable(t *testing.T) {
 	var files, table []string
 	noError(t, fs.WalkDir(os.DirFS("testdata/config"), ".", func(path string, d fs.DirEntry, err error) error {
@@ -171,9 +171,8 @@ func TestEveryShippedFileIsInTheTable(t *testing.T) {
 	equal(t, table, files)
 }
 
-// TestShippedFilesTogether converts all of them over the shipped rules: the
-// detector takes what comes of it, and conditions and reasons are those of the
-// files.
+// TestShippedFilesTogether converts all files over the shipped rules. The detector must
+// accept the result, with the conditions and reasons of the files.
 func TestShippedFilesTogether(t *testing.T) {
 	under, err := detector.Load(rules.FS)
 	noError(t, err)
@@ -220,8 +219,8 @@ func TestShippedFilesTogether(t *testing.T) {
 		}
 	}
 	equal(t, want, have)
-	// Three monitors of the runtime's and the kubelet's health are three
-	// conditions and more rules; two monitors of the kernel's log are one source.
+	// Three monitors of the health of runtime and kubelet give three conditions
+	// and more rules; two monitors of the kernel log share one source.
 	var names []string
 	for _, l := range set.Logs {
 		names = append(names, l.Name+" "+l.Path)

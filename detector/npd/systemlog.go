@@ -13,40 +13,40 @@ import (
 // LogMonitor is a system-log-monitor.
 type LogMonitor struct {
 	LogSource
-	BufferSize int    // lines that a pattern may span, 10 unless given
+	BufferSize int    // lines that a pattern may span; default 10
 	Source     string // the monitor's name in Events
-	KernelOnly bool   // ours: only lines that the kernel itself wrote
+	KernelOnly bool   // Kernosis extension: only lines that the kernel itself wrote
 	Conditions []Condition
 	Rules      []LogRule
 }
 
-// LogSource is which log a monitor reads and how.
+// LogSource defines which log a monitor reads, and how.
 type LogSource struct {
-	Name       string        // unique; given by [Convert]
+	Name       string        // unique; set by [Convert]
 	Plugin     string        // kmsg, journald, filelog
 	Path       string        // device, journal's folder, file
-	Lookback   time.Duration // how old lines may be that are read at start
+	Lookback   time.Duration // maximum age of lines that are read at start
 	Delay      time.Duration // after boot, before reading starts
 	Identifier string        // journald: SYSLOG_IDENTIFIER
-	// Filelog: where time and text are in a line. Of each expression the last
-	// group counts, or the whole match.
+	// Filelog: expressions that find time and text in a line. The last group of each
+	// is used, or the whole match.
 	Timestamp       string
 	Message         string
 	TimestampFormat string
-	Skip            []string // filelog: lines that contain one are passed by
+	Skip            []string // filelog: lines that contain one of these are ignored
 }
 
 // LogRule is a rule of a LogMonitor.
 type LogRule struct {
 	Rule
-	Pattern      string // RE2, whose match ends where the buffer ends
+	Pattern      string // RE2; the match must end where the buffer ends
 	Suffix       string // patternGeneratedMessageSuffix
 	ClearAfter   time.Duration
 	Never        bool   // clearAfter: never
 	ClearPattern string // RE2, searched in each line
 }
 
-// Paths that hold unless a file gives another.
+// Default paths.
 const (
 	kmsgPath     = "/dev/kmsg"
 	journaldPath = "/var/log/journal"
@@ -85,7 +85,7 @@ func (d *document) systemLog(root *node) *LogMonitor {
 	return m
 }
 
-// logSource reads what the plugin needs.
+// logSource reads the settings of the plugin.
 func (d *document) logSource(top *reader, s *LogSource) {
 	config := &reader{d: d, path: "pluginConfig", offset: top.offset}
 	known := map[string][]string{"journald": {"source"}, "filelog": {"timestamp", "message", "timestampFormat"}}[s.Plugin]
@@ -134,8 +134,8 @@ func (d *document) logRule(n *node, i int, m *LogMonitor) LogRule {
 	return out
 }
 
-// pattern checks a pattern by itself, and returns it without names of groups:
-// in a rule file they would be fields, and not every name can be one.
+// pattern checks a single pattern and returns it without group names. In a rule file
+// named groups are fields, and not every group name is a valid field name.
 func (r *reader) pattern(key, expr string, lines int, anchored bool) string {
 	if expr == "" {
 		return ""
@@ -152,7 +152,7 @@ func (r *reader) pattern(key, expr string, lines int, anchored bool) string {
 	return expr
 }
 
-// unnamed returns the expression with its named groups as plain ones.
+// unnamed returns the expression with its named groups replaced by unnamed ones.
 func unnamed(expr string) string {
 	tree, err := syntax.Parse(expr, syntax.Perl)
 	if err != nil || !dropNames(tree) {

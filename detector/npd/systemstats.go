@@ -8,27 +8,27 @@ import (
 
 // StatsMonitor is a system-stats-monitor.
 type StatsMonitor struct {
-	InvokeInterval time.Duration // 60s unless given
-	ProcPath       string        // /proc unless given
-	// Metrics are the display names of the metrics to be reported, by component
-	// (cpu, disk, host, memory, osFeature, net) and id, such as cpu/load_1m. An
-	// id without a display name is not reported.
+	InvokeInterval time.Duration // default 60s
+	ProcPath       string        // default /proc
+	// Metrics holds the display names of the metrics to report, by component
+	// (cpu, disk, host, memory, osFeature, net) and ID, such as cpu/load_1m. An
+	// ID without a display name is not reported.
 	Metrics                map[string]map[string]string
 	DiskIncludeRoot        bool
 	DiskIncludeAttached    bool
 	NetExcludeInterfaces   string // RE2; empty: none
-	KnownModulesConfigPath string // guestosconfig/known-modules.json unless given
+	KnownModulesConfigPath string // default guestosconfig/known-modules.json
 }
 
 const (
 	defaultStatsInterval = time.Minute
 	defaultLsblkTimeout  = 5 * time.Second
 	defaultKnownModules  = "guestosconfig/known-modules.json"
-	// maxMetrics bounds the metrics of a component; NPD has 16 of net.
+	// maxMetrics bounds the metrics of a component; NPD has 16 for net.
 	maxMetrics = 200
 )
 
-// statsComponents returns the keys of a component beside metricsConfigs.
+// statsComponents returns the keys of each component besides metricsConfigs.
 func statsComponents() map[string][]string {
 	return map[string][]string{
 		"cpu":       nil,
@@ -63,7 +63,7 @@ func (d *document) systemStats(root *node) *StatsMonitor {
 		case "disk":
 			m.DiskIncludeRoot = r.bool("includeRootBlk", false)
 			m.DiskIncludeAttached = r.bool("includeAllAttachedBlk", false)
-			// Nothing here runs lsblk, but a file that NPD refuses has a mistake.
+			// Kernosis doesn't run lsblk, but NPD refuses such a file.
 			if d := r.duration("lsblkTimeout", defaultLsblkTimeout, time.Millisecond); d > m.InvokeInterval {
 				r.errorf("lsblkTimeout", "%v is more than invokeInterval, %v", d, m.InvokeInterval)
 			}

@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// Mute keeps the problems of one rule, or those of some of its groups, from
-// being announced until a time. They go on otherwise.
+// Mute keeps the problems of one rule, or of some of its groups, from being
+// announced until a time. The problems continue otherwise.
 type Mute struct {
 	Rule string `json:"rule"`
-	// Where gives fields of the rule's groupBy the text they must have; empty:
-	// all problems of the rule.
+	// Where maps fields of the rule's groupBy to the text that they must match;
+	// empty: all problems of the rule.
 	Where  map[string]string `json:"where,omitempty"`
 	Until  time.Time         `json:"until"`
-	Reason string            `json:"reason"` // why, in a person's words
+	Reason string            `json:"reason"` // why, written by a person
 }
 
-// Equal reports whether both say the same.
+// Equal reports whether both mutes are the same.
 func (m *Mute) Equal(o *Mute) bool {
 	return m.Rule == o.Rule && m.Until.Equal(o.Until) && m.Reason == o.Reason && maps.Equal(m.Where, o.Where)
 }
 
-// Subject names what is muted: the rule, and its fields with quoted values.
+// Subject returns what is muted: the rule, and its fields with quoted values.
 func (m *Mute) Subject() string {
 	var b strings.Builder
 	b.WriteString(m.Rule)
@@ -37,8 +37,8 @@ func (m *Mute) Subject() string {
 	return b.String()
 }
 
-// MuteChange reports that a mute began, or is over because its time has come or
-// because somebody took it back.
+// MuteChange reports that a mute began, or ended because it expired or was
+// removed.
 type MuteChange struct {
 	Mute
 	Over bool `json:"over,omitempty"`

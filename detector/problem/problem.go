@@ -7,7 +7,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// State is where a problem is in its life.
+// State is the state of a problem in its life cycle.
 type State string
 
 // A problem moves Pending → Firing → Resolved. Pending is used only by rules
@@ -29,10 +29,10 @@ const (
 	Critical Severity = "critical"
 )
 
-// Severities returns all, lowest first.
+// Severities returns all severities, lowest first.
 func Severities() []Severity { return []Severity{Info, Warning, Critical} }
 
-// Rank orders severities: 1 is the lowest, 0 is none of them.
+// Rank orders severities: 1 is the lowest, 0 is an unknown severity.
 func (s Severity) Rank() int { return slices.Index(Severities(), s) + 1 }
 
 // Problem is one rule being true for one subject (the values of its groupBy).
@@ -47,28 +47,28 @@ type Problem struct {
 	Doc          string         `json:"doc,omitempty"`
 	State        State          `json:"state"`
 	Subject      string         `json:"subject"`
-	Pod          string         `json:"pod,omitempty"` // UID of the pod it is about, as in the control group's name; empty: about none
+	Pod          string         `json:"pod,omitempty"` // UID of the affected pod, as in the cgroup's name; empty: no pod
 	FirstSeen    time.Time      `json:"firstSeen"`
 	LastSeen     time.Time      `json:"lastSeen"`
 	Since        time.Time      `json:"since"`                  // when State was entered
 	Count        uint64         `json:"count"`                  // matching events in this episode
 	Evidence     []*event.Event `json:"evidence,omitempty"`     // bounded: first and latest
 	SuppressedBy string         `json:"suppressedBy,omitempty"` // rule of the cause that hides it
-	MutedUntil   time.Time      `json:"mutedUntil,omitzero"`    // it goes on, but is not announced before
+	MutedUntil   time.Time      `json:"mutedUntil,omitzero"`    // muted: not announced before this time, but it continues
 }
 
 // Status is a node condition's status, as in the Kubernetes API.
 type Status string
 
-// Condition statuses. Unknown: a source that would see the fault can't.
+// Condition statuses. Unknown: a source that could detect the fault is not working.
 const (
 	True    Status = "True"
 	False   Status = "False"
 	Unknown Status = "Unknown"
 )
 
-// ReasonSourceNotStarted is that of a condition that is Unknown because no source has
-// said yet that it sees: for moments after each start of the agent.
+// ReasonSourceNotStarted is the reason of a condition that is Unknown because no source has
+// reported yet that it is up. This lasts for moments after each start of the agent.
 const ReasonSourceNotStarted = "SourceNotStarted"
 
 // Condition is the node's roll-up over all problems of one condition type.
@@ -83,17 +83,17 @@ type Condition struct {
 // Transition is one change the engine reports. Exactly one of Problem,
 // Condition and Mute is set.
 type Transition struct {
-	// Problem changed its state, or is a temporary one that occurred (again).
+	// Problem changed its state, or is a temporary problem that occurred (again).
 	Problem *Problem `json:"problem,omitempty"`
 	// Times is how often that temporary problem occurred; 0: once.
 	Times uint64 `json:"times,omitempty"`
-	// Again says that Problem fires as before: a cause or a mute begins or ceases to hide it.
+	// Again means that Problem still fires, but a cause or a mute started or stopped hiding it.
 	Again bool `json:"again,omitempty"`
 	// Condition changed status, reason or message.
 	Condition *Condition `json:"condition,omitempty"`
-	// Mute began or is over.
+	// Mute began or ended.
 	Mute *MuteChange `json:"mute,omitempty"`
 }
 
-// Occurrences returns how often its problem occurred.
+// Occurrences returns how often the problem occurred.
 func (t *Transition) Occurrences() uint64 { return max(t.Times, 1) }

@@ -1,4 +1,4 @@
-// Package ruledoc writes a page of Markdown for each rule of a set, and an index.
-// The pages follow from the rules alone: the same rules give the same text to the
-// byte. What a rule says stands in them as it is, not as Markdown.
+// Package ruledoc writes a Markdown page for each rule of a set, and an index.
+// The output depends only on the rules: the same rules give exactly the same bytes.
+// Texts of rules are escaped and not interpreted as Markdown.
 package ruledoc

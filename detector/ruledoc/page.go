@@ -14,11 +14,11 @@ import (
 
 // Page is one file.
 type Page struct {
-	Name string // of the file: that of the rule and ".md", or README.md
+	Name string // file name: the rule's name and ".md", or README.md
 	Text string
 }
 
-// Pages returns the index and a page a rule, in the order of the rules. docBase is put before a
+// Pages returns the index and one page per rule, in the order of the rules. docBase is put before a
 // rule's doc to make a link; empty: no link.
 func Pages(set *detector.RuleSet, docBase string) []Page {
 	rules := set.Rules()
@@ -188,12 +188,12 @@ func doc(page, base string) string {
 	if base == "" {
 		return code(page)
 	}
-	// The target's own syntax is <…>; what would end it is not part of a page's name.
+	// The link target is in <…>, so escape characters that would end it.
 	target := strings.NewReplacer("<", "%3C", ">", "%3E", "\\", "%5C", " ", "%20").Replace(display.Safe(strings.TrimSuffix(base, "/")+"/"+page+".md", 1024))
 	return "[" + plain(page) + "](<" + target + ">)"
 }
 
-// plain escapes what Markdown and HTML would read.
+// plain escapes Markdown and HTML syntax.
 func plain(s string) string {
 	var b strings.Builder
 	for _, c := range display.Safe(strings.Join(strings.Fields(s), " "), detector.MaxMessage) {
@@ -205,7 +205,7 @@ func plain(s string) string {
 	return b.String()
 }
 
-// code is a text of one line as it is.
+// code returns a one-line text as a Markdown code span.
 func code(s string) string {
 	s = display.Safe(s, 512)
 	ticks := strings.Repeat("`", longest(s)+1)
@@ -215,7 +215,7 @@ func code(s string) string {
 	return ticks + strings.ReplaceAll(s, "|", "\\|") + ticks
 }
 
-// fenced is a text as it is, unprintable characters as escapes.
+// fenced returns a text as a fenced code block, with unprintable characters escaped.
 func fenced(lang, s string) string {
 	fence := strings.Repeat("`", max(3, longest(s)+1))
 	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")

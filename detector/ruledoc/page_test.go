@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden file anew")
 
-// TestGolden writes the pages of rules that try to be Markdown.
+// TestGolden writes the pages of rules whose texts contain Markdown.
 func TestGolden(t *testing.T) {
 	const path = "testdata/pages.txtar"
 	archive, err := txtar.ParseFile(path)
@@ -47,8 +47,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestShipped: every shipped rule has a page, twice the same, whose links lead to
-// pages.
+// TestShipped checks that every shipped rule has a page, that the output is reproducible,
+// and that links lead to existing pages.
 func TestShipped(t *testing.T) {
 	set, err := detector.Load(rules.FS)
 	if err != nil {

@@ -60,8 +60,8 @@ func (r *run) compare(c check) []Failure {
 	return out
 }
 
-// best returns the problem that the expectation can mean: same rule, state and
-// group, and among those the one with the fewest differences.
+// best returns the index of the problem that fits the expectation: same rule, state and
+// group, and among those the one with the fewest differences. It returns -1 if there is none.
 func best(w wantProblem, have []problem.Problem) int {
 	at, least := -1, 0
 	for i, p := range have {

@@ -2,20 +2,20 @@ package ruletest
 
 import "github.com/kernosis/kernosis/detector"
 
-// coverage is what the tests have shown of a rule.
+// coverage is the behavior of a rule that the tests have exercised.
 type coverage struct {
 	fires   bool // it fired
-	holds   bool // events of its kinds came in some test and it did not fire
+	holds   bool // in some test, events of its kinds came and it did not fire
 	clears  bool // it resolved
 	refires bool // it fired again after it resolved, in one test
-	// Of log rules: a line matched its pattern, its clearPattern. holds then means
-	// that some line of a log came and it did not fire.
+	// Log rules: a line matched the pattern or the clearPattern. holds then means that
+	// in some test a log line came and the rule did not fire.
 	matches, clearMatches bool
 }
 
-// missing returns what the tests have not shown of the rule, of what there is to
-// show: an event of a rule without conditions always matches, so nothing holds, and
-// a latched problem never clears.
+// missing returns the behavior that the tests have not exercised. It omits what the rule
+// can't do: a rule without a filter fires on every event of its kinds, and a latched
+// problem never clears.
 func (c coverage) missing(r *detector.Rule) []string {
 	var out []string
 	for _, m := range []struct {
@@ -36,7 +36,7 @@ func (c coverage) missing(r *detector.Rule) []string {
 	return out
 }
 
-// Gap is a rule of which the tests don't show all.
+// Gap is a rule that the tests don't cover completely.
 type Gap struct {
 	Rule    string
 	File    string // of the rule

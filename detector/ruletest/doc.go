@@ -3,6 +3,6 @@
 // expected at times.
 //
 // It is used by the tests of the shipped rules and by "kernosis rules test".
-// A test sees exactly what an agent would: the same engine, ticked at every
-// deadline, on a clock of the test's own. The format is in docs/rules.md.
+// A test uses the same engine as an agent, ticked at every deadline, with a
+// simulated clock. docs/rules.md describes the format.
 package ruletest

@@ -11,15 +11,15 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// Results is what came out of tests, and the rules of which they don't show all. Names are
-// those of files, and may be anything: each form escapes them.
+// Results holds the results of tests, and the rules that they don't cover completely. File names
+// may contain anything, so every output format escapes them.
 type Results struct {
 	Tests  []Result
 	Gaps   []Gap
 	Strict bool // a gap is a failure
 }
 
-// Failed returns how many tests failed, and gaps where they count.
+// Failed returns the number of failed tests, plus the gaps if Strict is set.
 func (r *Results) Failed() int {
 	n := r.failedTests()
 	if r.Strict {
@@ -41,10 +41,10 @@ func (r *Results) failedTests() int {
 // maxShown bounds a name and a line of text, in bytes.
 const maxShown = 2000
 
-// safe makes a text of one line fit for a terminal.
+// safe makes a one-line text safe for a terminal.
 func safe(s string) string { return display.Safe(s, maxShown) }
 
-// safeLines is safe for each line of a failure; the tabs that indent stay.
+// safeLines applies safe to each line of a failure, and keeps leading tabs.
 func safeLines(s string) string {
 	lines := strings.Split(s, "\n")
 	for i, l := range lines {
@@ -58,7 +58,7 @@ func (g *Gap) text() string {
 	return fmt.Sprintf("no test shows of rule %s: %s", g.Rule, strings.Join(g.Missing, ", "))
 }
 
-// WriteText writes a line a failure, as file:line, and the count.
+// WriteText writes each failure with its file:line, and the counts.
 func (r *Results) WriteText(w io.Writer) error {
 	var b strings.Builder
 	for _, t := range r.Tests {
@@ -79,8 +79,8 @@ func (r *Results) WriteText(w io.Writer) error {
 	return err
 }
 
-// WriteTAP writes the Test Anything Protocol, version 14. Gaps that don't count are
-// comments.
+// WriteTAP writes the Test Anything Protocol, version 14. Gaps are comments unless Strict
+// is set.
 func (r *Results) WriteTAP(w io.Writer) error {
 	var b strings.Builder
 	points := len(r.Tests)
@@ -88,7 +88,7 @@ func (r *Results) WriteTAP(w io.Writer) error {
 		points += len(r.Gaps)
 	}
 	fmt.Fprintf(&b, "TAP version 14\n1..%d\n", points)
-	// A number sign would begin a directive.
+	// An unescaped # would begin a directive.
 	escape := strings.NewReplacer(`\`, `\\`, "#", `\#`)
 	for i, t := range r.Tests {
 		not := ""
@@ -118,16 +118,16 @@ func (r *Results) WriteTAP(w io.Writer) error {
 	return err
 }
 
-// quoted is a text as JSON, which is YAML too.
+// quoted returns a text as a JSON string, which is valid YAML too.
 func quoted(s string) string {
 	b, err := json.Marshal(strings.ToValidUTF8(s, "\ufffd"))
 	if err != nil {
-		return strconv.Quote(s) // a text always has a JSON form
+		return strconv.Quote(s) // can't happen: strings always marshal
 	}
 	return string(b)
 }
 
-// The elements of JUnit's XML that CI systems read.
+// The elements of JUnit XML that CI systems read.
 type (
 	junitSuites struct {
 		XMLName  xml.Name     `xml:"testsuites"`
@@ -156,8 +156,8 @@ type (
 	}
 )
 
-// WriteJUnit writes JUnit's XML: a suite a file, and one of the rules that are not
-// shown in full, skipped where that doesn't count.
+// WriteJUnit writes JUnit XML: one suite per file, and one for the gaps, which are skipped
+// tests unless Strict is set.
 func (r *Results) WriteJUnit(w io.Writer) error {
 	var out junitSuites
 	at := make(map[string]int)

@@ -12,7 +12,7 @@ import (
 	"github.com/kernosis/kernosis/detector/ruletest"
 )
 
-// hostile is results with names that would break out of each form.
+// hostile returns results with names that would break the syntax of each output format.
 func hostile() *ruletest.Results {
 	return &ruletest.Results{
 		Tests: []ruletest.Result{
@@ -74,7 +74,7 @@ ok 3 - b & <c>_test.yaml:1: \\xff
 	}
 }
 
-// TestJUnit reads the XML back: the names are data in it.
+// TestJUnit reads the XML back and checks that the names are escaped.
 func TestJUnit(t *testing.T) {
 	for _, strict := range []bool{false, true} {
 		r := hostile()

@@ -18,14 +18,14 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// Bounds of tests, so that a slip of the pen doesn't run for hours.
+// Bounds of tests, so that a typo doesn't make a test run for hours.
 const (
 	maxRepeat = 100_000
 	maxOffset = 366 * 24 * time.Hour
 	maxDepth  = 32
 )
 
-// parse reads a test file. Mistakes are in the file's Errors.
+// parse reads a test file. Mistakes are in the returned Reader's Errors.
 func parse(f File, rules *detector.RuleSet) (*document.Reader, []*test) {
 	file, root := document.Read(f.Name, f.Data)
 	if root == nil {
@@ -86,7 +86,7 @@ func (p *parser) rule(n *yaml.Node, path, name string) {
 	}
 }
 
-// offset reads when something happens or is expected.
+// offset reads the time of an event or expectation.
 func (p *parser) offset(m *document.Mapping) time.Duration {
 	m.Need("at")
 	return m.Duration("at", 0, maxOffset)
@@ -130,7 +130,7 @@ func (p *parser) steps(m *document.Mapping) []step {
 	return out
 }
 
-// event decodes an event from its JSON form, unknown keys refused.
+// event decodes an event from its JSON form and rejects unknown keys.
 func (p *parser) event(n *yaml.Node, path string, doc map[string]any) *event.Event {
 	b, err := json.Marshal(doc)
 	if err != nil {
@@ -151,7 +151,7 @@ func (p *parser) event(n *yaml.Node, path string, doc map[string]any) *event.Eve
 	return ev
 }
 
-// merge lays src over dst, mapping by mapping.
+// merge merges src into dst recursively. Values of src take precedence.
 func merge(dst, src map[string]any) {
 	for k, v := range src {
 		sub, ok := v.(map[string]any)
@@ -169,7 +169,7 @@ func merge(dst, src map[string]any) {
 	}
 }
 
-// value turns a node into what encoding/json would give.
+// value converts a node to the types that encoding/json uses.
 func (p *parser) value(n *yaml.Node, path string, depth int) any {
 	if depth > maxDepth {
 		p.file.Errorf(n, path, "nested more than %d levels", maxDepth)
@@ -252,7 +252,7 @@ func (p *parser) problem(m *document.Mapping) wantProblem {
 }
 
 // condition reads "Type: True" or "Type: {status: True, reason: …, message: …}".
-// The status may be written without quotes although YAML takes it for a boolean.
+// The status may be unquoted, although YAML reads it as a boolean.
 func (p *parser) condition(pair document.Pair, path string) wantCondition {
 	w := wantCondition{line: pair.Value.Line, typ: pair.Key.Value}
 	if !slices.ContainsFunc(p.rules.Conditions(), func(c detector.ConditionSpec) bool { return c.Type == w.typ }) {

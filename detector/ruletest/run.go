@@ -19,7 +19,7 @@ type Result struct {
 	File     string
 	Line     int
 	Name     string
-	Failures []Failure // none: passed
+	Failures []Failure // empty: passed
 }
 
 // Failure is one expectation that was not met.
@@ -29,7 +29,7 @@ type Failure struct {
 	Text string        // may have several lines
 }
 
-// IsTestFile recognizes test files by their name: *_test.yaml, *_test.yml.
+// IsTestFile reports whether a file name is that of a test file: *_test.yaml or *_test.yml.
 func IsTestFile(name string) bool {
 	ext := path.Ext(name)
 	return (ext == ".yaml" || ext == ".yml") && strings.HasSuffix(strings.TrimSuffix(name, ext), "_test")
@@ -55,8 +55,8 @@ func ReadFiles(fsys fs.FS) ([]File, error) {
 	return files, nil
 }
 
-// Run runs all tests of the files and adds what comes out, gaps of the rules that about reports
-// true for. The error is [detector.Errors], every mistake in the files themselves.
+// Run runs all tests of the files and adds the results, with the gaps of those rules for which about
+// returns true. The error is a [detector.Errors] with all mistakes in the test files.
 func (r *Results) Run(rules *detector.RuleSet, about func(*detector.Rule) bool, files ...File) error {
 	var tests []*test
 	var mistakes detector.Errors
@@ -86,14 +86,13 @@ func (r *Results) Run(rules *detector.RuleSet, about func(*detector.Rule) bool, 
 	return nil
 }
 
-// moment is that of an offset. Any time will do for offset 0, so a fixed one, an hour after
-// boot.
+// moment returns the time at an offset. Offset 0 is a fixed, arbitrary time, an hour after boot.
 func moment(offset time.Duration) event.Moment {
 	start := event.Moment{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
 	return start.Add(offset)
 }
 
-// run is one test at work.
+// run is the state of one running test.
 type run struct {
 	*test
 	rules    *detector.RuleSet
@@ -101,8 +100,8 @@ type run struct {
 	fired    map[string]int // Firing transitions by rule
 	resolved map[string]bool
 	refired  map[string]bool
-	kinds    map[event.Kind]bool // that came
-	matched  map[string]bool     // patterns, by name
+	kinds    map[event.Kind]bool // kinds of the events so far
+	matched  map[string]bool     // names of the patterns that matched
 	sequence time.Duration       // makes kernel records distinct
 }
 
@@ -128,8 +127,8 @@ func (r *run) run() []Failure {
 	return failures
 }
 
-// sourcesUp reports to the engine that every stem is watched, unless the test does so itself;
-// but not those that the rules the test names are a fallback for.
+// sourcesUp reports to the engine that all sources are up, unless the test does so itself. It leaves
+// out the sources for which a rule named by the test is a fallback.
 func (r *run) sourcesUp(at time.Duration) {
 	if !r.sources {
 		return
@@ -151,7 +150,7 @@ func (r *run) sourcesUp(at time.Duration) {
 	}
 }
 
-// advance ticks at every deadline up to the offset, and at it.
+// advance ticks at every deadline up to the offset, and at the offset.
 func (r *run) advance(to time.Duration) {
 	end := moment(to)
 	for {
@@ -161,7 +160,7 @@ func (r *run) advance(to time.Duration) {
 		}
 		r.note(r.engine.Tick(d))
 		if next, ok := r.engine.NextDeadline(); ok && next.Boot <= d.Boot {
-			break // would not end; the check at the offset shows what is wrong
+			break // avoid an endless loop; the check at the offset will fail
 		}
 	}
 	r.note(r.engine.Tick(end))
@@ -180,14 +179,14 @@ func (r *run) step(s step) {
 		ev.Time = now.Wall
 	}
 	if !s.set.boot {
-		// No two records have the same identity by chance.
+		// Make the identities of all records different.
 		ev.BootTime = event.Duration(now.Boot + r.sequence)
 	}
 	r.kinds[ev.Kind] = true
 	r.note(r.engine.Observe(ev, now))
 }
 
-// restart saves the engine's memory and goes on with a new engine.
+// restart saves the engine's state and continues with a new engine.
 func (r *run) restart(at time.Duration) {
 	data, err := r.engine.Snapshot()
 	if err != nil {
@@ -215,7 +214,7 @@ func (r *run) note(ts []problem.Transition) {
 	}
 }
 
-// noteMatches keeps which patterns the engine has seen match.
+// noteMatches records which patterns have matched in the engine.
 func (r *run) noteMatches() {
 	for name := range r.engine.Stats().Matches {
 		r.matched[name] = true

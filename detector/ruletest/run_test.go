@@ -19,8 +19,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// TestReports runs the test files of each archive against its rules; the
-// member "report" is what they must say, mistakes or failures.
+// TestReports runs the test files of each archive against its rules. The member
+// "report" contains the expected mistakes or failures.
 func TestReports(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(paths) == 0 {
@@ -94,7 +94,7 @@ tests:
 `)
 }
 
-// wantGaps runs tests that pass and compares what they don't show, by rule.
+// wantGaps runs tests that must pass and compares their gaps, by rule.
 func wantGaps(t *testing.T, set *detector.RuleSet, want map[string][]string, tests string) {
 	t.Helper()
 	var results ruletest.Results
@@ -111,8 +111,8 @@ func wantGaps(t *testing.T, set *detector.RuleSet, want map[string][]string, tes
 	}
 }
 
-// TestLogCoverage: lines of logs are events of tests, and a pattern that never
-// matched shows.
+// TestLogCoverage checks that tests can contain log lines, and that a pattern that never
+// matched is a gap.
 func TestLogCoverage(t *testing.T) {
 	set, err := detector.Load(fstest.MapFS{"r.yaml": &fstest.MapFile{Data: []byte(`apiVersion: rules.kernosis.io/v1
 rules:

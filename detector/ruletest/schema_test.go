@@ -13,10 +13,10 @@ import (
 	"github.com/kernosis/kernosis/detector/rules"
 )
 
-// TestSchema: the committed schema of test files is that of the types, and all that
-// is shipped is valid by it.
+// TestSchema checks that the committed schema of test files matches the types, and that all
+// shipped test files are valid.
 func TestSchema(t *testing.T) {
-	t.Chdir("../..") // where comments are looked for
+	t.Chdir("../..") // AddGoComments reads the sources from here
 	cfg := schemagen.Config{
 		ID: "urn:kernosis:rule-tests:v1", Title: "Kernosis rule tests", Version: detector.APIVersion,
 		Types: map[reflect.Type]func() *jsonschema.Schema{reflect.TypeFor[wantStatus](): wantedStatus},

@@ -5,7 +5,7 @@ import (
 	"github.com/kernosis/kernosis/detector/internal/form"
 )
 
-// The forms are the keys of test files, for reader and schema.
+// The form types define the keys of test files, for the reader and the schema.
 
 // fileForm is a file of tests.
 type fileForm struct {
@@ -57,7 +57,7 @@ type problemForm struct {
 // wantStatus is an expected condition: a status, or a conditionForm.
 type wantStatus form.Status
 
-// conditionForm is an expected condition at length.
+// conditionForm is an expected condition in its long form.
 type conditionForm struct {
 	Status  form.Status `json:"status"`
 	Reason  form.Reason `json:"reason"`

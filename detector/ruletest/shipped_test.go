@@ -9,8 +9,8 @@ import (
 	"github.com/kernosis/kernosis/detector/ruletest"
 )
 
-// TestShippedRules runs the unit tests of the shipped rules, and makes sure
-// that they show of every rule: it fires, it doesn't, it clears, it flaps.
+// TestShippedRules runs the unit tests of the shipped rules, and checks that they
+// cover for every rule that it fires, does not fire, clears and flaps.
 func TestShippedRules(t *testing.T) {
 	set, err := detector.Load(rules.FS)
 	if err != nil {

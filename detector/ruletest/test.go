@@ -19,28 +19,28 @@ type test struct {
 	name    string
 	file    *document.Reader
 	line    int
-	rules   []string // whose problems are compared; empty: all
+	rules   []string // rules whose problems are compared; empty: all
 	sources bool     // all sources are up from the start
 	steps   []step
 	checks  []check
 }
 
-// step is something that happens.
+// step is an event or a restart at a time.
 type step struct {
 	at      time.Duration
 	event   *event.Event
 	restart bool
-	set     struct{ time, boot bool } // given by the test, not by the runner
+	set     struct{ time, boot bool } // whether the test sets these, not the runner
 }
 
-// check is what is expected at a time, after all that happens until then.
+// check holds the expectations at a time, after all steps up to then.
 type check struct {
 	at          time.Duration
 	line        int
 	hasProblems bool
 	problems    []wantProblem
 	conditions  []wantCondition
-	transitions map[string]int // by rule, how often it fired until then
+	transitions map[string]int // how often each rule fired until then
 }
 
 // wantProblem is an expected problem. Fields that are not set are not compared.

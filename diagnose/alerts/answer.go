@@ -10,23 +10,23 @@ import (
 // answer is the response to a sender.
 type answer struct {
 	code    int
-	after   time.Duration // when to try again
+	after   time.Duration // Retry-After
 	headers map[string]string
 	// close ends the connection.
 	close bool
 	body
 }
 
-// body is the same as JSON.
+// body is the response's JSON body.
 type body struct {
-	// Error says why nothing was taken.
+	// Error is why nothing was accepted.
 	Error string `json:"error,omitempty"`
-	// Received is how many alerts were taken.
+	// Received is how many alerts were accepted.
 	Received int `json:"received"`
-	// Refused are those that were left out, each with its place and the reason. Of many
-	// the first are reported.
+	// Refused has the rejected alerts, each with position and reason. If there are many, it has the
+	// first ones.
 	Refused []string `json:"refused,omitempty"`
-	// Omitted is how many Alertmanager itself has left out.
+	// Omitted is how many alerts Alertmanager itself has truncated.
 	Omitted int `json:"omitted,omitempty"`
 }
 

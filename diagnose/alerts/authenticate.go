@@ -11,14 +11,14 @@ import (
 	"github.com/kernosis/kernosis/reporter/web"
 )
 
-// How senders show who they are.
+// Ways in which senders authenticate.
 const (
 	byCertificate = "certificate"
 	byToken       = "token"
 	byNothing     = "none"
 )
 
-// authenticate returns who has sent a request, or the answer for one who may not.
+// authenticate returns who has sent a request, or the answer that rejects it.
 func (s *Server) authenticate(r *http.Request, path string) (who string, refused *answer) {
 	names := certificateNames(r)
 	for _, n := range names {
@@ -61,7 +61,7 @@ func (s *Server) byToken(r *http.Request, token, path string) (who string, refus
 	return "", unauthorized(v.Why)
 }
 
-// unknown reports a sender that was turned away.
+// unknown logs a rejected sender.
 func (s *Server) unknown(r *http.Request, path, why string) {
 	s.report.unknown.Do(func() {
 		s.cfg.Log.Warn("alerts: a sender is turned away", "address", web.Address(r), "path", path, "reason", why)
@@ -74,7 +74,7 @@ func unauthorized(why string) *answer {
 	return a
 }
 
-// certificateNames returns what a certificate that was verified calls its owner.
+// certificateNames returns the names in a verified client certificate.
 func certificateNames(r *http.Request) []string {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || len(r.TLS.PeerCertificates) == 0 {
 		return nil

@@ -90,7 +90,7 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// trickle gives a byte now and then, until end is closed.
+// trickle returns a byte occasionally, until end is closed.
 type trickle struct {
 	end  <-chan struct{}
 	tick *time.Ticker
@@ -118,7 +118,7 @@ func TestASlowBodyEnds(t *testing.T) {
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("it was held for %s", took)
 	}
-	// Its place is free again.
+	// Its slot is free again.
 	if r := s.post(s.known(), PathV2, alertsJSON(1)); r.code != 200 {
 		t.Errorf("%+v", r)
 	}
@@ -179,7 +179,7 @@ func TestRequestsAtOnce(t *testing.T) {
 	}
 }
 
-// One that sends too much is held back, on all its connections, and others are not.
+// A sender that sends too much is throttled, on all its connections, and others are not.
 func TestOneSenderAmongSeveral(t *testing.T) {
 	const burst = 5
 	s := newStand(t, func(s *Server) {

@@ -16,34 +16,34 @@ import (
 	"github.com/kernosis/kernosis/reporter/web"
 )
 
-// Paths at which alerts are taken.
+// Paths that accept alerts.
 const (
 	// PathWebhook is for Alertmanager's webhook.
 	PathWebhook = "/api/v1/alerts/webhook"
-	// PathV1 and PathV2 are those at which Prometheus posts to an Alertmanager.
+	// PathV1 and PathV2 are the paths of Alertmanager to which Prometheus posts.
 	PathV1 = "/api/v1/alerts"
 	PathV2 = "/api/v2/alerts"
-	// PathReady answers 200 where alerts are taken, and 503 with the reason where not.
+	// PathReady returns 200 if alerts are accepted, or 503 with the reason.
 	PathReady = "/-/ready"
 )
 
-// DefaultAudience is that of the tokens that senders show.
+// DefaultAudience is the default audience of senders' tokens.
 const DefaultAudience = "kernosis"
 
-// Taker is what alerts are for.
+// Taker receives the alerts.
 type Taker interface {
-	// Take returns when all is done that follows from the alerts: the Diagnoses are made
-	// or are not to be. An [Unavailable] asks for another try of the whole request; what
-	// was done by then is not done again. Several goroutines may call it.
+	// Take returns once everything that follows from the alerts is done: the Diagnoses are created
+	// or withheld. An [Unavailable] asks for a retry of the whole request; what is already done is
+	// not done again. It may be called by several goroutines.
 	Take(ctx context.Context, alerts []*trigger.Alert) error
-	// Ready is nil where Take can be called, and an [Unavailable] where not.
+	// Ready returns nil if Take can be called, or an [Unavailable].
 	Ready() error
 }
 
-// Unavailable says that the same request may be taken later.
+// Unavailable is the error of a request that may be accepted later.
 type Unavailable struct {
 	Why   string
-	After time.Duration // when to try again
+	After time.Duration // when to retry
 }
 
 func (u *Unavailable) Error() string { return u.Why }
@@ -52,26 +52,26 @@ func (u *Unavailable) Error() string { return u.Why }
 type Config struct {
 	Listen string // host:port
 	Taker  Taker
-	// API is asked whose tokens are, and what these may do.
+	// API is used to review tokens and what their users may do.
 	API      kubernetes.Interface
 	Audience string // of tokens; empty: [DefaultAudience]
 
-	// CertFile and KeyFile are the server's, in PEM. They, and ClientCAFile, are read
-	// again when they change.
+	// CertFile and KeyFile are the server's, in PEM. They and ClientCAFile are reloaded when they
+	// change.
 	CertFile, KeyFile string
-	// Plain serves without TLS. Listen must be a loopback address then.
+	// Plain serves without TLS. Listen must then be a loopback address.
 	Plain bool
-	// ClientCAFile has the authorities of senders' certificates, in PEM; empty: only
-	// tokens count. ClientNames are the common names, DNS names and URIs that are let in.
+	// ClientCAFile has the CAs of senders' certificates, in PEM; empty: only tokens are accepted.
+	// ClientNames are the accepted common names, DNS names and URIs.
 	ClientCAFile string
 	ClientNames  []string
 
 	Metrics prometheus.Registerer // nil: nowhere
-	Log     *slog.Logger          // nil: none
+	Log     *slog.Logger          // nil: no log
 }
 
-// Check returns everything that is wrong with the settings, by the names of the
-// controller's flags. Files are not read.
+// Check returns all mistakes in the settings, with the names of the controller's flags. It reads no
+// files.
 func (c *Config) Check() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -103,7 +103,7 @@ func (c *Config) Check() error {
 	return errors.Join(errs...)
 }
 
-// tokens says how the API server is asked about tokens.
+// tokens returns the configuration for reviewing tokens.
 func (c *Config) tokens() web.TokensConfig {
 	return web.TokensConfig{API: c.API, Audience: c.Audience, Verb: "post", Allowed: allowedFor, Rate: reviewRate, Log: c.Log}
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/kernosis/kernosis/reporter/web"
 )
 
-// Handler returns what serves the paths. Without TLS nobody is known by a certificate.
+// Handler returns the HTTP handler of all paths. Without TLS nobody can authenticate by
+// certificate.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for path, decode := range map[string]func([]byte) (*trigger.Alerts, error){
@@ -28,10 +29,10 @@ func (s *Server) Handler() http.Handler {
 		if a == nil {
 			a = &answer{code: http.StatusOK}
 		}
-		s.write(w, a) // not counted: whoever looks sends no alerts
+		s.write(w, a) // not counted: it is not a sender
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// Only those who are known may keep their connections: there are only so many.
+		// Only authenticated senders may keep connections alive, because their number is limited.
 		w.Header().Set("Connection", "close")
 		mux.ServeHTTP(w, r)
 	})
@@ -48,16 +49,16 @@ func (s *Server) write(w http.ResponseWriter, a *answer) {
 	}
 }
 
-// ready is nil where alerts are taken.
+// ready returns nil if alerts are accepted.
 func (s *Server) ready() *answer {
 	err := s.cfg.Taker.Ready()
 	if err == nil {
 		return nil
 	}
-	return unavailable(err) // and the next try may come to another process
+	return unavailable(err) // a retry may reach another process
 }
 
-// unavailable is the answer for an error of the Taker.
+// unavailable returns the answer for an error of the Taker.
 func unavailable(err error) *answer {
 	if u := (*Unavailable)(nil); errors.As(err, &u) {
 		return later(http.StatusServiceUnavailable, u.Why, u.After)
@@ -65,7 +66,7 @@ func unavailable(err error) *answer {
 	return later(http.StatusServiceUnavailable, err.Error(), time.Second)
 }
 
-// receive sees to one request.
+// receive handles one request.
 func (s *Server) receive(w http.ResponseWriter, r *http.Request, path string, decode func([]byte) (*trigger.Alerts, error)) *answer {
 	if a := s.ready(); a != nil {
 		return a
@@ -101,7 +102,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, path string, de
 	return s.take(r.Context(), who, path, got)
 }
 
-// slot waits for one of the places that requests with a body have.
+// slot waits for a slot for a request with a body.
 func (s *Server) slot(ctx context.Context) (free func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, turnWithin)
 	defer cancel()
@@ -111,8 +112,8 @@ func (s *Server) slot(ctx context.Context) (free func(), err error) {
 	return func() { s.slots.Release(1) }, nil
 }
 
-// form refuses what is not declared as JSON, and what is compressed: senders of alerts do
-// not compress, and of what is compressed nobody knows the size.
+// form rejects bodies that are not declared as JSON, or are compressed: senders of alerts do not
+// compress, and the size of compressed data is not known in advance.
 func form(r *http.Request) *answer {
 	if e := r.Header.Values("Content-Encoding"); len(e) > 0 && (len(e) > 1 || e[0] != "" && e[0] != "identity") {
 		a := refuse(http.StatusUnsupportedMediaType, "content-encoding: want none")
@@ -125,7 +126,7 @@ func form(r *http.Request) *answer {
 	return nil
 }
 
-// read reads a body of a bounded size.
+// read reads a body of limited size.
 func read(w http.ResponseWriter, r *http.Request) ([]byte, *answer) {
 	tooLarge := func() *answer {
 		return refuse(http.StatusRequestEntityTooLarge, fmt.Sprintf("more than %d bytes", trigger.MaxAlertBody))
@@ -145,7 +146,7 @@ func read(w http.ResponseWriter, r *http.Request) ([]byte, *answer) {
 	return data, nil
 }
 
-// take hands alerts on.
+// take passes alerts to the Taker.
 func (s *Server) take(ctx context.Context, who, path string, got *trigger.Alerts) *answer {
 	a := &answer{code: http.StatusOK, body: body{Received: len(got.Alerts), Omitted: got.Omitted}}
 	for _, err := range got.Refused {
@@ -158,7 +159,7 @@ func (s *Server) take(ctx context.Context, who, path string, got *trigger.Alerts
 			return unavailable(err)
 		}
 	}
-	// Counted only now: what is sent again would count twice.
+	// Counted only now, because a retried request would count twice.
 	s.counts.received.Add(float64(len(got.Alerts)))
 	s.counts.invalid.Add(float64(got.RefusedCount))
 	s.counts.omitted.Add(float64(got.Omitted))

@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// serial returns that of the certificate that the server shows.
+// serial returns the serial number of the server's certificate.
 func (s *stand) serial() int64 {
 	s.t.Helper()
 	c := s.known()
@@ -33,7 +33,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 		t.Fatal(n)
 	}
 	cert, key := s.ca.issue("kernosis-alerts", 3, x509.ExtKeyUsageServerAuth)
-	// One without the other can't be used, and what was there stays.
+	// A certificate without its key can't be used, and the old pair stays.
 	write(t, path("tls.crt"), cert)
 	await.Until(t, "the change is seen", deadline, func() bool { s.serial(); return s.metric("kernosis_alert_certificate_failed_reloads_total") > 0 })
 	if n := s.serial(); n != 2 {
@@ -41,7 +41,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	}
 	write(t, path("tls.key"), key)
 	await.Until(t, "the new one is shown", deadline, func() bool { return s.serial() == 3 })
-	// So are the authorities of senders.
+	// The CAs of senders are reloaded too.
 	others := newAuthority(t, "others")
 	former := s.clients.client("alertmanager")
 	write(t, path("ca.crt"), others.PEM)
@@ -59,7 +59,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	probe := s.client(others.client("alertmanager"))
 	await.Until(t, "the loss is seen", deadline, func() bool {
 		probe.CloseIdleConnections()
-		s.post(probe, PathV2, "[]") // goes on
+		s.post(probe, PathV2, "[]") // still works
 		return s.metric("kernosis_alert_certificate_failed_reloads_total") > failed
 	})
 	if ends := s.metric("kernosis_alert_certificate_expiry_timestamp_seconds"); ends < float64(time.Now().Unix()) {

@@ -7,25 +7,24 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Bounds of what senders may take of this process.
+// Limits of what senders may use of this process.
 const (
-	// maxRequests at once hold a body each, of up to 4 MiB, and several times that while it
-	// is decoded.
+	// maxRequests is how many requests may run at once. Each holds a body of up to 4 MiB, and
+	// several times that while it is decoded.
 	maxRequests = 8
-	// A sender has few groups of alerts, and Prometheus sends 64 alerts at a time: of 4096
-	// it makes 64 requests.
+	// A sender has few groups of alerts. Prometheus sends 64 alerts per request, so 4096 alerts
+	// make 64 requests.
 	requestRate, requestBurst = 20, 100
-	// reviewRate is how often a second the API server is asked about a token.
+	// reviewRate is how many tokens per second the API server is asked about at most.
 	reviewRate = 50
-	// For so long a verdict holds that allows.
+	// allowedFor is how long a positive review of a token is cached.
 	allowedFor = time.Minute
-	// maxSenders are remembered; the ones heard of least lately go first.
+	// maxSenders is how many senders are remembered; the least recently seen are evicted.
 	maxSenders = 256
 
 	// turnWithin is how long a request may wait for its turn.
 	turnWithin = 2 * time.Second
-	// takeWithin is how long a request may take once it is decoded: Prometheus waits 10 s
-	// for the whole.
+	// takeWithin is how long a decoded request may take: Prometheus waits 10 s for all of it.
 	takeWithin = 7 * time.Second
 
 	headerWithin, readWithin, writeWithin, idleWithin = 5 * time.Second, 20 * time.Second, 60 * time.Second, 2 * time.Minute
@@ -33,8 +32,8 @@ const (
 	maxHeader = 64 << 10
 )
 
-// turn waits for a limiter, but no longer than turnWithin. It returns after which time it
-// is worth to try again where that would not do; 0: it may go on.
+// turn waits for a limiter, but not longer than turnWithin. It returns 0 if the request may
+// continue, or else after what time to retry.
 func turn(ctx context.Context, l *rate.Limiter) time.Duration {
 	r := l.Reserve()
 	d := r.Delay()

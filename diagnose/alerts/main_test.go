@@ -41,13 +41,13 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// taker notes what it is given.
+// taker records the alerts that it receives.
 type taker struct {
 	mu     sync.Mutex
 	got    []*trigger.Alert
 	ready  error
 	err    error
-	hold   chan struct{} // when not nil, Take waits for it
+	hold   chan struct{} // if not nil, Take waits for it
 	inside atomic.Int32
 }
 
@@ -101,7 +101,7 @@ func (a *authority) issue(name string, serial int64, use x509.ExtKeyUsage) (cert
 	})
 }
 
-// client returns a certificate of a sender.
+// client returns a sender's certificate.
 func (a *authority) client(name string) *tls.Certificate {
 	a.t.Helper()
 	pair, err := tls.X509KeyPair(a.issue(name, 7, x509.ExtKeyUsageClientAuth))
@@ -113,7 +113,7 @@ func (a *authority) client(name string) *tls.Certificate {
 
 func write(t testing.TB, path string, text []byte) string {
 	t.Helper()
-	// As a volume of a pod does it: never half of a file.
+	// As in a pod's volume: a file is replaced atomically.
 	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func write(t testing.TB, path string, text []byte) string {
 	return path
 }
 
-// stand is a server that listens, with senders.
+// stand is a listening server with senders.
 type stand struct {
 	*Server
 	t        testing.TB
@@ -136,7 +136,7 @@ type stand struct {
 	log      *logbuffer.Buffer
 }
 
-// asked counts what the API server is asked.
+// asked counts requests to the API server.
 type asked struct {
 	tokens, access atomic.Int32
 	fail           atomic.Bool
@@ -201,11 +201,11 @@ func newStand(t testing.TB, change func(*Server)) *stand {
 // deadline is for what takes milliseconds on an idle machine.
 const deadline = 30 * time.Second
 
-// client returns one with a certificate, or nil.
+// client returns a client with a certificate, or without one if cert is nil.
 func (s *stand) client(cert *tls.Certificate) *http.Client {
 	pool := x509.NewCertPool()
 	pool.AddCert(s.ca.Cert)
-	config := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS10} //nolint:gosec // the server is to refuse it
+	config := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS10} //nolint:gosec // the server must reject it
 	if cert != nil {
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
 	}
@@ -216,7 +216,7 @@ func (s *stand) client(cert *tls.Certificate) *http.Client {
 
 func (s *stand) url(path string) string { return "https://" + s.Address() + path }
 
-// reply is an answer that was read.
+// reply is a response that was read.
 type reply struct {
 	code   int
 	header http.Header
@@ -224,7 +224,7 @@ type reply struct {
 	body
 }
 
-// post sends a body. Headers are names and values.
+// post sends a body. headers are names and values.
 func (s *stand) post(c *http.Client, path, text string, headers ...string) reply {
 	s.t.Helper()
 	r, err := s.send(c, path, strings.NewReader(text), headers...)
@@ -256,16 +256,16 @@ func (s *stand) send(c *http.Client, path string, text io.Reader, headers ...str
 	return out, nil
 }
 
-// known returns a client that may send.
+// known returns a client that is authorized to send.
 func (s *stand) known() *http.Client { return s.client(s.clients.client("alertmanager")) }
 
-// metric returns the sum of a family over the labels that are given.
+// metric returns the sum of a family over the given labels.
 func (s *stand) metric(name string, labels ...string) float64 {
 	s.t.Helper()
 	return kubetest.Sum(s.t, s.registry, name, labels...)
 }
 
-// sender makes a service account, with the role of the documentation or without.
+// sender creates a service account, with or without the documented role.
 func sender(t testing.TB, role bool) kubetest.TokenFor {
 	t.Helper()
 	server := cluster.Server(t)

@@ -11,14 +11,14 @@ import (
 
 // counts are the server's metrics.
 type counts struct {
-	*prometheus.Registry                              // of these alone; it is registered with the process' own
+	*prometheus.Registry                              // of these metrics alone; registered with the process' own
 	requests                   *prometheus.CounterVec // by code
 	auth                       *prometheus.CounterVec // by method and outcome
 	connections                *prometheus.CounterVec // closed, by reason
 	invalid, omitted, received prometheus.Counter
 }
 
-// newCounts returns counters, and what is known of the server's certificate; nil: it has none.
+// newCounts returns the counters, and metrics of the server's certificate; nil: it has none.
 func newCounts(k *web.Keys) *counts {
 	c := &counts{Registry: prometheus.NewRegistry()}
 	factory := promauto.With(c)

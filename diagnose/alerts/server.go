@@ -21,7 +21,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/web"
 )
 
-// Server takes alerts. Its methods may be called by several goroutines.
+// Server receives alerts. Its methods may be called by several goroutines.
 type Server struct {
 	cfg     Config
 	keys    *web.Keys // nil: plain
@@ -30,7 +30,7 @@ type Server struct {
 	slots   *semaphore.Weighted
 	counts  *counts
 	address atomic.Pointer[string]
-	body    time.Duration // within which a request must have come
+	body    time.Duration // how long reading a request may take
 	report  struct{ malformed, partial, unknown, connection rate.Sometimes }
 }
 
@@ -55,7 +55,7 @@ func newServer(c Config) (*Server, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{cfg: c, slots: semaphore.NewWeighted(maxRequests), body: readWithin}
-	// A sender that goes on making mistakes is logged now and then; the metrics count.
+	// A sender's repeated mistakes are logged only occasionally; the metrics count all.
 	for _, t := range []*rate.Sometimes{&s.report.malformed, &s.report.partial, &s.report.unknown, &s.report.connection} {
 		*t = rate.Sometimes{First: 1, Interval: 10 * time.Second}
 	}
@@ -80,15 +80,15 @@ func newServer(c Config) (*Server, error) {
 	return s, nil
 }
 
-// Close takes the metrics away. It does not end Start.
+// Close unregisters the metrics. It does not end Start.
 func (s *Server) Close() {
 	if s.cfg.Metrics != nil {
 		s.cfg.Metrics.Unregister(s.counts)
 	}
 }
 
-// connectionLog reports connections that come to nothing, as one whose sender does not
-// believe the certificate: now and then, for anybody can make such.
+// connectionLog logs failed connections, for example of a sender that does not trust the
+// certificate. It logs only occasionally, because anybody can cause them.
 type connectionLog Server
 
 func (l *connectionLog) Write(line []byte) (int, error) {
@@ -98,11 +98,11 @@ func (l *connectionLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// NeedLeaderElection makes the controller's manager run the server in each of several
-// processes: one that does not lead says so to senders.
+// NeedLeaderElection makes the controller's manager run the server in every process. One that does
+// not lead says so to senders.
 func (s *Server) NeedLeaderElection() bool { return false }
 
-// Address returns where the server listens; empty: it does not yet.
+// Address returns where the server listens; empty: not yet.
 func (s *Server) Address() string {
 	if a := s.address.Load(); a != nil {
 		return *a
@@ -110,8 +110,7 @@ func (s *Server) Address() string {
 	return ""
 }
 
-// Start serves until the context ends, and gives requests that are under way some seconds
-// then.
+// Start serves until the context ends, and then leaves running requests some seconds to finish.
 func (s *Server) Start(ctx context.Context) error {
 	if err := s.serve(ctx); err != nil {
 		return fmt.Errorf("alerts: %w", err)
@@ -135,7 +134,7 @@ func (s *Server) serve(ctx context.Context) error {
 		l = tls.NewListener(l, s.keys.Server())
 	}
 	var protocols http.Protocols
-	protocols.SetHTTP1(true) // one request a connection at a time, so that connections bound them
+	protocols.SetHTTP1(true) // one request at a time per connection, so that the limit on connections limits requests
 	server := &http.Server{
 		Handler: s.Handler(), Protocols: &protocols, ConnContext: web.ConnContext,
 		ReadHeaderTimeout: headerWithin, ReadTimeout: s.body, WriteTimeout: writeWithin, IdleTimeout: idleWithin,

@@ -19,7 +19,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// documentedRole is the one that senders are to be given.
+// documentedRole returns the role for senders in the documentation.
 func documentedRole(t testing.TB) *rbacv1.ClusterRole {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/triggers.md")
@@ -112,7 +112,7 @@ func TestVerdictsAreRemembered(t *testing.T) {
 	if tokens, access := s.asked.tokens.Load(), s.asked.access.Load(); tokens != 1 || access != 1 {
 		t.Errorf("%d token reviews, %d access reviews for 40 requests", tokens, access)
 	}
-	// A verdict is for one path.
+	// A review is for one path.
 	s.post(c, PathV1, alertsJSON(1), "Authorization", header)
 	if access := s.asked.access.Load(); access != 2 {
 		t.Errorf("%d access reviews for two paths", access)
@@ -122,7 +122,7 @@ func TestVerdictsAreRemembered(t *testing.T) {
 	}
 }
 
-// Whoever tries tokens costs the API server little, and those that are known nothing.
+// Trying unknown tokens costs the API server little, and known ones nothing.
 func TestAFloodOfUnknownTokens(t *testing.T) {
 	s := newStand(t, nil)
 	c, known := s.client(nil), "Bearer "+token(t, sender(t, true), "kernosis")
@@ -169,13 +169,13 @@ func TestTheAPIServerCannotBeAsked(t *testing.T) {
 	if r := s.post(c, PathV2, alertsJSON(1), "Authorization", header); r.code != 503 || r.header.Get("Retry-After") == "" {
 		t.Errorf("%+v", r)
 	}
-	s.asked.fail.Store(false) // and that is not remembered
+	s.asked.fail.Store(false) // and the failure is not cached
 	if r := s.post(c, PathV2, alertsJSON(1), "Authorization", header); r.code != 200 {
 		t.Errorf("%+v", r)
 	}
 }
 
-// Whoever holds connections without sending anything keeps no sender out.
+// Connections that are held without sending anything keep no sender out.
 func TestIdleConnections(t *testing.T) {
 	s := newStand(t, nil)
 	known := s.known()

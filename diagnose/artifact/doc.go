@@ -1,21 +1,21 @@
-// Package artifact keeps what operations found that is too big for a result: stacks,
-// profiles, captures. It is a folder on the node's disk with a folder a diagnosis, under
-// a budget of bytes.
+// Package artifact stores output of operations that is too big for a result: stacks, profiles,
+// captures. A store is a folder on the node's disk with a subfolder for each diagnosis, limited by
+// a budget in bytes.
 //
-// While a diagnosis runs ([Store.Begin] to [Run.End]) its artifacts stay. When room is
-// short the artifacts of the diagnosis that ended first go, all at once; where only
-// running ones are left a Write takes what there is room for and fails with
-// [operation.ErrArtifactBudget]. What was cut, refused or given up is counted
-// ([Store.Stats]).
+// Artifacts of a running diagnosis ([Store.Begin] to [Run.End]) are never evicted. To make room,
+// the store evicts all artifacts of the diagnosis that ended first. If only running diagnoses are
+// left, a Write stores as much as fits and fails with [operation.ErrArtifactBudget]. [Store.Stats]
+// counts what was truncated, refused or evicted.
 //
-// An artifact has another name while it is written and is renamed when it is closed, so
-// whatever has a name is whole, after kill -9 too: [Open] removes and counts what was
-// left half written. Its size and SHA-256 are in the folder's .index, a JSON object a
-// line; one that is missing there is computed again.
+// An artifact is written under a temporary name and renamed on Close, so that each artifact is
+// complete, even after kill -9: [Open] removes and counts incomplete files. Size and SHA-256 are in
+// the folder's .index, with one JSON object a line. If an artifact is missing there, they are
+// computed again.
 //
-// An operation may have a folder of its own below [Config.Storage] ([Run.Of]): the
-// diagnosis' folder in it counts, stays and goes with the one here, whose .index names it.
+// An operation may have its own folder below [Config.Storage] ([Run.Of]). The diagnosis' subfolder
+// there counts towards the budget, and is kept and removed together with the one in the store,
+// whose .index names it.
 //
-// The content is not looked at. Folders are 0700 and files 0600: profiles and captures
-// have secrets in them.
+// The content is not inspected. Folders are 0700 and files 0600, because profiles and captures
+// contain secrets.
 package artifact

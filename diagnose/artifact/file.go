@@ -15,24 +15,24 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// file is an artifact that is written.
+// file is an artifact that is being written.
 type file struct {
 	r            *Run
 	name, folder string
 	at           place
 
 	f    *os.File
-	held int64         // bytes that the store has granted; under its disk's lock
-	done chan struct{} // closed under the disk's lock when it is closed or discarded
+	held int64         // bytes reserved in the store; guarded by the store's disk lock
+	done chan struct{} // closed under the disk lock when the file is closed or discarded
 
-	mu        sync.Mutex // taken before the store's locks
+	mu        sync.Mutex // locked before the store's locks
 	sum       hash.Hash
 	size      int64
 	truncated bool
 }
 
-// Write takes as much of b as there is room for, and fails with
-// [operation.ErrArtifactBudget] where that isn't all.
+// Write writes as much of b as fits, and fails with [operation.ErrArtifactBudget] if not all of it
+// does.
 func (f *file) Write(b []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -64,7 +64,7 @@ func (f *file) Write(b []byte) (int, error) {
 	return n, fmt.Errorf("write artifact %s: %w", f.name, noRoom(fmt.Sprintf("at most %d bytes in all", f.r.s.cfg.Budget)))
 }
 
-// write writes to the disk. While that is full, artifacts of others make room.
+// write writes to the disk. If the disk is full, it evicts artifacts of other diagnoses.
 func (f *file) write(b []byte) (n int, err error) {
 	for {
 		m, err := f.f.Write(b[n:])
@@ -75,7 +75,7 @@ func (f *file) write(b []byte) (n int, err error) {
 	}
 }
 
-// Close makes the artifact known. It may be called more than once.
+// Close completes the artifact and adds it to the store. It may be called more than once.
 func (f *file) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -87,7 +87,7 @@ func (f *file) Close() error {
 	s.disk.Lock()
 	defer s.disk.Unlock()
 	if f.closed() {
-		return nil // discarded meanwhile
+		return nil // discarded in the meantime
 	}
 	close(f.done)
 	if err == nil {
@@ -112,15 +112,15 @@ func (f *file) closed() bool {
 	}
 }
 
-// discard ends writing. The disk's lock is held; a Write that is going on fails, and
-// gives back what it has reserved.
+// discard aborts writing. The disk lock is held. A concurrent Write fails, and releases what it has
+// reserved.
 func (f *file) discard() {
 	close(f.done)
 	_ = f.f.Close()
 	f.drop()
 }
 
-// drop removes what is written. The disk's lock is held.
+// drop removes the incomplete file. The disk lock is held.
 func (f *file) drop() {
 	s := f.r.s
 	delete(f.r.files, f.name)

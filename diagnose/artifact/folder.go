@@ -14,11 +14,11 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// maxFolder bounds a part of an operation's folder: a file's name has no more.
+// maxFolder bounds each part of a folder's path: the limit of a file name.
 const maxFolder = 255
 
-// CheckFolder returns why an operation's results can't be kept in a folder, whatever the
-// node: one below [Config.Storage], or an absolute path.
+// CheckFolder returns an error if no node can store results in folder, which is relative to
+// [Config.Storage] or an absolute path.
 func CheckFolder(folder string) error {
 	rest, absolute := strings.CutPrefix(folder, "/")
 	if absolute && OfSystem(folder) {
@@ -35,8 +35,8 @@ func CheckFolder(folder string) error {
 	return nil
 }
 
-// OfSystem reports whether an absolute path is one that nothing of Kernosis is ever written
-// to: the root, or below what the host boots, runs and is configured from.
+// OfSystem reports whether an absolute path is one to which Kernosis never writes: the root, or a
+// path below the host's boot, runtime or configuration folders.
 func OfSystem(path string) bool {
 	path = filepath.Clean(path)
 	return path == "/" || slices.ContainsFunc([]string{
@@ -60,9 +60,9 @@ func (s *Store) below(folder string) (string, error) {
 	return path, nil
 }
 
-// makeFolder makes a folder below [Config.Storage]. None of its parts may be a symbolic link:
-// [os.Root] follows none out of there, and others would still lead to a folder that nobody
-// has named.
+// makeFolder creates a folder below [Config.Storage]. None of its parts may be a symbolic link:
+// [os.Root] refuses links that lead out of it, but others would still lead to a folder that nobody
+// has configured.
 func (s *Store) makeFolder(path string) error {
 	if s.storage == nil {
 		return s.storageErr
@@ -84,7 +84,7 @@ func (s *Store) makeFolder(path string) error {
 	return nil
 }
 
-// place is the folder of a diagnosis: in the store's own, or in one of an operation.
+// place is a folder of a diagnosis, in the store or in an operation's folder.
 type place struct {
 	root *os.Root
 	dir  string
@@ -92,7 +92,7 @@ type place struct {
 
 func (p place) file(name string) string { return p.dir + "/" + name }
 
-// placeOf returns the place of a diagnosis in a folder that [Artifact.Folder] names.
+// placeOf returns the place of a diagnosis in folder, which is an [Artifact.Folder].
 func (s *Store) placeOf(id, folder string) (place, error) {
 	if folder == "" {
 		return place{s.root, id}, nil
@@ -107,8 +107,8 @@ func (s *Store) placeOf(id, folder string) (place, error) {
 	return place{s.storage, filepath.Join(path, id)}, nil
 }
 
-// use notes that a diagnosis has files in an operation's folder, before there are any: what a
-// killed agent leaves there is found by it. The disk's lock is not held.
+// use records in the index that a diagnosis has files in an operation's folder, before it creates
+// any, so that files of a killed agent are found there. The disk lock must not be held.
 func (r *Run) use(folder string) error {
 	r.s.disk.Lock()
 	defer r.s.disk.Unlock()

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// keep makes an artifact of a node in an operation's folder.
+// keep creates an artifact of a node in an operation's folder.
 func keep(t *testing.T, r *Run, folder, name string, content []byte) {
 	t.Helper()
 	a, err := r.Of(1, folder)
@@ -64,7 +64,7 @@ func TestAnOperationsFolder(t *testing.T) {
 	if _, err := w.Write([]byte("half")); err != nil {
 		t.Fatal(err)
 	}
-	// The agent is killed. The next one knows of all, and of the half one no more.
+	// The agent is killed. The next one finds all artifacts, and removes the incomplete one.
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestAnOperationsFolder(t *testing.T) {
 	if err != nil || len(seen) != 3 || seen[0].Folder != filepath.Join(storage, "db/dumps") || seen[2].Folder != "" {
 		t.Errorf("%+v, %v", seen, err)
 	}
-	// One budget holds for all, and what has to go goes from everywhere.
+	// The budget covers both folders, and an evicted diagnosis is removed from all of them.
 	filled(t, s, "d2", 90)
 	missing(t, filepath.Join(storage, "db/dumps/d1"))
 	missing(t, filepath.Join(storage, "db/d1"))
@@ -99,7 +99,7 @@ func TestAnOperationsFolder(t *testing.T) {
 	missing(t, filepath.Join(storage, "db/d3"))
 }
 
-// Nothing is written but below the folder that the node has for it.
+// Nothing is written outside of the node's storage folder.
 func TestHostileFolders(t *testing.T) {
 	outside, base := t.TempDir(), t.TempDir()
 	dir, storage := filepath.Join(base, "artifacts"), filepath.Join(base, "storage")
@@ -138,7 +138,7 @@ func TestHostileFolders(t *testing.T) {
 			t.Errorf("%q: %v, %v, want %s", folder, a, err, want)
 		}
 	}
-	// A link that comes after the folder was made leads nowhere, either.
+	// A link that replaces the folder later leads nowhere, either.
 	a, err := r.Of(1, "later")
 	if err == nil {
 		err = errors.Join(os.Remove(filepath.Join(storage, "later")), os.Symlink(outside, filepath.Join(storage, "later")))
@@ -153,14 +153,14 @@ func TestHostileFolders(t *testing.T) {
 	if entries, err := os.ReadDir(outside); err != nil || len(entries) != 0 {
 		t.Errorf("%v, %v", entries, err)
 	}
-	// Its index names the folder that is a link by now.
+	// The index stays, because it names the folder that is a link now.
 	if entries, err := os.ReadDir(filepath.Join(dir, "d1")); err != nil || len(entries) != 1 || entries[0].Name() != indexFile {
 		t.Errorf("%v, %v", entries, err)
 	}
 }
 
-// A store that can't have an operation's folder takes nothing for it, and forgets none that
-// another has: its index stays.
+// A store that can't open an operation's folder stores nothing there, and does not forget files
+// that another store has there: the index stays.
 func TestAnOperationsFolderThatIsNotThere(t *testing.T) {
 	dir, storage := filepath.Join(t.TempDir(), "artifacts"), filepath.Join(t.TempDir(), "storage")
 	s := open(t, Config{Dir: dir, Storage: storage})

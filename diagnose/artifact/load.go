@@ -17,15 +17,15 @@ import (
 
 const (
 	indexFile     = ".index"
-	partialSuffix = ".partial" // of a name that begins with a dot
+	partialSuffix = ".partial" // the name also begins with a dot
 	// maxIndexLine bounds a line of .index: a name, some numbers and a path.
 	maxIndexLine = 16 << 10
 )
 
-// partialName returns the name that an artifact has while it is written.
+// partialName returns the name of an artifact while it is written.
 func partialName(name string) string { return "." + name + partialSuffix }
 
-// load reads the folders. What isn't of this store is left as it is, and logged.
+// load reads the store's folders. It logs and skips entries that are not the store's.
 func (s *Store) load() error {
 	entries, err := fs.ReadDir(s.root.FS(), ".")
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *Store) loadDiagnosis(id string) error {
 		at, err := s.placeOf(id, folder)
 		if err != nil {
 			s.log.Warn("artifacts in an operation's folder are ignored and do not count towards the budget", "diagnosis", id, "folder", folder, "error", err)
-			whole = false // another store may have it
+			whole = false // another store may own it
 			continue
 		}
 		foreign, err := s.loadPlace(id, folder, at, known, d)
@@ -69,11 +69,11 @@ func (s *Store) loadDiagnosis(id string) error {
 	return nil
 }
 
-// loadPlace reads a folder of a diagnosis. foreign: it has something else.
+// loadPlace reads one folder of a diagnosis. foreign: it contains something else.
 func (s *Store) loadPlace(id, folder string, at place, known map[string]Artifact, d *diagnosis) (foreign bool, err error) {
 	entries, err := fs.ReadDir(at.root.FS(), at.dir)
 	if folder != "" && errors.Is(err, fs.ErrNotExist) {
-		return false, nil // somebody has removed it
+		return false, nil // somebody removed it
 	} else if err != nil {
 		return false, err
 	}
@@ -105,7 +105,7 @@ func (s *Store) loadPlace(id, folder string, at place, known map[string]Artifact
 	return foreign, nil
 }
 
-// loadArtifact returns what the index says of a file, or else what is in it.
+// loadArtifact returns a file's entry in the index, or computes it from the content.
 func (s *Store) loadArtifact(id, folder string, at place, e fs.DirEntry, known map[string]Artifact) (Artifact, error) {
 	info, err := e.Info()
 	if err != nil {
@@ -132,8 +132,8 @@ func (s *Store) loadArtifact(id, folder string, at place, e fs.DirEntry, known m
 	return a, nil
 }
 
-// readIndex returns what the index of a diagnosis says of its artifacts, and the folders of
-// operations that it has files in. A line that was torn by a crash says nothing.
+// readIndex returns the artifacts in the index of a diagnosis, and the operations' folders in which
+// it has files. It skips lines that a crash has torn.
 func (s *Store) readIndex(id string) (known map[string]Artifact, folders []string) {
 	known = map[string]Artifact{}
 	f, err := s.root.OpenFile(id+"/"+indexFile, os.O_RDONLY|noFollow, 0)
@@ -158,7 +158,7 @@ func (s *Store) readIndex(id string) (known map[string]Artifact, folders []strin
 	return known, folders
 }
 
-// addToIndex notes an artifact, or a folder alone, in one write that begins its own line.
+// addToIndex appends an artifact, or only a folder, in one write that starts with a newline.
 func (s *Store) addToIndex(id string, a Artifact) error {
 	line, err := json.Marshal(a)
 	if err != nil {

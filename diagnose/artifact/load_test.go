@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// writeUntilKilled makes an artifact and half another.
+// writeUntilKilled writes one artifact and half of another.
 func writeUntilKilled(dir string) int {
 	s, err := Open(Config{Dir: dir}, nil)
 	if err != nil {
@@ -76,7 +76,7 @@ func TestKilledWhileWriting(t *testing.T) {
 	if b, a := read(t, s, "d", "whole"); string(b) != "content of whole" || a.SHA256 != sum(b) {
 		t.Errorf("%s %+v", b, a)
 	}
-	// The diagnosis goes on, and writes the other one anew.
+	// The diagnosis resumes, and writes the incomplete artifact again.
 	r := begin(t, s, "d")
 	put(t, r, "half", []byte("again"))
 	if st := s.Stats(); st.Artifacts != 2 || st.Bytes != 21 {
@@ -84,7 +84,7 @@ func TestKilledWhileWriting(t *testing.T) {
 	}
 }
 
-// TestBrokenIndex: what the index doesn't say, or says wrong, is read from the files.
+// TestBrokenIndex: what is missing or wrong in the index is computed from the files.
 func TestBrokenIndex(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, Config{Dir: dir})
@@ -106,7 +106,7 @@ func TestBrokenIndex(t *testing.T) {
 			if err := os.WriteFile(index, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			for range 2 { // once computed, and once read
+			for range 2 { // first computed, then read
 				have := open(t, Config{Dir: dir}).List("d")
 				if len(have) != len(want) {
 					t.Fatalf("%+v", have)

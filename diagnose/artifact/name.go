@@ -9,7 +9,7 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// noFollow: the last part of a path is no symbolic link. [os.Root] sees to the others.
+// noFollow refuses a symbolic link as the last part of a path. [os.Root] checks the others.
 const noFollow = unix.O_NOFOLLOW
 
 const (
@@ -17,10 +17,11 @@ const (
 	maxID   = 200
 )
 
-// checkName returns why name can't be an artifact's. One that begins with a dot is ours.
+// checkName returns an error if name is not valid for an artifact. Names that begin with a dot are
+// reserved.
 func checkName(name string) error { return check("artifact name", name, maxName) }
 
-// checkID returns why id can't be a diagnosis'.
+// checkID returns an error if id is not valid for a diagnosis.
 func checkID(id string) error { return check("diagnosis", id, maxID) }
 
 func check(what, s string, limit int) error {

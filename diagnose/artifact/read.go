@@ -9,9 +9,9 @@ import (
 	"slices"
 )
 
-// Read returns the whole artifacts of a diagnosis in a store's folder, by name, and
-// changes nothing, so that another process may have the store. Of one that its index does
-// not know there is no checksum.
+// Read returns the complete artifacts of a diagnosis in a store's folder, sorted by name. It
+// changes nothing, so that another process may use the store. An artifact that is missing from the
+// index has no checksum.
 func Read(dir, id string) ([]Artifact, error) {
 	if err := checkID(id); err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func Read(dir, id string) ([]Artifact, error) {
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil || !e.Type().IsRegular() || checkName(e.Name()) != nil {
-			continue // gone since it was listed, half written, or none
+			continue // removed since it was listed, incomplete, or not an artifact
 		}
 		a, ok := known[e.Name()]
 		if !ok || a.Folder != "" || a.Size != info.Size() {

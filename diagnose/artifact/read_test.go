@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// Who only looks sees what is whole, and leaves what another process writes.
+// Read returns complete artifacts, and leaves alone what another process is writing.
 func TestReadChangesNothing(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, Config{Dir: dir})

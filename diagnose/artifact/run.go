@@ -21,24 +21,23 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// ErrRunning is returned where the artifacts of a running diagnosis are to be removed,
-// and where it is begun twice.
+// ErrRunning is returned if artifacts of a running diagnosis are to be removed, or if it is begun
+// twice.
 var ErrRunning = errors.New("the diagnosis runs")
 
-// Run is a diagnosis that runs: it takes artifacts of its operations, of several at
-// once.
+// Run stores the artifacts of a running diagnosis. Several operations may use it at once.
 type Run struct {
 	s     *Store
 	id    string
 	d     *diagnosis
-	files map[string]*file // those that are written
+	files map[string]*file // those being written
 	ended bool
 }
 
 var _ operation.Artifacts = (*Run)(nil)
 
-// Begin keeps the artifacts of a diagnosis until [Run.End], those that it has from an
-// interrupted run too. Its id (the UID) has letters, digits, '.', '_' and '-'.
+// Begin keeps the artifacts of a diagnosis, including those of an interrupted run, until [Run.End].
+// The id (the UID) has letters, digits, '.', '_' and '-'.
 func (s *Store) Begin(id string) (*Run, error) {
 	if err := checkID(id); err != nil {
 		return nil, err
@@ -57,8 +56,8 @@ func (s *Store) Begin(id string) (*Run, error) {
 	return &Run{s: s, id: id, d: d, files: map[string]*file{}}, nil
 }
 
-// End lets the artifacts go when there is no room for others. Those that are not closed
-// are discarded. It may be called more than once.
+// End allows the store to evict the diagnosis' artifacts. It discards artifacts that are not
+// closed. It may be called more than once.
 func (r *Run) End() {
 	r.s.disk.Lock()
 	defer r.s.disk.Unlock()
@@ -73,15 +72,15 @@ func (r *Run) End() {
 	}
 	if len(r.d.artifacts) == 0 {
 		r.s.change(func() { delete(r.s.diagnoses, r.id) })
-		_ = r.s.removeFolders(r.id, r.d.folders) // nothing is in them but what can't be removed
+		_ = r.s.removeFolders(r.id, r.d.folders) // only what can't be removed is left in them
 	}
 }
 
-// Create implements [operation.Artifacts]. A name that the diagnosis has already is an
-// error ([fs.ErrExist]).
+// Create implements [operation.Artifacts]. If the diagnosis already has an artifact with this name,
+// the error is [fs.ErrExist].
 func (r *Run) Create(name string) (io.WriteCloser, error) { return r.create(name, "") }
 
-// create is Create in an operation's folder.
+// create is Create for an artifact in an operation's folder.
 func (r *Run) create(name, folder string) (io.WriteCloser, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -107,12 +106,12 @@ func (r *Run) create(name, folder string) (io.WriteCloser, error) {
 	return r.files[name], nil
 }
 
-// Of returns the artifacts of one node of the graph. Their names begin with its number,
-// and a second one of a name, of another try, is numbered: 3-stacks.txt, 3-stacks-2.txt.
+// Of returns the artifacts of one node of the graph. Their names begin with its id. If a name
+// exists, because of an earlier attempt, it gets a number: 3-stacks.txt, 3-stacks-2.txt.
 //
-// folder is where its operation wants them: below [Config.Storage], or an absolute path that
-// is there; empty: with the others. The error says why the folder is refused. Where it can't
-// be made for another reason, such as a disk that is full, each Create fails.
+// folder is where the operation stores them: relative to [Config.Storage], or an absolute path
+// below it; empty: in the store's own folder. Of returns an error if the folder is not allowed. If
+// it can't be created for another reason, such as a full disk, each Create fails.
 func (r *Run) Of(node int, folder string) (operation.Artifacts, error) {
 	o := ofNode{r: r, prefix: strconv.Itoa(node) + "-"}
 	if folder == "" {
@@ -156,8 +155,7 @@ func (o ofNode) Create(name string) (io.WriteCloser, error) {
 	return w, err
 }
 
-// create makes the file that an artifact is written to. On a full disk artifacts of
-// others make room for it.
+// create creates the file of an artifact. On a full disk it evicts artifacts of other diagnoses.
 func (s *Store) create(id, folder, name string) (*os.File, place, error) {
 	at, err := s.placeOf(id, folder)
 	if err != nil {
@@ -181,7 +179,7 @@ func (s *Store) create(id, folder, name string) (*os.File, place, error) {
 	}
 }
 
-// List returns the artifacts of a diagnosis that are whole, by name. It does not wait for the
+// List returns the complete artifacts of a diagnosis, sorted by name. It does not wait for the
 // disk.
 func (s *Store) List(id string) []Artifact {
 	s.mu.Lock()
@@ -193,8 +191,8 @@ func (s *Store) List(id string) []Artifact {
 	return slices.SortedFunc(maps.Values(d.artifacts), func(a, b Artifact) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Diagnoses returns those that have artifacts or run, by when their last artifact was
-// closed.
+// Diagnoses returns the ids of all diagnoses that have artifacts or run, ordered by when their last
+// artifact was closed.
 func (s *Store) Diagnoses() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,8 +201,8 @@ func (s *Store) Diagnoses() []string {
 	})
 }
 
-// Remove removes the artifacts of a diagnosis that doesn't run; one that has none is no
-// error.
+// Remove removes the artifacts of a diagnosis that doesn't run. It returns no error if there are
+// none.
 func (s *Store) Remove(id string) error {
 	s.disk.Lock()
 	defer s.disk.Unlock()
@@ -218,7 +216,7 @@ func (s *Store) Remove(id string) error {
 	return s.remove(id)
 }
 
-// finish makes a file that is written an artifact. The disk's lock is held.
+// finish turns a file that has been written into an artifact. The disk lock is held.
 func (r *Run) finish(f *file, a Artifact) {
 	delete(r.files, f.name)
 	r.s.change(func() {
@@ -226,7 +224,7 @@ func (r *Run) finish(f *file, a Artifact) {
 		r.d.last = time.Now()
 	})
 	if err := r.s.addToIndex(r.id, a); err != nil {
-		// It is there all the same, and is read at the next Open.
+		// The file exists all the same, and the next Open reads it.
 		r.s.log.Warn("artifact is not in its index", "diagnosis", r.id, "artifact", a.Name, "error", err)
 	}
 }

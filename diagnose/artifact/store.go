@@ -17,90 +17,90 @@ import (
 )
 
 const (
-	// DefaultBudget is what a node can spare for some dozen captures and profiles.
+	// DefaultBudget is enough for some dozen captures and profiles, and any node can spare it.
 	DefaultBudget = 512 << 20
-	// DefaultMaxSize leaves room for several artifacts in the budget.
+	// DefaultMaxSize lets several artifacts fit into the budget.
 	DefaultMaxSize = 64 << 20
-	// maxArtifacts bounds those of one diagnosis: its status lists them.
+	// maxArtifacts bounds the artifacts of one diagnosis, because its status lists them.
 	maxArtifacts = 64
 )
 
-// Config says where and how much. A zero number is its default.
+// Config configures a [Store]. A number that is 0 has its default.
 type Config struct {
-	// Dir is the folder; it is made if it isn't there, but not the one that it is in.
+	// Dir is the store's folder. It is created if missing; its parent must exist.
 	Dir string
-	// Storage is the folder that operations may have folders of their own in; it is made if it
-	// isn't there. Empty: none has one.
+	// Storage is the folder for operations' own folders. It is created if missing. If empty,
+	// operations can't have folders.
 	Storage string
 	// Budget bounds the bytes of all artifacts.
 	Budget int64
-	// MaxSize bounds the bytes of one.
+	// MaxSize bounds the bytes of one artifact.
 	MaxSize int64
 }
 
-// Store is the artifacts of a node. Several goroutines may use it at once, but only one
-// process. Make one with [Open].
+// Store stores the artifacts of a node. Several goroutines may use it at once, but only one
+// process. [Open] creates one.
 type Store struct {
 	cfg  Config
 	log  *slog.Logger
 	root *os.Root
 
-	storage    *os.Root // nil: there is none
-	storageErr error    // why
-	apart      bool     // it is on another disk: there is no more room there without others' artifacts
+	storage    *os.Root // nil: not available
+	storageErr error    // why it is not available
+	apart      bool     // storage is on another disk: evicting artifacts of others makes no room there
 
-	// disk is held by whoever changes what the store has, while it changes the files too: that
-	// may take as long as the disk hangs.
+	// disk is locked while the store's content and its files are changed, which may take as long as
+	// the disk hangs.
 	disk sync.Mutex
-	// mu is taken behind disk, and never held while the disk is waited for. To change diagnoses
-	// and stats takes both, to read them one.
+	// mu is locked after disk, and never while waiting for the disk. Changing diagnoses and stats
+	// requires both locks, reading them one.
 	mu        sync.Mutex
 	diagnoses map[string]*diagnosis
 	stats     Stats
 }
 
-// diagnosis is the artifacts of one.
+// diagnosis has the artifacts of one diagnosis.
 type diagnosis struct {
 	artifacts map[string]Artifact
-	folders   []string  // of operations, that it has files in
-	last      time.Time // when the last one was closed
+	folders   []string  // operations' folders in which it has files
+	last      time.Time // when its last artifact was closed
 	running   bool
 }
 
-// Artifact is one that is whole.
+// Artifact is a complete artifact.
 type Artifact struct {
 	Name   string    `json:"name"`
 	Size   int64     `json:"size"`   // bytes
 	SHA256 string    `json:"sha256"` // 64 hexadecimal digits
 	Time   time.Time `json:"time"`   // when it was closed
-	// Truncated: there was no room for all of it.
+	// Truncated: it was cut because it did not fit.
 	Truncated bool `json:"truncated,omitempty"`
-	// Folder is the operation's own, which has a folder of the diagnosis with the file; empty:
-	// it is in the store's.
+	// Folder is the operation's own folder; the file is in the diagnosis' subfolder of it. Empty:
+	// the file is in the store's folder.
 	Folder string `json:"folder,omitempty"`
 }
 
-// Path returns where the file is, of a diagnosis of the store in a folder.
+// Path returns the path of the file, for a diagnosis of the store in dir.
 func (a *Artifact) Path(dir, id string) string {
 	return filepath.Join(cmp.Or(a.Folder, dir), id, a.Name)
 }
 
-// Stats are what the store has, and what it did since it was opened.
+// Stats are the content of a store, and counters since it was opened.
 type Stats struct {
-	Bytes     int64 // on disk, those being written included
+	Bytes     int64 // on disk, including files being written
 	Diagnoses int
-	Artifacts int // those that are whole
+	Artifacts int // complete ones
 
-	Evicted      uint64 // artifacts given up for others
+	Evicted      uint64 // artifacts evicted to make room
 	EvictedBytes uint64
-	Truncated    uint64 // artifacts that there was no room for all of
-	Refused      uint64 // artifacts that could not be begun
-	Discarded    uint64 // artifacts that were not closed when their diagnosis ended
-	Partial      uint64 // half written ones of a killed agent, removed when opened
+	Truncated    uint64 // artifacts cut because they did not fit
+	Refused      uint64 // artifacts that could not be created
+	Discarded    uint64 // artifacts not closed when their diagnosis ended
+	Partial      uint64 // incomplete files of a killed agent, removed by Open
 }
 
-// Open opens the store, removes what a killed agent left half written, and makes
-// it keep to its budget. A nil log takes nothing.
+// Open opens the store, removes incomplete files of a killed agent, and evicts artifacts until the
+// store is within its budget. log may be nil.
 func Open(cfg Config, log *slog.Logger) (*Store, error) {
 	if cfg.Budget == 0 {
 		cfg.Budget = DefaultBudget
@@ -133,8 +133,7 @@ func Open(cfg Config, log *slog.Logger) (*Store, error) {
 	return s, nil
 }
 
-// openStorage opens the folder of operations' folders. Without it the store is there all
-// the same.
+// openStorage opens the folder for operations' folders. If that fails, the store works without it.
 func (s *Store) openStorage() {
 	if s.storageErr = errors.New("this node has no folder for results of operations"); s.cfg.Storage == "" {
 		return
@@ -156,7 +155,7 @@ func (s *Store) openStorage() {
 	s.apart = unix.Stat(s.cfg.Dir, &own) == nil && unix.Stat(s.cfg.Storage, &theirs) == nil && own.Dev != theirs.Dev
 }
 
-// Close gives up what the store holds open. Artifacts stay.
+// Close closes the store's folders. Artifacts stay.
 func (s *Store) Close() error {
 	err := s.root.Close()
 	if s.storage != nil {
@@ -165,14 +164,14 @@ func (s *Store) Close() error {
 	return err
 }
 
-// change changes what readers see. The disk's lock is held.
+// change calls f, which changes fields that readers use. The disk lock is held.
 func (s *Store) change(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f()
 }
 
-// Stats returns the figures of now. It does not wait for the disk.
+// Stats returns the current figures. It does not wait for the disk.
 func (s *Store) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,8 +183,8 @@ func (s *Store) Stats() Stats {
 	return st
 }
 
-// reserve grants n bytes to a file, or fewer where there is no room. It gives up
-// artifacts of others for that, those of the diagnosis that ended first to begin with.
+// reserve reserves n bytes for a file, or fewer if there is no room. It evicts artifacts to make
+// room, first those of the diagnosis that ended first.
 func (s *Store) reserve(f *file, n int64) int64 {
 	s.disk.Lock()
 	defer s.disk.Unlock()
@@ -200,7 +199,7 @@ func (s *Store) reserve(f *file, n int64) int64 {
 	return n
 }
 
-// release gives n reserved bytes back. What a discarded file had is given back already.
+// release returns n reserved bytes. Those of a discarded file have been returned already.
 func (s *Store) release(f *file, n int64) {
 	s.disk.Lock()
 	defer s.disk.Unlock()
@@ -210,11 +209,11 @@ func (s *Store) release(f *file, n int64) {
 	}
 }
 
-// room returns how many bytes may be written.
+// room returns how many bytes are left in the budget.
 func (s *Store) room() int64 { return s.cfg.Budget - s.stats.Bytes }
 
-// evict gives up the artifacts of the diagnosis that ended first, and returns false
-// where there is none.
+// evict removes the artifacts of the diagnosis that ended first, and returns false if there is none
+// to evict.
 func (s *Store) evict() bool {
 	oldest := ""
 	for id, d := range s.diagnoses {
@@ -231,7 +230,7 @@ func (s *Store) evict() bool {
 	}
 	n, size := len(d.artifacts), d.size()
 	if err := s.remove(oldest); err != nil {
-		// It is no more counted: the next Open sees it again.
+		// They no longer count towards the budget until the next Open finds them.
 		s.log.Warn("artifacts of a diagnosis were not removed", "diagnosis", oldest, "error", err)
 	}
 	s.change(func() {
@@ -260,8 +259,8 @@ func (s *Store) remove(id string) error {
 	return s.removeFolders(id, d.folders)
 }
 
-// removeFolders removes the folders of a diagnosis. Where one can't be removed, or is not
-// this store's, the index stays, which names it.
+// removeFolders removes the folders of a diagnosis. If one can't be removed, or is not this
+// store's, the index stays, because it names that folder.
 func (s *Store) removeFolders(id string, folders []string) error {
 	var errs []error
 	for _, folder := range folders {
@@ -284,5 +283,5 @@ func (s *Store) removeFolders(id string, folders []string) error {
 	return errors.Join(failed, err)
 }
 
-// noRoom is the error of what there is no room for.
+// noRoom returns an [operation.ErrArtifactBudget] with a reason.
 func noRoom(why string) error { return fmt.Errorf("%w: %s", operation.ErrArtifactBudget, why) }

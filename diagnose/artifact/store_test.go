@@ -42,7 +42,7 @@ func begin(t *testing.T, s *Store, id string) *Run {
 	return r
 }
 
-// put makes an artifact.
+// put creates an artifact.
 func put(t *testing.T, r *Run, name string, content []byte) {
 	t.Helper()
 	w, err := r.Create(name)
@@ -66,7 +66,7 @@ func ofNode3(t *testing.T, r *Run) operation.Artifacts {
 	return a
 }
 
-// filled makes a diagnosis that has ended, with one artifact of n bytes.
+// filled creates a diagnosis that has ended, with one artifact of n bytes.
 func filled(t *testing.T, s *Store, id string, n int) {
 	t.Helper()
 	r := begin(t, s, id)
@@ -136,7 +136,7 @@ func TestArtifacts(t *testing.T) {
 	if _, err := r.Create("late"); !errors.Is(err, fs.ErrClosed) {
 		t.Error(err)
 	}
-	// All is as it was for the next process.
+	// The next process finds everything unchanged.
 	s = open(t, Config{Dir: dir})
 	if d := cmp.Diff(before, s.List("d1")); d != "" {
 		t.Error(d)
@@ -189,7 +189,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestSymbolicLinks: one who can write in the folder leads nothing out of it.
+// TestSymbolicLinks: somebody who can write to the folder can't redirect writes out of it.
 func TestSymbolicLinks(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	victim := filepath.Join(outside, "victim")
@@ -232,14 +232,14 @@ func TestBudget(t *testing.T) {
 	}
 	defer f.Close()
 	r := begin(t, s, "run")
-	put(t, r, "a", make([]byte, 500)) // takes the room of two
+	put(t, r, "a", make([]byte, 500)) // evicts two others
 	if got := s.Diagnoses(); !slices.Equal(got, []string{"old2", "old3", "run"}) {
 		t.Errorf("%v", got)
 	}
 	if b, err := io.ReadAll(f); err != nil || len(b) != 200 {
 		t.Errorf("one that is read is cut off: %d, %v", len(b), err)
 	}
-	// What one diagnosis has doesn't make room for itself.
+	// A diagnosis does not evict its own artifacts.
 	w, err := r.Create("b")
 	if err != nil {
 		t.Fatal(err)
@@ -259,7 +259,7 @@ func TestBudget(t *testing.T) {
 	if st := s.Stats(); st != (Stats{Bytes: 1000, Diagnoses: 1, Artifacts: 2, Evicted: 4, EvictedBytes: 800, Truncated: 1}) {
 		t.Errorf("%+v", st)
 	}
-	// Once it has ended, it does.
+	// Once it has ended, its artifacts can be evicted.
 	r.End()
 	filled(t, s, "next", 1)
 	if got := s.Diagnoses(); !slices.Equal(got, []string{"next"}) {
@@ -310,7 +310,7 @@ func TestManyArtifacts(t *testing.T) {
 	}
 }
 
-// TestLowerBudget: artifacts of a former setting go, the oldest first.
+// TestLowerBudget: a lower budget evicts artifacts on Open, the oldest first.
 func TestLowerBudget(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, Config{Dir: dir})
@@ -352,7 +352,7 @@ func TestEndDiscardsWhatIsOpen(t *testing.T) {
 	}
 }
 
-// TestConcurrently: budget and figures hold whatever comes at once.
+// TestConcurrently: budget and figures stay correct under concurrent use.
 func TestConcurrently(t *testing.T) {
 	const budget = 20_000
 	dir := t.TempDir()
@@ -387,7 +387,7 @@ func TestConcurrently(t *testing.T) {
 				if j%3 > 0 {
 					files.Wait()
 				}
-				r.End() // with files open, at times
+				r.End() // sometimes with files open
 				files.Wait()
 			}
 		})
@@ -431,7 +431,7 @@ func TestFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := w.Write(make([]byte, 200<<10)) // there is room without the old one
+	n, err := w.Write(make([]byte, 200<<10)) // there is room without evicting the old one
 	if err != nil || n != 200<<10 {
 		t.Fatalf("%d, %v", n, err)
 	}
@@ -453,7 +453,7 @@ func TestFullDisk(t *testing.T) {
 	if b, _ := read(t, s, "run", "a"); sum(b) != list[0].SHA256 {
 		t.Error("another sum than that of what is on disk")
 	}
-	// There may be no room for the index: it is computed again.
+	// If there is no room for the index, it is computed again.
 	again := open(t, Config{Dir: dir})
 	if l := again.List("run"); len(l) != 1 || l[0].SHA256 != list[0].SHA256 {
 		t.Errorf("%+v", l)

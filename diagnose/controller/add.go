@@ -15,8 +15,8 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
-// Add adds the controller to a manager that runs, and whose API server serves the kinds of
-// [Served]: see [leader.WhenServed]. Its metrics are there until remove is called.
+// Add adds the controller to a running manager whose API server serves the kinds of [Served]; see
+// [leader.WhenServed]. Its metrics stay registered until remove is called.
 func Add(m manager.Manager, c Config) (remove func(), err error) {
 	if err := c.setDefaults(); err != nil {
 		return nil, fmt.Errorf("controller: %w", err)
@@ -59,12 +59,12 @@ func add(m manager.Manager, c *Config, deleted *prometheus.CounterVec) error {
 
 // Names of the indexes of cached Diagnoses.
 const (
-	indexNode   = "controller/node"   // of those that have not ended: spec.nodeName
-	indexParent = "controller/parent" // UID of the Diagnosis that has it
-	indexEnded  = "controller/ended"  // of those that have ended, and no other has: the Trigger's name
+	indexNode   = "controller/node"   // Diagnoses that have not ended, by spec.nodeName
+	indexParent = "controller/parent" // by the parent's UID
+	indexEnded  = "controller/ended"  // ended Diagnoses without a parent, by the Trigger's name
 )
 
-// index makes the indexes.
+// index adds the indexes.
 func index(to client.FieldIndexer) error {
 	of := func(name string, value func(*v1alpha1.Diagnosis) []string) error {
 		return to.IndexField(context.Background(), &v1alpha1.Diagnosis{}, name, func(o client.Object) []string {

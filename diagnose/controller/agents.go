@@ -9,35 +9,35 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
-// agents knows which nodes' agents report, by their Leases. Its methods may be called by
-// several goroutines.
+// agents tracks by their Leases which nodes' agents report. Its methods may be called by several
+// goroutines.
 type agents struct {
 	silent time.Duration
 
 	mu     sync.Mutex
 	heard  map[string]*sign
 	crowd  lease.Crowd
-	looked time.Time // when all were looked at
+	looked time.Time // when the crowd was last updated
 }
 
-// sign is what was seen of a Lease.
+// sign is what has been observed of a Lease.
 type sign struct {
-	renewTime time.Time     // what it says, by the node's clock
-	seen      time.Time     // when it was first seen, or last seen to change, by ours
+	renewTime time.Time     // the Lease's renewTime, by the node's clock
+	seen      time.Time     // when it was first seen, or last seen to change, by our clock
 	last      time.Time     // the agent's last sign of life, as far as known
 	since     time.Time     // when it was first heard, or heard again after a silence
-	patience  time.Duration // how long the agent may be quiet by what it says
+	patience  time.Duration // how long the agent may stay quiet, according to the Lease
 	holders   lease.Holders // which agents of the node run Diagnoses
 }
 
-// agent is what is known of one.
+// agent is the known state of a node's agent.
 type agent struct {
 	known bool      // it has, or had, a Lease
-	alive bool      // it renews it
+	alive bool      // it renews the Lease
 	last  time.Time // sign of life
-	since time.Time // since when it is heard without a pause, by our clock
-	// holder is when the one that runs the Diagnosis was last seen to renew the Lease, by our
-	// clock, and runs whether it lives: of two agents of a node only one may.
+	since time.Time // since when it has reported without a pause, by our clock
+	// holder is when the agent that runs the Diagnosis was last seen to renew the Lease, by our
+	// clock; runs is whether it is alive. Of two agents of a node only one may run a Diagnosis.
 	holder time.Time
 	runs   bool
 }
@@ -46,7 +46,7 @@ func newAgents(silent time.Duration) *agents {
 	return &agents{silent: silent, heard: map[string]*sign{}}
 }
 
-// see takes a Lease as it is. It returns whether its agent was silent before.
+// see records the current state of a Lease. It reports whether its agent was silent before.
 func (a *agents) see(node string, l *coordinationv1.Lease, now time.Time) (back bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -57,8 +57,8 @@ func (a *agents) see(node string, l *coordinationv1.Lease, now time.Time) (back 
 	s := a.heard[node]
 	switch {
 	case s == nil:
-		// Nobody has seen it change. It counts as alive for a period; what it says
-		// itself is the best guess at when it was renewed.
+		// This Lease has not been seen to change yet. Its agent counts as alive for one period; the
+		// Lease's renewTime is the best guess at its last sign of life.
 		s = &sign{renewTime: says, seen: now, last: earlier(says, now), since: now}
 		a.heard[node] = s
 		back = true
@@ -73,8 +73,8 @@ func (a *agents) see(node string, l *coordinationv1.Lease, now time.Time) (back 
 	return back
 }
 
-// of returns what is known of a node's agent, and of the one that has a Diagnosis as its
-// checkpoint's holder. That its Lease was deleted changes nothing: it isn't renewed any more.
+// of returns the state of a node's agent, and of the agent named holder, which holds a Diagnosis'
+// checkpoint. A deleted Lease needs no special case: it is simply no longer renewed.
 func (a *agents) of(node, holder string, now time.Time) agent {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -89,7 +89,7 @@ func (a *agents) of(node, holder string, now time.Time) agent {
 	return out
 }
 
-// look sees whether many agents are late together, at most once a second. The lock is held.
+// look checks at most once a second whether many agents are late together. The lock is held.
 func (a *agents) look(now time.Time) {
 	if now.Sub(a.looked) < time.Second && !a.looked.IsZero() {
 		return
@@ -104,14 +104,14 @@ func (a *agents) look(now time.Time) {
 	a.crowd.See(len(a.heard), late, now, a.silent)
 }
 
-// forget is for a node that is gone.
+// forget drops a node that was deleted.
 func (a *agents) forget(node string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.heard, node)
 }
 
-// nodeOf returns whose agent's a Lease is; empty: none's.
+// nodeOf returns the node whose agent a Lease belongs to, or "" if it is not an agent's Lease.
 func nodeOf(l *coordinationv1.Lease) string {
 	node, ok := lease.NodeOf(l)
 	if !ok {

@@ -13,44 +13,43 @@ import (
 
 // Defaults of a [Config].
 const (
-	// DefaultSilent is that of package liveness.
+	// DefaultSilent is the same as in package liveness.
 	DefaultSilent = 50 * time.Second
-	// DefaultPodWait is longer than it takes to schedule a pod where that is possible.
+	// DefaultPodWait is longer than scheduling a pod takes if it is possible at all.
 	DefaultPodWait = 5 * time.Minute
-	// DefaultPendingSilent is longer than a node's reboot, or an upgrade of the agent.
+	// DefaultPendingSilent is longer than a reboot of the node or an upgrade of the agent.
 	DefaultPendingSilent = 10 * time.Minute
-	// DefaultRunningSilent gives a node that was cut off the time to come back, and its
-	// agent to report what came of the run.
+	// DefaultRunningSilent leaves a partitioned node time to come back, and its agent time to
+	// report the result of the run.
 	DefaultRunningSilent = time.Hour
-	// DefaultMaxEnded Diagnoses of some ten KiB are a small part of what etcd may have.
+	// DefaultMaxEnded Diagnoses of some ten KiB each use a small part of etcd's quota.
 	DefaultMaxEnded = 2000
-	// DefaultWorkers is that of package liveness.
+	// DefaultWorkers is the same as in package liveness.
 	DefaultWorkers = 8
 )
 
 // Config configures the controller. Namespace is required.
 type Config struct {
 	Namespace string // of the system
-	// Builtins are the operations that agents have.
+	// Builtins are the built-in operations of the agents.
 	Builtins []operation.Builtin
 
-	// Silent is how long after the last renewal of its Lease an agent is silent; 0:
+	// Silent is how long after the last renewal of its Lease an agent counts as silent; 0:
 	// [DefaultSilent].
 	Silent time.Duration
-	// PodWait is for how long a pod may be on no node; 0: [DefaultPodWait].
+	// PodWait is how long a pod may stay unscheduled; 0: [DefaultPodWait].
 	PodWait time.Duration
-	// PendingSilent and RunningSilent are for how long an agent may be silent before a
-	// Diagnosis of its node ends that has not begun, or has; 0: [DefaultPendingSilent],
-	// [DefaultRunningSilent]. One that reports, and does not begin, has RunningSilent too.
+	// PendingSilent and RunningSilent are how long an agent may be silent before a pending or
+	// running Diagnosis of its node is ended; 0: [DefaultPendingSilent], [DefaultRunningSilent].
+	// RunningSilent also bounds how long an agent that reports may leave a Diagnosis pending.
 	PendingSilent, RunningSilent time.Duration
-	// MaxEnded is how many ended Diagnoses the system namespace may have; 0:
-	// [DefaultMaxEnded].
+	// MaxEnded is how many ended Diagnoses are kept in the system namespace; 0: [DefaultMaxEnded].
 	MaxEnded int
-	Workers  int // how many Diagnoses are looked at together; 0: [DefaultWorkers]
+	Workers  int // how many Diagnoses are reconciled in parallel; 0: [DefaultWorkers]
 
-	// Metrics is where the controller's own are registered; nil: nowhere.
+	// Metrics is where the controller's metrics are registered; nil: nowhere.
 	Metrics prometheus.Registerer
-	Log     *slog.Logger // nil: none
+	Log     *slog.Logger // nil: no log
 }
 
 func (c *Config) setDefaults() error {

@@ -17,18 +17,18 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
-// diagnoses looks after Diagnoses, one at a time each.
+// diagnoses reconciles Diagnoses. One Diagnosis is never reconciled twice at the same time.
 type diagnoses struct {
 	config  *Config
 	client  client.Client // reads from the cache
-	api     client.Reader // asks the API server
+	api     client.Reader // reads from the API server
 	agents  *agents
 	names   *names
 	deleted *prometheus.CounterVec // by reason
 	report  *reporter
 }
 
-// Reconcile looks at one Diagnosis.
+// Reconcile reconciles one Diagnosis.
 func (r *diagnoses) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	d := &v1alpha1.Diagnosis{}
 	if err := r.client.Get(ctx, request.NamespacedName, d); err != nil {
@@ -62,7 +62,7 @@ func (r *diagnoses) look(ctx context.Context, d *v1alpha1.Diagnosis) (reconcile.
 	return r.onNode(ctx, d)
 }
 
-// onNode looks at a Diagnosis that has a node.
+// onNode reconciles a Diagnosis that has a node.
 func (r *diagnoses) onNode(ctx context.Context, d *v1alpha1.Diagnosis) (reconcile.Result, error) {
 	if why, err := r.contradiction(ctx, d); err != nil || why != "" {
 		return reconcile.Result{}, r.end(ctx, d, v1alpha1.PhaseFailed, v1alpha1.ReasonPodNotFound, why, err)
@@ -80,8 +80,8 @@ func (r *diagnoses) onNode(ctx context.Context, d *v1alpha1.Diagnosis) (reconcil
 	return reconcile.Result{RequeueAfter: s.again}, r.write(ctx, d, &s)
 }
 
-// judge says what becomes of a Diagnosis whose node exists. Before it ends for a silent
-// agent, the API server is asked for the Lease: after an outage the cache may be late.
+// judge returns the next step of a Diagnosis whose node exists. Before it ends one because of a
+// silent agent, it reads the Lease from the API server: after an outage the cache may be stale.
 func (r *diagnoses) judge(ctx context.Context, d *v1alpha1.Diagnosis) (step, error) {
 	node, now := d.Spec.NodeName, time.Now()
 	holder := ""
@@ -107,8 +107,7 @@ func (r *diagnoses) judge(ctx context.Context, d *v1alpha1.Diagnosis) (step, err
 	return s, nil
 }
 
-// nodeExists asks the API server where the cache has no such Node: it may have been made a
-// moment ago.
+// nodeExists asks the API server if the cache has no such Node: it may have just been created.
 func (r *diagnoses) nodeExists(ctx context.Context, name string) (bool, error) {
 	key := client.ObjectKey{Name: name}
 	err := r.client.Get(ctx, key, &corev1.Node{}, client.UnsafeDisableDeepCopy)
@@ -121,7 +120,7 @@ func (r *diagnoses) nodeExists(ctx context.Context, name string) (bool, error) {
 	return err == nil, err
 }
 
-// write writes a step into the status of d, which is as it was read.
+// write applies a step to the status. d must be as it was read.
 func (r *diagnoses) write(ctx context.Context, d *v1alpha1.Diagnosis, s *step) error {
 	next := d.DeepCopy()
 	apply(next, s, time.Now())
@@ -129,7 +128,7 @@ func (r *diagnoses) write(ctx context.Context, d *v1alpha1.Diagnosis, s *step) e
 	return err
 }
 
-// end ends a Diagnosis, unless err says that it isn't known whether it must.
+// end ends a Diagnosis. A non-nil err means that the decision failed; end only returns it.
 func (r *diagnoses) end(ctx context.Context, d *v1alpha1.Diagnosis, phase v1alpha1.Phase, reason, message string, err error) error {
 	if err != nil {
 		return err
@@ -141,8 +140,7 @@ func (r *diagnoses) end(ctx context.Context, d *v1alpha1.Diagnosis, phase v1alph
 	return r.write(ctx, d, &s)
 }
 
-// keep deletes a Diagnosis that has ended, once its time has come. What another one has
-// goes with that.
+// keep deletes an ended Diagnosis once its TTL is over. One with a parent is deleted with it.
 func (r *diagnoses) keep(ctx context.Context, d *v1alpha1.Diagnosis, ended time.Time) (reconcile.Result, error) {
 	if d.Parent() != nil {
 		return reconcile.Result{}, nil
@@ -167,7 +165,7 @@ func (r *diagnoses) keep(ctx context.Context, d *v1alpha1.Diagnosis, ended time.
 	return reconcile.Result{}, remove(ctx, r.client, r.deleted, d, deletedTTL)
 }
 
-// orphaned deletes a Diagnosis whose parent is gone. The garbage collector does too, later.
+// orphaned deletes a Diagnosis whose parent is gone. The garbage collector would too, but later.
 func (r *diagnoses) orphaned(ctx context.Context, d *v1alpha1.Diagnosis) (bool, error) {
 	parent := d.Parent()
 	if parent == nil {
@@ -189,7 +187,7 @@ func (r *diagnoses) orphaned(ctx context.Context, d *v1alpha1.Diagnosis) (bool, 
 	return true, remove(ctx, r.client, r.deleted, d, deletedParent)
 }
 
-// slotHolders returns the UIDs of Diagnoses that hold a slot of a policy.
+// slotHolders returns the UIDs of the Diagnoses that hold a slot of a policy.
 func slotHolders(ctx context.Context, from client.Reader) (map[types.UID]bool, error) {
 	var list v1alpha1.RemediationPolicyList
 	if err := from.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {

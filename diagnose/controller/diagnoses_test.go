@@ -21,8 +21,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// quick has all that is waited for in seconds. An agent is silent only after more than a busy
-// API server may take for a renewal.
+// quick sets all timeouts to seconds. An agent is silent only after longer than a busy API server
+// may take for a renewal.
 func quick(c *controller.Config) {
 	c.Silent, c.PodWait, c.PendingSilent, c.RunningSilent = 4*time.Second, 4*time.Second, 5*time.Second, 6*time.Second
 }
@@ -63,8 +63,8 @@ func TestNodeThatIsDeleted(t *testing.T) {
 	}
 }
 
-// A Diagnosis of a node whose agent is silent waits, says so, goes on when the agent is
-// back, and does not wait for ever.
+// A Diagnosis of a node with a silent agent waits, reports that, continues when the agent is back,
+// and does not wait forever.
 func TestSilentAgent(t *testing.T) {
 	testall.Only(t)
 	b := newBench(t)
@@ -83,7 +83,7 @@ func TestSilentAgent(t *testing.T) {
 		s.Remediations = []v1alpha1.Remediation{{ID: 2, PlanDigest: v1alpha1.Digest(strings.Repeat("a", 64)), Verb: v1alpha1.RemediationRun, Time: metav1.NowMicro(),
 			Outcome: &v1alpha1.RemediationOutcome{State: v1alpha1.ResultRunning, StartTime: metav1.NowMicro()}}}
 	})
-	done := b.dx(v1alpha1.DiagnosisSpec{NodeName: name}) // an agent that lives has 6 s to begin it
+	done := b.dx(v1alpha1.DiagnosisSpec{NodeName: name}) // a live agent has 6 s to begin it
 	b.waitIs(done, "Pending")
 	stop()
 	quiet := time.Now()
@@ -97,8 +97,8 @@ func TestSilentAgent(t *testing.T) {
 	b.waitIs(cancelled, "Cancelled True "+v1alpha1.ReasonCancelled)
 }
 
-// One that a reporting agent does not begin, or that an agent has which is gone, ends too;
-// what the living one has is left to it, though it writes nothing for as long as that takes.
+// A Diagnosis that a live agent does not begin, or whose own agent is gone, ends too. One that its
+// live agent runs is left to it, even if that writes nothing for as long as the run takes.
 func TestAgentThatReportsAndDoesNothing(t *testing.T) {
 	testall.Only(t)
 	b := newBench(t)
@@ -190,8 +190,8 @@ func TestPodDecidesTheNode(t *testing.T) {
 	b.waitIs(b.dx(cancel), "Cancelled True "+v1alpha1.ReasonCancelled)
 }
 
-// Outside the system namespace a Diagnosis is about a pod of its own, and only the
-// controller says where that is.
+// Outside the system namespace a Diagnosis is about a pod of its own namespace, and only the
+// controller sets its node.
 func TestOutsideTheSystemNamespace(t *testing.T) {
 	b := newBench(t)
 	name, tenant := b.server.Node(t), b.server.Namespace(t)
@@ -240,8 +240,8 @@ func TestOutsideTheSystemNamespace(t *testing.T) {
 	b.holds("it runs", time.Second, func() bool { return is(b.get(d)) == "Running" })
 }
 
-// A user who has no right to the status can't pass a node of his own off as the
-// controller's, also not by setting it while the controller is about to.
+// A user without the right to write the status can't make his own choice of node look like the
+// controller's, not even by setting it while the controller is about to.
 func TestNodeOfAUserIsDistinguishedFromTheControllers(t *testing.T) {
 	b := newBench(t)
 	name, other, tenant := b.server.Node(t), b.server.Node(t), b.server.Namespace(t)
@@ -263,7 +263,7 @@ func TestNodeOfAUserIsDistinguishedFromTheControllers(t *testing.T) {
 	_ = name
 }
 
-// What the controller adds keeps to the bound of a status, whatever the agent has written.
+// What the controller adds stays within the size limit of a status, whatever the agent has written.
 func TestStatusKeepsToItsBound(t *testing.T) {
 	testall.Only(t)
 	b := newBench(t)
@@ -326,7 +326,7 @@ func TestEventsAndMetrics(t *testing.T) {
 	})
 }
 
-// events returns those on a Diagnosis, in the order of their times.
+// events returns the Events on a Diagnosis, sorted by time.
 func (b *bench) events(d *v1alpha1.Diagnosis) []string {
 	b.t.Helper()
 	var list eventsv1.EventList

@@ -1,21 +1,21 @@
-// Package controller looks after the objects of diagnoses in a cluster.
+// Package controller reconciles the objects of diagnoses in a cluster.
 //
 //	Operations, OperationSets ──► sets ──► status.ready, paths, condition Accepted
 //	Triggers ─────────────────────────► condition Accepted
 //	Diagnoses ──► diagnoses ──► placed on the node of their pod, split up into targets,
-//	  Nodes, Leases ──┘         refused, ended where no agent does, deleted by age
+//	  Nodes, Leases ──┘         refused, ended if no agent does it, deleted by age
 //	            └──► history ──► deleted by number
 //
-// Diagnoses are run by the agents of their nodes (package worker). This package writes the
-// status of those that no agent runs, or can run: which fields are whose is in docs/api.md.
-// A status is written by a patch that carries the resourceVersion it was made for: who
-// else writes is never written over. One whose condition Complete is True is not changed
-// any more. Package repair writes the conditions of RemediationPolicies.
+// Diagnoses are run by the agents of their nodes (package worker). This package writes the status
+// of those that no agent runs or can run; docs/api.md lists who owns which field. Each status patch
+// carries the resourceVersion that was read, so a concurrent write is never overwritten. A
+// Diagnosis whose condition Complete is True is no longer changed. Package repair writes the
+// conditions of RemediationPolicies.
 //
-// Each object is looked at by itself, and what there is to do follows from the object, the
-// Nodes and the agents' Leases: a controller that ends half way is gone on from by the
-// next. What is waited for is bounded, so that no Diagnosis waits or runs for ever.
+// Each object is reconciled by itself, and the next step follows from the object, the Nodes and the
+// agents' Leases alone: if a controller stops half way, the next one continues. All waiting is
+// bounded, so no Diagnosis waits or runs forever.
 //
-// The manager is one of package leader. Its cache must keep Nodes and the agents' Leases as
+// The manager comes from package leader. Its cache must keep Nodes and the agents' Leases as
 // package liveness does.
 package controller

@@ -23,10 +23,10 @@ import (
 	"github.com/kernosis/kernosis/diagnose/worker/kube"
 )
 
-// artifactBytes is what each run of the test leaves; the budget has room for three.
+// artifactBytes is what each run of the test stores; the budget has room for three.
 const artifactBytes, budgetBytes = 600 << 10, 2 << 20
 
-// dumps is a built-in that leaves a file, however it is asked.
+// dumps returns a built-in that always stores a file.
 func dumps() operation.Builtin {
 	return operation.Builtin{Name: "dump", Effect: operation.Collect, Run: func(_ context.Context, c *operation.Call) (operation.Output, error) {
 		f, err := c.Artifacts.Create("dump.bin")
@@ -67,8 +67,7 @@ func (b *bench) work(node, dir string, all ...operation.Builtin) (stop func()) {
 	return stop
 }
 
-// evidence is what a node has on its disk: the runs that can be shown, and those whose
-// files are there.
+// evidence returns the runs that can be shown from a node's disk, and those that still have files.
 func evidence(t testing.TB, dir string) (runs, withFiles []string) {
 	t.Helper()
 	runs, err := runner.SavedIDs(worker.Checkpoints(dir))
@@ -87,8 +86,8 @@ func evidence(t testing.TB, dir string) (runs, withFiles []string) {
 	return runs, withFiles
 }
 
-// The history limit is about objects of the cluster. What a node has found stays with it,
-// until its own bounds are reached.
+// The history limit applies to objects of the cluster. A node keeps its evidence until its own
+// limits are reached.
 func TestEvidenceOutlivesTheObject(t *testing.T) {
 	b := newBench(t)
 	limit := int32(1)
@@ -123,7 +122,7 @@ func TestEvidenceOutlivesTheObject(t *testing.T) {
 	check(4, 3)
 	run()
 	run()
-	// One more run of the node comes behind all deletions that it is notified of.
+	// One more run of the node is handled after all the deletions that it is notified of.
 	b.waitFor("the oldest run is forgotten", func() bool { runs, _ := evidence(t, dir); return len(runs) == 5 })
 	check(5, 3)
 	stop()

@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// defaultTargets is the API's.
+	// defaultTargets is the default in the API.
 	defaultTargets = 50
-	// makeWithin is for how long making the Diagnoses of targets is tried, where a quota
-	// or an admission policy refuses them.
+	// makeWithin is how long creating the Diagnoses of targets is retried if a quota or an
+	// admission policy rejects them.
 	makeWithin = 10 * time.Minute
-	// countEvery is how often at most the targets that have ended are counted, and at
-	// least, should a change have been missed.
+	// countEvery is the shortest and countAgain the longest interval between counts of the targets
+	// that have ended. The latter is in case a change was missed.
 	countEvery, countAgain = time.Second, time.Minute
 )
 
-// fanOut looks at a Diagnosis that has others: it makes them, and counts what becomes of
-// them. While status.targets is absent they are not all made, and it is gone on with.
+// fanOut reconciles a Diagnosis with a targetSelector: it creates the Diagnoses of the targets and
+// counts how they end. While status.targets is absent, creation is not finished and is continued.
 func (r *diagnoses) fanOut(ctx context.Context, d *v1alpha1.Diagnosis) (reconcile.Result, error) {
 	if d.Status.Targets == nil {
 		return r.makeTargets(ctx, d)
@@ -44,7 +44,7 @@ func (r *diagnoses) fanOut(ctx context.Context, d *v1alpha1.Diagnosis) (reconcil
 	t := tally(list.Items)
 	missing := int(d.Status.Targets.Created) - len(list.Items)
 	if t.running == 0 && missing > 0 {
-		// The cache may not have them yet; else somebody has deleted them.
+		// The cache may not have them yet; otherwise somebody has deleted them.
 		var err error
 		if list.Items, err = r.children(ctx, d); err != nil {
 			return reconcile.Result{}, err
@@ -63,9 +63,9 @@ func (r *diagnoses) fanOut(ctx context.Context, d *v1alpha1.Diagnosis) (reconcil
 	return reconcile.Result{}, err
 }
 
-// makeTargets makes the Diagnoses of a targetSelector.
+// makeTargets creates the Diagnoses of a targetSelector.
 func (r *diagnoses) makeTargets(ctx context.Context, d *v1alpha1.Diagnosis) (reconcile.Result, error) {
-	existing, err := r.children(ctx, d) // by a controller that has ended half way
+	existing, err := r.children(ctx, d) // created by a controller that stopped half way
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -105,7 +105,7 @@ func (r *diagnoses) makeTargets(ctx context.Context, d *v1alpha1.Diagnosis) (rec
 	return reconcile.Result{RequeueAfter: countEvery}, err
 }
 
-// begin says in the status that the Diagnosis runs.
+// begin sets the status to Running.
 func (r *diagnoses) begin(ctx context.Context, d *v1alpha1.Diagnosis) (*v1alpha1.Diagnosis, error) {
 	if d.Status.Phase == v1alpha1.PhaseRunning && d.Status.StartTime != nil {
 		return d, nil
@@ -116,7 +116,8 @@ func (r *diagnoses) begin(ctx context.Context, d *v1alpha1.Diagnosis) (*v1alpha1
 	return next, err
 }
 
-// setRefusal says where the Diagnoses of all targets would fail for their OperationSet.
+// setRefusal returns why the OperationSet would make the Diagnoses of all targets fail, if it
+// would.
 func (r *diagnoses) setRefusal(ctx context.Context, d *v1alpha1.Diagnosis) (refused, error) {
 	set, c, err := r.names.set(ctx, d.Spec.OperationSet)
 	if err != nil {
@@ -131,9 +132,9 @@ func (r *diagnoses) setRefusal(ctx context.Context, d *v1alpha1.Diagnosis) (refu
 	return refused{}, nil
 }
 
-// makeAll makes Diagnoses of targets until there are maxTargets, those that exist counted.
-// It returns how many there are, how many targets there would be without a bound, and what
-// is wrong with targets that can't have one. An error may go away.
+// makeAll creates Diagnoses for targets until maxTargets exist, including the existing ones. It
+// returns how many exist, how many there would be without the bound, and why some targets are
+// invalid. An error may be temporary.
 func (r *diagnoses) makeAll(ctx context.Context, d *v1alpha1.Diagnosis, targets []target, existing []v1alpha1.Diagnosis) (made, matched int, wrong string, err error) {
 	most := int(d.Spec.TargetSelector.MaxTargets)
 	if most == 0 {
@@ -171,7 +172,7 @@ func (r *diagnoses) makeAll(ctx context.Context, d *v1alpha1.Diagnosis, targets 
 	return made, matched, wrong, err
 }
 
-// children asks the API server for the Diagnoses of a targetSelector.
+// children reads the Diagnoses of a targetSelector from the API server.
 func (r *diagnoses) children(ctx context.Context, d *v1alpha1.Diagnosis) ([]v1alpha1.Diagnosis, error) {
 	var all []v1alpha1.Diagnosis
 	page := ""
@@ -192,7 +193,7 @@ func (r *diagnoses) children(ctx context.Context, d *v1alpha1.Diagnosis) ([]v1al
 	}
 }
 
-// cancel cancels those that have not ended.
+// cancel cancels the Diagnoses that have not ended.
 func (r *diagnoses) cancel(ctx context.Context, list []v1alpha1.Diagnosis) error {
 	for i := range list {
 		if list[i].Status.Completed() || list[i].Spec.Cancel {
@@ -200,7 +201,8 @@ func (r *diagnoses) cancel(ctx context.Context, list []v1alpha1.Diagnosis) error
 		}
 		next := list[i].DeepCopy()
 		next.Spec.Cancel = true
-		// It can't be taken back: whatever else has changed meanwhile does not matter.
+		// No optimistic lock: a cancellation can't be taken back, so concurrent changes don't
+		// matter.
 		if err := r.client.Patch(ctx, next, client.MergeFrom(&list[i]), client.FieldOwner(lease.Controller)); client.IgnoreNotFound(err) != nil {
 			return err
 		}
@@ -208,7 +210,7 @@ func (r *diagnoses) cancel(ctx context.Context, list []v1alpha1.Diagnosis) error
 	return nil
 }
 
-// ended counts how Diagnoses have ended.
+// ended counts Diagnoses by how they ended.
 type ended struct {
 	running, succeeded, failed, cancelled, unknown, gone int
 }
@@ -236,7 +238,7 @@ func tally(list []v1alpha1.Diagnosis) *ended {
 	return &e
 }
 
-// end returns how a Diagnosis ends whose targets all have.
+// end returns the final step of a Diagnosis whose targets have all ended.
 func (e *ended) end(d *v1alpha1.Diagnosis) *step {
 	message := fmt.Sprintf("%d of %d targets have succeeded", e.succeeded, e.sum())
 	if more := d.Status.Targets.Matched - d.Status.Targets.Created; more > 0 {
@@ -257,7 +259,7 @@ func (e *ended) end(d *v1alpha1.Diagnosis) *step {
 	return s
 }
 
-// join joins sentences of which some may be empty.
+// join joins two sentences, either of which may be empty.
 func join(a, b string) string {
 	if a == "" || b == "" {
 		return a + b

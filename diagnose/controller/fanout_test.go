@@ -21,7 +21,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// children returns the Diagnoses of a targetSelector, by their names.
+// children returns the Diagnoses of a targetSelector, sorted by name.
 func (b *bench) children(d *v1alpha1.Diagnosis) []v1alpha1.Diagnosis {
 	b.t.Helper()
 	var list v1alpha1.DiagnosisList
@@ -31,7 +31,7 @@ func (b *bench) children(d *v1alpha1.Diagnosis) []v1alpha1.Diagnosis {
 	return list.Items
 }
 
-// nodes makes Nodes that have a label.
+// nodes creates Nodes with a label.
 func (b *bench) nodes(label string, n int) (names []string) {
 	b.t.Helper()
 	var mu sync.Mutex
@@ -187,7 +187,7 @@ func TestTargetsEndAsTheirsDo(t *testing.T) {
 	contains(t, b.waitIs(b.dx(v1alpha1.DiagnosisSpec{OperationSet: b.set("no-such-operation"), TargetSelector: selectNodes(label, 0)}), "Failed True "+v1alpha1.ReasonOperationSetNotReady), "no-such-operation")
 }
 
-// What can't be a target does not keep the others from being looked at.
+// An invalid target does not prevent the others from being diagnosed.
 func TestTargetThatCanBeNone(t *testing.T) {
 	b := newBench(t)
 	b.control(nil)
@@ -201,7 +201,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A controller that ends between two of 500 targets is gone on from: each has one Diagnosis.
+// When a controller ends in the middle of creating 500 targets, the next one continues: each has
+// exactly one Diagnosis.
 func TestCrashBetweenTargets(t *testing.T) {
 	testall.Only(t)
 	b := newBench(t)
@@ -210,12 +211,12 @@ func TestCrashBetweenTargets(t *testing.T) {
 	to := b.server.Admin()
 	to.QPS, to.Burst = -1, 0
 	var made atomic.Int32
-	cut := make(chan struct{}) // closed behind the last that is made
+	cut := make(chan struct{}) // closed after the last that is created
 	to.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/diagnoses") {
 				switch n := made.Add(1); {
-				case n == 200: // it is made, and nobody hears of it
+				case n == 200: // it is created, but the response is lost
 					if answer, err := next.RoundTrip(r); err == nil {
 						answer.Body.Close()
 					}
@@ -243,7 +244,7 @@ func TestCrashBetweenTargets(t *testing.T) {
 		t.Fatalf("%d are made, targets %+v", n, b.get(d).Status.Targets)
 	}
 	began := time.Now()
-	slow := b.server.Admin() // as the command is by default
+	slow := b.server.Admin() // the command's defaults
 	slow.QPS, slow.Burst = 50, 100
 	b.controlAs(how{to: slow})
 	b.waitFor("the second goes on", func() bool { return targets(b.get(d)).Created == 500 })

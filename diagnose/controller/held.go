@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// heldAtMost is the longest that a repair may take to be verified (verifyWithin has at
-	// most 24h): what is not verified by then never is.
+	// heldAtMost is longer than the verification of a repair can take (verifyWithin is at most
+	// 24h): a repair not verified by then never will be.
 	heldAtMost = 25 * time.Hour
-	// heldAgain is how often a slot that keeps a Diagnosis is looked at.
+	// heldAgain is how often a Diagnosis that is kept because of a slot is checked again.
 	heldAgain = 5 * time.Minute
 )
 
-// endedAt returns when a Diagnosis ended, if it has. Its node says, by a clock that may be wrong:
-// it was not before the Diagnosis was made, and is not in the future.
+// endedAt returns when a Diagnosis ended, if it has. The time comes from the node's clock, which
+// may be wrong; it is limited to the range from the Diagnosis' creation to now.
 func endedAt(d *v1alpha1.Diagnosis, now time.Time) (at time.Time, ok bool) {
 	if at, ok = d.Status.CompletedAt(); !ok {
 		return at, false
@@ -38,19 +38,20 @@ func endedAt(d *v1alpha1.Diagnosis, now time.Time) (at time.Time, ok bool) {
 	return at, true
 }
 
-// expires returns when a Diagnosis that has ended is to be deleted.
+// expires returns when an ended Diagnosis is to be deleted.
 func expires(d *v1alpha1.Diagnosis, ended time.Time) time.Time {
 	return ended.Add(cmp.Or(d.Spec.TTL.Duration, v1alpha1.DefaultTTL))
 }
 
-// held reports whether a Diagnosis that has ended is still needed by a repair of it: that is
-// being verified, or holds a slot of a policy, by whose UIDs slots are. It ends.
+// held reports whether an ended Diagnosis is still needed by its repair: because the repair is
+// being verified, or holds a slot of a policy. slots has the UIDs of Diagnoses with a slot. It is
+// never held longer than heldAtMost.
 func held(d *v1alpha1.Diagnosis, ended time.Time, slots map[types.UID]bool, now time.Time) bool {
 	return now.Sub(ended) < heldAtMost && (slots[d.UID] || unverified(d))
 }
 
-// followed reports whether a Diagnosis that has ended is still needed by one that belongs to
-// it: one that follows its repair and goes on, or whose own repair does. It ends too.
+// followed reports whether an ended Diagnosis is still needed by one of its children: a follow-up
+// of its repair that is not over, or whose own repair is not over. It also ends after heldAtMost.
 func followed(ctx context.Context, from client.Reader, d *v1alpha1.Diagnosis, ended time.Time, slots map[types.UID]bool, now time.Time) (bool, error) {
 	if now.Sub(ended) >= heldAtMost {
 		return false, nil
@@ -72,7 +73,7 @@ func followed(ctx context.Context, from client.Reader, d *v1alpha1.Diagnosis, en
 	return false, nil
 }
 
-// unverified reports whether a repair was made, and nobody has said whether it helped.
+// unverified reports whether a repair was run and its verification has no result yet.
 func unverified(d *v1alpha1.Diagnosis) bool {
 	c := apimeta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionVerified)
 	if c != nil && (c.Status != metav1.ConditionUnknown || c.Reason == v1alpha1.ReasonMoot) {
@@ -81,16 +82,16 @@ func unverified(d *v1alpha1.Diagnosis) bool {
 	return slices.ContainsFunc(d.Status.Remediations, func(r v1alpha1.Remediation) bool { return r.Verb == v1alpha1.RemediationRun })
 }
 
-// Why Diagnoses are deleted.
+// Reasons why Diagnoses are deleted.
 const (
 	deletedTTL     = "ttl"
-	deletedHistory = "history" // of their Trigger
-	deletedCap     = "cap"     // of all
-	deletedParent  = "parent"  // that they belong to is gone
+	deletedHistory = "history" // over the limit of their Trigger
+	deletedCap     = "cap"     // over the limit of all
+	deletedParent  = "parent"  // their parent is gone
 )
 
-// remove deletes a Diagnosis as it was read, and counts it. One that has changed meanwhile
-// stays, with the error of a conflict.
+// remove deletes a Diagnosis as it was read, and counts it. If it has changed since, remove leaves
+// it and returns a conflict error.
 func remove(ctx context.Context, c client.Client, deleted *prometheus.CounterVec, d *v1alpha1.Diagnosis, reason string) error {
 	err := c.Delete(ctx, d, client.Preconditions{UID: &d.UID, ResourceVersion: &d.ResourceVersion}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if err == nil {

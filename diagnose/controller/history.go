@@ -21,24 +21,24 @@ import (
 )
 
 const (
-	// anyTrigger stands for all ended Diagnoses; noTrigger for those that none has made.
-	// Neither can be a Trigger's name.
+	// anyTrigger selects all ended Diagnoses, noTrigger those that no Trigger has created. Neither
+	// can be a Trigger's name.
 	anyTrigger, noTrigger = "*", "-"
-	// defaultHistory is the API's.
+	// defaultHistory is the default in the API.
 	defaultHistory = 100
-	// historyAfter is for how long ends are gathered before they are counted.
+	// historyAfter is how long ended Diagnoses are gathered before they are counted.
 	historyAfter = time.Second
 )
 
-// history deletes ended Diagnoses of the system namespace of which there are too many: of a
-// Trigger, and of all. A request is the name of a Trigger, or [anyTrigger].
+// history deletes ended Diagnoses of the system namespace that exceed the limit of their Trigger or
+// the limit of all. A request is the name of a Trigger, or [anyTrigger].
 type history struct {
 	config  *Config
 	client  client.Client
 	deleted *prometheus.CounterVec // by reason
 }
 
-// Reconcile deletes what is too much.
+// Reconcile deletes the ended Diagnoses that exceed the limit.
 func (h *history) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	most, reason := h.config.MaxEnded, deletedCap
 	if request.Name != anyTrigger {
@@ -91,7 +91,7 @@ func (h *history) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	return reconcile.Result{RequeueAfter: again}, errors.Join(errs...)
 }
 
-// limit returns how many ended Diagnoses a Trigger keeps. One that is gone has the default.
+// limit returns how many ended Diagnoses a Trigger keeps. For a deleted Trigger it is the default.
 func (h *history) limit(ctx context.Context, name string) (int, error) {
 	t := &v1alpha1.Trigger{}
 	if err := h.client.Get(ctx, client.ObjectKey{Name: name}, t); client.IgnoreNotFound(err) != nil {
@@ -103,7 +103,7 @@ func (h *history) limit(ctx context.Context, name string) (int, error) {
 	return int(*t.Spec.HistoryLimit), nil
 }
 
-// sizes returns how many Diagnoses each has, by its UID.
+// sizes returns how many children each Diagnosis has, by the parent's UID.
 func (h *history) sizes(ctx context.Context) (map[string]int, error) {
 	var all v1alpha1.DiagnosisList
 	if err := h.client.List(ctx, &all, client.InNamespace(h.config.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -118,9 +118,8 @@ func (h *history) sizes(ctx context.Context) (map[string]int, error) {
 	return out, nil
 }
 
-// rankOnNode returns how many of the ended Diagnoses of the same node have ended after each,
-// by its UID. By it one node whose fault comes back all the time does not push out what the
-// API server has of the other nodes.
+// rankOnNode returns, by UID, how many of the ended Diagnoses of the same node ended after each.
+// Ranking by it keeps one node with a recurring fault from evicting the history of the other nodes.
 func rankOnNode(list []v1alpha1.Diagnosis) map[types.UID]int {
 	byEnd := sortByEnd(list)
 	slices.Reverse(byEnd)
@@ -132,7 +131,7 @@ func rankOnNode(list []v1alpha1.Diagnosis) map[types.UID]int {
 	return out
 }
 
-// sortByEnd returns those that ended first before.
+// sortByEnd returns the Diagnoses sorted by when they ended, oldest first.
 func sortByEnd(list []v1alpha1.Diagnosis) []*v1alpha1.Diagnosis {
 	out := make([]*v1alpha1.Diagnosis, len(list))
 	for i := range list {
@@ -147,9 +146,9 @@ func sortByEnd(list []v1alpha1.Diagnosis) []*v1alpha1.Diagnosis {
 	return out
 }
 
-// surplus returns which of the ended Diagnoses are to be deleted, so that their weights are
-// not more than most: those of the highest rank, and of these those that ended first, but
-// for those that are needed. It returns whether because of these there are more than may be.
+// surplus returns which ended Diagnoses to delete so that the sum of weights does not exceed most:
+// those of the highest rank first, and among these the oldest. Needed ones are skipped; kept
+// reports whether the sum is still over the limit because of them.
 func surplus(list []v1alpha1.Diagnosis, most int, weigh func(*v1alpha1.Diagnosis) int, rank map[types.UID]int, needed func(*v1alpha1.Diagnosis) bool) (out []*v1alpha1.Diagnosis, kept bool) {
 	total := 0
 	for i := range list {
@@ -175,7 +174,7 @@ func triggerOf(d *v1alpha1.Diagnosis) string {
 	return cmp.Or(d.Labels[v1alpha1.LabelTrigger], noTrigger)
 }
 
-// sources are what the history depends on: ends of Diagnoses, and what Triggers keep.
+// sources returns what the history watches: Diagnoses that end, and Triggers for their limits.
 func (h *history) sources(kinds cache.Cache) []source.Source {
 	add := func(q queue, name string) { q.AddAfter(request("", name), historyAfter) }
 	seen := func(q queue, was, d *v1alpha1.Diagnosis) {

@@ -19,12 +19,12 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// old makes a Diagnosis that has ended some time ago.
+// old creates a Diagnosis that ended some time ago.
 func (b *bench) old(ago time.Duration, ttl time.Duration, labels ...string) *v1alpha1.Diagnosis {
 	b.t.Helper()
 	d := b.dx(v1alpha1.DiagnosisSpec{NodeName: "n1", TTL: metav1.Duration{Duration: ttl}}, labels...)
 	ended := time.Now().Add(-ago)
-	// The API server takes no other time of creation than now.
+	// The API server accepts no creation time but now.
 	made := b.get(d)
 	made.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind(v1alpha1.KindDiagnosis))
 	made.CreationTimestamp, made.ResourceVersion = metav1.NewTime(ended.Add(-time.Minute)), ""
@@ -39,8 +39,8 @@ func (b *bench) old(ago time.Duration, ttl time.Duration, labels ...string) *v1a
 	return d
 }
 
-// What a node says of the end is bounded by the API server's clock: one whose clock is behind
-// loses nothing, and one whose clock is ahead pushes out nothing.
+// The end that a node reports is limited by the API server's clock: a clock that is behind loses no
+// Diagnosis, and one that is ahead evicts none.
 func TestClocksOfNodesThatDiffer(t *testing.T) {
 	b := newBench(t)
 	var behind []*v1alpha1.Diagnosis
@@ -60,7 +60,7 @@ func TestClocksOfNodesThatDiffer(t *testing.T) {
 	kubetest.AwaitSum(t, r.registry, 1, "kernosis_controller_diagnoses_deleted_total", "reason", "ttl")
 }
 
-// repaired makes it one whose repair nobody has verified.
+// repaired marks it as having an unverified repair.
 func repaired(s *v1alpha1.DiagnosisStatus) {
 	s.Remediations = []v1alpha1.Remediation{{ID: 1, PlanDigest: v1alpha1.Digest(strings.Repeat("a", 64)), Verb: v1alpha1.RemediationRun, Time: metav1.NowMicro()}}
 }
@@ -127,7 +127,7 @@ func TestTTL(t *testing.T) {
 	kubetest.AwaitSum(t, r.registry, 5, "kernosis_controller_diagnoses_deleted_total", "reason", "ttl")
 }
 
-// A Diagnosis stays while one that follows its repair goes on.
+// A Diagnosis stays while a follow-up of its repair is running.
 func TestWhatIsFollowedStays(t *testing.T) {
 	b := newBench(t)
 	name := b.server.Node(t)
@@ -150,12 +150,13 @@ func TestHistoryOfATrigger(t *testing.T) {
 		OperationSet: "any", NodeName: "n1", HistoryLimit: &limit, SourceTemplate: v1alpha1.SourceTemplate{CronTemplate: &v1alpha1.CronTemplate{Schedule: "0 2 * * *"}},
 	}}
 	b.create(trigger)
-	// The oldest is kept: its repair is not verified. No controller may see it without the repair.
+	// The oldest is kept because its repair is not verified. No controller may see it without the
+	// repair.
 	kept := b.old(6*time.Minute, time.Hour, v1alpha1.LabelTrigger, trigger.Name)
 	b.write(kept, repaired)
 	r := b.control(nil)
 	var made []*v1alpha1.Diagnosis
-	for i := range 5 { // the first has ended last
+	for i := range 5 { // the first ended last
 		made = append(made, b.old(time.Duration(i+1)*time.Minute, time.Hour, v1alpha1.LabelTrigger, trigger.Name))
 	}
 	others := b.old(time.Hour, 2*time.Hour, v1alpha1.LabelTrigger, "another")
@@ -180,7 +181,7 @@ func TestHistoryOfATrigger(t *testing.T) {
 	kubetest.AwaitSum(t, r.registry, 5, "kernosis_controller_diagnoses_deleted_total", "reason", "history")
 }
 
-// One node whose fault comes back all the time leaves the others theirs.
+// A node with a recurring fault leaves the other nodes their history.
 func TestHistoryOfManyNodes(t *testing.T) {
 	b := newBench(t)
 	limit := int32(4)
@@ -189,7 +190,7 @@ func TestHistoryOfManyNodes(t *testing.T) {
 	}}
 	b.create(trigger)
 	var noisy, quiet []*v1alpha1.Diagnosis
-	for i := range 5 { // the first has ended last
+	for i := range 5 { // the first ended last
 		noisy = append(noisy, b.old(time.Duration(i+1)*time.Minute, 2*time.Hour, v1alpha1.LabelTrigger, trigger.Name))
 	}
 	for _, node := range []string{"n2", "n3"} {
@@ -206,8 +207,8 @@ func TestHistoryOfManyNodes(t *testing.T) {
 	}
 }
 
-// No set of triggers fills the API server: what has ended is bounded, and what belongs to a
-// Diagnosis counts and goes with it.
+// Triggers can't fill the API server: ended Diagnoses are bounded, and children count and are
+// deleted with their parent.
 func TestCap(t *testing.T) {
 	testall.Only(t)
 	b := newBench(t)
@@ -228,7 +229,7 @@ func TestCap(t *testing.T) {
 	newer := b.old(0, 2*time.Hour, v1alpha1.LabelTrigger, "b")
 	b.waitIs(oldest, "gone")
 	b.old(0, 2*time.Hour, v1alpha1.LabelTrigger, "c")
-	b.waitIs(parent, "gone") // and with it three
+	b.waitIs(parent, "gone") // and three with it
 	for i := range children {
 		b.waitIs(&children[i], "gone")
 	}
@@ -239,7 +240,7 @@ func TestCap(t *testing.T) {
 	kubetest.AwaitSum(t, r.registry, 2, "kernosis_controller_diagnoses_deleted_total", "reason", "parent")
 }
 
-// One that ended while the controller was away, and whose parent is gone, goes too.
+// A Diagnosis that ended while the controller was down, and whose parent is gone, is deleted too.
 func TestOrphan(t *testing.T) {
 	b := newBench(t)
 	parent := b.dx(v1alpha1.DiagnosisSpec{TargetSelector: &v1alpha1.TargetSelector{NodeNames: []string{"n1"}}})

@@ -9,18 +9,18 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// step is what becomes of a Diagnosis now. The zero one: nothing.
+// step is what to do with a Diagnosis now. The zero step does nothing.
 type step struct {
-	phase           v1alpha1.Phase // the end; empty: it has not ended
+	phase           v1alpha1.Phase // the final phase; empty: it has not ended
 	reason, message string         // of the condition Complete
 	again           time.Duration  // when to look again; 0: when something changes
 }
 
-// waits reports whether the step says what is waited for.
+// waits reports whether the step names what the Diagnosis waits for.
 func (s *step) waits() bool { return s.phase == "" && s.reason != "" }
 
-// ends returns the step that ends a Diagnosis which no agent ends any more. What it may
-// have repaired is for a person to find out.
+// ends returns the step that ends a Diagnosis which no agent will end. If it had begun a repair,
+// the outcome is Unknown and a person must check it.
 func ends(d *v1alpha1.Diagnosis, reason, message string) step {
 	if node, ok := repairs(d); ok {
 		return step{phase: v1alpha1.PhaseUnknown, reason: v1alpha1.ReasonOutcomeUnknown,
@@ -29,7 +29,7 @@ func ends(d *v1alpha1.Diagnosis, reason, message string) step {
 	return step{phase: v1alpha1.PhaseFailed, reason: reason, message: message}
 }
 
-// repairs returns the repair that a Diagnosis had begun and not ended.
+// repairs returns the repair that a Diagnosis has begun and not finished.
 func repairs(d *v1alpha1.Diagnosis) (v1alpha1.PlanStep, bool) {
 	if c := d.Status.Checkpoint; c != nil && c.Intent != nil {
 		return v1alpha1.PlanStep{ID: c.Intent.ID, Operation: c.Intent.Operation}, true
@@ -45,7 +45,7 @@ func repairs(d *v1alpha1.Diagnosis) (v1alpha1.PlanStep, bool) {
 	return step, true
 }
 
-// judge says what becomes of a Diagnosis that has a node which exists.
+// judge returns the next step of a Diagnosis whose node exists.
 func judge(d *v1alpha1.Diagnosis, a agent, c *Config, now time.Time) step {
 	if d.Status.Phase == "" || d.Status.Phase == v1alpha1.PhasePending {
 		return judgePending(d, a, c, now)
@@ -59,7 +59,7 @@ func judgePending(d *v1alpha1.Diagnosis, a agent, c *Config, now time.Time) step
 	case d.Spec.Cancel && (full || !a.alive):
 		return step{phase: v1alpha1.PhaseCancelled, reason: v1alpha1.ReasonCancelled, message: "cancelled before it began"}
 	case a.alive && full:
-		return step{again: again(c.RunningSilent, c.RunningSilent)} // the agent says so, and begins it later
+		return step{again: again(c.RunningSilent, c.RunningSilent)} // the agent has reported the full queue, and begins it later
 	case a.alive:
 		return judgeLeft(d, a, c, now, "has not begun within")
 	}
@@ -73,11 +73,11 @@ func judgeRunning(d *v1alpha1.Diagnosis, a agent, c *Config, now time.Time) step
 	return judgeLeft(d, a, c, now, "has reported nothing of the run for")
 }
 
-// judgeLeft is for a Diagnosis whose node has an agent that reports. The one that runs it
-// writes nothing while nothing changes, for days where nobody approves of a repair: it is
-// left to it while its Lease says that it lives. Behind that another has its time to take
-// the Diagnosis over. After an outage of the API an agent has as long again to report what it
-// did meanwhile.
+// judgeLeft handles a Diagnosis whose node has an agent that reports. The agent that runs it writes
+// nothing while nothing changes, for days if nobody approves a repair: the Diagnosis is left to it
+// while its Lease shows that it is alive. Once it is not, another agent gets RunningSilent to take
+// the Diagnosis over. After an outage of the API an agent gets the same time again to report what
+// it did meanwhile.
 func judgeLeft(d *v1alpha1.Diagnosis, a agent, c *Config, now time.Time, what string) step {
 	if a.runs {
 		return step{again: again(c.RunningSilent, c.RunningSilent)}
@@ -89,8 +89,9 @@ func judgeLeft(d *v1alpha1.Diagnosis, a agent, c *Config, now time.Time, what st
 	return step{again: again(left, min(c.PendingSilent, c.RunningSilent))}
 }
 
-// judgeSilent is for one whose agent is silent since some time. Before it ends, its status
-// has said so for a while: the API was there, and with it the agent's way to be heard.
+// judgeSilent handles a Diagnosis whose agent has been silent for some time. It ends the Diagnosis
+// only after its status has said AgentSilent for c.Silent: this shows that the API server was
+// reachable, so the agent could have reported.
 func judgeSilent(d *v1alpha1.Diagnosis, a agent, c *Config, wait time.Duration, since, now time.Time) step {
 	why, said := silence(d.Spec.NodeName, a), time.Duration(0)
 	if c := apimeta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionComplete); c != nil && c.Reason == v1alpha1.ReasonAgentSilent {
@@ -103,7 +104,7 @@ func judgeSilent(d *v1alpha1.Diagnosis, a agent, c *Config, wait time.Duration, 
 	return step{reason: v1alpha1.ReasonAgentSilent, message: why, again: again(left, wait)}
 }
 
-// silence says of an agent that it is silent.
+// silence returns the message for a silent agent.
 func silence(node string, a agent) string {
 	if !a.known {
 		return fmt.Sprintf("no agent of node %s reports", node)
@@ -111,8 +112,8 @@ func silence(node string, a agent) string {
 	return fmt.Sprintf("the agent of node %s has not reported since %s", node, a.last.UTC().Format(time.RFC3339))
 }
 
-// lastReported returns when an agent last wrote of a Diagnosis, or else when that was made. An
-// agent's clock may be wrong: a time in the future says nothing.
+// lastReported returns when an agent last wrote the Diagnosis' status, or else when it was created.
+// An agent's clock may be wrong: times in the future are ignored.
 func lastReported(d *v1alpha1.Diagnosis, now time.Time) time.Time {
 	last := earlier(d.CreationTimestamp.Time, now)
 	if s := d.Status.StartTime; s != nil && !s.After(now) {
@@ -124,14 +125,14 @@ func lastReported(d *v1alpha1.Diagnosis, now time.Time) time.Time {
 	return last
 }
 
-// queueFull reports whether the agent has no place for it yet.
+// queueFull reports whether the agent has no slot for it yet.
 func queueFull(d *v1alpha1.Diagnosis) bool {
 	c := apimeta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionComplete)
 	return c != nil && c.Reason == v1alpha1.ReasonQueueFull
 }
 
-// again returns when to look again at what ends in some time: whether an agent has gone
-// silent, or is back, is not reported by anything that happens.
+// again returns when to check again something that ends in some time. Polling is needed because no
+// watch event says that an agent went silent or is back.
 func again(left, period time.Duration) time.Duration {
 	return min(left, max(period/20, 100*time.Millisecond))
 }

@@ -21,7 +21,7 @@ func TestJudge(t *testing.T) {
 	alive, silent, none := agent{known: true, alive: true, last: at(0), since: at(0)}, agent{known: true, last: at(100)}, agent{}
 	runs := alive
 	runs.holder, runs.runs = at(0), true
-	other := alive // there is another, since the one that ran it has gone
+	other := alive // there is another agent, since the one that ran it has gone
 	other.holder = at(9000)
 	pending := func(change ...func(*v1alpha1.Diagnosis)) *v1alpha1.Diagnosis {
 		d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(at(0))}, Spec: v1alpha1.DiagnosisSpec{NodeName: "n1"}}
@@ -105,7 +105,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Whatever happens, a Diagnosis whose agent says nothing has ended after some time.
+// Whatever happens, a Diagnosis whose agent is silent ends after some time.
 func TestNothingLastsForEver(t *testing.T) {
 	p := &Config{Silent: 50 * time.Second, PendingSilent: time.Minute, RunningSilent: time.Hour}
 	for _, phase := range []v1alpha1.Phase{"", v1alpha1.PhasePending, v1alpha1.PhaseRunning} {
@@ -127,7 +127,7 @@ func TestNothingLastsForEver(t *testing.T) {
 	}
 }
 
-// Many agents that miss renewals together have three times as long.
+// Many agents that miss renewals together get three times as long.
 func TestACrowdOfLateAgents(t *testing.T) {
 	for late, alive := range map[int]bool{10: false, 11: true} {
 		a := newAgents(50 * time.Second)
@@ -159,7 +159,8 @@ func TestAgents(t *testing.T) {
 	if have := a.of("n1", "", at(0)); have.known || have.alive {
 		t.Errorf("%+v", have)
 	}
-	// A controller that has just started gives it a period, but knows since when it is silent.
+	// A controller that has just started gives it one period, but knows how long it has been
+	// silent.
 	if !a.see("n1", lease(-5000), at(0)) {
 		t.Error("a Lease that is new tells nobody")
 	}
@@ -193,7 +194,7 @@ func TestAgents(t *testing.T) {
 	if !a.of("n1", "", at(599)).alive || a.of("n1", "", at(600)).alive {
 		t.Error("what a Lease says of its length does not count")
 	}
-	// Two agents of a node are distinguished by their stamps, of which each counts by our clock.
+	// Two agents of a node are distinguished by their stamps, each of which counts by our clock.
 	two := func(says int, holders string) *coordinationv1.Lease {
 		l := lease(says)
 		l.Annotations = map[string]string{"kernosis.io/holders": holders}
@@ -273,7 +274,7 @@ func TestChildNames(t *testing.T) {
 			t.Errorf("%q, and then %q", name, again)
 		}
 	}
-	// A pod that has moved is the same target.
+	// A pod that has moved is still the same target.
 	moved := target{node: "other", pod: &v1alpha1.PodReference{Namespace: "a", Name: "b"}}
 	if !seen[child(parent, &moved).Name] {
 		t.Error("a pod that has moved has another name")

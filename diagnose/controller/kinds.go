@@ -17,7 +17,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 )
 
-// Scheme returns the kinds that a manager needs: Kubernetes' own, and those of diagnoses.
+// Scheme returns the kinds that a manager needs: Kubernetes' own and those of diagnoses.
 func Scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	if err := errors.Join(clientscheme.AddToScheme(s), v1alpha1.AddToScheme(s)); err != nil {
@@ -26,7 +26,7 @@ func Scheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// Mapper knows where the kinds of diagnoses are, whether they are installed or not.
+// Mapper maps the kinds of diagnoses to their resources, whether they are installed or not.
 func Mapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.GroupVersion()})
 	for _, k := range []struct {
@@ -52,9 +52,9 @@ func Served() leader.Served {
 	}}
 }
 
-// ByObject says what is kept of the kinds of diagnoses, for the manager. A Diagnosis is kept
-// without what its operations have found, unless a repair depends on it: read it from the
-// API server before its results are looked at, and never write a whole object from the cache.
+// ByObject returns the manager's cache options for the kinds of diagnoses. A cached Diagnosis lacks
+// the results of its operations, unless a repair depends on it: read it from the API server before
+// using its results, and never write a whole object from the cache.
 func ByObject() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&v1alpha1.Operation{}:         {Transform: cache.TransformStripManagedFields()},
@@ -73,16 +73,16 @@ func trimDiagnosis(object any) (any, error) {
 	return object, nil
 }
 
-// trim leaves out of a Diagnosis what nobody looks at in the cache: up to some 200 KiB. A
-// cluster may have tens of thousands of them.
+// trim removes from a Diagnosis what is not used from the cache: up to some 200 KiB. A cluster may
+// have tens of thousands of them.
 func trim(d *v1alpha1.Diagnosis) {
 	d.ManagedFields = nil
-	if d.Spec.TargetSelector == nil { // else those that it has take after it
+	if d.Spec.TargetSelector == nil { // otherwise its children inherit them
 		d.Labels, d.Annotations = ownKeys(d.Labels), ownKeys(d.Annotations)
 	}
 	ended := d.Status.Completed()
 	if !ended && (len(d.Status.Remediations) > 0 || d.Status.AwaitingApproval() != nil) {
-		return // plans are made of results
+		return // plans are made from results
 	}
 	d.Status.Artifacts, d.Status.FailedPaths = nil, nil
 	if ended {
@@ -93,7 +93,7 @@ func trim(d *v1alpha1.Diagnosis) {
 	}
 	d.Status.Results = nil
 	if d.Spec.NodeName != "" && d.Spec.TargetSelector == nil {
-		d.Spec.Parameters = nil // the agent's from here on
+		d.Spec.Parameters = nil // only the agent needs them from here on
 	}
 	for _, s := range []*string{&d.Namespace, &d.Spec.OperationSet, &d.Spec.NodeName} {
 		*s = one(*s)
@@ -114,5 +114,5 @@ func ownKeys(all map[string]string) map[string]string {
 	return own
 }
 
-// one returns the same text for each of its copies, of which there are many.
+// one interns a text of which there are many copies.
 func one(text string) string { return unique.Make(text).Value() }

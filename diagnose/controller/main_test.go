@@ -36,7 +36,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/logbuffer"
 )
 
-var cluster = kubetest.Shared{Own: true} // the controller works on all Diagnoses
+var cluster = kubetest.Shared{Own: true} // the controller handles all Diagnoses
 
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
@@ -46,8 +46,8 @@ func TestMain(m *testing.M) {
 // deadline is for what takes seconds at most on an idle machine.
 const deadline = 90 * time.Second
 
-// bench is a system namespace. Tests of the package run one after the other: a controller
-// looks after all Diagnoses of the cluster.
+// bench is a system namespace. Tests of the package run one after the other, because a controller
+// handles all Diagnoses of the cluster.
 type bench struct {
 	t         testing.TB
 	server    *kubetest.Server
@@ -67,16 +67,16 @@ func benchOn(t testing.TB, server *kubetest.Server) *bench {
 	return &bench{t: t, server: server, client: apitest.Client(t, server.Admin()), namespace: server.Namespace(t)}
 }
 
-// running is a controller that runs.
+// running is a running controller.
 type running struct {
 	registry *prometheus.Registry
 	cancel   context.CancelFunc
 	ended    chan error
 	mu       sync.Mutex
-	missing  []string // reported
+	missing  []string // kinds that were reported as missing
 }
 
-// how is how a controller runs.
+// how is the configuration of a controller.
 type how struct {
 	to       *rest.Config
 	election leader.Election
@@ -149,7 +149,7 @@ func (r *running) run(ctx context.Context, h how, c controller.Config) error {
 	return m.Start(ctx)
 }
 
-// stop ends the controller, and shows what hangs where that takes nearly all the time it has.
+// stop ends the controller, and prints goroutines if that takes nearly all its allowed time.
 func (r *running) stop() error {
 	late := time.AfterFunc(9*time.Second, func() { _ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1) })
 	defer late.Stop()
@@ -157,7 +157,7 @@ func (r *running) stop() error {
 	return <-r.ended
 }
 
-// count returns the sum of a metric over the label values that are given.
+// count returns the sum of a metric over the given label values.
 func (r *running) count(t testing.TB, name string, labels ...string) float64 {
 	t.Helper()
 	return kubetest.Sum(t, r.registry, name, labels...)
@@ -168,7 +168,7 @@ func (b *bench) waitFor(what string, ok func() bool) {
 	await.Until(b.t, what, deadline, ok)
 }
 
-// holds fails when something does not hold for a while.
+// holds fails if a condition does not hold for a while.
 func (b *bench) holds(what string, lasts time.Duration, ok func() bool) {
 	b.t.Helper()
 	for until := time.Now().Add(lasts); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
@@ -178,7 +178,7 @@ func (b *bench) holds(what string, lasts time.Duration, ok func() bool) {
 	}
 }
 
-// create makes objects.
+// create creates objects.
 func (b *bench) create(list ...client.Object) {
 	b.t.Helper()
 	for _, o := range list {
@@ -188,7 +188,7 @@ func (b *bench) create(list ...client.Object) {
 	}
 }
 
-// remove deletes an object that is there until the test's end otherwise.
+// delete deletes an object that would otherwise exist until the test's end.
 func (b *bench) delete(o client.Object) {
 	b.t.Helper()
 	if err := b.client.Delete(context.Background(), o); client.IgnoreNotFound(err) != nil {
@@ -196,7 +196,7 @@ func (b *bench) delete(o client.Object) {
 	}
 }
 
-// set makes an OperationSet that can be run, and returns its name.
+// set creates an OperationSet that can be run, and returns its name.
 func (b *bench) set(operations ...string) string {
 	b.t.Helper()
 	name := b.name("set")
@@ -207,7 +207,7 @@ func (b *bench) set(operations ...string) string {
 	return name
 }
 
-// newSet is a row of operations.
+// newSet returns an OperationSet that runs operations one after the other.
 func newSet(name string, operations ...string) *v1alpha1.OperationSet {
 	s := &v1alpha1.OperationSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	s.Spec.AdjacencyList = []v1alpha1.Node{{ID: 0, To: []int32{1}}}
@@ -221,12 +221,12 @@ func newSet(name string, operations ...string) *v1alpha1.OperationSet {
 	return s
 }
 
-// name returns one that nothing else of the server has.
+// name returns a unique name.
 func (b *bench) name(prefix string) string {
 	return fmt.Sprintf("%s-%s-%d", prefix, b.namespace, time.Now().UnixNano())
 }
 
-// dx makes a Diagnosis in the system namespace.
+// dx creates a Diagnosis in the system namespace.
 func (b *bench) dx(spec v1alpha1.DiagnosisSpec, labels ...string) *v1alpha1.Diagnosis {
 	b.t.Helper()
 	d := b.newDx(spec, labels...)
@@ -245,7 +245,7 @@ func (b *bench) newDx(spec v1alpha1.DiagnosisSpec, labels ...string) *v1alpha1.D
 	return d
 }
 
-// get returns a Diagnosis as it is; nil: it is gone.
+// get returns the current Diagnosis, or nil if it is gone.
 func (b *bench) get(d *v1alpha1.Diagnosis) *v1alpha1.Diagnosis {
 	b.t.Helper()
 	out := &v1alpha1.Diagnosis{}
@@ -259,19 +259,19 @@ func (b *bench) get(d *v1alpha1.Diagnosis) *v1alpha1.Diagnosis {
 	return out
 }
 
-// is returns phase, and the reason of the condition Complete.
+// is returns phase, and status and reason of the condition Complete.
 func is(d *v1alpha1.Diagnosis) string {
 	if d == nil {
 		return "gone"
 	}
-	out := string(cmp.Or(d.Status.Phase, v1alpha1.PhasePending)) // none: nobody has begun
+	out := string(cmp.Or(d.Status.Phase, v1alpha1.PhasePending)) // not begun yet
 	if c := apimeta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionComplete); c != nil {
 		out += " " + string(c.Status) + " " + c.Reason
 	}
 	return out
 }
 
-// waitIs waits until a Diagnosis is as said, and returns the message of its condition.
+// waitIs waits until a Diagnosis is in a state, and returns its condition's message.
 func (b *bench) waitIs(d *v1alpha1.Diagnosis, want string) string {
 	b.t.Helper()
 	var have *v1alpha1.Diagnosis
@@ -319,7 +319,7 @@ func begin(s *v1alpha1.DiagnosisStatus) {
 	s.Checkpoint = &v1alpha1.Checkpoint{Holder: "agent", Time: now}
 }
 
-// finish ends one, as an agent.
+// finish ends a run, as an agent.
 func finish(phase v1alpha1.Phase, reason string, at time.Time) func(*v1alpha1.DiagnosisStatus) {
 	return func(s *v1alpha1.DiagnosisStatus) {
 		t := metav1.NewMicroTime(at)
@@ -331,7 +331,7 @@ func finish(phase v1alpha1.Phase, reason string, at time.Time) func(*v1alpha1.Di
 	}
 }
 
-// agent reports, on a Node, until stop is called.
+// agent renews a Node's Lease until stop is called.
 func (b *bench) agent(node string) (stop func()) {
 	b.t.Helper()
 	api, err := kubernetes.NewForConfig(b.server.Admin())
@@ -354,7 +354,7 @@ func (b *bench) agent(node string) (stop func()) {
 	return stop
 }
 
-// accepted returns status and reason of a condition Accepted, and its message.
+// accepted returns status and reason of the condition Accepted, and its message.
 func accepted(list []metav1.Condition) (is, message string) {
 	c := apimeta.FindStatusCondition(list, v1alpha1.ConditionAccepted)
 	if c == nil {

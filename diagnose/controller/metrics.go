@@ -23,10 +23,10 @@ func newDeleted() *prometheus.CounterVec {
 	return c
 }
 
-// phases counts the Diagnoses in a cache when it is asked.
+// phases counts the Diagnoses in a cache at each scrape.
 type phases struct{ cache cache.Cache }
 
-// collectWithin is for how long the cache may take: it waits until it has all.
+// collectWithin bounds how long a scrape waits for the cache to be synced.
 const collectWithin = 2 * time.Second
 
 func (*phases) desc() *prometheus.Desc {
@@ -36,8 +36,7 @@ func (*phases) desc() *prometheus.Desc {
 // Describe implements [prometheus.Collector].
 func (p *phases) Describe(out chan<- *prometheus.Desc) { out <- p.desc() }
 
-// Collect implements [prometheus.Collector]. While the cache has not all Diagnoses, it
-// reports none.
+// Collect implements [prometheus.Collector]. It reports nothing until the cache is synced.
 func (p *phases) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectWithin)
 	defer cancel()
@@ -50,7 +49,7 @@ func (p *phases) Collect(out chan<- prometheus.Metric) {
 		v1alpha1.PhasePending: 0, v1alpha1.PhaseRunning: 0, v1alpha1.PhaseSucceeded: 0,
 		v1alpha1.PhaseFailed: 0, v1alpha1.PhaseCancelled: 0, v1alpha1.PhaseUnknown: 0,
 	}
-	// The store itself: a List copies tens of thousands of objects for a few numbers.
+	// Read the store directly: a List would copy tens of thousands of objects for a few numbers.
 	for _, object := range shared.GetStore().List() {
 		if d, ok := object.(*v1alpha1.Diagnosis); ok {
 			count[cmp.Or(d.Status.Phase, v1alpha1.PhasePending)]++

@@ -13,14 +13,14 @@ import (
 	"github.com/kernosis/kernosis/diagnose/resolve"
 )
 
-// names finds what the names of OperationSets and Operations stand for.
+// names looks up OperationSets and Operations by name.
 type names struct {
 	client   client.Reader // the cache
 	api      client.Reader
 	builtins []operation.Builtin
 }
 
-// config returns what OperationSets are resolved with: all Operations as they are.
+// config returns the configuration that OperationSets are resolved with: all current Operations.
 func (n *names) config(ctx context.Context) (resolve.Config, error) {
 	var list v1alpha1.OperationList
 	if err := n.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -29,16 +29,16 @@ func (n *names) config(ctx context.Context) (resolve.Config, error) {
 	operations := make([]*v1alpha1.Operation, len(list.Items))
 	for i := range operations {
 		operations[i] = &list.Items[i]
-		operations[i].TypeMeta = typeOf(v1alpha1.KindOperation) // mistakes are reported with it
+		operations[i].TypeMeta = typeOf(v1alpha1.KindOperation) // errors name it
 	}
 	c := resolve.Of(operations, n.builtins)
-	// Agents read it, when the operation runs; nothing runs here.
+	// Only agents read Secrets, when an operation runs; nothing runs here.
 	c.Secret = func(context.Context, string) (map[string][]byte, error) { return nil, errors.ErrUnsupported }
 	return c, nil
 }
 
-// set returns an OperationSet and what it is resolved with; nil: there is none. Where the cache
-// has none, the API server is asked: both may have been made a moment ago.
+// set returns an OperationSet and the configuration to resolve it with, or nil if there is none. If
+// the cache has none, it asks the API server: both objects may have just been created.
 func (n *names) set(ctx context.Context, name string) (*v1alpha1.OperationSet, resolve.Config, error) {
 	set, key := &v1alpha1.OperationSet{}, client.ObjectKey{Name: name}
 	err := n.client.Get(ctx, key, set)

@@ -14,12 +14,12 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// diagnosisPage is how many Diagnoses are read at once. Each has up to some 200 KiB.
+// diagnosisPage is how many Diagnoses are read at once. Each takes up to some 200 KiB.
 const diagnosisPage = 200
 
-// NewInformer makes the informers of the manager's cache. That of Diagnoses never has more
-// than a page of them whole, also where the API server does not stream them (WatchList, of
-// Kubernetes 1.34): in one answer tens of thousands take gigabytes.
+// NewInformer creates the informers of the manager's cache. The informer of Diagnoses never holds
+// more than a page of untrimmed ones, even if the API server does not stream them (WatchList,
+// Kubernetes 1.34): in one response, tens of thousands take gigabytes.
 func NewInformer(from toolscache.ListerWatcher, kind runtime.Object, resync time.Duration, by toolscache.Indexers) toolscache.SharedIndexInformer {
 	if _, ok := kind.(*v1alpha1.Diagnosis); ok {
 		from = &pages{from}
@@ -35,8 +35,8 @@ func (p *pages) List(o metav1.ListOptions) (runtime.Object, error) {
 	return p.ListWithContext(context.Background(), o)
 }
 
-// ListWithContext implements [toolscache.ListerWithContext]. Whatever version is asked for,
-// it returns the newest: only of that are there pages.
+// ListWithContext implements [toolscache.ListerWithContext]. It ignores the requested version and
+// returns the newest: only that can be paged.
 func (p *pages) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	from := toolscache.ToListerWatcherWithContext(p.ListerWatcher)
 	o.ResourceVersion, o.ResourceVersionMatch, o.Limit, o.Continue = "", "", diagnosisPage, ""

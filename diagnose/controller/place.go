@@ -18,13 +18,13 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
-// lookForPod is how often a pod that is on no node is looked for.
+// lookForPod is how often an unscheduled pod is checked.
 const lookForPod = 2 * time.Second
 
-// place gives a Diagnosis the node of its pod.
+// place sets the Diagnosis' node to that of its pod.
 //
-// The status says so before the spec does: who may write Diagnoses and not their status
-// can't make it look as if the controller had chosen the node ([placed]).
+// The status is written before the spec, so that a user who may write Diagnoses but not their
+// status can't make it look as if the controller had chosen the node ([placed]).
 func (r *diagnoses) place(ctx context.Context, d *v1alpha1.Diagnosis) (reconcile.Result, error) {
 	if d.Spec.Cancel {
 		return reconcile.Result{}, r.end(ctx, d, v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelled, "cancelled before it began", nil)
@@ -59,7 +59,7 @@ func (r *diagnoses) place(ctx context.Context, d *v1alpha1.Diagnosis) (reconcile
 	return reconcile.Result{}, r.client.Patch(ctx, chosen, patch, client.FieldOwner(lease.Controller))
 }
 
-// waitForNode says what becomes of a Diagnosis whose pod is on no node.
+// waitForNode returns the next step of a Diagnosis whose pod is unscheduled.
 func waitForNode(d *v1alpha1.Diagnosis, pod *corev1.Pod, wait time.Duration, now time.Time) step {
 	why := fmt.Sprintf("the pod %s/%s is on no node", pod.Namespace, pod.Name)
 	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
@@ -72,10 +72,10 @@ func waitForNode(d *v1alpha1.Diagnosis, pod *corev1.Pod, wait time.Duration, now
 	return step{reason: v1alpha1.ReasonPodNotScheduled, message: why, again: min(left, lookForPod)}
 }
 
-// contradiction says where a Diagnosis that has not begun names a node which isn't its
-// pod's. One that an agent has made for a problem knows better: the pod was there when it
-// was hit, and another of its name may be elsewhere by now. What a targetSelector led to has
-// the node from the pod.
+// contradiction returns an error text if a Diagnosis that has not begun names a node other than its
+// pod's. It trusts a Diagnosis that an agent created for a problem: the pod was there when the
+// problem hit it, and a pod of the same name may run elsewhere by now. A Diagnosis from a
+// targetSelector got its node from the pod.
 func (r *diagnoses) contradiction(ctx context.Context, d *v1alpha1.Diagnosis) (string, error) {
 	if d.Spec.PodReference == nil || d.Status.Phase != "" || d.Parent() != nil || placed(d) ||
 		d.Labels[trigger.LabelSource] == string(trigger.SourceProblem) {
@@ -88,8 +88,8 @@ func (r *diagnoses) contradiction(ctx context.Context, d *v1alpha1.Diagnosis) (s
 	return fmt.Sprintf("the pod %s is on node %s, and not on %s", d.Pod(), pod.Spec.NodeName, d.Spec.NodeName), nil
 }
 
-// pod asks the API server for a pod, of which no cache has those of the cluster; nil: there
-// is none.
+// pod reads a pod from the API server, because no cache has all pods of the cluster. It returns nil
+// if there is none.
 func (r *diagnoses) pod(ctx context.Context, key types.NamespacedName) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
 	err := r.api.Get(ctx, key, pod)

@@ -24,13 +24,13 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// elected takes part in an election that nobody loses while the API server stalls: an end in
-// order gives the lease back.
+// elected returns an election that is not lost while the API server stalls. An orderly shutdown
+// releases the lease.
 func elected(identity string) leader.Election {
 	return leader.Election{Enabled: true, Identity: identity, Lease: time.Minute, Renew: 50 * time.Second, Retry: 250 * time.Millisecond}
 }
 
-// Of two controllers one works, and the other goes on where it has ended.
+// Only one of two controllers works, and the other continues when it ends.
 func TestSecondControllerTakesOver(t *testing.T) {
 	b := newBench(t)
 	leads := func() string {
@@ -67,7 +67,7 @@ func TestSecondControllerTakesOver(t *testing.T) {
 	}
 }
 
-// grant makes the roles of the controller and gives them to a service account.
+// grant creates the controller's roles and binds them to a service account.
 func (b *bench) grant(account string, allowed func(rbacv1.PolicyRule) bool) {
 	b.t.Helper()
 	to := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: b.namespace, Name: account}
@@ -79,8 +79,8 @@ func (b *bench) grant(account string, allowed func(rbacv1.PolicyRule) bool) {
 	}
 }
 
-// Where the kinds of diagnoses are not installed, that is reported once and the rest goes on;
-// once they are, all works with the rights that the documentation names and no others.
+// If the kinds of diagnoses are not installed, that is reported once and the rest works. Once they
+// are, everything works with exactly the documented rights.
 func TestKindsThatComeLaterAndRightsThatSuffice(t *testing.T) {
 	testall.Only(t)
 	server := kubetest.New(t, kubetest.Options{Flags: []string{"--enable-admission-plugins=OwnerReferencesPermissionEnforcement"}})
@@ -164,8 +164,8 @@ func TestKindsThatComeLaterAndRightsThatSuffice(t *testing.T) {
 	}
 }
 
-// A controller that lacks the rights for diagnoses, as after an upgrade, speaks for silent
-// agents all the same.
+// A controller that lacks the rights for diagnoses, as after an upgrade, still reports for silent
+// agents.
 func TestRightsThatAreMissing(t *testing.T) {
 	testall.Only(t)
 	b := newBench(t)
@@ -192,7 +192,7 @@ func TestRightsThatAreMissing(t *testing.T) {
 	b.waitIs(b.dx(v1alpha1.DiagnosisSpec{NodeName: "no-such-node"}), "Failed True "+v1alpha1.ReasonNodeNotFound)
 }
 
-// silentAgentIsSpokenFor has an agent fall silent that has a condition.
+// silentAgentIsSpokenFor simulates an agent with a condition that falls silent.
 func (b *bench) silentAgentIsSpokenFor(node string) func() bool {
 	b.t.Helper()
 	api, err := kubernetes.NewForConfig(b.server.Admin())

@@ -17,23 +17,23 @@ const (
 	EventSucceeded = "DiagnosisSucceeded"
 	EventFailed    = "DiagnosisFailed" // no path succeeded
 	EventCancelled = "DiagnosisCancelled"
-	EventUnknown   = "DiagnosisUnknown" // a person must look
+	EventUnknown   = "DiagnosisUnknown" // a person must check
 	EventRefused   = "DiagnosisRefused" // it can't run
 )
 
-// eventAction is what the Events are about.
+// eventAction is the action field of the Events.
 const eventAction = "Diagnose"
 
-// maxNote is what an Event may say.
+// maxNote is the API's limit for an Event's note, in bytes.
 const maxNote = 1024
 
-// reporter makes Events of what becomes of Diagnoses. What had become of them before the
-// controller began to watch is not reported.
+// reporter creates Events when Diagnoses start and end. Changes from before the controller began to
+// watch are not reported.
 type reporter struct {
 	recorder events.EventRecorder
 }
 
-// changed reports what has changed.
+// changed reports the difference between two versions of a Diagnosis.
 func (r *reporter) changed(was, is *v1alpha1.Diagnosis) {
 	if is.UID != was.UID {
 		return

@@ -15,13 +15,13 @@ import (
 	"github.com/kernosis/kernosis/diagnose/resolve"
 )
 
-// sets keeps the status of OperationSets.
+// sets maintains the status of OperationSets.
 type sets struct {
 	client client.Client
 	names  *names
 }
 
-// Reconcile looks at one OperationSet.
+// Reconcile updates the status of one OperationSet.
 func (s *sets) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	set := &v1alpha1.OperationSet{}
 	if err := s.client.Get(ctx, request.NamespacedName, set); err != nil {
@@ -39,7 +39,7 @@ func (s *sets) Reconcile(ctx context.Context, request reconcile.Request) (reconc
 	return settled(ctx, reconcile.Result{}, err)
 }
 
-// operationHandler is for changes of Operations: they matter to the sets that name them.
+// operationHandler enqueues the sets that name a changed Operation.
 func (s *sets) operationHandler() handler.TypedEventHandler[*v1alpha1.Operation, reconcile.Request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, o *v1alpha1.Operation) []reconcile.Request {
 		var list v1alpha1.OperationSetList
@@ -59,13 +59,13 @@ func (s *sets) operationHandler() handler.TypedEventHandler[*v1alpha1.Operation,
 	})
 }
 
-// itself is for changes of the object that is looked at.
+// itself enqueues the changed object.
 func itself[T client.Object]() handler.TypedEventHandler[T, reconcile.Request] {
 	return &handler.TypedEnqueueRequestForObject[T]{}
 }
 
-// setStatus returns the status of a set. A graph that is good has its paths, also where
-// names in it stand for nothing.
+// setStatus returns the status of a set. A valid graph gets its paths even if some of its names are
+// unknown.
 func setStatus(c resolve.Config, set *v1alpha1.OperationSet) v1alpha1.OperationSetStatus {
 	status := v1alpha1.OperationSetStatus{Conditions: append([]metav1.Condition(nil), set.Status.Conditions...)}
 	if g, err := resolve.Graph(c, set); err == nil {
@@ -84,7 +84,7 @@ func setStatus(c resolve.Config, set *v1alpha1.OperationSet) v1alpha1.OperationS
 	return status
 }
 
-// checkSet returns the condition Accepted of a set.
+// checkSet returns reason, message and status of the condition Accepted of a set.
 func checkSet(c resolve.Config, set *v1alpha1.OperationSet) (reason, message string, ok bool) {
 	_, err := resolve.Set(c, set)
 	faults, known := errors.AsType[resolve.Faults](err)
@@ -97,8 +97,7 @@ func checkSet(c resolve.Config, set *v1alpha1.OperationSet) (reason, message str
 	return v1alpha1.ReasonAccepted, "the graph can be run", true
 }
 
-// listed lists faults, as many as a message has room for. Those of the set itself need not
-// say whose they are.
+// listed lists as many faults as fit in a message. Faults of the set itself omit its name.
 func listed(set *v1alpha1.OperationSet, faults resolve.Faults) string {
 	return listedLines(len(faults), func(i int) string {
 		if f := faults[i]; f.Object == set {
@@ -108,8 +107,7 @@ func listed(set *v1alpha1.OperationSet, faults resolve.Faults) string {
 	})
 }
 
-// listedLines joins n texts to a message of the API's length, and counts those that it has
-// no room for.
+// listedLines joins n texts to a message of the API's length, and counts the texts that do not fit.
 func listedLines(n int, text func(int) string) string {
 	const room = v1alpha1.MaxMessageBytes - len("; and 1234567890 more")
 	var b strings.Builder

@@ -26,7 +26,7 @@ func (b *bench) getSet(name string) *v1alpha1.OperationSet {
 	return s
 }
 
-// waitSet waits for what a set's status says of the spec as it is.
+// waitSet waits until a set's status for the current spec is as wanted.
 func (b *bench) waitSet(name, want string) (s *v1alpha1.OperationSet, message string) {
 	b.t.Helper()
 	await.UntilShown(b.t, fmt.Sprintf("%s is %q", name, want), deadline, func() (bool, string) {
@@ -51,8 +51,8 @@ func after(n v1alpha1.Node, dependences ...int32) v1alpha1.Node {
 
 const op = "kernel-facts" // a built-in
 
-// Each reason for which a graph or what it names is refused shows in the set's status, with
-// the names, unless the API server has refused the object itself.
+// Each reason to reject a graph, or what it names, is in the set's status with the names, unless
+// the API server rejects the object itself.
 func TestEveryRefusalShowsInTheStatus(t *testing.T) {
 	b := newBench(t)
 	b.control(nil)
@@ -71,8 +71,8 @@ func TestEveryRefusalShowsInTheStatus(t *testing.T) {
 	)
 	for reason, c := range map[string]struct {
 		nodes   []v1alpha1.Node
-		byAPI   bool   // refused by the definition
-		as      string // the reason of another mistake that always comes with it
+		byAPI   bool   // rejected by the CRD
+		as      string // reason of another mistake that always comes with it
 		message string
 	}{
 		v1alpha1.ReasonEmpty:                {nodes: list(node(0, "")), byAPI: true},
@@ -116,7 +116,7 @@ func TestEveryRefusalShowsInTheStatus(t *testing.T) {
 	}
 }
 
-// A set follows what it names.
+// A set's status follows the Operations that it names.
 func TestSetFollowsItsOperations(t *testing.T) {
 	b := newBench(t)
 	b.control(nil)
@@ -151,7 +151,7 @@ func TestSetFollowsItsOperations(t *testing.T) {
 	b.waitSet(set, "True "+v1alpha1.ReasonAccepted)
 }
 
-// ladder is a row of diamonds, which has 2 to the power of that many paths.
+// ladder returns a chain of diamonds, which has 2^diamonds paths.
 func ladder(diamonds int) []v1alpha1.Node {
 	nodes := list(node(0, "", 1), node(1, op))
 	for range diamonds {
@@ -186,7 +186,7 @@ func TestLadderIsCountedAndNotListed(t *testing.T) {
 	}
 }
 
-// Messages are bounded, and say how many mistakes there are more.
+// Messages are bounded, and count the mistakes that they omit.
 func TestManyMistakesAreCounted(t *testing.T) {
 	b := newBench(t)
 	b.control(nil)
@@ -230,7 +230,7 @@ func TestTriggers(t *testing.T) {
 	wait(wrong, "False "+v1alpha1.ReasonInvalidSchedule, "spec.sourceTemplate.cronTemplate.schedule", "5-2")
 	wait(early, "False "+v1alpha1.ReasonUnknownOperationSet, "spec.operationSet", later)
 
-	// What others write stays.
+	// Fields that others write are kept.
 	have := &v1alpha1.Trigger{}
 	if err := b.client.Get(t.Context(), client.ObjectKeyFromObject(early), have); err != nil {
 		t.Fatal(err)

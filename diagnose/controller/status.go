@@ -16,11 +16,12 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
-// afterConflict is time for the cache to have what is newer.
+// afterConflict leaves the cache time to receive the newer version.
 const afterConflict = 200 * time.Millisecond
 
-// writeStatus writes what next differs in from was, where nobody has written since that was
-// read. It returns whether there was anything to write; next is then as the API has it.
+// writeStatus patches the difference between was and next, and fails with a conflict if somebody
+// else has written since was read. It returns whether there was a difference; next is then updated
+// from the response.
 func writeStatus[T client.Object](ctx context.Context, c client.Client, was, next T) (bool, error) {
 	if equality.Semantic.DeepEqual(was, next) {
 		return false, nil
@@ -29,8 +30,8 @@ func writeStatus[T client.Object](ctx context.Context, c client.Client, was, nex
 	return true, c.Status().Patch(ctx, next, patch, client.FieldOwner(lease.Controller))
 }
 
-// settled says when an object is looked at again after an error: of a conflict and of an
-// object that is gone a change comes anyway.
+// settled returns when to reconcile again after an error. After a conflict it retries soon; an
+// object that is gone needs no retry.
 func settled(ctx context.Context, result reconcile.Result, err error) (reconcile.Result, error) {
 	switch {
 	case apierrors.IsConflict(err):
@@ -41,10 +42,10 @@ func settled(ctx context.Context, result reconcile.Result, err error) (reconcile
 	return result, err
 }
 
-// over reports whether the controller ends.
+// over reports whether the controller is stopping.
 func over(ctx context.Context) bool { return ctx.Err() != nil }
 
-// accept sets the condition Accepted; an empty message is that of one that is accepted.
+// accept sets the condition Accepted.
 func accept(conditions *[]metav1.Condition, generation int64, ok bool, reason, message string) {
 	status := metav1.ConditionFalse
 	if ok {
@@ -55,12 +56,12 @@ func accept(conditions *[]metav1.Condition, generation int64, ok bool, reason, m
 	})
 }
 
-// bounded makes a text fit for a message. Lines stay lines.
+// bounded sanitizes and truncates a text for a message. Line breaks are kept.
 func bounded(text string) string {
 	return display.Safe(text, v1alpha1.MaxMessageBytes-len("…"))
 }
 
-// apply writes a step into the status.
+// apply applies a step to the status.
 func apply(d *v1alpha1.Diagnosis, s *step, now time.Time) {
 	st := &d.Status
 	switch {
@@ -76,12 +77,12 @@ func apply(d *v1alpha1.Diagnosis, s *step, now time.Time) {
 			st.Phase = v1alpha1.PhasePending
 		}
 		if c := apimeta.FindStatusCondition(st.Conditions, v1alpha1.ConditionComplete); c != nil && c.Reason != s.reason {
-			apimeta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionComplete) // it is since now that this is waited for
+			apimeta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionComplete) // so that the transition time is when this wait began
 		}
 		complete(d, metav1.ConditionFalse, s.reason, s.message, now)
 	default:
-		// What was waited for is there. The agent writes the phase within a second, so none is
-		// written here: a write costs the API server a comparison with each agent's watch.
+		// The wait is over. The agent writes the phase within a second, so none is written here:
+		// the API server matches each write against every agent's watch.
 		c := apimeta.FindStatusCondition(st.Conditions, v1alpha1.ConditionComplete)
 		if c != nil && (c.Reason == v1alpha1.ReasonAgentSilent || c.Reason == v1alpha1.ReasonPodNotScheduled) {
 			apimeta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionComplete)
@@ -96,7 +97,7 @@ func complete(d *v1alpha1.Diagnosis, status metav1.ConditionStatus, reason, mess
 	})
 }
 
-// subject names for people what a Diagnosis is about.
+// subject returns a human-readable name of what a Diagnosis is about.
 func subject(d *v1alpha1.Diagnosis) string {
 	if p := d.Pod(); p.Name != "" {
 		return p.String()

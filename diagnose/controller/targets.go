@@ -17,13 +17,13 @@ import (
 // podPage is how many pods are read at once: some MiB.
 const podPage = 500
 
-// target is what a Diagnosis of a targetSelector is about.
+// target is the node or pod that a Diagnosis of a targetSelector is about.
 type target struct {
-	node string                 // empty, of a pod: the controller finds it
+	node string                 // empty for a pod whose node the controller finds later
 	pod  *v1alpha1.PodReference // nil: it is about the node
 }
 
-// key orders targets and distinguishes them.
+// key identifies and orders targets.
 func (t *target) key() string {
 	if t.pod != nil {
 		return "pod/" + t.pod.Namespace + "/" + t.pod.Name + "/" + t.pod.Container
@@ -31,14 +31,14 @@ func (t *target) key() string {
 	return "node/" + t.node
 }
 
-// chosen is what a targetSelector chooses.
+// chosen is what a targetSelector selects.
 type chosen struct {
 	targets []target // sorted, each once
-	// Pods that match, and can't be looked at.
+	// Pods that match and can't be diagnosed.
 	notRunning, onNoNode int
 }
 
-// left says which pods were left out; empty: none.
+// left returns a text about the pods that were left out, or "" if there are none.
 func (c *chosen) left() string {
 	if c.notRunning+c.onNoNode == 0 {
 		return ""
@@ -53,8 +53,8 @@ func (c *chosen) left() string {
 	return "pods left out: " + strings.Join(parts, ", ")
 }
 
-// choose returns what a Diagnosis' targetSelector chooses now. Nodes and pods that are
-// named are targets, whether they exist or not: that shows in their Diagnoses.
+// choose returns what a Diagnosis' targetSelector selects now. Nodes and pods given by name are
+// always targets: if one does not exist, its Diagnosis reports that.
 func (r *diagnoses) choose(ctx context.Context, d *v1alpha1.Diagnosis) (chosen, error) {
 	s, by, out := d.Spec.TargetSelector, map[string]target{}, chosen{}
 	add := func(t target) { by[t.key()] = t }

@@ -11,13 +11,12 @@ import (
 	"github.com/kernosis/kernosis/diagnose/tenancy"
 )
 
-// refused says why a Diagnosis does not run. The zero one: it may.
+// refused is why a Diagnosis must not run. The zero value: it may.
 type refused struct {
 	reason, message string
 }
 
-// refusal says why a Diagnosis of a namespace's user may not run, before its pod is looked
-// for.
+// refusal returns why a Diagnosis of a namespace's user may not run, before its pod is looked up.
 func (r *diagnoses) refusal(ctx context.Context, d *v1alpha1.Diagnosis) (refused, error) {
 	if why := tenancy.Target(d); why != nil {
 		return notAllowed(why), nil
@@ -26,7 +25,7 @@ func (r *diagnoses) refusal(ctx context.Context, d *v1alpha1.Diagnosis) (refused
 		return refused{v1alpha1.ReasonNotAllowed, "spec.nodeName: outside the system namespace only the controller sets it"}, nil
 	}
 	if d.Spec.NodeName != "" {
-		return refused{}, nil // it was looked at before it was placed
+		return refused{}, nil // it was checked before it was placed
 	}
 	set, c, err := r.names.set(ctx, d.Spec.OperationSet)
 	if err != nil {
@@ -38,7 +37,7 @@ func (r *diagnoses) refusal(ctx context.Context, d *v1alpha1.Diagnosis) (refused
 	return notAllowed(tenancy.Check(c, set, d)), nil
 }
 
-// notAllowed is for a reason of package tenancy; nil: there is none.
+// notAllowed converts an error of package tenancy; nil: no refusal.
 func notAllowed(why error) refused {
 	if why == nil {
 		return refused{}
@@ -46,7 +45,7 @@ func notAllowed(why error) refused {
 	return refused{v1alpha1.ReasonNotAllowed, why.Error()}
 }
 
-// refusalOfPod says the same, once the pod is known.
+// refusalOfPod does the same once the pod is known.
 func (r *diagnoses) refusalOfPod(d *v1alpha1.Diagnosis, pod *corev1.Pod) refused {
 	if !tenancy.Applies(d, r.config.Namespace) {
 		return refused{}

@@ -13,13 +13,13 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
-// triggers keeps the condition Accepted of Triggers.
+// triggers maintains the condition Accepted of Triggers.
 type triggers struct {
 	client client.Client
 	names  *names
 }
 
-// Reconcile looks at one Trigger.
+// Reconcile updates the status of one Trigger.
 func (t *triggers) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	object := &v1alpha1.Trigger{}
 	if err := t.client.Get(ctx, request.NamespacedName, object); err != nil {
@@ -35,7 +35,7 @@ func (t *triggers) Reconcile(ctx context.Context, request reconcile.Request) (re
 	return settled(ctx, reconcile.Result{}, err)
 }
 
-// check returns the condition Accepted. A Trigger is accepted when what it makes can run.
+// check returns the condition Accepted. A Trigger is accepted if the Diagnoses it creates can run.
 func (t *triggers) check(ctx context.Context, object *v1alpha1.Trigger) (reason, message string, err error) {
 	matcher, err := trigger.Compile(object)
 	if wrong, ok := errors.AsType[trigger.Errors](err); ok {
@@ -62,8 +62,8 @@ func (t *triggers) check(ctx context.Context, object *v1alpha1.Trigger) (reason,
 	return v1alpha1.ReasonAccepted, fmt.Sprintf("starts the OperationSet %q", name), nil
 }
 
-// setHandler is for changes of OperationSets: they matter to the Triggers that name them.
-// A change of an Operation shows in the status of the set.
+// setHandler enqueues the Triggers that name a changed OperationSet. A change of an Operation
+// changes the status of the set, and so arrives here too.
 func (t *triggers) setHandler() handler.TypedEventHandler[*v1alpha1.OperationSet, reconcile.Request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, set *v1alpha1.OperationSet) []reconcile.Request {
 		var list v1alpha1.TriggerList

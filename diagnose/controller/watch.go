@@ -17,14 +17,14 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// queue takes what is to be looked at.
+// queue takes requests to reconcile.
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 func request(namespace, name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: name}}
 }
 
-// sources are what Diagnoses depend on.
+// sources returns what Diagnoses depend on.
 func (r *diagnoses) sources(kinds cache.Cache) []source.Source {
 	return []source.Source{
 		source.Kind(kinds, &v1alpha1.Diagnosis{}, r.diagnosisHandler()),
@@ -33,8 +33,8 @@ func (r *diagnoses) sources(kinds cache.Cache) []source.Source {
 	}
 }
 
-// diagnosisHandler is for changes of Diagnoses. It reports them too: here is known what
-// has changed.
+// diagnosisHandler enqueues changed Diagnoses. It also reports changes, because only here both
+// versions are known.
 func (r *diagnoses) diagnosisHandler() handler.TypedEventHandler[*v1alpha1.Diagnosis, reconcile.Request] {
 	add := func(q queue, d *v1alpha1.Diagnosis) { q.Add(request(d.Namespace, d.Name)) }
 	parent := func(q queue, d *v1alpha1.Diagnosis) {
@@ -59,7 +59,7 @@ func (r *diagnoses) diagnosisHandler() handler.TypedEventHandler[*v1alpha1.Diagn
 	}
 }
 
-// nodeHandler is for Nodes that come and go.
+// nodeHandler enqueues the Diagnoses of deleted Nodes.
 func (r *diagnoses) nodeHandler() handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
 	on := func(ctx context.Context, q queue, node string) {
 		r.addListed(ctx, q, client.MatchingFields{indexNode: node})
@@ -72,7 +72,7 @@ func (r *diagnoses) nodeHandler() handler.TypedEventHandler[*corev1.Node, reconc
 	}
 }
 
-// leaseHandler is for agents that report.
+// leaseHandler enqueues a node's Diagnoses when its agent reports again.
 func (r *diagnoses) leaseHandler() handler.TypedEventHandler[*coordinationv1.Lease, reconcile.Request] {
 	see := func(ctx context.Context, q queue, l *coordinationv1.Lease) {
 		if node := nodeOf(l); node != "" && r.agents.see(node, l, time.Now()) {
@@ -89,8 +89,8 @@ func (r *diagnoses) leaseHandler() handler.TypedEventHandler[*coordinationv1.Lea
 	}
 }
 
-// addListed has Diagnoses looked at that are in the cache. Whoever makes it list before the
-// cache has all of them loses nothing: each is looked at when it is first seen.
+// addListed enqueues Diagnoses from the cache. If the cache is not synced yet nothing is lost: each
+// Diagnosis is enqueued when it is first seen.
 func (r *diagnoses) addListed(ctx context.Context, q queue, which ...client.ListOption) {
 	var list v1alpha1.DiagnosisList
 	if err := r.client.List(ctx, &list, append(which, client.UnsafeDisableDeepCopy)...); err != nil {

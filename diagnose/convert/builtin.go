@@ -5,16 +5,16 @@ import "strings"
 // agentPort is where KubeDiag's agent serves its processors.
 const agentPort = 8090
 
-// agentPath begins the paths of those processors.
+// agentPath is the prefix of those processors' paths.
 const agentPath = "/processor/"
 
-// counterpart is what one of the processors of KubeDiag's agent is here.
+// counterpart is the equivalent of a processor of KubeDiag's agent.
 type counterpart struct {
-	builtin string // the built-in's name; empty: there is none
-	note    string // what is different; where there is none, what to do instead
+	builtin string // the built-in's name; empty: there is no equivalent
+	note    string // what is different, or what to do if there is no equivalent
 }
 
-// counterparts are those of the processors that KubeDiag's agent has, by their names.
+// counterparts returns the equivalents of KubeDiag's agent's processors, by the processors' names.
 func counterparts() map[string]counterpart {
 	return map[string]counterpart{
 		"podListCollector":             {builtin: "pod-list"},
@@ -38,8 +38,8 @@ func counterparts() map[string]counterpart {
 	}
 }
 
-// ofAgent returns the name of the processor of KubeDiag's agent that a server stands for;
-// empty where the server is another one.
+// ofAgent returns the name of the processor of KubeDiag's agent that a server refers to, or "" if
+// it is another server.
 func (h *httpServer) ofAgent() string {
 	name, ok := strings.CutPrefix(deref(h.Path), agentPath)
 	if !ok || deref(h.Address) != "" || (h.Port != nil && *h.Port != agentPort) {
@@ -48,7 +48,7 @@ func (h *httpServer) ofAgent() string {
 	return name
 }
 
-// parameterNames are what KubeDiag's names for what every operation gets are here.
+// parameterNames maps KubeDiag's names of common parameters to ours.
 func parameterNames() map[string]string {
 	return map[string]string{
 		"node":          "node",

@@ -10,7 +10,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 )
 
-// What KubeDiag's processors become is there, and so is what is advised instead.
+// The equivalents of KubeDiag's processors exist, and so do the built-ins that notes recommend.
 func TestCounterpartsAreBuiltins(t *testing.T) {
 	all := catalog.All(builtins.Host{})
 	is := func(name string) bool { _, ok := builtins.Lookup(all, name); return ok }
@@ -29,8 +29,8 @@ func TestCounterpartsAreBuiltins(t *testing.T) {
 			t.Errorf("%s has no counterpart, and no advice", name)
 		}
 	}
-	// What every operation got there has a parameter here.
-	taken := map[string]bool{"node": true} // of the Diagnosis; no built-in needs it
+	// Everything that KubeDiag gave to every operation is a parameter here.
+	taken := map[string]bool{"node": true} // set by the Diagnosis; no built-in needs it
 	for i := range all {
 		for _, p := range all[i].Parameters {
 			taken[p.Name] = true

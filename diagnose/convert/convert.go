@@ -16,17 +16,17 @@ import (
 	"github.com/kernosis/kernosis/diagnose/manifest"
 )
 
-// Result is what became of the input.
+// Result is the result of a conversion.
 type Result struct {
 	// YAML has the objects, in the order of the input.
 	YAML     []byte
 	Findings []Finding // in the order of the input
 }
 
-// Converter turns manifests. It may be used by several goroutines at once.
+// Converter converts manifests. It may be used by several goroutines at once.
 type Converter struct{ reader *manifest.Reader }
 
-// New returns one.
+// New returns a Converter.
 func New() (*Converter, error) {
 	reader, err := manifest.NewReader()
 	if err != nil {
@@ -35,9 +35,8 @@ func New() (*Converter, error) {
 	return &Converter{reader: reader}, nil
 }
 
-// Convert turns files into what is the same here. Where a file is not what KubeDiag
-// accepts, such as with an unknown key, it returns a [document.Errors] with all of it, and
-// no result.
+// Convert converts files. If KubeDiag would not accept a file, for example because of an unknown
+// key, it returns a [document.Errors] with all mistakes, and no result.
 func (c *Converter) Convert(files ...document.File) (*Result, error) {
 	r := &Result{}
 	var mistakes document.Errors
@@ -46,7 +45,7 @@ func (c *Converter) Convert(files ...document.File) (*Result, error) {
 		for _, d := range documents {
 			j := &job{doc: d, reader: c.reader}
 			text := j.run()
-			if text == nil { // what it would mean is of no use
+			if text == nil { // notes about a lost object are useless
 				j.findings = slices.DeleteFunc(j.findings, func(f Finding) bool { return !f.Lost })
 			}
 			errs = append(errs, j.mistakes...)
@@ -78,7 +77,7 @@ type job struct {
 	mistakes document.Errors
 }
 
-// run returns the object's text; nil where there is none.
+// run returns the converted object's text, or nil if there is none.
 func (j *job) run() []byte {
 	j.kind, j.name = j.doc.Text("kind"), "without a name"
 	if meta := document.Child(j.doc.Root, "metadata"); meta != nil {
@@ -102,7 +101,7 @@ func (j *job) run() []byte {
 	return j.checked(text)
 }
 
-// object returns what the document is here; nil where it is nothing.
+// object returns the converted document, or nil if there is none.
 func (j *job) object() manifest.Object {
 	switch j.kind {
 	case "Operation":
@@ -135,7 +134,7 @@ func (j *job) object() manifest.Object {
 	return nil
 }
 
-// decode reads the document. What KubeDiag would not have accepted is a mistake.
+// decode decodes the document. What KubeDiag would not have accepted is a mistake.
 func (j *job) decode(into any) bool {
 	text, err := json.Marshal(document.Value(j.doc.Root))
 	if err != nil {
@@ -162,8 +161,7 @@ func (j *job) decode(into any) bool {
 	return len(j.mistakes) == 0
 }
 
-// checked returns the text where our schemas accept it; else what they say of it is
-// noted.
+// checked returns the text if our schemas accept it. Otherwise it records their errors as lost.
 func (j *job) checked(text []byte) []byte {
 	_, err := j.reader.Parse(document.File{Name: j.doc.File, Data: text})
 	errs, ok := errors.AsType[document.Errors](err)
@@ -198,7 +196,7 @@ func (j *job) found(lost bool, field, format string, args ...any) {
 	})
 }
 
-// metadata returns what is kept of an object's own, and reports the rest.
+// metadata returns the parts of the metadata that are kept, and reports the rest.
 func (j *job) metadata(from *object) metav1.ObjectMeta {
 	m := &from.Metadata
 	const applied = "kubectl.kubernetes.io/last-applied-configuration" // of the old object
@@ -219,8 +217,7 @@ func typeMeta(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: kind}
 }
 
-// write returns the text of an object as people write it: without a status, and without
-// what says nothing.
+// write formats an object as people write it: without status and empty fields.
 func write(obj manifest.Object) ([]byte, error) {
 	text, err := json.Marshal(obj)
 	if err != nil {

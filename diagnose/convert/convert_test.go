@@ -19,8 +19,8 @@ import (
 
 var update = flag.Bool("update", false, "write what comes out into testdata")
 
-// Each archive has one file of KubeDiag's (in.yaml), what becomes of it (out.yaml), and
-// the messages about it (reported).
+// Each archive has a KubeDiag file (in.yaml), the converted file (out.yaml), and the messages about
+// it (reported).
 func TestConvert(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(paths) == 0 {
@@ -54,7 +54,7 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// convertText returns the output, and what is reported, a line each.
+// convertText returns the output, and the findings, one per line.
 func convertText(t *testing.T, text []byte) (out, reported string) {
 	t.Helper()
 	c, err := convert.New()
@@ -82,7 +82,7 @@ func convertText(t *testing.T, text []byte) (out, reported string) {
 }
 
 func TestEachProcessorOfTheAgentIsKnown(t *testing.T) {
-	// As pkg/processors/register/register.go of KubeDiag has them.
+	// From pkg/processors/register/register.go of KubeDiag.
 	for _, name := range []string{
 		"podListCollector", "podDetailCollector", "containerCollector", "processCollector", "dockerInfoCollector",
 		"dockerdGoroutineCollector", "containerdGoroutineCollector", "mountInfoCollector", "elasticsearchCollector",
@@ -96,7 +96,7 @@ func TestEachProcessorOfTheAgentIsKnown(t *testing.T) {
 	}
 }
 
-// What comes out is read without a mistake, and nothing that goes in ends the program.
+// The output is always valid, and no input makes the program panic.
 func FuzzConvert(f *testing.F) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
@@ -130,7 +130,7 @@ func FuzzConvert(f *testing.F) {
 		if len(r.YAML) > 0 {
 			_, err = reader.Parse(document.File{Name: "out.yaml", Data: r.YAML})
 		}
-		// Each object is valid by itself; two of a name came in as two.
+		// Each object is valid by itself; duplicate names come from the input.
 		if err != nil && !strings.Contains(err.Error(), " already") {
 			t.Fatalf("%v\n%s", err, r.YAML)
 		}

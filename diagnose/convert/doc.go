@@ -1,6 +1,6 @@
-// Package convert turns KubeDiag's manifests (diagnosis.kubediag.org/v1) into those of
-// kernosis.io, and reports what it can't turn, and what means something else now.
+// Package convert converts KubeDiag's manifests (diagnosis.kubediag.org/v1) to those of
+// kernosis.io, and reports what can't be converted and what changes its meaning.
 //
-// What it writes is validated against the schemas of kernosis.io; what they refuse is left
-// out and reported. It knows KubeDiag's forms only, and no cluster.
+// The output is validated against the schemas of kernosis.io; what they reject is left out and
+// reported. The package needs no cluster.
 package convert

@@ -8,21 +8,21 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// Finding is something about the input that a person must know.
+// Finding is something about the input that the user must know.
 type Finding struct {
-	// Lost: it is not in the output. Else it is, and means something else or needs a look.
+	// Lost: it is not in the output. Otherwise it is, but has another meaning or needs a check.
 	Lost bool
 
 	File     string
 	Line     int
-	Document int    // of the file, from 1
+	Document int    // in the file, from 1
 	Kind     string // of the object
 	Name     string
 	Field    string // path as spec.processor.function; empty: the whole object
 	Reason   string
 }
 
-// String returns a line of text. What a terminal would obey is escaped.
+// String returns one line of text. Terminal control characters are escaped.
 func (f *Finding) String() string {
 	const most = 1024
 	what := "note"
@@ -36,7 +36,7 @@ func (f *Finding) String() string {
 	return strings.Join(append(parts, display.Safe(f.Reason, most)), ": ")
 }
 
-// Lost reports whether anything of the input is not in the output.
+// Lost reports whether anything of the input is missing in the output.
 func (r *Result) Lost() bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Lost })
 }

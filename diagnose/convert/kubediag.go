@@ -11,11 +11,11 @@ import (
 // kubediagVersion is the apiVersion of KubeDiag's kinds.
 const kubediagVersion = "diagnosis.kubediag.org/v1"
 
-// object is what all of KubeDiag's kinds have.
+// object has the fields that all of KubeDiag's kinds share.
 type object struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        metav1.ObjectMeta `json:"metadata"`
-	Status          json.RawMessage   `json:"status"` // of the cluster it is from
+	Status          json.RawMessage   `json:"status"` // from its cluster
 }
 
 type operation struct {
@@ -39,7 +39,7 @@ type processor struct {
 	Function       *function     `json:"function"`
 	TimeoutSeconds *int32        `json:"timeoutSeconds"`
 
-	// Before there was httpServer, these were its.
+	// Fields of the API before httpServer, with the same meaning.
 	ExternalIP   *string `json:"externalIP"`
 	ExternalPort *int32  `json:"externalPort"`
 	Path         *string `json:"path"`
@@ -88,7 +88,7 @@ type trigger struct {
 	} `json:"spec"`
 }
 
-// sourceTemplate has ours where they are alike.
+// sourceTemplate uses our types where they are the same.
 type sourceTemplate struct {
 	PrometheusAlertTemplate *v1alpha1.PrometheusAlertTemplate `json:"prometheusAlertTemplate"`
 	KubernetesEventTemplate *v1alpha1.KubernetesEventTemplate `json:"kubernetesEventTemplate"`

@@ -25,8 +25,8 @@ func (j *job) operation(from *operation) *v1alpha1.Operation {
 	return to
 }
 
-// storage returns what is here for a folder of results: without a path it was KubeDiag's data
-// folder, and is the folder that nodes have for it.
+// storage converts a folder of results. Without a path it was KubeDiag's data folder, and becomes
+// the node's default folder.
 func (j *job) storage(path string) *v1alpha1.Storage {
 	const field = "spec.storage.hostPath.path"
 	path = cmp.Or(path, ".")
@@ -72,7 +72,7 @@ func (j *job) processor(from *processor) (to v1alpha1.Processor, ok bool) {
 	return to, to.HTTPServer != nil
 }
 
-// builtin returns what is here for a processor of KubeDiag's agent.
+// builtin converts a processor of KubeDiag's agent.
 func (j *job) builtin(name, field string) *v1alpha1.Builtin {
 	known, ok := counterparts()[name]
 	switch {

@@ -12,7 +12,7 @@ func (j *job) operationSet(from *operationSet) *v1alpha1.OperationSet {
 	to.Spec.AdjacencyList = make([]v1alpha1.Node, 0, len(from.Spec.AdjacencyList))
 	for i, n := range from.Spec.AdjacencyList {
 		at := fmt.Sprintf("spec.adjacencyList[%d]", i)
-		// KubeDiag's webhook does so too.
+		// KubeDiag's webhook also renumbers nodes.
 		if id := deref(n.ID); id != 0 && int(id) != i {
 			j.note(at+".id", "%d becomes %d, the node's place, which edges go by", id, i)
 		}
@@ -27,7 +27,7 @@ func (j *job) operationSet(from *operationSet) *v1alpha1.OperationSet {
 	return to
 }
 
-// once returns the ids without those that stand twice, which say nothing more.
+// once returns the ids without duplicates, which have no meaning.
 func (j *job) once(ids []int32, field string) []int32 {
 	var out []int32
 	for _, id := range ids {

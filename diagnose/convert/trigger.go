@@ -34,7 +34,7 @@ func (j *job) trigger(from *trigger) *v1alpha1.Trigger {
 	return to
 }
 
-// parameters returns them, and reports those that only KubeDiag's processors know.
+// parameters returns the parameters, and reports those that only KubeDiag's processors use.
 func (j *job) parameters(from map[string]string) v1alpha1.Parameters {
 	for _, name := range slices.Sorted(maps.Keys(from)) {
 		if strings.HasPrefix(name, "param.") {

@@ -13,8 +13,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/graph"
 )
 
-// list makes an adjacency list from lines such as "1 2" (where the edges of the node of
-// that index lead) and "3 <1 2" (edges, then dependences). All but the start run "op".
+// list parses an adjacency list: the line at index i has the edges of node i, as in "1 2", or edges
+// and then dependences, as in "3 <1 2". All nodes but the start run "op".
 func list(lines ...string) []graph.Node {
 	nodes := make([]graph.Node, len(lines))
 	for i, line := range lines {
@@ -169,7 +169,7 @@ func TestOperationsRequireOthers(t *testing.T) {
 			t.Errorf("node %d depends on %v, want %v", id, got, want)
 		}
 	}
-	// One node runs it on each path, yet not the same.
+	// On each path some node runs it, but not the same node.
 	needs["cordon"] = []string{"stacks", "disk", "mounts"}
 	_, err = g.Require(func(operation string) []string { return needs[operation] })
 	const disk = `node 4: operation "cordon" depends on operation "disk", which does not run on every path to the node`
@@ -191,7 +191,7 @@ func TestWhatIsGivenToBuildMayBeChangedLater(t *testing.T) {
 	}
 }
 
-// ladder is a row of diamonds, each behind the other: 2^n paths.
+// ladder returns a row of n diamonds, one after the other: 2^n paths.
 func ladder(n int) []graph.Node {
 	lines := []string{"1"}
 	for i := range n {
@@ -201,7 +201,7 @@ func ladder(n int) []graph.Node {
 	return list(append(lines, "")...)
 }
 
-// What KubeDiag lists, and can't: 2^40 paths.
+// 2^40 paths, which KubeDiag would list and can't.
 func TestLadderOfDiamonds(t *testing.T) {
 	began := time.Now()
 	g := build(t, ladder(40))
@@ -213,7 +213,7 @@ func TestLadderOfDiamonds(t *testing.T) {
 	if len(paths) != graph.MaxPaths || len(paths[0]) != 81 || fmt.Sprint(paths[1][76:]) != "[115 116 118 120 121]" {
 		t.Errorf("%d paths, the second ends %v", len(paths), paths[1][76:])
 	}
-	// The last node fails, so that each path does.
+	// The last node fails, and therefore each path.
 	r := graph.NewRun(g, nil)
 	ran := 0
 	for id, ok := r.Next(); ok; id, ok = r.Next() {

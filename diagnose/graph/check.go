@@ -2,8 +2,8 @@ package graph
 
 import "fmt"
 
-// checker collects what is wrong with a list. The later checks stand on the earlier
-// ones and are left out where those found something.
+// checker collects the mistakes in an adjacency list. Later checks rely on earlier ones, and are
+// skipped if those found mistakes.
 type checker struct {
 	nodes  []Node
 	faults Faults
@@ -24,13 +24,13 @@ func (c *checker) check() {
 		c.dependences(i)
 	}
 	if !edgesLead {
-		return // what can be reached can't be said
+		return // nothing can be said about reachability
 	}
 	c.cycles()
 	c.sources()
 }
 
-// size bounds what the other checks look at.
+// size checks the bounds that the other checks rely on.
 func (c *checker) size() bool {
 	n := len(c.nodes)
 	if n < 2 {
@@ -105,8 +105,8 @@ func (c *checker) dependences(i int) {
 	}
 }
 
-// cycles names one cycle of each group of nodes that lead to one another, a shortest one
-// through the group's first node.
+// cycles reports one cycle of each strongly connected group of nodes: a shortest one through the
+// group's first node.
 func (c *checker) cycles() {
 	reached := make([]set, len(c.nodes))
 	for i := range c.nodes {
@@ -122,8 +122,8 @@ func (c *checker) cycles() {
 	}
 }
 
-// sources reports nodes to which no edge leads, and of others that the start does not
-// come to.
+// sources reports nodes without incoming edges, and other nodes that can't be reached from the
+// start.
 func (c *checker) sources() {
 	var in set
 	for i := range c.nodes {
@@ -146,8 +146,8 @@ func (c *checker) sources() {
 	}
 }
 
-// dependencesBefore refuses a dependence that some path to its node passes by: there it
-// would not have run, and the node's outcome would depend on the path.
+// dependencesBefore reports dependences that some path to their node bypasses: there they would not
+// have run, and the node's outcome would depend on the path.
 func (c *checker) dependencesBefore(before []set) {
 	for i := range c.nodes {
 		for _, d := range c.nodes[i].Dependences {

@@ -6,43 +6,43 @@ import (
 	"strings"
 )
 
-// Reason is what is wrong with an adjacency list, in a word that stays.
+// Reason is the stable name of a mistake in an adjacency list.
 type Reason string
 
-// Reasons. Those of the API (kernosis.io/v1alpha1) are the same where it has them.
+// Reasons. They equal those of the API (kernosis.io/v1alpha1) where the API has them.
 const (
 	Empty                Reason = "Empty"                // no node but the start
 	TooLarge             Reason = "TooLarge"             // more than MaxNodes or MaxEdges
 	WrongID              Reason = "IDMismatch"           // an id that is not the index
 	StartHasOperation    Reason = "StartOperation"       // node 0 runs something
 	NoOperation          Reason = "NoOperation"          // another node runs nothing
-	UnknownNode          Reason = "UnknownNode"          // an edge to nowhere
-	DoubledEdge          Reason = "DoubledEdge"          // an edge that is there twice
-	SecondSource         Reason = "SecondSource"         // a node, not the start, to which no edge leads
-	Unreachable          Reason = "UnreachableNode"      // nodes that no path from the start comes to
-	Cycle                Reason = "Cycle"                // a path that comes back
-	UnknownDependence    Reason = "UnknownDependence"    // a dependence that is no node, or is the start
-	DoubledDependence    Reason = "DoubledDependence"    // a dependence that is there twice
-	DependenceNotOnAPath Reason = "DependenceNotOnAPath" // a dependence that some path to the node passes by
+	UnknownNode          Reason = "UnknownNode"          // an edge to a node that doesn't exist
+	DoubledEdge          Reason = "DoubledEdge"          // an edge that is listed twice
+	SecondSource         Reason = "SecondSource"         // a node other than the start without incoming edges
+	Unreachable          Reason = "UnreachableNode"      // nodes that can't be reached from the start
+	Cycle                Reason = "Cycle"                // a path that returns to a node
+	UnknownDependence    Reason = "UnknownDependence"    // a dependence on a node that doesn't exist, on the start or on itself
+	DoubledDependence    Reason = "DoubledDependence"    // a dependence that is listed twice
+	DependenceNotOnAPath Reason = "DependenceNotOnAPath" // a dependence that some path to the node bypasses
 )
 
-// Fault is one thing that is wrong with an adjacency list.
+// Fault is one mistake in an adjacency list.
 type Fault struct {
 	Reason Reason
-	Index  int    // of the node in the list that it is reported for; -1: for the list itself
-	Field  string // of that node: "id", "to", "operation", "dependences"; empty: none
-	// Nodes are the ids that it is about, those of a cycle in order, the first again
-	// at the end; of a DependenceNotOnAPath the path.
+	Index  int    // of the node in the list; -1: the mistake is in the list itself
+	Field  string // of this node: "id", "to", "operation", "dependences"; empty: none
+	// Nodes are the ids of the nodes concerned: of a cycle in order, with the first again at the
+	// end; of a DependenceNotOnAPath the path.
 	Nodes   []int
-	Message string // one line, names the nodes
+	Message string // one line that names the nodes
 }
 
 func (f *Fault) Error() string { return f.Message }
 
-// maxFaults bounds the faults reported of one list. So many come of a single mistake.
+// maxFaults bounds the faults in an error's text, since one mistake can cause many.
 const maxFaults = 50
 
-// Faults is all that is wrong with an adjacency list, a line each. It has at least one.
+// Faults are all mistakes in an adjacency list, printed one a line. There is at least one.
 type Faults []*Fault
 
 func (f Faults) Error() string {
@@ -72,7 +72,7 @@ func (f Faults) Unwrap() []error {
 // maxNamed bounds the ids in one message.
 const maxNamed = 32
 
-// join writes ids with a separator between them, the first maxNamed.
+// join formats the first maxNamed ids with a separator.
 func join(ids []int, separator string) string {
 	var b strings.Builder
 	for i, id := range ids {
@@ -88,7 +88,7 @@ func join(ids []int, separator string) string {
 	return b.String()
 }
 
-// named is "node 3" or "nodes 3, 4".
+// named formats ids: "node 3" or "nodes 3, 4".
 func named(ids []int) string {
 	if len(ids) == 1 {
 		return "node " + strconv.Itoa(ids[0])

@@ -8,8 +8,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/graph"
 )
 
-// decode makes an adjacency list of any bytes: one says how many nodes there are, then
-// two each are an edge, or a dependence where the first has its highest bit set.
+// decode makes an adjacency list from any bytes: the first is the number of nodes, then each pair
+// is an edge, or a dependence if the highest bit of its first byte is set.
 func decode(data []byte) []graph.Node {
 	if len(data) == 0 {
 		return nil
@@ -32,8 +32,8 @@ func decode(data []byte) []graph.Node {
 	return nodes
 }
 
-// valid says by the definitions alone whether a list is a graph: the closure of its
-// edges, and for dependences that of the edges without one node.
+// valid decides by the bare definitions whether a list is a valid graph: by the transitive closure
+// of its edges, and for a dependence by the closure without that node.
 func valid(nodes []graph.Node) bool {
 	n := len(nodes)
 	if n < 2 || nodes[0].Dependences != nil {

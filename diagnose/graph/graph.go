@@ -5,37 +5,37 @@ import (
 	"slices"
 )
 
-// Bounds of a graph. A person draws some dozen nodes; these leave room for what
-// programs make, and keep any status about them small.
+// Bounds of a graph. People draw some dozen nodes; the bounds leave room for generated graphs, and
+// keep statuses small.
 const (
 	MaxNodes = 256
-	MaxEdges = 2048 // dependences are bounded by the same number
+	MaxEdges = 2048 // also the bound of dependences
 
-	// MaxPaths is how many paths are listed where all can't be.
+	// MaxPaths is how many paths are listed if there are more.
 	MaxPaths = 100
 )
 
 // Node is an entry of an adjacency list.
 type Node struct {
 	ID        int    // equal to its index in the list
-	To        []int  // where its edges lead, in the order in which they are tried
+	To        []int  // next nodes, in the order in which they are tried
 	Operation string // what it runs; empty for node 0, the start
-	// Dependences are the nodes whose results its operation is given. Each is on every
-	// path to this node.
+	// Dependences are the nodes whose results the operation gets. Each is on every path to this
+	// node.
 	Dependences []int
 }
 
-// Graph is a checked adjacency list. It is never changed, so that any number of
-// goroutines may use it.
+// Graph is a validated adjacency list. It is immutable, so that any number of goroutines may use
+// it.
 type Graph struct {
 	nodes []Node
-	order []int      // each node behind all that lead to it
+	order []int      // topological: each node after all of its predecessors
 	count []*big.Int // paths from each node to an end
-	// before has, of each node, those that are on every path to it, itself among them.
+	// before has for each node the nodes on every path to it, including itself.
 	before []set
 }
 
-// Build checks an adjacency list. Its error is a [Faults], which has all that is wrong.
+// Build validates an adjacency list. Its error is a [Faults] with all mistakes.
 func Build(nodes []Node) (*Graph, error) {
 	c := checker{nodes: nodes}
 	c.check()
@@ -57,14 +57,14 @@ func Build(nodes []Node) (*Graph, error) {
 	return g, nil
 }
 
-// Len returns the number of nodes, the start among them.
+// Len returns the number of nodes, including the start.
 func (g *Graph) Len() int { return len(g.nodes) }
 
 // Node returns a node by its id. Its slices must not be changed.
 func (g *Graph) Node(id int) Node { return g.nodes[id] }
 
-// AlwaysBefore returns the nodes that have run on every path before this one does, in
-// the order of their ids, without the start.
+// AlwaysBefore returns the nodes that run before this one on every path, sorted by id, without the
+// start.
 func (g *Graph) AlwaysBefore(id int) []int {
 	var out []int
 	for i := 1; i < len(g.nodes); i++ {
@@ -75,10 +75,10 @@ func (g *Graph) AlwaysBefore(id int) []int {
 	return out
 }
 
-// Order returns all nodes, each behind all that lead to it.
+// Order returns all nodes, each after all of its predecessors.
 func (g *Graph) Order() []int { return slices.Clone(g.order) }
 
-// topological returns all nodes, each behind all that lead to it. There must be no cycle.
+// topological returns all nodes, each after all of its predecessors. There must be no cycle.
 func topological(nodes []Node) []int {
 	in := make([]int, len(nodes))
 	for i := range nodes {

@@ -12,18 +12,18 @@ import (
 	"github.com/kernosis/kernosis/diagnose/graph"
 )
 
-// world says what operations do: a function of the parameters (the seed) and of the
-// results of declared dependences, and of nothing else.
+// world defines what operations do, as a function of the parameters (the seed) and the results of
+// declared dependences only.
 type world struct {
 	g       *graph.Graph
 	seed    uint64
 	repairs []bool
-	// fails of 256 operations fail; of repairs that don't, as many would only have run or
-	// have an unknown outcome.
+	// fails is how many of 256 operations fail. Of 256 repairs, 20 more would only have run, and 20
+	// more have an unknown outcome.
 	fails uint64
 }
 
-// run is an operation's outcome and result.
+// run returns the outcome and result of an operation.
 func (w *world) run(id int, results map[int]uint64) (graph.Outcome, uint64) {
 	h := fnv.New64a()
 	put := func(v uint64) { _ = binary.Write(h, binary.LittleEndian, v) }
@@ -48,8 +48,8 @@ func (w *world) run(id int, results map[int]uint64) (graph.Outcome, uint64) {
 	return graph.Succeeded, sum
 }
 
-// oneByOne is the definition: it tries one path after the other, each from its
-// beginning, and remembers nothing but what becomes of paths.
+// oneByOne is the reference implementation: it tries one path after the other, each from its
+// beginning, and remembers only the outcomes of paths.
 func oneByOne(w *world) graph.Result {
 	res := graph.Result{FailedCount: new(big.Int)}
 	var walk func(path []int) bool
@@ -71,7 +71,7 @@ func oneByOne(w *world) graph.Result {
 	return res
 }
 
-// tryPath reports whether the diagnosis ends with this path.
+// tryPath runs one path, and reports whether the diagnosis ends with it.
 func tryPath(w *world, path []int, res *graph.Result) bool {
 	results, repaired := map[int]uint64{}, 0
 	for i, id := range path {
@@ -101,14 +101,13 @@ func tryPath(w *world, path []int, res *graph.Result) bool {
 	return true
 }
 
-// step is a node and what became of it.
+// step is a node with its outcome.
 type step struct {
 	id      int
 	outcome graph.Outcome
 }
 
-// finish runs what is left of a run, with the results so far, and fails where a node
-// runs twice.
+// finish continues a run with the results so far, and fails the test if a node runs twice.
 func finish(tb testing.TB, w *world, r *graph.Run, results map[int]uint64) (res graph.Result, made []step) {
 	tb.Helper()
 	for id, ok := r.Next(); ok; id, ok = r.Next() {
@@ -138,8 +137,8 @@ func differ(tb testing.TB, got, want graph.Result) bool {
 	return true
 }
 
-// compare checks a run against trying all paths, and every run that is resumed from one
-// of its checkpoints against the one that was never interrupted.
+// compare checks a run against the reference, and each run that is resumed from one of its
+// checkpoints against the uninterrupted run.
 func compare(tb testing.TB, w *world) (end graph.End, differs bool) {
 	tb.Helper()
 	want := oneByOne(w)
@@ -170,12 +169,12 @@ func compare(tb testing.TB, w *world) (end graph.End, differs bool) {
 	return want.End, false
 }
 
-// randomGraph has up to ten nodes besides the start, ids in no order, and dependences
-// among what always runs before.
+// randomGraph returns a graph with up to ten nodes besides the start, ids in random order, and
+// dependences on nodes that always run before.
 func randomGraph(tb testing.TB, rnd *rand.Rand) *graph.Graph {
 	tb.Helper()
 	n := 2 + rnd.IntN(10)
-	id := rnd.Perm(n) // of the node at each place of a topological order
+	id := rnd.Perm(n) // of the node at each position of a topological order
 	at := slices.Index(id, 0)
 	id[0], id[at] = id[at], id[0]
 	nodes := make([]graph.Node, n)
@@ -185,7 +184,7 @@ func randomGraph(tb testing.TB, rnd *rand.Rand) *graph.Graph {
 	nodes[0].Operation = ""
 	density := 0.15 + rnd.Float64()/2
 	for to := 1; to < n; to++ {
-		always := rnd.IntN(to) // nothing but the start is without an edge to it
+		always := rnd.IntN(to) // each node but the start has an edge to it
 		for from := range to {
 			if from == always || rnd.Float64() < density {
 				nodes[id[from]].To = append(nodes[id[from]].To, id[to])

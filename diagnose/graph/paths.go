@@ -8,12 +8,12 @@ import (
 // Count returns the exact number of paths.
 func (g *Graph) Count() *big.Int { return new(big.Int).Set(g.count[0]) }
 
-// Paths returns the first paths, at most this many, in the order in which they are
-// tried. The start, which is on all of them, is left out.
+// Paths returns at most this many paths, the first in the order in which they are tried. It leaves
+// out the start, which is on all of them.
 func (g *Graph) Paths(most int) [][]int { return g.pathsFrom(nil, 0, most) }
 
-// countPaths goes backwards through the order: a node's paths are those of the nodes it
-// leads to.
+// countPaths counts in reverse topological order: a node has as many paths as its next nodes
+// together.
 func (g *Graph) countPaths() {
 	g.count = make([]*big.Int, len(g.nodes))
 	for _, n := range slices.Backward(g.order) {
@@ -28,9 +28,8 @@ func (g *Graph) countPaths() {
 	}
 }
 
-// pathsFrom returns the first paths that begin with prefix and go on with node n; n is
-// left out where it is the start. Each branch ends in a path, so that the cost is that
-// of what is returned.
+// pathsFrom returns the first paths that begin with prefix and continue with node n; n is left out
+// if it is the start. Each branch ends in a path, so that the cost is proportional to the result.
 func (g *Graph) pathsFrom(prefix []int, n, most int) [][]int {
 	var out [][]int
 	path := append([]int(nil), prefix...)

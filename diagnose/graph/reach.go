@@ -8,7 +8,8 @@ type set [MaxNodes / 64]uint64
 func (s *set) has(id int) bool { return s[id/64]&(1<<(id%64)) != 0 }
 func (s *set) add(id int)      { s[id/64] |= 1 << (id % 64) }
 
-// reach returns what a node leads to; the node itself only if it is on a cycle.
+// reach returns the nodes that can be reached from a node; this node itself only if it is on a
+// cycle.
 func reach(nodes []Node, from int) set {
 	var seen set
 	queue := []int{from}
@@ -25,8 +26,8 @@ func reach(nodes []Node, from int) set {
 	return seen
 }
 
-// alwaysBefore returns for each node those that are on every path to it: itself and
-// what all its predecessors have in common (its dominators).
+// alwaysBefore returns for each node the nodes on every path to it: itself, and what all its
+// predecessors have in common (its dominators).
 func alwaysBefore(nodes []Node, order []int) []set {
 	before := make([]set, len(nodes))
 	var met set
@@ -46,8 +47,8 @@ func alwaysBefore(nodes []Node, order []int) []set {
 	return before
 }
 
-// shortest returns a shortest path that passes the node without by (-1: none), both ends
-// included; nil: there is none. From a node to itself it has at least one edge.
+// shortest returns a shortest path that avoids the node without (-1: none), including both ends;
+// nil if there is none. A path from a node to itself has at least one edge.
 func shortest(nodes []Node, from, to, without int) []int {
 	parent := make([]int, len(nodes))
 	var seen set

@@ -5,10 +5,9 @@ import (
 	"slices"
 )
 
-// Require returns the graph with what operations say themselves that they depend on:
-// each node depends, besides what it declares, on all nodes that always run before it and
-// run an operation that needs names for its own. Where there is none such node, the
-// operation lacks what it needs, and the error is a [Faults].
+// Require returns the graph with the dependences that operations declare themselves. Each node also
+// depends on all nodes that always run before it and whose operation is one that needs returns for
+// its own. If there is no such node, the error is a [Faults].
 func (g *Graph) Require(needs func(operation string) []string) (*Graph, error) {
 	nodes := make([]Node, len(g.nodes))
 	var faults Faults

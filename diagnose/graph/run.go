@@ -5,62 +5,62 @@ import (
 	"math/big"
 )
 
-// Outcome is what became of a node.
+// Outcome is the outcome of a node.
 type Outcome string
 
-// Outcomes. The zero value is a node that has not run.
+// Outcomes. The zero value means that the node has not run.
 const (
 	Succeeded Outcome = "Succeeded"
 	Failed    Outcome = "Failed" // its path fails, and every other path through it
-	// WouldRun is a repair that was withheld. It counts as done without effect: nothing
-	// behind it can be judged or given its results, so that the first path that goes on
-	// from it is the succeeded one, and the run ends.
+	// WouldRun is a repair that was withheld. It counts as done without effect. The nodes after it
+	// can't run without its effect and results, so the first path that continues from it counts as
+	// succeeded, and the run ends.
 	WouldRun Outcome = "WouldRun"
-	// Unknown is a repair of which nobody can say whether it was done. The run ends: what
-	// to do is for a person to say.
+	// Unknown is a repair of which it is unknown whether it was done. The run ends, and a person
+	// must decide.
 	Unknown Outcome = "Unknown"
 )
 
 // End is how a run ended.
 type End string
 
-// Ends. The zero value is a run that goes on.
+// Ends. The zero value means that the run has not ended.
 const (
 	PathSucceeded End = "PathSucceeded" // a path succeeded to its end
 	NoPath        End = "NoPath"        // every path failed
-	// StoppedAfterRepair: a repair succeeded and a later node of that path failed. Other
-	// paths are not tried: they were written for a node that nobody had repaired.
+	// StoppedAfterRepair: a repair succeeded and a later node of that path failed. Other paths are
+	// not tried: they were written for a node that has not been repaired.
 	StoppedAfterRepair End = "StoppedAfterRepair"
-	OutcomeUnknown     End = "OutcomeUnknown" // of the last node of Result.Path
+	OutcomeUnknown     End = "OutcomeUnknown" // the last node of Result.Path
 )
 
-// Result is what a run has come to.
+// Result is the state of a run.
 type Result struct {
 	End End
-	// Path is the one on which the run ended: the succeeded one; the one that failed
-	// behind a repair; the one up to the node whose outcome is unknown. Else the one that
-	// is being tried, up to the next node.
+	// Path is the path on which the run ended: the one that succeeded, or failed after a repair, or
+	// led to the node whose outcome is unknown. While the run goes on, it is the path being tried,
+	// up to the next node.
 	Path []int
-	// Failed are the first MaxPaths paths that failed, in the order in which they are
-	// tried, and FailedCount is how many did.
+	// Failed are the first MaxPaths failed paths, in the order in which they are tried. FailedCount
+	// counts all.
 	Failed      [][]int
 	FailedCount *big.Int
-	// Repaired is the repair that succeeded on Path, of a run that stopped behind it;
-	// Withheld the one that would have run; 0: none.
+	// Repaired is the repair on Path that succeeded before the run stopped. Withheld is the repair
+	// that would have run; 0: none.
 	Repaired, Withheld int
 }
 
-// Run is a state machine that runs a graph's nodes: [Run.Next] names the node to run,
-// [Run.Done] takes what became of it. No node is named twice, all steps together cost
-// O(nodes + edges), and succeeded and failed paths are those of trying one path after
-// the other. It must not be used by several goroutines at once.
+// Run is a state machine that runs a graph's nodes: [Run.Next] returns the node to run, [Run.Done]
+// takes its outcome. No node is returned twice. All steps together cost O(nodes + edges). The
+// succeeded and failed paths are the same as if one path after the other were tried. It must not be
+// used by several goroutines at once.
 type Run struct {
 	g       *Graph
 	repairs func(id int) bool
 	outcome []Outcome
 	dead    []bool // all paths from here have failed
-	// trying is the path being tried, from the start, each with the index of the edge
-	// that is taken.
+	// trying is the path being tried, from the start; each node has the index of the edge that was
+	// taken.
 	trying []taken
 	next   int
 	result Result
@@ -68,8 +68,8 @@ type Run struct {
 
 type taken struct{ node, edge int }
 
-// NewRun returns a run at its beginning. repairs says of a node whether it changes
-// something (a Remediate); nil: none does.
+// NewRun returns a run at its beginning. repairs reports whether a node changes something (a
+// Remediate); nil: none does.
 func NewRun(g *Graph, repairs func(id int) bool) *Run {
 	if repairs == nil {
 		repairs = func(int) bool { return false }
@@ -84,10 +84,10 @@ func NewRun(g *Graph, repairs func(id int) bool) *Run {
 	return r
 }
 
-// Next returns the node to run; false: the run has ended.
+// Next returns the node to run; false if the run has ended.
 func (r *Run) Next() (id int, ok bool) { return r.next, r.result.End == "" }
 
-// Done reports what became of the node that Next names, and of no other.
+// Done records the outcome of the node that Next returned; other nodes are an error.
 func (r *Run) Done(id int, o Outcome) error {
 	if r.result.End != "" {
 		return fmt.Errorf("node %d: the run has ended (%s)", id, r.result.End)
@@ -114,7 +114,7 @@ func (r *Run) Done(id int, o Outcome) error {
 	return nil
 }
 
-// Result returns what the run has come to. Failed must not be changed.
+// Result returns the current state of the run. Failed must not be changed.
 func (r *Run) Result() Result {
 	out := r.result
 	out.FailedCount = new(big.Int).Set(out.FailedCount)
@@ -124,8 +124,7 @@ func (r *Run) Result() Result {
 	return out
 }
 
-// advance goes on along the path being tried, to the next node that has to run or to
-// the end.
+// advance follows the path being tried, to the next node that has to run or to the end.
 func (r *Run) advance() {
 	for {
 		top := &r.trying[len(r.trying)-1]
@@ -160,8 +159,8 @@ func (r *Run) advance() {
 	}
 }
 
-// pathsFail takes it that all paths that go on with n fail, and reports whether that
-// ends the run.
+// pathsFail records that all paths that continue with n fail, and reports whether that ends the
+// run.
 func (r *Run) pathsFail(n int) bool {
 	for _, t := range r.trying[1:] {
 		if !r.repairs(t.node) {
@@ -185,7 +184,7 @@ func (r *Run) pathsFail(n int) bool {
 
 func (r *Run) end(e End, path []int) { r.result.End, r.result.Path, r.next = e, path, 0 }
 
-// prefix is the path being tried, without the start and what comes next.
+// prefix returns the path being tried, without the start and the next node.
 func (r *Run) prefix() []int {
 	out := make([]int, 0, len(r.trying))
 	for _, t := range r.trying[1:] {
@@ -194,5 +193,5 @@ func (r *Run) prefix() []int {
 	return out
 }
 
-// firstPath is the first path that goes on with n.
+// firstPath returns the first path that continues with n.
 func (r *Run) firstPath(n int) []int { return r.g.pathsFrom(r.prefix(), n, 1)[0] }

@@ -8,8 +8,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/graph"
 )
 
-// play gives nodes their outcomes (Succeeded where none is said), and returns what ran
-// and the result.
+// play runs the nodes with the given outcomes (by default Succeeded), and returns what ran and the
+// result.
 func play(t *testing.T, g *graph.Graph, repairs []int, outcomes map[int]graph.Outcome) (ran []int, res graph.Result) {
 	t.Helper()
 	isRepair := map[int]bool{}
@@ -63,8 +63,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A node that is reached only through nodes that all failed before is behind a repair on
-// a later path: the repair runs, and the run stops.
+// A node that can be reached only through nodes that have all failed is after a repair on a later
+// path: the repair runs, and the run stops.
 func TestARepairBeforeWhatHasFailedAlready(t *testing.T) {
 	g := build(t, list("1 2", "3", "3", ""))
 	ran, res := play(t, g, []int{2}, map[int]graph.Outcome{3: graph.Failed})

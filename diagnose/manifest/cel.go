@@ -10,11 +10,11 @@ import (
 	"cel.dev/cel-go/ext"
 )
 
-// ruleCost ends a rule whose value is too large for it. The API server's own limit is as
-// high; the largest valid graph costs a tenth.
+// ruleCost is the cost limit of a rule, so that one with a huge value is aborted. The API server's
+// own limit is as high; the largest valid graph costs a tenth.
 const ruleCost = 1_000_000
 
-// compiler makes the rules of schemas ready to run.
+// compiler compiles the rules of schemas.
 type compiler struct{ env *cel.Env }
 
 func newCompiler() (*compiler, error) {
@@ -25,7 +25,7 @@ func newCompiler() (*compiler, error) {
 	return &compiler{env: env}, nil
 }
 
-// schema compiles the rules and the pattern of a schema and of those within.
+// schema compiles the rules and the pattern of a schema and its subschemas.
 func (c *compiler) schema(s *schema) error {
 	transition := regexp.MustCompile(`\boldSelf\b`)
 	for _, r := range s.Rules {
@@ -64,8 +64,7 @@ func (c *compiler) schema(s *schema) error {
 	return nil
 }
 
-// check returns why a value, with defaults filled in, does not follow the rule; nil where
-// it does.
+// check returns why a value, with defaults filled in, violates the rule, or nil.
 func (r *rule) check(value any) error {
 	if r.program == nil {
 		return nil

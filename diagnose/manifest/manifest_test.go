@@ -28,7 +28,7 @@ func newReader(tb testing.TB) *manifest.Reader {
 	return r
 }
 
-// The same manifests are held against the API server in diagnose/api/v1alpha1.
+// diagnose/api/v1alpha1 checks the same manifests against the API server.
 func TestManifestsAreRefusedAsTheServerDoes(t *testing.T) {
 	r := newReader(t)
 	for _, test := range apitest.Cases(t) {
@@ -55,8 +55,8 @@ func TestManifestsAreRefusedAsTheServerDoes(t *testing.T) {
 
 var update = flag.Bool("update", false, "write what is reported into testdata")
 
-// Each file of the archive is one to read; lines that begin with "# want " are the messages
-// about it, in order.
+// Each file of the archive is a manifest; its lines that begin with "# want " are the expected
+// messages, in order.
 func TestMistakesAreReportedWithTheirPlaces(t *testing.T) {
 	const path = "testdata/mistakes.txtar"
 	archive, err := txtar.ParseFile(path)

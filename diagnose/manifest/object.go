@@ -17,7 +17,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// readObject returns what a document says, with defaults filled in.
+// readObject reads a document, with defaults filled in.
 func readObject(kinds map[string]*kind, d *document.Object) (Object, document.Errors) {
 	w := &walker{doc: d}
 	k := w.kind(kinds)
@@ -25,7 +25,7 @@ func readObject(kinds map[string]*kind, d *document.Object) (Object, document.Er
 		return nil, w.errors
 	}
 	whole := &schema{Type: "object", Properties: map[string]*schema{
-		"apiVersion": {}, "kind": {}, "metadata": {}, "spec": k.spec, "status": {}, // for what is said of an unknown key
+		"apiVersion": {}, "kind": {}, "metadata": {}, "spec": k.spec, "status": {}, // listed in errors about unknown keys
 	}}
 	if k.spec.Default == nil {
 		whole.Required = []string{"spec"}
@@ -60,7 +60,7 @@ func readObject(kinds map[string]*kind, d *document.Object) (Object, document.Er
 	return obj, nil
 }
 
-// kind returns the kind that the document says it is.
+// kind returns the kind that the document declares.
 func (w *walker) kind(kinds map[string]*kind) *kind {
 	d := w.doc
 	want := v1alpha1.GroupVersion().String()
@@ -75,7 +75,7 @@ func (w *walker) kind(kinds map[string]*kind) *kind {
 	return k
 }
 
-// metadata checks the object's own, as the API server does for all kinds.
+// metadata checks the metadata, as the API server does for all kinds.
 func (w *walker) metadata(k *kind, value any) {
 	var meta metav1.ObjectMeta
 	at := func(path, format string, args ...any) {
@@ -108,14 +108,14 @@ func (w *walker) metadata(k *kind, value any) {
 		return
 	}
 	if k.namespaced && meta.Namespace == "" {
-		meta.Namespace = metav1.NamespaceDefault // whoever creates it says where
+		meta.Namespace = metav1.NamespaceDefault // set when it is created
 	}
 	for _, e := range validation.ValidateObjectMeta(&meta, k.namespaced, validation.NameIsDNSSubdomain, field.NewPath("metadata")) {
 		at(e.Field, "%s", e.ErrorBody())
 	}
 }
 
-// typed returns a value, which follows the schema, as the kind's Go type.
+// typed converts a value that follows the schema to the kind's Go type.
 func typed(k *kind, value map[string]any) (Object, error) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {

@@ -12,8 +12,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// schema is what the API server holds a value to: the part of OpenAPI that our
-// definitions use. A definition that uses more is not read.
+// schema is the part of an OpenAPI schema that our CRDs use. A CRD that uses more is rejected.
 type schema struct {
 	Description          string             `json:"description"`
 	Type                 string             `json:"type"`
@@ -41,16 +40,16 @@ type schema struct {
 	pattern *regexp.Regexp
 }
 
-// rule is a CEL expression that must be true of a value.
+// rule is a CEL expression that a value must satisfy.
 type rule struct {
 	Rule      string `json:"rule"`
 	Message   string `json:"message"`
 	FieldPath string `json:"fieldPath"`
 
-	program cel.Program // nil: it compares with an earlier state
+	program cel.Program // nil: it compares with a previous state
 }
 
-// kind is one of the API.
+// kind is a kind of the API.
 type kind struct {
 	name       string
 	namespaced bool
@@ -71,7 +70,7 @@ type definition struct {
 				OpenAPIV3Schema struct {
 					Rules      []*rule `json:"x-kubernetes-validations"`
 					Properties struct {
-						// Strictly: a keyword that is not known here would not be held to.
+						// Decoded strictly later: an unknown keyword would not be enforced.
 						Spec map[string]any `json:"spec"`
 					} `json:"properties"`
 				} `json:"openAPIV3Schema"`
@@ -80,7 +79,7 @@ type definition struct {
 	} `json:"spec"`
 }
 
-// readKinds reads the definitions that are built in. An error is a defect of the build.
+// readKinds reads the embedded CRDs. An error is a defect of the build.
 func readKinds() (map[string]*kind, error) {
 	names, err := fs.Glob(crds.Files, "*.yaml")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// Set is what manifests hold, each kind in the order in which it was read, with defaults
+// Set is the content of manifests: each kind in the order in which it was read, with defaults
 // filled in.
 type Set struct {
 	Operations          []*v1alpha1.Operation
@@ -22,7 +22,7 @@ type Set struct {
 	documents map[identity]*document.Object
 }
 
-// Object is one of the kinds.
+// Object is an object of one of the kinds.
 type Object = client.Object
 
 type identity struct{ kind, namespace, name string }
@@ -30,7 +30,7 @@ type identity struct{ kind, namespace, name string }
 // Reader reads manifests. It may be used by several goroutines at once.
 type Reader struct{ kinds map[string]*kind }
 
-// NewReader returns one; it takes some 20 ms, for the rules of the schemas are compiled.
+// NewReader returns a Reader. This takes some 20 ms, because it compiles the schemas' rules.
 func NewReader() (*Reader, error) {
 	kinds, err := readKinds()
 	if err != nil {
@@ -39,7 +39,7 @@ func NewReader() (*Reader, error) {
 	return &Reader{kinds: kinds}, nil
 }
 
-// Load reads files and folders with a reader of its own; see [Reader.Load].
+// Load reads files and folders with a new Reader; see [Reader.Load].
 func Load(paths []string, stdin io.Reader) (*Set, error) {
 	r, err := NewReader()
 	if err != nil {
@@ -48,8 +48,8 @@ func Load(paths []string, stdin io.Reader) (*Set, error) {
 	return r.Load(paths, stdin)
 }
 
-// Load reads files and folders; "-" stands for stdin. Where anything is wrong it returns
-// a [document.Errors] with all of it, or why a file can't be read.
+// Load reads files and folders; "-" is stdin. It returns a [document.Errors] with all mistakes, or
+// why a file can't be read.
 func (r *Reader) Load(paths []string, stdin io.Reader) (*Set, error) {
 	files, err := document.ReadFiles(paths, stdin)
 	if err != nil {
@@ -58,8 +58,7 @@ func (r *Reader) Load(paths []string, stdin io.Reader) (*Set, error) {
 	return r.Parse(files...)
 }
 
-// Parse reads what files hold. Where anything is wrong it returns a [document.Errors] with
-// all of it.
+// Parse parses files. It returns a [document.Errors] with all mistakes.
 func (r *Reader) Parse(files ...document.File) (*Set, error) {
 	s := &Set{documents: make(map[identity]*document.Object)}
 	var all document.Errors
@@ -77,7 +76,7 @@ func (r *Reader) Parse(files ...document.File) (*Set, error) {
 	return s, nil
 }
 
-// add reads a document into the set.
+// add adds a document to the set.
 func (s *Set) add(kinds map[string]*kind, d *document.Object) document.Errors {
 	obj, errs := readObject(kinds, d)
 	if len(errs) > 0 {
@@ -103,7 +102,7 @@ func (s *Set) add(kinds map[string]*kind, d *document.Object) document.Errors {
 	return nil
 }
 
-// Objects returns all, kind by kind.
+// Objects returns all objects, kind by kind.
 func (s *Set) Objects() []Object {
 	var all []Object
 	all = appendObjects(all, s.Operations)
@@ -120,13 +119,13 @@ func appendObjects[O Object](all []Object, objects []O) []Object {
 	return all
 }
 
-// Operation returns the one with the name, nil where there is none.
+// Operation returns the Operation with the name, or nil.
 func (s *Set) Operation(name string) *v1alpha1.Operation { return Named(s.Operations, name) }
 
-// OperationSet returns the one with the name, nil where there is none.
+// OperationSet returns the OperationSet with the name, or nil.
 func (s *Set) OperationSet(name string) *v1alpha1.OperationSet { return Named(s.OperationSets, name) }
 
-// Named returns the object with a name, nil where there is none.
+// Named returns the object with a name, or nil.
 func Named[O Object](objects []O, name string) (found O) {
 	for _, o := range objects {
 		if o.GetName() == name {
@@ -136,7 +135,7 @@ func Named[O Object](objects []O, name string) (found O) {
 	return found
 }
 
-// At returns a mistake in one of the set's objects, with its place. The field is a path as
+// At returns an error about one of the set's objects, with its position. field is a path like
 // spec.adjacencyList[2].to.
 func (s *Set) At(obj Object, field, format string, args ...any) *document.Error {
 	id := identity{obj.GetObjectKind().GroupVersionKind().Kind, obj.GetNamespace(), obj.GetName()}

@@ -13,7 +13,7 @@ import (
 
 // ShippedNames returns the names of the OperationSets that are part of Kernosis, sorted.
 func ShippedNames() []string {
-	names, _ := fs.Glob(sets.Files, "*.yaml") // the pattern is a good one
+	names, _ := fs.Glob(sets.Files, "*.yaml") // the pattern is valid
 	for i := range names {
 		names[i] = strings.TrimSuffix(names[i], ".yaml")
 	}

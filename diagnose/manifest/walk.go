@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/collector/document"
 )
 
-// walker holds the values of a document against a schema.
+// walker validates the values of a document against a schema.
 type walker struct {
 	doc    *document.Object
 	errors document.Errors
@@ -23,7 +23,7 @@ func (w *walker) wrong(n *yaml.Node, field, format string, args ...any) {
 	w.errors = append(w.errors, w.doc.At(n, field, format, args...))
 }
 
-// value returns what a node says, with the schema's defaults. What is wrong is noted.
+// value returns a node's value, with the schema's defaults. Mistakes are added to w.errors.
 func (w *walker) value(n *yaml.Node, s *schema, field string) any {
 	v := document.Value(n)
 	switch s.Type {
@@ -83,7 +83,7 @@ func (w *walker) object(n *yaml.Node, s *schema, field string) any {
 			continue
 		}
 		if document.IsNull(value) {
-			continue // the API server takes it away
+			continue // the API server drops it
 		}
 		m[key.Value] = w.value(value, within, field+key.Value+".")
 	}
@@ -101,7 +101,7 @@ func (w *walker) object(n *yaml.Node, s *schema, field string) any {
 	return m
 }
 
-// withDefaults returns a default, with those within it.
+// withDefaults returns a default value, with the defaults of its own fields.
 func withDefaults(v any, s *schema) any {
 	object, ok := v.(map[string]any)
 	if !ok {
@@ -181,8 +181,7 @@ func (w *walker) bounds(n *yaml.Node, field string, have int, least, most *int, 
 	}
 }
 
-// rules holds a value, with defaults filled in, against the rules of its schema and of
-// those within.
+// rules checks a value, with defaults filled in, against the rules of its schema and subschemas.
 func (w *walker) rules(v any, s *schema, field string) {
 	for _, r := range s.Rules {
 		if err := r.check(v); err != nil {

@@ -18,29 +18,29 @@ import (
 // Effect is what an operation may change.
 type Effect = v1alpha1.Effect
 
-// Effects. A Check succeeds if what it looks for is so, and ends its path with a
-// [*Refuted] if it is not.
+// Effects. A Check succeeds if it finds what it looks for; otherwise it returns a [*Refuted], which
+// ends the path.
 const (
 	Collect   = v1alpha1.EffectCollect
 	Check     = v1alpha1.EffectCheck
 	Remediate = v1alpha1.EffectRemediate
 )
 
-// Builtin is the blueprint of a built-in operation. It holds no state: Run may be
-// called by several goroutines at once.
+// Builtin describes a built-in operation. It holds no state: Run may be called by several
+// goroutines at once.
 type Builtin struct {
-	Name   string // as Operations name it: "blocked-stacks"
-	Doc    string // a sentence: what it does
+	Name   string // as in Operations: "blocked-stacks"
+	Doc    string // one sentence: what it does
 	Effect Effect
-	// TenantSafe: a user of one namespace may have it run on a pod of that namespace. It
-	// reports nothing but that pod.
+	// TenantSafe: a user of one namespace may run it on a pod of that namespace. It reports nothing
+	// beyond that pod.
 	TenantSafe bool
-	// ByController: it changes objects of the API, which the controller alone does. Run is
-	// nil, and a run on a node takes over what came of it there.
+	// ByController: it changes API objects, which only the controller does. Run is nil, and a run
+	// on a node takes over the outcome from the controller.
 	ByController bool
 	Parameters   []Parameter
 	Results      []Result
-	// Run returns what it found, or why it could not look; ctx bounds it.
+	// Run returns what it found, or an error if it could not look. It returns when ctx is done.
 	Run func(ctx context.Context, call *Call) (Output, error)
 }
 
@@ -52,33 +52,33 @@ type Result struct {
 
 // Call is one run of an operation.
 type Call struct {
-	// Parameters has all that the built-in declares, checked, defaults filled in: see
-	// [Builtin.Fill]. For a web server or script, which declare nothing, it has all inputs:
-	// of each name the first of parameters and results of dependences.
+	// Parameters has all parameters that the built-in declares, checked and with defaults: see
+	// [Builtin.Fill]. For a web server or script, which declare none, it has all inputs: the
+	// parameters and results of dependences, where the first source of a name wins.
 	Parameters Values
 	Artifacts  Artifacts
 	Log        *slog.Logger
 }
 
-// Output is what an operation found.
+// Output is the result of a successful operation.
 type Output struct {
-	// Results are handed to the operations that depend on this one. Keys are those that
-	// the built-in declares.
+	// Results are passed to the operations that depend on this one. Only keys that the built-in
+	// declares are allowed.
 	Results map[string]string
-	// Verdict is what the findings mean; nil: nothing by themselves. The last one on
-	// the succeeded path is the diagnosis' verdict.
+	// Verdict is the conclusion; nil: there is none from this operation alone. The last one on the
+	// succeeded path becomes the diagnosis' verdict.
 	Verdict *Verdict
-	// Truncated: a result or the verdict was cut, because it is too long.
+	// Truncated: a result or the verdict was cut because it was too long.
 	Truncated bool
 }
 
-// Verdict is a cause in a word and in a sentence.
+// Verdict is a cause: a machine-readable reason and a sentence.
 type Verdict struct {
 	Reason  string // CamelCase, stable: "DiskStalled"
-	Message string // one line with whole facts, at most 1024 bytes
+	Message string // one line of facts, at most 1024 bytes
 }
 
-// Refuted is the answer no of a Check: it could look, and the cause is not this one.
+// Refuted is the error of a Check that could look and found that the cause is not this one.
 type Refuted struct {
 	Reason  string // CamelCase, stable: "NoDiskStalled"
 	Message string // the evidence, one line, at most 1024 bytes
@@ -86,35 +86,35 @@ type Refuted struct {
 
 func (r *Refuted) Error() string { return fmt.Sprintf("%s: %s", r.Reason, r.Message) }
 
-// Artifacts takes what is too big for a result: stacks, captures.
+// Artifacts stores what is too big for a result, such as stacks and captures.
 type Artifacts interface {
-	// Create makes a file of the running diagnosis' node. The name has letters, digits,
-	// '.', '_' and '-' only ("stacks.txt"). It exists for readers once it is closed. A
-	// Write past the disk budget fails with [ErrArtifactBudget], and keeps what is there.
+	// Create creates a file of the diagnosis' running node. The name has letters, digits, '.', '_'
+	// and '-' only ("stacks.txt"). Readers see the file once it is closed. A Write past the disk
+	// budget fails with [ErrArtifactBudget], and keeps what is there.
 	Create(name string) (io.WriteCloser, error)
 }
 
-// ErrArtifactBudget is returned where an artifact would take more disk than is granted.
+// ErrArtifactBudget is returned if an artifact exceeds the disk budget.
 var ErrArtifactBudget = errors.New("artifact disk budget is used up")
 
-// Host is what built-ins need of the node.
+// Host gives built-ins access to the node.
 type Host struct {
 	FS      hostfs.FS       // the node's /proc, /sys and files
 	Symbols *hostfs.Symbols // the kernel's
-	Pods    Pods            // the node's; nil: nobody knows of any
+	Pods    Pods            // the node's; nil: unknown
 }
 
-// Pods knows the pods of this node, as the API server or kubelet has them. Its methods may be called
-// by several goroutines at once; what they return is the caller's.
+// Pods returns the pods of this node, from the API server or kubelet. Its methods may be called by
+// several goroutines at once; the caller owns what they return.
 type Pods interface {
-	// Pod returns a pod of this node. One that is not there, or on another node, is an
-	// error.
+	// Pod returns a pod of this node. It returns an error if the pod does not exist or is on
+	// another node.
 	Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
 	// All returns all pods of this node.
 	All(ctx context.Context) ([]corev1.Pod, error)
 }
 
-// Lookup returns the built-in of a name out of those of [catalog.All].
+// Lookup finds a built-in by name in a list that is sorted as by [catalog.All].
 func Lookup(all []Builtin, name string) (*Builtin, bool) {
 	i, ok := slices.BinarySearchFunc(all, name, func(b Builtin, name string) int { return cmp.Compare(b.Name, name) })
 	if !ok {

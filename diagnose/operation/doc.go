@@ -1,14 +1,14 @@
 // Package operation is the contract of the operations that nodes of a diagnosis graph run.
 //
-// A [Builtin] says what it takes, gives and does; [Builtin.Run] does it once. Which
-// runs when, how often and with whose results is package runner's matter: an operation
-// knows its parameters and the node, and nothing of graphs, Diagnoses or budgets.
+// A [Builtin] declares its parameters, results and effect; [Builtin.Run] runs it once. Package
+// runner decides which operation runs when, how often and with whose results: an operation knows
+// its parameters and the node, but no graphs, Diagnoses or budgets.
 //
-// The built-in operations are in the packages below, by subject, one file each, and say what
-// they do in their Doc; package catalog lists them. Package remote also has those that call a
-// web server or a script.
+// The built-in operations are in the packages below, grouped by subject, one file each, and
+// document themselves in Doc; package catalog lists them. Package remote also has the operations
+// that call a web server or a script.
 //
-// What an operation reads is written by others: names, messages and files are bounded,
-// and text passes [display.Safe] before it becomes a result. One that only collects
-// or checks changes nothing on the node or in the cluster.
+// What an operation reads is untrusted: names, messages and files are bounded, and text passes
+// [display.Safe] before it becomes a result. An operation that only collects or checks changes
+// nothing on the node or in the cluster.
 package operation

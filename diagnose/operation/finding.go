@@ -15,32 +15,32 @@ import (
 )
 
 const (
-	// MaxShown bounds the text of one result of the node's built-ins: all of one
-	// operation together then stay below the 8 KiB a Diagnosis keeps of it.
+	// MaxShown bounds the text of one result of the node's built-ins, so that all results of an
+	// operation stay below the 8 KiB that a Diagnosis stores of it.
 	MaxShown = 512
-	// maxNote bounds the note on what was not looked at.
+	// maxNote bounds the note about what could not be inspected.
 	maxNote = 1024
-	// MaxLogLine is more than the kernel prints in a line (1 KiB), escapes apart.
+	// MaxLogLine is more than a line of the kernel (1 KiB) without escapes.
 	MaxLogLine = 2 << 10
 )
 
-// NoteResult is the result by which the node's built-ins say what they could not
-// look at or keep.
+// NoteResult returns the result in which the node's built-ins report what they could not inspect or
+// keep.
 func NoteResult() Result {
 	return Result{"note", "what could not be inspected or was left out, and why"}
 }
 
-// Finding gathers the results of one run. Values that nobody knows are left out.
+// Finding collects the results of one run. Unknown values are left out.
 type Finding struct {
 	Results map[string]string
-	Notes   []string // what could not be done: the result "note"
-	Shown   int      // most bytes of a text
+	Notes   []string // what could not be done; becomes the result "note"
+	Shown   int      // maximum bytes of a text
 }
 
-// NewFinding returns one without results, whose texts have at most [MaxShown] bytes.
+// NewFinding returns an empty Finding, whose texts have at most [MaxShown] bytes.
 func NewFinding() *Finding { return &Finding{Results: map[string]string{}, Shown: MaxShown} }
 
-// Text sets a result, made fit to be shown; an empty one is left out.
+// Text sets a result, made safe to print. It leaves out an empty value.
 func (f *Finding) Text(name, value string) {
 	if value != "" {
 		f.Results[name] = display.Safe(value, f.Shown)
@@ -61,12 +61,12 @@ func (f *Finding) Float(name string, n float64) {
 // Bool sets a result.
 func (f *Finding) Bool(name string, b bool) { f.Results[name] = strconv.FormatBool(b) }
 
-// Duration sets a result to the millisecond.
+// Duration sets a result, rounded to milliseconds.
 func (f *Finding) Duration(name string, d time.Duration) {
 	f.Results[name] = d.Round(time.Millisecond).String()
 }
 
-// Note adds what could not be done; equal notes are kept once.
+// Note adds a note about what could not be done; equal notes are kept once.
 func (f *Finding) Note(format string, args ...any) {
 	s := display.Safe(fmt.Sprintf(format, args...), MaxShown)
 	if !slices.Contains(f.Notes, s) {
@@ -74,7 +74,7 @@ func (f *Finding) Note(format string, args ...any) {
 	}
 }
 
-// Output ends the finding.
+// Output returns the results, with the notes added.
 func (f *Finding) Output(v *Verdict) Output {
 	if len(f.Notes) > 0 {
 		f.Results["note"] = display.Safe(strings.Join(f.Notes, "; "), maxNote)
@@ -82,16 +82,16 @@ func (f *Finding) Output(v *Verdict) Output {
 	return Output{Results: f.Results, Verdict: v}
 }
 
-// Page is an artifact that is being written. [Finding.Artifact] returns what goes wrong.
+// Page is an artifact that is being written. [Finding.Artifact] returns its write errors.
 type Page struct{ io.Writer }
 
-// Printf writes a formatted text.
+// Printf writes formatted text.
 func (p *Page) Printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(p, format, args...) // the writer keeps its first error
 }
 
-// Artifact writes a file of the running node. One that does not fit the disk budget
-// is cut, and noted: the results are worth having without it.
+// Artifact writes a file of the running node. A file that exceeds the disk budget is cut, and this
+// is noted: the results are useful without it.
 func (f *Finding) Artifact(call *Call, name string, write func(w *Page)) error {
 	if call.Artifacts == nil {
 		f.Note("%s was not kept: no artifacts are taken here", name)
@@ -113,12 +113,12 @@ func (f *Finding) Artifact(call *Call, name string, write func(w *Page)) error {
 	return nil
 }
 
-// VerdictOf returns a verdict whose message is made fit to be shown, and bounded.
+// VerdictOf returns a verdict with a formatted message, safe to print and bounded.
 func VerdictOf(reason, format string, args ...any) *Verdict {
 	return &Verdict{Reason: reason, Message: boundMessage(format, args...)}
 }
 
-// RefutedBy returns the answer no, its message bounded likewise.
+// RefutedBy returns a negative answer with a formatted message, safe to print and bounded.
 func RefutedBy(reason, format string, args ...any) *Refuted {
 	return &Refuted{Reason: reason, Message: boundMessage(format, args...)}
 }
@@ -127,7 +127,7 @@ func boundMessage(format string, args ...any) string {
 	return display.Safe(fmt.Sprintf(format, args...), MaxMessage)
 }
 
-// Counts is "disk=3 lock=1", by name.
+// Counts formats counts by name: "disk=3 lock=1".
 func Counts[K ~string](counts map[K]int) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
@@ -136,7 +136,7 @@ func Counts[K ~string](counts map[K]int) string {
 	return strings.Join(out, " ")
 }
 
-// AddOnce appends s to a list that does not have it.
+// AddOnce appends s to list unless it is in it.
 func AddOnce(list []string, s string) []string {
 	if slices.Contains(list, s) {
 		return list

@@ -11,22 +11,22 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// What one operation may hand on, so that the results of a whole graph fit into the
-// status of a Diagnosis.
+// Bounds of the output of one operation, so that the results of a whole graph fit into the status
+// of a Diagnosis.
 const (
 	MaxResult  = 2 << 10 // bytes of a value
 	MaxResults = 8 << 10 // bytes of all keys and values
 	MaxKeys    = 64
-	maxKey     = 128 // bytes of a key of a web server or script
+	maxKey     = 128 // bytes of a key from a web server or script
 	// MaxMessage bounds the message of a verdict or refutation, in bytes.
 	MaxMessage = 1024
 )
 
-// Do runs the built-in with values of [Builtin.Fill]. A result that it doesn't declare is
-// a defect of it and an error. Values that are too long are cut, and [Output.Truncated]
-// says so; the messages of a verdict or [*Refuted] are cut at [MaxMessage].
+// Do runs the built-in with values from [Builtin.Fill]. A result that the built-in doesn't declare
+// is a bug of it and an error. Do cuts values that are too long and sets [Output.Truncated]; it
+// cuts the messages of a verdict or [*Refuted] at [MaxMessage].
 //
-// One that is [Builtin.ByController] is not made here.
+// A built-in that is [Builtin.ByController] returns an error.
 func (b *Builtin) Do(ctx context.Context, call *Call) (Output, error) {
 	if b.ByController {
 		return Output{}, fmt.Errorf("%s changes objects of the API: the controller of a cluster makes it, and no node", b.Name)
@@ -47,8 +47,8 @@ func (b *Builtin) Do(ctx context.Context, call *Call) (Output, error) {
 	return out, nil
 }
 
-// Bound cuts what is too long. Keys are served in their order, so that equal results
-// are cut alike.
+// Bound cuts values that are too long. It visits keys in sorted order, so that equal results are
+// cut alike.
 func (o *Output) Bound() {
 	left := MaxResults
 	for key := range o.Results {
@@ -68,7 +68,7 @@ func (o *Output) Bound() {
 	}
 }
 
-// KeyProblem returns why key can't be one of a result; "": it can.
+// KeyProblem returns why key can't be the key of a result; "" if it can.
 func KeyProblem(key string) string {
 	const others = "._-/"
 	switch {

@@ -15,27 +15,27 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// Kind is what the text of a parameter must be.
+// Kind is the type of a parameter, which its text must match.
 type Kind string
 
 // Kinds of parameters.
 const (
-	String   Kind = "string"   // at most maxText bytes of UTF-8 that can be shown, on one line
+	String   Kind = "string"   // at most MaxText bytes of printable UTF-8, on one line
 	Integer  Kind = "integer"  // decimal digits, 63 bits
 	Boolean  Kind = "boolean"  // true or false
-	Duration Kind = "duration" // as 1m30s, not negative
+	Duration Kind = "duration" // like 1m30s, not negative
 	Bytes    Kind = "bytes"    // whole bytes as a quantity: 512Ki, 1.5Gi, 4k
-	Address  Kind = "address"  // an IP address, with a zone (fe80::1%eth0) where it needs one
+	Address  Kind = "address"  // an IP address, with a zone (fe80::1%eth0) if it needs one
 	Enum     Kind = "enum"     // one of Parameter.Values
 )
 
 const (
-	// MaxText bounds the text of a parameter: more than any name or command line
-	// that an operation takes.
+	// MaxText bounds the text of a parameter: more than any name or command line that an operation
+	// needs.
 	MaxText = 4096
-	// MaxQuoted bounds what an error repeats of a text.
+	// MaxQuoted bounds what an error quotes of a text.
 	MaxQuoted = 80
-	// maxQuantity bounds the text of a quantity: all digits of 64 bits, a point, a unit.
+	// maxQuantity bounds the text of a quantity: all digits of 64 bits, a point and a unit.
 	maxQuantity = 32
 )
 
@@ -45,7 +45,7 @@ type Parameter struct {
 	Doc      string
 	Kind     Kind
 	Required bool
-	Default  string   // used where none is given and it isn't Required
+	Default  string   // used if no value is given and it isn't Required
 	Values   []string // of an Enum
 	// Min and Max bound an Integer, a Duration (in nanoseconds), Bytes, and the length of
 	// a String in bytes. Max 0: no bound.
@@ -55,10 +55,9 @@ type Parameter struct {
 // Values are parameters by name, as text.
 type Values map[string]string
 
-// Fill returns the values for a call: of each declared parameter, the first of the given
-// sources that has it, else its default. An empty text is as none: whoever fills in a
-// fact that isn't known need not leave it out. All that is wrong is reported, each with its
-// name.
+// Fill returns the values for a call: for each declared parameter the first source that has it,
+// else its default. An empty text counts as missing, so that callers need not leave out unknown
+// facts. The error lists all problems, each with the parameter's name.
 func (b *Builtin) Fill(sources ...map[string]string) (Values, error) {
 	values := make(Values, len(b.Parameters))
 	var wrong []string
@@ -90,7 +89,7 @@ func (b *Builtin) Fill(sources ...map[string]string) (Values, error) {
 	return values, nil
 }
 
-// Check returns why text can't be a value of the parameter; an empty one always can.
+// Check returns an error if text is not a valid value of the parameter. An empty text is valid.
 func (p *Parameter) Check(text string) error {
 	if text == "" {
 		return nil
@@ -130,7 +129,7 @@ func (p *Parameter) Check(text string) error {
 	return nil
 }
 
-// ranged returns why n is out of bounds; text is how it is written.
+// ranged returns err, or an error if n is out of bounds; text formats n.
 func (p *Parameter) ranged(n int64, err error, text func(int64) string) error {
 	switch {
 	case err != nil:
@@ -151,8 +150,8 @@ func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
 func byteText(n int64) string { return resource.NewQuantity(n, resource.BinarySI).String() }
 
-// parseInteger takes one form of a number only, so that equal numbers are equal texts
-// but for leading zeros.
+// parseInteger accepts one form of a number only, so that equal numbers are equal texts except for
+// leading zeros.
 func parseInteger(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	switch {
@@ -164,8 +163,8 @@ func parseInteger(text string) (int64, error) {
 	return n, nil
 }
 
-// parseBytes reads a quantity. Exponents are no part of it: what 1e999999999 costs to
-// compare is not for an operation to find out.
+// parseBytes parses a quantity. It refuses exponents, because comparing one like 1e999999999 could
+// be expensive.
 func parseBytes(text string) (int64, error) {
 	no := fmt.Errorf("%s is no number of bytes as 512Ki", Quoted(text))
 	unit := strings.TrimLeft(text, "-.0123456789")
@@ -180,7 +179,7 @@ func parseBytes(text string) (int64, error) {
 	switch {
 	case q.Sign() < 0:
 		return -1, fmt.Errorf("%s is negative", Quoted(text))
-	// A quantity is capped at what 64 bits hold.
+	// resource.Quantity caps values at what 64 bits hold.
 	case q.CmpInt64(math.MaxInt64) >= 0:
 		return 0, fmt.Errorf("%s is out of range", Quoted(text))
 	case q.CmpInt64(n) != 0:
@@ -189,7 +188,8 @@ func parseBytes(text string) (int64, error) {
 	return n, nil
 }
 
-// checkAddress returns why text is no IP address. Its zone is the name of a network device.
+// checkAddress returns an error if text is not an IP address. A zone must be the name of a network
+// device.
 func checkAddress(text string) error {
 	a, err := netip.ParseAddr(text)
 	const longest = 15 // IFNAMSIZ less the NUL
@@ -199,28 +199,28 @@ func checkAddress(text string) error {
 	return nil
 }
 
-// Int returns an Integer; 0 where it is empty.
+// Int returns an Integer; 0 if it is empty.
 func (v Values) Int(name string) int64 {
 	n, _ := strconv.ParseInt(v[name], 10, 64) // checked by Fill
 	return n
 }
 
-// Bool returns a Boolean; false where it is empty.
+// Bool returns a Boolean; false if it is empty.
 func (v Values) Bool(name string) bool { return v[name] == "true" }
 
-// Duration returns a Duration; 0 where it is empty.
+// Duration returns a Duration; 0 if it is empty.
 func (v Values) Duration(name string) time.Duration {
 	d, _ := time.ParseDuration(v[name]) // checked by Fill
 	return d
 }
 
-// Bytes returns a quantity in bytes; 0 where it is empty.
+// Bytes returns a quantity in bytes; 0 if it is empty.
 func (v Values) Bytes(name string) int64 {
 	n, _ := parseBytes(v[name]) // checked by Fill
 	return n
 }
 
-// Addr returns an Address; the zero one where it is empty.
+// Addr returns an Address; the zero one if it is empty.
 func (v Values) Addr(name string) netip.Addr {
 	a, _ := netip.ParseAddr(v[name]) // checked by Fill
 	return a

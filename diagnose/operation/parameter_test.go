@@ -21,7 +21,7 @@ func TestCheckParameter(t *testing.T) {
 	for _, tt := range []struct {
 		p    Parameter
 		text string
-		want string // "": it is right
+		want string // "": it is valid
 	}{
 		{integer, "", ""}, {integer, "0", ""}, {integer, "9223372036854775807", ""}, {integer, "007", ""},
 		{integer, "9223372036854775808", `"9223372036854775808" is out of range`},
@@ -96,8 +96,8 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// FuzzCheckParameter: what is accepted has the value it says; what is not is refused with
-// a bounded line.
+// FuzzCheckParameter: accepted text has the value that it says; other text is refused with a
+// bounded message.
 func FuzzCheckParameter(f *testing.F) {
 	for _, s := range []string{"", "1", "-1", "1m30s", "512Ki", "1.5Gi", "0.1", "9223372036854775807", "8Ei", "fe80::1%eth0", "true", "a\u202e\xff", "1E9999999"} {
 		f.Add(s)

@@ -7,7 +7,7 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// Form says for people what a parameter must be: "duration, at most 1m; default 5s".
+// Form describes the values that a parameter accepts: "duration, at most 1m; default 5s".
 func (p *Parameter) Form() string {
 	text := string(p.Kind)
 	switch p.Kind {

@@ -10,31 +10,29 @@ import (
 	"time"
 )
 
-// Patience runs looks that the kernel may hold up for ever: a question to a dead
-// file server, the command line of a process whose memory lock is held. Nothing can
-// end such a look; it is left behind, and only so many may be. It is safe for
-// concurrent use.
+// Patience limits calls that the kernel may block forever: a request to a dead file server, the
+// command line of a process whose memory lock is held. Nothing can end such a call; it is
+// abandoned, and the number of these is bounded. Patience is safe for concurrent use.
 type Patience struct{ slots chan struct{} }
 
-// hangingLooks is how many looks of one built-in may be left behind: each is a
-// thread that waits.
+// hangingLooks bounds the abandoned calls of one built-in: each blocks a thread.
 const hangingLooks = 4
 
-// LookLimit is how long one look at a process may take: a command line takes the lock
-// of the process' memory, a stack that of exec, cgroups a lock of the whole node, and
-// what hangs may hold any of them for ever.
+// LookLimit is the timeout of one look at a process: reading a command line takes the lock of the
+// process' memory, a stack the one of exec, cgroups a lock of the whole node, and a hung task may
+// hold any of them forever.
 const LookLimit = 2 * time.Second
 
-// NewPatience returns one that nothing was left behind of.
+// NewPatience returns a Patience without abandoned calls.
 func NewPatience() Patience { return Patience{make(chan struct{}, hangingLooks)} }
 
-// Look runs fn for at most limit; 0: until ctx ends. Where fn panics, look does, so that
-// who runs operations can contain it; a look that was left behind is over by it.
+// Look runs fn for at most limit; 0: until ctx ends. If fn panics, Look panics too, so that the
+// caller can recover. A panic of an abandoned fn only ends it.
 func Look[T any](ctx context.Context, p Patience, limit time.Duration, fn func() (T, error)) (T, error) {
 	type answer struct {
 		value    T
 		err      error
-		panicked any // with where
+		panicked any // with its stack
 	}
 	var none T
 	select {
@@ -49,7 +47,7 @@ func Look[T any](ctx context.Context, p Patience, limit time.Duration, fn func()
 			if r := recover(); r != nil {
 				a.panicked = fmt.Sprintf("%v\n%s", r, debug.Stack())
 			}
-			<-p.slots // before the answer: who gets it may ask again at once
+			<-p.slots // before the answer: the receiver may call Look again at once
 			done <- a
 		}()
 		a.value, a.err = fn()
@@ -75,12 +73,12 @@ type NoAnswerError struct{ limit time.Duration }
 
 func (e *NoAnswerError) Error() string { return fmt.Sprintf("no answer within %s", e.limit) }
 
-// runsAtOnce bounds the runs of one built-in, those left behind among them.
+// runsAtOnce bounds the concurrent runs of one built-in, abandoned ones included.
 const runsAtOnce = 64
 
-// Bounded has a built-in's Run return when its context ends, whatever the kernel holds
-// it up with: files of /proc and /sys take locks that what hangs may hold. A run that
-// is left behind writes no more artifacts.
+// Bounded makes a built-in's Run return when its context ends, even if the kernel blocks it: files
+// of /proc and /sys take locks that a hung task may hold. A run that was abandoned can't write
+// artifacts any more.
 func Bounded(b Builtin) Builtin {
 	run, patient := b.Run, Patience{make(chan struct{}, runsAtOnce)}
 	b.Run = func(ctx context.Context, call *Call) (Output, error) {
@@ -95,8 +93,7 @@ func Bounded(b Builtin) Builtin {
 	return b
 }
 
-// artifactGate passes artifacts on until the run is over. It is safe for concurrent
-// use.
+// artifactGate forwards artifacts until the run is over. It is safe for concurrent use.
 type artifactGate struct {
 	to Artifacts
 
@@ -104,7 +101,7 @@ type artifactGate struct {
 	over bool
 }
 
-// errRunIsOver is returned to a run that was left behind.
+// errRunIsOver is returned to a run that was abandoned.
 var errRunIsOver = errors.New("the run is over")
 
 func (g *artifactGate) shut() {
@@ -126,7 +123,7 @@ func (g *artifactGate) Create(name string) (io.WriteCloser, error) {
 	return &gatedFile{file, g}, nil
 }
 
-// gatedFile is a file that takes nothing once the run is over.
+// gatedFile is a file that refuses writes once the run is over.
 type gatedFile struct {
 	io.WriteCloser
 	gate *artifactGate

@@ -24,7 +24,7 @@ func (k keptFiles) Create(name string) (io.WriteCloser, error) {
 
 func (*keptFile) Close() error { return nil }
 
-// A run that the kernel holds up ends with its context, and writes nothing after.
+// A run that the kernel blocks ends with its context, and writes nothing afterwards.
 func TestBoundedRun(t *testing.T) {
 	stuck, ended := make(chan struct{}), make(chan error)
 	b := Bounded(Builtin{Name: "stuck", Run: func(_ context.Context, call *Call) (Output, error) {
@@ -50,7 +50,7 @@ func TestBoundedRun(t *testing.T) {
 	}
 }
 
-// A panic is its caller's, who can contain it, and takes no place of those to come.
+// A panic reaches the caller, who can recover, and does not occupy a slot.
 func TestALookThatPanics(t *testing.T) {
 	b := Bounded(Builtin{Name: "broken", Run: func(_ context.Context, call *Call) (Output, error) {
 		disks := strings.Fields(call.Parameters["disks"])

@@ -8,7 +8,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/policy"
 )
 
-// A repair that waits for the budget, in a cluster that thousands of them are decided in.
+// BenchmarkDecide decides on a repair that waits for the budget, in a cluster that is used for
+// thousands of decisions.
 func BenchmarkDecide(b *testing.B) {
 	for _, n := range []int{100, 5000} {
 		b.Run(fmt.Sprintf("%d nodes", n), func(b *testing.B) {

@@ -20,41 +20,39 @@ var (
 	ErrTakenOver = errors.New("another controller has taken over the slot of the RemediationPolicy")
 )
 
-// maxRepairs and maxCooldowns are how many entries the schema lets a policy have. With
-// the longest names of nodes and operations its object is still below 1.5 MiB, which etcd
-// takes, while some two hundred escalations are under way at once.
+// maxRepairs and maxCooldowns are the limits of the schema for a policy's entries. With the longest
+// names of nodes and operations, and some two hundred escalations under way at once, its object
+// stays below etcd's limit of 1.5 MiB.
 const (
 	maxRepairs   = 512
 	maxCooldowns = 3584
 )
 
-// Budget holds the slots of policies. It keeps nothing itself: any number of them, in any
-// number of processes, may work on the same policies at once.
+// Budget manages the slots of policies. It has no state: any number of Budgets, in any number of
+// processes, may work on the same policies at once.
 //
-// A slot is held for a Diagnosis by one holder, a controller. Of two that both believe to
-// lead, the second one takes the slot over before it repairs or gives the slot back. The
-// first one may then still do what it was about to do when it last asked [Budget.Verify].
+// A slot is held for a Diagnosis by one holder, a controller. If two controllers both believe they
+// lead, the second takes the slot over before it repairs or releases it. The first may then still
+// do what it was about to do when it last called [Budget.Verify].
 type Budget struct {
-	// Reader must ask the server: a cache would only cost conflicts, but one that lags
-	// behind costs many.
+	// Reader must read from the API server: a cache costs conflicts, and a lagging one many.
 	Reader client.Reader
-	Writer client.SubResourceWriter // of the status
-	Holder string                   // of one process
+	Writer client.SubResourceWriter // for the status
+	Holder string                   // the name of this process
 	Now    func() time.Time
-	// TakenOver is called when a slot is taken over from another holder; nil: nothing is.
+	// TakenOver is called when a slot is taken over from another holder. May be nil.
 	TakenOver func(diagnosis types.UID)
 }
 
-// Acquire takes a slot of each policy that selects the node, and returns Run once it has
-// them all; else it holds none that it did not hold before. The rules are those of
-// [Decide], applied to what is written over. Names are those of all policies there are,
-// in order; what is not there any more is left out.
+// Acquire takes a slot of each policy that selects the node, and returns Run once it has them all;
+// otherwise it holds none that it did not hold before. It applies the rules of [Decide] to the
+// objects that it overwrites. names must have all policies, in order; deleted ones are skipped.
 //
-// A diagnosis that holds its slots gets them again, from another holder too: an Acquire
-// whose end nobody saw, and one for the diagnosis' next repair, are the same call. An error says that it could not
-// be decided; slots may be held then: ask again, or where the diagnosis has repaired
-// nothing yet, Release with Remove. Of several policies that refuse, the first by name is
-// reported: ask [Decide] before.
+// A diagnosis that already holds its slots gets them again, even from another holder: so Acquire
+// can be repeated after an unknown result, and called for the diagnosis' next repair. An error
+// means that there was no decision and slots may be held: call Acquire again, or, if the diagnosis
+// has repaired nothing yet, Release with Remove. If several policies refuse, the first by name is
+// reported: call [Decide] before.
 func (b *Budget) Acquire(ctx context.Context, names []string, c *Cluster, w *Want) (Decision, error) {
 	now := b.Now()
 	d, done := decideWithoutPolicy(c, w, now)
@@ -81,7 +79,7 @@ func (b *Budget) Acquire(ctx context.Context, names []string, c *Cluster, w *Wan
 				had := &obj.Status.Repairs[i]
 				held, other = true, had.Holder != b.Holder
 				if !other && had.Operation == w.Operation {
-					return false // it has the slot
+					return false // it already has the slot
 				}
 			}
 			take(obj, w, b.Holder, b.Now())
@@ -117,8 +115,8 @@ func back(undo []func() error) error {
 	return errors.Join(errs...)
 }
 
-// Held returns of which policies a diagnosis holds the slot of a node for an operation ("":
-// for any): by this holder, and by others.
+// Held returns the policies of which a diagnosis holds the slot of a node for an operation ("":
+// any), by this holder and by others.
 func (b *Budget) Held(ctx context.Context, names []string, node string, diagnosis types.UID, operation string) (ours, others []string, err error) {
 	for _, name := range names {
 		obj, err := b.get(ctx, name)
@@ -139,7 +137,7 @@ func (b *Budget) Held(ctx context.Context, names []string, node string, diagnosi
 	return ours, others, nil
 }
 
-// Claim takes over what a diagnosis holds for a node by other holders.
+// Claim takes over the slots of a node that a diagnosis holds through other holders.
 func (b *Budget) Claim(ctx context.Context, names []string, node string, diagnosis types.UID) error {
 	for _, name := range names {
 		other := false
@@ -167,15 +165,15 @@ func (b *Budget) takenOver(diagnosis types.UID) {
 	}
 }
 
-// holds reports whether this holder has the slot that a diagnosis holds for a node.
+// holds reports whether a diagnosis holds the slot of a node through this holder.
 func (b *Budget) holds(obj *v1alpha1.RemediationPolicy, node string, diagnosis types.UID) bool {
 	i := indexOf(obj, node)
 	return i >= 0 && holds(&obj.Status.Repairs[i], diagnosis) && obj.Status.Repairs[i].Holder == b.Holder
 }
 
-// Verify reads whether a diagnosis holds its slot of each named policy that selects the
-// node, just before it acts. If not, it returns an [ErrNotHeld]; and an [ErrTakenOver] where
-// the slot has another holder.
+// Verify reads, just before a repair, whether the diagnosis holds its slot of each named policy
+// that selects the node. If not, it returns [ErrNotHeld], or [ErrTakenOver] if the slot has another
+// holder.
 func (b *Budget) Verify(ctx context.Context, names []string, n *Node, diagnosis types.UID) error {
 	held := false
 	for _, name := range names {
@@ -207,9 +205,9 @@ func (b *Budget) Verify(ctx context.Context, names []string, n *Node, diagnosis 
 	return nil
 }
 
-// Release gives back the slots that a diagnosis holds for a node: End, once its repair was
-// verified or given up as [Settle] says; Remove, where it was never begun. What another
-// holder has stays: [Budget.Claim] it before. It may be called again.
+// Release releases the slots that a diagnosis holds for a node. s is End after the repair was
+// verified or given up, as [Settle] decides, and Remove if it was never begun. Slots of another
+// holder stay: call [Budget.Claim] before. Release may be repeated.
 func (b *Budget) Release(ctx context.Context, names []string, node string, diagnosis types.UID, s Settlement) error {
 	var errs []error
 	for _, name := range names {
@@ -223,10 +221,9 @@ func (b *Budget) Release(ctx context.Context, names []string, node string, diagn
 	return errors.Join(errs...)
 }
 
-// Sweep settles the slots of a policy that are held, with what look knows of each, and
-// forgets those whose cooldown is over. It is for a controller's start, and for now and
-// then. What look finds missing in a cache it must ask the server for. It returns what it
-// has given back.
+// Sweep settles the held slots of a policy, with the facts that look returns for each, and drops
+// entries whose cooldown is over. Call it at the controller's start and periodically. look must ask
+// the API server for what is missing in the cache. Sweep returns the released slots.
 func (b *Budget) Sweep(ctx context.Context, name string, look func(*v1alpha1.Repair) Facts) ([]v1alpha1.Repair, error) {
 	var given []v1alpha1.Repair
 	err := b.change(ctx, name, func(obj *v1alpha1.RemediationPolicy) bool {
@@ -249,21 +246,21 @@ func (b *Budget) Sweep(ctx context.Context, name string, look func(*v1alpha1.Rep
 	return given, nil
 }
 
-// Pauses between tries to write: enough to be alone after some, with all of a big cluster
-// at it; each is random up to its bound.
+// Pauses between write attempts. Each is random up to its bound. The bounds suffice for a write to
+// succeed eventually even if all of a large cluster's repairs contend.
 const (
 	firstPause = 10 * time.Millisecond
 	maxPause   = time.Second
 )
 
-// get returns a policy as it is now. It may be changed.
+// get reads a policy from the API server. The caller may change it.
 func (b *Budget) get(ctx context.Context, name string) (*v1alpha1.RemediationPolicy, error) {
 	p := &v1alpha1.RemediationPolicy{}
 	return p, b.Reader.Get(ctx, client.ObjectKey{Name: name}, p)
 }
 
-// change reads a policy, lets f change it, and writes it if f says so; where another has
-// written meanwhile, all over again, until ctx ends.
+// change reads a policy, lets f change it, and writes it if f returns true. After a conflict it
+// starts over, until ctx ends.
 func (b *Budget) change(ctx context.Context, name string, f func(*v1alpha1.RemediationPolicy) bool) error {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		obj, err := b.get(ctx, name)

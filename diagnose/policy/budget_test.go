@@ -25,7 +25,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// newClient returns a client with connections of its own, and the definitions made known.
+// newClient returns a client with its own connections, on a server with the CRDs.
 func newClient(t *testing.T) client.WithWatch {
 	t.Helper()
 	server := cluster.Server(t)
@@ -47,7 +47,7 @@ func create(t *testing.T, c client.Client, p *v1alpha1.RemediationPolicy) {
 	})
 }
 
-// counted counts conflicts, and loses some answers to writes.
+// counted counts conflicts, and loses some responses to writes.
 type counted struct {
 	client.SubResourceWriter
 	conflicts *atomic.Int64
@@ -71,11 +71,11 @@ func budgetOf(c client.Client, conflicts *atomic.Int64) *policy.Budget {
 	return &policy.Budget{Holder: "one", Now: time.Now, Reader: c, Writer: &counted{SubResourceWriter: c.Status(), conflicts: conflicts}}
 }
 
-// history watches a policy: each of its versions, from the first.
+// history records each version of a policy, from the first.
 type history struct {
 	mu       sync.Mutex
 	versions [][]v1alpha1.Repair
-	changed  chan struct{} // closed and made anew at each version
+	changed  chan struct{} // closed and replaced at each version
 }
 
 func (h *history) run(w watch.Interface) {
@@ -107,9 +107,9 @@ func held(repairs []v1alpha1.Repair) (nodes []string) {
 	return nodes
 }
 
-// Fifty nodes fail at once, each with a client of its own that wants one of two slots.
-// One in five answers to writes is lost, and each seventh that has a slot ends without
-// giving it back. All get their turn, and no version of the object ever has three holders.
+// Fifty nodes fail at once, each with its own client that wants one of two slots. One in five
+// responses to writes is lost, and every seventh slot holder ends without releasing it. All get
+// their turn, and no version of the object ever has three holders.
 func TestFiftyNodesWantASlotAtOnce(t *testing.T) {
 	testall.Only(t)
 	const all, crashing = 50, 7
@@ -214,7 +214,7 @@ func TestFiftyNodesWantASlotAtOnce(t *testing.T) {
 	close(begin)
 	wg.Wait()
 	took := time.Since(began)
-	for open := true; open; { // the last that crashed
+	for open := true; open; { // wait for the last that crashed
 		next := h.next()
 		p := &v1alpha1.RemediationPolicy{}
 		if err := admin.Get(ctx, client.ObjectKeyFromObject(obj), p); err != nil {

@@ -9,21 +9,21 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// Decision is what becomes of a repair, and why.
+// Decision is the decision on a repair, with its reason.
 type Decision struct {
 	Verb   v1alpha1.RemediationVerb
 	Reason string // of the condition RemediationAllowed
-	// Message has the facts. It stays the same while they do: no ages, no counting down.
+	// Message has the facts. It must not change while they don't: no ages, no countdowns.
 	Message string
-	// Again is, of a Wait, when asking again may bring another answer; zero: when the
-	// cluster, the policy or an approval has changed.
+	// Again is, for a Wait, when to decide again; zero: when the cluster, the policy or an approval
+	// has changed.
 	Again time.Time
-	// Policy has the name of the one whose word it is; empty: it holds whatever they say.
+	// Policy names the policy that made the decision; empty: it does not depend on policies.
 	Policy string
 }
 
-// maxBlindWait is for how long a repair may wait of which nothing reports whether its
-// problem lasts: what the diagnosis saw is then no reason to change a node.
+// maxBlindWait is how long a repair may wait if nothing reports whether its problem lasts: after
+// that the diagnosis' findings are too old to justify changing a node.
 const maxBlindWait = time.Hour
 
 // Want is a repair that a diagnosis wants to make.
@@ -31,7 +31,7 @@ type Want struct {
 	Diagnosis types.UID
 	Node      string
 	Operation string
-	// Effect is the operation's; all but Collect and Check is taken as Remediate.
+	// Effect is the effect of the operation; any but Collect and Check counts as Remediate.
 	Effect   v1alpha1.Effect
 	Digest   v1alpha1.Digest       // of the plan, see [Plan.Digest]
 	Approval *v1alpha1.Approval    // of the Diagnosis; nil: there is none
@@ -39,26 +39,27 @@ type Want struct {
 	Problem  v1alpha1.ProblemState // empty: nothing reports whether it lasts
 	// Seen is until when the problem is known to last; zero: until now.
 	Seen time.Time
-	// Again: another Diagnosis has repaired for this problem before, and this one runs the
-	// same OperationSet again. What is no step of an escalation is made once.
+	// Again means that another Diagnosis has repaired for this problem before, and this one runs
+	// the same OperationSet again. An operation that is no step of an escalation is then made only
+	// once.
 	Again bool
-	// Attempts are the repairs that were made of this node for this problem, in the same
-	// episode of it; those of other diagnoses too.
+	// Attempts are the repairs that were made on this node in the same episode of this problem,
+	// including those of other diagnoses.
 	Attempts []Attempt
 }
 
-// Decide says what becomes of a repair. Each policy that selects the node must allow it:
-// Withheld comes before WouldRun, that before Wait, and among equals the first policy by
-// name has the word. Policies must be in that order.
+// Decide decides on a repair. Each policy that selects the node must allow it. The strictest
+// decision wins: Withheld before WouldRun before Wait, and among equals the first policy by name.
+// policies must be sorted by name.
 //
-// A Run is no leave yet: [Budget.Acquire] gives it.
+// A Run is not yet permission: [Budget.Acquire] grants it.
 func Decide(policies []*Policy, c *Cluster, w *Want, now time.Time) Decision {
 	d, done := decideWithoutPolicy(c, w, now)
 	if done {
 		return d
 	}
 	node := c.Node(w.Node)
-	step := false // of an escalation
+	step := false // the operation is a step of an escalation
 	for _, p := range policies {
 		if p.Selects(node) {
 			d = stricter(d, p.decide(c, node, w, now))
@@ -74,7 +75,7 @@ func Decide(policies []*Policy, c *Cluster, w *Want, now time.Time) Decision {
 	return d
 }
 
-// madeBefore counts how often a repair was made for the problem.
+// madeBefore counts how often this repair was already made for the problem.
 func madeBefore(w *Want) (n int) {
 	for i := range w.Attempts {
 		if w.Attempts[i].Operation == w.Operation {
@@ -84,7 +85,7 @@ func madeBefore(w *Want) (n int) {
 	return n
 }
 
-// decideWithoutPolicy applies what holds whatever the policies are.
+// decideWithoutPolicy applies the rules that hold regardless of policies.
 func decideWithoutPolicy(c *Cluster, w *Want, now time.Time) (d Decision, done bool) {
 	switch {
 	case w.Effect == v1alpha1.EffectCollect || w.Effect == v1alpha1.EffectCheck:
@@ -103,7 +104,7 @@ func decideWithoutPolicy(c *Cluster, w *Want, now time.Time) (d Decision, done b
 	}
 }
 
-// blind reports whether nothing reports whether the problem lasts.
+// blind reports whether nothing shows that the problem still lasts.
 func blind(w *Want, now time.Time) bool {
 	return w.Problem == "" || w.Problem == v1alpha1.ProblemLasts && !w.Seen.IsZero() && now.Sub(w.Seen) > maxBlindWait
 }
@@ -112,13 +113,13 @@ func noPolicy(w *Want) Decision {
 	return Decision{Verb: v1alpha1.RemediationWouldRun, Reason: v1alpha1.ReasonNoPolicy, Message: fmt.Sprintf("no RemediationPolicy selects node %s: Observe", w.Node)}
 }
 
-// approved reports whether the wanted plan, and no other, is approved.
+// approved reports whether exactly the wanted plan is approved.
 func approved(w *Want) bool {
 	return w.Approval != nil && w.Digest != "" && w.Approval.PlanDigest == w.Digest
 }
 
-// stricter returns the decision that allows less; a, where both allow the same. Of two
-// that wait the time to ask again is the later.
+// stricter returns the decision that allows less, or a if both allow the same. For two Waits, Again
+// is the later time.
 func stricter(a, b Decision) Decision {
 	rank := func(v v1alpha1.RemediationVerb) int {
 		switch v {

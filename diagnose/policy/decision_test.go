@@ -12,8 +12,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/policy"
 )
 
-// Each case starts from 20 nodes in service, an enforcing policy with two slots and a
-// repair of n03 that is due, which runs.
+// Each case starts from 20 nodes in service, an enforcing policy with two slots, and a due repair
+// of n03, which is allowed.
 func TestDecide(t *testing.T) {
 	type situation struct {
 		p     *v1alpha1.RemediationPolicy
@@ -94,7 +94,7 @@ func TestDecide(t *testing.T) {
 		"zeroNodes":           {func(s *situation) { *s.p.Spec.Budget.MaxNodes = 0 }, "Wait BudgetExhausted: policy default: no node may be under repair (maxNodes 0)"},
 		"percentOfChosenNodes": {func(s *situation) {
 			*s.p.Spec.Budget.MaxPercent, *s.p.Spec.Budget.MaxNodes = 10, 9
-			s.c.Nodes[19].ControlPlane = true // 19 are left: 1
+			s.c.Nodes[19].ControlPlane = true // 19 are left, so the limit is 1
 			underRepair(s.p, "n05")
 		}, "Wait BudgetExhausted: policy default: the budget is used up (maxNodes 9, maxPercent 10); see status.budget of the policy"},
 		"nodeUnderRepair": {func(s *situation) { underRepair(s.p, "n03") },
@@ -115,7 +115,8 @@ func TestDecide(t *testing.T) {
 				s.c.Nodes[i].Ready = false
 			}
 		}, "Wait TooManyUnhealthy: policy default: 30 % of the nodes or more are not ready (pauseWhenUnhealthyPercent); see status.budget of the policy"},
-		// Nodes at the storm's bound would else have each repair that waits rewritten.
+		// Otherwise nodes at the storm's threshold would cause every waiting repair to be
+		// rewritten.
 		"budgetBeforeStorm": {func(s *situation) {
 			for i := range 6 {
 				s.c.Nodes[i].Ready = false
@@ -174,7 +175,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// A message that can't be read whole says that it is cut.
+// A truncated message shows that it is truncated.
 func TestMessagesAreBounded(t *testing.T) {
 	p := enforce(2)
 	p.Spec.Mode = v1alpha1.RemediationMode(strings.Repeat("m", 2000))
@@ -184,7 +185,7 @@ func TestMessagesAreBounded(t *testing.T) {
 	}
 }
 
-// What a message leaves out, since it changes with each node, the policy's status has.
+// The policy's status has the numbers that messages omit because they change with each node.
 func TestUse(t *testing.T) {
 	p, c := enforce(5), nodes(20)
 	*p.Spec.Budget.MaxPercent = 20

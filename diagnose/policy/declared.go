@@ -5,16 +5,14 @@ import (
 	"encoding/json"
 )
 
-// declared is the spec of an Operation as it is part of a digest: the fields that people
-// write, by their names in the API, in an order that stays. It is a type of its own, so that
-// the API's may change in what a manifest does not show: the order of fields, what is left
-// out where it is empty, Go types. Another version of Kernosis comes to the same digest of
-// the same manifest.
+// declared is the spec of an Operation in the form that is hashed: the fields that people write, by
+// their API names, in a fixed order. It is a type of its own, so that the API type may change in
+// ways that a manifest does not show: order of fields, omission of empty ones, Go types. Any
+// version of Kernosis thus computes the same digest of the same manifest.
 //
-// A field that the API gets later comes last here. It is left out where it is not declared,
-// which includes its default: the API server fills that in. So an approval stays valid over
-// an upgrade or a rollback, unless the field was declared; then the versions do not mean the
-// same by the plan.
+// A field added to the API later goes last. It is omitted if it is not declared or has its default,
+// because the API server fills in defaults. So an approval survives an upgrade or rollback, unless
+// the new field was declared; then the versions understand different plans.
 type declared struct {
 	Processor   declaredProcessor `json:"processor"`
 	Effect      string            `json:"effect,omitempty"`
@@ -70,8 +68,8 @@ type declaredPath struct {
 	Path string `json:"path"`
 }
 
-// declare returns the spec of an Operation, as the API has it, in the form that is hashed.
-// A field that the form does not have is an error: nobody's approval would be about it.
+// declare converts the JSON of an API spec to the form that is hashed. An unknown field is an
+// error, because an approval would not cover it.
 func declare(spec []byte) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(spec))
 	d.DisallowUnknownFields()

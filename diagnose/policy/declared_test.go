@@ -13,8 +13,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/crds"
 )
 
-// The same manifest comes to the same form, however a build orders its fields and whether it
-// writes those that are empty.
+// The same manifest gives the same form, however a build orders fields, and whether or not it
+// writes empty ones.
 func TestTheFormIsOfTheManifest(t *testing.T) {
 	for _, c := range [][2]string{
 		{
@@ -44,9 +44,9 @@ func TestTheFormIsOfTheManifest(t *testing.T) {
 	}
 }
 
-// A field with a default that the API gets later would be in each Operation that there is,
-// and all approvals would fall, though nobody has changed a plan: declare has to leave the
-// default out, as this list does not get longer.
+// If the API gets a new field with a default, every existing Operation gets it, and all approvals
+// become invalid without a change of any plan. So declare must omit such a default, and this list
+// must not grow.
 func TestNoDefaultMakesApprovalsFall(t *testing.T) {
 	text, err := crds.Files.ReadFile("kernosis.io_operations.yaml")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// Plan is what would be repaired, whole: all that the repairs are given.
+// Plan is the complete planned repair, with all inputs.
 type Plan struct {
 	Diagnosis types.UID
 	Node      string
@@ -24,22 +24,20 @@ type Plan struct {
 
 // Step is one repair.
 type Step struct {
-	ID        int    // of the graph's node
+	ID        int    // in the graph
 	Operation string // its name
-	// Spec is the Operation as it is now: another script under the same name is another
-	// plan.
+	// Spec is the current Operation: a different script under the same name makes a different plan.
 	Spec v1alpha1.OperationSpec
-	// Parameters and Results are what it will be given: the diagnosis' parameters, and the
-	// results of its dependences. None and an empty one are the same.
+	// Parameters and Results are its inputs: the diagnosis' parameters, and the results of its
+	// dependences. Nil and empty are the same.
 	Parameters, Results map[string]string
 }
 
-// digestForm names the form of what is hashed. Another form needs another name: else an
-// approval of one plan might be taken for one of another.
+// digestForm names the format of the hashed bytes. A changed format needs a new name, or an
+// approval of one plan might match another.
 const digestForm = "kernosis.io/plan/1"
 
-// Digest returns what an approval of the plan is bound to. Any change of what is in the
-// plan changes it.
+// Digest returns the hash that an approval is bound to. Any change of the plan changes it.
 func (p *Plan) Digest() (v1alpha1.Digest, error) {
 	h := sha256.New()
 	text(h, digestForm, string(p.Diagnosis), p.Node)
@@ -62,14 +60,15 @@ func (p *Plan) Digest() (v1alpha1.Digest, error) {
 }
 
 func number(h hash.Hash, n int) {
-	_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(n))) // a hash takes all
+	_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(n))) // a hash never fails
 }
 
-// text hashes texts, each behind its length: no two lists of texts are the same bytes.
+// text hashes texts, each prefixed with its length, so that no two lists of texts give the same
+// bytes.
 func text(h hash.Hash, texts ...string) {
 	for _, t := range texts {
 		number(h, len(t))
-		_, _ = h.Write([]byte(t)) // a hash takes all
+		_, _ = h.Write([]byte(t)) // a hash never fails
 	}
 }
 

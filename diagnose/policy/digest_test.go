@@ -38,7 +38,7 @@ func digest(t *testing.T, p *policy.Plan) v1alpha1.Digest {
 	return d
 }
 
-// Approvals that people gave stay valid across releases, unless digestForm changes.
+// Existing approvals stay valid across releases, unless digestForm changes.
 func TestDigestStaysWhatItIs(t *testing.T) {
 	if d := digest(t, plan()); d != "ed20b1bf7ef35b333e04fbc9bcb864a2172aa23662d1b7b958c2961b3797fae9" {
 		t.Errorf("digest %s", d)
@@ -53,7 +53,7 @@ func TestDigestStaysWhatItIs(t *testing.T) {
 	}
 }
 
-// every has all fields that an Operation can have, those that exclude each other too.
+// every returns a plan with all fields that an Operation can have, even mutually exclusive ones.
 func every() *policy.Plan {
 	return &policy.Plan{Diagnosis: "5f3c", Node: "n7", Steps: []policy.Step{{ID: 1, Operation: "every", Spec: v1alpha1.OperationSpec{
 		Processor: v1alpha1.Processor{
@@ -72,8 +72,8 @@ func every() *policy.Plan {
 	}}}}
 }
 
-// Each value in the plan, however deep, and each entry of its maps and lists, is changed
-// once: all digests differ.
+// Each value in the plan, however deep, and each entry of its maps and lists, is changed once: all
+// digests differ.
 func TestEveryChangeChangesTheDigest(t *testing.T) {
 	seen := map[v1alpha1.Digest]string{}
 	for _, of := range []func() *policy.Plan{plan, every} {
@@ -94,8 +94,7 @@ func TestEveryChangeChangesTheDigest(t *testing.T) {
 	}
 }
 
-// places counts the changes that can be made within a value, and makes the one of a
-// number.
+// places counts the possible changes within a value, and makes the one with the given number.
 func places(v reflect.Value, change int) int {
 	n := 0
 	at := func(f func()) {
@@ -142,8 +141,8 @@ func places(v reflect.Value, change int) int {
 	return n
 }
 
-// Random maps: the digests are equal where the maps are, however they were filled; and
-// texts do not run into each other, whatever bytes they have.
+// Random maps: digests are equal if and only if the maps are, however they were filled; and texts
+// can't run into each other, whatever bytes they contain.
 func TestDigestOfRandomValues(t *testing.T) {
 	seen := make(map[v1alpha1.Digest]map[string]string)
 	for range 20000 {

@@ -1,15 +1,15 @@
-// Package policy says whether a repair may be made, and holds repairs to a budget.
+// Package policy decides whether a repair may be made, and limits repairs to a budget.
 //
 //   - [Decide] is pure: policies, nodes and the wanted repair give one of Run, WouldRun,
 //     Withheld and Wait, with a reason and the facts.
-//   - [Budget] holds the slots of a RemediationPolicy's status.repairs. Each is taken, and
-//     given back, by a write that fails where another has written meanwhile; [Decide]'s
-//     rules are applied anew to what is written over. A slot is held until its repair is
-//     verified, and no controller's end leaks it: see [Settle].
+//   - [Budget] manages the slots in a RemediationPolicy's status.repairs. Each is taken and
+//     released by a write with optimistic locking, which applies [Decide]'s rules to the
+//     object that it overwrites. A slot is held until its repair is verified, and a
+//     controller that stops leaks none: see [Settle].
 //   - [Plan.Digest] is what an approval is bound to.
-//   - [Verification] says whether a repair has helped, [Policy.Next] what comes after one
-//     that has not, [Undo] takes back what Kernosis itself did to a node.
+//   - [Verification] decides whether a repair has helped, [Policy.Next] returns the next step
+//     after one that has not, [Undo] reverts what Kernosis itself did to a node.
 //
-// The package makes no repair and starts no goroutine. Who calls it hands in the nodes, the
-// history and the time. docs/remediation.md has the rules for people.
+// The package makes no repair and starts no goroutine. The caller passes in the nodes, the history
+// and the time. docs/remediation.md explains the rules to users.
 package policy

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The page's table has the reasons that the code gives, all of them and no others.
+// The page's table lists exactly the reasons that the code uses.
 func TestThePageHasAllReasons(t *testing.T) {
 	page, err := os.ReadFile("../../docs/remediation.md")
 	if err != nil {

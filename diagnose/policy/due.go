@@ -7,13 +7,12 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// PlanOf returns the plan of one repair that is due: of a node of the graph that a
-// Diagnosis runs, whose operation has the spec, and which gets the results of dependences,
-// of which the later win. It is made of what the API has and nothing else, so that agent
-// and controller come to the same digest.
+// PlanOf returns the plan of one due repair: of the node id in the graph that a Diagnosis runs,
+// with its operation's spec and the results of dependences, of which the later override the
+// earlier. It uses only what the API has, so that agent and controller compute the same digest.
 //
-// Its error says which dependence has no results, or some that were cut: nobody could
-// approve of what he can't see whole.
+// It fails if a dependence has no results, or truncated ones: nobody can approve a plan that isn't
+// shown completely.
 func PlanOf(d *v1alpha1.Diagnosis, id int, operation string, spec *v1alpha1.OperationSpec, dependences []int) (*Plan, error) {
 	results := map[string]string{}
 	for _, dependence := range dependences {

@@ -16,23 +16,23 @@ type Attempt struct {
 	Diagnosis types.UID // that made it
 	Operation string
 	Started   time.Time
-	// State says whether it has helped; empty: nobody will see, as its end is not known.
-	// One behind which another was allowed has not.
+	// State is whether it has helped; empty: it can't be verified, because its end is unknown. An
+	// attempt that was followed by another allowed one has not helped.
 	State VerifyState
-	// Over: its Diagnosis has ended, with an outcome that is known, and makes nothing more.
+	// Over means that its Diagnosis has ended with a known outcome, and makes no more repairs.
 	Over bool
 }
 
-// helpless reports whether it was seen not to have helped.
+// helpless reports whether it is known not to have helped.
 func (a *Attempt) helpless() bool { return a.State == NotHelped || a.State == Moot }
 
-// step returns an operation's place in the escalation, -1 where it has none.
+// step returns an operation's index in the escalation, or -1.
 func (p *Policy) step(operation string) int {
 	return slices.IndexFunc(p.spec.Escalation, func(s v1alpha1.EscalationStep) bool { return s.Operation == operation })
 }
 
-// until returns until when an attempt may help of which nobody will see it; zero: somebody
-// will, or has.
+// until returns until when an attempt that can't be verified may still help; zero: it is verified,
+// or will be.
 func (p *Policy) until(a *Attempt) time.Time {
 	if a.State != "" {
 		return time.Time{}
@@ -40,8 +40,8 @@ func (p *Policy) until(a *Attempt) time.Time {
 	return a.Started.Add(p.VerifyWithin(a.Operation))
 }
 
-// countAttempts counts the attempts of a step, and returns one that may help yet. One that
-// nobody verifies counts as made once its time is up.
+// countAttempts counts the attempts of a step, and returns one that may still help. An attempt that
+// can't be verified counts as under way until its time is up.
 func (p *Policy) countAttempts(step int, attempts []Attempt, now time.Time) (made int, underWay *Attempt) {
 	for i := range attempts {
 		a := &attempts[i]
@@ -56,7 +56,7 @@ func (p *Policy) countAttempts(step int, attempts []Attempt, now time.Time) (mad
 	return made, underWay
 }
 
-// turn holds an operation of the escalation until it is its turn.
+// turn holds back an operation of the escalation until it is its turn.
 func (p *Policy) turn(w *Want, now time.Time) Decision {
 	own := p.step(w.Operation)
 	for i := 0; i <= own; i++ {
@@ -74,7 +74,7 @@ func (p *Policy) turn(w *Want, now time.Time) Decision {
 				Message: fmt.Sprintf("%s was made %d of %s for this problem", s.Operation, made, times(s.Attempts)),
 			}
 			if w.Again {
-				d.Reason = v1alpha1.ReasonMadeBefore // the next step is behind it
+				d.Reason = v1alpha1.ReasonMadeBefore // the next step comes after it
 			}
 			return d
 		case i < own && made < int(s.Attempts):
@@ -87,8 +87,8 @@ func (p *Policy) turn(w *Want, now time.Time) Decision {
 	return p.unproven(own, w)
 }
 
-// unproven holds a step while nothing reports whether the attempt before it has helped: that
-// its time is up does not say that the problem lasts. Whoever approves it has looked.
+// unproven holds back a step while nothing shows whether the attempt before it helped: a timeout
+// does not prove that the problem lasts. An approval overrides this, because a person has checked.
 func (p *Policy) unproven(own int, w *Want) Decision {
 	var last *Attempt
 	for i := range w.Attempts {
@@ -115,9 +115,9 @@ func (p *Policy) unproven(own int, w *Want) Decision {
 
 func times(n int32) string { return display.Count(n, "time") }
 
-// Next returns the operation whose turn it is, for the attempts that were made for a
-// problem; none where the escalation is used up, or has nothing. While one may help yet it
-// is none either, and again says when to ask, if that is known.
+// Next returns the operation whose turn it is, given the attempts made for a problem; "" if the
+// escalation is exhausted or empty. While an attempt may still help, it returns "" too, and again
+// says when to ask again, if that is known.
 func (p *Policy) Next(attempts []Attempt, now time.Time) (operation string, again time.Time) {
 	for i := range p.spec.Escalation {
 		made, underWay := p.countAttempts(i, attempts, now)
@@ -131,15 +131,15 @@ func (p *Policy) Next(attempts []Attempt, now time.Time) (operation string, agai
 	return "", time.Time{}
 }
 
-// escalates reports whether a repair goes on from one that ended without helping: the
-// same step again, or one behind it. It need not wait for the cooldown, and it takes the slot
-// over that such a repair holds while its node is out of service.
+// escalates reports whether a repair continues from one that ended without helping: it is the same
+// step again, or a later one. Then it need not wait for the cooldown, and it takes over the slot
+// that the earlier repair holds while its node is out of service.
 func (p *Policy) escalates(last *v1alpha1.Repair, w *Want) bool {
 	from, to := p.step(last.Operation), p.step(w.Operation)
 	if from < 0 || to < from {
 		return false
 	}
-	var a *Attempt // the last one of that repair
+	var a *Attempt // the last attempt of that repair
 	for i := range w.Attempts {
 		if b := &w.Attempts[i]; b.Diagnosis == last.Diagnosis && b.Operation == last.Operation && (a == nil || !b.Started.Before(a.Started)) {
 			a = b

@@ -21,9 +21,9 @@ func escalating() *v1alpha1.RemediationPolicy {
 	return p
 }
 
-// A problem that nothing helps against goes through the steps in order, each as often as
-// it says. At each point the operation that is due runs, at once in spite of the node's
-// cooldown, and all others of the escalation do not.
+// A problem that no repair helps against goes through the steps in order, each as often as
+// configured. At each point only the operation whose turn it is runs, immediately despite the
+// node's cooldown, and no other one of the escalation.
 func TestEscalationInOrder(t *testing.T) {
 	obj, c, now := escalating(), nodes(3), noon
 	obj.Spec.CooldownPerNode = duration(24 * time.Hour)
@@ -78,7 +78,7 @@ func TestEscalationWaitsForTheStepBefore(t *testing.T) {
 	if d := policy.Decide([]*policy.Policy{p}, nodes(3), w, noon.Add(time.Minute)); d.Verb != v1alpha1.RemediationRun {
 		t.Errorf("after its time: %+v", d)
 	}
-	// While somebody verifies it, time alone does not make it the next one's turn.
+	// While it is being verified, time alone does not make it the next step's turn.
 	w.Attempts[1].State = policy.Verifying
 	d = policy.Decide([]*policy.Policy{p}, nodes(3), w, noon.Add(time.Hour))
 	if op, _ := p.Next(w.Attempts, noon.Add(time.Hour)); d.Verb != v1alpha1.RemediationWait || d.Reason != v1alpha1.ReasonEscalationOrder || !d.Again.IsZero() || op != "" {
@@ -90,7 +90,8 @@ func TestEscalationWaitsForTheStepBefore(t *testing.T) {
 	}
 }
 
-// The cooldown is waived only for what goes on from the repair that it is of.
+// The cooldown is waived only for a repair that continues from the one that the cooldown belongs
+// to.
 func TestCooldownBesideEscalation(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.RemediationPolicy, *policy.Want){
 		"helped":            func(_ *v1alpha1.RemediationPolicy, w *policy.Want) { w.Attempts[1].State = policy.Helped },
@@ -115,8 +116,8 @@ func TestCooldownBesideEscalation(t *testing.T) {
 	}
 }
 
-// On a node that is out of service, what has not helped keeps its slot. What goes on from it
-// takes that over once its Diagnosis makes nothing more.
+// On a node that is out of service, a repair that has not helped keeps its slot. The next step
+// takes the slot over once that repair's Diagnosis makes no more repairs.
 func TestEscalationTakesTheSlotOver(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*v1alpha1.RemediationPolicy, *policy.Want)
@@ -142,8 +143,8 @@ func TestEscalationTakesTheSlotOver(t *testing.T) {
 	}
 }
 
-// Whatever was attempted: of the operations in the escalation at most one may run, it is
-// the one that Next names, and none runs more often than it may.
+// Whatever was attempted: at most one operation of the escalation may run, it is the one that Next
+// returns, and none runs more often than allowed.
 func TestEscalationProperties(t *testing.T) {
 	names := []string{"restart", "cordon", "drain", "label"}
 	for range 5000 {
@@ -171,15 +172,15 @@ func TestEscalationProperties(t *testing.T) {
 	}
 }
 
-// That a step's time is up does not make it the next one's turn: something must show that
-// the problem lasts.
+// A step's timeout alone does not make it the next step's turn: something must show that the
+// problem lasts.
 func TestEscalationNeedsToKnowThatTheProblemLasts(t *testing.T) {
 	p := policy.New(escalating())
 	w := want("n01")
 	w.Operation, w.Attempts = "cordon", []policy.Attempt{
 		{Operation: "restart", Started: noon.Add(-time.Hour), State: policy.NotHelped}, {Operation: "restart", Started: noon},
 	}
-	late := noon.Add(10 * time.Minute) // its time is a minute
+	late := noon.Add(10 * time.Minute) // its timeout is a minute
 	for name, test := range map[string]struct {
 		change func()
 		want   string
@@ -214,8 +215,8 @@ func TestEscalationNeedsToKnowThatTheProblemLasts(t *testing.T) {
 	}
 }
 
-// A Diagnosis that runs the set again makes a step as often as it may, and goes on behind
-// what was made.
+// A Diagnosis that runs the set again makes a step as often as allowed, and continues after what
+// was made.
 func TestRepairsOfARunThatFollows(t *testing.T) {
 	p := policy.New(escalating())
 	w := want("n01")

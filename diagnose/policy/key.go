@@ -7,27 +7,26 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// What may be set of Kubernetes' domains: both keep a sick node from being counted on,
-// and change nothing on it.
+// The keys in Kubernetes' domains that may be set. Both only tell others not to rely on a sick
+// node, and change nothing on it.
 const (
 	AllowedLabel      = "node.kubernetes.io/exclude-from-external-load-balancers"
 	AllowedAnnotation = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 )
 
-// SettableLabel reports whether Kernosis sets a label: none that means more than what it
-// says.
+// SettableLabel reports whether Kernosis may set a label. It may not set labels with side effects.
 func SettableLabel(key string) bool { return settable(key, AllowedLabel) }
 
-// SettableAnnotation reports the same of an annotation.
+// SettableAnnotation does the same for an annotation.
 func SettableAnnotation(key string) bool { return settable(key, AllowedAnnotation) }
 
 func settable(key, allowed string) bool {
-	// Kernosis' own domain has the marks of what it has done, above all.
+	// Kernosis' own domain is excluded mainly because of the marks of its acts.
 	return key != "" && (key == allowed || !Reserved(key) && !within(key, v1alpha1.Group))
 }
 
-// Reserved reports whether a key is of a domain in which Kubernetes, or programs that are
-// part of it, give names their meaning.
+// Reserved reports whether a key is in a domain in which Kubernetes, or programs that belong to it,
+// define the meaning of names.
 func Reserved(key string) bool { return within(key, "kubernetes.io", "k8s.io") }
 
 func within(key string, domains ...string) bool {

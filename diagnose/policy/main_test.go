@@ -17,7 +17,7 @@ var cluster kubetest.Shared
 
 func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
 
-// noon is a Saturday's.
+// noon is on a Saturday.
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // nodes returns nodes in service: n1, n2, …
@@ -31,7 +31,7 @@ func nodes(n int) *policy.Cluster {
 
 func name(i int) string { return fmt.Sprintf("n%02d", i) }
 
-// enforce returns a policy that lets maxNodes nodes be repaired at once.
+// enforce returns a policy that allows repairs of maxNodes nodes at once.
 func enforce(maxNodes int32) *v1alpha1.RemediationPolicy {
 	hundred := int32(100)
 	return &v1alpha1.RemediationPolicy{
@@ -44,12 +44,12 @@ func want(node string) *policy.Want {
 	return &policy.Want{Diagnosis: "uid-1", Node: node, Operation: "drain", Effect: v1alpha1.EffectRemediate, Digest: "aa", Due: noon, Problem: v1alpha1.ProblemLasts}
 }
 
-// underRepair enters a repair that began an hour ago.
+// underRepair adds a repair that began an hour ago.
 func underRepair(p *v1alpha1.RemediationPolicy, node string) {
 	p.Status.Repairs = append(p.Status.Repairs, v1alpha1.Repair{Node: node, Diagnosis: "uid-x", Operation: "cordon", StartTime: metav1.NewTime(noon.Add(-time.Hour))})
 }
 
-// ended enters a repair that ended some time ago.
+// ended adds a repair that ended some time ago.
 func ended(p *v1alpha1.RemediationPolicy, node, operation string, ago time.Duration) {
 	end := metav1.NewTime(noon.Add(-ago))
 	p.Status.Repairs = append(p.Status.Repairs, v1alpha1.Repair{Node: node, Diagnosis: "uid-0", Operation: operation, StartTime: metav1.NewTime(end.Add(-time.Minute)), EndTime: &end})

@@ -6,19 +6,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Node is what decisions need of a node.
+// Node has the fields of a node that decisions depend on.
 type Node struct {
 	Name         string
 	Labels       map[string]string
-	Ready        bool // its condition Ready is True; Unknown or none is not ready
+	Ready        bool // its condition Ready is True; Unknown or missing is not ready
 	Cordoned     bool // spec.unschedulable
 	ControlPlane bool // by label or taint
 }
 
-// InService reports whether the node takes pods.
+// InService reports whether the node accepts pods.
 func (n *Node) InService() bool { return n.Ready && !n.Cordoned }
 
-// NodeOf returns what decisions need of a node. Labels are shared with it.
+// NodeOf converts a node. The result shares its Labels.
 func NodeOf(n *corev1.Node) Node {
 	out := Node{Name: n.Name, Labels: n.Labels, Cordoned: n.Spec.Unschedulable}
 	for i := range n.Status.Conditions {
@@ -32,9 +32,9 @@ func NodeOf(n *corev1.Node) Node {
 	return out
 }
 
-// controlPlaneKey reports whether a label or taint marks the control plane: the name in
-// use since Kubernetes 1.20, the one before it, which distributions keep, and k3s' for a
-// node that has etcd only.
+// controlPlaneKey reports whether a label or taint marks the control plane: by the name used since
+// Kubernetes 1.20, by the one before it, which distributions keep, or by k3s' name for etcd-only
+// nodes.
 func controlPlaneKey(key string) bool {
 	switch key {
 	case "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master", "node-role.kubernetes.io/etcd":
@@ -44,14 +44,14 @@ func controlPlaneKey(key string) bool {
 	}
 }
 
-// Cluster is all nodes there are, as they are now.
+// Cluster is all current nodes.
 type Cluster struct {
 	Nodes []Node
 
-	index map[string]int // of a cluster that does not change any more
+	index map[string]int // by name; nil unless made by NewCluster
 }
 
-// NewCluster returns a cluster for many decisions: its nodes must not change any more.
+// NewCluster returns a cluster for many decisions. The nodes must no longer change.
 func NewCluster(nodes []Node) *Cluster {
 	c := &Cluster{Nodes: nodes, index: make(map[string]int, len(nodes))}
 	for i := range nodes {
@@ -60,7 +60,7 @@ func NewCluster(nodes []Node) *Cluster {
 	return c
 }
 
-// names returns the nodes there are.
+// names returns the names of all nodes.
 func (c *Cluster) names() map[string]bool {
 	names := make(map[string]bool, len(c.Nodes))
 	for i := range c.Nodes {
@@ -69,7 +69,7 @@ func (c *Cluster) names() map[string]bool {
 	return names
 }
 
-// Node returns the one of a name, nil where there is none.
+// Node returns the node of a name, or nil if there is none.
 func (c *Cluster) Node(name string) *Node {
 	if c.index != nil {
 		if i, ok := c.index[name]; ok {

@@ -11,7 +11,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// Defaults are the schema's, for policies that no API server has completed.
+// The defaults of the schema, for policies that have not passed through an API server.
 const (
 	defaultMaxNodes         = 1
 	defaultMaxPercent       = 10
@@ -20,20 +20,20 @@ const (
 	defaultVerifyWithin     = 5 * time.Minute
 )
 
-// Policy is a RemediationPolicy that has been read. It is not changed: what has the
-// object's next state is another one.
+// Policy is a parsed RemediationPolicy. It is immutable: a new state of the object needs a new
+// Policy.
 type Policy struct {
 	name     string
 	spec     v1alpha1.RemediationPolicySpec // defaults filled in, steps in order
-	entries  map[string]*v1alpha1.Repair    // by node; of a cooldown that is kept in brief only its node and end
+	entries  map[string]*v1alpha1.Repair    // by node; entries from Cooldowns have only node and end
 	selector labels.Selector
 	windows  []*window
 	err      error
-	known    atomic.Pointer[knownUse] // of the cluster that it was asked about last
+	known    atomic.Pointer[knownUse] // of the last cluster it was asked about
 }
 
-// New reads a policy. It copies nothing: the object must not be changed any more. What is
-// wrong with it is said by [Policy.Err]; such a policy allows nothing.
+// New parses a policy. It copies nothing: the object must no longer change. [Policy.Err] returns
+// what is wrong with the policy; an invalid policy allows nothing.
 func New(p *v1alpha1.RemediationPolicy) *Policy {
 	out := &Policy{name: p.Name, spec: p.Spec, entries: make(map[string]*v1alpha1.Repair, len(p.Status.Repairs)+len(p.Status.Cooldowns))}
 	for i := range p.Status.Cooldowns {
@@ -84,12 +84,12 @@ func (p *Policy) read() error {
 // Name returns the object's name.
 func (p *Policy) Name() string { return p.name }
 
-// Err returns why the policy is not valid, with the field; nil: it is. The reason of its
-// condition Accepted is then Invalid.
+// Err returns why the policy is invalid, naming the field, or nil if it is valid. For an invalid
+// policy, the reason of its condition Accepted is Invalid.
 func (p *Policy) Err() error { return p.err }
 
-// VerifyWithin returns the time in which the problem must be gone after a repair: a step of
-// the escalation may have its own.
+// VerifyWithin returns how long after a repair the problem must be gone. A step of the escalation
+// may override it.
 func (p *Policy) VerifyWithin(operation string) time.Duration {
 	if i := p.step(operation); i >= 0 && p.spec.Escalation[i].Timeout != nil {
 		return p.spec.Escalation[i].Timeout.Duration
@@ -106,18 +106,18 @@ func cooldown(s *v1alpha1.RemediationPolicySpec) time.Duration {
 	return s.CooldownPerNode.Duration
 }
 
-// Selects reports whether the policy has a say on a node. One whose selector can't be read
-// has a say on all.
+// Selects reports whether the policy applies to a node. A policy with an invalid selector applies
+// to all.
 func (p *Policy) Selects(n *Node) bool {
 	return p.selector == nil || p.selector.Matches(labels.Set(n.Labels))
 }
 
-// counts reports whether a node is one that the policy repairs: the base of its percents.
+// counts reports whether the policy repairs a node. These nodes are the base of its percentages.
 func (p *Policy) counts(n *Node) bool {
 	return p.Selects(n) && (p.spec.IncludeControlPlane || !n.ControlPlane)
 }
 
-// budget returns the budget's two numbers.
+// budget returns the two limits of the budget.
 func (p *Policy) budget() (maxNodes, maxPercent int32) {
 	maxNodes, maxPercent = defaultMaxNodes, defaultMaxPercent
 	if n := p.spec.Budget.MaxNodes; n != nil {
@@ -129,9 +129,9 @@ func (p *Policy) budget() (maxNodes, maxPercent int32) {
 	return maxNodes, maxPercent
 }
 
-// limit returns how many of so many nodes may be under repair at once. A percent is
-// rounded down, for it is a bound; but it is at least one node where it isn't 0 %, else no
-// small cluster would ever be repaired.
+// limit returns how many of the given number of nodes may be under repair at once. A percentage is
+// rounded down, because it is an upper bound, but to at least one node unless it is 0 %. Otherwise
+// small clusters would never be repaired.
 func (p *Policy) limit(nodes int32) int32 {
 	most, percent := p.budget()
 	share := nodes * percent / 100
@@ -141,6 +141,6 @@ func (p *Policy) limit(nodes int32) int32 {
 	return min(share, most)
 }
 
-// stamp writes a time as messages have it: a fixed one, so that a message stays the same
-// while what it says does.
+// stamp formats a time for messages. It is absolute, so that a message does not change while its
+// facts don't.
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

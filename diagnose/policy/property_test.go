@@ -13,8 +13,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// Whatever policies, nodes and repairs there are: what runs breaks no rule, each said here
-// once more; and a repair that no rule keeps runs.
+// With random policies, nodes and repairs: a repair that runs breaks no rule, each of which is
+// checked independently here; and a repair that no rule forbids runs.
 func TestNothingRunsThatARuleForbids(t *testing.T) {
 	verbs := make(map[v1alpha1.RemediationVerb]int)
 	one := func(n int) bool { return rand.N(n) == 0 }
@@ -57,7 +57,8 @@ func TestNothingRunsThatARuleForbids(t *testing.T) {
 		}
 		d := policy.Decide(policies, c, w, noon)
 		verbs[d.Verb]++
-		// In a cluster that is kept for many decisions each is the same, whatever was asked before.
+		// In a cluster that is reused for many decisions each decision is the same, whatever was
+		// asked before.
 		kept := policy.NewCluster(c.Nodes)
 		for _, p := range policies {
 			p.Use(kept)

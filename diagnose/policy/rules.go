@@ -21,13 +21,13 @@ func (p *Policy) decide(c *Cluster, n *Node, w *Want, now time.Time) Decision {
 		}
 	}
 	if d.Verb == "" && p.spec.Mode == v1alpha1.ModeApprove && !approved(w) {
-		// Before the limits: who approves need not wait for them.
+		// Checked before the limits, so that the approval need not wait for them.
 		d = Decision{Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonAwaitingApproval, Message: fmt.Sprintf("plan %s awaits approval", w.Digest)}
 		if w.Approval != nil {
 			d.Message += fmt.Sprintf("; approved is another, %s", w.Approval.PlanDigest)
 		}
 		if held := p.turn(w, now); held.Verb == v1alpha1.RemediationWithheld {
-			d = held // no approval would help
+			d = held // an approval would not help
 		}
 	}
 	if d.Verb == "" {
@@ -40,7 +40,7 @@ func (p *Policy) decide(c *Cluster, n *Node, w *Want, now time.Time) Decision {
 	return d
 }
 
-// never returns why the policy never lets the node be repaired.
+// never returns why the policy never allows repairs of the node.
 func (p *Policy) never(n *Node) Decision {
 	switch {
 	case p.err != nil:
@@ -52,7 +52,7 @@ func (p *Policy) never(n *Node) Decision {
 	}
 }
 
-// limits returns what keeps the repair from being made now.
+// limits returns why the repair can't be made now.
 func (p *Policy) limits(c *Cluster, w *Want, now time.Time) Decision {
 	if d := p.turn(w, now); d.Verb != "" {
 		return d
@@ -66,8 +66,8 @@ func (p *Policy) limits(c *Cluster, w *Want, now time.Time) Decision {
 	if d := p.busy(w, now); d.Verb != "" {
 		return d
 	}
-	// The budget before the storm: nodes that are not ready use it up too, so that few
-	// nodes that come and go at the storm's bound change no answer.
+	// The budget comes before the storm check: nodes that are not ready use the budget too, so a
+	// few nodes that flap around the storm's threshold don't change the answer.
 	u := p.useOfOthers(c, w.Node)
 	if d := p.used(&u); d.Verb != "" {
 		return d
@@ -81,8 +81,8 @@ func (p *Policy) limits(c *Cluster, w *Want, now time.Time) Decision {
 	return p.full(c, now)
 }
 
-// Paused returns why the policy lets no node be repaired at present, as its condition
-// Paused has it; the zero Decision where it does.
+// Paused returns why the policy currently allows no repairs, for its condition Paused, or the zero
+// Decision if it does.
 func (p *Policy) Paused(c *Cluster, now time.Time) Decision {
 	if d := p.pause(); d.Verb != "" {
 		return d
@@ -104,11 +104,11 @@ func (p *Policy) pause() Decision {
 	return Decision{}
 }
 
-// maxUsers is how many of the nodes that use up a budget its status names, and maxUser how
-// long each text may be.
+// maxUsers is how many of the nodes that use up a budget the status lists, and maxUser how long
+// each text may be.
 const maxUsers, maxUser = 16, 640
 
-// useOfOthers returns how much of the budget nodes but one use.
+// useOfOthers returns how much of the budget all other nodes use.
 func (p *Policy) useOfOthers(c *Cluster, node string) v1alpha1.BudgetUse {
 	u := p.Use(c)
 	if r := p.entries[node]; r != nil && r.EndTime == nil {
@@ -119,9 +119,8 @@ func (p *Policy) useOfOthers(c *Cluster, node string) v1alpha1.BudgetUse {
 	return u
 }
 
-// Use returns how much of the budget is used. Of the same cluster it is computed once. Its
-// numbers change with each node: they are for the policy's status and metrics, and no message
-// has them.
+// Use returns how much of the budget is used. The result is cached per cluster. Its numbers change
+// with each node: they belong in the policy's status and metrics, but not in messages.
 func (p *Policy) Use(c *Cluster) v1alpha1.BudgetUse {
 	if known := p.known.Load(); known != nil && known.of == c {
 		return known.use
@@ -133,7 +132,7 @@ func (p *Policy) Use(c *Cluster) v1alpha1.BudgetUse {
 	return u
 }
 
-// knownUse is a policy's use in a cluster that does not change.
+// knownUse is a policy's cached use in a cluster that does not change.
 type knownUse struct {
 	of  *Cluster
 	use v1alpha1.BudgetUse
@@ -171,7 +170,7 @@ func (p *Policy) use(c *Cluster) v1alpha1.BudgetUse {
 		}
 	}
 	for _, node := range slices.Sorted(maps.Keys(p.entries)) {
-		// A node that the caller doesn't know of: not known yet, or gone. [Settle] finds out.
+		// A node that the caller does not know: too new, or gone. [Settle] finds out.
 		if r := p.entries[node]; r.EndTime == nil && c.Node(node) == nil {
 			add(node, "", r)
 		}
@@ -180,8 +179,8 @@ func (p *Policy) use(c *Cluster) v1alpha1.BudgetUse {
 	return u
 }
 
-// storm holds repairs while many nodes are not ready. One alone is never many: in a
-// cluster of three it is 33 %.
+// storm holds back repairs while many nodes are not ready. A single node never counts as many: in a
+// cluster of three it would be 33 %.
 func (p *Policy) storm(u *v1alpha1.BudgetUse) Decision {
 	percent := p.spec.PauseWhenUnhealthyPercent
 	if u.NotReady < 2 || u.NotReady*100 < percent*u.Nodes {
@@ -193,17 +192,17 @@ func (p *Policy) storm(u *v1alpha1.BudgetUse) Decision {
 	}
 }
 
-// maxEntries is of how many nodes a policy keeps repairs and cooldowns.
+// maxEntries is how many nodes with repairs and cooldowns a policy stores.
 const maxEntries = maxRepairs + maxCooldowns
 
-// Exhausts reports whether other nodes use the budget up, so that a repair of a node which
-// waits for it goes on waiting.
+// Exhausts reports whether other nodes use up the budget, so that a waiting repair of the node must
+// continue to wait.
 func (p *Policy) Exhausts(c *Cluster, node string) bool {
 	u := p.useOfOthers(c, node)
 	return p.err == nil && p.entries[node] == nil && p.used(&u).Verb != ""
 }
 
-// full holds repairs of further nodes while there is no room for an entry.
+// full holds back repairs of further nodes while there is no room for another entry.
 func (p *Policy) full(c *Cluster, now time.Time) Decision {
 	if len(p.entries) < maxEntries {
 		return Decision{}
@@ -223,7 +222,7 @@ func (p *Policy) full(c *Cluster, now time.Time) Decision {
 	}
 }
 
-// outside holds repairs outside all maintenance windows.
+// outside holds back repairs outside all maintenance windows.
 func (p *Policy) outside(now time.Time) Decision {
 	var first time.Time
 	for _, w := range p.windows {
@@ -248,7 +247,7 @@ func (p *Policy) outside(now time.Time) Decision {
 	}
 }
 
-// busy holds a repair while another diagnosis repairs the node, and in its cooldown.
+// busy holds back a repair while another diagnosis repairs the node, and during its cooldown.
 func (p *Policy) busy(w *Want, now time.Time) Decision {
 	r := p.entries[w.Node]
 	switch {
@@ -269,9 +268,8 @@ func (p *Policy) busy(w *Want, now time.Time) Decision {
 	return Decision{}
 }
 
-// used holds a repair while the budget is used up by other nodes: those under repair, and
-// those that are out of service for another reason. The node itself does not count
-// against its own repair.
+// used holds back a repair while other nodes use up the budget: nodes under repair, and nodes that
+// are out of service for another reason. The node itself does not count against its own repair.
 func (p *Policy) used(u *v1alpha1.BudgetUse) Decision {
 	maxNodes, maxPercent := p.budget()
 	d := Decision{Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonBudgetExhausted}

@@ -11,22 +11,22 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// Holder is what has become of the Diagnosis that holds a slot.
+// Holder is the state of the Diagnosis that holds a slot.
 type Holder string
 
-// Holders.
+// Values of Holder.
 const (
 	HolderRuns      Holder = "Runs"      // it has not ended
-	HolderIdle      Holder = "Idle"      // it has ended, and no repair of it had begun
+	HolderIdle      Holder = "Idle"      // it has ended without beginning a repair
 	HolderHelped    Holder = "Helped"    // its repair was verified
-	HolderNotHelped Holder = "NotHelped" // its problem was not gone in time
-	// HolderLost: it is gone, or has ended in a way that nobody verifies: failed,
-	// cancelled, or with an outcome that isn't known.
+	HolderNotHelped Holder = "NotHelped" // its problem was not gone within the time
+	// HolderLost: the Diagnosis is gone, or has ended in a way that is never verified: failed,
+	// cancelled, or with an unknown outcome.
 	HolderLost Holder = "Lost"
 )
 
-// HolderOf says what has become of a Diagnosis; nil: there is none of the UID. repaired
-// says whether it has an operation begun whose effect is Remediate.
+// HolderOf returns the state of a Diagnosis; nil: there is none with the UID. repaired says whether
+// it has begun an operation with effect Remediate.
 func HolderOf(d *v1alpha1.Diagnosis, repaired bool) Holder {
 	switch {
 	case d == nil:
@@ -45,35 +45,35 @@ func HolderOf(d *v1alpha1.Diagnosis, repaired bool) Holder {
 	return HolderLost
 }
 
-// Facts are what [Settle] goes by.
+// Facts is the input of [Settle].
 type Facts struct {
 	Now    time.Time
-	Node   *Node // nil: there is none of the name
+	Node   *Node // nil: there is no node of the name
 	Holder Holder
-	// HolderEnded is when the Diagnosis ended; zero: not known, or not yet.
+	// HolderEnded is when the Diagnosis ended; zero: unknown, or not yet.
 	HolderEnded time.Time
-	// Gentle: the operation leaves the pods of the node alone, as a cordon does. All that
-	// is not known to be gentle may take the node out of service for longer than anybody
-	// waits: a drain, a reboot, a script.
+	// Gentle means that the operation leaves the pods of the node alone, as a cordon does. Anything
+	// not known to be gentle, such as a drain, a reboot or a script, may take the node out of
+	// service for longer than any timeout.
 	Gentle bool
 }
 
-// Settlement is what becomes of a slot.
+// Settlement is what happens to a slot.
 type Settlement string
 
-// Settlements.
+// Values of Settlement.
 const (
-	Keep   Settlement = "Keep"   // it is held on
-	End    Settlement = "End"    // it is given back, and the node's cooldown begins
-	Remove Settlement = "Remove" // it is given back as if it had never been taken: so is what it was taken from
+	Keep   Settlement = "Keep"   // it stays held
+	End    Settlement = "End"    // it is released, and the node's cooldown begins
+	Remove Settlement = "Remove" // it is released as if it had never been taken; the entry that it replaced is restored
 )
 
-// Settle says what becomes of a slot that is held.
+// Settle decides what happens to a held slot.
 //
-// Time alone never gives back the slot of a repair that isn't gentle and has not helped:
-// its node must be in service again, or gone. Nor is a slot ever lost: where its holder
-// has ended or is gone, each node is either in service, and the slot is given back after
-// verifyWithin, or out of service, and would use up the budget without a slot as well.
+// Time alone never releases the slot of a repair that isn't gentle and has not helped: its node
+// must be in service again, or gone. But no slot leaks: once its holder has ended or is gone,
+// either the node is in service, and the slot is released after verifyWithin, or it is out of
+// service and would use up the budget even without a slot.
 func Settle(r *v1alpha1.Repair, f *Facts, verifyWithin time.Duration) Settlement {
 	inService := f.Node != nil && f.Node.InService()
 	overdue := !f.Now.Before(later(r.StartTime.Time, f.HolderEnded).Add(verifyWithin))
@@ -96,8 +96,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// take enters a repair. A diagnosis that goes on with its next repair keeps its entry's
-// start; one that goes on from another's keeps that entry, for [give].
+// take adds an entry for a repair. If the diagnosis continues with its next repair, the entry keeps
+// its start. If it continues from another diagnosis' entry, that is kept in Before, for [give].
 func take(p *v1alpha1.RemediationPolicy, w *Want, holder string, now time.Time) {
 	entry := v1alpha1.Repair{Node: w.Node, Diagnosis: w.Diagnosis, Operation: w.Operation, Holder: holder, StartTime: metav1.NewTime(now.Truncate(time.Second))}
 	i := indexOf(p, w.Node)
@@ -113,7 +113,7 @@ func take(p *v1alpha1.RemediationPolicy, w *Want, holder string, now time.Time) 
 	p.Status.Repairs[i] = entry
 }
 
-// give gives a node's entry back, if the diagnosis holds it. It returns whether it did.
+// give releases a node's entry if the diagnosis holds it, and reports whether it did.
 func give(p *v1alpha1.RemediationPolicy, node string, diagnosis types.UID, s Settlement, now time.Time) bool {
 	i := indexOf(p, node)
 	if i < 0 || s == Keep || !holds(&p.Status.Repairs[i], diagnosis) {
@@ -128,15 +128,15 @@ func give(p *v1alpha1.RemediationPolicy, node string, diagnosis types.UID, s Set
 		*r = v1alpha1.Repair{Node: node, Diagnosis: before.Diagnosis, Operation: before.Operation, StartTime: before.StartTime, EndTime: before.EndTime}
 		return true
 	}
-	// The API keeps whole seconds: up, so that no cooldown is cut.
+	// The API keeps whole seconds. Round up, so that no cooldown is cut short.
 	end := metav1.NewTime(now.Add(time.Second - 1).Truncate(time.Second))
 	r.EndTime, r.Before = &end, nil
 	return true
 }
 
-// enter adds an entry. Where the list is full, the repair that ended first goes among the
-// cooldowns, where only its node and its end are kept: an escalation that would go on from
-// it waits for its cooldown then.
+// enter adds an entry. If the list is full, the repair that ended first moves to the cooldowns,
+// which keep only its node and its end. An escalation that would continue from it must then wait
+// for its cooldown.
 func enter(p *v1alpha1.RemediationPolicy, r v1alpha1.Repair) {
 	s := &p.Status
 	if len(s.Repairs) >= maxRepairs {
@@ -154,13 +154,13 @@ func enter(p *v1alpha1.RemediationPolicy, r v1alpha1.Repair) {
 	s.Repairs = append(s.Repairs, r)
 }
 
-// forget takes away entries whose cooldown is over. It returns how many.
+// forget removes entries whose cooldown is over, and returns how many.
 func forget(p *v1alpha1.RemediationPolicy, now time.Time) int {
 	return forgetEnded(p, func(_ string, end *metav1.Time) bool { return !now.Before(end.Add(cooldown(&p.Spec))) })
 }
 
-// forgetGone takes away the cooldowns of nodes that are gone, where the policy is full:
-// else that of a node that comes back under its name still counts.
+// forgetGone removes the cooldowns of deleted nodes, but only if the policy is full, because a node
+// may come back under its name.
 func forgetGone(p *v1alpha1.RemediationPolicy, c *Cluster) {
 	if len(p.Status.Repairs)+len(p.Status.Cooldowns) < maxEntries {
 		return

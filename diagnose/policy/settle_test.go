@@ -10,8 +10,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/policy"
 )
 
-// The whole table of what becomes of a slot: in service or not, gone, gentle or not, in
-// time or overdue.
+// The whole table of settlements: in service or not, gone, gentle or not, in time or overdue.
 func TestSettle(t *testing.T) {
 	const keep, end, remove = policy.Keep, policy.End, policy.Remove
 	up := &policy.Node{Ready: true}
@@ -26,7 +25,7 @@ func TestSettle(t *testing.T) {
 		{policy.HolderRuns, nil, false, remove, remove},
 		{policy.HolderIdle, up, false, remove, remove},
 		{policy.HolderHelped, up, false, end, end},
-		{policy.HolderHelped, &policy.Node{Ready: true, Cordoned: true}, false, end, end}, // it is cordoned, and uses the budget as such
+		{policy.HolderHelped, &policy.Node{Ready: true, Cordoned: true}, false, end, end}, // it is cordoned, and uses the budget because of that
 		{policy.HolderNotHelped, up, false, end, end},
 		{policy.HolderNotHelped, &policy.Node{}, false, keep, keep},
 		{policy.HolderNotHelped, &policy.Node{}, true, end, end},
@@ -64,7 +63,7 @@ func TestHolderOf(t *testing.T) {
 		{nil, true, policy.HolderLost},
 		{&v1alpha1.DiagnosisStatus{}, false, policy.HolderRuns},
 		{&v1alpha1.DiagnosisStatus{Phase: v1alpha1.PhaseRunning}, true, policy.HolderRuns},
-		{&v1alpha1.DiagnosisStatus{Phase: v1alpha1.PhaseRunning, Conditions: verified("False")}, true, policy.HolderRuns}, // its next repair
+		{&v1alpha1.DiagnosisStatus{Phase: v1alpha1.PhaseRunning, Conditions: verified("False")}, true, policy.HolderRuns}, // it continues with its next repair
 		{&v1alpha1.DiagnosisStatus{Phase: v1alpha1.PhaseSucceeded}, false, policy.HolderIdle},
 		{&v1alpha1.DiagnosisStatus{Phase: v1alpha1.PhaseCancelled}, false, policy.HolderIdle},
 		{&v1alpha1.DiagnosisStatus{Phase: v1alpha1.PhaseFailed}, true, policy.HolderLost},

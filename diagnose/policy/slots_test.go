@@ -20,7 +20,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// slots is a budget at the API server whose clock stands at noon.
+// slots returns a budget on the API server whose clock stands at noon.
 func slots(c client.Client) *policy.Budget {
 	return &policy.Budget{Holder: "one", Now: func() time.Time { return noon }, Reader: c, Writer: c.Status()}
 }
@@ -31,7 +31,7 @@ func named(name string, maxNodes int32) *v1alpha1.RemediationPolicy {
 	return p
 }
 
-// status writes a policy's repairs, which a Create leaves out.
+// status writes a policy's repairs, because Create ignores the status.
 func status(t *testing.T, c client.Client, p *v1alpha1.RemediationPolicy, repairs []v1alpha1.Repair) {
 	t.Helper()
 	p.Status.Repairs = repairs
@@ -100,7 +100,7 @@ func TestSlotFromBeginningToEnd(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	for _, s := range []policy.Settlement{policy.End, policy.Remove} {
-		if err := b.Release(t.Context(), names, "n01", "uid-2", s); err != nil { // not its own
+		if err := b.Release(t.Context(), names, "n01", "uid-2", s); err != nil { // not the holder
 			t.Fatal(err)
 		}
 		is("n01:drain:uid-1")
@@ -126,8 +126,8 @@ func TestSlotFromBeginningToEnd(t *testing.T) {
 	}
 }
 
-// Where the second policy refuses, the first is as it was: also the entry of a repair
-// whose cooldown an escalation need not wait for.
+// If the second policy refuses, the first is restored, including the entry of a repair whose
+// cooldown an escalation need not wait for.
 func TestNoSlotOfOneOfSeveralPolicies(t *testing.T) {
 	c := newClient(t)
 	first, second := named("a-first", 1), named("b-second", 0)
@@ -149,7 +149,7 @@ func TestNoSlotOfOneOfSeveralPolicies(t *testing.T) {
 		t.Errorf("%q", have)
 	}
 	acquire(t, b, names[:1], w, v1alpha1.RemediationRun)
-	if d := acquire(t, b, names, w, v1alpha1.RemediationWait); !strings.Contains(d.Message, "b-second") { // it held that one before
+	if d := acquire(t, b, names, w, v1alpha1.RemediationWait); !strings.Contains(d.Message, "b-second") { // it already held the first
 		t.Errorf("%+v", d)
 	}
 	if have := repairs(t, c, "a-first"); have != "n01:cordon:uid-1" {
@@ -157,9 +157,9 @@ func TestNoSlotOfOneOfSeveralPolicies(t *testing.T) {
 	}
 }
 
-// A slot that an escalation has taken from the repair before, and that is given back unused,
-// leaves that repair's entry as it was: its cooldown goes on, the escalation goes on from it
-// later, and a slot that it held is held.
+// When a slot that an escalation took over from the previous repair is released unused, that
+// repair's entry is restored: its cooldown continues, the escalation can continue from it later,
+// and a slot that it held is held again.
 func TestAnUnusedSlotOfAnEscalation(t *testing.T) {
 	c := newClient(t)
 	for name, test := range map[string]struct {
@@ -211,7 +211,7 @@ func TestAnUnusedSlotOfAnEscalation(t *testing.T) {
 					t.Errorf("%s: %+v, %v", how, d, err)
 				}
 			}
-			// One that was made has a cooldown of its own.
+			// A repair that was made has its own cooldown.
 			acquire(t, b, names, w, v1alpha1.RemediationRun)
 			if err := b.Release(t.Context(), names, "n01", "uid-1", policy.End); err != nil {
 				t.Fatal(err)
@@ -223,8 +223,8 @@ func TestAnUnusedSlotOfAnEscalation(t *testing.T) {
 	}
 }
 
-// Ten nodes want slots of three policies with one slot each: nobody waits for another that
-// waits for it, and nothing is left.
+// Ten nodes want slots of three policies with one slot each: there is no deadlock, and nothing is
+// left over.
 func TestSlotsOfSeveralPoliciesAtOnce(t *testing.T) {
 	c := newClient(t)
 	names := []string{"p1", "p2", "p3"}
@@ -265,7 +265,7 @@ func TestSlotsOfSeveralPoliciesAtOnce(t *testing.T) {
 	}
 }
 
-// A policy that was deleted and made anew is another; a status without an origin is not
+// A policy that was deleted and recreated is a different one; a status without an origin is not
 // written.
 func TestUpdateOfAnotherObject(t *testing.T) {
 	c := newClient(t)
@@ -291,10 +291,9 @@ func TestUpdateOfAnotherObject(t *testing.T) {
 	}
 }
 
-// A policy whose cooldowns are long keeps those of 4,096 nodes: 512 repairs whole, and of
-// the oldest ones node and end, which the server takes with the longest names too. Only
-// then does a further node wait, and for a reason of its own; nodes that are gone make
-// room, and so does a cooldown that is over.
+// A policy with long cooldowns keeps 4,096 nodes: 512 full repairs, and node and end of the oldest
+// ones, which the server accepts even with the longest names. Only beyond that does another node
+// wait, with a reason of its own; deleted nodes and expired cooldowns make room.
 func TestFullListOfRepairs(t *testing.T) {
 	testall.Only(t)
 	c := newClient(t)
@@ -302,7 +301,7 @@ func TestFullListOfRepairs(t *testing.T) {
 	p.Spec.CooldownPerNode = duration(720 * time.Hour)
 	create(t, c, p)
 	long := func(i int) string { return fmt.Sprintf("%s-%04d", strings.Repeat("n", 248), i) }
-	cluster := nodes(20) // and as many as there are entries
+	cluster := nodes(20) // plus as many as there are entries
 	for i := range 4096 {
 		cluster.Nodes = append(cluster.Nodes, policy.Node{Name: long(i), Ready: true, Labels: map[string]string{"pool": "a"}})
 	}
@@ -333,14 +332,14 @@ func TestFullListOfRepairs(t *testing.T) {
 	if p = get(); len(p.Status.Repairs) != 512 || len(p.Status.Cooldowns) != 1 || p.Status.Cooldowns[0].Node != long(511) {
 		t.Fatalf("%d repairs, cooldowns %v", len(p.Status.Repairs), p.Status.Cooldowns)
 	}
-	// What was kept in brief counts as before.
+	// Cooldowns in short form count as before.
 	if d := ask(long(511), v1alpha1.RemediationWait); d.Reason != v1alpha1.ReasonCooldown {
 		t.Errorf("%+v", d)
 	}
 	if d := ask(long(0), v1alpha1.RemediationWait); d.Reason != v1alpha1.ReasonCooldown {
 		t.Errorf("%+v", d)
 	}
-	// Full, as large as it gets.
+	// Full, with the largest possible size.
 	for i := 512; len(p.Status.Cooldowns) < 3584; i++ {
 		p.Status.Cooldowns = append(p.Status.Cooldowns, v1alpha1.Cooldown{Node: long(i), EndTime: metav1.NewTime(noon.Add(-10 * time.Hour))})
 	}
@@ -352,13 +351,13 @@ func TestFullListOfRepairs(t *testing.T) {
 	if d := policy.New(get()).Paused(cluster, noon); d.Reason != v1alpha1.ReasonCooldownsFull {
 		t.Errorf("%+v", d)
 	}
-	ask("n01", v1alpha1.RemediationRun) // it has its entry
+	ask("n01", v1alpha1.RemediationRun) // it already has an entry
 	if err := b.Release(t.Context(), []string{"full"}, "n01", "uid-1", policy.End); err != nil {
 		t.Fatal(err)
 	}
 	// A node is gone: its cooldown makes room.
 	cluster.Nodes = cluster.Nodes[:len(cluster.Nodes)-1]
-	cluster.Nodes[len(cluster.Nodes)-1].Name = "other" // another too
+	cluster.Nodes[len(cluster.Nodes)-1].Name = "other" // another one is gone too
 	ask("n02", v1alpha1.RemediationRun)
 	if p = get(); len(p.Status.Repairs) != 512 || len(p.Status.Cooldowns) > 3584 {
 		t.Errorf("%d repairs, %d cooldowns", len(p.Status.Repairs), len(p.Status.Cooldowns))
@@ -366,15 +365,15 @@ func TestFullListOfRepairs(t *testing.T) {
 	if err := b.Release(t.Context(), []string{"full"}, "n02", "uid-1", policy.End); err != nil {
 		t.Fatal(err)
 	}
-	b.Now = func() time.Time { return noon.Add(710*time.Hour + time.Minute) } // those of 10 h ago
+	b.Now = func() time.Time { return noon.Add(710*time.Hour + time.Minute) } // the cooldowns of 10 h ago are over
 	ask("n03", v1alpha1.RemediationRun)
 	if p = get(); len(p.Status.Cooldowns) > 3 {
 		t.Errorf("%d cooldowns", len(p.Status.Cooldowns))
 	}
 }
 
-// Two controllers that both believe to lead decide on the same Diagnosis: what one has, the
-// other neither acts on nor gives back before it has taken it over.
+// Two controllers that both believe they lead decide on the same Diagnosis: neither acts on or
+// releases a slot of the other before it has taken the slot over.
 func TestASlotHasOneHolder(t *testing.T) {
 	c := newClient(t)
 	create(t, c, named("held-a", 1))
@@ -399,7 +398,7 @@ func TestASlotHasOneHolder(t *testing.T) {
 	acquire(t, one, names, w, v1alpha1.RemediationRun)
 	verify(one, nil)
 	verify(two, policy.ErrTakenOver)
-	release(two) // it had found no room, and the cache did not show whose the slot is
+	release(two) // it had found no room, and its cache did not show the slot's holder
 	verify(one, nil)
 
 	acquire(t, two, names, w, v1alpha1.RemediationRun)

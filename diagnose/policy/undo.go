@@ -12,29 +12,28 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// AnnotationActs is the annotation of a node with what Kernosis has done to it, and for
-// which Diagnosis. It is written together with the act.
+// AnnotationActs is the node annotation that lists what Kernosis has done to the node, and for
+// which Diagnosis. It is written together with each act.
 const AnnotationActs = v1alpha1.Group + "/acts"
 
-// maxActs bounds the annotation.
+// maxActs bounds the number of acts in the annotation.
 const maxActs = 32
 
-// maxBefore bounds a value that is kept to be restored.
+// maxBefore bounds the size in bytes of a previous value that is kept for restoring.
 const maxBefore = 4096
 
-// Act is something done to a node that can be taken back: a cordon, where it has nothing
-// else, or a taint, or the value of a label or annotation. Its JSON is part of the annotation.
-// Versions before and after this one read it, too: fields may be added for information, which
-// others ignore and keep. What is neither a cordon nor a taint has a kind, so that a version
-// that does not know it does not take it for a cordon.
+// Act is a reversible change of a node: a taint, the value of a label or annotation, or, with
+// neither set, a cordon. Its JSON is part of the annotation, which older and newer versions read
+// too: fields may be added for information, which others ignore and keep. Anything but a cordon or
+// taint needs a kind, so that a version that does not know it does not take it for a cordon.
 type Act struct {
 	Diagnosis types.UID     `json:"diagnosis"`
 	Taint     *corev1.Taint `json:"taint,omitempty"` // its time is not kept
 	Kind      string        `json:"kind,omitempty"`  // of the Value; empty: there is none
 	Value     *Value        `json:"value,omitempty"`
 
-	// written is the act as the annotation has it, and goes back unchanged: a newer version
-	// may have put more into it. nil: it is new.
+	// written is the act's original JSON from the annotation, which is written back unchanged,
+	// because a newer version may have added fields. nil: the act is new.
 	written json.RawMessage
 }
 
@@ -44,19 +43,19 @@ const (
 	KindAnnotation = "annotation"
 )
 
-// Value is that of a label or annotation.
+// Value is the value of a label or annotation.
 type Value struct {
 	Key   string `json:"key"`
 	Value string `json:"value"`
-	// Before is what the node had before Kernosis set it; nil: nothing. [Do] fills it in.
+	// Before is the node's value before Kernosis set it; nil: it had none. [Do] fills it in.
 	Before *string `json:"before,omitempty"`
 }
 
-// actsVersion is the form of the annotation: a list of acts. One that this version can't
-// read is an object with a version.
+// actsVersion is the version of the annotation's format: a list of acts. Later formats are objects
+// with a version field.
 const actsVersion = 1
 
-// String names the act for people.
+// String returns a human-readable name of the act.
 func (a Act) String() string {
 	switch {
 	case a.Taint != nil:
@@ -68,7 +67,7 @@ func (a Act) String() string {
 	}
 }
 
-// values returns where the node has values of the act's kind.
+// values returns the node's labels or annotations, by the act's kind.
 func (a Act) values(n *corev1.Node) *map[string]string {
 	if a.Kind == KindLabel {
 		return &n.Labels
@@ -79,7 +78,7 @@ func (a Act) values(n *corev1.Node) *map[string]string {
 // Cordons reports whether the act is a cordon.
 func (a Act) Cordons() bool { return a.Taint == nil && a.Value == nil }
 
-// same reports whether two acts do the same, for whichever diagnoses.
+// same reports whether two acts make the same change, regardless of their diagnoses.
 func (a Act) same(b Act) bool {
 	switch {
 	case a.Taint != nil && b.Taint != nil:
@@ -90,12 +89,12 @@ func (a Act) same(b Act) bool {
 	return a.Cordons() && b.Cordons()
 }
 
-// replaces reports whether an act leaves another value where b has left its own.
+// replaces reports whether an act sets the same key as b.
 func (a Act) replaces(b Act) bool {
 	return a.Value != nil && b.Value != nil && a.Kind == b.Kind && a.Value.Key == b.Value.Key
 }
 
-// InForce reports whether the node is as the act leaves it.
+// InForce reports whether the node is in the state that the act leaves.
 func (a Act) InForce(n *corev1.Node) bool {
 	if a.Taint != nil {
 		return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return a.same(Act{Taint: &t}) })
@@ -107,8 +106,8 @@ func (a Act) InForce(n *corev1.Node) bool {
 	return n.Spec.Unschedulable
 }
 
-// check returns why an act is none that Kernosis does. Whoever may write the annotation
-// must not have values of others restored by whoever takes acts back.
+// check returns an error if Kernosis would never do such an act. Otherwise anybody who may write
+// the annotation could have arbitrary values restored when acts are undone.
 func (a Act) check() error {
 	switch {
 	case a.Diagnosis == "":
@@ -124,11 +123,11 @@ func (a Act) check() error {
 	}
 }
 
-// Do changes the node as the act says, and marks it as ours. It returns whether the node
-// has changed. What somebody else has done already is left theirs: no mark, and no change.
-// What Kernosis has done already for another diagnosis is then both's. Another value of a
-// label or annotation is replaced, and kept to be restored; where it is Kernosis' own, what
-// was there before that.
+// Do applies the act to the node and marks it as ours. It returns whether the node has changed. If
+// somebody else has made the same change already, it remains theirs: Do neither marks nor changes
+// anything. If Kernosis has made it for another diagnosis, both own it. A different value of a
+// label or annotation is replaced and kept for restoring; if that value is Kernosis' own, the value
+// before it is kept instead.
 func Do(n *corev1.Node, a Act) (changed bool, err error) {
 	if err := a.check(); err != nil {
 		return false, fmt.Errorf("node %s: %w", n.Name, err)
@@ -170,7 +169,7 @@ func Do(n *corev1.Node, a Act) (changed bool, err error) {
 	return true, m.write(n)
 }
 
-// keep fills in what is to be restored once the act of a value is taken back.
+// keep fills in the value to restore when the act is undone.
 func (a Act) keep(n *corev1.Node, acts []Act) (Act, error) {
 	v := Value{Key: a.Value.Key, Value: a.Value.Value}
 	if i := slices.IndexFunc(acts, a.replaces); i >= 0 {
@@ -185,14 +184,14 @@ func (a Act) keep(n *corev1.Node, acts []Act) (Act, error) {
 	return a, nil
 }
 
-// Undo takes back what a diagnosis has done to a node, and is still so, and no other
-// diagnosis has done too. It returns what it has taken back, and whether the node has
-// changed: marks go also where there is nothing to take back any more.
+// Undo reverts what only this diagnosis has done to a node, if it is still in force. It returns
+// what it has reverted, and whether the node has changed, which includes the removal of stale
+// marks.
 func Undo(n *corev1.Node, diagnosis types.UID) (undone []Act, changed bool, err error) {
 	return UndoEach(n, func(a Act) bool { return a.Diagnosis == diagnosis })
 }
 
-// UndoEach does as Undo with those acts that which names, of whichever diagnoses.
+// UndoEach does the same for the acts that which selects, of any diagnosis.
 func UndoEach(n *corev1.Node, which func(Act) bool) (undone []Act, changed bool, err error) {
 	m, err := readMarks(n)
 	if err != nil {
@@ -226,11 +225,11 @@ func UndoEach(n *corev1.Node, which func(Act) bool) (undone []Act, changed bool,
 	return undone, changed, m.write(n)
 }
 
-// Acts returns what Kernosis has done to a node and is still so. The mark of an act that
-// somebody has taken back must not stay: were it done again by another, it would be taken
-// for ours. stale says that there are such marks; [Undo] of no diagnosis removes them, and
-// is to be called on each change of a node that has any. Acts of a kind that this version
-// does not know are not returned, and stay whatever is done and undone.
+// Acts returns the acts of Kernosis that are still in force on a node. The mark of an act that
+// somebody has reverted must not stay: if another made the same change again, it would be mistaken
+// for ours. stale says that there are such marks; [Undo] with an empty diagnosis removes them, and
+// must be called on each change of a node that has any. Acts of a kind that this version does not
+// know are not returned, and are always preserved.
 func Acts(n *corev1.Node) (acts []Act, stale bool, err error) {
 	m, err := readMarks(n)
 	if err != nil {
@@ -239,11 +238,11 @@ func Acts(n *corev1.Node) (acts []Act, stale bool, err error) {
 	return m.acts, m.stale, nil
 }
 
-// marks is what the annotation has.
+// marks is the parsed annotation.
 type marks struct {
-	acts    []Act             // that are still so
+	acts    []Act             // that are still in force
 	unknown []json.RawMessage // of kinds that this version does not know
-	stale   bool              // there were others
+	stale   bool              // some are no longer in force
 }
 
 func readMarks(n *corev1.Node) (*marks, error) {
@@ -272,7 +271,7 @@ func readMarks(n *corev1.Node) (*marks, error) {
 		}
 		switch {
 		case a.Kind == "":
-			a.Value = nil // only what has a kind sets one
+			a.Value = nil // only an act with a kind sets a value
 		case a.Kind != KindLabel && a.Kind != KindAnnotation || a.Value == nil:
 			m.unknown = append(m.unknown, raw)
 			continue

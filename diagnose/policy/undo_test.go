@@ -44,7 +44,7 @@ func TestUndo(t *testing.T) {
 	do(t, n, policy.Act{Diagnosis: "d1"}, false)
 	do(t, n, policy.Act{Diagnosis: "d1", Taint: taint("disk", "bad")}, true)
 	do(t, n, policy.Act{Diagnosis: "d1", Taint: taint("theirs", "x")}, false)
-	do(t, n, policy.Act{Diagnosis: "d2"}, true) // both's
+	do(t, n, policy.Act{Diagnosis: "d2"}, true) // owned by both
 	want := `[{"diagnosis":"d1"},{"diagnosis":"d1","taint":{"key":"disk","value":"bad","effect":"NoSchedule"}},{"diagnosis":"d2"}]`
 	if n.Annotations[policy.AnnotationActs] != want {
 		t.Errorf("%s", n.Annotations[policy.AnnotationActs])
@@ -62,7 +62,7 @@ func TestUndo(t *testing.T) {
 
 func TestUndoLeavesWhatOthersDid(t *testing.T) {
 	n := &corev1.Node{}
-	n.Spec.Unschedulable = true // a person's
+	n.Spec.Unschedulable = true // by a person
 	do(t, n, policy.Act{Diagnosis: "d1"}, false)
 	undo(t, n, "d1", "[]")
 	if !n.Spec.Unschedulable {
@@ -71,11 +71,11 @@ func TestUndoLeavesWhatOthersDid(t *testing.T) {
 
 	n = &corev1.Node{}
 	do(t, n, policy.Act{Diagnosis: "d1"}, true)
-	n.Spec.Unschedulable = false // a person takes it back
+	n.Spec.Unschedulable = false // a person uncordons
 	if _, changed, err := policy.Undo(n, ""); err != nil || !changed || n.Annotations[policy.AnnotationActs] != "" {
 		t.Errorf("the mark stays: %v %v", n.Annotations, err)
 	}
-	n.Spec.Unschedulable = true // and does it
+	n.Spec.Unschedulable = true // and cordons again
 	undo(t, n, "d1", "[]")
 	if !n.Spec.Unschedulable {
 		t.Error("a person's cordon is gone")
@@ -83,7 +83,7 @@ func TestUndoLeavesWhatOthersDid(t *testing.T) {
 
 	n = &corev1.Node{}
 	do(t, n, policy.Act{Diagnosis: "d1", Taint: taint("disk", "bad")}, true)
-	n.Spec.Taints[0].Value = "good" // a person's word
+	n.Spec.Taints[0].Value = "good" // a person's change
 	undo(t, n, "d1", "[]")
 	if len(n.Spec.Taints) != 1 {
 		t.Error("a changed taint is gone")
@@ -95,7 +95,7 @@ func TestUndoLeavesWhatOthersDid(t *testing.T) {
 
 func TestUnreadableActs(t *testing.T) {
 	for _, text := range []string{"", "x", "{}", "[null]", `[{"diagnosis":"d1","taint":{}}]`, `{"version":2,"acts":[{"diagnosis":"d1"}]}`,
-		// Whoever may write the annotation must not have such a value restored.
+		// Otherwise whoever may write the annotation could have such a value restored.
 		`[{"diagnosis":"d1","kind":"label","value":{"key":"node-role.kubernetes.io/control-plane","value":"","before":"x"}}]`,
 		`[{"diagnosis":"d1","kind":"annotation","value":{"key":"kernosis.io/acts","value":""}}]`, `[{"diagnosis":"d1","kind":"label","value":{"value":""}}]`,
 		`[{"diagnosis":"d1","taint":{"key":"disk"},"kind":"label","value":{"key":"a","value":""}}]`} {
@@ -114,9 +114,8 @@ func TestUnreadableActs(t *testing.T) {
 	}
 }
 
-// What a newer version has put into the annotation is kept as it is, through all that is done
-// and undone: fields of acts that are known, and kinds of acts that are not, which are never
-// taken for cordons.
+// What a newer version has added to the annotation is preserved through all changes: unknown fields
+// of known acts, and unknown kinds of acts, which are never taken for cordons.
 func TestActsOfANewerVersion(t *testing.T) {
 	const (
 		cordon  = `{"diagnosis":"d1","since":"2026-01-02T03:04:05Z","more":{"b":[2,1],"a":1}}`
@@ -144,7 +143,7 @@ func TestActsOfANewerVersion(t *testing.T) {
 	if n.Spec.Unschedulable || len(n.Spec.Taints) > 0 {
 		t.Errorf("%+v", n.Spec)
 	}
-	n.Spec.Unschedulable = true // a person's: what is not known is no cordon of ours
+	n.Spec.Unschedulable = true // by a person: an unknown act is no cordon of ours
 	undo(t, n, "d1", "[]")
 	if _, _, err := policy.UndoEach(n, func(policy.Act) bool { return true }); err != nil || !n.Spec.Unschedulable {
 		t.Errorf("a person's cordon is gone, %v", err)
@@ -159,15 +158,15 @@ func TestActsOfANewerForm(t *testing.T) {
 	}
 }
 
-// Diagnoses and persons do and take back at random; each change is seen by whoever clears
-// stale marks. A model knows whose each act is. What a person did is never taken back by
-// Undo; what diagnoses did is, once all of them have taken it back.
+// Diagnoses and persons make and undo changes at random; stale marks are cleared after each change.
+// A model tracks the owner of each change. Undo never reverts a person's change, and reverts a
+// change of diagnoses once all of them have undone it.
 func TestUndoAgainstAModel(t *testing.T) {
 	diagnoses := []types.UID{"d1", "d2", "d3"}
 	acts := []*corev1.Taint{nil, taint("disk", "bad"), taint("net", "bad")}
 	for range testall.Cases(t, 500) {
 		n := &corev1.Node{}
-		persons := make([]bool, len(acts)) // in force, a person's
+		persons := make([]bool, len(acts)) // in force, made by a person
 		ours := make([]map[types.UID]bool, len(acts))
 		for i := range ours {
 			ours[i] = make(map[types.UID]bool)
@@ -175,12 +174,12 @@ func TestUndoAgainstAModel(t *testing.T) {
 		for range 30 {
 			i, by := rand.N(len(acts)), diagnoses[rand.N(len(diagnoses))]
 			switch rand.N(4) {
-			case 0: // a person does it: of no effect where it is so
+			case 0: // a person makes it: no effect if it is already in force
 				if len(ours[i]) == 0 {
 					persons[i] = true
 					set(n, acts[i], true)
 				}
-			case 1: // a person takes it back, whoever did it
+			case 1: // a person undoes it, whoever made it
 				persons[i] = false
 				clear(ours[i])
 				set(n, acts[i], false)
@@ -218,12 +217,12 @@ func TestUndoAgainstAModel(t *testing.T) {
 	}
 }
 
-// The same of the values of a label and an annotation: persons and diagnoses set them, and
-// what persons had last is restored once all diagnoses have taken theirs back.
+// The same for values of a label and an annotation: persons and diagnoses set them, and the last
+// person's value is restored once all diagnoses have undone theirs.
 func TestUndoOfValuesAgainstAModel(t *testing.T) {
 	diagnoses, values := []types.UID{"d1", "d2", "d3"}, []string{"", "sick", "worse"}
 	type state struct {
-		persons string // what the last person left; "-": nothing
+		persons string // the last person's value; "-": none
 		value   string
 		ours    map[types.UID]bool // who has set value
 	}
@@ -235,7 +234,7 @@ func TestUndoOfValuesAgainstAModel(t *testing.T) {
 			i, by, value := rand.N(2), diagnoses[rand.N(3)], values[rand.N(3)]
 			s := states[i]
 			switch rand.N(4) {
-			case 0: // a person sets it: of no effect where it is so
+			case 0: // a person sets it: no effect if it is already set
 				if len(s.ours) == 0 || s.value != value {
 					s.persons = value
 					clear(s.ours)
@@ -266,7 +265,7 @@ func TestUndoOfValuesAgainstAModel(t *testing.T) {
 					delete(s.ours, by)
 				}
 			}
-			if _, _, err := policy.Undo(n, ""); err != nil { // who clears stale marks sees each change
+			if _, _, err := policy.Undo(n, ""); err != nil { // clears stale marks after each change
 				t.Fatal(err)
 			}
 			marks := 0
@@ -291,7 +290,7 @@ func TestUndoOfValuesAgainstAModel(t *testing.T) {
 	}
 }
 
-// A value that is too long can't be restored, and is left.
+// A value that is too long to be restored is not replaced.
 func TestALongValueIsLeft(t *testing.T) {
 	long := strings.Repeat("x", 4097)
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"state": long}}}
@@ -300,7 +299,7 @@ func TestALongValueIsLeft(t *testing.T) {
 	}
 }
 
-// set makes a node as an act leaves it, or as it is without.
+// set puts a node into the state with or without an act.
 func set(n *corev1.Node, act *corev1.Taint, on bool) {
 	if act == nil {
 		n.Spec.Unschedulable = on
@@ -318,8 +317,8 @@ func set(n *corev1.Node, act *corev1.Taint, on bool) {
 	n.Spec.Taints = rest
 }
 
-// Whatever the annotation holds, which anybody who may change the node can write: nothing
-// panics, and what Undo and Do leave is read again.
+// FuzzActs: whatever the annotation contains, which anybody who may change the node can write,
+// nothing panics, and what Undo and Do leave can be read again.
 func FuzzActs(f *testing.F) {
 	f.Add(`[{"diagnosis":"d1"},{"diagnosis":"d2","taint":{"key":"disk","value":"bad","effect":"NoSchedule"}}]`)
 	f.Add(`[{"diagnosis":"d1","taint":{"key":"disk"}},{"diagnosis":"d1","taint":{"key":"disk"}}]`)

@@ -7,7 +7,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// VerifyState is how far the verification of a repair is.
+// VerifyState is the state of the verification of a repair.
 type VerifyState string
 
 // States of a verification.
@@ -15,31 +15,31 @@ const (
 	Verifying VerifyState = "Verifying"
 	Helped    VerifyState = "Helped"    // the problem was gone, and the node ready, in time
 	NotHelped VerifyState = "NotHelped" // they were not
-	// Unknown: nothing reports whether the problem was gone in time. What comes later may.
+	// Unknown: nothing shows whether the problem was gone in time. A later observation may.
 	Unknown VerifyState = "Unknown"
-	// Moot: the problem had gone before the repair, or the node is gone. Nothing was
-	// proven; nothing comes after it.
+	// Moot: the problem was gone before the repair, or the node is gone. Nothing was proven, and
+	// this is final.
 	Moot VerifyState = "Moot"
 )
 
-// Verification says whether a repair has helped: a state machine without a clock. That an
-// operation has succeeded says nothing of it.
+// Verification decides whether a repair has helped: a state machine without a clock. The success of
+// an operation is no evidence.
 //
-// The clocks of the node and of the controller may differ by minutes. So times of the node
-// are compared with each other alone, and what the controller sees with its own.
+// The clocks of node and controller may differ by minutes. So times of the node are only compared
+// with each other, and observations of the controller with its own clock.
 type Verification struct {
-	// Begun and End are when the repair began, and until when it may help, by the node's
-	// clock. A zero Begun: the problem lasted when it began, which is known by another way
-	// than time. A zero End: the node has not said when the repair ended.
+	// Begun and End are when the repair began, and until when it may help, by the node's clock. A
+	// zero Begun means that the problem is known, without comparing times, to have lasted when the
+	// repair began. A zero End means that the node has not reported when the repair ended.
 	Begun, End time.Time
 	Deadline   time.Time // until when it may help, by the controller's clock
 	State      VerifyState
 	Message    string // why, once it is no longer Verifying
 }
 
-// Verify returns the verification of a repair that began and ended by the node's clock, of
-// which the controller has had the end since noted, by its own. verifyWithin counts from the
-// end: a drain may itself take longer than that.
+// Verify returns the verification of a repair that began and ended at these times of the node's
+// clock. noted is when the controller learned of its end, by its own clock. verifyWithin counts
+// from the end, because a drain may itself take longer than that.
 func Verify(begun, ended, noted time.Time, verifyWithin time.Duration) Verification {
 	v := Verification{Begun: begun, Deadline: noted.Add(verifyWithin), State: Verifying}
 	if !ended.IsZero() {
@@ -48,21 +48,21 @@ func Verify(begun, ended, noted time.Time, verifyWithin time.Duration) Verificat
 	return v
 }
 
-// Observation is what is seen of a node and its problem.
+// Observation is the observed state of a node and its problem.
 type Observation struct {
 	Now     time.Time             // by the controller's clock; the other times are the node's
 	Problem v1alpha1.ProblemState // empty: nothing reports whether it lasts
 	Gone    time.Time             // since when it is gone, if it is
 	Seen    time.Time             // until when it is known to last, if it does; zero: until Now
-	// Ready is since when the node is ready; zero: it is not. A node that is silent
-	// reports no problem either.
+	// Ready is since when the node is ready; zero: it is not. A silent node reports no problems, so
+	// their absence alone proves nothing.
 	Ready    time.Time
 	NodeGone bool
 }
 
-// Observe returns the verification after an observation. Once it is neither Verifying nor
-// Unknown it stays as it is. It may come late: what counts is when the problem was gone, and
-// not when somebody looked, once the node has said when the repair ended.
+// Observe returns the verification after an observation. Any state but Verifying and Unknown is
+// final. A late observation is fine: once the node has reported when the repair ended, only the
+// time at which the problem was gone counts.
 func (v Verification) Observe(o *Observation) Verification {
 	gone := o.Problem == v1alpha1.ProblemGone
 	recovered := later(o.Gone, o.Ready)
@@ -82,7 +82,7 @@ func (v Verification) Observe(o *Observation) Verification {
 	return v
 }
 
-// inTime reports whether something of the node was early enough, that is seen now.
+// inTime reports whether something that is observed now happened on the node early enough.
 func (v Verification) inTime(at, now time.Time) bool {
 	if v.End.IsZero() {
 		return !now.After(v.Deadline)
@@ -90,7 +90,7 @@ func (v Verification) inTime(at, now time.Time) bool {
 	return !at.After(v.End)
 }
 
-// lacking says what has kept a repair from having helped in time.
+// lacking returns why a repair has not helped in time.
 func (v Verification) lacking(o *Observation) string {
 	switch {
 	case o.Problem != v1alpha1.ProblemGone || !v.inTime(o.Gone, o.Now):

@@ -37,7 +37,7 @@ func TestVerification(t *testing.T) {
 			t.Errorf("%s: %s: %s", name, v.State, v.Message)
 		}
 	}
-	// What comes later than the deadline decides.
+	// Later evidence, after the deadline, decides.
 	silent := policy.Verify(noon, noon, noon, 5*time.Minute).Observe(&policy.Observation{Now: at(6), Ready: at(-60)})
 	if v := silent.Observe(&policy.Observation{Now: at(9), Problem: v1alpha1.ProblemGone, Gone: at(4), Ready: at(-60)}); v.State != policy.Helped {
 		t.Errorf("resolved late: %+v", v)
@@ -50,8 +50,8 @@ func TestVerification(t *testing.T) {
 	}
 }
 
-// Whatever the node's clock, the verdict is the same: of a repair of the node, and of one of
-// the controller, whose end the node has said or not.
+// The result does not depend on the node's clock, for repairs of the node, and of the controller,
+// whether or not the node has reported their end.
 func TestVerificationWithClocksThatDiffer(t *testing.T) {
 	at := func(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.Minute) }
 	for _, skew := range []time.Duration{-24 * time.Hour, -5 * time.Minute, -10 * time.Second, 0, 10 * time.Second, 5 * time.Minute, 24 * time.Hour} {
@@ -83,9 +83,9 @@ func TestVerificationWithClocksThatDiffer(t *testing.T) {
 	}
 }
 
-// A random life of a node, minute by minute, that is looked at now and then: the state is
-// final once it is one; Helped only if in truth the problem was gone and the node ready in
-// time; and if that came in time to stay, Helped, however late one looks.
+// A random life of a node, minute by minute, observed occasionally: a final state stays; Helped
+// only if the problem really was gone and the node ready in time; and if both came in time and
+// stayed, Helped, however late the observation.
 func TestVerificationOfRandomLives(t *testing.T) {
 	outcomes := make(map[policy.VerifyState]int)
 	for range 20000 {

@@ -12,7 +12,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// window is a time that comes again.
+// window is a recurring maintenance window.
 type window struct {
 	schedule cron.Schedule
 	duration time.Duration
@@ -24,14 +24,14 @@ func newWindow(w *v1alpha1.MaintenanceWindow) (*window, error) {
 	if name == "" {
 		name = "UTC"
 	}
-	if name == "Local" { // the controller's own, which nobody means
+	if name == "Local" { // the controller's own zone, which nobody intends
 		return nil, errors.New(`timeZone: "Local" is no zone of the IANA database`)
 	}
 	zone, err := time.LoadLocation(name)
 	if err != nil {
 		return nil, fmt.Errorf("timeZone: %w", err)
 	}
-	if n := len(strings.Fields(w.Schedule)); n != 5 { // the parser takes @daily and TZ= too
+	if n := len(strings.Fields(w.Schedule)); n != 5 { // the parser accepts @daily and TZ= too
 		return nil, fmt.Errorf("schedule: %d fields, want 5", n)
 	}
 	schedule, err := cron.ParseStandard(w.Schedule)
@@ -44,14 +44,14 @@ func newWindow(w *v1alpha1.MaintenanceWindow) (*window, error) {
 	return &window{schedule, w.Duration.Duration, zone}, nil
 }
 
-// open reports whether the window is open at a time: it began no longer ago than it lasts.
-// If not, next is when it opens; zero where it never does, as on 30 February.
+// open reports whether the window is open at a time. If not, next is when it opens next; zero:
+// never, as on 30 February.
 //
-// A time of day that a change of clocks leaves out does not come that day, and one that
-// comes twice begins the window twice.
+// A start time that is skipped by a clock change does not occur on that day; one that occurs twice
+// opens the window twice.
 func (w *window) open(now time.Time) (open bool, next time.Time) {
 	now = now.In(w.zone)
-	next = w.schedule.Next(now.Add(-w.duration)) // the first after it
+	next = w.schedule.Next(now.Add(-w.duration)) // the first start after it
 	if next.IsZero() {
 		return false, next
 	}

@@ -19,22 +19,22 @@ func windowOf(t *testing.T, schedule, zone string, d time.Duration) *window {
 	return w
 }
 
-// A daily window of Berlin on the two days on which its clocks change.
+// A daily window in Berlin around the days on which its clocks change.
 func TestWindowWhenClocksChange(t *testing.T) {
 	w := windowOf(t, "30 2 * * *", "Europe/Berlin", time.Hour)
 	for at, want := range map[string]bool{
-		// 29 March 2026: 02:00 is 03:00 at once, there is no 02:30.
+		// 29 March 2026: 02:00 becomes 03:00, so 02:30 does not exist.
 		"2026-03-28T02:30:00+01:00": true,
 		"2026-03-29T01:59:59+01:00": false,
 		"2026-03-29T03:00:00+02:00": false,
 		"2026-03-29T03:29:59+02:00": false,
 		"2026-03-30T02:29:59+02:00": false,
 		"2026-03-30T02:30:00+02:00": true,
-		// 25 October: 03:00 is 02:00 again, 02:30 is there twice.
+		// 25 October: 03:00 becomes 02:00 again, so 02:30 exists twice.
 		"2026-10-25T02:29:59+02:00": false,
 		"2026-10-25T02:30:00+02:00": true,
 		"2026-10-25T02:15:00+01:00": true,
-		"2026-10-25T03:15:00+01:00": true, // it began at the second as well
+		"2026-10-25T03:15:00+01:00": true, // it also began at the second 02:30
 		"2026-10-25T03:30:00+01:00": false,
 	} {
 		now, err := time.Parse(time.RFC3339, at)
@@ -47,8 +47,8 @@ func TestWindowWhenClocksChange(t *testing.T) {
 	}
 }
 
-// Against a look at each minute: a window is open at a time if it began at one of the
-// minutes of its duration before. And where it is closed, it opens when it says, no sooner.
+// Compared with a check of each minute: a window is open if it began within its duration before. If
+// it is closed, it opens exactly when it says.
 func TestWindowAgainstEachMinute(t *testing.T) {
 	w := windowOf(t, "*/20 1,13 * 2,3 1-5", "America/New_York", 50*time.Minute)
 	begins := func(at time.Time) bool {

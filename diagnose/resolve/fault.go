@@ -12,10 +12,10 @@ import (
 
 // Fault is one mistake.
 type Fault struct {
-	// Reason is a word of the condition Accepted, as v1alpha1 has them: UnknownOperation.
+	// Reason is a reason of the condition Accepted in v1alpha1, such as UnknownOperation.
 	Reason  string
 	Object  manifest.Object // an OperationSet or Operation
-	Field   string          // as spec.adjacencyList[2].operation
+	Field   string          // such as spec.adjacencyList[2].operation
 	Message string          // one line
 }
 
@@ -23,8 +23,7 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("%s %s: %s: %s", f.Object.GetObjectKind().GroupVersionKind().Kind, f.Object.GetName(), f.Field, f.Message)
 }
 
-// Faults are all mistakes of a set and of the Operations that it uses; there is one at
-// least.
+// Faults are all mistakes in a set and in the Operations that it uses. There is at least one.
 type Faults []*Fault
 
 func (fs Faults) Error() string {
@@ -35,7 +34,7 @@ func (fs Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap lets errors.As find each mistake.
+// Unwrap lets errors.As find each Fault.
 func (fs Faults) Unwrap() []error {
 	out := make([]error, len(fs))
 	for i, f := range fs {
@@ -44,8 +43,7 @@ func (fs Faults) Unwrap() []error {
 	return out
 }
 
-// In returns an error of [Set] with the places in files of what it is about. Others are
-// returned as they are.
+// In adds file positions to an error of [Set]. It returns other errors unchanged.
 func In(m *manifest.Set, err error) error {
 	var faults Faults
 	if !errors.As(err, &faults) {
@@ -59,7 +57,7 @@ func In(m *manifest.Set, err error) error {
 	return out
 }
 
-// ofGraph turns what is wrong with the graph into faults of the set.
+// ofGraph turns the faults of a graph into faults of the set.
 func ofGraph(object manifest.Object, err error) error {
 	var wrong graph.Faults
 	if !errors.As(err, &wrong) {

@@ -11,17 +11,17 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// input is what a node's operation takes and gives.
+// input describes the inputs and results of a node's operation.
 type input struct {
 	builtin *operation.Builtin
-	fixed   map[string]string // its parameters that an Operation fixes
+	fixed   map[string]string // parameters that the Operation fixes
 	script  bool
-	keys    []string // of a script: its arguments
-	result  string   // of a script: its operationResultKey
-	all     bool     // a web server: it takes and may give anything
+	keys    []string // argument names of a script
+	result  string   // operationResultKey of a script
+	all     bool     // a web server: it takes anything and may return anything
 }
 
-// takes returns the parameters that a Diagnosis can give.
+// takes returns the names of the parameters that a Diagnosis can set.
 func (i *input) takes() []string {
 	if i.builtin == nil {
 		return i.keys
@@ -29,7 +29,7 @@ func (i *input) takes() []string {
 	return slices.DeleteFunc(parameterNames(i.builtin), func(name string) bool { return i.fixed[name] != "" })
 }
 
-// gives reports whether the operation may have a result.
+// gives reports whether the operation may return a result with this name.
 func (i *input) gives(name string) bool {
 	switch {
 	case i.all:
@@ -40,9 +40,9 @@ func (i *input) gives(name string) bool {
 	return i.result != "" && (name == "operation."+i.result+".output" || name == "operation."+i.result+".error")
 }
 
-// CheckParameters returns all that is wrong with the parameters of a diagnosis, a line
-// each: names that no operation takes, values that one can't take, and what is required
-// and comes from nowhere.
+// CheckParameters checks the parameters of a diagnosis. The error has one line for each problem: a
+// name that no operation takes, an invalid value, or a required parameter that neither the
+// diagnosis nor a dependence supplies.
 func (p *Plan) CheckParameters(given map[string]string) error {
 	known := map[string]bool{}
 	all := false
@@ -83,8 +83,8 @@ func (p *Plan) CheckParameters(given map[string]string) error {
 	return errors.Join(errs...)
 }
 
-// declared returns the parameters of a built-in that an Operation does not fix. Of
-// scripts each argument is required.
+// declared returns the parameters of a built-in that the Operation does not fix. Each argument of a
+// script is required.
 func (i *input) declared() []operation.Parameter {
 	if i.builtin == nil {
 		out := make([]operation.Parameter, len(i.keys))
@@ -96,13 +96,13 @@ func (i *input) declared() []operation.Parameter {
 	return slices.DeleteFunc(slices.Clone(i.builtin.Parameters), func(have operation.Parameter) bool { return i.fixed[have.Name] != "" })
 }
 
-// Depends reports whether a node is handed a result of the name by one that it depends on.
+// Depends reports whether one of a node's dependences may return a result with this name.
 func (p *Plan) Depends(id int, name string) bool {
 	return slices.ContainsFunc(p.Graph.Node(id).Dependences, func(d int) bool { return p.inputs[d].gives(name) })
 }
 
-// Parameters returns the names that operations of the graph take from a Diagnosis,
-// sorted.
+// Parameters returns the names of all parameters that operations of the graph take from a
+// Diagnosis, sorted.
 func (p *Plan) Parameters() []string {
 	var names []string
 	for id := range p.inputs {

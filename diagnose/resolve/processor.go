@@ -16,7 +16,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/runner"
 )
 
-// builtin resolves an Operation that is a built-in with fixed parameters.
+// builtin resolves an Operation that runs a built-in with fixed parameters.
 func (r *resolver) builtin(op *v1alpha1.Operation, p *v1alpha1.Builtin, o *resolved) {
 	const field = "spec.processor.builtin"
 	b, ok := operation.Lookup(r.c.Builtins, p.Name)
@@ -47,7 +47,7 @@ func parameterNames(b *operation.Builtin) []string {
 	return names
 }
 
-// server resolves an Operation that a web server does.
+// server resolves an Operation that calls a web server.
 func (r *resolver) server(op *v1alpha1.Operation, p *v1alpha1.HTTPServer, o *resolved) {
 	const field = "spec.processor.httpServer"
 	h := &remote.HTTPServer{
@@ -77,7 +77,7 @@ func (r *resolver) server(op *v1alpha1.Operation, p *v1alpha1.HTTPServer, o *res
 	o.step.Operation, o.input = runner.Func(op.Spec.DeclaredEffect(), run), input{all: true}
 }
 
-// withSecret adds what a Secret of the type kubernetes.io/tls has.
+// withSecret adds the certificates of a Secret of type kubernetes.io/tls.
 func withSecret(ctx context.Context, read func(context.Context, string) (map[string][]byte, error), name string, t *remote.TLS) error {
 	data, err := read(ctx, name)
 	if err != nil {
@@ -93,7 +93,7 @@ func withSecret(ctx context.Context, read func(context.Context, string) (map[str
 	return t.Check()
 }
 
-// script resolves an Operation that a script does.
+// script resolves an Operation that runs a script.
 func (r *resolver) script(op *v1alpha1.Operation, p *v1alpha1.ScriptRunner, o *resolved) {
 	s := &remote.Script{Script: p.Script, ArgKeys: p.ArgKeys, ResultKey: p.OperationResultKey}
 	if err := s.Check(); err != nil {

@@ -40,7 +40,7 @@ func read(t *testing.T, text string) *manifest.Set {
 	return m
 }
 
-// set writes an OperationSet in which the operations follow each other.
+// set returns an OperationSet that runs the operations one after the other.
 func set(operations ...string) string {
 	var b strings.Builder
 	b.WriteString("apiVersion: kernosis.io/v1alpha1\nkind: OperationSet\nmetadata: {name: s}\nspec:\n  adjacencyList:\n  - {id: 0, to: [1]}\n")
@@ -57,7 +57,7 @@ func set(operations ...string) string {
 	return b.String()
 }
 
-// op writes an Operation.
+// op returns an Operation.
 func op(name, spec string) string {
 	return "---\napiVersion: kernosis.io/v1alpha1\nkind: Operation\nmetadata: {name: " + name + "}\nspec:\n  " + strings.ReplaceAll(spec, "\n", "\n  ") + "\n"
 }
@@ -139,7 +139,7 @@ set.yaml:42:15: spec.processor.scriptRunner: script is empty`
 	}
 }
 
-// A graph that is none is reported with the names that stand for nothing.
+// Mistakes in the graph and unknown names are reported together.
 func TestMistakesOfTheGraphAndOfNames(t *testing.T) {
 	m := read(t, strings.Replace(set("kmsg-tail", "linx"), "to: [2]", "to: [1]", 1))
 	_, err := Set(Of(m.Operations, builtins()), m.OperationSets[0])
@@ -191,7 +191,7 @@ parameter unit is required by node 3 (systemd-unit)`
 		t.Error(diff)
 	}
 	if err := p.CheckParameters(map[string]string{"unit": "kubelet", "port": "80", "volume": "x"}); err != nil {
-		t.Error(err) // state is a result of systemd-unit
+		t.Error(err) // the script gets state as a result of systemd-unit
 	}
 	if got := strings.Join(p.Parameters(), " "); !strings.Contains(got, "port") || !strings.Contains(got, "volume") {
 		t.Error(got)
@@ -215,7 +215,7 @@ func TestStorage(t *testing.T) {
 	}
 }
 
-// Servers and scripts get parameters and results, and parameters come first.
+// Servers and scripts get parameters and results, and parameters win.
 func TestAServerAndAScriptRun(t *testing.T) {
 	var got map[string]string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

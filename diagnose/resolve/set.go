@@ -18,25 +18,25 @@ import (
 	"github.com/kernosis/kernosis/diagnose/runner"
 )
 
-// Config is what operations are made of besides their objects.
+// Config has what operations are resolved from.
 type Config struct {
-	Builtins []operation.Builtin // of [catalog.All]
-	// Operation returns the object of a name, nil where there is none; Names those that
-	// there are, for a name that is mistyped.
+	Builtins []operation.Builtin // from [catalog.All]
+	// Operation returns the Operation with a name, or nil. Names are all names of Operations, for
+	// suggestions when a name is mistyped.
 	Operation func(name string) *v1alpha1.Operation
 	Names     []string
-	// Scripts runs scripts; nil: each fails, as scripts are off.
+	// Scripts runs scripts. If nil, scripts are disabled and fail.
 	Scripts *remote.Scripts
-	// Secret returns what a Secret of the system namespace has (tls.crt, tls.key, ca.crt).
-	// It is asked each time that an operation runs, so that what was renewed is taken; nil:
-	// there is no cluster.
+	// Secret returns the data of a Secret in the system namespace (tls.crt, tls.key, ca.crt). It is
+	// called each time an operation runs, so that renewed certificates take effect. nil: there is
+	// no cluster.
 	Secret func(ctx context.Context, name string) (map[string][]byte, error)
-	// AllowLinkLocal lets web servers have link-local addresses, where metadata services
-	// of clouds are.
+	// AllowLinkLocal allows web servers with link-local addresses, which clouds use for their
+	// metadata services.
 	AllowLinkLocal bool
 }
 
-// Of returns a Config with Operations.
+// Of returns a Config for a list of Operations.
 func Of(operations []*v1alpha1.Operation, builtins []operation.Builtin) Config {
 	byName := make(map[string]*v1alpha1.Operation, len(operations))
 	c := Config{Builtins: builtins, Operation: func(name string) *v1alpha1.Operation { return byName[name] }}
@@ -58,25 +58,24 @@ func (c *Config) builtinNames() []string {
 	return names
 }
 
-// Plan is an OperationSet that can be run.
+// Plan is an OperationSet that is ready to run.
 type Plan struct {
 	Graph *graph.Graph
-	// Steps are by the ids of the graph's nodes; that of the start is not used.
+	// Steps are indexed by the ids of the graph's nodes. The start's step is unused.
 	Steps []runner.Step
-	// Scripts are the nodes that run a script.
+	// Scripts are the ids of the nodes that run a script.
 	Scripts []int
-	// ByController are the nodes whose operation the controller of a cluster makes.
+	// ByController are the ids of the nodes whose operation only the cluster's controller runs.
 	ByController []int
 
 	inputs []input // by node
 }
 
-// Effect returns what a node may change; empty: the start.
+// Effect returns the effect of a node; empty for the start.
 func (p *Plan) Effect(id int) operation.Effect { return p.Steps[id].Operation.Effect }
 
-// Graph returns the graph of an OperationSet, with the dependences that Operations have
-// of themselves. Names that stand for nothing are not looked at: [Set] does. Its error is
-// [Faults].
+// Graph returns the graph of an OperationSet, including the dependences that its Operations
+// declare. It does not report unknown names; [Set] does. Its error is [Faults].
 func Graph(c Config, set *v1alpha1.OperationSet) (*graph.Graph, error) {
 	g, err := graph.Build(runner.Nodes(&set.Spec))
 	if err == nil {
@@ -100,7 +99,7 @@ func (c *Config) object(name string) *v1alpha1.Operation {
 	return c.Operation(name)
 }
 
-// Effect returns what an operation may change; empty: it is not known.
+// Effect returns the effect of the operation with a name; empty: unknown.
 func (c *Config) Effect(name string) operation.Effect {
 	op := c.object(name)
 	if op != nil && op.Spec.Processor.Builtin == nil {
@@ -115,9 +114,9 @@ func (c *Config) Effect(name string) operation.Effect {
 	return ""
 }
 
-// Spec returns what an operation is: that of its object, or for a built-in without one the
-// least that names it. Whoever makes a plan of a repair takes it from here, so that agent
-// and controller come to the same digest. nil: nothing has the name.
+// Spec returns the spec of the Operation with a name, or for a built-in without an object the
+// minimal spec. Agent and controller both make the plan of a repair from it, so that they compute
+// the same digest. It returns nil if nothing has the name.
 func (c *Config) Spec(name string) *v1alpha1.OperationSpec {
 	if op := c.object(name); op != nil {
 		return &op.Spec
@@ -142,7 +141,7 @@ func Set(c Config, set *v1alpha1.OperationSet) (*Plan, error) {
 	for i := range set.Spec.AdjacencyList {
 		name := set.Spec.AdjacencyList[i].Operation
 		if name == "" {
-			continue // the start, or the graph's mistake
+			continue // the start, or a mistake that the graph's check reports
 		}
 		o := r.operation(i, name)
 		p.Steps[i], p.inputs[i] = o.step, o.input
@@ -159,7 +158,7 @@ func Set(c Config, set *v1alpha1.OperationSet) (*Plan, error) {
 	return p, nil
 }
 
-// resolved is what a name stands for.
+// resolved is what an operation's name resolves to.
 type resolved struct {
 	step  runner.Step
 	input input
@@ -168,7 +167,7 @@ type resolved struct {
 type resolver struct {
 	c      Config
 	set    *v1alpha1.OperationSet
-	done   map[string]resolved // by name: an Operation's mistakes are reported once
+	done   map[string]resolved // by name, so that an Operation's mistakes are reported once
 	faults Faults
 }
 
@@ -176,7 +175,7 @@ func (r *resolver) wrong(reason string, object manifest.Object, field, format st
 	r.faults = append(r.faults, &Fault{Reason: reason, Object: object, Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
-// operation resolves the name at a place of the list.
+// operation resolves the name of the node at an index of the adjacency list.
 func (r *resolver) operation(index int, name string) resolved {
 	if o, ok := r.done[name]; ok {
 		return o
@@ -189,7 +188,7 @@ func (r *resolver) operation(index int, name string) resolved {
 	} else {
 		r.wrong(v1alpha1.ReasonUnknownOperation, r.set, fmt.Sprintf("spec.adjacencyList[%d].operation", index),
 			"node %d: no Operation and no built-in is named %.80q%s", index, name, document.Suggest(name, r.c.AllNames()))
-		return o // reported at each node
+		return o // not cached: it is reported at each node
 	}
 	r.done[name] = o
 	return o

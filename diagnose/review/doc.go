@@ -1,6 +1,6 @@
-// Package review looks at manifests of kernosis.io as a whole: what can't be run, and what
-// can be run and is hardly meant, such as a Trigger for rules that nobody has, or an input
-// that nothing hands over.
+// Package review checks manifests of kernosis.io together: what can't be run, and what can be run
+// but is probably not intended, such as a Trigger for rules that don't exist, or an input that
+// nothing provides.
 //
-// It is pure. Package manifest has read the files, and checked each object by itself.
+// It is pure. Package manifest has already read the files and checked each object by itself.
 package review

@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
-// one looks at an Operation by itself: a set may use it or not.
+// one checks an Operation by itself, whether a set uses it or not.
 func (r *review) one(op *v1alpha1.Operation) {
 	alone := &v1alpha1.OperationSet{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: v1alpha1.KindOperationSet},
@@ -25,7 +25,7 @@ func (r *review) one(op *v1alpha1.Operation) {
 		found := r.operation(name)
 		if found != nil && len(found.Spec.Dependences) > 0 {
 			found = found.DeepCopy()
-			found.Spec.Dependences = nil // whether they have run is the set's matter
+			found.Spec.Dependences = nil // whether they have run depends on the set
 		}
 		return found
 	}
@@ -46,18 +46,18 @@ func (r *review) one(op *v1alpha1.Operation) {
 	}
 }
 
-// set looks at an OperationSet of the manifests.
+// set checks an OperationSet of the manifests.
 func (r *review) set(s *v1alpha1.OperationSet) {
 	plan, _ := r.plan(s.Name)
 	if plan == nil {
-		return // reported, or unknown
+		return // already reported, or unknown
 	}
 	common := trigger.CommonParameters(trigger.SourceProblem)
 	for id := 1; id < plan.Graph.Len(); id++ {
 		inputs := plan.Inputs(id)
 		for i := range inputs {
 			name := inputs[i].Name
-			// Of a name that a Diagnosis usually has, an earlier result is but another way.
+			// A Diagnosis usually has this parameter; an earlier result is only an alternative.
 			if plan.Depends(id, name) || slices.Contains(common, name) {
 				continue
 			}
@@ -73,8 +73,7 @@ func (r *review) set(s *v1alpha1.OperationSet) {
 	}
 }
 
-// giver is a node that always runs before another and may have a result of the name; 0:
-// there is none.
+// giver returns a node that always runs before another and may have a result of the name, or 0.
 func giver(p *resolve.Plan, id int, name string) int {
 	for _, before := range slices.Backward(p.Graph.AlwaysBefore(id)) {
 		if p.Declares(before, name) {
@@ -84,8 +83,8 @@ func giver(p *resolve.Plan, id int, name string) int {
 	return 0
 }
 
-// triggered reports whether a Trigger of the manifests starts a set: then what it lacks is
-// reported there.
+// triggered reports whether a Trigger of the manifests starts a set: then missing inputs are
+// reported on the Trigger.
 func (r *review) triggered(set string) bool {
 	return slices.ContainsFunc(r.m.Triggers, func(t *v1alpha1.Trigger) bool { return t.Spec.OperationSet == set })
 }

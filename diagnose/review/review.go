@@ -12,42 +12,42 @@ import (
 	"github.com/kernosis/kernosis/diagnose/resolve"
 )
 
-// Level is how bad a finding is.
+// Level is the severity of a finding.
 type Level string
 
-// Levels. An error can't be run; a warning is run, and does not do what it seems to; an
-// info is no finding.
+// Levels. An error can't be run; a warning is run but does not do what it seems to; an info does
+// not count as a finding.
 const (
 	Error   Level = "error"
 	Warning Level = "warning"
 	Info    Level = "info"
 )
 
-// Codes of findings. They are API: scripts select by them. Errors have the reason of the
-// condition Accepted instead: UnknownOperation.
+// Codes of findings. They are API: scripts select by them. Errors use the reason of the condition
+// Accepted instead, such as UnknownOperation.
 const (
-	Undeclared    = "undeclared-dependence" // an earlier node has the input, and does not hand it over
+	Undeclared    = "undeclared-dependence" // an earlier node has the input, but is no declared dependence
 	NoInput       = "missing-input"         // nothing gives a required input
-	Unused        = "unused-parameter"      // no operation takes it
-	BadParameter  = "bad-parameter"         // the operation that takes it refuses the value
+	Unused        = "unused-parameter"      // no operation takes the parameter
+	BadParameter  = "bad-parameter"         // the operation that takes it rejects the value
 	UnknownSet    = "unknown-operationset"  // no file has it
 	UnknownRule   = "unknown-rule"          // neither a shipped nor a given rule has the name
-	NoEffect      = "no-effect"             // a setting that is taken and changes nothing
-	Unverified    = "unverified-repair"     // nothing ever reports whether it has helped
-	Untrusted     = "untrusted-text"        // what others than administrators may choose
-	NotTenantSafe = "not-tenant-safe"       // marked tenantSafe, and never run for a tenant
+	NoEffect      = "no-effect"             // a setting that is accepted but changes nothing
+	Unverified    = "unverified-repair"     // nothing ever shows whether the repair has helped
+	Untrusted     = "untrusted-text"        // text that non-administrators may choose
+	NotTenantSafe = "not-tenant-safe"       // marked tenantSafe, but never runs for a tenant
 )
 
-// Finding is one thing to be reported.
+// Finding is one finding about a manifest.
 type Finding struct {
 	Place *document.Error // with the message
 	Level Level
 	Code  string
 }
 
-// Known is what there is besides the manifests.
+// Known is what exists besides the manifests.
 type Known struct {
-	Builtins []operation.Builtin // of [catalog.All]
+	Builtins []operation.Builtin // from [catalog.All]
 	// Shipped are OperationSets and Operations that the manifests may name; nil: none.
 	Shipped *manifest.Set
 	// Rules, Conditions and Reasons are those of the detector's rules.
@@ -95,7 +95,7 @@ type review struct {
 	plans    map[string]*resolve.Plan // by the set's name; nil: it can't be resolved
 }
 
-// addFinding notes a finding once.
+// addFinding adds a finding once.
 func (r *review) addFinding(level Level, code string, o manifest.Object, field, format string, args ...any) {
 	f := Finding{Place: r.m.At(o, field, format, args...), Level: level, Code: code}
 	if key := f.Place.Error(); !r.reported[key] {
@@ -104,8 +104,8 @@ func (r *review) addFinding(level Level, code string, o manifest.Object, field, 
 	}
 }
 
-// operation returns an Operation as it can be resolved here: a Secret is a cluster's, and
-// no mistake.
+// operation returns an Operation in a form that can be resolved here: a missing Secret is no
+// mistake, because Secrets exist only in a cluster.
 func (r *review) operation(name string) *v1alpha1.Operation {
 	op := r.m.Operation(name)
 	if op == nil {
@@ -119,7 +119,7 @@ func (r *review) operation(name string) *v1alpha1.Operation {
 	return op
 }
 
-// faults reports what package resolve has found wrong.
+// faults adds findings for the faults from package resolve.
 func (r *review) faults(level Level, err error) {
 	faults, ok := errors.AsType[resolve.Faults](err)
 	if !ok {
@@ -134,8 +134,8 @@ func (r *review) faults(level Level, err error) {
 	}
 }
 
-// plan resolves a set of the manifests, or a shipped one; nil: it is not valid. known is
-// false where there is none of the name.
+// plan resolves a set of the manifests, or a shipped one; nil: it is invalid. known is false if
+// there is no set of the name.
 func (r *review) plan(name string) (p *resolve.Plan, known bool) {
 	set := r.m.OperationSet(name)
 	if set == nil {
@@ -156,7 +156,7 @@ func (r *review) plan(name string) (p *resolve.Plan, known bool) {
 	return p, true
 }
 
-// sets are the names of all OperationSets.
+// sets returns the names of all OperationSets.
 func (r *review) sets() []string {
 	var names []string
 	for _, s := range slices.Concat(r.m.OperationSets, r.k.Shipped.OperationSets) {

@@ -26,7 +26,7 @@ func read(t *testing.T, text string) *manifest.Set {
 	return m
 }
 
-// lines are findings as people read them.
+// lines returns the findings as they are printed.
 func lines(found []review.Finding) []string {
 	var out []string
 	for _, f := range found {
@@ -149,7 +149,7 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// What is found is reported once, though several sets use it.
+// A finding is reported once, even if several sets cause it.
 func TestFindingsAreReportedOnce(t *testing.T) {
 	set := func(name string) string {
 		return "---\n" + head + "OperationSet\nmetadata: {name: " + name + "}\nspec: {adjacencyList: [{id: 0, to: [1]}, {id: 1, operation: o}]}\n"

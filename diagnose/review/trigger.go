@@ -59,8 +59,8 @@ func (r *review) trigger(t *v1alpha1.Trigger) {
 	}
 }
 
-// unverified reports the first repair of a set that has no check before it on some path. Of
-// an Event and a time nothing else reports whether it has helped.
+// unverified reports the first repair of a set that some path reaches without a check. After an
+// Event or a schedule nothing else shows whether it has helped.
 func (r *review) unverified(t *v1alpha1.Trigger, plan *resolve.Plan) {
 	seen, next := map[int]bool{0: true}, []int{0}
 	first := plan.Graph.Len()
@@ -83,7 +83,7 @@ func (r *review) unverified(t *v1alpha1.Trigger, plan *resolve.Plan) {
 	}
 }
 
-// parameter looks at one that a Trigger sets.
+// parameter checks a parameter that a Trigger sets.
 func (r *review) parameter(t *v1alpha1.Trigger, field string, plan *resolve.Plan, name, value string) {
 	if !plan.Takes(name) {
 		r.addFinding(Warning, Unused, t, field, "no operation of %s takes a parameter %.80q%s", t.Spec.OperationSet, name, document.Suggest(name, plan.Parameters()))
@@ -100,7 +100,7 @@ func (r *review) parameter(t *v1alpha1.Trigger, field string, plan *resolve.Plan
 	}
 }
 
-// required reports what the set's operations require and a Trigger's Diagnoses never have.
+// required reports inputs that the set's operations require and a Trigger's Diagnoses never have.
 func (r *review) required(t *v1alpha1.Trigger, plan *resolve.Plan, given map[string]bool) {
 	for id := 1; id < plan.Graph.Len(); id++ {
 		for _, p := range plan.Inputs(id) {
@@ -112,7 +112,7 @@ func (r *review) required(t *v1alpha1.Trigger, plan *resolve.Plan, given map[str
 	}
 }
 
-// problems looks for the names by which a Trigger chooses problems.
+// problems checks the names by which a Trigger selects problems.
 func (r *review) problems(t *v1alpha1.Trigger) {
 	p := t.Spec.SourceTemplate.ProblemTemplate
 	if p == nil {
@@ -135,7 +135,7 @@ func (r *review) problems(t *v1alpha1.Trigger) {
 	}
 }
 
-// diagnosis looks at a Diagnosis, which may be applied as it is.
+// diagnosis checks a Diagnosis.
 func (r *review) diagnosis(d *v1alpha1.Diagnosis) {
 	plan, known := r.plan(d.Spec.OperationSet)
 	if !known {
@@ -151,7 +151,7 @@ func (r *review) diagnosis(d *v1alpha1.Diagnosis) {
 	}
 }
 
-// policy looks at a RemediationPolicy.
+// policy checks a RemediationPolicy.
 func (r *review) policy(p *v1alpha1.RemediationPolicy) {
 	if err := policy.New(p.DeepCopy()).Err(); err != nil {
 		field, msg, ok := strings.Cut(err.Error(), ": ")

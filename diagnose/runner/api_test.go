@@ -16,8 +16,7 @@ import (
 
 var cluster kubetest.Shared
 
-// What a run has to say at most, and what it says mostly, is taken by the API server as a
-// Diagnosis' status, whole.
+// The API server accepts the largest possible status of a run, and a usual one, without loss.
 func TestTheAPIServerTakesAnyStatus(t *testing.T) {
 	server := cluster.Server(t)
 	server.CRDs(t)

@@ -15,30 +15,30 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// timedOut is why a try was ended.
+// timedOut is the error of an attempt that exceeded its timeout.
 type timedOut struct{ after time.Duration }
 
 func (e *timedOut) Error() string { return fmt.Sprintf("did not end within %s", e.after) }
 
-// left is an operation that goes on though its time is up.
+// left is the error of an operation that was abandoned because it did not return after its timeout.
 type left struct{ why error }
 
 func (e *left) Error() string { return fmt.Sprintf("%v, and goes on all the same", e.why) }
 func (e *left) Unwrap() error { return e.why }
 
-// panicked is what an operation ended with.
+// panicked is the error of an operation that panicked; value is what it panicked with.
 type panicked struct{ value any }
 
 func (e *panicked) Error() string {
-	what, _, _ := strings.Cut(fmt.Sprint(e.value), "\n") // what comes behind is for the log
+	what, _, _ := strings.Cut(fmt.Sprint(e.value), "\n") // the rest is in the log
 	return "panic: " + what
 }
 
-// errHanging is reported where too many operations were left behind.
+// errHanging is returned if too many abandoned operations are still running.
 var errHanging = errors.New("operations of earlier runs hang, no other is begun")
 
-// attempt runs an operation, again where that is worth a try, and returns how often it
-// ran. Where ctx was done, the error has its cause.
+// attempt runs an operation, retries it where that makes sense, and returns the number of attempts.
+// If ctx was done, the error wraps its cause.
 func (r *Runner) attempt(ctx context.Context, s *Step, in func() *Inputs) (out operation.Output, tries int, err error) {
 	most := uint(s.Retries) + 1
 	if s.Operation.Effect == operation.Remediate {
@@ -59,7 +59,7 @@ func (r *Runner) attempt(ctx context.Context, s *Step, in func() *Inputs) (out o
 		return struct{}{}, err
 	}, backoff.WithBackOff(pauses), backoff.WithMaxTries(most), backoff.WithMaxElapsedTime(0))
 	if cause := context.Cause(ctx); waited != nil && cause != nil && worthRetrying(err) && !errors.Is(err, cause) {
-		err = fmt.Errorf("%w: %w", cause, err) // it would have been tried again
+		err = fmt.Errorf("%w: %w", cause, err) // it would have been retried
 	}
 	return out, tries, err
 }
@@ -80,8 +80,8 @@ func worthRetrying(err error) bool {
 	return !errors.Is(err, errHanging)
 }
 
-// once runs an operation in a goroutine of its own, so that one that ignores its context
-// (stuck in the kernel, say) does not hold the run.
+// once runs an operation in its own goroutine, so that an operation that ignores its context
+// (because it is stuck in the kernel, say) does not block the run.
 func (r *Runner) once(ctx context.Context, s *Step, in *Inputs) (operation.Output, error) {
 	if r.abandoned.Load() >= int64(r.c.MaxAbandoned) {
 		return operation.Output{}, errHanging
@@ -98,7 +98,7 @@ func (r *Runner) once(ctx context.Context, s *Step, in *Inputs) (operation.Outpu
 		var res result
 		returned := false
 		defer func() {
-			if p := recover(); p != nil || !returned { // or it has ended its goroutine
+			if p := recover(); p != nil || !returned { // or it called runtime.Goexit
 				in.Log.Error("operation panicked", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 				res = result{err: &panicked{p}}
 			}
@@ -125,10 +125,10 @@ func (r *Runner) once(ctx context.Context, s *Step, in *Inputs) (operation.Outpu
 	}
 	if res.err != nil && ctx.Err() != nil && !isPanic(res.err) {
 		if _, refuted := errors.AsType[*operation.Refuted](res.err); refuted {
-			return res.out, res.err // it had its answer
+			return res.out, res.err // the check got its answer in time
 		}
 		if errors.Is(res.err, context.Canceled) || errors.Is(res.err, context.DeadlineExceeded) || errors.Is(res.err, why()) {
-			return res.out, why() // nothing more is said
+			return res.out, why() // the error adds nothing to the cause
 		}
 		return res.out, fmt.Errorf("%w: %w", why(), res.err)
 	}
@@ -140,8 +140,8 @@ func isPanic(err error) bool {
 	return ok
 }
 
-// inputs makes what one try of a node's operation is given, for itself alone; artifacts
-// takes its files.
+// inputs returns new Inputs for one attempt of a node's operation. The operation writes its files
+// to artifacts.
 func (e *execution) inputs(id int, artifacts operation.Artifacts) *Inputs {
 	node := e.d.Graph.Node(id)
 	in := &Inputs{
@@ -151,14 +151,14 @@ func (e *execution) inputs(id int, artifacts operation.Artifacts) *Inputs {
 	}
 	maps.Copy(in.Parameters, e.d.Parameters)
 	for _, d := range node.Dependences {
-		if rec := e.record(d); rec != nil { // Build has seen to it that it ran
+		if rec := e.record(d); rec != nil { // graph.Build has checked that it runs earlier
 			maps.Copy(in.Results, rec.Results)
 		}
 	}
 	return in
 }
 
-// noArtifacts takes nothing.
+// noArtifacts refuses all artifacts.
 type noArtifacts struct{}
 
 func (n noArtifacts) Of(int, string) (operation.Artifacts, error) { return n, nil }

@@ -7,7 +7,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/runner"
 )
 
-// What a run costs besides its operations: two checkpoints a node, each on the disk.
+// The cost of a run besides its operations: two checkpoints per node, each on disk.
 func BenchmarkExecute(b *testing.B) {
 	ladder := []string{": 1"} // 2^40 paths, which all fail at the last node
 	for i := range 40 {

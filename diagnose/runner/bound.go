@@ -9,14 +9,14 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// What is kept of one node, besides the bounds of package operation.
+// Bounds of a node's record, besides those of package operation.
 const (
 	maxKey    = 128
 	maxReason = 128
 )
 
-// bound returns results as they are kept. Keys are taken in their order, so that equal
-// results are cut alike.
+// bound returns a copy of results that is within the bounds and printable. It visits keys in sorted
+// order, so that equal results are truncated alike.
 func bound(results map[string]string) (out map[string]string, truncated bool) {
 	if len(results) == 0 {
 		return nil, false
@@ -33,7 +33,7 @@ func bound(results map[string]string) (out map[string]string, truncated bool) {
 			value, truncated = display.Prefix(value, most), true
 		}
 		value = display.SafeLines(value)
-		if most := min(operation.MaxResult, left-len(name)); len(value) > most { // escapes are longer
+		if most := min(operation.MaxResult, left-len(name)); len(value) > most { // escaping makes it longer
 			value, truncated = display.Prefix(value, most), true
 		}
 		out[name] = value
@@ -44,10 +44,11 @@ func bound(results map[string]string) (out map[string]string, truncated bool) {
 
 func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
 
-// oneLine is a message as it is kept, its escapes counted.
+// oneLine returns s escaped to one line and cut to MaxMessage bytes, escapes included.
 func oneLine(s string) string { return display.Bounded(s, operation.MaxMessage) }
 
-// word is a reason that the API takes: letters and digits, a letter first.
+// word returns s reduced to what the API allows as a reason: letters and digits, starting with a
+// letter. If nothing remains, it returns otherwise.
 func word(s, otherwise string) string {
 	s = strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {

@@ -24,7 +24,7 @@ func TestRetries(t *testing.T) {
 		err       error
 		state     v1alpha1.ResultState
 		attempts  int
-		took      time.Duration // pauses of 1 s, 2 s, 4 s, 4 s, each up to a tenth more or less
+		took      time.Duration // delays of 1 s, 2 s, 4 s, 4 s, each ±10 %
 	}{
 		"succeeds at last":                   {"collect-a", 3, errors.New("no answer"), v1alpha1.ResultSucceeded, 4, 7 * time.Second},
 		"never succeeds":                     {"check-a", 9, errors.New("no answer"), v1alpha1.ResultFailed, 5, 11 * time.Second},
@@ -95,8 +95,8 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// An operation that does not end (stuck in the kernel) does not hold the run; when too
-// many have, none is begun any more, until they end.
+// An operation that does not end (because it is stuck in the kernel) does not block the run. When
+// too many of these hang, no more operations start until some end.
 func TestOperationsThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

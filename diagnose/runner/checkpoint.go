@@ -20,20 +20,20 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// Record is what became of a node.
+// Record is the outcome of a node.
 type Record struct {
 	ID        int                  `json:"id"`
 	Operation string               `json:"operation"`
-	Repairs   bool                 `json:"repairs,omitempty"` // it is a Remediate
+	Repairs   bool                 `json:"repairs,omitempty"` // the operation is a Remediate
 	State     v1alpha1.ResultState `json:"state"`
 	Reason    string               `json:"reason,omitempty"`
 	Message   string               `json:"message,omitempty"` // one line
 	Verdict   *operation.Verdict   `json:"verdict,omitempty"`
-	// Results are bounded by operation.MaxResult and operation.MaxResults; Truncated says
-	// that they were more.
+	// Results are bounded by operation.MaxResult and operation.MaxResults; Truncated is set if some
+	// were cut or dropped.
 	Results   map[string]string `json:"results,omitempty"`
 	Truncated bool              `json:"truncated,omitempty"`
-	Start     time.Time         `json:"start,omitzero"` // of the first try
+	Start     time.Time         `json:"start,omitzero"` // of the first attempt
 	Duration  time.Duration     `json:"duration,omitempty"`
 	Attempts  int               `json:"attempts,omitempty"`
 }
@@ -47,28 +47,28 @@ func (r *Record) outcome() graph.Outcome {
 		return graph.Failed
 	case v1alpha1.ResultWouldRun, v1alpha1.ResultWithheld:
 		if r.Reason == v1alpha1.ReasonMadeBefore {
-			return graph.Succeeded // by an earlier run: this one goes on behind it
+			return graph.Succeeded // an earlier run made the repair: this one continues after it
 		}
 		return graph.WouldRun
 	case v1alpha1.ResultUnknown:
 		return graph.Unknown
 	}
-	return "" // none that a checkpoint has: Done refuses it
+	return "" // a checkpoint never has another state: Done refuses it
 }
 
-// checkpoint is a run on the disk: all that it is resumed and reported from. Other versions
-// read it, too: fields may be added, which older versions ignore and lose when they go on
-// with the run. What an older version must not ignore needs another checkpointVersion.
+// checkpoint is the on-disk state of a run, from which it is resumed and reported. Other versions
+// read it, too: fields may be added; older versions ignore them and lose them when they continue
+// the run. A field that an older version must not ignore needs a new checkpointVersion.
 type checkpoint struct {
 	Plan    plan      `json:"plan"`
 	Records []Record  `json:"records,omitempty"` // in the order in which nodes ran
 	Begun   *begun    `json:"begun,omitempty"`   // the operation that runs
 	Started time.Time `json:"started"`
-	Waiting *Waiting  `json:"waiting,omitempty"` // for people: it is asked again when it goes on
-	Final   *End      `json:"final,omitempty"`   // nil: the run goes on
+	Waiting *Waiting  `json:"waiting,omitempty"` // for approval: the gate is asked again when the run resumes
+	Final   *End      `json:"final,omitempty"`   // nil: the run has not ended
 }
 
-// replay returns the graph of the run, and its state machine with all that has run.
+// replay rebuilds the run's graph, and its state machine with all recorded outcomes.
 func (c *checkpoint) replay() (*graph.Graph, *graph.Run, error) {
 	g, err := graph.Build(c.Plan.Nodes)
 	if err == nil && len(c.Plan.Effects) != g.Len() {
@@ -86,18 +86,18 @@ func (c *checkpoint) replay() (*graph.Graph, *graph.Run, error) {
 	return g, run, nil
 }
 
-// plan is what the run was begun with.
+// plan is the input of the run when it began.
 type plan struct {
 	Nodes      []graph.Node       `json:"nodes"`
-	Effects    []operation.Effect `json:"effects"` // by node, the start's empty
+	Effects    []operation.Effect `json:"effects"` // by node id; empty for the start node
 	Parameters map[string]string  `json:"parameters,omitempty"`
 	Intended   []int              `json:"intended,omitempty"`
 }
 
-// begun is an operation that was begun and has no outcome yet.
+// begun is an operation that has started and has no outcome yet.
 type begun struct {
 	ID     int       `json:"id"`
-	Starts int       `json:"starts"` // how often an agent has begun it
+	Starts int       `json:"starts"` // how often an agent has started it
 	At     time.Time `json:"at"`
 }
 
@@ -109,9 +109,9 @@ type End struct {
 	At      time.Time      `json:"at"`
 }
 
-// Bad checkpoints are reported as a CheckpointError. Where the diagnosis has a repair that
-// could have been begun, it is not run: its checkpoint stays until a person has looked
-// and [Runner.Forget] is called.
+// CheckpointError reports a checkpoint that can't be used. If the diagnosis has a repair that may
+// have started, it does not run: its checkpoint stays until a person has looked and calls
+// [Runner.Forget].
 type CheckpointError struct {
 	Path string
 	Err  error
@@ -123,22 +123,22 @@ func (e *CheckpointError) Unwrap() error { return e.Err }
 
 const (
 	extension = ".checkpoint"
-	// magic begins a checkpoint, before the number of its form, and a checksum.
+	// magic is the first word of a checkpoint, before the format version and the checksum.
 	magic = "kernosis-checkpoint-"
-	// checkpointVersion changes when an older version must not read the form any more.
+	// checkpointVersion is incremented when older versions must not read the format any more.
 	checkpointVersion = 1
 
-	// maxCheckpoint bounds what is read: 256 nodes with 8 KiB of results each, escaped.
+	// maxCheckpoint bounds the file that is read: 256 nodes with 8 KiB of results each, escaped.
 	maxCheckpoint = 32 << 20
 )
 
-// store keeps the checkpoint of one diagnosis.
+// store reads and writes the checkpoint of one diagnosis.
 type store struct {
 	path  string
 	fault func(Stage)
 }
 
-// load returns nil where there is none. Its errors are CheckpointErrors.
+// load returns nil if there is no checkpoint. Its errors are CheckpointErrors.
 func (s store) load() (*checkpoint, error) {
 	info, err := os.Stat(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -161,12 +161,12 @@ func (s store) load() (*checkpoint, error) {
 	return c, nil
 }
 
-// encode writes a line with a checksum before the checkpoint: what a disk has changed
-// must not be taken for a run.
+// encode writes the checkpoint after a line with its checksum, so that a file that the disk
+// corrupted is not taken for a run.
 func encode(c *checkpoint) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // six bytes for each < of a stack
+	e.SetEscapeHTML(false) // otherwise six bytes for each < in a stack
 	if err := e.Encode(c); err != nil {
 		return nil, err
 	}
@@ -184,7 +184,7 @@ func decode(raw []byte) (*checkpoint, error) {
 	case !found || !ours || !spaced || err != nil || version < 1:
 		return nil, errors.New("this is no checkpoint of a diagnosis")
 	case version > checkpointVersion:
-		return nil, &statefile.NewerError{Form: version, Known: checkpointVersion} // its checksum may be another one's
+		return nil, &statefile.NewerError{Form: version, Known: checkpointVersion} // its checksum may be of another kind
 	case want != hex.EncodeToString(sum[:]):
 		return nil, errors.New("it was damaged: its checksum is another one")
 	}
@@ -195,7 +195,7 @@ func decode(raw []byte) (*checkpoint, error) {
 	return &c, nil
 }
 
-// save replaces the checkpoint: a kill or a power failure leaves the old or the new one.
+// save replaces the checkpoint atomically: a kill or power failure leaves the old or the new one.
 func (s store) save(c *checkpoint) error {
 	raw, err := encode(c)
 	if err != nil {
@@ -213,8 +213,9 @@ func (r *Runner) store(id string) store {
 	return store{path: filepath.Join(r.c.Dir, id+extension), fault: r.c.Fault}
 }
 
-// Close ends a run that is not executed any more, for those who read it. One that was cancelled
-// takes this end: it says why. One that has come to its own end, or has not begun, stays as it is.
+// Close records an end for a run that will not be executed any more, so that readers of its
+// checkpoint see it. It replaces the end of a cancelled run, because end gives the reason. A run
+// that has ended otherwise, or has not begun, stays as it is.
 func (r *Runner) Close(id string, end End) error {
 	if err := r.begin(id); err != nil {
 		return err
@@ -229,8 +230,8 @@ func (r *Runner) Close(id string, end End) error {
 	return s.save(cp)
 }
 
-// Forget removes a diagnosis' checkpoint: its end is reported, or it is not wanted any
-// more. One that is being executed can't be forgotten, and one of a newer version stays.
+// Forget removes a diagnosis' checkpoint, once its end is reported or nobody needs it. It returns
+// an error while the diagnosis is executed, and for a checkpoint of a newer version.
 func (r *Runner) Forget(id string) error {
 	if !validID(id) {
 		return fmt.Errorf("id %.140q is none of a diagnosis", id)

@@ -15,52 +15,52 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// Config is what a [Runner] needs.
+// Config configures a [Runner].
 type Config struct {
-	Dir string // of checkpoints, its own; made where it is missing
-	// Gate decides on repairs; nil: none runs, each would.
+	Dir string // for checkpoints only; created if missing
+	// Gate decides on repairs. If nil, no repair runs, and each is recorded as WouldRun.
 	Gate Gate
-	// Intent is called with a repair that is allowed, before it begins: if it can't note the
-	// repair it returns an error, and the run waits. It may be called again for one that has
-	// not begun. nil: the checkpoint alone has it.
+	// Intent is called with an allowed repair before it begins. It records the repair outside of
+	// the node; if it returns an error, the run waits. It may be called again for a repair that has
+	// not begun. If nil, only the checkpoint records the repair.
 	Intent func(ctx context.Context, a *Action) error
-	// Artifacts is called when a diagnosis begins or goes on, and returns where its
-	// operations put files. Where it fails, and where it is nil, they can put none.
+	// Artifacts is called when a diagnosis begins or resumes, and returns where its operations
+	// write files. If it is nil or fails, they can't write any.
 	Artifacts func(diagnosis string) (Artifacts, error)
 	// Changed is called with each new state of a run, by the goroutine that executes it.
 	Changed func(*Report)
-	// Grace is how long an operation may take to end once its time is up; 0: 5 s. Then it
-	// is left behind.
+	// Grace is how long an operation may take to return after its timeout; 0: 5 s. Then it is
+	// abandoned.
 	Grace time.Duration
-	// MaxAbandoned bounds operations that were left behind and still have not ended; 0:
-	// 16. Beyond it none begins.
+	// MaxAbandoned bounds abandoned operations that are still running; 0: 16. At the bound no
+	// operation starts.
 	MaxAbandoned int
 	Log          *slog.Logger
-	// Fault is called between effects that a kill can part; for tests.
+	// Fault is called between two effects that a kill can separate; for tests.
 	Fault func(Stage)
 }
 
-// Artifacts takes the files of one diagnosis while it is executed.
+// Artifacts stores the files of one diagnosis while it is executed.
 type Artifacts interface {
-	// Of is of one node of the graph, in the folder that its step names. Its error says why
-	// they can't be kept there.
+	// Of returns the artifacts of one node of the graph, in the folder that its step names. It
+	// returns an error if files can't be stored there.
 	Of(id int, folder string) (operation.Artifacts, error)
-	End() // no more come
+	End() // no more files are written
 }
 
-// Stage is a point in a run, between two effects that a kill can part.
+// Stage is a point in a run, between two effects that a kill can separate.
 type Stage string
 
 // Stages, in the order of a node's run.
 const (
 	StageAllowed  Stage = "allowed"  // the gate has allowed a repair
-	StageIntended Stage = "intended" // its intent is reported
-	StageWritten  Stage = "written"  // a checkpoint is on the disk, beside the old one
-	StageSaved    Stage = "saved"    // it is in the old one's place
-	StageBegun    Stage = "begun"    // the checkpoint says that the operation begins
-	StageRan      Stage = "ran"      // it has ended, nothing is noted
-	StageNoted    Stage = "noted"    // its outcome is noted, a repair's on the disk
-	StageEnded    Stage = "ended"    // the checkpoint says that the run has ended
+	StageIntended Stage = "intended" // the intent is recorded
+	StageWritten  Stage = "written"  // the new checkpoint is on disk beside the old one
+	StageSaved    Stage = "saved"    // the new checkpoint has replaced the old one
+	StageBegun    Stage = "begun"    // the checkpoint records that the operation begins
+	StageRan      Stage = "ran"      // the operation has ended, and nothing is recorded yet
+	StageNoted    Stage = "noted"    // the outcome is recorded; that of a repair is on disk
+	StageEnded    Stage = "ended"    // the checkpoint records that the run has ended
 )
 
 // Runner executes diagnoses. Its methods may be called by several goroutines at once.
@@ -76,13 +76,13 @@ type Runner struct {
 
 // Stats counts what a [Runner] has done since it was made.
 type Stats struct {
-	Operations map[string]uint64 // runs of nodes that ended, by state
+	Operations map[string]uint64 // completed node runs, by state
 	Retries    uint64
-	Resumed    uint64 // runs that went on from a checkpoint
+	Resumed    uint64 // runs resumed from a checkpoint
 	Unsaved    uint64 // checkpoints that could not be written
 	Corrupt    uint64 // checkpoints that could not be read
-	Abandoned  uint64 // operations left behind so far
-	Hanging    int64  // of these, how many have not ended
+	Abandoned  uint64 // operations abandoned so far
+	Hanging    int64  // abandoned operations that are still running
 }
 
 // New returns a Runner.
@@ -115,7 +115,7 @@ func New(c Config) (*Runner, error) {
 		c.Artifacts = func(string) (Artifacts, error) { return noArtifacts{}, nil }
 	}
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		// A node whose disk has become read-only is one to diagnose.
+		// A node whose disk has become read-only is just what needs a diagnosis.
 		c.Log.Warn("no folder for checkpoints: a restart will begin again, repairs are withheld", "error", err)
 	}
 	return &Runner{c: c, active: map[string]bool{}, slots: map[string]*slot{}, stats: Stats{Operations: map[string]uint64{}}}, nil
@@ -137,20 +137,20 @@ func (r *Runner) count(f func(*Stats)) {
 	f(&r.stats)
 }
 
-// observer is the gate where there is none.
+// observer is the default gate. It allows no repair.
 type observer struct{}
 
 func (observer) Allow(context.Context, *Action) (Decision, error) {
 	return Decision{Verb: v1alpha1.RemediationWouldRun, Reason: "NoPolicy", Message: "no remediation policy"}, nil
 }
 
-// slot lets one repair of a node run at a time.
+// slot is a lock that lets one repair of a node run at a time.
 type slot struct {
 	taken chan struct{}
 	users int
 }
 
-// repairSlot waits until no other repair of the node runs. The caller calls release.
+// repairSlot waits until no other repair of the node runs. The caller must call release.
 func (r *Runner) repairSlot(ctx context.Context, node string) (release func(), err error) {
 	r.mu.Lock()
 	s := r.slots[node]

@@ -13,26 +13,27 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// Operation is what a node runs: a built-in, a web server or a script, with what its
-// object says of it. It may be used by several goroutines at once.
+// Operation is what a node runs: a built-in, a web server or a script. It may be used by several
+// goroutines at once.
 type Operation struct {
 	Effect operation.Effect
-	// Run does it once. An error is a [*operation.Refuted] where a Check answers no, else
-	// why it could not be done. It must end soon after ctx is done. nil: it is not resolved.
+	// Run runs the operation once. It returns a [*operation.Refuted] if a Check is negative, and
+	// another error if the operation failed. It must return soon after ctx is done. nil: the
+	// operation is not resolved.
 	Run func(ctx context.Context, in *Inputs) (operation.Output, error)
 }
 
-// Inputs are what one run of an operation is given. They are its own.
+// Inputs are the inputs of one run of an operation, which owns them.
 type Inputs struct {
-	// Parameters are the diagnosis', Results those of the node's dependences, the later
-	// ones in the node's list before the earlier. An operation's own fixed parameters come
-	// before both, and Parameters before Results.
+	// Parameters are those of the diagnosis. Results are those of the node's dependences; where
+	// names collide, the later dependence in the node's list wins. An operation's own fixed
+	// parameters take precedence over both, and Parameters over Results.
 	Parameters, Results map[string]string
 	Artifacts           operation.Artifacts
 	Log                 *slog.Logger
 }
 
-// Builtin returns a built-in with the parameters that are fixed for it as an [Operation].
+// Builtin returns a built-in with fixed parameters as an [Operation].
 func Builtin(b *operation.Builtin, fixed map[string]string) Operation {
 	return Operation{b.Effect, func(ctx context.Context, in *Inputs) (operation.Output, error) {
 		if b.Run == nil {
@@ -46,9 +47,9 @@ func Builtin(b *operation.Builtin, fixed map[string]string) Operation {
 	}}
 }
 
-// Func returns what is no built-in (a web server, a script) as an [Operation]. Its call's
-// parameters are all inputs: of each name the first of the diagnosis' parameters and the
-// results of dependences.
+// Func returns an operation that is not a built-in (a web server, a script) as an [Operation]. It
+// gets all inputs as parameters: the parameters of the diagnosis, and the results of dependences
+// whose names don't collide with these.
 func Func(effect operation.Effect, run func(context.Context, *operation.Call) (operation.Output, error)) Operation {
 	return Operation{effect, func(ctx context.Context, in *Inputs) (operation.Output, error) {
 		values := operation.Values{}
@@ -58,41 +59,41 @@ func Func(effect operation.Effect, run func(context.Context, *operation.Call) (o
 	}}
 }
 
-// Step is how a node's operation is run.
+// Step configures how a node's operation is run.
 type Step struct {
 	Operation Operation
-	Timeout   time.Duration // of one try; 0: DefaultTimeout
-	// Retries is how often a Collect or Check that failed is tried again. One that answers
-	// no is not, nor is a Remediate.
+	Timeout   time.Duration // of one attempt; 0: DefaultTimeout
+	// Retries is how often a failed Collect or Check is retried. A refuted Check is not retried,
+	// nor is a Remediate.
 	Retries    int
-	Backoff    time.Duration // before the first new try, doubled from one to the next; 0: a second
-	MaxBackoff time.Duration // what it does not grow beyond; 0: 30 s
-	// Folder is where the node keeps what comes of it, as its Operation's
-	// spec.storage.hostPath.path says; empty: nowhere but in checkpoint and artifacts.
+	Backoff    time.Duration // before the first retry, doubled for each further one; 0: 1 s
+	MaxBackoff time.Duration // upper bound of Backoff; 0: 30 s
+	// Folder is where the node's results are also stored, from its Operation's
+	// spec.storage.hostPath.path; empty: only in checkpoint and artifacts.
 	Folder string
 }
 
-// DefaultTimeout is the time of a try where none is said.
+// DefaultTimeout is the timeout of an attempt if a Step has none.
 const DefaultTimeout = 30 * time.Second
 
-// Diagnosis is what is executed.
+// Diagnosis is the input of [Runner.Execute].
 type Diagnosis struct {
-	// ID is the same after a restart, and no other diagnosis' ever: the object's UID. It
-	// has letters, digits, '.', '_' and '-', at most 128.
+	// ID is the object's UID: unique, and the same after a restart. It has letters, digits, '.',
+	// '_' and '-', at most 128.
 	ID         string
 	Node       string // where it runs; repairs of one node are made one at a time
-	Tenant     string // the namespace that it is of; empty: the node's own
+	Tenant     string // the namespace it belongs to; empty: the node's own
 	Graph      *graph.Graph
-	Steps      []Step // by the ids of the graph's nodes; that of the start is not used
+	Steps      []Step // by node id of the graph; that of the start node is unused
 	Parameters map[string]string
-	// Intended are nodes for which the API has an intent without an outcome. They matter
-	// where the checkpoint is gone with the disk: then they are Unknown rather than run.
+	// Intended are nodes with an intent and no outcome in the API. They matter if the checkpoint
+	// was lost with the disk: then they become Unknown and don't run.
 	Intended []int
 
-	cancelled *Cancelled // while it waited in a pool
+	cancelled *Cancelled // set if it was cancelled while queued
 }
 
-// validID keeps names of checkpoints inside their folder.
+// validID reports whether id is valid; such an id can't lead out of the checkpoint folder.
 func validID(id string) bool {
 	return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`).MatchString(id)
 }

@@ -1,18 +1,18 @@
-// Package runner executes diagnoses: it runs the operations of a graph, one at a time,
-// as the graph's state machine says.
+// Package runner executes diagnoses: it runs the operations of a graph, one at a time, in the order
+// of the graph's state machine.
 //
-// What is true of a run whatever happens:
+// Guarantees of a run:
 //
-//   - An operation is given the diagnosis' parameters and the results of the nodes that
+//   - An operation gets the diagnosis' parameters and the results of the nodes that
 //     its node declares as dependences, and nothing else.
-//   - A checkpoint on the local disk says before an operation that it begins, and what
-//     came of those before. Collect and Check operations that were interrupted run again;
-//     a Remediate that was is Unknown, is never run again, and ends the run.
-//   - A Remediate runs only if the [Gate] says so, its intent was reported, and the checkpoint
-//     is on the disk. Without a gate none runs.
-//   - An operation is bounded in time, tries and output. One that panics has failed; one
-//     that does not end is left behind, and how many of these there may be is bounded.
+//   - Before an operation begins, a checkpoint on the local disk records that, and the
+//     outcomes so far. Collect and Check operations that were interrupted run again;
+//     an interrupted Remediate becomes Unknown, never runs again, and ends the run.
+//   - A Remediate runs only if the [Gate] allows it, its intent is recorded, and the
+//     checkpoint is on disk. Without a gate none runs.
+//   - Time, attempts and output of an operation are bounded. An operation that panics
+//     fails; one that does not end is abandoned, and the number of these is bounded.
 //
-// The package talks to no API server: the [Gate], the intent and the [Report] are how its
-// caller does. docs/diagnose.md has the semantics for people.
+// The package does not talk to the API server: its caller does, through the [Gate], the intent and
+// the [Report]. See docs/diagnose.md for users' documentation.
 package runner

@@ -15,17 +15,17 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// Cancelled as the cause of a context ends a run for good. Any other end of the context
-// interrupts it: it goes on when it is executed again.
+// Cancelled as the cause of a context ends a run for good. Any other cause interrupts the run: it
+// resumes when it is executed again.
 type Cancelled struct{ Reason string }
 
 func (c *Cancelled) Error() string { return "cancelled: " + c.Reason }
 
-// ErrActive is returned where the diagnosis is being executed already.
+// ErrActive is returned if the diagnosis is being executed already.
 var ErrActive = errors.New("the diagnosis is being executed already")
 
-// maxStarts is how often an operation is begun that the agent did not survive: one that
-// takes it along (by its memory, say) must not do so forever.
+// maxStarts bounds how often an operation is started again after the agent died while it ran: an
+// operation that kills the agent (by its memory use, say) must not do so forever.
 const maxStarts = 3
 
 // execution is one call of Execute.
@@ -35,8 +35,8 @@ type execution struct {
 	store   store
 	cp      *checkpoint
 	run     *graph.Run
-	dirty   bool  // the checkpoint has what was not yet written
-	unsaved error // why the checkpoint on the disk is not the newest
+	dirty   bool  // the checkpoint has changes that are not on disk
+	unsaved error // why the newest checkpoint could not be written
 	waiting *Waiting
 	running *Record
 	log     *slog.Logger
@@ -44,12 +44,12 @@ type execution struct {
 	artifacts Artifacts
 }
 
-// Execute runs a diagnosis to its end, or as far as the gate and ctx let it, from where
-// its checkpoint says. A run that has ended is reported again and does nothing.
+// Execute runs a diagnosis to its end, or as far as the gate and ctx allow, starting from its
+// checkpoint. If the run has ended already, Execute only reports it again.
 //
-// The report is nil only where the error says that nothing could begin. Errors: what is
-// wrong with d; [ErrActive]; a [*CheckpointError]; the cause of ctx where it interrupted
-// the run. A run that fails, waits or is cancelled is no error.
+// The report is nil only if nothing could begin. Errors: d is invalid; [ErrActive]; a
+// [*CheckpointError]; the cause of ctx if it interrupted the run. A run that fails, waits or is
+// cancelled returns no error.
 func (r *Runner) Execute(ctx context.Context, d *Diagnosis) (*Report, error) {
 	if err := d.check(); err != nil {
 		return nil, fmt.Errorf("diagnosis %.140s: %w", d.ID, err)
@@ -95,7 +95,7 @@ func (r *Runner) end(id string) {
 	delete(r.active, id)
 }
 
-// open reads the checkpoint, or makes one.
+// open loads the checkpoint, or creates one.
 func (e *execution) open() error {
 	cp, err := e.store.load()
 	if err != nil {
@@ -103,7 +103,7 @@ func (e *execution) open() error {
 		if _, newer := errors.AsType[*statefile.NewerError](err); newer || e.mayRepair() {
 			return err
 		}
-		// Nothing that ran can have changed anything: it begins again.
+		// It begins again: nothing that ran can have changed anything.
 		e.log.Warn("the run begins again, its checkpoint can't be read", "error", err)
 		if err := os.Rename(e.store.path, e.store.path+".damaged"); err != nil {
 			e.log.Warn("the damaged checkpoint is not kept", "error", err)
@@ -123,7 +123,7 @@ func (e *execution) start(p plan) {
 	e.save()
 }
 
-// resume goes on with what the checkpoint has.
+// resume continues from the checkpoint.
 func (e *execution) resume(cp *checkpoint, want plan) error {
 	want.Intended = cp.Plan.Intended // as it was when the run began
 	same, err := equal(want, cp.Plan)
@@ -169,7 +169,7 @@ func (e *execution) plan() plan {
 	return p
 }
 
-// equal compares plans as they are on the disk.
+// equal reports whether two plans have the same form on disk.
 func equal(a, b plan) (bool, error) {
 	rawA, err := json.Marshal(a)
 	if err != nil {
@@ -188,7 +188,7 @@ func (e *execution) mayRepair() bool {
 	return false
 }
 
-// loop runs node after node.
+// loop runs one node after the other.
 func (e *execution) loop(ctx context.Context) error {
 	for e.cp.Final == nil {
 		id, ok := e.run.Next()
@@ -214,7 +214,7 @@ func (e *execution) loop(ctx context.Context) error {
 	return nil
 }
 
-// ended says how a run has ended.
+// ended returns the phase, reason and message of a run that has ended.
 func ended(res graph.Result) (v1alpha1.Phase, string, string) {
 	switch res.End {
 	case graph.PathSucceeded:
@@ -240,14 +240,14 @@ func (e *execution) finish(p v1alpha1.Phase, reason, message string) {
 	e.r.c.Fault(StageEnded)
 }
 
-// flush writes what is not written yet.
+// flush writes pending changes.
 func (e *execution) flush() {
 	if e.dirty || e.unsaved != nil {
 		e.save()
 	}
 }
 
-// save writes the checkpoint, and remembers where it can't.
+// save writes the checkpoint. On failure it keeps the error in e.unsaved.
 func (e *execution) save() {
 	e.dirty = false
 	err := e.store.save(e.cp)
@@ -260,7 +260,7 @@ func (e *execution) save() {
 	e.unsaved = err
 }
 
-// record returns what became of a node, nil where it has not run.
+// record returns the record of a node; nil if the node has not run.
 func (e *execution) record(id int) *Record {
 	for i := range e.cp.Records {
 		if e.cp.Records[i].ID == id {

@@ -16,7 +16,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/runner"
 )
 
-// hungTask is a set as people write it: a repair behind the cause, and one behind another.
+// hungTask is a set as users write it: a repair after the cause, and one after another cause.
 func hungTask() []string {
 	return []string{": 1", "collect-stacks: 2 3", "check-lock-no <1: 4", "check-disk <1: 4", "repair-cordon: 5", "check-after:"}
 }
@@ -69,7 +69,7 @@ func TestRepaired(t *testing.T) {
 	if a := g.asked[0]; a.Diagnosis != "a" || a.Node != "n7" || a.ID != 4 || a.Operation != "repair-cordon" || fmt.Sprint(a.Path) != "[1 3 4]" || a.Parameters["pid"] != "811" {
 		t.Errorf("asked for %+v", a)
 	}
-	// What has ended is reported again, and nothing runs.
+	// A run that has ended is reported again, and nothing runs.
 	ran := len(s.runs())
 	again := execute(t, r, d)
 	if len(s.runs()) != ran || states(again) != states(rep) || again.Ended.IsZero() || !again.Ended.Equal(rep.Ended) {
@@ -109,7 +109,7 @@ func TestAnOperationIsGivenItsDependencesOnly(t *testing.T) {
 	d := s.diagnosis(t, "a", ": 1", "collect-a: 2", "collect-b: 3", "collect-c: 4", "collect-d <3 1: 5", "collect-e <1:")
 	d.Parameters = map[string]string{"p": "v"}
 	execute(t, newRunner(t, runner.Config{}), d)
-	// The later in the node's list is before the earlier.
+	// The later dependence in the node's list wins.
 	if got := strings.Join(given, "|"); got != "last of1 of3|1|p|last of1|collect-a|v" {
 		t.Error(got)
 	}
@@ -170,11 +170,11 @@ func TestDiagnosesThatCanNotBegin(t *testing.T) {
 	}
 }
 
-// A node whose disk takes no files is diagnosed; a repair, which could not be kept from
-// being made twice, is not made.
+// A diagnosis runs on a node whose disk refuses writes. A repair is withheld, because without a
+// checkpoint it could be made twice.
 func TestWithoutADisk(t *testing.T) {
 	dir := t.TempDir()
-	for _, id := range []string{"a", "b"} { // in the way of what is written
+	for _, id := range []string{"a", "b"} { // blocks writing the checkpoint
 		if err := os.Mkdir(filepath.Join(dir, id+".checkpoint.new"), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -191,7 +191,7 @@ func TestWithoutADisk(t *testing.T) {
 	if rec := record(rep, 4); rec.Reason != "NoCheckpoint" || !strings.Contains(rec.Message, "is a directory") || rep.Unsaved == nil || r.Stats().Unsaved == 0 {
 		t.Errorf("%+v, %v", rec, rep.Unsaved)
 	}
-	// Nothing is waited for: what has run is not on the disk, and would run again.
+	// The run does not wait for the gate: without a checkpoint all operations would run again.
 	r = newRunner(t, runner.Config{Dir: dir, Gate: &gate{}})
 	rep = execute(t, r, s.diagnosis(t, "a", hungTask()...))
 	want(t, rep, v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, "1 Succeeded, 2 Refuted, 3 Succeeded, 4 Withheld, 5 WouldRun")
@@ -206,7 +206,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// artifacts are the nodes whose operations asked for a place.
+// artifacts records the nodes whose artifacts were requested.
 type artifacts struct{ nodes, ended []int }
 
 func (a *artifacts) Of(id int, _ string) (operation.Artifacts, error) {
@@ -239,7 +239,7 @@ func TestArtifacts(t *testing.T) {
 	}
 }
 
-// Changed is called for each node that runs, and for the end.
+// Changed is called for each running node, and at the end.
 func TestChanges(t *testing.T) {
 	var s script
 	var reported []string

@@ -41,7 +41,7 @@ func TestTheRunWaitsForTheGate(t *testing.T) {
 			if rep.Waiting == nil || *rep.Waiting != (runner.Waiting{ID: 4, Reason: c.reason, Message: c.message}) {
 				t.Errorf("%+v", rep.Waiting)
 			}
-			// It is asked again, and what ran does not run again.
+			// The gate is asked again, and what has run does not run again.
 			g.Decision, g.err, intent = runner.Decision{Verb: v1alpha1.RemediationRun}, nil, nil
 			rep = execute(t, r, d)
 			want(t, rep, v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, "1 Succeeded, 2 Refuted, 3 Succeeded, 4 Succeeded, 5 Succeeded")
@@ -52,15 +52,15 @@ func TestTheRunWaitsForTheGate(t *testing.T) {
 	}
 }
 
-// gateFunc is a gate.
+// gateFunc is a gate that calls a function.
 type gateFunc func(ctx context.Context, a *runner.Action) (runner.Decision, error)
 
 func (f gateFunc) Allow(ctx context.Context, a *runner.Action) (runner.Decision, error) {
 	return f(ctx, a)
 }
 
-// A run that is cancelled or interrupted while the gate decides, or while the intent is
-// announced, makes no repair, whatever they return then.
+// A run that is cancelled or interrupted during the call of the gate or of Intent makes no repair,
+// whatever they return.
 func TestEndedWhileTheGateThinks(t *testing.T) {
 	stop := errors.New("the agent ends")
 	for _, cause := range []error{stop, &runner.Cancelled{Reason: "deleted"}} {
@@ -95,7 +95,7 @@ func TestEndedWhileTheGateThinks(t *testing.T) {
 	}
 }
 
-// A gate that never answers holds the run for a bounded time.
+// A gate that never answers blocks the run for a bounded time.
 func TestAGateThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s script
@@ -121,7 +121,7 @@ func TestWithheld(t *testing.T) {
 	}
 }
 
-// What an earlier run has made is passed over: the next repair of the path is behind it.
+// A repair that an earlier run has made is skipped, and the path continues to the next repair.
 func TestMadeBefore(t *testing.T) {
 	var s script
 	g := &gate{Decision: runner.Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonMadeBefore, Message: "mend was made 2 of 2 times"}}
@@ -137,8 +137,8 @@ func TestMadeBefore(t *testing.T) {
 	}
 }
 
-// Two diagnoses of a node never repair it at the same time, and the gate is asked when
-// the first repair is done.
+// Two diagnoses never repair a node at the same time, and the gate is asked only when the first
+// repair has ended.
 func TestOneRepairOfANodeAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var inside, most atomic.Int32
@@ -181,7 +181,7 @@ func TestOneRepairOfANodeAtATime(t *testing.T) {
 		if took := time.Since(began); most.Load() != 2 || took != time.Second {
 			t.Errorf("other nodes: %d repairs at a time, %v", most.Load(), took)
 		}
-		// One that waits for another is cancelled at once.
+		// A run that waits for another's repair is cancelled at once.
 		begin("long", "n7")
 		synctest.Wait()
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, &runner.Cancelled{Reason: "not needed"})
@@ -195,7 +195,7 @@ func TestOneRepairOfANodeAtATime(t *testing.T) {
 	})
 }
 
-// A repair that was made elsewhere is noted with what came of it, and nothing runs here.
+// A repair that was made elsewhere is recorded with its outcome, and nothing runs here.
 func TestARepairMadeElsewhere(t *testing.T) {
 	for _, c := range []struct {
 		outcome *v1alpha1.RemediationOutcome
@@ -240,11 +240,12 @@ func TestARepairMadeElsewhere(t *testing.T) {
 		if rec.Message != `n7 is\ncordoned` || rec.Results["changed"] != "true" || rec.Duration != 2*time.Second || !rec.Repairs {
 			t.Errorf("%+v", rec)
 		}
-		// By this clock it has ended now.
+		// By the local clock the repair has ended now.
 		if end := rec.Start.Add(rec.Duration); end.Before(before) || end.After(time.Now()) {
 			t.Errorf("ended %s, taken over after %s", end, before)
 		}
-		// It is on the disk: an agent that is killed now finds it there, and does not ask.
+		// The outcome is on disk: if the agent is killed now, the next one finds it and does not
+		// ask.
 		conf.Gate = &gate{err: errors.New("is not to be asked")}
 		rep = execute(t, newRunner(t, conf), d)
 		want(t, rep, c.phase, c.reason, c.records)

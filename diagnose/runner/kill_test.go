@@ -18,26 +18,26 @@ import (
 	"github.com/kernosis/kernosis/diagnose/runner"
 )
 
-// childEnv makes the test binary an agent that executes one diagnosis and, unless the
-// variable says "none", ends itself by SIGKILL at a stage: "saved 3" the third time that
-// it comes there.
+// childEnv makes the test binary an agent that executes one diagnosis. Unless its value is "none",
+// the agent kills itself with SIGKILL at a stage: "saved 3" is the third time it reaches that
+// stage.
 const childEnv = "KERNOSIS_RUNNER_CHILD"
 
-// stageInside is a stage of the child's own: the operation has begun.
+// stageInside is an additional stage of the child: the operation is running.
 const stageInside = "inside"
 
-// killedSet has a cause that is not so, and two repairs on the path that succeeds.
+// killedSet has a refuted cause, and two repairs on the path that succeeds.
 func killedSet() []string {
 	return []string{": 1", "collect-a: 2 3", "check-b-no:", "check-c: 4", "repair-d: 5", "collect-e: 6", "repair-f: 7", "check-g:"}
 }
 
-// killedStates is how a run of it ends that nobody kills.
+// killedStates is the result of a run that is not killed.
 const killedStates = "1 Succeeded, 2 Refuted, 3 Succeeded, 4 Succeeded, 5 Succeeded, 6 Succeeded, 7 Succeeded"
 
 func isRepair(id int) bool { return id == 4 || id == 6 }
 
-// child executes the diagnosis. What its operations do is in the file "ran", and how it
-// ended in the file "outcome".
+// child executes the diagnosis. It writes what operations do to the file "ran", and the result to
+// the file "outcome".
 func child() int {
 	fail := func(err error) int {
 		fmt.Fprintln(os.Stderr, "child:", err)
@@ -85,7 +85,7 @@ func child() int {
 	return 0
 }
 
-// runChild reports whether the child was killed.
+// runChild runs the child, and reports whether it was killed.
 func runChild(t *testing.T, dir, what string) (killed bool) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
@@ -101,7 +101,7 @@ func runChild(t *testing.T, dir, what string) (killed bool) {
 	return false
 }
 
-// ranOf returns which nodes ran, in order, and how the run ended.
+// ranOf returns the nodes that ran, in order, and the result.
 func ranOf(t *testing.T, dir string) (ran []int, outcome string) {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(dir, "ran"))
@@ -125,19 +125,19 @@ func times(ran []int, id int) int {
 	return n
 }
 
-// An agent that is killed at any point, once: no repair is made twice, none whose outcome
-// is not known is followed by anything, and all else ends as if nothing had happened.
+// An agent is killed once at each possible point: no repair is made twice, nothing runs after a
+// repair with an unknown outcome, and otherwise the result is as if nothing had happened.
 func TestKilledInEachStage(t *testing.T) {
-	// How often a run comes to each stage, and at which of these times a repair is under way.
+	// How often a run reaches each stage, and at which of these times a repair is in progress.
 	stages := map[string]struct {
 		times   int
-		unknown []int // of which the outcome is Unknown
+		unknown []int // times at which the outcome is Unknown
 	}{
 		string(runner.StageAllowed):  {2, nil},
 		string(runner.StageIntended): {2, nil},
-		// Saves: the first; before each node, which has the outcome of the one before; two
-		// more of each repair, before the gate is asked and behind the repair; the last.
-		string(runner.StageWritten): {13, []int{7, 11}}, // a repair has ended, which is not in place yet
+		// Saves: the first; one before each node, with the outcome of the previous one; two more
+		// for each repair, before the gate is asked and after the repair; the last.
+		string(runner.StageWritten): {13, []int{7, 11}}, // a repair has ended, but its checkpoint is not in place yet
 		string(runner.StageSaved):   {13, []int{6, 10}}, // a repair begins
 		string(runner.StageBegun):   {7, []int{4, 6}},
 		stageInside:                 {7, []int{4, 6}},
@@ -149,7 +149,7 @@ func TestKilledInEachStage(t *testing.T) {
 		t.Run(stage, func(t *testing.T) {
 			for n := 1; n <= c.times; n++ {
 				if testing.Short() && n != 1 && n != c.times {
-					continue // those in between are left to make test-all
+					continue // the others are left to make test-all
 				}
 				dir := memoryDir(t)
 				if !runChild(t, dir, fmt.Sprint(stage, " ", n)) {
@@ -194,7 +194,7 @@ func TestKilledInEachStage(t *testing.T) {
 	}
 }
 
-// Killed again and again, everywhere that no repair is under way.
+// The agent is killed repeatedly, at stages without a repair in progress.
 func TestKilledManyTimes(t *testing.T) {
 	dir := memoryDir(t)
 	kills := 0
@@ -217,7 +217,7 @@ func TestKilledManyTimes(t *testing.T) {
 	}
 }
 
-// An operation that takes the agent along is not begun for ever.
+// An operation that kills the agent is not started forever.
 func TestAnOperationThatKillsTheAgent(t *testing.T) {
 	dir := memoryDir(t)
 	for i := range 3 {

@@ -25,9 +25,9 @@ func TestMain(m *testing.M) {
 	os.Exit(leakcheck.Run(func() int { return cluster.Run(m) }))
 }
 
-// script is a diagnosis in lines, one a node: "0: 1" is the start, "2 check-disk <1: 4"
-// a Check that depends on node 1. What an operation does is said by its name: collect-,
-// check-, repair-, and …-no, …-fails. ran is what has run.
+// script is a diagnosis with one node per line: ": 1" is the start, "check-disk <1: 4" a Check that
+// depends on node 1 and leads to node 4. The name of an operation determines what it does:
+// collect-, check-, repair-, and …-no, …-fails. ran lists the nodes that ran.
 type script struct {
 	mu  sync.Mutex
 	ran []int
@@ -102,7 +102,7 @@ func ints(s string) []int {
 	return out
 }
 
-// gate is a gate that says always the same.
+// gate is a gate with a fixed answer.
 type gate struct {
 	runner.Decision
 	err   error
@@ -140,7 +140,7 @@ func execute(tb testing.TB, r *runner.Runner, d *runner.Diagnosis) *runner.Repor
 	return rep
 }
 
-// states is "1 Succeeded, 2 Refuted".
+// states formats the states of the records: "1 Succeeded, 2 Refuted".
 func states(rep *runner.Report) string {
 	var out []string
 	for _, rec := range rep.Records {

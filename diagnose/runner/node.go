@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// node runs the next node. An error means that ctx has interrupted it.
+// node runs the node id, which is the next one. It returns an error if ctx interrupted it.
 func (e *execution) node(ctx context.Context, id int) error {
 	rec := e.newRecord(id)
 	rec.Start = time.Now()
@@ -43,7 +43,7 @@ func (e *execution) node(ctx context.Context, id int) error {
 		if !e.allowed(ctx, rec) {
 			return nil
 		}
-		rec.Start = time.Now() // what was waited for before is not the repair's time
+		rec.Start = time.Now() // the wait before does not count as the repair's time
 	}
 	e.cp.Begun, e.cp.Waiting = &begun{ID: id, Starts: starts + 1, At: rec.Start}, nil
 	e.running = rec
@@ -57,19 +57,20 @@ func (e *execution) node(ctx context.Context, id int) error {
 	return e.operate(ctx, rec, artifacts)
 }
 
-// withhold notes that a repair is not made, as the disk does not have what led to it.
+// withhold records that a repair is not made, because the checkpoint before it could not be
+// written.
 func (e *execution) withhold(rec *Record) {
 	rec.State, rec.Reason = v1alpha1.ResultWithheld, "NoCheckpoint"
 	rec.Message = oneLine("a repair is made only where its checkpoint is on the disk: " + e.unsaved.Error())
 	e.note(rec)
 }
 
-// newRecord is a record of which nothing but the node is known.
+// newRecord returns a record that has only what is known before the node runs.
 func (e *execution) newRecord(id int) *Record {
 	return &Record{ID: id, Operation: e.cp.Plan.Nodes[id].Operation, Repairs: e.cp.Plan.repairs(id)}
 }
 
-// operate runs the operation and notes what came of it.
+// operate runs the operation and records its outcome.
 func (e *execution) operate(ctx context.Context, rec *Record, artifacts operation.Artifacts) error {
 	step := &e.d.Steps[rec.ID]
 	began := time.Now()
@@ -77,7 +78,7 @@ func (e *execution) operate(ctx context.Context, rec *Record, artifacts operatio
 	e.r.c.Fault(StageRan)
 	rec.Duration, rec.Attempts = time.Since(began), tries
 	if err != nil && ctx.Err() != nil && step.Operation.Effect != operation.Remediate && interrupted(ctx, err) {
-		// Not its fault: it runs again, or the run is cancelled.
+		// The operation is not at fault: it runs again, or the run is cancelled.
 		e.cp.Begun, e.running = nil, nil
 		e.save()
 		return nil
@@ -90,11 +91,11 @@ func (e *execution) operate(ctx context.Context, rec *Record, artifacts operatio
 	return nil
 }
 
-// storageField is what names a step's folder, for people.
+// storageField is the API field that configures a step's folder; for messages.
 const storageField = "spec.storage.hostPath.path"
 
-// keep writes what came of a node into its operation's folder: the record, with all of its
-// results. The run does not depend on it: one that can't be written is reported.
+// keep writes the node's record, with all of its results, into its operation's folder. The run does
+// not depend on it: a failure is logged and added to the record's message.
 func (e *execution) keep(rec *Record, out operation.Output, artifacts operation.Artifacts) {
 	whole := *rec
 	whole.Results, whole.Truncated = out.Results, out.Truncated
@@ -111,13 +112,13 @@ func (e *execution) keep(rec *Record, out operation.Output, artifacts operation.
 	}
 }
 
-// interrupted reports whether an error is of the run's context, not of the operation.
+// interrupted reports whether an error comes from the run's context, not from the operation.
 func interrupted(ctx context.Context, err error) bool {
 	_, refuted := errors.AsType[*operation.Refuted](err)
 	return !refuted && !isPanic(err) && errors.Is(err, context.Cause(ctx))
 }
 
-// judge says what became of a node. stopped: the run was interrupted or cancelled.
+// judge sets a node's state, reason and message. stopped: the run was interrupted or cancelled.
 func judge(rec *Record, effect operation.Effect, out operation.Output, err error, stopped bool) {
 	rec.Results, rec.Truncated = bound(out.Results)
 	rec.Truncated = rec.Truncated || out.Truncated
@@ -136,7 +137,7 @@ func judge(rec *Record, effect operation.Effect, out operation.Output, err error
 		rec.State, rec.Reason, rec.Message = v1alpha1.ResultRefuted, word(refuted.Reason, "Refuted"), oneLine(refuted.Message)
 		return
 	}
-	// Errors that were joined are lines.
+	// errors.Join puts one error a line.
 	rec.State, rec.Message = v1alpha1.ResultFailed, oneLine(strings.ReplaceAll(err.Error(), "\n", "; "))
 	_, timeout := errors.AsType[*timedOut](err)
 	_, hangs := errors.AsType[*left](err)
@@ -149,27 +150,27 @@ func judge(rec *Record, effect operation.Effect, out operation.Output, err error
 		rec.Reason = "Panicked"
 	case errors.Is(err, errHanging):
 		rec.Reason = "OperationsHang"
-		return // it was not begun
+		return // it was not started
 	case stopped:
 		rec.Reason = "Interrupted"
 	default:
 		rec.Reason = "Failed"
-		return // a repair that says itself that it failed
+		return // the repair itself reports that it failed
 	}
 	if effect == operation.Remediate {
 		rec.State = v1alpha1.ResultUnknown
 	}
 }
 
-// note takes what became of a node into the checkpoint and the state machine. That of a
-// repair is on the disk when it returns; that of others is with what comes next, at
-// once: without it they run again, which they may.
+// note adds a node's outcome to the checkpoint and the state machine. The outcome of a repair is on
+// disk when note returns. Others are written with the next change, which follows at once: if they
+// are lost, the operations run again, which is harmless.
 func (e *execution) note(rec *Record) {
 	e.running = nil
 	e.cp.Begun, e.cp.Waiting = nil, nil
 	e.cp.Records = append(e.cp.Records, *rec)
 	if err := e.run.Done(rec.ID, rec.outcome()); err != nil {
-		panic(fmt.Sprintf("runner: %v", err)) // the node is the one that Next named
+		panic(fmt.Sprintf("runner: %v", err)) // the node is the one that Next returned
 	}
 	e.r.count(func(s *Stats) { s.Operations[string(rec.State)]++ })
 	e.log.Debug("operation ended", "id", rec.ID, "operation", rec.Operation, "state", string(rec.State), "reason", rec.Reason, "duration", rec.Duration)
@@ -180,12 +181,12 @@ func (e *execution) note(rec *Record) {
 	e.r.c.Fault(StageNoted)
 }
 
-// gateTimeout bounds the question to the gate and the reporting the intent. The run
-// holds a worker meanwhile, and waits without one when the time is up.
+// gateTimeout bounds the call of the gate together with that of Intent. The run occupies a worker
+// meanwhile; at the timeout it waits without one.
 const gateTimeout = 30 * time.Second
 
-// allowed asks the gate and announces the intent. Where the repair must not begin now it
-// notes why, or waits, and returns false.
+// allowed asks the gate and records the intent. If the repair must not begin now, it records why,
+// or lets the run wait, and returns false.
 func (e *execution) allowed(ctx context.Context, rec *Record) bool {
 	if slices.Contains(e.cp.Plan.Intended, rec.ID) {
 		rec.State, rec.Reason = v1alpha1.ResultUnknown, "Interrupted"
@@ -193,7 +194,7 @@ func (e *execution) allowed(ctx context.Context, rec *Record) bool {
 		e.note(rec)
 		return false
 	}
-	if e.unsaved != nil { // a wait would begin the run anew
+	if e.unsaved != nil { // a run that waits now would begin anew
 		e.withhold(rec)
 		return false
 	}
@@ -206,7 +207,7 @@ func (e *execution) allowed(ctx context.Context, rec *Record) bool {
 	defer cancel()
 	d, err := e.r.c.Gate.Allow(asking, a)
 	if ctx.Err() != nil {
-		return false // whatever it says: the loop sees why
+		return false // the answer does not matter: the loop handles the cause
 	}
 	if err != nil {
 		d = Decision{Verb: v1alpha1.RemediationWait, Reason: "GateFailed", Message: err.Error()}

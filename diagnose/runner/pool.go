@@ -15,31 +15,31 @@ var (
 	ErrClosed = errors.New("no more diagnoses are taken")
 )
 
-// PoolConfig is what a [Pool] needs.
+// PoolConfig configures a [Pool].
 type PoolConfig struct {
 	Workers int // diagnoses that run at a time; 0: 4
-	// PerTenant is how many of these one tenant may have; 0: half of them. All tenants
-	// together leave one worker to the node's own, where there are several.
+	// PerTenant bounds the workers of one tenant; 0: half of them. All tenants together leave one
+	// worker to the node's own diagnoses, if there are several workers.
 	PerTenant int
-	Queue     int // that wait for a worker; 0: 100
-	// Execute runs one: [Runner.Execute].
+	Queue     int // diagnoses that wait for a worker; 0: 100
+	// Execute executes one diagnosis: [Runner.Execute].
 	Execute func(ctx context.Context, d *Diagnosis) (*Report, error)
-	// Done gets what Execute returned, by the worker; nil: nobody is.
+	// Done is called by the worker with what Execute returned. May be nil.
 	Done func(d *Diagnosis, rep *Report, err error)
 }
 
-// Pool runs diagnoses, as many at a time as it may: the node's own before those of tenants,
-// those of tenants in turn, and those of one in the order in which they come. Its methods
-// may be called by several goroutines at once.
+// Pool runs diagnoses on a bounded number of workers: the node's own before those of tenants,
+// tenants in turn, and the diagnoses of one tenant in the order of submission. Its methods may be
+// called by several goroutines at once.
 type Pool struct {
 	c PoolConfig
 
 	mu      sync.Mutex
-	changed chan struct{} // closed and made anew with each change
+	changed chan struct{} // closed and replaced at each change
 	queue   []*Diagnosis
 	running map[string]*job
-	tenants map[string]int    // how many of a tenant run
-	turn    map[string]uint64 // when a tenant that waits or runs began one last
+	tenants map[string]int    // running diagnoses of a tenant
+	turn    map[string]uint64 // by tenant that waits or runs: the turn of its latest start
 	turns   uint64
 	closed  bool
 }
@@ -49,7 +49,7 @@ type job struct {
 	cancel context.CancelCauseFunc
 }
 
-// NewPool returns a pool that runs nothing before [Pool.Run].
+// NewPool returns a pool that runs nothing until [Pool.Run] is called.
 func NewPool(c PoolConfig) *Pool {
 	if c.Workers == 0 {
 		c.Workers = 4
@@ -66,7 +66,7 @@ func NewPool(c PoolConfig) *Pool {
 	return &Pool{c: c, changed: make(chan struct{}), running: map[string]*job{}, tenants: map[string]int{}, turn: map[string]uint64{}}
 }
 
-// Submit queues a diagnosis to run. It returns why it does not take one.
+// Submit queues a diagnosis. Errors: [ErrClosed], [ErrQueued], [ErrFull].
 func (p *Pool) Submit(d *Diagnosis) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,9 +83,9 @@ func (p *Pool) Submit(d *Diagnosis) error {
 	return nil
 }
 
-// Cancel ends a diagnosis that waits or runs, for good: one that waits is executed with
-// a context that is cancelled, so that its checkpoint says so. It reports whether there
-// is one.
+// Cancel ends a queued or running diagnosis for good. A queued one is still executed, with a
+// cancelled context, so that its checkpoint records the end. Cancel reports whether the diagnosis
+// is in the pool.
 func (p *Pool) Cancel(id, reason string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,9 +103,8 @@ func (p *Pool) Cancel(id, reason string) bool {
 	return true
 }
 
-// Run runs what is submitted until ctx is done, and returns when all workers have ended.
-// What waits then is not run; its checkpoints, if it has any, are found by
-// [SavedIDs]. It is called once.
+// Run runs submitted diagnoses until ctx is done, and returns when all workers have ended. What is
+// still queued then does not run; [SavedIDs] finds checkpoints of it. Run must be called once only.
 func (p *Pool) Run(ctx context.Context) {
 	var workers sync.WaitGroup
 	defer workers.Wait()
@@ -130,7 +129,7 @@ func (p *Pool) Run(ctx context.Context) {
 	}
 }
 
-// next returns what is to run now. The lock is held.
+// next returns the diagnosis to start now, or nil. The lock is held.
 func (p *Pool) next() *Diagnosis {
 	if len(p.running) >= p.c.Workers {
 		return nil
@@ -151,12 +150,12 @@ func (p *Pool) next() *Diagnosis {
 	return first
 }
 
-// before reports whether it is a tenant's turn before that of another. The lock is held.
+// before reports whether tenant a has its turn before tenant b. The lock is held.
 func (p *Pool) before(a, b string) bool {
 	return cmp.Or(cmp.Compare(p.tenants[a], p.tenants[b]), cmp.Compare(p.turn[a], p.turn[b])) < 0
 }
 
-// ofTenants counts the tenants' that run. The lock is held.
+// ofTenants counts running diagnoses of all tenants. The lock is held.
 func (p *Pool) ofTenants() (n int) {
 	for _, running := range p.tenants {
 		n += running
@@ -191,7 +190,7 @@ func (p *Pool) begin(ctx context.Context, d *Diagnosis, workers *sync.WaitGroup)
 	})
 }
 
-// leave notes that one of a tenant has ended. The lock is held.
+// leave records that a diagnosis of a tenant has ended. The lock is held.
 func (p *Pool) leave(tenant string) {
 	if p.tenants[tenant]--; p.tenants[tenant] > 0 {
 		return

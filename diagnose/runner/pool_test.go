@@ -18,14 +18,14 @@ import (
 	"github.com/kernosis/kernosis/diagnose/runner"
 )
 
-// busy notes what runs. A diagnosis takes a second.
+// busy records what runs. A diagnosis takes one second.
 type busy struct {
 	mu     sync.Mutex
-	now    map[string]int // of a tenant
+	now    map[string]int // by tenant
 	all    int
 	most   int
-	tenant int // most of a tenant
-	others int // most of all tenants
+	tenant int // most of one tenant
+	others int // most of all tenants together
 	order  []string
 	causes map[string]error
 }
@@ -52,14 +52,14 @@ func (b *busy) execute(ctx context.Context, d *runner.Diagnosis) (*runner.Report
 	return nil, context.Cause(ctx)
 }
 
-// begun returns those that have begun behind the first ones, sorted.
+// begun returns the diagnoses that have started after the first ones, sorted.
 func (b *busy) begun(first int) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Sorted(slices.Values(b.order[first:]))
 }
 
-// cause is why a diagnosis ended; nil: it did so by itself, or has not begun.
+// cause returns why a diagnosis was ended; nil: it ended by itself, or has not started.
 func (b *busy) cause(id string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,8 +97,8 @@ func TestPool(t *testing.T) {
 		if err := submit("10", ""); !errors.Is(err, runner.ErrQueued) {
 			t.Errorf("one that runs: %v", err)
 		}
-		// The node's own first, then each tenant in turn. In the next second no more than
-		// three of tenants run, and in the third two of one that is alone.
+		// The node's own diagnoses come first, then tenants in turn. In the next second at most
+		// three of tenants run, and in the third two of a tenant that is alone.
 		for i, want := range []string{"10 11 a0 b6", "a1 b7 c8", "a2 a3 c9", "a4 a5"} {
 			first := i*3 + min(i, 1)
 			if got := b.begun(first); strings.Join(got, " ") != want {
@@ -113,7 +113,7 @@ func TestPool(t *testing.T) {
 		if b.most != 4 || b.tenant != 2 || b.others != 3 {
 			t.Errorf("%d at a time, %d of tenants, %d of one", b.most, b.others, b.tenant)
 		}
-		// What runs at the end is interrupted, what waits is not run.
+		// At the end, running diagnoses are interrupted, and queued ones don't run.
 		for i := range 6 {
 			if err := submit(fmt.Sprint("late", i), ""); err != nil {
 				t.Fatal(err)
@@ -162,8 +162,8 @@ func TestPoolCancels(t *testing.T) {
 	})
 }
 
-// A pool and a runner together: each diagnosis is executed, and one that waits for the
-// gate holds no worker.
+// A pool together with a runner: each diagnosis is executed, and one that waits for the gate
+// occupies no worker.
 func TestPoolOfARunner(t *testing.T) {
 	var s script
 	s.behave = behaviour{2: func(context.Context, *runner.Inputs) (operation.Output, error) { return operation.Output{}, nil }}

@@ -12,29 +12,29 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// Report is what is known of a run. What it points to must not be changed.
+// Report is the state of a run. What it points to must not be changed.
 type Report struct {
 	ID      string
 	Phase   v1alpha1.Phase
-	Reason  string // that of the condition Complete; empty while it goes on
+	Reason  string // reason of the condition Complete; empty until the run ends
 	Message string
-	// Path is the one on which the run ended; while it goes on, the one being tried.
+	// Path is the path on which the run ended, or the one being tried.
 	Path        []int
 	Failed      [][]int  // the first paths that failed, each to its end
-	FailedCount *big.Int // of all
-	// Verdict is that of the last node with one on the succeeded path.
+	FailedCount *big.Int // of all failed paths
+	// Verdict is the last verdict on the succeeded path.
 	Verdict *operation.Verdict
-	Records []Record // of nodes that ran or would have, by id
-	Waiting *Waiting // for the gate; nil: it does not wait
-	Running int      // id of the node that runs; 0: none
+	Records []Record // of nodes that ran or would have run, by id
+	Waiting *Waiting // for the gate; nil: the run does not wait
+	Running int      // id of the running node; 0: none
 	Started time.Time
 	Ended   time.Time
-	// Unsaved is why the newest state is not on the disk; nil: it is.
+	// Unsaved is why the newest state is not on disk; nil: it is.
 	Unsaved error
 }
 
-// Excluded returns the records of the checks that said no to a cause, with their evidence, in
-// the order in which they ran.
+// Excluded returns the records of refuted checks, with their evidence, in the order in which they
+// ran.
 func (rep *Report) Excluded() []Record {
 	no := slices.DeleteFunc(slices.Clone(rep.Records), func(r Record) bool { return r.State != v1alpha1.ResultRefuted })
 	slices.SortStableFunc(no, func(a, b Record) int { return a.Start.Compare(b.Start) })
@@ -81,7 +81,7 @@ func (e *execution) report() *Report {
 	return rep
 }
 
-// behindWithheld adds the nodes of the path behind a repair that was not made.
+// behindWithheld adds records for the nodes that follow a withheld repair on the path.
 func (rep *Report) behindWithheld(e *execution, res graph.Result) {
 	if res.Withheld == 0 {
 		return
@@ -95,8 +95,8 @@ func (rep *Report) behindWithheld(e *execution, res graph.Result) {
 	}
 }
 
-// damaged is the report of a diagnosis whose checkpoint can't be read and that could
-// have repaired something, or was run by a newer version.
+// damaged returns the report of a diagnosis that can't resume from its checkpoint, because it is
+// damaged and the diagnosis may have repaired something, or because a newer version wrote it.
 func (e *execution) damaged(err error) *Report {
 	message := "what it has found is not known. "
 	if e.mayRepair() {

@@ -17,7 +17,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/runner"
 )
 
-// stopAt executes and has ctx end with a cause while a node runs.
+// stopAt executes a diagnosis, and ends ctx with a cause while a node runs.
 func stopAt(t *testing.T, r *runner.Runner, s *script, d *runner.Diagnosis, node int, cause error) (*runner.Report, error) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -31,8 +31,8 @@ func stopAt(t *testing.T, r *runner.Runner, s *script, d *runner.Diagnosis, node
 	return r.Execute(ctx, d)
 }
 
-// A run that is interrupted while any of its nodes runs goes on: what had ended does not
-// run again, what was interrupted does, but for a repair.
+// A run that is interrupted at any of its nodes resumes: completed nodes don't run again, and the
+// interrupted node does unless it is a repair.
 func TestInterruptedAtEachNode(t *testing.T) {
 	stop := errors.New("the agent ends")
 	for node := 1; node <= 5; node++ {
@@ -79,13 +79,13 @@ func TestCancelled(t *testing.T) {
 	if again := execute(t, r, d); again.Phase != v1alpha1.PhaseCancelled || len(s.runs()) != 3 {
 		t.Errorf("%s, ran %v", again.Phase, s.runs())
 	}
-	// A repair that was cancelled is not known to be undone.
+	// A repair that was cancelled may have been made.
 	rep, err = stopAt(t, r, &s, s.diagnosis(t, "b", hungTask()...), 4, &runner.Cancelled{Reason: "deleted"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want(t, rep, v1alpha1.PhaseUnknown, v1alpha1.ReasonOutcomeUnknown, "1 Succeeded, 2 Refuted, 3 Succeeded, 4 Unknown")
-	// One that has not begun runs nothing.
+	// A diagnosis that is cancelled before it begins runs nothing.
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(&runner.Cancelled{Reason: "deleted"})
 	before := len(s.runs())
@@ -94,7 +94,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// half leaves a checkpoint of a run that waits for the gate.
+// half creates a checkpoint of a run that waits for the gate.
 func half(t *testing.T, dir string, lines ...string) (*script, *runner.Diagnosis) {
 	t.Helper()
 	s := &script{}
@@ -135,7 +135,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 			damage()
 			r := newRunner(t, runner.Config{Dir: dir, Gate: allow()})
 			ran := len(s.runs())
-			for range 2 { // it stays so until a person has looked
+			for range 2 { // it stays until a person has looked
 				rep, err := r.Execute(t.Context(), d)
 				var bad *runner.CheckpointError
 				if !errors.As(err, &bad) || bad.Path != path || !strings.Contains(err.Error(), c.want) || len(s.runs()) != ran {
@@ -151,7 +151,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 			if rep := execute(t, r, d); rep.Phase != v1alpha1.PhaseSucceeded || r.Stats().Corrupt != 2 {
 				t.Errorf("%s, %+v", states(rep), r.Stats())
 			}
-			// One that changes nothing begins again, and the damaged file is kept.
+			// A diagnosis that changes nothing begins again, and the damaged file is kept.
 			harmless := s.diagnosis(t, "a", ": 1", "collect-a: 2", "check-b:")
 			damage()
 			want(t, execute(t, r, harmless), v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, "1 Succeeded, 2 Succeeded")
@@ -169,17 +169,17 @@ func TestThePlanHasChanged(t *testing.T) {
 	r := newRunner(t, runner.Config{Dir: dir, Gate: allow()})
 	rep := execute(t, r, s.diagnosis(t, "a", other...))
 	want(t, rep, v1alpha1.PhaseFailed, v1alpha1.ReasonOperationSetChanged, "1 Succeeded, 2 Refuted, 3 Succeeded")
-	if record(rep, 3).Operation != "check-disk" { // it is reported as it was
+	if record(rep, 3).Operation != "check-disk" { // it is reported as it was when it ran
 		t.Errorf("%+v", rep.Records)
 	}
-	// What an operation may do, or a parameter, is part of the plan.
+	// Effects of operations and parameters are part of the plan.
 	d := s.diagnosis(t, "b", hungTask()...)
 	execute(t, newRunner(t, runner.Config{Dir: dir, Gate: &gate{}}), d)
 	d.Parameters = map[string]string{"pid": "1"}
 	if rep := execute(t, r, d); rep.Reason != v1alpha1.ReasonOperationSetChanged {
 		t.Errorf("%+v", rep)
 	}
-	// Where nothing has run yet, the new one is begun.
+	// If nothing has run yet, the new plan is used.
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("the agent ends"))
 	if _, err := r.Execute(ctx, s.diagnosis(t, "c", hungTask()...)); err == nil {
@@ -188,8 +188,7 @@ func TestThePlanHasChanged(t *testing.T) {
 	want(t, execute(t, r, s.diagnosis(t, "c", other...)), v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, "1 Succeeded, 2 Succeeded")
 }
 
-// The disk with the checkpoint is gone, and the API has an intent: the repair may have
-// been made.
+// The disk with the checkpoint is lost, and the API has an intent: the repair may have been made.
 func TestAnIntentWithoutACheckpoint(t *testing.T) {
 	var s script
 	dir := t.TempDir()
@@ -197,7 +196,7 @@ func TestAnIntentWithoutACheckpoint(t *testing.T) {
 	d.Intended = []int{4}
 	rep := execute(t, newRunner(t, runner.Config{Dir: dir, Gate: allow()}), d)
 	want(t, rep, v1alpha1.PhaseUnknown, v1alpha1.ReasonOutcomeUnknown, "1 Succeeded, 2 Refuted, 3 Succeeded, 4 Unknown")
-	// With a checkpoint it is known that the repair has not begun.
+	// The checkpoint shows that the repair has not begun.
 	d.ID, d.Intended = "b", nil
 	execute(t, newRunner(t, runner.Config{Dir: dir, Gate: &gate{}}), d)
 	d.Intended = []int{4}
@@ -222,7 +221,7 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// withChecksum makes a checkpoint of any bytes.
+// withChecksum returns a checkpoint with any body and a valid checksum.
 func withChecksum(body []byte) []byte {
 	sum := sha256.Sum256(body)
 	return append([]byte("kernosis-checkpoint-1 "+hex.EncodeToString(sum[:])+"\n"), body...)

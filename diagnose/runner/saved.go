@@ -10,20 +10,20 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// Saved is a run as its checkpoint has it.
+// Saved is a run read from its checkpoint.
 type Saved struct {
 	Report *Report
 	Graph  *graph.Graph
-	// Effects are what the nodes may change, by id.
+	// Effects are the effects of the nodes, by id.
 	Effects    []operation.Effect
 	Parameters map[string]string
 }
 
-// ReadSaved reads the run of an id from a folder of checkpoints, and changes nothing. A
-// run that goes on, here or in another process, has a node that is Running or waits, unless it
-// was interrupted; the checkpoint does not distinguish the two.
+// ReadSaved reads the run with an id from a folder of checkpoints, and changes nothing. If a node
+// is Running or waits, the run is in progress, here or in another process, or was interrupted: the
+// checkpoint does not distinguish the two.
 //
-// Errors: [fs.ErrNotExist] where there is none, and [*CheckpointError].
+// Errors: [fs.ErrNotExist] if there is no checkpoint, and [*CheckpointError].
 func ReadSaved(dir, id string) (*Saved, error) {
 	if !validID(id) {
 		return nil, fmt.Errorf("id %.140q is none of a diagnosis", id)
@@ -57,10 +57,10 @@ func ReadSaved(dir, id string) (*Saved, error) {
 	return &Saved{Report: e.report(), Graph: g, Parameters: cp.Plan.Parameters, Effects: cp.Plan.Effects}, nil
 }
 
-// SavedPath returns where the checkpoint of a run is.
+// SavedPath returns the path of a run's checkpoint.
 func SavedPath(dir, id string) string { return filepath.Join(dir, id+extension) }
 
-// SavedIDs returns the ids that have a checkpoint in a folder, sorted.
+// SavedIDs returns the ids of all checkpoints in a folder, sorted.
 func SavedIDs(dir string) ([]string, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*"+extension)) // sorted
 	if err != nil {

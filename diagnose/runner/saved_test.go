@@ -16,7 +16,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/runner"
 )
 
-// What is read of a run that has ended is what Execute reported of it.
+// ReadSaved returns for a run that has ended what Execute reported.
 func TestASavedRunIsAsItWasReported(t *testing.T) {
 	for _, lines := range [][]string{
 		{": 1", "collect-a: 2 3", "check-b-no <1", "check-c <1: 4", "repair-d"},

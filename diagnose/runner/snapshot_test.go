@@ -21,7 +21,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/runner"
 )
 
-// memoryDir is a folder whose files need no disk, where there is one.
+// memoryDir returns a folder in memory if there is one, so that tests don't wait for the disk.
 func memoryDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "kernosis-runner-") //nolint:usetesting // in memory
@@ -32,8 +32,8 @@ func memoryDir(t *testing.T) string {
 	return dir
 }
 
-// randomDiagnosis has up to eleven nodes whose outcomes depend on a seed and on the
-// results of their dependences, and on nothing else. ran counts.
+// randomDiagnosis returns a diagnosis with up to eleven nodes, whose outcomes depend only on a seed
+// and on the results of their dependences. ran counts their runs.
 func randomDiagnosis(t *testing.T, seed uint64, ran map[int]int) *runner.Diagnosis {
 	t.Helper()
 	rnd := rand.New(rand.NewPCG(seed, 9))
@@ -83,8 +83,8 @@ func outcome(rep *runner.Report) string {
 	return fmt.Sprint(rep.Phase, rep.Reason, " ", states(rep), " ", rep.Path, rep.Failed, rep.FailedCount)
 }
 
-// Every checkpoint that a run writes is gone on with by another runner. It ends the same
-// way, or with a repair of which nobody knows; what had ended does not run again.
+// Every checkpoint that a run writes is resumed by another runner. It ends the same way, or with a
+// repair in an unknown state; completed nodes don't run again.
 func TestEveryCheckpointIsGoneOnWith(t *testing.T) {
 	dir, unknown, checkpoints := memoryDir(t), 0, 0
 	for seed := range uint64(120) {
@@ -151,8 +151,8 @@ func TestEveryCheckpointIsGoneOnWith(t *testing.T) {
 	}
 }
 
-// Whatever a checkpoint says, as long as its checksum is right: a run that goes on with it
-// does not panic, and makes no repair that it says is under way.
+// Whatever a checkpoint with a valid checksum contains: a run that resumes from it does not panic,
+// and does not repeat a repair that is in progress according to it.
 func FuzzCheckpoint(f *testing.F) {
 	dir, err := os.MkdirTemp("/dev/shm", "kernosis-runner-")
 	if err != nil {

@@ -14,19 +14,19 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// maxStatus is what a run may take of [v1alpha1.MaxStatusBytes]: the rest is for
-// conditions, artifacts and plan, which others write.
+// maxStatus is the share of [v1alpha1.MaxStatusBytes] for a run. The rest is for conditions,
+// artifacts and plan, which others write.
 const maxStatus = 192 << 10
 
-// maxFailedPathBytes bounds the failed paths in it.
+// maxFailedPathBytes bounds the failed paths within it.
 const maxFailedPathBytes = 12 << 10
 
-// Status writes what the report has into a Diagnosis' status: phase, times, verdict,
-// paths, results and action, never more than maxStatus bytes of JSON. Conditions,
-// artifacts, plan and checkpoint stay as they are.
+// Status writes the report into a Diagnosis' status: phase, times, verdict, paths, results and
+// action, never more than maxStatus bytes of JSON. It leaves conditions, artifacts, plan and
+// checkpoint as they are.
 //
-// Each node that ran has a result with its state. Messages and then values have what
-// room is left, those of the path first; what is left out is marked as truncated.
+// Each node that ran gets a result with its state. Messages and then values fill the room that is
+// left, those of the path first; a result that loses one is marked as truncated.
 func (rep *Report) Status(s *v1alpha1.DiagnosisStatus) {
 	s.Phase = rep.Phase
 	s.StartTime, s.CompletionTime = microTime(rep.Started), microTime(rep.Ended)
@@ -53,7 +53,7 @@ func (rep *Report) Status(s *v1alpha1.DiagnosisStatus) {
 	s.Results = rep.results(left)
 }
 
-// failedPaths returns the failed paths, each up to the node that failed, none twice.
+// failedPaths returns the failed paths, each up to the node that failed, without duplicates.
 func (rep *Report) failedPaths() []v1alpha1.Path {
 	failed := map[int]bool{}
 	for i := range rep.Records {
@@ -77,7 +77,7 @@ func (rep *Report) failedPaths() []v1alpha1.Path {
 	return out
 }
 
-// action says for people what was done or would have been.
+// action returns a summary of the repairs that were made or would have been; for people.
 func (rep *Report) action() string {
 	said := map[v1alpha1.ResultState]string{
 		v1alpha1.ResultSucceeded: "", v1alpha1.ResultWouldRun: " (would)", v1alpha1.ResultWithheld: " (withheld)",
@@ -93,8 +93,8 @@ func (rep *Report) action() string {
 	return display.Cut(strings.Join(parts, ", "), 256)
 }
 
-// results are the nodes' in the order of their ids, at most so many bytes of JSON
-// together but for the least that each must have.
+// results returns the nodes' results in the order of their ids. Together they have at most left
+// bytes of JSON, unless the minimum of each takes more already.
 func (rep *Report) results(left int) []v1alpha1.Result {
 	out := make([]v1alpha1.Result, len(rep.Records))
 	for i := range out {
@@ -129,7 +129,7 @@ func (rep *Report) results(left int) []v1alpha1.Result {
 	return out
 }
 
-// importance orders the records: those of the path first, the others as they are.
+// importance returns the indices of the records: first those on the path, then the others.
 func (rep *Report) importance() []int {
 	var first, rest []int
 	for i := range rep.Records {
@@ -142,7 +142,7 @@ func (rep *Report) importance() []int {
 	return append(first, rest...)
 }
 
-// valuesOf returns what a status may have of a node's results.
+// valuesOf returns the part of a node's results that fits into a status.
 func valuesOf(rec *Record) (values map[string]string, truncated bool) {
 	values = map[string]string{}
 	left := v1alpha1.MaxResultBytes
@@ -161,11 +161,11 @@ func valuesOf(rec *Record) (values map[string]string, truncated bool) {
 	return values, truncated
 }
 
-// size is how many bytes a value has as JSON; those of the API server are not more.
+// size returns the length of v as JSON, which is at least that of the API server's encoding.
 func size(v any) int {
 	raw, err := json.Marshal(v)
 	if err != nil {
-		return maxStatus // nothing here can't be marshalled; if it could not, nothing is added
+		return maxStatus // cannot happen; if it does, nothing more is added
 	}
 	return len(raw)
 }

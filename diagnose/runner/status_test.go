@@ -49,7 +49,7 @@ func TestStatus(t *testing.T) {
 
 func TestStatusOfPathsThatFailAtOnce(t *testing.T) {
 	var s script
-	// 2^6 paths fail by one node, which is named once.
+	// 2^6 paths fail at one node, which is listed once.
 	lines := []string{": 1 20", "collect-fails: 2 3"}
 	for i := range 6 {
 		top := 2 + 3*i
@@ -63,8 +63,8 @@ func TestStatusOfPathsThatFailAtOnce(t *testing.T) {
 	}
 }
 
-// largest is a report whose every node says as much as a record may, in text that is
-// longer as JSON.
+// largest returns a report in which every record is as large as allowed, with text that is longer
+// as JSON.
 func largest(t *testing.T) *runner.Report {
 	t.Helper()
 	var s script
@@ -116,14 +116,14 @@ func TestStatusIsBounded(t *testing.T) {
 				t.Errorf("node %d, which is not on the path, has a message before others", r.ID)
 			}
 		}
-		if !r.Truncated { // each had more than a status may have of one
+		if !r.Truncated { // each had more than a status may have of one node
 			t.Errorf("node %d is not marked as truncated", r.ID)
 		}
 	}
 	if messages == 0 || messages == len(st.Results) {
 		t.Errorf("%d messages", messages)
 	}
-	// Few nodes have all that one may.
+	// If there are few nodes, each gets its maximum.
 	rep.Records, rep.Path = rep.Records[:10], nil
 	st, _ = statusOf(t, rep)
 	for _, r := range st.Results {

@@ -14,7 +14,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/runner"
 )
 
-// Runs that an earlier version has begun go on, and what it was doing is known.
+// Runs that an earlier version has begun resume, and their running operation is known.
 func TestCheckpointsOfAnEarlierVersion(t *testing.T) {
 	for id, c := range map[string]struct {
 		phase           v1alpha1.Phase
@@ -45,7 +45,7 @@ func TestCheckpointsOfAnEarlierVersion(t *testing.T) {
 	}
 }
 
-// more adds a field to each object of a JSON text, but to maps of texts.
+// more adds a field to each object in a JSON text, except to maps of texts.
 func more(t *testing.T, text []byte) []byte {
 	t.Helper()
 	var add func(v any) any
@@ -76,8 +76,8 @@ func more(t *testing.T, text []byte) []byte {
 	return append(out, '\n')
 }
 
-// A version that is rolled back to goes on with runs of a newer one, which has put more into
-// the checkpoint.
+// After a rollback, the older version resumes runs of the newer one, whose checkpoints have
+// additional fields.
 func TestCheckpointsWithMore(t *testing.T) {
 	dir := t.TempDir()
 	s, d := half(t, dir, hungTask()...)
@@ -98,8 +98,8 @@ func TestCheckpointsWithMore(t *testing.T) {
 	}
 }
 
-// A form that this version can't read is Unknown, and stays for the version that can,
-// whatever the diagnosis may do.
+// A run with a checkpoint of a newer format is Unknown, and the checkpoint stays for the newer
+// version, whatever the diagnosis may do.
 func TestCheckpointsOfANewerForm(t *testing.T) {
 	const why = "it is of a newer version of Kernosis: its form is 2, known is 1"
 	for message, lines := range map[string][]string{

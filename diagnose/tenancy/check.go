@@ -12,15 +12,15 @@ import (
 	"github.com/kernosis/kernosis/diagnose/resolve"
 )
 
-// Refusals are all reasons for which a tenant's Diagnosis does not run, a sentence each.
-// The reason of its condition Complete is NotAllowed.
+// Refusals are all reasons why a tenant's Diagnosis does not run, one sentence each. The reason of
+// its condition Complete is NotAllowed.
 type Refusals []string
 
 func (r Refusals) Error() string { return strings.Join(r, "; ") }
 
 func (r *Refusals) add(format string, args ...any) { *r = append(*r, fmt.Sprintf(format, args...)) }
 
-// err returns the refusals as an error, nil where there are none.
+// err returns the refusals as an error, or nil if there are none.
 func (r Refusals) err() error {
 	if len(r) == 0 {
 		return nil
@@ -28,13 +28,13 @@ func (r Refusals) err() error {
 	return r
 }
 
-// Applies reports whether a Diagnosis is a tenant's: it is outside the system namespace.
+// Applies reports whether a Diagnosis belongs to a tenant: it is outside the system namespace.
 func Applies(d *v1alpha1.Diagnosis, systemNamespace string) bool {
 	return d.Namespace != systemNamespace
 }
 
-// Check returns why a tenant's Diagnosis must not run, as [Refusals]; nil: it may. Resolve the
-// set with the same config. Other mistakes of the set are not reported here.
+// Check returns why a tenant's Diagnosis must not run, as [Refusals], or nil. Resolve the set with
+// the same config. Other mistakes in the set are not reported.
 func Check(c resolve.Config, set *v1alpha1.OperationSet, d *v1alpha1.Diagnosis) error {
 	var r Refusals
 	r.target(d)
@@ -42,8 +42,8 @@ func Check(c resolve.Config, set *v1alpha1.OperationSet, d *v1alpha1.Diagnosis) 
 	return r.err()
 }
 
-// Target returns why a tenant's Diagnosis must not be about what it names, before
-// anything else of it is known: the part of [Check] that needs no OperationSet.
+// Target returns why a tenant's Diagnosis must not have its target. It is the part of [Check] that
+// needs no OperationSet, so it can run first.
 func Target(d *v1alpha1.Diagnosis) error {
 	var r Refusals
 	r.target(d)
@@ -77,7 +77,7 @@ func (r *Refusals) operations(c *resolve.Config, set *v1alpha1.OperationSet) {
 	}
 }
 
-// refused returns why a tenant's Diagnosis can't run an operation; "": it can.
+// refused returns why a tenant's Diagnosis can't run an operation, or "" if it can.
 func refused(c *resolve.Config, name string) string {
 	var op *v1alpha1.Operation
 	if c.Operation != nil {
@@ -85,7 +85,7 @@ func refused(c *resolve.Config, name string) string {
 	}
 	switch {
 	case op == nil:
-		// A built-in that is named without an Operation: nobody has allowed it.
+		// A built-in that is named without an Operation was not allowed by an administrator.
 		return "has no Operation with tenantSafe: true"
 	case op.Spec.Processor.HTTPServer != nil:
 		return "is a web server: none is called for a namespace's user"
@@ -113,7 +113,7 @@ func refused(c *resolve.Config, name string) string {
 	return ""
 }
 
-// shown is a name of others in a message.
+// shown returns a foreign name in a form that is safe for a message.
 func shown(name string) string {
 	const longest = 80
 	return display.Safe(name, longest)

@@ -75,7 +75,7 @@ func TestWhatATenantsDiagnosisMayBeAbout(t *testing.T) {
 	}
 }
 
-// A run that goes on has the parameters that it began with, or none.
+// A run that is resumed has the parameters that it began with, or fails.
 func TestPlanWantsThePodsParameters(t *testing.T) {
 	c, s := read(t, set("memory")+op("memory", "{tenantSafe: true, processor: {builtin: {name: cgroup-memory}}}"), catalog.All(operation.Host{}))
 	own, err := tenancy.Parameters(nil, web())

@@ -13,8 +13,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/tenancy"
 )
 
-// What docs/security.md shows a tenant may run, a tenant may run; the tests that it names
-// are there.
+// The examples for tenants in docs/security.md may be run by a tenant, and the tests that it names
+// exist.
 func TestDocs(t *testing.T) {
 	const root = "../.."
 	doc, err := os.ReadFile(filepath.Join(root, "docs/security.md"))

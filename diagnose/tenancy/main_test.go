@@ -28,7 +28,7 @@ func web() tenancy.Pod {
 	}
 }
 
-// read reads manifests, and returns the config and the set in them.
+// read parses manifests, and returns the config and the set in them.
 func read(t *testing.T, text string, builtins []operation.Builtin) (resolve.Config, *v1alpha1.OperationSet) {
 	t.Helper()
 	m, err := manifest.NewReader()
@@ -42,8 +42,8 @@ func read(t *testing.T, text string, builtins []operation.Builtin) (resolve.Conf
 	return resolve.Of(s.Operations, builtins), s.OperationSets[0]
 }
 
-// set writes an OperationSet in which operations follow each other, each with the results
-// of all before it.
+// set returns the YAML of an OperationSet that runs operations one after the other, each with the
+// results of all before it.
 func set(operations ...string) string {
 	var b strings.Builder
 	b.WriteString("apiVersion: kernosis.io/v1alpha1\nkind: OperationSet\nmetadata: {name: s}\nspec:\n  adjacencyList:\n  - {id: 0, to: [1]}\n")
@@ -60,12 +60,12 @@ func set(operations ...string) string {
 	return b.String()
 }
 
-// op writes an Operation.
+// op returns the YAML of an Operation.
 func op(name, spec string) string {
 	return "---\napiVersion: kernosis.io/v1alpha1\nkind: Operation\nmetadata: {name: " + name + "}\nspec: " + spec + "\n"
 }
 
-// diagnosis is a tenant's, of its own pod.
+// diagnosis returns a tenant's Diagnosis of its own pod.
 func diagnosis(parameters map[string]string) *v1alpha1.Diagnosis {
 	d := &v1alpha1.Diagnosis{}
 	d.Namespace, d.Name = "shop", "why"

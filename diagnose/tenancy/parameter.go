@@ -8,16 +8,16 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// Parameters returns those of a tenant's Diagnosis: what it gives, and in the names that
-// say what is looked at, the pod's own. It is [Refusals] where it gives a name that a
-// tenant must not, or one of the pod's own with another value.
+// Parameters returns the parameters of a tenant's Diagnosis: those that it gives, and the pod's own
+// for names that select the target. It returns [Refusals] if the Diagnosis gives a parameter that a
+// tenant must not, or a different value for one of the pod's own.
 func Parameters(given map[string]string, pod Pod) (map[string]string, error) {
 	var r Refusals
 	out := own(pod)
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		value := given[name]
 		switch have, owned := out[name]; {
-		case value == "": // as none
+		case value == "": // same as not given
 		case free(name):
 			out[name] = value
 		case owned && value == have, name == "address" && hasAddress(pod, value):
@@ -35,13 +35,13 @@ func Parameters(given map[string]string, pod Pod) (map[string]string, error) {
 	return out, nil
 }
 
-// own are the parameters by which a pod is named. One that is empty has no value.
+// own returns the parameters that identify a pod. An empty one has no value.
 func own(pod Pod) map[string]string {
 	out := map[string]string{
 		"podUID": pod.UID, "podNamespace": pod.Namespace, "podName": pod.Name, "node": pod.Node,
 		"container": pod.Container, "containerID": pod.ContainerID,
-		// Where the pod has none, an address that nothing has: without one an operation would
-		// take what the pod's own network namespace says, and there its user may set any.
+		// If the pod has no address, use one that nothing has. Without an address an operation
+		// would take one from the pod's network namespace, where its user may set any.
 		"address": netip.IPv4Unspecified().String(),
 	}
 	if len(pod.Addresses) > 0 {
@@ -55,20 +55,20 @@ func hasAddress(pod Pod, text string) bool {
 	return err == nil && slices.Contains(pod.Addresses, a)
 }
 
-// free reports whether a tenant may give a parameter: it says how something is looked at,
-// not what. All others are refused, so that one that is new is too.
+// free reports whether a tenant may give a parameter: one that says how the target is examined, not
+// which target. It is an allow list, so that new parameters are refused.
 func free(name string) bool {
 	switch name {
 	case "window", "timeout", "port", "protocol", "path", "host", "headers", "service":
 		return true
-	case "rule", "reason", "message", "condition", "severity": // what it was made for, in words
+	case "rule", "reason", "message", "condition", "severity": // describes why it was created
 		return true
 	}
 	return false
 }
 
-// confined returns the values of a call as they may be for a tenant. given is what the
-// Diagnosis' own parameters are, by [Parameters].
+// confined returns the values of a call as restricted for a tenant. given are the Diagnosis' own
+// parameters, from [Parameters].
 func confined(b *operation.Builtin, values operation.Values, given map[string]string) operation.Values {
 	out := make(operation.Values, len(values))
 	for i := range b.Parameters {

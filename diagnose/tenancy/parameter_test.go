@@ -47,7 +47,7 @@ func TestParameters(t *testing.T) {
 			t.Errorf("%s=%s: %v", name, value, err)
 		}
 	}
-	// Nothing takes the place of an address that is not known.
+	// If the pod's address is not known, none can be used instead.
 	pod := web()
 	pod.Addresses = nil
 	if got, err := tenancy.Parameters(nil, pod); err != nil || got["address"] != "0.0.0.0" {
@@ -55,8 +55,8 @@ func TestParameters(t *testing.T) {
 	}
 }
 
-// Each parameter of what tenants may run is either theirs to give, or the pod's own, or
-// never given.
+// Each parameter of the built-ins for tenants can either be given by them, or is the pod's own, or
+// is never given.
 func TestWhatTenantsMayGiveToBuiltins(t *testing.T) {
 	want := map[string][]string{
 		"cgroup-memory":    {"window"},
@@ -85,8 +85,8 @@ func TestWhatTenantsMayGiveToBuiltins(t *testing.T) {
 	}
 }
 
-// Whatever a Diagnosis, an Operation's fixed parameters and results of other operations
-// say, a built-in gets parameters of the tenant's pod alone.
+// Whatever a Diagnosis, an Operation's fixed parameters and results of other operations contain, a
+// built-in only gets parameters of the tenant's pod.
 func TestNothingLeadsToAnotherPod(t *testing.T) {
 	names := map[string]bool{}
 	for _, b := range catalog.All(operation.Host{}) {
@@ -139,10 +139,10 @@ func FuzzNothingLeadsToAnotherPod(f *testing.F) {
 	})
 }
 
-// evil leads elsewhere, in any parameter.
+// evil is a value that names another target, in any parameter.
 const evil = "evil"
 
-// lead runs each built-in as the runner does, and checks what it is called with.
+// lead runs each built-in as the runner does, and checks the parameters that it is called with.
 func lead(t *testing.T, own, fixed, given, results map[string]string) {
 	t.Helper()
 	all := catalog.All(operation.Host{})
@@ -151,7 +151,7 @@ func lead(t *testing.T, own, fixed, given, results map[string]string) {
 		all[i].Parameters = slices.Clone(all[i].Parameters)
 		for j := range all[i].Parameters {
 			p := &all[i].Parameters[j]
-			// Anything may come: what a parameter must be is not what holds a tenant.
+			// Accept any value: validation is not what confines a tenant.
 			p.Kind, p.Min, p.Max, p.Required = operation.String, 0, 0, false
 		}
 		all[i].Run = func(_ context.Context, call *operation.Call) (operation.Output, error) {
@@ -172,7 +172,7 @@ func lead(t *testing.T, own, fixed, given, results map[string]string) {
 			continue
 		}
 		if err != nil {
-			continue // a text that can't be shown
+			continue // a text that can't be displayed
 		}
 		for name, value := range called {
 			how := slices.Contains([]string{"window", "timeout", "port", "protocol", "path", "host", "headers", "service"}, name)

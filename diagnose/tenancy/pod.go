@@ -12,21 +12,21 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// Pod is the pod that a Diagnosis is about, as the API server or kubelet knows it.
+// Pod is the pod that a Diagnosis is about, as reported by the API server or kubelet.
 type Pod struct {
 	Namespace, Name string
 	UID             string
-	Node            string // where it is; "": nowhere yet
+	Node            string // where it runs; "": nowhere yet
 	Addresses       []netip.Addr
-	Container       string // that the Diagnosis names, if any
-	ContainerID     string // the runtime's id of it, without its scheme; "": it has none yet
+	Container       string // the container that the Diagnosis names, if any
+	ContainerID     string // its id in the runtime, without scheme; "": it has none yet
 }
 
-// PodOf returns what is to be known of a pod, and of the container that a reference names.
+// PodOf returns the Pod, and the container that a reference names.
 //
-// It refuses static pods and what says that it mirrors one, as [Refusals]. The control groups of
-// mirrors go by the UID in an annotation, which anybody can write who makes a pod with
-// spec.nodeName: with the UID of another pod, operations would look into that.
+// It refuses static pods and pods that claim to mirror one, as [Refusals]. The cgroups of mirror
+// pods are found by the UID in an annotation, which anybody can write who creates a pod with
+// spec.nodeName: with another pod's UID, operations would examine that pod.
 func PodOf(p *corev1.Pod, ref *v1alpha1.PodReference) (Pod, error) {
 	out := Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Node: p.Spec.NodeName}
 	if podspec.Is(&p.ObjectMeta) {

@@ -41,7 +41,8 @@ func TestPodOf(t *testing.T) {
 	if _, err := tenancy.PodOf(p, &v1alpha1.PodReference{Name: "web-0", Container: "none"}); err == nil {
 		t.Error("a container that the pod does not have")
 	}
-	// Whoever makes a pod can say whose mirror it is; kubelet has static pods themselves.
+	// The creator of a pod can claim that it mirrors any pod. Kubelet reports the static pods
+	// themselves.
 	for _, static := range []map[string]string{
 		{corev1.MirrorPodAnnotationKey: others}, {corev1.MirrorPodAnnotationKey: others, "kubernetes.io/config.source": "api"}, {"kubernetes.io/config.source": "file"},
 	} {
@@ -52,7 +53,7 @@ func TestPodOf(t *testing.T) {
 			t.Errorf("%T: %v", err, err)
 		}
 	}
-	p.Annotations = map[string]string{"kubernetes.io/config.source": "api"} // as kubelet has others
+	p.Annotations = map[string]string{"kubernetes.io/config.source": "api"} // as kubelet reports other pods
 	if _, err := tenancy.PodOf(p, nil); err != nil {
 		t.Error(err)
 	}

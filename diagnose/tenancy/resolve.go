@@ -10,9 +10,9 @@ import (
 	"github.com/kernosis/kernosis/diagnose/resolve"
 )
 
-// Resolve is [resolve.Set] for a tenant's Diagnosis about a pod: what it returns can look
-// at nothing else. It returns the parameters that the Diagnosis is to be run with, too. The
-// error is [Refusals], with all reasons, or that of [resolve.Set].
+// Resolve is [resolve.Set] for a tenant's Diagnosis about a pod: the returned plan can examine
+// nothing else. It also returns the parameters to run the Diagnosis with. The error is [Refusals]
+// with all reasons, or that of [resolve.Set].
 func Resolve(c resolve.Config, set *v1alpha1.OperationSet, d *v1alpha1.Diagnosis, pod Pod) (*resolve.Plan, map[string]string, error) {
 	var r Refusals
 	r.target(d)
@@ -29,9 +29,9 @@ func Resolve(c resolve.Config, set *v1alpha1.OperationSet, d *v1alpha1.Diagnosis
 	return plan, parameters, err
 }
 
-// Plan is the part of [Resolve] that needs no pod: the parameters are those that
-// [Parameters] returned for it, at an earlier time maybe. A run that goes on after a restart
-// keeps those it has begun with.
+// Plan is the part of [Resolve] that needs no pod. parameters must come from [Parameters], perhaps
+// from an earlier call: a run that is resumed after a restart keeps the parameters that it began
+// with.
 func Plan(c resolve.Config, set *v1alpha1.OperationSet, d *v1alpha1.Diagnosis, parameters map[string]string) (*resolve.Plan, error) {
 	var r Refusals
 	r.target(d)
@@ -47,7 +47,7 @@ func Plan(c resolve.Config, set *v1alpha1.OperationSet, d *v1alpha1.Diagnosis, p
 	return resolve.Set(c, set)
 }
 
-// pod holds the pod that was found against the one that was asked for.
+// pod checks that the pod that was found is the requested one.
 func (r *Refusals) pod(d *v1alpha1.Diagnosis, pod *Pod) {
 	ref := d.Spec.PodReference
 	if ref == nil {
@@ -61,11 +61,10 @@ func (r *Refusals) pod(d *v1alpha1.Diagnosis, pod *Pod) {
 	}
 }
 
-// Builtins returns built-ins as a tenant's Diagnosis may run them: of a call's values,
-// those that name what is looked at are replaced by those of parameters, which
-// [Parameters] returned. As that is done behind [operation.Builtin.Fill], neither an
-// Operation's fixed parameters nor results of other operations can bring another. One that
-// is not made for tenants fails.
+// Builtins returns built-ins restricted for a tenant's Diagnosis: values of a call that select the
+// target are replaced by those in parameters, which come from [Parameters]. This happens after
+// [operation.Builtin.Fill], so neither an Operation's fixed parameters nor results of other
+// operations can select another target. A built-in that is not made for tenants fails.
 func Builtins(all []operation.Builtin, parameters map[string]string) []operation.Builtin {
 	out := make([]operation.Builtin, len(all))
 	for i := range all {

@@ -15,7 +15,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// Alert is one of Prometheus, by way of Alertmanager or not.
+// Alert is an alert of Prometheus, sent directly or through Alertmanager.
 type Alert struct {
 	Labels       map[string]string `json:"labels"`
 	Annotations  map[string]string `json:"annotations"`
@@ -28,7 +28,7 @@ type Alert struct {
 // Name returns the alert's name.
 func (a *Alert) Name() string { return a.Labels[model.AlertNameLabel] }
 
-// Fingerprint returns the one by which Alertmanager knows the alert.
+// Fingerprint returns the fingerprint that Alertmanager uses for the alert.
 func (a *Alert) Fingerprint() string {
 	set := make(model.LabelSet, len(a.Labels))
 	for n, v := range a.Labels {
@@ -42,7 +42,7 @@ func (a *Alert) resolved(now time.Time) bool {
 	return a.Over || !a.EndsAt.IsZero() && !a.EndsAt.After(now)
 }
 
-// identity is the labels: unlike the fingerprint nobody can make two alerts of one.
+// identity identifies an alert by its labels. Unlike the fingerprint it can't be made to collide.
 func (a *Alert) identity() string {
 	var b strings.Builder
 	for _, n := range slices.Sorted(maps.Keys(a.Labels)) {
@@ -57,7 +57,7 @@ type alertMatcher struct {
 	name, startsAt, endsAt, generatorURL *regexp.Regexp
 	labels, annotations                  []namedRegexp
 
-	node, podNamespace, podName, container string // labels; empty: none
+	node, podNamespace, podName, container string // names of labels; empty: none
 	inject                                 []string
 }
 
@@ -109,20 +109,19 @@ func (m *alertMatcher) matches(a *Alert) bool {
 		matchesTime(m.startsAt, a.StartsAt) && matchesTime(m.endsAt, a.EndsAt) && matches(m.generatorURL, a.GeneratorURL)
 }
 
-// matchesTime takes both forms that a Trigger may be written for: RFC 3339, and the one
-// that KubeDiag matches, "2026-01-02 15:04:05 +0000 UTC".
+// matchesTime tries both formats that a Trigger may be written for: RFC 3339, and KubeDiag's,
+// "2026-01-02 15:04:05 +0000 UTC".
 func matchesTime(re *regexp.Regexp, t time.Time) bool {
 	return re == nil || re.MatchString(t.Format(time.RFC3339Nano)) || re.MatchString(t.String())
 }
 
-// maxAhead is how far another machine's clock may be ahead of this one's. An alert that
-// began later would hide those that follow.
+// maxAhead is how far another machine's clock may be ahead of ours. An alert that began later would
+// hide the next ones.
 const maxAhead = 5 * time.Minute
 
-// Alert returns what is wanted because of an alert. One that is sent again and again is
-// decided about once; from its labels and its beginning it is known to be the same. One
-// whose sender doesn't report when it began, begins each time. known has the pods of
-// [Engine.PodsOfAlert].
+// Alert returns the Diagnoses wanted because of an alert. An alert that is sent repeatedly is
+// decided on once; it is recognized by its labels and start. Without a start, each alert counts as
+// new. known has the pods of [Engine.PodsOfAlert].
 func (e *Engine) Alert(a *Alert, known Known, now time.Time) []*v1alpha1.Diagnosis {
 	if a.resolved(now) || len(a.Labels) == 0 {
 		return nil
@@ -156,8 +155,8 @@ func (a *Alert) began(now time.Time) time.Time {
 	return a.StartsAt
 }
 
-// PodsOfAlert returns the pods that a decision about an alert asks for: nothing of it is
-// remembered. There are none where it is decided about, or withheld whatever they are.
+// PodsOfAlert returns the pods that a decision on an alert needs. It changes nothing. There are
+// none if the alert is already decided on, or is withheld regardless of pods.
 func (e *Engine) PodsOfAlert(a *Alert, now time.Time) []types.NamespacedName {
 	if a.resolved(now) || len(a.Labels) == 0 || a.began(now).Sub(now) > maxAhead {
 		return nil
@@ -180,15 +179,15 @@ func (e *Engine) PodsOfAlert(a *Alert, now time.Time) []types.NamespacedName {
 	return asked
 }
 
-// Reported is what an alert says of the Diagnosis that was made for it.
+// Reported is an alert's report on the Diagnosis that was made for it.
 type Reported struct {
 	Diagnosis string // its name
-	Gone      bool   // the alert has ended; else it lasts
+	Gone      bool   // the alert has ended; otherwise it lasts
 	Since     time.Time
 }
 
-// Reported returns what an alert reports of Diagnoses that were made for its episode, firing or
-// resolved. It changes nothing.
+// Reported returns what an alert, firing or resolved, reports on the Diagnoses that were made for
+// its episode. It changes nothing.
 func (e *Engine) Reported(a *Alert, now time.Time) []Reported {
 	if len(a.Labels) == 0 {
 		return nil
@@ -205,8 +204,8 @@ func (e *Engine) Reported(a *Alert, now time.Time) []Reported {
 		}
 		o := &occurrence{matcher: m, subject: subject}
 		made, known := e.subjects.Peek(o.key())
-		// Of two Prometheus the one that saw it first may be heard last. What began later is
-		// another episode, and what ended before was one.
+		// Of two Prometheus servers, the one that saw it first may report last. A later start is
+		// another episode, and so is an earlier end.
 		if !known || a.StartsAt.After(made.Episode) || gone && !a.EndsAt.IsZero() && a.EndsAt.Before(made.Episode) {
 			continue
 		}
@@ -222,10 +221,10 @@ func (e *Engine) Reported(a *Alert, now time.Time) []Reported {
 	return out
 }
 
-// alertSubject is by what cooldown distinguishes alerts.
+// alertSubject returns the subject of an alert, which cooldown applies to.
 func alertSubject(identity string) string { return "alert " + identity }
 
-// ofAlert is what a Diagnosis of an alert is made of.
+// ofAlert returns the occurrence of an alert.
 func ofAlert(m *Matcher, a *Alert, identity string, episode time.Time, known Known) *occurrence {
 	t := m.alert
 	o := &occurrence{
@@ -234,14 +233,14 @@ func ofAlert(m *Matcher, a *Alert, identity string, episode time.Time, known Kno
 		about: "alert " + a.Name(), target: target{node: a.Labels[t.node]},
 	}
 	p := &parameters{values: v1alpha1.Parameters{}}
-	// Of a namespace or a name alone nothing is found.
+	// A pod needs both namespace and name.
 	if ns, name := a.Labels[t.podNamespace], a.Labels[t.podName]; t.podName != "" && ns != "" && name != "" {
 		pod := Pod{Namespace: ns, Name: name, Container: a.Labels[t.container]}
 		o.target.pod = &v1alpha1.PodReference{Namespace: ns, Name: name, Container: pod.Container}
 		o.about = ns + "/" + name
 		there, gone := known.pod(ns, name)
 		if there != nil {
-			// Labels may be those of an exporter on another node.
+			// The node label may be that of an exporter on another node.
 			pod.UID, o.target.node = there.UID, cmp.Or(there.Node, o.target.node)
 		}
 		o.podGone = gone
@@ -260,7 +259,7 @@ func ofAlert(m *Matcher, a *Alert, identity string, episode time.Time, known Kno
 	return o
 }
 
-// labelText writes labels as Prometheus does.
+// labelText formats labels as Prometheus does.
 func labelText(labels map[string]string) string {
 	var parts []string
 	for _, n := range slices.Sorted(maps.Keys(labels)) {

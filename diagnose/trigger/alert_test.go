@@ -21,7 +21,7 @@ func payload(tb testing.TB, path string) []byte {
 	return data
 }
 
-// full is an alert of Alertmanager's webhook.
+// full returns an alert of Alertmanager's webhook.
 func full(tb testing.TB) *trigger.Alert {
 	tb.Helper()
 	a, err := trigger.DecodeWebhook(payload(tb, "webhook/filesystem.json"))
@@ -41,13 +41,13 @@ func TestWhichAlertsAreChosen(t *testing.T) {
 		`labels: {severity: ^crit$}`:                         false,
 		`labels: {severity: critical, mountpoint: ^/var}`:    true,
 		`labels: {severity: critical, mountpoint: ^/data}`:   false,
-		`labels: {team: ""}`:                                 false, // the label must be there
+		`labels: {team: ""}`:                                 false, // the label must be present
 		`labels: {node: ""}`:                                 true,
 		`labels: {Severity: critical}`:                       false,
 		`annotations: {summary: "less than 3%"}`:             true,
 		`annotations: {note: .*}`:                            false,
 		`startsAt: ^2026-03-01T11:5`:                         true,
-		`startsAt: "^2026-03-01 11:58:07.412 \\+0000 UTC$"`:  true, // as KubeDiag has it
+		`startsAt: "^2026-03-01 11:58:07.412 \\+0000 UTC$"`:  true, // KubeDiag's format
 		`startsAt: ^2025`:                                    false,
 		`endsAt: ^0001-01-01`:                                true,
 		`generatorURL: //prometheus-\d+:`:                    true,
@@ -85,7 +85,7 @@ func TestWhatADiagnosisOfAnAlertSays(t *testing.T) {
 	}
 }
 
-// KubeDiag's form: Prometheus posts to the controller as to an Alertmanager.
+// KubeDiag's setup: Prometheus posts to the controller as if to an Alertmanager.
 func TestAlertOfAPod(t *testing.T) {
 	a, err := trigger.DecodeAlerts(payload(t, "alerts/pods.json"))
 	if err != nil || len(a.Alerts) != 2 || len(a.Refused) != 0 {
@@ -138,7 +138,7 @@ func TestTargetsOfAlerts(t *testing.T) {
 			got := e.Alert(a, trigger.Known{}, start)
 			if test.why != "" {
 				none(t, got)
-				none(t, e.Alert(a, trigger.Known{}, start)) // reported once
+				none(t, e.Alert(a, trigger.Known{}, start)) // counted once
 				counts(t, e, "t0", 0, map[string]uint64{test.why: 1})
 				return
 			}
@@ -154,7 +154,7 @@ func TestTargetsOfAlerts(t *testing.T) {
 	}
 }
 
-// An alert is sent every minute while it fires, by two of a pair maybe.
+// An alert is sent every minute while it fires, maybe by both Prometheus servers of a pair.
 func TestAlertThatGoesOn(t *testing.T) {
 	matchers := matchersOf(t, diskFull)
 	e := engineOf(t, matchers...)
@@ -174,10 +174,10 @@ func TestAlertThatGoesOn(t *testing.T) {
 	if second.Name == first.Name {
 		t.Error(first.Name)
 	}
-	// The one of a pair that noticed earlier, and reports later.
+	// The server of the pair that noticed it earlier, but reports later.
 	anew.StartsAt = after(59 * time.Minute)
 	none(t, e.Alert(anew, trigger.Known{}, after(time.Hour)))
-	// A clock that is ahead must not hide what comes.
+	// A clock that is ahead must not hide later alerts.
 	anew.StartsAt = after(48 * time.Hour)
 	none(t, e.Alert(anew, trigger.Known{}, after(2*time.Hour)))
 	counts(t, e, "t0", 1, map[string]uint64{trigger.WithheldFuture: 1})
@@ -185,7 +185,8 @@ func TestAlertThatGoesOn(t *testing.T) {
 	only(t, e.Alert(anew, trigger.Known{}, after(3*time.Hour)))
 }
 
-// By labels and not by fingerprint: which is short enough to be met on purpose.
+// Alerts are identified by labels, not by the fingerprint, which is short enough for deliberate
+// collisions.
 func TestAlertsAreKnownByTheirLabels(t *testing.T) {
 	e := engineWith(t, `{operationSet: s, nodeName: n1, cooldown: 0s, sourceTemplate: {prometheusAlertTemplate: {regexp: {alertName: X}}}}`)
 	seen := map[string]bool{}
@@ -199,7 +200,7 @@ func TestAlertsAreKnownByTheirLabels(t *testing.T) {
 	}
 }
 
-// Text of others is no parameter of an operation as it is.
+// Foreign text is not passed to an operation if it is not plain text.
 func TestLabelsThatAreNoText(t *testing.T) {
 	e := engineWith(t, `{operationSet: s, nodeName: n1, sourceTemplate: {prometheusAlertTemplate: {regexp: {alertName: X}, parameterInjectionLabels: [a, b]}}}`)
 	dx := only(t, e.Alert(&trigger.Alert{Labels: map[string]string{"alertname": "X", "a": "x\x1b[31m", "b": "fine"}, StartsAt: start}, trigger.Known{}, start))
@@ -208,7 +209,7 @@ func TestLabelsThatAreNoText(t *testing.T) {
 	}
 }
 
-// An alert reports of the Diagnosis of its episode that it lasts, or is gone, and of no other.
+// An alert reports whether it lasts or is gone only on the Diagnosis of its own episode.
 func TestWhatAnAlertReportsOfItsDiagnosis(t *testing.T) {
 	specs := []string{diskFull, `{operationSet: s, nodeName: n1, cooldown: 1h, sourceTemplate: {prometheusAlertTemplate: {regexp: {annotations: {summary: "less than 3%"}}}}}`}
 	e := engineWith(t, specs...)
@@ -225,7 +226,7 @@ func TestWhatAnAlertReportsOfItsDiagnosis(t *testing.T) {
 		t.Helper()
 		b := *a
 		b.StartsAt, b.EndsAt, b.Over = starts, ends, over
-		b.Annotations = nil // of what is resolved they may be others
+		b.Annotations = nil // a resolved alert may have other annotations
 		if diff := cmp.Diff(want, e.Reported(&b, start)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
@@ -244,7 +245,7 @@ func TestWhatAnAlertReportsOfItsDiagnosis(t *testing.T) {
 	report("another episode, later", began.Add(time.Second), time.Time{}, false)
 	report("another episode, later, resolved", began.Add(time.Second), ends, true)
 	report("an episode before, resolved", began.Add(-time.Hour), began.Add(-time.Minute), true)
-	// What is withheld for cooldown belongs to no Diagnosis.
+	// An alert that is withheld because of the cooldown belongs to no Diagnosis.
 	later := *a
 	later.StartsAt = began.Add(time.Minute)
 	if again := names(e.Alert(&later, trigger.Known{}, start)); len(again) != 1 {

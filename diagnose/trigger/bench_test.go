@@ -9,8 +9,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
-// A temporary problem that goes on counting, as in a flood, with 100 triggers: nothing
-// comes of it.
+// BenchmarkProblemThatGoesOn measures a temporary problem whose count grows, as in a flood, with
+// 100 triggers. It starts nothing.
 func BenchmarkProblemThatGoesOn(b *testing.B) {
 	e := engineWith(b, hundred(anyOOM)...)
 	p := hit(start)
@@ -34,7 +34,8 @@ func BenchmarkProblemThatBegins(b *testing.B) {
 	}
 }
 
-// An alert that is sent again, with 100 triggers of which one matches.
+// BenchmarkAlertThatGoesOn measures an alert that is sent again, with 100 triggers of which one
+// matches.
 func BenchmarkAlertThatGoesOn(b *testing.B) {
 	e := engineWith(b, append(hundred(`{operationSet: s, nodeName: n1, sourceTemplate: {prometheusAlertTemplate: {regexp: {alertName: ^Other$}}}}`), diskFull)...)
 	a := full(b)
@@ -54,7 +55,7 @@ func BenchmarkDecodeWebhook(b *testing.B) {
 	}
 }
 
-// The state of an engine that is full.
+// BenchmarkState measures the state of a full engine.
 func BenchmarkState(b *testing.B) {
 	e := engineWith(b, `{operationSet: s, rateLimit: {count: 1000}, sourceTemplate: {problemTemplate: {rules: [oom-kill]}}}`)
 	for i := range 5000 {

@@ -13,17 +13,17 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// What holds where a Trigger says nothing: the defaults of the API.
+// Defaults of the API for what a Trigger omits.
 const (
 	defaultCooldown = 10 * time.Minute
 	defaultCount    = 20
 	defaultWithin   = time.Hour
 )
 
-// maxParameters is how many a Diagnosis may have.
+// maxParameters is how many parameters a Diagnosis may have.
 const maxParameters = 64
 
-// Source is what starts Diagnoses.
+// Source is the kind of thing that starts Diagnoses.
 type Source string
 
 // The sources.
@@ -34,13 +34,13 @@ const (
 	SourceCron    Source = "cron"
 )
 
-// Matcher is a compiled Trigger. It does not change; several goroutines may use it.
+// Matcher is a compiled Trigger. It is immutable and safe for concurrent use.
 type Matcher struct {
 	name     string
 	spec     v1alpha1.TriggerSpec
 	source   Source
 	cooldown time.Duration
-	count    int // so many
+	count    int // the rate limit: at most count per within
 	within   time.Duration
 	warnings Errors
 
@@ -50,20 +50,20 @@ type Matcher struct {
 	cron    *schedule
 
 	created       time.Time // of the Trigger; zero: not in a cluster
-	lastScheduled time.Time // as its status has it
+	lastScheduled time.Time // from its status
 }
 
-// Name returns the Trigger's.
+// Name returns the Trigger's name.
 func (m *Matcher) Name() string { return m.name }
 
 // Source returns what starts its Diagnoses.
 func (m *Matcher) Source() Source { return m.source }
 
-// Warnings returns what is valid, and hardly meant.
+// Warnings returns settings that are valid but probably not intended.
 func (m *Matcher) Warnings() Errors { return m.warnings }
 
-// Compile makes a Trigger ready for an [Engine]. The error is an [Errors] with everything
-// that is wrong. The Trigger is not kept.
+// Compile compiles a Trigger for an [Engine]. The error is an [Errors] with all mistakes. The
+// Trigger is not retained.
 func Compile(t *v1alpha1.Trigger) (*Matcher, error) {
 	m := &Matcher{name: t.Name, spec: *t.Spec.DeepCopy(), created: t.CreationTimestamp.Time}
 	if t.Status.LastScheduleTime != nil {
@@ -73,7 +73,7 @@ func Compile(t *v1alpha1.Trigger) (*Matcher, error) {
 	if t.Name == "" {
 		errs.wrong("metadata.name", v1alpha1.ReasonInvalid, "is required")
 	}
-	for _, msg := range validation.IsValidLabelValue(t.Name) { // of the Diagnoses
+	for _, msg := range validation.IsValidLabelValue(t.Name) { // it becomes a label of the Diagnoses
 		errs.wrong("metadata.name", v1alpha1.ReasonInvalid, "%q: %s", t.Name, msg)
 	}
 	if t.Spec.OperationSet == "" {
@@ -92,7 +92,7 @@ func Compile(t *v1alpha1.Trigger) (*Matcher, error) {
 	return m, nil
 }
 
-// targets checks the selector of a Diagnosis whose source names no target.
+// targets checks the selector that is used if the source names no target.
 func (m *Matcher) targets(errs *Errors) {
 	const field = "spec.targetSelector"
 	t := m.spec.TargetSelector
@@ -116,7 +116,7 @@ func (m *Matcher) targets(errs *Errors) {
 	}
 }
 
-// bounds reads cooldown, rate limit and time to live.
+// bounds reads cooldown and rate limit, and checks them and the time to live.
 func (m *Matcher) bounds(errs *Errors) {
 	m.cooldown, m.count, m.within = defaultCooldown, defaultCount, defaultWithin
 	if m.spec.Cooldown != nil {
@@ -143,7 +143,7 @@ func (m *Matcher) bounds(errs *Errors) {
 	}
 }
 
-// template reads what starts a Diagnosis.
+// template compiles the source template.
 func (m *Matcher) template(errs *Errors) {
 	const field = "spec.sourceTemplate"
 	s := &m.spec.SourceTemplate
@@ -200,8 +200,7 @@ func (m *Matcher) template(errs *Errors) {
 	}
 }
 
-// parameters sees to it that there is room for all parameters, so that none is left out
-// at the time of need.
+// parameters checks that there is room for all parameters, so that none is dropped later.
 func (m *Matcher) parameters(errs *Errors) {
 	names := make(map[string]bool, maxParameters)
 	for _, n := range CommonParameters(m.source) {
@@ -238,8 +237,8 @@ func compileRegexp(text v1alpha1.Regexp, field string, errs *Errors) *regexp.Reg
 	return re
 }
 
-// compileRegexps reads those of labels or annotations. Empty ones are kept: the name must
-// be there.
+// compileRegexps compiles the expressions for labels or annotations. Empty ones are kept, because
+// the name must still be present.
 func compileRegexps(texts map[string]v1alpha1.Regexp, field string, errs *Errors) []namedRegexp {
 	var all []namedRegexp
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
@@ -253,11 +252,11 @@ type namedRegexp struct {
 	re   *regexp.Regexp
 }
 
-// matches reports whether the expression is somewhere in the text, as KubeDiag has it: it
-// is bound to begin and end only by ^ and $.
+// matches reports whether the expression matches anywhere in the text, as in KubeDiag: only ^ and $
+// anchor it.
 func matches(re *regexp.Regexp, text string) bool { return re == nil || re.MatchString(text) }
 
-// matchesAll reports whether all names are there, with texts that match.
+// matchesAll reports whether all names are present with matching texts.
 func matchesAll(all []namedRegexp, texts map[string]string) bool {
 	for _, n := range all {
 		text, ok := texts[n.name]

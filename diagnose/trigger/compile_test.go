@@ -15,7 +15,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
-// newTrigger returns one with a spec that is written as YAML.
+// newTrigger returns a Trigger with a spec in YAML.
 func newTrigger(tb testing.TB, name, spec string) *v1alpha1.Trigger {
 	tb.Helper()
 	t := &v1alpha1.Trigger{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -57,7 +57,7 @@ func TestMistakesNameTheirFields(t *testing.T) {
 			for _, e := range errs {
 				have = append(have, e.Error())
 			}
-			// By field, not by place: what is checked first is no promise.
+			// Compared as a set, because the order of the checks is not guaranteed.
 			for _, w := range want {
 				if !slices.Contains(have, w) {
 					t.Errorf("not reported: %s", w)
@@ -98,7 +98,7 @@ func TestNameThatIsNoLabel(t *testing.T) {
 	}
 }
 
-// There is room for all parameters, or the Trigger is refused: none is left out later.
+// There is room for all parameters, or the Trigger is rejected: none is dropped later.
 func TestRoomForParameters(t *testing.T) {
 	spec := func(n int) string {
 		var names []string
@@ -140,7 +140,7 @@ func TestScheduleBeyondTheRateLimit(t *testing.T) {
 	}
 }
 
-// A Trigger is compiled as it was: what becomes of the object later does not matter.
+// Later changes of the object don't affect the compiled Trigger.
 func TestTheTriggerIsNotKept(t *testing.T) {
 	obj := newTrigger(t, "t", `{operationSet: s, parameters: {a: b}, cooldown: 0s, sourceTemplate: {problemTemplate: {rules: [oom-kill]}}}`)
 	e := engineOf(t, compile(t, obj))

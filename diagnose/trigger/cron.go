@@ -7,13 +7,13 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// setBack is how far behind the latest scheduled time the clock may be: what is more was
-// set back, and schedules go on from there.
+// setBack is how far the clock may be behind the latest scheduled time. If it is further behind, it
+// was set back, and schedules continue from the new time.
 const setBack = time.Hour
 
-// Tick returns what is wanted because of times that have come. Of those that were missed
-// the latest is made up for. Schedules without a time zone are in that of now. Cooldown is
-// not for these: a schedule says itself how often.
+// Tick returns the Diagnoses wanted because of schedules. Of missed times only the latest is made
+// up for. Schedules without a time zone use that of now. Cooldown does not apply, because a
+// schedule itself says how often.
 func (e *Engine) Tick(known Known, now time.Time) []*v1alpha1.Diagnosis {
 	now = now.Round(0)
 	var wanted []*v1alpha1.Diagnosis
@@ -40,7 +40,7 @@ func (e *Engine) Tick(known Known, now time.Time) []*v1alpha1.Diagnosis {
 	return wanted
 }
 
-// NextTick returns when Tick is wanted next; false: there is no schedule.
+// NextTick returns when to call Tick next; false: there is no schedule.
 func (e *Engine) NextTick(now time.Time) (next time.Time, ok bool) {
 	now = now.Round(0)
 	for _, m := range e.matchers {
@@ -59,8 +59,8 @@ func (e *Engine) NextTick(now time.Time) (next time.Time, ok bool) {
 	return next, ok
 }
 
-// scheduled returns the time up to which a schedule was seen to. One that is new begins
-// when its Trigger was made; one that was changed begins now.
+// scheduled returns the time up to which a schedule was handled. A new schedule begins when its
+// Trigger was created; a changed one begins now.
 func (e *Engine) scheduled(m *Matcher, now time.Time) time.Time {
 	st := e.triggers[m.name]
 	if st.Schedule != m.cron.text {

@@ -41,22 +41,22 @@ func TestCron(t *testing.T) {
 	}
 	none(t, e.Tick(trigger.Known{}, at(1, 0)))
 	none(t, e.Tick(trigger.Known{}, at(1, 59)))
-	// Down for hours: one is made up for, the latest.
+	// Down for hours: only the latest missed time is made up for.
 	if dx := only(t, e.Tick(trigger.Known{}, at(9, 45))); dx.Annotations[trigger.AnnotationEpisode] != "2026-03-01T09:00:00Z" {
 		t.Error(dx.Annotations)
 	}
 	none(t, e.Tick(trigger.Known{}, at(9, 46)))
-	// With its state, and with the Trigger's status alone.
+	// With its state, and with only the Trigger's status.
 	none(t, restarted(t, e, []*trigger.Matcher{m}).Tick(trigger.Known{}, at(9, 50)))
 	none(t, engineOf(t, cronMatcher(t, "0 * * * *", at(0, 30), at(9, 0))).Tick(trigger.Known{}, at(9, 50)))
-	// With neither the latest is made again, by the same name.
+	// With neither, the latest is wanted again, under the same name.
 	again := only(t, engineOf(t, m).Tick(trigger.Known{}, at(1, 20)))
 	if again.Name != first.Name {
 		t.Error(again.Name, first.Name)
 	}
 }
 
-// A schedule that is changed begins then: the new one has missed nothing.
+// A changed schedule begins at that moment: the new one has missed nothing.
 func TestScheduleThatIsChanged(t *testing.T) {
 	e := engineOf(t, cronMatcher(t, "0 2 * * *", at(0, 0), time.Time{}))
 	only(t, e.Tick(trigger.Known{}, at(2, 0)))
@@ -67,7 +67,7 @@ func TestScheduleThatIsChanged(t *testing.T) {
 	only(t, e.Tick(trigger.Known{}, at(14, 10)))
 }
 
-// Another controller has been the leader meanwhile.
+// Another controller has led meanwhile.
 func TestScheduleThatAnotherSawTo(t *testing.T) {
 	e := engineOf(t, cronMatcher(t, "0 * * * *", at(0, 30), time.Time{}))
 	only(t, e.Tick(trigger.Known{}, at(1, 0)))
@@ -86,7 +86,7 @@ func TestScheduleOfAClockThatIsSetBack(t *testing.T) {
 	only(t, e.Tick(trigger.Known{}, at(2, 0)))
 }
 
-// Neither the Trigger's default cooldown nor the time before it was made count.
+// Neither the Trigger's default cooldown nor the time before its creation counts.
 func TestEvery(t *testing.T) {
 	tr := newTrigger(t, "often", `{operationSet: s, nodeName: n7, sourceTemplate: {cronTemplate: {schedule: "@every 5m"}}}`)
 	e := engineOf(t, compile(t, tr))

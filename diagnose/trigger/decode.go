@@ -14,10 +14,10 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// Bounds of what is taken from a sender of alerts.
+// Limits for what senders of alerts may send.
 const (
-	// MaxAlertBody is how many bytes a request may have: Prometheus sends 64 alerts at a
-	// time, Alertmanager a whole group.
+	// MaxAlertBody is the largest request in bytes: Prometheus sends 64 alerts at a time,
+	// Alertmanager a whole group.
 	MaxAlertBody = 4 << 20
 	maxAlerts    = 4096
 	maxAlert     = 64 << 10 // bytes
@@ -25,33 +25,32 @@ const (
 	maxLabelName = 256
 	maxLabelText = 4 << 10
 	maxNoteText  = 16 << 10 // of an annotation or URL
-	maxRefused   = 16       // mistakes that are reported one by one
+	maxRefused   = 16       // errors that are listed one by one
 )
 
-// Alerts are what a request holds.
+// Alerts is the content of a request.
 type Alerts struct {
 	Alerts []*Alert
-	// Refused says what is wrong with those that can't be taken, each with its place. Of
-	// many the first are reported, and how many there are more.
+	// Refused has an error for each rejected alert, with its position. If there are many, it has
+	// the first ones and the number of the rest.
 	Refused []error
-	// RefusedCount is how many those are.
+	// RefusedCount is the number of rejected alerts.
 	RefusedCount int
-	// Omitted is how many Alertmanager has left out of a webhook's request, by its own
-	// max_alerts.
+	// Omitted is how many alerts Alertmanager has truncated from a webhook's request, because of
+	// its max_alerts.
 	Omitted int
 }
 
-// webhook is Alertmanager's request to a webhook, version 4. Keys that a later Alertmanager
-// adds are its own matter.
+// webhook is Alertmanager's webhook request, version 4. Keys that a later Alertmanager adds are
+// ignored.
 type webhook struct {
 	Version         string          `json:"version"`
 	TruncatedAlerts int             `json:"truncatedAlerts"`
 	Alerts          json.RawMessage `json:"alerts"`
 }
 
-// DecodeWebhook reads what Alertmanager sends to a webhook, version 4. An error is about
-// the whole request; what is wrong with one alert does not keep the others from being
-// read.
+// DecodeWebhook decodes Alertmanager's webhook request, version 4. An error is about the whole
+// request; a bad alert does not prevent the others from being read.
 func DecodeWebhook(data []byte) (*Alerts, error) {
 	if len(data) > MaxAlertBody {
 		return nil, fmt.Errorf("webhook: %d bytes, at most %d", len(data), MaxAlertBody)
@@ -70,8 +69,8 @@ func DecodeWebhook(data []byte) (*Alerts, error) {
 	return out, out.read(w.Alerts, true)
 }
 
-// DecodeAlerts reads a list of alerts, as Prometheus sends it to /api/v1/alerts and
-// /api/v2/alerts of an Alertmanager. Errors are as those of [DecodeWebhook].
+// DecodeAlerts decodes a list of alerts, as Prometheus sends it to an Alertmanager's /api/v1/alerts
+// and /api/v2/alerts. Errors are as in [DecodeWebhook].
 func DecodeAlerts(data []byte) (*Alerts, error) {
 	if len(data) > MaxAlertBody {
 		return nil, fmt.Errorf("alerts: %d bytes, at most %d", len(data), MaxAlertBody)
@@ -80,8 +79,8 @@ func DecodeAlerts(data []byte) (*Alerts, error) {
 	return out, out.read(data, false)
 }
 
-// read reads a list of alerts one by one: a list of empty ones takes hundred times its
-// size when read at once.
+// read decodes a list of alerts one by one, because a list of empty ones decoded at once takes a
+// hundred times its size.
 func (a *Alerts) read(data []byte, hook bool) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if t, err := d.Token(); err != nil || t != json.Delim('[') {
@@ -122,7 +121,7 @@ func readAlert(data []byte, hook bool) (*Alert, error) {
 	}
 	var w struct {
 		Alert
-		Status string `json:"status"` // a webhook's only
+		Status string `json:"status"` // only in a webhook
 	}
 	if err := strictly(data, &w); err != nil {
 		return nil, err
@@ -147,7 +146,7 @@ func readAlert(data []byte, hook bool) (*Alert, error) {
 	return a, nil
 }
 
-// bound checks texts against their bounds. Empty labels are as none.
+// bound checks texts against their limits. Empty labels are removed.
 func (a *Alert) bound() error {
 	for n, v := range a.Labels {
 		if v == "" {
@@ -182,8 +181,8 @@ func (a *Alert) bound() error {
 	return nil
 }
 
-// strictly reads an object whose keys are written as they must be and stand once: what
-// reads "Labels" for "labels", or the second of two, is read differently by others.
+// strictly decodes an object with exact, unique keys. Other programs would read "Labels" for
+// "labels", or the second of duplicate keys, differently.
 func strictly(data []byte, into any) error {
 	if t := bytes.TrimLeft(data, " \t\r\n"); len(t) == 0 || t[0] != '{' {
 		return errors.New("want an object")

@@ -48,7 +48,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 	}
 }
 
-// What is wrong with one does not keep the others from being read.
+// An invalid alert does not prevent the others from being read.
 func TestAlertsThatAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		`null`:                                  "want an object",
@@ -74,12 +74,12 @@ func TestAlertsThatAreRefused(t *testing.T) {
 			t.Errorf("%.80s: %+v %v, want %s", text, a, err, want)
 		}
 	}
-	// Of many the first are reported.
+	// If there are many, the first are listed.
 	a, err := trigger.DecodeAlerts([]byte(`[` + strings.Repeat(`{},`, 100) + one + `]`))
 	if err != nil || len(a.Alerts) != 1 || len(a.Refused) != 17 || a.Refused[16].Error() != "and 84 more" {
 		t.Error(a, err)
 	}
-	// Keys that a later Alertmanager adds are its own matter.
+	// Keys that a later Alertmanager adds are ignored.
 	a, err = trigger.DecodeWebhook([]byte(`{"version":"4","receiver":"x","new":{},"alerts":[{"new":1,` + one[1:] + `]}`))
 	if err != nil || len(a.Alerts) != 1 {
 		t.Error(a, err)
@@ -108,7 +108,7 @@ func FuzzDecodeAlerts(f *testing.F) {
 	fuzzAlerts(f, trigger.DecodeAlerts)
 }
 
-// Whatever comes: bounded, and a Diagnosis made of it is one that the API server takes.
+// Any input is bounded, and a Diagnosis that results from it is valid for the API server.
 func fuzzAlerts(f *testing.F, decode func([]byte) (*trigger.Alerts, error)) {
 	matchers := matchersOf(f,
 		`{operationSet: s, cooldown: 0s, sourceTemplate: {prometheusAlertTemplate: {regexp: {alertName: ""  , startsAt: ".*"},

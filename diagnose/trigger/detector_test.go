@@ -29,7 +29,7 @@ func evidence(comm, cgroup, mount, uid string) []*event.Event {
 	}}
 }
 
-// shipped is the detector with the rules that come with it.
+// shipped returns the detector with the shipped rules.
 func shipped(tb testing.TB) *detector.Engine {
 	tb.Helper()
 	set, err := detector.Load(rules.FS)
@@ -54,8 +54,8 @@ func feed(e *trigger.Engine, d *detector.Engine, ev *event.Event, now time.Time)
 	return wanted
 }
 
-// A task that hangs is reported again and again, becomes a deadlock after two minutes, and
-// runs again: two triggers, a Diagnosis each.
+// A task that hangs is reported repeatedly, becomes a deadlock after two minutes, and then runs
+// again: two triggers, one Diagnosis each.
 func TestTaskThatHangs(t *testing.T) {
 	d := shipped(t)
 	e := engineWith(t,
@@ -90,7 +90,7 @@ func TestTaskThatHangs(t *testing.T) {
 	}
 }
 
-// A container that is killed again and again, and the node as a whole.
+// A container that is OOM-killed repeatedly, and the node as a whole.
 func TestOOMKills(t *testing.T) {
 	d := shipped(t)
 	e := engineWith(t,
@@ -112,14 +112,14 @@ func TestOOMKills(t *testing.T) {
 	if p := got[0].Spec.Parameters; p["pid"] != "900" || p["limitCgroup"] != "/kubepods/x/c0ffee" || p["podNamespace"] != "shop" {
 		t.Error(p)
 	}
-	// Of the node as a whole who was killed last is no parameter.
+	// For the node as a whole, the last victim is no parameter.
 	if p := got[1].Spec.Parameters; p["pid"] != "" || p["podUID"] != "" || p["cgroup"] != "" || p["node"] != "n7" || got[1].Spec.PodReference != nil {
 		t.Error(p)
 	}
 }
 
-// The first operation of the Diagnosis takes what the kernel's lines call a disk: also a
-// controller of NVMe, and a partition that is gone.
+// The first operation of the Diagnosis accepts any disk name in the kernel's lines, including an
+// NVMe controller and a partition that is gone.
 func TestDisksOfKernelLines(t *testing.T) {
 	set, err := detector.Load(rules.FS)
 	if err != nil {
@@ -159,7 +159,7 @@ func TestDisksOfKernelLines(t *testing.T) {
 	}
 }
 
-// shippedTriggers are those of a shipped set, without their cooldown.
+// shippedTriggers returns the Triggers of a shipped set, without their cooldown.
 func shippedTriggers(tb testing.TB, file string) (all []*trigger.Matcher) {
 	tb.Helper()
 	data, err := fs.ReadFile(sets.Files, file)

@@ -11,23 +11,22 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// What a Diagnosis says of its beginning, besides [v1alpha1.LabelTrigger].
+// Labels and annotations that describe a Diagnosis' origin, besides [v1alpha1.LabelTrigger].
 const (
 	// LabelSource has the [Source].
 	LabelSource = v1alpha1.Group + "/trigger-source"
-	// AnnotationTriggeredBy says in a line what has happened.
+	// AnnotationTriggeredBy describes in one line what happened.
 	AnnotationTriggeredBy = v1alpha1.Group + "/triggered-by"
 	// AnnotationSubject names what it happened to.
 	AnnotationSubject = v1alpha1.Group + "/trigger-subject"
-	// AnnotationEpisode is when it began, as RFC 3339; of a cronTemplate, the time that
-	// it was to start at.
+	// AnnotationEpisode is when it began, as RFC 3339; for a cronTemplate, the scheduled time.
 	AnnotationEpisode = v1alpha1.Group + "/trigger-episode"
-	// AnnotationOmitted names parameters that are known and could not be given: too
-	// long, not plain text, or not sure.
+	// AnnotationOmitted names parameters that are known but were omitted: too long, not plain text,
+	// or uncertain.
 	AnnotationOmitted = v1alpha1.Group + "/omitted-parameters"
 )
 
-// diagnosis returns the object for an occurrence, or why there can be none.
+// diagnosis returns the object for an occurrence, or the reason why there is none.
 func (e *Engine) diagnosis(o *occurrence) (dx *v1alpha1.Diagnosis, why string) {
 	m := o.matcher
 	if pod := o.target.pod; pod != nil && !usable(&Pod{Namespace: pod.Namespace, Name: pod.Name, Container: pod.Container}) {

@@ -10,7 +10,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
-// What people are shown is read, and can be used.
+// The examples in the docs can be read and used.
 func TestExamplesOfTheDocs(t *testing.T) {
 	r, err := reader()
 	if err != nil {
@@ -50,7 +50,7 @@ func readPage(tb testing.TB, page string) string {
 	return string(text)
 }
 
-// The docs name all that a Diagnosis may be given, every reason, and what is written on it.
+// The docs name all parameters of Diagnoses, all reasons, and all labels and annotations.
 func TestTheDocsNameAll(t *testing.T) {
 	text := readPage(t, "triggers.md")
 	all := []string{

@@ -12,32 +12,32 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// Bounds of what an engine remembers.
+// Limits of an engine's memory.
 const (
-	defaultStreams  = 4096 // each some 200 bytes of memory, and 120 of JSON
+	defaultStreams  = 4096 // each takes some 200 bytes of memory, and 120 of JSON
 	defaultSubjects = 4096
 	maxMatchers     = 4096
-	// maxCount is the most that a rate limit may allow within its time.
+	// maxCount is the largest count that a rate limit may have.
 	maxCount = 1000
 )
 
-// Config says whose engine it is. Zero bounds take their defaults.
+// Config configures an [Engine]. Zero limits take their defaults.
 type Config struct {
-	// Node is the agent's, whose problems these are; the controller has none.
+	// Node is the agent's node, whose problems these are; empty in the controller.
 	Node string
-	// Namespace is the system namespace, in which the Diagnoses are to be made.
+	// Namespace is the system namespace, where the Diagnoses are created.
 	Namespace string
-	// MaxStreams bounds the problems, alerts and Events, and MaxSubjects the subjects,
-	// that are remembered. Those that were not heard of for longest are forgotten first.
+	// MaxStreams bounds the remembered problems, alerts and Events, and MaxSubjects the remembered
+	// subjects. The least recently seen are evicted first.
 	MaxStreams  int
 	MaxSubjects int
-	// Clock is what the time is now, also while what happened before a restart is given again;
-	// nil: time.Now.
+	// Clock returns the current time, even while events from before a restart are replayed; nil:
+	// time.Now.
 	Clock func() time.Time
 }
 
-// Engine decides which Diagnoses are wanted. It is not safe for concurrent use. Of
-// time it knows the now of each call, and the clock of [Config].
+// Engine decides which Diagnoses are wanted. It is not safe for concurrent use. Its only times are
+// the now of each call, and the clock of [Config].
 type Engine struct {
 	cfg      Config
 	matchers []*Matcher // by name
@@ -50,12 +50,12 @@ type Engine struct {
 	changes  uint64
 }
 
-// stream is one problem, alert or Event: what is reported again and again.
+// stream is a problem, alert or Event that is reported repeatedly.
 type stream struct {
 	ID      id        `json:"id"`
-	Episode time.Time `json:"episode"`          // the beginning of the latest one that was decided about
-	Rank    int       `json:"rank,omitempty"`   // of a problem: the highest severity that was decided about
-	Hidden  bool      `json:"hidden,omitempty"` // of a problem: it was reported while it was hidden
+	Episode time.Time `json:"episode"`          // beginning of the latest episode that was decided on
+	Rank    int       `json:"rank,omitempty"`   // of a problem: the highest severity that was decided on
+	Hidden  bool      `json:"hidden,omitempty"` // of a problem: it was reported while hidden
 }
 
 // subject is what a trigger's Diagnoses are about.
@@ -63,16 +63,16 @@ type subject struct {
 	ID      id            `json:"id"`
 	Episode time.Time     `json:"episode"` // of the latest Diagnosis
 	Started time.Time     `json:"started"` // when it was wanted
-	For     time.Duration `json:"for"`     // cooldown at that time
+	For     time.Duration `json:"for"`     // its cooldown at that time
 }
 
-// TriggerState is what is remembered of a trigger.
+// TriggerState is what is remembered about a trigger.
 type TriggerState struct {
 	Name string `json:"name"`
-	// Started is when Diagnoses were wanted, within the time of the rate limit.
+	// Started has when Diagnoses were wanted, within the window of the rate limit.
 	Started []time.Time `json:"started,omitempty"`
-	// Schedule is a cronTemplate's, Scheduled the time up to which it was seen to, and
-	// Ran the latest of its times that made a Diagnosis.
+	// Schedule is a cronTemplate's schedule, Scheduled the time up to which it was handled, and Ran
+	// the latest of its times that created a Diagnosis.
 	Schedule  string    `json:"schedule,omitempty"`
 	Scheduled time.Time `json:"scheduled,omitzero"`
 	Ran       time.Time `json:"ran,omitzero"`
@@ -102,15 +102,14 @@ func NewEngine(cfg Config) (*Engine, error) {
 	return e, errors.Join(err, err2)
 }
 
-// forgotten notes that a subject makes room while its cooldown lasts.
+// forgotten counts subjects that are evicted during their cooldown.
 func (e *Engine) forgotten(_ id, s subject) {
 	if near(e.now, s.Started, s.For) {
 		e.early++
 	}
 }
 
-// Install puts triggers in force, in place of all others. Of those that stay by name,
-// what was remembered stays too.
+// Install replaces all triggers. The memory of triggers whose name stays is kept.
 func (e *Engine) Install(matchers []*Matcher) error {
 	if len(matchers) > maxMatchers {
 		return fmt.Errorf("%d triggers, at most %d can be in force", len(matchers), maxMatchers)
@@ -137,14 +136,14 @@ func (e *Engine) Install(matchers []*Matcher) error {
 	return nil
 }
 
-// over reports whether an episode is one before the latest of a stream: it is reported late, or
-// by the second of two that report one thing. A latest one that is still to come began by a
-// clock that was set back since, and hides none.
+// over reports whether an episode is older than the latest one of a stream: it is reported late, or
+// by the second of two reporters. If the latest one lies in the future, the clock was set back
+// since, and it does not hide others.
 func (e *Engine) over(s *stream, episode time.Time) bool {
 	return episode.Before(s.Episode) && s.Episode.Sub(e.cfg.Clock()) <= maxAhead
 }
 
-// begins reports whether an episode of a stream is new, and takes it down.
+// begins reports whether an episode of a stream is new, and records it.
 func (e *Engine) begins(key id, episode time.Time) bool {
 	s, known := e.streams.Get(key)
 	if known && (episode.Equal(s.Episode) || e.over(&s, episode)) {
@@ -155,17 +154,17 @@ func (e *Engine) begins(key id, episode time.Time) bool {
 	return true
 }
 
-// occurrence is what a trigger matches.
+// occurrence is what a trigger has matched.
 type occurrence struct {
 	matcher    *Matcher
-	subject    string // by which cooldown distinguishes them
-	hint       string // a name for people, which follows from the subject
-	about      string // the subject for people
-	cause      string // what happened, for people
+	subject    string // what cooldown applies to
+	hint       string // a readable name, which follows from the subject
+	about      string // the subject, for display
+	cause      string // what happened, for display
 	episode    time.Time
 	target     target
-	podGone    bool // there is no pod as the source names it
-	elsewhere  bool // the pod is on another node than the agent that reports it
+	podGone    bool // there is no such pod
+	elsewhere  bool // the pod is not on the node of the agent that reports it
 	parameters v1alpha1.Parameters
 	omitted    []string
 	cooldown   bool
@@ -177,15 +176,14 @@ type target struct {
 	pod  *v1alpha1.PodReference
 }
 
-// decide adds the Diagnosis of an occurrence, unless something is against it. Either is
-// final.
+// decide appends the Diagnosis of an occurrence, or withholds it. Either is final.
 func (e *Engine) decide(wanted []*v1alpha1.Diagnosis, o *occurrence, known Known, now time.Time) []*v1alpha1.Diagnosis {
 	m := o.matcher
 	now = now.Round(0)
 	e.now = now
 	o.episode = o.episode.Round(0).UTC()
 	key := o.key()
-	e.subjects.Get(key) // it was heard of
+	e.subjects.Get(key) // mark as recently seen
 	dx, why := e.diagnosis(o)
 	if why == "" {
 		why = e.against(o, now)
@@ -210,13 +208,13 @@ func (e *Engine) decide(wanted []*v1alpha1.Diagnosis, o *occurrence, known Known
 	return append(wanted, dx)
 }
 
-// against returns which of the bounds keeps a Diagnosis from being made; empty: none. It
-// changes nothing.
+// against returns which limit keeps a Diagnosis from being created; empty: none. It changes
+// nothing.
 func (e *Engine) against(o *occurrence, now time.Time) (why string) {
 	m := o.matcher
 	last, known := e.subjects.Peek(o.key())
 	switch {
-	case known && last.Episode.Equal(o.episode): // two problems that began with one event
+	case known && last.Episode.Equal(o.episode): // two problems that began with the same event
 		return WithheldSame
 	case known && o.cooldown && near(now, last.Started, m.cooldown):
 		return WithheldCooldown
@@ -233,13 +231,13 @@ func (e *Engine) against(o *occurrence, now time.Time) (why string) {
 	return ""
 }
 
-// key is by what the subject is remembered.
+// key returns the key under which the subject is remembered.
 func (o *occurrence) key() id { return idOf(o.matcher.name, string(o.matcher.source), o.subject) }
 
-// Changes returns a number that rises whenever what is remembered changes, but for the
-// order in which it was heard of: only then a state is worth saving.
+// Changes returns a number that grows whenever the memory changes, except for its LRU order. The
+// state need only be saved when it has grown.
 func (e *Engine) Changes() uint64 { return e.changes }
 
-// near reports whether two times are less than d apart. A time that is to come is the
-// clock's fault, which was set back: it must not hold for longer than one that has been.
+// near reports whether two times are less than d apart. A future time means that the clock was set
+// back; it must not count for longer than a past one.
 func near(now, t time.Time, d time.Duration) bool { return now.Sub(t).Abs() < d }

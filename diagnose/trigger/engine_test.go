@@ -25,7 +25,7 @@ func after(d time.Duration) time.Time { return start.Add(d) }
 
 func newEngine(tb testing.TB) *trigger.Engine {
 	tb.Helper()
-	return engineAt(tb, func() time.Time { return after(1000 * time.Hour) }) // later than all that happens
+	return engineAt(tb, func() time.Time { return after(1000 * time.Hour) }) // later than all events
 }
 
 func engineAt(tb testing.TB, clock func() time.Time) *trigger.Engine {
@@ -46,7 +46,7 @@ func engineOf(tb testing.TB, matchers ...*trigger.Matcher) *trigger.Engine {
 	return e
 }
 
-// engineWith has triggers t0, t1 … with these specs.
+// engineWith returns an engine with triggers t0, t1 … with these specs.
 func engineWith(tb testing.TB, specs ...string) *trigger.Engine {
 	tb.Helper()
 	return engineOf(tb, matchersOf(tb, specs...)...)
@@ -95,8 +95,8 @@ func names(wanted []*v1alpha1.Diagnosis) []string {
 
 var reader = sync.OnceValues(manifest.NewReader)
 
-// acceptable checks that the API server would take a Diagnosis, and that its name may be
-// the value of a label.
+// acceptable checks that the API server would accept a Diagnosis, and that its name is a valid
+// label value.
 func acceptable(tb testing.TB, dx *v1alpha1.Diagnosis) {
 	tb.Helper()
 	r, err := reader()
@@ -135,7 +135,7 @@ func counts(tb testing.TB, e *trigger.Engine, name string, started uint64, withh
 	}
 }
 
-// restarted returns an engine with the state of another one, as it comes from a disk.
+// restarted returns an engine with another one's state, via JSON.
 func restarted(tb testing.TB, e *trigger.Engine, matchers []*trigger.Matcher) *trigger.Engine {
 	tb.Helper()
 	data, err := json.Marshal(e.State())
@@ -161,7 +161,7 @@ func restarted(tb testing.TB, e *trigger.Engine, matchers []*trigger.Matcher) *t
 
 const anyOOM = `{operationSet: s, sourceTemplate: {problemTemplate: {rules: [oom-kill]}}}`
 
-// A name is API: the same Diagnosis by another name would be made twice by an upgrade.
+// Names are API: if they changed, an upgrade would create the same Diagnosis twice.
 func TestNamesStay(t *testing.T) {
 	e := engineWith(t, anyOOM)
 	dx := only(t, e.Problem(firing("oom-kill", "a.service", start), nil, start))
@@ -185,7 +185,7 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 }
 
-// Of one subject there is one at a time, and of a trigger no more than its limit.
+// A subject gets one Diagnosis per cooldown, and a trigger no more than its limit.
 func TestCooldownAndRateLimit(t *testing.T) {
 	const spec = `{operationSet: s, cooldown: 10m, rateLimit: {count: 3, within: 1h}, sourceTemplate: {problemTemplate: {rules: [oom-kill]}}}`
 	e := engineWith(t, spec)
@@ -202,9 +202,9 @@ func TestCooldownAndRateLimit(t *testing.T) {
 		{"b", 6 * time.Minute, 1}, // another subject
 		{"a", 10*time.Minute - 1, 0},
 		{"a", 10 * time.Minute, 1},
-		{"c", 20 * time.Minute, 0}, // three are within the hour
+		{"c", 20 * time.Minute, 0}, // three are within the last hour
 		{"c", time.Hour - 1, 0},
-		{"c", time.Hour, 1}, // the first is an hour ago
+		{"c", time.Hour, 1}, // the first was an hour ago
 		{"d", time.Hour + time.Minute, 0},
 		{"d", time.Hour + 6*time.Minute, 1},
 	} {
@@ -215,7 +215,7 @@ func TestCooldownAndRateLimit(t *testing.T) {
 	counts(t, e, "t0", 5, map[string]uint64{trigger.WithheldCooldown: 2, trigger.WithheldRateLimit: 3})
 }
 
-// A clock that was ahead, and is set right, does not withhold for as long as it was ahead.
+// When a clock that was ahead is corrected, Diagnoses are not withheld for as long as it was ahead.
 func TestClockThatIsSetBack(t *testing.T) {
 	e := engineWith(t, `{operationSet: s, cooldown: 10m, rateLimit: {count: 1, within: 1h}, sourceTemplate: {problemTemplate: {rules: [oom-kill]}}}`)
 	only(t, e.Problem(firing("oom-kill", "a", after(0)), nil, after(24*time.Hour)))
@@ -223,7 +223,7 @@ func TestClockThatIsSetBack(t *testing.T) {
 	only(t, e.Problem(firing("oom-kill", "a", after(2)), nil, after(2*time.Hour)))
 }
 
-// An episode that began before the clock was set back hides none of those that follow.
+// An episode that began before the clock was set back does not hide later ones.
 func TestEpisodesBehindAClockThatWasSetBack(t *testing.T) {
 	var now time.Time
 	e := engineAt(t, func() time.Time { return now })
@@ -231,15 +231,15 @@ func TestEpisodesBehindAClockThatWasSetBack(t *testing.T) {
 		`{operationSet: s, cooldown: 10m, nodeName: n1, sourceTemplate: {prometheusAlertTemplate: {regexp: {alertName: Down}}}}`)); err != nil {
 		t.Fatal(err)
 	}
-	down := &trigger.Alert{Labels: map[string]string{"alertname": "Down"}} // it begins each time
+	down := &trigger.Alert{Labels: map[string]string{"alertname": "Down"}} // without a start, each counts as new
 	for _, now = range []time.Time{after(24 * time.Hour), after(2 * time.Hour)} {
 		only(t, e.Problem(firing("oom-kill", "a", now), nil, now))
-		none(t, e.Problem(firing("oom-kill", "a", now.Add(-time.Minute)), nil, now)) // it is reported late
+		none(t, e.Problem(firing("oom-kill", "a", now.Add(-time.Minute)), nil, now)) // a late report
 		only(t, e.Alert(down, trigger.Known{}, now))
 	}
 }
 
-// What is remembered is bounded, and what is forgotten too early is reported.
+// Memory is bounded, and premature evictions are counted.
 func TestMemoryIsBounded(t *testing.T) {
 	e, err := trigger.NewEngine(trigger.Config{Node: "n7", Namespace: "x", MaxStreams: 50, MaxSubjects: 20})
 	if err != nil {
@@ -260,7 +260,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Errorf("%d %d %d", len(s.Streams), len(s.Subjects), len(s.Triggers[0].Started))
 	}
 	counts(t, e, "t0", 1000, map[string]uint64{trigger.WithheldRateLimit: 200})
-	// What was forgotten begins again, by the same name.
+	// An evicted stream begins again, under the same name.
 	again := only(t, e.Problem(firing("oom-kill", "0", start), nil, after(time.Hour)))
 	fresh := engineOf(t, m...)
 	if first := only(t, fresh.Problem(firing("oom-kill", "0", start), nil, start)); first.Name != again.Name {
@@ -277,12 +277,12 @@ func TestInstall(t *testing.T) {
 	if err := e.Install([]*trigger.Matcher{m[1], m[0]}); err != nil {
 		t.Fatal(err)
 	}
-	// By name, whatever the order was.
+	// Sorted by name, whatever the order was.
 	if got := e.Problem(firing("oom-kill", "a", start), nil, start); len(got) != 2 || !slices.IsSorted(names(got)) {
 		t.Error(names(got))
 	}
-	// A trigger that is changed keeps its cooldown, one that went and came does not keep
-	// its count.
+	// A changed trigger keeps its cooldown; one that was removed and added again does not keep its
+	// counters.
 	if err := e.Install(m[:1]); err != nil {
 		t.Fatal(err)
 	}

@@ -10,16 +10,16 @@ import (
 // Error is a mistake in a Trigger.
 type Error struct {
 	Field  string // "spec.sourceTemplate.cronTemplate.schedule"
-	Reason string // that of the condition Accepted, see v1alpha1
+	Reason string // reason of the condition Accepted, see v1alpha1
 	Msg    string
 }
 
 func (e *Error) Error() string { return e.Field + ": " + e.Msg }
 
-// Untrusted is the reason of warnings about what others than administrators choose.
+// Untrusted is the reason of warnings about values that non-administrators control.
 const Untrusted = "Untrusted"
 
-// Errors are all mistakes in one Trigger.
+// Errors are all mistakes in a Trigger.
 type Errors []*Error
 
 func (e Errors) Error() string {
@@ -30,8 +30,8 @@ func (e Errors) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// Reason returns the reason of the condition Accepted: the one that all have, else that of
-// an invalid object.
+// Reason returns the reason of the condition Accepted: the one that all mistakes share, or else
+// Invalid.
 func (e Errors) Reason() string {
 	for i := range e {
 		if e[i].Reason != e[0].Reason {

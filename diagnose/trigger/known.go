@@ -9,19 +9,17 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// Known says which of the nodes and pods there are that alerts, Events and Triggers name:
-// a Diagnosis about none is not made. What a function is missing for is not checked, and
-// names are taken as they are. They are called while a decision is made, and must answer
-// at once: the pods are to be looked up before.
+// Known looks up the nodes and pods that alerts, Events and Triggers name: no Diagnosis is created
+// for missing ones. If a function is nil, names are not checked. The functions are called during a
+// decision and must not block: look pods up before.
 type Known struct {
-	// Pod returns the pod of a name; nil: there is none. known is false for one that was
-	// not looked up.
+	// Pod returns the pod of a name; nil: there is none. known is false if it was not looked up.
 	Pod func(namespace, name string) (pod *Pod, known bool)
 	// Node reports whether there is a node of a name.
 	Node func(name string) bool
 }
 
-// pod returns a pod, and whether it is known that there is none.
+// pod returns a pod, and whether it is known not to exist.
 func (k Known) pod(namespace, name string) (pod *Pod, gone bool) {
 	if k.Pod == nil {
 		return nil, false
@@ -30,7 +28,7 @@ func (k Known) pod(namespace, name string) (pod *Pod, gone bool) {
 	return pod, known && pod == nil
 }
 
-// lacks returns why there is nothing that a Diagnosis could be about; empty: there is.
+// lacks returns why the target of a Diagnosis does not exist; empty: it does.
 func (k Known) lacks(o *occurrence, dx *v1alpha1.Diagnosis) (why string) {
 	switch {
 	case o.podGone:
@@ -43,7 +41,7 @@ func (k Known) lacks(o *occurrence, dx *v1alpha1.Diagnosis) (why string) {
 	return ""
 }
 
-// ask adds the pod of an occurrence, unless nothing follows from it anyway.
+// ask appends the pod of an occurrence, unless the occurrence is withheld anyway.
 func (e *Engine) ask(asked []types.NamespacedName, o *occurrence, now time.Time) []types.NamespacedName {
 	pod := o.target.pod
 	if pod == nil {

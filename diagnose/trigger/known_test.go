@@ -11,7 +11,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
-// podsOf knows these pods, and that there are no others.
+// podsOf returns a Known with exactly these pods.
 func podsOf(pods ...*trigger.Pod) trigger.Known {
 	return trigger.Known{Pod: func(namespace, name string) (*trigger.Pod, bool) {
 		for _, p := range pods {
@@ -23,7 +23,7 @@ func podsOf(pods ...*trigger.Pod) trigger.Known {
 	}}
 }
 
-// nodesOf knows these nodes, and that there are no others.
+// nodesOf returns a Known with exactly these nodes.
 func nodesOf(nodes ...string) trigger.Known {
 	return trigger.Known{Node: func(name string) bool {
 		return slices.Contains(nodes, name)
@@ -46,12 +46,12 @@ func TestAnAlertsPodIsLookedUp(t *testing.T) {
 	if diff := cmp.Diff([]types.NamespacedName{{Namespace: "shop", Name: "db-0"}}, e.PodsOfAlert(crash(), start)); diff != "" {
 		t.Error(diff)
 	}
-	// The node that an exporter names is not believed before the pod's own.
+	// The pod's own node overrides the one that an exporter names.
 	dx := only(t, e.Alert(crash("node", "n1"), podsOf(&trigger.Pod{Namespace: "shop", Name: "db-0", UID: "u", Node: "n3"}), start))
 	if dx.Spec.NodeName != "n3" || dx.Spec.Parameters["podUID"] != "u" || dx.Spec.Parameters["node"] != "n3" {
 		t.Errorf("%+v", dx.Spec)
 	}
-	// Not again for what is decided about, or withheld whatever the pod is.
+	// The pod is not requested for an alert that is decided on, or withheld regardless of the pod.
 	if got := e.PodsOfAlert(crash("node", "n1"), start); got != nil {
 		t.Error(got)
 	}
@@ -73,7 +73,7 @@ func TestWhatIsNotThereIsNotDiagnosed(t *testing.T) {
 	none(t, e.Alert(crash("pod", "db-1", "node", "n9"), nodesOf("n1"), start))
 	only(t, e.Alert(crash("pod", "db-2", "node", "n1"), nodesOf("n1"), start))
 	counts(t, e, "t0", 1, map[string]uint64{trigger.WithheldUnknownPod: 1, trigger.WithheldUnknownNode: 1})
-	// What was withheld so has cost no cooldown and no place in the rate limit.
+	// What was withheld for this reason has not started a cooldown, nor counted for the rate limit.
 	e = engineWith(t, `{cooldown: 24h, rateLimit: {count: 1, within: 1h}, `+crashLoop[1:])
 	none(t, e.Alert(crash(), podsOf(), start))
 	again := crash()
@@ -81,7 +81,7 @@ func TestWhatIsNotThereIsNotDiagnosed(t *testing.T) {
 	only(t, e.Alert(again, podsOf(&trigger.Pod{Namespace: "shop", Name: "db-0"}), after(1)))
 
 	e = engineWith(t, `{operationSet: s, nodeName: n1, sourceTemplate: {cronTemplate: {schedule: "@every 1s"}}}`)
-	none(t, e.Tick(trigger.Known{}, start)) // it begins now
+	none(t, e.Tick(trigger.Known{}, start)) // the schedule begins now
 	none(t, e.Tick(nodesOf("n2"), after(1e9)))
 	counts(t, e, "t0", 0, map[string]uint64{trigger.WithheldUnknownNode: 1})
 }
@@ -93,8 +93,8 @@ func TestAnEventsPodIsLookedUp(t *testing.T) {
 	if diff := cmp.Diff([]types.NamespacedName{{Namespace: "shop", Name: "db-0"}}, e.PodsOfEvent(ev, start)); diff != "" {
 		t.Error(diff)
 	}
-	// A pod that is gone can still be looked into, on the node that the Event reports, where the
-	// Trigger says whose Events are believed.
+	// If the Trigger restricts whose Events are trusted, a pod that is gone can still be diagnosed
+	// on the node that the Event names.
 	if dx := only(t, e.KubeEvent(ev, podsOf(), start)); dx.Spec.NodeName != "n3" {
 		t.Error(dx.Spec.NodeName)
 	}

@@ -39,28 +39,28 @@ func (m *eventMatcher) matches(ev *corev1.Event) bool {
 		matches(m.message, ev.Message) && matches(m.component, component(ev)) && matches(m.host, ev.Source.Host)
 }
 
-// believes reports whether what an Event says of itself may choose a node: those of a namespace
-// can be written by whoever may create Events there, in anybody's name. A Trigger that names
-// namespaces says whom it believes; those of the cluster itself are believed.
+// believes reports whether the contents of an Event are trusted to choose a node. Whoever may
+// create Events in a namespace can write them in anybody's name. A Trigger that matches namespaces
+// thereby says which it trusts; the cluster's own namespaces are trusted.
 func (m *eventMatcher) believes(ev *corev1.Event) bool {
 	return m != nil && m.namespace != nil || ev.Namespace == corev1.NamespaceDefault || ev.Namespace == metav1.NamespaceSystem
 }
 
-// component returns who reported the Event: those made by events.k8s.io have no source.
+// component returns the reporter of the Event: Events created through events.k8s.io have no source.
 func component(ev *corev1.Event) string { return cmp.Or(ev.Source.Component, ev.ReportingController) }
 
-// agentComponent is the component of the Events of agents; the chart's policies let each agent
-// use it for its own node alone.
+// agentComponent is the component of agents' Events. The chart's admission policies let each agent
+// use it only for its own node.
 const agentComponent = "kernosis"
 
-// maxEventAge is how long ago an Event may have happened: a controller lists those of the
-// last hour when it starts, and a new leader is there within this.
+// maxEventAge is how long ago an Event may have happened: a starting controller lists those of the
+// last hour, and a new leader takes over within this time.
 const maxEventAge = 10 * time.Minute
 
-// KubeEvent returns what is wanted because of an Event of the cluster, new or changed. An
-// Event that goes on counting is decided about once. known has the pod of
-// [Engine.PodsOfEvent]: its node is believed before what the Event says, which whoever may
-// write Events in a namespace has made up.
+// KubeEvent returns the Diagnoses wanted because of a new or changed Event of the cluster. An Event
+// whose count grows is decided on once. known has the pod of [Engine.PodsOfEvent]. The pod's own
+// node is trusted over that in the Event, which anybody who may write Events in a namespace can
+// make up.
 func (e *Engine) KubeEvent(ev *corev1.Event, known Known, now time.Time) []*v1alpha1.Diagnosis {
 	var wanted []*v1alpha1.Diagnosis
 	for _, m := range e.matchers {
@@ -73,7 +73,7 @@ func (e *Engine) KubeEvent(ev *corev1.Event, known Known, now time.Time) []*v1al
 			continue
 		}
 		switch {
-		case now.Sub(last) > maxEventAge: // it may yet happen again
+		case now.Sub(last) > maxEventAge: // it may happen again
 			e.withhold(m, WithheldOld)
 		case first.Sub(now) > maxAhead:
 			e.withhold(m, WithheldFuture)
@@ -84,8 +84,7 @@ func (e *Engine) KubeEvent(ev *corev1.Event, known Known, now time.Time) []*v1al
 	return wanted
 }
 
-// PodsOfEvent returns the pod that a decision about an Event asks for, as
-// [Engine.PodsOfAlert] does.
+// PodsOfEvent returns the pod that a decision on an Event needs, as [Engine.PodsOfAlert] does.
 func (e *Engine) PodsOfEvent(ev *corev1.Event, now time.Time) []types.NamespacedName {
 	var asked []types.NamespacedName
 	for _, m := range e.matchers {
@@ -102,13 +101,12 @@ func (e *Engine) PodsOfEvent(ev *corev1.Event, now time.Time) []types.Namespaced
 	return asked
 }
 
-// MatchesEvent reports whether the Trigger is about an Event. Unlike the engine's methods
-// it may be called by several goroutines.
+// MatchesEvent reports whether the Trigger matches an Event. Unlike the engine's methods, it is
+// safe for concurrent use.
 func (m *Matcher) MatchesEvent(ev *corev1.Event) bool { return m.event != nil && m.event.matches(ev) }
 
-// eventTimes returns when the object was made, which is when its episode began, and when
-// the Event last happened. An Event that is made anew after its time to live has the
-// earlier one's firstTimestamp.
+// eventTimes returns when the Event object was created, which is when its episode began, and when
+// the Event last happened. An Event recreated after its TTL keeps the earlier one's firstTimestamp.
 func eventTimes(ev *corev1.Event, now time.Time) (first, last time.Time) {
 	made, reported, begun := ev.CreationTimestamp.Time, ev.EventTime.Time, ev.FirstTimestamp.Time
 	switch {
@@ -134,7 +132,7 @@ func eventTimes(ev *corev1.Event, now time.Time) (first, last time.Time) {
 	return first, last
 }
 
-// ofEvent is what a Diagnosis of an Event is made of.
+// ofEvent returns the occurrence of an Event.
 func ofEvent(m *Matcher, ev *corev1.Event, known Known, first time.Time) *occurrence {
 	of := &ev.InvolvedObject
 	about := of.Kind + " " + of.Name
@@ -157,12 +155,12 @@ func ofEvent(m *Matcher, ev *corev1.Event, known Known, first time.Time) *occurr
 		same := there != nil && (there.UID == "" || of.UID == "" || there.UID == pod.UID)
 		switch {
 		case same && there.Node != "":
-			// Whoever has a node's agent can report pods of other nodes, though as that node's
-			// agent alone. Controllers are anywhere.
+			// Whoever controls a node's agent can report pods of other nodes, but only as that
+			// node's agent. Controllers may run anywhere.
 			o.elsewhere = component(ev) == agentComponent && pod.Node != there.Node
 			pod.Node, pod.UID = there.Node, cmp.Or(pod.UID, there.UID)
 		case m.event.believes(ev):
-			// What has ended on a node that the Event names can still be looked into.
+			// A pod that is gone can still be diagnosed on the node that the Event names.
 			o.podGone = gone && pod.Node == ""
 		default: // node and UID may be made up
 			o.podGone = gone || there != nil && !same
@@ -184,7 +182,7 @@ func ofEvent(m *Matcher, ev *corev1.Event, known Known, first time.Time) *occurr
 	return o
 }
 
-// ContainerOf returns the container that a field path names, as spec.containers{app}.
+// ContainerOf returns the container that a field path like spec.containers{app} names, or "".
 func ContainerOf(path string) string {
 	kind, rest, ok := strings.Cut(path, "{")
 	name, closed := strings.CutSuffix(rest, "}")

@@ -16,7 +16,7 @@ import (
 
 const failedMount = `{operationSet: s, cooldown: 0s, sourceTemplate: {kubernetesEventTemplate: {regexp: {reason: ^FailedMount$, source: {component: ^kubelet$}}}}}`
 
-// mount is an Event as kubelet makes it.
+// mount returns an Event as kubelet creates it.
 func mount(made time.Time) *corev1.Event {
 	return &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Name: "db-0.17a", Namespace: "shop", UID: types.UID("e-" + made.String()), CreationTimestamp: metav1.NewTime(made)},
@@ -37,7 +37,7 @@ func TestWhichEventsAreChosen(t *testing.T) {
 		`namespace: ^shop$`:                 true,
 		`namespace: ^default$`:              false,
 		`message: 'volume "data"'`:          true,
-		`message: SetUp.*rpc`:               false, // a dot is no line's end
+		`message: SetUp.*rpc`:               false, // a dot does not match a line break
 		`message: "(?s)SetUp.*rpc"`:         true,
 		`source: {component: kube}`:         true,
 		`source: {host: n3}`:                true,
@@ -49,13 +49,13 @@ func TestWhichEventsAreChosen(t *testing.T) {
 			t.Errorf("%s: %v", regexp, names(got))
 		}
 	}
-	// Those of events.k8s.io have no source, but who reports.
+	// Events of events.k8s.io have no source, but a reporting controller.
 	ev := mount(start)
 	ev.Source, ev.ReportingController = corev1.EventSource{}, "kubelet"
 	only(t, engineWith(t, failedMount).KubeEvent(ev, trigger.Known{}, start))
 }
 
-// An Event that is reported again is the same one; one that is made anew is another.
+// An Event that is reported again is the same one; a recreated one is new.
 func TestEventThatGoesOn(t *testing.T) {
 	matchers := matchersOf(t, failedMount)
 	e := engineOf(t, matchers...)
@@ -72,18 +72,18 @@ func TestEventThatGoesOn(t *testing.T) {
 		t.Error(again.Name, first.Name)
 	}
 	anew := mount(after(24 * time.Hour))
-	anew.FirstTimestamp = metav1.NewTime(start) // client-go goes on with its own
+	anew.FirstTimestamp = metav1.NewTime(start) // client-go keeps its own firstTimestamp
 	second := only(t, e.KubeEvent(anew, trigger.Known{}, after(24*time.Hour)))
 	if first.Name == second.Name {
 		t.Error(first.Name)
 	}
-	// An older Event of the same pod that comes late is one of its own.
+	// An older Event of the same pod that arrives late is a separate one.
 	late := mount(after(23*time.Hour + 55*time.Minute))
 	only(t, e.KubeEvent(late, trigger.Known{}, after(24*time.Hour)))
 	none(t, e.KubeEvent(anew, trigger.Known{}, after(24*time.Hour)))
 }
 
-// A controller that starts is shown the Events of the last hour.
+// A starting controller receives the Events of the last hour.
 func TestEventsOfLongAgo(t *testing.T) {
 	e := engineWith(t, failedMount)
 	none(t, e.KubeEvent(mount(start), trigger.Known{}, after(11*time.Minute)))
@@ -148,7 +148,7 @@ func TestTargetsOfEvents(t *testing.T) {
 			got := e.KubeEvent(ev, trigger.Known{}, start)
 			if test.why != "" {
 				none(t, got)
-				none(t, e.KubeEvent(ev, trigger.Known{}, start)) // reported once
+				none(t, e.KubeEvent(ev, trigger.Known{}, start)) // counted once
 				counts(t, e, "t0", 0, map[string]uint64{test.why: 1})
 				return
 			}
@@ -164,8 +164,8 @@ func TestTargetsOfEvents(t *testing.T) {
 	}
 }
 
-// Whoever may create Events in a namespace can say anything in them: who reports, where, about
-// which pod. That starts nothing on a node of their choice, nor about another pod's UID.
+// Anybody who may create Events in a namespace controls their contents: reporter, node and pod.
+// That can't start anything on a node of their choice, or about another pod's UID.
 func TestWhatAnEventOfATenantCanStart(t *testing.T) {
 	real := &trigger.Pod{Namespace: "shop", Name: "db-0", UID: db.UID, Node: "n4"}
 	const believed = `{operationSet: s, cooldown: 0s, sourceTemplate: {kubernetesEventTemplate: {regexp: {reason: ^FailedMount$, namespace: ^shop$}}}}`

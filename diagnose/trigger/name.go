@@ -11,11 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// id stands for a text of any length: half a SHA-256, so that nobody finds two texts of
-// one id.
+// id is a hash of texts: half a SHA-256, long enough that nobody finds a collision.
 type id [16]byte
 
-// idOf returns that of texts.
+// idOf returns the id of a list of texts.
 func idOf(texts ...string) id {
 	b := make([]byte, 0, 256)
 	for _, t := range texts {
@@ -40,16 +39,16 @@ func (i *id) UnmarshalText(text []byte) error {
 }
 
 const (
-	// maxDiagnosisName keeps a name short enough for the value of a label.
+	// maxDiagnosisName is the longest name that fits in a label value.
 	maxDiagnosisName = 63
 	maxHint          = 20
-	// nameDigits of a hash: 64 bits distinguish the Diagnoses of a trigger.
+	// nameDigits is the length of the hash in a name: 64 bits distinguish the Diagnoses of a
+	// trigger.
 	nameDigits = 16
 )
 
-// diagnosisName returns the name of the Diagnosis for a subject's episode: readable as far
-// as there is room, and unique by its end. hint names the node or object; it must follow
-// from the subject.
+// diagnosisName returns the name of the Diagnosis for a subject's episode: a readable prefix, as
+// far as there is room, and a hash. hint names the node or object; it must follow from the subject.
 func diagnosisName(trigger string, source Source, subject, hint string, episode time.Time) string {
 	of := idOf(trigger, string(source), subject, episode.UTC().Format(time.RFC3339Nano))
 	hash := hex.EncodeToString(of[:])[:nameDigits]
@@ -68,7 +67,7 @@ func diagnosisName(trigger string, source Source, subject, hint string, episode 
 	return b.String()
 }
 
-// nameOf makes a text part of a DNS label, of at most limit bytes.
+// nameOf converts a text to a part of a DNS label of at most limit bytes.
 func nameOf(text string, limit int) string {
 	var b strings.Builder
 	for i := range len(text) {
@@ -91,8 +90,8 @@ func nameOf(text string, limit int) string {
 	return strings.TrimRight(b.String(), "-")
 }
 
-// validName reports whether a text can be the name of a node or pod (dots), or of a
-// namespace or container; the empty one can.
+// validName reports whether a text is a valid name of a node or pod (dots), or of a namespace or
+// container. The empty text is valid.
 func validName(text string, dots bool) bool {
 	check := validation.IsDNS1123Label
 	if dots {
@@ -101,7 +100,7 @@ func validName(text string, dots bool) bool {
 	return text == "" || len(check(text)) == 0
 }
 
-// validParameter reports whether a text can be the name of a parameter.
+// validParameter reports whether a text is a valid name of a parameter.
 func validParameter(name string) bool {
 	for i := range len(name) {
 		c := name[i]

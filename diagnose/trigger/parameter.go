@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// maxParameter is how many characters a parameter may have.
+	// maxParameter is the longest parameter in characters.
 	maxParameter = 4096
-	// maxText bounds text of others, in bytes. Escaped it may have four times as many
-	// characters, and one for the cut.
+	// maxText bounds foreign text in bytes. Escaping may make it four times as long, and truncation
+	// adds one character.
 	maxText = 1000
 )
 
-// CommonParameters returns the names of the parameters that a source may set besides those
-// of the Trigger, in no order.
+// CommonParameters returns the names of the parameters that a source may set besides those of the
+// Trigger, in no particular order.
 func CommonParameters(s Source) []string {
 	pod := []string{"node", "podUID", "podNamespace", "podName", "container"}
 	switch s {
@@ -40,21 +40,21 @@ func CommonParameters(s Source) []string {
 	return []string{"node"}
 }
 
-// parameters collects those of a Diagnosis.
+// parameters collects the parameters of a Diagnosis.
 type parameters struct {
 	values  v1alpha1.Parameters
 	omitted []string
 }
 
-// text sets words for people: cut and escaped as needed.
+// text sets a text for people, truncated and escaped as needed.
 func (p *parameters) text(name, value string) {
 	if value != "" {
 		p.values[name] = display.Safe(value, maxText)
 	}
 }
 
-// exact sets what something is looked up by. What can't be given as it is, is left out,
-// and said to be.
+// exact sets a value that something is looked up by. If it can't be given unchanged, it is omitted
+// and listed in omitted.
 func (p *parameters) exact(name, value string) {
 	switch {
 	case value == "":
@@ -73,7 +73,7 @@ func (p *parameters) number(name string, value uint32) {
 	}
 }
 
-// pod sets the names of a pod that is known.
+// pod sets the parameters of a known pod.
 func (p *parameters) pod(pod *Pod) {
 	if pod == nil {
 		return
@@ -84,9 +84,9 @@ func (p *parameters) pod(pod *Pod) {
 	p.exact("container", pod.Container)
 }
 
-// problemParameters returns what operations may want to know of a problem, and the names
-// of what is left out. Facts are those of one event, the principal one: those of several,
-// mixed, may be about none that ever was.
+// problemParameters returns a problem's parameters for operations, and the names of the omitted
+// ones. Facts come from a single event, the principal one, because facts of several events together
+// may describe something that never was.
 func problemParameters(p *problem.Problem, node string, pod *Pod) (v1alpha1.Parameters, []string) {
 	out := &parameters{values: v1alpha1.Parameters{}}
 	out.exact("node", node)
@@ -105,12 +105,12 @@ func problemParameters(p *problem.Problem, node string, pod *Pod) (v1alpha1.Para
 	out.device(ev)
 	out.connection(ev)
 	out.probe(ev)
-	if p.Group != "" { // else who was hit last is only an example
+	if p.Group != "" { // otherwise the last task hit is only an example
 		out.task(ev)
 		out.cgroups(ev)
 		if c := ev.Container; c != nil && c.PodUID == p.Pod {
 			out.exact("containerID", c.ID)
-			if validName(c.Name, false) { // it is the runtime's
+			if validName(c.Name, false) { // it comes from the runtime
 				out.exact("container", c.Name)
 			}
 		}
@@ -131,14 +131,14 @@ func (p *parameters) task(ev *event.Event) {
 	}
 	if h := ev.HungTask; h != nil && h.Holder != nil {
 		if h.HolderHint {
-			p.omit("holderPID") // the kernel only keeps a hint
+			p.omit("holderPID") // the kernel keeps only a hint
 		} else {
 			p.number("holderPID", h.Holder.PID)
 		}
 	}
 }
 
-// seconds writes a duration exactly, as 73.12s.
+// seconds formats a duration exactly, as 73.12s.
 func seconds(d time.Duration) string {
 	s := fmt.Sprintf("%d.%09d", d/time.Second, d%time.Second)
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".") + "s"
@@ -153,7 +153,8 @@ func (p *parameters) cgroups(ev *event.Event) {
 	}
 }
 
-// cgroup sets a path from the hierarchy's root: of a deep one only the end may be known.
+// cgroup sets a path that begins at the hierarchy's root. Of a deep path only the end may be known;
+// then it is omitted.
 func (p *parameters) cgroup(name, path string) {
 	if path != "" && path[0] != '/' {
 		p.omit(name)
@@ -165,7 +166,7 @@ func (p *parameters) cgroup(name, path string) {
 func (p *parameters) device(ev *event.Event) {
 	if d := ev.Device; d != nil {
 		number := fmt.Sprintf("%d:%d", d.Major, d.Minor)
-		if d.Name != number { // else it is gone, and its name with it
+		if d.Name != number { // otherwise the device is gone, and its name with it
 			p.exact("device", d.Name)
 		}
 		if d.Major != 0 || d.Minor != 0 {
@@ -201,9 +202,9 @@ func (p *parameters) connection(ev *event.Event) {
 	}
 }
 
-// probe sets how a probe was made. Who looks into a network is to look from where the probe
-// came, which is not the pod that it is about: its UID would say so, and is left out; its
-// names and its control group remain.
+// probe sets the parameters of a probe. The network must be checked from where the probe came,
+// which is not the pod that it is about. So the pod's UID is omitted, because operations would
+// enter that pod; its names and cgroup remain.
 func (p *parameters) probe(ev *event.Event) {
 	d := ev.Probe
 	if d == nil {
@@ -222,7 +223,7 @@ func (p *parameters) probe(ev *event.Event) {
 		delete(p.values, "podUID")
 	}
 	if c := ev.Conn; c == nil {
-		// The endpoint is as kubelet has it; a name is not looked up here.
+		// The endpoint is kubelet's; host names are not resolved here.
 		host, rest, _ := strings.Cut(d.Endpoint, "/")
 		if at, err := netip.ParseAddrPort(host); err == nil {
 			p.values["address"] = at.Addr().Unmap().WithZone("").String()
@@ -235,8 +236,8 @@ func (p *parameters) probe(ev *event.Event) {
 	}
 }
 
-// kernelLine sets what a pattern has found in a line that the kernel itself has written;
-// any program can write the others.
+// kernelLine sets what a pattern has captured in a log line written by the kernel itself. Other
+// lines are ignored, because any program can write them.
 func (p *parameters) kernelLine(ev *event.Event, who bool) {
 	if ev.Log == nil || ev.Log.Origin != "kernel" {
 		return

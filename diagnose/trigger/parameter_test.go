@@ -15,7 +15,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// By the names that a source may set, Compile sees whether there is room: it sets no
+// Compile checks the room for parameters by the names that a source may set: the source sets no
 // others, and the docs name them.
 func TestSourcesSetWhatTheySay(t *testing.T) {
 	task := &event.Task{PID: 1, TGID: 1, Comm: "c", StartTime: 1}
@@ -37,7 +37,7 @@ func TestSourcesSetWhatTheySay(t *testing.T) {
 	if len(omitted) > 0 {
 		t.Error(omitted)
 	}
-	// A probe leaves the UID out where it says from where it came.
+	// A probe omits the UID if the event says where the probe came from.
 	p.Evidence = []*event.Event{{Kind: event.Probe, Probe: &event.ProbeData{Handler: "http", Endpoint: "10.0.0.2:80/healthz", Timeout: event.Duration(time.Second)}}}
 	probed, _ := problemParameters(p, "n7", pod)
 	maps.Copy(values, probed)

@@ -11,21 +11,21 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// Pod is what whoever feeds the engine knows of a pod.
+// Pod is what the engine's caller knows about a pod.
 type Pod struct {
 	Namespace string
 	Name      string
 	UID       string
 	Labels    map[string]string
-	Node      string // on which it runs; empty: unknown
+	Node      string // node that it runs on; empty: unknown
 	Container string // name of the container that was hit; empty: unknown
 }
 
 // problemMatcher is a compiled problemTemplate.
 type problemMatcher struct {
 	rules, conditions, reasons, namespaces []string
-	lowest                                 int             // rank of a severity
-	selector                               labels.Selector // nil: any pod, or none
+	lowest                                 int             // lowest severity's rank
+	selector                               labels.Selector // nil: any or no pod
 }
 
 func compileProblem(t *v1alpha1.ProblemTemplate, errs *Errors) *problemMatcher {
@@ -56,8 +56,8 @@ func compileProblem(t *v1alpha1.ProblemTemplate, errs *Errors) *problemMatcher {
 	return m
 }
 
-// matches reports whether the problem is one of those; by severity the caller looks.
-// Where that turns on a pod that isn't known, unknown says so.
+// matches reports whether the template matches the problem; the caller checks the severity. unknown
+// means that it depends on a pod that isn't known.
 func (m *problemMatcher) matches(p *problem.Problem, pod *Pod) (ok, unknown bool) {
 	for _, c := range []struct {
 		list []string
@@ -80,8 +80,8 @@ func (m *problemMatcher) matches(p *problem.Problem, pod *Pod) (ok, unknown bool
 	return ok && (m.selector == nil || m.selector.Matches(labels.Set(pod.Labels))), false
 }
 
-// podOf returns the UID of the pod that a problem is about, or "". A problem without a
-// group is the whole node's, wherever it was seen last.
+// podOf returns the UID of the pod that a problem is about, or "". A problem without a group is
+// about the whole node, wherever it was seen last.
 func podOf(p *problem.Problem) string {
 	if p.Group == "" {
 		return ""
@@ -89,9 +89,9 @@ func podOf(p *problem.Problem) string {
 	return p.Pod
 }
 
-// subjectOf names what a problem is about: by that cooldown distinguishes problems. It is
-// the pod, or else what the detector names; for what only a log or a check reports of, which
-// name whoever has written, the problem itself.
+// subjectOf returns what a problem is about, which cooldown applies to: the pod, or else the
+// subject that the detector names. If only a log or a check reports the problem, it is the problem
+// itself, because anybody can write names there.
 func subjectOf(p *problem.Problem, node string) string {
 	ev := principal(p)
 	switch {
@@ -103,8 +103,8 @@ func subjectOf(p *problem.Problem, node string) string {
 	return "node " + node + " " + p.Subject
 }
 
-// principal returns the event that says most about a problem: the latest, and of those that
-// are no line of a log and no check, if there are such.
+// principal returns the most informative event of a problem: the latest that is neither a log line
+// nor a check, or else the latest.
 func principal(p *problem.Problem) *event.Event {
 	for _, ev := range slices.Backward(p.Evidence) {
 		if ev != nil && ev.Kind != event.Log && ev.Kind != event.Check {
@@ -117,13 +117,13 @@ func principal(p *problem.Problem) *event.Event {
 	return nil
 }
 
-// Problem returns what is wanted because of a problem's transition. pod is the one that
-// Problem.Pod names, nil where it isn't known (any more): look it up before, for what
-// follows from it is not made up for.
+// Problem returns the Diagnoses wanted because of a problem's transition. pod is the one that
+// Problem.Pod names, or nil if it isn't known (any more). Look it up before: Diagnoses missed
+// because of an unknown pod are not made up for.
 //
-// Only the beginning of an episode starts Diagnoses, and a rise of its severity those
-// of triggers whose minSeverity is reached by it. A problem that is muted, or hidden by
-// its cause, begins when that is over.
+// Only the beginning of an episode starts Diagnoses, or a rise of its severity, for triggers whose
+// minSeverity is reached by it. A problem that is muted, or suppressed by its cause, begins when
+// that is over.
 func (e *Engine) Problem(p *problem.Problem, pod *Pod, now time.Time) []*v1alpha1.Diagnosis {
 	if p.State != problem.Firing || p.FirstSeen.IsZero() {
 		return nil
@@ -177,13 +177,13 @@ func (e *Engine) Problem(p *problem.Problem, pod *Pod, now time.Time) []*v1alpha
 	return wanted
 }
 
-// usable reports whether a pod can be referred to.
+// usable reports whether a pod has valid names.
 func usable(p *Pod) bool {
 	return p.Namespace != "" && p.Name != "" && validName(p.Namespace, false) && validName(p.Name, true) &&
 		validName(p.Container, false) && validName(p.Node, true)
 }
 
-// ofProblem is what a Diagnosis of a problem is made of.
+// ofProblem returns the occurrence of a problem.
 func (e *Engine) ofProblem(m *Matcher, p *problem.Problem, pod *Pod) *occurrence {
 	o := &occurrence{
 		matcher: m, subject: subjectOf(p, e.cfg.Node), hint: e.cfg.Node, episode: p.FirstSeen, cooldown: true,

@@ -26,7 +26,7 @@ func hit(first time.Time) *problem.Problem {
 func TestWhichProblemsAreChosen(t *testing.T) {
 	for spec, want := range map[string]bool{
 		`rules: [other, oom-kill]`:                                 true,
-		`rules: [oom]`:                                             false, // names, no expressions
+		`rules: [oom]`:                                             false, // names, not expressions
 		`conditions: [FrequentOOMKilling]`:                         true,
 		`conditions: [DiskStalled]`:                                false,
 		`reasons: [OOMKilling]`:                                    true,
@@ -56,11 +56,11 @@ func TestPodsThatAreNone(t *testing.T) {
 		anyOOM,
 	}
 	e := engineWith(t, specs...)
-	// About no pod: it is not chosen by what pods are.
+	// A problem about no pod does not match by properties of pods.
 	if got := e.Problem(firing("oom-kill", "a", start), nil, start); len(got) != 1 || got[0].Labels[v1alpha1.LabelTrigger] != "t2" {
 		t.Error(names(got))
 	}
-	// The whole node's problem is not that of who was hit last.
+	// A problem of the whole node is not about the last pod hit.
 	p := hit(start)
 	p.Group = ""
 	dx := only(t, e.Problem(p, db, start))
@@ -68,7 +68,7 @@ func TestPodsThatAreNone(t *testing.T) {
 		t.Errorf("%+v", dx.Spec)
 	}
 	counts(t, e, "t0", 0, nil)
-	// Of a pod that nobody knows it is not known.
+	// The names of an unknown pod are not known.
 	dx = only(t, e.Problem(hit(start), nil, start))
 	if dx.Spec.PodReference != nil || dx.Spec.Parameters["podUID"] != db.UID {
 		t.Errorf("%+v", dx.Spec)
@@ -87,7 +87,7 @@ func TestOnlyTheBeginningStarts(t *testing.T) {
 	none(t, e.Problem(p, db, start))
 	p.State = problem.Firing
 	only(t, e.Problem(p, db, after(time.Minute)))
-	for i := range 1000 { // a temporary problem that goes on counting
+	for i := range 1000 { // a temporary problem whose count grows
 		p.Count++
 		p.LastSeen = after(time.Duration(i) * time.Second)
 		p.Subject, p.Pod = "another", ""
@@ -97,7 +97,7 @@ func TestOnlyTheBeginningStarts(t *testing.T) {
 	none(t, e.Problem(p, db, after(time.Hour)))
 	p = hit(after(2 * time.Hour))
 	second := only(t, e.Problem(p, db, after(2*time.Hour)))
-	// A restart that hears of all of it again.
+	// After a restart, everything is reported again.
 	e = restarted(t, e, matchers)
 	for _, first := range []time.Duration{0, 2 * time.Hour} {
 		p = hit(after(first))
@@ -105,7 +105,7 @@ func TestOnlyTheBeginningStarts(t *testing.T) {
 		p.State = problem.Resolved
 		none(t, e.Problem(p, db, after(first)))
 	}
-	// And one that has lost its state: the names are the same.
+	// If the state is lost, the names are the same.
 	e = engineOf(t, matchers...)
 	only(t, e.Problem(hit(start), db, after(time.Minute)))
 	if again := only(t, e.Problem(hit(after(2*time.Hour)), db, after(2*time.Hour))); again.Name != second.Name {
@@ -113,7 +113,7 @@ func TestOnlyTheBeginningStarts(t *testing.T) {
 	}
 }
 
-// A problem that becomes worse starts what asks for that severity, and nothing twice.
+// A problem whose severity rises starts the triggers for that severity, and none twice.
 func TestEscalation(t *testing.T) {
 	e := engineWith(t,
 		`{operationSet: s, cooldown: 0s, sourceTemplate: {problemTemplate: {rules: [oom-kill]}}}`,
@@ -143,7 +143,7 @@ func TestEscalation(t *testing.T) {
 	}
 }
 
-// Muted, and hidden by its cause: it begins when that is over.
+// A problem that is muted, or hidden by its cause, begins when that is over.
 func TestHiddenProblems(t *testing.T) {
 	matchers := matchersOf(t, anyOOM)
 	e := engineOf(t, matchers...)
@@ -165,7 +165,7 @@ func TestHiddenProblems(t *testing.T) {
 	counts(t, e, "t0", 1, map[string]uint64{trigger.WithheldSuppressed: 1})
 }
 
-// Two rules that one event makes fire at once are one episode of the subject.
+// Two rules that fire because of one event are one episode of the subject.
 func TestTwoProblemsOfOneEvent(t *testing.T) {
 	e := engineWith(t, `{operationSet: s, cooldown: 0s, sourceTemplate: {problemTemplate: {reasons: [OOMKilling]}}}`)
 	only(t, e.Problem(hit(start), db, start))
@@ -302,7 +302,7 @@ func TestParametersOfEvents(t *testing.T) {
 	}
 }
 
-// By subject, not by problem: a pod whose thirty threads hang gets one Diagnosis.
+// Cooldown is by subject, not by problem: a pod whose thirty threads hang gets one Diagnosis.
 func TestManyProblemsOfASubject(t *testing.T) {
 	e := engineWith(t, anyOOM)
 	started := 0
@@ -314,7 +314,7 @@ func TestManyProblemsOfASubject(t *testing.T) {
 	if started != 1 {
 		t.Error(started)
 	}
-	// What only logs report of names who wrote: problems are apart.
+	// Problems that only logs report name the writer of the log as subject, so they are kept apart.
 	for _, group := range []string{"sda", "sdb"} {
 		p := firing("oom-kill", group, start)
 		p.Subject, p.Evidence = "kernel", []*event.Event{{Kind: event.Log, Log: &event.LogData{Origin: "kernel"}}}

@@ -22,9 +22,8 @@ type input struct {
 	call func(*trigger.Engine, time.Time) []*v1alpha1.Diagnosis
 }
 
-// Whenever the process ends, and from whichever input before the last that its state
-// knows of it goes on, the Diagnoses that are wanted are those of a process that never
-// ends.
+// Whenever the process ends, and from whichever input before the last one in its state it
+// continues, the wanted Diagnoses are those of a process that never ends.
 func TestRestartsChangeNothing(t *testing.T) {
 	for seed := range uint64(24) {
 		rnd := rand.New(rand.NewPCG(seed, 7))
@@ -44,7 +43,7 @@ func TestRestartsChangeNothing(t *testing.T) {
 			}
 		}
 		have := map[string]bool{}
-		e, saved := engineOf(t, matchers...), 0 // the inputs that the state on the disk knows of
+		e, saved := engineOf(t, matchers...), 0 // the inputs that the state on disk includes
 		disk := e.State()
 		for i := 0; i < len(inputs); {
 			for _, dx := range inputs[i].call(e, inputs[i].now) {
@@ -58,7 +57,7 @@ func TestRestartsChangeNothing(t *testing.T) {
 				e = fromDisk(t, disk, matchers)
 				i = saved
 				if rnd.IntN(2) == 0 {
-					i = max(0, saved-rnd.IntN(50)) // it is reported again what it knows
+					i = max(0, saved-rnd.IntN(50)) // inputs that it already knows are reported again
 				}
 			}
 		}
@@ -106,8 +105,8 @@ func randomMatchers(tb testing.TB, rnd *rand.Rand) []*trigger.Matcher {
 	return matchersOf(tb, specs...)
 }
 
-// randomInputs is what a node and a cluster may report: problems with all their transitions,
-// alerts and Events again and again, and time.
+// randomInputs returns what a node and a cluster may report: problems with all their transitions,
+// repeated alerts and Events, and ticks.
 func randomInputs(rnd *rand.Rand, n int) []input {
 	now := start
 	current := map[string]*problem.Problem{}
@@ -147,7 +146,7 @@ func tick(now time.Time) input {
 	return input{now, func(e *trigger.Engine, at time.Time) []*v1alpha1.Diagnosis { return e.Tick(trigger.Known{}, at) }}
 }
 
-// transition is the next one of some problem.
+// transition returns the next transition of some problem.
 func transition(rnd *rand.Rand, current map[string]*problem.Problem, now time.Time) input {
 	rule, group := fmt.Sprintf("r%d", rnd.IntN(4)), fmt.Sprintf("g%d", rnd.IntN(4))
 	p := current[rule+group]
@@ -179,7 +178,7 @@ func transition(rnd *rand.Rand, current map[string]*problem.Problem, now time.Ti
 	return input{now, func(e *trigger.Engine, at time.Time) []*v1alpha1.Diagnosis { return e.Problem(p, pod, at) }}
 }
 
-// Nothing of what others write breaks a Diagnosis: the API server takes it.
+// Whatever others write, the resulting Diagnosis is valid for the API server.
 func FuzzProblem(f *testing.F) {
 	f.Add("oom-kill", "g", "unit a", "killed", "4bb5c9f0-0000-4000-8000-000000000001", "pg", "/kubepods/x", "/data", int64(0))
 	f.Add("", "", "", "\x00\xff\u202e", "..", "\x1b", "…/x", "a\nb", int64(1)<<62)

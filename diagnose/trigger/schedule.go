@@ -13,14 +13,14 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// schedule is when a cronTemplate starts Diagnoses.
+// schedule is the parsed schedule of a cronTemplate.
 type schedule struct {
 	text  string
 	times cron.Schedule
-	every time.Duration // of @every; else 0
+	every time.Duration // of @every; otherwise 0
 }
 
-// parseSchedule reads five fields or a descriptor, as cron has them.
+// parseSchedule parses five fields or a descriptor, in cron's syntax.
 func parseSchedule(text string) (*schedule, error) {
 	fields := strings.Fields(text)
 	if len(fields) == 0 {
@@ -29,7 +29,7 @@ func parseSchedule(text string) (*schedule, error) {
 	if strings.ContainsFunc(text, func(r rune) bool { return r != ' ' && unicode.IsSpace(r) }) {
 		return nil, errors.New("has other white space than blanks")
 	}
-	// The parser panics for a time zone with no blank behind it.
+	// The parser panics for a time zone that is not followed by a blank.
 	if zone := strings.HasPrefix(text, "TZ=") || strings.HasPrefix(text, "CRON_TZ="); zone && len(fields) == 1 {
 		return nil, errors.New("has a time zone and no times")
 	}
@@ -39,7 +39,7 @@ func parseSchedule(text string) (*schedule, error) {
 	}
 	s := &schedule{text: text, times: times}
 	if c, ok := times.(cron.ConstantDelaySchedule); ok {
-		// The parser takes what is below a second for one.
+		// The parser rounds anything below a second up to one.
 		if d, err := time.ParseDuration(fields[len(fields)-1]); err != nil || d < time.Second {
 			return nil, errors.New("@every needs at least 1s")
 		}
@@ -51,10 +51,11 @@ func parseSchedule(text string) (*schedule, error) {
 	return s, nil
 }
 
-// reference is a time from which schedules are tried: the beginning of a leap year.
+// reference is the time from which schedules are evaluated for checks: the beginning of a leap
+// year.
 func reference() time.Time { return time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// nameField says which of the five fields an error of the parser is about: it doesn't.
+// nameField adds to an error which of the five fields it is about, because the parser doesn't.
 func nameField(text string, err error) error {
 	fields := strings.Fields(text)
 	if strings.HasPrefix(fields[0], "TZ=") || strings.HasPrefix(fields[0], "CRON_TZ=") {
@@ -73,8 +74,8 @@ func nameField(text string, err error) error {
 	return err
 }
 
-// next returns the first time after now; zero: there is none in five years. Fields
-// without a time zone are in that of now.
+// next returns the first time after now; zero: there is none in five years. Fields without a time
+// zone use that of now.
 func (s *schedule) next(base, now time.Time) time.Time {
 	if s.every > 0 {
 		base = base.Truncate(time.Second)
@@ -83,8 +84,8 @@ func (s *schedule) next(base, now time.Time) time.Time {
 	return s.times.Next(now)
 }
 
-// latest returns the last of the times after base, up to now: of those that were missed
-// one is made up for.
+// latest returns the last scheduled time after base up to now: of missed times, only that one is
+// made up for.
 func (s *schedule) latest(base, now time.Time) (time.Time, bool) {
 	if !base.Before(now) {
 		return time.Time{}, false
@@ -99,8 +100,8 @@ func (s *schedule) latest(base, now time.Time) (time.Time, bool) {
 	if first.IsZero() || first.After(now) {
 		return time.Time{}, false
 	}
-	// A minutely schedule may have missed a million times: the last is the first second
-	// after which nothing comes up to now.
+	// A minutely schedule may have missed a million times. Binary search: the last time is the
+	// first second after which nothing follows until now.
 	n := sort.Search(int(now.Sub(first)/time.Second), func(i int) bool {
 		next := s.times.Next(first.Add(time.Duration(i) * time.Second))
 		return next.IsZero() || next.After(now)
@@ -108,7 +109,7 @@ func (s *schedule) latest(base, now time.Time) (time.Time, bool) {
 	return first.Add(time.Duration(n) * time.Second), true
 }
 
-// denser reports whether more than count times are within a time.
+// denser reports whether more than count times fall within a duration.
 func (s *schedule) denser(count int, within time.Duration) bool {
 	first := s.times.Next(reference())
 	last := first

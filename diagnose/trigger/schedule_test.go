@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// The latest missed time is the one that counting them all would come to, in zones with
-// daylight saving time too.
+// The latest missed time is the one that iterating over all of them would give, also in zones with
+// daylight saving time.
 func TestLatestIsTheLastOfAll(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for _, text := range []string{
@@ -41,7 +41,7 @@ func TestLatestIsTheLastOfAll(t *testing.T) {
 	}
 }
 
-// A century of missed seconds is no work.
+// A century of missed seconds is computed at once.
 func TestLatestAfterALongTime(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for text, want := range map[string]time.Time{
@@ -59,7 +59,7 @@ func TestLatestAfterALongTime(t *testing.T) {
 	}
 }
 
-// What is written without a zone is in that of now.
+// A schedule without a zone uses that of now.
 func TestZoneOfASchedule(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
@@ -76,14 +76,14 @@ func TestZoneOfASchedule(t *testing.T) {
 	}
 }
 
-// The parser must not end the program, nor go on for ever.
+// The parser must neither panic nor loop forever.
 func FuzzSchedule(f *testing.F) {
 	for _, s := range []string{"0 2 * * *", "TZ=UTC", "TZ=\t\t0", "CRON_TZ= ", "CRON_TZ=", "@every 5m", "@every -1h", "@reboot", "TZ=UTC @every 1h", "? ? ? ? ?", "*/99999999999 * * * *", "1-2-3 * * * *", "0 0 31 4 *", "TZ=Europe/Berlin 30 2 29 3 *"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if len(text) > 256 {
-			return // the API's bound
+			return // the API's limit
 		}
 		s, err := parseSchedule(text)
 		if err != nil {

@@ -9,18 +9,18 @@ import (
 	"github.com/kernosis/kernosis/collector/statefile"
 )
 
-// stateVersion changes when an older version of Kernosis must not read the form any more.
+// stateVersion changes when older versions of Kernosis must no longer read the format.
 const stateVersion = 1
 
-// State is what an engine remembers: plain data, to be saved as JSON.
+// State is an engine's memory: plain data, saved as JSON.
 type State struct {
 	Version  int            `json:"version"`
-	Streams  []stream       `json:"streams,omitempty"`  // those heard of least lately first
+	Streams  []stream       `json:"streams,omitempty"`  // least recently seen first
 	Subjects []subject      `json:"subjects,omitempty"` // likewise
 	Triggers []TriggerState `json:"triggers,omitempty"` // by name
 }
 
-// State returns a copy of what the engine remembers.
+// State returns a copy of the engine's memory.
 func (e *Engine) State() *State {
 	s := &State{Version: stateVersion, Streams: e.streams.Values(), Subjects: e.subjects.Values()}
 	for _, name := range slices.Sorted(maps.Keys(e.triggers)) {
@@ -31,8 +31,8 @@ func (e *Engine) State() *State {
 	return s
 }
 
-// Restore makes the engine remember what a state says, and nothing else. It comes before
-// Install: what is remembered of other triggers than those installed next is dropped.
+// Restore replaces the engine's memory by a state. Call it before Install, which drops the memory
+// of triggers that are not installed.
 func (e *Engine) Restore(s *State) error {
 	if len(s.Triggers) > maxMatchers {
 		return fmt.Errorf("trigger state: %d triggers, at most %d", len(s.Triggers), maxMatchers)
@@ -62,7 +62,7 @@ func (e *Engine) Restore(s *State) error {
 	return nil
 }
 
-// ParseState reads a state that was saved as JSON.
+// ParseState decodes a state from JSON.
 func ParseState(data []byte) (*State, error) {
 	var s State
 	if err := statefile.Decode(data, stateVersion, &s); err != nil {

@@ -2,38 +2,37 @@ package trigger
 
 import "maps"
 
-// Why a Diagnosis that a trigger asks for is not made.
+// Reasons why a trigger's Diagnosis is withheld.
 const (
-	WithheldCooldown      = "cooldown"      // the subject had one a short while ago
-	WithheldRateLimit     = "rateLimit"     // the trigger has made too many
-	WithheldSame          = "sameEpisode"   // the subject's episode has one
-	WithheldMuted         = "muted"         // the problem is; counted once an episode
-	WithheldSuppressed    = "suppressed"    // the problem is hidden by its cause; counted once an episode
-	WithheldUnknownPod    = "unknownPod"    // there is no such pod, or namespace and labels of the pod are not known
+	WithheldCooldown      = "cooldown"      // the subject recently had one
+	WithheldRateLimit     = "rateLimit"     // the trigger has created too many
+	WithheldSame          = "sameEpisode"   // this episode of the subject already has one
+	WithheldMuted         = "muted"         // the problem is muted; counted once per episode
+	WithheldSuppressed    = "suppressed"    // the problem is hidden by its cause; counted once per episode
+	WithheldUnknownPod    = "unknownPod"    // there is no such pod, or its namespace and labels are not known
 	WithheldUnknownNode   = "unknownNode"   // there is no such node
 	WithheldNoTarget      = "noTarget"      // neither source nor trigger name a node or pod
-	WithheldInvalidTarget = "invalidTarget" // what the source names can be no node or pod
-	WithheldOld           = "old"           // an Event of long ago
-	WithheldFuture        = "future"        // it begins later than now
+	WithheldInvalidTarget = "invalidTarget" // the source names an invalid node or pod
+	WithheldOld           = "old"           // an Event that happened too long ago
+	WithheldFuture        = "future"        // it begins in the future
 )
 
-// Counts are those of a trigger since the engine was made, or the trigger put in force.
+// Counts are a trigger's counters since the engine was created, or the trigger installed.
 type Counts struct {
 	Started  uint64            // Diagnoses that were wanted
 	Withheld map[string]uint64 // by reason
 }
 
-// Stats are what an engine has counted.
+// Stats are an engine's counters.
 type Stats struct {
 	Triggers map[string]Counts // by name
-	Streams  int               // remembered at present
+	Streams  int               // currently remembered
 	Subjects int
-	// ForgottenEarly are subjects that were forgotten, for want of room, while their
-	// cooldown lasted.
+	// ForgottenEarly are subjects that were evicted during their cooldown, for lack of room.
 	ForgottenEarly uint64
 }
 
-// Stats returns what was counted.
+// Stats returns the counters.
 func (e *Engine) Stats() Stats {
 	s := Stats{Triggers: make(map[string]Counts, len(e.stats)), Streams: e.streams.Len(), Subjects: e.subjects.Len(), ForgottenEarly: e.early}
 	for name, c := range e.stats {

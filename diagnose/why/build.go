@@ -10,20 +10,20 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// recovered is the verdict of a Diagnosis that found its target well again: no cause.
+// recovered is the verdict of a Diagnosis whose target recovered by itself. It is not a cause.
 const recovered = "ProbeRecovered"
 
-// builder makes one Answer.
+// builder builds one Answer.
 type builder struct {
 	in   *Input
-	text func(string) string // makes somebody's text fit to be shown
+	text func(string) string // makes foreign text safe to print
 	list []*candidate
-	// problems are those that count, without what is too old or of another container.
+	// problems are the problems to report: not too old, and not of another container.
 	problems []*Problem
-	notes    []string // what diagnoses could not look at
+	notes    []string // what diagnoses could not inspect
 }
 
-// Build makes the answer of what is known.
+// Build builds the answer from an Input.
 func Build(in Input) *Answer {
 	b := &builder{in: &in}
 	b.text = in.Texts()
@@ -38,8 +38,8 @@ func Build(in Input) *Answer {
 	return b.answer()
 }
 
-// Texts returns a function that makes somebody's text fit to be shown: escaped, bounded, and
-// with the names of what it calls by id.
+// Texts returns a function that makes foreign text safe to print: it escapes and bounds it, and
+// replaces ids by names.
 func (in *Input) Texts() func(string) string {
 	var pairs []string
 	for uid, name := range in.Pods {
@@ -59,7 +59,7 @@ func (in *Input) Texts() func(string) string {
 	}
 }
 
-// ids are those of a container and of the ones before it that are known.
+// ids returns the known ids of a container and of its previous instances.
 func (c *Container) ids() []string {
 	var ids []string
 	for _, id := range []string{c.ID, c.Ended.id(), c.Before.id()} {
@@ -89,7 +89,7 @@ func (b *builder) finding(f Finding) string {
 	return strings.TrimSuffix(b.text(f.Reason)+": "+b.text(f.Message), ": ")
 }
 
-// clock is a time of day, with the date where it is another day.
+// clock formats a time of day, with the date if it is not today.
 func (b *builder) clock(t time.Time) string {
 	t = t.In(b.in.Now.Location())
 	if t.Format(time.DateOnly) == b.in.Now.Format(time.DateOnly) {
@@ -98,11 +98,11 @@ func (b *builder) clock(t time.Time) string {
 	return t.Format(time.DateTime)
 }
 
-// recent reports whether something is recent enough to be reported.
+// recent reports whether something happened recently enough to be reported.
 func (b *builder) recent(at time.Time) bool { return b.in.Now.Sub(at) <= b.in.Since }
 
-// container returns the name of a container that is known by name or id; empty: it is not
-// known whose it is.
+// container returns the name of the container with a name or id; empty if the id is of an unknown
+// container.
 func (b *builder) container(nameOrID string) string {
 	for i := range b.in.Containers {
 		c := &b.in.Containers[i]
@@ -111,12 +111,12 @@ func (b *builder) container(nameOrID string) string {
 		}
 	}
 	if len(b.in.Containers) > 0 && len(nameOrID) == 12 && strings.Trim(nameOrID, "0123456789abcdef") == "" {
-		return "" // the id of one that is gone
+		return "" // the id of a container that is gone
 	}
 	return nameOrID
 }
 
-// choose takes the problems that are to be reported, and makes candidates of them.
+// choose selects the problems to report, and makes candidates from them.
 func (b *builder) choose() {
 	for i := range b.in.Problems {
 		p := &b.in.Problems[i]
@@ -130,8 +130,8 @@ func (b *builder) choose() {
 	order(b.list)
 }
 
-// fold makes one candidate of those that report the same fault: rules that one event
-// matched, and what is hidden by its cause.
+// fold merges candidates that report the same fault: rules that matched the same event, and
+// problems that their cause suppresses.
 func (b *builder) fold() {
 	b.merge(func(main, other *candidate) bool {
 		p, o := main.problem, other.problem
@@ -145,7 +145,7 @@ func (b *builder) fold() {
 	})
 }
 
-// merge has each candidate take the others that is says are its.
+// merge merges each candidate with all others for which is returns true.
 func (b *builder) merge(is func(main, other *candidate) bool) {
 	for i := 0; i < len(b.list); i++ {
 		for j := 0; j < len(b.list); j++ {
@@ -161,7 +161,7 @@ func (b *builder) merge(is func(main, other *candidate) bool) {
 	}
 }
 
-// diagnoses puts what they found over the problems that they were made for.
+// diagnoses ranks the verdicts of Diagnoses above the problems for which these were made.
 func (b *builder) diagnoses() {
 	all := make([]*Diagnosis, 0, len(b.in.Diagnoses))
 	for i := range b.in.Diagnoses {
@@ -206,7 +206,7 @@ func (b *builder) diagnoses() {
 	}
 }
 
-// effects makes failed probes part of the fault that came just before.
+// effects merges failed probes into the fault that came just before.
 func (b *builder) effects() {
 	b.merge(func(main, other *candidate) bool {
 		if other.rank != bySymptom || main.rank >= bySymptom || main.problem != nil && main.problem.Symptom() || !main.touches(other) {
@@ -216,7 +216,7 @@ func (b *builder) effects() {
 	})
 }
 
-// answer makes the answer of the candidates.
+// answer builds the answer from the candidates.
 func (b *builder) answer() *Answer {
 	in := b.in
 	a := &Answer{Subject: in.Subject, At: in.Now, Read: b.texts(in.Read), Unread: b.notes}
@@ -247,7 +247,7 @@ func (b *builder) answer() *Answer {
 	return a
 }
 
-// blind says what could not be seen, and what the answer comes to.
+// blind adds what could not be observed, and sets the outcome.
 func (b *builder) blind(a *Answer) {
 	for _, s := range b.in.Blind {
 		text := b.text(s.Source) + ": " + b.text(s.Why)
@@ -276,7 +276,7 @@ func (b *builder) blind(a *Answer) {
 	}
 }
 
-// held reports repairs that are due and were not made.
+// held adds repairs that are due and were not made.
 func (b *builder) held(a *Answer) {
 	for i := range b.in.Diagnoses {
 		d := &b.in.Diagnoses[i]

@@ -7,29 +7,30 @@ import (
 	"time"
 )
 
-// throttled is the reason of a cause that a failed probe only points to.
+// throttled is the reason of a cause that a failed probe only hints at.
 const throttled = "ContainerThrottled"
 
 // The ranks of candidates, the most conclusive first.
 const (
-	byDiagnosis = iota // somebody has looked for the cause
-	byProblem          // a fault of the kernel, at the subject
+	byDiagnosis = iota // a Diagnosis has looked for the cause
+	byProblem          // a kernel fault at the subject
 	bySymptom          // a probe or connection that failed
-	byStatus           // what the API says of it
+	byStatus           // the status in the API
 )
 
 const (
-	// soon is within what time after a fault a failed probe is taken for its effect: two
-	// of kubelet's default periods, and some for the process to come back.
+	// soon is how long after a fault a failed probe counts as its effect: two of kubelet's default
+	// periods, and some time for the process to recover.
 	soon = 30 * time.Second
-	// sameMoment is what times of the API are apart that mean the same: they are whole
-	// seconds.
+	// sameMoment is the largest difference between two API times that still count as equal, because
+	// they are whole seconds.
 	sameMoment = 1500 * time.Millisecond
-	// endsWithin is how long after its cause a container may end: kubelet's grace period.
+	// endsWithin is how long after its cause a container may end: kubelet's grace period and some
+	// more.
 	endsWithin = 40 * time.Second
 )
 
-// candidate is a cause before it is known whether it is reported.
+// candidate is a possible cause, before the answer selects which ones to report.
 type candidate struct {
 	Cause
 	rank      int
@@ -39,11 +40,11 @@ type candidate struct {
 	subject   string
 	not       []string
 	do        []string
-	problem   *Problem   // nil: it comes from a Diagnosis alone, or a status
-	all       []*Problem // problem, and those that it took
+	problem   *Problem   // nil: it comes only from a Diagnosis or a status
+	all       []*Problem // problem, and those merged into it
 }
 
-// touches reports whether both may be about the same container.
+// touches reports whether both candidates may be about the same container.
 func (c *candidate) touches(o *candidate) bool {
 	if c.pod != o.pod || c.pod == "" {
 		return c.subject != "" && c.subject == o.subject
@@ -51,12 +52,12 @@ func (c *candidate) touches(o *candidate) bool {
 	return c.container == "" || o.container == "" || sameContainer(c.container, o.container)
 }
 
-// sameContainer compares names and ids, which may be cut.
+// sameContainer compares names or ids; an id may be shortened.
 func sameContainer(a, b string) bool {
 	return a == b || len(a) >= 12 && len(b) >= 12 && (strings.HasPrefix(a, b) || strings.HasPrefix(b, a))
 }
 
-// order puts the most conclusive first: rank, then what lasts, then the latest.
+// order sorts candidates, the most conclusive first: by rank, then lasting ones, then the latest.
 func order(list []*candidate) {
 	slices.SortStableFunc(list, func(a, b *candidate) int {
 		if d := cmp.Compare(a.rank, b.rank); d != 0 {
@@ -75,7 +76,7 @@ func order(list []*candidate) {
 	})
 }
 
-// ofProblem is the candidate of a problem alone.
+// ofProblem returns the candidate for one problem.
 func (b *builder) ofProblem(p *Problem) *candidate {
 	c := &candidate{
 		rank: byProblem, pod: p.Pod, container: p.Container, subject: p.Subject, problem: p, all: []*Problem{p}, not: b.texts(p.Excluded),
@@ -103,7 +104,7 @@ func (b *builder) ofProblem(p *Problem) *candidate {
 	return c
 }
 
-// advise takes the advice of the first page that there is.
+// advise sets the advice from the first page that has any.
 func (c *candidate) advise(b *builder, pages ...string) {
 	if b.in.Advice == nil || len(c.do) > 0 {
 		return
@@ -121,7 +122,7 @@ func (c *candidate) advise(b *builder, pages ...string) {
 	}
 }
 
-// ofDiagnosis is the candidate of a Diagnosis that found a cause.
+// ofDiagnosis returns the candidate for a Diagnosis that found a cause.
 func (b *builder) ofDiagnosis(d *Diagnosis) *candidate {
 	c := &candidate{
 		rank: byDiagnosis, pod: d.PodUID, subject: d.Subject,
@@ -154,7 +155,7 @@ func (d *Diagnosis) of(p *Problem) bool {
 	}
 	switch {
 	case p.From == FromAPI && p.Pod == "" && d.PodUID != "":
-		// An Event on the Node names the pod that it is about in its text alone.
+		// An Event on the Node names its pod only in the text.
 		return strings.Contains(p.Message, d.PodUID) || d.Pod != "" && strings.Contains(p.Message, d.Pod)
 	case p.Pod != "" || d.PodUID != "":
 		return p.Pod == d.PodUID
@@ -162,7 +163,7 @@ func (d *Diagnosis) of(p *Problem) bool {
 	return p.Subject == "" || d.Subject == "" || p.Subject == d.Subject
 }
 
-// takes makes a problem part of a candidate: as what it led to.
+// takes merges candidate p into c, as an effect of it.
 func (c *candidate) takes(b *builder, p *candidate) {
 	c.Effects = appendNew(c.Effects, p.Message)
 	c.Effects = appendNew(c.Effects, p.Effects...)
@@ -185,7 +186,7 @@ func (c *candidate) takes(b *builder, p *candidate) {
 	}
 	c.not = appendNew(c.not, p.not...)
 	if len(c.do) == 0 {
-		c.do = p.do // else the cause's own is what helps
+		c.do = p.do // otherwise the advice for the cause is what helps
 	}
 	c.Doc = cmp.Or(c.Doc, p.Doc)
 	c.Severity = cmp.Or(c.Severity, p.Severity)
@@ -206,7 +207,7 @@ func appendNew(list []string, more ...string) []string {
 	return list
 }
 
-// within reports whether b is at most d after a, which may be a little late itself.
+// within reports whether b is at most d after a; a may be late by sameMoment.
 func within(a, b time.Time, d time.Duration) bool {
 	return !b.Before(a.Add(-sameMoment)) && b.Sub(a) <= d
 }

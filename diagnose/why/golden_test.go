@@ -20,9 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "write the outputs of testdata anew")
 
-// TestGolden holds the answers to what they were when somebody read them. Each file of
-// testdata has an input and the answer to it, as text 100 cells wide and, where there is
-// such a part, as JSON.
+// TestGolden compares answers with reviewed ones. Each file of testdata has an input and its
+// answer, as text 100 cells wide and optionally as JSON.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) < 8 {
@@ -83,7 +82,7 @@ func input(t *testing.T, raw []byte) why.Input {
 	return in
 }
 
-// text is what a terminal of so many cells shows, with the outcome.
+// text returns what a terminal with this many cells shows, and the outcome.
 func text(t *testing.T, a *why.Answer, cells int) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -94,7 +93,7 @@ func text(t *testing.T, a *why.Answer, cells int) []byte {
 	return b.Bytes()
 }
 
-// A painted label takes no room: the text is the same, and where it stands.
+// A styled label takes no extra room: text and alignment stay the same.
 func TestPaintedLabels(t *testing.T) {
 	a := &why.Answer{Causes: []why.Cause{{Reason: "OOMKilling", Message: "OOMKilling: killed at its limit of 24 MiB by another process of its pod"}}}
 	var plain, painted bytes.Buffer

@@ -7,12 +7,12 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// Input is what is known. Text in it may be anybody's: Build escapes and bounds it.
+// Input is what is known about the subject. Its text is untrusted: Build escapes and bounds it.
 type Input struct {
 	Subject Subject
-	// Now is the time of the answer; times are shown in its location.
+	// Now is the time of the answer. Times are printed in its location.
 	Now time.Time
-	// Since is how long ago something may have ended and is still reported.
+	// Since is how long after its end something is still reported.
 	Since time.Duration
 
 	Read       []string // what was read, for people: "journal of /var/lib/kernosis"
@@ -20,12 +20,12 @@ type Input struct {
 	Problems   []Problem
 	Conditions []problem.Condition // of the node
 	Diagnoses  []Diagnosis
-	Events     []Event // of others than the agent
+	Events     []Event // from others than the agent
 	Containers []Container
 	Blind      []Blind
-	// Pods are names by UID, of those that texts may name by it.
+	// Pods maps UIDs to names, for pods that texts may name by UID.
 	Pods map[string]string
-	// Advice returns what a page says is to be done; nil: nobody knows.
+	// Advice returns the advice on a page of the docs. May be nil.
 	Advice func(page string) []string
 }
 
@@ -35,7 +35,7 @@ const (
 	KindNode = "node"
 )
 
-// Subject is what is asked about.
+// Subject is the pod or node that the question is about.
 type Subject struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
@@ -49,7 +49,7 @@ type Subject struct {
 	Message string `json:"message,omitempty"`
 }
 
-// String is "shop/web-1" or a node's name.
+// String returns "shop/web-1", or "node " and a node's name.
 func (s *Subject) String() string {
 	switch {
 	case s.Kind == KindNode:
@@ -60,17 +60,17 @@ func (s *Subject) String() string {
 	return "pod " + s.Name
 }
 
-// Where a problem was read.
+// Sources of a problem.
 const (
 	FromJournal = "journal"
 	FromAPI     = "API"
 )
 
-// Problem is one rule's, as far as it is known. From the API it is a series of occurrences:
-// there nobody says when it ends.
+// Problem is a problem that a rule reported. From the API it is a series of occurrences, and its
+// end is unknown.
 type Problem struct {
 	From         string
-	Rule, Fault  string // empty: not known
+	Rule, Fault  string // empty: unknown
 	Reason       string
 	Message      string
 	Condition    string
@@ -80,23 +80,23 @@ type Problem struct {
 	Lasts        bool
 	First, Last  time.Time
 	Count        uint64
-	SuppressedBy string // rule of its cause
+	SuppressedBy string // the rule of its cause
 	MutedUntil   time.Time
 	MutedWhy     string
-	NextProbe    time.Time // zero: not known
+	NextProbe    time.Time // zero: unknown
 	event.Facts
 }
 
-// Diagnosis is one that was made.
+// Diagnosis is a Diagnosis that was made.
 type Diagnosis struct {
 	From             string
-	Namespace, Name  string // Namespace is empty for one that only the node knows
-	Set, Rule        string // Rule of the problem it was made for; empty: made otherwise
+	Namespace, Name  string // Namespace is empty if only the node has it
+	Set, Rule        string // Rule: of the problem it was made for; empty: made for another reason
 	Reason           string // of that problem
 	Subject          string
 	PodUID           string
 	Pod              string    // namespace/name
-	Ended            time.Time // zero: it goes on, or was interrupted
+	Ended            time.Time // zero: it runs, or was interrupted
 	Started          time.Time
 	Phase            string
 	Verdict, Message string // empty: no cause was found
@@ -109,13 +109,13 @@ type Diagnosis struct {
 // Finding is a cause with its evidence.
 type Finding struct{ Reason, Message string }
 
-// Repair is what became of one.
+// Repair is a repair and its state.
 type Repair struct {
 	Operation, State, Message string
-	Held                      bool // it was not made, and could have been
+	Held                      bool // it was not made, though it is due
 }
 
-// Event is one of somebody else, such as kubelet.
+// Event is an Event of another component, such as kubelet.
 type Event struct {
 	Last      time.Time
 	Count     int
@@ -123,18 +123,18 @@ type Event struct {
 	Reason    string
 	Message   string
 	By        string
-	Container string // empty: of none, or not known
+	Container string // empty: none or unknown
 }
 
 // Container is a container's status.
 type Container struct {
 	Name, ID         string // ID without the runtime
 	Running, Ready   bool
-	Since            time.Time // it runs
+	Since            time.Time // when it started
 	Waiting, Message string    // why it waits
 	Restarts         int
-	Ended            *Ending // of the present one
-	Before           *Ending // of the one before
+	Ended            *Ending // of the current instance
+	Before           *Ending // of the previous instance
 	MemoryLimit      string
 	CPULimit         string
 }
@@ -148,15 +148,15 @@ type Ending struct {
 	Message string
 }
 
-// Blind is a source that can't see, so that what it would report of may be so.
+// Blind is a source that does not work, so that its problems would go unnoticed.
 type Blind struct {
 	Source, Why string
-	Since       time.Time // zero: not known
+	Since       time.Time // zero: unknown
 }
 
-// Unread is what could not be read.
+// Unread is something that could not be read.
 type Unread struct {
 	What, Why string
-	// Needed: without it nobody can say that all is well.
+	// Needed: without it the subject can't be called healthy.
 	Needed bool
 }

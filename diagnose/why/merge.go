@@ -8,9 +8,9 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// Merge joins what a journal and the API say of the same subject. Of what both have the
-// journal's is taken for problems and diagnoses: it is whole, and knows what has ended; the
-// API's for conditions and names.
+// Merge combines what a journal and the API have about the same subject. If both have it, problems
+// and diagnoses come from the journal, which is complete and knows what has ended; conditions and
+// names come from the API.
 func Merge(journal, api Input) Input {
 	out := api
 	if out.Subject.UID == "" {
@@ -54,8 +54,8 @@ func Merge(journal, api Input) Input {
 	return out
 }
 
-// sameProblem reports whether a problem of the journal is the one that a series of the API
-// reports. A series on the Node may be of several problems; all of them are there then.
+// sameProblem reports whether a series of the API reports the problem of the journal. A series on
+// the Node may report several problems; then all of them are in the journal.
 func sameProblem(journal, api *Problem) bool {
 	return journal.Reason == api.Reason && (api.Pod == "" || journal.Pod == api.Pod) && !journal.Last.Before(api.Last.Add(-sameMoment))
 }

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// maxDetails of a moment are shown.
+// maxDetails bounds the details that are shown of a moment.
 const maxDetails = 4
 
-// moments fills in what happened, oldest first.
+// moments sets what happened, oldest first.
 func (b *builder) moments(a *Answer) {
 	var all []Moment
 	for _, p := range b.problems {
@@ -58,8 +58,8 @@ func (b *builder) moments(a *Answer) {
 	a.Seen = all[a.Earlier:]
 }
 
-// ofOccurrences is a problem as what happened, with its evidence. A message that heads the
-// answer is not repeated.
+// ofOccurrences returns a problem as a moment, with its evidence. It leaves out a message that the
+// causes show already.
 func (b *builder) ofOccurrences(a *Answer, p *Problem) Moment {
 	m := Moment{At: p.Last, Text: b.text(p.Reason) + count(p.Count)}
 	if p.Last.Sub(p.First) > sameMoment && !p.First.IsZero() {

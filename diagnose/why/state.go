@@ -10,7 +10,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// state says in some words how the subject is.
+// state returns the state of the subject in a few words.
 func (b *builder) state() string {
 	if b.in.Subject.Kind == KindNode {
 		return b.nodeState()
@@ -42,7 +42,7 @@ func (b *builder) state() string {
 	return strings.Join(parts, "; ")
 }
 
-// probes is how far failing probes are: "liveness 2 of 3 towards restart (next in 4s)".
+// probes describes the progress of failing probes: "liveness 2 of 3 towards restart (next in 4s)".
 func (b *builder) probes() string {
 	var latest []*Problem
 	for _, p := range b.problems {
@@ -56,7 +56,7 @@ func (b *builder) probes() string {
 	for _, p := range latest {
 		kind, _, _ := strings.Cut(p.State, " ")
 		if kinds[p.Container+" "+kind] {
-			continue // of the same probe by another rule, or earlier
+			continue // the same probe by another rule, or earlier
 		}
 		kinds[p.Container+" "+kind] = true
 		text := b.text(p.State)

@@ -9,13 +9,14 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// ready is the one condition that is well while it is True.
+// ready is the only condition that is healthy while it is True.
 const ready = "Ready"
 
-// crashLoop is why a container waits whose end is the matter.
+// crashLoop is the waiting reason of a container that keeps ending.
 const crashLoop = "CrashLoopBackOff"
 
-// endings explains how containers ended: by a candidate, or they are ones themselves.
+// endings adds the ends of containers as effects of a candidate that explains them, or else as
+// candidates.
 func (b *builder) endings() {
 	for i := range b.in.Containers {
 		c := &b.in.Containers[i]
@@ -54,10 +55,10 @@ func previous(before bool) string {
 	return ""
 }
 
-// how is "with exit code 137 (SIGKILL), OOMKilled".
+// how formats an ending: "with exit code 137 (SIGKILL), OOMKilled".
 func (e *Ending) how() string {
 	text := fmt.Sprintf("with exit code %d", e.Code)
-	// As shells and runtimes have it: 128 and the signal.
+	// As in shells and runtimes: 128 and the signal.
 	if name := map[int]string{131: "SIGQUIT", 132: "SIGILL", 134: "SIGABRT", 135: "SIGBUS", 136: "SIGFPE", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM"}[e.Code]; name != "" {
 		text += " (" + name + ")"
 	}
@@ -67,7 +68,7 @@ func (e *Ending) how() string {
 	return text
 }
 
-// conditions makes candidates of a node's conditions that nothing else explains.
+// conditions adds candidates for a node's conditions that nothing else explains.
 func (b *builder) conditions() {
 	if b.in.Subject.Kind != KindNode {
 		return
@@ -95,7 +96,7 @@ func (b *builder) conditions() {
 	}
 }
 
-// condition is "KernelDeadlock is True since 10:41:02: TaskHung: …".
+// condition formats a condition: "KernelDeadlock is True since 10:41:02: TaskHung: …".
 func (b *builder) condition(c *problem.Condition) string {
 	since := ""
 	if !c.LastTransition.IsZero() {
@@ -104,7 +105,7 @@ func (b *builder) condition(c *problem.Condition) string {
 	return strings.TrimSuffix(fmt.Sprintf("%s is %s%s: %s: %s", b.text(c.Type), c.Status, since, b.text(c.Reason), b.text(c.Message)), ": ")
 }
 
-// statuses makes candidates of what the API says of the pod, where nothing else is found.
+// statuses adds candidates from the pod's status in the API, if there are no others.
 func (b *builder) statuses() {
 	s := &b.in.Subject
 	if s.Kind != KindPod || len(b.list) > 0 {

@@ -9,10 +9,10 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// label is the column of what a line is about.
+// label is the width of the column of labels.
 const label = 8
 
-// minWidth is below what lines are not broken: words would stand alone.
+// minWidth is the width below which lines are not wrapped, because single words would fill them.
 const minWidth = 40
 
 // WriteJSON writes the answer as one object.
@@ -26,15 +26,15 @@ func (a *Answer) WriteJSON(w io.Writer) error {
 	return nil
 }
 
-// View is how an answer is shown to people.
+// View configures how an answer is printed.
 type View struct {
-	// Cells is the longest line; below 40 lines are not broken.
+	// Cells is the width of a line; lines are not wrapped if it is below 40.
 	Cells int
-	// Label paints the label of a line, such as CAUSE; nil: as it is.
+	// Label styles the label of a line, such as CAUSE. May be nil.
 	Label func(label string) string
 }
 
-// WriteText writes the answer for people.
+// WriteText writes the answer as text.
 func (a *Answer) WriteText(w io.Writer, v View) error {
 	p := &page{View: v}
 	if p.Label == nil {
@@ -111,7 +111,7 @@ func (a *Answer) seen(p *page) {
 	}
 }
 
-// page gathers lines.
+// page collects lines.
 type page struct {
 	View
 	b strings.Builder
@@ -124,7 +124,7 @@ func (p *page) list(label string, texts []string) {
 	}
 }
 
-// line writes a text behind its label; the head has none and begins at the left.
+// line writes a text after its label. The first line has no label and starts at the left.
 func (p *page) line(label, text string) {
 	if p.b.Len() == 0 {
 		p.wrap("", text, 2)
@@ -133,12 +133,12 @@ func (p *page) line(label, text string) {
 	p.hanging(label, text, 0)
 }
 
-// hanging writes a text behind its label, broken lines indented further.
+// hanging writes a text after its label, with continuation lines indented further.
 func (p *page) hanging(name, text string, further int) {
 	p.wrap(p.Label(name)+strings.Repeat(" ", label-len(name)), text, label+further)
 }
 
-// wrap breaks a text between words where it is too long.
+// wrap breaks a text between words if it is too long.
 func (p *page) wrap(start, text string, indent int) {
 	line, at := start, display.Cells(start)
 	lead := text[:len(text)-len(strings.TrimLeft(text, " "))]

@@ -16,64 +16,65 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
-// Bounds, where the configuration says nothing.
+// Defaults of a [Config].
 const (
 	defaultKeep    = 100
 	defaultMaxOpen = 1000
-	// defaultWorkers run Diagnoses at a time. Most of their time they wait, but several
-	// that look at the same fault of one node find the same.
+	// defaultWorkers is how many Diagnoses run in parallel. They mostly wait, and several for the
+	// same fault of a node would find the same.
 	defaultWorkers = 4
 )
 
-// Config says whose worker it is, and what it works with.
+// Config configures a worker. Node, Namespace, Dir and Store are required.
 type Config struct {
 	Node      string
-	Namespace string // the system's
-	// Dir is the folder of checkpoints, artifacts and of what was taken: see [Checkpoints]
-	// and [Artifacts]. It is made where it is missing.
+	Namespace string // the system namespace
+	// Dir is the folder of checkpoints, artifacts and the ledger, see [Checkpoints] and
+	// [Artifacts]. It is created if missing.
 	Dir   string
 	Store Store
-	// Observe: nobody decides on repairs, for there is no cluster. Each would run.
+	// Observe means that there is no cluster, so nobody decides on repairs. They are only reported.
 	Observe bool
 
-	Builtins []operation.Builtin // of [catalog.All]
+	Builtins []operation.Builtin // from [catalog.All]
 	// Scripts, Secret and AllowLinkLocal are as in [resolve.Config].
 	Scripts        *remote.Scripts
 	Secret         func(ctx context.Context, name string) (map[string][]byte, error)
 	AllowLinkLocal bool
 
-	// Pod returns the pod of this node that a control group names, nil where it is not
-	// known (any more); PodUID the UID of a pod by its name, empty where it is not known.
-	// nil: none is known. They are asked with locks held, and must not block.
+	// Pod returns the pod of this node by the UID in a cgroup's name, or nil if it is not known
+	// (any more). PodUID returns the UID of a pod by its name, or "". Either may be nil: no pod is
+	// known. They are called with locks held, and must not block.
 	Pod    func(uid string) *trigger.Pod
 	PodUID func(namespace, name string) string
-	// PodsKnown reports whether Pod knows of all pods that there were at a time: where it does not
-	// yet, problems of pods that Pod does not know wait, ten seconds at most. nil: there is nothing
-	// to wait for.
+	// PodsKnown reports whether Pod knows all pods that existed at a time. If not, problems of pods
+	// that Pod does not know wait, for at most ten seconds. nil: don't wait.
 	PodsKnown func(at time.Time) bool
-	// TenantPod asks for the pod of a Diagnosis outside the system namespace; nil: none of these
-	// runs. Errors: [ErrAway]; [ErrGone], there is no such pod; any other says why it may not be
-	// looked at. One that also is [ErrLater] counts only two minutes after the Diagnosis was made.
+	// TenantPod reads the pod of a Diagnosis outside the system namespace; nil: such Diagnoses are
+	// not run. Errors: [ErrAway]; [ErrGone] if there is no such pod; any other says why the pod may
+	// not be diagnosed. An error that also is [ErrLater] is final only two minutes after the
+	// Diagnosis was created.
 	TenantPod func(ctx context.Context, d *v1alpha1.Diagnosis) (tenancy.Pod, error)
 
-	// Gone reports whether the agent that holds a Diagnosis is known to have ended: then this
-	// one takes the Diagnosis over. It is asked again and again, with locks held, and must not
-	// block. nil: none is ever known to have.
+	// Gone reports whether the agent that holds a Diagnosis is known to have ended: then this one
+	// takes the Diagnosis over. It is called repeatedly, with locks held, and must not block. nil:
+	// no agent is ever known to have ended.
 	Gone func(holder string) bool
 
-	Workers int // Diagnoses that run at a time; 0: 4
-	Keep    int // runs that have ended and are kept, the newest; 0: 100
-	// MaxOpen bounds the Diagnoses whose end is not reported yet: of the node's own triggers,
-	// of others in the system namespace, and of all other namespaces, a tenth of it each; 0:
-	// 1000. Of own triggers more are dropped; others wait in the store until there is a place.
+	Workers int // Diagnoses that run in parallel; 0: 4
+	Keep    int // how many ended runs are kept, the newest; 0: 100
+	// MaxOpen bounds the Diagnoses whose end is not reported yet, separately for the node's own
+	// triggers, others in the system namespace, and all other namespaces together, of which each
+	// may use a tenth; 0: 1000. Excess Diagnoses of own triggers are dropped; others wait in the
+	// store for a slot.
 	MaxOpen int
-	// Artifacts has the bounds of artifacts; its Dir is not looked at. Its Storage is where
-	// operations keep results that want it; empty: a folder in Dir.
+	// Artifacts has the limits of artifacts; its Dir is ignored. Its Storage is where operations
+	// with storage keep their results; empty: a folder in Dir.
 	Artifacts artifact.Config
 
-	// Ended is called with each Diagnosis that has ended, once, by one goroutine. It may be nil.
+	// Ended is called once for each Diagnosis that has ended, by one goroutine. May be nil.
 	Ended func(*Ended)
-	Log   *slog.Logger // nil: takes nothing
+	Log   *slog.Logger // nil: no log
 }
 
 // Checkpoints returns the folder of the runs' checkpoints, for [runner.ReadSaved].
@@ -82,8 +83,7 @@ func Checkpoints(dir string) string { return filepath.Join(dir, "checkpoints") }
 // Artifacts returns the folder of the runs' artifacts, for [artifact.Read].
 func Artifacts(dir string) string { return filepath.Join(dir, "artifacts") }
 
-// Storage returns the folder below which operations have folders of their own, where nothing
-// else is said.
+// Storage returns the default folder below which operations have their own folders.
 func Storage(dir string) string { return filepath.Join(dir, "storage") }
 
 func (c *Config) complete() error {
@@ -129,14 +129,14 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// Ended is a Diagnosis that has ended, for people.
+// Ended describes a Diagnosis that has ended, for display.
 type Ended struct {
 	ID        string
 	Diagnosis *v1alpha1.Diagnosis // metadata and spec
 	Status    *v1alpha1.DiagnosisStatus
 	Reason    string // of the condition Complete
 	Message   string
-	// After is the time from the transition of the problem to the end; 0: it is about none.
+	// After is the time from the transition of the problem to the end; 0: not about a problem.
 	After time.Duration
-	Files []string // artifacts, whole paths
+	Files []string // full paths of artifacts
 }

@@ -23,10 +23,10 @@ import (
 	"github.com/kernosis/kernosis/vmtest/loopdisk"
 )
 
-// TestTheDiskHangs has the disk hang while an operation makes an artifact: whoever reports what
-// the detector has found, or renews the Lease, does not wait for it.
+// TestTheDiskHangs makes the disk hang while an operation creates an artifact: reporting detected
+// problems and renewing the Lease must not wait for it.
 func TestTheDiskHangs(t *testing.T) {
-	kernellock.HoldFor(t) // others would detect the hung task
+	kernellock.HoldFor(t) // otherwise other tests would detect the hung task
 	disk := loopdisk.NewExt4(t, 16<<20)
 	r := newRig(t, objects(set("looks", v1alpha1.Node{ID: 1, Operation: "look"})))
 	r.conf.Dir = filepath.Join(disk.Dir, "diagnoses")
@@ -67,8 +67,8 @@ func TestTheDiskHangs(t *testing.T) {
 	await.Until(t, "the end of what has waited", 10*time.Second, func() bool { return r.api.get("a").Status.Phase == v1alpha1.PhaseSucceeded })
 }
 
-// TestTheDiskHangsAtTheStart has the disk hang while a worker reads what an earlier one has not
-// reported: whoever reports what the detector has found does not wait for it.
+// TestTheDiskHangsAtTheStart makes the disk hang while a worker reads what the previous one has not
+// reported: reporting detected problems must not wait for it.
 func TestTheDiskHangsAtTheStart(t *testing.T) {
 	r := newRig(t, objects(looks()))
 	r.make(nil)
@@ -94,7 +94,7 @@ func TestTheDiskHangsAtTheStart(t *testing.T) {
 	want(t, r.api.only(t), "Succeeded PathSucceeded IsB [1 3] 1 Succeeded, 2 Refuted, 3 Succeeded")
 }
 
-// inMkdir reports whether a thread of this process makes a folder, which a frozen disk holds up.
+// inMkdir reports whether a thread of this process is in mkdir, which a frozen disk blocks.
 func inMkdir(t *testing.T) bool {
 	t.Helper()
 	all, err := filepath.Glob("/proc/self/task/*/syscall")
@@ -110,7 +110,7 @@ func inMkdir(t *testing.T) bool {
 	return false
 }
 
-// returns fails the test where something does not return soon.
+// returns fails the test if f does not return soon.
 func returns(t *testing.T, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})

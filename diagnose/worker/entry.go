@@ -16,31 +16,31 @@ import (
 	"github.com/kernosis/kernosis/diagnose/runner"
 )
 
-// saved is what the ledger has of a Diagnosis that was taken.
+// saved is the ledger's record of a Diagnosis that was taken.
 type saved struct {
 	ID  string `json:"id"`            // of the run
-	Own bool   `json:"own,omitempty"` // this node's own trigger has made it
+	Own bool   `json:"own,omitempty"` // created by this node's own trigger
 	// Diagnosis has metadata and spec, without a status.
 	Diagnosis *v1alpha1.Diagnosis `json:"diagnosis"`
 	Taken     time.Time           `json:"taken"`
-	// Parameters are those of the run, with what was filled in: what was looked up for it
-	// stays the same however often it goes on. nil: it has not begun.
+	// Parameters are the run's parameters, including looked-up values, which must stay the same
+	// however often the run is resumed. nil: it has not begun.
 	Parameters map[string]string `json:"parameters,omitempty"`
 	Problem    *problemRef       `json:"problem,omitempty"`
-	Claimed    bool              `json:"claimed,omitempty"` // the store has our word that we run it
-	Local      bool              `json:"local,omitempty"`   // the store has refused it, for good
-	End        *end              `json:"end,omitempty"`     // nil: it goes on
+	Claimed    bool              `json:"claimed,omitempty"` // the status in the store names us as the runner
+	Local      bool              `json:"local,omitempty"`   // the store has rejected it for good
+	End        *end              `json:"end,omitempty"`     // nil: it has not ended
 	Reported   bool              `json:"told,omitempty"`    // the store has the end
-	Shown      bool              `json:"shown,omitempty"`   // Ended was reported
+	Shown      bool              `json:"shown,omitempty"`   // Ended was called
 	Gone       bool              `json:"gone,omitempty"`    // it was deleted
-	// Repaired: a repair of it may have been made. Its verification goes on behind the end.
+	// Repaired: a repair may have been made. Its verification continues after the end.
 	Repaired bool `json:"repaired,omitempty"`
 }
 
-// end is how it ended.
+// end is how a Diagnosis ended.
 type end struct {
 	runner.End
-	// Ran: the runner has a report of it. Else it was refused, or ended by another.
+	// Ran: the runner has a report of it. Otherwise it was refused, or ended elsewhere.
 	Ran bool `json:"ran,omitempty"`
 }
 
@@ -50,38 +50,38 @@ type problemRef struct {
 	Group string                `json:"group"`
 	State v1alpha1.ProblemState `json:"state"`
 	Since time.Time             `json:"since"`
-	// Reported is what the store has.
+	// Reported is the state that the store has.
 	Reported v1alpha1.ProblemState `json:"told,omitempty"`
 }
 
-// problemKey is what the detector knows a problem by.
+// problemKey identifies a problem in the detector.
 type problemKey struct{ rule, group string }
 
 func keyOf(p *problem.Problem) problemKey { return problemKey{p.Rule, p.Group} }
 
-// entry is a Diagnosis that was taken. The worker's lock guards it.
+// entry is a Diagnosis that was taken. The worker's lock protects it.
 type entry struct {
 	saved
-	// unsaved: the ledger does not have what saved has; never: it never had any of it.
+	// unsaved: the ledger lacks changes of saved; never: it has no record of it at all.
 	unsaved, never bool
-	saveAt         time.Time // a write has failed: not before
+	saveAt         time.Time // no earlier than this after a failed write
 
-	latest *v1alpha1.Diagnosis // as the store has it; nil: not known
+	latest *v1alpha1.Diagnosis // as in the store; nil: not known
 	report *runner.Report
 	plan   *resolve.Plan
 	specs  map[string]*v1alpha1.OperationSpec // of the plan's repairs, by operation
 	active bool                               // it waits or runs in the pool
-	cancel string                             // why it is to be ended; empty: it is not
-	// cancelled: the pool knows of that.
+	cancel string                             // why it must be cancelled; empty: it need not
+	// cancelled: the pool was told.
 	cancelled bool
-	held      time.Time // until then what it is made of may come to be known
+	held      time.Time // until then, missing input may still arrive
 	again     bool      // what it waits for may have changed
-	askAt     time.Time // when it is executed again though nothing has changed
+	askAt     time.Time // when it is executed again even without a change
 	swept     bool      // checkpoint and artifacts are removed
-	closed    bool      // the checkpoint has an end that the run itself has not come to
+	closed    bool      // the checkpoint was given an end that the run itself did not reach
 
-	version   uint64 // of what there is to report
-	written   uint64 // of what was reported last
+	version   uint64 // of what is to be reported
+	written   uint64 // the version reported last
 	urgent    bool
 	stored    time.Time // when the store was first known to have it; zero: in an earlier process
 	lastWrite time.Time
@@ -98,15 +98,15 @@ func (e *entry) key() Key { return Key{e.name(), e.Diagnosis.UID} }
 // open reports whether something is still to be done or reported.
 func (e *entry) open() bool { return !e.Gone && (e.End == nil || !e.Reported && !e.Local) }
 
-// changed notes that there is something to report.
+// changed records that there is something to report.
 func (e *entry) changed(urgent bool) {
 	e.version++
 	e.urgent = e.urgent || urgent
 }
 
-// take takes over what the store has.
+// take adopts the store's version.
 func (e *entry) take(d *v1alpha1.Diagnosis) {
-	if d.Spec.OperationSet == "" { // the status alone
+	if d.Spec.OperationSet == "" { // only the status was returned
 		whole := e.Diagnosis.DeepCopy()
 		whole.Status = d.Status
 		d = whole
@@ -124,8 +124,8 @@ func (e *entry) take(d *v1alpha1.Diagnosis) {
 	}
 }
 
-// knowsNewer reports whether the watch has brought what came behind an answer of the store
-// before the answer itself: it has the answer's change too, and is not brought again.
+// knowsNewer reports whether the watch has already delivered a newer version than the store's
+// response d. That version includes the response's change, and is not delivered again.
 func (e *entry) knowsNewer(d *v1alpha1.Diagnosis) bool {
 	if e.latest == nil || e.latest.UID != d.UID {
 		return false
@@ -134,7 +134,7 @@ func (e *entry) knowsNewer(d *v1alpha1.Diagnosis) bool {
 	return err == nil && order < 0
 }
 
-// finish ends it, whatever still runs.
+// finish records the end, even if something still runs.
 func (e *entry) finish(phase v1alpha1.Phase, reason, message string) {
 	e.End = &end{End: runner.End{Phase: phase, Reason: reason, Message: message, At: time.Now()}}
 	e.unsaved = true
@@ -148,8 +148,8 @@ func mayHaveRepaired(rep *runner.Report) bool {
 	})
 }
 
-// verified reports whether nothing more depends on the end of its problem: the repair has
-// helped, or nothing is to be proven. One that has not may be made once more, by another
+// verified reports whether nothing depends any more on the end of the problem: the repair has
+// helped, or there is nothing to prove. A repair that has not helped may be repeated by another
 // Diagnosis.
 func (e *entry) verified() bool {
 	if e.latest == nil {
@@ -159,7 +159,7 @@ func (e *entry) verified() bool {
 	return c != nil && (c.Status == metav1.ConditionTrue || c.Reason == v1alpha1.ReasonMoot)
 }
 
-// decidedAlike reports whether the controller's part of two states is the same.
+// decidedAlike reports whether the controller's decisions in two versions are the same.
 func decidedAlike(a, b *v1alpha1.Diagnosis) bool {
 	return slices.EqualFunc(a.Status.Remediations, b.Status.Remediations, func(x, y v1alpha1.Remediation) bool {
 		return x.ID == y.ID && x.PlanDigest == y.PlanDigest && x.Verb == y.Verb && x.Reason == y.Reason &&
@@ -174,12 +174,12 @@ func outcomeState(r *v1alpha1.Remediation) v1alpha1.ResultState {
 	return r.Outcome.State
 }
 
-// slim returns a Diagnosis as the ledger has it.
+// slim returns the form of a Diagnosis that the ledger stores.
 func slim(d *v1alpha1.Diagnosis) *v1alpha1.Diagnosis {
 	c := &v1alpha1.Diagnosis{TypeMeta: d.TypeMeta, ObjectMeta: *d.ObjectMeta.DeepCopy(), Spec: *d.Spec.DeepCopy()}
 	c.ManagedFields, c.ResourceVersion = nil, ""
 	return c
 }
 
-// repairs reports whether a node of the plan changes something.
+// repairs reports whether a node of the plan is a repair.
 func repairs(p *resolve.Plan, id int) bool { return p.Effect(id) == operation.Remediate }

@@ -20,27 +20,27 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// FolderConfig says where manifests are.
+// FolderConfig configures a [Folder].
 type FolderConfig struct {
 	Shipped []document.File
-	// Dir has those that come over the shipped ones, by kind and name; empty: none.
+	// Dir has manifests that override the shipped ones, by kind and name; empty: none.
 	Dir      string
 	Builtins []operation.Builtin
-	// Watch calls onChange once it watches a folder, and whenever something in it has changed,
-	// until ctx ends; nil: the folder is read once.
+	// Watch calls onChange once it watches a folder, and after each change in it, until ctx ends;
+	// nil: the folder is read once.
 	Watch func(ctx context.Context, dir string, onChange func()) error
-	Log   *slog.Logger // nil: takes nothing
+	Log   *slog.Logger // nil: no log
 }
 
-// Folder is a [Store] without a cluster: manifests are the shipped ones with those of a folder
-// over them, and Diagnoses are known to this node only. Make one with [OpenFolder].
+// Folder is a [Store] without a cluster: its manifests are the shipped ones, overridden by those of
+// a folder, and its Diagnoses are known to this node only. Create one with [OpenFolder].
 type Folder struct {
 	c       FolderConfig
 	objects atomic.Pointer[Objects]
-	last    []document.File // what was read last; of Run's goroutine
+	last    []document.File // the files read last; only Run's goroutine uses it
 }
 
-// OpenFolder reads the manifests. Its error has all mistakes with file and line.
+// OpenFolder reads the manifests. Its error lists all mistakes with file and line.
 func OpenFolder(c FolderConfig) (*Folder, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -59,8 +59,8 @@ func OpenFolder(c FolderConfig) (*Folder, error) {
 	return s, nil
 }
 
-// Run implements worker.Store: it reads the folder again when it changes. Where anything in
-// it is wrong, what was in force stays.
+// Run implements worker.Store: it reloads the folder after changes. If anything in it is invalid,
+// the previous manifests stay in force.
 func (s *Folder) Run(ctx context.Context, h Handler) error {
 	h.ObjectsChanged()
 	if s.c.Dir == "" || s.c.Watch == nil {
@@ -92,7 +92,7 @@ func (s *Folder) reload(h Handler) {
 // Objects implements worker.Store.
 func (s *Folder) Objects() *Objects { return s.objects.Load() }
 
-// Create implements worker.Store: it gives the Diagnosis a UID, and keeps nothing.
+// Create implements worker.Store: it assigns a UID and stores nothing.
 func (s *Folder) Create(_ context.Context, d *v1alpha1.Diagnosis) (*v1alpha1.Diagnosis, error) {
 	out := d.DeepCopy()
 	out.UID = "local-" + uuid.NewUUID()
@@ -101,8 +101,8 @@ func (s *Folder) Create(_ context.Context, d *v1alpha1.Diagnosis) (*v1alpha1.Dia
 	return out, nil
 }
 
-// Write implements worker.Store: it keeps nothing, and returns name and status alone. The
-// worker writes the whole of what there is to say each time, and nobody else does.
+// Write implements worker.Store: it stores nothing, and returns only name and status. That suffices
+// because only the worker writes, and it writes the whole status each time.
 func (s *Folder) Write(_ context.Context, k Key, change func(*v1alpha1.DiagnosisStatus)) (*v1alpha1.Diagnosis, error) {
 	if k.UID == "" {
 		return nil, errors.New("a Diagnosis without a UID was not made here")
@@ -125,7 +125,7 @@ func (s *Folder) read() ([]document.File, error) {
 	if !slices.ContainsFunc(entries, func(e os.DirEntry) bool {
 		return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name()))
 	}) {
-		return nil, nil // which a person who names it on a command line would hardly mean
+		return nil, nil // here an empty folder is fine, unlike one named on a command line
 	}
 	files, err := document.ReadFiles([]string{s.c.Dir}, nil)
 	if err != nil {

@@ -39,7 +39,7 @@ spec:
   sourceTemplate: {problemTemplate: {rules: [task-hung]}}
 `
 
-// reported is a Handler that passes on changes of objects.
+// reported is a Handler that forwards changes of objects.
 type reported chan struct{}
 
 func (c reported) ObjectsChanged() {
@@ -121,8 +121,8 @@ func TestWhatIsRefused(t *testing.T) {
 	}
 }
 
-// A change is in force at once, also one from before the folder was watched; a bad one is
-// not, whole, and what was in force stays.
+// A change is in force at once, even one from before the folder was watched. An invalid change is
+// rejected as a whole, and the previous manifests stay in force.
 func TestReload(t *testing.T) {
 	const other = "apiVersion: kernosis.io/v1alpha1\nkind: OperationSet\nmetadata: {name: other}\nspec: {adjacencyList: [{id: 0, to: [1]}, {id: 1, operation: mounts}]}\n"
 	dir := t.TempDir()
@@ -155,7 +155,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// It keeps nothing of Diagnoses: what the worker writes is what comes back.
+// A Folder stores no Diagnoses: what the worker writes is what it gets back.
 func TestDiagnoses(t *testing.T) {
 	s, err := open(t, "")
 	if err != nil {

@@ -7,25 +7,24 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// remembered is for how long the name of a Diagnosis that is over is known at least: the
-// agent's state is saved more often, and what is observed anew after a restart began
-// behind that.
+// remembered is the shortest time for which the name of a finished Diagnosis is remembered. The
+// agent's state is saved more often, so what is observed again after a restart began later than
+// that.
 const remembered = 10 * time.Minute
 
-// verifiedWithin is the longest that a repair may take to be verified: verifyWithin has at most
-// 24h.
+// verifiedWithin is longer than the verification of a repair can take: verifyWithin is at most 24h.
 const verifiedWithin = 25 * time.Hour
 
-// awaitsProblem reports whether the end of its problem is still to say that its repair has helped.
+// awaitsProblem reports whether the end of its problem is still needed to verify its repair.
 func (w *Worker) awaitsProblem(e *entry, now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !e.Gone && e.Problem != nil && e.Repaired && !e.verified() && now.Sub(e.End.At) < verifiedWithin
 }
 
-// forget removes the runs that nobody wants any more: those of Diagnoses that were deleted
-// before they ended, and of those that have ended, and whose end the store has, the oldest
-// beyond the number that is kept, but for those whose repair is being verified. The evidence of a run that has ended outlives its object:
+// forget removes runs that are no longer needed: those of Diagnoses that were deleted before they
+// ended, and the oldest ended ones beyond the number that is kept, if the store has their end and
+// no repair of theirs is being verified. The evidence of an ended run outlives its object, because
 // the cluster keeps few objects of a fault that many nodes have.
 func (w *Worker) forget() {
 	now := time.Now()
@@ -33,7 +32,7 @@ func (w *Worker) forget() {
 	for _, e := range w.all() {
 		w.mu.Lock()
 		switch {
-		case e.active || e.unsaved && e.saveAt.IsZero(): // a disk that takes nothing is not waited for
+		case e.active || e.unsaved && e.saveAt.IsZero(): // don't wait for a failing disk
 		case e.End != nil && (e.Gone || (e.Reported || e.Local) && e.Shown):
 			e.report, e.plan, e.specs = nil, nil, nil // the checkpoint has it
 			if e.Gone || !e.Repaired {
@@ -70,7 +69,7 @@ func (w *Worker) forget() {
 	}
 }
 
-// sweep removes checkpoint and artifacts of a run.
+// sweep removes the checkpoint and artifacts of a run.
 func (w *Worker) sweep(e *entry) {
 	if w.ledger.newer[e.ID] {
 		w.mu.Lock()
@@ -91,7 +90,7 @@ func (w *Worker) sweep(e *entry) {
 	e.swept, e.report = true, nil
 }
 
-// discard takes an entry out. The lock is held.
+// discard removes an entry from memory. The lock is held.
 func (w *Worker) discard(e *entry) {
 	delete(w.entries, e.ID)
 	if w.names[e.name()] == e.ID {
@@ -109,7 +108,7 @@ func (w *Worker) discard(e *entry) {
 	}
 }
 
-// reportEnded reports those that have ended, once the ledger says so.
+// reportEnded calls Ended for Diagnoses that have ended, once the ledger has their end.
 func (w *Worker) reportEnded() {
 	for _, e := range w.all() {
 		w.mu.Lock()

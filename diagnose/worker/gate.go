@@ -13,14 +13,14 @@ import (
 	"github.com/kernosis/kernosis/diagnose/runner"
 )
 
-// gate asks what the controller has decided of a repair: the Diagnosis' status says it.
+// gate reads the controller's decision on a repair from the Diagnosis' status.
 type gate struct{ w *Worker }
 
-// Reasons of a wait that are the node's own.
+// Reasons to wait that come from the node itself.
 const (
-	reasonAway    = "APIServerAway"     // only what looks is run without one
-	reasonUndone  = "AwaitingDecision"  // the controller has not decided of this plan yet
-	reasonRepairs = "ControllerRepairs" // it makes the repair itself
+	reasonAway    = "APIServerAway"     // without an API server, only operations that change nothing are run
+	reasonUndone  = "AwaitingDecision"  // the controller has not decided on this plan yet
+	reasonRepairs = "ControllerRepairs" // the controller makes the repair itself
 	reasonHeld    = "HeldByAnother"     // another agent runs the Diagnosis
 )
 
@@ -57,13 +57,13 @@ func (g *gate) Allow(_ context.Context, a *runner.Action) (runner.Decision, erro
 	return out, nil
 }
 
-// undecided is a wait for the controller. It says the same from the moment that the repair is
-// due, so that the status is written once.
+// undecided returns a wait for the controller's decision. Its text never changes, so that the
+// status is written once.
 func undecided() runner.Decision {
 	return runner.Decision{Verb: v1alpha1.RemediationWait, Reason: reasonUndone, Message: "the controller has not decided about this repair yet"}
 }
 
-// mayNotRepair says why no repair of a Diagnosis can be made now, whatever was decided.
+// mayNotRepair returns why no repair of a Diagnosis can be made now, whatever was decided, or nil.
 // The lock is held.
 func (w *Worker) mayNotRepair(e *entry) *runner.Decision {
 	if e.Local {
@@ -78,13 +78,12 @@ func (w *Worker) mayNotRepair(e *entry) *runner.Decision {
 	return nil
 }
 
-// digest returns that of the plan of a repair, made of what the API has and nothing else.
-// The lock is held.
+// digest returns the digest of a repair's plan, made only from what the API has. The lock is held.
 func (e *entry) digest(id int, operation string) (v1alpha1.Digest, *runner.Decision) {
 	dependences := e.plan.Graph.Node(id).Dependences
 	for _, dependence := range dependences {
 		if r := e.latest.Status.Result(dependence); r == nil || r.State == v1alpha1.ResultRunning {
-			wait := undecided() // of results that the API server does not have yet
+			wait := undecided() // the API server does not have the results yet
 			return "", &wait
 		}
 	}
@@ -97,14 +96,14 @@ func (e *entry) digest(id int, operation string) (v1alpha1.Digest, *runner.Decis
 	if err == nil {
 		digest, err = plan.Digest()
 	}
-	if err != nil { // it never gets better: what was cut stays cut
+	if err != nil { // permanent: truncated results stay truncated
 		return "", &runner.Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonInvalid, Message: err.Error()}
 	}
 	return digest, nil
 }
 
-// intent announces to the API server that a repair of this node begins: without its
-// consent none does.
+// intent writes to the API server that a repair of this node begins. If the write fails, the repair
+// must not begin.
 func (g *gate) intent(ctx context.Context, a *runner.Action) error {
 	w := g.w
 	w.mu.Lock()
@@ -149,13 +148,13 @@ func (g *gate) intent(ctx context.Context, a *runner.Action) error {
 	return refused
 }
 
-// hold is who this agent is among those of its node.
+// hold identifies this agent among those of its node.
 type hold struct {
 	holder string
 	gone   func(holder string) bool
 }
 
-// hold is taken with the lock held.
+// hold must be called with the lock held.
 func (w *Worker) hold() hold { return hold{w.holder, w.c.Gone} }
 
 // has reports whether a status says that this agent runs the Diagnosis.
@@ -163,8 +162,8 @@ func (h hold) has(s *v1alpha1.DiagnosisStatus) bool {
 	return s.Checkpoint != nil && s.Checkpoint.Holder == h.holder
 }
 
-// another reports whether another agent runs it, as far as anybody knows. When that one
-// wrote last does not matter: it writes what has changed, and its clock may be wrong.
+// another reports whether another agent runs it, as far as is known. The time of that agent's last
+// write is irrelevant: it writes only changes, and its clock may be wrong.
 func (h hold) another(s *v1alpha1.DiagnosisStatus) bool {
 	return s.Checkpoint != nil && !h.has(s) && !h.gone(s.Checkpoint.Holder)
 }

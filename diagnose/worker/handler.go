@@ -9,7 +9,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// handler is what the store reports of changes.
+// handler receives changes from the store.
 type handler struct{ w *Worker }
 
 // ObjectsChanged implements Handler.
@@ -19,7 +19,7 @@ func (h handler) ObjectsChanged() {
 	defer h.w.mu.Unlock()
 	h.w.heard = true
 	for _, e := range h.w.entries {
-		e.held = time.Time{} // it is looked at again
+		e.held = time.Time{} // try it again
 	}
 	wake(h.w.moved)
 }
@@ -47,7 +47,7 @@ func (h handler) Gone(k Key) {
 	}
 }
 
-// byName returns the newest of a name; nil: there is none. The lock is held.
+// byName returns the newest entry of a name, or nil. The lock is held.
 func (w *Worker) byName(name types.NamespacedName) *entry {
 	id, ok := w.names[name]
 	if !ok {
@@ -56,7 +56,7 @@ func (w *Worker) byName(name types.NamespacedName) *entry {
 	return w.entries[id]
 }
 
-// upsert takes a Diagnosis that the store has. The lock is held.
+// upsert takes in a Diagnosis from the store. The lock is held.
 func (w *Worker) upsert(d *v1alpha1.Diagnosis) {
 	name := types.NamespacedName{Namespace: d.Namespace, Name: d.Name}
 	e := w.byName(name)
@@ -64,17 +64,17 @@ func (w *Worker) upsert(d *v1alpha1.Diagnosis) {
 	case e != nil && e.Diagnosis.UID == d.UID && !e.Gone:
 		e.take(d)
 		if e.Claimed && !w.hold().has(&d.Status) {
-			e.changed(false) // somebody has taken it, or our word off it
+			e.changed(false) // another agent has taken it, or our claim was removed
 		}
 		w.endedElsewhere(e, d)
 		return
 	case e != nil && e.Diagnosis.UID == d.UID:
 		return // it was deleted meanwhile
 	case e != nil && e.Own && e.Diagnosis.UID == "" && !e.Gone && !e.Local:
-		w.markStored(e, d) // by an earlier try whose answer was lost
+		w.markStored(e, d) // by an earlier attempt whose response was lost
 		return
 	case e != nil:
-		w.markDeleted(e) // and made anew under its name
+		w.markDeleted(e) // and recreated under its name
 	}
 	if d.Status.Completed() {
 		delete(w.outside, name)
@@ -83,13 +83,13 @@ func (w *Worker) upsert(d *v1alpha1.Diagnosis) {
 	w.admit(d)
 }
 
-// ofNewer reports whether a newer version of Kernosis has begun to run a Diagnosis here. The
-// runs of this node's own triggers are kept by name.
+// ofNewer reports whether a newer version of Kernosis has begun to run a Diagnosis here. Runs of
+// this node's own triggers are stored by name.
 func (w *Worker) ofNewer(d *v1alpha1.Diagnosis) bool {
 	return w.ledger.newer[string(d.UID)] || d.Namespace == w.c.Namespace && w.ledger.newer[d.Name]
 }
 
-// markStored notes that the store has a Diagnosis of ours. The lock is held.
+// markStored records that the store has our Diagnosis. The lock is held.
 func (w *Worker) markStored(e *entry, d *v1alpha1.Diagnosis) {
 	w.stats.Made++
 	e.stored = time.Now()
@@ -101,7 +101,7 @@ func (w *Worker) markStored(e *entry, d *v1alpha1.Diagnosis) {
 	w.endedElsewhere(e, d)
 }
 
-// endedElsewhere takes the word of another that it has ended. The lock is held.
+// endedElsewhere adopts an end that somebody else has written. The lock is held.
 func (w *Worker) endedElsewhere(e *entry, d *v1alpha1.Diagnosis) {
 	if !d.Status.Completed() || e.Reported {
 		return
@@ -110,14 +110,14 @@ func (w *Worker) endedElsewhere(e *entry, d *v1alpha1.Diagnosis) {
 	if e.End == nil {
 		c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionComplete)
 		e.finish(d.Status.Phase, c.Reason, c.Message)
-		e.Shown = true // whoever ended it has reported
+		e.Shown = true // whoever ended it has reported it
 		e.cancel = "it was ended elsewhere: " + c.Reason
 	}
 	wake(w.moved)
 }
 
-// markDeleted notes that a Diagnosis was deleted: one that runs is ended and forgotten. The lock is
-// held.
+// markDeleted records that a Diagnosis was deleted: if it runs, it is cancelled and removed. The
+// lock is held.
 func (w *Worker) markDeleted(e *entry) {
 	if e.Gone {
 		return

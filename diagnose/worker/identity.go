@@ -13,9 +13,9 @@ import (
 
 func takenIn(dir string) string { return filepath.Join(dir, takenDir) }
 
-// identity returns who holds the runs of a folder: the node and a number that is kept
-// there, so that an agent that was restarted is the same holder, and another agent of the
-// node is not. Where it can't be kept there is one all the same.
+// identity returns the holder name of a folder's runs: the node and a random ID that is stored in
+// the folder. So a restarted agent is the same holder, and another agent of the node is not. If the
+// ID can't be stored, identity returns one with the error.
 func identity(dir, node string) (string, error) {
 	path := filepath.Join(dir, "holder")
 	raw, err := os.ReadFile(path)
@@ -24,7 +24,7 @@ func identity(dir, node string) (string, error) {
 		return node + "/" + id, nil
 	}
 	var random [8]byte
-	_, _ = rand.Read(random[:]) // it does not fail
+	_, _ = rand.Read(random[:]) // never fails
 	id = hex.EncodeToString(random[:])
 	if err := (statefile.File{Path: path}).Replace([]byte(id + "\n")); err != nil {
 		return node + "/" + id, fmt.Errorf("keep identity: %w", err)

@@ -11,17 +11,17 @@ import (
 	"github.com/kernosis/kernosis/collector/statefile"
 )
 
-// ledger keeps what was taken, a file each, so that neither the end of the agent nor an
-// API server that is away loses one.
+// ledger stores each taken Diagnosis in a file, so that none is lost if the agent stops or the API
+// server is down.
 type ledger struct {
 	dir string
-	// newer are the ids of entries that a newer version of Kernosis has left: neither are
-	// they written over nor removed.
+	// newer has the ids of entries written by a newer version of Kernosis. They are neither
+	// overwritten nor removed.
 	newer map[string]bool
 }
 
-// ledgerVersion changes when an older version must not read the form any more. An entry
-// without a version has the first form.
+// ledgerVersion changes when older versions must no longer read the format. An entry without a
+// version has the first format.
 const ledgerVersion = 1
 
 // takenDir is the ledger's folder below the worker's.
@@ -29,15 +29,15 @@ const takenDir = "taken"
 
 const ledgerSuffix = ".json"
 
-// Taken reports whether a run of the folder is a worker's: its checkpoint is not another's
-// to remove.
+// Taken reports whether a run of the folder belongs to a worker: then nobody else may remove its
+// checkpoint.
 func Taken(dir, id string) bool {
 	_, err := os.Stat(filepath.Join(dir, takenDir, id+ledgerSuffix))
 	return err == nil
 }
 
-// load reads all. What can't be read is put aside; what a newer version has left stays
-// where it is. Both are reported.
+// load reads all entries. Unreadable ones are renamed; those of a newer version stay. Both are
+// reported in damaged.
 func (l *ledger) load() (all []*saved, damaged []error) {
 	l.newer = map[string]bool{}
 	entries, err := os.ReadDir(l.dir)
@@ -85,7 +85,7 @@ func readSaved(path, id string) (*saved, error) {
 	return &s, nil
 }
 
-// write replaces an entry: a kill or a power failure leaves the old or the new one.
+// write replaces an entry atomically: a kill or power failure leaves either the old or the new one.
 func (l *ledger) write(id string, raw []byte) error {
 	if l.newer[id] {
 		return nil
@@ -96,7 +96,7 @@ func (l *ledger) write(id string, raw []byte) error {
 	return statefile.File{Path: filepath.Join(l.dir, id+ledgerSuffix), Durable: true}.Replace(raw)
 }
 
-// remove forgets an entry.
+// remove deletes an entry.
 func (l *ledger) remove(id string) error {
 	if l.newer[id] {
 		return nil

@@ -17,7 +17,7 @@ type Listed struct {
 	Subject         string
 	Rule            string // of the problem that it was created for
 	Taken           time.Time
-	// Phase, Reason, Message and Ended are those of its end. Without one the phase is Running or
+	// Phase, Reason, Message and Ended describe its end. Before that, the phase is Running or
 	// Pending.
 	Phase           v1alpha1.Phase
 	Reason, Message string

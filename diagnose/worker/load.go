@@ -11,8 +11,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
-// LoadObjects reads shipped manifests and others over them, by kind and name, and checks that all
-// of it can be run. Its error is a document.Errors with all that is wrong.
+// LoadObjects reads shipped manifests and own ones that override them by kind and name, and checks
+// that all of them can be run. Its error is a document.Errors with all mistakes.
 func LoadObjects(shipped, own []document.File, builtins []operation.Builtin) (*Objects, error) {
 	r, err := manifest.NewReader()
 	if err != nil {
@@ -42,7 +42,7 @@ func LoadObjects(shipped, own []document.File, builtins []operation.Builtin) (*O
 	return out, nil
 }
 
-// over returns the objects of two layers, those above in place of those below.
+// over merges two layers of objects: those above replace those below of the same name.
 func over[O manifest.Object](below, above []O) []O {
 	out := slices.DeleteFunc(slices.Clone(below), func(b O) bool {
 		return slices.ContainsFunc(above, func(a O) bool { return a.GetName() == b.GetName() })
@@ -50,7 +50,7 @@ func over[O manifest.Object](below, above []O) []O {
 	return append(out, above...)
 }
 
-// checker collects what is wrong.
+// checker collects mistakes.
 type checker struct {
 	out          *Objects
 	below, above *manifest.Set
@@ -69,7 +69,7 @@ func (c *checker) at(o manifest.Object, field, format string, args ...any) {
 	c.wrong = append(c.wrong, c.of(o).At(o, field, format, args...))
 }
 
-// kinds refuses what has no meaning on a node by itself.
+// kinds rejects kinds that have no meaning on a node without a cluster.
 func (c *checker) kinds() {
 	for _, p := range c.above.RemediationPolicies {
 		c.at(p, "kind", "a RemediationPolicy needs a cluster: without one each repair is reported as one that would run")
@@ -79,8 +79,8 @@ func (c *checker) kinds() {
 	}
 }
 
-// sets checks each OperationSet with the Operations that there are now: one that replaces
-// another may break a set that uses it.
+// sets checks each OperationSet with the merged Operations: one that overrides another may break a
+// set that uses it.
 func (c *checker) sets(builtins []operation.Builtin) {
 	config := resolve.Of(c.out.Operations, builtins)
 	reported := map[string]bool{}
@@ -92,7 +92,7 @@ func (c *checker) sets(builtins []operation.Builtin) {
 		}
 		for _, f := range faults {
 			if reported[f.Error()] {
-				continue // an Operation's, reported with the first set that uses it
+				continue // a fault of an Operation is reported with the first set that uses it
 			}
 			reported[f.Error()] = true
 			c.at(f.Object, f.Field, "%s", f.Message)
@@ -100,7 +100,7 @@ func (c *checker) sets(builtins []operation.Builtin) {
 	}
 }
 
-// triggers checks those that start something here.
+// triggers checks that each Trigger can start something here.
 func (c *checker) triggers() {
 	var sets []string
 	for _, s := range c.out.OperationSets {

@@ -10,21 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LockedError is returned where another process has the folder.
+// LockedError is returned if another process has locked the folder.
 type LockedError struct {
 	Dir string
-	Who string // what it has called itself; empty: not known
+	Who string // the name that it gave to Lock; empty: not known
 }
 
 func (e *LockedError) Error() string {
 	return fmt.Sprintf("%s: another process (%s) runs diagnoses with it", e.Dir, e.Who)
 }
 
-// Agent is what a [Worker] calls itself when it locks its folder.
+// Agent is the name that a [Worker] gives when it locks its folder.
 const Agent = "agent"
 
-// Lock makes sure that no other process runs diagnoses with a folder, which it makes where
-// it is missing. Those who come later get who in a [*LockedError].
+// Lock locks a folder, so that no other process runs diagnoses in it. It creates the folder if
+// missing. Later callers get who in a [*LockedError].
 func Lock(dir, who string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func Lock(dir, who string) (unlock func(), err error) {
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		name, _ := io.ReadAll(io.LimitReader(f, 64)) // for the message alone
+		name, _ := io.ReadAll(io.LimitReader(f, 64)) // only for the message
 		err = &LockedError{Dir: dir, Who: string(name)}
 	}
 	if err == nil {
@@ -47,5 +47,5 @@ func Lock(dir, who string) (unlock func(), err error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return func() { f.Close() }, nil //nolint:errcheck // that gives the lock up
+	return func() { f.Close() }, nil //nolint:errcheck // this releases the lock
 }

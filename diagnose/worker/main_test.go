@@ -28,7 +28,7 @@ import (
 
 const system = "kernosis-system"
 
-// api is an API server as the worker sees it.
+// api simulates the API server for the worker.
 type api struct {
 	mu      sync.Mutex
 	objects *worker.Objects
@@ -40,7 +40,7 @@ type api struct {
 	version int
 	creates int
 	writes  []time.Time
-	// before is called with what a write has stored, before its answer is on its way.
+	// before is called with the result of a write, before the response is returned.
 	before func(*v1alpha1.Diagnosis)
 }
 
@@ -83,7 +83,7 @@ func (a *api) Create(_ context.Context, d *v1alpha1.Diagnosis) (*v1alpha1.Diagno
 	return a.all[name].DeepCopy(), nil
 }
 
-// put makes a Diagnosis known. The lock is held.
+// put adds a Diagnosis. The lock is held.
 func (a *api) put(d *v1alpha1.Diagnosis) {
 	a.uids++
 	d.UID, d.Generation = types.UID(fmt.Sprint("uid-", a.uids)), 1
@@ -139,21 +139,21 @@ func asStored(d *v1alpha1.Diagnosis) *v1alpha1.Diagnosis {
 	return out
 }
 
-// written is how often a status was written.
+// written returns how often a status was written.
 func (a *api) written() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.writes)
 }
 
-// known is how many Diagnoses there are, and made how many were created.
+// known returns how many Diagnoses exist, and how many were created.
 func (a *api) known() (n, made int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.all), a.creates
 }
 
-// person changes a Diagnosis as another does, and the worker is reported.
+// person changes a Diagnosis as somebody else does, and notifies the worker.
 func (a *api) person(name types.NamespacedName, change func(*v1alpha1.Diagnosis)) {
 	a.mu.Lock()
 	d := a.all[name].DeepCopy()
@@ -166,7 +166,7 @@ func (a *api) person(name types.NamespacedName, change func(*v1alpha1.Diagnosis)
 	}
 }
 
-// add makes a Diagnosis as a person does.
+// add creates a Diagnosis as a person does.
 func (a *api) add(d *v1alpha1.Diagnosis) {
 	a.mu.Lock()
 	a.put(d)
@@ -193,7 +193,7 @@ func (a *api) setAway(away bool) {
 	a.away = away
 }
 
-// only returns the one Diagnosis that there is.
+// only returns the only Diagnosis.
 func (a *api) only(t *testing.T) *v1alpha1.Diagnosis {
 	t.Helper()
 	a.mu.Lock()
@@ -215,7 +215,7 @@ func (a *api) in(namespace, name string) *v1alpha1.Diagnosis {
 	return a.all[types.NamespacedName{Namespace: namespace, Name: name}].DeepCopy()
 }
 
-// ops are the operations of a test: what each does, and how often it ran.
+// ops are a test's operations: what each does, and how often it ran.
 type ops struct {
 	mu  sync.Mutex
 	ran map[string]int
@@ -228,8 +228,8 @@ func (o *ops) count(name string) int {
 	return o.ran[name]
 }
 
-// builtins are look (Collect), is-a and is-b (Checks; the first says no), mend, a repair of
-// the node, and cordon, one of the controller's.
+// builtins returns look (Collect), is-a and is-b (Check; is-a is refuted), mend, a repair of the
+// node, and cordon, a repair of the controller.
 func (o *ops) builtins() []operation.Builtin {
 	var all []operation.Builtin
 	for name, effect := range map[string]operation.Effect{
@@ -267,7 +267,7 @@ func (o *ops) builtins() []operation.Builtin {
 	return all
 }
 
-// set is an OperationSet of nodes in a row: "look, is-a | is-b" tries is-a, then is-b.
+// set returns an OperationSet with the given nodes after the start node.
 func set(name string, nodes ...v1alpha1.Node) *v1alpha1.OperationSet {
 	s := &v1alpha1.OperationSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	s.Spec.AdjacencyList = append([]v1alpha1.Node{{ID: 0, To: []int32{1}}}, nodes...)
@@ -284,7 +284,7 @@ func objects(sets ...*v1alpha1.OperationSet) *worker.Objects {
 	}}}
 }
 
-// looks only looks; mends repairs at its end.
+// looks returns a set that only looks; mends returns one that ends with a repair.
 func looks() *v1alpha1.OperationSet {
 	return set("looks",
 		v1alpha1.Node{ID: 1, Operation: "look", To: []int32{2, 3}},
@@ -299,7 +299,7 @@ func mends(repair string) *v1alpha1.OperationSet {
 		v1alpha1.Node{ID: 3, Operation: repair, Dependences: []int32{1}})
 }
 
-// rig is a worker with what it works with.
+// rig is a worker with its environment.
 type rig struct {
 	t     *testing.T
 	dir   string
@@ -326,7 +326,7 @@ func newRig(t *testing.T, known *worker.Objects) *rig {
 	return r
 }
 
-// make makes a worker that does not run yet.
+// make creates a worker that does not run yet.
 func (r *rig) make(state []byte) {
 	r.t.Helper()
 	w, err := worker.New(r.conf)
@@ -339,7 +339,7 @@ func (r *rig) make(state []byte) {
 	r.w = w
 }
 
-// start runs it until stop, or the end of the test.
+// start runs it until stop, or the test's end.
 func (r *rig) start() {
 	ctx, cancel := context.WithCancelCause(r.t.Context())
 	done := make(chan struct{})
@@ -360,7 +360,7 @@ func (r *rig) reported() []*worker.Ended {
 	return slices.Clone(r.ended)
 }
 
-// began is when the problem of a test began.
+// began returns when the problem of a test began.
 func began() time.Time { return time.Now().Add(-2 * time.Second).Round(0) }
 
 func hung(at time.Time, state problem.State) []problem.Transition {
@@ -378,7 +378,8 @@ func person(name, operationSet string) *v1alpha1.Diagnosis {
 	}
 }
 
-// summary is "Succeeded PathSucceeded IsB [1 3] 1 Succeeded, 2 Refuted, 3 Succeeded".
+// summary returns a text like "Succeeded PathSucceeded IsB [1 3] 1 Succeeded, 2 Refuted, 3
+// Succeeded".
 func summary(d *v1alpha1.Diagnosis) string {
 	if d == nil {
 		return "none"

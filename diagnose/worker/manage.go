@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// saveAgain is after how long a write of the ledger that has failed is tried again.
+	// saveAgain is the pause before a failed write of the ledger is retried.
 	saveAgain = 10 * time.Second
-	// askAgain is after how long a run that waits for a decision is executed again though
-	// nothing has changed: where the gate could not be asked, or the intent not announced.
+	// askAgain is the pause before a run that waits for a decision is executed again without any
+	// change, because the gate or the intent failed.
 	askAgain = 10 * time.Second
-	// askPatiently is the same where the controller is to decide: the store reports that.
+	// askPatiently is the same pause while the controller must decide: the store reports that
+	// decision.
 	askPatiently = time.Minute
-	// holdFor is for how long what a Diagnosis is made of may be unknown, where the store
-	// has not said yet what there is.
+	// holdFor is how long the objects of a Diagnosis may be unknown while the store has not synced.
 	holdFor = 2 * time.Minute
 )
 
-// manage runs what is to be run and keeps the ledger until ctx ends. It never asks the
-// store: one that is away holds no run.
+// manage starts runs and maintains the ledger until ctx ends. It never calls the store, so an
+// unreachable store delays no run.
 func (w *Worker) manage(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -50,7 +50,7 @@ func (w *Worker) manage(ctx context.Context) {
 	}
 }
 
-// lookAgain sees to what has waited for triggers and pods, and for a place.
+// lookAgain retries what waits for triggers, pods or a slot.
 func (w *Worker) lookAgain() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -58,15 +58,14 @@ func (w *Worker) lookAgain() {
 	w.enterAll()
 }
 
-// all returns the entries, the node's own before those of tenants, and of these the ones
-// that were taken first before.
+// all returns the entries: the node's own before those of tenants, and older ones first.
 func (w *Worker) all() []*entry {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.sorted()
 }
 
-// sorted is all with the lock held.
+// sorted does the same with the lock held.
 func (w *Worker) sorted() []*entry {
 	out := make([]*entry, 0, len(w.entries))
 	for _, e := range w.entries {
@@ -78,7 +77,7 @@ func (w *Worker) sorted() []*entry {
 	return out
 }
 
-// rank is 0 for the node's own, 1 for those of tenants.
+// rank returns 0 for the node's own entries, 1 for those of tenants.
 func (w *Worker) rank(e *entry) int {
 	if tenancy.Applies(e.Diagnosis, w.c.Namespace) {
 		return 1
@@ -86,7 +85,7 @@ func (w *Worker) rank(e *entry) int {
 	return 0
 }
 
-// persist writes what the ledger does not have.
+// persist writes unsaved entries to the ledger.
 func (w *Worker) persist() {
 	for _, e := range w.all() {
 		w.mu.Lock()
@@ -108,7 +107,7 @@ func (w *Worker) persist() {
 		if err == nil {
 			e.never, e.saveAt = false, time.Time{}
 		} else {
-			// A disk that is full or read-only is one to diagnose: the run goes on.
+			// The run continues, because a full or read-only disk is a fault to diagnose.
 			e.unsaved, e.saveAt = true, time.Now().Add(saveAgain)
 			if w.stats.Unsaved++; w.stats.Unsaved == 1 {
 				w.log.Warn("queued diagnosis not saved to disk", "diagnosis", e.ID, "error", err)
@@ -118,7 +117,7 @@ func (w *Worker) persist() {
 	}
 }
 
-// nextLook is when there is something to do by time alone.
+// nextLook returns when there is something to do even without a wakeup.
 func (w *Worker) nextLook() time.Time {
 	next := time.Now().Add(time.Minute)
 	w.mu.Lock()
@@ -139,7 +138,7 @@ func (w *Worker) nextLook() time.Time {
 	return next
 }
 
-// advance does what is next of a Diagnosis.
+// advance takes the next step of a Diagnosis.
 func (w *Worker) advance(e *entry) {
 	w.mu.Lock()
 	now := time.Now()
@@ -167,7 +166,7 @@ func (w *Worker) advance(e *entry) {
 		e.finish(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelled, e.cancel)
 		wake(w.reported)
 	case w.yields(e):
-		e.askAt = time.Time{} // it goes on once the report has claimed it
+		e.askAt = time.Time{} // it continues once the report has claimed it
 	case !e.askAt.IsZero() && !e.again && e.cancel == "" && now.Before(e.askAt):
 	default:
 		d := w.prepare(e, now)
@@ -183,15 +182,15 @@ func (w *Worker) advance(e *entry) {
 	w.mu.Unlock()
 }
 
-// yields reports whether a Diagnosis may be another agent's: the report claims it, or leaves
-// it to that one. Of a problem of this node nothing waits for a claim, as the API server may
-// be away: what two agents have seen is left to one of them once the other is known to have
-// it. The lock is held.
+// yields reports whether a Diagnosis may belong to another agent: the report either claims it or
+// leaves it to that agent. A Diagnosis of a problem on this node never waits for a claim, because
+// the API server may be down. If two agents have created it, one yields once it knows that the
+// other has it. The lock is held.
 func (w *Worker) yields(e *entry) bool {
 	return !e.Claimed && (!e.Own || e.latest != nil && w.hold().another(&e.latest.Status))
 }
 
-// submit hands a run to the pool.
+// submit passes a run to the pool.
 func (w *Worker) submit(e *entry, d *runner.Diagnosis, cancel string) {
 	err := w.pool.Submit(d)
 	if err == nil && cancel != "" {
@@ -203,12 +202,12 @@ func (w *Worker) submit(e *entry, d *runner.Diagnosis, cancel string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e.active = false
-	if !errors.Is(err, runner.ErrClosed) { // full: there is room when another has ended
+	if !errors.Is(err, runner.ErrClosed) { // full: there will be room when another run ends
 		e.askAt = time.Now().Add(askAgain)
 	}
 }
 
-// changed is called with each state of a run, by the worker that executes it.
+// changed receives each state of a run, from the pool's goroutine that executes it.
 func (w *Worker) changed(rep *runner.Report) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -217,21 +216,21 @@ func (w *Worker) changed(rep *runner.Report) {
 		return
 	}
 	if waitsAlike(e.report, rep) {
-		return // it was only asked again
+		return // it was only executed again
 	}
-	// Where the last one had a repair under way, its intent is to be taken back at once.
+	// If the previous report had a repair under way, its intent must be cleared at once.
 	urgent := e.report == nil && !e.Own || rep.Waiting != nil && rep.Waiting.Reason != reasonAway || repairsRan(rep) != repairsRan(e.report)
 	e.report = rep
 	e.changed(urgent)
 	wake(w.reported)
 }
 
-// waitsAlike reports whether nothing has changed between two states of a run that waits.
+// waitsAlike reports whether two states of a waiting run are the same.
 func waitsAlike(a, b *runner.Report) bool {
 	return a != nil && a.Waiting != nil && b.Waiting != nil && *a.Waiting == *b.Waiting && len(a.Records) == len(b.Records)
 }
 
-// repairsRan counts the repairs of which the outcome is known.
+// repairsRan counts the repairs whose outcome is known.
 func repairsRan(rep *runner.Report) int {
 	if rep == nil {
 		return 0
@@ -245,7 +244,7 @@ func repairsRan(rep *runner.Report) int {
 	return n
 }
 
-// ran gets how a run has ended, or why it goes on later.
+// ran receives how a run has ended, or why it will be resumed later.
 func (w *Worker) ran(d *runner.Diagnosis, rep *runner.Report, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -256,7 +255,7 @@ func (w *Worker) ran(d *runner.Diagnosis, rep *runner.Report, err error) {
 	e.active = false
 	defer w.wakeBoth()
 	switch {
-	case e.End != nil || e.Gone: // nobody waits for it
+	case e.End != nil || e.Gone: // no longer needed
 	case rep == nil:
 		w.log.Warn("diagnosis can't be run", "diagnosis", d.ID, "error", err)
 		e.finish(v1alpha1.PhaseFailed, v1alpha1.ReasonInvalid, err.Error())
@@ -275,6 +274,6 @@ func (w *Worker) ran(d *runner.Diagnosis, rep *runner.Report, err error) {
 			e.askAt = time.Now().Add(askAgain)
 		}
 	default:
-		// The agent ends: the next goes on.
+		// The agent is stopping: the next one resumes the run.
 	}
 }

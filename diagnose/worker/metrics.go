@@ -45,7 +45,7 @@ func newDescs() descs {
 func newLatency() prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "kernosis_diagnosis_latency_seconds", Help: "Time from the report of a problem to the end of its diagnosis.",
-		// 10 ms is a look or two; minutes are operations that wait.
+		// 10 ms is one or two quick operations; minutes are operations that wait.
 		Buckets: []float64{.01, .03, .1, .3, 1, 2, 3, 5, 10, 30, 60, 300},
 	})
 }

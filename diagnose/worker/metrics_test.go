@@ -52,13 +52,13 @@ kernosis_diagnoses_unreported 0
 	if n, err := testutil.GatherAndCount(r, "kernosis_diagnosis_latency_seconds"); err != nil || n != 1 {
 		t.Errorf("%d latencies (%v)", n, err)
 	}
-	// What "promtool check metrics" checks.
+	// The same checks as "promtool check metrics".
 	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
 		t.Errorf("%v, %v", problems, err)
 	}
 }
 
-// What is lost in diagnoses has metrics, whatever has counted it.
+// Every kind of loss in diagnoses has a metric, whatever counts it.
 func TestMetricsOfWhatIsLost(t *testing.T) {
 	dir := t.TempDir()
 	if err := errors.Join(os.Mkdir(takenIn(dir), 0o700), os.WriteFile(filepath.Join(takenIn(dir), "x.json"), []byte("{"), 0o600)); err != nil {

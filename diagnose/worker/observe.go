@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// maxWaiting bounds the transitions that wait for triggers and pods to be known.
+	// maxWaiting bounds the transitions that wait until triggers and pods are known.
 	maxWaiting = 1000
-	// staleAfter is how long ago a transition may be that is replayed without a state of
-	// before: all that the journal has is replayed then, and was diagnosed long ago.
+	// staleAfter is how old a replayed transition may be if there is no saved state: then the whole
+	// journal is replayed, and old transitions were diagnosed long ago.
 	staleAfter = 10 * time.Minute
-	// podsWait is how long a problem's pod may stay unknown: an API server or a kubelet that is
-	// away must not hold back diagnoses.
+	// podsWait is how long to wait for a problem's pod: an unreachable API server or kubelet must
+	// not hold back diagnoses.
 	podsWait = 10 * time.Second
-	// podsAgain is how often they are asked for meanwhile.
+	// podsAgain is how often the pods are checked meanwhile.
 	podsAgain = 100 * time.Millisecond
 )
 
@@ -29,9 +29,9 @@ type observation struct {
 	At      time.Time        `json:"at"`
 }
 
-// Observe takes what the detector has reported, with its evidence, and when it did. What
-// is given again after a restart makes the same Diagnoses, by the same names. It does not
-// block: nothing is written and nothing asked.
+// Observe takes transitions with their evidence from the detector, and when it reported them. The
+// same transitions after a restart make the same Diagnoses, under the same names. Observe does not
+// block: it neither writes nor sends requests.
 func (w *Worker) Observe(transitions []problem.Transition, at time.Time) {
 	if w == nil {
 		return
@@ -45,16 +45,16 @@ func (w *Worker) Observe(transitions []problem.Transition, at time.Time) {
 	}
 }
 
-// observe is about one problem. The lock is held.
+// observe handles one problem. The lock is held.
 func (w *Worker) observe(p *problem.Problem, at time.Time) {
 	w.catchUp()
-	// The end of a problem starts nothing: it waits only behind others.
+	// The end of a problem starts nothing, so it waits only behind others.
 	if len(w.waiting) > 0 || p.State == problem.Firing && !w.ready(p, at) {
 		if len(w.waiting) == maxWaiting {
 			w.drop(dropUnknown, "a problem's transition, while triggers or pods are not known", p.Rule)
 			return
 		}
-		kept := *p // whoever has reported it may strip it
+		kept := *p // the reporter may strip it later
 		w.waiting = append(w.waiting, observation{&kept, at})
 		wake(w.moved)
 		return
@@ -62,24 +62,24 @@ func (w *Worker) observe(p *problem.Problem, at time.Time) {
 	w.decide(p, at)
 }
 
-// ready reports whether triggers are known, and the pod of the problem that they may ask for,
-// if it is one that will be. The lock is held.
+// ready reports whether triggers are known, and, if triggers need it, the problem's pod. It stops
+// waiting for the pod after podsWait. The lock is held.
 func (w *Worker) ready(p *problem.Problem, at time.Time) bool {
 	switch {
 	case !w.installed:
 		return false
 	case !ofPod(p), w.c.Pod(p.Pod) != nil, w.c.PodsKnown(at):
 		return true
-	case w.started.After(at): // what the agent before this has journalled
+	case w.started.After(at): // journalled by the previous agent process
 		at = w.started
 	}
 	return !w.started.IsZero() && time.Since(at) >= podsWait
 }
 
-// ofPod reports whether triggers ask for the pod of a problem.
+// ofPod reports whether triggers need the pod of a problem.
 func ofPod(p *problem.Problem) bool { return p.Pod != "" && p.Group != "" }
 
-// catchUp sees to what has waited, in order. The lock is held.
+// catchUp handles waiting transitions, in order. The lock is held.
 func (w *Worker) catchUp() {
 	for len(w.waiting) > 0 && w.ready(w.waiting[0].Problem, w.waiting[0].At) {
 		o := w.waiting[0]
@@ -88,7 +88,7 @@ func (w *Worker) catchUp() {
 	}
 }
 
-// decide has the triggers decide about a problem. The lock is held.
+// decide runs the triggers for a problem. The lock is held.
 func (w *Worker) decide(p *problem.Problem, at time.Time) {
 	w.updateProblem(p)
 	var pod *trigger.Pod
@@ -100,7 +100,7 @@ func (w *Worker) decide(p *problem.Problem, at time.Time) {
 	}
 }
 
-// addOfTrigger takes a Diagnosis of a trigger. The lock is held.
+// addOfTrigger adds a Diagnosis of a trigger. The lock is held.
 func (w *Worker) addOfTrigger(d *v1alpha1.Diagnosis, p *problem.Problem, at time.Time) {
 	e := &saved{
 		ID: d.Name, Own: true, Diagnosis: d, Taken: at,
@@ -109,7 +109,7 @@ func (w *Worker) addOfTrigger(d *v1alpha1.Diagnosis, p *problem.Problem, at time
 	name := (&entry{saved: *e}).name()
 	_, known := w.names[name]
 	switch {
-	case known || w.ledger.newer[d.Name]: // by the run of the agent before this
+	case known || w.ledger.newer[d.Name]: // added by the previous agent process
 	case !w.restored && time.Since(at) > staleAfter:
 		w.drop(dropStale, "a Diagnosis of long ago", d.Name)
 	case w.places().own >= w.c.MaxOpen:
@@ -122,7 +122,8 @@ func (w *Worker) addOfTrigger(d *v1alpha1.Diagnosis, p *problem.Problem, at time
 	}
 }
 
-// updateProblem notes how the problem is in the Diagnoses that were made for it. The lock is held.
+// updateProblem updates the problem's state in the Diagnoses that were made for it. The lock is
+// held.
 func (w *Worker) updateProblem(p *problem.Problem) {
 	state, since := v1alpha1.ProblemLasts, p.FirstSeen
 	switch p.State {
@@ -143,18 +144,18 @@ func (w *Worker) updateProblem(p *problem.Problem) {
 	}
 }
 
-// state is what a restart needs besides the ledger, the journal entries behind it and the
-// store.
+// state is what a restart needs besides the ledger, the store, and the journal entries written
+// after it.
 type state struct {
-	Trigger json.RawMessage `json:"trigger"` // the engine's, which has a form of its own
-	// Wanted are Diagnoses that the ledger does not have yet.
+	Trigger json.RawMessage `json:"trigger"` // the engine's state, which has its own format
+	// Wanted are Diagnoses that are not in the ledger yet.
 	Wanted []saved `json:"wanted,omitempty"`
-	// Waiting are transitions that triggers have not been asked about yet.
+	// Waiting are transitions that the triggers have not handled yet.
 	Waiting []observation `json:"waiting,omitempty"`
 }
 
-// State returns what [Worker.Restore] takes after a restart. It belongs to the detector's
-// state of the same moment: what was observed behind that is to be observed again.
+// State returns the input of [Worker.Restore] after a restart. It belongs to the detector's state
+// of the same moment: later observations must be observed again.
 func (w *Worker) State() (json.RawMessage, error) {
 	if w == nil {
 		return nil, nil
@@ -178,9 +179,8 @@ func (w *Worker) State() (json.RawMessage, error) {
 	return raw, nil
 }
 
-// Restore comes once, before anything is observed: with what State returned, or nil. The
-// error is about a part that can't be read: what triggers remember, in most cases. The rest
-// is in force all the same.
+// Restore must be called once, before any observation, with the result of State, or nil. An error
+// means that a part could not be read, usually the triggers' memory; the rest is in force.
 func (w *Worker) Restore(raw json.RawMessage) error {
 	if w == nil {
 		return nil
@@ -226,13 +226,13 @@ func (w *Worker) restore(raw json.RawMessage) error {
 	return err
 }
 
-// install puts triggers in force. Those that are wrong are reported, once, and left aside.
+// install puts triggers in force. Invalid ones are logged once and ignored.
 func (w *Worker) install(known *Objects) {
 	var matchers []*trigger.Matcher
 	wrong := map[string]string{}
 	for _, t := range known.Triggers {
 		if t.Spec.SourceTemplate.ProblemTemplate == nil {
-			continue // the controller's
+			continue // the controller handles it
 		}
 		m, err := trigger.Compile(t)
 		if err != nil {

@@ -14,22 +14,22 @@ import (
 	"github.com/kernosis/kernosis/diagnose/tenancy"
 )
 
-// tenantShare is which part of the places of all tenants one of them may have.
+// tenantShare limits each tenant to one tenth of all tenants' slots.
 const tenantShare = 10
 
-// kindsOfPlaces have MaxOpen each: see [places].
+// kindsOfPlaces is how many groups have MaxOpen slots each, see [places].
 const kindsOfPlaces = 3
 
-// places are how many Diagnoses are open, by whose they are: own, system and tenants have
-// MaxOpen each, so that no flood of one keeps another out.
+// places counts the open Diagnoses by origin. own, system and tenants have MaxOpen slots each, so
+// that a flood in one group does not block the others.
 type places struct {
 	own     int // of the node's own triggers
 	system  int // others of the system namespace
 	tenants int
-	of      map[string]int // of a tenant
+	of      map[string]int // by tenant
 }
 
-// places counts what has not ended, or whose end is not reported. The lock is held.
+// places counts the Diagnoses that have not ended, or whose end is not reported. The lock is held.
 func (w *Worker) places() *places {
 	p := &places{of: map[string]int{}}
 	for _, e := range w.entries {
@@ -52,7 +52,7 @@ func (p *places) add(system string, own bool, d *v1alpha1.Diagnosis) {
 	}
 }
 
-// full says which places a Diagnosis of the store finds taken; empty: there is one for it.
+// full returns why there is no slot for a Diagnosis of the store, or "" if there is one.
 func (w *Worker) full(p *places, d *v1alpha1.Diagnosis) string {
 	share := max(1, w.c.MaxOpen/tenantShare)
 	switch {
@@ -68,26 +68,27 @@ func (w *Worker) full(p *places, d *v1alpha1.Diagnosis) string {
 	return ""
 }
 
-// outside is a Diagnosis of the store that waits for a place. The object is the store's: it
-// must not be changed. Nothing of it is on the disk, as the store has it after a restart.
+// outside is a Diagnosis of the store that waits for a slot. The object belongs to the store and
+// must not be changed. It is not saved to disk, because the store delivers it again after a
+// restart.
 type outside struct {
 	diagnosis *v1alpha1.Diagnosis
 	why       string
-	retryAt   time.Time // when to try again to report why
+	retryAt   time.Time // when to retry reporting why
 }
 
-// isReported reports whether the store knows that it waits. Whoever wrote something else into the
-// condition, as the controller does while an agent is silent, is reported again.
+// isReported reports whether the store has the condition that it waits. If somebody else overwrites
+// the condition, as the controller does while an agent is silent, it is reported again.
 func (o *outside) isReported() bool {
 	c := meta.FindStatusCondition(o.diagnosis.Status.Conditions, v1alpha1.ConditionComplete)
 	return c != nil && c.Reason == v1alpha1.ReasonQueueFull
 }
 
-// admit takes a Diagnosis of the store in, or leaves it outside. The lock is held.
+// admit adds a Diagnosis of the store, or leaves it outside. The lock is held.
 func (w *Worker) admit(d *v1alpha1.Diagnosis) {
 	name := types.NamespacedName{Namespace: d.Namespace, Name: d.Name}
 	if o := w.outside[name]; o != nil {
-		o.diagnosis = d // it is its turn when there is a place
+		o.diagnosis = d // it gets its turn when there is a slot
 		return
 	}
 	if why := w.full(w.places(), d); why != "" {
@@ -100,7 +101,7 @@ func (w *Worker) admit(d *v1alpha1.Diagnosis) {
 	w.enter(d)
 }
 
-// enter takes a Diagnosis of the store in. The lock is held.
+// enter adds a Diagnosis of the store. The lock is held.
 func (w *Worker) enter(d *v1alpha1.Diagnosis) {
 	w.stats.Taken++
 	n := w.add(&saved{ID: string(d.UID), Diagnosis: slim(d), Taken: time.Now()})
@@ -112,9 +113,8 @@ func (w *Worker) enter(d *v1alpha1.Diagnosis) {
 	}
 }
 
-// enterAll gives free places to those that wait outside: to the system namespace's first,
-// then to the tenant that has the fewest, of which the one that was made first. The lock is
-// held.
+// enterAll gives free slots to waiting Diagnoses: first to those of the system namespace, then to
+// the tenant with the fewest, the oldest Diagnosis first. The lock is held.
 func (w *Worker) enterAll() {
 	if len(w.outside) == 0 {
 		return
@@ -136,8 +136,8 @@ func (w *Worker) enterAll() {
 	}
 }
 
-// before reports whether a Diagnosis comes in before another. The system namespace has no
-// count, and with it the fewest.
+// before reports whether Diagnosis a gets a slot before b. The system namespace is not counted in
+// of, so it has the fewest.
 func (p *places) before(a, b *v1alpha1.Diagnosis) bool {
 	if p.of[a.Namespace] != p.of[b.Namespace] {
 		return p.of[a.Namespace] < p.of[b.Namespace]
@@ -148,8 +148,8 @@ func (p *places) before(a, b *v1alpha1.Diagnosis) bool {
 	return a.Namespace+"/"+a.Name < b.Namespace+"/"+b.Name
 }
 
-// reportOutside reports to the store that one Diagnosis waits for a place, and returns
-// whether there was one. It comes after all reports about those that have a place.
+// reportOutside reports to the store that one Diagnosis waits for a slot, and returns whether there
+// was one. It runs after all reports about Diagnoses with a slot.
 func (w *Worker) reportOutside(ctx context.Context) bool {
 	w.mu.Lock()
 	now := time.Now()
@@ -169,7 +169,7 @@ func (w *Worker) reportOutside(ctx context.Context) bool {
 		return false
 	}
 	d, why, hold := o.diagnosis, o.why, w.hold()
-	o.retryAt = now.Add(lastPause) // unless the store has it
+	o.retryAt = now.Add(lastPause) // unless the store accepts it
 	w.mu.Unlock()
 	asking, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -193,7 +193,7 @@ func (w *Worker) reportOutside(ctx context.Context) bool {
 	return true
 }
 
-// reportedOutside takes the store's answer. The lock is held.
+// reportedOutside handles the store's response. The lock is held.
 func (w *Worker) reportedOutside(o *outside, d *v1alpha1.Diagnosis, err error) {
 	name := types.NamespacedName{Namespace: o.diagnosis.Namespace, Name: o.diagnosis.Name}
 	switch {
@@ -202,7 +202,7 @@ func (w *Worker) reportedOutside(o *outside, d *v1alpha1.Diagnosis, err error) {
 		w.answers()
 		switch {
 		case w.outside[name] != o:
-		case d.Status.Completed(): // by another, meanwhile
+		case d.Status.Completed(): // ended by somebody else meanwhile
 			delete(w.outside, name)
 		case o.diagnosis.UID == d.UID && o.diagnosis.Generation == d.Generation:
 			o.diagnosis = d

@@ -20,8 +20,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// tenantsRig is a worker that runs tenants' Diagnoses. Each look takes lasts; began has
-// whose began, in order: a namespace, or "node".
+// tenantsRig returns a worker that runs tenants' Diagnoses. Each look takes lasts; began returns
+// the owners of the begun ones, in order: a namespace, or "node".
 func tenantsRig(t *testing.T, lasts time.Duration) (r *rig, began func() []string) {
 	known := objects(set("looks", v1alpha1.Node{ID: 1, Operation: "pod-look"}))
 	known.Operations = []*v1alpha1.Operation{{
@@ -72,9 +72,8 @@ func countOf(list []string, one string) (n int) {
 	return n
 }
 
-// A tenant that makes 2,000 slow Diagnoses keeps out neither what the node's own faults
-// need nor another tenant, over a restart of the agent too, and each of them is run in the
-// end.
+// A tenant that creates far too many slow Diagnoses blocks neither those of the node's own faults
+// nor another tenant, even across a restart of the agent, and each of them is eventually run.
 func TestATenantMakesTooMany(t *testing.T) {
 	testall.Only(t)
 	const many, few = 1200, 20
@@ -92,7 +91,7 @@ func TestATenantMakesTooMany(t *testing.T) {
 		if since := began()[before:]; countOf(since, "node") != 1 || len(since) > 3 {
 			t.Errorf("the node's own fault is not diagnosed at once: %v", since)
 		}
-		// What waits says so, to people and in a metric.
+		// Waiting ones report it, in their status and in a metric.
 		full := 0
 		for i := range many {
 			c := meta.FindStatusCondition(r.api.in("shop", fmt.Sprint("slow", i)).Status.Conditions, v1alpha1.ConditionComplete)
@@ -138,12 +137,12 @@ func TestATenantMakesTooMany(t *testing.T) {
 	})
 }
 
-// What waits for a place may be deleted, ended by another, and outlast an API server that
-// is away; the controller's word in between is answered.
+// A Diagnosis that waits for a slot may be deleted or ended by others, and survives an outage of
+// the API server; if the controller overwrites its condition, it is written again.
 func TestWaitsForAPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, began := tenantsRig(t, 10*time.Minute)
-		r.conf.MaxOpen = 10 // one a tenant
+		r.conf.MaxOpen = 10 // one per tenant
 		r.make(nil)
 		r.start()
 		defer r.stop()

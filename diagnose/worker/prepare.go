@@ -13,8 +13,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/tenancy"
 )
 
-// prepare returns what is executed. nil: it can't be now, or never: then it has ended. The
-// lock is held.
+// prepare returns what to execute, or nil if that is impossible: then it has ended the Diagnosis,
+// or set when to try again. The lock is held.
 func (w *Worker) prepare(e *entry, now time.Time) *runner.Diagnosis {
 	known := w.c.Store.Objects()
 	set := manifest.Named(known.OperationSets, e.Diagnosis.Spec.OperationSet)
@@ -47,7 +47,7 @@ func (w *Worker) prepare(e *entry, now time.Time) *runner.Diagnosis {
 	}
 }
 
-// reasonOf is why a set can't be run.
+// reasonOf returns the reason why a set can't be run.
 func reasonOf(err error) string {
 	if _, tenant := errors.AsType[tenancy.Refusals](err); tenant {
 		return v1alpha1.ReasonNotAllowed
@@ -55,9 +55,9 @@ func reasonOf(err error) string {
 	return v1alpha1.ReasonOperationSetNotReady
 }
 
-// withoutSet ends a Diagnosis whose OperationSet is not there, or waits where nobody has
-// said yet which there are: what the agent before this knew may be older than the set. The
-// lock is held.
+// withoutSet ends a Diagnosis whose OperationSet does not exist. It waits while the store has not
+// synced since the start, because the objects saved by the previous process may be older than the
+// set. The lock is held.
 func (w *Worker) withoutSet(e *entry, known *Objects, now time.Time) {
 	unknown := len(known.OperationSets) == 0 || !w.heard
 	since := e.Taken
@@ -86,8 +86,8 @@ func (w *Worker) resolver(known *Objects) resolve.Config {
 	return c
 }
 
-// parameters are those of the Diagnosis, with the node's and pod's own where operations
-// take them.
+// parameters returns the Diagnosis' parameters, and adds those of the node and pod that operations
+// accept.
 func (w *Worker) parameters(d *v1alpha1.Diagnosis, plan *resolve.Plan) map[string]string {
 	out := maps.Clone(map[string]string(d.Spec.Parameters))
 	if out == nil {
@@ -110,8 +110,8 @@ func (w *Worker) parameters(d *v1alpha1.Diagnosis, plan *resolve.Plan) map[strin
 	return out
 }
 
-// intended are the repairs that an earlier run of the Diagnosis, whose checkpoint this
-// node does not have, has begun or made: they are not made again.
+// intended returns the repairs that an earlier run of the Diagnosis, whose checkpoint is not on
+// this node, has begun or made: they are not repeated.
 func intended(latest *v1alpha1.Diagnosis, plan *resolve.Plan) []int {
 	if latest == nil {
 		return nil
@@ -135,7 +135,7 @@ func intended(latest *v1alpha1.Diagnosis, plan *resolve.Plan) []int {
 	return out
 }
 
-// specsOf returns what the operations of the plan's repairs are, by name.
+// specsOf returns the specs of the plan's repair operations, by name.
 func specsOf(c *resolve.Config, plan *resolve.Plan) map[string]*v1alpha1.OperationSpec {
 	out := map[string]*v1alpha1.OperationSpec{}
 	for id := 1; id < plan.Graph.Len(); id++ {

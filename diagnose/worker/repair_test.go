@@ -23,7 +23,7 @@ import (
 
 func microNow() metav1.MicroTime { return metav1.NewMicroTime(time.Now()) }
 
-// blocks has an operation wait until its run is ended.
+// blocks returns an operation that waits until its run is ended.
 func blocks(name string) map[string]func(context.Context, *operation.Call) (operation.Output, error) {
 	return map[string]func(context.Context, *operation.Call) (operation.Output, error){
 		name: func(ctx context.Context, _ *operation.Call) (operation.Output, error) {
@@ -33,7 +33,7 @@ func blocks(name string) map[string]func(context.Context, *operation.Call) (oper
 	}
 }
 
-// decide writes what the controller has decided of the plan that waits.
+// decide writes the controller's decision on the waiting plan.
 func decide(t *testing.T, r *rig, name, repair string, verb v1alpha1.RemediationVerb, outcome *v1alpha1.RemediationOutcome) {
 	t.Helper()
 	d := r.api.get(name)
@@ -70,7 +70,7 @@ func TestARepairOfTheNode(t *testing.T) {
 		time.Sleep(time.Second)
 		want(t, r.api.get("a"), awaits)
 		writes := r.api.written()
-		time.Sleep(20 * time.Second) // it is asked again, and nothing has changed
+		time.Sleep(20 * time.Second) // it asks again, and nothing has changed
 		if n := r.api.written() - writes; n > 1 {
 			t.Errorf("%d writes", n)
 		}
@@ -92,7 +92,7 @@ func TestARepairOfTheNode(t *testing.T) {
 	})
 }
 
-// The watch may bring a decision before the answer to the write that it is about.
+// The watch may deliver a decision before the response to the write that caused it.
 func TestADecisionBeforeTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, objects(mends("mend")))
@@ -129,7 +129,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// A decision of another plan is none.
+// A decision on another plan does not count.
 func TestADecisionOfAnotherPlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, objects(mends("mend")))
@@ -146,7 +146,7 @@ func TestADecisionOfAnotherPlan(t *testing.T) {
 	})
 }
 
-// Without the API server's word no repair begins, whatever was decided.
+// No repair begins without the API server's consent, whatever was decided.
 func TestNoRepairWithoutTheAPIServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, objects(mends("mend")))
@@ -170,7 +170,7 @@ func TestNoRepairWithoutTheAPIServer(t *testing.T) {
 	})
 }
 
-// A repair of the controller's is waited for, and its outcome taken over.
+// The agent waits for a repair of the controller, and adopts its outcome.
 func TestARepairOfTheController(t *testing.T) {
 	for state, then := range map[v1alpha1.ResultState]string{
 		v1alpha1.ResultSucceeded: "Succeeded PathSucceeded IsB [1 2 3] 1 Succeeded, 2 Succeeded, 3 Succeeded",
@@ -200,7 +200,7 @@ func TestARepairOfTheController(t *testing.T) {
 			if last.Message != "n7 cordoned" || last.Values["node"] != "n7" || last.Duration.Duration != time.Minute {
 				t.Errorf("%+v", last)
 			}
-			// Its times are the node's: the repair ended when it knew of that.
+			// Its times are the node's: the repair ended when the node learned of it.
 			if end := last.StartTime.Add(last.Duration.Duration); end.Before(ended.Time) || end.After(ended.Add(time.Second)) {
 				t.Errorf("ended %s, for the node %s", ended, end)
 			}
@@ -208,8 +208,8 @@ func TestARepairOfTheController(t *testing.T) {
 	}
 }
 
-// A repair that an earlier run has made, of which this node knows nothing any more, is not
-// made again, though the decision still says so.
+// A repair that an earlier run made, and that this node no longer remembers, is not repeated, even
+// though the decision still allows it.
 func TestTheDiskWasLost(t *testing.T) {
 	for name, was := range map[string]func(*v1alpha1.DiagnosisStatus){
 		"intended": func(s *v1alpha1.DiagnosisStatus) {
@@ -257,8 +257,8 @@ func TestObserved(t *testing.T) {
 	})
 }
 
-// The state of the problem is reported behind the end while a repair is to be verified, over a
-// restart too, and no longer.
+// The problem's state is reported even after the end while a repair is being verified, also across
+// a restart, but no longer than that.
 func TestTheProblemIsReported(t *testing.T) {
 	for name, restarted := range map[string]bool{"at once": false, "after a restart": true} {
 		t.Run(name, func(t *testing.T) { theProblemIsReported(t, restarted) })
@@ -295,7 +295,7 @@ func theProblemIsReported(t *testing.T, restarted bool) {
 			r.start()
 		}
 		defer r.stop()
-		// Another Diagnosis may try it once more, and goes by this one's problem.
+		// Another Diagnosis may repeat the repair, and depends on this one's problem.
 		verified(metav1.ConditionFalse, v1alpha1.ReasonNotHelped)
 		gone := time.Now()
 		r.w.Observe(hung(gone, problem.Resolved), time.Now())
@@ -315,7 +315,7 @@ func theProblemIsReported(t *testing.T, restarted bool) {
 	})
 }
 
-// A repair is verified by the end of its problem, however many runs end meanwhile.
+// A repair is verified by the end of its problem, however many other runs end meanwhile.
 func TestARepairToBeVerifiedIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, objects(mends("mend"), looks()))
@@ -337,7 +337,7 @@ func TestARepairToBeVerifiedIsKept(t *testing.T) {
 		if p := r.api.get(name).Status.Problem; p == nil || p.State != v1alpha1.ProblemGone {
 			t.Errorf("%+v", p)
 		}
-		time.Sleep(26 * time.Hour) // nobody says that it has helped
+		time.Sleep(26 * time.Hour) // nothing ever verifies it
 		if left := r.w.List(); len(left) != 1 || left[0].Name != "b" {
 			t.Errorf("%+v", left)
 		}
@@ -352,7 +352,7 @@ func lost(r *rig) {
 	})
 }
 
-// read returns what the checkpoint has of a Diagnosis' run.
+// read returns the report in the checkpoint of a Diagnosis' run.
 func (r *rig) read(name string) *runner.Report {
 	r.t.Helper()
 	saved, err := runner.ReadSaved(worker.Checkpoints(r.dir), string(r.api.get(name).UID))
@@ -362,7 +362,8 @@ func (r *rig) read(name string) *runner.Report {
 	return saved.Report
 }
 
-// What is read of a run says that it waits, and how the worker or another has ended it meanwhile.
+// The saved report of a run shows that it waited, and how the worker or somebody else ended it
+// meanwhile.
 func TestARunThatIsEndedWhileItWaits(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(r *rig)
@@ -397,7 +398,7 @@ func TestARunThatIsEndedWhileItWaits(t *testing.T) {
 	}
 }
 
-// How another has ended it is said also of a run that has an operation under way.
+// The saved report also shows how somebody else ended a run in the middle of an operation.
 func TestARunThatIsEndedWhileItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, objects(looks()))
@@ -419,7 +420,7 @@ func TestARunThatIsEndedWhileItRuns(t *testing.T) {
 	})
 }
 
-// A status stays within its bound, whatever runs find and others put into it.
+// A status stays within its size limit, whatever runs find and others add.
 func TestStatusIsBounded(t *testing.T) {
 	testall.Only(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// writeEvery is how often a Diagnosis is written, but for what is urgent.
+	// writeEvery is the shortest interval between writes of a Diagnosis, unless they are urgent.
 	writeEvery = 5 * time.Second
-	// firstWrite is how long after its creation a Diagnosis of this node's own triggers is
-	// first written, but for what is urgent: most runs end sooner, and are written once.
+	// firstWrite is how long after its creation a Diagnosis of the node's own triggers is first
+	// written, unless it is urgent: most runs end sooner, and are written only once.
 	firstWrite = time.Second
-	// yieldFor is how long a Diagnosis is left to another agent before this one looks again
-	// whether that lives.
+	// yieldFor is how long a Diagnosis is left to another agent before this one checks again
+	// whether that is alive.
 	yieldFor = 10 * time.Second
-	// storeTimeout bounds a question to the store.
+	// storeTimeout bounds a request to the store.
 	storeTimeout = 30 * time.Second
-	// What is waited after a failure, doubled from one to the next.
+	// Pauses after failures, doubled each time.
 	firstPause, lastPause = time.Second, 30 * time.Second
 )
 
-// report reports Diagnoses to the store until ctx ends: one thing at a time.
+// report reports Diagnoses to the store until ctx ends, one at a time.
 func (w *Worker) report(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -45,7 +45,7 @@ func (w *Worker) report(ctx context.Context) {
 	}
 }
 
-// nextToWrite returns what is to be reported first, and when.
+// nextToWrite returns the entry to report next, and when.
 func (w *Worker) nextToWrite() (first *entry, due time.Time) {
 	due = time.Now().Add(time.Minute)
 	w.mu.Lock()
@@ -65,7 +65,7 @@ func (w *Worker) nextToWrite() (first *entry, due time.Time) {
 	return first, due
 }
 
-// due returns when there is something to report of a Diagnosis. The lock is held.
+// due returns when a Diagnosis must be reported next, if at all. The lock is held.
 func (e *entry) due() (at time.Time, ok bool) {
 	at = e.retryAt
 	later := func(t time.Time) {
@@ -94,12 +94,12 @@ func (e *entry) due() (at time.Time, ok bool) {
 		later(e.lastWrite.Add(writeEvery))
 		return at, true
 	default:
-		return at, false // the agent's Lease says that it lives
+		return at, false // the agent's Lease shows that it is alive
 	}
 }
 
-// reportsProblem reports whether the store is to know of the problem behind the end: as
-// long as a repair is to be verified. The lock is held.
+// reportsProblem reports whether changes of the problem must be reported even after the end,
+// because a repair is being verified. The lock is held.
 func (e *entry) reportsProblem() bool {
 	return e.Problem != nil && e.Problem.Reported != e.Problem.State && e.Repaired && !e.verified()
 }
@@ -150,27 +150,27 @@ func (w *Worker) writeOne(ctx context.Context, e *entry) {
 			wake(w.moved)
 		}
 		e.markProblem(now.problem)
-	case appliedProblem: // it is final
+	case appliedProblem: // the status is final
 		w.endedElsewhere(e, d)
 		e.markProblem(now.problem)
 	case appliedNothing: // another agent has it
 		w.stats.Yielded++
 		e.retryAt = time.Now().Add(yieldFor)
-		if e.Claimed { // it took it over while we seemed to have ended
+		if e.Claimed { // the other took it over while we seemed dead
 			e.Claimed, e.unsaved = false, true
 			wake(w.moved)
 		}
 	}
 }
 
-// markProblem notes that the store knows how the problem was. The lock is held.
+// markProblem records which state of the problem the store has. The lock is held.
 func (e *entry) markProblem(was problemRef) {
 	if e.Problem != nil && was.State != "" && e.Problem.Reported != was.State {
 		e.Problem.Reported, e.unsaved = was.State, true
 	}
 }
 
-// created takes the store's answer to Create.
+// created handles the store's response to Create.
 func (w *Worker) created(e *entry, d *v1alpha1.Diagnosis, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -178,7 +178,7 @@ func (w *Worker) created(e *entry, d *v1alpha1.Diagnosis, err error) {
 	switch {
 	case err == nil:
 		w.answers()
-		if e.Diagnosis.UID == "" { // else its Handler was reported first
+		if e.Diagnosis.UID == "" { // otherwise the Handler was notified first
 			w.markStored(e, d)
 		}
 	case errors.Is(err, ErrAway):
@@ -187,12 +187,12 @@ func (w *Worker) created(e *entry, d *v1alpha1.Diagnosis, err error) {
 		w.answers()
 		w.drop(dropRefused, "a Diagnosis, which the store refuses: "+err.Error(), e.ID)
 		e.Local, e.unsaved = true, true
-		e.again = true // nobody decides about a repair that it waits for
+		e.again = true // nobody will decide on a repair that it waits for
 	}
 }
 
-// wrote takes the store's answer to Write, and reports whether it has taken it. The lock is
-// held.
+// wrote handles the store's response to Write, and reports whether the write was accepted. The lock
+// is held.
 func (w *Worker) wrote(e *entry, d *v1alpha1.Diagnosis, err error) bool {
 	e.lastWrite = time.Now()
 	switch {
@@ -225,7 +225,7 @@ func (w *Worker) wrote(e *entry, d *v1alpha1.Diagnosis, err error) bool {
 	return false
 }
 
-// isAway waits for a store that does not answer. The lock is held.
+// isAway backs off from a store that does not answer. The lock is held.
 func (w *Worker) isAway(err error) {
 	if w.away == 0 {
 		w.log.Warn("diagnoses are reported later", "error", err)
@@ -234,7 +234,7 @@ func (w *Worker) isAway(err error) {
 	w.awayUntil = time.Now().Add(w.away)
 }
 
-// answers notes that the store does. The lock is held.
+// answers records that the store answers. The lock is held.
 func (w *Worker) answers() {
 	if w.away > 0 {
 		w.log.Info("diagnoses are reported again")

@@ -9,15 +9,15 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
-// Why a Diagnosis is dropped.
+// Reasons why a Diagnosis is dropped.
 const (
-	dropFull    = "full"    // too many of own triggers have not ended, or their end is not reported
-	dropStale   = "stale"   // it is of long ago, and nobody knows what was made then
-	dropRefused = "refused" // the store has refused it; its run is known to this node alone
-	dropUnknown = "unknown" // a transition, as triggers were not known for too long
+	dropFull    = "full"    // too many of own triggers are open
+	dropStale   = "stale"   // it is old, and it is unknown what was made then
+	dropRefused = "refused" // the store has rejected it; only this node knows its run
+	dropUnknown = "unknown" // a transition, because triggers were unknown for too long
 )
 
-// What became of a write.
+// Outcomes of a write.
 const (
 	writeTaken  = "taken"
 	writeAway   = "away"
@@ -25,36 +25,36 @@ const (
 	writeFailed = "failed"
 )
 
-// Stats are what a Worker has counted since it was made.
+// Stats are a Worker's counters since it was created.
 type Stats struct {
 	Triggers map[string]trigger.Counts // by name
-	Refused  int                       // triggers that are left aside
+	Refused  int                       // ignored triggers
 	Taken    uint64                    // Diagnoses to be run, of own triggers and of the store
-	Made     uint64                    // of own triggers, that the store has
+	Made     uint64                    // Diagnoses of own triggers that the store has
 	Dropped  map[string]uint64         // by reason
 	Ended    map[v1alpha1.Phase]uint64
 	Writes   map[string]uint64 // of the status, by outcome
-	Yielded  uint64            // writes that were left to another agent
-	Unsaved  uint64            // writes of the ledger that have failed
-	Damaged  uint64            // of the ledger, at the start
-	Waiting  int               // that wait for a worker, the store or a decision
+	Yielded  uint64            // writes skipped because another agent has the Diagnosis
+	Unsaved  uint64            // failed writes of the ledger
+	Damaged  uint64            // unreadable ledger entries at the start
+	Waiting  int               // Diagnoses that wait for a worker, the store or a decision
 	Running  int
-	// QueueFull are those of the store that wait for a place: none of the others counts them.
+	// QueueFull are Diagnoses of the store that wait for a slot. They are not in any other count.
 	QueueFull  int
-	Unreported int // that have ended, and the store does not know
-	// ForgottenEarly are subjects that triggers have forgotten while their cooldown lasted.
+	Unreported int // Diagnoses that have ended, but not in the store
+	// ForgottenEarly are subjects that triggers evicted during their cooldown.
 	ForgottenEarly uint64
 	Runner         runner.Stats
 	Artifacts      artifact.Stats
 }
 
-// drop counts and reports what is not done. The lock is held.
+// drop counts and logs something that is not done. The lock is held.
 func (w *Worker) drop(reason, what, name string) {
 	w.stats.Dropped[reason]++
 	w.log.Warn("dropped", "what", what, "reason", reason, "name", name)
 }
 
-// Stats returns what was counted. It does not wait for the disk.
+// Stats returns the counters. It does not wait for the disk.
 func (w *Worker) Stats() Stats {
 	w.mu.Lock()
 	defer w.mu.Unlock()

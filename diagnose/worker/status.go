@@ -21,8 +21,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
-// maxSubject is how many characters the API takes of a subject. Escaped a byte may be four,
-// and a cut adds one.
+// maxSubject is the API's limit for a subject in characters. An escaped byte may take four, and
+// truncation adds one.
 const maxSubject = 256
 
 // Reasons of the condition Complete while it is False.
@@ -32,7 +32,7 @@ const (
 	reasonWaiting = "Waiting"
 )
 
-// snapshot is what there is to report of a Diagnosis at a moment.
+// snapshot is the state of a Diagnosis to report at a moment.
 type snapshot struct {
 	diagnosis *v1alpha1.Diagnosis
 	report    *runner.Report
@@ -44,7 +44,7 @@ type snapshot struct {
 	version   uint64
 }
 
-// snapshot is taken with the lock held.
+// snapshot must be called with the lock held.
 func (w *Worker) snapshot(e *entry) *snapshot {
 	s := &snapshot{diagnosis: e.Diagnosis, report: e.report, node: w.c.Node, hold: w.hold(), version: e.version}
 	if e.End != nil {
@@ -60,16 +60,16 @@ func (w *Worker) snapshot(e *entry) *snapshot {
 	return s
 }
 
-// applied is what a snapshot has changed of a status.
+// applied is how much of a status a snapshot has changed.
 type applied int
 
 const (
 	appliedNothing applied = iota // another agent runs it
-	appliedProblem                // it is final but for the problem
+	appliedProblem                // it is final except for the problem
 	appliedAll
 )
 
-// apply changes the node's part of a status.
+// apply writes the node's part of a status.
 func (n *snapshot) apply(s *v1alpha1.DiagnosisStatus) applied {
 	now := time.Now()
 	switch {
@@ -93,7 +93,7 @@ func (n *snapshot) apply(s *v1alpha1.DiagnosisStatus) applied {
 	n.condition(s, now)
 	fit(s)
 	if was.Checkpoint != nil {
-		// Only what has changed is written, and when it was.
+		// The time changes only if something else does, so that an unchanged status is not written.
 		at := s.Checkpoint.Time
 		if s.Checkpoint.Time = was.Checkpoint.Time; !storedAlike(was, s) {
 			s.Checkpoint.Time = at
@@ -102,8 +102,8 @@ func (n *snapshot) apply(s *v1alpha1.DiagnosisStatus) applied {
 	return appliedAll
 }
 
-// storedAlike reports whether the API server keeps two statuses as the same: of times, for
-// instance, no more than microseconds.
+// storedAlike reports whether two statuses are the same once stored: the API server truncates times
+// to microseconds, for instance.
 func storedAlike(a, b *v1alpha1.DiagnosisStatus) bool {
 	x, err := json.Marshal(a)
 	if err != nil {
@@ -119,7 +119,7 @@ func (n *snapshot) applyProblem(s *v1alpha1.DiagnosisStatus) {
 	}
 }
 
-// checkpoint says who runs it. An intent stays until the outcome of its repair is reported.
+// checkpoint records who runs it. An intent stays until the outcome of its repair is reported.
 func (n *snapshot) checkpoint(s *v1alpha1.DiagnosisStatus, now time.Time) {
 	c := &v1alpha1.Checkpoint{Holder: n.hold.holder, Time: metav1.NewMicroTime(now)}
 	if n.report != nil && n.report.Running > 0 {
@@ -141,7 +141,7 @@ func (n *snapshot) outcomeKnown(id int) bool {
 	})
 }
 
-// condition says whether it has ended, and how.
+// condition records whether and how it has ended.
 func (n *snapshot) condition(s *v1alpha1.DiagnosisStatus, now time.Time) {
 	c := metav1.Condition{
 		Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse, Reason: reasonRunning,
@@ -164,7 +164,7 @@ func (n *snapshot) condition(s *v1alpha1.DiagnosisStatus, now time.Time) {
 	meta.SetStatusCondition(&s.Conditions, c)
 }
 
-// subjectOf names for people what a Diagnosis is about.
+// subjectOf returns a human-readable name of what a Diagnosis is about.
 func subjectOf(d *v1alpha1.Diagnosis, node string) string {
 	text := d.Annotations[trigger.AnnotationSubject]
 	p := d.Spec.Parameters
@@ -184,8 +184,8 @@ func subjectOf(d *v1alpha1.Diagnosis, node string) string {
 	return short
 }
 
-// artifactsOf are those of which all is known. Their names begin with the node of the
-// graph that has made them.
+// artifactsOf returns the complete artifacts. Their names begin with the node of the graph that
+// made them.
 func artifactsOf(list []artifact.Artifact, node string) []v1alpha1.Artifact {
 	var out []v1alpha1.Artifact
 	for i := range list {
@@ -203,9 +203,9 @@ func artifactsOf(list []artifact.Artifact, node string) []v1alpha1.Artifact {
 	return out
 }
 
-// fit keeps a status within its bound, whatever others have put into it: values of results
-// go first, those of the last nodes before, then messages, artifacts and failed paths. What
-// goes is marked, as far as there is a mark.
+// fit keeps a status within its size limit, whatever others have added. It drops values of results
+// first, starting with the last nodes, then messages, artifacts and failed paths. What is dropped
+// is marked if there is a field for it.
 func fit(s *v1alpha1.DiagnosisStatus) {
 	over := func() bool { return bytesOf(s) > v1alpha1.MaxStatusBytes }
 	for i := len(s.Results) - 1; i >= 0 && over(); i-- {
@@ -229,7 +229,7 @@ func fit(s *v1alpha1.DiagnosisStatus) {
 func bytesOf(s *v1alpha1.DiagnosisStatus) int {
 	raw, err := json.Marshal(s)
 	if err != nil {
-		return 0 // nothing here can't be marshalled
+		return 0 // nothing here fails to marshal
 	}
 	return len(raw)
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/worker"
 )
 
-// storing is a set of one Operation, look, that has its results kept in a folder.
+// storing returns a set with one Operation, look, whose results are kept in a folder.
 func storing(folder string) *worker.Objects {
 	o := &v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{Name: "stores"}}
 	o.Spec.Processor.Builtin = &v1alpha1.Builtin{Name: "look"}
@@ -81,7 +81,7 @@ func TestResultsAreKeptInTheOperationsFolder(t *testing.T) {
 		if !slices.Equal(names, []string{"1-dump.txt", "1-results.json"}) {
 			t.Error(names)
 		}
-		// They live and go as the other evidence of a run does.
+		// They are kept and removed like the other evidence of a run.
 		r.api.remove(types.NamespacedName{Namespace: system, Name: "a"})
 		time.Sleep(time.Hour)
 		if _, err := os.Stat(at); err != nil {
@@ -90,7 +90,7 @@ func TestResultsAreKeptInTheOperationsFolder(t *testing.T) {
 	})
 }
 
-// Whoever writes an Operation chooses no folder of the host: nothing is run, nothing written.
+// Writers of Operations can't choose arbitrary folders of the host: nothing is run or written.
 func TestFoldersThatAreRefused(t *testing.T) {
 	outside := t.TempDir()
 	for folder, message := range map[string]string{

@@ -10,14 +10,14 @@ import (
 	"github.com/kernosis/kernosis/diagnose/tenancy"
 )
 
-// asksForPod reports whether the pod of a Diagnosis outside the system namespace has to be
-// looked up before anything of it runs: what it may look at follows from that pod, and not
-// from what its author says. The lock is held.
+// asksForPod reports whether the pod of a Diagnosis outside the system namespace must be looked up
+// before anything of it runs: what the Diagnosis may access follows from that pod, not from what
+// its author claims. The lock is held.
 func (w *Worker) asksForPod(e *entry) bool {
 	return tenancy.Applies(e.Diagnosis, w.c.Namespace) && e.Parameters == nil && e.End == nil && !e.Gone
 }
 
-// askForPod looks the pod up, and keeps the parameters that follow from it.
+// askForPod looks up the pod, and stores the parameters that follow from it.
 func (w *Worker) askForPod(ctx context.Context, e *entry) {
 	w.mu.Lock()
 	d := e.Diagnosis
@@ -31,7 +31,7 @@ func (w *Worker) askForPod(ctx context.Context, e *entry) {
 		w.isAway(ErrAway)
 	case err == nil:
 		e.Parameters, e.unsaved = parameters, true
-	case reason == "": // which sets there are is not known yet, or which pods
+	case reason == "": // sets or pods are not known yet
 		e.retryAt = time.Now().Add(writeEvery)
 	case !w.asksForPod(e): // it has ended meanwhile
 	default:
@@ -39,8 +39,8 @@ func (w *Worker) askForPod(ctx context.Context, e *entry) {
 	}
 }
 
-// tenantParameters returns the parameters of a tenant's Diagnosis, or why it does not run.
-// Without a reason it may later.
+// tenantParameters returns the parameters of a tenant's Diagnosis, or reason and error why it does
+// not run. Without a reason, the error is temporary.
 func (w *Worker) tenantParameters(ctx context.Context, d *v1alpha1.Diagnosis) (map[string]string, string, error) {
 	if err := tenancy.Target(d); err != nil {
 		return nil, v1alpha1.ReasonNotAllowed, err

@@ -16,7 +16,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// earlier is a rig that begins with what an earlier version has left.
+// earlier returns a rig that starts with the files of an earlier version.
 func earlier(t *testing.T) *rig {
 	t.Helper()
 	r := newRig(t, objects(mends("mend"), looks()))
@@ -38,13 +38,13 @@ func earlier(t *testing.T) *rig {
 	return r
 }
 
-// ofTrigger is the Diagnosis that a trigger of the earlier version has made.
+// ofTrigger is the Diagnosis that a trigger of the earlier version created.
 const ofTrigger = "hung-n7-04a128cd9cd353ee"
 
 const repaired = "Succeeded PathSucceeded IsB [1 2 3] 1 Succeeded, 2 Succeeded, 3 Succeeded"
 
-// goesOn has a rig of an earlier version go on: what it has looked at is not looked at again,
-// what it has made is not made again, and the repairs that waited are made once.
+// goesOn continues the work of an earlier version: finished operations and repairs are not
+// repeated, and waiting repairs are made once.
 func (r *rig) goesOn() {
 	t := r.t
 	t.Helper()
@@ -52,7 +52,7 @@ func (r *rig) goesOn() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(2 * time.Minute) // it is later
+	time.Sleep(2 * time.Minute) // some time later
 	r.make(state)
 	r.start()
 	defer r.stop()
@@ -61,7 +61,7 @@ func (r *rig) goesOn() {
 		want(t, r.api.get(name), awaits)
 		decide(t, r, name, "mend", v1alpha1.RemediationRun, nil)
 	}
-	// The problem that the earlier version has reported, and its end.
+	// The problem that the earlier version reported, and its end.
 	at := time.Date(1999, 12, 31, 23, 59, 58, 0, time.UTC)
 	r.w.Observe(hung(at, problem.Firing), time.Now())
 	r.w.Observe(hung(at, problem.Resolved), time.Now())
@@ -85,7 +85,7 @@ func TestAnEarlierVersionsRunsGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { earlier(t).goesOn() })
 }
 
-// A newer version that was rolled back may have put more into the ledger.
+// A newer version that was rolled back may have added fields to the ledger.
 func TestLedgerWithMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := earlier(t)
@@ -101,7 +101,7 @@ func TestLedgerWithMore(t *testing.T) {
 	})
 }
 
-// Who holds a run stays the same where a newer version has put more into the file.
+// The holder stays the same if a newer version has added lines to the file.
 func TestHolderWithMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, objects(looks()))
@@ -117,7 +117,7 @@ func TestHolderWithMore(t *testing.T) {
 	})
 }
 
-// taken are the files of the ledger.
+// taken returns the files of the ledger.
 func (r *rig) taken() map[string]string {
 	r.t.Helper()
 	out := map[string]string{}
@@ -142,8 +142,8 @@ func (r *rig) put(path, text string) {
 	}
 }
 
-// An entry in a form that this version can't read: the run is Unknown, nothing of it is begun
-// anew, and the files stay for the version that can read them.
+// For an entry in a format that this version can't read, the run is Unknown, nothing of it is
+// started again, and the files stay for the version that can read them.
 func TestLedgerOfANewerForm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := earlier(t)
@@ -173,7 +173,7 @@ func TestLedgerOfANewerForm(t *testing.T) {
 			t.Errorf("%d operations ran", n)
 		}
 		now := r.taken()
-		for path, content := range before { // beside them is what this version has ended
+		for path, content := range before { // besides them there are those that this version has ended
 			if now[path] != content {
 				t.Errorf("%s: %s, want %s", path, now[path], content)
 			}

@@ -19,8 +19,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
-// Worker makes and runs the Diagnoses of one node. Its methods may be called by several
-// goroutines at once; those of a nil Worker, which is switched off, do nothing.
+// Worker creates and runs the Diagnoses of one node. Its methods may be called by several
+// goroutines at once. A nil Worker is disabled: its methods do nothing.
 type Worker struct {
 	c      Config
 	log    *slog.Logger
@@ -36,26 +36,26 @@ type Worker struct {
 	engine    *trigger.Engine
 	installed bool
 	restored  bool
-	heard     bool          // the store has said what there is, since Run began
+	heard     bool          // the store has synced since Run began
 	started   time.Time     // when Run began; zero: it has not
-	waiting   []observation // until triggers and pods are known
+	waiting   []observation // for triggers and pods
 	entries   map[string]*entry
-	names     map[types.NamespacedName]string // id of the newest of a name
+	names     map[types.NamespacedName]string // id of the newest entry of a name
 	problems  map[problemKey][]*entry
-	outside   map[types.NamespacedName]*outside // that wait for a place
-	refused   map[string]string                 // triggers that are left aside, and why
-	stats     Stats                             // what is counted: [Worker.Stats] adds what there is
+	outside   map[types.NamespacedName]*outside // they wait for a slot
+	refused   map[string]string                 // ignored triggers, and why
+	stats     Stats                             // counters; [Worker.Stats] adds the gauges
 	holder    string
-	away      time.Duration // how long is waited for a store that is away; 0: it answers
+	away      time.Duration // current pause while the store is away; 0: it answers
 	awayUntil time.Time
 
-	// Of Run.
+	// Set by Run.
 	runner    *runner.Runner
 	pool      *runner.Pool
 	artifacts *artifact.Store // nil: none can be kept
 }
 
-// New returns a worker that knows what was taken before. It runs nothing before [Worker.Run].
+// New returns a worker with the Diagnoses in the ledger. It runs nothing before [Worker.Run].
 func New(c Config) (*Worker, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func New(c Config) (*Worker, error) {
 	}
 	for _, s := range all {
 		e := w.add(s)
-		e.changed(true) // what has changed since is not known
+		e.changed(true) // changes since the last report are not known
 		if s.End != nil && s.Reported {
 			e.written = e.version
 		}
@@ -87,7 +87,7 @@ func New(c Config) (*Worker, error) {
 	return w, nil
 }
 
-// add takes an entry in. The lock is held, or nobody else has the worker yet.
+// add adds an entry. The lock is held, or nobody else has the worker yet.
 func (w *Worker) add(s *saved) *entry {
 	e := &entry{saved: *s}
 	w.entries[s.ID] = e
@@ -118,12 +118,12 @@ func (w *Worker) Run(ctx context.Context) error {
 	g.Go(func() error { w.manage(ctx); return nil })
 	g.Go(func() error { w.report(ctx); return nil })
 	err = g.Wait()
-	w.persist() // what came of the last
+	w.persist() // the last changes
 	return err
 }
 
-// Holder returns by which name this worker runs Diagnoses, as their checkpoints have it;
-// empty: it does not run.
+// Holder returns the name under which this worker holds Diagnoses in their checkpoints; empty: it
+// is not running.
 func (w *Worker) Holder() string {
 	if w == nil {
 		return ""
@@ -133,7 +133,7 @@ func (w *Worker) Holder() string {
 	return w.holder
 }
 
-// untilDone takes the end of a context for no error.
+// untilDone ignores the cancellation of a context.
 func untilDone(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return nil
@@ -141,11 +141,11 @@ func untilDone(err error) error {
 	return err
 }
 
-// lockAgain is how often a folder that another has is asked for.
+// lockAgain is how often a locked folder is tried again.
 const lockAgain = time.Second
 
-// lock waits until no other process has the folder. A disk that can't be written to has
-// nobody else on it, and is one to diagnose.
+// lock blocks until no other process has locked the folder. If the disk can't be written to, nobody
+// else uses it either; the worker runs without a lock, because that is a fault to diagnose.
 func (w *Worker) lock(ctx context.Context) (unlock func(), err error) {
 	tick := time.NewTicker(lockAgain)
 	defer tick.Stop()
@@ -204,8 +204,8 @@ func (w *Worker) begin() error {
 	return nil
 }
 
-// recall reads the reports of runs whose end is not reported. Nobody waits for the disk meanwhile:
-// what has ended does not change before the worker manages it.
+// recall reads the reports of ended runs whose end is not reported. It reads the disk without the
+// lock: ended entries do not change before the worker manages them.
 func (w *Worker) recall() {
 	for _, e := range w.all() {
 		w.mu.Lock()
@@ -225,11 +225,11 @@ func (w *Worker) recall() {
 	}
 }
 
-// wake reports something to do or to report.
+// wake signals a channel without blocking.
 func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // it is reported already
+	default: // already signalled
 	}
 }
 

@@ -58,7 +58,7 @@ func TestAProblemIsDiagnosedOnce(t *testing.T) {
 			listed[0].Phase != v1alpha1.PhaseSucceeded || listed[0].Ended.IsZero() || listed[0].OperationSet != "looks" {
 			t.Errorf("listed %+v", listed)
 		}
-		// Reported again, and of another subject within the episode: nothing is made.
+		// Reported again, and for another subject within the episode: nothing is created.
 		r.w.Observe(hung(at, problem.Firing), time.Now())
 		synctest.Wait()
 		if _, made := r.api.known(); r.ops.count("look") != 1 || made != 1 {
@@ -71,8 +71,8 @@ func TestAProblemIsDiagnosedOnce(t *testing.T) {
 	})
 }
 
-// An agent that is killed at any moment: what it has observed since its state was saved is
-// observed anew, and one Diagnosis comes of it, which runs to its end.
+// An agent may be killed at any moment: what it observed since its state was saved is observed
+// again, and results in exactly one Diagnosis, which runs to its end.
 func TestKilledAndReplayed(t *testing.T) {
 	stages := map[string]func(r *rig, at time.Time){
 		"before it was observed": func(*rig, time.Time) {},
@@ -120,7 +120,7 @@ func TestKilledAndReplayed(t *testing.T) {
 	}
 }
 
-// What is wanted and not on the disk is in the state.
+// What is wanted and not yet on disk is in the state.
 func TestStateHasWhatIsWanted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, objects(looks()))
@@ -130,7 +130,7 @@ func TestStateHasWhatIsWanted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.make(state) // nothing is observed anew
+		r.make(state) // nothing is observed again
 		r.start()
 		defer r.stop()
 		synctest.Wait()
@@ -138,8 +138,8 @@ func TestStateHasWhatIsWanted(t *testing.T) {
 	})
 }
 
-// A newer version may have put more into the state, and triggers may remember in a form that
-// this one can't read: what is wanted and not on the disk is made all the same.
+// A newer version may have added to the state, and triggers may remember in a format that this one
+// can't read: what is wanted and not on disk is still created.
 func TestStateOfANewerVersion(t *testing.T) {
 	for _, trigger := range []string{`{"version":2,"streams":{}}`, `{"version":1,"later":{"is":[1]}}`} {
 		synctest.Test(t, func(t *testing.T) {
@@ -167,7 +167,7 @@ func TestStateOfANewerVersion(t *testing.T) {
 	}
 }
 
-// Without a state the whole journal is replayed: what is of long ago is not diagnosed.
+// Without a state the whole journal is replayed: old problems are not diagnosed.
 func TestLongAgo(t *testing.T) {
 	r := newRig(t, objects(looks()))
 	for _, state := range []json.RawMessage{nil, json.RawMessage(`{`), json.RawMessage(`{"trigger":{"version":99}}`)} {
@@ -180,8 +180,8 @@ func TestLongAgo(t *testing.T) {
 	}
 }
 
-// An API server that is away stops no run of own triggers' Diagnoses, over a restart too.
-// It is reported when it is back.
+// An unreachable API server stops no run of own triggers' Diagnoses, even across a restart. They
+// are reported when it is back.
 func TestTheAPIServerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, objects(looks()))
@@ -226,8 +226,8 @@ func TestRefusedForGood(t *testing.T) {
 	})
 }
 
-// Nobody decides about a repair of what the store refuses: the run ends without it, and gives its
-// place back.
+// Nobody decides on a repair of a Diagnosis that the store has rejected: the run ends without it,
+// and frees its slot.
 func TestRefusedForGoodBeforeARepair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, objects(mends("mend")))
@@ -276,14 +276,15 @@ func TestDeletedAndMadeAnew(t *testing.T) {
 		if n := r.ops.count("look"); n != 2 {
 			t.Errorf("ran %d times", n)
 		}
-		// Nobody has deleted this one; its object is gone when it is written to.
+		// The worker was not notified of this deletion; it finds the object gone when it writes to
+		// it.
 		if s := r.w.Stats(); s.Waiting+s.Running+s.Unreported != 0 {
 			t.Errorf("%+v", s)
 		}
 	})
 }
 
-// Nobody wants what is deleted while it runs: it ends, and what it has so far goes.
+// If a Diagnosis is deleted while it runs, its run ends, and its evidence is removed.
 func TestDeletedWhileItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, objects(looks()))
@@ -353,8 +354,8 @@ func TestRefusedDiagnoses(t *testing.T) {
 	})
 }
 
-// A Diagnosis outside the system namespace looks at a pod of its namespace, whatever it
-// says, and runs only what is made for that.
+// A Diagnosis outside the system namespace only examines a pod of its namespace, whatever it says,
+// and runs only operations made for tenants.
 func TestTenants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tenants := set("tenants", v1alpha1.Node{ID: 1, Operation: "pod-look"})
@@ -410,7 +411,7 @@ func TestTenants(t *testing.T) {
 	})
 }
 
-// Sets that nobody has reported yet are waited for, and not for ever.
+// Unknown sets are waited for, but not forever.
 func TestObjectsComeLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &worker.Objects{})
@@ -441,8 +442,8 @@ func TestObjectsComeLater(t *testing.T) {
 	})
 }
 
-// A Diagnosis that another agent has is left to it while that agent lives, whatever the
-// clock of who wrote it said.
+// A Diagnosis that another agent has is left to it while that agent is alive, whatever its clock
+// says.
 func TestAnotherAgentHasIt(t *testing.T) {
 	for name, wrote := range map[string]time.Duration{"now": 0, "long ago": -time.Hour, "in the future": time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -468,8 +469,8 @@ func TestAnotherAgentHasIt(t *testing.T) {
 	}
 }
 
-// One that another agent took over meanwhile is left to that one: it repairs nothing, and
-// says nothing more of it. Where nobody has it any more it goes on.
+// A Diagnosis that another agent took over is left to that agent: this one repairs nothing and
+// reports nothing more. If nobody has it any more, this one continues.
 func TestAnotherAgentTookItOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, objects(mends("mend")))
@@ -495,7 +496,7 @@ func TestAnotherAgentTookItOver(t *testing.T) {
 	})
 }
 
-// A status is written every five seconds at most while it only goes on.
+// The status of a running Diagnosis is written at most every five seconds.
 func TestWriteRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, objects(looks()))
@@ -512,8 +513,8 @@ func TestWriteRate(t *testing.T) {
 	})
 }
 
-// A run that ends soon after its Diagnosis was created is written once, a longer one says
-// within a second that it runs, and one that waits for a decision asks for it at once.
+// A run that ends soon after its Diagnosis was created is written once; a longer one reports within
+// a second that it runs; and one that waits for a decision asks for it at once.
 func TestFirstWrite(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -565,8 +566,8 @@ func TestFirstWrite(t *testing.T) {
 	})
 }
 
-// A run that came to its repair before the API server had its Diagnosis asks for the decision
-// once it has, with one write.
+// A run that reached its repair before the API server had its Diagnosis asks for the decision once
+// it has, with one write.
 func TestFirstWriteOfALateDiagnosis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, objects(mends("mend")))
@@ -584,15 +585,15 @@ func TestFirstWriteOfALateDiagnosis(t *testing.T) {
 	})
 }
 
-// What the API server says late, of a time before the agent claimed the Diagnosis, is no
-// reason to write a status that says the same as before.
+// Late news from before the agent claimed the Diagnosis does not cause a write of an unchanged
+// status.
 func TestNothingIsWrittenForLateNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, objects(mends("mend")))
 		r.make(nil)
 		r.start()
 		defer r.stop()
-		time.Sleep(time.Second + 123) // times have more digits than the API keeps
+		time.Sleep(time.Second + 123) // times have more digits than the API stores
 		d := person("a", "mends")
 		r.api.add(d)
 		unclaimed := r.api.get("a")
@@ -607,7 +608,7 @@ func TestNothingIsWrittenForLateNews(t *testing.T) {
 	})
 }
 
-// It is not written while nothing changes, as while it waits for an approval.
+// It is not written while nothing changes, for example while it waits for an approval.
 func TestNothingIsWrittenWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, objects(mends("mend")))
@@ -670,7 +671,7 @@ func TestTooMany(t *testing.T) {
 	})
 }
 
-// Two processes never run diagnoses with one folder.
+// Two processes never run diagnoses in the same folder.
 func TestTheFolderIsLocked(t *testing.T) {
 	dir := t.TempDir()
 	unlock, err := worker.Lock(dir, "first")
@@ -693,12 +694,12 @@ func TestTheFolderIsLocked(t *testing.T) {
 	}
 }
 
-// A disk that takes nothing stops no run, and memory does not grow for it.
+// A full disk stops no run, and does not make memory grow.
 func TestTheDiskIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, objects(looks()))
 		r.conf.Keep = 1
-		for _, name := range []string{"taken", "checkpoints", "artifacts"} { // which can't be folders then
+		for _, name := range []string{"taken", "checkpoints", "artifacts"} { // so they can't be folders
 			if err := os.WriteFile(filepath.Join(r.dir, name), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -717,8 +718,8 @@ func TestTheDiskIsFull(t *testing.T) {
 	})
 }
 
-// What is known of pods may be older than a pod: its problem waits for what is newer, and those
-// behind it wait too, so that triggers see them in order.
+// The known pods may be older than a problem's pod: the problem waits until newer ones are known,
+// and later problems wait too, so that triggers see them in order.
 func TestAPodThatIsNewerThanWhatIsKnown(t *testing.T) {
 	for name, there := range map[string]bool{"it is there": true, "it is not": false} {
 		t.Run(name, func(t *testing.T) {
@@ -777,7 +778,7 @@ func TestAPodThatIsNewerThanWhatIsKnown(t *testing.T) {
 	}
 }
 
-// Who knows pods may not know one yet: that says nothing for two minutes.
+// The pod source may not know a pod yet: for two minutes, that is not final.
 func TestATenantsPodThatIsNotKnownYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, _ := tenantsRig(t, 0)
@@ -813,8 +814,8 @@ func TestATenantsPodThatIsNotKnownYet(t *testing.T) {
 	})
 }
 
-// At a start problems wait for the pods of the node, over another restart too, but not for
-// an API server that is away.
+// At a start problems wait for the pods of the node, also across another restart, but not for an
+// unreachable API server.
 func TestPodsComeLater(t *testing.T) {
 	for name, comes := range map[string]bool{"they come": true, "they don't": false} {
 		t.Run(name, func(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// Pauses between attempts: an agent that restarts is back within seconds, one that
-// is upgraded within a minute.
+// Pauses between attempts: an agent that restarts is back within seconds, one that is being
+// upgraded within a minute.
 const (
 	firstPause   = 200 * time.Millisecond
 	longestPause = 30 * time.Second
@@ -27,53 +27,53 @@ const (
 	flushTime = 5 * time.Second
 )
 
-// ErrClosed is what methods return after Close.
+// ErrClosed is returned by methods after Close.
 var ErrClosed = errors.New("client is closed") //nolint:gochecknoglobals // a constant
 
-// ErrFull is that of an event for which there was no room.
+// ErrFull is returned for an event if the buffer is full.
 var ErrFull = errors.New("buffer of events is full") //nolint:gochecknoglobals // a constant
 
-// Client reports to the agent. Make one with New. Its methods are safe for
-// concurrent use and, but for Run and Close, never wait for the agent.
+// Client sends reports to the agent. Create one with New. Its methods are safe for concurrent use
+// and, except Run and Close, never wait for the agent.
 type Client struct {
 	source Source
 	http   *http.Client
 	nonce  string
-	pauses backoff.BackOff // used by the goroutine that sends
+	pauses backoff.BackOff // used only by the sending goroutine
 
 	wake   chan struct{}
 	closed chan struct{}
 	once   sync.Once
-	send   sync.Mutex // held by who sends
+	send   sync.Mutex // held while sending
 
 	mu         sync.Mutex
 	conditions []Condition
-	changed    bool // since what was sent last
+	changed    bool // since the last report
 	events     []Event
-	batch      []Event // that is being sent, and sent again under its key
+	batch      []Event // being sent; retries use the same key
 	serial     uint64  // of batches
 	stats      Stats
 }
 
-// Stats is what a client has counted.
+// Stats are the counters of a client.
 type Stats struct {
-	Reports  uint64 // that the agent has taken
-	Events   uint64 // in these
+	Reports  uint64 // accepted by the agent
+	Events   uint64 // events in these reports
 	Failures uint64 // attempts that failed
-	// Dropped events: no room (Full), refused by the agent (Refused), not to be sent
-	// again or still there at Close (Discarded).
+	// Dropped events: the buffer was full (Full), the agent refused them (Refused), they were not
+	// to be retried or were left at Close (Discarded).
 	Full, Refused, Discarded uint64
-	// Waiting events, not sent yet.
+	// Waiting is the number of events that were not sent yet.
 	Waiting int
 }
 
-// New returns a client of the agent at a socket; nothing is sent before Run.
+// New returns a client for the agent at a socket; it sends nothing before Run.
 func New(socket string, source Source) (*Client, error) {
 	source, err := source.normal()
 	if err != nil {
 		return nil, err
 	}
-	pauses := backoff.NewExponentialBackOff() // jittered by a half
+	pauses := backoff.NewExponentialBackOff() // with a jitter of one half
 	pauses.InitialInterval, pauses.MaxInterval = firstPause, longestPause
 	c := &Client{
 		source: source, nonce: rand.Text(), pauses: pauses,
@@ -83,14 +83,14 @@ func New(socket string, source Source) (*Client, error) {
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 				return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 			},
-			MaxIdleConns: 1, IdleConnTimeout: time.Minute, // less than the agent's
+			MaxIdleConns: 1, IdleConnTimeout: time.Minute, // shorter than the agent's
 		}},
 	}
 	return c, nil
 }
 
-// SetCondition says what is so now, from the next report on. A condition without a
-// transition that changes its status has now.
+// SetCondition sets a condition for the following reports. If its status changes and it has no
+// Transition, that is set to now.
 func (c *Client) SetCondition(cond Condition) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,8 +120,8 @@ func (c *Client) SetCondition(cond Condition) error {
 	return nil
 }
 
-// Event reports an event; without a timestamp it is of now. It returns ErrFull
-// where there is no room, and then the event is dropped and counted.
+// Event reports an event; without a timestamp it gets the current time. If the buffer is full, it
+// returns ErrFull, and the event is dropped and counted.
 func (c *Client) Event(e Event) error {
 	if e.Timestamp.IsZero() {
 		e.Timestamp = time.Now()
@@ -141,7 +141,7 @@ func (c *Client) Event(e Event) error {
 	return nil
 }
 
-// bounded cuts a message where the agent would, but for what it escapes.
+// bounded cuts a message like the agent would, apart from escapes.
 func bounded(message string) string {
 	if len(message) <= MaxMessage {
 		return message
@@ -149,7 +149,7 @@ func bounded(message string) string {
 	return strings.ToValidUTF8(message[:MaxMessage-len("…")], "") + "…"
 }
 
-// Stats returns the counts so far.
+// Stats returns the counters.
 func (c *Client) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,8 +158,8 @@ func (c *Client) Stats() Stats {
 	return s
 }
 
-// Close sends what is waiting, for a few seconds at most, and ends Run. It returns
-// why something was left; that is dropped and counted. It may be called again.
+// Close sends what is waiting, for a few seconds at most, and ends Run. If something could not be
+// sent, it returns the error; those events are dropped and counted. It may be called again.
 func (c *Client) Close() error {
 	var err error
 	c.once.Do(func() {
@@ -188,5 +188,5 @@ func (c *Client) poke() {
 	}
 }
 
-// key names the batch that is being sent; the caller holds mu.
+// key returns the key of the batch being sent; the caller holds mu.
 func (c *Client) key() string { return c.nonce + "-" + strconv.FormatUint(c.serial, 36) }

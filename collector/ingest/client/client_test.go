@@ -34,7 +34,7 @@ func socketPath(t testing.TB) string {
 	return filepath.Join(dir, "report.sock")
 }
 
-// agent is a real intake at a real socket, that can be stopped and started again.
+// agent is a real intake with a real socket that can be stopped and restarted.
 type agent struct {
 	t      testing.TB
 	socket string
@@ -82,7 +82,7 @@ func (a *agent) emit(ev *event.Event) {
 	defer a.mu.Unlock()
 	d := ev.Check
 	if d == nil {
-		return // a source
+		return // an event of kind source
 	}
 	if d.ID != "" {
 		if a.ids[d.ID]++; a.ids[d.ID] > 1 {
@@ -92,7 +92,7 @@ func (a *agent) emit(ev *event.Event) {
 	a.lines = append(a.lines, fmt.Sprintf("%s %s %s: %s", d.Check, d.Status, d.Reason, d.Message))
 }
 
-// wait waits until what came from the agent is as wanted.
+// wait waits until ok accepts the lines received from the agent.
 func (a *agent) wait(what string, ok func(lines []string) bool) {
 	a.t.Helper()
 	await.UntilShown(a.t, what, 20*time.Second, func() (bool, string) {
@@ -103,7 +103,7 @@ func (a *agent) wait(what string, ok func(lines []string) bool) {
 	})
 }
 
-// counted waits until a client has counted so: answers come behind what they are to.
+// counted waits until the client's counters are as expected, because answers come with a delay.
 func counted(t testing.TB, c *client.Client, ok func(client.Stats) bool) {
 	t.Helper()
 	await.UntilShown(t, "the client's counts", 20*time.Second, func() (bool, string) {
@@ -144,7 +144,7 @@ func TestReportsArrive(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.wait("true", func(l []string) bool { return slices.Contains(l, "disk-monitor/DiskSlow problem Latency: 2 s") })
-	for i := range 250 { // more than a report takes
+	for i := range 250 { // more than fit into a report
 		if err := c.Event(client.Event{Severity: client.Warn, Reason: "Retry", Message: strconv.Itoa(i)}); err != nil {
 			t.Fatal(err)
 		}
@@ -180,7 +180,7 @@ func TestReportsArrive(t *testing.T) {
 	}
 }
 
-// Events that waited while the clock was set back are of the future, and arrive with the others.
+// Events that waited while the clock was set back are in the future; they arrive with the others.
 func TestClockSetBack(t *testing.T) {
 	socket := socketPath(t)
 	c := open(t, socket, client.Source{Name: "disk-monitor"})
@@ -195,8 +195,8 @@ func TestClockSetBack(t *testing.T) {
 	counted(t, c, func(s client.Stats) bool { return s.Events == 3 && s.Refused == 0 })
 }
 
-// While no agent answers events are kept, to the buffer's bound; then all arrive,
-// and the conditions as they are by then.
+// While no agent answers, events are kept up to the buffer's size; then all arrive, with the
+// current conditions.
 func TestAgentIsAway(t *testing.T) {
 	socket := socketPath(t)
 	failed := make(chan error, 1000)
@@ -225,7 +225,7 @@ func TestAgentIsAway(t *testing.T) {
 	})
 }
 
-// An agent that restarts gets the conditions again without being asked.
+// An agent that restarts gets the conditions again without asking for them.
 func TestAgentRestarts(t *testing.T) {
 	socket := socketPath(t)
 	a := newAgent(t, socket)
@@ -239,7 +239,7 @@ func TestAgentRestarts(t *testing.T) {
 	a.wait("true again", func(l []string) bool { return len(l) == 2 })
 }
 
-// An answer that is lost makes the client send again, and the events are the same.
+// If an answer is lost, the client sends the report again, and the events are the same.
 func TestLostAnswer(t *testing.T) {
 	socket, hidden := socketPath(t), socketPath(t)
 	a := newAgent(t, hidden)
@@ -269,7 +269,7 @@ func TestLostAnswer(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if lost++; lost <= 3 {
-			panic(http.ErrAbortHandler) // the agent has taken it, the client never hears
+			panic(http.ErrAbortHandler) // the agent has accepted it, but the client gets no answer
 		}
 	})}
 	go func() { _ = srv.Serve(l) }()
@@ -308,7 +308,7 @@ func TestRefused(t *testing.T) {
 		!strings.Contains(refused.Error(), `events[0].severity: "fatal", want info or warn`) {
 		t.Errorf("got %v", refused)
 	}
-	// It is not sent again, and what comes later is.
+	// It is not sent again, but later events are.
 	if err := c.Event(client.Event{Severity: client.Info, Reason: "Good", Message: strings.Repeat("x", 2000)}); err != nil {
 		t.Fatal(err)
 	}
@@ -318,8 +318,7 @@ func TestRefused(t *testing.T) {
 	counted(t, c, func(s client.Stats) bool { return s.Refused == 1 && s.Events == 1 })
 }
 
-// A flood of events is slowed down by the agent; the heartbeat goes on, and
-// nothing is lost.
+// The agent slows down a flood of events; the heartbeat continues, and nothing is lost.
 func TestFlood(t *testing.T) {
 	socket := socketPath(t)
 	a := newAgent(t, socket)
@@ -348,7 +347,7 @@ func TestDiscard(t *testing.T) {
 	counted(t, c, func(s client.Stats) bool { return s.Discarded == 3 })
 }
 
-// Close gives up where nobody answers, and says what is left.
+// Close gives up if nobody answers, and reports what is left.
 func TestCloseWithoutAgent(t *testing.T) {
 	c := open(t, socketPath(t), client.Source{Name: "disk-monitor"})
 	if err := c.Event(client.Event{Severity: client.Info, Reason: "Left"}); err != nil {

@@ -2,15 +2,14 @@ package client
 
 import "time"
 
-// Path is where a report is posted to, on the agent's socket.
+// Path is the HTTP path of reports on the agent's socket.
 const Path = "/v1/status"
 
-// KeyHeader is the HTTP header with a key of the sender's choice for its report:
-// one that is sent again, with the same key, reports the same events. At most 64
-// printable ASCII characters.
+// KeyHeader is the HTTP header for a key that the sender chooses for its report: a retry with the
+// same key reports the same events. At most 64 printable ASCII characters.
 const KeyHeader = "Idempotency-Key"
 
-// Bounds of a report. What is more is refused, but for messages, which are cut.
+// Bounds of a report. Larger reports are refused, except that messages are cut.
 const (
 	MaxBody       = 256 << 10
 	MaxEvents     = 100
@@ -26,16 +25,16 @@ const (
 	MaxValid = time.Hour
 )
 
-// Severity is that of an event.
+// Severity is the severity of an event.
 type Severity string
 
-// Severities: of what is worth to know, and of what is wrong.
+// The severities: Info for what is worth knowing, Warn for problems.
 const (
 	Info Severity = "info"
 	Warn Severity = "warn"
 )
 
-// Event is a problem that is over when it is reported.
+// Event is a problem that happened at one point in time.
 type Event struct {
 	Severity  Severity  `json:"severity"`
 	Timestamp time.Time `json:"timestamp"` // zero or in the future: when it is received
@@ -43,19 +42,19 @@ type Event struct {
 	Message   string    `json:"message"`
 }
 
-// ConditionStatus says whether the node is in a condition.
+// ConditionStatus is whether the node is in a condition.
 type ConditionStatus string
 
-// Statuses. In JSON true and false stand for the first two as well.
+// Statuses. In JSON, true and false are accepted for the first two as well.
 const (
 	True    ConditionStatus = "True"
 	False   ConditionStatus = "False"
-	Unknown ConditionStatus = "Unknown" // the daemon does not know
+	Unknown ConditionStatus = "Unknown" // the daemon can't tell
 )
 
-// Condition is a problem that lasts, or that there is none.
+// Condition is the state of a lasting problem: whether it exists or not.
 type Condition struct {
-	Type       string          `json:"type"` // one of those that the agent's configuration has for the daemon
+	Type       string          `json:"type"` // one of the types configured in the agent for the daemon
 	Status     ConditionStatus `json:"status"`
 	Transition time.Time       `json:"transition"` // since when; zero or in the future: when it is received
 	Reason     string          `json:"reason"`     // PascalCase
@@ -65,26 +64,26 @@ type Condition struct {
 // Status is a report.
 type Status struct {
 	Source string `json:"source"` // name of the daemon
-	// ValidFor is how long its conditions count unless they are reported again, as
-	// Go writes durations ("90s"). It is no field of node-problem-detector's; empty:
-	// as the agent is configured.
+	// ValidFor is how long its conditions are valid unless they are reported again, as a Go
+	// duration ("90s"). It is not a field of node-problem-detector's Status; empty: as configured
+	// in the agent.
 	ValidFor   string      `json:"validFor,omitempty"`
 	Events     []Event     `json:"events,omitempty"` // oldest first
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 
-// Field is what is to be said of one field of a report.
+// Field is a message about one field of a report.
 type Field struct {
 	Field   string `json:"field"` // "events[3].reason"
 	Message string `json:"message"`
 }
 
-// Answer is what the agent answers, whatever the HTTP status. Error is empty where
-// the report was accepted, which it is as a whole or not at all.
+// Answer is the agent's answer, whatever the HTTP status. Error is empty if the report was
+// accepted; a report is accepted as a whole or not at all.
 type Answer struct {
 	Error      string  `json:"error,omitempty"`
-	Fields     []Field `json:"fields,omitempty"`   // what is wrong
-	Warnings   []Field `json:"warnings,omitempty"` // what was changed, such as messages that were cut
+	Fields     []Field `json:"fields,omitempty"`   // mistakes
+	Warnings   []Field `json:"warnings,omitempty"` // fields that were changed, such as messages that were cut
 	ValidFor   string  `json:"validFor,omitempty"`
-	RetryAfter string  `json:"retryAfter,omitempty"` // of 429
+	RetryAfter string  `json:"retryAfter,omitempty"` // for status 429
 }

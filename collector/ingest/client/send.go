@@ -12,25 +12,25 @@ import (
 	"time"
 )
 
-// Run sends until ctx ends or Close is called, and returns nil. It may be called
-// once. What is left when ctx ends is for Close to send.
+// Run sends until ctx ends or Close is called, and returns nil. Call it at most once. Close sends
+// what is left when ctx ends.
 func (c *Client) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { // Close aborts an attempt: it makes its own
+	go func() { // Close aborts a running attempt and makes its own
 		select {
 		case <-c.closed:
 			cancel()
 		case <-ctx.Done():
 		}
 	}()
-	timer := time.NewTimer(0) // the first report says that the daemon is there
+	timer := time.NewTimer(0) // the first report shows that the daemon is alive
 	defer timer.Stop()
 	failed := false
 	for {
 		wake := c.wake
 		if failed {
-			wake = nil // what changes is sent after the pause, with the rest
+			wake = nil // changes are sent after the pause, with the rest
 		}
 		select {
 		case <-ctx.Done():
@@ -58,8 +58,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// sendAll sends a report and, while there are more events than one takes, others.
-// It returns when the next one is due.
+// sendAll sends a report, and further ones if there are more events than fit into one. It returns
+// when the next report is due.
 func (c *Client) sendAll(ctx context.Context) (next time.Duration, failed bool) {
 	c.send.Lock()
 	defer c.send.Unlock()
@@ -77,8 +77,8 @@ func (c *Client) sendAll(ctx context.Context) (next time.Duration, failed bool) 
 	}
 }
 
-// pause returns how long to wait after a failure. While the agent takes no events,
-// because there were too many, it still gets the conditions, as a sign of life.
+// pause returns how long to wait after a failure. If the agent rejects events because there were
+// too many, pause sends the conditions alone, as a sign of life.
 func (c *Client) pause(ctx context.Context, err error) time.Duration {
 	wait := min(c.pauses.NextBackOff(), c.source.Heartbeat)
 	refused, ok := errors.AsType[*RefusedError](err)
@@ -96,8 +96,8 @@ func (c *Client) pause(ctx context.Context, err error) time.Duration {
 	return min(max(wait, refused.RetryAfter), c.source.Heartbeat)
 }
 
-// sendOne sends one report and returns whether there are more events, or an error
-// after which to wait.
+// sendOne sends one report and returns whether there are more events. After an error the caller
+// has to wait.
 func (c *Client) sendOne(ctx context.Context) (more bool, err error) {
 	conditions, changed := c.latest()
 	c.mu.Lock()
@@ -137,8 +137,8 @@ func (c *Client) sendOne(ctx context.Context) (more bool, err error) {
 	return false, err
 }
 
-// fitting returns how many of the first events a report takes, whatever is in their
-// messages: a byte that can't be shown has six in JSON.
+// fitting returns how many of the first events fit into a report in any case: an unprintable byte
+// takes six bytes in JSON.
 func fitting(events []Event) int {
 	room := MaxBody - MaxConditions*6*(MaxMessage+2*MaxReason)
 	for i := range events {
@@ -173,9 +173,9 @@ func (c *Client) failed(err error) {
 	}
 }
 
-// flush sends all that is waiting, and drops what could not be sent.
+// flush sends everything that is waiting, and drops what could not be sent.
 func (c *Client) flush(ctx context.Context) error {
-	c.send.Lock() // an attempt of Run ends: its context has
+	c.send.Lock() // Run's attempt ends because its context is cancelled
 	defer c.send.Unlock()
 	for {
 		c.mu.Lock()
@@ -200,10 +200,10 @@ func (c *Client) flush(ctx context.Context) error {
 	}
 }
 
-// maxAnswer bounds what is read of an answer.
+// maxAnswer bounds how much of an answer is read.
 const maxAnswer = 64 << 10
 
-// post makes one attempt.
+// post makes one attempt to send a report.
 func (c *Client) post(ctx context.Context, key string, conditions []Condition, events []Event) error {
 	body, err := json.Marshal(Status{
 		Source: c.source.Name, ValidFor: c.source.ValidFor.String(), Events: events, Conditions: conditions,
@@ -211,7 +211,7 @@ func (c *Client) post(ctx context.Context, key string, conditions []Condition, e
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	// The host is for HTTP's sake: the socket is the address.
+	// HTTP requires a host, but the socket is the address.
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://kernosis"+Path, bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
@@ -236,6 +236,6 @@ func (c *Client) post(ctx context.Context, key string, conditions []Condition, e
 	if err := json.Unmarshal(raw, &refused.Answer); err != nil {
 		refused.Answer.Error = fmt.Sprintf("%.100q", raw)
 	}
-	refused.RetryAfter, _ = time.ParseDuration(refused.Answer.RetryAfter) // none is 0
+	refused.RetryAfter, _ = time.ParseDuration(refused.Answer.RetryAfter) // 0 if there is none
 	return refused
 }

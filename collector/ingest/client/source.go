@@ -8,35 +8,35 @@ import (
 	"time"
 )
 
-// What a Source has where it doesn't say.
+// Defaults of a Source.
 const (
 	DefaultHeartbeat = 30 * time.Second
 	DefaultGather    = time.Second
 	DefaultBuffer    = 1000
 )
 
-// Source is the daemon that reports. Zero values are the defaults.
+// Source describes the daemon that reports. Zero values mean the defaults.
 type Source struct {
-	// Name is that of the agent's configuration. Mandatory.
+	// Name is the name in the agent's configuration. Mandatory.
 	Name string
-	// Conditions are what is so at the beginning. Those that are not known yet are
-	// best left out: the agent has them Unknown.
+	// Conditions are the initial conditions. Leave out those that are not known yet: for the agent
+	// they are Unknown.
 	Conditions []Condition
 	// Heartbeat is how often the conditions are repeated.
 	Heartbeat time.Duration
-	// ValidFor is how long they count with the agent, unless repeated; 0: three
-	// heartbeats, within report.MinValid and report.MaxValid.
+	// ValidFor is how long the agent keeps the conditions valid unless they are repeated; 0: three
+	// heartbeats, within MinValid and MaxValid.
 	ValidFor time.Duration
-	// Gather is how long what changes is gathered to be sent at once; negative: not
-	// at all.
+	// Gather is how long changes are collected before they are sent together; negative: not at
+	// all.
 	Gather time.Duration
 	// Buffer is how many events are kept until they are sent.
 	Buffer int
-	// Discard has events dropped that could not be sent at the first time, in place
-	// of sending them again. Conditions are repeated anyway.
+	// Discard drops events whose first attempt to send failed, instead of retrying. Conditions are
+	// repeated anyway.
 	Discard bool
-	// OnError is called with the error of each failed attempt, from the goroutine that
-	// sends; an answer of the agent is a *RefusedError. It may be nil.
+	// OnError is called with the error of each failed attempt, from the sending goroutine; an
+	// answer of the agent is a *RefusedError. It may be nil.
 	OnError func(error)
 }
 
@@ -75,11 +75,11 @@ func (s Source) normal() (Source, error) {
 	return s, nil
 }
 
-// RefusedError is the agent's answer to a report that it has not taken.
+// RefusedError is the agent's answer to a report that it did not accept.
 type RefusedError struct {
-	Status     int           // of HTTP: 400, 403, 409, 413, 429, 503
-	Answer     Answer        // what is wrong with which field
-	RetryAfter time.Duration // of 429
+	Status     int           // HTTP status: 400, 403, 409, 413, 429, 503
+	Answer     Answer        // the mistakes and their fields
+	RetryAfter time.Duration // for status 429
 }
 
 func (e *RefusedError) Error() string {
@@ -91,12 +91,12 @@ func (e *RefusedError) Error() string {
 	return b.String()
 }
 
-// temporary reports whether the same report may be taken later.
+// temporary reports whether the same report may be accepted later.
 func (e *RefusedError) temporary() bool {
 	return e.Status == http.StatusTooManyRequests || e.Status >= 500
 }
 
-// of reports whether it is about a field.
+// of reports whether the answer is about a field.
 func (e *RefusedError) of(field string) bool {
 	return len(e.Answer.Fields) > 0 && e.Answer.Fields[0].Field == field
 }

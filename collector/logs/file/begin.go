@@ -12,8 +12,8 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// begin decides where to begin, and opens the first file. begun stays false
-// while that can't be said: a file that can't be read yet.
+// begin decides where to begin, and opens the first file. begun stays false if that can't be
+// decided yet because a file can't be read.
 func (s *follower) begin() error {
 	path, err := s.r.tree.open(s.r.cfg.Path)
 	s.name = path.name
@@ -42,15 +42,15 @@ func (s *follower) begin() error {
 	return s.beginNow(path, err)
 }
 
-// beginAt goes on where an earlier reader was.
+// beginAt continues where an earlier reader stopped.
 func (s *follower) beginAt(pos position, path found, pathErr error) error {
 	t, all := s.find(pos, path)
 	if t == nil && !pos.Fresh {
 		if pathErr != nil {
-			s.r.cfg.Status(pathErr) // what the path leads to may report where the rest is
+			s.r.cfg.Status(pathErr) // the rest may be in the file at the path
 			return nil
 		}
-		// Rotated away and deleted, or compressed in a way that is not read.
+		// Rotated away and deleted, or compressed in a way that can't be read.
 		if err := s.lose(logs.Rotated, 0, 0); err != nil {
 			closeFile(path.f)
 			return err
@@ -58,8 +58,8 @@ func (s *follower) beginAt(pos position, path found, pathErr error) error {
 	}
 	s.start, s.begun = "", true
 	if pos.Offset == 0 {
-		// What came into a file of which nothing was handed over may have been moved
-		// to a copy; next opens what is to be read first.
+		// If nothing of a file was handed over, its content may have been moved to a copy; next
+		// opens the file to read first.
 		s.noteKnown(all, pos.Known)
 		closeFile(path.f)
 		if t != nil && t.f != path.f {
@@ -81,10 +81,9 @@ func (s *follower) beginAt(pos position, path found, pathErr error) error {
 	return nil
 }
 
-// find returns the file that the position is in: the very file, at the path or
-// rotated, or else one with the same content, which has another inode after a
-// copy, and another device number after a boot. It returns as well which rotated
-// files there were just then.
+// find returns the file that the position is in: the very same file, at the path or rotated, or
+// else one with the same content, because a copy has another inode, and a boot changes the device
+// number. It also returns the rotated files that were present at that moment.
 func (s *follower) find(pos position, path found) (same *tail, all []listed) {
 	look := func(f *os.File, st fileStat, p packing) (exact bool) {
 		t := &tail{f: f, name: s.name, stat: st, offset: pos.Offset, lines: newSplitter(s.r.maxLine)}
@@ -166,10 +165,9 @@ func (s *follower) beginNow(path found, pathErr error) error {
 	return nil
 }
 
-// noteOlder takes down that the rotated files before one, which begins with head,
-// are dealt with: all of them, unless it was rotated itself since it was opened.
-// Those that are a copy of it are not: it may be about to be truncated, and then
-// is to be read on in the copy.
+// noteOlder records as done the rotated files that are older than the given one, which begins with
+// head: all of them, unless it was itself rotated since it was opened. Its copies are not
+// recorded: it may be about to be truncated, and its rest is then read from the copy.
 func (s *follower) noteOlder(all []listed, than *os.File, head []byte) {
 	st := fileStat{links: 1}
 	if than != nil {
@@ -189,8 +187,8 @@ func (s *follower) noteOlder(all []listed, than *os.File, head []byte) {
 	}
 }
 
-// noteKnown takes down which rotated files an earlier reader has read. Those that
-// are gone may be there in compressed form.
+// noteKnown records which rotated files an earlier reader has read. Files that are gone may still
+// exist in compressed form.
 func (s *follower) noteKnown(all []listed, read []knownFile) {
 	for _, k := range read {
 		if i := slices.IndexFunc(all, k.isIn); i >= 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// logLines returns lines that gzip can do little with, each of n bytes.
+// logLines returns lines that compress badly, of n bytes each.
 func logLines(from, count, n int) (text string, lines []string) {
 	rnd := rand.New(rand.NewPCG(1, uint64(from)))
 	for i := range count {
@@ -27,7 +27,7 @@ func logLines(from, count, n int) (text string, lines []string) {
 	return strings.Join(lines, "\n") + "\n", lines
 }
 
-// rotate makes 3 of 2 and so on, as logrotate does; 1 is there afterwards.
+// rotate renames 2 to 3 and so on, as logrotate does; afterwards there is a 1.
 func (l *logFile) rotate() {
 	l.t.Helper()
 	dir, base := filepath.Split(l.path)
@@ -46,7 +46,7 @@ func (l *logFile) rotate() {
 	l.reopen()
 }
 
-// Between two looks of the reader files are rotated and compressed.
+// Files are rotated and compressed between two checks of the reader.
 func TestCompressedWhileBusy(t *testing.T) {
 	long, longLines := logLines(0, 50, 100)
 	for _, tt := range []struct {
@@ -151,7 +151,7 @@ func TestCompressedWhileBusy(t *testing.T) {
 			c.mu.Unlock()
 			want := append([]string{"1", "2"}, tt.want...)
 			c.want(want...)
-			// What was read is compressed later: nothing comes twice.
+			// What was read is compressed later: nothing is handed over twice.
 			for i := range 3 {
 				line := fmt.Sprint("later ", i)
 				l.write(line + "\n")
@@ -167,14 +167,14 @@ func TestCompressedWhileBusy(t *testing.T) {
 			want = append(want, "the end")
 			c.want(want...)
 			c.stop()
-			// The same comes from where the first look was.
+			// A reader that starts at the position of the first check gets the same.
 			start(t, Config{Path: l.path, Position: at}).want(want[1:]...)
 		})
 	}
 }
 
-// What is written to a rotated file after the reader has left it is read when it
-// is found compressed; of what was read nothing comes twice.
+// What is written to a rotated file after the reader has left it is read when the file is found
+// compressed; nothing that was read is handed over twice.
 func TestWrittenBeforeItWasCompressed(t *testing.T) {
 	long, lines := logLines(0, 50, 100)
 	l := newLog(t, filepath.Join(t.TempDir(), "app.log"))
@@ -204,7 +204,7 @@ func TestWrittenBeforeItWasCompressed(t *testing.T) {
 	c.want(append(want, "newer", "late", "end")...)
 }
 
-// Compressed at once, while the writer goes on in the deleted file.
+// The file is compressed at once, while the writer continues in the deleted file.
 func TestWrittenAfterItWasCompressed(t *testing.T) {
 	for _, ext := range []string{".gz", ".zst"} {
 		l := newLog(t, filepath.Join(t.TempDir(), "app.log"))
@@ -231,11 +231,8 @@ func TestWrittenAfterItWasCompressed(t *testing.T) {
 	}
 }
 
-// What is missing of a compressed file is reported, in its place.
-// A file that is compressed elsewhere, so that only the part that is done is
-// there, is waited for.
-// Of what an earlier reader has read nothing comes again because it was
-// compressed since, where the position is at the start of a file.
+// What an earlier reader has read is not handed over again because it has been compressed since,
+// if the position is at the start of a file.
 func TestRestartWhenCompressed(t *testing.T) {
 	for _, ext := range []string{".gz", ".zst"} {
 		for _, meanwhile := range []bool{false, true} {
@@ -252,8 +249,8 @@ func TestRestartWhenCompressed(t *testing.T) {
 					l.later(l.path)
 					l.rotate()
 				}
-				// The reader is at the start of the file only when that has something, and
-				// knows the three then.
+				// The reader is at the start of the file only when the file has content, and knows
+				// the three files then.
 				l.write("half")
 				await.UntilShown(t, "a position that knows three files", patience, func() (bool, string) {
 					at := string(c.r.Position())
@@ -276,7 +273,7 @@ func TestRestartWhenCompressed(t *testing.T) {
 	}
 }
 
-// A rotated file that can't be opened keeps no other from being read.
+// A rotated file that can't be opened does not prevent others from being read.
 func TestCannotBeOpened(t *testing.T) {
 	l := newLog(t, filepath.Join(t.TempDir(), "app.log"))
 	l.put("app.log.2", "1\n")
@@ -303,7 +300,7 @@ func TestCannotBeOpened(t *testing.T) {
 	}
 }
 
-// Lookback reads compressed files, and does not report those it can't read.
+// Lookback reads compressed files, and ignores those it can't read.
 func TestLookbackInCompressed(t *testing.T) {
 	l := newLog(t, filepath.Join(t.TempDir(), "app.log"))
 	stamp := func(ago time.Duration) string { return time.Now().Add(-ago).Format(time.RFC3339) }
@@ -318,7 +315,7 @@ func TestLookbackInCompressed(t *testing.T) {
 	start(t, Config{Path: l.path, Lookback: 30 * time.Minute, Format: format}).want(recent, last)
 }
 
-// A file that somebody made is read to an end.
+// A file compressed by hand is read to its end.
 func TestOrderOfCompressed(t *testing.T) {
 	for name, want := range map[string]string{
 		"app.log": "", "app.log.1": "", "0.log.20260102-030405": "20260102030405", "app-2026-01-02T03-04-05.000.log": "20260102030405000",

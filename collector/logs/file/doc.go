@@ -2,64 +2,60 @@
 //
 // # Which file
 //
-// The file that the path leads to is read as it grows. When that is another file than
-// before, the old one is read to its end first. It counts as ended only once the new
-// one has content: until its writer notices the rotation it writes to the old file.
-// Files that were rotated between two looks are read in turn. They are found beside
-// the file the path leads to, by names with a number or date behind or before the
-// extension ([isRotated]), in the order in which they were written last.
+// The file that the path leads to is read as it grows. When the path leads to another file than
+// before, the old one is read to its end first. It counts as ended only once the new one has
+// content: until its writer notices the rotation, it writes to the old file. Files that were
+// rotated between two checks are read in turn. They are found beside the file the path leads to,
+// by names with a number or date behind or before the extension ([isRotated]), ordered by when
+// they were last written.
 //
-// A file that is truncated is read on in the copy that was made of it
-// (logrotate's copytruncate), which is the rotated file with the same first
-// bytes; where there is none, that is a Loss of unknown size. A file that was
-// truncated and has grown beyond where it was read is noticed by its first bytes,
-// a kilobyte of them: one that is written again with the same beginning is not.
+// If a file is truncated, reading continues in its copy (logrotate's copytruncate): the rotated
+// file with the same first bytes. If there is none, that is a Loss of unknown size. A file that
+// was truncated and has since grown beyond the offset read is detected by its first kilobyte; if
+// it was written again with the same beginning, it is not detected.
 //
-// What a writer appends to a file after it has written to the next one is read
-// at the next rotation.
+// What a writer appends to a file after it has written to the next one is read at the next
+// rotation.
 //
 // # Compressed files
 //
-// A rotated file with .gz behind its name is unpacked as it is read. One that was
-// made of a file that was read before is known by its first bytes and its size,
-// each as the origin of one only; where it has more than was read, that is read.
-// It counts once what it is made of is gone. Where its end is missing, it is
-// waited for as long as it grows; where it is damaged, or holds more than 4 GiB,
-// what can be read of it is handed over, followed by a Loss of unknown size.
+// A rotated file named .gz is decompressed as it is read. If it was made of a file that was read
+// before, it is recognized by its first bytes and its size; each file can be the origin of only
+// one. If it has more than was read, the rest is read. It counts only once the original file is
+// gone. If its end is missing, the reader waits for it as long as the file grows. If it is
+// damaged, or holds more than 4 GiB, the readable part is handed over, followed by a Loss of
+// unknown size.
 //
-// Other compressions (.zst, .xz, .bz2 and their like) are not read: such a file
-// is a Loss of unknown size in its place, unless it has the time of a file that
-// was read, as logrotate leaves it. Where that was written between the reading
-// and the compressing, it is one as well.
+// Other compressions (.zst, .xz, .bz2 and the like) are not read. Such a file is a Loss of unknown
+// size in its place, unless it has the modification time of a file that was read, as logrotate
+// preserves it. It also is a Loss if the original was written between reading and compressing.
 //
-// What is written to a deleted file after the reader has gone on to the next one
-// is in no file any more, and is not known.
+// What is written to a deleted file after the reader has moved to the next one is in no file any
+// more, so it goes unnoticed.
 //
 // # Where to begin
 //
-// The Position names device, inode, offset and a checksum of the first bytes. The
-// file is looked for at the path and among the rotated ones, by inode and
-// checksum, then by checksum alone (a copy, a compressed file; another device
-// number after a boot). Reading goes on there, and then with the files that were
-// written later. Where it is not found, it was deleted or compressed in another
-// way: a Loss of unknown size, and the current file is read from its start. A Loss
-// is reported as well where the file was compressed before a line of it was handed
-// over, for nothing identifies it then; its lines come all the same.
+// The Position holds the device, inode, offset and a checksum of the first bytes. The reader looks
+// for the file at the path and among the rotated ones, by inode and checksum, then by checksum
+// alone (a copy, a compressed file; another device number after a boot). It continues there, and
+// then with the files that were written later. If it is not found, it was deleted or compressed in
+// another way: that is a Loss of unknown size, and the current file is read from its start. A Loss
+// is also reported if the file was compressed before any line of it was handed over, because
+// nothing identifies it then; its lines are handed over nevertheless.
 //
-// Without a position, Lookback decides by the times in the lines, in rotated
-// files as well, also those that gzip compressed; 0 begins at the end of the file, with its last line if that is
-// not finished. A file that comes into being later is new as a whole.
+// Without a position, Lookback selects by the times in the lines, in rotated and gzipped files as
+// well. 0 begins at the end of the file, including an unfinished last line. A file that appears
+// later is read as a whole.
 //
 // # Lines
 //
-// A line ends with "\n"; a "\r" before it is taken off. The last line waits for
-// its end for some seconds, or until its file is done with. What is longer than
-// 16 KiB is handed over without its end, followed by a Loss that says how much
-// is missing. Zeros at the start of a line, which a crash or a truncation leaves
-// behind, are taken off. Other bytes are handed over as they are: zeros, control
-// characters, invalid UTF-8.
+// A line ends with "\n"; a "\r" before it is removed. The last line waits some seconds for its
+// end, or until its file is finished. A line longer than 16 KiB is handed over without its end,
+// followed by a Loss with the number of missing bytes. Zeros at the start of a line, which a crash
+// or a truncation leaves behind, are removed. Other bytes are handed over as they are: zeros,
+// control characters, invalid UTF-8.
 //
 // # Network file systems
 //
-// Changes are seen by inotify, and by a look every 2 s where there is none.
+// Changes are noticed by inotify, or by polling every 2 s where inotify does not work.
 package file

@@ -35,8 +35,8 @@ func TestRotationByRename(t *testing.T) {
 	log.write("1\n2\n")
 	c.want("1", "2")
 	log.rename("kern.log.1")
-	// logrotate makes the new file; the writer is reported later and uses the old one
-	// until then.
+	// logrotate creates the new file; the writer is notified later and uses the old one until
+	// then.
 	log.put("kern.log", "")
 	log.write("3\n")
 	c.want("1", "2", "3")
@@ -44,7 +44,7 @@ func TestRotationByRename(t *testing.T) {
 	log.reopen()
 	log.write("5\n")
 	c.want("1", "2", "3", "4 has no line end", "5")
-	// The next one, whose last lines were not read when the new file appears.
+	// The next rotation: the last lines were not read when the new file appears.
 	log.write("6\n")
 	log.rename("kern.log.2")
 	log.write("7\n")
@@ -53,7 +53,7 @@ func TestRotationByRename(t *testing.T) {
 	c.want("1", "2", "3", "4 has no line end", "5", "6", "7", "8")
 }
 
-// Several rotations between two looks: the files in between are read in turn.
+// Several rotations between two checks: the files in between are read in turn.
 func TestRotationsWhileBusy(t *testing.T) {
 	dir := t.TempDir()
 	log := newLog(t, filepath.Join(dir, "kern.log"))
@@ -61,7 +61,7 @@ func TestRotationsWhileBusy(t *testing.T) {
 	c := start(t, Config{Path: log.path}).up()
 	log.write("1\n")
 	c.want("1")
-	c.mu.Lock() // its next item waits
+	c.mu.Lock() // its next item blocks
 	log.write("2\n")
 	for i := range 3 {
 		log.rename(fmt.Sprintf("kern.log-2026010%d", i))
@@ -85,7 +85,7 @@ func TestCopyTruncate(t *testing.T) {
 	c.want("1", "2", "3 half of a line", "4")
 	log.write("5\n")
 	c.want("1", "2", "3 half of a line", "4", "5")
-	// Truncated, and longer again than what was read.
+	// Truncated, and then longer than what was read.
 	c.mu.Lock()
 	log.write("6\n")
 	log.copyTruncate("app.log.2")
@@ -108,8 +108,7 @@ func TestTruncationWithoutACopy(t *testing.T) {
 	c.want("1", "2 half", "-truncated:0", "3")
 }
 
-// A writer that does not append goes on at its old offset: the file begins with
-// a hole.
+// A writer that does not append continues at its old offset: the file begins with a hole.
 func TestHoleAfterTruncation(t *testing.T) {
 	log := newLog(t, filepath.Join(t.TempDir(), "app.log"))
 	writer, err := os.OpenFile(log.path, os.O_WRONLY, 0)
@@ -148,7 +147,7 @@ func TestDeletedAndMadeAnew(t *testing.T) {
 	c.want("1", "2, to a file without a name", "3")
 }
 
-// A file that has no name any more is let go, so that its blocks are free.
+// A deleted file is closed, so that its blocks are freed.
 func TestDeletedFileIsLetGo(t *testing.T) {
 	log := newLog(t, filepath.Join(t.TempDir(), "app.log"))
 	c := start(t, Config{Path: log.path}, func(r *Reader) { r.pollEvery, r.goneFor = 5*time.Millisecond, 20*time.Millisecond })
@@ -175,7 +174,7 @@ func TestDeletedFileIsLetGo(t *testing.T) {
 	c.want("1", "2")
 }
 
-// openPaths returns where this process's descriptors lead.
+// openPaths returns the paths of this process's descriptors.
 func openPaths(t *testing.T) (paths []string) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -214,7 +213,7 @@ func TestFolderThatDoesNotExistYet(t *testing.T) {
 	c.stop()
 }
 
-// Where inotify reports nothing, as on a network file system, looking does.
+// Where inotify reports nothing, as on a network file system, polling detects changes.
 func TestWithoutInotify(t *testing.T) {
 	log := newLog(t, filepath.Join(t.TempDir(), "app.log"))
 	var limit unix.Rlimit
@@ -235,7 +234,7 @@ func TestWithoutInotify(t *testing.T) {
 	c.want("1", "2")
 }
 
-// The whole way of a line: from the file to handle.
+// The whole path of a line: from the file to handle.
 func BenchmarkReader(b *testing.B) {
 	const lines = 100_000
 	path := filepath.Join(b.TempDir(), "app.log")

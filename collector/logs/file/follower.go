@@ -12,8 +12,8 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// follower is one Run. It reads one file at a time: the one at the path, or a
-// rotated one on the way to it.
+// follower is the state of one Run. It reads one file at a time: the one at the path, or a rotated
+// one that has to be read before it.
 type follower struct {
 	r      *Reader
 	handle func(logs.Item) error
@@ -21,22 +21,22 @@ type follower struct {
 
 	begun  bool
 	cur    *tail     // nil: there is no file
-	failed error     // why the current one could not be read just now
-	name   string    // what the path led to last, without links
-	known  knownList // rotated files of name that are dealt with
+	failed error     // why the current file could not be read just now
+	name   string    // where the path led last, links resolved
+	known  knownList // rotated files of name that need no reading
 
 	lines  uint64    // number of the last line that was handed over
-	cutoff time.Time // lines of before are passed by; zero: none
+	cutoff time.Time // older lines are skipped; zero: none
 	bad    uint64    // malformed lines that were not reported yet
 
-	nowhere time.Time // since when the path leads nowhere; zero: it does not
+	nowhere time.Time // since when the path leads nowhere; zero if it leads to a file
 
 	line   logs.Line
 	loss   logs.Loss
 	record record
 }
 
-// names returns which files are to be watched.
+// names returns the files to watch.
 func (s *follower) names() []string {
 	names := []string{s.r.tree.below(s.r.cfg.Path)}
 	if s.cur != nil && s.cur.name != names[0] {
@@ -45,7 +45,7 @@ func (s *follower) names() []string {
 	return names
 }
 
-// pause returns how long there is nothing to do unless something happens.
+// pause returns how long to wait if no file changes.
 func (s *follower) pause() time.Duration {
 	pause := s.r.pollEvery
 	if s.record.open {
@@ -61,11 +61,12 @@ func (s *follower) pause() time.Duration {
 	return pause
 }
 
-// look reads everything that there is. Its error is that of handle.
+// look reads everything available. It returns the error of handle.
 func (s *follower) look(ctx context.Context) error {
 	if !s.begun {
 		if s.lines == 0 {
-			// Not from 1, which somebody may know from an earlier start without position.
+			// Don't start from 1: these numbers may be in use from an earlier start without
+			// position.
 			s.lines = uint64(time.Now().UnixMicro())
 		}
 		if err := s.begin(); err != nil || !s.begun {
@@ -84,8 +85,8 @@ func (s *follower) look(ctx context.Context) error {
 	return nil
 }
 
-// step reads the current file, and goes on to the next one where this one is
-// done with: then there is more to do.
+// step reads the current file, and moves to the next one if this one is finished. more is true if
+// there is more to read.
 func (s *follower) step(ctx context.Context) (more bool, err error) {
 	if err := s.read(ctx, false); err != nil || ctx.Err() != nil || s.cur == nil {
 		return s.cur == nil, err
@@ -95,15 +96,15 @@ func (s *follower) step(ctx context.Context) (more bool, err error) {
 	}
 	if s.failed != nil {
 		if errors.Is(s.failed, io.ErrUnexpectedEOF) {
-			return false, nil // it is being compressed
+			return false, nil // it is still being compressed
 		}
 		s.r.cfg.Status(&fs.PathError{Op: "read", Path: s.r.cfg.Path, Err: s.failed})
 		if errors.Is(s.failed, unix.ESTALE) {
-			// The file server has another file there by now.
+			// The file server has replaced the file by another one.
 			s.start, s.begun = s.r.Position(), false
 			s.close()
 		}
-		return false, nil // tried again at the next look
+		return false, nil // retried at the next look
 	}
 	st, statErr := s.r.tree.stat(s.r.cfg.Path)
 	if statErr == nil {
@@ -114,8 +115,8 @@ func (s *follower) step(ctx context.Context) (more bool, err error) {
 			s.r.cfg.Status(nil)
 			return false, s.partial()
 		case st.size == 0 && !s.abandoned() && !s.overtaken(st):
-			// The new file is there and its writer has yet to open it: until then it
-			// writes to the old one, which has to be read to its very end first.
+			// The new file exists but its writer has not opened it yet: until then it writes to
+			// the old one, which has to be read to its very end first.
 			s.r.cfg.Status(nil)
 			return false, s.partial()
 		}
@@ -136,13 +137,13 @@ func (s *follower) step(ctx context.Context) (more bool, err error) {
 	return false, s.partial()
 }
 
-// abandoned reports whether nothing will come of a file that has no name any more.
-// It is not kept open for ever: its blocks are in use as long.
+// abandoned reports whether the current file is deleted and has not grown for goneFor. Such a file
+// is not kept open forever, because that keeps its blocks in use.
 func (s *follower) abandoned() bool {
 	return s.cur.stat.links == 0 && time.Since(s.cur.grown) >= s.r.goneFor
 }
 
-// finish reads the current file to its end, for good. What can't be read is lost.
+// finish reads the current file to its end and closes it. What can't be read is lost.
 func (s *follower) finish(ctx context.Context) error {
 	if err := s.read(ctx, true); err != nil || ctx.Err() != nil || s.cur == nil {
 		return err
@@ -162,8 +163,8 @@ func (s *follower) finish(ctx context.Context) error {
 	return nil
 }
 
-// next opens the file to read: a rotated one that is not known, else the one at
-// the path, from its start. It returns false where there is none.
+// next opens the file to read: the first rotated one that was not read, else the one at the path,
+// from its start. It returns false if there is none.
 func (s *follower) next() bool {
 	path, err := s.r.tree.open(s.r.cfg.Path)
 	if t := s.between(path); t != nil {
@@ -172,13 +173,13 @@ func (s *follower) next() bool {
 		return true
 	}
 	if err != nil {
-		// What comes into being is new, all of it.
+		// All of a file that appears later is new.
 		s.r.setFresh(s.known, s.lines)
 		s.r.cfg.Status(err)
 		return false
 	}
 	if path.name != s.name {
-		// The path leads elsewhere: what was rotated there before is old.
+		// The path leads elsewhere: files that were rotated there before are old.
 		s.name, s.known = path.name, nil
 		s.noteOlder(listHeads(s.name), path.f, path.head())
 	}
@@ -187,7 +188,7 @@ func (s *follower) next() bool {
 	return true
 }
 
-// newTail returns a file at its start.
+// newTail returns a tail at the start of the file.
 func (s *follower) newTail(f found) *tail {
 	return &tail{f: f.f, name: f.name, stat: f.stat, lines: newSplitter(s.r.maxLine)}
 }
@@ -200,9 +201,9 @@ func (s *follower) open(t *tail) {
 	s.r.setPosition(t, s.known, s.lines)
 }
 
-// read hands over what the current file has; at its end, final, also a line
-// that is not finished. Where the file can't be read, failed says why. Where
-// another one has to be read first there is no current file afterwards.
+// read hands over what the current file has; at the end of the file, if final is set, also an
+// unfinished line. It sets failed if the file can't be read. If another file has to be read first,
+// there is no current file afterwards.
 func (s *follower) read(ctx context.Context, final bool) error {
 	s.failed = s.cur.look()
 	for ctx.Err() == nil {
@@ -238,8 +239,8 @@ func (s *follower) read(ctx context.Context, final bool) error {
 	return s.reportMalformed()
 }
 
-// partial hands over a last line whose end has not come for long, and a record of the
-// kernel's that has no further lines.
+// partial hands over a last line whose end has not come for partialAfter, and a kernel record that
+// got no further lines.
 func (s *follower) partial() error {
 	if s.record.open && time.Since(s.record.since) >= recordAfter {
 		if err := s.endRecord(); err != nil {
@@ -252,8 +253,8 @@ func (s *follower) partial() error {
 	return s.hand(time.Now(), true)
 }
 
-// rewritten is called when the current file no longer holds what was read of
-// it: it was truncated. Where that was copied before, it is read on there.
+// rewritten is called when the current file no longer holds what was read from it, because it was
+// truncated. If a copy was made before, the rest is read from the copy.
 func (s *follower) rewritten(ctx context.Context) error {
 	cut := s.cur
 	if err := s.endRecord(); err != nil {

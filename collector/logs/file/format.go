@@ -10,48 +10,46 @@ import (
 	"unicode/utf8"
 )
 
-// Format says where time and text are in a line. It is node-problem-detector's
-// filelog configuration: of each expression the last group counts, or the whole
-// match where there is none.
+// Format defines where the time and the text are in a line, like node-problem-detector's filelog
+// configuration: the last group of each expression counts, or the whole match if it has no groups.
 //
 // The zero Format takes the whole line as text and the time of reading as time.
 type Format struct {
-	// Timestamp is a RE2 expression that finds the time; it goes with
-	// TimestampFormat.
+	// Timestamp is an RE2 expression that finds the time; it requires TimestampFormat.
 	Timestamp string
-	// TimestampFormat is a layout of package time. A year or a day that it leaves
-	// out is the latest that is not in the future.
+	// TimestampFormat is a layout of package time. A year or a day that it leaves out is chosen as
+	// the latest that is not in the future.
 	TimestampFormat string
-	// Location is the time zone of times that don't say theirs; nil: the host's, or the local one where that is not known.
+	// Location is the time zone of times without one; nil: the host's, or the local one if that is
+	// unknown.
 	Location *time.Location
-	// Message is a RE2 expression that finds the text. A line that it does not
-	// match is passed by: it chooses the lines as well. Empty: the whole line.
+	// Message is an RE2 expression that finds the text. Lines that it does not match are skipped,
+	// so it also selects lines. Empty: the whole line.
 	Message string
-	// Kernel says that the lines are those of the kernel's log as syslog daemons write them.
-	// Without expressions, the header is RFC 3339's or the traditional one, and lines of other
-	// programs are passed by; with Message, what that finds begins with the kernel's time
-	// stamp. Lines without one are malformed. A message of several lines is passed by as a whole
-	// where one of them is.
+	// Kernel is set for lines of the kernel's log as syslog daemons write them. Without
+	// expressions, the header is RFC 3339's or the traditional one, and lines of other programs
+	// are skipped. With Message, its match begins with the kernel's time stamp. Lines without a
+	// time stamp are malformed. A message of several lines is skipped as a whole if one of its
+	// lines is.
 	Kernel bool
 }
 
-// decoder takes lines apart. It belongs to one goroutine.
+// decoder parses lines. It belongs to one goroutine.
 type decoder struct {
-	timestamp *extractor // nil: the time of reading
+	timestamp *extractor // nil: use the time of reading
 	layout    layout
 	message   *extractor // nil: the whole line
-	skip      [][]byte   // lines that contain one are passed by
+	skip      [][]byte   // lines that contain one of these are skipped
 
-	kernel *kernelLines // nil: not the kernel's
+	kernel *kernelLines // nil: not the kernel's log
 
-	// Lines of the same second have the same time text: the last one is kept.
+	// Lines of the same second have the same time text, so the last one is cached.
 	lastText []byte
 	lastTime time.Time
 	lastRead time.Time
 }
 
-// keepTime is how long the last time text stands for the same time: one without
-// a date means another day tomorrow.
+// keepTime is how long a cached time text is valid: one without a date means another day tomorrow.
 const keepTime = time.Minute
 
 func newDecoder(f Format, skip []string) (*decoder, error) {
@@ -90,18 +88,17 @@ func newDecoder(f Format, skip []string) (*decoder, error) {
 	return d, errors.Join(errs...)
 }
 
-// verdict says what becomes of a line.
+// verdict is what to do with a line.
 type verdict int
 
 const (
 	take verdict = iota
 	passBy
-	leaveOut // one of the kernel's that is not wanted: nor is its record
+	leaveOut // an unwanted kernel line: its whole record is unwanted as well
 	malformed
 )
 
-// decode returns text and time of a line that was read now. The text is of the
-// line.
+// decode returns text and time of a line that was read now. The text is a slice of line.
 func (d *decoder) decode(line []byte, now time.Time) (text []byte, at time.Time, v verdict) {
 	for _, s := range d.skip {
 		if bytes.Contains(line, s) {
@@ -149,8 +146,8 @@ func (d *decoder) decode(line []byte, now time.Time) (text []byte, at time.Time,
 	return text, at, take
 }
 
-// unwanted is the verdict of a line that contains a text to skip, or has no message. Of one of
-// the kernel's the stamp counts: the next line may be of the same record.
+// unwanted returns the verdict on a line that contains a text to skip, or has no message. For a
+// kernel line it notes the time stamp, because the next line may belong to the same record.
 func (d *decoder) unwanted(line []byte) verdict {
 	if d.kernel == nil {
 		return passBy
@@ -160,7 +157,8 @@ func (d *decoder) unwanted(line []byte) verdict {
 		_, _, text, _ = d.kernel.header(line)
 		text = ofKernel(text)
 	}
-	// Where the stamp is in another template is not known. Nothing of a process is before it.
+	// In a custom template the position of the time stamp is unknown. No text of a process
+	// precedes it.
 	for i, c := range text {
 		if c != '[' {
 			continue
@@ -175,11 +173,10 @@ func (d *decoder) unwanted(line []byte) verdict {
 // extractor finds a part of a line.
 type extractor struct {
 	re *regexp.Regexp
-	// first is set for "^.{15}" and its like, the usual expression for the time
-	// of a syslog file: the first so many characters, without the matcher and its
-	// allocation.
+	// first is set for "^.{15}" and the like, the usual expression for the time of a syslog file:
+	// it takes that many characters without running the regexp, which allocates.
 	first int
-	// wildcard is set for an expression of texts and ".*"; nil: it is not.
+	// wildcard is set for an expression of texts and ".*"; else nil.
 	wildcard *wildcard
 }
 
@@ -191,8 +188,8 @@ func newExtractor(expr string) (*extractor, error) {
 	return &extractor{re: re, first: leading(expr), wildcard: parseWildcard(expr)}, nil
 }
 
-// extract returns the last group of the match, or the match where the expression
-// has no group; a group that took no part is empty.
+// extract returns the last group of the match, or the match if the expression has no group; a
+// group that did not participate is empty.
 func (x *extractor) extract(line []byte) ([]byte, bool) {
 	if x.first > 0 {
 		end := 0
@@ -219,7 +216,7 @@ func (x *extractor) extract(line []byte) ([]byte, bool) {
 	return line[start:end], true
 }
 
-// leading returns n where expr is ^.{n} or ^(.{n}), and 0 for any other.
+// leading returns n if expr is ^.{n} or ^(.{n}), and 0 for any other.
 func leading(expr string) int {
 	re, err := syntax.Parse(expr, syntax.Perl)
 	if err != nil || re.Op != syntax.OpConcat || len(re.Sub) != 2 || re.Sub[0].Op != syntax.OpBeginText {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
-	_ "time/tzdata" // not every machine that tests run on has it
+	_ "time/tzdata" // for machines without it
 
 	"github.com/kernosis/kernosis/vmtest/await"
 )
@@ -67,7 +67,7 @@ func TestDecode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for range 2 { // the second time from what was kept
+			for range 2 { // the second time from the cache
 				text, at, v := d.decode([]byte(tt.line), now)
 				if v != tt.want || v == take && (string(text) != tt.text || !at.Equal(tt.at)) {
 					t.Errorf("got %q, %v, %v; want %q, %v, %v", text, at, v, tt.text, tt.at, tt.want)
@@ -77,7 +77,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// The short way for "^.{15}" gives what the matcher gives.
+// The shortcut for "^.{15}" returns the same as the regexp.
 func TestLeading(t *testing.T) {
 	for expr, want := range map[string]int{
 		"^.{15}": 15, "^(.{3})": 3, "^.{1,15}": 0, "^.{15}x": 0, ".{15}": 0, "^.": 0, "(?s)^.{15}": 0, "(?m)^.{15}": 0, "^[^ ]{15}": 0, "": 0, "^": 0,
@@ -187,7 +187,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// Looking back ten minutes, into what was rotated meanwhile.
+// Lookback of ten minutes, into files that were rotated in the meantime.
 func TestLookback(t *testing.T) {
 	l := newLog(t, filepath.Join(t.TempDir(), "kern.log"))
 	now := time.Now()
@@ -220,7 +220,7 @@ func TestLookback(t *testing.T) {
 		return handed() > 4
 	})
 	c.until("a line of twenty minutes ago", func() bool { return len(c.items) > 4 && c.items[4] == "twenty" })
-	l.write(line(1, "the last")) // behind all those of twenty minutes ago
+	l.write(line(1, "the last")) // later than all those of twenty minutes ago
 	c.until("the last line", func() bool { return c.items[len(c.items)-1] == "the last" })
 	cfg.Position = c.stop()
 	if got := now.Sub(c.lines[1].Time).Round(time.Minute); got != 6*time.Minute {
@@ -230,7 +230,7 @@ func TestLookback(t *testing.T) {
 	start(t, cfg).want("now")
 }
 
-// A wrong format is reported, and not once a line.
+// A wrong format is reported, but not once per line.
 func TestWrongFormat(t *testing.T) {
 	l := newLog(t, filepath.Join(t.TempDir(), "app.log"))
 	c := start(t, Config{Path: l.path, Format: Format{Timestamp: "^.{15}", TimestampFormat: "Jan _2 15:04:05"}}).up()

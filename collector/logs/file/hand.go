@@ -6,11 +6,10 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// lossStep is more lines than are handed over between two savings of a position.
+// lossStep is more than the number of lines handed over between two saves of a position.
 const lossStep = 1 << 20
 
-// hand hands over the lines of the current file that were read; with final, the
-// rest as well.
+// hand hands over the lines of the current file that were read; if final is set, the rest as well.
 func (s *follower) hand(now time.Time, final bool) error {
 	t := s.cur
 	for {
@@ -35,13 +34,13 @@ func (s *follower) hand(now time.Time, final bool) error {
 		if k := s.r.dec.kernel; k != nil {
 			k.passed = k.stamp
 		}
-		if !s.record.open { // else it is read again after a restart
+		if !s.record.open { // else the record is read again after a restart
 			s.r.setPosition(t, s.known, s.lines)
 		}
 	}
 }
 
-// handLine hands over one line, unless it is none of those that are wanted.
+// handLine hands over one line if it is wanted.
 func (s *follower) handLine(b []byte, now time.Time) error {
 	text, at, v := s.r.dec.decode(b, now)
 	wanted := v == take && !at.Before(s.cutoff)
@@ -65,8 +64,8 @@ func (s *follower) handLine(b []byte, now time.Time) error {
 	return s.handle(logs.Item{Line: &s.line})
 }
 
-// reportMalformed reports lines that could not be parsed, at once for those
-// that follow each other: with a wrong format it is every line.
+// reportMalformed reports lines that could not be parsed, consecutive ones together: with a wrong
+// format it is every line.
 func (s *follower) reportMalformed() error {
 	if s.bad == 0 {
 		return nil
@@ -90,8 +89,8 @@ func (s *follower) lose(reason logs.Reason, lines, bytes uint64) error {
 	}
 	switch reason {
 	case logs.Truncated, logs.Rotated, logs.BadPosition:
-		// What follows is not what an earlier reading may have had here, and must
-		// not be taken for it.
+		// What follows differs from what an earlier reading may have found here, so it must not
+		// get the same line numbers.
 		s.lines += lossStep
 	}
 	s.loss = logs.Loss{Reason: reason, Lines: lines, Bytes: bytes}

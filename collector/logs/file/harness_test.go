@@ -18,8 +18,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// running is a Reader that runs, and what it has handed over: a line as its
-// text, a loss as "-reason:lines".
+// running is a running Reader with what it has handed over: a line as its text, a loss as
+// "-reason:lines".
 type running struct {
 	t      *testing.T
 	r      *Reader
@@ -27,7 +27,7 @@ type running struct {
 	done   chan error
 	news   chan struct{} // holds a token while there is something new
 
-	handing atomic.Int64 // items that were handed to handle
+	handing atomic.Int64 // items passed to handle
 
 	mu     sync.Mutex
 	items  []string
@@ -38,7 +38,7 @@ type running struct {
 // patience is how long anything may take on a busy machine.
 const patience = 30 * time.Second
 
-// start runs a reader, which is woken by inotify only unless change says otherwise.
+// start runs a reader that is woken only by inotify, unless change sets something else.
 func start(t *testing.T, cfg Config, change ...func(*Reader)) *running {
 	t.Helper()
 	c := &running{t: t, done: make(chan error, 1), news: make(chan struct{}, 1)}
@@ -58,7 +58,7 @@ func start(t *testing.T, cfg Config, change ...func(*Reader)) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.pollEvery, r.partialAfter = time.Hour, time.Hour // inotify has to do
+	r.pollEvery, r.partialAfter = time.Hour, time.Hour // only inotify wakes it
 	for _, f := range change {
 		f(r)
 	}
@@ -83,8 +83,8 @@ func (c *running) handle(item logs.Item) error {
 	return nil
 }
 
-// hold writes a line and keeps the reader from returning from it until
-// c.mu.Unlock: it looks at nothing meanwhile.
+// hold writes a line and blocks the reader in handle until c.mu.Unlock, so that it checks nothing
+// meanwhile.
 func (c *running) hold(l *logFile, line string) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -157,7 +157,7 @@ func (c *running) up() *running {
 	return c
 }
 
-// stop ends the reader, and returns where it was.
+// stop stops the reader, and returns its position.
 func (c *running) stop() logs.Position {
 	c.t.Helper()
 	if c.cancel == nil {
@@ -182,7 +182,7 @@ type logFile struct {
 	path string
 	f    *os.File
 
-	clock time.Time // of the last file
+	clock time.Time // time of the last file
 }
 
 func newLog(t *testing.T, path string) *logFile {
@@ -193,8 +193,7 @@ func newLog(t *testing.T, path string) *logFile {
 	return l
 }
 
-// reopen opens what is at the path, as a writer does that is signalled after a
-// rotation.
+// reopen opens the file at the path, like a writer that is signalled after a rotation.
 func (l *logFile) reopen() {
 	l.t.Helper()
 	if l.f != nil {
@@ -235,7 +234,7 @@ func (l *logFile) copyTruncate(to string) {
 	}
 }
 
-// compress does what logrotate does with a rotated file, in the time of the file.
+// compress does what logrotate does with a rotated file, keeping the file's time.
 func (l *logFile) compress(name, ext string) {
 	l.t.Helper()
 	from := filepath.Join(filepath.Dir(l.path), name)
@@ -267,7 +266,7 @@ func gzipOf(t *testing.T, text string) string {
 	return b.String()
 }
 
-// put makes another file in the log's folder.
+// put creates another file in the log's folder.
 func (l *logFile) put(name, content string) {
 	l.t.Helper()
 	if err := os.WriteFile(filepath.Join(filepath.Dir(l.path), name), []byte(content), 0o600); err != nil {

@@ -8,21 +8,21 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// kernelLines takes apart what syslog daemons write of the kernel's log:
+// kernelLines parses the kernel's log as syslog daemons write it:
 //
 //	Nov 23 22:31:00 node kernel: [  123.456789] md: md0 stopped.
 //	2026-11-23T22:31:00.123456+01:00 node kernel: [  123.456789][   T12] md: md0 stopped.
 //
-// In brackets are the kernel's own time stamp and, where CONFIG_PRINTK_CALLER is set, who
-// called printk.
+// The brackets hold the kernel's own time stamp and, if CONFIG_PRINTK_CALLER is set, the caller of
+// printk.
 type kernelLines struct {
 	traditional, rfc3339 layout
-	// stamp is that of the latest line. A record of several lines has the same one in each
+	// stamp is the time stamp of the latest line. All lines of a record have the same one
 	// (record_print_text, kernel/printk/printk.c).
 	stamp     time.Duration
-	continues bool // the latest line had the stamp of the one before
-	// passed is the stamp of the last line before the offset up to which the file was handed
-	// over: the latest one may be behind that.
+	continues bool // the latest line had the same stamp as the one before
+	// passed is the stamp of the last line before the offset up to which the file was handed over;
+	// the latest line may be after it.
 	passed time.Duration
 }
 
@@ -34,7 +34,7 @@ func newKernelLines(location *time.Location) (*kernelLines, error) {
 	return k, errors.Join(err, err2)
 }
 
-// header returns the time at the beginning of a line, how to read it, and what is behind it.
+// header returns the time at the beginning of a line, its layout, and the rest of the line.
 func (k *kernelLines) header(line []byte) (at []byte, by *layout, rest []byte, ok bool) {
 	end := len(time.Stamp)
 	by = &k.traditional
@@ -47,7 +47,7 @@ func (k *kernelLines) header(line []byte) (at []byte, by *layout, rest []byte, o
 	return line[:end], by, line[end+1:], true
 }
 
-// ofKernel returns what is behind the host's name and "kernel: "; nil: another program's.
+// ofKernel returns what follows the host name and "kernel: ", or nil for another program's line.
 func ofKernel(rest []byte) []byte {
 	_, rest, _ = bytes.Cut(rest, []byte{' '})
 	text, ok := bytes.CutPrefix(rest, []byte("kernel: "))
@@ -57,8 +57,8 @@ func ofKernel(rest []byte) []byte {
 	return text
 }
 
-// stamped notes the time stamp of a line, and returns what is behind it; false: it is missing,
-// so nobody can report whether the line begins a record.
+// stamped notes the time stamp of a line, and returns what follows it. It returns false if there
+// is none, because then it is unknown whether the line begins a record.
 func (k *kernelLines) stamped(text []byte) ([]byte, bool) {
 	stamp, rest, ok := bracket(text)
 	if !ok {
@@ -72,7 +72,7 @@ func (k *kernelLines) stamped(text []byte) ([]byte, bool) {
 	return rest, true
 }
 
-// message returns what the kernel has printed; false: its time stamp is missing.
+// message returns the text that the kernel printed, or false if the time stamp is missing.
 func (k *kernelLines) message(text []byte) ([]byte, bool) {
 	rest, ok := k.stamped(text)
 	if !ok {
@@ -87,7 +87,7 @@ func (k *kernelLines) message(text []byte) ([]byte, bool) {
 	return logs.EscapeControl(unescapeSyslog(rest)), true
 }
 
-// bracket cuts "[…]" off.
+// bracket cuts a leading "[…]" off.
 func bracket(text []byte) (in, rest []byte, ok bool) {
 	if len(text) == 0 || text[0] != '[' {
 		return nil, nil, false
@@ -95,7 +95,7 @@ func bracket(text []byte) (in, rest []byte, ok bool) {
 	return bytes.Cut(text[1:], []byte{']'})
 }
 
-// microseconds reads seconds since boot with six digits behind the point.
+// microseconds parses seconds since boot with six decimals.
 func microseconds(text []byte) (time.Duration, bool) {
 	whole, part, _ := bytes.Cut(text, []byte{'.'})
 	if len(part) != 6 || len(whole) == 0 || len(whole) > 9 || !digits(whole) || !digits(part) {
@@ -119,11 +119,11 @@ func digits(b []byte) bool {
 	return true
 }
 
-// unescapeSyslog undoes what syslog daemons make of control characters, "#" and three octal
-// digits. It changes text only where there are such.
+// unescapeSyslog restores control characters, which syslog daemons write as "#" and three octal
+// digits. It returns text itself if there are none.
 func unescapeSyslog(text []byte) []byte {
 	var out []byte
-	done := 0 // bytes of text that out has
+	done := 0 // bytes of text that were copied to out
 	for i := range text {
 		if text[i] != '#' {
 			continue

@@ -29,7 +29,7 @@ func TestKernelLines(t *testing.T) {
 		{"Nov 23 22:31:00 node kernel: [    3.000000] \x1b[2J", `\x1b[2J`, 3 * time.Second, take},
 		{"Nov 23 22:31:00 node kernel: [    4.000000]", "", 4 * time.Second, take},
 		{"Nov 23 22:31:00 node CRON[1]: kernel: [    5.000000] x", "", 0, passBy},
-		{"Nov 23 22:31:00 kernel: [    5.000000] x", "", 0, passBy}, // who is called kernel is a host
+		{"Nov 23 22:31:00 kernel: [    5.000000] x", "", 0, passBy}, // here kernel is the host's name
 		{"Nov 23 22:31:00 node kernel: [    5.000000] skipped", "", 0, leaveOut},
 		{"Nov 23 22:31:00 node CRON[1]: [    5.000000] skipped", "", 0, passBy},
 		{"Nov 23 22:31:00 node kernel: skipped", "", 0, passBy},
@@ -57,7 +57,7 @@ func TestKernelLines(t *testing.T) {
 }
 
 // A position has the stamp of the line before it, whatever was read behind it: only a line with
-// that stamp goes on with a message that was handed over.
+// that stamp continues a message that was handed over.
 func TestKernelLineAfterRestart(t *testing.T) {
 	const first, same, other = "[  121.000000] first", "[  121.000000] second", "[  122.000000] second"
 	for _, tt := range []struct {
@@ -78,7 +78,7 @@ func TestKernelLineAfterRestart(t *testing.T) {
 			}
 			put(tt.before)
 			cfg := Config{Path: l.path, Format: Format{Kernel: true, Location: time.Local}, Lookback: time.Hour}
-			// one returns the first line that is handed over, and ends the reader with it.
+			// one returns the first line that is handed over, and stops the reader with it.
 			one := func() (got logs.Line) {
 				r, err := New(cfg)
 				if err != nil {

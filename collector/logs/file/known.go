@@ -5,27 +5,26 @@ import (
 	"slices"
 )
 
-// known is a rotated file that is dealt with, up to read. Of a compressed one
-// these are its own bytes, not those that it holds.
+// known is a rotated file that was read up to the offset read. For a compressed file, all values
+// are those of the compressed bytes.
 type known struct {
 	stat fileStat
-	head []byte // its first bytes; none where only the sum is known
+	head []byte // its first bytes; empty if only the sum is known
 	read int64
 	sum  string // of its first headSize bytes, or of as many as were read
-	// packed says that the compressed file that was made of it was seen.
+	// packed is set once the compressed version of the file was seen.
 	packed bool
 }
 
-// newKnown returns what is known of a file that begins with head.
+// newKnown returns the record of a file that begins with head and was read up to read.
 func newKnown(st fileStat, head []byte, read int64) known {
 	return known{stat: st, head: head, read: read, sum: checksum(head[:min(int64(len(head)), read)])}
 }
 
-// knownList is bounded: what was added first is forgotten first.
+// knownList is bounded: the oldest entry is dropped first.
 type knownList []known
 
-// maxKnown is more than siblings returns, so that a file which is there is
-// remembered.
+// maxKnown is larger than what siblings returns, so that no existing file is forgotten.
 const maxKnown = 4 * maxSiblings
 
 func (l *knownList) add(k known) {
@@ -36,8 +35,8 @@ func (l *knownList) add(k known) {
 	*l = append(*l, k)
 }
 
-// replacedBy reports whether by, which has the same inode, is another file: this one may
-// still be about to come in compressed form.
+// replacedBy reports whether by is another file that has reused k's inode. k may still appear in
+// compressed form.
 func (k known) replacedBy(by known) bool {
 	if len(k.head) == 0 {
 		return k.read > 0 && k.sum != by.sum
@@ -45,7 +44,7 @@ func (k known) replacedBy(by known) bool {
 	return k.read > 0 && !bytes.HasPrefix(by.head, k.head)
 }
 
-// positions returns the newest ones for a position.
+// positions returns the newest entries, to be saved in a position.
 func (l knownList) positions() (all []knownFile) {
 	for _, k := range l {
 		if !k.packed {
@@ -55,10 +54,10 @@ func (l knownList) positions() (all []knownFile) {
 	return all[max(0, len(all)-maxSiblings):]
 }
 
-// find returns what is known of a file with this state and beginning.
+// find returns the entry for a file with this state and these first bytes.
 func (l knownList) find(st fileStat, head []byte) (known, bool) {
 	for _, k := range l {
-		// The number of an inode is used again, so the content has to be the same.
+		// Inode numbers are reused, so the content has to be the same as well.
 		if k.stat.sameFile(st) && st.size >= k.read && bytes.HasPrefix(head, k.head) {
 			return k, true
 		}
@@ -66,8 +65,8 @@ func (l knownList) find(st fileStat, head []byte) (known, bool) {
 	return known{}, false
 }
 
-// copied reports whether a file is a copy of a known one, as somebody may make. Of
-// less than headSize bytes that is not known: two files may well be the same.
+// copied reports whether a file is a copy of a known one, made by somebody. If there are less than
+// headSize bytes it returns false, because two different files may begin alike.
 func (l knownList) copied(st fileStat, head []byte) bool {
 	for _, k := range l {
 		if len(head) == headSize && st.size <= k.read && bytes.Equal(head, k.head) {
@@ -77,11 +76,10 @@ func (l knownList) copied(st fileStat, head []byte) bool {
 	return false
 }
 
-// origin returns which file c was made of, which holds size bytes, modulo 2^32,
-// and begins with head; -1: none that is known. A foreign one is known by its
-// time alone. Each file is the origin of one other, so that those with the same
-// content are distinguished by their number. The one with just these bytes goes
-// before others.
+// origin returns the index of the file that c was compressed from, or -1 if it is not known. c
+// holds size bytes, modulo 2^32, and begins with head. A foreign one is matched by its time only.
+// Each file is the origin of only one other, so files with the same content are told apart by
+// their number. A file with exactly these bytes is preferred.
 func (l knownList) origin(c sibling, head []byte, size uint32) int {
 	best := -1
 	for i, k := range l {
@@ -100,14 +98,14 @@ func (l knownList) origin(c sibling, head []byte, size uint32) int {
 	return best
 }
 
-// isIn reports whether k begins as a file that begins with head does.
+// isIn reports whether a file that begins with head begins with k's first bytes.
 func (k known) isIn(head []byte) bool {
 	n := min(k.read, headSize)
 	return int64(len(head)) >= n && checksum(head[:n]) == k.sum
 }
 
-// outgrew reports whether k is a deleted file that was written, and read, when one
-// with size bytes, which begins with head, was made of it already.
+// outgrew reports whether k is a deleted file that was still written, and read, after it had been
+// compressed to a file with size bytes that begins with head.
 func (k known) outgrew(head []byte, size uint32) bool {
 	return k.stat.links == 0 && int64(size) < k.read && len(head) > 0 && bytes.HasPrefix(k.head, head)
 }

@@ -15,7 +15,7 @@ import (
 
 func TestPartialLine(t *testing.T) {
 	log := newLog(t, filepath.Join(t.TempDir(), "app.log"))
-	after := await.Within(time.Second) // both parts of a line are written within it
+	after := await.Within(time.Second) // both parts of a line are written within this time
 	c := start(t, Config{Path: log.path}, func(r *Reader) { r.partialAfter = after }).up()
 	log.write("in one")
 	log.write(" go\n")
@@ -23,11 +23,11 @@ func TestPartialLine(t *testing.T) {
 	begun := time.Now()
 	log.write("the writer stopped here")
 	c.want("in one go", "the writer stopped here")
-	// The reader counts from the beginning of its look, which may be before the write.
+	// The reader counts from the beginning of its check, which may be before the write.
 	if waited := time.Since(begun); waited < after*2/3 {
 		t.Errorf("handed over after %v", waited)
 	}
-	// What comes later is reported as a line of its own, and nothing twice.
+	// The rest is reported as a line of its own, and nothing twice.
 	log.write(", and goes on\n")
 	c.want("in one go", "the writer stopped here", ", and goes on")
 }
@@ -39,7 +39,7 @@ func TestLongLines(t *testing.T) {
 	c.want("0123456789")
 	log.write("0123456789a\n")
 	c.want("0123456789", "0123456789", "-too-long:1")
-	// Its end comes in pieces; a megabyte of it goes by.
+	// Its end comes in pieces; a megabyte of it is skipped.
 	for range 16 {
 		log.write(strings.Repeat("z", 64<<10))
 	}
@@ -54,7 +54,7 @@ func TestLossOfLongLineIsMeasured(t *testing.T) {
 	c := start(t, Config{Path: log.path}, func(r *Reader) { r.maxLine = 10 }).up()
 	log.write("0123456789abc")
 	c.want("0123456789")
-	// The rest of the line is the rest of the line after a restart too.
+	// After a restart the rest of the line is still skipped.
 	at := c.stop()
 	log.write("def\nnext\n")
 	c = start(t, Config{Path: log.path, Position: at}, func(r *Reader) { r.maxLine = 10 })
@@ -79,7 +79,7 @@ func TestBytesThatAreNoText(t *testing.T) {
 	c.want("\xff\xfe\x80 \x1b[31mred\x07", "a\x00b", "after the crash")
 }
 
-// split feeds a splitter pieces of in, of the sizes given in turn.
+// split passes in to a splitter, in pieces of the given sizes in turn.
 func split(in []byte, limit int, final bool, sizes ...int) (lines []string, total int, cuts uint64) {
 	s := newSplitter(limit)
 	for i := 0; ; i++ {
@@ -105,7 +105,7 @@ func split(in []byte, limit int, final bool, sizes ...int) (lines []string, tota
 	}
 }
 
-// However a file is read, the same lines come out.
+// However a file is read, the result is the same lines.
 func FuzzSplitter(f *testing.F) {
 	f.Add([]byte("a\nb\r\n\nlonger than ten bytes\n\x00\x00c\nrest"), 3, 1)
 	f.Add([]byte("\x00\n\x00\x00\n0123456789\n01234567890\n"), 7, 10)
@@ -120,7 +120,7 @@ func FuzzSplitter(f *testing.F) {
 		if !slices.Equal(lines, again) {
 			t.Fatalf("%q read at once is %q, in pieces of %d and %d %q", in, lines, a%20, b%20, again)
 		}
-		// What is neither a line nor cut is a line end or a zero.
+		// The rest, neither a line nor cut, is line ends and zeros.
 		kept := int(cuts)
 		for _, l := range lines {
 			if len(l) > limit || strings.Contains(l, "\n") || strings.HasPrefix(l, "\x00") {
@@ -134,7 +134,7 @@ func FuzzSplitter(f *testing.F) {
 	})
 }
 
-// A line costs no allocation from buffer to handle.
+// A line causes no allocation from buffer to handle.
 func TestNoAllocation(t *testing.T) {
 	s := newSplitter(maxLine)
 	in := []byte(strings.Repeat("Jan  2 03:04:05 node kernel: [12345.678901] some text of the usual length\n", 100))

@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kubelet links /var/log/containers/X.log to /var/log/pods/P/C/0.log, which may
-// be a link itself. Runtimes rotate the file, and a restarted container gets
-// another one.
+// kubelet links /var/log/containers/X.log to /var/log/pods/P/C/0.log, which may be a link itself.
+// Runtimes rotate the file, and a restarted container gets another one.
 func TestLinks(t *testing.T) {
 	dir := t.TempDir()
 	for _, d := range []string{"containers", "pods", "data"} {
@@ -54,7 +53,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// The host's file system in a folder: absolute links are the host's.
+// The host's file system is mounted in a folder: absolute links are relative to it.
 func TestRoot(t *testing.T) {
 	root := t.TempDir()
 	for _, d := range []string{"var/log/pods", "var/log/containers"} {

@@ -10,9 +10,9 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// Once hands over the lines that are there by now, rotated files and a last line
-// without its end included, and returns nil. It returns the error of handle or of
-// ctx, or why the file can't be read. It takes the place of Run.
+// Once hands over the existing lines, including rotated files and an unfinished last line, and
+// returns nil. It returns the error of handle or of ctx, or why the file can't be read. Use it
+// instead of Run.
 func (r *Reader) Once(ctx context.Context, handle func(logs.Item) error) error {
 	var last error
 	status := r.cfg.Status
@@ -23,7 +23,7 @@ func (r *Reader) Once(ctx context.Context, handle func(logs.Item) error) error {
 		return err
 	}
 	for s.cur != nil && s.cur.packed != nil && errors.Is(s.failed, io.ErrUnexpectedEOF) {
-		// Its end is not waited for.
+		// Don't wait for its end.
 		if err := s.finish(ctx); err != nil {
 			return err
 		}

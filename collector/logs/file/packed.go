@@ -20,12 +20,12 @@ type packing int
 const (
 	plain packing = iota
 	gzipped
-	// foreign is a compression that is not read: what such a file holds is lost
-	// unless it was read before.
+	// foreign is an unsupported compression: the contents of such a file are lost unless they were
+	// read before.
 	foreign
 )
 
-// unpackedName returns what a file was called before it was compressed.
+// unpackedName returns the name of a file before it was compressed.
 func unpackedName(name string) (string, packing) {
 	ext := filepath.Ext(name)
 	switch ext {
@@ -39,33 +39,31 @@ func unpackedName(name string) (string, packing) {
 }
 
 const (
-	// maxUnpacked bounds what is read of a compressed file, which may be made to
-	// be a thousand times as long when it is unpacked. There is no bound of the
-	// ratio: deflate has its own of 1032, and a line that is logged over and over
-	// comes near.
+	// maxUnpacked bounds how much is read from a compressed file, which may be crafted to
+	// decompress to a thousand times its size. The ratio is not bounded: deflate's own limit is
+	// 1032, and a line that is logged over and over comes near it.
 	maxUnpacked = 4 << 30
-	// skipStep is how much is passed by at a time, some 10 ms.
+	// skipStep is how much is skipped at a time, about 10 ms.
 	skipStep = 4 << 20
-	// retryEvery is how often a file that is being compressed is read anew, from
-	// its start.
+	// retryEvery is how often a file that is still being compressed is read again from its start.
 	retryEvery = time.Second
 )
 
-// errDamaged is returned for a compressed file of which no more can be read.
+// errDamaged is returned for a compressed file that can't be read any further.
 var errDamaged = errors.New("the compressed file can't be read")
 
-// packed is a compressed file, unpacked as it is read. Its memory is of fixed
-// size, some 80 KiB.
+// packed is a compressed file, decompressed as it is read. It uses a fixed amount of memory, about
+// 80 KiB.
 type packed struct {
 	f      *os.File
-	z      *gzip.Reader // nil: to be read from the start
-	at     int64        // of the next byte that z returns
-	damage error        // no more can be read
-	limit  int64        // of what is read
+	z      *gzip.Reader // nil: start over
+	at     int64        // offset of the next byte that z returns
+	damage error        // not nil: no more can be read
+	limit  int64        // of how much is read
 
-	tried time.Time // when its end was missing; zero: it was not
-	size  int64     // of the file then
-	since time.Time // that it has this size
+	tried time.Time // when its end was missing; zero if it was not
+	size  int64     // of the file at that time
+	since time.Time // since when it has this size
 }
 
 func newPacked(f *os.File, p packing) *packed {
@@ -76,9 +74,9 @@ func newPacked(f *os.File, p packing) *packed {
 	return k
 }
 
-// readAt is ReadAt of what is unpacked, but reads some of it only, and returns 0
-// without an error where it is still on the way to off. It returns
-// io.ErrUnexpectedEOF for a file whose end is missing, and errDamaged.
+// readAt is ReadAt on the decompressed content, but may read less, and returns 0 without an error
+// while it is still skipping to off. It returns io.ErrUnexpectedEOF for a file whose end is
+// missing, and errDamaged.
 func (p *packed) readAt(b []byte, off int64) (int, error) {
 	switch {
 	case p.damage != nil:
@@ -91,7 +89,7 @@ func (p *packed) readAt(b []byte, off int64) (int, error) {
 	if p.z == nil || off < p.at {
 		z, err := gzip.NewReader(bufio.NewReaderSize(io.NewSectionReader(p.f, 0, math.MaxInt64), chunk/2))
 		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF // there is nothing at all
+			err = io.ErrUnexpectedEOF // the file is empty
 		}
 		if err != nil {
 			return 0, p.failed(err)
@@ -109,7 +107,7 @@ func (p *packed) readAt(b []byte, off int64) (int, error) {
 	n, err := p.z.Read(b[:min(int64(len(b)), p.limit-off)])
 	p.at += int64(n)
 	if n > 0 {
-		return n, nil // the error comes again
+		return n, nil // the next read returns the error again
 	}
 	if errors.Is(err, io.EOF) {
 		return 0, io.EOF
@@ -117,7 +115,7 @@ func (p *packed) readAt(b []byte, off int64) (int, error) {
 	return 0, p.failed(err)
 }
 
-// failed takes down what err means for the next reading, and returns it.
+// failed records what err means for the next read, and returns it.
 func (p *packed) failed(err error) error {
 	if err == nil {
 		return nil
@@ -136,8 +134,8 @@ func (p *packed) failed(err error) error {
 	return err
 }
 
-// given reports whether a file whose end is missing, and which has this size, has
-// not grown for long: nobody is writing it any more.
+// given reports whether a file of this size, whose end is missing, has not grown for long: its
+// writer has given up.
 func (p *packed) given(size int64, long time.Duration) bool {
 	if p.since.IsZero() || p.size != size {
 		p.size, p.since = size, time.Now()
@@ -145,9 +143,8 @@ func (p *packed) given(size int64, long time.Duration) bool {
 	return time.Since(p.since) >= long
 }
 
-// packedDone reports whether nothing more can be read of the current file, which
-// is compressed: there is nothing more, it is damaged, or who was writing it has
-// given up.
+// packedDone reports whether no more can be read from the current file, which is compressed: it is
+// at its end, it is damaged, or its writer has given up.
 func (s *follower) packedDone() bool {
 	p := s.cur.packed
 	switch {
@@ -160,8 +157,8 @@ func (s *follower) packedDone() bool {
 	}
 }
 
-// head reads the first bytes of what is unpacked, at most headSize; less than
-// there are with an error.
+// head reads the first decompressed bytes, at most headSize. With an error it returns those it
+// got.
 func (p *packed) head() ([]byte, error) {
 	head := make([]byte, headSize)
 	n := 0
@@ -178,8 +175,8 @@ func (p *packed) head() ([]byte, error) {
 	return head[:n], nil
 }
 
-// unpackedSize returns how much the file holds, modulo 2^32, according to its
-// last bytes. That is a guess: they may be missing.
+// unpackedSize returns the decompressed size, modulo 2^32, according to the file's last bytes.
+// That is a guess: they may be missing.
 func (p *packed) unpackedSize(size int64) uint32 {
 	var b [4]byte
 	if _, err := p.f.ReadAt(b[:], size-int64(len(b))); err != nil {

@@ -43,11 +43,11 @@ func TestDamaged(t *testing.T) {
 			c.until("the end", func() bool { return len(c.items) > 0 && c.items[len(c.items)-1] == "end" })
 			c.stop()
 			n := len(c.items) - 2
-			sure := min(max(n, 0), 500) // behind that, changed bytes may be changed lines
+			sure := min(max(n, 0), 500) // beyond that, changed bytes may be changed lines
 			if n < 0 || c.items[n] != "-rotated:0" || !slices.Equal(c.items[:sure], lines[:sure]) || tt.complete != (n == len(lines)) {
 				t.Errorf("%d lines, then %q", n, c.items[max(0, n):])
 			}
-			// It is reported once.
+			// It is reported only once.
 			again := start(t, Config{Path: l.path, Position: c.r.Position()}).up()
 			l.write("more\n")
 			again.want("more")

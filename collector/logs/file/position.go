@@ -10,16 +10,16 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// ErrPosition is returned for what is not a Position of this package.
+// ErrPosition is returned for text that is not a Position of this package.
 var ErrPosition = errors.New("not a position in a file")
 
-// position is up to where a file was handed over.
+// position is how far a file was handed over.
 type position struct {
-	// Fresh says that there was no file: all of one that appears is new.
+	// Fresh means that there was no file: one that appears is new as a whole.
 	Fresh bool `json:"fresh,omitempty"`
-	// Known are the rotated files that were read, where Fresh or at the beginning
-	// of a file: any other one is new. Further on, those are new that were written
-	// later than the file the position is in.
+	// Known are the rotated files that were read. It is set if Fresh is, or at the beginning of a
+	// file: all other rotated files are new. Further on in a file, rotated files are new if they
+	// were written later than the file the position is in.
 	Known []knownFile `json:"known,omitempty"`
 
 	Dev    uint64 `json:"dev,omitempty"`
@@ -27,15 +27,15 @@ type position struct {
 	Offset int64  `json:"offset"`
 	// Lines is the number of the last line that was handed over.
 	Lines uint64 `json:"lines,omitempty"`
-	// Stamp is the time stamp of the kernel's last line before Offset, in µs. A line behind it with
-	// the same stamp belongs to the same record.
+	// Stamp is the time stamp of the kernel's last line before Offset, in µs. A line behind it
+	// with the same stamp belongs to the same record.
 	Stamp int64 `json:"stamp,omitempty"`
-	// Head bytes at the beginning have the checksum Sum: numbers of inodes are
-	// used again, and those of devices change with a boot.
+	// Sum is the checksum of the first Head bytes: inode numbers are reused, and device numbers
+	// change with a boot.
 	Head int    `json:"head,omitempty"`
 	Sum  string `json:"sum,omitempty"`
-	// Cutting says that Offset is within a line that is too long, of which Cut
-	// bytes were dropped.
+	// Cutting means that Offset is within a line that is too long, of which Cut bytes were
+	// dropped.
 	Cutting bool   `json:"cutting,omitempty"`
 	Cut     uint64 `json:"cut,omitempty"`
 }
@@ -44,13 +44,13 @@ type position struct {
 type knownFile struct {
 	Ino  uint64 `json:"ino"`
 	Size int64  `json:"size"`
-	// Sum is of its first bytes, headSize or Size of them.
+	// Sum is the checksum of its first headSize bytes, or Size if that is less.
 	Sum string `json:"sum,omitempty"`
-	// Time is when it was written last, in nanoseconds since 1970.
+	// Time is its modification time, in nanoseconds since 1970.
 	Time int64 `json:"time,omitempty"`
 }
 
-// isIn reports whether c is that file, which may have grown.
+// isIn reports whether c is this file, possibly grown.
 func (k knownFile) isIn(c listed) bool {
 	return k.Ino == c.stat.ino && 0 <= k.Size && k.Size <= c.stat.size && checksum(c.head[:min(int64(len(c.head)), k.Size)]) == k.Sum
 }
@@ -58,7 +58,7 @@ func (k knownFile) isIn(c listed) bool {
 func (p position) text() logs.Position {
 	b, err := json.Marshal(p)
 	if err != nil {
-		return "" // numbers and a text of digits: it can't be
+		return "" // can't happen: p is numbers and strings of digits
 	}
 	return logs.Position(b)
 }
@@ -74,14 +74,14 @@ func parsePosition(text logs.Position) (position, error) {
 	return p, nil
 }
 
-// checksum is FNV-1a: it has to distinguish logs, not to resist anybody.
+// checksum returns the FNV-1a hash: it distinguishes logs but need not resist attackers.
 func checksum(b []byte) string {
 	h := fnv.New64a()
 	_, _ = h.Write(b) // it never fails
 	return strconv.FormatUint(h.Sum64(), 16)
 }
 
-// isIn reports whether t is or holds what the position is in, and sets its head.
+// isIn reports whether t is, or holds, the file that the position is in, and sets its head.
 func (p position) isIn(t *tail) bool {
 	if p.Fresh {
 		return false
@@ -96,7 +96,7 @@ func (p position) isIn(t *tail) bool {
 		return false
 	}
 	if p.Head == 0 {
-		// Nothing was handed over: only the file itself will do.
+		// Nothing was handed over, so there is no checksum: only the inode identifies the file.
 		return t.stat.ino == p.Ino
 	}
 	return len(t.head) >= p.Head && checksum(t.head[:p.Head]) == p.Sum

@@ -11,44 +11,42 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// Config says what to read. Path is mandatory.
+// Config configures a Reader. Path is mandatory.
 type Config struct {
 	// Path is the file, which need not exist yet; links are followed.
 	Path string
-	// Root is where the host's file system is; "": "/". Absolute links below it
-	// lead below it.
+	// Root is where the host's file system is mounted; "" means "/". Absolute links are resolved
+	// below it.
 	Root string
-	// Format says where time and text are in a line.
+	// Format defines where the time and the text are in a line.
 	Format Format
-	// Skip are texts; a line that contains one is passed by (skipList of
+	// Skip are texts; lines that contain one of them are skipped (skipList of
 	// node-problem-detector).
 	Skip []string
-	// Position is where an earlier reader was; "": Lookback decides.
+	// Position is where an earlier reader stopped; if empty, Lookback decides.
 	Position logs.Position
-	// Lookback is how far back to begin, in rotated files as well; 0: new lines
-	// only. It needs a Format with times.
+	// Lookback is how far back to begin, in rotated files as well; 0: new lines only. It requires
+	// a Format with times.
 	Lookback time.Duration
-	// Status is called with nil when the file can be read, and with the reason
-	// when it can't, also several times with the same; reading goes on when it can
-	// again. It is called from Run's goroutine; nil: nobody is reported.
+	// Status is called with nil when the file can be read, and with the error when it can't,
+	// possibly several times with the same one; reading continues as soon as it can. It is called
+	// from Run's goroutine and may be nil.
 	Status func(error)
-	// Log takes what is worth a note; nil: nothing does.
+	// Log receives log messages; may be nil.
 	Log *slog.Logger
 }
 
 const (
-	// maxLine is the longest line in bytes; longer ones are cut. Container runtimes cut
-	// theirs at as much.
+	// maxLine is the longest line in bytes; longer ones are cut. Container runtimes have the same
+	// limit.
 	maxLine = 16 << 10
-	// partialAfter is how long a last line waits for its line end before it is handed
-	// over without: a writer that is slower has stopped amid a line.
+	// partialAfter is how long a last line waits for its line end before it is handed over without
+	// one: its writer has stopped within a line.
 	partialAfter = 5 * time.Second
-	// pollEvery is how often to look without a notification of a change: the latency
-	// where there is no inotify.
+	// pollEvery is how often to check without a notification: the latency without inotify.
 	pollEvery = 2 * time.Second
-	// goneFor is how long a file without a path is kept open, should its writer
-	// go on, and how long a path may lead nowhere during a rotation before that
-	// is reported.
+	// goneFor is how long a deleted file is kept open in case its writer goes on, and how long a
+	// path may lead nowhere during a rotation before that is reported.
 	goneFor = 10 * time.Second
 )
 
@@ -58,7 +56,7 @@ type Reader struct {
 	dec  *decoder
 	tree tree
 
-	// The constants above, or a test's.
+	// Copies of the constants above; tests change them.
 	maxLine                          int
 	partialAfter, pollEvery, goneFor time.Duration
 
@@ -68,7 +66,7 @@ type Reader struct {
 	have bool   // pos is set
 }
 
-// New returns a Reader that has opened nothing, or what is wrong with cfg.
+// New returns a Reader that has not opened anything yet, or an error if cfg is invalid.
 func New(cfg Config) (*Reader, error) {
 	if cfg.Format.Location == nil {
 		cfg.Format.Location = hostZone(cfg.Root)
@@ -96,8 +94,8 @@ func New(cfg Config) (*Reader, error) {
 	}, nil
 }
 
-// Position returns up to where the file was handed over; at first, what New was
-// given. It is safe for concurrent use.
+// Position returns how far the file was handed over; at first, the Position given to New. It is
+// safe for concurrent use.
 func (r *Reader) Position() logs.Position {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,14 +110,14 @@ func (r *Reader) Position() logs.Position {
 	return p.text()
 }
 
-// setFresh says that there is no file.
+// setFresh records that there is no file.
 func (r *Reader) setFresh(known knownList, lines uint64) {
 	r.mu.Lock()
 	r.pos, r.have = position{Fresh: true, Known: known.positions(), Lines: lines}, true
 	r.mu.Unlock()
 }
 
-// setPosition says how far t was handed over, and how many lines were.
+// setPosition records how far t was handed over, and the number of lines.
 func (r *Reader) setPosition(t *tail, known knownList, lines uint64) {
 	p := position{Lines: lines, Dev: t.stat.dev, Ino: t.stat.ino, Offset: t.offset, Cutting: t.lines.cutting, Cut: t.lines.cut}
 	if k := r.dec.kernel; k != nil {
@@ -133,9 +131,8 @@ func (r *Reader) setPosition(t *tail, known knownList, lines uint64) {
 	r.mu.Unlock()
 }
 
-// Run hands lines over until ctx ends, and then returns nil, or the error of
-// handle. It is called from the calling goroutine. A file that is missing or
-// can't be read is waited for.
+// Run hands lines over until ctx ends, and then returns nil, or the error of handle. handle is
+// called from the calling goroutine. Run waits for a file that is missing or can't be read.
 func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 	s := &follower{r: r, handle: handle, start: r.cfg.Position}
 	defer s.close()
@@ -144,7 +141,7 @@ func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 	timer := time.NewTimer(r.pollEvery)
 	defer timer.Stop()
 	for {
-		// Watched first and looked at then, nothing falls in between.
+		// Watch before looking, so that no change falls in between.
 		w.follow(s.names())
 		if err := s.look(ctx); err != nil {
 			return err

@@ -7,22 +7,22 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// recordAfter is how long a line of the kernel's waits for further lines of its record, which
-// a syslog daemon reads at once and writes one after the other.
+// recordAfter is how long a kernel line waits for further lines of its record. Syslog daemons read
+// a record at once and write its lines one after the other.
 const recordAfter = 200 * time.Millisecond
 
-// record is a message of the kernel's whose lines are put together again. /dev/kmsg gives it
-// as one line, with "\x0a" for a newline, so that what is behind a newline in a name of a
-// process or file does not pass for a message, nor what is before it.
+// record is a kernel message whose lines are joined again. /dev/kmsg returns it as one line, with
+// "\x0a" for a newline, so that a newline in the name of a process or file can't make the part
+// before or after it pass for a message of its own.
 type record struct {
-	line   logs.Line // whose Text is valid until the record is handed over
-	since  time.Time // its latest line came then
+	line   logs.Line // its Text is valid until the record is handed over
+	since  time.Time // when its latest line came
 	open   bool
-	wanted bool // all its lines are; else what is left of it could pass for another message
+	wanted bool // all its lines are wanted; else the remaining ones could pass for another message
 }
 
-// addToRecord takes one line of the kernel's, and hands over the record before it unless it
-// is of that one.
+// addToRecord adds a kernel line to the open record, or hands that record over and opens a new one
+// if the line does not belong to it.
 func (s *follower) addToRecord(text []byte, at time.Time, wanted bool) error {
 	k, r := s.r.dec.kernel, &s.record
 	if r.open && k.continues && len(r.line.Text)+len(text) < s.r.maxLine {
@@ -40,7 +40,7 @@ func (s *follower) addToRecord(text []byte, at time.Time, wanted bool) error {
 	return nil
 }
 
-// endRecord hands over the record that is open, if it is wanted.
+// endRecord closes the open record, and hands it over if it is wanted.
 func (s *follower) endRecord() error {
 	if !s.record.open {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// Between two runs a log goes on in any way. What the second one gets is what
-// came meanwhile, nothing of before.
+// Between two runs a log changes in any way. The second run gets what was written in the meantime,
+// and nothing older.
 func TestRestart(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
@@ -92,7 +92,7 @@ func TestRestart(t *testing.T) {
 			at := c.stop()
 			l.clock = time.Now()
 			tt.meanwhile(l)
-			// Twice from the same position: reading changes nothing.
+			// Twice from the same position: reading must not change anything.
 			for range 2 {
 				again := start(t, Config{Path: l.path, Position: at}, func(r *Reader) { r.pollEvery = 5 * time.Millisecond })
 				again.want(tt.want...)
@@ -115,7 +115,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// later sets a file's time to a second after that of the last one.
+// later sets a file's time to one second after that of the last one.
 func (l *logFile) later(path string) {
 	l.t.Helper()
 	l.clock = l.clock.Add(time.Second)
@@ -132,7 +132,7 @@ func (l *logFile) earlier(name string) {
 	}
 }
 
-// truncateBy takes back the last bytes that were written.
+// truncateBy removes the last n bytes that were written.
 func (l *logFile) truncateBy(n int) {
 	l.t.Helper()
 	st, err := os.Stat(l.path)
@@ -144,8 +144,8 @@ func (l *logFile) truncateBy(n int) {
 	}
 }
 
-// A file that was not there when the reader stopped is new, also where it was
-// rotated before the next reader starts.
+// A file that did not exist when the reader stopped is new, even if it was rotated before the next
+// reader starts.
 func TestRestartWithoutAFile(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "app.log.9"), []byte("before everything\n"), 0o600); err != nil {
@@ -162,7 +162,7 @@ func TestRestartWithoutAFile(t *testing.T) {
 	start(t, Config{Path: l.path, Position: at}).want("1", "2")
 }
 
-// What handle refused comes again.
+// An item that handle refused is handed over again.
 func TestHandleFails(t *testing.T) {
 	l := newLog(t, filepath.Join(t.TempDir(), "app.log"))
 	r, err := New(Config{Path: l.path})
@@ -202,7 +202,7 @@ func TestBadPosition(t *testing.T) {
 	c.want("-bad-position:0", "new")
 }
 
-// What is read from a disk that lies is refused or harmless.
+// A corrupted position is refused or harmless.
 func FuzzPosition(f *testing.F) {
 	f.Add(string(position{Dev: 1, Ino: 2, Offset: 3, Head: 3, Sum: "x", Cutting: true, Cut: 4}.text()))
 	f.Add(string(position{Fresh: true, Known: []knownFile{{Ino: 1, Size: 2, Sum: "x", Time: 3}}}.text()))
@@ -219,8 +219,8 @@ func FuzzPosition(f *testing.F) {
 	})
 }
 
-// A line has the same number however often it is read, and no other has it: not in
-// a copy, not behind a rotation, not after a loss.
+// A line has the same number each time it is read, and no other line has it: not in a copy, not
+// after a rotation, not after a loss.
 func TestNumbers(t *testing.T) {
 	l := newLog(t, filepath.Join(t.TempDir(), "app.log"))
 	c := start(t, Config{Path: l.path}).up()
@@ -228,7 +228,7 @@ func TestNumbers(t *testing.T) {
 	l.write("1\n2\n")
 	c.want("1", "2")
 	l.copyTruncate("app.log.1")
-	l.earlier("app.log.1") // the two files' times are too near to report their order
+	l.earlier("app.log.1") // the two files' times are too close to determine their order
 	l.write("3\n4\n")
 	c.want("1", "2", "3", "4")
 	l.rename("app.log.2")

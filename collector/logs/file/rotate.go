@@ -5,10 +5,9 @@ import (
 	"os"
 )
 
-// between returns the first rotated file of the current name that was not read,
-// or that was written after it was; nil: there is none. What is at the name
-// itself counts where the path, whose file is given if there is one, leads
-// elsewhere by now.
+// between returns the first rotated file of the current name that was not read completely, or nil.
+// The file at the name itself is included if the path by now leads elsewhere. path is the file at
+// the path, if there is one.
 func (s *follower) between(path found) *tail {
 	return s.firstUnread(path.head(), func() []sibling {
 		var older []sibling
@@ -28,8 +27,8 @@ func (s *follower) between(path found) *tail {
 	})
 }
 
-// firstUnread returns the first of the listed files that is to be read before
-// the one that begins with head. One that can never be opened is passed by.
+// firstUnread returns the first of the listed files that is to be read before the one that begins
+// with head. Files that can't be opened are skipped.
 func (s *follower) firstUnread(head []byte, list func() []sibling) *tail {
 	for try := range listTries {
 		all := true
@@ -48,12 +47,12 @@ func (s *follower) firstUnread(head []byte, list func() []sibling) *tail {
 			return nil
 		}
 	}
-	return nil // the next look comes with the next change of the folder
+	return nil // the next change of the folder triggers another try
 }
 
-// unread opens a rotated file where it was left; nil: all of it was read, or it
-// is a copy of the file that begins with head, which will be read itself, or on
-// in the copy should it be truncated. ok is false where it is not there any more.
+// unread opens a rotated file where reading stopped. It returns nil if all of it was read, or if
+// it is a copy of the file that begins with head: that one is read itself, and only if it is
+// truncated its rest is read from the copy. ok is false if the file is gone.
 func (s *follower) unread(c sibling, head []byte) (t *tail, ok bool) {
 	f, ok := c.open()
 	if !ok {
@@ -77,12 +76,12 @@ func (s *follower) unread(c sibling, head []byte) (t *tail, ok bool) {
 	return nil, true
 }
 
-// unreadPacked is unread for a compressed file that is not known. It is made
-// after the file at the path was truncated, so it is no copy of that.
+// unreadPacked is unread for a compressed file that is not known. It is created after the file at
+// the path was truncated, so it is no copy of that file.
 func (s *follower) unreadPacked(c sibling, f *os.File, own []byte) *tail {
 	t := s.newTail(found{f: f, name: s.name, stat: c.stat})
 	t.packed = newPacked(f, c.packing)
-	t.unpackHead() // what is wrong with it comes up again when it is read
+	t.unpackHead() // an error comes up again when the file is read
 	if s.ofCurrent(t, c.packing) {
 		return nil
 	}
@@ -93,7 +92,7 @@ func (s *follower) unreadPacked(c sibling, f *os.File, own []byte) *tail {
 	}
 	k := s.known[i]
 	if c.packing == gzipped && uint32(k.read) != size && !k.outgrew(t.head, size) {
-		t.offset = k.read // it was written after it was read
+		t.offset = k.read // it was written again after it was read
 		return t
 	}
 	s.known[i].packed = true
@@ -101,8 +100,8 @@ func (s *follower) unreadPacked(c sibling, f *os.File, own []byte) *tail {
 	return nil
 }
 
-// ofCurrent reports whether a compressed file was made of the current one, which
-// is deleted then, and may still be written to.
+// ofCurrent reports whether a compressed file was made from the current one, which then is deleted
+// and may still be written to.
 func (s *follower) ofCurrent(t *tail, p packing) bool {
 	if s.cur == nil || s.cur.packed != nil {
 		return false
@@ -117,7 +116,7 @@ func (s *follower) ofCurrent(t *tail, p packing) bool {
 	return sameStart(t.head, s.cur.head)
 }
 
-// done takes down that t was read to its end.
+// done records that t was read to its end.
 func (s *follower) done(t *tail) {
 	if t.packed == nil {
 		if st, err := stat(t.f); err == nil {
@@ -128,7 +127,7 @@ func (s *follower) done(t *tail) {
 	}
 	own, err := readHead(t.f)
 	if err != nil {
-		own = nil // its inode has to do
+		own = nil // only the inode identifies it then
 	}
 	if i := s.known.origin(sibling{stat: t.stat}, t.head, t.packed.unpackedSize(t.stat.size)); i >= 0 {
 		s.known[i].packed = true
@@ -136,8 +135,8 @@ func (s *follower) done(t *tail) {
 	s.known.add(newKnown(t.stat, own, t.stat.size))
 }
 
-// overtaken reports whether there is a rotated file to be read behind the current
-// one, so that this one's writer is done with it.
+// overtaken reports whether there is a newer rotated file to read, which means that the writer of
+// the current one is done with it.
 func (s *follower) overtaken(path fileStat) bool {
 	t := s.between(found{stat: path})
 	if t != nil {
@@ -146,9 +145,9 @@ func (s *follower) overtaken(path fileStat) bool {
 	return t != nil
 }
 
-// moved reports whether what came into the current file was copied and truncated
-// before any of it was read, so that it has to be read from the copy first: a
-// rotated file older than the current one that was not read.
+// moved reports whether the content of the current file was copied and truncated before any of it
+// was read, so that the copy has to be read first: a rotated file older than the current one that
+// was not read.
 func (s *follower) moved() bool {
 	t := s.firstUnread(s.cur.head, func() []sibling {
 		all := siblings(s.name)
@@ -165,8 +164,8 @@ func (s *follower) moved() bool {
 	return t != nil
 }
 
-// copyOf returns a rotated file that begins with what was read of t and has at
-// least as much, where t was to be read on; nil: there is none.
+// copyOf returns a rotated file that begins with what was read from t and has at least as many
+// bytes, positioned where t was; nil if there is none.
 func (s *follower) copyOf(t *tail) *tail {
 	if len(t.head) == 0 {
 		return nil
@@ -190,8 +189,7 @@ func (s *follower) copyOf(t *tail) *tail {
 	return nil
 }
 
-// openCopy opens c if it is such a file. ok is false where it is not there any
-// more.
+// openCopy opens c if it is a copy of t. ok is false if the file is gone.
 func (s *follower) openCopy(c sibling, t *tail) (copied *tail, ok bool) {
 	f, ok := c.open()
 	if !ok {
@@ -215,7 +213,7 @@ func (s *follower) openCopy(c sibling, t *tail) (copied *tail, ok bool) {
 	return copied, true
 }
 
-// sameStart reports whether one of them begins with the other.
+// sameStart reports whether one of them is a prefix of the other.
 func sameStart(a, b []byte) bool {
 	n := min(len(a), len(b))
 	return n > 0 && bytes.Equal(a[:n], b[:n])

@@ -17,18 +17,18 @@ import (
 
 // sibling is a rotated file beside the one at the path.
 type sibling struct {
-	name    string // below the real root
-	plain   string // before it was compressed
+	name    string // path on the real root
+	plain   string // name before it was compressed
 	packing packing
 	stat    fileStat
 }
 
-// writtenBefore reports whether it was not written since.
+// writtenBefore reports whether the file was last written before t.
 func (s sibling) writtenBefore(t time.Time) bool {
 	return time.Unix(s.stat.modified.Unix()).Before(t)
 }
 
-// open opens the sibling, if it still is the one that was listed.
+// open opens the sibling if it is still the file that was listed.
 func (s sibling) open() (*os.File, bool) {
 	f, err := os.OpenFile(s.name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -41,15 +41,14 @@ func (s sibling) open() (*os.File, bool) {
 	return f, true
 }
 
-// maxSiblings bounds how many rotated files are looked at: the newest ones.
+// maxSiblings bounds how many rotated files are considered: the newest ones.
 const maxSiblings = 64
 
-// siblings lists the rotated files of the file with this name, the one that was
-// written last at the end. One that is there compressed as well is about to go:
-// it counts until then.
+// siblings lists the rotated files of the file with this name, the last written one at the end. A
+// file that also exists in compressed form is about to be deleted; until then it is the one that
+// counts.
 func siblings(name string) []sibling {
-	// Rotating renames one file after the other: a list that was made meanwhile
-	// lacks some.
+	// A rotation renames one file after the other: a list made in between is incomplete.
 	for range listTries {
 		all, whole := listSiblings(name)
 		if whole {
@@ -60,17 +59,17 @@ func siblings(name string) []sibling {
 	return all
 }
 
-// listTries is how often rotated files are listed anew because meanwhile one of
-// them was renamed or compressed.
+// listTries is how often rotated files are listed again because one of them was renamed or
+// compressed in the meantime.
 const listTries = 5
 
-// listed is a sibling with its first bytes, compressed where it is.
+// listed is a sibling with its first bytes, compressed if the file is.
 type listed struct {
 	sibling
 	head []byte
 }
 
-// listHeads is siblings with the first bytes of each that can be opened.
+// listHeads returns the siblings that can be opened, with their first bytes.
 func listHeads(name string) (all []listed) {
 	for range listTries {
 		all = nil
@@ -90,7 +89,7 @@ func listHeads(name string) (all []listed) {
 	return all
 }
 
-// unpackedHead returns the first bytes of what it holds, or some of them.
+// unpackedHead returns the first decompressed bytes, or some of them.
 func (c listed) unpackedHead() []byte {
 	if c.packing == plain {
 		return c.head
@@ -100,7 +99,7 @@ func (c listed) unpackedHead() []byte {
 		return nil
 	}
 	head := make([]byte, headSize)
-	n, _ := io.ReadFull(z, head) // its end is missing
+	n, _ := io.ReadFull(z, head) // c.head is cut, so it has no end
 	return head[:n]
 }
 
@@ -109,7 +108,7 @@ func listSiblings(name string) (all []sibling, whole bool) {
 	dir, base := filepath.Split(name)
 	before, err := os.Stat(dir)
 	if err != nil {
-		return nil, true // not even the file itself can be found then
+		return nil, true // then the file itself can't be found either
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -140,7 +139,7 @@ func listSiblings(name string) (all []sibling, whole bool) {
 	return all[max(0, len(all)-maxSiblings):], whole
 }
 
-// statAt looks at what is at path, which is no link.
+// statAt returns the state of the file at path, which must not be a link.
 func statAt(path string) (fileStat, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -150,9 +149,8 @@ func statAt(path string) (fileStat, error) {
 	return statFD(fd)
 }
 
-// compareAge orders rotated files by when they were written last. Whatever
-// compresses one keeps that time (logrotate, gzip) or puts the date of the
-// rotation in the name (kubelet).
+// compareAge orders rotated files by when they were last written. Compressing keeps that time
+// (logrotate, gzip) or puts the date of the rotation in the name (kubelet).
 func compareAge(a, b sibling) int {
 	if a.packing != plain || b.packing != plain {
 		if d, e := rotationDate(a.plain), rotationDate(b.plain); d != e && len(d) == len(e) {
@@ -169,8 +167,8 @@ func compareAge(a, b sibling) int {
 	}
 }
 
-// compareNames orders rotated files that were last written in the same tick of
-// the clock, the older one first: 10, 2, 1 and 20260101, 20260102.
+// compareNames orders rotated files that were last written in the same clock tick, oldest first:
+// 10, 2, 1 and 20260101, 20260102.
 func compareNames(a, b string) int {
 	if n, m := rotationNumber(a), rotationNumber(b); n >= 0 && m >= 0 {
 		return m - n
@@ -178,8 +176,7 @@ func compareNames(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// rotationNumber returns the number that a name ends with, and -1 where it has
-// none or that of a date.
+// rotationNumber returns the number that a name ends with, or -1 if there is none or it is a date.
 func rotationNumber(name string) int {
 	digits := name[len(strings.TrimRight(name, "0123456789")):]
 	if len(digits) == 0 || len(digits) > 5 {
@@ -192,9 +189,8 @@ func rotationNumber(name string) int {
 	return n
 }
 
-// rotationDate returns the digits of a date in the name, from the year to the
-// smallest unit, with what follows; "" where there is none, or one that begins
-// with the day.
+// rotationDate returns the digits of a date in the name, from the year to the smallest unit,
+// followed by any other digits; "" if there is none, or if it begins with the day.
 func rotationDate(name string) string {
 	base := filepath.Base(name)
 	for i := range len(base) {
@@ -214,9 +210,9 @@ func rotationDate(name string) string {
 	return ""
 }
 
-// isRotated reports whether name is what base is called after a rotation: with a
-// number or a date behind it (kern.log.1, kern.log-20260102, 0.log.20260102-030405)
-// or before its extension (app-2026-01-02.log, app.1.log).
+// isRotated reports whether name is a rotated name of base: with a number or a date behind it
+// (kern.log.1, kern.log-20260102, 0.log.20260102-030405) or before its extension
+// (app-2026-01-02.log, app.1.log).
 func isRotated(name, base string) bool {
 	if suffix, ok := strings.CutPrefix(name, base); ok {
 		return isRotation(suffix)
@@ -233,8 +229,8 @@ func isRotated(name, base string) bool {
 	return ok && isRotation(middle)
 }
 
-// isRotation reports whether s is a number or date with its separator. Letters are
-// of times as in 20260102T030405Z; those of .gz and its like are not among them.
+// isRotation reports whether s is a separator followed by a number or date. The only letters
+// allowed are those of times such as 20260102T030405Z; extensions such as .gz don't match.
 func isRotation(s string) bool {
 	if len(s) < 2 || strings.IndexByte(".-_", s[0]) < 0 || s[1] < '0' || s[1] > '9' {
 		return false

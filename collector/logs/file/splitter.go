@@ -2,25 +2,24 @@ package file
 
 import "bytes"
 
-// splitter cuts what is read of a file into lines, in a buffer of fixed size.
-// Bytes go in by room and filled, lines come out by next. It belongs to one
-// goroutine.
+// splitter splits what is read from a file into lines, in a buffer of fixed size. Bytes go in with
+// room and filled, and lines come out of next. It belongs to one goroutine.
 type splitter struct {
 	buf        []byte
-	start, end int    // what is in buf and was not taken by next
-	limit      int    // of a line's length
-	cutting    bool   // the beginning of the current line was handed out
+	start, end int    // the part of buf that next has not returned yet
+	limit      int    // maximum length of a line
+	cutting    bool   // the beginning of the current line was returned
 	cut        uint64 // bytes of it that were dropped
 }
 
-// chunk is how much is read at a time.
+// chunk is how many bytes are read at a time.
 const chunk = 64 << 10
 
 func newSplitter(limit int) *splitter {
 	return &splitter{buf: make([]byte, limit+chunk), limit: limit}
 }
 
-// piece is what next has found.
+// piece is the kind of what next returns.
 type piece int
 
 const (
@@ -28,15 +27,15 @@ const (
 	none piece = iota
 	// whole is a line without its line end.
 	whole
-	// beginning is as much of a line that is too long as may be handed over.
+	// beginning is the part of a too long line that may be handed over.
 	beginning
-	// ending is where a line that was too long ends.
+	// ending is the end of a too long line.
 	ending
-	// dropped are bytes that belong to no line, or to one that is too long.
+	// dropped are bytes that belong to no line, or to a too long one.
 	dropped
 )
 
-// room returns where the next bytes go. It invalidates the lines of next.
+// room returns where to put the next bytes. It invalidates lines returned by next.
 func (s *splitter) room() []byte {
 	if s.start > 0 {
 		s.end = copy(s.buf, s.buf[s.start:s.end])
@@ -45,18 +44,18 @@ func (s *splitter) room() []byte {
 	return s.buf[s.end:]
 }
 
-// filled says that n bytes were put into room.
+// filled records that n bytes were put into room.
 func (s *splitter) filled(n int) { s.end += n }
 
-// rest is how many bytes wait for the end of their line.
+// rest returns how many bytes wait for the end of their line.
 func (s *splitter) rest() int { return s.end - s.start }
 
 // reset forgets everything.
 func (s *splitter) reset() { s.start, s.end, s.cutting, s.cut = 0, 0, false, 0 }
 
-// next returns what comes next, how many bytes of the file it takes, and the
-// line where it is one. At the end of a file the rest is a line as well: final.
-// After ending, cutOff reports how much was dropped.
+// next returns the next piece, how many bytes of the file it takes, and the line if it is one. If
+// final is set, the rest at the end of a file counts as a line as well. After ending, cut is how
+// many bytes were dropped.
 func (s *splitter) next(final bool) (line []byte, size int, p piece) {
 	b := s.buf[s.start:s.end]
 	if len(b) == 0 {
@@ -89,7 +88,7 @@ func (s *splitter) next(final bool) (line []byte, size int, p piece) {
 	}
 }
 
-// skipLine passes by what is left of a line that is too long.
+// skipLine skips the rest of a too long line.
 func (s *splitter) skipLine(b []byte) (line []byte, size int, p piece) {
 	end := bytes.IndexByte(b, '\n')
 	if end < 0 {

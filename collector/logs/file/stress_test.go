@@ -18,8 +18,8 @@ import (
 
 var seeds = flag.Uint64("seeds", 4, "how many runs of any rotation and any restart")
 
-// A log is written, rotated in every way and read by readers that are stopped
-// and started at any time. Each line comes once, in order.
+// A log is written, rotated in every way, and read by readers that are stopped and started at any
+// time. Each line is handed over once, in order.
 func TestAnyRotationAnyRestart(t *testing.T) {
 	for seed := range *seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -41,8 +41,8 @@ func TestAnyRotationAnyRestart(t *testing.T) {
 				if p, err := parsePosition(at); err != nil {
 					t.Error(err)
 				} else if p.Offset == 0 {
-					// Should the file be compressed before the next reader is up, that one
-					// can't know it.
+					// If the file is compressed before the next reader has started, that reader
+					// can't recognize it.
 					lossy++
 				}
 				c = start(t, Config{Path: l.path, Position: at, Log: log}, func(r *Reader) { r.pollEvery = 20 * time.Millisecond })
@@ -81,7 +81,7 @@ func TestAnyRotationAnyRestart(t *testing.T) {
 					}
 					l.write("whole\n")
 					written++
-				case 4, 5: // all that are left, but the one that was rotated last
+				case 4, 5: // all that are left, except the one rotated last
 					for n := range rotations - 1 {
 						if !packed[n] {
 							l.compress(fmt.Sprintf("app.log.%08d", n), ".gz")
@@ -132,7 +132,7 @@ func TestAnyRotationAnyRestart(t *testing.T) {
 	}
 }
 
-// traceOf is what went on when a line was written, and for some time before and after.
+// traceOf returns what happened when a line was written, and for some time before and after.
 func traceOf(trace string, line int) string {
 	const before, after = 10_000, 30_000 // bytes: a reader lags behind
 	at := 0
@@ -175,11 +175,11 @@ func TestLogrotate(t *testing.T) {
 				l.write(line + "\n")
 				want = append(want, line)
 				if strings.HasPrefix(options, "copytruncate") {
-					// Between copying and truncating no tool can keep what is written.
+					// What is written between copying and truncating is lost with any tool.
 					c.want(want...)
 				}
 				if strings.Contains(options, "dateformat") && i != 7 {
-					continue // a name for each second only
+					continue // its names have a resolution of a second
 				}
 				out, err := exec.CommandContext(t.Context(), tool, "-f", "-s", filepath.Join(dir, "state"), conf).CombinedOutput()
 				if err != nil {

@@ -8,35 +8,35 @@ import (
 	"time"
 )
 
-// headSize is how much of a file's beginning distinguishes it from others: syslog lines
-// differ within the first one.
+// headSize is how much of a file's beginning is compared to tell files apart: syslog lines differ
+// within the first one.
 const headSize = 1 << 10
 
-// tail is an open file with how far it was read.
+// tail is an open file, read up to some offset.
 type tail struct {
 	f      *os.File
-	packed *packed  // of a compressed file: offsets are in what it holds
+	packed *packed  // for a compressed file; offsets then refer to the decompressed content
 	name   string   // where it was when it was at its path
 	stat   fileStat // as of the last look
 	head   []byte   // its first bytes, at most headSize
 
 	offset int64 // of the first byte that was not handed over
 	lines  *splitter
-	grown  time.Time // when the unfinished last line was seen to grow
+	grown  time.Time // when it last grew, for an unfinished last line
 }
 
-// errRewritten is returned when the file no longer holds what was read of it.
+// errRewritten is returned when the file no longer holds what was read from it.
 var errRewritten = errors.New("the file was truncated or written anew")
 
-// readAt is where the next bytes are.
+// readAt returns the offset of the next bytes to read.
 func (t *tail) readAt() int64 { return t.offset + int64(t.lines.rest()) }
 
-// look checks that the file still holds what was read of it.
+// look checks that the file still holds what was read from it.
 func (t *tail) look() error {
 	if t.packed == nil {
 		return t.check(nil)
 	}
-	// It is written once.
+	// A compressed file is written only once.
 	st, err := stat(t.f)
 	if err == nil {
 		t.stat = st
@@ -44,15 +44,14 @@ func (t *tail) look() error {
 	return err
 }
 
-// unpackHead reads the first bytes of a compressed file, and reports whether it
-// could.
+// unpackHead reads the first decompressed bytes, and reports whether it succeeded.
 func (t *tail) unpackHead() bool {
 	head, err := t.packed.head()
 	t.head = head
 	return err == nil
 }
 
-// check checks that, and that more follows it.
+// check checks that the file still holds what was read from it, followed by more.
 func (t *tail) check(more []byte) error {
 	st, err := stat(t.f)
 	if err != nil {
@@ -82,9 +81,9 @@ func (t *tail) check(more []byte) error {
 	return nil
 }
 
-// fill reads a chunk. It returns io.EOF where there is no more, and errRewritten
-// where what was read may not follow what was read before: the file may have
-// been truncated and written since the last look.
+// fill reads a chunk. It returns io.EOF at the end of the file, and errRewritten if the chunk may
+// not follow what was read before, because the file may have been truncated and written since the
+// last look.
 func (t *tail) fill(now time.Time) error {
 	room := t.lines.room()
 	var n int
@@ -117,8 +116,8 @@ func readHead(f *os.File) ([]byte, error) {
 	return head[:n], nil
 }
 
-// lastLine returns where the last, unfinished line of a file of this size
-// begins, or the size where it is not known within limit.
+// lastLine returns where the last, unfinished line of a file of this size begins, or size if that
+// line is longer than limit.
 func lastLine(f *os.File, size int64, limit int) (int64, error) {
 	from := max(0, size-int64(limit))
 	b := make([]byte, size-from)

@@ -13,11 +13,11 @@ type layout struct {
 	noYear, noDay bool // noDay: neither month nor day
 }
 
-// errLayout is returned for a layout that says nothing of the time.
+// errLayout is returned for a layout without any part of a time.
 var errLayout = errors.New("not a time layout (an example: Jan _2 15:04:05)")
 
-// parseLayout finds out what a layout leaves out, by formatting times that
-// differ in nothing else. A nil location is the local one.
+// parseLayout determines what a layout leaves out, by formatting times that differ in that part
+// only. A nil location means the local one.
 func parseLayout(text string, location *time.Location) (layout, error) {
 	if location == nil {
 		location = time.Local
@@ -37,12 +37,12 @@ func parseLayout(text string, location *time.Location) (layout, error) {
 	return l, nil
 }
 
-// slack is how far in the future a time without a year or day may be before it
-// is taken for one of the past: clocks and time zones of writers differ.
+// slack is how far in the future a time without a year or day may be before it is moved to the
+// past: writers' clocks and time zones differ.
 const slack = 24 * time.Hour
 
-// parse reads a time. What the layout leaves out is chosen so that the time is
-// the latest that is not in the future of now, give or take the slack.
+// parse parses a time. What the layout leaves out is set so that the time is the latest that is at
+// most slack after now.
 func (l *layout) parse(text string, now time.Time) (time.Time, error) {
 	t, err := time.ParseInLocation(l.text, text, l.location)
 	if err != nil {
@@ -54,15 +54,15 @@ func (l *layout) parse(text string, now time.Time) (time.Time, error) {
 	here := now.In(t.Location())
 	year, month, day := here.Date()
 	if l.noDay {
-		// A time of day: of today or of yesterday. An hour ahead is a clock that
-		// is ahead, not a line that is 23 hours old.
+		// A time of day, of today or of yesterday. If it is up to an hour ahead, the writer's
+		// clock is ahead; the line is not 23 hours old.
 		t = onDay(t, year, month, day)
 		if t.After(now.Add(time.Hour)) {
 			t = onDay(t, year, month, day-1)
 		}
 		return t, nil
 	}
-	// Four years back there is a 29 February, but for 2100 and its like.
+	// Four years back there is a 29 February, except around 2100 and the like.
 	for y := year + 1; y > year-9; y-- {
 		u := onDay(t, y, t.Month(), t.Day())
 		if u.Month() == t.Month() && !u.After(now.Add(slack)) {

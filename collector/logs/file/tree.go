@@ -11,12 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errNotRegular is returned for a path that leads to anything but a file: what
-// is read of a device or a pipe can't be read again.
+// errNotRegular is returned for a path that does not lead to a regular file: what is read from a
+// device or a pipe can't be read again.
 var errNotRegular = errors.New("not a regular file")
 
-// tree is the host's file system, seen below a root: symbolic links lead where
-// they lead on the host. The zero tree is the real root.
+// tree is the host's file system, mounted at root: symbolic links lead where they lead on the
+// host. The zero tree is the real root.
 type tree struct{ root string }
 
 func newTree(root string) tree {
@@ -26,21 +26,21 @@ func newTree(root string) tree {
 	return tree{root: filepath.Clean(root)}
 }
 
-// found is a file that was opened, and where it is.
+// found is an open file and its path.
 type found struct {
 	f    *os.File
-	name string // below the real root, without symbolic links
+	name string // path on the real root, without symbolic links
 	stat fileStat
 }
 
-// closeFile closes what was only read, if there is something.
+// closeFile closes a file that was only read. f may be nil.
 func closeFile(f *os.File) {
 	if f != nil {
 		_ = f.Close()
 	}
 }
 
-// head returns its first bytes; none where there is no file or it can't be read.
+// head returns the file's first bytes, or nil if there is no file or it can't be read.
 func (f found) head() []byte {
 	if f.f == nil {
 		return nil
@@ -59,8 +59,7 @@ func (t tree) open(path string) (found, error) {
 		if err != nil {
 			return found{}, err
 		}
-		// Had it been renamed before its name was asked for, the name would be what
-		// it was renamed to.
+		// If the file was renamed before its name was read, the name is already the new one.
 		if now, err := t.stat(path); err == nil && now.sameFile(f.stat) {
 			return f, nil
 		}
@@ -79,7 +78,7 @@ func (t tree) openOnce(path string) (found, error) {
 	if err != nil {
 		return found{}, &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
-	// A file opened through its descriptor is the one that was looked at.
+	// Opening it through its descriptor makes sure that it is the file checked above.
 	self := "/proc/self/fd/" + strconv.Itoa(fd)
 	name, err := os.Readlink(self)
 	if err != nil {
@@ -92,7 +91,7 @@ func (t tree) openOnce(path string) (found, error) {
 	return found{f: f, name: name, stat: st}, nil
 }
 
-// stat looks at the file that path leads to.
+// stat returns the state of the file that path leads to.
 func (t tree) stat(path string) (fileStat, error) {
 	fd, err := t.resolve(path)
 	if err != nil {
@@ -106,7 +105,7 @@ func (t tree) stat(path string) (fileStat, error) {
 	return st, nil
 }
 
-// resolve opens path for nothing but looking at it, which waits for nobody.
+// resolve opens path with O_PATH, which never blocks.
 func (t tree) resolve(path string) (fd int, err error) {
 	if t.root == "" {
 		return unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
@@ -121,10 +120,10 @@ func (t tree) resolve(path string) (fd int, err error) {
 	return unix.Openat2(root, path, &how)
 }
 
-// below returns where path is, links not followed.
+// below returns the real path of path, without following links.
 func (t tree) below(path string) string { return filepath.Join(t.root, path) }
 
-// fileStat is what identifies a file, and what changes when it is written.
+// fileStat identifies a file, and shows when it was written.
 type fileStat struct {
 	dev, ino uint64
 	size     int64
@@ -134,7 +133,7 @@ type fileStat struct {
 
 func (a fileStat) sameFile(b fileStat) bool { return a.dev == b.dev && a.ino == b.ino }
 
-// before reports that a was written last before b was.
+// before reports whether a was last written before b.
 func (a fileStat) before(b fileStat) bool {
 	return a.modified.Sec < b.modified.Sec || a.modified.Sec == b.modified.Sec && a.modified.Nsec < b.modified.Nsec
 }
@@ -151,7 +150,7 @@ func statFD(fd int) (fileStat, error) {
 	return fileStat{dev: uint64(st.Dev), ino: st.Ino, size: st.Size, links: uint64(st.Nlink), modified: st.Mtim}, nil
 }
 
-// stat looks at an open file.
+// stat returns the state of an open file.
 func stat(f *os.File) (fileStat, error) {
 	conn, err := f.SyscallConn()
 	if err != nil {

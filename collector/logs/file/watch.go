@@ -11,15 +11,14 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watch reports when something happens in the folders of a file. Without inotify
-// (none left, a network file system) it reports nothing, and the slow look of the
-// reader is all there is.
+// watch reports changes in the folders of a file. Without inotify (no instances left, a network
+// file system) it reports nothing, and the reader depends on polling.
 type watch struct {
-	w    *fsnotify.Watcher // nil: inotify is not to be had
+	w    *fsnotify.Watcher // nil: inotify is not available
 	log  *slog.Logger
 	path string // as configured
 	dirs []string
-	stem string // of the names that matter in these folders
+	stem string // common prefix of the relevant names in these folders
 }
 
 func newWatch(path string, log *slog.Logger) *watch {
@@ -30,8 +29,7 @@ func newWatch(path string, log *slog.Logger) *watch {
 	return &watch{w: w, log: log, path: path}
 }
 
-// follow watches the folders of these files. It reports whether one of them was
-// not watched before.
+// follow watches the folders of these files. It reports whether it added a folder.
 func (w *watch) follow(names []string) (more bool) {
 	if w.w == nil {
 		return false
@@ -50,7 +48,7 @@ func (w *watch) follow(names []string) (more bool) {
 	}
 	for _, dir := range w.dirs {
 		if !slices.Contains(dirs, dir) {
-			// It may be gone, and its watch with it.
+			// The folder may be gone, and its watch with it.
 			_ = w.w.Remove(dir)
 		}
 	}
@@ -69,17 +67,17 @@ func (w *watch) follow(names []string) (more bool) {
 	return more
 }
 
-// again watches the folders anew, should one have been made anew.
+// again adds all watches again, in case a folder was replaced.
 func (w *watch) again() {
 	for _, dir := range w.dirs {
 		if err := w.w.Add(dir); err != nil {
-			w.dirs = nil // follow tries
+			w.dirs = nil // follow retries
 			return
 		}
 	}
 }
 
-// common returns what both begin with.
+// common returns the common prefix of a and b.
 func common(a, b string) string {
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
@@ -89,7 +87,7 @@ func common(a, b string) string {
 	return a[:min(len(a), len(b))]
 }
 
-// events never sends without inotify.
+// events returns the channel of changes; without inotify it is nil and never receives.
 func (w *watch) events() <-chan fsnotify.Event {
 	if w.w == nil {
 		return nil
@@ -104,14 +102,14 @@ func (w *watch) errors() <-chan error {
 	return w.w.Errors
 }
 
-// matters reports whether an event may be of the file or of one that it was
-// rotated to. Other files of /var/log are written all the time.
+// matters reports whether an event may concern the file or one of its rotations. Other files of
+// /var/log are written all the time.
 func (w *watch) matters(e fsnotify.Event) bool {
 	return strings.HasPrefix(filepath.Base(e.Name), w.stem)
 }
 
-// wait returns true when there is something to look at or the time is up, and
-// false when ctx has ended.
+// wait returns true when there may be something to read or timeUp receives, and false when ctx
+// ends.
 func (w *watch) wait(ctx context.Context, timeUp <-chan time.Time) bool {
 	for {
 		select {
@@ -127,14 +125,14 @@ func (w *watch) wait(ctx context.Context, timeUp <-chan time.Time) bool {
 			w.drain()
 			return true
 		case err := <-w.errors():
-			// The queue has overflown: anything may have happened.
+			// The event queue overflowed: anything may have happened.
 			w.log.Debug("missed changes to a log file", "path", w.path, "error", err)
 			return true
 		}
 	}
 }
 
-// drain takes the events that wait: one look is enough for all of them.
+// drain takes the waiting events: one look is enough for all of them.
 func (w *watch) drain() {
 	for {
 		select {

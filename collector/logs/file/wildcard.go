@@ -6,25 +6,24 @@ import (
 	"unicode/utf8"
 )
 
-// wildcard finds what an expression finds that is made of texts and ".*" alone,
-// as the usual ones for messages are: `kernel: \[.*\] (.*)`, `msg="([^\n]*)"`.
-// It takes a small part of the time of the matcher, and allocates nothing. Lines must
-// not contain a line feed.
+// wildcard evaluates an expression that consists only of texts and ".*", as the usual ones for
+// messages do: `kernel: \[.*\] (.*)`, `msg="([^\n]*)"`. It is much faster than package regexp and
+// allocates nothing. Lines must not contain a line feed.
 type wildcard struct {
-	texts      [][]byte // with ".*" between them
-	first      bool     // ".*" comes before the first
-	last       bool     // ".*" comes behind the last
-	begin, end bool     // ^ and $
+	texts      [][]byte // separated by ".*"
+	first      bool     // ".*" comes before the first text
+	last       bool     // ".*" comes after the last text
+	begin, end bool     // the expression begins with ^, ends with $
 	from, to   edge     // of the group, or of the match
 }
 
 // edge is a place in a match: before or behind a text.
 type edge struct {
-	text   int // index in texts; those without bounds are the match's own ends
+	text   int // index in texts; out of bounds means the start or end of the match
 	behind bool
 }
 
-// parseWildcard returns nil for an expression of another kind.
+// parseWildcard returns nil for any other kind of expression.
 func parseWildcard(expr string) *wildcard {
 	re, err := syntax.Parse(expr, syntax.Perl)
 	if err != nil {
@@ -42,12 +41,12 @@ func parseWildcard(expr string) *wildcard {
 	return w
 }
 
-// wildcardParser takes an expression apart, from left to right.
+// wildcardParser parses an expression from left to right.
 type wildcardParser struct {
 	w     wildcard
-	group int  // the group that counts
-	star  bool // ".*" came last
-	ended bool // $ came
+	group int  // the group whose text is returned
+	star  bool // the last element was ".*"
+	ended bool // $ was seen
 }
 
 func (p *wildcardParser) add(re *syntax.Regexp) bool {
@@ -106,10 +105,10 @@ func (p *wildcardParser) addText(re *syntax.Regexp) bool {
 	}
 	text := []byte(string(re.Rune))
 	if !utf8.Valid(text) || bytes.ContainsRune(text, utf8.RuneError) {
-		return false // it would match what is no UTF-8 as well
+		return false // it would also match invalid UTF-8
 	}
 	if n := len(p.w.texts); n > 0 && !p.star {
-		// A group ends or begins amid a text.
+		// A group begins or ends within a text.
 		if p.w.from == (edge{text: n - 1, behind: true}) || p.w.to == (edge{text: n - 1, behind: true}) {
 			return false
 		}
@@ -121,7 +120,7 @@ func (p *wildcardParser) addText(re *syntax.Regexp) bool {
 	return true
 }
 
-// here is the edge that the parser is at.
+// here returns the edge at the parser's place.
 func (p *wildcardParser) here() edge {
 	if p.star {
 		return edge{text: len(p.w.texts)} // before the next text, or the end
@@ -129,7 +128,7 @@ func (p *wildcardParser) here() edge {
 	return edge{text: len(p.w.texts) - 1, behind: true}
 }
 
-// maxTexts bounds the places that find keeps.
+// maxTexts bounds the size of find's array.
 const maxTexts = 8
 
 // find returns what the expression finds in the line.
@@ -139,7 +138,7 @@ func (w *wildcard) find(line []byte) ([]byte, bool) {
 	low, high, rest := 0, len(line), 0
 	begin := 0
 	if !w.first {
-		// The match begins with the first text, as far left as there is one.
+		// The match begins with the leftmost occurrence of the first text.
 		at[0] = bytes.Index(line, w.texts[0])
 		if n == 1 && !w.last && w.end && bytes.HasSuffix(line, w.texts[0]) {
 			at[0] = len(line) - len(w.texts[0])
@@ -150,8 +149,8 @@ func (w *wildcard) find(line []byte) ([]byte, bool) {
 		begin, low, rest = at[0], at[0]+len(w.texts[0]), 1
 	}
 	end := high
-	// Each ".*" takes as much as it can, the first one before all others: so each
-	// text is as far right as possible, seen from the end.
+	// Each ".*" is greedy, the first one before all others: so, from the end backwards, each text
+	// is as far right as possible.
 	for i := n - 1; i >= rest; i-- {
 		text := w.texts[i]
 		if i == n-1 && !w.last && w.end {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// viaRegexp is what a wildcard has to find.
+// viaRegexp returns what a wildcard has to find.
 func viaRegexp(re *regexp.Regexp, line []byte) ([]byte, bool) {
 	return (&extractor{re: re}).extract(line)
 }
@@ -50,7 +50,7 @@ func FuzzWildcard(f *testing.F) {
 	f.Add("(*a*)b$", []byte("xaabxxb"))
 	f.Add("^ab*(ab*)", []byte("ab abab"))
 	f.Add("*(*a*)*", []byte("a\xff"))
-	// The star is for ".*": the mutator makes more valid expressions that way.
+	// The star means ".*": that way the mutator makes more valid expressions.
 	f.Fuzz(func(t *testing.T, pattern string, line []byte) {
 		expr := strings.ReplaceAll(pattern, "*", ".*")
 		if len(expr) > 100 || len(line) > 100 {

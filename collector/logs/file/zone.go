@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// hostZone returns the time zone of the host that is mounted below root, in which its
-// daemons write times that don't say theirs; nil: not known, or root is this file system.
+// hostZone returns the time zone of the host mounted at root, which its daemons use for times
+// without a zone. It returns nil if it is unknown, or if root is this file system.
 func hostZone(root string) *time.Location {
 	if root == "" || filepath.Clean(root) == "/" {
 		return nil
 	}
 	path := filepath.Join(root, "/etc/localtime")
 	if link, err := os.Readlink(path); err == nil && filepath.IsAbs(link) {
-		path = filepath.Join(root, link) // the link is the host's
+		path = filepath.Join(root, link) // an absolute link is relative to the host's root
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -19,20 +19,19 @@ import (
 	"github.com/kernosis/kernosis/collector/process"
 )
 
-// ErrNoJournalctl is reported where there is no journalctl, so that the journal
-// can't be read.
+// ErrNoJournalctl is reported if there is no journalctl, so that the journal can't be read.
 var ErrNoJournalctl = errors.New("journalctl is not there")
 
 // child is a running journalctl.
 type child struct {
-	out    *os.File // what it prints
+	out    *os.File // its standard output
 	cancel context.CancelFunc
 	done   chan struct{} // closed when it has ended
-	err    error         // how; to be read when done is closed
-	exit   error         // the same, without what it said; nil: exit code 0
+	err    error         // how it ended; read it after done is closed
+	exit   error         // the same without its standard error; nil: exit code 0
 }
 
-// startChild runs the command below root ("": the real one) until ctx ends.
+// startChild runs the command with root as its root directory ("": the real one) until ctx ends.
 func startChild(ctx context.Context, root, command string, args []string) (*child, error) {
 	out, in, err := os.Pipe()
 	if err != nil {
@@ -46,7 +45,7 @@ func startChild(ctx context.Context, root, command string, args []string) (*chil
 		"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "SYSTEMD_LOG_TARGET=console", "SYSTEMD_LOG_COLOR=0", "SYSTEMD_LOG_LEVEL=notice",
 	}
 	cmd.Stdout, cmd.Stderr = in, said
-	// The group has whatever journalctl may start.
+	// The process group includes whatever journalctl may start.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Chroot: root}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	cmd.WaitDelay = time.Second
@@ -55,7 +54,7 @@ func startChild(ctx context.Context, root, command string, args []string) (*chil
 	go func() {
 		defer close(c.done)
 		err := process.StartTied(cmd)
-		_ = in.Close() // the child has its own
+		_ = in.Close() // the child has its own copy
 		started <- err
 		if err == nil {
 			c.exit = cmd.Wait()
@@ -71,7 +70,7 @@ func startChild(ctx context.Context, root, command string, args []string) (*chil
 	return c, nil
 }
 
-// stop ends the child, and returns how it has ended.
+// stop ends the child, and returns how it ended.
 func (c *child) stop() error {
 	c.cancel()
 	<-c.done
@@ -79,13 +78,13 @@ func (c *child) stop() error {
 	return c.err
 }
 
-// lastWords keeps the end of what a child says to its standard error.
+// lastWords keeps the end of a child's standard error.
 type lastWords struct {
 	mu   sync.Mutex
 	text []byte
 }
 
-// maxWords is some lines.
+// maxWords is enough for a few lines.
 const maxWords = 512
 
 // Write implements io.Writer.
@@ -99,7 +98,7 @@ func (w *lastWords) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// explain adds the last line to the error that a child has ended with.
+// explain adds the last line of standard error to the error that a child ended with.
 func (w *lastWords) explain(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -116,11 +115,11 @@ func (w *lastWords) explain(err error) error {
 	return fmt.Errorf("journalctl has ended: %w", err)
 }
 
-// findCommand returns where journalctl is below root.
+// findCommand returns the path of journalctl below root.
 func findCommand(root string) (string, error) {
 	candidates := []string{"/usr/bin/journalctl", "/bin/journalctl"}
 	for _, c := range candidates {
-		// A link may lead anywhere below root: that there is one is enough.
+		// A link may lead anywhere below root: it is enough that it exists.
 		if _, err := os.Lstat(filepath.Join(root, c)); err == nil {
 			return c, nil
 		} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) {
@@ -134,7 +133,7 @@ func findCommand(root string) (string, error) {
 	return "", fmt.Errorf("%w: none of %s", ErrNoJournalctl, where)
 }
 
-// readMachineID returns this machine's id, "" where it is not known.
+// readMachineID returns this machine's id, or "" if it is not known.
 func readMachineID(root string) string {
 	b, err := os.ReadFile(filepath.Join(root, "/etc/machine-id"))
 	if err != nil {

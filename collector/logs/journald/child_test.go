@@ -21,8 +21,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
-// helperDir is the environment variable that has the test binary read this journal
-// until it is killed.
+// helperDir is the environment variable that makes the test binary read this journal until it is
+// killed.
 const helperDir = "KERNOSIS_TEST_JOURNAL"
 
 func TestMain(m *testing.M) {
@@ -40,8 +40,8 @@ func TestMain(m *testing.M) {
 	os.Exit(leakcheck.Run(m.Run))
 }
 
-// fake makes a program that stands for journalctl. It gets the number of its run
-// as N, and its arguments.
+// fake returns an option that replaces journalctl by a script, which gets the number of its run as
+// N, and journalctl's arguments.
 func fake(t *testing.T, script string) func(*Reader) {
 	t.Helper()
 	dir := t.TempDir()
@@ -51,7 +51,7 @@ func fake(t *testing.T, script string) func(*Reader) {
 	return func(r *Reader) { r.command = func(string) (string, error) { return path, nil } }
 }
 
-// put writes an entry where a fake finds it.
+// put writes entries to a file for a fake, and returns its path.
 func put(t *testing.T, entries ...[]byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "entries")
@@ -65,7 +65,7 @@ func fakeEntry(n int) []byte {
 	return exported("__CURSOR", fmt.Sprintf("s=1;i=%x;b=2;m=%x;t=%x;x=%x", n, n, n, n), "__REALTIME_TIMESTAMP", "1", "MESSAGE", strconv.Itoa(n))
 }
 
-// A journalctl that ends, however it does, is started again where it was.
+// A journalctl that ends for any reason is restarted where it stopped.
 func TestStartedAgain(t *testing.T) {
 	half := fakeEntry(3)
 	one, two := put(t, fakeEntry(1), fakeEntry(2), half[:len(half)/2]), put(t, fakeEntry(2), fakeEntry(3))
@@ -84,7 +84,7 @@ esac`))
 	}
 }
 
-// What is not the export format ends the child, is reported, and is no line.
+// Output that is not in the export format stops the child, is reported, and is not a line.
 func TestGarbage(t *testing.T) {
 	one, two := put(t, fakeEntry(1), []byte("-- no entries --\n\n")), put(t, fakeEntry(1), exported("MESSAGE", "no cursor"), fakeEntry(2))
 	c := start(t, Config{}, fake(t, `
@@ -134,7 +134,7 @@ func TestNoJournalctl(t *testing.T) {
 	}
 }
 
-// The real one says why it can't.
+// The real journalctl reports why it can't.
 func TestDirectoryThatIsNotThere(t *testing.T) {
 	j := newJournal(t)
 	dir := filepath.Join(j.dir, "none")
@@ -151,7 +151,7 @@ func TestDirectoryThatIsNotThere(t *testing.T) {
 	c.want("1")
 }
 
-// children returns the journalctl processes of a parent.
+// children returns the journalctl processes that are children of a process.
 func children(t *testing.T, parent int) (pids []int) {
 	t.Helper()
 	procs, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -184,7 +184,7 @@ func TestChildEndsWithTheContext(t *testing.T) {
 	if group, err := unix.Getpgid(pids[0]); err != nil || group != pids[0] {
 		t.Errorf("the child's group is %d, %v", group, err)
 	}
-	// Killed by somebody, it comes again and begins where it was.
+	// After it was killed, it is restarted and begins where it was.
 	if err := unix.Kill(pids[0], unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func TestChildEndsWithTheContext(t *testing.T) {
 	}
 }
 
-// When this process is killed, journalctl does not stay.
+// When this process is killed, journalctl ends as well.
 func TestChildDiesWithTheProcess(t *testing.T) {
 	j := newJournal(t)
 	j.write("a.journal", j.entry("1"))
@@ -233,7 +233,7 @@ func isZombie(pid int) bool {
 	return err != nil || strings.Contains(string(b), ") Z ")
 }
 
-// The host's journalctl and journal, below a root.
+// The host's journalctl and journal are below a root.
 func TestRoot(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("changing the root takes privilege")

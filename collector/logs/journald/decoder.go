@@ -10,26 +10,26 @@ import (
 	"strconv"
 )
 
-// ErrFormat is returned for what is not in the export format.
+// ErrFormat is returned for input that is not in the export format.
 var ErrFormat = errors.New("not in the journal's export format")
 
 const (
-	// maxValue bounds every field but the message: names and numbers are short.
+	// maxValue bounds every field except the message: names and numbers are short.
 	maxValue = 256
-	// maxField is the largest field journald takes (DATA_SIZE_MAX). A larger one
-	// means that the stream is not understood.
+	// maxField is the largest field that journald accepts (DATA_SIZE_MAX). A larger one means that
+	// the decoder misinterprets the stream.
 	maxField = 768 << 20
-	// maxFields is more than journald lets an entry have (ENTRY_FIELD_COUNT_MAX).
+	// maxFields is more than journald allows an entry to have (ENTRY_FIELD_COUNT_MAX).
 	maxFields = 2048
-	// bufferSize holds most entries, and more than is kept of a line.
+	// bufferSize holds most entries, and more than what is kept of a line.
 	bufferSize = 64 << 10
 )
 
 // Decoder reads entries in the export format. It belongs to one goroutine.
 //
-// An entry is a list of fields and an empty line. A field is NAME=value in a
-// line, or, where the value contains control characters, the line NAME, eight
-// bytes with the value's size (little endian), the value, and a line feed.
+// An entry is a list of fields followed by an empty line. A field is NAME=value in a line, or, if
+// the value contains control characters, the line NAME, eight bytes with the value's size (little
+// endian), the value, and a line feed.
 type Decoder struct {
 	r       *bufio.Reader
 	maxText int
@@ -40,9 +40,9 @@ func NewDecoder(r io.Reader, maxText int) *Decoder {
 	return &Decoder{r: bufio.NewReaderSize(r, max(bufferSize, 2*maxText)), maxText: maxText}
 }
 
-// Next reads one entry into e. It returns io.EOF at the end, also in the middle
-// of an entry: what was read of that is void. Any other error but ErrFormat is
-// the reader's. It does not allocate once e's fields have grown.
+// Next reads one entry into e. It returns io.EOF at the end, also within an entry, which then is
+// incomplete and to be ignored. Any other error except ErrFormat is the reader's. It does not
+// allocate once e's fields have grown.
 func (d *Decoder) Next(e *Entry) error {
 	e.reset()
 	for fields := 0; ; {
@@ -52,7 +52,7 @@ func (d *Decoder) Next(e *Entry) error {
 		}
 		if len(line) == 0 && cut == 0 {
 			if fields == 0 {
-				continue // journalctl ends an entry with one empty line; more do no harm
+				continue // journalctl ends an entry with one empty line; ignore further ones
 			}
 			return nil
 		}
@@ -80,7 +80,7 @@ func (d *Decoder) Next(e *Entry) error {
 			return err
 		}
 		if isMessage {
-			// What keep has left out of the line counts as well.
+			// The part of the line that keep dropped counts as well.
 			e.MessageSize = uint64(len(*to)) + cut
 			if inLine {
 				e.MessageSize = uint64(len(value)) + cut
@@ -89,7 +89,7 @@ func (d *Decoder) Next(e *Entry) error {
 	}
 }
 
-// line reads a line, and reports how much of it did not fit into the buffer.
+// line reads a line, and returns how many bytes of it did not fit into the buffer.
 func (d *Decoder) line() (line []byte, cut uint64, err error) {
 	line, err = d.r.ReadSlice('\n')
 	if err == nil {
@@ -98,8 +98,8 @@ func (d *Decoder) line() (line []byte, cut uint64, err error) {
 	if !errors.Is(err, bufio.ErrBufferFull) {
 		return nil, 0, noPartial(err)
 	}
-	// The buffer is larger than any text that is kept, but is reused by what
-	// follows: the beginning is copied.
+	// The buffer is larger than any text that is kept, but the next read reuses it: copy the
+	// beginning.
 	line = bytes.Clone(line)
 	for {
 		more, err := d.r.ReadSlice('\n')
@@ -113,7 +113,7 @@ func (d *Decoder) line() (line []byte, cut uint64, err error) {
 	}
 }
 
-// noPartial makes an end within an entry the same as one between two.
+// noPartial turns an end of input within an entry into a plain io.EOF.
 func noPartial(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return io.EOF
@@ -121,7 +121,7 @@ func noPartial(err error) error {
 	return err
 }
 
-// limit is how much of a value is kept.
+// limit returns how many bytes of a value are kept.
 func (d *Decoder) limit(isMessage bool) int {
 	if isMessage {
 		return d.maxText
@@ -133,8 +133,7 @@ func (d *Decoder) keep(to *[]byte, value []byte, isMessage bool) {
 	*to = append((*to)[:0], value[:min(len(value), d.limit(isMessage))]...)
 }
 
-// binary reads a value with its size in front of it, and reports how much of it
-// was not kept.
+// binary reads a value preceded by its size, and returns how many bytes of it were not kept.
 func (d *Decoder) binary(to *[]byte, isMessage bool) (cut uint64, err error) {
 	head, err := d.r.Peek(8)
 	if err != nil {
@@ -176,7 +175,7 @@ func (d *Decoder) binary(to *[]byte, isMessage bool) (cut uint64, err error) {
 	return cut, nil
 }
 
-// number reads the fields that are times.
+// number parses the fields that are times.
 func (e *Entry) number(name, value []byte) error {
 	var to *uint64
 	switch string(name) {
@@ -189,7 +188,7 @@ func (e *Entry) number(name, value []byte) error {
 	default:
 		return nil
 	}
-	// A conversion for a call that keeps nothing does not allocate.
+	// This conversion does not allocate, because ParseUint does not keep the string.
 	n, err := strconv.ParseUint(string(value), 10, 64)
 	if err != nil {
 		return fmt.Errorf("%s=%.100q: %w", name, value, ErrFormat)

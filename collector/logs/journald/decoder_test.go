@@ -11,8 +11,8 @@ import (
 	"testing/iotest"
 )
 
-// exported is an entry in the export format. Values with control characters are
-// written in binary, as journalctl does.
+// exported returns an entry in the export format. Values with control characters are in binary
+// form, as journalctl writes them.
 func exported(fields ...string) []byte {
 	var b bytes.Buffer
 	for i := 0; i < len(fields); i += 2 {
@@ -146,7 +146,7 @@ func FuzzDecoder(f *testing.F) {
 	})
 }
 
-// endless gives the same bytes for ever.
+// endless returns the same bytes forever.
 type endless struct {
 	b  []byte
 	at int

@@ -5,34 +5,34 @@ import (
 	"strconv"
 )
 
-// Entry is one entry of a journal: of its fields those that are read. Its
-// slices are valid until the next entry is decoded.
+// Entry is one entry of a journal, with the fields that are used. Its slices are valid until the
+// next entry is decoded.
 type Entry struct {
-	// Cursor is where it is, as journalctl takes it.
+	// Cursor is the entry's place, in the form that journalctl takes.
 	Cursor []byte
-	// Realtime and Monotonic are when journald received it, in µs.
+	// Realtime and Monotonic are when journald received the entry, in µs.
 	Realtime, Monotonic uint64
-	// BootID is of the boot that Monotonic counts from.
+	// BootID is the boot that Monotonic counts from.
 	BootID []byte
-	// Message is the text, which may have several lines; MessageSize is how long it
-	// was before it was cut.
+	// Message is the text, which may have several lines; MessageSize is its size before it was
+	// cut.
 	Message     []byte
 	MessageSize uint64
-	// Priority is "0" to "7", Facility the syslog facility as a number.
+	// Priority is "0" to "7", Facility is the syslog facility as a number.
 	Priority, Facility []byte
-	// Identifier is what the writer calls itself; Comm what it is called by the
-	// kernel. Unit is its systemd unit, Transport how the message came.
+	// Identifier is the name that the writer chose, Comm its name in the kernel. Unit is its
+	// systemd unit, Transport how the message reached journald.
 	Identifier, Comm, Unit, Transport []byte
-	// MessageID is of journald's own messages, Dropped how many messages it says
-	// it has dropped.
+	// MessageID is set for journald's own messages; Dropped is how many messages it reports as
+	// dropped.
 	MessageID, Dropped []byte
-	// Stamp is when the kernel printed the message, by its own clock, in µs; 0: it is not
-	// the kernel's.
+	// Stamp is when the kernel printed the message, by its own clock, in µs; 0 if it is not the
+	// kernel's.
 	Stamp uint64
 }
 
-// fieldNames are what is asked for; those with two underscores and _BOOT_ID come
-// anyway.
+// fieldNames returns the fields to request; those with two underscores and _BOOT_ID are always
+// included.
 func fieldNames() []string {
 	return []string{
 		"MESSAGE", "PRIORITY", "SYSLOG_FACILITY", "SYSLOG_IDENTIFIER", "_COMM", "_SYSTEMD_UNIT", "_TRANSPORT",
@@ -40,7 +40,7 @@ func fieldNames() []string {
 	}
 }
 
-// field returns where the value of a field goes; nil: nowhere.
+// field returns where to store the value of a field; nil if the field is not used.
 func (e *Entry) field(name []byte) *[]byte {
 	switch string(name) {
 	case "MESSAGE":
@@ -70,7 +70,7 @@ func (e *Entry) field(name []byte) *[]byte {
 	}
 }
 
-// reset empties the entry, and keeps its memory.
+// reset empties the entry but keeps its memory.
 func (e *Entry) reset() {
 	for _, b := range []*[]byte{
 		&e.Cursor, &e.BootID, &e.Message, &e.Priority, &e.Facility, &e.Identifier, &e.Comm, &e.Unit, &e.Transport, &e.MessageID, &e.Dropped,
@@ -80,7 +80,7 @@ func (e *Entry) reset() {
 	e.Realtime, e.Monotonic, e.MessageSize, e.Stamp = 0, 0, 0, 0
 }
 
-// Seq returns the entry's sequence number, which its cursor holds; 0: it does not.
+// Seq returns the entry's sequence number from its cursor; 0 if the cursor has none.
 func (e *Entry) Seq() uint64 {
 	n, err := strconv.ParseUint(string(cursorPart(e.Cursor, 'i')), 16, 64)
 	if err != nil {
@@ -89,8 +89,8 @@ func (e *Entry) Seq() uint64 {
 	return n
 }
 
-// cursorPart returns the value behind "<name>=" in a cursor, which is a list of
-// those with semicolons between them.
+// cursorPart returns the value of "<name>=" in a cursor, which is a list of these separated by
+// semicolons.
 func cursorPart(cursor []byte, name byte) []byte {
 	for len(cursor) > 0 {
 		var part []byte
@@ -102,9 +102,9 @@ func cursorPart(cursor []byte, name byte) []byte {
 	return nil
 }
 
-// sameEntry reports whether two cursors are of one entry. One that is copied to
-// another file, as from /run to /var, may get another sequence number there;
-// boot, times and hash stay.
+// sameEntry reports whether two cursors refer to the same entry. An entry that is copied to
+// another file, for example from /run to /var, may get another sequence number there; boot, times
+// and hash stay the same.
 func sameEntry(a, b []byte) bool {
 	for _, name := range []byte("bmtx") {
 		x, y := cursorPart(a, name), cursorPart(b, name)

@@ -12,23 +12,23 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// Filter says which entries are wanted: those that match every list that is not
-// empty, by any of its values. The zero Filter wants all.
+// Filter selects entries: those that match, for every list that is not empty, one of its values.
+// The zero Filter selects all.
 type Filter struct {
-	// Identifiers are values of SYSLOG_IDENTIFIER ("source" of
-	// node-problem-detector): what the writer calls itself.
+	// Identifiers are values of SYSLOG_IDENTIFIER ("source" of node-problem-detector), which the
+	// writer chooses.
 	Identifiers []string
 	// Units are systemd units; ".service" may be left out.
 	Units []string
 }
 
-// The messages of journald about what it has dropped; see sd-messages.h.
+// The ids of journald's messages about dropped messages; see sd-messages.h.
 const (
 	messageDropped = "a596d6fe7bfa4994828e72309e95d61e"
 	messageMissed  = "e9bf28e6e834481bb6f48f548ad13606"
 )
 
-// normal returns the filter with whole unit names, or what is wrong with it.
+// normal returns the filter with complete unit names, or an error if it is invalid.
 func (f Filter) normal() (Filter, error) {
 	units := make([]string, len(f.Units))
 	for i, u := range f.Units {
@@ -47,9 +47,9 @@ func (f Filter) normal() (Filter, error) {
 	return f, errors.Join(errs...)
 }
 
-// matches returns the filter as arguments of journalctl: values of one field are
-// alternatives, fields are to match all, and what "+" separates are alternatives.
-// machine is this machine's id; empty: entries of any machine.
+// matches returns the filter as arguments of journalctl: values of one field are alternatives,
+// different fields must all match, and "+" separates alternatives. machine is this machine's id;
+// if empty, entries of any machine match.
 func (f Filter) matches(machine string) []string {
 	var own []string
 	if machine != "" {
@@ -69,7 +69,7 @@ func (f Filter) matches(machine string) []string {
 	return args
 }
 
-// sum distinguishes filters.
+// sum returns a checksum that differs between filters.
 func (f Filter) sum() string {
 	h := fnv.New64a()
 	for _, arg := range f.matches("") {
@@ -78,8 +78,8 @@ func (f Filter) sum() string {
 	return strconv.FormatUint(h.Sum64(), 16)
 }
 
-// wants reports whether an entry matches, which need not be asked of others than
-// journald's own: journalctl has chosen them.
+// wants reports whether an entry matches. Only journald's own entries need this check: journalctl
+// has filtered the others.
 func (f Filter) wants(e *Entry) bool {
 	in := func(list []string, v []byte) bool {
 		return len(list) == 0 || slices.ContainsFunc(list, func(s string) bool { return s == string(v) })
@@ -87,8 +87,8 @@ func (f Filter) wants(e *Entry) bool {
 	return in(f.Identifiers, e.Identifier) && in(f.Units, e.Unit)
 }
 
-// dropped reads what journald says it has dropped, if e says so and the filter
-// wants any of it.
+// dropped returns how many messages journald dropped, if e reports that and the filter may select
+// some of them.
 func (f Filter) dropped(e *Entry) (n uint64, ok bool) {
 	if string(e.Transport) != "driver" {
 		return 0, false

@@ -21,8 +21,8 @@ import (
 // patience is how long anything may take on a busy machine.
 const patience = 60 * time.Second
 
-// running is a Reader that runs, and what it has handed over: a line as its
-// text, a loss as "-reason:lines".
+// running is a running Reader with what it has handed over: a line as its text, a loss as
+// "-reason:lines".
 type running struct {
 	t      *testing.T
 	r      *Reader
@@ -37,7 +37,7 @@ type running struct {
 	status []string
 }
 
-// start runs a reader that begins an hour ago unless cfg says otherwise.
+// start runs a reader that begins an hour ago unless cfg sets something else.
 func start(t *testing.T, cfg Config, change ...func(*Reader)) *running {
 	t.Helper()
 	c := &running{t: t, done: make(chan error, 1), news: make(chan struct{}, 1)}
@@ -126,7 +126,7 @@ func (c *running) want(items ...string) {
 	}
 }
 
-// stop ends the reader, and returns where it was.
+// stop stops the reader, and returns its position.
 func (c *running) stop() logs.Position {
 	c.t.Helper()
 	if c.cancel == nil {
@@ -167,14 +167,14 @@ func newJournal(t *testing.T) *journal {
 	return nil
 }
 
-// boots are those that test entries are of.
+// The boots of test entries.
 const (
 	boot1 = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 	boot2 = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 )
 
-// entry is in the export format, received n seconds after an hour ago. Without
-// one in fields, it is of boot2.
+// entry returns an entry in the export format, received n seconds after an hour ago. Its boot is
+// boot2, unless fields sets one.
 func (j *journal) entry(message string, fields ...string) []byte {
 	j.n++
 	at := time.Now().Add(-time.Hour).Truncate(time.Hour).Add(time.Duration(j.n) * time.Second).UnixMicro()
@@ -189,7 +189,7 @@ func (j *journal) entry(message string, fields ...string) []byte {
 	}, fields...)...)
 }
 
-// write adds entries to a file of the journal, or makes it.
+// write adds entries to a file of the journal, which it creates if necessary.
 func (j *journal) write(file string, entries ...[]byte) {
 	j.t.Helper()
 	j.writeWith(nil, file, entries...)

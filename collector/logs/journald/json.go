@@ -9,9 +9,9 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// ParseJSON reads one entry as "journalctl -o json" writes it: an object of texts, of arrays
-// of bytes where a value is no text, of lists where a field stands several times, and of null
-// where a value is too long.
+// ParseJSON parses one entry as "journalctl -o json" writes it: an object whose values are
+// strings, arrays of bytes if a value is not text, arrays of values if a field occurs several
+// times, or null if a value is too long.
 func ParseJSON(line []byte, e *Entry) error {
 	e.reset()
 	var fields map[string]json.RawMessage
@@ -41,7 +41,7 @@ func jsonValue(raw json.RawMessage) ([]byte, error) {
 	if err := json.Unmarshal(raw, &text); err == nil { // null too
 		return []byte(text), nil
 	}
-	var codes []uint16 // encoding/json takes []byte for Base64
+	var codes []uint16 // encoding/json would expect Base64 for []byte
 	if err := json.Unmarshal(raw, &codes); err == nil {
 		value := make([]byte, len(codes))
 		for i, c := range codes {
@@ -56,8 +56,7 @@ func jsonValue(raw json.RawMessage) ([]byte, error) {
 	return jsonValue(list[0])
 }
 
-// Line returns the entry as a line of its own, in the form that a Reader hands over; its
-// BootTime is not known.
+// Line returns the entry as a single line, in the form that a Reader hands over, without BootTime.
 func (e *Entry) Line() logs.Line {
 	s := session{names: make(map[string]string), boot: "none"}
 	s.fill(e)

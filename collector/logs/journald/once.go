@@ -10,9 +10,9 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// Once hands over the entries that are in the journal by now, and returns nil;
-// what is written meanwhile may be among them or not. It returns the error of
-// handle or of ctx, or why the journal can't be read, ErrNoFiles among the reasons. It takes the place of Run.
+// Once hands over the existing entries, and returns nil; entries written in the meantime may be
+// included. It returns the error of handle or of ctx, or why the journal can't be read, for
+// example ErrNoFiles. Use it instead of Run.
 func (r *Reader) Once(ctx context.Context, handle func(logs.Item) error) error {
 	s := &session{r: r, handle: handle, boot: bootID(), names: map[string]string{}}
 	if err := s.begin(); err != nil {
@@ -30,7 +30,7 @@ func (r *Reader) Once(ctx context.Context, handle func(logs.Item) error) error {
 	s.first = s.cursor != nil
 	err = s.decode(c)
 	if errors.Is(err, io.EOF) && s.handleErr == nil {
-		<-c.done // it has closed its output: it ends, or is killed with ctx
+		<-c.done // it has closed its output: it exits, or is killed with ctx
 		err = c.exit
 	}
 	said := c.stop()

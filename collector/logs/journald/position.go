@@ -9,17 +9,17 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// ErrPosition is returned for what is not a Position of this package.
+// ErrPosition is returned for text that is not a Position of this package.
 var ErrPosition = errors.New("not a position in a journal")
 
-// maxCursor is more than any cursor has: five numbers of at most 32 digits.
+// maxCursor is longer than any cursor: five numbers of at most 32 digits.
 const maxCursor = 256
 
-// position is up to where a journal was handed over.
+// position is how far a journal was handed over.
 type position struct {
-	filter string // checksum of what was asked for
-	cursor string // of the last entry that was handed over; "": none was
-	since  int64  // then where it was begun (Unix, µs)
+	filter string // checksum of the filter
+	cursor string // of the last entry that was handed over; "" if there was none
+	since  int64  // without a cursor: where reading began (Unix, µs)
 }
 
 // text returns the position as it is saved: "FILTER CURSOR" or "FILTER @TIME".
@@ -48,8 +48,8 @@ func parsePosition(text logs.Position) (position, error) {
 	return position{filter: filter, cursor: where}, nil
 }
 
-// isCursor reports whether journalctl can take it for a cursor: names of one
-// letter with hexadecimal numbers.
+// isCursor reports whether journalctl accepts s as a cursor: names of one letter with hexadecimal
+// numbers.
 func isCursor(s string) bool {
 	if s == "" || len(s) > maxCursor {
 		return false

@@ -14,26 +14,24 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// Config says what to read. The zero Config reads new entries of this machine's
-// journal.
+// Config configures a Reader. The zero Config reads new entries of this machine's journal.
 type Config struct {
-	// Root is where the host's file system is, with its journalctl and its
-	// journal; "": "/". Another one takes CAP_SYS_CHROOT.
+	// Root is where the host's file system is mounted, with its journalctl and its journal; ""
+	// means "/". Any other value requires CAP_SYS_CHROOT.
 	Root string
-	// Directory is the folder with the journal's files, below Root; "": those of
-	// journald.
+	// Directory is the folder of the journal's files, below Root; "" means journald's folders.
 	Directory string
-	// Filter says which entries are wanted.
+	// Filter selects the entries.
 	Filter Filter
-	// Position is where an earlier reader was; "": Lookback decides.
+	// Position is where an earlier reader stopped; if empty, Lookback decides.
 	Position logs.Position
-	// Lookback is how far back to begin, over boots; 0: new entries only.
+	// Lookback is how far back to begin, across boots; 0: new entries only.
 	Lookback time.Duration
-	// Status is called with nil when the journal is being read, and with the
-	// reason when it can't be, also several times with the same; reading goes on when
-	// it can again. It is called from Run's goroutine; nil: nobody is reported.
+	// Status is called with nil when the journal is being read, and with the error when it can't
+	// be, possibly several times with the same one; reading continues as soon as it can. It is
+	// called from Run's goroutine and may be nil.
 	Status func(error)
-	// Log takes what is worth a note; nil: nothing does.
+	// Log receives log messages; may be nil.
 	Log *slog.Logger
 }
 
@@ -41,27 +39,26 @@ const (
 	// maxMessage is the longest text in bytes, as for files. Longer ones are cut.
 	maxMessage = 16 << 10
 
-	// firstPause and lastPause are how long after its end journalctl is started
-	// again: at first and, doubled each time, at most.
+	// firstPause and lastPause are how long to wait before restarting journalctl after it ended:
+	// the first time and, doubled each time, at most.
 	firstPause = time.Second
 	lastPause  = time.Minute
-	// settled is how long it has to run to be taken to work, while there is
-	// nothing to read.
+	// settled is how long journalctl has to run without output to be considered working.
 	settled = 2 * time.Second
 )
 
 // Reader reads a journal. Make one with New.
 type Reader struct {
 	cfg     Config
-	pause   time.Duration                // firstPause, or a test's
-	command func(string) (string, error) // findCommand, or a test's
+	pause   time.Duration                // firstPause, except in tests
+	command func(string) (string, error) // findCommand, except in tests
 
 	mu     sync.Mutex
-	begun  position // where Run has begun; its filter is empty before
+	begun  position // where Run began; its filter is empty before
 	cursor []byte   // of the last entry that was handed over; nil: none yet
 }
 
-// New returns a Reader that has started nothing, or what is wrong with cfg.
+// New returns a Reader that has not started anything yet, or an error if cfg is invalid.
 func New(cfg Config) (*Reader, error) {
 	filter, err := cfg.Filter.normal()
 	errs := []error{err}
@@ -86,8 +83,8 @@ func New(cfg Config) (*Reader, error) {
 	return &Reader{cfg: cfg, pause: firstPause, command: findCommand}, nil
 }
 
-// Position returns up to where the journal was handed over; at first, what New
-// was given. It is safe for concurrent use.
+// Position returns how far the journal was handed over; at first, the Position given to New. It is
+// safe for concurrent use.
 func (r *Reader) Position() logs.Position {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,10 +104,9 @@ func (r *Reader) setCursor(cursor []byte) {
 	r.mu.Unlock()
 }
 
-// Run hands entries over until ctx ends, and then returns nil, or the error of
-// handle. handle is called from the calling goroutine; while it takes its time,
-// journalctl waits. A journalctl that is missing or ends is reported and started
-// again.
+// Run hands entries over until ctx ends, and then returns nil, or the error of handle. handle is
+// called from the calling goroutine; while it runs, journalctl waits. If journalctl is missing or
+// ends, Run reports that and starts it again.
 func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 	s := &session{r: r, handle: handle, boot: bootID(), names: map[string]string{}}
 	if err := s.begin(); err != nil {
@@ -139,7 +135,7 @@ func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 
 func ended(ctx context.Context) bool { return ctx.Err() != nil }
 
-// args returns what journalctl is to be called with.
+// args returns the arguments for journalctl.
 func (s *session) args() []string {
 	args := []string{
 		"--quiet", "--no-pager", "--follow", "--no-tail", "--merge",
@@ -159,5 +155,5 @@ func (s *session) args() []string {
 	return append(args, s.r.cfg.Filter.matches(machine)...)
 }
 
-// bootID returns the ID of this boot as journald writes it; "": it can't be read.
+// bootID returns the ID of this boot as journald writes it; "" if it can't be read.
 func bootID() string { return strings.ReplaceAll(hostfs.BootID(), "-", "") }

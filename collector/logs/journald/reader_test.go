@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// All kinds of entries in all kinds of files, once and in order.
+// Entries and files of all kinds: each entry is handed over once and in order.
 func TestRealJournal(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -60,7 +60,7 @@ func TestRealJournal(t *testing.T) {
 	}
 }
 
-// What is added while reading is read, in the same file and in another one.
+// Entries that are added while reading are read, in the same file and in another one.
 func TestFollow(t *testing.T) {
 	j := newJournal(t)
 	j.write("a.journal", j.entry("1"))
@@ -79,8 +79,7 @@ func TestFollow(t *testing.T) {
 	c.want("1", "2", "3", "4", "5")
 }
 
-// Without an entry the journal is said to be read once journalctl has run for a
-// while.
+// Without entries, the journal is reported as being read once journalctl has run for a while.
 func TestEmptyJournal(t *testing.T) {
 	j := newJournal(t)
 	c := start(t, Config{Directory: j.dir})
@@ -97,12 +96,12 @@ func TestRestart(t *testing.T) {
 	c := start(t, Config{Directory: j.dir})
 	c.want("1", "2")
 	at := c.stop()
-	// The machine has been started again meanwhile.
+	// The machine has been rebooted in the meantime.
 	j.write("b.journal", j.entry("3"), j.entry("4"))
 	c = start(t, Config{Directory: j.dir, Position: at, Lookback: time.Nanosecond})
 	c.want("3", "4")
 	at = c.stop()
-	// There is nothing new, and then there is.
+	// At first there is nothing new, and then there is.
 	c = start(t, Config{Directory: j.dir, Position: at})
 	c.until("status up", func() bool { return len(c.status) == 1 })
 	if c.stop() != at {
@@ -112,7 +111,7 @@ func TestRestart(t *testing.T) {
 	start(t, Config{Directory: j.dir, Position: at}).want("5")
 }
 
-// A reader that got nothing goes on from where it began.
+// A reader that got nothing continues where it began.
 func TestRestartBeforeTheFirstEntry(t *testing.T) {
 	j := newJournal(t)
 	c := start(t, Config{Directory: j.dir, Lookback: 12 * time.Hour})
@@ -138,7 +137,7 @@ func TestVacuumed(t *testing.T) {
 	c = start(t, Config{Directory: j.dir, Position: at})
 	c.want("-rotated:0", "4")
 	c.stop()
-	// With another filter the entry need not be among those that come.
+	// With another filter, the entry may not be among those that match.
 	c = start(t, Config{Directory: j.dir, Position: at, Filter: Filter{Identifiers: []string{"app"}}})
 	j.write("a.journal", j.entry("5", "SYSLOG_IDENTIFIER", "app"))
 	c.want("5")
@@ -214,8 +213,8 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// Only the kernel has its origins, whatever others call themselves, and each of its records
-// is one line.
+// Only the kernel has its origins, whatever name others choose, and each of its records is one
+// line.
 func TestOriginsOfTheKernel(t *testing.T) {
 	j := newJournal(t)
 	j.write("a.journal",
@@ -236,7 +235,7 @@ func TestOriginsOfTheKernel(t *testing.T) {
 	}
 }
 
-// What handle refused comes again.
+// An item that handle refused is handed over again.
 func TestHandleFails(t *testing.T) {
 	j := newJournal(t)
 	j.write("a.journal", j.entry("1"), j.entry("2"), j.entry("3"))

@@ -12,11 +12,11 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// Unverified begins the Origin of what calls itself as only what journald has read of the
-// kernel's log is called.
+// Unverified is the prefix of the Origin of writers that use a name which is reserved for what
+// journald read from the kernel's log.
 const Unverified = "unverified:"
 
-// session is one Run.
+// session is the state of one Run.
 type session struct {
 	r      *Reader
 	handle func(logs.Item) error
@@ -26,16 +26,16 @@ type session struct {
 	cursor    []byte // of the last entry that was handed over; nil: none yet
 	first     bool   // the next entry is the child's first one
 	gapless   bool   // the first entry has to be the cursor's
-	entries   int    // how many the child has given
+	entries   int    // how many the child has printed
 	handleErr error
 
 	entry Entry
 	line  logs.Line
 	loss  logs.Loss
-	names map[string]string // one string for each name that comes again and again
+	names map[string]string // one string per name, because the same names come again and again
 }
 
-// maxNames bounds the strings that are kept.
+// maxNames bounds the number of cached strings.
 const maxNames = 1024
 
 // begin decides where to begin.
@@ -82,9 +82,10 @@ func (s *session) follow(ctx context.Context) error {
 	return err
 }
 
-// decode hands over what the child prints.
+// decode hands over the entries that the child prints.
 func (s *session) decode(c *child) error {
-	// It says nothing while there is nothing to read: that it runs on is a sign.
+	// The child prints nothing while there is nothing to read: that it keeps running means that it
+	// works.
 	if err := c.out.SetReadDeadline(time.Now().Add(settled)); err != nil {
 		return err
 	}
@@ -102,10 +103,10 @@ func (s *session) decode(c *child) error {
 	}
 }
 
-// patient reads on when a deadline has passed.
+// patient continues to read when a deadline has passed.
 type patient struct {
 	f     *os.File
-	quiet func() // called then
+	quiet func() // called when the deadline has passed
 }
 
 // Read implements io.Reader.
@@ -122,11 +123,11 @@ func (p *patient) Read(b []byte) (int, error) {
 	}
 }
 
-// take hands over one entry. Its error is that of handle.
+// take hands over one entry. It returns the error of handle.
 func (s *session) take() error {
 	e := &s.entry
 	if !isCursor(string(e.Cursor)) {
-		return s.lose(logs.Malformed, 1, 0) // the child is not understood
+		return s.lose(logs.Malformed, 1, 0) // unexpected output of the child
 	}
 	if s.first {
 		s.first = false
@@ -134,7 +135,7 @@ func (s *session) take() error {
 			return nil // handed over by an earlier run or child
 		}
 		if s.gapless {
-			// The entry is gone: vacuumed, with an unknown number after it.
+			// The entry is gone: it was vacuumed, with an unknown number of entries after it.
 			if err := s.lose(logs.Rotated, 0, 0); err != nil {
 				return err
 			}
@@ -156,7 +157,7 @@ func (s *session) deliver(e *Entry) error {
 		}
 	}
 	if string(e.Transport) == "driver" && !f.wants(e) {
-		return nil // it was asked for because of its number only
+		return nil // it was requested only for its number
 	}
 	s.fill(e)
 	if err := s.handle(logs.Item{Line: &s.line}); err != nil {
@@ -168,7 +169,7 @@ func (s *session) deliver(e *Entry) error {
 	return nil
 }
 
-// fill makes a line of the entry.
+// fill fills the line from the entry.
 func (s *session) fill(e *Entry) {
 	s.line = logs.Line{
 		Time: time.UnixMicro(int64(e.Realtime)).UTC(), Seq: e.Seq(),
@@ -176,7 +177,7 @@ func (s *session) fill(e *Entry) {
 	}
 	if string(e.Transport) == "kernel" {
 		s.line.Stamp = time.Duration(e.Stamp) * time.Microsecond
-		// What is behind a newline would pass for a message of its own, and may be from the
+		// The text behind a newline would look like a message of its own, and may come from the
 		// name of a file.
 		s.line.Text = logs.EscapeControl(e.Message)
 	}
@@ -188,7 +189,7 @@ func (s *session) fill(e *Entry) {
 	}
 }
 
-// origin says who has written the entry.
+// origin returns the writer of the entry.
 func (s *session) origin(e *Entry) string {
 	name := e.Identifier
 	if len(name) == 0 {
@@ -209,7 +210,7 @@ func (s *session) origin(e *Entry) string {
 	return s.name(name)
 }
 
-// name returns b as a string, which is the same one each time.
+// name returns b as a string, and the same string for the same bytes.
 func (s *session) name(b []byte) string {
 	if name, ok := s.names[string(b)]; ok {
 		return name
@@ -227,8 +228,8 @@ func (s *session) lose(reason logs.Reason, lines, bytes uint64) error {
 	return s.handle(logs.Item{Loss: &s.loss})
 }
 
-// suspended returns how long this machine was suspended since its boot, which
-// journald's monotonic times leave out.
+// suspended returns how long this machine was suspended since boot, which journald's monotonic
+// times leave out.
 func suspended() time.Duration {
 	monotonic := hostfs.Monotonic()
 	return max(0, (hostfs.BootTime() - monotonic).Truncate(time.Millisecond))

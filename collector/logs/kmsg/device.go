@@ -13,11 +13,10 @@ import (
 	"github.com/kernosis/kernosis/collector/poller"
 )
 
-// device is the open log: of the kernel or of a test.
+// device is the open log: the kernel's, or a test's.
 type device interface {
-	// read returns one record, or the errno of read(2): EAGAIN, there is none;
-	// EPIPE, records were written over; EINVAL, the record is longer than b and
-	// is passed by.
+	// read returns one record, or the errno of read(2): EAGAIN if there is none, EPIPE if records
+	// were overwritten, EINVAL if the record is longer than b, in which case it is skipped.
 	read(b []byte) (int, error)
 	// wait returns when there is something to read, or when ctx ends.
 	wait(ctx context.Context) error
@@ -28,12 +27,12 @@ type device interface {
 type charDevice struct {
 	fd     int
 	poller *poller.Poller
-	ends   func() bool // no longer waits for the context's end
+	ends   func() bool // stops waiting for the context's end
 	later  *time.Timer
 
 	records int           // read since the last wait
 	gather  time.Duration // of the last wait
-	latest  time.Time     // its end
+	latest  time.Time     // when the last wait ended
 }
 
 func openDevice(ctx context.Context, path string) (device, error) {
@@ -49,8 +48,8 @@ func openDevice(ctx context.Context, path string) (device, error) {
 	return d, nil
 }
 
-// read never blocks, so it bypasses the runtime (see [poller.Poller]). The errno is not
-// wrapped: most are no failures.
+// read never blocks, so it bypasses the runtime (see [poller.Poller]). It does not wrap the errno:
+// most are not failures.
 func (d *charDevice) read(b []byte) (int, error) {
 	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(d.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
 	if errno != 0 {
@@ -60,19 +59,19 @@ func (d *charDevice) read(b []byte) (int, error) {
 	return int(n), nil
 }
 
-// Records are let come for gather once there is one: the report of an OOM kill has some
-// eighty, and to be woken for each costs more than to read it. While a storm lasts it is
-// up to gatherStorm, as long as fewer than gatherMost come in it: they are 40 KiB, and the
-// smallest buffer has 128.
+// After the first record, wait lets more records accumulate for gather: the report of an OOM kill
+// has about eighty, and waking up for each costs more than reading it. During a storm the time
+// grows up to gatherStorm, as long as fewer than gatherMost records come in it: they are 40 KiB,
+// and the smallest kernel buffer has 128.
 const (
 	gather      = 20 * time.Millisecond
 	gatherStorm = 80 * time.Millisecond
 	gatherMost  = 200
-	// gatherWithin is how soon behind each other records are a storm's.
+	// gatherWithin is the largest gap between records of a storm.
 	gatherWithin = 100 * time.Millisecond
 )
 
-// pause returns for how long records are let come, now that there is one.
+// pause returns how long to let records accumulate, now that there is one.
 func (d *charDevice) pause(now time.Time) time.Duration {
 	switch {
 	case now.Sub(d.latest) > gatherWithin:

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Single records are read soon; a storm's in fewer and larger batches, while those stay
-// far below what the kernel's buffer holds.
+// Single records are read soon. Those of a storm are read in fewer and larger batches, which stay
+// far below the size of the kernel's buffer.
 func TestPause(t *testing.T) {
 	d := &charDevice{}
 	now := time.Unix(1000, 0)
 	for i, step := range []struct {
-		after   time.Duration // the end of the pause before
+		after   time.Duration // since the end of the previous pause
 		records int           // read since
 		want    time.Duration
 	}{

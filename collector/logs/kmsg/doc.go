@@ -1,37 +1,35 @@
 // Package kmsg reads the kernel's log from /dev/kmsg.
 //
-// One record is one line ([Parse]). The ring has a fixed size: when the kernel
-// writes faster than we read, records are written over, the next read says EPIPE
-// and the one after gives the oldest record that is left. The sequence numbers
-// then show exactly how many are gone, and reading goes on.
+// One record is one line ([hostfs.ParseKernelRecord]). The ring has a fixed size: when the kernel
+// writes faster than the reader reads, records are overwritten, the next read fails with EPIPE and
+// the one after returns the oldest record that is left. The sequence numbers then show exactly how
+// many were lost, and reading continues.
 //
-// The Position is the boot id and the next sequence number. Of the same boot,
-// what was handed over is passed by, and what the ring lost meanwhile is
-// counted. Of an earlier boot, all of this boot is new, from its first record.
-// Without one, Lookback decides, by the kernel's own time stamps.
+// The Position is the boot id and the next sequence number. Within the same boot, records that
+// were handed over are skipped, and those that the ring lost meanwhile are counted. If the
+// Position is of an earlier boot, all of this boot is new, from its first record. Without a
+// Position, Lookback decides, by the kernel's own time stamps.
 //
-// # Who wrote it
+// # Origin
 //
-// Whoever may open /dev/kmsg for writing can write any text to the log, but not
-// with facility 0: the kernel gives LOG_USER to writers that claim it
-// (devkmsg_write, kernel/printk/printk.c). So facility 0 says that the kernel has
-// printed the record, and rules that care ask for [event.OriginKernel].
+// A process that may open /dev/kmsg for writing can write any text to the log, but not with
+// facility 0: the kernel replaces it by LOG_USER (devkmsg_write, kernel/printk/printk.c). So
+// facility 0 means that the kernel printed the record, and rules can require it with
+// [event.OriginKernel].
 //
-// It doesn't say that the kernel chose the text: names of processes, files and
-// devices stand in its messages. [logs.Line.Author] distinguishes those that begin
-// with them.
+// It doesn't mean that the kernel chose the text: its messages contain names of processes, files
+// and devices. [logs.Line.Author] detects those that begin with such a name.
 //
 // # Text
 //
-// The device escapes every byte that is not printable ASCII as \xNN. Bytes of
-// UTF-8 and the backslash are restored; control characters stay escaped, so that
-// a record is one line, whoever wrote it. A text that contains "\x0a" literally
-// looks the same as one with an escaped line feed.
+// The device escapes every byte that is not printable ASCII as \xNN. Bytes of UTF-8 and the
+// backslash are restored; control characters stay escaped, so that a record is always one line. A
+// text that contains "\x0a" literally looks the same as one with an escaped line feed.
 //
 // # Time
 //
-// Time stamps are of the scheduler's clock (local_clock), which is not slewed by
-// NTP and stands still during suspend. A record that was waited for reports how far
-// it is from CLOCK_BOOTTIME by now; older records are as exact as that. Before the
-// first such record the difference is taken to be the time in suspend.
+// Time stamps come from the scheduler's clock (local_clock), which is not slewed by NTP and stands
+// still during suspend. A record that the reader waited for shows the current offset to
+// CLOCK_BOOTTIME; the times of older records are as exact as that offset. Before the first such
+// record the offset is assumed to be the time in suspend.
 package kmsg

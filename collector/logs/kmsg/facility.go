@@ -2,8 +2,7 @@ package kmsg
 
 import "github.com/kernosis/kernosis/collector/event"
 
-// facilityName returns who the facility says has written; only that of the
-// kernel is sure.
+// facilityName returns the name of the facility; only the kernel's is trustworthy.
 func facilityName(facility int) string {
 	if facility < 0 || facility >= len(facilityNames) {
 		return "unknown"
@@ -11,7 +10,7 @@ func facilityName(facility int) string {
 	return facilityNames[facility]
 }
 
-// facilityNames is a constant table, by number; see syslog(3).
+// facilityNames is a constant table, indexed by number; see syslog(3).
 //
 //nolint:gochecknoglobals // immutable, and read for every record
 var facilityNames = [...]string{

@@ -13,8 +13,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// writeKmsg opens the log for writing, in a machine of its own only: the ring of
-// the host is everybody's.
+// writeKmsg opens the log for writing, but only in a test VM: everybody uses the host's ring.
 func writeKmsg(t *testing.T) *os.File {
 	t.Helper()
 	comm, err := os.ReadFile("/proc/1/comm")
@@ -24,7 +23,7 @@ func writeKmsg(t *testing.T) *os.File {
 	if first := strings.TrimSpace(string(comm)); first != "vmrun" && first != "vimto" {
 		t.Skipf("floods the kernel's log, so it runs in a machine of vmrun or vimto only (here the first process is %s)", first)
 	}
-	// By default the kernel takes ten lines in five seconds from each opener.
+	// By default the kernel accepts ten lines in five seconds from each opener.
 	if err := os.WriteFile("/proc/sys/kernel/printk_devkmsg", []byte("on\n"), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -40,16 +39,15 @@ func writeKmsg(t *testing.T) *os.File {
 	return f
 }
 
-// A flood as in the issue that closed other readers: each record is handed over
-// or counted, and reading goes on, also when the reader is held up while the
-// ring is written over forty times.
+// A flood as in the issue that made other readers stop: each record is handed over or counted, and
+// reading continues, even if the reader is blocked while the ring is overwritten forty times.
 func TestFlood(t *testing.T) {
 	log := writeKmsg(t)
 	t.Run("reading", func(t *testing.T) { flood(t, log, false) })
 	t.Run("held up", func(t *testing.T) { flood(t, log, true) })
 }
 
-// tally counts what a flood became.
+// tally counts the lines of a flood.
 type tally struct {
 	t            *testing.T
 	begin, end   string
@@ -137,11 +135,11 @@ func flood(t *testing.T, log *os.File, holdUp bool) {
 	if c.counting {
 		t.Error("the last line was not handed over")
 	}
-	// A line of the kernel that was lost is in that count.
+	// The count also includes kernel lines that were lost.
 	if sum := c.lines + c.lost; sum < flood || sum > flood+100 || c.lines == 0 || holdUp && c.lost == 0 {
 		t.Errorf("%d of %d lines accounted for", sum, flood)
 	}
-	// What the next run gets is what came after.
+	// The next run gets what was written afterwards.
 	write("%s after\n", t.Name())
 	if first := firstAfter(t, r.Position()); first != t.Name()+" after" {
 		t.Errorf("the next run begins with %q", first)
@@ -164,7 +162,7 @@ func firstAfter(t *testing.T, at logs.Position) (first string) {
 	return first
 }
 
-// Nobody but the kernel writes as the kernel, and no text makes two lines.
+// Nobody but the kernel can write as the kernel, and no text results in two lines.
 func TestForgedLines(t *testing.T) {
 	log := writeKmsg(t)
 	r := New(Config{Lookback: time.Hour})

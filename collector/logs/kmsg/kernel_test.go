@@ -16,7 +16,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// rawRing reads what the kernel's ring holds now, by nothing but read(2).
+// rawRing returns the current contents of the kernel's ring, using only read(2).
 func rawRing(t *testing.T) [][]byte {
 	t.Helper()
 	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -40,8 +40,7 @@ func rawRing(t *testing.T) [][]byte {
 	}
 }
 
-// The ring of this kernel, whatever is in it, comes through whole, in order and
-// with the numbers that the records have.
+// All records in this kernel's ring are handed over, in order and with their numbers.
 func TestRealRing(t *testing.T) {
 	raw := rawRing(t)
 	if len(raw) == 0 {
@@ -58,7 +57,7 @@ func TestRealRing(t *testing.T) {
 	seen := map[uint64]string{}
 	err := r.Run(ctx, func(item logs.Item) error {
 		if item.Loss != nil {
-			// Somebody may be flooding the log right now; anything else is wrong.
+			// Another process may be flooding the log right now; any other loss is an error.
 			if item.Loss.Reason != logs.Overrun {
 				t.Errorf("loss: %+v", *item.Loss)
 			}
@@ -90,7 +89,7 @@ func TestRealRing(t *testing.T) {
 		}
 		text, ok := seen[rec.Seq]
 		if !ok {
-			continue // overwritten meanwhile
+			continue // overwritten in the meantime
 		}
 		compared++
 		if !strings.Contains(string(b), ";") || text != string(rec.Text) {
@@ -102,7 +101,7 @@ func TestRealRing(t *testing.T) {
 		t.Error("nothing compared")
 	}
 
-	// The next run reports nothing of this again.
+	// The next run reports none of these again.
 	again := New(Config{Position: r.Position(), Lookback: everything})
 	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -116,8 +115,7 @@ func TestRealRing(t *testing.T) {
 	}
 }
 
-// A buffer that is too small loses the records that do not fit, grows, and
-// counts each.
+// A buffer that is too small loses the records that do not fit, grows, and counts each loss.
 func TestRealRingWithASmallBuffer(t *testing.T) {
 	raw := rawRing(t)
 	if len(raw) < 10 {

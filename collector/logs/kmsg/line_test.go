@@ -39,8 +39,7 @@ func TestLineOfARecord(t *testing.T) {
 	}
 }
 
-// A record that was waited for is of now, however far the scheduler's clock has
-// gone astray.
+// A record that was waited for is dated now, however far the scheduler's clock has drifted.
 func TestClockIsCalibrated(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -64,7 +63,7 @@ func TestClockIsCalibrated(t *testing.T) {
 	}
 }
 
-// A line costs no allocation from read to handle.
+// A line causes no allocation from read to handle.
 func TestNoAllocation(t *testing.T) {
 	s := &stream{
 		r: New(Config{}), handle: func(logs.Item) error { return nil }, clock: hostfs.NewClock(),
@@ -80,7 +79,7 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-// The flood that closed other readers: 56,000 lines in 3 s.
+// The flood that made other readers stop: 56,000 lines in 3 s.
 func BenchmarkReader(b *testing.B) {
 	const flood = 56_000
 	steps := make([]step, flood)

@@ -7,8 +7,8 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// Once hands over what is in the log by now, and returns nil. It returns the error
-// of handle or of ctx, or why the log can't be read. It takes the place of Run.
+// Once hands over the existing records, and returns nil. It returns the error of handle or of ctx,
+// or why the log can't be read. Use it instead of Run.
 func (r *Reader) Once(ctx context.Context, handle func(logs.Item) error) error {
 	open := r.open
 	r.open = func(ctx context.Context, path string) (device, error) {
@@ -25,10 +25,10 @@ func (r *Reader) Once(ctx context.Context, handle func(logs.Item) error) error {
 	return err
 }
 
-// errEnd is why a finite device can't be waited for.
+// errEnd is returned by wait of a finite device.
 var errEnd = errors.New("end of the log")
 
-// finite is a log that ends where there is nothing to read.
+// finite is a log that ends when there is nothing left to read.
 type finite struct{ device }
 
 func (finite) wait(context.Context) error { return errEnd }

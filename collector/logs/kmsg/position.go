@@ -10,22 +10,22 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// ErrPosition is returned for what is not a Position of this package.
+// ErrPosition is returned for text that is not a Position of this package.
 var ErrPosition = errors.New("not a position in the kernel's log")
 
-// position is up to where the log was handed over.
+// position is how far the log was handed over.
 type position struct {
 	boot string // the kernel's random boot id
-	next uint64 // the first sequence number that was not
+	next uint64 // the first sequence number that was not handed over
 
-	// offset is from the clock that stamps records to CLOCK_BOOTTIME, as measured on records
-	// that arrived while the reader waited for them; 0: none did. The two clocks drift apart,
-	// and records that are old when they are read show nothing of it.
+	// offset is the difference between CLOCK_BOOTTIME and the clock of the time stamps, as
+	// measured on records that arrived while the reader waited for them; 0 if there were none. The
+	// two clocks drift apart, and old records don't show by how much.
 	offset time.Duration
 }
 
-// text returns the position as it is saved: "BOOTID 123", or "BOOTID 123 4.5ms". Newer
-// versions may add words, which are left aside.
+// text returns the position as it is saved: "BOOTID 123", or "BOOTID 123 4.5ms". Newer versions
+// may add words, which parsePosition ignores.
 func (p position) text() logs.Position {
 	text := p.boot + " " + strconv.FormatUint(p.next, 10)
 	if p.offset != 0 {

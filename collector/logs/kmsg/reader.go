@@ -14,17 +14,17 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// Config says what to read. The zero Config reads new lines of /dev/kmsg.
+// Config configures a Reader. The zero Config reads new lines of /dev/kmsg.
 type Config struct {
-	// Path is the device; "": /dev/kmsg.
+	// Path is the device; "" means /dev/kmsg.
 	Path string
-	// Position is where an earlier reader was; "": Lookback decides.
+	// Position is where an earlier reader stopped; if empty, Lookback decides.
 	Position logs.Position
 	// Lookback is how far back to begin, at most to the boot; 0: new lines only.
 	Lookback time.Duration
-	// Status is called with nil once the log is open and what was to be passed by
-	// is: Position then says where reading goes on. nil: nobody is reported. An error
-	// that ends reading is Run's.
+	// Status is called with nil once the log is open and old records are skipped: Position then
+	// returns where reading continues. May be nil. An error that ends reading is returned by Run
+	// instead.
 	Status func(error)
 }
 
@@ -32,14 +32,14 @@ const (
 	// bufferSize holds any record: the kernel's own limit is 8 KiB before 6.6
 	// (CONSOLE_EXT_LOG_MAX) and 2 KiB since (PRINTK_MESSAGE_MAX).
 	bufferSize = 8 << 10
-	// maxBuffer is where growing for a kernel with a larger limit ends.
+	// maxBuffer limits the growth of the buffer, for a kernel with a larger limit.
 	maxBuffer = 64 << 10
 )
 
 // Reader reads the kernel's log. Make one with New.
 type Reader struct {
 	cfg    Config
-	boot   string // the boot's random ID; "": it can't be read
+	boot   string // the boot's random ID; "" if it can't be read
 	open   func(context.Context, string) (device, error)
 	buffer int // size of the read buffer
 
@@ -48,7 +48,7 @@ type Reader struct {
 	have bool // pos is set
 }
 
-// New returns a Reader that has opened nothing.
+// New returns a Reader that has not opened anything yet.
 func New(cfg Config) *Reader {
 	if cfg.Path == "" {
 		cfg.Path = "/dev/kmsg"
@@ -56,8 +56,8 @@ func New(cfg Config) *Reader {
 	return &Reader{cfg: cfg, boot: hostfs.BootID(), open: openDevice, buffer: bufferSize}
 }
 
-// Position returns up to where the log was handed over; at first, what New was
-// given. It is safe for concurrent use.
+// Position returns how far the log was handed over; at first, the Position given to New. It is
+// safe for concurrent use.
 func (r *Reader) Position() logs.Position {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,10 +67,9 @@ func (r *Reader) Position() logs.Position {
 	return r.pos.text()
 }
 
-// Run hands the log over until ctx ends, and then returns nil. It returns the
-// error of handle, or why the device can't be opened (it wraps fs.ErrNotExist,
-// fs.ErrPermission) or read. handle is called from the calling goroutine; while
-// it takes its time, the kernel may write over records.
+// Run hands the log over until ctx ends, and then returns nil. It returns the error of handle, or
+// why the device can't be opened (it wraps fs.ErrNotExist, fs.ErrPermission) or read. handle is
+// called from the calling goroutine; if it is slow, the kernel may overwrite records.
 func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 	if r.boot == "" {
 		return errors.New("the ID of this boot can't be read")
@@ -112,7 +111,7 @@ func (s *stream) run(ctx context.Context) error {
 		case errors.Is(err, unix.EINVAL):
 			handled, err = s.tooLong(), nil
 		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.EINTR):
-			// Overrun: the next record's number reports how many are gone.
+			// Overrun: the next record's number shows how many were lost.
 			err = nil
 		case err == nil:
 			err = io.ErrUnexpectedEOF // kmsg has no end

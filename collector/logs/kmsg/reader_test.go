@@ -18,8 +18,8 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// ring is a device of a test: reads give its steps one after the other, and
-// when there are no more, waiting ends the test's context.
+// ring is a test device: reads return its steps one after the other, and at the end, waiting
+// cancels the test's context.
 type ring struct {
 	steps []step
 	at    int
@@ -58,12 +58,13 @@ func (r *ring) wait(context.Context) error {
 
 func (*ring) close() error { return nil }
 
-// line is a record with a text that is its number, and loss a read's errno.
+// line returns a record with its number as text; failing returns a step in which read fails with
+// e.
 func line(seq int) step         { return step{record: fmt.Sprintf("6,%d,%d,-;%d\n", seq, seq*1000, seq)} }
 func failing(e unix.Errno) step { return step{errno: e} }
 
-// collect runs a reader over steps. Items are written as "5" for line number 5
-// and as "overrun:3" for a loss.
+// collect runs a reader over steps. Items are returned as "5" for line number 5 and as "overrun:3"
+// for a loss.
 func collect(t *testing.T, cfg Config, boot string, steps ...step) (items []string, at logs.Position) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -78,12 +79,12 @@ func collect(t *testing.T, cfg Config, boot string, steps ...step) (items []stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Without the clock's offset, which is that of made-up stamps.
+	// Without the clock's offset, because the stamps are made up.
 	return items, logs.Position(strings.Join(strings.Fields(string(r.Position()))[:2], " "))
 }
 
-// A record of the time between two runs has the time that a record of the first run would
-// have had: the clocks of both are as far apart.
+// A record from the time between two runs gets the time that it would have got in the first run:
+// both runs use the same clock offset.
 func TestClockOfAnEarlierRun(t *testing.T) {
 	const off = 20 * time.Second // the scheduler's clock is behind
 	stamp := hostfs.Monotonic() - off
@@ -219,8 +220,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// The error of whom the lines are for ends reading, and what was not handled is
-// reported by the next run.
+// An error of handle ends reading, and what was not handled is handed over by the next run.
 func TestHandleFails(t *testing.T) {
 	full := errors.New("full")
 	for _, failAt := range []string{"1", "overrun:7"} {

@@ -8,36 +8,36 @@ import (
 )
 
 const (
-	// skipAtMost bounds the passing by of old records, should somebody write
-	// faster than they can be read.
+	// skipAtMost bounds the time to skip old records, in case they are written faster than they
+	// can be read.
 	skipAtMost = 2 * time.Second
-	// clockError is how far a time may be off before the clocks' difference is
-	// taken anew: less is the time that it takes to be woken.
+	// clockError is how much the clocks' difference must have changed to be updated: waking up
+	// causes smaller changes.
 	clockError = 100 * time.Millisecond
 )
 
-// stream is one Run.
+// stream is the state of one Run.
 type stream struct {
 	r      *Reader
 	dev    device
 	handle func(logs.Item) error
 	buf    []byte
 
-	next  uint64 // the sequence number that is due
+	next  uint64 // the sequence number that is expected
 	known bool   // next is set
 	saved bool   // next comes from a Position and was not reached yet
-	seen  uint64 // the sequence number behind the last one read
-	owed  uint64 // records read whose number is not known: no gap
+	seen  uint64 // one more than the last sequence number read
+	owed  uint64 // records read whose number is unknown: they are no gap
 
 	reported bool          // Status was called
-	skip     bool          // records before cutoff are passed by
-	cutoff   time.Duration // by the scheduler's clock; negative: all of them
-	skipTo   time.Time     // when passing by ends in any case
+	skip     bool          // records before cutoff are skipped
+	cutoff   time.Duration // by the scheduler's clock; negative: skip all
+	skipTo   time.Time     // when to stop skipping in any case
 
 	clock  *hostfs.Clock
 	offset time.Duration // from the scheduler's clock to CLOCK_BOOTTIME
-	exact  bool          // offset was seen of a record that was waited for, if not by this stream
-	waited bool          // the next record was waited for, so it is of now
+	exact  bool          // offset was measured, on a record that was waited for; maybe by an earlier stream
+	waited bool          // the next record was waited for, so it is new
 
 	rec  hostfs.KernelRecord
 	line logs.Line
@@ -69,7 +69,7 @@ func (s *stream) start() error {
 	return nil
 }
 
-// record hands over one record, and before it what is missing.
+// record hands over one record, after a loss of what is missing before it.
 func (s *stream) record(b []byte) error {
 	numbered, parseErr := hostfs.ParseKernelRecord(b, &s.rec)
 	if !numbered {
@@ -105,7 +105,7 @@ func (s *stream) record(b []byte) error {
 	return nil
 }
 
-// passBy reports whether the record is from before the time to begin at.
+// passBy reports whether to skip the record because it is older than the start of reading.
 func (s *stream) passBy() bool {
 	if s.skip && (s.cutoff >= 0 && s.rec.Time >= s.cutoff || !time.Now().Before(s.skipTo)) {
 		s.skip = false
@@ -113,11 +113,11 @@ func (s *stream) passBy() bool {
 	return s.skip
 }
 
-// fill makes a line of the record.
+// fill fills the line from the record.
 func (s *stream) fill() {
 	if s.waited {
 		s.waited = false
-		// None is from the future, and one that was waited for is of now.
+		// No record is from the future, and one that was waited for is from now.
 		if o := hostfs.BootTime() - s.rec.Time; o < s.offset || o > s.offset+clockError {
 			s.offset = o
 		}
@@ -141,15 +141,15 @@ func (s *stream) advance(next uint64) {
 	s.r.setPosition(pos)
 }
 
-// atEnd is called when everything was read: what comes now is new.
+// atEnd is called when everything was read: further records are new.
 func (s *stream) atEnd() error {
 	s.skip = false
 	defer s.reportOpen()
 	if !s.saved || s.seen == 0 || s.seen >= s.next {
 		return nil
 	}
-	// The numbers of this boot end before the position: a machine that was set
-	// back to a snapshot. The log can't be distinguished from what was handed over.
+	// The numbers of this boot end before the position: the machine was reset to a snapshot. It is
+	// unknown which of the records were handed over before.
 	s.saved = false
 	s.advance(s.seen)
 	return s.lose(logs.BadPosition, 0)
@@ -163,7 +163,7 @@ func (s *stream) reportOpen() {
 	s.reported = true
 }
 
-// tooLong is called when a record did not fit, which the kernel then passes by.
+// tooLong is called when a record did not fit, which the kernel then skips.
 func (s *stream) tooLong() error {
 	if len(s.buf) < maxBuffer {
 		s.buf = make([]byte, 2*len(s.buf))

@@ -1,11 +1,12 @@
-// Package active makes probes: over the network as kubelet does (package netprobe), programs
-// of the node, and commands in containers where the container runtime runs them. What comes
-// of one is an outcome with a verdict: how far it got, which error ended it, what the kernel
-// knows of its connection, and, where these leave a question open, what a look at the other
-// end shows (package netlook): a full accept queue, a route, a neighbour.
+// Package active makes probes: over the network as kubelet does (package netprobe), by running
+// programs on the node, and by running commands in containers through the container runtime. Each
+// probe returns an outcome with a verdict. The verdict is based on how far the probe got, which
+// error ended it, and what the kernel knows of its connection. If these leave the cause open,
+// package netlook inspects the other end for a full accept queue, a missing route or a dead
+// neighbour.
 //
-// A probe that could not be made is an error and no failure: what is probed may be well.
+// A probe that could not be made is an error, not a failure: its target may be healthy.
 //
-// The package knows nothing of thresholds, and nothing of which probes there are: package
-// probe calls it for pods, package service for services of the node.
+// The package knows neither thresholds nor which probes exist: package probe calls it for pods,
+// package service for services of the node.
 package active

@@ -21,15 +21,15 @@ import (
 )
 
 const (
-	// execGrace is how long the runtime may take to say that a command's time was over.
+	// execGrace is how long the runtime may take to report that a command timed out.
 	execGrace = 2 * time.Second
 	// maxOutput is how much of a program's output is kept.
 	maxOutput = 1 << 10
 )
 
-// Command runs a command in a container, by its ID with the runtime's name
-// ("containerd://8a1f…"), as kubelet's exec probes do. That the runtime does not run it is an
-// error and no failure.
+// Command runs a command in a container, as kubelet's exec probes do. container is the ID with
+// the runtime's name ("containerd://8a1f…"). If the runtime can't run the command, Command
+// returns an error, not a failure.
 func (p *Prober) Command(ctx context.Context, container string, command []string, timeout time.Duration) (probe.Outcome, error) {
 	_, id, ok := strings.Cut(container, "://")
 	if !ok || id == "" {
@@ -60,8 +60,9 @@ func (p *Prober) Command(ctx context.Context, container string, command []string
 	return e.outcome(), nil
 }
 
-// Program runs a program of the node, whose earlier runs were these. That it can't be started
-// is an error and no failure; that an earlier run can't be killed is one.
+// Program runs a program on the node; runs tracks its earlier runs. If the program can't be
+// started, Program returns an error, not a failure. An earlier run that can't be killed is a
+// failure.
 func (p *Prober) Program(ctx context.Context, runs *process.Runs, program process.Program) (probe.Outcome, error) {
 	program.KeepMerged = maxOutput
 	o := runs.Run(ctx, &program)
@@ -94,13 +95,13 @@ func (p *Prober) Program(ctx context.Context, runs *process.Runs, program proces
 	return e.outcome(), nil
 }
 
-// execution is how a program or command ended.
+// execution describes how a program or command ended.
 type execution struct {
 	what          string
 	took, timeout time.Duration
 	code          int
 	late, stuck   bool
-	notRun        string // why
+	notRun        string // why it did not run; empty: it ran
 	killed        string
 	output        string
 }
@@ -132,7 +133,7 @@ func (e *execution) outcome() probe.Outcome {
 	return probe.Outcome{At: time.Now(), Detail: d}
 }
 
-// commandText is a command line, bounded.
+// commandText returns a command line, shortened and escaped.
 func commandText(command []string) string {
 	const most = 80
 	return display.Safe(strings.Join(command, " "), most)

@@ -25,7 +25,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testserver"
 )
 
-// runtime is a container runtime that runs commands as containerd answers for them.
+// runtime is a container runtime that answers ExecSync as containerd does.
 type runtime struct {
 	criapi.UnimplementedRuntimeServiceServer
 }
@@ -91,7 +91,7 @@ func TestCommand(t *testing.T) {
 	if d := o.Detail; err != nil || o.OK || d.Verdict != event.VerdictExecSlow || d.Cause != "sleep 30 did not end within 1s" || d.Duration < event.Duration(time.Second) {
 		t.Errorf("%+v, %v", o, err)
 	}
-	// What can't be run says nothing of the container.
+	// A command that can't be run says nothing about the container.
 	if o, err = run(plenty, "/no/such/program"); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("%+v, %v", o, err)
 	}

@@ -12,17 +12,17 @@ import (
 )
 
 const (
-	// lookLimit bounds one failure's look-ups, answerLimit one answer.
+	// lookLimit bounds all look-ups after one failure, answerLimit a single one.
 	lookLimit   = 2 * time.Second
 	answerLimit = 500 * time.Millisecond
-	// lookRate is how many failures a second are looked into, one after another, lookBurst
-	// how many at once after quiet. Each takes some 0.3 ms, or where the address is to be
-	// searched for that of each namespace of the node.
+	// lookRate is how many failures a second are inspected, one after another, and lookBurst how
+	// many at once after a quiet time. Each takes some 0.3 ms. If all network namespaces of the
+	// node must be searched for the address, it takes that for each of them.
 	lookRate  = 5
 	lookBurst = 50
 )
 
-// seen is what a look found. Its zero value is "not looked".
+// seen is what an inspection found. Its zero value means "not inspected".
 type seen struct {
 	skipped  bool // too many failures at once
 	route    netlook.Route
@@ -31,18 +31,18 @@ type seen struct {
 	child    netlook.ChildState
 }
 
-// looker looks at the kernel after failures, at one after the other.
+// looker queries the kernel after failures, one failure at a time.
 type looker struct {
 	limit  *rate.Limiter
 	turn   chan struct{}
-	spaces *netlook.Namespaces // of who has the turn
+	spaces *netlook.Namespaces // used only by the holder of turn
 }
 
 func newLooker(fs hostfs.FS) *looker {
 	return &looker{limit: rate.NewLimiter(lookRate, lookBurst), turn: make(chan struct{}, 1), spaces: netlook.NewNamespaces(fs, answerLimit)}
 }
 
-// look answers within twice lookLimit, with what it has by then.
+// look returns within twice lookLimit, with what it has found by then.
 func (l *looker) look(ctx context.Context, inode uint32, pid int, f *facts) (s seen) {
 	if !l.limit.Allow() {
 		return seen{skipped: true}
@@ -72,7 +72,7 @@ func (l *looker) look(ctx context.Context, inode uint32, pid int, f *facts) (s s
 	if !s.route.Local && !f.to.Addr().IsLoopback() {
 		home := l.spaces.Home(f.to.Addr(), end)
 		if home.Inode == 0 {
-			return s // on another machine, or not to be found
+			return s // on another machine, or not found
 		}
 		if target, err = l.spaces.Open(home.Inode, 0); err != nil {
 			return s

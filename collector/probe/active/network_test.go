@@ -34,11 +34,11 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
 
-// plenty is a time that no probe takes that is not meant to be late.
+// plenty is longer than any probe takes that is not meant to time out.
 const plenty = 30 * time.Second
 
-// labHost is a node whose own network namespace is the first one, and on which no other
-// processes are than those of the namespaces.
+// labHost returns a node whose own network namespace is node's, with no processes but the holders
+// of the namespaces.
 func labHost(t *testing.T, node *netlab.Net, others ...*netlab.Net) hostfs.FS {
 	t.Helper()
 	root := t.TempDir()
@@ -55,7 +55,7 @@ func labHost(t *testing.T, node *netlab.Net, others ...*netlab.Net) hostfs.FS {
 	return hostfs.New(root)
 }
 
-// ownHost is a node whose network namespace is that of this process, whatever init's is.
+// ownHost returns a node whose network namespace is this process's, whatever init's is.
 func ownHost(t *testing.T) hostfs.FS {
 	t.Helper()
 	holder := netlab.Holder(t)
@@ -81,7 +81,7 @@ func serveGRPC(t *testing.T, n *netlab.Net, at string, healthy bool) {
 	testserver.Health(t, l).SetServingStatus("down", pb.HealthCheckResponse_NOT_SERVING)
 }
 
-// fails makes a probe of 10.97.40.2 that must fail, and checks what is said of it.
+// fails probes 10.97.40.2, which must fail, and checks verdict and cause.
 func fails(t *testing.T, p *Prober, target Target, timeout time.Duration, verdict, cause string) event.ProbeOutcome {
 	t.Helper()
 	if target.Host == "" {
@@ -103,7 +103,7 @@ func fails(t *testing.T, p *Prober, target Target, timeout time.Duration, verdic
 	return d
 }
 
-// Each class of failure is provoked, and reported by its name.
+// Each class of failure is provoked and gets its verdict.
 func TestVerdicts(t *testing.T) {
 	node, pod := netlab.PairIn(t, 40)
 	p := New(labHost(t, node, pod))
@@ -195,7 +195,7 @@ func TestVerdicts(t *testing.T) {
 	fails(t, p, Target{Protocol: netprobe.GRPC, Port: 90, Service: "none"}, plenty, event.VerdictStatus, `NotFound after .*: unknown service`)
 	fails(t, p, Target{Protocol: netprobe.GRPC, Port: 91}, plenty, event.VerdictStatus, `does not implement the gRPC health protocol`)
 
-	// All of them succeed where nothing is wrong.
+	// All of them succeed if nothing is wrong.
 	serveHTTP(t, pod, "10.97.40.2:92", false, func(http.ResponseWriter, *http.Request) {})
 	serveHTTP(t, pod, "[fd97:40::2]:92", false, func(http.ResponseWriter, *http.Request) {})
 	for _, target := range []Target{
@@ -212,7 +212,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// What never leaves the node, or is never answered.
+// Probes that never leave the node, or are never answered.
 func TestVerdictsOfTheWay(t *testing.T) {
 	node, pod := netlab.PairIn(t, 40)
 	p := New(labHost(t, node, pod))
@@ -234,7 +234,7 @@ func TestVerdictsOfTheWay(t *testing.T) {
 	}
 	tcp.Host = "203.0.113.7"
 	fails(t, p, tcp, plenty, event.VerdictNoRoute, `^no way to 203.0.113.7:80: route: none`)
-	tcp.Host = "10.97.40.77" // nobody has it
+	tcp.Host = "10.97.40.77" // no host has this address
 	fails(t, p, tcp, 900*time.Millisecond, event.VerdictNeighborFailed, `^the next hop 10.97.40.77 to 10.97.40.77:80 does not answer: neighbour`)
 	tcp.Host = ""
 
@@ -244,7 +244,7 @@ func TestVerdictsOfTheWay(t *testing.T) {
 	fails(t, p, tcp, plenty, event.VerdictPortsExhausted, `^no local port is free to connect to 10.97.40.2:80`)
 }
 
-// What is well is never reported as failed, and nothing is looked into for it.
+// Healthy targets are never reported as failed, and cause no inspection.
 func TestHealthyProbes(t *testing.T) {
 	node, pod := netlab.PairIn(t, 40)
 	p := New(labHost(t, node, pod))
@@ -279,7 +279,7 @@ func TestHealthyProbes(t *testing.T) {
 	t.Logf("%d probes in %s", n, time.Since(began))
 }
 
-// More failures than may be looked into are reported without a look.
+// Failures beyond the rate limit are reported without an inspection.
 func TestLooksAreBounded(t *testing.T) {
 	node, pod := netlab.PairIn(t, 40)
 	p := New(labHost(t, node, pod))
@@ -312,7 +312,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// What can't be made is an error: what is probed may be well.
+// A probe that can't be made is an error: its target may be healthy.
 func TestNotMade(t *testing.T) {
 	p := New(hostfs.New(t.TempDir())) // a node without processes
 	if o, err := p.Network(t.Context(), Target{Protocol: netprobe.TCP, Host: "127.0.0.1", Port: 80}, plenty); err == nil {
@@ -332,7 +332,7 @@ func TestNotMade(t *testing.T) {
 	}
 }
 
-// A pod's probe as the Manager hands it over.
+// A pod's probe as passed by the Manager.
 func TestProbeOfAPod(t *testing.T) {
 	var got *http.Request
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r }))

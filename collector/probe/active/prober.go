@@ -30,13 +30,13 @@ type Prober struct {
 
 	mu    sync.Mutex
 	inode uint32 // the node's network namespace; 0: not found yet
-	pid   int    // in it
+	pid   int    // of a process in that namespace
 }
 
-// New returns a Prober of the node whose files fs has. It has started nothing.
+// New returns a Prober for the node whose files fs has. It starts nothing.
 func New(fs hostfs.FS) *Prober { return &Prober{fs: fs, look: newLooker(fs)} }
 
-// Probe makes the probe of a container. It implements probe.Prober.
+// Probe makes a container's probe. It implements probe.Prober.
 func (p *Prober) Probe(ctx context.Context, r *probe.Request) (probe.Outcome, error) {
 	switch r.Spec.Handler {
 	case probe.Exec:
@@ -65,9 +65,9 @@ func headers(list []probe.Header) http.Header {
 	return h
 }
 
-// Target is what a probe over the network goes to.
+// Target is the target of a network probe.
 type Target struct {
-	Protocol string // of package netprobe
+	Protocol string // one of package netprobe's
 	Host     string // address or name
 	Port     uint16
 	Path     string
@@ -76,7 +76,7 @@ type Target struct {
 	TLS      *tls.Config // nil: certificates are not verified
 }
 
-// Network makes a probe over the network from the node's network namespace.
+// Network probes a target from the node's network namespace.
 func (p *Prober) Network(ctx context.Context, t Target, timeout time.Duration) (probe.Outcome, error) {
 	began := time.Now()
 	within, cancel := context.WithTimeout(ctx, timeout)
@@ -119,8 +119,9 @@ func (p *Prober) Network(ctx context.Context, t Target, timeout time.Duration) (
 	return probe.Outcome{At: time.Now(), Detail: d}, nil
 }
 
-// node returns the node's network namespace. It is looked for once: it does not change, and
-// where init may not be looked at, a thread of this process may just be elsewhere.
+// node returns the node's network namespace, and a process in it. It looks them up only once: the
+// namespace does not change, and if init can't be inspected, a thread of this process may
+// temporarily be in another namespace.
 func (p *Prober) node() (inode uint32, pid int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -132,7 +133,7 @@ func (p *Prober) node() (inode uint32, pid int, err error) {
 	return p.inode, p.pid, nil
 }
 
-// InNode calls a function on a thread in the node's network namespace; see netlook.Within.
+// InNode calls fn on a thread in the node's network namespace; see netlook.Within.
 func (p *Prober) InNode(fn func() error) error {
 	inode, pid, err := p.node()
 	if err != nil {
@@ -141,7 +142,7 @@ func (p *Prober) InNode(fn func() error) error {
 	return netlook.Within(p.fs, inode, pid, fn)
 }
 
-// resolve returns the address of a host, and its name where it is one.
+// resolve returns the address of a host, and its name if the host is not an address.
 func resolve(ctx context.Context, host string) (netip.Addr, string, error) {
 	if host == "" {
 		return netip.Addr{}, "", errors.New("there is no address to probe")
@@ -153,7 +154,7 @@ func resolve(ctx context.Context, host string) (netip.Addr, string, error) {
 	if err != nil {
 		return netip.Addr{}, "", err
 	}
-	return all[0].Unmap(), host, nil // one that has none is an error
+	return all[0].Unmap(), host, nil // a name without addresses is an error
 }
 
 func unresolved(host string, err error, took time.Duration) probe.Outcome {
@@ -163,7 +164,7 @@ func unresolved(host string, err error, took time.Duration) probe.Outcome {
 	}}
 }
 
-// notMade returns why a probe could not be made: what failed is on this side.
+// notMade returns the error if the probe could not be made because of this node.
 func notMade(r *netprobe.Result) error {
 	for _, e := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS} {
 		if errors.Is(r.Err, e) {
@@ -178,7 +179,7 @@ func notMade(r *netprobe.Result) error {
 	return nil
 }
 
-// detail is what needs no judgement.
+// detail returns the part of an outcome that needs no judgement.
 func detail(r *netprobe.Result) event.ProbeOutcome {
 	d := event.ProbeOutcome{
 		Feed: event.ProbeActive, Duration: event.Duration(r.Took), FirstByte: event.Duration(r.FirstByte),

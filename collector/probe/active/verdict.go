@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// maxCause bounds a cause, maxFact one entry of evidence, maxSaid what the other end
-	// says, in bytes.
+	// Bounds in bytes: maxCause of a cause, maxFact of one entry of evidence, maxSaid of the
+	// peer's answer.
 	maxCause = 300
 	maxFact  = 160
 	maxSaid  = 256
-	// neighborPatience is how long an unresolved next hop is not yet a dead one: the kernel
-	// asks three times, a second apart.
+	// neighborPatience is how long a next hop may be unresolved before it counts as dead: the
+	// kernel asks three times, a second apart.
 	neighborPatience = 500 * time.Millisecond
 )
 
-// facts are all that is known of a failed probe over the network.
+// facts is all that is known of a failed network probe.
 type facts struct {
 	netprobe.Result
 	protocol string
@@ -37,13 +37,13 @@ type facts struct {
 	seen
 }
 
-// late reports whether the probe's time was over.
+// late reports whether the probe timed out.
 func (f *facts) late() bool {
 	_, ok := errors.AsType[*netprobe.TimeoutError](f.Err)
 	return ok || errors.Is(f.Err, unix.ETIMEDOUT)
 }
 
-// errIs looks at the probe's error and at that of its connection, which gRPC hides.
+// errIs reports whether the probe's error or its connection's, which gRPC hides, is one of all.
 func (f *facts) errIs(all ...error) bool {
 	for _, e := range all {
 		if errors.Is(f.Err, e) || errors.Is(f.Conn.Err, e) {
@@ -53,12 +53,12 @@ func (f *facts) errIs(all ...error) bool {
 	return false
 }
 
-// open reports whether the error alone leaves the cause open: a look may report.
+// open reports whether the error alone leaves the cause open, so that an inspection may help.
 func (f *facts) open() bool {
 	return f.Phase == netprobe.PhaseConnect || f.late() && f.Conn.Received == 0
 }
 
-// judge fills in the verdict. It is pure: what it says depends on f alone.
+// judge fills in the verdict. It is pure: the verdict depends on f alone.
 func (f *facts) judge(d *event.ProbeOutcome) {
 	switch {
 	case f.Phase == netprobe.PhaseConnect:
@@ -97,7 +97,7 @@ func (f *facts) judge(d *event.ProbeOutcome) {
 	d.Cause = display.Safe(d.Cause, maxCause)
 }
 
-// judgeConnect: no connection stood.
+// judgeConnect fills in the verdict of a probe that got no connection.
 func (f *facts) judgeConnect(d *event.ProbeOutcome) {
 	switch {
 	case f.errIs(unix.EADDRNOTAVAIL):
@@ -142,7 +142,7 @@ func (f *facts) judgeConnect(d *event.ProbeOutcome) {
 	}
 }
 
-// judgeLate: a connection stood, and the probe's time was over.
+// judgeLate fills in the verdict of a probe that connected and then timed out.
 func (f *facts) judgeLate(d *event.ProbeOutcome) {
 	stood := fmt.Sprintf("SYN answered in %s", display.Duration(f.Connect))
 	switch {
@@ -167,13 +167,13 @@ func (f *facts) judgeLate(d *event.ProbeOutcome) {
 	case f.FirstByte > 0:
 		d.Verdict = event.VerdictSlow
 		d.Cause = fmt.Sprintf("%s, first byte after %s, the answer was not complete in %s: %d bytes came", stood, display.Duration(f.FirstByte), display.Duration(f.timeout), f.Conn.Received)
-	default: // the server speaks HTTP/2, and its health service says nothing
+	default: // the server speaks HTTP/2, but its health service does not answer
 		d.Verdict = event.VerdictSlow
 		d.Cause = fmt.Sprintf("%s, the gRPC connection stands (%d bytes came), no answer of the health service in %s", stood, f.Conn.Received, display.Duration(f.timeout))
 	}
 }
 
-// exclude lists what was looked at, or went well, and so is not the cause.
+// exclude lists what was checked, or went well, and so is not the cause.
 func (f *facts) exclude(d *event.ProbeOutcome) {
 	if f.Connect > 0 {
 		fact := "network: TCP connect took " + display.Duration(f.Connect)
@@ -199,7 +199,7 @@ func (f *facts) exclude(d *event.ProbeOutcome) {
 	}
 }
 
-// traffic is what passed, in words.
+// traffic describes what was sent and acknowledged.
 func (f *facts) traffic() string {
 	switch {
 	case f.Conn.Sent == 0:
@@ -224,7 +224,7 @@ func (f *facts) tlsText() string {
 	return strings.TrimPrefix(f.Err.Error(), "tls: ")
 }
 
-// statusText is the answer that is a failure.
+// statusText describes an answer whose status is a failure.
 func (f *facts) statusText() string {
 	text := fmt.Sprintf("HTTP status %s from %s after %s", f.Status, f.to, display.Duration(f.Took))
 	if f.protocol == netprobe.GRPC {
@@ -241,7 +241,7 @@ func firstLine(s string) string {
 	return strings.TrimSpace(line)
 }
 
-// maxEvidence entries are kept of each list.
+// maxEvidence is how many entries each list may have.
 const maxEvidence = 8
 
 func add(to *[]string, fact string) {

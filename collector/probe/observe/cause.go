@@ -11,14 +11,14 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// portText is the port as people write it: ":8080".
+// portText returns the port in the usual form, ":8080".
 func portText(at netip.AddrPort) string { return ":" + strconv.Itoa(int(at.Port())) }
 
-// causeOf is the verdict of a connection in words, with its figures.
+// causeOf describes the verdict of a connection in words, with its figures.
 func causeOf(s *event.SockFailData, c *event.Conn, timeout time.Duration) string {
 	port, took := portText(c.Dst), time.Duration(s.Duration)
 	if timedOut(s.Verdict) && took > timeout-timeoutLess && took < timeout+timeoutMore {
-		took = timeout // as it was meant: the sentence stays the same
+		took = timeout // use the configured value, so that the text stays the same
 	}
 	switch s.Verdict {
 	case event.VerdictRefused:
@@ -68,7 +68,7 @@ func bracket(s string) string {
 	return " (" + s + ")"
 }
 
-// first returns the first fact that has a word in it.
+// first returns the first fact that contains word, or otherwise if there is none.
 func first(evidence []string, word, otherwise string) string {
 	for _, e := range evidence {
 		if strings.Contains(e, word) {
@@ -78,7 +78,7 @@ func first(evidence []string, word, otherwise string) string {
 	return otherwise
 }
 
-// other is what listens instead, where that was looked for.
+// other describes what listens instead, if that was checked.
 func other(evidence []string) string {
 	for _, e := range evidence {
 		if strings.HasPrefix(e, "listens on ") {

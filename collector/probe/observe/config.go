@@ -11,23 +11,23 @@ import (
 	"github.com/kernosis/kernosis/collector/probe/vitals"
 )
 
-// Manager is what of a probe.Manager is used.
+// Manager is the part of probe.Manager that an Observer uses.
 type Manager interface {
 	Observe(probe.Key, probe.Outcome) bool
 	Pods() []*probe.Pod
 	Pod(uid string) (*probe.Pod, bool)
 }
 
-// Target is a place whose connections from kubelet are to be watched.
+// Target is an address and port to which kubelet's connections are watched.
 type Target struct {
 	Name      string
 	Address   netip.Addr
 	Port      uint16
 	NetNS     uint32        // kubelet's
-	SlowAfter time.Duration // an answer that is complete no earlier came too late
+	SlowAfter time.Duration // a complete answer that took longer than this came too late
 }
 
-// Count is what became of the connections to a Target since it was set.
+// Count counts the connections to a Target since it was set.
 type Count struct {
 	Name              string
 	Succeeded, Failed uint64
@@ -40,15 +40,15 @@ type Sockets interface {
 	Counts() ([]Count, error)
 }
 
-// Results is what kubelet counts of one probe since it began to make it.
+// Results is how often a probe has failed and succeeded since kubelet began to make it.
 type Results struct{ Failed, Succeeded uint64 }
 
-// Kubelet is asked for its counts of all probes.
+// Kubelet returns kubelet's counts of all probes.
 type Kubelet interface {
 	Results(context.Context) (map[probe.Key]Results, error)
 }
 
-// Unhealthy is what kubelet said of a failed probe in an Event.
+// Unhealthy is what kubelet reported of a failed probe in an Event.
 type Unhealthy struct {
 	PodUID, Container string
 	Kind              probe.Kind
@@ -57,7 +57,7 @@ type Unhealthy struct {
 	Count             int
 }
 
-// Words is asked for kubelet's Events about the probes of a pod.
+// Words returns kubelet's Events about the probes of a pod.
 type Words interface {
 	Unhealthy(ctx context.Context, namespace, podUID string) ([]Unhealthy, error)
 }
@@ -66,45 +66,45 @@ type Words interface {
 const (
 	PartSockets = "sockets" // kubelet's connections
 	PartResults = "results" // kubelet's counts
-	PartEvents  = "events"  // kubelet's words
+	PartEvents  = "events"  // kubelet's Events
 )
 
-// Config says what an Observer works with.
+// Config configures an Observer.
 type Config struct {
 	Manager Manager
 	Sockets Sockets
-	Kubelet Kubelet // nil: only what sockets show
-	Words   Words   // nil: kubelet's words are not asked for
+	Kubelet Kubelet // may be nil: only sockets are observed
+	Words   Words   // may be nil: Events are not requested
 	Vitals  *vitals.Watcher
 	FS      hostfs.FS
 	// Comms are the names that kubelet's process may have.
 	Comms []string
-	// State is reported when a part begins or ceases to see, from the goroutine of Run.
+	// State is called from Run's goroutine when a part starts or stops working.
 	State func(part string, err error)
 	Log   *slog.Logger
 
-	// Poll and PollAtMost are how often kubelet's counts are asked for, and with how much
-	// time between at least; zero: 10 s and 5 s.
+	// Poll is how often kubelet's counts are polled, PollAtMost the shortest time between two
+	// polls; zero: 10 s and 5 s.
 	Poll, PollAtMost time.Duration
 }
 
-// Stats counts what became of what was seen.
+// Stats counts what became of observed outcomes.
 type Stats struct {
-	Taken      uint64 // outcomes that a worker took, by sockets
-	Counted    uint64 // by kubelet's counts alone
-	Refused    uint64 // no worker took it: gated, on hold, deleting
+	Taken      uint64 // outcomes from sockets that a worker took
+	Counted    uint64 // outcomes from kubelet's counts alone
+	Refused    uint64 // outcomes that no worker took: gated, on hold, deleting
 	Others     uint64 // connections that kubelet did not open
 	Repeated   uint64 // a second try of the same probe
-	Uncounted  uint64 // kubelet did not count it
-	Guessed    uint64 // of Taken, those of one of several probes that could not be reported
+	Uncounted  uint64 // failures that kubelet did not count
+	Guessed    uint64 // of Taken, those that may belong to any of several probes
 	Held       uint64 // of Taken, those that waited for kubelet's counts
-	Unsure     uint64 // of Taken, failures that kubelet may not count: its counts can't be had
-	Overflowed uint64 // those for which there was no room to wait: guessed, or left to kubelet's counts
-	Late       uint64 // of pods that are gone
+	Unsure     uint64 // of Taken, failures that kubelet may not count: its counts are unavailable
+	Overflowed uint64 // outcomes that found no room to wait: guessed, or left to kubelet's counts
+	Late       uint64 // outcomes of pods that are gone
 	Polls      uint64
 	PollErrors uint64
-	Asked      uint64 // for kubelet's words
-	Unasked    uint64 // for lack of a token
+	Asked      uint64 // requests for kubelet's Events
+	Unasked    uint64 // requests not made because of the rate limit
 	Targets    int
-	Unwatched  int // network probes without a place that can be watched
+	Unwatched  int // network probes whose address can't be watched
 }

@@ -10,29 +10,30 @@ import (
 )
 
 const (
-	// confirmAfter is how long after kubelet's counts a failed connection may still be on
-	// its way: the look after it takes two seconds at most.
+	// confirmAfter is how long after kubelet's counts a failed connection may still arrive: its
+	// inspection takes two seconds at most.
 	confirmAfter = 2500 * time.Millisecond
-	// confirmNone is the same where there is no connection: kubelet's words take a moment.
+	// confirmNone is the same for probes without a connection: kubelet's Events take a moment.
 	confirmNone = 500 * time.Millisecond
-	// wordsRate and wordsBurst bound questions to the API server, a second and at once: a
-	// node whose pods all fail asks as often as one that renews its Lease four times.
+	// wordsRate (per second) and wordsBurst limit requests to the API server: a node whose pods
+	// all fail causes as many requests as four nodes that renew their Leases.
 	wordsRate, wordsBurst = 0.25, 10
-	// wordsSlack: Events have whole seconds, and are from another clock reading.
+	// wordsSlack: Events have whole seconds, and come from another clock reading.
 	wordsSlack = 2 * time.Second
-	// maxReported failures of one probe are reported at a time: one a second for one interval.
+	// maxReported is how many failures of one probe are reported at a time: one a second for one
+	// interval.
 	maxReported = 15
 )
 
-// missed is failures of a probe that kubelet has counted and no socket has shown.
+// missed is failures of a probe that kubelet has counted but no socket has shown.
 type missed struct {
 	course
 	one   *course
 	n     uint64
-	until time.Time // with from of the course: between these two polls
+	until time.Time // the failures were counted between course.from and until
 }
 
-// confirmAt is when what kubelet counts more is reported.
+// confirmAt returns when failures that only kubelet has counted are reported.
 func (c *course) confirmAt() time.Time {
 	if !c.at.IsValid() {
 		return c.missing.Add(confirmNone)
@@ -40,9 +41,9 @@ func (c *course) confirmAt() time.Time {
 	return c.missing.Add(confirmAfter)
 }
 
-// belong says whose the failures are that kubelet counts more: its counts are of a
-// container's name. What it counted while the container became another one brought that
-// about, if the probe is one for which kubelet restarts containers.
+// belong decides which container the additional failures in kubelet's counts belong to, because
+// kubelet counts by container name. If the container was replaced meanwhile, the failures caused
+// that, provided kubelet restarts containers for this kind of probe.
 func (c *course) belong(now, from time.Time) {
 	c.missing, c.from, c.owners = now, from, [2]string{c.container.ID, ""}
 	if c.was != "" && c.changed.After(from) {
@@ -53,9 +54,9 @@ func (c *course) belong(now, from time.Time) {
 	}
 }
 
-// owner is the container of a connection that failed at a time; empty: it has no ID yet. A
-// start is known in whole seconds; within that one, the failure for which kubelet restarts
-// is the earlier one's.
+// owner returns the ID of the container whose connection failed at a time; empty: it has no ID
+// yet. Start times are in whole seconds. Within that second, a failure that reaches the threshold
+// for a restart belongs to the earlier container.
 func (c *course) owner(at time.Time) string {
 	begun := c.container.StartedAt
 	if c.was != "" && at.Before(c.changed) && (at.Before(begun) ||
@@ -65,7 +66,7 @@ func (c *course) owner(at time.Time) string {
 	return c.container.ID
 }
 
-// confirm reports failures that only kubelet's counts have.
+// confirm reports failures that only kubelet has counted.
 func (r *runner) confirm(ctx context.Context, now time.Time) {
 	r.mu.Lock()
 	var list []missed
@@ -73,7 +74,7 @@ func (r *runner) confirm(ctx context.Context, now time.Time) {
 		if one.missing.IsZero() || now.Before(one.confirmAt()) {
 			continue
 		}
-		// What is held is reported with the next counts.
+		// Held connections are reported with the next counts.
 		if excess, held := one.excess(), r.waitingFor(one); excess > held {
 			list = append(list, missed{course: *one, one: one, n: excess - held, until: one.missing})
 		}
@@ -87,7 +88,7 @@ func (r *runner) confirm(ctx context.Context, now time.Time) {
 	if err != nil {
 		counts = nil
 	}
-	words := map[string][]Unhealthy{} // by pod, asked once
+	words := map[string][]Unhealthy{} // by pod, each asked once
 	for i := range list {
 		m := &list[i]
 		said, asked := words[m.key.PodUID]
@@ -105,7 +106,7 @@ func (r *runner) confirm(ctx context.Context, now time.Time) {
 	}
 }
 
-// count hands failures on.
+// count reports the failures to the Manager.
 func (o *Observer) count(m *missed, out probe.Outcome) {
 	m.one.accounted += m.n
 	owners := m.owners
@@ -119,7 +120,7 @@ func (o *Observer) count(m *missed, out probe.Outcome) {
 			if taken = out.Container != "" && o.cfg.Manager.Observe(m.key, out); taken {
 				break
 			}
-			out.At = m.until // the other one may have begun since
+			out.At = m.until // the other container may have started since
 		}
 		if !taken {
 			o.stats.Refused++
@@ -133,7 +134,7 @@ func (o *Observer) count(m *missed, out probe.Outcome) {
 	}
 }
 
-// ask returns kubelet's words about a pod's probes, where they may be asked for now.
+// ask returns kubelet's Events about a pod's probes, or nil if they can't be requested now.
 func (r *runner) ask(ctx context.Context, m *missed, now time.Time) []Unhealthy {
 	if r.cfg.Words == nil {
 		return nil
@@ -156,17 +157,17 @@ func (r *runner) ask(ctx context.Context, m *missed, now time.Time) []Unhealthy 
 	return said
 }
 
-// unseen makes the outcome of a failure that no socket has shown.
+// unseen returns the outcome for a failure that no socket has shown.
 func (r *runner) unseen(m *missed, said []Unhealthy, counts []Count, now time.Time) probe.Outcome {
 	if h := m.doubt; h != nil && h.ev.Time.After(m.from.Add(-wordsSlack)) {
-		// kubelet was asked before it had counted it.
+		// kubelet's counts were read before it had counted this failure.
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		out := r.outcome(h.ev, m.one, judged{why: h.why, counted: true})
 		r.looked = looked{}
 		r.stats.Uncounted--
 		m.one.doubt = nil
-		out.BootTime, out.CPU = 0, 0 // it is of kubelet's counts
+		out.BootTime, out.CPU = 0, 0 // it comes from kubelet's counts
 		return *out
 	}
 	d := event.ProbeOutcome{Feed: event.ProbeObserved, Verdict: event.VerdictOther, Cause: "kubelet counts a failure, and nothing seen says why"}
@@ -203,18 +204,18 @@ func (r *runner) unseen(m *missed, said []Unhealthy, counts []Count, now time.Ti
 	return probe.Outcome{At: m.until, Detail: d}
 }
 
-// kubeletFacts adds how kubelet itself is.
+// kubeletFacts adds facts about kubelet's own process.
 func (r *runner) kubeletFacts(d *event.ProbeOutcome, now time.Time) {
 	f := r.cfg.Vitals.Look("", now)
 	f.Fill(d, "kubelet")
-	d.Throttled, d.ThrottledIn = 0, 0 // those are the container's
+	d.Throttled, d.ThrottledIn = 0, 0 // these are about the container
 	if p, err := r.cfg.FS.Pressure("cpu"); err == nil && p.Some >= 10 {
 		waited := time.Duration(p.Some * float64(100*time.Millisecond))
 		d.Evidence = append(d.Evidence, "tasks of the node waited for a CPU in "+display.Duration(waited)+" of the last 10 s")
 	}
 }
 
-// connected reports whether connections of a probe are watched, and one of them began
+// connected reports whether connections of a probe are watched, and whether one of them began
 // while it failed.
 func (r *runner) connected(m *missed, counts []Count) (watched, connected bool) {
 	if !m.at.IsValid() || counts == nil {
@@ -235,7 +236,7 @@ func (r *runner) connected(m *missed, counts []Count) (watched, connected bool) 
 	return watched, connected
 }
 
-// latest returns the newest Event about a probe that is of the time in which it failed.
+// latest returns the newest Event about a probe from the time in which it failed.
 func latest(said []Unhealthy, m *missed) *Unhealthy {
 	var found *Unhealthy
 	for i := range said {

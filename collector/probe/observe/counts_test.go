@@ -10,7 +10,7 @@ import (
 	"github.com/kernosis/kernosis/collector/probe"
 )
 
-// cut is a connection that was reset behind a whole header.
+// cut returns a connection that was reset after a complete header.
 func (w *world) cut() *event.Event {
 	ev := w.fail(event.VerdictReset, 50*time.Millisecond)
 	ev.SockFail.Phase, ev.SockFail.Received = "established", 52
@@ -19,8 +19,8 @@ func (w *world) cut() *event.Event {
 
 func asked(w *world, c *Config, _ *probe.Pod) { c.Kubelet = w }
 
-// An answer that was cut off waits for kubelet's counts, also where they were read just
-// before; what kubelet does not count is not reported.
+// An answer that was cut off waits for kubelet's counts, even if they were read just before. If
+// kubelet does not count it, it is not reported.
 func TestACutAnswerWaitsForKubeletsCounts(t *testing.T) {
 	in(t, asked, func(w *world) {
 		time.Sleep(time.Second)
@@ -39,7 +39,7 @@ func TestACutAnswerWaitsForKubeletsCounts(t *testing.T) {
 	})
 }
 
-// kubelet may have been asked before it had counted the failure.
+// kubelet's counts may have been read before it had counted the failure.
 func TestACutAnswerThatKubeletCountsLate(t *testing.T) {
 	in(t, asked, func(w *world) {
 		time.Sleep(6 * time.Second)
@@ -54,7 +54,7 @@ func TestACutAnswerThatKubeletCountsLate(t *testing.T) {
 	})
 }
 
-// Where kubelet's counts can't be had it is reported, and counts for nothing.
+// If kubelet's counts are unavailable, the failure is reported, but counts towards no threshold.
 func TestACutAnswerWithoutKubeletsCounts(t *testing.T) {
 	in(t, nil, func(w *world) {
 		for range 4 {
@@ -74,8 +74,8 @@ func TestACutAnswerWithoutKubeletsCounts(t *testing.T) {
 	})
 }
 
-// A connection that went well may have brought a bad status: kubelet's counts say whether
-// the run is over.
+// A connection that succeeded may have had a bad status: kubelet's counts show whether the run is
+// over.
 func TestAnAnswerIsNoSuccessYet(t *testing.T) {
 	in(t, asked, func(w *world) {
 		results := func(failed, succeeded uint64) {
@@ -101,8 +101,8 @@ func TestAnAnswerIsNoSuccessYet(t *testing.T) {
 	})
 }
 
-// Successes that kubelet has counted since it was asked before may be older than a failure
-// that it has not counted yet.
+// Successes that kubelet has counted since the previous poll may be older than a failure that it
+// has not counted yet.
 func TestSuccessesBeforeTheFailure(t *testing.T) {
 	in(t, func(w *world, c *Config, p *probe.Pod) {
 		c.Kubelet = w
@@ -111,7 +111,7 @@ func TestSuccessesBeforeTheFailure(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		w.change(func() { w.results[key(probe.Liveness)] = Results{Succeeded: 5} })
 		w.o.Take(w.fail(event.VerdictSilent, time.Second))
-		w.o.poke() // as any other that waits does
+		w.o.poke() // as any other held connection does
 		time.Sleep(500 * time.Millisecond)
 		w.change(func() { w.results[key(probe.Liveness)] = Results{Succeeded: 5, Failed: 1} })
 		time.Sleep(5 * time.Second)
@@ -122,7 +122,7 @@ func TestSuccessesBeforeTheFailure(t *testing.T) {
 	})
 }
 
-// now says how the container is.
+// now changes the container's current state.
 func (w *world) now(change func(c *probe.Container)) {
 	p, _ := w.manager.Pod("u1")
 	next := *p
@@ -139,7 +139,7 @@ func (w *world) restarted(id string) {
 	})
 }
 
-// ids returns the containers of the failures reported since.
+// ids returns the container IDs of the failures reported since the last call of reported.
 func (w *world) ids() (ids []string) {
 	for _, ev := range w.all() {
 		if ev.Kind == event.Probe {
@@ -149,8 +149,8 @@ func (w *world) ids() (ids []string) {
 	return ids
 }
 
-// The failure for which kubelet restarts the container is that container's, though another
-// one runs when it is heard of.
+// The failure that makes kubelet restart a container belongs to that container, even if it is
+// reported when the next one runs.
 func TestTheLastFailureIsOfTheContainerThatHadIt(t *testing.T) {
 	in(t, asked, func(w *world) {
 		fails := func(n uint64) {
@@ -177,7 +177,7 @@ func TestTheLastFailureIsOfTheContainerThatHadIt(t *testing.T) {
 		if !slices.Equal(failed, []string{"1/3", "2/3", "3/3"}) || !strings.HasSuffix(got[len(got)-1], "recovered") {
 			t.Errorf("reported %q", got)
 		}
-		// The new one begins at the first.
+		// The new container's count starts at one.
 		fails(4)
 		time.Sleep(15 * time.Second)
 		if got := w.ids(); !slices.Equal(got, []string{"9b2e"}) {
@@ -192,8 +192,8 @@ func TestTheLastFailureIsOfTheContainerThatHadIt(t *testing.T) {
 	})
 }
 
-// A whole run between two questions to kubelet, the restart included: what is beyond the
-// threshold is the new container's.
+// A complete run between two polls of kubelet, including the restart: failures beyond the
+// threshold belong to the new container.
 func TestMoreFailuresThanTheThreshold(t *testing.T) {
 	in(t, asked, func(w *world) {
 		time.Sleep(time.Second)
@@ -206,7 +206,7 @@ func TestMoreFailuresThanTheThreshold(t *testing.T) {
 	})
 }
 
-// While a probe fails kubelet is asked as often as it makes it, within bounds.
+// While a probe fails, kubelet is polled as often as it makes the probe, within bounds.
 func TestKubeletIsAskedSoonerWhileAProbeFails(t *testing.T) {
 	in(t, func(w *world, c *Config, p *probe.Pod) {
 		c.Kubelet = w
@@ -240,8 +240,7 @@ func TestKubeletIsAskedSoonerWhileAProbeFails(t *testing.T) {
 	})
 }
 
-// A look at a container that is on its end does not change what the failures before were
-// found to be.
+// Inspecting a container that is ending does not change the verdict of earlier failures.
 func TestTheVerdictOfAContainerThatEnds(t *testing.T) {
 	gone := func(w *world) *event.Event {
 		ev := w.fail(event.VerdictTimeout, time.Second)
@@ -249,7 +248,7 @@ func TestTheVerdictOfAContainerThatEnds(t *testing.T) {
 		return ev
 	}
 	in(t, nil, func(w *world) {
-		w.o.Take(gone(w)) // nothing is made up for a first one
+		w.o.Take(gone(w)) // the first failure has no earlier verdict
 		w.wantReported("liveness syn-unanswered 1/3")
 		w.o.Take(w.recovered())
 		w.reported()
@@ -267,7 +266,7 @@ func TestTheVerdictOfAContainerThatEnds(t *testing.T) {
 		}
 		w.wantReported("liveness accept-queue-full 1/3", "liveness accept-queue-full 2/3", "liveness accept-queue-full 3/3")
 	})
-	// A container whose listener is there is not ending.
+	// A container that still has its listener is not ending.
 	in(t, nil, func(w *world) {
 		w.o.Take(w.fail(event.VerdictAcceptQueueFull, time.Second))
 		time.Sleep(10 * time.Second)
@@ -278,14 +277,14 @@ func TestTheVerdictOfAContainerThatEnds(t *testing.T) {
 	})
 }
 
-// Answers that come too slowly wait for kubelet's counts, and the container may have ended
-// meanwhile, or be another one: each is reported as what it was, and of the container that it
-// was of, however kubelet, its restart and the questions to it fall together.
+// Answers that come too slowly wait for kubelet's counts. Meanwhile the container may have ended
+// or been replaced. Each failure keeps its verdict and its container, whatever the timing of
+// kubelet's counts, the restart and the polls.
 func TestSlowAnswersUpToTheRestart(t *testing.T) {
 	const threshold = 3
 	course := func(w *world, phase, ends, restarts time.Duration, often bool) {
 		time.Sleep(6 * time.Second)
-		// Other probes that fail have kubelet asked at other moments.
+		// Other failing probes cause polls at other times.
 		w.o.mu.Lock()
 		w.o.pollAt = time.Now().Add(time.Second + phase)
 		w.o.mu.Unlock()

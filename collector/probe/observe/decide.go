@@ -8,29 +8,29 @@ import (
 )
 
 const (
-	// timeoutSlack is how much longer than the timeout a connection lives that it ended,
-	// and a little less: kubelet's clock began earlier.
+	// timeoutLess and timeoutMore are how much a connection that timed out may last less or more
+	// than the timeout. It may be a little less because kubelet's clock began earlier.
 	timeoutLess, timeoutMore = 60 * time.Millisecond, 250 * time.Millisecond
-	// phaseSlack is how far from a multiple of its period a probe begins: kubelet's worker
-	// keeps to a ticker. A busy node needs more, but then nothing can be reported by it.
+	// phaseSlack is how far from a multiple of its period a probe may begin: kubelet's worker
+	// uses a ticker. A busy node would need more, but then the phase identifies no probe.
 	phaseSlack = 100 * time.Millisecond
 )
 
-// candidate is what is known of one of several probes at a place.
+// candidate is one of several probes at the same address and port.
 type candidate struct {
 	timeout, period time.Duration
-	started         time.Time // of its latest connection; zero: none was seen
+	started         time.Time // of its latest connection; zero: none was observed
 }
 
-// connection is what is known of the connection whose probe is looked for.
+// connection is the connection whose probe is to be found.
 type connection struct {
 	started  time.Time
 	duration time.Duration
-	timedOut bool // its opener gave up
+	timedOut bool // the client gave up
 }
 
-// decide returns whose connection it was, by its number, and why that is sure; empty: it is
-// a guess. There is at least one candidate.
+// decide returns the index of the candidate that a connection belongs to, and why that is
+// certain. An empty reason means a guess. There must be at least one candidate.
 func decide(of []candidate, c *connection) (int, string) {
 	if len(of) == 1 {
 		return 0, "the only probe here"
@@ -70,19 +70,19 @@ func decide(of []candidate, c *connection) (int, string) {
 	}); why != "" {
 		return left[0], why
 	}
-	// Who has been seen in step with its period, against who has been seen out of step.
+	// Prefer a probe observed in step with its period over those observed out of step.
 	if why := keep("only it is in step", func(k *candidate) bool {
 		return !k.started.IsZero() && outOfStep(k, c.started) <= phaseSlack
 	}); why != "" {
 		for i := range of {
 			if i != left[0] && of[i].started.IsZero() {
-				why = "" // that one may be in step as well
+				why = "" // this one may be in step as well
 			}
 		}
 		return left[0], why
 	}
-	// The one that was seen longest ago: of two that begin together the first failure is
-	// one's, and the second the other's.
+	// Take the one observed longest ago: of two probes that begin together, the first failure
+	// then goes to one, and the second to the other.
 	oldest := left[0]
 	for _, i := range left {
 		if of[i].started.Before(of[oldest].started) {
@@ -92,7 +92,7 @@ func decide(of []candidate, c *connection) (int, string) {
 	return oldest, ""
 }
 
-// outOfStep is how far a time is from a multiple of the period since the latest start.
+// outOfStep returns how far a time is from a multiple of the period since the latest start.
 func outOfStep(k *candidate, at time.Time) time.Duration {
 	if k.period <= 0 {
 		return 0
@@ -104,7 +104,7 @@ func outOfStep(k *candidate, at time.Time) time.Duration {
 	return min(d, k.period-d)
 }
 
-// timedOut reports whether a verdict means that the client's timeout ended the connection.
+// timedOut reports whether a verdict means that the client ended the connection on a timeout.
 func timedOut(verdict string) bool {
 	switch verdict {
 	case event.VerdictTimeout, event.VerdictAcceptQueueFull, event.VerdictSilent, event.VerdictNotAccepted, event.VerdictSlow,
@@ -114,28 +114,28 @@ func timedOut(verdict string) bool {
 	return false
 }
 
-// counts is what kubelet makes of a connection that failed.
+// counts is how kubelet counts a failed connection.
 type counts uint8
 
 const (
 	countsFailure counts = iota
-	countsSuccess        // it got what it wanted before
-	countsMaybe          // the answer may have been whole, or kubelet tries again without counting
+	countsSuccess        // it already had what it wanted
+	countsMaybe          // the answer may have been complete, or kubelet retries without counting
 )
 
-// answers reports whether a probe asks for more than a connection, so that one that went
-// well may be a failure still.
+// answers reports whether a probe needs more than a connection, so that it may fail even though
+// its connection succeeded.
 func answers(h probe.Handler) bool { return h != probe.TCP }
 
-// meaning is what a failed connection means for a probe.
+// meaning returns how kubelet counts a failed connection of a probe.
 func meaning(h probe.Handler, s *event.SockFailData) counts {
 	answered := s.Verdict == event.VerdictSlow || s.Verdict == event.VerdictReset && s.Received > 0
 	switch {
 	case h == probe.TCP && s.Phase == "established":
-		return countsSuccess // it only wanted the connection
+		return countsSuccess // a TCP probe only needs the connection
 	case answered && (h == probe.HTTP || h == probe.HTTPS):
-		// What ends in the middle of the body is an error of the probe, no failure; and a
-		// reset may come behind an answer that was whole.
+		// If the connection ends within the body, kubelet treats that as an error, not a failure.
+		// A reset may also follow a complete answer.
 		return countsMaybe
 	}
 	return countsFailure

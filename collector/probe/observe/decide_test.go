@@ -107,7 +107,7 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// Where probes go: to the pod, to the node, to an address of their own, by IPv6.
+// Targets of probes: the pod, the node, an explicit address, IPv6.
 func TestEndpoints(t *testing.T) {
 	spec := func(host string) *probe.Spec {
 		return &probe.Spec{Handler: probe.HTTP, Host: host, Port: 80, Timeout: time.Second, Period: time.Second}
@@ -135,7 +135,7 @@ func TestEndpoints(t *testing.T) {
 	for _, target := range x.targets([]uint32{7, 8}) {
 		got = append(got, target.Name+" "+target.Address.String())
 	}
-	// That of two pods is one place.
+	// Two pods with the same address and port share a place.
 	want := []string{
 		"n/a:80 10.0.0.7", "n/a:80 10.0.0.7", "n/a:80 10.1.1.1", "n/a:80 10.1.1.1", "n/a:80 127.0.0.1", "n/a:80 127.0.0.1",
 		"n/b:80 fd00::7", "n/b:80 fd00::7",

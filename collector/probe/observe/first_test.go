@@ -10,7 +10,7 @@ import (
 	"github.com/kernosis/kernosis/collector/probe"
 )
 
-// calls counts the lists of targets.
+// calls counts the calls of Set.
 type calls struct{ *world }
 
 func (c calls) Set(t []Target) error {
@@ -18,7 +18,7 @@ func (c calls) Set(t []Target) error {
 	return c.world.Set(t)
 }
 
-// An agent that knows part of the pods, or not where kubelet is, says nothing of targets:
+// An agent that knows only some of the pods, or does not know where kubelet is, sets no targets:
 // those of an earlier run stay.
 func TestFirstListIsWhole(t *testing.T) {
 	fs := node(t)

@@ -8,31 +8,31 @@ import (
 )
 
 const (
-	// holdFor is how long an outcome waits for kubelet's counts at most; what it would be
-	// good for is an Event in time.
+	// holdFor is how long an outcome waits for kubelet's counts at most, so that the Event still
+	// comes in time.
 	holdFor = time.Second
-	// maxHeld outcomes wait: a node's probes that share a port, all failing at once.
+	// maxHeld is how many outcomes may wait: a node's probes that share a port, all failing at
+	// once.
 	maxHeld = 128
-	// settle is how long after a connection's end kubelet has counted it.
+	// settle is how long after a connection's end kubelet may take to count it.
 	settle = 150 * time.Millisecond
 )
 
-// held is a connection whose probe could not be reported, or of which it is not sure that
-// kubelet counts it.
+// held is a connection whose probe is not known for certain, or that kubelet may not count.
 type held struct {
 	ev    *event.Event
 	of    []*course
 	guess int
-	why   string // it is sure whose it was, but not that it counts
+	why   string // why the probe is certain; empty: it is a guess
 	conn  connection
 	ok    bool
-	maybe bool      // it may not be for kubelet what it looks like
+	maybe bool      // kubelet may count it differently
 	from  time.Time // kubelet has counted it by then
 	until time.Time
 }
 
-// hold keeps a connection until kubelet's counts are there. It reports false where they
-// can't be there in time. What kubelet may not count waits for them however long they take.
+// hold keeps a connection until kubelet's counts are available. It returns false if they can't be
+// available in time. A connection that kubelet may not count waits for them in any case.
 func (o *Observer) hold(ev *event.Event, of []*course, guess int, why string, c *connection, ok, maybe bool, now time.Time) bool {
 	if !o.polling {
 		return false
@@ -42,7 +42,7 @@ func (o *Observer) hold(ev *event.Event, of []*course, guess int, why string, c 
 	if maybe {
 		until = at.Add(2 * askFor)
 	} else if at.After(until.Add(-settle)) {
-		// Be there for the next one.
+		// Poll in time for the next failure.
 		next := later(c.started.Add(of[guess].spec.Period+c.duration+2*settle), o.polled.Add(o.cfg.PollAtMost))
 		if next.Before(o.polled.Add(o.cfg.Poll * 3 / 2)) {
 			o.pollAt = next
@@ -69,8 +69,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// release decides on what is held: all of it behind new counts of kubelet, else what has
-// waited long enough.
+// release decides on held connections: on all that new counts of kubelet cover, and on those that
+// have waited long enough.
 func (o *Observer) release(now time.Time, counted bool) {
 	var left []*held
 	waiting := o.held
@@ -92,19 +92,19 @@ func (o *Observer) release(now time.Time, counted bool) {
 }
 
 const (
-	// fastest is how often kubelet's counts are asked for at most while a probe fails, and
-	// fastRate and fastBurst what of it is more often than usual: a second and at once.
+	// fastest is the shortest interval at which kubelet's counts are polled while a probe fails.
+	// fastRate (per second) and fastBurst limit the polls beyond the usual ones.
 	fastest             = time.Second
 	fastRate, fastBurst = 0.25, 20
 )
 
-// soonest is when kubelet's counts may be asked for next, with these failing besides.
+// soonest returns when kubelet's counts may be polled next if the probes in also fail too.
 func (o *Observer) soonest(now time.Time, also ...*course) time.Time {
 	return o.polled.Add(min(o.cfg.PollAtMost, o.pace(now, also...)))
 }
 
-// pace is how often kubelet's counts are asked for: while something fails, as often as it
-// is probed, so that its last failure is known before its container is another.
+// pace returns how often kubelet's counts are polled: while a probe fails, as often as it is
+// made, so that its last failure is known before its container is replaced.
 func (o *Observer) pace(now time.Time, also ...*course) time.Duration {
 	every := o.cfg.Poll
 	for _, one := range also {
@@ -121,7 +121,7 @@ func (o *Observer) pace(now time.Time, also ...*course) time.Duration {
 	return every
 }
 
-// waitingFor is how many failed connections of a probe are held.
+// waitingFor returns how many failed connections of a probe are held.
 func (o *Observer) waitingFor(one *course) (n uint64) {
 	for _, h := range o.held {
 		if !h.ok && h.of[h.guess] == one {
@@ -131,7 +131,7 @@ func (o *Observer) waitingFor(one *course) (n uint64) {
 	return n
 }
 
-// settle hands on what was held.
+// settle reports a held connection to the Manager.
 func (o *Observer) settle(h *held, counted bool) {
 	if counted && !h.ok {
 		var more []*course
@@ -144,7 +144,7 @@ func (o *Observer) settle(h *held, counted bool) {
 		case len(more) == 0 && h.maybe:
 			o.stats.Uncounted++
 			h.of[h.guess].doubt = h
-			return // kubelet made nothing of it
+			return // kubelet did not count it
 		case len(more) == 1:
 			h.guess, h.why = slices.Index(h.of, more[0]), "kubelet has counted its failure"
 		case len(more) > 1 && !slices.Contains(more, h.of[h.guess]):
@@ -153,10 +153,10 @@ func (o *Observer) settle(h *held, counted bool) {
 	}
 	if counted && h.ok && h.maybe && !slices.ContainsFunc(h.of, func(c *course) bool { return c.succeededNow }) {
 		o.stats.Uncounted++
-		return // it was answered with a failure, or its success is counted later and reported then
+		return // it was a failure, or its success is counted later and reported then
 	}
 	if counted && h.ok && h.why == "" {
-		// Whose success it was matters only for those that failed.
+		// Which probe succeeded matters only for those that were failing.
 		for i, one := range h.of {
 			if one.failing && one.succeededNow {
 				h.guess, h.why = i, "kubelet has counted its success"

@@ -12,7 +12,7 @@ import (
 	"github.com/kernosis/kernosis/collector/probe"
 )
 
-// Without probes nothing is looked for, and nothing is said to be missing.
+// Without probes nothing is searched for, and nothing is reported missing.
 func TestNothingRunsWithoutProbes(t *testing.T) {
 	root := t.TempDir()
 	if err := os.Mkdir(root+"/proc", 0o755); err != nil {
@@ -61,7 +61,7 @@ func TestNothingRunsWithoutProbes(t *testing.T) {
 	})
 }
 
-// A node without kubelet is gone through ever less often, sooner when there are new pods.
+// A node without kubelet is scanned ever less often, but sooner when there are new pods.
 func TestKubeletIsLookedForEverLessOften(t *testing.T) {
 	root := t.TempDir()
 	if err := os.Mkdir(root+"/proc", 0o755); err != nil {

@@ -9,40 +9,39 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// findKubeletEvery is how often the processes of the node are gone through for kubelet's
-// while it is not known, at first; each time it is not found doubles that, up to
-// findKubeletAtLeast.
+// findKubeletEvery is how often the node's processes are first scanned for kubelet while it has
+// not been found. Each scan without success doubles the interval, up to findKubeletAtLeast.
 const (
 	findKubeletEvery   = 5 * time.Second
 	findKubeletAtLeast = time.Minute
 	maxKubelets        = 4 // several nodes on one machine, in tests
 )
 
-// process is one of kubelet's.
+// process is a process of kubelet.
 type process struct {
 	pid   int
 	start time.Duration
 	netns uint32
 }
 
-// kubelets finds the processes that make the probes. It belongs to one goroutine.
+// kubelets finds the processes that make the probes. It is used by one goroutine.
 type kubelets struct {
 	fs    hostfs.FS
 	comms []string
 	inPod func(uid string) bool
 	found []process
-	tried time.Time // when processes were gone through last
+	tried time.Time // time of the latest scan
 	wait  time.Duration
 	next  time.Time
 }
 
-// hurry has the processes gone through as at first: there may be something to find now.
+// hurry resets the scan interval, because kubelet may be found now.
 func (k *kubelets) hurry(now time.Time) {
 	k.wait = 0
 	k.next = later(now, k.tried.Add(findKubeletEvery))
 }
 
-// look returns the processes, and whether they have changed.
+// look updates the processes and reports whether they have changed.
 func (k *kubelets) look(now time.Time) (changed bool, err error) {
 	there := slices.DeleteFunc(slices.Clone(k.found), func(p process) bool {
 		st, err := k.fs.Stat(p.pid)
@@ -75,7 +74,7 @@ func (k *kubelets) missing(n int) error {
 	return nil
 }
 
-// find goes through the processes.
+// find scans the node's processes for kubelet.
 func (k *kubelets) find() ([]process, error) {
 	pids, err := k.fs.PIDs()
 	if err != nil {
@@ -99,12 +98,12 @@ func (k *kubelets) find() ([]process, error) {
 	return found, nil
 }
 
-// podOf reports whether a process is in a pod of this node: it may call itself what it
-// likes.
+// podOf reports whether a process is in a pod of this node. Such a process is not kubelet,
+// whatever its name.
 func (k *kubelets) podOf(pid int) bool {
 	groups, err := k.fs.ProcCgroups(pid)
 	if err != nil {
-		return false // it has ended
+		return false // the process has ended
 	}
 	for _, g := range groups {
 		if a, ok := hostfs.ParseCgroupPath(g.Path); ok && a.Container.PodUID != "" && k.inPod(a.Container.PodUID) {
@@ -114,7 +113,7 @@ func (k *kubelets) podOf(pid int) bool {
 	return false
 }
 
-// namespaces returns where the processes are, each once.
+// namespaces returns the network namespaces of the processes, each once.
 func (k *kubelets) namespaces() []uint32 {
 	var out []uint32
 	for _, p := range k.found {
@@ -125,7 +124,7 @@ func (k *kubelets) namespaces() []uint32 {
 	return out
 }
 
-// pid returns one of them; 0: none.
+// pid returns the PID of one of the processes; 0: there is none.
 func (k *kubelets) pid() int {
 	if len(k.found) == 0 {
 		return 0

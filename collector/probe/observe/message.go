@@ -9,27 +9,27 @@ import (
 )
 
 const (
-	// maxSaid bounds what is kept of kubelet's words, maxCause what of them goes into a sentence.
+	// maxSaid bounds what is kept of kubelet's message, maxCause the part quoted in a cause.
 	maxSaid  = 512
 	maxCause = 160
 )
 
-// Message is what kubelet said of one probe.
+// Message is kubelet's message about one probe, parsed.
 type Message struct {
 	Kind probe.Kind
 	// Errored: the probe could not be made, after three tries; kubelet does not count it
 	// as a failure.
 	Errored bool
-	Verdict string // an event.Verdict constant; event.VerdictOther where the words are not known
-	Cause   string // the verdict in words, without figures that kubelet does not give
+	Verdict string // an event.Verdict constant; event.VerdictOther for an unknown message
+	Cause   string // the verdict in words, without figures that kubelet does not report
 	Phase   string // connect, tls, established, answer; empty: unknown
 	Errno   string
 	Status  string // "503", "NOT_SERVING"
-	Said    string // what follows kubelet's own introduction
+	Said    string // the text after kubelet's own introduction
 }
 
-// Parse reads the text of an Unhealthy Event about a probe of the handler. It reports
-// false for a text that is none of a probe.
+// ReadMessage parses the text of an Unhealthy Event about a probe with this handler. It returns
+// false for a text that is not about a probe.
 func ReadMessage(handler probe.Handler, text string) (Message, bool) {
 	m := Message{Verdict: event.VerdictOther}
 	rest, ok := m.introduction(text)
@@ -48,7 +48,7 @@ func ReadMessage(handler probe.Handler, text string) (Message, bool) {
 	return m, true
 }
 
-// introduction reads "Liveness probe failed: " and its like.
+// introduction parses "Liveness probe failed: " and the like.
 func (m *Message) introduction(text string) (rest string, ok bool) {
 	word, rest, ok := strings.Cut(text, " probe ")
 	if !ok {
@@ -113,7 +113,7 @@ func (m *Message) grpc(rest string) {
 	case strings.HasPrefix(rest, "timeout: health rpc did not complete within "):
 		m.Verdict, m.Phase, m.Cause = event.VerdictSilent, "answer", "no answer to the gRPC health request in time"
 	case strings.HasPrefix(rest, "timeout: failed to connect service "):
-		// A connection that stood and did not speak HTTP/2 ends so too.
+		// A connection to a server that does not speak HTTP/2 ends like this too.
 		m.Verdict, m.Cause = event.VerdictTimeout, "no gRPC connection in time"
 	case strings.HasPrefix(rest, "error: health rpc probe failed: "):
 		m.Status = between(rest, "code = ", " ")
@@ -128,7 +128,7 @@ func (m *Message) grpc(rest string) {
 	m.Status = display.Safe(m.Status, 64)
 }
 
-// network reads what a HTTP or TCP probe's error says.
+// network parses the error of an HTTP or TCP probe.
 func (m *Message) network(rest string) {
 	switch {
 	case strings.HasPrefix(rest, "HTTP probe failed with statuscode: "):
@@ -186,7 +186,7 @@ func (m *Message) connection(rest string) bool {
 	case has("while reading body"):
 		return set(event.VerdictSlow, "answer", "", "the answer was not complete in time")
 	case has("awaiting headers"), has("context deadline exceeded"), has("i/o timeout"):
-		// kubelet says the same where the connection never stood.
+		// kubelet reports the same if no connection was established.
 		return set(event.VerdictSilent, "", "", "no answer in time")
 	case strings.HasSuffix(rest, "EOF"):
 		return set(event.VerdictReset, "answer", "", "the connection was closed without an answer")
@@ -194,7 +194,7 @@ func (m *Message) connection(rest string) bool {
 	return false
 }
 
-// lastOf is what an error of several layers says at its end, where the reason is.
+// lastOf returns the last part of a layered error, which has the reason.
 func lastOf(s string) string {
 	s = lineOf(strings.TrimSpace(s))
 	for _, mark := range []string{" desc = ", "container process: ", "remote error: "} {
@@ -219,7 +219,7 @@ func between(s, from, to string) string {
 	return s
 }
 
-// digits returns how many digits s begins with, at most three.
+// digits returns the number of digits at the beginning of s, at most three.
 func digits(s string) int {
 	n := 0
 	for n < len(s) && n < 3 && s[n] >= '0' && s[n] <= '9' {

@@ -9,12 +9,12 @@ import (
 	"github.com/kernosis/kernosis/collector/probe"
 )
 
-// The texts are kubelet's own, with the versions that have them.
+// The texts are kubelet's own, with the versions that use them.
 func TestReadMessage(t *testing.T) {
 	for _, c := range []struct {
 		handler probe.Handler
 		text    string
-		want    Message // Said apart
+		want    Message // Said is checked separately
 	}{
 		{probe.HTTP, "Liveness probe failed: HTTP probe failed with statuscode: 503",
 			Message{Kind: probe.Liveness, Verdict: event.VerdictStatus, Phase: "answer", Status: "503", Cause: "HTTP status 503"}},
@@ -97,7 +97,7 @@ func TestParseWhatIsNone(t *testing.T) {
 	}
 }
 
-// FuzzParse: no text makes it panic, or lets through what a terminal would obey.
+// FuzzReadMessage: no text causes a panic or lets terminal control characters through.
 func FuzzReadMessage(f *testing.F) {
 	for _, h := range []probe.Handler{probe.HTTP, probe.TCP, probe.GRPC, probe.Exec} {
 		f.Add(string(h), "Liveness probe failed: HTTP probe failed with statuscode: 503")

@@ -2,7 +2,7 @@ package observe
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// descs are the metrics of observed probes.
+// descs are the descriptors of the metrics of observed probes.
 type descs struct{ outcomes, polls, asks, places *prometheus.Desc }
 
 func newDescs() descs {

@@ -20,27 +20,27 @@ import (
 type Observer struct {
 	cfg  Config
 	wake chan struct{} // pods have changed, or something waits
-	pods atomic.Bool   // it is pods
-	all  atomic.Bool   // they are all known
+	pods atomic.Bool   // pods have changed
+	all  atomic.Bool   // all pods are known
 
 	mu      sync.Mutex
 	index   *index
-	before  *index // the one before, until beforeBy
+	before  *index // the previous one, used until upTo
 	upTo    time.Time
 	held    []*held
 	stats   Stats
 	looked  looked
-	polling bool      // kubelet's counts can be had
-	polled  time.Time // last
-	pollAt  time.Time // next
-	// everPolled: kubelet's counts were read before.
+	polling bool      // kubelet's counts are available
+	polled  time.Time // time of the latest poll
+	pollAt  time.Time // time of the next poll
+	// everPolled: kubelet's counts have been read at least once.
 	everPolled   bool
-	polledBefore time.Time // the poll before the last that was answered
+	polledBefore time.Time // the last answered poll but one
 	answered     time.Time
-	fast         *rate.Limiter // of polls that are sooner than usual
+	fast         *rate.Limiter // limits polls that are earlier than usual
 }
 
-// looked is the latest look at a container, for the same connection's other probe.
+// looked caches the latest inspection of a container, for other probes of the same connection.
 type looked struct {
 	ev    *event.Event
 	id    string
@@ -52,7 +52,7 @@ const (
 	defaultPollAtMost = 5 * time.Second
 )
 
-// New returns an Observer that sees nothing until it runs.
+// New returns an Observer that observes nothing until Run is called.
 func New(cfg Config) *Observer {
 	if cfg.Poll <= 0 {
 		cfg.Poll = defaultPoll
@@ -72,14 +72,14 @@ func New(cfg Config) *Observer {
 	return &Observer{cfg: cfg, wake: make(chan struct{}, 1), index: newIndex(nil, nil), before: newIndex(nil, nil), fast: rate.NewLimiter(fastRate, fastBurst)}
 }
 
-// Changed says that pods of the Manager have changed. It does not block.
+// Changed must be called when pods of the Manager have changed. It does not block.
 func (o *Observer) Changed() {
 	o.pods.Store(true)
 	o.poke()
 }
 
-// Listed says that the Manager has all pods of the node; until then nothing is said of what
-// is to be watched, and an earlier run's targets stay. It does not block.
+// Listed must be called once the Manager has all pods of the node. Until then the Observer sets
+// no targets, and an earlier run's targets stay. It does not block.
 func (o *Observer) Listed() {
 	o.all.Store(true)
 	o.Changed()
@@ -93,7 +93,7 @@ func (o *Observer) poke() {
 	}
 }
 
-// Stats returns what became of what was seen.
+// Stats returns the counts of observed outcomes.
 func (o *Observer) Stats() Stats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -102,10 +102,10 @@ func (o *Observer) Stats() Stats {
 	return s
 }
 
-// Take takes an event that reports a connection to where a pod is probed, and reports
-// whether it was one: it is reported as a probe's then, or not at all where somebody else
-// than kubelet has opened it. Other events it leaves to the caller. It is called from the
-// goroutine of the source, and keeps nothing of the event.
+// Take consumes an event that reports a connection to the address and port of a probe. It returns
+// false for other events, which it leaves to the caller. A connection that kubelet has opened is
+// reported as a probe's; one that another process has opened is dropped. Take is called from the
+// source's goroutine and keeps nothing of the event.
 func (o *Observer) Take(ev *event.Event) bool {
 	if ev.Kind == event.OOMKill {
 		o.cfg.Vitals.OOMKilled(ev)
@@ -119,7 +119,7 @@ func (o *Observer) Take(ev *event.Event) bool {
 	defer o.mu.Unlock()
 	p := o.index.places[at]
 	if p == nil || p.name != ev.SockFail.Target {
-		// The pod may have gone since.
+		// The pod may have been removed meanwhile.
 		p = o.before.places[at]
 		if p == nil || p.name != ev.SockFail.Target || time.Now().After(o.upTo) {
 			return false
@@ -132,7 +132,7 @@ func (o *Observer) Take(ev *event.Event) bool {
 		return true
 	}
 	o.take(ev, p)
-	o.looked = looked{} // the event is its owner's again
+	o.looked = looked{} // the event must not be used after this call
 	return true
 }
 
@@ -144,13 +144,13 @@ func (o *Observer) kubelets(ev *event.Event) bool {
 	if ev.Container == nil || ev.Container.PodUID == "" {
 		return true
 	}
-	// A node may itself be a pod of another cluster; what is in a pod of this one is not
-	// kubelet, whatever it calls itself.
+	// A node may itself be a pod of another cluster. A process in a pod of this cluster is not
+	// kubelet, whatever its name.
 	_, here := o.cfg.Manager.Pod(ev.Container.PodUID)
 	return !here
 }
 
-// take finds out whose connection it was, and hands the outcome on, or holds it.
+// take decides which probe a connection belongs to, and reports the outcome or holds it.
 func (o *Observer) take(ev *event.Event, p *place) {
 	now := time.Now()
 	s := ev.SockFail
@@ -159,7 +159,7 @@ func (o *Observer) take(ev *event.Event, p *place) {
 		timedOut: timedOut(s.Verdict) && s.Errno == "",
 	}
 	ok := ev.Kind == event.SockFailRecovered
-	// As long as a container has not started, only its startup probe is made.
+	// Until a container has started, only its startup probe is made.
 	for _, one := range p.probes {
 		const why = "the startup probe comes first"
 		if one.key.Kind != probe.Startup {
@@ -187,7 +187,7 @@ func (o *Observer) take(ev *event.Event, p *place) {
 	}
 	n, why := decide(views, &c)
 	maybe := !ok && meaning(rest[n].spec.Handler, s) == countsMaybe ||
-		ok && rest[n].failing && answers(rest[n].spec.Handler) // with what status is not seen
+		ok && rest[n].failing && answers(rest[n].spec.Handler) // the status of the answer is not visible
 	if (why == "" || maybe) && o.hold(ev, rest, n, why, &c, ok, maybe, now) {
 		return
 	}
@@ -198,7 +198,7 @@ func (o *Observer) take(ev *event.Event, p *place) {
 	o.handFirst(ev, order, judged{ok: ok, why: why}, c.started)
 }
 
-// handFirst hands the outcome to the first probe whose worker takes one now.
+// handFirst reports the outcome for the first probe in order whose worker takes it.
 func (o *Observer) handFirst(ev *event.Event, order []*course, j judged, started time.Time) {
 	for _, one := range order {
 		if o.hand(one, o.outcome(ev, one, j), started) {
@@ -208,12 +208,12 @@ func (o *Observer) handFirst(ev *event.Event, order []*course, j judged, started
 	}
 	o.stats.Refused++
 	if !j.ok && (j.counted || meaning(order[0].spec.Handler, ev.SockFail) != countsMaybe) {
-		order[0].accounted++ // kubelet counts it, perhaps
+		order[0].accounted++ // kubelet may count it
 	}
 }
 
-// repeated reports whether a connection is another try of a probe that has failed just
-// before: kubelet tries three times where a probe could not be made.
+// repeated reports whether a connection is another try of a probe that has just failed: kubelet
+// tries three times if a probe can't be made.
 func (o *Observer) repeated(of []*course, c *connection) bool {
 	for _, one := range of {
 		if one.failing && !one.ended.IsZero() && c.started.Sub(one.started) < one.spec.Period/2 &&
@@ -237,7 +237,7 @@ func (o *Observer) hand(one *course, out *probe.Outcome, started time.Time) bool
 		o.stats.Unsure++
 		return true
 	}
-	if !out.OK && out.Container != one.container.ID { // the present one has not failed
+	if !out.OK && out.Container != one.container.ID { // the present container has not failed
 		one.accounted++
 		return true
 	}
@@ -248,7 +248,7 @@ func (o *Observer) hand(one *course, out *probe.Outcome, started time.Time) bool
 	return true
 }
 
-// note keeps what is known of a probe.
+// note records the latest outcome of a probe.
 func (c *course) note(ok bool, started, ended time.Time) {
 	if !started.IsZero() {
 		c.started, c.ended = started, ended
@@ -262,8 +262,9 @@ func (c *course) note(ok bool, started, ended time.Time) {
 	c.kept = c.draft
 }
 
-// between reports successes that nobody saw: of a probe that is made every ten seconds
-// and failed twice within thirty, one in between has succeeded, if its place counts one.
+// between reports successes that were not observed. For example, if a probe with a period of ten
+// seconds failed twice with almost thirty seconds in between, one between them has succeeded,
+// provided that a connection to its address has.
 func (o *Observer) between(one *course, started time.Time) {
 	if !one.failing || started.Sub(one.started) < one.spec.Period*3/2 {
 		return
@@ -282,7 +283,7 @@ func (o *Observer) between(one *course, started time.Time) {
 	}
 }
 
-// succeeded returns how many connections to the probe's place have succeeded.
+// succeeded returns how many connections to the probe's address and port have succeeded.
 func (o *Observer) succeeded(one *course) (n uint64) {
 	p := o.index.places[one.at]
 	if p == nil {
@@ -300,7 +301,7 @@ func (o *Observer) succeeded(one *course) (n uint64) {
 	return n
 }
 
-// bareID is a container's ID without the runtime.
+// bareID returns a container's ID without the runtime.
 func bareID(id string) string {
 	_, bare := probe.SplitID(id)
 	return bare

@@ -22,7 +22,7 @@ import (
 
 const kubeletNS = 4026531840
 
-// node is a /proc with a process called kubelet.
+// node returns a /proc with a process called kubelet.
 func node(t *testing.T) hostfs.FS {
 	t.Helper()
 	root := t.TempDir()
@@ -39,7 +39,7 @@ func node(t *testing.T) hostfs.FS {
 	return hostfs.New(root)
 }
 
-// world is all that an Observer looks at.
+// world has everything that an Observer observes.
 type world struct {
 	t       *testing.T
 	manager *probe.Manager
@@ -49,7 +49,7 @@ type world struct {
 	targets []Target
 	counts  map[string]*Count
 	results map[probe.Key]Results
-	asked   int // for results
+	asked   int // number of calls of Results
 	refused error
 	words   []Unhealthy
 	states  []string
@@ -96,7 +96,7 @@ func (w *world) change(f func()) {
 	f()
 }
 
-// in runs a test with an Observer of one pod; with is called before it starts.
+// in runs a test with an Observer of one pod; with is called before the Observer starts.
 func in(t *testing.T, with func(w *world, c *Config, p *probe.Pod), test func(w *world)) {
 	t.Helper()
 	fs := node(t)
@@ -139,7 +139,7 @@ func in(t *testing.T, with func(w *world, c *Config, p *probe.Pod), test func(w 
 	})
 }
 
-// fail is a failed connection that ends now.
+// fail returns a failed connection that ends now.
 func (w *world) fail(verdict string, duration time.Duration) *event.Event {
 	w.t.Helper()
 	phase, errno := "connect", ""
@@ -199,7 +199,7 @@ func (w *world) all() []*event.Event {
 
 func key(k probe.Kind) probe.Key { return probe.Key{PodUID: "u1", Container: "app", Kind: k} }
 
-// A failed connection is reported as a probe's at once, and counted as kubelet does.
+// A failed connection is reported at once as a probe's failure, and counted as by kubelet.
 func TestOneProbe(t *testing.T) {
 	in(t, nil, func(w *world) {
 		if want := []Target{{Name: "shop/web-1:8080", Address: netip.MustParseAddr("10.0.0.7"), Port: 8080, NetNS: kubeletNS, SlowAfter: 980 * time.Millisecond}}; !slices.Equal(w.targets, want) {
@@ -231,7 +231,7 @@ func TestOneProbe(t *testing.T) {
 	})
 }
 
-// What is not kubelet's, or not of a probe, is not reported as one.
+// Connections that are not kubelet's, or not to a probe's address, are not reported as probes.
 func TestOthersConnections(t *testing.T) {
 	in(t, nil, func(w *world) {
 		other := w.fail(event.VerdictRefused, 0)
@@ -251,7 +251,7 @@ func TestOthersConnections(t *testing.T) {
 			}
 		}
 		w.wantReported()
-		// In a pod that this cluster does not have: the node is one itself.
+		// In a pod that this cluster does not have: the node is itself a pod.
 		nested := w.fail(event.VerdictRefused, 0)
 		nested.Container = &event.Container{ID: "77", PodUID: "outer"}
 		w.o.Take(nested)
@@ -259,7 +259,7 @@ func TestOthersConnections(t *testing.T) {
 		if s := w.o.Stats(); s.Others != 2 {
 			t.Errorf("%+v", s)
 		}
-		// A pod that goes may be heard of a moment longer.
+		// Events of a removed pod may arrive for a moment longer.
 		w.manager.RemovePod("u1")
 		w.reported()
 		w.o.Listed()
@@ -283,7 +283,7 @@ func bothProbes(timeout time.Duration) func(w *world, c *Config, p *probe.Pod) {
 	}
 }
 
-// Two probes at one port that begin together and fail both: each gets its failures.
+// Two probes of one port that begin together and both fail: each gets its failures.
 func TestTwoProbesThatBothFail(t *testing.T) {
 	in(t, bothProbes(time.Second), func(w *world) {
 		for n := 1; n <= 3; n++ {
@@ -313,14 +313,14 @@ func TestTwoTimeouts(t *testing.T) {
 	})
 }
 
-// kubelet's counts show which of two probes failed; the outcome waits less than a second
-// for them.
+// kubelet's counts show which of two probes failed; the outcome waits less than a second for
+// them.
 func TestHeldForKubeletsCounts(t *testing.T) {
 	in(t, func(w *world, c *Config, p *probe.Pod) {
 		bothProbes(time.Second)(w, c, p)
 		c.Kubelet = w
 	}, func(w *world) {
-		time.Sleep(6 * time.Second) // counts were read before, and may be again
+		time.Sleep(6 * time.Second) // counts were read before, and may be read again
 		w.change(func() { w.results[key(probe.Liveness)] = Results{Failed: 1} })
 		began := time.Now()
 		w.o.Take(w.fail(event.VerdictRefused, time.Millisecond))
@@ -338,7 +338,8 @@ func TestHeldForKubeletsCounts(t *testing.T) {
 	})
 }
 
-// Where kubelet can't be asked in time it is a guess, reported at once and said to be one.
+// If kubelet can't be polled in time, the probe is guessed, reported at once and marked as a
+// guess.
 func TestGuess(t *testing.T) {
 	in(t, func(w *world, c *Config, p *probe.Pod) {
 		bothProbes(time.Second)(w, c, p)
@@ -354,7 +355,7 @@ func TestGuess(t *testing.T) {
 	})
 }
 
-// A failure that no socket shows comes from kubelet's counts, its cause from kubelet's words.
+// A failure that no socket shows comes from kubelet's counts, its cause from kubelet's Events.
 func TestBadStatus(t *testing.T) {
 	in(t, func(w *world, c *Config, _ *probe.Pod) { c.Kubelet, c.Words = w, w }, func(w *world) {
 		time.Sleep(time.Second)
@@ -381,7 +382,7 @@ func TestBadStatus(t *testing.T) {
 	})
 }
 
-// Without a connection in the time of the failure, kubelet was late.
+// If there was no connection at the time of the failure, kubelet was late.
 func TestProberLate(t *testing.T) {
 	in(t, func(w *world, c *Config, _ *probe.Pod) { c.Kubelet = w }, func(w *world) {
 		time.Sleep(time.Second)
@@ -416,7 +417,7 @@ func TestExec(t *testing.T) {
 	})
 }
 
-// An answer that was cut off in its middle is no failure for kubelet: its counts decide.
+// kubelet does not count an answer that was cut off as a failure: its counts decide.
 func TestSlowThatDoesNotCount(t *testing.T) {
 	in(t, func(w *world, c *Config, _ *probe.Pod) { c.Kubelet = w }, func(w *world) {
 		time.Sleep(6 * time.Second)
@@ -434,7 +435,7 @@ func TestSlowThatDoesNotCount(t *testing.T) {
 	})
 }
 
-// Successes that nothing reports of are found by the counts of connections.
+// Successes without an event are found from the counts of connections.
 func TestSuccessInBetween(t *testing.T) {
 	in(t, nil, func(w *world) {
 		w.o.Take(w.fail(event.VerdictRefused, time.Millisecond))
@@ -450,7 +451,7 @@ func TestSuccessInBetween(t *testing.T) {
 	})
 }
 
-// As long as the startup probe runs, a connection is its.
+// While the startup probe runs, a connection belongs to it.
 func TestStartup(t *testing.T) {
 	in(t, func(_ *world, _ *Config, p *probe.Pod) {
 		s := *p.Containers[0].Liveness
@@ -468,7 +469,7 @@ func TestStartup(t *testing.T) {
 	})
 }
 
-// That kubelet's counts may not be read is reported once.
+// Missing permission to read kubelet's counts is reported once.
 func TestForbidden(t *testing.T) {
 	in(t, func(w *world, c *Config, _ *probe.Pod) { c.Kubelet, w.refused = w, errors.New("403") }, func(w *world) {
 		time.Sleep(time.Minute)

@@ -9,20 +9,20 @@ import (
 	"github.com/kernosis/kernosis/collector/probe/vitals"
 )
 
-// judged is what was decided of a connection.
+// judged is the decision about a connection.
 type judged struct {
 	ok      bool
-	why     string // it is sure whose it was; empty: a guess
+	why     string // why the probe is certain; empty: it is a guess
 	counted bool   // kubelet has counted the failure
 }
 
-// kept is what the latest failure of a run was found to be.
+// kept is the result of inspecting the latest failure of a run.
 type kept struct {
 	detail event.ProbeOutcome // without evidence
 	frozen bool
 }
 
-// outcome makes the Outcome of a connection for the Manager.
+// outcome returns the Outcome of a connection for the Manager.
 func (o *Observer) outcome(ev *event.Event, one *course, j judged) *probe.Outcome {
 	s := ev.SockFail
 	out := &probe.Outcome{At: ev.Time, OK: j.ok, Conn: ev.Conn, BootTime: ev.BootTime, CPU: ev.CPU}
@@ -53,11 +53,11 @@ func (o *Observer) outcome(ev *event.Event, one *course, j judged) *probe.Outcom
 	return out
 }
 
-// look adds how the container is. It reports whether it is frozen.
+// look adds the state of the container. It reports whether the container is frozen.
 func (o *Observer) look(ev *event.Event, one *course, out *probe.Outcome) bool {
 	d := &out.Detail
 	if d.Verdict == event.VerdictPortsExhausted || d.Verdict == event.VerdictNoRoute {
-		return false // nothing of the container is to blame
+		return false // the container is not to blame
 	}
 	id := bareID(out.Container)
 	if o.looked.ev != ev || o.looked.id != id {
@@ -69,7 +69,7 @@ func (o *Observer) look(ev *event.Event, one *course, out *probe.Outcome) bool {
 		facts.Fill(d, "container")
 		return facts.Frozen
 	}
-	// What a look finds then is of the end, not of the failure.
+	// An inspection now shows the end of the container, not the failure.
 	was := &one.kept.detail
 	d.Evidence = append(d.Evidence, "the container was ending at the look ("+why+"): the verdict is that of the failure before; by itself this one looks as "+d.Verdict)
 	d.Verdict, d.Cause, d.QueueLen, d.QueueMax = was.Verdict, was.Cause, was.QueueLen, was.QueueMax
@@ -77,8 +77,9 @@ func (o *Observer) look(ev *event.Event, one *course, out *probe.Outcome) bool {
 	return one.kept.frozen
 }
 
-// ending says why a look came too late to report what the failure was; empty: it did not,
-// or there is no failure before in the run whose verdict could stand for it.
+// ending returns why an inspection came too late to explain the failure. It returns "" if the
+// inspection was in time, or if the run has no earlier failure whose verdict could be used
+// instead.
 func (c *course) ending(out *probe.Outcome, f *vitals.Facts) string {
 	d := &out.Detail
 	if c.kept == nil || !byLook(d.Verdict) || !byLook(c.kept.detail.Verdict) || connected(d.Verdict) && !connected(c.kept.detail.Verdict) {
@@ -103,8 +104,8 @@ func (c *course) ending(out *probe.Outcome, f *vitals.Facts) string {
 	return ""
 }
 
-// byLook reports whether a verdict depends on a look after the failure: what came over the
-// wire is the same whatever has become of the container.
+// byLook reports whether a verdict depends on an inspection after the failure. What came over the
+// wire stays the same whatever happens to the container.
 func byLook(verdict string) bool {
 	switch verdict {
 	case event.VerdictTimeout, event.VerdictAcceptQueueFull, event.VerdictSilent, event.VerdictNotAccepted:
@@ -113,7 +114,7 @@ func byLook(verdict string) bool {
 	return false
 }
 
-// connected reports whether a verdict is of a connection that was established for its client.
+// connected reports whether a verdict means that the client's connection was established.
 func connected(verdict string) bool {
 	return verdict == event.VerdictSilent || verdict == event.VerdictNotAccepted
 }

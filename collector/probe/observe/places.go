@@ -11,10 +11,11 @@ import (
 )
 
 const (
-	// slowShare of the shortest timeout is when an answer counts as too late: kubelet's
-	// clock begins before the connection's, and ends before it closes it.
+	// slowShare is the share of the shortest timeout after which an answer is too late: kubelet's
+	// timeout starts before the connection's clock, and expires before kubelet closes the
+	// connection.
 	slowShare = 0.98
-	// goneFor is how long after its removal a place's events may still come.
+	// goneFor is how long after a place's removal its events may still arrive.
 	goneFor = 5 * time.Second
 )
 
@@ -25,50 +26,50 @@ type place struct {
 	probes []*course
 }
 
-// course is what is known of one probe.
+// course is the state of one probe.
 type course struct {
 	key       probe.Key
 	pod       *probe.Pod
 	container *probe.Container
 	spec      *probe.Spec
-	at        netip.AddrPort // invalid: no place, or none that can be watched
+	at        netip.AddrPort // invalid: no address, or none that can be watched
 
-	started   time.Time // of the latest connection that was taken for its
+	started   time.Time // of the latest connection attributed to the probe
 	ended     time.Time
 	failing   bool   // the latest outcome was a failure
-	succeeded uint64 // of its place, as of the latest failure
-	run       int    // failures in a row that were taken
-	kept      *kept  // of the latest of them, as long as the run goes on
-	draft     *kept  // of the outcome that is being handed on
+	succeeded uint64 // successful connections to its place, as of the latest failure
+	run       int    // failures in a row that a worker took
+	kept      *kept  // from the latest of them, while the run goes on
+	draft     *kept  // from the outcome that is being reported
 
-	// The container before the present one, how many failures in a row it had, and when it
-	// was known to be another.
+	// The previous container, how many failures in a row it had, and when its replacement was
+	// detected.
 	was     string
 	wasRun  int
 	changed time.Time
 
-	// Of kubelet's counts: the first that were read, the latest, and how many failures
-	// since the first were handed on.
+	// From kubelet's counts: the first ones read, the latest ones, and how many failures have
+	// been reported since the first ones.
 	known       bool
 	first, last Results
 	accounted   uint64
-	missing     time.Time // since when kubelet counts more; zero: it does not
-	due         uint64    // what it counted then
-	from        time.Time // when kubelet did not count more yet
-	owners      [2]string // whose these failures are, and whose else
-	doubt       *held     // the latest failure that kubelet had not counted when it was asked
-	// succeededNow: kubelet's counts, that are being looked at, have a new success.
+	missing     time.Time // since when kubelet has counted more; zero: it has not
+	due         uint64    // failures it had counted then
+	from        time.Time // the latest time at which kubelet had not counted more
+	owners      [2]string // container that these failures belong to, and the alternative
+	doubt       *held     // the latest failure that kubelet had not counted when polled
+	// succeededNow: the counts being compared show a new success.
 	succeededNow bool
 }
 
-// excess is how many failures kubelet has counted that were not handed on.
+// excess returns how many failures kubelet has counted that were not reported.
 func (c *course) excess() uint64 {
 	counted := c.last.Failed - c.first.Failed
 	return counted - min(counted, c.accounted)
 }
 
-// endpoint returns where a probe's connections go. It reports false for names that only
-// kubelet's resolver knows.
+// endpoint returns the address and port that a probe connects to. It returns false for names that
+// only kubelet's resolver can resolve.
 func endpoint(p *probe.Pod, s *probe.Spec) (netip.AddrPort, bool) {
 	if s.Handler == probe.Exec || s.Port == 0 {
 		return netip.AddrPort{}, false
@@ -85,22 +86,22 @@ func endpoint(p *probe.Pod, s *probe.Spec) (netip.AddrPort, bool) {
 	case len(p.Addresses) > 0:
 		addr = p.Addresses[0]
 	default:
-		return netip.AddrPort{}, false // it has none yet
+		return netip.AddrPort{}, false // the pod has no address yet
 	}
 	return netip.AddrPortFrom(addr.Unmap().WithZone(""), s.Port), true
 }
 
-// index is where which probe goes.
+// index maps probes to the addresses and ports that they go to.
 type index struct {
 	places    map[netip.AddrPort]*place
 	courses   map[probe.Key]*course
 	unwatched int
 }
 
-// newIndex makes the index of pods, going on with what was known of their probes.
+// newIndex builds the index of pods. It keeps the state of probes that are in before.
 func newIndex(pods []*probe.Pod, before map[probe.Key]*course) *index {
 	x := &index{places: map[netip.AddrPort]*place{}, courses: map[probe.Key]*course{}}
-	// In an order that does not change, so that names of places don't.
+	// In a stable order, so that the names of places are stable.
 	pods = slices.SortedFunc(slices.Values(pods), func(a, b *probe.Pod) int { return cmp.Compare(a.UID, b.UID) })
 	for _, p := range pods {
 		if p.Terminated || p.Active {
@@ -128,7 +129,7 @@ func (x *index) add(p *probe.Pod, c *probe.Container, kind probe.Kind, s *probe.
 		if one.container.ID != "" {
 			one.was, one.wasRun, one.changed = one.container.ID, one.run, time.Now()
 		}
-		one.failing, one.run, one.kept = false, 0, nil // kubelet counts anew
+		one.failing, one.run, one.kept = false, 0, nil // kubelet starts counting again
 	}
 	one.pod, one.container, one.spec, one.at = p, c, s, netip.AddrPort{}
 	x.courses[key] = one
@@ -148,14 +149,14 @@ func (x *index) add(p *probe.Pod, c *probe.Container, kind probe.Kind, s *probe.
 	pl.probes = append(pl.probes, one)
 }
 
-// targets are the places as they are to be watched from kubelet's namespaces.
+// targets returns the places as targets to be watched from kubelet's network namespaces.
 func (x *index) targets(netns []uint32) []Target {
 	var out []Target
 	for _, at := range slices.SortedFunc(maps.Keys(x.places), netip.AddrPort.Compare) {
 		p := x.places[at]
 		shortest := p.probes[0].spec.Timeout
 		for _, c := range p.probes {
-			// A TCP probe waits for no answer.
+			// A TCP probe does not wait for an answer.
 			if c.spec.Handler != probe.TCP {
 				shortest = min(shortest, c.spec.Timeout)
 			}

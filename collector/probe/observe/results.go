@@ -18,19 +18,19 @@ import (
 )
 
 const (
-	// family is the only one that is read; the others are histograms many times as long.
+	// family is the only one read; the others are histograms, and many times as long.
 	family = "prober_probe_total"
-	// maxBody is what kubelet would have to report of some thousand pods.
+	// maxBody is what kubelet would report for some thousand pods.
 	maxBody = 64 << 20
 	maxLine = 64 << 10
 )
 
-// Pages has what kubelet serves.
+// Pages fetches pages from kubelet.
 type Pages interface {
 	Get(ctx context.Context, page string) (*http.Response, error)
 }
 
-// Metrics asks kubelet for its counts.
+// KubeletMetrics reads kubelet's counts.
 type KubeletMetrics struct{ Pages Pages }
 
 var _ Kubelet = (*KubeletMetrics)(nil)
@@ -45,7 +45,7 @@ func (m *KubeletMetrics) Results(ctx context.Context) (map[probe.Key]Results, er
 	return ReadResults(io.LimitReader(res.Body, maxBody))
 }
 
-// Parse reads the counts from kubelet's metrics.
+// ReadResults parses the counts in kubelet's metrics.
 func ReadResults(r io.Reader) (map[probe.Key]Results, error) {
 	text, err := only(r)
 	if err != nil {
@@ -63,7 +63,7 @@ func ReadResults(r io.Reader) (map[probe.Key]Results, error) {
 	return out, nil
 }
 
-// only keeps the lines of the family.
+// only returns the lines of the family.
 func only(r io.Reader) (io.Reader, error) {
 	var kept bytes.Buffer
 	kept.WriteString("# TYPE " + family + " counter\n")

@@ -15,7 +15,7 @@ import (
 	"github.com/kernosis/kernosis/collector/probe/podsource"
 )
 
-// What kubelet 1.36 serves, with the histograms shortened.
+// The page of kubelet 1.36, with the histograms shortened.
 const served = `# HELP prober_probe_duration_seconds [ALPHA] Duration in seconds for a probe response.
 # TYPE prober_probe_duration_seconds histogram
 prober_probe_duration_seconds_bucket{container="app",namespace="shop",pod="web-1",probe_type="Liveness",le="0.005"} 12

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// lookEvery is how often kubelet's process is looked at, and what has waited.
+	// lookEvery is how often kubelet's process and held connections are checked.
 	lookEvery = time.Second
-	// gather is how long changes of pods are gathered before they are put in force: an
-	// agent that starts hears of a hundred pods at once.
+	// gather is how long changes of pods are collected before they are applied: an agent that
+	// starts receives a hundred pods at once.
 	gather = 50 * time.Millisecond
-	// askFor bounds one question to kubelet or the API server.
+	// askFor is the timeout of one request to kubelet or the API server.
 	askFor = 3 * time.Second
 )
 
@@ -27,8 +27,8 @@ type runner struct {
 	*Observer
 	kubelet kubelets
 	state   map[string]string
-	stale   bool          // the targets are not those of the index
-	words   *rate.Limiter // of questions to the API server
+	stale   bool          // the targets in use are not those of the index
+	words   *rate.Limiter // limits requests to the API server
 }
 
 func (r *runner) run(ctx context.Context) error {
@@ -66,7 +66,7 @@ func (r *runner) follow(ctx context.Context) {
 		}
 		changed = false
 		if r.idle() {
-			// Nothing is to be seen until there are pods with probes.
+			// There is nothing to observe until there are pods with probes.
 			timer.Stop()
 			nextLook = now
 			if r.state[PartSockets] != "" {
@@ -93,14 +93,14 @@ func (r *runner) follow(ctx context.Context) {
 	}
 }
 
-// idle reports whether there is nothing to watch, and nothing waits.
+// idle reports whether there is nothing to watch and nothing is held.
 func (r *runner) idle() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.index.courses) == 0 && len(r.held) == 0
 }
 
-// next is when something is to be done; what has waited is handed on.
+// next returns when the next action is due. It also releases what has waited long enough.
 func (r *runner) next(look time.Time) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,7 +130,7 @@ func (r *runner) next(look time.Time) time.Time {
 	return next
 }
 
-// logState reports a part's state when it has changed.
+// logState reports a part's state if it has changed.
 func (r *runner) logState(part string, err error) {
 	text := "up"
 	if err != nil {
@@ -142,15 +142,14 @@ func (r *runner) logState(part string, err error) {
 	}
 }
 
-// see reports whether kubelet's connections are seen.
+// see reports the state of the part that watches kubelet's connections.
 func (r *runner) see(err error) {
 	if err != nil || !r.stale {
 		r.logState(PartSockets, err)
 	}
 }
 
-// refresh puts the Manager's pods in force. It reports whether there are others with
-// probes than before.
+// refresh applies the Manager's pods. It reports whether the set of probes has changed.
 func (r *runner) refresh(now time.Time) bool {
 	pods := r.cfg.Manager.Pods()
 	r.mu.Lock()
@@ -165,7 +164,7 @@ func (r *runner) refresh(now time.Time) bool {
 	return others
 }
 
-// watch has the probes' connections and containers watched.
+// watch sets the connections and containers to be watched.
 func (r *runner) watch() {
 	r.mu.Lock()
 	x := r.index
@@ -178,7 +177,7 @@ func (r *runner) watch() {
 	}
 	r.cfg.Vitals.Set(containers(x), pid)
 	if !r.all.Load() || len(from) == 0 && len(x.places) > 0 {
-		r.stale = true // it is not known what is to be watched, or from where: what was stays
+		r.stale = true // targets or namespaces are not known yet: keep the old targets
 		return
 	}
 	if err := r.cfg.Sockets.Set(targets); err != nil {
@@ -189,7 +188,7 @@ func (r *runner) watch() {
 	r.stale = false
 }
 
-// containers are those that have probes.
+// containers returns the containers that have probes.
 func containers(x *index) []vitals.Container {
 	seen := map[string]bool{}
 	var out []vitals.Container
@@ -202,7 +201,7 @@ func containers(x *index) []vitals.Container {
 	return out
 }
 
-// overdue reports successes of failing probes that nothing has reported.
+// overdue reports successes of failing probes that no event has reported.
 func (r *runner) overdue(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -213,7 +212,7 @@ func (r *runner) overdue(now time.Time) {
 	}
 }
 
-// poll asks kubelet for its counts, when that is due.
+// poll reads kubelet's counts if that is due.
 func (r *runner) poll(ctx context.Context, now time.Time) {
 	r.mu.Lock()
 	due := false
@@ -252,7 +251,7 @@ func (r *runner) poll(ctx context.Context, now time.Time) {
 	r.compare(results, now)
 }
 
-// waiting are the probes of connections that are held.
+// waiting returns the probes of connections that are held.
 func (o *Observer) waiting() []*course {
 	var out []*course
 	for _, h := range o.held {
@@ -261,9 +260,9 @@ func (o *Observer) waiting() []*course {
 	return out
 }
 
-// compare takes kubelet's counts into account.
+// compare updates the probes from kubelet's counts.
 func (o *Observer) compare(results map[probe.Key]Results, now time.Time) {
-	fresh := map[*course]Results{} // since the last ones
+	fresh := map[*course]Results{} // since the last counts
 	o.polledBefore, o.answered = later(o.answered, now.Add(-2*o.cfg.Poll)), now
 	for key, one := range o.index.courses {
 		// A probe that kubelet has not made yet has no counts.
@@ -272,7 +271,7 @@ func (o *Observer) compare(results map[probe.Key]Results, now time.Time) {
 		case !one.known && !o.startedWith(key, results):
 			one.known, one.first, one.last = true, Results{}, Results{}
 		case !one.known, got.Failed < one.last.Failed || got.Succeeded < one.last.Succeeded:
-			// The first ones, or kubelet has started anew.
+			// These are the first counts, or kubelet has restarted.
 			one.known, one.first, one.last, one.accounted = true, got, got, 0
 			one.missing = time.Time{}
 			continue
@@ -289,17 +288,17 @@ func (o *Observer) compare(results map[probe.Key]Results, now time.Time) {
 		switch {
 		case one.excess() > 0:
 			if one.missing.IsZero() || one.accounted >= one.due {
-				one.due = counted // what it counted before was found since
+				one.due = counted // what it had counted before has been found since
 				one.belong(now, o.polledBefore)
 			}
 		case one.accounted > counted && now.Sub(one.ended) > holdFor:
-			// What was reported was no failure for kubelet.
+			// kubelet did not count a reported failure.
 			o.stats.Uncounted += one.accounted - counted
 			one.accounted, one.missing = counted, time.Time{}
 		default:
 			one.missing = time.Time{}
 		}
-		// Successes since the counts before may be older than the failure.
+		// Successes since the previous counts may be older than the failure.
 		since := !o.polledBefore.Before(one.ended)
 		if d.Succeeded > 0 && since && one.failing && one.missing.IsZero() && (d.Failed == 0 || now.Sub(one.ended) > one.spec.Period+one.spec.Timeout) {
 			if o.cfg.Manager.Observe(one.key, probe.Outcome{At: now, OK: true, Detail: event.ProbeOutcome{Feed: event.ProbeObserved}}) {
@@ -309,8 +308,8 @@ func (o *Observer) compare(results map[probe.Key]Results, now time.Time) {
 	}
 }
 
-// startedWith reports whether the probe's counts may be older than this Observer: they are
-// there at the first time.
+// startedWith reports whether the probe's counts may be older than this Observer, because they
+// are in the first counts that it reads.
 func (o *Observer) startedWith(key probe.Key, results map[probe.Key]Results) bool {
 	_, there := results[key]
 	return there && !o.everPolled

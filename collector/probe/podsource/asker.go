@@ -12,15 +12,14 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// Asker asks kubelet for its pages. It is safe for concurrent use; kubelet gets one question at
-// a time.
+// Asker requests kubelet's pages, over one connection. It is safe for concurrent use.
 type Asker struct {
 	cfg   KubeletConfig
 	base  *url.URL
 	trust transport
 }
 
-// NewAsker checks the configuration, of which Sink and Log have no use.
+// NewAsker checks the configuration and returns an Asker. It ignores Sink and Log.
 func NewAsker(cfg KubeletConfig) (*Asker, error) {
 	u, err := cfg.check()
 	if err != nil {
@@ -31,8 +30,8 @@ func NewAsker(cfg KubeletConfig) (*Asker, error) {
 	return a, nil
 }
 
-// Get asks for a page, "pods". The caller closes the body; an answer that is none of success is
-// an error with what kubelet says, and [fs.ErrPermission] where the token may not ask.
+// Get requests a page such as "pods". The caller must close the body. A status other than 200 is
+// an error with kubelet's message, and [fs.ErrPermission] if the token has no permission.
 func (a *Asker) Get(ctx context.Context, page string) (*http.Response, error) {
 	client, err := a.trust.client()
 	if err != nil {
@@ -53,7 +52,7 @@ func (a *Asker) Get(ctx context.Context, page string) (*http.Response, error) {
 	resp, err := client.Do(req)
 	if err != nil {
 		if ue := (*url.Error)(nil); errors.As(err, &ue) {
-			err = ue.Err // without the address: it is said once
+			err = ue.Err // without the address, which is in the error already
 		}
 		return nil, fmt.Errorf("ask kubelet %s: %w", at, err)
 	}
@@ -69,10 +68,10 @@ func (a *Asker) Get(ctx context.Context, page string) (*http.Response, error) {
 	return resp, nil
 }
 
-// refusal is an answer for want of rights: it is [fs.ErrPermission].
+// refusal is an error for missing permission: it is [fs.ErrPermission].
 type refusal struct{ error }
 
 func (*refusal) Is(target error) bool { return target == fs.ErrPermission }
 
-// Close gives idle connections back.
+// Close closes idle connections.
 func (a *Asker) Close() { a.trust.close() }

@@ -1,13 +1,13 @@
-// Package podsource brings the pods of the node from where there is no API server to
-// watch, or where it is not to be asked: from kubelet, or from a file. Both hand over
-// whole sets. A Reader has kubelet's pods whole, where somebody asks.
+// Package podsource reads the pods of the node from kubelet or from a file, for nodes where there
+// is no API server, or where it must not be watched. Both sources deliver complete sets. A Reader
+// returns kubelet's complete pods on request.
 //
-//	kubelet.go    asks kubelet for its pods, again and again
-//	reader.go     asks kubelet for whole pods
-//	asker.go      asks kubelet for a page
-//	transport.go  whom to trust there, and the token
-//	list.go       kubelet's answer, pod by pod, without keeping what is not needed
+//	kubelet.go    polls kubelet for its pods
+//	reader.go     requests complete pods from kubelet
+//	asker.go      requests a page from kubelet
+//	transport.go  TLS trust and the token
+//	list.go       decodes kubelet's answer pod by pod, keeping only the needed fields
 //	file.go       a file of pods, read again when it changes
-//	manifest.go   what is in such a file, with the lines of mistakes
-//	figures.go    what sources count, as metrics
+//	manifest.go   parses such a file, and reports mistakes with their lines
+//	figures.go    metrics of the sources
 package podsource

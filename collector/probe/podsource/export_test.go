@@ -6,13 +6,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// SetEvery sets how often Run asks. It is called before Run.
+// SetEvery sets how often Run polls. Call it before Run.
 func (k *Kubelet) SetEvery(every time.Duration) { k.every = every }
 
-// Figures are what a source has counted.
+// Figures are a source's counters.
 type Figures struct{ Reads, Failures, Pods, Faulty, At float64 }
 
-// Figures returns what was counted.
+// Figures returns the counters.
 func (f *figures) Figures() Figures {
 	value := testutil.ToFloat64
 	return Figures{value(f.reads), value(f.failures), value(f.pods), value(f.faulty), value(f.at)}

@@ -11,11 +11,11 @@ import (
 	"github.com/kernosis/kernosis/collector/probe"
 )
 
-// Sink takes all pods that the node had at a time; those that were in the set before and are
-// no more are gone. Sets come one after another. The pods are the sink's.
+// Sink takes the complete set of the node's pods at a time. Pods of the previous set that are
+// missing from it are gone. It is called with one set after another. It owns the pods.
 type Sink func(pods []*probe.Pod, at time.Time)
 
-// To hands whole sets of pods to a Manager.
+// To returns a function that gives complete sets of pods to a Manager.
 func To(m *probe.Manager) func(pods []*probe.Pod) {
 	return func(pods []*probe.Pod) {
 		desired := make(map[string]struct{}, len(pods))
@@ -29,16 +29,16 @@ func To(m *probe.Manager) func(pods []*probe.Pod) {
 	}
 }
 
-// figures counts what a source has read, and logs what has changed. It is the metrics.
+// figures counts what a source has read, and logs changes. It is the source's Collector.
 type figures struct {
 	prometheus.Collector
 	reads, failures  prometheus.Counter
 	pods, faulty, at prometheus.Gauge // of the latest set
 
 	log    *slog.Logger
-	from   string // what is read, as the log names it
+	from   string // what is read, for the log
 	mu     sync.Mutex
-	failed error             // the latest failure; nil: there was none since
+	failed error             // the latest failure; nil if a read has succeeded since
 	faults map[string]string // by pod, as last logged
 }
 
@@ -64,7 +64,7 @@ func newFigures(source, from string, log *slog.Logger) *figures {
 	}
 }
 
-// read counts a set. Faults are by pod what can't be used; each is reported once.
+// read counts a set. faults has what can't be used, by pod; each fault is logged once.
 func (f *figures) read(pods int, faults map[string]string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -84,7 +84,7 @@ func (f *figures) read(pods int, faults map[string]string) {
 	f.faults = faults
 }
 
-// failure counts a set that could not be read; one that goes on is reported once.
+// failure counts a set that could not be read; an error that persists is logged once.
 func (f *figures) failure(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,7 +95,7 @@ func (f *figures) failure(err error) {
 	f.failed = err
 }
 
-// Failure returns why the latest set could not be read; nil: it could.
+// Failure returns why the latest set could not be read, or nil if it could.
 func (f *figures) Failure() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

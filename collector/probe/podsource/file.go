@@ -12,21 +12,21 @@ import (
 	"github.com/kernosis/kernosis/collector/document"
 )
 
-// FileConfig says where the file is and what to do with its pods.
+// FileConfig configures a File.
 type FileConfig struct {
 	Path string
 	Sink Sink
 	Log  *slog.Logger
 }
 
-// retryWatch is how long after a failure the folder is tried again.
+// retryWatch is how long after a failure the folder is watched again.
 const retryWatch = 30 * time.Second
 
-// File follows a file of pods.
+// File watches a file of pods.
 type File struct {
 	*figures
 	cfg   FileConfig
-	inUse []byte // digest of what was read last
+	inUse []byte // digest of the content in use
 }
 
 // NewFile returns a File that has read nothing yet.
@@ -37,11 +37,11 @@ func NewFile(cfg FileConfig) (*File, error) {
 	return &File{figures: newFigures("file", cfg.Path, cfg.Log), cfg: cfg}, nil
 }
 
-// Run reads the file, and again when it changes, until ctx ends. Failures are counted and
-// logged; the known pods stay, even if the file is gone.
+// Run reads the file at first and whenever it changes, until ctx ends. It counts and logs
+// failures; the known pods stay, even if the file is removed.
 func (f *File) Run(ctx context.Context) error {
 	for {
-		// The folder, because files are replaced by others, and by links to others.
+		// Watch the folder, because files are replaced by others or by links to others.
 		err := document.Watch(ctx, filepath.Dir(f.cfg.Path), func() {
 			if err := f.look(); err != nil {
 				f.failure(err)
@@ -58,7 +58,7 @@ func (f *File) Run(ctx context.Context) error {
 	}
 }
 
-// look reads the file, and hands its pods over if it has changed.
+// look reads the file and passes its pods to the sink if it has changed.
 func (f *File) look() error {
 	at := time.Now()
 	data, err := document.ReadFile(f.cfg.Path, maxFile)

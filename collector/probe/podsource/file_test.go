@@ -58,14 +58,14 @@ items:
 		!c.StartedAt.Equal(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)) {
 		t.Errorf("%+v", db)
 	}
-	// Another text is another pod, as with kubelet's static pods; another status is not.
+	// A changed manifest is another pod, as with kubelet's static pods; a changed status is not.
 	for from, same := range map[string]bool{"10.0.0.7": true, "8080": false} {
 		again, err := podsource.Parse("pods.yaml", []byte(strings.ReplaceAll(onePod, from, from[:len(from)-1]+"1")))
 		if err != nil || (again[0].UID == web.UID) != same {
 			t.Errorf("%s: %+v, %v", from, again, err)
 		}
 	}
-	// Its probes count, and its events name no container of a runtime.
+	// Its probes count, and its events have no container of a runtime.
 	m := probe.New(probe.Config{})
 	podsource.To(m)(pods)
 	if !m.Observe(probe.Key{PodUID: web.UID, Container: "web", Kind: probe.Liveness}, probe.Outcome{OK: true}) {
@@ -76,7 +76,7 @@ items:
 	}
 }
 
-// withoutColumns leaves file and line of the places in an error.
+// withoutColumns removes the columns from the positions in an error.
 func withoutColumns(err error) string {
 	return regexp.MustCompile(`(?m)^(\S+:\d+):\d+: `).ReplaceAllString(err.Error(), "$1: ")
 }
@@ -147,7 +147,7 @@ func TestAFileIsFollowed(t *testing.T) {
 	if got.names() != "shop/web-0" || !strings.Contains(log.String(), "the last known ones stay") {
 		t.Errorf("%s, %s", got.names(), log.String())
 	}
-	// Replaced by another, as editors and ConfigMaps do.
+	// Replaced by another file, as editors and ConfigMaps do.
 	write(t, filepath.Join(dir, "new"), []byte(strings.Replace(onePod, "web-0", "web-1", 1)))
 	if err := os.Rename(filepath.Join(dir, "new"), path); err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestAFileIsFollowed(t *testing.T) {
 	}
 }
 
-// Half of a file may be a good one: it is read when nothing changes any more.
+// Half of a file may be valid: it is read only once nothing changes any more.
 func TestAFileThatIsBeingWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pods.yaml")
 	write(t, path, []byte(onePod))

@@ -9,47 +9,46 @@ import (
 	"time"
 )
 
-// KubeletConfig says where kubelet is and how to talk to it. At most one of CAFile,
-// CertFile and Insecure is set; without any the system's roots are trusted.
+// KubeletConfig configures the connection to kubelet. At most one of CAFile, CertFile and
+// Insecure may be set; if none is, the system's roots are trusted.
 type KubeletConfig struct {
 	URL string // "https://10.0.0.3:10250"; http only for loopback, without a token
-	// CAFile has the certificates of whom kubelet's is signed by, PEM.
+	// CAFile has the certificates of the CA that signed kubelet's, PEM.
 	CAFile string
-	// CertFile is kubelet's own certificate, PEM, first in the file, as in
-	// /var/lib/kubelet/pki/kubelet.crt where kubelet signs itself: it is asked for this
-	// very one, whatever name is in it.
+	// CertFile has kubelet's own certificate, PEM, first in the file, as in
+	// /var/lib/kubelet/pki/kubelet.crt where kubelet's certificate is self-signed. kubelet must
+	// present this very certificate, whatever name is in it.
 	CertFile  string
-	Insecure  bool   // believe whoever answers
-	TokenFile string // bearer token, read anew each time; empty: none is sent
+	Insecure  bool   // skip verification of kubelet's certificate
+	TokenFile string // bearer token, read for each request; empty: none is sent
 	Sink      Sink
 	Log       *slog.Logger
 }
 
 const (
 	askEvery   = 10 * time.Second
-	askTimeout = 10 * time.Second // of one answer
-	// soonest is how long after an answer kubelet is asked again because somebody wants
-	// to know.
+	askTimeout = 10 * time.Second // of one request
+	// soonest is the minimum time between an answer and the next request that Ask triggers.
 	soonest = time.Second
-	maxSaid = 300 // of an answer that is an error
-	// podsPage is where kubelet has its pods. It authorises who may get nodes/pods, or before
-	// 1.33 nodes/proxy.
+	maxSaid = 300 // of an error response
+	// podsPage is the page with kubelet's pods. It needs the permission "get nodes/pods", before
+	// 1.33 "get nodes/proxy".
 	podsPage = "pods"
 )
 
-// Verified reports whether who answers proves to be kubelet.
+// Verified reports whether the identity of kubelet is verified.
 func (c *KubeletConfig) Verified() bool { return strings.HasPrefix(c.URL, "https:") && !c.Insecure }
 
-// Kubelet asks kubelet for its pods.
+// Kubelet polls kubelet for its pods.
 type Kubelet struct {
 	*figures
 	cfg     KubeletConfig
 	kubelet *Asker
-	every   time.Duration // askEvery, or a test's
+	every   time.Duration // askEvery, except in tests
 	ask     chan struct{}
 }
 
-// NewKubelet checks the configuration; nothing is asked yet.
+// NewKubelet checks the configuration. It sends no request yet.
 func NewKubelet(cfg KubeletConfig) (*Kubelet, error) {
 	kubelet, err := NewAsker(cfg)
 	if err != nil {
@@ -61,7 +60,7 @@ func NewKubelet(cfg KubeletConfig) (*Kubelet, error) {
 	return &Kubelet{figures: newFigures("kubelet", cfg.URL, cfg.Log), cfg: cfg, kubelet: kubelet, every: askEvery, ask: make(chan struct{}, 1)}, nil
 }
 
-// Run asks kubelet until ctx ends. Failures are counted and logged; the known pods stay.
+// Run polls kubelet until ctx ends. It counts and logs failures; the known pods stay.
 func (k *Kubelet) Run(ctx context.Context) error {
 	defer k.kubelet.Close()
 	tick := time.NewTicker(k.every)
@@ -88,8 +87,8 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	}
 }
 
-// Ask has kubelet asked soon, before the next regular time: for those who see that
-// something has changed. It does not wait.
+// Ask polls kubelet soon, before the next regular time. Call it when something seems to have
+// changed. It does not wait.
 func (k *Kubelet) Ask() {
 	select {
 	case k.ask <- struct{}{}:
@@ -97,8 +96,8 @@ func (k *Kubelet) Ask() {
 	}
 }
 
-// Read asks once, and hands the pods to the sink. It is for the start, before Run: to
-// know whether kubelet answers; not for use beside Run.
+// Read polls once and passes the pods to the sink. Call it at the start, before Run, to find out
+// whether kubelet answers. It must not be called while Run runs.
 func (k *Kubelet) Read(ctx context.Context) error {
 	at := time.Now()
 	resp, err := k.kubelet.Get(ctx, podsPage)

@@ -35,7 +35,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
 
-// sets keeps the sets of pods that came.
+// sets records the sets of pods received.
 type sets struct {
 	mu  sync.Mutex
 	all [][]*probe.Pod
@@ -53,7 +53,7 @@ func (s *sets) count() int {
 	return len(s.all)
 }
 
-// names of the pods of the latest set.
+// names returns the names of the pods in the latest set.
 func (s *sets) names() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,15 +67,15 @@ func (s *sets) names() string {
 	return strings.Join(names, " ")
 }
 
-// text is a log that several goroutines write.
+// text is a log that several goroutines write to.
 type text struct{ logbuffer.Buffer }
 
 func (l *text) log() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// soon is for what takes milliseconds on an idle machine.
+// soon is a deadline for things that take milliseconds on an idle machine.
 const soon = 20 * time.Second
 
-// list is an answer as kubelet encodes it.
+// list returns an answer as kubelet encodes it.
 func list(t testing.TB, names ...string) []byte {
 	t.Helper()
 	l := &corev1.PodList{}
@@ -99,14 +99,13 @@ func list(t testing.TB, names ...string) []byte {
 	return data
 }
 
-// kubelet is a server as kubelet's: TLS with a certificate that it signed itself, and a
-// token to be shown.
+// kubelet is a server like kubelet's: TLS with a self-signed certificate, and a required token.
 type kubelet struct {
 	*httptest.Server
 	body  atomic.Pointer[[]byte]
 	token atomic.Pointer[string]
 	asked atomic.Int32
-	last  atomic.Pointer[time.Time] // when it was asked
+	last  atomic.Pointer[time.Time] // time of the latest request
 }
 
 func serve(t *testing.T, body []byte) *kubelet {
@@ -204,7 +203,7 @@ func TestPodsOfKubelet(t *testing.T) {
 	if f.Failures == 0 || f.Reads == 0 || f.Pods != 1 || f.At == 0 {
 		t.Errorf("%+v", f)
 	}
-	// What goes on is reported once, however often kubelet was asked.
+	// A persistent error is logged once, however often kubelet is polled.
 	if n := strings.Count(log.String(), "401 Unauthorized"); n != 1 || strings.Contains(log.String(), "\x1b") {
 		t.Errorf("reported %d times: %s", n, log.String())
 	}
@@ -267,7 +266,7 @@ func TestWhomToTrust(t *testing.T) {
 	}
 }
 
-// selfSigned returns a certificate as kubelet makes it for itself.
+// selfSigned returns a certificate like kubelet's self-signed one.
 func selfSigned(t *testing.T) (certPEM, keyPEM []byte) {
 	t.Helper()
 	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey("node-7", nil, nil)
@@ -277,7 +276,7 @@ func selfSigned(t *testing.T) (certPEM, keyPEM []byte) {
 	return certPEM, keyPEM
 }
 
-// The token is sent to kubelet alone.
+// The token is sent only to kubelet.
 func TestARedirectIsNotFollowed(t *testing.T) {
 	k := serve(t, list(t, "web-0"))
 	there := httptest.NewServer(http.RedirectHandler(k.URL+"/pods", http.StatusFound))
@@ -316,7 +315,7 @@ func TestAddressesThatAreRefused(t *testing.T) {
 	}
 }
 
-// An answer that never ends is not read to its end.
+// An endless answer is not read to its end.
 func TestAnEndlessAnswer(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, `{"kind":"PodList","items":[`)
@@ -357,7 +356,7 @@ func TestAskedSoon(t *testing.T) {
 	}
 }
 
-// One broken pod does not keep the others away.
+// One broken pod does not block the others.
 func TestABrokenPod(t *testing.T) {
 	body := bytes.Replace(list(t, "web-0", "web-1"), []byte(`"port":"http"`), []byte(`"port":"htpp"`), 1)
 	k := serve(t, body)
@@ -378,7 +377,7 @@ func TestABrokenPod(t *testing.T) {
 	}
 }
 
-// A set replaces the one before in the Manager.
+// A set replaces the previous one in the Manager.
 func TestToAManager(t *testing.T) {
 	m := probe.New(probe.Config{})
 	sink := func(pods []*probe.Pod, _ time.Time) { podsource.To(m)(pods) }

@@ -17,14 +17,14 @@ import (
 	"github.com/kernosis/kernosis/collector/probe/podspec"
 )
 
-// Bounds of kubelet's answer. A pod has 5 to 20 KiB there.
+// Bounds of kubelet's answer, which has 5 to 20 KiB for each pod.
 const (
 	maxAnswer = 64 << 20
-	maxPods   = 1100 // ten times what kubelet takes by default
+	maxPods   = 1100 // ten times kubelet's default limit
 )
 
-// listed is the part of a pod that is looked at. The rest, most of it, is read over
-// without being kept: environment, volumes, who manages which field.
+// listed is the part of a pod that is used. The rest, which is most of it, is skipped:
+// environment, volumes, managed fields.
 type listed struct {
 	Metadata struct {
 		Name              string            `json:"name"`
@@ -131,8 +131,8 @@ func statuses(list []listedStatus) []corev1.ContainerStatus {
 	return out
 }
 
-// decode reads a PodList of at most limit bytes, one pod at a time. Faults are by pod what
-// of it can't be used.
+// decode reads a PodList of at most limit bytes, one pod at a time. faults has what can't be
+// used, by pod.
 func decode(r io.Reader, limit int64) (pods []*probe.Pod, faults map[string]string, err error) {
 	faults = map[string]string{}
 	seen := map[string]place{}
@@ -166,8 +166,8 @@ func decode(r io.Reader, limit int64) (pods []*probe.Pod, faults map[string]stri
 	return pods, faults, nil
 }
 
-// eachPod reads a PodList of at most limit bytes. Each decodes the next pod, the one with
-// index i.
+// eachPod reads a PodList of at most limit bytes. It calls each for every pod, to decode the pod
+// with index i.
 func eachPod(r io.Reader, limit int64, each func(dec *json.Decoder, i int) error) error {
 	limited := &io.LimitedReader{R: r, N: limit + 1}
 	err := readList(json.NewDecoder(limited), each)
@@ -209,7 +209,7 @@ func readList(dec *json.Decoder, each func(dec *json.Decoder, i int) error) erro
 	return nil
 }
 
-// skipped is a value that is read over.
+// skipped ignores a JSON value.
 type skipped struct{}
 
 func (skipped) UnmarshalJSON([]byte) error { return nil }
@@ -233,7 +233,7 @@ func readItems(dec *json.Decoder, each func(dec *json.Decoder, i int) error) err
 		return err
 	}
 	if t == nil {
-		return nil // null: there is none
+		return nil // null: no items
 	}
 	if t != json.Delim('[') {
 		return fmt.Errorf("want a list, have %v", t)
@@ -249,13 +249,13 @@ func readItems(dec *json.Decoder, each func(dec *json.Decoder, i int) error) err
 	return expect(dec, json.Delim(']'))
 }
 
-// place is where the pod of a UID stands in a list.
+// place is the position of a pod in the list.
 type place struct {
 	at int
 	of *metav1.ObjectMeta
 }
 
-// faultKey names a pod among the faults, also one without a name.
+// faultKey returns the key of a pod in faults, even for a pod without a name.
 func faultKey(l *listed, i int) string {
 	key := l.Metadata.Namespace + "/" + l.Metadata.Name + "/" + string(l.Metadata.UID)
 	if len(key) > 600 || !utf8.ValidString(key) {

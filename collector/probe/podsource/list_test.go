@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// spaces never ends.
+// spaces is an endless reader.
 type spaces struct{}
 
 func (spaces) Read(p []byte) (int, error) {
@@ -47,7 +47,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	// Two of one UID are one; one without is none.
+	// Two pods with one UID count as one; a pod without a UID is a fault.
 	pods, faults, err := decode(strings.NewReader(`{"kind":"PodList","items":[
 		{"metadata":{"name":"a","namespace":"n","uid":"u"}},{"metadata":{"name":"b","namespace":"n","uid":"u"}},{"metadata":{"name":"c","namespace":"n"}}]}`), maxAnswer)
 	if err != nil || len(pods) != 1 || pods[0].Name != "a" || len(faults) != 1 || !strings.Contains(faults["n/c/"], "metadata.uid") {
@@ -55,7 +55,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 	}
 }
 
-// A CPU limit is a container's, or that of its whole pod.
+// A CPU limit may be a container's or its whole pod's.
 func TestCPULimitsInAList(t *testing.T) {
 	for name, c := range map[string]struct {
 		pod, container string
@@ -75,7 +75,7 @@ func TestCPULimitsInAList(t *testing.T) {
 	}
 }
 
-// Of two pods that claim the UID of a static pod, kubelet's comes first wherever it stands.
+// If two pods claim the UID of a static pod, kubelet's wins wherever it is in the list.
 func TestForgedMirrorsInAList(t *testing.T) {
 	const hash = "b1946ac92492d2347c6235b4d2611184"
 	mirror := func(name, created string) string {

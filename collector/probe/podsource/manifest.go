@@ -24,14 +24,13 @@ const (
 	maxQuoted = 300
 )
 
-// ProbesAnnotation says of a pod in a file who makes its probes: "active", this agent;
-// "observe", or without it, kubelet, which is only looked at. Pods of the API are not asked:
-// whoever may make a pod must not make the agent run things.
+// ProbesAnnotation of a pod in a file decides who makes its probes: "active" means this agent;
+// "observe", which is the default, means kubelet, which the agent only observes. It is ignored
+// for pods of the API: permission to create a pod must not allow making the agent run programs.
 const ProbesAnnotation = "kernosis.io/probes"
 
-// Parse reads pods from YAML or JSON: v1 Pods, and lists of them, in any number of
-// documents. Its errors name file, line and field; keys that a Pod does not have are
-// errors.
+// Parse reads pods from YAML or JSON: v1 Pods, and lists of them, in any number of documents. Its
+// errors have file, line and field. Unknown keys are errors.
 func Parse(name string, data []byte) ([]*probe.Pod, error) {
 	objects, mistakes := document.Parse(document.File{Name: name, Data: data})
 	p := &manifest{seen: map[string]int{}, errs: mistakes}
@@ -53,14 +52,14 @@ type manifest struct {
 	errs document.Errors
 }
 
-// wrong adds a mistake at a path of an object, or at what is nearest to it.
+// wrong adds an error at a path of an object, or at the nearest existing key.
 func (p *manifest) wrong(o *document.Object, path, format string, args ...any) {
 	e := o.At(o.FindKey(path), "", format, args...)
 	e.Msg = display.Safe(e.Msg, 1000)
 	p.errs = append(p.errs, e)
 }
 
-// pod takes one object.
+// pod parses one object.
 func (p *manifest) pod(o *document.Object) {
 	switch version, kind := o.Text("apiVersion"), o.Text("kind"); {
 	case version == "v1" && kind == "Pod":
@@ -94,7 +93,7 @@ func (p *manifest) pod(o *document.Object) {
 	}
 }
 
-// add checks and keeps a pod.
+// add checks and adds a pod.
 func (p *manifest) add(o *document.Object, from *corev1.Pod) {
 	said := from.Annotations[ProbesAnnotation]
 	if said != "active" && said != "observe" && said != "" {
@@ -131,7 +130,7 @@ func (p *manifest) add(o *document.Object, from *corev1.Pod) {
 	p.pods = append(p.pods, pod)
 }
 
-// reachable reports probes that have nowhere to go.
+// reachable reports an error for probes that have no address.
 func (p *manifest) reachable(o *document.Object, pod *probe.Pod) {
 	if len(pod.Addresses) > 0 || pod.Terminated {
 		return
@@ -147,8 +146,8 @@ func (p *manifest) reachable(o *document.Object, pod *probe.Pod) {
 	}
 }
 
-// assumeRunning takes the containers for running of a pod whose status says nothing of
-// them: nobody writes the IDs of containers into a file.
+// assumeRunning marks all containers of a pod as running if its status lists none: nobody writes
+// container IDs into a file.
 func assumeRunning(pod *probe.Pod, from *corev1.Pod) {
 	if pod.Terminated || len(from.Status.ContainerStatuses) > 0 || len(from.Status.InitContainerStatuses) > 0 {
 		return
@@ -159,8 +158,8 @@ func assumeRunning(pod *probe.Pod, from *corev1.Pod) {
 	}
 }
 
-// hash is the UID of a pod that has none: as with kubelet's static pods, another text is
-// another pod.
+// hash returns the UID for a pod that has none. As with kubelet's static pods, a changed manifest
+// is another pod.
 func hash(p *corev1.Pod) types.UID {
 	same := corev1.Pod{ObjectMeta: p.ObjectMeta, Spec: p.Spec}
 	// Encoding what was decoded can't fail.

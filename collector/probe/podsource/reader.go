@@ -15,14 +15,14 @@ import (
 // While kubelet starts, it has pods of the API server only after some seconds.
 var ErrNoPod = errors.New("kubelet has no such pod on this node") //nolint:gochecknoglobals // a constant
 
-// Reader asks kubelet for pods, whole, each time anew: they are wanted seldom, and are too much
-// to be kept. It is safe for concurrent use.
+// Reader requests complete pods from kubelet, on each call: they are needed seldom, and are too
+// big to keep. It is safe for concurrent use.
 //
-// Static pods are as kubelet has them: with the UID that it gave them, and not with that of the
-// object that mirrors them in the API.
+// Static pods are returned as kubelet has them: with the UID from kubelet, not that of their
+// mirror pod in the API.
 type Reader struct{ kubelet *Asker }
 
-// NewReader checks the configuration, of which Sink and Log have no use.
+// NewReader checks the configuration and returns a Reader. It ignores Sink and Log.
 func NewReader(cfg KubeletConfig) (*Reader, error) {
 	kubelet, err := NewAsker(cfg)
 	if err != nil {
@@ -31,8 +31,8 @@ func NewReader(cfg KubeletConfig) (*Reader, error) {
 	return &Reader{kubelet}, nil
 }
 
-// Pod returns a pod, or [ErrNoPod]. Of two that have the name it is the one of the API server
-// and the newest: kubelet learns of the end of a pod a moment later.
+// Pod returns a pod, or [ErrNoPod]. If two pods have the name, it prefers one of the API server
+// to a static pod, and then the newest: kubelet learns of a pod's end only a moment later.
 func (r *Reader) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	var found *corev1.Pod
 	err := r.each(ctx, func(p *corev1.Pod) {
@@ -49,7 +49,7 @@ func (r *Reader) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, 
 	return found, nil
 }
 
-// succeeds reports whether a pod has the name rather than another one.
+// succeeds reports whether p is preferred to another pod of the same name.
 func succeeds(p, other *corev1.Pod) bool {
 	if static := podspec.Is(&p.ObjectMeta); static != podspec.Is(&other.ObjectMeta) {
 		return !static

@@ -34,7 +34,7 @@ func encode(t *testing.T, pods ...corev1.Pod) []byte {
 	return data
 }
 
-// Whole pods are whole, and as kubelet has them at that moment.
+// The returned pods are complete, and in kubelet's current state.
 func TestReader(t *testing.T) {
 	k := serve(t, list(t, "web-0", "web-1"))
 	r := newReader(t, k.URL)
@@ -63,7 +63,7 @@ func TestReader(t *testing.T) {
 	asked.Wait()
 }
 
-// What kubelet answers in place of pods is an error, and does not mean that a pod is gone.
+// An error response of kubelet is an error, and does not mean that a pod is gone.
 func TestReaderIsRefused(t *testing.T) {
 	k := serve(t, list(t, "web-0"))
 	token := "another"
@@ -83,8 +83,9 @@ func TestReaderIsRefused(t *testing.T) {
 	}
 }
 
-// Of pods of one name the newest of the API server has it, wherever it stands: kubelet has one
-// that is gone for a moment more, and static pods can be called like others.
+// If several pods have one name, the newest pod of the API server wins wherever it is in the
+// list: kubelet keeps a deleted pod a moment longer, and static pods can have the names of
+// others.
 func TestReaderOfTwoOfAName(t *testing.T) {
 	pod := func(uid types.UID, source string, minute int64) corev1.Pod {
 		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{

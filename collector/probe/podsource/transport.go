@@ -18,13 +18,13 @@ import (
 	"github.com/kernosis/kernosis/collector/document"
 )
 
-// Bounds of the files beside the address.
+// Bounds of the files with token and certificates.
 const (
 	maxToken = 64 << 10
 	maxCerts = 1 << 20
 )
 
-// check refuses an address that would not be asked as it was meant.
+// check refuses an address that can't be used as it was meant.
 func (c *KubeletConfig) check() (*url.URL, error) {
 	u, err := url.Parse(c.URL)
 	if err != nil {
@@ -59,13 +59,13 @@ func (c *KubeletConfig) check() (*url.URL, error) {
 	return u, nil
 }
 
-// transport keeps the connection to kubelet, and renews it when the file of
-// certificates changes: kubelet renews its own. It is safe for concurrent use.
+// transport keeps the connection to kubelet. It renews it when the file of certificates changes,
+// because kubelet renews its certificate. It is safe for concurrent use.
 type transport struct {
 	cfg *KubeletConfig
 
 	mu    sync.Mutex
-	certs []byte // that http trusts
+	certs []byte // trusted by http
 	http  *http.Client
 }
 
@@ -95,7 +95,7 @@ func (t *transport) client() (*http.Client, error) {
 		if block == nil || block.Type != "CERTIFICATE" {
 			return nil, fmt.Errorf("%s does not begin with a certificate", path)
 		}
-		// Not the usual check but a stricter one: it must be this very certificate.
+		// Stricter than the usual check: it must be this very certificate.
 		conf.InsecureSkipVerify = true
 		conf.VerifyConnection = func(s tls.ConnectionState) error {
 			if len(s.PeerCertificates) == 0 || !bytes.Equal(s.PeerCertificates[0].Raw, block.Bytes) {
@@ -119,15 +119,15 @@ func (t *transport) client() (*http.Client, error) {
 			TLSClientConfig: conf, ForceAttemptHTTP2: true,
 			MaxIdleConns: 1, MaxConnsPerHost: 1, IdleConnTimeout: 2 * time.Minute, MaxResponseHeaderBytes: 64 << 10,
 		},
-		// The token is for kubelet alone.
+		// The token must only be sent to kubelet.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return t.http, nil
 }
 
-// dialThisMachine connects to addresses of this machine alone: the token is for kubelet, and
-// elsewhere whoever answers without a certificate that is checked would have it. A connection
-// to an address of the machine has that at both ends.
+// dialThisMachine connects only to addresses of this machine. Without a verified certificate, any
+// server elsewhere that answers would get the token. A connection to an address of this machine
+// has that address at both ends.
 func dialThisMachine(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err != nil {
@@ -148,14 +148,14 @@ func (t *transport) close() {
 	t.giveBack()
 }
 
-// giveBack closes idle connections. The lock is held.
+// giveBack closes idle connections; mu is held.
 func (t *transport) giveBack() {
 	if t.http != nil {
 		t.http.CloseIdleConnections()
 	}
 }
 
-// token reads the token anew: it is renewed where it lies.
+// token reads the token from its file, which is renewed in place.
 func (t *transport) token() (string, error) {
 	if t.cfg.TokenFile == "" {
 		return "", nil

@@ -9,8 +9,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/netlab"
 )
 
-// Whoever answers at an address that is not of this machine does not get the token, unless it
-// shows a certificate that is checked.
+// A server at an address that is not this machine's does not get the token unless its certificate
+// is verified.
 func TestTheTokenStaysOnTheMachine(t *testing.T) {
 	prober, target := netlab.PairIn(t, 64)
 	l := target.Serve("10.97.64.2:0", netlab.Echo)

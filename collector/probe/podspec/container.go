@@ -12,16 +12,16 @@ import (
 	"github.com/kernosis/kernosis/collector/probe"
 )
 
-// maxID bounds a container's ID: a runtime's name and 64 hex digits usually.
+// maxID bounds a container's ID, which usually is a runtime's name and 64 hex digits.
 const maxID = 256
 
-// containers adds the containers and the sidecars. Other init containers have no probes.
+// containers adds the pod's containers and sidecars. Other init containers have no probes.
 func containers(pod *probe.Pod, p *corev1.Pod, at place) error {
 	if n := len(p.Spec.Containers) + len(p.Spec.InitContainers); n > maxContainers {
 		return at.wrong("spec.containers", "%d containers, at most %d are looked at", n, maxContainers)
 	}
 	all := allRestart(p)
-	// Containers may have policies and rules of their own; then it is decided for each.
+	// Containers may have their own policies and rules; then container decides for each.
 	ruled := func(c corev1.Container) bool { return len(c.RestartPolicyRules) > 0 }
 	own := func(c corev1.Container) bool { return c.RestartPolicy != nil || ruled(c) }
 	pod.RestartNever = p.Spec.RestartPolicy == corev1.RestartPolicyNever && !all &&
@@ -118,7 +118,7 @@ func status(statuses []corev1.ContainerStatus, name string) *corev1.ContainerSta
 	return nil
 }
 
-// observe takes what kubelet says of a container now.
+// observe copies the container's status as reported by kubelet.
 func observe(c *probe.Container, st *corev1.ContainerStatus) {
 	c.ID, c.Restarts, c.Ready = st.ContainerID, int(st.RestartCount), st.Ready
 	c.Started = st.Started != nil && *st.Started
@@ -128,7 +128,7 @@ func observe(c *probe.Container, st *corev1.ContainerStatus) {
 	case st.State.Terminated != nil:
 		c.State = probe.Ended
 	}
-	// The limit in force, which a resize in place has changed.
+	// The limit in force, which an in-place resize may have changed.
 	if st.Resources != nil {
 		if limit, ok := st.Resources.Limits[corev1.ResourceCPU]; ok {
 			c.CPULimit = limit.MilliValue()
@@ -136,8 +136,8 @@ func observe(c *probe.Container, st *corev1.ContainerStatus) {
 	}
 }
 
-// restarts reports whether kubelet restarts a container that has ended: by its own rules
-// and policy, else by the pod's.
+// restarts reports whether kubelet restarts a container that has ended, by the container's own
+// rules and policy, else by the pod's.
 func restarts(p *corev1.Pod, c *corev1.Container, exitCode int32) bool {
 	policy := p.Spec.RestartPolicy
 	if c.RestartPolicy != nil {
@@ -156,7 +156,7 @@ func restarts(p *corev1.Pod, c *corev1.Container, exitCode int32) bool {
 	return true
 }
 
-// rule is the first of the container's rules that an exit code meets, or nil.
+// rule returns the first of the container's rules that matches an exit code, or nil.
 func rule(c *corev1.Container, exitCode int32) *corev1.ContainerRestartRule {
 	for i := range c.RestartPolicyRules {
 		r := &c.RestartPolicyRules[i]
@@ -172,7 +172,7 @@ func rule(c *corev1.Container, exitCode int32) *corev1.ContainerRestartRule {
 	return nil
 }
 
-// allRestart reports whether one container's end restarts all of the pod.
+// allRestart reports whether the end of one container restarts all containers of the pod.
 func allRestart(p *corev1.Pod) bool {
 	for i := range p.Status.Conditions {
 		if c := &p.Status.Conditions[i]; c.Type == corev1.AllContainersRestarting && c.Status == corev1.ConditionTrue {

@@ -16,7 +16,7 @@ var cluster kubetest.Shared
 
 func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
 
-// A pod of a file has the defaults that the API server fills in.
+// A pod from a file gets the defaults that the API server fills in.
 func TestDefaultsAreTheAPIServers(t *testing.T) {
 	server := cluster.Server(t)
 	written := podOf(t, `

@@ -1,9 +1,8 @@
-// Package podspec turns a pod of the API into what package probe keeps of it: its
-// probes with the API server's defaults filled in and named ports resolved, and what its
-// containers do now.
+// Package podspec converts a pod of the API to the form that package probe uses: its probes, with
+// the API server's defaults filled in and named ports resolved, and the state of its containers.
 //
-// It is pure and bounded. What can't be used is an error with its place, and left out:
-// the rest of the pod is returned all the same.
+// It is pure and bounded. A part that can't be used is left out and reported as an error with its
+// place; the rest of the pod is still returned.
 //
 //	pod.go        names, addresses, phase
 //	container.go  containers and sidecars, their state, whether they are restarted
@@ -12,7 +11,6 @@
 //
 // # Static pods
 //
-// [Hash] and [Precedes] say by which UIDs kubelet names pods: those that it runs from files, static
-// pods, go by the hash of their manifest, and not by the UID of the object that mirrors them in
-// the API.
+// [Hash] and [Precedes] determine the UIDs that kubelet uses for pods. For a static pod, which it
+// runs from a file, that is the hash of its manifest, not the UID of its mirror pod in the API.
 package podspec

@@ -9,12 +9,12 @@ import (
 // maxShown bounds what an error quotes of a pod.
 const maxShown = 200
 
-// Error is what is wrong with one field of a pod.
+// Error is an error in one field of a pod.
 type Error struct {
 	Namespace, Name string
-	Container       string // empty: of the pod itself
-	Probe           string // startup, liveness or readiness; empty: of the container itself
-	Field           string // below pod, container or probe: "httpGet.port"
+	Container       string // empty: the error concerns the pod itself
+	Probe           string // startup, liveness or readiness; empty: it concerns the container itself
+	Field           string // relative to pod, container or probe: "httpGet.port"
 	// Path is the field's place in the object, "spec.containers[0].livenessProbe.httpGet.port".
 	Path string
 	Msg  string
@@ -35,7 +35,7 @@ func (e *Error) Error() string {
 	return text + ": " + e.Msg
 }
 
-// place is where in a pod one is.
+// place is a position in a pod, for errors.
 type place struct {
 	namespace, name, container, probe string
 	path                              string
@@ -55,5 +55,5 @@ func (p place) wrong(field, format string, args ...any) *Error {
 	}
 }
 
-// quoted returns a text of a pod as an error shows it.
+// quoted quotes a text of a pod for an error.
 func quoted(s string) string { return `"` + display.Safe(s, maxShown) + `"` }

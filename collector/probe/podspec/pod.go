@@ -19,9 +19,9 @@ const (
 	maxAddresses  = 8 // dual stack has two
 )
 
-// Pod returns what is to be known of a pod to probe it; of p it shares texts alone. The
-// error joins an [*Error] for each thing that can't be used; the pod is nil where that is
-// the pod itself.
+// Pod returns the parts of a pod that are needed to probe it. It shares only strings and labels
+// with p. The error joins an [*Error] for each part that can't be used; if the pod itself can't
+// be used, the returned pod is nil.
 func Pod(p *corev1.Pod) (*probe.Pod, error) {
 	at := place{namespace: p.Namespace, name: p.Name}
 	if err := names(p, at); err != nil {
@@ -63,8 +63,8 @@ func names(p *corev1.Pod, at place) error {
 	return nil
 }
 
-// addresses are the pod's in its order: the first one is probed. A pod on the node's
-// network may come before kubelet has given it the node's.
+// addresses sets the pod's addresses in their order: the first one is probed. A pod with
+// HostNetwork may arrive before kubelet has given it the node's address.
 func addresses(pod *probe.Pod, p *corev1.Pod, at place) error {
 	texts, field := []string{}, "status.podIPs"
 	if p.Status.PodIP != "" {

@@ -156,7 +156,7 @@ func TestIdentityAndAddresses(t *testing.T) {
 	}
 }
 
-// The path is what kubelet's client asks for.
+// The path is the one that kubelet's client requests.
 func TestPath(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "/", "/": "/", "healthz": "/healthz", "/a b": "/a%20b", "/a?b=c d": "/a?b=c d", "/a#f": "/a",
@@ -208,14 +208,14 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		if got := pe.Error() + " @" + pe.Path; got != want {
 			t.Errorf("have %s\nwant %s", got, want)
 		}
-		// The rest is there all the same.
+		// The rest is still returned.
 		if strings.Contains(want, "liveness probe") && (have == nil || have.Containers[0].Liveness != nil || have.Containers[0].Readiness == nil) {
 			t.Errorf("%s: %+v", want, have)
 		}
 	}
 }
 
-// Whether a container that has ended is restarted, as kubelet decides it.
+// Whether kubelet restarts a container that has ended.
 func TestFinal(t *testing.T) {
 	always, onFailure, never := corev1.ContainerRestartPolicyAlways, corev1.ContainerRestartPolicyOnFailure, corev1.ContainerRestartPolicyNever
 	rule := func(action corev1.ContainerRestartRuleAction, op corev1.ContainerRestartRuleOnExitCodesOperator, codes ...int32) []corev1.ContainerRestartRule {
@@ -257,7 +257,7 @@ func TestFinal(t *testing.T) {
 			t.Errorf("%d: final %v, pod never %v", i, ended.Final, have.RestartNever)
 		}
 	}
-	// One container's end that restarts all is the end of none.
+	// If the end of one container restarts all, no end is final.
 	p := podOf(t, whole)
 	p.Spec.InitContainers[0].RestartPolicy = &never
 	p.Spec.InitContainers[0].RestartPolicyRules = rule(all, in, 7)
@@ -274,7 +274,7 @@ func TestFinal(t *testing.T) {
 	}
 }
 
-// A container without a limit of its own is held back by that of its pod.
+// A container without its own limit is limited by its pod's.
 func TestCPULimit(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pod, container string

@@ -13,11 +13,11 @@ import (
 	"github.com/kernosis/kernosis/collector/probe"
 )
 
-// maxText bounds all texts of one probe together: path, headers, service, command. A
-// script that is longer belongs into a file.
+// maxText bounds the total length of one probe's texts: path, headers, service, command. A longer
+// script belongs in a file.
 const maxText = 16 << 10
 
-// spec returns one probe with its defaults.
+// spec returns one probe with its defaults filled in.
 func spec(p *corev1.Probe, c *corev1.Container, at place) (*probe.Spec, error) {
 	s := &probe.Spec{
 		InitialDelay:     time.Duration(p.InitialDelaySeconds) * time.Second,
@@ -114,8 +114,8 @@ func httpGet(s *probe.Spec, g *corev1.HTTPGetAction, c *corev1.Container, at pla
 	return nil
 }
 
-// path returns what kubelet asks for: path and query of what may be written as a URL,
-// escaped. What is none is taken as a path.
+// path returns the path and query that kubelet requests, escaped. text may be a URL; if it can't
+// be parsed as one, it is taken as a path.
 func path(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Opaque != "" {
@@ -128,7 +128,7 @@ func path(text string) string {
 	return p
 }
 
-// port returns a port's number; a name is one of the container's own ports.
+// port returns a port's number; p may be the name of one of the container's ports.
 func port(p intstr.IntOrString, c *corev1.Container, field string, at place) (uint16, error) {
 	n := p.IntValue()
 	if p.Type == intstr.String {

@@ -10,11 +10,13 @@ import (
 // hashLen is the length of a manifest's hash, in hex digits.
 const hashLen = 32
 
-// Hash returns the UID of the static pod that an object mirrors; empty: it mirrors none.
+// Hash returns the UID of the static pod that a mirror pod stands for; empty if the pod is not a
+// mirror.
 //
-// Anybody who makes a pod with spec.nodeName can write the annotation that says so. What has
-// not the form of a hash is another pod's UID, and a mirror that kubelet has made belongs to its
-// Node. Whoever knows the hash of a static pod can still claim it: [Precedes] says whose it is.
+// Anyone who may create a pod with spec.nodeName can set the mirror annotation. So Hash requires
+// the form of a hash, because another form may be another pod's UID, and a Node as owner, because
+// kubelet's mirrors have one. Someone who knows the hash of a static pod can still claim it;
+// [Precedes] decides between them.
 func Hash(m *metav1.ObjectMeta) string {
 	hash := m.Annotations[corev1.MirrorPodAnnotationKey]
 	if len(hash) != hashLen || strings.Trim(hash, "0123456789abcdef") != "" || !ofNode(m) {
@@ -23,12 +25,12 @@ func Hash(m *metav1.ObjectMeta) string {
 	return hash
 }
 
-// sourceKey is the annotation in which kubelet says where it has a pod from, whatever the pod
-// brought there itself; it is not in the API.
+// sourceKey is the annotation in which kubelet records where it got a pod from. kubelet
+// overwrites any value of the pod's own. The annotation is not in the API.
 const sourceKey = "kubernetes.io/config.source"
 
-// Is reports whether a pod is static, as kubelet has it, or says that it mirrors a static pod, as
-// the API has it.
+// Is reports whether a pod from kubelet is static, or a pod from the API claims to mirror a
+// static pod.
 func Is(m *metav1.ObjectMeta) bool {
 	_, mirrors := m.Annotations[corev1.MirrorPodAnnotationKey]
 	source, reported := m.Annotations[sourceKey]
@@ -40,7 +42,7 @@ func ofNode(m *metav1.ObjectMeta) bool {
 	return len(m.OwnerReferences) == 1 && m.OwnerReferences[0].Kind == "Node" && m.OwnerReferences[0].APIVersion == "v1"
 }
 
-// UID returns the one by which kubelet's control groups and Events name a pod.
+// UID returns the UID that kubelet's cgroups and Events use for a pod.
 func UID(m *metav1.ObjectMeta) string {
 	if hash := Hash(m); hash != "" {
 		return hash
@@ -48,7 +50,7 @@ func UID(m *metav1.ObjectMeta) string {
 	return string(m.UID)
 }
 
-// UIDs returns all under which a pod may be asked for, its own first.
+// UIDs returns all UIDs by which a pod may be looked up, its own first.
 func UIDs(m *metav1.ObjectMeta) []string {
 	uids := []string{string(m.UID)}
 	if h := Hash(m); h != "" {
@@ -61,8 +63,8 @@ func UIDs(m *metav1.ObjectMeta) []string {
 	return uids
 }
 
-// Precedes reports whether a UID is a pod's rather than another's: of the one that has it itself,
-// before those that claim to mirror a static pod of that UID, and of these the oldest.
+// Precedes reports whether uid refers to the pod m rather than to other. The pod whose own UID it
+// is comes first, then pods that claim to mirror a static pod of that UID, the oldest first.
 func Precedes(m, other *metav1.ObjectMeta, uid string) bool {
 	if own, others := string(m.UID) == uid, string(other.UID) == uid; own != others {
 		return own
@@ -70,8 +72,8 @@ func Precedes(m, other *metav1.ObjectMeta, uid string) bool {
 	return m.CreationTimestamp.Before(&other.CreationTimestamp)
 }
 
-// Dashed returns a hash with dashes as a UID's, where readers of control groups put them in; any
-// other UID as it is.
+// Dashed returns a hash with the dashes of a UID, which is how programs that parse cgroup names
+// write it. It returns any other UID unchanged.
 func Dashed(uid string) string {
 	if len(uid) != hashLen {
 		return uid

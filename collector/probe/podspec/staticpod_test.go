@@ -40,7 +40,7 @@ func TestUIDs(t *testing.T) {
 	}
 }
 
-// Kubelet has a static pod itself, by the hash alone.
+// kubelet itself knows a static pod only by the hash.
 func TestStaticPodsOfKubelet(t *testing.T) {
 	const hash, dashed = "b1946ac92492d2347c6235b4d2611184", "b1946ac9-2492-d234-7c62-35b4d2611184"
 	m := &metav1.ObjectMeta{UID: hash}

@@ -25,13 +25,13 @@ import (
 const (
 	MaxServices = 32
 	minPeriod   = time.Second
-	// maxWait bounds how long a failure takes to count: a problem that was there before a
-	// restart of the agent is given up after five minutes unless it is seen again.
+	// maxWait bounds the time until a failure counts: after a restart of the agent, an earlier
+	// problem is given up after five minutes unless it is detected again.
 	maxWait = 4 * time.Minute
 )
 
-// Check returns all that is wrong with a service that has its defaults, with fields
-// of the service. What the condition may be called is not looked at.
+// Check returns all mistakes in a service that has its defaults filled in, with the field of
+// each. It does not check the name of the condition.
 func (s *Service) Check() document.Errors {
 	var errs document.Errors
 	wrong := errs.Add
@@ -61,7 +61,7 @@ func (s *Service) Check() document.Errors {
 	return errs
 }
 
-// checkHandler checks the fields of the handler, and that those of others are not set.
+// checkHandler checks the fields of the handler, and that fields of other handlers are not set.
 func (s *Service) checkHandler(wrong func(field, format string, args ...any)) {
 	of := map[string][]string{
 		string(probe.HTTP):  {"address", "path", "headers", "accept"},
@@ -129,7 +129,7 @@ func (s *Service) checkAddress(wrong func(field, format string, args ...any)) {
 	}
 }
 
-// server is the name server that is asked; the zero value: the node's.
+// server returns the name server to query; the zero value means the node's.
 func (s *Service) server() (netip.AddrPort, error) {
 	if s.Address == "" {
 		return netip.AddrPort{}, nil

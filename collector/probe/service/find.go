@@ -8,13 +8,13 @@ import (
 	"github.com/kernosis/kernosis/collector/probe/active"
 )
 
-// Findable are the names of the known services that [Find] looks for: those whose place is
-// the same on each node. The name service and the API server serve many nodes, each of which
-// would ask: who wants that names them.
+// Findable returns the names of the known services that [Find] looks for: those with the same
+// address on each node. DNS and the API server serve many nodes, and every node would query them;
+// they must be named explicitly.
 func Findable() []string { return []string{Kubelet, Runtime, KubeProxy} }
 
-// Find returns those of the known services that answer now as they should, of the names
-// given. Each is probed once.
+// Find returns the known services among names that answer correctly now. It probes each of them
+// once.
 func Find(ctx context.Context, fs hostfs.FS, p *active.Prober, names []string) []Service {
 	m := maker{fs: fs, prober: p}
 	var found []Service

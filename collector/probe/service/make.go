@@ -38,8 +38,8 @@ type maker struct {
 	prober *active.Prober
 }
 
-// make makes one probe of a service; runs are those of its program. An error says that it
-// could not be made.
+// make makes one probe of a service. runs tracks the runs of its program. It returns an error if
+// the probe could not be made.
 func (m *maker) make(ctx context.Context, s *Service, group *process.Group, runs *process.Runs) (probe.Outcome, error) {
 	switch s.Handler {
 	case CRI:
@@ -73,7 +73,8 @@ func (m *maker) make(ctx context.Context, s *Service, group *process.Group, runs
 	return o, err
 }
 
-// verified trusts the certificates of a file, which is read each time: they change.
+// verified returns a TLS configuration that trusts the certificates in a file. The file is read
+// for each probe because it may change.
 func verified(file string) (*tls.Config, error) {
 	pem, err := os.ReadFile(file)
 	if err != nil {
@@ -90,7 +91,7 @@ func success(took event.Duration) probe.Outcome {
 	return probe.Outcome{At: time.Now(), OK: true, Detail: event.ProbeOutcome{Feed: event.ProbeActive, Duration: took}}
 }
 
-// failure is an outcome that began at a time.
+// failure returns a failed outcome of a probe that began at a time.
 func failure(began time.Time, verdict, phase, format string, args ...any) probe.Outcome {
 	const most = 300
 	return probe.Outcome{At: time.Now(), Detail: event.ProbeOutcome{
@@ -99,7 +100,7 @@ func failure(began time.Time, verdict, phase, format string, args ...any) probe.
 	}}
 }
 
-// runtime asks the container runtime for its status.
+// runtime requests the container runtime's status.
 func (m *maker) runtime(ctx context.Context, s *Service) (probe.Outcome, error) {
 	began := time.Now()
 	socket := cmp.Or(s.Socket, cri.Find(m.fs))
@@ -139,7 +140,7 @@ func (m *maker) runtime(ctx context.Context, s *Service) (probe.Outcome, error) 
 	return success(event.Duration(time.Since(began))), nil
 }
 
-// connects reports whether a unix socket takes connections, and if not, why.
+// connects reports whether a unix socket accepts connections. If not, the outcome says why.
 func (m *maker) connects(ctx context.Context, socket string) (probe.Outcome, bool) {
 	began := time.Now()
 	var d net.Dialer
@@ -165,11 +166,11 @@ func (m *maker) connects(ctx context.Context, socket string) (probe.Outcome, boo
 	return o, false
 }
 
-// maxResolvConf bounds the file that names the node's name servers.
+// maxResolvConf bounds the file that lists the node's name servers.
 const maxResolvConf = 64 << 10
 
-// names asks one name server after the other until one answers as it should. NXDOMAIN is an
-// answer like any other.
+// names queries one name server after the other until one answers correctly. NXDOMAIN counts as
+// an answer.
 func (m *maker) names(ctx context.Context, s *Service) (probe.Outcome, error) {
 	began := time.Now()
 	given, err := s.server()
@@ -222,7 +223,7 @@ func (m *maker) names(ctx context.Context, s *Service) (probe.Outcome, error) {
 	return first, nil
 }
 
-// ask asks a name server once, by UDP, and by TCP where the answer does not fit.
+// ask queries a name server once by UDP, and by TCP if the answer was truncated.
 func ask(ctx context.Context, dial netprobe.Dial, server netip.AddrPort, q dnsmessage.Question, timeout time.Duration) probe.Outcome {
 	began := time.Now()
 	_, h, err := netprobe.Exchange(ctx, dial, "udp", server, q, timeout)

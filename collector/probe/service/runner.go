@@ -19,18 +19,19 @@ import (
 	"github.com/kernosis/kernosis/collector/process"
 )
 
-// Config is what a Runner works with.
+// Config configures a Runner.
 type Config struct {
 	FS     hostfs.FS
 	Prober *active.Prober
-	// Report takes events, from several goroutines; the event is the callee's for the call.
+	// Report is called for each event, from several goroutines; the event is valid only during
+	// the call.
 	Report func(*event.Event)
-	// Earlier returns how long ago an earlier run of the agent knew that a source sees, by its
-	// stem; false: it did not. It may be nil.
+	// Earlier returns how long ago an earlier run of the agent had the source with this stem up,
+	// or false if it did not. May be nil.
 	Earlier func(stem string) (ago time.Duration, ok bool)
 	Log     *slog.Logger
 	Start   time.Time // of the agent's process; see probe.Config
-	// Groups gives programs control groups of their own; nil: they have none.
+	// Groups creates cgroups for programs; if nil, programs have no cgroup of their own.
 	Groups *process.Groups
 }
 
@@ -42,7 +43,7 @@ type Runner struct {
 	updates <-chan probe.Update
 	desc    descriptions
 
-	adding sync.Mutex // held while services are added and removed: the Manager asks back
+	adding sync.Mutex // held while services are added and removed, because the Manager calls back
 	mu     sync.Mutex
 	all    map[string]*state
 	order  []string
@@ -50,27 +51,28 @@ type Runner struct {
 
 var _ prometheus.Collector = (*Runner)(nil)
 
-// state is one service at work; mu of the Runner is held.
+// state is the state of one service; the Runner's mu guards it.
 type state struct {
 	Service
 	group *process.Group
-	runs  process.Runs // of its program; only its worker has them
+	runs  process.Runs // of its program; used only by its worker
 
-	known, up bool   // what its source has said
-	why       string // it is down
+	known, up bool   // the latest state of its source
+	why       string // why it is down
 	failed    int    // times in a row that the probe could not be made
 	counts    map[string]uint64
 	took      time.Duration // of the latest probe
 }
 
-// podUID and containerID name what services are for the Manager: containers of one pod that
-// always runs, each with a readiness probe, for failures of that kind put nothing on hold.
+// podUID and containerID are the IDs of services in the Manager. For it, services are containers
+// of one pod that always runs, each with a readiness probe, because failures of that kind never
+// put a probe on hold.
 const podUID = "services"
 
 func containerID(service string) string { return "service://" + service }
 
-// tries is how often a probe that can't be made is tried at a time, see probe.Prober: the
-// next ones are made a period later.
+// tries is how many times in a row a probe that can't be made is tried, see probe.Prober. The
+// next tries follow a period later.
 const tries = 3
 
 // New returns a Runner without services.
@@ -84,7 +86,8 @@ func New(cfg Config) *Runner {
 	return r
 }
 
-// Add adds services, which have been checked. One whose name is there already is an error.
+// Add adds services, which must have been checked. It returns an error if a name is already in
+// use.
 func (r *Runner) Add(services ...Service) error {
 	r.adding.Lock()
 	defer r.adding.Unlock()
@@ -96,7 +99,7 @@ func (r *Runner) Add(services ...Service) error {
 	return errors.Join(errs...)
 }
 
-// Remove ends the probes of a service, if it is there.
+// Remove ends the probes of a service, if there is one of this name.
 func (r *Runner) Remove(name string) {
 	r.adding.Lock()
 	defer r.adding.Unlock()
@@ -107,7 +110,7 @@ func (r *Runner) Remove(name string) {
 	r.show()
 }
 
-// show has the Manager probe the services as they are now. The caller holds adding.
+// show updates the Manager's pod with the current services. The caller holds adding.
 func (r *Runner) show() {
 	pod := &probe.Pod{UID: podUID, Name: "services", Active: true, HostNetwork: true}
 	r.mu.Lock()
@@ -143,7 +146,7 @@ func (r *Runner) add(s Service) error {
 	return nil
 }
 
-// Run probes until ctx ends. It may be called once.
+// Run probes until ctx ends. It may be called only once.
 func (r *Runner) Run(ctx context.Context) error {
 	r.keep()
 	done := make(chan struct{})
@@ -156,8 +159,8 @@ func (r *Runner) Run(ctx context.Context) error {
 	return err
 }
 
-// keep has services be known as before a restart that took no longer than their failures take
-// to count: by then it is known anew how they are.
+// keep marks services as known if they were known before a restart that was shorter than their
+// failures take to count: by then their state is known again.
 func (r *Runner) keep() {
 	if r.cfg.Earlier == nil {
 		return
@@ -177,8 +180,9 @@ func (r *Runner) keep() {
 	}
 }
 
-// follow reports which services count as healthy again: those whose result has changed to
-// success, the first one after the start included, for what failed before is not known.
+// follow reports the services that count as healthy again: those whose result has changed to
+// success. That includes the first success after the start, because earlier failures are not
+// known.
 func (r *Runner) follow(ctx context.Context) {
 	for {
 		select {
@@ -209,7 +213,7 @@ func (r *Runner) follow(ctx context.Context) {
 // source is Event.Source.
 const source = "probe/" + event.ProbeService
 
-// data is what events say of the service.
+// data returns the event data of the service.
 func (s *state) data(o event.ProbeOutcome) *event.ProbeData {
 	return &event.ProbeData{
 		Name: s.Name, Probe: event.ProbeService, Handler: s.Handler, Endpoint: s.Endpoint(),
@@ -217,8 +221,8 @@ func (s *state) data(o event.ProbeOutcome) *event.ProbeData {
 	}
 }
 
-// handleEvent takes the Manager's events. That a service succeeds once is not its recovery yet:
-// see follow.
+// handleEvent handles the Manager's events. A single success of a service is not its recovery
+// yet: see follow.
 func (r *Runner) handleEvent(ev *event.Event) {
 	if ev.Kind != event.Probe {
 		return
@@ -284,8 +288,8 @@ func result(ok bool, err error) string {
 	return "failed"
 }
 
-// sees reports whether it is known how the service is: not before its first success or as
-// many failures as count, and not while the probe can't be made.
+// sees reports with a Source event whether the service's state is known. It is not known before
+// its first success or a number of failures that counts, nor while the probe can't be made.
 func (r *Runner) sees(s *state, err error) {
 	why := ""
 	if err != nil {

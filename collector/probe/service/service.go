@@ -13,9 +13,9 @@ import (
 	"github.com/kernosis/kernosis/collector/probe"
 )
 
-// How a service is probed, besides the handlers of package probe.
+// Handlers besides those of package probe.
 const (
-	DNS = "dns" // a question to a name server
+	DNS = "dns" // a query to a name server
 	CRI = "cri" // the status of a container runtime
 )
 
@@ -28,27 +28,27 @@ const (
 	APIServer = "apiserver"
 )
 
-// Service is what is probed, how, and what its condition is called. The tags have its keys in
-// the configuration file.
+// Service defines a probe of a service and its condition. The tags are its keys in the
+// configuration file.
 type Service struct {
 	Name    string `yaml:"name"`
-	Handler string `yaml:"handler,omitempty"` // of package probe, DNS or CRI
+	Handler string `yaml:"handler,omitempty"` // a handler of package probe, DNS or CRI
 
-	// Address is host:port, of DNS host with or without a port, where the host of HTTP,
-	// HTTPS and TCP may be a name; of DNS without one it is the node's name servers.
+	// Address is host:port. For HTTP, HTTPS and TCP the host may be a name. For DNS the port is
+	// optional; without an address, DNS queries the node's name servers.
 	Address string `yaml:"address,omitempty"`
-	Path    string `yaml:"path,omitempty"` // of HTTP and HTTPS
-	// Fallback is a path that is tried where there is no such one (404).
+	Path    string `yaml:"path,omitempty"` // for HTTP and HTTPS
+	// Fallback is a path that is tried if Path does not exist (404).
 	Fallback string            `yaml:"-"`
-	Headers  map[string]string `yaml:"headers,omitempty"` // of HTTP and HTTPS
-	CA       string            `yaml:"ca,omitempty"`      // of HTTPS: a file; without it certificates are not verified
-	// TLS of HTTPS stands in place of CA. Nobody but the API server has one.
+	Headers  map[string]string `yaml:"headers,omitempty"` // for HTTP and HTTPS
+	CA       string            `yaml:"ca,omitempty"`      // for HTTPS: a file; without it certificates are not verified
+	// TLS, for HTTPS, replaces CA. Only the API server has one.
 	TLS     *tls.Config `yaml:"-"`
-	Accept  []int       `yaml:"accept,omitempty,flow"`  // statuses of HTTP and HTTPS that count as a success, too
-	Service string      `yaml:"service,omitempty"`      // of GRPC
-	Command []string    `yaml:"command,omitempty,flow"` // of Exec: a program with its arguments
-	Socket  string      `yaml:"socket,omitempty"`       // of CRI; empty: the one that is there
-	Query   string      `yaml:"query,omitempty"`        // of DNS: the name asked for
+	Accept  []int       `yaml:"accept,omitempty,flow"`  // statuses of HTTP and HTTPS that also count as a success
+	Service string      `yaml:"service,omitempty"`      // for GRPC
+	Command []string    `yaml:"command,omitempty,flow"` // for Exec: a program with its arguments
+	Socket  string      `yaml:"socket,omitempty"`       // for CRI; empty: detected
+	Query   string      `yaml:"query,omitempty"`        // for DNS: the name to resolve
 
 	Period           time.Duration `yaml:"period,omitempty"`
 	Timeout          time.Duration `yaml:"timeout,omitempty"`
@@ -61,8 +61,8 @@ type Service struct {
 	Severity       string `yaml:"severity,omitempty"` // info, warning or critical
 }
 
-// Defaults of services. Three failures ten seconds apart are what kubelet's own probes
-// take; a service that is slow to answer is not a dead one.
+// Defaults of services. Three failures ten seconds apart are also the defaults of kubelet's
+// probes. The timeout is longer, because a service that is slow to answer is not dead.
 const (
 	DefaultPeriod           = 10 * time.Second
 	DefaultTimeout          = 3 * time.Second
@@ -71,8 +71,8 @@ const (
 	defaultQuery            = "kubernetes.default.svc.cluster.local"
 )
 
-// Known returns the known services. Conditions, reasons and ports are those of
-// node-problem-detector's health-checker, where it has them.
+// Known returns the known services. Conditions, reasons and ports are the same as in
+// node-problem-detector's health-checker, if it has them.
 func Known() []Service {
 	all := []Service{
 		{
@@ -93,7 +93,7 @@ func Known() []Service {
 		},
 		{
 			Name: APIServer, Handler: string(probe.HTTPS), Path: "/livez",
-			// It is alive if it says that it does not know who asks.
+			// It is alive even if it answers that the client is not authenticated or authorised.
 			Accept:    []int{401, 403},
 			Condition: "APIServerUnreachable", HealthyReason: "APIServerIsReachable", HealthyMessage: "the API server answers", Severity: "warning",
 		},
@@ -104,8 +104,8 @@ func Known() []Service {
 	return all
 }
 
-// Filled returns the service with the defaults for what it doesn't say: those of the known
-// service of its name, else general ones.
+// Filled returns the service with defaults for empty fields: from the known service of the same
+// name, else general ones.
 func (s Service) Filled() Service {
 	if i := slices.IndexFunc(Known(), func(k Service) bool { return k.Name == s.Name }); i >= 0 {
 		s.over(&Known()[i])
@@ -114,8 +114,8 @@ func (s Service) Filled() Service {
 	return s
 }
 
-// over takes what it doesn't say from a known service. With a handler of its own it has
-// nothing in common with how that is probed.
+// over fills empty fields from a known service. If s has another handler, it takes no fields that
+// say how to probe k.
 func (s *Service) over(k *Service) {
 	s.Condition, s.HealthyReason = cmp.Or(s.Condition, k.Condition), cmp.Or(s.HealthyReason, k.HealthyReason)
 	s.HealthyMessage, s.Severity = cmp.Or(s.HealthyMessage, k.HealthyMessage), cmp.Or(s.Severity, k.Severity)
@@ -151,7 +151,7 @@ func (s *Service) fill() {
 	}
 }
 
-// Endpoint says where the probe goes.
+// Endpoint returns where the probe goes.
 func (s *Service) Endpoint() string {
 	const most = 200
 	text := s.Address + s.Path
@@ -166,7 +166,7 @@ func (s *Service) Endpoint() string {
 	return display.Safe(text, most)
 }
 
-// hostPort splits an address.
+// hostPort splits an address into host and port.
 func hostPort(address string) (host string, port uint16, err error) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {

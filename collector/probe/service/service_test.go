@@ -44,10 +44,10 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
 
-// plenty is a time that nothing takes that is not meant to be late.
+// plenty is longer than anything takes that is not meant to time out.
 const plenty = 30 * time.Second
 
-// node is one whose network namespace is that of a process.
+// node returns a node whose network namespace is that of a process.
 func node(t *testing.T, pid int) hostfs.FS {
 	t.Helper()
 	root, err := os.MkdirTemp("", "node") //nolint:usetesting // t.TempDir's may be too long for a socket
@@ -61,13 +61,13 @@ func node(t *testing.T, pid int) hostfs.FS {
 	return hostfs.New(root)
 }
 
-// ownNode is a node whose network namespace is this process'.
+// ownNode returns a node whose network namespace is this process's.
 func ownNode(t *testing.T) hostfs.FS {
 	t.Helper()
 	return node(t, netlab.Holder(t))
 }
 
-// tape keeps what is reported.
+// tape records what is reported.
 type tape struct {
 	mu       sync.Mutex
 	reported []string
@@ -92,7 +92,7 @@ func (p *tape) report(ev *event.Event) {
 	p.changed = make(chan struct{})
 }
 
-// wait returns what was reported up to a text, and forgets it.
+// wait returns and clears what was reported up to a text.
 func (p *tape) wait(t *testing.T, until string) []string {
 	t.Helper()
 	late := time.After(await.Within(plenty))
@@ -116,7 +116,7 @@ func (p *tape) wait(t *testing.T, until string) []string {
 	}
 }
 
-// earlier knows of services that the run before knew, by their names.
+// earlier returns, by stem, which services an earlier run of the agent had up.
 func earlier(stem string) (ago time.Duration, ok bool) {
 	switch stem {
 	case "service/kept":
@@ -147,7 +147,7 @@ func start(t *testing.T, fs hostfs.FS, services ...Service) (*Runner, *tape) {
 	return r, p
 }
 
-// A service is failed after as many failures as count, and well after as many successes.
+// A service is failed after a threshold of failures, and healthy after a threshold of successes.
 func TestThresholds(t *testing.T) {
 	var broken atomic.Bool
 	var succeeded atomic.Int32
@@ -202,7 +202,8 @@ func TestThresholds(t *testing.T) {
 	}
 }
 
-// What was known is known after a restart, unless that took as long as it takes to know it anew.
+// What was known stays known after a restart, unless the restart took as long as detecting it
+// again.
 func TestRestart(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -221,7 +222,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// One that never answered is failed after as many failures as count, and unknown before.
+// A service that never answered is unknown until a threshold of failures, then failed.
 func TestNeverWell(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -236,7 +237,7 @@ func TestNeverWell(t *testing.T) {
 	}
 }
 
-// A probe that can't be made says nothing of the service.
+// A probe that can't be made says nothing about the service.
 func TestNotMade(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "check")
 	svc := Service{Name: "own", Handler: "exec", Command: []string{program, "-x"}, Condition: "X"}.Filled()
@@ -248,7 +249,7 @@ func TestNotMade(t *testing.T) {
 	if n := testutil.CollectAndCount(r, "kernosis_service_up"); n != 0 {
 		t.Errorf("%d, and nobody knows how it is", n)
 	}
-	// Put there whole: a program that is being written can't be run.
+	// Renamed into place, because a program that is being written can't be run.
 	testprogram.Write(t, program+".new", "#!/bin/sh\necho \"got $1\"; exit 1\n")
 	if err := os.Rename(program+".new", program); err != nil {
 		t.Fatal(err)
@@ -264,7 +265,7 @@ func TestNotMade(t *testing.T) {
 	}
 }
 
-// A program that can't be killed is not started a second time beside itself.
+// A program that can't be killed is not started a second time.
 func TestStuckProgram(t *testing.T) {
 	kernellock.HoldFor(t) // others would detect the hung task
 	disk := loopdisk.NewExt4(t, 8<<20)
@@ -302,7 +303,7 @@ func TestStuckProgram(t *testing.T) {
 	wantRuns(2)
 }
 
-// makes has one probe made, and checks what comes of it; an empty verdict is a success.
+// makes makes one probe and checks its outcome; an empty verdict means success.
 func makes(t *testing.T, fs hostfs.FS, s Service, verdict, cause string) event.ProbeOutcome {
 	t.Helper()
 	m := maker{fs: fs, prober: active.New(fs)}
@@ -315,7 +316,7 @@ func makes(t *testing.T, fs hostfs.FS, s Service, verdict, cause string) event.P
 	return o.Detail
 }
 
-// runtime is a container runtime as far as it reports how it is.
+// runtime is a container runtime that only reports its status.
 type runtime struct {
 	criapi.UnimplementedRuntimeServiceServer
 	ready atomic.Bool
@@ -379,7 +380,7 @@ func TestRuntime(t *testing.T) {
 	makes(t, fs, s, event.VerdictStatus, "^the container runtime at /cri.sock answers Unimplemented: unknown service runtime.v1.RuntimeService")
 }
 
-// nameServer answers each question by its name.
+// nameServer starts a server that answers each question according to its name.
 func nameServer(t *testing.T) string {
 	t.Helper()
 	c, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -439,7 +440,7 @@ func TestNames(t *testing.T) {
 	_ = gone.Close()
 	s.Address, s.Timeout = gone.LocalAddr().String(), plenty
 	makes(t, fs, s, event.VerdictRefused, "^no name server listens at")
-	// The node's own, of which there are several: nobody listens at port 53 here.
+	// The node's name servers, of which there are several: none listens at port 53 here.
 	conf := fs.Path("/etc/resolv.conf")
 	s.Address = ""
 	m := maker{fs: fs, prober: active.New(fs)}
@@ -479,7 +480,7 @@ func TestAPIServer(t *testing.T) {
 	s.TLS = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
 	makes(t, fs, s, event.VerdictTLS, "^TLS handshake with .* failed: .*x509: certificate signed by unknown authority")
 
-	// Another one, that trusts a file.
+	// Another server, with a CA file.
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	own := Service{Name: "registry", Handler: "https", Address: s.Address, Path: "/livez", CA: file, Condition: "X"}
 	m := maker{fs: fs, prober: active.New(fs)}
@@ -496,7 +497,7 @@ func TestAPIServer(t *testing.T) {
 	makes(t, fs, own, event.VerdictStatus, "^HTTP status 401")
 }
 
-// Only those are found that are there, in the node's own network namespace.
+// Only existing services are found, in the node's own network namespace.
 func TestFind(t *testing.T) {
 	n := netlab.New(t)
 	fs := node(t, netlook.NewNamespaces(hostfs.New("/"), time.Second).Process(n.Inode))
@@ -541,7 +542,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%+v becomes %+v", s, again)
 		}
 	}
-	// What it says of itself stays; another handler has nothing of the known one's.
+	// Its own fields stay; with another handler it takes no probe fields from the known service.
 	s := Service{Name: Kubelet, Handler: "tcp", Address: "127.0.0.1:10250", Period: time.Minute, Condition: "KubeletGone"}.Filled()
 	if s.Path != "" || s.Condition != "KubeletGone" || s.HealthyReason != "KubeletIsHealthy" || s.Period != time.Minute || len(s.Check()) != 0 {
 		t.Errorf("%+v: %v", s, s.Check())

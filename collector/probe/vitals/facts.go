@@ -9,33 +9,33 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// worthReporting is how much throttling, in percent, goes into the cause: with less than a
-// quarter of its time lost an answer may be slow, but is not kept from coming.
+// worthReporting is how much throttling, in percent, is mentioned in the cause: a container that
+// loses less than a quarter of its time may answer slowly, but still answers.
 const worthReporting = 25
 
-// Facts is what a look found. The zero value is "nothing known".
+// Facts is the result of an inspection. The zero value means that nothing is known.
 type Facts struct {
 	Known       bool
-	Throttled   uint32        // percent of ThrottledIn in which a limit kept it from the CPU
+	Throttled   uint32        // percent of ThrottledIn in which a limit throttled it
 	ThrottledIn time.Duration // 0: not sampled, or no limit
-	Quota       time.Duration // of CPU time in Period; 0: not known
+	Quota       time.Duration // of CPU time in Period; 0: unknown
 	Period      time.Duration
-	PodLimit    bool    // the limit is not its own, but its pod's
-	Pressure    float64 // percent of the last 10 s in which a task waited for a CPU; < 0: not known
+	PodLimit    bool    // the limit is its pod's, not its own
+	Pressure    float64 // percent of the last 10 s in which a task waited for a CPU; < 0: unknown
 	Frozen      bool
-	Ending      string // how it is seen that the container is being killed, or has ended; empty: it is not
+	Ending      string // what shows that the container is being killed, or has ended; empty: nothing does
 	Processes   int
-	Stopped     []string // processes that a signal has stopped, or a tracer
+	Stopped     []string // processes stopped by a signal or a tracer
 	Blocked     []string // processes whose main thread is in uninterruptible sleep
 	InSleep     int      // threads in uninterruptible sleep
 	Threads     int
-	OOM         string // process that the OOM killer took; empty: none, lately
+	OOM         string // process that the OOM killer killed recently; empty: none
 	OOMAgo      time.Duration
 }
 
-// Cause is what of the facts goes into a sentence after a verdict, "container
-// CPU-throttled 82 % of the last 10 s"; empty: nothing that would explain a failure. who is
-// whose facts they are: "container", "kubelet".
+// Cause returns the facts that explain a failure, to be appended to the verdict, "container
+// CPU-throttled 82 % of the last 10 s"; empty if none do. who is the subject of the facts:
+// "container" or "kubelet".
 func (f *Facts) Cause(who string) string {
 	var parts []string
 	switch {
@@ -60,8 +60,7 @@ func (f *Facts) throttled() string {
 	return "CPU-throttled " + strconv.Itoa(int(f.Throttled)) + " % of the last " + strconv.Itoa(int(f.ThrottledIn.Round(time.Second)/time.Second)) + " s"
 }
 
-// Evidence returns what speaks for the container being the cause, and what speaks against
-// it.
+// Evidence returns the facts that suggest who as the cause, and those that exclude it.
 func (f *Facts) Evidence(who string) (evidence, excluded []string) {
 	if !f.Known {
 		return nil, nil
@@ -104,7 +103,7 @@ func (f *Facts) Evidence(who string) (evidence, excluded []string) {
 	return evidence, excluded
 }
 
-// Fill puts the facts into an outcome: figures, evidence, and the end of the cause.
+// Fill adds the facts to an outcome: figures, evidence, and an addition to the cause.
 func (f *Facts) Fill(d *event.ProbeOutcome, who string) {
 	if !f.Known {
 		return

@@ -38,7 +38,7 @@ func (w *Watcher) Look(id string, now time.Time) Facts {
 	return f
 }
 
-// take reports whether there may be a look, and counts those that may not be.
+// take reports whether another inspection is allowed, and counts those that are not.
 func (w *Watcher) take(now time.Time) bool {
 	may := w.looks.AllowN(now, 1)
 	if !may {
@@ -47,7 +47,7 @@ func (w *Watcher) take(now time.Time) bool {
 	return may
 }
 
-// state reads what is so just now.
+// state reads the current state of the groups.
 func (w *Watcher) state(layout hostfs.CgroupLayout, g *groups, end time.Time, f *Facts) {
 	if p, err := w.fs.CgroupCPUPressure(layout, g.cpu); err == nil {
 		f.Pressure = p.Some
@@ -95,7 +95,7 @@ func (w *Watcher) state(layout hostfs.CgroupLayout, g *groups, end time.Time, f 
 	}
 }
 
-// thread takes one into account.
+// thread adds a thread to the facts.
 func (f *Facts) thread(pid int, t *hostfs.Stat) {
 	f.Threads++
 	main := int(t.PID) == pid
@@ -109,13 +109,13 @@ func (f *Facts) thread(pid int, t *hostfs.Stat) {
 		name(&f.Stopped)
 	case 'D':
 		f.InSleep++
-		if !f.Frozen { // v1 shows frozen tasks so
+		if !f.Frozen { // cgroup v1 shows frozen tasks in this state
 			name(&f.Blocked)
 		}
 	}
 }
 
-// groupsOf returns the groups of a process, and the container that they are of.
+// groupsOf returns the cgroups of a process, and the ID of the container that they belong to.
 func (w *Watcher) groupsOf(pid int) (*groups, string) {
 	layout, err := w.layout()
 	if err != nil {
@@ -133,7 +133,7 @@ func (w *Watcher) groupsOf(pid int) (*groups, string) {
 			continue
 		}
 		*to = p
-		// A container's own groups are below its; limits are the container's.
+		// A container may create groups below its own; the limits are on the container's.
 		if top, of := containerTop(p); of != "" {
 			*to, id = top, of
 		}

@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	// every and samples make up the ten seconds for which throttling is reported: the usual
-	// period of a probe.
+	// every and samples result in the ten seconds for which throttling is reported, which is the
+	// usual period of a probe.
 	every   = 2 * time.Second
 	samples = 6
-	// levels are a container's own limit and its pod's. kubelet sets both to the same where
-	// a pod has one container, and how the kernel divides the time between them is a matter
-	// of chance (docs/kernel-quirks.md).
+	// levels: a container's own limit and its pod's. If a pod has one container, kubelet sets
+	// both to the same value, and it is a matter of chance which one the kernel charges
+	// (docs/kernel-quirks.md).
 	levels = 2
 )
 
-// counters are those of one group in the last ten seconds.
+// counters are the samples of one group in the last ten seconds.
 type counters struct {
 	ring [samples]sample // the newest at (n-1) % samples
 	n    int
@@ -33,7 +33,7 @@ func (c *counters) add(s sample) {
 	c.n++
 }
 
-// oldest returns the earliest sample of the last ten seconds, else the newest that there is.
+// oldest returns the earliest sample of the last ten seconds, or the newest one if all are older.
 func (c *counters) oldest(now time.Time) (s sample, ok bool) {
 	for i := max(0, c.n-samples); i < c.n; i++ {
 		if s = c.ring[i%samples]; now.Sub(s.at) <= (samples-1)*every {
@@ -43,7 +43,7 @@ func (c *counters) oldest(now time.Time) (s sample, ok bool) {
 	return s, c.n > 0
 }
 
-// throttling reports the limit that held a container back most.
+// throttling adds the limit that throttled a container most.
 func (w *Watcher) throttling(layout hostfs.CgroupLayout, c *watched, now time.Time, f *Facts) {
 	for i, path := range c.groups.limits() {
 		if path == "" {
@@ -56,15 +56,15 @@ func (w *Watcher) throttling(layout hostfs.CgroupLayout, c *watched, now time.Ti
 	}
 }
 
-// throttle is how a limit acted on a group.
+// throttle is the effect of a limit on a group.
 type throttle struct {
 	percent uint32 // of in
 	in      time.Duration
 	limit   hostfs.CgroupCPULimit
 }
 
-// throttled compares a group's counters with those of up to ten seconds ago. It reports
-// false where that can't be, or where the group has no limit.
+// throttled compares a group's counters with those of up to ten seconds ago. It returns false if
+// they can't be compared, or if the group has no limit.
 func (w *Watcher) throttled(layout hostfs.CgroupLayout, path string, c *counters, now time.Time) (t throttle, ok bool) {
 	oldest, ok := c.oldest(now)
 	if !ok {
@@ -79,10 +79,10 @@ func (w *Watcher) throttled(layout hostfs.CgroupLayout, path string, c *counters
 		return t, false
 	}
 	if t.limit, err = w.fs.CgroupCPULimit(layout, path); err != nil || t.limit.Quota == 0 {
-		return t, false // the limit went
+		return t, false // the limit was removed
 	}
-	// The time is added up over CPUs, and the periods are whole ones in which it was kept
-	// from running at their end only: the smaller of both is no more than was.
+	// The time is the sum over all CPUs, and periods are counted as a whole although the group is
+	// throttled only at their end. Both overestimate, so take the smaller one.
 	waited := cpu.ThrottledTime - oldest.ThrottledTime
 	periods := time.Duration(cpu.Throttled-oldest.Throttled) * t.limit.Period
 	t.percent = uint32(min(100, max(0, 100*min(waited, periods)/t.in)))

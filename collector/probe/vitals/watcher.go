@@ -13,58 +13,58 @@ import (
 )
 
 const (
-	// lookLimit bounds one look. A container of ten processes takes 0.3 ms.
+	// lookLimit bounds one inspection. A container with ten processes takes 0.3 ms.
 	lookLimit = 20 * time.Millisecond
-	// lookRate and lookBurst bound looks a second, and at once.
+	// lookRate (per second) and lookBurst limit inspections.
 	lookRate, lookBurst = 20, 100
-	// findEvery is how often the processes of the node are gone through for containers
-	// that are not found yet; findNow is the same when a probe of one fails.
+	// findEvery is how often the node's processes are scanned for containers that are not found
+	// yet; findNow is the same when a probe of such a container fails.
 	findEvery, findNow = 10 * time.Second, time.Second
-	// maxOOM containers with an OOM kill are remembered, each for oomFor.
+	// maxOOM is how many containers with an OOM kill are remembered, each for oomFor.
 	maxOOM = 256
 	oomFor = time.Minute
-	// Of a container so many processes are looked at, and so many threads.
+	// How many processes and threads of a container are inspected.
 	maxProcesses, maxThreads = 64, 256
-	maxNamed                 = 3 // of them in a sentence
+	maxNamed                 = 3 // processes named in a cause
 )
 
-// Container is one to be watched.
+// Container is a container to be watched.
 type Container struct {
 	ID      string // without the runtime
-	Limited bool   // it has a CPU limit, or its pod has
+	Limited bool   // it or its pod has a CPU limit
 	Running bool   // it has processes
 }
 
-// Watcher looks at containers. It is safe for concurrent use.
+// Watcher inspects containers. It is safe for concurrent use.
 type Watcher struct {
 	fs     hostfs.FS
 	layout func() (hostfs.CgroupLayout, error)
-	wake   chan struct{} // there is something to watch
+	wake   chan struct{} // receives when there is something to watch
 
 	mu      sync.Mutex
 	watched map[string]*watched
 	oom     map[string]kill
-	found   time.Time // when processes were gone through last
+	found   time.Time // time of the latest scan of the processes
 	looks   *rate.Limiter
 	skipped uint64
 }
 
-// watched is a container, or a process that stands for its own group.
+// watched is a container, or a process given to Set.
 type watched struct {
 	limited  bool
 	running  bool
-	pid      int // of a process; 0: a container
+	pid      int // of the process; 0: a container
 	groups   *groups
 	counters [levels]counters
 }
 
-// groups are the paths of a container on the hierarchies.
+// groups are the cgroup paths of a container, by hierarchy.
 type groups struct {
 	cpu, memory, freezer string
-	pod                  string // the one above cpu that is its pod's; empty: there is none
+	pod                  string // the parent of cpu if it is its pod's; empty: there is none
 }
 
-// limits are the groups whose CPU limits hold the container back, its own first.
+// limits returns the groups whose CPU limits apply to the container, its own first.
 func (g *groups) limits() [levels]string { return [levels]string{g.cpu, g.pod} }
 
 type kill struct {
@@ -72,7 +72,7 @@ type kill struct {
 	task string
 }
 
-// New returns a Watcher of nothing.
+// New returns a Watcher that watches nothing.
 func New(fs hostfs.FS) *Watcher {
 	return &Watcher{
 		fs: fs, layout: sync.OnceValues(fs.CgroupLayout),
@@ -80,8 +80,7 @@ func New(fs hostfs.FS) *Watcher {
 	}
 }
 
-// Set says which containers are watched, and which process (0: none) besides, under the
-// name "".
+// Set replaces the watched containers, and the watched process (0: none), which gets the name "".
 func (w *Watcher) Set(containers []Container, pid int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,7 +109,7 @@ func (w *Watcher) Set(containers []Container, pid int) {
 	}
 }
 
-// Run samples until ctx ends; it sleeps as long as nothing is watched.
+// Run samples until ctx ends; it sleeps while nothing is watched.
 func (w *Watcher) Run(ctx context.Context) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -140,7 +139,7 @@ func (w *Watcher) idle() bool {
 	return len(w.watched) == 0
 }
 
-// Sample reads the counters of all that is watched and has a limit.
+// Sample reads the counters of all watched groups that have a limit.
 func (w *Watcher) Sample(now time.Time) {
 	w.find(now, findEvery)
 	layout, err := w.layout()
@@ -165,13 +164,13 @@ func (w *Watcher) sample(layout hostfs.CgroupLayout, c *watched, now time.Time) 
 		if err == nil {
 			c.counters[i].add(sample{now, cpu})
 		} else if c.pid != 0 {
-			c.groups = nil // it may have moved
+			c.groups = nil // the process may have moved
 			return
 		}
 	}
 }
 
-// find looks for the groups of what has none yet, if that was not done lately.
+// find looks up the groups that are still missing, unless it did so recently.
 func (w *Watcher) find(now time.Time, after time.Duration) {
 	w.mu.Lock()
 	wanted := map[string]bool{}
@@ -180,7 +179,7 @@ func (w *Watcher) find(now time.Time, after time.Duration) {
 		case c.groups != nil:
 		case c.pid != 0:
 			c.groups, _ = w.groupsOf(c.pid)
-		case c.running: // the processes of another, as of one in a crash loop, are not there
+		case c.running: // others have no processes, as in a crash loop
 			wanted[id] = true
 		}
 	}
@@ -190,7 +189,7 @@ func (w *Watcher) find(now time.Time, after time.Duration) {
 	}
 	w.found = now
 	w.mu.Unlock()
-	// Without the lock: a node has thousands of processes.
+	// Without the lock, because a node has thousands of processes.
 	pids, err := w.fs.PIDs()
 	if err != nil {
 		return
@@ -213,7 +212,7 @@ func (w *Watcher) find(now time.Time, after time.Duration) {
 	}
 }
 
-// Group returns the path of a container's cgroup that has its CPU limit; empty: it is not
+// Group returns the path of the container's cgroup that has its CPU limit; empty if it is not
 // known.
 func (w *Watcher) Group(id string) string {
 	w.mu.Lock()
@@ -224,7 +223,7 @@ func (w *Watcher) Group(id string) string {
 	return ""
 }
 
-// OOMKilled takes note of an OOM kill in a container.
+// OOMKilled records an OOM kill in a container.
 func (w *Watcher) OOMKilled(ev *event.Event) {
 	if ev.Container == nil || ev.Container.ID == "" || ev.Task == nil {
 		return
@@ -239,7 +238,7 @@ func (w *Watcher) OOMKilled(ev *event.Event) {
 	}
 }
 
-// Skipped counts looks that were not made: too many at once.
+// Skipped returns how many inspections were skipped because of the rate limit.
 func (w *Watcher) Skipped() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()

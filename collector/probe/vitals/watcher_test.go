@@ -25,7 +25,7 @@ const (
 	id     = "8a1f8a1f8a1f8a1f8a1f8a1f8a1f8a1f8a1f8a1f8a1f8a1f8a1f8a1f8a1f8a1f"
 )
 
-// files makes a root with these files.
+// files creates a root with these files.
 func files(t *testing.T, of map[string]string) (hostfs.FS, func(path, text string)) {
 	t.Helper()
 	root := t.TempDir()
@@ -46,9 +46,9 @@ func stat(pid int, comm string, state byte) string {
 	return fmt.Sprintf("%d (%s) %c 1 1 1 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 500 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0\n", pid, comm, state)
 }
 
-// cgroup v2, from files: what was so in the last ten seconds, and what is so now.
-// The time is virtual: a look ends by itself when its time is over. In a cgroup namespace of the
-// agent's own, two levels down, the kernel shows the way up to the root before each path.
+// cgroup v2, from files: the last ten seconds and the current state. Time is virtual, because an
+// inspection ends when its time is over. In a cgroup namespace of the agent's own, two levels
+// down, the kernel prefixes each path with the way up to the root.
 func TestLookV2(t *testing.T) {
 	for name, up := range map[string]string{"on the machine": "", "in a container": "/../.."} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testLookV2(t, up) }) })
@@ -92,7 +92,7 @@ func testLookV2(t *testing.T, up string) {
 	if d.Cause != "no byte back in 1s; container CPU-throttled 82 % of the last 10 s" || d.Throttled != 82 || !slices.Contains(d.Evidence, "container CPU-throttled 82 % of the last 10 s (limit 200m)") {
 		t.Errorf("%+v", d)
 	}
-	// Fewer periods than the time that several CPUs waited: no more than was.
+	// Several CPUs waited for longer than the throttled periods last: the periods are the bound.
 	write(dir+"/cpu.stat", cpu(1200, 200, 99_000_000))
 	if f := w.Look(id, t0.Add(10*time.Second)); f.Throttled != 100 {
 		t.Errorf("%d %% in 100 of 100 periods", f.Throttled)
@@ -101,7 +101,7 @@ func testLookV2(t *testing.T, up string) {
 	if f := w.Look(id, t0.Add(10*time.Second)); f.Throttled != 10 {
 		t.Errorf("%d %% in 10 of 100 periods", f.Throttled)
 	}
-	// Its pod's limit held it back more, and then less.
+	// Its pod's limit throttled it more, and then less.
 	write(podDir+"/cpu.max", "50000 100000\n")
 	write(podDir+"/cpu.stat", cpu(1100, 60, 6_000_000))
 	f = w.Look(id, t0.Add(10*time.Second))
@@ -113,7 +113,7 @@ func testLookV2(t *testing.T, up string) {
 		t.Errorf("%+v", f)
 	}
 	write(podDir+"/cpu.max", "max 100000\n")
-	// A container that has begun anew under the same ID, and one without a limit.
+	// A container that has restarted under the same ID, and one without a limit.
 	write(dir+"/cpu.stat", cpu(5, 0, 0))
 	if f := w.Look(id, t0.Add(10*time.Second)); f.ThrottledIn != 0 {
 		t.Errorf("%+v", f)
@@ -136,7 +136,7 @@ func testLookV2(t *testing.T, up string) {
 	if f = w.Look(id, t0.Add(3*time.Minute)); f.OOM != "" || f.Ending != "" {
 		t.Errorf("after a long time: %+v", f)
 	}
-	// It ends.
+	// The container ends.
 	write("proc/811/status", "Threads:\t2\nSigPnd:\t0000000000000000\nShdPnd:\t0000000000000100\n")
 	if f = w.Look(id, t0.Add(3*time.Minute)); f.Ending != "all of its processes are being killed" {
 		t.Errorf("%+v", f)
@@ -171,7 +171,7 @@ func TestLookRate(t *testing.T) {
 	}
 }
 
-// A real process in real control groups: it is throttled, then stopped, then frozen.
+// A real process in real cgroups: it is throttled, then stopped, then frozen.
 func TestRealContainer(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: makes control groups")
@@ -196,8 +196,8 @@ func TestRealContainer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// As kubelet does it where a pod has one container. On a busy machine too, the process
-	// gets the whole of so small a quota early in each period.
+	// Both limits, as kubelet sets them for a pod with one container. Even on a busy machine the
+	// process uses up so small a quota early in each period.
 	write(filepath.Dir(dirs[0])+"/cpu.cfs_quota_us", "1000")
 	write(dirs[0]+"/cpu.cfs_quota_us", "1000")
 	cmd := exec.Command("sh", "-c", "while :; do :; done")
@@ -229,11 +229,11 @@ func TestRealContainer(t *testing.T) {
 		return f
 	}
 	w.Sample(time.Now())
-	// Nearly all of its time; which of both limits counts them is a matter of chance.
+	// Throttled nearly all the time; it is a matter of chance which of the limits counts it.
 	f := until("throttled", func(f *Facts) bool { return f.Throttled >= 60 })
 	t.Log(f.Cause("container"))
 	write(dirs[0]+"/cpu.cfs_quota_us", "-1")
-	// A look has few milliseconds for the processes, too few at times beside other tests.
+	// An inspection has only few milliseconds, sometimes too few beside other tests.
 	f = until("throttled by its pod's limit", func(f *Facts) bool { return f.Throttled >= 60 && f.PodLimit && f.Processes == 1 })
 	if f.Quota != time.Millisecond || f.Frozen || len(f.Stopped) != 0 {
 		t.Errorf("%+v", f)
@@ -250,7 +250,7 @@ func TestRealContainer(t *testing.T) {
 	}
 	write(dirs[2]+"/freezer.state", "FROZEN")
 	until("frozen", func(f *Facts) bool { return f.Frozen })
-	// The time of a look, for the docs.
+	// The duration of an inspection, for the docs.
 	began := time.Now()
 	const n = 50
 	for range n {
@@ -259,7 +259,7 @@ func TestRealContainer(t *testing.T) {
 	t.Logf("a look takes %s", time.Since(began)/n)
 }
 
-// What the sampling of one limit costs: of a container there are two, its own and its pod's.
+// The cost of sampling one limit. A container has two: its own and its pod's.
 func BenchmarkSample(b *testing.B) {
 	w := New(hostfs.New("/"))
 	w.Set(nil, os.Getpid())
@@ -275,7 +275,7 @@ func BenchmarkSample(b *testing.B) {
 	}
 }
 
-// The processes of the node are not gone through for a container that has none.
+// The node's processes are not scanned for a container that has none.
 func TestNoWalkForAContainerThatWaits(t *testing.T) {
 	w := New(hostfs.New(t.TempDir()))
 	now := time.Unix(1000, 0)

@@ -1,10 +1,10 @@
-// Package form is what the types that describe our YAML files are made of. The
-// readers take the keys they know from these types, and the JSON Schema of the files
-// is generated from them, so that an editor and a reader can't differ. Values of
-// these types are never made.
+// Package form holds the building blocks of the types that describe our YAML files.
+// The readers take the known keys from those types, and the JSON Schema of the files
+// is generated from them, so that editors and readers agree. The types are never
+// instantiated.
 //
 // Tags of a field: json is the key, jsonschema_description its meaning, jsonschema
-// the constraints in the words of github.com/invopop/jsonschema.
+// the constraints in the syntax of github.com/invopop/jsonschema.
 package form
 
 import (
@@ -16,30 +16,30 @@ import (
 type (
 	Name      string // lower case with dashes
 	Reason    string // PascalCase
-	Condition string // PascalCase, and none of Kubernetes' own
+	Condition string // PascalCase, and not one of Kubernetes' own
 	Kind      string // an event kind
 	Severity  string
 	State     string // of a problem
-	Field     string // one that can name a group
+	Field     string // an event field that groupBy accepts
 	Duration  string // as in Go
 	CEL       string // an expression
 	Pattern   string // RE2
-	Version   string // of the file's form
+	Version   string // of the file format
 )
 
-// What texts look like, for readers and the schema.
+// Patterns of texts, for the readers and the schema.
 const (
-	NamePattern   = `^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$` // a DNS label: it becomes a part of object names
+	NamePattern   = `^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$` // a DNS label, because it becomes part of object names
 	PascalPattern = `^[A-Z][A-Za-z0-9]{0,127}$`            // the API allows 128 characters in an Event's reason
 )
 
 // Value is text, a number or a boolean.
 type Value string
 
-// Status is a condition's status, also without quotes.
+// Status is a condition's status, with or without quotes.
 type Status string
 
-// Keys returns the keys of a form.
+// Keys returns the keys of a form type.
 func Keys[T any]() []string {
 	t := reflect.TypeFor[T]()
 	keys := make([]string, t.NumField())

@@ -11,8 +11,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Current fails the test where the committed schema is not what was made; update
-// writes it.
+// Current fails the test if the committed schema differs from the generated one; with update
+// it writes the file first.
 func Current(t *testing.T, path string, made []byte, update bool) {
 	t.Helper()
 	if update {
@@ -29,7 +29,7 @@ func Current(t *testing.T, path string, made []byte, update bool) {
 	}
 }
 
-// Compile returns what validates YAML by a schema.
+// Compile returns a function that validates YAML against a schema.
 func Compile(t *testing.T, schema []byte) func(data []byte) error {
 	t.Helper()
 	doc, err := validator.UnmarshalJSON(bytes.NewReader(schema))
@@ -55,7 +55,7 @@ func Compile(t *testing.T, schema []byte) func(data []byte) error {
 	}
 }
 
-// plain makes of YAML's values those of JSON.
+// plain converts YAML values to JSON values.
 func plain(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -1,5 +1,5 @@
-// Package schemagen makes the JSON Schema (draft 2020-12) of our YAML files from the
-// types that describe them. Only tests use it; what it makes is committed.
+// Package schemagen generates the JSON Schema (draft 2020-12) of our YAML files from the
+// types that describe them. Only tests use it; the schemas are committed.
 package schemagen
 
 import (
@@ -14,25 +14,25 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// Config is what the types don't say.
+// Config holds the parts of a schema that the types don't define.
 type Config struct {
 	ID          string // of the schema
 	Title       string
 	Version     string
 	Reserved    string   // pattern of condition types that no rule may have
-	Fields      []string // that can name a group
-	FieldOfLine string   // pattern of those that a log rule makes
+	Fields      []string // fields that groupBy accepts
+	FieldOfLine string   // pattern of the fields that a log rule defines
 	MaxCEL      uint64
 	MaxPattern  uint64
 	// Types are schemas of further types.
 	Types map[reflect.Type]func() *jsonschema.Schema
-	// Comments adds what Go comments say of the fields of types; nil: nothing.
+	// Comments adds the Go comments of types and fields as descriptions; may be nil.
 	Comments func(*jsonschema.Reflector) error
 	// Change is called with the schema before it is written.
 	Change func(*jsonschema.Schema)
 }
 
-// Make returns the schema of a type, indented.
+// Make returns the indented schema of a type.
 func Make[T any](cfg Config) ([]byte, error) {
 	r := &jsonschema.Reflector{
 		RequiredFromJSONSchemaTags: true, ExpandedStruct: true, Anonymous: true,
@@ -53,14 +53,14 @@ func Make[T any](cfg Config) ([]byte, error) {
 	return append(b, '\n'), err
 }
 
-// Duration is one of Go's, not negative.
+// Duration matches a Go duration that is not negative.
 const Duration = `^([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$`
 
 func text(pattern string) *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "string", Pattern: pattern}
 }
 
-// Enum is one of these texts.
+// Enum returns the schema of a text that must be one of values.
 func Enum[T ~string](values ...T) *jsonschema.Schema {
 	s := &jsonschema.Schema{Type: "string"}
 	for _, v := range values {
@@ -69,12 +69,12 @@ func Enum[T ~string](values ...T) *jsonschema.Schema {
 	return s
 }
 
-// Status is True, False or Unknown, with and without quotes.
+// Status returns the schema of True, False or Unknown, with or without quotes.
 func Status() *jsonschema.Schema {
 	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Type: "boolean"}, Enum("True", "False", "Unknown")}}
 }
 
-// ConditionName is the name of a condition type.
+// ConditionName returns the schema of a condition type's name.
 func (c *Config) ConditionName() *jsonschema.Schema {
 	s := text(form.PascalPattern)
 	s.Not = &jsonschema.Schema{Pattern: c.Reserved}

@@ -7,23 +7,23 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// BudgetWatch remembers the most nodes that were cordoned, and that had a slot of a policy,
-// at any version of nodes and policy that it is shown. Its caller guards it.
+// BudgetWatch records the maximum number of nodes that were cordoned, and that had a slot of a
+// policy, over all versions of nodes and policy passed to it. Its caller must synchronize access.
 type BudgetWatch struct {
-	Ever      sets.Set[string] // nodes that were cordoned
-	Most      int              // cordoned at once
+	Ever      sets.Set[string] // nodes that were ever cordoned
+	Most      int              // most nodes cordoned at once
 	MostSlots int
-	MostAll   int // either
+	MostAll   int // most nodes cordoned or with a slot
 
 	cordoned, slots sets.Set[string]
 }
 
-// NewBudgetWatch returns one that was shown nothing.
+// NewBudgetWatch returns an empty BudgetWatch.
 func NewBudgetWatch() *BudgetWatch {
 	return &BudgetWatch{Ever: sets.New[string](), cordoned: sets.New[string](), slots: sets.New[string]()}
 }
 
-// Node shows it a version of a node, and reports whether that one was cordoned by it.
+// Node records a version of a node, and reports whether this version newly cordons it.
 func (w *BudgetWatch) Node(n *corev1.Node) (cordoned bool) {
 	was := w.cordoned.Has(n.Name)
 	w.cordoned.Delete(n.Name)
@@ -35,7 +35,7 @@ func (w *BudgetWatch) Node(n *corev1.Node) (cordoned bool) {
 	return n.Spec.Unschedulable && !was
 }
 
-// Policy shows it a version of the policy.
+// Policy records a version of the policy.
 func (w *BudgetWatch) Policy(p *v1alpha1.RemediationPolicy) {
 	w.slots = sets.New[string]()
 	for _, r := range p.Status.Repairs {

@@ -16,21 +16,21 @@ import (
 //go:embed manifests.txtar
 var manifests []byte
 
-// Case is a manifest and what becomes of it.
+// Case is a manifest and the expected result of validating it.
 type Case struct {
-	Name string // KIND/what is special
+	Name string // KIND/what is tested
 	Kind string
 	Text string // of the manifest
-	// Field is the one that is refused; empty where the manifest is accepted.
+	// Field is the field that is refused; empty: the manifest is accepted.
 	Field string
-	// Message is part of what is said of it, where that is of the schema.
+	// Message is part of the expected error, if the error comes from the schema.
 	Message string
 }
 
-// Accepted reports whether the manifest is.
+// Accepted reports whether the manifest must be accepted.
 func (c *Case) Accepted() bool { return c.Field == "" }
 
-// Cases returns all.
+// Cases returns all cases in manifests.txtar.
 func Cases(tb testing.TB) []Case {
 	tb.Helper()
 	unfit := regexp.MustCompile(`[^a-z0-9]+`)
@@ -68,7 +68,7 @@ func Cases(tb testing.TB) []Case {
 
 func times(n int, text string) string { return strings.Repeat(text, n) }
 
-// each returns n texts of a format, which is given their numbers from 1.
+// each formats the numbers from 1 to n and joins the texts with commas.
 func each(n int, format string) string {
 	items := make([]string, n)
 	for i := range items {

@@ -12,7 +12,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// Client returns a client that knows the kinds of Kubernetes and those of kernosis.io.
+// Client returns a client for the kinds of Kubernetes and kernosis.io.
 func Client(tb testing.TB, to *rest.Config) client.WithWatch {
 	tb.Helper()
 	scheme := runtime.NewScheme()

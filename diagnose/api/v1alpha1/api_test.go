@@ -15,8 +15,8 @@ var cluster kubetest.Shared
 
 func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
 
-// newClient returns a client of a server that serves the kinds, which refuses unknown
-// fields as kubectl asks for, and a namespace.
+// newClient returns a client of a server with the CRDs, which refuses unknown fields like kubectl
+// does, and a new namespace.
 func newClient(t *testing.T) (client.WithWatch, string) {
 	t.Helper()
 	server := cluster.Server(t)

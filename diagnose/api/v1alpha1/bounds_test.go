@@ -9,7 +9,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// Nothing in an object grows without a bound: lists, maps and texts have one.
+// All lists, maps and texts in the API are bounded.
 func TestEverythingIsBounded(t *testing.T) {
 	all := definitions(t)
 	if len(all) != 5 {
@@ -28,7 +28,7 @@ func TestEverythingIsBounded(t *testing.T) {
 func bounded(t *testing.T, s *apiextensionsv1.JSONSchemaProps, path string) {
 	t.Helper()
 	switch {
-	case s.XIntOrString: // a quantity, whose form its pattern has
+	case s.XIntOrString: // a quantity: its pattern specifies the format
 		if s.Pattern == "" {
 			t.Errorf("%s: no pattern", path)
 		}
@@ -45,7 +45,7 @@ func bounded(t *testing.T, s *apiextensionsv1.JSONSchemaProps, path string) {
 		}
 		bounded(t, s.Items.Schema, path+"[]")
 	case s.Type == "integer":
-		// An observedGeneration of a condition is the server's own.
+		// The API server itself declares observedGeneration of conditions.
 		if s.Minimum == nil && !strings.HasSuffix(path, "observedGeneration") {
 			t.Errorf("%s: no minimum", path)
 		}

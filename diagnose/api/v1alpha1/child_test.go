@@ -9,7 +9,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// A parent is one in whichever version of the API the reference was written.
+// A parent is recognized in any version of the API.
 func TestParent(t *testing.T) {
 	controls := true
 	for of, want := range map[metav1.OwnerReference]bool{
@@ -27,7 +27,7 @@ func TestParent(t *testing.T) {
 	}
 }
 
-// Another version of Kernosis finds a child by the same name.
+// The name must not change: another version of Kernosis must find the same child.
 func TestChildName(t *testing.T) {
 	d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("a", 45) + ".b", UID: "u"}}
 	if have, want := d.Child(nil, "\nnode/n", 253).Name, d.Name+"-4e4557d496703c1e"; have != want {

@@ -255,7 +255,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// table returns what kubectl get would show of an object, with a star for its age.
+// table returns what kubectl get prints for an object, with a star for its age.
 func table(t *testing.T, path string) string {
 	t.Helper()
 	config := cluster.Server(t).Admin()

@@ -4,8 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Limits of a Diagnosis' status that its writers observe. Those of the schema are wider: it
-// counts characters, and each list separately.
+// Limits that writers of a Diagnosis' status must observe. The schema's limits are wider, because
+// it counts characters, and each list separately.
 const (
 	MaxStatusBytes  = 256 << 10 // of the status as JSON
 	MaxResultBytes  = 2 << 10   // of names and values of one result

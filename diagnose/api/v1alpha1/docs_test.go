@@ -82,7 +82,7 @@ func TestDocsHaveTheFields(t *testing.T) {
 	}
 }
 
-// rows writes a line for each field within.
+// rows writes one line for each nested field.
 func rows(b *strings.Builder, s *apiextensionsv1.JSONSchemaProps, kind, path string) {
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		p := s.Properties[name]
@@ -109,7 +109,7 @@ func rows(b *strings.Builder, s *apiextensionsv1.JSONSchemaProps, kind, path str
 		}
 		_, selector := within.Properties["matchExpressions"]
 		if selector || name == "conditions" || (name == "targetSelector" && kind == "Trigger") {
-			continue // Kubernetes' own, and reported for with Diagnosis
+			continue // a type of Kubernetes, or documented with Diagnosis
 		}
 		rows(b, within, kind, at)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/manifest"
 )
 
-// What people are shown, and what kernosis convert gives them, is what the server takes.
+// The server accepts the examples in the docs and the output of kernosis convert.
 func TestTheServerTakesTheExamples(t *testing.T) {
 	c, _ := newClient(t)
 	reader, err := manifest.NewReader()
@@ -46,7 +46,8 @@ func TestTheServerTakesTheExamples(t *testing.T) {
 	}
 }
 
-// examples returns the manifests in the docs, and what the tests of package convert give.
+// examples returns the manifests in the docs, and the expected outputs in the tests of package
+// convert.
 func examples(t *testing.T) []document.File {
 	t.Helper()
 	var files []document.File

@@ -36,17 +36,17 @@ func (s *DiagnosisStatus) AwaitingApproval() *Result {
 	return first(s.Results, func(r *Result) bool { return r.State == ResultAwaitingApproval })
 }
 
-// Remediation returns what was decided on the repair of a node of the graph, or nil.
+// Remediation returns the decision on the repair of a node of the graph, or nil.
 func (s *DiagnosisStatus) Remediation(id int) *Remediation {
 	return first(s.Remediations, func(r *Remediation) bool { return int(r.ID) == id })
 }
 
-// Repairing returns the decision on the repair that the controller makes at present, or nil.
+// Repairing returns the decision on the repair that the controller is making, or nil.
 func (s *DiagnosisStatus) Repairing() *Remediation {
 	return first(s.Remediations, func(r *Remediation) bool { return r.Outcome != nil && r.Outcome.State == ResultRunning })
 }
 
-// first returns a pointer to the first item that is wanted, or nil.
+// first returns a pointer to the first item for which wanted returns true, or nil.
 func first[T any](items []T, wanted func(*T) bool) *T {
 	for i := range items {
 		if wanted(&items[i]) {
@@ -56,7 +56,7 @@ func first[T any](items []T, wanted func(*T) bool) *T {
 	return nil
 }
 
-// Pod names the pod that the Diagnosis is about. The name is empty where it is about none.
+// Pod returns the name of the pod that the Diagnosis is about. It is empty if there is no pod.
 func (d *Diagnosis) Pod() types.NamespacedName {
 	p := d.Spec.PodReference
 	if p == nil {

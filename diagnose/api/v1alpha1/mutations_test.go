@@ -25,12 +25,11 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// mutations is how many changed manifests are tried, of some 5,300 that there are: those
-// took half a minute, and the two agreed.
+// mutations is how many changed manifests are tried, out of some 5,300. Trying all took half a
+// minute, and server and package agreed on all.
 const mutations = 1000
 
-// The server and package manifest agree on manifests that nobody has thought of: valid
-// ones with one value changed.
+// The server and package manifest agree on generated manifests: valid ones with one value changed.
 func TestManifestAgreesWithTheServer(t *testing.T) {
 	testall.Only(t)
 	c, namespace := newClient(t)
@@ -75,7 +74,7 @@ func TestManifestAgreesWithTheServer(t *testing.T) {
 		}
 		theirs := c.Create(t.Context(), obj, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
 		if ours != nil && strings.Contains(ours.Error(), "caBundle: want text, have a list") {
-			continue // for bytes the server takes one, which no client can read then
+			continue // the server accepts a list for bytes, which no client can read afterwards
 		}
 		if (ours == nil) != (theirs == nil) {
 			t.Errorf("%s\nmanifest: %v\nserver: %v", text, ours, theirs)
@@ -99,7 +98,7 @@ func TestManifestAgreesWithTheServer(t *testing.T) {
 	}
 }
 
-// changedAnywhere returns copies of a value, each with one change somewhere within.
+// changedAnywhere returns copies of a value, each with one change at any depth.
 func changedAnywhere(v any) []any {
 	out := []any{nil, "", "x", strings.Repeat("a", 5000), "10s", "-1h", true, int64(-1), int64(0), int64(1), int64(1) << 40, 1.5, []any{}, []any{"x"}, map[string]any{}, map[string]any{"x": "y"}}
 	switch v := v.(type) {

@@ -19,8 +19,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/manifest"
 )
 
-// What the server stores of a manifest, defaults with it, is what package manifest reads;
-// and each field of a spec is in one of the manifests.
+// Package manifest reads a manifest as the server stores it, with defaults. Each field of a spec
+// occurs in one of the manifests.
 func TestSpecsComeBack(t *testing.T) {
 	c, namespace := newClient(t)
 	reader, err := manifest.NewReader()
@@ -59,7 +59,7 @@ func TestSpecsComeBack(t *testing.T) {
 		all := make(map[string]bool)
 		fields(spec(obj).Type(), all)
 		for _, f := range slices.Sorted(maps.Keys(all)) {
-			if !seen[f] && f != "DiagnosisSpec.Cancel" { // in a test of its own
+			if !seen[f] && f != "DiagnosisSpec.Cancel" { // it has its own test
 				t.Errorf("no manifest has %s", f)
 			}
 		}
@@ -70,12 +70,12 @@ func spec(obj client.Object) reflect.Value {
 	return reflect.ValueOf(obj).Elem().FieldByName("Spec")
 }
 
-// ours reports whether a type is one whose fields are this API's.
+// ours reports whether a type is a struct of this API.
 func ours(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && strings.HasSuffix(t.PkgPath(), "v1alpha1")
 }
 
-// fields notes all fields of a type, and of those within, as TYPE.FIELD.
+// fields records all fields of a type and of nested types, as TYPE.FIELD.
 func fields(t reflect.Type, all map[string]bool) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
@@ -89,7 +89,7 @@ func fields(t reflect.Type, all map[string]bool) {
 	}
 }
 
-// given notes the fields of a value that are not zero.
+// given records the fields of a value that are not zero.
 func given(v reflect.Value, seen map[string]bool) {
 	switch {
 	case v.Kind() == reflect.Pointer:

@@ -45,7 +45,7 @@ func TestTheServerRefusesWhatIsWrongAndNamesTheField(t *testing.T) {
 	}
 }
 
-// refused reports whether an error is the server's about a field.
+// refused reports whether an error is the server's refusal of a field.
 func refused(err error, field, message string) bool {
 	if strings.Contains(err.Error(), `unknown field "`+field+`"`) {
 		return true

@@ -9,7 +9,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// The API does not depend on the detector, and says the same words.
+// The API does not import the detector, but uses the same words.
 func TestWordsAreThoseOfTheDetector(t *testing.T) {
 	for api, ours := range map[v1alpha1.Severity]problem.Severity{
 		v1alpha1.SeverityInfo: problem.Info, v1alpha1.SeverityWarning: problem.Warning, v1alpha1.SeverityCritical: problem.Critical,

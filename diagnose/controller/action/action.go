@@ -14,22 +14,23 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// OwnPods selects the pods of agents and controllers that the chart makes.
+// OwnPods selects the pods of agents and controllers that the Helm chart creates.
 const OwnPods = "app.kubernetes.io/name=kernosis"
 
-// look is how soon pods that end are looked at again: kubectl's pause after a refusal.
+// look is the first pause before ending pods are checked again: the same as kubectl's after a
+// refused eviction.
 const look = 5 * time.Second
 
-// longest is how many times that the pause has at most.
+// longest is the longest pause, in multiples of the first.
 const longest = 6
 
 // Config configures actions. Client and Namespace are required.
 type Config struct {
-	Client    kubernetes.Interface // asks the server, and no cache
+	Client    kubernetes.Interface // reads from the API server, not from a cache
 	Namespace string               // of the agents and the controller
-	Own       []labels.Selector    // their pods in it, which are never ended
-	// Look is how soon pods that end are looked at again, at first; 0: 5 s. The pauses grow
-	// to six times that.
+	Own       []labels.Selector    // selectors of their pods, which are never evicted
+	// Look is the first pause before ending pods are checked again; 0: 5 s. The pauses grow to six
+	// times that.
 	Look time.Duration
 	Now  func() time.Time // nil: [time.Now]
 }
@@ -54,18 +55,18 @@ func New(c Config) (*Actions, error) {
 // Call is one repair.
 type Call struct {
 	Builtin   string
-	Values    operation.Values             // of [operation.Builtin.Fill]
-	Diagnosis *v1alpha1.Diagnosis          // whose spec.nodeName and podReference bound what is changed
-	Began     time.Time                    // when its outcome was noted as Running
-	Before    *v1alpha1.RemediationOutcome // what the pass before this has left; nil: this is the first
-	// Still returns an error where the repair may not be made any more. It is asked between
-	// each read of the node and the write of what was read; nil: it may.
+	Values    operation.Values             // from [operation.Builtin.Fill]
+	Diagnosis *v1alpha1.Diagnosis          // its spec.nodeName and podReference bound what is changed
+	Began     time.Time                    // when its outcome was recorded as Running
+	Before    *v1alpha1.RemediationOutcome // the outcome after the previous pass; nil: this is the first
+	// Still returns an error if the repair may no longer be made. It is called between each read of
+	// the node and the write that follows. May be nil.
 	Still func(context.Context) error
 }
 
 func (c *Call) node() string { return c.Diagnosis.Spec.NodeName }
 
-// Progress is how far a repair is after a pass.
+// Progress is the state of a repair after a pass.
 type Progress struct {
 	// State is Running, Succeeded, Failed or Unknown.
 	State   v1alpha1.ResultState
@@ -74,8 +75,8 @@ type Progress struct {
 	Again   time.Duration // until the next pass, while it is Running
 }
 
-// Refused says that a repair can't be made: of what is wrong with it, and not of the API
-// or the time.
+// Refused is the error of a repair that can't be made because of the repair or its target, not
+// because of the API or a timeout.
 type Refused struct{ Why string }
 
 func (r *Refused) Error() string { return r.Why }
@@ -90,8 +91,8 @@ func (c *Call) kind() (Kind, error) {
 	return k, nil
 }
 
-// Check returns a [*Refused] where the repair can't be made, and another error where that
-// is not known now. It changes nothing.
+// Check returns a [*Refused] if the repair can't be made, and another error if that can't be
+// determined now. It changes nothing.
 func (a *Actions) Check(ctx context.Context, c *Call) error {
 	kind, err := c.kind()
 	if err != nil {
@@ -100,8 +101,8 @@ func (a *Actions) Check(ctx context.Context, c *Call) error {
 	return kind.check(a, ctx, c)
 }
 
-// Do makes a pass. An error says that it could not be made to its end, and that another
-// may be tried: what has been done is done.
+// Do makes a pass. An error means that the pass was not completed and may be retried; what it has
+// changed stays changed.
 func (a *Actions) Do(ctx context.Context, c *Call) (Progress, error) {
 	kind, err := c.kind()
 	if err != nil {
@@ -114,7 +115,7 @@ func (a *Actions) Do(ctx context.Context, c *Call) (Progress, error) {
 	return p, nil
 }
 
-// ended turns a refusal into an outcome.
+// ended turns a refusal into a Failed outcome.
 func ended(err error) (Progress, error) {
 	if refused, ok := errors.AsType[*Refused](err); ok {
 		return Progress{State: v1alpha1.ResultFailed, Message: refused.Why}, nil
@@ -122,8 +123,8 @@ func ended(err error) (Progress, error) {
 	return Progress{}, err
 }
 
-// newer reports whether an object was made after the Diagnosis, which then can't be about
-// it. The API keeps whole seconds.
+// newer reports whether an object was created after the Diagnosis, which then can't be about it.
+// The API keeps whole seconds.
 func (c *Call) newer(o metav1.Object) bool {
 	return o.GetCreationTimestamp().After(c.Diagnosis.CreationTimestamp.Time)
 }

@@ -26,17 +26,17 @@ func (a *Actions) checkDrain(ctx context.Context, c *Call) error {
 	return err
 }
 
-// fromCache lets the API server answer a list from its cache, which may be late. Servers
-// before 1.31 read every pod of the cluster from etcd to answer any other.
+// fromCache lets the API server answer a list from its cache, which may be stale. Servers before
+// 1.31 read every pod of the cluster from etcd for any other list.
 const fromCache = "0"
 
-// drain cordons the node, asks for the eviction of each pod once, and looks what is left.
-// It never asks for the eviction of a pod by its name alone: while a drain waits, a pod
-// that was evicted may run on another node under the same name.
+// drain cordons the node, requests the eviction of each pod once, and checks what is left. It never
+// evicts a pod by name alone: while a drain waits, an evicted pod may already run on another node
+// under the same name.
 func (a *Actions) drain(ctx context.Context, c *Call) (Progress, error) {
 	if c.Before != nil && c.Before.Message != "" {
-		// The node was cordoned by a pass before this. Who has taken that back wants the
-		// node's pods to stay.
+		// An earlier pass cordoned the node. Somebody who has uncordoned it since wants its pods to
+		// stay.
 		n, err := a.get(ctx, c)
 		if err != nil {
 			return Progress{}, err
@@ -55,8 +55,8 @@ func (a *Actions) drain(ctx context.Context, c *Call) (Progress, error) {
 		}
 	}
 	if left == nil || len(left.end) == 0 {
-		// The first look decides whether any pod is evicted, and the last that none is left:
-		// pods may have come since, and a cache may be late.
+		// The first list decides whether any pod is evicted, and the last whether none is left;
+		// both must be current, because pods may have come since and a cache may be stale.
 		if left, err = a.podsToEnd(ctx, c, ""); err != nil {
 			return Progress{}, err
 		}
@@ -77,7 +77,7 @@ func (a *Actions) drain(ctx context.Context, c *Call) (Progress, error) {
 		gone, blocked, err := a.end(ctx, c, p)
 		switch {
 		case err != nil:
-			failed = err // the others are evicted all the same
+			failed = err // continue with the others
 			waits = append(waits, err.Error())
 		case blocked != "":
 			waits = append(waits, name+": "+blocked)
@@ -98,7 +98,7 @@ func (a *Actions) drain(ctx context.Context, c *Call) (Progress, error) {
 	return a.later(c, message, values), nil
 }
 
-// pods are those of a node, by what a drain does with them.
+// pods are the pods of a node, by what a drain does with them.
 type pods struct {
 	end                      []corev1.Pod
 	daemonSets, static, ours int
@@ -108,15 +108,15 @@ func (p *pods) stayed() string {
 	return fmt.Sprintf("%d of DaemonSets, %d static, %d of Kernosis", p.daemonSets, p.static, p.ours)
 }
 
-// podsToEnd lists the node's pods. It refuses where one of them must neither be evicted
-// nor stay. The rules are those of kubectl drain, but for pods of Kernosis, for others
-// in its namespace, and for those of a DaemonSet that is gone, which are left to the garbage collector.
+// podsToEnd lists the node's pods. It refuses if one of them may neither be evicted nor stay. The
+// rules are those of kubectl drain, except for pods of Kernosis, other pods in its namespace, and
+// pods of a deleted DaemonSet, which are left to the garbage collector.
 //
-// They are not taken from k8s.io/kubectl/pkg/drain: it evicts by name, and all of kubectl
-// behind it makes the binary, which nodes run too, 36 MB larger (Go 1.26, stripped: 25 to
-// 61 MB with client-go alone; 37 MiB more resident from its start on).
+// k8s.io/kubectl/pkg/drain is not used: it evicts by name, and the kubectl code it pulls in makes
+// the binary, which runs on nodes too, 36 MB larger (Go 1.26, stripped: 25 to 61 MB with client-go
+// alone; 37 MiB more resident memory from the start).
 //
-// version is the resourceVersion that is asked for: empty, or [fromCache].
+// version is the resourceVersion to list at: empty, or [fromCache].
 func (a *Actions) podsToEnd(ctx context.Context, c *Call, version string) (*pods, error) {
 	out := &pods{}
 	var daemonSets, emptyDirs, bare, neighbours []string
@@ -187,5 +187,5 @@ func hasEmptyDir(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil })
 }
 
-// maxNames bounds how many a message has.
+// maxNames bounds how many names a message lists.
 const maxNames = 5

@@ -55,7 +55,7 @@ func TestDrain(t *testing.T) {
 	if p.Values["evicted"] != "2" {
 		t.Errorf("%+v", p)
 	}
-	// The controller died between the last look and its word.
+	// The controller died between the last list and recording the result.
 	b.does(again(c, p), v1alpha1.ResultSucceeded, "drained")
 }
 
@@ -97,7 +97,7 @@ func TestDrainThatIsBlocked(t *testing.T) {
 	}
 }
 
-// Pods of others in the namespace of Kernosis can't be evicted. Those that are over may stay.
+// Pods of others in the namespace of Kernosis can't be evicted. Ended ones may stay.
 func TestDrainOfTheNamespaceOfKernosis(t *testing.T) {
 	b := newBench(t)
 	b.pod(b.shop, "a", nil)
@@ -120,7 +120,7 @@ func TestDrainOfTheNamespaceOfKernosis(t *testing.T) {
 	}
 }
 
-// Who uncordons a node that is being drained wants its pods to stay.
+// Somebody who uncordons a node that is being drained wants its pods to stay.
 func TestDrainEndsWhereItIsUncordoned(t *testing.T) {
 	b := newBench(t)
 	b.pod(b.shop, "a", nil)
@@ -136,7 +136,7 @@ func TestDrainEndsWhereItIsUncordoned(t *testing.T) {
 	}
 }
 
-// Messages stay the same while what they say does: each other one is a write.
+// Messages don't change while their facts don't, because each change is a write.
 func TestDrainsMessageDoesNotTick(t *testing.T) {
 	b := newBench(t)
 	b.pod(b.shop, "web", nil)
@@ -149,14 +149,14 @@ func TestDrainsMessageDoesNotTick(t *testing.T) {
 	}
 }
 
-// A namespace that is being deleted takes no evictions. Its pods are deleted one by one,
-// and the drain waits for that.
+// A namespace that is being deleted accepts no evictions. Its pods are deleted one by one, and the
+// drain waits for that.
 func TestDrainOfATerminatingNamespace(t *testing.T) {
 	b := newBench(t)
 	b.pod(b.shop, "a", nil)
 	other := b.server.Namespace(t)
 	b.pod(other, "b", nil)
-	// Nobody empties namespaces here, so it stays as it is until the test does.
+	// No namespace controller runs here, so it stays like this until the test deletes the pods.
 	if err := b.api.CoreV1().Namespaces().Delete(t.Context(), b.shop, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func TestDrainOfATerminatingNamespace(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	b.gone(other, "b")
-	// The namespace's controller has come to the pod, which takes its time to end.
+	// Simulates the namespace controller deleting the pod, which takes its time to end.
 	if err := b.api.CoreV1().Pods(b.shop).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -194,8 +194,8 @@ func TestEvictionInATerminatingNamespace(t *testing.T) {
 	b.does(b.call("delete-pod", "d2", given), v1alpha1.ResultRunning, "is ending")
 }
 
-// Pods that come to the node while it is being drained are evicted, too: those that are
-// made anew there, as they tolerate a cordoned node, and those that were bound to it late.
+// Pods that arrive on the node during a drain are evicted too: recreated ones that tolerate a
+// cordoned node, and those that were bound late.
 func TestDrainOfPodsThatComeLater(t *testing.T) {
 	b := newBench(t)
 	b.pod(b.shop, "a", nil)
@@ -208,8 +208,8 @@ func TestDrainOfPodsThatComeLater(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	b.gone(b.shop, "a-again")
-	// It is there only after the first look of the pass, which may be of the past: the drain
-	// looks once more before it says that it is done.
+	// It appears only after the pass's first list, which may be stale: the drain lists once more
+	// before it reports success.
 	proxy, to := kubetest.NewProxy(t, b.server, b.server.Admin())
 	b.through(to)
 	late := false
@@ -225,8 +225,8 @@ func TestDrainOfPodsThatComeLater(t *testing.T) {
 	b.does(again(c, p), v1alpha1.ResultSucceeded, "drained")
 }
 
-// While a drain waits, API servers that read all pods of the cluster for a list of a node's
-// are spared: they answer from their cache, and are asked less and less often.
+// While a drain waits, it spares API servers that read all pods of the cluster to list a node's:
+// they answer from their cache, and are asked less and less often.
 func TestWhatADrainAsks(t *testing.T) {
 	b := newBench(t)
 	b.pod(b.shop, "web", nil)

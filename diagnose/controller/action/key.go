@@ -13,8 +13,7 @@ func checkKey(what, key string) error {
 	return nil
 }
 
-// settable refuses a key of a label or annotation that is none to be set, but for one that
-// is allowed.
+// settable refuses a key of a label or annotation that may not be set.
 func settable(key string, may func(string) bool, allowed string) error {
 	if err := checkKey("key", key); err != nil {
 		return err

@@ -8,18 +8,18 @@ import (
 	"github.com/kernosis/kernosis/diagnose/policy"
 )
 
-// Kind is an operation that the controller makes.
+// Kind is an operation that the controller runs.
 type Kind struct {
-	Done  string // reason of the Event where it was made: Cordoned
-	Would string // where it was only observed: WouldCordon
+	Done  string // reason of the Event after it was run: Cordoned
+	Would string // reason of the Event in a dry run: WouldCordon
 	pod   bool   // it changes a pod, not the node
 
-	// check returns a [*Refused] where it can't be made of the objects as they are.
+	// check returns a [*Refused] if it can't be run on the current objects.
 	check func(*Actions, context.Context, *Call) error
 	do    func(*Actions, context.Context, *Call) (Progress, error)
 }
 
-// KindOf returns the kind of a built-in, false where the controller does not make it.
+// KindOf returns the kind of a built-in, or false if the controller does not run it.
 func KindOf(builtin string) (Kind, bool) {
 	k, ok := kinds()[builtin]
 	return k, ok
@@ -41,7 +41,7 @@ func kinds() map[string]Kind {
 	}
 }
 
-// Target names for people what a repair changes.
+// Target returns a human-readable name of what a repair changes.
 func (k Kind) Target(node string, v operation.Values) string {
 	if k.pod && v["podName"] != "" {
 		return "pod " + v["podNamespace"] + "/" + v["podName"]
@@ -49,9 +49,9 @@ func (k Kind) Target(node string, v operation.Values) string {
 	return "node " + node
 }
 
-// Gentle reports whether a repair leaves the pods of its node alone, as far as it and
-// those who watch for it go: a label or annotation may be another program's signal to
-// reboot. values may be partial; what isn't known isn't gentle.
+// Gentle reports whether a repair leaves the pods of its node alone, as far as Kubernetes and
+// Kernosis act on it. A label or annotation is not gentle: it may be another program's signal to
+// reboot. values may be partial; an unknown value counts as not gentle.
 func Gentle(builtin string, values map[string]string) bool {
 	switch builtin {
 	case "cordon", "uncordon", "untaint":

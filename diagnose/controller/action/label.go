@@ -34,7 +34,7 @@ func set(kind string) func(*Actions, context.Context, *Call) (Progress, error) {
 	}
 }
 
-// unset takes back a label or annotation.
+// unset removes a label or annotation that Kernosis has set.
 func unset(kind string) func(*Actions, context.Context, *Call) (Progress, error) {
 	return func(a *Actions, ctx context.Context, c *Call) (Progress, error) {
 		key := c.Values["key"]

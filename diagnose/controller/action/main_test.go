@@ -49,7 +49,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// through has the actions ask by another way.
+// through makes the actions use another connection.
 func (b *bench) through(to *rest.Config) {
 	b.Helper()
 	api, err := kubernetes.NewForConfig(to)
@@ -70,7 +70,7 @@ func (b *bench) actionsOf(api kubernetes.Interface) {
 	}
 }
 
-// call returns a repair of the bench's node by a Diagnosis of now.
+// call returns a repair of the bench's node by a new Diagnosis.
 func (b *bench) call(builtin, uid string, given map[string]string) *Call {
 	b.Helper()
 	blueprint, ok := operation.Lookup(catalog.All(operation.Host{}), builtin)
@@ -87,7 +87,7 @@ func (b *bench) call(builtin, uid string, given map[string]string) *Call {
 	}}
 }
 
-// does makes a pass and checks its outcome, and that it has results that are declared.
+// does makes a pass and checks its outcome, and that its results are declared.
 func (b *bench) does(c *Call, state v1alpha1.ResultState, message string) Progress {
 	b.Helper()
 	p, err := b.actions.Do(b.Context(), c)
@@ -110,14 +110,14 @@ func (b *bench) does(c *Call, state v1alpha1.ResultState, message string) Progre
 	return p
 }
 
-// again is the call of the pass behind one that left p.
+// again returns the call for the pass after one that returned p.
 func again(c *Call, p Progress) *Call {
 	out := *c
 	out.Before = &v1alpha1.RemediationOutcome{State: v1alpha1.ResultRunning, Message: p.Message, Values: p.Values}
 	return &out
 }
 
-// refuses checks that a repair can't be made, and changes nothing.
+// refuses checks that a repair is refused and changes nothing.
 func (b *bench) refuses(c *Call, why string) {
 	b.Helper()
 	err := b.actions.Check(b.Context(), c)
@@ -149,7 +149,7 @@ func (b *bench) patch(body string) {
 	}
 }
 
-// pod makes a pod of a ReplicaSet on the node.
+// pod creates a pod of a ReplicaSet on the node.
 func (b *bench) pod(namespace, name string, change func(*corev1.Pod)) *corev1.Pod {
 	b.Helper()
 	yes := true
@@ -174,7 +174,7 @@ func (b *bench) pod(namespace, name string, change func(*corev1.Pod)) *corev1.Po
 		now := int64(0)
 		_ = b.api.CoreV1().Pods(namespace).Delete(context.WithoutCancel(b.Context()), name, metav1.DeleteOptions{GracePeriodSeconds: &now})
 	})
-	// Kubelet's part: a pod that never ran ends at once.
+	// Kubelet's part. Without it the pod would end at once, because it never ran.
 	p.Status.Phase = corev1.PodRunning
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	if p, err = b.api.CoreV1().Pods(namespace).UpdateStatus(b.Context(), p, metav1.UpdateOptions{}); err != nil {
@@ -187,15 +187,15 @@ func (b *bench) pod(namespace, name string, change func(*corev1.Pod)) *corev1.Po
 	return p
 }
 
-// gone is kubelet's part of a pod's end.
+// gone simulates kubelet's part of a pod's end.
 func (b *bench) gone(namespace, name string) {
 	b.Helper()
 	b.server.DeletePod(b.T, namespace, name)
 	b.cached(name+" is gone", func(names []string) bool { return !slices.Contains(names, namespace+"/"+name) })
 }
 
-// cached waits until the API server's cache, which may be late by some milliseconds, has of
-// the node's pods what a test has made of them.
+// cached waits until the API server's cache, which may lag by some milliseconds, shows the test's
+// changes to the node's pods.
 func (b *bench) cached(what string, ok func(names []string) bool) {
 	b.Helper()
 	await.Until(b.T, "the API server's cache shows that "+what, time.Minute, func() bool {
@@ -211,7 +211,7 @@ func (b *bench) cached(what string, ok func(names []string) bool) {
 	})
 }
 
-// ending reports whether a pod's end was asked for.
+// ending reports whether a pod's deletion was requested.
 func (b *bench) ending(namespace, name string) bool {
 	b.Helper()
 	p, err := b.api.CoreV1().Pods(namespace).Get(b.Context(), name, metav1.GetOptions{})
@@ -221,7 +221,7 @@ func (b *bench) ending(namespace, name string) bool {
 	return p.DeletionTimestamp != nil
 }
 
-// budget makes a PodDisruptionBudget that lets no pod of an app go.
+// budget creates a PodDisruptionBudget that allows no eviction of an app's pods.
 func (b *bench) budget(app string) {
 	b.Helper()
 	all := intstr.FromString("100%")

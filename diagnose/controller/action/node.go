@@ -40,7 +40,7 @@ func (a *Actions) checkNode(ctx context.Context, c *Call) error {
 	return marks(n)
 }
 
-// marks refuses a node whose marks can't be read: nobody could report whose its cordon is.
+// marks refuses a node with unreadable marks: it would be unknown whose its cordon is.
 func marks(n *corev1.Node) error {
 	if _, _, err := policy.Acts(n); err != nil {
 		return refuse("%s", err)
@@ -54,12 +54,12 @@ const (
 	maxPause   = time.Second
 )
 
-// change reads the node, lets f change it, and writes it as it was read. Where somebody
-// has written meanwhile, or nobody knows whether the write was taken, all over again:
-// a write that comes late is of another resourceVersion then, and is refused. unsure says
-// that a write before this one may have been taken.
+// change reads the node, lets f change it, and patches it with the resourceVersion that was read.
+// After a conflict, or an error that leaves open whether the write succeeded, it starts over: if
+// the earlier write arrives late, its resourceVersion is stale and it is rejected. unsure reports
+// that an earlier write may have succeeded.
 func (a *Actions) change(ctx context.Context, c *Call, f func(n *corev1.Node, unsure bool) (bool, error)) (*corev1.Node, error) {
-	unsure, version := false, "" // of a write of which nobody knows
+	unsure, version := false, "" // resourceVersion of a write with unknown outcome
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		n, err := a.get(ctx, c)
 		if err != nil {
@@ -102,16 +102,16 @@ func (a *Actions) write(ctx context.Context, before, after *corev1.Node) error {
 	return err
 }
 
-// definite reports whether an error is the API server's no, which it will repeat.
+// definite reports whether an error is a final rejection by the API server, so that retrying is
+// useless.
 func definite(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsNotFound(err) ||
 		apierrors.IsMethodNotSupported(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
-// perform does something that can be taken back, and says what has come of it. A label or
-// annotation that may have been set before this pass and is not so now is not set again:
-// another program may have seen it, done what it asks for, a reboot perhaps, and taken it
-// away.
+// perform makes a change that can be undone, and returns the outcome. A label or annotation that
+// may have been set in an earlier pass and is missing now is not set again: another program may
+// have seen it, acted on it, perhaps rebooted, and removed it.
 func (a *Actions) perform(ctx context.Context, c *Call, do policy.Act, done, already string) (Progress, error) {
 	do.Diagnosis = c.Diagnosis.UID
 	changed, marked, lost := false, false, false
@@ -144,7 +144,7 @@ func (a *Actions) perform(ctx context.Context, c *Call, do policy.Act, done, alr
 	}
 }
 
-// takeBack undoes those of our acts that which names.
+// takeBack undoes those of our acts that which selects.
 func (a *Actions) takeBack(ctx context.Context, c *Call, which func(policy.Act) bool, what string) (Progress, error) {
 	mine := func(act policy.Act) bool {
 		return which(act) && (c.Values["of"] == node.OwnersAll || act.Diagnosis == c.Diagnosis.UID)
@@ -173,7 +173,7 @@ func (a *Actions) takeBack(ctx context.Context, c *Call, which func(policy.Act) 
 	}
 }
 
-// succeeded is the end of a change of the node.
+// succeeded returns the final progress of a change to the node.
 func succeeded(changed bool, format string, args ...any) Progress {
 	p := Progress{State: v1alpha1.ResultSucceeded, Message: fmt.Sprintf(format, args...), Values: map[string]string{"changed": "false"}}
 	if changed {

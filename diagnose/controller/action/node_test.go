@@ -33,7 +33,7 @@ func TestCordonAndUncordon(t *testing.T) {
 	if n := b.node(); n.Spec.Unschedulable || n.Annotations[policy.AnnotationActs] != "" {
 		t.Errorf("%+v", n)
 	}
-	// One that is gone has left a cordon.
+	// A Diagnosis that is gone has left a cordon.
 	b.does(b.call("cordon", "d3", nil), v1alpha1.ResultSucceeded, "is cordoned")
 	b.does(b.call("uncordon", "d4", map[string]string{"of": "all"}), v1alpha1.ResultSucceeded, "cordon taken back")
 	if b.node().Spec.Unschedulable {
@@ -65,7 +65,7 @@ func TestTaint(t *testing.T) {
 	b.does(b.call("untaint", "d1", map[string]string{"key": "theirs"}), v1alpha1.ResultSucceeded, "no taint theirs:NoSchedule of Kernosis")
 	b.does(b.call("untaint", "d1", nil), v1alpha1.ResultSucceeded, "taken back")
 	n := b.node()
-	// The cordon is another act, and stays; admission adds no taint for it here.
+	// The cordon is another act and stays; no admission plugin adds a taint for it here.
 	if len(n.Spec.Taints) != 1 || n.Spec.Taints[0].Key != "theirs" || !n.Spec.Unschedulable {
 		t.Errorf("%+v", n.Spec)
 	}
@@ -86,7 +86,7 @@ func TestLabelAndAnnotation(t *testing.T) {
 		if p := b.does(c, v1alpha1.ResultSucceeded, "example.org/state=sick"); p.Values["changed"] != "false" {
 			t.Errorf("%+v", p)
 		}
-		// The write was taken, and the controller died.
+		// The write succeeded, and the controller died.
 		b.does(again(c, Progress{}), v1alpha1.ResultSucceeded, "example.org/state=sick")
 	}
 	b.allows(b.call("label-node", "d1", map[string]string{"key": policy.AllowedLabel}))
@@ -98,8 +98,8 @@ func TestLabelAndAnnotation(t *testing.T) {
 	}
 }
 
-// What label-node and annotate-node have set is taken back once, and only where it is still
-// so; what the node had before is restored.
+// What label-node and annotate-node have set is undone once, and only while it is still in force;
+// the node's previous value is restored.
 func TestLabelAndAnnotationAreTakenBack(t *testing.T) {
 	b := newBench(t)
 	for _, kind := range []struct{ do, undo, field string }{{"label-node", "unlabel-node", "labels"}, {"annotate-node", "unannotate-node", "annotations"}} {
@@ -138,7 +138,7 @@ func TestLabelAndAnnotationAreTakenBack(t *testing.T) {
 		}
 		is("-", false)
 
-		// What was there is restored, once; a person's value after that stays.
+		// The previous value is restored once; a person's later value stays.
 		person(`"fine"`)
 		b.does(set("d1", "sick"), v1alpha1.ResultSucceeded, key+"=sick")
 		b.does(set("d2", "worse"), v1alpha1.ResultSucceeded, key+"=worse") // another Diagnosis
@@ -151,22 +151,22 @@ func TestLabelAndAnnotationAreTakenBack(t *testing.T) {
 		}
 		is("fine", false)
 
-		// Somebody changes it meanwhile.
+		// A person changes it meanwhile.
 		b.does(set("d1", "sick"), v1alpha1.ResultSucceeded, key+"=sick")
 		person(`"mine"`)
 		b.does(undo("d1", "all"), v1alpha1.ResultSucceeded, "of Kernosis to take back")
 		is("mine", false)
-		// Or takes it away.
+		// A person removes it.
 		b.does(set("d1", "sick"), v1alpha1.ResultSucceeded, key+"=sick")
 		person(`null`)
 		b.does(undo("d1", "self"), v1alpha1.ResultSucceeded, "of Kernosis to take back")
 		is("-", false)
-		// Or had it so before.
+		// It had this value before.
 		person(`"sick"`)
 		b.does(set("d1", "sick"), v1alpha1.ResultSucceeded, "by somebody else")
 		b.does(undo("d1", "all"), v1alpha1.ResultSucceeded, "of Kernosis to take back")
 		is("sick", false)
-		// Of a Diagnosis that is gone.
+		// Undo for a Diagnosis that is gone.
 		b.does(set("d3", "worse"), v1alpha1.ResultSucceeded, key+"=worse")
 		b.does(undo("d4", "all"), v1alpha1.ResultSucceeded, "taken back")
 		is("sick", false)
@@ -174,7 +174,8 @@ func TestLabelAndAnnotationAreTakenBack(t *testing.T) {
 	}
 }
 
-// Nobody knows whether the annotation was ever there: who reboots nodes by it may have.
+// It is unknown whether the annotation was ever set: whoever reboots nodes because of it may have
+// acted on it.
 func TestASignalThatIsGoneIsNotGivenAgain(t *testing.T) {
 	b := newBench(t)
 	c := b.call("annotate-node", "d1", map[string]string{"key": "example.org/reboot", "value": "now"})
@@ -201,7 +202,7 @@ func TestNodeThatIsNotTheDiagnosis(t *testing.T) {
 	}
 }
 
-// Kubelet and others write the node all the time: nothing of theirs is lost, nor of ours.
+// Kubelet and others write the node all the time: neither their changes nor ours are lost.
 func TestWritesOfOthersAreKept(t *testing.T) {
 	b := newBench(t)
 	var others sync.WaitGroup
@@ -221,7 +222,7 @@ func TestWritesOfOthersAreKept(t *testing.T) {
 	others.Wait()
 	n := b.node()
 	got, _, err := policy.Acts(n)
-	// Admission has given each new node a taint.
+	// Admission has added a taint to each new node.
 	if err != nil || len(got) != 8 || len(n.Spec.Taints) != 5 || n.Labels["other"] == "" {
 		t.Errorf("%v %+v %v", got, n.Spec, err)
 	}

@@ -27,8 +27,8 @@ func (a *Actions) checkPod(ctx context.Context, c *Call) error {
 
 func podName(c *Call) string { return c.Values["podNamespace"] + "/" + c.Values["podName"] }
 
-// pod returns the pod that the Diagnosis is about, as it is now, or nil where it is gone,
-// also where another has its name now.
+// pod returns the current pod that the Diagnosis is about, or nil if it is gone, even if another
+// pod has its name now.
 func (a *Actions) pod(ctx context.Context, c *Call) (*corev1.Pod, error) {
 	namespace, name, uid := c.Values["podNamespace"], c.Values["podName"], types.UID(c.Values["podUID"])
 	if about := c.Diagnosis.Pod(); about.Name != "" && (about.Namespace != namespace || about.Name != name) {
@@ -61,7 +61,7 @@ func onNode(p *corev1.Pod) string {
 	return "node " + p.Spec.NodeName
 }
 
-// untouchable says why a pod is never ended; empty: it may be.
+// untouchable returns why a pod must never be evicted or deleted, or "" if it may be.
 func (a *Actions) untouchable(p *corev1.Pod) string {
 	if mirror(p) {
 		return "is static: the node runs it from a file"
@@ -92,8 +92,9 @@ func (a *Actions) own(p *corev1.Pod) bool {
 	return false
 }
 
-// neighbour reports whether a pod is in the namespace of Kernosis, where the chart's admission
-// policy lets the controller end none: evictions do not show whose they are.
+// neighbour reports whether a foreign pod is in the namespace of Kernosis. There the chart's
+// admission policy forbids the controller all evictions, because an eviction does not show which
+// pod it is for.
 func (a *Actions) neighbour(p *corev1.Pod) bool { return p.Namespace == a.c.Namespace && !a.own(p) }
 
 const neighbourhood = "in the namespace of Kernosis, where none are ended (install Kernosis in a namespace of its own)"
@@ -125,7 +126,7 @@ func (a *Actions) endPod(ctx context.Context, c *Call) (Progress, error) {
 	return a.later(c, waits, nil), nil
 }
 
-// later goes on with another pass, or ends where the time is up.
+// later asks for another pass, or fails the repair after its timeout.
 func (a *Actions) later(c *Call, waits string, values map[string]string) Progress {
 	timeout := c.Values.Duration("timeout")
 	past := a.c.Now().Sub(c.Began)
@@ -136,14 +137,14 @@ func (a *Actions) later(c *Call, waits string, values map[string]string) Progres
 	return Progress{State: v1alpha1.ResultRunning, Message: waits, Values: values, Again: min(a.pause(past), max(left, time.Millisecond))}
 }
 
-// pause returns how soon pods that end are looked at again: the longer they take, the
-// later, so that a drain that hangs for an hour does not ask the API server all the time.
+// pause returns how soon ending pods are checked again. It grows with the time they take, so that a
+// drain that hangs for an hour does not keep querying the API server.
 func (a *Actions) pause(past time.Duration) time.Duration {
 	return min(max(a.c.Look, past/4), longest*a.c.Look)
 }
 
-// end evicts a pod, or deletes it for delete-pod: the one that was looked at, and no
-// other that has its name by now. blocked says why it may not be ended now.
+// end evicts a pod, or deletes it for delete-pod. It only affects the pod that was read, never a
+// new one of the same name. blocked says why the pod may not be ended now.
 func (a *Actions) end(ctx context.Context, c *Call, p *corev1.Pod) (gone bool, blocked string, err error) {
 	options := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(p.UID))}
 	if grace := c.Values.Duration("gracePeriod"); grace > 0 {
@@ -163,12 +164,12 @@ func (a *Actions) end(ctx context.Context, c *Call, p *corev1.Pod) (gone bool, b
 	case apierrors.IsNotFound(err):
 		return true, "", nil
 	case apierrors.IsConflict(err):
-		return false, "it has changed meanwhile", nil // another UID, perhaps: the next look shows it
+		return false, "it has changed meanwhile", nil // another UID, perhaps: the next pass shows it
 	case apierrors.IsTooManyRequests(err):
 		return false, refusal(err), nil
 	case apierrors.IsForbidden(err) && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		// Nothing can be made in such a namespace, an eviction neither. Whoever empties it
-		// deletes the pod; kubectl drain waits for that, too.
+		// Nothing can be created in such a namespace, not even an eviction. The namespace's
+		// deletion also deletes the pod; kubectl drain waits for that too.
 		return false, "its namespace is being deleted, and this pod with it", nil
 	case definite(err):
 		return false, "", refuse("pod %s/%s: %s", p.Namespace, p.Name, err)
@@ -177,8 +178,8 @@ func (a *Actions) end(ctx context.Context, c *Call, p *corev1.Pod) (gone bool, b
 	}
 }
 
-// refusal returns what the API server says of a pod that must not be evicted now, with
-// the PodDisruptionBudget that it names.
+// refusal returns why the API server rejects an eviction for now, with the PodDisruptionBudget that
+// it names.
 func refusal(err error) string {
 	text := []string{err.Error()}
 	var status apierrors.APIStatus

@@ -46,7 +46,7 @@ func TestAPodDisruptionBudgetIsRespected(t *testing.T) {
 	if b.ending(b.shop, "web") {
 		t.Error("it was evicted")
 	}
-	// To delete it is another operation.
+	// Deleting is another operation.
 	b.now = time.Now()
 	b.does(b.call("delete-pod", "d1", of(p)), v1alpha1.ResultRunning, "is ending")
 	if !b.ending(b.shop, "web") {
@@ -100,7 +100,7 @@ func TestAPodThatWasMadeAnew(t *testing.T) {
 	if b.ending(b.shop, "db-0") {
 		t.Error("it was evicted")
 	}
-	// While the eviction was under way, it has done what it was for.
+	// The pod ended while the eviction was under way.
 	b.does(again(c, Progress{Message: "x"}), v1alpha1.ResultSucceeded, "is gone")
 	// Without a UID the pod must be older than the Diagnosis.
 	blind := b.call("evict-pod", "d1", map[string]string{"podNamespace": b.shop, "podName": "db-0"})
@@ -111,7 +111,7 @@ func TestAPodThatWasMadeAnew(t *testing.T) {
 	b.allows(b.call("evict-pod", "d1", map[string]string{"podNamespace": b.shop, "podName": "db-0"}))
 }
 
-// The pod is made anew between the look and the eviction: the server refuses by the UID.
+// The pod is recreated between the read and the eviction: the server rejects it because of the UID.
 func TestThePodThatWasLookedAtAndNoOther(t *testing.T) {
 	b := newBench(t)
 	was := b.pod(b.shop, "db-0", nil)

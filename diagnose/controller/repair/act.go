@@ -16,17 +16,17 @@ import (
 	"github.com/kernosis/kernosis/diagnose/controller/action"
 )
 
-// goOn goes on with a repair whose outcome is noted as Running: one that takes several
-// passes, or one whose end nobody has seen.
+// goOn continues a repair whose outcome is recorded as Running: one that takes several passes, or
+// one whose end was not recorded.
 //
-// The status alone is not believed: nodes' agents write it too. The slot says that the
-// controller has begun the repair, and only it can have taken that.
+// The status alone is not trusted, because nodes' agents write it too. The slot proves that the
+// controller has begun the repair: only the controller can take one.
 func (l *look) goOn(ctx context.Context, id int) error {
 	if l.d.Namespace != l.config.Namespace {
 		return nil
 	}
 	if l.d.Status.Phase.Ended() {
-		// A cache may have let go of what an ended run has found, which is part of the plan.
+		// The cache may have dropped the results of an ended run, which are part of the plan.
 		d := &v1alpha1.Diagnosis{}
 		if err := l.live.Get(ctx, client.ObjectKeyFromObject(l.d), d); err != nil {
 			return err
@@ -35,9 +35,9 @@ func (l *look) goOn(ctx context.Context, id int) error {
 	}
 	rem := l.d.Status.Remediation(id)
 	if rem == nil || rem.Outcome == nil || rem.Outcome.State != v1alpha1.ResultRunning {
-		return nil // by now
+		return nil // it has ended since
 	}
-	// From here on the API server refuses what another controller has prepared to write.
+	// From here on the API server rejects writes that another controller prepared before.
 	if err := l.write(ctx, func(s *v1alpha1.DiagnosisStatus) { s.Remediation(id).Outcome.Holder = l.config.Holder }); err != nil {
 		return err
 	}
@@ -63,9 +63,9 @@ func (l *look) goOn(ctx context.Context, id int) error {
 	return l.pass(ctx, u, rem.Outcome)
 }
 
-// holdsSlot reports whether the Diagnosis holds a slot of its node for the repair. A policy that came, was
-// made anew or came to select the node since the repair began has none of it: that ends
-// nothing.
+// holdsSlot reports whether the Diagnosis holds a slot of its node for the repair. A slot of any
+// policy is enough: a policy that was created, recreated or began to select the node after the
+// repair began has none, and that must not stop the repair.
 func (l *look) holdsSlot(ctx context.Context, u *due) (bool, error) {
 	v, err := l.view(ctx)
 	if err != nil {
@@ -75,12 +75,12 @@ func (l *look) holdsSlot(ctx context.Context, u *due) (bool, error) {
 	return len(ours)+len(others) > 0, err
 }
 
-// patience is how long the API server is asked, beyond the time that the repair itself
-// has, where it does not answer.
+// patience is how long, beyond the repair's own timeout, a pass is retried while the API server
+// does not answer.
 const patience = time.Minute
 
-// pass makes a pass of a repair, and notes what has come of it. before is what the pass
-// before it has left.
+// pass makes one pass of a repair and records the result. before is the outcome after the previous
+// pass.
 func (l *look) pass(ctx context.Context, u *due, before *v1alpha1.RemediationOutcome) error {
 	o := l.d.Status.Remediation(u.id)
 	if o == nil || o.Outcome == nil {
@@ -91,7 +91,7 @@ func (l *look) pass(ctx context.Context, u *due, before *v1alpha1.RemediationOut
 	p, err := l.actions.Do(ctx, call)
 	if err != nil {
 		if l.config.Now().Before(call.Began.Add(u.values.Duration("timeout") + patience)) {
-			return err // it is tried again
+			return err // it is retried
 		}
 		p = action.Progress{State: v1alpha1.ResultUnknown, Message: "given up, and whether it was made is not known: " + err.Error()}
 	}
@@ -113,11 +113,12 @@ func (l *look) pass(ctx context.Context, u *due, before *v1alpha1.RemediationOut
 	return nil
 }
 
-// still returns an error where a repair is no longer this controller's to make: one that was
-// cut off may be behind another, which has brought the repair to its end since and has given
-// the slot to another node. Whoever changes the node after it was read has the write refused.
+// still returns an error if the repair no longer belongs to this controller: after a partition
+// another controller may have taken over, finished the repair and given the slot to another node. A
+// change of the node after it was read is caught by the write's resourceVersion.
 func (l *look) still(ctx context.Context, u *due) error {
-	// Before the status: where that still says Running, none of the slots was given back.
+	// Check the slots before the status: if the status still says Running afterwards, no slot had
+	// been released.
 	if held, err := l.holdsSlot(ctx, u); err != nil || !held {
 		return cmp.Or(err, errors.New("no RemediationPolicy has a slot of the repair"))
 	}
@@ -135,7 +136,7 @@ func (l *look) still(ctx context.Context, u *due) error {
 	return nil
 }
 
-// end notes the outcome of a repair, and begins its verification.
+// end records the outcome of a repair and begins its verification.
 func (l *look) end(ctx context.Context, u *due, p action.Progress) error {
 	now := metav1.NewMicroTime(l.config.Now())
 	err := l.write(ctx, func(s *v1alpha1.DiagnosisStatus) {
@@ -169,10 +170,10 @@ func (l *look) reportEnd(ctx context.Context, operation, done string, state v1al
 	l.config.Log.Info("repair ended", "diagnosis", l.d.Namespace+"/"+l.d.Name, "node", l.d.Spec.NodeName, "operation", operation, "state", string(state), "message", message)
 }
 
-// maxValues is how many results an outcome has room for.
+// maxValues is how many result values an outcome has room for.
 const maxValues = 16
 
-// bounded cuts results to what an outcome may have.
+// bounded truncates result values to the limits of an outcome.
 func bounded(values map[string]string) map[string]v1alpha1.ResultValue {
 	out := maps.Clone(values)
 	for key, value := range out {

@@ -22,7 +22,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// agent runs the real worker of a node's agent, over the API server.
+// agent runs the real worker of a node's agent against the API server.
 func (b *bench) agent(node string) {
 	b.Helper()
 	b.agents.stop()
@@ -51,8 +51,8 @@ func (b *bench) agent(node string) {
 	b.Cleanup(func() { cancel(); ended.Wait() })
 }
 
-// A Diagnosis that waits for approval costs the API server nothing: neither the agent, which
-// asks again each minute, nor the controller writes it while nothing changes.
+// A Diagnosis that waits for approval costs the API server nothing: neither the agent, which asks
+// again each minute, nor the controller writes it while nothing changes.
 func TestAWaitingDiagnosisIsNotWritten(t *testing.T) {
 	testall.Only(t)
 	b := newBench(t)
@@ -93,8 +93,7 @@ func TestAWaitingDiagnosisIsNotWritten(t *testing.T) {
 	b.waitPhase(d, v1alpha1.PhaseSucceeded)
 }
 
-// The real worker and the controller come to the same plans, and bring a Diagnosis to its
-// end in each mode.
+// The real worker and the controller compute the same plans, and finish a Diagnosis in each mode.
 func TestWithTheAgentsWorker(t *testing.T) {
 	testall.Only(t)
 	b := newBench(t)

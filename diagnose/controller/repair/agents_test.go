@@ -17,8 +17,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/resolve"
 )
 
-// agents play the part of all nodes' agents: they run the operations of a set one behind
-// the other, and wait with repairs as the protocol has it.
+// agents simulate all nodes' agents: they run the operations of a set one after the other, and wait
+// with repairs as the protocol requires.
 type agents struct {
 	b     *bench
 	built []operation.Builtin
@@ -26,14 +26,14 @@ type agents struct {
 	sets  map[string]*v1alpha1.OperationSet // by name
 
 	mu   sync.Mutex
-	made []string // repairs of nodes themselves, as node:operation
+	made []string // repairs that agents have made, as node:operation
 
 	skew atomic.Int64 // by how many nanoseconds the nodes' clocks are ahead
 
-	stop func() // they are away
+	stop func() // stops the agents
 }
 
-// now is what the nodes' clocks say.
+// now returns the time by the nodes' clocks.
 func (a *agents) now() metav1.MicroTime {
 	return metav1.NewMicroTime(time.Now().Add(time.Duration(a.skew.Load())))
 }
@@ -59,13 +59,13 @@ func (a *agents) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(20 * time.Millisecond): // between looks at the API
+		case <-time.After(20 * time.Millisecond): // between reads of the API
 		}
 	}
 }
 
-// step goes on with a Diagnosis, and writes what has changed. Where somebody has written
-// meanwhile, it is for the next look.
+// step advances a Diagnosis and writes the changes. After a conflict it leaves them to the next
+// step.
 func (a *agents) step(ctx context.Context, d *v1alpha1.Diagnosis) {
 	if meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ConditionComplete) {
 		return
@@ -79,7 +79,7 @@ func (a *agents) step(ctx context.Context, d *v1alpha1.Diagnosis) {
 		a.sets[d.Spec.OperationSet] = set
 	}
 	if a.advance(ctx, d, set) {
-		_ = a.b.client.Status().Update(ctx, d) // else at the next look
+		_ = a.b.client.Status().Update(ctx, d) // otherwise in the next step
 	}
 }
 
@@ -131,7 +131,7 @@ func (a *agents) end(s *v1alpha1.DiagnosisStatus, phase v1alpha1.Phase) bool {
 	return true
 }
 
-// ask looks what was decided of a repair.
+// ask reads the decision on a repair.
 func (a *agents) ask(ctx context.Context, d *v1alpha1.Diagnosis, res *v1alpha1.Result, spec *v1alpha1.OperationSpec, name string) bool {
 	plan, err := policy.PlanOf(d, int(res.ID), name, spec, nil)
 	if err != nil {
@@ -172,7 +172,7 @@ func (a *agents) byController(spec *v1alpha1.OperationSpec) bool {
 	return ok && b.ByController
 }
 
-// mend makes a repair of the node itself, which succeeds, once its intent is written.
+// mend makes a repair of the node itself, which succeeds, after writing its intent.
 func (a *agents) mend(ctx context.Context, d *v1alpha1.Diagnosis, res *v1alpha1.Result, name string) bool {
 	now := a.now()
 	d.Status.Checkpoint = &v1alpha1.Checkpoint{Holder: "agent", Time: now, Intent: &v1alpha1.Intent{ID: res.ID, Operation: name, Time: now}}

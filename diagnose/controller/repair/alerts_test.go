@@ -27,16 +27,16 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// receiver is a controller that takes alerts, makes Diagnoses of them and decides on their
-// repairs, and a sender that may send.
+// receiver is a controller that receives alerts, creates Diagnoses and decides on their repairs,
+// together with an authorized sender.
 type receiver struct {
 	b     *bench
 	url   string
 	token string
 }
 
-// receive runs the controller with its parts in one manager, as the command does, with the
-// rights of the controller, and those of docs/triggers.md.
+// receive runs the controller's parts in one manager, as the command does, with the rights of the
+// controller and those of docs/triggers.md.
 func (b *bench) receive() *receiver {
 	b.Helper()
 	to := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}
@@ -102,7 +102,7 @@ func (b *bench) receive() *receiver {
 	return &receiver{b: b, url: server.URL + alerts.PathWebhook, token: b.server.Token(b.T, kubetest.TokenFor{Namespace: b.system, ServiceAccount: "alertmanager", Audience: alerts.DefaultAudience})}
 }
 
-// send posts what Alertmanager does. A zero ends: the alert fires.
+// send posts an alert as Alertmanager does. If ends is zero, the alert is firing.
 func (r *receiver) send(node string, starts, ends time.Time) {
 	r.b.Helper()
 	status := "firing"
@@ -164,8 +164,8 @@ func (r *receiver) only() *v1alpha1.Diagnosis {
 	return out
 }
 
-// appDown makes a node whose application is down, a set without a check that restarts it and
-// then cordons the node, and the Trigger for the alert. It returns the set's repair.
+// appDown creates a node whose application is down, a set without checks that restarts it and then
+// cordons the node, and the Trigger for the alert. It returns the node and the fault.
 func (b *bench) appDown(mendsAt int, attempts int32) (node string, f *fault) {
 	b.Helper()
 	node = b.nodes(1)[0]
@@ -187,7 +187,7 @@ func (b *bench) appDown(mendsAt int, attempts int32) (node string, f *fault) {
 	return node, f
 }
 
-// inForce waits until an alert makes a Diagnosis.
+// inForce waits until an alert creates a Diagnosis.
 func (r *receiver) inForce(node string, starts time.Time) *v1alpha1.Diagnosis {
 	r.b.Helper()
 	r.b.waitFor("the Trigger is in force", func() bool {
@@ -211,7 +211,7 @@ func TestAnAlertIsResolvedByItsRepair(t *testing.T) {
 		return res != nil && res.State == v1alpha1.ResultSucceeded
 	})
 	ends := time.Now()
-	// Alertmanager sends it a group_interval later: long after the repair's time is up.
+	// Alertmanager sends it one group_interval later: long after the repair's deadline.
 	b.waitCondition(d, v1alpha1.ConditionVerified, "Unknown ProblemUnknown")
 	r.send(node, starts, ends)
 	b.waitCondition(d, v1alpha1.ConditionVerified, "True Helped")
@@ -233,7 +233,7 @@ func TestAnAlertThatKeepsFiringEscalates(t *testing.T) {
 	starts := time.Now().Add(-time.Minute)
 	d := r.inForce(node, starts)
 	b.waitCondition(d, v1alpha1.ConditionVerified, "Unknown ProblemUnknown")
-	// What ended before is another episode, and what began later too: neither decides anything.
+	// An earlier end and a later start belong to other episodes: neither decides anything.
 	r.send(node, starts.Add(-time.Hour), starts.Add(-time.Minute))
 	r.send(node, starts.Add(time.Second), time.Time{})
 	b.holds("nothing escalates", time.Second, func() bool { return !b.node(node).Spec.Unschedulable })
@@ -252,7 +252,7 @@ func (b *bench) waitEventsHave(d *v1alpha1.Diagnosis, reason string) {
 	b.waitFor("Event "+reason, func() bool { return b.events(d.UID)[reason] > 0 })
 }
 
-// Alertmanager is down, or does not send what is resolved.
+// Alertmanager is down, or does not send resolved alerts.
 func TestAnAlertThatIsNeverHeardOfAgain(t *testing.T) {
 	testall.Only(t)
 	b := newBench(t)
@@ -264,8 +264,8 @@ func TestAnAlertThatIsNeverHeardOfAgain(t *testing.T) {
 	b.holds("nothing escalates", 3*time.Second, func() bool { return !b.node(node).Spec.Unschedulable && f.tried() == 1 })
 }
 
-// A step of two attempts, of an alert: the second one depends on what the alert's sender
-// reports the first Diagnosis.
+// A step with two attempts, for an alert: the second attempt depends on what the alert's sender
+// reports about the first Diagnosis.
 func TestTwoAttemptsOfAnAlert(t *testing.T) {
 	testall.Only(t)
 	b := newBench(t)

@@ -20,9 +20,9 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// watcher sees each version of the bench's nodes and of a policy, and remembers the most
-// nodes that were cordoned by Kernosis, and that had a slot, at any of them. Its watches go
-// on until the test ends, so tests read it under its lock only.
+// watcher watches each version of the bench's nodes and of a policy, and records the maximum number
+// of nodes that Kernosis had cordoned, and that had a slot, at once. Its watches continue until the
+// test ends, so tests read it only under its lock.
 type watcher struct {
 	mu     sync.Mutex
 	budget *apitest.BudgetWatch
@@ -79,16 +79,16 @@ func (w *watcher) had() int {
 	return len(w.budget.Ever)
 }
 
-// most returns the most nodes that were cordoned at once, that had a slot, and either.
+// most returns the maximum numbers of nodes that were cordoned at once, that had a slot, and that
+// had either.
 func (w *watcher) most() (cordoned, slots, all int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.budget.Most, w.budget.MostSlots, w.budget.MostAll
 }
 
-// Fifty nodes fail at once, and two controllers work on them, which no election keeps from
-// each other; one is killed. Each node is cordoned, mended and taken back, never more than
-// the budget at once.
+// Fifty nodes fail at once. Two controllers work on them without an election, and one is killed.
+// Each node is cordoned, repaired and uncordoned, never more at once than the budget.
 func TestBudgetOfFiftyNodes(t *testing.T) {
 	testall.Only(t)
 	const nodes, budget = 50, 5
@@ -132,7 +132,7 @@ func TestBudgetOfFiftyNodes(t *testing.T) {
 				gone.Insert(d.Name)
 			}
 		}
-		time.Sleep(200 * time.Millisecond) // between looks at the API
+		time.Sleep(200 * time.Millisecond) // between reads of the API
 	}
 	t.Logf("%d nodes in %s", nodes, time.Since(began).Round(time.Millisecond))
 	for _, d := range all {
@@ -152,7 +152,7 @@ func TestBudgetOfFiftyNodes(t *testing.T) {
 	}
 }
 
-// Nodes that stay cordoned use the budget up, though their slots are given back.
+// Nodes that stay cordoned use up the budget, even after their slots are released.
 func TestCordonedNodesUseUpTheBudget(t *testing.T) {
 	testall.Only(t)
 	b := newBench(t)
@@ -188,7 +188,7 @@ func TestCordonedNodesUseUpTheBudget(t *testing.T) {
 		u := b.policyOf(p).Status.Budget
 		return u != nil && u.Used == 2 && u.Limit == 2 && len(u.By) == 2 && strings.HasSuffix(u.By[0], ": cordoned")
 	})
-	// A person takes one back: there is room for another.
+	// A person uncordons one: there is room for another.
 	for _, n := range names {
 		if b.node(n).Spec.Unschedulable {
 			b.patch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n}}, `{"spec":{"unschedulable":null}}`)
@@ -202,8 +202,8 @@ func TestCordonedNodesUseUpTheBudget(t *testing.T) {
 	}
 }
 
-// A controller dies at each of its writes, before it is taken or with its answer lost. The
-// next one brings the repair to its end, and nothing is made twice.
+// A controller dies at each of its writes, before the write or with its response lost. The next one
+// finishes the repair, and nothing is made twice.
 func TestControllerDiesAtEachWrite(t *testing.T) {
 	testall.Only(t)
 	b := newBench(t)
@@ -247,7 +247,7 @@ func TestControllerDiesAtEachWrite(t *testing.T) {
 			b.waitCondition(d, v1alpha1.ConditionVerified, "True Helped")
 			b.waitIs(name+": slots", "", func() string { return b.slots(p) })
 			if err := second.stop(); err != nil {
-				t.Log(err) // on a busy machine it takes its time
+				t.Log(err) // it is slow on a busy machine
 			}
 			if n > 40 {
 				t.Fatal("it never ends")

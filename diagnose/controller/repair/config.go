@@ -16,32 +16,31 @@ import (
 
 // Defaults of a [Config].
 const (
-	// DefaultWorkers is how many Diagnoses are looked at side by side. Few repairs are made
-	// at a time: budgets are small.
+	// DefaultWorkers is how many Diagnoses are reconciled in parallel. Few repairs run at a time,
+	// because budgets are small.
 	DefaultWorkers = 4
-	// DefaultEvery is how often slots are looked at though no change was reported.
+	// DefaultEvery is how often slots are checked without any change.
 	DefaultEvery = 30 * time.Second
 )
 
 // Config configures the controller. Namespace is required.
 type Config struct {
-	Namespace string // of the system; Diagnoses of others repair nothing
+	Namespace string // of the system; Diagnoses in other namespaces repair nothing
 	Pods      string // label selector of the agents' pods, besides [action.OwnPods]
-	// DryRun: what the controller would change on Nodes and pods is only reported. Repairs that
-	// agents make are not affected.
+	// DryRun only reports what the controller would change on Nodes and pods. Repairs that agents
+	// make are not affected.
 	DryRun  bool
 	Workers int // 0: [DefaultWorkers]
-	// Holder names this process in the slots that it holds. "": its host's name and a random
-	// suffix.
+	// Holder names this process in the slots that it holds. "": the host name and a random suffix.
 	Holder string
-	// Every is how often slots and waiting repairs are looked at anew; 0: [DefaultEvery].
+	// Every is how often slots and waiting repairs are checked again; 0: [DefaultEvery].
 	Every time.Duration
-	// Look is how soon pods that end are looked at again; 0: as package action has it.
+	// Look is how soon ending pods are checked again; 0: the default of package action.
 	Look time.Duration
 	Now  func() time.Time // nil: [time.Now]
-	// Metrics is where the controller's own are registered; nil: nowhere.
+	// Metrics is where the controller's metrics are registered; nil: nowhere.
 	Metrics prometheus.Registerer
-	Log     *slog.Logger // nil: none
+	Log     *slog.Logger // nil: no log
 }
 
 func (c *Config) setDefaults() error {

@@ -29,13 +29,13 @@ import (
 const (
 	// byNode is the index of Diagnoses by their node.
 	byNode = "repair.spec.nodeName"
-	// byParent is that by the UID of the Diagnosis that they belong to.
+	// byParent is the index of Diagnoses by the UID of their parent.
 	byParent = "repair.parent"
 )
 
-// Add adds the controller to a manager, which runs it where it leads. The manager's scheme
-// knows v1alpha1, and its cache keeps of Nodes at least what package liveness does. The
-// metrics are there until remove is called.
+// Add adds the controller to a manager, which runs it while it leads. The manager's scheme must
+// have v1alpha1, and its cache must keep at least the fields of Nodes that package liveness keeps.
+// The metrics stay registered until remove is called.
 func Add(m manager.Manager, c Config) (remove func(), err error) {
 	if err := c.setDefaults(); err != nil {
 		return nil, fmt.Errorf("repair: %w", err)
@@ -90,7 +90,7 @@ func add(m manager.Manager, c *Config) (*reconciler, error) {
 	return r, r.watch(m)
 }
 
-// watch makes the three reconcilers: of Diagnoses, of policies and of nodes' marks.
+// watch registers the three reconcilers: of Diagnoses, of policies and of nodes' marks.
 func (r *reconciler) watch(m manager.Manager) error {
 	c := m.GetCache()
 	return errors.Join(
@@ -109,39 +109,39 @@ func (r *reconciler) watch(m manager.Manager) error {
 	)
 }
 
-// reconciler does all. Several goroutines do, for an object one at a time.
+// reconciler implements all three reconcilers. Several goroutines use it, but only one at a time
+// per object.
 type reconciler struct {
 	config   *Config
-	client   client.Client // reads the cache
-	live     client.Reader // asks the server
+	client   client.Client // reads from the cache
+	live     client.Reader // reads from the API server
 	actions  *action.Actions
 	builtins []operation.Builtin
 	budget   *policy.Budget
 	reporter *reporter
 	counts   *counts
-	running  atomic.Bool // it leads, and has seen what is watched
+	running  atomic.Bool // it leads, and its caches are synced
 	views    views
 	queue    queue // of Diagnoses
-	// reported is by policy, and of the one goroutine that reconciles policies.
+	// reported is by policy. Only the goroutine that reconciles policies uses it.
 	reported map[string]reported
 
 	mu       sync.Mutex
 	interest map[types.NamespacedName]interest
-	// took are Diagnoses that were given a slot: whether a policy in the cache shows that
-	// already is not known.
+	// took has the Diagnoses that were given a slot which the cached policy may not show yet.
 	took map[types.UID]bool
-	// contests are of slots that another controller has or had.
+	// contests are about slots that another controller holds or held.
 	contests map[types.UID]contest
-	// ended is since when Diagnoses that hold a slot are seen to have ended, by our clock.
+	// ended is when Diagnoses with a slot were first seen to have ended, by our clock.
 	ended map[types.UID]time.Time
 }
 
-// interest says what a Diagnosis is to be looked at again for.
+// interest is which changes require reconciling a Diagnosis again.
 type interest struct {
-	node  string // a change of it
-	waits bool   // any change: a repair of it waits
-	// full is the policy whose budget it waits for: until there is room, changes of other
-	// nodes, and of who has slots, do not matter.
+	node  string // a change of this node
+	waits bool   // any change: its repair waits
+	// full is the policy whose budget it waits for: until that has room, changes of other nodes and
+	// of slots do not matter.
 	full string
 }
 
@@ -155,7 +155,7 @@ func (r *reconciler) note(key types.NamespacedName, i interest) {
 	r.interest[key] = i
 }
 
-// about returns the Diagnoses to which a change of their node matters.
+// about returns the Diagnoses to which a change of the node matters.
 func (r *reconciler) about(_ context.Context, node string) []reconcile.Request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -168,15 +168,15 @@ func (r *reconciler) about(_ context.Context, node string) []reconcile.Request {
 	return out
 }
 
-// wakeAfter is how long changes of nodes and slots gather before the Diagnoses that wait for
-// them are looked at.
+// wakeAfter is how long changes of nodes and slots are gathered before the Diagnoses that wait for
+// them are reconciled.
 const wakeAfter = 100 * time.Millisecond
 
-// wakeAll is the request to look at the Diagnoses whose repair waits, but for those whose
-// budget is still used up.
+// wakeAll returns the request to reconcile all Diagnoses whose repair waits, except those whose
+// budget is still exhausted.
 func wakeAll() reconcile.Request { return reconcile.Request{} }
 
-// wake asks for the Diagnoses of wakeAll.
+// wake enqueues the Diagnoses that wakeAll requests.
 func (r *reconciler) wake(ctx context.Context) error {
 	v, err := r.view(ctx)
 	if err != nil {
@@ -205,13 +205,13 @@ func (r *reconciler) waitingFor(what func(interest) bool) []reconcile.Request {
 	return out
 }
 
-// allPolicies returns the policies: a node's change may matter to each. It waits until they
-// are listed, or ctx ends.
+// allPolicies returns requests for all policies, because a node's change may matter to each. It
+// blocks until they are listed or ctx ends.
 func (r *reconciler) allPolicies(ctx context.Context, _ string) []reconcile.Request {
 	all, err := r.policies(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			r.config.Log.Warn("policies can't be listed", "error", err) // they are looked at now and then
+			r.config.Log.Warn("policies can't be listed", "error", err) // they are also reconciled periodically
 		}
 		return nil
 	}

@@ -18,17 +18,16 @@ import (
 	"github.com/kernosis/kernosis/diagnose/policy"
 )
 
-// maxRemediations is how many decisions a status has room for.
+// maxRemediations is how many decisions fit in a status.
 const maxRemediations = 32
 
-// decide decides on the repair that a result waits with, and begins it where the
-// controller makes it.
+// decide decides on the repair that a result awaits, and begins it if the controller makes it.
 func (l *look) decide(ctx context.Context, res *v1alpha1.Result) error {
 	if rem := l.d.Status.Remediation(int(res.ID)); rem != nil && rem.Outcome != nil {
-		return nil // it was made, and is never made again: the node's agent takes it over
+		return nil // it was made, and is never made again; the node's agent reads its outcome
 	}
 	l.interest = interest{node: l.d.Spec.NodeName, waits: true}
-	l.note(client.ObjectKeyFromObject(l.d), l.interest) // before the look: what changes from then on matters
+	l.note(client.ObjectKeyFromObject(l.d), l.interest) // before reading anything, so that no later change is missed
 	u, err := l.due(ctx, l.d, int(res.ID))
 	if wrong, ok := errors.AsType[*unplanned](err); ok {
 		return l.unplanned(ctx, wrong)
@@ -53,7 +52,7 @@ func (l *look) decide(ctx context.Context, res *v1alpha1.Result) error {
 	}
 	decision := policy.Decide(v.policies, v.cluster, w, l.now)
 	if l.d.Namespace != l.config.Namespace {
-		// Whoever may make Diagnoses there is not meant to have nodes changed.
+		// Users who may create Diagnoses there must not be able to change nodes.
 		decision = policy.Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonNotAllowed, Message: "a Diagnosis outside the namespace " + l.config.Namespace + " repairs nothing"}
 	}
 	if l.config.DryRun && u.builtin != nil && (decision.Verb == v1alpha1.RemediationRun || decision.Verb == v1alpha1.RemediationWait) {
@@ -70,7 +69,8 @@ func (l *look) decide(ctx context.Context, res *v1alpha1.Result) error {
 	if decision, err = l.check(ctx, u, had, decision); err != nil {
 		return err
 	}
-	// What has waited for its agent since it was allowed has no slot of a newer policy.
+	// A repair that was allowed earlier and still waits for its agent has no slot of a newer
+	// policy.
 	if decision.Verb == v1alpha1.RemediationRun && (had == nil || had.Verb != v1alpha1.RemediationRun || v.lacks(l.d)) {
 		if decision, err = l.acquire(ctx, v, w); err != nil {
 			return err
@@ -85,15 +85,15 @@ func (l *look) decide(ctx context.Context, res *v1alpha1.Result) error {
 	return l.decided(ctx, u, had, v, decision)
 }
 
-// waits asks for another look while a repair waits.
+// waits schedules the next check of a waiting repair.
 func (l *look) waits(w *policy.Want, again time.Time) {
 	l.at(again)
 	if w.Problem == "" || !w.Seen.IsZero() {
-		l.at(l.now.Add(time.Minute)) // it waits an hour at most
+		l.at(l.now.Add(time.Minute)) // it waits at most an hour
 	}
 }
 
-// wantedRepair is the repair as policies see it.
+// wantedRepair returns the repair as input for policies.
 func (l *look) wantedRepair(ctx context.Context, u *due, had *v1alpha1.Remediation) (*policy.Want, error) {
 	w := &policy.Want{
 		Diagnosis: l.d.UID, Node: l.d.Spec.NodeName, Operation: u.operation, Effect: v1alpha1.EffectRemediate,
@@ -122,8 +122,8 @@ func seen(p *v1alpha1.Problem) time.Time {
 	return p.Seen.Time
 }
 
-// check looks, where the decision is new, whether the repair could be made at all: nobody
-// is to approve, and no slot to be taken for, what can't be.
+// check tests, if the decision is new, whether the repair is possible at all: an impossible one
+// must neither be approved nor take a slot.
 func (l *look) check(ctx context.Context, u *due, had *v1alpha1.Remediation, decision policy.Decision) (policy.Decision, error) {
 	if u.builtin == nil || decision.Verb == v1alpha1.RemediationWithheld || had != nil && same(had, decision) {
 		return decision, nil
@@ -141,14 +141,14 @@ func (l *look) check(ctx context.Context, u *due, had *v1alpha1.Remediation, dec
 	return decision, nil
 }
 
-// same reports whether a decision has been noted already, but for its message.
+// same reports whether a decision is already recorded, ignoring its message.
 func same(had *v1alpha1.Remediation, d policy.Decision) bool {
 	return had.Verb == d.Verb && had.Reason == d.Reason
 }
 
-// acquire takes the slots of a repair that is allowed. What the cache did not show yet may
-// refuse it: before, and once more where it has them, so that no two that were taken at
-// once go past what is cordoned.
+// acquire takes the slots of an allowed repair. It reads the current cordons, which the cache may
+// not show yet, before taking the slots and again afterwards. So two repairs that take slots at
+// once can't together exceed the limit on cordoned nodes.
 func (l *look) acquire(ctx context.Context, v *view, w *policy.Want) (policy.Decision, error) {
 	cluster, err := l.cordoned(ctx, v.cluster)
 	if err != nil {
@@ -178,7 +178,7 @@ func (l *look) acquire(ctx context.Context, v *view, w *policy.Want) (policy.Dec
 		now = append(now, policy.New(p))
 	}
 	if again := policy.Decide(now, cluster, w, l.config.Now()); again.Verb != v1alpha1.RemediationRun {
-		return again, nil // decided gives the slots back
+		return again, nil // decided releases the slots
 	}
 	return d, l.budget.Verify(ctx, v.names, v.cluster.Node(w.Node), w.Diagnosis)
 }
@@ -194,21 +194,21 @@ func (l *look) took(yes bool) {
 	delete(l.contests, l.d.UID)
 }
 
-// contest is of a slot that another controller has, or that was taken over from one.
+// contest is about a slot that another controller holds, or that was taken over from one.
 type contest struct {
 	ours  bool
 	since time.Time
 }
 
-// takenOver notes that a slot was taken over from another controller.
+// takenOver records that a slot was taken over from another controller.
 func (r *reconciler) takenOver(diagnosis types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.contests[diagnosis] = contest{ours: true, since: r.config.Now()}
 }
 
-// contested returns since when another controller is seen to have the slot of a Diagnosis,
-// or it has not any more; zero: it never had.
+// contested returns when another controller was first seen to hold the slot of a Diagnosis, or when
+// the slot was taken over from it; zero: neither.
 func (r *reconciler) contested(diagnosis types.UID, others bool) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -226,7 +226,7 @@ func (l *look) tookOne() bool {
 	return l.reconciler.took[l.d.UID]
 }
 
-// decided notes a decision, reports it where it is new, and begins the repair.
+// decided records a decision, reports it if it is new, and begins the repair.
 func (l *look) decided(ctx context.Context, u *due, had *v1alpha1.Remediation, v *view, decision policy.Decision) error {
 	begins := decision.Verb == v1alpha1.RemediationRun && u.builtin != nil
 	changed := had == nil || !same(had, decision)
@@ -250,8 +250,8 @@ func (l *look) decided(ctx context.Context, u *due, had *v1alpha1.Remediation, v
 	return nil
 }
 
-// giveBack gives back slots that were taken for a repair that isn't made after all, where
-// the Diagnosis has made none.
+// giveBack releases the slots of a repair that will not be made after all, if the Diagnosis has
+// made none.
 func (l *look) giveBack(ctx context.Context, d *v1alpha1.Diagnosis, v *view) error {
 	if len(begun(allowedRepairs(d))) > 0 || !l.tookOne() && len(held(v.objects, d)) == 0 {
 		return nil
@@ -264,8 +264,8 @@ func (l *look) giveBack(ctx context.Context, d *v1alpha1.Diagnosis, v *view) err
 		l.took(false)
 		return nil
 	}
-	// Another controller that believes to lead may be about to begin the repair, or will give
-	// the slot back itself.
+	// Another controller that believes it leads may be about to begin the repair, or will release
+	// the slot itself.
 	if until := l.contested(d.UID, len(others) > 0).Add(2 * passTimeout); l.now.Before(until) {
 		l.at(until)
 		return nil
@@ -274,7 +274,7 @@ func (l *look) giveBack(ctx context.Context, d *v1alpha1.Diagnosis, v *view) err
 		l.at(l.now.Add(2 * passTimeout))
 		return l.budget.Claim(ctx, others, d.Spec.NodeName, d.UID)
 	}
-	// Or it has begun, which the cache does not show yet.
+	// The repair may have begun, which the cache does not show yet.
 	now := &v1alpha1.Diagnosis{}
 	if err := l.live.Get(ctx, client.ObjectKeyFromObject(l.d), now); err != nil {
 		return client.IgnoreNotFound(err) // its slot is swept
@@ -290,7 +290,7 @@ func (l *look) giveBack(ctx context.Context, d *v1alpha1.Diagnosis, v *view) err
 	return nil
 }
 
-// put writes a decision into a status.
+// put records a decision in a status.
 func (l *look) put(s *v1alpha1.DiagnosisStatus, u *due, had *v1alpha1.Remediation, decision policy.Decision, begins bool) {
 	now := metav1.NewMicroTime(l.config.Now())
 	s.Plan = &v1alpha1.Plan{Digest: u.digest, Steps: []v1alpha1.PlanStep{{ID: int32(u.id), Operation: u.operation, Target: u.target}}}
@@ -299,7 +299,7 @@ func (l *look) put(s *v1alpha1.DiagnosisStatus, u *due, had *v1alpha1.Remediatio
 		Message: display.Bounded(decision.Message, v1alpha1.MaxMessageBytes), Time: now,
 	}
 	if had != nil && had.Verb == rem.Verb {
-		rem.Time = had.Time // since when it is so
+		rem.Time = had.Time // when this verb was first decided
 	}
 	if begins {
 		rem.Outcome = &v1alpha1.RemediationOutcome{State: v1alpha1.ResultRunning, StartTime: now, Holder: l.config.Holder}
@@ -319,7 +319,7 @@ func (l *look) put(s *v1alpha1.DiagnosisStatus, u *due, had *v1alpha1.Remediatio
 	case decision.Verb == v1alpha1.RemediationRun && (had == nil || had.Verb != v1alpha1.RemediationRun):
 		l.condition(s, v1alpha1.ConditionVerified, metav1.ConditionUnknown, v1alpha1.ReasonRepairing, u.operation+" is allowed")
 	case decision.Verb != v1alpha1.RemediationRun && had != nil && had.Verb == v1alpha1.RemediationRun:
-		// It is taken back before it has begun: nothing is to be verified of it.
+		// The permission is revoked before the repair has begun: there is nothing to verify.
 		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionVerified)
 	}
 }
@@ -331,7 +331,7 @@ func (l *look) condition(s *v1alpha1.DiagnosisStatus, kind string, status metav1
 	})
 }
 
-// unplanned reports why nothing can be decided.
+// unplanned records why no decision is possible.
 func (l *look) unplanned(ctx context.Context, why *unplanned) error {
 	message := display.Bounded(why.Error(), v1alpha1.MaxMessageBytes)
 	had := meta.FindStatusCondition(l.d.Status.Conditions, v1alpha1.ConditionRemediationAllowed)

@@ -1,20 +1,20 @@
-// Package repair decides on the repairs that Diagnoses wait with, by package policy, makes
-// those that change objects of the API, by package action, and says whether they helped.
+// Package repair decides, with package policy, on the repairs that Diagnoses wait for, makes those
+// that change API objects with package action, and verifies whether they helped.
 //
 //	a result AwaitingApproval ──► plan ──► Decide ──► slot of the budget
 //	  ──► status: plan, decision, outcome Running ──► the act ──► its outcome
 //	  ──► problem gone, node ready? ──► condition Verified ──► the slot is settled
 //
-// A repair that the node's agent makes is only granted: the outcome is the agent's.
+// A repair that the node's agent makes is only allowed here: its outcome is reported by the agent.
 //
-// All that is known of a repair is in the Diagnosis, the policy's slots and the marks on
-// the node, each written under optimistic locking; a reconciler keeps nothing that
-// another one, after its end, would miss. That a repair begins is written before it does.
-// One whose end nobody saw is looked at by the next reconciler: it goes on, or is done, or
-// is Unknown where doing it again could do harm.
+// The whole state of a repair is in the Diagnosis, the policy's slots and the marks on the node,
+// each written with optimistic locking. A reconciler keeps nothing in memory that its successor
+// would need. The beginning of a repair is recorded before it begins. If its end was not recorded,
+// the next reconciler checks it: the repair continues, or is done, or is Unknown if repeating it
+// could do harm.
 //
-// One of several controllers works, the leader. Two at once would do no harm but to each
+// Only the leader of several controllers works. Two at once would do no harm except waste each
 // other's time.
 //
-// It needs the rights that docs/controller.md names.
+// docs/controller.md lists the RBAC rights it needs.
 package repair

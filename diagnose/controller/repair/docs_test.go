@@ -28,7 +28,7 @@ func page(t *testing.T, name string) string {
 	return string(text)
 }
 
-// What the page shows is taken by the API server, and can be run.
+// The page's examples are accepted by the API server, and can be run.
 func TestExamplesOfThePage(t *testing.T) {
 	b := newBench(t)
 	codecs := serializer.NewCodecFactory(scheme(t), serializer.EnableStrict)
@@ -75,7 +75,7 @@ func TestExamplesOfThePage(t *testing.T) {
 	}
 }
 
-// The page's table has the Events that there are, all of them and no others.
+// The page's table lists exactly the existing Events.
 func TestThePageHasAllEvents(t *testing.T) {
 	var used, listed []string
 	for _, b := range catalog.All(operation.Host{}) {
@@ -117,7 +117,7 @@ func TestThePageHasAllEvents(t *testing.T) {
 	}
 }
 
-// The page of metrics has all of repairs, with their labels.
+// The metrics page lists all metrics of repairs, with their labels.
 func TestThePageHasAllMetrics(t *testing.T) {
 	_, text, _ := strings.Cut(page(t, "metrics.md"), "\n## Controller\n")
 	rows := []string{

@@ -15,27 +15,26 @@ import (
 	"github.com/kernosis/kernosis/diagnose/resolve"
 )
 
-// due is a repair that a Diagnosis waits with, or makes.
+// due is a repair that a Diagnosis waits for, or that is being made.
 type due struct {
 	id        int
 	operation string // its name
 	spec      *v1alpha1.OperationSpec
 	digest    v1alpha1.Digest
-	target    string // what it changes, for people
+	target    string // what it changes, in words
 
-	builtin *operation.Builtin // that the controller makes; nil: the node's agent does
+	builtin *operation.Builtin // the built-in to run; nil: the node's agent makes the repair
 	kind    action.Kind
 	values  operation.Values
-	invalid error // why the values are none
+	invalid error // why the values are invalid
 }
 
-// unplanned says why nothing can be decided of a repair: nobody knows what it is.
+// unplanned is the error of a repair that can't be decided on because its plan can't be determined.
 type unplanned struct{ err error }
 
 func (u *unplanned) Error() string { return u.err.Error() }
 
-// due returns a repair of a node of the graph. An error is an [*unplanned], or says that
-// it is not known now.
+// due returns the repair of a node of the graph. An error is an [*unplanned], or temporary.
 func (r *reconciler) due(ctx context.Context, d *v1alpha1.Diagnosis, id int) (*due, error) {
 	set := &v1alpha1.OperationSet{}
 	if err := r.client.Get(ctx, client.ObjectKey{Name: d.Spec.OperationSet}, set); err != nil {
@@ -76,8 +75,8 @@ func (r *reconciler) due(ctx context.Context, d *v1alpha1.Diagnosis, id int) (*d
 	return out, nil
 }
 
-// resolver finds what the names of operations stand for, in the cache. What failed says why
-// it could not.
+// resolver resolves names of operations from the cache. If a read fails, failed points to the
+// error.
 func (r *reconciler) resolver(ctx context.Context) (c resolve.Config, failed *error) {
 	failed = new(error)
 	return resolve.Config{Builtins: r.builtins, Operation: func(name string) *v1alpha1.Operation {
@@ -92,7 +91,7 @@ func (r *reconciler) resolver(ctx context.Context) (c resolve.Config, failed *er
 	}}, failed
 }
 
-// fill finds what the controller makes, and its values.
+// fill sets the built-in that the controller runs, and its values.
 func (r *reconciler) fill(d *v1alpha1.Diagnosis, out *due, step *policy.Step) {
 	out.target = "node " + d.Spec.NodeName
 	given := out.spec.Processor.Builtin
@@ -113,9 +112,9 @@ func (r *reconciler) fill(d *v1alpha1.Diagnosis, out *due, step *policy.Step) {
 	out.target = display.Bounded(out.kind.Target(d.Spec.NodeName, out.values), maxTarget)
 }
 
-const maxTarget = 256 // of a plan's step
+const maxTarget = 256 // limit of a plan's step
 
-// call returns the repair as package action makes it.
+// call returns the repair as input for package action.
 func (u *due) call(d *v1alpha1.Diagnosis, o, before *v1alpha1.RemediationOutcome) *action.Call {
 	c := &action.Call{Builtin: u.builtin.Name, Values: u.values, Diagnosis: d, Before: before}
 	if o != nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// fault is one of this machine: nothing listens at a port, which the check check-no-listener
-// finds. A web server repairs it: from the try on that is given, it listens.
+// fault is a fault of this machine: nothing listens on a port, which the check check-no-listener
+// finds. A web server repairs it: it listens from attempt mendsAt on.
 type fault struct {
 	b      *bench
 	port   int
@@ -31,7 +31,7 @@ type fault struct {
 	repair string
 
 	mu       sync.Mutex
-	mendsAt  int // the try that helps; 0: none does
+	mendsAt  int // the attempt that helps; 0: none does
 	tries    int
 	listener net.Listener
 }
@@ -53,7 +53,7 @@ func (b *bench) fault(mendsAt int) *fault {
 	return f
 }
 
-// try is one of the repair.
+// try is one attempt of the repair.
 func (f *fault) try() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -82,7 +82,7 @@ func (f *fault) tried() int {
 	return f.tries
 }
 
-// escalating makes a policy that tries a repair so often, and then cordons the node.
+// escalating creates a policy that makes a repair up to attempts times, and then cordons the node.
 func (b *bench) escalating(repair, cordon string, attempts int32) string {
 	b.Helper()
 	return b.policy(func(p *v1alpha1.RemediationPolicySpec) {
@@ -92,8 +92,7 @@ func (b *bench) escalating(repair, cordon string, attempts int32) string {
 	})
 }
 
-// by makes a Diagnosis of a Trigger's, of which nothing reports whether its problem lasts: of an
-// Event or a time.
+// by creates a Diagnosis of a Trigger whose problem nothing reports on: for an Event or a schedule.
 func (b *bench) by(source trigger.Source, node, set string) *v1alpha1.Diagnosis {
 	b.Helper()
 	d := &v1alpha1.Diagnosis{
@@ -107,7 +106,7 @@ func (b *bench) by(source trigger.Source, node, set string) *v1alpha1.Diagnosis 
 	return d
 }
 
-// follows returns the Diagnoses that belong to one, in the order in which they were made.
+// follows returns the children of a Diagnosis, in the order of their creation.
 func (b *bench) follows(d *v1alpha1.Diagnosis) []v1alpha1.Diagnosis {
 	b.Helper()
 	var list v1alpha1.DiagnosisList
@@ -122,7 +121,7 @@ func (b *bench) follows(d *v1alpha1.Diagnosis) []v1alpha1.Diagnosis {
 	return out
 }
 
-// Nothing reports whether the problem of an Event or a time lasts, and the set has no check:
+// Nothing reports whether the problem of an Event or a schedule lasts, and the set has no check:
 // after the repair nothing escalates, and the condition says so.
 func TestNothingReportsWhetherARepairHelped(t *testing.T) {
 	testall.Only(t)
@@ -149,15 +148,15 @@ func TestNothingReportsWhetherARepairHelped(t *testing.T) {
 				t.Errorf("counted %v times", n)
 			}
 			b.waitEvents(d.UID, "RepairAllowed", "Repaired", "RepairWaits", "RepairWaits", "RepairUnverified")
-			// A person looks, and approves of the cordon.
+			// A person checks, and approves the cordon.
 			b.approve(d, b.get(d).Status.Plan.Digest)
 			b.waitFor("it is cordoned", func() bool { return b.node(node).Spec.Unschedulable })
 		})
 	}
 }
 
-// What waits goes on where something reports later: an alert that is sent again, or one
-// that is resolved.
+// A waiting verification continues when something reports later: an alert that is sent again, or
+// one that is resolved.
 func TestWhatReportsLater(t *testing.T) {
 	b := newBench(t)
 	restart, cordon := b.operation("restart-unit", map[string]string{"unit": "kubelet"}), b.operation("cordon", nil)
@@ -185,8 +184,8 @@ func TestWhatReportsLater(t *testing.T) {
 	}
 }
 
-// The checks of a set decide: they run again, by the agent's own worker, behind the repair
-// of an Event's or a time's Diagnosis.
+// The checks of a set decide: the agent's own worker runs them again after the repair, for the
+// Diagnosis of an Event or a schedule.
 func TestChecksRunAgain(t *testing.T) {
 	testall.Only(t)
 	for name, test := range map[string]struct {
@@ -227,8 +226,8 @@ func TestChecksRunAgain(t *testing.T) {
 	}
 }
 
-// A step of two attempts is tried twice, with a look whether it has helped between, and only
-// then the next step's turn comes.
+// A step with two attempts is made twice, with a check of its success in between, and only then it
+// is the next step's turn.
 func TestTwoAttempts(t *testing.T) {
 	testall.Only(t)
 	for name, test := range map[string]struct {
@@ -266,12 +265,12 @@ func TestTwoAttempts(t *testing.T) {
 	}
 }
 
-// The attempts of a problem whose end the node's agent reports: the second one depends on
-// what is reported of the first Diagnosis' problem.
+// Attempts for a problem whose end the node's agent reports: the second attempt depends on what is
+// reported about the first Diagnosis' problem.
 func TestTwoAttemptsOfAProblem(t *testing.T) {
 	b := newBench(t)
 	node := b.nodes(1)[0]
-	b.ready(node, corev1.ConditionFalse) // else the first one's slot is given back
+	b.ready(node, corev1.ConditionFalse) // otherwise the first one's slot is released
 	restart, cordon := b.operation("restart-unit", map[string]string{"unit": "kubelet"}), b.operation("cordon", nil)
 	b.escalating(restart, cordon, 2)
 	b.control(nil)
@@ -288,13 +287,13 @@ func TestTwoAttemptsOfAProblem(t *testing.T) {
 	b.waitDecision(&second[0], 2, "Withheld ProblemResolved")
 
 	d = b.diagnose(node, d.Spec.OperationSet, func(d *v1alpha1.Diagnosis) { d.Spec.Parameters = v1alpha1.Parameters{"a": "b"} })
-	b.waitDecision(d, 1, "Wait Cooldown") // of another problem
+	b.waitDecision(d, 1, "Wait Cooldown") // for another problem
 	if b.node(node).Spec.Unschedulable {
 		t.Error("it is cordoned")
 	}
 }
 
-// A controller that ends between the end of a repair and its next attempt loses none.
+// When a controller ends between the end of a repair and its next attempt, the attempt is not lost.
 func TestTheNextControllerTriesAgain(t *testing.T) {
 	testall.Only(t)
 	b := newBench(t)
@@ -314,8 +313,7 @@ func TestTheNextControllerTriesAgain(t *testing.T) {
 	}
 }
 
-// made returns the repairs of nodes themselves that the agents of the test have made, as
-// node:operation.
+// made returns the repairs that the simulated agents have made, as node:operation.
 func (b *bench) made() []string {
 	b.agents.mu.Lock()
 	defer b.agents.mu.Unlock()

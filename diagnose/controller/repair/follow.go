@@ -21,20 +21,20 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
-// A Diagnosis that follows a repair runs the OperationSet of another one again, with the
-// same parameters. Its checks say whether the problem lasts where nothing else does, and its
-// repairs are the further attempts of an escalation. It belongs to the Diagnosis that the
-// first repair was of, and is deleted with that.
+// A follow-up Diagnosis runs the OperationSet of another one again after a repair, with the same
+// parameters. Its checks show whether the problem persists if nothing else does, and its repairs
+// are the further attempts of an escalation. Its parent is the Diagnosis of the first repair, with
+// which it is deleted.
 
-// followed returns the Diagnosis and the node of its graph whose repair a Diagnosis follows;
-// ok is false where it follows none.
+// followed returns which Diagnosis, and which node of its graph, a follow-up Diagnosis follows; ok
+// is false if it is not a follow-up.
 func followed(d *v1alpha1.Diagnosis) (name string, id int, ok bool) {
 	name, text, found := strings.Cut(d.Annotations[v1alpha1.AnnotationFollows], "/")
 	id, err := strconv.Atoi(text)
 	return name, id, found && err == nil && d.Parent() != nil
 }
 
-// root returns the UID of the Diagnosis that the first repair was of.
+// root returns the UID of the Diagnosis that made the first repair.
 func root(d *v1alpha1.Diagnosis) types.UID {
 	if _, _, ok := followed(d); ok {
 		return d.Parent().UID
@@ -42,7 +42,7 @@ func root(d *v1alpha1.Diagnosis) types.UID {
 	return d.UID
 }
 
-// following returns the Diagnosis that follows a repair.
+// following returns the follow-up Diagnosis of a repair.
 func following(d *v1alpha1.Diagnosis, id int) *v1alpha1.Diagnosis {
 	var parent *metav1.OwnerReference
 	if _, _, ok := followed(d); ok {
@@ -53,8 +53,7 @@ func following(d *v1alpha1.Diagnosis, id int) *v1alpha1.Diagnosis {
 	return out
 }
 
-// follow returns the Diagnosis that follows a repair of this one, and makes it where it is
-// not there.
+// follow returns the follow-up Diagnosis of a repair, and creates it if it does not exist.
 func (l *look) follow(ctx context.Context, last *made) (*v1alpha1.Diagnosis, error) {
 	want, have := following(l.d, last.id), &v1alpha1.Diagnosis{}
 	err := l.client.Get(ctx, client.ObjectKeyFromObject(want), have)
@@ -73,9 +72,8 @@ func (l *look) follow(ctx context.Context, last *made) (*v1alpha1.Diagnosis, err
 	return have, nil
 }
 
-// checkAgain has the checks before a repair run again, where nothing else reports whether it
-// has helped, and puts their answer into o. why says what is waited for (pending), or why
-// there is no answer.
+// checkAgain runs the checks before a repair again, if nothing else reports whether it helped, and
+// puts their result into o. why says what is pending, or why there is no result.
 func (l *look) checkAgain(ctx context.Context, last *made, deadline time.Time, o *policy.Observation) (why string, pending bool, err error) {
 	checks, err := l.checksBefore(ctx, last.id)
 	if err != nil {
@@ -95,7 +93,7 @@ func (l *look) checkAgain(ctx context.Context, last *made, deadline time.Time, o
 		switch {
 		case res == nil:
 		case res.State == v1alpha1.ResultRefuted:
-			// It was begun when the time was up: what it found was so then.
+			// It began after the deadline: its result counts for the deadline.
 			o.Problem, o.Gone = v1alpha1.ProblemGone, deadline
 			return why, false, nil
 		case res.State == v1alpha1.ResultSucceeded:
@@ -112,8 +110,8 @@ func (l *look) checkAgain(ctx context.Context, last *made, deadline time.Time, o
 	return why, true, nil
 }
 
-// checksBefore returns the checks that had succeeded before a repair was made, on the path to
-// it. While they do the problem lasts.
+// checksBefore returns the checks that succeeded on the path to a repair before it was made. While
+// they succeed, the problem persists.
 func (l *look) checksBefore(ctx context.Context, id int) ([]int, error) {
 	set := &v1alpha1.OperationSet{}
 	if err := l.client.Get(ctx, client.ObjectKey{Name: l.d.Spec.OperationSet}, set); err != nil {
@@ -136,7 +134,7 @@ func (l *look) checksBefore(ctx context.Context, id int) ([]int, error) {
 	return out, *failed
 }
 
-// passed returns the nodes that a run has passed on its way to one.
+// passed returns the nodes that a run passed on its way to the node id.
 func passed(d *v1alpha1.Diagnosis, g *graph.Graph, id int) []int {
 	seen, next := map[int]bool{id: true}, []int{id}
 	for len(next) > 0 {
@@ -154,11 +152,11 @@ func passed(d *v1alpha1.Diagnosis, g *graph.Graph, id int) []int {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// tryAgain has a repair that has not helped made once more, where an escalation lets it be.
+// tryAgain repeats a repair that has not helped, if an escalation allows it.
 func (l *look) tryAgain(ctx context.Context, v *view, last *made) error {
 	n := v.cluster.Node(l.d.Spec.NodeName)
 	if n == nil || last.state == v1alpha1.ResultUnknown {
-		return nil // a person must look
+		return nil // a person must check
 	}
 	attempts, err := l.attempts(ctx, l.d)
 	if err != nil {
@@ -178,7 +176,7 @@ func (l *look) tryAgain(ctx context.Context, v *view, last *made) error {
 	return nil
 }
 
-// runs reports whether the Diagnosis whose repair this one follows has not ended.
+// runs returns the Diagnosis that this one follows, and whether it is still running.
 func (l *look) runs(ctx context.Context) (name string, yes bool, err error) {
 	name, _, ok := followed(l.d)
 	if !ok {
@@ -189,10 +187,9 @@ func (l *look) runs(ctx context.Context) (name string, yes bool, err error) {
 	return name, err == nil && !d.Status.Phase.Ended(), client.IgnoreNotFound(err)
 }
 
-// problem returns what is known of the problem: in the Diagnosis itself, or in the one that
-// it belongs to.
+// problem returns the problem that is recorded in the Diagnosis itself or in one of its parents.
 func (l *look) problem(ctx context.Context) (*v1alpha1.Problem, error) {
-	const most = 4 // follows one, which a targetSelector led to
+	const most = 4 // a follow-up, its parent, and the parent's targetSelector Diagnosis
 	d := l.d
 	for range most {
 		if d.Status.Problem != nil {

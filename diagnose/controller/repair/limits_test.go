@@ -32,7 +32,7 @@ func (b *bench) paused(name string) string {
 	return ""
 }
 
-// A controller that makes no repairs reports whether a policy is valid, too.
+// A controller that makes no repairs also reports whether a policy is valid.
 func TestAccepted(t *testing.T) {
 	b := newBench(t)
 	good, bad := b.policy(nil), b.policy(func(p *v1alpha1.RemediationPolicySpec) {
@@ -58,7 +58,7 @@ func TestPauseAndMaintenanceWindow(t *testing.T) {
 	b := newBench(t)
 	node := b.nodes(1)[0]
 	p := b.policy(func(p *v1alpha1.RemediationPolicySpec) { p.Pause = true })
-	// It is noon: the window is at night.
+	// It is noon; the window is at night.
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	r := b.control(func(c *Config) { c.Now = func() time.Time { return now } })
 	d := b.diagnose(node, b.set("cordon"), nil)
@@ -84,8 +84,7 @@ func TestPauseAndMaintenanceWindow(t *testing.T) {
 	}
 }
 
-// The first step does not help, the second does: it has waited for the first, and not for
-// the cooldown.
+// The first step does not help, the second does: it waited for the first, but not for the cooldown.
 func TestEscalation(t *testing.T) {
 	b := newBench(t)
 	node := b.nodes(1)[0]
@@ -114,8 +113,8 @@ func TestEscalation(t *testing.T) {
 	b.waitEvents(d.UID, "RepairAllowed", "Repaired", "RepairWaits", "RepairDidNotHelp", "Cordoned", "RepairVerified")
 }
 
-// A step's own timeout is how long it may help, whether it is longer than verifyWithin or
-// shorter, and counts from its end.
+// A step's own timeout, longer or shorter than verifyWithin, determines how long it may take to
+// help, and counts from its end.
 func TestTimeoutOfAStep(t *testing.T) {
 	for name, test := range map[string]struct{ timeout, within time.Duration }{
 		"longer": {time.Hour, time.Second}, "shorter": {2 * time.Second, time.Hour},
@@ -169,11 +168,11 @@ func TestAttemptsOfOtherDiagnoses(t *testing.T) {
 	b.waitDecision(b.diagnose(node, set, of("2026-11-22T12:00:00Z")), 1, "Run Allowed")
 }
 
-// What was allowed and has not begun is taken back, where it is no longer: the node's agent
-// may be away for hours.
+// A repair that was allowed but has not begun is revoked once it is no longer allowed: the node's
+// agent may be away for hours.
 func TestAGrantIsTakenBack(t *testing.T) {
 	b := newBench(t)
-	b.agents.stop() // they are away
+	b.agents.stop() // the agents are away
 	node := b.nodes(1)[0]
 	p := b.policy(nil)
 	b.control(nil)
@@ -192,24 +191,24 @@ func TestAGrantIsTakenBack(t *testing.T) {
 	}
 	b.changePolicy(p, func(p *v1alpha1.RemediationPolicySpec) { p.Pause = false })
 	b.waitDecision(d, 1, "Run Allowed")
-	// It has begun: nobody takes it back.
+	// It has begun, so it can't be revoked.
 	b.status(d, func(s *v1alpha1.DiagnosisStatus) {
 		now := metav1.NowMicro()
 		s.Checkpoint = &v1alpha1.Checkpoint{Holder: "agent", Time: now, Intent: &v1alpha1.Intent{ID: 1, Operation: "restart-unit", Time: now}}
 	})
 	b.changePolicy(p, func(p *v1alpha1.RemediationPolicySpec) { p.Pause = true })
 	b.holds("it stays allowed", 2*time.Second, func() bool { return b.decision(d, 1) == "Run Allowed" })
-	// The run is given up before its end is reported: the node is in service.
+	// The run ends as Unknown before the repair's end is reported; the node is in service.
 	b.changePolicy(p, func(p *v1alpha1.RemediationPolicySpec) { p.VerifyWithin = metav1.Duration{Duration: time.Second} })
 	b.status(d, func(s *v1alpha1.DiagnosisStatus) { b.agents.end(s, v1alpha1.PhaseUnknown) })
 	b.waitIs("slots", "", func() string { return b.slots(p) })
 }
 
-// What was allowed and has not begun takes slots of policies that come later, also where one
-// is made anew: else its agent comes back, and repairs beyond their budgets.
+// A repair that was allowed but has not begun takes slots of later policies too, even recreated
+// ones. Otherwise its agent would come back and repair beyond their budgets.
 func TestAGrantHasSlotsOfLaterPolicies(t *testing.T) {
 	b := newBench(t)
-	b.agents.stop() // they are away
+	b.agents.stop() // the agents are away
 	nodes, set := b.nodes(2), b.set("restart-unit")
 	two := func(p *v1alpha1.RemediationPolicySpec) { *p.Budget.MaxNodes = 2 }
 	b.policy(two)
@@ -262,7 +261,7 @@ func TestWhatCantBeMadeIsRefusedBefore(t *testing.T) {
 	b.waitCondition(odd, v1alpha1.ConditionRemediationAllowed, "False Invalid")
 }
 
-// A drain goes on under the next controller, and is cancelled.
+// A drain continues under the next controller, and is cancelled.
 func TestDrainGoesOn(t *testing.T) {
 	b := newBench(t)
 	nodes, shop := b.nodes(2), b.server.Namespace(t)
@@ -290,7 +289,7 @@ func TestDrainGoesOn(t *testing.T) {
 		t.Error(left(d))
 	}
 	b.waitEvents(d.UID, "RepairBegun", "Drained")
-	// It did not help: the node is out of service, and its slot stays taken.
+	// It did not help: the node is out of service, and its slot stays held.
 	b.waitIs("slots", nodes[0]+":"+drain, func() string { return b.slots(p) })
 	b.problem(d, v1alpha1.ProblemGone)
 	b.waitCondition(d, v1alpha1.ConditionVerified, "True Helped")
@@ -305,8 +304,8 @@ func TestDrainGoesOn(t *testing.T) {
 	b.waitEvents(d.UID, "RepairBegun", "RepairFailed")
 }
 
-// A policy that comes while a drain is under way has no slot of it, and ends nothing: that is
-// how people stop all repairs that have not begun.
+// A policy that is created during a drain has no slot of it and does not end it: this is how people
+// stop all repairs that have not begun.
 func TestStopEndsNoDrain(t *testing.T) {
 	b := newBench(t)
 	node, shop := b.nodes(1)[0], b.server.Namespace(t)
@@ -325,8 +324,8 @@ func TestStopEndsNoDrain(t *testing.T) {
 	b.waitEvents(d.UID, "RepairBegun", "Drained")
 }
 
-// The slot of a drain that has not helped is held until the node is in service again, also
-// where the Diagnosis is gone.
+// The slot of a drain that has not helped is held until the node is in service again, even if the
+// Diagnosis is gone.
 func TestSlotOfADrainThatDidNotHelp(t *testing.T) {
 	testall.Only(t)
 	b := newBench(t)
@@ -344,7 +343,7 @@ func TestSlotOfADrainThatDidNotHelp(t *testing.T) {
 	b.waitIs("slots", "", func() string { return b.slots(p) })
 }
 
-// awaitsApproval has a run come to a repair, as its node's agent would, and wait for a person.
+// awaitsApproval advances a run to a repair, as its node's agent would, to wait for approval.
 func (b *bench) awaitsApproval(d *v1alpha1.Diagnosis, id int, operation string) {
 	b.Helper()
 	b.status(d, func(s *v1alpha1.DiagnosisStatus) {
@@ -354,7 +353,7 @@ func (b *bench) awaitsApproval(d *v1alpha1.Diagnosis, id int, operation string) 
 	b.waitDecision(d, id, "Wait AwaitingApproval")
 }
 
-// forge writes into the status that a repair is under way.
+// forge writes a repair under way into the status.
 func (b *bench) forge(d *v1alpha1.Diagnosis, id int) {
 	b.Helper()
 	b.status(d, func(s *v1alpha1.DiagnosisStatus) {
@@ -364,8 +363,8 @@ func (b *bench) forge(d *v1alpha1.Diagnosis, id int) {
 	})
 }
 
-// A status that says that a repair is under way is not enough to have it made: nodes'
-// agents write it too.
+// A status with a repair under way is not enough to have it made, because nodes' agents write it
+// too.
 func TestARepairThatNobodyAllowed(t *testing.T) {
 	b := newBench(t)
 	b.agents.stop()
@@ -409,8 +408,7 @@ func TestARepairThatNobodyAllowedBehindAnother(t *testing.T) {
 	}
 }
 
-// What is allowed is what was looked at: an Operation that is changed while its drain is
-// under way ends it.
+// Only the checked plan is allowed: changing the Operation of a running drain ends the drain.
 func TestAnOperationThatIsChangedOnTheWay(t *testing.T) {
 	b := newBench(t)
 	node := b.nodes(1)[0]
@@ -428,6 +426,6 @@ func TestAnOperationThatIsChangedOnTheWay(t *testing.T) {
 	b.waitFor("it is under way", func() bool { return state() == v1alpha1.ResultRunning })
 	b.patch(&v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{Name: drain}}, `{"spec":{"processor":{"builtin":{"parameters":{"deleteEmptyDirData":"true"}}}}}`)
 	b.waitFor("it ends", func() bool { return state() == v1alpha1.ResultUnknown })
-	b.waitPhase(d, v1alpha1.PhaseRunning) // its node's agent asks for another plan
+	b.waitPhase(d, v1alpha1.PhaseRunning) // its node's agent asks for a new decision
 	b.waitEvents(d.UID, "RepairBegun", "RepairUnknown")
 }

@@ -16,21 +16,22 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
-// made is a repair of a Diagnosis that was allowed.
+// made is an allowed repair of a Diagnosis.
 type made struct {
 	id        int
 	operation string
 	allowed   time.Time // by the controller's clock
-	// begun and ended are by the clock of who makes it, which is the node's unless here.
-	begun     time.Time // zero: it has not begun, as far as anybody has reported
+	// begun and ended are by the clock of the maker: the controller's if here is set, else the
+	// node's.
+	begun     time.Time // zero: no beginning was reported
 	ended     time.Time // zero: it has not ended
-	nodeEnded time.Time // when it ended, by the node's clock; zero: the node has not said
+	nodeEnded time.Time // when it ended, by the node's clock; zero: not reported
 	state     v1alpha1.ResultState
 	message   string
 	here      bool // the controller makes it
 }
 
-// allowedRepairs returns the repairs that were allowed, in that order.
+// allowedRepairs returns the allowed repairs, sorted by when they were allowed.
 func allowedRepairs(d *v1alpha1.Diagnosis) []made {
 	var out []made
 	for i := range d.Status.Remediations {
@@ -63,7 +64,7 @@ func allowedRepairs(d *v1alpha1.Diagnosis) []made {
 	return out
 }
 
-// byNode fills in what the node's agent reports of a repair that it makes.
+// byNode fills in what the node's agent reports about a repair that it makes.
 func (m *made) byNode(d *v1alpha1.Diagnosis, res *v1alpha1.Result) {
 	if c := d.Status.Checkpoint; c != nil && c.Intent != nil && int(c.Intent.ID) == m.id {
 		m.begun, m.state, m.operation = c.Intent.Time.Time, v1alpha1.ResultRunning, c.Intent.Operation
@@ -81,7 +82,7 @@ func (m *made) byNode(d *v1alpha1.Diagnosis, res *v1alpha1.Result) {
 	case res.StartTime != nil:
 		m.begun = res.StartTime.Time
 	case m.begun.IsZero():
-		m.begun = m.allowed // an agent says it
+		m.begun = m.allowed // an agent reports it without its time
 	}
 	if res.State == v1alpha1.ResultRunning {
 		return
@@ -101,13 +102,12 @@ func endOf(res *v1alpha1.Result) time.Time {
 	return res.StartTime.Add(res.Duration.Duration)
 }
 
-// begun returns those of the repairs that have begun.
+// begun returns the repairs that have begun.
 func begun(all []made) []made {
 	return slices.DeleteFunc(slices.Clone(all), func(m made) bool { return m.begun.IsZero() })
 }
 
-// verified returns the condition Verified where it has its last word on the repair that
-// was allowed last.
+// verified returns the condition Verified if it is final for the repair that was allowed last.
 func verified(d *v1alpha1.Diagnosis) *metav1.Condition {
 	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionVerified)
 	if c == nil || c.Reason == v1alpha1.ReasonRepairing || c.Reason == v1alpha1.ReasonVerifying || c.Reason == v1alpha1.ReasonProblemUnknown {
@@ -116,8 +116,8 @@ func verified(d *v1alpha1.Diagnosis) *metav1.Condition {
 	return c
 }
 
-// attemptsOf returns the repairs that a Diagnosis has begun, with times of the controller's
-// clock: one begins when it is allowed. One behind which another was allowed has not helped.
+// attemptsOf returns the repairs that a Diagnosis has begun, with times of the controller's clock:
+// a repair's start is when it was allowed. A repair followed by another allowed one has not helped.
 func attemptsOf(d *v1alpha1.Diagnosis) []policy.Attempt {
 	all := allowedRepairs(d)
 	var out []policy.Attempt
@@ -135,7 +135,7 @@ func attemptsOf(d *v1alpha1.Diagnosis) []policy.Attempt {
 	return out
 }
 
-// stateOf returns how far the verification of the repair is that was allowed last.
+// stateOf returns the verification state of the repair that was allowed last.
 func stateOf(d *v1alpha1.Diagnosis, last *made) policy.VerifyState {
 	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionVerified)
 	switch {
@@ -148,13 +148,13 @@ func stateOf(d *v1alpha1.Diagnosis, last *made) policy.VerifyState {
 	case c != nil && c.Reason == v1alpha1.ReasonProblemUnknown:
 		return policy.Unknown
 	case last.ended.IsZero() && !last.here && d.Status.Phase.Ended():
-		return "" // its end comes no more
+		return "" // its end will never be reported
 	}
 	return policy.Verifying
 }
 
-// attempts returns the repairs that were begun of the Diagnosis' node in the episode of
-// its problem, by whichever Diagnosis, and by those that follow each other.
+// attempts returns the repairs that were begun on the Diagnosis' node in the same episode of the
+// problem, by any Diagnosis, and those of its chain of follow-ups.
 func (r *reconciler) attempts(ctx context.Context, d *v1alpha1.Diagnosis) ([]policy.Attempt, error) {
 	out := attemptsOf(d)
 	var list v1alpha1.DiagnosisList
@@ -172,8 +172,7 @@ func (r *reconciler) attempts(ctx context.Context, d *v1alpha1.Diagnosis) ([]pol
 	return out, nil
 }
 
-// problemKey names an episode of a problem. It is empty where a person has made the
-// Diagnosis.
+// problemKey identifies an episode of a problem. It is empty if a person created the Diagnosis.
 type problemKey struct{ source, subject, episode string }
 
 func episode(d *v1alpha1.Diagnosis) problemKey {

@@ -36,7 +36,7 @@ import (
 )
 
 var (
-	cluster = kubetest.Shared{Own: true} // the controller works on all Diagnoses
+	cluster = kubetest.Shared{Own: true} // the controller handles all Diagnoses
 	roles   sync.Once
 )
 
@@ -48,8 +48,7 @@ func TestMain(m *testing.M) {
 // deadline is for what takes seconds at most on an idle machine.
 const deadline = 60 * time.Second
 
-// user is whom the controllers of tests are known as. Their rights are those that the
-// documentation names, and no others.
+// user is the user of the tests' controllers. Their rights are exactly the documented ones.
 const user = "kernosis-controller"
 
 func scheme(t testing.TB) *runtime.Scheme {
@@ -61,13 +60,13 @@ func scheme(t testing.TB) *runtime.Scheme {
 	return s
 }
 
-// bench is a namespace with nodes, policies and agents of its own.
+// bench is a namespace with its own nodes, policies and agents.
 type bench struct {
 	*testing.T
 	server *kubetest.Server
 	client client.WithWatch
 	system string // the namespace
-	user   string // whom its controllers are known as
+	user   string // user of its controllers
 	agents *agents
 }
 
@@ -82,7 +81,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// grant makes the roles of the controller, but those of the election, which is tested
+// grant creates the roles of the controller, except that of the election, which is tested
 // elsewhere.
 func (b *bench) grant() {
 	b.Helper()
@@ -96,7 +95,7 @@ func (b *bench) grant() {
 	})
 }
 
-// grantBase gives the bench's controllers the controller's role without repairs, changed.
+// grantBase gives the bench's controllers a changed version of the role without repairs.
 func (b *bench) grantBase(name string, change func(*rbacv1.PolicyRule)) {
 	b.Helper()
 	b.user = name
@@ -117,7 +116,7 @@ func (b *bench) create(o client.Object) {
 	}
 }
 
-// nodes makes nodes that the bench's policies select.
+// nodes creates nodes that the bench's policies select.
 func (b *bench) nodes(n int) []string {
 	b.Helper()
 	var names []string
@@ -136,7 +135,7 @@ func (b *bench) patch(o client.Object, body string) {
 	}
 }
 
-// policy makes a policy of the bench's nodes, with a budget of one node and no cooldown.
+// policy creates a policy for the bench's nodes, with a budget of one node and no cooldown.
 func (b *bench) policy(change func(*v1alpha1.RemediationPolicySpec)) string {
 	b.Helper()
 	one, hundred := int32(1), int32(100)
@@ -169,7 +168,7 @@ func (b *bench) changePolicy(name string, change func(*v1alpha1.RemediationPolic
 	})
 }
 
-// retry tries until it works: others write the same objects.
+// retry retries until do succeeds, because others write the same objects.
 func (b *bench) retry(what string, do func() error) {
 	b.Helper()
 	var err error
@@ -194,7 +193,7 @@ func (b *bench) slots(name string) string {
 	return strings.Join(out, " ")
 }
 
-// set makes an OperationSet of operations that follow each other, and returns its name.
+// set creates an OperationSet that runs operations one after the other, and returns its name.
 func (b *bench) set(operations ...string) string {
 	b.Helper()
 	s := &v1alpha1.OperationSet{ObjectMeta: metav1.ObjectMeta{GenerateName: b.system + "-"}}
@@ -210,7 +209,7 @@ func (b *bench) set(operations ...string) string {
 	return s.Name
 }
 
-// operation makes an Operation of a built-in with fixed parameters.
+// operation creates an Operation of a built-in with fixed parameters.
 func (b *bench) operation(builtin string, parameters map[string]string) string {
 	b.Helper()
 	o := &v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{GenerateName: builtin + "-"}}
@@ -219,7 +218,7 @@ func (b *bench) operation(builtin string, parameters map[string]string) string {
 	return o.Name
 }
 
-// diagnose makes a Diagnosis, whose problem lasts.
+// diagnose creates a Diagnosis whose problem lasts.
 func (b *bench) diagnose(node, set string, change func(*v1alpha1.Diagnosis)) *v1alpha1.Diagnosis {
 	b.Helper()
 	d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{GenerateName: "d-", Namespace: b.system}, Spec: v1alpha1.DiagnosisSpec{OperationSet: set, NodeName: node}}
@@ -231,7 +230,7 @@ func (b *bench) diagnose(node, set string, change func(*v1alpha1.Diagnosis)) *v1
 	return d
 }
 
-// problem says whether the problem of a Diagnosis lasts, as its node's agent would.
+// problem writes whether the problem of a Diagnosis lasts, as its node's agent would.
 func (b *bench) problem(d *v1alpha1.Diagnosis, state v1alpha1.ProblemState) {
 	b.Helper()
 	b.status(d, func(s *v1alpha1.DiagnosisStatus) {
@@ -274,7 +273,7 @@ func (b *bench) node(name string) *corev1.Node {
 	return n
 }
 
-// decision returns what was decided of a repair as "Verb Reason".
+// decision returns the decision on a repair as "Verb Reason".
 func (b *bench) decision(d *v1alpha1.Diagnosis, id int) string {
 	b.Helper()
 	rem := b.get(d).Status.Remediation(id)
@@ -284,7 +283,7 @@ func (b *bench) decision(d *v1alpha1.Diagnosis, id int) string {
 	return string(rem.Verb) + " " + rem.Reason
 }
 
-// condition returns one as "Status Reason".
+// condition returns a condition as "Status Reason".
 func (b *bench) condition(d *v1alpha1.Diagnosis, kind string) string {
 	b.Helper()
 	for _, c := range b.get(d).Status.Conditions {
@@ -323,7 +322,7 @@ func (b *bench) waitFor(what string, ok func() bool) {
 	await.Until(b, what, deadline, ok)
 }
 
-// holds fails when something does not hold for a while.
+// holds fails if a condition does not hold for a while.
 func (b *bench) holds(what string, lasts time.Duration, ok func() bool) {
 	b.Helper()
 	for until := time.Now().Add(lasts); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
@@ -333,7 +332,7 @@ func (b *bench) holds(what string, lasts time.Duration, ok func() bool) {
 	}
 }
 
-// events returns the reasons of an object's Events, each with how often it was reported.
+// events returns the reasons of an object's Events, each with its count.
 func (b *bench) events(uid types.UID) map[string]int {
 	b.Helper()
 	var list corev1.EventList
@@ -352,7 +351,7 @@ func (b *bench) events(uid types.UID) map[string]int {
 	return out
 }
 
-// waitEvents waits until the Events of an object are these, each reported once.
+// waitEvents waits until the Events of an object are exactly these, each reported once.
 func (b *bench) waitEvents(uid types.UID, reasons ...string) {
 	b.Helper()
 	want := map[string]int{}
@@ -362,7 +361,7 @@ func (b *bench) waitEvents(uid types.UID, reasons ...string) {
 	b.waitIs("events", fmt.Sprint(want), func() string { return fmt.Sprint(b.events(uid)) })
 }
 
-// running is a controller that runs.
+// running is a running controller.
 type running struct {
 	*link
 	registry *prometheus.Registry
@@ -370,11 +369,11 @@ type running struct {
 	ended    chan error
 }
 
-// link is a process's way to the API server. After its last write the process is dead.
+// link is a process's connection to the API server. After its last write the process is dead.
 type link struct {
 	mu    sync.Mutex
-	left  int  // writes that are taken yet; negative: all
-	after bool // the last one is taken, and its answer lost
+	left  int  // writes that are still accepted; negative: all
+	after bool // the last one succeeds, and its response is lost
 	dead  chan struct{}
 	wrote []string
 }
@@ -456,8 +455,8 @@ func (b *bench) controlLink(l *link, change func(*Config)) *running {
 	return r
 }
 
-// run runs a controller in a manager as the command makes it: it is added once the kinds
-// are served, and what is kept of objects is what all parts agree on.
+// run runs a controller in a manager as the command does: it is added once the kinds are served,
+// and the cache options are shared by all parts.
 func run(ctx context.Context, to *rest.Config, c Config, known *runtime.Scheme) error {
 	speak := liveness.Config{Namespace: c.Namespace}
 	kinds, err := speak.ByObject()
@@ -482,7 +481,7 @@ func (r *running) stop() error {
 	return <-r.ended
 }
 
-// count returns the sum of a metric over the label values that are given, name by name.
+// count returns the sum of a metric over the given label values, name by name.
 func (r *running) count(t testing.TB, name string, labels ...string) float64 {
 	t.Helper()
 	return kubetest.Sum(t, r.registry, name, labels...)

@@ -12,7 +12,7 @@ import (
 
 // counts are the counters, and the registry of all metrics of this package.
 type counts struct {
-	*prometheus.Registry                        // of these, and of the policies' gauges
+	*prometheus.Registry                        // of these counters and the policies' gauges
 	decisions            *prometheus.CounterVec // by policy, verb and reason
 	repairs              *prometheus.CounterVec // by operation and outcome
 	verifications        *prometheus.CounterVec // by operation and result
@@ -31,13 +31,13 @@ func newCounts() *counts {
 	}
 }
 
-// gauges are what is so of a policy when it is asked.
+// gauges are the values of a policy at a scrape.
 type gauges struct {
 	policy string
 	slots  int // taken
 	kept   int // nodes under repair or in their cooldown
 	use    v1alpha1.BudgetUse
-	paused string // the reason; empty: it is not
+	paused string // the reason; empty: not paused
 }
 
 // gauge is a metric of a policy.
@@ -85,8 +85,8 @@ func (r *reconciler) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// policyGauges returns what is so of each policy, as the cache has it. A controller that is
-// not the leader has none to report.
+// policyGauges returns the values of each policy, from the cache. A controller that is not the
+// leader reports none.
 func (r *reconciler) policyGauges() []gauges {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -109,7 +109,7 @@ func TestEnforce(t *testing.T) {
 	} {
 		kubetest.AwaitSum(t, r.registry, 1, name, labels...)
 	}
-	// Its cooldown lasts.
+	// Its cooldown is not over.
 	again := b.diagnose(node, set, nil)
 	b.waitDecision(again, 1, "Wait Cooldown")
 	b.problem(again, v1alpha1.ProblemGone)
@@ -128,8 +128,8 @@ func TestNotHelped(t *testing.T) {
 	b.waitEvents(d.UID, "Cordoned", "RepairDidNotHelp")
 }
 
-// The verdict on a repair does not depend on how the node's clock differs from the
-// controller's: of one that the controller makes, and of one of the node.
+// The verification of a repair does not depend on the difference between the node's and the
+// controller's clock, for repairs of the controller and of the node.
 func TestClocksThatDiffer(t *testing.T) {
 	testall.Only(t)
 	for _, skew := range []time.Duration{-10 * time.Second, 5 * time.Minute} {

@@ -20,13 +20,13 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
-// reportEvery is how often a policy's status is written at most for what nodes do: they
-// come and go by the hundred.
+// reportEvery is the shortest interval between writes of a policy's status because of node changes:
+// nodes come and go by the hundred.
 const reportEvery = 5 * time.Second
 
-// reconcilePolicy settles a policy's slots and reports whether it is valid and paused, and how
-// much of its budget is used: at the controller's start, at changes of it and of nodes, and
-// now and then.
+// reconcilePolicy settles a policy's slots and reports whether it is valid, whether it is paused,
+// and how much of its budget is used. It runs at the controller's start, when the policy or nodes
+// change, and periodically.
 func (r *reconciler) reconcilePolicy(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
@@ -54,9 +54,8 @@ func (r *reconciler) reconcilePolicy(ctx context.Context, request reconcile.Requ
 	return next, nil
 }
 
-// report writes a policy's conditions and how much of its budget is used, where they have
-// changed. Where it has written lately, and the policy's spec is the same, it returns
-// in which time it may write again.
+// report writes a policy's conditions and budget use if they have changed. If it has written
+// recently and the policy's spec is the same, it only returns when it may write again.
 func (r *reconciler) report(ctx context.Context, p *v1alpha1.RemediationPolicy) (early time.Duration, err error) {
 	v, err := r.view(ctx)
 	if err != nil {
@@ -93,14 +92,14 @@ func (r *reconciler) report(ctx context.Context, p *v1alpha1.RemediationPolicy) 
 	return 0, nil
 }
 
-// reported is when a policy's status was written for what nodes do, and for which spec.
+// reported is when a policy's status was last written, and for which generation.
 type reported struct {
 	at         time.Time
 	generation int64
 }
 
-// reconcileNode removes marks of what is no longer so: were it done again by another, it
-// would be taken for Kernosis' own.
+// reconcileNode removes marks of changes that are no longer in force: if somebody else made the
+// same change again, it would be mistaken for Kernosis' own.
 func (r *reconciler) reconcileNode(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
@@ -113,7 +112,7 @@ func (r *reconciler) reconcileNode(ctx context.Context, request reconcile.Reques
 		r.config.Log.Warn("marks of repairs can't be read: Kernosis changes nothing on the node", "node", seen.Name, "error", err)
 		return reconcile.Result{}, nil
 	}
-	if !stale || r.config.DryRun { // it may have no right to write Nodes
+	if !stale || r.config.DryRun { // in a dry run it may have no right to write Nodes
 		return reconcile.Result{}, nil
 	}
 	n := &corev1.Node{}

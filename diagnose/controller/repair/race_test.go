@@ -2,5 +2,5 @@
 
 package repair
 
-// raceDetector: what one goroutine does takes ten times as long and more under it.
+// raceDetector: under it, single-goroutine work takes ten times as long and more.
 const raceDetector = true

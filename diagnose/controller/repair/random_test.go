@@ -28,14 +28,14 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// seed is for who looks into one run.
+// seed repeats one run for debugging.
 var seed = flag.Uint64("seed", 0, "the run of TestRandomRunsOfTwoControllers to repeat")
 
 const randomLabel = "example.org/state"
 
-// world is one run: a store, two controllers that both believe to lead, agents, persons,
-// and whoever says whose turn it is. One goroutine runs at a time, and time passes only
-// where all wait, so that a seed determines the run.
+// world is one run: a store, two controllers that both believe they lead, agents, persons, and a
+// scheduler. One goroutine runs at a time, and time advances only when all wait, so that a seed
+// determines the run.
 type world struct {
 	*testing.T
 	r      *rand.Rand
@@ -46,11 +46,11 @@ type world struct {
 
 	limits  map[string]int    // of policies: nodes at once
 	persons map[string]bool   // nodes that a person has cordoned
-	labels  map[string]string // what persons have set
+	labels  map[string]string // values set by persons
 	made    map[string]int    // by diagnosis and step: how often it was made
 }
 
-// controlled is a controller's process, and its workers.
+// controlled is a controller's process with its workers.
 type controlled struct {
 	process
 	r       *reconciler
@@ -144,7 +144,7 @@ func (w *world) policy(i, nodes int) {
 	w.store.create(p)
 }
 
-// start begins a controller's life, with nothing that the one before it knew.
+// start starts a controller without any memory of the previous one.
 func (w *world) start(c *controlled, name string) {
 	c.lives++
 	c.name, c.dead, c.cut = name, false, false
@@ -211,7 +211,7 @@ func (w *world) see(by string, old, now client.Object) {
 	}
 }
 
-// Never more slots than the budget has, nor two of a node.
+// seePolicy checks that a policy never has more slots than its budget, nor two of a node.
 func (w *world) seePolicy(by string, old, now *v1alpha1.RemediationPolicy) {
 	open, before := map[string]bool{}, map[string]bool{}
 	nodes := map[string]bool{}
@@ -235,8 +235,8 @@ func (w *world) seePolicy(by string, old, now *v1alpha1.RemediationPolicy) {
 	}
 }
 
-// Never more nodes changed than the budget has, no change twice, and only what is
-// Kernosis' own is taken back.
+// seeNode checks that never more nodes are changed than the budget allows, no change is made twice,
+// and only Kernosis' own changes are undone.
 func (w *world) seeNode(by string, old, now *corev1.Node) {
 	w.note("%s: %s: cordoned %v label %q acts %s", by, now.Name, now.Spec.Unschedulable, now.Labels[randomLabel], now.Annotations[policy.AnnotationActs])
 	if by == "" {
@@ -252,7 +252,7 @@ func (w *world) seeNode(by string, old, now *corev1.Node) {
 		if !w.underWay(a.Diagnosis) {
 			w.breaks("%s: %s on %s, which is not under way", by, step, now.Name)
 		}
-		// A cordon whose end nobody has seen is made anew where it is lacking.
+		// A cordon with an unknown result is repeated if it is missing.
 		if w.made[step] > 1 && a.Kind == policy.KindLabel {
 			w.breaks("%s: %s was made twice on %s", by, step, now.Name)
 		}
@@ -278,8 +278,8 @@ func (w *world) seeNode(by string, old, now *corev1.Node) {
 	}
 }
 
-// underWay reports whether a Diagnosis has a repair under way, or one that Unknown is said
-// of: nobody knows whether it is made.
+// underWay reports whether a Diagnosis has a repair that is Running, or Unknown and so perhaps
+// made.
 func (w *world) underWay(uid types.UID) bool {
 	for _, o := range w.store.objects {
 		if d, ok := o.(*v1alpha1.Diagnosis); ok && d.UID == uid {
@@ -291,7 +291,7 @@ func (w *world) underWay(uid types.UID) bool {
 	return false
 }
 
-// holdsSlot checks that what is done to a node has a slot of each policy that selects it.
+// holdsSlot checks that a change of a node has a slot of each policy that selects it.
 func (w *world) holdsSlot(by, name string, n *corev1.Node, uid types.UID, what string) {
 	p := &v1alpha1.RemediationPolicy{}
 	if err := w.store.get(client.ObjectKey{Name: name}, p); err != nil {
@@ -315,7 +315,7 @@ func (w *world) acts(n *corev1.Node) []policy.Act {
 	return acts
 }
 
-// ours returns a policy's nodes that are cordoned by Kernosis.
+// ours returns a policy's nodes that Kernosis has cordoned.
 func (w *world) ours(name string) []string {
 	p := w.store.objects["RemediationPolicy /"+name].(*v1alpha1.RemediationPolicy)
 	out := map[string]bool{}
@@ -340,7 +340,7 @@ func keys(m map[string]bool) []string {
 	return out
 }
 
-// names returns the names of a kind, in order.
+// names returns the names of a kind's objects, sorted.
 func (w *world) names(kind string) []types.NamespacedName {
 	var out []types.NamespacedName
 	for key, o := range w.store.objects {
@@ -352,7 +352,7 @@ func (w *world) names(kind string) []types.NamespacedName {
 	return out
 }
 
-// begin has a worker look at an object, which no other of the same process does.
+// begin starts a worker on an object, unless another of the same process has it.
 func (w *world) begin(c *controlled, i int, kind string, name types.NamespacedName) {
 	key := kind + name.String()
 	for _, t := range c.workers {
@@ -368,7 +368,7 @@ func (w *world) begin(c *controlled, i int, kind string, name types.NamespacedNa
 	c.workers[i] = t
 	go func() {
 		defer close(t.done)
-		_, _ = do(ctx, reconcile.Request{NamespacedName: name}) // what failed is tried again at random
+		_, _ = do(ctx, reconcile.Request{NamespacedName: name}) // failures are retried at random
 	}()
 	w.await(c, i)
 }
@@ -390,7 +390,7 @@ func (w *world) turn(c *controlled, i int, f callFault) {
 	w.await(c, i)
 }
 
-// bury ends what a dead process has under way, and begins another life.
+// bury ends what a dead process was doing, and starts it again.
 func (w *world) bury(c *controlled) {
 	for i, t := range c.workers {
 		if t != nil {
@@ -404,7 +404,7 @@ func (w *world) bury(c *controlled) {
 	w.note("%s begins", c.name)
 }
 
-// refresh brings a kind in a cache up to date, as a watch does sooner or later.
+// refresh updates a kind in a cache, as a watch does sooner or later.
 func (w *world) refresh(c *controlled, kind string) {
 	for key := range c.cache {
 		if strings.HasPrefix(key, kind+" ") {
@@ -418,7 +418,7 @@ func (w *world) refresh(c *controlled, kind string) {
 	}
 }
 
-// step does one thing at random.
+// step does one random thing.
 func (w *world) step() {
 	c := w.both[w.r.IntN(2)]
 	i := w.r.IntN(len(c.workers))
@@ -464,15 +464,15 @@ func (w *world) agent() {
 	w.agents.step(w.Context(), d)
 }
 
-// person does what persons, kubelets and agents do: cordons come and go, labels, nodes that
-// are not ready, problems that are gone.
+// person does what persons, kubelets and agents do: cordons, labels, nodes that become unready,
+// problems that end.
 func (w *world) person() {
 	n := &corev1.Node{}
 	if err := w.store.get(pick(w.r, w.names("Node")...), n); err != nil {
 		w.Fatal(err)
 	}
 	if _, stale, _ := policy.Acts(n); stale {
-		return // known limit: what is done again before anybody has looked is taken for Kernosis'
+		return // known limit: a change repeated before the stale mark is removed is taken for Kernosis'
 	}
 	status := false
 	switch w.r.IntN(6) {
@@ -504,8 +504,8 @@ func (w *world) person() {
 	_ = w.store.put("", n, status)
 }
 
-// settles brings the run to its end, with no more faults: all problems end, persons take
-// back all cordons, and each Diagnosis and each slot must come to its end.
+// settles finishes the run without further faults: all problems end, persons undo all cordons, and
+// each Diagnosis and each slot must end.
 func (w *world) settles() {
 	for _, c := range w.both {
 		c.cut = false
@@ -571,14 +571,14 @@ func (w *world) settles() {
 	w.breaks("without an end: %s", left)
 }
 
-// Two controllers that both believe to lead, over random policies, with caches that lag
-// behind, calls that fail or whose answer is lost, partitions, and deaths before and behind
-// any call; and persons and agents, who write the same objects. Never more than a budget
-// has, nothing twice, only Kernosis' own is taken back, and all comes to an end. A run is
-// reported by its seed: -seed repeats it.
+// Two controllers that both believe they lead, with random policies, lagging caches, calls that
+// fail or whose response is lost, partitions, and deaths before and after any call; and persons and
+// agents that write the same objects. Budgets are never exceeded, nothing is made twice, only
+// Kernosis' own changes are undone, and everything ends. A failed run reports its seed, which -seed
+// repeats.
 func TestRandomRunsOfTwoControllers(t *testing.T) {
 	first, runs := 1+rand.Uint64N(1<<40), testall.Cases(t, 1000)
-	if testing.Short() || raceDetector { // all of them run without it
+	if testing.Short() || raceDetector { // without these, all of them run
 		runs = max(1, runs/10)
 	}
 	if *seed != 0 {
@@ -597,7 +597,7 @@ func TestRandomRunsOfTwoControllers(t *testing.T) {
 			if !w.Failed() {
 				w.settles()
 			}
-			for _, c := range w.both { // nothing stays behind in the bubble
+			for _, c := range w.both { // no goroutine may stay behind in the synctest bubble
 				c.dead = true
 				w.bury(c)
 			}

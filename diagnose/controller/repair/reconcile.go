@@ -15,13 +15,13 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
-// afterConflict is time for the cache to have what is newer.
+// afterConflict leaves the cache time to receive the newer version.
 const afterConflict = 100 * time.Millisecond
 
-// passTimeout bounds what one look at a Diagnosis may take.
+// passTimeout bounds one pass over a Diagnosis.
 const passTimeout = 30 * time.Second
 
-// Reconcile looks at one Diagnosis.
+// Reconcile reconciles one Diagnosis.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
@@ -43,7 +43,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{RequeueAfter: afterConflict + rand.N(afterConflict)}, nil
 	}
 	if errors.Is(err, errGone) {
-		return reconcile.Result{}, nil // its event comes
+		return reconcile.Result{}, nil // its deletion event follows
 	}
 	if err != nil {
 		return reconcile.Result{}, err
@@ -51,16 +51,16 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{RequeueAfter: l.again}, nil
 }
 
-// look is one look at a Diagnosis.
+// look is one pass over a Diagnosis.
 type look struct {
 	*reconciler
 	d        *v1alpha1.Diagnosis // as last read or written
 	now      time.Time
-	again    time.Duration // until the next look; 0: when something changes
+	again    time.Duration // until the next pass; 0: when something changes
 	interest interest
 }
 
-// at asks for another look at a time.
+// at schedules another pass for the given time.
 func (l *look) at(t time.Time) {
 	if t.IsZero() {
 		return
@@ -74,7 +74,7 @@ func (l *look) look(ctx context.Context) error {
 	if l.d.Spec.NodeName == "" || len(l.d.Status.Results) == 0 && len(l.d.Status.Remediations) == 0 {
 		return nil
 	}
-	// What is under way comes first, then what is due; both at once are not.
+	// A repair under way comes before one that is due; never both at once.
 	if rem := l.d.Status.Repairing(); rem != nil {
 		return l.goOn(ctx, int(rem.ID))
 	}
@@ -89,7 +89,8 @@ func (l *look) look(ctx context.Context) error {
 	return l.settle(ctx)
 }
 
-// write changes the Diagnosis' status, if it is still as it was looked at.
+// write patches the Diagnosis' status, and fails with a conflict if it has changed since it was
+// read.
 func (l *look) write(ctx context.Context, change func(*v1alpha1.DiagnosisStatus)) error {
 	after := l.d.DeepCopy()
 	change(&after.Status)
@@ -107,5 +108,5 @@ func (l *look) write(ctx context.Context, change func(*v1alpha1.DiagnosisStatus)
 	return nil
 }
 
-// errGone ends a look at a Diagnosis that was deleted meanwhile.
+// errGone ends a pass over a Diagnosis that was deleted meanwhile.
 var errGone = errors.New("the Diagnosis was deleted meanwhile")

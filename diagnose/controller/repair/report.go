@@ -18,13 +18,13 @@ const (
 	warning = corev1.EventTypeWarning
 )
 
-// maxAction is how long the action of an Event may be.
+// maxAction is the API's limit for the action field of an Event.
 const maxAction = 128
 
 // reporter reports repairs by Events, each on the Diagnosis and on its node.
 type reporter struct{ recorder events.EventRecorder }
 
-// decided reports a decision that is new.
+// decided reports a new decision.
 func (r *reporter) decided(d *v1alpha1.Diagnosis, n *corev1.Node, u *due, decision policy.Decision) {
 	kind, reason := normal, "RepairWithheld"
 	switch decision.Verb {
@@ -42,7 +42,7 @@ func (r *reporter) decided(d *v1alpha1.Diagnosis, n *corev1.Node, u *due, decisi
 	r.record(d, n, kind, reason, u.operation, fmt.Sprintf("%s of %s: %s: %s", u.operation, u.target, decision.Reason, decision.Message))
 }
 
-// record makes the Events. A node that is gone has none.
+// record creates the Events. A node that is gone gets none.
 func (r *reporter) record(d *v1alpha1.Diagnosis, n *corev1.Node, kind, reason, action, message string) {
 	action, message = display.Bounded(action, maxAction), display.Bounded(message, v1alpha1.MaxMessageBytes)
 	var related runtime.Object

@@ -14,8 +14,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/policy"
 )
 
-// Without the role for repairs, those that the controller makes are dry-run, and those of
-// agents are made.
+// Without the role for repairs, the controller's repairs are dry-run, and those of agents are made.
 func TestWithoutTheRoleForRepairs(t *testing.T) {
 	b := newBench(t)
 	b.grantBase("kernosis-controller-base", func(*rbacv1.PolicyRule) {})
@@ -24,7 +23,7 @@ func TestWithoutTheRoleForRepairs(t *testing.T) {
 	p := b.policy(func(p *v1alpha1.RemediationPolicySpec) {
 		p.Budget = v1alpha1.Budget{MaxNodes: &four, MaxPercent: &hundred}
 	})
-	// A mark that an earlier controller has left.
+	// A mark left by an earlier controller.
 	stale := `{"metadata":{"annotations":{"` + policy.AnnotationActs + `":"[{\"diagnosis\":\"gone\"}]"}}}`
 	b.patch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodes[2]}}, stale)
 	r := b.control(func(c *Config) { c.DryRun = true })
@@ -47,7 +46,7 @@ func TestWithoutTheRoleForRepairs(t *testing.T) {
 	}
 }
 
-// Where the rights do not even allow a slot, the decision says so.
+// If the rights do not even allow taking a slot, the decision says so.
 func TestWithoutTheRightToSlots(t *testing.T) {
 	b := newBench(t)
 	b.grantBase("kernosis-controller-slotless", func(r *rbacv1.PolicyRule) {

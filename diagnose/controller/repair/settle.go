@@ -27,7 +27,7 @@ func (l *look) settle(ctx context.Context) error {
 	}
 	names := held(all, l.d)
 	if l.tookOne() {
-		names = nil // the cache may not show it yet
+		names = nil // the cache may not show the slots yet
 		for _, p := range all {
 			names = append(names, p.Name)
 		}
@@ -41,8 +41,8 @@ func (l *look) settle(ctx context.Context) error {
 	return nil
 }
 
-// sweep settles the slots of a policy. known is a Diagnosis that the caller has newer than
-// the cache; nil: none.
+// sweep settles the slots of a policy. known is a Diagnosis that the caller has newer than the
+// cache; may be nil.
 func (r *reconciler) sweep(ctx context.Context, name string, known *v1alpha1.Diagnosis) error {
 	given, err := r.budget.Sweep(ctx, name, func(slot *v1alpha1.Repair) policy.Facts { return r.facts(ctx, slot, known) })
 	if apierrors.IsNotFound(err) {
@@ -57,10 +57,12 @@ func (r *reconciler) sweep(ctx context.Context, name string, known *v1alpha1.Dia
 	return err
 }
 
-// facts looks at the node and the Diagnosis of a slot. What is not known leaves it held.
+// facts reads the node and the Diagnosis of a slot. If something can't be determined, the slot
+// stays held.
 func (r *reconciler) facts(ctx context.Context, slot *v1alpha1.Repair, known *v1alpha1.Diagnosis) policy.Facts {
 	f := policy.Facts{Now: r.config.Now(), Node: &policy.Node{Name: slot.Node}, Holder: policy.HolderRuns}
-	// As it is now: a cordon that the cache does not have yet is no service.
+	// Read the live node: the cache may miss a recent cordon, and a cordoned node is not in
+	// service.
 	n := &corev1.Node{}
 	switch err := r.live.Get(ctx, client.ObjectKey{Name: slot.Node}, n); {
 	case apierrors.IsNotFound(err):
@@ -104,8 +106,8 @@ func (r *reconciler) facts(ctx context.Context, slot *v1alpha1.Repair, known *v1
 	return f
 }
 
-// endedSince returns since when a Diagnosis is seen to have ended: when it did, its node
-// says, by a clock that may be wrong. A controller that has just started sees it anew.
+// endedSince returns when a Diagnosis was first seen to have ended, by our clock, because the
+// node's clock may be wrong. After a restart of the controller this time starts over.
 func (r *reconciler) endedSince(uid types.UID, now time.Time) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,15 +117,15 @@ func (r *reconciler) endedSince(uid types.UID, now time.Time) time.Time {
 	return r.ended[uid]
 }
 
-// unfinished reports whether a repair of a Diagnosis is made by the controller, or is
-// verified, however the run itself has ended.
+// unfinished reports whether the controller is still making or verifying a repair of a Diagnosis,
+// even if the run itself has ended.
 func unfinished(d *v1alpha1.Diagnosis) bool {
 	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionVerified)
 	return d.Status.Repairing() != nil || c != nil && c.Reason == v1alpha1.ReasonVerifying
 }
 
-// diagnosis returns the one that holds a slot; nil: there is none. It asks the server
-// where the cache has none.
+// diagnosis returns the Diagnosis that holds a slot, or nil if there is none. It asks the API
+// server if the cache has none.
 func (r *reconciler) diagnosis(ctx context.Context, slot *v1alpha1.Repair) (*v1alpha1.Diagnosis, error) {
 	find := func(list *v1alpha1.DiagnosisList) *v1alpha1.Diagnosis {
 		for i := range list.Items {
@@ -148,8 +150,8 @@ func (r *reconciler) diagnosis(ctx context.Context, slot *v1alpha1.Repair) (*v1a
 	return find(&list), nil
 }
 
-// gentle reports whether an operation is, as far as its fixed parameters and those given
-// show.
+// gentle reports whether an operation is gentle ([action.Gentle]), judging by its fixed and given
+// parameters.
 func (r *reconciler) gentle(ctx context.Context, name string, given map[string]string) bool {
 	op := &v1alpha1.Operation{}
 	var fixed map[string]string

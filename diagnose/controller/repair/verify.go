@@ -17,7 +17,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
-// verify says whether the repair that was allowed last has helped.
+// verify determines whether the repair that was allowed last has helped.
 func (l *look) verify(ctx context.Context) error {
 	all := allowedRepairs(l.d)
 	if len(all) == 0 || verified(l.d) != nil {
@@ -25,13 +25,13 @@ func (l *look) verify(ctx context.Context) error {
 	}
 	last := all[len(all)-1]
 	if last.begun.IsZero() && l.d.Status.Phase.Ended() {
-		// It will not begin any more.
+		// It will no longer begin.
 		if started := begun(all); len(started) > 0 {
 			last = started[len(started)-1]
 		}
 	}
 	if last.ended.IsZero() {
-		return nil // its end comes with a write of the Diagnosis
+		return nil // its end arrives with an update of the Diagnosis
 	}
 	v, err := l.view(ctx)
 	if err != nil {
@@ -63,21 +63,22 @@ func (l *look) verify(ctx context.Context) error {
 	return l.word(ctx, &last, noted, verification, why, pending)
 }
 
-// verification returns that of a repair whose end is noted since some time. Where the node
-// itself says how the problem is, its times are compared with the node's; what alerts and
-// checks that run again say is by the controller's clock.
+// verification returns the verification of a repair whose end was recorded at noted. If the node
+// itself reports on the problem, the problem's times are compared with the node's; reports of
+// alerts and repeated checks are by the controller's clock.
 func (l *look) verification(last *made, p *v1alpha1.Problem, noted time.Time, within time.Duration) policy.Verification {
 	switch {
 	case p == nil || l.d.Labels[trigger.LabelSource] == string(trigger.SourceAlert):
 		return policy.Verify(last.allowed, noted, noted, within)
 	case last.here:
-		// That it begins was written over a status of which the problem was not gone.
+		// The status that recorded the beginning was written over one in which the problem was not
+		// gone.
 		return policy.Verify(time.Time{}, last.nodeEnded, noted, within)
 	}
 	return policy.Verify(last.begun, last.nodeEnded, noted, within)
 }
 
-// noted returns since when the controller has the end of a repair, by its clock.
+// noted returns when the controller learned of the end of a repair, by its clock.
 func (l *look) noted(last *made) time.Time {
 	c := meta.FindStatusCondition(l.d.Status.Conditions, v1alpha1.ConditionVerified)
 	switch {
@@ -89,21 +90,21 @@ func (l *look) noted(last *made) time.Time {
 	return l.now
 }
 
-// verifies reports whether the condition Verified waits for what reports whether a repair that
-// has ended helped.
+// verifies reports whether the condition Verified still waits for evidence that an ended repair
+// helped.
 func verifies(c *metav1.Condition) bool {
 	return c.Reason == v1alpha1.ReasonVerifying || c.Reason == v1alpha1.ReasonProblemUnknown
 }
 
-// verifying notes that a repair has ended, and since when that is known.
+// verifying records that a repair has ended, and when that became known.
 func (l *look) verifying(s *v1alpha1.DiagnosisStatus, message string) {
 	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionVerified); c != nil && !verifies(c) {
-		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionVerified) // else its time stays
+		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionVerified) // otherwise its time would stay
 	}
 	l.condition(s, v1alpha1.ConditionVerified, metav1.ConditionUnknown, v1alpha1.ReasonVerifying, message)
 }
 
-// within returns the longest time that a policy of the node gives a repair to help.
+// within returns the longest time that any policy of the node allows a repair to help.
 func within(v *view, node, operation string) time.Duration {
 	var longest time.Duration
 	n := v.cluster.Node(node)
@@ -115,13 +116,13 @@ func within(v *view, node, operation string) time.Duration {
 			longest = max(longest, p.VerifyWithin(operation))
 		}
 	}
-	if longest == 0 { // they are gone
+	if longest == 0 { // the policies are gone
 		longest = policy.New(&v1alpha1.RemediationPolicy{}).VerifyWithin(operation)
 	}
 	return longest
 }
 
-// observe returns what is seen of the node and the problem.
+// observe returns the observed state of the node and the problem.
 func (l *look) observe(ctx context.Context, p *v1alpha1.Problem) (*policy.Observation, error) {
 	o := &policy.Observation{Now: l.now}
 	if p != nil {
@@ -143,8 +144,8 @@ func (l *look) observe(ctx context.Context, p *v1alpha1.Problem) (*policy.Observ
 	return o, nil
 }
 
-// word writes what a verification says of a repair whose end is noted since some time. why
-// is what checks that run again have to do with it; pending: they go on.
+// word records the result of a verification. noted is when the repair's end was recorded. why is
+// the text about repeated checks; pending: they still run.
 func (l *look) word(ctx context.Context, last *made, noted time.Time, v policy.Verification, why string, pending bool) error {
 	l.interest.node = l.d.Spec.NodeName
 	status, reason, message := metav1.ConditionUnknown, v1alpha1.ReasonVerifying, fmt.Sprintf("%s ended %s, and has until %s to help", last.operation, stamp(noted), stamp(v.Deadline))
@@ -191,10 +192,10 @@ func (l *look) word(ctx context.Context, last *made, noted time.Time, v policy.V
 	return nil
 }
 
-// stamp writes a time as messages have it.
+// stamp formats a time for messages.
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// nodeOf returns the Diagnosis' node; nil: there is none, as far as the cache has it.
+// nodeOf returns the Diagnosis' node from the cache, or nil if it has none.
 func (l *look) nodeOf(ctx context.Context) *corev1.Node {
 	n := &corev1.Node{}
 	if err := l.client.Get(ctx, client.ObjectKey{Name: l.d.Spec.NodeName}, n); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/policy"
 )
 
-// view is the cluster as the cache has it. Nothing of it may be changed.
+// view is a snapshot of the cluster from the cache. It must not be changed.
 type view struct {
 	policies []*policy.Policy // by name
 	names    []string
@@ -24,18 +24,17 @@ type view struct {
 	cluster  *policy.Cluster
 }
 
-// views keeps the last view for as long as nothing has changed that is in it: all repairs
-// that wait look at the same one, and listing thousands of nodes for each would cost far more
-// than its decision.
+// views caches the last view until something in it changes: all waiting repairs share it, because
+// listing thousands of nodes for each would cost far more than its decision.
 type views struct {
-	changes atomic.Uint64 // of what is in a view
+	changes atomic.Uint64 // number of changes of what is in a view
 
 	mu   sync.Mutex
 	last *view
-	at   uint64 // changes, before it was made
+	at   uint64 // value of changes before last was made
 }
 
-// view returns the cluster as it is now.
+// view returns the current view of the cluster.
 func (r *reconciler) view(ctx context.Context) (*view, error) {
 	r.views.mu.Lock()
 	defer r.views.mu.Unlock()
@@ -72,7 +71,7 @@ func (r *reconciler) newView(ctx context.Context) (*view, error) {
 	return v, nil
 }
 
-// policies returns the cache's, by name. They must not be changed.
+// policies returns the cached policies, sorted by name. They must not be changed.
 func (r *reconciler) policies(ctx context.Context) ([]*v1alpha1.RemediationPolicy, error) {
 	var list v1alpha1.RemediationPolicyList
 	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -86,20 +85,20 @@ func (r *reconciler) policies(ctx context.Context) ([]*v1alpha1.RemediationPolic
 	return out, nil
 }
 
-// exhausted reports whether a policy's budget is used up by other nodes than one.
+// exhausted reports whether a policy's budget is used up by nodes other than the given one.
 func (v *view) exhausted(name, node string) bool {
 	i := slices.Index(v.names, name)
 	return i >= 0 && v.policies[i].Exhausts(v.cluster, node)
 }
 
-// lacks reports whether a Diagnosis has no slot of some policy that selects its node. A cache
-// may not have one yet that it was just given.
+// lacks reports whether a Diagnosis has no slot of some policy that selects its node. The cache may
+// not show yet a slot that it was just given.
 func (v *view) lacks(d *v1alpha1.Diagnosis) bool {
 	n, has := v.cluster.Node(d.Spec.NodeName), held(v.objects, d)
 	return n != nil && slices.ContainsFunc(v.policies, func(p *policy.Policy) bool { return p.Selects(n) && !slices.Contains(has, p.Name()) })
 }
 
-// held returns the names of those policies of which a Diagnosis holds a slot.
+// held returns the names of the policies of which a Diagnosis holds a slot.
 func held(policies []*v1alpha1.RemediationPolicy, d *v1alpha1.Diagnosis) []string {
 	var names []string
 	for _, p := range policies {
@@ -110,8 +109,8 @@ func held(policies []*v1alpha1.RemediationPolicy, d *v1alpha1.Diagnosis) []strin
 	return names
 }
 
-// cordoned returns the cluster with the cordons that there are now. A cache may not have
-// one yet that Kernosis has just made, and whose slot it has given back since.
+// cordoned returns the cluster with the current cordons. The cache may not show yet a cordon that
+// Kernosis has just made, and whose slot it has released since.
 func (r *reconciler) cordoned(ctx context.Context, c *policy.Cluster) (*policy.Cluster, error) {
 	var now corev1.NodeList
 	if err := r.live.List(ctx, &now, client.MatchingFields{"spec.unschedulable": "true"}); err != nil {

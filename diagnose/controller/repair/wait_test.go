@@ -17,7 +17,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// ready is kubelet's part.
+// ready sets a node's Ready condition, as kubelet does.
 func (b *bench) ready(node string, is corev1.ConditionStatus) {
 	b.Helper()
 	now := metav1.Now().UTC().Format(time.RFC3339)
@@ -42,10 +42,9 @@ func (b *bench) versions() map[string]string {
 	return out
 }
 
-// Fifty repairs wait while nodes come and go, also past the number at which all repairs are
-// paused. No Diagnosis is written for that; the numbers are in the metrics at once and in
-// the policy's status now and then. When the budget is free, as many as it has get their
-// turn.
+// Fifty repairs wait while nodes come and go, even past the number at which all repairs are paused.
+// No Diagnosis is written because of that; the numbers are in the metrics at once, and periodically
+// in the policy's status. When the budget has room, that many repairs get their turn.
 func TestNodesThatComeAndGoRewriteNoDiagnosis(t *testing.T) {
 	testall.Only(t)
 	const waiting = 50
@@ -65,7 +64,7 @@ func TestNodesThatComeAndGoRewriteNoDiagnosis(t *testing.T) {
 	for _, n := range names[4:] {
 		all = append(all, b.diagnose(n, set, nil))
 	}
-	t.Cleanup(func() { // the controllers of other tests have a word on them, too
+	t.Cleanup(func() { // the controllers of other tests would decide on them too
 		_ = b.client.DeleteAllOf(context.WithoutCancel(t.Context()), &v1alpha1.Diagnosis{}, client.InNamespace(b.system))
 	})
 	for _, d := range all {
@@ -80,7 +79,7 @@ func TestNodesThatComeAndGoRewriteNoDiagnosis(t *testing.T) {
 	before := b.versions()
 
 	for i := range 20 {
-		// One, the other too, that one comes back, and the first.
+		// The first goes, then the second; the second comes back, then the first.
 		node, is := flapping[[]int{0, 1, 1, 0}[i%4]], corev1.ConditionFalse
 		if i%4 >= 2 {
 			is = corev1.ConditionTrue
@@ -161,7 +160,7 @@ func (b *bench) count(name string) func() int {
 	if err != nil {
 		b.Fatal(err)
 	}
-	n := -1 // the one that there is
+	n := -1 // the existing version
 	var mu sync.Mutex
 	var ended sync.WaitGroup
 	ended.Go(func() {

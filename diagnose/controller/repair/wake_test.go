@@ -17,7 +17,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// waiters has three Diagnoses wait: of node a and b for the budget, of c for something else.
+// waiters creates three waiting Diagnoses: those of nodes a and b wait for the budget, that of c
+// for something else.
 func waiters(t *testing.T) (r *reconciler, p *v1alpha1.RemediationPolicy) {
 	t.Helper()
 	one, hundred := int32(1), int32(100)
@@ -39,7 +40,7 @@ func waiters(t *testing.T) (r *reconciler, p *v1alpha1.RemediationPolicy) {
 	return r, p
 }
 
-// woken returns what is asked for by the queue, in order.
+// woken returns what is enqueued, sorted.
 func woken(t *testing.T, r *reconciler) []string {
 	t.Helper()
 	if err := r.wake(t.Context()); err != nil {
@@ -55,8 +56,8 @@ func woken(t *testing.T, r *reconciler) []string {
 	return names
 }
 
-// Repairs that wait for a budget are looked at again when there is room in it, when their own
-// node changes, and when the policy does: not whenever a slot or another node changes.
+// Repairs that wait for a budget are reconciled when it has room, or when their own node or the
+// policy changes, but not whenever a slot or another node changes.
 func TestWhoIsWoken(t *testing.T) {
 	r, p := waiters(t)
 	equal := func(when string, have []string, want ...string) {
@@ -114,8 +115,7 @@ func TestWhoIsWoken(t *testing.T) {
 	equal("one waits no more", woken(t, r), "of-a", "of-b")
 }
 
-// To wake those that wait costs little where the budget is still used up, however many nodes
-// there are.
+// Waking waiting repairs is cheap while the budget is exhausted, however many nodes there are.
 func BenchmarkWake(b *testing.B) {
 	const nodes = 5000
 	one, hundred := int32(1), int32(100)

@@ -21,9 +21,9 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// onDiagnosis asks for a Diagnosis, for the one whose repair it follows, for those that belong
-// to it where its problem has changed, and for those of its node where it has ended, or what is
-// known of its repairs has changed: what comes after them waits for that.
+// onDiagnosis enqueues a changed Diagnosis and the one whose repair it follows. If its problem has
+// changed, it also enqueues its descendants. If it has ended, or its attempted repairs have
+// changed, it also enqueues the Diagnoses of its node, because their repairs wait for that.
 func (r *reconciler) onDiagnosis() handler.TypedEventHandler[*v1alpha1.Diagnosis, reconcile.Request] {
 	add := func(d *v1alpha1.Diagnosis, q queue) {
 		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(d)})
@@ -48,7 +48,7 @@ func (r *reconciler) onDiagnosis() handler.TypedEventHandler[*v1alpha1.Diagnosis
 	}
 }
 
-// below asks for the Diagnoses that belong to one, and those that belong to these.
+// below enqueues the children of a Diagnosis, and theirs.
 func (r *reconciler) below(ctx context.Context, d *v1alpha1.Diagnosis, q queue) {
 	var list v1alpha1.DiagnosisList
 	if err := r.client.List(ctx, &list, client.InNamespace(d.Namespace), client.MatchingFields{byParent: string(d.UID)}, client.UnsafeDisableDeepCopy); err != nil {
@@ -60,13 +60,13 @@ func (r *reconciler) below(ctx context.Context, d *v1alpha1.Diagnosis, q queue) 
 	}
 }
 
-// onAny asks, at any change of an object, for what of returns.
+// onAny enqueues what of returns, at any change of an object.
 func onAny[T client.Object](of func() []reconcile.Request) handler.TypedEventHandler[T, reconcile.Request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(context.Context, T) []reconcile.Request { return of() })
 }
 
-// onPolicy asks for the Diagnoses whose repair waits where a policy comes, goes, or changes in
-// what decisions go by: its spec, and the nodes that are under repair or in their cooldown.
+// onPolicy enqueues the Diagnoses whose repair waits, when a policy is created, deleted, or changed
+// in what decisions depend on: its spec, and the nodes under repair or in cooldown.
 func (r *reconciler) onPolicy() handler.TypedEventHandler[*v1alpha1.RemediationPolicy, reconcile.Request] {
 	add := func(q queue) {
 		r.views.changes.Add(1)
@@ -89,8 +89,8 @@ func (r *reconciler) onPolicy() handler.TypedEventHandler[*v1alpha1.RemediationP
 	}
 }
 
-// onNode asks for what of returns, and soon for more, where a node comes, goes, or changes in
-// what decisions and verifications go by. Nodes change often in what they do not.
+// onNode enqueues what of returns, and soon after wakeAfter, when a node is created, deleted, or
+// changed in what decisions and verifications depend on. Most changes of nodes are irrelevant.
 func (r *reconciler) onNode(of func(ctx context.Context, node string) []reconcile.Request, soon ...reconcile.Request) handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
 	add := func(ctx context.Context, n *corev1.Node, q queue) {
 		r.views.changes.Add(1)

@@ -26,14 +26,14 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// store has objects as the API server does, as far as the controller goes by it: an update
-// or patch of another resourceVersion than the object's is refused, one that changes
-// nothing makes none, and a status is written by itself. A real one with two managers takes
-// some ten seconds for what takes milliseconds here.
+// store has objects like the API server, as far as the controller depends on it: an update or patch
+// with a stale resourceVersion is rejected, one that changes nothing creates no version, and a
+// status is written separately. A real API server with two managers takes some ten seconds for what
+// takes milliseconds here.
 type store struct {
 	objects map[string]client.Object
 	version int
-	seen    func(by string, old, now client.Object) // each write
+	seen    func(by string, old, now client.Object) // called for each write
 }
 
 func keyOf(o client.Object, key client.ObjectKey) string {
@@ -67,7 +67,7 @@ func (s *store) create(o client.Object) {
 	s.objects[keyOf(o, client.ObjectKeyFromObject(o))] = sent(o)
 }
 
-// sent is an object as it gets to the server: its times are of whole seconds.
+// sent returns an object as it arrives at the server: times are truncated to seconds.
 func sent(o client.Object) client.Object {
 	text, err := json.Marshal(o)
 	now := reflect.New(reflect.TypeOf(o).Elem()).Interface().(client.Object)
@@ -77,7 +77,7 @@ func sent(o client.Object) client.Object {
 	return now
 }
 
-// put writes an object, or with status its status alone.
+// put writes an object, or with status only its status.
 func (s *store) put(by string, o client.Object, status bool) error {
 	key := keyOf(o, client.ObjectKeyFromObject(o))
 	have, ok := s.objects[key]
@@ -155,7 +155,7 @@ func merge(have, change map[string]any) map[string]any {
 	return have
 }
 
-// list fills in those of a set of objects that the options name.
+// list fills in the objects that the options select.
 func list(objects map[string]client.Object, into client.ObjectList, opts []client.ListOption) error {
 	o := client.ListOptions{}
 	o.ApplyOptions(opts)
@@ -187,18 +187,18 @@ func list(objects map[string]client.Object, into client.ObjectList, opts []clien
 	return meta.SetList(into, items)
 }
 
-// callFault is what becomes of a call of the API.
+// callFault is the fault injected into an API call.
 type callFault int
 
 const (
 	fine     callFault = iota
-	unsent             // it fails, and has not been taken
-	lost               // it is taken, and its answer is lost
+	unsent             // it fails and was not executed
+	lost               // it was executed, but its response is lost
 	killed             // the process dies before it
-	survived           // the process dies behind it
+	survived           // the process dies after it
 )
 
-// process is a controller's: what its cache has, and whether it lives.
+// process is a controller's process: its cache, and whether it is alive.
 type process struct {
 	name  string
 	store *store
@@ -206,7 +206,7 @@ type process struct {
 	dead  bool
 }
 
-// hand is one of a process' goroutines. Before each call of the API it waits for its turn.
+// hand is one of a process' goroutines. Before each API call it waits for its turn.
 type hand struct {
 	process *process
 	waits   chan struct{}
@@ -215,7 +215,7 @@ type hand struct {
 
 type handKey struct{}
 
-// call makes a call of the API, in its turn.
+// call makes an API call when it is its turn.
 func (p *process) call(ctx context.Context, do func() error) error {
 	if p.name == "" {
 		return do() // persons and agents
@@ -223,7 +223,7 @@ func (p *process) call(ctx context.Context, do func() error) error {
 	w := ctx.Value(handKey{}).(*hand)
 	w.waits <- struct{}{}
 	f := <-w.turn
-	if ctx.Err() != nil { // its time was over before its turn came
+	if ctx.Err() != nil { // its timeout was over before its turn
 		return ctx.Err()
 	}
 	if p.dead {
@@ -302,7 +302,7 @@ func (s *memoryStatus) Patch(ctx context.Context, o client.Object, p client.Patc
 	return s.m.call(ctx, func() error { return s.m.store.patch(s.m.name, client.ObjectKeyFromObject(o), o, body, true) })
 }
 
-// memoryAPI is the same store as package action has it: its nodes.
+// memoryAPI provides the same store's nodes to package action.
 type memoryAPI struct {
 	kubernetes.Interface
 	p *process
@@ -336,10 +336,10 @@ type silent struct{}
 
 func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
 
-// pick returns one of a list.
+// pick returns a random element.
 func pick[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
-// some is a duration up to a bound.
+// some returns a random duration up to a bound.
 func some(r *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(most))) + time.Millisecond
 }

@@ -23,7 +23,7 @@ func TestAnAlertStartsOneDiagnosis(t *testing.T) {
 	r := b.control(nil)
 	r.inForce(1)
 	began := time.Now().Add(-time.Minute)
-	// Two Prometheus, and an Alertmanager that repeats itself.
+	// Two Prometheus servers, and an Alertmanager that repeats itself.
 	var all sync.WaitGroup
 	for range 6 {
 		all.Go(func() {
@@ -33,7 +33,7 @@ func TestAnAlertStartsOneDiagnosis(t *testing.T) {
 		})
 	}
 	all.Wait()
-	dx := b.only() // made by the time that it is answered
+	dx := b.only() // created before the request is answered
 	if dx.Spec.NodeName != node || dx.Spec.OperationSet != "s" || dx.Labels["kernosis.io/trigger"] != "disk" || dx.Labels[trigger.LabelSource] != "alert" {
 		t.Errorf("%+v", dx)
 	}
@@ -69,7 +69,7 @@ func TestPodsAndNodesOfAlerts(t *testing.T) {
 			t.Errorf("%s: %v withheld", want, n)
 		}
 	}
-	// What is decided about is not looked up again.
+	// The pods of an alert that is already decided on are not looked up again.
 	before := r.podsSeen.Load()
 	if err := r.take(alert(now, "namespace", b.namespace, "pod", "db-0")); err != nil || r.podsSeen.Load() != before {
 		t.Errorf("%v, %d look-ups more", err, r.podsSeen.Load()-before)
@@ -88,7 +88,7 @@ func TestPodsAndNodesOfAlerts(t *testing.T) {
 	}
 }
 
-// A flood costs what the rate limit allows.
+// A flood creates no more than the rate limit allows.
 func TestManyAlerts(t *testing.T) {
 	b := newBench(t)
 	node := b.server.Node(t)
@@ -116,7 +116,7 @@ func TestManyAlerts(t *testing.T) {
 	}
 }
 
-// While nothing can be made, senders are asked to try again, and nothing is lost.
+// While no Diagnosis can be created, senders are asked to retry, and nothing is lost.
 func TestWhatCannotBeMadeIsNotAnswered(t *testing.T) {
 	testall.Only(t)
 	b := newBench(t)
@@ -131,18 +131,18 @@ func TestWhatCannotBeMadeIsNotAnswered(t *testing.T) {
 	if err := r.take(first); !errors.As(err, &u) || !strings.Contains(u.Why, "1 Diagnoses are not made yet") {
 		t.Fatal(err)
 	}
-	// The second time too: the engine has decided, and that is not enough.
+	// The second time too: the engine's decision is not enough.
 	if err := r.take(first); !errors.As(err, &u) {
 		t.Fatal(err)
 	}
-	// Others are not held up.
+	// Other alerts are not blocked.
 	if err := r.take(alert(time.Now(), "alertname", "C")); err != nil {
 		t.Fatal(err)
 	}
 	if n := r.metric("kernosis_trigger_queue_length"); n != 1 {
 		t.Errorf("%v wait", n)
 	}
-	if r.writes.Load() > 1 { // one takes it over
+	if r.writes.Load() > 1 { // one takes the state over
 		t.Error("the state is saved before what it tells of is made")
 	}
 	r.creates.Store(false)
@@ -179,7 +179,7 @@ func TestWhatTheAPIServerRefusesIsReportedAndLeft(t *testing.T) {
 	b.trigger("disk", onNode)
 	r := b.control(nil)
 	r.inForce(1)
-	// The name is made before by somebody else: it counts as made.
+	// Somebody else has already created a Diagnosis of this name: it counts as made.
 	if err := r.take(alert(time.Now(), "node", node)); err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func TestWhatTheAPIServerRefusesIsReportedAndLeft(t *testing.T) {
 	}
 }
 
-// How long a sender waits for the answer that reports a Diagnosis that is made.
+// BenchmarkAlert measures how long a sender waits for the answer that confirms a created Diagnosis.
 func BenchmarkAlert(b *testing.B) {
 	s := newBench(b)
 	node := s.server.Node(b)

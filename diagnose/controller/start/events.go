@@ -16,10 +16,10 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
-// eventWatch watches the cluster's Events while some Trigger is about such.
+// eventWatch watches the cluster's Events while some Trigger needs them.
 type eventWatch struct {
 	part   *Part
-	cancel context.CancelFunc // nil: it does not watch
+	cancel context.CancelFunc // nil: it is not watching
 	ended  sync.WaitGroup
 }
 
@@ -46,11 +46,11 @@ func (w *eventWatch) stop() {
 	w.part.counts.watches.Set(0)
 }
 
-// sieve hands on the Events that Triggers are about, and keeps none: a cluster has tens of
+// sieve passes on the Events that match a Trigger and stores none, because a cluster has tens of
 // thousands.
 type sieve struct {
 	part *Part
-	ctx  context.Context //nolint:containedctx // the reflector hands none on
+	ctx  context.Context //nolint:containedctx // the reflector passes none on
 }
 
 // Transformer implements [cache.TransformingStore].
@@ -67,16 +67,16 @@ func (s *sieve) Update(object any) error {
 	return nil
 }
 
-// UpdateResourceVersion implements [cache.ResourceVersionUpdater]: it comes behind each
-// Event, and now and then without one.
+// UpdateResourceVersion implements [cache.ResourceVersionUpdater]. The reflector calls it after
+// each Event, and sometimes without one.
 func (s *sieve) UpdateResourceVersion(version string) { s.part.mark.reach(version) }
 
 // Delete implements [cache.ReflectorStore].
 func (s *sieve) Delete(any) error { return nil }
 
-// Replace implements [cache.ReflectorStore]: it has what there is at the beginning, and
-// after a gap. Those up to the mark were seen to, by an earlier leader maybe. Here the
-// others may wait: the watch goes on behind the list.
+// Replace implements [cache.ReflectorStore]. It receives all existing Events at the start and after
+// a gap. Those up to the mark were already handled, maybe by an earlier leader. It may block on the
+// rest, because the watch continues after the list.
 func (s *sieve) Replace(all []any, version string) error {
 	s.part.counts.watches.Set(1)
 	since := s.part.mark.since(version)
@@ -100,7 +100,7 @@ func (s *sieve) Replace(all []any, version string) error {
 // Resync implements [cache.ReflectorStore].
 func (s *sieve) Resync() error { return nil }
 
-// trimEvent keeps what Triggers match and Diagnoses report.
+// trimEvent keeps the fields that Triggers match and Diagnoses report.
 func trimEvent(object any) (any, error) {
 	ev, ok := object.(*corev1.Event)
 	if !ok {
@@ -115,7 +115,7 @@ func trimEvent(object any) (any, error) {
 	}, nil
 }
 
-// trimmed returns the Event; nil: it is none.
+// trimmed returns the trimmed Event, or nil if object is not an Event.
 func trimmed(object any) *corev1.Event {
 	short, err := trimEvent(object)
 	if err != nil {
@@ -125,13 +125,13 @@ func trimmed(object any) *corev1.Event {
 	return ev
 }
 
-// asksFor reports whether a Trigger is about an Event.
+// asksFor reports whether a Trigger matches an Event.
 func (p *Part) asksFor(ev *corev1.Event) bool {
 	matchers := p.matchers.Load()
 	return matchers != nil && slices.ContainsFunc(*matchers, func(m *trigger.Matcher) bool { return m.MatchesEvent(ev) })
 }
 
-// hear takes an Event that a Trigger is about. It must not wait: the watch would end.
+// hear queues an Event if a Trigger matches it. It must not block, or the watch would end.
 func (p *Part) hear(ev *corev1.Event) {
 	if !p.asksFor(ev) {
 		return
@@ -149,7 +149,7 @@ func (p *Part) hear(ev *corev1.Event) {
 	}
 }
 
-// hearAll sees to Events until the context ends.
+// hearAll handles Events until the context ends.
 func (p *Part) hearAll(ctx context.Context) {
 	for {
 		select {
@@ -162,7 +162,7 @@ func (p *Part) hearAll(ctx context.Context) {
 				return // the next leader lists it again
 			}
 			p.enqueue("event", func(e *trigger.Engine) []*v1alpha1.Diagnosis {
-				p.mark.done(ev) // what is saved has both, or neither
+				p.mark.done(ev) // so that the saved state has both or neither
 				return e.KubeEvent(ev, known, p.cfg.Now())
 			})
 		case <-ctx.Done():
@@ -171,8 +171,7 @@ func (p *Part) hearAll(ctx context.Context) {
 	}
 }
 
-// podsOfEvent looks the Event's pod up. Where that can't be done, what the Event says has
-// to do.
+// podsOfEvent looks up the Event's pod. If that fails, the Event's own data must do.
 func (p *Part) podsOfEvent(ctx context.Context, ev *corev1.Event) trigger.Known {
 	var asked []types.NamespacedName
 	p.look(func(e *trigger.Engine) { asked = e.PodsOfEvent(ev, p.cfg.Now()) })

@@ -24,14 +24,14 @@ func TestAnEventStartsADiagnosisOnThePodsNode(t *testing.T) {
 	r := b.control(nil)
 	r.inForce(1)
 	await.Until(t, "Events are watched", deadline, func() bool { return r.metric("kernosis_trigger_event_watch") == 1 })
-	ev := b.event(pod, "FailedMount", other) // whoever writes Events may say anything
+	ev := b.event(pod, "FailedMount", other) // writers of Events may claim any node
 	b.event(pod, "Pulled", node)
 	await.Until(t, "a Diagnosis is made", deadline, func() bool { return len(b.diagnoses()) > 0 })
 	dx := b.only()
 	if dx.Spec.NodeName != node || dx.Spec.PodReference.Name != "db-0" || dx.Spec.Parameters["podUID"] != string(pod.UID) || dx.Labels[trigger.LabelSource] != "event" {
 		t.Errorf("%+v", dx.Spec)
 	}
-	// That it goes on counting makes nothing more, and no look-up.
+	// A growing count creates nothing more, and causes no look-up.
 	looked := r.podsSeen.Load()
 	for i := range 5 {
 		patch := fmt.Sprintf(`{"count":%d,"lastTimestamp":%q}`, i+2, time.Now().UTC().Format(time.RFC3339))
@@ -44,7 +44,7 @@ func TestAnEventStartsADiagnosisOnThePodsNode(t *testing.T) {
 	if n := r.podsSeen.Load(); n != looked || looked != 1 {
 		t.Errorf("%d look-ups, then %d", looked, n)
 	}
-	// Nor does a restart, which goes on behind it.
+	// Nor does a restart, which continues after it.
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestEventsAreWatchedWhileATriggerAsks(t *testing.T) {
 	if n := len(b.diagnoses()); n != 0 {
 		t.Errorf("%d Diagnoses", n)
 	}
-	// What happened while a controller was away is seen to by the next.
+	// The next controller handles what happened while none was running.
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestTooManyEventsAreReportedOf(t *testing.T) {
 	r.inForce(1)
 	r.creates.Store(true)
 	ev := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace}, Reason: "FailedMount"}
-	// Nobody takes them while the workers wait for a full queue.
+	// Nobody takes the Events while the workers wait for a full queue.
 	for range maxQueue {
 		r.queue.add("test", []*v1alpha1.Diagnosis{{ObjectMeta: metav1.ObjectMeta{Name: strconv.FormatUint(r.queue.tail(), 10)}}}, time.Now())
 	}
@@ -147,7 +147,7 @@ func TestTimes(t *testing.T) {
 	if !tr.Status.LastScheduleTime.Time.Equal(due) {
 		t.Errorf("%s, want %s", tr.Status.LastScheduleTime, due)
 	}
-	// The status has the time if the state is lost.
+	// The status has the time in case the state is lost.
 	if err := b.server.Client().CoreV1().ConfigMaps(b.namespace).Delete(t.Context(), StateName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
-// pod looks a pod up; nil: there is none. The controller keeps no pods: they are many, and
-// few are asked for.
+// pod looks up a pod, and returns nil if there is none. The controller does not cache pods: there
+// are many, and few are needed.
 func (p *Part) pod(ctx context.Context, name types.NamespacedName) (*trigger.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, podWithin)
 	defer cancel()
@@ -28,7 +28,7 @@ func (p *Part) pod(ctx context.Context, name types.NamespacedName) (*trigger.Pod
 	return &trigger.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Labels: pod.Labels, Node: pod.Spec.NodeName}, nil
 }
 
-// lookups is what was looked up, and the Nodes that the manager's cache has.
+// lookups returns the pods that were looked up, and the Nodes of the manager's cache.
 func (p *Part) lookups(pods map[types.NamespacedName]*trigger.Pod) trigger.Known {
 	return trigger.Known{
 		Pod: func(namespace, name string) (*trigger.Pod, bool) {
@@ -36,7 +36,7 @@ func (p *Part) lookups(pods map[types.NamespacedName]*trigger.Pod) trigger.Known
 			return pod, looked
 		},
 		Node: func(name string) bool {
-			// The cache answers at once. Only that it has none is an answer.
+			// The cache answers at once. Only NotFound is a definite answer.
 			err := p.cache.Get(context.Background(), client.ObjectKey{Name: name}, &corev1.Node{})
 			return !apierrors.IsNotFound(err)
 		},

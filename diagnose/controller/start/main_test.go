@@ -32,7 +32,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/logbuffer"
 )
 
-var cluster = kubetest.Shared{Own: true} // the controller works on all Triggers
+var cluster = kubetest.Shared{Own: true} // the controller handles all Triggers
 
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
@@ -45,10 +45,10 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// link is a controller's way to the API server.
+// link is a controller's connection to the API server.
 type link struct {
-	creates  atomic.Bool // no Diagnosis can be made
-	pods     atomic.Bool // no pod can be looked up
+	creates  atomic.Bool // creating Diagnoses fails
+	pods     atomic.Bool // looking up pods fails
 	all      atomic.Bool
 	podsSeen atomic.Int32
 	writes   atomic.Int32 // of the state
@@ -74,7 +74,7 @@ func (l *link) config(c *rest.Config) *rest.Config {
 	return c
 }
 
-// bench is a namespace with controllers, on a server whose Triggers are the test's alone.
+// bench is a namespace with controllers, on a server that has only the test's Triggers.
 type bench struct {
 	t         testing.TB
 	server    *kubetest.Server
@@ -97,7 +97,7 @@ func newBench(t testing.TB) *bench {
 	server.CRDs(t)
 	c := apitest.Client(t, server.Admin())
 	b := &bench{t: t, server: server, objects: c, namespace: server.Namespace(t)}
-	t.Cleanup(func() { // Triggers are the cluster's
+	t.Cleanup(func() { // Triggers are cluster-scoped
 		if err := c.DeleteAllOf(context.Background(), &v1alpha1.Trigger{}); err != nil {
 			t.Error(err)
 		}
@@ -105,7 +105,7 @@ func newBench(t testing.TB) *bench {
 	return b
 }
 
-// trigger makes one of the test's own name.
+// trigger creates a Trigger.
 func (b *bench) trigger(name, spec string) *v1alpha1.Trigger {
 	b.t.Helper()
 	t := &v1alpha1.Trigger{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -139,7 +139,7 @@ func (b *bench) only() *v1alpha1.Diagnosis {
 // deadline is for what takes seconds at most on an idle machine.
 const deadline = 60 * time.Second
 
-// running is a controller that runs.
+// running is a running controller.
 type running struct {
 	*Part
 	*link
@@ -151,7 +151,7 @@ type running struct {
 	clock    atomic.Int64 // added to the time
 }
 
-// control runs a controller that is ready.
+// control runs a controller and waits until it is ready.
 func (b *bench) control(change func(*Config)) *running {
 	b.t.Helper()
 	r := b.controlIn(leader.Election{}, change)
@@ -159,7 +159,7 @@ func (b *bench) control(change func(*Config)) *running {
 	return r
 }
 
-// controlBy runs one as another user than the administrator.
+// controlBy runs a controller as another user than the administrator.
 func (b *bench) controlBy(to *rest.Config) *running {
 	b.t.Helper()
 	r := b.controlAs(to, leader.Election{}, nil)
@@ -210,7 +210,7 @@ func (r *running) stop() error {
 	return <-r.ended
 }
 
-// kill ends it so that nothing more is written.
+// kill stops it without any further write.
 func (r *running) kill() {
 	r.all.Store(true)
 	_ = r.stop()
@@ -226,7 +226,7 @@ func (r *running) inForce(n int) {
 	await.Until(r.t, fmt.Sprintf("%d triggers are in force", n), deadline, func() bool { return r.inUse() == n })
 }
 
-// take hands over alerts, as a sender that waits for as long as Prometheus does.
+// take passes alerts on like a sender that waits as long as Prometheus.
 func (r *running) take(list ...*trigger.Alert) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 7*time.Second)
 	defer cancel()
@@ -246,12 +246,12 @@ const (
 	ofPod  = `{operationSet: s, sourceTemplate: {prometheusAlertTemplate: {regexp: {alertName: ^A$}, podNamespaceReferenceLabel: namespace, podNameReferenceLabel: pod}}}`
 )
 
-// mounts is a Trigger for Events of the test's namespace.
+// mounts returns a Trigger for Events of the test's namespace.
 func (b *bench) mounts() string {
 	return `{operationSet: s, sourceTemplate: {kubernetesEventTemplate: {regexp: {reason: ^FailedMount$, namespace: ^` + b.namespace + `$}}}}`
 }
 
-// event makes an Event about a pod.
+// event creates an Event about a pod.
 func (b *bench) event(pod *corev1.Pod, reason, host string) *corev1.Event {
 	b.t.Helper()
 	now := metav1.Now()

@@ -11,15 +11,15 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
-// What becomes of a Diagnosis that is wanted.
+// Outcomes of a wanted Diagnosis.
 const (
 	outcomeMade    = "made"
-	outcomeExists  = "exists" // made before: by an earlier leader, or before a restart
+	outcomeExists  = "exists" // created before: by an earlier leader, or before a restart
 	outcomeRefused = "refused"
 	outcomeGivenUp = "given_up"
 )
 
-// makeAll makes Diagnoses until the queue is closed.
+// makeAll creates Diagnoses until the queue is closed.
 func (p *Part) makeAll(ctx context.Context) {
 	for {
 		it := p.queue.next()
@@ -30,7 +30,7 @@ func (p *Part) makeAll(ctx context.Context) {
 		name := it.dx.Labels[v1alpha1.LabelTrigger]
 		switch {
 		case outcome == "" && ctx.Err() != nil:
-			p.queue.again(it) // nobody is reported that it is made
+			p.queue.again(it) // not settled, so it does not count as made
 			continue
 		case outcome == "":
 			p.counts.retries.Inc()
@@ -47,7 +47,7 @@ func (p *Part) makeAll(ctx context.Context) {
 	}
 }
 
-// make tries to make one. Without an outcome it is to be tried again.
+// make tries to create one Diagnosis. An empty outcome means that it must be retried.
 func (p *Part) make(ctx context.Context, it *item) (outcome string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, makeWithin)
 	defer cancel()
@@ -65,14 +65,14 @@ func (p *Part) make(ctx context.Context, it *item) (outcome string, err error) {
 	return "", err
 }
 
-// final reports whether an error of the API server is about the object itself. That a right
-// or a definition is missing is not: somebody may see to it.
+// final reports whether the API server rejected the object itself. A missing right or CRD is not
+// final: somebody may fix it.
 func final(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) ||
 		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// tick makes what times start.
+// tick creates the Diagnoses of schedules.
 func (p *Part) tick(ctx context.Context) {
 	for {
 		now := p.cfg.Now()

@@ -7,26 +7,27 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// mark is the version up to which Events were seen to. The next leader goes on behind it,
-// so that it decides about none again that this one has decided about, and misses none.
+// mark is the resourceVersion up to which Events were handled. The next leader continues after it,
+// so that no Event is decided on twice or missed.
 type mark struct {
 	mu      sync.Mutex
-	reached string // by the watch; empty: it has not listed them yet
-	// waits are Events that are not decided about, and how far the watch had come before.
+	reached string // by the watch; empty: it has not listed yet
+	// waits has the Events that are not decided on yet, each with the version that the watch had
+	// reached before.
 	waits map[*corev1.Event]string
 }
 
 func newMark() *mark { return &mark{waits: map[*corev1.Event]string{}} }
 
-// reach notes how far the watch has come.
+// reach records the version that the watch has reached.
 func (m *mark) reach(version string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.reached = version
 }
 
-// take notes an Event that is to be decided about, and how far the watch has come with it;
-// empty: no further, it is one of a list.
+// take records an Event that is to be decided on, and the version that the watch has reached with
+// it; empty: no new version, the Event comes from a list.
 func (m *mark) take(ev *corev1.Event, version string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -36,7 +37,7 @@ func (m *mark) take(ev *corev1.Event, version string) {
 	}
 }
 
-// done notes one that was decided about, or is not to be.
+// done removes an Event that was decided on, or dropped.
 func (m *mark) done(ev *corev1.Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -56,9 +57,9 @@ func (m *mark) version() string {
 	return lowest
 }
 
-// since returns behind which version the Events of a list are to be seen to; empty: all are.
-// A list that is older than the mark is of an API server whose data was restored from
-// before: the versions are another history's.
+// since returns the version after which the Events of a list must be handled; empty: all of them.
+// If the list is older than the mark, the API server's data was restored from a backup and versions
+// are not comparable, so the mark is reset.
 func (m *mark) since(listed string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -68,7 +69,7 @@ func (m *mark) since(listed string) string {
 	return m.reached
 }
 
-// after reports whether a version is later than another. What is no version is.
+// after reports whether a version is later than another. An invalid version counts as later.
 func after(version, than string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, than)
 	return err != nil || order > 0

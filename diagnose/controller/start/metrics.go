@@ -11,7 +11,7 @@ import (
 
 // counts are the part's metrics.
 type counts struct {
-	*prometheus.Registry                                      // of these alone; it is registered with the process' own
+	*prometheus.Registry                                      // of these metrics alone; registered with the process' own
 	diagnoses                          *prometheus.CounterVec // by trigger and outcome
 	retries, matched, dropped, damaged prometheus.Counter
 	forgotten, scheduleFailed          prometheus.Counter
@@ -70,7 +70,7 @@ func newCounts(p *Part) *counts {
 	return c
 }
 
-// installed reports what is in force. Of Triggers that are gone nothing is reported any more.
+// installed reports which Triggers are in force, and drops the metrics of deleted ones.
 func (c *counts) installed(all []*trigger.Matcher, refused, over int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +92,7 @@ func (c *counts) installed(all []*trigger.Matcher, refused, over int) {
 	c.notInUse.WithLabelValues("too_many").Set(float64(over))
 }
 
-// engineStats exports what the engine has counted at the time of a scrape.
+// engineStats exports the engine's counters at each scrape.
 type engineStats struct {
 	part                                    *Part
 	wanted, withheld, remembered, forgotten *prometheus.Desc

@@ -22,13 +22,13 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 )
 
-// Part is what makes Diagnoses. It is an [alerts.Taker].
+// Part creates Diagnoses. It is an [alerts.Taker].
 type Part struct {
 	cfg     Config
 	cache   cache.Cache
 	api     kubernetes.Interface
 	objects client.Client
-	live    client.Reader // asks the API server itself
+	live    client.Reader // reads from the API server
 	counts  *counts
 	queue   *queue
 	state   *store
@@ -37,18 +37,18 @@ type Part struct {
 	mu     sync.Mutex
 	engine *trigger.Engine
 
-	reporting sync.Mutex // one write of what an alert reports at a time
+	reporting sync.Mutex // serializes writes of what alerts report
 
 	mark     *mark                              // of Events
 	matchers atomic.Pointer[[]*trigger.Matcher] // those about Events
 	events   chan *corev1.Event
-	changed  chan struct{} // the triggers are others
+	changed  chan struct{} // receives when the triggers have changed
 	compiled map[string]compiled
 	report   struct{ dropped, pods, problems rate.Sometimes }
 }
 
-// Add adds the part to a manager, which runs it where it leads. The manager's scheme must
-// know the API's kinds. Metrics are there until remove is called.
+// Add adds the part to a manager, which runs it while it leads. The manager's scheme must have the
+// API's kinds. The metrics stay registered until remove is called.
 func Add(m manager.Manager, c Config) (p *Part, remove func(), err error) {
 	p, err = add(m, c)
 	if err != nil {
@@ -71,7 +71,7 @@ func add(m manager.Manager, c Config) (*Part, error) {
 		}
 	}
 	to := rest.CopyConfig(m.GetConfig())
-	// Events come in great numbers.
+	// Use protobuf, because there are many Events.
 	to.ContentType, to.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
 	api, err := kubernetes.NewForConfigAndClient(to, m.GetHTTPClient())
 	if err != nil {
@@ -93,7 +93,7 @@ func add(m manager.Manager, c Config) (*Part, error) {
 	return p, m.Add(p)
 }
 
-// Start runs the part until the context ends. The manager calls it when it leads.
+// Start runs the part until the context ends. The manager calls it when it becomes the leader.
 func (p *Part) Start(ctx context.Context) error {
 	if p.cfg.Installed != nil {
 		p.notLed.Store(&alerts.Unavailable{Why: "the kinds of diagnoses are not installed", After: 10 * time.Second})
@@ -106,7 +106,7 @@ func (p *Part) Start(ctx context.Context) error {
 	p.notLed.Store(&alerts.Unavailable{Why: "the controller starts", After: time.Second})
 	triggers, ok := p.watchTriggers(ctx)
 	if !ok {
-		return nil // it ended before there were any
+		return nil // the context ended before there were any
 	}
 	if !p.state.open(ctx) {
 		return nil
@@ -150,12 +150,12 @@ func (p *Part) Ready() error {
 	return nil
 }
 
-// enqueue runs the engine, and takes what it wants into the queue. cause is by what those that
-// follow from the same can be found there.
+// enqueue runs the engine and queues the Diagnoses that it wants. cause identifies them in the
+// queue: all that follow from the same cause share it.
 func (p *Part) enqueue(cause string, decide func(*trigger.Engine) []*v1alpha1.Diagnosis) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// Under the lock, so that no state is taken between the two.
+	// Both under the lock, so that no state is saved in between.
 	p.queue.add(cause, decide(p.engine), p.cfg.Now())
 }
 

@@ -10,17 +10,17 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// item is a Diagnosis that is to be made.
+// item is a Diagnosis that is to be created.
 type item struct {
 	dx    *v1alpha1.Diagnosis
 	seq   uint64
 	cause string
 	since time.Time
-	done  chan struct{} // closed when it is made, or is not to be
+	done  chan struct{} // closed when it is created or dropped
 }
 
-// queue has what is to be made, in the order in which it was wanted, and reports what is
-// settled. What has failed comes again after a pause. Several goroutines may use it.
+// queue has the Diagnoses to create, in the order in which they were wanted, and tracks which are
+// settled. Failed ones are retried after a pause. Several goroutines may use it.
 type queue struct {
 	work workqueue.TypedRateLimitingInterface[string]
 
@@ -38,7 +38,7 @@ func newQueue() *queue {
 	}
 }
 
-// add takes Diagnoses in. One that waits already is not taken twice.
+// add queues Diagnoses. One that is already queued is skipped.
 func (q *queue) add(cause string, list []*v1alpha1.Diagnosis, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -52,7 +52,7 @@ func (q *queue) add(cause string, list []*v1alpha1.Diagnosis, now time.Time) {
 	}
 }
 
-// next waits for what is to be made now; nil: the queue is closed.
+// next blocks until there is a Diagnosis to create now; nil: the queue is closed.
 func (q *queue) next() *item {
 	for {
 		name, closed := q.work.Get()
@@ -69,13 +69,13 @@ func (q *queue) next() *item {
 	}
 }
 
-// again puts back what next returned.
+// again schedules a retry of an item from next.
 func (q *queue) again(it *item) {
 	q.work.AddRateLimited(it.dx.Name)
 	q.work.Done(it.dx.Name)
 }
 
-// settle ends what next returned.
+// settle removes an item from next.
 func (q *queue) settle(it *item) {
 	q.mu.Lock()
 	delete(q.items, it.dx.Name)
@@ -87,7 +87,7 @@ func (q *queue) settle(it *item) {
 	q.work.Done(it.dx.Name)
 }
 
-// close ends next, and everybody's waiting.
+// close ends next and all waiting.
 func (q *queue) close() {
 	q.work.ShutDown()
 	close(q.closed)
@@ -99,22 +99,23 @@ func (q *queue) length() int {
 	return len(q.items)
 }
 
-// full reports whether nothing more should be decided: what is wanted can't be put off.
+// full reports whether no more decisions should be made, because a wanted Diagnosis can't be
+// postponed.
 func (q *queue) full() bool { return q.length() >= maxQueue }
 
-// room waits until the queue is not full; false: the context or the queue has ended.
+// room blocks until the queue is not full; false: the context has ended or the queue is closed.
 func (q *queue) room(ctx context.Context) bool {
 	return q.wait(ctx, func() bool { return len(q.items) < maxQueue })
 }
 
-// tail returns the number of the latest.
+// tail returns the sequence number of the latest item.
 func (q *queue) tail() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.seq
 }
 
-// settled waits until all up to a number are.
+// settled blocks until all items up to a sequence number are settled.
 func (q *queue) settled(ctx context.Context, seq uint64) bool {
 	return q.wait(ctx, func() bool {
 		for _, it := range q.items {
@@ -126,7 +127,7 @@ func (q *queue) settled(ctx context.Context, seq uint64) bool {
 	})
 }
 
-// wait waits for a condition, which is looked at under the lock.
+// wait blocks until a condition holds. The condition is evaluated under the lock.
 func (q *queue) wait(ctx context.Context, ok func() bool) bool {
 	for {
 		q.mu.Lock()
@@ -145,8 +146,8 @@ func (q *queue) wait(ctx context.Context, ok func() bool) bool {
 	}
 }
 
-// waitFor waits for all that have one of these causes, also those of an earlier request,
-// and returns how many are left. Those that wait for another try have it now.
+// waitFor waits for all items with one of these causes, including those of an earlier request, and
+// returns how many are left. Items that wait for a retry are retried now.
 func (q *queue) waitFor(ctx context.Context, causes map[string]bool) (left int) {
 	q.mu.Lock()
 	var all []*item

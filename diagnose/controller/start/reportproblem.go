@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// seenEvery is how often at most it is written that an alert lasts, where only other
-	// Diagnoses may depend on it: those of a targetSelector, and those that follow.
+	// seenEvery is the shortest interval between writes that an alert lasts, if only other
+	// Diagnoses depend on it: those of a targetSelector, and follow-ups.
 	seenEvery = 30 * time.Second
-	// together is how close two notifications of an alert are where the second one has
-	// nothing new: of two Alertmanagers, or of two Prometheus.
+	// together is how close two notifications of the same alert are if the second has nothing new:
+	// they come from two Alertmanagers or two Prometheus servers.
 	together = time.Second
-	// seenFor is for how long that goes on behind the end: verifyWithin has at most 24h.
+	// seenFor is how long after the Diagnosis' end this is written: verifyWithin is at most 24h.
 	seenFor = 25 * time.Hour
 )
 
-// writeProblems writes what alerts report into the Diagnoses that were made for them: that
-// an alert lasts while something depends on it, and that it is gone.
+// writeProblems records in the Diagnoses of alerts whether the alert lasts, while something depends
+// on it, and when it is gone.
 func (p *Part) writeProblems(ctx context.Context, list []*trigger.Alert) error {
 	for _, a := range list {
 		var reported []trigger.Reported
@@ -48,9 +48,9 @@ func (p *Part) writeProblem(ctx context.Context, t *trigger.Reported) error {
 		return nil
 	}
 	if apierrors.IsNotFound(err) && !t.Gone {
-		return nil // it comes again
+		return nil // it is sent again
 	}
-	// One at a time: those that come together would only be in each other's way.
+	// One at a time: concurrent writes would only conflict.
 	p.reporting.Lock()
 	defer p.reporting.Unlock()
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -66,7 +66,8 @@ func (p *Part) writeProblem(ctx context.Context, t *trigger.Reported) error {
 	})
 }
 
-// problemOf returns what is to be written of a Diagnosis' problem; nil: nothing.
+// problemOf returns the problem to write to a Diagnosis' status, or nil if there is nothing to
+// write.
 func problemOf(d *v1alpha1.Diagnosis, t *trigger.Reported, now time.Time) *v1alpha1.Problem {
 	had := d.Status.Problem
 	if d.Labels[trigger.LabelSource] != string(trigger.SourceAlert) || had != nil && had.State == v1alpha1.ProblemGone {
@@ -83,8 +84,8 @@ func problemOf(d *v1alpha1.Diagnosis, t *trigger.Reported, now time.Time) *v1alp
 	return &v1alpha1.Problem{State: v1alpha1.ProblemLasts, Since: metav1.NewMicroTime(t.Since), Seen: &seen}
 }
 
-// depends reports whether it matters that the alert of a Diagnosis lasts, as a repair may
-// wait or is to be verified, and how often it need be written at most.
+// depends reports whether something depends on whether the alert of a Diagnosis lasts, because a
+// repair may wait or must be verified. every is the shortest useful interval between writes.
 func depends(d *v1alpha1.Diagnosis, now time.Time) (every time.Duration, yes bool) {
 	verified := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionVerified)
 	switch end := d.Status.CompletionTime; {

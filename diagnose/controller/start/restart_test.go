@@ -89,8 +89,8 @@ func TestCooldownAndRateLimitOutlastTheProcess(t *testing.T) {
 	})
 }
 
-// elected takes part in an election that nobody loses while the API server stalls for seconds.
-// Who waits for the lease of one that was killed waits for all of it.
+// elected returns an election that is not lost while the API server stalls for seconds. After a
+// kill, the next one must wait for the whole lease.
 func elected(identity string) leader.Election {
 	return leader.Election{Enabled: true, Identity: identity, Lease: 15 * time.Second, Renew: 12 * time.Second, Retry: 250 * time.Millisecond}
 }
@@ -112,7 +112,7 @@ func TestAnotherComesToLead(t *testing.T) {
 	if err := first.take(a); err != nil {
 		t.Fatal(err)
 	}
-	first.all.Store(true) // it is cut off, and does not know yet that another leads
+	first.all.Store(true) // it is partitioned, and does not know yet that another leads
 	await.Until(t, "the second leads", deadline, func() bool { return second.Ready() == nil })
 	second.inForce(1)
 	if err := second.take(a, alert(time.Now(), "node", node, "i", "1")); err != nil {
@@ -126,7 +126,7 @@ func TestAnotherComesToLead(t *testing.T) {
 	}
 }
 
-// A process that leads no more, and does not know yet, can't undo what the next one saves.
+// A former leader that does not know yet that it lost can't overwrite what the next one saves.
 func TestAnEarlierLeaderSavesNoMore(t *testing.T) {
 	b := newBench(t)
 	node := b.server.Node(t)
@@ -145,7 +145,7 @@ func TestAnEarlierLeaderSavesNoMore(t *testing.T) {
 		t.Fatal(err)
 	}
 	await.Until(t, "the second saves", deadline, func() bool { return second.metric("kernosis_trigger_state_saves_total", "outcome", "saved") == 1 })
-	// A person may delete it, or edit it: it is the leader's still.
+	// A person may delete or edit it: it still belongs to the leader.
 	maps := b.server.Client().CoreV1().ConfigMaps(b.namespace)
 	for i, harm := range []func() error{
 		func() error { return maps.Delete(t.Context(), StateName, metav1.DeleteOptions{}) },
@@ -179,7 +179,7 @@ func TestAnEarlierLeaderSavesNoMore(t *testing.T) {
 	}
 }
 
-// What an earlier version remembered is in force, without an API server.
+// The state of an earlier version is restored, without an API server.
 func TestStateOfAnEarlierVersion(t *testing.T) {
 	data, err := os.ReadFile("testdata/earlier.json.gz")
 	if err != nil {
@@ -247,7 +247,7 @@ func TestADamagedStateIsBegunAnew(t *testing.T) {
 	}
 }
 
-// However much there is to remember, it fits into an object, and is not written for nothing.
+// However much is remembered, it fits into an object, and is written only when it has changed.
 func TestTheStateIsBounded(t *testing.T) {
 	testall.Only(t)
 	e, err := trigger.NewEngine(trigger.Config{Namespace: "n"})
@@ -298,7 +298,7 @@ func TestTriggersThatAreWrongAreLeftAside(t *testing.T) {
 	node := b.server.Node(t)
 	b.trigger("good", onNode)
 	wrong := b.trigger("wrong", `{operationSet: s, nodeName: `+node+`, sourceTemplate: {cronTemplate: {schedule: "0 5-2 * * *"}}}`)
-	b.trigger("problem", `{operationSet: s, sourceTemplate: {problemTemplate: {rules: [oom-kill]}}}`) // the agents'
+	b.trigger("problem", `{operationSet: s, sourceTemplate: {problemTemplate: {rules: [oom-kill]}}}`) // handled by agents
 	r := b.control(nil)
 	r.inForce(1)
 	if n := r.metric("kernosis_triggers_left_out", "reason", "invalid"); n != 1 {
@@ -318,9 +318,9 @@ func TestTriggersThatAreWrongAreLeftAside(t *testing.T) {
 	r.inForce(1)
 }
 
-// A leader that follows another sees to the Events behind those that the other has seen to,
-// and no others: however many there are of before, those of the gap are not among what is
-// dropped, and a Diagnosis that was deleted since is not made again.
+// A new leader handles exactly the Events after those that the previous one has handled. However
+// many older ones there are, Events from the gap are not dropped because of them, and a Diagnosis
+// that was deleted since is not created again.
 func TestTheNextLeaderGoesOnBehindTheLastEvent(t *testing.T) {
 	testall.Only(t)
 	b := newBench(t)
@@ -370,7 +370,7 @@ func TestTheNextLeaderGoesOnBehindTheLastEvent(t *testing.T) {
 	}
 }
 
-// Of a list more than may wait at once are seen to, and nothing is dropped.
+// From a list, even more Events than may wait at once are all handled, and none is dropped.
 func TestAListOfManyEventsWaits(t *testing.T) {
 	b := newBench(t)
 	b.trigger("failed-mount", b.mounts())
@@ -381,7 +381,7 @@ func TestAListOfManyEventsWaits(t *testing.T) {
 		all = append(all, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: strconv.Itoa(i), ResourceVersion: strconv.Itoa(1 + i)}, Reason: "FailedMount"})
 	}
 	of := &sieve{part: r.Part, ctx: t.Context()}
-	r.mark.reach("9") // of another history: the list is older
+	r.mark.reach("9") // from before a restored backup: the list is older
 	if err := of.Replace(all, "8"); err != nil {
 		t.Fatal(err)
 	}
@@ -400,7 +400,7 @@ func TestMark(t *testing.T) {
 		}
 	}
 	is("")
-	m.take(a, "") // of the first list
+	m.take(a, "") // from the first list
 	m.reach("9")
 	is("")
 	m.done(a)

@@ -13,8 +13,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// writeScheduled writes when schedules made their latest Diagnosis into the status of the
-// Triggers. What fails is tried again with the next change; the state has it too.
+// writeScheduled writes to the Triggers' status when their schedules last created a Diagnosis. A
+// failed write is retried with the next change; the saved state has the time too.
 func (s *store) writeScheduled(ctx context.Context, ran map[string]time.Time) {
 	for name, at := range ran {
 		at = at.Truncate(time.Second).UTC()
@@ -40,8 +40,8 @@ func (s *store) writeScheduled(ctx context.Context, ran map[string]time.Time) {
 	}
 }
 
-// patchScheduled writes the one field: the conditions are another part's. A Trigger that
-// was made anew meanwhile has another UID, and is left alone.
+// patchScheduled writes only this field: another part owns the conditions. A Trigger that was
+// recreated meanwhile has another UID, and is left alone.
 func (s *store) patchScheduled(ctx context.Context, t *v1alpha1.Trigger, at time.Time) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": t.UID},

@@ -29,7 +29,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// program returns one that "make prometheus" fetches, or that is installed.
+// program returns the path of a program that "make prometheus" fetches, or that is installed.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	for _, path := range []string{"../../../bin/" + name, name} {
@@ -45,7 +45,7 @@ func program(t *testing.T, name string) string {
 	return ""
 }
 
-// blocks returns the manifests of a page of the documentation.
+// blocks returns the manifests in a page of the documentation.
 func blocks(t testing.TB, page string) (all []string) {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/" + page)
@@ -58,7 +58,7 @@ func blocks(t testing.TB, page string) (all []string) {
 	return all
 }
 
-// grant gives a service account roles.
+// grant grants roles to a service account.
 func (b *bench) grant(account string, roles []rbacv1.ClusterRole) {
 	b.t.Helper()
 	to := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: b.namespace, Name: account}
@@ -67,14 +67,14 @@ func (b *bench) grant(account string, roles []rbacv1.ClusterRole) {
 	}
 }
 
-// door is a server of alerts.
+// door is a server that receives alerts.
 type door struct {
 	*alerts.Server
-	dir      string // has ca.crt, and the token of a sender that may send
+	dir      string // has ca.crt, and the token of an authorized sender
 	registry *prometheus.Registry
 }
 
-// gate is what the server hands alerts to; while it is shut nobody leads.
+// gate passes alerts to the Taker; while it is shut, it reports that this instance does not lead.
 type gate struct {
 	alerts.Taker
 	shut chan struct{}
@@ -89,7 +89,7 @@ func (g *gate) Ready() error {
 	}
 }
 
-// open takes alerts for a part.
+// open starts a server of alerts for a part.
 func (b *bench) open(r *running, taker alerts.Taker) *door {
 	b.t.Helper()
 	b.server.ServiceAccount(b.t, b.namespace, "alertmanager")
@@ -103,7 +103,7 @@ func (b *bench) open(r *running, taker alerts.Taker) *door {
 		return path
 	}
 	write("token", b.server.Token(b.t, kubetest.TokenFor{Namespace: b.namespace, ServiceAccount: "alertmanager", Audience: alerts.DefaultAudience}))
-	// One for 127.0.0.1, which is its own authority.
+	// A self-signed certificate for 127.0.0.1.
 	pair := httptest.NewTLSServer(nil)
 	pair.Close()
 	key, err := x509.MarshalPKCS8PrivateKey(pair.TLS.Certificates[0].PrivateKey)
@@ -137,7 +137,7 @@ func (d *door) answered(t *testing.T, code string) float64 {
 	return kubetest.Sum(t, d.registry, "kernosis_alert_requests_total", "code", code)
 }
 
-// documented returns a snippet of the documentation, for a server on this machine.
+// documented returns a snippet of the documentation, adapted to a server on this machine.
 func (d *door) documented(t *testing.T, beginsWith string) string {
 	t.Helper()
 	for _, block := range blocks(t, "triggers.md") {
@@ -177,8 +177,8 @@ func run(t *testing.T, path string, args ...string) string {
 	return address
 }
 
-// The real Alertmanager, with the documented configuration: it tries again until somebody
-// leads, and what it repeats makes nothing.
+// The real Alertmanager, with the documented configuration: it retries until somebody leads, and
+// its repetitions create nothing.
 func TestAlertmanager(t *testing.T) {
 	path := program(t, "alertmanager")
 	b := newBench(t)
@@ -212,7 +212,7 @@ func TestAlertmanager(t *testing.T) {
 	if dx := b.only(); dx.Spec.NodeName != node || !strings.Contains(dx.Annotations[trigger.AnnotationTriggeredBy], "alert A with fingerprint") {
 		t.Errorf("%+v", dx)
 	}
-	// It reports that the alert lasts, and when it has ended.
+	// It reports that the alert lasts, and when it ended.
 	await.Until(t, "it lasts", deadline, func() bool {
 		p := b.only().Status.Problem
 		return p != nil && p.State == v1alpha1.ProblemLasts && p.Seen != nil
@@ -233,7 +233,7 @@ func TestAlertmanager(t *testing.T) {
 	}
 }
 
-// The real Prometheus, which sends as to an Alertmanager.
+// The real Prometheus, which sends as if to an Alertmanager.
 func TestPrometheus(t *testing.T) {
 	testall.Only(t)
 	path := program(t, "prometheus")
@@ -259,7 +259,7 @@ func TestPrometheus(t *testing.T) {
 	}
 }
 
-// All works with the rights that the documentation names.
+// Everything works with the documented rights.
 func TestTheDocumentedRightsSuffice(t *testing.T) {
 	b := newBench(t)
 	node := b.server.Node(t)

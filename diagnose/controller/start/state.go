@@ -17,34 +17,34 @@ import (
 
 const (
 	stateKey = "state.json.gz"
-	// unreadKey has a state that could not be read: of a newer version of Kernosis, or damaged.
+	// unreadKey has a state that could not be read, because it is from a newer version of Kernosis
+	// or damaged.
 	unreadKey = stateKey + ".unread"
-	// markKey has the version up to which Events were seen to: see [mark].
+	// markKey has the version up to which Events were handled, see [mark].
 	markKey = "events-seen-to"
-	// annotationHolder says who writes it: the one that came to lead last.
+	// annotationHolder names the writer: the process that became the leader last.
 	annotationHolder = v1alpha1.Group + "/trigger-state-holder"
 
 	stateWithin = 10 * time.Second
-	// lastSaveWithin is for the end; the manager gives its parts 10 s.
+	// lastSaveWithin bounds the save at the end; the manager gives its parts 10 s.
 	lastSaveWithin = 3 * time.Second
 	openAgain      = time.Second
 )
 
-// store keeps what the engine remembers in a ConfigMap.
+// store keeps the engine's state in a ConfigMap.
 //
-// Whoever comes to lead writes its name into it before it begins. An earlier leader that
-// does not know yet that it leads no more finds its write refused, sees the name, and
-// writes no more.
+// A new leader writes its name into it before it begins. An earlier leader that has not noticed its
+// loss yet gets a conflict on its next write, sees the name, and stops writing.
 type store struct {
 	part   *Part
 	maps   corev1client.ConfigMapInterface
 	holder string
 	log    *slog.Logger
 
-	object     *corev1.ConfigMap // as it was written or read last
-	saved      uint64            // changes of the engine
+	object     *corev1.ConfigMap // as last written or read
+	saved      uint64            // the engine's change count at the last save
 	superseded bool
-	// scheduled are the times that the status of Triggers has.
+	// scheduled has the times that are in the status of the Triggers.
 	scheduled map[string]time.Time
 }
 
@@ -55,8 +55,8 @@ func newStore(p *Part) *store {
 	}
 }
 
-// open reads what there is and takes it over, and tries until that is done; false: the
-// context has ended.
+// open reads the saved state and takes it over, and retries until that succeeds; false: the context
+// has ended.
 func (s *store) open(ctx context.Context) bool {
 	for reported := false; ; {
 		err := s.take(ctx)
@@ -76,7 +76,7 @@ func (s *store) open(ctx context.Context) bool {
 	}
 }
 
-// take makes the object ours.
+// take writes our name into the object, or creates it.
 func (s *store) take(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stateWithin)
 	defer cancel()
@@ -105,7 +105,8 @@ func (s *store) fresh() *corev1.ConfigMap {
 	}}
 }
 
-// restore hands the engine what was read. What can't be read is reported, and begun anew.
+// restore passes the saved state to the engine. An unreadable state is reported, and the engine
+// starts empty.
 func (s *store) restore() {
 	data := s.object.BinaryData[stateKey]
 	if len(data) == 0 {
@@ -128,7 +129,7 @@ func (s *store) restore() {
 	s.part.look(func(e *trigger.Engine) { s.saved = e.Changes() })
 }
 
-// keep saves what has changed, until the context ends, and then once more.
+// keep saves changes periodically until the context ends, and then once more.
 func (s *store) keep(ctx context.Context) {
 	t := time.NewTicker(s.part.cfg.SaveEvery)
 	defer t.Stop()
@@ -145,7 +146,7 @@ func (s *store) keep(ctx context.Context) {
 	}
 }
 
-// save saves the state behind what was made: it waits until all that was wanted before is.
+// save saves the state once everything that was wanted before has been made.
 func (s *store) save(ctx context.Context) {
 	var state *trigger.State
 	var changes, seq uint64
@@ -189,11 +190,11 @@ func (s *store) save(ctx context.Context) {
 	s.writeScheduled(ctx, ran)
 }
 
-// write writes the object, if nobody else has taken it over.
+// write writes the object, unless another process has taken it over.
 func (s *store) write(ctx context.Context, data []byte, seen string) error {
 	ctx, cancel := context.WithTimeout(ctx, stateWithin)
 	defer cancel()
-	// Keys of a newer version are left alone.
+	// Keys of a newer version are kept.
 	put := func(m *corev1.ConfigMap) {
 		if m.BinaryData == nil {
 			m.BinaryData = make(map[string][]byte)
@@ -228,7 +229,7 @@ func (s *store) write(ctx context.Context, data []byte, seen string) error {
 		if object, err = s.maps.Get(ctx, StateName, metav1.GetOptions{}); err != nil {
 			return err
 		}
-		// One that a person has edited is ours still.
+		// If only a person has edited it, it is still ours.
 		if holder := object.Annotations[annotationHolder]; holder != "" && holder != s.holder {
 			s.superseded = true
 			return nil

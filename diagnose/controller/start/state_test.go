@@ -40,7 +40,7 @@ func TestTheStateIsNotWrittenForNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.all.Store(true) // and it is tried again
+	r.all.Store(true) // and the save is retried
 	r.enqueue("test", func(e *trigger.Engine) []*v1alpha1.Diagnosis {
 		e.Alert(alert(began.Add(time.Second), "node", node), trigger.Known{}, time.Now())
 		return nil
@@ -53,8 +53,8 @@ func TestTheStateIsNotWrittenForNothing(t *testing.T) {
 	}
 }
 
-// Where the kinds are not installed, nothing else of the controller ends, and all begins
-// when they are.
+// If the kinds are not installed, the rest of the controller keeps running, and everything starts
+// once they are.
 func TestKindsThatAreInstalledLater(t *testing.T) {
 	testall.Only(t)
 	server := kubetest.New(t, kubetest.Options{})
@@ -72,7 +72,7 @@ func TestKindsThatAreInstalledLater(t *testing.T) {
 	if err := r.stop(); err != nil {
 		t.Error(err)
 	}
-	if u, ok := r.Ready().(*alerts.Unavailable); !ok || u.Why != "the controller ends" { //nolint:errorlint // the method's own
+	if u, ok := r.Ready().(*alerts.Unavailable); !ok || u.Why != "the controller ends" { //nolint:errorlint // returned by the method itself
 		t.Error(u)
 	}
 }
@@ -87,14 +87,14 @@ func TestANamespaceThatEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := r.take(alert(time.Now(), "node", node)); err != nil {
-		t.Fatal(err) // it would be refused again
+		t.Fatal(err) // a retry would be rejected again
 	}
 	if n := r.metric("kernosis_trigger_diagnoses_total", "trigger", "disk", "outcome", outcomeRefused); n != 1 || !strings.Contains(r.log.String(), "it is left out") {
 		t.Errorf("%v are refused", n)
 	}
 }
 
-// Of a Trigger that is gone nothing is reported any more.
+// The metrics of a deleted Trigger are gone.
 func TestMetricsOfTriggersThatAreGone(t *testing.T) {
 	b := newBench(t)
 	node := b.server.Node(t)

@@ -11,18 +11,17 @@ import (
 )
 
 const (
-	// maxState is how many bytes the state has at most, compressed: a ConfigMap may have
-	// 1 MiB.
+	// maxState is the largest compressed state in bytes: a ConfigMap may have 1 MiB.
 	maxState = 900 << 10
-	// maxUnread is how many bytes are kept of a state that can't be read, beside which the
-	// next one still has room.
+	// maxUnread is the largest unreadable state in bytes that is kept. It leaves room for the next
+	// state.
 	maxUnread = maxState / 2
-	// maxStateText is how many bytes of text that may be.
+	// maxStateText is the largest uncompressed state in bytes.
 	maxStateText = 16 << 20
 )
 
-// encodeState returns a state of at most limit bytes, and how many memories had to be left
-// out for that: the oldest first.
+// encodeState encodes a state in at most limit bytes. It drops the oldest entries until they fit,
+// and returns how many it dropped.
 func encodeState(s *trigger.State, limit int) (data []byte, forgotten int, err error) {
 	for {
 		var text int
@@ -49,7 +48,7 @@ func encodeState(s *trigger.State, limit int) (data []byte, forgotten int, err e
 	}
 }
 
-// compress returns a state compressed, and how long its text is.
+// compress returns the compressed state, and the length of its text.
 func compress(s *trigger.State) (data []byte, length int, err error) {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -66,7 +65,7 @@ func compress(s *trigger.State) (data []byte, length int, err error) {
 	return b.Bytes(), len(text), nil
 }
 
-// decodeState reads what encodeState returned.
+// decodeState decodes the result of encodeState.
 func decodeState(data []byte) (*trigger.State, error) {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
-// Take implements [alerts.Taker]. What is sent again because it could not be settled in
-// time waits for what the first request has begun.
+// Take implements [alerts.Taker]. A request that is sent again, because the first was not settled
+// in time, waits for the Diagnoses of the first.
 func (p *Part) Take(ctx context.Context, list []*trigger.Alert) error {
 	causes := make(map[string]bool, len(list))
 	for _, a := range list {
@@ -41,7 +41,7 @@ func (p *Part) Take(ctx context.Context, list []*trigger.Alert) error {
 		})
 		return &alerts.Unavailable{Why: "whether alerts last can't be written to their Diagnoses", After: 5 * time.Second}
 	}
-	return p.Ready() // what was wanted while it ended may be lost
+	return p.Ready() // what was wanted during shutdown may be lost
 }
 
 func (p *Part) podsOfAlert(ctx context.Context, a *trigger.Alert) (trigger.Known, error) {

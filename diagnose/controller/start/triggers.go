@@ -15,13 +15,13 @@ import (
 	"github.com/kernosis/kernosis/diagnose/trigger"
 )
 
-// maxTriggers is how many an engine takes.
+// maxTriggers is how many Triggers an engine accepts.
 const maxTriggers = 4096
 
-// askAgain is how often the API server is asked for the kinds where it does not know them.
+// askAgain is the pause before the API server is asked again for kinds that it does not serve.
 const askAgain = 5 * time.Second
 
-// compiled is a Trigger as it was when it was compiled.
+// compiled is the result of compiling a version of a Trigger.
 type compiled struct {
 	uid        string
 	generation int64
@@ -29,8 +29,8 @@ type compiled struct {
 	err        error
 }
 
-// watchTriggers returns a channel on which it is reported that Triggers have changed. It waits
-// until they, and the Nodes, are listed; false: the context has ended.
+// watchTriggers returns a channel that receives when Triggers have changed. It blocks until
+// Triggers and Nodes are listed; false: the context has ended.
 func (p *Part) watchTriggers(ctx context.Context) (changes <-chan struct{}, ok bool) {
 	reported := false
 	for {
@@ -54,8 +54,8 @@ func (p *Part) watchTriggers(ctx context.Context) (changes <-chan struct{}, ok b
 }
 
 func (p *Part) watchOnce(ctx context.Context) (<-chan struct{}, error) {
-	// A watch of what is not there, or not allowed, would never be ready, and keep the
-	// whole process from being it.
+	// Check with a List first: a watch of a kind that is missing or forbidden would never sync, and
+	// would keep the whole process from becoming ready.
 	if err := p.live.List(ctx, &v1alpha1.TriggerList{}, client.Limit(1)); err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (p *Part) watchOnce(ctx context.Context) (<-chan struct{}, error) {
 	notify := func() {
 		select {
 		case changes <- struct{}{}:
-		default: // notified already
+		default: // already notified
 		}
 	}
 	handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
@@ -78,7 +78,7 @@ func (p *Part) watchOnce(ctx context.Context) (<-chan struct{}, error) {
 		UpdateFunc: func(was, is any) {
 			a, ok := was.(*v1alpha1.Trigger)
 			b, ok2 := is.(*v1alpha1.Trigger)
-			// What is written to the status changes nothing.
+			// Status updates don't matter.
 			if !ok || !ok2 || a.Generation != b.Generation || a.UID != b.UID || a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() {
 				notify()
 			}
@@ -94,8 +94,8 @@ func (p *Part) watchOnce(ctx context.Context) (<-chan struct{}, error) {
 	return changes, nil
 }
 
-// install puts the Triggers in force that can be. What is wrong with the others is reported in
-// their status, by another part.
+// install puts the valid Triggers in force. Another part reports in their status why the others are
+// invalid.
 func (p *Part) install(ctx context.Context) {
 	var list v1alpha1.TriggerList
 	if err := p.cache.List(ctx, &list); err != nil {
@@ -111,7 +111,7 @@ func (p *Part) install(ctx context.Context) {
 	for i := range list.Items {
 		t := &list.Items[i]
 		if !t.DeletionTimestamp.IsZero() || t.Spec.SourceTemplate.ProblemTemplate != nil {
-			continue // those of problems are the agents'
+			continue // agents handle Triggers of problems
 		}
 		c := p.compile(t)
 		now[t.Name] = c
@@ -145,7 +145,7 @@ func (p *Part) install(ctx context.Context) {
 	}
 }
 
-// compile compiles a Trigger, unless it is as it was.
+// compile compiles a Trigger, unless it is unchanged.
 func (p *Part) compile(t *v1alpha1.Trigger) compiled {
 	if c, ok := p.compiled[t.Name]; ok && c.uid == string(t.UID) && c.generation == t.Generation {
 		return c
@@ -157,13 +157,13 @@ func (p *Part) compile(t *v1alpha1.Trigger) compiled {
 	return compiled{uid: string(t.UID), generation: t.Generation, matcher: m, err: err}
 }
 
-// inUse returns how many are in force.
+// inUse returns how many Triggers are in force.
 func (p *Part) inUse() (n int) {
 	p.look(func(e *trigger.Engine) { n = len(e.Stats().Triggers) })
 	return n
 }
 
-// wantsEvents reports whether a Trigger is about Events.
+// wantsEvents reports whether a Trigger needs Events.
 func (p *Part) wantsEvents() bool {
 	m := p.matchers.Load()
 	return m != nil && len(*m) > 0

@@ -16,8 +16,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// measure is a script that writes what does not fit: text that is wider than its box, and
-// anything outside of the picture.
+// measure is a script that reports what does not fit: text that is wider than its box, and anything
+// outside of the picture.
 const measure = `
 const wrong = [], svg = document.querySelector("svg"), picture = svg.getBoundingClientRect();
 let boxes = 0;
@@ -39,15 +39,14 @@ document.body.innerHTML = "";
 document.body.textContent = "MEASURED " + boxes + " boxes\n" + wrong.join("\n") + " END";
 `
 
-// What text takes is known to a browser alone: the layout reckons with the widest font of
-// its list.
+// Only a browser knows the real width of text. The layout assumes the widest font of its list.
 func TestTextFitsInABrowser(t *testing.T) {
 	testall.Only(t)
 	browser, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Skip("no chromium (package chromium), which measures text")
 	}
-	// Not t.TempDir: what the browser leaves running may still write there.
+	// Not t.TempDir, because processes that the browser leaves behind may still write there.
 	profile, err := os.MkdirTemp("", "kernosis-browser-") //nolint:usetesting // as said
 	if err != nil {
 		t.Fatal(err)

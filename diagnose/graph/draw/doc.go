@@ -1,12 +1,11 @@
-// Package draw shows the graph of a diagnosis, and what became of its nodes, as Mermaid,
-// DOT, SVG or plain text.
+// Package draw draws the graph of a diagnosis, with the states of its nodes, as Mermaid, DOT, SVG
+// or plain text.
 //
-// All of them are whole in themselves: an SVG has no script, no style sheet and names no
-// other file, so that it can stand in a page under the strictest policy. Names and
-// messages come from others: they are bounded, and escaped for the form that they are
-// written in.
+// The outputs are self-contained: an SVG has no scripts, style sheets or references to other files,
+// so that a page with the strictest policy can include it. Names and messages are untrusted: they
+// are bounded, and escaped for the output format.
 //
-// The layout is an own one (layers, order by barycentre, positions by isotonic
-// regression): an agent should carry no browser engine or WebAssembly to place some
+// The package has its own layout algorithm (layers, barycentre order, positions by isotonic
+// regression), because an agent should not contain a browser engine or WebAssembly to place some
 // dozen boxes.
 package draw

@@ -47,8 +47,8 @@ func DOT(d *Drawing) string {
 	return b.String()
 }
 
-// quoteDOT writes a string in which nothing is an escape: Graphviz replaces \N, \G and
-// others in labels, so that each backslash is doubled. Labels are HTML entities' text too.
+// quoteDOT quotes a string so that nothing in it is an escape: Graphviz replaces \N, \G and others
+// in labels, so each backslash is doubled. It also reads HTML entities in labels.
 func quoteDOT(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "&", "&amp;").Replace(s) + `"`
 }

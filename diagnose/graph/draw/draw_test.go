@@ -34,7 +34,7 @@ func node(id int, operation string, to []int, dependences ...int) graph.Node {
 	return graph.Node{ID: id, To: to, Operation: operation, Dependences: dependences}
 }
 
-// hungTask is a set as people write it.
+// hungTask is a set as users write it.
 func hungTask(tb testing.TB) *draw.Drawing {
 	return &draw.Drawing{
 		Title: "hung-task",
@@ -49,7 +49,7 @@ func hungTask(tb testing.TB) *draw.Drawing {
 	}
 }
 
-// probe is a run of a larger one, with edges over several layers and every state.
+// probe is a run of a larger set, with edges across several layers and all states.
 func probe(tb testing.TB) *draw.Drawing {
 	state := func(effect, state, message string) draw.Note {
 		return draw.Note{Effect: effect, State: state, Message: message}
@@ -81,7 +81,7 @@ func probe(tb testing.TB) *draw.Drawing {
 	}
 }
 
-// hostile has names that try to break out of each form.
+// hostile has names that try to break out of each format.
 func hostile(tb testing.TB) *draw.Drawing {
 	return &draw.Drawing{
 		Title: `</title><script>alert(1)</script> "]; x --> y; <!-- & ` + "\x00\x1b[31m\u202e",
@@ -124,8 +124,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// An SVG is well-formed, has no element or attribute but those listed, and names nothing
-// outside of itself.
+// An SVG is well-formed, has only the listed elements and attributes, and refers to nothing outside
+// of itself.
 func TestSVGIsPlain(t *testing.T) {
 	elements := regexp.MustCompile(`^(svg|title|rect|g|path|text)$`)
 	attributes := regexp.MustCompile(`^(xmlns|width|height|viewBox|role|font-family|font-size|font-weight|fill|stroke|stroke-width|stroke-dasharray|paint-order|transform|d|x|y|rx|text-anchor)$`)
@@ -164,8 +164,8 @@ func TestControlCharactersAreInNoForm(t *testing.T) {
 	}
 }
 
-// The largest graphs there may be are drawn in bounded time: a dense one, a deep one
-// whose edges pass many layers, and a wide one.
+// The largest possible graphs are drawn in bounded time: a dense one, a deep one whose edges cross
+// many layers, and a wide one.
 func TestLargestGraphs(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	dense, deep, wide := make([]graph.Node, graph.MaxNodes), make([]graph.Node, graph.MaxNodes), make([]graph.Node, graph.MaxNodes)

@@ -9,32 +9,30 @@ import (
 	"github.com/kernosis/kernosis/diagnose/graph"
 )
 
-// Drawing is what is shown of a graph.
+// Drawing is a graph with the data to draw.
 type Drawing struct {
 	Title string // the OperationSet's or Diagnosis' name
 	Graph *graph.Graph
-	// Notes say more of nodes, by id. There may be fewer than nodes.
+	// Notes has more data about nodes, by id. There may be fewer notes than nodes.
 	Notes []Note
-	// Path is the way that was taken, without the start; nil: none is marked.
+	// Path is the path to mark, without the start; nil: none.
 	Path []int
 }
 
-// Note is what is known of a node besides the graph.
+// Note is what is known about a node besides the graph.
 type Note struct {
-	Effect string // Collect, Check, Remediate; empty: not known
-	// State is what became of it: Succeeded, Failed, Refuted, WouldRun, Withheld,
-	// AwaitingApproval, Running, Cancelled, Unknown; empty: it has not run. Others are
-	// shown as they are.
+	Effect string // Collect, Check, Remediate; empty: unknown
+	// State is Succeeded, Failed, Refuted, WouldRun, Withheld, AwaitingApproval, Running, Cancelled
+	// or Unknown; empty: the node has not run. Other states are shown unchanged.
 	State   string
-	Message string // shown where there is room for it
+	Message string // shown if there is room for it
 }
 
-// maxLabel bounds a name in a drawing, in characters. The API's names may be longer than
-// any box should be.
+// maxLabel bounds a name in a drawing, in characters. Names in the API can be too long for a box.
 const maxLabel = 40
 
-// label is text that can be shown: characters that can't are replaced, what is too long
-// is cut.
+// label returns s made safe to print: it replaces unprintable characters and cuts a text that is
+// too long.
 func label(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -55,7 +53,7 @@ func (d *Drawing) note(id int) Note {
 	return Note{}
 }
 
-// name is a node's first line, full its whole name.
+// name returns a node's first line, cut to most characters.
 func (d *Drawing) name(id, most int) string {
 	if id == 0 {
 		return "start"
@@ -63,7 +61,7 @@ func (d *Drawing) name(id, most int) string {
 	return label(d.Graph.Node(id).Operation, most)
 }
 
-// detail is a node's second line: its effect, what it uses, what became of it.
+// detail returns a node's second line: its effect, the nodes it uses, its state.
 func (d *Drawing) detail(id int) string {
 	if id == 0 {
 		return ""
@@ -84,7 +82,7 @@ func (d *Drawing) detail(id int) string {
 	return strings.Join(parts, " · ")
 }
 
-// uses names the nodes whose results a node is given.
+// uses lists the nodes whose results a node gets.
 func uses(dependences []int) string {
 	const most = 6
 	list := fmt.Sprint(dependences[:min(most, len(dependences))])
@@ -95,12 +93,12 @@ func uses(dependences []int) string {
 	return out
 }
 
-// ran reports whether the drawing is of a run, and not of a graph alone.
+// ran reports whether the drawing shows a run, not just a graph.
 func (d *Drawing) ran() bool {
 	return slices.ContainsFunc(d.Notes, func(n Note) bool { return n.State != "" })
 }
 
-// taken reports whether the way that was taken goes over an edge.
+// taken reports whether the marked path contains an edge.
 func (d *Drawing) taken(from, to int) bool {
 	if from == 0 {
 		return len(d.Path) > 0 && d.Path[0] == to
@@ -109,12 +107,13 @@ func (d *Drawing) taken(from, to int) bool {
 	return i >= 0 && i+1 < len(d.Path) && d.Path[i+1] == to
 }
 
-// onPath reports whether the way that was taken comes to a node.
+// onPath reports whether the marked path contains a node.
 func (d *Drawing) onPath(id int) bool {
 	return len(d.Path) > 0 && (id == 0 || slices.Contains(d.Path, id))
 }
 
-// look is how a state is shown, in words too, for people who can't distinguish colours.
+// look is how a state is drawn. The state is also written out, for people who can't distinguish
+// colours.
 type look struct {
 	class, fill, stroke string
 	dashed              bool

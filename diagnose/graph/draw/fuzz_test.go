@@ -13,8 +13,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/graph/draw"
 )
 
-// Whatever names and messages say: an SVG has the same elements, the other forms have the
-// same lines, and quotes in them are even.
+// Whatever names and messages contain, an SVG has the same elements, and the other formats have the
+// same lines and balanced quotes.
 func FuzzText(f *testing.F) {
 	f.Add("title", "operation", "Check", "Failed", "message")
 	f.Add(`"]; x`, "a\\", "`%%{init", "\n\r\u2028\x00", "]]></title>")
@@ -35,7 +35,7 @@ func FuzzText(f *testing.F) {
 		}{
 			"mermaid": {draw.Mermaid(d), 14}, "dot": {draw.DOT(d), 11}, "text": {draw.Text(d), 8},
 		} {
-			// The two nodes have a class each, or share it where the state is none of ours.
+			// The two nodes have one class each, or share one if their state is unknown.
 			if n := strings.Count(c.text, "\n"); n != c.lines && (form != "mermaid" || n != c.lines-2) {
 				t.Errorf("%s has %d lines, want %d:\n%s", form, n, c.lines, c.text)
 			}

@@ -10,15 +10,15 @@ import (
 // Distances of the layout, in pixels.
 const (
 	nodeGap  = 28.0 // between boxes of a layer
-	bendGap  = 14.0 // between an edge that passes a layer and its neighbours there
+	bendGap  = 14.0 // between an edge that crosses a layer and its neighbours there
 	layerGap = 52.0 // between layers: room for edges and their numbers
 )
 
-// maxBends bounds the places where edges pass layers. A graph drawn by people has some
-// dozen; edges beyond the bound are drawn straight, over whatever is there.
+// maxBends bounds the number of bends, where edges cross layers. Graphs made by people have some
+// dozen; further edges are drawn straight, across whatever is there.
 const maxBends = 4000
 
-// layout is where things are.
+// layout has the positions of boxes and edges.
 type layout struct {
 	width, height float64
 	items         []item // the graph's nodes by id, then bends
@@ -31,18 +31,17 @@ type item struct {
 	x, y, w, h float64 // centre, size
 	layer      int
 	bend       bool
-	up, down   []int // neighbours in the layers above and below
+	up, down   []int // connected items in the layers above and below
 }
 
-// route is an edge, with the bends that it passes, from top to bottom.
+// route is an edge with its bends, from top to bottom.
 type route struct {
 	from, to int
-	number   int // in which order it is tried, from 1; 0: it is the only one
+	number   int // position in the order of trying, from 1; 0: the only edge
 	via      []int
 }
 
-// place lays a graph out: its nodes in layers from top to bottom, each below all that
-// lead to it.
+// place lays a graph out: nodes in layers from top to bottom, each below all of its predecessors.
 func place(g *graph.Graph, size func(id int) (w, h float64)) *layout {
 	l := &layout{}
 	for id := range g.Len() {
@@ -65,7 +64,8 @@ func place(g *graph.Graph, size func(id int) (w, h float64)) *layout {
 	return l
 }
 
-// route makes the edges, short ones first: they keep their bends where there are too many.
+// route adds the edges and their bends, short edges first: they keep their bends if there are too
+// many.
 func (l *layout) route(g *graph.Graph) {
 	for id := range g.Len() {
 		to := g.Node(id).To
@@ -106,8 +106,8 @@ func (l *layout) link(above, below int) {
 	l.items[below].up = append(l.items[below].up, above)
 }
 
-// firstOrder puts into each layer what trying the paths in order comes to first, so
-// that paths are tried from left to right as far as that does not cross edges.
+// firstOrder orders each layer by when a depth-first walk of the paths reaches its items, so that
+// paths are tried from left to right unless edges would cross.
 func (l *layout) firstOrder(g *graph.Graph) {
 	seen := make([]bool, g.Len())
 	first := make([]int, g.Len()) // a node's first edge
@@ -132,7 +132,7 @@ func (l *layout) firstOrder(g *graph.Graph) {
 	visit(0)
 }
 
-// rows gives each layer its height and moves all into the picture.
+// rows sets the height of each layer and moves all items into the picture.
 func (l *layout) rows() {
 	left, right, y := 0.0, 0.0, 0.0
 	for i, layer := range l.layers {

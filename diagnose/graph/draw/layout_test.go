@@ -35,8 +35,8 @@ func randomGraph(t *testing.T, seed uint64) *graph.Graph {
 	return g
 }
 
-// No box covers another, edges lead downwards through all layers between, and all is
-// inside the picture.
+// Boxes don't overlap, edges lead downwards through all layers between their ends, and everything
+// is inside the picture.
 func TestBoxesAndEdgesKeepApart(t *testing.T) {
 	for seed := range uint64(300) {
 		g := randomGraph(t, seed)
@@ -95,7 +95,7 @@ func (l *layout) top(n int) float64 {
 	return y
 }
 
-// Two edges that cross in the order in which paths are tried are put straight.
+// Two edges that cross in the order of trying are uncrossed.
 func TestEdgesAreUncrossed(t *testing.T) {
 	nodes := []graph.Node{{ID: 0, To: []int{1, 2}}, {ID: 1, To: []int{4, 3}}, {ID: 2, To: []int{3}}, {ID: 3}, {ID: 4}}
 	for i := 1; i < len(nodes); i++ {

@@ -11,15 +11,15 @@ import (
 func Mermaid(d *Drawing) string {
 	var b strings.Builder
 	if d.Title != "" {
-		title, err := json.Marshal(label(d.Title, 80)) // a string of JSON is one of YAML
+		title, err := json.Marshal(label(d.Title, 80)) // a JSON string is also a YAML string
 		if err == nil {
-			// %%{ begins a directive wherever it stands.
+			// %%{ begins a directive anywhere.
 			fmt.Fprintf(&b, "---\ntitle: %s\n---\n", strings.ReplaceAll(string(title), "%", `\u0025`))
 		}
 	}
 	b.WriteString("flowchart TD\n")
 	var links, taken []string
-	var classes []string // in the order in which they are met
+	var classes []string // in the order of their first use
 	members := map[string][]string{}
 	for id := range d.Graph.Len() {
 		name := fmt.Sprintf("n%d", id)
@@ -67,8 +67,8 @@ func mermaidStyle(l look) string {
 	return style
 }
 
-// escapeMermaid writes text for a quoted label. Mermaid has its own entities, and reads
-// HTML and Markdown in labels, and directives (%%{) even there.
+// escapeMermaid escapes text for a quoted label. Mermaid has its own entities, and interprets HTML,
+// Markdown and directives (%%{) even in labels.
 func escapeMermaid(s string) string {
 	return strings.NewReplacer(
 		"#", "#35;", "&", "#amp;", "<", "#lt;", ">", "#gt;", `"`, "#quot;", "`", "#96;", `\`, "#92;",

@@ -2,11 +2,11 @@ package draw
 
 import "slices"
 
-// rounds is how often positions are evened out, down and up.
+// rounds is how often positions are balanced, alternately downwards and upwards.
 const rounds = 16
 
-// spread gives each item its place from left to right: as near to its neighbours above
-// and below as the order of the layers and the distances allow.
+// spread sets the horizontal position of each item: as near to its neighbours above and below as
+// the order of the layers and the minimum distances allow.
 func (l *layout) spread() {
 	for _, layer := range l.layers {
 		x := 0.0
@@ -18,7 +18,7 @@ func (l *layout) spread() {
 		}
 	}
 	for round := range rounds {
-		both := round >= rounds-4 // at last, even out between above and below
+		both := round >= rounds-4 // finally, balance between above and below
 		if round%2 == 0 {
 			for n := range l.layers {
 				l.settle(n, true, both)
@@ -31,7 +31,7 @@ func (l *layout) spread() {
 	}
 }
 
-// apart is how far the centres of neighbours in a layer are from each other at least.
+// apart returns the minimum distance between the centres of two adjacent items of a layer.
 func (l *layout) apart(left, right int) float64 {
 	gap := nodeGap
 	if l.items[left].bend || l.items[right].bend {
@@ -40,9 +40,9 @@ func (l *layout) apart(left, right int) float64 {
 	return l.items[left].w/2 + gap + l.items[right].w/2
 }
 
-// settle moves the items of a layer towards the mean of their neighbours, with the least
-// sum of weighted squares of what is missed. That is isotonic regression of the wanted
-// places less the distances, solved by pooling adjacent violators.
+// settle moves the items of a layer towards the mean of their neighbours, minimizing the weighted
+// sum of squared deviations. That is isotonic regression of the wanted positions minus the
+// distances, solved by pooling adjacent violators.
 func (l *layout) settle(n int, up, down bool) {
 	type pool struct {
 		sum, weight float64
@@ -73,8 +73,8 @@ func (l *layout) settle(n int, up, down bool) {
 	}
 }
 
-// wanted is where an item would be best, and how much that counts: an edge over several
-// layers should be straight before all else.
+// wanted returns the best position of an item, and its weight: edges across several layers have the
+// highest weight, so that they are straight.
 func (l *layout) wanted(it int, up, down bool) (x, weight float64) {
 	n := &l.items[it]
 	add := func(others []int) {
@@ -97,7 +97,7 @@ func (l *layout) wanted(it int, up, down bool) (x, weight float64) {
 		add(n.down)
 	}
 	if weight == 0 {
-		return n.x, 0.1 // nothing holds it: it gives way
+		return n.x, 0.1 // it has no neighbours there: others push it aside
 	}
 	return x / weight, weight
 }

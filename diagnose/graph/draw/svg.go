@@ -17,7 +17,7 @@ const (
 
 	margin   = 20.0
 	nameSize = 13.0
-	// Of a monospaced font; the first that exists of the list is at most so wide.
+	// For a monospaced font; the first available font of the list is at most this wide.
 	charWidth = 0.62 * nameSize
 	fonts     = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 )
@@ -42,7 +42,7 @@ func SVG(d *Drawing) []byte {
 	return p.b.Bytes()
 }
 
-// lines are the two lines of a box.
+// lines returns the two lines of a box.
 func (d *Drawing) lines(id int) (first, second string) {
 	if id == 0 {
 		return "start", ""
@@ -50,7 +50,7 @@ func (d *Drawing) lines(id int) (first, second string) {
 	return strconv.Itoa(id) + " " + d.name(id, maxLabel), d.detail(id)
 }
 
-// cells is how many columns a terminal would need: characters of East Asia are two wide.
+// cells returns the width in terminal columns: East Asian characters have two.
 func cells(s string) float64 {
 	n := 0
 	for _, r := range s {
@@ -82,7 +82,7 @@ func (p *painter) document() {
 	}
 	fmt.Fprintf(&p.b, `<g transform="translate(%s %s)">`+"\n", px((w-p.l.width)/2), px(p.top))
 	ports := p.ports()
-	for _, taken := range []bool{false, true} { // what is taken lies above the others
+	for _, taken := range []bool{false, true} { // draw the marked path above the others
 		for i := range p.l.edges {
 			if e := &p.l.edges[i]; p.d.taken(e.from, e.to) == taken {
 				p.edge(e, ports[i], taken)
@@ -98,10 +98,10 @@ func (p *painter) document() {
 	p.b.WriteString("</g>\n</svg>\n")
 }
 
-// port is where an edge leaves a box and where it comes to one, from left to right.
+// port has the horizontal positions where an edge leaves a box and where it enters one.
 type port struct{ out, in float64 }
 
-// ports spread the edges of a box along its side, in the order of where they lead.
+// ports distributes the edges of a box along its side, ordered by where they lead.
 func (p *painter) ports() []port {
 	l := p.l
 	ports := make([]port, len(l.edges))
@@ -151,7 +151,7 @@ func (p *painter) edge(e *route, at port, taken bool) {
 	fmt.Fprintf(&p.b, `"/><path fill="%s" d="M%s %s l-5 -9 h10 z"/>`+"\n", colour, px(at.in), px(end))
 }
 
-// number says when an edge is tried, on the edge where it leaves its box.
+// number draws an edge's number in the order of trying, where the edge leaves its box.
 func (p *painter) number(e *route, x float64) {
 	if e.number == 0 {
 		return
@@ -202,7 +202,7 @@ func (p *painter) text(x, y, size float64, anchor, colour string, bold bool, s s
 	fmt.Fprintf(&p.b, `<text x="%s" y="%s" font-size="%s" text-anchor="%s" fill="%s"%s>%s</text>`, px(x), px(y), px(size), anchor, colour, weight, escape(s))
 }
 
-// px writes a length with one decimal at most.
+// px formats a length with at most one decimal.
 func px(v float64) string {
 	s := strconv.FormatFloat(v, 'f', 1, 64)
 	if len(s) > 2 && s[len(s)-2:] == ".0" {
@@ -214,9 +214,9 @@ func px(v float64) string {
 	return s
 }
 
-// escape writes text for XML.
+// escape escapes text for XML.
 func escape(s string) string {
 	var b bytes.Buffer
-	_ = xml.EscapeText(&b, []byte(s)) // to memory
+	_ = xml.EscapeText(&b, []byte(s)) // writing to memory can't fail
 	return b.String()
 }

@@ -8,10 +8,10 @@ import (
 	"text/tabwriter"
 )
 
-// maxTextPaths is how many paths are written out: a screen.
+// maxTextPaths is how many paths are listed: about a screen.
 const maxTextPaths = 20
 
-// Text returns the drawing as lines: the nodes with their edges, and the first paths.
+// Text returns the drawing as text: the nodes with their edges, and the first paths.
 func Text(d *Drawing) string {
 	var b bytes.Buffer
 	edges := 0
@@ -34,7 +34,7 @@ func Text(d *Drawing) string {
 		}
 		_, _ = fmt.Fprintf(w, "%s %d\t%s\t%s\t%s\n", mark, id, d.name(id, 63), leads, d.detail(id))
 	}
-	_ = w.Flush() // to memory
+	_ = w.Flush() // writing to memory can't fail
 	b.WriteString("\nPaths, in the order in which they are tried:\n")
 	paths := d.Graph.Paths(maxTextPaths)
 	for _, p := range paths {
@@ -53,7 +53,7 @@ func Text(d *Drawing) string {
 	return trimLines(b.String())
 }
 
-// trimLines takes away the blanks that columns leave at the ends of lines.
+// trimLines removes trailing blanks, which the columns leave.
 func trimLines(s string) string {
 	lines := strings.Split(s, "\n")
 	for i := range lines {

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// sweeps is how often the layers are gone through, down and up: nothing gets better
-// after some.
+// sweeps is how often the layers are reordered, alternately downwards and upwards. More sweeps
+// hardly improve the result.
 const sweeps = 12
 
-// uncross reorders the layers by the mean place of each item's neighbours, and keeps the
-// order with the fewest crossings; of equal ones the earliest, which is nearer to that in
-// which paths are tried.
+// uncross reorders each layer by the mean position of its items' neighbours, and keeps the order
+// with the fewest crossings. Of equal orders it keeps the earliest, which is closest to the order
+// in which paths are tried.
 func (l *layout) uncross() {
 	best, least := l.order(), l.crossings()
 	for i := range sweeps {
@@ -42,7 +42,7 @@ func (l *layout) order() [][]int {
 	return out
 }
 
-// ranks returns the place of each item in its layer.
+// ranks returns the position of each item in its layer.
 func (l *layout) ranks() []int {
 	out := make([]int, len(l.items))
 	for _, layer := range l.layers {
@@ -73,7 +73,7 @@ func (l *layout) sortLayer(n int, neighbours func(*item) []int) {
 func (l *layout) crossings() int {
 	rank, total := l.ranks(), 0
 	for _, layer := range l.layers {
-		var ends []int // of the edges downwards, by where they begin
+		var ends []int // lower ends of the edges, ordered by their upper ends
 		for _, it := range layer {
 			from := len(ends)
 			for _, below := range l.items[it].down {
@@ -86,7 +86,7 @@ func (l *layout) crossings() int {
 	return total
 }
 
-// inversions counts the pairs that are in the wrong order, by merging; it sorts s.
+// inversions counts the pairs in the wrong order by merge sort; it sorts s.
 func inversions(s []int) int {
 	if len(s) < 2 {
 		return 0

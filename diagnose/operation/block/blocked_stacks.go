@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// blockedDefaultMax tasks are named: a node on which more hang has one cause, and
-	// the first of them show it.
+	// blockedDefaultMax is how many tasks are listed by default: if more hang, they have a common
+	// cause, which the first show.
 	blockedDefaultMax = 64
 	blockedMostMax    = 512
 )
@@ -65,7 +65,7 @@ func blockedStacks(h operation.Host, ctx context.Context, patient operation.Pati
 		return operation.Output{}, err
 	}
 	count := len(tasks)
-	if count == 1 && tasks[0].state != 'D' { // it was named
+	if count == 1 && tasks[0].state != 'D' { // the parameters name it
 		count = 0
 	}
 	most := int(call.Parameters.Int("max"))
@@ -106,8 +106,8 @@ func blockedStacks(h operation.Host, ctx context.Context, patient operation.Pati
 	return f.Output(nil), nil
 }
 
-// tasksToLookAt is the task that the parameters name, in whatever state, or all in state D:
-// the longest blocked first, then those of which it is not known.
+// tasksToLookAt returns the task that the parameters name, in any state, or all tasks in state D:
+// those blocked longest first, then those with unknown duration.
 func tasksToLookAt(h operation.Host, ctx context.Context, v operation.Values, f *operation.Finding) (tasks []*blockedTask, err error) {
 	ran := newLastRan(h.FS)
 	if v["pid"] != "" {
@@ -128,7 +128,7 @@ func tasksToLookAt(h operation.Host, ctx context.Context, v operation.Values, f 
 		}
 		tids, err := h.FS.Threads(pid)
 		if err != nil {
-			continue // ended meanwhile
+			continue // ended in the meantime
 		}
 		for _, tid := range tids {
 			stat, err := h.FS.Stat(tid)
@@ -153,7 +153,7 @@ func tasksToLookAt(h operation.Host, ctx context.Context, v operation.Values, f 
 	return tasks, nil
 }
 
-// holderStack describes the task that holds the lock, where one was given.
+// holderStack describes the lock holder, if the parameters name one.
 func holderStack(h operation.Host, ctx context.Context, patient operation.Patience, v operation.Values, f *operation.Finding) *blockedTask {
 	if v["holderPID"] == "" {
 		return nil
@@ -170,7 +170,7 @@ func holderStack(h operation.Host, ctx context.Context, patient operation.Patien
 	return t
 }
 
-// reportBlocked sets all that is known of one task.
+// reportBlocked sets the results about one task.
 func reportBlocked(f *operation.Finding, t *blockedTask) {
 	t.report(f)
 	if t.tgid != 0 {

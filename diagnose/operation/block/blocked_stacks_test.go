@@ -18,7 +18,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// frozen makes a task hang on a frozen filesystem of its own, until the test's end.
+// frozen makes a task hang on a frozen filesystem of its own until the test ends.
 func frozen(t *testing.T) (*inject.FSFreeze, inject.Hang) {
 	t.Helper()
 	operationtest.NeedRoot(t)
@@ -62,7 +62,8 @@ func TestBlockedStacksOfAFrozenFilesystem(t *testing.T) {
 		t.Errorf("blocked for %s of %s: %v", blocked, real, err)
 	}
 
-	// Among all, once its sleep has the length asked for, which proves the clock.
+	// It is also among all tasks once it has slept long enough, which proves that the clock is
+	// right.
 	await.Until(t, "blocked for 1 s", 20*time.Second, func() bool {
 		out, _ := operationtest.Succeed(t, b, map[string]string{"minBlocked": "1s"})
 		return out.Results["blockedCount"] != "0" && strings.Contains(out.Results["kinds"], stack.FrozenFilesystem)
@@ -71,7 +72,7 @@ func TestBlockedStacksOfAFrozenFilesystem(t *testing.T) {
 		t.Errorf("reported to be blocked for 1 s after %s", real)
 	}
 
-	// Another task that had its number.
+	// Another task that had the same PID.
 	if _, _, err := operationtest.Perform(t, b, map[string]string{"pid": pid, "startTime": "1s"}); err == nil || !strings.Contains(err.Error(), "given again") {
 		t.Errorf("another start time: %v", err)
 	}
@@ -79,7 +80,7 @@ func TestBlockedStacksOfAFrozenFilesystem(t *testing.T) {
 		t.Error(err)
 	}
 
-	// Where no room is left, what was found is reported without the file.
+	// If the disk budget is exhausted, the findings are reported without the file.
 	values, _ := b.Fill(map[string]string{"pid": pid})
 	full, err := b.Run(t.Context(), &operation.Call{Parameters: values, Artifacts: &operationtest.Artifacts{Limit: 1}})
 	if err != nil || full.Results["waitsFor"] != stack.FrozenFilesystem || !strings.Contains(full.Results["note"], "budget") {
@@ -115,7 +116,7 @@ func TestBlockedStacksOfALock(t *testing.T) {
 	}
 }
 
-// A process that waits for a journal, whose thread waits for a disk that does nothing.
+// A process waits for a journal, whose thread waits for a disk that completes nothing.
 func TestBlockedStacksOfAJournal(t *testing.T) {
 	d := loopdisk.NewExt4(t, 64<<20)
 	upper := d.Upper()
@@ -141,19 +142,19 @@ func TestBlockedStacksOfAJournal(t *testing.T) {
 	})
 	t.Log(kept.Files["stacks.txt"])
 
-	// What hangs is below: the disk.
+	// The disk below is what hangs.
 	stalled, _ := operationtest.Succeed(t, CheckDiskStalled(operationtest.RealHost()), map[string]string{"device": out.Results["device"], "window": "200ms"})
 	if !strings.Contains(stalled.Verdict.Message, "; at "+dir) {
 		t.Errorf("%+v", *stalled.Verdict)
 	}
-	// And what hangs below that: the filesystem that its file is on.
+	// And below the disk, the filesystem with its backing file hangs.
 	await.Until(t, "the frozen filesystem is found", 20*time.Second, func() bool {
 		out, _, err := operationtest.Perform(t, CheckFilesystemFrozen(operationtest.RealHost()), nil)
 		return err == nil && strings.HasPrefix(out.Verdict.Message, "ext4 on "+d.Device+" at "+d.Dir+" is frozen: kworker/")
 	})
 }
 
-// A node of files: an NFS client's task in a pod, and stacks that may not be read.
+// A fixture node: an NFS client's task in a pod, and stacks that can't be read.
 func TestBlockedStacksOfAPod(t *testing.T) {
 	const pod = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0f6d5b2e_7c1a_4e0b_9a53_2f1c8e4d7b60.slice"
 	status := "Name:\tpg\nTgid:\t811\nUid:\t1\t1\t1\t1\n"
@@ -192,7 +193,7 @@ func TestBlockedStacksOfAPod(t *testing.T) {
 	if text := kept.Files["stacks.txt"]; !strings.Contains(text, "812] tgid 811 state D") || strings.Contains(text, "\x1b") {
 		t.Errorf("stacks.txt: %q", text)
 	}
-	// The page fault of a buffer may be of any file.
+	// A page fault in a buffer may be about any file.
 	faulting := maps.Clone(files)
 	faulting["/proc/811/stack"] += "[<0>] handle_mm_fault+0xd0/0x200\n[<0>] _copy_to_iter+0x80/0x90\n"
 	out, _ = operationtest.Succeed(t, BlockedStacks(operationtest.HostOf(t, faulting)), map[string]string{"pid": "811"})
@@ -208,8 +209,8 @@ func TestBlockedStacksOfAPod(t *testing.T) {
 	}
 }
 
-// A task in exec holds what its stack can't be read without: the FIFOs stand for it,
-// whose open waits.
+// A task in exec holds the lock that reading its stack needs. FIFOs simulate this: opening them
+// blocks.
 func TestBlockedStacksOfATaskThatHoldsItsLocks(t *testing.T) {
 	testall.Only(t)
 	h := operationtest.HostOf(t, map[string]string{
@@ -226,7 +227,7 @@ func TestBlockedStacksOfATaskThatHoldsItsLocks(t *testing.T) {
 	if r["waitsFor"] != stack.NFS || !strings.Contains(r["note"], "no answer within 2s; wait channels stand for them") || !strings.Contains(r["note"], "the owner of pg[811] is not known: no answer") {
 		t.Errorf("%v", r)
 	}
-	for _, fifo := range []string{stackFile, cgroup} { // lets the looks go
+	for _, fifo := range []string{stackFile, cgroup} { // unblocks the reads
 		w, err := os.OpenFile(fifo, os.O_WRONLY, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -235,7 +236,7 @@ func TestBlockedStacksOfATaskThatHoldsItsLocks(t *testing.T) {
 	}
 }
 
-// BenchmarkBlockedStacks looks at all of this machine's tasks.
+// BenchmarkBlockedStacks inspects all tasks of this machine.
 func BenchmarkBlockedStacks(b *testing.B) {
 	o := BlockedStacks(operationtest.RealHost())
 	values, err := o.Fill(nil)

@@ -13,16 +13,16 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation/process"
 )
 
-// blockedParameters are those of the checks that look for tasks blocked for one
+// blockedParameters returns the parameters of checks that look for tasks blocked by one kind of
 // cause.
 func blockedParameters() []operation.Parameter {
 	return append(process.PIDParameters(false, "task to inspect; none: all blocked tasks"),
 		operation.Parameter{Name: "minBlocked", Doc: "ignore tasks blocked for less", Kind: operation.Duration, Default: "1s"})
 }
 
-// runBlockedBy returns the tasks that wait for one thing, longest first, and says what
-// the others wait for. A task that is named counts however short its sleep. stacks.txt
-// has those found.
+// runBlockedBy returns the tasks that wait for one kind of thing, longest first, and a description
+// of all blocked tasks. A task that the parameters name counts, however short its sleep. It writes
+// the tasks found to stacks.txt.
 func runBlockedBy(h operation.Host, ctx context.Context, patient operation.Patience, call *operation.Call, kind string, f *operation.Finding) (tasks []*blockedTask, others string, err error) {
 	all, err := tasksToLookAt(h, ctx, call.Parameters, f)
 	switch {
@@ -66,7 +66,7 @@ func runBlockedBy(h operation.Host, ctx context.Context, patient operation.Patie
 	return tasks, others, err
 }
 
-// since is " for 12s", or empty where it is not known or short.
+// since returns " for 12s"; empty if the duration is unknown or short.
 func (t *blockedTask) since() string {
 	if !t.known || t.blockedFor < 100*time.Millisecond {
 		return ""
@@ -74,7 +74,7 @@ func (t *blockedTask) since() string {
 	return " for " + t.blockedFor.Truncate(100*time.Millisecond).String()
 }
 
-// blockedByResults are those that reportBlockedBy sets.
+// blockedByResults returns the results that reportBlockedBy sets.
 func blockedByResults() []operation.Result {
 	return append([]operation.Result{
 		{Name: "blockedCount", Doc: "tasks that wait for it"},
@@ -93,7 +93,7 @@ func reportBlockedBy(f *operation.Finding, tasks []*blockedTask) {
 	}
 }
 
-// report sets the results that all operations about blocked tasks have.
+// report sets the results that all operations about blocked tasks share.
 func (t *blockedTask) report(f *operation.Finding) {
 	f.Int("pid", int64(t.pid))
 	f.Text("comm", t.comm)

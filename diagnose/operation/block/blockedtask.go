@@ -17,22 +17,22 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation/process"
 )
 
-// blockedTask is a task that sleeps, and what is known of why.
+// blockedTask is a sleeping task, and what is known about its reason.
 type blockedTask struct {
-	pid, tgid  int // tgid 0: not known
+	pid, tgid  int // tgid 0: unknown
 	comm       string
 	state      byte
 	startTime  time.Duration
 	blockedFor time.Duration // a lower bound
-	known      bool          // blockedFor is
-	stack      []string      // innermost first; the wait channel alone where stacks may not be read
-	unread     error         // why the stack may not be read
+	known      bool          // blockedFor is known
+	stack      []string      // innermost first; only the wait channel if stacks can't be read
+	unread     error         // why the stack can't be read
 	cause      stack.Cause
 	owner      process.Owner
-	file       *taskFile // that it works on; nil: not known
+	file       *taskFile // the file it works on; nil: unknown
 }
 
-// taskFile is where a file that a task works on lies.
+// taskFile is a file that a task works on, and its filesystem.
 type taskFile struct {
 	path       string // as the task sees it
 	device     string // block device; empty: none, or another kind of filesystem
@@ -52,15 +52,15 @@ func lookAtBlockedTask(h operation.Host, stat hostfs.Stat, ran *lastRan) *blocke
 	return t
 }
 
-// explain reads what reports why the task sleeps. Each look may hang, for the task may
-// hold what it needs. None touches the task's memory: no command line.
+// explain reads what shows why the task sleeps. Each read may hang, because the task may hold the
+// lock that it needs. None touches the task's memory, so there is no command line.
 func explain(h operation.Host, ctx context.Context, patient operation.Patience, t *blockedTask, f *operation.Finding) {
 	asleep, err := operation.Look(ctx, patient, operation.LookLimit, func() (sleep, error) { return sleepOf(h, t.pid) })
 	if t.unread = err; err != nil {
 		f.Note("kernel stacks can't be read (needs CAP_SYS_ADMIN): %v; wait channels stand for them", err)
 	}
 	if t.stack = asleep.frames; len(t.stack) == 0 {
-		// Without any lock, so it can't hang.
+		// This takes no lock, so it can't hang.
 		channel, err := h.FS.WaitChannel(t.pid)
 		if channel != "" {
 			t.stack = []string{channel}
@@ -84,25 +84,24 @@ func explain(h operation.Host, ctx context.Context, patient operation.Patience, 
 	}
 }
 
-// waitsElsewhere reports that the task waits for something else than the file that its
-// system call is about: in a page fault of its own memory, which may be of another
-// file, or for memory.
+// waitsElsewhere reports whether the task waits for something other than the file of its system
+// call: in a page fault in its own memory, which may map another file, or for memory.
 func (t *blockedTask) waitsElsewhere() bool {
 	return t.cause.Kind == stack.MemoryReclaim || slices.ContainsFunc(t.stack, func(frame string) bool {
 		return strings.HasPrefix(stack.Function(frame), "handle_mm_fault")
 	})
 }
 
-// sleep is where a task sleeps.
+// sleep is where a task sleeps in the kernel.
 type sleep struct {
 	frames []string        // innermost first
-	call   *hostfs.Syscall // that it is in; nil: none, or it may not be read
+	call   *hostfs.Syscall // the system call it is in; nil: none, or it can't be read
 }
 
-// sleepOf reads where a task sleeps. The error is why there are no frames; of a task
-// that has ended there is none.
+// sleepOf reads where a task sleeps. It returns an error if the frames can't be read, but none if
+// the task has ended.
 func sleepOf(h operation.Host, pid int) (s sleep, err error) {
-	if s.frames, err = h.FS.KernelStack(pid); process.IsGone(err) { // a kernel may have no such file, or the task has ended
+	if s.frames, err = h.FS.KernelStack(pid); process.IsGone(err) { // the kernel may lack the file, or the task has ended
 		if _, statErr := h.FS.Stat(pid); process.IsGone(statErr) {
 			return s, nil
 		}
@@ -113,8 +112,8 @@ func sleepOf(h operation.Host, pid int) (s sleep, err error) {
 	return s, err
 }
 
-// heldBy has the kernel's own record of a lock's holder decide what the stack does
-// not show.
+// heldBy uses the kernel's record of a lock holder, if the stack does not show what the task waits
+// for.
 func (t *blockedTask) heldBy(holder int) {
 	if holder > 0 && t.cause.Kind == stack.Unknown {
 		t.cause = stack.Cause{
@@ -124,13 +123,13 @@ func (t *blockedTask) heldBy(holder int) {
 	}
 }
 
-// fileOf returns the file that the task's system call works on; nil where it is in none
-// that takes one.
+// fileOf returns the file that the task's system call works on; nil if it is in no system call that
+// takes a file.
 func fileOf(h operation.Host, tid int, call *hostfs.Syscall) *taskFile {
 	if call == nil || !takesFile(call.Number) {
 		return nil
 	}
-	fd := int(int32(call.Args[0])) // the kernel takes the low half as well
+	fd := int(int32(call.Args[0])) // the kernel takes the low half, too
 	file, err := h.FS.OpenFile(tid, fd)
 	if err != nil {
 		return nil
@@ -145,7 +144,7 @@ func fileOf(h operation.Host, tid int, call *hostfs.Syscall) *taskFile {
 		fsType: display.Safe(m.FSType, 64),
 		source: display.Safe(m.Source, operation.MaxShown),
 	}
-	// The task's own view of the mount, unless the node has it too.
+	// Use the task's own mount point, unless the node has the mount, too.
 	t.mountPoint = display.Safe(m.Path, operation.MaxShown)
 	if table, err := h.FS.MountTable(); err == nil {
 		if at := table.At(m.Major, m.Minor); len(at) > 0 {
@@ -158,8 +157,7 @@ func fileOf(h operation.Host, tid int, call *hostfs.Syscall) *taskFile {
 	return t
 }
 
-// fileOfThread returns the filesystem that a thread of the kernel works for, as far as
-// its name shows it.
+// fileOfThread returns the filesystem that a kernel thread works for, if its name shows it.
 func fileOfThread(h operation.Host, t *blockedTask) *taskFile {
 	status, err := h.FS.ProcStatus(t.pid)
 	if err != nil || !status.KernelThread { // a process can have any name
@@ -179,12 +177,12 @@ func fileOfThread(h operation.Host, t *blockedTask) *taskFile {
 	return f
 }
 
-// threadsDevice reads the device from the name of a kernel's thread: jbd2/sda1-8,
-// xfsaild/sda1, kworker/u8:3+flush-8:0. One that does a loop device's I/O
-// (kworker/u8:0+loop1) works on the file behind it, whose path is returned too.
+// threadsDevice returns the device in the name of a kernel thread: jbd2/sda1-8, xfsaild/sda1,
+// kworker/u8:3+flush-8:0. A thread that does the I/O of a loop device (kworker/u8:0+loop1) works on
+// its backing file, whose path is returned, too.
 func threadsDevice(h operation.Host, comm string) (name, path string) {
 	if rest, ok := strings.CutPrefix(comm, "jbd2/"); ok {
-		return rest[:max(0, strings.LastIndexByte(rest, '-'))], "" // before the journal's inode
+		return rest[:max(0, strings.LastIndexByte(rest, '-'))], "" // the journal's inode follows
 	}
 	if rest, ok := strings.CutPrefix(comm, "xfsaild/"); ok {
 		return rest, ""
@@ -197,7 +195,7 @@ func threadsDevice(h operation.Host, comm string) (name, path string) {
 	_, loop, _ := strings.Cut(comm, "+")
 	path, err := h.FS.LoopBackingFile(loop)
 	table, tableErr := h.FS.MountTable()
-	// A file without a name is on no path.
+	// An anonymous or deleted file has no path.
 	if err != nil || tableErr != nil || strings.HasPrefix(path, "/memfd:") || strings.HasSuffix(path, " (deleted)") {
 		return "", ""
 	}
@@ -207,7 +205,7 @@ func threadsDevice(h operation.Host, comm string) (name, path string) {
 	return "", ""
 }
 
-// takesFile selects the system calls whose first argument is the file they work on.
+// takesFile reports whether the first argument of a system call is the file it works on.
 func takesFile(number int) bool {
 	switch number {
 	case unix.SYS_READ, unix.SYS_WRITE, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_READV, unix.SYS_WRITEV,

@@ -101,8 +101,8 @@ func checkDiskStalled(h operation.Host, ctx context.Context, call *operation.Cal
 		device, after[device].InFlight, window.Truncate(100*time.Millisecond), waiterOf(call.Parameters), users.String())), nil
 }
 
-// blockedElsewhere refutes any disk as the cause where the task waits for a lock and its
-// holder waits for no disk.
+// blockedElsewhere refutes all disks as the cause if the task waits for a lock whose holder does
+// not wait for a disk.
 func blockedElsewhere(h operation.Host, v operation.Values) error {
 	if v["device"] != "" || v["waitsFor"] != stack.Lock || v["holderPID"] == "" {
 		return nil
@@ -112,14 +112,14 @@ func blockedElsewhere(h operation.Host, v operation.Values) error {
 		return nil //nolint:nilerr // it has ended, which refutes nothing
 	}
 	if holder.State == 'D' {
-		return nil // it may well wait for one
+		return nil // it may wait for a disk
 	}
 	return operation.RefutedBy("NoDiskStalled", "%s waits for a lock, and its holder %s, in state %c, for no disk",
 		process.TaskName(v["comm"], int(v.Int("pid"))), process.TaskName(display.Safe(holder.Comm, 64), int(holder.PID)), holder.State)
 }
 
-// waiterOf is "; pg[811] has waited for 131s", of a task that is known to wait for the
-// device; else empty.
+// waiterOf returns "; pg[811] has waited for 131s" for a task that is known to wait for the device;
+// otherwise it returns an empty string.
 func waiterOf(v operation.Values) string {
 	waited := v.Duration("blockedFor").Truncate(time.Second)
 	if v["device"] == "" || v["pid"] == "" || waited == 0 || v["waitsFor"] != stack.Disk && v["waitsFor"] != stack.Journal {
@@ -128,7 +128,7 @@ func waiterOf(v operation.Values) string {
 	return fmt.Sprintf("; %s has waited for %s", process.TaskName(v["comm"], int(v.Int("pid"))), waited)
 }
 
-// disksToLookAt is a device with what it is made of, or all disks.
+// disksToLookAt returns the disks that a device consists of, or all disks.
 func disksToLookAt(h operation.Host, device string) ([]string, error) {
 	if device == "" {
 		disks, err := h.FS.Disks()
@@ -141,7 +141,7 @@ func disksToLookAt(h operation.Host, device string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look for device %q: %w", device, err)
 	}
-	// A partition's I/O is counted for its disk as well.
+	// A partition's I/O also counts for its disk.
 	disks := slices.DeleteFunc(below, func(name string) bool {
 		disk, err := h.FS.Disk(name)
 		return err != nil || disk != name
@@ -154,8 +154,8 @@ func disksToLookAt(h operation.Host, device string) ([]string, error) {
 	return disks, nil
 }
 
-// diskStats reads the counters of disks; those that can't be read are noted, those
-// that are gone are not.
+// diskStats reads the counters of disks. It notes those that can't be read, but not those that are
+// gone.
 func diskStats(h operation.Host, disks []string, f *operation.Finding) map[string]hostfs.DiskStat {
 	stats := make(map[string]hostfs.DiskStat, len(disks))
 	for _, name := range disks {
@@ -170,7 +170,7 @@ func diskStats(h operation.Host, disks []string, f *operation.Finding) map[strin
 	return stats
 }
 
-// notStalled says what the disks did instead.
+// notStalled returns the error that refutes the check, with what the disks did instead.
 func notStalled(h operation.Host, disks, busy []string, stats map[string]hostfs.DiskStat, window time.Duration) *operation.Refuted {
 	evidence := "no I/O in flight"
 	if len(busy) > 0 {
@@ -183,7 +183,7 @@ func notStalled(h operation.Host, disks, busy []string, stats map[string]hostfs.
 	return operation.RefutedBy("NoDiskStalled", "%s looked at for %s: %s", name, window.Truncate(100*time.Millisecond), evidence)
 }
 
-// lowest returns the first of the stalled devices under which none stalls.
+// lowest returns the first of the stalled devices that has no stalled device below.
 func lowest(h operation.Host, stalled []string) string {
 	for _, name := range stalled {
 		below, err := h.FS.Below(name)

@@ -29,7 +29,7 @@ func TestCheckDiskStalledOfTheKernel(t *testing.T) {
 	operationtest.Hangs(t, writer.Process.Pid)
 	out, _ := operationtest.Succeed(t, b, short)
 	t.Logf("%+v %v", *out.Verdict, out.Results)
-	long := regexp.MustCompile("^" + name + `: 1 in flight, none done in ([2-9]00ms|[1-9][0-9.]*s)$`) // no less than the window
+	long := regexp.MustCompile("^" + name + `: 1 in flight, none done in ([2-9]00ms|[1-9][0-9.]*s)$`) // at least the window
 	if v := out.Verdict; v.Reason != "DiskStalled" || !long.MatchString(v.Message) {
 		t.Errorf("%+v", v)
 	}
@@ -41,7 +41,8 @@ func TestCheckDiskStalledOfTheKernel(t *testing.T) {
 		t.Errorf("any disk: %v", out.Results)
 	}
 
-	// A task that waits for a lock does so because of this disk only if the lock's holder may.
+	// A task that waits for a lock is attributed to this disk only if the lock's holder may wait
+	// for the disk.
 	hang := &inject.HungTask{Limit: time.Minute}
 	tasks, err := hang.Start(t.Context())
 	if err != nil {
@@ -58,7 +59,7 @@ func TestCheckDiskStalledOfTheKernel(t *testing.T) {
 	locked["holderPID"] = strconv.Itoa(writer.Process.Pid)
 	operationtest.Succeed(t, b, locked)
 
-	// What the writer's stack says agrees.
+	// It agrees with the writer's stack.
 	blocked, kept := operationtest.Succeed(t, BlockedStacks(operationtest.RealHost()), map[string]string{"pid": strconv.Itoa(writer.Process.Pid)})
 	if blocked.Results["waitsFor"] != stack.Disk {
 		t.Errorf("the writer: %v\n%s", blocked.Results, kept.Files["stacks.txt"])
@@ -70,14 +71,13 @@ func TestCheckDiskStalledOfTheKernel(t *testing.T) {
 	})
 }
 
-// A node of files: LVM on a partition of a disk that completes nothing, and a pod's
-// volume on it.
+// A fixture node: LVM on a partition of a disk that completes nothing, with a pod's volume on it.
 func TestCheckDiskStalledOfAStack(t *testing.T) {
 	const stalled = " 1 0 8 1 1 0 8 1 14 1 1 0 0 0 0 0 0\n"
 	const pod = "/var/lib/kubelet/pods/0f6d5b2e-7c1a-4e0b-9a53-2f1c8e4d7b60/volumes/kubernetes.io~csi/pvc-1/mount"
 	files := map[string]string{
 		"/proc/1/mountinfo": "20 1 254:0 / / rw - ext4 /dev/dm-0 rw\n21 20 254:0 /d /data rw - ext4 /dev/dm-0 rw\n22 20 254:0 /v " + pod + " rw - ext4 /dev/dm-0 rw\n",
-		// Real paths of devices, and the links that sysfs has to them.
+		// Paths of devices, and the links to them in sysfs.
 		"/sys/devices/nvme1n1/dev": "259:1\n", "/sys/devices/nvme1n1/stat": stalled, "/sys/devices/nvme1n1/queue/iostats": "1\n",
 		"/sys/devices/nvme1n1/nvme1n1p1/dev": "259:2\n", "/sys/devices/nvme1n1/nvme1n1p1/partition": "1\n",
 		"/sys/devices/nvme1n1/nvme1n1p1/holders/dm-0": "-> ../../../dm-0",
@@ -104,7 +104,7 @@ func TestCheckDiskStalledOfAStack(t *testing.T) {
 			t.Errorf("%q: %+v %v", device, *out.Verdict, out.Results)
 		}
 	}
-	// What blocked-stacks knows of a waiter is reported too, if it is of this device.
+	// The verdict also reports the waiter from blocked-stacks if it waits for this device.
 	waiter := map[string]string{"window": "1ms", "device": "dm-0", "pid": "811", "comm": "pg", "waitsFor": "disk", "blockedFor": "2m11.4s"}
 	out, _ := operationtest.Succeed(t, b, waiter)
 	if !strings.HasPrefix(out.Verdict.Message, "nvme1n1: 14 in flight, none done in 0s; pg[811] has waited for 2m11s; at /") {

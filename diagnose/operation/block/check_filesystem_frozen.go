@@ -50,7 +50,7 @@ func CheckFilesystemFrozen(h operation.Host) operation.Builtin {
 	})
 }
 
-// waitingVerb is "pg[811] in pod … has waited for 12s", with how many more.
+// waitingVerb returns "pg[811] in pod … has waited for 12s", with the number of further tasks.
 func waitingVerb(tasks []*blockedTask) string {
 	t := tasks[0]
 	s := process.TaskName(t.comm, t.pid) + t.owner.In()

@@ -39,7 +39,7 @@ func TestCheckFilesystemFrozen(t *testing.T) {
 	}
 }
 
-// Who may read no stacks can't say that nothing is frozen.
+// Without permission to read stacks, it is not known that nothing is frozen.
 func TestCheckFilesystemFrozenWithoutStacks(t *testing.T) {
 	files := map[string]string{
 		"/proc/811/stat":       "811 (pg) D 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 250 0 0\n",

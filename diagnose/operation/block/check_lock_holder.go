@@ -75,8 +75,7 @@ func checkLockHolder(h operation.Host, ctx context.Context, patient operation.Pa
 	return f.Output(operation.VerdictOf("LockHeld", "%s held by %s%s, %s", waits, process.TaskName(holder.comm, pid), holder.owner.In(), holder.doing())), nil
 }
 
-// lockWaiter looks at the task that waits, where one is given, and says what it
-// waits for.
+// lockWaiter inspects the waiting task, if one is given, and describes what it waits for.
 func lockWaiter(h operation.Host, ctx context.Context, patient operation.Patience, v operation.Values, f *operation.Finding) (waits string, t *blockedTask, err error) {
 	if v["pid"] == "" {
 		return "a kernel lock is", nil, nil
@@ -101,7 +100,7 @@ func lockWaiter(h operation.Host, ctx context.Context, patient operation.Patienc
 	return fmt.Sprintf("%s%s waits in %s for a lock", name, t.owner.In(), stack.Top(t.stack)), t, nil
 }
 
-// doing says what a task is about.
+// doing describes what a task is doing.
 func (t *blockedTask) doing() string {
 	since := ""
 	if t.known && t.blockedFor >= time.Second {
@@ -120,7 +119,7 @@ func (t *blockedTask) doing() string {
 	return fmt.Sprintf("which is in state %c%s in %s and waits for %s", t.state, since, stack.Top(t.stack), t.cause.Kind)
 }
 
-// reportHolder sets the results about the task that holds a lock.
+// reportHolder sets the results about the lock holder.
 func reportHolder(f *operation.Finding, t *blockedTask) {
 	f.Int("holderPID", int64(t.pid))
 	if t.tgid != 0 {

@@ -58,7 +58,7 @@ func TestCheckLockHolder(t *testing.T) {
 	}
 }
 
-// Who waits for a disk has no holder to blame, whoever is said to be one.
+// A task that waits for a disk is not blocked by a lock holder, whoever is given as one.
 func TestCheckLockHolderOfAnotherWait(t *testing.T) {
 	files := map[string]string{
 		"/proc/811/stat":   "811 (pg) D 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 250 0 0\n",

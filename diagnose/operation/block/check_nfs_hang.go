@@ -50,7 +50,7 @@ func checkNFSHang(h operation.Host, ctx context.Context, patient operation.Patie
 		f.Note("what NFS mounts count can't be read: %v", unread)
 		before, after = nil, nil
 	}
-	// After the window: who is blocked now was not answered within it.
+	// This comes after the window: tasks that are blocked now got no answer within it.
 	tasks, others, err := runBlockedBy(h, ctx, patient, call, stack.NFS, f)
 	if err != nil {
 		return operation.Output{}, err
@@ -62,7 +62,7 @@ func checkNFSHang(h operation.Host, ctx context.Context, patient operation.Patie
 		return operation.Output{}, fmt.Errorf("no task waits for NFS, and what its mounts count can't be read: %w", unread)
 	}
 	if len(tasks) == 0 {
-		// Requests go out, nothing comes back, though nobody is blocked: soft mounts,
+		// Requests are sent and nothing is received, though no task is blocked: soft mounts or
 		// asynchronous I/O.
 		asked := slices.DeleteFunc(silent, func(m nfsChange) bool { return m.sent == 0 })
 		if len(asked) == 0 {
@@ -91,14 +91,14 @@ func checkNFSHang(h operation.Host, ctx context.Context, patient operation.Patie
 	return f.Output(operation.VerdictOf("NFSServerSilent", "%s does not answer: %s", named, waitingVerb(tasks))), nil
 }
 
-// nfsChange is a mount with what it sent within the window.
+// nfsChange is a mount with the number of requests sent during the window.
 type nfsChange struct {
 	hostfs.NFSMount
 	sent uint64
 }
 
-// silentNFS separates the mounts that received nothing within the window from those that
-// did. One without figures is in neither list.
+// silentNFS separates mounts that received nothing during the window from those that did. It skips
+// mounts without counters.
 func silentNFS(before, after []hostfs.NFSMount) (silent, answering []nfsChange) {
 	for _, m := range after {
 		i := slices.IndexFunc(before, func(b hostfs.NFSMount) bool { return b.Path == m.Path && b.Source == m.Source })
@@ -106,7 +106,7 @@ func silentNFS(before, after []hostfs.NFSMount) (silent, answering []nfsChange) 
 			continue
 		}
 		c := nfsChange{NFSMount: m, sent: m.Sends - min(m.Sends, before[i].Sends)}
-		// Mounts of one server share a connection and its figures.
+		// Mounts of one server share a connection and its counters.
 		if m.Receives != before[i].Receives {
 			answering = append(answering, c)
 		} else {
@@ -117,8 +117,8 @@ func silentNFS(before, after []hostfs.NFSMount) (silent, answering []nfsChange) 
 	return silent, answering
 }
 
-// mountOfTasks is the export that the tasks' system calls name, the longest blocked
-// first; empty: none does.
+// mountOfTasks returns the export that the tasks' system calls name, that of the longest blocked
+// first; empty if there is none.
 func mountOfTasks(tasks []*blockedTask) string {
 	for _, t := range tasks {
 		if t.file != nil && strings.HasPrefix(t.file.fsType, "nfs") {

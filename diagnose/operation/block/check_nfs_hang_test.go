@@ -17,8 +17,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/operationtest"
 )
 
-// nfsNode is a node of files with two NFS mounts; of the first, sends and receives
-// are given.
+// nfsNode returns a fixture node with two NFS mounts. sends and receives are the counters of the
+// first.
 func nfsNode(sends, receives int) map[string]string {
 	return map[string]string{
 		"/proc/1/mountstats": nfsStats(sends, receives),
@@ -53,7 +53,7 @@ func TestCheckNFSHang(t *testing.T) {
 	window := map[string]string{"window": "50ms"}
 	silent := nfsNode(57, 55)
 
-	// The server by the task's file.
+	// The task's file shows the server.
 	out, kept := operationtest.Succeed(t, CheckNFSHang(operationtest.HostOf(t, blockedInNFS(silent, true))), window)
 	if v := out.Verdict; v.Reason != "NFSServerSilent" || v.Message != "filer:/export does not answer: pg[811] has waited" {
 		t.Errorf("%+v", v)
@@ -61,12 +61,12 @@ func TestCheckNFSHang(t *testing.T) {
 	if r := out.Results; r["source"] != "filer:/export" || r["mountPoint"] != "/mnt/nfs" || r["timeouts"] != "3" || r["blockedCount"] != "1" || !strings.Contains(kept.Files["stacks.txt"], "rpc_wait") {
 		t.Errorf("%v", r)
 	}
-	// Without one: either.
+	// Without a file it may be either server.
 	out, _ = operationtest.Succeed(t, CheckNFSHang(operationtest.HostOf(t, blockedInNFS(silent, false))), window)
 	if v := out.Verdict; !strings.HasPrefix(v.Message, "filer:/export or other:/b does not answer") {
 		t.Errorf("%+v", v)
 	}
-	// Nobody waits, nothing is sent.
+	// No task waits, and nothing is sent.
 	if no := operationtest.Refuse(t, CheckNFSHang(operationtest.HostOf(t, silent)), window); no.Reason != "NFSServersAnswer" {
 		t.Errorf("%+v", no)
 	}
@@ -74,7 +74,7 @@ func TestCheckNFSHang(t *testing.T) {
 		t.Errorf("%+v", no)
 	}
 
-	// What changes all the time.
+	// Counters that change all the time.
 	for _, c := range []struct {
 		name     string
 		files    map[string]string
@@ -97,7 +97,7 @@ func TestCheckNFSHang(t *testing.T) {
 			}
 		})
 		b := CheckNFSHang(h)
-		await.Until(t, c.name, 20*time.Second, func() bool { // as long as a loaded machine has changed nothing within the window
+		await.Until(t, c.name, 20*time.Second, func() bool { // until a busy machine has changed nothing within the window
 			out, _, err := operationtest.Perform(t, b, window)
 			var no *operation.Refuted
 			if c.answered {

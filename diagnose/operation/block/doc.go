@@ -1,3 +1,3 @@
-// Package block has the operations about tasks that hang: where they wait, who holds what
-// they wait for, and the checks of what it may be (a disk, a frozen filesystem, NFS, a lock).
+// Package block has the operations about hung tasks: where they wait, who holds what they wait for,
+// and checks of the possible causes (a disk, a frozen filesystem, NFS, a lock).
 package block

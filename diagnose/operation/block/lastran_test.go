@@ -9,7 +9,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// A task that was moved to another CPU has no stamp until it runs there.
+// A task that was moved to another CPU has no timestamp until it runs there.
 func TestLastRan(t *testing.T) {
 	root := t.TempDir()
 	l := newLastRan(hostfs.New(root))
@@ -17,7 +17,7 @@ func TestLastRan(t *testing.T) {
 	for stamp, want := range map[string]time.Duration{
 		"se.exec_start                                :         60000.250000\n": 30*time.Second - 250*time.Microsecond,
 		"se.exec_start                                :             0.000000\n": 0,
-		"se.exec_start                                :         90001.000000\n": 0, // it ran meanwhile
+		"se.exec_start                                :         90001.000000\n": 0, // it ran in the meantime
 		"se.vruntime                                  :             1.000000\n": 0,
 	} {
 		if err := os.MkdirAll(filepath.Join(root, "proc/7"), 0o755); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/operationtest"
 )
 
-// deadServer mounts a FUSE filesystem that nobody serves, until the test's end.
+// deadServer mounts a FUSE filesystem without a server until the test ends.
 func deadServer(t *testing.T) (dir string) {
 	t.Helper()
 	operationtest.NeedRoot(t)
@@ -42,7 +42,7 @@ func TestSilentFilesystem(t *testing.T) {
 	if took := time.Since(began); took > 10*time.Second || out.Results["silent"] != dir || !strings.Contains(kept.Files["mounts.txt"], "usage unknown: no answer within 100ms") {
 		t.Errorf("after %s: %v\n%s", took, out.Results, kept.Files["mounts.txt"])
 	}
-	// This process' own thread hangs there now.
+	// A thread of this process hangs there now.
 	await.Until(t, "a thread waits for FUSE", 20*time.Second, func() bool {
 		out, _ := operationtest.Succeed(t, BlockedStacks(operationtest.RealHost()), map[string]string{"minBlocked": "10ms"})
 		return strings.Contains(out.Results["kinds"], stack.FUSE+"=")

@@ -24,7 +24,7 @@ func TestBuiltinsAreDeclaredWell(t *testing.T) {
 	}
 }
 
-// problems are what is wrong with a blueprint.
+// problems returns what is wrong with a built-in.
 func problems(b *operation.Builtin) []string {
 	var wrong []string
 	add := func(s ...string) { wrong = append(wrong, strings.Join(s, " ")) }
@@ -88,8 +88,7 @@ func problems(b *operation.Builtin) []string {
 	return wrong
 }
 
-// sentence reports whether s begins with a capital and ends with a period, as what is
-// shown in tables.
+// sentence reports whether s begins with a capital and ends with a period, which tables require.
 func sentence(s string) bool {
 	return regexp.MustCompile(`^[A-Z].*[.]$`).MatchString(s)
 }

@@ -128,9 +128,9 @@ type section struct {
 	parameters, results []*row
 }
 
-// row describes parameters of one type, or results. With a link, the section it leads to
-// describes them. Each link of a line "Parameters: " or "Results: " in the text is such a
-// row; one without names stands for all that the section describes.
+// row describes parameters of one type, or results. A row with a link is described by the section
+// that the link leads to. Each link in a line "Parameters: " or "Results: " of the text is such a
+// row; without names it means all that the section describes.
 type row struct {
 	cell, form, doc string
 	names           []string
@@ -198,7 +198,7 @@ func parseNames(s string) []string {
 	return names
 }
 
-// anchor is where GitHub links to a heading.
+// anchor returns GitHub's anchor of a heading.
 func anchor(heading string) string {
 	heading = strings.ToLower(strings.TrimSpace(strings.TrimLeft(heading, "#")))
 	return strings.ReplaceAll(regexp.MustCompile("[^a-z0-9 -]").ReplaceAllString(heading, ""), " ", "-")
@@ -420,7 +420,7 @@ func (p *page) unused(operations ...string) []string {
 	return wrong
 }
 
-// effect is what an operation may change, for whom, and who runs it if it is not the node.
+// effect describes what an operation may change, for whom, and who runs it if it is not the node.
 func effect(o *operation.Builtin) string {
 	switch {
 	case o.ByController:

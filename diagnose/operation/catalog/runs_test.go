@@ -17,7 +17,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/operationtest"
 )
 
-// nodeBuiltins are those about the node itself.
+// nodeBuiltins returns the built-ins about the node itself.
 func nodeBuiltins(h operation.Host) []operation.Builtin {
 	return []operation.Builtin{
 		block.BlockedStacks(h), memory.CgroupMemory(h), disk.CheckDiskFailing(h), block.CheckDiskStalled(h), disk.CheckFilesystemErrors(h), block.CheckFilesystemFrozen(h),
@@ -26,7 +26,7 @@ func nodeBuiltins(h operation.Host) []operation.Builtin {
 	}
 }
 
-// Whatever it looks at, a run ends with its context.
+// Every run ends with its context, whatever it inspects.
 func TestRunsEndWithTheirContext(t *testing.T) {
 	errOver := errors.New("the time is over")
 	for _, b := range nodeBuiltins(operationtest.RealHost()) {
@@ -49,7 +49,7 @@ func TestRunsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-// Without anything to look at a run says what it lacks, and does not fall over.
+// On an empty node, a run reports what is missing and does not panic.
 func TestRunsOnAnEmptyNode(t *testing.T) {
 	h := operationtest.HostOf(t, map[string]string{"/proc/version": "", "/sys/block/x": ""})
 	for _, b := range nodeBuiltins(h) {

@@ -42,12 +42,12 @@ func CheckDiskFailing(h operation.Host) operation.Builtin {
 	})
 }
 
-// failingDisk is a disk with the signs of its failing.
+// failingDisk is a disk with its signs of failure.
 type failingDisk struct {
 	*diskHealth
 	signs  []string
-	clear  []string // what was looked at and is fine
-	unseen []string // what could not be looked at
+	clear  []string // what was checked and is fine
+	unseen []string // what could not be checked
 }
 
 func checkDiskFailing(h operation.Host, ctx context.Context, patient operation.Patience, call *operation.Call) (operation.Output, error) {
@@ -122,7 +122,7 @@ func checkDiskFailing(h operation.Host, ctx context.Context, patient operation.P
 	return f.Output(operation.VerdictOf("DiskFailing", "%s: %s%s", name, strings.Join(worst.signs, "; "), users.String())), nil
 }
 
-// judge looks for signs in what the kernel counts.
+// judge looks for signs in the kernel's state, counters and log.
 func (d *failingDisk) judge(minErrors int, maxAge time.Duration, logRead bool) {
 	switch {
 	case d.dead():
@@ -164,8 +164,9 @@ func (d *failingDisk) judgeNVMe(health *hostfs.NVMeHealth) {
 	}
 }
 
-// notFailing reports what speaks against it; an error where nothing could be looked at, or
-// too little: that a disk is gone without an error in the log says nothing of its health.
+// notFailing returns the error that refutes the check, or another error if nothing could be
+// checked, or too little: that a disk is gone without an error in the log says nothing about its
+// health.
 func notFailing(fine []*failingDisk) error {
 	var text []string
 	if i := slices.IndexFunc(fine, func(d *failingDisk) bool { return len(d.clear) == 0 || d.gone }); i >= 0 {

@@ -47,7 +47,7 @@ func DiskErrors(h operation.Host) operation.Builtin {
 	})
 }
 
-// diskHealth is what is counted of a disk's errors.
+// diskHealth has the error counters of a disk.
 type diskHealth struct {
 	name       string
 	gone       bool
@@ -56,8 +56,8 @@ type diskHealth struct {
 	timeouts   string
 	log        diskLog
 	stat       *hostfs.DiskStat
-	arrays     []string // degraded ones on it
-	filesystem []string // errors that they remember
+	arrays     []string // degraded arrays on it
+	filesystem []string // errors recorded by filesystems on it
 }
 
 func diskErrors(h operation.Host, ctx context.Context, call *operation.Call) (operation.Output, error) {
@@ -99,9 +99,9 @@ func diskErrors(h operation.Host, ctx context.Context, call *operation.Call) (op
 	return f.Output(nil), err
 }
 
-// hardwareOf is the hardware below the device that the parameters name, or all disks.
-// A device that is made of none that the kernel knows (loop) stands for itself, and one that
-// is gone as well: the kernel's log has its errors.
+// hardwareOf returns the hardware below the device that the parameters name, or all disks. It
+// returns the device itself if no hardware below it is known (loop), or if it is gone: the kernel
+// log still has its errors.
 func hardwareOf(h operation.Host, v operation.Values) ([]string, error) {
 	device, err := diskOf(h, v)
 	if err != nil {
@@ -145,7 +145,7 @@ func readDiskHealth(h operation.Host, name string, logs map[string]*diskLog, tab
 	return d
 }
 
-// hexCount turns SCSI's counters ("0x1f") into decimal; empty stays so.
+// hexCount converts a SCSI counter ("0x1f") to decimal; empty stays empty.
 func hexCount(s string) string {
 	n, err := strconv.ParseUint(s, 0, 64)
 	if err != nil {
@@ -154,7 +154,7 @@ func hexCount(s string) string {
 	return strconv.FormatUint(n, 10)
 }
 
-// weight orders disks by how bad they look.
+// weight returns how bad a disk looks, for sorting.
 func (d *diskHealth) weight() int {
 	w := d.log.bad() + 100*len(d.filesystem) + 100*len(d.arrays)
 	if d.dead() {
@@ -163,7 +163,7 @@ func (d *diskHealth) weight() int {
 	return w
 }
 
-// dead reports that the driver has given the disk up.
+// dead reports whether the driver has given the disk up.
 func (d *diskHealth) dead() bool {
 	switch d.state {
 	case "dead", "offline", "transport-offline", "deleting", "deleting (no IO)":

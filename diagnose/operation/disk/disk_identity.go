@@ -72,7 +72,7 @@ func diskIdentity(h operation.Host, call *operation.Call) (operation.Output, err
 	if err != nil {
 		f.Note("the mounts on it are not known: %v", err)
 	}
-	// Who else is on the same hardware fails with it.
+	// Other users of the same hardware fail with it.
 	users := UsersOf(h, table, append([]string{device}, disks...)...)
 	ReportUsers(f, &users)
 	err = f.Artifact(call, "disks.txt", func(w *operation.Page) {

@@ -20,8 +20,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/operationtest"
 )
 
-// diskNode is a node of files: LVM on two disks of different kinds, a RAID that misses
-// one, a virtual disk, and pods.
+// diskNode is a fixture node: LVM on two disks of different kinds, a degraded RAID, a virtual disk,
+// and pods.
 func diskNode(t *testing.T) operation.Host {
 	t.Helper()
 	serial := string([]byte{0, 0x80, 0, 8}) + "Z1D4ABCD"
@@ -126,7 +126,7 @@ func TestDiskErrors(t *testing.T) {
 	if text := kept.Files["disk-errors.txt"]; !strings.Contains(text, `nvme1n1 state="live"`) || !strings.Contains(text, "reads 10 writes 4") {
 		t.Errorf("disk-errors.txt: %s", text)
 	}
-	out, _ = operationtest.Succeed(t, DiskErrors(h), map[string]string{"device": "254:0"}) // as device-mapper's lines have it
+	out, _ = operationtest.Succeed(t, DiskErrors(h), map[string]string{"device": "254:0"}) // as in log lines of device-mapper
 	if out.Results["disks"] != "nvme1n1 sda" {
 		t.Errorf("%v", out.Results)
 	}
@@ -152,7 +152,7 @@ func TestDiskErrors(t *testing.T) {
 	}
 }
 
-// The kernel's log names the controller of an NVMe disk, or one path to it.
+// The kernel log names the controller of an NVMe disk, or one path to it.
 func TestNVMeController(t *testing.T) {
 	h := diskNode(t)
 	for _, name := range []string{"nvme1", "nvme2", "nvme1c2n1"} {
@@ -171,7 +171,7 @@ func TestNVMeController(t *testing.T) {
 	}
 }
 
-// kernelLog is /dev/kmsg with a line of just now.
+// kernelLog returns the content of /dev/kmsg with a line of this moment.
 func kernelLog(t *testing.T, line string) string {
 	t.Helper()
 	var now unix.Timespec
@@ -181,7 +181,7 @@ func kernelLog(t *testing.T, line string) string {
 	return fmt.Sprintf("3,1,%d,-;%s\n", now.Nano()/1000, line)
 }
 
-// What is removed after the first error has no more than that error.
+// A disk that is removed after its first error has only that error in the log.
 func TestRemovedDisk(t *testing.T) {
 	h := operationtest.HostOf(t, map[string]string{"/dev/kmsg": kernelLog(t, "critical medium error, dev sdz, sector 1")})
 	for _, name := range []string{"sdz", "nvme7"} {
@@ -199,14 +199,14 @@ func TestRemovedDisk(t *testing.T) {
 	if !strings.HasPrefix(out.Verdict.Message, "sdz: 1 failed request in the kernel's log within 1h0m0s, 1 of them medium errors") {
 		t.Errorf("%+v", out.Verdict)
 	}
-	// That nothing is known of it does not clear it.
+	// Missing data does not clear the disk.
 	_, _, err := operationtest.Perform(t, CheckDiskFailing(h), map[string]string{"device": "nvme7"})
 	if _, no := errors.AsType[*operation.Refuted](err); err == nil || no || !strings.Contains(err.Error(), "nothing reports the health of nvme7: this node has no such device") {
 		t.Errorf("%v", err)
 	}
 }
 
-// The block layer names the path of a multipath NVMe disk, which is hidden.
+// For a multipath NVMe disk the block layer logs the hidden path.
 func TestErrorsOfAPath(t *testing.T) {
 	h := operationtest.HostOf(t, map[string]string{
 		"/dev/kmsg":                kernelLog(t, "I/O error, dev nvme0c1n2, sector 1 op 0x0:(READ) flags 0x0"),
@@ -222,7 +222,7 @@ func TestErrorsOfAPath(t *testing.T) {
 	}
 }
 
-// Real failed requests, as the kernel logs them.
+// Real failed requests, as logged by the kernel.
 func TestFailingDiskOfTheKernel(t *testing.T) {
 	operationtest.NeedRoot(t)
 	if _, err := os.Stat("/dev/kmsg"); err != nil {
@@ -243,7 +243,7 @@ func TestFailingDiskOfTheKernel(t *testing.T) {
 	was := operationtest.Number(t, before, "logErrors")
 	var out operation.Output
 	await.Until(t, "three failed requests are in the log", 20*time.Second, func() bool {
-		// The kernel logs ten of all disks in five seconds, and drops the rest for good.
+		// The kernel logs ten errors of all disks in five seconds, and drops the others.
 		if _, _, err := fault.Fail(); err != nil {
 			t.Fatal(err)
 		}

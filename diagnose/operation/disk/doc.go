@@ -1,3 +1,3 @@
-// Package disk has the operations about disks and the filesystems on them, and what those
-// of other packages ask about a mount: which disk it is on, and who uses it.
+// Package disk has the operations about disks and the filesystems on them. Other packages use it to
+// find the disk of a mount, and the users of a disk.
 package disk

@@ -9,7 +9,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// calledAs is the kernel's name, with that which people gave a volume.
+// calledAs returns a device's kernel name, followed by a volume's own name or an array's level.
 func calledAs(h operation.Host, device string) string {
 	if name := h.FS.DiskValue(device, "dm/name"); name != "" {
 		return device + " (" + name + ")"
@@ -23,8 +23,8 @@ func calledAs(h operation.Host, device string) string {
 // diskFact is one property of a device.
 type diskFact struct{ name, value string }
 
-// identify reads what sysfs has of a device, in the order of the results. What it
-// does not report is left out.
+// identify reads the properties of a device from sysfs, in the order of the results. It leaves out
+// unknown ones.
 func identify(h operation.Host, device string) []diskFact {
 	value := func(files ...string) string {
 		for _, file := range files {
@@ -59,7 +59,7 @@ func identify(h operation.Host, device string) []diskFact {
 	return slices.DeleteFunc(all, func(f diskFact) bool { return f.value == "" })
 }
 
-// diskKind reports how a disk is attached, from its name and its driver.
+// diskKind returns how a disk is attached, from its name and its driver.
 func diskKind(h operation.Host, device string) string {
 	for _, kind := range []string{"nvme", "loop", "zram", "mmc"} {
 		if strings.HasPrefix(device, kind) {
@@ -90,7 +90,7 @@ func scsiSerial(h operation.Host, device string) string {
 	return strings.TrimSpace(string(b[header:min(len(b), header+int(b[3]))]))
 }
 
-// inForce is what stands in brackets: "none [mq-deadline] bfq".
+// inForce returns the choice in brackets: "none [mq-deadline] bfq".
 func inForce(choices string) string {
 	_, rest, ok := strings.Cut(choices, "[")
 	if !ok {
@@ -100,7 +100,7 @@ func inForce(choices string) string {
 	return choice
 }
 
-// yesNo turns sysfs' 1 and 0 into true and false.
+// yesNo converts the 1 and 0 of sysfs to true and false.
 func yesNo(s string) string {
 	switch s {
 	case "1":

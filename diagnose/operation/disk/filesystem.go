@@ -17,16 +17,16 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// filesystem is a mounted filesystem and what is known of its state.
+// filesystem is a mounted filesystem and its state.
 type filesystem struct {
 	hostfs.Mount
-	device   string // kernel name; empty: no block device
-	refusing string // why it refuses writes: see refusesWrites; empty: it does not
+	device   string // kernel name; empty: not on a block device
+	refusing string // why it refuses writes, from refusesWrites; empty: it does not
 	ext4     *hostfs.Ext4Errors
 	btrfs    *hostfs.BtrfsErrors
 }
 
-// filesystemParameters are how a filesystem is named.
+// filesystemParameters returns the parameters that select filesystems.
 func filesystemParameters(doc string) []operation.Parameter {
 	return []operation.Parameter{
 		{Name: "device", Doc: "kernel name of a block device: the filesystems on it, and on its partitions and volumes", Kind: operation.String},
@@ -35,8 +35,8 @@ func filesystemParameters(doc string) []operation.Parameter {
 	}
 }
 
-// filesystems returns the mounted filesystems that the parameters name; without a name all
-// that hold data.
+// filesystems returns the mounted filesystems that the parameters select; without any, all that
+// hold data.
 func filesystems(h operation.Host, v operation.Values, all bool) ([]*filesystem, error) {
 	table, err := h.FS.MountTable()
 	if err != nil {
@@ -53,15 +53,15 @@ func filesystems(h operation.Host, v operation.Values, all bool) ([]*filesystem,
 	return list, nil
 }
 
-// errNotMounted is returned where the parameters name something that has no filesystem.
+// errNotMounted is returned if nothing is mounted from what the parameters name.
 var errNotMounted = errors.New("no filesystem is mounted")
 
-// selectFilesystems returns the filesystems of the wanted mounts, each once, by its first
-// mount that is a whole one, and not hidden by another at the same place.
+// selectFilesystems returns the filesystems of the wanted mounts, each once. It prefers the first
+// mount of the whole filesystem, and skips mounts that another one at the same path hides.
 func selectFilesystems(h operation.Host, table *hostfs.MountTable, wanted func(*hostfs.Mount) bool) []*filesystem {
 	var list []*filesystem
 	known := map[[2]uint32]*filesystem{}
-	last := map[string]int{} // by path: the mount that is seen there
+	last := map[string]int{} // by path: the mount that is visible there
 	for i, m := range table.Mounts() {
 		last[m.Path] = i
 	}
@@ -77,7 +77,7 @@ func selectFilesystems(h operation.Host, table *hostfs.MountTable, wanted func(*
 	return list
 }
 
-// namedFilesystem says how the parameters name a filesystem.
+// namedFilesystem describes how the parameters name a filesystem.
 func namedFilesystem(v operation.Values) string {
 	for _, name := range []string{"device", "deviceNumber", "mountPoint"} {
 		if v[name] != "" {
@@ -87,9 +87,9 @@ func namedFilesystem(v operation.Values) string {
 	return "a disk or from a server"
 }
 
-// wantedMounts returns a function that selects the mounts of the filesystems that the
-// parameters name. The mount point is the last resort: an event of a disk gives one of many,
-// and what was unmounted since would be on the root.
+// wantedMounts returns a function that selects the mounts of the filesystems that the parameters
+// name. It uses the mount point only if there is no device: an event about a disk has just one of
+// many mount points, and the path of one that was unmounted since is on the root filesystem.
 func wantedMounts(h operation.Host, v operation.Values, table *hostfs.MountTable, all bool) (func(*hostfs.Mount) bool, error) {
 	switch {
 	case v["device"] != "" || v["deviceNumber"] != "":
@@ -101,7 +101,8 @@ func wantedMounts(h operation.Host, v operation.Values, table *hostfs.MountTable
 				return nil, fmt.Errorf("parameter deviceNumber: %w", err)
 			}
 			device = cmp.Or(device, h.FS.Device(major, minor).Name)
-			// What is on a device that is gone is still mounted; a subvolume's number is no device's.
+			// A filesystem may still be mounted when its device is gone. A subvolume's number is
+			// not that of a device.
 			numbered = func(m *hostfs.Mount) bool { return m.Major == major && m.Minor == minor }
 		}
 		above, err := h.FS.Above(device)
@@ -120,11 +121,11 @@ func wantedMounts(h operation.Host, v operation.Values, table *hostfs.MountTable
 	return func(m *hostfs.Mount) bool { return all || holdsData(m) }, nil
 }
 
-// mountedOn returns a function that selects the mounts of the filesystems on these devices.
+// mountedOn returns a function that selects the mounts of filesystems on these devices.
 func mountedOn(h operation.Host, devices []string) func(*hostfs.Mount) bool {
 	all := slices.Clone(devices)
 	for _, name := range devices {
-		members, _ := h.FS.BtrfsDevices(name) // a btrfs is mounted from one of them
+		members, _ := h.FS.BtrfsDevices(name) // a btrfs is mounted from one of its members
 		all = append(all, members...)
 	}
 	on := map[[2]uint32]bool{}
@@ -136,8 +137,8 @@ func mountedOn(h operation.Host, devices []string) func(*hostfs.Mount) bool {
 	return func(m *hostfs.Mount) bool { return on[[2]uint32{m.DeviceMajor, m.DeviceMinor}] }
 }
 
-// MountOfPath is the mount that a path is on; of several at one place the last, which
-// hides the others.
+// MountOfPath returns the mount that contains a path. Of several at one path it returns the last,
+// which hides the others.
 func MountOfPath(mounts []hostfs.Mount, path string) (at *hostfs.Mount) {
 	for i := range mounts {
 		m := &mounts[i]
@@ -149,7 +150,7 @@ func MountOfPath(mounts []hostfs.Mount, path string) (at *hostfs.Mount) {
 	return at
 }
 
-// holdsData distinguishes filesystems on disks and servers from those the kernel makes up.
+// holdsData reports whether a filesystem is on a disk or a server, not created by the kernel.
 func holdsData(m *hostfs.Mount) bool {
 	if m.Major != 0 {
 		return true
@@ -161,7 +162,7 @@ func holdsData(m *hostfs.Mount) bool {
 	return strings.HasPrefix(m.FSType, "fuse.") && m.FSType != "fuse.lxcfs"
 }
 
-// readFilesystem reads the state of one without asking it anything.
+// readFilesystem reads the state of a filesystem without accessing the filesystem itself.
 func readFilesystem(h operation.Host, m hostfs.Mount) *filesystem {
 	f := &filesystem{Mount: m}
 	if m.DeviceMajor != 0 {
@@ -184,10 +185,10 @@ func readFilesystem(h operation.Host, m hostfs.Mount) *filesystem {
 // readOnly reports whether a filesystem is read-only, for whatever reason.
 func (f *filesystem) readOnly() bool { return f.SuperReadOnly || f.refusing != "" }
 
-// refusesWrites says why a filesystem that is to be written takes none; empty: it
-// takes them, or it is mounted read-only for no reason that shows.
+// refusesWrites returns why a filesystem that should be writable refuses writes; empty: it does
+// not, or it is mounted read-only without a visible reason.
 func refusesWrites(h operation.Host, f *filesystem) string {
-	stopped, _ := h.FS.Ext4Stopped(&f.Mount, f.device) // not readable: then it is not known to
+	stopped, _ := h.FS.Ext4Stopped(&f.Mount, f.device) // if unreadable, it counts as not stopped
 	switch {
 	case f.EmergencyRO:
 		return "emergency-ro"
@@ -205,8 +206,8 @@ func refusesWrites(h operation.Host, f *filesystem) string {
 	return ""
 }
 
-// seeShutdown finds out whether an XFS has shut down after an error, which mountinfo does
-// not show. A filesystem of another kind is not asked.
+// seeShutdown checks whether an XFS has shut down after an error, which mountinfo does not show. It
+// does nothing for other filesystems.
 func seeShutdown(h operation.Host, ctx context.Context, patient operation.Patience, f *filesystem) error {
 	if f.FSType != "xfs" {
 		return nil
@@ -223,7 +224,7 @@ func seeShutdown(h operation.Host, ctx context.Context, patient operation.Patien
 	return nil
 }
 
-// errors is how many errors the filesystem remembers.
+// errors returns the number of errors that the filesystem has recorded.
 func (f *filesystem) errors() uint64 {
 	switch {
 	case f.ext4 != nil:
@@ -234,7 +235,8 @@ func (f *filesystem) errors() uint64 {
 	return 0
 }
 
-// errorText is "3 errors, the last at 2026-… in ext4_lookup:1855 (EFSCORRUPTED)".
+// errorText describes recorded errors: "3 errors, the last at 2026-… in ext4_lookup:1855
+// (EFSCORRUPTED)".
 func (f *filesystem) errorText() string {
 	switch {
 	case f.btrfs != nil && f.btrfs.Sum() > 0:
@@ -258,7 +260,7 @@ func ext4ErrorText(e *hostfs.Ext4Error) (s string) {
 	return s
 }
 
-// String is "ext4 on sda1 at /data".
+// String returns "ext4 on sda1 at /data".
 func (f *filesystem) String() string {
 	on := f.device
 	if on == "" {
@@ -271,11 +273,11 @@ func (f *filesystem) shownPath() string { return display.Safe(f.Path, operation.
 
 // fsUsage is the result of statfs(2).
 type fsUsage struct {
-	size, free, available uint64 // bytes; available: to others than root
-	inodes, inodesFree    uint64 // 0: it has no fixed number
+	size, free, available uint64 // bytes; available: to non-root users
+	inodes, inodesFree    uint64 // 0: the number is not fixed
 }
 
-// usedPercent is as df has it: of what others than root may use.
+// usedPercent returns the usage like df: of the space that non-root users may use.
 func (u *fsUsage) usedPercent() uint64 {
 	used := u.size - min(u.size, u.free)
 	if used+u.available == 0 {
@@ -291,7 +293,7 @@ func (u *fsUsage) inodesUsedPercent() uint64 {
 	return ((u.inodes-min(u.inodes, u.inodesFree))*100 + u.inodes - 1) / u.inodes
 }
 
-// usage asks a filesystem how full it is. A dead server's is left behind.
+// usage returns how full a filesystem is. A call that a dead server blocks is abandoned.
 func usage(h operation.Host, ctx context.Context, patient operation.Patience, limit time.Duration, f *filesystem) (fsUsage, error) {
 	return operation.Look(ctx, patient, limit, func() (fsUsage, error) {
 		var st unix.Statfs_t

@@ -19,7 +19,7 @@ import (
 func TestHealthyFilesystem(t *testing.T) {
 	d := loopdisk.NewExt4(t, 16<<20, "-N", "64")
 	h := operationtest.RealHost()
-	for i := range 60 { // of 64 inodes
+	for i := range 60 { // there are 64 inodes
 		if err := os.WriteFile(filepath.Join(d.Dir, strconv.Itoa(i)), nil, 0o600); err != nil {
 			break
 		}
@@ -60,7 +60,7 @@ func TestHealthyFilesystem(t *testing.T) {
 		t.Errorf("%+v", no)
 	}
 
-	// Mounted so on purpose.
+	// It is mounted read-only on purpose.
 	if err := unix.Mount(d.Device, d.Dir, "ext4", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -127,8 +127,8 @@ func TestShutDownXFS(t *testing.T) {
 	}
 }
 
-// A node of files: a pod's volume that refuses writes, btrfs with errors, mounts that
-// hide another.
+// A fixture node: a pod's volume that refuses writes, btrfs with errors, and mounts that hide
+// another.
 func TestFilesystemsOfAPod(t *testing.T) {
 	const volume = "/var/lib/kubelet/pods/0f6d5b2e-7c1a-4e0b-9a53-2f1c8e4d7b60/volumes/kubernetes.io~csi/pvc-7/mount"
 	h := operationtest.HostOf(t, map[string]string{
@@ -179,8 +179,8 @@ func TestFilesystemsOfAPod(t *testing.T) {
 	}
 }
 
-// A disk that was stalled and reset has cost the root its writes, which is on LVM on the
-// second partition; what stalled is the disk.
+// A disk was stalled and reset, and the root became read-only. The root is on LVM on the second
+// partition; the device that stalled is the disk.
 func TestFilesystemsOfADisk(t *testing.T) {
 	files := map[string]string{
 		"/proc/1/mountinfo":         "20 1 254:0 / / ro - ext4 /dev/mapper/vg-root ro,errors=remount-ro\n21 20 8:1 / /boot rw - vfat /dev/sda1 rw\n",
@@ -210,7 +210,7 @@ func TestFilesystemsOfADisk(t *testing.T) {
 			t.Errorf("%v: %+v", parameters, v)
 		}
 	}
-	// Nothing that is mounted is on these.
+	// No mount is on these.
 	for _, parameters := range []map[string]string{{"device": "sdb", "mountPoint": "/gone"}, {"device": "sdb"}, {"deviceNumber": "8:16"}} {
 		if no := operationtest.Refuse(t, CheckFilesystemReadonly(h), parameters); !strings.Contains(no.Message, "no filesystem is mounted") {
 			t.Errorf("%v: %+v", parameters, no)

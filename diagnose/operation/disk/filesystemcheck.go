@@ -20,7 +20,8 @@ func checkedFilesystemResults() []operation.Result {
 	return append(append(results, UserResults()...), operation.NoteResult())
 }
 
-// checkFilesystem succeeds with the filesystems for which says returns a text.
+// checkFilesystem runs a check with the verdict yes for filesystems for which says returns a text.
+// If there are none, it is refuted with the reason no.
 func checkFilesystem(h operation.Host, ctx context.Context, patient operation.Patience, call *operation.Call, yes, no string, says func(*filesystem) string) (operation.Output, error) {
 	list, err := filesystems(h, call.Parameters, false)
 	if errors.Is(err, errNotMounted) {
@@ -80,10 +81,10 @@ func checkFilesystem(h operation.Host, ctx context.Context, patient operation.Pa
 // filesystemErrors is the verdict of check-filesystem-errors.
 const filesystemErrors = "FilesystemErrors"
 
-// remembers reports whether the filesystem is of a kind that keeps errors.
+// remembers reports whether the filesystem is of a kind that records errors.
 func (f *filesystem) remembers() bool { return f.ext4 != nil || f.btrfs != nil }
 
-// evidence says why a filesystem is fine.
+// evidence describes why a filesystem is fine.
 func (f *filesystem) evidence() string {
 	text := f.String() + " is not marked as read-only"
 	if f.readOnly() {
@@ -98,7 +99,7 @@ func (f *filesystem) evidence() string {
 	return text + "; " + f.errorText()
 }
 
-// podsOf is "; 3 pods", of the users of a device whose mount point is reported already.
+// podsOf returns "; 3 pods" for the users of a device whose mount point the message already has.
 func podsOf(u *diskUsers) string {
 	pods := *u
 	pods.mounts = nil

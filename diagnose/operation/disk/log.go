@@ -11,22 +11,22 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// diskLog is what the kernel's log has of one disk's errors. The kernel leaves lines
-// out when there are many, so counts are lower bounds.
+// diskLog has the errors of one disk in the kernel log. The kernel rate-limits such lines, so
+// counts are lower bounds.
 type diskLog struct {
 	kinds   map[string]int // "I/O", "critical medium" …
 	last    string
 	lastAge time.Duration
 }
 
-// diskErrorLine is the block layer's line for a failed request; older kernels begin
-// it with the function's name.
+// diskErrorLine matches the block layer's line for a failed request. On older kernels it starts
+// with the function's name.
 func diskErrorLine() *regexp.Regexp {
 	return regexp.MustCompile(`^(?:[a-z_]+: )?([A-Za-z/ ]+) error, dev ([^ ,]+)(?:,|$)`)
 }
 
-// bad counts the kinds that speak of the disk itself: not of commands that it
-// does not know, a path to it, a reservation, or a thin pool without room.
+// bad counts the errors that indicate a fault of the disk itself, not an unsupported command, a
+// path to the disk, a reservation, or a full thin pool.
 func (d *diskLog) bad() (n int) {
 	for kind, count := range d.kinds {
 		switch kind {
@@ -37,11 +37,10 @@ func (d *diskLog) bad() (n int) {
 	return n
 }
 
-// String is "I/O=3 critical medium=1".
+// String returns "I/O=3 critical medium=1".
 func (d *diskLog) String() string { return operation.Counts(d.kinds) }
 
-// diskLogs reads the kernel's log for errors of disks, by the disk's name; older ones
-// than maxAge are left out.
+// diskLogs reads the disk errors of the last maxAge from the kernel log, by disk name.
 func diskLogs(h operation.Host, ctx context.Context, maxAge time.Duration, f *operation.Finding) (map[string]*diskLog, error) {
 	logs, form := map[string]*diskLog{}, diskErrorLine()
 	lost, err := h.FS.KernelLog(ctx, func(r *hostfs.KernelRecord) bool {

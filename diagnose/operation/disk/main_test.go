@@ -9,7 +9,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
 )
 
-// The children of real faults are this binary run again.
+// Children that inject real faults are this binary.
 func TestMain(m *testing.M) {
 	if !inject.RunChild(os.Args) {
 		kernellock.Hold()

@@ -11,8 +11,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// fullPercent is from where on a filesystem is reported as full: what is left is soon
-// taken, and ext4's reserve is root's.
+// fullPercent is the usage from which a filesystem is reported as full: the rest is soon used up,
+// and ext4's reserve is root's.
 const fullPercent = 95
 
 func Mounts(h operation.Host) operation.Builtin {
@@ -39,7 +39,7 @@ func Mounts(h operation.Host) operation.Builtin {
 	})
 }
 
-// filesystemResults are those about one filesystem.
+// filesystemResults returns the results about one filesystem.
 func filesystemResults() []operation.Result {
 	return []operation.Result{
 		{Name: "mountPoint", Doc: "mount point; this and the results below are set if one filesystem was requested or only one exists"},

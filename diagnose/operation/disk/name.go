@@ -11,7 +11,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// diskParameters are how a disk is named.
+// diskParameters returns the parameters that name a disk.
 func diskParameters(doc string) []operation.Parameter {
 	return []operation.Parameter{
 		{Name: "device", Doc: "kernel name of a disk, partition, volume or NVMe controller; none, and none of the following: " + doc, Kind: operation.String},
@@ -20,8 +20,7 @@ func diskParameters(doc string) []operation.Parameter {
 	}
 }
 
-// diskOf returns the device that the parameters name, which may be gone; empty: none is
-// named.
+// diskOf returns the device that the parameters name, which may be gone; empty if they name none.
 func diskOf(h operation.Host, v operation.Values) (string, error) {
 	switch {
 	case v["device"] != "":
@@ -45,8 +44,8 @@ func diskOf(h operation.Host, v operation.Values) (string, error) {
 	return "", nil
 }
 
-// hardware returns the lowest devices that one is made of: those with nothing below. There
-// is one at least.
+// hardware returns the lowest devices that a device consists of: those with nothing below. There is
+// at least one.
 func hardware(h operation.Host, device string) ([]string, error) {
 	below, err := h.FS.Below(device)
 	if err != nil {
@@ -56,13 +55,13 @@ func hardware(h operation.Host, device string) ([]string, error) {
 		lower, err := h.FS.Below(name)
 		return err != nil || len(lower) > 1
 	})
-	if len(disks) == 0 { // what has nothing below is itself
+	if len(disks) == 0 { // a device with nothing below is its own hardware
 		return nil, fmt.Errorf("look for device %q: it went meanwhile: %w", device, fs.ErrNotExist)
 	}
 	return disks, nil
 }
 
-// namedHardware returns the device that the parameters have to name, and its hardware.
+// namedHardware returns the device that the parameters must name, and its hardware.
 func namedHardware(h operation.Host, v operation.Values) (device string, disks []string, err error) {
 	device, err = diskOf(h, v)
 	switch {
@@ -75,8 +74,8 @@ func namedHardware(h operation.Host, v operation.Values) (device string, disks [
 	return device, disks, err
 }
 
-// allHardware returns all disks that are no volumes of others, nor loop or RAM disks,
-// nor without a size.
+// allHardware returns all disks except volumes on others, loop and RAM disks, and disks without a
+// size.
 func allHardware(h operation.Host) ([]string, error) {
 	disks, err := h.FS.Disks()
 	if err != nil {

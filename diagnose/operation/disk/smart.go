@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// smartLimit is how long a controller may take to answer: it takes milliseconds.
+// smartLimit is the timeout for a controller's answer, which usually takes milliseconds.
 const smartLimit = 5 * time.Second
 
 func Smart(h operation.Host) operation.Builtin {
@@ -72,7 +72,7 @@ func smart(h operation.Host, ctx context.Context, patient operation.Patience, ca
 	return f.Output(nil), nil
 }
 
-// health asks a disk for its health. The error says plainly why it can't be had.
+// health reads the health log of a disk. The error says in plain words why it can't be read.
 func health(h operation.Host, ctx context.Context, patient operation.Patience, disk string) (hostfs.NVMeHealth, error) {
 	health, err := operation.Look(ctx, patient, smartLimit, func() (hostfs.NVMeHealth, error) { return h.FS.NVMeHealth(disk) })
 	if !errors.Is(err, hostfs.ErrNoNVMe) {

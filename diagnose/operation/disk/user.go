@@ -10,26 +10,26 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// diskUsers are the mounts on a device and on what is made of it.
+// diskUsers are the mounts on a device and on devices stacked above.
 type diskUsers struct {
-	mounts  []string // paths, fit to be shown
+	mounts  []string // paths, safe to print
 	pods    []string // UIDs
-	volumes []string // as kubelet names them: a PersistentVolume's name
+	volumes []string // kubelet's names: the name of a PersistentVolume
 }
 
-// podVolumes matches paths that kubelet mounts volumes at, with the pod's UID and the
-// volume: <root>/pods/<uid>/volumes/<plugin>/<volume>[/mount], and volume-subpaths/<volume>/….
+// podVolumes matches kubelet's mount paths of volumes, and captures the pod's UID and the volume:
+// <root>/pods/<uid>/volumes/<plugin>/<volume>[/mount], and volume-subpaths/<volume>/….
 func podVolumes() *regexp.Regexp {
 	return regexp.MustCompile(
 		`/pods/([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32})/(?:volumes/[^/]+|volume-subpaths)/([^/]+)(?:/|$)`)
 }
 
-// UsersOf finds who has one of the devices mounted, or a volume that is made of it; those of
-// the first device come first.
+// UsersOf finds the mounts of the devices and of volumes on them, with the pods that use them.
+// Those of the first device come first.
 func UsersOf(h operation.Host, table *hostfs.MountTable, devices ...string) (u diskUsers) {
 	volumes := podVolumes()
 	for _, device := range devices {
-		above, _ := h.FS.Above(device) // nothing is mounted on one that is gone
+		above, _ := h.FS.Above(device) // nothing is mounted on a device that is gone
 		on := mountedOn(h, above)
 		var paths []string
 		for _, m := range table.Mounts() {
@@ -49,7 +49,7 @@ func UsersOf(h operation.Host, table *hostfs.MountTable, devices ...string) (u d
 	return u
 }
 
-// UserResults are those that ReportUsers sets.
+// UserResults returns the results that ReportUsers sets.
 func UserResults() []operation.Result {
 	return []operation.Result{
 		{Name: "mountPoint", Doc: "mount point of the device or filesystem, the shortest path"},
@@ -70,7 +70,7 @@ func ReportUsers(f *operation.Finding, u *diskUsers) {
 	f.Text("volumes", strings.Join(u.volumes, " "))
 }
 
-// String is "; at /data and 2 more; 3 pods", for messages; empty: nobody uses it.
+// String returns "; at /data and 2 more; 3 pods", for messages; empty if nobody uses it.
 func (u *diskUsers) String() string {
 	s := ""
 	if len(u.mounts) > 0 {

@@ -80,7 +80,7 @@ func cgroupMemory(h operation.Host, ctx context.Context, call *operation.Call) (
 	process.ReportOwner(f, &g.owner)
 	first, last := &samples[0], &samples[len(samples)-1]
 	reportGroupMemory(f, last)
-	// With a podUID of the pod's groups only: what is above them reports of the node.
+	// With a podUID, use only limits within the pod: those above would reveal facts about the node.
 	if limit, group := effectiveLimit(h, ctx, &g, call.Parameters["podUID"]); limit > 0 {
 		f.Uint("effectiveLimitBytes", limit)
 		f.Text("limitCgroup", group)
@@ -97,8 +97,8 @@ func cgroupMemory(h operation.Host, ctx context.Context, call *operation.Call) (
 	return f.Output(nil), nil
 }
 
-// reportGroupMemory sets the sizes. What has no limit, or what the version does not report,
-// is left out.
+// reportGroupMemory sets the sizes. It leaves out missing limits, and what the cgroup version does
+// not report.
 func reportGroupMemory(f *operation.Finding, s *memorySample) {
 	m := &s.use
 	f.Text("version", "v2")
@@ -139,13 +139,13 @@ func groupPressure(h operation.Host, g *memoryGroup, f *operation.Finding) {
 	case err == nil:
 		f.Float("pressureSome10", p.Some)
 		f.Float("pressureFull10", p.Full)
-	case errors.Is(err, fs.ErrNotExist): // v1, or a kernel without
+	case errors.Is(err, fs.ErrNotExist): // v1, or a kernel without pressure
 	default:
 		f.Note("memory pressure can't be read: %v", err)
 	}
 }
 
-// reportMemoryGrowth sets what grew from one sample to another.
+// reportMemoryGrowth sets the growth between two samples.
 func reportMemoryGrowth(f *operation.Finding, from, to *memorySample) {
 	f.Duration("window", to.at.Sub(from.at))
 	f.Int("usageGrowthBytes", int64(to.use.Usage)-int64(from.use.Usage))
@@ -160,7 +160,7 @@ func reportMemoryGrowth(f *operation.Finding, from, to *memorySample) {
 	reportUses(f, "growing", grown(from, to))
 }
 
-// anonGrowth is by how much anonymous memory grew, what was swapped out among it.
+// anonGrowth returns the growth of anonymous memory, swap included.
 func anonGrowth(from, to *memorySample) int64 {
 	return int64(to.use.Anon+to.use.Swap) - int64(from.use.Anon+from.use.Swap)
 }

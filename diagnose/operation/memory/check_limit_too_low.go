@@ -51,7 +51,7 @@ func checkLimitTooLow(h operation.Host, ctx context.Context, call *operation.Cal
 	if limit == 0 {
 		return operation.Output{}, operation.RefutedBy("NoMemoryLimit", "%s has no memory limit, nor has a group above it", g.path)
 	}
-	// The group that has the limit is the one whose memory counts.
+	// Use the memory of the cgroup that has the limit.
 	g.path = limitGroup
 	samples, err := sampleMemoryOver(h, ctx, &g, call.Parameters.Duration("window"), 2)
 	if err != nil {
@@ -67,7 +67,7 @@ func checkLimitTooLow(h operation.Host, ctx context.Context, call *operation.Cal
 	}
 	near := call.Parameters.Int("nearPercent")
 	reached := percent(m.Peak) >= near
-	if m.Peak == 0 { // not known
+	if m.Peak == 0 { // unknown
 		reached = m.OOMs > 0
 	}
 	if percent(m.Held()) < near && (m.OOMKills == 0 || !reached) {
@@ -103,7 +103,7 @@ func checkLimitTooLow(h operation.Host, ctx context.Context, call *operation.Cal
 	return f.Output(operation.VerdictOf("LimitTooLow", "%s; it does not grow, and %s has %s of it", text, process.TaskName(largest.comm, largest.pid), display.Bytes(uint64(largest.bytes)))), nil
 }
 
-// largestAnon is the process with the most anonymous memory; nil: there is none.
+// largestAnon returns the process with the most anonymous memory; nil: there is none.
 func largestAnon(s *memorySample) *procUse {
 	list := grown(&memorySample{}, s) // from nothing
 	if len(list) == 0 {

@@ -43,7 +43,7 @@ func checkMemoryLeak(h operation.Host, ctx context.Context, call *operation.Call
 	if err != nil {
 		return operation.Output{}, err
 	}
-	const least = 3 // two looks can't distinguish steady growth from a step
+	const least = 3 // two samples can't distinguish steady growth from a step
 	samples, err := sampleMemoryOver(h, ctx, &g, call.Parameters.Duration("window"), max(least, int(call.Parameters.Int("samples"))))
 	if err != nil {
 		return operation.Output{}, err
@@ -81,7 +81,7 @@ func checkMemoryLeak(h operation.Host, ctx context.Context, call *operation.Call
 	return f.Output(operation.VerdictOf("MemoryLeakSuspected", "%s", text)), nil
 }
 
-// largestFall is the most that anonymous memory fell from its highest so far.
+// largestFall returns the largest fall of anonymous memory from its previous maximum.
 func largestFall(samples []memorySample) (fall int64) {
 	var highest uint64
 	for i := range samples {

@@ -100,7 +100,7 @@ func readPodMemory(h operation.Host, ctx context.Context) (pods []podUse, err er
 	}
 	err = podGroups(h, layout, func(group string, o *process.Owner) bool {
 		m, err := h.FS.CgroupMemoryUse(layout, group)
-		if err == nil { // else the pod has ended
+		if err == nil { // otherwise the pod has ended
 			pods = append(pods, podUse{o.Container.PodUID, m.Limit, m.WorkingSet()})
 		}
 		return ctx.Err() == nil
@@ -122,7 +122,7 @@ func reportPodMemory(f *operation.Finding, pods []podUse) {
 	f.Text("topPods", strings.Join(top, " "))
 }
 
-// podSummary is "; memory of 12 pods: 3 GiB in use, limits 9 GiB, 2 without".
+// podSummary returns "; memory of 12 pods: 3 GiB in use, limits 9 GiB, 2 without".
 func podSummary(pods []podUse) string {
 	if len(pods) == 0 {
 		return ""

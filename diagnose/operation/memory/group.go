@@ -12,14 +12,14 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation/process"
 )
 
-// memoryGroup is a memory cgroup to be looked at.
+// memoryGroup is a memory cgroup to inspect.
 type memoryGroup struct {
 	layout hostfs.CgroupLayout
 	path   string
 	owner  process.Owner
 }
 
-// memoryGroupParameters are how a memory cgroup is named.
+// memoryGroupParameters returns the parameters that select a memory cgroup.
 func memoryGroupParameters() []operation.Parameter {
 	return append([]operation.Parameter{
 		{Name: "cgroup", Doc: "memory cgroup, relative to the hierarchy's root", Kind: operation.String},
@@ -28,9 +28,9 @@ func memoryGroupParameters() []operation.Parameter {
 	}, process.PIDParameters(false, "process whose memory cgroup is inspected if none is given")...)
 }
 
-// findMemoryGroup finds the cgroup that the parameters name: cgroup, else that of pid,
-// else the pod's. With a podUID no other pod's is looked at, so who is bound to one
-// pod sees nothing else.
+// findMemoryGroup finds the cgroup that the parameters select: by cgroup, or else pid, or else
+// podUID. If a podUID is given, it refuses cgroups of other pods, so that users who are limited to
+// one pod see nothing else.
 func findMemoryGroup(h operation.Host, v operation.Values) (g memoryGroup, err error) {
 	if g.layout, err = h.FS.CgroupLayout(); err != nil {
 		return g, fmt.Errorf("find cgroup hierarchies: %w", err)
@@ -38,7 +38,7 @@ func findMemoryGroup(h operation.Host, v operation.Values) (g memoryGroup, err e
 	switch {
 	case v["cgroup"] != "":
 		if g.path, err = withMemory(h, g.layout, v["cgroup"]); err != nil && v["pid"] != "" {
-			// An event's path may be that of another hierarchy than memory's.
+			// An event's path may be of another hierarchy than the memory controller's.
 			g.path, err = groupOfTask(h, g.layout, v)
 		}
 	case v["pid"] != "":
@@ -58,7 +58,7 @@ func findMemoryGroup(h operation.Host, v operation.Values) (g memoryGroup, err e
 	return g, nil
 }
 
-// withMemory checks that a cgroup is there.
+// withMemory returns the clean path of a cgroup, or an error if it does not exist.
 func withMemory(h operation.Host, l hostfs.CgroupLayout, group string) (string, error) {
 	_, err := h.FS.CgroupMemoryUse(l, group)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -79,8 +79,8 @@ func groupOfTask(h operation.Host, l hostfs.CgroupLayout, v operation.Values) (s
 	return group, nil
 }
 
-// groupOfPod looks for a pod's cgroup, or a container's in it, where kubelet makes
-// them.
+// groupOfPod finds the cgroup of a pod, or of one of its containers, among those that kubelet
+// creates.
 func groupOfPod(h operation.Host, l hostfs.CgroupLayout, uid, container string) (string, error) {
 	var found string
 	err := podGroups(h, l, func(group string, c *process.Owner) bool {
@@ -110,8 +110,8 @@ func groupOfPod(h operation.Host, l hostfs.CgroupLayout, uid, container string) 
 	return found, nil
 }
 
-// podGroups calls fn for each pod's cgroup until it returns false. Kubelet's groups are
-// kubepods[.slice] with the QoS classes below, and may be below another (kind).
+// podGroups calls fn for the cgroup of each pod until fn returns false. Kubelet's cgroups are
+// kubepods[.slice] with the QoS classes below, and may be below another cgroup (kind).
 func podGroups(h operation.Host, l hostfs.CgroupLayout, fn func(group string, o *process.Owner) bool) error {
 	const deepest, most = 5, 100_000
 	type level struct {
@@ -127,7 +127,7 @@ func podGroups(h operation.Host, l hostfs.CgroupLayout, fn func(group string, o 
 			if at.depth == 0 {
 				return fmt.Errorf("look for pods' cgroups: %w", err)
 			}
-			continue // removed meanwhile
+			continue // removed in the meantime
 		}
 		for _, name := range children {
 			group := path.Join(at.path, name)
@@ -145,8 +145,8 @@ func podGroups(h operation.Host, l hostfs.CgroupLayout, fn func(group string, o 
 	return nil
 }
 
-// effectiveLimit is the smallest limit of the group and those above it, of a pod as far as
-// they are the pod's, and whose it is; 0: there is none.
+// effectiveLimit returns the smallest limit of the cgroup and its ancestors, and the cgroup that
+// has it; 0: no limit. If pod is given, it considers only cgroups of that pod.
 func effectiveLimit(h operation.Host, ctx context.Context, g *memoryGroup, pod string) (limit uint64, group string) {
 	for p := g.path; ctx.Err() == nil; p = path.Dir(p) {
 		if pod != "" && process.OwnerOfCgroup(p).Container.PodUID != pod {

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// growerEnv marks a process of this binary as one that takes memory as it is reported.
+// growerEnv makes this binary a process that allocates memory on command.
 const growerEnv = "KERNOSIS_OPERATION_GROWER"
 
-// grow reads lines: "take BYTES" has it take memory at once, "rate BYTES" take as much
-// each second from then on. It ends with its stdin, or after a minute.
+// grow reads lines: "take BYTES" allocates memory at once, "rate BYTES" allocates as much each
+// second from then on. It ends with its stdin, or after a minute.
 func grow() {
 	lines := make(chan string)
 	go func() {

@@ -18,7 +18,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// memoryChild is a process in a memory cgroup of its own with a limit.
+// memoryChild is a process in its own memory cgroup with a limit.
 type memoryChild struct {
 	t     *testing.T
 	group string // path in the hierarchy
@@ -57,7 +57,7 @@ func newMemoryChild(t *testing.T, limit uint64) *memoryChild {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The shell moves itself, so that all of the child's memory is the group's.
+	// The shell moves itself, so that all of the child's memory is charged to the cgroup.
 	cmd := exec.Command("sh", "-c", `echo $$ >"$1" && exec "$2"`, "sh", filepath.Join(dir, "cgroup.procs"), self)
 	cmd.Env = append(os.Environ(), growerEnv+"=1", "GOMAXPROCS=1")
 	cmd.Stderr = os.Stderr
@@ -77,11 +77,11 @@ func newMemoryChild(t *testing.T, limit uint64) *memoryChild {
 		cmd.Wait()
 	})
 	c.pid, c.stdin, c.reply = cmd.Process.Pid, stdin, bufio.NewScanner(stdout)
-	c.ask("rate", 0) // it has begun, and takes nothing more of its own
+	c.ask("rate", 0) // it has started, and allocates nothing more by itself
 	return c
 }
 
-// ask has the child do something, and waits until it has.
+// ask sends a command to the child, and waits until it is done.
 func (c *memoryChild) ask(what string, bytes int) {
 	c.t.Helper()
 	fmt.Fprintf(c.stdin, "%s %d\n", what, bytes)
@@ -102,7 +102,7 @@ func TestMemoryOfACgroup(t *testing.T) {
 	const mib, limit = 1 << 20, 128 << 20
 	c := newMemoryChild(t, limit)
 	h, pid := operationtest.RealHost(), strconv.Itoa(c.pid)
-	// The child is this binary, which is large under the race detector.
+	// The child is this binary, which is large with the race detector.
 	before, _ := operationtest.Succeed(t, CgroupMemory(h), map[string]string{"cgroup": c.group, "window": "100ms"})
 	c.ask("take", 20*mib)
 
@@ -129,10 +129,10 @@ func TestMemoryOfACgroup(t *testing.T) {
 		t.Errorf("%+v", no)
 	}
 
-	// 10 MiB a second, as far as the machine keeps up.
+	// 10 MiB per second, as far as the machine keeps up.
 	c.ask("rate", 10*mib)
 	out, _ = operationtest.Succeed(t, CgroupMemory(h), map[string]string{"pid": pid, "window": "500ms"})
-	window, err := time.ParseDuration(out.Results["window"]) // 500 ms at least
+	window, err := time.ParseDuration(out.Results["window"]) // at least 500 ms
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestMemoryOfACgroup(t *testing.T) {
 	}
 	c.ask("rate", 0)
 
-	// Steady near the limit, which is only a matter of the threshold.
+	// Memory is steady near the limit; whether it counts as near depends only on the threshold.
 	out, _ = operationtest.Succeed(t, CheckLimitTooLow(h), quick("nearPercent", "20"))
 	t.Logf("%+v %v", *out.Verdict, out.Results)
 	if r := out.Results; out.Verdict.Reason != "LimitTooLow" || r["mainPID"] != pid || r["limitCgroup"] != c.group {
@@ -171,7 +171,7 @@ func TestMemoryOfACgroup(t *testing.T) {
 	}
 }
 
-// A pod of files, cgroup v2 as systemd makes it.
+// A fixture pod with cgroup v2 as created by systemd.
 func TestMemoryOfAPod(t *testing.T) {
 	const (
 		uid  = "0f6d5b2e-7c1a-4e0b-9a53-2f1c8e4d7b60"
@@ -229,7 +229,7 @@ func TestMemoryOfAPod(t *testing.T) {
 		t.Error("a container that is not there")
 	}
 
-	// A kill, and a peak at the limit.
+	// A process was killed, and the peak is at the limit.
 	out, _ := operationtest.Succeed(t, CheckLimitTooLow(h), map[string]string{"cgroup": ctr, "window": "1ms"})
 	t.Log(out.Verdict.Message)
 	if r := out.Results; r["mainPID"] != "811" || r["heldPercent"] != "64" || out.Verdict.Reason != "LimitTooLow" {
@@ -242,14 +242,14 @@ func TestMemoryOfAPod(t *testing.T) {
 		t.Errorf("%+v", no)
 	}
 
-	// Before Linux 5.19 the peak is not known, but that nothing could be given back.
+	// Before Linux 5.19 the peak is unknown, but not that nothing was reclaimable.
 	noPeak := maps.Clone(files)
 	delete(noPeak, root+pod+"/memory.peak")
 	out, _ = operationtest.Succeed(t, CheckLimitTooLow(operationtest.HostOf(t, noPeak)), map[string]string{"cgroup": ctr, "window": "1ms"})
 	if out.Verdict.Reason != "LimitTooLow" || out.Results["peakBytes"] != "" {
 		t.Errorf("%+v %v", *out.Verdict, out.Results)
 	}
-	noPeak[root+pod+"/memory.events"] = "max 0\noom 0\noom_kill 1\n" // killed for the node's memory
+	noPeak[root+pod+"/memory.events"] = "max 0\noom 0\noom_kill 1\n" // killed because the node ran out of memory
 	if no := operationtest.Refuse(t, CheckLimitTooLow(operationtest.HostOf(t, noPeak)), map[string]string{"cgroup": ctr, "window": "1ms"}); no.Reason != "LimitNotReached" {
 		t.Errorf("%+v", no)
 	}
@@ -272,7 +272,7 @@ func TestMemoryOfAPod(t *testing.T) {
 	}
 }
 
-// The same on cgroup v1, as kubelet's cgroupfs driver makes it.
+// The same with cgroup v1, as created by kubelet's cgroupfs driver.
 func TestMemoryOfAPodOnV1(t *testing.T) {
 	const (
 		uid  = "0f6d5b2e-7c1a-4e0b-9a53-2f1c8e4d7b60"

@@ -14,18 +14,18 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation/process"
 )
 
-// maxGroupProcs bounds the processes of a cgroup that are looked at one by one.
+// maxGroupProcs bounds the processes of a cgroup that are inspected individually.
 const maxGroupProcs = 4096
 
-// memorySample is what a memory cgroup and its processes use at one moment.
+// memorySample is the memory use of a cgroup and its processes at one moment.
 type memorySample struct {
 	at    time.Time
 	use   hostfs.CgroupMemoryUse
 	procs map[procID]procMemory
-	more  bool // there are processes that were not looked at
+	more  bool // some processes were not inspected
 }
 
-// procID is a process, though its number be given again.
+// procID identifies a process even if its PID is reused.
 type procID struct {
 	pid   int
 	start time.Duration
@@ -34,7 +34,7 @@ type procID struct {
 type procMemory struct {
 	comm string
 	rss  uint64
-	anon uint64 // with what of it is in swap
+	anon uint64 // including swap
 }
 
 func sampleMemory(h operation.Host, g *memoryGroup) (s memorySample, err error) {
@@ -63,7 +63,7 @@ func sampleMemory(h operation.Host, g *memoryGroup) (s memorySample, err error) 
 	return s, nil
 }
 
-// sampleMemoryOver takes n samples, evenly over the window.
+// sampleMemoryOver takes n samples, spread evenly over the window.
 func sampleMemoryOver(h operation.Host, ctx context.Context, g *memoryGroup, window time.Duration, n int) ([]memorySample, error) {
 	samples := make([]memorySample, 0, n)
 	for i := range n {
@@ -81,7 +81,7 @@ func sampleMemoryOver(h operation.Host, ctx context.Context, g *memoryGroup, win
 	return samples, nil
 }
 
-// procUse is a process with a size of it.
+// procUse is a process with a size.
 type procUse struct {
 	procID
 	comm  string
@@ -92,7 +92,7 @@ func (p *procUse) String() string {
 	return process.TaskName(p.comm, p.pid) + "=" + signedSize(p.bytes)
 }
 
-// biggest returns the processes by resident memory.
+// biggest returns the processes sorted by resident memory.
 func (s *memorySample) biggest() []procUse {
 	var out []procUse
 	for id, p := range s.procs {
@@ -102,8 +102,8 @@ func (s *memorySample) biggest() []procUse {
 	return out
 }
 
-// grown returns the processes whose anonymous memory, with swap, has grown from one
-// sample to another; one that is new has grown by all it has.
+// grown returns the processes whose anonymous memory, including swap, has grown between two
+// samples. A new process has grown by all of its memory.
 func grown(from, to *memorySample) []procUse {
 	var out []procUse
 	for id, p := range to.procs {
@@ -119,8 +119,8 @@ func sortUse(list []procUse) {
 	slices.SortFunc(list, func(a, b procUse) int { return cmp.Or(cmp.Compare(b.bytes, a.bytes), cmp.Compare(a.pid, b.pid)) })
 }
 
-// reportUses sets the first five processes of a list, and the first of them: topProcesses,
-// topPID and topComm for "top".
+// reportUses sets the results for the first five processes of a list, and for the first one. For
+// the name "top" they are topProcesses, topPID and topComm.
 func reportUses(f *operation.Finding, name string, list []procUse) {
 	const most = 5
 	var shown []string
@@ -134,13 +134,13 @@ func reportUses(f *operation.Finding, name string, list []procUse) {
 	}
 }
 
-// growth is a part of a cgroup's memory and by how much it grew.
+// growth is the growth of a part of a cgroup's memory.
 type growth struct {
 	name string
 	by   int64
 }
 
-// growths returns the parts by growth, the largest first, those that shrank last.
+// growths returns the growth of each part, sorted from largest to smallest.
 func growths(from, to *hostfs.CgroupMemoryUse) []growth {
 	by := func(a, b uint64) int64 { return int64(b) - int64(a) }
 	out := []growth{
@@ -153,7 +153,7 @@ func growths(from, to *hostfs.CgroupMemoryUse) []growth {
 	return out
 }
 
-// signedSize is a size without the space, negative ones too: for lists.
+// signedSize formats a size without a space, for lists. It may be negative.
 func signedSize(n int64) string {
 	return strings.ReplaceAll(display.Bytes(n), " ", "")
 }

@@ -18,19 +18,19 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// packet is one packet that was captured, from its network header on.
+// packet is a captured packet, starting at its network header.
 type packet struct {
 	at       time.Time
 	link     int    // index of the device
 	arphrd   uint16 // its hardware type
 	protocol uint16 // EtherType
 	kind     uint8  // PACKET_*
-	hardware []byte // sender's address on the link
+	hardware []byte // the sender's link address
 	data     []byte // at most snaplen bytes; valid until the next packet
-	length   int    // on the link
+	length   int    // length on the link
 }
 
-// socket receives packets of a namespace.
+// socket receives packets in a network namespace.
 type socket struct {
 	file *os.File
 	raw  syscall.RawConn
@@ -39,14 +39,14 @@ type socket struct {
 }
 
 const (
-	// captureBuffer is what the kernel may keep for us, some ten thousand headers,
-	// while we are not scheduled.
+	// captureBuffer is the size of the receive buffer: some ten thousand headers, for while we are
+	// not scheduled.
 	captureBuffer = 8 << 20
 	auxDataLen    = 20 // struct tpacket_auxdata
 )
 
-// openCapture opens a socket in the namespace that receives what the filter takes, of
-// one device, or of all with 0. The caller must close it.
+// openCapture opens a socket in the namespace that receives the packets matching the filter, from
+// one device, or from all if link is 0. The caller must close it.
 func openCapture(h operation.Host, p *place, f filter, link int, snaplen uint32) (*socket, error) {
 	program, err := f.program(snaplen)
 	if err != nil {
@@ -58,7 +58,7 @@ func openCapture(h operation.Host, p *place, f filter, link int, snaplen uint32)
 	}
 	s := &socket{data: make([]byte, snaplen), oob: make([]byte, unix.CmsgSpace(auxDataLen)+unix.CmsgSpace(int(unsafe.Sizeof(unix.Timespec{}))))}
 	err = netlook.Within(h.FS, p.inode, p.pid, func() error {
-		// With protocol 0 it receives nothing until the filter is there.
+		// With protocol 0 it receives nothing until the filter is attached.
 		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 		if errors.Is(err, unix.EPERM) {
 			return fmt.Errorf("socket: %w (needs CAP_NET_RAW)", err)
@@ -74,7 +74,7 @@ func openCapture(h operation.Host, p *place, f filter, link int, snaplen uint32)
 		if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}); err != nil {
 			return os.NewSyscallError("attach filter", err)
 		}
-		// Without CAP_NET_ADMIN over the node it is what the node allows.
+		// Without CAP_NET_ADMIN over the node, the node's limit applies.
 		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, captureBuffer) != nil {
 			if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, captureBuffer); err != nil {
 				return os.NewSyscallError("receive buffer", err)
@@ -104,8 +104,7 @@ func (s *socket) close() {
 	}
 }
 
-// next waits for a packet, at most until the deadline (os.ErrDeadlineExceeded) or ctx's
-// end.
+// next waits for a packet, at most until the deadline (os.ErrDeadlineExceeded) or the end of ctx.
 func (s *socket) next(p *packet) error {
 	var err error
 	if rawErr := s.raw.Read(func(fd uintptr) bool {
@@ -134,7 +133,7 @@ func (s *socket) next(p *packet) error {
 	return err
 }
 
-// control takes the time and the length on the link from the message's control data.
+// control reads the time and the length on the link from the control messages.
 func (p *packet) control(oob []byte) error {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
@@ -152,7 +151,7 @@ func (p *packet) control(oob []byte) error {
 	return nil
 }
 
-// dropped returns how many packets the kernel could not keep for us since the last call.
+// dropped returns how many packets the kernel dropped for lack of buffer space since the last call.
 func (s *socket) dropped() (n uint32, err error) {
 	rawErr := s.raw.Control(func(fd uintptr) {
 		var stats *unix.TpacketStats
@@ -163,15 +162,14 @@ func (s *socket) dropped() (n uint32, err error) {
 	return n, errors.Join(rawErr, err)
 }
 
-// run hands packets to fn until the duration is over (io.EOF), fn returns an error, or
-// ctx ends. Of a packet over the loopback device, which is there twice, only one is
-// handed over.
+// run passes packets to fn until the duration is over (io.EOF), fn returns an error, or ctx ends. A
+// packet on the loopback device is captured twice; run passes it only once.
 func (s *socket) run(ctx context.Context, duration time.Duration, fn func(*packet) error) error {
 	if err := s.file.SetReadDeadline(time.Now().Add(duration)); err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, func() {
-		_ = s.file.SetReadDeadline(time.Unix(1, 0)) // fails only where it is closed already
+		_ = s.file.SetReadDeadline(time.Unix(1, 0)) // fails only if it is closed already
 	})
 	defer stop()
 	var p packet

@@ -10,11 +10,11 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// lookEvery is how often what changes by the moment is looked at: an application that
-// accepts at all empties its queue in less.
+// lookEvery is the sampling interval for short-lived states: an application that accepts
+// connections at all empties its queue faster.
 const lookEvery = 50 * time.Millisecond
 
-// fullLooks is how often in a row a queue has to be found full for that to be reported
+// fullLooks is the number of consecutive samples with a full queue after which it is reported
 // before the window is over.
 const fullLooks = 5
 
@@ -50,7 +50,8 @@ func CheckAcceptQueueFull(h operation.Host) operation.Builtin {
 			case w.full > 0:
 				return r.Output(operation.VerdictOf("AcceptQueueFull", "%s (full at %d of %d looks in %s)%s", text, w.full, w.looks, w.took, w.overflowText())), nil
 			case w.overflows > 0 && w.listeners == 1:
-				// Between two looks: no other listener can have had them.
+				// It happened between two samples, and there is no other listener that could have
+				// caused it.
 				return r.Output(operation.VerdictOf("AcceptQueueFull", "%s, never seen full at %d looks in %s%s", text, w.looks, w.took, w.overflowText())), nil
 			}
 			return operation.Output{}, operation.RefutedBy("AcceptQueueNotFull", "%s at most, at %d looks in %s%s", text, w.looks, w.took, w.overflowText())
@@ -58,7 +59,7 @@ func CheckAcceptQueueFull(h operation.Host) operation.Builtin {
 	}
 }
 
-// queueWatch is what was seen of a listener's queue in a time.
+// queueWatch has the observations of a listener's queue during a window.
 type queueWatch struct {
 	where               string
 	fullest             netlook.Socket
@@ -70,7 +71,7 @@ type queueWatch struct {
 	took                time.Duration
 }
 
-// watchQueue looks at the listener of an address and port again and again.
+// watchQueue samples the listener of an address and port during the window.
 func watchQueue(h operation.Host, ctx context.Context, p *place, v operation.Values) (*queueWatch, error) {
 	view, err := open(h, p)
 	if err != nil {
@@ -121,7 +122,7 @@ func watchQueue(h operation.Host, ctx context.Context, p *place, v operation.Val
 	return w, nil
 }
 
-// report keeps the results, and returns the queue in words.
+// report stores the results, and returns a description of the queue.
 func (w *queueWatch) report(r *operation.Finding) string {
 	if w.looks == w.absent {
 		return ""

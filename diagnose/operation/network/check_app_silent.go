@@ -44,9 +44,9 @@ func CheckAppSilent(h operation.Host) operation.Builtin {
 	}
 }
 
-// silence is a probe that was looked at from its other end, unless it ended before.
+// silence is a probe whose other end was inspected, unless the probe ended before.
 type silence struct {
-	probed probeResult // of one that has ended
+	probed probeResult // if ended
 	ended  bool
 	waited time.Duration
 	phase  string
@@ -56,7 +56,7 @@ type silence struct {
 	state  string
 }
 
-// watchSilence probes, and looks at the connection's other end when the time-out is over.
+// watchSilence probes, and inspects the other end of the connection at the timeout.
 func watchSilence(h operation.Host, ctx context.Context, p *netprobe.Probe, target *place, timeout time.Duration) (*silence, error) {
 	probing, cancel := context.WithCancel(ctx)
 	var mu sync.Mutex
@@ -71,7 +71,7 @@ func watchSilence(h operation.Host, ctx context.Context, p *netprobe.Probe, targ
 		}
 		return nil
 	}
-	// A TCP probe has nothing to wait for: it keeps its connection until it is looked at.
+	// A TCP probe waits for no answer: it keeps its connection open until it is inspected.
 	p.Hold = timeout + search
 	s := &silence{waited: timeout}
 	var progress netprobe.Progress
@@ -131,7 +131,7 @@ func watchSilence(h operation.Host, ctx context.Context, p *netprobe.Probe, targ
 	return s, nil
 }
 
-// judge says what it means.
+// judge returns the verdict, or the error that refutes the check.
 func (s *silence) judge(r *operation.Finding, p *netprobe.Probe) (operation.Output, error) {
 	what := fmt.Sprintf("%s probe of %s", p.Protocol, p.To)
 	if s.ended {

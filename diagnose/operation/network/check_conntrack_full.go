@@ -36,7 +36,8 @@ func CheckConntrackFull(h operation.Host) operation.Builtin {
 			}
 			before := make([]conntrack, len(places))
 			for i := range places {
-				// A namespace without the table can't have it full; the node's must be known.
+				// A namespace without a table can't have a full one; the node's table must be
+				// readable.
 				before[i], err = readConntrack(h, &places[i])
 				if err != nil && (!errors.Is(err, errNoConntrack) || places[i].node) {
 					return operation.Output{}, err
@@ -71,8 +72,8 @@ func CheckConntrackFull(h operation.Host) operation.Builtin {
 	}
 }
 
-// full reports whether the table is full by so many percent, or has turned packets away. A
-// limit of 0 is none.
+// full reports whether the table is filled to at least threshold percent, or packets were dropped.
+// A limit of 0 means no limit.
 func (c *conntrack) full(threshold, dropped uint64) bool {
 	return dropped > 0 || c.limit > 0 && c.percent() >= threshold
 }

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// maxCgroups bounds how many groups are watched: a pod has some containers, each
-	// a handful of levels deep.
+	// maxCgroups bounds how many cgroups are watched: a pod has some containers, each a few levels
+	// deep.
 	maxCgroups = 64
-	// throttleWindow is twenty periods of the usual length.
+	// throttleWindow is 20 periods of the default length.
 	throttleWindow = "2s"
 )
 
@@ -68,7 +68,7 @@ func CheckCPUThrottled(h operation.Host) operation.Builtin {
 	}
 }
 
-// throttle is how a limit acted on a group in a time.
+// throttle is how a limit affected a cgroup during a window.
 type throttle struct {
 	path               string
 	limit              hostfs.CgroupCPULimit
@@ -102,7 +102,7 @@ func cpuLimit(l hostfs.CgroupCPULimit) string {
 	return fmt.Sprintf("%dm (%s in each %s)", l.Quota*1000/l.Period, l.Quota, l.Period)
 }
 
-// cpuGroups returns the groups that the parameters name and all above them, each once.
+// cpuGroups returns the cgroups that the parameters name and all their ancestors, each once.
 func cpuGroups(h operation.Host, layout hostfs.CgroupLayout, v operation.Values, r *operation.Finding) ([]string, error) {
 	var named []string
 	switch {
@@ -148,7 +148,7 @@ func cpuGroups(h operation.Host, layout hostfs.CgroupLayout, v operation.Values,
 	return groups, nil
 }
 
-// cpuGroup returns the cgroup of a process on the hierarchy with the CPU controller.
+// cpuGroup returns the cgroup of a process in the hierarchy with the CPU controller.
 func cpuGroup(h operation.Host, layout hostfs.CgroupLayout, pid int) (string, error) {
 	groups, err := h.FS.ProcCgroups(pid)
 	if err != nil {
@@ -161,8 +161,8 @@ func cpuGroup(h operation.Host, layout hostfs.CgroupLayout, pid int) (string, er
 	return g, nil
 }
 
-// throttled watches groups for a time, and returns the one that was held back most, or
-// any with a limit, or none.
+// throttled watches cgroups during a window, and returns the one that was throttled most; if none
+// was, any with a limit; otherwise the zero value.
 func throttled(h operation.Host, ctx context.Context, layout hostfs.CgroupLayout, groups []string, window time.Duration) (worst throttle, err error) {
 	before := map[string]hostfs.CgroupCPU{}
 	var readErr error

@@ -12,8 +12,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// cpuCgroup makes a cgroup named like a pod's, with a process that uses as much CPU as
-// it gets, at most quota in each 100 ms; 0: no limit.
+// cpuCgroup creates a cgroup named like a pod's, with a process that uses as much CPU as it gets,
+// at most quota in each 100 ms; 0: no limit.
 func cpuCgroup(t *testing.T, quota time.Duration) (uid, path string, pid int) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -51,7 +51,7 @@ func cpuCgroup(t *testing.T, quota time.Duration) (uid, path string, pid int) {
 		}
 		t.Cleanup(func() {
 			stop()
-			// A process that was waited for may still be counted for a moment.
+			// A process may still count for a moment after it was waited for.
 			await.Until(t, "the group can be removed", 20*time.Second, func() bool { return os.Remove(mount+d) == nil })
 		})
 		if !v1 && i < len(dirs)-1 {

@@ -43,7 +43,7 @@ func CheckLinkDown(h operation.Host) operation.Builtin {
 			why := "that should carry packets"
 			name := v["link"]
 			if to := address(v, "address"); name == "" && to.IsValid() {
-				// Without a route the device that had it may be down: all are looked at.
+				// If there is no route, the device that had it may be down: check all devices.
 				if route := view.RouteTo(to); route.Known && route.Errno == 0 {
 					name = route.Dev
 				} else {
@@ -84,20 +84,20 @@ func CheckLinkDown(h operation.Host) operation.Builtin {
 	}
 }
 
-// carries reports whether packets of the device with a name go through l: a member of
-// that bond or bridge, or the device below it.
+// carries reports whether packets of the device with a name pass through l, because l is a member
+// of that bond or bridge, or the device below it.
 func carries(links []link, l *link, name string) bool {
 	for i := range links {
 		if of := &links[i]; of.name == name {
-			// A veth's peer has an index of another namespace.
+			// The index of a veth's peer is one of another namespace.
 			return l.bondSlave != "" && l.masterIndex == of.index || of.kind == "vlan" && of.parent == l.index
 		}
 	}
 	return false
 }
 
-// shouldCarry reports whether a device that is down is a fault: one that is administratively
-// up, or of a kind that nobody makes without using it.
+// shouldCarry reports whether it is a fault if the device is down: it is administratively up, or of
+// a kind that is always created for use.
 func (l *link) shouldCarry() bool {
 	if l.name == "lo" {
 		return false
@@ -106,7 +106,7 @@ func (l *link) shouldCarry() bool {
 	case "device", "veth", "bond", "vlan", "macvlan", "ipvlan":
 		return true
 	case "bridge":
-		return false // without carrier while no member is up: as the node's docker0
+		return false // it has no carrier while no member is up, like the node's docker0
 	}
 	return l.up
 }

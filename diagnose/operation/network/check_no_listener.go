@@ -33,7 +33,7 @@ func CheckNoListener(h operation.Host) operation.Builtin {
 			if l := t.listening; l != nil {
 				return operation.Output{}, operation.RefutedBy("ListenerPresent", "%s listens at %s, queue %d/%d", t.owners[l.Inode], l.Local, l.RQueue, l.WQueue)
 			}
-			if !t.whole { // that none was found proves nothing
+			if !t.whole { // otherwise finding none proves nothing
 				return operation.Output{}, errors.New("the namespace has more sockets than can be listed")
 			}
 			others, err := listeners(h, ctx, &p, at(call.Parameters).Port())
@@ -52,7 +52,7 @@ func CheckNoListener(h operation.Host) operation.Builtin {
 	}
 }
 
-// listeners reports what listens in a namespace, those of the port first.
+// listeners lists the listeners of a namespace, those of the port first.
 func listeners(h operation.Host, ctx context.Context, p *place, port uint16) ([]string, error) {
 	t, err := sockets(h, ctx, p, operation.Values{}, false)
 	if err != nil {
@@ -70,7 +70,7 @@ func listeners(h operation.Host, ctx context.Context, p *place, port uint16) ([]
 	return t.listeners(), nil
 }
 
-// where names the address and port of a run.
+// where formats the address and port of a run.
 func where(v operation.Values) string {
 	at := at(v)
 	if at.Addr().IsValid() {
@@ -79,7 +79,7 @@ func where(v operation.Values) string {
 	return fmt.Sprintf(":%d", at.Port())
 }
 
-// portRequired has the port be given.
+// portRequired makes the parameter port required.
 func portRequired(parameters []operation.Parameter) []operation.Parameter {
 	for i := range parameters {
 		parameters[i].Required = parameters[i].Required || parameters[i].Name == "port"

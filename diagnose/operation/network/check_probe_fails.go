@@ -49,7 +49,7 @@ func CheckProbeFails(h operation.Host) operation.Builtin {
 	}
 }
 
-// failure is the way in which a probe failed that might take so long.
+// failure classifies the failure of a probe with a timeout.
 func (p *probeResult) failure(timeout time.Duration) string {
 	switch connected := p.Connect > 0; {
 	case errors.Is(p.Err, syscall.ECONNREFUSED):

@@ -15,12 +15,12 @@ func TestCheckProbeFails(t *testing.T) {
 	confirm(t, check, at, "ConnectionRefused", "http probe of 10.97.34.2:80: failed at TCP handshake")
 	pod.Serve("10.97.34.2:81", func(c net.Conn) {
 		_, _ = c.Read(make([]byte, 1))
-		_ = c.(*net.TCPConn).SetLinger(0) // the close is a reset
+		_ = c.(*net.TCPConn).SetLinger(0) // so that close sends a reset
 	})
 	at["port"] = "81"
 	confirm(t, check, at, "ConnectionReset", "reset")
 	pod.Listen("10.97.34.2:82", 0)
-	pod.Dial("10.97.34.2:82") // the queue's one place
+	pod.Dial("10.97.34.2:82") // takes the only slot of the queue
 	at["port"], at["timeout"] = "82", "300ms"
 	confirm(t, check, at, "SYNUnanswered", "10.97.34.2:82")
 	status := http.StatusServiceUnavailable

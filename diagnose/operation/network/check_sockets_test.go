@@ -39,7 +39,7 @@ func TestCheckAcceptQueueFull(t *testing.T) {
 	target.Listen("10.97.33.2:81", 1)
 	refute(t, check, at, "AcceptQueueNotFull", `queue 0/1 on 10.97.33.2:80, owner network.test\[\d+\] at most, at \d+ looks in .*; 0 connections met`)
 	prober.Dial("10.97.33.2:80")
-	refute(t, check, at, "AcceptQueueNotFull", `queue 1/1 on`) // one more is let in
+	refute(t, check, at, "AcceptQueueNotFull", `queue 1/1 on`) // the kernel admits one more
 	prober.Dial("10.97.33.2:80")
 	stop := keepProbing(prober, "10.97.33.2:80")
 	out := confirm(t, check, at, "AcceptQueueFull", `queue 2/1 on 10.97.33.2:80, owner network.test\[\d+\] \(full at (\d+) of \d+ looks`)
@@ -57,15 +57,15 @@ func TestCheckSYNDropped(t *testing.T) {
 	target.Listen("10.97.33.2:80", 0)
 	at := map[string]string{"address": "10.97.33.2", "port": "80", "window": "500ms"}
 	check := CheckSYNDropped(host())
-	// No less than the window.
+	// The window is at least as requested.
 	refute(t, check, at, "NoSYNDropped", `dropped nothing in ([5-9]\d\dms|[1-9][\d.]*s); listener at 10.97.33.2:80: queue 0/0, 0 handshakes`)
 	prober.Dial("10.97.33.2:80")
-	at["window"] = "30s" // ends with the first
+	at["window"] = "30s" // it ends with the first drop
 	stop := keepProbing(prober, "10.97.33.2:80")
 	out := confirm(t, check, at, "SYNDropped", `\d+ accept queue full, \d+ dropped by listeners .*; listener at 10.97.33.2:80: queue 1/0`)
 	stop()
 	wantResults(t, out, map[string]string{"drops": "^[1-9]", "overflows": "^[1-9]", "synQueueFull": "^0$"})
-	// What is dropped before it reaches the listener is not its doing.
+	// Packets dropped before they reach the listener don't count.
 	target.DropTCP()
 	at["window"] = "500ms"
 	stop = keepProbing(prober, "10.97.33.2:80")

@@ -10,10 +10,10 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// counter is a counter of the kernel and what it counts.
+// counter is a kernel counter with its meaning.
 type counter struct{ name, text string }
 
-// listenerDrops are the counters of what listeners did not take.
+// listenerDrops returns the counters of packets that listeners dropped.
 func listenerDrops() []counter {
 	return []counter{
 		{listenOverflows, "accept queue full"},
@@ -43,7 +43,7 @@ func CheckSYNDropped(h operation.Host) operation.Builtin {
 			if err != nil {
 				return operation.Output{}, err
 			}
-			// The first that is dropped is enough.
+			// The first drop is enough.
 			grew, window, err := growth(h, ctx, &p, call.Parameters.Duration("window"), func(grew map[string]uint64) bool {
 				return slices.ContainsFunc(listenerDrops(), func(c counter) bool { return grew[c.name] > 0 })
 			})

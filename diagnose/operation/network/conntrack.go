@@ -12,30 +12,30 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// errNoConntrack is returned where the kernel does not track connections.
+// errNoConntrack is returned if the kernel does not track connections.
 var errNoConntrack = errors.New("connections are not tracked here (no nf_conntrack)")
 
-// conntrack is the table of tracked connections of a namespace.
+// conntrack is the connection tracking table of a namespace.
 type conntrack struct {
 	count, limit uint64
-	// Packets dropped, connections that were not inserted, and those that were dropped for
-	// newer ones; since the namespace was made.
+	// Packets dropped, connections not inserted, and connections dropped in favour of newer ones,
+	// since the namespace was created.
 	drop, insertFailed, earlyDrop uint64
 }
 
-// since returns how much the counters grew.
+// since returns how much the counters have grown.
 func (c *conntrack) since(was *conntrack) conntrack {
 	return conntrack{
 		drop: increase(was.drop, c.drop), insertFailed: increase(was.insertFailed, c.insertFailed), earlyDrop: increase(was.earlyDrop, c.earlyDrop),
 	}
 }
 
-// noPlace is how many packets of the dropped ones found the table full. From 5.10 to 7.0 the kernel
-// counts such a packet as drop alone. Where two connections race for one entry, as DNS queries
-// from one socket do and ports that SNAT chose, it counts the loser's packet both as drop and as
-// insert_failed (nf_ct_resolve_clash), however empty the table is. It counts some as insert_failed
-// alone, those of long hash chains for one, so that this may be too few: then the table's count
-// shows that it is full.
+// noPlace returns how many packets were dropped because the table was full. From 5.10 to 7.0 the
+// kernel counts such a packet only as drop. If two connections race for one entry, like DNS queries
+// from one socket or ports chosen by SNAT, it counts the loser's packet as both drop and
+// insert_failed (nf_ct_resolve_clash), however empty the table is. It counts some packets only as
+// insert_failed, for example because of long hash chains, so the result may be too low; then the
+// table's count shows that it is full.
 func (c *conntrack) noPlace() uint64 { return c.drop - min(c.drop, c.insertFailed) }
 
 func (c *conntrack) percent() uint64 {
@@ -49,8 +49,8 @@ func (c *conntrack) String() string {
 	return fmt.Sprintf("%d of %d connections tracked (%d %%)", c.count, c.limit, c.percent())
 }
 
-// readConntrack reads it. The settings below /proc/sys/net are those of the reader's
-// namespace, so they are read inside.
+// readConntrack reads the table of a namespace. It enters the namespace, because files below
+// /proc/sys/net show the settings of the reader's namespace.
 func readConntrack(h operation.Host, p *place) (c conntrack, err error) {
 	err = netlook.Within(h.FS, p.inode, p.pid, func() error {
 		for name, into := range map[string]*uint64{"nf_conntrack_count": &c.count, "nf_conntrack_max": &c.limit} {
@@ -78,7 +78,7 @@ func readConntrack(h operation.Host, p *place) (c conntrack, err error) {
 	if err != nil {
 		return c, fmt.Errorf("counters of tracked connections: %w", err)
 	}
-	for _, s := range stats { // one a CPU
+	for _, s := range stats { // one per CPU
 		c.drop += s.Drop
 		c.insertFailed += s.InsertFailed
 		c.earlyDrop += s.EarlyDrop
@@ -86,7 +86,7 @@ func readConntrack(h operation.Host, p *place) (c conntrack, err error) {
 	return c, nil
 }
 
-// proc reads the files below /proc/PID/net of a process in the place.
+// proc returns the procfs of a process in the place, for the files below /proc/PID/net.
 func proc(h operation.Host, p *place) (procfs.FS, error) {
 	return procfs.NewFS(h.FS.Path("/proc/" + strconv.Itoa(p.pid)))
 }

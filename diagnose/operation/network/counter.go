@@ -8,18 +8,18 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// Counters of what listeners did not take.
+// Counters of packets that listeners dropped.
 const (
 	listenOverflows = "TcpExt.ListenOverflows"
 	handshakesFull  = "TcpExt.TCPReqQFullDrop"
 	listenDrops     = "TcpExt.ListenDrops"
 )
 
-// readEvery is how often counters are read while one is waited for.
+// readEvery is how often counters are read while waiting for one to grow.
 const readEvery = 200 * time.Millisecond
 
-// growth watches the counters of a namespace for the window, or until enough have
-// grown, and returns how much those grew that did, and how long that took.
+// growth watches the counters of a namespace during the window, or until enough returns true. It
+// returns the growth of those that have grown, and how long it watched.
 func growth(h operation.Host, ctx context.Context, p *place, window time.Duration, enough func(grew map[string]uint64) bool) (map[string]uint64, time.Duration, error) {
 	began := time.Now()
 	before, err := h.FS.NetCounters(p.pid)
@@ -34,7 +34,7 @@ func growth(h operation.Host, ctx context.Context, p *place, window time.Duratio
 		if err != nil {
 			return nil, 0, err
 		}
-		// The process may have ended, and its number be that of one elsewhere.
+		// The process may have ended, and its PID may belong to a process elsewhere.
 		if inode, err := h.FS.NetNS(p.pid); err != nil || inode != p.inode {
 			return nil, 0, fmt.Errorf("process %d has left the network namespace", p.pid)
 		}
@@ -45,7 +45,7 @@ func growth(h operation.Host, ctx context.Context, p *place, window time.Duratio
 	}
 }
 
-// grew returns how much those counters grew that did.
+// grew returns the growth of the counters that have grown.
 func grew(before, after map[string]uint64) map[string]uint64 {
 	grew := map[string]uint64{}
 	for name, n := range after {

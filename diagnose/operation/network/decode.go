@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ends are an IP header's addresses, and the protocol of what is behind it; false: it is
-// none, or cut off.
+// ends returns the addresses of an IP header, and the protocol of its payload; false if it is not
+// an IP header, or truncated.
 func ends(header gopacket.NetworkLayer) (from, to netip.Addr, protocol uint8, ok bool) {
 	var source, destination []byte
 	switch ip := header.(type) {
@@ -26,7 +26,7 @@ func ends(header gopacket.NetworkLayer) (from, to netip.Addr, protocol uint8, ok
 	return from, to, protocol, ok1 && ok2
 }
 
-// decode reads the headers of a packet, which may be cut off anywhere.
+// decode reads the headers of a packet, which may be truncated anywhere.
 func decode(protocol uint16, data []byte) (d decoded, ok bool) {
 	var first gopacket.LayerType
 	switch protocol {
@@ -51,7 +51,7 @@ func decode(protocol uint16, data []byte) (d decoded, ok bool) {
 		d.text = "no packet that can be read"
 		return d, false
 	}
-	offset := len(header.LayerContents()) // where what is behind the IP header begins
+	offset := len(header.LayerContents()) // start of the payload of the IP header
 	total := 0                            // length of the packet
 	switch ip := header.(type) {
 	case *layers.IPv4:
@@ -71,7 +71,7 @@ func decode(protocol uint16, data []byte) (d decoded, ok bool) {
 		sport, dport, d.protocol = uint16(t.SrcPort), uint16(t.DstPort), unix.IPPROTO_UDP
 		offset = through(packet, t)
 	default:
-		// Behind extension headers, too.
+		// It may also follow extension headers.
 		icmp := packet.Layer(layers.LayerTypeICMPv6)
 		if icmp != nil {
 			d.protocol = unix.IPPROTO_ICMPV6
@@ -97,7 +97,7 @@ func decode(protocol uint16, data []byte) (d decoded, ok bool) {
 	return d, true
 }
 
-// flags are those of a TCP header.
+// flags formats the flags of a TCP header.
 func flags(t *layers.TCP) string {
 	var names []string
 	for _, f := range []struct {
@@ -123,7 +123,7 @@ func arpText(a *layers.ARP) string {
 	return fmt.Sprintf("ARP %s is at %x", sender, a.SourceHwAddress)
 }
 
-// through is where what is behind a layer begins.
+// through returns the offset at which the payload of a layer starts.
 func through(packet gopacket.Packet, to gopacket.Layer) (offset int) {
 	for _, l := range packet.Layers() {
 		offset += len(l.LayerContents())
@@ -139,7 +139,7 @@ const (
 	tcpHeader  = 20 // without options
 )
 
-// icmp reads an ICMP message, and what an error quotes. It returns how many bytes of it
+// icmp reads an ICMP message and the packet that an error quotes. It returns how many bytes of it
 // are headers.
 func (d *decoded) icmp(packet gopacket.Packet) (headers int) {
 	headers = icmpHeader
@@ -163,7 +163,7 @@ func (d *decoded) icmp(packet gopacket.Packet) (headers int) {
 	}
 	d.text = fmt.Sprintf("icmp %s > %s %s", d.from.Addr(), d.to.Addr(), what)
 	if len(quoted) > 0 {
-		// What an error quotes of a TCP header is often cut; its ports are at the beginning.
+		// The TCP header in an error is often truncated; its ports come first.
 		var header int
 		if d.quoted, header = decodeQuoted(first, quoted); d.quoted != nil {
 			headers += header + tcpHeader
@@ -173,8 +173,8 @@ func (d *decoded) icmp(packet gopacket.Packet) (headers int) {
 	return headers
 }
 
-// decodeQuoted reads the IP header and the ports that an ICMP error quotes, and returns how
-// long that header is.
+// decodeQuoted reads the IP header and the ports that an ICMP error quotes, and returns the length
+// of that header.
 func decodeQuoted(first gopacket.LayerType, data []byte) (of *decoded, header int) {
 	ip := gopacket.NewPacket(data, first, gopacket.DecodeOptions{Lazy: true, NoCopy: true}).NetworkLayer()
 	from, to, protocol, ok := ends(ip)

@@ -1,6 +1,6 @@
-// Package network has the operations about the network as a pod sees it: links, routes,
-// neighbours, sockets, connection tracking, packets, and a probe made once more.
+// Package network has the operations that inspect the network from a pod's point of view: links,
+// routes, neighbours, sockets, connection tracking, packets, and a repeated probe.
 //
-// Each looks into the network namespace of its target ([place]); what the kernel counts is
-// compared over a window.
+// Each inspects the network namespace of its target ([place]), and compares kernel counters over a
+// window.
 package network

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filter says which packets a capture takes. Zero fields mean any.
+// filter selects the packets to capture. Zero fields mean any.
 type filter struct {
 	address  netip.Addr
 	port     uint16
 	protocol uint8 // IPPROTO_TCP, IPPROTO_UDP, IPPROTO_ICMP (and ICMPv6)
 }
 
-// String is the filter in the words of tcpdump.
+// String formats the filter like tcpdump.
 func (f filter) String() string {
 	s := "all packets"
 	if f.protocol != 0 {
@@ -31,11 +31,10 @@ func (f filter) String() string {
 	return s
 }
 
-// assembler puts a program of classic BPF together: jumps are to labels, and only
-// forwards.
+// assembler assembles a program of classic BPF: jumps are to labels, and only forwards.
 type assembler struct {
 	code   []bpf.Instruction
-	jumps  map[int][2]string // of a JumpIf: where to if so, and if not; empty: on
+	jumps  map[int][2]string // targets of a JumpIf, if true and if false; empty: the next instruction
 	labels map[string]int
 }
 
@@ -43,7 +42,7 @@ func (a *assembler) add(ins ...bpf.Instruction) { a.code = append(a.code, ins...
 
 func (a *assembler) label(name string) { a.labels[name] = len(a.code) }
 
-// newLabel returns a name that no other label has, of what comes later.
+// newLabel returns a unique name for a label that is placed later.
 func (a *assembler) newLabel(name string) string { return fmt.Sprintf("%s-%d", name, len(a.code)) }
 
 func (a *assembler) jump(test bpf.JumpTest, value uint32, yes, no string) {
@@ -68,20 +67,19 @@ func (a *assembler) finish() ([]bpf.Instruction, error) {
 			}
 			skip[i] = uint8(n)
 		}
-		j := a.code[at].(bpf.JumpIf) // put there by jump
+		j := a.code[at].(bpf.JumpIf) // jump has put it there
 		j.SkipTrue, j.SkipFalse = skip[0], skip[1]
 		a.code[at] = j
 	}
 	return a.code, nil
 }
 
-// ipVersion is what the program has to know of a version of IP. Offsets are from the header's
-// beginning.
+// ipVersion describes the header of an IP version. Offsets are from the beginning of the header.
 type ipVersion struct {
 	length                        bpf.Instruction // loads the header's length into X
 	protocol, source, destination uint32
-	fragment                      uint32 // 0: the header has none
-	shortest                      uint32 // header, without options
+	fragment                      uint32 // 0: the header has no such field
+	shortest                      uint32 // length of the header without options
 	icmp                          uint32
 }
 
@@ -96,10 +94,10 @@ func headerOfIPv6() ipVersion {
 
 const (
 	arpSender, arpTarget = 14, 24
-	icmpQuote            = 8 // where an ICMP error has the packet it is about
+	icmpQuote            = 8 // offset of the quoted packet in an ICMP error
 )
 
-// load makes an instruction that loads a field of a header.
+// load returns an instruction that loads a field of a header.
 type load func(offset uint32, size int) bpf.Instruction
 
 func ofPacket(offset uint32, size int) bpf.Instruction {
@@ -110,10 +108,10 @@ func ofQuote(offset uint32, size int) bpf.Instruction {
 	return bpf.LoadIndirect{Off: icmpQuote + offset, Size: size}
 }
 
-// program returns the program that reports how many bytes of a packet to keep: snaplen, or
-// none. A packet begins with its network header. Besides those packets that fit, it takes
-// ICMP errors about them. IPv6 extension headers, and options in the header that an ICMP
-// error quotes, are not looked behind.
+// program returns a program whose result is the number of bytes of a packet to keep: snaplen, or 0.
+// A packet begins with its network header. Besides matching packets, it accepts ICMP errors about
+// them. It does not look behind IPv6 extension headers, nor behind options in the header that an
+// ICMP error quotes.
 func (f filter) program(snaplen uint32) ([]bpf.Instruction, error) {
 	if f == (filter{}) {
 		return []bpf.Instruction{bpf.RetConstant{Val: snaplen}}, nil
@@ -150,7 +148,7 @@ func (f filter) program(snaplen uint32) ([]bpf.Instruction, error) {
 	return a.finish()
 }
 
-// ip adds what becomes of a packet of a version of IP.
+// ip adds the code for packets of an IP version.
 func (f filter) ip(a *assembler, v ipVersion) {
 	icmp := a.newLabel("icmp")
 	a.add(v.length, ofPacket(v.protocol, 1))
@@ -167,7 +165,7 @@ func (f filter) ip(a *assembler, v ipVersion) {
 	}
 	a.add(bpf.LoadIndirect{Off: 0, Size: 1})
 	if v.icmp == unix.IPPROTO_ICMPV6 {
-		a.jump(bpf.JumpGreaterOrEqual, 128, "reject", "") // errors have types below
+		a.jump(bpf.JumpGreaterOrEqual, 128, "reject", "") // errors have lower types
 	} else {
 		quote := a.newLabel("quote")
 		a.equal(3, quote, "")        // destination unreachable
@@ -178,7 +176,7 @@ func (f filter) ip(a *assembler, v ipVersion) {
 	f.match(a, v, ofQuote, icmpQuote+v.shortest)
 }
 
-// match accepts or rejects by an IP header, and by the ports at X + ports.
+// match adds code that accepts or rejects by an IP header, and by the ports at X + ports.
 func (f filter) match(a *assembler, v ipVersion, field load, ports uint32) {
 	a.add(field(v.protocol, 1))
 	switch f.protocol {
@@ -197,7 +195,7 @@ func (f filter) match(a *assembler, v ipVersion, field load, ports uint32) {
 	}
 	if v.fragment != 0 {
 		a.add(field(v.fragment, 2))
-		a.jump(bpf.JumpBitsSet, 0x1fff, "reject", "") // only a first fragment has ports
+		a.jump(bpf.JumpBitsSet, 0x1fff, "reject", "") // only the first fragment has ports
 	}
 	a.add(field(v.protocol, 1))
 	transport := a.newLabel("transport")
@@ -211,8 +209,8 @@ func (f filter) match(a *assembler, v ipVersion, field load, ports uint32) {
 	a.equal(uint32(f.port), "accept", "reject")
 }
 
-// hosts goes on by the two addresses of an IP header. Empty no, or no address to look for:
-// on.
+// hosts adds code that jumps to yes if one of the two addresses of an IP header matches, and to no
+// otherwise. If no is empty, or there is no address to match, the program continues after it.
 func (f filter) hosts(a *assembler, v ipVersion, field load, yes, no string) {
 	address := f.address.AsSlice()
 	last := len(address) - 4

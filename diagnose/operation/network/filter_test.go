@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// packetOf makes a packet from its layers, from the network header on.
+// packetOf returns a packet made from its layers, starting with the network header.
 func packetOf(t testing.TB, stack ...gopacket.SerializableLayer) []byte {
 	t.Helper()
 	for i := range stack {
@@ -46,7 +46,7 @@ func tcpHeaderOf(from, to layers.TCPPort) *layers.TCP {
 	return &layers.TCP{SrcPort: from, DstPort: to, SYN: true, Window: 1000}
 }
 
-// testPackets are one of each kind, by name.
+// testPackets returns one packet of each kind, by name.
 func testPackets(t testing.TB) map[string][]byte {
 	const a, b, router, a6, b6 = "10.0.0.1", "10.0.0.2", "10.0.0.9", "fd00::1", "fd00::2"
 	options := iP4(b, a, layers.IPProtocolTCP)
@@ -123,8 +123,8 @@ func TestNetFilter(t *testing.T) {
 	}
 }
 
-// Whatever the filter and the packet: it is taken if it, or what an ICMP error quotes, has
-// the address, the port and the protocol.
+// For all filters and packets: a packet is captured if the packet itself, or the one that an ICMP
+// error quotes, has the address, port and protocol.
 func TestNetFilterAgrees(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	pick := func(n int) int { return r.IntN(n) }
@@ -171,7 +171,7 @@ func TestNetFilterAgrees(t *testing.T) {
 			return !f.address.IsValid() || slices.Contains(addresses, f.address.String())
 		}
 		want := has(from, to) && (f.port == 0 || f.port == sport || f.port == dport) && (f.protocol == 0 || f.protocol == protocol)
-		// Without port and protocol the error itself is what may be wanted.
+		// Without port and protocol, the error itself may match.
 		want = want || quoted && f.port == 0 && f.protocol == 0 && has(router, from)
 		program, err := f.program(1)
 		if err != nil {

@@ -15,39 +15,39 @@ import (
 const (
 	// maxFlows bounds the memory of a summary.
 	maxFlows = 4096
-	// maxLines is how many packets are reported one by one.
+	// maxLines is how many packets are listed individually.
 	maxLines = 12
 )
 
-// flowKey is a conversation as seen on one device, whoever speaks.
+// flowKey identifies a conversation on one device, in both directions.
 type flowKey struct {
 	link     int
 	protocol uint8
 	a, b     netip.AddrPort // a is the smaller
 }
 
-// flow is what was seen of a conversation. For TCP, from is who sent the SYN, else
-// who was seen first.
+// flow has the observations of a conversation. For TCP, from is the sender of the SYN, otherwise
+// the end that was seen first.
 type flow struct {
 	link                        string
 	protocol                    string
 	from, to                    netip.AddrPort
-	sides                       [2]side // of from, and of to
+	sides                       [2]side // of from and to
 	syn, synAck, fin            int
 	firstSYN, synAckAt, opened  time.Time
 	synRepeated, synAckRepeated bool
-	unreachable                 string // what an ICMP error said of it
+	unreachable                 string // an ICMP error about it
 	unreachableCount            int
 }
 
-// side is what one end of a flow has sent.
+// side has what one end of a flow has sent.
 type side struct {
 	packets, payload, rst, retransmitted int
 	end                                  uint32 // the highest sequence number, plus one
-	known                                bool   // end is
+	known                                bool   // end is valid
 }
 
-// summary reports what packets are about.
+// summary summarizes the packets of a capture.
 type summary struct {
 	flows               map[flowKey]*flow
 	order               []*flow
@@ -63,19 +63,19 @@ func newNetSummary(names map[int]string) *summary {
 	return &summary{flows: map[flowKey]*flow{}, names: names}
 }
 
-// decoded is what is used of a packet.
+// decoded has the fields of a packet that are used.
 type decoded struct {
 	from, to  netip.AddrPort
 	protocol  uint8
 	tcp       *layers.TCP
-	payload   int // bytes behind the TCP or UDP header, on the link
+	payload   int // bytes after the TCP or UDP header, on the link
 	text      string
-	headers   int // bytes up to the payload, of those captured
+	headers   int // captured bytes before the payload
 	icmpError string
 	quoted    *decoded
 }
 
-// add takes one packet, and returns how many of its captured bytes are headers.
+// add adds a packet, and returns how many of its captured bytes are headers.
 func (s *summary) add(p *packet) (headers int) {
 	s.packets++
 	if s.began.IsZero() {
@@ -118,7 +118,7 @@ func (s *summary) name(link int) string {
 	return fmt.Sprintf("device %d", link)
 }
 
-// flow returns that of a packet, made if there is none; nil: there are too many.
+// flow returns the flow of a packet, which it creates if needed; nil: there are too many.
 func (s *summary) flow(link int, d *decoded) *flow {
 	k := flowKey{link: link, protocol: d.protocol, a: d.from, b: d.to}
 	if d.to.Compare(d.from) < 0 {
@@ -132,9 +132,9 @@ func (s *summary) flow(link int, d *decoded) *flow {
 	return f
 }
 
-// take counts a packet of the flow.
+// take adds a packet to the flow.
 func (f *flow) take(d *decoded, at time.Time) {
-	if t := d.tcp; t != nil && t.SYN && !t.ACK && f.syn == 0 && f.from != d.from { // the other end had been seen first
+	if t := d.tcp; t != nil && t.SYN && !t.ACK && f.syn == 0 && f.from != d.from { // the other end was seen first
 		f.from, f.to = f.to, f.from
 		f.sides[0], f.sides[1] = f.sides[1], f.sides[0]
 	}
@@ -179,8 +179,8 @@ func (f *flow) take(d *decoded, at time.Time) {
 	}
 }
 
-// sequence notes what a segment takes of the sequence numbers, and reports whether all of
-// that was sent before.
+// sequence records the sequence numbers of a segment, and reports whether all of them were sent
+// before.
 func (s *side) sequence(t *layers.TCP, payload int) (again bool) {
 	size := uint32(payload)
 	if t.SYN {
@@ -203,7 +203,8 @@ func (s *side) sequence(t *layers.TCP, payload int) (again bool) {
 	return false
 }
 
-// handshake is how long it took; 0: it was not seen, or a repeated SYN makes it unclear.
+// handshake returns the duration of the handshake; 0: it was not seen, or a repeated SYN makes it
+// ambiguous.
 func (f *flow) handshake() time.Duration {
 	if f.opened.IsZero() || f.synRepeated || f.synAckRepeated || f.firstSYN.IsZero() {
 		return 0
@@ -214,7 +215,7 @@ func (f *flow) handshake() time.Duration {
 // unanswered reports whether SYNs got neither SYN-ACK nor reset.
 func (f *flow) unanswered() bool { return f.syn > 0 && f.synAck == 0 && f.sides[1].rst == 0 }
 
-// trouble orders flows: the more, the earlier.
+// trouble returns a score for sorting flows: those with more trouble come first.
 func (f *flow) trouble() int {
 	n := f.sides[0].rst + f.sides[1].rst + f.sides[0].retransmitted + f.sides[1].retransmitted + f.unreachableCount
 	if f.unanswered() {
@@ -223,7 +224,7 @@ func (f *flow) trouble() int {
 	return n
 }
 
-// String is the flow on a line.
+// String formats the flow in one line.
 func (f *flow) String() string {
 	var out strings.Builder
 	a, b := &f.sides[0], &f.sides[1]

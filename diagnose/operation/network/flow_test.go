@@ -36,7 +36,7 @@ func TestNetDecode(t *testing.T) {
 			t.Errorf("%s: %d bytes are taken for headers", name, d.headers)
 		}
 	}
-	// IPv6 with a hop-by-hop header before ICMPv6, as a real kernel sends it.
+	// IPv6 with a hop-by-hop header before ICMPv6, as sent by a real kernel.
 	report := []byte{0x60, 0, 0, 0, 0, 36, 0, 1, 0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x16,
 		0x3a, 0, 5, 2, 0, 0, 1, 0, 0x8f, 0, 0, 0, 0, 0, 0, 1, 4, 0, 0, 0, 0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0, 0, 1}
 	if d, ok := decode(unix.ETH_P_IPV6, report); !ok || d.protocol != unix.IPPROTO_ICMPV6 || d.text != "icmp fe80::1 > ff02::16 143(0)" || d.headers != len(report) {
@@ -47,8 +47,8 @@ func TestNetDecode(t *testing.T) {
 	}
 }
 
-// talk makes segments of a conversation: each "> SYN 100" or "< SYN,ACK 500" or
-// "> ACK 101 12" with a sequence number and a length.
+// talk adds segments of a conversation: each is like "> SYN 100", "< SYN,ACK 500" or "> ACK 101
+// 12", with a sequence number and a length.
 func talk(t testing.TB, s *summary, segments ...string) {
 	t.Helper()
 	at := time.Unix(1000, 0)
@@ -102,7 +102,7 @@ func TestNetFlow(t *testing.T) {
 	}
 }
 
-// The memory of a summary is bounded, whatever the packets.
+// The memory of a summary is bounded for any packets.
 func TestNetSummaryIsBounded(t *testing.T) {
 	s := newNetSummary(nil)
 	for i := range maxFlows + 10 {

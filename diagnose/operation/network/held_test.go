@@ -11,8 +11,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// TestPacketCaptureWhileRTNLIsHeld: the names of devices wait for rtnl_lock, packets do not.
-// A capture goes without names and ends when its time is over.
+// TestPacketCaptureWhileRTNLIsHeld: reading the names of devices needs rtnl_lock, capturing packets
+// does not. A capture works without names, and ends on time.
 func TestPacketCaptureWhileRTNLIsHeld(t *testing.T) {
 	testall.Only(t)
 	n := netlab.New(t)

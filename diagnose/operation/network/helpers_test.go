@@ -25,7 +25,7 @@ import (
 
 func host() operation.Host { return operation.Host{FS: hostfs.New("/")} }
 
-// run runs a built-in as a diagnosis does, and checks what holds for all.
+// run runs a built-in like a diagnosis does, and checks what holds for all built-ins.
 func run(t *testing.T, b operation.Builtin, params map[string]string) (operation.Output, *operationtest.Artifacts, error) {
 	t.Helper()
 	files := &operationtest.Artifacts{Limit: 1 << 20}
@@ -51,7 +51,7 @@ func run(t *testing.T, b operation.Builtin, params map[string]string) (operation
 	return out, files, err
 }
 
-// must is run of what must not fail.
+// must runs a built-in that must not fail.
 func must(t *testing.T, b operation.Builtin, params map[string]string) (operation.Output, *operationtest.Artifacts) {
 	t.Helper()
 	out, files, err := run(t, b, params)
@@ -62,7 +62,7 @@ func must(t *testing.T, b operation.Builtin, params map[string]string) (operatio
 	return out, files
 }
 
-// confirm runs a Check whose cause is so; refute one whose is not.
+// confirm runs a Check that must give a verdict; refute runs one that must be refuted.
 func confirm(t *testing.T, b operation.Builtin, params map[string]string, reason, message string) operation.Output {
 	t.Helper()
 	out, _ := must(t, b, params)
@@ -85,7 +85,7 @@ func refute(t *testing.T, b operation.Builtin, params map[string]string, reason,
 	}
 }
 
-// fail runs what can't look.
+// fail runs a built-in that must return an error.
 func fail(t *testing.T, b operation.Builtin, params map[string]string, message string) {
 	t.Helper()
 	_, _, err := run(t, b, params)
@@ -108,8 +108,8 @@ func wantResults(t *testing.T, out operation.Output, want map[string]string) {
 
 func inode(n *netlab.Net) string { return strconv.FormatUint(uint64(n.Inode), 10) }
 
-// labHost is a node whose own namespace is the first given, and on which no other
-// processes are than those of the namespaces and this one.
+// labHost returns a node whose own namespace is the first one given. It has no processes but those
+// of the namespaces and this one.
 func labHost(t *testing.T, node *netlab.Net, others ...*netlab.Net) operation.Host {
 	t.Helper()
 	root := t.TempDir()
@@ -117,7 +117,7 @@ func labHost(t *testing.T, node *netlab.Net, others ...*netlab.Net) operation.Ho
 		t.Fatal(err)
 	}
 	link := func(name, to string) {
-		// A namespace's thread may be this process' first one, which has its number.
+		// A namespace's thread may be the main thread of this process, whose TID is the PID.
 		if err := os.Symlink(to, filepath.Join(root, "proc", name)); err != nil && !errors.Is(err, fs.ErrExist) {
 			t.Fatal(err)
 		}
@@ -132,13 +132,13 @@ func labHost(t *testing.T, node *netlab.Net, others ...*netlab.Net) operation.Ho
 	return operation.Host{FS: hostfs.New(root)}
 }
 
-// holder is the process that lives in a namespace of the lab.
+// holder returns the process that holds a namespace of the lab.
 func holder(n *netlab.Net) int {
 	return netlook.NewNamespaces(hostfs.New("/"), time.Second).Process(n.Inode)
 }
 
-// podOf moves the process of a namespace into a cgroup named like a pod's, and returns
-// the pod's UID and the cgroup.
+// podOf moves the process of a namespace into a cgroup named like a pod's, and returns the pod's
+// UID and the cgroup.
 func podOf(t *testing.T, n *netlab.Net) (uid, cgroup string) {
 	t.Helper()
 	l, err := hostfs.New("/").CgroupLayout()
@@ -173,7 +173,7 @@ func podOf(t *testing.T, n *netlab.Net) (uid, cgroup string) {
 	return uid, cgroup
 }
 
-// cgroupAt is where a process is on the hierarchy of a mount.
+// cgroupAt returns the cgroup of a process in the hierarchy of a mount.
 func cgroupAt(t *testing.T, pid int, mount string) string {
 	t.Helper()
 	groups, err := hostfs.New("/").ProcCgroups(pid)
@@ -191,8 +191,7 @@ func cgroupAt(t *testing.T, pid int, mount string) string {
 	return ""
 }
 
-// keepProbing probes an address again and again until the test calls what it
-// returns.
+// keepProbing probes an address repeatedly until the test calls stop.
 func keepProbing(n *netlab.Net, to string) (stop func()) {
 	end, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -202,14 +201,14 @@ func keepProbing(n *netlab.Net, to string) (stop func()) {
 			case <-end:
 				return
 			default:
-				_ = n.Probe(to, 100*time.Millisecond, "") // that it fails is what is looked at
+				_ = n.Probe(to, 100*time.Millisecond, "") // a failure is what the test expects
 			}
 		}
 	}()
 	return func() { close(end); <-done }
 }
 
-// silent is a handler that takes what comes and answers nothing.
+// silent is a handler that reads everything and answers nothing.
 func silent(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 
 func timeout(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {

@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// No look leaves a goroutine or a descriptor behind, whether it succeeds or not.
+// No run leaves a goroutine or a descriptor behind, whether it succeeds or not.
 func TestNetLeavesNothingBehind(t *testing.T) {
 	testall.Only(t)
 	node, pod := netlab.PairIn(t, 34)
@@ -37,7 +37,7 @@ func TestNetLeavesNothingBehind(t *testing.T) {
 			}
 		}
 	}
-	all() // what is made once and kept
+	all() // creates what is cached
 	before := descriptors(t)
 	leaks := goleak.IgnoreCurrent()
 	all()

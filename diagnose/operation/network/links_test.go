@@ -74,7 +74,7 @@ func TestLinks(t *testing.T) {
 	wantResults(t, got, map[string]string{"link": "^probe0$"})
 }
 
-// What a bond sees of its members counts as the bond's.
+// A fault of a member that the bond detects counts for the member.
 func TestLinkFaults(t *testing.T) {
 	links := []link{
 		{index: 1, name: "lo", kind: "device", up: true, carrier: true},

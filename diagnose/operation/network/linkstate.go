@@ -18,17 +18,17 @@ import (
 // link is a network device at one moment.
 type link struct {
 	index, parent, masterIndex, mtu int
-	name, kind, master              string // fit to be shown
+	name, kind, master              string // safe to print
 	up                              bool   // administratively
 	carrier                         bool
 	oper                            string
-	bondSlave                       string // state of a member of a bond; empty: it is none
-	mii                             string // link of a member as the bond sees it
+	bondSlave                       string // state as a member of a bond; empty: it is not a member
+	mii                             string // link state of a member according to the bond
 	stats                           netlink.LinkStatistics
 	qdiscDrops                      uint64
 }
 
-// links lists the devices of a namespace, by index, with what their qdiscs dropped.
+// links lists the devices of a namespace, sorted by index, with the drops of their qdiscs.
 func links(view *netlook.View, r *operation.Finding) ([]link, error) {
 	list, err := netlook.Ask(view, (*netlink.Handle).LinkList)
 	if errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -42,7 +42,7 @@ func links(view *netlook.View, r *operation.Finding) ([]link, error) {
 		r.Note("no counters of qdiscs: %v", err)
 	}
 	for _, q := range qdiscs {
-		// What a child drops its parents count as well.
+		// Parents also count the drops of their children.
 		if a := q.Attrs(); a.Statistics != nil && a.Statistics.Queue != nil && (a.Parent == netlink.HANDLE_ROOT || a.Parent == netlink.HANDLE_INGRESS) {
 			drops[a.LinkIndex] += uint64(a.Statistics.Queue.Drops)
 		}
@@ -73,7 +73,7 @@ func links(view *netlook.View, r *operation.Finding) ([]link, error) {
 	return links, nil
 }
 
-// fault is what is wrong with a device; empty: nothing.
+// fault describes what is wrong with a device; empty: nothing.
 func (l *link) fault() string {
 	switch {
 	case !l.up:
@@ -88,7 +88,7 @@ func (l *link) fault() string {
 	return ""
 }
 
-// String is the device on a line.
+// String formats the device in one line.
 func (l *link) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s", l.name, l.kind)
@@ -108,8 +108,8 @@ func (l *link) String() string {
 	return b.String()
 }
 
-// linksGrew says of which devices counters of losses grew, and by how much; a device is known
-// by its index and name.
+// linksGrew lists the devices whose loss counters have grown, and by how much. It identifies a
+// device by index and name.
 func linksGrew(before, after []link) []string {
 	var out []string
 	for i := range after {

@@ -56,11 +56,11 @@ func NetworkDrops(h operation.Host) operation.Builtin {
 	}
 }
 
-// sample is what reports of lost packets, at one moment.
+// sample has the counters of lost packets at one moment.
 type sample struct {
 	counters          map[string]uint64
 	links             []link
-	dropped, squeezed uint64 // of all CPUs
+	dropped, squeezed uint64 // sum of all CPUs
 	softnet           bool
 	conntrack         *conntrack
 }
@@ -100,7 +100,7 @@ func takeSample(h operation.Host, p *place, r *operation.Finding) (s sample, err
 	return s, nil
 }
 
-// losses is how much the counters grew between two samples.
+// losses is the growth of the counters between two samples.
 type losses struct {
 	counters          map[string]uint64
 	links             []string
@@ -132,8 +132,7 @@ func (l *losses) report(r *operation.Finding, now *sample) {
 	}
 }
 
-// grown lists counters with how much they grew, those that grew most first; losses:
-// only those that report losses.
+// grown lists counters with their growth, those that grew most first. losses: only loss counters.
 func grown(grew map[string]uint64, losses bool) []string {
 	names := slices.DeleteFunc(slices.Collect(maps.Keys(grew)), func(name string) bool { return losses && !reportsLoss(name) })
 	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(grew[b], grew[a]), cmp.Compare(a, b)) })
@@ -143,8 +142,8 @@ func grown(grew map[string]uint64, losses bool) []string {
 	return names
 }
 
-// reportsLoss reports whether a counter counts losses, errors or what is done about them, by
-// its name. The kernel has some three hundred, and adds to them.
+// reportsLoss reports whether a counter counts losses, errors or reactions to them, judging by its
+// name: the kernel has some three hundred counters, and adds new ones.
 func reportsLoss(name string) bool {
 	_, name, _ = strings.Cut(name, ".")
 	for _, part := range []string{
@@ -158,7 +157,7 @@ func reportsLoss(name string) bool {
 	return false
 }
 
-// write writes all that grew, and where counters of losses stand.
+// write writes everything that grew, and the totals of the loss counters.
 func (l *losses) write(w *operation.Page, now *sample, window time.Duration) {
 	w.Printf("during %s\n", window)
 	for _, text := range grown(l.counters, false) {

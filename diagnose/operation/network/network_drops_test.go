@@ -24,7 +24,7 @@ func TestNetworkDrops(t *testing.T) {
 	} else {
 		wantResults(t, out, map[string]string{"conntrack": "^$", "note": "not tracked here"})
 	}
-	// Without losses.
+	// There are no losses.
 	out, _ = must(t, NetworkDrops(host()), map[string]string{"netns": inode(prober), "window": "0s"})
 	wantResults(t, out, map[string]string{"counters": "^$", "linkDrops": "^$"})
 }
@@ -45,7 +45,7 @@ func TestCheckConntrackFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	refute(t, check, in, "ConntrackNotFull", `network namespace `+inode(pod)+` .*: 0 of [1-9]\d* connections tracked \(0 %\), 0 packets dropped .*; network namespace `+inode(node))
-	// The threshold that every table reaches.
+	// Every table reaches this threshold.
 	in["threshold"] = "0"
 	out := confirm(t, check, in, "ConntrackFull", `network namespace `+inode(pod))
 	wantResults(t, out, map[string]string{"conntrack": "connections tracked", "conntrackDropped": "^0$"})
@@ -59,7 +59,7 @@ func TestNetConntrackFull(t *testing.T) {
 		{95, 100, 0, 0, true},
 		{94, 100, 0, 0, false},
 		{1, 100, 3, 0, true},
-		{1, 100, 3, 3, false}, // connections that raced for one place
+		{1, 100, 3, 3, false}, // connections that raced for one entry
 		{1, 100, 3, 2, true},
 		{1, 100, 2, 3, false},
 		{5, 0, 0, 0, false},

@@ -13,14 +13,14 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation/process"
 )
 
-// maxDescriptors bounds the search for the process of a socket: each costs a readlink
-// of some microseconds.
+// maxDescriptors bounds the search for the process of a socket: each descriptor costs a readlink of
+// some microseconds.
 const maxDescriptors = 200_000
 
-// owner is a process that has a descriptor of a socket.
+// owner is a process that has a socket open.
 type owner struct {
 	pid  int
-	comm string // fit to be shown
+	comm string // safe to print
 }
 
 func (o owner) String() string {
@@ -30,7 +30,7 @@ func (o owner) String() string {
 	return process.TaskName(o.comm, o.pid)
 }
 
-// report keeps a process that is known.
+// report adds the process to the results, if it is known.
 func (o owner) report(r *operation.Finding) {
 	if o.pid != 0 {
 		r.Int("ownerPID", int64(o.pid))
@@ -38,10 +38,10 @@ func (o owner) report(r *operation.Finding) {
 	}
 }
 
-// owners finds the processes of sockets by the sockets' inodes, first among those in
-// the place, then among the others (a descriptor may have been handed over), or, if only
-// is given, among the processes for which it is true. whole is false where the search
-// ended before all descriptors were seen.
+// owners finds the processes of sockets by the sockets' inodes: first among processes in the place,
+// then among all others, because a descriptor may have been passed to them. If only is given, it
+// searches only processes for which it returns true. whole is false if not all descriptors were
+// searched.
 func owners(h operation.Host, ctx context.Context, p *place, inodes map[uint32]bool, only func(pid int) bool) (found map[uint32]owner, whole bool) {
 	found = map[uint32]owner{}
 	if len(inodes) == 0 {
@@ -75,10 +75,10 @@ func owners(h operation.Host, ctx context.Context, p *place, inodes map[uint32]b
 	return found, true
 }
 
-// owned notes which of the sockets a process has among its first descriptors, and returns
-// how many it has in all.
+// owned records which of the sockets are among the first descriptors of a process, and returns how
+// many descriptors it has.
 func owned(h operation.Host, pid, first int, inodes map[uint32]bool, found map[uint32]owner) int {
-	files, count, _ := h.FS.OpenFiles(pid, first) // of one that has ended there are none
+	files, count, _ := h.FS.OpenFiles(pid, first) // none if it has ended
 	for i := range files {
 		inode, ok := socketInode(files[i].Target)
 		if !ok || !inodes[inode] {
@@ -92,7 +92,7 @@ func owned(h operation.Host, pid, first int, inodes map[uint32]bool, found map[u
 	return count
 }
 
-// socketInode reads the target of a descriptor's link, "socket:[1234]".
+// socketInode parses the target of a descriptor's link, "socket:[1234]".
 func socketInode(link string) (uint32, bool) {
 	s, ok := strings.CutPrefix(link, "socket:[")
 	if !ok {
@@ -106,7 +106,7 @@ func socketInode(link string) (uint32, bool) {
 	return uint32(n), true
 }
 
-// ofPod reports of a cgroup whether it is a pod's.
+// ofPod returns a function that reports whether a cgroup belongs to a pod.
 func ofPod(uid string) func(cgroup string) bool {
 	return func(cgroup string) bool {
 		a, _ := hostfs.ParseCgroupPath(cgroup)
@@ -114,7 +114,7 @@ func ofPod(uid string) func(cgroup string) bool {
 	}
 }
 
-// inPod reports of a process whether it is one of a pod.
+// inPod returns a function that reports whether a process belongs to a pod.
 func inPod(h operation.Host, uid string) func(pid int) bool {
 	own := ofPod(uid)
 	return func(pid int) bool {
@@ -123,9 +123,8 @@ func inPod(h operation.Host, uid string) func(pid int) bool {
 	}
 }
 
-// shared reports whether the namespace of a pod is also that of others: the node's, or
-// one with processes outside the pod. A process that has ended can't be checked; then the
-// others decide.
+// shared reports whether others use the network namespace of a pod, too: it is the node's, or has
+// processes outside the pod. It skips processes that have ended, because they can't be checked.
 func shared(h operation.Host, p *place) bool {
 	if p.node {
 		return true
@@ -135,7 +134,7 @@ func shared(h operation.Host, p *place) bool {
 		return true
 	}
 	own := inPod(h, p.pod)
-	// A thread of the agent may be there to look around; the agent does not live there.
+	// A thread of the agent may have entered the namespace to inspect it; it does not count.
 	self, _ := os.Readlink(h.FS.Path("/proc/self"))
 	for _, pid := range pids {
 		if strconv.Itoa(pid) == self {
@@ -144,7 +143,7 @@ func shared(h operation.Host, p *place) bool {
 		if inode, err := h.FS.NetNS(pid); err != nil || inode != p.inode || own(pid) {
 			continue
 		}
-		// Read again: it may have ended between the two looks.
+		// Read it again: the process may have ended in between.
 		if inode, err := h.FS.NetNS(pid); err == nil && inode == p.inode {
 			return true
 		}

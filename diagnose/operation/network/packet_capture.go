@@ -66,7 +66,7 @@ func PacketCapture(h operation.Host) operation.Builtin {
 	}
 }
 
-// capture is one capture under way.
+// capture is a capture in progress.
 type capture struct {
 	host       operation.Host
 	place      place
@@ -78,22 +78,22 @@ type capture struct {
 	snaplen    uint32
 	payload    bool
 	names      map[int]string
-	unnamed    error       // why there are no names
-	interfaces map[int]int // of the file, by the device's index
+	unnamed    error       // why names are missing
+	interfaces map[int]int // index in the file, by device index
 	written    int64
 	stopped    string
 	dropped    uint32
 	sum        *summary
 }
 
-// captureOf is what the parameters ask for.
+// captureOf returns the capture that the parameters describe.
 func captureOf(h operation.Host, v operation.Values) (*capture, error) {
 	place, err := findPlace(h, v)
 	if err != nil {
 		return nil, err
 	}
 	if v["where"] == "target" {
-		// An address that is none of this node's is captured where the parameters say.
+		// If the address is not on this node, capture in the namespace that the parameters select.
 		target, err := findTarget(h, v, false)
 		if err == nil {
 			place = target
@@ -116,7 +116,7 @@ func captureOf(h operation.Host, v operation.Values) (*capture, error) {
 	default:
 		c.filter.protocol = unix.IPPROTO_TCP
 	}
-	const least = 60 // a whole IPv4 header with options
+	const least = 60 // longest IPv4 header with options
 	if c.snaplen < least {
 		return nil, fmt.Errorf("parameter snaplen: less than %d", least)
 	}
@@ -124,7 +124,7 @@ func captureOf(h operation.Host, v operation.Values) (*capture, error) {
 	if err != nil && v["link"] != "" {
 		return nil, err
 	}
-	c.unnamed = err // packets need no rtnl_lock, which the names may wait for in vain
+	c.unnamed = err // a capture needs no rtnl_lock, while reading the names may wait for it forever
 	c.names = map[int]string{}
 	for i := range links {
 		c.names[links[i].index] = links[i].name
@@ -148,7 +148,7 @@ func linksOf(h operation.Host, p *place) ([]link, error) {
 	return links(view, newReport(nil))
 }
 
-// run captures into the artifact.
+// run captures packets into the artifact.
 func (c *capture) run(ctx context.Context, call *operation.Call, r *operation.Finding) (err error) {
 	var out io.Writer = io.Discard
 	if call.Artifacts == nil {
@@ -185,8 +185,8 @@ func (c *capture) run(ctx context.Context, call *operation.Call, r *operation.Fi
 	return c.budget(errors.Join(err, w.Flush()), r)
 }
 
-// budget ends a capture that has no more disk to write to; what was captured so far is
-// reported.
+// budget ends a capture that has reached the disk budget without an error, so that the packets
+// captured so far are reported.
 func (c *capture) budget(err error, r *operation.Finding) error {
 	if errors.Is(err, operation.ErrArtifactBudget) {
 		c.stopped = "budget"
@@ -199,7 +199,7 @@ func (c *capture) budget(err error, r *operation.Finding) error {
 	return nil
 }
 
-// report keeps the results.
+// report stores the results.
 func (c *capture) report(r *operation.Finding) {
 	if c.unnamed != nil {
 		r.Note("names of devices: %v", c.unnamed)

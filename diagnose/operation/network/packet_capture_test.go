@@ -21,14 +21,14 @@ import (
 	"github.com/kernosis/kernosis/vmtest/operationtest"
 )
 
-// captured is a packet as the file has it.
+// captured is a packet in the file.
 type captured struct {
 	gopacket.Packet
 	info gopacket.CaptureInfo
 	link string
 }
 
-// readCapture reads the file back.
+// readCapture reads the captured file.
 func readCapture(t *testing.T, files *operationtest.Artifacts) (packets []captured) {
 	t.Helper()
 	r, err := pcapgo.NewNgReader(strings.NewReader(files.Read(t, "capture.pcapng")), pcapgo.DefaultNgReaderOptions)
@@ -51,12 +51,12 @@ func readCapture(t *testing.T, files *operationtest.Artifacts) (packets []captur
 	}
 }
 
-// bound matches a namespace's list of packet sockets (sk RefCnt Type Proto Iface R ...) once
-// one of them receives: before, it has no protocol, and a busy machine may leave it so for long.
+// bound matches a namespace's list of packet sockets (sk RefCnt Type Proto Iface R ...) once one of
+// them receives. Until then the socket has no protocol, which may take long on a busy machine.
 var bound = regexp.MustCompile(`(?m)^\S+ +\d+ +\d+ +0003 +\d+ +1 `)
 
-// captureWhile captures in a namespace while fn makes traffic again and again, which
-// begins when the capture does.
+// captureWhile captures in a namespace while fn makes traffic repeatedly, starting when the capture
+// starts.
 func captureWhile(t *testing.T, in *netlab.Net, params map[string]string, fn func()) (operation.Output, *operationtest.Artifacts) {
 	t.Helper()
 	sockets := fmt.Sprintf("/proc/%d/net/packet", holder(in))
@@ -86,7 +86,7 @@ func talkTo(n *netlab.Net, to, request string) func() {
 	return func() { _ = n.Probe(to, time.Second, request) }
 }
 
-// Traffic is captured on the target's end, and what the file has is what the results say.
+// Traffic is captured at the target's end, and the results agree with the file.
 func TestPacketCapture(t *testing.T) {
 	prober, target := netlab.PairIn(t, 33)
 	target.Serve("10.97.33.2:80", netlab.Echo)
@@ -97,7 +97,7 @@ func TestPacketCapture(t *testing.T) {
 	wantResults(t, out, map[string]string{
 		"packets": "^20$", "stoppedBy": "^packets$", "kernelDropped": "^0$", "filter": "^tcp host 10.97.33.2 port 80$", "targetNetNS": inode(target),
 		"flows": `tcp 10.97.33.1:\d+ > 10.97.33.2:80 on probe0: .*1 SYN, 1 SYN-ACK`, "syn": "^[1-9]", "synAck": "^[1-9]", "handshake": "s$",
-		// It begins and ends in the middle of what is said.
+		// The capture begins and ends in the middle of the conversation.
 		"firstPackets":  `\+\S+ probe0 in tcp 10.97.33.1:\d+ > 10.97.33.2:80 SYN seq \d+ length 0; \+\S+ probe0 out tcp 10.97.33.2:80 > 10.97.33.1:\d+ SYN,ACK`,
 		"unansweredSYN": "^[01]$", "icmpErrors": "^0$",
 	})
@@ -114,7 +114,7 @@ func TestPacketCapture(t *testing.T) {
 		if !ok || p.link != "probe0" || tcp.SrcPort != 80 && tcp.DstPort != 80 || time.Since(p.info.Timestamp) > time.Minute || p.info.Length < p.info.CaptureLength {
 			t.Fatalf("packet %d on %s: %s, %+v", i, p.link, p, p.info)
 		}
-		// What is sent is stamped later than what comes in.
+		// Sent packets are stamped later than received ones.
 		if i > 0 && packets[i-1].info.Timestamp.Sub(p.info.Timestamp) > time.Second {
 			t.Errorf("packet %d is before the one before", i)
 		}
@@ -135,7 +135,7 @@ func TestPacketCapture(t *testing.T) {
 	}
 }
 
-// What goes wrong shows in the summary.
+// The summary shows what goes wrong.
 func TestPacketCaptureFaults(t *testing.T) {
 	prober, target := netlab.PairIn(t, 33)
 	prober.AddGhost("10.97.33.50")
@@ -161,14 +161,14 @@ func TestPacketCaptureFaults(t *testing.T) {
 	}
 }
 
-// An ICMP error comes from elsewhere than from the address, and is about it.
+// An ICMP error comes from another address than the one it is about.
 func TestPacketCaptureICMP(t *testing.T) {
 	prober, target := netlab.PairIn(t, 33)
 	target.AddRoute("10.10.0.0/24", netlab.Unreachable)
 	prober.AddRouteVia("10.10.0.0/24", "10.97.33.2")
-	// Kernels limit how many such errors they send, all network namespaces together on older
-	// ones: one of several is enough. Two limits of one budget (of routes and of ICMP) would let
-	// no more than two of a series pass, ever.
+	// Kernels limit the rate of such errors, older kernels for all network namespaces together, so
+	// one of several is enough. Two limits on one budget (of routes and of ICMP) would let no more
+	// than two of a series pass.
 	target.Sysctl("net/ipv4/icmp_ratelimit", "0")
 	out, _ := captureWhile(t, prober, map[string]string{
 		"netns": inode(prober), "where": "given", "address": "10.10.0.1", "port": "80", "protocol": "tcp", "duration": "30s", "packets": "12",
@@ -176,7 +176,7 @@ func TestPacketCaptureICMP(t *testing.T) {
 	wantResults(t, out, map[string]string{"icmpErrors": "^[1-9]", "flows": `tcp 10.97.33.1:\d+ > 10.10.0.1:80 on probe0: [^;]*\d× ICMP DestinationUnreachable\(Host\) from 10.97.33.2`})
 }
 
-// A segment that is sent again is distinguished from one that is new.
+// A retransmitted segment is distinguished from a new one.
 func TestPacketCaptureRetransmit(t *testing.T) {
 	prober, target := netlab.PairIn(t, 33)
 	target.Serve("10.97.33.2:80", silent)
@@ -191,7 +191,7 @@ func TestPacketCaptureRetransmit(t *testing.T) {
 	wantResults(t, out, map[string]string{"retransmitted": "^[12]$", "flows": "sent again"})
 }
 
-// A packet over the loopback device is there once.
+// A packet on the loopback device is captured once.
 func TestPacketCaptureLoopback(t *testing.T) {
 	n := netlab.New(t)
 	out, files := captureWhile(t, n, map[string]string{"netns": inode(n), "address": "127.0.0.1", "protocol": "udp", "duration": "30s", "packets": "10"}, func() {
@@ -232,7 +232,7 @@ func TestPacketCaptureLimits(t *testing.T) {
 		fail(t, PacketCapture(host()), map[string]string{"netns": inode(target), params[0]: params[1]}, message)
 	}
 
-	// Out of disk: what was captured is reported.
+	// Without disk budget, the packets captured so far are reported.
 	b := PacketCapture(host())
 	v, err := b.Fill(map[string]string{"netns": inode(target), "duration": "30s"})
 	if err != nil {
@@ -246,7 +246,7 @@ func TestPacketCaptureLimits(t *testing.T) {
 	}
 	wantResults(t, out, map[string]string{"stoppedBy": "^budget$", "note": "is cut", "packets": "^[1-9]"})
 
-	// The end of a run is that of the capture.
+	// The capture ends with the run.
 	ctx, cancel := timeout(t, 50*time.Millisecond)
 	defer cancel()
 	began := time.Now()
@@ -256,7 +256,7 @@ func TestPacketCaptureLimits(t *testing.T) {
 	}
 }
 
-// An address of elsewhere is captured where the parameters say.
+// An address that is not on this node is captured where the parameters say.
 func TestPacketCaptureElsewhere(t *testing.T) {
 	n, _ := netlab.PairIn(t, 33)
 	n.AddGhost("10.97.33.50")
@@ -265,7 +265,7 @@ func TestPacketCaptureElsewhere(t *testing.T) {
 	wantResults(t, out, map[string]string{"targetNetNS": inode(n), "syn": "^2$"})
 }
 
-// The filter is in force before the first packet: nothing else gets in.
+// The filter applies before the first packet: no other packet is captured.
 func TestPacketCaptureTakesNothingElse(t *testing.T) {
 	prober, target := netlab.PairIn(t, 33)
 	target.Serve("10.97.33.2:80", netlab.Echo)

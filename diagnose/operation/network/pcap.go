@@ -16,13 +16,13 @@ import (
 
 const (
 	sllHeader = 16  // of LINKTYPE_LINUX_SLL
-	maxLinks  = 256 // devices that the file names beforehand
+	maxLinks  = 256 // devices that the head of the file describes
 )
 
-// errNetLimit ends a capture that has what it may.
+// errNetLimit ends a capture that has reached a limit.
 var errNetLimit = errors.New("limit reached")
 
-// begin writes the head of the file, with the devices there are.
+// begin writes the head of the file, which describes the existing devices.
 func (c *capture) begin(out io.Writer) (*pcapgo.NgWriter, error) {
 	indexes := slices.Sorted(maps.Keys(c.names))
 	if c.link != 0 {
@@ -49,7 +49,7 @@ func (c *capture) begin(out io.Writer) (*pcapgo.NgWriter, error) {
 	return w, err
 }
 
-// countingWriter counts what goes through it.
+// countingWriter counts the bytes written to it.
 type countingWriter struct {
 	to io.Writer
 	n  int64
@@ -68,9 +68,9 @@ func (c *capture) describe(index int) pcapgo.NgInterface {
 	}
 }
 
-// take counts and writes a packet, unless there is no more room for it.
+// take counts and writes a packet, unless it exceeds the limit.
 func (c *capture) take(w *pcapgo.NgWriter, p *packet) error {
-	const block = 32 + 3 // what a packet takes in the file besides itself, at most
+	const block = 32 + 3 // maximum overhead of a packet in the file
 	if c.written+sllHeader+int64(len(p.data))+block > c.bytes {
 		c.stopped = "bytes"
 		return errNetLimit
@@ -81,7 +81,7 @@ func (c *capture) take(w *pcapgo.NgWriter, p *packet) error {
 		data = data[:min(headers, len(data))]
 	}
 	id, ok := c.interfaces[p.link]
-	if !ok { // one that came meanwhile
+	if !ok { // a device that appeared during the capture
 		var err error
 		if id, err = w.AddInterface(c.describe(p.link)); err != nil {
 			return err
@@ -102,7 +102,7 @@ func (c *capture) take(w *pcapgo.NgWriter, p *packet) error {
 	return nil
 }
 
-// sll is the header of Linux' cooked captures.
+// sll returns the header of a Linux cooked capture.
 func sll(p *packet) []byte {
 	b := make([]byte, sllHeader, sllHeader+len(p.data))
 	binary.BigEndian.PutUint16(b[0:], uint16(p.kind))

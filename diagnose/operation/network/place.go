@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// answer bounds one answer of the kernel about a namespace: a namespace with
-	// 100,000 sockets takes 100 ms to list.
+	// answer is the timeout of one request to the kernel about a namespace: listing a namespace
+	// with 100,000 sockets takes 100 ms.
 	answer = 2 * time.Second
-	// search bounds the search of all namespaces for an address.
+	// search is the timeout for searching all namespaces for an address.
 	search = 5 * time.Second
 )
 
-// errNetElsewhere is returned for an address that is on no device of this node.
+// errNetElsewhere is returned for an address that no device of this node has.
 var errNetElsewhere = errors.New("no network namespace of this node has")
 
-// placeParameters name a network namespace: see findPlace.
+// placeParameters returns the parameters that select a network namespace: see findPlace.
 func placeParameters() []operation.Parameter {
 	return slices.Concat([]operation.Parameter{
 		{Name: "podUID", Doc: "pod in the namespace; takes precedence over all others", Kind: operation.String},
@@ -36,8 +36,8 @@ func placeParameters() []operation.Parameter {
 	})
 }
 
-// targetParameters name what is connected to: an address and port, and the namespace
-// where the look begins.
+// targetParameters returns the parameters that select the target of a connection: an address and
+// port, and the namespace where the search starts.
 func targetParameters(more ...operation.Parameter) []operation.Parameter {
 	p := []operation.Parameter{
 		{Name: "address", Doc: "IP address clients connect to; if the given namespace lacks it, all namespaces of the node are searched", Kind: operation.Address},
@@ -46,19 +46,19 @@ func targetParameters(more ...operation.Parameter) []operation.Parameter {
 	return slices.Concat(p, placeParameters(), more)
 }
 
-// place is a network namespace that a run looks into.
+// place is a network namespace to inspect.
 type place struct {
 	inode uint32
-	pid   int    // a process in it
+	pid   int    // a process in the namespace
 	by    string // how it was found: "of process 811"
-	pod   string // UID, if the place is that of a pod
-	node  bool   // it is the node's own
+	pod   string // UID, if it is a pod's namespace
+	node  bool   // it is the node's namespace
 }
 
 func (p *place) String() string { return fmt.Sprintf("network namespace %d (%s)", p.inode, p.by) }
 
-// findPlace finds the namespace that the parameters name: that of a pod, of an inode, of
-// a process, of a cgroup's processes, or without any of them the node's own.
+// findPlace finds the namespace that the parameters select: by pod, inode, process or cgroup.
+// Without any of these it is the node's own.
 func findPlace(h operation.Host, v operation.Values) (place, error) {
 	var p place
 	var err error
@@ -91,8 +91,8 @@ func findPlace(h operation.Host, v operation.Values) (place, error) {
 	return p, nil
 }
 
-// findNode is the namespace of the node's init, or where that may not be looked at, that
-// of this process, as an agent on the host network has it.
+// findNode returns the namespace of the node's init, or if access to that is denied, the one of
+// this process, which is the same for an agent on the host network.
 func findNode(h operation.Host) (place, error) {
 	inode, pid, err := netlook.NodeNamespace(h.FS)
 	if err != nil {
@@ -114,14 +114,14 @@ func placeOfCgroup(h operation.Host, path string) (place, error) {
 	return placeOf(h, "of cgroup "+display.Safe(path, maxName), func(at string) bool { return below(at, path) })
 }
 
-// below reports whether a cgroup is another or below it.
+// below reports whether the cgroup path is root or below it.
 func below(path, root string) bool {
 	root = strings.TrimSuffix(root, "/")
 	return path == root || strings.HasPrefix(path, root+"/")
 }
 
-// placeOf finds the namespace of the oldest process in a cgroup. In a pod that is the
-// one that holds the pod's namespace; what a container unshares has younger ones.
+// placeOf finds the namespace of the oldest process in a cgroup. In a pod that process holds the
+// pod's namespace; processes of namespaces that a container unshares are younger.
 func placeOf(h operation.Host, by string, in func(cgroup string) bool) (place, error) {
 	var oldest hostfs.Stat
 	p := place{by: by}
@@ -133,7 +133,7 @@ func placeOf(h operation.Host, by string, in func(cgroup string) bool) (place, e
 		if err != nil || p.pid != 0 && stat.StartTime >= oldest.StartTime {
 			continue
 		}
-		// It may have ended since, or be a zombie, which has no namespace.
+		// The process may have ended since, or be a zombie, which has no namespace.
 		if inode, err := h.FS.NetNS(pid); err == nil {
 			p.inode, p.pid, oldest = inode, pid, stat
 		}
@@ -144,7 +144,7 @@ func placeOf(h operation.Host, by string, in func(cgroup string) bool) (place, e
 	return p, nil
 }
 
-// processes goes over the processes that are in a cgroup, by their pid.
+// processes iterates over the PIDs of the processes in a cgroup.
 func processes(h operation.Host, in func(cgroup string) bool) func(yield func(int, error) bool) {
 	return func(yield func(int, error) bool) {
 		pids, err := h.FS.PIDs()
@@ -164,7 +164,7 @@ func processes(h operation.Host, in func(cgroup string) bool) func(yield func(in
 	}
 }
 
-// placeOfProcess checks that the process is still the one that was meant.
+// placeOfProcess finds the namespace of a process, after checking that its PID was not reused.
 func placeOfProcess(h operation.Host, v operation.Values) (place, error) {
 	stat, err := process.Task(h, v)
 	if err != nil {
@@ -178,9 +178,9 @@ func placeOfProcess(h operation.Host, v operation.Values) (place, error) {
 	return place{inode: inode, pid: pid, by: fmt.Sprintf("of process %d", pid)}, nil
 }
 
-// findTarget finds the namespace that has the address: the one that the parameters name,
-// else the only one of the node where it is local. Whoever confines a run to a pod gets
-// no other namespace than that pod's.
+// findTarget finds the namespace that has the address: the one that the parameters select,
+// otherwise the only one of the node in which the address is local. If confine is set and the
+// parameters name a pod, it returns only that pod's namespace.
 func findTarget(h operation.Host, v operation.Values, confine bool) (place, error) {
 	p, err := findPlace(h, v)
 	if err != nil {
@@ -219,16 +219,16 @@ func findTarget(h operation.Host, v operation.Values, confine bool) (place, erro
 	return p, nil
 }
 
-// address is an address as sockets and routes have it. A zone is left out: which device
-// it names depends on the namespace.
+// address returns an address in the form that sockets and routes use. It drops a zone, because the
+// device that a zone names depends on the namespace.
 func address(v operation.Values, name string) netip.Addr { return v.Addr(name).Unmap().WithZone("") }
 
-// at is the address and port that a run is about; the port 0 where none is given.
+// at returns the address and port that a run is about; port 0 if none is given.
 func at(v operation.Values) netip.AddrPort {
 	return netip.AddrPortFrom(address(v, "address"), uint16(v.Int("port")))
 }
 
-// open opens a namespace that was found.
+// open opens the namespace of a place.
 func open(h operation.Host, p *place) (*netlook.View, error) {
 	return netlook.NewNamespaces(h.FS, answer).Open(p.inode, p.pid)
 }

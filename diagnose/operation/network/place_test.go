@@ -11,7 +11,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/netlab"
 )
 
-// The namespace is found by whatever names it, and by nothing else.
+// The namespace is found by each parameter that names it, and only by these.
 func TestNetPlace(t *testing.T) {
 	h := host()
 	prober, target := netlab.PairIn(t, 33)
@@ -66,7 +66,7 @@ func TestNetPlace(t *testing.T) {
 	if _, err := findTarget(h, to, false); err == nil || !strings.Contains(err.Error(), "no network namespace") {
 		t.Errorf("an address that is nowhere: %v", err)
 	}
-	// A pod's user must not look at others.
+	// A pod's user must not inspect others.
 	to = operation.Values{"podUID": uid, "address": "10.97.33.1"}
 	if _, err := findTarget(h, to, true); err == nil || !strings.Contains(err.Error(), "is no address of pod") {
 		t.Errorf("an address of another pod: %v", err)

@@ -13,10 +13,10 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// probeResult is how a probe went.
+// probeResult is the result of a probe.
 type probeResult struct{ netprobe.Result }
 
-// probeOnce probes within a time. It fails only if the run has ended meanwhile.
+// probeOnce probes with a timeout. It returns an error only if ctx is done.
 func probeOnce(ctx context.Context, p *netprobe.Probe, timeout time.Duration) (*probeResult, error) {
 	r := &probeResult{p.RunWithin(ctx, timeout)}
 	if err := context.Cause(ctx); err != nil {
@@ -25,7 +25,7 @@ func probeOnce(ctx context.Context, p *netprobe.Probe, timeout time.Duration) (*
 	return r, nil
 }
 
-// report keeps the results.
+// report stores the results.
 func (r *probeResult) report(to *operation.Finding, p *netprobe.Probe) {
 	to.Bool("succeeded", r.Err == nil)
 	to.Text("phase", r.Phase)
@@ -44,7 +44,7 @@ func (r *probeResult) report(to *operation.Finding, p *netprobe.Probe) {
 	}
 }
 
-// String is how the probe went, on a line.
+// String formats the result in one line.
 func (r *probeResult) String() string {
 	if r.Err != nil {
 		return fmt.Sprintf("failed at %s after %s: %s", netprobe.PhaseText(r.Phase), r.Took.Round(time.Millisecond), display.Safe(r.Err.Error(), maxName*2))
@@ -55,7 +55,7 @@ func (r *probeResult) String() string {
 	return fmt.Sprintf("connected in %s", r.Took.Round(time.Microsecond))
 }
 
-// headers reads "Name: value|Name: value".
+// headers parses "Name: value|Name: value".
 func headers(text string) (http.Header, error) {
 	headers := http.Header{}
 	for part := range strings.SplitSeq(text, "|") {

@@ -54,7 +54,7 @@ func ReProbe(h operation.Host) operation.Builtin {
 	}
 }
 
-// probeParameters say where and how to probe.
+// probeParameters returns the parameters that specify where and how to probe.
 func probeParameters(more ...operation.Parameter) []operation.Parameter {
 	parameters := targetParameters(
 		operation.Parameter{Name: "protocol", Doc: "probe protocol", Kind: operation.Enum, Values: []string{"tcp", "http", "https", "grpc"}, Default: "tcp"},
@@ -71,8 +71,8 @@ func probeParameters(more ...operation.Parameter) []operation.Parameter {
 	return slices.Concat(portRequired(parameters), more)
 }
 
-// probeOf makes the probe that the parameters describe, and returns the namespace that
-// it goes to. It goes to an address of this node only.
+// probeOf returns the probe that the parameters describe, and its target's namespace. It accepts
+// only addresses of this node.
 func probeOf(h operation.Host, v operation.Values) (*netprobe.Probe, *place, error) {
 	target, err := findTarget(h, v, true)
 	if err != nil {
@@ -119,16 +119,16 @@ func probeOf(h operation.Host, v operation.Values) (*netprobe.Probe, *place, err
 	return p, &target, nil
 }
 
-// isTarget is an error where the other end of a connection is not in the namespace
-// that it was meant for. Who may set addresses in a pod can give it one that the node
-// finds elsewhere, and must not have that probed.
+// isTarget returns an error if the other end of a connection is not in the intended namespace.
+// Somebody who may set addresses in a pod can give it an address that the node routes elsewhere,
+// and must not cause a probe of that.
 func isTarget(h operation.Host, target *place, to, local netip.AddrPort) error {
 	view, err := open(h, target)
 	if err != nil {
 		return err
 	}
 	defer view.Close()
-	const patience = 200 * time.Millisecond // the other end may be the slower one
+	const patience = 200 * time.Millisecond // the other end may be slower
 	for end := time.Now().Add(patience); ; time.Sleep(patience / 20) {
 		found := false
 		if _, err := view.Sockets(netlook.AllStates, to.Port(), false, func(s *netlook.Socket) {
@@ -145,7 +145,8 @@ func isTarget(h operation.Host, target *place, to, local netip.AddrPort) error {
 	}
 }
 
-// firstAddress is the address of a pod that others use: of a device but lo, IPv4 first.
+// firstAddress returns the address by which others reach a pod: on any device except lo, IPv4
+// first.
 func firstAddress(h operation.Host, p *place) (netip.Addr, error) {
 	view, err := open(h, p)
 	if err != nil {

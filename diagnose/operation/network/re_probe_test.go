@@ -17,7 +17,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testserver"
 )
 
-// httpProbe serves in a namespace, with TLS or without.
+// httpProbe serves HTTP in a namespace, with or without TLS.
 func httpProbe(t *testing.T, n *netlab.Net, at string, secure bool, fn http.HandlerFunc) {
 	t.Helper()
 	testserver.HTTP(t, n.Listen(at, 128), secure, fn)
@@ -88,13 +88,13 @@ func TestReProbe(t *testing.T) {
 		t.Errorf("%s from %s: %+v", r.Host, r.RemoteAddr, r.Header)
 	}
 
-	// Nothing but the pod is reached.
+	// Only the pod can be reached.
 	for address, message := range map[string]string{"10.97.34.1": "is no address of pod", "127.0.0.1": "can't be reached", "8.8.8.8": "is no address of pod"} {
 		fail(t, probe, map[string]string{"podUID": uid, "address": address, "port": "90"}, message)
 	}
 	fail(t, probe, map[string]string{"address": "8.8.8.8", "port": "90"}, "no network namespace of this node has 8.8.8.8")
 	fail(t, probe, map[string]string{"podUID": uid, "port": "80", "headers": "none", "protocol": "http"}, "is not as Name: value")
-	// An address that the pod has, but that the node finds elsewhere.
+	// The pod has the address, but the node routes it elsewhere.
 	var reached atomic.Bool
 	httpProbe(t, node, "10.97.34.1:91", false, func(http.ResponseWriter, *http.Request) { reached.Store(true) })
 	pod.AddAddress("10.97.34.1/32")
@@ -129,7 +129,7 @@ func TestCheckAppSilent(t *testing.T) {
 	testall.Only(t)
 	node, pod := netlab.PairIn(t, 34)
 	check := CheckAppSilent(labHost(t, node, pod))
-	// What is silent is so after any time; what is not ends before its time-out.
+	// An application that is silent is so after any timeout; the others answer before theirs.
 	at := func(port, protocol string) map[string]string {
 		timeout := map[string]string{"81": "1s", "83": "1s", "86": "1s", "82": "1s", "85": "3s"}[port]
 		if timeout == "" {
@@ -164,7 +164,7 @@ func TestCheckAppSilent(t *testing.T) {
 	mend()
 }
 
-// The end of a run is that of the probe.
+// The probe ends with the run.
 func TestReProbeEnds(t *testing.T) {
 	node, pod := netlab.PairIn(t, 34)
 	pod.Serve("10.97.34.2:81", silent)

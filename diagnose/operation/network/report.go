@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// maxResult bounds a result of the network's built-ins, maxName a name in it.
+	// maxResult bounds a result of the network operations, maxName a name in it.
 	maxResult = 1024
 	maxName   = 128
 )
 
-// newReport begins what a network's built-in reports of a place; nil: it is not known yet.
+// newReport returns an empty finding about a place; nil: not known yet.
 func newReport(p *place) *operation.Finding {
 	f := operation.NewFinding()
 	f.Shown = maxResult
@@ -28,14 +28,14 @@ func newReport(p *place) *operation.Finding {
 	return f
 }
 
-// results declares the given results and those that every report may have.
+// results adds the results that every report may have.
 func results(own ...operation.Result) []operation.Result {
 	return append(own,
 		operation.Result{Name: "targetNetNS", Doc: "inode of the inspected network namespace"},
 		operation.NoteResult())
 }
 
-// windowParameter is how long counters are watched.
+// windowParameter returns the parameter for how long counters are watched.
 func windowParameter(preset string) operation.Parameter {
 	return operation.Parameter{
 		Name: "window", Doc: "how long to watch the counters", Kind: operation.Duration,
@@ -43,7 +43,7 @@ func windowParameter(preset string) operation.Parameter {
 	}
 }
 
-// increase is how much a counter grew; one that was reset starts from zero.
+// increase returns the growth of a counter; a counter that was reset starts from zero.
 func increase(before, after uint64) uint64 {
 	if after < before {
 		return after
@@ -51,7 +51,7 @@ func increase(before, after uint64) uint64 {
 	return after - before
 }
 
-// counts is how often each of some names is there, the most frequent first.
+// counts formats counts by name, the most frequent first.
 func counts(counts map[string]int) string {
 	names := slices.Collect(maps.Keys(counts))
 	slices.SortFunc(names, func(a, b string) int {
@@ -64,11 +64,11 @@ func counts(counts map[string]int) string {
 	return display.List(names, shown)
 }
 
-// lines joins sentences, at most limit of them and no longer than a result may be, and
-// says how many are left out.
+// lines joins texts, at most limit of them and no longer than a result may be, and appends how many
+// are left out.
 func lines(texts []string, limit int) string {
 	size, n := 0, 0
-	const more = 32 // for what says how many
+	const more = 32 // for the number left out
 	for n < min(limit, len(texts)) && size+len(texts[n])+len("; ") <= maxResult-more {
 		size += len(texts[n]) + len("; ")
 		n++

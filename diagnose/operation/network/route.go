@@ -14,7 +14,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// pathParameters name where packets come from and go to.
+// pathParameters returns the parameters that select the source and destination of packets.
 func pathParameters(more ...operation.Parameter) []operation.Parameter {
 	p := []operation.Parameter{
 		{Name: "address", Doc: "destination IP address", Kind: operation.Address, Required: true},
@@ -23,7 +23,7 @@ func pathParameters(more ...operation.Parameter) []operation.Parameter {
 	return slices.Concat(p, placeParameters(), more)
 }
 
-// routePath is the way of packets out of a namespace.
+// routePath is the path of packets out of a namespace.
 type routePath struct {
 	place place
 	view  *netlook.View
@@ -31,8 +31,8 @@ type routePath struct {
 	route netlook.Route
 }
 
-// findPath opens the namespace that the parameters name, asks for the route, and begins a
-// report. The caller must close the path.
+// findPath opens the namespace that the parameters select, queries the route, and starts a report.
+// The caller must close the path's view.
 func findPath(h operation.Host, v operation.Values) (*routePath, *operation.Finding, error) {
 	place, err := findPlace(h, v)
 	if err != nil {
@@ -63,7 +63,7 @@ func findPath(h operation.Host, v operation.Values) (*routePath, *operation.Find
 	return p, r, nil
 }
 
-// routeResults declares the given results, and those of routePath.report.
+// routeResults adds the results of routePath.report.
 func routeResults(own ...operation.Result) []operation.Result {
 	return results(append([]operation.Result{
 		{Name: "route", Doc: "the route in words, or why there is none"},
@@ -76,7 +76,7 @@ func routeResults(own ...operation.Result) []operation.Result {
 	}, own...)...)
 }
 
-// report keeps what the route is.
+// report stores the route.
 func (p *routePath) report(r *operation.Finding) {
 	r.Text("route", p.route.String())
 	r.Text("routeError", hostfs.ErrnoName(int32(p.route.Errno)))

@@ -14,8 +14,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// maxRoutes bounds the artifact: more than a node of a cluster with a route a node
-// has.
+// maxRoutes bounds the artifact: more than a node has in a cluster with one route per node.
 const maxRoutes = 8192
 
 func Routes(h operation.Host) operation.Builtin {
@@ -79,7 +78,7 @@ func Routes(h operation.Host) operation.Builtin {
 	}
 }
 
-// rules are those of the address' family, in the order in which they are asked.
+// rules lists the rules of the address' family, in the order in which the kernel evaluates them.
 func (p *routePath) rules() ([]string, error) {
 	rules, err := netlook.Ask(p.view, func(h *netlink.Handle) ([]netlink.Rule, error) { return h.RuleList(p.family()) })
 	if err != nil {
@@ -111,7 +110,7 @@ func (p *routePath) rules() ([]string, error) {
 	return out, nil
 }
 
-// routes are those of the address' family in all tables but the local one.
+// routes lists the routes of the address' family in all tables except the local one.
 func (p *routePath) routes() ([]netlink.Route, error) {
 	family := p.family()
 	out, err := netlook.Ask(p.view, func(h *netlink.Handle) (out []netlink.Route, err error) {
@@ -146,7 +145,7 @@ func isDefault(r *netlink.Route) bool {
 	return ones == 0
 }
 
-// routeText is a route on a line.
+// routeText formats a route in one line.
 func routeText(r *netlink.Route, links map[int]string) string {
 	var b strings.Builder
 	switch r.Type {

@@ -76,7 +76,7 @@ func TestNeighbours(t *testing.T) {
 	n.AddGhost("10.97.33.50")
 	refute(t, check, ask("10.97.33.50"), "NeighbourPresent", "PERMANENT, 02:00:00:00:de:ad")
 	n.AddRouteVia("10.98.0.0/24", "10.97.33.77")
-	_ = n.Probe("10.98.0.1:80", 1, "") // asks for the next hop, which nobody has
+	_ = n.Probe("10.98.0.1:80", 1, "") // triggers resolution of a next hop that does not exist
 	out, _ := must(t, neighbours, ask("10.98.0.1"))
 	wantResults(t, out, map[string]string{"nextHop": "^10.97.33.77$", "nextHopState": "^(INCOMPLETE|FAILED)$"})
 	confirm(t, check, ask("10.98.0.1"), "NeighbourFailed", "next hop 10.97.33.77 on probe0 .*does not answer")

@@ -66,21 +66,21 @@ func Sockets(h operation.Host) operation.Builtin {
 	}
 }
 
-// socketTable is what a namespace, or a port of it, has of sockets.
+// socketTable has the sockets of a namespace, or of one of its ports.
 type socketTable struct {
 	port      uint16
 	list      []netlook.Socket
 	owners    map[uint32]owner
-	listening *netlook.Socket // the one of the address and port with the fullest queue
+	listening *netlook.Socket // listener at the address and port with the fullest queue
 	whole     bool            // nothing is left out
 	searched  bool            // all descriptors were searched for owners
-	hidden    int             // sockets that are not the pod's
+	hidden    int             // sockets that do not belong to the pod
 	pod       string
 }
 
-// sockets lists the sockets of a port, or of all, with the processes of listeners and
-// of accepted connections. Confined to a pod no process of others is named, and in a
-// namespace that the pod shares with others only sockets of the pod's are listed.
+// sockets lists the sockets of a port, or all, with the processes of listeners and of accepted
+// connections. With confine, it names only processes of the place's pod; if the pod shares the
+// namespace with others, it lists only the pod's sockets.
 func sockets(h operation.Host, ctx context.Context, p *place, v operation.Values, confine bool) (*socketTable, error) {
 	view, err := open(h, p)
 	if err != nil {
@@ -109,7 +109,7 @@ func sockets(h operation.Host, ctx context.Context, p *place, v operation.Values
 	confine = confine && p.pod != ""
 	shared := confine && shared(h, p)
 	if confine {
-		only = inPod(h, p.pod) // a socket may have been handed to a process elsewhere
+		only = inPod(h, p.pod) // a socket may have been passed to a process elsewhere
 	}
 	t.owners, t.searched = owners(h, ctx, p, inodes, only)
 	if shared {
@@ -176,7 +176,7 @@ func (t *socketTable) report(r *operation.Finding) {
 	}
 }
 
-// listeners are those of the table in words, each once.
+// listeners describes the listeners in the table, each once.
 func (t *socketTable) listeners() []string {
 	var out []string
 	for i := range t.list {
@@ -200,7 +200,7 @@ func stateText(states map[netlook.State]uint64) string {
 	return strings.Join(out, ", ")
 }
 
-// write writes the table, a socket a line.
+// write writes the table, with one socket per line.
 func (t *socketTable) write(w *operation.Page) {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	rows := &operation.Page{Writer: tab}

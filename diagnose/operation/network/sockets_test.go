@@ -17,7 +17,7 @@ func TestSockets(t *testing.T) {
 	uid, _ := podOf(t, target)
 	target.Listen("[::]:80", 0)
 	target.Serve("10.97.33.2:81", netlab.Echo)
-	prober.Dial("10.97.33.2:80") // the queue takes one
+	prober.Dial("10.97.33.2:80") // the queue holds one
 	open := prober.Dial("10.97.33.2:81")
 	if _, err := open.Write([]byte("x")); err != nil {
 		t.Fatal(err)
@@ -27,7 +27,7 @@ func TestSockets(t *testing.T) {
 	}
 	self := strconv.Itoa(os.Getpid())
 
-	stop := keepProbing(prober, "10.97.33.2:80") // meets the full queue
+	stop := keepProbing(prober, "10.97.33.2:80") // finds the queue full
 	out, files := must(t, Sockets(host()), map[string]string{
 		"netns": inode(prober), "address": "10.97.33.2", "port": "80", "window": "2s",
 	})
@@ -50,7 +50,7 @@ func TestSockets(t *testing.T) {
 	fail(t, Sockets(host()), map[string]string{"podUID": uid, "address": "10.97.33.1", "port": "80"}, "is no address of pod "+uid)
 }
 
-// A retransmission is reported while it goes on.
+// A retransmission is reported while it is in progress.
 func TestSocketsRetransmit(t *testing.T) {
 	prober, target := netlab.PairIn(t, 33)
 	target.Serve("10.97.33.2:81", silent)
@@ -68,11 +68,11 @@ func TestSocketsRetransmit(t *testing.T) {
 	wantResults(t, out, map[string]string{"unacked": "^1$", "retransmits": "^[1-9]", "maxRTO": "s$"})
 }
 
-// A handshake that is not complete is reported, of a listener that has room.
+// An incomplete handshake is reported for a listener whose queue has room.
 func TestSocketsHalfOpen(t *testing.T) {
 	prober, target := netlab.PairIn(t, 33)
 	target.Listen("10.97.33.2:80", 5)
-	prober.DropTCP() // so no SYN-ACK comes in
+	prober.DropTCP() // so that no SYN-ACK arrives
 	stop := keepProbing(prober, "10.97.33.2:80")
 	defer stop()
 	var out operation.Output
@@ -84,7 +84,7 @@ func TestSocketsHalfOpen(t *testing.T) {
 	wantResults(t, out, map[string]string{"states": `SYN_RECV [1-9]\d*, LISTEN 1$`, "queue": "^0$"})
 }
 
-// In the node's own namespace a pod's user sees the pod's sockets alone.
+// In the node's own namespace, a pod's user sees only the pod's sockets.
 func TestSocketsOfAPodOnTheNodesNetwork(t *testing.T) {
 	target := netlab.New(t)
 	uid, _ := podOf(t, target)
@@ -94,7 +94,7 @@ func TestSocketsOfAPodOnTheNodesNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.node = true // as if it were; the sockets belong to this process, which is not in the pod
+	p.node = true // pretend it is; the sockets belong to this process, which is not in the pod
 	s, err := sockets(h, t.Context(), &p, operation.Values{}, true)
 	if err != nil {
 		t.Fatal(err)

@@ -15,8 +15,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/operationtest"
 )
 
-// Each test tries to learn of another pod by a built-in that is safe for tenants, bound to
-// one pod as package tenancy does it, or by what it would be given if that failed.
+// Each test tries to get information about another pod from a built-in that is safe for tenants,
+// bound to one pod by package tenancy, or with the inputs it would get if that failed.
 
 func TestATenantsMemoryIsThatOfThePod(t *testing.T) {
 	const (
@@ -50,14 +50,14 @@ func TestATenantsMemoryIsThatOfThePod(t *testing.T) {
 		}
 		files[root+top+"/pod"+uid+"/cgroup.procs"] = pid + "\n"
 	}
-	delete(files, root+top+"/pod"+own+"/"+id+"/memory.current") // that container is the other's
+	delete(files, root+top+"/pod"+own+"/"+id+"/memory.current") // that container belongs to the other pod
 	b := memory.CgroupMemory(operationtest.HostOf(t, files))
 	out, _ := operationtest.Succeed(t, b, map[string]string{"podUID": own, "window": "0s"})
 	r := out.Results
 	if r["usageBytes"] != "7500811" || r["processes"] != "1" || !strings.HasPrefix(r["topProcesses"], "own[811]") || r["podUID"] != own {
 		t.Errorf("%v", r)
 	}
-	// What holds above the pod is the node's, or its neighbours' together.
+	// Limits above the pod are the node's, or shared with its neighbours.
 	if r["effectiveLimitBytes"] != "" || r["limitCgroup"] != "" {
 		t.Errorf("limit of a group above the pod: %v", r)
 	}
@@ -81,7 +81,7 @@ func TestATenantsMemoryIsThatOfThePod(t *testing.T) {
 	}
 }
 
-// intruder starts a process in a namespace, which is in no pod.
+// intruder starts a process in a namespace. It belongs to no pod.
 func intruder(t *testing.T, n *netlab.Net) (pid int) {
 	t.Helper()
 	at := fmt.Sprintf("--net=/proc/%d/ns/net", holder(n))
@@ -121,15 +121,15 @@ func TestATenantsSocketsAreThoseOfThePod(t *testing.T) {
 	}
 	fail(t, b, map[string]string{"podUID": uid, "address": "10.97.33.1", "port": "7001"}, "is no address of pod")
 
-	// The sockets are this process's, which is not in the pod: it is not named.
+	// The sockets belong to this process, which is not in the pod, so it is not named.
 	out, files := must(t, b, map[string]string{"podUID": uid, "port": "81", "window": "0s"})
 	if all := fmt.Sprint(out.Results) + files.Read(t, "sockets.txt"); strings.Contains(all, "["+strconv.Itoa(os.Getpid())+"]") {
 		t.Errorf("a process that is not in the pod is named: %s", all)
 	}
 	wantResults(t, out, map[string]string{"listening": "^true$", "ownerPID": "^0$|^$"})
 
-	// A namespace that a process outside the pod shares, as that of a pod on the node's
-	// network is, has sockets of others.
+	// A namespace that a process outside the pod shares has sockets of others, as on the node's
+	// network.
 	intruder(t, target)
 	out, files = must(t, b, map[string]string{"podUID": uid, "window": "0s"})
 	wantResults(t, out, map[string]string{"listeners": "^$", "overflows": "^$", "drops": "^$", "note": "shares its network.*sockets of the namespace"})
@@ -152,7 +152,7 @@ func TestATenantsProbeGoesToThePod(t *testing.T) {
 	wantResults(t, out, map[string]string{"succeeded": "^true$", "probed": "^10.97.34.2:80$"})
 	fail(t, b, at("10.97.34.1"), "is no address of pod")
 	fail(t, b, at("169.254.169.254"), "is no address of pod|can't be reached")
-	// What package tenancy gives where the pod has no address.
+	// What package tenancy passes if the pod has no address.
 	fail(t, b, at("0.0.0.0"), "can't be reached from the node's network namespace")
 	p := at("10.97.34.1")
 	p["netns"], p["pid"] = inode(node), strconv.Itoa(holder(node))

@@ -11,7 +11,7 @@ func Cordon(operation.Host) operation.Builtin {
 	}
 }
 
-// nodeResults are those of an operation that changes the Node object.
+// nodeResults returns the results of an operation that changes the Node object.
 func nodeResults() []operation.Result {
 	return []operation.Result{{Name: "changed", Doc: "true: the node was changed; false: it already was in that state"}}
 }

@@ -19,20 +19,20 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// runtimeHealth is what a container runtime says of itself.
+// runtimeHealth is the status of a container runtime.
 type runtimeHealth struct {
 	cri.Health
 	socket string
-	// unreachable is why there is no answer; silent: it took too long.
+	// unreachable is why there is no answer; silent is set if it timed out.
 	unreachable error
 	silent      bool
 }
 
-// errNoRuntime is returned where no runtime's socket is known.
+// errNoRuntime is returned if no runtime's socket exists.
 var errNoRuntime = errors.New("no container runtime found")
 
-// askRuntime asks for version and status. Only where the runtime can't be looked for is
-// there an error.
+// askRuntime queries version and status. It returns an error only if there is no runtime to query,
+// not if the runtime fails to answer.
 func askRuntime(ctx context.Context, h operation.Host, call *operation.Call) (runtimeHealth, error) {
 	r := runtimeHealth{socket: call.Parameters["socket"]}
 	if r.socket == "" {
@@ -47,7 +47,7 @@ func askRuntime(ctx context.Context, h operation.Host, call *operation.Call) (ru
 	var err error
 	r.Health, err = cri.Ask(within, h.FS.Path(r.socket))
 	if status.Code(err) == codes.DeadlineExceeded {
-		<-within.Done() // the runtime knows the deadline, and may be a moment ahead of it
+		<-within.Done() // the runtime knows the deadline, and may report it a moment early
 	}
 	if ctx.Err() != nil {
 		return r, fmt.Errorf("container runtime at %s: %w", r.socket, ctx.Err())
@@ -71,7 +71,7 @@ func (r *runtimeHealth) condition(name string) (c cri.Condition, ok bool) {
 	return cri.Condition{}, false
 }
 
-// verdict says what is wrong; nil: nothing. The first is the cause of those after it.
+// verdict returns what is wrong; nil: nothing. It checks causes before their effects.
 func (r *runtimeHealth) verdict(slow time.Duration) *operation.Verdict {
 	at := cmp.Or(strings.TrimSpace(r.Name+" "+r.Version), "container runtime") + " at " + r.socket
 	switch {

@@ -20,7 +20,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testserver"
 )
 
-// fakeRuntime is a container runtime that gives the answers set here.
+// fakeRuntime is a container runtime with configurable answers.
 type fakeRuntime struct {
 	cri.UnimplementedRuntimeServiceServer
 	conditions []*cri.RuntimeCondition
@@ -49,7 +49,7 @@ func ready(runtime, network bool) []*cri.RuntimeCondition {
 	}
 }
 
-// serveCRI starts a runtime, and returns the root that its socket is below.
+// serveCRI starts a runtime, and returns a host with its socket.
 func serveCRI(t *testing.T, path string, register func(*grpc.Server)) operation.Host {
 	t.Helper()
 	root := t.TempDir()
@@ -87,7 +87,7 @@ func TestRuntimeHealth(t *testing.T) {
 			t.Errorf("%s is %q, want %q", key, out.Results[key], want)
 		}
 	}
-	// Another socket, and the first one is not asked.
+	// Another socket is given, and the first one is not queried.
 	out, _, err = operationtest.RunBuiltin(t, RuntimeHealth(h), map[string]string{"socket": "/run/none.sock"})
 	if err != nil || out.Results["reachable"] != "false" || out.Results["socket"] != "/run/none.sock" || !strings.Contains(out.Results["error"], "no such file") || len(out.Results) != 3 {
 		t.Errorf("%q, %v", out.Results, err)
@@ -128,7 +128,7 @@ func TestCheckRuntimeUnhealthy(t *testing.T) {
 	if r, ok := errors.AsType[*operation.Refuted](err); !ok || r.Reason != "RuntimeHealthy" || !strings.HasPrefix(r.Message, `container\x1bd v2.1.4 at /run/crio/crio.sock is ready and answers in `) {
 		t.Error(err)
 	}
-	// A socket that nobody listens at, and one that isn't there though it is named.
+	// A socket without a listener, and one that is given but does not exist.
 	dead := filepath.Join(h.FS.Path("/run"), "dead.sock")
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: dead})
 	if err != nil {
@@ -142,12 +142,12 @@ func TestCheckRuntimeUnhealthy(t *testing.T) {
 			t.Errorf("%+v, %v", out.Verdict, err)
 		}
 	}
-	// One that speaks something else can't be distinguished.
+	// A server with another protocol is no CRI runtime.
 	other := serveCRI(t, "/run/crio/crio.sock", func(*grpc.Server) {})
 	if _, _, err := operationtest.RunBuiltin(t, CheckRuntimeUnhealthy(other), nil); err == nil || !strings.Contains(err.Error(), "speaks no CRI v1") {
 		t.Error(err)
 	}
-	// The operation's own time is not the runtime's fault.
+	// The runtime is not blamed for the operation's own timeout.
 	slow := runtimeHost(t, &fakeRuntime{delay: time.Hour})
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()

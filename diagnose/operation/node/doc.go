@@ -1,3 +1,3 @@
-// Package node has the operations about the node as a whole: kernel, systemd units, the
-// container runtime; and the declarations of those that the controller makes (cordon, taint).
+// Package node has the operations about the node as a whole: kernel, systemd units, container
+// runtime. It also declares the operations on the Node that the controller makes (cordon, taint).
 package node

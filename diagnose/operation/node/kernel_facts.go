@@ -47,8 +47,8 @@ func KernelFacts(h operation.Host) operation.Builtin {
 	})
 }
 
-// kernelSettings are the sysctls that matter in a diagnosis; the first ones are those
-// of the results.
+// kernelSettings returns the sysctls that matter in a diagnosis. The first ones are part of the
+// results.
 func kernelSettings() []string {
 	return []string{
 		"kernel.hung_task_timeout_secs", "kernel.hung_task_panic", "kernel.panic", "kernel.panic_on_oops", "kernel.softlockup_panic",
@@ -60,7 +60,7 @@ func kernelSettings() []string {
 	}
 }
 
-// firstSettings of them are results.
+// firstSettings is how many of them are part of the results.
 const firstSettings = 10
 
 func kernelFacts(h operation.Host, ctx context.Context, call *operation.Call) (operation.Output, error) {
@@ -145,7 +145,7 @@ func taints(h operation.Host, f *operation.Finding) []hostfs.Module {
 	return modules
 }
 
-// load sets load and pressure; a kernel without pressure leaves it out.
+// load sets load and pressure. Pressure is left out if the kernel lacks it.
 func load(h operation.Host, f *operation.Finding) {
 	if l, err := h.FS.LoadAverage(); err != nil {
 		f.Note("the load can't be read: %v", err)
@@ -167,7 +167,7 @@ func load(h operation.Host, f *operation.Finding) {
 	}
 }
 
-// fullTables names the kernel's tables that are nearly full.
+// fullTables lists the kernel tables that are nearly full.
 func fullTables(h operation.Host) []string {
 	const nearly = 90
 	number := func(sysctl string, field int) (uint64, bool) {

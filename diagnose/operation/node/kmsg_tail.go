@@ -41,14 +41,14 @@ func KmsgTail(h operation.Host) operation.Builtin {
 	})
 }
 
-// levelNames are syslog's, by number.
+// levelNames returns syslog's level names, by number.
 func levelNames() []string {
 	return []string{"emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"}
 }
 
 // logLine is a line of the kernel's log.
 type logLine struct {
-	at    time.Duration // by the scheduler's clock, as dmesg shows it
+	at    time.Duration // by the clock that dmesg shows
 	age   time.Duration
 	level int
 	user  bool
@@ -61,7 +61,7 @@ func kmsgTail(h operation.Host, ctx context.Context, call *operation.Call) (oper
 	most := max(1, int(v.Int("lines")))
 	wanted, worst := strings.ToLower(v["contains"]), levelNumber(v["level"])
 	maxAge := v.Duration("maxAge")
-	var tail []logLine // a ring, once it is full
+	var tail []logLine // a ring buffer once it is full
 	var matching int
 	var counts [8]int
 	var worstLine *logLine
@@ -121,7 +121,7 @@ func newLogLine(r *hostfs.KernelRecord) logLine {
 	}
 }
 
-// levelNumber is 7 for a name that is none: all lines.
+// levelNumber returns the number of a level, or 7 for an unknown name, which includes all lines.
 func levelNumber(name string) int {
 	for i, n := range levelNames() {
 		if n == name {
@@ -141,7 +141,7 @@ func levelCounts(counts [8]int) string {
 	return strings.Join(out, " ")
 }
 
-// write adds the line to kmsg.txt, with the time as dmesg has it.
+// write adds the line to kmsg.txt, with the time as in dmesg.
 func (l *logLine) write(w *operation.Page) {
 	user := ""
 	if l.user {

@@ -14,7 +14,7 @@ import (
 )
 
 func TestKmsgTail(t *testing.T) {
-	d := loopdisk.NewExt4(t, 8<<20) // makes the kernel say that it is mounted
+	d := loopdisk.NewExt4(t, 8<<20) // makes the kernel log a mount
 	b := KmsgTail(operationtest.RealHost())
 	out, kept, err := operationtest.Perform(t, b, map[string]string{"contains": "EXT4-FS (" + d.Name + ")", "maxAge": "1m"})
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EPERM) {

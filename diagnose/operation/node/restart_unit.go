@@ -29,7 +29,7 @@ func restartUnit(ctx context.Context, h operation.Host, call *operation.Call) (o
 		return operation.Output{}, err
 	}
 	defer conn.Close()
-	// What isn't known must not be started by its name.
+	// A unit that isn't loaded must not be started.
 	before, err := readUnit(ctx, conn, name)
 	if err != nil {
 		return operation.Output{}, err

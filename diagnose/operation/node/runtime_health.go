@@ -6,8 +6,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// RuntimeHealth reports how the node's container runtime is. That it doesn't answer is an
-// answer, too.
+// RuntimeHealth reports the status of the node's container runtime. It succeeds even if the runtime
+// doesn't answer.
 func RuntimeHealth(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "runtime-health", Doc: "Queries version and status of the container runtime, and measures the latency.",

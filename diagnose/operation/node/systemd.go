@@ -21,7 +21,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation/remote"
 )
 
-// systemBus is where the node's message bus listens; it starts systemd's interface too.
+// systemBus is the socket of the node's message bus, which also activates systemd's interface.
 const systemBus = "/run/dbus/system_bus_socket"
 
 // systemd connects to the node's systemd. The connection ends with ctx.
@@ -35,7 +35,7 @@ func systemd(ctx context.Context, fs hostfs.FS) (*dbus.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		// EXTERNAL by number: the node's users are not this container's.
+		// Authenticate by number, because the node's users differ from this container's.
 		if err = c.Auth([]godbus.Auth{godbus.AuthExternal(strconv.Itoa(os.Geteuid()))}); err == nil {
 			err = c.Hello()
 		}
@@ -51,7 +51,7 @@ func systemd(ctx context.Context, fs hostfs.FS) (*dbus.Conn, error) {
 	return conn, nil
 }
 
-// unitParameter is the unit that an operation is about.
+// unitParameter is the parameter for the unit of an operation.
 func unitParameter() operation.Parameter {
 	return operation.Parameter{
 		Name: "unit", Kind: operation.String, Required: true, Max: 255,
@@ -59,7 +59,7 @@ func unitParameter() operation.Parameter {
 	}
 }
 
-// unitName returns the whole name of a unit.
+// unitName returns the full name of a unit.
 func unitName(name string) (string, error) {
 	const others = ":-_.\\@"
 	for i := range len(name) {
@@ -76,16 +76,16 @@ func unitName(name string) (string, error) {
 	return name + ".service", nil
 }
 
-// unit is what systemd says of one.
+// unit is the state of a unit according to systemd.
 type unit struct {
 	name, load, active, sub, result string
-	since                           time.Time // of the state
+	since                           time.Time // start of the state
 	restarts, mainPID               uint32
 	exitCode, exitStatus            int32
 	memory                          uint64 // bytes; unknown: MaxUint64
 }
 
-// readUnit asks for a unit. One that systemd doesn't know is an error.
+// readUnit reads a unit. It returns an error if systemd doesn't know the unit.
 func readUnit(ctx context.Context, conn *dbus.Conn, name string) (unit, error) {
 	p, err := conn.GetAllPropertiesContext(ctx, name)
 	if err != nil {
@@ -115,12 +115,12 @@ func readUnit(ctx context.Context, conn *dbus.Conn, name string) (unit, error) {
 	return u, nil
 }
 
-// failed reports whether the unit has failed, or is between two tries.
+// failed reports whether the unit has failed, or waits for an automatic restart.
 func (u *unit) failed() bool {
 	return u.active == "failed" || strings.HasPrefix(u.sub, "auto-restart") || u.load == "error" || u.load == "bad-setting"
 }
 
-// ending says how the main process ended last; "": it did not, or nobody knows.
+// ending returns how the main process ended last; "": it did not, or this is unknown.
 func (u *unit) ending() string {
 	switch u.exitCode { // CLD_ of waitid(2)
 	case 1:
@@ -152,7 +152,7 @@ func (u *unit) String() string {
 	return b.String()
 }
 
-// unitResults are the results of operations about a unit.
+// unitResults returns the results of operations about a unit.
 func unitResults() []operation.Result {
 	return []operation.Result{
 		{Name: "unit", Doc: "its full name"},
@@ -187,7 +187,7 @@ func (u *unit) results() map[string]string {
 	return r
 }
 
-// unitOf connects and reads the unit of a call.
+// unitOf connects to systemd and reads the unit of a call.
 func unitOf(ctx context.Context, h operation.Host, call *operation.Call) (unit, error) {
 	name, err := unitName(call.Parameters["unit"])
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/operationtest"
 )
 
-// fakeSystemd is org.freedesktop.systemd1 on a message bus of its own.
+// fakeSystemd is org.freedesktop.systemd1 on its own message bus.
 type fakeSystemd struct {
 	conn *godbus.Conn
 
@@ -36,7 +36,7 @@ type fakeSystemd struct {
 
 const systemdPath = "/org/freedesktop/systemd1"
 
-// RestartUnit is a method of the manager.
+// RestartUnit implements a method of the manager.
 func (f *fakeSystemd) RestartUnit(name, mode string) (godbus.ObjectPath, *godbus.Error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -46,7 +46,7 @@ func (f *fakeSystemd) RestartUnit(name, mode string) (godbus.ObjectPath, *godbus
 	}
 	job := godbus.ObjectPath(systemdPath + "/job/42")
 	if result := f.restart(name); result != "" {
-		// After the reply, as systemd does.
+		// After the reply, like systemd.
 		go func() {
 			_ = f.conn.Emit(systemdPath, "org.freedesktop.systemd1.Manager.JobRemoved", uint32(42), job, name, result)
 		}()
@@ -54,13 +54,13 @@ func (f *fakeSystemd) RestartUnit(name, mode string) (godbus.ObjectPath, *godbus
 	return job, nil
 }
 
-// fakeUnit is the properties of one.
+// fakeUnit has the properties of a unit.
 type fakeUnit struct {
 	f    *fakeSystemd
 	name string
 }
 
-// GetAll is a method of org.freedesktop.DBus.Properties.
+// GetAll implements a method of org.freedesktop.DBus.Properties.
 func (u fakeUnit) GetAll(string) (map[string]godbus.Variant, *godbus.Error) {
 	u.f.mu.Lock()
 	defer u.f.mu.Unlock()
@@ -71,7 +71,7 @@ func (u fakeUnit) GetAll(string) (map[string]godbus.Variant, *godbus.Error) {
 	return p, nil
 }
 
-// newBus starts a message bus and returns the root that it is below.
+// newBus starts a message bus, and returns the root folder with its socket.
 func newBus(t *testing.T) (root string) {
 	t.Helper()
 	daemon, err := exec.LookPath("dbus-daemon")
@@ -128,7 +128,7 @@ func newSystemd(t *testing.T, units map[string]map[string]any) (*fakeSystemd, op
 	return f, operation.Host{FS: hostfs.New(root)}
 }
 
-// someUnits are what systemd 252 says of services, less what isn't read.
+// someUnits returns properties of services as in systemd 252, without those that aren't read.
 func someUnits() map[string]map[string]any {
 	since := uint64(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC).UnixMicro())
 	service := func(active, sub, result string, more map[string]any) map[string]any {
@@ -260,9 +260,9 @@ func TestRestartUnit(t *testing.T) {
 	if asked() != calls {
 		t.Error(asked())
 	}
-	// A job that never ends is left to systemd when the time is up.
+	// At the timeout, a job that never ends is left to systemd.
 	set(becomes("deactivating", "stop-sigterm", ""))
-	ctx, cancel := context.WithTimeout(t.Context(), await.Within(2*time.Second)) // to ask for it
+	ctx, cancel := context.WithTimeout(t.Context(), await.Within(2*time.Second)) // long enough to request it
 	defer cancel()
 	_, err = restartUnit(ctx, h, &operation.Call{Parameters: operation.Values{"unit": "broken"}})
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "it was asked for, but is not done") {
@@ -283,7 +283,7 @@ func TestWithoutSystemd(t *testing.T) {
 	}
 }
 
-// TestBusThatIsSilent: who listens and says nothing is waited for until the time is up.
+// TestBusThatIsSilent: a silent listener is waited for until the timeout.
 func TestBusThatIsSilent(t *testing.T) {
 	for name, first := range map[string]string{"nothing": "", "rejects": "REJECTED ANONYMOUS\r\n", "accepts": "OK 1234deadbeef\r\n", "rubbish": "HTTP/1.1 200 OK\r\n\r\n"} {
 		t.Run(name, func(t *testing.T) {

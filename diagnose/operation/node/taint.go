@@ -4,14 +4,14 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// Effects of a taint, as Kubernetes names them.
+// Effects of a taint, named as in Kubernetes.
 const (
 	TaintNoSchedule       = "NoSchedule"
 	TaintPreferNoSchedule = "PreferNoSchedule"
 	TaintNoExecute        = "NoExecute"
 )
 
-// DefaultTaintKey is the key of a taint where none is given.
+// DefaultTaintKey is the key of a taint if none is given.
 const DefaultTaintKey = "kernosis.io/problem"
 
 func Taint(operation.Host) operation.Builtin {

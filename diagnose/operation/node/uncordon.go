@@ -12,7 +12,7 @@ func Uncordon(operation.Host) operation.Builtin {
 	}
 }
 
-// Whose acts are taken back.
+// Values of the parameter "of": whose changes are reverted.
 const (
 	OwnersSelf = "self" // those of this Diagnosis
 	OwnersAll  = "all"  // those of all Diagnoses

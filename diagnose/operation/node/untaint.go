@@ -11,7 +11,7 @@ func Untaint(operation.Host) operation.Builtin {
 		Effect: operation.Remediate, ByController: true, Results: nodeResults(),
 		Parameters: []operation.Parameter{
 			taintKeyParameter(),
-			taintEffectParameter(TaintNoSchedule, TaintPreferNoSchedule, TaintNoExecute), // which earlier versions could set
+			taintEffectParameter(TaintNoSchedule, TaintPreferNoSchedule, TaintNoExecute), // earlier versions could set NoExecute
 			ownersParameter(),
 		},
 	}

@@ -72,8 +72,8 @@ func ContainerDetail(h operation.Host) operation.Builtin {
 	}
 }
 
-// containerOf finds a container by its name, else by its id, else the first. status is nil
-// where there is none yet.
+// containerOf finds a container by name, or else by id, or else returns the first. status is nil if
+// there is none yet.
 func containerOf(p *corev1.Pod, name, id string) (c *corev1.Container, status *corev1.ContainerStatus, err error) {
 	all := slices.Concat(p.Spec.Containers, p.Spec.InitContainers)
 	for i := range p.Spec.EphemeralContainers {
@@ -102,10 +102,10 @@ func containerOf(p *corev1.Pod, name, id string) (c *corev1.Container, status *c
 	return c, status, nil
 }
 
-// runtimeID is the runtime's id of a container, without its scheme.
+// runtimeID returns the runtime's id of a container, without the scheme.
 func runtimeID(s *corev1.ContainerStatus) string { return bareID(s.ContainerID) }
 
-// endedAs is the id under which it ran before.
+// endedAs returns the id of the container's previous instance.
 func endedAs(s *corev1.ContainerStatus) string {
 	if t := s.LastTerminationState.Terminated; t != nil {
 		return bareID(t.ContainerID)
@@ -173,7 +173,7 @@ func reportContainerStatus(f *operation.Finding, s *corev1.ContainerStatus) {
 	f.Bool("oomKilled", last.Reason == "OOMKilled")
 }
 
-// resources is "cpu=500m memory=128Mi".
+// resources formats a list as "cpu=500m memory=128Mi".
 func resources(list corev1.ResourceList) string {
 	var out []string
 	for name := range list {
@@ -184,8 +184,8 @@ func resources(list corev1.ResourceList) string {
 	return strings.Join(out, " ")
 }
 
-// probeText is a probe as kubectl describes it; headers are left out, for they may have
-// secrets, and so are commands.
+// probeText formats a probe like kubectl does. It leaves out headers and commands, because they may
+// contain secrets.
 func probeText(p *corev1.Probe) string {
 	if p == nil {
 		return ""

@@ -1,3 +1,3 @@
-// Package pod has the operations about pods, read from the API server or kubelet, and the
-// declarations of those that the controller makes (evict-pod, delete-pod).
+// Package pod has the operations about pods, which read from the API server or kubelet. It also
+// declares those that the controller makes (evict-pod, delete-pod).
 package pod

@@ -14,7 +14,7 @@ func EvictPod(operation.Host) operation.Builtin {
 	}
 }
 
-// endedPodParameters name the pod that is ended.
+// endedPodParameters returns the parameters for the pod to end.
 func endedPodParameters() []operation.Parameter {
 	return []operation.Parameter{
 		{Name: "podNamespace", Kind: operation.String, Required: true, Max: 63, Doc: "namespace of the pod"},

@@ -90,7 +90,7 @@ func reportPodDetail(f *operation.Finding, p *corev1.Pod) {
 	}
 }
 
-// podConditions is "PodScheduled; Ready=False ContainersNotReady".
+// podConditions formats conditions as "PodScheduled; Ready=False ContainersNotReady".
 func podConditions(p *corev1.Pod) string {
 	var out []string
 	for i := range p.Status.Conditions {

@@ -66,7 +66,7 @@ func runPodList(h operation.Host, ctx context.Context, call *operation.Call) (op
 			f.Note("of %d UIDs only %d are known", n, len(wanted))
 		}
 	}
-	// Who suffers is named, though not all fit.
+	// List pods that are not ready first, because not all may fit.
 	slices.SortStableFunc(list, func(a, b corev1.Pod) int {
 		return cmp.Or(cmp.Compare(rank(&a), rank(&b)), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
@@ -80,12 +80,12 @@ func runPodList(h operation.Host, ctx context.Context, call *operation.Call) (op
 			rows.Printf("%s\t%s\t%s\t%s\t%t\t%d\t%s\t%s\n", p.Namespace, p.Name, p.UID, p.Status.Phase, podReady(p), podRestarts(p),
 				display.Safe(podOwner(p), operation.MaxShown), strings.Join(claims(p), " "))
 		}
-		_ = tab.Flush() // the page keeps its error
+		_ = tab.Flush() // the page keeps the error
 	})
 	return f.Output(nil), err
 }
 
-// rank puts pods that do not do what they are for first.
+// rank returns a sort key: pods that should be ready and are not come first.
 func rank(p *corev1.Pod) int {
 	if suffers(p) {
 		return 0

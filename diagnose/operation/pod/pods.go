@@ -14,10 +14,10 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// errNoPods is returned where there is nobody to ask.
+// errNoPods is returned if there is no source of pods.
 var errNoPods = errors.New("nothing is known of pods: neither the API server nor kubelet is asked")
 
-// podParameters name a pod.
+// podParameters returns the parameters that name a pod.
 func podParameters() []operation.Parameter {
 	return []operation.Parameter{
 		{Name: "podNamespace", Doc: "namespace of the pod", Kind: operation.String, Max: 63},
@@ -26,7 +26,7 @@ func podParameters() []operation.Parameter {
 	}
 }
 
-// podResults are those that reportPod sets.
+// podResults returns the results that reportPod sets.
 func podResults() []operation.Result {
 	return []operation.Result{
 		{Name: "podNamespace", Doc: "namespace of the pod"},
@@ -77,8 +77,8 @@ func findPod(h operation.Host, ctx context.Context, v operation.Values) (*corev1
 	return nil, fmt.Errorf("this node has no pod with the UID %s", operation.Quoted(uid))
 }
 
-// claims are the PersistentVolumeClaims of a pod, with its namespace. An ephemeral
-// volume's claim has the pod's name before its own.
+// claims returns the PersistentVolumeClaims of a pod, with its namespace. The name of an ephemeral
+// volume's claim starts with the pod's name.
 func claims(p *corev1.Pod) []string {
 	var out []string
 	for i := range p.Spec.Volumes {
@@ -92,7 +92,7 @@ func claims(p *corev1.Pod) []string {
 	return out
 }
 
-// podOwner is the object that made a pod: "ReplicaSet web-5d9c"; empty: nothing did.
+// podOwner returns the object that controls a pod: "ReplicaSet web-5d9c"; empty: none.
 func podOwner(p *corev1.Pod) string {
 	for i := range p.OwnerReferences {
 		if o := &p.OwnerReferences[i]; o.Controller != nil && *o.Controller {
@@ -102,14 +102,14 @@ func podOwner(p *corev1.Pod) string {
 	return ""
 }
 
-// podReady reports whether a pod takes traffic.
+// podReady reports whether a pod receives traffic.
 func podReady(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
 
-// podRestarts counts those of all containers.
+// podRestarts returns the restarts of all containers.
 func podRestarts(p *corev1.Pod) (n int64) {
 	for _, s := range containerStatuses(p) {
 		n += int64(s.RestartCount)
@@ -117,13 +117,13 @@ func podRestarts(p *corev1.Pod) (n int64) {
 	return n
 }
 
-// containerStatuses are those of all containers, the usual ones first.
+// containerStatuses returns the statuses of all containers, regular ones first.
 func containerStatuses(p *corev1.Pod) []corev1.ContainerStatus {
 	return slices.Concat(p.Status.ContainerStatuses, p.Status.InitContainerStatuses, p.Status.EphemeralContainerStatuses)
 }
 
-// stateText is a container's state on a line: "running", "waiting CrashLoopBackOff",
-// "terminated OOMKilled (exit code 137)".
+// stateText formats a container's state: "running", "waiting CrashLoopBackOff", "terminated
+// OOMKilled (exit code 137)".
 func stateText(s *corev1.ContainerState) string {
 	switch {
 	case s.Running != nil:

@@ -17,8 +17,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/operationtest"
 )
 
-// knownPods are the pods of a node without an API server; package reporter/kube/pods is
-// tested with one.
+// knownPods are the pods of a node without an API server. Package reporter/kube/pods is tested with
+// one.
 type knownPods []corev1.Pod
 
 func (p knownPods) All(context.Context) ([]corev1.Pod, error) {
@@ -39,7 +39,7 @@ const (
 	secretUID = "11111111-7c1a-4e0b-9a53-2f1c8e4d7b60"
 )
 
-// webPod is a pod of which everything is known.
+// webPod returns a pod with all fields set.
 func webPod() corev1.Pod {
 	at := metav1.NewTime(time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC))
 	priority, controls, started := int32(7), true, false
@@ -94,7 +94,7 @@ func webPod() corev1.Pod {
 	return p
 }
 
-// secretPod is one of another namespace on the same node.
+// secretPod returns a pod in another namespace on the same node.
 func secretPod() corev1.Pod {
 	p := corev1.Pod{}
 	p.Namespace, p.Name, p.UID = "bank", "vault-0", types.UID(secretUID)
@@ -136,7 +136,7 @@ func TestPodDetail(t *testing.T) {
 	}
 }
 
-// Whoever knows the hash of a static pod can claim it: the oldest that does is the mirror.
+// Anybody who knows the hash of a static pod can claim it: the oldest claimant is the mirror pod.
 func TestPodDetailOfAClaimedUID(t *testing.T) {
 	const hash = "b1946ac92492d2347c6235b4d2611184"
 	mirror := func(name string, age time.Duration) corev1.Pod {
@@ -200,7 +200,8 @@ func TestPodList(t *testing.T) {
 	wantResults(t, out, map[string]string{"pods": "0", "podNames": ""})
 }
 
-// Without an API server each says what it lacks; a pod that is another by now is none.
+// Without an API server each operation reports what is missing. A pod that was recreated is not
+// found.
 func TestPodsThatAreNotKnown(t *testing.T) {
 	for _, b := range []operation.Builtin{PodDetail(operation.Host{}), ContainerDetail(operation.Host{}), PodList(operation.Host{})} {
 		if _, _, err := operationtest.Perform(t, b, map[string]string{"podUID": webUID}); err == nil || !strings.Contains(err.Error(), "neither the API server nor kubelet is asked") {
@@ -220,7 +221,7 @@ func TestPodsThatAreNotKnown(t *testing.T) {
 	}
 }
 
-// A tenant's run is given all three names of its pod: none of them leads to another.
+// A tenant's run gets the namespace, name and UID of its pod: none of them leads to another pod.
 func TestATenantsPodIsItsOwn(t *testing.T) {
 	h := operation.Host{Pods: knownPods{webPod(), secretPod()}}
 	for _, b := range []operation.Builtin{PodDetail(h), ContainerDetail(h)} {
@@ -232,7 +233,7 @@ func TestATenantsPodIsItsOwn(t *testing.T) {
 				t.Errorf("%s, %s: %v", b.Name, name, out.Results)
 			}
 		}
-		// Nor does the id of a container elsewhere.
+		// A container id from elsewhere doesn't, either.
 		out, _, _ := operationtest.Perform(t, b, map[string]string{"podNamespace": "shop", "podName": "web-0", "podUID": webUID, "container": "vault", "containerID": "c"})
 		if b.Name == "container-detail" && len(out.Results) > 0 || b.Name == "pod-detail" && out.Results["podName"] != "web-0" {
 			t.Errorf("%s: %v", b.Name, out.Results)

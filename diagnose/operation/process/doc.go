@@ -1,3 +1,3 @@
-// Package process has the operations about processes, and what those of other packages ask
-// about one: whether it is still the same, and whose it is ([OwnerOf]).
+// Package process has the operations about processes. Other packages use it to check that a process
+// is still the same, and to find its owner ([OwnerOf]).
 package process

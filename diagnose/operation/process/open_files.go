@@ -91,7 +91,7 @@ func openFiles(h operation.Host, ctx context.Context, call *operation.Call) (ope
 	return f.Output(nil), err
 }
 
-// fileKind is the result that counts a file.
+// fileKind returns the name of the result that counts a file.
 func fileKind(target string) string {
 	switch {
 	case strings.HasPrefix(target, "socket:["):

@@ -95,7 +95,7 @@ func processDetail(h operation.Host, ctx context.Context, patient operation.Pati
 	return f.Output(nil), nil
 }
 
-// reportMemory sets the sizes; a kernel thread has none.
+// reportMemory sets the sizes. A kernel thread has none.
 func reportMemory(f *operation.Finding, s *hostfs.ProcStatus) {
 	if s.KernelThread {
 		return
@@ -109,7 +109,7 @@ func reportMemory(f *operation.Finding, s *hostfs.ProcStatus) {
 	f.Uint("vmBytes", s.VMSize)
 }
 
-// processAccess sets what may need privileges; what may not be read is noted.
+// processAccess sets the results that may need privileges, and notes what can't be read.
 func processAccess(h operation.Host, ctx context.Context, patient operation.Patience, pid int, f *operation.Finding) {
 	if exe, err := h.FS.Executable(pid); err != nil {
 		f.Note("the program's path can't be read: %v", err)
@@ -147,7 +147,7 @@ func processAccess(h operation.Host, ctx context.Context, patient operation.Pati
 	}
 }
 
-// finiteLimits is "open files 1024, stack size 8388608 bytes".
+// finiteLimits returns "open files 1024, stack size 8388608 bytes".
 func finiteLimits(limits []hostfs.ProcLimit) string {
 	var out []string
 	for _, l := range limits {

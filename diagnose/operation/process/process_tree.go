@@ -80,7 +80,7 @@ func processTree(h operation.Host, ctx context.Context, patient operation.Patien
 	return f.Output(nil), err
 }
 
-// processes are those of one moment, as far as one moment can be had.
+// processes are the processes of (almost) one moment.
 type processes struct {
 	stats    map[int]hostfs.Stat
 	children map[int][]int // sorted
@@ -97,7 +97,7 @@ func readTree(h operation.Host, ctx context.Context) (*processes, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if stat, err := h.FS.Stat(pid); err == nil { // else it has ended
+		if stat, err := h.FS.Stat(pid); err == nil { // otherwise it has ended
 			t.stats[pid] = stat
 		}
 	}
@@ -116,12 +116,11 @@ func readTree(h operation.Host, ctx context.Context) (*processes, error) {
 	return t, nil
 }
 
-// treeNode is a process at its depth.
+// treeNode is a process with its depth in the tree.
 type treeNode struct{ pid, depth int }
 
-// below returns the processes of the trees, each parent before its children. None is
-// there twice, though a number that was given again while they were read could make
-// a circle.
+// below returns the processes of the trees, each parent before its children and each process once:
+// a PID that is reused while the processes are read could create a cycle.
 func (t *processes) below(roots []int) []treeNode {
 	var out []treeNode
 	seen := map[int]bool{}
@@ -144,7 +143,7 @@ func (t *processes) below(roots []int) []treeNode {
 	return out
 }
 
-// ancestors is "init[1] > shim[812] > pg[900]".
+// ancestors returns "init[1] > shim[812] > pg[900]".
 func (t *processes) ancestors(pid int) string {
 	var names []string
 	for seen := map[int]bool{}; !seen[pid]; {
@@ -160,7 +159,7 @@ func (t *processes) ancestors(pid int) string {
 	return strings.Join(names, " > ")
 }
 
-// drawTree writes a process a line, its owner where that is another than its parent's.
+// drawTree writes one process per line, with its owner if that differs from its parent's.
 func drawTree(h operation.Host, ctx context.Context, patient operation.Patience, w *operation.Page, t *processes, nodes []treeNode) {
 	owners := map[int]string{}
 	for _, n := range nodes {
@@ -169,10 +168,9 @@ func drawTree(h operation.Host, ctx context.Context, patient operation.Patience,
 			return
 		}
 		stat := t.stats[n.pid]
-		o, _ := PatientOwner(h, ctx, patient, n.pid) // of one that has ended none is known
+		o, _ := PatientOwner(h, ctx, patient, n.pid) // unknown if it has ended
 		owners[n.pid] = o.String()
-		// Deep trees are drawn flat from some depth on: a chain of forks can be as
-		// deep as there are processes.
+		// Indentation is limited: a chain of forks can be as deep as there are processes.
 		const deepest = 64
 		w.Printf("%s%s %c", strings.Repeat("  ", min(n.depth, deepest)), TaskName(stat.Comm, n.pid), stat.State)
 		if n.depth > deepest {

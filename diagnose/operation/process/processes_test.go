@@ -40,8 +40,8 @@ func TestProcessDetailOfThisProcess(t *testing.T) {
 	}
 }
 
-// A task that holds its memory's lock for ever: the rest is reported without its command
-// line. The fixture's FIFO stands for it, whose open waits.
+// A task holds its memory's lock forever: everything but its command line is reported. A FIFO
+// simulates this: opening it blocks.
 func TestProcessDetailWithoutCommandLine(t *testing.T) {
 	h := operationtest.HostOf(t, map[string]string{
 		"/proc/811/stat":   "811 (pg) D 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 250 0 0\n",
@@ -54,7 +54,7 @@ func TestProcessDetailWithoutCommandLine(t *testing.T) {
 	if r := out.Results; !strings.Contains(r["note"], "command line can't be read: no answer within 2s") || r["owner"] != "unit pg.service" || r["rssBytes"] != "4096" {
 		t.Errorf("%v", out.Results)
 	}
-	w, err := os.OpenFile(fifo, os.O_WRONLY, 0) // lets the look go
+	w, err := os.OpenFile(fifo, os.O_WRONLY, 0) // unblocks the read
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestProcessTree(t *testing.T) {
 	}
 }
 
-// Numbers given again while the tree was read.
+// PIDs were reused while the tree was read.
 func TestProcessTreeOfACircle(t *testing.T) {
 	stat := func(pid, ppid, state string) string {
 		return pid + " (x) " + state + " " + ppid + " 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 250 0 0\n"

@@ -16,10 +16,10 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// ErrTaskGone is returned where a task has ended, or its number is another's by now.
+// ErrTaskGone is returned if a task has ended, or if its PID has been reused.
 var ErrTaskGone = errors.New("is gone")
 
-// PIDParameters are how a task is named.
+// PIDParameters returns the parameters that name a task.
 func PIDParameters(required bool, doc string) []operation.Parameter {
 	return []operation.Parameter{
 		{Name: "pid", Doc: doc, Kind: operation.Integer, Required: required, Max: 1 << 22}, // PID_MAX_LIMIT
@@ -27,7 +27,7 @@ func PIDParameters(required bool, doc string) []operation.Parameter {
 	}
 }
 
-// Task returns what /proc says of the task that the parameters name.
+// Task returns the stat of the task that the parameters name.
 func Task(h operation.Host, v operation.Values) (hostfs.Stat, error) {
 	pid := int(v.Int("pid"))
 	stat, err := h.FS.Stat(pid)
@@ -37,7 +37,7 @@ func Task(h operation.Host, v operation.Values) (hostfs.Stat, error) {
 	case err != nil:
 		return stat, fmt.Errorf("look at process %d: %w", pid, err)
 	}
-	// /proc has it in steps of 10 ms, the event exactly; either may be rounded.
+	// /proc has the time in steps of 10 ms, the event has it exactly; either may be rounded.
 	const step = 10 * time.Millisecond
 	if v["startTime"] != "" {
 		if d := stat.StartTime - v.Duration("startTime"); d > step || d < -step {
@@ -48,20 +48,20 @@ func Task(h operation.Host, v operation.Values) (hostfs.Stat, error) {
 	return stat, nil
 }
 
-// IsGone distinguishes a task that has ended from one that can't be looked at.
+// IsGone reports whether an error means that a task has ended, rather than that it can't be read.
 func IsGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH)
 }
 
-// Owner is whom a task or cgroup belongs to.
+// Owner is the owner of a task or cgroup.
 type Owner struct {
 	Cgroup    string
 	Container event.Container
 	Unit      string
 }
 
-// OwnerOf returns whom a task belongs to: of its cgroups, on all hierarchies, the one
-// that names a container, else a unit, else the deepest.
+// OwnerOf returns the owner of a task. Of its cgroups in all hierarchies it uses one that names a
+// container, or else a unit, or else the deepest.
 func OwnerOf(h operation.Host, pid int) (o Owner, err error) {
 	groups, err := h.FS.ProcCgroups(pid)
 	if err != nil {
@@ -80,18 +80,18 @@ func OwnerOf(h operation.Host, pid int) (o Owner, err error) {
 	return o, nil
 }
 
-// PatientOwner is owner, for no longer than a look may take.
+// PatientOwner is OwnerOf with the timeout of a look.
 func PatientOwner(h operation.Host, ctx context.Context, patient operation.Patience, pid int) (Owner, error) {
 	return operation.Look(ctx, patient, operation.LookLimit, func() (Owner, error) { return OwnerOf(h, pid) })
 }
 
-// OwnerOfCgroup reports whose a cgroup is.
+// OwnerOfCgroup returns the owner of a cgroup.
 func OwnerOfCgroup(path string) Owner {
 	a, _ := hostfs.ParseCgroupPath(path)
 	return Owner{Cgroup: path, Container: a.Container, Unit: a.Unit}
 }
 
-// String names the owner as events do; empty: only the root group is known.
+// String formats the owner like events do; empty if only the root cgroup is known.
 func (o *Owner) String() string {
 	ev := event.Event{Unit: o.Unit, Cgroup: &event.Cgroup{Path: display.Safe(o.Cgroup, operation.MaxShown)}}
 	if o.Container != (event.Container{}) {
@@ -100,7 +100,7 @@ func (o *Owner) String() string {
 	return ev.Owner()
 }
 
-// In is "" or " in pod …", for messages.
+// In returns "" or " in pod …", for messages.
 func (o *Owner) In() string {
 	if s := o.String(); s != "" {
 		return " in " + s
@@ -108,7 +108,7 @@ func (o *Owner) In() string {
 	return ""
 }
 
-// OwnerResults are those that ReportOwner sets.
+// OwnerResults returns the results that ReportOwner sets.
 func OwnerResults() []operation.Result {
 	return []operation.Result{
 		{Name: "owner", Doc: "its pod and container, systemd unit or cgroup"},
@@ -125,7 +125,7 @@ func ReportOwner(f *operation.Finding, o *Owner) {
 	f.Text("cgroup", o.Cgroup)
 }
 
-// TaskName is "comm[pid]".
+// TaskName returns "comm[pid]".
 func TaskName(comm string, pid int) string {
 	return display.Safe(comm, 64) + "[" + strconv.Itoa(pid) + "]"
 }

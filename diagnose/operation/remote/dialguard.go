@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// dialTimeout bounds one connection. Two SYNs of three are sent by then.
+// dialTimeout is the timeout of one connection. Two of three SYNs are sent within it.
 const dialTimeout = 5 * time.Second
 
-// guardedDialer returns a dialer that refuses what no operation has to talk to. It
-// looks at the address that is connected to, so that no name leads around it.
+// guardedDialer returns a dialer that refuses addresses that no operation needs. It checks the
+// address that is actually connected to, so that DNS names can't bypass it.
 func guardedDialer(linkLocal bool) *net.Dialer {
 	d := &net.Dialer{Timeout: dialTimeout}
 	d.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
@@ -30,12 +30,12 @@ func guardedDialer(linkLocal bool) *net.Dialer {
 	return d
 }
 
-// refusedAddress returns why a is not connected to; "": it may be. Clouds hand out
-// the credentials of the node at link-local addresses, and at some others.
+// refusedAddress returns why a must not be connected to; "" if it may be. Clouds provide the node's
+// credentials at link-local addresses and some others.
 func refusedAddress(a netip.Addr, linkLocal bool) string {
 	a = a.Unmap().WithZone("")
 	if nat64 := a.As16(); a.Is6() && [12]byte(nat64[:12]) == [12]byte{0, 0x64, 0xff, 0x9b} {
-		a = netip.AddrFrom4([4]byte(nat64[12:])) // where a translator leads to (RFC 6052)
+		a = netip.AddrFrom4([4]byte(nat64[12:])) // the address that a translator connects to (RFC 6052)
 	}
 	if !a.IsValid() || a.IsUnspecified() {
 		return a.String() + " is no address of a host"

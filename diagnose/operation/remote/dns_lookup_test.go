@@ -21,10 +21,10 @@ import (
 	"github.com/kernosis/kernosis/vmtest/operationtest"
 )
 
-// zone answers a question; nil packets are not sent.
+// zone answers a query; nil packets are not sent.
 type zone func(network string, q dnsmessage.Message) []dnsmessage.Message
 
-// serveDNS starts a name server on the loopback, for UDP and TCP.
+// serveDNS starts a name server on a loopback address, for UDP and TCP.
 func serveDNS(t *testing.T, address string, z zone) (port string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", address)
@@ -86,7 +86,7 @@ func serveDNS(t *testing.T, address string, z zone) (port string) {
 	return port
 }
 
-// reply makes the answer to a question.
+// reply returns the answer to a query.
 func reply(q dnsmessage.Message, code dnsmessage.RCode, bodies ...dnsmessage.ResourceBody) dnsmessage.Message {
 	m := dnsmessage.Message{Header: dnsmessage.Header{ID: q.ID, Response: true, RCode: code, Authoritative: true}, Questions: q.Questions}
 	for i, b := range bodies {
@@ -95,7 +95,7 @@ func reply(q dnsmessage.Message, code dnsmessage.RCode, bodies ...dnsmessage.Res
 	return m
 }
 
-// someZone answers by the first label of the name.
+// someZone answers according to the first label of the name.
 func someZone(network string, q dnsmessage.Message) []dnsmessage.Message {
 	name := q.Questions[0].Name.String()
 	target := dnsmessage.MustNewName("t.example.")
@@ -126,7 +126,7 @@ func someZone(network string, q dnsmessage.Message) []dnsmessage.Message {
 			m.Answers = append(m.Answers, dnsmessage.Resource{Header: dnsmessage.ResourceHeader{Name: target, Class: dnsmessage.ClassINET}, Body: &dnsmessage.AResource{A: [4]byte{10, 0, 1, byte(i)}}})
 		}
 		return []dnsmessage.Message{m}
-	case "spoofed": // others' answers before the true one
+	case "spoofed": // answers by others before the true one
 		other, id := reply(q, dnsmessage.RCodeRefused), reply(q, dnsmessage.RCodeRefused)
 		id.ID++
 		other.Questions = []dnsmessage.Question{{Name: target, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}
@@ -170,7 +170,7 @@ func TestDNSLookup(t *testing.T) {
 	if err != nil || out.Results["transport"] != "tcp" || strings.Count(out.Results["addresses"], ",") != maxRecords-1 {
 		t.Errorf("%q, %v", out.Results, err)
 	}
-	// Nobody, and one that is silent.
+	// There is no server, or a silent one.
 	_, _, err = operationtest.RunBuiltin(t, b, map[string]string{"name": "silent.example", "server": "127.0.0.1", "serverPort": port, "timeout": "100ms", "tries": "3"})
 	if err == nil || err.Error() != "no name server answers: 127.0.0.1:"+port+": no answer to 3 queries of 100ms each" {
 		t.Error(err)
@@ -192,7 +192,7 @@ func TestDNSLookup(t *testing.T) {
 	}
 }
 
-// TestDNSLookupAsksEachServer: what each of the node's name servers says is reported.
+// TestDNSLookupAsksEachServer: the answer of each of the node's name servers is reported.
 func TestDNSLookupAsksEachServer(t *testing.T) {
 	port := serveDNS(t, "127.0.0.3:0", someZone)
 	failing := func(_ string, q dnsmessage.Message) []dnsmessage.Message {
@@ -216,7 +216,7 @@ func TestDNSLookupAsksEachServer(t *testing.T) {
 	}
 }
 
-// FuzzDNSAnswer reads what a server may send.
+// FuzzDNSAnswer parses arbitrary answers.
 func FuzzDNSAnswer(f *testing.F) {
 	q := dnsmessage.Message{Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName("all.x."), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}
 	for _, label := range []string{"all.x.", "two.x.", "1.x."} {

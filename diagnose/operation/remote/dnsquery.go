@@ -16,7 +16,7 @@ import (
 	"github.com/kernosis/kernosis/collector/netprobe"
 )
 
-// dnsTypes are the types of records that can be asked for.
+// dnsTypes returns the record types that can be queried.
 func dnsTypes() map[string]dnsmessage.Type {
 	return map[string]dnsmessage.Type{
 		"A": dnsmessage.TypeA, "AAAA": dnsmessage.TypeAAAA, "CNAME": dnsmessage.TypeCNAME, "MX": dnsmessage.TypeMX, "NS": dnsmessage.TypeNS,
@@ -24,7 +24,7 @@ func dnsTypes() map[string]dnsmessage.Type {
 	}
 }
 
-// dnsAnswer is what one server says.
+// dnsAnswer is the answer of one server.
 type dnsAnswer struct {
 	server        netip.AddrPort
 	rcode         string
@@ -32,7 +32,7 @@ type dnsAnswer struct {
 	tcp           bool
 	records       []string // as in a zone file, without class
 	addresses     []string
-	ttl           uint32 // the lowest; of no record 0
+	ttl           uint32 // the lowest; 0 without records
 	latency       time.Duration
 	err           error
 }
@@ -44,8 +44,8 @@ func (a *dnsAnswer) String() string {
 	return fmt.Sprintf("%s: %s in %s", a.server, a.rcode, a.latency.Round(10*time.Microsecond))
 }
 
-// askDNS asks one server: by UDP, again for each of tries that has no answer in time,
-// and by TCP where the answer doesn't fit.
+// askDNS queries one server: by UDP, up to tries times while there is no answer in time, and by TCP
+// if the answer is truncated.
 func askDNS(ctx context.Context, server netip.AddrPort, q dnsmessage.Question, timeout time.Duration, tries int) dnsAnswer {
 	a := dnsAnswer{server: server}
 	for range tries {
@@ -78,7 +78,7 @@ func askDNS(ctx context.Context, server netip.AddrPort, q dnsmessage.Question, t
 // maxRecords bounds the records of an answer that are reported.
 const maxRecords = 64
 
-// read takes the records.
+// read reads the records.
 func (a *dnsAnswer) read(p *dnsmessage.Parser) error {
 	for len(a.records) < maxRecords {
 		r, err := p.Answer()

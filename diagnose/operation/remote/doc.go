@@ -1,3 +1,3 @@
-// Package remote has the operations that others answer: a web server, a script, a name
-// server, a Go program's profiles; and the webhook.
+// Package remote has the operations that query others: a web server, a script, a name server, the
+// profiles of a Go program; and the webhook.
 package remote

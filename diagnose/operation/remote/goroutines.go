@@ -12,22 +12,22 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// stackSummary counts goroutines in the text of their stacks (debug=2), as it comes: a
-// line "goroutine 7 [chan receive, 12 minutes]:" begins each.
+// stackSummary counts goroutines in the text of their stacks (debug=2) while it is written. A line
+// "goroutine 7 [chan receive, 12 minutes]:" starts each goroutine.
 type stackSummary struct {
-	line    []byte // the beginning of the one that is not complete
+	line    []byte // beginning of an incomplete line
 	count   int
 	states  map[string]int
 	longest int // minutes
 }
 
 const (
-	maxStackLine      = 512 // of a line, what is looked at
-	maxStates         = 32  // different ones that are counted
+	maxStackLine      = 512 // bytes of a line that are parsed
+	maxStates         = 32  // distinct states that are counted
 	maxStatesReported = 8
 )
 
-// Write takes the next part of the text.
+// Write parses the next part of the text.
 func (s *stackSummary) Write(b []byte) (int, error) {
 	n := len(b)
 	for {
@@ -51,7 +51,7 @@ func (s *stackSummary) take(line string) {
 	if _, err := strconv.ParseUint(id, 10, 64); err != nil || !ok {
 		return
 	}
-	// Between the number and the state a process may show more: gp=0x… m=nil.
+	// A process may print more between number and state: gp=0x… m=nil.
 	_, rest, ok = strings.Cut(rest, "[")
 	if !ok {
 		return
@@ -76,7 +76,7 @@ func (s *stackSummary) take(line string) {
 	s.states[state]++
 }
 
-// addTo adds to results.
+// addTo adds the summary to results.
 func (s *stackSummary) addTo(results map[string]string) {
 	results["goroutines"] = strconv.Itoa(s.count)
 	results["longestWait"] = strconv.Itoa(s.longest) + "m"

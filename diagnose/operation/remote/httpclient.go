@@ -20,19 +20,19 @@ import (
 )
 
 const (
-	// maxHeader bounds the header of an answer, in bytes.
+	// maxHeader bounds the header of a response, in bytes.
 	maxHeader = 64 << 10
-	// maxStatusBody is how much of a body a message repeats.
+	// maxStatusBody is how much of a body an error quotes.
 	maxStatusBody = 256
-	// maxPEM bounds the files of certificates: a bundle of all public roots has 250 KiB.
+	// maxPEM bounds certificate files: a bundle of all public roots has 250 KiB.
 	maxPEM = 4 << 20
 )
 
-// TLS is how a server is verified, and how the agent shows who it is. It can't be turned
-// off.
+// TLS configures how servers are verified, and the client certificate of the agent. Verification
+// can't be disabled.
 type TLS struct {
-	CA         []byte // certificates (PEM) that servers are verified with; none: the system's
-	Cert, Key  []byte // the agent's own certificate (PEM); none: it shows none
+	CA         []byte // CA certificates (PEM) that verify servers; none: the system's
+	Cert, Key  []byte // client certificate of the agent (PEM); none: no client certificate
 	ServerName string // name that the server's certificate must have; "": the address
 }
 
@@ -41,13 +41,13 @@ func (t *TLS) isZero() bool {
 	return len(t.CA) == 0 && len(t.Cert) == 0 && len(t.Key) == 0 && t.ServerName == ""
 }
 
-// Check returns what is wrong with it, as far as that can be checked without a server.
+// Check returns what is wrong with t, as far as it shows without a server.
 func (t *TLS) Check() error {
 	_, err := t.config()
 	return err
 }
 
-// config returns what crypto/tls takes. Errors repeat nothing of keys.
+// config returns the configuration for crypto/tls. Errors quote nothing from keys.
 func (t *TLS) config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	if len(t.CA) > 0 {
@@ -82,9 +82,9 @@ func readBounded(path string, limit int64) ([]byte, error) {
 	return b, err
 }
 
-// newHTTPClient returns a client for one request: it verifies, follows no redirect, asks
-// no proxy, and takes answers as they are sent, so that a small one can't become a huge
-// one. Close its idle connections when done.
+// newHTTPClient returns a client for one request. It verifies servers, follows no redirects, uses
+// no proxy, and does not decompress responses, so that a small one can't become huge. Close its
+// idle connections when done.
 func newHTTPClient(t TLS, linkLocal bool) (*http.Client, error) {
 	config, err := t.config()
 	if err != nil {
@@ -122,8 +122,7 @@ func post(ctx context.Context, client *http.Client, u *url.URL, facts map[string
 	return send(client, req)
 }
 
-// send makes a request. Method and address are not part of its error: callers name them as far
-// as they may be shown.
+// send sends a request. Its error has no method and address: callers add what may be shown of them.
 func send(client *http.Client, req *http.Request) (*http.Response, error) {
 	req.Header.Set("User-Agent", "kernosis")
 	resp, err := client.Do(req)
@@ -133,21 +132,21 @@ func send(client *http.Client, req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// statusError says what an answer that is none has: its status, where it leads to, and
-// the start of its body.
+// statusError describes an unsuccessful response: status, redirect target, and the start of its
+// body.
 func statusError(resp *http.Response) error {
 	text := "status " + display.Safe(resp.Status, operation.MaxQuoted)
 	if to := resp.Header.Get("Location"); to != "" && resp.StatusCode/100 == 3 {
 		text += ", redirected to " + operation.Quoted(to) + ": redirects are not followed"
 	}
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxStatusBody+1)) // as far as it can be read
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxStatusBody+1)) // as much as can be read
 	if s := strings.TrimSpace(string(body)); s != "" {
 		text += ": " + display.Safe(s, maxStatusBody)
 	}
 	return errors.New(text)
 }
 
-// readAnswer returns the body of an answer, at most limit bytes of it.
+// readAnswer returns the body of a response. It returns an error if it has more than limit bytes.
 func readAnswer(resp *http.Response, limit int64) ([]byte, error) {
 	if enc := resp.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
 		return nil, fmt.Errorf("answer is encoded as %s, which was not asked for", operation.Quoted(enc))
@@ -165,7 +164,7 @@ func readAnswer(resp *http.Response, limit int64) ([]byte, error) {
 	return b, nil
 }
 
-// WhyEnded makes the end of ctx out of an error that came of it.
+// WhyEnded replaces err by the reason why ctx ended, if it has ended.
 func WhyEnded(ctx context.Context, err error) error {
 	if cause := ctx.Err(); cause != nil && err != nil {
 		if errors.Is(cause, context.DeadlineExceeded) {

@@ -21,25 +21,23 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// maxAnswer bounds what a server answers, in bytes.
+// maxAnswer bounds the body of a response, in bytes.
 const maxAnswer = 1 << 20
 
-// HTTPServer is an operation that a web server does. It gets a POST with a JSON object
-// of strings, what [Call.Parameters] has, and answers 200 with another, the results.
-// Any other status is a failure. It holds no state and may be run by several
-// goroutines at once.
+// HTTPServer is an operation that calls a web server. It sends a POST with [Call.Parameters] as a
+// JSON object of strings; the server answers 200 with another such object, the results. Any other
+// status is a failure. HTTPServer holds no state, and several goroutines may run it at once.
 type HTTPServer struct {
 	Scheme  string // http or https; "": http, as in KubeDiag
 	Address string // IP address or DNS name
-	Port    int    // 0: 80 or 443, as the scheme has it
-	Path    string // with its query, if it has one; "": /
+	Port    int    // 0: 80 or 443, depending on the scheme
+	Path    string // may have a query; "": /
 	TLS     TLS
-	// AllowLinkLocal lets it talk to link-local addresses, where metadata services of
-	// clouds are.
+	// AllowLinkLocal allows link-local addresses, which clouds use for their metadata services.
 	AllowLinkLocal bool
 }
 
-// URL returns where the operation is asked for, or all that is wrong with it.
+// URL returns the URL to call, or an error with all that is wrong with it.
 func (h *HTTPServer) URL() (*url.URL, error) {
 	var wrong []string
 	scheme := cmp.Or(h.Scheme, "http")
@@ -77,8 +75,8 @@ func (h *HTTPServer) URL() (*url.URL, error) {
 	return u, nil
 }
 
-// Run asks the server once. An answer that is too long to be handed on is cut in the
-// results, and whole in the artifact answer.json.
+// Run calls the server once. If the answer is too long, the results are cut, and the artifact
+// answer.json has all of it.
 func (h *HTTPServer) Run(ctx context.Context, call *operation.Call) (operation.Output, error) {
 	u, err := h.URL()
 	if err != nil {
@@ -118,7 +116,7 @@ func (h *HTTPServer) ask(ctx context.Context, u *url.URL, parameters operation.V
 	return readAnswer(resp, maxAnswer)
 }
 
-// parseAnswer reads a JSON object of strings, in which no key stands twice.
+// parseAnswer parses a JSON object of strings without duplicate keys.
 func parseAnswer(b []byte) (map[string]string, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
@@ -130,7 +128,7 @@ func parseAnswer(b []byte) (map[string]string, error) {
 		if err != nil {
 			return nil, brokenJSON(err)
 		}
-		key := t.(string) // a decoder gives nothing else for a key
+		key := t.(string) // the decoder returns nothing else for a key
 		if problem := operation.KeyProblem(key); problem != "" {
 			return nil, errors.New(problem)
 		}
@@ -181,8 +179,8 @@ func jsonKind(t json.Token) string {
 	return "a number"
 }
 
-// writeArtifact makes an artifact of what is there already. Without disk budget it is
-// left out, or what there is room for is kept: the results are worth more than it.
+// writeArtifact writes content to an artifact. Beyond the disk budget it logs that and returns no
+// error: the results matter more than the artifact.
 func writeArtifact(c *operation.Call, name string, content []byte) error {
 	w, err := c.Artifacts.Create(name)
 	if err == nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/operationtest"
 )
 
-// serverOf returns the operation of a test server.
+// serverOf returns the operation that calls a test server.
 func serverOf(t *testing.T, address string) *HTTPServer {
 	t.Helper()
 	host, port, err := net.SplitHostPort(address)
@@ -138,7 +138,7 @@ func TestHTTPServerStatus(t *testing.T) {
 	}
 }
 
-// TestHTTPServerLongAnswer: what doesn't fit into results is an artifact.
+// TestHTTPServerLongAnswer: an answer that doesn't fit into results becomes an artifact.
 func TestHTTPServerLongAnswer(t *testing.T) {
 	answer := `{"a":"` + strings.Repeat("ä", 4000) + `","b":"short"}`
 	h := serve(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answer) })
@@ -201,8 +201,8 @@ func TestHTTPServerBoundsAnswers(t *testing.T) {
 	}
 }
 
-// TestHTTPServerSlowAnswers: who answers a byte at a time, or never, is waited for until
-// the time is up.
+// TestHTTPServerSlowAnswers: a server that answers a byte at a time, or never, is waited for until
+// the timeout.
 func TestHTTPServerSlowAnswers(t *testing.T) {
 	for name, first := range map[string]string{
 		"nothing": "", "status": "HTTP/1.1 200 OK\r\n", "body": "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{",
@@ -258,7 +258,7 @@ func TestHTTPServerAsksNoProxy(t *testing.T) {
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
 	t.Setenv("http_proxy", "http://127.0.0.1:1")
 	h := serve(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") })
-	// Go asks no proxy for an address of the loopback: its other name is needed.
+	// Go never uses a proxy for loopback addresses, so check the setting, too.
 	client, err := newHTTPClient(TLS{}, false)
 	if err != nil || client.Transport.(*http.Transport).Proxy != nil {
 		t.Errorf("a proxy is asked; %v", err)
@@ -316,7 +316,7 @@ func TestRefusedAddresses(t *testing.T) {
 			t.Error(why)
 		}
 	}
-	// Where a name leads is looked at when it is connected to.
+	// The address of a name is checked when it is connected to.
 	d := guardedDialer(false)
 	if c, err := d.DialContext(t.Context(), "tcp", "169.254.169.254:80"); err == nil || !strings.Contains(err.Error(), "refused: 169.254.169.254 is link-local") {
 		t.Errorf("%v, %v", c, err)

@@ -17,8 +17,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// maxProfile bounds a profile, in bytes: the stacks of 30,000 goroutines, or 30 s of
-// trace of a busy process.
+// maxProfile bounds a profile, in bytes: the stacks of 30,000 goroutines, or a trace of a busy
+// process over 30 s.
 const maxProfile = 32 << 20
 
 func Pprof(h operation.Host) operation.Builtin {
@@ -48,10 +48,10 @@ func Pprof(h operation.Host) operation.Builtin {
 	}
 }
 
-// profileRequest is a profile's request and form.
+// profileRequest has the URL, artifact name and format of a kind of profile.
 type profileRequest struct {
 	path, query, artifact string
-	begins                string // what such a profile begins with
+	begins                string // what such a profile starts with
 }
 
 func profileOf(kind string, seconds time.Duration) profileRequest {
@@ -119,7 +119,7 @@ func takeProfile(ctx context.Context, client *http.Client, u *url.URL, r profile
 	if enc := resp.Header.Get("Content-Encoding"); enc != "" {
 		return operation.Output{}, fmt.Errorf("answer is encoded as %s, which was not asked for", operation.Quoted(enc))
 	}
-	// Whatever else answers here is not kept.
+	// Answers of other services are not stored.
 	begin := make([]byte, len(r.begins))
 	n, err := io.ReadFull(resp.Body, begin)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -152,7 +152,7 @@ func takeProfile(ctx context.Context, client *http.Client, u *url.URL, r profile
 	case err != nil:
 		return operation.Output{}, fmt.Errorf("after %d bytes: %w", size, err)
 	case size == maxProfile:
-		// Whether there is one more byte reports whether it was cut.
+		// It was truncated if one more byte follows.
 		m, _ := io.ReadFull(resp.Body, begin[:1])
 		out.Truncated = m > 0
 	}

@@ -26,7 +26,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/operationtest"
 )
 
-// profiles serves those of this process.
+// profiles serves the profiles of this process.
 func profiles() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", httppprof.Index)
@@ -35,7 +35,7 @@ func profiles() http.Handler {
 	return mux
 }
 
-// at returns parameters that lead to a test server.
+// at returns the parameters for a test server.
 func at(t *testing.T, s *httptest.Server, more ...string) map[string]string {
 	t.Helper()
 	host, port, err := net.SplitHostPort(s.Listener.Addr().String())
@@ -157,7 +157,7 @@ func TestPprofRefuses(t *testing.T) {
 	}
 }
 
-// TestPprofIsBounded: in bytes, by the disk's budget, and by time.
+// TestPprofIsBounded: in bytes, by the disk budget, and in time.
 func TestPprofIsBounded(t *testing.T) {
 	endless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, "goroutine 1 [running]:\n")

@@ -20,22 +20,21 @@ const (
 	shell     = "/bin/sh"
 	maxScript = 256 << 10
 	maxArgs   = 64
-	// maxStderr is how much of the end of its standard error a message repeats.
+	// maxStderr is how much of the end of the standard error an error quotes.
 	maxStderr = 512
 )
 
-// Script is an operation that a shell script does. Its arguments are the values of
-// ArgKeys in [Call.Parameters]. Its results, unless ResultKey is empty, are
-// operation.<ResultKey>.output, what it wrote to both streams (in the order in which it
-// was read, which may differ from that of writing by a moment), and
-// operation.<ResultKey>.error, "" or why it failed.
+// Script is an operation that runs a shell script. Its arguments are the values of ArgKeys in
+// [Call.Parameters]. Its results, unless ResultKey is empty, are operation.<ResultKey>.output,
+// which has the output to both streams (in the order of reading, which may differ slightly from
+// that of writing), and operation.<ResultKey>.error, which is "" or why it failed.
 type Script struct {
 	Script    string
 	ArgKeys   []string
 	ResultKey string
 }
 
-// Check returns all that is wrong with a script, without running it.
+// Check returns an error with all that is wrong with the script, without running it.
 func (p *Script) Check() error {
 	var wrong []string
 	switch {
@@ -62,7 +61,7 @@ func (p *Script) Check() error {
 
 func (p *Script) key(what string) string { return "operation." + p.ResultKey + "." + what }
 
-// args looks the arguments up.
+// args returns the values of the arguments.
 func (p *Script) args(values operation.Values) ([]string, error) {
 	args := make([]string, 0, len(p.ArgKeys))
 	var wrong []string
@@ -82,9 +81,9 @@ func (p *Script) args(values operation.Values) ([]string, error) {
 	return args, nil
 }
 
-// Run runs a script until it or ctx ends; then nothing is left of it. One that fails is
-// an error, with its results all the same. Output that is too long to be handed on is
-// cut in the results, and is the artifact output.txt.
+// Run runs a script until it or ctx ends; then none of its processes is left. If it fails, Run
+// returns an error together with the results. If the output is too long, the results are cut, and
+// the artifact output.txt has it.
 func (s *Scripts) Run(ctx context.Context, p *Script, call *operation.Call) (operation.Output, error) {
 	if s.reason != nil {
 		return operation.Output{}, s.reason
@@ -121,8 +120,8 @@ func (s *Scripts) Run(ctx context.Context, p *Script, call *operation.Call) (ope
 	return out, failure
 }
 
-// run runs the shell. Limits that are of a process are set by a shell in its place,
-// before it runs the script: it is the only one who can.
+// run runs the shell. Per-process limits can only be set from within: a first shell sets them, and
+// is then replaced by the shell that runs the script.
 func (s *Scripts) run(ctx context.Context, text string, args []string) (process.Outcome, error) {
 	script, err := sealed(text)
 	if err != nil {
@@ -151,7 +150,7 @@ func (s *Scripts) run(ctx context.Context, text string, args []string) (process.
 	return o, nil
 }
 
-// memory returns the limit of each process, which can't be more than the agent's own.
+// memory returns the memory limit of each process, which can't exceed the agent's own.
 func (s *Scripts) memory() int64 {
 	var own unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_DATA, &own); err == nil && own.Max < uint64(s.bounds.Memory) {
@@ -160,7 +159,7 @@ func (s *Scripts) memory() int64 {
 	return s.bounds.Memory
 }
 
-// scriptFailure says how a script failed; nil: it did not.
+// scriptFailure returns why a script failed; nil if it succeeded.
 func scriptFailure(ctx context.Context, o *process.Outcome) error {
 	var what string
 	switch {
@@ -195,7 +194,7 @@ func scriptFailure(ctx context.Context, o *process.Outcome) error {
 	return errors.New("script " + what)
 }
 
-// scriptError is why a script was ended, in words, and the error that it came of.
+// scriptError describes why a script was ended, and wraps the cause.
 type scriptError struct {
 	text  string
 	cause error

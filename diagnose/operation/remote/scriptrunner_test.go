@@ -25,12 +25,12 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// scriptsIn returns Scripts with the usual bounds whose control groups are in parent.
+// scriptsIn returns Scripts with the usual bounds and with cgroups below parent.
 func scriptsIn(parent string) *Scripts {
 	return openScripts(func() (string, error) { return parent, nil }, usualBounds(), slog.New(slog.DiscardHandler))
 }
 
-// testScripts returns Scripts with a control group for this test, and that group.
+// testScripts returns Scripts with a cgroup for this test, and the path of that cgroup.
 func testScripts(t *testing.T, change ...func(*scriptBounds)) (s *Scripts, parent string) {
 	t.Helper()
 	own, err := process.OwnCgroup()
@@ -144,7 +144,7 @@ func TestScriptUser(t *testing.T) {
 	}
 }
 
-// TestScriptIsEndedWithAllItStarted: also what has left its process group and session.
+// TestScriptIsEndedWithAllItStarted: even processes that have left its process group and session.
 func TestScriptIsEndedWithAllItStarted(t *testing.T) {
 	testall.Only(t)
 	s, parent := testScripts(t)
@@ -223,12 +223,12 @@ func TestScriptOutput(t *testing.T) {
 	if err != nil || out.Truncated || out.Results["operation.x.output"] != `\x00\x01\xff\x1b[0m`+"\tä\\r\n" || len(kept.Files) > 0 {
 		t.Errorf("%q, %v", out.Results, err)
 	}
-	// What it wrote is there when it fails, too.
+	// The output is also available if the script fails.
 	_, kept, err = runScript(t, s, "head -c 5000 /dev/zero; exit 4", operationtest.Longest)
 	if err == nil || !bytes.Equal([]byte(kept.Files["output.txt"]), make([]byte, 5000)) {
 		t.Errorf("%d bytes, %v", len(kept.Files["output.txt"]), err)
 	}
-	// Endless output is read as fast as it comes, and not kept.
+	// Endless output is read as fast as it comes, and dropped.
 	_, _, err = runScript(t, s, "cat /dev/zero", 500*time.Millisecond)
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
@@ -273,8 +273,8 @@ func TestScriptIsCancelled(t *testing.T) {
 	}
 }
 
-// An agent and a command beside it have one control group: neither ends what the other runs,
-// and what a killed command has left is ended by the next process.
+// An agent and a command in the same cgroup: neither kills the other's scripts, and the next
+// process kills what a killed command has left.
 func TestScriptsOfTwoProcesses(t *testing.T) {
 	agent, parent := testScripts(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -311,7 +311,7 @@ func TestScriptsOfTwoProcesses(t *testing.T) {
 	}
 }
 
-// None of those that start at once removes the folder of another.
+// Processes that start at the same time don't remove each other's folders.
 func TestScriptsOfProcessesThatStartAtOnce(t *testing.T) {
 	_, parent := testScripts(t)
 	var wg sync.WaitGroup

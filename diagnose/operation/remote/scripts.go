@@ -17,45 +17,45 @@ import (
 	"github.com/kernosis/kernosis/collector/process"
 )
 
-// ErrScriptsOff is the answer of an agent that runs no scripts.
+// ErrScriptsOff is the error of an agent on which scripts are disabled.
 var ErrScriptsOff = errors.New("scripts are off on this node: diagnose-scripts in the configuration turns them on")
 
-// nobody is the user and group that scripts have, without other groups.
+// nobody is the user and group of scripts. They have no supplementary groups.
 const nobody = 65534
 
-// scriptBounds bound a script.
+// scriptBounds are the limits of a script.
 type scriptBounds struct {
-	// The memory is that of each of its processes (RLIMIT_DATA), and of all together where
-	// the control group has the memory controller.
+	// The memory limit applies to each process (RLIMIT_DATA), and to all together if the cgroup has
+	// the memory controller.
 	process.Limits
-	output int // bytes that are kept of what it writes
+	output int // bytes of output that are kept
 }
 
 func usualBounds() scriptBounds {
 	return scriptBounds{Limits: process.Limits{Processes: 256, Memory: 512 << 20}, output: 1 << 20}
 }
 
-// Scripts runs the scripts of operations, several at a time. Make one with [OpenScripts].
+// Scripts runs the scripts of operations, several at a time. [OpenScripts] creates one.
 type Scripts struct {
 	bounds scriptBounds
-	user   *syscall.Credential // nil: the agent's own, which is not root's
+	user   *syscall.Credential // nil: the agent's own, which is not root
 	groups *process.Groups
 	lock   *os.File // on the folder of groups
-	reason error    // why it runs none
+	reason error    // why scripts can't run
 	serial atomic.Uint64
 }
 
-// OpenScripts makes ready to run scripts, and kills those that a killed process left. Where
-// none can be run, [Scripts.Run] says why.
+// OpenScripts prepares running scripts, and kills those that a killed agent left. If scripts can't
+// run here, [Scripts.Run] returns why.
 func OpenScripts(log *slog.Logger) *Scripts {
 	return openScripts(process.OwnCgroup, usualBounds(), log)
 }
 
-// openScripts makes the control groups of scripts below a parent. No script is run without
-// one, because nothing else ends what has left its session.
+// openScripts creates the folder for cgroups of scripts below a parent. Scripts don't run without a
+// cgroup, because nothing else kills processes that have left their session.
 func openScripts(parent func() (string, error), bounds scriptBounds, log *slog.Logger) *Scripts {
-	// What the agent was started with is not for scripts: files of its own are marked
-	// so by Go. Before Linux 5.11 there is no such call.
+	// Scripts must not inherit files that the agent was started with; Go already sets close-on-exec
+	// on files that it opens. Linux before 5.11 lacks this call.
 	_ = unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
 	s := &Scripts{bounds: bounds}
 	if os.Geteuid() == 0 {
@@ -72,21 +72,22 @@ func openScripts(parent func() (string, error), bounds scriptBounds, log *slog.L
 	return s
 }
 
-// groupsDir begins the name of a process's folder of control groups: an agent, and commands
-// beside it in its control group, have one each, which scripts can't open to lock it.
+// groupsDir is the prefix of the name of a process' folder for cgroups. An agent, and commands
+// beside it in its cgroup, have one each. Scripts can't open it to lock it.
 const groupsDir = "kernosis-scripts"
 
-// errTaken says that another process has a folder, or has removed it.
+// errTaken is returned if another process holds or has removed a folder.
 var errTaken = errors.New("another process has it")
 
-// openGroups makes the folder of this process, and empties those of killed ones.
+// openGroups creates the folder of this process, and removes those of killed ones.
 func (s *Scripts) openGroups(parent string, log *slog.Logger) error {
 	for s.groups == nil {
 		dir, err := os.MkdirTemp(parent, groupsDir+"-")
 		if err == nil {
 			s.groups, s.lock, err = s.take(dir, log)
 		}
-		// Before it is locked, another process that starts may take it for a killed one's.
+		// Until it is locked, another process that starts may mistake it for one of a killed
+		// process.
 		if err != nil && !errors.Is(err, errTaken) {
 			return err
 		}
@@ -104,14 +105,15 @@ func (s *Scripts) openGroups(parent string, log *slog.Logger) error {
 	return err
 }
 
-// take empties a folder, and locks it until the file is closed or this process ends.
+// take kills everything in a folder's cgroups, and locks the folder until the file is closed or
+// this process ends.
 func (s *Scripts) take(dir string, log *slog.Logger) (groups *process.Groups, lock *os.File, err error) {
 	lock, err = os.Open(dir)
 	if err == nil {
 		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	}
 	if err == nil {
-		_, err = os.Stat(dir) // whoever had it may have removed it
+		_, err = os.Stat(dir) // the previous holder may have removed it
 	}
 	switch {
 	case errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, fs.ErrNotExist):
@@ -125,7 +127,7 @@ func (s *Scripts) take(dir string, log *slog.Logger) (groups *process.Groups, lo
 	return groups, lock, err
 }
 
-// Close ends what is left of scripts, if s is not nil. Run must not be called any more.
+// Close kills what is left of scripts. s may be nil. Run must not be called afterwards.
 func (s *Scripts) Close() {
 	if s != nil && s.groups != nil {
 		s.groups.Close()
@@ -133,11 +135,11 @@ func (s *Scripts) Close() {
 	}
 }
 
-// sealed returns a file in memory with text, which nobody can change.
+// sealed returns an in-memory file with text that nobody can change.
 func sealed(text string) (*os.File, error) {
 	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
-	// vm.memfd_noexec wants it to be reported that nothing is to be executed; kernels
-	// before 6.3 don't know that.
+	// The sysctl vm.memfd_noexec requires declaring that the file is not executable; kernels before
+	// 6.3 don't know that flag.
 	fd, err := unix.MemfdCreate("kernosis-script", flags|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) {
 		fd, err = unix.MemfdCreate("kernosis-script", flags)

@@ -17,7 +17,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testserver"
 )
 
-// tlsServer starts a server with a certificate of a; who asks it needs one of clients.
+// tlsServer starts a server with a certificate signed by a. Clients need a certificate signed by
+// clients.
 func tlsServer(t *testing.T, a *testserver.Authority, template *x509.Certificate, clients *testserver.Authority) *HTTPServer {
 	t.Helper()
 	cert, key := a.Sign(t, "server", template)
@@ -64,7 +65,7 @@ func TestTLS(t *testing.T) {
 		template *x509.Certificate
 		clients  *testserver.Authority
 		tls      TLS
-		want     string // of the error, or of who asks
+		want     string // of the error, or of the client's name
 	}{
 		{"own authority", loopback(), nil, TLS{CA: ours.PEM}, ""},
 		{"system's authorities", loopback(), nil, TLS{}, "certificate signed by unknown authority"},

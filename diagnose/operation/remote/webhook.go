@@ -38,7 +38,7 @@ func Webhook(operation.Host) operation.Builtin {
 	}
 }
 
-// webhookFacts are the parameters that are sent, by their names.
+// webhookFacts returns the parameters that are sent.
 func webhookFacts() []operation.Parameter {
 	return []operation.Parameter{
 		{Name: "verdictReason", Doc: "the cause in a word"},
@@ -64,7 +64,7 @@ func webhook(ctx context.Context, p operation.Values, facts map[string]string) (
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return operation.Output{}, errors.New("url is none as https://host/path")
 	}
-	where := u.Scheme + "://" + u.Host // paths of webhooks are secrets
+	where := u.Scheme + "://" + u.Host // the path of a webhook is a secret
 	var verify TLS
 	if p["caFile"] != "" {
 		if verify.CA, err = readBounded(p["caFile"], maxPEM); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
-// diagnoses takes those about the subject: of all namespaces where that is allowed, else of
-// those in which they are made.
+// diagnoses reads the Diagnoses about the subject: from all namespaces if that is allowed,
+// otherwise from those in which Diagnoses are created.
 func (r *reader) diagnoses(ctx context.Context, node string) {
 	o := metav1.ListOptions{Limit: maxObjects}
 	if node != "" {
@@ -38,7 +38,7 @@ func (r *reader) diagnoses(ctx context.Context, node string) {
 	switch {
 	case err == nil:
 	case apierrors.IsNotFound(err):
-		// The kind is not installed: there are none.
+		// The kind is not installed, so there are none.
 	default:
 		r.lacks("Diagnoses", err.Error(), false)
 	}
@@ -68,7 +68,7 @@ func (r *reader) about(d *v1alpha1.Diagnosis) bool {
 		return d.Spec.NodeName == s.Name
 	}
 	if uid := d.Spec.Parameters["podUID"]; uid != "" && s.UID != "" {
-		return r.in.Pods[uid] != "" // another pod of the name has another
+		return r.in.Pods[uid] != "" // another pod with this name has another UID
 	}
 	ref := d.Spec.PodReference
 	if ref == nil {
@@ -78,7 +78,7 @@ func (r *reader) about(d *v1alpha1.Diagnosis) bool {
 	return pod.Namespace == s.Namespace && pod.Name == s.Name && (s.Container == "" || ref.Container == "" || ref.Container == s.Container)
 }
 
-// Diagnosis is a Diagnosis as an answer needs it.
+// Diagnosis converts a Diagnosis for an answer.
 func Diagnosis(d *v1alpha1.Diagnosis) why.Diagnosis {
 	p := d.Spec.Parameters
 	out := why.Diagnosis{
@@ -101,7 +101,7 @@ func Diagnosis(d *v1alpha1.Diagnosis) why.Diagnosis {
 	return out
 }
 
-// Results fills in what came of the operations.
+// Results adds the results of the operations.
 func Results(out *why.Diagnosis, results []v1alpha1.Result, path v1alpha1.Path) {
 	names := map[int32]string{}
 	for i := range results {
@@ -126,7 +126,7 @@ func Results(out *why.Diagnosis, results []v1alpha1.Result, path v1alpha1.Path) 
 	}
 }
 
-// lease looks whether the node's agent lives.
+// lease checks whether the node's agent is alive.
 func (r *reader) lease(ctx context.Context, node string) {
 	var refused []string
 	source := "agent of node " + node

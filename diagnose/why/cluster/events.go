@@ -16,13 +16,13 @@ import (
 	"github.com/kernosis/kernosis/diagnose/why"
 )
 
-// component is what the agent's Events have as their source.
+// component is the source component of the agent's Events.
 const component = "kernosis"
 
-// isNow is in the message of an Event of a condition: "KernelDeadlock is now True: ".
+// isNow is part of the message of an Event about a condition: "KernelDeadlock is now True: ".
 const isNow = " is now "
 
-// events takes the Events of an object: the agent's are problems, others what somebody saw.
+// events reads the Events of an object: the agent's become problems, others are kept as Events.
 func (r *reader) events(ctx context.Context, namespace, by, of string) error {
 	list, err := r.core.CoreV1().Events(namespace).List(ctx, page(by))
 	if err != nil {
@@ -37,9 +37,9 @@ func (r *reader) events(ctx context.Context, namespace, by, of string) error {
 	for i := range list.Items {
 		e := &list.Items[i]
 		if uid := string(e.InvolvedObject.UID); r.in.Subject.Kind == why.KindPod && r.in.Subject.UID != "" && r.in.Pods[uid] == "" {
-			continue // of a pod of that name before
+			continue // of an earlier pod with this name
 		} else if r.in.Subject.Kind == why.KindPod && r.in.Subject.UID == "" && e.Source.Component == component {
-			r.in.Subject.UID = uid // of one that is gone
+			r.in.Subject.UID = uid // the pod is gone; take its UID from the Event
 			r.in.Pods[uid] = r.in.Subject.Namespace + "/" + r.in.Subject.Name
 		}
 		if e.Source.Component == component {
@@ -52,8 +52,8 @@ func (r *reader) events(ctx context.Context, namespace, by, of string) error {
 	return nil
 }
 
-// ours adds a series of the agent's own Events. An Event that a condition is healthy again is
-// no problem.
+// ours adds a series of the agent's own Events. It skips an Event that reports a condition as
+// healthy again.
 func (r *reader) ours(e *corev1.Event) {
 	f := event.FactsOf(e.Annotations)
 	p := why.Problem{
@@ -66,7 +66,7 @@ func (r *reader) ours(e *corev1.Event) {
 	if name, rest, ok := strings.Cut(e.Message, isNow); ok && !strings.Contains(name, " ") {
 		status, message, _ := strings.Cut(rest, ": ")
 		if problem.Status(status) != problem.True {
-			return // the Node's condition says so
+			return // the Node's condition has it
 		}
 		p.Condition, p.Message = name, message
 		p.Lasts = slices.ContainsFunc(r.in.Conditions, func(c problem.Condition) bool { return c.Type == name && c.Status == problem.True })

@@ -9,7 +9,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/why"
 )
 
-// pod takes what the pod's object says.
+// pod reads the pod's object.
 func (r *reader) pod(p *corev1.Pod) {
 	s := &r.in.Subject
 	s.UID, s.Node, s.Phase = string(p.UID), p.Spec.NodeName, string(p.Status.Phase)
@@ -64,7 +64,7 @@ func ending(t *corev1.ContainerStateTerminated) *why.Ending {
 	return &why.Ending{At: t.FinishedAt.Time, Reason: t.Reason, Code: int(t.ExitCode), Message: t.Message, ID: bare(t.ContainerID)}
 }
 
-// bare is a container's id without the runtime.
+// bare returns a container's id without the runtime.
 func bare(id string) string {
 	if _, rest, ok := strings.Cut(id, "://"); ok {
 		return rest

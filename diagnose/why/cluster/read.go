@@ -21,31 +21,31 @@ import (
 	"github.com/kernosis/kernosis/diagnose/why"
 )
 
-// Config says what is read and for whom.
+// Config configures [Read].
 type Config struct {
 	REST    *rest.Config
 	Subject why.Subject
-	// Namespaces are where agents and their Diagnoses may be, besides the subject's.
+	// Namespaces are further namespaces of agents and their Diagnoses, besides the subject's.
 	Namespaces []string
 	Now        time.Time
 	Since      time.Duration
 	Timeout    time.Duration // of a request; 0: 10 s
 }
 
-// maxObjects bounds each list: what is beyond it is named as unread.
+// maxObjects bounds each list. The answer reports that more exist.
 const maxObjects = 500
 
-// reader reads for one answer.
+// reader collects the input of one answer.
 type reader struct {
 	c      Config
 	core   kubernetes.Interface
-	own    rest.Interface // of our kinds
+	own    rest.Interface // for the kinds of kernosis.io
 	params runtime.ParameterCodec
 	in     why.Input
 }
 
-// Read returns what the API server says. Its error says that the subject is not there, or
-// that no API server answers.
+// Read returns the answer's input from the API server. It returns an error if the subject does not
+// exist, or if the API server does not answer.
 func Read(ctx context.Context, c Config) (why.Input, error) {
 	if c.Timeout <= 0 {
 		c.Timeout = 10 * time.Second
@@ -68,7 +68,7 @@ func Read(ctx context.Context, c Config) (why.Input, error) {
 	return r.in, err
 }
 
-// kinds makes the client of our own kinds, without asking what the server has.
+// kinds creates the client for our own kinds. It needs no discovery.
 func (r *reader) kinds(to *rest.Config) error {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -92,7 +92,7 @@ func (r *reader) ofPod(ctx context.Context) error {
 	case err == nil:
 		r.pod(pod)
 	case apierrors.IsNotFound(err):
-		// It may be gone, and have left Events.
+		// It may be gone and have left Events.
 		r.lacks("pod "+s.String(), "there is no such pod", false)
 	case !r.goesOn("pod "+s.String(), err, true):
 		return err
@@ -100,8 +100,8 @@ func (r *reader) ofPod(ctx context.Context) error {
 	missing := apierrors.IsNotFound(err)
 	by := "involvedObject.kind=Pod,involvedObject.name=" + s.Name
 	if s.UID != "" {
-		// Of a static pod kubelet's and ours are on another UID than the object's; the name
-		// finds both, and pods that had it before.
+		// For a static pod, the Events of kubelet and ours have another UID than the object. The
+		// name finds both, and also earlier pods with this name.
 		by += ",involvedObject.namespace=" + s.Namespace
 	}
 	if err := r.events(ctx, s.Namespace, by, s.String()); err != nil {
@@ -126,7 +126,7 @@ func (r *reader) ofNode(ctx context.Context) error {
 		return err
 	}
 	r.lease(ctx, name)
-	// Ours are where kubelet's are; a namespace can be configured for them.
+	// Our Events are in the same namespace as kubelet's, unless another is configured.
 	if err := r.events(ctx, metav1.NamespaceAll, "involvedObject.kind=Node,involvedObject.name="+name, "node "+name); err != nil {
 		return err
 	}
@@ -135,7 +135,8 @@ func (r *reader) ofNode(ctx context.Context) error {
 	return nil
 }
 
-// podNames takes the names of a node's pods, as texts have UIDs. Without them these stay.
+// podNames reads the names of a node's pods, to replace the UIDs in texts. If that fails, the UIDs
+// stay.
 func (r *reader) podNames(ctx context.Context, node string) {
 	list, err := r.core.CoreV1().Pods(metav1.NamespaceAll).List(ctx, page("spec.nodeName="+node))
 	if err != nil {
@@ -150,13 +151,13 @@ func (r *reader) podNames(ctx context.Context, node string) {
 	}
 }
 
-// lacks notes what could not be read, and why.
+// lacks records what could not be read, and why.
 func (r *reader) lacks(what, because string, needed bool) {
 	r.in.Unread = append(r.in.Unread, why.Unread{What: what, Why: because, Needed: needed})
 }
 
-// goesOn notes what an error kept from being read, and reports whether an answer goes on without
-// it: it does, unless nobody answers at all.
+// goesOn records what could not be read because of an error, and reports whether to continue
+// without it. It returns false if the API server does not answer, or does not accept the user.
 func (r *reader) goesOn(what string, err error, needed bool) bool {
 	status := apierrors.APIStatus(nil)
 	if apierrors.IsUnauthorized(err) || !errors.As(err, &status) {
@@ -170,7 +171,7 @@ func (r *reader) goesOn(what string, err error, needed bool) bool {
 	return true
 }
 
-// node takes the Node's conditions.
+// node reads the Node's conditions.
 func (r *reader) node(ctx context.Context, name string, needed bool) error {
 	node, err := r.core.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && needed {
@@ -180,7 +181,7 @@ func (r *reader) node(ctx context.Context, name string, needed bool) error {
 		if !r.goesOn("conditions of node "+name, err, needed) {
 			return err
 		}
-		node = &corev1.Node{} // of which nothing is known
+		node = &corev1.Node{} // nothing is known about it
 	}
 	for _, c := range node.Status.Conditions {
 		r.in.Conditions = append(r.in.Conditions, problem.Condition{
@@ -190,13 +191,13 @@ func (r *reader) node(ctx context.Context, name string, needed bool) error {
 	return nil
 }
 
-// page is a bounded list.
+// page returns the options of a bounded list.
 func page(selector string) metav1.ListOptions {
-	// From the API server's cache: fast, and at most moments old.
+	// Without a resource version, the API server returns the latest state and applies the limit.
 	return metav1.ListOptions{FieldSelector: selector, Limit: maxObjects}
 }
 
-// namespaces are those to look in, each once.
+// namespaces returns the namespaces to search, each once.
 func (r *reader) namespaces() []string {
 	list := slices.Clone(r.c.Namespaces)
 	if ns := r.in.Subject.Namespace; ns != "" {

@@ -38,7 +38,7 @@ var shared kubetest.Shared
 
 func TestMain(m *testing.M) { os.Exit(shared.Run(m)) }
 
-// scene is a pod on a node whose agent has found something.
+// scene is a pod on a node whose agent has detected something.
 type scene struct {
 	t                    *testing.T
 	server               *kubetest.Server
@@ -64,7 +64,7 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// status is what kubelet says: the container was killed and runs again.
+// status writes the pod's status like kubelet: the container was killed and runs again.
 func (s *scene) status() {
 	s.t.Helper()
 	now := metav1.Now()
@@ -94,7 +94,7 @@ func (s *scene) lease(renewed time.Time) {
 	}
 }
 
-// kill has the real sink report an OOM kill in the pod.
+// kill makes the real sink report an OOM kill in the pod.
 func (s *scene) kill() {
 	s.t.Helper()
 	dir := s.t.TempDir()
@@ -145,7 +145,7 @@ func (s *scene) ofPod() why.Subject {
 	return why.Subject{Kind: why.KindPod, Namespace: s.tenant, Name: "web-1"}
 }
 
-// text is the answer, with what differs from run to run by its name.
+// text returns the answer, with placeholders for what differs from run to run.
 func (s *scene) text(in why.Input) string {
 	s.t.Helper()
 	var b strings.Builder
@@ -165,15 +165,15 @@ func (s *scene) wants(text string, all ...string) {
 	}
 }
 
-// The API alone answers in full: by the agent's Events with their evidence, the pod's status,
-// kubelet's Events, and a Diagnosis.
+// The API alone is enough for a full answer, from the agent's Events with their evidence, the pod's
+// status, kubelet's Events, and a Diagnosis.
 func TestPod(t *testing.T) {
 	s := newScene(t)
 	in, err := s.read(s.server.Admin(), s.ofPod())
 	if err != nil {
 		t.Fatal(err)
 	}
-	// So far only kubelet has said something.
+	// So far there is only kubelet's status.
 	text := s.text(in)
 	s.wants(text, "TENANT/web-1: runs since", "restarted 2 times", "CAUSE   container main ended with exit code 137 (SIGKILL), OOMKilled", "kubectl logs -n TENANT web-1 -c main --previous", "# cause")
 
@@ -196,14 +196,14 @@ func TestPod(t *testing.T) {
 	}
 	s.wants(s.text(in), "CAUSE   LimitTooLow: 31 MiB of 32 MiB are anonymous", "LED TO  worker[4122]", "NOT     NodeHasMemory: 2 GiB available", "found LimitTooLow by cgroup-memory, check-limit-too-low")
 
-	// Of the node it says the same, with the pod's name.
+	// The answer about the node is the same, with the pod's name.
 	if in, err = s.read(s.server.Admin(), why.Subject{Kind: why.KindNode, Name: s.node}); err != nil {
 		t.Fatal(err)
 	}
 	s.wants(s.text(in), "node NODE: Ready, ", "CAUSE   LimitTooLow", "LED TO  worker[4122] in pod TENANT/web-1")
 }
 
-// A user who may read only the pod gets the answer that it gives, and a list of what is missing.
+// A user who may read only the pod gets an answer from that, and a list of what is missing.
 func TestForbidden(t *testing.T) {
 	s := newScene(t)
 	s.kill()
@@ -214,14 +214,14 @@ func TestForbidden(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wants(s.text(in), "CAUSE   container main ended", "UNREAD  Events of TENANT/web-1: forbidden to you", "conditions of node NODE: forbidden to you", "Lease of the agent in SYSTEM", "Diagnoses in", "# cause")
-	// Without any right it is no error either, but nobody can say that all is well.
+	// Without any permission there is no error either, but the pod can't be called healthy.
 	if in, err = s.read(s.server.Config(t, "nobody-"+s.tenant), s.ofPod()); err != nil {
 		t.Fatal(err)
 	}
 	s.wants(s.text(in), "CAUSE   none is known", "pod TENANT/web-1: forbidden to you", "# blind")
 }
 
-// A silent agent, or none, is blind.
+// If the agent is silent or missing, the answer is blind.
 func TestSilentAgent(t *testing.T) {
 	s := newScene(t)
 	s.lease(time.Now().Add(-time.Hour))
@@ -231,7 +231,7 @@ func TestSilentAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wants(s.text(in), "CAUSE   none is known", "BLIND   agent of node NODE: it is silent: its Lease has run out (since ", "# blind")
-	s.lease(time.Now().Add(-440 * time.Second)) // of 400 s and a quarter more
+	s.lease(time.Now().Add(-440 * time.Second)) // within the Lease's 400 s and a quarter more
 	if in, err = s.read(s.server.Admin(), node); err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func TestWhatIsNotThere(t *testing.T) {
 			t.Errorf("%+v, %v", in, err)
 		}
 	}
-	// A pod that is gone has left Events.
+	// A deleted pod has left Events.
 	s.kill()
 	s.server.DeletePod(t, s.tenant, "web-1")
 	in, err := s.read(s.server.Admin(), s.ofPod())
@@ -265,7 +265,7 @@ func TestWhatIsNotThere(t *testing.T) {
 	}
 }
 
-// kubelet creates an Event of kubelet's about the pod's container.
+// kubelet creates an Event by kubelet about the pod's container.
 func (s *scene) kubelet(reason, message string) {
 	s.t.Helper()
 	now := metav1.Now()
@@ -279,7 +279,7 @@ func (s *scene) kubelet(reason, message string) {
 	}
 }
 
-// diagnosis is one that the node's agent has made and run.
+// diagnosis creates a Diagnosis that the node's agent has made and run.
 func (s *scene) diagnosis() {
 	s.t.Helper()
 	c := apitest.Client(s.t, s.server.Admin())

@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 )
 
-// Config says what is read.
+// Config configures [Read] and [Follow].
 type Config struct {
 	Dir string // of the journal
 	// Subject is a pod, by UID or by namespace and name, or the node.
@@ -22,24 +22,25 @@ type Config struct {
 	Since   time.Duration
 }
 
-// ErrUnknownPod says that the journal does not report which UID the pod has.
+// ErrUnknownPod is returned if the journal has no UID for the pod.
 var ErrUnknownPod = errors.New("the journal does not say which UID that pod has") //nolint:gochecknoglobals // a constant
 
-// Read returns what the journal says. With ErrUnknownPod it also returns what it says of the
-// node's sources. It calls step after each entry, and ends with its error.
+// Read returns the answer's input from the journal. With ErrUnknownPod it still returns the state
+// of the node's sources. It calls step after each entry; if step returns an error, Read stops and
+// returns it.
 func Read(c Config, step func() error) (why.Input, error) {
 	st, err := Follow(c).Read(c.Now, step)
 	return st.Input, err
 }
 
-// Follower reads a journal again and again, each time what is new.
+// Follower reads a journal repeatedly, each time only what is new.
 type Follower struct {
 	reader  reader
 	journal *journal.Follower
 	damaged int
 }
 
-// Follow returns a Follower. The journal may be missing until Read.
+// Follow returns a Follower. The journal need not exist until Read.
 func Follow(c Config) *Follower {
 	return &Follower{journal: journal.Follow(c.Dir), reader: reader{
 		c: c, problems: map[string]*kept{}, sources: map[string]source{}, conditions: map[string]problem.Condition{}, names: map[string]string{},
@@ -47,9 +48,9 @@ func Follow(c Config) *Follower {
 	}}
 }
 
-// Read returns what the journal says at a time. With ErrUnknownPod it also returns what it
-// says of the node's sources. It calls step after each entry, and ends with its error: then f is
-// of no more use.
+// Read returns the state in the journal at a time. With ErrUnknownPod it still returns the state of
+// the node's sources. It calls step after each entry; if step returns an error, Read stops and
+// returns it, and f can't be used any more.
 func (f *Follower) Read(now time.Time, step func() error) (State, error) {
 	r := &f.reader
 	r.c.Now = now
@@ -67,16 +68,16 @@ func (f *Follower) Read(now time.Time, step func() error) (State, error) {
 	return r.state(f.damaged)
 }
 
-// kept is a problem as of its latest transition.
+// kept is a problem in the state of its latest transition.
 type kept struct {
 	problem.Problem
-	event *event.Event // the latest of its own; nil: none
+	event *event.Event // its latest event; nil: none
 }
 
-// source is what a stem last said of itself.
+// source is the latest state that a source reported.
 type source struct {
 	up       bool
-	check    bool // it is a check, which says so with each of its results
+	check    bool // it is a check, which reports this with each result
 	reason   string
 	fallback string
 	at       time.Time
@@ -88,7 +89,7 @@ type reader struct {
 	c          Config
 	entries    int
 	first      time.Time
-	began      time.Time // of the agent's latest start; zero: it was before first
+	began      time.Time // latest start of the agent; zero: before first
 	losses     map[lossKey]*Loss
 	boot       string
 	problems   map[string]*kept
@@ -96,10 +97,10 @@ type reader struct {
 	conditions map[string]problem.Condition
 	mutes      []problem.Mute
 	names      map[string]string // UID → namespace/name
-	uids       map[string]string // namespace/name → UID, of the pod that had the name last
+	uids       map[string]string // namespace/name → UID of the latest pod with this name
 }
 
-// maxNames bounds the pods that are known by name, in case a journal invents some.
+// maxNames bounds the known pod names, in case a journal has too many.
 const maxNames = 10_000
 
 func (r *reader) entry(e *journal.Entry) {
@@ -126,8 +127,8 @@ func (r *reader) entry(e *journal.Entry) {
 	}
 }
 
-// started is a start of the agent: what its sources said before is over, and after a boot of
-// the machine so are problems.
+// started handles a start of the agent: earlier states of sources are obsolete, and after a reboot
+// so are problems.
 func (r *reader) started(e *journal.Entry) {
 	clear(r.sources)
 	clear(r.losses)
@@ -160,8 +161,8 @@ func (r *reader) event(ev *event.Event, now time.Time) {
 	}
 }
 
-// name notes a pod's name. Of the pods that have had it, as those of a StatefulSet, the newest
-// is the one that is first probed last: probes of an older one may end after those of the newest
+// name records a pod's name. Several pods may have had it, as in a StatefulSet. The newest is the
+// one whose first probe is the latest: probes of an older pod may end after those of the newest
 // have begun.
 func (r *reader) name(uid, name string) {
 	if r.names[uid] == "" && len(r.names) < maxNames {
@@ -169,7 +170,7 @@ func (r *reader) name(uid, name string) {
 	}
 }
 
-// check notes whether a check knows what it looks for.
+// check records whether a check has a result.
 func (r *reader) check(d *event.CheckData, now time.Time) {
 	stem := event.NamedStem(event.CheckStem, d.Check)
 	s, known := r.sources[stem]
@@ -182,7 +183,7 @@ func (r *reader) check(d *event.CheckData, now time.Time) {
 	r.sources[stem] = s
 }
 
-// lost counts a loss.
+// lost counts lost records.
 func (r *reader) lost(d *event.LostData, now time.Time) {
 	key := lossKey{d.Stem, d.Reason}
 	l := r.losses[key]
@@ -211,13 +212,13 @@ func (r *reader) problem(e *journal.Entry, p *problem.Problem) {
 	if e.Event != nil && p.State != problem.Resolved && (p.LastSeen.Equal(e.Event.Time) || p.LastSeen.Equal(e.Now)) {
 		k.event = e.Event
 	}
-	// What is over for long is reported nobody.
+	// Problems that ended too long ago are not reported.
 	if p.State == problem.Resolved && r.c.Now.Sub(p.LastSeen) > r.c.Since {
 		delete(r.problems, key)
 	}
 }
 
-// input is what is known at the end.
+// input returns the input that has been collected.
 func (r *reader) input(damaged int) (why.Input, error) {
 	in := why.Input{Subject: r.c.Subject, Now: r.c.Now, Since: r.c.Since, Pods: r.names}
 	in.Read = []string{fmt.Sprintf("journal in %s, %d entries since %s", r.c.Dir, r.entries, r.first.In(r.c.Now.Location()).Format(time.DateTime))}
@@ -239,14 +240,14 @@ func (r *reader) input(damaged int) (why.Input, error) {
 	return in, err
 }
 
-// blind reports sources that don't see.
+// blind reports sources that are down or lost records.
 func (r *reader) blind(in *why.Input) {
 	for stem, s := range r.sources {
 		switch {
 		case stem == event.LogStem || stem == event.CheckStem:
-			// It stands for those that nobody has configured.
+			// It is not a source itself; it names a family without any configured.
 		case s.check:
-			// Its condition is Unknown, which says why.
+			// Its condition is Unknown and has the reason.
 		case !s.up:
 			in.Blind = append(in.Blind, why.Blind{Source: stem, Why: "source is down: " + s.reason, Since: s.at})
 		case !s.lost.IsZero() && r.c.Now.Sub(s.lost) <= r.c.Since:
@@ -256,7 +257,7 @@ func (r *reader) blind(in *why.Input) {
 	slices.SortFunc(in.Blind, func(a, b why.Blind) int { return strings.Compare(a.Source, b.Source) })
 }
 
-// resolve finds the UID of a pod that is asked for by name.
+// resolve finds the UID of a pod that was given by name.
 func (r *reader) resolve(s *why.Subject) error {
 	if s.Kind != why.KindPod {
 		return nil
@@ -283,7 +284,7 @@ func (r *reader) resolve(s *why.Subject) error {
 	return nil
 }
 
-// about takes the problems of the subject.
+// about adds the problems of the subject.
 func (r *reader) about(in *why.Input) {
 	for _, k := range r.problems {
 		if k.State == problem.Pending || in.Subject.Kind == why.KindPod && !k.hits(in.Subject.UID) {
@@ -321,8 +322,8 @@ func probeOf(ev *event.Event) *event.ProbeData {
 	return ev.Probe
 }
 
-// hits reports whether the problem is about the pod, or about a device that the pod has a
-// volume on: kubelet mounts volumes below a folder of the pod's UID.
+// hits reports whether the problem is about the pod, or about a device with one of the pod's
+// volumes: kubelet mounts volumes below a folder named by the pod's UID.
 func (k *kept) hits(uid string) bool {
 	if k.Pod == uid {
 		return true
@@ -333,7 +334,7 @@ func (k *kept) hits(uid string) bool {
 	return slices.ContainsFunc(k.event.Device.Mounts, func(m event.Mount) bool { return strings.Contains(m.Path, "/pods/"+uid+"/") })
 }
 
-// mutedWhy is the reason of the mute that keeps a problem quiet.
+// mutedWhy returns the reason of the mute that silences a problem.
 func (r *reader) mutedWhy(k *kept) string {
 	for i := range r.mutes {
 		if m := &r.mutes[i]; m.Rule == k.Rule && m.Until.Equal(k.MutedUntil) {

@@ -23,7 +23,7 @@ const (
 	other = "5b1f7c52-8f1e-4d0c-9a55-0d6f2f6b1c11"
 )
 
-// node is a journal as an agent writes it, with the shipped rules.
+// node is a journal like an agent writes it, with the shipped rules.
 type node struct {
 	t       *testing.T
 	dir     string
@@ -59,7 +59,7 @@ func (n *node) append(e journal.Entry) {
 	}
 }
 
-// after lets time pass, and then an event come.
+// after lets time pass, and then processes an event.
 func (n *node) after(d time.Duration, ev *event.Event) {
 	n.t.Helper()
 	for range d / time.Second {
@@ -96,7 +96,7 @@ func source(stem string, up bool) *event.Event {
 	return &event.Event{Kind: event.Source, SourceUp: &event.SourceData{Stem: stem, Up: up, Reason: "operation not permitted"}}
 }
 
-// names makes a pod known by name, as a failed probe does.
+// names returns an event that makes a pod's name known, as a failed probe does.
 func names(uid string) *event.Event {
 	return &event.Event{Kind: event.Probe, CPU: event.NoCPU, Container: pod(uid), Probe: &event.ProbeData{
 		Name: "shop/web-1 app", Probe: "liveness", Namespace: "shop", Pod: "web-1", Container: "app", Handler: "http", Period: event.Duration(10 * time.Second),
@@ -113,7 +113,7 @@ func rulesOf(in why.Input) (list []string) {
 	return list
 }
 
-// A journal says of a pod what happened to it, and what has ended by now.
+// A journal shows what happened to a pod, and what has ended since.
 func TestPod(t *testing.T) {
 	n := newNode(t)
 	n.append(journal.Entry{Now: n.now.Wall, Boot: "b1"})
@@ -145,7 +145,7 @@ func TestPod(t *testing.T) {
 		t.Errorf("%+v, %v", in.Problems, err)
 	}
 	n.after(time.Hour, nil)
-	// The clock alone makes no entries; a source's word does.
+	// Time alone makes no entries; an event of a source does.
 	n.after(0, source("oomkill", true))
 	if in, err = n.read(why.Subject{Kind: why.KindPod, Namespace: "shop", Name: "web-1"}); err != nil || len(in.Problems) != 0 {
 		t.Errorf("%+v, %v", in.Problems, err)
@@ -168,7 +168,7 @@ func TestRecreated(t *testing.T) {
 			t.Fatalf("%+v, %v", in, err)
 		}
 	}
-	// The kubelet may be seen to give up the old one's probes later.
+	// The end of the old pod's probes may be detected later.
 	over := names(uid)
 	over.Kind, over.Probe.Over = event.ProbeRecovered, true
 	n.after(time.Second, over)
@@ -177,7 +177,7 @@ func TestRecreated(t *testing.T) {
 	}
 }
 
-// A disk's error is a pod's where kubelet has mounted a volume of it for the pod.
+// A disk error affects a pod if kubelet has mounted a volume on that disk for it.
 func TestVolume(t *testing.T) {
 	n := newNode(t)
 	n.after(time.Second, &event.Event{
@@ -209,7 +209,7 @@ func TestBlind(t *testing.T) {
 	if a := why.Build(in); len(a.Blind) < 2 {
 		t.Errorf("%+v", a)
 	}
-	// Another start says anew what sees.
+	// After a restart of the agent, the state of sources starts anew.
 	n.append(journal.Entry{Now: n.now.Wall, Boot: "b1"})
 	n.after(0, source("oomkill", true))
 	if in, err = n.read(why.Subject{Kind: why.KindNode, Name: "n7"}); err != nil || len(in.Blind) != 0 {
@@ -217,7 +217,7 @@ func TestBlind(t *testing.T) {
 	}
 }
 
-// A follower reads on, and says how the node is then.
+// A follower continues reading, and returns the new state.
 func TestFollow(t *testing.T) {
 	n := newNode(t)
 	follower := local.Follow(local.Config{Dir: n.dir, Subject: why.Subject{Kind: why.KindNode, Name: "n7"}, Since: time.Minute})
@@ -253,7 +253,7 @@ func TestFollow(t *testing.T) {
 	if st = read(); len(st.Losses) != 1 || st.Losses[0].Count != 7 || !slices.Contains(rulesOf(st.Input), "oom-kill") {
 		t.Errorf("%+v", st)
 	}
-	// Another start counts anew.
+	// After a restart of the agent, losses are counted anew.
 	n.after(10*time.Minute, nil)
 	n.append(journal.Entry{Now: n.now.Wall, Boot: "b1"})
 	if st = read(); len(st.Losses) != 0 || len(st.Sources) != 0 || slices.Contains(rulesOf(st.Input), "oom-kill") {
@@ -261,7 +261,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// What a machine suffered from before it was booted is over.
+// A reboot ends all problems.
 func TestBoot(t *testing.T) {
 	n := newNode(t)
 	n.append(journal.Entry{Now: n.now.Wall, Boot: "b1"})

@@ -11,7 +11,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/why"
 )
 
-// State is what a journal says of its node at a time.
+// State is the state of a node at a time, according to its journal.
 type State struct {
 	why.Input
 	// Started is when the agent started; zero: before the journal begins.
@@ -20,28 +20,28 @@ type State struct {
 	Losses  []Loss // since the agent started
 }
 
-// Source is what a source last said of itself.
+// Source is the latest state of a source.
 type Source struct {
 	Name     string
 	Up       bool
-	Reason   string // why it does not see its faults
-	Fallback string // which parts of it are served by a second choice, and why
+	Reason   string // why it is down
+	Fallback string // which parts of it use a fallback, and why
 	Since    time.Time
 }
 
-// Loss is what was lost of one source for one reason.
+// Loss counts the records lost from one source for one reason.
 type Loss struct {
 	Source, Reason string
-	Count          uint64 // 0: it is not known how much, and possibly nothing
+	Count          uint64 // 0: unknown, possibly none
 	Last           time.Time
 }
 
 type lossKey struct{ source, reason string }
 
-// maxLosses bounds the losses that are counted, in case a journal invents some.
+// maxLosses bounds the losses that are counted, in case a journal has too many.
 const maxLosses = 1000
 
-// state is what is known at the end.
+// state returns the state that has been collected.
 func (r *reader) state(damaged int) (State, error) {
 	maps.DeleteFunc(r.problems, func(_ string, k *kept) bool {
 		return k.State == problem.Resolved && r.c.Now.Sub(k.LastSeen) > r.c.Since
@@ -49,7 +49,7 @@ func (r *reader) state(damaged int) (State, error) {
 	in, err := r.input(damaged)
 	st := State{Input: in, Started: r.began}
 	for stem, s := range r.sources {
-		// The names of families stand for those that nobody has configured.
+		// These names are of families without any configured member.
 		if stem == event.LogStem || stem == event.CheckStem {
 			continue
 		}

@@ -12,24 +12,24 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
 
-// Request is a kind of request, and how it ended.
+// Request is a kind of request with its outcome.
 type Request struct {
-	Verb, Resource string // as RBAC has them
+	Verb, Resource string // as in RBAC
 	Outcome        conditions.Outcome
 }
 
-// Writes reports whether it changes something.
+// Writes reports whether the request changes something.
 func (q Request) Writes() bool { return q.Verb == verbCreate || q.Verb == verbPatch }
 
-// Stats are counted since the Store was made.
+// Stats are the counters since the Store was created.
 type Stats struct {
 	Requests map[Request]uint64
-	// Watches are those that the API server has opened, by resource. Of each the first is
-	// that of the start, the others follow one that has ended.
+	// Watches are the watches that the API server has opened, by resource. The first of each is
+	// from the start; the others replace one that has ended.
 	Watches map[string]uint64
-	Unsaved uint64 // times that what is known could not be kept on the disk
+	Unsaved uint64 // failed writes of the file of known objects
 	Away    bool   // the API server did not answer the last request
-	// LastAcked is when the last write was taken; zero: none was.
+	// LastAcked is when the last write was accepted; zero: never.
 	LastAcked time.Time
 }
 
@@ -42,23 +42,23 @@ func (s *Store) Stats() Stats {
 	return st
 }
 
-// account counts requests, and reports a trouble when it begins and when it is over.
+// account counts requests, and logs when a problem begins and ends.
 type account struct {
 	log *slog.Logger
-	// settle is for how long after it was away an API server is not believed that a right
-	// is missing: one that has just started does not know its roles yet.
+	// settle is how long after an outage a Forbidden of the API server is not trusted: one that has
+	// just started has not loaded its roles yet.
 	settle time.Duration
-	// served is closed when the API server has answered for the kinds.
+	// served is closed when the API server has shown that it serves the kinds.
 	served chan struct{}
 	once   sync.Once
 
 	mu      sync.Mutex
 	kept    Stats
-	since   time.Time          // nothing was answered from then on; zero: it was
-	doubt   time.Time          // when it was seen to be away last, or the Store was made
-	missing map[string]bool    // resources that are not defined
+	since   time.Time          // since when there was no answer; zero: it answers
+	doubt   time.Time          // when it was last unreachable, or the Store was created
+	missing map[string]bool    // resources whose CRD is missing
 	denied  map[[2]string]bool // verb and resource
-	garbled map[string]bool    // resources whose answer can't be read
+	garbled map[string]bool    // resources whose responses can't be decoded
 }
 
 func newAccount(log *slog.Logger, settle time.Duration) *account {
@@ -74,7 +74,7 @@ func (a *account) notSaved() {
 	a.kept.Unsaved++
 }
 
-// answered takes how a request has ended. One that our own end has cut counts for nothing.
+// answered records the outcome of a request. Requests cancelled by our own shutdown are ignored.
 func (a *account) answered(ctx context.Context, verb, resource string, err error) {
 	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
 		return
@@ -93,8 +93,8 @@ func (a *account) answered(ctx context.Context, verb, resource string, err error
 	case verb == verbCreate, verb == verbPatch:
 		a.kept.LastAcked = time.Now()
 	}
-	// client-go reports a watch that was cut before it began as of one that was opened,
-	// so that only the others say that the server is there.
+	// client-go reports a watch that was cut before it began like one that was opened. So a
+	// successful watch does not prove that the server is reachable; all other outcomes count.
 	if outcome != Done || verb != verbWatch {
 		a.reach(outcome, err)
 	}
@@ -103,24 +103,24 @@ func (a *account) answered(ctx context.Context, verb, resource string, err error
 	a.read(resource, outcome, err)
 }
 
-// heard takes that a watch or a list has brought something.
+// heard records that a watch or a list has delivered something.
 func (a *account) heard() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.reach(Done, nil)
 }
 
-// final reports whether an outcome is not to be tried again.
+// final reports whether a request with this outcome must not be retried.
 func (a *account) final(o conditions.Outcome) bool {
 	if o == conditions.Forbidden {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		return time.Since(a.doubt) >= a.settle
 	}
-	return !isAway(o) && o != conditions.Conflict // of a Create it is one about a ResourceQuota
+	return !isAway(o) && o != conditions.Conflict // a Create gets a Conflict from a ResourceQuota
 }
 
-// reach reports whether anybody answers.
+// reach logs and records whether the API server is reachable.
 func (a *account) reach(outcome conditions.Outcome, err error) {
 	away := isAway(outcome) && outcome != KindMissing && outcome != TooOld
 	if away {
@@ -137,7 +137,7 @@ func (a *account) reach(outcome conditions.Outcome, err error) {
 	a.kept.Away = away
 }
 
-// defined reports whether the kinds are known there. It is one trouble for all of them.
+// defined logs whether the CRDs are installed, once for all of them.
 func (a *account) defined(resource string, outcome conditions.Outcome) {
 	if outcome == Done || outcome == conditions.Forbidden {
 		a.once.Do(func() { close(a.served) })
@@ -157,7 +157,7 @@ func (a *account) defined(resource string, outcome conditions.Outcome) {
 	}
 }
 
-// permit reports each right that is missing.
+// permit logs each missing right.
 func (a *account) permit(verb, resource string, outcome conditions.Outcome, err error) {
 	right := [2]string{verb, resource}
 	switch {
@@ -170,7 +170,7 @@ func (a *account) permit(verb, resource string, outcome conditions.Outcome, err 
 	}
 }
 
-// read reports answers that are not of the kind's form: definitions of another version.
+// read logs responses that can't be decoded: the CRDs are of another version.
 func (a *account) read(resource string, outcome conditions.Outcome, err error) {
 	switch {
 	case outcome == Unreadable && !a.garbled[resource]:

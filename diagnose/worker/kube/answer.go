@@ -18,19 +18,19 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
 
-// Ways in which a request ends, besides those of package conditions.
+// Outcomes of a request, besides those of package conditions.
 const (
 	Done        conditions.Outcome = "done"
-	Exists      conditions.Outcome = "exists"       // 409 of a Create
-	NotFound    conditions.Outcome = "not_found"    // 404 of an object, or of its namespace
-	KindMissing conditions.Outcome = "kind_missing" // 404 of the kind: it is not defined there
-	TooOld      conditions.Outcome = "too_old"      // 410 of a watch or list: it is begun anew
+	Exists      conditions.Outcome = "exists"       // 409 for a Create
+	NotFound    conditions.Outcome = "not_found"    // 404 for an object, or its namespace
+	KindMissing conditions.Outcome = "kind_missing" // 404 for the kind: its CRD is missing
+	TooOld      conditions.Outcome = "too_old"      // 410 for a watch or list, which is restarted
 	Terminating conditions.Outcome = "namespace_terminating"
-	TooLarge    conditions.Outcome = "too_large"  // more than the API server, or etcd, takes
-	Unreadable  conditions.Outcome = "unreadable" // an answer that is not of the kind's form
+	TooLarge    conditions.Outcome = "too_large"  // more than the API server or etcd accepts
+	Unreadable  conditions.Outcome = "unreadable" // a response that can't be decoded as the kind
 )
 
-// Outcomes returns all, for a table of counters.
+// Outcomes returns all outcomes, to initialize counters.
 func Outcomes() []conditions.Outcome {
 	return []conditions.Outcome{
 		Done, Exists, NotFound, KindMissing, TooOld, Terminating, TooLarge, Unreadable,
@@ -39,7 +39,7 @@ func Outcomes() []conditions.Outcome {
 	}
 }
 
-// outcomeOf names how a request ended.
+// outcomeOf returns the outcome for a request's error.
 func outcomeOf(err error) conditions.Outcome {
 	if err == nil {
 		return Done
@@ -58,26 +58,25 @@ func outcomeOf(err error) conditions.Outcome {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return Terminating
 	case s.Code == http.StatusNotFound && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
-		return KindMissing // no API has answered, but the server's page of what is nowhere
+		return KindMissing // a generic 404 page of the server, not a response of the API
 	case s.Code == http.StatusNotFound:
 		return NotFound
 	case s.Code == http.StatusGone:
 		return TooOld
 	case s.Code == http.StatusRequestEntityTooLarge, strings.Contains(s.Message, "request is too large"), strings.Contains(s.Message, "trying to send message larger than max"):
-		return TooLarge // the latter are etcd's and its client's words, as an error of the server
+		return TooLarge // etcd and its client use these texts, as a server error
 	}
 	return conditions.OutcomeOf(err)
 }
 
-// unreadable reports whether an answer came and is not of the kind's form.
+// unreadable reports whether a response came but can't be decoded as the kind.
 func unreadable(err error) bool {
 	var form *json.UnmarshalTypeError
 	var text *json.SyntaxError
 	return errors.As(err, &form) || errors.As(err, &text) || runtime.IsNotRegisteredError(err) || runtime.IsMissingKind(err)
 }
 
-// isAway reports whether the same request may be answered otherwise later, though nobody
-// changes it.
+// isAway reports whether the same request may succeed later without being changed.
 func isAway(o conditions.Outcome) bool {
 	switch o {
 	case conditions.Throttled, conditions.ServerError, conditions.Unauthorized, conditions.TimedOut, conditions.Unreachable, KindMissing, TooOld:
@@ -86,10 +85,10 @@ func isAway(o conditions.Outcome) bool {
 	return false
 }
 
-// maxErrorBytes bounds an error's text: a refusal repeats what it refuses.
+// maxErrorBytes bounds an error's text, because a rejection repeats the rejected object.
 const maxErrorBytes = 1 << 10
 
-// requestError is an error of the API server or of the way to it, bounded.
+// requestError is an error of the API server or the connection, with bounded text.
 type requestError struct {
 	err  error
 	away bool
@@ -107,8 +106,8 @@ func (e *requestError) Unwrap() error { return e.err }
 
 func (e *requestError) Is(target error) bool { return e.away && target == worker.ErrAway }
 
-// Explain makes of the error of a request for an object one that the worker knows:
-// worker.ErrGone where the object is not there, worker.ErrAway where nobody answers.
+// Explain converts the error of a request for an object to one that the worker knows:
+// worker.ErrGone if the object does not exist, worker.ErrAway if it is temporary.
 func (s *Store) Explain(ctx context.Context, what string, err error) error {
 	if outcomeOf(err) == NotFound || errors.Is(err, worker.ErrGone) {
 		return fmt.Errorf("%s: %w", what, worker.ErrGone)
@@ -116,8 +115,8 @@ func (s *Store) Explain(ctx context.Context, what string, err error) error {
 	return s.explain(ctx, what, err)
 }
 
-// explain makes of a request's error one of the Store's. ctx is that of the caller: where
-// it ended nothing is known of the answer.
+// explain wraps a request's error. It is an ErrAway if it is temporary, or if ctx, the caller's,
+// has ended, because then the response is unknown.
 func (s *Store) explain(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("%s: %w", what, &requestError{err: err, away: ctx.Err() != nil || !s.account.final(outcomeOf(err))})
 }

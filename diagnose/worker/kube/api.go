@@ -15,17 +15,17 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// Resources, as requests name them.
+// Resources in the API's paths.
 const (
 	operations    = "operations"
 	operationSets = "operationsets"
 	triggers      = "triggers"
 	diagnoses     = "diagnoses"
-	// statusOf is the subresource that an agent writes.
+	// statusOf is the subresource that agents write.
 	statusOf = "diagnoses/status"
 )
 
-// Verbs, as RBAC has them.
+// Verbs of RBAC.
 const (
 	verbGet    = "get"
 	verbList   = "list"
@@ -34,11 +34,11 @@ const (
 	verbPatch  = "patch"
 )
 
-// fieldManager is how the API names the writer.
+// fieldManager is the writer's name in managedFields.
 const fieldManager = "kernosis-agent"
 
-// api makes the requests. Each is bounded in time and counted. client-go's own tries are
-// off: who asks knows better whether to ask again.
+// api sends the requests. Each has a timeout and is counted. client-go's own retries are off,
+// because the caller knows better whether to retry.
 type api struct {
 	rest    rest.Interface
 	params  runtime.ParameterCodec
@@ -55,7 +55,7 @@ func newAPI(to *rest.Config, timeout time.Duration, a *account) (*api, error) {
 	group := v1alpha1.GroupVersion()
 	c.GroupVersion, c.APIPath = &group, "/apis"
 	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	// Custom resources have no other form.
+	// Custom resources support only JSON.
 	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	client, err := rest.RESTClientFor(c)
 	if err != nil {
@@ -64,10 +64,10 @@ func newAPI(to *rest.Config, timeout time.Duration, a *account) (*api, error) {
 	return &api{rest: client, params: runtime.NewParameterCodec(scheme), timeout: timeout, account: a}, nil
 }
 
-// listFor is the time of a list in relation to that of another request: it has all.
+// listFor is the timeout of a list in multiples of that of other requests, because lists are large.
 const listFor = 6
 
-// list reads a page of a resource of all namespaces.
+// list reads a page of a resource in all namespaces.
 func (a *api) list(ctx context.Context, resource string, o metav1.ListOptions, into runtime.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, listFor*a.timeout)
 	defer cancel()
@@ -76,7 +76,7 @@ func (a *api) list(ctx context.Context, resource string, o metav1.ListOptions, i
 	return err
 }
 
-// watch follows a resource of all namespaces.
+// watch watches a resource in all namespaces.
 func (a *api) watch(ctx context.Context, resource string, o metav1.ListOptions) (watch.Interface, error) {
 	o.Watch = true
 	r := a.rest.Get().Resource(resource).VersionedParams(&o, a.params).MaxRetries(0)
@@ -88,7 +88,7 @@ func (a *api) watch(ctx context.Context, resource string, o metav1.ListOptions) 
 	return w, err
 }
 
-// get reads an object as the API server has it now, not as it has cached it.
+// get reads the current object, not one from the API server's cache.
 func (a *api) get(ctx context.Context, resource string, of types.NamespacedName, into runtime.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()

@@ -17,40 +17,38 @@ import (
 	"github.com/kernosis/kernosis/diagnose/worker"
 )
 
-// Config is what a Store needs.
+// Config configures a Store.
 type Config struct {
-	// REST says how to reach the API server. Its limits of requests hold for Create and
-	// Write; watches are not limited.
+	// REST is how to reach the API server. Its rate limits apply to Create and Write; watches are
+	// not limited.
 	REST *rest.Config
 	Node string // whose Diagnoses are watched
-	Dir  string // folder of what was known last; made where it is missing
-	// Builtin says whether a node of an OperationSet needs no Operation of that name; nil:
-	// each does.
+	Dir  string // folder of the last known objects; created if missing
+	// Builtin reports whether an operation name of an OperationSet is a built-in and needs no
+	// Operation; nil: none is.
 	Builtin func(name string) bool
-	// Timeout is of one request; 0: 5 s. A Create or a Write is given up after three times
-	// that.
+	// Timeout is for one request; 0: 5 s. Create and Write give up after three times that.
 	Timeout time.Duration
-	// Settle is for how long after it was away an API server is not believed that a right
-	// is missing; 0: 30 s.
+	// Settle is how long after an outage a Forbidden of the API server is not trusted; 0: 30 s.
 	Settle time.Duration
-	// MaxSaved bounds the file of what was known last, in bytes; 0: 16 MiB.
+	// MaxSaved bounds the file of the last known objects, in bytes; 0: 16 MiB.
 	MaxSaved int
-	Log      *slog.Logger // nil: none
+	Log      *slog.Logger // nil: no log
 }
 
 const (
-	// defaultTimeout is long for a server that answers, and short for a worker that waits.
+	// defaultTimeout is long for a server that answers, and short for a waiting worker.
 	defaultTimeout = 5 * time.Second
-	// defaultSettle is several times what an API server needs to know its roles, once it
-	// listens.
+	// defaultSettle is several times what an API server needs to load its roles after it begins to
+	// listen.
 	defaultSettle = 30 * time.Second
 	// defaultMaxSaved has room for 2000 sets of 50 nodes.
 	defaultMaxSaved = 16 << 20
-	// savedFile is the name of the file of what was known last.
+	// savedFile is the name of the file of the last known objects.
 	savedFile = "objects.json"
 )
 
-// Store is made by [New]. It is safe for concurrent use.
+// Store is created by [New]. It is safe for concurrent use.
 type Store struct {
 	config  Config
 	api     *api
@@ -62,17 +60,17 @@ type Store struct {
 	triggers   *mirror[*v1alpha1.Trigger]
 	diagnoses  *mirror[*v1alpha1.Diagnosis]
 
-	changing sync.Mutex // one handles changed objects at a time
+	changing sync.Mutex // serializes the handling of changed objects
 	objects  atomic.Pointer[worker.Objects]
 
 	saving  sync.Mutex
-	dirty   atomic.Bool   // objects are not as in the file
-	unsaved chan struct{} // signals that
+	dirty   atomic.Bool   // objects differ from the file
+	unsaved chan struct{} // signals dirty
 
 	running atomic.Bool
 }
 
-// New returns a Store that knows what the last one knew, and asks nobody.
+// New returns a Store with the objects saved by the previous process. It sends no requests.
 func New(c Config) (*Store, error) {
 	if c.REST == nil || c.Node == "" || c.Dir == "" {
 		return nil, errors.New("diagnoses by the API: the API server, the node and a folder are needed")

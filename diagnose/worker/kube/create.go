@@ -9,11 +9,10 @@ import (
 )
 
 const (
-	// patience is after how many times the time of a request a Create or a Write is given
-	// up, whatever it waits for.
+	// patience is the timeout of a whole Create or Write, in multiples of the request timeout.
 	patience = 3
-	// maxTries is how often it begins anew because somebody else was faster. The
-	// controller and people are the only others.
+	// maxTries is how often it starts over after a conflict. Only the controller and people write
+	// besides the agent.
 	maxTries = 8
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// Two who make the same at the same time get the same, and there is one.
+// Two concurrent creations of the same Diagnosis return the same object, and only one exists.
 func TestCreateTwice(t *testing.T) {
 	server, c := served(t)
 	ns := server.Namespace(t)
@@ -48,7 +48,7 @@ func TestCreateTwice(t *testing.T) {
 	}
 }
 
-// One that has ended counts as made, and is returned as it is.
+// An ended one counts as created, and is returned unchanged.
 func TestCreateOfOneThatHasEnded(t *testing.T) {
 	server, c := served(t)
 	ns := server.Namespace(t)
@@ -74,7 +74,7 @@ func endedStatus() v1alpha1.DiagnosisStatus {
 	}
 }
 
-// What the API server refuses for good is distinguished from what may be taken later.
+// Final rejections by the API server are distinguished from temporary errors.
 func TestCreateRefused(t *testing.T) {
 	server, _ := served(t)
 	ns := server.Namespace(t)
@@ -143,7 +143,7 @@ func TestCreateRefused(t *testing.T) {
 	})
 }
 
-// A ResourceQuota that others count against at the same time is a conflict: the next try may succeed.
+// Concurrent use of a ResourceQuota gives a conflict: the next try may succeed.
 func TestCreateInAConflict(t *testing.T) {
 	server, _ := served(t)
 	p, through := kubetest.NewProxy(t, server, server.Admin())
@@ -217,7 +217,7 @@ func TestCreateWhileAway(t *testing.T) {
 	}
 }
 
-// One that was made though the answer was lost is found by the next try.
+// If one was created but the response was lost, the next try finds it.
 func TestCreateWhoseAnswerIsLost(t *testing.T) {
 	server, c := served(t)
 	ns := server.Namespace(t)
@@ -245,7 +245,7 @@ func TestCreateWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
-// The agent's end is no refusal: what was to be made is not forgotten.
+// The agent's shutdown is no rejection: what was to be created is not lost.
 func TestCreateAtTheEnd(t *testing.T) {
 	server, _ := served(t)
 	ctx, cancel := context.WithCancel(t.Context())

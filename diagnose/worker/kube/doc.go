@@ -1,17 +1,15 @@
-// Package kube is the [worker.Store] of a node's agent over the API server.
+// Package kube implements the [worker.Store] of a node's agent with the API server.
 //
 //	operations, operationsets, triggers ──► Objects, and a file of what was last known
 //	diagnoses with spec.nodeName=NODE  ───► Handler
 //	Create, Write ─────────────────────────► API server
 //
-// Each kind is watched by a client-go reflector, and what is kept of it is what a run
-// needs: no managed fields, no status of what a run is made of, no values of Diagnoses
-// that have ended.
+// Each kind is watched by a client-go reflector. Only what a run needs is kept: no managed fields,
+// no status of the objects that a run uses, no values of ended Diagnoses.
 //
-// While the API server is away the objects are those that were known last, of this
-// process or of the one before it, by the file. An API server that says that there are
-// none is believed.
+// While the API server is unreachable, the last known objects are used: from this process, or from
+// the file of the previous one. If the API server reports that there are none, that is trusted.
 //
-// Diagnoses are reported only once operations and sets are known: one that was made
-// together with its OperationSet must not fail for the want of it.
+// Diagnoses are delivered only once Operations and OperationSets are known: one created together
+// with its OperationSet must not fail because that is missing.
 package kube

@@ -16,15 +16,15 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
 
-// feed is what a reflector fills with a kind's objects. Its methods are called by one
-// goroutine.
+// feed receives a kind's objects from a reflector. Its methods are called by one goroutine.
 type feed[T client.Object] struct {
-	heard    func()    // the API server has said something
-	trim     func(T)   // of what a run does not need, before anybody sees it
-	changed  func(o T) // it is new, or another than before
+	heard    func()    // the API server has sent something
+	trim     func(T)   // removes what a run does not need, first of all
+	changed  func(o T) // the object is new or has changed
 	gone     func(o T)
 	replaced func(list []T, version string) // all of them
-	// denied: the API server has none to show, for want of the kind or of the right.
+	// denied is called if the API server shows no objects, because the kind or the right is
+	// missing.
 	denied func(conditions.Outcome)
 }
 
@@ -66,16 +66,15 @@ func (f *feed[T]) Replace(list []any, version string) error {
 	return nil
 }
 
-// Resync implements cache.ReflectorStore; nobody asks for it.
+// Resync implements cache.ReflectorStore. It is unused.
 func (f *feed[T]) Resync() error { return nil }
 
-// Transformer implements cache.TransformingStore: a list that is streamed is trimmed
-// object by object.
+// Transformer implements cache.TransformingStore: a streamed list is trimmed object by object.
 func (f *feed[T]) Transformer() cache.TransformFunc {
 	return func(o any) (any, error) {
 		t, ok := o.(T)
 		if !ok {
-			return o, nil // an end that was not seen; Delete reports the type
+			return o, nil // a missed deletion; Delete reports the type
 		}
 		f.trim(t)
 		return t, nil
@@ -92,11 +91,11 @@ func (f *feed[T]) trimmed(o any) (T, error) {
 	return t, nil
 }
 
-// lastRetry bounds how late an API server that is back, and definitions or rights that
-// were added, are noticed: twice as long by chance.
+// lastRetry bounds how late the return of an API server, or added CRDs or rights, are noticed;
+// jitter can double it.
 const lastRetry = 15 * time.Second
 
-// follow keeps a feed as the API server has a resource, until ctx ends.
+// follow keeps a feed in sync with a resource until ctx ends.
 func follow[T client.Object](ctx context.Context, a *api, resource, selector string, list runtime.Object, example T, f *feed[T]) {
 	f.heard = a.account.heard
 	lw := &cache.ListWatch{
@@ -125,14 +124,14 @@ func follow[T client.Object](ctx context.Context, a *api, resource, selector str
 	}).RunWithContext(ctx)
 }
 
-// endingClock ends waits early when done is closed. A reflector that streams its list
-// waits for an API server that refuses connections without looking at its context.
+// endingClock ends waits early when done is closed. While an API server refuses connections, a
+// reflector that streams its list waits without watching its context.
 type endingClock struct {
 	clock.RealClock
 	done <-chan struct{}
 }
 
-// After implements clock.PassiveClock's user.
+// After is the method that the reflector uses.
 func (c endingClock) After(d time.Duration) <-chan time.Time {
 	out := make(chan time.Time, 1)
 	go func() {

@@ -21,17 +21,17 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// agent is what an agent has to do with Diagnoses: the worker, its store and the Lease.
+// agent is the part of an agent that handles Diagnoses: the worker, its store and the Lease.
 type agent struct {
 	worker *worker.Worker
 	runs   atomic.Int32  // operations that have begun
-	goOn   chan struct{} // closed: operations end
+	goOn   chan struct{} // closed to let operations end
 	cut    context.CancelFunc
 	ended  sync.WaitGroup
 }
 
-// newAgent starts one with a folder of its own. Its Lease lasts 2 s, and it does not say
-// when it ends: cut is a kill.
+// newAgent starts one with its own folder. Its Lease lasts 2 s, and it does not announce its end:
+// cut works like a kill.
 func newAgent(t *testing.T, server *kubetest.Server, node, namespace string) *agent {
 	t.Helper()
 	a := &agent{goOn: make(chan struct{})}
@@ -73,8 +73,8 @@ func newAgent(t *testing.T, server *kubetest.Server, node, namespace string) *ag
 
 func (a *agent) kill() { a.cut(); a.ended.Wait() }
 
-// Of two agents of a node the one that has a Diagnosis runs it for as long as it lives, though
-// it writes nothing meanwhile; then the other does, whatever the first one's clock was.
+// Of two agents of a node, the one that has a Diagnosis runs it while it is alive, even if it
+// writes nothing meanwhile; then the other one does, whatever the first one's clock was.
 func TestSecondAgentOfANode(t *testing.T) {
 	testall.Only(t)
 	server := cluster.Server(t)
@@ -102,13 +102,13 @@ func TestSecondAgentOfANode(t *testing.T) {
 	})
 	second := newAgent(t, server, node, namespace)
 	waitFor(t, "the second one knows of it", func() bool { return second.worker.Stats().Taken == 1 && second.worker.Stats().Yielded > 0 })
-	// The clock of the first one was ahead by an hour.
+	// The first one's clock was an hour ahead.
 	waitFor(t, "a time in the future", func() bool {
 		s := state()
 		s.Status.Checkpoint.Time = metav1.NewMicroTime(time.Now().Add(time.Hour))
 		return c.Status().Update(t.Context(), s) == nil
 	})
-	// Six times the Lease, and past the time after which the second one looks again.
+	// Six times the Lease, and longer than until the second one checks again.
 	was, tick := state(), time.NewTicker(200*time.Millisecond)
 	defer tick.Stop()
 	for until := time.Now().Add(12 * time.Second); time.Now().Before(until); <-tick.C {

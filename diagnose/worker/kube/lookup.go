@@ -8,16 +8,16 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// lookUp asks for what a new Diagnosis needs and is not known. The watches of the kinds are
-// not in step: of a file with a set and a Diagnosis of it, the latter may come first, and
-// would fail for the want of the former. news is called where something was found.
+// lookUp reads the objects that a new Diagnosis needs and the mirrors lack. The watches of the
+// kinds are not synchronized: when a set and its Diagnosis are created together, the Diagnosis may
+// arrive first, and would fail because the set is missing. news is called if something was found.
 func (s *Store) lookUp(ctx context.Context, d *v1alpha1.Diagnosis, news func()) {
 	name := types.NamespacedName{Name: d.Spec.OperationSet}
 	set, known := s.sets.get(name)
 	if !known {
 		set = &v1alpha1.OperationSet{}
 		if s.api.get(ctx, operationSets, name, set) != nil {
-			return // none, which the run will say; what else is wrong the account does
+			return // the run reports a missing set; the account logs other errors
 		}
 		trimSet(set)
 		s.sets.learn(set)

@@ -32,13 +32,13 @@ func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
 // deadline is for what takes milliseconds on an idle machine.
 const deadline = time.Minute
 
-// waitFor waits until something holds.
+// waitFor waits until a condition holds.
 func waitFor(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	testwait.Until(t, what, deadline, ok)
 }
 
-// rig is a Store that runs, and what it reported.
+// rig is a running Store, and what it reported.
 type rig struct {
 	*Store
 	t      testing.TB
@@ -54,7 +54,7 @@ type rig struct {
 	newest   map[string]*v1alpha1.Diagnosis
 }
 
-// newStore returns a Store of a node and a folder of its own, which does not run.
+// newStore returns a Store with its own node and folder, which does not run.
 func newStore(t testing.TB, to *rest.Config, change func(*Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, logs: &logs{}, newest: map[string]*v1alpha1.Diagnosis{}}
@@ -69,7 +69,7 @@ func newStore(t testing.TB, to *rest.Config, change func(*Config)) *rig {
 	return r
 }
 
-// start returns one that runs.
+// start returns a running Store.
 func start(t testing.TB, to *rest.Config, change func(*Config)) *rig {
 	t.Helper()
 	r := newStore(t, to, change)
@@ -89,7 +89,7 @@ func (r *rig) run() {
 	r.t.Cleanup(r.stop)
 }
 
-// stop fails where the end takes long.
+// stop fails if stopping takes too long.
 func (r *rig) stop() {
 	r.cancel()
 	select {
@@ -120,14 +120,14 @@ func (r *rig) Gone(k worker.Key) {
 
 func (r *rig) changed() int { r.mu.Lock(); defer r.mu.Unlock(); return r.changes }
 
-// last returns a Diagnosis as it was reported last; nil: it was not, or is gone.
+// last returns the last reported version of a Diagnosis; nil: none was reported, or it is gone.
 func (r *rig) last(name string) *v1alpha1.Diagnosis {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.newest[name]
 }
 
-// of returns what was reported of a Diagnosis, without repetitions.
+// of returns what was reported about a Diagnosis, without repetitions.
 func (r *rig) of(name string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -167,10 +167,10 @@ func (r *rig) count(verb, resource string, o conditions.Outcome) uint64 {
 	return r.Stats().Requests[Request{verb, resource, o}]
 }
 
-// logs has what was logged.
+// logs has the log output.
 type logs struct{ logbuffer.Buffer }
 
-// count returns how many lines have all of some texts.
+// count returns how many lines contain all of the given texts.
 func (l *logs) count(texts ...string) int {
 	n := 0
 	for line := range strings.Lines(l.String()) {
@@ -181,7 +181,7 @@ func (l *logs) count(texts ...string) int {
 	return n
 }
 
-// unique returns a name of a test's own.
+// unique returns a name that only this test uses.
 func unique(t testing.TB, what string) string {
 	name := strings.ToLower(strings.Map(func(r rune) rune {
 		if r == '/' || r == '_' || r == '#' {

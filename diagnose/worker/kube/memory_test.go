@@ -10,7 +10,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// heap returns the bytes that are in use after all garbage is collected.
+// heap returns the bytes in use after garbage collection.
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -19,8 +19,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// A cluster with 200 sets of 50 nodes each, all with a status as the controller writes it,
-// takes less than two MiB of a node.
+// A cluster with 200 sets of 50 nodes each, all with a status from the controller, takes less than
+// two MiB of a node's memory.
 func TestMemoryOfManySets(t *testing.T) {
 	testall.Only(t)
 	server, c := served(t)

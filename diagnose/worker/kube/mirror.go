@@ -10,21 +10,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// mirror is what is known of a kind's objects. They must not be changed. It is safe for
-// concurrent use.
+// mirror has the known objects of a kind. They must not be changed. It is safe for concurrent use.
 type mirror[T client.Object] struct {
 	mu     sync.RWMutex
 	byName map[types.NamespacedName]entry[T]
-	// synced is closed when all objects have been seen once; settled then too, or when the
-	// API server has said that it has none to show: what is known stays in force.
+	// synced is closed when all objects have been listed once. settled is closed then, or when the
+	// API server has answered that it has none to show; then the known objects stay in force.
 	synced, settled   chan struct{}
 	syncing, settling sync.Once
 }
 
 type entry[T client.Object] struct {
 	object T
-	// ahead: it is the answer to a request, and the watch has not come so far. What the
-	// watch says of earlier times is left aside.
+	// ahead: the object is the response to a request that the watch has not caught up with. Older
+	// events of the watch are ignored.
 	ahead bool
 }
 
@@ -32,7 +31,7 @@ func newMirror[T client.Object]() *mirror[T] {
 	return &mirror[T]{byName: make(map[types.NamespacedName]entry[T]), synced: make(chan struct{}), settled: make(chan struct{})}
 }
 
-// older reports whether a version of a resource is before another.
+// older reports whether resourceVersion a is before b.
 func older(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order < 0
@@ -45,7 +44,7 @@ func (m *mirror[T]) get(name types.NamespacedName) (T, bool) {
 	return e.object, ok
 }
 
-// all returns the objects by name.
+// all returns the objects, sorted by name.
 func (m *mirror[T]) all() []T {
 	m.mu.RLock()
 	list := make([]T, 0, len(m.byName))
@@ -59,8 +58,7 @@ func (m *mirror[T]) all() []T {
 	return list
 }
 
-// take takes an object that the watch has seen. It reports whether it is news: not older
-// than what is known.
+// take stores an object from the watch. news reports whether it is not older than the known one.
 func (m *mirror[T]) take(o T) (was T, had, news bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,7 +70,7 @@ func (m *mirror[T]) take(o T) (was T, had, news bool) {
 	return e.object, had, true
 }
 
-// drop takes that the watch has seen an object's end.
+// drop handles the deletion of an object seen by the watch.
 func (m *mirror[T]) drop(o T) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,8 +80,7 @@ func (m *mirror[T]) drop(o T) {
 	}
 }
 
-// replace takes all objects as they are at a version, and reports whether it is the first
-// time.
+// replace stores a list of all objects at a version, and reports whether it is the first list.
 func (m *mirror[T]) replace(list []T, version string) (first bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,15 +99,15 @@ func (m *mirror[T]) replace(list []T, version string) (first bool) {
 	return first
 }
 
-// settle notes that the API server has answered for the kind. It reports whether it is the
-// first time.
+// settle records that the API server has answered for the kind, and reports whether it is the first
+// time.
 func (m *mirror[T]) settle() (first bool) {
 	m.settling.Do(func() { close(m.settled); first = true })
 	return first
 }
 
-// learn takes an object that a request has answered with. A watch that is slower than the
-// answer does not take it back.
+// learn stores an object from a request's response. A watch that lags behind the response does not
+// revert it.
 func (m *mirror[T]) learn(o T) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -121,8 +118,8 @@ func (m *mirror[T]) learn(o T) {
 	m.byName[client.ObjectKeyFromObject(o)] = entry[T]{object: o, ahead: true}
 }
 
-// update is learn of what is known already: the end of another may have been seen before
-// the answer came.
+// update does the same, but only for a known object: its deletion may have been seen before the
+// response came.
 func (m *mirror[T]) update(o T) {
 	m.mu.RLock()
 	e, ok := m.byName[client.ObjectKeyFromObject(o)]
@@ -132,7 +129,7 @@ func (m *mirror[T]) update(o T) {
 	}
 }
 
-// forget drops what a request has found to be gone.
+// forget drops an object that a request has found to be gone.
 func (m *mirror[T]) forget(name types.NamespacedName, uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -16,7 +16,7 @@ func version(uid string, n int) *v1alpha1.Diagnosis {
 	return d
 }
 
-// Answers to requests and the watch come in any order: what is known never goes back.
+// Responses to requests and watch events come in any order: the known version never goes back.
 func TestWhatIsKnownDoesNotGoBack(t *testing.T) {
 	name := client.ObjectKeyFromObject(diagnosisOf("ns", "d", "n1"))
 	for what, c := range map[string]struct {

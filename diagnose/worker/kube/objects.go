@@ -13,18 +13,18 @@ import (
 // Objects implements [worker.Store].
 func (s *Store) Objects() *worker.Objects { return s.objects.Load() }
 
-// rebuild makes Objects of what is known of each kind.
+// rebuild updates Objects from the mirrors.
 func (s *Store) rebuild() {
 	s.objects.Store(&worker.Objects{
 		Operations: s.operations.all(), OperationSets: s.sets.all(), Triggers: s.triggers.all(),
 	})
 }
 
-// savedVersion changes when an older version of Kernosis must not read the form any more.
+// savedVersion changes when older versions of Kernosis must no longer read the format.
 const savedVersion = 1
 
-// load begins with what the last run knew. A file that can't be read is one that is not
-// there: the API server has it all.
+// load reads the objects saved by the previous process. An unreadable file is treated like a
+// missing one, because the API server has everything.
 func (s *Store) load() {
 	var last worker.Objects
 	if found, err := s.file.Load(savedVersion, &last); err != nil {
@@ -43,10 +43,10 @@ func preload[T client.Object](m *mirror[T], list []T) {
 	}
 }
 
-// saveAfter gathers changes that come together: kubectl applies a folder one by one.
+// saveAfter gathers changes that come together: kubectl applies the objects of a folder one by one.
 const saveAfter = time.Second
 
-// save keeps the file as the objects are, until done is closed.
+// save writes the file after changes, until done is closed.
 func (s *Store) save(done <-chan struct{}) {
 	for {
 		select {
@@ -65,8 +65,8 @@ func (s *Store) save(done <-chan struct{}) {
 	}
 }
 
-// saveNow writes the file, where it is not as it should be. Where it can't, the one before
-// stays: it is reported, and tried again with the next change.
+// saveNow writes the file if the objects have changed. If that fails, the old file stays; the error
+// is logged, and the write retried with the next change.
 func (s *Store) saveNow() {
 	s.saving.Lock()
 	defer s.saving.Unlock()
@@ -79,8 +79,7 @@ func (s *Store) saveNow() {
 	}
 }
 
-// objectsFeed returns what a reflector fills with one of the kinds that a run is made of.
-// news is called after a change that matters.
+// objectsFeed returns a feed that fills the mirror of a kind. It calls news after relevant changes.
 func objectsFeed[T client.Object](m *mirror[T], trim func(T), news func()) *feed[T] {
 	return &feed[T]{
 		trim: trim,
@@ -107,8 +106,7 @@ func objectsFeed[T client.Object](m *mirror[T], trim func(T), news func()) *feed
 	}
 }
 
-// same reports whether a run is made of two objects in the same way: a status that has
-// changed is none of its business.
+// same reports whether two versions of an object are the same for a run, which ignores the status.
 func same[T client.Object](a, b T) bool {
 	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration()
 }
@@ -125,18 +123,18 @@ func sameAll[T client.Object](a, b []T) bool {
 	return true
 }
 
-// trimMeta drops what no run needs of an object's metadata.
+// trimMeta removes metadata that no run needs.
 func trimMeta(o client.Object) {
 	o.SetManagedFields(nil)
-	o.SetAnnotations(nil) // kubectl's copy of the whole object among them
+	o.SetAnnotations(nil) // including kubectl's copy of the whole object
 	o.SetOwnerReferences(nil)
 	o.SetFinalizers(nil)
 }
 
 func trimOperation(o *v1alpha1.Operation) { trimMeta(o) }
 
-// The status of a set has up to 100 paths. Whether it is valid is found where it is used,
-// so that nothing stops where no controller says so.
+// trimSet removes the status, which has up to 100 paths. Whether a set is valid is checked when it
+// is used, so that diagnoses also run without a controller.
 func trimSet(o *v1alpha1.OperationSet) {
 	trimMeta(o)
 	o.Status = v1alpha1.OperationSetStatus{}

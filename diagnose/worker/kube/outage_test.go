@@ -28,7 +28,7 @@ func names(o *worker.Objects) (list []string) {
 	return list
 }
 
-// One server, from its first minute: without the kinds, with them, away, back, empty.
+// One server from its first minute: without the kinds, with them, away, back, empty.
 func TestAServersLife(t *testing.T) {
 	testall.Only(t)
 	server := kubetest.New(t, kubetest.Options{})
@@ -90,7 +90,7 @@ func TestAServersLife(t *testing.T) {
 					c.back(t)
 				}
 			}()
-			// A process that is asked to stop does so a moment later.
+			// A process that is asked to stop does so only a moment later.
 			waitFor(t, "nobody answers", func() bool {
 				_, err := r.Write(t.Context(), keyOf(d), func(s *v1alpha1.DiagnosisStatus) { s.Subject = time.Now().String() })
 				return err != nil
@@ -109,7 +109,7 @@ func TestAServersLife(t *testing.T) {
 			if r.last("first") == nil {
 				t.Error("reported that a Diagnosis is gone")
 			}
-			// A start without it.
+			// A start without the API server.
 			s := newStore(t, server.Admin(), inDir)
 			if got := names(s.Objects()); !slices.Equal(got, []string{"operation o1", "set s1", "trigger t1"}) {
 				t.Errorf("objects after a start %v", got)
@@ -118,10 +118,10 @@ func TestAServersLife(t *testing.T) {
 				t.Errorf("set after a start: %+v", o)
 			}
 			s.run()
-			if name != "hanging" { // there the connection's own time is waited for, 45 s
+			if name != "hanging" { // there the connection's own timeout of 45 s would have to pass
 				waitFor(t, "the start misses it", func() bool { return s.Stats().Away })
 			}
-			s.stop() // at once, though it waits
+			s.stop() // returns at once, even though it is waiting
 			c.back(t)
 			back = true
 			waitFor(t, "a Diagnosis is made", func() bool {
@@ -142,12 +142,12 @@ func TestAServersLife(t *testing.T) {
 		})
 	}
 
-	// One that starts does not say that it has no such kinds.
+	// A starting API server does not claim that the kinds are missing.
 	if n := missed(); n != before || r.logs.count("the CRDs of kernosis.io are not installed") != 1 {
 		t.Errorf("the kinds were missed %d times:\n%s", n-before, r.logs)
 	}
 
-	// Empty is not away.
+	// An empty API server is not an unreachable one.
 	for _, o := range r.Objects().Operations {
 		remove(t, c, o.DeepCopy())
 	}
@@ -162,7 +162,7 @@ func TestAServersLife(t *testing.T) {
 	}
 }
 
-// A file that can't be read or written is reported, and is none.
+// A file that can't be read or written is reported, and treated as missing.
 func TestTheFile(t *testing.T) {
 	server, c := served(t)
 	s := create(t, c, setOf(unique(t, "s"), "kernel-facts"))

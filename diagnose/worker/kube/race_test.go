@@ -2,5 +2,5 @@
 
 package kube
 
-// underRace: the detector makes objects larger.
+// underRace: the race detector makes objects larger.
 const underRace = true

@@ -12,16 +12,16 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
 
-// reporter notifies the worker of the node's Diagnoses, each state once.
+// reporter notifies the worker of the node's Diagnoses, once per version.
 type reporter struct {
 	known *mirror[*v1alpha1.Diagnosis]
 	h     worker.Handler
-	// prepare sees to it that what a new Diagnosis needs is known, and stays so.
+	// prepare makes sure that the objects a new Diagnosis needs are known and saved.
 	prepare  func(d *v1alpha1.Diagnosis)
 	reported map[types.NamespacedName]lastReported
 }
 
-// lastReported is what the worker has heard of last.
+// lastReported is the version of which the worker was notified last.
 type lastReported struct {
 	uid     types.UID
 	version string
@@ -77,7 +77,7 @@ func (r *reporter) delete(name types.NamespacedName) {
 	r.h.Gone(key)
 }
 
-// replaced reports what became of all while nobody watched.
+// replaced reports all changes that were missed without a watch.
 func (r *reporter) replaced(list []*v1alpha1.Diagnosis) {
 	there := make(map[types.NamespacedName]types.UID, len(list))
 	for _, d := range list {
@@ -88,7 +88,7 @@ func (r *reporter) replaced(list []*v1alpha1.Diagnosis) {
 			r.delete(name)
 		}
 	}
-	// The order in which they were made is the one in which they are run.
+	// They are run in the order of their creation.
 	slices.SortStableFunc(list, func(a, b *v1alpha1.Diagnosis) int {
 		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
 	})
@@ -97,14 +97,14 @@ func (r *reporter) replaced(list []*v1alpha1.Diagnosis) {
 	}
 }
 
-// trimDiagnosis drops what nobody needs of one.
+// trimDiagnosis removes fields that nobody needs.
 func trimDiagnosis(d *v1alpha1.Diagnosis) {
 	d.ManagedFields = nil
 	delete(d.Annotations, corev1.LastAppliedConfigAnnotation)
 }
 
-// kept is what is remembered of a Diagnosis: of one that has ended not what it has found,
-// which is most of it. To write one that has ended, it is read again.
+// kept returns the part of a Diagnosis to keep in memory. For an ended one it omits the results,
+// which are most of it; before an ended one is written, it is read again.
 func kept(d *v1alpha1.Diagnosis) *v1alpha1.Diagnosis {
 	if !d.Status.Completed() {
 		return d

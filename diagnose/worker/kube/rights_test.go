@@ -21,8 +21,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// documented returns the rights for Diagnoses as docs/cluster.md has them: those in the
-// whole cluster, and those in the system namespace.
+// documented returns the rights for Diagnoses listed in docs/cluster.md: those in the whole
+// cluster, and those in the system namespace.
 func documented(t testing.TB) (everywhere, ofSystem []rbacv1.PolicyRule) {
 	t.Helper()
 	everywhere, ofSystem = kubetest.AgentRights(t, "../../../docs/cluster.md")
@@ -30,7 +30,7 @@ func documented(t testing.TB) (everywhere, ofSystem []rbacv1.PolicyRule) {
 	return slices.DeleteFunc(everywhere, others), slices.DeleteFunc(ofSystem, others)
 }
 
-// userWith returns the configuration of a user with rights.
+// userWith returns the configuration of a user with the given rights.
 func userWith(t testing.TB, server *kubetest.Server, user, system string, everywhere, ofSystem []rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
 	to := rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}
@@ -39,14 +39,13 @@ func userWith(t testing.TB, server *kubetest.Server, user, system string, everyw
 	return server.Config(t, user)
 }
 
-// The rights that the docs name are enough, each of them is used, and they end where they
-// are said to.
+// The documented rights are sufficient, each is used, and they are limited as documented.
 func TestRightsAsDocumented(t *testing.T) {
 	server, c := served(t)
 	system, tenant, node := server.Namespace(t), server.Namespace(t), unique(t, "node")
 	everywhere, ofSystem := documented(t)
 	as := userWith(t, server, unique(t, "user"), system, everywhere, ofSystem)
-	// An API server that does not stream lists, as that of Kubernetes 1.31, is listed.
+	// An API server that does not stream lists, like that of Kubernetes 1.31, is listed.
 	p, through := kubetest.NewProxy(t, server, as)
 	p.Do(func(w http.ResponseWriter, r *http.Request) bool {
 		return r.URL.Query().Get("sendInitialEvents") == "true" && kubetest.Answer(w, http.StatusUnprocessableEntity, "Invalid")
@@ -79,7 +78,7 @@ func TestRightsAsDocumented(t *testing.T) {
 		t.Errorf("rights are missing:\n%s", r.logs)
 	}
 
-	// What is not known is asked for.
+	// What is not known is requested.
 	unknown, unready := diagnosisOf(system, "unknown", node), diagnosisOf(system, "unready", node)
 	unready.Spec.OperationSet = create(t, c, setOf(unique(t, "s3"), "there-is-none")).Name
 	create(t, c, unknown)
@@ -120,7 +119,7 @@ func TestRightsAsDocumented(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		// By way of the status neither.
+		// Nor through the status subresource.
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"cancel":true},"status":{"subject":"x"}}`))
 		d := own.DeepCopy()
 		if err := agent.Status().Patch(t.Context(), d, patch); err != nil || d.Spec.Cancel {
@@ -129,7 +128,7 @@ func TestRightsAsDocumented(t *testing.T) {
 	})
 }
 
-// A right that is missing is named once, nothing else suffers, and it may come later.
+// A missing right is logged once, affects nothing else, and may be granted later.
 func TestRightsThatAreMissing(t *testing.T) {
 	server, c := served(t)
 	system, node := server.Namespace(t), unique(t, "node")

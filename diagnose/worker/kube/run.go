@@ -14,20 +14,19 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
 
-// Run implements [worker.Store]. It may be called once, and ends without an error when ctx
-// does.
+// Run implements [worker.Store]. It may be called once, and returns nil when ctx ends.
 func (s *Store) Run(ctx context.Context, h worker.Handler) error {
 	if s.running.Swap(true) {
 		return errors.New("diagnoses by the API: the store runs already")
 	}
-	// What goes wrong is reported by the account, once.
+	// The account logs errors, once.
 	ctx = klog.NewContext(ctx, logr.Discard())
 	news := func() { s.news(h) }
 	var all sync.WaitGroup
 	all.Go(func() { s.save(ctx.Done()) })
 	first := objectsFeed(s.operations, trimOperation, news)
 	first.denied = func(o conditions.Outcome) {
-		if o == KindMissing { // one for all
+		if o == KindMissing { // the CRDs come together
 			s.sets.settle()
 			s.triggers.settle()
 		}
@@ -38,7 +37,7 @@ func (s *Store) Run(ctx context.Context, h worker.Handler) error {
 	all.Go(func() {
 		follow(ctx, s.api, operations, "", &v1alpha1.OperationList{}, &v1alpha1.Operation{}, first)
 	})
-	// Where the kinds are not defined, one question at a time is enough: a fleet asks.
+	// While the CRDs are missing, one request at a time is enough, because a whole fleet asks.
 	if !await(ctx, s.account.served) {
 		all.Wait()
 		return nil
@@ -59,7 +58,8 @@ func (s *Store) Run(ctx context.Context, h worker.Handler) error {
 			known: s.diagnoses, h: h, reported: make(map[types.NamespacedName]lastReported),
 			prepare: func(d *v1alpha1.Diagnosis) {
 				s.lookUp(ctx, d, news)
-				// An agent that is killed now goes on with the same set.
+				// Saved so that the next agent, if this one is killed now, continues with the same
+				// set.
 				s.saveNow()
 			},
 		}
@@ -69,9 +69,8 @@ func (s *Store) Run(ctx context.Context, h worker.Handler) error {
 	return nil
 }
 
-// news handles changed objects. The worker is notified once the API server has answered
-// for each kind: if it learned of a trigger a moment later, the trigger would miss its
-// problem.
+// news handles changed objects. It notifies the worker only once the API server has answered for
+// each kind: if the worker learned of a trigger a moment later, the trigger would miss its problem.
 func (s *Store) news(h worker.Handler) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -91,7 +90,7 @@ func (s *Store) news(h worker.Handler) {
 	h.ObjectsChanged()
 }
 
-// await waits until all are closed, and reports false where ctx ends before.
+// await blocks until all are closed; false: ctx has ended first.
 func await(ctx context.Context, all ...<-chan struct{}) bool {
 	for _, one := range all {
 		select {

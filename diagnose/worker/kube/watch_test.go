@@ -127,7 +127,7 @@ func TestDiagnosesOfTheNodeAlone(t *testing.T) {
 	})
 }
 
-// One that is made anew under its name is another, seen or not.
+// A Diagnosis recreated under its name is a different one, whether or not the deletion was seen.
 func TestMadeAnewUnderItsName(t *testing.T) {
 	server, c := served(t)
 	ns := server.Namespace(t)
@@ -166,8 +166,7 @@ func TestMadeAnewUnderItsName(t *testing.T) {
 	}
 }
 
-// Connections that are cut again and again lose nothing, and each watch that follows is
-// counted.
+// Connections that are cut repeatedly lose nothing, and each further watch is counted.
 func TestCutConnections(t *testing.T) {
 	server, c := served(t)
 	ns, node := server.Namespace(t), unique(t, "node")
@@ -194,7 +193,7 @@ func TestCutConnections(t *testing.T) {
 	}
 }
 
-// What the API server has forgotten is listed anew: a watch that is reported "too old" goes on.
+// After "too old" the API server is listed again, and the watch continues.
 func TestTooOld(t *testing.T) {
 	server, c := served(t)
 	ns, node := server.Namespace(t), unique(t, "node")
@@ -203,7 +202,7 @@ func TestTooOld(t *testing.T) {
 	r.synced()
 	var old atomic.Int32
 	p.Do(func(w http.ResponseWriter, req *http.Request) bool {
-		// A watch that goes on from what is known, and not one that begins with a list.
+		// Match only a watch that continues from a known version, not one that begins with a list.
 		q := req.URL.Query()
 		if q.Get("watch") == "" || q.Get("resourceVersion") == "" || q.Get("resourceVersion") == "0" {
 			return false
@@ -219,7 +218,7 @@ func TestTooOld(t *testing.T) {
 	}
 }
 
-// A Diagnosis that comes before its set and their operations does not come without them.
+// A Diagnosis that arrives before its set and operations is delivered together with them.
 func TestDiagnosisBeforeItsSet(t *testing.T) {
 	server, c := served(t)
 	ns, node, name := server.Namespace(t), unique(t, "node"), unique(t, "x")
@@ -240,7 +239,7 @@ func TestDiagnosisBeforeItsSet(t *testing.T) {
 	}
 	r.run()
 	r.synced()
-	// The watches of what runs are made of stand still from here on.
+	// From here on the watches of Operations, OperationSets and Triggers fail.
 	p.Do(func(w http.ResponseWriter, req *http.Request) bool {
 		return req.URL.Query().Get("watch") != "" && !strings.Contains(req.URL.Path, diagnoses) && kubetest.Answer(w, http.StatusInternalServerError, "InternalError")
 	})

@@ -13,8 +13,8 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
 
-// Write implements [worker.Store]: a merge patch of what has changed, for the version that
-// it was changed of. What others have written is never written over.
+// Write implements [worker.Store]. It sends a merge patch of the changes with the resourceVersion
+// that they were made for, so others' writes are never overwritten.
 func (s *Store) Write(ctx context.Context, key worker.Key, change func(*v1alpha1.DiagnosisStatus)) (*v1alpha1.Diagnosis, error) {
 	bounded, cancel := context.WithTimeout(ctx, patience*s.config.Timeout)
 	defer cancel()
@@ -22,7 +22,7 @@ func (s *Store) Write(ctx context.Context, key worker.Key, change func(*v1alpha1
 	var conflict error
 	for try := range maxTries {
 		base, known := s.diagnoses.get(key.NamespacedName)
-		// Of one that has ended not everything is kept here.
+		// Of an ended one only a part is kept here.
 		if try > 0 || !known || base.UID != key.UID || base.Status.Completed() {
 			var err error
 			if base, err = s.read(bounded, key); err != nil {
@@ -57,7 +57,7 @@ func (s *Store) Write(ctx context.Context, key worker.Key, change func(*v1alpha1
 	return nil, fmt.Errorf("%s: others have changed it %d times meanwhile: %w", what, maxTries, &requestError{err: conflict, away: true})
 }
 
-// read returns a Diagnosis as the API server has it, or worker.ErrGone.
+// read reads a Diagnosis from the API server, or returns worker.ErrGone.
 func (s *Store) read(ctx context.Context, key worker.Key) (*v1alpha1.Diagnosis, error) {
 	d := &v1alpha1.Diagnosis{}
 	err := s.api.get(ctx, diagnoses, key.NamespacedName, d)
@@ -73,8 +73,8 @@ func (s *Store) read(ctx context.Context, key worker.Key) (*v1alpha1.Diagnosis, 
 	return d, nil
 }
 
-// patchOf returns what makes one state of a Diagnosis the next, for the version that it was read
-// of; nil: it is so already, as the API server keeps it.
+// patchOf returns the patch from base to next, with base's resourceVersion; nil: they are the same
+// once stored.
 func patchOf(base, next *v1alpha1.Diagnosis) ([]byte, error) {
 	if difference, err := client.MergeFrom(base).Data(next); err != nil || string(difference) == "{}" {
 		return nil, err
@@ -82,8 +82,8 @@ func patchOf(base, next *v1alpha1.Diagnosis) ([]byte, error) {
 	return client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}).Data(next)
 }
 
-// pause waits a little more from try to try, by chance, so that two who write at the same
-// pace don't meet each time.
+// pause waits for a random time that grows with each try, so that two concurrent writers don't
+// conflict each time.
 func pause(ctx context.Context, try int) {
 	timer := time.NewTimer(rand.N(5 * time.Millisecond << try))
 	defer timer.Stop()

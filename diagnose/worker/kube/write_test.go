@@ -36,7 +36,7 @@ func TestNothingIsLostBetweenTwoWriters(t *testing.T) {
 			for range writes {
 				for {
 					_, err := r.Write(t.Context(), keyOf(d), func(s *v1alpha1.DiagnosisStatus) {
-						// A list, a map's part, and one that comes and goes.
+						// A list, a part of a map, and one that comes and goes.
 						s.FailedPaths = append(s.FailedPaths[:min(len(s.FailedPaths), 31)], v1alpha1.Path{int32(i + 1)})
 						n, _ := strconv.Atoi(s.FailedPathCount)
 						s.FailedPathCount = strconv.Itoa(n + 1)
@@ -102,7 +102,7 @@ func TestNothingIsLostBetweenTwoWriters(t *testing.T) {
 	}
 }
 
-// A write goes on from the answer to the one before, without asking.
+// A write uses the response to the previous one and needs no read.
 func TestWritesInARowAskForNothing(t *testing.T) {
 	server, _ := served(t)
 	ns, node := server.Namespace(t), unique(t, "node")
@@ -134,8 +134,8 @@ func TestWritesInARowAskForNothing(t *testing.T) {
 	waitFor(t, "the handler has the last", func() bool { d := r.last("row"); return d != nil && d.Status.Subject == "19" })
 }
 
-// Of one that has ended little is remembered, and what others and the run have written
-// stays where its problem's state is written.
+// Little of an ended one is kept in memory, but writing its problem's state preserves what others
+// and the run have written.
 func TestWriteToOneThatHasEnded(t *testing.T) {
 	server, c := served(t)
 	ns, node := server.Namespace(t), unique(t, "node")
@@ -194,7 +194,7 @@ func TestWriteToWhatIsGone(t *testing.T) {
 	}
 }
 
-// A status that is refused is reported as refused, in a few words, and not as an outage.
+// A rejected status is reported as a short rejection, not as an outage.
 func TestWriteRefused(t *testing.T) {
 	server, c := served(t)
 	ns := server.Namespace(t)
@@ -235,7 +235,7 @@ func TestWriteRefused(t *testing.T) {
 	}
 }
 
-// A writer that is overwritten again and again gets an error, and has to come back.
+// A writer that always gets a conflict gets an error, and must retry later.
 func TestWriteThatNeverWins(t *testing.T) {
 	server, c := served(t)
 	ns := server.Namespace(t)

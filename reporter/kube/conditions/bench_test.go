@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// BenchmarkSetToVisible measures from Set until another client's watch shows the
-// condition, and, in turn with it, the same for a bare patch of one condition.
+// BenchmarkSetToVisible measures the time from Set until another client's watch shows the
+// condition and, alternating with it, the same for a bare patch of one condition.
 func BenchmarkSetToVisible(b *testing.B) {
 	server := cluster.Server(b)
 	config := server.Admin()
@@ -56,7 +56,7 @@ func BenchmarkSetToVisible(b *testing.B) {
 		began := time.Now()
 		bare(strconv.Itoa(i))
 		bares = append(bares, time.Since(began))
-		r.waitAcked() // it has seen that, as an idle agent has
+		r.waitAcked() // it has seen that patch, as an idle agent has
 		began = time.Now()
 		set(strconv.Itoa(i))
 		sets = append(sets, time.Since(began))

@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// maxMessage is the detector's bound too: a Node is read by many.
+	// maxMessage is also the detector's bound, because many clients read a Node.
 	maxMessage = 1024
-	// maxReason is far more than a word.
+	// maxReason is far more than a word needs.
 	maxReason = 128
 	// maxTypes bounds what one agent adds to a Node.
 	maxTypes = 64
 
-	// noReason stands for a reason of which nothing could be kept.
+	// noReason replaces a reason that has no valid characters.
 	noReason = "Unspecified"
 )
 
-// CheckType returns why a condition type can't be an agent's, such as Kubernetes' own; nil: it can.
+// CheckType returns an error if an agent must not set a condition type, such as Kubernetes' own.
 func CheckType(conditionType string) error {
 	if event.KubernetesCondition(conditionType) {
 		return fmt.Errorf("condition type %s is Kubernetes' own", conditionType)
@@ -36,16 +36,16 @@ func CheckType(conditionType string) error {
 	return nil
 }
 
-// checked is a list as the API may have it.
+// checked is a list of conditions that the API accepts.
 type checked struct {
 	list             []problem.Condition
 	refused, trimmed uint64
-	err              error // says of each fault what it was
+	err              error // describes each fault
 }
 
-// check returns the conditions of a list that can be written, copied. Conditions of
-// types that can't be ours are left out; texts that break the API's rules are made to
-// keep them, as the state counts more than its wording.
+// check returns a copy of the conditions that can be written. It leaves out conditions of types
+// that the agent must not set. It changes texts that break the API's rules, because the status
+// matters more than its wording.
 func check(list []problem.Condition) checked {
 	out := checked{list: make([]problem.Condition, 0, min(len(list), maxTypes))}
 	var errs []error
@@ -85,8 +85,8 @@ func check(list []problem.Condition) checked {
 	return out
 }
 
-// camelCase returns a reason as the API's rule has it: a letter, then letters, digits
-// and ",:_", the last not one of ",:". What it can't have begins a new word.
+// camelCase returns a reason that follows the API's rule: a letter, then letters, digits and
+// ",:_", the last not one of ",:". A character that is not allowed starts a new word.
 func camelCase(reason string) string {
 	if valid := len(reason) <= maxReason && isReason(reason); valid {
 		return reason
@@ -114,8 +114,8 @@ func camelCase(reason string) string {
 	return b.String()
 }
 
-// isReason reports whether a reason begins as CamelCase does and has no character
-// that the API forbids.
+// isReason reports whether a reason begins with an upper-case letter and has no character that
+// the API forbids.
 func isReason(reason string) bool {
 	if reason == "" || reason[0] < 'A' || reason[0] > 'Z' {
 		return false
@@ -132,9 +132,8 @@ func isReason(reason string) bool {
 	return true
 }
 
-// plain returns a message that is valid UTF-8 of at most maxMessage bytes, with
-// spaces in place of control characters, such as those that would move a terminal's
-// cursor.
+// plain returns a message that is valid UTF-8 of at most maxMessage bytes. Spaces replace control
+// characters, such as those that would move a terminal's cursor.
 func plain(message string) string {
 	clean := strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) {

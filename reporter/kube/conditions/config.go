@@ -11,23 +11,23 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// FieldManager is how the API names the writer of our conditions.
+// FieldManager is the agent's field manager in the API.
 const FieldManager = "kernosis-agent"
 
-// BlockFor is how long a type is left out that the API has refused: what refuses it is a policy
-// that a person has to change.
+// BlockFor is how long a type that the API has refused is not sent again: a policy that refuses
+// it must be changed by a person.
 const BlockFor = time.Minute
 
 // Defaults of a [Config].
 const (
-	// DefaultHeartbeat is as rare as that of kubelet while nothing changes.
+	// DefaultHeartbeat is kubelet's interval while nothing changes.
 	DefaultHeartbeat = 5 * time.Minute
 
-	// defaultCoalesce keeps a flood at one write a second.
+	// defaultCoalesce limits a flood to one write a second.
 	defaultCoalesce = time.Second
 
-	// defaultTimeout of a write. A server that hangs is left for the next try, which
-	// in a cluster with several may reach another.
+	// defaultTimeout is the timeout of one write. If a server hangs, the next try may reach
+	// another one in a cluster with several.
 	defaultTimeout = 10 * time.Second
 
 	// defaultStartJitter spreads the first writes of a fleet that starts at once.
@@ -35,64 +35,63 @@ const (
 )
 
 const (
-	// readBackFor is how long the first write waits for the Node after the API has
-	// answered the watch, which delivers nothing for a Node that does not exist.
+	// readBackFor is how long the first write waits for the Node after the API has answered the
+	// watch, which delivers nothing for a Node that does not exist.
 	readBackFor = time.Second
 
-	// holdUnknown is for how long after a start Unknown does not replace what the API
-	// has: sources take some seconds to say that they see.
+	// holdUnknown is how long after a start Unknown does not replace the API's status: sources
+	// take some seconds to come up.
 	holdUnknown = 10 * time.Second
 
-	// fastFor is for how long after a start, at most, failed writes are tried again
-	// quickly: a node that boots has its network late, and its faults early.
+	// fastFor is how long after a start failed writes are retried quickly: a node that boots has
+	// its network late, and its faults early.
 	fastFor = 2 * time.Minute
 
-	// maxFlips in flipWindow show that another client means to keep the type.
+	// maxFlips within flipWindow mean that another client insists on the type.
 	maxFlips   = 3
 	flipWindow = 10 * time.Minute
 
-	// yieldFor is how long a contested type is left alone: long enough to be no
-	// nuisance, and short enough to recover by itself when the other is removed.
+	// yieldFor is how long a contested type is left alone: long enough not to be a nuisance, and
+	// short enough to recover by itself when the other client is removed.
 	yieldFor = time.Hour
 )
 
-// Config is what a [Patcher] is made of. Client and Node are required.
+// Config configures a [Patcher]. Client and Node are required.
 type Config struct {
 	Client kubernetes.Interface
-	Node   string // name of the own Node
+	Node   string // name of the agent's own Node
 
-	// Allied are field managers whose writes over ours are put right without being
-	// counted against them: the controller marks the conditions of a silent agent.
+	// Allied are field managers whose writes over ours are corrected without being counted as
+	// contests: the controller marks the conditions of a silent agent.
 	Allied []string
 
-	// Heartbeat is how often lastHeartbeatTime is renewed, within a tenth; 0: never,
-	// for clusters where the Lease carries liveness.
+	// Heartbeat is how often lastHeartbeatTime is renewed, within a tenth; 0: never, for clusters
+	// that use the Lease for liveness.
 	Heartbeat time.Duration
-	// Coalesce is the shortest time between two writes; 0: a second.
+	// Coalesce is the minimum time between two writes; 0: a second.
 	Coalesce time.Duration
-	// StartJitter is the longest time by which the first write is delayed while no
-	// condition is True; 0: ten seconds, negative: none.
+	// StartJitter is the maximum delay of the first write while no condition is True; 0: ten
+	// seconds, negative: none.
 	StartJitter time.Duration
 
-	// StateFile has the types that were written, one JSON object, so that the next
-	// run removes those it does not know. Empty: none is kept.
+	// StateFile stores the types that were written, as one JSON object, so that the next run
+	// removes those it does not know. If empty, nothing is stored.
 	StateFile string
 
-	// OnAck is called after each write that the API has taken, from within Run; it
-	// has to return quickly. May be nil.
+	// OnAck is called from within Run after each write that the API has accepted; it must return
+	// quickly. May be nil.
 	OnAck func(Ack)
 
-	Log *slog.Logger // nil: none
+	Log *slog.Logger // nil: no logging
 
 	timeout time.Duration // of one write; 0: ten seconds
 }
 
 // Ack reports one write.
 type Ack struct {
-	At        time.Time // when its answer was here
-	Heartbeat bool      // nothing but the heartbeat was due
-	// Written are the conditions of this write, as they were set; those of a
-	// heartbeat too.
+	At        time.Time // when its answer arrived
+	Heartbeat bool      // only the heartbeat was due
+	// Written has the conditions of this write as they were set, including those of a heartbeat.
 	Written []problem.Condition
 }
 

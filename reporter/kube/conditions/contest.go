@@ -8,14 +8,14 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// Contested is the type of the condition that is True while types of ours are left
-// to other clients. It is on the Node only then.
+// Contested is the type of the condition that is True while types of ours are yielded to other
+// clients. It is on the Node only then.
 const Contested = "KernosisConditionContested"
 
 // reasonAnotherWriter is the reason of [Contested]. Reasons are API.
 const reasonAnotherWriter = "AnotherWriter"
 
-// flip notes that another client wrote over a type, and reports whether that counts.
+// flip records that another client overwrote a type, and reports whether that counts.
 func (l *ledger) flip(e *entry, name string, now time.Time) bool {
 	e.ours = false
 	writer := writerOf(l.node, name)
@@ -28,7 +28,7 @@ func (l *ledger) flip(e *entry, name string, now time.Time) bool {
 	return true
 }
 
-// yield leaves a type to the other writer where that insists, and reports whether it does.
+// yield yields a type if the other writer insists on it, and reports whether it does.
 func (e *entry) yield(now time.Time, lasts time.Duration) bool {
 	if len(e.flips) < maxFlips {
 		return false
@@ -37,7 +37,7 @@ func (e *entry) yield(now time.Time, lasts time.Duration) bool {
 	return true
 }
 
-// yields returns the types that are left to others now, sorted.
+// yields returns the types that are currently yielded, sorted.
 func (l *ledger) yields(now time.Time) []string {
 	var out []string
 	for name, e := range l.entries {
@@ -49,7 +49,7 @@ func (l *ledger) yields(now time.Time) []string {
 	return out
 }
 
-// announce keeps the condition [Contested] as the yielded types have it.
+// announce updates the condition [Contested] from the yielded types.
 func (l *ledger) announce(now time.Time) {
 	var parts []string
 	for _, name := range l.yields(now) {

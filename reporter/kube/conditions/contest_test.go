@@ -54,7 +54,7 @@ func TestAContestedTypeIsLeftToTheOtherWhoIsNamed(t *testing.T) {
 	if c := r.status("KernelDeadlock"); c.Status != corev1.ConditionFalse {
 		t.Errorf("it was not yielded: %+v", c)
 	}
-	// The other types are ours as before, and the yielded one stays the other's.
+	// The other types are still ours, and the yielded one stays the other client's.
 	disk.Reason, disk.Status = "DiskStalls", problem.True
 	r.set(deadlocked(), disk)
 	r.waitStatus(disk)
@@ -89,8 +89,8 @@ func TestAContestEnds(t *testing.T) {
 	r.waitFor("nothing is contested", func() bool { return r.status(Contested) == nil })
 }
 
-// The controller marks the conditions of an agent that was silent; when that
-// returns, its own report wins, and nobody is at fault.
+// The controller marks the conditions of a silent agent. When the agent returns, its own report
+// wins, and that is not a contest.
 func TestAlliesAreNoContestants(t *testing.T) {
 	server := cluster.Server(t)
 	r := start(t, server, func(c *Config) { c.Allied = []string{"kernosis-controller"} })

@@ -13,50 +13,49 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// entry is one condition type: what it should be, and what the API has.
+// entry is one condition type: its wanted state and its state in the API.
 type entry struct {
 	want   problem.Condition
-	wanted bool // somebody sets it; else it is to be removed
+	wanted bool // set by the detector; otherwise it is to be removed
 
-	known   bool // the API has reported whether it has it
-	present bool // it has
+	known   bool // present and api are known
+	present bool // the API has it
 	api     corev1.NodeCondition
-	ours    bool              // it is as this run wrote it, or found it, in this Node object
-	sent    problem.Condition // by the last write, whether its answer came or not
-	sentAt  time.Time         // when sent was first tried; zero: its answer has come
+	ours    bool              // in this Node object it is as this run wrote or found it
+	sent    problem.Condition // in the last write, even if its answer was lost
+	sentAt  time.Time         // when sent was first tried; zero: it has been answered
 
-	blocked time.Time // the API refuses it: not tried again before
+	blocked time.Time // refused by the API: not tried again before
 
-	flips   []time.Time // when others wrote over it, the newest last; at most maxFlips
-	until   time.Time   // it is left to manager until then
+	flips   []time.Time // when others overwrote it, the newest last; at most maxFlips
+	until   time.Time   // yielded to manager until then
 	manager string
 }
 
 func (e *entry) yielded(now time.Time) bool { return now.Before(e.until) }
 
-// asWanted reports whether the API has what is wanted.
+// asWanted reports whether the API has the wanted condition.
 func (e *entry) asWanted() bool { return e.present && says(&e.api, &e.want) }
 
-// says reports whether the API's form of a condition says the same. Times do not
-// count.
+// says reports whether the API's condition equals c, apart from times.
 func says(api *corev1.NodeCondition, c *problem.Condition) bool {
 	return string(api.Status) == string(c.Status) && api.Reason == c.Reason && api.Message == c.Message
 }
 
-// ledger has all types. It is for one goroutine.
+// ledger has the entries of all types. It is used by one goroutine.
 type ledger struct {
 	allied []string
 	start  time.Time
 
 	entries map[string]*entry
 	listed  bool // the detector has given a list
-	seen    bool // the API has shown the Node
+	seen    bool // the API has delivered the Node
 	uid     types.UID
 	version string
-	node    *corev1.Node // as it was shown, without what is big; nil: not seen
+	node    *corev1.Node // conditions and managed fields as last seen; nil: not seen
 }
 
-// set takes the detector's latest list.
+// set applies the detector's latest list.
 func (l *ledger) set(list []problem.Condition) {
 	l.listed = true
 	for name, e := range l.entries {
@@ -70,13 +69,13 @@ func (l *ledger) set(list []problem.Condition) {
 			l.entries[c.Type] = e
 		}
 		if c.Status != e.want.Status {
-			e.blocked = time.Time{} // what was refused of the other may be taken of this
+			e.blocked = time.Time{} // the API may accept the new status
 		}
 		e.want, e.wanted = c, true
 	}
 }
 
-// find returns a condition of the Node as it was last seen.
+// find returns a condition of the Node as last seen.
 func (l *ledger) find(name string) (corev1.NodeCondition, bool) {
 	if l.node != nil {
 		for _, c := range l.node.Status.Conditions {
@@ -88,7 +87,7 @@ func (l *ledger) find(name string) (corev1.NodeCondition, bool) {
 	return corev1.NodeCondition{}, false
 }
 
-// urgent reports whether a condition is True, which waits for nothing.
+// urgent reports whether a condition is True, which is written without delay.
 func (l *ledger) urgent() bool {
 	for _, e := range l.entries {
 		if e.wanted && e.want.Status == problem.True {
@@ -98,15 +97,15 @@ func (l *ledger) urgent() bool {
 	return false
 }
 
-// held reports whether a type waits: Unknown does not replace what an earlier run
-// reported before the sources have had time to come up.
+// held reports whether a type must wait: Unknown must not replace the status of an earlier run
+// before the sources have had time to come up.
 func (l *ledger) held(e *entry, now time.Time) bool {
 	return !e.ours && e.present && e.want.Status == problem.Unknown && e.api.Status != corev1.ConditionUnknown &&
 		now.Before(l.start.Add(holdUnknown))
 }
 
-// due returns the types to write and those to remove, sorted, and when that may
-// change by itself; zero: never.
+// due returns the types to write and those to remove, sorted, and when that may change without an
+// event; zero: never.
 func (l *ledger) due(now time.Time) (write, remove []string, again time.Time) {
 	for name, e := range l.entries {
 		switch {
@@ -139,7 +138,7 @@ func (l *ledger) refuses(now time.Time) bool {
 	return false
 }
 
-// sooner returns the earlier of two times; zero is never.
+// sooner returns the earlier of two times; zero means never.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -147,26 +146,26 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// forget drops types that nobody wants and the API does not have, and those that
-// somebody else has taken over.
+// forget drops types that are not wanted and not in the API, and those that another client has
+// taken over.
 func (l *ledger) forget() {
 	maps.DeleteFunc(l.entries, func(name string, e *entry) bool {
 		return l.listed && !e.wanted && e.known && (!e.present || !e.ours && !l.wasOurs(name))
 	})
 }
 
-// types returns those that we have, or are about to have, in the API.
+// types returns the types that we have, or are about to have, in the API.
 func (l *ledger) types() []string { return slices.Sorted(maps.Keys(l.entries)) }
 
-// try notes that what is wanted of a type is sent now. A retry keeps the time of the first
-// try: if only its answer was lost, the API server finds nothing changed and writes nothing.
+// try records that a type's wanted condition is being sent. A retry keeps the time of the first
+// try: if only the answer was lost, the API server finds nothing changed and writes nothing.
 func (l *ledger) try(name string, heartbeat bool, now time.Time) {
 	if e := l.entries[name]; heartbeat || e.sentAt.IsZero() || e.sent != e.want {
 		e.sent, e.sentAt = e.want, now
 	}
 }
 
-// condition returns how a type is to be written, after try.
+// condition returns a type's condition for the patch; call try first.
 func (l *ledger) condition(name string) corev1.NodeCondition {
 	e := l.entries[name]
 	since := e.want.LastTransition
@@ -182,7 +181,7 @@ func (l *ledger) condition(name string) corev1.NodeCondition {
 	}
 }
 
-// stale reports whether the Node is one that we have seen newer.
+// stale reports whether the Node is not newer than the one already seen.
 func (l *ledger) stale(node *corev1.Node) bool {
 	if !l.seen || node.UID != l.uid {
 		return false
@@ -191,9 +190,8 @@ func (l *ledger) stale(node *corev1.Node) bool {
 	return err == nil && order <= 0
 }
 
-// observe takes what the API has. mine are the types that it has from us by the
-// write whose answer this is. It returns the types that others wrote over, but for
-// those that are left to them already.
+// observe records the API's state. If node is the answer to a write, mine are the types that were
+// written. It returns the types that others have overwritten, without those already yielded.
 func (l *ledger) observe(node *corev1.Node, mine []string, now time.Time) (flipped []string) {
 	same := l.seen && node.UID == l.uid
 	l.seen, l.uid, l.version = true, node.UID, node.ResourceVersion
@@ -202,7 +200,7 @@ func (l *ledger) observe(node *corev1.Node, mine []string, now time.Time) (flipp
 	for name, e := range l.entries {
 		api, present := l.find(name)
 		if !same {
-			e.ours = false // another Node object: nobody wrote over anything
+			e.ours = false // another Node object: nobody has overwritten anything
 		}
 		changed := present != e.present || api.Status != e.api.Status || api.Reason != e.api.Reason || api.Message != e.api.Message
 		was := e.ours
@@ -211,7 +209,8 @@ func (l *ledger) observe(node *corev1.Node, mine []string, now time.Time) (flipp
 		case slices.Contains(mine, name):
 			e.ours, e.sentAt = e.wanted, time.Time{}
 		case present && (says(&api, &e.want) || says(&api, &e.sent)):
-			// A write of ours whose answer was lost, or of one who means the same.
+			// A write of ours whose answer was lost, or a write of another client with the same
+			// content.
 			e.sentAt = time.Time{}
 		case was && changed && l.flip(e, name, now):
 			flipped = append(flipped, name)
@@ -221,14 +220,13 @@ func (l *ledger) observe(node *corev1.Node, mine []string, now time.Time) (flipp
 	return flipped
 }
 
-// wasOurs reports whether a type's status was last written by us or an ally, as far
-// as the Node shows.
+// wasOurs reports whether we or an ally last wrote a type's status, as far as the Node shows.
 func (l *ledger) wasOurs(name string) bool {
 	writer := writerOf(l.node, name)
 	return writer == "" || writer == FieldManager || slices.Contains(l.allied, writer)
 }
 
-// lose notes that the Node was deleted.
+// lose records that the Node was deleted.
 func (l *ledger) lose() {
 	l.seen, l.uid, l.version, l.node = false, "", "", nil
 	for _, e := range l.entries {

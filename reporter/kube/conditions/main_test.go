@@ -26,7 +26,7 @@ var cluster kubetest.Shared
 
 func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
 
-// deadline is for what takes milliseconds on an idle machine.
+// deadline is for things that take milliseconds on an idle machine.
 const deadline = 30 * time.Second
 
 func clientOf(t testing.TB, c *rest.Config) *kubernetes.Clientset {
@@ -38,7 +38,7 @@ func clientOf(t testing.TB, c *rest.Config) *kubernetes.Clientset {
 	return client
 }
 
-// rig is a Patcher and its Node, and sees what everybody sees.
+// rig is a Patcher with its Node, and clients that watch it.
 type rig struct {
 	*Patcher
 	t      testing.TB
@@ -51,7 +51,7 @@ type rig struct {
 	acks []Ack
 }
 
-// start runs a Patcher, by default on a Node of its own with short times.
+// start runs a Patcher, by default on its own Node with short times.
 func start(t testing.TB, server *kubetest.Server, change func(*Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, server: server}
@@ -94,7 +94,7 @@ func (r *rig) set(list ...problem.Condition) {
 	}
 }
 
-// status returns a condition as the API has it; nil: it has none.
+// status returns a condition from the API, or nil.
 func (r *rig) status(conditionType string) *corev1.NodeCondition {
 	r.t.Helper()
 	return status(r.t, r.server.Client(), r.node, conditionType)
@@ -113,7 +113,7 @@ func status(t testing.TB, client kubernetes.Interface, node, conditionType strin
 	return &n.Status.Conditions[i]
 }
 
-// waitFor waits until something holds.
+// waitFor waits until ok returns true.
 func (r *rig) waitFor(what string, ok func() bool) {
 	r.t.Helper()
 	await.UntilShown(r.t, what, deadline, func() (bool, string) { return ok(), fmt.Sprintf("%+v", r.Stats()) })
@@ -130,13 +130,13 @@ func (r *rig) waitStatus(want problem.Condition) *corev1.NodeCondition {
 	return got
 }
 
-// waitAcked waits until the Patcher says that the API has all.
+// waitAcked waits until the Patcher reports that the API has all conditions.
 func (r *rig) waitAcked() {
 	r.t.Helper()
 	r.waitFor("all is acknowledged", func() bool { _, all := r.Acked(); return all })
 }
 
-// overwrite is another client's patch of a condition.
+// overwrite patches a condition as another client.
 func overwrite(t testing.TB, client kubernetes.Interface, node, manager, condition string) {
 	t.Helper()
 	_, err := client.CoreV1().Nodes().Patch(t.Context(), node, types.StrategicMergePatchType,
@@ -153,7 +153,7 @@ func cond(conditionType string, status problem.Status, reason string) problem.Co
 	}
 }
 
-// proxy notes when each patch came.
+// proxy records when each patch arrived.
 type proxy struct {
 	*kubetest.Proxy
 
@@ -186,7 +186,7 @@ func (p *proxy) sent() []time.Time {
 	return slices.Clone(p.patches)
 }
 
-// events are changes of a Node as a watcher sees them.
+// watchNode returns the changes of a Node as a watch delivers them.
 func watchNode(t testing.TB, client kubernetes.Interface, node string) <-chan *corev1.Node {
 	t.Helper()
 	w, err := client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{

@@ -2,8 +2,8 @@ package conditions
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// descs are the metrics of conditions. Writes are counted with those of other objects, by
-// whoever has them all.
+// descs are the descriptors of the metrics of conditions. Writes are counted elsewhere, together
+// with those of other objects.
 type descs struct {
 	bytes, flips, contested, yielded, removed, refused, trimmed, pending *prometheus.Desc
 }

@@ -15,46 +15,46 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// Patcher keeps one node's conditions. Set, Acked and Stats may be called by several
-// goroutines at any time.
+// Patcher writes one node's conditions. Set, Acked and Stats are safe for concurrent use.
 type Patcher struct {
 	config  Config
-	changed chan struct{} // one place: Set was called
+	changed chan struct{} // of capacity 1: Set was called
 	sights  chan sight
 
 	mu      sync.Mutex
-	list    []problem.Condition // what was set last; never changed in place
-	set     uint64              // how often
-	retired []string            // of earlier runs, and not yet in the ledger
-	types   []string            // of the ledger
+	list    []problem.Condition // the latest list; never changed in place
+	set     uint64              // number of calls of Set
+	retired []string            // from earlier runs, not yet in the ledger
+	types   []string            // from the ledger
 	pending bool
 	stats   Stats
 	running bool
 
-	// What follows is for Run's goroutine.
+	// The following fields are used only by Run's goroutine.
 	ledger   *ledger
-	taken    uint64    // of set
-	gate     time.Time // nothing is sent before, but True
+	taken    uint64    // value of set when list was last applied
+	gate     time.Time // no write before, unless a condition is True
 	watching bool
-	readBack time.Time // until then the first write waits for the watch
-	last     time.Time // write that was begun last
+	readBack time.Time // the first write waits for the watch until then
+	last     time.Time // start of the last write
 	beat     time.Time // when the next heartbeat is due
 	failing  bool
-	single   bool // the API has refused a write of several types: one at a time
-	// answer is how the last write ended; Refused also where a policy has refused its types with 403.
-	// After Forbidden the next write has no type, to distinguish such a policy from missing rights.
+	single   bool // the API has refused a write of several types: write one at a time
+	// answer is the outcome of the last write. It is also Refused if a policy refused its types
+	// with 403. After Forbidden the next write has no type, to tell such a policy from missing
+	// permission.
 	answer  Outcome
 	retryAt time.Time
-	asked   time.Time // the API wants no write before
+	asked   time.Time // the API asked for no write before
 	backoff wait.Backoff
 	stored  []string      // types in the state file
 	storing bounded.Calls // writes of it
-	// storeLate says that the last one has not answered, which was reported.
+	// storeLate: the last write of the state file is still hanging, and that was logged.
 	storeLate bool
 	yieldFor  time.Duration // shorter in tests
 }
 
-// New returns a Patcher that does nothing until it runs.
+// New returns a Patcher that does nothing until Run is called.
 func New(c Config) (*Patcher, error) {
 	if err := c.setDefaults(); err != nil {
 		return nil, err
@@ -70,10 +70,9 @@ func New(c Config) (*Patcher, error) {
 	}, nil
 }
 
-// Set says how all conditions of this agent are now: the list is whole, and takes the
-// place of the one before. It does not block. The error reports conditions that
-// can't be written, which are left out, and of texts that had to be changed; the
-// others are written all the same.
+// Set sets all conditions of this agent: the list is complete and replaces the previous one. It
+// does not block. The error describes conditions that can't be written, which are left out, and
+// texts that had to be changed; the other conditions are written.
 func (p *Patcher) Set(list []problem.Condition) error {
 	c := check(list)
 	p.mu.Lock()
@@ -89,8 +88,8 @@ func (p *Patcher) Set(list []problem.Condition) error {
 	return c.err
 }
 
-// Acked returns when the API last took a write, zero where it took none, and whether
-// it has all that was set.
+// Acked returns when the API last accepted a write, zero if it never did, and whether it has all
+// conditions that were set.
 func (p *Patcher) Acked() (at time.Time, all bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +111,7 @@ func (p *Patcher) count(f func(*Stats)) {
 	f(&p.stats)
 }
 
-// Run writes until ctx ends, and returns its error. It runs once.
+// Run writes until ctx ends, and returns ctx's error. It may be called only once.
 func (p *Patcher) Run(ctx context.Context) error {
 	p.mu.Lock()
 	again := p.running
@@ -132,7 +131,7 @@ func (p *Patcher) Run(ctx context.Context) error {
 		p.gate = now.Add(rand.N(p.config.StartJitter))
 	}
 	if p.config.Heartbeat > 0 {
-		p.beat = now.Add(rand.N(p.config.Heartbeat)) // agents that start at once do not beat at once
+		p.beat = now.Add(rand.N(p.config.Heartbeat)) // so that agents that start together do not send heartbeats together
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -156,8 +155,8 @@ func (p *Patcher) Run(ctx context.Context) error {
 	}
 }
 
-// turn does what is to be done now, and returns when it is to be called again, if
-// nothing else happens; zero: never.
+// turn does what is due now. It returns when it must be called again if nothing else happens;
+// zero: never.
 func (p *Patcher) turn(ctx context.Context, watching *sync.WaitGroup) (wake time.Time) {
 	now := time.Now()
 	p.take()
@@ -191,13 +190,13 @@ func (p *Patcher) turn(ctx context.Context, watching *sync.WaitGroup) (wake time
 		write, remove, beats = nil, nil, false
 	case p.single && len(write)+len(remove) > 0:
 		write, remove = first(write, remove)
-		beats = false // it has all types: first they are distinguished
+		beats = false // a heartbeat has all types: first find the refused one
 	}
 	p.write(ctx, write, remove, beats, now)
 	return time.Now()
 }
 
-// first returns one type of those to write or remove.
+// first returns one of the types to write or remove.
 func first(write, remove []string) (w, r []string) {
 	if len(write) > 0 {
 		return write[:1], nil
@@ -205,12 +204,12 @@ func first(write, remove []string) (w, r []string) {
 	return nil, remove[:1]
 }
 
-// take hands what was set last to the ledger.
+// take passes the latest list to the ledger.
 func (p *Patcher) take() {
 	p.mu.Lock()
 	list, set, retired := p.list, p.set, p.retired
 	p.retired = nil
-	p.types = append(p.types, retired...) // they are in no list meanwhile
+	p.types = append(p.types, retired...) // they are in no other list meanwhile
 	p.mu.Unlock()
 	p.ledger.retire(retired)
 	if set != p.taken {
@@ -219,7 +218,7 @@ func (p *Patcher) take() {
 	}
 }
 
-// settle notes whether the API has all that was set.
+// settle records whether the API has all that was set.
 func (p *Patcher) settle(done bool, now time.Time) {
 	yielded, types := p.ledger.yields(now), p.ledger.types()
 	p.mu.Lock()
@@ -235,7 +234,7 @@ func (p *Patcher) beats(now time.Time) bool {
 		return false
 	}
 	if len(p.alive(now)) == 0 {
-		p.nextBeat(now) // there is nothing to keep alive
+		p.nextBeat(now) // there is no condition to renew
 		return false
 	}
 	return true

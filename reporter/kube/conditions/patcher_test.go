@@ -39,7 +39,7 @@ func TestConditionsAreWrittenAndNothingElseIs(t *testing.T) {
 	if c := r.waitStatus(blind); c.Status != corev1.ConditionUnknown {
 		t.Errorf("a blind source's condition is %s", c.Status)
 	}
-	// The answer confirms what was written: both conditions in one write.
+	// The answer confirms the write: both conditions in one write.
 	r.waitAcked()
 	r.mu.Lock()
 	acks := r.acks
@@ -62,7 +62,7 @@ func TestTheFirstChangeGoesAtOnceAndAFloodInOneWriteLater(t *testing.T) {
 	r.set(healthy())
 	r.waitStatus(healthy())
 	r.waitAcked()                                                                      // the API has it before its answer arrives
-	<-time.After(time.Until(r.Stats().LastAcked.Add(coalesce + 100*time.Millisecond))) // what is measured
+	<-time.After(time.Until(r.Stats().LastAcked.Add(coalesce + 100*time.Millisecond))) // the pause itself is measured
 	began := time.Now()
 	r.set(deadlocked())
 	r.waitAcked()
@@ -94,10 +94,10 @@ func TestAnIdlePatcherWritesNothing(t *testing.T) {
 	r.waitStatus(healthy())
 	r.waitAcked()
 	for range 100 {
-		r.set(healthy()) // the same again
+		r.set(healthy()) // no change
 	}
 	overwrite(t, cluster.Server(t).Client(), r.node, "kubelet", `{"type":"Ready","status":"True","reason":"KubeletReady","message":"other"}`)
-	<-time.After(2 * time.Second) // for as long as is looked at
+	<-time.After(2 * time.Second) // the time of the observation
 	if n := len(p.sent()); n != 1 {
 		t.Errorf("%d patches, want 1", n)
 	}
@@ -125,7 +125,7 @@ func TestARestartTakesOverWhatTheAPIHas(t *testing.T) {
 	p, config := newProxy(t, server)
 	p.do(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Query().Has("watch") {
-			<-time.After(2 * readBackFor) // an API server that has much to do: as many nodes start
+			<-time.After(2 * readBackFor) // a busy API server, as when many nodes start
 		}
 		return false
 	})
@@ -136,8 +136,8 @@ func TestARestartTakesOverWhatTheAPIHas(t *testing.T) {
 		 {"type":"ReadonlyFilesystem","status":"True","reason":"FilesystemIsReadOnly","message":"x"},
 		 {"type":"DiskStalled","status":"True","reason":"Stalled","message":"x"}`)
 	r := start(t, server, func(c *Config) { c.Client, c.Node = clientOf(t, config), node })
-	// The detector knows of the first, is blind for the second so far, and has not
-	// reported the third.
+	// The detector reports the first, does not know the second yet, and has not reported the
+	// third.
 	r.set(deadlocked(), cond("ReadonlyFilesystem", problem.Unknown, "SourceNotStarted"))
 	r.waitFor("the Node is seen", func() bool { return r.Stats().NodeExists })
 	r.waitAcked()
@@ -149,14 +149,14 @@ func TestARestartTakesOverWhatTheAPIHas(t *testing.T) {
 			t.Errorf("%s was reset: %+v", name, c)
 		}
 	}
-	// Another message, the same status: it is so since then.
+	// Another message with the same status: the transition time stays.
 	c := deadlocked()
 	c.Message = "another task"
 	r.set(c, cond("ReadonlyFilesystem", problem.False, "FilesystemIsNotReadOnly"))
 	if got := r.waitStatus(c); !got.LastTransitionTime.Time.Equal(since) {
 		t.Errorf("lastTransitionTime %s, want %s", got.LastTransitionTime, since)
 	}
-	// The detector knows now.
+	// Now the detector knows the second.
 	r.waitStatus(cond("ReadonlyFilesystem", problem.False, "FilesystemIsNotReadOnly"))
 }
 
@@ -168,17 +168,17 @@ func TestTypesThatNobodySetsAreRemoved(t *testing.T) {
 	old, taken := cond("OldType", problem.False, "Fine"), cond("TakenType", problem.False, "Fine")
 	r.set(healthy(), old, taken, cond("Reloaded", problem.False, "Fine"))
 	r.waitStatus(old)
-	// A rule file was removed while it runs.
+	// A rule file was removed at runtime.
 	r.set(healthy(), old, taken)
 	r.waitFor("Reloaded is removed", func() bool { return r.status("Reloaded") == nil })
 	r.stop()
 	overwrite(t, server.Client(), node, "somebody", `{"type":"TakenType","status":"True","reason":"Theirs","message":"x"}`)
 
-	// Others while it did not run. A list that it can't trust removes nothing of
-	// Kubernetes' own.
+	// Other types while it was not running. An untrusted list must not remove Kubernetes' own
+	// types.
 	r = start(t, server, with)
 	r.Retire([]string{"Ready", "MemoryPressure", "NeverWritten"})
-	<-time.After(200 * time.Millisecond) // nothing is removed before the detector has spoken
+	<-time.After(200 * time.Millisecond) // nothing is removed before the detector's first list
 	if r.status("OldType") == nil {
 		t.Error("removed before the detector's first list")
 	}
@@ -230,7 +230,7 @@ func TestANodeThatIsNotThereYet(t *testing.T) {
 	}
 }
 
-// What the documentation says that it needs is enough.
+// The documented permissions are sufficient.
 func TestTheRightsItNeeds(t *testing.T) {
 	server := cluster.Server(t)
 	ns, node := server.Namespace(t), server.Node(t)
@@ -250,14 +250,14 @@ func TestTheRightsItNeeds(t *testing.T) {
 	if _, err := rbac.ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// The token is a file, as in a pod. The one that is there at first is bad, as an
-	// expired one would be; kubelet then writes another.
+	// The token is a file, as in a pod. The first token is invalid, like an expired one; then
+	// kubelet writes a new one.
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("bad"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	config := server.Anonymous()
-	// BearerTokenFile would go on with the bad one for up to a minute.
+	// BearerTokenFile would keep using the invalid token for up to a minute.
 	config.WrapTransport = transport.ResettableTokenSourceWrapTransport(transport.NewCachedFileTokenSource(file))
 	r := start(t, server, func(c *Config) { c.Client, c.Node = clientOf(t, config), node })
 	r.set(deadlocked())

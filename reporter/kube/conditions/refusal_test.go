@@ -14,8 +14,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/logbuffer"
 )
 
-// A policy that is newer than a condition refuses its heartbeat: changes of others are
-// written as before, and the heartbeat does not become a storm.
+// A policy that is newer than a condition refuses its heartbeat: changes of other conditions are
+// still written, and the heartbeat does not cause a storm of writes.
 func TestARefusedHeartbeat(t *testing.T) {
 	server := cluster.Server(t)
 	p, config := newProxy(t, server)
@@ -29,15 +29,15 @@ func TestARefusedHeartbeat(t *testing.T) {
 	r.set(deadlocked(), stalled)
 	r.waitStatus(deadlocked())
 	for i, sent := 4, p.sent(); i < len(sent); i++ {
-		// They are 500 ms apart where they are sent: on the way one may be held up.
+		// They are sent 500 ms apart, but one may be delayed on the way.
 		if d := sent[i].Sub(sent[i-4]); d < 300*time.Millisecond {
 			t.Errorf("5 writes within %s", d)
 		}
 	}
 }
 
-// refuse answers as a policy does to patches that name a type: with 422, or with 403 where
-// it gives that reason.
+// refuse answers as a policy does to patches that contain a type: with code, which is 422, or 403
+// if the policy uses that.
 func refuse(t *testing.T, name string, code int) func(http.ResponseWriter, *http.Request) bool {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		text, err := io.ReadAll(r.Body)
@@ -52,7 +52,7 @@ func refuse(t *testing.T, name string, code int) func(http.ResponseWriter, *http
 	}
 }
 
-// What a policy refuses of one type keeps no other from being written.
+// If a policy refuses one type, the others are still written.
 func TestOneRefusedTypeDoesNotHoldUpTheOthers(t *testing.T) {
 	server := cluster.Server(t)
 	for outcome, code := range map[Outcome]int{Refused: http.StatusUnprocessableEntity, Forbidden: http.StatusForbidden} {
@@ -65,7 +65,7 @@ func TestOneRefusedTypeDoesNotHoldUpTheOthers(t *testing.T) {
 			for _, c := range others {
 				r.waitStatus(c)
 			}
-			// Later changes too.
+			// So are later changes.
 			r.set(healthy(), cond("DiskStalled", problem.True, "Stalled"))
 			r.waitStatus(healthy())
 			r.waitFor("the other is removed", func() bool { return r.status("ReadonlyFilesystem") == nil })
@@ -79,8 +79,8 @@ func TestOneRefusedTypeDoesNotHoldUpTheOthers(t *testing.T) {
 	}
 }
 
-// Who may write no condition does not try one after the other, and has nothing left to wait
-// for when the right is there.
+// An agent without permission does not try its conditions one by one, and writes at once when
+// permission is granted.
 func TestMissingRights(t *testing.T) {
 	server := cluster.Server(t)
 	p, config := newProxy(t, server)

@@ -15,13 +15,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// removal is how a strategic-merge patch takes a condition out of the list.
+// removal is how a strategic-merge patch removes a condition from the list.
 type removal struct {
 	Patch string `json:"$patch"`
 	Type  string `json:"type"`
 }
 
-// body returns a patch that names the given types and nothing else.
+// body returns a patch that contains only the given types.
 func (l *ledger) body(write, remove []string) ([]byte, error) {
 	list := make([]any, 0, len(write)+len(remove))
 	for _, name := range write {
@@ -33,8 +33,8 @@ func (l *ledger) body(write, remove []string) ([]byte, error) {
 	return json.Marshal(map[string]any{"status": map[string]any{"conditions": list}})
 }
 
-// Patch patches a Node's status, and returns the Node as it is then. client-go's own tries are off:
-// the caller makes them, who counts them and sees whether the state has changed meanwhile.
+// Patch patches a Node's status, and returns the new Node. client-go's own retries are off: the
+// caller retries, because it counts tries and checks whether the state has changed meanwhile.
 func Patch(ctx context.Context, client kubernetes.Interface, node, manager string, timeout time.Duration, body []byte) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -45,7 +45,7 @@ func Patch(ctx context.Context, client kubernetes.Interface, node, manager strin
 	return patched, err
 }
 
-// OutcomeOf names how a request to the API ended, for all that count theirs in the same words.
+// OutcomeOf returns the outcome of a request to the API, for all packages that count requests.
 func OutcomeOf(err error) Outcome {
 	if err == nil {
 		return Written
@@ -76,7 +76,7 @@ func OutcomeOf(err error) Outcome {
 	return Unreachable
 }
 
-// askedDelay returns how long the API asks to wait.
+// askedDelay returns how long the API asks the client to wait.
 func askedDelay(err error) time.Duration {
 	seconds, ok := apierrors.SuggestsClientDelay(err)
 	if !ok {
@@ -85,8 +85,8 @@ func askedDelay(err error) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// patience returns how tries follow each other. Each wait is up to twice as long by
-// chance, so that a fleet that lost its API server does not come back as one.
+// patience returns the backoff between tries. Each wait is randomly up to twice as long, so that
+// a fleet that lost its API server does not come back all at once.
 func patience(start, now time.Time, everWritten bool) wait.Backoff {
 	b := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 16, Cap: 15 * time.Second}
 	if !everWritten && now.Before(start.Add(fastFor)) {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The file decides which conditions of an earlier run are removed: what a newer version has
-// added to it must not keep them for good, and one in another form is not lost.
+// The file decides which conditions of an earlier run are removed. Fields that a newer version
+// has added must not keep them for ever, and a file of another version is not lost.
 func TestStateOfANewerVersion(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "conditions.json")
 	write := func(text string) {

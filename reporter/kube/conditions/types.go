@@ -2,9 +2,9 @@ package conditions
 
 import "slices"
 
-// Retire names types that an earlier agent of this node has, or may have, in the API,
-// such as those that its Lease lists. Those that the detector has not reported when it
-// next does are removed. What can't be ours is left out. It does not block.
+// Retire adds types that an earlier agent of this node has, or may have, in the API, such as
+// those listed in its Lease. Types that are not in the detector's next list are removed. Types
+// that can't be ours are ignored. It does not block.
 func (p *Patcher) Retire(types []string) {
 	types = slices.DeleteFunc(slices.Clone(types), func(t string) bool { return CheckType(t) != nil })
 	p.mu.Lock()
@@ -16,9 +16,9 @@ func (p *Patcher) Retire(types []string) {
 	}
 }
 
-// Types returns the types that we have, or may have, in the API, sorted: those that
-// are set and those that are still to be removed, without what is left to other
-// clients. An agent that ends leaves these behind.
+// Types returns the types that we have, or may have, in the API, sorted: those that are set and
+// those that are still to be removed, without yielded types. An agent that ends leaves these
+// types in the API.
 func (p *Patcher) Types() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -30,7 +30,7 @@ func (p *Patcher) Types() []string {
 	return slices.DeleteFunc(slices.Compact(out), func(t string) bool { return slices.Contains(p.stats.Yielded, t) })
 }
 
-// retire takes what an earlier agent had.
+// retire adds the types of an earlier agent.
 func (l *ledger) retire(types []string) {
 	for _, t := range types {
 		if l.entries[t] == nil {

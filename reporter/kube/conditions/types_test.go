@@ -7,8 +7,8 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// What the Lease of an earlier agent lists, and this one does not have, is removed;
-// until then it is listed on.
+// Types in the Lease of an earlier agent that this agent does not have are removed; until then
+// they stay listed.
 func TestRetiredTypesAreRemoved(t *testing.T) {
 	server := cluster.Server(t)
 	client, node := server.Client(), server.Node(t)
@@ -33,7 +33,7 @@ func TestRetiredTypesAreRemoved(t *testing.T) {
 	}
 }
 
-// Late news of an earlier agent does not harm what is set.
+// Types of an earlier agent that arrive late do not affect conditions that are set.
 func TestRetireOfATypeThatIsSet(t *testing.T) {
 	p := start(t, cluster.Server(t), nil)
 	p.set(cond("A", problem.True, "Broken"))

@@ -12,23 +12,23 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// sight is what the watch has seen.
+// sight is an observation of the watch.
 type sight struct {
 	node *corev1.Node // nil: the API has answered the watch, or has refused it
-	gone bool         // it was deleted
+	gone bool         // the Node was deleted
 }
 
 const (
-	// watchFor is how long the API is asked to keep a watch open, up to twice as long
-	// by chance, as reflectors do.
+	// watchFor is how long the API is asked to keep a watch open, randomly up to twice as long,
+	// as reflectors do.
 	watchFor = 5 * time.Minute
-	// watchLasted is after how long the next watch follows at once.
+	// watchLasted is the duration of a watch after which the backoff starts afresh.
 	watchLasted = 30 * time.Second
 )
 
-// look watches the own Node until ctx ends. Each watch begins with the Node as the
-// API server has it in its cache, so that nothing has to be read or listed first;
-// what is older than the answer to a write is left out by [ledger.stale].
+// look watches the own Node until ctx ends. Each watch begins with the Node from the API server's
+// cache, so that no GET or LIST is needed first; [ledger.stale] skips versions older than the
+// answer to a write.
 func (p *Patcher) look(ctx context.Context) {
 	fresh := wait.Backoff{Duration: 250 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 16, Cap: 15 * time.Second}
 	backoff := fresh
@@ -72,7 +72,7 @@ func (p *Patcher) lookOnce(ctx context.Context) error {
 			return nil
 		}
 		node, ok := e.Object.(*corev1.Node)
-		if !ok { // an error's Status: what we know is too old, or the server ends
+		if !ok { // the Status of an error: our version is too old, or the server shuts down
 			return nil
 		}
 		select {

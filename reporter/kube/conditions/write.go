@@ -11,13 +11,14 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// write sends one patch and takes its answer. One of no type asks whether a write is taken.
+// write sends one patch and handles its answer. A patch without types tests whether writes are
+// accepted.
 func (p *Patcher) write(ctx context.Context, write, remove []string, beats bool, now time.Time) {
 	only := beats && len(write)+len(remove) == 0
 	if beats {
 		write = p.alive(now)
 	}
-	// Before the API has a type, the disk knows of it.
+	// The type must be on the disk before the API has it.
 	p.store()
 	for _, name := range write {
 		p.ledger.try(name, beats, now)
@@ -54,7 +55,7 @@ func (p *Patcher) write(ctx context.Context, write, remove []string, beats bool,
 		}
 	})
 	if err != nil {
-		// 403 is for missing rights too, but not right after a write that was taken.
+		// Missing permission also gives 403, but not right after a write that was accepted.
 		names := slices.Concat(write, remove)
 		if len(names) > 0 && (outcome == Refused || outcome == Forbidden && before == Written) {
 			p.answer = Refused
@@ -66,7 +67,7 @@ func (p *Patcher) write(ctx context.Context, write, remove []string, beats bool,
 	}
 	switch {
 	case len(write)+len(remove) == 0:
-		p.retryAt = time.Time{} // the rights are there: what was refused is written at once
+		p.retryAt = time.Time{} // permission is granted: write the refused types at once
 	case retry:
 		p.config.Log.Info("conditions are written again", "node", p.config.Node)
 		p.failing = false
@@ -86,13 +87,13 @@ func (p *Patcher) write(ctx context.Context, write, remove []string, beats bool,
 	}
 }
 
-// isolate finds out which type it is that the API refuses, by writing one at a time,
-// so that the others are not held up by it.
+// isolate finds out which type the API refuses, by writing one type at a time, so that it does
+// not hold up the others.
 func (p *Patcher) isolate(names []string, err error, now time.Time) {
 	if len(names) > 1 {
 		if p.single {
-			// A heartbeat, which a policy that is newer than the conditions refuses:
-			// this one is left out.
+			// A policy that is newer than the conditions refuses a heartbeat: skip this
+			// heartbeat.
 			p.nextBeat(now)
 			p.config.Log.Warn("heartbeat is refused by the API", "node", p.config.Node, "error", err)
 		}
@@ -104,7 +105,7 @@ func (p *Patcher) isolate(names []string, err error, now time.Time) {
 	p.config.Log.Warn("condition is refused by the API", "condition", names[0], "node", p.config.Node, "error", err)
 }
 
-// fail sets when the next try is.
+// fail schedules the next try.
 func (p *Patcher) fail(err error, outcome Outcome, now time.Time) {
 	if !p.failing {
 		p.failing = true
@@ -113,7 +114,7 @@ func (p *Patcher) fail(err error, outcome Outcome, now time.Time) {
 	}
 	delay := p.backoff.Step()
 	if asked := askedDelay(err); asked > 0 {
-		// A quarter more at most, by chance: all that were refused got the same answer.
+		// Add up to a quarter at random: all refused clients got the same answer.
 		asked += rand.N(asked/4 + 1)
 		p.asked = now.Add(asked)
 		delay = max(delay, asked)
@@ -130,7 +131,7 @@ func (p *Patcher) everWritten() bool {
 	return !p.stats.LastAcked.IsZero()
 }
 
-// see takes what the watch has seen.
+// see handles an observation of the watch.
 func (p *Patcher) see(s sight, now time.Time) {
 	if s.node == nil {
 		p.readBack = sooner(p.readBack, now.Add(readBackFor))
@@ -152,8 +153,8 @@ func (p *Patcher) see(s sight, now time.Time) {
 	if !p.failing {
 		return
 	}
-	// The API answers, so there is no need to wait for long: at once for a Node that
-	// is new, and within a second for one of many that all hear of it now.
+	// The API answers, so don't wait long: write at once for a new Node, and within a second if
+	// many agents notice at the same time.
 	soon := now
 	if !appeared {
 		soon = now.Add(rand.N(time.Second))
@@ -166,7 +167,7 @@ func (p *Patcher) see(s sight, now time.Time) {
 	}
 }
 
-// flipped counts what others wrote over, and yields what they insist on.
+// flipped counts overwritten types, and yields those that another client insists on.
 func (p *Patcher) flipped(names []string, now time.Time) {
 	if len(names) == 0 {
 		return
@@ -186,26 +187,26 @@ func (p *Patcher) flipped(names []string, now time.Time) {
 // storeWithin is how long a write to the API waits for the state file.
 const storeWithin = time.Second
 
-// store keeps the state file as the ledger is. A disk that takes no file does not
-// keep a condition from being written.
+// store updates the state file from the ledger. A disk error does not prevent a condition from
+// being written.
 func (p *Patcher) store() {
 	types := p.ledger.types()
 	if p.config.StateFile == "" || !p.ledger.listed || slices.Equal(types, p.stored) {
 		return
 	}
-	// The disk may hang: the conditions must not.
+	// A hanging disk must not block the conditions.
 	err := bounded.Err(&p.storing, storeWithin, func() error { return writeState(p.config.StateFile, p.config.Node, types) })
 	if errors.Is(err, bounded.ErrLate) {
 		if !p.storeLate {
 			p.config.Log.Warn("types of conditions are not stored yet: the disk does not answer")
 		}
 		p.storeLate = true
-		return // it is tried again at the next turn
+		return // retried at the next turn
 	}
 	p.storeLate = false
 	if err != nil {
 		p.config.Log.Warn("types of conditions are not stored", "error", err)
 	}
-	// Said once: it is tried again with the next change.
+	// Logged once: it is retried at the next change.
 	p.stored = types
 }

@@ -8,9 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// writerOf returns the field manager that last wrote a condition's status, reason or
-// message; where several have a field of it, one that is not us. Empty: the Node does
-// not show it, for example after the condition was removed.
+// writerOf returns the field manager that last wrote a condition's status, reason or message. If
+// several managers own one of these fields, it prefers one that is not us. It returns "" if the
+// Node does not show the writer, for example after the condition was removed.
 func writerOf(node *corev1.Node, conditionType string) string {
 	key := "k:{\"type\":" + strconv.Quote(conditionType) + "}"
 	var writer string
@@ -31,8 +31,8 @@ func writerOf(node *corev1.Node, conditionType string) string {
 	return writer
 }
 
-// owns reports whether a set of fields has what a condition says. Its times don't
-// count: a heartbeat is no claim.
+// owns reports whether a set of fields includes the condition's status, reason or message. Times
+// don't count: a heartbeat claims nothing.
 func owns(fields []byte, key string) bool {
 	for _, step := range []string{"f:status", "f:conditions", key} {
 		var level map[string]json.RawMessage

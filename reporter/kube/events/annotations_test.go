@@ -17,7 +17,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// oomEvent is a kill with evidence.
+// oomEvent returns an OOM kill with evidence.
 func oomEvent(limit uint64) *event.Event {
 	return &event.Event{
 		Kind: event.OOMKill, Time: time.Now(), CPU: 1, Task: &event.Task{PID: 7, Comm: "java"},
@@ -26,7 +26,7 @@ func oomEvent(limit uint64) *event.Event {
 	}
 }
 
-// reportOf reports a problem that an event has made fire, and uses the event's memory again.
+// reportOf reports a problem that an event has made fire, and then reuses the event's memory.
 func (a *agent) reportOf(ev *event.Event, uid string) {
 	a.tb.Helper()
 	tr := kill(uid)
@@ -56,8 +56,7 @@ func (a *agent) factsOn(p *corev1.Pod) event.Facts {
 	return event.FactsOf(list[0].Annotations)
 }
 
-// An Event carries the evidence of its latest occurrence, and nothing of an earlier one; what
-// others have written beside it stays.
+// An Event has the evidence of its latest occurrence only; annotations of other clients stay.
 func TestEventsCarryTheirEvidence(t *testing.T) {
 	a := newAgent(t, nil)
 	p := a.pod(a.server.Namespace(t), "web-1")
@@ -89,7 +88,7 @@ func TestEventsCarryTheirEvidence(t *testing.T) {
 	if a.onPod(p)[0].Annotations["example.com/seen"] != "yes" {
 		t.Error("another's annotation is gone")
 	}
-	// What only time caused has no evidence.
+	// A transition caused by a timer has no evidence.
 	a.reportOf(nil, uid)
 	a.sent(3)
 	if f = a.factsOn(p); f.Doc == "" || f.Kind != "" || f.Evidence != nil || f.Excluded != nil || f.Verdict != "" {
@@ -100,7 +99,7 @@ func TestEventsCarryTheirEvidence(t *testing.T) {
 	}
 }
 
-// Evidence that the API server does not have outlasts a restart; what it has is not kept.
+// Evidence that the API server does not have survives a restart; other evidence is not kept.
 func TestEvidenceOutlastsARestart(t *testing.T) {
 	a := newAgent(t, func(c *events.Config) { c.PodWait = time.Minute })
 	p := a.server.Pod(t, a.server.Namespace(t), "web-1", a.node) // not known yet
@@ -128,7 +127,7 @@ func TestEvidenceOutlastsARestart(t *testing.T) {
 	}
 }
 
-// The turn of a condition has the evidence of the problem that turned it.
+// The change of a condition has the evidence of the problem that caused it.
 func TestConditionsCarryTheirEvidence(t *testing.T) {
 	a := newAgent(t, nil)
 	ev := oomEvent(32 << 20)

@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
 
-// writer is the two requests the sink makes.
+// writer makes the two requests that the sink needs.
 type writer interface {
 	create(ctx context.Context, e *corev1.Event) error
 	patch(ctx context.Context, namespace, name string, data []byte) error
@@ -31,20 +31,20 @@ func (w clientWriter) patch(ctx context.Context, namespace, name string, data []
 	return err
 }
 
-// answer is what an API server's answer means for an Event.
+// answer is the meaning of an API server's answer for an Event.
 type answer int
 
 const (
 	done        answer = iota
-	exists             // created before, with a count that may be older
-	gone               // nothing to patch: the Event has outlived its time
-	noNamespace        // gone or going
-	refused            // for this Event, and maybe not for ever: policies and roles change
-	invalid            // for ever
-	away               // nothing gets through for now
+	exists             // created before, perhaps with an older count
+	gone               // nothing to patch: the Event has expired
+	noNamespace        // deleted or terminating
+	refused            // for this Event, perhaps temporarily: policies and roles change
+	invalid            // permanently
+	away               // no request gets through for now
 )
 
-// read reports what an answer means.
+// read returns the meaning of an answer.
 func read(err error) answer {
 	switch {
 	case err == nil:
@@ -65,13 +65,13 @@ func read(err error) answer {
 	case apierrors.IsForbidden(err), apierrors.IsConflict(err):
 		return refused
 	}
-	// Time-outs, connections that break, 401 (a token is renewed within a minute),
-	// 429 and everything of the server's own making.
+	// Timeouts, broken connections, 401 (a token is renewed within a minute), 429 and all server
+	// errors.
 	return away
 }
 
-// outcomeOf names how a request ended. Not every 403 is a lack of rights, and a 404 is none of
-// the Node.
+// outcomeOf returns the outcome of a request. Not every 403 means missing permission, and a 404
+// does not concern the Node.
 func outcomeOf(w *write, a answer, err error) conditions.Outcome {
 	switch {
 	case a == done && w.patch:
@@ -86,7 +86,7 @@ func outcomeOf(w *write, a answer, err error) conditions.Outcome {
 	return conditions.OutcomeOf(err)
 }
 
-// wished returns how long the server wants to be left alone; 0: it doesn't say.
+// wished returns how long the server asks clients to wait; 0: it doesn't ask.
 func wished(err error) time.Duration {
 	if s, ok := apierrors.SuggestsClientDelay(err); ok {
 		return time.Duration(s) * time.Second

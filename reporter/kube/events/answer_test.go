@@ -16,7 +16,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// What a server that is overloaded, broken or slow answers, by way of client-go.
+// Answers of an overloaded, broken or slow server, as client-go returns them.
 func TestAnswersOfATroubledServer(t *testing.T) {
 	for _, c := range []struct {
 		status int
@@ -24,8 +24,8 @@ func TestAnswersOfATroubledServer(t *testing.T) {
 	}{
 		{http.StatusUnauthorized, away},
 		{http.StatusForbidden, refused},
-		{http.StatusNotFound, gone},   // a proxy's, say
-		{http.StatusConflict, exists}, // of a create
+		{http.StatusNotFound, gone},   // for example from a proxy
+		{http.StatusConflict, exists}, // for a create
 		{http.StatusRequestEntityTooLarge, invalid},
 		{http.StatusUnprocessableEntity, invalid},
 		{http.StatusTooManyRequests, away},
@@ -74,7 +74,7 @@ func post(t *testing.T, url string, within time.Duration) error {
 	return clientWriter{client}.create(ctx, e)
 }
 
-// How long a server wishes to be left alone is heeded, within bounds.
+// The sink waits as long as the server asks, within bounds.
 func TestOutageHeedsTheServersWish(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	var o outage

@@ -6,18 +6,17 @@ import (
 )
 
 const (
-	// firstRetry is short: most failures are a connection that broke.
+	// firstRetry is short: most failures are broken connections.
 	firstRetry = 200 * time.Millisecond
-	// lastRetry bounds how late the sink notices that the API server is back. A
-	// fleet of 500 agents then asks 17 to 33 times a second.
+	// lastRetry bounds how late the sink notices that the API server is back. A fleet of 500
+	// agents then sends 17 to 33 requests a second.
 	lastRetry = 30 * time.Second
-	// lastRefused is the same for a single Event that is refused.
+	// lastRefused is the same for a single refused Event.
 	lastRefused = 5 * time.Minute
 )
 
-// backoff returns how long to wait after n failures in a row: doubling up to most,
-// and spread over its second half so that agents that failed together don't come
-// back together.
+// backoff returns how long to wait after n failures in a row. It doubles up to most, with a
+// random second half so that agents that failed together don't retry together.
 func backoff(n int, most time.Duration) time.Duration {
 	d := most
 	if n < 20 {
@@ -26,12 +25,12 @@ func backoff(n int, most time.Duration) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// outage is a time in which nothing gets through.
+// outage is a time in which no request gets through.
 type outage struct {
 	fails int       // in a row
 	since time.Time // the first one
 	until time.Time // no request before
-	ended time.Time // when the latest outage was over
+	ended time.Time // when the latest outage ended
 }
 
 func (o *outage) failed(now time.Time, wish time.Duration) (first bool) {

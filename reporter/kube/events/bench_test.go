@@ -17,9 +17,9 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/events"
 )
 
-// BenchmarkFirstEvent compares, in turns, the time from a fault that the agent
-// hears of until the API server has acknowledged its Event with that of a bare
-// POST of such an Event. 300 of each say enough: -benchtime 300x.
+// BenchmarkFirstEvent compares, alternating, the time from a fault until the API server has
+// acknowledged its Event with the time of a bare POST of such an Event. 300 of each suffice:
+// -benchtime 300x.
 func BenchmarkFirstEvent(b *testing.B) {
 	acked := make(chan time.Time, 1)
 	a := newAgent(b, func(c *events.Config) { c.Acked = func(time.Time) { acked <- time.Now() } })

@@ -1,28 +1,26 @@
 // Package events reports problems and changed conditions to the cluster as core/v1
 // Events: on the pod that the fault hit, and on the Node.
 //
-// Occurrences of one rule on one object are a series: one Event, whose name follows
-// from the series and whose count is absolute. So sending it again changes nothing,
-// and no Event is lost or duplicated if the agent is killed or the API server is
-// down. The number of occurrences always equals the counts of the Events on the Node
-// plus what is counted as dropped; an Event on a pod reports the same occurrences
-// again, as far as the budget allows.
+// Occurrences of one rule on one object are a series: one Event, whose name is derived from the
+// series and whose count is absolute. So sending it again changes nothing, and no Event is lost
+// or duplicated if the agent is killed or the API server is down. The number of occurrences
+// always equals the counts of the Events on the Node plus the dropped ones; an Event on a pod
+// reports the same occurrences again, as far as the budget allows.
 //
 //	journal entry → Feed → table (fold) → sender → API server
 //	                         └→ events.json, from time to time
 //
-// The table follows from the journal's entries alone; what has been acknowledged is
-// only a hint. The package decides nothing about problems: what the engine doesn't
-// announce (pending, muted, hidden by its cause) it doesn't report.
+// The table follows from the journal's entries alone; recorded acknowledgements are only a hint.
+// The package decides nothing about problems: it does not report what the engine doesn't announce
+// (pending, muted, hidden by its cause).
 //
 // # The journal
 //
-// The sender reads the journal's entries from a [Feed], which misses none and repeats none.
+// The sender reads the journal's entries from a [Feed], without gaps or repetitions.
 //
-// The journal is the write-ahead log: an entry is in it before anything is sent. A
-// sender folds entries into a state of its own, and from time to time writes that
-// state with the sequence number up to which it has folded. After a kill -9 it reads
-// the state and gets the entries behind that number again. So the state must follow
-// from the entries alone, and what is sent must bear to be sent again (deterministic
-// names, absolute counts).
+// The journal is the write-ahead log: an entry is in it before anything is sent. A sender folds
+// entries into its own state. From time to time it saves that state with the sequence number of
+// the last entry folded. After a kill -9 it loads the state and gets the entries after that
+// number again. So the state must follow from the entries alone, and sending again must be
+// harmless (deterministic names, absolute counts).
 package events

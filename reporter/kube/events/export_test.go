@@ -1,6 +1,6 @@
 package events
 
-// Unbind has the sink begin any number of series.
+// Unbind removes the limits on the number of series.
 func (k *Sink) Unbind() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

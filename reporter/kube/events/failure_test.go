@@ -26,7 +26,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// A terminating namespace takes no new Events: what hit its pod is reported on the Node.
+// A terminating namespace accepts no new Events: faults of its pod are reported on the Node.
 func TestNamespaceThatGoes(t *testing.T) {
 	a := newAgent(t, nil)
 	ns := a.server.Namespace(t)
@@ -50,7 +50,7 @@ func TestNamespaceThatGoes(t *testing.T) {
 	if got := a.sink.Stats().Requests; got[events.NamespaceGone] == 0 || got[conditions.Forbidden] != 0 {
 		t.Errorf("%v: it lacks no right", got)
 	}
-	// Gone for good, and a pod of one that never was.
+	// A deleted namespace, and a pod in a namespace that never existed.
 	a.pods.add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns + "-never", Name: "x", UID: "never"}})
 	a.report(kill("never"))
 	a.sent(3)
@@ -59,14 +59,14 @@ func TestNamespaceThatGoes(t *testing.T) {
 	}
 }
 
-// A disk that is full at the start keeps nobody from reporting; what is remembered is saved
-// when there is room.
+// A disk that is full at the start does not prevent reports; the state is saved when there is
+// room.
 func TestFullDiskAtTheStart(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("not root: no filesystem can be mounted")
 	}
 	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "nr_inodes=1"); err != nil { // its own
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "nr_inodes=1"); err != nil { // the directory's own inode
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -97,7 +97,7 @@ func TestPodThatStaysUnknown(t *testing.T) {
 	if got := a.sink.Stats().Rules["oom-kill"].Unreported; got[events.AstrayPod] != 1 {
 		t.Error(got)
 	}
-	// One that becomes known in time.
+	// A pod that becomes known in time.
 	uid := types.UID("late")
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: a.server.Namespace(t), Name: "late", UID: uid}}
 	a.report(kill(string(uid)))
@@ -105,8 +105,7 @@ func TestPodThatStaysUnknown(t *testing.T) {
 	await.Until(t, "it is reported on its pod", time.Minute, func() bool { return total(a.onPod(p)) == 1 })
 }
 
-// An Event lives for an hour unless the server is reported otherwise; a series may
-// live longer.
+// An Event lives for an hour unless the server is configured otherwise; a series may live longer.
 func TestEventThatIsGone(t *testing.T) {
 	a := newAgent(t, nil)
 	p := a.pod(a.server.Namespace(t), "web-1")
@@ -132,7 +131,7 @@ func TestEventThatIsGone(t *testing.T) {
 	}
 }
 
-// What happens while the API server is away is reported when it is back, in order.
+// Faults while the API server is unavailable are reported when it is back, in order.
 func TestOutage(t *testing.T) {
 	for _, how := range []string{"stopped", "paused"} {
 		t.Run(how, func(t *testing.T) {
@@ -171,7 +170,7 @@ func TestOutage(t *testing.T) {
 				}
 				order = append(order, on...)
 			}
-			// The Events of a namespace as they were made: by the first version of each.
+			// The Events of a namespace in the order of creation: the first version of each.
 			made := slices.SortedFunc(slices.Values(order), func(a, b corev1.Event) int {
 				return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(pod(t, a), pod(t, b)))
 			})
@@ -193,7 +192,7 @@ func pod(t *testing.T, e corev1.Event) int {
 	return n
 }
 
-// An agent that lacks the right keeps its Events until it has it.
+// An agent without permission keeps its Events until it gets permission.
 func TestRightThatComesLater(t *testing.T) {
 	server := cluster.Server(t)
 	const user = "kernosis-without-rights"
@@ -201,7 +200,7 @@ func TestRightThatComesLater(t *testing.T) {
 	p := a.pod(server.Namespace(t), "web-1")
 	a.report(kill(string(p.UID)))
 	await.Until(t, "it is refused", time.Minute, func() bool { return a.sink.Stats().Requests[conditions.Forbidden] >= 2 })
-	// What the agent needs for Events.
+	// The permission that the agent needs for Events.
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}}}
 	if _, err := a.client.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -224,8 +223,8 @@ func TestRightThatComesLater(t *testing.T) {
 	}
 }
 
-// The API server will never take what breaks its rules: it is counted, and what
-// comes after it is reported.
+// An Event that breaks the API's rules is never accepted: it is counted as dropped, and later
+// Events are still reported.
 func TestEventThatIsNeverTaken(t *testing.T) {
 	a := newAgent(t, nil)
 	a.pods.add(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: a.server.Namespace(t), Name: "x", UID: "bad", Labels: map[string]string{"no label!": "?"}}})
@@ -241,8 +240,8 @@ func TestEventThatIsNeverTaken(t *testing.T) {
 	}
 }
 
-// An agent that ends sends the counts that were not due yet; the next one continues with
-// the same Events.
+// An agent that ends sends the counts that were not due yet; the next one continues with the same
+// Events.
 func TestRestart(t *testing.T) {
 	a := newAgent(t, func(c *events.Config) { c.PatchEvery = time.Hour })
 	p := a.pod(a.server.Namespace(t), "web-1")
@@ -266,7 +265,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// The real source of pods, with a pod that is deleted before its Event is made.
+// The real source of pods, with a pod that is deleted before its Event is created.
 func TestPodThatWasDeleted(t *testing.T) {
 	server := cluster.Server(t)
 	node := server.Node(t)

@@ -12,27 +12,24 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 )
 
-// Item is what a sender gets of one journal entry.
+// Item is the part of a journal entry that a sender gets.
 type Item struct {
-	Seq uint64 // of the entry; 0: the journal could not take it
+	Seq uint64 // of the entry; 0: it is not in the journal
 	Now time.Time
-	// Kernel says that the entry's event is a kernel's record, so that its time is
-	// the kernel's.
+	// Kernel: the entry's event is a kernel record, so its time is the kernel's.
 	Kernel      bool
 	Transitions []problem.Transition
-	// Event is the entry's, where one of the transitions reports a problem that fires;
-	// nil: else, or there is none. It is shared and must not be changed.
+	// Event is the entry's event if one of the transitions reports a firing problem, else nil. It
+	// is shared and must not be changed.
 	Event *event.Event
 }
 
-// MaxQueue bounds the entries that wait in memory, each of some hundred bytes and
-// its messages. What comes beyond it is read from the journal's files when its turn
-// comes.
+// MaxQueue bounds the entries that wait in memory, each of some hundred bytes plus its messages.
+// Further entries are read from the journal's files when their turn comes.
 const MaxQueue = 1024
 
-// Feed hands on the entries of a journal that have transitions, in order, each
-// once. [Feed.Add] and [Feed.Flush] may be called from any goroutine, [Feed.Drain] from one at a
-// time.
+// Feed delivers the entries of a journal that have transitions, in order, each once. [Feed.Add]
+// and [Feed.Flush] are safe for concurrent use; [Feed.Drain] must not be called concurrently.
 type Feed struct {
 	dir     string
 	written func() uint64
@@ -40,21 +37,20 @@ type Feed struct {
 
 	mu      sync.Mutex
 	queue   []Item
-	ready   int    // so many of the queue may be drained
+	ready   int    // number of entries in queue that may be drained
 	added   uint64 // the newest entry that Add has seen
 	last    uint64 // the newest one that Flush has seen
 	missing bool   // entries up to last are in the journal only
 	lost    uint64 // entries without a number that found no room
 
-	// Drain's own.
+	// Used only by Drain.
 	seq   uint64
 	spare []Item
 }
 
-// NewFeed returns a Feed of the journal in dir that begins behind the entry of
-// sequence number after. What the journal holds already is handed on first. written
-// returns up to which number no entry waits to be in the files ([journal.Journal.Written]);
-// nil: none ever waits.
+// NewFeed returns a Feed of the journal in dir that begins after the entry with sequence number
+// after. It delivers what the journal already has first. written returns the number up to which
+// all entries are in the files ([journal.Journal.Written]). It may be nil if entries never wait.
 func NewFeed(dir string, after uint64, written func() uint64) *Feed {
 	if written == nil {
 		written = func() uint64 { return math.MaxUint64 }
@@ -62,9 +58,9 @@ func NewFeed(dir string, after uint64, written func() uint64) *Feed {
 	return &Feed{dir: dir, written: written, wake: make(chan struct{}, 1), added: after, last: after, seq: after, missing: true}
 }
 
-// Add takes an entry that the journal was given, and hands it on at the next Flush. It does
-// not block and keeps none of the entry's memory but the problems and conditions that its
-// transitions point to; of the event of a problem that fires it keeps a copy.
+// Add adds an entry that the journal was given; the next Flush makes it available. It does not
+// block. Of the entry it keeps only the problems and conditions that its transitions point to,
+// and a copy of the event of a firing problem.
 func (f *Feed) Add(e journal.Entry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -86,8 +82,8 @@ func (f *Feed) Add(e journal.Entry) {
 	}
 }
 
-// Flush hands on what was added: it is in the journal's files, or waits for a disk that
-// hangs. Entries with numbers above seq are lost from the journal.
+// Flush makes the added entries available: they are in the journal's files, or wait for a hanging
+// disk. Entries with numbers above seq are lost from the journal.
 func (f *Feed) Flush(seq uint64) {
 	f.mu.Lock()
 	for i := f.ready; i < len(f.queue); i++ {
@@ -97,7 +93,7 @@ func (f *Feed) Flush(seq uint64) {
 	}
 	f.ready = len(f.queue)
 	f.last = max(f.last, seq)
-	f.added = f.last // numbers of lost ones are given again
+	f.added = f.last // numbers of lost entries are used again
 	wake := f.ready > 0 || f.missing
 	f.mu.Unlock()
 	if wake {
@@ -108,12 +104,12 @@ func (f *Feed) Flush(seq uint64) {
 	}
 }
 
-// Wake is reported when there is something to drain.
+// Wake returns a channel that receives when there is something to drain.
 func (f *Feed) Wake() <-chan struct{} { return f.wake }
 
-// Drain calls fold for each entry that has come, and returns the sequence number
-// up to which it has, and how many entries are lost: dropped from the journal
-// before they could be read, or never in it and without room here.
+// Drain calls fold for each available entry. It returns the sequence number up to which it has,
+// and how many entries are lost: dropped from the journal before they could be read, or never in
+// it and without room here.
 func (f *Feed) Drain(fold func(Item)) (seq, lost uint64, err error) {
 	f.mu.Lock()
 	batch, missing, last := f.queue[:f.ready], f.missing, f.last
@@ -123,7 +119,7 @@ func (f *Feed) Drain(fold func(Item)) (seq, lost uint64, err error) {
 
 	for _, it := range batch {
 		if it.Seq != 0 && it.Seq <= f.seq {
-			continue // read from the files before
+			continue // already read from the files
 		}
 		fold(it)
 		f.seq = max(f.seq, it.Seq)
@@ -140,7 +136,7 @@ func (f *Feed) Drain(fold func(Item)) (seq, lost uint64, err error) {
 			f.mu.Unlock()
 			return f.seq, lost, err
 		}
-		// What neither waits to be in the files nor is there is gone.
+		// Entries that neither wait nor are in the files are gone.
 		if gone := min(last, written); gone > f.seq {
 			lost += gone - f.seq
 			f.seq = gone
@@ -152,16 +148,16 @@ func (f *Feed) Drain(fold func(Item)) (seq, lost uint64, err error) {
 			return f.seq, lost, nil
 		}
 	}
-	// The numbers of entries that a kill may still take are given again.
+	// Numbers of entries that a kill may still lose are used again.
 	f.seq = max(f.seq, min(last, f.written()))
 	return f.seq, lost, nil
 }
 
-// read folds what the journal's files have behind f.seq.
+// read folds the entries in the journal's files after f.seq.
 func (f *Feed) read(fold func(Item)) (lost uint64, err error) {
 	// Damaged lines show as gaps between the numbers.
 	_, err = journal.Read(f.dir, f.seq, func(e journal.Entry) error {
-		if e.Seq > f.seq { // else two agents have given the number, of one folder
+		if e.Seq > f.seq { // otherwise two agents that share a folder have used the number
 			lost += e.Seq - f.seq - 1
 			f.seq = e.Seq
 		}
@@ -179,8 +175,8 @@ func (f *Feed) read(fold func(Item)) (lost uint64, err error) {
 	return lost, nil
 }
 
-// evidence returns a copy of the event that makes a problem fire. Its source may use the
-// original again.
+// evidence returns a copy of the event that makes a problem fire, or nil. It copies because the
+// source may reuse the original.
 func evidence(e *journal.Entry) *event.Event {
 	if e.Event == nil {
 		return nil

@@ -39,7 +39,7 @@ func add(t *testing.T, j *journal.Journal, i int) journal.Entry {
 	return e
 }
 
-// enter hands on an entry that was appended.
+// enter passes an appended entry to the feed.
 func enter(f *events.Feed, e journal.Entry) {
 	f.Add(e)
 	f.Flush(e.Seq)
@@ -65,7 +65,7 @@ func TestFeedHandsOnEachEntryOnce(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir, journal.Options{})
 	for i := 1; i <= 5; i++ {
-		add(t, j, i) // before the feed was there
+		add(t, j, i) // before the feed was created
 	}
 	f := events.NewFeed(dir, 2, nil)
 	enter(f, add(t, j, 6))
@@ -74,7 +74,7 @@ func TestFeedHandsOnEachEntryOnce(t *testing.T) {
 	if err != nil || lost != 0 || seq != 6 || !slices.Equal(c.counts, []uint64{3, 4, 5, 6}) {
 		t.Fatalf("seq %d, lost %d, error %v, entries %v", seq, lost, err, c.counts)
 	}
-	add(t, j, 7) // the feed was not given it: found by the gap
+	add(t, j, 7) // not passed to the feed: detected by the gap
 	enter(f, add(t, j, 8))
 	if seq, lost, err = f.Drain(c.fold); err != nil || lost != 0 || seq != 8 || !slices.Equal(c.counts, []uint64{3, 4, 5, 6, 7, 8}) {
 		t.Fatalf("seq %d, lost %d, error %v, entries %v", seq, lost, err, c.counts)
@@ -129,7 +129,7 @@ func TestFeedCountsWhatTheJournalHasDropped(t *testing.T) {
 	}
 }
 
-// Two agents of one state folder have given one number twice: nothing is lost by that.
+// Two agents with one state folder have used a number twice: nothing is lost by that.
 func TestFeedReadsANumberTwice(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir, journal.Options{})
@@ -220,8 +220,8 @@ func BenchmarkEntry(b *testing.B) {
 	}
 }
 
-// What the journal can't write yet, because the disk hangs, and what found no room here is
-// handed on when the disk is back. It is not taken for lost.
+// Entries that the journal can't write yet because the disk hangs, and that found no room here,
+// are delivered when the disk is back. They do not count as lost.
 func TestFeedWaitsForWhatTheDiskHasNot(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, dir, journal.Options{Patience: time.Millisecond})
@@ -257,7 +257,7 @@ func TestFeedWaitsForWhatTheDiskHasNot(t *testing.T) {
 	}
 }
 
-// What the journal may lose yet is not handed on, and what it has lost has no number.
+// Entries that the journal may still lose are not delivered, and lost ones have no number.
 func TestEntriesAreHandedOnWhenTheyAreFlushed(t *testing.T) {
 	tr := []problem.Transition{{Problem: &problem.Problem{Rule: "r", Count: 1}}}
 	f := events.NewFeed(t.TempDir(), 0, func() uint64 { return 1 })
@@ -270,7 +270,7 @@ func TestEntriesAreHandedOnWhenTheyAreFlushed(t *testing.T) {
 			t.Errorf("%v to %d, %d lost, %v; want %v", seqs, seq, lost, err, want)
 		}
 	}
-	drain() // the journal's files have nothing
+	drain() // the journal's files are empty
 	for seq := range uint64(3) {
 		f.Add(journal.Entry{Seq: seq + 1, Transitions: tr})
 		drain()
@@ -282,7 +282,7 @@ func TestEntriesAreHandedOnWhenTheyAreFlushed(t *testing.T) {
 	}
 	f.Flush(1) // the other two are lost
 	<-f.Wake()
-	f.Add(journal.Entry{Seq: 2, Transitions: tr}) // their numbers are given again
+	f.Add(journal.Entry{Seq: 2, Transitions: tr}) // the lost numbers are used again
 	drain(1, 0, 0)
 	f.Flush(2)
 	drain(2)

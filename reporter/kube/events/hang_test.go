@@ -12,8 +12,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// A disk that hangs just when the state is saved without a series that is over does not hold
-// up what comes: the series goes on, and is reported once, also by the next process.
+// The disk hangs just when the state is saved without a series that is over. That does not hold
+// up new entries: the series goes on, and is reported once, also by the next process.
 func TestTheDiskHangsWhenASeriesEnds(t *testing.T) {
 	hung, hang := make(chan struct{}), make(chan struct{})
 	reportHung, free := sync.OnceFunc(func() { close(hung) }), sync.OnceFunc(func() { close(hang) })
@@ -29,7 +29,7 @@ func TestTheDiskHangsWhenASeriesEnds(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			// The rule has been heard of, and its series is not there: it was over.
+			// The rule is there but its series is not: it was over.
 			if bytes.Contains(raw, []byte("oom-kill")) && !bytes.Contains(raw, []byte(`"series"`)) {
 				reportHung()
 				<-hang

@@ -29,22 +29,22 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// childEnv makes the test binary an agent that reports childEntries kills and,
-// unless the variable says "none", ends itself by SIGKILL at a stage: "stage n" the
-// nth time that it comes there.
+// childEnv makes the test binary an agent that reports childEntries kills. Unless the variable is
+// "none", the agent kills itself with SIGKILL at a stage: "stage n" means the nth time it gets
+// there.
 const (
 	childEnv     = "KERNOSIS_EVENTS_CHILD"
 	childEntries = 120
 	childPods    = 3
 )
 
-// Stages of the child's own.
+// Additional stages of the child.
 const (
-	stageAppended = "appended" // an entry is in the journal, the sink has not heard of it
-	stageInFlight = "inflight" // a request is on its way, its answer is not here
+	stageAppended = "appended" // an entry is in the journal, but was not passed to the sink
+	stageInFlight = "inflight" // a request was sent, its answer has not arrived
 )
 
-// childPodsOf are pods that need not exist: Events don't ask for them.
+// childPodsOf returns pods that need not exist, because Events don't require them.
 type childPodsOf string
 
 func (c childPodsOf) Known(time.Time) bool { return true }
@@ -52,7 +52,7 @@ func (c childPodsOf) Pod(uid string) (pods.Pod, bool) {
 	return pods.Pod{UID: uid, Namespace: string(c), Name: uid}, true
 }
 
-// killer ends the process.
+// killer kills the process at a stage.
 type killer struct {
 	stage string
 	left  atomic.Int64
@@ -61,11 +61,11 @@ type killer struct {
 func (k *killer) reach(stage string) {
 	if stage == k.stage && k.left.Add(-1) == 0 {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {} // nothing more happens in this process
+		select {} // stop here until the signal takes effect
 	}
 }
 
-// childEntry is the ith of the entries, the same in each child.
+// childEntry returns the ith entry, the same in each child.
 func childEntry(i int) journal.Entry {
 	at := time.Unix(1.7e9+int64(i), 0)
 	e := journal.Entry{Now: at, Event: &event.Event{CPU: 1}}
@@ -156,8 +156,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// An agent that is killed in each stage, several times over, reports each kill
-// once.
+// An agent that is killed several times at each stage reports each OOM kill once.
 func TestKilledInEachStage(t *testing.T) {
 	testall.Only(t)
 	stages := []string{

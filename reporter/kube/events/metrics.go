@@ -2,8 +2,8 @@ package events
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// descs are the metrics of Events. Requests are counted with those of other objects, by
-// whoever has them all.
+// descs are the descriptors of the metrics of Events. Requests are counted elsewhere, together
+// with those of other objects.
 type descs struct {
 	happened, dropped, unreported, lost, series, waiting *prometheus.Desc
 }

@@ -18,19 +18,19 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
 
-// killed is what a stage panics with at which the process is taken to end.
+// killed is the panic value of a stage at which the process is killed.
 type killed struct{}
 
-// model is an API server that fails at random. It is the source of randomness of
-// answers alone; what a real one answers is tested elsewhere.
+// model is an API server that fails at random. It only provides random answers; the answers of a
+// real server are tested elsewhere.
 type model struct {
 	rnd      *rand.Rand
-	now      map[string]corev1.Event // by name; what outlived its time is gone
-	reported map[string]int64        // by name, ever: the latest count
+	now      map[string]corev1.Event // by name, without expired Events
+	reported map[string]int64        // latest count by name, including expired Events
 	onPod    map[string]bool
 	down     bool
 	calm     bool   // no more failures
-	during   func() // what happens while a request is on its way
+	during   func() // called while a request is on its way
 }
 
 func (m *model) trouble() (before, after error) {
@@ -48,7 +48,7 @@ func (m *model) trouble() (before, after error) {
 	switch err := errs[m.rnd.IntN(len(errs))]; m.rnd.IntN(10) {
 	case 0:
 		return err, nil
-	case 1: // done, but nobody hears of it
+	case 1: // done, but the answer is lost
 		return nil, context.DeadlineExceeded
 	}
 	return nil, nil
@@ -101,7 +101,7 @@ func (m *model) report(name string, count int64) {
 	m.reported[name] = count
 }
 
-// known knows all pods but those named so.
+// known knows all pods except those whose UID says so.
 type known struct{}
 
 func (known) Known(time.Time) bool { return true }

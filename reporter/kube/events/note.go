@@ -2,8 +2,8 @@ package events
 
 import "time"
 
-// note takes an answer into account. It returns the kernel's time of a series that
-// the API server has now for the first time.
+// note records an answer. It returns the kernel's time of a series whose Event the API server now
+// has for the first time.
 func (k *Sink) note(w *write, err error, now time.Time) (fault time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -22,10 +22,10 @@ func (k *Sink) note(w *write, err error, now time.Time) (fault time.Time) {
 	}
 	switch {
 	case a == exists:
-		s.Created = true // with a count of an earlier process: the next request sends the present one
+		s.Created = true // with the count of an earlier process: the next request sends the present count
 		s.contradicted(now)
 	case a == gone && w.patch:
-		s.Created = false // its time was over: it is made again, with the total
+		s.Created = false // it has expired: it is created again, with the total
 		s.contradicted(now)
 	case a == noNamespace && s.Pod != "":
 		k.lost(s, AstrayNamespace, err)
@@ -45,20 +45,19 @@ func (k *Sink) note(w *write, err error, now time.Time) (fault time.Time) {
 	return time.Time{}
 }
 
-// refusalsReported is the number of refusals in a row at which they are logged: one or two are
+// refusalsReported is the number of refusals in a row after which they are logged: one or two are
 // a conflict.
 const refusalsReported = 3
 
-// contradicted notes that the API server has the Event, or has it not, other than
-// was thought. That takes one more request, at once; a server that goes on
-// contradicting itself is asked later.
+// contradicted records that the API server unexpectedly has, or does not have, the Event. That
+// takes one more request, at once; a server that keeps contradicting itself gets it later.
 func (s *series) contradicted(now time.Time) {
 	if s.tries++; s.tries >= refusalsReported {
 		s.due = now.Add(backoff(s.tries, lastRefused))
 	}
 }
 
-// took notes that the API server has what was sent.
+// took records that the API server has what was sent.
 func (k *Sink) took(w *write, now time.Time) (fault time.Time) {
 	s := w.s
 	s.Acked, s.AckedUnreported = w.count, w.unreported

@@ -20,7 +20,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// world is a sink with all around it, driven step by step.
+// world is a sink with its surroundings, driven step by step.
 type world struct {
 	t       *testing.T
 	rnd     *rand.Rand
@@ -56,7 +56,7 @@ func (w *world) start() {
 	w.sink.api = w.api
 }
 
-// survive does something, and begins anew when the process is killed in it.
+// survive calls f, and restarts the sink if the process is killed in it.
 func (w *world) survive(f func()) {
 	defer func() {
 		switch r := recover(); r.(type) {
@@ -112,7 +112,7 @@ func (w *world) occur() {
 	w.append(problem.Transition{Problem: p})
 }
 
-// meanwhile is what happens while a request is on its way: its kills are in step.
+// meanwhile happens while a request is on its way. No kill happens in it.
 func (w *world) meanwhile() {
 	at := w.killAt
 	w.killAt = 0
@@ -171,7 +171,7 @@ func (w *world) step() {
 	case n < 98:
 		w.api.down = !w.api.down
 	case n < 99:
-		clear(w.api.now) // their time is over
+		clear(w.api.now) // all Events expire
 	default:
 		w.survive(func() { panic(killed{}) })
 	}
@@ -189,10 +189,10 @@ func newWorld(t *testing.T, seed uint64) *world {
 	return w
 }
 
-// calm ends all trouble.
+// calm ends all failures.
 func (w *world) calm() { w.killAt, w.api.calm, w.api.during = 0, true, func() {} }
 
-// settle sends all there is.
+// settle sends everything that is pending.
 func (w *world) settle() {
 	w.sink.drain()
 	for range 5000 {
@@ -206,8 +206,8 @@ func (w *world) settle() {
 	}
 }
 
-// A series ends with a save and not before: an occurrence after its end is reported
-// once, whether or not the process is killed before the next save.
+// A series ends only with a save: an occurrence after its end is reported once, whether or not
+// the process is killed before the next save.
 func TestSeriesEndsWithASave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
@@ -248,8 +248,8 @@ func TestSeriesEndsWithASave(t *testing.T) {
 	})
 }
 
-// A problem that comes to light again after its series has ended is the same problem, and
-// another series: its Event does not take over the name, and the count, of the one before.
+// A problem that is reported again after its series has ended is the same problem, but a new
+// series: its Event does not reuse the name and the count of the previous one.
 func TestProblemThatOutlastsItsSeries(t *testing.T) {
 	for name, condition := range map[string]string{"permanent": "X", "temporary": ""} {
 		t.Run(name, func(t *testing.T) {
@@ -289,8 +289,8 @@ func TestProblemThatOutlastsItsSeries(t *testing.T) {
 	}
 }
 
-// Whatever fails and whenever the process is killed: what the Events count and what is
-// counted as not reported add up to exactly what happened.
+// Whatever fails and whenever the process is killed: the counts of the Events and of dropped
+// occurrences add up to exactly what happened.
 func TestSumsHold(t *testing.T) {
 	rounds := testall.Cases(t, 5)
 	kills, unreported := 0, map[string]uint64{}
@@ -354,7 +354,7 @@ func (w *world) check(unreported map[string]uint64) {
 	if want := sum(w.onPods); onPods+missed != want {
 		w.t.Errorf("Events on pods tell of %d, %d untold; %d happened", onPods, missed, want)
 	}
-	// With the model calm, nothing may be left to send.
+	// When the model is calm, nothing may be left to send.
 	if slices.ContainsFunc(w.sink.table.list, (*series).dirty) {
 		w.t.Error("a series is not sent")
 	}

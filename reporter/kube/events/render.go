@@ -21,19 +21,18 @@ import (
 )
 
 const (
-	// maxMessage is what the API allows an Event's text to have, in bytes.
+	// maxMessage is the API's limit for an Event's message, in bytes.
 	maxMessage = 1024
-	// maxReason is the API's bound for a reason.
+	// maxReason is the API's limit for a reason.
 	maxReason = 128
-	// Of a pod's labels so many and so many bytes go to its Events, in the order of
-	// their keys; kubelet copies them all, but a pod may have a megabyte of them.
+	// How many of a pod's labels, and how many bytes of them, are copied to its Events, in the
+	// order of their keys. kubelet copies them all, but a pod may have a megabyte of them.
 	maxLabels     = 64
 	maxLabelBytes = 8 << 10
 )
 
-// render makes the Event that the API server is to have; find looks up the pod that
-// an Event on the Node is about. namespace is that of Events on the Node; empty:
-// default.
+// render returns the Event for the API server. find looks up the pod that an Event on the Node is
+// about. namespace is the one of Events on the Node; empty: default.
 func (s *series) render(node, namespace string, find func(uid string) (pods.Pod, bool)) *corev1.Event {
 	e := &corev1.Event{
 		Reason:              s.Reason,
@@ -58,16 +57,16 @@ func (s *series) render(node, namespace string, find func(uid string) (pods.Pod,
 		}
 		return e
 	}
-	// As kubelet does it: the name stands for the UID, and is what "kubectl describe
-	// node" looks for in every version. An object without a namespace has its Events
-	// in this one; in another the API server takes them only where the object is said
-	// to be in it, as node-problem-detector does.
+	// As kubelet does it: the UID is the node's name, which "kubectl describe node" looks for in
+	// every version. Events of an object without a namespace belong in the namespace default. In
+	// another one the API server accepts them only if the object reference has that namespace, as
+	// node-problem-detector's has.
 	e.Namespace = cmp.Or(namespace, metav1.NamespaceDefault)
 	e.InvolvedObject = corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Namespace: namespace, Name: node, UID: types.UID(node)}
 	return e
 }
 
-// text is the message, with pods by their names where they are known.
+// text returns the message, with pods named if they are known.
 func (s *series) text(find func(uid string) (pods.Pod, bool)) string {
 	m := s.Message
 	if s.About != "" {
@@ -91,15 +90,15 @@ func (s *series) text(find func(uid string) (pods.Pod, bool)) string {
 	return display.Cut(m, maxMessage-len(note)) + note
 }
 
-// annotations are the facts of the latest occurrence.
+// annotations returns the facts of the latest occurrence.
 func (s *series) annotations() map[string]string {
 	f := s.Event.Facts()
 	f.Doc = display.Safe(s.Doc, maxReason)
 	return f.Annotations()
 }
 
-// patch is what changes in an Event while its series goes on. Facts of an earlier
-// occurrence go.
+// patch returns the patch of an Event whose series goes on. It removes facts of an earlier
+// occurrence.
 func patch(e *corev1.Event) ([]byte, error) {
 	annotations := map[string]any{}
 	for _, key := range event.AnnotationKeys() {
@@ -118,11 +117,11 @@ func patch(e *corev1.Event) ([]byte, error) {
 	return b, nil
 }
 
-// bounded makes a message fit for an Event.
+// bounded limits a message to an Event's maximum.
 func bounded(m string) string { return display.Bounded(m, maxMessage) }
 
-// reason makes a reason CamelCase, as Events and conditions want it: rules are
-// checked for that when they are read, what third parties report is not.
+// reason makes a reason CamelCase, as Events and conditions require: rules are checked for that
+// when they are loaded, reports of third parties are not.
 func reason(r string) string {
 	isUpper := func(c byte) bool { return c >= 'A' && c <= 'Z' }
 	isLower := func(c byte) bool { return c >= 'a' && c <= 'z' }

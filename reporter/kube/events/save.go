@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// saveFarBehind is how many entries the saved state may be behind without a change:
-// the journal must not drop entries that it would ask for.
+// saveFarBehind is how many entries the saved state may be behind even without a change: the
+// journal must not drop entries that would be needed after a restart.
 const saveFarBehind = 4096
 
-// endWithin is how long entries wait for a save that ends series. A disk that takes longer
-// hangs: then the series go on.
+// endWithin is how long entries wait for a save that ends series. A disk that takes longer is
+// hanging: then the series go on.
 const endWithin = time.Second
 
-// saveResult is what became of a state that was to be saved.
+// saveResult is the result of saving a state.
 type saveResult struct {
 	seq  uint64
-	at   time.Time // when the state was as it was saved
-	over []*series // that it was saved without
+	at   time.Time // the time of the saved state
+	over []*series // the series left out of it
 	err  error
 }
 
-// needsSave reports whether there is something new in the state, or a series is over.
+// needsSave reports whether the state has changed, or a series is over.
 func (k *Sink) needsSave(now time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -36,8 +36,8 @@ func (k *Sink) needsSave(now time.Time) bool {
 	return false
 }
 
-// snapshot returns the state as of the latest entry folded, without the series that
-// are over.
+// snapshot returns the state as of the latest folded entry without the series that are over, and
+// those series.
 func (k *Sink) snapshot(now time.Time) (state, []*series) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -45,7 +45,7 @@ func (k *Sink) snapshot(now time.Time) (state, []*series) {
 	return k.table.state(k.cfg.Node, k.seq, now, k.cfg.Idle)
 }
 
-// write puts a state on the disk.
+// write writes a state to the disk.
 func (k *Sink) write(st state, over []*series, at time.Time) saveResult {
 	err := k.file.Save(&st)
 	if err == nil {
@@ -54,10 +54,10 @@ func (k *Sink) write(st state, over []*series, at time.Time) saveResult {
 	return saveResult{seq: st.Seq, at: at, over: over, err: err}
 }
 
-// startSave saves the state as it is now, and returns where the result comes. What comes
-// meanwhile need not wait for the disk, unless series end: only when the file is written
-// without them they do, and no entry may be folded meanwhile, so that it counts for the same
-// series after a kill. It returns nil where it has waited.
+// startSave saves the current state, and returns the channel for the result. New entries need not
+// wait for the disk unless series end: a series ends only when the file is written without it. No
+// entry may be folded meanwhile, so that it counts for the same series after a kill. In that case
+// startSave waits, and returns nil if the save has ended in time.
 func (k *Sink) startSave(now time.Time) <-chan saveResult {
 	st, over := k.snapshot(now)
 	result := make(chan saveResult, 1)
@@ -76,8 +76,8 @@ func (k *Sink) startSave(now time.Time) <-chan saveResult {
 	}
 }
 
-// saveEnded takes the result of a save into account, and reports whether the file lacks a
-// series that has gone on meanwhile: then the next save is due at once.
+// saveEnded handles the result of a save. It reports whether the file lacks a series that has
+// gone on meanwhile: then the next save is due at once.
 func (k *Sink) saveEnded(r saveResult) (again bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -92,7 +92,7 @@ func (k *Sink) saveEnded(r saveResult) (again bool) {
 	return len(gone) < len(r.over)
 }
 
-// save saves the state while nothing is folded.
+// save saves the state while no entries are folded.
 func (k *Sink) save(now time.Time) error {
 	st, over := k.snapshot(now)
 	r := k.write(st, over, now)

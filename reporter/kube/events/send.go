@@ -7,10 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// podLook is how often a pod that is not known yet is looked for.
+// podLook is how often a pod that is not known yet is looked up.
 const podLook = 250 * time.Millisecond
 
-// write is one request to be made.
+// write is one request to be sent.
 type write struct {
 	s                 *series
 	event             *corev1.Event
@@ -18,7 +18,7 @@ type write struct {
 	count, unreported uint64
 }
 
-// send makes requests, one at a time and in order, until ctx ends.
+// send sends requests, one at a time and in order, until ctx ends.
 func (k *Sink) send(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -37,11 +37,11 @@ func (k *Sink) send(ctx context.Context) {
 	}
 }
 
-// flushFor bounds what Run does after its end, for counts that are not sent yet.
+// flushFor bounds the time that Run takes after its ctx has ended to send pending counts.
 const flushFor = 3 * time.Second
 
-// flush sends what is not sent yet without waiting for its time, as far as it is
-// taken at the first try and within flushFor.
+// flush sends pending counts before they are due, within flushFor and with one try for each
+// request.
 func (k *Sink) flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, flushFor)
 	defer cancel()
@@ -60,11 +60,11 @@ func (k *Sink) flush(ctx context.Context) {
 	}
 }
 
-// forever is when nothing is due.
+// forever is the wait if nothing is due.
 const forever = time.Hour
 
-// next chooses what is to be sent now: new Events first, then the series that began
-// first. Without one it returns how long to wait. flush takes what is not due yet.
+// next returns the next request: new Events first, then the series that began first. If there is
+// none, it returns how long to wait. With flush, it also returns requests that are not due yet.
 func (k *Sink) next(now time.Time, flush bool) (*write, time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -97,14 +97,15 @@ func (k *Sink) next(now time.Time, flush bool) (*write, time.Duration) {
 	}
 	s := best
 	if s.every == 0 || now.Sub(s.due) > k.cfg.PatchMost {
-		s.every = k.cfg.PatchEvery // it was quiet in between
+		s.every = k.cfg.PatchEvery // there was a quiet time in between
 	}
 	s.sending = true
 	return &write{s: s, event: s.render(k.cfg.Node, k.cfg.Namespace, k.cfg.Pods.Pod), patch: s.Created, count: s.Count, unreported: s.Unreported}, 0
 }
 
-// locate finds the pod of a series. Pods that stay unknown are given up; they have
-// longer while nobody knows which pods there were when they were asked for, and no time runs while the API server is away.
+// locate finds the pod of a series. If the pod stays unknown, the series is given up after a
+// limit. The limit is longer while not all pods of the time of the first look-up are known. Time
+// during which the API server is unavailable does not count.
 func (k *Sink) locate(s *series, now time.Time) bool {
 	if p, ok := k.cfg.Pods.Pod(s.Pod); ok {
 		s.Where = &p
@@ -128,7 +129,7 @@ func (k *Sink) locate(s *series, now time.Time) bool {
 	return false
 }
 
-// request makes a request and notes the answer.
+// request sends a request and records the answer.
 func (k *Sink) request(run context.Context, w *write) {
 	ctx, cancel := context.WithTimeout(run, k.cfg.Timeout)
 	defer cancel()
@@ -147,7 +148,7 @@ func (k *Sink) request(run context.Context, w *write) {
 	}
 	if err != nil && run.Err() != nil {
 		k.mu.Lock()
-		w.s.sending = false // the sink ends: that says nothing about the API server
+		w.s.sending = false // the sink ends: this says nothing about the API server
 		k.mu.Unlock()
 		return
 	}

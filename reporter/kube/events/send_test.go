@@ -7,14 +7,14 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
 
-// listedAt knows no pod, and all that there were until a time.
+// listedAt knows no pod, but reports that all pods until a time are known.
 type listedAt time.Time
 
 func (listedAt) Pod(string) (pods.Pod, bool) { return pods.Pod{}, false }
 func (l listedAt) Known(at time.Time) bool   { return !time.Time(l).Before(at) }
 
-// A pod is given up soon once all are known that there were when it was asked for, and later
-// where what is known is older.
+// A pod is given up soon once all pods are known from the time of the look-up, and later if the
+// known pods are older.
 func TestUnknownPodsAreGivenUp(t *testing.T) {
 	asked := time.Unix(1000, 0)
 	for name, c := range map[string]struct {

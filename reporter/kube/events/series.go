@@ -10,70 +10,70 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
 
-// key distinguishes the series that exist at a time.
+// key identifies a series among those that exist at the same time.
 type key struct {
 	rule string
-	pod  string // UID of the pod whose Event it is; empty: the Node's
-	// part is which of a rule's problems on the Node the series is about; empty:
-	// those of pods, and those that have no series of their own.
+	pod  string // UID of the pod that the Event is on; empty: the Node
+	// part identifies one of a rule's problems on the Node; empty for series of pods, and for
+	// problems that have no series of their own.
 	part string
 }
 
-// series is one Event, as it is to be. What makes it up follows from the journal's
-// entries; the part about delivery may be older than what the API server has.
+// series is one Event as it should be. Its content follows from the journal's entries; its
+// delivery state may be older than what the API server has.
 type series struct {
 	Rule  string `json:"rule"`
 	Pod   string `json:"pod,omitempty"`
 	Part  string `json:"part,omitempty"`
-	Order uint64 `json:"order"` // by which the Events of an outage are sent
+	Order uint64 `json:"order"` // the order in which the Events of an outage are sent
 
 	Severity problem.Severity `json:"severity"`
 	Reason   string           `json:"reason"`
 	Message  string           `json:"message"`         // of the latest occurrence
-	About    string           `json:"about,omitempty"` // UID of the pod that it hit
-	Object   string           `json:"object"`          // what it hit, to report whether it is always the same
-	Mixed    bool             `json:"mixed,omitempty"` // it is not
-	// Began is the time of the entry that began the series. A problem that was muted for long
-	// gets a second series with the same First. Zero: an earlier release named the series
-	// without it.
+	About    string           `json:"about,omitempty"` // UID of the affected pod
+	Object   string           `json:"object"`          // the affected object, to check whether it is always the same
+	Mixed    bool             `json:"mixed,omitempty"` // there are several objects
+	// Began is the time of the entry that began the series. After a problem was muted for long it
+	// gets a second series with the same First. Zero: an earlier release, which did not use Began
+	// in the name, began the series.
 	Began      time.Time `json:"began,omitzero"`
-	First      time.Time `json:"first"` // the fault's own times
+	First      time.Time `json:"first"` // First and Last are the fault's own times
 	Last       time.Time `json:"last"`
-	Heard      time.Time `json:"heard"` // of the latest entry
+	Heard      time.Time `json:"heard"` // time of the latest entry
 	Count      uint64    `json:"count"`
 	Unreported uint64    `json:"untold,omitempty"` // of Count, not reported on their pods
-	Doc        string    `json:"doc,omitempty"`    // page of the latest occurrence's rule
-	// Event is that of the latest occurrence, shared and not to be changed; nil: it has
-	// none, or the API server has what it says.
+	Doc        string    `json:"doc,omitempty"`    // doc page of the latest occurrence's rule
+	// Event is the event of the latest occurrence, shared and not to be changed; nil: there is
+	// none, or the API server already has its facts.
 	Event *event.Event `json:"event,omitempty"`
 
-	// Delivery.
+	// Delivery state.
 	Created         bool      `json:"created,omitempty"`
-	Acked           uint64    `json:"acked,omitempty"` // Count and Unreported that the API server has
+	Acked           uint64    `json:"acked,omitempty"` // Count and Unreported as the API server has them
 	AckedUnreported uint64    `json:"ackedUntold,omitempty"`
 	Where           *pods.Pod `json:"where,omitempty"`  // of Pod, once known
-	Astray          string    `json:"astray,omitempty"` // why it is not known, see the Astray constants
+	Astray          string    `json:"astray,omitempty"` // why the Event can't be delivered, see the Astray constants
 
-	due     time.Time     // not before; zero: at once
-	every   time.Duration // the time between writes now
-	tries   int           // that were refused in a row
-	asked   time.Time     // since when its pod is looked for
+	due     time.Time     // no request before; zero: at once
+	every   time.Duration // current time between writes
+	tries   int           // refusals in a row
+	asked   time.Time     // since when its pod is looked up
 	sending bool
-	kernel  time.Time // the kernel's time of its beginning, until acknowledged
+	kernel  time.Time // kernel's time of the first occurrence, until acknowledged
 }
 
-// Why an Event is not known where it belongs.
+// Why an Event can't be delivered.
 const (
 	AstrayBudget    = "budget"     // the rule has begun too many series
-	AstrayNamespace = "namespace"  // the pod's namespace is gone or going
+	AstrayNamespace = "namespace"  // the pod's namespace is deleted or terminating
 	AstrayPod       = "unknownPod" // no such pod became known in time
-	AstrayInvalid   = "invalid"    // the API server will never take it
+	AstrayInvalid   = "invalid"    // the API server will never accept it
 	AstrayRoom      = "room"       // there are too many series
 )
 
 func (s *series) key() key { return key{s.Rule, s.Pod, s.Part} }
 
-// name is the Event's: the same for the same series, whoever computes it when.
+// name returns the Event's name. It depends only on the series and the node.
 func (s *series) name(node string) string {
 	h := sha256.New()
 	parts := []string{node, s.Rule, s.Pod, s.Part, s.First.UTC().Format(time.RFC3339Nano)}
@@ -87,13 +87,13 @@ func (s *series) name(node string) string {
 	return Component + "-" + hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// dirty reports whether the API server doesn't have all of it.
+// dirty reports whether the API server does not have the latest counts.
 func (s *series) dirty() bool {
 	return s.Astray == "" && (s.Acked != s.Count || s.AckedUnreported != s.Unreported)
 }
 
-// part is a group of problems as part of a key: groups are as long as somebody
-// names his files.
+// part returns a problem's group as part of a key. It is a hash, because groups can be as long as
+// file names.
 func part(group string) string {
 	sum := sha256.Sum256([]byte(group))
 	return hex.EncodeToString(sum[:8])

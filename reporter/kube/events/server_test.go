@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(cluster.Run(m))
 }
 
-// podMap is a PodSource that knows what a test puts in.
+// podMap is a PodSource with the pods that a test adds.
 type podMap struct {
 	mu    sync.Mutex
 	known map[string]pods.Pod
@@ -59,12 +59,12 @@ func (m *podMap) Pod(uid string) (pods.Pod, bool) {
 
 func (m *podMap) Known(time.Time) bool { return true }
 
-// agent is a journal and a sink, as the agent has them.
+// agent is a journal and a sink, as in the agent.
 type agent struct {
 	tb      testing.TB
 	node    string
 	server  *kubetest.Server
-	client  kubernetes.Interface // sees all
+	client  kubernetes.Interface // with all permissions
 	dir     string
 	cfg     events.Config
 	pods    podMap
@@ -73,7 +73,7 @@ type agent struct {
 	stop    func()
 }
 
-// unlimited is a client without a limit of its own.
+// unlimited returns a client without a rate limit.
 func unlimited(tb testing.TB, c *rest.Config) kubernetes.Interface {
 	tb.Helper()
 	c.QPS = -1
@@ -121,7 +121,7 @@ func (a *agent) start() {
 	})
 }
 
-// pod makes a pod that the agent knows.
+// pod creates a pod that the agent knows.
 func (a *agent) pod(namespace, name string) *corev1.Pod {
 	a.tb.Helper()
 	p := a.server.Pod(a.tb, namespace, name, a.node)
@@ -129,7 +129,7 @@ func (a *agent) pod(namespace, name string) *corev1.Pod {
 	return p
 }
 
-// report is what the agent does with a step of the engine.
+// report processes a step of the engine as the agent does.
 func (a *agent) report(tr ...problem.Transition) {
 	a.tb.Helper()
 	e := journal.Entry{Now: time.Now(), Event: &event.Event{CPU: 1}, Transitions: tr}
@@ -142,7 +142,7 @@ func (a *agent) report(tr ...problem.Transition) {
 	a.sink.Flush(e.Seq)
 }
 
-// requests returns how many were sent, and how many of these failed.
+// requests returns how many requests were sent, and how many of them failed.
 func requests(st events.Stats) (all, failed uint64) {
 	for o, n := range st.Requests {
 		all += n
@@ -153,7 +153,7 @@ func requests(st events.Stats) (all, failed uint64) {
 	return all, failed
 }
 
-// kill is an OOM kill in a pod.
+// kill returns an OOM kill in a pod.
 func kill(uid string) problem.Transition {
 	now := time.Now()
 	return problem.Transition{Problem: &problem.Problem{
@@ -175,7 +175,7 @@ func (a *agent) sent(happened uint64) {
 	})
 }
 
-// onNode lists what "kubectl describe node" lists, which looks by the name as UID.
+// onNode returns the Events that "kubectl describe node" lists, which uses the name as UID.
 func (a *agent) onNode() []corev1.Event {
 	a.tb.Helper()
 	return a.list(metav1.NamespaceAll, fields.Set{
@@ -183,7 +183,7 @@ func (a *agent) onNode() []corev1.Event {
 	})
 }
 
-// onPod lists what "kubectl describe pod" lists.
+// onPod returns the Events that "kubectl describe pod" lists.
 func (a *agent) onPod(p *corev1.Pod) []corev1.Event {
 	a.tb.Helper()
 	return a.list(p.Namespace, fields.Set{
@@ -278,7 +278,7 @@ func TestStorm(t *testing.T) {
 	const kills = 5000
 	for _, n := range []int{1, 300} {
 		t.Run(fmt.Sprintf("%d pods", n), func(t *testing.T) {
-			// The times of the product, so that the number of writes is the product's.
+			// The product's default times, so that the number of writes is the product's.
 			a := newAgent(t, func(c *events.Config) { c.PatchEvery, c.SaveEvery = 0, 0 })
 			ns := a.server.Namespace(t)
 			var all []*corev1.Pod

@@ -20,24 +20,24 @@ type Sink struct {
 	feed *Feed
 	file statefile.File
 	api  writer
-	poke chan struct{} // the sender has something to look at
+	poke chan struct{} // wakes the sender
 
 	mu     sync.Mutex
 	table  *table
 	out    outage
 	stats  Stats
-	change bool // since the state was saved
-	// caught says that the entries of before the start are in the table: until then
-	// its counts are older than what an earlier process may have sent.
+	change bool // the state has changed since it was saved
+	// caught: all entries from before the start are in the table. Until then its counts may be
+	// older than what an earlier process has sent.
 	caught bool
 
-	// Of the goroutine that folds.
+	// Used only by the goroutine that folds.
 	seq, saved uint64
-	damaged    bool // the journal could not be read, which was reported
+	damaged    bool // the journal could not be read, and that was logged
 }
 
-// New returns a Sink that goes on where the last one ended, however it ended.
-// Where there was none, it begins behind what the journal holds.
+// New returns a Sink that continues where the last one ended, however it ended. If there was
+// none, it begins after the journal's latest entry.
 func New(cfg Config) (*Sink, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("events: %w", err)
@@ -61,8 +61,8 @@ func New(cfg Config) (*Sink, error) {
 		k.cfg.Log.Error("what was remembered of Events can't be read; beginning anew", "error", err)
 		k.table, found = newTable(), false
 	}
-	// After a power failure the journal may be behind, and will give numbers again
-	// that the state has seen.
+	// After a power failure the journal may be behind the state, and will use numbers again that
+	// the state has already seen.
 	k.seq = cfg.JournalSeq
 	if found {
 		k.seq = min(st.Seq, cfg.JournalSeq)
@@ -70,29 +70,28 @@ func New(cfg Config) (*Sink, error) {
 	k.feed = NewFeed(cfg.JournalDir, k.seq, cfg.JournalWritten)
 	k.saved = k.seq
 	if !found {
-		// A kill before the first save must not lose what comes from now on.
+		// A kill before the first save must not lose entries from now on.
 		_ = k.save(time.Now()) // an error is logged, and the next save tries again
 	}
 	return k, nil
 }
 
-// Add takes an entry that the journal was given, in order, for the next Flush. It does not
-// block, and keeps none of the entry's memory but the problems and conditions that its
-// transitions point to.
+// Add adds an entry that the journal was given, in order, for the next Flush. It does not block.
+// Of the entry it keeps only the problems and conditions that its transitions point to, and a
+// copy of the event of a firing problem.
 func (k *Sink) Add(e journal.Entry) { k.feed.Add(e) }
 
-// Flush sends what was added: the journal has it. Entries with numbers above seq are lost
+// Flush sends the added entries, which the journal has. Entries with numbers above seq are lost
 // from the journal.
 func (k *Sink) Flush(seq uint64) { k.feed.Flush(seq) }
 
-// Run sends until ctx ends; then it sends what is left, for a short time, and saves
-// its state.
+// Run sends until ctx ends. Then it sends pending counts, for a short time, and saves its state.
 func (k *Sink) Run(ctx context.Context) error {
 	var sending sync.WaitGroup
 	sending.Go(func() { k.send(ctx) })
 	tick := time.NewTicker(k.cfg.SaveEvery)
 	defer tick.Stop()
-	var saved <-chan saveResult // of the save that goes on; nil: none does
+	var saved <-chan saveResult // of the save in progress; nil: none
 	for ctx.Err() == nil {
 		k.drain()
 		select {
@@ -104,7 +103,7 @@ func (k *Sink) Run(ctx context.Context) error {
 				saved = k.startSave(time.Now())
 			}
 		case now := <-tick.C:
-			k.drain() // what could not be read before
+			k.drain() // entries that could not be read before
 			if saved == nil && k.needsSave(now) {
 				saved = k.startSave(now)
 			}
@@ -122,7 +121,7 @@ func (k *Sink) Run(ctx context.Context) error {
 	return nil
 }
 
-// drain folds what has come.
+// drain folds the available entries.
 func (k *Sink) drain() {
 	seq, lost, err := k.feed.Drain(func(it Item) {
 		k.mu.Lock()

@@ -10,10 +10,10 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// StateFile is the name of what the sink remembers, in Config.Dir.
+// StateFile is the name of the sink's state file in Config.Dir.
 const StateFile = "events.json"
 
-// stateVersion changes when an older version of Kernosis must not read the form any more.
+// stateVersion changes when older versions of Kernosis must no longer read the file.
 const stateVersion = 1
 
 // state is a table as of a journal entry.
@@ -28,8 +28,7 @@ type state struct {
 	Conditions map[string]problem.Status `json:"conditions,omitempty"`
 }
 
-// state copies the table without the series that are over, which it returns as
-// well.
+// state returns a copy of the table without the series that are over, and those series.
 func (t *table) state(node string, seq uint64, now time.Time, idle time.Duration) (st state, over []*series) {
 	st = state{Version: stateVersion, Node: node, Seq: seq, Order: t.order, Lost: t.lost, Conditions: maps.Clone(t.conditions), Rules: make(map[string]rule, len(t.rules))}
 	for _, s := range t.list {
@@ -43,7 +42,7 @@ func (t *table) state(node string, seq uint64, now time.Time, idle time.Duration
 			c.Where = &where
 		}
 		if !s.dirty() {
-			c.Event = nil // the API server has what it says
+			c.Event = nil // the API server already has its facts
 		}
 		st.Series = append(st.Series, c)
 	}
@@ -55,12 +54,12 @@ func (t *table) state(node string, seq uint64, now time.Time, idle time.Duration
 	return st, over
 }
 
-// over reports whether the next occurrence begins a new series.
+// over reports whether a series is over, so that the next occurrence begins a new one.
 func (s *series) over(now time.Time, idle time.Duration) bool {
 	return !s.dirty() && !s.sending && now.Sub(s.Heard) >= idle
 }
 
-// remove takes series out that the saved state has no more.
+// remove removes series that are no longer in the saved state.
 func (t *table) remove(over []*series) {
 	for _, s := range over {
 		delete(t.live, s.key())
@@ -71,7 +70,7 @@ func (t *table) remove(over []*series) {
 	t.list = slices.DeleteFunc(t.list, func(s *series) bool { return t.live[s.key()] != s })
 }
 
-// load takes over what an earlier process saved.
+// load restores the state that an earlier process saved.
 func (t *table) load(st *state) error {
 	t.order, t.lost = st.Order, st.Lost
 	for name, r := range st.Rules {

@@ -7,37 +7,35 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
 
-// A request ends in one of these ways, or fails as a write of conditions does. Conflict also means
-// that the Event existed, with an older count perhaps.
+// Outcomes of requests besides those of package conditions. Conflict also means that the Event
+// already existed, perhaps with an older count.
 const (
 	Created       conditions.Outcome = "created"
 	Patched       conditions.Outcome = "patched"
-	Recreated     conditions.Outcome = "recreated"      // 404 of a patch: the Event's time was over, and it is made again
-	NamespaceGone conditions.Outcome = "namespace_gone" // or going
+	Recreated     conditions.Outcome = "recreated"      // 404 of a patch: the Event has expired and is created again
+	NamespaceGone conditions.Outcome = "namespace_gone" // or terminating
 )
 
-// Outcomes returns all, for a table of counters.
+// Outcomes returns all outcomes, for a table of counters.
 func Outcomes() []conditions.Outcome {
 	failed := slices.DeleteFunc(conditions.Outcomes()[1:], func(o conditions.Outcome) bool { return o == conditions.NodeMissing })
 	return append([]conditions.Outcome{Created, Patched, Recreated, NamespaceGone}, failed...)
 }
 
-// Stats is what the sink has counted since its state was begun: restarts go on
-// counting.
+// Stats are the sink's counters since its state was created. They continue across restarts.
 type Stats struct {
-	Rules map[string]RuleStats // by rule, "condition/" and a condition type; at most 1001
-	// LostEntries is how many journal entries could not be read, so that their content is
-	// unknown.
+	Rules map[string]RuleStats // by rule name, or "condition/" and a condition type; at most 1001
+	// LostEntries is the number of journal entries that could not be read, so that their content
+	// is unknown.
 	LostEntries uint64
-	Series      int // at a time
-	Waiting     int // of them, with something the API server doesn't have yet
+	Series      int // current number of series
+	Waiting     int // series with something the API server doesn't have yet
 
 	Requests map[conditions.Outcome]uint64 // of this process
 }
 
-// RuleStats is what became of a rule's occurrences. The counts of its Events on the
-// Node and Dropped add up to Happened, those of its Events on pods and Unreported to
-// OnPods, once all is sent.
+// RuleStats counts a rule's occurrences. Once all is sent, the counts of its Events on the Node
+// and Dropped add up to Happened, and those of its Events on pods and Unreported to OnPods.
 type RuleStats struct {
 	Happened   uint64
 	OnPods     uint64
@@ -45,7 +43,7 @@ type RuleStats struct {
 	Dropped    map[string]uint64 // by Astray reason
 }
 
-// Stats returns the counters.
+// Stats returns a copy of the counters.
 func (k *Sink) Stats() Stats {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -9,42 +9,42 @@ import (
 )
 
 const (
-	// maxRules bounds the rules that are counted apart: as many as a set may hold.
+	// maxRules bounds the rules that are counted separately: as many as a rule set may have.
 	maxRules = 1000
-	// otherRule stands for the rules beyond. No rule is named like it.
+	// otherRule is used for all further rules. No rule can have this name.
 	otherRule = "*"
-	// reserve is the room for series that take what others have no room for, one a
-	// rule and one a status of a condition; beside max.
+	// reserve is the room, in addition to max, for series that collect occurrences of series that
+	// have no room: one for each rule, and one for each status of a condition.
 	reserve = 500
-	// conditionPrefix makes a condition type a name beside the rules'.
+	// conditionPrefix distinguishes a condition type from the names of rules.
 	conditionPrefix = "condition/"
 )
 
-// table is every series and what was counted: a fold over the journal's entries.
-// The same entries give the same table, whatever was sent meanwhile, because series
-// are only removed when the table is saved.
+// table has all series and counters: it is a fold over the journal's entries. The same entries
+// give the same table, whatever was sent meanwhile, because series are removed only when the
+// table is saved.
 type table struct {
 	// Bounds, which tests change.
-	max    int           // series at a time, each up to 4 KiB of memory
+	max    int           // number of series, each up to 4 KiB of memory
 	burst  int           // series that a rule may begin at once
-	refill time.Duration // after which it may begin one more
+	refill time.Duration // time after which it may begin one more
 
 	live       map[key]*series
 	list       []*series // by Order
-	own        int       // of them, those that count towards max
+	own        int       // number of those that count towards max
 	rules      map[string]*rule
 	conditions map[string]problem.Status
 	order      uint64
 	lost       uint64 // journal entries
 }
 
-// rule is what is kept of a rule or a condition type.
+// rule has the counters and the budget of a rule or a condition type.
 type rule struct {
 	Happened   uint64            `json:"happened"`         // occurrences to be reported on the Node
 	OnPods     uint64            `json:"onPods,omitempty"` // occurrences to be reported on a pod
 	Unreported map[string]uint64 `json:"untold,omitempty"` // of OnPods, those not reported there, by reason
 	Dropped    map[string]uint64 `json:"dropped,omitempty"`
-	Free       time.Time         `json:"free,omitzero"` // when the whole budget will be there again
+	Free       time.Time         `json:"free,omitzero"` // when the whole budget will be available again
 }
 
 func newTable() *table {
@@ -54,7 +54,7 @@ func newTable() *table {
 	}
 }
 
-// reporting is one occurrence as one Event reports it.
+// reporting is one occurrence in the form in which an Event reports it.
 type reporting struct {
 	item        *Item
 	severity    problem.Severity
@@ -65,11 +65,11 @@ type reporting struct {
 	first, last time.Time
 	unreported  bool
 	doc         string
-	event       *event.Event // nil: nothing is known but the message
+	event       *event.Event // nil: only the message is known
 	times       uint64
 }
 
-// fold takes an entry into account.
+// fold adds an entry to the table.
 func (t *table) fold(it *Item) {
 	for i := range it.Transitions {
 		switch tr := &it.Transitions[i]; {
@@ -81,8 +81,8 @@ func (t *table) fold(it *Item) {
 	}
 }
 
-// announced reports whether a transition is to be reported: the end of a problem shows
-// in its condition.
+// announced reports whether a problem is reported by an Event. Its end is not: the end shows in
+// its condition.
 func announced(p *problem.Problem) bool {
 	return p.State == problem.Firing && p.MutedUntil.IsZero() && p.SuppressedBy == ""
 }
@@ -94,9 +94,9 @@ func (t *table) problem(it *Item, p *problem.Problem, times uint64) {
 		object: part(p.Group), first: p.FirstSeen, last: p.LastSeen, doc: p.Doc, event: eventOf(it, p), times: times,
 	}
 	if p.Condition == "" {
-		report.first = p.LastSeen // each occurrence is reported by itself
+		report.first = p.LastSeen // each occurrence is reported separately
 	}
-	if p.Group != "" { // else it is the whole node's problem, wherever it was seen last
+	if p.Group != "" { // otherwise the problem concerns the whole node, wherever it occurred last
 		report.about = p.Pod
 	}
 	if report.about != "" {
@@ -126,8 +126,8 @@ func (t *table) problem(it *Item, p *problem.Problem, times uint64) {
 	}
 }
 
-// eventOf returns the entry's event where it is the problem's latest: other problems may
-// have changed in the same step because of their time.
+// eventOf returns the entry's event if it is the problem's latest. Other problems may have
+// changed in the same step because of a timer.
 func eventOf(it *Item, p *problem.Problem) *event.Event {
 	if it.Event == nil || !p.LastSeen.Equal(it.Event.Time) && !p.LastSeen.Equal(it.Now) {
 		return nil
@@ -135,8 +135,8 @@ func eventOf(it *Item, p *problem.Problem) *event.Event {
 	return it.Event
 }
 
-// saidByCondition reports whether an Event of the same entry says on the Node what
-// the problem's own would: that a condition is True now because of it.
+// saidByCondition reports whether the problem's own Event on the Node would be redundant, because
+// an Event of the same entry reports that a condition is True because of the problem.
 func (t *table) saidByCondition(it *Item, p *problem.Problem) bool {
 	if p.Condition == "" || t.conditions[p.Condition] == problem.True {
 		return false
@@ -150,9 +150,9 @@ func (t *table) saidByCondition(it *Item, p *problem.Problem) bool {
 	return false
 }
 
-// condition reports a changed status. What a condition begins with is news only
-// when it is True: a node that joins the cluster has nothing to report of health. The
-// moments of a start before its sources see are none at any time.
+// condition reports a changed status. The first status of a condition is reported only if it is
+// True: a node that joins the cluster need not report that it is healthy. Unknown before the
+// sources have started is never reported.
 func (t *table) condition(it *Item, c *problem.Condition) {
 	was, known := t.conditions[c.Type]
 	if was == c.Status || !known && len(t.conditions) == maxRules || c.Status == problem.Unknown && c.Reason == problem.ReasonSourceNotStarted {
@@ -183,7 +183,7 @@ func (t *table) condition(it *Item, c *problem.Condition) {
 	}
 }
 
-// rule returns what is kept under a name, and the name.
+// rule returns the counters for a name, and the name under which they are stored.
 func (t *table) rule(name string) (string, *rule) {
 	if r := t.rules[name]; r != nil {
 		return name, r
@@ -199,8 +199,8 @@ func (t *table) rule(name string) (string, *rule) {
 	return name, r
 }
 
-// count counts occurrences in their series, and begins that where there is none.
-// nil: it may not begin.
+// count counts occurrences in their series, and begins the series if necessary. It returns nil if
+// the series must not begin.
 func (t *table) count(r *rule, k key, o *reporting) *series {
 	s := t.live[k]
 	if s == nil {
@@ -259,13 +259,13 @@ func (t *table) add(s *series) {
 	}
 }
 
-// free reports whether the series counts towards the reserve, not towards max.
+// free reports whether the series counts towards the reserve instead of max.
 func (s *series) free() bool {
 	return strings.HasPrefix(s.Rule, conditionPrefix) || s.Pod == "" && s.Part == ""
 }
 
-// admit takes one series off the rule's budget, a token bucket kept as the time at
-// which it will be full again.
+// admit takes one series from the rule's budget. The budget is a token bucket, stored as the time
+// at which it will be full again.
 func (r *rule) admit(now time.Time, burst int, refill time.Duration) bool {
 	free := r.Free
 	// More than a whole bucket ahead: the clock was set back.
@@ -279,7 +279,7 @@ func (r *rule) admit(now time.Time, burst int, refill time.Duration) bool {
 	return true
 }
 
-// lose gives a series up: what was not reported yet, and what will still come.
+// lose gives up a series: counts not sent yet, and future occurrences.
 func (t *table) lose(s *series, why string) {
 	s.Astray = why
 	t.astray(s, s.Count-s.Acked)
@@ -291,7 +291,7 @@ func (t *table) lose(s *series, why string) {
 	}
 }
 
-// astray counts n occurrences that a given up series would have reported.
+// astray counts n occurrences that a given-up series would have reported.
 func (t *table) astray(s *series, n uint64) {
 	r := t.rules[s.Rule]
 	if s.Pod != "" {

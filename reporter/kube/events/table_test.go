@@ -14,7 +14,7 @@ func at(sec float64) time.Time {
 	return time.Unix(1e9, 0).Add(time.Duration(sec * float64(time.Second)))
 }
 
-// kill is an entry of an OOM kill in a pod, at a time.
+// kill returns an entry of an OOM kill in a pod, at a time.
 func kill(pod string, sec float64) *Item {
 	return &Item{Now: at(sec), Kernel: true, Transitions: []problem.Transition{{Problem: &problem.Problem{
 		Rule: "oom-kill", Group: "container of " + pod, Pod: pod, Reason: "OOMKilling", Message: "killed in pod " + pod,
@@ -24,7 +24,7 @@ func kill(pod string, sec float64) *Item {
 
 func (t *table) find(rule, pod, part string) *series { return t.live[key{rule, pod, part}] }
 
-// Of a storm over 300 pods some have an Event of their own; the Node's has all.
+// In a storm over 300 pods, some pods get their own Event; the Node's Event counts all.
 func TestStormOverManyPods(t *testing.T) {
 	tb := newTable()
 	for i := range 5000 {
@@ -70,14 +70,14 @@ func TestBudgetComesBack(t *testing.T) {
 	if n := began(); n != 22 {
 		t.Fatalf("%d series after 61 s, want 22", n)
 	}
-	// The clock set back a day doesn't silence a rule for a day.
+	// If the clock is set back a day, the rule is not silenced for a day.
 	tb.fold(kill("yesterday", -86400))
 	if n := began(); n != 23 {
 		t.Errorf("%d series after the clock was set back, want 23", n)
 	}
 }
 
-// What happens to pods is one series on the Node, what happens to devices one each.
+// On the Node, faults of pods are one series, and faults of devices one series each.
 func TestSeriesOnTheNode(t *testing.T) {
 	tb := newTable()
 	disk := func(group string) *Item {
@@ -89,7 +89,7 @@ func TestSeriesOnTheNode(t *testing.T) {
 		tb.fold(disk("sda"))
 	}
 	tb.fold(disk("sdb"))
-	tb.fold(disk("")) // the whole node's
+	tb.fold(disk("")) // concerns the whole node
 	if a, b, c := tb.find("disk", "", part("sda")), tb.find("disk", "", part("sdb")), tb.find("disk", "", ""); a.Count != 3 || b.Count != 1 || c.Count != 1 {
 		t.Error(a, b, c)
 	}
@@ -105,7 +105,7 @@ func TestSeriesOnTheNode(t *testing.T) {
 	}
 }
 
-// A whole node's problem is not the pod's where it was seen last.
+// A problem of the whole node is not reported on the pod where it occurred last.
 func TestProblemOfTheNodeIsNotOnAPod(t *testing.T) {
 	tb := newTable()
 	it := kill("pod-1", 1)
@@ -136,13 +136,13 @@ func TestConditions(t *testing.T) {
 			t.Errorf("%s is reported as %s", status, s.Severity)
 		}
 	}
-	tb.fold(turn("Other", problem.Unknown, 9)) // what it begins with
+	tb.fold(turn("Other", problem.Unknown, 9)) // its first status
 	if tb.find("condition/Other", "", "Unknown") != nil {
 		t.Error("a condition's beginning was reported")
 	}
 }
 
-// The Node is reported once that a condition is True because of a problem.
+// A condition that is True because of a problem is reported on the Node only once.
 func TestProblemAndItsConditionAreReportedOnce(t *testing.T) {
 	tb := newTable()
 	p := &problem.Problem{
@@ -157,7 +157,7 @@ func TestProblemAndItsConditionAreReportedOnce(t *testing.T) {
 	if s := tb.find("kernel-deadlock", "u1", ""); !s.First.Equal(at(0)) || !s.Last.Equal(at(30)) {
 		t.Errorf("times of the fault: %s to %s", s.First, s.Last)
 	}
-	// A second one, while the condition is True already, is reported by itself.
+	// A second problem, while the condition is already True, gets its own report.
 	second := *p
 	second.Group, second.Message = "812", "other[812] stays"
 	more := *c

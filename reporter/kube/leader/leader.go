@@ -1,5 +1,5 @@
-// Package leader makes the manager that the parts of the controller run in: one of several
-// processes works, and what they watch is held once for all parts.
+// Package leader creates the manager in which the parts of the controller run. Only one of
+// several processes is active, and all parts share one cache of the watched objects.
 package leader
 
 import (
@@ -29,10 +29,10 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// ElectionName is that of the Lease of the election. It can't be one of an agent.
+// ElectionName is the name of the election's Lease. No agent's Lease can have this name.
 const ElectionName = "controller.kernosis.io"
 
-// stopWithin is how long writes that are under way may take at the end.
+// stopWithin is how long pending writes may take at the end.
 const stopWithin = 10 * time.Second
 
 // Config configures a manager.
@@ -41,30 +41,30 @@ type Config struct {
 	Election  Election
 	// HealthListen is an address; empty: none. Health is at /healthz and /readyz.
 	HealthListen string
-	// Scheme knows the kinds that are watched; nil: Kubernetes' own.
+	// Scheme has the kinds that are watched; nil: only Kubernetes' own.
 	Scheme *runtime.Scheme
-	// Kinds are those of ByObject that the API server need not serve yet; see [WhenServed].
-	// nil: none.
+	// Kinds maps those kinds of ByObject that the API server may not serve yet; see [WhenServed].
+	// May be nil.
 	Kinds meta.RESTMapper
-	// ByObject says what is kept of the kinds that are watched.
+	// ByObject configures what the cache keeps of the watched kinds.
 	ByObject map[client.Object]cache.ByObject
-	// NewInformer makes the informers of the cache; nil: client-go does.
+	// NewInformer creates the cache's informers; nil: client-go's default.
 	NewInformer func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 	Log         *slog.Logger // nil: none
 }
 
-// Election is of one controller among several.
+// Election configures the election of one controller among several.
 type Election struct {
 	Enabled bool
-	// Identity is of this process; empty: the host's name and a random text.
+	// Identity identifies this process; empty: the host's name and a random text.
 	Identity string
 	// Zero: 15 s, 10 s, 2 s.
 	Lease, Renew, Retry time.Duration
 }
 
-// New returns a manager. Its Start runs what was added until its context ends, and
-// returns nil then. Where it takes part in an election, it waits until it is elected;
-// Start returns an error when it is no more.
+// New returns a manager. Its Start runs the added parts until its context ends, and then returns
+// nil. With an election, it waits until it is elected; Start returns an error when it loses the
+// election.
 func New(to *rest.Config, c Config) (manager.Manager, error) {
 	m, err := c.manager(to)
 	if err != nil {
@@ -87,8 +87,8 @@ func (c *Config) manager(to *rest.Config) (manager.Manager, error) {
 		Metrics:                metricsserver.Options{BindAddress: "0"},
 		HealthProbeBindAddress: orNone(c.HealthListen),
 	}
-	// With the priority queue of this version workers may wait for ever when it is shut down
-	// (kubernetes-sigs/controller-runtime#3538): v0.25 mends it, and wants another minor
+	// With the priority queue of this version workers may wait for ever at shutdown
+	// (kubernetes-sigs/controller-runtime#3538). v0.25 fixes that, but needs another minor
 	// version of Kubernetes' libraries.
 	o.Controller.UsePriorityQueue = new(false)
 	stop := stopWithin
@@ -111,7 +111,7 @@ func (c *Config) manager(to *rest.Config) (manager.Manager, error) {
 		}
 		o.LeaderElection, o.LeaderElectionResourceLockInterface = true, lock
 		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = &c.Election.Lease, &c.Election.Renew, &c.Election.Retry
-		// Nothing is written after Start has returned: the process ends.
+		// Safe because nothing is written after Start has returned: the process ends.
 		o.LeaderElectionReleaseOnCancel = true
 	}
 	m, err := manager.New(to, o)
@@ -122,9 +122,9 @@ func (c *Config) manager(to *rest.Config) (manager.Manager, error) {
 	return m, errors.Join(m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("caches", synced(m.GetCache())))
 }
 
-// earlyMapper knows kinds that are not served, while the manager is made: its cache wants to
-// know then which have namespaces. After that only the API server's word counts, so that a
-// watch of a kind that is not served is an error, and nothing waits for it.
+// earlyMapper maps kinds that are not served yet while the manager is created, because its cache
+// needs to know which kinds are namespaced. After that it asks only the API server, so that a
+// watch of a kind that is not served is an error and nothing waits for it.
 type earlyMapper struct {
 	meta.RESTMapper
 	kinds meta.RESTMapper
@@ -149,8 +149,8 @@ func (e *Election) setDefaults() error {
 	return nil
 }
 
-// lock returns the Lease of the election. It has a client of its own, so that what
-// waits for a client's limit of requests does not cost the leadership.
+// lock returns the Lease of the election. It has its own client, so that requests waiting for
+// another client's rate limit do not cost the leadership.
 func (e *Election) lock(to *rest.Config, namespace string) (resourcelock.Interface, error) {
 	identity := e.Identity
 	if identity == "" {
@@ -164,8 +164,8 @@ func (e *Election) lock(to *rest.Config, namespace string) (resourcelock.Interfa
 		resourcelock.ResourceLockConfig{Identity: identity}, to, e.Renew)
 }
 
-// synced is ready when what is watched has been listed. One that waits to be elected
-// watches nothing, and is ready to.
+// synced returns a check that is ready when all watched objects have been listed. A process that
+// waits to be elected watches nothing, and is ready.
 func synced(c cache.Cache) healthz.Checker {
 	return func(request *http.Request) error {
 		ctx, cancel := context.WithTimeout(request.Context(), 100*time.Millisecond)
@@ -177,7 +177,7 @@ func synced(c cache.Cache) healthz.Checker {
 	}
 }
 
-// orNone is an address as controller-runtime has it, to which an empty one is its own
+// orNone returns an address for controller-runtime, which would replace an empty one by its own
 // default.
 func orNone(address string) string {
 	if address == "" {

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// What failed is tried again after firstRetry, then twice as long, at most lastRetry.
+	// Failures are retried after firstRetry, then twice as long, at most lastRetry.
 	firstRetry, lastRetry = 50 * time.Millisecond, 30 * time.Second
-	// syncTimeout is for ever: where a list takes minutes, or a right is taken away, what else
-	// the process does must go on. It is logged, and the process isn't ready.
+	// syncTimeout is practically unlimited: if a list takes minutes, or permission is revoked,
+	// the rest of the process must go on. The problem is logged, and the process isn't ready.
 	syncTimeout = 365 * 24 * time.Hour
 )
 
-// Reconcile adds a reconciler with what it watches to a manager. Nothing is looked at before
-// all of that was listed, and so it is added last.
+// Reconcile adds a reconciler with the sources that it watches to a manager. It reconciles
+// nothing before all of them have been listed, so it must be added last.
 func Reconcile(m manager.Manager, name string, workers int, r reconcile.Reconciler, watched ...source.Source) error {
-	twice := true // controllers of a process are distinguished by nobody but tests
+	twice := true // only tests add controllers with the same name
 	options := controller.Options{
 		Reconciler: r, MaxConcurrentReconciles: workers, SkipNameValidation: &twice, CacheSyncTimeout: syncTimeout,
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),

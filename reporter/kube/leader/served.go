@@ -18,25 +18,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// DefaultServedEvery is one request for a small list.
+// DefaultServedEvery is the interval of one request for a small list.
 const DefaultServedEvery = 10 * time.Second
 
-// Served are kinds that an API server need not serve, such as those of definitions that
-// are not installed yet.
+// Served describes kinds that an API server may not serve, such as those of CRDs that are not
+// installed yet.
 type Served struct {
 	Group schema.GroupVersion
 	Kinds []string
-	Every time.Duration // between looks; 0: [DefaultServedEvery]
-	// Missing is reported once which of them there are not. May be nil.
+	Every time.Duration // between checks; 0: [DefaultServedEvery]
+	// Missing is called once with the kinds that are not served. May be nil.
 	Missing func(kinds []string)
 	Log     *slog.Logger // nil: none
 }
 
-// Part adds a part of the controller to a manager that runs already. What it has
-// registered elsewhere is there until remove is called.
+// Part adds a part of the controller to a running manager. What the part has registered elsewhere
+// stays until remove is called.
 type Part func() (remove func(), err error)
 
-// Register registers a part's metrics until remove is called; to is nil: nowhere.
+// Register registers a part's metrics until remove is called; if to is nil, it does nothing.
 func Register(to prometheus.Registerer, metrics prometheus.Collector) (remove func(), err error) {
 	if to == nil {
 		return func() {}, nil
@@ -47,10 +47,10 @@ func Register(to prometheus.Registerer, metrics prometheus.Collector) (remove fu
 	return func() { to.Unregister(metrics) }, nil
 }
 
-// WhenServed adds parts to a manager once the API server serves what they watch, this
-// process may list it, and leads: a watch of what is not there, or not allowed, would keep
-// all that the manager does from beginning. An error of a part ends the manager. remove is
-// for after its end, and may be called at any time.
+// WhenServed adds parts to a manager once the API server serves the kinds that they watch, this
+// process may list them, and it leads. Otherwise a watch of a kind that is missing or forbidden
+// would keep the whole manager from starting. An error of a part ends the manager. Call remove
+// after the manager has ended; it is safe at any time.
 func WhenServed(m manager.Manager, s Served, parts ...Part) (remove func(), err error) {
 	api, err := discovery.NewDiscoveryClientForConfigAndClient(m.GetConfig(), m.GetHTTPClient())
 	if err != nil {
@@ -69,20 +69,20 @@ func WhenServed(m manager.Manager, s Served, parts ...Part) (remove func(), err 
 	return w.remove, nil
 }
 
-// served waits for its kinds.
+// served waits until its kinds are served.
 type served struct {
 	Served
 	api     discovery.DiscoveryInterface
 	reader  client.Reader
 	parts   []Part
-	refused map[string]bool // kinds of which it was reported that they can't be listed
+	refused map[string]bool // kinds that can't be listed, which was logged
 
 	mu      sync.Mutex
 	removed bool
 	removes []func()
 }
 
-// run returns when the parts are added.
+// run returns when the parts have been added.
 func (w *served) run(ctx context.Context) error {
 	reported := false
 	for {
@@ -124,7 +124,7 @@ func (w *served) missing() ([]string, error) {
 	}), nil
 }
 
-// allowed reports whether all kinds can be listed, and logs each that can't, once.
+// allowed reports whether all kinds can be listed, and logs once each kind that can't be.
 func (w *served) allowed(ctx context.Context) bool {
 	all := true
 	for _, kind := range w.Kinds {

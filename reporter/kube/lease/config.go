@@ -11,56 +11,55 @@ import (
 
 // Defaults of a [Config].
 const (
-	// DefaultInterval is a write of some hundred bytes four times a minute.
+	// DefaultInterval results in a write of some hundred bytes four times a minute.
 	DefaultInterval = 15 * time.Second
 	// DefaultDuration is less than the controller waits, and more than two renewals.
 	DefaultDuration = 40 * time.Second
 
-	// defaultTimeout leaves time for another try before the controller speaks.
+	// defaultTimeout leaves time for another try before the controller acts.
 	defaultTimeout = 10 * time.Second
-	// defaultDrainTimeout is far below the 30 s that a pod has to end.
+	// defaultDrainTimeout is far below the 30 s that a pod has to terminate.
 	defaultDrainTimeout = 5 * time.Second
-	// defaultStartJitter spreads a fleet that starts at once.
+	// defaultStartJitter spreads the requests of a fleet that starts at once.
 	defaultStartJitter = 10 * time.Second
-	// jitter of the interval: agents must not renew in step.
+	// jitter of the interval, so that agents do not renew in step.
 	jitter = 0.04
 )
 
-// Config is what a [Keeper] is made of. Client, Namespace and Node are required.
+// Config configures a [Keeper]. Client, Namespace and Node are required.
 type Config struct {
-	// Client should have no other user: what waits for a client's own limit of
-	// requests would delay the sign of life.
+	// Client should have no other user: other requests that wait for its rate limit would delay
+	// the renewal.
 	Client    kubernetes.Interface
 	Namespace string
 	Node      string
 	Version   string // of the agent
 
-	// Types returns the condition types that the agent has, or may have, on the Node.
-	// It is called at each renewal, from within Run. Nil: none.
+	// Types returns the condition types that the agent has, or may have, on the Node. It is
+	// called at each renewal, from within Run. May be nil.
 	Types func() []string
-	// OnEarlier is given the types of the Lease that an earlier agent left, before
-	// the first renewal, from within Run, perhaps twice. Not called where there is
-	// none. May be nil.
+	// OnEarlier is called from within Run, before the first renewal and perhaps twice, with the
+	// types of the Lease that an earlier agent left. It is not called if there is none. May be
+	// nil.
 	OnEarlier func(types []string)
 
-	// Healthy returns why the agent does not do its work: then the Lease is not renewed, so
-	// that others speak for it. Nil: it always does.
+	// Healthy returns why the agent does not work. Then the Lease is not renewed, so that the
+	// controller marks its conditions. May be nil.
 	Healthy func() error
-	// Degraded returns what the agent lacks while it works, a line each: the Lease says it.
-	// Nil: nothing, ever. Both are called at each renewal, from within Run.
+	// Degraded returns what the agent lacks although it works, one line each, for the Lease. May
+	// be nil. Healthy and Degraded are called at each renewal, from within Run.
 	Degraded func() []string
 
-	// Holder returns who runs Diagnoses in this agent, as their checkpoints have it; empty:
-	// nobody does, yet. It is called at each renewal, from within Run. Nil: nobody
-	// ever does.
+	// Holder returns the holder name under which this agent runs Diagnoses, as in their
+	// checkpoints; empty: it does not run any yet. It is called at each renewal, from within Run.
+	// May be nil.
 	Holder func() string
 
 	Interval time.Duration // between renewals; 0: [DefaultInterval]
-	Duration time.Duration // that the Lease says, whole seconds; 0: [DefaultDuration]
+	Duration time.Duration // in the Lease, whole seconds; 0: [DefaultDuration]
 	// DrainTimeout bounds what Run does after its ctx has ended; 0: five seconds.
 	DrainTimeout time.Duration
-	// StartJitter is the longest time by which the first request is delayed; 0: ten
-	// seconds, negative: none.
+	// StartJitter is the maximum delay of the first request; 0: ten seconds, negative: none.
 	StartJitter time.Duration
 
 	Log *slog.Logger // nil: none

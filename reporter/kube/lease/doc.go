@@ -1,22 +1,22 @@
-// Package lease keeps the Lease of a node's agent, by which others see that it lives,
-// and has what agent and controller have agreed on: the Lease's name, its
-// annotations, and the reasons that the controller gives for a silent agent.
+// Package lease renews the Lease of a node's agent, which shows others that the agent lives. It
+// also defines the contract between agent and controller: the Lease's name, its annotations, and
+// the reasons that the controller uses for a silent agent.
 //
-// There is one Lease a node, in the agents' namespace. It belongs to the Node object
-// and is collected with it. It says
+// There is one Lease per node, in the agents' namespace. The Node object owns it, and it is
+// garbage-collected with the Node. It contains
 //
 //   - when the agent has last renewed it, by the node's clock (spec.renewTime);
-//   - since when this agent has it (spec.acquireTime), and how many had it before
+//   - since when this agent has it (spec.acquireTime), and how many agents had it before
 //     (spec.leaseTransitions);
-//   - which condition types the agent has, or may have, on the Node
-//     ([AnnotationTypes]): those that nobody keeps true while it is silent;
-//   - whether it has ended in order ([AnnotationDraining]), as in an upgrade;
-//   - which agents of the node run Diagnoses and live ([AnnotationHolders]): others leave
-//     theirs alone ([Keeper.Gone]);
+//   - which condition types the agent has, or may have, on the Node ([AnnotationTypes]): they
+//     become stale while it is silent;
+//   - whether it has shut down cleanly ([AnnotationDraining]), as in an upgrade;
+//   - which live agents of the node run Diagnoses ([AnnotationHolders]): other agents leave
+//     their Diagnoses alone ([Keeper.Gone]);
 //   - the agent's version ([AnnotationVersion]).
 //
-// A [Keeper] renews it by an update of the object that it has seen last, without a GET.
+// A [Keeper] renews it by updating the object as last seen, without a GET.
 //
-// It needs the rights to get, create and update Leases in the namespace, and to get
-// its Node.
+// The agent needs permission to get, create and update Leases in the namespace, and to get its
+// Node.
 package lease

@@ -11,18 +11,17 @@ import (
 )
 
 const (
-	// maxHolders bounds the agents of one node that a Lease lists: one, or two while one
-	// takes over from the other, and those that have ended a moment ago.
+	// maxHolders bounds the agents of one node that a Lease lists: usually one, or two while one
+	// takes over from the other, plus those that have ended a moment ago.
 	maxHolders = 8
-	// maxHolder is that of a Diagnosis' checkpoint.
+	// maxHolder is the limit of the holder in a Diagnosis' checkpoint.
 	maxHolder = 256
-	// maxHeard bounds the agents that are remembered once a Lease lists them no more.
+	// maxHeard bounds the agents that are remembered after a Lease no longer lists them.
 	maxHeard = 32
 )
 
-// holdersIn returns the agents that a Lease lists, by the name that their Diagnoses have
-// as holder, each with the stamp of its last renewal. A stamp says nothing but that it has
-// changed.
+// holdersIn returns the agents that a Lease lists, by their holder name in Diagnoses, each with
+// the stamp of its last renewal. Only a change of the stamp means anything, not its value.
 func holdersIn(l *coordinationv1.Lease) map[string]string {
 	out := make(map[string]string)
 	for one := range strings.SplitSeq(l.Annotations[AnnotationHolders], ",") {
@@ -34,18 +33,18 @@ func holdersIn(l *coordinationv1.Lease) map[string]string {
 	return out
 }
 
-// Holders follows which agents of one node live, of the Leases that it is shown. It goes
-// by the clock of whoever looks: an agent lives while its stamp changes, whatever the
-// stamp says. The zero value has seen none.
+// Holders tracks which agents of one node live, from the Leases that it is shown. It uses the
+// local clock: an agent lives while its stamp changes, whatever its value. The zero value is
+// ready to use.
 type Holders struct{ heard map[string]sign }
 
-// sign is an agent's last one of life.
+// sign is an agent's last sign of life.
 type sign struct {
 	stamp string
-	at    time.Time // when it was first seen
+	at    time.Time // when the stamp was first seen
 }
 
-// See takes a Lease as it is.
+// See records the current Lease.
 func (h *Holders) See(l *coordinationv1.Lease, now time.Time) {
 	if h.heard == nil {
 		h.heard = make(map[string]sign)
@@ -63,14 +62,14 @@ func (h *Holders) See(l *coordinationv1.Lease, now time.Time) {
 	}
 }
 
-// Heard returns when an agent was last seen to renew; zero: never.
+// Heard returns when a renewal of an agent was last seen; zero: never.
 func (h *Holders) Heard(holder string) time.Time { return h.heard[holder].at }
 
-// Gone reports whether another agent of the node, that holds a Diagnosis, is known to have
-// ended: it has not renewed the Lease for as long as others wait before they call an agent
-// silent, which is counted from the first question about it, and this agent has renewed it
-// all the same. While the API server is away nobody is gone. It does not block, and a nil
-// Keeper knows of no end.
+// Gone reports whether another agent of the node, which holds a Diagnosis, is known to have
+// ended. That is the case if it has not renewed the Lease for as long as others wait before they
+// call an agent silent, counted from the first call for it, while this agent has renewed the
+// Lease. While the API server is unavailable, no agent is gone. Gone does not block, and returns
+// false for a nil Keeper.
 func (k *Keeper) Gone(holder string) bool {
 	if k == nil {
 		return false
@@ -95,16 +94,16 @@ func (k *Keeper) Gone(holder string) bool {
 	return k.renewed.Sub(asked) >= k.silence()
 }
 
-// maxAsked bounds the questions that are remembered. There are as many as Diagnoses of
-// other agents, at most.
+// maxAsked bounds the holders that Gone remembers. There are at most as many as Diagnoses of
+// other agents.
 const maxAsked = 1024
 
-// silence is how long an agent is waited for, as the controller does: a quarter more than
-// its Lease says.
+// silence is how long to wait for an agent, as the controller does: a quarter longer than the
+// Lease's duration.
 func (k *Keeper) silence() time.Duration { return k.config.Duration + k.config.Duration/4 }
 
-// see takes the Lease as a request has given it; renewed is when a renewal that was taken
-// was sent, zero: it was only read.
+// see records the Lease from a response. renewed is when an accepted renewal was sent; zero: the
+// Lease was only read.
 func (k *Keeper) see(l *coordinationv1.Lease, renewed time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -114,8 +113,8 @@ func (k *Keeper) see(l *coordinationv1.Lease, renewed time.Time) {
 	}
 }
 
-// list returns the annotation of the agents that run Diagnoses: this one with a new stamp,
-// and others that are not known to be silent.
+// list returns the value of [AnnotationHolders]: this agent with a new stamp, and others that are
+// not known to be silent.
 func (k *Keeper) list(l *coordinationv1.Lease, now time.Time) string {
 	own := k.config.Holder()
 	var out []string

@@ -10,8 +10,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// An agent is gone once it renews no more while this one does, and not before; nobody is
-// while the API server does not answer.
+// An agent is gone once it no longer renews while this one does, and not before. While the API
+// server does not answer, no agent is gone.
 func TestGone(t *testing.T) {
 	testall.Only(t)
 	server := cluster.Server(t)
@@ -23,7 +23,7 @@ func TestGone(t *testing.T) {
 	a.waitRenewals(1)
 	b := start(t, server, func(c *Config) { holder("n/b")(c); c.Node, c.Namespace = a.node, a.namespace })
 	b.waitRenewals(1)
-	// Whichever of the two has the Lease, both are heard.
+	// Whichever of the two has the Lease, renewals of both are seen.
 	for until := time.Now().Add(3 * time.Second); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
 		if a.Gone("n/b") || b.Gone("n/a") {
 			t.Fatal("one that lives is gone")
@@ -32,7 +32,7 @@ func TestGone(t *testing.T) {
 	if got := holdersIn(a.lease()); len(got) != 2 {
 		t.Errorf("listed: %v", got)
 	}
-	// One that nobody has ever heard has its time from the first question on.
+	// An agent that was never seen gets its time from the first call on.
 	asked := time.Now()
 	a.waitFor("a stranger is gone", func() bool { return a.Gone("n/x") })
 	if took := time.Since(asked); took < 1250*time.Millisecond {
@@ -56,7 +56,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// Many agents of one node, as of one that is restarted again and again without its folder,
+// Many agents of one node, as when an agent is restarted again and again without its folder,
 // don't make the Lease grow.
 func TestHoldersAreBounded(t *testing.T) {
 	server := cluster.Server(t)

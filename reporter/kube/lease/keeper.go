@@ -16,8 +16,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
 
-// Keeper keeps one node's Lease. Stats and Gone may be called by several goroutines at any
-// time.
+// Keeper renews one node's Lease. Stats and Gone are safe for concurrent use.
 type Keeper struct {
 	config Config
 	name   string
@@ -25,21 +24,21 @@ type Keeper struct {
 	mu      sync.Mutex
 	stats   Stats
 	running bool
-	// Of Gone.
+	// Used by Gone.
 	holders Holders
-	renewed time.Time            // when the last renewal that was taken was sent; zero: none was
-	asked   map[string]time.Time // since when, by holder
+	renewed time.Time            // when the last accepted renewal was sent; zero: none was accepted
+	asked   map[string]time.Time // time of the first call, by holder
 
-	// What follows is for Run's goroutine.
-	last     *coordinationv1.Lease // as it was seen last; nil: not seen, or it is not there
-	read     bool                  // the API has reported whether there is one
-	acquired metav1.MicroTime      // what our writes have as acquireTime
-	written  bool                  // one of them was taken
+	// The following fields are used only by Run's goroutine.
+	last     *coordinationv1.Lease // as last seen; nil: not seen, or it does not exist
+	read     bool                  // it is known whether the Lease exists
+	acquired metav1.MicroTime      // acquireTime in our writes
+	written  bool                  // one of our writes was accepted
 	failing  bool
-	reported int // types that were refused, so that the log has it once
+	reported int // number of refused types at the last log message, to log it only once
 }
 
-// New returns a Keeper that does nothing until it runs.
+// New returns a Keeper that does nothing until Run is called.
 func New(c Config) (*Keeper, error) {
 	if err := c.setDefaults(); err != nil {
 		return nil, err
@@ -62,9 +61,9 @@ func (k *Keeper) count(f func(*Stats)) {
 	f(&k.stats)
 }
 
-// Run renews the Lease until ctx ends, marks it as draining, and returns ctx's error.
-// It runs once. A renewal that fails is tried again, with growing waits that do not
-// exceed the interval; there is never more than one request.
+// Run renews the Lease until ctx ends, then marks it as draining and returns ctx's error. It may
+// be called only once. It retries a failed renewal, with growing waits up to the interval; there
+// is never more than one request at a time.
 func (k *Keeper) Run(ctx context.Context) error {
 	k.mu.Lock()
 	again := k.running
@@ -91,7 +90,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		began := time.Now()
 		err := k.renew(ctx, time.Time{})
 		if ctx.Err() != nil {
-			continue // select sees it
+			continue // select handles it
 		}
 		k.note(err)
 		if err == nil {
@@ -101,7 +100,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		}
 		delay := min(patience.Step(), k.config.Interval)
 		if asked, ok := apierrors.SuggestsClientDelay(err); ok {
-			// A quarter more at most, by chance: all that were refused got the same answer.
+			// Add up to a quarter at random: all refused clients got the same answer.
 			d := time.Duration(asked) * time.Second
 			delay = max(delay, d+rand.N(d/4+1))
 		}
@@ -109,13 +108,13 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// patience returns how tries follow each other. Each wait is up to twice as long by
-// chance, so that a fleet that lost its API server does not come back as one.
+// patience returns the backoff between tries. Each wait is randomly up to twice as long, so that
+// a fleet that lost its API server does not come back all at once.
 func (k *Keeper) patience() wait.Backoff {
 	return wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 16, Cap: k.config.Interval}
 }
 
-// note counts how a renewal ended, and logs changes.
+// note counts a renewal by its outcome, and logs changes.
 func (k *Keeper) note(err error) {
 	k.count(func(s *Stats) {
 		if err != nil {
@@ -135,11 +134,11 @@ func (k *Keeper) note(err error) {
 	}
 }
 
-// drain says in the Lease that the agent ends, unless another agent has it. ctx is
-// not the one that has ended.
+// drain marks the Lease as draining, unless another agent has it. ctx must not be the one that
+// has ended.
 func (k *Keeper) drain(ctx context.Context) {
 	if !k.written {
-		return // there is nothing that others would miss
+		return // there is no Lease of ours to mark
 	}
 	ctx, cancel := context.WithTimeout(ctx, k.config.DrainTimeout)
 	defer cancel()

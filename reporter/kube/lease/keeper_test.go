@@ -52,13 +52,13 @@ func TestRenewalIsOneRequest(t *testing.T) {
 	r := start(t, server, nil)
 	r.waitRenewals(10)
 	s := r.Stats()
-	// Of the start: the Lease that is not there, the Node, the Lease that is made.
+	// At the start: the missing Lease, the Node, the creation of the Lease.
 	if want := s.Renewals[Renewed] + 3; s.Requests != want && s.Requests != want+1 || s.Reads != 1 {
 		t.Errorf("%d requests, %d reads of the lease for %d renewals", s.Requests, s.Reads, s.Renewals[Renewed])
 	}
 }
 
-// What the agent lacks stands in the Lease as long as it lacks it.
+// The Lease lists what the agent lacks for as long as it lacks it.
 func TestDegradedIsReported(t *testing.T) {
 	var lacks atomic.Pointer[[]string]
 	lacks.Store(&[]string{"no disk", "no rights"})
@@ -71,8 +71,8 @@ func TestDegradedIsReported(t *testing.T) {
 	r.waitFor("it is whole", func() bool { _, has := r.lease().Annotations[AnnotationDegraded]; return !has })
 }
 
-// The Lease of an agent that does nothing is not renewed, until it does; its start takes
-// what it takes, and its end is reported all the same.
+// The Lease of an agent that does not work is not renewed until it works. Its start may take any
+// time, and its end is reported in any case.
 func TestUnhealthyAgentDoesNotRenew(t *testing.T) {
 	var sick atomic.Bool
 	sick.Store(true)
@@ -110,7 +110,7 @@ func TestEndIsReported(t *testing.T) {
 	if d := DrainingSince(l); d.Before(before.Truncate(time.Second)) || !r.Stats().Drained {
 		t.Errorf("draining %s, ended after %s", d, before)
 	}
-	// The next one takes it up, and learns what the earlier had.
+	// The next agent takes over the Lease, and gets the types of the earlier one.
 	next := start(t, r.server, func(c *Config) {
 		c.Node, c.Namespace, c.Types = r.node, r.namespace, func() []string { return []string{"C"} }
 	})
@@ -131,7 +131,7 @@ func TestAnotherAgentOfTheNodeTakesOver(t *testing.T) {
 	fresh := start(t, server, func(c *Config) { c.Node, c.Namespace, c.Version = old.node, old.namespace, "v2" })
 	fresh.waitRenewals(1)
 	old.waitFor("the old one sees it", func() bool { return old.Stats().Superseded })
-	// Both renew; what the Lease says is the new one's.
+	// Both renew; the Lease's content is the new agent's.
 	old.waitRenewals(3)
 	fresh.waitRenewals(3)
 	if l := old.lease(); l.Annotations[AnnotationVersion] != "v2" || *l.Spec.LeaseTransitions != 1 {
@@ -210,7 +210,7 @@ func TestOutage(t *testing.T) {
 	r.waitFor("it times out", func() bool { return r.Stats().Renewals[conditions.TimedOut] > 0 })
 	server.Resume(t)
 	r.waitRenewals(2)
-	// The end is bounded when nobody answers.
+	// The end is bounded if the server does not answer.
 	server.Stop(t)
 	began := time.Now()
 	_ = r.stop()
@@ -220,7 +220,7 @@ func TestOutage(t *testing.T) {
 	server.Start(t)
 }
 
-// between is a proxy that answers with a code while one is set.
+// between returns a proxy that answers with a status code while one is set.
 func between(t *testing.T, server *kubetest.Server) (*atomic.Int32, *rest.Config, *atomic.Int32) {
 	t.Helper()
 	var code, refused atomic.Int32

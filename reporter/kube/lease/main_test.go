@@ -23,7 +23,7 @@ var cluster kubetest.Shared
 
 func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
 
-// deadline is for what takes milliseconds on an idle machine.
+// deadline is for things that take milliseconds on an idle machine.
 const deadline = 30 * time.Second
 
 func clientOf(t testing.TB, c *rest.Config) *kubernetes.Clientset {
@@ -48,7 +48,7 @@ type rig struct {
 	earlier []string
 }
 
-// start runs a Keeper, by default with a Node and a namespace of its own.
+// start runs a Keeper, by default with its own Node and namespace.
 func start(t testing.TB, server *kubetest.Server, change func(*Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, server: server}
@@ -79,7 +79,7 @@ func start(t testing.TB, server *kubetest.Server, change func(*Config)) *rig {
 	return r
 }
 
-// stop ends the Keeper and returns what Run did; nil when it had ended.
+// stop ends the Keeper and returns Run's error.
 func (r *rig) stop() error {
 	r.cancel()
 	return <-r.ended
@@ -91,7 +91,7 @@ func (r *rig) was() []string {
 	return r.earlier
 }
 
-// lease returns the Lease as it is; nil: there is none.
+// lease returns the current Lease, or nil if there is none.
 func (r *rig) lease() *coordinationv1.Lease {
 	r.t.Helper()
 	l, err := r.server.Client().CoordinationV1().Leases(r.namespace).Get(context.Background(), Name(r.node), metav1.GetOptions{})
@@ -109,7 +109,7 @@ func (r *rig) waitFor(what string, ok func() bool) {
 	await.UntilShown(r.t, what, deadline, func() (bool, string) { return ok(), fmt.Sprintf("%+v", r.Stats()) })
 }
 
-// waitRenewals waits until some more renewals have succeeded.
+// waitRenewals waits until this many more renewals have succeeded.
 func (r *rig) waitRenewals(more uint64) {
 	r.t.Helper()
 	count := func() uint64 { s := r.Stats(); return s.Renewals[Renewed] + s.Renewals[Created] }

@@ -16,25 +16,25 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
 
-// maxConflicts is how often a renewal reads the Lease again. Two agents of one node,
-// while one takes over from the other, are the only writers.
+// maxConflicts is how often a renewal reads the Lease again after a conflict. The only writers
+// are two agents of one node, while one takes over from the other.
 const maxConflicts = 3
 
-// noNodeError says that a Lease has to wait for its Node.
+// noNodeError means that a Lease has to wait for its Node.
 type noNodeError struct{ err error }
 
 func (e *noNodeError) Error() string { return "node: " + e.err.Error() }
 func (e *noNodeError) Unwrap() error { return e.err }
 
-// unhealthyError says why the agent does not do its work.
+// unhealthyError has the reason why the agent does not work.
 type unhealthyError struct{ err error }
 
 func (e *unhealthyError) Error() string { return "agent: " + e.err.Error() }
 func (e *unhealthyError) Unwrap() error { return e.err }
 
-// renew writes the Lease once; draining is zero but for the last time.
+// renew writes the Lease once; draining is zero except for the last write.
 func (k *Keeper) renew(ctx context.Context, draining time.Time) error {
-	// A start takes its time: the first renewal does not wait for it.
+	// A start takes some time, so the first renewal does not depend on health.
 	if err := k.config.Healthy(); err != nil && k.written && draining.IsZero() {
 		return &unhealthyError{err}
 	}
@@ -48,11 +48,11 @@ func (k *Keeper) renew(ctx context.Context, draining time.Time) error {
 		var err error
 		switch {
 		case k.last != nil && !draining.IsZero() && k.superseded():
-			return nil // the other has it, and lives
+			return nil // the other agent has it, and lives
 		case k.last != nil:
 			err = k.put(ctx, k.next(draining))
 		case !draining.IsZero():
-			return nil // somebody has deleted it
+			return nil // the Lease was deleted
 		default:
 			outcome, err = Created, k.create(ctx)
 		}
@@ -67,7 +67,7 @@ func (k *Keeper) renew(ctx context.Context, draining time.Time) error {
 		case apierrors.IsConflict(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause),
 			apierrors.IsAlreadyExists(err),
 			k.last != nil && apierrors.IsNotFound(err):
-			// It is not as we have seen it.
+			// The Lease differs from the one last seen.
 			k.read = false
 			if conflicts++; conflicts < maxConflicts {
 				continue
@@ -100,9 +100,9 @@ func (k *Keeper) get(ctx context.Context) error {
 	return nil
 }
 
-// create makes the Lease for the Node as it is now. Without a Node there is none:
-// nothing would ever collect it. Ownership is set here alone: to change it later may
-// need the right to delete, and a Lease of an earlier Node is collected anyway.
+// create creates the Lease for the current Node. Without a Node it creates none, because nothing
+// would ever collect it. Ownership is set only here: changing it later may need permission to
+// delete, and a Lease of an earlier Node is collected anyway.
 func (k *Keeper) create(ctx context.Context) error {
 	node := &corev1.Node{}
 	err := k.do(ctx, func(ctx context.Context) error {
@@ -134,7 +134,7 @@ func (k *Keeper) put(ctx context.Context, l *coordinationv1.Lease) error {
 	})
 }
 
-// take sends a write and keeps what it gave.
+// take sends a write and keeps the Lease from the response.
 func (k *Keeper) take(ctx context.Context, send func(context.Context, *coordinationv1.Lease) error) error {
 	out, sent := &coordinationv1.Lease{}, time.Now()
 	err := k.do(ctx, func(ctx context.Context) error { return send(ctx, out) })
@@ -147,8 +147,8 @@ func (k *Keeper) take(ctx context.Context, send func(context.Context, *coordinat
 	return nil
 }
 
-// do bounds a request. client-go's own tries are off: they are made by Run, where
-// they are counted and where ctx may have ended meanwhile.
+// do bounds a request in time. client-go's own retries are off: Run retries, because it counts
+// tries and checks whether ctx has ended meanwhile.
 func (k *Keeper) do(ctx context.Context, request func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, k.config.timeout)
 	defer cancel()
@@ -156,20 +156,20 @@ func (k *Keeper) do(ctx context.Context, request func(context.Context) error) er
 	return request(ctx)
 }
 
-// hasOurs reports whether the Lease is as this agent has acquired it.
+// hasOurs reports whether the Lease is the one that this agent has acquired.
 func (k *Keeper) hasOurs() bool {
 	at := k.last.Spec.AcquireTime
 	return at != nil && at.Time.Truncate(time.Microsecond).Equal(k.acquired.Time.Truncate(time.Microsecond))
 }
 
-// superseded reports whether an agent that started after this one has the Lease. The
-// clocks do not show the order of starts: it is an agent that took the Lease from us.
-// One that has drained is gone, and we are left.
+// superseded reports whether an agent that started after this one has the Lease. Clocks do not
+// show the order of starts, so that is an agent that took the Lease from us. If it has drained,
+// it is gone and we are left.
 func (k *Keeper) superseded() bool {
 	return k.written && k.last != nil && !k.hasOurs() && DrainingSince(k.last).IsZero()
 }
 
-// next returns the Lease as it is to be written.
+// next returns the Lease to be written.
 func (k *Keeper) next(draining time.Time) *coordinationv1.Lease {
 	l := &coordinationv1.Lease{}
 	if k.last != nil {
@@ -180,12 +180,12 @@ func (k *Keeper) next(draining time.Time) *coordinationv1.Lease {
 	if l.Annotations == nil {
 		l.Annotations = map[string]string{}
 	}
-	// Of each agent that lives, whoever has the Lease.
+	// The list has all live agents, whichever of them has the Lease.
 	if l.Annotations[AnnotationHolders] = k.list(l, now.Time); l.Annotations[AnnotationHolders] == "" {
 		delete(l.Annotations, AnnotationHolders)
 	}
 	if k.superseded() {
-		return l // what it says is the other's
+		return l // the rest is the other agent's
 	}
 	if k.last != nil && !k.hasOurs() {
 		transitions := int32(1)
@@ -216,7 +216,7 @@ func (k *Keeper) next(draining time.Time) *coordinationv1.Lease {
 	return l
 }
 
-// types returns what the Lease is to list.
+// types returns the condition types that the Lease is to list.
 func (k *Keeper) types() []string {
 	types, refused := checkTypes(slices.Clone(k.config.Types()))
 	k.count(func(s *Stats) { s.Refused = uint64(refused) })
@@ -229,7 +229,7 @@ func (k *Keeper) types() []string {
 	return types
 }
 
-// outcomeOf names an error of renew.
+// outcomeOf returns the outcome for an error of renew.
 func outcomeOf(err error) conditions.Outcome {
 	if unhealthy := (*unhealthyError)(nil); errors.As(err, &unhealthy) {
 		return Unhealthy
@@ -239,7 +239,7 @@ func outcomeOf(err error) conditions.Outcome {
 	}
 	outcome := conditions.OutcomeOf(err)
 	if outcome == conditions.NodeMissing {
-		return conditions.Refused // 404 of the namespace
+		return conditions.Refused // 404: the namespace does not exist
 	}
 	return outcome
 }

@@ -13,18 +13,19 @@ import (
 
 // Defaults of a [Config].
 const (
-	// DefaultSilent is the node lifecycle controller's: three renewals and some.
+	// DefaultSilent is the node lifecycle controller's default: a little more than three
+	// renewals.
 	DefaultSilent = 50 * time.Second
-	// DefaultDraining is longer than an upgrade keeps a node without an agent.
+	// DefaultDraining is longer than a node is without an agent during an upgrade.
 	DefaultDraining = 5 * time.Minute
 	// DefaultStartUp is longer than it takes to pull an image.
 	DefaultStartUp = 2 * time.Minute
-	// DefaultWorkers is the node lifecycle controller's.
+	// DefaultWorkers is the node lifecycle controller's default.
 	DefaultWorkers = 8
-	// DefaultSlowRate writes of whole Nodes a second in a zone are no load, and an
-	// outage that ends within minutes leaves few traces.
+	// DefaultSlowRate: this many writes of whole Nodes a second in a zone are no load, and after
+	// an outage that ends within minutes few Nodes have been changed.
 	DefaultSlowRate = 1.0
-	// DefaultPods selects the pods that the chart makes.
+	// DefaultPods selects the pods that the Helm chart creates.
 	DefaultPods = "app.kubernetes.io/name=kernosis,app.kubernetes.io/component=agent"
 
 	// defaultTimeout of a write.
@@ -35,8 +36,8 @@ const (
 type Config struct {
 	Namespace string // of the agents, and their Leases
 	Pods      string // label selector of the agents' pods; empty: [DefaultPods]
-	// Types are the conditions of agents that have never reported; empty: those that
-	// most reporting agents list.
+	// Types are the conditions of agents that have never reported; empty: the types that most
+	// reporting agents list.
 	Types []string
 
 	Silent   time.Duration // 0: [DefaultSilent]
@@ -45,7 +46,7 @@ type Config struct {
 	Workers  int           // 0: [DefaultWorkers]
 	SlowRate float64       // writes a second in a zone that is slowed; 0: [DefaultSlowRate]
 
-	// Metrics is where the controller's own are registered; nil: nowhere.
+	// Metrics registers the controller's metrics; if nil, they are not registered.
 	Metrics prometheus.Registerer
 	Log     *slog.Logger // nil: none
 }

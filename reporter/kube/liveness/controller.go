@@ -18,11 +18,11 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/leader"
 )
 
-// name of the controller in logs and metrics.
+// name is the controller's name in logs and metrics.
 const name = "liveness"
 
-// ByObject says what the controller needs of the kinds that it watches, for the manager
-// that it is added to.
+// ByObject returns the cache configuration for the kinds that the controller watches. Pass it to
+// the manager that the controller is added to.
 func (c *Config) ByObject() (map[client.Object]cache.ByObject, error) {
 	if err := c.setDefaults(); err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func (c *Config) ByObject() (map[client.Object]cache.ByObject, error) {
 	return byObject(c.Namespace, pods), nil
 }
 
-// Add adds the controller to a manager, which runs it. Its metrics are there until remove
+// Add adds the controller to a manager, which runs it. Its metrics stay registered until remove
 // is called.
 func Add(m manager.Manager, c Config) (remove func(), err error) {
 	if err := c.setDefaults(); err != nil {

@@ -63,7 +63,7 @@ func TestSilentAgent(t *testing.T) {
 	b.holds("it is written once", quiet, func() bool { return b.get(node).ResourceVersion == version })
 }
 
-// As often as it takes another client to have a condition left to it, with nobody at odds.
+// More often than it takes for a type to be yielded to another client, and still no contest.
 func TestReturnedAgentWins(t *testing.T) {
 	b := newBench(t)
 	node := b.server.Node(t)
@@ -93,7 +93,7 @@ func TestDrainingAgentHasLonger(t *testing.T) {
 	b.waitHas(node, "A", silentAs)
 }
 
-// A node that is taken out of the DaemonSet keeps nothing of its agent, but what others report.
+// A node that no DaemonSet wants any more keeps nothing of its agent, only conditions of others.
 func TestNodeIsTakenOut(t *testing.T) {
 	b := newBench(t)
 	b.drainTimeout = deadline
@@ -122,7 +122,7 @@ func TestUpgradeIsNotSeen(t *testing.T) {
 	b.agent(node, cond("A", problem.True, "Broken"), cond("Old", problem.False, "Fine")).end()
 	b.holds("it is believed", quiet+time.Second, func() bool { return b.has(node, "A") == "True Broken" })
 	b.agent(node, cond("A", problem.True, "Broken"))
-	b.waitHas(node, "Old", "") // retired, known by the Lease
+	b.waitHas(node, "Old", "") // retired, known from the Lease
 	b.holds("it is believed", quiet+time.Second, func() bool { return b.has(node, "A") == "True Broken" })
 	if n := r.count(t, "kernosis_controller_writes_total"); n != 0 {
 		t.Errorf("%v writes", n)
@@ -146,7 +146,7 @@ func TestNeverReported(t *testing.T) {
 	if got := b.has(mute, "C") + b.has(mute, "Ready") + b.has(plain, "A"); got != "False OfAnother"+"True KubeletReady" {
 		t.Errorf("got %s", got)
 	}
-	// It comes, and does not have B.
+	// The agent comes, and does not have B.
 	b.agent(mute, cond("A", problem.True, "Broken"))
 	b.waitHas(mute, "A", "True Broken")
 	b.waitHas(mute, "B", "")
@@ -215,7 +215,7 @@ func TestDeletedNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.holds("nothing is written", quiet+time.Second, func() bool { return r.count(t, "kernosis_controller_writes_total") == 0 })
-	// The garbage collector has not come yet: the Lease is of the Node before.
+	// The garbage collector has not run yet: the Lease belongs to the earlier Node.
 	b.server.NodeNamed(t, node)
 	b.holds("the new Node is left alone", quiet+time.Second, func() bool {
 		return b.has(node, "A") == "" && r.count(t, "kernosis_controller_writes_total") == 0
@@ -258,12 +258,12 @@ func TestRefusedWritesAreTriedAgain(t *testing.T) {
 	}
 }
 
-// A type that a policy reserves keeps no other from becoming Unknown, and is tried once for
-// all nodes until a minute later.
+// A type that a policy reserves does not keep others from becoming Unknown, and is tried once a
+// minute for all nodes.
 func TestOneRefusedTypeDoesNotHoldUpTheOthers(t *testing.T) {
 	b := newBench(t)
 	nodes := []string{b.server.Node(t), b.server.Node(t)}
-	b.agent(b.server.Node(t), cond("B", problem.False, "Fine")) // else all are silent
+	b.agent(b.server.Node(t), cond("B", problem.False, "Fine")) // otherwise all are silent
 	r := b.control(nil)
 	r.mu.Lock()
 	r.harm = func(q *http.Request) *http.Response {
@@ -291,11 +291,11 @@ func TestOneRefusedTypeDoesNotHoldUpTheOthers(t *testing.T) {
 	}
 }
 
-// Who may write to no Node does not try one condition after the other.
+// A controller without permission does not try its conditions one by one.
 func TestMissingRights(t *testing.T) {
 	b := newBench(t)
 	node := b.server.Node(t)
-	b.agent(b.server.Node(t), cond("B", problem.False, "Fine")) // else all are silent
+	b.agent(b.server.Node(t), cond("B", problem.False, "Fine")) // otherwise all are silent
 	r := b.control(nil)
 	var bodies []string
 	r.mu.Lock()
@@ -329,7 +329,7 @@ func TestMissingRights(t *testing.T) {
 	}
 }
 
-// What has been written since the Node was looked at is not written over.
+// Changes since the Node was read are not overwritten.
 func TestWriteIsForTheNodeThatWasLookedAt(t *testing.T) {
 	b := newBench(t)
 	node := b.server.Node(t)

@@ -10,9 +10,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Wants reports whether a DaemonSet's next pod on a Node would be made: whether its node selector
-// and required affinity match the Node, and it tolerates the Node's taints. Pods of DaemonSets
-// tolerate Kubernetes' own taints, such as those of cordoned Nodes.
+// Wants reports whether a DaemonSet would create a pod on a Node: its node selector and required
+// affinity match the Node, and it tolerates the Node's taints. Pods of DaemonSets tolerate
+// Kubernetes' own taints, such as those of cordoned Nodes.
 func Wants(d *appsv1.DaemonSet, n *corev1.Node) bool {
 	pod := &corev1.Pod{Spec: d.Spec.Template.Spec}
 	if selected, _ := nodeaffinity.GetRequiredNodeAffinity(pod).Match(n); !selected { // the API server has checked the terms

@@ -21,7 +21,7 @@ func (b *bench) leader() string {
 	return *l.Spec.HolderIdentity
 }
 
-// elected takes part in an election in which an API server may stall for nearly as long as the
+// elected returns an election that tolerates an API server that stalls for nearly as long as the
 // lease lasts.
 func elected(identity string, lasts time.Duration) leader.Election {
 	return leader.Election{Enabled: true, Identity: identity, Lease: lasts, Renew: lasts / 5 * 4, Retry: 250 * time.Millisecond}
@@ -29,7 +29,8 @@ func elected(identity string, lasts time.Duration) leader.Election {
 
 func TestSecondControllerTakesOver(t *testing.T) {
 	testall.Only(t)
-	// An end in order gives the lease back; one that was cut off keeps it until it is over.
+	// A clean shutdown releases the lease; a controller that was cut off keeps it until it
+	// expires.
 	for how, lasts := range map[string]time.Duration{"in order": time.Minute, "cut off": 15 * time.Second} {
 		t.Run(how, func(t *testing.T) {
 			b := newBench(t)

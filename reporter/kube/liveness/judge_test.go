@@ -18,7 +18,7 @@ var (
 	usual = periods{silent: 50 * time.Second, draining: 5 * time.Minute, startUp: 2 * time.Minute}
 )
 
-// agent is one that was last seen to renew some time before noon.
+// agent returns an agent that was last seen to renew the given time before noon.
 func agent(quiet time.Duration, change ...func(*observation)) *observation {
 	o := &observation{
 		node: true, nodeUID: "u", nodeSince: noon.Add(-time.Hour), lease: true, heard: true, owner: "u",
@@ -161,7 +161,7 @@ func TestTypesOfMostAgents(t *testing.T) {
 	}
 }
 
-// What had cut all off has ended: nobody is spoken for before a full period.
+// Whatever cut off all agents has ended: none is marked silent before a full period.
 func TestAfterAHaltAllHaveAFullPeriod(t *testing.T) {
 	tr := newTracker(usual, nil)
 	for i, o := range some(5, time.Minute) {
@@ -181,8 +181,8 @@ func TestAfterAHaltAllHaveAFullPeriod(t *testing.T) {
 	}
 }
 
-// Where many agents miss renewals together they have longer to come back, until the last of
-// them had its time. A few that stopped are not many.
+// If many agents miss renewals together, all have longer to come back, until the last of them has
+// had its time. A few that stopped are no crowd.
 func TestACrowdOfLateAgentsHasLonger(t *testing.T) {
 	after := func(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
 	for _, c := range []struct {
@@ -278,7 +278,7 @@ func TestPlan(t *testing.T) {
 		state state
 		o     *observation
 		has   []corev1.NodeCondition
-		want  []string // type status reason message, "since" where the status changes; or type "delete"
+		want  []string // type status reason message, "since" if the status changes; or type "delete"
 	}{
 		"silent": {stateSilent, silent, has("Ready", "True", "KubeletReady", "", "B", "True", "X", "", "A", "False", "Y", "", "C", "False", "Z", ""), []string{
 			"A Unknown AgentStatusUnknown " + since + " since", "B Unknown AgentStatusUnknown " + since + " since",

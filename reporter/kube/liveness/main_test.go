@@ -36,18 +36,18 @@ import (
 	"github.com/kernosis/kernosis/vmtest/logbuffer"
 )
 
-var cluster = kubetest.Shared{Own: true} // the controller speaks for all nodes
+var cluster = kubetest.Shared{Own: true} // the controller acts on all nodes
 
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
 	os.Exit(cluster.Run(m))
 }
 
-// deadline is for what takes seconds at most on an idle machine.
+// deadline is for things that take seconds at most on an idle machine.
 const deadline = 60 * time.Second
 
-// beat is how often agents of tests renew, and quiet the period of the controller: far
-// more, as the machine may be busy.
+// beat is how often agents in tests renew, and quiet the controller's period: far longer, because
+// the machine may be busy.
 const (
 	beat  = 100 * time.Millisecond
 	quiet = 4 * time.Second
@@ -55,11 +55,11 @@ const (
 
 var errCut = errors.New("the network is cut")
 
-// link is a process's way to the API server.
+// link is a process's connection to the API server.
 type link struct {
 	mu   sync.Mutex
 	cut  bool
-	harm func(*http.Request) *http.Response // nil, or its nil: none
+	harm func(*http.Request) *http.Response // returns the response to replace a request's, or nil; may be nil
 }
 
 func (l *link) config(c *rest.Config) *rest.Config {
@@ -92,8 +92,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// refusal is an answer of the API server. Flow control gives a text, and no Status,
-// to one that it asks to wait a second.
+// refusal returns an error response of the API server. Flow control sends text instead of a
+// Status, and asks to wait a second.
 func refusal(code int) *http.Response {
 	if code == http.StatusTooManyRequests {
 		return &http.Response{
@@ -113,7 +113,7 @@ type bench struct {
 	server    *kubetest.Server
 	client    *kubernetes.Clientset
 	namespace string
-	// drainTimeout is how long an agent that ends tries to say so. Agents that are cut off
+	// drainTimeout is how long an ending agent tries to mark its Lease. Agents that are cut off
 	// use up all of it.
 	drainTimeout time.Duration
 }
@@ -128,7 +128,7 @@ func newBenchOn(t testing.TB, server *kubetest.Server) *bench {
 	return &bench{t: t, server: server, client: server.Client(), namespace: server.Namespace(t), drainTimeout: time.Second}
 }
 
-// running is a controller that runs.
+// running is a running controller.
 type running struct {
 	*link
 	registry *prometheus.Registry
@@ -141,7 +141,7 @@ func (b *bench) control(change func(*Config)) *running {
 	return b.controlIn(leader.Election{}, change)
 }
 
-// controlIn runs a controller that takes part in an election.
+// controlIn runs a controller with an election.
 func (b *bench) controlIn(election leader.Election, change func(*Config)) *running {
 	b.t.Helper()
 	r := &running{link: &link{}, registry: prometheus.NewPedanticRegistry(), ended: make(chan error, 1)}
@@ -160,7 +160,7 @@ func (b *bench) controlIn(election leader.Election, change func(*Config)) *runni
 	return r
 }
 
-// run runs a controller in a manager of its own.
+// run runs a controller in its own manager.
 func run(ctx context.Context, to *rest.Config, c Config, election leader.Election) error {
 	kinds, err := c.ByObject()
 	if err != nil {
@@ -183,14 +183,13 @@ func (r *running) stop() error {
 	return <-r.ended
 }
 
-// count returns the sum of a metric over the label values that are given, name by
-// name.
+// count returns the sum of a metric over the given label values, each preceded by its name.
 func (r *running) count(t testing.TB, name string, labels ...string) float64 {
 	t.Helper()
 	return kubetest.Sum(t, r.registry, name, labels...)
 }
 
-// daemon writes what an agent writes to the API server, for a Node of its own.
+// daemon writes to the API server as an agent does, for its own Node.
 type daemon struct {
 	*link
 	b       *bench
@@ -236,7 +235,7 @@ func (b *bench) agent(node string, list ...problem.Condition) *daemon {
 	return a
 }
 
-// end is in order, and kill is not.
+// end shuts the agent down cleanly, kill does not.
 func (a *daemon) end()  { a.cancel(); a.ended.Wait() }
 func (a *daemon) kill() { a.set(true); a.end() }
 
@@ -245,7 +244,7 @@ func (b *bench) waitFor(what string, ok func() bool) {
 	await.Until(b.t, what, deadline, ok)
 }
 
-// holds fails when something does not hold for a while.
+// holds fails if ok returns false within a time.
 func (b *bench) holds(what string, lasts time.Duration, ok func() bool) {
 	b.t.Helper()
 	for until := time.Now().Add(lasts); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
@@ -264,7 +263,7 @@ func (b *bench) get(node string) *corev1.Node {
 	return n
 }
 
-// has returns a condition as status and reason; empty: there is none.
+// has returns a condition as status and reason; empty if there is none.
 func (b *bench) has(node, conditionType string) string {
 	b.t.Helper()
 	if c := find(b.get(node).Status.Conditions, conditionType); c != nil {
@@ -278,7 +277,7 @@ func (b *bench) waitHas(node, conditionType, want string) {
 	b.waitFor(conditionType+" is "+want, func() bool { return b.has(node, conditionType) == want })
 }
 
-// set is another client's condition.
+// set sets a condition as another client.
 func (b *bench) set(node, conditionType, status, reason string) {
 	b.t.Helper()
 	_, err := b.client.CoreV1().Nodes().Patch(b.t.Context(), node, types.StrategicMergePatchType,
@@ -289,7 +288,7 @@ func (b *bench) set(node, conditionType, status, reason string) {
 	}
 }
 
-// daemonPod makes a pod of the agent's DaemonSet.
+// daemonPod creates a pod of the agent's DaemonSet.
 func (b *bench) daemonPod(name, node string) {
 	b.t.Helper()
 	yes := true
@@ -308,7 +307,7 @@ func (b *bench) daemonPod(name, node string) {
 	}
 }
 
-// daemonSet has the agent's DaemonSet select some nodes, by their names.
+// daemonSet makes the agent's DaemonSet select some nodes by name.
 func (b *bench) daemonSet(nodes ...string) {
 	b.t.Helper()
 	terms := []corev1.NodeSelectorTerm{}

@@ -8,11 +8,11 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/conditions"
 )
 
-// Why a write has to wait.
+// Reasons why a write has to wait.
 const (
 	waitSlowed = "zone_slowed"
 	waitHalted = "halted"
-	waitAsked  = "api_asked" // by 429
+	waitAsked  = "api_asked" // by a 429
 )
 
 // counts are the controller's counters.
@@ -45,7 +45,7 @@ func newCounts() *counts {
 	return c
 }
 
-// wrote counts one patch.
+// wrote counts one patch and its changes.
 func (c *counts) wrote(outcome conditions.Outcome, changes []change) {
 	c.writes.WithLabelValues(string(outcome)).Inc()
 	if outcome != conditions.Written {
@@ -60,7 +60,7 @@ func (c *counts) wrote(outcome conditions.Outcome, changes []change) {
 	}
 }
 
-// collector reports what is thought of the agents when it is asked.
+// collector exports the current states of the agents.
 type collector struct {
 	*counts
 	tracker *tracker

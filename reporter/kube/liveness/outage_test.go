@@ -26,7 +26,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// fleet is many Nodes whose agents do nothing but renew.
+// fleet is many Nodes whose agents only renew.
 type fleet struct {
 	b       *bench
 	nodes   []string
@@ -35,7 +35,7 @@ type fleet struct {
 	faults  atomic.Int64
 }
 
-// fleet makes Nodes of a zone, with the condition A, and their agents' Leases.
+// fleet creates Nodes of a zone, with the condition A, and their agents' Leases.
 func (b *bench) fleet(n int, zone string, interval time.Duration) *fleet {
 	b.t.Helper()
 	f := &fleet{b: b, nodes: make([]string, n), stopped: make([]context.CancelFunc, n)}
@@ -93,7 +93,7 @@ func (b *bench) fleet(n int, zone string, interval time.Duration) *fleet {
 	return f
 }
 
-// silence ends agents as a kill does: the end is not reported, there is no time for it.
+// silence ends agents like a kill: they have no time to report their end.
 func (f *fleet) silence(nodes []string) {
 	for i, node := range f.nodes {
 		if slices.Contains(nodes, node) {
@@ -102,7 +102,7 @@ func (f *fleet) silence(nodes []string) {
 	}
 }
 
-// marks sees when the controller writes to Nodes, from now on.
+// marks returns a function that returns when the controller has written to each Node since then.
 func (b *bench) marks() func() map[string]time.Time {
 	b.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -149,7 +149,7 @@ func TestZoneOutageIsSlowed(t *testing.T) {
 	b.waitFor("all are seen", func() bool { return r.count(t, "kernosis_controller_nodes", "state", "reporting") == 15 })
 	marks := b.marks()
 	var mu sync.Mutex
-	sent := map[string]time.Time{} // by path, as the controller sends them
+	sent := map[string]time.Time{} // by path, as sent by the controller
 	r.mu.Lock()
 	r.harm = func(q *http.Request) *http.Response {
 		if q.Method == http.MethodPatch {
@@ -160,7 +160,7 @@ func TestZoneOutageIsSlowed(t *testing.T) {
 		return nil
 	}
 	r.mu.Unlock()
-	// One of the good zone goes too, which is not slowed.
+	// One agent of the good zone goes silent too; that zone is not slowed.
 	bad.silence(bad.nodes[:8])
 	good.silence(good.nodes[:1])
 	b.waitFor("all silent ones are spoken for", func() bool { return len(marks()) == 9 })
@@ -171,7 +171,8 @@ func TestZoneOutageIsSlowed(t *testing.T) {
 		times = append(times, sent[n])
 	}
 	slices.SortFunc(times, time.Time.Compare)
-	// A write is sent a moment after it was allowed: the next one may follow that much sooner.
+	// A write is sent a moment after it was permitted, so the next one may follow that much
+	// sooner.
 	for i, at := range times[1:] {
 		if gap := at.Sub(times[i]); gap < 200*time.Millisecond {
 			t.Errorf("two writes within %s", gap)
@@ -205,7 +206,7 @@ func TestNothingIsWrittenWhenAllAreSilent(t *testing.T) {
 	two.silence(two.nodes)
 	b.waitFor("it is halted", func() bool { return r.count(t, "kernosis_controller_halted") == 1 })
 	b.holds("nothing is written", 2*quiet, func() bool { return len(marks()) == 0 })
-	// One comes back: the others have a full period again.
+	// One agent comes back: the others have a full period again.
 	back := time.Now()
 	b.agent(one.nodes[0], cond("A", problem.False, "Fine"))
 	b.waitFor("the others are spoken for", func() bool { return len(marks()) == 4 })
@@ -216,7 +217,7 @@ func TestNothingIsWrittenWhenAllAreSilent(t *testing.T) {
 	}
 }
 
-// An API server that was down is no silence of agents.
+// An outage of the API server does not make agents silent.
 func TestAPIOutage(t *testing.T) {
 	testall.Only(t)
 	b := newBenchOn(t, newServer(t))
@@ -230,7 +231,7 @@ func TestAPIOutage(t *testing.T) {
 	b.holds("nobody is spoken for", quiet, func() bool { return r.count(t, "kernosis_controller_writes_total") == 0 })
 }
 
-// Many agents renew their Leases, and a part of two zones falls silent. make fleet has 5,000.
+// Many agents renew their Leases, and a part of two zones falls silent. make fleet runs 5,000.
 func TestTwoHundredAgents(t *testing.T) {
 	testall.Only(t)
 	b := newBench(t)
@@ -250,7 +251,7 @@ func TestTwoHundredAgents(t *testing.T) {
 	puts := w.Puts - before.Puts
 	t.Logf("%d agents: %.0f Leases a second, %d bytes each", agents, float64(puts)/took.Seconds(), (w.PutBytes-before.PutBytes)/max(puts, 1))
 	marks := b.marks()
-	// Less than the part of each zone that is an outage.
+	// Less than the share of a zone that is an outage.
 	gone := slices.Concat(f.nodes[:silent/2], f.nodes[agents/2:agents/2+silent/2])
 	f.silence(gone)
 	b.waitFor("all silent ones are spoken for", func() bool { return len(marks()) == silent })
@@ -286,7 +287,7 @@ func testLint(r *running) string {
 	return strings.Join(out, "; ")
 }
 
-// What takes minutes to be listed ends no controller: it would begin anew, and never end.
+// A list that takes minutes does not end the controller: it would start again, and never finish.
 func TestNodesThatAreListedLate(t *testing.T) {
 	testall.Only(t)
 	b := newBench(t)
@@ -304,7 +305,7 @@ func TestNodesThatAreListedLate(t *testing.T) {
 	select {
 	case err := <-ended:
 		t.Fatalf("it has ended: %v", err)
-	case <-time.After(2*time.Minute + 20*time.Second): // controller-runtime waits two minutes, unless it is told otherwise
+	case <-time.After(2*time.Minute + 20*time.Second): // controller-runtime's default is to wait two minutes
 	}
 	cancel()
 	if err := <-ended; err != nil {

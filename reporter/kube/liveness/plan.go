@@ -13,19 +13,19 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
-// change is one condition of a patch. What it leaves out stays as it is: the time of
-// the last heartbeat is the agent's.
+// change is one condition of a patch. Omitted fields stay as they are: the time of the last
+// heartbeat is the agent's.
 type change struct {
-	Patch   string                 `json:"$patch,omitempty"` // "delete", with nothing but the type
+	Patch   string                 `json:"$patch,omitempty"` // "delete", with only the type
 	Type    string                 `json:"type"`
 	Status  corev1.ConditionStatus `json:"status,omitempty"`
 	Reason  string                 `json:"reason,omitempty"`
 	Message string                 `json:"message,omitempty"`
-	// Since is there when the status changes, and only then.
+	// Since is set only if the status changes.
 	Since *metav1.Time `json:"lastTransitionTime,omitempty"`
 }
 
-// plan returns what is to be written to a Node, in the order of types.
+// plan returns the changes to write to a Node, in the order of types.
 func plan(s state, o *observation, has []corev1.NodeCondition, common []string, now time.Time) []change {
 	var out []change
 	switch s {
@@ -56,12 +56,12 @@ func plan(s state, o *observation, has []corev1.NodeCondition, common []string, 
 		if a.Type < b.Type {
 			return -1
 		}
-		return 1 // no type is there twice
+		return 1 // types are unique
 	})
 	return out
 }
 
-// unknown adds what makes one type of a silent agent Unknown, if anything.
+// unknown appends the change that makes one type of a silent agent Unknown, if one is needed.
 func unknown(out []change, t string, renewTime time.Time, has []corev1.NodeCondition, now time.Time) []change {
 	c := change{
 		Type: t, Status: corev1.ConditionUnknown, Reason: lease.ReasonUnknown,
@@ -80,8 +80,8 @@ func unknown(out []change, t string, renewTime time.Time, has []corev1.NodeCondi
 	return append(out, c)
 }
 
-// remains returns the removal of what an agent has left on a node that is to have none any more.
-// What was written after its end is another's by now.
+// remains returns the removal of an agent's conditions from a node that no longer has an agent.
+// Conditions written after the agent's end belong to another client.
 func remains(o *observation, has []corev1.NodeCondition) (out []change) {
 	if !o.reports() {
 		return nil
@@ -99,11 +99,11 @@ func remains(o *observation, has []corev1.NodeCondition) (out []change) {
 	return out
 }
 
-// lastWrites is how long an agent that ends may write conditions after its last renewal.
+// lastWrites is how long an agent may write conditions after its last renewal while it ends.
 const lastWrites = time.Minute
 
-// leftovers returns the removal of conditions that we have set for an agent that had
-// never reported, and that it does not have.
+// leftovers returns the removal of conditions that we have set for an agent that had never
+// reported, and that it does not list.
 func leftovers(o *observation, has []corev1.NodeCondition) (out []change) {
 	for _, c := range has {
 		if c.Reason == lease.ReasonNeverUpdated && !(o.reports() && slices.Contains(o.types, string(c.Type))) {
@@ -113,7 +113,7 @@ func leftovers(o *observation, has []corev1.NodeCondition) (out []change) {
 	return out
 }
 
-// encode returns the patch, which fails where the Node has changed.
+// encode returns the patch. It has the resource version, so it fails if the Node has changed.
 func encode(resourceVersion string, changes []change) ([]byte, error) {
 	return json.Marshal(map[string]any{
 		"metadata": map[string]string{"resourceVersion": resourceVersion},

@@ -20,8 +20,8 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
-// reconciler brings one Node at a time to what is thought of its agent. Several
-// goroutines do, for a Node one at a time.
+// reconciler updates one Node's conditions from the state of its agent. Several goroutines use
+// it, each Node one at a time.
 type reconciler struct {
 	config  *Config
 	tracker *tracker
@@ -31,19 +31,19 @@ type reconciler struct {
 
 	mu       sync.Mutex
 	limiters map[string]*rate.Limiter // by zone
-	pause    time.Time                // the API has asked to be left alone until then
+	pause    time.Time                // no write before: the API asked to wait
 	refused  map[string]time.Time     // condition types that the API refuses: not tried before
 }
 
 const (
-	// retryAtLeast and retryAtMost are how soon a write that had to wait is asked for
-	// again: all that wait look now and then whether they may.
+	// retryAtLeast and retryAtMost bound how soon a write that had to wait asks for a permit
+	// again.
 	retryAtLeast, retryAtMost = time.Second, 10 * time.Second
-	// afterConflict is time for the cache to have what is newer.
+	// afterConflict gives the cache time to receive the newer Node.
 	afterConflict = 200 * time.Millisecond
 )
 
-// Reconcile looks at one Node.
+// Reconcile reconciles one Node.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	now := time.Now()
 	node := &corev1.Node{}
@@ -52,7 +52,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	j := r.tracker.judge(request.Name, now)
 	if !j.node || j.nodeUID != node.UID {
-		return reconcile.Result{}, nil // its event comes
+		return reconcile.Result{}, nil // its event will come
 	}
 	changes := plan(j.state, &j.observation, node.Status.Conditions, j.common, now)
 	changes, after := r.allowed(changes, r.next(&j, now), now)
@@ -79,7 +79,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return r.failed(node.Name, outcome, err)
 }
 
-// write sends one patch, and counts it.
+// write sends one patch and counts it.
 func (r *reconciler) write(ctx context.Context, node *corev1.Node, changes []change) (conditions.Outcome, error) {
 	err := r.patch(ctx, node, changes)
 	outcome := conditions.OutcomeOf(err)
@@ -89,13 +89,14 @@ func (r *reconciler) write(ctx context.Context, node *corev1.Node, changes []cha
 	return outcome, err
 }
 
-// refuses reports whether an outcome may be a policy's.
+// refuses reports whether an outcome may come from a policy.
 func refuses(o conditions.Outcome) bool { return o == conditions.Refused || o == conditions.Forbidden }
 
-// singly writes changes that the API has refused together, so that one of them does not
-// hold up the others. What it refuses of a single one is left out for a while, on all Nodes.
+// singly writes one by one the changes that the API has refused together, so that one of them
+// does not hold up the others. A type that is refused alone is left out for a while, on all
+// Nodes.
 func (r *reconciler) singly(ctx context.Context, node *corev1.Node, changes []change) (conditions.Outcome, error) {
-	// Where it takes no change of nothing either, it is for a lack of rights.
+	// If even an empty change is refused, permission is missing.
 	if outcome, err := r.write(ctx, node, changes[:0]); err != nil {
 		return outcome, err
 	}
@@ -115,8 +116,8 @@ func (r *reconciler) singly(ctx context.Context, node *corev1.Node, changes []ch
 	return conditions.Written, nil
 }
 
-// allowed leaves out the changes that the API has refused lately, and returns when to look
-// again: after the given time, or when one of them is due.
+// allowed leaves out changes of types that the API has recently refused. It returns when to
+// reconcile again: after the given time, or when one of them is due.
 func (r *reconciler) allowed(changes []change, after time.Duration, now time.Time) ([]change, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,11 +132,11 @@ func (r *reconciler) allowed(changes []change, after time.Duration, now time.Tim
 
 func ended(ctx context.Context) bool { return ctx.Err() != nil }
 
-// failed says when a write is tried again.
+// failed returns when a failed write is retried.
 func (r *reconciler) failed(node string, outcome conditions.Outcome, err error) (reconcile.Result, error) {
 	switch outcome {
 	case conditions.NodeMissing:
-		return reconcile.Result{}, nil // its event comes
+		return reconcile.Result{}, nil // its event will come
 	case conditions.Conflict:
 		return reconcile.Result{RequeueAfter: afterConflict + rand.N(afterConflict)}, nil
 	}
@@ -149,22 +150,22 @@ func (r *reconciler) failed(node string, outcome conditions.Outcome, err error) 
 		r.mu.Unlock()
 		return reconcile.Result{RequeueAfter: asked + rand.N(asked/2+time.Second)}, nil
 	}
-	// It is logged, and tried again with growing waits.
+	// The error is logged, and the write is retried with growing waits.
 	return reconcile.Result{}, fmt.Errorf("conditions of a silent agent: %w", err)
 }
 
-// next returns when a Node is to be looked at though nothing happens.
+// next returns when a Node is reconciled again even if nothing happens.
 func (r *reconciler) next(j *judgement, now time.Time) time.Duration {
 	switch {
 	case j.state == stateNever && len(j.common) == 0:
-		return r.config.Silent // until there are agents that list types
+		return r.config.Silent // until agents list types
 	case j.until.IsZero():
 		return 0
 	}
 	return max(j.until.Sub(now), time.Millisecond)
 }
 
-// permit returns how long a write has to wait; zero: not at all.
+// permit returns how long a write has to wait; zero: it may be sent now.
 func (r *reconciler) permit(j *judgement, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -191,14 +192,14 @@ func (r *reconciler) permit(j *judgement, now time.Time) time.Duration {
 		return 0
 	}
 	r.counts.waits.WithLabelValues(waitSlowed).Inc()
-	// About ten ask for each permit.
+	// So that about ten Nodes ask for each permit.
 	wait := time.Duration(float64(j.zone.quiet) / r.config.SlowRate / 10 * float64(time.Second))
 	wait = min(max(wait, retryAtLeast), retryAtMost)
 	return wait/2 + rand.N(wait)
 }
 
-// patch writes to the Node as it was looked at, or as the last patch has left it: whoever
-// has written since then may have been its agent. If it fails, the Node is looked at again.
+// patch writes to the Node as it was read, or as the last patch has left it: any later writer may
+// have been its agent. If it fails, the Node is reconciled again.
 func (r *reconciler) patch(ctx context.Context, node *corev1.Node, changes []change) error {
 	body, err := encode(node.ResourceVersion, changes)
 	if err != nil {

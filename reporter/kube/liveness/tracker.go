@@ -15,12 +15,11 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
-// tracker has what was seen of all nodes, and when. Its methods may be called by
-// several goroutines.
+// tracker has the observations of all nodes. It is safe for concurrent use.
 type tracker struct {
 	periods periods
-	types   []string // of the configuration; nil: those that most agents list
-	// stale is after how long the view of all nodes is made anew.
+	types   []string // from the configuration; nil: those that most agents list
+	// stale is the age after which the view of all nodes is computed again.
 	stale time.Duration
 
 	mu    sync.Mutex
@@ -33,7 +32,8 @@ type tracker struct {
 func newTracker(p periods, types []string) *tracker {
 	return &tracker{
 		periods: p, types: slices.Sorted(slices.Values(types)), nodes: map[string]*observation{}, sets: map[string]*appsv1.DaemonSet{}, crowd: map[string]*lease.Crowd{},
-		// Fine enough for the smallest period, and at most once a second: it looks at all.
+		// Fine enough for the smallest period, and at most once a second, because it goes over
+		// all nodes.
 		stale: min(time.Second, p.silent/20),
 	}
 }
@@ -47,14 +47,14 @@ func (t *tracker) of(node string) *observation {
 	return o
 }
 
-// tidy forgets a node of which nothing is there any more.
+// tidy removes a node if neither Node, Lease nor pod exist any more.
 func (t *tracker) tidy(node string) {
 	if o := t.nodes[node]; o != nil && !o.node && !o.lease && len(o.pods) == 0 {
 		delete(t.nodes, node)
 	}
 }
 
-// seeNode takes a Node as it is, which may be another of that name.
+// seeNode records a Node, which may be a new one of the same name.
 func (t *tracker) seeNode(n *corev1.Node, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,8 +64,8 @@ func (t *tracker) seeNode(n *corev1.Node, now time.Time) {
 		o.heard = o.lease
 	}
 	o.node, o.nodeUID, o.zone, o.object, o.unwanted = true, n.UID, zoneOf(n), n, t.unwanted(n)
-	// An agent that returns may write its conditions before its Lease: it is not to be
-	// spoken for once more in between. Its Lease has a full period to follow.
+	// A returning agent may write its conditions before its Lease. The controller must not
+	// overwrite them in between, so the Lease has a full period to follow.
 	if takenBack(o.spokenFor, n) {
 		o.renewed = now
 	}
@@ -77,8 +77,8 @@ func (t *tracker) seeNode(n *corev1.Node, now time.Time) {
 	}
 }
 
-// takenBack reports whether somebody has written over a condition that the controller
-// has set.
+// takenBack reports whether another client has overwritten a condition that the controller has
+// set.
 func takenBack(spokenFor []string, n *corev1.Node) bool {
 	return slices.ContainsFunc(spokenFor, func(t string) bool {
 		c := find(n.Status.Conditions, t)
@@ -86,8 +86,8 @@ func takenBack(spokenFor []string, n *corev1.Node) bool {
 	})
 }
 
-// zoneOf returns a name for a Node's zone: that of a zone is its region's. Empty: it
-// has none.
+// zoneOf returns a name for a Node's zone, which is unique only within its region. It returns ""
+// if the Node has no zone.
 func zoneOf(n *corev1.Node) string {
 	region, zone := n.Labels[corev1.LabelTopologyRegion], n.Labels[corev1.LabelTopologyZone]
 	if region == "" {
@@ -105,9 +105,8 @@ func (t *tracker) loseNode(name string) {
 	}
 }
 
-// seeLease takes a Lease as it is. It returns whether the Node is to be looked at: a
-// renewal alone is what is expected, and the clock reports when it has to be followed by
-// another.
+// seeLease records a Lease. It returns whether to reconcile the Node: a mere renewal is expected
+// and needs no action, and a timer fires if the next one is missing.
 func (t *tracker) seeLease(node string, l *coordinationv1.Lease, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -127,7 +126,7 @@ func (t *tracker) seeLease(node string, l *coordinationv1.Lease, now time.Time) 
 	return changed || before != stateReporting && before != stateDraining
 }
 
-// ownerOf returns the UID of the Node that a Lease belongs to.
+// ownerOf returns the UID of the Node that owns a Lease, or "".
 func ownerOf(l *coordinationv1.Lease) types.UID {
 	for _, r := range l.OwnerReferences {
 		if r.Kind == "Node" && r.APIVersion == corev1.SchemeGroupVersion.String() {
@@ -137,8 +136,8 @@ func ownerOf(l *coordinationv1.Lease) types.UID {
 	return ""
 }
 
-// loseLease notes that a Lease was deleted. Its agent is as silent as it was, and has
-// left the conditions that it listed.
+// loseLease records that a Lease was deleted. Its agent stays as silent as it was, and has left
+// the conditions that it listed.
 func (t *tracker) loseLease(node string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -148,7 +147,7 @@ func (t *tracker) loseLease(node string) {
 	}
 }
 
-// seePod takes a pod of the agent, on a node.
+// seePod records a pod of the agent on a node.
 func (t *tracker) seePod(p *corev1.Pod, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -170,7 +169,7 @@ func (t *tracker) losePod(p *corev1.Pod) {
 	}
 }
 
-// seeSet takes a DaemonSet of the agents as it is.
+// seeSet records a DaemonSet of the agents.
 func (t *tracker) seeSet(d *appsv1.DaemonSet) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -188,14 +187,14 @@ func (t *tracker) loseSet(name string) {
 	t.wantAnew()
 }
 
-// wantAnew looks again which nodes are to have an agent. The lock is held.
+// wantAnew updates which nodes should have an agent; mu is held.
 func (t *tracker) wantAnew() {
 	for _, o := range t.nodes {
 		o.unwanted = o.node && t.unwanted(o.object)
 	}
 }
 
-// unwanted reports whether there are DaemonSets, and none wants a pod on a Node. The lock is held.
+// unwanted reports whether there are DaemonSets, but none wants a pod on a Node; mu is held.
 func (t *tracker) unwanted(n *corev1.Node) bool {
 	for _, d := range t.sets {
 		if Wants(d, n) {
@@ -205,24 +204,24 @@ func (t *tracker) unwanted(n *corev1.Node) bool {
 	return len(t.sets) > 0
 }
 
-// runs reports whether a pod is one of a DaemonSet, on a node, and meant to stay.
+// runs reports whether a pod belongs to a DaemonSet, is on a node, and is not ending.
 func runs(p *corev1.Pod) bool {
 	of := metav1.GetControllerOf(p)
 	return of != nil && of.Kind == "DaemonSet" && p.Spec.NodeName != "" && p.DeletionTimestamp == nil &&
 		p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
 
-// judgement is what is to be thought of one node.
+// judgement is the current state of one node's agent and zone.
 type judgement struct {
 	observation
 	state  state
-	until  time.Time // zero: for good
+	until  time.Time // when state changes; zero: it does not
 	common []string  // types for an agent that has never reported
 	zone   zoneView
 	halted bool
 }
 
-// judge returns what is to be thought of a node now.
+// judge returns the current judgement of a node.
 func (t *tracker) judge(node string, now time.Time) judgement {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -232,7 +231,7 @@ func (t *tracker) judge(node string, now time.Time) judgement {
 	}
 	t.look(now)
 	j := judgement{observation: *o, common: t.types, zone: t.view.zones[o.zone], halted: t.view.halted}
-	j.pods = nil // shared with handlers, and judged below
+	j.pods = nil // shared with handlers; judged below
 	if len(t.types) == 0 {
 		j.common = t.view.common
 	}
@@ -240,8 +239,8 @@ func (t *tracker) judge(node string, now time.Time) judgement {
 	return j
 }
 
-// look makes the view anew where it is old. Whoever was silent while all were has a
-// full period again once one is not: what had cut them off has just ended.
+// look renews the view if it is stale. If all agents were quiet and one no longer is, each late or
+// silent agent has a full period again: whatever cut them off has just ended.
 func (t *tracker) look(now time.Time) {
 	if !t.view.at.IsZero() && now.Sub(t.view.at) < t.stale {
 		return
@@ -259,7 +258,7 @@ func (t *tracker) look(now time.Time) {
 	t.assess(now)
 }
 
-// assess makes the view. The lock is held.
+// assess computes the view; mu is held.
 func (t *tracker) assess(now time.Time) {
 	t.view = assess(maps.Values(t.nodes), now, t.periods)
 	crowded := false
@@ -275,7 +274,7 @@ func (t *tracker) assess(now time.Time) {
 	if !crowded {
 		return
 	}
-	for _, o := range t.nodes { // those that have longer are late, not silent
+	for _, o := range t.nodes { // agents with more patience are late, not silent
 		if s, _ := judge(o, now, t.periods); s != stateSilent {
 			continue
 		}
@@ -286,7 +285,7 @@ func (t *tracker) assess(now time.Time) {
 	}
 }
 
-// all returns the view of all nodes; it is not to be changed.
+// all returns the view of all nodes; it must not be changed.
 func (t *tracker) all(now time.Time) view {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
-// byObject keeps of the cluster what is looked at.
+// byObject configures what the cache keeps of the watched objects.
 func byObject(namespace string, pods labels.Selector) map[client.Object]cache.ByObject {
 	agents := labels.SelectorFromSet(labels.Set{lease.LabelComponent: lease.ComponentAgent})
 	return map[client.Object]cache.ByObject{
@@ -38,8 +38,8 @@ func byObject(namespace string, pods labels.Selector) map[client.Object]cache.By
 	}
 }
 
-// trimNode keeps of a Node its names, labels, conditions, whether it takes pods, and our
-// own annotations: some 4 KiB in place of 20. The manager's other controllers use it too.
+// trimNode keeps a Node's names, labels, conditions, whether it accepts pods, and our own
+// annotations: some 4 KiB instead of 20. The manager's other controllers use it too.
 func trimNode(object any) (any, error) {
 	n, ok := object.(*corev1.Node)
 	if !ok {
@@ -57,14 +57,14 @@ func trimNode(object any) (any, error) {
 	for _, c := range n.Status.Conditions {
 		kept := corev1.NodeCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, LastTransitionTime: c.LastTransitionTime, LastHeartbeatTime: c.LastHeartbeatTime}
 		if c.Reason == lease.ReasonUnknown || c.Reason == lease.ReasonNeverUpdated {
-			kept.Message = c.Message // other messages are not looked at
+			kept.Message = c.Message // other messages are not used
 		}
 		out.Status.Conditions = append(out.Status.Conditions, kept)
 	}
 	return out, nil
 }
 
-// ownAnnotations begins the names of annotations that are Kernosis'.
+// ownAnnotations is the prefix of Kernosis' annotations.
 const ownAnnotations = "kernosis.io/"
 
 func trimLease(object any) (any, error) {
@@ -89,7 +89,7 @@ func trimPod(object any) (any, error) {
 	}, nil
 }
 
-// trimSet keeps of a DaemonSet where its pods are to be.
+// trimSet keeps the parts of a DaemonSet that decide where its pods run.
 func trimSet(object any) (any, error) {
 	d, ok := object.(*appsv1.DaemonSet)
 	if !ok {
@@ -104,8 +104,8 @@ func trimSet(object any) (any, error) {
 	return out, nil
 }
 
-// seen makes a handler of what is to be done with an object that is there and with
-// one that is gone. Both return the node that is to be looked at; empty: none.
+// seen returns a handler that calls there for an existing object and gone for a deleted one. Both
+// return the node to reconcile; empty: none.
 func seen[T client.Object](there, gone func(T) string) handler.TypedEventHandler[T, reconcile.Request] {
 	add := func(q workqueue.TypedRateLimitingInterface[reconcile.Request], node string) {
 		if node != "" {
@@ -161,8 +161,8 @@ func (t *tracker) podHandler() handler.TypedEventHandler[*corev1.Pod, reconcile.
 	}, gone)
 }
 
-// setHandler takes the DaemonSets whose pods are the agents'. What they no longer want is judged when
-// their pods go.
+// setHandler returns the handler of DaemonSets. It ignores those whose pods are not the agents'.
+// A node that they no longer want is judged when its pod is deleted.
 func (t *tracker) setHandler(pods labels.Selector) handler.TypedEventHandler[*appsv1.DaemonSet, reconcile.Request] {
 	gone := func(d *appsv1.DaemonSet) string {
 		t.loseSet(d.Name)

@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// A zone is slowed when more than so many of its agents are silent, and more than
-	// this part: the node lifecycle controller's numbers.
+	// A zone is slowed when more than minOutage of its agents, and more than shareOutage of all,
+	// are silent: the node lifecycle controller's numbers.
 	minOutage   = 2
 	shareOutage = 0.55
 )
 
-// zoneView is one zone's agents.
+// zoneView counts the agents of one zone.
 type zoneView struct {
-	agents int // that have a Lease
-	quiet  int // of these, late or silent
-	crowd  int // of these, not for long: see lease.InCrowd
-	// patience is after how many periods without a renewal an agent is silent.
+	agents int // with a Lease
+	quiet  int // of these, those that are late or silent
+	crowd  int // of these, those in a crowd: see lease.InCrowd
+	// patience is the number of periods without a renewal after which an agent is silent.
 	patience int
 }
 
@@ -28,17 +28,17 @@ func (z zoneView) slowed() bool {
 	return z.quiet > minOutage && float64(z.quiet) > shareOutage*float64(z.agents)
 }
 
-// view is all agents at one time.
+// view summarizes all agents at one time.
 type view struct {
 	at     time.Time
 	zones  map[string]zoneView
 	states map[state]int
 	halted bool // all agents of all zones are quiet
-	// common are the types that most agents list, of those that report; sorted.
+	// common are the types that more than half of the reporting agents list; sorted.
 	common []string
 }
 
-// assess looks at all nodes.
+// assess computes the view of all nodes.
 func assess(all iter.Seq[*observation], now time.Time, p periods) view {
 	v := view{at: now, zones: map[string]zoneView{}, states: map[state]int{}}
 	listed := map[string]int{}
@@ -67,7 +67,7 @@ func assess(all iter.Seq[*observation], now time.Time, p periods) view {
 		}
 		v.zones[o.zone] = z
 	}
-	// One or two agents that are silent together may be just that.
+	// One or two agents that are silent together are not an outage.
 	v.halted = quiet == agents && quiet > minOutage
 	for t, n := range listed {
 		if 2*n > reporting {

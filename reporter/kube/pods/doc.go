@@ -1,16 +1,15 @@
-// Package pods knows the pods of the own node: for a pod's UID, as the kernel's
-// control groups name it, its namespace, name and labels. It remembers pods for
-// some minutes after they are deleted, because a fault is often the last that is
-// heard of them.
+// Package pods tracks the pods of the own node. It maps a pod's UID, as in the names of cgroups,
+// to its namespace, name and labels. It remembers pods for some minutes after they are deleted,
+// because a fault is often the last event of a pod.
 //
-// It watches metadata alone, of this node alone, or is given whole lists where no API server
-// is asked. It writes nothing.
+// It watches only metadata, and only of this node's pods, or is given complete lists if no API
+// server is used. It writes nothing.
 //
 // # Unhealthy Events
 //
-// [Events] asks the API server for kubelet's Events about the probes of one pod.
+// [Events] requests kubelet's Events about the probes of one pod from the API server.
 //
-// It asks when a probe has failed and nothing else says why, pod by pod: a watch of Events
-// would bring each agent those of all nodes, which is more than a big cluster's API server
-// can give to all agents.
+// It does so when a probe has failed and nothing else explains why, pod by pod. A watch of Events
+// would send the Events of all nodes to each agent, which is too much for the API server of a big
+// cluster.
 package pods

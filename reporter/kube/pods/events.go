@@ -18,18 +18,19 @@ import (
 )
 
 const (
-	// reason is that of kubelet's Events about failed probes.
+	// reason is the reason of kubelet's Events about failed probes.
 	reason = "Unhealthy"
-	// maxEvents of a pod are read: it has some probes, each with some texts.
+	// maxEvents is how many Events of a pod are read: it has few probes, each with few messages.
 	maxEvents = 200
 )
 
-// Events reads those about probes. It is safe for concurrent use. It needs the right to list events.
+// Events reads Events about probes. It is safe for concurrent use. It needs permission to list
+// events.
 type Events struct{ client kubernetes.Interface }
 
 var _ observe.Words = (*Events)(nil)
 
-// NewEvents returns Events.
+// NewEvents returns an Events that uses client.
 func NewEvents(client kubernetes.Interface) (*Events, error) {
 	if client == nil {
 		return nil, errors.New("list events of probes: a client is needed")
@@ -37,7 +38,7 @@ func NewEvents(client kubernetes.Interface) (*Events, error) {
 	return &Events{client}, nil
 }
 
-// Unhealthy returns what kubelet said of the pod's probes, the newest first.
+// Unhealthy returns kubelet's messages about the pod's probes, the newest first.
 func (e *Events) Unhealthy(ctx context.Context, namespace, podUID string) ([]observe.Unhealthy, error) {
 	list, err := e.client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.Set{"involvedObject.uid": podUID, "reason": reason}.String(),
@@ -57,7 +58,7 @@ func (e *Events) Unhealthy(ctx context.Context, namespace, podUID string) ([]obs
 	return out, nil
 }
 
-// read takes from an Event what it says of a probe.
+// read extracts the message about a probe from an Event.
 func read(e *corev1.Event) (observe.Unhealthy, bool) {
 	u := observe.Unhealthy{PodUID: string(e.InvolvedObject.UID), Message: e.Message, At: e.LastTimestamp.Time, Count: int(e.Count)}
 	if s := e.Series; s != nil { // events.k8s.io
@@ -82,7 +83,7 @@ func read(e *corev1.Event) (observe.Unhealthy, bool) {
 	return u, true
 }
 
-// containerOf reads "spec.containers{app}" and "spec.initContainers{app}".
+// containerOf parses "spec.containers{app}" and "spec.initContainers{app}".
 func containerOf(path string) (string, bool) {
 	list, name, ok := strings.Cut(path, "{")
 	if !ok || list != "spec.containers" && list != "spec.initContainers" {

@@ -14,7 +14,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// Events as kubelet writes them, of this pod and of others, come back from the API server.
+// Events as kubelet writes them, for this pod and for others, from the API server.
 func TestUnhealthy(t *testing.T) {
 	server := cluster.Server(t)
 	node, ns := server.Node(t), server.Namespace(t)
@@ -68,7 +68,7 @@ func TestUnhealthy(t *testing.T) {
 	})
 }
 
-// Without the right, the error says what could not be done.
+// Without permission, the error says what could not be done.
 func TestUnhealthyIsForbidden(t *testing.T) {
 	if _, err := pods.NewEvents(nil); err == nil {
 		t.Error("a lister without a client")

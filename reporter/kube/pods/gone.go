@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// gone remembers deleted pods, for a while and up to a number.
+// gone remembers deleted pods, for a limited time and up to a number.
 type gone struct {
 	remember time.Duration
 	bound    int
@@ -25,8 +25,8 @@ func newGone(remember time.Duration, bound int) *gone {
 	return &gone{remember: remember, bound: bound, byUID: map[string]*leaving{}}
 }
 
-// add remembers a pod by its own UID, which comes first, and by those that it claims, which
-// take nothing from another.
+// add remembers a pod by its own UID, which comes first in uids, and by the UIDs that it claims.
+// A claimed UID never replaces another pod's.
 func (g *gone) add(uids []string, p Pod, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -43,7 +43,7 @@ func (g *gone) add(uids []string, p Pod, now time.Time) {
 	}
 }
 
-// find returns the pod of a UID, and whether it is the pod's own.
+// find returns the pod with a UID, and whether the UID is the pod's own.
 func (g *gone) find(uid string, now time.Time) (p Pod, own, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -61,7 +61,7 @@ func (g *gone) size() int {
 	return len(g.queue)
 }
 
-// forget drops the pods whose time is over.
+// forget drops the pods that have been remembered long enough.
 func (g *gone) forget(now time.Time) {
 	for len(g.queue) > 0 && now.Sub(g.queue[0].at) >= g.remember {
 		g.drop()
@@ -73,7 +73,7 @@ func (g *gone) drop() {
 	g.queue[0] = nil
 	g.queue = g.queue[1:]
 	for _, uid := range l.uids {
-		if g.byUID[uid] == l { // not one that was deleted again since
+		if g.byUID[uid] == l { // unless another pod deleted later has the UID
 			delete(g.byUID, uid)
 		}
 	}

@@ -63,7 +63,7 @@ func TestListedPods(t *testing.T) {
 	if p, ok := l.Named("shop", "two"); !ok || p.UID != "b" || missed != 1 {
 		t.Errorf("%+v, %v, %d missed", p, ok, missed)
 	}
-	// Of a name only what is there now.
+	// Named returns only existing pods.
 	for i, name := range [][2]string{{"", "one"}, {"other", "two"}} {
 		if p, ok := l.Named(name[0], name[1]); ok || missed != 2+i {
 			t.Errorf("%+v, %d missed", p, missed)
@@ -76,7 +76,7 @@ func TestListedPods(t *testing.T) {
 	}
 }
 
-// Of two mirrors of one static pod the older is kubelet's.
+// If there are two mirrors of one static pod, the older one is kubelet's.
 func TestOldestMirror(t *testing.T) {
 	at := func(name string, minute int) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{

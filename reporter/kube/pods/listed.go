@@ -8,26 +8,26 @@ import (
 	"github.com/kernosis/kernosis/collector/probe/podspec"
 )
 
-// Listed knows the pods of whole lists, where no API server is watched. It is safe for
-// concurrent use.
+// Listed has the pods of complete lists, for use without an API server. It is safe for concurrent
+// use.
 type Listed struct {
 	gone   *gone
 	first  chan struct{} // closed with the first list
 	missed func()
 
 	mu  sync.Mutex
-	now map[string]Pod // by UID; nil: there was no list yet
-	at  time.Time      // that the list is of
+	now map[string]Pod // by UID; nil: no list yet
+	at  time.Time      // time of the list
 }
 
-// NewListed returns a Listed that knows nothing until the first list. It remembers deleted
-// pods as a [Watch] does. Missed is called when somebody asks for a pod that is not known, and
-// must not block: a pod may be newer than the list.
+// NewListed returns a Listed without pods until the first list. It remembers deleted pods as a
+// [Watch] does. missed is called when an unknown pod is looked up, because it may be newer than
+// the list. missed must not block.
 func NewListed(missed func()) *Listed {
 	return &Listed{gone: newGone(remember, maxGone), first: make(chan struct{}), missed: missed}
 }
 
-// Replace takes all pods that the node had at a time.
+// Replace sets all pods that the node had at a time.
 func (l *Listed) Replace(pods []Pod, at time.Time) {
 	now := make(map[string]Pod, len(pods))
 	for _, p := range pods {
@@ -51,7 +51,7 @@ func (l *Listed) Replace(pods []Pod, at time.Time) {
 	l.now, l.at = now, at
 }
 
-// Pod returns the pod that a control group names by uid.
+// Pod returns the pod with this UID, as in the name of its cgroup.
 func (l *Listed) Pod(uid string) (Pod, bool) {
 	l.mu.Lock()
 	p, ok := l.now[uid]
@@ -65,7 +65,7 @@ func (l *Listed) Pod(uid string) (Pod, bool) {
 	return p, ok
 }
 
-// Named returns the pod of a name, where the latest list has it.
+// Named returns the pod of this name if it is in the latest list.
 func (l *Listed) Named(namespace, name string) (Pod, bool) {
 	l.mu.Lock()
 	for _, p := range l.now {
@@ -79,14 +79,14 @@ func (l *Listed) Named(namespace, name string) (Pod, bool) {
 	return Pod{}, false
 }
 
-// Known reports whether the latest list is of a time or later.
+// Known reports whether the latest list is from that time or later.
 func (l *Listed) Known(at time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.now != nil && !l.at.Before(at)
 }
 
-// Await waits until there was a list, or ctx ends.
+// Await waits until the first list, or until ctx ends.
 func (l *Listed) Await(ctx context.Context) {
 	select {
 	case <-l.first:

@@ -18,32 +18,32 @@ import (
 	"github.com/kernosis/kernosis/collector/probe/podspec"
 )
 
-// Pod is what is known of a pod. Labels is shared and must not be changed.
+// Pod identifies a pod. Labels is shared and must not be changed.
 type Pod struct {
-	// UID is by which Events of the pod are found: the object's, or of a static
-	// pod's mirror the one that kubelet gave the pod itself.
+	// UID is the UID in Events of the pod: the object's, or for a static pod's mirror the UID
+	// that kubelet gave the static pod.
 	UID       string            `json:"uid"`
 	Namespace string            `json:"namespace"`
 	Name      string            `json:"name"`
 	Labels    map[string]string `json:"-"`
 }
 
-// Config says which pods are watched and what is remembered.
+// Config configures a Watch.
 type Config struct {
 	Client metadata.Interface
 	Node   string
-	// Whole has pods watched whole, in place of their metadata; nil: nobody wants them.
+	// Whole watches complete pods instead of their metadata. May be nil.
 	Whole *Whole
 }
 
 const (
-	// remember is for how long a deleted pod is known.
+	// remember is how long a deleted pod is remembered.
 	remember = 10 * time.Minute
-	// maxGone bounds the deleted pods that are remembered; the oldest go first.
+	// maxGone bounds the deleted pods that are remembered; the oldest are dropped first.
 	maxGone = 1000
 )
 
-// Watch follows the pods of one node. It is safe for concurrent use.
+// Watch watches the pods of one node. It is safe for concurrent use.
 type Watch struct {
 	informer cache.SharedIndexInformer
 	streams  streams
@@ -53,10 +53,10 @@ type Watch struct {
 	once     sync.Once
 }
 
-// byUID indexes pods by each UID under which a control group may name them.
+// byUID indexes pods by each UID that the names of their cgroups may contain.
 const byUID = "uid"
 
-// New returns a Watch that knows nothing until it runs.
+// New returns a Watch without pods until Run is called.
 func New(cfg Config) (*Watch, error) {
 	if cfg.Client == nil && cfg.Whole == nil || cfg.Node == "" {
 		return nil, errors.New("watch pods: client and node are needed")
@@ -78,7 +78,7 @@ func New(cfg Config) (*Watch, error) {
 	w.handed, err = w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    w.changed,
 		DeleteFunc: w.deleted,
-		// A pod that is deleted and made anew while nobody watched shows as changed.
+		// A pod that is deleted and created again while no watch is open appears as changed.
 		UpdateFunc: func(old, now any) {
 			before, after := metaOf(old), metaOf(now)
 			if before != nil && after != nil && before.UID != after.UID {
@@ -99,7 +99,7 @@ func (w *Watch) newInformer(l *cache.ListWatch, client any, of runtime.Object) c
 	)
 }
 
-// listWatch is of the metadata of pods.
+// listWatch lists and watches the metadata of pods.
 func listWatch(client metadata.Interface, of func(*metav1.ListOptions)) *cache.ListWatch {
 	pods := client.Resource(corev1.SchemeGroupVersion.WithResource("pods"))
 	return &cache.ListWatch{
@@ -114,7 +114,7 @@ func listWatch(client metadata.Interface, of func(*metav1.ListOptions)) *cache.L
 	}
 }
 
-// Run watches until ctx ends. It may be called once.
+// Run watches until ctx ends. It may be called only once.
 func (w *Watch) Run(ctx context.Context) error {
 	w.once.Do(func() {
 		var listed sync.WaitGroup
@@ -131,14 +131,14 @@ func (w *Watch) Run(ctx context.Context) error {
 	return nil
 }
 
-// Known reports whether all pods have been seen that the node had at a time: as soon as the
-// API server is watched, those of any time, as what comes then is reported within milliseconds.
+// Known reports whether all pods have been seen that the node had at a time. While a watch is
+// open that holds for any time, because changes arrive within milliseconds.
 func (w *Watch) Known(time.Time) bool { return w.informer.HasSynced() && w.streams.settled() }
 
 // Await waits until all pods of the node have been seen, or ctx ends.
 func (w *Watch) Await(ctx context.Context) { cache.WaitForCacheSync(ctx.Done(), w.informer.HasSynced) }
 
-// Pod returns the pod that a control group names by uid.
+// Pod returns the pod with this UID, as in the name of its cgroup.
 func (w *Watch) Pod(uid string) (Pod, bool) {
 	var m *metav1.PartialObjectMetadata
 	if found, err := w.informer.GetIndexer().ByIndex(byUID, uid); err == nil {
@@ -147,7 +147,7 @@ func (w *Watch) Pod(uid string) (Pod, bool) {
 	if m != nil && string(m.UID) == uid {
 		return podOf(m), true
 	}
-	// A deleted pod's own UID comes before what is only claimed.
+	// A deleted pod's own UID takes precedence over a claimed one.
 	if p, own, ok := w.gone.find(uid, time.Now()); ok && (own || m == nil) {
 		return p, true
 	}
@@ -167,7 +167,7 @@ func owner(found []any, uid string) (of *metav1.PartialObjectMetadata) {
 	return of
 }
 
-// Named returns the pod of a name, where it is there now.
+// Named returns the pod of this name if it exists now.
 func (w *Watch) Named(namespace, name string) (Pod, bool) {
 	found, ok, err := w.informer.GetStore().GetByKey(cache.ObjectName{Namespace: namespace, Name: name}.String())
 	if err != nil || !ok {
@@ -197,7 +197,7 @@ func (w *Watch) deleted(o any) {
 	w.removed(o)
 }
 
-// uidsOf returns the UIDs by which the pod's control groups may go.
+// uidsOf returns the UIDs that the names of the pod's cgroups may contain.
 func uidsOf(o any) ([]string, error) {
 	m := metaOf(o)
 	if m == nil {
@@ -206,12 +206,13 @@ func uidsOf(o any) ([]string, error) {
 	return podspec.UIDs(&m.ObjectMeta), nil
 }
 
-// podOf has the UID that kubelet puts its own Events on, and kubectl looks for (describe pod).
+// podOf returns the Pod with the UID that kubelet uses in its own Events, and that kubectl looks
+// for (describe pod).
 func podOf(m *metav1.PartialObjectMetadata) Pod {
 	return Pod{UID: podspec.UID(&m.ObjectMeta), Namespace: m.Namespace, Name: m.Name, Labels: m.Labels}
 }
 
-// trim keeps what is looked at: most of a pod's metadata is who manages its fields.
+// trim keeps the fields that are used: most of a pod's metadata is managed fields.
 func trim(o any) (any, error) {
 	m, ok := o.(*metav1.PartialObjectMetadata)
 	if !ok {

@@ -83,8 +83,8 @@ func TestPodsOfTheNode(t *testing.T) {
 	}
 }
 
-// An API server that is back may have pods that are newer than the last watch: before there
-// is a new one, nobody is to hear that such a pod does not exist.
+// After an outage, the API server may have pods that are newer than the last watch. Before there
+// is a new watch, such a pod must not be reported as unknown.
 func TestKnownNeedsAWatch(t *testing.T) {
 	server := cluster.Server(t)
 	node, ns := server.Node(t), server.Namespace(t)
@@ -117,7 +117,8 @@ func TestKnownNeedsAWatch(t *testing.T) {
 	}
 }
 
-// road leads to the API server, unless it is closed: connections break then, and are refused.
+// road is the connection to the API server. While it is closed, connections break and are
+// refused.
 type road struct {
 	mu     sync.Mutex
 	closed bool
@@ -152,13 +153,13 @@ func (r *road) open() {
 	r.closed = false
 }
 
-// nodeOwns is what kubelet writes into the mirrors that it makes, and whoever forges them.
+// nodeOwns returns the owner that kubelet sets in its mirror pods, and that forgers copy.
 func nodeOwns() []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n", UID: "n", Controller: new(true)}}
 }
 
-// kubelet names the control groups of a static pod by its manifest's hash, and puts
-// its Events on that; so does kubectl look for them.
+// kubelet uses the hash of its manifest in the names of a static pod's cgroups and in its Events,
+// and kubectl looks for these.
 func TestStaticPod(t *testing.T) {
 	server := cluster.Server(t)
 	node, ns := server.Node(t), server.Namespace(t)
@@ -180,8 +181,8 @@ func TestStaticPod(t *testing.T) {
 	}
 }
 
-// Whoever makes a pod with spec.nodeName can say that it is the mirror of a static pod with
-// any UID. What happens in a pod is the pod's all the same, also when it is deleted.
+// Anyone who creates a pod with spec.nodeName can claim that it is the mirror of a static pod
+// with any UID. Faults in the real pod are still attributed to it, even after its deletion.
 func TestForgedMirrors(t *testing.T) {
 	server := cluster.Server(t)
 	node, ns, theirs := server.Node(t), server.Namespace(t), server.Namespace(t)

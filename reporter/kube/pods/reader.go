@@ -12,18 +12,18 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// readTimeout bounds one question: who asks waits for the answer.
+// readTimeout bounds one request, because the caller waits for it.
 const readTimeout = 10 * time.Second
 
-// Reader asks the API server for the pods of one node, whole, each time anew: they are
-// wanted seldom, and are too much to be kept. It is safe for concurrent use. It needs the
-// rights to get and list pods.
+// Reader requests complete pods of one node from the API server, on each call: they are needed
+// seldom, and are too big to keep. It is safe for concurrent use. It needs permission to get and
+// list pods.
 type Reader struct {
 	client kubernetes.Interface
 	node   string
 }
 
-// NewReader returns a Reader.
+// NewReader returns a Reader of the node's pods.
 func NewReader(client kubernetes.Interface, node string) (*Reader, error) {
 	if client == nil || node == "" {
 		return nil, errors.New("read pods: client and node are needed")
@@ -31,8 +31,8 @@ func NewReader(client kubernetes.Interface, node string) (*Reader, error) {
 	return &Reader{client: client, node: node}, nil
 }
 
-// Pod returns a pod of the node, as it is now. One of another node is an error, though the
-// agent may read it: nothing of it is here.
+// Pod returns the current state of a pod of the node. A pod of another node is an error, even if
+// the agent may read it: nothing of it is on this node.
 func (r *Reader) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -48,8 +48,8 @@ func (r *Reader) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, 
 	return p, nil
 }
 
-// All returns the pods of the node, as the API server's cache has them: kubelet asks in the
-// same way, for it costs etcd nothing.
+// All returns the pods of the node from the API server's cache, as kubelet does, because that
+// costs etcd nothing.
 func (r *Reader) All(ctx context.Context) ([]corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

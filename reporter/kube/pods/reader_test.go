@@ -49,9 +49,9 @@ func TestReaderHasTheNodesPodsAlone(t *testing.T) {
 	}
 }
 
-// A server that does not answer holds up nobody for longer than it is waited for.
+// A server that does not answer blocks the caller only for the timeout.
 func TestReaderDoesNotWaitForLong(t *testing.T) {
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, nobody answers
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, but no process answers
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestReaderDoesNotWaitForLong(t *testing.T) {
 	}
 }
 
-// What the built-ins report of a pod is what the API server has.
+// The built-ins report what the API server has of a pod.
 func TestPodBuiltins(t *testing.T) {
 	server := cluster.Server(t)
 	node, ns := server.Node(t), server.Namespace(t)

@@ -10,19 +10,19 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// settle is how long a new watch has to deliver the pods that came while there was none; it
+// settle is how long a new watch gets to deliver pods that were created while there was none; it
 // takes milliseconds.
 const settle = time.Second
 
-// streams notes whether a watch is open. An informer does not report that: it has synced for
-// good after its first list, and retries in silence where connections are refused.
+// streams tracks whether a watch is open. An informer does not report that: it stays synced after
+// its first list, and retries silently if connections are refused.
 type streams struct {
 	mu     sync.Mutex
-	open   *stream // nil: none
+	open   *stream // nil: no open watch
 	opened time.Time
 }
 
-// note has the watches of l noted.
+// note wraps l so that its watches are tracked.
 func (s *streams) note(l *cache.ListWatch) *cache.ListWatch {
 	begin := l.WatchFuncWithContext
 	l.WatchFuncWithContext = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
@@ -39,14 +39,15 @@ func (s *streams) note(l *cache.ListWatch) *cache.ListWatch {
 	return l
 }
 
-// settled reports whether a watch is open and has delivered what came before it.
+// settled reports whether a watch is open and has delivered earlier changes.
 func (s *streams) settled() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.open != nil && time.Since(s.opened) >= settle
 }
 
-// stream is a watch. The reflector stops each as soon as it has ended, some more than once.
+// stream is a tracked watch. The reflector stops each watch once it has ended, some more than
+// once.
 type stream struct {
 	watch.Interface
 	of *streams

@@ -13,25 +13,25 @@ import (
 	"github.com/kernosis/kernosis/collector/probe/podspec"
 )
 
-// Whole is for who has to know more of pods than their metadata. Each pod is handed over
-// once for each of its changes, in order, by one goroutine; kept of it is what Trim leaves.
+// Whole passes complete pods to users that need more than metadata. Each pod is passed once for
+// each of its changes, in order, by one goroutine. Only the result of Trim is kept.
 type Whole struct {
 	Client kubernetes.Interface
-	// Trim takes of a pod what is wanted, and keeps nothing else of it; nil: nothing of
-	// this one.
+	// Trim returns what is needed of a pod, and must keep nothing else of it; nil: the pod is not
+	// needed.
 	Trim    func(*corev1.Pod) any
-	Changed func(any) // a pod is new, or has changed
-	Gone    func(any) // as it was last
-	Listed  func()    // all pods that the node had at the start were handed over
+	Changed func(any) // called for a new or changed pod
+	Gone    func(any) // called for a deleted pod, with its last state
+	Listed  func()    // called when all pods that the node had at the start were passed
 }
 
-// kept is a pod in the store: metadata, and what was trimmed.
+// kept is a pod in the store: its metadata and the result of Trim.
 type kept struct {
 	*metav1.PartialObjectMetadata
 	trimmed any
 }
 
-// metaOf returns the metadata of what the store has, or nil.
+// metaOf returns the metadata of an object in the store, or nil.
 func metaOf(o any) *metav1.PartialObjectMetadata {
 	switch o := o.(type) {
 	case *metav1.PartialObjectMetadata:
@@ -56,7 +56,7 @@ func (w *Whole) listWatch(of func(*metav1.ListOptions)) *cache.ListWatch {
 	}
 }
 
-// trim is the informer's transformation: it may come again for what it has made.
+// trim is the informer's transformation. It may be called again with its own result.
 func (w *Whole) trim(o any) (any, error) {
 	p, ok := o.(*corev1.Pod)
 	if !ok {
@@ -69,14 +69,14 @@ func (w *Whole) trim(o any) (any, error) {
 	return &kept{m.(*metav1.PartialObjectMetadata), w.Trim(p)}, nil
 }
 
-// changed hands a pod over, if the UID is its own: of several that claim one, the others are
-// not there for whoever knows pods by their UIDs.
+// changed passes a pod on, if it has its UID: if several pods claim the same UID, users that
+// identify pods by UID get only one.
 func (w *Watch) changed(o any) {
 	k, ok := o.(*kept)
 	if !ok || k.trimmed == nil {
 		return
 	}
-	// The index may be ahead of what is handed over.
+	// The index may be ahead of the notifications.
 	if holder := w.holder(k); holder == nil || holder.UID == k.UID {
 		w.whole.Changed(k.trimmed)
 	}
@@ -87,7 +87,7 @@ func (w *Watch) removed(o any) {
 	if !ok || k.trimmed == nil {
 		return
 	}
-	next := w.holder(k) // k is in the index no more
+	next := w.holder(k) // k is no longer in the index
 	switch {
 	case next == nil:
 		w.whole.Gone(k.trimmed)
@@ -99,7 +99,7 @@ func (w *Watch) removed(o any) {
 	}
 }
 
-// holder returns the pod that has the UID of another, or nil.
+// holder returns the pod that currently has the UID of a pod, or nil.
 func (w *Watch) holder(of *kept) *kept {
 	uid := podOf(of.PartialObjectMetadata).UID
 	found, err := w.informer.GetIndexer().ByIndex(byUID, uid)

@@ -17,7 +17,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// Whole pods are handed over once for each change, trimmed, and known as before.
+// Complete pods are passed once for each change, trimmed, and are known as with metadata.
 func TestWholePods(t *testing.T) {
 	server := cluster.Server(t)
 	node, other, ns := server.Node(t), server.Node(t), server.Namespace(t)
@@ -74,7 +74,7 @@ func TestWholePods(t *testing.T) {
 	}
 	hears("changed before main 10.1.2.3")
 	server.DeletePod(t, ns, "before")
-	// That it is going is a change of its own.
+	// The beginning of its deletion is a separate change.
 	await.Until(t, "report of the end", time.Minute, func() bool {
 		mu.Lock()
 		defer mu.Unlock()
@@ -88,9 +88,9 @@ func TestWholePods(t *testing.T) {
 	}
 }
 
-// Who makes a pod with spec.nodeName can say that it is the mirror of a static pod. Whoever knows
-// pods by their UIDs, as what observes probes does, goes on knowing the real one: when a forged
-// one comes, changes and goes.
+// Anyone who creates a pod with spec.nodeName can claim that it is the mirror of a static pod.
+// Users that identify pods by UID, such as the observer of probes, must keep the real one when a
+// forged one comes, changes and goes.
 func TestForgedMirrorsOfWholePods(t *testing.T) {
 	server := cluster.Server(t)
 	node, ns, theirs := server.Node(t), server.Namespace(t), server.Namespace(t)
@@ -141,7 +141,7 @@ func TestForgedMirrorsOfWholePods(t *testing.T) {
 	t.Cleanup(func() { cancel(); <-ended })
 	check := func(when string) {
 		t.Helper()
-		// What came before has been handed over once this has.
+		// Once this pod was passed on, all earlier changes were too.
 		last := server.Pod(t, ns, "last-"+strings.ReplaceAll(when, " ", "-"), node)
 		await.Until(t, "the last pod", time.Minute, func() bool {
 			mu.Lock()
@@ -155,7 +155,7 @@ func TestForgedMirrorsOfWholePods(t *testing.T) {
 		}
 	}
 	check("at first")
-	// Times of creation are whole seconds.
+	// Creation times are in whole seconds.
 	await.Until(t, "the next second", time.Minute, func() bool { return time.Now().Unix() > victim.CreationTimestamp.Unix()+1 })
 	forge(theirs, "forged", string(victim.UID))
 	forge(theirs, "forged-static", hash)

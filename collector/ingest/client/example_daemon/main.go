@@ -1,6 +1,6 @@
-// Command example_daemon is a problem daemon to start from: it reports a condition
-// while a filesystem has too little room, and an event with the text of each note
-// that somebody leaves there (a file tell-kernosis).
+// Command example_daemon is a template for a problem daemon: it reports a condition while a
+// filesystem has too little free space, and an event with the text of each note that somebody
+// leaves there (a file tell-kernosis).
 //
 // The agent's configuration for it:
 //
@@ -43,7 +43,7 @@ func main() {
 	}
 }
 
-// daemon looks at a filesystem.
+// daemon watches a filesystem.
 type daemon struct {
 	path    string
 	minFree float64
@@ -69,14 +69,14 @@ func (d *daemon) run(ctx context.Context, socket, source string) error {
 		}
 		select {
 		case <-ctx.Done():
-			// What is waiting is sent; the condition stays until it is not valid any more.
+			// Close sends what is waiting; the condition stays until it is no longer valid.
 			return errors.Join(c.Close(), <-ended)
 		case <-ticker.C:
 		}
 	}
 }
 
-// look reports what is so now.
+// look reports the current state.
 func (d *daemon) look(c *client.Client) error {
 	cond := client.Condition{Type: "ScratchFull", Status: client.False}
 	var s syscall.Statfs_t
@@ -84,7 +84,7 @@ func (d *daemon) look(c *client.Client) error {
 	case err != nil:
 		cond.Status, cond.Message = client.Unknown, fmt.Sprintf("statfs %s: %v", d.path, err)
 	case s.Blocks > 0 && 100*float64(s.Bavail)/float64(s.Blocks) < d.minFree:
-		// A whole fact: how much is free would be another message each time.
+		// A constant message: the free space would change it each time.
 		cond.Status, cond.Reason = client.True, "BelowMinimum"
 		cond.Message = fmt.Sprintf("less than %g %% of %s is free", d.minFree, d.path)
 	}

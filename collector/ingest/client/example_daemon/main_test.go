@@ -12,7 +12,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// TestDaemon runs the daemon against a real intake: no filesystem has 101 % free.
+// TestDaemon runs the daemon with a real intake and requires 101 % of free space, which no
+// filesystem has.
 func TestDaemon(t *testing.T) {
 	dir, err := os.MkdirTemp("/tmp", "kernosis-example-") //nolint:usetesting // t.TempDir's may be too long for a socket
 	if err != nil {
@@ -35,7 +36,7 @@ func TestDaemon(t *testing.T) {
 	ended := make(chan error, 3)
 	go func() {
 		ended <- in.Run(ctx, func(ev *event.Event) {
-			if ev.Check != nil { // else a source
+			if ev.Check != nil { // else it is of kind source
 				reported <- *ev.Check
 			}
 		})
