@@ -9,8 +9,8 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 )
 
-// A line that does not come is a problem, until it comes; a killed agent waits on, and the
-// line that came meanwhile counts.
+// A missing line is a problem until it comes. After a kill the agent continues to wait, and a line
+// that came in the meantime counts.
 func TestALineThatDoesNotCome(t *testing.T) {
 	rules := writeRules(t, `
 conditions:

@@ -41,7 +41,7 @@ metrics and /conditions. See docs/npd.md and docs/configuration.md.`,
 		Example: `  kernosis agent --kubeconfig /etc/kernosis/kubeconfig --node-name worker-7
   kernosis agent --config /etc/kernosis/config.yaml --config.system-log-monitor /config/kernel-monitor.json`,
 		Args:    cobra.NoArgs,
-		Version: version, // node-problem-detector has --version
+		Version: version, // adds --version, as node-problem-detector has it
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := agent.Load(cmd.Flags(), os.Environ())
 			if err != nil {

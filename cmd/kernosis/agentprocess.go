@@ -18,23 +18,23 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// agentProcess is an agent that runs on this machine.
+// agentProcess is an agent running on this machine.
 type agentProcess struct {
 	pid    int
 	config agent.Config
-	err    error // why config is not known
+	err    error // why config could not be read
 }
 
-// findAgent returns the agent that runs here, nil where none does or none may be looked at. With
-// a state folder it is the one of that folder, of several the one of the default. It has to be in
-// this mount namespace, in which its paths are ours, and root's or this user's: others may call
-// themselves as they like.
+// findAgent returns the agent running here, or nil if there is none or it may not be inspected. With
+// stateDir it returns the agent of that folder; otherwise, of several agents, the one of the default
+// folder. The agent must be in this mount namespace, so that its paths are valid here, and be run by
+// root or this user, because any other user may give a process this name.
 func findAgent(stateDir string) (*agentProcess, error) {
 	pids, err := hostfs.New("/").PIDs()
 	if err != nil {
 		return nil, err
 	}
-	if stateDir != "" { // the agent's is absolute too
+	if stateDir != "" { // to compare it with the agent's absolute path
 		if stateDir, err = filepath.Abs(stateDir); err != nil {
 			return nil, err
 		}
@@ -68,10 +68,10 @@ func findAgent(stateDir string) (*agentProcess, error) {
 	return found[0], nil
 }
 
-// maxCommandLine bounds what is read of one.
+// maxCommandLine bounds what is read of a process' command line or environment.
 const maxCommandLine = 64 << 10
 
-// agentArgs returns the arguments of an agent's process; nil: it is none that is believed.
+// agentArgs returns the arguments of process pid if it is a trusted agent, or else nil.
 func agentArgs(pid int) []string {
 	if pid == os.Getpid() {
 		return nil
@@ -87,7 +87,7 @@ func agentArgs(pid int) []string {
 	return args
 }
 
-// trusted reports whether a process is root's or this user's, in this mount namespace.
+// trusted reports whether a process is run by root or this user, in this mount namespace.
 func trusted(pid int) bool {
 	info, err := os.Stat(procFile(pid, ""))
 	if err != nil {
@@ -104,7 +104,7 @@ func trusted(pid int) bool {
 
 func procFile(pid int, name string) string { return fmt.Sprintf("/proc/%d/%s", pid, name) }
 
-// procStrings reads a file of strings that end with NUL.
+// procStrings reads a file in /proc of NUL-terminated strings.
 func procStrings(pid int, name string) ([]string, error) {
 	raw, err := document.ReadAtMost(procFile(pid, name), maxCommandLine)
 	if err != nil {
@@ -116,7 +116,7 @@ func procStrings(pid int, name string) ([]string, error) {
 	return strings.Split(string(bytes.TrimSuffix(raw, []byte{0})), "\x00"), nil // the last may be empty
 }
 
-// configOf reads the configuration of an agent's process, as it was started.
+// configOf reads the configuration with which an agent's process was started.
 func configOf(pid int, args []string) (agent.Config, error) {
 	var cmd *cobra.Command
 	if args[0] == "run" {

@@ -20,21 +20,21 @@ import (
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 )
 
-// docs/benchmarks.md says how to read these figures.
+// docs/benchmarks.md explains these figures.
 
-// stampedLines notes when each line of an agent could be read.
+// stampedLines records when each output line of an agent could be read.
 type stampedLines struct {
 	cpu int // where the reader runs; -1: anywhere
 
 	mu   sync.Mutex
-	boot []time.Duration // since boot, as the kernel's stamps; the i-th line's
+	boot []time.Duration // times of the lines since boot, as the kernel's timestamps
 }
 
-// start is Agent.Start with each line's time.
+// start calls Agent.Start and records the time of each line.
 func (s *stampedLines) start(b *testing.B, a *agenttest.Agent) {
 	b.Helper()
 	a.StartThrough(func(out io.ReadCloser) io.Reader {
-		// A file of its own, that blocks: the runtime's poller would wake another
+		// A separate blocking file, because the runtime's poller would wake another
 		// thread first.
 		fd, err := unix.Dup(int(out.(*os.File).Fd()))
 		if err != nil {
@@ -53,7 +53,7 @@ func (s *stampedLines) start(b *testing.B, a *agenttest.Agent) {
 func (s *stampedLines) copy(r io.ReadCloser, w io.WriteCloser) {
 	defer r.Close()
 	defer w.Close()
-	runtime.LockOSThread() // and never unlocked
+	runtime.LockOSThread() // never unlocked
 	if s.cpu >= 0 {
 		var set unix.CPUSet
 		set.Set(s.cpu)
@@ -77,10 +77,9 @@ func (s *stampedLines) copy(r io.ReadCloser, w io.WriteCloser) {
 	}
 }
 
-// 101 real OOM kills, from the kernel's stamp to the engine and to the line that
-// a reader of the agent's standard output has got. The journal is written in
-// between. With "another CPU" neither the agent nor the reader can be woken on the
-// CPU where the kernel is busy with the kill.
+// 101 real OOM kills, from the kernel's timestamp to the engine, and to the line that a reader of the
+// agent's standard output gets. The journal is written in between. With "another CPU" neither the
+// agent nor the reader can be woken on the CPU where the kernel is busy with the kill.
 func BenchmarkDetectionLatency(b *testing.B) {
 	needKernel(b)
 	b.Run("any CPU", func(b *testing.B) { benchmarkLatency(b, false) })
@@ -138,7 +137,7 @@ func benchmarkLatency(b *testing.B, apart bool) {
 	b.ReportMetric(float64(len(line)), "kills")
 }
 
-// pin keeps a process on one CPU; its children and new threads, too.
+// pin pins a process to one CPU, including its children and new threads.
 func pin(b *testing.B, pid, cpu int) {
 	b.Helper()
 	threads, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task"))
@@ -158,10 +157,10 @@ func pin(b *testing.B, pid, cpu int) {
 	}
 }
 
-// idleFor has three canaries of each stem, some task walks and one save.
+// idleFor is long enough for three canaries of each stem, some task walks and one save.
 const idleFor = 31 * time.Second
 
-// What the agent costs while nothing happens, and until it sees everything.
+// What the agent costs while nothing happens, and until all its sources are up.
 func BenchmarkIdle(b *testing.B) {
 	needKernel(b)
 	var start, startCPU, idle, idleCPU time.Duration
@@ -173,14 +172,14 @@ func BenchmarkIdle(b *testing.B) {
 		p.WaitSources(0)
 		pid := p.PID()
 		start, startCPU = time.Since(began), agenttest.CPUTime(b, pid)
-		time.Sleep(3 * time.Second) // the look-ups that a start begins are over
+		time.Sleep(3 * time.Second) // until the look-ups of the start are done
 		before, from := agenttest.CPUTime(b, pid), time.Now()
 		time.Sleep(idleFor)
 		idleCPU, idle = agenttest.CPUTime(b, pid)-before, time.Since(from)
 		memory = agenttest.MemoryOf(b, pid)
 		p.Stop()
 	}
-	b.ReportMetric(0, "ns/op") // the time it was left alone
+	b.ReportMetric(0, "ns/op") // would be the idle time
 	b.ReportMetric(start.Seconds()*1e3, "start-ms")
 	b.ReportMetric(startCPU.Seconds()*1e3, "start-cpu-ms")
 	b.ReportMetric(idleCPU.Seconds()*1e3/idle.Seconds(), "idle-cpu-ms/s")

@@ -25,13 +25,13 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// fakeAgent is a process that looks as an agent, with a state folder of its own.
+// fakeAgent is a process that looks like an agent, with a state folder of its own.
 type fakeAgent struct {
 	state, log string
 	pid        int
 }
 
-// startFakeAgent starts one: a shell that runs a file named "run".
+// startFakeAgent starts a fakeAgent: a shell that runs a file named "run".
 func startFakeAgent(t *testing.T, args []string, env ...string) *fakeAgent {
 	t.Helper()
 	dir := t.TempDir()
@@ -61,7 +61,7 @@ func startFakeAgent(t *testing.T, args []string, env ...string) *fakeAgent {
 	return a
 }
 
-// An agent is found with its settings, wherever it was started; another process is none.
+// An agent is found with its settings, wherever it was started; other processes are not found.
 func TestFindAgent(t *testing.T) {
 	a := startFakeAgent(t, []string{"--listen", "0.0.0.0:4711"})
 	p, err := findAgent(a.state)
@@ -88,10 +88,10 @@ func TestFindAgent(t *testing.T) {
 	}
 }
 
-// secret is planted wherever an archive takes something from.
+// secret is planted in every source of an archive.
 const secret = "hunter2"
 
-// No file of an archive has a secret, and each is there, or said to be missing.
+// No file of an archive has a secret, and each file is present or listed as missing.
 func TestBundleHasNoSecrets(t *testing.T) {
 	shown := ""
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -190,7 +190,7 @@ services:
 	}
 }
 
-// Without an agent the archive has what there is, on the standard output too.
+// Without an agent the archive has what is available. It can go to the standard output.
 func TestBundleWithoutAgent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.tar.gz")
 	code, out := command(t, "bundle", "--state-dir", t.TempDir(), "--endpoint", "127.0.0.1:1", "--features=false", "-o", "-")

@@ -21,7 +21,7 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// bundleFlags are those of the command.
+// bundleFlags are the flags of the command.
 type bundleFlags struct {
 	access   agentAccess
 	file     string
@@ -99,7 +99,7 @@ func (f *bundleFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// bundleName is the name of an archive, and of the folder in it.
+// bundleName returns the name of an archive, and of the folder in it.
 func bundleName(node string, now time.Time) string {
 	node = strings.Map(func(r rune) rune {
 		if r == '-' || r == '.' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' {
@@ -113,15 +113,15 @@ func bundleName(node string, now time.Time) string {
 	return "kernosis-" + node + now.UTC().Format("-20060102-150405")
 }
 
-// support collects what is in a support archive.
+// support collects the files of a support archive.
 type support struct {
 	archive  *bundle.Archive
-	process  *agentProcess // nil: no agent runs
+	process  *agentProcess // nil if no agent runs
 	c        status.Config
 	features bool
 }
 
-// bundled is a file of the archive.
+// bundled is a file of the archive; read returns its description and content.
 type bundled struct {
 	name string
 	read func(context.Context) (what, text string, err error)
@@ -171,12 +171,12 @@ func (s *support) collect(ctx context.Context) {
 	}
 }
 
-// readIn reads from a folder whose disk may hang.
+// readIn calls read, which reads dir, with a timeout, because dir's disk may hang.
 func readIn[T any](ctx context.Context, reads *bounded.Calls, dir string, read func() (T, error)) (T, error) {
 	return status.ReadFolder(ctx, reads, agent.StateWithin, dir, func(func() error) (T, error) { return read() })
 }
 
-// page reads a page that the agent serves.
+// page returns a function that reads a page from the agent's HTTP endpoint.
 func (s *support) page(page string) func(context.Context) (what, text string, err error) {
 	return func(ctx context.Context) (what, text string, err error) {
 		if s.c.Endpoint == nil {
@@ -203,7 +203,7 @@ func (s *support) readFeatures(context.Context) (what, text string, err error) {
 	return "kernosis features -o wide, with the rights of who made this archive", b.String(), err
 }
 
-// hostRoot is where the host's /proc and /sys are.
+// hostRoot returns the folder of the host's /proc and /sys.
 func (s *support) hostRoot() string {
 	if s.process == nil || s.process.err != nil {
 		return "/"

@@ -22,7 +22,8 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 )
 
-// settings returns the agent's configuration; without an agent the one that it would have here.
+// settings returns the agent's configuration and its description. If no agent runs, it returns the
+// default configuration.
 func (s *support) settings() (agent.Config, string, error) {
 	if s.process != nil {
 		return s.process.config, fmt.Sprintf("effective settings of pid %d, with their origins", s.process.pid), s.process.err
@@ -71,13 +72,13 @@ func (s *support) readRules(ctx context.Context) (what, text string, err error) 
 	return "rules in force, and their check", b.String(), err
 }
 
-// ruleFiles are the operator's.
+// ruleFiles returns the operator's rule files.
 func (s *support) ruleFiles(ctx context.Context) (files []bundled) {
 	cfg, _, err := s.settings()
 	if err != nil || cfg.RulesDir == "" {
 		return nil
 	}
-	reads := &bounded.Calls{} // of a folder of its own
+	reads := &bounded.Calls{} // separate: the folder may be on another disk
 	paths, err := readIn(ctx, reads, cfg.RulesDir, func() ([]string, error) { return filepath.Glob(filepath.Join(cfg.RulesDir, "*.y*ml")) })
 	if err != nil {
 		s.archive.Lack("rules", err)
@@ -97,7 +98,7 @@ func (s *support) readJournal(ctx context.Context) (what, text string, err error
 	return "the latest entries of " + dir, string(raw), err
 }
 
-// kernelFacts are files that say what kernel this is, how it is set, and how the machine does.
+// kernelFacts returns files that describe the kernel, its settings and the machine's load.
 func kernelFacts() []string {
 	return []string{
 		"/proc/version", "/proc/cmdline", "/proc/uptime", "/proc/loadavg", "/proc/meminfo", "/proc/pressure/cpu", "/proc/pressure/memory", "/proc/pressure/io",
@@ -121,7 +122,7 @@ func (s *support) readKernel(context.Context) (what, text string, err error) {
 	return "kernel, its settings, memory, load, modules", b.String(), nil
 }
 
-// section adds a file of the kernel's under its title.
+// section adds the content of a kernel file below a title.
 func section(b *strings.Builder, title, path string) {
 	text, err := document.ReadAtMost(path, 256<<10)
 	if err != nil {
@@ -150,7 +151,7 @@ func (s *support) readProcess(context.Context) (what, text string, err error) {
 	return "the agent's process", b.String(), nil
 }
 
-// readLog reads the agent's log: a file, or what journald has of its unit.
+// readLog reads the agent's log: a file, or the journal of its systemd unit.
 func (s *support) readLog(ctx context.Context) (what, text string, err error) {
 	if s.process == nil {
 		return "", "", errNoAgent
@@ -160,10 +161,10 @@ func (s *support) readLog(ctx context.Context) (what, text string, err error) {
 
 var errNoAgent = errors.New("no agent runs that may be looked at") //nolint:gochecknoglobals // a constant
 
-// maxLog bounds what is read of a log, its end.
+// maxLog bounds what is read from the end of a log, in bytes.
 const maxLog = 4 << 20
 
-// agentLog reads where a process' standard error goes.
+// agentLog reads the file or journal to which a process' standard error goes.
 func agentLog(ctx context.Context, pid int) (what, text string, err error) {
 	path := procFile(pid, "fd/2")
 	target, err := os.Readlink(path)
@@ -181,7 +182,7 @@ func agentLog(ctx context.Context, pid int) (what, text string, err error) {
 	return "", "", fmt.Errorf("its standard error is %s, which nobody else can read: see kubectl logs, or where you started it", target)
 }
 
-// unitOf is the systemd service that a process is of; empty: of none.
+// unitOf returns the systemd service of a process, or "".
 func unitOf(pid int) string {
 	groups, err := hostfs.New("/").ProcCgroups(pid)
 	if err != nil {

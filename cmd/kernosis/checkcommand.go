@@ -17,25 +17,25 @@ import (
 	"github.com/kernosis/kernosis/collector/process"
 )
 
-// Exit codes of a check program, those of node-problem-detector.
+// Exit codes of a check program, as in node-problem-detector.
 const (
 	checkOK      = 0
 	checkProblem = 1
 	checkUnknown = 2
 )
 
-// Names by which kubectl runs a plugin, and asks it what a shell may complete.
+// Names by which kubectl runs a plugin, and asks it for shell completions.
 const (
 	pluginName   = "kubectl-kernosis"
 	completeName = "kubectl_complete-kernosis"
 )
 
-// isPlugin reports whether kubectl runs the program.
+// isPlugin reports whether this program runs as a kubectl plugin.
 func isPlugin(args []string) bool { return len(args) > 0 && filepath.Base(args[0]) == pluginName }
 
-// calledAs returns the arguments of the command: node-problem-detector's
-// configurations name its check programs by their paths, where links to kernosis
-// may be; kubectl asks a plugin for completions by another name.
+// calledAs returns the arguments without the program's name, adding the command that the name
+// implies: node-problem-detector's configurations name check programs by paths that may be links
+// to kernosis, and kubectl asks a plugin for completions by another name.
 func calledAs(args []string) []string {
 	if len(args) == 0 {
 		return nil
@@ -48,8 +48,8 @@ func calledAs(args []string) []string {
 	return args[1:]
 }
 
-// newCheckCommand makes a command that is a check program: what it has to say goes
-// to the standard output, as the message, also that it is called wrongly.
+// newCheckCommand returns a command that is a check program. It prints its message to the standard
+// output, including usage errors.
 func newCheckCommand(use, short, long, example string, run func(*cobra.Command) error) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example}
 	cmd.Args = func(_ *cobra.Command, args []string) error {
@@ -66,7 +66,7 @@ func newCheckCommand(use, short, long, example string, run func(*cobra.Command) 
 		}
 		return answer(cmd, checkUnknown, err.Error())
 	}
-	// node-problem-detector's programs take those of its log library.
+	// node-problem-detector's programs accept the flags of its log library.
 	fs := cmd.Flags()
 	fs.StringP("v", "v", "", "")
 	fs.String("vmodule", "", "")
@@ -88,8 +88,8 @@ func answer(cmd *cobra.Command, code int, text string) error {
 	return &output.ExitError{Code: code}
 }
 
-// program runs a program of the node and returns what it printed. It is ended with
-// everything that it has started when its time is up.
+// program runs a program of the node and returns what it printed. After limit it is killed together
+// with everything that it started.
 func program(ctx context.Context, limit time.Duration, name string, args ...string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -108,6 +108,6 @@ func program(ctx context.Context, limit time.Duration, name string, args ...stri
 	return "", fmt.Errorf("%s: %w: %.500q", name, err, append(slices.Clip(o.Stdout), o.Stderr...))
 }
 
-// plainEnviron is the environment with texts that can be parsed: English, and
-// times in UTC, because the abbreviation of another zone doesn't report its offset.
+// plainEnviron returns the environment changed for output that can be parsed: English texts, and
+// times in UTC, because the abbreviation of another time zone does not give its offset.
 func plainEnviron() []string { return append(os.Environ(), "LC_ALL=C", "TZ=UTC") }

@@ -14,14 +14,14 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
-// called is how a check program was called, and how it has ended.
+// called is the result of a call of a check program.
 type called struct {
 	stdout, stderr string
 	code           int
 }
 
 // call runs the real command under a name, as node-problem-detector's
-// configurations would.
+// configurations do.
 func call(t *testing.T, env []string, name string, args ...string) called {
 	t.Helper()
 	exe, err := os.Executable()
@@ -107,7 +107,7 @@ type journalEntry struct {
 	text             string
 }
 
-// writeJournal makes a folder of a journal with real journal files.
+// writeJournal creates a journal folder with real journal files.
 func writeJournal(t *testing.T, entries ...journalEntry) (dir string) {
 	t.Helper()
 	if _, err := exec.LookPath("journalctl"); err != nil {
@@ -139,7 +139,7 @@ func writeJournal(t *testing.T, entries ...journalEntry) (dir string) {
 	return dir
 }
 
-// hostWithJournal makes a root with journalctl and, in the folder, a journal.
+// hostWithJournal creates a host root with journalctl, and with a journal in folder.
 func hostWithJournal(t *testing.T, folder string, entries ...journalEntry) (root string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -152,7 +152,7 @@ func hostWithJournal(t *testing.T, folder string, entries ...journalEntry) (root
 	}
 	root = t.TempDir()
 	testprogram.Install(t, root, tool, "/usr/bin/journalctl")
-	// journalctl reads only the folder that is named after the machine's id.
+	// journalctl only reads the folder named by the machine ID.
 	const machine = "cccccccccccccccccccccccccccccccc"
 	below := filepath.Join(root, folder, machine)
 	for _, dir := range []string{filepath.Dir(below), filepath.Join(root, "etc")} {

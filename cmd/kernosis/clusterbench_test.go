@@ -29,8 +29,9 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// benchRules make each OOM kill a condition that ends before the next, an Event of its
-// own, or both: a rule may begin twenty at once, so there are several for Events.
+// benchRules writes rules that report each OOM kill as a condition that ends before the next kill, as
+// an Event of its own, or both. There are several rules for Events, because one rule may start only
+// twenty at once.
 func benchRules(b *testing.B, condition, event bool) string {
 	const rules = 6
 	var text strings.Builder
@@ -48,7 +49,7 @@ func benchRules(b *testing.B, condition, event bool) string {
 	return writeRules(b, text.String())
 }
 
-// seen is when a watcher saw what, by pid.
+// seen records when a watcher got each object, by number or PID.
 type seen struct {
 	mu sync.Mutex
 	at map[string]time.Time
@@ -62,7 +63,7 @@ func (s *seen) note(pid string) {
 	}
 }
 
-// after returns how long after each time what it belongs to, by its number, was seen.
+// after returns how long after each time the object with that index was seen.
 func (s *seen) after(began []time.Time) (took []time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,12 +91,11 @@ func follow(b *testing.B, w watch.Interface, err error, see func(watch.Event)) {
 	b.Cleanup(func() { w.Stop(); <-ended })
 }
 
-// BenchmarkCluster takes the time from real OOM kills, by the kernel's stamp, until a
-// watcher of the API server has the condition or the Event, beside that of a bare
-// PATCH and a bare POST in between: until these are answered, and until a watcher has
-// what they wrote. An agent that writes both has two requests under way
-// at once, and on a small machine they wait for each other. The last is with the kernel's
-// console as it is.
+// BenchmarkCluster measures the time from real OOM kills, by the kernel's timestamp, until a watcher
+// of the API server gets the condition or the Event. For comparison it measures a plain PATCH and a
+// plain POST: until they are answered, and until a watcher gets what they wrote. An agent that
+// writes both has two requests in flight, which wait for each other on a small machine. "console"
+// leaves the kernel's console unchanged.
 func BenchmarkCluster(b *testing.B) {
 	b.Run("condition", func(b *testing.B) { quietConsole(b); benchCluster(b, true, false) })
 	b.Run("event", func(b *testing.B) { quietConsole(b); benchCluster(b, false, true) })
@@ -103,9 +103,9 @@ func BenchmarkCluster(b *testing.B) {
 	b.Run("console", func(b *testing.B) { benchCluster(b, false, true) })
 }
 
-// quietConsole keeps the kernel from writing of kills to a console until the benchmark
-// ends. The process that is out of memory writes them, and nothing else runs on its CPU
-// meanwhile: 2 ms a kill on a virtual machine's serial port.
+// quietConsole stops the kernel from writing kills to a console until the benchmark ends. The process
+// that is out of memory writes them, and blocks its CPU meanwhile: 2 ms per kill on a virtual
+// machine's serial port.
 func quietConsole(b *testing.B) {
 	b.Helper()
 	const level = "/proc/sys/kernel/printk"
@@ -135,11 +135,11 @@ func benchCluster(b *testing.B, writeConditions, writeEvents bool) {
 		args = append(args, "--k8s-exporter-write-events=false")
 	}
 	a := newClusterAgent(b, server, args...)
-	a.Path, a.Env = agenttest.Program(b), nil // the tests' own has more in it, and takes more memory
+	a.Path, a.Env = agenttest.Program(b), nil // the test binary contains more, and takes more memory
 	a.Start()
 	a.WaitSources(0)
 	client, ctx := server.Client(), context.Background()
-	// What is timed is when it is seen, not how long a large Node takes to be read.
+	// Protobuf, so that decoding a large Node does not distort the time.
 	config := server.Admin()
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf
 	watching, err := kubernetes.NewForConfig(config)
@@ -178,7 +178,7 @@ func benchCluster(b *testing.B, writeConditions, writeEvents bool) {
 		a.awaitCondition("Benched", "False NotBenched: none")
 	}
 
-	// Its conditions are as many as the agent's: a Node's size counts.
+	// The bare Node has as many conditions as the agent's, because a Node's size matters.
 	own, err := client.CoreV1().Nodes().Get(ctx, a.node, metav1.GetOptions{})
 	if err != nil {
 		b.Fatal(err)
@@ -192,21 +192,21 @@ func benchCluster(b *testing.B, writeConditions, writeEvents bool) {
 		b.Fatal(err)
 	}
 	var patch, post, handled, condition, event []time.Duration
-	var patched, posted []time.Time // when they began
+	var patched, posted []time.Time // start times of the requests
 	for b.Loop() {
 		for range each {
 			i := len(patched)
 			if _, err := oom.Kill(ctx); err != nil {
 				b.Fatal(err)
 			}
-			time.Sleep(500 * time.Millisecond) // the agent's writes are over
+			time.Sleep(500 * time.Millisecond) // until the agent's writes are done
 			now := time.Now()
 			body := fmt.Sprintf(`{"status":{"conditions":[{"type":"Benched","status":"True","reason":"Killed","message":"%d"}]}}`, i)
 			if _, err := client.CoreV1().Nodes().Patch(ctx, bareNode, types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{}, "status"); err != nil {
 				b.Fatal(err)
 			}
 			patch, patched = append(patch, time.Since(now)), append(patched, now)
-			// An Event's request meets a server that had nothing to do before: so must this.
+			// Let the server become idle first, as it is for the agent's Event request.
 			time.Sleep(500 * time.Millisecond)
 			now = time.Now()
 			if _, err := client.CoreV1().Events(metav1.NamespaceDefault).Create(ctx, &corev1.Event{
@@ -217,7 +217,7 @@ func benchCluster(b *testing.B, writeConditions, writeEvents bool) {
 				b.Fatal(err)
 			}
 			post, posted = append(post, time.Since(now)), append(posted, now)
-			time.Sleep(1200 * time.Millisecond) // the condition has ended, and both writes' second of coalescing
+			time.Sleep(1200 * time.Millisecond) // until the condition has ended, and the second in which both writes coalesce
 		}
 	}
 	entries := a.Wait("last kill", time.Minute, func(entries []journal.Entry) bool {
@@ -261,20 +261,20 @@ func benchCluster(b *testing.B, writeConditions, writeEvents bool) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkClusterIdle is what an agent of a node without faults costs the node and
-// the API server, and then its CPU time for one OOM kill of a storm.
+// BenchmarkClusterIdle measures what an agent costs a node without faults and the API server, and
+// then its CPU time per OOM kill in a storm.
 func BenchmarkClusterIdle(b *testing.B) {
 	needKernel(b)
 	quietConsole(b)
 	const idle, storm = time.Minute, 1000
 	server := kubetest.New(b, kubetest.Options{})
 	a := newClusterAgent(b, server, "--heartbeat", "0")
-	a.Path, a.Env = agenttest.Program(b), nil // the tests' own has more in it, and takes more memory
+	a.Path, a.Env = agenttest.Program(b), nil // the test binary contains more, and takes more memory
 	a.Start()
 	a.WaitSources(0)
 	a.awaitCondition("DiskUnhealthy", "False DiskIsHealthy: no device has repeated I/O errors")
 	for b.Loop() {
-		time.Sleep(20 * time.Second) // what the start begins is over
+		time.Sleep(20 * time.Second) // until the work of the start is done
 		writes := func() float64 {
 			m, n := server.APIMetrics(b), 0.0
 			for _, verb := range []string{"POST", "PUT", "PATCH", "DELETE"} {
@@ -314,8 +314,8 @@ func BenchmarkClusterIdle(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// killMany has the kernel kill n processes in a control group, given by its folder, four at a time: small
-// programs, since a kill is over long before one of inject's has started.
+// killMany makes the kernel OOM-kill n processes in a cgroup, given by its folder, four at a time. It
+// uses small programs, because inject's start much more slowly than a kill takes.
 func killMany(b *testing.B, cgroup string, n int) {
 	b.Helper()
 	const hog = `echo $$ > "$0"/cgroup.procs && exec dd if=/dev/zero of=/dev/null bs=1G count=1`

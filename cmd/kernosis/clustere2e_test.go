@@ -22,7 +22,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// clusterAgent is an agent as on a node, and its API server.
+// clusterAgent is an agent of a Node, with its API server.
 type clusterAgent struct {
 	*agenttest.Agent
 
@@ -40,8 +40,8 @@ func newClusterAgent(t testing.TB, server *kubetest.Server, args ...string) *clu
 	return &clusterAgent{Agent: p, t: t, server: server, node: node}
 }
 
-// await waits until the API server shows something; on a timeout the test fails with what
-// it last showed. An API server that is down shows nothing.
+// await waits until ok returns true. On a timeout the test fails with what the API server showed
+// last. An API server that is down shows nothing.
 func (a *clusterAgent) await(what string, within time.Duration, ok func(ctx context.Context) (bool, string, error)) {
 	a.t.Helper()
 	within = await.Within(within)
@@ -132,7 +132,7 @@ rules:
 - {name: app-hiccup, events: [log], logs: [app], pattern: 'hiccup', reason: AppHiccup, message: the app had a hiccup, severity: warning}
 `
 
-// appLog is a file that an application writes.
+// appLog returns the path of an application's log, and a function that appends lines.
 func appLog(t testing.TB) (path string, add func(lines ...string)) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "app.log")
@@ -202,7 +202,7 @@ func TestCluster(t *testing.T) {
 	a.awaitCondition("AppBroken", "False AppIsFine: the app is fine")
 	a.awaitEvents("AppHiccup", 3, 30*time.Second)
 	a.awaitEvents("AppFellOver", 1, 30*time.Second)
-	// Neither start has anything to report of conditions that are as they were.
+	// Neither start reports unchanged conditions.
 	var reported []string
 	for _, e := range a.allEvents() {
 		reported = append(reported, fmt.Sprintf("%s: %s", e.Reason, e.Message))
@@ -214,17 +214,17 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// TestClusterAwayInAStorm stops the API server for longer than the agent's longest wait
-// between tries. Real OOM kills go on meanwhile, and the agent is killed and started
-// again: each kill is reported once.
+// TestClusterAwayInAStorm stops the API server for longer than the agent's longest retry interval.
+// Meanwhile real OOM kills continue, and the agent is killed and restarted: each kill is reported
+// once.
 func TestClusterAwayInAStorm(t *testing.T) {
 	testall.Only(t)
-	t.Parallel() // first: a test that waits for its turn must not hold the kernel
+	t.Parallel() // first, because a test that waits for its turn must not hold the kernel lock
 	needKernel(t)
 	ctx, cancel := context.WithTimeout(t.Context(), await.Within(5*time.Minute))
 	defer cancel()
 	path, add := appLog(t)
-	server := kubetest.New(t, kubetest.Options{}) // its own: it is stopped
+	server := kubetest.New(t, kubetest.Options{}) // its own server, because the test stops it
 	a := newClusterAgent(t, server, "--rules-dir", writeRules(t, clusterRules), "--log", "app=file:"+path)
 	a.Start()
 	a.WaitSources(0)
@@ -264,7 +264,7 @@ func TestClusterAwayInAStorm(t *testing.T) {
 	tick := time.NewTicker(outage / 240)
 	defer tick.Stop()
 	add("it fell over")
-	// By the time and not by the number of kills, of which a busy machine manages fewer.
+	// By time and not by the number of kills, because a busy machine makes fewer.
 	killed, restarted := false, false
 	for time.Since(away) < outage {
 		switch past := time.Since(away); {
@@ -284,7 +284,7 @@ func TestClusterAwayInAStorm(t *testing.T) {
 	server.Start(t)
 	a.awaitCondition("AppBroken", "True AppFellOver: the app fell over")
 	a.awaitEvents("AppHiccup", kills-5, time.Minute)
-	// Other tests of this machine may have kills of their own.
+	// Other tests on this machine may cause kills too.
 	a.await("an Event of the kills", time.Minute, func(ctx context.Context) (bool, string, error) {
 		sum, subject := 0, strings.TrimPrefix(oom.Cgroup(), "/sys/fs/cgroup")
 		list, err := a.events(ctx, "OOMKilling")

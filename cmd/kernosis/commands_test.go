@@ -39,7 +39,7 @@ func TestUnknownCommands(t *testing.T) {
 	}
 }
 
-// Errors of usage name the flag or command, and what to write instead; none shows an error of Go.
+// Usage errors name the flag or command, and what to write instead; none shows an error of Go.
 func TestUsageErrors(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "own.txt")
 	if err := os.WriteFile(file, []byte("apiVersion: rules.kernosis.io/v1\nrules:\n- {name: a, events: [oomkil], reason: R, message: m}\n"), 0o600); err != nil {

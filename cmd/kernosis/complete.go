@@ -18,7 +18,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/worker"
 )
 
-// completeFirst completes the first argument of a command, and no file names.
+// completeFirst completes the first argument of a command, without file names.
 func completeFirst(names func() []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -28,15 +28,15 @@ func completeFirst(names func() []string) cobra.CompletionFunc {
 	}
 }
 
-// completeFlag completes the value of a flag, and no file names.
+// completeFlag completes the value of a flag, without file names.
 func completeFlag(cmd *cobra.Command, flag string, names func() []string) {
-	// It fails only for a flag that is not there.
+	// It fails only if the flag does not exist.
 	_ = cmd.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return names(), cobra.ShellCompDirectiveNoFileComp
 	})
 }
 
-// completeSettings completes settings that have a few values, where the command has them.
+// completeSettings completes the values of enumerated settings that the command has.
 func completeSettings(cmd *cobra.Command) {
 	for flag, values := range map[string][]string{
 		"log-level": {"debug", "info", "warn", "error"}, "probes": {agent.ProbesObserve, agent.ProbesOff}, "pods-from": {agent.PodsFromAPI, agent.PodsFromKubelet}, "output": {output.Text, output.JSON},
@@ -47,7 +47,7 @@ func completeSettings(cmd *cobra.Command) {
 	}
 }
 
-// ruleNames are those of the shipped rules and of a folder over them.
+// ruleNames returns the names of the shipped rules and of the rules in a folder.
 func ruleNames(dir string) []string {
 	set, err := agent.LoadRules(dir)
 	if err != nil {
@@ -56,7 +56,7 @@ func ruleNames(dir string) []string {
 	return set.Names()
 }
 
-// completeRule completes the rule of a mute: to end one, those that are muted.
+// completeRule completes the rule of a mute. With --end it completes muted rules only.
 func (f *muteFlags) completeRule() []string {
 	if !f.end {
 		set, err := f.ruleSet()
@@ -102,7 +102,7 @@ func (f *muteFlags) completeWhere(_ *cobra.Command, args []string, _ string) ([]
 func runNames(stateDir string) []string {
 	var names []string
 	for _, dir := range diagnosis.Dirs(stateDir) {
-		ids, _ := runner.SavedIDs(worker.Checkpoints(dir)) // what can't be read has no names
+		ids, _ := runner.SavedIDs(worker.Checkpoints(dir)) // an unreadable folder has no names
 		names = append(names, ids...)
 	}
 	return names

@@ -11,7 +11,7 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/config"
 )
 
-// printed runs "config print" with a file, where there is one, and returns output
+// printed runs "config print", with a configuration file if file is not empty, and returns output
 // and warnings.
 func printed(t *testing.T, file string, args ...string) (out, warnings string, err error) {
 	t.Helper()
@@ -41,7 +41,7 @@ const reportsFile = `reports:
     healthyMessage: all GPUs answer
 `
 
-// The first of flag, environment and file wins, and is named.
+// Flag, environment and file take precedence in this order, and the origin is printed.
 func TestConfigPrint(t *testing.T) {
 	t.Setenv("KERNOSIS_STATE_DIR", "/env")
 	t.Setenv("KERNOSIS_OUTPUT", "json")
@@ -49,7 +49,7 @@ func TestConfigPrint(t *testing.T) {
 	t.Setenv("KERNOSIS_CONFIG_SYSTEM_STATS_MONITOR", "/a.json,/b.json")
 	t.Setenv("KERNOSIS_EMPTY", "")
 	t.Setenv("KERNOSIS_LISTN", ":80")
-	// Of a service "kernosis" in the namespace.
+	// Set by kubelet for a service "kernosis" in the namespace.
 	t.Setenv("KERNOSIS_PORT", "tcp://10.0.0.1:443")
 	t.Setenv("KERNOSIS_SERVICE_HOST", "10.0.0.1")
 	t.Setenv("KERNOSIS_PORT_443_TCP_ADDR", "10.0.0.1")
@@ -74,7 +74,7 @@ func TestConfigPrint(t *testing.T) {
 		t.Errorf("warnings %q", warnings)
 	}
 
-	// What is printed reads as the same configuration.
+	// The output, read as a file, gives the same configuration.
 	for _, e := range os.Environ() {
 		if name, _, _ := strings.Cut(e, "="); strings.HasPrefix(name, config.EnvPrefix) {
 			t.Setenv(name, "")
@@ -157,7 +157,7 @@ func TestMistakenConfig(t *testing.T) {
 	}
 }
 
-// Command lines of node-problem-detector work as they are.
+// Command lines of node-problem-detector work unchanged.
 func TestNPDCommandLine(t *testing.T) {
 	out, _, err := printed(t, "", "--logtostderr", "--v=2", "--enable-k8s-exporter=false", "--k8s-exporter-heartbeat-period=2m",
 		"--k8s-exporter-write-events=false", "--k8s-exporter-update-node-conditions=true", "--event-namespace=kube-system",

@@ -95,14 +95,14 @@ func printConfig(w io.Writer, c *agent.Config, format *output.Format) error {
 	return format.Write(w, settings, func() error { return rows.Write(w) })
 }
 
-// setting is one of a configuration.
+// setting is one setting of a configuration.
 type setting struct {
 	Key   string `json:"key"`
 	Value any    `json:"value"`
 	From  string `json:"from"`
 }
 
-// onlyOfRun gives the flags that run has its defaults.
+// onlyOfRun sets the defaults of "kernosis run" for the flags that have others in "kernosis agent".
 func onlyOfRun(cmd *cobra.Command) error {
 	run := newRun().Flags()
 	for _, key := range []string{"listen", "report-socket"} {

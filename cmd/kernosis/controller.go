@@ -64,7 +64,7 @@ func runController(ctx context.Context, cfg controllerConfig, stderr io.Writer) 
 	}
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
 	config.LogWarnings(log, cfg.warnings)
-	// What the libraries say on their own goes the same way.
+	// The libraries log to the same handler.
 	ctrllog.SetLogger(logr.FromSlogHandler(log.Handler()))
 	klog.SetSlogLogger(log)
 	limitMemory("/sys/fs/cgroup/memory.max")
@@ -83,9 +83,9 @@ func runController(ctx context.Context, cfg controllerConfig, stderr io.Writer) 
 	return output.Failed(err)
 }
 
-// limitMemory has the heap stay below four fifths of the control group's limit, if it has
-// one and $GOMEMLIMIT says nothing else: garbage is collected more often rather than the
-// process killed. The rest is for what is not the heap's.
+// limitMemory sets Go's memory limit to four fifths of the cgroup's limit, if there is one and
+// $GOMEMLIMIT is not set, so that garbage is collected more often before the process is killed. The
+// rest is for memory that Go does not manage.
 func limitMemory(file string) {
 	raw, err := os.ReadFile(file)
 	if err != nil || os.Getenv("GOMEMLIMIT") != "" {
@@ -133,7 +133,7 @@ func lead(ctx context.Context, to *rest.Config, cfg controllerConfig, log *slog.
 		return err
 	}
 	defer remove()
-	// What is of diagnoses begins once their kinds are installed.
+	// The parts for Diagnoses start once their CRDs are installed.
 	served := controller.Served()
 	served.Log = log
 	served.Missing = func(kinds []string) {
@@ -161,7 +161,7 @@ func lead(ctx context.Context, to *rest.Config, cfg controllerConfig, log *slog.
 		return err
 	}
 	defer remove()
-	// Its door is open before: an instance that does not lead answers that it does not.
+	// The alert receiver listens before that: an instance that does not lead answers so.
 	removeStarts, err := addStarts(m, cfg, installed, log)
 	if err != nil {
 		return err

@@ -81,7 +81,7 @@ func TestControllerConfiguration(t *testing.T) {
 	}
 }
 
-// controllerProcess is one that runs with the rights that the documentation names.
+// controllerProcess is a controller that runs with the rights that the documentation names.
 type controllerProcess struct {
 	*exec.Cmd
 	metrics, health string
@@ -106,12 +106,13 @@ func startController(t *testing.T, kubeconfig, namespace string, more ...string)
 	return startProgram(t, os.Args[0], kubeconfig, namespace, more...)
 }
 
-// startProgram is startController for a program that is not this test.
+// startProgram is like startController, for a program other than this test binary.
 func startProgram(t *testing.T, program, kubeconfig, namespace string, more ...string) *controllerProcess {
 	t.Helper()
 	p := &controllerProcess{metrics: kubetest.FreeAddress(t), health: kubetest.FreeAddress(t)}
 	p.Cmd = exec.Command(program, "controller", "--kubeconfig", kubeconfig, "--namespace", namespace,
-		// An API server that stalls for seconds makes no agent silent, and costs nobody the lead.
+		// Long enough that a stall of the API server for seconds neither makes an agent silent nor
+		// costs leadership.
 		"--silent-after", "6s", "--metrics-listen", p.metrics, "--health-listen", p.health,
 		"--leader-elect-lease-duration", "15s", "--leader-elect-renew-deadline", "12s", "--leader-elect-retry-period", "300ms")
 	p.Args = append(p.Args, more...)
@@ -130,7 +131,7 @@ func startProgram(t *testing.T, program, kubeconfig, namespace string, more ...s
 	return p
 }
 
-// grant makes the roles of the controller and gives them to a service account.
+// grant creates the controller's roles and binds them to a service account.
 func grant(t *testing.T, server *kubetest.Server, namespace, account string) {
 	t.Helper()
 	to := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}
@@ -139,8 +140,8 @@ func grant(t *testing.T, server *kubetest.Server, namespace, account string) {
 	}
 }
 
-// Two processes, with no more rights than the documentation names: one works, the
-// other goes on where it was killed, and ends in order.
+// Two processes, with only the rights that the documentation names: one works; when it is killed, the
+// other takes over, and later shuts down cleanly.
 func TestControllerProcesses(t *testing.T) {
 	testall.Only(t)
 	server := kubetest.New(t, kubetest.Options{})
@@ -204,7 +205,7 @@ func TestControllerProcesses(t *testing.T) {
 	waitFor("both are ready", func() bool {
 		return scrape(first, "readyz") == "ok" && scrape(second, "readyz") == "ok" && scrape(second, "healthz") == "ok"
 	})
-	// Both have the page of nodes; in this cluster no kind of diagnoses is installed.
+	// Both serve the page of nodes. The CRDs for Diagnoses are not installed in this cluster.
 	shows := func(p *controllerProcess, want ...string) {
 		t.Helper()
 		await.UntilShown(t, fmt.Sprintf("a page with %q", want), time.Minute, func() (bool, string) {
@@ -222,7 +223,7 @@ func TestControllerProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitFor("the second speaks", func() bool { return reason() == lease.ReasonUnknown })
-	// It counts a write when it has the answer.
+	// It counts a write when the answer arrives.
 	await.UntilShown(t, "the second counts one write", time.Minute, func() (bool, string) {
 		m := scrape(second, "metrics")
 		return strings.Contains(m, "kernosis_controller_writes_total{outcome=\"written\"} 1\n") && strings.Contains(m, "workqueue_depth"), m
@@ -241,7 +242,7 @@ func TestControllerProcesses(t *testing.T) {
 	}
 }
 
-// getIfUp is get of a server that may not listen yet.
+// getIfUp is like get, for a server that may not listen yet.
 func getIfUp(t *testing.T, url string) (status int, body string) {
 	t.Helper()
 	resp, err := http.Get(url)

@@ -49,8 +49,8 @@ type controllerConfig struct {
 	LogLevel       string         `mapstructure:"log-level" yaml:"log-level"`
 	Alerts         alertsConfig   `mapstructure:",squash" yaml:",inline"`
 
-	origins  config.Origins // of each key
-	warnings []string       // what is odd, but no mistake
+	origins  config.Origins // origin of each key's value
+	warnings []string       // suspicious settings that are not errors
 }
 
 func controllerFlags(fs *pflag.FlagSet) {
@@ -117,7 +117,7 @@ func (c *controllerConfig) validate() error {
 			wrong(d.name, "%s, want at least 100ms", d.value)
 		}
 	}
-	// As the election itself demands, whose tries are up to 1.2 periods apart.
+	// As leader election itself requires: its tries are up to 1.2 periods apart.
 	if c.LeaseDuration <= c.RenewDeadline {
 		wrong("leader-elect-lease-duration", "%s, want more than leader-elect-renew-deadline %s", c.LeaseDuration, c.RenewDeadline)
 	}
@@ -146,7 +146,7 @@ func (c *controllerConfig) validate() error {
 	return errors.Join(errs...)
 }
 
-// rest returns how to reach the API server.
+// rest returns the client configuration for the API server.
 func (c *controllerConfig) rest() (*rest.Config, error) {
 	to, err := config.RESTConfig("", c.Kubeconfig)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/web"
 )
 
-// controllerServer serves metrics and the web page of a controller, whether it leads or not.
+// controllerServer serves metrics and the web page of a controller, with or without leadership.
 type controllerServer struct {
 	address string
 	access  *web.AccessConfig
@@ -22,7 +22,7 @@ type controllerServer struct {
 	log     *slog.Logger
 }
 
-// addServer has the manager serve metrics and the page of its nodes.
+// addServer adds a controllerServer to the manager.
 func addServer(m manager.Manager, cfg controllerConfig, fleet *fleetNodes, log *slog.Logger) (remove func(), err error) {
 	to := cfg.Metrics.Access()
 	to.Counts, to.Log = web.NewControllerCounts(), log

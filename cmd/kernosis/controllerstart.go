@@ -14,7 +14,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/controller/start"
 )
 
-// alertsConfig is how the controller takes alerts.
+// alertsConfig configures how the controller receives alerts.
 type alertsConfig struct {
 	Listen       string   `mapstructure:"alerts-listen" yaml:"alerts-listen"`
 	CertFile     string   `mapstructure:"alerts-cert-file" yaml:"alerts-cert-file"`
@@ -57,8 +57,8 @@ func (c *alertsConfig) server() alerts.Config {
 	}
 }
 
-// addStarts adds what makes Diagnoses of alerts, Events and times, once their kinds are
-// installed, and takes alerts.
+// addStarts adds the parts that create Diagnoses from alerts, Events and schedules once their CRDs
+// are installed, and the server that receives alerts.
 func addStarts(m manager.Manager, cfg controllerConfig, installed <-chan struct{}, log *slog.Logger) (func(), error) {
 	part, remove, err := start.Add(m, start.Config{Namespace: cfg.Namespace, Installed: installed, Metrics: ctrlmetrics.Registry, Log: log})
 	if err != nil || cfg.Alerts.Listen == "" {

@@ -61,7 +61,7 @@ func TestAlertsConfiguration(t *testing.T) {
 	}
 }
 
-// The process takes alerts at the configured address, and makes Diagnoses of them.
+// The process receives alerts at the configured address, and creates Diagnoses from them.
 func TestControllerTakesAlerts(t *testing.T) {
 	server := apiServer.Server(t)
 	server.CRDs(t)

@@ -46,8 +46,8 @@ func newDemo() *cobra.Command {
 	}
 }
 
-// detectWithin is how long a drill may take until its fault is detected;
-// clearWithin how long its problem may take to clear after the last drill.
+// detectWithin is how long the detection of a drill's fault may take; clearWithin is how long
+// problems may take to clear after the last drill.
 const (
 	detectWithin = 40 * time.Second
 	clearWithin  = 30 * time.Second
@@ -95,7 +95,7 @@ func demo(ctx context.Context, out, errOut io.Writer) error {
 	return d.table(outcomes)
 }
 
-// writeQuickRules copies the shipped rules with their quiet times cut.
+// writeQuickRules copies the shipped rules with shorter times (see quicker).
 func writeQuickRules(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -115,8 +115,8 @@ func writeQuickRules(dir string) error {
 	})
 }
 
-// writeDemoTriggers copies the manifests about disks, so that they look at the drill alone:
-// the loop device may have had errors for an earlier one.
+// writeDemoTriggers copies the manifests for disk errors, changed to consider recent errors only:
+// an earlier drill may have caused errors on the same loop device.
 func writeDemoTriggers(dir string) error {
 	f, err := manifest.ShippedFile("disk-error")
 	if err != nil {
@@ -130,8 +130,8 @@ func writeDemoTriggers(dir string) error {
 	return os.WriteFile(filepath.Join(dir, f.Name), []byte(text), 0o600)
 }
 
-// quicker cuts the times that a rule file's rules wait: before they fire, and
-// before they clear for want of new faults.
+// quicker shortens the times that a rule file's rules wait before they fire, and before they clear
+// because no new fault came.
 func quicker(text []byte) ([]byte, error) {
 	const quick = "5s"
 	var file struct {
@@ -154,13 +154,13 @@ func quicker(text []byte) ([]byte, error) {
 	return yaml.Marshal(file)
 }
 
-// demoStep is a line of the agent: a journal entry, or a diagnosis that has ended.
+// demoStep is a line of the agent's output: a journal entry, or a Diagnosis that has ended.
 type demoStep struct {
 	journal.Entry
 	Diagnosis *console.Diagnosis `json:"diagnosis"`
 }
 
-// demoRun is the agent that the demo watches.
+// demoRun runs the demo's agent and reads its output.
 type demoRun struct {
 	out, errOut io.Writer
 	dir, pins   string
@@ -169,8 +169,8 @@ type demoRun struct {
 	seen        []demoStep
 	lines       console.Writer
 	lost        uint64
-	// fsErrors are the times of the latest filesystem error by device: a mount's
-	// state has no time of its own.
+	// fsErrors has the time of the latest filesystem error by device, because the event of a
+	// mount's state has no time of the fault.
 	fsErrors map[string]time.Time
 }
 
@@ -179,7 +179,7 @@ func (d *demoRun) start(ctx context.Context) error {
 	d.cmd, err = tied(ctx, "run", "-o", "json",
 		"--state-dir", filepath.Join(d.dir, "state"), "--rules-dir", filepath.Join(d.dir, "rules"), "--diagnose-dir", filepath.Join(d.dir, "diagnose-dir"),
 		"--targets-dir", filepath.Join(d.dir, "targets.d"), "--pin-root", d.pins,
-		// The kernel's log may report the machine's own faults, before the demo.
+		// The kernel's log may have faults of the machine from before the demo.
 		"--log", "none",
 		"--listen", "", "--hung-task-after", "3s", "--log-level", "warn")
 	if err != nil {
@@ -223,7 +223,7 @@ func (d *demoRun) start(ctx context.Context) error {
 	})
 }
 
-// tied is a command of this program, which ends by SIGTERM with ctx and with this process.
+// tied returns a command that runs this program, and gets SIGTERM when ctx or this process ends.
 func tied(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -258,7 +258,7 @@ func (d *demoRun) await(ctx context.Context, within time.Duration, what string, 
 	}
 }
 
-// show prints what an operator would see; the sources' own start is left out.
+// show prints a step as an operator would see it, except the start of sources.
 func (d *demoRun) show(e demoStep) {
 	if e.Event != nil && e.Event.Lost != nil {
 		d.lost += e.Event.Lost.Count
@@ -345,7 +345,7 @@ func (d *demoRun) resolved(o *outcome) bool {
 	return false
 }
 
-// verdict is what the latest diagnosis of the drill's subject has found.
+// verdict returns what the latest Diagnosis of the drill's subject found.
 func (d *demoRun) verdict(o *outcome) string {
 	found := "none"
 	for _, e := range d.seen {
@@ -404,7 +404,7 @@ func (d *demoRun) stop() {
 		fmt.Fprintln(d.errOut, "demo: end the agent:", err)
 	}
 	go func() {
-		for range d.steps { // so that it can write its last lines
+		for range d.steps { // drain the output, so that the agent can write its last lines
 		}
 	}()
 	if err := d.cmd.Wait(); err != nil {

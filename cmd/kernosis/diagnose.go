@@ -29,7 +29,7 @@ the results of earlier runs. See docs/diagnose.md.`,
 	return cmd
 }
 
-// setSource says where an OperationSet is read from.
+// setSource holds the flags that select an OperationSet.
 type setSource struct {
 	files   []string
 	shipped string
@@ -42,8 +42,8 @@ func (s *setSource) flags(cmd *cobra.Command) {
 	completeFlag(cmd, "shipped", manifest.ShippedNames)
 }
 
-// load reads the manifests and returns the set that is meant. command is named in
-// errors.
+// load reads the manifests and returns them with the selected OperationSet. Errors begin with the
+// command's name.
 func (s *setSource) load(cmd *cobra.Command, args []string) (*manifest.Set, *v1alpha1.OperationSet, error) {
 	switch {
 	case len(s.files) == 0 && s.shipped == "":
@@ -67,7 +67,7 @@ func (s *setSource) load(cmd *cobra.Command, args []string) (*manifest.Set, *v1a
 	return m, set, err
 }
 
-// chooseSet returns the OperationSet that is named, or the only one.
+// chooseSet returns the OperationSet that args name, or the only one.
 func chooseSet(command string, m *manifest.Set, args []string) (*v1alpha1.OperationSet, error) {
 	var names []string
 	for _, s := range m.OperationSets {
@@ -127,13 +127,13 @@ Exit code: 0; 2 there is no set of that name.`,
 	return cmd
 }
 
-// shippedName is a shipped OperationSet in a list.
+// shippedName is a shipped OperationSet in the list of them.
 type shippedName struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
 }
 
-// writeManifests writes a file of manifests as it is, or as a list of JSON.
+// writeManifests writes a file of manifests unchanged, or as a JSON list.
 func writeManifests(w io.Writer, file document.File, format *output.Format) error {
 	if !format.Is(output.JSON) {
 		_, err := w.Write(file.Data)

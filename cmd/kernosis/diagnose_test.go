@@ -34,7 +34,7 @@ func diagnoseCommand(ctx context.Context, args ...string) (code int, stdout, std
 	return code, out.String(), errs.String()
 }
 
-// steady takes out of an output what differs from run to run.
+// steady replaces the parts of an output that differ from run to run.
 func steady(text, state string) string {
 	text = strings.ReplaceAll(text, state, "STATE")
 	for pattern, by := range map[string]string{
@@ -48,7 +48,7 @@ func steady(text, state string) string {
 	return text
 }
 
-// hook is a web server that is an operation. It says what it was asked.
+// hook is a web server that implements an operation. It counts requests.
 type hook struct {
 	asked  atomic.Int64
 	answer func(w http.ResponseWriter, r *http.Request)
@@ -67,7 +67,7 @@ func newHook(t *testing.T) *hook {
 	return h
 }
 
-// setOfDemo looks, checks one cause, and repairs.
+// setOfDemo returns an OperationSet that collects, checks a cause, and repairs.
 func setOfDemo(port uint16) string {
 	return fmt.Sprintf(`apiVersion: kernosis.io/v1alpha1
 kind: OperationSet
@@ -136,7 +136,7 @@ func TestDiagnoseRunAndShow(t *testing.T) {
 	if diff := cmp.Diff(ranDemo, steady(out, state)); code != output.ExitOK || diff != "" || errs != "" {
 		t.Errorf("exit code %d\n%s%s", code, diff, errs)
 	}
-	// It has ended: it is reported again, and nothing runs.
+	// The run has ended: it is shown again, and nothing runs.
 	code, out, _ = diagnoseCommand(t.Context(), run...)
 	if diff := cmp.Diff(ranDemo, steady(out, state)); code != output.ExitOK || diff != "" || h.asked.Load() != 1 {
 		t.Errorf("exit code %d, asked %d times\n%s", code, h.asked.Load(), diff)
@@ -184,7 +184,7 @@ func TestDiagnoseAsJSON(t *testing.T) {
 	}
 	_, out, _ = diagnoseCommand(t.Context(), "show", "d1", "--state-dir", state, "-o", "json")
 	shown := read(out)
-	shown.OperationSet, shown.Node = d.OperationSet, d.Node // a checkpoint does not have them
+	shown.OperationSet, shown.Node = d.OperationSet, d.Node // not saved in the checkpoint
 	if diff := cmp.Diff(d, shown); diff != "" {
 		t.Error(diff)
 	}
@@ -222,7 +222,7 @@ func TestDiagnoseFailsWhereNoPathSucceeds(t *testing.T) {
 		!strings.Contains(out, "FAILED    ask: POST http://127.0.0.1:") || !strings.Contains(out, "status 418") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
-	// A check that can't look excludes nothing.
+	// A check that fails to look excludes no cause.
 	blind := writeSet(t, "blind.yaml", `apiVersion: kernosis.io/v1alpha1
 kind: OperationSet
 metadata: {name: blind}
@@ -282,7 +282,7 @@ func TestOldRunsAreRemoved(t *testing.T) {
 	}
 }
 
-// What changes objects of the API is reported, and refused where it was to be made.
+// Operations that change API objects are reported, and refused when a run would execute them.
 func TestDiagnoseRunMakesNothingOfTheController(t *testing.T) {
 	path := writeSet(t, "set.yaml", `apiVersion: kernosis.io/v1alpha1
 kind: OperationSet

@@ -37,12 +37,12 @@ func diagnosed(t *testing.T, state, set string, parameters ...string) *diagnosis
 		t.Errorf("exit code %d, %s\n%s", code, d.Status.Phase, errs)
 	}
 	for _, r := range d.Status.Results {
-		t.Log(r.ID, r.Operation, r.State, r.Duration, r.Reason, r.Message) // what would run takes no time
+		t.Log(r.ID, r.Operation, r.State, r.Duration, r.Reason, r.Message) // withheld operations have no duration
 	}
 	return &d
 }
 
-// found checks the verdict, the operations of the path, and what is excluded.
+// found checks the verdict, the operations of the path, and the excluded causes.
 func found(t *testing.T, d *diagnosis.Document, reason, message, path string, excluded ...string) {
 	t.Helper()
 	v := d.Status.Verdict
@@ -63,7 +63,7 @@ func found(t *testing.T, d *diagnosis.Document, reason, message, path string, ex
 	}
 }
 
-// refusedHere skips where the machine lacks what a fault needs; any other error is one.
+// refusedHere skips the test if the machine lacks what a fault needs, and fails on any other error.
 func refusedHere(t *testing.T, err error) {
 	t.Helper()
 	if refused, ok := errors.AsType[*inject.Refused](err); ok {
@@ -109,7 +109,7 @@ func TestDiskErrorSetOnAReadonlyFilesystem(t *testing.T) {
 	}
 	defer fault.Close()
 	_, dir := fault.Mount()
-	// The loop device may have had errors for another test.
+	// The loop device may have errors of an earlier test.
 	d := diagnosed(t, t.TempDir(), "disk-error", "mountPoint="+dir, "maxAge=1ms")
 	found(t, d, "FilesystemReadOnly", dir, "disk-errors disk-identity smart check-filesystem-readonly", "NoDiskStalled")
 }
@@ -123,7 +123,7 @@ func TestDiskErrorSetOnFailedWrites(t *testing.T) {
 	defer fault.Close()
 	device, dir := fault.Device()
 	var d *diagnosis.Document
-	// The kernel logs ten of all disks in five seconds, and drops the rest for good.
+	// The kernel logs ten errors in five seconds for all disks, and drops the rest for good.
 	await.Until(t, "enough failed requests are in the kernel's log", 20*time.Second, func() bool {
 		for range 4 {
 			if _, ioErr, err := fault.Fail(); ioErr == nil || err != nil {

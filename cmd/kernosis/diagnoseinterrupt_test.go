@@ -18,15 +18,15 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// slowSet asks twice; the second question is one that the server may take its time with.
+// slowSet returns a set with two operations that ask the server. The second one may be slow.
 func slowSet(port uint16) string {
 	return strings.NewReplacer("check-lock-holder", "wait", ", to: [2, 3]}", ", to: [2]}", "  - {id: 3, operation: mend}\n", "", "name: mend", "name: wait",
 		"spec:\n  processor: {httpServer: {port: "+strconv.Itoa(int(port))+", path: /mend}}", "spec:\n  effect: Collect\n  processor: {httpServer: {port: "+strconv.Itoa(int(port))+", path: /wait}}").
 		Replace(setOfDemo(port))
 }
 
-// Ctrl-C interrupts a run of the real program; the same command with the run's name goes
-// on behind what has ended. Meanwhile no other runs in the folder, and it can be shown.
+// Ctrl-C interrupts a run of the real program. The same command with the run's ID continues after the
+// operations that have ended. Meanwhile no other run starts in the folder, and the run can be shown.
 func TestAnInterruptedRunGoesOn(t *testing.T) {
 	h, state := newHook(t), t.TempDir()
 	var first atomic.Int64
@@ -70,13 +70,13 @@ func TestAnInterruptedRunGoesOn(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // its exit code is what is looked at
+	_ = cmd.Wait() // the exit code is checked below
 	if code := cmd.ProcessState.ExitCode(); code != output.ExitOpen || !strings.Contains(out.String(), "\n  1  ask   done ") ||
 		!strings.Contains(out.String(), "OPEN      it runs, or was interrupted\n") || errs.String() != "kernosis: interrupted; the same command with --id d1 goes on\n" {
 		t.Errorf("exit code %d\n%s%s", code, &out, &errs)
 	}
 	free()
-	// Its parameters are those that it was begun with.
+	// It keeps the parameters that it was started with.
 	code, again, stderr := diagnoseCommand(t.Context(), "run", "-f", path, "--id", "d1", "--state-dir", state)
 	if code != output.ExitOK || first.Load() != 1 || !strings.Contains(again, "PATH      1 ask → 2 wait\n") || stderr != "" {
 		t.Errorf("exit code %d, the first operation ran %d times\n%s%s", code, first.Load(), again, stderr)

@@ -14,10 +14,10 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// growEnv makes the test binary a process that leaks.
+// growEnv makes the test binary a process that leaks memory.
 const growEnv = "KERNOSIS_TEST_GROW"
 
-// grow takes 8 MiB a second until its stdin ends, 400 MiB at most.
+// grow allocates 8 MiB a second until its stdin ends, at most 400 MiB.
 func grow() {
 	ended := make(chan struct{})
 	go func() {
@@ -61,11 +61,11 @@ func TestOOMKillSetOnALeak(t *testing.T) {
 	t.Cleanup(func() {
 		await.Until(t, "the cgroup can be removed", 20*time.Second, func() bool { return os.Remove(mount+group) == nil })
 	})
-	const limit = 600 << 20 // more than is taken: nothing is killed
+	const limit = 600 << 20 // more than grow takes, so nothing is killed
 	if err := os.WriteFile(filepath.Join(mount+group, file), []byte(strconv.Itoa(limit)), 0); err != nil {
 		t.Fatal(err)
 	}
-	// The shell moves itself, so that all of the child's memory is the group's.
+	// The shell moves itself, so that all of the child's memory is charged to the cgroup.
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", `echo $$ >"$1" && exec "$2"`, "sh", filepath.Join(mount+group, "cgroup.procs"), os.Args[0])
 	cmd.Env = append(os.Environ(), growEnv+"=1", "GOGC=off")
 	stdin, err := cmd.StdinPipe()

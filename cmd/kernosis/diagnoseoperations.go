@@ -52,7 +52,7 @@ func operationNames() []string {
 	return names
 }
 
-// listOperations writes a table; whole: with all that they say of themselves.
+// listOperations writes a table; whole: with their full docs.
 func listOperations(w io.Writer, all []operation.Builtin, whole bool) error {
 	rows := &output.Rows{}
 	for i := range all {
@@ -81,7 +81,7 @@ type parameterDocument struct {
 	Kind     operation.Kind `json:"kind"`
 	Required bool           `json:"required,omitempty"`
 	Default  string         `json:"default,omitempty"`
-	Form     string         `json:"form"` // all of these in words, with bounds
+	Form     string         `json:"form"` // type, bounds and default in words
 	Doc      string         `json:"doc"`
 }
 
@@ -110,7 +110,7 @@ func documentOf(b *operation.Builtin) *operationDocument {
 	return d
 }
 
-// firstSentence is a doc that fits a list.
+// firstSentence returns the first sentence of a doc, which fits a list.
 func firstSentence(doc string) string {
 	for _, end := range []string{". ", ": "} {
 		doc, _, _ = strings.Cut(doc, end)

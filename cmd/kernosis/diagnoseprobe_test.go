@@ -20,9 +20,9 @@ import (
 // ownNodeEnv marks a test that runs as the first process of a node of its own.
 const ownNodeEnv = "KERNOSIS_TEST_OWN_NODE"
 
-// inOwnNode runs a test once more in network, process and mount namespaces of its own,
-// where it is process 1: to operations that is a node, from which no probe gets out. It
-// reports whether it is in there.
+// inOwnNode runs the test again in network, process and mount namespaces of its own, where it is
+// process 1. To operations this looks like a node, and no probe leaves it. inOwnNode reports whether
+// it was called inside.
 func inOwnNode(t *testing.T) bool {
 	t.Helper()
 	needKernel(t)
@@ -86,7 +86,7 @@ func listenBacklog(t *testing.T, port, backlog int) net.Listener {
 	return l
 }
 
-// connect connects, and keeps what comes of it until the test ends.
+// connect connects, and keeps the connection open until the test ends.
 func connect(t *testing.T, to string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -103,7 +103,7 @@ func TestProbeFailureSet(t *testing.T) {
 	if !inOwnNode(t) {
 		return
 	}
-	// Each fault has a port of its own; they are there all at once.
+	// Each fault has its own port, so that all exist at the same time.
 	full := listenBacklog(t, 81, 1)
 	for range 2 {
 		if err := connect(t, full.Addr().String()); err != nil {

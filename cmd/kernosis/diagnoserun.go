@@ -76,7 +76,7 @@ interrupted, or it is not known whether a repair was made.`,
 	f.BoolVar(&c.allowRepairs, "allow-repairs", false, "let operations that repair run on this machine")
 	f.BoolVar(&c.allowScripts, "allow-scripts", false, "let operations that are scripts run, as nobody, within bounds (docs/operations.md)")
 	stateDirFlag(f, &c.stateDir)
-	_ = cmd.RegisterFlagCompletionFunc("parameter", c.completeParameter) // the flag is there
+	_ = cmd.RegisterFlagCompletionFunc("parameter", c.completeParameter) // the flag exists
 	completeFlag(cmd, "id", func() []string { return runNames(c.stateDir) })
 	return cmd
 }
@@ -142,7 +142,7 @@ func (c *diagnoseRun) diagnosis(set string, plan *resolve.Plan, dir string) (*ru
 	if d.ID == "" {
 		d.ID = newDiagnosisID(set)
 	}
-	// A run that goes on has its parameters, and they are not changed on the way.
+	// A run that is continued keeps its parameters.
 	saved, err := runner.ReadSaved(worker.Checkpoints(dir), d.ID)
 	_, damaged := errors.AsType[*runner.CheckpointError](err)
 	switch {
@@ -183,11 +183,11 @@ func parameterText(parameters map[string]string) string {
 	return strings.Join(out, " ")
 }
 
-// newDiagnosisID names a run after its set, so that a list of runs can be read.
+// newDiagnosisID returns an ID that begins with the set's name, so that a list of runs is readable.
 func newDiagnosisID(set string) string {
-	const most = 64 // of what an id may have
+	const most = 64 // an ID may be longer
 	var random [3]byte
-	_, _ = rand.Read(random[:]) // it does not fail
+	_, _ = rand.Read(random[:]) // it never fails
 	return set[:min(len(set), most)] + time.Now().Format("-20060102-150405-") + hex.EncodeToString(random[:])
 }
 
@@ -242,10 +242,10 @@ func (c *diagnoseRun) exit(ctx context.Context, rep *runner.Report) error {
 	return &output.ExitError{Code: output.ExitOpen}
 }
 
-// personGate decides on repairs where a person runs the command and there is no policy.
+// personGate decides on repairs by the command's flags, because there is no policy.
 type personGate struct {
 	allow        bool
-	byController []int // nodes whose operation only the controller of a cluster makes
+	byController []int // graph nodes whose operation only a cluster's controller can run
 }
 
 func (g personGate) Allow(_ context.Context, a *runner.Action) (runner.Decision, error) {
@@ -258,7 +258,7 @@ func (g personGate) Allow(_ context.Context, a *runner.Action) (runner.Decision,
 	return runner.Decision{Verb: v1alpha1.RemediationWouldRun, Reason: v1alpha1.ReasonObserveOnly, Message: "--allow-repairs lets it run"}, nil
 }
 
-// forgetOld removes the oldest of the runs that have ended.
+// forgetOld removes the oldest ended runs, except the newest keep.
 func forgetOld(r *runner.Runner, store *artifact.Store, dir string, keep int) error {
 	views, err := diagnosis.ReadAll(dir)
 	if err != nil {
@@ -266,9 +266,9 @@ func forgetOld(r *runner.Runner, store *artifact.Store, dir string, keep int) er
 	}
 	ended := slices.DeleteFunc(views, func(v *diagnosis.View) bool { return v.Err != nil || !v.Report.Phase.Ended() })
 	var errs []error
-	// An agent's runs are its own to forget: it may not have reported them yet.
+	// Runs of the agent are not removed: it may not have reported them yet.
 	ended = slices.DeleteFunc(ended, func(v *diagnosis.View) bool { return worker.Taken(dir, v.Report.ID) })
-	for _, v := range ended[:max(0, len(ended)-keep)] { // the oldest come first
+	for _, v := range ended[:max(0, len(ended)-keep)] { // the list is sorted by age, oldest first
 		errs = append(errs, r.Forget(v.Report.ID), store.Remove(v.Report.ID))
 	}
 	return errors.Join(errs...)

@@ -18,8 +18,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/worker"
 )
 
-// What is shipped can be run: it is what the API takes, each graph holds, each name is
-// known, each Operation is used.
+// Shipped sets can be run: the API accepts them, each graph is valid, each name is known, each
+// Operation is used.
 func TestShippedSets(t *testing.T) {
 	if diff := cmp.Diff([]string{"disk-error", "hung-task", "oom-kill", "probe-failure"}, manifest.ShippedNames()); diff != "" {
 		t.Error(diff)
@@ -42,7 +42,7 @@ func TestShippedSets(t *testing.T) {
 		used := map[string]bool{}
 		for id := range plan.Graph.Len() {
 			used[plan.Graph.Node(id).Operation] = true
-			// What a set repairs, a node alone can't: it is held to the cluster's policies.
+			// Repairs in sets must be the controller's, so that the cluster's policies apply.
 			if plan.Effect(id) == operation.Remediate && (name != "disk-error" || plan.Graph.Node(id).Operation != "cordon") {
 				t.Errorf("%s: node %d repairs", name, id)
 			}
@@ -79,8 +79,7 @@ func TestDiagnoseOperations(t *testing.T) {
 	}
 }
 
-// The OperationSet that docs/diagnose.md shows can be run, and its table has the shipped
-// ones.
+// The OperationSet shown in docs/diagnose.md can be run, and the page's table has the shipped sets.
 func TestDiagnoseDocs(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/diagnose.md")
 	if err != nil {
@@ -106,7 +105,7 @@ func TestDiagnoseDocs(t *testing.T) {
 	}
 }
 
-// Shipped Triggers are for rules and conditions that are shipped, and the docs name them.
+// Shipped Triggers are for shipped rules and conditions, and the docs name them.
 func TestShippedTriggers(t *testing.T) {
 	var files []document.File
 	for _, name := range manifest.ShippedNames() {

@@ -56,7 +56,7 @@ Exit code: 0 shown; 2 there is no such run.`,
 	return cmd
 }
 
-// findDiagnosis reads a run of the state folder, wherever it is.
+// findDiagnosis reads a run from the state folder, in whichever folder of runs it is.
 func findDiagnosis(stateDir, id string) (*diagnosis.View, error) {
 	for _, dir := range diagnosis.Dirs(stateDir) {
 		if v, err := diagnosis.Read(dir, id); !errors.Is(err, fs.ErrNotExist) {
@@ -85,7 +85,7 @@ func showDiagnosis(w io.Writer, v *diagnosis.View, format *output.Format) error 
 	return err
 }
 
-// listDiagnoses writes a table of runs; all: also what they were run with.
+// listDiagnoses writes a table of runs; all: also their parameters.
 func listDiagnoses(w io.Writer, views []*diagnosis.View, all bool) error {
 	if len(views) == 0 {
 		_, err := io.WriteString(w, "no runs; kernosis diagnose run begins one\n")

@@ -25,7 +25,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// hangRules turn an OOM kill of one cgroup into a condition, and lines of a log into Events.
+// hangRules report an OOM kill in one cgroup as a condition, and log lines as Events.
 const hangRules = `
 conditions:
   AppBroken: {healthyReason: AppIsFine, healthyMessage: the app is fine}
@@ -34,7 +34,7 @@ rules:
 - {name: app-hiccup, events: [log], logs: [app], pattern: 'hiccup', reason: AppHiccup, message: the app had a hiccup, severity: warning}
 `
 
-// reportedWithin is how soon a fault is in the API, however the state disk is.
+// reportedWithin is how soon the API server must have a fault, whatever the state of the disk.
 const reportedWithin = 5 * time.Second
 
 // hangTest is an agent whose state is on a disk that can hang, and a cgroup to kill in.
@@ -45,8 +45,8 @@ type hangTest struct {
 	add  func(lines ...string)
 }
 
-// onDisksThatHang runs a test for each way in which a disk hangs. A frozen filesystem has
-// every write wait. Of a suspended device the filesystem knows nothing: the page cache takes
+// onDisksThatHang runs a test for each way in which a disk hangs. A frozen filesystem blocks
+// every write. A suspended device is not visible to the filesystem: the page cache accepts
 // writes until one has to wait for the device.
 func onDisksThatHang(t *testing.T, test func(*testing.T, *hangTest)) {
 	t.Helper()
@@ -87,7 +87,7 @@ func (h *hangTest) kill() {
 	}
 }
 
-// timed fails the test where something takes longer than it may.
+// timed fails the test if something took longer than reportedWithin.
 func (h *hangTest) timed(what string, since time.Time) {
 	h.t.Helper()
 	took := time.Since(since)
@@ -97,7 +97,7 @@ func (h *hangTest) timed(what string, since time.Time) {
 	}
 }
 
-// killsReported adds up the Events of the cgroup's kills.
+// killsReported waits until the Events of the cgroup's kills add up to want.
 func (h *hangTest) killsReported(want int) {
 	h.t.Helper()
 	h.await(fmt.Sprintf("%d kills", want), time.Minute, func(ctx context.Context) (bool, string, error) {
@@ -115,7 +115,7 @@ func (h *hangTest) killsReported(want int) {
 	})
 }
 
-// answer asks the agent for a page, which it has to give at once.
+// answer requests a page from the agent, which has to answer at once.
 func (h *hangTest) answer(page string) (status int, body string) {
 	h.t.Helper()
 	client := &http.Client{Timeout: await.Within(reportedWithin)}
@@ -153,7 +153,7 @@ func (h *hangTest) lease(ctx context.Context) (annotations map[string]string, er
 	return l.Annotations, nil
 }
 
-// degraded waits until the agent says, or says no more, in its Lease, its condition and at
+// degraded waits until the agent reports, or no longer reports, in its Lease, its condition and at
 // /readyz that the state disk hangs.
 func (h *hangTest) degraded(want bool) {
 	h.t.Helper()
@@ -180,7 +180,7 @@ func (h *hangTest) degraded(want bool) {
 	})
 }
 
-// hangs returns when the agent runs and its disk has begun to hang.
+// hangs starts the agent and then makes its disk hang, until end is called.
 func (h *hangTest) hangs() (end func()) {
 	h.t.Helper()
 	h.Start()
@@ -189,8 +189,8 @@ func (h *hangTest) hangs() (end func()) {
 	return h.hang()
 }
 
-// TestTheStateDiskHangs has the disk hang that the agent keeps its state on. What happens is
-// reported as soon as ever, and when the disk is back the journal has it all.
+// TestTheStateDiskHangs makes the agent's state disk hang. Faults are reported as soon as ever, and
+// when the disk is back, the journal has them all.
 func TestTheStateDiskHangs(t *testing.T) { onDisksThatHang(t, reportsWhileItHangs) }
 
 func reportsWhileItHangs(t *testing.T, h *hangTest) {
@@ -242,7 +242,7 @@ func reportsWhileItHangs(t *testing.T, h *hangTest) {
 	h.complete(3, 3)
 }
 
-// complete checks that the journal has what happened, each once and in order.
+// complete checks that the journal has all faults, each once and in order.
 func (h *hangTest) complete(kills, hiccups int) {
 	h.t.Helper()
 	got := map[string]int{}
@@ -264,8 +264,8 @@ func (h *hangTest) complete(kills, hiccups int) {
 	}
 }
 
-// TestTheStateDiskHangsAtTheEnd: an agent that is to end says so in its Lease, sends what
-// there is to send, and ends, but for the thread that the kernel holds.
+// TestTheStateDiskHangsAtTheEnd: an agent that shuts down says so in its Lease, sends what is
+// pending, and ends, except for the thread that is stuck in the kernel.
 func TestTheStateDiskHangsAtTheEnd(t *testing.T) { onDisksThatHang(t, endsWhileItHangs) }
 
 func endsWhileItHangs(t *testing.T, h *hangTest) {
@@ -284,13 +284,13 @@ func endsWhileItHangs(t *testing.T, h *hangTest) {
 	})
 	h.killsReported(1)
 	h.await("its end", 25*time.Second, func(context.Context) (bool, string, error) {
-		// Which threads wait for the disk is chance; the others are gone.
+		// Which threads wait for the disk is random; all others have ended.
 		alive, err := h.threads()
 		return len(alive) == 0, fmt.Sprint(alive), err
 	})
 	t.Logf("ended %v after the signal", time.Since(began).Round(10*time.Millisecond))
 	end()
-	h.Kill() // which waits for it
+	h.Kill() // waits for its end
 }
 
 // threads returns the states of the agent's threads that neither have ended nor are stuck in
@@ -310,7 +310,8 @@ func (h *hangTest) threads() (alive []string, err error) {
 	return alive, err
 }
 
-// TestTheStateDiskHangsAtTheStart: an agent that starts meanwhile detects and reports faults.
+// TestTheStateDiskHangsAtTheStart: an agent that starts while the disk hangs detects and reports
+// faults.
 func TestTheStateDiskHangsAtTheStart(t *testing.T) { onDisksThatHang(t, startsWhileItHangs) }
 
 func startsWhileItHangs(t *testing.T, h *hangTest) {
@@ -333,8 +334,8 @@ func startsWhileItHangs(t *testing.T, h *hangTest) {
 	h.Stop()
 }
 
-// An agent that starts while it can't write its state reads it: a condition stays True, and lines of the
-// downtime are reported, once.
+// An agent that starts while it can't write its state still reads it: a condition stays True, and log
+// lines of the downtime are reported once.
 func TestTheStateDiskIsReadOnlyAtTheStart(t *testing.T) {
 	testall.Only(t)
 	t.Parallel()

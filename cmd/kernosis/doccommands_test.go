@@ -23,12 +23,12 @@ type docCommand struct {
 	page  string
 	line  int
 	words []string // without variables and sudo before the program
-	env   []string // those variables
-	whole bool     // it can be run as it stands; one in a sentence may lack arguments
+	env   []string // the variables before the program
+	whole bool     // it is a complete command; one in a sentence may lack arguments
 }
 
-// docCommands returns the commands of a page, those in sentences only of the programs that
-// are ours to know.
+// docCommands returns the commands of a page. In sentences it only recognises commands of our own
+// programs.
 func (p *docPage) docCommands() []docCommand {
 	var all []docCommand
 	add := func(line int, text string, whole bool) {
@@ -57,8 +57,8 @@ var (
 	shellVariable = regexp.MustCompile(`^[A-Z_]+=`)
 )
 
-// newDocCommands takes what stands before the program off the words of c, and returns what
-// kubectl or a shell runs as commands of their own.
+// newDocCommands removes sudo and variables before the program from the words of c, and returns
+// commands that kubectl or a shell runs as separate commands.
 func newDocCommands(c docCommand, words []string) []docCommand {
 	for len(words) > 0 && (words[0] == "sudo" || shellVariable.MatchString(words[0])) {
 		if words[0] != "sudo" {
@@ -82,11 +82,11 @@ func newDocCommands(c docCommand, words []string) []docCommand {
 	return append(inner, c)
 }
 
-// docPlaceholder is what a reader replaces: NAME, <name>, $NAME, or what is left out.
+// docPlaceholder matches what a reader replaces: NAME, <name>, $NAME, or an ellipsis.
 var docPlaceholder = regexp.MustCompile(`^[A-Z][A-Z0-9_|-]*(…|$)|…|^<[a-z-]+>$|\$|=<|=[A-Z]+$`)
 
-// Each command of the documentation, and of the examples in help texts, names programs,
-// commands, flags, values, targets, kinds and files that are there.
+// All commands in the documentation, and in the examples of help texts, use existing programs,
+// commands, flags, values, targets, kinds and files.
 func TestCommandsOfDocs(t *testing.T) {
 	known := newDocPrograms(t)
 	commands := 0
@@ -160,7 +160,7 @@ func checkKernosis(c *docCommand, args []string) error {
 	return errors.Join(checkNames(cmd), checkSettings(cmd))
 }
 
-// withoutBrackets takes those off that mark what may be left out: [--count N].
+// withoutBrackets removes brackets that mark optional arguments: [--count N].
 func withoutBrackets(args []string) []string {
 	var out []string
 	for _, arg := range args {
@@ -172,8 +172,8 @@ func withoutBrackets(args []string) []string {
 	return out
 }
 
-// withoutPlaceholders leaves out flags with a placeholder for a value, or none, which an error
-// reports in a whole command. Those flags must be there.
+// withoutPlaceholders removes flags whose value is a placeholder or missing; a missing value is an
+// error in a complete command. The flags must exist.
 func withoutPlaceholders(cmd *cobra.Command, args []string) (kept []string, some, lacks bool) {
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
@@ -187,7 +187,7 @@ func withoutPlaceholders(cmd *cobra.Command, args []string) (kept []string, some
 		}
 		switch {
 		case flag == nil:
-			kept = append(kept, arg) // an argument, or a flag that is not there
+			kept = append(kept, arg) // an argument, or an unknown flag
 		case !set && flag.NoOptDefVal == "" && i+1 < len(args):
 			i++
 			if value = args[i]; docPlaceholder.MatchString(value) {
@@ -204,7 +204,7 @@ func withoutPlaceholders(cmd *cobra.Command, args []string) (kept []string, some
 	return kept, some, lacks
 }
 
-// setByEnv sets flags by the variables that stand before the command.
+// setByEnv sets flags from the variables before the command.
 func setByEnv(cmd *cobra.Command, env []string) error {
 	for _, assignment := range env {
 		name, value, _ := strings.Cut(assignment, "=")
@@ -219,7 +219,7 @@ func setByEnv(cmd *cobra.Command, env []string) error {
 	return nil
 }
 
-// checkNames checks arguments and flags that name what is shipped, and forms of the output.
+// checkNames checks arguments and flags that name shipped objects, and output formats.
 func checkNames(cmd *cobra.Command) error {
 	var errs []error
 	check := func(name, what string, known []string) {
@@ -262,10 +262,10 @@ func checkNames(cmd *cobra.Command) error {
 	return errors.Join(errs...)
 }
 
-// checkSettings checks what the agent and the controller check at their start.
+// checkSettings makes the checks that the agent and the controller make at their start.
 func checkSettings(cmd *cobra.Command) error {
 	if f := cmd.Flag("config"); f == nil || f.Changed {
-		return nil // the file is the reader's
+		return nil // the configuration file is the reader's
 	}
 	var err error
 	switch cmd.CommandPath() {
@@ -277,7 +277,7 @@ func checkSettings(cmd *cobra.Command) error {
 	return err
 }
 
-// What is wrong in a command is found.
+// Mistakes in commands are found.
 func TestWrongCommandsOfDocs(t *testing.T) {
 	known := newDocPrograms(t)
 	for text, want := range map[string]string{

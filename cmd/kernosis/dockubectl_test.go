@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// docNamespaces are the namespaces in commands of the documentation: of Kernosis, of
-// node-problem-detector, and of pods in examples.
+// docNamespaces returns the namespaces that commands of the documentation may use: those of Kernosis,
+// of node-problem-detector, and of pods in examples.
 func docNamespaces() []string {
 	return []string{"kernosis", "$NS", "NAMESPACE", "kube-system", "shop"}
 }
 
-// Kinds of Kubernetes that commands of the documentation name.
+// docNamespacedKinds returns the Kubernetes kinds that commands of the documentation may use.
 func docNamespacedKinds() []string {
 	return strings.Fields("configmap daemonset deployment events job lease leases pod podmonitors pods networkpolicies resourcequotas secrets")
 }
@@ -22,8 +22,8 @@ func docClusterKinds() []string {
 	return strings.Fields("clusterrolebinding clusterrolebindings namespace node nodes validatingadmissionpolicybindings")
 }
 
-// checkKubectl checks the verb, the kinds behind it, and that what is in the namespace of
-// Kernosis is looked for there.
+// checkKubectl checks the verb and the kinds after it, and that objects of Kernosis are requested in
+// their namespace.
 func (p *docPrograms) checkKubectl(c *docCommand, args []string) error {
 	args, namespace, err := kubectlNamespace(args)
 	if err != nil || len(args) == 0 {
@@ -57,7 +57,7 @@ func (p *docPrograms) checkKubectl(c *docCommand, args []string) error {
 	return p.checkObjects(c, verb, rest, namespace)
 }
 
-// kubectlNamespace takes the namespace off the arguments: "*" for all.
+// kubectlNamespace removes the namespace from the arguments and returns it; "*" for all.
 func kubectlNamespace(args []string) (rest []string, namespace string, err error) {
 	for i := 0; i < len(args); i++ {
 		name, value, set := strings.Cut(args[i], "=")

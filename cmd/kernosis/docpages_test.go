@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// repository is the module's root, seen from this package.
+// repository is the module's root, relative to this package.
 const repository = "../.."
 
-// docPage is a page of the documentation. Paths are those of the repository.
+// docPage is a page of the documentation. Paths are relative to the repository.
 type docPage struct {
 	path   string
 	blocks []docBlock
@@ -24,13 +24,13 @@ type docPage struct {
 // docBlock is a fenced block.
 type docBlock struct {
 	page     string
-	line     int // of the page, of the first line of the block
+	line     int // line of the page where the block's first line is
 	language string
 	before   string // the paragraph before it
 	lines    []string
 }
 
-// docCode is `code` in a sentence.
+// docCode is inline `code` in a sentence.
 type docCode struct {
 	line int
 	text string
@@ -133,11 +133,11 @@ func (b *docBlock) file() string {
 	return ""
 }
 
-// text returns what a file has that the block shows.
+// text returns the content of the file that the block shows.
 func (b *docBlock) text() string { return strings.Join(b.lines, "\n") + "\n" }
 
-// statements returns the command lines of a block: all of sh, those behind a prompt of
-// console, and of text the synopses of kernosis.
+// statements returns the command lines of a block: all lines of sh, lines after a prompt in console,
+// and synopses of kernosis in text.
 func (b *docBlock) statements() []docStatement {
 	var all []docStatement
 	for i := 0; i < len(b.lines); i++ {
@@ -175,8 +175,8 @@ func (b *docBlock) statements() []docStatement {
 
 var hereDocument = regexp.MustCompile(`<<'?([A-Z]+)'?`)
 
-// goesOn reports whether a statement ends on a later line: at a backslash, a pipe, an open
-// quote or a here-document.
+// goesOn reports whether a statement continues on the next line: after a backslash, a pipe, an open
+// quote or in a here-document.
 func goesOn(text string) bool {
 	if m := hereDocument.FindStringSubmatch(text); m != nil {
 		return !strings.HasSuffix(text, "\n"+m[1])
@@ -185,8 +185,8 @@ func goesOn(text string) bool {
 	return strings.HasSuffix(text, `\`) || strings.HasSuffix(text, " |") || strings.Count(code, "'")%2 == 1
 }
 
-// A block says what it is: sh has commands to run, console a transcript with prompts, text
-// output.
+// Each block names its language: sh for commands to run, console for a transcript with prompts, text
+// for output.
 func TestFencesOfDocs(t *testing.T) {
 	languages := []string{"sh", "console", "text", "yaml", "json", "go", "dockerfile"}
 	for _, page := range docPages(t) {

@@ -14,12 +14,12 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// docPrograms is what commands of the documentation may name: programs, targets of the
-// Makefile, kinds, values of the chart.
+// docPrograms has what commands of the documentation may name: programs, targets of the Makefile,
+// kinds, values of the chart.
 type docPrograms struct {
 	makefile string
 	values   map[string]any      // the schema of the chart's values
-	kinds    map[string]docKind  // of Kernosis, by each of their names
+	kinds    map[string]docKind  // kinds of Kernosis, by each of their names
 	tests    map[string][]string // the names of tests and benchmarks, by folder
 }
 
@@ -69,8 +69,8 @@ func readRepository(t *testing.T, path string) []byte {
 	return raw
 }
 
-// docOtherPrograms are those that commands of the documentation call, besides the ones that
-// are checked: those of the reader's machine, then those of a node.
+// docOtherPrograms returns programs that commands of the documentation may call and that are not
+// checked: those of the reader's machine, then those of a node.
 func docOtherPrograms() []string {
 	return strings.Fields("argocd awk cat cd command cosign cp crane ctr curl date df docker echo extract-vmlinux find gh git grep grype head jq" +
 		" journalctl k3s kind ln ls mkdir oc sed sh sha256sum skopeo sleep sort stat strings tail tar time touch trivy uname uniq wc" +
@@ -93,19 +93,19 @@ func (p *docPrograms) check(c *docCommand) error {
 		return p.checkGo(args)
 	case program == "helm":
 		return p.checkHelm(args)
-	case program == "--set": // of helm, in a sentence
+	case program == "--set": // a flag of helm in a sentence
 		return p.checkHelm(append([]string{"install"}, c.words...))
 	case program == "kubectl" && len(args) > 0 && args[0] == "kernosis":
 		return checkKernosis(c, args[1:])
 	case program == "kubectl":
 		return p.checkKubectl(c, args)
-	case slices.Contains(docOtherPrograms(), program) || program == "COMMAND": // the reader's
+	case slices.Contains(docOtherPrograms(), program) || program == "COMMAND": // a program of the reader's
 		return nil
 	}
 	return fmt.Errorf("the documentation knows no program %s", program)
 }
 
-// files returns the files that a page has its reader write, and their folders.
+// files returns the files that a page tells its reader to write, and their folders.
 func (p *docPage) files() []string {
 	var all []string
 	for i := range p.blocks {
@@ -121,7 +121,7 @@ var (
 	anyPackage   = regexp.MustCompile(`/?\.\.\.$`)
 )
 
-// paths checks that files of the repository are there, or written by the reader of the page.
+// paths checks that files of the repository exist, or are written by the reader of the page.
 func (p *docPrograms) paths(c *docCommand, files []string) error {
 	for _, word := range c.words[1:] {
 		if _, value, ok := strings.Cut(word, "="); ok {
@@ -157,7 +157,7 @@ func (p *docPrograms) checkMake(args []string) error {
 	return errors.Join(errs...)
 }
 
-// checkGo checks that the tests and benchmarks are in the packages.
+// checkGo checks that the packages have the named tests and benchmarks.
 func (p *docPrograms) checkGo(args []string) error {
 	if len(args) == 0 || args[0] != "test" {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/kernosis/kernosis/detector"
 )
 
-// Rules, tests of rules and mutes that pages show are valid, and the tests succeed.
+// Rules, rule tests and mutes shown on pages are valid, and the tests succeed.
 func TestRulesOfDocs(t *testing.T) {
 	shipped, err := agent.LoadRules("")
 	if err != nil {
@@ -32,7 +32,7 @@ func TestRulesOfDocs(t *testing.T) {
 					t.Error(place, err, unknown)
 				}
 			case strings.Contains(b.text(), "\ntests:"):
-				// With the rules that the page has its reader write.
+				// With the rules that the page tells its reader to write.
 				for _, other := range page.blocks {
 					if other.file() != "" && firstOf(other.lines) == firstOf(b.lines) {
 						write(t, dir, filepath.Base(other.file()), other.text())

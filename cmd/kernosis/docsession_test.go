@@ -25,7 +25,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
-// docListen is the address of the agent in the documentation.
+// docListen is the agent's address in the documentation.
 const docListen = "localhost:20257"
 
 // docJournal is what journalctl -o export prints in a session.
@@ -38,10 +38,10 @@ MESSAGE=Out of memory: Killed process 4242 (pg) total-vm:1024kB, anon-rss:512kB,
 
 `
 
-// docSession is a shell, and the agent that runs beside it.
+// docSession is a shell, and an agent that runs in parallel.
 type docSession struct {
 	t      *testing.T
-	root   string // stands for /
+	root   string // folder that replaces /
 	listen string
 	env    []string
 
@@ -49,13 +49,13 @@ type docSession struct {
 	out   logbuffer.Buffer
 	read  int               // of out
 	code  int               // of the last command
-	runs  map[string]string // names of runs, by those of the page
+	runs  map[string]string // names of runs, by their names on the page
 
 	agent  *docProcess
 	drills []*docProcess // faults that are injected while an agent runs
 }
 
-// docProcess is a command that runs beside the shell.
+// docProcess is a command that runs in parallel to the shell.
 type docProcess struct {
 	statement docStatement
 	cmd       *exec.Cmd
@@ -125,7 +125,7 @@ var (
 	callsKernosis = regexp.MustCompile(`(^|[ /])kernosis((?: [a-z][a-z-]*)+)`)
 )
 
-// here puts the session's places in place of the machine's.
+// here replaces paths, addresses and run names of the page with those of the session.
 func (s *docSession) here(text string) string {
 	text = strings.ReplaceAll(text, docListen, s.listen)
 	for shown, is := range s.runs {
@@ -142,19 +142,19 @@ func (s *docSession) here(text string) string {
 		agent = agent || cmd.Name() == "run"
 		return before + strings.Join(append(append([]string{cmd.CommandPath()}, s.flags(cmd)...), rest...), " ")
 	})
-	if agent { // flags has the kernel's log
+	if agent { // flags configures the kernel's log
 		text = strings.Replace(text, " --log kmsg", "", 1)
 	}
 	return text
 }
 
-// flags are those of a command that name the session's places.
+// flags returns flags that make a command use the session's folders.
 func (s *docSession) flags(cmd *cobra.Command) (flags []string) {
 	switch cmd.CommandPath() {
 	case "kernosis config print": // it would print them
 		return nil
 	case "kernosis run":
-		// What the kernel's log has of other tests is theirs.
+		// The kernel's log may have lines of other tests.
 		flags = append(flags, "--config="+filepath.Join(s.root, "new-lines-only.yaml"))
 	}
 	for _, name := range []string{"state-dir", "targets-dir"} {
@@ -175,7 +175,7 @@ func (s *docSession) pins() string {
 	return filepath.Join(filepath.Dir(bpf.DefaultPinRoot), fmt.Sprintf("kernosis-docs-%d", os.Getpid()))
 }
 
-// there is the reverse, for output.
+// there reverses here, for output.
 func (s *docSession) there(text string) string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -202,7 +202,7 @@ func (s *docSession) run(statement string) string {
 	return s.there(text[:m[0]])
 }
 
-// folder is that of the shell.
+// folder returns the shell's working folder.
 func (s *docSession) folder() string {
 	code := s.code
 	dir := filepath.Join(s.root, strings.TrimSpace(s.run("pwd")))
@@ -219,7 +219,7 @@ func (s *docSession) write(path, folder, text string) {
 	write(s.t, folder, path, text)
 }
 
-// beside starts a statement beside the shell, in its folder.
+// beside starts a statement in parallel to the shell, in its folder.
 func (s *docSession) beside(statement docStatement) *docProcess {
 	s.t.Helper()
 	p := &docProcess{statement: statement, used: map[int]bool{}}
@@ -230,7 +230,7 @@ func (s *docSession) beside(statement docStatement) *docProcess {
 	return p
 }
 
-// startAgent ends the agent that runs, and starts one. It returns when that one is ready.
+// startAgent ends a running agent, and starts a new one. It returns when that is ready.
 func (s *docSession) startAgent(statement docStatement) {
 	s.t.Helper()
 	s.stopAgent()
@@ -262,7 +262,7 @@ func (s *docSession) stopAgent() {
 	s.agent = nil
 }
 
-// endDrills waits for the faults that are injected, and compares their output.
+// endDrills waits for the end of injected faults, and compares their output.
 func (s *docSession) endDrills() {
 	s.t.Helper()
 	for _, p := range s.drills {
@@ -274,7 +274,7 @@ func (s *docSession) endDrills() {
 	s.drills = nil
 }
 
-// compare compares output with what the page shows, if it shows some.
+// compare compares output with the page's output, if it has any.
 func (s *docSession) compare(statement *docStatement, out string) {
 	s.t.Helper()
 	if statement.output == nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// shellCommands returns the words of each simple command of a statement, with those of $(…)
-// first. It knows as much of the shell as the documentation uses: quotes, pipes, lists, groups,
-// loops, redirections, here-documents and comments.
+// shellCommands returns the words of each simple command of a statement, commands in $(…) first. It
+// supports the shell syntax that the documentation uses: quotes, pipes, lists, groups, loops,
+// redirections, here-documents and comments.
 func shellCommands(text string) [][]string {
 	l := &shellLexer{text: text}
 	l.read()
@@ -23,12 +23,12 @@ type shellLexer struct {
 	at       int
 	word     strings.Builder
 	inWord   bool
-	target   bool // the word is that of a redirection
+	target   bool // the word is a redirection's target
 	words    []string
 	commands [][]string
 }
 
-// read goes on to the end, or behind the parenthesis that ends a $(…).
+// read reads to the end, or past the parenthesis that ends a $(…).
 func (l *shellLexer) read() {
 	for l.at < len(l.text) {
 		c := l.text[l.at]
@@ -70,7 +70,7 @@ func (l *shellLexer) read() {
 // shellPlaceholder is a name in angle brackets.
 var shellPlaceholder = regexp.MustCompile(`^<[a-z-]+>`)
 
-// operator reports whether a bar is a pipe, and not one of a synopsis: FILE|DIR.
+// operator reports whether a bar is a pipe, and not part of a synopsis: FILE|DIR.
 func (l *shellLexer) operator(rest string) bool {
 	return !l.inWord || len(rest) > 1 && strings.ContainsRune("| \n", rune(rest[1]))
 }
@@ -80,7 +80,7 @@ func (l *shellLexer) add(text string) {
 	l.word.WriteString(text)
 }
 
-// until returns the text up to a byte, and goes behind it.
+// until returns the text up to a byte, and moves past it.
 func (l *shellLexer) until(end byte) string {
 	text, _, found := strings.Cut(l.text[l.at:], string(end))
 	l.at += len(text)
@@ -109,7 +109,7 @@ func (l *shellLexer) quoted() {
 	}
 }
 
-// substitution reads $(…), whose output is a word "$(…)" here.
+// substitution reads $(…), whose output is represented by the word "$(…)".
 func (l *shellLexer) substitution() {
 	inner := &shellLexer{text: l.text, at: l.at + 1}
 	if strings.HasPrefix(l.text[l.at:], "((") { // arithmetic

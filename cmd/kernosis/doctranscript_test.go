@@ -7,34 +7,34 @@ import (
 	"time"
 )
 
-// docVarying are parts of output that differ with each run, as pages show them, and what may
-// stand there instead.
+// docVarying returns patterns of output that differs with each run: as shown on pages, and what may
+// be there instead.
 func docVarying() []struct{ shown, instead string } {
 	return []struct{ shown, instead string }{
 		{`in cgroup /…`, `in \S+ \S+`},
 		{`…`, `.*?`},
-		{`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?Z?`, ""}, // a recent time, or the very same
+		{`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?Z?`, ""}, // a recent time, or the same time
 		{`\d\d:\d\d:\d\d(?:\.\d+)?`, `\d\d:\d\d:\d\d(?:\.\d+)?`},
 		{`(?:\d+(?:\.\d+)?(?:ns|µs|ms|s|m|h))+\b`, `(?:\d+(?:\.\d+)?(?:ns|µs|ms|s|m|h))+`},
-		{`\d{8}-\d{6}-[0-9a-f]{6}`, `\d{8}-\d{6}-[0-9a-f]{6}`}, // of a run by hand
-		{`-[0-9a-f]{16}\b`, `(-[0-9a-f]{16})`},                 // of one by a Trigger
+		{`\d{8}-\d{6}-[0-9a-f]{6}`, `\d{8}-\d{6}-[0-9a-f]{6}`}, // ID of a run by hand
+		{`-[0-9a-f]{16}\b`, `(-[0-9a-f]{16})`},                 // name of a run by a Trigger
 		{`\[\d{3,}\]`, `\[\d+\]`},                              // a process
 		{`thread \d+`, `thread \d+`},
 		{`\b40265\d{5}\b`, `\d+`}, // a network namespace
 		{`\w+\+0x[0-9a-f]+`, `\w+\+0x[0-9a-f]+`},
-		{`\banon_pipe_write\b`, `(?:anon_)?pipe_write`}, // as older kernels have it
-		// What is shipped grows.
+		{`\banon_pipe_write\b`, `(?:anon_)?pipe_write`}, // name in older kernels
+		// The number of shipped objects grows.
 		{`\d+ rules, \d+ conditions`, `\d+ rules, \d+ conditions`},
 		{`operation_sets=\d+ triggers=\d+`, `operation_sets=\d+ triggers=\d+`},
 		{`\(\d+(?:\.\d+)? (?:B|KiB|MiB)\)`, `\(\d+(?:\.\d+)? (?:B|KiB|MiB)\)`},
 	}
 }
 
-// recentTime stands in output for a time of this hour.
+// recentTime replaces a time within an hour of now in output.
 const recentTime = "(recently)"
 
-// docPattern returns an expression for output as a page shows it, with a group for each name of
-// a run by a Trigger. Whitespace is as good as any other: tables are as wide as their contents,
+// docPattern returns an expression for the output that a page shows, with a group for each name of a
+// run by a Trigger. Any whitespace matches any other, because tables are as wide as their contents,
 // and terminals wrap lines.
 func docPattern(shown string) string {
 	var parts []string
@@ -72,7 +72,7 @@ func docPattern(shown string) string {
 
 var wholeTime = regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?Z?`)
 
-// withRecentTimes puts recentTime in place of times within an hour of now.
+// withRecentTimes replaces times within an hour of now with recentTime.
 func withRecentTimes(text string) string {
 	return wholeTime.ReplaceAllStringFunc(text, func(found string) string {
 		at, err := time.Parse("2006-01-02T15:04:05", strings.TrimSuffix(strings.Replace(found, " ", "T", 1), "Z"))
@@ -83,8 +83,8 @@ func withRecentTimes(text string) string {
 	})
 }
 
-// matchesDoc reports whether output is what a page shows, and what the names of runs are that
-// the page has.
+// matchesDoc reports whether output matches what a page shows. runs has the actual names of the
+// page's runs.
 func matchesDoc(shown, output string) (runs map[string]string, ok bool) {
 	groups := regexp.MustCompile(`(?s)^\s*` + docPattern(shown) + `\s*$`).FindStringSubmatch(withRecentTimes(output))
 	if groups == nil {
@@ -97,8 +97,8 @@ func matchesDoc(shown, output string) (runs map[string]string, ok bool) {
 	return runs, true
 }
 
-// linesOfDoc finds each line that a page shows among lines of output that no earlier call has
-// found, in any order. It returns the first that is not there.
+// linesOfDoc finds each line that a page shows, in any order, among lines of output that no earlier
+// call has found. It returns the first missing line.
 func linesOfDoc(shown []string, output string, used map[int]bool) (missing string, ok bool) {
 	end := strings.LastIndexByte(output, '\n') + 1
 	lines := strings.Split(withRecentTimes(output[:end]), "\n")

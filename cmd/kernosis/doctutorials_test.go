@@ -13,13 +13,13 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// docTutorial is a page whose commands are run, one after the other.
+// docTutorial is a page whose commands are run in order.
 type docTutorial struct {
 	page string
-	// given are files that the page takes for granted, and where they come from: a file of the
-	// repository, one that another page shows (PAGE#FILE), or their "text:" itself.
+	// given has the files that the page assumes, and their sources: a file of the repository, a
+	// file that another page shows (PAGE#FILE), or "text:" and the content itself.
 	given map[string]string
-	// exits are codes other than 0, of commands that begin so; -1 for any.
+	// exits has exit codes other than 0, by the beginning of the command; -1 for any.
 	exits map[string]int
 }
 
@@ -32,7 +32,7 @@ func docTutorials() []docTutorial {
 		{page: "docs/first-rule.md"},
 		{page: "docs/first-diagnosis.md"},
 		{page: "docs/configuration.md"},
-		// What it finds depends on the machine's systemd.
+		// The result depends on the machine's systemd.
 		{page: "docs/diagnose.md", exits: map[string]int{"kernosis diagnose run -f set.yaml": -1}},
 		{page: "docs/gitops.md", given: map[string]string{
 			"rules/payments.yaml": rule, "rules/payments_test.yaml": ruleTest,
@@ -62,8 +62,8 @@ func docTutorials() []docTutorial {
 	}
 }
 
-// docLeft are commands that no test runs, although TestCommandsOfDocs checks them: those of a
-// page, by path.Match, or of all, that begin so.
+// docLeft are commands that no test runs, although TestCommandsOfDocs checks them. They are given by
+// their beginning, for one page (a pattern for path.Match) or for all.
 type docLeft struct {
 	page     string
 	commands []string
@@ -93,7 +93,7 @@ func docCommandsLeft() []docLeft {
 // maxDocLeft bounds docCommandsLeft.
 const maxDocLeft = 15
 
-// What pages have their readers run on one machine works, and prints what they show.
+// Commands on pages that can run on one machine work, and print what the pages show.
 func TestTutorialsOfDocs(t *testing.T) {
 	testall.Only(t)
 	listed := docCommandsLeft()
@@ -141,7 +141,7 @@ func (l *docLeft) has(page string, s *docStatement) bool {
 	})
 }
 
-// commandTexts are the commands of a statement, without sudo and variables.
+// commandTexts returns the commands of a statement, without sudo and variables.
 func commandTexts(s *docStatement) []string {
 	var all []string
 	for _, words := range shellCommands(s.text) {
@@ -154,7 +154,7 @@ func commandTexts(s *docStatement) []string {
 
 var readersPart = regexp.MustCompile(`^[A-Z]{2,}$|…|^<[a-z-]+>$`)
 
-// toRun are the statements of sh and console that have no part for the reader to fill in.
+// toRun returns the statements of sh and console blocks without placeholders.
 func (b *docBlock) toRun() []docStatement {
 	if b.language == "text" || strings.HasPrefix(firstOf(b.lines), "#!") {
 		return nil
@@ -169,10 +169,10 @@ func (b *docBlock) toRun() []docStatement {
 	})
 }
 
-// docRun is what of a page is run.
+// docRun has the statements of a page that are run.
 type docRun struct {
 	page     *docPage
-	lines    map[int]bool // those of statements
+	lines    map[int]bool // lines of statements
 	commands []string
 	asRoot   bool
 }
@@ -210,7 +210,7 @@ func (d *docTutorial) follow(t *testing.T, run *docRun) {
 	session.stopAgent()
 }
 
-// provide writes what is given into the folder of the session.
+// provide writes the given files into the session's folder.
 func (d *docTutorial) provide(t *testing.T, session *docSession) {
 	t.Helper()
 	for to, from := range d.given {
@@ -234,12 +234,12 @@ func (d *docTutorial) provide(t *testing.T, session *docSession) {
 
 var (
 	startsAgent = regexp.MustCompile(`^(?:bin/)?kernosis run\b`)
-	ofAgent     = regexp.MustCompile(`^(?:\d\d:\d\d:\d\d\.\d+|level=)`) // what it prints
+	ofAgent     = regexp.MustCompile(`^(?:\d\d:\d\d:\d\d\.\d+|level=)`) // lines that the agent prints
 	startsDrill = regexp.MustCompile(`^(?:bin/)?kernosis inject\b`)
 )
 
-// run runs a statement and compares its output and exit code, unless the page shows the code.
-// A command may fail whose output begins with an error.
+// run runs a statement and compares its output and exit code, unless the page shows the code. A
+// command whose shown output begins with an error may fail.
 func (d *docTutorial) run(t *testing.T, session *docSession, place string, s docStatement, codeFollows bool) {
 	t.Helper()
 	commands := commandTexts(&s)
@@ -248,7 +248,7 @@ func (d *docTutorial) run(t *testing.T, session *docSession, place string, s doc
 		session.startAgent(s)
 		return
 	case startsDrill.MatchString(firstOf(commands)) && session.agent != nil && s.output != nil:
-		// The page goes on while the fault lasts.
+		// The page continues while the fault lasts.
 		session.endDrills()
 		session.drills = append(session.drills, session.beside(s))
 		return

@@ -10,17 +10,17 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 )
 
-// drill is one fault of the demo and what must come of it.
+// drill is one fault of the demo and the expected detection.
 type drill struct {
 	fault string
 	args  []string
 	rule  string                                   // the rule that must fire
-	match func(ev *event.Event, injector int) bool // on the event behind it
-	cause func(ev *event.Event) string             // for the table
+	match func(ev *event.Event, injector int) bool // whether an event is of this fault
+	cause func(ev *event.Event) string             // the cause shown in the table
 }
 
-// drills returns the faults of the demo, whose files lie below dir. Other faults
-// of the machine must not be taken for theirs.
+// drills returns the faults of the demo, whose files are below dir. They must not match other
+// faults of the machine.
 func drills(dir string) []drill {
 	onOurLoop := func(ev *event.Event, _ int) bool {
 		return ev.Device != nil && len(ev.Device.Mounts) > 0 && strings.HasPrefix(ev.Device.Mounts[0].Path, dir)
@@ -44,7 +44,7 @@ func drills(dir string) []drill {
 	}
 	return []drill{
 		{
-			// Its group stays until the diagnosis has looked at it.
+			// The duration keeps the cgroup until the Diagnosis has looked at it.
 			fault: "oom", args: []string{"--duration", "4s"}, rule: "oom-kill",
 			match: func(ev *event.Event, injector int) bool {
 				return ev.Task.Comm == "kn-oom-child" && ev.Cgroup != nil && strings.Contains(ev.Cgroup.Path, fmt.Sprintf("-%d-", injector))
@@ -52,7 +52,7 @@ func drills(dir string) []drill {
 			cause: func(ev *event.Event) string { return fmt.Sprintf("limit %d MiB", ev.OOMKill.Limit>>20) },
 		},
 		{
-			// The next one has the same loop device: what failed here is to be of before.
+			// The duration separates these failures from the next drill's, which uses the same loop device.
 			fault: "disk-error", args: []string{"--duration", "3s"}, rule: "disk-io-error",
 			match: onOurLoop,
 			cause: func(ev *event.Event) string {
@@ -74,9 +74,9 @@ func drills(dir string) []drill {
 				return ev.HungTask.Lock + " held by " + ev.HungTask.Holder.String()
 			},
 		},
-		// The third refusal is diagnosed, and finds the fault still there.
+		// The third refusal starts the Diagnosis; the fourth keeps the fault until that has run.
 		{fault: "probe-refused", args: []string{"--count", "4"}, rule: "probe-target-refused", match: target("probe-refused"), cause: verdict},
-		// The next ones have the same address: the diagnosis is to have ended before.
+		// The count lets the Diagnosis end before the next drills, which use the same address.
 		{fault: "probe-reset", args: []string{"--count", "6"}, rule: "probe-target-reset", match: target("probe-reset"), cause: verdict},
 		{fault: "accept-queue-full", rule: "probe-target-accept-queue-full", match: target("accept-queue-full"), cause: verdict},
 		{fault: "probe-timeout", rule: "probe-target-timeout", match: target("probe-timeout"), cause: verdict},
@@ -86,8 +86,8 @@ func drills(dir string) []drill {
 // outcome is one row of the table.
 type outcome struct {
 	drill
-	injector int    // its process id
-	refused  string // this machine can't have the fault
+	injector int    // process ID of "kernosis inject"
+	refused  string // why this machine can't have the fault
 	err      error
 	event    *event.Event
 	problem  *problem.Problem
@@ -95,7 +95,7 @@ type outcome struct {
 	cleared  bool
 }
 
-// detected notes the first transition that reports the drill's fault.
+// detected records the first transition that reports the drill's fault. It reports whether e has one.
 func (o *outcome) detected(e journal.Entry, fsErrors map[string]time.Time) bool {
 	for _, t := range e.Transitions {
 		p := t.Problem
@@ -119,8 +119,8 @@ func (o *outcome) detected(e journal.Entry, fsErrors map[string]time.Time) bool 
 	return false
 }
 
-// attributedTo is who suffered, with the process where the subject is more than
-// that.
+// attributedTo returns the subject of the fault, with the process if the subject is not the process
+// itself.
 func attributedTo(o *outcome) string {
 	if o.event.Task != nil && o.event.SockFail == nil {
 		return o.event.Task.String() + " in " + o.problem.Subject

@@ -32,7 +32,7 @@ import (
 // beKernosis makes the test binary act as the real command.
 const beKernosis = "KERNOSIS_TEST_BE_KERNOSIS"
 
-// apiServer is started when the first test asks for it.
+// apiServer is started when the first test uses it.
 var apiServer = kubetest.Shared{Own: true} //nolint:gochecknoglobals // the controller works on all nodes
 
 func TestMain(m *testing.M) {
@@ -72,7 +72,7 @@ func get(t *testing.T, url string) (status int, body string) {
 	return resp.StatusCode, string(raw)
 }
 
-// needKernel is for tests that load programs, or provoke real faults.
+// needKernel is called by tests that load programs or provoke real faults. It skips without root.
 func needKernel(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -81,8 +81,7 @@ func needKernel(t testing.TB) {
 	kernellock.HoldFor(t)
 }
 
-// kills returns the pids of the victims in a cgroup, in order, as a list of
-// entries has them.
+// kills returns the PIDs of the victims in a cgroup, in the order of entries.
 func kills(entries []journal.Entry, cgroup string) []uint32 {
 	var pids []uint32
 	for _, e := range entries {
@@ -93,8 +92,8 @@ func kills(entries []journal.Entry, cgroup string) []uint32 {
 	return pids
 }
 
-// Nine kills are nine events, although the agent is killed after the third and
-// started again after the sixth.
+// Nine kills give nine events, although the agent is killed after the third and restarted after the
+// sixth.
 func TestOOMKillsAcrossKillOfTheAgent(t *testing.T) {
 	needKernel(t)
 	ctx, cancel := context.WithTimeout(t.Context(), await.Within(2*time.Minute))
@@ -112,7 +111,7 @@ func TestOOMKillsAcrossKillOfTheAgent(t *testing.T) {
 	for i := range 9 {
 		switch i {
 		case 3:
-			// At once: the agent may be anywhere in its work on the third.
+			// At once, so that the agent may be anywhere in processing the third.
 			p.Kill()
 		case 6:
 			p.Start()
@@ -129,7 +128,7 @@ func TestOOMKillsAcrossKillOfTheAgent(t *testing.T) {
 	})
 	p.Stop()
 
-	// What was printed before the kill may lack the last line; the journal not.
+	// The output before the kill may lack the last line; the journal does not.
 	var entries []journal.Entry
 	if _, err := journal.Read(filepath.Join(p.State, agent.JournalDir), 0, func(e journal.Entry) error {
 		entries = append(entries, e)
@@ -146,7 +145,7 @@ func TestOOMKillsAcrossKillOfTheAgent(t *testing.T) {
 			t.Errorf("lost: %+v", *e.Event.Lost)
 		}
 		for _, tr := range e.Transitions {
-			// By the group, for the kernel's log may report first.
+			// By the group, because the kernel's log may report first.
 			if p := tr.Problem; p != nil && p.Fault == "oom" && p.State == problem.Firing && strings.HasSuffix(p.Group, filepath.Base(oom.Cgroup())) {
 				lines++
 				count = max(count, tr.Problem.Count)
@@ -158,7 +157,7 @@ func TestOOMKillsAcrossKillOfTheAgent(t *testing.T) {
 	}
 }
 
-// The child that was killed is named, not the container's main process.
+// The report names the killed child, not the container's main process.
 func TestOOMKillOfAChildNamesIt(t *testing.T) {
 	needKernel(t)
 	p := newAgent(t)
@@ -189,7 +188,7 @@ func TestOOMKillOfAChildNamesIt(t *testing.T) {
 	if d.Scope != "memcg" || d.LimitCgroup == nil || !strings.HasSuffix(oom.Cgroup(), d.LimitCgroup.Path) || d.Limit != inject.DefaultMemoryLimit {
 		t.Errorf("limit: %+v of %+v, want %d of %s", d.Limit, d.LimitCgroup, inject.DefaultMemoryLimit, oom.Cgroup())
 	}
-	// Charges of other CPUs that are about to fail show for a moment: one batch
+	// Charges of other CPUs that are about to fail are briefly included: one batch
 	// of 64 pages each.
 	if slack := uint64(4 * 64 * os.Getpagesize()); d.Usage+slack < d.Limit || d.Usage > d.Limit+slack {
 		t.Errorf("usage %d, want about the limit %d", d.Usage, d.Limit)
@@ -205,7 +204,7 @@ func TestOOMKillOfAChildNamesIt(t *testing.T) {
 	}
 }
 
-// A hang that lasts over a kill -9 of the agent is one problem, and clears.
+// A hang that outlasts a kill -9 of the agent is one problem, and clears.
 func TestHungTaskAcrossKillOfTheAgent(t *testing.T) {
 	testall.Only(t)
 	needKernel(t)
@@ -256,7 +255,7 @@ func TestHungTaskAcrossKillOfTheAgent(t *testing.T) {
 	t.Logf("resolved %s after it was healed", time.Since(healed).Round(time.Millisecond))
 }
 
-// New rules are in force without a restart; bad ones are refused and the
+// New rules take effect without a restart; invalid ones are refused and the
 // running ones stay.
 func TestRulesAreReloaded(t *testing.T) {
 	testall.Only(t)
@@ -319,7 +318,7 @@ func TestSIGTERMDetachesEverything(t *testing.T) {
 	}
 }
 
-// A second agent ends where the first one has the pin root or the state folder, and writes nothing there.
+// A second agent exits if the first one uses the same pin root or state folder, and writes nothing there.
 func TestSecondAgentIsRefused(t *testing.T) {
 	needKernel(t)
 	p := newAgent(t)
@@ -347,7 +346,7 @@ func TestSecondAgentIsRefused(t *testing.T) {
 	}
 }
 
-// Without privilege the agent says what is missing and serves what it can.
+// Without privileges the agent reports what is missing and does what it can.
 func TestWithoutPrivilege(t *testing.T) {
 	needKernel(t) // to become nobody
 	//nolint:usetesting // nobody may not enter the folder that holds t.TempDir's
@@ -360,7 +359,7 @@ func TestWithoutPrivilege(t *testing.T) {
 	if err := os.Chown(dir, nobody, nobody); err != nil {
 		t.Fatal(err)
 	}
-	// The test binary lies where nobody may not go.
+	// The test binary is in a folder that nobody can't enter.
 	binary := filepath.Join(dir, "kernosis")
 	raw, err := os.ReadFile(os.Args[0])
 	if err != nil {
@@ -382,7 +381,7 @@ func TestWithoutPrivilege(t *testing.T) {
 		}
 	}()
 	url := stderr.URL(t)
-	// It serves before its sources have reported how they are.
+	// It serves before its sources have reported their state.
 	await.UntilShown(t, "a blind source in the metrics", 20*time.Second, func() (bool, string) {
 		status, body := get(t, url+"/metrics")
 		return status == http.StatusOK && strings.Contains(body, `kernosis_source_up{stem="oomkill"} 0`), fmt.Sprintf("%d\n%s", status, body)
@@ -424,8 +423,8 @@ func TestHealthAndMetrics(t *testing.T) {
 			t.Errorf("metrics lack %s", want)
 		}
 	}
-	// Every condition is known: a source that does not report that it sees would
-	// leave its own Unknown.
+	// No condition is Unknown: a source that does not report that it is up would
+	// leave its conditions Unknown.
 	set, err := agent.LoadRules("")
 	if err != nil {
 		t.Fatal(err)

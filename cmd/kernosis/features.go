@@ -42,19 +42,19 @@ not. Then list what an agent with this process's permissions and paths would lac
 	return cmd
 }
 
-// features is what this machine lets an agent do.
+// features is what an agent can do on this machine.
 type features struct {
 	Programs []bpf.VariantReport `json:"programs"`
 	Lacks    []selfcheck.Lack    `json:"lacks"`
 }
 
-// readFeatures loads and attaches all programs for a moment.
+// readFeatures loads and attaches all programs briefly, and reports the results.
 func readFeatures(hostRoot string) (*features, error) {
 	sources, err := collector.Open(collector.Config{HostRoot: hostRoot}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = sources.Close(true) }() // nothing is pinned: all goes with the process
+	defer func() { _ = sources.Close(true) }() // nothing is pinned, so all is released with the process
 	f := &features{Programs: sources.Reports(), Lacks: agent.FeatureLacks(hostRoot, sources)}
 	if sources.Err() == nil {
 		sources.AttachAll()
@@ -63,7 +63,7 @@ func readFeatures(hostRoot string) (*features, error) {
 	return f, nil
 }
 
-// write writes tables; all: also which programs outlast the agent.
+// write writes tables; all: also which programs stay attached after the agent ends.
 func (f *features) write(w io.Writer, all bool, paint output.Colours) error {
 	programs := &output.Rows{}
 	head := []string{"STEM", "HOOK", "PROGRAM", "STATE", "WHY"}

@@ -18,15 +18,16 @@ import (
 	"github.com/kernosis/kernosis/reporter/page"
 )
 
-// fleetWithin is how long reading the cache may take: one that has not filled yet blocks.
+// fleetWithin bounds reads of the cache, which block until it is filled.
 const fleetWithin = 2 * time.Second
 
-// fleetNodes reads the nodes of the cluster for the web page, from the manager's cache. Both replicas have one.
+// fleetNodes reads the cluster's nodes for the web page, from the manager's cache, which every
+// replica has.
 type fleetNodes struct {
 	cache     client.Reader
-	namespace string        // of the Leases
-	silent    time.Duration // after which an agent that does not renew its own is silent, at least
-	diagnoses atomic.Bool   // their kinds are installed
+	namespace string        // namespace of the Leases
+	silent    time.Duration // minimum time without a renewal after which an agent is silent
+	diagnoses atomic.Bool   // whether the CRDs are installed
 }
 
 func (f *fleetNodes) read() (out page.Fleet, err error) {
@@ -35,7 +36,7 @@ func (f *fleetNodes) read() (out page.Fleet, err error) {
 	var nodes corev1.NodeList
 	var leases coordinationv1.LeaseList
 	var diagnoses v1alpha1.DiagnosisList
-	// The lists share their objects with the cache: nothing here changes them.
+	// The lists share their objects with the cache, so they must not be changed.
 	if err := f.cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return out, fmt.Errorf("list nodes: %w", err)
 	}
@@ -66,7 +67,7 @@ func (f *fleetNodes) read() (out page.Fleet, err error) {
 	return out, nil
 }
 
-// fleetNode is a Node with the Lease of its agent, which may be nil.
+// fleetNode converts a Node and the Lease of its agent, which may be nil, for the page.
 func fleetNode(n *corev1.Node, l *coordinationv1.Lease, now time.Time, silent time.Duration) page.FleetNode {
 	out := page.FleetNode{Name: n.Name, Cordoned: n.Spec.Unschedulable, Agent: page.AgentMissing}
 	var types []string
@@ -89,7 +90,7 @@ func fleetNode(n *corev1.Node, l *coordinationv1.Lease, now time.Time, silent ti
 			out.Ready = c.Status == corev1.ConditionTrue
 		}
 		switch c.Reason {
-		case lease.ReasonUnknown: // the controller has found the agent silent
+		case lease.ReasonUnknown: // set by the controller because the agent is silent
 			out.Agent = page.AgentSilent
 		case lease.ReasonNeverUpdated:
 		default:
@@ -104,13 +105,13 @@ func fleetNode(n *corev1.Node, l *coordinationv1.Lease, now time.Time, silent ti
 	return out
 }
 
-// isSilent reports whether an agent has not renewed its Lease for as long as package liveness
-// gives it. The time is of the node's clock; the period has room for one that is some seconds slow.
+// isSilent reports whether an agent has not renewed its Lease for longer than package liveness allows.
+// The renewal time is from the node's clock; the period tolerates one that is some seconds slow.
 func isSilent(l *coordinationv1.Lease, now time.Time, silent time.Duration) bool {
 	return l.Spec.RenewTime != nil && now.Sub(l.Spec.RenewTime.Time) > max(silent, lease.Patience(l))
 }
 
-// addDiagnosis counts a Diagnosis of the node.
+// addDiagnosis adds a Diagnosis to the node's counts and latest cause.
 func addDiagnosis(n *page.FleetNode, d *v1alpha1.Diagnosis) {
 	at, ended := d.Status.CompletedAt()
 	if !ended {

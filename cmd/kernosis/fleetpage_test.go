@@ -12,8 +12,8 @@ import (
 	"github.com/kernosis/kernosis/reporter/page"
 )
 
-// An agent is silent when its Lease is not renewed, also where nobody writes that into a
-// condition: there is none, or too many agents are silent at once.
+// An agent is silent when its Lease is not renewed, even if the controller does not write that into a
+// condition: because there is none, or too many agents are silent at once.
 func TestSilentAgentOfTheFleet(t *testing.T) {
 	now, silent := time.Now(), 50*time.Second
 	for name, test := range map[string]struct {

@@ -16,16 +16,16 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// A filesystem whose inodes run out is reported, and is over when files are deleted. What
-// is read in between is not journaled.
+// A filesystem that runs out of inodes is reported, and resolved when files are deleted. Gauges read
+// in between are not journaled.
 func TestInodesRunOut(t *testing.T) {
 	testall.Only(t) // two beats of 30 s
 	t.Parallel()
-	needKernel(t) // before the disk is attached, and until it is gone
+	needKernel(t) // before the disk is attached, and until it is detached
 	disk := loopdisk.NewExt4(t, 16<<20, "-N", "256")
 	device := disk.Name
 	rules := t.TempDir()
-	// As shipped, but for the five minutes.
+	// As shipped, without the five minutes.
 	if err := os.WriteFile(filepath.Join(rules, "soon.yaml"), []byte(`apiVersion: rules.kernosis.io/v1
 rules:
 - name: inodes-nearly-exhausted
@@ -61,7 +61,7 @@ rules:
 	files := 0
 	for ; ; files++ {
 		if err := os.WriteFile(filepath.Join(disk.Dir, fmt.Sprint("f", files)), nil, 0o644); err != nil {
-			break // no inode is left
+			break // no inodes left
 		}
 	}
 	entries := a.Wait("firing", 45*time.Second, func(entries []journal.Entry) bool {

@@ -15,7 +15,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/runner"
 )
 
-// graphOutputs are the forms of a drawing other than text.
+// graphOutputs returns the output formats of a drawing other than text.
 func graphOutputs() []string { return []string{"mermaid", "dot", "svg"} }
 
 func newGraph() *cobra.Command {
@@ -45,7 +45,7 @@ Exit code: 0 drawn; 2 a file or graph is not valid: each mistake with file and l
 			if err != nil {
 				return resolve.In(m, err)
 			}
-			// What can't be run can be drawn: its Operations may be in the cluster.
+			// A set that can't run here is still drawn: its Operations may be in the cluster.
 			if _, err := resolve.Set(c, set); err != nil {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s\nit is drawn, and can't be run as it is here\n", resolve.In(m, err))
 			}

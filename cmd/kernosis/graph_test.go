@@ -44,7 +44,7 @@ spec:
   - {id: 5, operation: e}
 `
 
-// graphCommand runs "kernosis graph" and returns what it wrote to both of its outputs.
+// graphCommand runs "kernosis graph" and returns its exit code and outputs.
 func graphCommand(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -105,7 +105,7 @@ func TestGraphReportsMistakesWithTheirPlace(t *testing.T) {
 	none := writeSet(t, "none.yaml", hungTaskSet[strings.Index(hungTaskSet, "---\n"):])
 	for _, c := range []struct {
 		args []string
-		want []string // in lines of their own
+		want []string // each on a separate line
 	}{
 		{[]string{"-f", broken}, []string{
 			broken + ":7:27: spec.adjacencyList[1].to: nodes 1 → 2 → 3 → 1 are a cycle",
@@ -135,7 +135,7 @@ func TestGraphReportsMistakesWithTheirPlace(t *testing.T) {
 	}
 }
 
-// What can't be run is drawn all the same, and said to be so.
+// A set that can't be run is still drawn, with a note.
 func TestGraphOfUnknownOperations(t *testing.T) {
 	path := writeSet(t, "set.yaml", `apiVersion: kernosis.io/v1alpha1
 kind: OperationSet

@@ -23,11 +23,10 @@ const (
 	componentKubeProxy = "kube-proxy"
 )
 
-// commandLimit is how long a command of systemd, and the search in its journal,
-// may take.
+// commandLimit bounds a systemd command, and the search in its journal.
 const commandLimit = 10 * time.Second
 
-// healthCheck is node-problem-detector's health-checker: its flags, messages and
+// healthCheck implements node-problem-detector's health-checker: its flags, messages and
 // decisions.
 type healthCheck struct {
 	component, service        string
@@ -36,7 +35,7 @@ type healthCheck struct {
 	criLimit, limit           time.Duration
 	cooldown, loopback        time.Duration
 	patterns                  logPatterns
-	notes                     io.Writer // what is worth a note, one line each
+	notes                     io.Writer // receives notes, one line each
 	hostAddress, kubeletPort  string
 	kubeProxyPort, journalDir string
 }
@@ -87,7 +86,7 @@ func (h *healthCheck) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// complete sets the service, and returns what is wrong with the flags.
+// complete sets the default service, and returns errors in the flags.
 func (h *healthCheck) complete() error {
 	if !slices.Contains([]string{componentKubelet, componentDocker, componentCRI, componentKubeProxy}, h.component) {
 		return errors.New("the component specified is not supported. Supported components are: <kubelet/docker/cri/kube-proxy>")
@@ -116,7 +115,7 @@ func (h *healthCheck) complete() error {
 	return nil
 }
 
-// check reports whether the component is healthy, and repairs it where it is not.
+// check reports whether the component is healthy, and repairs it if it is not and repair is set.
 func (h *healthCheck) check(ctx context.Context) (healthy bool, err error) {
 	healthy = h.probe(ctx)
 	if healthy && len(h.patterns) > 0 {
@@ -130,7 +129,7 @@ func (h *healthCheck) check(ctx context.Context) (healthy bool, err error) {
 	uptime, err := h.uptime(ctx)
 	if err != nil {
 		h.note("error in getting uptime for %s: %v", h.component, err)
-		return false, nil // it is unhealthy all the same
+		return false, nil // unhealthy, but without the uptime it can't be repaired
 	}
 	h.note("%s is unhealthy, component uptime: %v", h.component, uptime)
 	if uptime > h.cooldown {
@@ -148,12 +147,12 @@ func (h *healthCheck) probe(ctx context.Context) bool {
 	case componentKubeProxy:
 		status, err := h.get(ctx, h.kubeProxyPort, "/livez")
 		if err == nil && status == http.StatusNotFound {
-			// Before Kubernetes 1.28 there is no /livez: that is no reason to kill it.
+			// Kubernetes before 1.28 has no /livez, which is no reason to kill kube-proxy.
 			status, err = h.get(ctx, h.kubeProxyPort, "/healthz")
 		}
 		return h.isOK(status, err)
 	case componentDocker:
-		// Not crictl: docker's health is not to depend on kubelet's shim.
+		// Not crictl, so that docker's health does not depend on kubelet's shim.
 		return h.succeeds(program(ctx, h.limit, "docker", "ps"))
 	default:
 		return h.succeeds(program(ctx, h.limit, h.crictl,
@@ -161,8 +160,7 @@ func (h *healthCheck) probe(ctx context.Context) bool {
 	}
 }
 
-// get asks an HTTP endpoint of this node. No proxy is asked, whatever the
-// environment says.
+// get requests an HTTP endpoint of this node. It uses no proxy, even if the environment names one.
 func (h *healthCheck) get(ctx context.Context, port, path string) (status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, h.limit)
 	defer cancel()

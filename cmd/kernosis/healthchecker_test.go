@@ -17,13 +17,13 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// systemd is a folder of commands that note how they were called. What systemctl
-// says of the service's start is in the file "since".
+// systemd is a folder of commands that record how they were called. The file "since" has what
+// systemctl reports as the service's start.
 type systemd struct{ dir string }
 
 func newSystemd(t *testing.T, up time.Duration) *systemd {
 	t.Helper()
-	// Without basename and dirname: on a busy machine each program that is started takes a while.
+	// Without basename and dirname, because on a busy machine each started program takes a while.
 	note := `echo "${0##*/} $*" >>"${0%/*}/calls"` + "\n"
 	s := &systemd{dir: executables(t, map[string]string{
 		"systemctl": note + `[ "$1" != show ] || cat "${0%/*}/since"`,
@@ -41,7 +41,7 @@ func (s *systemd) since(t *testing.T, text string) {
 	}
 }
 
-// calls returns, and forgets, how the commands were called.
+// calls returns how the commands were called, and clears the record.
 func (s *systemd) calls(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(s.dir, "calls")
@@ -54,7 +54,7 @@ func (s *systemd) env(more ...string) []string {
 	return append(more, "PATH="+s.dir+":"+os.Getenv("PATH"))
 }
 
-// server answers with a status by path, and returns its port.
+// server starts a server that answers with a status by path, and returns its port.
 func server(t *testing.T, status map[string]int) (port string) {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -109,7 +109,7 @@ func TestHealthCheckerHTTP(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSystemd(t, c.up)
-			// A proxy would be asked in vain.
+			// The proxy does not exist: a request through it would fail.
 			call(t, s.env(c.env, "HTTP_PROXY=http://127.0.0.1:1", "NO_PROXY="), "health-checker", c.args...).want(t, c.code, c.want)
 			if got, want := s.calls(t), strings.Join(c.calls, "\n"); got != want {
 				t.Errorf("commands %q, want %q", got, want)
@@ -137,7 +137,7 @@ func TestHealthCheckerOtherAddress(t *testing.T) {
 }
 
 func TestHealthCheckerTimeLimit(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and answers nothing
+	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and never answers
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/kernosis/kernosis/collector/logs/journald"
 )
 
-// uptime returns how long ago systemd has begun to start the service. Not when it
-// had started: a service that is killed while it starts never gets there, and would
-// be killed again and again.
+// uptime returns how long ago systemd began to start the service. It does not use the time when the
+// start was complete: a service that is killed while it starts never gets there, and would be killed
+// again and again.
 func (h *healthCheck) uptime(ctx context.Context) (time.Duration, error) {
 	out, err := program(ctx, commandLimit, "systemctl", "show", h.service, "--property=InactiveExitTimestamp")
 	if err != nil {
@@ -35,11 +35,11 @@ func (h *healthCheck) uptime(ctx context.Context) (time.Duration, error) {
 	return time.Since(at), nil
 }
 
-// kill ends the service's main process, as best it can; systemd starts it again.
-// Not restart: in the journal a kill distinguishes this from an administrator's restart.
+// kill tries to kill the service's main process; systemd restarts the service. It does not use
+// "systemctl restart", so that the journal distinguishes this from an administrator's restart.
 func (h *healthCheck) kill(ctx context.Context) {
 	if h.component == componentDocker {
-		// It writes its stacks to its log then.
+		// dockerd then writes its stacks to its log.
 		if _, err := program(ctx, commandLimit, "pkill", "-SIGUSR1", "dockerd"); err != nil {
 			h.note("failed to send SIGUSR1 to dockerd: %v", err)
 		}
@@ -49,8 +49,8 @@ func (h *healthCheck) kill(ctx context.Context) {
 	}
 }
 
-// logsAreHealthy reports whether every pattern is in fewer lines of the service's
-// journal, since its start or the loopback time, than its count.
+// logsAreHealthy reports whether every pattern matches fewer lines than its count in the
+// service's journal since its start, but at most over the loopback time.
 func (h *healthCheck) logsAreHealthy(ctx context.Context) (bool, error) {
 	since, err := h.uptime(ctx)
 	if err != nil {
@@ -101,7 +101,7 @@ func (h *healthCheck) logsAreHealthy(ctx context.Context) (bool, error) {
 // logPatterns is the flag --log-pattern.
 type logPatterns []logPattern
 
-// logPattern is an expression, and in how many lines it is too often.
+// logPattern is an expression, and the number of matching lines from which a service is unhealthy.
 type logPattern struct {
 	count int
 	expr  string
@@ -116,8 +116,8 @@ func (p *logPatterns) String() string {
 	return strings.Join(all, ",")
 }
 
-// Set implements pflag.Value. Several patterns may be separated by commas; a comma
-// that no count follows is of the pattern.
+// Set implements pflag.Value. Several patterns may be separated by commas; a comma that is not
+// followed by a count is part of the pattern.
 func (p *logPatterns) Set(value string) error {
 	next := regexp.MustCompile(`,[0-9]+:`)
 	for value != "" {
@@ -141,7 +141,7 @@ func (p *logPatterns) Set(value string) error {
 // Type implements pflag.Value.
 func (*logPatterns) Type() string { return "COUNT:REGEX" }
 
-// compile returns the patterns, which like node-problem-detector's ignore case.
+// compile compiles the patterns, which ignore case as node-problem-detector's do.
 func (p *logPatterns) compile() (*logpattern.Set, error) {
 	patterns := make([]logpattern.Pattern, 0, len(*p))
 	for i, one := range *p {

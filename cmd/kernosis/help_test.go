@@ -15,8 +15,8 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 )
 
-// The help of each command has an example, each example is a command line that is understood, and
-// no flag calls its value by a type of Go.
+// The help of each command has an example, each example is a valid command line, and no flag names
+// its value by a Go type.
 func TestHelp(t *testing.T) {
 	ofGo := []string{"string", "strings", "stringArray", "stringToString", "int", "int32", "int64", "uint", "uint16", "uint32", "uint64", "float", "float32", "float64"}
 	forEachCommand(newRoot(), func(cmd *cobra.Command) {
@@ -41,7 +41,7 @@ func TestHelp(t *testing.T) {
 // commandLine is the part of an example that calls kernosis.
 var commandLine = regexp.MustCompile(`(?:kubectl )?kernosis ([^|>#]*)`)
 
-// understood checks the command, flags and arguments of a line of an example.
+// understood checks command, flags and arguments of an example's line.
 func understood(t *testing.T, of *cobra.Command, line string) {
 	t.Helper()
 	m := commandLine.FindStringSubmatch(line[strings.LastIndex(line, " -- ")+1:])
@@ -64,7 +64,7 @@ func understood(t *testing.T, of *cobra.Command, line string) {
 	}
 }
 
-// words splits a command line as a shell does, as far as examples need it.
+// words splits a command line as a shell does, as far as the examples need.
 func words(line string) []string {
 	var out []string
 	for i, part := range strings.Split(line, "'") {
@@ -77,7 +77,7 @@ func words(line string) []string {
 	return out
 }
 
-// A shell gets names and values.
+// Shell completion offers names and values.
 func TestCompletion(t *testing.T) {
 	state := t.TempDir()
 	at := " --state-dir " + state + " "
@@ -104,7 +104,7 @@ func TestCompletion(t *testing.T) {
 		"agent --pods-from ":                       "kubelet",
 		"health-checker --component ":              "kube-proxy",
 		"diagnose show --state-dir " + state + " ": "",
-		"rules check " + filepath.Join(state, "mut") + "": "", // a file: the shell knows it
+		"rules check " + filepath.Join(state, "mut") + "": "", // a file, which the shell completes
 	} {
 		root := newRoot()
 		var out bytes.Buffer

@@ -68,8 +68,8 @@ func faultList() string {
 	return "Faults:\n" + rows.String()
 }
 
-// watchPatience is how long a running agent may take to read a new target
-// file: it waits for the folder to be still before it reads.
+// watchPatience is how long a running agent may take to read a new target file: it waits until the
+// folder no longer changes.
 const watchPatience = 5 * time.Second
 
 // waitTarget returns a function that waits until a running agent watches a

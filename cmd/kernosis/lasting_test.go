@@ -38,8 +38,8 @@ func rulesText(conditions []string, rules string) string {
 	return text.String() + "rules:" + rules
 }
 
-// A rule that comes with a reload reports what lasts: it was reported once, before. Other rules do
-// not report it again, and a restart changes nothing.
+// A rule added by a reload reports lasting states, which were reported once before. Other rules do not
+// report them again, and a restart changes nothing.
 func TestNewRulesReportWhatLasts(t *testing.T) {
 	testall.Only(t)
 	needKernel(t)
@@ -88,7 +88,7 @@ func TestNewRulesReportWhatLasts(t *testing.T) {
 		return true
 	})
 	for _, rule := range []string{"seen-read-only", "readonly-filesystem", "task-hung", "disk-stalled"} {
-		// disk-stalled may be pending until now.
+		// disk-stalled may have been pending until now.
 		if again := agenttest.States(p.Entries()[before:], rule, of("")); len(again) > 0 && rule != "disk-stalled" || len(again) > 1 {
 			t.Errorf("rule %s, which is as it was: %v", rule, again)
 		}

@@ -60,7 +60,7 @@ Exit code: 0 no findings (info does not count); 1 findings; 2 a file can't be re
 	return cmd
 }
 
-// printFindings writes findings; the error is the exit code where there are any.
+// printFindings writes findings. If any is more than information, the error has the exit code.
 func printFindings(w io.Writer, found []lint.Finding, format *output.Format) error {
 	n := 0
 	for _, f := range found {
@@ -81,8 +81,8 @@ func printFindings(w io.Writer, found []lint.Finding, format *output.Format) err
 	return nil
 }
 
-// lintFiles reads all files and looks at them together: an alert may be on a rule
-// of any of them.
+// lintFiles reads all files and checks them together, because an alert may refer to a rule of any of
+// them.
 func lintFiles(paths, alerts []string, k lint.Kernels, formats string) ([]lint.Finding, error) {
 	files, err := lintPaths(paths)
 	if err != nil {
@@ -196,14 +196,14 @@ func lintWarnings(f *npd.File) []lint.Finding {
 	return out
 }
 
-// lintFile is a file to look at; one that stands on the command line is named.
+// lintFile is a file to check; named: it was given on the command line.
 type lintFile struct {
 	path  string
 	named bool
 	data  []byte
 }
 
-// maxLintFiles bounds what is found below folders.
+// maxLintFiles bounds the number of files found below folders.
 const maxLintFiles = 1000
 
 func lintPaths(paths []string) ([]lintFile, error) {

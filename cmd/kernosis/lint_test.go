@@ -15,7 +15,7 @@ import (
 
 const npdConfigs = "../../detector/npd/testdata/config"
 
-// runLint runs the command as main does, and returns what it prints and its exit code.
+// runLint runs the command as main does, and returns its output and exit code.
 func runLint(t *testing.T, args ...string) (out string, code int, err error) {
 	t.Helper()
 	var b bytes.Buffer
@@ -68,14 +68,14 @@ func TestLintNamesDeadPatterns(t *testing.T) {
 		}
 		n++
 	}
-	// What a shipped rule reports instead does not count as missing.
+	// What a shipped rule reports instead is not missing.
 	if n != 5 || code != output.ExitFailed {
 		t.Errorf("%d findings, exit %d", n, code)
 	}
 }
 
 func TestLintOfCleanFiles(t *testing.T) {
-	// A folder with all: also what is skipped, for it is no finding.
+	// A folder with all files, including those that are skipped and cause no finding.
 	dir := t.TempDir()
 	for _, name := range []string{"readonly-monitor.json", "health-checker-kubelet.json", "exporter/stackdriver-exporter.json"} {
 		data, err := os.ReadFile(filepath.Join(npdConfigs, name))
@@ -125,7 +125,7 @@ rules:
 	if out != want {
 		t.Errorf("got\n%s\nwant\n%s", out, want)
 	}
-	// Alerts on the shipped rules alone.
+	// Alerts on the shipped rules only.
 	if out, code, err = runLint(t, "--alerts", alerts); code != output.ExitFailed || err != nil ||
 		!strings.Contains(out, "no rule has a reason Oops") || !strings.Contains(out, "the condition is KernelDeadlock") || strings.Contains(out, "OOMKilling") {
 		t.Errorf("exit %d: %v\n%s", code, err, out)
@@ -160,7 +160,7 @@ func TestLintOfBadInput(t *testing.T) {
 	}
 }
 
-// Manifests are looked at with the rules of the other files, in the same run.
+// Manifests are checked with the rules of the other files of the same run.
 func TestLintOfManifests(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "rules.yaml", `apiVersion: rules.kernosis.io/v1

@@ -14,14 +14,14 @@ import (
 	"github.com/kernosis/kernosis/detector/rules"
 )
 
-// maxLintFile is the largest file read: more than any format here allows.
+// maxLintFile is the largest size of a file that is read, in bytes; no format here allows more.
 const maxLintFile = 4 << 20
 
-// addRules adds the rule files to what is looked at, all as one layer over the
-// shipped rules, which count for their names. It returns the rules of both.
+// addRules adds the rule files to in, as one layer over the shipped rules. The shipped rules are only
+// used for references by name. It returns the rules of both.
 func addRules(in *lint.Input, files []lintFile) (*detector.RuleSet, error) {
-	layer := make(fstest.MapFS)      // a map as a file system; it has nothing of a test
-	paths := make(map[string]string) // by the name in the layer, which has no folders
+	layer := make(fstest.MapFS)      // a map as a file system; nothing in it is specific to tests
+	paths := make(map[string]string) // by name in the layer, which has no folders
 	for i, f := range files {
 		if filepath.Ext(f.path) == ".json" {
 			continue
@@ -53,8 +53,8 @@ func addRules(in *lint.Input, files []lintFile) (*detector.RuleSet, error) {
 	return set, nil
 }
 
-// addServices adds the conditions of the services that agents probe, which no rule file has: an
-// alert may be on them. One that a file has stays.
+// addServices adds the conditions of the services that agents probe, because alerts may refer to
+// them and no rule file has them. It skips a condition that a file has.
 func addServices(in *lint.Input) {
 	for _, s := range service.Known() {
 		if slices.ContainsFunc(in.Conditions, func(c lint.Condition) bool { return c.Type == s.Condition }) {

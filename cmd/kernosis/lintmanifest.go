@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/review"
 )
 
-// splitManifests reads the files, and parts those that have objects of kernosis.io from the others.
+// splitManifests reads the files, and separates those with objects of kernosis.io from the others.
 func splitManifests(files []lintFile) (others []lintFile, manifests []document.File, err error) {
 	group := []byte(v1alpha1.GroupVersion().String())
 	for _, f := range files {
@@ -29,8 +29,8 @@ func splitManifests(files []lintFile) (others []lintFile, manifests []document.F
 	return others, manifests, nil
 }
 
-// lintManifests looks at manifests. The rules are the shipped and the given ones; in has
-// those of node-problem-detector's files too.
+// lintManifests checks manifests. rules are the shipped and the given ones; in also has
+// those of node-problem-detector's files.
 func lintManifests(files []document.File, rules *detector.RuleSet, in *lint.Input) ([]lint.Finding, error) {
 	if len(files) == 0 {
 		return nil, nil
@@ -61,7 +61,7 @@ func lintManifests(files []document.File, rules *detector.RuleSet, in *lint.Inpu
 	return lintFindings(review.Manifests(m, known)), nil
 }
 
-// reviewed is what manifests may name without having it.
+// reviewed returns the shipped and built-in objects that manifests may refer to.
 func reviewed(r *manifest.Reader) (review.Known, error) {
 	known := review.Known{Builtins: catalog.All(operation.Host{})}
 	files, err := manifest.ShippedFiles()
@@ -72,7 +72,7 @@ func reviewed(r *manifest.Reader) (review.Known, error) {
 	return known, err
 }
 
-// lintFindings are those of a review, in lint's own form.
+// lintFindings converts the findings of a review to lint's type.
 func lintFindings(found []review.Finding) []lint.Finding {
 	var out []lint.Finding
 	for _, f := range found {

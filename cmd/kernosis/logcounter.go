@@ -20,7 +20,7 @@ import (
 	"github.com/kernosis/kernosis/collector/logsource"
 )
 
-// logCount is node-problem-detector's log-counter: its flags, message and decision.
+// logCount implements node-problem-detector's log-counter: its flags, message and decision.
 type logCount struct {
 	identifier, path string
 	lookback, delay  time.Duration
@@ -61,7 +61,7 @@ func (c *logCount) run(cmd *cobra.Command) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	// What is logged from now on belongs to the next call.
+	// Lines logged from now on are counted by the next call.
 	now := time.Now()
 	found, err := c.find(cmd.Context(), now)
 	if err != nil {
@@ -73,7 +73,7 @@ func (c *logCount) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// check compiles the patterns, and returns what is wrong with the flags.
+// check compiles the patterns, and returns errors in the flags.
 func (c *logCount) check() error {
 	var errs []error
 	if c.pattern == "" {
@@ -104,7 +104,7 @@ func (c *logCount) find(ctx context.Context, now time.Time) (found int, err erro
 		start = stable
 	}
 	if !start.Before(now) {
-		return 0, nil // the node has booted just now
+		return 0, nil // the node has just booted
 	}
 	read, err := c.reader(time.Since(start))
 	if err != nil {
@@ -112,14 +112,14 @@ func (c *logCount) find(ctx context.Context, now time.Time) (found int, err erro
 	}
 	matcher := c.set.NewMatcher("")
 	err = read(ctx, func(item logs.Item) error {
-		// The reader's own lookback is a little longer by now, and a file's line
-		// may lack a time.
+		// The reader's own lookback reaches a little further back, and a line of a file may
+		// have no time.
 		if item.Line == nil || item.Line.Time.Before(start) || item.Line.Time.After(now) {
 			return nil
 		}
 		if matcher.Match(item.Line.Text, &c.hits) {
 			for _, hit := range c.hits.Hits {
-				found += 1 - 2*hit.Pattern // the second one takes away
+				found += 1 - 2*hit.Pattern // the revert pattern subtracts
 			}
 		}
 		return nil
@@ -127,7 +127,7 @@ func (c *logCount) find(ctx context.Context, now time.Time) (found int, err erro
 	return found, err
 }
 
-// reader returns what reads the log once.
+// reader returns a function that reads the log once.
 func (c *logCount) reader(lookback time.Duration) (func(context.Context, func(logs.Item) error) error, error) {
 	root := os.Getenv(agent.HostRootEnv)
 	path := logsource.KMsgPath(root, c.path)
@@ -136,7 +136,7 @@ func (c *logCount) reader(lookback time.Duration) (func(context.Context, func(lo
 	case c.path == "" && c.identifier == "":
 		return nil, errors.New("--journald-source or --log-path is missing")
 	case c.path == "" || c.path == journald.Folder && !journald.HasFiles(filepath.Join(root, c.path)):
-		// With nothing there journald keeps its journal in memory.
+		// If the folder is empty, journald keeps its journal in memory.
 		return c.journal(root, "", lookback)
 	case err == nil && info.IsDir():
 		return c.journal(root, c.path, lookback)

@@ -27,8 +27,8 @@ func TestLogCounterJournal(t *testing.T) {
 		journalEntry{3 * time.Minute, "other", "init.scope", started}, // another identifier
 		journalEntry{2 * time.Minute, "systemd", "init.scope", started},
 		journalEntry{time.Minute, "systemd", "init.scope", started},
-		journalEntry{time.Minute, "systemd", "init.scope", started + " Really."}, // not to the end
-		journalEntry{-time.Minute, "systemd", "init.scope", started},             // not yet
+		journalEntry{time.Minute, "systemd", "init.scope", started + " Really."}, // does not match to the end
+		journalEntry{-time.Minute, "systemd", "init.scope", started},             // in the future
 	)
 	// As in node-problem-detector's systemd-monitor-counter.json.
 	pattern := "--pattern=Started (Kubernetes kubelet|kubelet.service|kubelet.service - Kubernetes kubelet)."
@@ -52,7 +52,7 @@ func TestLogCounterJournal(t *testing.T) {
 	}
 }
 
-// needUptime skips on a machine that has booted just now: nothing of before counts.
+// needUptime skips on a machine that has just booted, because earlier entries don't count.
 func needUptime(t *testing.T, d time.Duration) {
 	t.Helper()
 	if hostfs.BootTime() < d {
@@ -78,8 +78,8 @@ func TestLogCounterUnreadableJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := call(t, nil, "log-counter", "--journald-source=kernel", "--log-path="+dir, "--lookback=1m", "--pattern=x")
-	// journalctl passes a broken file by, with a note; what matters is that nothing
-	// is claimed to have been found.
+	// journalctl skips a broken file with a note; what matters is that no match
+	// is reported.
 	if got.code == checkProblem {
 		t.Errorf("%+v", got)
 	}
@@ -134,7 +134,7 @@ func TestLogCounterOnHost(t *testing.T) {
 	call(t, env, "log-counter", append(args, "--log-path=/var/log/messages")...).want(t, checkProblem, found)
 }
 
-// TestLogCounterKmsg counts what this machine's kernel has said.
+// TestLogCounterKmsg counts records of this machine's kernel.
 func TestLogCounterKmsg(t *testing.T) {
 	fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -161,6 +161,6 @@ func TestLogCounterKmsg(t *testing.T) {
 	}
 	quiet := []string{"--log-path=/dev/kmsg", "--lookback=100000h", "--pattern=no such text, surely", "--v=5"}
 	call(t, nil, "log-counter", quiet...).want(t, checkOK, "")
-	// A container may have one of its own, and none below the host's root.
+	// A container may have its own /dev/kmsg, and none below the host's root.
 	call(t, []string{agent.HostRootEnv + "=" + t.TempDir()}, "log-counter", quiet...).want(t, checkOK, "")
 }

@@ -56,7 +56,7 @@ func (l *rotatedLog) rotate() {
 	l.add("")
 }
 
-// waitLog waits until the agent has reported how a log is, in the entries from the
+// waitLog waits until the agent has reported the state of a log, in the entries from the
 // n-th on.
 func waitLog(p *agenttest.Agent, n int, stem string, up bool) {
 	p.Wait(stem, 60*time.Second, func(entries []journal.Entry) bool {
@@ -78,7 +78,7 @@ func writeRules(t testing.TB, text string) (dir string) {
 	return dir
 }
 
-// journaled returns what is in an agent's journal; what it printed may lack the
+// journaled returns the entries of an agent's journal. The agent's output may lack the
 // last line before a kill.
 func journaled(t *testing.T, p *agenttest.Agent) (entries []journal.Entry) {
 	t.Helper()
@@ -91,8 +91,8 @@ func journaled(t *testing.T, p *agenttest.Agent) (entries []journal.Entry) {
 	return entries
 }
 
-// Each of 211 faults in a log is reported once, and 211 equal lines are 211, although
-// the log is rotated and the agent is killed and started again amid them.
+// Each of 211 faults in a log is reported once, and 211 equal lines are counted as 211, although
+// meanwhile the log is rotated and the agent is killed and restarted.
 func TestLogAcrossKillsAndRotations(t *testing.T) {
 	const faults = 211
 	rules := writeRules(t, `
@@ -102,7 +102,7 @@ rules:
 - {name: pair, events: [log], logs: [app], pattern: 'pair begins\n.*fault (?P<n>\d+)$', groupBy: [match.n], reason: Pair, message: "${match.n}"}
 `)
 	l := &rotatedLog{t: t, path: filepath.Join(t.TempDir(), "app.log")}
-	l.add("fault 999999\n") // of before the first start
+	l.add("fault 999999\n") // from before the first start
 	p := newAgent(t, "--rules-dir", rules, "--log", "app=file:"+l.path)
 	p.Start()
 	waitLog(p, 0, "log/app", true)
@@ -110,7 +110,7 @@ rules:
 	for i := range faults {
 		switch i % 50 {
 		case 17:
-			// At once: the agent may be anywhere in its work on the fault before.
+			// At once, so that the agent may be anywhere in processing the previous fault.
 			p.Kill()
 			running = false
 		case 33:
@@ -170,8 +170,8 @@ rules:
 	}
 }
 
-// A condition whose log is not configured is Unknown and says so; the log that is
-// missing comes up when it is made.
+// A condition whose log is not configured is Unknown and says so; a missing log comes
+// up when it is created.
 func TestLogsThatAreNotThere(t *testing.T) {
 	rules := writeRules(t, `
 conditions:
@@ -200,7 +200,7 @@ rules:
 	state("OfApp=Unknown SourceUnavailable: log/app: open " + l.path)
 	state("OfKmsg=Unknown SourceUnavailable: log/kmsg: this log is not configured")
 	l.add("quiet\noops\nquiet\n")
-	state("OfApp=True R: m") // all of a file that comes into being is new
+	state("OfApp=True R: m") // all lines of a newly created file are new
 	waitLog(p, 0, "log/app", true)
 	_, body := get(t, p.Log.URL(t)+"/metrics")
 	for _, want := range []string{
@@ -222,7 +222,7 @@ rules:
 - {name: own-oom-kill-log, fault: own-oom, events: [log], logs: [kmsg], pattern: 'Killed process (?P<pid>\d+) \((?P<comm>[^)]*)\)', groupBy: [match.pid], reason: OOMKilling, message: "log ${match.comm}"}
 `
 
-// A real kill that the kernel's probe and its log report is one problem.
+// A real kill that both the BPF program and the kernel's log report is one problem.
 func TestOneProblemOfRealKills(t *testing.T) {
 	testall.Only(t)
 	needKernel(t)

@@ -1,6 +1,6 @@
-// Command kernosis detects faults of a node's kernel where the kernel decides
-// them, reports whether each is temporary or permanent, and says who was hit and
-// why.
+// Command kernosis detects kernel faults of a node with eBPF instead of log scraping, reports
+// whether each is temporary or permanent, names the affected pod, process or device, and finds the
+// cause.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 )
 
-// version and revision, the commit, are set by the linker.
+// version and revision (the commit) are set by the linker.
 //
 //nolint:gochecknoglobals // the linker needs variables
 var (
@@ -38,7 +38,7 @@ func main() {
 }
 
 func execute(ctx context.Context, args []string) int {
-	cobra.EnableCommandSorting = false // the order of newRoot is the order of use
+	cobra.EnableCommandSorting = false // newRoot adds commands in the order of their use
 	root := newRoot()
 	root.SetArgs(args)
 	if isPlugin(os.Args) {
@@ -89,7 +89,7 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// exitCode prints an error and returns the code of the process.
+// exitCode prints an error and returns the exit code of the process.
 func exitCode(err error, stderr io.Writer) int {
 	if err == nil {
 		return output.ExitOK
@@ -105,7 +105,7 @@ func exitCode(err error, stderr io.Writer) int {
 	return code
 }
 
-// build says what this program was built from.
+// build describes how this program was built.
 type build struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision"`

@@ -25,13 +25,13 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// muteFlags is what the command can be reported.
+// muteFlags are the flags of the command.
 type muteFlags struct {
 	stateDir, file, rules, reason, until string
 	where                                map[string]string
 	lasts                                time.Duration
 	end                                  bool
-	format                               *output.Format // of the list
+	format                               *output.Format // of the list of mutes
 }
 
 func newMute() *cobra.Command {
@@ -62,7 +62,7 @@ without an agent, of the shipped rules. Muted problems stay open; their conditio
 	fs.StringVar(&f.reason, "reason", "", "`text` that says why, for whoever lists the mutes")
 	fs.BoolVar(&f.end, "end", false, "end the mute of this rule and these fields")
 	cmd.MarkFlagsMutuallyExclusive("for", "until", "end")
-	_ = cmd.RegisterFlagCompletionFunc("where", f.completeWhere) // the flag is there
+	_ = cmd.RegisterFlagCompletionFunc("where", f.completeWhere) // the flag exists
 	return cmd
 }
 
@@ -98,7 +98,7 @@ func (f *muteFlags) run(rule string, now time.Time, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("mute: %w", err)
 	}
-	// Who lists or ends mutes needs no rules.
+	// Listing or ending mutes needs no rules.
 	var set *detector.RuleSet
 	if rule != "" && !f.end {
 		if set, err = f.ruleSet(); err != nil {
@@ -153,8 +153,8 @@ func (f *muteFlags) run(rule string, now time.Time, out io.Writer) error {
 	return nil
 }
 
-// lockMutes keeps others from editing the file until the lock is closed. It locks a file beside,
-// which stays: each edit makes the file of mutes anew.
+// lockMutes locks the file of mutes against other editors until the lock is closed. It locks a
+// separate file that is never removed, because each edit replaces the file of mutes.
 func lockMutes(path string) (lock *os.File, err error) {
 	lock, err = bounded.Do(&bounded.Calls{}, agent.StateWithin, func() (*os.File, error) {
 		f, err := os.OpenFile(filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".lock"), os.O_CREATE|os.O_RDONLY, 0o644) //nolint:gosec // nothing is in it
@@ -172,8 +172,8 @@ func lockMutes(path string) (lock *os.File, err error) {
 	return lock, err
 }
 
-// check returns the mistakes of a file whose last mute is new. Rules of others may have gone with
-// an upgrade.
+// check returns the errors in a file whose last mute is new. It ignores unknown rules of the other
+// mutes, because an upgrade may have removed these rules.
 func check(path string, text []byte, rules *detector.RuleSet) error {
 	list, unknown, err := detector.ParseMutes(path, text, rules)
 	if err != nil {
@@ -232,11 +232,12 @@ func listMutes(out io.Writer, list []problem.Mute, now time.Time, format *output
 	})
 }
 
-// mutesHead begins a new file.
+// mutesHead is the content of a new file.
 const mutesHead = "apiVersion: " + detector.APIVersion + "\nmutes: []\n"
 
-// editMutes takes those of the same rule and fields, and those that are over, out of
-// the file and adds m unless it is to end. Comments stay. list is what old says.
+// editMutes removes expired mutes, and mutes with the rule and fields of m, from the file, and adds m
+// unless end is set. It keeps comments. list has the mutes of old; same is how many had m's rule and
+// fields.
 func editMutes(old []byte, list []problem.Mute, m problem.Mute, end bool, now time.Time) (text []byte, same int, err error) {
 	if len(old) == 0 {
 		old = []byte(mutesHead)
@@ -286,7 +287,8 @@ type writtenMute struct {
 	Reason string            `yaml:"reason"`
 }
 
-// replaceFile writes beside and renames: an agent reads the old or the new file.
+// replaceFile writes a temporary file and renames it, so that an agent reads either the old or the
+// new file.
 func replaceFile(path string, text []byte) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// TestMuteEditsTheFile: comments stay, mutes that are over go, one of the same
-// groups is replaced, and a mistake leaves the file as it was.
+// TestMuteEditsTheFile: comments stay, expired mutes are removed, a mute of the same group is
+// replaced, and an error leaves the file unchanged.
 func TestMuteEditsTheFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "mutes.yaml")
@@ -83,7 +83,7 @@ mutes:
 		t.Errorf("the new file is\n%s", file)
 	}
 
-	// Of rules that are not the shipped ones: listed and ended without --rules-dir.
+	// Mutes of rules that are not shipped are listed and ended without --rules-dir.
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(before, "disk-io-error", "own-rule")), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ mutes:
 	}
 }
 
-// Mutes that are added at the same time are all there then.
+// Mutes that are added concurrently are all kept.
 func TestMutesAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), agent.MutesFile)
 	const count = 20
@@ -114,8 +114,8 @@ func TestMutesAtOnce(t *testing.T) {
 	}
 }
 
-// The agent that runs says which rules there are, and which file it reads. Mutes of the file whose
-// rules have gone stay, and keep nobody from adding another.
+// The rules and the file are those of the running agent. Mutes of removed rules stay in the file, and
+// don't prevent others from being added.
 func TestMuteForAnAgent(t *testing.T) {
 	a := startFakeAgent(t, []string{"--rules-dir", "rules", "--shipped-rules", "oomkill", "--mutes", "own-mutes.yaml"})
 	write := func(name, text string) (path string) {
@@ -148,7 +148,7 @@ func TestMuteForAnAgent(t *testing.T) {
 	if _, out := command(t, "mute", "--state-dir", a.state); strings.Contains(out, "gone") || !strings.Contains(out, "own until ") {
 		t.Errorf("listed as %s", out)
 	}
-	// What the flags say comes first.
+	// Flags take precedence.
 	write("others/other.yaml", "apiVersion: rules.kernosis.io/v1\nrules:\n- {name: other, events: [oomkill], reason: Other, message: other}\n")
 	file := filepath.Join(t.TempDir(), "mutes.yaml")
 	code, out := command(t, "mute", "other", "--state-dir", a.state, "--rules-dir", filepath.Join(filepath.Dir(a.state), "others"), "--mutes", file, "--for", "1h", "--reason", "r")
@@ -157,8 +157,8 @@ func TestMuteForAnAgent(t *testing.T) {
 	}
 }
 
-// TestMutesFromAConfigMap: mutes follow the swap of a mounted ConfigMap; a file with
-// a mistake leaves those in force, also across a restart.
+// TestMutesFromAConfigMap: mutes follow the swap of a mounted ConfigMap; with an invalid file
+// the previous ones stay in force, also across a restart.
 func TestMutesFromAConfigMap(t *testing.T) {
 	testall.Only(t)
 	dir := t.TempDir()

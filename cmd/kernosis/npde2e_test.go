@@ -41,12 +41,12 @@ const (
   "rules": [{"type": "permanent", "condition": "DoorOpen", "reason": "DoorIsOpen", "path": "%s", "args": ["%s"]}]
 }`
 	npdStatsFile = `{"cpu": {"metricsConfigs": {"cpu/load_1m": {"displayName": "cpu/load_1m"}}}, "host": {"metricsConfigs": {"host/uptime": {"displayName": "host/uptime"}}}, "invokeInterval": "1s"}`
-	// One of its figures is in the other file too.
+	// One of its metrics is also in the other file.
 	npdMoreStatsFile = `{"cpu": {"metricsConfigs": {"cpu/load_1m": {"displayName": "cpu/load_1m"}, "cpu/load_5m": {"displayName": "cpu/load_5m"}}}, "invokeInterval": "1s"}`
 )
 
-// TestAgentInPlaceOfNPD starts the agent as node-problem-detector is started, and
-// reads it as node-problem-detector is read.
+// TestAgentInPlaceOfNPD starts the agent with the command line of node-problem-detector, and
+// reads its endpoints as those of node-problem-detector are read.
 func TestAgentInPlaceOfNPD(t *testing.T) {
 	testall.Only(t)
 	dir := t.TempDir()

@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 )
 
-// Each list and each state has the same forms, and JSON and YAML say the same.
+// All lists and states have the same output formats, and JSON and YAML have the same content.
 func TestOutputs(t *testing.T) {
 	dir := t.TempDir()
 	mutes := filepath.Join(dir, "mutes.yaml")
@@ -46,7 +46,7 @@ func TestOutputs(t *testing.T) {
 			if err := yaml.Unmarshal([]byte(read("yaml")), &fromYAML); err != nil {
 				t.Error(err)
 			}
-			if strings.HasPrefix(args, "status") { // it has the time
+			if strings.HasPrefix(args, "status") { // contains the time
 				return
 			}
 			if diff := cmp.Diff(fromJSON, fromYAML); diff != "" {
@@ -56,7 +56,7 @@ func TestOutputs(t *testing.T) {
 	}
 }
 
-// The value of each --output is checked, and completed, in one way.
+// The values of all --output flags are checked and completed in the same way.
 func TestEachOutputIsAFormat(t *testing.T) {
 	others := map[string]string{
 		"kernosis run": "of the configuration", "kernosis agent": "of the configuration", "kernosis config print": "of the configuration",
@@ -73,7 +73,7 @@ func TestEachOutputIsAFormat(t *testing.T) {
 	})
 }
 
-// forEachCommand calls f for a command and all below it, but those that cobra adds.
+// forEachCommand calls f for a command and all below it, except those that cobra adds.
 func forEachCommand(cmd *cobra.Command, f func(*cobra.Command)) {
 	f(cmd)
 	for _, c := range cmd.Commands() {

@@ -15,7 +15,7 @@ import (
 // agentOfNode finds the agent's pod on a node, as pages and alerts do before they use it.
 const agentOfNode = "AGENT=$(kubectl -n kernosis get pods -o name -l app.kubernetes.io/component=agent --field-selector spec.nodeName=NODE)"
 
-// Runbooks have the same parts. That their commands are there: TestCommandsOfDocs.
+// Runbooks have the same parts. TestCommandsOfDocs checks their commands.
 func TestRunbookPages(t *testing.T) {
 	for path, page := range pagesOf(t, "runbooks") {
 		text := string(readRepository(t, path))
@@ -34,8 +34,8 @@ func TestRunbookPages(t *testing.T) {
 	}
 }
 
-// Pages of problems say what to check by the cluster. Programs of the node stand in a block of
-// their own, behind how to get a shell there.
+// Pages of problems say what to check with kubectl. Commands for the node are in a separate block,
+// after how to get a shell there.
 func TestProblemPages(t *testing.T) {
 	const shell = "On the node, in a root shell (`kubectl debug node/NODE -it --image=busybox --profile=sysadmin -- chroot /host sh`):"
 	explained := 0
@@ -60,7 +60,7 @@ func TestProblemPages(t *testing.T) {
 	}
 }
 
-// The command of each alert is there, for the node that the alert names.
+// The command of each alert exists, and is for the node that the alert names.
 func TestAlertCommands(t *testing.T) {
 	var file alerts.File
 	if err := yaml.Unmarshal(readRepository(t, "deploy/chart/kernosis/files/alerts.yaml"), &file); err != nil {
@@ -71,7 +71,7 @@ func TestAlertCommands(t *testing.T) {
 		for i := range g.Rules {
 			a := &g.Rules[i]
 			command := regexp.MustCompile(`\{\{ \$labels\.\w+ \}\}`).ReplaceAllString(a.Annotations[alerts.Command], "NODE")
-			// As pages do it, in one line.
+			// As on pages, but in one line.
 			command = strings.ReplaceAll(command, "$(kubectl -n kernosis get pods -l app.kubernetes.io/component=agent --field-selector spec.nodeName=NODE -o name)", "$AGENT")
 			checkLooks(t, a.Alert, []docStatement{{text: agentOfNode}, {text: command}})
 			for _, words := range shellCommands(command) {
@@ -104,8 +104,8 @@ func pagesOf(t *testing.T, folder string) map[string]*docPage {
 	return all
 }
 
-// checkLooks checks that commands with kubectl only read, and that one about an agent is about
-// that of the node.
+// checkLooks checks that kubectl commands only read, and that commands for an agent use the node's
+// agent.
 func checkLooks(t *testing.T, where string, commands []docStatement) {
 	t.Helper()
 	verbs := []string{"get", "describe", "logs", "top", "exec", "auth", "rollout", "kernosis"}

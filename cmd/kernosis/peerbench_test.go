@@ -18,8 +18,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// peerProgram is node-problem-detector as "make bench" builds it, and peerModule where its module
-// file is.
+// peerProgram is the node-problem-detector that "make bench" builds, and peerModule the folder of its
+// module file.
 const (
 	peerProgram = "../../bin/node-problem-detector"
 	peerModule  = "../../.tools/node-problem-detector"
@@ -48,7 +48,7 @@ func BenchmarkPeers(b *testing.B) {
 		return append([]string{kernosis, "run", "--state-dir", b.TempDir(), "--pin-root", pins, "--targets-dir", b.TempDir(), "--listen", "127.0.0.1:0"}, more...)
 	}
 	for _, peer := range []struct {
-		name, says string // a text that each kill's line has
+		name, says string // text in each kill's line
 		command    []string
 	}{
 		{"kernosis", "oom-kill", own()},
@@ -97,7 +97,7 @@ func benchmarkPeer(b *testing.B, says string, command []string) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		// It has handled the storm when it uses next to nothing.
+		// It has handled the storm when it uses hardly any CPU.
 		after, busy := agenttest.CPUTime(b, pid), true
 		for busy {
 			last := after

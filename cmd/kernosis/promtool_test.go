@@ -16,8 +16,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// promtool returns the program, from where "make promtool" puts it where there is no
-// other.
+// promtool returns the path of promtool: from PATH, or else where "make promtool" puts it.
 func promtool(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"promtool", "../../bin/promtool"} {
@@ -29,15 +28,15 @@ func promtool(t *testing.T) string {
 	return ""
 }
 
-// checkExposition lets promtool read what a page of metrics shows. What is called
-// kernosis_ has to be as it wants it. node-problem-detector's names are given, and
-// those of libraries are theirs: of these it only has to understand the text.
+// checkExposition checks a metrics page with promtool. Metrics named kernosis_ must cause no
+// findings. The names of node-problem-detector's metrics and of those of libraries are given: these
+// only have to be parsed.
 func checkExposition(t *testing.T, program, text string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, "check", "metrics")
 	cmd.Stdin = strings.NewReader(text)
 	out, err := cmd.CombinedOutput()
-	// 3: it has findings. 1: it can't read the text.
+	// 3: findings. 1: the text can't be parsed.
 	if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 3) {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -50,7 +49,7 @@ func checkExposition(t *testing.T, program, text string) {
 	}
 }
 
-// awaitMetrics returns a page once it shows families.
+// awaitMetrics returns a page once it has all families.
 func awaitMetrics(t *testing.T, url string, families ...string) (text string) {
 	t.Helper()
 	await.UntilShown(t, "metrics", 30*time.Second, func() (bool, string) {
@@ -63,7 +62,7 @@ func awaitMetrics(t *testing.T, url string, families ...string) (text string) {
 	return text
 }
 
-// TestExposition has promtool check the metrics of an agent that has sources of every
+// TestExposition checks with promtool the metrics of an agent that has sources of every
 // kind and a cluster, and those of the controller.
 func TestExposition(t *testing.T) {
 	program, server := promtool(t), apiServer.Server(t)

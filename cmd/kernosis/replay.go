@@ -21,7 +21,7 @@ import (
 	"github.com/kernosis/kernosis/detector/rules"
 )
 
-// replayFlags is what the command can be reported.
+// replayFlags are the flags of the command.
 type replayFlags struct {
 	rules, mutes, format, log, boot, until string
 	output                                 *output.Format
@@ -69,7 +69,7 @@ func (f *replayFlags) config() (replay.Config, error) {
 	if cfg.Format = replay.Format(f.format); f.format != "" && !slices.Contains(replay.Formats(), cfg.Format) {
 		return cfg, fmt.Errorf("--format: %q: want one of %s", f.format, formatNames())
 	}
-	cfg.Written = time.Now() // of the standard input
+	cfg.Written = time.Now() // for the standard input
 	if f.boot != "" {
 		if cfg.Boot, err = time.Parse(time.RFC3339, f.boot); err != nil {
 			return cfg, fmt.Errorf("boot: %q is no time such as 2026-01-02T15:04:05Z", f.boot)
@@ -105,8 +105,8 @@ func (f *replayFlags) config() (replay.Config, error) {
 
 func formatNames() string { return strings.Join(formats(), ", ") }
 
-// ruleSet returns the shipped rules, those of node-problem-detector's files over them, and
-// those of the folder over all, as the agent has them.
+// ruleSet returns the rules in the same layers as the agent: the shipped rules, overridden by those
+// of node-problem-detector's files, overridden by those of the folder.
 func (f *replayFlags) ruleSet() (*detector.RuleSet, *replay.Monitors, error) {
 	set, err := agent.LoadRules(f.rules)
 	if err != nil || len(f.npd) == 0 {
@@ -202,8 +202,8 @@ func replayFile(r *replay.Replay, path string, stdin io.Reader) error {
 	return r.File(path, file)
 }
 
-// replayed returns the files of a path: the segments of a journal's folder, which
-// may be that below a state directory, oldest first.
+// replayed returns the files to replay for a path. For a journal's folder, or a state directory with
+// one, these are the journal's segments, oldest first.
 func replayed(path string) ([]string, error) {
 	if path == "-" {
 		return []string{path}, nil
@@ -218,7 +218,7 @@ func replayed(path string) ([]string, error) {
 			return nil, err
 		}
 		if len(segments) > 0 {
-			return segments, nil // Glob sorts, and the names count
+			return segments, nil // Glob sorts, and segment names are in order
 		}
 	}
 	return nil, fmt.Errorf("%s: no segments of a journal (journal-*.jsonl)", path)

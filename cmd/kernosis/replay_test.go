@@ -33,8 +33,8 @@ func command(t *testing.T, args ...string) (code int, stdout string) {
 	return code, out.String()
 }
 
-// TestReplayReportsWhatTheAgentReported replays the journal of a real run with faults
-// (as root), a mute, kill -9 and a restart: each transition is as it was recorded.
+// TestReplayReportsWhatTheAgentReported replays the journal of a real run with faults (as
+// root), a mute, kill -9 and a restart: all transitions are as recorded.
 func TestReplayReportsWhatTheAgentReported(t *testing.T) {
 	testall.Only(t)
 	root := os.Geteuid() == 0
@@ -94,7 +94,7 @@ func TestReplayReportsWhatTheAgentReported(t *testing.T) {
 	if code, again := command(t, "replay", "--compare", "-v", p.State); code != output.ExitOK || again != out {
 		t.Errorf("twice is not the same")
 	}
-	// Other rules give other reports, and the comparison shows it.
+	// With other rules the reports differ, and the comparison shows that.
 	dir := t.TempDir()
 	rule := "apiVersion: rules.kernosis.io/v1\nrules:\n- {name: oom-kill, events: [oomkill], when: \"false\", reason: OOMKilling, message: m}\n"
 	if err := os.WriteFile(filepath.Join(dir, "r.yaml"), []byte(rule), 0o600); err != nil {
@@ -105,7 +105,7 @@ func TestReplayReportsWhatTheAgentReported(t *testing.T) {
 	}
 }
 
-// waitMute waits until so many mutes were reported, as begun or as over.
+// waitMute waits until n mutes were reported as begun or as over.
 func waitMute(t *testing.T, p *agenttest.Agent, n int, over bool) {
 	t.Helper()
 	p.WaitIn(t, fmt.Sprintf("mute %d, over: %v", n, over), 20*time.Second, func(entries []journal.Entry) bool {

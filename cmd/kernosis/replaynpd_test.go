@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestReplayNPD: node-problem-detector's patterns are tried on a log in one command, which says
-// what of a monitor it ignores.
+// TestReplayNPD: one command tries node-problem-detector's patterns on a log, and says which settings
+// of a monitor it ignores.
 func TestReplayNPD(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {

@@ -20,7 +20,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// reported returns what was reported of a condition, as "True Reason: message".
+// reported returns the reports of a condition, as "True Reason: message".
 func reported(entries []journal.Entry, conditionType string) (lines []string) {
 	for _, e := range entries {
 		for _, tr := range e.Transitions {
@@ -51,8 +51,8 @@ func postReport(t *testing.T, socket, text string) (int, string) {
 	return resp.StatusCode, b.String()
 }
 
-// TestProblemDaemon follows a daemon of another's through its life, and the agent's
-// kill -9 in between.
+// TestProblemDaemon follows the life of a third-party problem daemon, with a kill -9 of the agent in
+// between.
 func TestProblemDaemon(t *testing.T) {
 	testall.Only(t)
 	t.Parallel()
@@ -118,7 +118,7 @@ reports:
 		t.Errorf("one fault is reported as %v", states)
 	}
 
-	// What others send disturbs nothing.
+	// Invalid reports are refused and have no effect.
 	for text, want := range map[string]int{
 		`{`: 400, `{"source":"gpu-monitor","conditions":[{"type":"KernelDeadlock","status":true,"reason":"Me"}]}`: 409,
 		`{"source":"gpu-monitor","conditions":[{"type":"Ready","status":false}]}`: 400, `{"source":"nobody"}`: 403,
@@ -139,8 +139,8 @@ reports:
 		}
 	}
 
-	// The agent is killed and started again: the socket is replaced, the condition
-	// stays, and the daemon reports on.
+	// The agent is killed and restarted: the socket is replaced, the condition stays,
+	// and the daemon continues to report.
 	before := len(reported(p.Entries(), "GPUUnhealthy"))
 	taken := c.Stats().Reports
 	p.Kill()

@@ -39,7 +39,7 @@ func newRulesCheck() *cobra.Command {
 	}
 }
 
-// checkedRules loads the shipped rules with those of a file or folder, "" for none, over them.
+// checkedRules loads the shipped rules, overridden by those of a file or folder; "" for none.
 func checkedRules(path string) (*detector.RuleSet, error) {
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
 		return detector.LoadFile(path, rules.FS)

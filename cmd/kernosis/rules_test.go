@@ -10,7 +10,7 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
 )
 
-// Every shipped rule is shown in full by its tests.
+// Tests fully cover every shipped rule.
 func TestRulesTestOfTheShipped(t *testing.T) {
 	for _, format := range []string{"text", "tap", "junit"} {
 		if code, out := command(t, "rules", "test", "--strict", "-o", format); code != output.ExitOK || out == "" {
@@ -68,7 +68,7 @@ func TestRulesTest(t *testing.T) {
 	}
 }
 
-// In the folder itself the names of the shipped files look like those of its own.
+// In the folder itself ("."), names of shipped files look like names of its own files.
 func TestRulesTestHere(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.WriteFile("x.yaml", []byte("apiVersion: rules.kernosis.io/v1\nrules:\n- {name: x, events: [oomkill], reason: R, message: m}\n"), 0o600); err != nil {
@@ -108,8 +108,8 @@ func TestRulesDocsAndSchema(t *testing.T) {
 	}
 }
 
-// Whoever writes a rule on labels learns of what they depend on; replayed and tested events
-// bring their own.
+// The commands say what rules on pod labels depend on; replayed and tested events have labels of
+// their own.
 func TestRulesOnPodLabelsInTheCommands(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

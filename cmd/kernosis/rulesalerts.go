@@ -53,7 +53,7 @@ next, a runbook_url and, with --dashboard-base, a dashboard_url. See docs/monito
 	return cmd
 }
 
-// alertDoc is the page of a rule: those of services have one together.
+// alertDoc returns the doc page of a rule. All rules of known services share one page.
 func alertDoc(r *detector.Rule) string {
 	if r.Doc == "" && slices.ContainsFunc(service.Known(), func(s service.Service) bool { return agent.ServiceRuleName(s.Name) == r.Name }) {
 		return "runbooks/ServiceUnhealthy"

@@ -11,7 +11,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// The committed alerts are those of the shipped rules, and no finding of lint.
+// The committed alerts are those of the shipped rules, and lint has no findings on them.
 func TestShippedAlerts(t *testing.T) {
 	const path = "../../deploy/chart/kernosis/files/alerts.yaml"
 	code, out := command(t, "rules", "alerts", "--dashboard-base", alerts.DashboardMark)
@@ -27,7 +27,7 @@ func TestShippedAlerts(t *testing.T) {
 	}
 }
 
-// Rules of a folder, and of node-problem-detector's files, have alerts as well.
+// Rules of a folder, and of node-problem-detector's files, get alerts too.
 func TestAlertsOfOtherRules(t *testing.T) {
 	testall.Only(t)
 	dir := t.TempDir()

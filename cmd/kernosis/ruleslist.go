@@ -63,7 +63,7 @@ func listedRules(set *detector.RuleSet) []listedRule {
 	return list
 }
 
-// tabulateRules writes a table; all: also what each looks at, and its page.
+// tabulateRules writes a table; all: also each rule's events and doc page.
 func tabulateRules(w io.Writer, set *detector.RuleSet, all bool) error {
 	rows := &output.Rows{}
 	head := []string{"RULE", "SEVERITY", "REPORTED AS", "REASON", "FROM"}

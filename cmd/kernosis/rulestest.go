@@ -55,14 +55,14 @@ Exit code: 0 all passed; 1 a test failed, or with --strict a rule is not fully t
 	return cmd
 }
 
-// testDir is the tests of one folder to run.
+// testDir is a folder whose tests are run.
 type testDir struct {
 	dir   string
-	all   bool     // of the folder; otherwise of files
+	all   bool     // whether to run all test files of the folder, or only files
 	files []string // base names
 }
 
-// testRules runs the tests of files and folders, folder by folder in their order.
+// testRules runs the tests of files and folders, folder by folder, in the order of args.
 func testRules(args []string) (*ruletest.Results, error) {
 	results := &ruletest.Results{}
 	if len(args) == 0 {
@@ -89,7 +89,7 @@ func testRules(args []string) (*ruletest.Results, error) {
 	return results, errors.Join(errs...)
 }
 
-// testDirs sorts arguments by their folder.
+// testDirs groups arguments by folder.
 func testDirs(args []string) ([]*testDir, error) {
 	var dirs []*testDir
 	for _, arg := range args {
@@ -136,8 +136,8 @@ func (d *testDir) run(results *ruletest.Results) error {
 	return results.Run(set, d.about, files...)
 }
 
-// about reports whether the tests are to show the rule: it is of the folder, or of
-// the file beside a test file that was asked for.
+// about reports whether the results include the rule: it is in the folder, or in the rule file
+// of a selected test file.
 func (d *testDir) about(r *detector.Rule) bool {
 	if r.Layer == 0 {
 		return false // shipped

@@ -17,13 +17,13 @@ import (
 	"github.com/kernosis/kernosis/collector/document"
 )
 
-// Where an agent has its state, and serves, by default.
+// Default state folder and endpoint of an agent.
 const (
 	defaultStateDir = "/var/lib/kernosis"
 	defaultEndpoint = "127.0.0.1:20257"
 )
 
-// agentAccess holds the flags that say how the agent of this machine is asked.
+// agentAccess holds the flags for reaching this machine's agent.
 type agentAccess struct {
 	stateDir, endpoint, tokenFile string
 
@@ -36,7 +36,7 @@ func (a *agentAccess) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&a.tokenFile, "token-file", "", "`file` with a bearer token for /metrics, which the agent requires at addresses other than loopback; sent to this machine only")
 }
 
-// find looks for the agent; nil: none runs that may be looked at.
+// find looks for the agent. It returns nil if none runs or it may not be inspected.
 func (a *agentAccess) find() (*agentProcess, status.Config, error) {
 	p, err := findAgent(a.stateDir)
 	if err != nil {
@@ -66,7 +66,7 @@ func (a *agentAccess) find() (*agentProcess, status.Config, error) {
 	return p, c, nil
 }
 
-// maxToken bounds the file of a token.
+// maxToken bounds the size of a token file, in bytes.
 const maxToken = 64 << 10
 
 func (a *agentAccess) token() (string, error) {
@@ -116,7 +116,7 @@ blind, or the agent is not healthy; 2 no agent runs, or it could not be asked.`,
 	return cmd
 }
 
-// cells is how wide lines may be; 0: as they are.
+// cells returns the maximum width of lines; 0: unlimited.
 func cells(w io.Writer, format *output.Format) int {
 	if format.Is(output.Wide) {
 		return 0

@@ -107,8 +107,8 @@ func TestBundleWhileTheDiskHangs(t *testing.T) {
 	}
 }
 
-// While it waits for the disk, top ends with a key and with its context; when the disk answers,
-// it goes on.
+// While top waits for the disk, a key or the end of its context ends it; when the disk answers, top
+// continues.
 func TestTopWhileTheDiskHangs(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // an agent that does not answer either: 5 s to end it in
 	if err != nil {

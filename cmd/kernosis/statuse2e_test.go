@@ -16,7 +16,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// What a real agent serves and writes is what status reads: no flag but the state folder.
+// status reads what a real agent serves and writes, with no flag but the state folder.
 func TestStatusOfAnAgent(t *testing.T) {
 	testall.Only(t)
 	address := kubetest.FreeAddress(t)
@@ -34,7 +34,7 @@ func TestStatusOfAnAgent(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &s); err != nil {
 			t.Fatal(err)
 		}
-		// Reasons are in the journal, which comes after the metrics.
+		// Reasons are in the journal, which is written after the metrics.
 		waits := slices.ContainsFunc(s.Conditions, func(c problem.Condition) bool {
 			return c.Reason == "" || c.Reason == problem.ReasonSourceNotStarted
 		})

@@ -16,7 +16,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/netlab"
 )
 
-// What fails while the agent is dead is reported by the next one, under the target's name.
+// Failures while the agent is dead are reported by the next one, with the target's name.
 func TestKillKeepsTargets(t *testing.T) {
 	prober, _ := netlab.Pair(t)
 	a := newAgent(t)

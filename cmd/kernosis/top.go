@@ -17,7 +17,7 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// minInterval: a read of the journal and of metrics costs some milliseconds.
+// minInterval bounds the interval because a read of journal and metrics takes some milliseconds.
 const minInterval = 200 * time.Millisecond
 
 func newTop() *cobra.Command {
@@ -44,7 +44,7 @@ shown once, with the exit code of "kernosis status".`,
 	return cmd
 }
 
-// top shows the state of an agent again and again.
+// top repeatedly shows the state of an agent.
 type top struct {
 	access   agentAccess
 	interval time.Duration
@@ -79,7 +79,7 @@ func (t *top) run(ctx context.Context) error {
 	return output.Failed(errors.Join(err, term.Restore(int(keyboard.Fd()), before))) //nolint:gosec // likewise
 }
 
-// keys sends what is typed. It ends with the terminal, or the process.
+// keys returns a channel of typed keys. It is closed when the terminal ends.
 func keys(from io.Reader) <-chan byte {
 	typed := make(chan byte)
 	go func() {
@@ -96,7 +96,7 @@ func keys(from io.Reader) <-chan byte {
 	return typed
 }
 
-// live draws until it is to end, for which it waits for no read.
+// live draws until ctx ends or a key quits. It does not wait for a running read then.
 func (t *top) live(ctx context.Context, screen *os.File, typed <-chan byte) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -136,10 +136,10 @@ func (t *top) live(ctx context.Context, screen *os.File, typed <-chan byte) erro
 	}
 }
 
-// quits reports whether a key ends it: q, or Ctrl-C and Ctrl-D, which the terminal hands over.
+// quits reports whether a key ends top: q, or Ctrl-C and Ctrl-D, which a raw terminal passes on.
 func quits(key byte) bool { return key == 'q' || key == 'Q' || key == 3 || key == 4 }
 
-// read looks for the agent where it is not known or has gone, and reads its state.
+// read reads the agent's state. It looks for the agent first if that is not known or has ended.
 func (t *top) read(ctx context.Context) (*status.State, error) {
 	if _, err := os.Stat(procFile(t.pid, "")); t.reader == nil || t.pid == 0 || err != nil {
 		_, c, err := t.access.find()
@@ -153,7 +153,7 @@ func (t *top) read(ctx context.Context) (*status.State, error) {
 	return t.reader.Read(ctx), nil
 }
 
-// draw writes a state over the one before.
+// draw writes a state over the previous one.
 func (t *top) draw(screen *os.File, s *status.State) error {
 	width, height, err := term.GetSize(int(screen.Fd())) //nolint:gosec // a file's descriptor
 	if err != nil || width < 1 || height < 3 {

@@ -15,7 +15,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// openTerminal returns a terminal and who sits at it.
+// openTerminal returns a terminal, and the other end, which a person uses.
 func openTerminal(t *testing.T) (terminal, person *os.File) {
 	t.Helper()
 	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -40,7 +40,7 @@ func openTerminal(t *testing.T) (terminal, person *os.File) {
 	return terminal, person
 }
 
-// screenshot collects what a person sees.
+// screenshot collects the terminal's output.
 type screenshot struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -65,7 +65,7 @@ func (s *screenshot) String() string {
 	return s.text.String()
 }
 
-// On a terminal it draws again and again until a key ends it, and leaves the terminal as it was.
+// On a terminal top draws repeatedly until a key ends it, and restores the terminal.
 func TestTopOnATerminal(t *testing.T) {
 	for _, key := range []string{"q", "\x03"} {
 		terminal, person := openTerminal(t)
@@ -104,7 +104,7 @@ func TestTopOnATerminal(t *testing.T) {
 	}
 }
 
-// A signal ends it too.
+// A signal ends top too.
 func TestTopEndsWithItsContext(t *testing.T) {
 	terminal, person := openTerminal(t)
 	go (&screenshot{}).follow(person)
@@ -116,7 +116,7 @@ func TestTopEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// Without a terminal it is shown once.
+// Without a terminal top prints the state once.
 func TestTopWithoutATerminal(t *testing.T) {
 	code, out := command(t, "top", "--state-dir", t.TempDir(), "--endpoint", "127.0.0.1:1")
 	if code != output.ExitInput || !strings.Contains(out, "no agent runs") || strings.Contains(out, "\x1b") {

@@ -16,8 +16,8 @@ import (
 	"github.com/kernosis/kernosis/deploy/install"
 )
 
-// Requests a second, and at once: 1,000 nodes of two writes each are done in 20 s, and an
-// API server has room for others.
+// Limits of requests per second, and of bursts: 1,000 nodes with two writes each take 20 s, and
+// leave the API server room for other clients.
 const uninstallQPS, uninstallBurst = 100, 200
 
 func newUninstall() *cobra.Command {
@@ -102,7 +102,7 @@ func newCRDsDelete() *cobra.Command {
 	return cmd
 }
 
-// within does what writes a lot to the API server, in a time at most.
+// within calls do with a timeout and the rate limits for many writes to the API server.
 func (k *kubeFlagSet) within(cmd *cobra.Command, timeout time.Duration, do func(context.Context, *rest.Config, func(line string)) error) error {
 	if timeout <= 0 {
 		return fmt.Errorf("timeout: %s, want more than 0", timeout)

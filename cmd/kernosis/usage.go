@@ -12,14 +12,14 @@ import (
 	"github.com/kernosis/kernosis/collector/document"
 )
 
-// unknownCommand returns an error where the arguments name no command: of the root, of one that
-// only has others, such as "rules", or to help. Cobra prints the help of most instead.
+// unknownCommand returns an error if the arguments name an unknown command: of the root, of a group
+// such as "rules", or after "help". Cobra would print help for most of them instead.
 func unknownCommand(root *cobra.Command, args []string) error {
 	if len(args) > 0 && args[0] == "help" {
 		args = args[1:]
 	}
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
-		return nil // a shell asks
+		return nil // a completion request of a shell
 	}
 	cmd, rest, err := root.Find(args)
 	if err != nil {
@@ -40,7 +40,7 @@ func unknownCommand(root *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q for %q: %s", rest[i], cmd.CommandPath(), hint)
 }
 
-// explainUsage makes errors in the arguments of all commands below one say what to write instead.
+// explainUsage makes argument errors of all commands below root say what to write instead.
 func explainUsage(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
 		explainUsage(cmd)
@@ -52,7 +52,7 @@ func explainUsage(root *cobra.Command) {
 
 func argumentError(cmd *cobra.Command, args []string, err error) error {
 	if err == nil || !strings.Contains(err.Error(), "arg(s)") {
-		return err // cobra's others name the argument
+		return err // cobra's other errors name the argument
 	}
 	example, _, _ := strings.Cut(strings.TrimSpace(cmd.Example), "\n")
 	if example != "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// A real kill is announced on the stream, and shown.
+// A real kill is announced on the stream, and shown on the page.
 func TestTheAgentsPage(t *testing.T) {
 	needKernel(t)
 	ctx, cancel := context.WithTimeout(t.Context(), await.Within(time.Minute))
@@ -44,7 +44,7 @@ func TestTheAgentsPage(t *testing.T) {
 		if status != http.StatusOK {
 			t.Fatalf("%d %s", status, body)
 		}
-		// In the problems and in the timeline.
+		// In the list of problems and in the timeline.
 		return strings.Count(body, filepath.Base(oom.Cgroup())) >= 2 && strings.Contains(body, `<a href="problems/OOMKilling">`)
 	}
 	for lines := bufio.NewScanner(stream.Body); !shown(); {

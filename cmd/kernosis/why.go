@@ -24,7 +24,7 @@ import (
 	"github.com/kernosis/kernosis/docs/problems"
 )
 
-// whyFlags are those of why pod and why node.
+// whyFlags are the flags of "why pod" and "why node".
 type whyFlags struct {
 	stateDir, journal, container string
 	format                       *output.Format
@@ -153,7 +153,7 @@ func (f *whyFlags) write(w io.Writer, a *why.Answer) error {
 	return f.format.Write(w, a, func() error { return a.WriteText(w, why.View{Cells: cells(w, f.format), Label: label}) })
 }
 
-// terminalWidth is how wide lines may be; 0: as they are, w is no terminal.
+// terminalWidth returns the width of the terminal w, or 0 if w is not a terminal.
 func terminalWidth(w io.Writer) int {
 	screen := output.Terminal(w)
 	if screen == nil {
@@ -169,7 +169,7 @@ func terminalWidth(w io.Writer) int {
 	return columns
 }
 
-// read asks the sources that there are: the API first, which knows UIDs and nodes.
+// read reads all available sources, the API server first, because it knows UIDs and nodes.
 func (f *whyFlags) read(ctx context.Context, s why.Subject) (why.Input, error) {
 	now := time.Now()
 	var reads bounded.Calls

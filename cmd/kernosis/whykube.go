@@ -20,8 +20,8 @@ import (
 	"github.com/kernosis/kernosis/diagnose/why"
 )
 
-// kubeFlagSet is kubectl's flags that say which API server is asked, and as whom. Unlike a
-// daemon a person's command looks at $KUBECONFIG and ~/.kube/config.
+// kubeFlagSet has kubectl's flags that select the API server and the user. Unlike a daemon, a
+// person's command also uses $KUBECONFIG and ~/.kube/config.
 type kubeFlagSet struct {
 	path string
 	over clientcmd.ConfigOverrides
@@ -47,7 +47,7 @@ func newKubeFlagSet(fs *pflag.FlagSet) *kubeFlagSet {
 	return k
 }
 
-// asked reports whether the command line names an API server.
+// asked reports whether the command line selects an API server.
 func (k *kubeFlagSet) asked() bool {
 	return k.path != "" || k.over.CurrentContext != "" || k.over.ClusterInfo.Server != "" || k.over.Context.Cluster != ""
 }
@@ -58,7 +58,7 @@ func (k *kubeFlagSet) config() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &k.over)
 }
 
-// namespace is that of -n, of the kubeconfig, or "default".
+// namespace returns the namespace of -n or of the kubeconfig, or "default".
 func (k *kubeFlagSet) namespace() string {
 	ns, _, err := k.config().Namespace()
 	if err != nil {
@@ -67,7 +67,8 @@ func (k *kubeFlagSet) namespace() string {
 	return ns
 }
 
-// rest returns how to reach the API server; errNoCluster: nothing says it.
+// rest returns the client configuration for the API server. The error is config.ErrNoCluster if none
+// is configured.
 func (k *kubeFlagSet) rest() (*rest.Config, error) {
 	c, err := k.config().ClientConfig()
 	switch {
@@ -80,14 +81,15 @@ func (k *kubeFlagSet) rest() (*rest.Config, error) {
 	return c, nil
 }
 
-// server returns the API server that is to be asked, and fills in the subject's namespace;
-// nil: none is. reads are of the state folder.
+// server returns the client configuration of the API server to ask, and fills in the subject's
+// namespace or node. The error is config.ErrNoCluster if no API server is to be asked. reads bounds
+// reads of the state folder.
 func (f *whyFlags) server(reads *bounded.Calls, s *why.Subject) (*rest.Config, error) {
 	if f.journal != "" && !f.kube.asked() {
 		return nil, config.ErrNoCluster
 	}
 	if s.Kind == why.KindPod && s.Namespace == "" && looksLikeUID(s.Name) {
-		return nil, config.ErrNoCluster // the API can't be asked for it
+		return nil, config.ErrNoCluster // the API server can't look up a pod by UID
 	}
 	c, err := f.kube.rest()
 	if err != nil {
@@ -107,7 +109,7 @@ func (f *whyFlags) server(reads *bounded.Calls, s *why.Subject) (*rest.Config, e
 // completeFor is how long a shell waits for names.
 const completeFor = 2 * time.Second
 
-// complete returns a client for names that a shell asks for; nil: there is none.
+// complete returns a client for shell completion, or nil.
 func (f *whyFlags) complete() kubernetes.Interface {
 	c, err := f.kube.rest()
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// kubectl runs a plugin by its name, and asks for completions by another.
+// kubectl runs a plugin by its name, and asks for completions by another name.
 func TestCalledAsPlugin(t *testing.T) {
 	for _, c := range []struct{ args, want []string }{
 		{[]string{"/usr/bin/kubectl-kernosis", "why", "node"}, []string{"why", "node"}},

@@ -23,15 +23,14 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/events"
 )
 
-// errNoJournal: there is none on this machine, or it is another node's than is asked about.
+// errNoJournal: this machine has no journal, or the journal is of another node than the requested one.
 var errNoJournal = errors.New("no journal of that node here") //nolint:gochecknoglobals // a constant
 
-// deadAfter is from what age on the saved state means that no agent runs: it is saved each
-// 30 s.
+// deadAfter is the age of the saved state above which no agent runs: the state is saved every 30 s.
 const deadAfter = 3 * agent.SaveEvery
 
-// local reads the journal, and the diagnoses beside it. nil: there is none to read; known says
-// whether the API server knows the subject. step is as of [local.Read].
+// local reads the journal, and the Diagnoses in its state folder. The error is errNoJournal if there
+// is none to read. known says whether the API server knows the subject. step is as in [local.Read].
 func (f *whyFlags) local(s why.Subject, now time.Time, known bool, step func() error) (*why.Input, error) {
 	if f.journal == "" && f.kube.asked() {
 		return nil, errNoJournal
@@ -81,13 +80,13 @@ func (f *whyFlags) local(s why.Subject, now time.Time, known bool, step func() e
 	return &in, nil
 }
 
-// looksLikeUID reports whether a name is a UID: no pod's name is likely to be one.
+// looksLikeUID reports whether a name has the form of a UID, which pod names hardly ever have.
 func looksLikeUID(name string) bool {
 	return len(name) == 36 && strings.Count(name, "-") == 4 && strings.Trim(name, "0123456789abcdef-") == ""
 }
 
-// journalDirs returns the state folder, empty where only a journal is given, and the
-// journal's.
+// journalDirs returns the state folder, which is empty if only a journal is given, and the journal's
+// folder.
 func (f *whyFlags) journalDirs() (state, dir string) {
 	if f.journal == "" {
 		return f.stateDir, filepath.Join(f.stateDir, agent.JournalDir)
@@ -113,7 +112,7 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// journalNode returns whose journal it is, as far as that is known.
+// journalNode returns the node of the journal in a state folder, or "" if it is unknown.
 func journalNode(state string) string {
 	if state == "" {
 		return ""
@@ -136,7 +135,7 @@ func nodeOfState(reads *bounded.Calls, within time.Duration, state string) strin
 	return node
 }
 
-// defaultNode is the name of this node where nothing is configured; empty: not known.
+// defaultNode returns this node's name without a configuration, or "" if it is unknown.
 func defaultNode() string {
 	name, _, err := new(agent.KubeSettings).ResolveNodeName(nil)
 	if err != nil {
@@ -145,12 +144,12 @@ func defaultNode() string {
 	return name
 }
 
-// alive reports where no agent writes the journal any more.
+// alive adds a note to in if no agent writes the journal any more.
 func alive(in *why.Input, state string, now time.Time) error {
 	info, err := os.Stat(filepath.Join(state, agent.EngineFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil // it has begun less than half a minute ago
+		return nil // the agent started less than half a minute ago
 	case err != nil:
 		return err
 	}
@@ -160,8 +159,8 @@ func alive(in *why.Input, state string, now time.Time) error {
 	return nil
 }
 
-// savedDiagnoses takes the runs of the state folder that are about the subject. What can't be
-// read is reported.
+// savedDiagnoses adds the state folder's Diagnoses of the subject to in, and notes those that can't
+// be read.
 func savedDiagnoses(in *why.Input, state string) {
 	views, err := diagnosis.ReadAll(diagnosis.Dirs(state)...)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
-// What the agent writes to the API server, as its metrics call it.
+// Kinds of objects that the agent writes to the API server, as label values of its metrics.
 const (
 	objectCondition = "condition"
 	objectEvent     = "event"
@@ -29,8 +29,8 @@ const (
 	objectDiagnosis = "diagnosis"
 )
 
-// clusterReporter reports to the API server what the agent concludes. A nil one, and a nil
-// part of one, is switched off.
+// clusterReporter reports the agent's results to the API server. A nil clusterReporter, or a nil
+// part of it, is switched off.
 type clusterReporter struct {
 	log        *slog.Logger
 	latency    *prometheus.HistogramVec
@@ -39,14 +39,14 @@ type clusterReporter struct {
 	lease      *lease.Keeper
 	diagnoses  *kube.Store
 
-	changed bool // conditions, since the last flush; guarded by the agent's lock
+	changed bool // whether conditions changed since the last flush; guarded by the agent's lock
 
 	mu    sync.Mutex
-	since map[string]time.Time // kernel's time of what changed a condition, until the API has it
-	acked map[string]time.Time // last, by object
+	since map[string]time.Time // kernel time of the event that changed a condition, by type, until the API server has the condition
+	acked map[string]time.Time // when the API server last acknowledged a write, by object
 }
 
-// openCluster makes what reports to the API server, where there is one. It does not connect.
+// openCluster creates the cluster reporter if a cluster is configured. It does not connect.
 func (p *parts) openCluster() error {
 	if p.cfg.cluster != nil {
 		var err error
@@ -63,7 +63,7 @@ func (p *parts) newClusterReporter() (*clusterReporter, error) {
 	r := &clusterReporter{log: p.log, diagnoses: p.diagnoses, latency: newLatency(), since: make(map[string]time.Time), acked: make(map[string]time.Time)}
 	var err error
 	if cfg.Kube.WriteConditions {
-		// The patcher keeps to a write a second by itself.
+		// The patcher itself limits its writes to one a second.
 		if r.conditions, err = conditions.New(conditions.Config{
 			Client: to.unlimited, Node: to.node, Heartbeat: cfg.Kube.Heartbeat,
 			StateFile: filepath.Join(cfg.StateDir, "conditions.json"),
@@ -98,7 +98,7 @@ func (p *parts) newClusterReporter() (*clusterReporter, error) {
 	return r, nil
 }
 
-// start reports until ctx ends.
+// start starts the reporters, which run until ctx ends.
 func (r *clusterReporter) start(ctx context.Context, g *errgroup.Group) {
 	if r == nil {
 		return
@@ -114,7 +114,7 @@ func (r *clusterReporter) start(ctx context.Context, g *errgroup.Group) {
 	}
 }
 
-// untilDone takes the end of a context for no error.
+// untilDone returns nil for context.Canceled, and any other error unchanged.
 func untilDone(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return nil
@@ -122,7 +122,7 @@ func untilDone(err error) error {
 	return err
 }
 
-// add takes a journal entry. It is called in order and does not block.
+// add queues a journal entry. It must be called in journal order, and does not block.
 func (r *clusterReporter) add(e journal.Entry) {
 	if r == nil {
 		return
@@ -146,8 +146,8 @@ func (r *clusterReporter) add(e journal.Entry) {
 	}
 }
 
-// flush reports the entries that were added, once the journal has them: all up to a number,
-// with the conditions as they are now.
+// flush reports the added entries up to seq, which the journal must have, and the current
+// conditions if they changed.
 func (r *clusterReporter) flush(seq uint64, now func() []problem.Condition) {
 	if r == nil {
 		return
@@ -178,7 +178,7 @@ func (r *clusterReporter) conditionsAcked(ack conditions.Ack) {
 		return
 	}
 	for _, c := range ack.Written {
-		// A change that came while this was written is observed with the next.
+		// A change that came during this write is observed with the next one.
 		if since, ok := r.since[c.Type]; ok {
 			r.latency.WithLabelValues(objectCondition).Observe(ack.At.Sub(since).Seconds())
 			delete(r.since, c.Type)

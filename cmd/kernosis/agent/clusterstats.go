@@ -12,16 +12,16 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
-// newLatency is the time until the API server has something.
+// newLatency returns the histogram of the time from a fault to the API server's acknowledgement.
 func newLatency() *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "kernosis_report_latency_seconds", Help: "Time from the kernel's stamp of a fault to the API server's acknowledgement, by object (condition, event).",
-		// 0.5 ms … 5 min: beyond is an outage.
+		// 0.5 ms … 5 min: more than that is an outage.
 		Buckets: prometheus.ExponentialBucketsRange(500e-6, 300, 20),
 	}, []string{"object"})
 }
 
-// clusterDescs are the metrics that all parts which write to the API server share.
+// clusterDescs describes the metrics shared by all parts that write to the API server.
 type clusterDescs struct{ writes, acked *prometheus.Desc }
 
 func newClusterDescs() clusterDescs {
@@ -31,7 +31,7 @@ func newClusterDescs() clusterDescs {
 	}
 }
 
-// collectors are the metrics of what reports to the API server.
+// collectors returns the metrics of all parts that report to the API server.
 func (r *clusterReporter) collectors() []prometheus.Collector {
 	all := []prometheus.Collector{r, r.latency}
 	if r.conditions != nil {
@@ -91,7 +91,7 @@ func (r *clusterReporter) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// collectDiagnoses adds up the writes of Diagnoses, and returns when the last was taken.
+// collectDiagnoses adds up the writes of Diagnoses, and returns when the last one was acknowledged.
 func (r *clusterReporter) collectDiagnoses(wrote func(object, outcome string, n uint64)) time.Time {
 	s := r.diagnoses.Stats()
 	writes := map[conditions.Outcome]uint64{}

@@ -20,7 +20,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// An API server that forbids Events is counted as one that forbids: KernosisAPIForbidden fires.
+// If the API server forbids Events, the requests are counted as forbidden: KernosisAPIForbidden fires.
 func TestForbiddenEventsAreCounted(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
 	defer server.Close()

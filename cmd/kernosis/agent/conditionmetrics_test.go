@@ -14,9 +14,8 @@ import (
 	"github.com/kernosis/kernosis/reporter/metrics"
 )
 
-// The gauges of conditions say how those are, not what has changed: after a restart
-// that changes nothing they are there, and of a condition whose rules are gone they
-// are not.
+// The gauges of conditions show current states, not changes: after a restart that changes nothing
+// they are present, but not those of a condition whose rules are gone.
 func TestConditionMetrics(t *testing.T) {
 	const rules = `
 conditions:

@@ -42,23 +42,23 @@ type Config struct {
 	Probes   probeSettings    `mapstructure:",squash" yaml:",inline"`
 	Diagnose diagnoseSettings `mapstructure:",squash" yaml:",inline"`
 
-	// Of the file alone.
+	// Only in the configuration file.
 	Logs    []logConfig    `mapstructure:"-" yaml:"logs"`
 	Reports []reportConfig `mapstructure:"-" yaml:"reports"`
 
 	Services serviceSettings `mapstructure:"-" yaml:"services"`
 
-	// Of "kernosis agent"; "kernosis run" knows the keys and has no use for them, so
-	// that both may have one file.
+	// Used by "kernosis agent" only. "kernosis run" accepts and ignores these keys, so that both
+	// can share a file.
 	NPD  NPDSettings  `mapstructure:",squash" yaml:",inline"`
 	Kube KubeSettings `mapstructure:",squash" yaml:",inline"`
 
-	services *services // in force
+	services *services // the services in force
 	npdFiles []*npd.File
-	cluster  *cluster // nil: none
+	cluster  *cluster // nil without a cluster
 	isAgent  bool
-	origins  config.Origins // of each key
-	warnings []string       // what is odd, but no mistake
+	origins  config.Origins // origin of each key's value
+	warnings []string       // suspicious settings that are not errors
 }
 
 // RunFlags adds the flags of "kernosis run".
@@ -146,8 +146,8 @@ func (c *Config) targets() ([]collector.Target, error) {
 	return targets, nil
 }
 
-// Endpoint is the URL at which an agent of this configuration serves /metrics, at a loopback
-// address if it does at one; empty: nowhere.
+// Endpoint returns the URL where an agent with this configuration serves /metrics, preferably at a
+// loopback address. It is empty if /metrics is not served.
 func (c *Config) Endpoint() string {
 	listens := []string{c.Listen}
 	if c.isAgent {
@@ -157,14 +157,14 @@ func (c *Config) Endpoint() string {
 	for _, listen := range listens {
 		host, port, err := net.SplitHostPort(listen)
 		if err != nil {
-			continue // there is none
+			continue // not served here
 		}
 		scheme := "https"
 		if c.Metrics.Plain || web.Loopback(host) {
 			scheme = "http"
 		}
 		if host == "" || host == "0.0.0.0" || host == "::" {
-			host = "127.0.0.1" // one of all its addresses
+			host = "127.0.0.1" // it listens on all addresses
 		}
 		if best == "" || scheme == "http" {
 			best = scheme + "://" + net.JoinHostPort(host, port)
@@ -173,5 +173,5 @@ func (c *Config) Endpoint() string {
 	return best
 }
 
-// Warnings returns what is odd, but no mistake.
+// Warnings returns suspicious settings that are not errors.
 func (c *Config) Warnings() []string { return c.warnings }

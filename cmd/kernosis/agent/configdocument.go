@@ -35,7 +35,7 @@ func (c *Config) nodes(v reflect.Value, doc *yaml.Node) error {
 		}
 		key := &yaml.Node{Kind: yaml.ScalarNode, Value: name}
 		origin := c.OriginOf(name)
-		// Behind a scalar; above what has lines of its own.
+		// The comment goes behind a scalar, and above a value that takes several lines.
 		if node.Kind == yaml.ScalarNode {
 			node.LineComment = "# " + origin
 		} else {
@@ -53,7 +53,7 @@ func (c *Config) nodes(v reflect.Value, doc *yaml.Node) error {
 	return nil
 }
 
-// OriginOf is where a value is from, and what stands for an empty one.
+// OriginOf returns the origin of a key's value, and for an empty node-name the name that is used.
 func (c *Config) OriginOf(key string) string {
 	origin := c.origins[key]
 	if origin == "" {

@@ -62,13 +62,13 @@ func (s *diagnoseSettings) check(from config.Origins, stateDir string) error {
 	return errors.Join(errs...)
 }
 
-// within reports whether a path is another, or below it.
+// within reports whether path is dir or below it.
 func within(path, dir string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// openDiagnoses makes what finds causes. What is wrong with manifests is reported here.
+// openDiagnoses creates the worker that diagnoses problems. It reports errors in manifests.
 func (p *parts) openDiagnoses() (err error) {
 	cfg := &p.cfg
 	if !cfg.Diagnose.On {
@@ -98,10 +98,11 @@ func (p *parts) openDiagnoses() (err error) {
 	return nil
 }
 
-// diagnoseAlone is without a cluster: manifests are files, and nobody decides on repairs.
+// diagnoseAlone configures the worker without a cluster: manifests come from files, and nothing
+// decides on repairs.
 func (p *parts) diagnoseAlone(c *worker.Config) (err error) {
 	if c.Node, _, err = p.cfg.Kube.ResolveNodeName(p.cfg.origins); err != nil {
-		// It only names what nobody else sees.
+		// The name is only shown on this node.
 		c.Log.Warn("diagnoses call this node localhost", "error", err)
 		c.Node = "localhost"
 	}
@@ -115,12 +116,13 @@ func (p *parts) diagnoseAlone(c *worker.Config) (err error) {
 	if err != nil {
 		return err
 	}
-	// The operator's manifests come over the shipped ones.
+	// The operator's manifests override the shipped ones.
 	c.Store, err = worker.OpenFolder(worker.FolderConfig{Shipped: shipped, Dir: p.cfg.Diagnose.Dir, Builtins: c.Builtins, Watch: document.Watch, Log: p.log})
 	return err
 }
 
-// diagnoseInCluster has manifests and Diagnoses from the API server. The node's pods are known.
+// diagnoseInCluster configures the worker to read manifests and Diagnoses from the API server.
+// p.pods must be set.
 func (p *parts) diagnoseInCluster(c *worker.Config) (err error) {
 	cfg, known := &p.cfg, p.pods
 	if cfg.Diagnose.Dir != "" {
@@ -167,7 +169,7 @@ func (p *parts) diagnoseInCluster(c *worker.Config) (err error) {
 	return nil
 }
 
-// diagnosed reports a Diagnosis that has ended.
+// diagnosed prints a Diagnosis that has ended and updates the page.
 func (a *pipeline) diagnosed(e *worker.Ended) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -178,7 +180,7 @@ func (a *pipeline) diagnosed(e *worker.Ended) {
 	a.page.Changed()
 }
 
-// diagnosisLine is what is printed of it.
+// diagnosisLine returns what is printed of an ended Diagnosis.
 func diagnosisLine(e *worker.Ended) *console.Diagnosis {
 	s := e.Status
 	out := &console.Diagnosis{

@@ -7,7 +7,7 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/config"
 )
 
-// The agent writes what operations want kept below this folder, so it is none that others use.
+// The agent writes results of operations below this folder, so nothing else may use it.
 func TestDiagnoseStorageDir(t *testing.T) {
 	for dir, want := range map[string]string{
 		"":                            "",

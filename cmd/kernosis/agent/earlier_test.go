@@ -25,11 +25,11 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
 
-// earlierState returns a copy of the state folder that an earlier version has left, as if it
-// had ended some seconds ago, in this boot.
+// earlierState returns a copy of an earlier version's state folder, changed as if that version had
+// ended some seconds ago, in this boot.
 func earlierState(t *testing.T) string {
 	t.Helper()
-	const ended = "2026-11-25T13:55:30Z" // and its boot
+	const ended = "2026-11-25T13:55:30Z" // when it ended, and its boot ID
 	dir, boot := t.TempDir(), "a95acb8f-558a-4454-a9b3-4517b72a04ca"
 	if err := os.CopyFS(dir, os.DirFS("testdata/earlier/state")); err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func earlierState(t *testing.T) string {
 	return dir
 }
 
-// changeFiles changes what the agent's own parts have saved; checkpoints have checksums.
+// changeFiles changes all state files except checkpoints, which have checksums.
 func changeFiles(t *testing.T, dir string, change func(name string, text []byte) []byte) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -77,7 +77,7 @@ func changeFiles(t *testing.T, dir string, change func(name string, text []byte)
 	}
 }
 
-// withMore adds a field to each line's object, as a newer version of the same form may.
+// withMore adds a field to each line's object, as a newer version of the same format may.
 func withMore(_ string, text []byte) []byte {
 	lines := bytes.SplitAfter(text, []byte("\n"))
 	for i, l := range lines {
@@ -88,8 +88,8 @@ func withMore(_ string, text []byte) []byte {
 	return bytes.Join(lines, nil)
 }
 
-// All that an earlier version has left is read, and nothing is set aside but the engine's
-// state, which is made anew of the journal. What a newer version has added does no harm.
+// All state of an earlier version is read, and nothing is set aside but the engine's state, which is
+// rebuilt from the journal. Additions of a newer version are ignored.
 func TestAnEarlierVersionsState(t *testing.T) {
 	for name, change := range map[string]func(name string, text []byte) []byte{
 		"as it is": nil,
@@ -166,7 +166,7 @@ func TestAnEarlierVersionsState(t *testing.T) {
 	}
 }
 
-// noPods knows of none.
+// noPods knows no pods.
 type noPods struct{}
 
 func (noPods) Pod(string) (pods.Pod, bool) { return pods.Pod{}, false }

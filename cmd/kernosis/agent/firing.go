@@ -6,7 +6,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/metrics"
 )
 
-// firing returns the problems that fire and are not muted, with pods by their names.
+// firing returns the problems that fire and are not muted. Subjects that are pods have the pod's name.
 func (a *pipeline) firing(problems []problem.Problem) []metrics.FiringProblem {
 	var out []metrics.FiringProblem
 	for i := range problems {
@@ -25,10 +25,10 @@ func (a *pipeline) firing(problems []problem.Problem) []metrics.FiringProblem {
 	return out
 }
 
-// maxSubject is the most bytes that a subject may have as a label: a pod's namespace and name fit.
+// maxSubject bounds a subject used as a label value, in bytes. A pod's namespace and name fit.
 const maxSubject = 330
 
-// podName is a pod's namespace and name, or its UID where they are not known.
+// podName returns a pod's namespace and name, or its UID if they are unknown.
 func (a *pipeline) podName(uid string) string {
 	if a.pods != nil {
 		if p, ok := a.pods.Pod(uid); ok {

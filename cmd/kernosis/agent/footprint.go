@@ -13,32 +13,32 @@ import (
 )
 
 const (
-	// gcPercent has the collector run at half the garbage it would by default: an
-	// agent makes little, and sits on each node for its memory, not for its speed.
+	// gcPercent makes the garbage collector run at half the default's garbage: an agent makes
+	// little garbage, and on each node its memory matters more than its speed.
 	gcPercent = 50
-	// startPercent holds while the agent starts, which makes six times the garbage that
-	// stays: what the heap has grown to then it never gives back whole.
+	// startPercent applies while the agent starts, which allocates six times what it keeps: the
+	// heap never fully shrinks again from its size at the start.
 	startPercent = 25
-	// settled is when what only the start needed is behind: rules compiled, kernel
-	// types read, programs loaded, informers filled.
+	// settled is the time after which the start is over: rules compiled, kernel types read,
+	// programs loaded, informers filled.
 	settled = 15 * time.Second
-	// forgetAgain is when the work that follows at leisure is done: reports of earlier faults,
-	// first writes to the API server.
+	// forgetAgain is the time after which the work that follows the start is done: reports of
+	// earlier faults, first writes to the API server.
 	forgetAgain = time.Minute
-	// forgetEvery is how often pages of the program are forgotten after that: those that a
-	// diagnosis has used would stay, and it may be the only one of a week.
+	// forgetEvery is how often pages of the program are unmapped after that: the pages that a
+	// diagnosis used would stay mapped, and it may be the only one in a week.
 	forgetEvery = 10 * time.Minute
 )
 
-// collectGarbage sets the collector's pace; whoever sets GOGC knows better.
+// collectGarbage sets the GC percentage, unless GOGC is set.
 func collectGarbage(percent int) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(percent)
 	}
 }
 
-// smallFootprint gives back what only the start needed, and later what a diagnosis has,
-// until ctx ends. See docs/performance.md.
+// smallFootprint releases memory that only the start needed, and later what diagnoses used, until
+// ctx ends. See docs/performance.md.
 func smallFootprint(ctx context.Context, log *slog.Logger) error {
 	timer := time.NewTimer(settled)
 	defer timer.Stop()
@@ -62,8 +62,8 @@ func smallFootprint(ctx context.Context, log *slog.Logger) error {
 	}
 }
 
-// forgetPages unmaps the pages of the program's own code and constants. The next use
-// of each finds it in the page cache; most were used by the start alone.
+// forgetPages unmaps the pages of the program's own code and constants. Most were used only by the
+// start; the next use of a page finds it in the page cache.
 func forgetPages() error {
 	program, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -81,8 +81,8 @@ func forgetPages() error {
 		if m.Pathname != program || m.Perms.Write || !m.Perms.Private {
 			continue
 		}
-		// Of a private mapping of a file that is never written nothing can be lost.
-		// Not unix.Madvise, which wants a slice: this is no memory of Go's.
+		// Nothing can be lost from a private mapping of a file that is never written.
+		// unix.Madvise takes a slice, but this memory is not Go's.
 		if _, _, errno := unix.Syscall(unix.SYS_MADVISE, m.StartAddr, m.EndAddr-m.StartAddr, unix.MADV_DONTNEED); errno != 0 {
 			return fmt.Errorf("madvise: %w", errno)
 		}

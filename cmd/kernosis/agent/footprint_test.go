@@ -2,7 +2,7 @@ package agent
 
 import "testing"
 
-// The program goes on as before.
+// The program continues to work.
 func TestForgetPages(t *testing.T) {
 	if err := forgetPages(); err != nil {
 		t.Error(err)

@@ -12,14 +12,15 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/liveness"
 )
 
-// partingLook is how long the question may take that an agent asks at its end.
+// partingLook bounds the requests to the API server that an agent makes at its end.
 const partingLook = 3 * time.Second
 
-// keepsAttached decides at the agent's end whether its programs stay attached: until the
-// next agent, which reads what happened in between. Of a DaemonSet's pod they stay while
-// the DaemonSet does, and selects this node. Where that can't be known, as while the API
-// server is away, they stay too: an upgrade is more likely than a removal. A service account
-// or rights that are gone mean a removal: Helm deletes them at once, and the pods end later.
+// keepsAttached reports, at the agent's end, whether its programs stay attached for the next agent,
+// which then reads what happened in between. In a pod of a DaemonSet they stay if the DaemonSet
+// still exists and selects this node. They also stay if that can't be found out, for example
+// because the API server is unreachable: an upgrade is more likely than a removal. A missing
+// service account or missing rights mean a removal: Helm deletes them at once, and the pods end
+// later.
 func (c *Config) keepsAttached(log *slog.Logger) bool {
 	if !c.KeepAttached || c.cluster == nil || c.Kube.DaemonSet == "" {
 		return c.KeepAttached

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// What the API server answers decides at the agent's end whether there will be a next one.
+// At its end, an agent decides by the API server's answers whether there will be a next agent.
 func TestKeepsAttached(t *testing.T) {
 	const selecting = `{"kind": "DaemonSet", "apiVersion": "apps/v1", "metadata": {"name": "a"}, "spec": {"template": {"spec": {"nodeSelector": {"pool": "%s"}}}}}`
 	for _, c := range []struct {

@@ -27,8 +27,8 @@ const (
 	flagHeartbeat    = "heartbeat"
 )
 
-// KubeSettings configure how the agent uses the cluster. Keys that
-// node-problem-detector has are named as there.
+// KubeSettings configure how the agent uses the cluster. Keys that node-problem-detector has too
+// have the same names.
 type KubeSettings struct {
 	Exporter        bool    `mapstructure:"enable-k8s-exporter" yaml:"enable-k8s-exporter"`
 	Kubeconfig      string  `mapstructure:"kubeconfig" yaml:"kubeconfig"`
@@ -41,10 +41,10 @@ type KubeSettings struct {
 	EventNamespace  string  `mapstructure:"event-namespace" yaml:"event-namespace"`
 	Namespace       string  `mapstructure:"namespace" yaml:"namespace"`
 	DaemonSet       string  `mapstructure:"daemonset" yaml:"daemonset"`
-	// Heartbeat is how often conditions that have not changed are written; 0: never.
+	// Heartbeat is how often unchanged conditions are written; 0: never.
 	Heartbeat time.Duration `mapstructure:"heartbeat" yaml:"heartbeat"`
-	// LeaseDuration is how long the agent's Lease counts, and LeaseRenew how often it
-	// is renewed; 0: there is none.
+	// LeaseDuration is how long the agent's Lease is valid, and LeaseRenew how often it is renewed;
+	// LeaseDuration 0: no Lease.
 	LeaseDuration time.Duration `mapstructure:"lease-duration" yaml:"lease-duration"`
 	LeaseRenew    time.Duration `mapstructure:"lease-renew-interval" yaml:"lease-renew-interval"`
 }
@@ -54,7 +54,7 @@ func kubeFlags(fs *pflag.FlagSet) {
 	fs.String("kubeconfig", "", "kubeconfig `file`; empty: the pod's service account")
 	fs.String("apiserver-override", "", "`URL` of the API server, as node-problem-detector has it: https://host:port?inClusterConfig=false&auth=kubeconfig")
 	fs.String(flagNodeName, "", "`name` of this node's object (also --hostname-override); empty: $NODE_NAME, or the host's name")
-	// Of an idle node four requests a minute; of a storm some a second.
+	// An idle node makes four requests a minute; a storm, a few a second.
 	fs.Float32("kube-api-qps", 20, "`number` of requests a second to the API server")
 	fs.Int("kube-api-burst", 40, "`number` of requests to the API server at once")
 	fs.Bool("k8s-exporter-write-events", true, "write Events")
@@ -67,7 +67,7 @@ func kubeFlags(fs *pflag.FlagSet) {
 	fs.Duration("lease-renew-interval", 15*time.Second, "how often the Lease is renewed")
 }
 
-// minHeartbeat: each is a write of the whole node, of some 10 KiB in etcd.
+// minHeartbeat is bounded because each heartbeat writes the whole node, some 10 KiB in etcd.
 const minHeartbeat = 10 * time.Second
 
 func (k *KubeSettings) check(from config.Origins) error {
@@ -113,7 +113,7 @@ func (k *KubeSettings) namespace() string {
 	return cmp.Or(k.Namespace, os.Getenv("POD_NAMESPACE"), metav1.NamespaceSystem)
 }
 
-// ResolveNodeName returns the name of the node's object, and where it is from.
+// ResolveNodeName returns the name of the Node object, and the origin of that name.
 func (k *KubeSettings) ResolveNodeName(from config.Origins) (name, origin string, err error) {
 	if k.NodeName != "" {
 		return k.NodeName, from[flagNodeName], nil
@@ -123,7 +123,7 @@ func (k *KubeSettings) ResolveNodeName(from config.Origins) (name, origin string
 		if name, err = os.Hostname(); err != nil {
 			return "", "", fmt.Errorf("name of the node: %w", err)
 		}
-		// As kubelet does with it.
+		// As kubelet does.
 		name, origin = strings.ToLower(strings.TrimSpace(name)), "the host's name"
 	}
 	if why := validation.IsDNS1123Subdomain(name); len(why) > 0 {
@@ -132,8 +132,8 @@ func (k *KubeSettings) ResolveNodeName(from config.Origins) (name, origin string
 	return name, origin, nil
 }
 
-// restConfig returns how to reach the API server: by the override, by a kubeconfig,
-// or as a pod. The error is errNoCluster where there is no cluster at all.
+// restConfig returns the client configuration for the API server: from the override, from a
+// kubeconfig, or in-cluster. The error is config.ErrNoCluster if there is no cluster at all.
 func restConfig(k *KubeSettings, version string) (*rest.Config, error) {
 	c, err := config.RESTConfig(k.Override, k.Kubeconfig)
 	if err != nil {
@@ -143,20 +143,20 @@ func restConfig(k *KubeSettings, version string) (*rest.Config, error) {
 	c.UserAgent = "kernosis/" + version
 	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	if file := c.BearerTokenFile; file != "" {
-		// The file is read again when its token was refused; client-go itself would
-		// use an expired one for up to a minute.
+		// The file is read again when its token is refused; client-go itself would
+		// use an expired token for up to a minute.
 		c.BearerToken, c.BearerTokenFile = "", ""
 		c.Wrap(transport.ResettableTokenSourceWrapTransport(transport.NewCachedFileTokenSource(file)))
 	}
 	return c, nil
 }
 
-// cluster is the API server that the agent reports to, and its own node there.
+// cluster holds the clients of the API server that the agent reports to, and the name of its node.
 type cluster struct {
 	rest *rest.Config
 	node string
 	api  kubernetes.Interface
-	// unlimited is for what bounds its requests itself.
+	// unlimited has no rate limit. It is for callers that limit their requests themselves.
 	unlimited kubernetes.Interface
 }
 
@@ -176,8 +176,8 @@ func unlimited(c *rest.Config) *rest.Config {
 	return c
 }
 
-// Connect sets c.kube. If no flag names an API server and none is configured, the agent warns and
-// runs without a cluster.
+// Connect sets c.cluster. If no flag names an API server and none is configured, the agent warns
+// and runs without a cluster.
 func (c *Config) Connect(version string) error {
 	k := &c.Kube
 	if !k.Exporter {

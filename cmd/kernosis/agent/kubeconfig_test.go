@@ -31,7 +31,7 @@ func TestRestConfig(t *testing.T) {
 	}
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	t.Setenv("KUBERNETES_SERVICE_PORT", "")
-	t.Setenv("KUBECONFIG", path) // kubectl's, not a daemon's
+	t.Setenv("KUBECONFIG", path) // used by kubectl, not by a daemon
 	for name, tc := range map[string]struct {
 		kubeconfig, override string
 		want                 string // host token insecure
@@ -100,7 +100,7 @@ func TestConnect(t *testing.T) {
 }
 
 func TestInCluster(t *testing.T) {
-	// The token's place is fixed: what can be seen without one is that it is missed.
+	// The token's path is fixed: without a token, only the error can be tested.
 	t.Setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
 	t.Setenv("KUBERNETES_SERVICE_PORT", "443")
 	if _, err := os.Stat("/var/run/secrets/kubernetes.io/serviceaccount/token"); err == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// What was reported to new rules is known after a kill, to these rules only.
+// Lasting states that were reported to new rules are known after a kill, and only to these rules.
 func TestLastingAcrossAKill(t *testing.T) {
 	dir := t.TempDir()
 	const (
@@ -53,7 +53,7 @@ rules:`
 	}
 	a.observe(readOnly())
 	a.replace(set(old + added))
-	a.replace(set(old + added)) // as before
+	a.replace(set(old + added)) // nothing changes
 	check := func(a *pipeline) {
 		t.Helper()
 		got := map[string]uint64{}

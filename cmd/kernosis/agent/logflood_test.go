@@ -38,14 +38,14 @@ func rulesOf(t testing.TB, text string) *detector.RuleSet {
 	return set
 }
 
-// newLogAgent is the agent's path of an event, with a real journal and metrics, and
-// a log file as its source.
+// newLogAgent returns the agent's pipeline, with a real journal and metrics, and a log file
+// as its source.
 func newLogAgent(t testing.TB, set *detector.RuleSet, path string) (*pipeline, *logsource.Sources) {
 	t.Helper()
 	return newAgentOf(t, set, logsource.Config{Name: "kern", Plugin: logsource.File, Path: path})
 }
 
-// newAgentOf is newLogAgent with any log.
+// newAgentOf is like newLogAgent, for any log.
 func newAgentOf(t testing.TB, set *detector.RuleSet, log logsource.Config) (*pipeline, *logsource.Sources) {
 	t.Helper()
 	state := t.TempDir()
@@ -104,8 +104,8 @@ rules:
 - {name: spans, events: [log], pattern: 'blk_update_request\n.*I/O error', reason: Two, message: "${log.text}"}
 `
 
-// floodPieces returns lines in pieces of 50, as a syslog daemon writes them. Every
-// tenth line is one that the rules want.
+// floodPieces returns lines in pieces of 50, as a syslog daemon writes them. Every tenth line
+// matches a rule.
 func floodPieces(lines int) (pieces [][]byte, wanted int) {
 	const piece = 50
 	for n := 0; n < lines; {
@@ -124,7 +124,7 @@ func floodPieces(lines int) (pieces [][]byte, wanted int) {
 	return pieces, wanted
 }
 
-// flood writes pieces to a file, evenly over a time.
+// flood writes pieces to a file, spread evenly over a period.
 func flood(t testing.TB, path string, pieces [][]byte, within time.Duration) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
@@ -146,9 +146,8 @@ func flood(t testing.TB, path string, pieces [][]byte, within time.Duration) {
 	}
 }
 
-// TestLogFlood: what made others lose the kernel's log, 56,000 lines in three
-// seconds, passes with every line accounted for, through source, matcher, engine
-// and journal.
+// TestLogFlood: 56,000 lines in three seconds, which made other agents lose the kernel's log,
+// pass through source, matcher, engine and journal with every line accounted for.
 func TestLogFlood(t *testing.T) {
 	testall.Only(t)
 	const lines = 56_000
@@ -199,7 +198,7 @@ func processTime(t testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkLogLines measures a line from the file to the end: it is read, matched, and every
+// BenchmarkLogLines measures the whole processing of a line: it is read and matched, and every
 // tenth is reported, journaled and printed. Lines are written in advance.
 func BenchmarkLogLines(b *testing.B) {
 	for _, bb := range []struct{ name, rules string }{
@@ -224,7 +223,7 @@ func BenchmarkLogLines(b *testing.B) {
 				total += lines
 				await.Until(b, "every line", time.Minute, func() bool { return logs.Stats()[0].Lines >= total })
 			}
-			// Of the CPU, which a busy machine changes less than the time.
+			// CPU time, which varies less on a busy machine than elapsed time.
 			b.ReportMetric(float64((processTime(b)-before).Nanoseconds())/float64(total), "cpu-ns/line")
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(total), "ns/line")
 		})

@@ -93,7 +93,7 @@ func TestOneProblemOfProbeAndLog(t *testing.T) {
 	}
 }
 
-// Rules that are put in force look at logs from then on.
+// Replaced rules match logs from then on.
 func TestReplacedRulesReachTheLogs(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kern.log")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {

@@ -33,11 +33,11 @@ type logConfig struct {
 	Skip   []string `yaml:"skip"`
 }
 
-// kmsgLookback is how far back the kernel's log is read at the first start: what
-// went wrong while the node booted is seen.
+// kmsgLookback is how far back the kernel's log is read at the first start, so that problems during
+// boot are detected.
 const kmsgLookback = 5 * time.Minute
 
-// source returns what it configures, names and lookback filled in.
+// source returns the log source that l configures, with default name and lookback filled in.
 func (l *logConfig) source() logsource.Config {
 	c := logsource.Config{
 		Name: l.Name, Plugin: l.Plugin, Path: l.Path, Delay: l.Delay, Identifiers: l.Identifiers, Skip: l.Skip,
@@ -60,7 +60,7 @@ func (l *logConfig) source() logsource.Config {
 }
 
 // logs returns the logs to read: those of the file and of --log, or else the
-// kernel's. The error joins every mistake.
+// kernel's. The error joins all errors found.
 func (c *Config) logs() ([]logsource.Config, error) {
 	var out []logsource.Config
 	var errs []error
@@ -120,7 +120,7 @@ func parseLog(text string) logsource.Config {
 	return l.source()
 }
 
-// openLogs makes the sources of the logs; their positions are kept in the state directory.
+// openLogs creates the log sources. Their positions are kept in the state directory.
 func (p *parts) openLogs() error {
 	configs, _ := p.cfg.logs() // checked by validate
 	dir := filepath.Join(p.cfg.StateDir, "logs")

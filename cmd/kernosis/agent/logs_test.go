@@ -14,8 +14,7 @@ import (
 	"github.com/kernosis/kernosis/collector/logsource"
 )
 
-// configured returns what a command line, and a configuration file where there is
-// one, make of the logs.
+// configured returns the logs that a command line, and a configuration file if any, configure.
 func configured(t *testing.T, file string, args ...string) ([]logsource.Config, error) {
 	t.Helper()
 	cmd := &cobra.Command{}
@@ -97,7 +96,7 @@ func TestConfiguredLogs(t *testing.T) {
 	}
 }
 
-// TestDocumentedLogs holds the example of docs/logs.md to what is tested here.
+// TestDocumentedLogs checks that the example of docs/logs.md is the one tested here.
 func TestDocumentedLogs(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/logs.md")
 	if err != nil {

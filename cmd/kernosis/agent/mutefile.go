@@ -25,20 +25,20 @@ func (c *Config) MutesPath() string {
 	return filepath.Join(c.StateDir, MutesFile)
 }
 
-// muteFile puts what a file of mutes says in force, and what it says from then
-// on. While it has a mistake, the mutes of before stay, also across a restart: the
-// engine's state holds them.
+// muteFile applies the mutes of a file, and applies them again when the file changes. While the
+// file is invalid, the previous mutes stay in force, also across a restart, because the engine's
+// state has them.
 type muteFile struct {
 	path string
 	a    *pipeline
 
 	mu    sync.Mutex
 	rules *detector.RuleSet
-	last  []byte // what was read last; nil: nothing yet
+	last  []byte // content that was applied last; nil: none yet
 }
 
-// watch reads the file again when it changes, until ctx ends. A folder that is
-// not there is reported: then only a restart sees the file.
+// watch reloads the file when it changes, until ctx ends. If its folder is missing, watch logs
+// that, and the file is read at the next start only.
 func (f *muteFile) watch(ctx context.Context) error {
 	if err := document.Watch(ctx, filepath.Dir(f.path), f.read); err != nil {
 		f.a.log.Warn("mutes are not reloaded when the file changes", "error", err)
@@ -46,7 +46,7 @@ func (f *muteFile) watch(ctx context.Context) error {
 	return nil
 }
 
-// replaced has the file read by the rules that are in force now.
+// replaced reads the file again with rules, which are now in force.
 func (f *muteFile) replaced(rules *detector.RuleSet) {
 	f.mu.Lock()
 	f.rules, f.last = rules, nil
@@ -54,17 +54,17 @@ func (f *muteFile) replaced(rules *detector.RuleSet) {
 	f.read()
 }
 
-// read puts the file in force where it is not what was read last: other files
-// of the folder change too.
+// read applies the file if its content has changed since the last time: watch also calls it when
+// other files of the folder change.
 func (f *muteFile) read() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	data, err := ReadMutes(f.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		data, err = []byte{}, nil // no file, no mute
+		data, err = []byte{}, nil // without a file there are no mutes
 	case err == nil && len(data) == 0:
-		data = []byte("\n") // which is no file of mutes, and is reported
+		data = []byte("\n") // an empty file is invalid: parse it, to report that
 	}
 	if err == nil && f.last != nil && bytes.Equal(data, f.last) {
 		return
@@ -86,7 +86,7 @@ func (f *muteFile) read() {
 	f.a.setMutes(list)
 }
 
-// ReadMutes reads no more than shows that a file is too big.
+// ReadMutes reads a file of mutes, but at most one byte more than the size limit.
 func ReadMutes(path string) ([]byte, error) { return document.ReadAtMost(path, detector.MaxFile+1) }
 
 func (a *pipeline) setMutes(list []problem.Mute) {
@@ -94,7 +94,7 @@ func (a *pipeline) setMutes(list []problem.Mute) {
 	defer a.mu.Unlock()
 	e := journal.NewEntry(a.now())
 	if e.Transitions = a.engine.SetMutes(list, e.Moment()); len(e.Transitions) > 0 {
-		inForce := append([]problem.Mute{}, a.engine.Mutes()...) // none is [], not null
+		inForce := append([]problem.Mute{}, a.engine.Mutes()...) // encode no mutes as [], not null
 		e.Mutes = &inForce
 	}
 	a.report(e)

@@ -27,9 +27,8 @@ import (
 	"github.com/kernosis/kernosis/reporter/metrics"
 )
 
-// npdLogs returns the logs of the configuration with those that
-// node-problem-detector's files read. A log of a name that is there already is
-// read once, as far back as either asks for.
+// npdLogs returns the configured logs and those that node-problem-detector's files name. If both
+// have a log of the same name, it is read once, with the longer lookback.
 func npdLogs(configured []logsource.Config, set *npd.Set, hostRoot string) []logsource.Config {
 	out := slices.Clone(configured)
 	for i := range set.Logs {
@@ -42,7 +41,7 @@ func npdLogs(configured []logsource.Config, set *npd.Set, hostRoot string) []log
 			c.Plugin = logsource.File
 		}
 		if c.Plugin == logsource.Journald && c.Path == journald.Folder && !journald.HasFiles(filepath.Join(hostRoot, c.Path)) {
-			c.Path = "" // journald keeps its journal in memory, and may begin to keep it on disk
+			c.Path = "" // journald keeps its journal in memory now, but may move it to disk later
 		}
 		if s.Identifier != "" {
 			c.Identifiers = []string{s.Identifier}
@@ -57,7 +56,7 @@ func npdLogs(configured []logsource.Config, set *npd.Set, hostRoot string) []log
 	return out
 }
 
-// openChecks makes what runs the check programs.
+// openChecks creates the runners of the check programs.
 func (p *parts) openChecks() error {
 	if len(p.monitors.Checks) == 0 {
 		return nil
@@ -96,7 +95,7 @@ func (p *parts) openChecks() error {
 		}
 		for _, r := range monitor.Rules {
 			if slices.ContainsFunc(c.Checks, func(o plugin.Check) bool { return o.Name == r.Check }) {
-				continue // several rules look at one program
+				continue // several rules may use one program
 			}
 			check := plugin.Check{Name: r.Check, Path: r.Path, Args: r.Args, Timeout: r.Timeout, InvokeInterval: r.InvokeInterval}
 			if r.Builtin != "" {
@@ -112,7 +111,7 @@ func (p *parts) openChecks() error {
 	return errors.Join(errs...)
 }
 
-// openStats makes what collects system statistics.
+// openStats creates the collectors of system statistics.
 func (p *parts) openStats() error {
 	reported := map[string]bool{} // display names
 	for _, monitor := range p.monitors.Stats {
@@ -122,7 +121,7 @@ func (p *parts) openStats() error {
 		for _, component := range monitor.Metrics {
 			maps.Copy(chosen, component)
 		}
-		// A figure of two files is reported once, as the first one has it.
+		// A metric that two files name is reported once, as the first file configures it.
 		maps.DeleteFunc(chosen, func(_, display string) bool { return reported[display] })
 		for _, display := range chosen {
 			reported[display] = true
@@ -153,7 +152,7 @@ func (p *parts) openStats() error {
 	return nil
 }
 
-// startNPD runs what node-problem-detector's files ask for besides rules and logs.
+// startNPD starts the checks and system statistics that node-problem-detector's files configure.
 func (p *parts) startNPD(ctx context.Context, g *errgroup.Group) {
 	for _, r := range p.checks {
 		g.Go(func() error { return r.Run(ctx) })
@@ -172,7 +171,7 @@ func logWarnings(set *npd.Set, log *slog.Logger) {
 	}
 }
 
-// problemKinds is what node-problem-detector's metrics have zeros of.
+// problemKinds returns the problems that node-problem-detector's metrics report with 0 from the start.
 func problemKinds(set *detector.RuleSet) (kinds []metrics.ProblemKind) {
 	for _, r := range set.Rules() {
 		kinds = append(kinds, metrics.ProblemKind{Condition: r.Condition, Reason: r.Reason})
@@ -180,7 +179,6 @@ func problemKinds(set *detector.RuleSet) (kinds []metrics.ProblemKind) {
 	return kinds
 }
 
-// HostRootEnv is the environment variable of --host-root. The agent sets it for its check programs.
-// A flag would not reach them: the image has links to kernosis at the paths of
-// node-problem-detector's programs.
+// HostRootEnv is the environment variable that passes --host-root to check programs. A flag would
+// not reach them: the image has links to kernosis at the paths of node-problem-detector's programs.
 const HostRootEnv = "KERNOSIS_HOST_ROOT"

@@ -9,8 +9,7 @@ import (
 	"github.com/kernosis/kernosis/detector/npd"
 )
 
-// A journal that node-problem-detector's files look for on disk is read where journald
-// has it.
+// A journal that node-problem-detector's files expect on disk is read where journald keeps it.
 func TestNPDJournalInMemory(t *testing.T) {
 	set := &npd.Set{Logs: []npd.LogSource{{Name: "j", Plugin: "journald", Path: journald.Folder}, {Name: "own", Plugin: "journald", Path: "/own"}}}
 	root := t.TempDir()

@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// inertFlags are node-problem-detector's that there is nothing to do for, so that
-// its command lines work: those of waiting for the API server, and of its logging.
+// inertFlags adds flags of node-problem-detector that have no effect here, so that its command lines
+// work: those for waiting for the API server, and for logging.
 func inertFlags(fs *pflag.FlagSet) {
 	for _, f := range inert() {
 		short := ""
@@ -20,11 +20,11 @@ func inertFlags(fs *pflag.FlagSet) {
 	}
 }
 
-// inertFlag is a flag without a meaning here.
+// inertFlag is a flag without effect.
 type inertFlag struct {
 	name  string
-	alone string // the value where the flag stands alone; "": it needs one
-	quiet bool   // what it asks for is so anyway
+	alone string // the value if the flag is given without one; "": it needs one
+	quiet bool   // what it asks for is the case anyway, so there is no warning
 	why   string
 }
 
@@ -51,8 +51,8 @@ func inert() []inertFlag {
 	}
 }
 
-// withoutMeaning returns a warning for each of them that was given and asks for
-// something that is not done.
+// withoutMeaning returns a warning for each given inert flag that asks for something the agent does
+// not do.
 func withoutMeaning(fs *pflag.FlagSet) (warnings []string) {
 	for _, f := range inert() {
 		if fs.Changed(f.name) && !f.quiet {

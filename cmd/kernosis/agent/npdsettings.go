@@ -21,13 +21,13 @@ func Flags(fs *pflag.FlagSet) {
 	fallback := func(name, value string) {
 		f := fs.Lookup(name)
 		f.DefValue = value
-		_ = f.Value.Set(value) // a text can't be wrong
+		_ = f.Value.Set(value) // any text is valid
 	}
-	fallback("listen", "") // node-problem-detector's two addresses stand for it
+	fallback("listen", "") // served at node-problem-detector's two addresses instead
 	fallback("report-socket", "/run/kernosis/report.sock")
 }
 
-// npdNames are node-problem-detector's names of flags that are called otherwise here.
+// npdNames maps names of node-problem-detector's flags to their names here.
 func npdNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	switch name {
 	case "hostname-override":
@@ -44,7 +44,7 @@ const (
 	FlagSystemStats  = "config.system-stats-monitor"
 )
 
-// npdSettings are what node-problem-detector's flags say.
+// NPDSettings are the values of node-problem-detector's flags.
 type NPDSettings struct {
 	SystemLog         []string `mapstructure:"config.system-log-monitor" yaml:"config.system-log-monitor"`
 	CustomPlugin      []string `mapstructure:"config.custom-plugin-monitor" yaml:"config.custom-plugin-monitor"`
@@ -67,7 +67,7 @@ func npdFlags(fs *pflag.FlagSet) {
 	fs.String("exporter.stackdriver", "", "`file` of a Stackdriver exporter: refused, there is none")
 }
 
-// check refuses what would silently not be done.
+// check refuses settings that would silently have no effect.
 func (s *NPDSettings) check(from config.Origins) error {
 	if s.Stackdriver != "" {
 		return from.Errorf("exporter.stackdriver", "metrics are not sent to Stackdriver: scrape /metrics, and leave the flag out")
@@ -99,7 +99,7 @@ func (c *Config) ReadNPD() error {
 	return errors.Join(errs...)
 }
 
-// address is host:port; "" where there is no port.
+// address returns host:port, or "" if port is 0.
 func address(host string, port uint16) string {
 	if port == 0 {
 		return ""

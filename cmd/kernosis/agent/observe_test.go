@@ -17,8 +17,8 @@ import (
 	"github.com/kernosis/kernosis/reporter/metrics"
 )
 
-// The whole of what the agent does with an event on one goroutine: engine,
-// journal, metrics and line. The event is like that of an OOM kill.
+// The whole processing of an event on one goroutine: engine, journal, metrics and output line.
+// The event is like that of an OOM kill.
 func BenchmarkObserve(b *testing.B) {
 	set, err := detector.Load(rules.FS)
 	if err != nil {

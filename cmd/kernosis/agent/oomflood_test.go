@@ -18,33 +18,33 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// oomReport is what Linux 6.18 writes of one kill at a control group's limit, as
-// /dev/kmsg gives it: 81 records.
+// oomReport is the log of Linux 6.18 for one kill at a cgroup's limit, as read from
+// /dev/kmsg: 81 records.
 const oomReport = "testdata/oom-report-6.18.kmsg"
 
-// kmsgPipe stands for /dev/kmsg, whose ring belongs to the machine: a pipe that, as
-// the device does, gives one record a read.
+// kmsgPipe returns a pipe that replaces /dev/kmsg, whose ring buffer is the machine's. Like the
+// device, it returns one record per read.
 func kmsgPipe(t testing.TB) (path string, w *os.File) {
 	t.Helper()
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_DIRECT); err != nil {
 		t.Fatal(err)
 	}
-	// 256 records: the kernel's buffer holds some thousand. With the 16 of the default a
-	// flood waits for the reader, which waits for more.
+	// 256 records; the kernel's buffer holds some thousand. With the default of 16, the flood
+	// would wait for the reader, which waits for more.
 	if _, err := unix.FcntlInt(uintptr(fds[1]), unix.F_SETPIPE_SZ, 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	// The reading end stays open too: the reader opens the pipe anew by its path.
+	// The reading end stays open too, because the reader opens the pipe again by its path.
 	r, w := os.NewFile(uintptr(fds[0]), "kmsg"), os.NewFile(uintptr(fds[1]), "kmsg")
 	t.Cleanup(func() { r.Close(); w.Close() })
 	return fmt.Sprintf("/proc/self/fd/%d", fds[0]), w
 }
 
-// oomReports makes of the one report many: each with records' numbers and times of
-// its own, a victim of its own, in one of twenty control groups.
+// oomReports multiplies the report: each copy has its own record numbers, times and victim, in
+// one of twenty cgroups.
 type oomReports struct {
-	records [][]byte // behind number and time: flags, text
+	records [][]byte // without number and time: flags, text
 	seq     uint64
 	buf     []byte
 }
@@ -62,7 +62,7 @@ func readOOMReport(t testing.TB) *oomReports {
 	return r
 }
 
-// write writes report n, a record a write.
+// write writes report n, one record per write.
 func (r *oomReports) write(t testing.TB, w *os.File, n int) {
 	t.Helper()
 	for _, rec := range r.records {
@@ -77,9 +77,9 @@ func (r *oomReports) write(t testing.TB, w *os.File, n int) {
 	}
 }
 
-// TestOOMFlood: 4,500 reports of OOM kills, what a node once wrote in a minute, pass
-// through the reader of the kernel's log, all shipped rules, engine and journal. Each
-// of their lines is accounted for and each kill is reported.
+// TestOOMFlood: 4,500 reports of OOM kills, as a node once wrote in a minute, pass through the
+// reader of the kernel's log, all shipped rules, engine and journal. Each line is accounted for
+// and each kill is reported.
 func TestOOMFlood(t *testing.T) {
 	testall.Only(t)
 	const reports = 4500
@@ -109,11 +109,11 @@ func TestOOMFlood(t *testing.T) {
 		}
 		return counts
 	}
-	// The last ones are held back for the probe.
+	// The last ones are delayed to wait for the probe's event.
 	await.Until(t, "every kill", time.Minute, func() bool { return reported()["oom-kill-log"] >= reports })
 	t.Logf("%d reports, %d lines in %v; %v of CPU with the writer's", reports, lines,
 		time.Since(began).Round(time.Millisecond), (processTime(t) - before).Round(time.Millisecond))
-	// Of each report two lines match: its summary, and the one that names the victim.
+	// Two lines of each report match: its summary, and the one that names the victim.
 	if len(s.Lost) > 0 || s.Skipped > 0 || s.Cut > 0 || s.Lines != lines || s.Matched != 2*reports {
 		t.Errorf("%d lines written, %d reports; stats %+v", lines, reports, s)
 	}

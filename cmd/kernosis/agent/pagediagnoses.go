@@ -17,8 +17,8 @@ import (
 	"github.com/kernosis/kernosis/reporter/page"
 )
 
-// pageDiagnoses gives the web page the Diagnoses of the node: those that the worker knows, and runs by
-// hand. What happened in a run is read from its checkpoint.
+// pageDiagnoses provides the Diagnoses of the node to the web page: the worker's, and runs by hand.
+// It reads the details of a run from its checkpoint.
 type pageDiagnoses struct {
 	stateDir string
 	worker   *worker.Worker
@@ -27,22 +27,22 @@ type pageDiagnoses struct {
 	read map[string]readRun // by the path of the checkpoint
 }
 
-// readRun is a run as its checkpoint had it.
+// readRun is a run as read from its checkpoint, with the file's size and modification time.
 type readRun struct {
 	size    int64
 	changed time.Time
 	run     page.Diagnosis
 }
 
-// candidate is a Diagnosis that may be shown.
+// candidate is a Diagnosis that list may return.
 type candidate struct {
 	dir    string
 	id     string
 	at     time.Time
-	listed *worker.Listed // nil: by hand
+	listed *worker.Listed // nil for a run by hand
 }
 
-// list returns the newest, at most so many, and how many there are.
+// list returns the newest Diagnoses, at most the given number, and how many exist.
 func (d *pageDiagnoses) list(most int) (out []page.Diagnosis, all int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -66,11 +66,12 @@ func (d *pageDiagnoses) list(most int) (out []page.Diagnosis, all int, err error
 	for i := range found[:min(len(found), most)] {
 		out = append(out, d.diagnosis(&found[i], kept))
 	}
-	d.read = kept // of those that are no longer shown nothing is kept
+	d.read = kept // drops the runs that are no longer shown
 	return out, len(found), nil
 }
 
-// diagnosis returns one, from what was read before where its checkpoint has not changed.
+// diagnosis returns a Diagnosis. It reads its checkpoint only if that has changed since the last
+// time.
 func (d *pageDiagnoses) diagnosis(c *candidate, kept map[string]readRun) page.Diagnosis {
 	path := runner.SavedPath(worker.Checkpoints(c.dir), c.id)
 	out := page.Diagnosis{ID: c.id, Name: c.id}
@@ -87,7 +88,7 @@ func (d *pageDiagnoses) diagnosis(c *candidate, kept map[string]readRun) page.Di
 		return out
 	}
 	out.Name, out.Trigger, out.OperationSet, out.Subject = l.Name, l.Trigger, l.OperationSet, l.Subject
-	if out.Started.IsZero() { // it has not begun, or was refused
+	if out.Started.IsZero() { // it has not started, or was refused
 		out.Started, out.Phase, out.Ended = l.Taken, string(l.Phase), l.Ended
 		out.Message = strings.TrimSuffix(l.Reason+": "+l.Message, ": ")
 	}
@@ -102,7 +103,7 @@ func readRunOf(c *candidate) page.Diagnosis {
 	return onPage(v)
 }
 
-// onPage is a run as the web page shows it.
+// onPage converts a run for the web page.
 func onPage(v *diagnosis.View) page.Diagnosis {
 	rep := v.Report
 	d := page.Diagnosis{
@@ -168,9 +169,9 @@ func (d *pageDiagnoses) drawing(id string) ([]byte, error) {
 	return nil, fs.ErrNotExist
 }
 
-// forget gives back what was read.
+// forget releases the runs that were read.
 func (d *pageDiagnoses) forget() {
-	if !d.mu.TryLock() { // list reads, perhaps from a disk that hangs, and replaces it
+	if !d.mu.TryLock() { // list is running, perhaps on a disk that hangs, and replaces them
 		return
 	}
 	defer d.mu.Unlock()

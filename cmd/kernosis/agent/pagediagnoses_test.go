@@ -20,7 +20,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/page"
 )
 
-// A run in the state folder is on the page with its steps, what it would have repaired, and its graph.
+// The page shows a run in the state folder with its steps, withheld repairs, and graph.
 func TestRunsOnThePage(t *testing.T) {
 	state := t.TempDir()
 	byHand := diagnosis.DirByHand(state)
@@ -93,7 +93,7 @@ func TestRunsOnThePage(t *testing.T) {
 	}
 }
 
-// observes is a gate that lets nothing be repaired.
+// observes is a gate that allows no repair.
 type observes struct{}
 
 func (observes) Allow(context.Context, *runner.Action) (runner.Decision, error) {
@@ -127,11 +127,11 @@ func TestAWaitingRunOnThePage(t *testing.T) {
 	}
 }
 
-// While Diagnoses are read from a disk that hangs, the page does not wait to forget them: it
-// would answer nobody.
+// While Diagnoses are read from a disk that hangs, forget does not wait: otherwise the page would
+// not answer any more.
 func TestPageForgetsWithoutWaiting(t *testing.T) {
 	d := &pageDiagnoses{read: map[string]readRun{"a": {}}}
-	d.mu.Lock() // as list has it while it reads
+	d.mu.Lock() // as list holds it while it reads
 	d.forget()
 	d.mu.Unlock()
 	if d.forget(); d.read != nil {

@@ -30,16 +30,16 @@ import (
 	"github.com/kernosis/kernosis/reporter/web"
 )
 
-// parts are what a running agent is made of.
+// parts are the components of a running agent.
 type parts struct {
 	version  string
-	cfg      Config // the state folder and remembered services are filled in by parts
+	cfg      Config // parts fills in the state folder and remembered services
 	log      *slog.Logger
 	stdout   io.Writer
-	stateDir string // as configured
-	noState  error  // why that can't be used; nil: it is
+	stateDir string // as configured; cfg.StateDir may differ
+	noState  error  // why stateDir can't be used; nil: it is used
 
-	changed   func() bool // whether the files of rules have changed
+	changed   func() bool // reports whether the rule files have changed
 	rules     *detector.RuleSet
 	monitors  *npd.Set
 	journal   *journal.Journal
@@ -47,31 +47,31 @@ type parts struct {
 	agent     *pipeline
 	probes    *probes
 	pods      *podSource
-	diagnoses *kube.Store // of the API server; nil: there is none
+	diagnoses *kube.Store // in the API server; nil without a cluster
 	mutes     *muteFile
 	sources   *collector.Sources
 	logs      *logsource.Sources
 	checks    []*plugin.Runner
 	stats     []*systemstats.Collector
-	intake    *ingest.Intake // of what problem daemons report; nil: there are none
-	reports   *ingest.Server // nil: they can't report
-	noReports error          // why
+	intake    *ingest.Intake // receives reports of problem daemons; nil if none is configured
+	reports   *ingest.Server // nil if daemons can't report
+	noReports error          // why reports is nil
 	self      *selfCheck
 	services  *serviceProbes
 
-	started atomic.Bool // sources are attached
+	started atomic.Bool // whether sources are attached
 	closers []func() error
 }
 
-// open opens the parts, each behind those that it needs. They are closed in the opposite order.
+// open opens the parts, each after those it depends on. They are closed in reverse order.
 func (p *parts) open() error {
 	for _, open := range []func() error{
 		p.openState,
-		p.openRules, // also of services that an earlier run has found
+		p.openRules, // includes rules of services that an earlier run found
 		p.dropRights,
 		p.openJournal, p.openEngine, p.openProbes, p.openPods, p.openDiagnoses,
 		p.restore,
-		p.openCluster, // what the restore journals again the last run has reported
+		p.openCluster, // after restore: the last run has already reported the entries that it journals again
 		p.openMutes, p.openKernel, p.openLogs, p.openChecks, p.openStats, p.openReports, p.openSelfCheck, p.openServices,
 	} {
 		if err := open(); err != nil {
@@ -81,7 +81,7 @@ func (p *parts) open() error {
 	return nil
 }
 
-// onClose adds what is done when the agent ends, before what was added earlier.
+// onClose adds a function to call when the agent ends, in reverse order of adding.
 func (p *parts) onClose(f func() error) { p.closers = append(p.closers, f) }
 
 func (p *parts) close() error {
@@ -188,7 +188,7 @@ func (p *parts) reportLasting(emit collector.Emit) {
 	p.self.reportLasting(emit)
 }
 
-// check returns why the agent does not do its work; nil: it does.
+// check returns why the agent does not work, or nil.
 func (p *parts) check() error { return errors.Join(p.sources.Check(time.Now()), p.agent.check()) }
 
 func (p *parts) ready() error {
@@ -198,7 +198,7 @@ func (p *parts) ready() error {
 	return p.check()
 }
 
-// access says who may read what the agent serves.
+// access returns the access control of the agent's HTTP endpoints.
 func (c *Config) access(m *metrics.Metrics, log *slog.Logger) (*web.AccessConfig, error) {
 	to := c.Metrics.Access()
 	to.Counts, to.Log = web.NewCounts(), log
@@ -237,7 +237,7 @@ func (p *parts) serve(ctx context.Context, g *errgroup.Group) error {
 	return output.Failed(web.ListenAndServe(ctx, g, p.log, address(p.cfg.NPD.Address, p.cfg.NPD.Port), "/conditions", access, status))
 }
 
-// start runs the parts until ctx ends.
+// start starts the parts, which run until ctx ends.
 func (p *parts) start(ctx context.Context, g *errgroup.Group) {
 	if p.cfg.RulesDir != "" {
 		g.Go(func() error { return p.watchRules(ctx) })

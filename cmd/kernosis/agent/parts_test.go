@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Parts are closed in the opposite order, also behind an error, and no error is lost.
+// Parts are closed in reverse order, also after an error, and no error is lost.
 func TestPartsAreClosed(t *testing.T) {
 	var p parts
 	var closed []int

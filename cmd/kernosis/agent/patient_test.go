@@ -10,7 +10,7 @@ import (
 	"github.com/kernosis/kernosis/collector/bounded"
 )
 
-// Whoever does not read what the agent prints does not hold it up.
+// A reader that does not read the agent's output does not block the agent.
 func TestOutputThatNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads, writes := io.Pipe()
@@ -21,7 +21,7 @@ func TestOutputThatNobodyReads(t *testing.T) {
 			if _, err := p.Write(line); !errors.Is(err, bounded.ErrLate) || time.Since(began) != want {
 				t.Errorf("write %d: %v after %v", i, err, time.Since(began))
 			}
-			copy(line, "other") // it is the caller's again
+			copy(line, "other") // the caller may reuse the buffer
 		}
 		got := make([]byte, 10)
 		if n, err := reads.Read(got); err != nil || string(got[:n]) != "first" {

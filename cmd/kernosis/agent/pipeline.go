@@ -25,69 +25,69 @@ import (
 	"github.com/kernosis/kernosis/reporter/page"
 )
 
-// pipeline is the path of one event: engine, journal, output. It serialises what
-// comes from the sources.
+// pipeline passes each event through engine, journal and output. It serialises the events of all
+// sources.
 type pipeline struct {
 	stateDir string
 	log      *slog.Logger
 	metrics  *metrics.Metrics
-	problems *metrics.Problems // node-problem-detector's; nil: not wanted
+	problems *metrics.Problems // node-problem-detector's metrics; nil if not served
 	journal  *journal.Journal
 	out      console.Writer
 	canary   func(*event.CanaryData)
-	patterns func(*logpattern.Set) // sets what the logs look for
-	lasting  func(collector.Emit)  // has the sources report once more what lasts
-	cluster  *clusterReporter      // nil: there is none
-	page     *page.Page            // nil: none is served
-	causes   *worker.Worker        // nil: none are looked for
-	pods     nodePods              // nil: nobody says which pods the node has
+	patterns func(*logpattern.Set) // sets the patterns that the logs look for
+	lasting  func(collector.Emit)  // makes the sources report their lasting states once more
+	cluster  *clusterReporter      // nil without a cluster
+	page     *page.Page            // nil if no page is served
+	causes   *worker.Worker        // nil if diagnosing is off
+	pods     nodePods              // nil if the node's pods are unknown
 
-	reloading sync.Mutex // held while rules are read and put in force
+	reloading sync.Mutex // held while rules are read and applied
 
 	mu       sync.Mutex
 	engine   *detector.Engine
 	time     hostfs.Timekeeper
-	armed    time.Duration // since boot: when run looks at the engine next
-	hung     bool          // the state disk, when run looked last; run's
-	roomless uint64        // events of sources without room, when run looked last; its own
-	// wake is reported that the engine has a deadline before that.
+	armed    time.Duration // time since boot at which run next looks at the engine
+	hung     bool          // whether the state disk hung when run looked last; used by run only
+	roomless uint64        // events of sources beyond the limit when run looked last; used by run only
+	// wake receives when the engine gets a deadline before armed.
 	wake chan struct{}
-	// recheck is reported that the state disk hangs, or does so no more.
+	// recheck receives when the state disk begins to hang, and when it stops hanging.
 	recheck chan struct{}
-	// unreported is how many entries that report something wait for flushEntries; soon settles
-	// those of logs. Guarded by mu.
+	// unreported counts the entries with transitions that wait for flushEntries; the timer soon
+	// settles those of logs. Guarded by mu.
 	unreported int
 	soon       *time.Timer
-	beat       atomic.Int64 // when time was let pass in the engine last, in nanoseconds since boot
-	losing     bool         // entries are lost since the last one that was written; guarded by mu, as written is
-	// saw are the sources that saw when the run of this boot before ended, which was at the time
-	// ended since boot. Set by restore.
+	beat       atomic.Int64 // when run last advanced the engine's time, in nanoseconds since boot
+	losing     bool         // whether entries were lost since the last written one; guarded by mu, as written is
+	// saw has the sources that were up when the previous run of this boot ended; ended is that
+	// time, since boot. Set by restore.
 	saw     map[string]bool
 	ended   time.Duration
-	written uint64 // the journal's newest written entry, when noteLoss looked last
+	written uint64 // the journal's newest written entry when noteLoss was last called
 }
 
-// What the state folder has: the journal, and the engine's state.
+// Names in the state folder: the journal's folder, and the file of the engine's state.
 const (
 	JournalDir = "journal"
 	EngineFile = "engine.json"
 )
 
-// now is the engine's and the wall clock's time. The lock is held.
+// now returns the wall clock's and the engine's time. The lock is held.
 func (a *pipeline) now() event.Moment {
 	wall, boot := a.time.Now()
 	return event.Moment{Wall: wall, Boot: boot}
 }
 
-// observe is the Emit of sources that can't emit an event again: nothing is kept back.
+// observe is the Emit of sources that can't emit an event again. It settles each event at once.
 func (a *pipeline) observe(ev *event.Event) {
 	a.take(ev)
 	a.settle()
 }
 
-// settle is for sources that can emit events again, which are done with those that they have
-// emitted: a ring that gives records back, a log whose position is saved. When it returns all
-// are in the journal, and printed, unless the state disk hangs.
+// settle flushes all events that were emitted. Sources that can emit events again call it before
+// they finish with these: a ring before it releases records, a log before it saves its position.
+// When settle returns, all events are in the journal and printed, unless the state disk hangs.
 func (a *pipeline) settle() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -100,7 +100,7 @@ const (
 	reportWithin   = 5 * time.Millisecond
 )
 
-// takeLine is the Emit of logs, which settle seldom.
+// takeLine is the Emit of logs, which rarely settle.
 func (a *pipeline) takeLine(ev *event.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -130,10 +130,10 @@ func (a *pipeline) take(ev *event.Event) {
 	a.handle(ev)
 }
 
-// handle gives an event to the engine, unless it is known already. The lock is held.
+// handle passes an event to the engine, unless the engine has seen it. The lock is held.
 func (a *pipeline) handle(ev *event.Event) {
 	if a.engine.Seen(ev) {
-		return // handled before a restart, but not yet given back to the kernel
+		return // handled before a restart, but not yet released to the kernel
 	}
 	ev.PodLabels = a.podLabels(ev)
 	at := a.now()
@@ -146,17 +146,17 @@ func (a *pipeline) handle(ev *event.Event) {
 	a.poke()
 }
 
-// step gives an event to the engine, and records what follows.
+// step passes an event to the engine, and records the result.
 func (a *pipeline) step(ev *event.Event, at event.Moment) {
 	e := journal.NewEntry(at)
 	e.Event, e.Transitions = ev, a.engine.Observe(ev, e.Moment())
 	a.metrics.Event(ev, time.Since(e.Now))
-	if a.engine.Changed() { // else it is a gauge as it was: nothing that a replay needs
+	if a.engine.Changed() { // else it is an unchanged gauge, which a replay doesn't need
 		a.record(e)
 	}
 }
 
-// tick lets time pass in the engine.
+// tick advances the engine's time.
 func (a *pipeline) tick() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -170,7 +170,7 @@ func (a *pipeline) tick() {
 	a.flushEntries()
 }
 
-// flush records what rate limits withhold: the agent ends.
+// flush records the events that rate limits withhold, at the agent's end.
 func (a *pipeline) flush() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -181,8 +181,8 @@ func (a *pipeline) flush() {
 	a.flushEntries()
 }
 
-// replace puts new rules in force. What lasts was reported before, to the rules until now: it is
-// reported once more to those that are new.
+// replace puts new rules in force. Lasting states were reported to the previous rules only, so they
+// are reported once more to the rules that are new.
 func (a *pipeline) replace(rules *detector.RuleSet) {
 	added, sources := a.install(rules)
 	if len(added) == 0 {
@@ -198,8 +198,8 @@ func (a *pipeline) replace(rules *detector.RuleSet) {
 	a.lasting(take) // not under the lock: a source may report at once
 }
 
-// install is replace for what begins from now on. It returns the names of the rules that are new,
-// and how the sources are.
+// install puts rules in force for events from now on. It returns the names of the new rules, and
+// the states of the sources.
 func (a *pipeline) install(rules *detector.RuleSet) (added []string, sources []detector.SourceState) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -208,12 +208,12 @@ func (a *pipeline) install(rules *detector.RuleSet) (added []string, sources []d
 	e.Transitions = a.engine.Replace(rules, e.Moment())
 	a.report(e)
 	a.setConditions()
-	// Behind the engine: what the new patterns find, its rules know.
+	// After the engine, so that its rules know what the new patterns find.
 	a.patterns(rules.PatternSet())
 	return added, a.engine.Sources()
 }
 
-// takeLasting gives an event that lasts to rules that are newer than it.
+// takeLasting passes an event of a lasting state to rules that are newer than the event.
 func (a *pipeline) takeLasting(ev *event.Event, rules []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -226,7 +226,7 @@ func (a *pipeline) takeLasting(ev *event.Event, rules []string) {
 	a.report(e)
 }
 
-// report has a step recorded, written and reported, if something followed from it. The lock is held.
+// report records, writes and reports a step if it has any effect. The lock is held.
 func (a *pipeline) report(e journal.Entry) {
 	if e.Event != nil || e.Boot != "" || len(e.Transitions) > 0 {
 		a.record(e)
@@ -235,11 +235,11 @@ func (a *pipeline) report(e journal.Entry) {
 	a.poke()
 }
 
-// record gives one step to journal, metrics and output. The journal is first: nothing is
-// reported or printed before flushEntries has found the entry written, unless the disk hangs.
-// Then the entry waits in memory, and is reported
-// ([ADR 19](docs/adr/0019-state-disk-that-hangs.md)). To wait for each entry on its own costs
-// more than all the rest. The lock is held.
+// record adds one step to journal, metrics and output. The journal comes first: nothing is
+// reported or printed before flushEntries has found the entry written. Only if the disk hangs, the
+// entry is reported while it waits in memory
+// ([ADR 19](docs/adr/0019-state-disk-that-hangs.md)). Entries are flushed together, because waiting
+// for each one costs more than all the rest. The lock is held.
 func (a *pipeline) record(e journal.Entry) {
 	a.causes.Observe(e.Transitions, e.Now)
 	for _, t := range e.Transitions {
@@ -263,7 +263,7 @@ func (a *pipeline) record(e journal.Entry) {
 	}
 }
 
-// flushEntries has what was recorded written, then reported and printed. The lock is held.
+// flushEntries writes the recorded entries, then reports and prints them. The lock is held.
 func (a *pipeline) flushEntries() {
 	changed := a.unreported > 0
 	a.unreported = 0
@@ -277,7 +277,7 @@ func (a *pipeline) flushEntries() {
 	}
 }
 
-// noteLoss logs that journal entries are lost, once until one is written.
+// noteLoss logs that journal entries are lost, once until the next entry is written.
 func (a *pipeline) noteLoss(err error) {
 	written := a.journal.Written()
 	switch {
@@ -296,8 +296,8 @@ func (a *pipeline) conditions() []problem.Condition {
 	return a.engine.Conditions()
 }
 
-// reportConditions reports conditions as an earlier run has left them to the metrics and the
-// cluster: no transition does.
+// reportConditions reports the conditions of an earlier run to the metrics and the cluster, because
+// no transition reports them.
 func (a *pipeline) reportConditions() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -313,8 +313,8 @@ func (a *pipeline) setConditions() {
 	a.cluster.set(conditions)
 }
 
-// poke makes sure that run looks at the engine by its next deadline. To wake it for each
-// event would cost more than the event.
+// poke makes sure that run looks at the engine by its next deadline. Waking run for each event
+// would cost more than the event.
 func (a *pipeline) poke() {
 	if due, ok := a.engine.NextDeadline(); !ok || due.Boot >= a.armed {
 		return
@@ -325,18 +325,18 @@ func (a *pipeline) poke() {
 	}
 }
 
-// SaveEvery bounds what a restart has to replay from the journal.
+// SaveEvery is how often the engine's state is saved. It bounds what a restart replays from the journal.
 const SaveEvery = 30 * time.Second
 
-// lastSaveWithin is how long the end waits for the state disk.
+// lastSaveWithin is how long the last save waits for the state disk.
 const lastSaveWithin = 5 * time.Second
 
-// run lets time pass and saves the engine's state until ctx ends.
+// run advances the engine's time and saves its state until ctx ends.
 func (a *pipeline) run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	nextSave := hostfs.BootTime() + SaveEvery
-	saved := make(chan error, 1) // of the save that goes on
+	saved := make(chan error, 1) // result of the save in progress
 	saving := false
 	for {
 		select {
@@ -358,10 +358,10 @@ func (a *pipeline) run(ctx context.Context) error {
 		now := hostfs.BootTime()
 		if !saving && now >= nextSave {
 			saving = true
-			go func() { saved <- a.save(ctx) }() // the disk may hang, and time passes
+			go func() { saved <- a.save(ctx) }() // the disk may hang, but time must go on
 			nextSave = now + SaveEvery
 		}
-		next := now + hostfs.UntilBeat(5*time.Second) // gauges are at most so old
+		next := now + hostfs.UntilBeat(5*time.Second) // bounds the age of gauges
 		a.mu.Lock()
 		if d, ok := a.engine.NextDeadline(); ok && d.Boot < next {
 			next = d.Boot
@@ -373,7 +373,7 @@ func (a *pipeline) run(ctx context.Context) error {
 	}
 }
 
-// measure sets the gauges that follow from the engine's state.
+// measure sets the gauges derived from the engine's state.
 func (a *pipeline) measure() {
 	a.mu.Lock()
 	problems, stats := a.engine.Problems(), a.engine.Stats()
@@ -394,29 +394,29 @@ func (a *pipeline) measure() {
 	a.roomless = stats.Sources
 }
 
-// stateVersion changes when an older version of Kernosis must not read the form any more.
-// The engine's part and the worker's have forms of their own.
+// stateVersion changes when older versions of Kernosis must not read the format any more. The
+// engine's and the worker's parts have versions of their own.
 const stateVersion = 1
 
-// state is what a restart needs besides the journal.
+// state is the saved state that a restart needs besides the journal.
 type state struct {
-	BootID string          `json:"bootID"` // problems of an earlier boot are gone with it
-	Seq    uint64          `json:"seq"`    // the journal entry up to which Engine has seen
+	BootID string          `json:"bootID"` // problems of an earlier boot ended with it
+	Seq    uint64          `json:"seq"`    // the last journal entry that Engine includes
 	Engine json.RawMessage `json:"engine"`
-	Causes json.RawMessage `json:"causes,omitempty"` // the worker's, likewise
+	Causes json.RawMessage `json:"causes,omitempty"` // the worker's state, likewise
 }
 
-// hangsAfter is how long the state disk may take before the agent reports that it hangs. A
-// busy one takes a second or two.
+// hangsAfter is how long the state disk may take before the agent reports that it hangs. A busy
+// disk takes a second or two.
 const hangsAfter = 5 * time.Second
 
-// diskHangs reports whether the state disk does not answer.
+// diskHangs reports whether the state disk hangs.
 func (a *pipeline) diskHangs() bool { return a.journal.Stats().Late >= hangsAfter }
 
-// stuckAfter is how old the last beat may be: it comes every five seconds.
+// stuckAfter is how old the last beat may be. Beats come every five seconds.
 const stuckAfter = 20 * time.Second
 
-// check returns why the engine does nothing; nil: it works.
+// check returns an error if the engine is stuck.
 func (a *pipeline) check() error {
 	at := a.beat.Load()
 	if ago := hostfs.BootTime() - time.Duration(at); at != 0 && ago > stuckAfter {
@@ -427,8 +427,8 @@ func (a *pipeline) check() error {
 
 func (a *pipeline) statePath() string { return filepath.Join(a.stateDir, EngineFile) }
 
-// save has the state written behind the journal entries that it is of, and both survive a
-// power failure. It waits for that until ctx ends.
+// save writes the state after the journal entries that it includes, and syncs both so that they
+// survive a power failure. It waits for that until ctx ends.
 func (a *pipeline) save(ctx context.Context) error {
 	a.mu.Lock()
 	snapshot, err := a.engine.Snapshot()
@@ -446,9 +446,9 @@ func (a *pipeline) save(ctx context.Context) error {
 	return a.journal.Sync(ctx)
 }
 
-// restore brings the engine to where the last run of this boot ended, however
-// it ended: from the saved state, then by replaying the journal behind it. What is otherwise
-// than it was reported, because of a boot or of other rules, is reported.
+// restore brings the engine to the state in which the last run of this boot ended, however it
+// ended: it loads the saved state, then replays the later journal entries. Anything that differs
+// from what was last reported, because of a reboot or changed rules, is reported.
 func (a *pipeline) restore() error {
 	var st state
 	unread := false
@@ -481,9 +481,10 @@ func (a *pipeline) restore() error {
 			a.log.Warn("saved state that does not fit is not kept", "error", err)
 		}
 	}
-	// A saved state of this boot is followed by entries of this boot. Without one the journal
-	// says which entries are, once the agent started; before that the clock does. Behind a state
-	// of an earlier boot all have to be read: after a power failure numbers are given again.
+	// Entries after a saved state of this boot are of this boot. Without a saved state, an entry's
+	// boot is known from the journal once it has noted a start of the agent, and before that from
+	// the clock. With a state of an earlier boot, all entries have to be read, because sequence
+	// numbers are reused after a power failure.
 	after, known, ours := st.Seq, st.Seq > 0, true
 	if earlierBoot {
 		after, known, ours = 0, true, false
@@ -499,7 +500,7 @@ func (a *pipeline) restore() error {
 			return nil
 		}
 		before.note(e.Transitions)
-		if e.BootTime == 0 { // versions before this form of the engine's state did not note it
+		if e.BootTime == 0 { // earlier versions did not record it
 			e.BootTime = event.Duration(max(e.Now.Sub(booted), 0))
 		}
 		var repeated []problem.Transition

@@ -9,8 +9,8 @@ import (
 	"github.com/kernosis/kernosis/detector"
 )
 
-// podLabels returns the labels that an event is to have: those of its container's pod, where
-// a rule in force reads them. The agent's lock is held.
+// podLabels returns the labels to add to an event: those of its container's pod, if a rule in force
+// reads them. The agent's lock is held.
 func (a *pipeline) podLabels(ev *event.Event) map[string]string {
 	if ev.Container == nil || ev.Container.PodUID == "" || a.pods == nil || len(a.engine.Rules().PodLabelReaders()) == 0 {
 		return nil
@@ -19,7 +19,7 @@ func (a *pipeline) podLabels(ev *event.Event) map[string]string {
 	return event.SafeLabels(p.Labels)
 }
 
-// namePod adds the names of a container's pod.
+// namePod sets the name and namespace of a container's pod.
 func (a *pipeline) namePod(c *event.Container) {
 	if a.pods == nil {
 		return
@@ -29,12 +29,12 @@ func (a *pipeline) namePod(c *event.Container) {
 	}
 }
 
-// awaitPodsFor is how long events wait for the first list of the node's pods. The rings keep
-// them meanwhile.
+// awaitPodsFor is how long events wait for the first list of the node's pods. Until then they stay in
+// the ring buffers.
 const awaitPodsFor = 3 * time.Second
 
-// awaitPods waits until the pods are listed, where rules read their labels: else what
-// happened while no agent ran would have none.
+// awaitPods waits until the pods are listed if rules read pod labels. Otherwise events that
+// happened while no agent ran would have no labels.
 func (a *pipeline) awaitPods(ctx context.Context, rules *detector.RuleSet) {
 	if a.pods == nil || len(rules.PodLabelReaders()) == 0 {
 		return
@@ -44,7 +44,7 @@ func (a *pipeline) awaitPods(ctx context.Context, rules *detector.RuleSet) {
 	a.pods.Await(ctx)
 }
 
-// warnOfLabels logs rules that read labels which no event will have.
+// warnOfLabels logs a warning if rules read pod labels but the node's pods are unknown.
 func (a *pipeline) warnOfLabels(rules *detector.RuleSet) {
 	if readers := rules.PodLabelReaders(); a.pods == nil && len(readers) > 0 {
 		a.log.Warn("pod.labels is empty in all events: no API server, no kubelet-url and no pods-file says which pods there are", "rules", readers)

@@ -16,8 +16,8 @@ import (
 
 const labelRule = "apiVersion: rules.kernosis.io/v1\nrules:\n- {name: by-label, events: [oomkill], when: 'pod.labels.team == \"db\"', reason: R, message: m}\n"
 
-// Labels are asked for only while a rule reads them, and what is said of them where nobody
-// has them is said to whom reads them alone.
+// Labels are only looked up while a rule reads them, and the warning about unknown pods is only
+// logged if a rule reads labels.
 func TestAgentAddsPodLabelsWhereRulesReadThem(t *testing.T) {
 	load := func(text string) *detector.RuleSet {
 		t.Helper()

@@ -19,25 +19,25 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
 
-// nodePods knows the node's pods, deleted ones for some minutes.
+// nodePods looks up the node's pods, including recently deleted ones for some minutes.
 type nodePods interface {
 	Pod(uid string) (pods.Pod, bool)
 	Named(namespace, name string) (pods.Pod, bool)
-	Known(at time.Time) bool   // whether all pods are known that the node had then
-	Await(ctx context.Context) // until the pods have been listed
+	Known(at time.Time) bool   // whether all pods that the node had at that time are known
+	Await(ctx context.Context) // waits until the pods have been listed
 }
 
-// podSource is where the agent knows the node's pods from.
+// podSource provides the node's pods.
 type podSource struct {
 	nodePods
-	run     func(context.Context) error // nil: somebody else runs it
-	whole   operation.Pods              // has them whole, where a diagnosis asks; nil: nobody does
-	failure func() error                // why kubelet could not be asked; nil: it is not
-	// doubt is why tenants must not have operations run on what whole says; nil: they may.
+	run     func(context.Context) error // nil: another part runs it
+	whole   operation.Pods              // reads whole pods for diagnoses; nil: not available
+	failure func() error                // returns why kubelet's pods could not be read; nil: kubelet is not the source
+	// doubt is why operations of tenants must not rely on whole; nil: they may.
 	doubt error
 }
 
-// openPods makes what knows the node's pods, where somebody does and somebody needs them.
+// openPods creates the source of the node's pods, if there is one and a part needs it.
 func (p *parts) openPods() (err error) {
 	cfg := &p.cfg
 	asks, why := cfg.Probes.asksKubelet()
@@ -61,7 +61,7 @@ func (p *parts) openPods() (err error) {
 	return nil
 }
 
-// podsOfServer watches the API server.
+// podsOfServer returns a source that watches the API server.
 func podsOfServer(of *cluster, seen *probes) (*podSource, error) {
 	whole, err := pods.NewReader(of.api, of.node)
 	if err != nil {
@@ -80,8 +80,8 @@ func podsOfServer(of *cluster, seen *probes) (*podSource, error) {
 	return &podSource{nodePods: watch, run: watch.Run, whole: whole}, nil
 }
 
-// podsOfKubelet asks kubelet again and again, and sooner where somebody asks for a pod that is
-// not known: then it is a new one.
+// podsOfKubelet returns a source that polls kubelet, and polls at once when an unknown pod is looked
+// up, because that pod is new.
 func (p *parts) podsOfKubelet() (*podSource, error) {
 	c := p.cfg.Probes.source(p.cfg.HostRoot)
 	whole, err := podsource.NewReader(c)
@@ -107,7 +107,7 @@ func (p *parts) podsOfKubelet() (*podSource, error) {
 	return s, nil
 }
 
-// replace hands a whole set of pods over to who knows them by their UIDs.
+// replace replaces the pods in known with list.
 func replace(known *pods.Listed, list []*probe.Pod, at time.Time) {
 	now := make([]pods.Pod, len(list))
 	for i, l := range list {
@@ -125,9 +125,9 @@ func (s *podSource) tenantPod(ctx context.Context, in *kube.Store, of *v1alpha1.
 	switch {
 	case err == nil:
 		return tenancy.PodOf(p, of.Spec.PodReference)
-	case errors.Is(err, podsource.ErrNoPod): // a kubelet that starts does not have all yet
+	case errors.Is(err, podsource.ErrNoPod): // a starting kubelet does not have all pods yet
 		return tenancy.Pod{}, fmt.Errorf("%w: %w", worker.ErrLater, worker.ErrGone)
-	case s.failure != nil: // it may answer later
+	case s.failure != nil: // kubelet may answer later
 		return tenancy.Pod{}, fmt.Errorf("%w: %w", worker.ErrLater, err)
 	}
 	return tenancy.Pod{}, in.Explain(ctx, "pod of the Diagnosis", err)

@@ -26,7 +26,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// kubeletOf answers with a list of pods as kubelet does, and has its certificate in a file.
+// kubeletOf starts a server that answers with a list of pods as kubelet does, with its certificate
+// in a file.
 func kubeletOf(t *testing.T) (url, cert string, answer *atomic.Value) {
 	t.Helper()
 	answer = &atomic.Value{}
@@ -63,7 +64,7 @@ func openTestPods(t *testing.T, s probeSettings) (*podSource, error) {
 	return p.pods, err
 }
 
-// A pod that the list does not have yet is asked for, and known a moment later.
+// If the list lacks a pod, kubelet is polled at once, and the pod is known a moment later.
 func TestKubeletIsAskedForAPodThatIsNew(t *testing.T) {
 	url, cert, answer := kubeletOf(t)
 	s, err := openTestPods(t, probeSettings{PodsFrom: PodsFromKubelet, KubeletURL: url, KubeletCert: cert})
@@ -76,7 +77,7 @@ func TestKubeletIsAskedForAPodThatIsNew(t *testing.T) {
 	t.Cleanup(func() { cancel(); <-ended })
 	await.Until(t, "kubelet refuses", 5*time.Second, func() bool { return errors.Is(s.failure(), fs.ErrPermission) })
 	answer.Store(podList(podText("shop", "db-0", "u-0", "api")))
-	s.Named("shop", "db-0") // has it asked sooner
+	s.Named("shop", "db-0") // makes the agent poll sooner
 	s.Await(t.Context())
 	if err := s.failure(); err != nil {
 		t.Error(err)
@@ -101,7 +102,7 @@ func TestKubeletIsAskedForAPodThatIsNew(t *testing.T) {
 	}
 }
 
-// What a tenant may look at follows from kubelet's list only where kubelet has proved who it is.
+// Kubelet's list decides what a tenant may look at only if kubelet's certificate is verified.
 func TestATenantsPodOfKubelet(t *testing.T) {
 	url, cert, answer := kubeletOf(t)
 	of := func(name string) *v1alpha1.Diagnosis {
@@ -130,7 +131,7 @@ func TestATenantsPodOfKubelet(t *testing.T) {
 	if _, err := s.tenantPod(t.Context(), nil, of("db-0")); !isRefusal(err) || !strings.Contains(err.Error(), "certificate is not verified") {
 		t.Errorf("of somebody who answers in kubelet's place: %v", err)
 	}
-	// Who is no tenant looks at what kubelet says.
+	// Outside of tenancy, kubelet's answer is used.
 	if p, err := s.whole.Pod(t.Context(), "shop", "db-0"); err != nil || p.UID != "u-0" {
 		t.Errorf("%+v, %v", p, err)
 	}

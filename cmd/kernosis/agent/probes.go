@@ -24,7 +24,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
 
-// probes is what observes kubelet's probes. A nil one is switched off.
+// probes observes kubelet's probes. A nil probes is switched off.
 type probes struct {
 	cfg      Config
 	log      *slog.Logger
@@ -32,12 +32,13 @@ type probes struct {
 	manager  *probe.Manager
 	vitals   *vitals.Watcher
 	observer *observe.Observer
-	source   func(context.Context) error // of the pods of a file; nil: there is none
-	listed   *pods.Listed                // these; nil, too
-	failing  map[string]bool             // reported by an earlier process, by pod and group
+	source   func(context.Context) error // reads the pods from pods-file; nil without such a file
+	listed   *pods.Listed                // the pods of that file; nil likewise
+	failing  map[string]bool             // failing probes that an earlier process reported, by pod and group
 }
 
-// openProbes makes what keeps the books of probes; what sees them comes with open.
+// openProbes creates the manager, which tracks the results of probes. The observer, which detects
+// them, is created by open.
 func (p *parts) openProbes() error {
 	if p.cfg.Probes.Mode == ProbesOff {
 		return nil
@@ -48,7 +49,7 @@ func (p *parts) openProbes() error {
 	asks, _ := p.cfg.Probes.asksKubelet()
 	switch {
 	case p.cfg.Probes.PodsFile != "":
-		// Only a file of this machine may say that the agent probes a pod itself.
+		// Only a local file may make the agent probe a pod itself.
 		c.Prober = active.New(fs)
 		seen.listed = pods.NewListed(func() {})
 		f, err := podsource.NewFile(podsource.FileConfig{Path: p.cfg.Probes.PodsFile, Log: p.log, Sink: func(list []*probe.Pod, at time.Time) {
@@ -70,8 +71,8 @@ func (p *parts) openProbes() error {
 	return nil
 }
 
-// report takes the Manager's events. Where the container's cgroup is known, operations of a
-// Diagnosis can look at it.
+// report passes on the manager's events. It adds the container's cgroup if that is known, so that
+// operations of a Diagnosis can look at it.
 func (p *probes) report(ev *event.Event) {
 	if ev.Container != nil && ev.Cgroup == nil {
 		if path := p.vitals.Group(ev.Container.ID); path != "" {
@@ -81,7 +82,7 @@ func (p *probes) report(ev *event.Event) {
 	p.agent.observe(ev)
 }
 
-// wantsPods reports whether who knows the node's pods is to hand them over.
+// wantsPods reports whether the source of the node's pods has to pass them to p.
 func (p *probes) wantsPods() bool { return p != nil && p.source == nil }
 
 func (p *probes) take(list []*probe.Pod) {
@@ -89,7 +90,7 @@ func (p *probes) take(list []*probe.Pod) {
 	p.observer.Listed()
 }
 
-// whole has the API server's pods handed over.
+// whole returns the callbacks that pass the API server's pods to p.
 func (p *probes) whole() *pods.Whole {
 	return &pods.Whole{
 		Client: p.cfg.cluster.unlimited,
@@ -115,7 +116,7 @@ func (p *probes) whole() *pods.Whole {
 	}
 }
 
-// open makes what sees probes.
+// open creates the observer.
 func (p *probes) open(sources *collector.Sources) error {
 	if p == nil {
 		return nil
@@ -160,7 +161,7 @@ func (p *probes) wasFailing(k probe.Key) bool {
 	return false
 }
 
-// emit is what the sources' events go through.
+// emit returns an Emit that passes on the events which the observer does not take.
 func (p *probes) emit(next collector.Emit) collector.Emit {
 	if p == nil {
 		return next
@@ -172,12 +173,12 @@ func (p *probes) emit(next collector.Emit) collector.Emit {
 	}
 }
 
-// start observes until ctx ends.
+// start starts the manager and the observer, which run until ctx ends.
 func (p *probes) start(ctx context.Context, g *errgroup.Group) {
 	if p == nil {
 		return
 	}
-	// What makes probes sees their failures.
+	// The manager itself can see failures from now on.
 	p.reportState("probe", nil)
 	g.Go(func() error { return p.manager.Run(ctx) })
 	g.Go(func() error { return p.observer.Run(ctx) })
@@ -186,7 +187,7 @@ func (p *probes) start(ctx context.Context, g *errgroup.Group) {
 	}
 }
 
-// state reports that a part began or ceased to see.
+// state reports that a part of the observer began to work, or failed with err.
 func (p *probes) state(part string, err error) {
 	if err != nil {
 		p.log.Warn("kubelet's probes are only partly observed", "part", part, "error", err)
@@ -204,13 +205,13 @@ func (p *probes) reportState(stem string, err error) {
 	})
 }
 
-// targetsOf has kubelet's connections watched by the sources.
+// targetsOf makes the sources watch kubelet's connections.
 type targetsOf struct {
 	sources *collector.Sources
 	comms   []string
 }
 
-// ownTargets is the name of the source of targets.
+// ownTargets is the name of the target source that probes set.
 const ownTargets = "probes"
 
 func (t targetsOf) Set(list []observe.Target) error {

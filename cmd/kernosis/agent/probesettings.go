@@ -20,12 +20,11 @@ const (
 )
 
 const (
-	// ownToken and ownCA are what a pod has of its service account.
+	// ownToken and ownCA are the files of a pod's service account.
 	ownToken = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 	ownCA    = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
-	// kubeletHere is where kubelet serves if $NODE_IP does not say better: a certificate
-	// that others have signed has the node's address. kubeletCert is what it signs itself
-	// with.
+	// kubeletHere is kubelet's address unless $NODE_IP is set, which is better: a certificate
+	// signed by a CA has the node's address. kubeletCert is kubelet's self-signed certificate.
 	kubeletHere = "https://127.0.0.1:10250"
 	kubeletCert = "/var/lib/kubelet/pki/kubelet.crt"
 	none        = "none"
@@ -94,7 +93,7 @@ func (s *probeSettings) check(from config.Origins) error {
 	return errors.Join(errs...)
 }
 
-// source is how kubelet is asked; root is where the host's files are.
+// source returns how to reach kubelet; root is the root folder of the host.
 func (s *probeSettings) source(root string) podsource.KubeletConfig {
 	c := podsource.KubeletConfig{
 		URL: s.KubeletURL, CAFile: s.KubeletCA, CertFile: s.KubeletCert, Insecure: s.KubeletInsecure, TokenFile: s.KubeletToken,
@@ -122,7 +121,7 @@ func (s *probeSettings) source(root string) podsource.KubeletConfig {
 	return c
 }
 
-// asksKubelet reports whether kubelet is to be asked, and otherwise why not.
+// asksKubelet reports whether kubelet is asked, and if not, why.
 func (s *probeSettings) asksKubelet() (bool, string) {
 	switch {
 	case s.KubeletURL == none:
@@ -140,7 +139,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// comms are the names of processes, each once.
+// comms returns the process names, sorted and without duplicates.
 func (s *probeSettings) comms() []string {
 	out := slices.Clone(s.Process)
 	slices.Sort(out)

@@ -14,7 +14,7 @@ func TestProbeSettings(t *testing.T) {
 	good := probeSettings{Mode: ProbesObserve, PodsFrom: PodsFromAPI, Process: []string{"kubelet"}}
 	for name, c := range map[string]struct {
 		change func(s *probeSettings)
-		want   string // of the error; empty: none
+		want   string // text of the error; empty: no error
 	}{
 		"as it is":          {func(*probeSettings) {}, ""},
 		"off":               {func(s *probeSettings) { s.Mode, s.Process = ProbesOff, nil }, ""},
@@ -41,7 +41,7 @@ func TestProbeSettings(t *testing.T) {
 	}
 }
 
-// Without a word kubelet is trusted by its own certificate, where that is there.
+// By default kubelet is verified by its own certificate, if that exists.
 func TestKubeletOfTheNode(t *testing.T) {
 	root := t.TempDir()
 	s := probeSettings{KubeletURL: "https://127.0.0.1:10250"}

@@ -18,8 +18,8 @@ rules:
 - {name: flooded, events: [log], pattern: '^flood (?P<who>\w+)', groupBy: [match.who], reason: Flood, message: "${match.who}"}
 `
 
-// Whoever writes into a log that a rule reads can't push what others recorded out of the
-// journal, and each line counts, also after a restart.
+// A writer that floods a log which a rule reads can't push other entries out of the journal, and
+// each line counts, also after a restart.
 func TestAFloodLeavesTheJournalToOthers(t *testing.T) {
 	const lines, wide = 20_000, 200
 	path := filepath.Join(t.TempDir(), "app.log")

@@ -19,7 +19,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// The examples of docs/reports.md are taken.
+// The examples of docs/reports.md are valid.
 func TestDocumentedReports(t *testing.T) {
 	raw, err := os.ReadFile("../../../docs/reports.md")
 	if err != nil {
@@ -64,7 +64,7 @@ func TestDocumentedReports(t *testing.T) {
 	for {
 		_, err := in.Report(ingest.Peer{}, "", text)
 		if refusal, ok := err.(*ingest.Refusal); ok && refusal.Outcome == ingest.Closing { //nolint:errorlint // it is not wrapped
-			continue // Run begins
+			continue // Run has not started yet
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -146,7 +146,7 @@ func TestDaemonThatReportsNothingWrong(t *testing.T) {
 	stop()
 }
 
-// A condition of a daemon is no rule's.
+// Rules must not set a condition of a daemon.
 func TestConditionOfRuleAndDaemon(t *testing.T) {
 	load := func(rule, conditionType string) error {
 		dir := t.TempDir()
@@ -175,7 +175,7 @@ rules:
 	if err := load(strings.Replace(own, "%", "mine", 1), "GPUUnhealthy"); err == nil || !strings.Contains(err.Error(), "is set by rule mine") {
 		t.Errorf("got %v", err)
 	}
-	// One that stands in its place does.
+	// A rule that replaces the daemon's rule may set it.
 	if err := load(strings.Replace(own, "%", reportRuleName("gpu-monitor", "GPUUnhealthy"), 1), "GPUUnhealthy"); err != nil {
 		t.Error(err)
 	}

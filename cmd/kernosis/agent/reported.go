@@ -10,18 +10,18 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 )
 
-// problemKey is what identifies a problem.
+// problemKey identifies a problem.
 type problemKey struct{ rule, group string }
 
 func keyOf(p *problem.Problem) problemKey { return problemKey{p.Rule, p.Group} }
 
-// reportedState is what the runs before this have reported: problems that fire, and conditions.
+// reportedState is what earlier runs reported: firing problems, and conditions.
 type reportedState struct {
 	firing     map[problemKey]problem.Problem
 	conditions map[string]problem.Status
 }
 
-// add takes what a saved state says was reported.
+// add adds what was reported according to a saved state.
 func (r *reportedState) add(firing []problem.Problem, conditions []problem.Condition) {
 	for i := range firing {
 		r.firing[keyOf(&firing[i])] = firing[i]
@@ -31,7 +31,7 @@ func (r *reportedState) add(firing []problem.Problem, conditions []problem.Condi
 	}
 }
 
-// note takes what the journal says was reported.
+// note adds what was reported according to the journal.
 func (r *reportedState) note(transitions []problem.Transition) {
 	for _, t := range transitions {
 		switch p, c := t.Problem, t.Condition; {
@@ -46,9 +46,10 @@ func (r *reportedState) note(transitions []problem.Transition) {
 	}
 }
 
-// changes returns how the engine differs from what was reported, at now: problems that ended;
-// permanent ones that fire, or are hidden or not, by other rules; and conditions that are True
-// because of these. Others are Unknown until their sources see, and the engine reports them then.
+// changes returns the differences between the engine and what was reported, at now: problems that
+// ended; permanent problems that fire, or whose suppression or mute changed, because rules changed;
+// and conditions that these make True. Other conditions are Unknown until their sources are up, and
+// the engine reports them then.
 func (r *reportedState) changes(problems []problem.Problem, conditions []problem.Condition, now time.Time) []problem.Transition {
 	var ended, others []problem.Transition
 	lasts := map[problemKey]bool{}
@@ -80,8 +81,8 @@ func (r *reportedState) changes(problems []problem.Problem, conditions []problem
 	return append(ended, others...)
 }
 
-// started notes in the engine and the journal that nothing was watched until now, and reports
-// what is otherwise than the runs before have reported.
+// started records in the engine and the journal that nothing was watched until now, and reports
+// what differs from the reports of earlier runs.
 func (a *pipeline) started(before *reportedState) {
 	e := journal.NewEntry(a.now())
 	e.Boot = hostfs.BootID()
@@ -94,15 +95,14 @@ func (a *pipeline) started(before *reportedState) {
 	a.report(e)
 }
 
-// earlier returns how long ago the last run of this boot knew that a source sees; false: it did
-// not.
+// earlier returns how long ago the last run of this boot ended, and whether the source was up then.
 func (a *pipeline) earlier(stem string) (ago time.Duration, ok bool) {
 	return hostfs.BootTime() - a.ended, a.saw[stem]
 }
 
-// unrepeated returns what the journal says of problems and the engine, which has repeated the
-// same step by other rules, does not: their ends, and of permanent ones that they fire, with the
-// evidence that the engine has.
+// unrepeated returns the transitions of problems that the journal recorded but the engine did not
+// repeat in the replay, because rules changed: ends of problems, and permanent problems that fire,
+// with the engine's evidence.
 func unrepeated(recorded, repeated []problem.Transition, engine func() []problem.Problem) (out []problem.Transition) {
 	for _, t := range recorded {
 		p := t.Problem
@@ -125,5 +125,5 @@ func unrepeated(recorded, repeated []problem.Transition, engine func() []problem
 	return out
 }
 
-// alike reports whether both are the same problem in the same state.
+// alike reports whether a and b are the same problem in the same state.
 func alike(a, b *problem.Problem) bool { return keyOf(a) == keyOf(b) && a.State == b.State }

@@ -14,12 +14,12 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// fallbackReason stands in for the daemon's, which there always is.
+// fallbackReason is used if an event has no reason; daemons' reports always have one.
 const fallbackReason = "ReportedProblem"
 
-// reportLayer makes rules of the daemons of the configuration. Those of a condition
-// end with the word of the daemon, and with its silence: nobody vouches for the
-// problem any more, and the condition is Unknown, not True.
+// reportLayer makes rules for the configured daemons. The problem of a condition ends when the
+// daemon reports so, and when the daemon falls silent: then nothing confirms the problem any more,
+// and the condition becomes Unknown.
 func reportLayer(daemons []reportConfig) (fs.FS, error) {
 	file := detector.RuleFile{Conditions: map[string]detector.ConditionSpec{}}
 	for _, d := range daemons {
@@ -47,9 +47,8 @@ func reportLayer(daemons []reportConfig) (fs.FS, error) {
 	return file.Layer("reports.yaml")
 }
 
-// reportRuleName is the name of the rule of one condition, or of events of one
-// severity: "report-gpu-monitor-gpuunhealthy", at most 63 characters. What is cut
-// away is in a number.
+// reportRuleName returns the name of the rule for one condition, or for events of one severity, such
+// as "report-gpu-monitor-gpuunhealthy". A name of more than 63 characters is cut and ends in a hash.
 func reportRuleName(source, what string) string {
 	const most = 63
 	name := "report-" + source + "-" + strings.ToLower(what)
@@ -61,7 +60,7 @@ func reportRuleName(source, what string) string {
 	return strings.TrimRight(name[:most-9], "-") + fmt.Sprintf("-%08x", h.Sum32())
 }
 
-// ownConditions refuses rules that set a condition which a daemon has.
+// ownConditions refuses rules that set a condition of a daemon.
 func (c *Config) ownConditions(rules *detector.RuleSet) error {
 	var errs []error
 	for i, d := range c.Reports {

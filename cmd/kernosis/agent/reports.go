@@ -21,7 +21,7 @@ type reportConfig struct {
 	Conditions []reportCondition `yaml:"conditions,omitempty"`
 }
 
-// reportCondition is a condition that a daemon may set, and what it says while
+// reportCondition is a condition that a daemon may set, with its reason and message while
 // nothing is wrong.
 type reportCondition struct {
 	Type           string `yaml:"type"`
@@ -30,7 +30,7 @@ type reportCondition struct {
 	Severity       string `yaml:"severity,omitempty"`
 }
 
-// ingest returns who may report what.
+// ingest returns the configuration of which daemon may report what.
 func (c *Config) ingest() ingest.Config {
 	out := ingest.Config{FS: hostfs.New(c.HostRoot)}
 	for _, r := range c.Reports {
@@ -68,7 +68,7 @@ func (c *Config) checkReports() error {
 	return errors.Join(errs...)
 }
 
-// openReports makes the socket where there are daemons to report.
+// openReports opens the socket for problem daemons if any are configured.
 func (p *parts) openReports() error {
 	if len(p.cfg.Reports) == 0 {
 		return nil
@@ -94,7 +94,7 @@ func (p *parts) openReports() error {
 	return nil
 }
 
-// ruleOfCondition names a rule in force that sets a condition.
+// ruleOfCondition returns the name of a rule in force that sets a condition, or "".
 func (a *pipeline) ruleOfCondition(conditionType string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -26,7 +26,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/metrics"
 )
 
-// restored is an agent that has read what is in a folder, and its log.
+// restored returns an agent that has restored the state in a folder, and its log.
 func restored(t *testing.T, dir string) (a *pipeline, log *strings.Builder) {
 	t.Helper()
 	set, err := detector.Load(rules.FS)
@@ -45,7 +45,7 @@ func restoredWith(t *testing.T, dir string, set *detector.RuleSet) (a *pipeline,
 	return a, log
 }
 
-// openedWith is one that has read nothing yet.
+// openedWith returns an agent that has restored nothing yet.
 func openedWith(t *testing.T, dir string, set *detector.RuleSet) (a *pipeline, log *strings.Builder) {
 	t.Helper()
 	store, err := journal.Open(filepath.Join(dir, JournalDir), journal.Options{Patience: time.Minute})
@@ -61,7 +61,7 @@ func openedWith(t *testing.T, dir string, set *detector.RuleSet) (a *pipeline, l
 	return a, log
 }
 
-// diagnosing is a restored agent that finds causes as well.
+// diagnosing returns a restored agent that also diagnoses.
 func diagnosing(t *testing.T, dir string, set *detector.RuleSet) *pipeline {
 	t.Helper()
 	a, _ := openedWith(t, dir, set)
@@ -84,7 +84,7 @@ func (a *pipeline) kill(t *testing.T) {
 	}
 }
 
-// savedState is the file of the state as it is now, saved at once.
+// savedState saves the state and returns the content of the file.
 func (a *pipeline) savedState(t *testing.T) (of map[string]json.RawMessage) {
 	t.Helper()
 	err := a.save(t.Context())
@@ -146,14 +146,14 @@ func reboot(t *testing.T, dir string, of map[string]json.RawMessage) {
 	}
 }
 
-// What was detected in this boot is not forgotten where the agent is killed before it saves a
-// state of it, and what was before the boot does not come back.
+// If the agent is killed before it saves a state in this boot, problems of this boot are not
+// forgotten, and problems of the previous boot do not come back.
 func TestKilledBeforeTheFirstSaveOfABoot(t *testing.T) {
 	dir := t.TempDir()
 	a, _ := restored(t, dir)
 	a.observe(killedEvent())
 	of, was := a.savedState(t), a.engine.Problems()
-	a.observe(killedEvent()) // behind the state
+	a.observe(killedEvent()) // after the saved state
 	a.kill(t)
 	reboot(t, dir, of)
 	a.writeState(t, of)
@@ -176,7 +176,7 @@ func TestKilledBeforeTheFirstSaveOfABoot(t *testing.T) {
 	}
 }
 
-// inDiagnosis is how the problem of the only Diagnosis is.
+// inDiagnosis returns the state of the problem of the only Diagnosis.
 func (a *pipeline) inDiagnosis(t *testing.T) string {
 	t.Helper()
 	var of struct {
@@ -192,16 +192,16 @@ func (a *pipeline) inDiagnosis(t *testing.T) string {
 	return of.Wanted[0].Problem.State
 }
 
-// A problem that ends while no agent runs, with the boot or with the rule that it is of, is
-// resolved at the next start: once, and in the Diagnosis whose repair waits.
+// A problem that ends while no agent runs, because of a reboot or because its rule is gone, is
+// resolved at the next start: once, and also in the Diagnosis whose repair waits.
 func TestProblemThatEndedMeanwhile(t *testing.T) {
 	const rule = "conditions: {Broken: {healthyReason: Whole, healthyMessage: whole}}\nrules:\n" +
 		"- {name: oom-kill, events: [oomkill], condition: Broken, reason: OOMKilling, message: m, latched: true, groupBy: [%s]}\n"
 	same, other := rulesOf(t, fmt.Sprintf(rule, "cgroup.path")), rulesOf(t, fmt.Sprintf(rule, "task.comm"))
 	for name, c := range map[string]struct {
 		rules         *detector.RuleSet
-		behind, boots bool // it began behind the engine's state; the machine boots
-		reloaded      bool // the rules are put in force before the agent is killed
+		behind, boots bool // the problem began after the engine's state was saved; the machine reboots
+		reloaded      bool // the rules are reloaded before the agent is killed
 		ended         bool
 	}{
 		"not":                    {rules: same},
@@ -261,7 +261,7 @@ func TestProblemThatEndedMeanwhile(t *testing.T) {
 	}
 }
 
-// reportedBehind is what the journal of a killed agent reports behind an entry.
+// reportedBehind returns what the journal of a killed agent reports after entry seq.
 func reportedBehind(t *testing.T, dir string, seq uint64) (out []string) {
 	t.Helper()
 	if _, err := journal.Read(filepath.Join(dir, JournalDir), seq, func(e journal.Entry) error {
@@ -282,9 +282,9 @@ func reportedBehind(t *testing.T, dir string, seq uint64) (out []string) {
 	return out
 }
 
-// A permanent problem that other rules hide or bring to light is reported so, once, by a reload
-// or by the first start with them, however often the agent is killed before it saves anything.
-// What comes to light starts its Diagnosis, of its evidence.
+// A permanent problem that changed rules hide or reveal is reported as such, once, by a reload or by
+// the first start with these rules, however often the agent is killed before it saves anything. A
+// revealed problem starts its Diagnosis, with its evidence.
 func TestRulesThatHideAndReveal(t *testing.T) {
 	const rule = "conditions: {Broken: {healthyReason: Whole, healthyMessage: whole}, Slow: {healthyReason: Fast, healthyMessage: fast}}\nrules:\n" +
 		"- {name: cause, events: [oomkill], condition: Slow, reason: Cause, message: m, latched: true}\n" +
@@ -296,7 +296,7 @@ func TestRulesThatHideAndReveal(t *testing.T) {
 	}{
 		"reveals at a start":  {want: []string{"oom-kill firing", "Broken=True"}},
 		"reveals at a reload": {reloads: true, want: []string{"oom-kill firing", "Broken=True"}},
-		"hides at a start":    {hides: true, want: []string{"oom-kill firing by cause"}}, // until its source sees the condition is Unknown
+		"hides at a start":    {hides: true, want: []string{"oom-kill firing by cause"}}, // the condition is Unknown until its source is up
 		"hides at a reload":   {hides: true, reloads: true, want: []string{"oom-kill firing by cause", "Broken=Unknown"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -333,8 +333,8 @@ func TestRulesThatHideAndReveal(t *testing.T) {
 	}
 }
 
-// What another version has saved loses no problem: it may have put more into the file, and
-// what is in a form that can't be read is set aside and made anew of the journal.
+// State saved by another version loses no problem: additions are ignored, and state in an unknown
+// format is set aside and rebuilt from the journal.
 func TestStateOfANewerVersion(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(of map[string]json.RawMessage)
@@ -373,8 +373,8 @@ func TestStateOfANewerVersion(t *testing.T) {
 	}
 }
 
-// A mute of a rule that is gone, and one of a field that is, leave the others in force after
-// a reboot, and are reported.
+// Mutes of a removed rule or a removed field are reported after a reboot, and the other mutes stay in
+// force.
 func TestMuteOfAGoneRule(t *testing.T) {
 	dir := t.TempDir()
 	a, log := restored(t, dir)

@@ -18,10 +18,10 @@ import (
 	"github.com/kernosis/kernosis/detector/rules"
 )
 
-// LoadRules returns the shipped rules with the operator's over them.
+// LoadRules returns the shipped rules, overridden by the operator's in dir.
 func LoadRules(dir string) (*detector.RuleSet, error) { return LoadLayers(dir, rules.FS) }
 
-// LoadLayers returns rules with the operator's over them.
+// LoadLayers returns the rules of layers, overridden by the operator's in dir.
 func LoadLayers(dir string, layers ...fs.FS) (*detector.RuleSet, error) {
 	if dir == "" {
 		return detector.Load(layers...)
@@ -36,7 +36,7 @@ func shippedRules(patterns []string) (fs.FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	chosen := fstest.MapFS{} // a map as a file system; it has nothing of a test
+	chosen := fstest.MapFS{} // a map as a file system; nothing in it is specific to tests
 	for _, pattern := range patterns {
 		found := false
 		for _, name := range names {
@@ -88,7 +88,7 @@ func changes(dir string) func() bool {
 	}
 }
 
-// reloadRules puts the rules in force as they are now.
+// reloadRules reads the rules again and puts them in force.
 func reloadRules(a *pipeline, cfg Config, mutes *muteFile) error {
 	a.reloading.Lock()
 	defer a.reloading.Unlock()
@@ -105,9 +105,9 @@ func reloadRules(a *pipeline, cfg Config, mutes *muteFile) error {
 	return nil
 }
 
-// rules returns the rules in force: the shipped ones, those of node-problem-detector's files over
-// them, those of problem daemons and services, the operator's over all. The set is what else the
-// files ask for.
+// rules returns the rules in force. Later layers override earlier ones: the shipped rules, those of
+// node-problem-detector's files, those of problem daemons and services, the operator's. The set has
+// everything else that node-problem-detector's files configure.
 func (c *Config) rules() (*detector.RuleSet, *npd.Set, error) {
 	shipped, err := shippedRules(c.ShippedRules)
 	if err != nil {
@@ -137,7 +137,7 @@ func (c *Config) rules() (*detector.RuleSet, *npd.Set, error) {
 	return rules, set, errors.Join(c.ownConditions(rules), c.ownServiceConditions(rules))
 }
 
-// RulesInForce returns the rules that an agent of this configuration has.
+// RulesInForce returns the rules of an agent with this configuration.
 func (c *Config) RulesInForce() (*detector.RuleSet, error) {
 	if c.isAgent {
 		if err := c.ReadNPD(); err != nil {
@@ -149,8 +149,8 @@ func (c *Config) RulesInForce() (*detector.RuleSet, error) {
 	return set, err
 }
 
-// AlertRules returns the rules that agents have: with those of the services they know,
-// unless another rule has the condition.
+// AlertRules returns the rules of agents, including those of known services unless another rule
+// sets the service's condition.
 func (c *Config) AlertRules() (*detector.RuleSet, error) {
 	if err := c.ReadNPD(); err != nil {
 		return nil, err
@@ -167,8 +167,8 @@ func (c *Config) AlertRules() (*detector.RuleSet, error) {
 	return rules, err
 }
 
-// alreadySet returns an error where another rule sets a condition that one rule has for
-// itself: whoever came second would make it True and never see why.
+// alreadySet returns an error if a rule other than own sets the condition: otherwise the condition
+// could be True for a reason that the owner never sees.
 func alreadySet(rules *detector.RuleSet, condition, own, of string) error {
 	all := rules.Rules()
 	i := slices.IndexFunc(all, func(r *detector.Rule) bool { return strings.EqualFold(r.Condition, condition) && r.Name != own })

@@ -17,7 +17,7 @@ import (
 	"github.com/kernosis/kernosis/collector/bounded"
 )
 
-// Run runs an agent of a version until ctx ends.
+// Run runs an agent until ctx ends.
 func Run(ctx context.Context, version string, cfg Config, stdout, stderr io.Writer) (err error) {
 	level, err := config.ParseLevel(cfg.LogLevel)
 	if err != nil {
@@ -40,11 +40,11 @@ func Run(ctx context.Context, version string, cfg Config, stdout, stderr io.Writ
 	return output.Failed(wait(ctx, g))
 }
 
-// endWithin is how long the parts have to end. Beyond that what hangs in the kernel is left
-// to it: 30 s after SIGTERM kubelet kills, and programs are to be detached before.
+// endWithin is how long the parts have to end. Parts that hang in the kernel longer are abandoned:
+// kubelet kills 30 s after SIGTERM, and programs have to be detached before that.
 const endWithin = 15 * time.Second
 
-// wait waits until the parts have ended, and after the end of ctx no longer than they have.
+// wait waits until the parts have ended, but at most endWithin after the end of ctx.
 func wait(ctx context.Context, g *errgroup.Group) error {
 	ended := make(chan error, 1)
 	go func() { ended <- g.Wait() }()
@@ -63,9 +63,9 @@ func wait(ctx context.Context, g *errgroup.Group) error {
 	}
 }
 
-// patient is a writer whose reader may hang: a container's output ends on a disk. It gives a
-// write a second. What has no answer then is written when the reader goes on, and what comes
-// before that is dropped, with an error.
+// patient is a writer whose reader may hang, as a container's output ends on a disk. A write may
+// take a second. A write that takes longer is completed when the reader goes on; writes until then
+// are dropped, with an error.
 type patient struct {
 	w     io.Writer
 	calls bounded.Calls
@@ -76,7 +76,7 @@ func (p *patient) Write(b []byte) (int, error) {
 	return bounded.Do(&p.calls, time.Second, func() (int, error) { return p.w.Write(b) })
 }
 
-// logReports logs what this machine can't do, once, at start.
+// logReports logs, once at the start, which programs could not be attached.
 func logReports(log *slog.Logger, sources *collector.Sources) {
 	attached := 0
 	for _, r := range sources.Reports() {

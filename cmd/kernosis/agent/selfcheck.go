@@ -29,8 +29,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/metrics"
 )
 
-// selfCheckEvery is how often it is tried again what may have come back. It costs some
-// milliseconds.
+// selfCheckEvery is how often the checks are repeated. They take some milliseconds.
 const selfCheckEvery = time.Minute
 
 // selfCheck reports what the agent lacks: in the log, as a condition, in metrics and at
@@ -44,7 +43,7 @@ type selfCheck struct {
 	lacks []selfcheck.Lack
 }
 
-// selfCheckConfig returns what is to be looked at, with what came of it at the start.
+// selfCheckConfig returns what to check, with the outcome of the start.
 func selfCheckConfig(cfg Config, sources *collector.Sources) selfcheck.Config {
 	c := selfcheck.Config{
 		HostRoot: cfg.HostRoot, PinRoot: cfg.PinRoot, NoPins: sources.NoPins(), NoMemlock: sources.NoMemlock(),
@@ -77,7 +76,7 @@ func selfCheckLogs(cfg Config, monitors *npd.Set) []selfcheck.Log {
 	return out
 }
 
-// FeatureLacks looks for what an agent of the default settings would lack.
+// FeatureLacks returns what an agent with default settings would lack.
 func FeatureLacks(hostRoot string, sources *collector.Sources) []selfcheck.Lack {
 	cfg := Config{HostRoot: hostRoot}
 	c := selfCheckConfig(cfg, sources)
@@ -87,12 +86,12 @@ func FeatureLacks(hostRoot string, sources *collector.Sources) []selfcheck.Lack 
 	}
 	lacks := selfcheck.New(c).Look()
 	if lacks == nil {
-		lacks = []selfcheck.Lack{} // in JSON a list too
+		lacks = []selfcheck.Lack{} // encode it as [] in JSON
 	}
 	return lacks
 }
 
-// run looks now, and each minute until ctx ends.
+// run checks now, every minute, and when recheck receives, until ctx ends.
 func (s *selfCheck) run(ctx context.Context) error {
 	tick := time.NewTicker(selfCheckEvery)
 	defer tick.Stop()
@@ -107,7 +106,7 @@ func (s *selfCheck) run(ctx context.Context) error {
 	}
 }
 
-// look reports what has changed; the first time, all.
+// look checks once and reports changes. The first time it reports everything.
 func (s *selfCheck) look(first bool) {
 	now := s.checker.Look()
 	s.mu.Lock()
@@ -135,8 +134,8 @@ func (s *selfCheck) look(first bool) {
 	s.report(selfcheck.Result(now))
 }
 
-// report gives the outcome to the engine. A problem that goes on keeps its message there:
-// where it is another, it ends first.
+// report passes the outcome to the engine. A problem that continues keeps its message there, so if
+// the message has changed, the problem is ended first.
 func (s *selfCheck) report(d event.CheckData) {
 	if d.Status == event.CheckProblem && slices.ContainsFunc(s.agent.conditions(), func(c problem.Condition) bool {
 		return c.Type == "KernosisDegraded" && c.Status == problem.True && c.Message != d.Message
@@ -146,8 +145,7 @@ func (s *selfCheck) report(d event.CheckData) {
 	s.agent.observe(checkEvent(d))
 }
 
-// reportLasting reports the outcome once more, to emit. What a look finds meanwhile is reported
-// behind it.
+// reportLasting emits the last outcome once more. The lock makes a concurrent look report after it.
 func (s *selfCheck) reportLasting(emit func(*event.Event)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +158,7 @@ func checkEvent(d event.CheckData) *event.Event {
 	}
 }
 
-// notes is what /readyz shows.
+// notes returns the lines that /readyz shows.
 func (s *selfCheck) notes() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,14 +169,14 @@ func (s *selfCheck) notes() []string {
 	return out
 }
 
-// dropRights gives up what the agent never needs. Programs of the configuration may need
-// anything.
+// dropRights drops capabilities that the agent never needs. Configured programs keep them, because
+// they may need any.
 func (p *parts) dropRights() error {
 	if !p.cfg.DropCaps {
 		return nil
 	}
-	// It takes a system call of each thread, and the Go runtime stops all others until then:
-	// the one that waits for the state disk would keep the agent from starting.
+	// Dropping needs a system call on each thread, and the Go runtime stops all threads until
+	// each has made it: one that waits for the state disk would keep the agent from starting.
 	if errors.Is(p.noState, bounded.ErrLate) {
 		p.log.Warn("kept capabilities that are not needed until the next start", "error", p.noState)
 		return nil
@@ -197,19 +195,19 @@ func (p *parts) dropRights() error {
 	return nil
 }
 
-// maxVolatileJournal bounds the journal in a folder that is perhaps in memory.
+// maxVolatileJournal bounds the journal, in MiB, in a temporary folder, which may be in memory.
 const maxVolatileJournal = 8
 
-// StateWithin is how long the disk of the state folder may take at the start.
+// StateWithin is how long the state folder's disk may take at the start.
 const StateWithin = 10 * time.Second
 
-// openState makes sure that there is a state folder. Where the one of the configuration
-// can't be written, or its disk does not answer, the agent has one that goes with it: what it
-// sees is reported all the same. It begins with what the other one has, where that can be read.
-// lacking is why; release is to be called at the end.
+// openState makes sure that there is a state folder. If the configured folder can't be written, or
+// its disk does not answer, the agent uses a temporary one, so that it still reports what it
+// detects. The temporary folder starts with a copy of the configured one, if that can be read.
+// lacking is why the configured one is not used; release must be called at the end.
 func (c *Config) openState() (lacking error, release func() error, err error) { //nolint:revive // lacking is a fact, not the error of this
 	release = func() error { return nil }
-	// One for the folder and one for each of the others, as all may be on one disk.
+	// One call for each of the three folders, as all may be on one hanging disk.
 	trials := bounded.Calls{Max: 3}
 	dir := c.StateDir
 	claimed, lacking := bounded.Do(&trials, StateWithin, func() (func() error, error) { return claim(dir) })
@@ -230,9 +228,9 @@ func (c *Config) openState() (lacking error, release func() error, err error) { 
 		journalMiB := min(c.JournalMiB, maxVolatileJournal)
 		state := filepath.Join(dir, "new")
 		if !hangs {
-			c.Mutes = c.MutesPath() // they are read, not written
+			c.Mutes = c.MutesPath() // mutes are only read, so from the configured folder
 			saved, into := c.StateDir, filepath.Join(dir, "saved")
-			// All of it or nothing: its files count on each other.
+			// Everything or nothing, because the files depend on each other.
 			if err := bounded.Err(&trials, StateWithin, func() error { return copyState(saved, into, journalMiB<<20) }); err != nil {
 				lacking = errors.Join(lacking, err)
 			} else {
@@ -249,8 +247,8 @@ func (c *Config) openState() (lacking error, release func() error, err error) { 
 	return nil, release, errors.Join(errs...)
 }
 
-// copyState copies what an agent has saved: all but what belongs to Diagnoses, and of the journal the newest
-// entries. A folder that is not there has nothing.
+// copyState copies a state folder: everything but the folder of Diagnoses, and only the newest
+// journalBytes of the journal. A missing folder counts as empty.
 func copyState(from, to string, journalBytes int64) error {
 	err := os.MkdirAll(to, 0o700)
 	if err != nil {
@@ -287,8 +285,8 @@ func copyState(from, to string, journalBytes int64) error {
 	return nil
 }
 
-// claim makes sure that a folder can be written, and keeps other agents from it until release.
-// It is locked last: one that can't be written is not used, and has no lock.
+// claim makes sure that a folder can be written, and locks it against other agents until release. It
+// locks last, because a folder that can't be written is not used and needs no lock.
 func claim(dir string) (release func() error, err error) {
 	if err := writable(dir); err != nil {
 		return nil, err
@@ -303,11 +301,11 @@ func claim(dir string) (release func() error, err error) {
 	return lock.Close, nil
 }
 
-// stateRoom is what has to be free for state files, which are replaced whole.
+// stateRoom is the space that has to be free, in bytes, because state files are replaced whole.
 const stateRoom = 64 << 10
 
-// writable makes a folder where it is missing, and a file in it. The sync has it wait for the
-// disk: without one the page cache of a device that hangs or fails takes the file.
+// writable creates a folder if it is missing, and a file in it. It syncs the file to wait for the
+// disk: otherwise the page cache accepts the file even if the device hangs or fails.
 func writable(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

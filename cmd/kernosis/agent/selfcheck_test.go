@@ -21,7 +21,8 @@ import (
 	"github.com/kernosis/kernosis/reporter/metrics"
 )
 
-// What the agent lacks is reported once, anew when it is another, and no more when it is there.
+// What the agent lacks is reported once, reported again when it changes, and no longer when it is
+// available.
 func TestSelfCheckReportsChanges(t *testing.T) {
 	rules, err := LoadRules("")
 	if err != nil {
@@ -48,7 +49,7 @@ func TestSelfCheckReportsChanges(t *testing.T) {
 	s := &selfCheck{checker: selfcheck.New(selfcheck.Config{Logs: []selfcheck.Log{
 		{Name: "a", Plugin: "kmsg", Path: first}, {Name: "b", Plugin: "kmsg", Path: second},
 	}}), agent: a, log: slog.New(slog.NewTextHandler(&log, nil))}
-	// What this machine lacks itself is not of interest, but its reason is not as grave.
+	// This machine may itself lack something, but with a less severe reason.
 	look := func(isFirst bool, status problem.Status, with, without string) {
 		t.Helper()
 		s.look(isFirst)
@@ -90,8 +91,8 @@ func TestSelfCheckReportsChanges(t *testing.T) {
 	}
 }
 
-// What is saved is copied whole: without its journal, the state of the Events would count on numbers that
-// come again.
+// State is copied as a whole: without the journal, the state of the Events would refer to sequence
+// numbers that are reused.
 func TestStateThatCanNotBeCopied(t *testing.T) {
 	from := t.TempDir()
 	for _, name := range []string{"events.json", JournalDir} { // the journal has to be a folder
@@ -104,7 +105,7 @@ func TestStateThatCanNotBeCopied(t *testing.T) {
 	}
 }
 
-// A full disk: one without room for a file, for a folder, and for what is in a file.
+// Full disks: without room for a folder, for a file, or for a file's content.
 func TestFullStateDisk(t *testing.T) {
 	for name, disk := range map[string]struct {
 		options string
@@ -164,7 +165,7 @@ func TestStateFolderThatCanNotBeWritten(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want := filepath.Join(file, "state") // below a file nobody makes a folder
+	want := filepath.Join(file, "state") // a folder can't be created below a file
 	c := Config{StateDir: want, JournalMiB: 64}
 	lacking, release, err := c.openState()
 	if err != nil || lacking == nil || c.StateDir == want || c.JournalMiB != maxVolatileJournal || c.Mutes != filepath.Join(want, MutesFile) {
@@ -179,7 +180,7 @@ func TestStateFolderThatCanNotBeWritten(t *testing.T) {
 	if _, err := os.Stat(c.StateDir); err == nil {
 		t.Error("the folder stays")
 	}
-	// One that can be written is taken as it is, by one agent at a time.
+	// A writable folder is used as it is, by one agent at a time.
 	c = Config{StateDir: filepath.Join(t.TempDir(), "state"), JournalMiB: 64}
 	for range 2 {
 		lacking, release, err := c.openState()

@@ -10,21 +10,21 @@ import (
 	"github.com/kernosis/kernosis/collector/probe/service"
 )
 
-// serviceSettings say which services of the node are probed. See docs/services.md.
+// serviceSettings configure which services of the node are probed. See docs/services.md.
 type serviceSettings struct {
 	// Known are names of known services, and serviceAuto; nil: the command's default.
 	Known []string `yaml:"known,flow"`
-	// Probes are services, or what is different of known ones, without the defaults.
+	// Probes are further services, or overrides of known ones, without the defaults.
 	Probes []service.Service `yaml:"probes"`
 
-	filled bool // Known is the command's default
+	filled bool // whether Known is the command's default
 }
 
-// serviceAuto stands for the known services that are there.
+// serviceAuto means all known services that are found on the node.
 const serviceAuto = "auto"
 
-// defaultServices fills in which known services are probed unless the file says it: in
-// the agent those that are there.
+// defaultServices sets which known services are probed if the file does not: in "kernosis agent"
+// those that are found.
 func (c *Config) defaultServices() {
 	if c.Services.Known == nil && c.isAgent {
 		c.Services.Known, c.Services.filled = []string{serviceAuto}, true
@@ -32,14 +32,14 @@ func (c *Config) defaultServices() {
 	c.services = &services{all: c.configuredServices()}
 }
 
-// DropDefaultServices leaves out services that nobody has configured, as "kernosis run" does.
+// DropDefaultServices removes services that are not configured, as in "kernosis run".
 func (c *Config) DropDefaultServices() {
 	if c.Services.filled {
 		c.Services.Known = nil
 	}
 }
 
-// configuredServices returns the services that are named, those of mistaken names left out.
+// configuredServices returns the services that the file names, without those of unknown names.
 func (c *Config) configuredServices() (all []service.Service) {
 	for _, k := range service.Known() {
 		own := slices.ContainsFunc(c.Services.Probes, func(p service.Service) bool { return p.Name == k.Name })
@@ -53,8 +53,8 @@ func (c *Config) configuredServices() (all []service.Service) {
 	return all
 }
 
-// serviceError returns a mistake in a field of a service, or with -1 of all of them, with its
-// place.
+// serviceError returns an error in a field of service i, or with -1 in the section services, with
+// its file and line.
 func (c *Config) serviceError(i int, field, format string, args ...any) error {
 	at := "services."
 	if i >= 0 {
@@ -113,5 +113,6 @@ func (c *Config) checkServices() error {
 	return errors.Join(errs...)
 }
 
-// knowsAPIServer reports whether the agent may be reported by the cluster where its API server is.
+// knowsAPIServer reports whether the agent can get the API server's address from its cluster
+// configuration.
 func (c *Config) knowsAPIServer() bool { return c.isAgent && c.Kube.Exporter }

@@ -77,7 +77,7 @@ func TestMistakenServices(t *testing.T) {
 			t.Errorf("%q: %v, want %s", file, err, want)
 		}
 	}
-	// A rule that has the condition.
+	// A rule that sets the service's condition.
 	dir := t.TempDir()
 	rules := "apiVersion: rules.kernosis.io/v1\nconditions:\n  KubeletUnhealthy: {healthyReason: A, healthyMessage: b}\nrules:\n" +
 		"- {name: own, events: [oomkill], condition: KubeletUnhealthy, reason: R, message: m, latched: true}\n"
@@ -91,7 +91,7 @@ func TestMistakenServices(t *testing.T) {
 	}
 }
 
-// The rules of services: unknown, failed after as many failures as count, well again.
+// The conditions of services: Unknown, True after the threshold of failures, False again.
 func TestServiceRules(t *testing.T) {
 	cfg := Config{ShippedRules: []string{"*"}, Services: serviceSettings{Known: []string{service.Kubelet, service.Resolver}}}
 	cfg.defaultServices()
@@ -137,7 +137,7 @@ func TestServiceRules(t *testing.T) {
 	report(up(true, ""))
 	want(problem.False, "KubeletIsHealthy", "")
 	report(failed(service.Kubelet, event.ProbeService, 2))
-	report(failed("kubelet", "readiness", 3)) // of a pod
+	report(failed("kubelet", "readiness", 3)) // a pod's probe
 	want(problem.False, "KubeletIsHealthy", "")
 	report(failed(service.Kubelet, event.ProbeService, 3))
 	message := "kubelet: nothing listens at 127.0.0.1:10248 (refused, 3 times in a row)"

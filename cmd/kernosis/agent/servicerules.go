@@ -13,8 +13,8 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// serviceLayer makes rules of services: a condition that is True once as many probes have
-// failed in a row as count, until as many succeed.
+// serviceLayer makes a rule for each service. Its condition becomes True when the threshold of
+// consecutive failed probes is reached, and ends when the probe has recovered.
 func serviceLayer(all []service.Service) (fs.FS, error) {
 	file := detector.RuleFile{Conditions: map[string]detector.ConditionSpec{}}
 	for _, s := range all {
@@ -31,7 +31,7 @@ func serviceLayer(all []service.Service) (fs.FS, error) {
 	return file.Layer("services.yaml")
 }
 
-// ServiceRuleName returns the name of the rule of a service.
+// ServiceRuleName returns the name of a service's rule.
 func ServiceRuleName(name string) string { return "service-" + name }
 
 // ownServiceConditions refuses rules that set the condition of a service.
@@ -48,8 +48,7 @@ func (c *Config) ownServiceConditions(rules *detector.RuleSet) error {
 	return errors.Join(errs...)
 }
 
-// rulesNow reads the rules. Services that were found, and that have a condition which a rule
-// sets, are dropped.
+// rulesNow reads the rules. It drops discovered services whose condition another rule sets.
 func (c *Config) rulesNow() (*detector.RuleSet, *npd.Set, error) {
 	rules, set, err := c.rules()
 	if err == nil || c.services == nil {

@@ -24,13 +24,12 @@ import (
 	"github.com/kernosis/kernosis/collector/statefile"
 )
 
-// services are those that are probed: the configured ones, and those that were found
-// meanwhile. A nil one has none.
+// services are the probed services: configured and discovered ones. A nil services is empty.
 type services struct {
 	mu    sync.Mutex
 	all   []service.Service
-	found []string // of them
-	// dropped is called for one that was found and is dropped; nil: nothing probes yet.
+	found []string // names of the discovered ones
+	// dropped is called for a discovered service that is dropped; nil before the runner exists.
 	dropped func(name string)
 }
 
@@ -59,7 +58,7 @@ func (s *services) drop(name string) {
 	}
 }
 
-// configured returns a copy without those that were found, and these.
+// configured returns a copy without the discovered services, and the discovered services.
 func (s *services) configured() (c *services, found []service.Service) {
 	c = &services{}
 	s.mu.Lock()
@@ -74,11 +73,10 @@ func (s *services) configured() (c *services, found []service.Service) {
 	return c, found
 }
 
-// findEvery is how often services are looked for that were not there: kube-proxy may start
-// after the agent.
+// findEvery is how often missing services are looked for: kube-proxy may start after the agent.
 const findEvery = time.Minute
 
-// serviceProbes are the services at work; one without a runner is off.
+// serviceProbes probes services. Without a runner it is off.
 type serviceProbes struct {
 	runner *service.Runner
 	prober *active.Prober
@@ -87,7 +85,7 @@ type serviceProbes struct {
 	agent  *pipeline
 	mutes  *muteFile
 	log    *slog.Logger
-	saving bounded.Calls // writes of what was found
+	saving bounded.Calls // writes of the file of discovered services
 }
 
 func (p *parts) openServices() error {
@@ -118,9 +116,10 @@ func (p *parts) openServices() error {
 	return output.Failed(runner.Add(all...))
 }
 
-// openServiceGroups makes what bounds the processes of programs; nil where that can't be.
+// openServiceGroups creates the cgroups that limit the processes of programs. It returns nil if that
+// is not possible.
 func openServiceGroups(log *slog.Logger) *process.Groups {
-	const most = 256 // processes and threads of one
+	const most = 256 // processes and threads of one program
 	own, err := process.OwnCgroup()
 	var groups *process.Groups
 	if err == nil {
@@ -133,8 +132,8 @@ func openServiceGroups(log *slog.Logger) *process.Groups {
 	return groups
 }
 
-// reachAPIServer fills in where the API server is and which certificates it has, unless
-// the configuration says it.
+// reachAPIServer fills in the API server's address and TLS configuration, unless the address is
+// configured.
 func (c *Config) reachAPIServer(s *service.Service) error {
 	if s.Address != "" {
 		return nil
@@ -158,7 +157,7 @@ func (c *Config) reachAPIServer(s *service.Service) error {
 	return nil
 }
 
-// wanted are the names of services that are to be found, and are not yet.
+// wanted returns the names of the services to discover that are not found yet.
 func (p *serviceProbes) wanted() []string {
 	if !slices.Contains(p.cfg.Services.Known, serviceAuto) {
 		return nil
@@ -181,7 +180,7 @@ func (p *serviceProbes) start(ctx context.Context, g *errgroup.Group) {
 	}
 }
 
-// find looks for services that are wanted, also those that were dropped.
+// find looks for wanted services, including dropped ones, until ctx ends.
 func (p *serviceProbes) find(ctx context.Context) {
 	tick := time.NewTicker(findEvery)
 	defer tick.Stop()
@@ -199,7 +198,7 @@ func (p *serviceProbes) find(ctx context.Context) {
 	}
 }
 
-// found probes a service from now on, unless something else sets its condition.
+// found starts to probe a service, unless another rule sets its condition.
 func (p *serviceProbes) found(s service.Service) {
 	if rule := p.agent.ruleOfCondition(s.Condition); rule != "" && rule != ServiceRuleName(s.Name) {
 		p.log.Debug("service is not probed: a rule has its condition", "service", s.Name, "condition", s.Condition, "rule", rule)
@@ -216,25 +215,25 @@ func (p *serviceProbes) found(s service.Service) {
 		return
 	}
 	if slices.Contains(p.wanted(), s.Name) {
-		return // a rule that has just come has its condition
+		return // it was dropped: a new rule sets its condition
 	}
 	p.log.Info("service found", "service", s.Name, "endpoint", s.Endpoint(), "condition", s.Condition)
 	p.remember()
 }
 
-// foundVersion changes when an older version of Kernosis must not read the form any more.
+// foundVersion changes when older versions of Kernosis must not read the format any more.
 const foundVersion = 1
 
-// foundServices is the file of services that were found.
+// foundServices is the content of the file of discovered services.
 type foundServices struct {
-	BootID string   `json:"bootID"` // what there was before says nothing
+	BootID string   `json:"bootID"` // services of an earlier boot are ignored
 	Found  []string `json:"found"`
 }
 
 func (c *Config) foundServicesPath() string { return filepath.Join(c.StateDir, "services.json") }
 
-// rememberServices puts services in force that were found earlier since the node has booted:
-// one that is down now is not to be forgotten by a restart of the agent.
+// rememberServices adds the services that were discovered earlier in this boot, so that a restart of
+// the agent does not forget a service that is down now.
 func (c *Config) rememberServices(log *slog.Logger) {
 	if !slices.Contains(c.Services.Known, serviceAuto) {
 		return

@@ -23,7 +23,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// The example of docs/services.md is taken.
+// The example of docs/services.md is valid.
 func TestDocumentedServices(t *testing.T) {
 	raw, err := os.ReadFile("../../../docs/services.md")
 	if err != nil {
@@ -41,7 +41,7 @@ func TestDocumentedServices(t *testing.T) {
 	}
 }
 
-// A service that is found gets its rule and condition, and is known after a restart.
+// A discovered service gets its rule and condition, and is remembered after a restart.
 func TestFoundServices(t *testing.T) {
 	testall.Only(t)
 	const ownRule = "apiVersion: rules.kernosis.io/v1\nconditions:\n  KubeletUnhealthy: {healthyReason: A, healthyMessage: b}\nrules:\n" +
@@ -81,7 +81,7 @@ func TestFoundServices(t *testing.T) {
 	if !has(a) || slices.Contains(p.wanted(), service.Kubelet) || len(a.conditions()) == 0 {
 		t.Errorf("after: %q", p.wanted())
 	}
-	// A rule of the operator's has the condition from a reload on: the service is left out, and
+	// After a reload a rule of the operator sets the condition: the service is dropped, and
 	// found again when the rule is gone.
 	own := filepath.Join(p.cfg.RulesDir, "own.yaml")
 	if err := os.WriteFile(own, []byte(ownRule), 0o600); err != nil {
@@ -118,7 +118,7 @@ func TestFoundServices(t *testing.T) {
 	if p, a, err = open(""); err != nil || !has(a) || slices.Contains(p.wanted(), service.Kubelet) {
 		t.Errorf("%v after a restart: %q", err, p.wanted())
 	}
-	// A rule of the operator's that has the condition: the service is left out.
+	// If a rule of the operator sets the condition at the start, the service is dropped.
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "own.yaml"), []byte(ownRule), 0o600); err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestFoundServices(t *testing.T) {
 	if _, _, err = open(dir); err == nil {
 		t.Error("both set the condition")
 	}
-	// What run does then.
+	// What the agent does then.
 	cfg := Config{isAgent: true, StateDir: state, RulesDir: dir, ShippedRules: []string{"*"}}
 	cfg.defaultServices()
 	cfg.rememberServices(slog.New(slog.DiscardHandler))
@@ -134,7 +134,7 @@ func TestFoundServices(t *testing.T) {
 	if _, _, err := cfg.rulesNow(); err != nil || !slices.Equal(cfg.services.found, []string{service.Known()[1].Name}) {
 		t.Errorf("%v, left: %v", err, cfg.services.found)
 	}
-	// Of another boot nothing is known.
+	// Services of another boot are forgotten.
 	if err := os.WriteFile(cfg.foundServicesPath(), []byte(`{"bootID":"other","found":["kubelet"]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestFoundServices(t *testing.T) {
 	}
 }
 
-// Where the API server is, and whom to trust there, is the cluster's to say.
+// The API server's address and CA come from the cluster configuration.
 func TestReachAPIServer(t *testing.T) {
 	s := service.Service{Name: service.APIServer}.Filled()
 	cfg := Config{}

@@ -21,8 +21,8 @@ rules:
 - {name: counted, events: [log], pattern: 'error on (?P<device>\w+)', groupBy: [match.device], reason: ManyErrors, message: "${match.device}", threshold: {count: 3, within: 1h}}
 `
 
-// An entry waits for its source to settle; one of a log that reports something waits for a
-// moment only. It is neither printed before it is in the journal, nor after the next one.
+// An entry waits for its source to settle; an entry of a log that reports something only waits for a
+// moment. It is neither printed before it is in the journal, nor after the next one.
 func TestEntriesWait(t *testing.T) {
 	rules, err := detector.Load(fstest.MapFS{"rules.yaml": {Data: []byte(countedRules)}})
 	if err != nil {
@@ -30,7 +30,7 @@ func TestEntriesWait(t *testing.T) {
 	}
 	a, _ := restoredWith(t, t.TempDir(), rules)
 	a.settle()
-	was := a.journal.Seq() // what a start records
+	was := a.journal.Seq() // entries that the start records
 	var printed bytes.Buffer
 	a.out = console.NewJSON(&printed)
 	line := func(device string) *event.Event {
@@ -77,7 +77,7 @@ func TestEntriesWait(t *testing.T) {
 	}
 }
 
-// Many lines that report something do not wait for the moment to pass.
+// Many lines that report something are flushed before that moment has passed.
 func TestManyLinesAreReportedTogether(t *testing.T) {
 	const each = "apiVersion: rules.kernosis.io/v1\nrules:\n- {name: r, events: [log], pattern: 'error on (?P<device>\\w+)', groupBy: [match.device], reason: R, message: m, rateLimit: {count: 1000, within: 1s}}\n"
 	rules, err := detector.Load(fstest.MapFS{"rules.yaml": {Data: []byte(each)}})
@@ -88,7 +88,7 @@ func TestManyLinesAreReportedTogether(t *testing.T) {
 	a.settle()
 	var printed bytes.Buffer
 	a.out = console.NewJSON(&printed)
-	a.soon = time.AfterFunc(time.Hour, func() {}) // a line sets it: it fires, and settles nothing
+	a.soon = time.AfterFunc(time.Hour, func() {}) // a line resets it; when it fires, it settles nothing
 	for i := range reportTogether {
 		a.takeLine(&event.Event{
 			Kind: event.Log, Time: time.Now(), BootTime: event.Duration(hostfs.BootTime()), CPU: event.NoCPU,
@@ -104,7 +104,7 @@ func TestManyLinesAreReportedTogether(t *testing.T) {
 	}
 }
 
-// Lines that report nothing do not put off what one before them reports.
+// Lines that report nothing do not delay the report of an earlier line.
 func TestAReportDoesNotWaitForAPauseOfItsLog(t *testing.T) {
 	const counts = "apiVersion: rules.kernosis.io/v1\nconditions:\n  DiskBad: {healthyReason: DiskGood, healthyMessage: good}\nrules:\n- {name: r, events: [log], pattern: 'error on', condition: DiskBad, reason: R, message: m, clearAfter: 1h, rateLimit: {count: 50000, within: 1s}}\n"
 	rules, err := detector.Load(fstest.MapFS{"rules.yaml": {Data: []byte(counts)}})
@@ -130,7 +130,7 @@ func TestAReportDoesNotWaitForAPauseOfItsLog(t *testing.T) {
 	t.Error("nothing is printed while lines come")
 }
 
-// While entries are lost this is logged once, not at each of them: the disk may be full.
+// The loss of entries is logged once, not for each entry: the disk may be full.
 func TestLostEntriesAreLoggedOnce(t *testing.T) {
 	a, log := restored(t, t.TempDir())
 	if err := a.journal.Close(); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/page"
 )
 
-// openPage makes the web page of the node. Streams end with ctx.
+// openPage creates the web page of the node. Its streams end with ctx.
 func (p *parts) openPage(ctx context.Context) {
 	cfg := page.Config{
 		Node: p.cfg.shownNode(), Version: p.version, Kernel: status.Kernel(), Started: time.Now(),
@@ -32,7 +32,7 @@ func (p *parts) openPage(ctx context.Context) {
 	p.agent.page = of
 }
 
-// shownNode is what the page calls the node.
+// shownNode returns the node's name for the page.
 func (c *Config) shownNode() string {
 	if c.cluster != nil {
 		return c.cluster.node
@@ -50,7 +50,7 @@ func (a *pipeline) problemsNow() []problem.Problem {
 	return a.engine.Problems()
 }
 
-// sourcesNow returns the sources, and why they do not see everything.
+// sourcesNow returns the sources, and why they miss events.
 func (a *pipeline) sourcesNow() []page.Source {
 	a.mu.Lock()
 	known := a.engine.Sources()
@@ -98,7 +98,7 @@ func (a *pipeline) losses() []page.Loss {
 	return out
 }
 
-// cost is what this process uses; zero where /proc does not say.
+// cost returns the memory and CPU time of this process, or zero if /proc can't be read.
 func cost() page.Cost {
 	self, err := procfs.Self()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package bundle writes a support archive: files of bounded size without secrets, and a MANIFEST
-// that lists them and what could not be collected.
+// Package bundle writes a support archive: files of bounded size with secrets redacted, and a
+// MANIFEST that lists them and what could not be collected.
 package bundle
 
 import (
@@ -19,29 +19,29 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// Bounds of an archive before it is compressed.
+// Bounds of a file and of all files, in bytes, before compression.
 const (
 	MaxFile  = 8 << 20
 	maxTotal = 64 << 20
 )
 
-// ManifestName is the name of the file that lists the others. It comes last.
+// ManifestName is the name of the file that lists the others. It is the last file.
 const ManifestName = "MANIFEST"
 
-// Archive is one that is being written.
+// Archive is an archive that is being written.
 type Archive struct {
 	tar   *tar.Writer
 	gzip  *gzip.Writer
-	dir   string // that all files are in
+	dir   string // the folder of all files in the archive
 	now   time.Time
 	head  string
 	left  int
 	files output.Rows
 	lacks output.Rows
-	err   error // the first one of writing
+	err   error // the first write error
 }
 
-// New begins an archive whose files are in a folder. The MANIFEST begins with head.
+// New begins an archive whose files are in the folder dir. The MANIFEST begins with head.
 func New(w io.Writer, dir, head string, now time.Time) *Archive {
 	z := gzip.NewWriter(w)
 	a := &Archive{tar: tar.NewWriter(z), gzip: z, dir: dir, now: now, head: head, left: maxTotal}
@@ -49,11 +49,12 @@ func New(w io.Writer, dir, head string, now time.Time) *Archive {
 	return a
 }
 
-// Add adds a file, without what looks like a secret. One that is called .json or .jsonl is JSON, one
-// value or one a line; others are text. Of a long one the end is kept: the latest of a log.
+// Add adds a file, with redacted secrets. Files named .json or .jsonl are JSON, with one value or one
+// value per line; others are text. Of a text that is too long only the end is kept, which is the
+// latest part of a log.
 func (a *Archive) Add(name, what, text string) {
 	if !strings.HasPrefix(filepath.Ext(name), ".json") {
-		if len(text) > MaxFile { // what is left out need not be read
+		if len(text) > MaxFile { // cut first, so that only what is kept is redacted
 			text, what = tail(text, MaxFile), what+cut
 		}
 		a.add(name, what, display.SafeLines(hostfs.RedactText(strings.ToValidUTF8(text, "\ufffd"))))
@@ -70,10 +71,10 @@ func (a *Archive) Add(name, what, text string) {
 	a.add(name, what, string(clean))
 }
 
-// cut is said of a file whose beginning is missing.
+// cut is the note on a file whose beginning is missing.
 const cut = "; only its end: it is too long"
 
-// Lack notes that a file is missing, and why.
+// Lack records that a file is missing, and why.
 func (a *Archive) Lack(name string, why error) {
 	text := strings.ReplaceAll(strings.TrimSpace(hostfs.RedactText(why.Error())), "\n", "; ")
 	a.lacks.Add(name, display.Safe(text, 1000))
@@ -94,7 +95,7 @@ func (a *Archive) add(name, what, text string) {
 	a.write(name, text)
 }
 
-// tail is the end of a text, from the beginning of a line on.
+// tail returns the last limit bytes of a text, from the beginning of a line if there is one.
 func tail(text string, limit int) string {
 	text = text[len(text)-limit:]
 	if _, after, ok := strings.Cut(text, "\n"); ok {
@@ -112,7 +113,7 @@ func (a *Archive) write(name, text string) {
 	}
 }
 
-// Close adds the MANIFEST and ends the archive. The error is the first one of writing.
+// Close adds the MANIFEST and ends the archive. It returns the first write error.
 func (a *Archive) Close() error {
 	var b strings.Builder
 	b.WriteString(a.head + "\n")
@@ -127,8 +128,8 @@ func (a *Archive) Close() error {
 	return nil
 }
 
-// Files is how many files the archive has, and Lacks how many are missing.
+// Files returns the number of files in the archive.
 func (a *Archive) Files() int { return a.files.Len() - 1 }
 
-// Lacks is how many files are missing.
+// Lacks returns the number of missing files.
 func (a *Archive) Lacks() int { return a.lacks.Len() }

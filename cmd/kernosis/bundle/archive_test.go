@@ -72,7 +72,7 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// Of what is too long the end is there, and an archive that is full says so.
+// A text that is too long keeps its end, and a full archive says so.
 func TestBounds(t *testing.T) {
 	line := strings.Repeat("a line of a log, ", 10) + "\n"
 	long := strings.Repeat(line, MaxFile/len(line)+10) + "the last\n"

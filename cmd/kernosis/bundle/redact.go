@@ -10,8 +10,8 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// redactJSON takes what looks like a secret out of JSON values: of several, one a line, those that
-// can't be read are left out.
+// redactJSON redacts secrets in a JSON value, or in several values, one per line. Lines that can't be
+// parsed are left out and counted as skipped.
 func redactJSON(text []byte) (clean []byte, skipped int, err error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -41,7 +41,7 @@ func redactJSON(text []byte) (clean []byte, skipped int, err error) {
 	return b.Bytes(), skipped, nil
 }
 
-// decode reads the only value of a text; numbers stay as they are.
+// decode reads the only value of a text. Numbers keep their text.
 func decode(text []byte, into *any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -54,7 +54,7 @@ func decode(text []byte, into *any) error {
 	return nil
 }
 
-// redactValue takes secrets out of texts, and out of values whose name says that they are one.
+// redactValue redacts secrets in texts, and values whose name says that they are secret.
 func redactValue(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -77,8 +77,8 @@ func redactValue(v any) any {
 	return v
 }
 
-// nameOf is the name of a value in an object: its key, or the name that the object has, as a
-// header does: {name: X-Token, value: …}.
+// nameOf returns the name of a value in an object: its key, or the object's name if it has the form
+// of a header: {name: X-Token, value: …}.
 func nameOf(key, object string) string {
 	if key == "value" || key == "values" {
 		return object
@@ -86,7 +86,7 @@ func nameOf(key, object string) string {
 	return key
 }
 
-// redactArguments takes a list for arguments of a command where it has only texts.
+// redactArguments redacts a list. A list of texts only is treated as arguments of a command.
 func redactArguments(list []any) {
 	args := make([]string, len(list))
 	for i, v := range list {
@@ -104,7 +104,7 @@ func redactArguments(list []any) {
 	}
 }
 
-// RedactYAML takes what looks like a secret out of a YAML value. Its form and comments stay.
+// RedactYAML redacts secrets in a YAML value. It keeps style and comments.
 func RedactYAML(n *yaml.Node) error {
 	var v any
 	if err := n.Decode(&v); err != nil {
@@ -114,7 +114,7 @@ func RedactYAML(n *yaml.Node) error {
 	return nil
 }
 
-// replaceTexts gives a node the texts of v, which is its value but for what was taken out.
+// replaceTexts sets the texts of a node to those of v, which is its redacted value.
 func replaceTexts(n *yaml.Node, v any) {
 	switch v := v.(type) {
 	case string:

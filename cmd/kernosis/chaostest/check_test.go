@@ -21,11 +21,11 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// quietWithin is how soon all has to be right behind the last harm: the longest wait between two tries is
+// quietWithin is how soon everything has to be right after the last harm: the longest retry interval is
 // 30 s.
 const quietWithin = time.Minute
 
-// check heals what is harmed, and compares what the API server has with what has happened.
+// check heals all harms, and compares the API server's objects with what has happened.
 func (w *world) check() {
 	w.t.Helper()
 	w.healAll()
@@ -47,7 +47,7 @@ func (w *world) check() {
 		waiting, err := w.metric("kernosis_event_series_waiting")
 		return err == nil && waiting == 0, fmt.Sprint(waiting, err)
 	})
-	// What was right has to stay so.
+	// What was right has to stay right.
 	for reason, of := range map[string]*count{"AppHiccup": &w.lines, "OOMKilling": &w.kills} {
 		within := ""
 		if reason == "OOMKilling" {
@@ -88,8 +88,8 @@ func (w *world) condition(kind string) (corev1.ConditionStatus, error) {
 	return "none", nil
 }
 
-// counted compares the counts of the Events on the Node that have a reason, and a text in their message,
-// with what has happened. More than that fails the test at once.
+// counted compares what has happened with the counts of the Node's Events that have a reason, and a text in
+// their message. Too many Events fail the test at once.
 func (w *world) counted(reason, text string, want *count) (ok bool, shown string) {
 	w.t.Helper()
 	list, err := w.server.Client().CoreV1().Events(metav1.NamespaceDefault).List(w.t.Context(), metav1.ListOptions{
@@ -110,7 +110,7 @@ func (w *world) counted(reason, text string, want *count) (ok bool, shown string
 	return sum >= want.least(), fmt.Sprintf("%d in %d Events, want %s", sum, len(list.Items), want)
 }
 
-// get asks the agent for a page, which it has to answer with 200.
+// get requests a page from the agent, which has to answer with 200.
 func (w *world) get(page string) (text string, err error) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
 	defer cancel()
@@ -162,7 +162,7 @@ func (w *world) ended() {
 	}
 }
 
-// checkJournal reads the journal: its numbers grow, and no line that was cut short is left.
+// checkJournal reads the journal: sequence numbers must increase, and no truncated line may be left.
 func (w *world) checkJournal() {
 	w.t.Helper()
 	last := uint64(0)
@@ -178,7 +178,7 @@ func (w *world) checkJournal() {
 	}
 }
 
-// checkNothingLeft looks for what an agent that ended in order must not leave.
+// checkNothingLeft checks that an agent that shut down cleanly has left nothing.
 func (w *world) checkNothingLeft() {
 	w.t.Helper()
 	entries, err := os.ReadDir(w.agent.Pins)

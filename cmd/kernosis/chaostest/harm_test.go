@@ -17,19 +17,19 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// part is what a harm is done to.
+// part is what a harm affects.
 type part string
 
 const (
 	disk    part = "disk"    // with the agent's state
 	network part = "network" // between agent and API server
-	process part = "process" // the agent's
+	process part = "process" // the agent's process
 	manager part = "controller"
 )
 
 var parts = []part{disk, network, process, manager} //nolint:gochecknoglobals // a constant
 
-// harm is something that goes wrong for a while. It returns how to heal it.
+// harm is something that goes wrong for a while. start returns a function that heals it.
 type harm struct {
 	name   string
 	of     part
@@ -63,7 +63,7 @@ func harms() []harm {
 		}},
 		{"answers are lost", network, 2, func(w *world, r *rand.Rand) func() {
 			return w.sometimes(r, 0.5, func(_ http.ResponseWriter, req *http.Request) bool {
-				// A watch has no end to wait for.
+				// A watch does not end, so there is no answer to lose.
 				return !req.URL.Query().Has("watch") && w.proxy.LoseAnswer(req)
 			})
 		}},
@@ -103,7 +103,7 @@ func harms() []harm {
 	}
 }
 
-// harm does a harm, which lasts until heal.
+// harm starts a harm, which lasts until heal.
 func (w *world) harm(h harm, r *rand.Rand) {
 	w.t.Helper()
 	w.harmed[h.of] = h.start(w, r)
@@ -127,8 +127,8 @@ func (w *world) heal(p part) {
 	}
 }
 
-// thawed waits until what waited for the disk is on it: a kill may come next. An agent whose state is in
-// memory writes nothing there.
+// thawed waits until the agent has written what waited for the disk, because a kill may come next. An
+// agent whose state is in memory writes nothing there.
 func (w *world) thawed() {
 	w.t.Helper()
 	if w.alive && !w.volatile && w.harmed[process] == nil {
@@ -147,9 +147,9 @@ func (w *world) healAll() {
 	}
 }
 
-// sometimes does harm to some of the requests.
+// sometimes applies harm to a share of the requests.
 func (w *world) sometimes(r *rand.Rand, share float64, harm func(http.ResponseWriter, *http.Request) bool) (heal func()) {
-	var mu sync.Mutex // requests come beside each other
+	var mu sync.Mutex // requests are concurrent
 	w.proxy.Do(func(rw http.ResponseWriter, req *http.Request) bool {
 		mu.Lock()
 		hit := r.Float64() < share
@@ -159,7 +159,7 @@ func (w *world) sometimes(r *rand.Rand, share float64, harm func(http.ResponseWr
 	return func() { w.proxy.Do(nil) }
 }
 
-// fill leaves no room on the disk.
+// fill fills the disk.
 func (w *world) fill() (heal func()) {
 	w.t.Helper()
 	path := filepath.Join(w.disk.Dir, "ballast")
@@ -210,7 +210,7 @@ func (w *world) starve() (heal func()) {
 	return func() { close(end); <-ended }
 }
 
-// crashes are what interrupts the agent, or takes something away from it.
+// crashes returns acts that interrupt the agent, or take something away from it.
 func crashes() []act {
 	return []act{
 		{"kill -9", 4, func(w *world, r *rand.Rand) { w.killAgent(r, nil) }},
@@ -241,9 +241,9 @@ func crashes() []act {
 // atRequestFor is how long a kill waits for a request.
 const atRequestFor = 2 * time.Second
 
-// atRequest kills the agent when it writes something the next time: before the API server has it, or
-// behind that and before the agent knows. It returns after the kill, or when nothing was written for
-// a while.
+// atRequest kills the agent at its next write to the API server: before the API server gets it, or
+// after that but before the agent gets the answer. It returns after the kill, or when nothing was
+// written for atRequestFor.
 func (w *world) atRequest(kill func(), behind bool) {
 	if w.harmed[network] != nil {
 		return
@@ -257,7 +257,7 @@ func (w *world) atRequest(kill func(), behind bool) {
 		once.Do(func() {
 			defer close(done)
 			if behind {
-				defer func() { _ = recover() }() // it cuts the connection
+				defer func() { _ = recover() }() // the handler panics to cut the connection
 				defer kill()
 				w.proxy.LoseAnswer(r)
 			}
@@ -273,8 +273,8 @@ func (w *world) atRequest(kill func(), behind bool) {
 	w.proxy.Do(nil)
 }
 
-// killAgent kills the agent, at once or when at calls kill, and starts it again after a while in which
-// other things may happen to its files.
+// killAgent kills the agent, at once or when at calls kill, and restarts it after a while, in which
+// meanwhile may change its files.
 func (w *world) killAgent(r *rand.Rand, at func(kill func()), meanwhile ...func()) {
 	w.t.Helper()
 	w.heal(process)
@@ -286,7 +286,7 @@ func (w *world) killAgent(r *rand.Rand, at func(kill func()), meanwhile ...func(
 	w.memoryLost()
 	w.volatile = false
 	if w.frozen {
-		w.heal(disk) // a thread that waits for it can't end
+		w.heal(disk) // a thread that waits for the disk can't end
 	}
 	w.agent.Kill()
 	for _, do := range meanwhile {
@@ -300,12 +300,12 @@ func (w *world) killAgent(r *rand.Rand, at func(kill func()), meanwhile ...func(
 	w.alive = true
 }
 
-// restart ends the agent in order and starts it again.
+// restart shuts the agent down cleanly and starts it again.
 func (w *world) restart() {
 	w.t.Helper()
 	w.heal(process)
-	w.heal(disk)                              // else it ends only when the disk does
-	w.await("answer", func() (bool, string) { // one that has just begun to start knows no SIGTERM yet
+	w.heal(disk)                              // else it ends only when the harm to the disk does
+	w.await("answer", func() (bool, string) { // an agent that has just been started does not handle SIGTERM yet
 		_, err := w.get("/metrics")
 		return err == nil, fmt.Sprint(err)
 	})
@@ -320,7 +320,7 @@ func (w *world) restart() {
 	w.agent.WaitSources(len(w.agent.Entries()))
 }
 
-// tear writes the start of a line behind the journal's last, as a power failure does.
+// tear appends an incomplete line to the journal, as a power failure does.
 func (w *world) tear(r *rand.Rand) {
 	w.t.Helper()
 	if w.harmed[disk] != nil {
@@ -335,26 +335,26 @@ func (w *world) tear(r *rand.Rand) {
 	w.must(err)
 	text := make([]byte, 1+r.IntN(200))
 	for i := range text {
-		text[i] = byte(' ' + r.IntN(200)) // no newline: the line was cut short
+		text[i] = byte(' ' + r.IntN(200)) // no newline: the line is truncated
 	}
 	_, err = f.Write(append([]byte(`{"seq":`), text...))
 	w.must(err)
 	w.must(f.Close())
 }
 
-// tearSnapshot cuts the engine's snapshot.
+// tearSnapshot truncates the engine's snapshot.
 func (w *world) tearSnapshot(r *rand.Rand) {
 	w.t.Helper()
 	path := filepath.Join(w.agent.State, "engine.json")
 	info, err := os.Stat(path)
 	if os.IsNotExist(err) {
-		return // none was written yet
+		return // no snapshot was written yet
 	}
 	w.must(err)
 	w.must(os.Truncate(path, r.Int64N(info.Size())))
 }
 
-// deleteNode deletes the Node and creates it again, as a kubelet does that registers anew.
+// deleteNode deletes the Node and creates it again, as if kubelet registered again.
 func (w *world) deleteNode() {
 	w.t.Helper()
 	if w.away {

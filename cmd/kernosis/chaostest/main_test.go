@@ -1,5 +1,5 @@
-// Package chaostest_test harms a running agent at random and checks what it has reported: a real agent, a
-// real API server and etcd, real OOM kills and a real log. A seed decides what happens in which order.
+// Package chaostest_test harms a running agent at random and checks its reports, with a real agent, a real
+// API server and etcd, real OOM kills and a real log. A seed decides what happens in which order.
 //
 //	make chaos SEEDS=500 SEED=1
 //	make soak FOR=1h
@@ -25,7 +25,7 @@ var (
 	soakFor   = flag.Duration("soak", 0, "how long a simulated day takes; 0: none")
 )
 
-var cluster = kubetest.Shared{Own: true} // it is stopped and killed
+var cluster = kubetest.Shared{Own: true} // the tests stop and kill it
 
 func TestMain(m *testing.M) {
 	if inject.RunChild(os.Args) {
@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	os.Exit(cluster.Run(m))
 }
 
-// TestChaos runs a plan for each seed. A failure shows its seed, the plan and when each step was taken; the
-// same seed makes the same plan again.
+// TestChaos runs a plan for each seed. A failure shows its seed, the plan and the time of each step; the
+// same seed gives the same plan again.
 func TestChaos(t *testing.T) {
 	testall.Only(t)
 	if os.Geteuid() != 0 {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// step is one thing that is done to the world.
+// step is one step of a plan.
 type step struct {
-	after time.Duration // the step before it
+	after time.Duration // the previous step
 	name  string
 	do    func(*world)
 }
@@ -20,14 +20,14 @@ const (
 	maxHarm   = 5 // steps until a harm is healed
 )
 
-// act is something that is done at once.
+// act is a step without duration.
 type act struct {
 	name   string
 	weight int
 	do     func(*world, *rand.Rand)
 }
 
-// faults are what the agent has to report.
+// faults returns acts that the agent has to report.
 func faults() []act {
 	return []act{
 		{"kill", 4, func(w *world, _ *rand.Rand) { w.kill() }},
@@ -38,14 +38,14 @@ func faults() []act {
 	}
 }
 
-// newPlan makes a plan from random numbers alone, so that the same seed makes the same plan. At most one
-// harm of each part is done at a time, and all are healed at the end.
+// newPlan makes a plan from random numbers only, so that the same seed gives the same plan. Each part has
+// at most one harm at a time, and all are healed at the end.
 func newPlan(r *rand.Rand) []step {
 	var plan []step
 	add := func(name string, do func(*world)) {
 		plan = append(plan, step{after: time.Duration(r.Int64N(int64(maxPause))), name: name, do: do})
 	}
-	heals := map[part]int{} // at which step
+	heals := map[part]int{} // step at which to heal
 	for i := range planSteps {
 		for _, p := range parts {
 			if at, harmed := heals[p]; harmed && at <= i {
@@ -53,7 +53,8 @@ func newPlan(r *rand.Rand) []step {
 				add("heal "+string(p), func(w *world) { w.heal(p) })
 			}
 		}
-		// Each fault, crash and harm has its own random numbers: what one of them takes is not the plan's.
+		// Each fault, crash and harm has its own random numbers, so that the plan does not depend on how many it
+		// uses.
 		own := rand.New(rand.NewPCG(r.Uint64(), 0))
 		switch n := r.IntN(20); {
 		case n < 11:

@@ -26,7 +26,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// repairs are Diagnoses with a repair of the node, which a web server of the test's stands for.
+// repairs are Diagnoses with a repair of the node, which a web server of the test simulates.
 type repairs struct {
 	w         *world
 	client    client.Client
@@ -34,7 +34,7 @@ type repairs struct {
 	port      int32
 
 	mu    sync.Mutex
-	calls []int // of the repair, by Diagnosis
+	calls []int // number of calls of the repair, by Diagnosis
 	begun []string
 }
 
@@ -82,7 +82,7 @@ func (r *repairs) create(o client.Object) {
 	}
 }
 
-// begin creates a Diagnosis with a repair. While there is no API server it does nothing.
+// begin creates a Diagnosis with a repair. While the API server is down it does nothing.
 func (r *repairs) begin() {
 	r.w.t.Helper()
 	if r.w.away {
@@ -108,12 +108,12 @@ func (r *repairs) begin() {
 	r.begun = append(r.begun, name)
 }
 
-// serve is what the agent asks. A repair takes a while, so that it can be interrupted.
+// serve answers the agent's requests. A repair takes a while, so that it can be interrupted.
 func (r *repairs) serve(rw http.ResponseWriter, request *http.Request) {
 	defer fmt.Fprint(rw, `{}`)
 	n, err := strconv.Atoi(strings.TrimPrefix(request.URL.Path, "/"))
 	if err != nil {
-		return // it only looks
+		return // not a repair
 	}
 	r.mu.Lock()
 	r.calls[n]++
@@ -125,7 +125,8 @@ func (r *repairs) serve(rw http.ResponseWriter, request *http.Request) {
 	}
 }
 
-// check waits until all Diagnoses have ended. A repair is made at most once, and not without a decision.
+// check waits until all Diagnoses have ended, and checks that each repair was made at most once, and only
+// after a decision.
 func (r *repairs) check() {
 	r.w.t.Helper()
 	for n, name := range r.begun {
@@ -147,7 +148,7 @@ func (r *repairs) check() {
 	}
 }
 
-// controller is a controller that is started again when it ends, as a Deployment does.
+// controller is a controller that is restarted when it ends, as in a Deployment.
 type controller struct {
 	w    *world
 	name string
@@ -198,19 +199,19 @@ func (c *controller) run(started chan<- struct{}) {
 			c.w.t.Error(err)
 			return
 		}
-		_ = c.cmd.Wait() // a lost lead ends it, too
+		_ = c.cmd.Wait() // lost leadership ends it, too
 		<-again.C
 	}
 }
 
-// signal sends it a signal; between two starts nobody gets it.
+// signal sends the controller a signal; between two starts it has no effect.
 func (c *controller) signal(s syscall.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_ = c.cmd.Process.Signal(s)
 }
 
-// stop ends it in order, for good.
+// stop shuts the controller down cleanly, without a restart.
 func (c *controller) stop() {
 	c.mu.Lock()
 	c.ending = true
@@ -221,7 +222,7 @@ func (c *controller) stop() {
 	<-c.ended
 }
 
-// complaint is a line of a program's log that no harm excuses.
+// complaint returns a line of a program's log that no harm justifies.
 func complaint(log string) (line string, found bool) {
 	for line := range strings.Lines(log) {
 		if strings.HasPrefix(line, "panic:") || strings.Contains(line, "fatal error:") || strings.Contains(line, "DATA RACE") {

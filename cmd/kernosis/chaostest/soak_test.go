@@ -18,16 +18,16 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 )
 
-// A soak is a simulated day: what happens in 24 hours, in less. soakWarmUp is the part of it after
-// which nothing may grow any more: caches, windows and the journal are full then.
+// A soak is a simulated day: the events of 24 hours in less time. After soakWarmUp hours nothing may
+// grow any more, because caches, windows and the journal are full by then.
 const (
 	soakHours  = 24
 	soakWarmUp = 8
-	soakEvery  = 10 * time.Second // a look at what the agent holds
+	soakEvery  = 10 * time.Second // interval of measuring what the agent holds
 )
 
-// growth is how something that the agent holds may change by its fitted slope from the end of the
-// warm-up to the end of the day: by a part of its mean, or by something small.
+// growth limits how much something that the agent holds may change, by its fitted slope, from the end
+// of the warm-up to the end of the day: a part of its mean, or a small amount.
 type growth struct {
 	name  string
 	unit  string
@@ -64,11 +64,11 @@ func growths() []growth {
 	}
 }
 
-// soakJournalMiB is a journal that is full before the warm-up ends.
+// soakJournalMiB is the size of a journal that is full before the warm-up ends.
 const soakJournalMiB = 2
 
-// TestSoak lets faults, pods, rotations, reloads of rules and outages of the API server happen for a
-// simulated day, and then checks that all was reported and that nothing of the agent grew.
+// TestSoak causes faults, pods, rotations, reloads of rules and outages of the API server for a simulated
+// day, and then checks that everything was reported and that nothing that the agent holds grew.
 func TestSoak(t *testing.T) {
 	if *soakFor == 0 {
 		t.Skip("make soak runs it")
@@ -89,14 +89,14 @@ func TestSoak(t *testing.T) {
 	w.check()
 }
 
-// soak is the values of a day, each of all, in the order of looks.
+// soak has the measured values of a day, for each element of all, in order of time.
 type soak struct {
 	w      *world
 	all    []growth
 	values [][]float64
 }
 
-// hour has twelve parts, in each of which something happens; then it looks.
+// hour simulates one hour in twelve parts, each with an event, and measures in between.
 func (s *soak) hour(begin time.Time, lasts time.Duration, n int) {
 	s.w.t.Helper()
 	const parts = 12
@@ -133,13 +133,13 @@ func (s *soak) hour(begin time.Time, lasts time.Duration, n int) {
 	}
 }
 
-// hourRules are the rules of an hour: each reload has one that was not there.
+// hourRules are the rules of an hour, so that each reload has a new rule.
 const hourRules = `apiVersion: rules.kernosis.io/v1
 rules:
 - {name: hour-%d, events: [log], logs: [app], pattern: 'hour %d', reason: Hour, message: m, severity: warning}
 `
 
-// pod comes, has a process killed for memory, and goes.
+// pod creates a pod, has a process in it OOM-killed, and deletes the pod.
 func (s *soak) pod(n int) {
 	s.w.t.Helper()
 	w := s.w
@@ -149,7 +149,7 @@ func (s *soak) pod(n int) {
 		Spec:       corev1.PodSpec{NodeName: w.node, Containers: []corev1.Container{{Name: "app", Image: "app"}}},
 	}, metav1.CreateOptions{})
 	w.must(err)
-	w.t.Run(pod.Name, func(t *testing.T) { // its control group goes at the end
+	w.t.Run(pod.Name, func(t *testing.T) { // a subtest, which removes the cgroup at its end
 		agenttest.KillIn(t, agenttest.PodGroup(t, string(pod.UID), 32<<20))
 	})
 	w.await("Event on the pod", func() (bool, string) {
@@ -168,7 +168,7 @@ func (s *soak) look() {
 	}
 }
 
-// table shows and checks what grew.
+// table checks the growth of all values, and returns a table of it.
 func (s *soak) table() string {
 	s.w.t.Helper()
 	var text strings.Builder
@@ -190,7 +190,7 @@ func (s *soak) table() string {
 	return text.String()
 }
 
-// slope is the growth from one value to the next, of the line with the least squares.
+// slope returns the growth from one value to the next, by least squares.
 func slope(values []float64) float64 {
 	var x, y, xx, xy float64
 	n := float64(len(values))
@@ -207,11 +207,11 @@ func TestSlope(t *testing.T) {
 	}
 }
 
-// sizeOf is how much a folder holds.
+// sizeOf returns the size of the files in a folder.
 func sizeOf(w *world, dir string) (bytes int64) {
 	w.must(filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if os.IsNotExist(err) {
-			return nil // gone meanwhile
+			return nil // deleted meanwhile
 		} else if err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/loopdisk"
 )
 
-// rules turn lines of a log into a condition and Events. Kills have a shipped rule.
+// rules turn log lines into a condition and Events. Kills are reported by a shipped rule.
 const rules = `apiVersion: rules.kernosis.io/v1
 conditions:
   AppBroken: {healthyReason: AppIsFine, healthyMessage: the app is fine}
@@ -28,13 +28,13 @@ rules:
 - {name: app-hiccup, events: [log], logs: [app], pattern: 'hiccup', reason: AppHiccup, message: the app had a hiccup, severity: warning}
 `
 
-// count is how often something has happened.
+// count counts how often something has happened.
 type count struct {
-	sure int // each has to be reported, once
-	// missing ones may be: they were in the memory of an agent that was killed, and its disk had refused
-	// them. doubled ones may be reported again: the log has them, and the disk refused that they were read.
+	sure int // each has to be reported exactly once
+	// missing ones may be unreported: they were in the memory of a killed agent whose disk had refused
+	// them. doubled ones may be reported twice: the log has them, and the disk refused the position.
 	missing, doubled int
-	refused          int // by the disk, since the latest kill of the agent
+	refused          int // refused by the disk since the latest kill of the agent
 }
 
 func (c *count) least() int { return c.sure }
@@ -56,13 +56,13 @@ type world struct {
 	disk   *loopdisk.Disk // of the agent's state
 	agent  *agenttest.Agent
 	oom    *inject.OOM
-	log    string // path of the app's
+	log    string // path of the app's log
 	url    string // of the agent
 
 	repairs     *repairs
 	controllers [2]*controller // one of them leads
 
-	// What has happened, by this test's own account.
+	// What has happened, as counted by this test.
 	kills, lines count
 	broken       bool // the app fell over, and did not stand up
 
@@ -70,7 +70,7 @@ type world struct {
 	frozen bool            // the disk
 	alive  bool            // the agent
 	away   bool            // the API server, or its etcd
-	// volatile: the agent keeps its state in memory, because it could not write when it started.
+	// volatile: the agent keeps its state in memory, because it could not write at its start.
 	volatile bool
 
 	mu    sync.Mutex
@@ -78,7 +78,7 @@ type world struct {
 	began time.Time
 }
 
-// newWorld starts an agent with further arguments. It lasts that much longer than a plan.
+// newWorld starts an agent with further arguments, for tests that take lasts longer than a plan.
 func newWorld(t *testing.T, server *kubetest.Server, lasts time.Duration, args ...string) *world {
 	w := &world{t: t, server: server, node: server.Node(t), harmed: map[part]func(){}, began: time.Now()}
 	w.disk = loopdisk.NewExt4(t, 32<<20)
@@ -90,7 +90,7 @@ func newWorld(t *testing.T, server *kubetest.Server, lasts time.Duration, args .
 	w.must(os.WriteFile(filepath.Join(rulesDir, "app.yaml"), []byte(rules), 0o644))
 	proxy, through := kubetest.NewProxy(t, server, server.Admin())
 	w.proxy = proxy
-	// A fixed port, so that a restarted agent is found.
+	// A fixed port, so that a restarted agent has the same URL.
 	address := kubetest.FreeAddress(t)
 	w.url = "http://" + address
 	server.CRDs(t)
@@ -107,7 +107,7 @@ func newWorld(t *testing.T, server *kubetest.Server, lasts time.Duration, args .
 	w.oom = &inject.OOM{StateDir: t.TempDir(), Limit: lasts + 10*time.Minute}
 	w.must(w.oom.Start(t.Context()))
 	t.Cleanup(func() { _ = w.oom.Close() })
-	// Last, and so first at the end: nothing may hang behind a harm.
+	// Registered last, so that it runs first: no other cleanup may hang because of a harm.
 	t.Cleanup(w.healAll)
 	w.agent.Start()
 	w.alive = true
@@ -122,7 +122,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// note writes into the diary.
+// note writes to the diary and the test's log.
 func (w *world) note(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -137,7 +137,7 @@ func (w *world) diary() string {
 	return w.notes.String()
 }
 
-// follow takes the steps of a plan.
+// follow executes the steps of a plan.
 func (w *world) follow(plan []step) {
 	for _, s := range plan {
 		<-time.After(s.after)
@@ -146,7 +146,7 @@ func (w *world) follow(plan []step) {
 	}
 }
 
-// kill has the kernel kill a process of the test's control group.
+// kill makes the kernel OOM-kill a process in the test's cgroup.
 func (w *world) kill() {
 	w.t.Helper()
 	_, err := w.oom.Kill(w.t.Context())
@@ -167,7 +167,8 @@ func (w *world) happened(c *count, n int) {
 	}
 }
 
-// notSaved notes what the agent has not written yet: a disk that begins to refuse writes refuses it, too.
+// notSaved counts what the agent has not written yet as refused: a disk that begins to refuse writes
+// refuses that, too.
 func (w *world) notSaved() {
 	w.t.Helper()
 	group, kills, lines := filepath.Base(w.oom.Cgroup()), 0, 0
@@ -186,7 +187,8 @@ func (w *world) notSaved() {
 	w.lines.refused = max(w.lines.refused, w.lines.sure-lines)
 }
 
-// memoryLost notes that the agent was killed: what the disk has refused is in the log, or nowhere.
+// memoryLost adjusts the counts after a kill of the agent: what the disk has refused is only in the log,
+// or lost.
 func (w *world) memoryLost() {
 	w.lines.doubled, w.lines.refused = w.lines.doubled+w.lines.refused, 0
 	w.kills.sure, w.kills.missing, w.kills.refused = w.kills.sure-w.kills.refused, w.kills.missing+w.kills.refused, 0

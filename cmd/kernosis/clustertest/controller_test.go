@@ -23,7 +23,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// controls runs a controller of the agent's namespace until the test ends.
+// controls runs a controller in the agent's namespace until the test ends.
 func (a *agent) controls(server *kubetest.Server) {
 	a.t.Helper()
 	log := &agenttest.Log{}
@@ -44,8 +44,8 @@ func (a *agent) controls(server *kubetest.Server) {
 	})
 }
 
-// A fault leads by a trigger to its cause and to a repair of the node, which the policy
-// decides on, the controller makes, and the problem's end verifies.
+// A fault leads by a Trigger to its cause and to a repair of the node, which the policy
+// decides on, the controller executes, and the problem's end verifies.
 func TestAFaultLeadsToARepairByTheController(t *testing.T) {
 	testall.Only(t)
 	server := cluster.Server(t)
@@ -53,8 +53,8 @@ func TestAFaultLeadsToARepairByTheController(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			a := newAgent(t, server)
 			o, _ := oom(t)
-			// A rule of its own: the machine may have other kills, the cluster other triggers, and
-			// each Diagnosis more would want to repair the node too.
+			// A separate rule, because the machine may have other kills and the cluster other Triggers,
+			// and each further Diagnosis would repair the node too.
 			killed := "killed-" + strings.ToLower(string(mode))
 			rules := t.TempDir()
 			rule := fmt.Sprintf(`apiVersion: rules.kernosis.io/v1

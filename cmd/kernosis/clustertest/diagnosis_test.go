@@ -26,7 +26,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// oom is a cgroup in which processes are killed.
+// oom returns a cgroup in which to OOM-kill processes; ofIt reports whether a Diagnosis is of it.
 func oom(t *testing.T) (o *inject.OOM, ofIt func(*v1alpha1.Diagnosis) bool) {
 	t.Helper()
 	o = &inject.OOM{StateDir: t.TempDir()}
@@ -44,7 +44,7 @@ func oom(t *testing.T) (o *inject.OOM, ofIt func(*v1alpha1.Diagnosis) bool) {
 	}
 }
 
-// within is how long after a fault its cause is known.
+// within is how soon after a fault its cause must be known.
 const within = 5 * time.Second
 
 func TestAnOOMKillLeadsToItsCause(t *testing.T) {
@@ -75,8 +75,8 @@ func TestAnOOMKillLeadsToItsCause(t *testing.T) {
 		t.Errorf("artifacts %v", d.Status.Artifacts)
 	}
 
-	// The next kill of the same cgroup is within the trigger's cooldown; the agent's
-	// restart does not forget that.
+	// The next kill of the same cgroup is within the Trigger's cooldown, which survives the
+	// agent's restart.
 	if _, err := o.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestADiagnosisOfAPerson(t *testing.T) {
 	a := newAgent(t, cluster.Server(t))
 	a.Start()
 	a.WaitSources(0)
-	// Applied as one file: neither waits for the other.
+	// Applied like one file: none waits for another.
 	set := &v1alpha1.OperationSet{ObjectMeta: metav1.ObjectMeta{Name: "facts-of-" + a.node}}
 	set.Spec.AdjacencyList = []v1alpha1.Node{{ID: 0, To: []int32{1}}, {ID: 1, Operation: "facts-of-" + a.node}}
 	facts := &v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{Name: "facts-of-" + a.node}}
@@ -130,7 +130,7 @@ func TestADiagnosisOfAPerson(t *testing.T) {
 // While the API server is down a fault is diagnosed, and reported when the server is back.
 func TestTheServerIsAwayDuringTheFault(t *testing.T) {
 	testall.Only(t)
-	server := kubetest.New(t, kubetest.Options{}) // its own: it is stopped
+	server := kubetest.New(t, kubetest.Options{}) // its own server, because the test stops it
 	a := newAgent(t, server)
 	a.shipped("oom-kill")
 	a.Start()
@@ -139,7 +139,7 @@ func TestTheServerIsAwayDuringTheFault(t *testing.T) {
 	o, ofIt := oom(t)
 
 	server.Stop(t)
-	// What triggers need is known after a start without it, too.
+	// Triggers and what they need are also known after a start without the API server.
 	a.Kill()
 	n := len(a.Entries())
 	a.Start()
@@ -159,15 +159,15 @@ func TestTheServerIsAwayDuringTheFault(t *testing.T) {
 		t.Errorf("status %+v", d.Status)
 	}
 	t.Logf("reported %s after its end", time.Since(d.Status.CompletionTime.Time).Round(time.Millisecond))
-	// What the server has refused before it had read its roles comes again.
+	// Requests that the server refused before it had read its roles are retried.
 	a.await("conditions", time.Minute, func(context.Context) (bool, string, error) {
 		return !lacksRight(a.Log.String()), "a right is missing", nil
 	})
 	a.Stop()
 }
 
-// The agent is killed while an operation runs: the next goes on behind what has ended, there
-// is one Diagnosis, and each result is there once.
+// The agent is killed while an operation runs: the next agent continues after the operations that
+// have ended, there is one Diagnosis, and it has each result once.
 func TestKillDuringAnOperation(t *testing.T) {
 	testall.Only(t)
 	a := newAgent(t, cluster.Server(t))
@@ -179,7 +179,7 @@ func TestKillDuringAnOperation(t *testing.T) {
 		calls <- r.URL.Path
 		if r.URL.Path == "/slow" {
 			select {
-			case first <- struct{}{}: // the first call hangs until its caller is gone
+			case first <- struct{}{}: // the first call hangs until its caller is killed
 				<-r.Context().Done()
 				return
 			case <-let:
@@ -245,7 +245,7 @@ func TestKillDuringAnOperation(t *testing.T) {
 	a.Stop()
 }
 
-// Two agents of one node, as while one takes over from the other: one runs it.
+// Two agents on one node, as while one takes over from the other: only one runs the Diagnosis.
 func TestTwoAgentsOfOneNode(t *testing.T) {
 	testall.Only(t)
 	a := newAgent(t, cluster.Server(t))

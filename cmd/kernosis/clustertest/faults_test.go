@@ -29,14 +29,14 @@ func (a *agent) reported(rule string) time.Time {
 	return time.Time{}
 }
 
-// leads waits for the Diagnosis of a fault, and checks what it says.
+// leads waits for the Diagnosis of a fault, and checks its verdict and path.
 func (a *agent) leads(t *testing.T, verdict string, path []string, ofIt func(*v1alpha1.Diagnosis) bool) {
 	t.Helper()
 	a.In(t)
 	defer func(outer testing.TB) { a.t = outer }(a.t)
 	a.t = t
 	d := a.awaitEnd(time.Minute, ofIt)
-	// The fault itself may go on for longer.
+	// The fault itself may last longer.
 	took := d.Status.CompletionTime.Sub(a.reported(d.Spec.Parameters["rule"]))
 	t.Logf("%s, known %s after the problem was reported: %+v", d.Name, took.Round(time.Millisecond), d.Status.Verdict)
 	if d.Status.Phase != v1alpha1.PhaseSucceeded || d.Status.Verdict == nil || d.Status.Verdict.Reason != verdict {
@@ -58,7 +58,7 @@ func (a *agent) leads(t *testing.T, verdict string, path []string, ofIt func(*v1
 	}
 }
 
-// refusedHere skips where the machine lacks what a fault needs; any other error is one.
+// refusedHere skips the test if the machine lacks what a fault needs, and fails on any other error.
 func refusedHere(t *testing.T, err error) {
 	t.Helper()
 	if refused, ok := errors.AsType[*inject.Refused](err); ok {
@@ -67,13 +67,13 @@ func refusedHere(t *testing.T, err error) {
 	t.Fatal(err)
 }
 
-// Each family of faults leads by its shipped trigger to a Diagnosis in the API that has its
-// cause; OOM kills have a test of their own.
+// Each family of faults leads by its shipped Trigger to a Diagnosis in the API server that has its
+// cause; OOM kills have a separate test.
 func TestFaultsLeadToTheirCauses(t *testing.T) {
 	testall.Only(t)
 	server := cluster.Server(t)
 	a := newAgent(t, server)
-	a.controls(server) // that no policy lets a node be cordoned is its word
+	a.controls(server) // it reports that no policy allows the cordon of a node
 	for _, set := range []string{"disk-error", "hung-task", "probe-failure"} {
 		a.shipped(set)
 	}

@@ -1,6 +1,6 @@
 // Package clustertest_test runs the agent as a process against a real API server and real
-// faults, from the fault to the Diagnosis. It is apart from the command's own tests, which
-// take long enough.
+// faults, from the fault to the Diagnosis. It is separate from the command's own tests
+// because these already take long.
 package clustertest_test
 
 import (
@@ -40,13 +40,13 @@ func TestMain(m *testing.M) {
 	os.Exit(cluster.Run(m))
 }
 
-// agent is one of a node, with a system namespace of its own.
+// agent is an agent of a Node, with a system namespace of its own.
 type agent struct {
 	*agenttest.Agent
 
 	t               testing.TB
 	people          client.Client // may do everything
-	path            string        // of the program
+	path            string        // path of the program
 	kubeconfig      string
 	node, namespace string
 }
@@ -66,7 +66,7 @@ func newAgent(t testing.TB, server *kubetest.Server) *agent {
 	return a
 }
 
-// another returns one more agent of the node, with folders of its own.
+// another returns another agent of the Node, with folders of its own.
 func (a *agent) another() *agenttest.Agent {
 	a.t.Helper()
 	other := agenttest.New(a.t, a.path, "--kubeconfig", a.kubeconfig, "--node-name", a.node, "--namespace", a.namespace,
@@ -80,9 +80,9 @@ func (a *agent) another() *agenttest.Agent {
 	return other
 }
 
-// lacksRight reports whether the log of an agent shows a right that it never got. An API
-// server that just started refuses what it has not yet read the roles for, so a refusal of
-// conditions that were written afterwards is none.
+// lacksRight reports whether the log of an agent shows a permanently missing right. An API server
+// that has just started refuses requests until it has read the roles, so refused conditions that
+// were written afterwards don't count.
 func lacksRight(log string) bool {
 	if i := strings.LastIndex(log, "conditions are written again"); i >= 0 {
 		log = refusedConditions.ReplaceAllString(log[:i], "") + log[i:]
@@ -105,7 +105,7 @@ func TestLacksRight(t *testing.T) {
 	}
 }
 
-// apply makes objects known, those that are there already too.
+// apply creates objects, unless they already exist.
 func (a *agent) apply(objects ...client.Object) {
 	a.t.Helper()
 	for _, o := range objects {
@@ -135,7 +135,7 @@ func (a *agent) shipped(name string) {
 	}
 }
 
-// knows waits until the agent has a Trigger: its file of what was known last says so.
+// knows waits until the agent's file of known objects has a Trigger.
 func (a *agent) knows(trigger string) {
 	a.t.Helper()
 	a.await("trigger "+trigger, time.Minute, func(context.Context) (bool, string, error) {
@@ -179,7 +179,7 @@ func (a *agent) await(what string, within time.Duration, ok func(ctx context.Con
 	}
 }
 
-// diagnoses returns those of the system namespace for which of holds.
+// diagnoses returns the Diagnoses of the system namespace for which of returns true.
 func (a *agent) diagnoses(ctx context.Context, of func(*v1alpha1.Diagnosis) bool) ([]v1alpha1.Diagnosis, error) {
 	var list v1alpha1.DiagnosisList
 	if err := a.people.List(ctx, &list, client.InNamespace(a.namespace)); err != nil {
@@ -188,7 +188,7 @@ func (a *agent) diagnoses(ctx context.Context, of func(*v1alpha1.Diagnosis) bool
 	return slices.DeleteFunc(list.Items, func(d v1alpha1.Diagnosis) bool { return !of(&d) }), nil
 }
 
-// awaitEnd waits until there is one Diagnosis for which of holds, and it has ended.
+// awaitEnd waits until there is one Diagnosis for which of returns true, and it has ended.
 func (a *agent) awaitEnd(within time.Duration, of func(*v1alpha1.Diagnosis) bool) *v1alpha1.Diagnosis {
 	a.t.Helper()
 	var list []v1alpha1.Diagnosis
@@ -211,7 +211,7 @@ func complete(d *v1alpha1.Diagnosis) bool {
 	return apimeta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ConditionComplete)
 }
 
-// summary is what a failure shows.
+// summary returns the text that a failure shows.
 func summary(list []v1alpha1.Diagnosis) string {
 	var b strings.Builder
 	for i := range list {

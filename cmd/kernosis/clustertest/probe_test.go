@@ -24,8 +24,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// A pod whose listener does not accept: the Event on it says why the probe fails, and how
-// far it is from a restart; when the probe succeeds again, that is known.
+// A pod whose listener does not accept connections: its Event says why the probe fails, and how
+// close it is to a restart; when the probe succeeds again, that is recorded.
 func TestProbeOfAPodReportsItsCause(t *testing.T) {
 	testall.Only(t)
 	server := cluster.Server(t)
@@ -34,7 +34,7 @@ func TestProbeOfAPodReportsItsCause(t *testing.T) {
 	from, to := netlab.Pair(t)
 	const at = "10.97.31.2:80"
 	listener := to.Listen(at, 0)
-	waiting := from.Dial(at) // the queue's one place is taken
+	waiting := from.Dial(at) // takes the only place in the queue
 	pod := server.ProbedPod(t, ns, a.node, "10.97.31.2", corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromString("web"), Path: "/healthz"}})
 	agenttest.Prober(t, from, "http://"+at+"/healthz")
 	a.Start()
@@ -65,7 +65,7 @@ func TestProbeOfAPodReportsItsCause(t *testing.T) {
 	if first.Feed != event.ProbeObserved || first.Endpoint != at+"/healthz" || first.Failures != 1 || first.Container != "app" {
 		t.Errorf("%+v", first)
 	}
-	// The kernel's record to the journal: nothing was waited for.
+	// From the kernel's record to the journal, without waiting.
 	for _, e := range a.Entries() {
 		if e.Event != nil && e.Event.Kind == event.Probe {
 			t.Logf("reported %s after the failure", e.Now.Sub(e.Event.Time))
@@ -87,7 +87,7 @@ func TestProbeOfAPodReportsItsCause(t *testing.T) {
 	}
 }
 
-// agentProbes returns what the journal has of probes.
+// agentProbes returns the journal's probe events of a kind.
 func agentProbes(entries []journal.Entry, kind event.Kind) (out []*event.ProbeData) {
 	for _, e := range entries {
 		if e.Event != nil && e.Event.Kind == kind {
@@ -103,8 +103,8 @@ func netlabHTTP(c net.Conn) {
 	_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
 }
 
-// Without a cluster a file says which pods there are: liveness and readiness go to one port,
-// where nothing listens, and each has its own count.
+// Without a cluster, pods come from a file: liveness and readiness probes use one port, where
+// nothing listens, and each is counted separately.
 func TestProbesOfAFileOfPods(t *testing.T) {
 	testall.Only(t)
 	if os.Geteuid() != 0 {

@@ -19,7 +19,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// state returns that of a node's result; empty: there is none.
+// state returns the state of a graph node's result, or "" if it has none.
 func state(d *v1alpha1.Diagnosis, id int32) v1alpha1.ResultState {
 	i := slices.IndexFunc(d.Status.Results, func(r v1alpha1.Result) bool { return r.ID == id })
 	if i < 0 {
@@ -28,7 +28,7 @@ func state(d *v1alpha1.Diagnosis, id int32) v1alpha1.ResultState {
 	return d.Status.Results[i].State
 }
 
-// allow says, as the controller does, that the repair of a node may be made.
+// allow allows a repair, as the controller does.
 func (a *agent) allow(name string, id int, operation string) {
 	a.t.Helper()
 	var op v1alpha1.Operation
@@ -58,8 +58,8 @@ func (a *agent) allow(name string, id int, operation string) {
 	})
 }
 
-// A repair waits for its decision, is reported before it begins, is made once, and is not made
-// again where nobody knows what came of it.
+// A repair waits for its decision, is reported before it begins, is made once, and is not repeated
+// if its outcome is unknown.
 func TestARepairOfTheNode(t *testing.T) {
 	testall.Only(t)
 	a := newAgent(t, cluster.Server(t))

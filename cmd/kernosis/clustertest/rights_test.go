@@ -10,8 +10,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// withRights returns the configuration of a user with the rights of an agent, as
-// docs/cluster.md has them.
+// withRights returns the configuration of a user with the rights of an agent that
+// docs/cluster.md lists.
 func withRights(t testing.TB, server *kubetest.Server, namespace string) *rest.Config {
 	t.Helper()
 	everywhere, inNamespace := kubetest.AgentRights(t, "../../../docs/cluster.md")

@@ -24,7 +24,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// certificate returns one that signs itself, and its key, as PEM.
+// certificate returns a self-signed certificate, and its key, as PEM.
 func certificate(t *testing.T, name string) (cert *x509.Certificate, certPEM, keyPEM []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -49,8 +49,8 @@ func certificate(t *testing.T, name string) (cert *x509.Certificate, certPEM, ke
 	return cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
 }
 
-// An agent shows a web server the certificate of a Secret that it may read, and says so
-// where it may not.
+// An agent presents the certificate of a Secret to a web server if it may read the Secret, and
+// otherwise reports that it may not.
 func TestAClientCertificateOfASecret(t *testing.T) {
 	testall.Only(t)
 	server := cluster.Server(t)

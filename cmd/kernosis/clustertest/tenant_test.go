@@ -12,8 +12,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// A tenant's Diagnosis looks at its own pod, by operations that are made for that, and its
-// status is written in its namespace.
+// A tenant's Diagnosis looks at the tenant's own pod, with tenant-safe operations only, and its
+// status is written in the tenant's namespace.
 func TestADiagnosisOfATenant(t *testing.T) {
 	testall.Only(t)
 	server := cluster.Server(t)
@@ -26,7 +26,7 @@ func TestADiagnosisOfATenant(t *testing.T) {
 		set := &v1alpha1.OperationSet{ObjectMeta: metav1.ObjectMeta{Name: o.Name}}
 		set.Spec.AdjacencyList = []v1alpha1.Node{{ID: 0, To: []int32{1}}, {ID: 1, Operation: o.Name}}
 		d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name}}
-		d.Spec.OperationSet, d.Spec.NodeName = set.Name, a.node // by the controller
+		d.Spec.OperationSet, d.Spec.NodeName = set.Name, a.node // normally set by the controller
 		d.Spec.PodReference = &v1alpha1.PodReference{Name: "web-0"}
 		a.apply(o, set, d)
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// The command stops an agent that reports, and leaves a Node as it was before.
+// The command stops a reporting agent, and restores the Node to its previous state.
 func TestUninstallCommand(t *testing.T) {
 	testall.Only(t)
 	server := cluster.Server(t)
@@ -54,7 +54,7 @@ func TestUninstallCommand(t *testing.T) {
 		return strings.Contains(now, "KernosisDegraded=False"), now, err
 	})
 
-	// As kubelet ends the pod: the agent first.
+	// As kubelet ends the pod, the agent ends first.
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -63,7 +63,7 @@ func TestUninstallCommand(t *testing.T) {
 			if apierrors.IsNotFound(err) || t.Context().Err() != nil {
 				break
 			}
-			time.Sleep(20 * time.Millisecond) // between looks at the API
+			time.Sleep(20 * time.Millisecond) // between polls of the API server
 		}
 		a.Stop()
 		server.DeletePod(t, a.namespace, pod.Name)
@@ -87,7 +87,7 @@ func TestUninstallCommand(t *testing.T) {
 		t.Errorf("lease: %v", err)
 	}
 
-	// Without the rights for the kinds it says so, and does the rest.
+	// Without the rights for the CRDs the command says so, and does the rest.
 	if code, out := a.command("uninstall", "--kubeconfig", path, "--namespace", a.namespace, "--crds", "--timeout", "20s"); code != 1 ||
 		!strings.Contains(out, "diagnoses.kernosis.io") || !strings.Contains(out, "forbidden") || !strings.Contains(out, "DaemonSet kernosis-agent was not there") {
 		t.Errorf("exit code %d:\n%s", code, out)
@@ -100,7 +100,7 @@ func TestUninstallCommand(t *testing.T) {
 	}
 }
 
-// conditions returns the types and statuses of the Node's.
+// conditions returns the types and statuses of the Node's conditions.
 func (a *agent) conditions(api kubernetes.Interface) string {
 	a.t.Helper()
 	n, err := api.CoreV1().Nodes().Get(a.t.Context(), a.node, metav1.GetOptions{})

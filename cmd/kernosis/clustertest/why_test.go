@@ -12,7 +12,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// A real kill in a pod is answered by the API alone, by the journal alone, and by both alike.
+// For a real kill in a pod, why gives the same answer from the API server only, from the journal only,
+// and from both.
 func TestWhyInACluster(t *testing.T) {
 	testall.Only(t)
 	server := cluster.Server(t)

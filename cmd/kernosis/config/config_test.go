@@ -21,8 +21,8 @@ type settings struct {
 	Rate  float64       `mapstructure:"rate" yaml:"rate"`
 	Part  part          `mapstructure:",squash" yaml:",inline"`
 
-	Labels map[string]string `mapstructure:"-" yaml:"labels"` // of the file alone
-	kept   string            // no key
+	Labels map[string]string `mapstructure:"-" yaml:"labels"` // only in the file
+	kept   string            // not a key
 }
 
 type part struct {
@@ -30,7 +30,7 @@ type part struct {
 	On   bool   `mapstructure:"on" yaml:"on"`
 }
 
-// load reads a command line, variables and a file, each where it is not empty.
+// load reads a command line, variables and a file, each unless it is empty.
 func load(t *testing.T, file string, env map[string]string, args ...string) (settings, config.Origins, []string, error) {
 	t.Helper()
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
@@ -127,7 +127,7 @@ func TestErrorf(t *testing.T) {
 	}
 }
 
-// A file that says nothing is none; of two documents, the second is not dropped in silence.
+// An empty file has no effect; a second document is not silently ignored.
 func TestDocumentsOfAFile(t *testing.T) {
 	for _, file := range []string{"\n", "# nothing\n", "---\n", "---\n# nothing\n...\n", "{}\n", "null\n"} {
 		s, origins, warnings, err := load(t, file, nil)

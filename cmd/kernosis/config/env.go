@@ -12,17 +12,17 @@ import (
 	"github.com/spf13/viper"
 )
 
-// EnvPrefix begins the name of each variable.
+// EnvPrefix is the prefix of all variables.
 const EnvPrefix = "KERNOSIS_"
 
-// envName returns the variable of a key: KERNOSIS_STATE_DIR of state-dir.
+// envName returns the variable of a key, such as KERNOSIS_STATE_DIR for state-dir.
 func envName(key string) string {
 	return EnvPrefix + strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(key))
 }
 
-// bindEnv takes the variables that are set, where no flag is. It warns of those that nobody knows, but
-// doesn't refuse them: Kubernetes sets variables of the services of a namespace, and
-// a pod must not fail to start because somebody made a service of such a name.
+// bindEnv applies the environment variables of keys whose flag is not set. It warns of unknown
+// variables, but doesn't refuse them: Kubernetes sets variables for the services of a namespace, and
+// a pod must not fail to start because somebody created a service of such a name.
 func bindEnv(v *viper.Viper, fs *pflag.FlagSet, environ, all []string, origins Origins) (warnings []string, err error) {
 	known := map[string]string{}
 	for _, k := range all {
@@ -37,7 +37,7 @@ func bindEnv(v *viper.Viper, fs *pflag.FlagSet, environ, all []string, origins O
 		switch f := fs.Lookup(key); {
 		case !ok:
 			warnings = append(warnings, "environment variable "+name+" is not known")
-		case f == nil: // of another command, or of the file alone
+		case f == nil: // a key of another command, or of the file only
 		default:
 			if err := checkText(f.Value.Type(), value); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
@@ -56,13 +56,13 @@ var (
 	linkURL  = regexp.MustCompile(`^(tcp|udp|sctp)://`)
 )
 
-// serviceLink reports whether kubelet has set the variable for a service of that
-// name, such as KERNOSIS_PORT=tcp://10.0.0.1:443 for a service "kernosis".
+// serviceLink reports whether kubelet has set the variable for a service, such as
+// KERNOSIS_PORT=tcp://10.0.0.1:443 for a service "kernosis".
 func serviceLink(name, value string) bool {
 	return linkName.MatchString(name) || strings.HasSuffix(name, "_PORT") && linkURL.MatchString(value)
 }
 
-// checkText says what is wrong with a text as a value of a flag's type.
+// checkText returns an error if text is not a valid value of a flag's type.
 func checkText(flagType, text string) (err error) {
 	want := ""
 	switch flagType {

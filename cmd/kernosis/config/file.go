@@ -15,8 +15,8 @@ import (
 	"github.com/kernosis/kernosis/collector/document"
 )
 
-// readFile decodes a file strictly, with lines in its errors, before viper, which has
-// neither, reads it.
+// readFile decodes a file strictly, with lines in errors, before viper reads it, because viper does
+// neither.
 func readFile(v *viper.Viper, path string, into any, origins Origins) error {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -43,7 +43,7 @@ func readFile(v *viper.Viper, path string, into any, origins Origins) error {
 	return nil
 }
 
-// oneDocument decodes the only document of a file, or none. Behind it may be empty ones.
+// oneDocument decodes the only document of a file, if any. Empty documents may follow it.
 func oneDocument(dec *yaml.Decoder, into any) error {
 	err := dec.Decode(into)
 	for err == nil {
@@ -60,8 +60,8 @@ func oneDocument(dec *yaml.Decoder, into any) error {
 	return err
 }
 
-// fileError names file and line of each mistake, and the key that may have been meant where
-// the struct has none of that name.
+// fileError returns err with file and line of each mistake, and with a suggestion for each unknown
+// key.
 func fileError(path string, err error, t reflect.Type) error {
 	list, ok := errors.AsType[*yaml.LoadErrors](err)
 	if !ok {

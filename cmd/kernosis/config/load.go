@@ -4,8 +4,8 @@
 //	environment ──┼─ viper ──► a struct whose fields name their keys
 //	file of YAML ─┘
 //
-// The first that has a key wins. Unknown keys of a file are errors, and each mistake names
-// the flag, the variable, or file and line that it comes from.
+// The first that sets a key wins. Unknown keys of a file are errors, and each error names
+// the flag, the variable, or file and line.
 package config
 
 import (
@@ -17,13 +17,13 @@ import (
 	"github.com/spf13/viper"
 )
 
-// fileFlag is the flag that names the file.
+// fileFlag is the flag that names the configuration file.
 const fileFlag = "config"
 
-// Load sets the struct that into points to and returns where each value comes from, and
-// warnings. The tags mapstructure and yaml of a field have its key, which is the name of its
-// flag. A field whose mapstructure tag is "-" has no flag and no variable: it is set from
-// the file as YAML has it (viper folds the case of keys).
+// Load sets the struct that into points to, and returns the origin of each value, and warnings. The
+// tags mapstructure and yaml of a field have its key, which is also the name of its flag. A field
+// whose mapstructure tag is "-" has neither flag nor variable: it is decoded from the YAML file
+// without viper, which folds the case of keys.
 func Load(fs *pflag.FlagSet, environ []string, into any) (Origins, []string, error) {
 	v := viper.NewWithOptions(viper.KeyDelimiter("::")) // a dot is part of a flag's name
 	if err := v.BindPFlags(fs); err != nil {

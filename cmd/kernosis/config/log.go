@@ -14,7 +14,7 @@ func ParseLevel(s string) (slog.Level, error) {
 	return l, nil
 }
 
-// LogWarnings logs what [Load] found odd.
+// LogWarnings logs the warnings that [Load] returned.
 func LogWarnings(log *slog.Logger, warnings []string) {
 	for _, w := range warnings {
 		log.Warn("configuration", "warning", w)

@@ -20,7 +20,7 @@ func MetricsFlags(fs *pflag.FlagSet) {
 	fs.Bool("metrics-plain-http", false, "serve without TLS, and let everybody read who reaches the address")
 }
 
-// Access returns who may read what is served.
+// Access returns the access control of the endpoints.
 func (s *Metrics) Access() *web.AccessConfig {
 	return &web.AccessConfig{CertFile: s.CertFile, KeyFile: s.KeyFile, Plain: s.Plain}
 }

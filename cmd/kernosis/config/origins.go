@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// Origins says where the value of each key comes from, as a person would look for
-// it: "flag --listen", "env KERNOSIS_LISTEN", "/etc/kernosis.yaml:3". Values below a key of
-// the file have theirs too: "logs[1].path". A key that is missing has its default.
+// Origins has the origin of each key's value, in a form for people: "flag --listen",
+// "env KERNOSIS_LISTEN", "/etc/kernosis.yaml:3". Nested values of the file have origins too:
+// "logs[1].path". A missing key has its default value.
 type Origins map[string]string
 
-// Default is the origin of a value that nobody has set.
+// Default is the origin of a value that is not set.
 const Default = "default"
 
-// Errorf returns a mistake in a value with where that stands, or what it is part of.
+// Errorf returns an error about a value, with the origin of the value or of what it is part of.
 func (o Origins) Errorf(field, format string, args ...any) error {
 	err := fmt.Errorf(format, args...)
 	from := o.Of(field)
@@ -26,7 +26,7 @@ func (o Origins) Errorf(field, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", field, err)
 }
 
-// Of returns where a value comes from, or else what it is part of.
+// Of returns the origin of a value, or else of what it is part of.
 func (o Origins) Of(field string) string {
 	for field != "" && o[field] == "" {
 		field = field[:max(0, strings.LastIndexAny(field, ".["))]

@@ -10,9 +10,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// RESTConfig returns how to reach the API server: by node-problem-detector's
-// --apiserver-override if there is one, by a kubeconfig, or as a pod. The error is errNoCluster
-// if nothing says how.
+// RESTConfig returns the client configuration for the API server: from node-problem-detector's
+// --apiserver-override if set, from a kubeconfig, or in-cluster. The error is [ErrNoCluster] if there
+// is none of these.
 func RESTConfig(apiServerOverride, kubeconfig string) (*rest.Config, error) {
 	o := override{inCluster: true}
 	if apiServerOverride != "" {
@@ -24,7 +24,7 @@ func RESTConfig(apiServerOverride, kubeconfig string) (*rest.Config, error) {
 	return o.config(kubeconfig)
 }
 
-// CheckOverride returns what is wrong with an --apiserver-override.
+// CheckOverride returns an error if text is not a valid --apiserver-override.
 func CheckOverride(text string) error {
 	_, err := parseOverride(text)
 	return err
@@ -32,7 +32,7 @@ func CheckOverride(text string) error {
 
 // override is node-problem-detector's --apiserver-override.
 type override struct {
-	host       string // https://host:port; "": as without it
+	host       string // https://host:port; "": not overridden
 	inCluster  bool
 	kubeconfig string // auth
 	insecure   bool
@@ -42,7 +42,7 @@ func parseOverride(text string) (override, error) {
 	o := override{inCluster: true}
 	u, err := url.Parse(text)
 	if err != nil {
-		return o, fmt.Errorf("%q is no URL", text) // the error would say it again
+		return o, fmt.Errorf("%q is no URL", text) // err repeats text
 	}
 	if u.Scheme != "" || u.Host != "" {
 		if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Path != "" && u.Path != "/" {
@@ -83,7 +83,7 @@ func parseOverride(text string) (override, error) {
 	return o, nil
 }
 
-// ErrNoCluster: nothing says how to reach an API server.
+// ErrNoCluster: no API server is configured.
 var ErrNoCluster = errors.New("neither kubeconfig nor the environment of a pod") //nolint:gochecknoglobals // a constant
 
 func (o *override) config(kubeconfig string) (*rest.Config, error) {

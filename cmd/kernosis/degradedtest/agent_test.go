@@ -14,7 +14,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// stems are those of kernel programs.
+// stems returns the stems of kernel programs.
 func stems() []string { return []string{"oomkill", "hungtask", "sockfail", "diskio", "fserror"} }
 
 func TestNothingIsLacking(t *testing.T) {
@@ -28,7 +28,7 @@ func TestNothingIsLacking(t *testing.T) {
 	a.healthy()
 }
 
-// Without the right to load a program the rest runs: the kernel's log, the API server.
+// Without the right to load programs, the other parts work: the kernel's log, the API server.
 func TestWithoutPrograms(t *testing.T) {
 	testall.Only(t)
 	a := start(t, lacking{Caps: []string{"CAP_BPF", "CAP_PERFMON", "CAP_SYS_ADMIN"}}, "")
@@ -45,13 +45,13 @@ func TestWithoutPrograms(t *testing.T) {
 		_, body := a.get("/metrics")
 		return strings.Contains(body, `stem="log/kmsg"} 1`), "metrics without it"
 	})
-	// It reports failed I/O while the program can't. Before it is read the condition is Unknown, for a moment.
+	// The log reports failed I/O while the program can't. Until it is read, the condition is Unknown.
 	a.condition("DiskUnhealthy", corev1.ConditionFalse, "DiskIsHealthy")
 	a.condition("ReadonlyFilesystem", corev1.ConditionFalse, "FilesystemIsNotReadOnly")
 	a.healthy()
 }
 
-// The hardened list of docs/capabilities.md, but for what is said to be lacking there.
+// With the hardened list of docs/capabilities.md, the agent only lacks what that page says.
 func TestHardened(t *testing.T) {
 	testall.Only(t)
 	a := start(t, lacking{Caps: allBut(hardened(t)...)}, "")
@@ -63,7 +63,7 @@ func TestHardened(t *testing.T) {
 	if text, err := os.ReadFile("../../../docs/capabilities.md"); err != nil || !strings.Contains(string(text), hardenedLacks) {
 		t.Errorf("docs/capabilities.md has not the message (%v)", err)
 	}
-	// Real faults are seen: a kill within a memory limit, a connection that is refused.
+	// Real faults are detected: a kill at a memory limit, a refused connection.
 	for _, fault := range []string{"oom", "probe-refused"} {
 		cmd := (&lacking{}).command(t, "inject", fault, "--state-dir", t.TempDir(), "--targets-dir", a.targets, "--pin-root", a.pins)
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -81,7 +81,7 @@ func TestHardened(t *testing.T) {
 	a.healthy()
 }
 
-// hardenedLacks is what the hardened list does without.
+// hardenedLacks is the message on what the agent lacks with the hardened list.
 const hardenedLacks = "not seen without CAP_SYS_ADMIN: full accept queues and listeners of pods (reported as unanswered), kernel stacks of blocked tasks in diagnoses; without CAP_NET_RAW: packets in diagnoses"
 
 func TestWithoutPaths(t *testing.T) {

@@ -61,13 +61,13 @@ func hardened(t testing.TB) (out []string) {
 	return out
 }
 
-// found is what "kernosis features" has found.
+// found is the result of "kernosis features".
 type found struct {
 	Programs []struct{ Stem, Hook, State string }
 	Lacks    []struct{ Part, Reason, Lacks string }
 }
 
-// parts returns what is lacking: parts, and hooks that nothing serves, "hook:stem/hook".
+// parts returns what is lacking: parts, and hooks without an attached program, "hook:stem/hook".
 func (f *found) parts() (out []string) {
 	for _, l := range f.Lacks {
 		out = append(out, l.Part)
@@ -86,7 +86,7 @@ func (f *found) parts() (out []string) {
 	return slices.Compact(out)
 }
 
-// blind reports whether a stem sees nothing at all: its hooks go without saying.
+// blind reports whether a stem has no attached program, so that its hooks need not be listed.
 func (f *found) blind(stem string) bool {
 	for _, p := range f.Programs {
 		if p.Stem == stem && (p.State == "attached" || p.State == "adopted") {
@@ -111,9 +111,9 @@ func features(t testing.TB, l lacking) *found {
 	return f
 }
 
-// Each capability of the table is taken away alone, and what is lacking then is what the
-// table has. CAP_SYS_ADMIN, which stands for some of them, is taken away with each. All that
-// are not in the table are taken away at once.
+// Dropping a capability of the table must cause exactly the degradation in the table. Each is
+// dropped alone, together with CAP_SYS_ADMIN, which implies some of them. All capabilities that
+// are not in the table are dropped at once.
 func TestEachCapability(t *testing.T) {
 	testall.Only(t)
 	lost := func(with []string, l lacking) []string {

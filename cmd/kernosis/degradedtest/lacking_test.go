@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asLacking is the variable with what this process is to lack.
+// asLacking is the environment variable with what this process has to lack.
 const asLacking = "KERNOSIS_TEST_LACKING"
 
-// become runs a program in place of this one, without what the text says. Mounts are of a
-// mount namespace of its own.
+// become replaces this process by a program that lacks what the text says. Mounts are made in a
+// separate mount namespace.
 func become(text string, argv []string) error {
 	runtime.LockOSThread()
 	var l lacking
@@ -42,7 +42,7 @@ func become(text string, argv []string) error {
 		}
 	}
 	for _, name := range l.Caps {
-		// A program that root runs has what is left in the bounding set.
+		// A program run by root gets what is left in the bounding set.
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, capability(name), 0, 0, 0); err != nil {
 			return fmt.Errorf("drop %s: %w", name, err)
 		}
@@ -56,7 +56,7 @@ func become(text string, argv []string) error {
 	return syscall.Exec(argv[0], argv, env) //nolint:gosec // the test's own program
 }
 
-// devicesWithoutKmsg puts a /dev in place of the machine's that has what containers have.
+// devicesWithoutKmsg replaces /dev by one with the usual devices of containers.
 func devicesWithoutKmsg() error {
 	dir, err := os.MkdirTemp("", "kernosis-dev-")
 	if err != nil {
@@ -74,7 +74,7 @@ func devicesWithoutKmsg() error {
 	return errors.Join(append(errs, unix.Mount(dir, "/dev", "", unix.MS_MOVE, ""))...)
 }
 
-// capability returns the number of one that the tests take away.
+// capability returns the number of a capability that tests drop.
 func capability(name string) uintptr {
 	numbers := map[string]uintptr{
 		"CAP_CHOWN": unix.CAP_CHOWN, "CAP_DAC_OVERRIDE": unix.CAP_DAC_OVERRIDE, "CAP_DAC_READ_SEARCH": unix.CAP_DAC_READ_SEARCH,

@@ -1,5 +1,6 @@
 // Package degradedtest_test runs the agent as a process that lacks something: capabilities,
-// paths of the host, the node's PID namespace. It says what it lacks, and does the rest.
+// paths of the host, the node's PID namespace. The agent must report what it lacks, and do the
+// rest.
 package degradedtest_test
 
 import (
@@ -30,16 +31,16 @@ var cluster kubetest.Shared
 func TestMain(m *testing.M) {
 	if text := os.Getenv(asLacking); text != "" {
 		err := become(text, os.Args[1:])
-		fmt.Fprintln(os.Stderr, err) // it does not return else
+		fmt.Fprintln(os.Stderr, err) // it only returns on an error
 		os.Exit(70)
 	}
 	kernellock.Hold()
 	os.Exit(cluster.Run(m))
 }
 
-// lacking is what a process is to lack.
+// lacking is what a process has to lack.
 type lacking struct {
-	Caps     []string // capabilities that it has not
+	Caps     []string // dropped capabilities
 	OwnPIDs  bool     // it has a PID namespace, and /proc, of its own
 	ReadOnly []string // folders
 	NoKmsg   bool     // /dev has the usual devices, but no kmsg
@@ -68,17 +69,17 @@ func (l *lacking) command(t testing.TB, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// agent is one that lacks something.
+// agent is an agent that lacks something.
 type agent struct {
 	*testing.T
 	node                 string
-	state, targets, pins string // its folders
+	state, targets, pins string // the agent's folders
 	log                  agenttest.Log
 	url                  string
 	pid                  int
 }
 
-// start starts an agent of a new Node; config is of its file.
+// start starts an agent of a new Node; config is the content of its configuration file.
 func start(t *testing.T, l lacking, config string, args ...string) *agent {
 	t.Helper()
 	server := cluster.Server(t)
@@ -140,7 +141,7 @@ func (a *agent) get(path string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// condition waits until the Node has one of a status and reason (""; any), and returns its
+// condition waits until the Node's condition has a status and reason ("": any), and returns its
 // message.
 func (a *agent) condition(conditionType string, status corev1.ConditionStatus, reason string) (message string) {
 	a.Helper()
@@ -160,7 +161,7 @@ func (a *agent) condition(conditionType string, status corev1.ConditionStatus, r
 	return message
 }
 
-// degraded checks that a part is reported everywhere, and that the agent is ready all the same.
+// degraded checks that a part is reported as degraded everywhere, and that the agent is still ready.
 func (a *agent) degraded(part, reason, lacks string) {
 	a.Helper()
 	metric := fmt.Sprintf("kernosis_degraded{node=%q,part=%q,reason=%q} 1", a.node, part, reason)
@@ -184,7 +185,7 @@ func (a *agent) degraded(part, reason, lacks string) {
 	}
 }
 
-// healthy checks that it is alive after all.
+// healthy checks that the agent is still healthy.
 func (a *agent) healthy() {
 	a.Helper()
 	if code, body := a.get("/healthz"); code != http.StatusOK {

@@ -19,7 +19,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
-// capSet returns a set of the text of a status file: "CapEff", "CapBnd".
+// capSet returns a capability set of a status file: "CapEff", "CapBnd".
 func capSet(t testing.TB, path, name string) hostfs.Caps {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -35,7 +35,7 @@ func capSet(t testing.TB, path, name string) hostfs.Caps {
 	return hostfs.Caps(n)
 }
 
-// needless are those that this process has itself.
+// needless returns the needless capabilities that this process has.
 func needless(t testing.TB) []string {
 	t.Helper()
 	own := capSet(t, "/proc/self/status", "CapEff")
@@ -46,7 +46,7 @@ func needless(t testing.TB) []string {
 	return all
 }
 
-// sets checks each thread of the agent: which of the needless capabilities it has.
+// sets checks that each thread of the agent has all needless capabilities in a set, or none.
 func (a *agent) sets(name string, none bool) {
 	a.Helper()
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", a.pid))
@@ -77,7 +77,7 @@ func TestNeedlessRightsAreGivenUp(t *testing.T) {
 	a.sets("CapBnd", true)
 }
 
-// Programs of the configuration may need anything.
+// Configured programs may need any capability.
 func TestProgramsKeepTheirRights(t *testing.T) {
 	testall.Only(t)
 	dir := t.TempDir()

@@ -1,3 +1,3 @@
-// Package diagnosetest has the tests in which real faults lead an agent to their causes: by
-// the shipped triggers, with the real program, over kill -9. It holds nothing else.
+// Package diagnosetest only has tests in which an agent diagnoses real faults: with the shipped
+// Triggers, with the real program, and across kill -9.
 package diagnosetest

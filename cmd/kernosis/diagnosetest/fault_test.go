@@ -14,10 +14,10 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// within is how long a diagnosis may take from the moment at which its fault is reported.
+// within is how long a Diagnosis may take after its fault was reported.
 const within = 5 * time.Second
 
-// refusedHere skips where the machine lacks what a fault needs; any other error is one.
+// refusedHere skips the test if the machine lacks what a fault needs, and fails on any other error.
 func refusedHere(t *testing.T, err error) {
 	t.Helper()
 	if refused, ok := errors.AsType[*inject.Refused](err); ok {
@@ -26,7 +26,7 @@ func refusedHere(t *testing.T, err error) {
 	t.Fatal(err)
 }
 
-// expect waits for a diagnosis, and checks what it says.
+// expect waits for a Diagnosis, and checks its results.
 func expect(t *testing.T, a *agenttest.Agent, set, about, verdict, path string, excluded ...string) {
 	t.Helper()
 	d := a.WaitDiagnosis(t, set, 30*time.Second, func(d *console.Diagnosis) bool {
@@ -58,7 +58,7 @@ func expect(t *testing.T, a *agenttest.Agent, set, about, verdict, path string, 
 	}
 }
 
-// Each fault leads by a shipped trigger to a Diagnosis that finds its cause.
+// Each fault leads by a shipped Trigger to a Diagnosis that finds its cause.
 func TestFaultsAreDiagnosed(t *testing.T) {
 	a := newAgent(t, "--hung-task-after", "2s")
 	a.Start()
@@ -108,5 +108,5 @@ func TestFaultsAreDiagnosed(t *testing.T) {
 	})
 }
 
-// base is the last part of a control group's path.
+// base returns the last element of a cgroup's path.
 func base(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }

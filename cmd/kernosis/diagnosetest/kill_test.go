@@ -18,7 +18,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// slow takes its time with the second operation, in place of what is shipped.
+// slow replaces the shipped set by one whose second operation is slow.
 const slow = `apiVersion: kernosis.io/v1alpha1
 kind: OperationSet
 metadata: {name: slow}
@@ -43,8 +43,7 @@ spec:
   sourceTemplate: {problemTemplate: {rules: [oom-kill]}}
 `
 
-// killed starts an agent with the slow set, has a process killed for memory, and returns
-// the fault.
+// killed starts an agent with the slow set, has a process OOM-killed, and returns agent and fault.
 func killed(t *testing.T) (*agenttest.Agent, *inject.OOM) {
 	t.Helper()
 	dir := t.TempDir()
@@ -65,8 +64,7 @@ func killed(t *testing.T) (*agenttest.Agent, *inject.OOM) {
 	return a, fault
 }
 
-// ended waits for the Diagnosis of a fault and checks that there is one alone, which has
-// gone well.
+// ended waits for the Diagnosis of a fault and checks that there is only one, which has succeeded.
 func ended(t *testing.T, a *agenttest.Agent, fault *inject.OOM) *runner.Saved {
 	t.Helper()
 	d := a.WaitDiagnosis(t, "oom", 40*time.Second, func(d *console.Diagnosis) bool { return strings.Contains(d.Subject, base(fault.Cgroup())) })
@@ -85,8 +83,8 @@ func ended(t *testing.T, a *agenttest.Agent, fault *inject.OOM) *runner.Saved {
 	return saved
 }
 
-// An agent that is killed while an operation runs goes on with that operation: what has
-// ended is kept, and there is one Diagnosis.
+// If an agent is killed while an operation runs, the next agent continues with that operation: the
+// results of ended ones are kept, and there is one Diagnosis.
 func TestKilledDuringAnOperation(t *testing.T) {
 	testall.Only(t)
 	a, fault := killed(t)
@@ -112,8 +110,8 @@ func TestKilledDuringAnOperation(t *testing.T) {
 	}
 }
 
-// An agent that is killed at a moment between the fault and the first operation makes one
-// Diagnosis: what it had not written down is replayed from the journal.
+// If an agent is killed between the fault and the first operation, there is one Diagnosis: what it
+// had not saved is replayed from the journal.
 func TestKilledAtOnce(t *testing.T) {
 	testall.Only(t)
 	for name, moment := range map[string]func(t *testing.T, a *agenttest.Agent){
@@ -142,7 +140,7 @@ func TestKilledAtOnce(t *testing.T) {
 	}
 }
 
-// While an agent runs a person can run diagnoses too, and sees those of both.
+// While an agent runs, a person can run Diagnoses too, and sees those of both.
 func TestRunByHandBesideAnAgent(t *testing.T) {
 	testall.Only(t)
 	a, fault := killed(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// A service that stops to answer is reported by its condition, over a restart of the agent
-// too, and that it answers again.
+// A service that stops answering is reported by its condition, also across a restart of the
+// agent, and so is its recovery.
 func TestServiceOfTheNode(t *testing.T) {
 	testall.Only(t)
 	var broken atomic.Bool

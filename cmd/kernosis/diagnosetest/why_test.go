@@ -26,7 +26,7 @@ func asPlugin(t *testing.T, args ...string) (code int, out string) {
 	return calledAs(t, "kubectl-kernosis", args...)
 }
 
-// calledAs runs kernosis by another name, where there is no cluster.
+// calledAs runs kernosis by another name, without a cluster.
 func calledAs(t *testing.T, name string, args ...string) (code int, out string) {
 	t.Helper()
 	path := agenttest.Program(t)
@@ -43,8 +43,8 @@ func calledAs(t *testing.T, name string, args ...string) (code int, out string) 
 	return cmd.ProcessState.ExitCode(), string(text)
 }
 
-// The journal of a live agent answers why: for its node, and for a pod by its UID, by faults
-// that were real.
+// why answers from the journal of a running agent, after real faults: for its node, and for a pod by
+// its UID.
 func TestWhy(t *testing.T) {
 	testall.Only(t)
 	const uid = "4a1f7c52-8f1e-4d0c-9a55-0d6f2f6b1c11"
@@ -105,7 +105,7 @@ func TestWhy(t *testing.T) {
 	if len(answer.Not) < 3 || len(answer.Do) == 0 {
 		t.Errorf("%s", out)
 	}
-	// Another UID is not what was hit.
+	// A pod with another UID was not affected.
 	code, out = asPlugin(t, "why", "pod", strings.Replace(uid, "4a1f", "5b2f", 1), "--journal", a.State)
 	if code != 1 && code != 3 || !strings.Contains(out, "none is known") {
 		t.Errorf("exit code %d\n%s", code, out)

@@ -1,5 +1,5 @@
-// Package diagnosis reads the Diagnoses that ran on a node from its state folder, and words them for
-// people: a line for each operation, a summary, a document.
+// Package diagnosis reads the Diagnoses that ran on a node from its state folder, and formats them: a
+// line for each operation, a summary, a JSON or YAML document.
 package diagnosis
 
 import (
@@ -18,14 +18,15 @@ const Folder = "diagnose"
 // Dir returns the folder of the agent's runs.
 func Dir(stateDir string) string { return filepath.Join(stateDir, Folder) }
 
-// DirByHand returns the folder for runs that a person starts while an agent holds the other.
+// DirByHand returns the folder for runs that a person starts while an agent has locked the other.
 func DirByHand(stateDir string) string { return filepath.Join(Dir(stateDir), "by-hand") }
 
 // Dirs returns all folders of runs in a state folder.
 func Dirs(stateDir string) []string { return []string{Dir(stateDir), DirByHand(stateDir)} }
 
-// Lock creates the folder for a run if it is missing, and keeps other processes from it: the folder
-// that has the run of this id, or else the agent's if no agent runs.
+// Lock locks the folder for a run against other processes, and creates it if it is missing. It is the
+// folder that has the run with this id, or else the agent's folder if no agent runs, or else the
+// one for runs by hand.
 func Lock(stateDir, id string) (dir string, unlock func(), err error) {
 	all := Dirs(stateDir)
 	for _, dir := range all {
@@ -42,12 +43,12 @@ func Lock(stateDir, id string) (dir string, unlock func(), err error) {
 			return dir, unlock, nil
 		case !other:
 			return "", nil, fmt.Errorf("%w; --state-dir names another folder", err)
-		case locked.Who == worker.Agent && i+1 < len(all): // it goes on beside
+		case locked.Who == worker.Agent && i+1 < len(all): // try the folder for runs by hand
 		case locked.Who == worker.Agent:
 			return "", nil, fmt.Errorf("%s is with the agent, which runs: only what has ended can be shown; leave --id out to begin another", cmp.Or(id, dir))
 		default:
 			return "", nil, fmt.Errorf("another diagnosis runs with %s; --state-dir names another folder", dir)
 		}
 	}
-	return "", nil, errors.New("no folder for diagnoses") // there is one at least
+	return "", nil, errors.New("no folder for diagnoses") // not reached: Dirs is never empty
 }

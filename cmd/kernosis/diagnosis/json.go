@@ -8,13 +8,13 @@ type Document struct {
 	OperationSet string            `json:"operationSet,omitempty"`
 	Node         string            `json:"node,omitempty"`
 	Parameters   map[string]string `json:"parameters,omitempty"`
-	// Reason and Message are those of the condition Complete; empty while it goes on.
+	// Reason and Message are those of the condition Complete; empty while the run continues.
 	Reason   string          `json:"reason,omitempty"`
 	Message  string          `json:"message,omitempty"`
 	Excluded []ExcludedCause `json:"excluded,omitempty"`
 	Files    []File          `json:"files,omitempty"`
 	Graph    []Node          `json:"graph"`
-	// Status is as a Diagnosis has it: phase, verdict, paths, results.
+	// Status is the status as in a Diagnosis: phase, verdict, paths, results.
 	Status v1alpha1.DiagnosisStatus `json:"status"`
 }
 
@@ -58,9 +58,9 @@ func (v *View) document() *Document {
 	return d
 }
 
-// Documents are runs of a list; of one that can't be read the error is known.
+// Documents returns the documents of runs. An unreadable run has only its ID and the error.
 func Documents(views []*View) []any {
-	list := []any{} // in JSON a list, if an empty one
+	list := []any{} // encode an empty list as []
 	for _, v := range views {
 		if v.Err != nil {
 			list = append(list, map[string]string{"id": v.Report.ID, "error": v.Err.Error()})

@@ -19,19 +19,19 @@ import (
 	"github.com/kernosis/kernosis/diagnose/worker"
 )
 
-// maxFacts bounds what a line repeats of an operation's results, in bytes.
+// maxFacts bounds what a line shows of an operation's results, in bytes.
 const maxFacts = 160
 
-// View is a run as it is shown.
+// View is a run to show.
 type View struct {
 	Dir        string
 	Report     *runner.Report
 	Graph      *graph.Graph
 	Effects    []v1alpha1.Effect // by node
 	Parameters map[string]string
-	Set, Node  string // empty: not known
+	Set, Node  string // empty: unknown
 	Artifacts  []artifact.Artifact
-	Err        error // why it can't be read; then only Report.ID is there
+	Err        error // why the run can't be read; then only Report.ID is set
 }
 
 // Progress writes a line for each operation that has ended.
@@ -46,11 +46,12 @@ func NewProgress(w io.Writer, g *graph.Graph) *Progress {
 	return &Progress{w: w, reported: map[int]bool{}, width: longestOperation(g)}
 }
 
-// Changed is called with each new state of the run, by one goroutine.
+// Changed writes the lines of newly ended operations. It must be called with each new state of the
+// run, by one goroutine.
 func (p *Progress) Changed(rep *runner.Report) {
 	records := slices.Clone(rep.Records)
 	slices.SortStableFunc(records, func(a, b runner.Record) int {
-		if a.Start.IsZero() || b.Start.IsZero() { // behind a repair that was not made
+		if a.Start.IsZero() || b.Start.IsZero() { // skipped, because it follows a repair that was not made
 			return cmp.Compare(unstarted(&a), unstarted(&b))
 		}
 		return a.Start.Compare(b.Start)
@@ -72,7 +73,7 @@ func unstarted(rec *runner.Record) int {
 	return 0
 }
 
-// longestOperation is the width of the column of operations.
+// longestOperation returns the width of the column of operations.
 func longestOperation(g *graph.Graph) int {
 	longest := 0
 	for id := range g.Len() {
@@ -81,7 +82,7 @@ func longestOperation(g *graph.Graph) int {
 	return min(longest, 40)
 }
 
-// operationLine is "  2  check-disk-stalled  no  2s  NoDiskStalled: …".
+// operationLine returns a line such as "  2  check-disk-stalled  no  2s  NoDiskStalled: …".
 func operationLine(rec *runner.Record, width int) string {
 	took := "-"
 	if rec.Duration > 0 {
@@ -94,7 +95,7 @@ func operationLine(rec *runner.Record, width int) string {
 	return strings.TrimRight(fmt.Sprintf("%3d  %-*s  %-9s  %6s  %s", rec.ID, width, rec.Operation, StateWord(rec), took, text), " ")
 }
 
-// Finding is what an operation has found, in a line.
+// Finding returns what an operation found, in one line.
 func Finding(rec *runner.Record) string {
 	switch {
 	case rec.Reason != "" && rec.Reason != "Failed":
@@ -105,7 +106,7 @@ func Finding(rec *runner.Record) string {
 	return facts(rec.Results)
 }
 
-// StateWord says what became of an operation. A check answers.
+// StateWord returns the state of an operation in a word. For a check it is the answer, yes or no.
 func StateWord(rec *runner.Record) string {
 	switch rec.State {
 	case v1alpha1.ResultSucceeded:
@@ -123,7 +124,7 @@ func StateWord(rec *runner.Record) string {
 	return strings.ToLower(string(rec.State))
 }
 
-// facts is as much of results as fits on a line.
+// facts returns as many results as fit on a line.
 func facts(results map[string]string) string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(results)) {
@@ -139,7 +140,7 @@ func facts(results map[string]string) string {
 	return display.Cut(b.String(), maxFacts)
 }
 
-// Write writes the summary, or the document that the format asks for.
+// Write writes the summary, or the document if the format is JSON or YAML.
 func (v *View) Write(w io.Writer, format *output.Format) error {
 	return format.Write(w, v.document(), func() error {
 		_, err := io.WriteString(w, "\n"+v.Summary())
@@ -147,7 +148,7 @@ func (v *View) Write(w io.Writer, format *output.Format) error {
 	})
 }
 
-// Summary says what came of a run: a line for each fact, the label first.
+// Summary returns the outcome of a run: a line for each fact, which begins with a label.
 func (v *View) Summary() string {
 	var b strings.Builder
 	line := func(label, format string, args ...any) {
@@ -199,7 +200,7 @@ func (v *View) Summary() string {
 	return b.String()
 }
 
-// NoVerdict says why a run that failed has none.
+// NoVerdict returns why a failed run has no verdict.
 func (v *View) NoVerdict() string {
 	if v.Report.Reason != v1alpha1.ReasonNoPathSucceeded {
 		return "none: " + v.Report.Reason + ": " + v.Report.Message
@@ -217,7 +218,7 @@ func (v *View) Path(a *artifact.Artifact) string {
 	return a.Path(worker.Artifacts(v.Dir), v.Report.ID)
 }
 
-// PathText is "1 blocked-stacks → 2 check-disk-stalled".
+// PathText returns a path such as "1 blocked-stacks → 2 check-disk-stalled".
 func PathText(g *graph.Graph, path []int) string {
 	var parts []string
 	for _, id := range path {
@@ -226,7 +227,7 @@ func PathText(g *graph.Graph, path []int) string {
 	return cmp.Or(strings.Join(parts, " → "), "none")
 }
 
-// Read reads a run. The error is fs.ErrNotExist if there is none of that id.
+// Read reads a run. The error is fs.ErrNotExist if there is no run with that id.
 func Read(dir, id string) (*View, error) {
 	saved, err := runner.ReadSaved(worker.Checkpoints(dir), id)
 	if err != nil {
@@ -239,7 +240,7 @@ func Read(dir, id string) (*View, error) {
 	return v, nil
 }
 
-// ReadAll reads the runs of folders, the oldest first. Those that can't be read are first.
+// ReadAll reads the runs of folders, unreadable ones first, then the oldest first.
 func ReadAll(all ...string) ([]*View, error) {
 	var views []*View
 	for _, dir := range all {
@@ -259,14 +260,14 @@ func ReadAll(all ...string) ([]*View, error) {
 	return views, nil
 }
 
-// Drawing is the graph of a run with the path taken.
+// Drawing returns the graph of a run with the path taken.
 func (v *View) Drawing(title string) *draw.Drawing {
 	var status v1alpha1.DiagnosisStatus
 	v.Report.Status(&status)
 	return runner.Drawing(title, v.Graph, func(id int) v1alpha1.Effect { return v.Effects[id] }, &status)
 }
 
-// Result is a run in a few words.
+// Result returns the result of a run in a few words.
 func (v *View) Result() string {
 	switch {
 	case v.Report.Verdict != nil:

@@ -17,7 +17,7 @@ import (
 	"github.com/kernosis/kernosis/diagnose/worker"
 )
 
-// A repair that waits for its decision is in the summary.
+// The summary shows a repair that waits for its decision.
 func TestSummaryOfAWaitingRun(t *testing.T) {
 	dir := t.TempDir()
 	r, err := runner.New(runner.Config{Dir: worker.Checkpoints(dir), Gate: waiting{}})
@@ -48,8 +48,8 @@ func (waiting) Allow(context.Context, *runner.Action) (runner.Decision, error) {
 	return runner.Decision{Verb: v1alpha1.RemediationWait, Reason: "AwaitingDecision", Message: "of the controller"}, nil
 }
 
-// Operations are reported in the order in which they ran; what would come behind a repair that
-// was not made is last.
+// Operations are reported in the order in which they ran; those after a repair that was not made come
+// last.
 func TestProgressIsInTheOrderOfTheRun(t *testing.T) {
 	at := time.Unix(1000, 0)
 	rep := &runner.Report{Records: []runner.Record{

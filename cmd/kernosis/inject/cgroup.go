@@ -12,8 +12,8 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// memoryHierarchy finds where this machine's memory controller can be used, v1 or v2: a
-// controller is in one of the two, and only there are its files.
+// memoryHierarchy returns the cgroup hierarchy with this machine's memory controller, v1 or v2: a
+// controller, and so its files, is only in one of them.
 func memoryHierarchy() (hostfs.CgroupLayout, error) {
 	mounts, err := hostfs.OwnMounts()
 	if err != nil {
@@ -51,8 +51,8 @@ type memoryCgroup struct {
 	dir       string
 }
 
-// createCgroup makes a cgroup, limits memory and swap together to limit bytes, and
-// notes it in the record.
+// createCgroup creates a cgroup, limits memory and swap together to limit bytes, and
+// adds it to the record.
 func createCgroup(r *record, hierarchy hostfs.CgroupLayout, name string, limit uint64) (memoryCgroup, error) {
 	root, v1 := hierarchy.Controllers["memory"]
 	files := []struct{ name, value string }{

@@ -19,14 +19,14 @@ import (
 )
 
 // childArg0 is the argv[0] that marks a process of this binary as a child; the
-// role follows. It is also what ps shows.
+// role follows. ps shows it too.
 const childArg0 = "kernosis-inject-child"
 
 const (
-	// askLimit bounds one question to a child: the longest honest answer is a
+	// askLimit bounds one request to a child: the slowest valid answer is a
 	// probe's time-out of 1 s; the rest is for a loaded machine.
 	askLimit = 15 * time.Second
-	// stopLimit is how long a child may take to leave once its stdin is closed.
+	// stopLimit is how long a child may take to exit once its stdin is closed.
 	stopLimit = 5 * time.Second
 )
 
@@ -63,7 +63,7 @@ func RunChild(args []string) (handled bool) {
 }
 
 // child is a running child process. It answers requests in order, one JSON
-// value a request; closing its stdin asks it to leave. Not safe for concurrent
+// value per request; closing its stdin asks it to exit. Not safe for concurrent
 // use.
 type child struct {
 	role   string
@@ -75,7 +75,7 @@ type child struct {
 	done   bool
 }
 
-// childOptions is what differs between children.
+// childOptions are the options of a child.
 type childOptions struct {
 	files    []*os.File // from fd 3 on
 	newNet   bool       // in a network namespace of its own
@@ -83,8 +83,8 @@ type childOptions struct {
 	detached bool       // survives the injector and the terminal's SIGINT
 }
 
-// startChild runs this binary again in a role. Unless detached, the kernel
-// kills the child when the injector dies.
+// startChild runs this binary again as a child with a role. Unless detached, the
+// kernel kills the child when the injector dies.
 func startChild(role string, opts childOptions, args ...string) (*child, error) {
 	c := &child{role: role, cmd: childCommand(role, args...)}
 	c.cmd.ExtraFiles = opts.files
@@ -115,7 +115,7 @@ func startChild(role string, opts childOptions, args ...string) (*child, error) 
 		_ = c.stdin.Close()
 		return nil, fmt.Errorf("start %s: %w", role, err)
 	}
-	c.stdout = out.(*os.File) // as os/exec documents no deadline, but makes a pipe
+	c.stdout = out.(*os.File) // os/exec documents no deadline, but its pipe has one
 	c.dec = json.NewDecoder(out)
 	start := process.StartTied
 	if opts.detached {
@@ -127,8 +127,8 @@ func startChild(role string, opts childOptions, args ...string) (*child, error) 
 	return c, nil
 }
 
-// childCommand is the command line of a child, in a process group of its own: the
-// terminal's SIGINT is for the injector.
+// childCommand returns the command of a child, in a process group of its own, so that the terminal's
+// SIGINT only reaches the injector.
 func childCommand(role string, args ...string) *exec.Cmd {
 	return &exec.Cmd{
 		Path:        "/proc/self/exe",
@@ -145,7 +145,7 @@ type answer[T any] struct {
 	Reply T      `json:"reply"`
 }
 
-// send asks without waiting for the reply.
+// send sends a request without waiting for the reply.
 func (c *child) send(request any) error {
 	if err := json.NewEncoder(c.stdin).Encode(request); err != nil {
 		return fmt.Errorf("ask %s[%d]: %w", c.role, c.pid(), err)
@@ -184,7 +184,7 @@ func ask[T any](ctx context.Context, c *child, request any) (T, error) {
 	return receive[T](ctx, c)
 }
 
-// wait reaps the child and says how it ended, with what it printed.
+// wait reaps the child and returns how it ended, with what it printed to stderr.
 func (c *child) wait() error {
 	if c.done {
 		return errors.New("already ended")
@@ -201,7 +201,7 @@ func (c *child) wait() error {
 	return err
 }
 
-// stop asks the child to leave, kills it when it doesn't, and reaps it. A child
+// stop asks the child to exit, kills it if it doesn't, and reaps it. A child
 // in uninterruptible sleep only ends when its fault is healed.
 func (c *child) stop() {
 	if c == nil || c.done {
@@ -210,7 +210,7 @@ func (c *child) stop() {
 	_ = c.stdin.Close()
 	kill := time.AfterFunc(stopLimit, func() { _ = c.cmd.Process.Kill() })
 	defer kill.Stop()
-	_ = c.wait() // how it ends is of no interest any more
+	_ = c.wait() // how it ends no longer matters
 }
 
 // serve is a child's main loop: it answers requests from stdin until the end.

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cleanup removes what injectors that died have left behind, according to their records
-// in stateDir ("" for [DefaultStateDir]), and returns those records' names.
-// Records of running injectors are left alone. Every [Fault] calls it first.
+// Cleanup removes what dead injectors have left behind, according to their records in
+// stateDir ("" for [DefaultStateDir]), and returns those records' names. It does not touch
+// records of running injectors. Every [Fault] calls it first.
 func Cleanup(stateDir string) (removed []string, err error) {
 	if stateDir == "" {
 		stateDir = DefaultStateDir
@@ -42,9 +42,9 @@ func Cleanup(stateDir string) (removed []string, err error) {
 	return removed, errors.Join(errs...)
 }
 
-// lockRecord takes over a record whose owner is dead. EWOULDBLOCK says it isn't.
-// A record that another user could have written is refused: it would have files
-// removed and processes killed in our name.
+// lockRecord takes over a record whose owner is dead. The error is EWOULDBLOCK if the owner lives. It
+// refuses a record that another user could have written, because it could make us remove files and
+// kill processes.
 func lockRecord(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -84,7 +84,7 @@ func undoRecord(path string) error {
 }
 
 // guard waits until the owner of a record ends (its end of stdin closes) or its
-// time is over, and undoes what the record then still holds.
+// time limit passes, and undoes the steps that are still in the record.
 func guard(args []string) error {
 	if len(args) != 2 {
 		return errors.New("usage: guard RECORD LIMIT")
@@ -110,7 +110,7 @@ func guard(args []string) error {
 	case <-ended:
 	}
 	// The lock of a killed owner is released a moment after its pipe; an owner
-	// that ended well has removed the record.
+	// that ended cleanly has removed the record.
 	var f *os.File
 	err = waitFor(context.Background(), undoLimit, "the end of its owner", func() (bool, error) {
 		var err error

@@ -37,7 +37,7 @@ func TestDiskError(t *testing.T) {
 			if b, _ := os.ReadFile("/proc/self/mountinfo"); !strings.Contains(string(b), " "+dir+" ") || !strings.Contains(string(b), " /dev/"+device+" ") {
 				t.Errorf("%s is not mounted on %s", device, dir)
 			}
-			const want = 71 // prime, and more than the blocks there are
+			const want = 71 // prime, and more than the number of blocks
 			before := requests(t, device, tc.column)
 			for range want {
 				sector, ioErr, err := d.Fail()
@@ -51,7 +51,7 @@ func TestDiskError(t *testing.T) {
 					t.Fatalf("sector %d: %v, want one of %v", sector, ioErr, tc.want)
 				}
 			}
-			// A request is counted after whoever waits for it has been woken.
+			// The kernel counts a request after it has woken the waiting task.
 			reached := 0
 			await.UntilShown(t, fmt.Sprintf("%d requests reach the device", want), 5*time.Second, func() (bool, string) {
 				reached = requests(t, device, tc.column) - before
@@ -95,7 +95,7 @@ func TestReadonlyFS(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%s on %s: %s - %s", device, dir, mount, super)
-	// EIO where ext4 goes by its own state and not by the superblock's: 6.12.
+	// EIO if ext4 checks its own state and not the superblock's: 6.12.
 	if err := os.WriteFile(dir+"/new", nil, 0o600); !errors.Is(err, syscall.EROFS) && !errors.Is(err, syscall.EIO) {
 		t.Errorf("write: %v, want EROFS or EIO", err)
 	}

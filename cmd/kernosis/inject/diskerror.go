@@ -47,19 +47,19 @@ const (
 type DiskError struct {
 	Kind     DiskKind
 	StateDir string
-	Limit    time.Duration // removed then, whatever happens; 0 for DefaultLimit
+	Limit    time.Duration // removed after this, whatever happens; 0 for DefaultLimit
 
 	record *record
 	image  *os.File
 	fs     *ext4Mount
-	data   *os.File // opened with O_DIRECT: a request a call
+	data   *os.File // opened with O_DIRECT: one request per call
 	buf    []byte   // aligned, as O_DIRECT wants
-	blocks []uint32 // of the device, where data is
+	blocks []uint32 // blocks of the device that hold data
 	filler string
 	next   int
 }
 
-// Start mounts the device and takes its blocks away.
+// Start mounts the device and removes the blocks of the file.
 func (d *DiskError) Start(ctx context.Context) (err error) {
 	if d.record, err = openRecord(d.StateDir, string(d.Kind), d.Limit); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (d *DiskError) Start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	// No journal: its writes would fail or not as its position falls.
+	// No journal: whether its writes fail would depend on its position.
 	if d.fs, err = mountExt4(ctx, d.record, d.image, false, ""); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (d *DiskError) writeData() error {
 		return err
 	}
 	_, err = f.Write(make([]byte, diskDataBlocks*diskBlock))
-	// syncfs, because the blocks of the filesystem are to be safe as well.
+	// syncfs, so that the filesystem's own blocks are written as well.
 	if err = errors.Join(err, unix.Syncfs(int(f.Fd())), f.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
@@ -145,8 +145,8 @@ func (d *DiskError) request(index int) error {
 	return err
 }
 
-// Heal gives the blocks back and proves it by a request. Of DiskWrite, whose
-// blocks are lost for good, it takes the device away, as Close does.
+// Heal restores the blocks and verifies that with a request. For DiskWrite, whose blocks are lost for
+// good, it removes the device, as Close does.
 func (d *DiskError) Heal(context.Context) error {
 	var err error
 	switch d.Kind {

@@ -16,7 +16,7 @@ import (
 // device.
 const fiBmap = 1
 
-// deviceBlocks returns where the first n blocks of a file are on its device.
+// deviceBlocks returns the numbers of a file's first n blocks on its device.
 func deviceBlocks(f *os.File, n uint32) ([]uint32, error) {
 	var blocks []uint32
 	for i := range n {
@@ -32,21 +32,21 @@ func deviceBlocks(f *os.File, n uint32) ([]uint32, error) {
 	return blocks, nil
 }
 
-// imageInMemory makes the image a memfd: the one kind of file that can be sealed.
+// imageInMemory creates the image as a memfd, the only kind of file that can be sealed.
 func (d *DiskError) imageInMemory() error {
 	name := "kernosis-inject-" + strconv.Itoa(os.Getpid()) + "-" + string(d.Kind)
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return fmt.Errorf("make image in memory: %w", err)
 	}
-	d.image = os.NewFile(uintptr(fd), "/memfd:"+name) // as sysfs calls it
+	d.image = os.NewFile(uintptr(fd), "/memfd:"+name) // its name in sysfs
 	return allocate(d.image, diskImageSize)
 }
 
-// cutOff ends the image where the data begins. What lies behind is free: data is
-// the only file. Reading there fails by itself; writing would make the image
-// grow again, so that is sealed: a write gets EPERM, which the block layer makes
-// EIO. (A full tmpfs, the other way to fail writes, gives ENOSPC on new kernels.)
+// cutOff truncates the image where the data begins. The blocks after it are free, because data is the
+// only file. Reads there fail by themselves. Writes would make the image grow again, so growing is
+// sealed: a write gets EPERM, which the block layer turns into EIO. (A full tmpfs, the other way to
+// fail writes, returns ENOSPC on new kernels.)
 func (d *DiskError) cutOff() error {
 	if err := d.image.Truncate(int64(slices.Min(d.blocks)) * diskBlock); err != nil {
 		return fmt.Errorf("cut off image: %w", err)
@@ -60,7 +60,7 @@ func (d *DiskError) cutOff() error {
 	return nil
 }
 
-// imageOnTmpfs makes the image a file on a tmpfs with little room beside it.
+// imageOnTmpfs creates the image as a file on a tmpfs with little more room.
 func (d *DiskError) imageOnTmpfs() error {
 	dir := filepath.Join(d.record.dir, "backing")
 	if err := d.record.mkdir(dir); err != nil {
@@ -79,8 +79,8 @@ func (d *DiskError) imageOnTmpfs() error {
 	return err
 }
 
-// fillUp punches the data's blocks out of the image and leaves the tmpfs without
-// a free page to put there.
+// fillUp punches the data's blocks out of the image and fills the tmpfs, so that it has no free page
+// for them.
 func (d *DiskError) fillUp() error {
 	const punch = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
 	for _, block := range d.blocks {

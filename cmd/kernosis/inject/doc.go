@@ -1,7 +1,7 @@
 // Package inject provokes real kernel faults, small and bounded, for drills and
 // for Kernosis' own tests: a process killed for memory, a task stuck on a lock,
 // a disk that refuses writes, a filesystem gone read-only, probes that fail in
-// each way a kubelet's can.
+// each way in which kubelet's can.
 //
 // [Faults] lists what `kernosis inject` offers; each [Fault] says what it will
 // do, refuses what this machine can't do, does it, heals it and removes every
@@ -9,12 +9,12 @@
 // [DiskError], [ReadonlyFS], [Probe]) can be driven step by step: Start breaks
 // something, Heal mends it, Close removes it.
 //
-// Safety. A fault touches only what it made: a memory cgroup, a file behind a
-// loop device, a temporary mount, two network namespaces. No sysctl is changed
-// and no process is signalled that isn't a child of the fault. Whatever outlives
-// a process is written to a record file before it is made; a guard process
-// removes it when the injector dies (also by SIGKILL) or overruns its time
-// limit, and [Cleanup] does the same for records that lost their guard too.
+// Safety. A fault touches only what it created: a memory cgroup, a file behind a
+// loop device, a temporary mount, two network namespaces. It changes no sysctl
+// and only signals its own children. Everything that outlives a process is
+// written to a record file before it is created; a guard process removes it when
+// the injector dies (also by SIGKILL) or exceeds its time limit, and [Cleanup]
+// does the same for records that lost their guard too.
 //
 // Child processes are this same binary run again: main and TestMain call
 // [RunChild] before anything else. Nothing here is used by the detector, and the

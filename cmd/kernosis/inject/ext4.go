@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ext4Features is written out so that the image mounts on kernels older than
-// the mkfs that made it (5.10 refuses the newest defaults).
+// ext4Features lists all features, so that the image mounts on kernels older than the mkfs that made
+// it (5.10 refuses the newest defaults).
 const ext4Features = "none,ext_attr,dir_index,filetype,extent,64bit,flex_bg,sparse_super,large_file,huge_file,dir_nlink,extra_isize"
 
 // ext4Mount is an ext4 filesystem in an image, mounted through a loop device.
@@ -22,7 +22,7 @@ type ext4Mount struct {
 	data string // mount options of ext4
 }
 
-// newImage makes an image file of size bytes and notes it in the record.
+// newImage creates an image file of size bytes and adds it to the record.
 func newImage(r *record, path string, size int64) (*os.File, error) {
 	if err := r.will(step{Kind: stepFile, Path: path}); err != nil {
 		return nil, err
@@ -34,8 +34,8 @@ func newImage(r *record, path string, size int64) (*os.File, error) {
 	return f, allocate(f, size)
 }
 
-// allocate makes every block of an image be there from the start, so that the
-// filesystem's own writes never fail: only what a fault takes away does.
+// allocate allocates every block of an image, so that writes of the filesystem itself never fail:
+// only blocks that a fault removes do.
 func allocate(image *os.File, size int64) error {
 	if err := fallocate(image, 0, 0, size); err != nil {
 		_ = image.Close()
@@ -44,8 +44,8 @@ func allocate(image *os.File, size int64) error {
 	return nil
 }
 
-// fallocate is the system call, begun again where a signal ended it: the
-// runtime's own are enough for that on a slow machine.
+// fallocate makes the system call, and repeats it if a signal interrupted it: on a slow machine the
+// Go runtime's own signals do.
 func fallocate(f *os.File, mode uint32, offset, length int64) error {
 	for {
 		if err := unix.Fallocate(int(f.Fd()), mode, offset, length); !errors.Is(err, unix.EINTR) {
@@ -54,8 +54,8 @@ func fallocate(f *os.File, mode uint32, offset, length int64) error {
 	}
 }
 
-// mountExt4 makes a filesystem in the image, a loop device over it and a mount
-// point <record's directory>/mnt, the latter two noted in the record.
+// mountExt4 creates a filesystem in the image, a loop device over it and a mount point
+// <record's directory>/mnt. It adds the latter two to the record.
 func mountExt4(ctx context.Context, r *record, image *os.File, journal bool, data string) (*ext4Mount, error) {
 	m := &ext4Mount{dir: filepath.Join(r.dir, "mnt"), data: data}
 	features := ext4Features
@@ -72,7 +72,7 @@ func mountExt4(ctx context.Context, r *record, image *os.File, journal bool, dat
 	if m.loop, err = attachLoop(r, image); err != nil {
 		return nil, err
 	}
-	defer m.loop.file.Close() // the mount keeps it from here
+	defer m.loop.file.Close() // from here on the mount keeps it attached
 	if err := r.mkdir(m.dir); err != nil {
 		return nil, fmt.Errorf("make mount point: %w", err)
 	}
@@ -91,7 +91,7 @@ func (m *ext4Mount) mount(flags uintptr) error {
 	return nil
 }
 
-// command runs a program of e2fsprogs and puts its last words into the error.
+// command runs a program of e2fsprogs. The error has the program's output.
 func command(ctx context.Context, name string, args ...string) error {
 	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
 	if errors.Is(err, exec.ErrNotFound) {

@@ -9,37 +9,36 @@ import (
 	"time"
 )
 
-// The most a fault may be asked for.
+// Limits of a fault's duration and count.
 const (
 	MaxDuration = 10 * time.Minute
 	MaxCount    = 1000
 )
 
-// Env is what a run of a fault depends on. The zero value of a field asks for
-// the default.
+// Env has the settings of a fault's run. The zero value of a field means the default.
 type Env struct {
-	Out      io.Writer     // what happens, for a person; nil for silence
+	Out      io.Writer     // progress for people; nil for no output
 	Duration time.Duration // how long a state lasts (hang, broken filesystem) before it is healed
 	Count    int           // how often an event happens (kill, failed request, probe)
-	Memory   uint64        // of the cgroup that runs out of it, in bytes
+	Memory   uint64        // limit of the cgroup that runs out of memory, in bytes
 
 	// TargetsDir is where a running Kernosis looks for probe targets.
 	TargetsDir string
-	// WaitTarget returns once a running Kernosis watches the target; an error
-	// says that none does, and the fault goes on. May be nil. It must be bounded.
+	// WaitTarget returns once a running Kernosis watches the target. An error
+	// means that none does; the fault continues anyway. It must have a timeout. May be nil.
 	WaitTarget func(ctx context.Context, netns uint32, addr netip.AddrPort) error
 
-	StateDir string // of the records, images and mount points
-	DryRun   bool   // say what would be done and check that it can be, no more
+	StateDir string // folder of the records, images and mount points
+	DryRun   bool   // only say what would be done, and check that it can be
 }
 
-// Result is what a fault has done.
+// Result is the outcome of a fault.
 type Result struct {
 	Fault   string
-	Subject string // who suffered: process, device and mount point, or target
+	Subject string // what was affected: process, device and mount point, or target
 	Started time.Time
 	Ended   time.Time // healed and cleaned up
-	Count   int       // kills, hangs, failed requests or failed probes; each one seen to happen
+	Count   int       // kills, hangs, failed requests or failed probes; each one verified
 	Notes   []string
 }
 
@@ -49,18 +48,18 @@ type Fault struct {
 	Summary string // a few words, for a list
 	Does    string // what it will do, printed first
 
-	DefaultDuration time.Duration // 0: has none
+	DefaultDuration time.Duration // 0: the fault has no duration
 	DefaultCount    int
 
-	// Check returns nil where this machine can do the fault, a *Refused with the
-	// reason where not.
+	// Check returns nil if this machine can do the fault, or else a *Refused with the
+	// reason.
 	Check func() error
 	// Run provokes the fault, heals it, and removes it, also when ctx is done
-	// early. The result holds what happened up to an error.
+	// early. On an error the result has what happened until then.
 	Run func(ctx context.Context, env Env) (Result, error)
 }
 
-// spec is a fault before its run is wrapped with what all share.
+// spec is a fault before its run is wrapped with the steps that all faults share.
 type spec struct {
 	Fault
 	requires []func() error
@@ -71,11 +70,11 @@ type spec struct {
 type run struct {
 	env Env
 	Result
-	want  int           // how often, Env.Count or the default
-	limit time.Duration // for everything; records are undone by their guard then
+	want  int           // number of events: Env.Count or the default
+	limit time.Duration // time limit of the whole run; after it, guards undo the records
 }
 
-// say prints what happens, for a person.
+// say prints progress for people.
 func (r *run) say(format string, args ...any) {
 	if r.env.Out != nil {
 		fmt.Fprintf(r.env.Out, "%s %s\n", time.Now().Format("15:04:05.000"), fmt.Sprintf(format, args...))
@@ -87,7 +86,7 @@ func (r *run) note(format string, args ...any) {
 	r.say(format, args...)
 }
 
-// Faults returns every fault, in the order of a list for people.
+// Faults returns every fault, in the order in which lists show them.
 func Faults() []Fault {
 	var faults []Fault
 	for _, s := range append(append(taskFaults(), diskFaults()...), probeFaults()...) {
@@ -158,7 +157,7 @@ func (s spec) run(ctx context.Context, env Env) (Result, error) {
 	r.Started = time.Now()
 	err = s.do(ctx, r)
 	r.Ended = time.Now()
-	if refused := (*Refused)(nil); errors.As(err, &refused) { // found out on the way
+	if refused := (*Refused)(nil); errors.As(err, &refused) { // detected during the run
 		return r.Result, &Refused{Fault: s.Name, Reason: refused.Reason}
 	} else if err != nil {
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
@@ -170,7 +169,7 @@ func (s spec) run(ctx context.Context, env Env) (Result, error) {
 	return r.Result, nil
 }
 
-// closing joins the error of removing a fault to the one of its run.
+// closing calls stop, which removes a fault, and joins its error to the run's error.
 func closing(err *error, r *run, stop func() error) {
 	if e := stop(); e != nil {
 		r.note("not everything could be removed: %v", e)

@@ -71,7 +71,7 @@ func checkTargetFile(t *testing.T, dir, fault string, netns uint32, addr netip.A
 	}
 }
 
-// What ends a run early heals and removes all the same.
+// A run that ends early still heals and removes the fault.
 func TestInterrupt(t *testing.T) {
 	for _, name := range []string{"oom", "hung-task", "hung-task-fs", "disk-error", "readonly-fs", "probe-timeout"} {
 		t.Run(name, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// trigger is a writer that does something once one of the words is written.
+// trigger is a writer that calls do once one of the words is written.
 type trigger struct {
 	on []string
 	do func()

@@ -32,7 +32,7 @@ func diskFaults() []spec {
 			Summary: "a filesystem that turns read-only on an error",
 			Does: "mounts an ext4 of 16 MiB through a loop device with errors=remount-ro and triggers a filesystem " +
 				"error in it; repairs and unmounts it afterwards.",
-			// Read-only state is found by polling.
+			// The read-only state is detected by polling.
 			DefaultDuration: hangLong,
 		},
 		requires: []func() error{requireExt4Image},

@@ -35,7 +35,7 @@ type faultPage struct {
 	mem []byte
 }
 
-// openUserfaultfd opens a userfaultfd that also sees faults by the kernel.
+// openUserfaultfd opens a userfaultfd that also handles page faults in kernel mode.
 func openUserfaultfd() (int, error) {
 	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC, 0, 0)
 	if errno != 0 {

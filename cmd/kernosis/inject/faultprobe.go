@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// probePeriod is the time between probes: kubelet's is 10 s, but a drill's
-// watcher has less patience.
+// probePeriod is the time between probes. Kubelet's is 10 s, which is too long for a drill.
 const probePeriod = time.Second
 
 func probeFaults() []spec {
@@ -68,8 +67,8 @@ func runProbe(ctx context.Context, r *run) (err error) {
 	return nil
 }
 
-// attempts probes as often as wanted, a period apart, and insists on the
-// failure that the kind of probe stands for.
+// attempts probes r.want times, a period apart, and returns an error unless each probe
+// fails as its kind has to.
 func attempts(ctx context.Context, r *run, p *Probe) error {
 	period := time.NewTicker(probePeriod)
 	defer period.Stop()

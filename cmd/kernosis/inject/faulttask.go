@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// hangLong is how long a task hangs by default: two of the detector's polls
-// (5–10 s apart) see it, khungtaskd's default of 120 s doesn't.
+// hangLong is how long a task hangs by default: long enough for two of the detector's polls
+// (5–10 s apart), too short for khungtaskd's default of 120 s.
 const hangLong = 20 * time.Second
 
-// lingering is how long a cgroup or mount stays after its fault, so that a
-// detector that looks up the subject's details afterwards finds them.
+// lingering is how long a cgroup or mount stays after its fault, so that a detector can
+// still look up the subject's details.
 const lingering = time.Second
 
 func taskFaults() []spec {
@@ -78,7 +78,7 @@ func runOOM(ctx context.Context, r *run) (err error) {
 	return pause(ctx, r.env.Duration)
 }
 
-// hang is what both recipes for a hung task can do.
+// hang is implemented by both ways to make a task hang.
 type hang interface {
 	Start(context.Context) (Hang, error)
 	Heal(context.Context) error

@@ -19,11 +19,11 @@ const (
 )
 
 // FSFreeze makes a task hang writing to a frozen filesystem: an ext4 of its
-// own. No task holds what the writer wants (a percpu_rwsem records no holder).
+// own. No task holds what the writer waits for (a percpu_rwsem records no holder).
 // Its fields are set before Start. Not safe for concurrent use.
 type FSFreeze struct {
 	StateDir string
-	Limit    time.Duration // thawed and removed then, whatever happens; 0 for DefaultLimit
+	Limit    time.Duration // thawed and removed after this, whatever happens; 0 for DefaultLimit
 	Cgroup   string        // directory of a v2 cgroup that the writer is started in; empty: this process's
 
 	record *record
@@ -95,7 +95,7 @@ func (z *FSFreeze) Heal(ctx context.Context) error {
 // Close thaws the filesystem, ends the writer and removes everything.
 func (z *FSFreeze) Close() error {
 	var err error
-	if z.writer.owes { // or the writer can't leave
+	if z.writer.owes { // otherwise the writer can't exit
 		err = thaw(z.fs.dir)
 		z.writer.owes = false
 	}
@@ -105,8 +105,8 @@ func (z *FSFreeze) Close() error {
 	return err
 }
 
-// thaw lets the filesystem mounted at path write again; none, or one that isn't
-// frozen, is fine.
+// thaw thaws the filesystem mounted at path. It is no error if none is mounted or it isn't
+// frozen.
 func thaw(path string) error {
 	// Without the mount the path is the host's filesystem, which isn't ours to thaw.
 	mounted, err := mountinfo.Mounted(path)

@@ -32,7 +32,7 @@ func TestHungTask(t *testing.T) {
 	if s := state(t, hang.Holder); s != 'S' {
 		t.Errorf("holder in state %c, want S: it isn't to be taken for the victim, nor to spin", s)
 	}
-	// Not merely passing through: SIGKILL doesn't end it.
+	// Not just a transient state: SIGKILL doesn't end it.
 	syscall.Kill(hang.Waiter.PID, syscall.SIGSTOP)
 	if s := state(t, hang.Waiter); s != 'D' {
 		t.Errorf("waiter in state %c, want D", s)
@@ -101,7 +101,7 @@ func TestFSFreeze(t *testing.T) {
 // The guard thaws when the owner doesn't.
 func TestFSFreezeOverrun(t *testing.T) {
 	dir := stateDir(t)
-	// The limit includes the time that the writer takes to start.
+	// The limit includes the start of the writer.
 	z := &inject.FSFreeze{StateDir: dir, Limit: await.Within(2 * time.Second)}
 	hang, err := z.Start(t.Context())
 	if err != nil {

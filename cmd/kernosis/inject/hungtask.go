@@ -14,7 +14,7 @@ import (
 // Hang is a task stuck in uninterruptible sleep and the task it waits for.
 type Hang struct {
 	Waiter Task
-	Holder Task // zero where no task holds what the waiter wants
+	Holder Task // zero if no task holds what the waiter waits for
 }
 
 // HungTask makes a task hang on a lock that another task holds, without module
@@ -24,7 +24,7 @@ type Hang struct {
 // Heal, after Limit, or by the holder's end. Its fields are set before Start.
 // Not safe for concurrent use.
 type HungTask struct {
-	Limit  time.Duration // the holder lets go by itself then; 0 for DefaultLimit
+	Limit  time.Duration // the holder releases the lock after this; 0 for DefaultLimit
 	Cgroup string        // directory of a v2 cgroup that the waiter is started in; empty: this process's
 
 	holder *child
@@ -64,7 +64,7 @@ func (h *HungTask) Start(ctx context.Context) (hang Hang, err error) {
 	return hang, h.waiter.hang(ctx)
 }
 
-// Heal lets the holder go on and returns once the waiter has written.
+// Heal lets the holder continue and returns once the waiter has written.
 func (h *HungTask) Heal(ctx context.Context) error {
 	if _, err := ask[Task](ctx, h.holder, hangRequest{Do: "release"}); err != nil {
 		return fmt.Errorf("heal hung task: %w", err)
@@ -77,24 +77,24 @@ func (h *HungTask) Heal(ctx context.Context) error {
 
 // Close ends both processes, which heals the fault too.
 func (h *HungTask) Close() error {
-	h.holder.stop() // first: the waiter can't leave before
+	h.holder.stop() // first: the waiter can't exit before
 	h.waiter.stop()
 	return nil
 }
 
-// writer is a child that is to hang in a write to a file. Not safe for concurrent use.
+// writer is a child that hangs in a write to a file. Not safe for concurrent use.
 type writer struct {
 	*child
 	task Task
-	owes bool // the reply to its write
+	owes bool // whether the reply to its write is outstanding
 }
 
 type hangRequest struct {
 	Do string `json:"do"`
 }
 
-// startWriter starts a writer that is called comm, in the v2 cgroup of that directory; empty:
-// this process's.
+// startWriter starts a writer named comm in the v2 cgroup of a directory; empty: this process's
+// cgroup.
 func startWriter(ctx context.Context, comm string, file *os.File, cgroup string) (w writer, err error) {
 	if w.child, err = startChild("writer", childOptions{files: []*os.File{file}, cgroup: cgroup}, comm); err == nil {
 		w.task, err = ask[Task](ctx, w.child, hangRequest{Do: "name"})

@@ -15,8 +15,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// killInjector starts a process that runs the fault, waits until it has happened
-// and kills it by SIGKILL, after its guard if that is to die too.
+// killInjector starts a process that runs the fault, waits until it has happened and kills
+// it with SIGKILL, after its guard if guardToo is set.
 func killInjector(t *testing.T, fault, dir, until string, guardToo bool) (pid int) {
 	t.Helper()
 	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{testInjector, fault, dir}, Stderr: os.Stderr}
@@ -62,7 +62,7 @@ func guardPID(t *testing.T, dir string) int {
 	return first.PID
 }
 
-var killCases = map[string]string{ // fault: what it says once it has happened
+var killCases = map[string]string{ // fault: what is printed once it has happened
 	"oom": "SIGKILL", "hung-task-fs": "hangs", "disk-error": "requests failed", "readonly-fs": "refuses writes",
 }
 
@@ -102,7 +102,7 @@ func TestSIGKILLCleanup(t *testing.T) {
 	}
 }
 
-// The records of the living are left alone.
+// Records of running injectors are left alone.
 func TestCleanupSparesTheLiving(t *testing.T) {
 	dir := stateDir(t)
 	o := &inject.OOM{StateDir: dir}
@@ -121,7 +121,7 @@ func TestCleanupSparesTheLiving(t *testing.T) {
 	}
 }
 
-// A record that another user may have written is not acted upon.
+// A record that another user may have written is ignored.
 func TestCleanupDistrusts(t *testing.T) {
 	dir := stateDir(t)
 	victim := filepath.Join(t.TempDir(), "victim")

@@ -21,8 +21,8 @@ type loopDevice struct {
 
 func (l loopDevice) path() string { return "/dev/" + l.name }
 
-// attachLoop makes a loop device over the open image, which the kernel calls by
-// the file's name, and notes it in the record.
+// attachLoop attaches a loop device to the open image, sets its backing file name to the
+// image's, and adds it to the record.
 func attachLoop(r *record, image *os.File) (loopDevice, error) {
 	if err := r.will(step{Kind: stepLoop, Path: image.Name()}); err != nil {
 		return loopDevice{}, err
@@ -35,7 +35,7 @@ func attachLoop(r *record, image *os.File) (loopDevice, error) {
 	config := unix.LoopConfig{Fd: uint32(image.Fd())}
 	config.Info.Flags = unix.LO_FLAGS_AUTOCLEAR
 	copy(config.Info.File_name[:len(config.Info.File_name)-1], image.Name())
-	// Another process may take the free device first: a few tries.
+	// Another process may take the free device first, so try a few times.
 	for range 10 {
 		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
 		if err != nil {
@@ -76,8 +76,8 @@ func loopsOver(image string) ([]string, error) {
 	return names, nil
 }
 
-// detachLoops detaches every loop device over the image and returns once they
-// are free. Found by image and not by number: a number may be another's by now.
+// detachLoops detaches every loop device over the image and returns once they are free. It
+// finds them by image, because a device number may have been reused.
 func detachLoops(image string) error {
 	return waitFor(context.Background(), undoLimit, "detach", func() (bool, error) {
 		names, err := loopsOver(image)

@@ -19,8 +19,8 @@ import (
 // marker is in the environment of every process of this test run.
 const marker = "KERNOSIS_INJECT_TEST"
 
-// testInjector is the argv[0] of a process of this binary that runs one fault:
-// the one that the SIGKILL tests kill.
+// testInjector is the argv[0] of a process of this binary that runs one fault. The SIGKILL
+// tests kill it.
 const testInjector = "kernosis-inject-test"
 
 func TestMain(m *testing.M) {
@@ -71,8 +71,8 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// stateDir returns an empty state directory and checks at the end of the test
-// that nothing of the faults is left: no record, mount, loop device or cgroup.
+// stateDir returns an empty state directory and checks at the end of the test that the
+// faults left nothing: no record, mount, loop device or cgroup.
 func stateDir(t *testing.T) string {
 	t.Helper()
 	needRoot(t)
@@ -85,7 +85,7 @@ func stateDir(t *testing.T) string {
 	return dir
 }
 
-// traces lists what the kernel and the filesystem still know of faults in dir.
+// traces lists what is left of faults in dir, in the kernel and the filesystem.
 func traces(t *testing.T, dir string) (left []string) {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
@@ -110,8 +110,8 @@ func traces(t *testing.T, dir string) (left []string) {
 	return left
 }
 
-// tracesOf lists what the faults of a process have made that isn't below a state
-// directory: memory cgroups, and loop devices over a memfd.
+// tracesOf lists what is left of a process's faults outside of a state directory: memory
+// cgroups, and loop devices over a memfd.
 func tracesOf(pid int) (left []string) {
 	for _, root := range []string{"/sys/fs/cgroup/memory", "/sys/fs/cgroup"} {
 		m, _ := filepath.Glob(fmt.Sprintf("%s/kernosis-inject-%d-*", root, pid))

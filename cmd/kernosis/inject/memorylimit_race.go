@@ -2,6 +2,6 @@
 
 package inject
 
-// DefaultMemoryLimit is more with the race detector, which keeps several times the
-// memory that the program itself has.
+// DefaultMemoryLimit is larger with the race detector, which needs several times the
+// program's own memory.
 const DefaultMemoryLimit = 128 << 20

@@ -24,8 +24,8 @@ const (
 	targetLink = "kn-target"
 )
 
-// namespace is the network namespace a child process was started in. It ends
-// with the last of: the process, this handle, a link's deletion.
+// namespace is the network namespace a child process was started in. It ends when the process, this
+// handle and the links in it are gone.
 type namespace struct {
 	fd    netns.NsHandle
 	inode uint32
@@ -61,10 +61,10 @@ func (n *namespace) close() error {
 	return n.fd.Close()
 }
 
-// connectNamespaces lays a veth pair between the two, both ends up, only the
-// prober's with its address. The pair goes with either namespace.
+// connectNamespaces connects the namespaces with a veth pair. Both ends are up; only the
+// prober's has an address. The pair is deleted with either namespace.
 func connectNamespaces(ctx context.Context, prober, target *namespace) error {
-	// Made inside: the host never sees it.
+	// Created inside the namespaces: the host never sees it.
 	veth := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: proberLink}, PeerName: targetLink, PeerNamespace: netlink.NsFd(target.fd)}
 	err := prober.nl.LinkAdd(veth)
 	if errors.Is(err, unix.EOPNOTSUPP) {
@@ -89,7 +89,7 @@ func connectNamespaces(ctx context.Context, prober, target *namespace) error {
 }
 
 // carries waits until a link passes packets: the kernel may activate its queue up to a
-// second after the carrier is there, and drops them until then.
+// second after the carrier is up, and drops packets until then.
 func (n *namespace) carries(ctx context.Context, name string) error {
 	const within = 10 * time.Second
 	return waitFor(ctx, within, name+" to pass packets", func() (bool, error) {
@@ -98,7 +98,7 @@ func (n *namespace) carries(ctx context.Context, name string) error {
 	})
 }
 
-// change looks up a link and calls f with it; what names the change in errors.
+// change calls f with a link; what describes the change in errors.
 func (n *namespace) change(link, what string, f func(netlink.Link) error) error {
 	l, err := n.nl.LinkByName(link)
 	if err == nil {
@@ -116,8 +116,8 @@ func (n *namespace) addAddress(link string, p netip.Prefix) error {
 	})
 }
 
-// ghost adds or removes a neighbour entry that never needs an answer, for an address nobody
-// has.
+// ghost adds or removes a permanent neighbour entry, which needs no ARP answer, for an address
+// that nobody has.
 func (n *namespace) ghost(do func(*netlink.Handle, *netlink.Neigh) error, link string, addr netip.Addr) error {
 	return n.change(link, "change neighbour "+addr.String(), func(l netlink.Link) error {
 		return do(n.nl, &netlink.Neigh{

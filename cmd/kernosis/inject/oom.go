@@ -17,14 +17,14 @@ import (
 )
 
 // OOM provokes out-of-memory kills in a memory cgroup of its own. The cgroup's
-// main process survives, as a pod's does whose child is killed: the case no
+// main process survives, as in a pod in which a child process is killed, which no
 // restart counter shows. Its fields are set before Start. Not safe for
 // concurrent use.
 type OOM struct {
 	StateDir string
-	Limit    time.Duration // removed then, whatever happens; 0 for DefaultLimit
-	Memory   uint64        // bytes of memory and swap the cgroup may have; 0 for DefaultMemoryLimit
-	Suffix   string        // of the cgroup's name: different ones where a process has several
+	Limit    time.Duration // removed after this, whatever happens; 0 for DefaultLimit
+	Memory   uint64        // limit of the cgroup's memory and swap, in bytes; 0 for DefaultMemoryLimit
+	Suffix   string        // of the cgroup's name; must differ if a process has several
 
 	record *record
 	group  memoryCgroup
@@ -38,10 +38,10 @@ type oomKill struct {
 }
 
 type oomRequest struct {
-	Memory uint64 `json:"memory,omitempty"` // a child is to want more than this; 0: only say hello
+	Memory uint64 `json:"memory,omitempty"` // start a child that uses more than this; 0: only reply
 }
 
-// Start makes the cgroup and puts its main process into it.
+// Start creates the cgroup and starts its main process in it.
 func (o *OOM) Start(ctx context.Context) (err error) {
 	if o.Memory == 0 {
 		o.Memory = DefaultMemoryLimit
@@ -78,9 +78,9 @@ func (o *OOM) MainPID() int { return o.main.pid() }
 // Kills returns the kernel's count of kills in the cgroup.
 func (o *OOM) Kills() (uint64, error) { return o.group.kills() }
 
-// Kill lets one child be killed for memory and returns its process id. It is an
-// error if the child ended otherwise, or the kernel counted not exactly one
-// kill: then the limit is too small for the main process to live within.
+// Kill makes the kernel OOM-kill one child and returns its process ID. It is an error if
+// the child ended otherwise, or if the kernel did not count exactly one kill: then the limit
+// is too small for the main process.
 func (o *OOM) Kill(ctx context.Context) (pid int, err error) {
 	before, err := o.Kills()
 	if err != nil {
@@ -112,7 +112,7 @@ func (o *OOM) Close() error {
 }
 
 // oomMain is the cgroup's main process: it joins the cgroup and starts the
-// children that are to be killed.
+// children to be killed.
 func oomMain(args []string) error {
 	if len(args) != 1 {
 		return errors.New("usage: oom-main CGROUP")
@@ -124,7 +124,7 @@ func oomMain(args []string) error {
 	if err := os.WriteFile(procs, []byte(strconv.Itoa(os.Getpid())), 0); err != nil {
 		return fmt.Errorf("join cgroup: %w", err)
 	}
-	// Children raise theirs, so that the kernel's choice is never this process.
+	// Children raise their score, so that the kernel never chooses this process.
 	// Lowering needs CAP_SYS_RESOURCE; without it the difference is still 500.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-500"), 0)
 	return serve(func(q oomRequest) (oomKill, error) {
@@ -168,8 +168,8 @@ func oomChild(args []string) error {
 	if err != nil {
 		return fmt.Errorf("oom-child: map memory: %w", err)
 	}
-	// A huge page would overrun the limit at once, at a size no one expects.
-	// A kernel without huge pages refuses.
+	// A huge page would exceed the limit at once, at an unexpected size.
+	// A kernel without huge pages refuses this.
 	_ = unix.Madvise(mem, unix.MADV_NOHUGEPAGE)
 	for i := 0; i < len(mem); i += os.Getpagesize() {
 		mem[i] = 1

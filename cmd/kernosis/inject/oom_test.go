@@ -52,14 +52,14 @@ func TestOOM(t *testing.T) {
 	}
 }
 
-// TestOOMStartedOnAThreadThatEnds starts the cgroup's main process from a goroutine that
-// takes its thread along when it ends. The main process must go on.
+// TestOOMStartedOnAThreadThatEnds starts the cgroup's main process from a goroutine whose
+// thread ends with it. The main process must continue.
 func TestOOMStartedOnAThreadThatEnds(t *testing.T) {
 	o := &inject.OOM{StateDir: stateDir(t), Suffix: "-thread"}
 	thread := make(chan int)
 	started := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
 		err := o.Start(t.Context())
 		thread <- unix.Gettid()
 		started <- err
@@ -90,7 +90,7 @@ func kernelKills(t *testing.T, cgroup string) int {
 	return 0
 }
 
-// A limit that the main process itself doesn't fit in is reported, not taken for success.
+// A limit too small for the main process itself is an error.
 func TestOOMLimitTooSmall(t *testing.T) {
 	o := &inject.OOM{StateDir: stateDir(t), Memory: 64 << 10}
 	err := o.Start(t.Context())

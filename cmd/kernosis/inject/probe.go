@@ -19,13 +19,13 @@ const (
 	ProbeTimeout       ProbeKind = "probe-timeout"        // SYNs vanish: a neighbour that isn't there
 	ProbeReset         ProbeKind = "probe-reset"          // accepted, read, reset
 	ProbeSilent        ProbeKind = "probe-silent"         // accepted, read, never answered
-	ProbeSlow          ProbeKind = "probe-slow"           // accepted, read, an answer begun and never ended
+	ProbeSlow          ProbeKind = "probe-slow"           // accepted, read, an answer that never ends
 	ProbeQueueFull     ProbeKind = "accept-queue-full"    // listening, never accepting, queue full
 	ProbeNoRoute       ProbeKind = "probe-no-route"       // the prober has no route
 	ProbeDeadNeighbour ProbeKind = "probe-dead-neighbour" // nobody answers ARP
 )
 
-// Expect returns how the prober sees this kind.
+// Expect returns the outcome that the prober gets for this kind.
 func (k ProbeKind) Expect() Outcome {
 	switch k {
 	case ProbeRefused:
@@ -51,11 +51,10 @@ type Probe struct {
 	queue              targetReply
 }
 
-// probeAddr is where the prober probes.
+// probeAddr returns the address to probe.
 func probeAddr() netip.AddrPort { return netip.AddrPortFrom(targetPrefix().Addr(), 80) }
 
-// Start makes both ends, the target broken, and returns where it is. Nothing is
-// sent yet.
+// Start sets up both ends, with a broken target, and returns the target. It does not probe yet.
 func (p *Probe) Start(ctx context.Context) (t ProbeTarget, err error) {
 	defer func() {
 		if err != nil {
@@ -125,7 +124,7 @@ func (p *Probe) listen(ctx context.Context, behave string) (err error) {
 // for other kinds.
 func (p *Probe) Queue() (length, limit uint32) { return p.queue.Queued, p.queue.Max }
 
-// Attempt probes once. A probe that fails is no error.
+// Attempt probes once. A failed probe is not an error.
 func (p *Probe) Attempt(ctx context.Context) (Attempt, error) {
 	a, err := ask[Attempt](ctx, p.prober, proberRequest{URL: "http://" + probeAddr().String() + "/healthz"})
 	if err != nil {
@@ -134,13 +133,13 @@ func (p *Probe) Attempt(ctx context.Context) (Attempt, error) {
 	return a, nil
 }
 
-// Heal mends the target: it listens and answers, and can be reached. It returns
-// once a probe has succeeded.
+// Heal repairs the target, so that it can be reached and answers. It returns once a probe
+// has succeeded.
 func (p *Probe) Heal(ctx context.Context) error {
 	if err := p.mend(ctx); err != nil {
 		return fmt.Errorf("heal %s: %w", p.Kind, err)
 	}
-	// A dead neighbour is only asked for again after some time.
+	// The kernel retries a dead neighbour only after some time.
 	const within = 10 * time.Second
 	return waitFor(ctx, within, "successful probe", func() (bool, error) {
 		a, err := p.Attempt(ctx)

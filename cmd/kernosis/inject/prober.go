@@ -15,14 +15,14 @@ import (
 // probeTimeout is kubelet's default for a probe (timeoutSeconds).
 const probeTimeout = time.Second
 
-// slowAfter is the prober's time-out as its connections show it: they are opened a
-// moment after its clock has started.
+// slowAfter is the prober's time-out as seen on its connections, which are opened a moment
+// after the time-out's clock has started.
 const slowAfter = probeTimeout - 50*time.Millisecond
 
-// proberName is what the process that probes is called.
+// proberName is the name of the process that probes.
 const proberName = "kn-prober"
 
-// Outcome is how one probe ended, in the terms of the one who connects.
+// Outcome is how one probe ended, as the prober sees it.
 type Outcome string
 
 // The outcomes of a probe.
@@ -47,7 +47,7 @@ type proberRequest struct {
 	URL string `json:"url"`
 }
 
-// prober is the process that probes, in a network namespace of its own.
+// prober runs the process that probes, in a network namespace of its own.
 func prober([]string) error {
 	if _, err := setComm(proberName); err != nil {
 		return err
@@ -56,7 +56,7 @@ func prober([]string) error {
 }
 
 // probe does what kubelet's HTTP prober does: a new connection, a GET, one
-// time-out over both.
+// time-out for both.
 func probe(url string) Attempt {
 	connected := false
 	ctx := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{

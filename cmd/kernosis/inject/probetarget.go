@@ -17,13 +17,13 @@ import (
 const (
 	behaveAnswer = "answer" // 200 OK
 	behaveReset  = "reset"  // reads the request, then resets
-	behaveSilent = "silent" // reads the request and says nothing
-	behaveSlow   = "slow"   // reads the request, begins an answer and does not end it
+	behaveSilent = "silent" // reads the request and never answers
+	behaveSlow   = "slow"   // reads the request and begins an answer that never ends
 	behaveIdle   = "idle"   // never accepts; its queue is filled
 )
 
-// targetRequest asks the target to listen on Addr, or, listening already, to
-// behave otherwise.
+// targetRequest asks the target to listen on Addr, or to change its behaviour if it
+// already listens.
 type targetRequest struct {
 	Addr   string `json:"addr"`
 	Behave string `json:"behave"`
@@ -35,7 +35,7 @@ type targetReply struct {
 	Max    uint32 `json:"max"`
 }
 
-// probeTarget is the process that probes go to, in a network namespace of its own.
+// probeTarget runs the process that is probed, in a network namespace of its own.
 func probeTarget([]string) error {
 	if _, err := setComm("kn-target"); err != nil {
 		return err
@@ -52,7 +52,7 @@ func probeTarget([]string) error {
 	})
 }
 
-// targetServer is what listens. Its methods are called by one goroutine.
+// targetServer is the listener. Its methods are called by one goroutine.
 type targetServer struct {
 	listener  *net.TCPListener
 	behave    atomic.Value // string
@@ -90,7 +90,7 @@ func (t *targetServer) listen(addr, behave string) error {
 	return nil
 }
 
-// answer treats one connection as asked at the time its request is read.
+// answer handles one connection by the behaviour in force when its request is read.
 func (t *targetServer) answer(c *net.TCPConn) {
 	defer c.Close()
 	if err := c.SetDeadline(time.Now().Add(askLimit)); err != nil {
@@ -114,8 +114,8 @@ func (t *targetServer) answer(c *net.TCPConn) {
 	}
 }
 
-// fillQueue makes the accept queue as short as it can be and fills it with
-// connections from inside the namespace.
+// fillQueue makes the accept queue as short as possible and fills it with connections from
+// inside the namespace.
 func (t *targetServer) fillQueue(addr string) (targetReply, error) {
 	raw, err := t.listener.SyscallConn()
 	if err != nil {
@@ -123,7 +123,7 @@ func (t *targetServer) fillQueue(addr string) (targetReply, error) {
 	}
 	var q targetReply
 	state := func(fd uintptr) {
-		// Of a listener, the two are the queue's length and its limit.
+		// For a listener, these two are the queue's length and limit.
 		var info *unix.TCPInfo
 		if info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
 			q = targetReply{Queued: info.Unacked, Max: info.Sacked}
@@ -133,7 +133,7 @@ func (t *targetServer) fillQueue(addr string) (targetReply, error) {
 	if e := raw.Control(func(fd uintptr) { err = unix.Listen(int(fd), 1) }); e != nil || err != nil {
 		return q, fmt.Errorf("shorten accept queue: %w", errors.Join(e, err))
 	}
-	// The kernel takes connections while the queue is not longer than its limit.
+	// The kernel accepts connections while the queue is not longer than its limit.
 	dialer := net.Dialer{Timeout: time.Second}
 	for range 8 {
 		before := q.Queued

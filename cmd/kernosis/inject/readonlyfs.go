@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ReadonlyFS makes a filesystem turn read-only: it triggers an error in an ext4 of its
-// own, mounted with errors=remount-ro. Its fields are set before Start. Not safe for
-// concurrent use.
+// ReadonlyFS turns a filesystem read-only: it triggers an error in an ext4 of its own,
+// mounted with errors=remount-ro. Its fields are set before Start. Not safe for concurrent
+// use.
 type ReadonlyFS struct {
 	StateDir string
-	Limit    time.Duration // removed then, whatever happens; 0 for DefaultLimit
+	Limit    time.Duration // removed after this, whatever happens; 0 for DefaultLimit
 
 	record *record
 	fs     *ext4Mount
@@ -53,7 +53,7 @@ func (f *ReadonlyFS) Start(ctx context.Context) (err error) {
 	}
 	return waitFor(ctx, 5*time.Second, "a refused write", func() (bool, error) {
 		err := f.write()
-		// EIO where ext4 stops writes without a read-only mark (6.12).
+		// EIO if ext4 stops writes without a read-only mark (6.12).
 		if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EIO) {
 			return true, nil
 		}
@@ -64,9 +64,8 @@ func (f *ReadonlyFS) Start(ctx context.Context) (err error) {
 // Mount returns the filesystem's device and mount point.
 func (f *ReadonlyFS) Mount() (device, dir string) { return f.fs.loop.path(), f.fs.dir }
 
-// Options returns what mountinfo says of the mount: its own options and those
-// of the filesystem. From 6.15 on both say rw, and the latter emergency_ro;
-// before, the latter say ro.
+// Options returns the options in mountinfo: the mount's own, and the filesystem's. From 6.15
+// on both have rw, and the latter also emergency_ro; before, the latter have ro.
 func (f *ReadonlyFS) Options() (mount, super string, err error) {
 	mounts, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(f.fs.dir))
 	if err != nil {
@@ -82,14 +81,13 @@ func (f *ReadonlyFS) write() error {
 	return os.WriteFile(filepath.Join(f.fs.dir, "file"), []byte("x"), 0o600)
 }
 
-// Heal makes the filesystem writable again: by remount where the kernel allows
-// it (not with an aborted journal), else by unmount, e2fsck and mount, which it
-// then reports.
+// Heal makes the filesystem writable again: by remount if the kernel allows that (not with
+// an aborted journal), else by unmount, e2fsck and mount. repaired reports the latter.
 func (f *ReadonlyFS) Heal(ctx context.Context) (repaired bool, err error) {
 	if f.fs.mount(unix.MS_REMOUNT) == nil && f.write() == nil {
 		return false, nil
 	}
-	// The device must stay ours between the mounts: the kernel detaches it at
+	// Keep the device open between the mounts, because the kernel detaches it at
 	// its last close.
 	if f.fs.loop.file, err = os.OpenFile(f.fs.loop.path(), os.O_RDWR, 0); err != nil {
 		return false, fmt.Errorf("repair filesystem: %w", err)

@@ -16,15 +16,15 @@ import (
 // DefaultStateDir holds the records of running injectors and their mounts.
 const DefaultStateDir = "/run/kernosis/inject"
 
-// DefaultLimit ends a fault whose owner set no limit of its own.
+// DefaultLimit is the time limit of a fault whose owner set none.
 const DefaultLimit = 5 * time.Minute
 
-// record is the list of what one fault has made that would outlive the process,
-// on disk as JSON lines. A step is appended before it is done, so that after a
-// crash the record may name what never came to be, but never the reverse. The
-// owner holds a lock on the file: a record that can be locked has lost its
-// owner. (A lock and not the process id, because records may be shared between
-// process id namespaces.) Not safe for concurrent use.
+// record lists what a fault has created that would outlive the process, on disk as
+// JSON lines. A step is appended before it is done, so that after a crash the record
+// may have steps that were never done, but never lacks one. The owner holds a lock on
+// the file: a record that can be locked has lost its owner. (A lock and not the
+// process ID, because records may be shared between PID namespaces.) Not safe for
+// concurrent use.
 type record struct {
 	path  string
 	dir   string // the fault's own, for images and mount points
@@ -33,9 +33,8 @@ type record struct {
 	guard *child
 }
 
-// openRecord begins a record <stateDir>/<pid>-<fault>.jsonl with a directory
-// beside it, and starts its guard, which undoes everything once this process is
-// dead or limit is over.
+// openRecord creates a record <stateDir>/<pid>-<fault>.jsonl and a directory beside it, and
+// starts its guard, which undoes everything once this process is dead or limit has passed.
 func openRecord(stateDir, fault string, limit time.Duration) (*record, error) {
 	if stateDir == "" {
 		stateDir = DefaultStateDir
@@ -47,7 +46,7 @@ func openRecord(stateDir, fault string, limit time.Duration) (*record, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open record: %w", err)
 	}
-	// Kernel paths in mountinfo and sysfs are real ones: no link may be left in ours.
+	// Paths in mountinfo and sysfs have no symlinks, so ours must not have any either.
 	if err := os.MkdirAll(stateDir, 0o755); err != nil {
 		return nil, fmt.Errorf("open record: %w", err)
 	}
@@ -82,7 +81,7 @@ func (r *record) begin(limit time.Duration) error {
 	return r.mkdir(r.dir)
 }
 
-// will notes a step that is about to be done.
+// will records a step that is about to be done.
 func (r *record) will(s step) error {
 	line, err := json.Marshal(s)
 	if err != nil {
@@ -103,9 +102,9 @@ func (r *record) mkdir(path string) error {
 	return os.Mkdir(path, 0o755)
 }
 
-// undo takes every step back, last one first, then ends record and guard. It
-// goes on past errors and joins them; with one, the record stays for [Cleanup].
-// Calling it again does what is left.
+// undo undoes every step, last one first, then removes the record and ends the guard. It
+// continues after errors and joins them; with an error the record stays for [Cleanup].
+// Calling it again undoes what is left.
 func (r *record) undo() error {
 	if r == nil {
 		return nil
@@ -117,15 +116,15 @@ func (r *record) undo() error {
 			err = nil // the guard was first
 		}
 	}
-	_ = r.file.Close() // also gives up the lock; what it holds has been undone or stays to be read
+	_ = r.file.Close() // also releases the lock; the steps have been undone, or the file stays
 	if r.guard != nil {
 		r.guard.stop()
 	}
 	return err
 }
 
-// readRecord returns the steps of a record file. A last line cut short by a
-// crash is left out: its step wasn't begun.
+// readRecord returns the steps of a record file. It ignores a last line that a crash
+// truncated, because its step wasn't begun.
 func readRecord(path string) ([]step, error) {
 	f, err := os.Open(path)
 	if err != nil {

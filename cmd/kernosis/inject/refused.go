@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Refused says that this machine can't do a fault, and why. Nothing was done.
+// Refused is the error if this machine can't do a fault. Nothing was done.
 type Refused struct {
-	Fault  string // "" where a part doesn't know it
+	Fault  string // "" if a part doesn't know it
 	Reason string
 }
 

@@ -8,10 +8,10 @@ import (
 	"strconv"
 )
 
-// DefaultTargetsDir is where a running Kernosis looks for probe targets.
+// DefaultTargetsDir is the folder in which a running Kernosis looks for probe targets.
 const DefaultTargetsDir = "/run/kernosis/targets.d"
 
-// ProbeTarget is where a probe goes, as the detector has to know it.
+// ProbeTarget is the target of a probe, with what the detector needs to know of it.
 type ProbeTarget struct {
 	Addr        netip.AddrPort
 	Netns       uint32 // inode of the prober's network namespace
@@ -20,8 +20,8 @@ type ProbeTarget struct {
 	TargetPID   int    // a process in the target's namespace: the one that listens
 }
 
-// writeTarget puts the target's file into dir at once, so that no reader sees
-// half of it, and notes it in the record.
+// writeTarget writes the target's file into dir atomically, so that no reader sees half of
+// it, and adds it to the record.
 func writeTarget(r *record, dir, name string, t ProbeTarget) error {
 	if dir == "" {
 		dir = DefaultTargetsDir

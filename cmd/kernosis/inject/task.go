@@ -24,9 +24,9 @@ type Task struct {
 
 func (t Task) String() string { return fmt.Sprintf("%s[%d]", t.Comm, t.PID) }
 
-// setComm names the calling process and locks the calling goroutine to its
-// thread, which gets the same name: a fault is reported by the name of the thread
-// that suffers it. It returns the thread.
+// setComm names the calling process and locks the calling goroutine to its thread, which gets
+// the same name, because faults are reported with the name of the affected thread. It returns
+// the thread.
 func setComm(comm string) (Task, error) {
 	runtime.LockOSThread()
 	// /proc/self/comm is the main thread's, PR_SET_NAME the calling thread's.
@@ -46,16 +46,15 @@ func (t Task) State() (byte, error) {
 	return stat.State, err
 }
 
-// WaitChannel returns the kernel function the task sleeps in, "" where the
-// kernel doesn't report.
+// WaitChannel returns the kernel function the task sleeps in, or "" if the kernel doesn't
+// report it.
 func (t Task) WaitChannel() string {
 	channel, _ := hostfs.New("/").WaitChannel(t.TID)
 	return channel
 }
 
-// waitHang waits until the task hangs: in state D, and not switched in between
-// several looks. (A single look may catch a page being read, or the task on its
-// way to sleep.)
+// waitHang waits until the task hangs: in state D, and without a context switch during several
+// looks. (A single look may catch a page being read, or the task on its way to sleep.)
 func (t Task) waitHang(ctx context.Context) error {
 	const looks = 4
 	seen, last := 0, ""
@@ -81,7 +80,7 @@ func (t Task) switches() (string, error) {
 	return switches, err
 }
 
-// waitFor polls cond until it holds, fails, the limit is over or ctx is done.
+// waitFor polls cond until it returns true or an error, limit has passed, or ctx is done.
 func waitFor(ctx context.Context, limit time.Duration, what string, cond func() (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not within %s", limit))
 	defer cancel()

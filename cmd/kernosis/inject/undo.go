@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// undoLimit bounds taking back one step: an unmount waits for writers that have
-// just been killed, a cgroup for its last task to be reaped.
+// undoLimit bounds the undoing of one step: an unmount waits for writers that have just been
+// killed, a cgroup for its last task to be reaped.
 const undoLimit = 5 * time.Second
 
 // The kinds of step.
 const (
-	stepGuard  = "guard"  // the record's guard: nothing to undo, it leaves by itself
+	stepGuard  = "guard"  // the record's guard: nothing to undo, it exits by itself
 	stepDir    = "dir"    // an empty directory
 	stepFile   = "file"   // a file
 	stepLoop   = "loop"   // the loop devices whose backing file is Path
@@ -36,8 +36,8 @@ type step struct {
 	PID  int    `json:"pid,omitempty"`
 }
 
-// undoSteps takes the steps back, last one first, and goes on past errors. What
-// is gone already, or never was, is no error.
+// undoSteps undoes the steps, last one first, and continues after errors. A step that is
+// already undone, or was never done, is not an error.
 func undoSteps(steps []step) error {
 	var errs []error
 	for _, s := range slices.Backward(steps) {
@@ -53,7 +53,7 @@ func (s step) undo() error {
 	case stepGuard:
 		return nil
 	case stepDir, stepFile:
-		// Never recursive: what lies below may be a mount that didn't go away.
+		// Never recursive: there may be a mount below that could not be unmounted.
 		if err := os.Remove(s.Path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
@@ -70,7 +70,7 @@ func (s step) undo() error {
 	return fmt.Errorf("unknown kind %q", s.Kind)
 }
 
-// unmount takes a mount away, at the last resort lazily.
+// unmount unmounts path, as a last resort lazily.
 func unmount(path string) error {
 	err := waitFor(context.Background(), undoLimit, "unmount", func() (bool, error) {
 		err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
@@ -89,7 +89,7 @@ func unmount(path string) error {
 	return nil
 }
 
-// removeCgroup kills what is left in a cgroup of ours and removes it.
+// removeCgroup kills the remaining processes of a cgroup of ours and removes it.
 func removeCgroup(path string) error {
 	return waitFor(context.Background(), undoLimit, "empty cgroup", func() (bool, error) {
 		err := unix.Rmdir(path)
@@ -104,7 +104,7 @@ func removeCgroup(path string) error {
 		}
 		for field := range strings.FieldsSeq(string(procs)) {
 			if pid, err := strconv.Atoi(field); err == nil && pid > 0 { // 0: of another pid namespace
-				_ = unix.Kill(pid, unix.SIGKILL) // else it is gone, or the wait ends with an error
+				_ = unix.Kill(pid, unix.SIGKILL) // if this fails, the process is gone, or the wait ends with an error
 			}
 		}
 		return false, nil

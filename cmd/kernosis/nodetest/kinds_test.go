@@ -18,9 +18,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// Probes of the other kinds: one for readiness restarts nothing, goes on failing, and is
-// well again; one for the start ends the container, and nothing is reported for those that
-// wait for it.
+// Probes of the other kinds: a readiness probe restarts nothing, keeps failing, and recovers; a
+// startup probe ends the container, and nothing is reported for the probes that wait for it.
 func TestReadinessAndStart(t *testing.T) {
 	testall.Only(t)
 	n := machine.Node(t)
@@ -79,8 +78,8 @@ func TestReadinessAndStart(t *testing.T) {
 	a.Stop()
 }
 
-// says checks that there is an Event on a pod, from before a time that kubelet gives in
-// whole seconds.
+// says checks that there is an Event on a pod, not after a time that kubelet gives in whole
+// seconds.
 func (a *agent) says(t *testing.T, pod *corev1.Pod, reason, words string, before time.Time) {
 	t.Helper()
 	reported := a.reported(t, pod)

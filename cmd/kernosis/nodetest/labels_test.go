@@ -19,8 +19,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// A rule reads the labels of the pod that a kill was in, wherever the agent knows the node's
-// pods from; also of a kill while no agent ran. Events have none while no rule reads them.
+// A rule reads the labels of the pod in which a kill happened, whatever the agent's source of pods,
+// also for a kill while no agent ran. Events have no labels while no rule reads them.
 func TestRulesReadLabelsOfPods(t *testing.T) {
 	testall.Only(t)
 	rules := t.TempDir()
@@ -49,7 +49,7 @@ func TestRulesReadLabelsOfPods(t *testing.T) {
 			write("rules: []\n")
 			agent.Start()
 			agent.WaitSources(0)
-			// kill returns the event of a kill in the pod.
+			// kill causes a kill in the pod and returns its event.
 			kill := func(of *corev1.Pod, between func()) *event.Event {
 				t.Helper()
 				ofPod := func(entries []journal.Entry) []*event.Event {
@@ -95,7 +95,7 @@ func TestRulesReadLabelsOfPods(t *testing.T) {
 			fires(pod, none)
 			fires(pod, func() {
 				agent.Kill()
-				a.has(t, pod, fault.ChildKilled) // nobody runs
+				a.has(t, pod, fault.ChildKilled) // no agent runs
 				agent.Start()
 			})
 			var reported []string

@@ -18,8 +18,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// A container that kubelet restarts only to be killed again has another id each time; the
-// node's condition says so all the same.
+// A container that is killed again after each restart has another ID each time; the node's condition
+// still reports the loop.
 func TestACrashLoopIsReportedOnTheNode(t *testing.T) {
 	testall.Only(t)
 	a := newAgent(t)

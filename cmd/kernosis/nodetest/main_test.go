@@ -1,6 +1,6 @@
 // Package nodetest_test runs the agent as a process on a real node: with a kubelet that
-// runs and probes pods, and an API server. It is apart from the command's other tests,
-// which take long enough.
+// runs and probes pods, and an API server. It is separate from the command's other tests
+// because these already take long.
 package nodetest_test
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
-// Restarts come fast, so that a loop needs no minutes.
+// Restarts come fast, so that a loop does not take minutes.
 var machine = node.Shared{Options: node.Options{Kubelet: map[string]any{
 	"crashLoopBackOff": map[string]any{"maxContainerRestartPeriod": "1s"},
 }}}
@@ -27,14 +27,14 @@ func TestMain(m *testing.M) {
 	os.Exit(machine.Run(m))
 }
 
-// agent is one on the node. It runs as the DaemonSet's would: as root in the node's
-// network, with the node's mounts and the machine's processes.
+// agent is an agent on the node. It runs like that of the DaemonSet: as root in the node's
+// network namespace, with the node's mounts and the machine's processes.
 type agent struct {
 	*agenttest.Agent
 
 	node       *node.Node
-	kubeconfig string // of one who may do everything
-	namespace  string // of the test's pods
+	kubeconfig string // of a user with all rights
+	namespace  string // namespace of the test's pods
 }
 
 func newAgent(t testing.TB, args ...string) *agent {
@@ -53,7 +53,7 @@ func newAgent(t testing.TB, args ...string) *agent {
 	return a
 }
 
-// has puts a pod into a mode, and returns when that began.
+// has sets the fault mode of a pod, and returns when it began to set it.
 func (a *agent) has(t testing.TB, pod *corev1.Pod, mode fault.Mode) (since time.Time) {
 	t.Helper()
 	since = time.Now()
@@ -63,7 +63,7 @@ func (a *agent) has(t testing.TB, pod *corev1.Pod, mode fault.Mode) (since time.
 	return since
 }
 
-// metrics returns those that the agent shows.
+// metrics returns the agent's metrics.
 func (a *agent) metrics(t testing.TB) kubetest.Metrics {
 	t.Helper()
 	text, err := a.node.Get(t.Context(), a.Log.URL(t)+"/metrics", "")

@@ -17,8 +17,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
 )
 
-// A container of whose processes a child is killed goes on: kubelet has nothing to report,
-// and the pod's Event says it. Where it happens again and again the node's condition does.
+// If a child process of a container is killed, the container continues and kubelet has nothing to
+// report; the agent's Event on the pod does. If it happens repeatedly, the node's condition does too.
 func TestAKilledChildIsReportedOnItsPod(t *testing.T) {
 	a := newAgent(t)
 	a.Start()
@@ -26,7 +26,7 @@ func TestAKilledChildIsReportedOnItsPod(t *testing.T) {
 	pod := a.node.Run(t, node.FaultPod(a.namespace, "leaks", fault.ChildKilled, false))
 	spared := a.node.Run(t, node.FaultPod(a.namespace, "spared", fault.None, false))
 
-	// awaits returns the latest Event when that many kills are reported.
+	// awaits waits until that many kills are reported, and returns the latest Event.
 	awaits := func(kills int) (last corev1.Event) {
 		t.Helper()
 		await.UntilShown(t, fmt.Sprintf("Event of kill %d", kills), 30*time.Second, func() (bool, string) {
@@ -67,7 +67,7 @@ func TestAKilledChildIsReportedOnItsPod(t *testing.T) {
 		}
 		return false, fmt.Sprintf("%+v", n.Status.Conditions)
 	})
-	// The condition may speak of more: kills elsewhere on the machine are the node's too.
+	// The condition may include more kills: all kills on the machine are the node's.
 	ofIt := func(p *problem.Problem) bool { return p.Pod == string(pod.UID) }
 	if states := agenttest.States(a.Entries(), "oom-kill-frequent", ofIt); !slices.Contains(states, problem.Firing) {
 		t.Errorf("states of the pod's own problem: %v", states)

@@ -29,14 +29,14 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// ofKubelet is a cluster whose agents have the chart's role for pods from kubelet.
+// ofKubelet is a cluster in which agents have the chart's role for pods from kubelet.
 type ofKubelet struct {
-	people client.Client // who may do everything
+	people client.Client // has all rights
 	own    *kubernetes.Clientset
-	flags  []string // of an agent
+	flags  []string // flags of an agent
 }
 
-// installOfKubelet makes what the chart has of an agent that knows the pods from kubelet.
+// installOfKubelet creates the chart's objects for an agent that gets the pods from kubelet.
 func installOfKubelet(t *testing.T, n *node.Node) *ofKubelet {
 	t.Helper()
 	server := n.Server()
@@ -88,8 +88,8 @@ func installOfKubelet(t *testing.T, n *node.Node) *ofKubelet {
 	return c
 }
 
-// readsNoPods checks that the API server gives an agent no pod, neither its node's nor one by
-// its name.
+// readsNoPods checks that an agent can't read pods at the API server, neither its node's nor one by
+// name.
 func (c *ofKubelet) readsNoPods(t *testing.T, of *corev1.Pod) {
 	t.Helper()
 	ofNode := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", of.Spec.NodeName).String()}
@@ -127,7 +127,7 @@ func (c *ofKubelet) ended(t *testing.T, what string, ok func(*v1alpha1.Diagnosis
 	return found
 }
 
-// values are the results of an operation of a Diagnosis.
+// values returns the results of an operation of a Diagnosis.
 func values(d *v1alpha1.Diagnosis, operation string) map[string]string {
 	for i := range d.Status.Results {
 		if r := &d.Status.Results[i]; r.Operation == operation {
@@ -137,8 +137,8 @@ func values(d *v1alpha1.Diagnosis, operation string) map[string]string {
 	return nil
 }
 
-// With the pods from kubelet an agent has no right to read pods at the API server, and does all
-// that it does with one: a pod that is new is found by its name, labels and namespace.
+// With pods from kubelet an agent has no right to read pods at the API server, but works as with
+// that right: a new pod is found with its name, labels and namespace.
 func TestPodsFromKubelet(t *testing.T) {
 	testall.Only(t)
 	n := machine.Node(t)
@@ -172,7 +172,7 @@ func TestPodsFromKubelet(t *testing.T) {
 		return a.metrics(t).Sum("kernosis_pod_source_reads_total", "source", "kubelet") > 0
 	})
 
-	// It is killed before the agent asks kubelet anew by itself.
+	// The kill comes before the agent's next regular poll of kubelet.
 	pod := node.FaultPod(tenant, "leaks", fault.None, false)
 	pod.Labels["team"] = "db"
 	main := &pod.Spec.Containers[0]
@@ -204,7 +204,7 @@ func TestPodsFromKubelet(t *testing.T) {
 		t.Errorf("%v", v)
 	}
 
-	// A tenant has its pod looked at, and those that are not there.
+	// A tenant's Diagnosis of its own pod, and of a pod that does not exist.
 	diagnosis := func(name, of string) *v1alpha1.Diagnosis {
 		return &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: name}, Spec: v1alpha1.DiagnosisSpec{
 			OperationSet: "of-a-pod", NodeName: n.Name, PodReference: &v1alpha1.PodReference{Name: of},
@@ -222,9 +222,9 @@ func TestPodsFromKubelet(t *testing.T) {
 		t.Errorf("%+v", d.Status)
 	}
 
-	// A probe that fails: kubelet's counts and words are its own.
+	// A failing probe: the agent reads kubelet's counters and Events.
 	probed := node.FaultPod(tenant, "answers-503", fault.Status, false)
-	probed.Spec.Containers[0].LivenessProbe.PeriodSeconds = 10 // kubelet's counts are asked for as often
+	probed.Spec.Containers[0].LivenessProbe.PeriodSeconds = 10 // the interval at which kubelet's counters are read
 	probed = n.Run(t, probed)
 	a.has(t, probed, fault.Status)
 	await.UntilShown(t, "Event on the pod whose probe fails", 60*time.Second, func() (bool, string) {

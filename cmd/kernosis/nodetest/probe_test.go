@@ -24,7 +24,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// kubeletFlags let an agent ask kubelet as a service account that may read there.
+// kubeletFlags returns flags with which an agent queries kubelet as a service account that may.
 func kubeletFlags(t testing.TB, n *node.Node) []string {
 	t.Helper()
 	server := n.Server()
@@ -40,16 +40,16 @@ func kubeletFlags(t testing.TB, n *node.Node) []string {
 	return []string{"--kubelet-url", n.KubeletURL(), "--kubelet-ca", n.KubeletCA(), "--kubelet-token-file", token}
 }
 
-// failing is a pod whose probe fails in one way, and what is to be reported of it.
+// failing is a pod whose probe fails in one way, and the expected report.
 type failing struct {
 	mode    fault.Mode
 	grpc    bool
-	counted bool   // by kubelet alone: no socket shows the failure
-	waits   bool   // for kubelet's counts
-	verdict string // of the failure
-	reason  string // of the Event
-	says    string // in its message
-	queued  bool   // or it is not accepted, which is as right
+	counted bool   // only kubelet's counters show the failure, no socket does
+	waits   bool   // the report waits for kubelet's counters
+	verdict string // verdict of the failure
+	reason  string // reason of the Event
+	says    string // text in its message
+	queued  bool   // the connection may also not be accepted, which is equally right
 
 	pod   *corev1.Pod
 	since time.Time
@@ -62,19 +62,19 @@ func (f *failing) name() string {
 	return string(f.mode)
 }
 
-// isVerdict reports whether a verdict is a right one.
+// isVerdict reports whether a verdict is right.
 func (f *failing) isVerdict(v string) bool {
 	return v == f.verdict || f.queued && v == event.VerdictNotAccepted
 }
 
-// isReason reports whether the reason of an Event is a right one.
+// isReason reports whether the reason of an Event is right.
 func (f *failing) isReason(r string) bool {
 	return r == f.reason || f.queued && r == "ProbeTargetNotAccepted"
 }
 
 func failures() []*failing {
 	return []*failing{
-		// kubelet's counts are asked for every ten seconds, so the period is the usual one here.
+		// kubelet's counters are read every ten seconds, so these have the default period.
 		{mode: fault.Status, counted: true, verdict: event.VerdictStatus, reason: "ProbeBadStatus", says: "503"},
 		{mode: fault.Status, grpc: true, counted: true, verdict: event.VerdictStatus, reason: "ProbeBadStatus", says: "NOT_SERVING"},
 		{mode: fault.TLSGarbage, counted: true, verdict: event.VerdictTLS, reason: "ProbeTLSFailed", says: "does not look like a TLS handshake"},
@@ -87,16 +87,15 @@ func failures() []*failing {
 		{mode: fault.Silent, verdict: event.VerdictSilent, reason: "ProbeTargetSilent", says: "no byte back in 1s"},
 		{mode: fault.Reset, verdict: event.VerdictReset, reason: "ProbeTargetReset", says: "reset"},
 		{mode: fault.Slow, waits: true, verdict: event.VerdictSlow, reason: "ProbeTargetSlow", says: "not complete in 1s"},
-		// A stopped process leaves what comes in the accept queue.
+		// A stopped process leaves connections in the accept queue.
 		{mode: fault.Stopped, verdict: event.VerdictNotAccepted, reason: "ProbeTargetNotAccepted", says: "stopped: probepod"},
-		// What it gets to before its quota is used up is for the scheduler to say.
+		// How far it gets before its quota is used up depends on the scheduler.
 		{mode: fault.Throttled, verdict: event.VerdictSilent, reason: "ProbeTargetSilent", says: "CPU-throttled", queued: true},
 	}
 }
 
-// Each way in which a probe can fail is reported with its cause on the pod, before kubelet
-// restarts the container and with as many failures as kubelet counts; of pods that are
-// well nothing is reported.
+// Each way in which a probe can fail is reported on the pod with its cause, before kubelet restarts
+// the container, and with as many failures as kubelet counts; nothing is reported for healthy pods.
 func TestAFailedProbeIsReportedWithItsCause(t *testing.T) {
 	testall.Only(t)
 	n := machine.Node(t)
@@ -120,7 +119,7 @@ func TestAFailedProbeIsReportedWithItsCause(t *testing.T) {
 	for _, f := range all {
 		f.since = a.has(t, f.pod, f.mode)
 	}
-	// Those first that are probed every second, also after their restart until it is their turn.
+	// First the pods that are probed every second, because that continues after their restart.
 	for _, counted := range []bool{false, true} {
 		for _, f := range all {
 			if f.counted == counted {
@@ -130,7 +129,7 @@ func TestAFailedProbeIsReportedWithItsCause(t *testing.T) {
 	}
 	t.Run("reset-late", func(t *testing.T) { a.reportsNoMore(t, cut) })
 	for _, pod := range healthy {
-		// On a machine that is busy enough a second may be too little for any pod.
+		// On a very busy machine a second may be too short for any pod.
 		if reported, failed := a.reported(t, pod), a.counted(t, pod); len(reported) != 0 && failed == 0 {
 			t.Errorf("reported for a pod that is well: %+v", reported)
 		}
@@ -138,8 +137,8 @@ func TestAFailedProbeIsReportedWithItsCause(t *testing.T) {
 	a.Stop()
 }
 
-// tellsNoMore checks that of answers that were cut off no failure is reported that kubelet does
-// not count.
+// reportsNoMore checks that answers that were cut off are not reported as failures unless kubelet
+// counts them.
 func (a *agent) reportsNoMore(t *testing.T, pod *corev1.Pod) {
 	await.UntilShown(t, "answers that kubelet does not count", 60*time.Second, func() (bool, string) {
 		n := a.metrics(t).Sum("kernosis_probe_observations_total", "outcome", "not-counted-by-kubelet")
@@ -151,8 +150,8 @@ func (a *agent) reportsNoMore(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// reports checks what is reported about a pod after kubelet has restarted its container. Of the
-// new one, which is well, a busy machine may cause more failures.
+// reports checks what is reported about a pod after kubelet has restarted its container. The new
+// container is healthy, but a busy machine may cause further failures.
 func (a *agent) reports(t *testing.T, f *failing) {
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -184,7 +183,7 @@ func (a *agent) reports(t *testing.T, f *failing) {
 		if !f.isReason(e.Reason) || !strings.Contains(e.Message, f.says) {
 			t.Errorf("%s: %q; want %s with %q", e.Reason, e.Message, f.reason, f.says)
 		}
-		// What kubelet kills for is counted at the same time.
+		// The failure for which kubelet kills is counted at the same time.
 		early := !e.CreationTimestamp.After(killed)
 		if inTime = inTime || early; !early && !f.counted && !f.waits {
 			t.Errorf("%s was reported at %s, and kubelet killed at %s", e.Reason, e.CreationTimestamp, killed)
@@ -206,14 +205,14 @@ func (a *agent) reports(t *testing.T, f *failing) {
 	if failed := a.counted(t, f.pod); failed < threshold {
 		t.Errorf("kubelet has counted %d failures, threshold %d", failed, threshold)
 	}
-	// kubelet's counts show a failure a moment later.
+	// kubelet's counters show a failure a moment later.
 	await.UntilShown(t, "agreement with kubelet's counts", 30*time.Second, func() (bool, string) {
 		failed := a.metrics(t).Sum("kernosis_probe_results_total", "namespace", f.pod.Namespace, "pod", f.pod.Name, "probe_type", "liveness", "result", "failed")
 		reported, counted := len(probes(a, f.pod)), a.counted(t, f.pod)
 		return int(failed) == reported && reported == counted, fmt.Sprintf("the metrics have %v failures, %d were reported, and kubelet has counted %d", failed, reported, counted)
 	})
 	causes := a.why(t, f.pod)
-	if len(probes(a, f.pod)) == want { // else the first cause may be of a later failure
+	if len(probes(a, f.pod)) == want { // otherwise the first cause may be that of a later failure
 		causes = causes[:1]
 	}
 	if !slices.ContainsFunc(causes, func(c cause) bool { return f.isReason(path.Base(c.Doc)) && strings.Contains(c.text, f.says) }) {
@@ -240,13 +239,13 @@ func (a *agent) counted(t *testing.T, pod *corev1.Pod) int {
 	return int(m.Sum("prober_probe_total", "namespace", pod.Namespace, "pod", pod.Name, "probe_type", "Liveness", "result", "failed"))
 }
 
-// cause is what the command says of one problem.
+// cause is what "kernosis why" says about one problem.
 type cause struct {
-	Doc  string `json:"doc"` // ends in the reason of the Event
-	text string // the whole
+	Doc  string `json:"doc"` // ends with the reason of the Event
+	text string // the whole cause
 }
 
-// why returns what the command says are the causes, from the API server alone.
+// why returns the causes from "kernosis why", which only reads the API server.
 func (a *agent) why(t *testing.T, pod *corev1.Pod) (causes []cause) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), a.Path, "why", "pod", pod.Namespace+"/"+pod.Name, "--kubeconfig", a.kubeconfig, "-o", "json")
@@ -270,7 +269,7 @@ func (a *agent) why(t *testing.T, pod *corev1.Pod) (causes []cause) {
 	return causes
 }
 
-// probes returns what the agent has reported a pod's failed probes, in order.
+// probes returns the agent's reports of a pod's failed probes, in order.
 func probes(a *agent, pod *corev1.Pod) []*event.Event {
 	return slices.DeleteFunc(agenttest.Events(a.Entries(), event.Probe), func(e *event.Event) bool {
 		return e.Probe.Namespace != pod.Namespace || e.Probe.Pod != pod.Name

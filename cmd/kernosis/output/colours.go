@@ -9,13 +9,13 @@ import (
 // Colours paints words. The zero value paints none.
 type Colours struct{ on bool }
 
-// ColoursOf returns the colours for a writer: none where it is no terminal, or the environment
-// has NO_COLOR (no-color.org) or says that the terminal knows none.
+// ColoursOf returns the colours for a writer: none if it is not a terminal, if NO_COLOR is set
+// (no-color.org), or if TERM is "dumb".
 func ColoursOf(w any) Colours {
 	return Colours{on: Terminal(w) != nil && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
 
-// Terminal returns the terminal that a reader or writer is; nil: it is none.
+// Terminal returns a reader or writer as a file if it is a terminal, or else nil.
 func Terminal(rw any) *os.File {
 	file, ok := rw.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) { //nolint:gosec // a file's descriptor
@@ -24,10 +24,10 @@ func Terminal(rw any) *os.File {
 	return file
 }
 
-// Bad is for what is wrong: red.
+// Bad paints what is wrong: red.
 func (c Colours) Bad(text string) string { return c.paint("31", text) }
 
-// Doubtful is for what is not known: yellow.
+// Doubtful paints what is unknown: yellow.
 func (c Colours) Doubtful(text string) string { return c.paint("33", text) }
 
 // Status paints the status of a condition.

@@ -7,7 +7,7 @@ const (
 	ExitOK     = 0
 	ExitFailed = 1 // the work was tried and did not succeed
 	ExitInput  = 2 // bad usage, configuration, rules
-	ExitOpen   = 3 // the work has no outcome: it was interrupted, waits, or does not know
+	ExitOpen   = 3 // the work has no outcome: it was interrupted, waits, or could not find out
 )
 
 // ExitError carries an exit code other than ExitInput through cobra.
@@ -25,7 +25,7 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// Failed marks an error of the work, not of the input.
+// Failed marks err as a failure of the work, not of the input (ExitFailed).
 func Failed(err error) error {
 	if err == nil {
 		return nil

@@ -1,5 +1,4 @@
-// Package output writes what commands find in the form that --output asks for, with colour on
-// terminals.
+// Package output writes the results of commands in the format of --output, with colour on terminals.
 package output
 
 import (
@@ -14,16 +13,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Forms of a list or a state.
+// Formats of a list or a state.
 const (
 	Table = "table" // for people
-	Wide  = "wide"  // the same with everything that is known
+	Wide  = "wide"  // a table with all details
 	JSON  = "json"
 	YAML  = "yaml"
 )
 
-// Text is the form for people of commands that have others than lists and states have. Where there
-// is a Table it is another name of that.
+// Text is the format for people of commands that write neither a list nor a state. If there is a
+// Table, Text is another name for it.
 const Text = "text"
 
 // Format is the value of --output. It implements pflag.Value.
@@ -32,21 +31,21 @@ type Format struct {
 	names []string
 }
 
-// Add adds -o, --output with the forms of a list or a state to a command, and others.
+// Add adds -o, --output to a command, with the formats of a list or a state, and others.
 func Add(cmd *cobra.Command, others ...string) *Format {
 	return AddNames(cmd, append([]string{Table, Wide, JSON, YAML}, others...)...)
 }
 
-// AddNames adds -o, --output with these forms alone, of which the first is the default.
+// AddNames adds -o, --output with only the given formats. The first is the default.
 func AddNames(cmd *cobra.Command, names ...string) *Format {
 	return AddFlag(cmd, "output", "o", names...)
 }
 
-// AddFlag is AddNames with another flag, for commands whose --output is something else.
+// AddFlag is like AddNames with another flag, for commands whose --output is something else.
 func AddFlag(cmd *cobra.Command, flag, short string, names ...string) *Format {
 	f := &Format{name: names[0], names: names}
 	cmd.Flags().VarP(f, flag, short, "`format` of the output: "+list(names))
-	// It fails only for a flag that is not there.
+	// It fails only if the flag does not exist.
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
 	return f
 }
@@ -69,13 +68,13 @@ func (f *Format) Set(name string) error {
 	return nil
 }
 
-// Is reports whether the form is the one of that name.
+// Is reports whether the format is the named one.
 func (f *Format) Is(name string) bool { return f.name == name }
 
-// ForPeople reports whether the form is text for people.
+// ForPeople reports whether the format is text for people.
 func (f *Format) ForPeople() bool { return f.Is(Table) || f.Is(Wide) || f.Is(Text) }
 
-// Write writes a value as JSON or YAML; for other forms it calls forPeople.
+// Write writes a value as JSON or YAML; for other formats it calls forPeople.
 func (f *Format) Write(w io.Writer, value any, forPeople func() error) error {
 	switch f.name {
 	case JSON:
@@ -86,7 +85,7 @@ func (f *Format) Write(w io.Writer, value any, forPeople func() error) error {
 	return forPeople()
 }
 
-// WriteJSON writes a value as JSON for people to read too.
+// WriteJSON writes a value as indented JSON.
 func WriteJSON(w io.Writer, value any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
@@ -97,7 +96,7 @@ func WriteJSON(w io.Writer, value any) error {
 	return nil
 }
 
-// writeYAML writes the keys that JSON has.
+// writeYAML writes a value as YAML with the same keys as JSON.
 func writeYAML(w io.Writer, value any) error {
 	out, err := yaml.Marshal(value)
 	if err == nil {
@@ -109,7 +108,7 @@ func writeYAML(w io.Writer, value any) error {
 	return nil
 }
 
-// list is "table, wide, json or yaml".
+// list returns the names joined as in "table, wide, json or yaml".
 func list(names []string) string {
 	if len(names) == 1 {
 		return names[0]

@@ -12,7 +12,7 @@ func TestFormat(t *testing.T) {
 	value := map[string]string{"name": "<a>"}
 	for args, want := range map[string]string{
 		"":                "people",
-		"-o text":         "people", // its name so far
+		"-o text":         "people", // its previous name
 		"-o wide":         "people",
 		"--output json":   "{\n  \"name\": \"<a>\"\n}\n",
 		"-o yaml":         "name: <a>\n",
@@ -38,7 +38,7 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// "text" is another name of a table alone.
+// "text" is another name for table only.
 func TestText(t *testing.T) {
 	f := AddNames(&cobra.Command{}, JSON, YAML)
 	if err := f.Set(Text); err == nil || err.Error() != "want json or yaml" {
@@ -49,7 +49,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// Colours and wide letters do not move columns.
+// Colours and wide characters do not shift columns.
 func TestRows(t *testing.T) {
 	red := Colours{on: true}
 	var r Rows

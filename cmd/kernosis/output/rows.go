@@ -8,7 +8,7 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// gap is between two columns.
+// gap is the number of spaces between two columns.
 const gap = 2
 
 // Rows is text in columns. Cells may be coloured ([Colours]).
@@ -17,10 +17,10 @@ type Rows struct{ rows [][]string }
 // Add adds a row.
 func (r *Rows) Add(cells ...string) { r.rows = append(r.rows, cells) }
 
-// Len is how many rows there are.
+// Len returns the number of rows.
 func (r *Rows) Len() int { return len(r.rows) }
 
-// String returns all rows, a line each, without spaces at their ends.
+// String returns all rows, one per line, without trailing spaces.
 func (r *Rows) String() string {
 	var widths []int
 	for _, row := range r.rows {
@@ -28,7 +28,7 @@ func (r *Rows) String() string {
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
-			if i < len(row)-1 { // what nothing follows needs no room
+			if i < len(row)-1 { // the last cell needs no padding
 				widths[i] = max(widths[i], display.Cells(cell))
 			}
 		}

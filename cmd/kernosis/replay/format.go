@@ -14,26 +14,26 @@ import (
 	"github.com/kernosis/kernosis/collector/logs/journald"
 )
 
-// Format is how a record is written.
+// Format is the format of a record.
 type Format string
 
-// The formats that are read.
+// The formats that can be read.
 const (
-	// What journalctl writes with -o export and -o json.
+	// Output of journalctl with -o export and -o json.
 	JournalExport Format = "journal-export"
 	JournalJSON   Format = "journal-json"
 
 	Journal   Format = "journal"    // entries of the agent: its journal's segments, or the lines of "kernosis run -o json"
 	Kmsg      Format = "kmsg"       // records of /dev/kmsg: "6,12,345678,-;text"
 	Dmesg     Format = "dmesg"      // "[   12.345678] text", also as dmesg --decode and --raw write it
-	DmesgTime Format = "dmesg-time" // dmesg -T: "[Fri Jan  2 15:04:05 2026] text", taken for UTC
-	// Syslog is a log file: "Nov 23 22:31:00 node app[12]: text", taken for UTC, or with a time
-	// of RFC 3339.
+	DmesgTime Format = "dmesg-time" // dmesg -T: "[Fri Jan  2 15:04:05 2026] text", read as UTC
+	// Syslog is a log file: "Nov 23 22:31:00 node app[12]: text", read as UTC, or with an
+	// RFC 3339 time.
 	Syslog   Format = "syslog"
 	DmesgISO Format = "dmesg-iso" // dmesg --time-format iso: "2026-01-02T15:04:05,123456+00:00 text"
 	// Filelog is a log file as a filelog monitor of node-problem-detector describes it.
 	Filelog Format = "filelog"
-	// Plain is any other text, a line each. It is never detected.
+	// Plain is any other text, line by line. It is never detected.
 	Plain Format = "plain"
 )
 
@@ -42,23 +42,24 @@ func Formats() []Format {
 	return []Format{JournalExport, JournalJSON, Journal, Kmsg, Dmesg, DmesgTime, Syslog, DmesgISO, Filelog, Plain}
 }
 
-// ErrFormat is wrapped by the error for what is in no format known.
+// ErrFormat is wrapped by the error for input of an unknown format.
 var ErrFormat = errors.New("not recognised")
 
-// sniffed is how many lines decide on the format: a dump may begin with lines that
-// a ring buffer or a copy has cut.
+// sniffed is how many lines are used to detect the format: a dump may begin with lines
+// that a ring buffer or a copy has cut.
 const sniffed = 100
 
 var errDetect = fmt.Errorf("format %w: no line is a journal entry, a record of /dev/kmsg, a line of dmesg with a time, of a syslog file, or of journalctl -o export or json; --format sets one (plain reads any text), --npd reads a file as a filelog monitor describes it", ErrFormat)
 
-// detect returns the format of most of the first lines, and of how many; "": of none.
+// detect returns the most frequent format of the first lines, and how many lines have it; "" if no
+// line has one.
 func detect(data []byte, of func(line []byte) Format) (best Format, most int) {
 	counts := make(map[Format]int)
 	n := 0
 	for line := range bytes.Lines(data) {
 		line = bytes.TrimSuffix(line, []byte{'\n'})
 		if len(bytes.TrimSpace(line)) == 0 || line[0] == ' ' {
-			continue // goes on with the line before, in all of them
+			continue // continues the previous line in all formats
 		}
 		if n++; n > sniffed {
 			break
@@ -73,7 +74,7 @@ func detect(data []byte, of func(line []byte) Format) (best Format, most int) {
 	return best, most
 }
 
-// formatOf returns the first format that the line can be of; "": none.
+// formatOf returns the first format that the line matches, or "".
 func formatOf(line []byte) Format {
 	for _, f := range Formats() {
 		if f.is(line) {
@@ -83,7 +84,7 @@ func formatOf(line []byte) Format {
 	return ""
 }
 
-// is reports whether the line can be of the format.
+// is reports whether the line matches the format.
 func (f Format) is(line []byte) bool {
 	switch f {
 	case Journal:
@@ -94,7 +95,7 @@ func (f Format) is(line []byte) bool {
 	case JournalJSON:
 		return journald.ParseJSON(line, &journald.Entry{}) == nil
 	case Syslog:
-		_, err := parseSyslog(line, time.Now()) // of whatever year
+		_, err := parseSyslog(line, time.Now()) // any year will do
 		return err == nil
 	case Plain:
 		return false
@@ -105,21 +106,21 @@ func (f Format) is(line []byte) bool {
 
 // line is one line of the kernel's log.
 type line struct {
-	// stamp is since boot, of formats that say so; of the others since 1970.
+	// stamp is the time since boot in formats that count from boot, else since 1970.
 	stamp time.Duration
 	level int // 0 (emerg) to 7 (debug); -1: the format doesn't say
-	// facility is that of syslog, 0 the kernel; -1: the format doesn't say.
+	// facility is the syslog facility, 0 for the kernel; -1: the format doesn't say.
 	facility int
 	text     []byte
-	// origin is who wrote it, where the format says so in words, unit of which unit.
+	// origin is the writer's name and unit the writer's unit, if the format has them.
 	origin, unit string
-	// printed is the kernel's own time stamp, of formats that have a time besides.
+	// printed is the kernel's own timestamp, in formats that have another time too.
 	printed time.Duration
-	// identifier is what the writer calls itself, where the format says so: SYSLOG_IDENTIFIER.
+	// identifier is SYSLOG_IDENTIFIER, the name the writer gives itself, if the format has it.
 	identifier string
-	kmsg       bool   // it was written to /dev/kmsg, or by the kernel
-	raw        []byte // the whole line, of a log file
-	further    bool   // of a record, not its first; or a record that goes on where another ended
+	kmsg       bool   // written to /dev/kmsg, or by the kernel
+	raw        []byte // the whole line of a log file
+	further    bool   // not the first line of its record, or the record continues another
 }
 
 var errLine = errors.New("no time where one should be")
@@ -153,11 +154,11 @@ func (f Format) parse(b []byte) (line, error) {
 	return l, nil
 }
 
-// ofKernel reports whether the kernel wrote the line, as far as the format says.
+// ofKernel reports whether the kernel wrote the line; true if the format doesn't say.
 func (l *line) ofKernel() bool { return l.origin == "" || l.origin == event.OriginKernel }
 
-// writer returns what SYSLOG_IDENTIFIER and MESSAGE of the line are in a journal. Of what a
-// program writes to /dev/kmsg, "systemd[1]: text", journald takes the program's name off.
+// writer returns the line's SYSLOG_IDENTIFIER and MESSAGE as in a journal. journald removes the
+// program's name from what a program writes to /dev/kmsg, such as "systemd[1]: text".
 func (l *line) writer() (identifier string, text []byte) {
 	switch {
 	case l.identifier != "" || l.origin != "" || !l.kmsg:
@@ -209,7 +210,7 @@ func rawPrefix(b []byte) (n int, rest []byte, ok bool) {
 	return int(number), b[end+1:], ok && number <= 0xff<<3|7
 }
 
-// levels and facilities are the names that dmesg --decode writes, by number.
+// levels and facilities return the names that dmesg --decode writes, by number.
 func levels() []string {
 	return []string{"emerg", "alert", "crit", "err", "warn", "notice", "info", "debug"}
 }
@@ -218,7 +219,7 @@ func facilities() []string {
 	return []string{"kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp"}
 }
 
-// maxSeconds bounds a stamp since boot: 100 years.
+// maxSeconds bounds a timestamp since boot: 100 years.
 const maxSeconds = 100 * 366 * 24 * 3600
 
 // seconds reads "[   12.345678] ". With CONFIG_PRINTK_CALLER another bracket
@@ -246,7 +247,7 @@ func seconds(b []byte) (stamp time.Duration, text []byte, ok bool) {
 	return time.Duration(s)*time.Second + time.Duration(ns), caller(bytes.TrimPrefix(rest, []byte{' '})), true
 }
 
-// caller drops the thread or CPU that printed: "[    T1] " or "[   C12] ".
+// caller removes the printing thread or CPU: "[    T1] " or "[   C12] ".
 func caller(b []byte) []byte {
 	if len(b) == 0 || b[0] != '[' {
 		return b
@@ -299,5 +300,5 @@ func iso(b []byte) (stamp time.Duration, text []byte, ok bool) {
 	return time.Duration(at.UnixNano()), rest, true
 }
 
-// sane is what has nanoseconds since 1970.
+// sane reports whether a time is in the range that nanoseconds since 1970 can express.
 func sane(at time.Time) bool { return at.Year() >= 1970 && at.Year() < 2200 }

@@ -11,9 +11,9 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 )
 
-// tickSlack is how late the agent may have acted on a deadline: one that an entry
-// follows so soon is left to that entry, so that what follows from it has the time
-// that it had then. By other rules a deadline may be reported so much too late.
+// tickSlack is how late the agent may have acted on a deadline. If an entry follows a deadline
+// within this time, the deadline is processed with the entry, so that the results have the time
+// that was recorded. With other rules, a deadline may be reported late by this much.
 const tickSlack = time.Second
 
 var errEntry = errors.New("not a journal entry: no seq, now or bootTime")
@@ -21,7 +21,7 @@ var errEntry = errors.New("not a journal entry: no seq, now or bootTime")
 func parseEntry(b []byte) (journal.Entry, error) {
 	var e journal.Entry
 	if err := json.Unmarshal(b, &e); err != nil {
-		// The error may quote the line as it is.
+		// The error may quote the line unescaped.
 		return e, errors.New("not a journal entry: " + display.Safe(err.Error(), 300))
 	}
 	if e.Seq == 0 || !sane(e.Now) || e.BootTime <= 0 {
@@ -39,10 +39,10 @@ func (r *Replay) entry(e *journal.Entry) {
 	if e.Boot == "" || r.boot == "" || r.boot == e.Boot {
 		r.advance(now.Add(-tickSlack))
 	} else {
-		// For the time up to the reboot there is only the wall clock.
+		// The time until the reboot is only known from the wall clock.
 		r.advance(last.Add(now.Wall.Sub(last.Wall) - tickSlack))
 		r.to = now
-		r.newEngine() // the agent begins anew
+		r.newEngine() // the agent started in a new boot
 	}
 	r.boot = cmp.Or(e.Boot, r.boot)
 	s := Step{File: r.file, Line: r.line, Now: e.Now, Event: e.Event, Started: e.Boot != ""}
@@ -53,7 +53,7 @@ func (r *Replay) entry(e *journal.Entry) {
 	default:
 		r.sum.Events++
 	}
-	if e.Mutes == nil || r.cfg.Mutes == nil { // else other mutes are tried
+	if e.Mutes == nil || r.cfg.Mutes == nil { // else the configured mutes replace the recorded ones
 		s.Transitions = e.Apply(r.engine)
 	}
 	if r.cfg.Compare {
@@ -62,7 +62,7 @@ func (r *Replay) entry(e *journal.Entry) {
 	r.step(&s)
 }
 
-// compare notes what differs from what was recorded.
+// compare adds differences from the recorded transitions to s.
 func (r *Replay) compare(s *Step, recorded []problem.Transition) {
 	have := texts(s.Transitions)
 	want := texts(recorded)
@@ -87,8 +87,8 @@ func (r *Replay) compare(s *Step, recorded []problem.Transition) {
 	}
 }
 
-// texts is the transitions as the journal has them, without evidence and without what the journals
-// of older versions lack.
+// texts returns transitions as in the journal, without evidence and without fields that journals of
+// older versions lack.
 func texts(ts []problem.Transition) []string {
 	out := make([]string, len(ts))
 	for i, t := range ts {

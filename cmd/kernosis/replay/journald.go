@@ -11,11 +11,10 @@ import (
 	"github.com/kernosis/kernosis/collector/logs/journald"
 )
 
-// maxMessage is how much of a message is kept, as by an agent.
+// maxMessage is how much of a message is kept, in bytes, as in an agent.
 const maxMessage = 16 << 10
 
-// exported replays what "journalctl -o export" wrote. The numbers of its lines are those of
-// entries.
+// exported replays the output of "journalctl -o export". Line numbers count entries.
 func (r *Replay) exported(in io.Reader) error {
 	d := journald.NewDecoder(in, maxMessage)
 	var e journald.Entry
@@ -25,7 +24,7 @@ func (r *Replay) exported(in io.Reader) error {
 		case errors.Is(err, io.EOF):
 			return r.err
 		case errors.Is(err, journald.ErrFormat):
-			r.bad(err) // where the next entry begins nobody knows
+			r.bad(err) // the beginning of the next entry is unknown
 			return r.err
 		case err != nil:
 			return fmt.Errorf("%s: %w", r.file, err)
@@ -35,7 +34,7 @@ func (r *Replay) exported(in io.Reader) error {
 	return r.err
 }
 
-// journalEntry replays one entry, each line of its message by itself.
+// journalEntry replays one entry. It treats each line of the message separately.
 func (r *Replay) journalEntry(e *journald.Entry) {
 	from := e.Line()
 	if e.Realtime == 0 {

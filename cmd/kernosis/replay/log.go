@@ -10,13 +10,14 @@ import (
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
-// maxMatchers bounds the writers whose lines are kept apart.
+// maxMatchers bounds the number of writers whose lines are matched separately.
 const maxMatchers = 1000
 
-// matchers are by who wrote a line: those of others don't come between.
+// matchers has a matcher for each writer, so that a pattern over several lines is not interrupted by
+// lines of other writers.
 type matchers map[string]*logpattern.Matcher
 
-// of returns the matcher of a writer, made for the logs that its lines are of.
+// of returns the matcher of a writer whose lines are in logs.
 func (m matchers) of(writer string, set *logpattern.Set, logs []string) *logpattern.Matcher {
 	if m[writer] == nil {
 		if len(m) >= maxMatchers {
@@ -27,10 +28,10 @@ func (m matchers) of(writer string, set *logpattern.Set, logs []string) *logpatt
 	return m[writer]
 }
 
-// writtenBy says whose line it is.
+// writtenBy returns a key of the line's writer.
 func (l *line) writtenBy() string { return cmp.Or(l.unit, "\x00"+l.origin) }
 
-// log is what rules call the log that lines are of.
+// log returns the name that rules use for the log of the lines.
 func (r *Replay) log() string {
 	switch {
 	case r.cfg.Log != "":
@@ -53,10 +54,10 @@ func (r *Replay) matcher(l *line) *logpattern.Matcher {
 	return r.matchers.of(l.writtenBy(), r.cfg.Rules.PatternSet(), names)
 }
 
-// sinceBoot reports whether the format's times count from boot.
+// sinceBoot reports whether times of the format count from boot.
 func (f Format) sinceBoot() bool { return f == Kmsg || f == Dmesg }
 
-// base is the time that stamps count from.
+// base returns the time from which timestamps count.
 func (r *Replay) base() time.Time {
 	if r.sum.Format.sinceBoot() && !r.cfg.Boot.IsZero() {
 		return r.cfg.Boot
@@ -64,7 +65,7 @@ func (r *Replay) base() time.Time {
 	return time.Unix(0, 0).UTC()
 }
 
-// logLine takes one line of a dump.
+// logLine replays one line of a dump.
 func (r *Replay) logLine(b []byte) {
 	var l line
 	var err error
@@ -83,7 +84,7 @@ func (r *Replay) logLine(b []byte) {
 	case err == nil:
 		r.count(&l)
 	case r.have && b[0] == ' ' && r.sum.Format == Kmsg:
-		return // " SUBSYSTEM=block": no rule asks for it
+		return // " SUBSYSTEM=block": no rule uses it
 	case r.have && b[0] == ' ' && r.sum.Format != Filelog:
 		// dmesg writes the further lines of a record below the first.
 		r.same++
@@ -99,7 +100,7 @@ func (r *Replay) logLine(b []byte) {
 	r.logged(&l)
 }
 
-// count counts the lines of one time.
+// count counts the lines with the same timestamp.
 func (r *Replay) count(l *line) {
 	if r.same++; !r.have || l.stamp != r.last.stamp {
 		r.same = 0
@@ -107,7 +108,7 @@ func (r *Replay) count(l *line) {
 	r.last, r.have = *l, true
 }
 
-// logged has the rules see a line.
+// logged passes a line to the rules.
 func (r *Replay) logged(l *line) {
 	now := event.Moment{Wall: r.base().Add(l.stamp), Boot: l.stamp}
 	first := r.sum.From.IsZero()
@@ -119,7 +120,7 @@ func (r *Replay) logged(l *line) {
 	}
 	r.advance(now)
 	found, same := r.viewed(l, now.Wall)
-	// A monitor's log stands for the log itself, unless rules ask for that by name.
+	// A monitor's match replaces the match of the log itself, unless rules name that log.
 	if r.sum.Format != Filelog && r.matcher(l).Match(l.text, &r.hits) && (!same || r.asks(&r.hits, r.log())) {
 		found = append([]*event.Event{r.event(l, now.Wall, r.log(), &r.hits)}, found...)
 	}
@@ -133,11 +134,11 @@ func (r *Replay) logged(l *line) {
 	}
 }
 
-// sourcesUp reports to the engine which logs are read: what is not in these did not happen, as
-// far as rules for lines of logs go.
+// sourcesUp reports to the engine which logs are read. Rules for these logs assume that what is not
+// logged did not happen.
 func (r *Replay) sourcesUp(now event.Moment) {
 	var sources []event.SourceData
-	if r.sum.Format != Filelog { // which only the monitors read
+	if r.sum.Format != Filelog { // only monitors read a Filelog
 		others := event.SourceData{Stem: event.LogStem, Up: true}
 		if r.sum.Format == Plain {
 			others.Up, others.Reason = false, "the plain file is no log of that name"
@@ -157,8 +158,8 @@ func (r *Replay) sourcesUp(now event.Moment) {
 	}
 }
 
-// event makes of a line what the agent's source of the log makes of it: with the lines that
-// the longest match spans.
+// event returns the event that the agent's log source would make of a line. Its text has all lines
+// of the longest match.
 func (r *Replay) event(l *line, now time.Time, log string, hits *logpattern.Hits) *event.Event {
 	var text []byte
 	for i := range hits.Hits {
@@ -168,11 +169,11 @@ func (r *Replay) event(l *line, now time.Time, log string, hits *logpattern.Hits
 	}
 	ev := &event.Event{
 		Kind: event.Log, Time: now, CPU: event.NoCPU, Source: log,
-		// Equal lines of equal stamps are different records.
+		// Equal lines with equal timestamps are different records.
 		BootTime: event.Duration(l.stamp + time.Duration(r.same)),
 		Log:      &event.LogData{Log: log, Unit: l.unit, Text: event.LogText(string(text))},
 	}
-	// A further line of a record is behind a newline, and may be from a name.
+	// A continuation line follows a newline, and may come from text that a process chose.
 	author := logs.Line{Origin: event.OriginKernel, Text: l.text, Continues: l.further}
 	if l.level >= 0 {
 		ev.Log.Priority = logs.PriorityName(l.level)
@@ -180,7 +181,7 @@ func (r *Replay) event(l *line, now time.Time, log string, hits *logpattern.Hits
 	if l.origin != "" {
 		author.Origin = l.origin
 	} else if l.facility > 0 {
-		// Not the kernel, whoever it is.
+		// Not the kernel, even if the facility has no name.
 		author.Origin = "unknown"
 		if names := facilities(); l.facility < len(names) {
 			author.Origin = names[l.facility]
@@ -190,6 +191,6 @@ func (r *Replay) event(l *line, now time.Time, log string, hits *logpattern.Hits
 	return ev
 }
 
-// SinceBoot reports whether times are those since boot, for nobody knows when that
-// was.
+// SinceBoot reports whether times are shown as time since boot, because the time of boot is
+// unknown.
 func (r *Replay) SinceBoot() bool { return r.sum.Format.sinceBoot() && r.cfg.Boot.IsZero() }

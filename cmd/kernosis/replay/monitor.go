@@ -19,9 +19,9 @@ import (
 
 // Monitors are node-problem-detector's system log monitors. They hold no state of a replay.
 type Monitors struct {
-	// Rules are those of the monitors, to lie over the shipped ones.
+	// Rules are the monitors' rules, which override the shipped ones.
 	Rules fs.FS
-	// Notes name what a replay does not use.
+	// Notes name settings that a replay does not use.
 	Notes []string
 
 	logs []monitor
@@ -30,18 +30,18 @@ type Monitors struct {
 // monitor is a log that monitors read.
 type monitor struct {
 	npd.LogSource
-	lines *file.Parser // of a filelog
-	times *file.Parser // of a filelog: of lines with any text
+	lines *file.Parser // for a filelog
+	times *file.Parser // for a filelog: parses only the time, whatever the text
 }
 
-// The plugins of node-problem-detector.
+// node-problem-detector's plugins.
 const (
 	plugKmsg    = "kmsg"
 	plugJournal = "journald"
 	plugFile    = "filelog"
 )
 
-// NewMonitors converts files, each a system log monitor, over the rules that lie below theirs.
+// NewMonitors converts files, each a system log monitor. under has the rules that theirs override.
 func NewMonitors(files []*npd.File, under *detector.RuleSet) (*Monitors, error) {
 	out := &Monitors{}
 	all := make([]*npd.File, len(files))
@@ -59,7 +59,7 @@ func NewMonitors(files []*npd.File, under *detector.RuleSet) (*Monitors, error) 
 		if len(unused) > 0 && f.Skipped == "" {
 			out.Notes = append(out.Notes, fmt.Sprintf("%s: %s: ignored, a replay reads the whole log", f.Name, strings.Join(unused, ", ")))
 		}
-		// Monitors that differ in these alone read the same lines here.
+		// Monitors that differ only in these read the same lines here.
 		same, log := *f, *f.Log
 		log.Lookback, log.Delay = 0, 0
 		same.Log, all[i] = &log, &same
@@ -75,7 +75,7 @@ func NewMonitors(files []*npd.File, under *detector.RuleSet) (*Monitors, error) 
 	for _, s := range set.Logs {
 		m := monitor{LogSource: s}
 		if s.Plugin == plugFile {
-			// A time without a zone is UTC, as in other formats.
+			// A time without a zone is read as UTC, as in other formats.
 			f := file.Format{Timestamp: s.Timestamp, TimestampFormat: s.TimestampFormat, Location: time.UTC}
 			var err error
 			if m.times, err = file.NewParser(f, nil); err == nil {
@@ -92,7 +92,7 @@ func NewMonitors(files []*npd.File, under *detector.RuleSet) (*Monitors, error) 
 	return out, errors.Join(errs...)
 }
 
-// String describes the log to who wrote the monitors.
+// String describes the log as its monitor configures it.
 func (m *monitor) String() string {
 	switch m.Plugin {
 	case plugJournal:
@@ -103,12 +103,12 @@ func (m *monitor) String() string {
 	return m.Plugin
 }
 
-// ofKernel reports whether it is a log of the kernel's.
+// ofKernel reports whether the log is the kernel's.
 func (m *monitor) ofKernel() bool {
 	return m.Plugin == plugKmsg || m.Plugin == plugJournal && m.Identifier == event.OriginKernel
 }
 
-// missing says why a record of the format has none of the log's lines; "": it may have some.
+// missing returns why a dump of the format has none of the log's lines; "" if it may have some.
 func (m *monitor) missing(f Format) string {
 	switch {
 	case m.Plugin != plugFile && f == Filelog:
@@ -121,15 +121,15 @@ func (m *monitor) missing(f Format) string {
 	return ""
 }
 
-// view is the log in one replay.
+// view is a monitor's log in one replay.
 type view struct {
 	*monitor
 	matchers  matchers
-	taken     int // lines
-	malformed int // lines without the time that the monitor asks for
+	taken     int // number of lines read
+	malformed int // lines without a time in the monitor's format
 }
 
-// wants returns the text of a line if the log has it.
+// wants returns the text of a line in the log, and whether the log has the line.
 func (v *view) wants(l *line, written time.Time) (text []byte, ok bool) {
 	switch v.Plugin {
 	case plugKmsg:
@@ -152,7 +152,7 @@ func (v *view) wants(l *line, written time.Time) (text []byte, ok bool) {
 	return text, ok
 }
 
-// matcher returns the one for the stream of the log that the line is of.
+// matcher returns the matcher for the line's writer in the log.
 func (v *view) matcher(set *logpattern.Set, l *line) *logpattern.Matcher {
 	writer, names := "", []string{v.Name}
 	if v.Plugin == plugJournal {
@@ -164,8 +164,8 @@ func (v *view) matcher(set *logpattern.Set, l *line) *logpattern.Matcher {
 	return v.matchers.of(writer, set, names)
 }
 
-// viewed returns what the monitors have found in a line, and whether one of them looked at the
-// text that the log itself has.
+// viewed returns the events of monitors for a line, and whether one of the monitors matched the
+// same text as the log itself.
 func (r *Replay) viewed(l *line, now time.Time) (found []*event.Event, same bool) {
 	for _, v := range r.views {
 		text, ok := v.wants(l, r.cfg.Written)
@@ -179,7 +179,7 @@ func (r *Replay) viewed(l *line, now time.Time) (found []*event.Event, same bool
 		}
 		var hits logpattern.Hits
 		if !v.matcher(r.cfg.Rules.PatternSet(), l).Match(text, &hits) || r.sum.Format != Filelog && !r.asks(&hits, v.Name) {
-			continue // rules for any log are given the line once, by the log itself
+			continue // rules for any log get the line once, from the log itself
 		}
 		found = append(found, r.event(&own, now, v.Name, &hits))
 		same = same || v.Plugin != plugFile
@@ -187,13 +187,13 @@ func (r *Replay) viewed(l *line, now time.Time) (found []*event.Event, same bool
 	return found, same
 }
 
-// asks reports whether a pattern that matched is for the log by its name.
+// asks reports whether a matched pattern names the log.
 func (r *Replay) asks(hits *logpattern.Hits, name string) bool {
 	set := r.cfg.Rules.PatternSet()
 	return slices.ContainsFunc(hits.Hits, func(h logpattern.Hit) bool { return slices.Contains(set.Pattern(h.Pattern).Logs, name) })
 }
 
-// filelog reads a line as the monitors of files describe it.
+// filelog reads a line in the format of a filelog monitor.
 func (r *Replay) filelog(b []byte) (line, error) {
 	for _, v := range r.views {
 		if v.times == nil {
@@ -208,7 +208,7 @@ func (r *Replay) filelog(b []byte) (line, error) {
 
 var errFilelog = errors.New("not the time that timestamp and timestampFormat of a filelog monitor describe")
 
-// detect returns the format in which most of the first lines are, of a file that monitors may describe.
+// detect returns the format of most of the first lines, including the formats of filelog monitors.
 func (r *Replay) detect(head []byte) (Format, error) {
 	best, n := detect(head, formatOf)
 	_, m := detect(head, func(b []byte) Format {
@@ -226,7 +226,7 @@ func (r *Replay) detect(head []byte) (Format, error) {
 	return best, nil
 }
 
-// printViews notes which monitors had nothing, or not all, to read.
+// printViews reports monitors that could read no line, or not all lines.
 func (r *Replay) printViews() {
 	if r.cfg.Note == nil || r.sum.Format == Journal || r.sum.Format == "" {
 		return

@@ -16,8 +16,8 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// monitored returns the configuration of a replay by rules and monitors over them, each a file's
-// name and text with \x00 between them.
+// monitored returns the configuration of a replay with rules and monitors that override them. Each
+// monitor is a file's name and text, separated by \x00.
 func monitored(t testing.TB, layers []fs.FS, monitors ...string) replay.Config {
 	t.Helper()
 	var files []*npd.File
@@ -43,7 +43,7 @@ func monitored(t testing.TB, layers []fs.FS, monitors ...string) replay.Config {
 	return cfg
 }
 
-// TestMonitorsChooseLines: a monitor reads of a log what node-problem-detector reads of it.
+// TestMonitorsChooseLines: a monitor reads the same lines of a log as in node-problem-detector.
 func TestMonitorsChooseLines(t *testing.T) {
 	monitor := func(name, source string) string {
 		return name + "\x00{" + source + `, "bufferSize": 10, "source": "m", "conditions": [], "rules": [
@@ -87,7 +87,7 @@ func TestMonitorsChooseLines(t *testing.T) {
 
 	for name, tt := range map[string]struct {
 		input   string
-		monitor string // several with \x01 between them
+		monitor string // several are separated by \x01
 		tasks   []string
 		note    string
 	}{
@@ -145,7 +145,7 @@ func TestMonitorsChooseLines(t *testing.T) {
 	}
 }
 
-// filelog is where the lines of those monitors are.
+// filelog is the plugin and path of those monitors.
 const filelog = `"plugin": "filelog", "logPath": "/var/log/x.log", `
 
 const oomMonitor = "kernel-monitor.json\x00" + `{"plugin": "kmsg", "source": "kernel-monitor", "conditions": [], "rules": [
@@ -155,8 +155,8 @@ const dockerMonitor = "docker-monitor.json\x00" + `{"plugin": "journald", "plugi
 	"conditions": [{"type": "Corrupt", "reason": "Fine", "message": "fine"}],
 	"rules": [{"type": "permanent", "condition": "Corrupt", "reason": "CorruptImage", "pattern": "corrupt"}]}`
 
-// TestMonitorsBesideRules: a line that monitors read is one event for rules, and one that they
-// don't read is still for those of the log itself.
+// TestMonitorsBesideRules: a line that monitors read is one event for rules, and a line that they
+// don't read still reaches the rules for the log itself.
 func TestMonitorsBesideRules(t *testing.T) {
 	layer := fstest.MapFS{"r.yaml": &fstest.MapFile{Data: []byte(`apiVersion: rules.kernosis.io/v1
 rules:
@@ -192,7 +192,7 @@ rules:
 	}
 }
 
-// TestMonitorsKeepTheirLinesTogether: a pattern of several lines is not broken by lines that its
+// TestMonitorsKeepTheirLinesTogether: a match over several lines is not interrupted by lines that the
 // monitor doesn't read.
 func TestMonitorsKeepTheirLinesTogether(t *testing.T) {
 	const rules = `"bufferSize": 5, "rules": [{"type": "temporary", "reason": "Two", "pattern": "first\\nsecond"}]}`
@@ -212,7 +212,7 @@ func TestMonitorsKeepTheirLinesTogether(t *testing.T) {
 	}
 }
 
-// TestMonitorsThatReadNothing: what a record can't have is Unknown, not fine.
+// TestMonitorsThatReadNothing: a condition is Unknown if the input can't have the monitor's lines.
 func TestMonitorsThatReadNothing(t *testing.T) {
 	for input, want := range map[string]problem.Status{
 		"[    1.000000] text\n":                    problem.Unknown,
@@ -229,7 +229,7 @@ func TestMonitorsThatReadNothing(t *testing.T) {
 	}
 }
 
-// TestMonitorOfNoTime: the layout of a time is checked before anything is read.
+// TestMonitorOfNoTime: the time layout is checked before anything is read.
 func TestMonitorOfNoTime(t *testing.T) {
 	f, err := npd.Parse("m.json", []byte(`{"plugin": "filelog", "logPath": "/var/log/x", "rules": [],
 		"pluginConfig": {"timestamp": "^.{4}", "message": ".*", "timestampFormat": "time"}}`), npd.Options{})

@@ -12,16 +12,16 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// Writer writes the results of a replay. The times are UTC, so that the output is the
-// same everywhere.
+// Writer writes the results of a replay. Times are UTC, so that the output is the same on every
+// machine.
 type Writer interface {
 	Step(*Step) error
 	Summary(*Summary) error
 }
 
-// NewText returns a Writer of lines for people. Verbose also shows the inputs of
-// which nothing followed, problems that are muted, and all conditions at the end.
-// Times since boot are written as in the kernel's log where sinceBoot says so.
+// NewText returns a Writer of lines for people. Verbose also shows inputs without effect, muted
+// problems, and all conditions at the end. If sinceBoot returns true, times are written as time
+// since boot, as in the kernel's log.
 func NewText(w io.Writer, verbose bool, sinceBoot func() bool) Writer {
 	return &text{w: w, verbose: verbose, sinceBoot: sinceBoot}
 }
@@ -136,8 +136,8 @@ func (t *text) Summary(s *Summary) error {
 	return err
 }
 
-// NewJSON returns a Writer of one object a line: a step of which something
-// followed, or differs, and at the end {"summary": …}. Verbose writes all inputs.
+// NewJSON returns a Writer of one object per line: a step with transitions or differences, and at
+// the end {"summary": …}. Verbose writes all inputs.
 func NewJSON(w io.Writer, verbose bool) Writer {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)

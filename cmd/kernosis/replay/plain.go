@@ -10,15 +10,15 @@ import (
 	"github.com/kernosis/kernosis/collector/logs/file"
 )
 
-// timeFormat is how a time is written.
+// timeFormat is a format of times.
 type timeFormat struct {
-	before string // what stands before the time, an expression
-	expr   string // finds the time
+	before string // expression for what precedes the time
+	expr   string // expression that finds the time
 	layout string
 }
 
-// timeFormats find the time in the lines of a plain file. Of several that begin at one place
-// the first counts.
+// timeFormats returns the time formats to find in lines of a plain file. If several match at the same
+// position, the first one is used.
 func timeFormats() []timeFormat {
 	const day, clock = `\d{4}-\d\d-\d\d`, `\d\d:\d\d:\d\d(?:[.,]\d+)?`
 	return []timeFormat{
@@ -37,12 +37,12 @@ func timeFormats() []timeFormat {
 // maxTimeAt is how far into a line a time is looked for, in bytes.
 const maxTimeAt = 256
 
-// plain reads lines of a file in no format that is known: the whole line is the text, as it is
-// to an agent that reads the file without a format.
+// plain reads lines of a file of unknown format. The whole line is the text, as for an agent that
+// reads the file without a format.
 type plain struct {
-	any     *regexp.Regexp // has a group for each parser, its time
+	any     *regexp.Regexp // has one group for each parser, which matches the time
 	parsers []*file.Parser
-	first   time.Time // of the lines before the first one that has a time
+	first   time.Time // time of lines before the first line that has one
 }
 
 func newPlain() (*plain, error) {
@@ -88,7 +88,7 @@ func (r *Replay) plainLine(b []byte) line {
 	return l
 }
 
-// beginPlain makes ready for a file that begins with head.
+// beginPlain prepares for a file that begins with head.
 func (r *Replay) beginPlain(head []byte) (err error) {
 	if r.plain, err = newPlain(); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (r *Replay) beginPlain(head []byte) (err error) {
 	return nil
 }
 
-// plainName is what an agent calls the log in a file, unless its configuration says otherwise.
+// plainName returns the name of a log file's log in an agent that does not configure another name.
 func plainName(path string) string {
 	if path == StandardInput {
 		return string(Plain)

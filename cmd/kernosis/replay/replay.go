@@ -1,9 +1,9 @@
-// Package replay runs what was recorded, a journal of the agent or a dump of the
-// kernel's log, through rules, and reports what would have been reported.
+// Package replay runs a recorded journal of the agent, or a dump of the kernel's log, through
+// rules, and reports what an agent would have reported.
 //
-// Time comes from the records: the engine is ticked at its deadlines in between,
-// no clock is read, and the same input gives the same output to the byte. What
-// can't be read is reported with file and line, counted, and passed by.
+// Time comes from the records: the engine is ticked at its deadlines in between, and no clock is
+// read, so that the same input gives the same output to the byte. Lines that can't be read are
+// reported with file and line, counted, and skipped.
 package replay
 
 import (
@@ -21,53 +21,53 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// maxLine bounds a line, in bytes: an entry with the transitions of a flood that
-// ended at once is long, and more than this was written by nobody of ours.
+// maxLine bounds a line, in bytes. An entry with the transitions of a flood that ended at once is
+// long, but the agent never writes more than this.
 const maxLine = 4 << 20
 
-// Config says what to replay, and by what.
+// Config configures a replay.
 type Config struct {
 	Rules  *detector.RuleSet
 	Format Format // "": detected
-	// Log is what rules call the log that lines are of; "": journald, syslog or kmsg, as the
-	// format is; of a Plain file its base name.
+	// Log is the name that rules use for the log; "": journald, syslog or kmsg, depending on the
+	// format; for a Plain file its base name.
 	Log string
-	// Monitors are node-problem-detector's, whose rules are in Rules; nil: none.
+	// Monitors are node-problem-detector's monitors, whose rules are in Rules; may be nil.
 	Monitors *Monitors
-	// Written is when the file was written last: times of a Syslog have no year, lines of a
-	// Plain file need have no time.
+	// Written is when the file was last written. It is needed because times of a Syslog have no
+	// year, and lines of a Plain file may have no time.
 	Written time.Time
-	// Mutes are in force from the start, in place of recorded ones; nil: those.
+	// Mutes are in force from the start and replace recorded mutes; nil: use the recorded ones.
 	Mutes *[]problem.Mute
-	// Boot is the wall clock time of boot, for dumps that count from it; zero: they
-	// are reported by their own count.
+	// Boot is the wall clock time of boot, for dumps whose times count from it; zero: times are
+	// reported since boot.
 	Boot time.Time
-	// Until ends the replay before the first record later than it, and lets time
-	// pass up to it behind the last one; nil: it ends with the last record.
+	// Until ends the replay before the first later record, or else advances time to Until after
+	// the last record; nil: the replay ends with the last record.
 	Until *Until
-	// Compare notes where a journal has other transitions.
+	// Compare reports where the transitions differ from those in a journal.
 	Compare bool
 
-	// Step is called with each input, and each deadline at which something
-	// happened. The Step is valid during the call.
+	// Step is called with each input, and each deadline that has transitions. The Step is valid
+	// only during the call.
 	Step func(*Step) error
 	// Bad is called with each line that can't be read.
 	Bad func(file string, line int, err error)
-	// Note is called at the end with what Monitors could not read, unless it is nil.
+	// Note is called at the end with what Monitors could not read. May be nil.
 	Note func(string)
 }
 
-// Until is a time to stop at; one of its fields is set.
+// Until is a time to stop at. Exactly one field is set.
 type Until struct {
 	At    time.Time
-	After time.Duration // since boot where the dump counts from it, else since the first record
-	Past  time.Duration // behind the last record
+	After time.Duration // since boot if the dump counts from it, else since the first record
+	Past  time.Duration // after the last record
 }
 
-// Step is one input, or a deadline, and what followed.
+// Step is one input, or a deadline, and its results.
 type Step struct {
 	Now         time.Time            `json:"now"`
-	File        string               `json:"file,omitempty"` // where the input stands; "": a deadline
+	File        string               `json:"file,omitempty"` // file of the input; "": a deadline
 	Line        int                  `json:"line,omitempty"`
 	Started     bool                 `json:"started,omitempty"` // the agent started
 	Event       *event.Event         `json:"event,omitempty"`
@@ -78,19 +78,19 @@ type Step struct {
 // Summary is the outcome of a replay.
 type Summary struct {
 	Format      Format    `json:"format"`
-	Lines       int       `json:"lines"`              // read, without blank ones
-	Bad         int       `json:"bad"`                // of them
-	Events      int       `json:"events"`             // given to the rules
-	Repeated    int       `json:"repeated,omitempty"` // records that came before
+	Lines       int       `json:"lines"`              // lines read, without blank ones
+	Bad         int       `json:"bad"`                // of Lines, those that could not be read
+	Events      int       `json:"events"`             // passed to the rules
+	Repeated    int       `json:"repeated,omitempty"` // records that were already replayed
 	From        time.Time `json:"from"`
 	To          time.Time `json:"to"`
 	Firing      uint64    `json:"firing"`      // transitions to it
 	Resolved    uint64    `json:"resolved"`    // transitions to it
-	Differences int       `json:"differences"` // from what was recorded
-	SinceBoot   bool      `json:"sinceBoot"`   // times count from boot, shown as 1970
+	Differences int       `json:"differences"` // differences from the recorded transitions
+	SinceBoot   bool      `json:"sinceBoot"`   // whether times count from boot; then they are shown as 1970
 	EvalErrors  uint64    `json:"evalErrors,omitempty"`
 
-	Problems   []problem.Problem   `json:"problems"` // that fire at the end
+	Problems   []problem.Problem   `json:"problems"` // problems that fire at the end
 	Conditions []problem.Condition `json:"conditions"`
 }
 
@@ -100,8 +100,8 @@ type Replay struct {
 	engine *detector.Engine
 	sum    Summary
 	boot   string
-	to     event.Moment // of the latest record
-	until  time.Time    // zero: none, or not known yet
+	to     event.Moment // time of the latest record
+	until  time.Time    // zero: none, or not yet known
 	ended  bool
 	err    error
 
@@ -112,12 +112,12 @@ type Replay struct {
 	views    []*view
 	plain    *plain // of a Plain file
 	hits     logpattern.Hits
-	last     line  // the latest, which others may go on
-	have     bool  // last is set
-	same     int64 // lines with the stamp of last
+	last     line  // the latest line, which further lines may continue
+	have     bool  // whether last is set
+	same     int64 // number of previous lines with the timestamp of last
 }
 
-// New returns a replay at its beginning.
+// New returns a Replay that has replayed nothing yet.
 func New(cfg Config) *Replay {
 	r := &Replay{cfg: cfg, matchers: matchers{}}
 	if cfg.Monitors != nil {
@@ -136,14 +136,14 @@ func (r *Replay) newEngine() {
 	r.engine = detector.NewEngine(r.cfg.Rules)
 }
 
-// SetWritten says when the next file was written last, see [Config].Written.
+// SetWritten sets when the next file was last written, see [Config].Written.
 func (r *Replay) SetWritten(at time.Time) { r.cfg.Written = at }
 
-// StandardInput is what the standard input is called as a file.
+// StandardInput is the file name used for the standard input.
 const StandardInput = "standard input"
 
-// File replays one file. Those of a journal come in their order. An error of the
-// Config's Step ends it.
+// File replays one file. Files of a journal must be replayed in order. An error of
+// [Config].Step ends the replay.
 func (r *Replay) File(name string, in io.Reader) error {
 	br := bufio.NewReaderSize(in, 256<<10)
 	head, err := br.Peek(256 << 10)
@@ -189,8 +189,8 @@ func (r *Replay) File(name string, in io.Reader) error {
 
 var errTooLong = fmt.Errorf("line is longer than %d bytes", maxLine)
 
-// readLine returns the next line without its end. Of one that is too long all is
-// passed by.
+// readLine returns the next line without its end. It skips the whole of a line that is too
+// long.
 func readLine(br *bufio.Reader) ([]byte, error) {
 	var long []byte
 	tooLong := false
@@ -221,7 +221,7 @@ func (r *Replay) bad(err error) {
 	}
 }
 
-// read takes one line that is not blank.
+// read replays one line that is not blank.
 func (r *Replay) read(b []byte) {
 	switch r.sum.Format {
 	case Journal:
@@ -244,7 +244,7 @@ func (r *Replay) read(b []byte) {
 	}
 }
 
-// begin notes the time of a record, and reports whether it is to be replayed.
+// begin records the time of a record, and reports whether the record is replayed.
 func (r *Replay) begin(now event.Moment) bool {
 	if r.sum.From.IsZero() {
 		r.sum.From = now.Wall
@@ -268,7 +268,7 @@ func (r *Replay) begin(now event.Moment) bool {
 	return true
 }
 
-// origin is what a duration counts from.
+// origin returns the time from which [Until].After counts.
 func (r *Replay) origin(first time.Time) time.Time {
 	if r.sum.Format.sinceBoot() {
 		return r.base()
@@ -276,7 +276,7 @@ func (r *Replay) origin(first time.Time) time.Time {
 	return first
 }
 
-// advance lets time pass up to a time, deadline by deadline.
+// advance advances time to to, deadline by deadline.
 func (r *Replay) advance(to event.Moment) {
 	for {
 		d, ok := r.engine.NextDeadline()
@@ -289,7 +289,7 @@ func (r *Replay) advance(to event.Moment) {
 		}
 		r.step(&s)
 		if next, ok := r.engine.NextDeadline(); ok && next.Boot <= d.Boot {
-			return // of a time before those of the records
+			return // the deadline is before the records' times
 		}
 	}
 }
@@ -313,7 +313,7 @@ func (r *Replay) step(s *Step) {
 	}
 }
 
-// End lets time pass to its end, and returns the outcome.
+// End advances time to the end of the replay, and returns the outcome.
 func (r *Replay) End() (Summary, error) {
 	if end := r.to; !end.Wall.IsZero() {
 		if u := r.cfg.Until; u != nil && u.Past > 0 {

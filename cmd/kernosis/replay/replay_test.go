@@ -31,7 +31,7 @@ func ruleSet(t testing.TB, yaml []byte) *detector.RuleSet {
 	return set
 }
 
-// output replays data, and returns all that a person sees.
+// output replays data, and returns all output.
 func output(t testing.TB, cfg replay.Config, data []byte, json bool) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -56,7 +56,7 @@ func output(t testing.TB, cfg replay.Config, data []byte, json bool) string {
 	return out.String()
 }
 
-// TestGolden replays the input of each archive twice, to text and to JSON.
+// TestGolden replays the input of each archive twice, as text and as JSON.
 func TestGolden(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(paths) == 0 {
@@ -155,7 +155,7 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("%q: %v", data, err)
 		}
 	}
-	// A line of any length is passed by, and what follows is read.
+	// A line of any length is skipped, and the next lines are read.
 	var bad []string
 	r := replay.New(replay.Config{Rules: set, Bad: func(_ string, line int, err error) { bad = append(bad, fmt.Sprint(line, err)) }})
 	if err := r.File("f", strings.NewReader(bugs+strings.Repeat("x", 5<<20)+"\n[  301.000000] BUG 4")); err != nil {
@@ -165,7 +165,7 @@ func TestBadInput(t *testing.T) {
 	if err != nil || sum.Events != 4 || sum.Bad != 1 || len(bad) != 1 || !strings.HasPrefix(bad[0], "4 line is longer") {
 		t.Errorf("%+v, %v, %v", sum, bad, err)
 	}
-	// Step's error ends it.
+	// An error of Step ends the replay.
 	broken := errors.New("pipe is broken")
 	r = replay.New(replay.Config{Rules: set, Step: func(*replay.Step) error { return broken }})
 	if err := r.File("f", strings.NewReader(bugs)); !errors.Is(err, broken) {
@@ -173,8 +173,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// FuzzFile: nothing that is in a file makes the replay panic, differ from itself, or
-// write what a terminal would obey.
+// FuzzFile: no file makes the replay panic, give different outputs, or write control sequences
+// to a terminal.
 func FuzzFile(f *testing.F) {
 	set := ruleSet(f, []byte(countRules+`- {name: kill, events: [oomkill], groupBy: [task.comm], reason: R, message: "${task.comm}"}
 `))

@@ -8,9 +8,9 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// parseSyslog reads a line of a log file as syslog daemons write it, "Nov 23 22:31:00 node
-// app[12]: text" or with a time of RFC 3339 first. A time without a year is the latest that
-// is not behind written.
+// parseSyslog reads a line of a log file as syslog daemons write it: "Nov 23 22:31:00 node
+// app[12]: text", or with an RFC 3339 time. A time without a year gets the latest year in
+// which it is at most a day after written.
 func parseSyslog(b []byte, written time.Time) (line, error) {
 	l := line{level: -1, facility: -1}
 	at, rest, ok := syslogTime(b, written)
@@ -39,11 +39,11 @@ func parseSyslog(b []byte, written time.Time) (line, error) {
 	return l, nil
 }
 
-// syslogTime reads the time that a line begins with, and the space behind it.
+// syslogTime reads the time at the beginning of a line, and the space after it.
 func syslogTime(b []byte, written time.Time) (at time.Time, rest []byte, ok bool) {
 	if len(b) > 0 && b[0] >= '0' && b[0] <= '9' {
 		word, rest, ok := bytes.Cut(b, []byte{' '})
-		if !ok || len(word) > 40 || bytes.IndexByte(word, ',') >= 0 { // with a comma it is dmesg's
+		if !ok || len(word) > 40 || bytes.IndexByte(word, ',') >= 0 { // a comma means dmesg's format
 			return at, nil, false
 		}
 		at, err := time.Parse(time.RFC3339, string(word))
@@ -54,7 +54,7 @@ func syslogTime(b []byte, written time.Time) (at time.Time, rest []byte, ok bool
 	}
 	text := string(b[:len(time.Stamp)])
 	for year := written.Year() + 1; year > written.Year()-8; year-- {
-		// With the year, for 29 February is a day of some only.
+		// Parse with the year, because only some years have a 29 February.
 		at, err := time.Parse("2006 "+time.Stamp, strings.Join([]string{time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC).Format("2006"), text}, " "))
 		if err == nil && !at.After(written.Add(24*time.Hour)) && sane(at) {
 			return at, b[len(time.Stamp)+1:], true

@@ -12,7 +12,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// build puts together what the endpoint and the journal say.
+// build combines what the endpoint and the journal say.
 func (g *reading) build() {
 	g.problems()
 	g.conditions()
@@ -25,7 +25,7 @@ func (g *reading) build() {
 	}
 }
 
-// problems takes those of the journal that fire, and says where the agent has others.
+// problems adds the firing problems of the journal, and those that only the metrics have.
 func (g *reading) problems() {
 	known := map[string]int{}
 	if g.local != nil {
@@ -54,8 +54,8 @@ func (g *reading) problems() {
 	})
 }
 
-// otherProblems adds so many problems of a rule that the journal does not have, as the metrics name
-// them.
+// otherProblems adds problems of a rule that the journal does not have, more of them, with the
+// details that the metrics have.
 func (g *reading) otherProblems(rule string, more int) {
 	message := "the journal does not go back to it"
 	if g.local == nil {
@@ -75,7 +75,7 @@ func (g *reading) otherProblems(rule string, more int) {
 	}
 }
 
-// rank orders problems: the severe ones first, those that are hidden or muted last.
+// rank returns the rank of a problem: higher for severe ones, lowest for hidden or muted ones.
 func rank(p *Problem) int {
 	n := p.Severity.Rank()
 	if p.HiddenBy != "" || !p.counts() {
@@ -84,7 +84,7 @@ func rank(p *Problem) int {
 	return n
 }
 
-// conditions takes those of the journal, as far as they are the agent's now.
+// conditions adds the conditions of the journal, limited to and updated by the agent's current ones.
 func (g *reading) conditions() {
 	if g.local != nil {
 		text := g.local.Texts()
@@ -111,8 +111,8 @@ func (g *reading) conditions() {
 	g.Conditions = now
 }
 
-// sources takes those of the journal, with what the metrics say now, and those that these
-// alone have.
+// sources adds the sources of the journal with their current state in the metrics, and the sources
+// that only the metrics have.
 func (g *reading) sources() {
 	up := map[string]bool{}
 	g.metrics.each("kernosis_source_up", func(label func(string) string, is float64) { up[label("stem")] = is == 1 })
@@ -136,7 +136,7 @@ func (g *reading) source(name string, up bool, fallback, why string, since time.
 	s := Source{Name: display.Safe(name, maxWord), Since: since}
 	ofKernel := slices.ContainsFunc(bpf.Stems(), func(b bpf.Stem) bool { return b.Name == name })
 	switch {
-	case name == event.NamedStem(event.CheckStem, selfcheck.Check): // its condition is KernosisDegraded
+	case name == event.NamedStem(event.CheckStem, selfcheck.Check): // shown as condition KernosisDegraded
 		return
 	case !up:
 		s.State, s.Why = Blind, cmp.Or(why, "the reason is not known")
@@ -150,7 +150,7 @@ func (g *reading) source(name string, up bool, fallback, why string, since time.
 	g.Sources = append(g.Sources, s)
 }
 
-// counted are the metrics of what the agent lost. Without a text for what, it is a label.
+// counted returns the metrics of what the agent lost. If what is empty, the label whatLabel says what.
 func counted() []struct{ metric, what, whatLabel, reasonLabel string } {
 	return []struct{ metric, what, whatLabel, reasonLabel string }{
 		{"kernosis_records_lost_total", "", "stem", "reason"},
@@ -180,15 +180,15 @@ func (g *reading) losses() {
 			i := slices.IndexFunc(g.Losses, func(o Loss) bool { return o.What == l.What && o.Reason == l.Reason })
 			switch {
 			case i >= 0:
-				g.Losses[i].Count += l.Count // another rule's
-			case n > 0 || of.what == "": // a source has a series only where something may be lost
+				g.Losses[i].Count += l.Count // from another series, for example of another rule
+			case n > 0 || of.what == "": // a source has a series only if it may have lost something
 				g.Losses = append(g.Losses, l)
 			}
 		})
 	}
 }
 
-// writes takes when the API server accepted something.
+// writes adds when the API server last accepted a write.
 func (g *reading) writes() {
 	if g.API.Known = g.metrics != nil; !g.API.Known {
 		return

@@ -23,28 +23,28 @@ import (
 )
 
 const (
-	// askWithin is how long an agent of this machine may take to answer.
+	// askWithin is how long this machine's agent may take to answer.
 	askWithin = 3 * time.Second
-	// maxAnswer bounds an answer: an agent has some thousand metrics.
+	// maxAnswer bounds an answer, in bytes: an agent has some thousand metrics.
 	maxAnswer = 16 << 20
-	// maxWord bounds a text that is shown.
+	// maxWord bounds the length of a text that is shown.
 	maxWord = 512
 )
 
-// healthy is what an agent answers that does its work.
+// healthy is the answer of /healthz if the agent works.
 const healthy = "ok"
 
-// Endpoint is where an agent serves /healthz, /readyz and /metrics.
+// Endpoint is the HTTP endpoint of an agent's /healthz, /readyz and /metrics.
 type Endpoint struct {
 	base   *url.URL
 	token  string
 	client *http.Client
 }
 
-// NewEndpoint returns the endpoint at a URL, or at an address host:port: without a scheme that is
-// http for a loopback address and https for others, as the agent serves. The token may be empty.
-// The agent's certificate can't be verified, as by default it signs itself, so the token is sent to
-// addresses of this machine only.
+// NewEndpoint returns the endpoint at a URL, or at an address host:port. Without a scheme, it uses
+// http for a loopback address and https for others, as the agent serves. The token may be empty. The
+// agent's certificate is self-signed by default and can't be verified, so the token is only sent to
+// addresses of this machine.
 func NewEndpoint(address, token string) (*Endpoint, error) {
 	base, err := parseEndpoint(address)
 	if err != nil {
@@ -57,7 +57,7 @@ func NewEndpoint(address, token string) (*Endpoint, error) {
 	}
 	return &Endpoint{base: base, token: token, client: &http.Client{
 		Timeout: askWithin,
-		// An agent sends nobody elsewhere, and the token is for it alone.
+		// An agent never redirects, and the token must not be sent elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
 			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // it proves nothing, see web.AccessConfig
@@ -144,7 +144,7 @@ func (e *Endpoint) degraded(ctx context.Context) ([]string, error) {
 	out := []string{}
 	code, body, err := e.Get(ctx, "/readyz")
 	if err != nil || code != http.StatusOK {
-		return out, err // /healthz says what is wrong
+		return out, err // the text of /healthz says what is wrong
 	}
 	for line := range strings.Lines(string(body)) {
 		if line = strings.TrimSpace(line); line != "" && line != healthy {
@@ -154,7 +154,7 @@ func (e *Endpoint) degraded(ctx context.Context) ([]string, error) {
 	return out, nil
 }
 
-// families are metrics by name.
+// families has metrics by name.
 type families map[string]*dto.MetricFamily
 
 func (e *Endpoint) metrics(ctx context.Context) (families, error) {
@@ -175,7 +175,8 @@ func (e *Endpoint) metrics(ctx context.Context) (families, error) {
 	return all, nil
 }
 
-// each calls f for the series of a metric with one value, which is of one of three types.
+// each calls f for each series of a metric with its value. The metric is a counter, a gauge or
+// untyped.
 func (m families) each(name string, f func(label func(string) string, value float64)) {
 	for _, metric := range m[name].GetMetric() {
 		label := func(name string) string {
@@ -190,7 +191,7 @@ func (m families) each(name string, f func(label func(string) string, value floa
 	}
 }
 
-// value is the sum of the series of a metric; 0 where it is missing.
+// value returns the sum of the series of a metric, or 0 if it is missing.
 func (m families) value(name string) (sum float64) {
 	m.each(name, func(_ func(string) string, v float64) { sum += v })
 	return sum

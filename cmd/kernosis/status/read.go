@@ -21,31 +21,31 @@ import (
 	"github.com/kernosis/kernosis/diagnose/why/local"
 )
 
-// Config says where an agent is.
+// Config configures where to find an agent.
 type Config struct {
-	Node string // name of this node; empty: not known
-	// Endpoint is asked; nil: none.
+	Node string // name of this node; empty: unknown
+	// Endpoint is the agent's HTTP endpoint; nil: none.
 	Endpoint *Endpoint
 	StateDir string
 	Journal  string // folder of the journal
-	// Reads are the reads of StateDir, its journal among them.
+	// Reads bounds the reads of StateDir, including its journal.
 	Reads *bounded.Calls
-	// PID is the agent's process; 0: not known.
+	// PID is the agent's process; 0: unknown.
 	PID int
-	// StateFile is the file in StateDir that a running agent saves again and again, and
-	// DeadAfter how old it is at most.
+	// StateFile is the file in StateDir that a running agent saves regularly, and DeadAfter is
+	// its maximum age while an agent runs.
 	StateFile string
 	DeadAfter time.Duration
-	// Unread is what was not found out before.
+	// Unread is what could not be read before.
 	Unread []Unread
 }
 
-// ReadWithin is how long the state folder may not answer: its disk may hang.
+// ReadWithin is how long to wait for the state folder, whose disk may hang.
 const ReadWithin = 2 * time.Second
 
-// ReadFolder returns what read does, or after a time an error that says that the folder does not
-// answer; it is a [bounded.ErrLate]. The time begins anew with each step, which a long read calls
-// after each piece. step returns an error once ctx has ended.
+// ReadFolder calls read and returns its results. If that takes longer than within, it returns an error
+// that the folder does not answer, which is a [bounded.ErrLate]. A long read calls step after each
+// piece, which restarts the timeout. step returns an error once ctx has ended.
 func ReadFolder[T any](ctx context.Context, calls *bounded.Calls, within time.Duration, dir string, read func(step func() error) (T, error)) (T, error) {
 	v, err := bounded.DoSteps(calls, within, func(step func() error) (T, error) {
 		return read(func() error { return cmp.Or(ctx.Err(), step()) })
@@ -62,12 +62,12 @@ func (e hangsError) Error() string { return e.dir + " does not answer: does its 
 
 func (hangsError) Is(err error) bool { return err == bounded.ErrLate }
 
-// Reader reads the state of an agent again and again.
+// Reader reads the state of an agent repeatedly.
 type Reader struct {
 	c       Config
-	within  time.Duration // how long the state folder may not answer
+	within  time.Duration // timeout of the state folder
 	journal *local.Follower
-	before  usage // of the read before
+	before  usage // usage at the previous read
 }
 
 // NewReader returns a Reader.
@@ -83,11 +83,11 @@ func (r *Reader) open() {
 	})
 }
 
-// reading is what one read has got.
+// reading is the result of one read.
 type reading struct {
 	State
-	metrics families     // nil: they could not be read
-	local   *local.State // nil likewise
+	metrics families     // nil if they could not be read
+	local   *local.State // nil if it could not be read
 }
 
 // Read returns the state now.
@@ -167,17 +167,17 @@ func (r *Reader) look(ctx context.Context, g *reading) {
 		g.unread("journal", err)
 	}
 	if err != nil {
-		r.open() // what was read of it is of no use, or is being read
+		r.open() // start over: the follower's state is unusable, or a read still uses it
 	}
 }
 
-// usage is what a process has used at a time.
+// usage is the CPU time that a process had used at a time.
 type usage struct {
 	at  time.Time
 	cpu float64
 }
 
-// cost takes what the agent uses: of its process where that is known, else what it says.
+// cost adds what the agent uses: from its process if that is known, else from its metrics.
 func (r *Reader) cost(g *reading) {
 	if r.c.PID != 0 {
 		if err := g.ofProcess(r.c.PID); err != nil {
@@ -193,7 +193,7 @@ func (r *Reader) cost(g *reading) {
 		return
 	}
 	from := usage{at: g.Agent.Started}
-	if r.before.cpu > 0 && r.before.cpu <= g.Cost.CPUSeconds { // else it is another process
+	if r.before.cpu > 0 && r.before.cpu <= g.Cost.CPUSeconds { // else the process has changed
 		from = r.before
 	}
 	if over := g.At.Sub(from.at); !from.at.IsZero() && over > 0 {
@@ -218,13 +218,13 @@ func (g *reading) ofProcess(pid int) error {
 	return nil
 }
 
-// seconds is a time since 1970.
+// seconds converts seconds since 1970 to a time.
 func seconds(s float64) time.Time {
 	whole, part := math.Modf(s)
 	return time.Unix(int64(whole), int64(part*1e9))
 }
 
-// Kernel is the release of the kernel that runs.
+// Kernel returns the release of the running kernel.
 func Kernel() string {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {

@@ -22,14 +22,14 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// agent is one as far as a status sees it: a state folder and an endpoint.
+// agent is what status reads of an agent: a state folder and an endpoint.
 type agent struct {
 	t       *testing.T
 	state   string
 	journal *journal.Journal
-	pages   map[string]string // by path; without a text the answer is 401
+	pages   map[string]string // by path; an empty text is answered with 401
 	server  *httptest.Server
-	token   string // that was shown last
+	token   string // the last token that was sent
 }
 
 func newAgent(t *testing.T) *agent {
@@ -195,14 +195,14 @@ kernosis_api_writes_total{object="lease",outcome="failed"} 3
 	if strings.Contains(text(t, s, View{}), "\x1b") {
 		t.Error("a text of others reaches the terminal")
 	}
-	// What is no longer so ends.
+	// Resolved problems are no longer listed.
 	a.add(journal.Entry{Now: time.Now(), Transitions: []problem.Transition{{Problem: &problem.Problem{Rule: "oom-kill", Group: "a", State: problem.Resolved}}}})
-	if s = a.read(); len(s.Problems) != 5 || s.Problems[1].Message != "the journal does not go back to it" { // the metric is behind
+	if s = a.read(); len(s.Problems) != 5 || s.Problems[1].Message != "the journal does not go back to it" { // the metric is outdated
 		t.Errorf("%+v", s.Problems)
 	}
 }
 
-// An agent that serves metrics to nobody, and one whose state folder can't be read.
+// An agent that denies its metrics, and one whose state folder can't be read.
 func TestPartOfIt(t *testing.T) {
 	a := newAgent(t)
 	a.pages["/metrics"] = ""
@@ -224,7 +224,7 @@ func TestPartOfIt(t *testing.T) {
 	}
 }
 
-// Without an endpoint the state folder says that an agent runs, and without that nothing does.
+// Without an endpoint the state folder shows that an agent runs; without either, none runs.
 func TestWhetherItRuns(t *testing.T) {
 	a := newAgent(t)
 	a.server.Close()
@@ -245,7 +245,7 @@ func TestWhetherItRuns(t *testing.T) {
 	}
 }
 
-// A journal that another agent left says nothing of the one that answers.
+// A journal that another agent left is not used for the one that answers.
 func TestStaleJournal(t *testing.T) {
 	a := newAgent(t)
 	a.state = t.TempDir()
@@ -263,8 +263,8 @@ func TestStaleJournal(t *testing.T) {
 	}
 }
 
-// A journal that takes longer to decode than a disk may take to answer is read: on a busy node the
-// program gets little of the CPU.
+// A journal is read even if decoding it takes longer than a disk may take to answer: on a busy node
+// the program gets little CPU time.
 func TestLongJournal(t *testing.T) {
 	a := newAgent(t)
 	e := journal.Entry{Now: time.Now(), Event: source("oomkill", true)}
@@ -280,7 +280,7 @@ func TestLongJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := NewReader(a.config())
-	r.within = await.Within(200 * time.Millisecond) // for a piece; the whole takes longer
+	r.within = await.Within(200 * time.Millisecond) // for each piece; the whole takes longer
 	var s *State
 	await.UntilShown(t, "the journal", 20*time.Second, func() (bool, string) {
 		s = r.Read(t.Context())
@@ -310,7 +310,7 @@ func TestUnhealthy(t *testing.T) {
 	}
 }
 
-// Every metric that is read is one that agents have.
+// Every metric that is read is a documented metric of agents.
 func TestMetricsAreDocumented(t *testing.T) {
 	source, err := os.ReadFile("build.go")
 	if err != nil {
@@ -347,7 +347,7 @@ func TestCostBetweenReads(t *testing.T) {
 	if want := 0.5 / over.Seconds() * 100; second.Cost.Over != over || second.Cost.CPUPercent < want*0.99 || second.Cost.CPUPercent > want*1.01 {
 		t.Errorf("%+v in %s, want %f %%", second.Cost, over, want)
 	}
-	used("1") // it was started again
+	used("1") // the agent was restarted
 	if third := r.Read(t.Context()); third.Cost.CPUPercent > 1 {
 		t.Errorf("%+v", third.Cost)
 	}
@@ -379,7 +379,7 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-// What is well is left out, and a problem is one line.
+// Healthy parts are left out, and a problem takes one line.
 func TestTop(t *testing.T) {
 	a := newAgent(t)
 	a.fires(problem.Problem{Rule: "oom-kill", Reason: "OOMKilling", Severity: problem.Critical, Message: strings.Repeat("日本 ", 60)})
@@ -396,7 +396,7 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// Long lines are broken between words, and only there.
+// Long lines are wrapped only between words.
 func TestWidth(t *testing.T) {
 	a := newAgent(t)
 	a.fires(problem.Problem{Rule: "oom-kill", Reason: "OOMKilling", Severity: problem.Warning, Subject: "cgroup /a", Message: strings.Repeat("word ", 30) + strings.Repeat("x", 90)})
@@ -407,7 +407,7 @@ func TestWidth(t *testing.T) {
 	}
 }
 
-// A token is for the agent of this machine: its certificate proves nothing.
+// A token is only sent to this machine's agent, because the certificate can't be verified.
 func TestTokensStayOnThisMachine(t *testing.T) {
 	for _, address := range []string{"192.0.2.7:20257", "https://agent.example:20257", "http://[2001:db8::1]:20257"} {
 		if _, err := NewEndpoint(address, "secret"); err == nil || !strings.Contains(err.Error(), "this machine only") {

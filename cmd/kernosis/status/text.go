@@ -13,22 +13,22 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// View says how a state is written for people.
+// View configures how a state is written for people.
 type View struct {
-	Wide    bool // all that is known
-	Cells   int  // of a line; 0: as long as it is
-	Rows    int  // of problems and losses at most, unless Wide; 0: 10
+	Wide    bool // all details
+	Cells   int  // maximum width of a line; 0: unlimited
+	Rows    int  // maximum number of problems and of losses, unless Wide; 0: 10
 	Colours output.Colours
 }
 
-// label is the column of what a line is about.
+// label is the width of the column of labels.
 const label = 12
 
-// page is a state as it is written.
+// page writes a state.
 type page struct {
 	*State
 	View
-	problemsOnly bool // conditions and sources that are well are left out
+	problemsOnly bool // leave out healthy conditions and sources
 	b            strings.Builder
 }
 
@@ -50,7 +50,7 @@ func (s *State) WriteText(w io.Writer, v View) error {
 	return p.write(w)
 }
 
-// WriteTop writes what changes: problems, what the agent costs, and whatever is not well.
+// WriteTop writes what changes: problems, the agent's cost, and whatever is not healthy.
 func (s *State) WriteTop(w io.Writer, v View) error {
 	p := newPage(s, v)
 	p.problemsOnly = true
@@ -88,8 +88,8 @@ func (p *page) unread() []string {
 	return out
 }
 
-// line writes a text behind its label, broken between words where it is too long, or cut where
-// only problems are shown.
+// line writes a label and a text. It wraps a long text between words, or cuts it if only problems are
+// shown.
 func (p *page) line(name, text string) {
 	if cells := p.Cells - label; cells > label && p.problemsOnly {
 		text = cut(text, cells)
@@ -107,7 +107,7 @@ func (p *page) line(name, text string) {
 	}
 }
 
-// cut shortens a text to so many cells. What is coloured stands at its beginning.
+// cut shortens a text to cells. Colours must only be at the beginning of the text.
 func cut(text string, cells int) string {
 	if display.Cells(text) <= cells {
 		return text
@@ -119,7 +119,7 @@ func cut(text string, cells int) string {
 	return string(runes) + "…"
 }
 
-// split breaks a text where the last word ends that fits into so many cells.
+// split breaks a text after the last word that fits into cells.
 func split(text string, cells int) (fits, rest string) {
 	if display.Cells(text) <= cells {
 		return text, ""
@@ -155,7 +155,7 @@ func (p *page) rows(name string, r *output.Rows) {
 	}
 }
 
-// head says in one line how the node is.
+// head writes the outcome in one line.
 func (p *page) head() {
 	subject := "this machine"
 	if p.Node != "" {
@@ -212,7 +212,7 @@ func (p *page) summary() string {
 	return strings.Join(parts, ", ")
 }
 
-// agent says whether it runs, and how.
+// agent writes whether the agent runs, and its details.
 func (p *page) agent() {
 	a := &p.Agent
 	p.line("VERSION", "kernosis "+cmp.Or(a.Version, "(version unknown)")+", Linux "+p.Kernel)
@@ -243,7 +243,7 @@ func (p *page) agent() {
 	p.line("", strings.Join(state, "; "))
 }
 
-// clock is a time of day, with the date where it is another day's.
+// clock formats a time of day, with the date unless it is today's.
 func (p *page) clock(t time.Time) string {
 	t = t.In(p.At.Location())
 	if t.Format(time.DateOnly) == p.At.Format(time.DateOnly) {
@@ -299,7 +299,7 @@ func (p *page) problems() *output.Rows {
 	return rows
 }
 
-// about is the message, and what keeps a problem from being reported.
+// about returns a problem's message, with its mute and what hides it.
 func (p *page) about(q *Problem) string {
 	text := q.Message
 	if !q.counts() {
@@ -342,7 +342,7 @@ func (p *page) conditions() *output.Rows {
 	return rows
 }
 
-// some joins names, as many as fit a line.
+// some joins names, as many as fit on a line.
 func (p *page) some(names []string) string {
 	room := p.Cells - label - len("attached") - 2
 	n := len(names)
