@@ -1,4 +1,4 @@
-// Package kernosis_test checks what holds for the whole module.
+// Package kernosis_test checks the module as a whole.
 package kernosis_test
 
 import (
@@ -16,12 +16,12 @@ import (
 
 const module = "github.com/kernosis/kernosis"
 
-// order lists the top-level folders: a package may import packages of its own folder and of
-// those before it.
+// order lists the top-level folders: a package may import packages of its own folder and of the
+// folders before it.
 var order = []string{"bpf", "collector", "docs", "detector", "reporter", "diagnose", "deploy", "cmd", "vmtest"}
 
-// pure packages decide, and see nothing of the machine or a cluster: of ours they import these
-// alone, besides those that only hold data or text.
+// pure packages contain only decision logic and don't access the machine or a cluster. Of this
+// module they import only the listed packages and those that only hold data or text.
 var pure = map[string][]string{
 	"collector/display": {}, "collector/document": {}, "collector/event": {}, "collector/logpattern": {},
 	"detector": {"collector/logpattern", "detector/internal/form"}, "detector/problem": {}, "diagnose/graph": {}, "diagnose/policy": {"diagnose/api"},
@@ -105,7 +105,7 @@ func listedFolders(tree string) []string {
 	return out
 }
 
-// What only tests import is no part of the product.
+// Packages that only tests import are not part of the product.
 func TestTheProductDoesNotImportWhatTestsAreMadeOf(t *testing.T) {
 	tests := []string{"deploy/monitoringtest", "diagnose/api/apitest", "vmtest"}
 	ofTests := func(dir string) bool {
@@ -144,7 +144,7 @@ func TestEveryPackageHasADocComment(t *testing.T) {
 	}
 }
 
-// goFiles parses every Go file of the module but tests, by folder.
+// goFiles parses every Go file of the module except tests, by folder.
 func goFiles(t *testing.T) map[string][]*ast.File {
 	t.Helper()
 	fset := token.NewFileSet()

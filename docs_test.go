@@ -29,7 +29,7 @@ var (
 	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
 )
 
-// anchors are the names of a page's headings in links, as GitHub makes them.
+// anchors returns the anchors of a page's headings, as GitHub generates them.
 func anchors(text string) map[string]bool {
 	all := map[string]bool{}
 	for _, m := range heading.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
@@ -50,7 +50,7 @@ func anchors(text string) map[string]bool {
 	return all
 }
 
-// Every link of the documentation leads to a file, and to a heading of it.
+// Every link in the documentation points to a file, and to an existing heading in it.
 func TestLinks(t *testing.T) {
 	all := pages(t)
 	links := 0
@@ -77,7 +77,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// The index of the documentation has each page once.
+// The index of the documentation lists each page once.
 func TestIndexOfDocs(t *testing.T) {
 	lists := map[string]int{}
 	for line := range strings.Lines(read(t, "docs/README.md")) {
@@ -92,7 +92,7 @@ func TestIndexOfDocs(t *testing.T) {
 	}
 }
 
-// The site's navigation has each page once, by its path or by a pattern for a folder.
+// The site's navigation lists each page once, by its path or by a pattern for a folder.
 func TestSiteHasEveryPage(t *testing.T) {
 	var site struct {
 		Nav  []any  `json:"nav"`
@@ -140,7 +140,7 @@ func navEntries(nav any) []string {
 	return all
 }
 
-// MkDocs, which builds the site, shows an indented fence as text.
+// MkDocs, which builds the site, renders an indented fence as text.
 func TestFencesAreNotIndented(t *testing.T) {
 	indented := regexp.MustCompile("^ +```")
 	for name, text := range pages(t) {

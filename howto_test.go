@@ -11,18 +11,18 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// sample is what a how-to has somebody write: files of testdata/howto, and lines of files that
-// are there.
+// sample is what a how-to lets the reader write: files of testdata/howto, and lines to add to
+// existing files.
 type sample struct {
 	howto string
-	most  int               // files by hand
+	most  int               // number of files written by hand
 	files map[string]string // where a file of testdata/howto goes
-	lines [][3]string       // file, a line of it, the line behind that
+	lines [][3]string       // file, a line in it, the line to add after it
 	steps [][]string        // commands, in the order of the how-to
-	shows string            // what the last one prints
+	shows string            // output of the last command
 }
 
-// Who follows a how-to has a working operation, or rule, in the binary.
+// A reader who follows a how-to gets a working operation, or rule, in the binary.
 func TestHowtos(t *testing.T) {
 	testall.Only(t)
 	for name, s := range map[string]sample{
@@ -86,7 +86,7 @@ func (s *sample) follow(t *testing.T) {
 	if n := len(s.files) + len(changed); n > s.most {
 		t.Errorf("%d files by hand, more than %d", n, s.most)
 	}
-	// None of the steps reaches the kernel, so none waits until other tests leave it.
+	// No step affects the kernel, so none waits for the kernel lock.
 	env := append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false", "PWD="+dir, "KERNELLOCK_HELD=1")
 	var out []byte
 	for _, step := range s.steps {

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Workflows call targets that the Makefile has, with kernels of the matrix.
+// Workflows use existing targets of the Makefile and kernels of the matrix.
 func TestWorkflowsCallWhatIsThere(t *testing.T) {
 	makefile, kernels := read(t, "Makefile"), read(t, "vmtest/kernels.txt")
 	target := regexp.MustCompile(`\bmake:? ([a-z][a-z-]*)`)
@@ -38,7 +38,7 @@ func TestWorkflowsCallWhatIsThere(t *testing.T) {
 	}
 }
 
-// Whoever verifies a release by SECURITY.md asks for the names that the workflow signs.
+// The names in SECURITY.md for verifying a release are those that the workflow signs.
 func TestSecurityPolicyNamesWhatIsSigned(t *testing.T) {
 	policy := read(t, "SECURITY.md")
 	for _, part := range []string{
@@ -55,7 +55,7 @@ func TestSecurityPolicyNamesWhatIsSigned(t *testing.T) {
 	for _, part := range []string{
 		"IMAGE: ghcr.io/${{ github.repository }}\n",
 		"CHARTS: ghcr.io/${{ github.repository_owner }}/charts\n",
-		// The tag that the chart and the manifests in git ask for.
+		// The tag used by the chart and the manifests in git.
 		`skopeo copy --all --preserve-digests --digestfile digest oci-archive:dist/kernosis-image.tar "docker://$IMAGE:${VERSION#v}"`,
 		`cosign sign --yes --recursive "$IMAGE@$DIGEST"`,
 		`cosign sign --yes "$CHARTS/kernosis@$DIGEST"`,

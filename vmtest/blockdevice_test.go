@@ -18,16 +18,16 @@ const (
 	blockSize  = 4096
 )
 
-// blockDevice is a block device of a test's own.
+// blockDevice is a block device created by a test.
 type blockDevice struct {
-	name string // the kernel's, such as dm-0; its node is /dev/<name>
+	name string // the kernel's name, such as dm-0; its node is /dev/<name>
 	t    *testing.T
 }
 
 func (d blockDevice) path() string { return "/dev/" + d.name }
 
-// findDevice waits until the kernel has a block device for which is holds, and a
-// node of it. is gets the device's directory in sysfs.
+// findDevice waits until a block device exists for which is returns true, and its node. is gets the
+// device's directory in sysfs.
 func findDevice(t *testing.T, what string, is func(dir string) bool) blockDevice {
 	t.Helper()
 	var found string
@@ -51,8 +51,7 @@ func findDevice(t *testing.T, what string, is func(dir string) bool) blockDevice
 	return blockDevice{name: found, t: t}
 }
 
-// attribute returns a file of sysfs without its end of line; empty where there
-// is none.
+// attribute returns the content of a sysfs file without its newline, or "" if there is no file.
 func attribute(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -61,8 +60,7 @@ func attribute(path string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// requester makes requests of a file or device, past the page cache unless said
-// otherwise.
+// requester sends requests to a file or device, bypassing the page cache unless stated otherwise.
 type requester struct {
 	f   *os.File
 	buf []byte
@@ -77,13 +75,13 @@ func openRequester(t *testing.T, path string, flags int) *requester {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Of its own page, as O_DIRECT wants.
+	// Page-aligned, as O_DIRECT requires.
 	buf, err := unix.Mmap(-1, 0, 64<<10, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		f.Close() // what it says of writes that failed on purpose is known
+		f.Close() // errors of writes that failed on purpose are expected
 		if err := unix.Munmap(buf); err != nil {
 			t.Error(err)
 		}
@@ -91,7 +89,7 @@ func openRequester(t *testing.T, path string, flags int) *requester {
 	return &requester{f: f, buf: buf}
 }
 
-// request reads or writes n bytes from a sector on, in one system call.
+// request reads or writes n bytes at a sector, in one system call.
 func (r *requester) request(op string, sector uint64, n int) error {
 	call := unix.Pread
 	switch op {
@@ -108,15 +106,15 @@ func (r *requester) request(op string, sector uint64, n int) error {
 	return err
 }
 
-// loopOver makes a loop device over a file or device, from a byte on and of a
-// size (0: all), and detaches it at the end of the test.
+// loopOver creates a loop device over a file or device, with an offset and size in bytes (size 0:
+// up to the end), and detaches it at the end of the test.
 func loopOver(t *testing.T, path string, offset, size int64) blockDevice {
 	t.Helper()
 	module(t, "CONFIG_BLK_DEV_LOOP", "loop")
 	return blockDevice{name: filepath.Base(loopdisk.Attach(t, path, offset, size)), t: t}
 }
 
-// sparseFile makes a file of a size that takes no memory until it is written.
+// sparseFile creates a file that uses no memory until it is written.
 func sparseFile(t *testing.T, size int64) (path string) {
 	t.Helper()
 	return newFile(t, filepath.Join(t.TempDir(), "image"), size)
@@ -133,7 +131,7 @@ func newFile(t *testing.T, path string, size int64) string {
 	return path
 }
 
-// writeAttribute writes a file of sysfs.
+// writeAttribute writes a sysfs file.
 func writeAttribute(t *testing.T, path, value string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(value), 0); err != nil {

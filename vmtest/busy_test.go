@@ -10,35 +10,32 @@ import (
 	"time"
 )
 
-// load is one kind of work that a healthy machine does, over and over.
+// load is one kind of work that a healthy machine does repeatedly.
 type load struct {
-	what  string        // is counted
-	pause time.Duration // after each step, at least
+	what  string        // what is counted
+	pause time.Duration // minimum pause after each step
 	step  func() (n int, err error)
-	// sleeps: a step takes long, but no CPU.
+	// sleeps: a step takes long but uses no CPU.
 	sleeps bool
-	// proof, where there is one, is called at the end: how much of it the kernel
-	// has counted.
+	// proof, if set, is called at the end and returns how much of the work the kernel has counted.
 	proof func() (n int, err error)
 
 	done int
 }
 
 const (
-	// restFor is how much longer than its step took a load pauses, restAtMost how
-	// long: who waits for an emulated CPU must not want more of it, and the agent
-	// must get some.
+	// A load pauses restFor times as long as its step took, at most restAtMost: loads that wait for
+	// an emulated CPU must not overload it, and must leave some of it to the agent.
 	restFor    = 4
 	restAtMost = 3 * time.Second
 )
 
-// busy is a machine that does all kinds of work at once.
+// busy runs all kinds of work at once.
 type busy struct{ all []*load }
 
 func (b *busy) add(loads ...*load) { b.all = append(b.all, loads...) }
 
-// run has all loads run for a time. The test fails where one can't do its work,
-// or did none.
+// run runs all loads for a time. It fails the test if one can't do its work, or did none.
 func (b *busy) run(t *testing.T, d time.Duration) {
 	t.Helper()
 	end := time.Now().Add(d)
@@ -85,7 +82,7 @@ func (b *busy) run(t *testing.T, d time.Duration) {
 	}
 }
 
-// cpuTime is what /proc/stat has counted since the start, of time in ticks.
+// cpuTime holds the counters of /proc/stat since boot, times in ticks.
 type cpuTime struct{ all, idle, forks int }
 
 func cpuTimes(t *testing.T) (c cpuTime) {
@@ -96,7 +93,7 @@ func cpuTimes(t *testing.T) (c cpuTime) {
 			t.Fatal(err)
 		}
 		c.all += n
-		if i == 3 || i == 4 { // idle, and idle while I/O is waited for
+		if i == 3 || i == 4 { // idle, and idle while waiting for I/O
 			c.idle += n
 		}
 	}
@@ -107,7 +104,7 @@ func cpuTimes(t *testing.T) (c cpuTime) {
 	return c
 }
 
-// numberIn returns the number behind a word that begins a line of a file.
+// numberIn returns the number after a word at the start of a line of a file.
 func numberIn(path, word string) (int, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -121,7 +118,7 @@ func numberIn(path, word string) (int, error) {
 	return 0, fmt.Errorf("%s has no %s", path, word)
 }
 
-// since returns what count says more than it says now.
+// since returns a function that returns the increase of count from now on.
 func since(t *testing.T, count func() (int, error)) func() (int, error) {
 	t.Helper()
 	before, err := count()

@@ -17,7 +17,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// diskLoads are reads and writes that all succeed.
+// diskLoads returns reads and writes that all succeed.
 func diskLoads(t *testing.T) []*load {
 	t.Helper()
 	disk := loopOver(t, sparseFile(t, 32<<20), 0, 0)
@@ -26,10 +26,10 @@ func diskLoads(t *testing.T) []*load {
 	buffered := openRequester(t, newFile(t, filepath.Join(fs.dir, "buffered"), 4<<20), 0)
 	direct := openRequester(t, newFile(t, filepath.Join(fs.dir, "direct"), 4<<20), unix.O_DIRECT)
 	ram := newNullDisk(t, "busy", 16, "memory_backed=1")
-	// Half as long as a stall must be to be reported.
+	// Half as long as a stall must last to be reported.
 	slow := newNullDisk(t, "slow", 16, "irqmode=2", "completion_nsec=5000000000")
-	// null_blk gives up after 5 s too, so that a machine that stalls for a moment would
-	// turn a slow read into a failed one.
+	// null_blk also times out after 5 s, so that a short stall of the machine would turn a slow
+	// read into a failed one.
 	if err := os.WriteFile("/sys/block/"+slow.name+"/queue/io_timeout", []byte("60000"), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func diskLoads(t *testing.T) []*load {
 	return append(loads, volumeLoad(t))
 }
 
-// completed counts the reads and writes that a disk completes from now on.
+// completed returns a function that counts the reads and writes completed by a disk from now on.
 func completed(t *testing.T, d blockDevice) func() (int, error) {
 	t.Helper()
 	return since(t, func() (int, error) {
@@ -61,7 +61,7 @@ func completed(t *testing.T, d blockDevice) func() (int, error) {
 	})
 }
 
-// syncedWrites writes some blocks and waits until they are on disk.
+// syncedWrites writes some blocks and syncs them.
 func (r *requester) syncedWrites() (int, error) {
 	const n = 8
 	for i := range uint64(n) {
@@ -72,9 +72,9 @@ func (r *requester) syncedWrites() (int, error) {
 	return n, r.f.Sync()
 }
 
-// writeAndRead writes a block, and reads that it is there.
+// writeAndRead writes a block and reads it back.
 func (r *requester) writeAndRead() (int, error) {
-	const n, sector = 32 << 10, 4096 // behind what syncedWrites writes
+	const n, sector = 32 << 10, 4096 // after what syncedWrites writes
 	want := byte(time.Now().UnixNano())
 	for i := range r.buf[:n] {
 		r.buf[i] = want
@@ -92,7 +92,7 @@ func (r *requester) writeAndRead() (int, error) {
 	return 2, nil
 }
 
-// slowRead is a read in uninterruptible sleep.
+// slowRead does a read that is in uninterruptible sleep for a while.
 func (r *requester) slowRead() (int, error) {
 	start := time.Now()
 	if err := r.request("read", 0, blockSize); err != nil {
@@ -104,8 +104,7 @@ func (r *requester) slowRead() (int, error) {
 	return 1, nil
 }
 
-// volumeLoad makes a volume of the device mapper, uses the filesystem on it, and
-// removes it.
+// volumeLoad creates a device-mapper volume, uses the filesystem on it, and removes it.
 func volumeLoad(t *testing.T) *load {
 	t.Helper()
 	module(t, "CONFIG_BLK_DEV_DM", "dm_mod")
@@ -116,7 +115,7 @@ func volumeLoad(t *testing.T) *load {
 	const volume = "kn-busy"
 	remove := func() error { return run("dmsetup", "remove", "--noudevsync", "--retry", volume) }
 	t.Cleanup(func() {
-		if t.Failed() { // between two of the steps
+		if t.Failed() { // it may have failed between two steps
 			_ = unix.Unmount(fs.dir, unix.MNT_DETACH)
 			_ = remove()
 		}
@@ -155,8 +154,8 @@ func (fs *filesystem) use() error {
 	return unmount(fs.dir)
 }
 
-// unmount waits for what is about to leave the filesystem: a process that is
-// being started has all of this one's files open until it runs its program.
+// unmount waits for processes that are about to stop using the filesystem: a forked process has all
+// files of this one open until it executes its program.
 func unmount(dir string) error {
 	for end := time.Now().Add(await.Within(10 * time.Second)); ; time.Sleep(time.Millisecond) {
 		if err := unix.Unmount(dir, 0); !errors.Is(err, unix.EBUSY) || time.Now().After(end) {
@@ -165,7 +164,7 @@ func unmount(dir string) error {
 	}
 }
 
-// run is command for other goroutines than the test's.
+// run is command for goroutines other than the test's.
 func run(name string, args ...string) error {
 	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, out)

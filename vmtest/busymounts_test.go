@@ -12,7 +12,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// mountLoads are what administrators and container runtimes do to mounts.
+// mountLoads returns what administrators and container runtimes do with mounts.
 func mountLoads(t *testing.T) []*load {
 	t.Helper()
 	return []*load{
@@ -28,9 +28,9 @@ func mountLoads(t *testing.T) []*load {
 	}
 }
 
-// remountLoad has a filesystem be made read-only by an administrator, which the
-// kernel does in two steps, while a file of it has just been written; and
-// writable again. A bind mount of it, as a pod's, stays writable.
+// remountLoad remounts a filesystem read-only as an administrator would, which the kernel does in
+// two steps, just after a file was written to it, and then writable again. A bind mount of it, like
+// a pod's, stays writable.
 func remountLoad(t *testing.T) *load {
 	t.Helper()
 	disk := loopOver(t, sparseFile(t, 16<<20), 0, 0)
@@ -45,7 +45,7 @@ func remountLoad(t *testing.T) *load {
 	remount := func(flags uintptr) error {
 		return os.NewSyscallError("remount", unix.Mount("", fs.dir, "", unix.MS_REMOUNT|flags, ""))
 	}
-	// A file that was closed may still be counted as open for writing.
+	// A closed file may still be counted as open for writing.
 	remountReadOnly := func() (err error) {
 		for end := time.Now().Add(await.Within(10 * time.Second)); time.Now().Before(end); time.Sleep(time.Millisecond) {
 			if err = remount(unix.MS_RDONLY); !errors.Is(err, unix.EBUSY) {
@@ -64,7 +64,7 @@ func remountLoad(t *testing.T) *load {
 				return 0, os.NewSyscallError("bind", err)
 			}
 		}
-		// What is not written back yet is, while it is remounted.
+		// Unwritten data is written back during the remount.
 		if err := os.WriteFile(filepath.Join(fs.dir, "unwritten"), make([]byte, 256<<10), 0o600); err != nil {
 			return 0, err
 		}

@@ -21,7 +21,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/netlab"
 )
 
-// dialogue is one way for a connection to begin and end well.
+// dialogue is one kind of successful connection.
 type dialogue struct {
 	what   string
 	server func(net.Conn)
@@ -30,7 +30,7 @@ type dialogue struct {
 
 const (
 	request = "ping"
-	// answer is longer than what is in flight at once.
+	// answer is longer than the data in flight at any time.
 	answer = 64 << 10
 )
 
@@ -67,9 +67,9 @@ func dialogues() []dialogue {
 			}
 			return readAnswer(c)
 		}},
-		// As kubelet's TCP probes.
+		// Like kubelet's TCP probes.
 		{"connections without a request", netlab.Echo, func(c *net.TCPConn) error { return c.SetLinger(1) }},
-		// As kubelet's HTTP probes of long pages: the client's kernel resets it.
+		// Like kubelet's HTTP probes of long pages: the client's kernel resets the connection.
 		{"connections whose answer was not read to its end", func(c net.Conn) {
 			if _, err := io.ReadFull(c, make([]byte, len(request))); err == nil {
 				reply(c)
@@ -92,14 +92,13 @@ func readAnswer(c io.Reader) error {
 	return err
 }
 
-// busyNetwork has connections between two network namespaces, all of them to
-// targets.
+// busyNetwork generates connections between two network namespaces, all of them to targets.
 type busyNetwork struct {
 	t              *testing.T
 	agent          *agenttest.Agent
 	prober, target *netlab.Net
 	all            []*load
-	closed         netip.AddrPort // where nothing listens
+	closed         netip.AddrPort // address where nothing listens
 }
 
 func newBusyNetwork(t *testing.T, a *agenttest.Agent) *busyNetwork {
@@ -136,7 +135,7 @@ func newBusyNetwork(t *testing.T, a *agenttest.Agent) *busyNetwork {
 func (n *busyNetwork) loads() []*load { return n.all }
 
 func (n *busyNetwork) load(d dialogue, at netip.AddrPort, suffix string) *load {
-	const batch = 5 // entering the namespace costs more than a connection
+	const batch = 5 // because entering the namespace costs more than a connection
 	return &load{what: d.what + suffix, pause: 500 * time.Millisecond, step: func() (int, error) {
 		return batch, n.prober.Do(func() error {
 			for range batch {
@@ -158,7 +157,7 @@ func (d dialogue) talk(to netip.AddrPort) error {
 	return errors.Join(tcp.SetDeadline(time.Now().Add(await.Within(sockLimit))), d.client(tcp), tcp.Close())
 }
 
-// breakOne connects to a target that is not there, and waits until that is reported.
+// breakOne connects to an address where nothing listens, and waits until that is reported.
 func (n *busyNetwork) breakOne() {
 	n.t.Helper()
 	if err := n.prober.Probe(n.closed.String(), sockLimit, ""); err == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// processLoads are processes that come and go, and what they do for memory.
+// processLoads returns processes that start and exit, and memory use.
 func processLoads(t *testing.T) []*load {
 	t.Helper()
 	const forks = 10
@@ -44,14 +44,14 @@ func useCgroup(dir string) error {
 		return err
 	}
 	for end := time.Now().Add(await.Within(10 * time.Second)); ; time.Sleep(time.Millisecond) {
-		// A process that was waited for may still be counted for a moment.
+		// A process that has been waited for may still be counted for a moment.
 		if err := unix.Rmdir(dir); !errors.Is(err, unix.EBUSY) || time.Now().After(end) {
 			return os.NewSyscallError("rmdir", err)
 		}
 	}
 }
 
-// runIn runs a program to its end in a cgroup.
+// runIn runs a program to completion in a cgroup.
 func runIn(group, name string, args ...string) error {
 	dir, err := os.Open(group)
 	if err != nil {
@@ -66,12 +66,11 @@ func runIn(group, name string, args ...string) error {
 	return nil
 }
 
-// reclaimLoad writes and reads a file larger than the memory that its cgroup may
-// have: the page cache is taken back all the time, and nothing has to be killed.
+// reclaimLoad writes and reads a file larger than its cgroup's memory: the page cache is reclaimed
+// all the time, and nothing has to be killed.
 func reclaimLoad(t *testing.T) *load {
 	t.Helper()
-	// A disk whose own memory is not the cgroup's, as that of a file below a loop
-	// device would be.
+	// A disk whose own memory is not charged to the cgroup, unlike a file under a loop device.
 	disk := newNullDisk(t, "reclaim", 64, "memory_backed=1")
 	makeFS(t, "ext4", disk.path())
 	fs := mountFS(t, "ext4", disk.path(), "")
@@ -97,12 +96,12 @@ func reclaimLoad(t *testing.T) *load {
 	}
 }
 
-// vforkInto, in the environment, has TestHealthy be a process that starts another
-// one in the cgroup of that directory.
+// vforkInto, as an environment variable, makes TestHealthy start a process in the cgroup of that
+// directory.
 const vforkInto = "KERNOSIS_VMTEST_VFORK_INTO"
 
-// vfork starts a process. Its parent, this one, is in uninterruptible sleep until
-// it runs a program of its own: in a frozen cgroup, until that is thawed.
+// vfork starts a process. Its parent, this one, is in uninterruptible sleep until the child
+// executes its program: in a frozen cgroup, until that is thawed.
 func vfork(t *testing.T, group string) {
 	t.Helper()
 	if err := runIn(group, "sh", "-c", ":"); err != nil {
@@ -110,7 +109,7 @@ func vfork(t *testing.T, group string) {
 	}
 }
 
-// vforkLoad has a process wait for some seconds until its child gets on.
+// vforkLoad makes a process wait for some seconds for its child.
 func vforkLoad(t *testing.T) *load {
 	t.Helper()
 	group := newControlGroup(t, "/kn-vfork")
@@ -135,8 +134,8 @@ func vforkLoad(t *testing.T) *load {
 	}}
 }
 
-// sleeps waits until a thread of a process has been in uninterruptible sleep for
-// a time, whenever that was looked at.
+// sleeps waits until a thread of a process has been in uninterruptible sleep for a time, at every
+// poll.
 func sleeps(pid int, d time.Duration) error {
 	var asleep inject.Task
 	var from time.Time

@@ -14,9 +14,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// Where vmrun mounts the hierarchies. The folder of the memory controller is
-// there in a machine booted with cgroup v1 only, also where the kernel has none
-// to mount.
+// Mount points of the hierarchies in a machine of vmrun. The folder of the memory controller exists
+// only in a machine booted with cgroup v1, even if the kernel has no such controller for v1.
 const (
 	cgroupRoot   = "/sys/fs/cgroup"
 	memoryV1Root = "/sys/fs/cgroup/memory"
@@ -32,11 +31,11 @@ func bootedV1() bool {
 // controlGroup is a cgroup of the default hierarchy.
 type controlGroup struct {
 	dir  string
-	path string // from the hierarchy's root, as events have it
+	path string // from the hierarchy's root, as in events
 }
 
-// newControlGroup makes a cgroup with the given files' contents
-// ("memory.max=16M"), and removes it at the end of the test.
+// newControlGroup creates a cgroup with the given files' contents ("memory.max=16M") and removes it
+// at the end of the test.
 func newControlGroup(t *testing.T, path string, files ...string) controlGroup {
 	t.Helper()
 	root := cgroupRoot
@@ -48,7 +47,7 @@ func newControlGroup(t *testing.T, path string, files ...string) controlGroup {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// A process that was waited for may still be counted for a moment.
+		// A process that has been waited for may still be counted for a moment.
 		eventually(t, "removal of "+path, 10*time.Second, func() bool {
 			err := os.Remove(g.dir)
 			return err == nil || errors.Is(err, os.ErrNotExist)
@@ -63,8 +62,7 @@ func newControlGroup(t *testing.T, path string, files ...string) controlGroup {
 	return g
 }
 
-// start starts the command within the cgroup. What is left of it is killed at
-// the end of the test.
+// start starts the command in the cgroup and kills what is left of it at the end of the test.
 func (g controlGroup) start(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	if err := g.tryStart(t, cmd); err != nil {
@@ -72,7 +70,7 @@ func (g controlGroup) start(t *testing.T, cmd *exec.Cmd) {
 	}
 }
 
-// tryStart is start, but for an error, such as that there is no memory for a fork.
+// tryStart is start, but returns errors, for example if there is no memory for a fork.
 func (g controlGroup) tryStart(t *testing.T, cmd *exec.Cmd) error {
 	t.Helper()
 	dir, err := os.Open(g.dir)
@@ -93,8 +91,8 @@ func (g controlGroup) tryStart(t *testing.T, cmd *exec.Cmd) error {
 	return nil
 }
 
-// eventually looks until cond holds. The test fails, and goes on, when that has
-// not happened within the time.
+// eventually polls cond until it is true. It reports a test error, without ending the test, if that
+// does not happen in time.
 func eventually(t *testing.T, what string, within time.Duration, cond func() bool) bool {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)

@@ -7,16 +7,16 @@ import (
 	"testing"
 )
 
-// mapped are devices that the device mapper makes of others, with one command
-// each for all of them: starting a program is slow in an emulated machine.
+// mapped are device-mapper devices over other devices. One command handles all of them, because
+// starting a program is slow in an emulated machine.
 type mapped struct {
-	names   []string // the device mapper's
+	names   []string // names in the device mapper
 	devices []blockDevice
 	t       *testing.T
 }
 
-// mapTables makes a device of each table ("0 2048 error", lines joined by commas),
-// and removes them at the end of the test.
+// mapTables creates a device per table ("0 2048 error", lines joined by commas), and removes them
+// at the end of the test.
 func mapTables(t *testing.T, name string, tables ...string) *mapped {
 	t.Helper()
 	module(t, "CONFIG_BLK_DEV_DM", "dm_mod")
@@ -29,7 +29,7 @@ func mapTables(t *testing.T, name string, tables ...string) *mapped {
 	}
 	m.command("create", "--concise", strings.Join(concise, ";"))
 	t.Cleanup(func() {
-		// What has had it open a moment ago may not have let it go.
+		// A process that has just used the device may not have closed it yet.
 		command(t, "dmsetup", append([]string{"remove", "--noudevsync", "--retry"}, m.names...)...)
 	})
 	for _, n := range m.names {
@@ -40,7 +40,7 @@ func mapTables(t *testing.T, name string, tables ...string) *mapped {
 	return m
 }
 
-// mapLinear makes n devices of a size, one behind the other on a lower one.
+// mapLinear creates n devices of a size, at consecutive offsets of a lower one.
 func mapLinear(t *testing.T, name string, lower blockDevice, n int, size int64) *mapped {
 	t.Helper()
 	var tables []string
@@ -59,14 +59,14 @@ func (m *mapped) command(args ...string) {
 	command(m.t, "dmsetup", append(args, "--noudevsync")...)
 }
 
-// fail makes all I/O of the devices fail from here on. What is in flight ends
-// before; a filesystem is not asked to write what it holds back.
+// fail makes all I/O of the devices fail from now on. I/O in flight completes first; a filesystem
+// is not asked to flush.
 func (m *mapped) fail() {
 	m.t.Helper()
 	m.command(append([]string{"wipe_table", "--noflush", "--nolockfs"}, m.names...)...)
 }
 
-// suspend makes new I/O of the devices wait; resume lets it go on.
+// suspend makes new I/O of the devices wait until resume.
 func (m *mapped) suspend() {
 	m.t.Helper()
 	m.command(append([]string{"suspend", "--noflush", "--nolockfs"}, m.names...)...)

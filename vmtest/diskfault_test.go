@@ -17,8 +17,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 )
 
-// deviceFault is a fault of requests to the device itself: those to the bad
-// sectors, taken in turn, fail, and those to the good one don't.
+// deviceFault is a fault of the device itself: requests to the bad sectors, used in turn, fail, and
+// requests to the good one succeed.
 func deviceFault(d blockDevice, flags int, op string, n int, good uint64, bad ...uint64) *diskFault {
 	r, next := d.open(flags), 0
 	return &diskFault{
@@ -32,7 +32,7 @@ func deviceFault(d blockDevice, flags int, op string, n int, good uint64, bad ..
 	}
 }
 
-// injected is a loop device that fails below a mounted ext4.
+// injected is a loop device that fails under a mounted ext4.
 func (l *diskLab) injected(t *testing.T, kind inject.DiskKind) *diskFault {
 	t.Helper()
 	d := &inject.DiskError{Kind: kind, StateDir: t.TempDir()}
@@ -55,8 +55,8 @@ func (l *diskLab) injected(t *testing.T, kind inject.DiskKind) *diskFault {
 	}
 }
 
-// awaitMount lets the device fail until the agent names its mount point: it
-// learns of mounts some 200 ms late.
+// awaitMount makes the device fail until the agent reports its mount point: it learns of mounts
+// about 200 ms later.
 func (l *diskLab) awaitMount(t *testing.T, f *diskFault) {
 	t.Helper()
 	eventually(t, "the mount point of "+f.device, 30*time.Second, func() bool {
@@ -80,8 +80,7 @@ func mediumFault(d blockDevice) *diskFault {
 	return f
 }
 
-// mappedMedium is a volume over a disk with a medium error: one fault, which both
-// report.
+// mappedMedium is a volume over a disk with a medium error: one fault that both report.
 func (l *diskLab) mappedMedium(t *testing.T) *diskFault {
 	t.Helper()
 	lower := fakeDisk(t, 1)
@@ -92,7 +91,7 @@ func (l *diskLab) mappedMedium(t *testing.T) *diskFault {
 	return f
 }
 
-// badBlocks is a disk with more bad blocks than faults are provoked.
+// badBlocks is a disk with more bad blocks than faults to provoke.
 func badBlocks(t *testing.T, op string, flags int) *diskFault {
 	t.Helper()
 	const first, perBlock = 8192, blockSize / sectorSize
@@ -105,7 +104,7 @@ func badBlocks(t *testing.T, op string, flags int) *diskFault {
 	return deviceFault(d.blockDevice, flags, op, blockSize, 0, bad...)
 }
 
-// errorTarget is a volume whose second half is an error.
+// errorTarget is a volume whose second half is an error target.
 func (l *diskLab) errorTarget(t *testing.T, name, op string) *diskFault {
 	t.Helper()
 	const half = 1 << 20 / sectorSize
@@ -117,9 +116,9 @@ func (l *diskLab) errorTarget(t *testing.T, name, op string) *diskFault {
 	return f
 }
 
-// bioBased is a device without requests that is none of the device mapper's: a zram
-// without memory or, where the kernel has no compressor for it, a null_blk that takes
-// bios. No other such device may be there.
+// bioBased is a device without requests that is not the device mapper's: a zram without free memory
+// or, if the kernel has no compressor for it, a null_blk in bio mode. No other such device may
+// exist.
 func (l *diskLab) bioBased(t *testing.T) *diskFault {
 	t.Helper()
 	f, probe := bioFault(t, "fault"), bioFault(t, "probe")
@@ -143,7 +142,7 @@ func bioFault(t *testing.T, name string) *diskFault {
 			fail:    func() (uint64, error) { return bad, r.request("write", bad, blockSize) },
 		}
 	}
-	// Until v6.9 null_blk had such a mode.
+	// Up to v6.9 null_blk had such a mode.
 	null := newNullDisk(t, "bio-"+name, 16, "queue_mode=0")
 	null.spoil(t, bad, blockSize/sectorSize)
 	f := deviceFault(null.blockDevice, unix.O_DIRECT, "write", blockSize, good, bad)
@@ -151,8 +150,8 @@ func bioFault(t *testing.T, name string) *diskFault {
 	return f
 }
 
-// awaitBio waits until the agent sees errors of bio-based devices: it looks for
-// such devices now and then, and attaches to their hook when there are some.
+// awaitBio waits until the agent detects errors of bio-based devices: it periodically looks for
+// such devices, and attaches to their hook if there are any.
 func (l *diskLab) awaitBio(t *testing.T) {
 	t.Helper()
 	probe := mapTables(t, "probe-"+filepath.Base(t.Name()), "0 8 error").devices[0]
@@ -169,13 +168,13 @@ func (l *diskLab) awaitBio(t *testing.T) {
 	})
 }
 
-// blkdebug is a disk of QEMU's: one sector fails.
+// blkdebug is a disk of QEMU with one failing sector.
 func blkdebug(t *testing.T, op string, bad uint64) *diskFault {
 	t.Helper()
 	return deviceFault(blkdebugDisk(t, op), unix.O_DIRECT, op, blockSize, 0, bad)
 }
 
-// xfsFile is a disk whose bad blocks are those of a file on a mounted XFS.
+// xfsFile is a disk whose bad blocks belong to a file on a mounted XFS.
 func (l *diskLab) xfsFile(t *testing.T) *diskFault {
 	t.Helper()
 	const blocks = 8
@@ -208,7 +207,7 @@ func (l *diskLab) xfsFile(t *testing.T) *diskFault {
 	}
 }
 
-// deviceSector returns where a block of a file is on its device.
+// deviceSector returns the position of a file's block on its device.
 func deviceSector(t *testing.T, f *os.File, block uint32) uint64 {
 	t.Helper()
 	const fiBmap = 1 // FIBMAP of include/uapi/linux/fs.h

@@ -18,15 +18,15 @@ import (
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 )
 
-// TestDiskIO makes requests of disks fail in every way that a machine without
-// hardware can. Its rows run beside each other: they wait more than they work.
+// TestDiskIO makes requests to disks fail in every way that is possible without hardware. Its rows
+// run in parallel, because they mostly wait.
 func TestDiskIO(t *testing.T) {
 	rules := quickDiskRules(t)
-	// Started before there is any device of the device mapper.
+	// Started before any device-mapper device exists.
 	lab := &diskLab{agent: startAgent(t, "--rules-dir", rules), turn: new(sync.Mutex)}
 	t.Cleanup(func() { lab.end(t) })
 	lab.owner = joinControlGroup(t, "/kn-disk")
-	bio := lab.bioBased(t) // to the end: another disk must not get its name
+	bio := lab.bioBased(t) // kept to the end, as another disk must not get its name
 	t.Run("bio-based", func(t *testing.T) { lab.run(t, bio) })
 	rows := []struct {
 		name    string
@@ -60,8 +60,8 @@ func TestDiskIO(t *testing.T) {
 	})
 }
 
-// quickDiskRules are the shipped rules that clear after 5 s, but for a volume's:
-// that must be over before its cause, as it is with those that are shipped.
+// quickDiskRules returns the shipped rules with a clearAfter of 5 s, except for a volume's: its
+// problem must end before its cause's, as with the shipped durations.
 func quickDiskRules(t *testing.T) string {
 	t.Helper()
 	dir := quickRules(t, "diskio", "clearAfter", "5s")
@@ -70,7 +70,7 @@ func quickDiskRules(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const clear = "clearAfter: 5s" // keys are sorted: before the name
+	const clear = "clearAfter: 5s" // keys are sorted, so this is before the name
 	volume := bytes.LastIndex(text[:bytes.Index(text, []byte("name: volume-io-error"))], []byte(clear))
 	text[volume+len(clear)-2] = '4'
 	if err := os.WriteFile(path, text, 0o600); err != nil {
@@ -79,17 +79,17 @@ func quickDiskRules(t *testing.T) string {
 	return dir
 }
 
-// diskLab is an agent and what rows that run beside each other share.
+// diskLab is an agent and what parallel rows share.
 type diskLab struct {
 	agent *agenttest.Agent
 	owner string // cgroup that I/O is charged to
-	// turn is whose turn it is to make requests fail. From v7.0 on a program on
-	// a tracepoint can be preempted, and while one is, the kernel skips it for
-	// others on that CPU: a loss that is reported, and TestFlood's matter.
+	// turn is held while making requests fail. Since v7.0 a program on a tracepoint can be
+	// preempted, and meanwhile the kernel skips it for other tasks on that CPU: a loss that is
+	// reported, and that TestFlood covers.
 	turn *sync.Mutex
 }
 
-// end fails the test where something was lost, or a disk stays unhealthy.
+// end fails the test if a record was lost or a disk stays unhealthy.
 func (l *diskLab) end(t *testing.T) {
 	t.Helper()
 	noLoss(t, l.agent.Entries())
@@ -98,7 +98,7 @@ func (l *diskLab) end(t *testing.T) {
 	})
 }
 
-// run provokes a fault and fails the test where a report of the agent is wrong.
+// run provokes a fault and fails the test if a report of the agent is wrong.
 func (l *diskLab) run(t *testing.T, f *diskFault) {
 	t.Helper()
 	sectors := l.provoke(t, f)
@@ -116,7 +116,7 @@ func (l *diskLab) run(t *testing.T, f *diskFault) {
 	}
 }
 
-// provoke makes requests fail, between some that don't, and returns where.
+// provoke makes requests fail, alternating with successful ones, and returns the sectors.
 func (l *diskLab) provoke(t *testing.T, f *diskFault) (sectors []uint64) {
 	t.Helper()
 	l.turn.Lock()

@@ -17,8 +17,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 )
 
-// TestDiskStall makes disks complete nothing. Each row has 23 of them, and all
-// wait out the same ten seconds beside each other.
+// TestDiskStall makes disks complete no requests. Each row has 23 disks, and all wait for the same
+// ten seconds in parallel.
 func TestDiskStall(t *testing.T) {
 	a := startAgent(t, "--rules-dir", quickRules(t, "diskio", "for", "1s"))
 	t.Cleanup(func() {
@@ -43,12 +43,12 @@ func TestDiskStall(t *testing.T) {
 	}
 }
 
-// stalledDisks are disks whose I/O does not end until they are released.
+// stalledDisks are disks whose I/O does not complete until they are released.
 type stalledDisks struct {
 	disks   []blockDevice
 	op      string
 	release func()
-	mount   string // where the first one is mounted; empty: nowhere
+	mount   string // mount point of the first one; empty if not mounted
 }
 
 func (s *stalledDisks) run(t *testing.T, a *agenttest.Agent) {
@@ -89,7 +89,7 @@ func (s *stalledDisks) states(entries []journal.Entry, d blockDevice) []problem.
 	return agenttest.States(entries, "disk-stalled", func(p *problem.Problem) bool { return p.Group == d.name })
 }
 
-// check wants a stall reported once, with what is in flight, and once its end.
+// check requires that a stall is reported once, with the requests in flight, and its end once.
 func (s *stalledDisks) check(t *testing.T, entries []journal.Entry, i int, d blockDevice) {
 	t.Helper()
 	var reported []event.Kind
@@ -118,8 +118,8 @@ func (s *stalledDisks) check(t *testing.T, entries []journal.Entry, i int, d blo
 	}
 }
 
-// suspendedBelow are loop devices over one suspended volume. (The volume's own
-// I/O is not in flight: the device mapper holds it back before it counts.)
+// suspendedBelow returns loop devices over one suspended volume. (The volume's own I/O is not in
+// flight: the device mapper holds it back before it is counted.)
 func suspendedBelow(t *testing.T) *stalledDisks {
 	t.Helper()
 	const size = 4 << 20
@@ -130,7 +130,7 @@ func suspendedBelow(t *testing.T) *stalledDisks {
 	}
 	makeFS(t, "ext4", s.disks[0].path())
 	s.mount = mountFS(t, "ext4", s.disks[0].path(), "").dir
-	// What mkfs wrote is to be read from the volume again.
+	// Drop the cache, so that what mkfs wrote must be read from the volume again.
 	if err := unix.IoctlSetInt(int(volume.devices[0].open(0).f.Fd()), unix.BLKFLSBUF, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func suspendedBelow(t *testing.T) *stalledDisks {
 	return s
 }
 
-// frozenBelow are loop devices over files of a frozen filesystem.
+// frozenBelow returns loop devices over files of a frozen filesystem.
 func frozenBelow(t *testing.T) *stalledDisks {
 	t.Helper()
 	lower := loopOver(t, sparseFile(t, 8<<20), 0, 0)
@@ -152,7 +152,7 @@ func frozenBelow(t *testing.T) *stalledDisks {
 	return s
 }
 
-// slowDisks take 20 s for a request, less than the kernel waits for them (30 s).
+// slowDisks returns disks that take 20 s per request, less than the kernel's timeout (30 s).
 func slowDisks(t *testing.T) *stalledDisks {
 	t.Helper()
 	const delay = "/sys/bus/pseudo/drivers/scsi_debug/delay"
@@ -166,7 +166,7 @@ func slowDisks(t *testing.T) *stalledDisks {
 	return s
 }
 
-// kernelHZ returns how many jiffies make a second.
+// kernelHZ returns the number of jiffies per second.
 func kernelHZ(t *testing.T) int {
 	t.Helper()
 	config := attribute("/boot/config-" + attribute("/proc/sys/kernel/osrelease"))

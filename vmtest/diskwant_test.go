@@ -13,30 +13,29 @@ import (
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 )
 
-// diskFault is a device whose requests fail in one way, and what must be reported
-// of it.
+// diskFault is a device whose requests fail in one way, and how that must be reported.
 type diskFault struct {
 	device  string
-	succeed func() error                      // makes a request that doesn't fail
-	fail    func() (sector uint64, err error) // makes one that does; the sector is the device's
-	errno   unix.Errno                        // of fail; 0: EIO or ENOSPC, as the kernel sees it
+	succeed func() error                      // sends a request that succeeds
+	fail    func() (sector uint64, err error) // sends a request that fails; returns the device's sector
+	errno   unix.Errno                        // error of fail; 0 for EIO or ENOSPC, as the kernel reports it
 	op      string
 	bytes   uint32
 	bio     bool
 	mount   event.Mount
-	before  int        // faults until the agent was seen to be ready
-	below   *diskFault // the device whose fault it is; nil: its own
+	before  int        // number of faults until the agent was known to be ready
+	below   *diskFault // the device that causes the fault; nil for the device itself
 }
 
 const unhealthyRule = "disk-unhealthy"
 
-// rules are those that must report the fault, the temporary one first.
+// rules returns the rules that must report the fault, the temporary one first.
 func (f *diskFault) rules() []string {
 	switch {
 	case f.below != nil:
 		return []string{"volume-io-error"}
 	case f.errno == unix.ENOSPC:
-		return []string{"disk-out-of-space"} // no ill health
+		return []string{"disk-out-of-space"} // the device is not unhealthy
 	}
 	return []string{"disk-io-error", unhealthyRule}
 }
@@ -45,8 +44,7 @@ func (f *diskFault) isSubject(p *problem.Problem) bool {
 	return p.Subject == f.device || f.mount.Path != "" && p.Subject == f.device+" at "+f.mount.Path
 }
 
-// events returns the errors of the device, but for read-ahead: nobody waits for
-// that.
+// events returns the errors of the device except those of read-ahead, which no task waits for.
 func (f *diskFault) events(entries []journal.Entry) []*event.Event {
 	return slices.DeleteFunc(agenttest.Events(entries, event.DiskIO), func(ev *event.Event) bool {
 		return ev.Device.Name != f.device || ev.DiskIO.ReadAhead
@@ -81,7 +79,7 @@ func (f *diskFault) checkEvents(t *testing.T, entries []journal.Entry, sectors [
 	}
 }
 
-// checkProblems wants each error reported by the rule, and their end.
+// checkProblems requires that the rule reports each error and their end.
 func (f *diskFault) checkProblems(t *testing.T, entries []journal.Entry, rule string) {
 	t.Helper()
 	reported := episodes(t, problems(entries, rule, f.isSubject))
@@ -100,8 +98,7 @@ func (f *diskFault) checkProblems(t *testing.T, entries []journal.Entry, rule st
 	t.Log(reported[0].Message)
 }
 
-// checkHealth wants the device unhealthy from the fifth error to the end, or not
-// at all.
+// checkHealth requires that the device is unhealthy from the fifth error to the end, or never.
 func (f *diskFault) checkHealth(t *testing.T, entries []journal.Entry, unhealthy bool) {
 	t.Helper()
 	all := problems(entries, unhealthyRule, f.isSubject)

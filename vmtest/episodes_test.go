@@ -6,9 +6,9 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// episodes wants a temporary problem reported with each of its events, and over at the
-// end, and returns what it said each time. It counts from one again where the
-// machine took so long for the next event that the problem was over in between.
+// episodes requires that a temporary problem is reported for each of its events and has ended at
+// the end, and returns its reports. The count may restart at one if the machine was so slow that
+// the problem ended between two events.
 func episodes(t *testing.T, all []problem.Problem) (reported []problem.Problem) {
 	t.Helper()
 	count := uint64(0)

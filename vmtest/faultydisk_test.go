@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nullDisk makes a null_blk device of a size with settings of its own, and
-// removes it at the end of the test. Sectors fail once they are [nullDisk.spoil]ed.
+// nullDisk is a null_blk device with its own size and settings, removed at the end of the test.
+// Sectors fail after a call of [nullDisk.spoil].
 type nullDisk struct {
 	blockDevice
-	dir string // in configfs
+	dir string // its folder in configfs
 }
 
 func newNullDisk(t *testing.T, name string, sizeMiB int, settings ...string) nullDisk {
@@ -39,7 +39,7 @@ func newNullDisk(t *testing.T, name string, sizeMiB int, settings ...string) nul
 	}
 	index := "nullb" + attribute(filepath.Join(d.dir, "index"))
 	d.blockDevice = findDevice(t, "null_blk device "+name, func(dir string) bool {
-		// Named as its directory since v6.4, by its index before.
+		// Named after its directory since v6.4, after its index before.
 		return filepath.Base(dir) == filepath.Base(d.dir) || filepath.Base(dir) == index
 	})
 	return d
@@ -52,15 +52,15 @@ func (d nullDisk) set(t *testing.T, attr, value string) {
 	}
 }
 
-// spoil makes all I/O of some sectors fail.
+// spoil makes all I/O of a range of sectors fail.
 func (d nullDisk) spoil(t *testing.T, first, n uint64) {
 	t.Helper()
 	d.set(t, "badblocks", fmt.Sprintf("+%d-%d", first, first+n-1))
 }
 
-// fullZram makes a compressed RAM disk whose memory is used up, and removes it at the end
-// of the test. It returns a requester whose writes to new blocks fail; nil where the kernel
-// has no compressor for zram.
+// fullZram creates a compressed RAM disk whose memory is used up, and removes it at the end of the
+// test. It returns a requester whose writes to new blocks fail, or nil if the kernel has no
+// compressor for zram.
 func fullZram(t *testing.T) (d blockDevice, r *requester) {
 	t.Helper()
 	module(t, "CONFIG_ZRAM", "zram")
@@ -79,7 +79,7 @@ func fullZram(t *testing.T) (d blockDevice, r *requester) {
 	writeAttribute(t, dir+"/mem_limit", "4K")
 	d = findDevice(t, "zram"+n, func(found string) bool { return filepath.Base(found) == "zram"+n })
 	r = d.open(unix.O_DIRECT)
-	if _, err := rand.Read(r.buf); err != nil { // what compresses would fit
+	if _, err := rand.Read(r.buf); err != nil { // random, because compressible data would fit
 		t.Fatal(err)
 	}
 	for page := uint64(0); r.request("write", page*blockSize/sectorSize, blockSize) == nil; page++ {
@@ -87,21 +87,20 @@ func fullZram(t *testing.T) (d blockDevice, r *requester) {
 	return d, r
 }
 
-// scsi_debug's medium error: reading these sectors fails.
+// scsi_debug's medium error: reads of these sectors fail.
 const (
 	mediumErrorSector  = 0x1234
 	mediumErrorSectors = 10
 )
 
-// fakeDisk returns the i-th of scsi_debug's disks, of which there are as many as
-// faults are provoked.
+// fakeDisk returns the i-th of scsi_debug's disks, of which there is one per provoked fault.
 func fakeDisk(t *testing.T, i int) blockDevice {
 	t.Helper()
 	module(t, "CONFIG_BLK_DEV_SD", "sd_mod")
 	module(t, "CONFIG_SCSI_DEBUG", "scsi_debug", "opts=2", fmt.Sprintf("num_tgts=%d", faults), "max_luns=1", "dev_size_mb=8")
 	target := i
 	if i >= 7 {
-		target++ // 7 is the host
+		target++ // 7 is the host's own ID
 	}
 	return findDevice(t, "disk of scsi_debug", func(dir string) bool {
 		// "0:0:1:0": host, channel, target, unit
@@ -114,7 +113,7 @@ func fakeDisk(t *testing.T, i int) blockDevice {
 	})
 }
 
-// blkdebugDisk is QEMU's disk of which reads, or writes, fail as vm.yaml says.
+// blkdebugDisk returns QEMU's disk whose reads, or writes, fail as configured in vm.yaml.
 func blkdebugDisk(t *testing.T, op string) blockDevice {
 	t.Helper()
 	module(t, "CONFIG_VIRTIO_PCI", "virtio_pci")

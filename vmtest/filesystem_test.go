@@ -8,23 +8,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// xfsMiB is the least that mkfs.xfs accepts.
+// xfsMiB is the minimum size that mkfs.xfs accepts.
 const xfsMiB = 300
 
-// filesystem is a filesystem of a test's own.
+// filesystem is a filesystem created by a test.
 type filesystem struct {
 	fsType, source, options string
-	dir                     string // where it is mounted
+	dir                     string // mount point
 	t                       *testing.T
 }
 
-// makeFS makes a filesystem on a device or in a file.
+// makeFS creates a filesystem on a device or in a file.
 func makeFS(t *testing.T, fsType, path string) {
 	t.Helper()
 	switch fsType {
 	case "ext4":
 		needConfig(t, "CONFIG_EXT4_FS")
-		// What 5.10 can mount; and without checksums a test can damage it.
+		// Features that 5.10 can mount, and no checksums, so that a test can damage it.
 		command(t, "mkfs.ext4", "-q", "-F", "-b", "4096", "-m", "0",
 			"-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0",
 			"-O", "none,has_journal,ext_attr,dir_index,filetype,extent,64bit,flex_bg,sparse_super,large_file", path)
@@ -39,7 +39,7 @@ func makeFS(t *testing.T, fsType, path string) {
 	}
 }
 
-// mountFS mounts a filesystem, and unmounts it at the end of the test.
+// mountFS mounts a filesystem and unmounts it at the end of the test.
 func mountFS(t *testing.T, fsType, source, options string) *filesystem {
 	t.Helper()
 	fs := &filesystem{fsType: fsType, source: source, options: options, dir: t.TempDir(), t: t}
@@ -59,7 +59,7 @@ func (fs *filesystem) mount() {
 	}
 }
 
-// unmount waits for what is about to leave the filesystem.
+// unmount unmounts the filesystem, and waits for processes that are about to stop using it.
 func (fs *filesystem) unmount() {
 	fs.t.Helper()
 	eventually(fs.t, "unmount of "+fs.source, 30*time.Second, func() bool {
@@ -72,7 +72,7 @@ func (fs *filesystem) mounted() bool {
 	return unix.Lstat(fs.dir, &at) == nil && unix.Lstat(fs.dir+"/..", &above) == nil && at.Dev != above.Dev
 }
 
-// write makes a file and waits until it is on disk.
+// write creates a file and syncs it to disk.
 func (fs *filesystem) write(name string) error {
 	f, err := os.OpenFile(fs.dir+"/"+name, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

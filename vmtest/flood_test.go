@@ -22,8 +22,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 )
 
-// TestFlood provokes more faults at once than can be reported one by one: each is
-// reported, by itself or with others, or counted as lost.
+// TestFlood provokes more faults at once than can be reported individually: each must be reported,
+// individually or with others, or counted as lost.
 func TestFlood(t *testing.T) {
 	const burst = 10_000
 	a := startAgent(t)
@@ -46,7 +46,7 @@ func TestFlood(t *testing.T) {
 		checkStorm(t, a, n, d)
 	})
 	t.Run("oom-kills-burst", func(t *testing.T) {
-		// One kill of a group ends all that is in it: more than a reader can follow,
+		// A kill of a whole cgroup kills all its processes at once: more than a reader can follow
 		// and, with two groups, more than the ring holds.
 		groups := []*crowd{newCrowd(t, "/kn-burst-0", 300), newCrowd(t, "/kn-burst-1", 400), newCrowd(t, "/kn-burst-2", 400)}
 		n := len(a.Entries())
@@ -72,11 +72,11 @@ func TestFlood(t *testing.T) {
 	})
 }
 
-// crowd is a cgroup of many processes that wait, which are all killed at once.
+// crowd is a cgroup of many waiting processes, which are all killed at once.
 type crowd struct {
 	controlGroup
 	shell *exec.Cmd
-	size  int // with its shell and who is to run out of memory
+	size  int // including its shell and the process that exceeds the limit
 }
 
 func newCrowd(t *testing.T, path string, n int) *crowd {
@@ -102,7 +102,7 @@ func newCrowd(t *testing.T, path string, n int) *crowd {
 	return c
 }
 
-// kill makes the cgroup run out of memory, and returns when its shell is dead.
+// kill makes the cgroup exceed its memory limit, and returns when its shell is dead.
 func (c *crowd) kill(t *testing.T) {
 	hog := exec.Command("dd", "if=/dev/zero", "of=/dev/null", "count=1", "bs=200M")
 	c.start(t, hog)
@@ -114,7 +114,7 @@ func (c *crowd) kill(t *testing.T) {
 	}
 }
 
-// kills returns the kernel's own count, which has the first victim twice: chosen,
+// kills returns the kernel's own count, in which the first victim counts twice: as the chosen one
 // and as a member of the group.
 func (c *crowd) kills(t *testing.T) uint64 {
 	t.Helper()
@@ -134,28 +134,27 @@ func (c *crowd) kills(t *testing.T) uint64 {
 	return 0
 }
 
-// floodedDisk is a disk of which every request fails from a sector on.
+// floodedDisk is a disk on which every request beyond a sector fails.
 type floodedDisk struct {
 	blockDevice
 	first uint64
 }
 
-// floodSectors is the most that is one bad range: of more, 5.10 makes a table
-// that it can't search.
+// floodSectors is the maximum size of one bad range: for larger ones, 5.10 creates a table that it
+// can't search.
 const floodSectors = 512
 
 func floodDisk(t *testing.T, name string) floodedDisk {
 	t.Helper()
 	d := newNullDisk(t, name, 4)
-	// Two requests that the kernel merges are one error: keep them apart.
+	// Prevent merging: two merged requests would be one error.
 	writeAttribute(t, "/sys/block/"+d.name+"/queue/nomerges", "2")
 	const first = 1 << 20 / sectorSize
 	d.spoil(t, first, floodSectors)
 	return floodedDisk{blockDevice: d.blockDevice, first: first}
 }
 
-// flood makes n requests of the disk as fast as several threads can, all of
-// which fail.
+// flood sends n requests to the disk as fast as several threads can; all of them fail.
 func (d floodedDisk) flood(t *testing.T, n int) {
 	t.Helper()
 	start := time.Now()
@@ -189,9 +188,9 @@ func (d floodedDisk) isError(ev *event.Event) bool {
 	return ev.Kind == event.DiskIO && ev.Device.Name == d.name
 }
 
-// checkStorm fails the test unless the kernel side has recorded about 100 of the disk's errors,
-// in the entries from the n-th on, and counted the others. Kernels from 6.1 on skip a program
-// that is interrupted by itself: those runs are lost, but none for want of room.
+// checkStorm fails the test unless the BPF program has recorded about 100 of the disk's errors, in
+// the entries from the n-th on, and counted the others. Kernels since 6.1 skip a program that
+// interrupts itself: those runs are lost, but none may be lost for lack of space.
 func checkStorm(t *testing.T, a *agenttest.Agent, n int, d floodedDisk) {
 	t.Helper()
 	events := 0
@@ -209,9 +208,8 @@ func checkStorm(t *testing.T, a *agenttest.Agent, n int, d floodedDisk) {
 	}
 }
 
-// awaitSum waits until the events for which is holds and the losses of the stem,
-// in the entries from the n-th on, make up the sum, and fails the test where
-// they don't, or make up more.
+// awaitSum waits until the events for which is returns true and the losses of the stem, in the
+// entries from the n-th on, add up to sum. It fails the test if they don't, or if they exceed it.
 func awaitSum(t *testing.T, a *agenttest.Agent, n int, stem string, sum uint64, is func(*event.Event) bool) (reported, lost uint64) {
 	t.Helper()
 	count := func() {

@@ -14,8 +14,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 )
 
-// reported waits, in parallel with other rows, until the errors are over, and fails the test
-// where a report of the agent is wrong.
+// reported waits, in parallel with other rows, until the errors have ended, and fails the test if
+// the agent's reports are wrong.
 func (l *fsLab) reported(t *testing.T, f *fsFault) {
 	t.Helper()
 	t.Parallel()
@@ -51,7 +51,7 @@ func (f *fsFault) checkErrors(t *testing.T, entries []journal.Entry) {
 	}
 }
 
-// checkReadOnly requires one report each time that writes are refused, and one of each end.
+// checkReadOnly requires one event each time that writes are refused, and one each time this ends.
 func (f *fsFault) checkReadOnly(t *testing.T, entries []journal.Entry) {
 	t.Helper()
 	began, ended := f.events(entries, event.MountReadOnly), f.events(entries, event.MountWritable)
@@ -73,7 +73,7 @@ func (f *fsFault) checkReadOnly(t *testing.T, entries []journal.Entry) {
 	}
 }
 
-// checkProblem wants each error reported by the rule, and the end of them.
+// checkProblem requires that the rule reports each error and their end.
 func (f *fsFault) checkProblem(t *testing.T, entries []journal.Entry) {
 	t.Helper()
 	firing, ended := 0, map[string]bool{}

@@ -15,11 +15,11 @@ import (
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 )
 
-// TestFSError damages filesystems, one row after the other, because all share one
-// condition. Then it waits for the end of all errors at once.
+// TestFSError damages filesystems, one row after the other, because all share one condition. Then
+// it waits until all errors have ended.
 func TestFSError(t *testing.T) {
 	rules := quickRules(t, "fserror", "clearAfter", "5s")
-	// Started before there is any filesystem, or its module.
+	// Started before any such filesystem or its module exists.
 	lab := newFSLab(t, startAgent(t, "--rules-dir", rules))
 	rows := []struct {
 		name    string
@@ -42,7 +42,7 @@ func TestFSError(t *testing.T) {
 	})
 }
 
-// fsLab is an agent, and a filesystem that reports how much the agent knows.
+// fsLab is an agent, and a filesystem that shows what the agent knows.
 type fsLab struct {
 	agent *agenttest.Agent
 	probe *filesystem
@@ -59,9 +59,9 @@ func newFSLab(t *testing.T, a *agenttest.Agent) *fsLab {
 	return &fsLab{agent: a, probe: newExt4(t, "errors=continue")}
 }
 
-// awaitMounts waits until the agent knows all that is mounted by now: it learns
-// of mounts some 200 ms late. And first, until it sees errors of ext4: it looks
-// every ten seconds for filesystems whose module was loaded.
+// awaitMounts waits until the agent knows all current mounts, which it learns about 200 ms later.
+// Before that it waits until the agent detects errors of ext4: it checks every ten seconds for
+// filesystems whose module was loaded.
 func (l *fsLab) awaitMounts(t *testing.T) {
 	t.Helper()
 	again := t.TempDir()
@@ -81,15 +81,15 @@ func (l *fsLab) awaitMounts(t *testing.T) {
 	})
 }
 
-// fsFault is what was provoked in a filesystem, and how it must be reported.
+// fsFault describes faults provoked in a filesystem and how they must be reported.
 type fsFault struct {
 	fs       *filesystem
-	errors   int      // reported by the filesystem
-	readOnly int      // how often it began to refuse writes
-	function string   // that found the errors; of xfs, the end of a file's name; empty: any
-	reasons  []string // one of which reports why it refuses writes
+	errors   int      // number of errors reported by the filesystem
+	readOnly int      // number of times it became read-only
+	function string   // function that detected the errors; for xfs the end of a file name; empty for any
+	reasons  []string // possible reasons for becoming read-only
 
-	places    []string // "function:line" of each error, where known before
+	places    []string // "function:line" of each error, if known in advance
 	placeless bool     // the kernel has no line to report
 }
 
@@ -101,7 +101,7 @@ const (
 
 func (f *fsFault) device() string { return strings.TrimPrefix(f.fs.source, "/dev/") }
 
-// isSubject leaves out another row's filesystem on a device of the same name.
+// isSubject excludes another row's filesystem on a device of the same name.
 func (f *fsFault) isSubject(p *problem.Problem) bool {
 	if !strings.HasPrefix(p.Message, f.fs.fsType+" on ") {
 		return false
@@ -116,8 +116,8 @@ func (f *fsFault) events(entries []journal.Entry, kind event.Kind) []*event.Even
 	})
 }
 
-// refuses waits until the agent reports that the filesystem refuses writes, for the n-th
-// time, and releases it: that must be reported too.
+// refuses waits until the agent reports the n-th time that the filesystem refuses writes, and calls
+// release, whose effect must be reported too.
 func (l *fsLab) refuses(t *testing.T, f *fsFault, release func()) {
 	t.Helper()
 	f.readOnly++

@@ -20,7 +20,7 @@ import (
 
 const ext4Bytes = 8 << 20
 
-// newExt4 mounts an ext4 of the test's own.
+// newExt4 creates and mounts an ext4 filesystem.
 func newExt4(t *testing.T, options string) *filesystem {
 	t.Helper()
 	module(t, "CONFIG_EXT4_FS", "ext4")
@@ -29,7 +29,7 @@ func newExt4(t *testing.T, options string) *filesystem {
 	return mountFS(t, "ext4", disk.path(), options)
 }
 
-// triggerError makes ext4 find an error.
+// triggerError makes ext4 report an error.
 func (fs *filesystem) triggerError() {
 	fs.t.Helper()
 	writeAttribute(fs.t, "/sys/fs/ext4/"+filepath.Base(fs.source)+"/trigger_fs_error", "vmtest")
@@ -37,7 +37,7 @@ func (fs *filesystem) triggerError() {
 
 const triggeredIn = "trigger_test_error"
 
-// ext4Errors has an ext4 find errors that it goes on after.
+// ext4Errors makes an ext4 report errors after which it continues.
 func (l *fsLab) ext4Errors(t *testing.T, n int) *fsFault {
 	t.Helper()
 	f := &fsFault{fs: newExt4(t, "errors=continue"), errors: n, function: triggeredIn}
@@ -51,8 +51,8 @@ func (l *fsLab) ext4Errors(t *testing.T, n int) *fsFault {
 	return f
 }
 
-// ext4TurnsReadOnly has an ext4 find errors of which the first ends writing: it
-// is read-only once, 23 times would be as many mounts. Repaired, it is as new.
+// ext4TurnsReadOnly makes an ext4 report errors, the first of which makes it read-only. It does
+// this once, because 23 times would need as many mounts. After a repair it works again.
 func (l *fsLab) ext4TurnsReadOnly(t *testing.T) *fsFault {
 	t.Helper()
 	f := &fsFault{
@@ -72,7 +72,7 @@ func (l *fsLab) ext4TurnsReadOnly(t *testing.T) *fsFault {
 			triggered++
 		}
 	}
-	// After the first, 6.12 ignores all others.
+	// 6.12 ignores all errors after the first.
 	if triggered != faults && triggered != 1 {
 		t.Errorf("the kernel logged %d errors of %d", triggered, faults)
 	}
@@ -86,17 +86,16 @@ func (l *fsLab) ext4TurnsReadOnly(t *testing.T) *fsFault {
 	return f
 }
 
-// logErrors opens the kernel's log, into which an ext4 writes each error from now
-// on.
+// logErrors opens the kernel log and lets the ext4 log each error from now on.
 func (fs *filesystem) logErrors() kernelLog {
 	fs.t.Helper()
 	writeAttribute(fs.t, "/sys/fs/ext4/"+filepath.Base(fs.source)+"/err_ratelimit_interval_ms", "0")
 	return openKernelLog(fs.t)
 }
 
-// logged takes what must be distinguished from the kernel's log, and returns it. An error
-// is "EXT4-fs error (device dm-0): function:line: comm …"; one that says "in" was
-// led to by another, and passes no tracepoint.
+// logged reads the errors that must be reported from the kernel log, and returns them. An error is
+// "EXT4-fs error (device dm-0): function:line: comm …"; one that says "in" is a consequence of
+// another and passes no tracepoint.
 func (f *fsFault) logged(log kernelLog) []string {
 	head := "EXT4-fs error (device " + f.device() + "): "
 	for _, record := range log.matching(head) {
@@ -114,8 +113,7 @@ func (f *fsFault) logged(log kernelLog) []string {
 
 func victimName(i int) string { return fmt.Sprintf("kn-victim-%02d", i) }
 
-// ext4Corrupt has an ext4 look up files whose directory entries have numbers of
-// no inodes.
+// ext4Corrupt makes an ext4 look up files whose directory entries have invalid inode numbers.
 func (l *fsLab) ext4Corrupt(t *testing.T) *fsFault {
 	t.Helper()
 	f := &fsFault{fs: newExt4(t, "errors=continue"), errors: faults, function: "ext4_search_dir"}
@@ -129,7 +127,7 @@ func (l *fsLab) ext4Corrupt(t *testing.T) *fsFault {
 		for i := range faults {
 			name := []byte(victimName(i))
 			found := 0
-			// In the directory, and maybe in the journal.
+			// In the directory, and possibly in the journal.
 			for at := bytes.Index(image, name); at >= 0; found++ {
 				binary.LittleEndian.PutUint32(image[at-8:], 1<<30) // the inode in struct ext4_dir_entry_2
 				next := bytes.Index(image[at+1:], name)
@@ -146,7 +144,7 @@ func (l *fsLab) ext4Corrupt(t *testing.T) *fsFault {
 	f.fs.mount()
 	l.awaitMounts(t)
 	for i := range faults {
-		// Kernels differ in which error they make of it.
+		// Kernels differ in the error they return.
 		if _, err := os.Lstat(filepath.Join(f.fs.dir, victimName(i))); err == nil {
 			t.Error("a file is found whose inode there is not")
 		}
@@ -154,7 +152,7 @@ func (l *fsLab) ext4Corrupt(t *testing.T) *fsFault {
 	return f
 }
 
-// corrupt changes a small filesystem that is not mounted.
+// corrupt changes a small unmounted filesystem.
 func (fs *filesystem) corrupt(change func(image []byte)) {
 	fs.t.Helper()
 	disk, err := os.OpenFile(fs.source, os.O_RDWR, 0)
@@ -175,7 +173,7 @@ func (fs *filesystem) corrupt(change func(image []byte)) {
 	}
 }
 
-// writer opens a file, to write to it without a look at the disk.
+// writer opens a file for writes that need no reads from the disk.
 func (fs *filesystem) writer() *os.File {
 	fs.t.Helper()
 	f, err := os.Create(filepath.Join(fs.dir, "open"))
@@ -185,9 +183,8 @@ func (fs *filesystem) writer() *os.File {
 	return f
 }
 
-// refusesWrites extends an open file until it may not, and closes it: without data,
-// that writes to the journal and nothing else, so the end of the journal is met
-// without a flood of other errors.
+// refusesWrites extends an open file until that fails, and closes it: without data, this writes
+// only to the journal, so the failure of the journal is reached without many other errors.
 func (fs *filesystem) refusesWrites(f *os.File) {
 	fs.t.Helper()
 	defer f.Close()
@@ -196,11 +193,11 @@ func (fs *filesystem) refusesWrites(f *os.File) {
 	if !eventually(fs.t, "a refused write", 30*time.Second, func() bool {
 		size += blockSize
 		last = f.Truncate(size)
-		// EIO where ext4 stops writes without a read-only mark (6.1, 6.12).
+		// EIO if ext4 stops writing without becoming read-only (6.1, 6.12).
 		if errors.Is(last, unix.EROFS) || errors.Is(last, unix.EIO) {
 			return true
 		}
-		_ = f.Sync() // fails, while the journal ends
+		_ = f.Sync() // fails while the journal is being aborted
 		return false
 	}) {
 		fs.t.Fatal(last)
@@ -218,7 +215,7 @@ func kernelHas(t *testing.T, symbol string) bool {
 	return bytes.Contains(text, []byte(" "+symbol+"\n")) || bytes.Contains(text, []byte(" "+symbol+"\t"))
 }
 
-// xfsShutdowns has an xfs go down, and be mounted again each time.
+// xfsShutdowns makes an xfs shut down, and mounts it again each time.
 func (l *fsLab) xfsShutdowns(t *testing.T) *fsFault {
 	t.Helper()
 	module(t, "CONFIG_XFS_FS", "xfs")
@@ -243,8 +240,8 @@ func (l *fsLab) xfsShutdowns(t *testing.T) *fsFault {
 	return f
 }
 
-// awaitXFS waits until the agent sees shutdowns, of another device with the same
-// filesystem: it looks every ten seconds for modules that were loaded.
+// awaitXFS waits until the agent detects shutdowns, using another device with the same filesystem:
+// the agent checks every ten seconds for loaded modules.
 func (l *fsLab) awaitXFS(t *testing.T, image string) {
 	t.Helper()
 	fs := mountFS(t, "xfs", loopOver(t, image, 0, 0).path(), "")
@@ -263,7 +260,7 @@ func (l *fsLab) awaitXFS(t *testing.T, image string) {
 	})
 }
 
-// shutDown ends all I/O of a filesystem, as its own reaction to an error would.
+// shutDown stops all I/O of a filesystem, like its own reaction to an error.
 func (fs *filesystem) shutDown() {
 	fs.t.Helper()
 	dir, err := os.Open(fs.dir)

@@ -2,7 +2,7 @@ package vmtest
 
 import "testing"
 
-// onMapped makes a filesystem on a volume and mounts it.
+// onMapped creates a filesystem on a volume and mounts it.
 func onMapped(t *testing.T, fsType string, size int64) (*mapped, *filesystem) {
 	t.Helper()
 	volume := mapLinear(t, fsType, loopOver(t, sparseFile(t, size), 0, 0), 1, size)
@@ -11,8 +11,8 @@ func onMapped(t *testing.T, fsType string, size int64) (*mapped, *filesystem) {
 	return volume, mountFS(t, fsType, path, "")
 }
 
-// ext4LosesDisk has all I/O of an ext4 fail, which aborts its journal: it turns
-// read-only once, and is lost then. The messages on the way are in the kernel's log.
+// ext4LosesDisk makes all I/O of an ext4 fail, which aborts its journal: it becomes read-only once
+// and is then lost. The errors on the way are in the kernel log.
 func (l *fsLab) ext4LosesDisk(t *testing.T) *fsFault {
 	t.Helper()
 	module(t, "CONFIG_EXT4_FS", "ext4")
@@ -28,8 +28,8 @@ func (l *fsLab) ext4LosesDisk(t *testing.T) *fsFault {
 	return f
 }
 
-// btrfsLosesDisk has all I/O of a btrfs fail: it has no hook for errors, and is
-// found read-only in the mount table, once.
+// btrfsLosesDisk makes all I/O of a btrfs fail. There is no hook for its errors, so it is only
+// detected as read-only in the mount table, once.
 func (l *fsLab) btrfsLosesDisk(t *testing.T) *fsFault {
 	t.Helper()
 	module(t, "CONFIG_BTRFS_FS", "btrfs")

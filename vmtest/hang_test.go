@@ -14,29 +14,29 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 )
 
-// hangGroup begins the paths of hanging tasks' cgroups.
+// hangGroup is the prefix of the paths of hanging tasks' cgroups.
 const hangGroup = "/kn-hang-"
 
-// hang are tasks that hang at once, and what must be reported of each.
+// hang is a set of tasks that hang at once, and how each must be reported.
 type hang struct {
 	tasks  []hungTask
-	began  time.Time // a moment before the first hung
+	began  time.Time // shortly before the first one hung
 	heal   func() error
 	group  string // path of their cgroup
-	exit   bool   // heal ends them too
+	exit   bool   // heal also ends the tasks
 	wait   string
-	lock   string // kind of the lock where the kernel records it
+	lock   string // kind of the lock, if the kernel records it
 	holder *inject.Task
 
-	innermost string // what the stack begins with
-	frame     string // in the stack of all tasks that have no function of their own
-	detector  string // that must have found them; empty: either
-	repeats   int    // how often khungtaskd must have found each
+	innermost string // innermost function of the stack
+	frame     string // a function in the stack of all tasks without one of their own
+	detector  string // the required detector; empty for any
+	repeats   int    // how often khungtaskd must have detected each
 }
 
 type hungTask struct {
 	inject.Task
-	function string // in its stack
+	function string // a function in its stack
 }
 
 func (task hungTask) frame(h *hang) string {
@@ -46,7 +46,7 @@ func (task hungTask) frame(h *hang) string {
 	return h.frame
 }
 
-// hangOnMutex has tasks wait for the mutex of a pipe whose holder sleeps.
+// hangOnMutex makes tasks wait for the mutex of a pipe whose holder sleeps.
 func hangOnMutex(t *testing.T) *hang {
 	t.Helper()
 	group := newControlGroup(t, hangGroup+filepath.Base(t.Name()))
@@ -63,7 +63,7 @@ func hangOnMutex(t *testing.T) *hang {
 	h.tasks = []hungTask{{first.Waiter, "pipe_write"}}
 	pipe := fmt.Sprintf("/proc/%d/fd/3", first.Holder.PID)
 	w := group.writers(t, faults-1, func(int) []string { return []string{"of=" + pipe, "bs=1", "conv=notrunc"} })
-	// Before the processes are ended, whatever happens.
+	// Must run before the processes are ended, whatever happens.
 	t.Cleanup(func() { _ = fault.Heal(context.WithoutCancel(t.Context())) })
 	h.await(t, w)
 	h.heal = func() error {
@@ -75,14 +75,14 @@ func hangOnMutex(t *testing.T) *hang {
 			defer close(ended)
 			w.end()
 		}()
-		err := fault.Close() // its waiter can't answer any more
+		err := fault.Close() // its waiter can no longer respond
 		<-ended
 		return err
 	}
 	return h
 }
 
-// hangOnFrozen has tasks write to a frozen filesystem: a percpu_rwsem, which
+// hangOnFrozen makes tasks write to a frozen filesystem: they wait for a percpu_rwsem, which
 // records no holder.
 func hangOnFrozen(t *testing.T) *hang {
 	t.Helper()
@@ -105,8 +105,8 @@ func hangOnFrozen(t *testing.T) *hang {
 	return h
 }
 
-// hangOnDisk has tasks write to a suspended device of the device mapper, past
-// the page cache or not as dd's flag says.
+// hangOnDisk makes tasks write to a suspended device-mapper device, with direct I/O or not,
+// according to dd's flag.
 func hangOnDisk(t *testing.T, flag string) *hang {
 	t.Helper()
 	group := newControlGroup(t, hangGroup+filepath.Base(t.Name()))
@@ -129,7 +129,7 @@ func hangOnDisk(t *testing.T, flag string) *hang {
 	return h
 }
 
-// await waits until the writers hang too.
+// await waits until the writers also hang.
 func (h *hang) await(t *testing.T, w *writers) {
 	t.Helper()
 	for _, cmd := range w.commands {
@@ -145,13 +145,13 @@ func (h *hang) await(t *testing.T, w *writers) {
 	}
 }
 
-// writers are processes that write what they are given, and go on living.
+// writers are processes that write their input and continue to run.
 type writers struct {
 	commands []*exec.Cmd
 	stdins   []io.WriteCloser
 }
 
-// writers starts n of them in the cgroup: dd with arguments of its own each.
+// writers starts n dd processes in the cgroup, with arguments for each.
 func (g controlGroup) writers(t *testing.T, n int, args func(i int) []string) *writers {
 	t.Helper()
 	w := &writers{}
@@ -167,7 +167,7 @@ func (g controlGroup) writers(t *testing.T, n int, args func(i int) []string) *w
 	return w
 }
 
-// opened waits until all have the file open.
+// opened waits until all of them have the file open.
 func (w *writers) opened(t *testing.T, path string) {
 	t.Helper()
 	for _, cmd := range w.commands {
@@ -187,12 +187,12 @@ func (w *writers) write(t *testing.T, data []byte) {
 	}
 }
 
-// end ends them, once they no longer hang.
+// end ends the processes once they no longer hang.
 func (w *writers) end() {
 	for i, cmd := range w.commands {
 		w.stdins[i].Close()
 		if cmd.ProcessState == nil {
-			_ = cmd.Wait() // killed ones fail
+			_ = cmd.Wait() // those killed return an error
 		}
 	}
 }

@@ -25,14 +25,13 @@ import (
 const (
 	// busyFor is how long the machine is busy.
 	busyFor = time.Minute
-	// agentMemory is what the agent may take, in KiB, besides the pages of its program, which are
-	// the page cache's: some 30 MiB are its usual.
+	// agentMemory is how much memory the agent may use, in KiB, without its program's pages, which
+	// belong to the page cache: it normally uses about 30 MiB.
 	agentMemory = 64 << 10
 )
 
-// TestHealthy has the machine do, all at once and for a minute, what healthy
-// machines do, which is also much that looks like a fault: the agent must not
-// take any of it for one.
+// TestHealthy makes the machine do, all at once and for a minute, what healthy machines do,
+// including much that resembles a fault: the agent must not report any of it as a fault.
 func TestHealthy(t *testing.T) {
 	if group := os.Getenv(vforkInto); group != "" {
 		vfork(t, group)
@@ -60,9 +59,9 @@ func TestHealthy(t *testing.T) {
 		reported := a.Entries()
 		quiet(t, reported[:n], true)
 		quiet(t, reported[n:], false)
-		// All the time it would have reported a fault.
+		// The agent was able to report a fault all the time.
 		network.breakOne()
-		a.Stop() // and reports the losses it has not reported yet
+		a.Stop() // and reports losses not reported so far
 		noLoss(t, a.Entries())
 	})
 }
@@ -95,8 +94,8 @@ func shippedConditions(t *testing.T) (types []string) {
 	return types
 }
 
-// quiet fails the test where entries report anything but that all is well. While
-// the agent starts, conditions are Unknown until their sources are there.
+// quiet fails the test if entries report any problem. While the agent starts, conditions are
+// Unknown until their sources work.
 func quiet(t *testing.T, entries []journal.Entry, start bool) {
 	t.Helper()
 	for _, e := range entries {
@@ -114,26 +113,26 @@ func quiet(t *testing.T, entries []journal.Entry, start bool) {
 	}
 }
 
-// harmless reports whether an event is not of a fault.
+// harmless reports whether an event is not a fault.
 func harmless(ev *event.Event) bool {
 	switch ev.Kind {
 	case event.Canary:
 		return true
-	case event.Log: // also a line that says that all is well again
+	case event.Log: // including a line that reports recovery
 		return true
-	case event.Source: // "log" stands for those that are not configured
+	case event.Source: // "log" represents sources that are not configured
 		return ev.SourceUp.Up || ev.SourceUp.Stem == "log"
-	case event.DiskIO: // a command that a disk does not have, as mkfs tries
+	case event.DiskIO: // an unsupported command, which mkfs tries
 		return ev.DiskIO.Error == "EOPNOTSUPP"
-	case event.Check: // the agent's own, which lacks nothing
+	case event.Check: // the agent's check of itself
 		return ev.Check.Status == event.CheckOK
-	case event.Gauge: // nothing corrects the machine's clock, which is a problem after 15 minutes
+	case event.Gauge: // the machine's clock is not synchronised, which is a problem only after 15 minutes
 		return ev.Gauge.Name == "clock-error"
 	}
 	return false
 }
 
-// describe shows what is behind the pointers of a fault's event.
+// describe formats an event including what its pointers refer to.
 func describe(ev *event.Event) string {
 	text, err := json.Marshal(ev)
 	if err != nil {
@@ -142,12 +141,12 @@ func describe(ev *event.Event) string {
 	return string(text)
 }
 
-// unhealthyTimes is how often in a row the agent may not answer in time that it
-// is healthy: kubelet's failureThreshold is more.
+// unhealthyTimes is how often in a row the agent may fail to respond in time that it is healthy;
+// kubelet's failureThreshold is higher.
 const unhealthyTimes = 2
 
-// watchAgent looks at the agent every second until the returned function is
-// called: whether it is alive and healthy, and of what size.
+// watchAgent checks every second until end is called that the agent is alive, healthy, and small
+// enough.
 func watchAgent(t *testing.T, a *agenttest.Agent) (end func()) {
 	t.Helper()
 	pid, health := a.PID(), a.Log.URL(t)+"/healthz"

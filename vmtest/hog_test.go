@@ -18,8 +18,8 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 )
 
-// hog runs a process in the cgroup that fills memory of so many MiB, as the
-// machine's favourite victim, and returns its id once it has been killed for it.
+// hog runs a process in the cgroup that allocates mib MiB and is the preferred OOM victim, and
+// returns its PID once it has been killed.
 func (g controlGroup) hog(t *testing.T, mib int) (pid uint32) {
 	t.Helper()
 	pid, killed := g.fill(t, mib)
@@ -29,14 +29,14 @@ func (g controlGroup) hog(t *testing.T, mib int) (pid uint32) {
 	return pid
 }
 
-// fill is a hog that may also end by itself.
+// fill is hog for a process that may also end by itself.
 func (g controlGroup) fill(t *testing.T, mib int) (pid uint32, killed bool) {
 	t.Helper()
 	const script = `echo 1000 >/proc/self/oom_score_adj && exec dd if=/dev/zero of=/dev/null count=1 bs="$1"M`
 	var cmd *exec.Cmd
 	var said strings.Builder
 	var err error
-	// The memory of a victim that has ended may still be charged for a moment.
+	// The memory of a victim that has exited may still be charged for a moment.
 	eventually(t, "memory for a fork in "+g.path, 10*time.Second, func() bool {
 		cmd = exec.Command("sh", "-c", script, "sh", strconv.Itoa(mib))
 		cmd.Stderr = &said
@@ -55,8 +55,7 @@ func (g controlGroup) fill(t *testing.T, mib int) (pid uint32, killed bool) {
 	return uint32(cmd.Process.Pid), killed
 }
 
-// idlers starts n processes in the cgroup that wait for their end, with an
-// oom_score_adj, and returns their ids.
+// idlers starts n waiting processes in the cgroup with an oom_score_adj, and returns their PIDs.
 func (g controlGroup) idlers(t *testing.T, n, adj int) (pids []uint32) {
 	t.Helper()
 	for range n {
@@ -79,7 +78,7 @@ func (g controlGroup) idlers(t *testing.T, n, adj int) (pids []uint32) {
 	return pids
 }
 
-// dead returns which of the processes, children of this one, are.
+// dead returns which of the processes, children of this one, are dead.
 func dead(t *testing.T, pids []uint32) (gone []uint32) {
 	t.Helper()
 	for _, pid := range pids {
@@ -94,8 +93,8 @@ func dead(t *testing.T, pids []uint32) (gone []uint32) {
 	return gone
 }
 
-// protect makes processes the last that the kernel kills for memory, as
-// kubelet does for those of system-node-critical pods, until the test's end.
+// protect makes processes the last OOM victims, like those of system-node-critical pods, until the
+// end of the test.
 func protect(t *testing.T, pids ...int) {
 	t.Helper()
 	for _, pid := range pids {
@@ -103,8 +102,8 @@ func protect(t *testing.T, pids ...int) {
 	}
 }
 
-// fillMemory takes memory that can't be given back, until only leave MiB are
-// available. It returns how many are, and what frees the rest again.
+// fillMemory allocates unreclaimable memory until only leave MiB are available. It returns how many
+// MiB are left, and a function that frees the memory again.
 func fillMemory(t *testing.T, leave int) (left int, free func()) {
 	t.Helper()
 	const chunk = 8 // MiB
@@ -131,7 +130,7 @@ func fillMemory(t *testing.T, leave int) (left int, free func()) {
 			return left, free
 		}
 		err = unix.EINTR
-		for errors.Is(err, unix.EINTR) { // by the runtime's own signals
+		for errors.Is(err, unix.EINTR) { // interrupted by the runtime's own signals
 			err = unix.Fallocate(int(f.Fd()), 0, size, chunk<<20)
 		}
 		if err != nil {
@@ -141,10 +140,10 @@ func fillMemory(t *testing.T, leave int) (left int, free func()) {
 	}
 }
 
-// dying starts a process in the cgroup that holds memory of so many MiB and hangs in a
-// write to an existing file of a frozen filesystem, and kills it: it stays until the
-// thaw. It is the machine's favourite victim. (Kernels before 6.12 hang in an open that
-// might create the file, and then it holds no memory yet.)
+// dying starts a process in the cgroup that holds mib MiB of memory and hangs in a write to an
+// existing file of a frozen filesystem, and kills it: it stays until the thaw. It is the preferred
+// OOM victim. (Kernels before 6.12 hang in an open that might create the file, and the process
+// would hold no memory at that point.)
 func (g controlGroup) dying(t *testing.T, mib int, file string) {
 	t.Helper()
 	const script = `echo 1000 >/proc/self/oom_score_adj && exec dd if=/dev/zero of="$2" conv=notrunc,nocreat count=1 bs="$1"M`
@@ -172,7 +171,7 @@ func (g controlGroup) dying(t *testing.T, mib int, file string) {
 	}
 }
 
-// show logs files of the kernel that say why a test fails.
+// show logs files of the kernel that may explain a test failure.
 func show(t *testing.T, paths ...string) {
 	t.Helper()
 	for _, path := range paths {

@@ -15,27 +15,26 @@ import (
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 )
 
-// hungAfter is when a task counts as hung here, by khungtaskd too.
+// hungAfter is after how long a task counts as hung here, also for khungtaskd.
 const hungAfter = 2 * time.Second
 
-// hungLimit bounds each wait: 92 tasks that hang at once keep an emulated machine
-// busy, and khungtaskd writes some of them to a slow console.
+// hungLimit bounds each wait: 92 tasks that hang at once keep an emulated machine busy, and
+// khungtaskd writes about some of them to a slow console.
 const hungLimit = 180 * time.Second
 
-// TestHungTask has 23 tasks hang at once in each of its rows. The last rows run
-// beside each other.
+// TestHungTask makes 23 tasks hang at once in each of its rows. The last rows run in parallel.
 func TestHungTask(t *testing.T) {
 	rules := quickRules(t, "hungtask", "for", "3s")
 	a := startAgent(t, "--rules-dir", rules, "--hung-task-after", hungAfter.String())
-	shipped := startAgent(t, "--rules-dir", rules) // goes by the kernel's settings
+	shipped := startAgent(t, "--rules-dir", rules) // uses the kernel's settings
 	t.Cleanup(func() {
 		noLoss(t, a.Entries())
 		noLoss(t, shipped.Entries())
 	})
 
 	t.Run("dm-suspended-direct", func(t *testing.T) {
-		// The kernel wakes who waits for direct I/O twice in khungtaskd's time,
-		// so khungtaskd does not find it, whatever that time is.
+		// The kernel wakes tasks that wait for direct I/O twice within khungtaskd's timeout, so
+		// khungtaskd does not detect them, whatever the timeout.
 		khungtaskd(t, "2")
 		h := hangOnDisk(t, "oflag=direct")
 		h.innermost, h.frame = "", "__blkdev_direct_IO_simple"
@@ -51,8 +50,7 @@ func TestHungTask(t *testing.T) {
 	t.Run("warnings-used-up", func(t *testing.T) {
 		khungtaskd(t, "2")
 		setSysctl(t, "kernel/hung_task_warnings", "0")
-		// So that nothing but khungtaskd finds it: the agent's own look goes by
-		// this file.
+		// So that only khungtaskd detects it: the agent's own check uses this file.
 		pretendSysctl(t, "kernel/hung_task_timeout_secs", "120")
 		log := openKernelLog(t)
 		h := hangOnMutex(t)
@@ -93,8 +91,8 @@ func TestHungTask(t *testing.T) {
 	})
 }
 
-// run waits until the hangs are reported, heals them, waits until their end is reported,
-// and fails the test where a report is wrong.
+// run waits until the hangs are reported, heals them, waits until their end is reported, and fails
+// the test if a report is wrong.
 func (h *hang) run(t *testing.T, a *agenttest.Agent) {
 	t.Helper()
 	found := khungtaskdFinds(t)
@@ -129,7 +127,7 @@ func (h *hang) run(t *testing.T, a *agenttest.Agent) {
 		}
 	}
 	if h.exit && !slices.ContainsFunc(h.events(entries, event.HungTaskResumed), func(ev *event.Event) bool { return ev.HungTask.Exited }) {
-		// Not all of them: some are met on the way out of the kernel, awake.
+		// Not all of them: some tasks are found awake, on their way out of the kernel.
 		t.Error("no end is reported as an exit")
 	}
 	if h.lock != "" {
@@ -139,8 +137,8 @@ func (h *hang) run(t *testing.T, a *agenttest.Agent) {
 		}
 	}
 	for _, ev := range agenttest.Events(entries, event.HungTask) {
-		// Of no group are kernel threads: in an emulated machine under load one may
-		// well wait for two seconds.
+		// Kernel threads have no cgroup: in an emulated machine under load one may well block for
+		// two seconds.
 		ours := func(task hungTask) bool { return uint32(task.TID) == ev.Task.PID }
 		if ev.Cgroup != nil && (!strings.HasPrefix(ev.Cgroup.Path, hangGroup) || ev.Cgroup.Path == h.group && !slices.ContainsFunc(h.tasks, ours)) {
 			t.Errorf("reported also: %s %+v", ev.Task, ev.HungTask)
@@ -149,7 +147,7 @@ func (h *hang) run(t *testing.T, a *agenttest.Agent) {
 	t.Logf("%s", problems(entries, "task-hung", func(p *problem.Problem) bool { return p.Subject == "cgroup "+h.group })[0].Message)
 }
 
-// events returns the events of a kind that report the hang's tasks.
+// events returns the events of a kind for the hang's tasks.
 func (h *hang) events(entries []journal.Entry, kind event.Kind) (events []*event.Event) {
 	for _, task := range h.tasks {
 		events = append(events, task.events(entries, kind)...)
@@ -161,7 +159,7 @@ func (task hungTask) events(entries []journal.Entry, kind event.Kind) []*event.E
 	return slices.DeleteFunc(agenttest.Events(entries, kind), func(ev *event.Event) bool { return ev.Task.PID != uint32(task.TID) })
 }
 
-// check fails the test where a report of one task is wrong.
+// check fails the test if an event of one task is wrong.
 func (h *hang) check(t *testing.T, entries []journal.Entry, task hungTask) {
 	t.Helper()
 	begin, end := task.events(entries, event.HungTask), task.events(entries, event.HungTaskResumed)
@@ -216,7 +214,7 @@ func (h *hang) checkHung(t *testing.T, ev *event.Event, task hungTask) {
 	if h.detector != "" && d.Detector != h.detector {
 		t.Errorf("%s: found by %s, want %s", task, d.Detector, h.detector)
 	}
-	// A tick of rounding: khungtaskd counts them.
+	// Allow for rounding to ticks, which khungtaskd counts.
 	if blocked := time.Duration(d.BlockedFor); blocked < hungAfter-10*time.Millisecond || blocked > ev.Time.Sub(h.began)+10*time.Millisecond {
 		t.Errorf("%s: blocked for %s at %s from the start", task, blocked, ev.Time.Sub(h.began))
 	}
@@ -226,7 +224,7 @@ func (h *hang) checkHung(t *testing.T, ev *event.Event, task hungTask) {
 			return strings.Contains(called, name)
 		}
 	}
-	// The scheduler's own function may be the very first.
+	// The innermost function may be the scheduler's.
 	if len(d.Stack) < 4 || !slices.ContainsFunc(d.Stack[:2], function(h.innermost)) || !slices.ContainsFunc(d.Stack, function(task.frame(h))) {
 		t.Errorf("%s: stack %q, want %s innermost, then %s", task, d.Stack, h.innermost, task.frame(h))
 	}

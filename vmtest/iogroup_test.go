@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// joinControlGroup puts this process into a cgroup of its own until the end of
-// the test, so that it shows who I/O is charged to, and returns its path.
+// joinControlGroup moves this process into its own cgroup until the end of the test, so that I/O is
+// visibly charged to it, and returns the cgroup's path.
 func joinControlGroup(t *testing.T, path string) string {
 	t.Helper()
 	root := cgroupRoot
@@ -26,7 +26,7 @@ func joinControlGroup(t *testing.T, path string) string {
 	}
 	t.Cleanup(func() {
 		move(root)
-		// A process that was waited for may still be counted for a moment.
+		// A process that has been waited for may still be counted for a moment.
 		eventually(t, "removal of "+path, 10*time.Second, func() bool { return os.Remove(dir) == nil })
 	})
 	move(dir)

@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setSysctl sets a setting, a path below /proc/sys, until the end of the test.
+// setSysctl sets a sysctl, given as a path below /proc/sys, until the end of the test.
 func setSysctl(t *testing.T, path, value string) {
 	t.Helper()
 	setFile(t, filepath.Join("/proc/sys", path), value)
 }
 
-// setFile writes a file of the kernel, until the end of the test.
+// setFile writes a file of the kernel and restores it at the end of the test.
 func setFile(t *testing.T, path, value string) {
 	t.Helper()
 	before, err := os.ReadFile(path)
@@ -32,8 +32,8 @@ func setFile(t *testing.T, path, value string) {
 	atEnd(t, func() error { return os.WriteFile(path, before, 0) })
 }
 
-// pretendSysctl has whoever reads a setting read another value than the kernel
-// goes by, until the end of the test.
+// pretendSysctl makes readers of a sysctl read another value than the one in effect, until the end
+// of the test.
 func pretendSysctl(t *testing.T, path, value string) {
 	t.Helper()
 	path = filepath.Join("/proc/sys", path)
@@ -47,17 +47,17 @@ func pretendSysctl(t *testing.T, path, value string) {
 	atEnd(t, func() error { return unix.Unmount(path, 0) })
 }
 
-// khungtaskd has the kernel's own detector look each second for tasks that have
-// hung so many seconds, until the end of the test. 0 switches it off.
+// khungtaskd makes the kernel's own detector check each second for tasks that have hung for the
+// given number of seconds, until the end of the test. 0 disables it.
 func khungtaskd(t *testing.T, seconds string) {
 	t.Helper()
 	needConfig(t, "CONFIG_DETECT_HUNG_TASK")
 	setSysctl(t, "kernel/hung_task_check_interval_secs", "1")
-	setSysctl(t, "kernel/hung_task_timeout_secs", seconds) // last: this wakes it
+	setSysctl(t, "kernel/hung_task_timeout_secs", seconds) // last, because this wakes it
 }
 
-// khungtaskdFinds has the kernel write down what its own detector finds, and
-// returns how often that was each task so far, by thread id.
+// khungtaskdFinds traces what the kernel's own detector detects, and returns a function that
+// returns how often it detected each task so far, by thread ID.
 func khungtaskdFinds(t *testing.T) func() map[int]int {
 	t.Helper()
 	dir := "/sys/kernel/tracing/instances/kn-" + strconv.FormatInt(time.Now().UnixNano(), 36)
@@ -91,7 +91,7 @@ func khungtaskdFinds(t *testing.T) func() map[int]int {
 	}
 }
 
-// kernelLog is what the kernel logs from its opening on.
+// kernelLog reads what the kernel logs after opening it.
 type kernelLog struct {
 	t *testing.T
 	f *os.File
@@ -119,7 +119,7 @@ func (l kernelLog) matching(text string) (found []string) {
 		switch {
 		case errors.Is(err, unix.EAGAIN):
 			return found
-		case err != nil: // EPIPE: some are overwritten
+		case err != nil: // EPIPE: some records were overwritten
 			l.t.Fatalf("kernel log: %v", err)
 		}
 		if s := string(record[:n]); strings.Contains(s, text) {

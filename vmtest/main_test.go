@@ -20,8 +20,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 )
 
-// faults is how often each fault is provoked. It is prime, so that no batch,
-// ring or threshold hides a lost one.
+// faults is how often each fault is provoked. It is prime, so that no batch, ring or threshold
+// hides a lost one.
 const faults = 23
 
 func TestMain(m *testing.M) {
@@ -29,12 +29,11 @@ func TestMain(m *testing.M) {
 		return
 	}
 	if err := inMachine(); err != nil {
-		// Not a failure: "go test ./..." passes by here.
+		// Not a failure, so that "go test ./..." succeeds elsewhere.
 		fmt.Printf("skipped: %v; see make vmtest\n", err)
 		return
 	}
-	// Rows that run beside each other wait for the agent more than they compute.
-	// The command line may say otherwise.
+	// Parallel rows mostly wait for the agent. The command line may override this.
 	if err := flag.Set("test.parallel", "32"); err != nil {
 		fmt.Println(err)
 		os.Exit(2)
@@ -42,8 +41,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// inMachine returns why these tests may not run here: only in a machine whose
-// first process is vmrun or vimto is nothing there that anybody needs.
+// inMachine returns an error unless these tests may run here: only in a machine whose first process
+// is vmrun or vimto can they damage nothing of value.
 func inMachine() error {
 	comm, err := os.ReadFile("/proc/1/comm")
 	if err != nil {
@@ -57,14 +56,14 @@ func inMachine() error {
 	}
 }
 
-// startAgent starts an agent with probes alone: the kernel's log reports the same
-// faults.
+// startAgent starts an agent with only the rules for probes, because the kernel log reports the
+// same faults.
 func startAgent(t *testing.T, args ...string) *agenttest.Agent {
 	t.Helper()
 	return startShipped(t, append([]string{"--log", "none", "--shipped-rules", strings.Join(probeRules(), ",")}, args...)...)
 }
 
-// startShipped starts the agent as shipped and waits until it sees.
+// startShipped starts the agent with its shipped rules and waits until its sources work.
 func startShipped(t *testing.T, args ...string) *agenttest.Agent {
 	t.Helper()
 	path, err := filepath.Abs("../bin/kernosis")
@@ -77,7 +76,7 @@ func startShipped(t *testing.T, args ...string) *agenttest.Agent {
 	return a
 }
 
-// noLoss fails the test where the agent lost a record.
+// noLoss fails the test if the agent lost a record.
 func noLoss(t *testing.T, entries []journal.Entry) {
 	t.Helper()
 	for _, ev := range agenttest.Events(entries, event.Lost) {
@@ -85,8 +84,8 @@ func noLoss(t *testing.T, entries []journal.Entry) {
 	}
 }
 
-// needConfig skips the test where the kernel is built without an option, and
-// only then: "n/a" in the table has no other reason.
+// needConfig skips the test if the kernel is built without an option. Nothing else may cause "n/a"
+// in the table.
 func needConfig(t *testing.T, option string) {
 	t.Helper()
 	set, err := kernelConfig(option)
@@ -98,15 +97,15 @@ func needConfig(t *testing.T, option string) {
 	}
 }
 
-// module loads a module and what it depends on; option is the kernel
-// configuration that gives it, built in or as a module.
+// module loads a module and its dependencies; option is the kernel option that provides it, built
+// in or as a module.
 func module(t *testing.T, option, name string, params ...string) {
 	t.Helper()
 	needConfig(t, option)
 	command(t, "modprobe", append([]string{name}, params...)...)
 }
 
-// atEnd calls fn at the end of the test, which fails if fn does.
+// atEnd calls fn at the end of the test, and fails the test if fn fails.
 func atEnd(t *testing.T, fn func() error) {
 	t.Cleanup(func() {
 		if err := fn(); err != nil {
@@ -159,7 +158,7 @@ func kernelTypes(t *testing.T) *bpf.Kernel {
 	return k
 }
 
-// probeRules are the files of shipped rules on the events of probes.
+// probeRules returns the files of the shipped rules for events of probes.
 func probeRules() []string {
 	return []string{"diskio", "fserror", "hungtask", "oomkill", "sockfail", "source"}
 }

@@ -19,26 +19,26 @@ import (
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 )
 
-// oomKills is what a row's kills must be reported as.
+// oomKills describes how a row's kills must be reported.
 type oomKills struct {
-	pids   []uint32 // in order
-	late   []uint32 // those of them that were killed when there was memory again
-	atOnce uint32   // the process for whose want all were killed, in any order; 0: each for its own
-	comm   string   // of who wants memory
+	pids   []uint32 // in order of the kills
+	late   []uint32 // those in pids that were killed when memory was available again
+	atOnce uint32   // the process whose allocation caused all kills, in any order; 0 if each caused its own
+	comm   string   // of the allocating process
 	adj    int16
 	group  string // path of the victims' cgroup
 	scope  string
-	owner  string // path of the cgroup whose limit was hit
-	limit  uint64 // of it, bytes
+	owner  string // path of the cgroup whose limit was exceeded
+	limit  uint64 // its limit in bytes
 
-	others   string   // path of a cgroup some of whose processes may be killed as well
-	alsoDead []uint32 // those of them that were
+	others   string   // path of a cgroup whose processes may be killed too
+	alsoDead []uint32 // those in others that were killed
 }
 
-// TestOOMKill has processes killed in each of its rows, one row after the other.
-// Then it waits for the end of all series at once.
+// TestOOMKill causes kills in each of its rows, one row after the other. Then it waits until all
+// series have ended.
 func TestOOMKill(t *testing.T) {
-	// Longer than an emulated machine under load takes from one kill to the next.
+	// Longer than an emulated machine under load takes between two kills.
 	a := startAgent(t, "--rules-dir", quickRules(t, "oomkill", "clearAfter", "15s"))
 	t.Cleanup(func() { noLoss(t, a.Entries()) })
 
@@ -47,7 +47,7 @@ func TestOOMKill(t *testing.T) {
 			needMemoryV1(t)
 			reported(t, a, injectedKills(t))
 		})
-		return // the rest does not depend on it
+		return // the rest does not depend on this
 	}
 	t.Run("memcg-v2", func(t *testing.T) { reported(t, a, injectedKills(t)) })
 	t.Run("memcg-ancestor-limit", func(t *testing.T) { reported(t, a, killsAtAncestor(t)) })
@@ -63,8 +63,8 @@ func TestOOMKill(t *testing.T) {
 	})
 }
 
-// needMemoryV1 skips the test where the kernel can't give the memory controller
-// to cgroup v1. Before v6.11 (e93d4166b40a, CONFIG_MEMCG_V1) every kernel could.
+// needMemoryV1 skips the test if the kernel does not support the memory controller on cgroup v1.
+// Before v6.11 (e93d4166b40a, CONFIG_MEMCG_V1) every kernel did.
 func needMemoryV1(t *testing.T) {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(memoryV1Root, "memory.limit_in_bytes")); err == nil {
@@ -74,8 +74,8 @@ func needMemoryV1(t *testing.T) {
 	t.Fatal("the kernel has the memory controller for cgroup v1, but it is not there")
 }
 
-// injectedKills is for the hierarchy that has the memory controller: children of
-// a cgroup's main process are killed, and that survives.
+// injectedKills works on the hierarchy that has the memory controller: children of a cgroup's main
+// process are killed, and the main process survives.
 func injectedKills(t *testing.T) *oomKills {
 	t.Helper()
 	oom := &inject.OOM{StateDir: t.TempDir()}
@@ -102,7 +102,7 @@ func injectedKills(t *testing.T) *oomKills {
 	return want
 }
 
-// killsAtAncestor has the limit of another cgroup than the victims' be hit.
+// killsAtAncestor makes the victims exceed the limit of a parent cgroup.
 func killsAtAncestor(t *testing.T) *oomKills {
 	t.Helper()
 	parent := newControlGroup(t, "/kn-limit", "memory.max=16M", "cgroup.subtree_control=+memory")
@@ -114,7 +114,7 @@ func killsAtAncestor(t *testing.T) *oomKills {
 	return want
 }
 
-// killsInGroup has the limit of the victims' own cgroup be hit.
+// killsInGroup makes the victims exceed the limit of their own cgroup.
 func killsInGroup(t *testing.T) *oomKills {
 	t.Helper()
 	group := newControlGroup(t, "/kn-clock", "memory.max=16M")
@@ -125,7 +125,7 @@ func killsInGroup(t *testing.T) *oomKills {
 	return want
 }
 
-// setClock sets the machine's wall clock forward or back for the time of the test.
+// setClock sets the machine's wall clock forward or back for the duration of the test.
 func setClock(t *testing.T, by time.Duration) {
 	t.Helper()
 	step := func(by time.Duration) {
@@ -138,7 +138,7 @@ func setClock(t *testing.T, by time.Duration) {
 	t.Cleanup(func() { step(-by) })
 }
 
-// groupKill has one kill take all processes of a cgroup along.
+// groupKill makes one kill take all processes of a cgroup with it.
 func groupKill(t *testing.T) *oomKills {
 	t.Helper()
 	group := newControlGroup(t, "/kn-group", "memory.max=32M", "memory.oom.group=1")
@@ -149,28 +149,29 @@ func groupKill(t *testing.T) *oomKills {
 	return want
 }
 
-// dyingVictims has the kernel take memory from processes that were killed before and
-// can't end: it marks them as victims, and kills nobody. A real kill follows each.
+// dyingVictims makes the kernel free memory of processes that were killed before and can't exit: it
+// marks them as victims without killing anything. A real kill follows each.
 func dyingVictims(t *testing.T) *oomKills {
 	t.Helper()
 	needConfig(t, "CONFIG_EXT4_FS")
-	// Each row waits 2 s for the kernel's reaper (since 5.18), longer under emulation.
+	// Each fault waits 2 s for the kernel's OOM reaper (since 5.18), longer under emulation.
 	frozen := &inject.FSFreeze{StateDir: t.TempDir(), Limit: 20 * time.Minute}
 	if _, err := frozen.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	atEnd(t, frozen.Close)
 	_, dir := frozen.Mount()
-	// Two processes of size don't fit, one does, with what the kernel keeps of the dying.
+	// Two processes of this size don't fit, but one does, with what the kernel keeps of the dying
+	// one.
 	const limit, size = 64, 40 // MiB
 	group := newControlGroup(t, "/kn-dying", fmt.Sprintf("memory.max=%dM", limit))
-	// Before the clean-up waits for the processes, they must be able to end.
+	// The processes must be able to exit before the clean-up waits for them.
 	defer func() { _ = frozen.Heal(context.WithoutCancel(t.Context())) }()
 	want := &oomKills{comm: "dd", adj: 1000, group: group.path, scope: "memcg", owner: group.path, limit: limit << 20}
 	for range faults {
 		group.dying(t, size, filepath.Join(dir, "file"))
-		// It is killed if the reaper frees the dying one's memory just when the kernel
-		// has found too little and looks for a victim.
+		// The process is killed if the reaper frees the dying one's memory just after the kernel
+		// has found too little and is selecting a victim.
 		if pid, killed := group.fill(t, size); killed {
 			want.pids, want.late = append(want.pids, pid), append(want.late, pid)
 		}
@@ -185,14 +186,14 @@ func dyingVictims(t *testing.T) *oomKills {
 	return want
 }
 
-// globalKills has the machine run out of memory.
+// globalKills exhausts the machine's memory.
 func globalKills(t *testing.T) *oomKills {
 	t.Helper()
 	group := newControlGroup(t, "/kn-global")
 	want := &oomKills{comm: "dd", adj: 1000, group: group.path, scope: "global"}
-	// While a victim ends, another task that asks for memory may look for the next
-	// one, and be late in seeing that there is enough again. As on any node, there
-	// are processes that matter less than the agent.
+	// While a victim exits, another task that allocates memory may select the next victim, because
+	// it notices too late that there is enough memory again. As on any node, there are processes
+	// that are killed before the agent.
 	others := newControlGroup(t, "/kn-others")
 	idle := others.idlers(t, 5, 900)
 	left, free := fillMemory(t, 40)
@@ -204,8 +205,8 @@ func globalKills(t *testing.T) *oomKills {
 	return want
 }
 
-// reported waits until the kills are reported and over, in parallel with other tests from the
-// first kill's report on, and fails the test where a report is wrong.
+// reported waits until the kills are reported and over, in parallel with other tests once the first
+// kill is reported, and fails the test if a report is wrong.
 func reported(t *testing.T, a *agenttest.Agent, want *oomKills) {
 	t.Helper()
 	subject := func(p *problem.Problem) bool { return p.Subject == "cgroup "+want.group }
@@ -262,7 +263,7 @@ func reported(t *testing.T, a *agenttest.Agent, want *oomKills) {
 	t.Logf("%s", occurrences[0].Message)
 }
 
-// check fails the test where a kill's event is wrong.
+// check fails the test if a kill's event is wrong.
 func (w *oomKills) check(t *testing.T, ev *event.Event) {
 	t.Helper()
 	d := ev.OOMKill
@@ -270,7 +271,7 @@ func (w *oomKills) check(t *testing.T, ev *event.Event) {
 	if w.atOnce != 0 {
 		trigger = w.atOnce
 	}
-	along := ev.Task.TGID != trigger // it wanted nothing itself
+	along := ev.Task.TGID != trigger // it allocated nothing itself
 	if ev.Task.TGID != ev.Task.PID || ev.Task.Comm != w.comm && !along {
 		t.Errorf("victim %s of %d, want a %s", ev.Task, ev.Task.TGID, w.comm)
 	}
@@ -280,7 +281,7 @@ func (w *oomKills) check(t *testing.T, ev *event.Event) {
 	if !along && (d.OOMScoreAdj != w.adj || d.AnonRSS < 8<<20 || w.limit > 0 && d.AnonRSS > w.limit) {
 		t.Errorf("%s: oom_score_adj %d, anon %d", ev.Task, d.OOMScoreAdj, d.AnonRSS)
 	}
-	if w.scope == "global" { // whoever asks next is the trigger
+	if w.scope == "global" { // any task that allocates may be the trigger
 		if d.LimitCgroup != nil || d.Limit != 0 || d.Trigger == nil {
 			t.Errorf("%s: limit %d of %+v, triggered by %v", ev.Task, d.Limit, d.LimitCgroup, d.Trigger)
 		}
@@ -292,8 +293,8 @@ func (w *oomKills) check(t *testing.T, ev *event.Event) {
 	if d.LimitCgroup == nil || d.LimitCgroup.Path != w.owner || d.Limit != w.limit {
 		t.Errorf("%s: limit %d of %+v, want %d of %s", ev.Task, d.Limit, d.LimitCgroup, w.limit, w.owner)
 	}
-	// Charges of other CPUs that are about to fail show for a moment: one batch
-	// of 64 pages each. Who is killed after another finds some given back.
+	// Failing charges of other CPUs are counted for a moment: a batch of 64 pages each. A victim
+	// killed after another one finds some memory freed.
 	slack := uint64(4 * 64 * os.Getpagesize())
 	if full := !along && !slices.Contains(w.late, ev.Task.PID); full && d.Usage+slack < d.Limit || d.Usage > d.Limit+slack {
 		t.Errorf("%s: usage %d, want about the limit %d", ev.Task, d.Usage, d.Limit)

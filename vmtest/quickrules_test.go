@@ -13,10 +13,9 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 )
 
-// quickRules returns a folder for --rules-dir with a stem's shipped rules, but
-// for one of their times (for, clearAfter, or the threshold's within): where a
-// rule has it, also by default, it is cut to value. To wait for what is shipped
-// would take minutes.
+// quickRules returns a folder for --rules-dir with a stem's shipped rules, in which one of their
+// durations (for, clearAfter, or the threshold's within) is reduced to value, wherever a rule has
+// it, also by default. Waiting for the shipped durations would take minutes.
 func quickRules(t *testing.T, stem, field, value string) string {
 	t.Helper()
 	text, err := fs.ReadFile(rules.FS, stem+".yaml")
@@ -53,8 +52,7 @@ func quickRules(t *testing.T, stem, field, value string) string {
 	return dir
 }
 
-// problems returns the transitions of a rule's problems for which of holds, in
-// order.
+// problems returns the transitions of a rule's problems for which of returns true, in order.
 func problems(entries []journal.Entry, rule string, of func(*problem.Problem) bool) []problem.Problem {
 	var found []problem.Problem
 	for _, e := range entries {

@@ -18,33 +18,31 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// sockLimit is how long anything here may take that takes a moment, but for an
-// emulated CPU.
+// sockLimit bounds operations here that normally take a moment, except on an emulated CPU.
 const sockLimit = 20 * time.Second
 
-// rowsAtOnce keeps an emulated CPU busy, but not so busy that answers come later
-// than a probe waits for them.
+// rowsAtOnce keeps an emulated CPU busy, but leaves enough of it that responses arrive before a
+// probe times out.
 const rowsAtOnce = 2
 
-// TestSockFail has probes of a target fail in every way there is, by IPv4 and by
-// IPv6, one agent watching all of them. Most of a row is waiting for a probe to
-// give up, so rows run side by side.
+// TestSockFail makes probes of a target fail in every possible way, over IPv4 and IPv6, with one
+// agent that watches all targets. Rows mostly wait for a probe's timeout, so they run in parallel.
 func TestSockFail(t *testing.T) {
 	sockModules(t)
-	// With a target that is always there the programs stay attached.
+	// A permanent target keeps the programs attached.
 	a := startAgent(t, "--target", "192.0.2.1:9")
 	eventually(t, "the programs are attached", time.Minute, func() bool {
 		watched, err := bpf.WatchedBy(a.Pins, 0, netip.MustParseAddrPort("192.0.2.1:9"))
 		return err == nil && watched
 	})
 	kernel := kernelTypes(t)
-	// A kernel sends one host some six errors at once, and then one a second: with this, routes that
-	// lead nowhere answer each packet.
+	// A kernel sends one host about six ICMP errors at once and then one per second; with this
+	// setting, unreachable routes respond to each packet.
 	setSysctl(t, "net/ipv4/route/error_cost", "0")
 	t.Cleanup(func() { sockFailEnd(t, a) }) // when all rows are done
 	slots := make(chan struct{}, rowsAtOnce)
 	for i, f := range sockFaults() {
-		// Numbers of their own: a pod's address is on a node only once, too.
+		// Each row has its own addresses, because a pod's address is also unique on a node.
 		for _, family := range []sockFamily{ipv4(uint8(2 * i)), ipv6(uint8(2*i + 1))} {
 			if family.v6 && f.only4 {
 				continue
@@ -60,8 +58,8 @@ func TestSockFail(t *testing.T) {
 	}
 }
 
-// sockFailEnd checks what only the end can report: that nothing came late, or was
-// lost, or was left behind.
+// sockFailEnd checks what is known only at the end: that nothing was reported late, lost, or left
+// over.
 func sockFailEnd(t *testing.T, a *agenttest.Agent) {
 	a.Stop()
 	entries := a.Entries()
@@ -80,7 +78,7 @@ func sockFailEnd(t *testing.T, a *agenttest.Agent) {
 	}
 }
 
-// run is one row: the target is broken, probed, mended, and probed again.
+// run runs one row: it breaks the target, probes it, mends it, and probes it again.
 func (l *sockLab) run(f sockFault, target string) {
 	l.t.Helper()
 	l.name = target
@@ -100,12 +98,12 @@ func (l *sockLab) run(f sockFault, target string) {
 	l.cleared(want)
 }
 
-// watch gives the agent a file with the target, and waits until it is in force.
+// watch gives the agent a file with the target and waits until it is in effect.
 func (l *sockLab) watch(f sockFault) {
 	l.t.Helper()
 	text := fmt.Sprintf("targets:\n- {name: %s, address: %q, port: %d, netns: %d}\n",
 		l.name, l.at.Addr(), l.at.Port(), l.prober.Inode)
-	if l.v6 { // IPv4's is left to the agent to find
+	if l.v6 { // for IPv4 the agent must find the target's namespace itself
 		text = strings.Replace(text, "}", fmt.Sprintf(", targetNetns: %d}", l.target.Inode), 1)
 	}
 	if f.slow {
@@ -125,8 +123,8 @@ func (l *sockLab) watch(f sockFault) {
 	})
 }
 
-// await waits for what the agent does. Looking often would keep it from that,
-// where one CPU is emulated for all.
+// await polls the agent's state. It polls rarely, because polling often would slow down the agent
+// on an emulated CPU.
 func (l *sockLab) await(what string, ok func() bool) {
 	l.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -139,14 +137,14 @@ func (l *sockLab) await(what string, ok func() bool) {
 	}
 }
 
-// events returns those of the row's target.
+// events returns the events of the row's target.
 func (l *sockLab) events(kind event.Kind) []*event.Event {
 	return slices.DeleteFunc(agenttest.Events(l.agent.Entries()[l.from:], kind), func(ev *event.Event) bool {
 		return ev.SockFail.Target != l.name
 	})
 }
 
-// failedProbes probes at once, as often as each fault is provoked.
+// failedProbes runs the probes concurrently, as many as faults are provoked.
 func (l *sockLab) failedProbes(f sockFault) {
 	l.t.Helper()
 	timeout := time.Second // kubelet's
@@ -167,7 +165,7 @@ func (l *sockLab) failedProbes(f sockFault) {
 	l.t.Logf("probes: %v", errs[0])
 }
 
-// reported waits for the events and checks them, and the problems made of them.
+// reported waits for the events and checks them and the resulting problems.
 func (l *sockLab) reported(want sockWant) {
 	l.t.Helper()
 	l.await("an event of each fault", func() bool { return len(l.events(event.SockFail)) >= faults })
@@ -192,7 +190,7 @@ func (l *sockLab) reported(want sockWant) {
 	if wrong > 0 {
 		l.t.Errorf("%d of %d events are not: %+v", wrong, faults, want)
 	}
-	// The problem is in the entry of its event.
+	// The problem is in the same entry as its event.
 	found := l.problems(want.rule())
 	if n := len(found); n != faults || found[n-1].Count != faults || found[n-1].State != problem.Firing {
 		l.t.Errorf("%s fired %d times: %+v", want.rule(), n, found)
@@ -203,16 +201,16 @@ func (l *sockLab) reported(want sockWant) {
 	}
 }
 
-// unreachableRule is what every kind of failure adds up to.
+// unreachableRule fires for any kind of failure.
 const unreachableRule = "probe-target-unreachable"
 
-// problems returns what a rule has made of the row's target.
+// problems returns the problems of a rule for the row's target.
 func (l *sockLab) problems(rule string) []problem.Problem {
 	return problems(l.agent.Entries()[l.from:], rule, func(p *problem.Problem) bool { return p.Subject == l.name })
 }
 
-// cleared waits until the agent has reported that the target is well, and checks
-// that nothing is left, and that nothing else was reported.
+// cleared waits until the agent has reported that the target has recovered, and checks that nothing
+// is left and nothing else was reported.
 func (l *sockLab) cleared(want sockWant) {
 	l.t.Helper()
 	l.await("the target's recovery", func() bool { return len(l.events(event.SockFailRecovered)) > 0 })

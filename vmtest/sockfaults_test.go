@@ -10,34 +10,34 @@ import (
 	"github.com/kernosis/kernosis/vmtest/netlab"
 )
 
-// sockFault is one way for connections to a target to fail. Its functions get
-// networks that only this row has.
+// sockFault is one way in which connections to a target can fail. Its functions get networks that
+// only this row uses.
 type sockFault struct {
 	name    string
-	only4   bool                      // IPv6 has no version of it
-	at      func(f sockFamily) string // the target's address; nil: the gateway's
-	timeout time.Duration             // of a probe; 0: kubelet's default
-	request string                    // what a probe sends once it is connected
-	slow    bool                      // a probe waits for the whole answer, and the target has a time for it
+	only4   bool                      // there is no IPv6 variant
+	at      func(f sockFamily) string // the target's address; nil for the gateway's
+	timeout time.Duration             // of a probe; 0 for kubelet's default
+	request string                    // what a probe sends after connecting
+	slow    bool                      // a probe waits for the whole response, and the target has a time limit for it
 	inject  func(l *sockLab)
 	heal    func(l *sockLab)
 	want    func(l *sockLab) sockWant
 }
 
-// sockWant is what each event of a row must say. Expressions are regular ones,
-// for a list of lines; an empty one matches any.
+// sockWant is the expected content of each event of a row. Regular expressions are matched against
+// a list of lines; an empty one matches anything.
 type sockWant struct {
 	verdict  string
-	errno    []string // one of them; empty: there is none
+	errno    []string // one of these; if empty, there is none
 	evidence string
 	excluded string
-	queue    func(length, limit uint32) bool // of the listener; nil: any
+	queue    func(length, limit uint32) bool // of the listener; nil for any
 }
 
-// always is for what no kernel and no version of IP makes a difference to.
+// always is for expectations that are the same for all kernels and IP versions.
 func always(w sockWant) func(*sockLab) sockWant { return func(*sockLab) sockWant { return w } }
 
-// phase returns the phase that goes with the verdict.
+// phase returns the phase of a connection in which the verdict occurs.
 func (w *sockWant) phase() string {
 	switch w.verdict {
 	case event.VerdictReset, event.VerdictSilent, event.VerdictSlow, event.VerdictNotAccepted:
@@ -46,7 +46,7 @@ func (w *sockWant) phase() string {
 	return "connect"
 }
 
-// errnos returns what the errno may be.
+// errnos returns the possible errnos.
 func (w *sockWant) errnos() []string {
 	if len(w.errno) == 0 {
 		return []string{""}
@@ -54,7 +54,7 @@ func (w *sockWant) errnos() []string {
 	return w.errno
 }
 
-// rule returns the rule whose problem the verdict makes.
+// rule returns the rule that fires for the verdict.
 func (w *sockWant) rule() string {
 	switch w.verdict {
 	case event.VerdictTimeout:
@@ -69,7 +69,7 @@ func (w *sockWant) rule() string {
 	return "probe-target-" + w.verdict
 }
 
-// Where targets are.
+// Addresses of targets.
 func atAbsent(f sockFamily) string { return f.absent }
 func atFar(f sockFamily) string    { return f.far }
 
@@ -77,8 +77,7 @@ func sockFaults() []sockFault {
 	return slices.Concat(listenerFaults(), routeFaults(), icmpFaults(), firewallFaults())
 }
 
-// listenerFaults are those of the process that should answer, and of the prober
-// itself.
+// listenerFaults returns faults of the process that should respond, and of the prober itself.
 func listenerFaults() []sockFault {
 	full := always(sockWant{
 		verdict: event.VerdictAcceptQueueFull, evidence: "accept queue of the listener: 1/0", excluded: "via probe0",
@@ -125,7 +124,7 @@ func listenerFaults() []sockFault {
 		{
 			name: "silent", request: "ping",
 			inject: func(l *sockLab) {
-				// A process that hangs does not notice that the prober has left.
+				// A hanging process does not notice that the prober has closed the connection.
 				hangs := make(chan struct{})
 				l.mend = sync.OnceFunc(func() { close(hangs) })
 				l.t.Cleanup(l.mend)
@@ -177,7 +176,7 @@ func listenerFaults() []sockFault {
 				l.accept()
 				l.prober.Sysctl("net/ipv4/ip_local_port_range", "40000 40100")
 			},
-			// 7.3 may see it before the socket is about to send.
+			// 7.3 may detect it before the socket tries to send.
 			want: always(sockWant{
 				verdict: event.VerdictPortsExhausted, errno: []string{"", "EADDRNOTAVAIL"}, evidence: "no free local port", excluded: "via probe0",
 			}),

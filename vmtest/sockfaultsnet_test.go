@@ -7,9 +7,9 @@ import (
 	"github.com/kernosis/kernosis/vmtest/netlab"
 )
 
-// routeFaults are those of the prober's way out: no route, no neighbour.
+// routeFaults returns faults on the prober's outgoing side: no route, no neighbour.
 func routeFaults() []sockFault {
-	// What stands in the way goes, and behind the gateway is the target.
+	// Remove the obstacle; the target is then behind the gateway.
 	heal := func(l *sockLab) {
 		l.mend()
 		l.prober.AddRouteVia(l.farNet, l.gateway)
@@ -26,12 +26,12 @@ func routeFaults() []sockFault {
 		}
 	}
 	appears := func(l *sockLab) {
-		// A question that is open may be beyond its last repetition.
+		// A pending resolution may already have sent its last solicitation.
 		l.prober.ForgetNeighbour(l.absent)
 		l.settle()
 	}
-	// The SYN's retransmission, which reports it, and the end of the resolution,
-	// which leaves the socket its error, come at the same time.
+	// The SYN's retransmission, which reports the failure, and the end of the resolution, which
+	// sets the socket's error, happen at the same time.
 	unresolved := func(l *sockLab) sockWant {
 		return sockWant{
 			verdict: event.VerdictNeighborFailed, errno: []string{"", "EHOSTUNREACH"},
@@ -50,7 +50,7 @@ func routeFaults() []sockFault {
 		leadsNowhere("prohibit-route", netlab.Prohibit, "EACCES", `route: prohibit \(EACCES\)`),
 		leadsNowhere("unreachable-route", netlab.Unreachable, "EHOSTUNREACH", `route: unreachable \(EHOSTUNREACH\)`),
 		{name: "dead-neighbour", at: atAbsent, timeout: 5 * time.Second, inject: func(*sockLab) {}, heal: appears, want: unresolved},
-		// Given up before the kernel has asked for the neighbour a second time.
+		// The probe times out before the kernel solicits the neighbour a second time.
 		{name: "dead-neighbour-asked-once", at: atAbsent, timeout: 700 * time.Millisecond, inject: func(*sockLab) {}, heal: appears, want: unresolved},
 		{
 			name: "blackhole", at: atAbsent,
@@ -64,7 +64,7 @@ func routeFaults() []sockFault {
 	}
 }
 
-// icmpFaults are those of a router on the way, which says so.
+// icmpFaults returns faults that a router on the way reports.
 func icmpFaults() []sockFault {
 	router := func(name string, kind netlab.Kind, want func(l *sockLab) sockWant) sockFault {
 		return sockFault{
@@ -81,7 +81,7 @@ func icmpFaults() []sockFault {
 	}
 	return []sockFault{
 		router("icmp-unreachable", netlab.Unreachable, func(l *sockLab) sockWant {
-			if l.v6 { // which has no "host unreachable" for this
+			if l.v6 { // IPv6 has no "host unreachable" for this
 				return unreachable("no route", "ENETUNREACH")
 			}
 			return unreachable("host unreachable", "EHOSTUNREACH")
@@ -95,9 +95,8 @@ func icmpFaults() []sockFault {
 	}
 }
 
-// unreachable is what an ICMP error makes. On one node the answer may be there
-// while the socket is still busy with the question: then it notes the error and
-// goes on trying.
+// unreachable returns the expected event for an ICMP error. On one node the error may arrive while
+// the socket is still sending: the socket then records it and keeps trying.
 func unreachable(what, errno string) sockWant {
 	return sockWant{
 		verdict: event.VerdictUnreachable, errno: []string{"", errno},
@@ -107,10 +106,10 @@ func unreachable(what, errno string) sockWant {
 	}
 }
 
-// firewallFaults are those of a policy, on either side.
+// firewallFaults returns faults caused by a policy on either side.
 func firewallFaults() []sockFault {
 	heal := func(l *sockLab) { l.mend(); l.accept() }
-	// dropped is reported where the kernel has the reason, else as what it looks like.
+	// dropped expects the drop reason if the kernel reports it, otherwise what the drop looks like.
 	dropped := func(reason, at string) func(l *sockLab) sockWant {
 		return func(l *sockLab) sockWant {
 			w := sockWant{verdict: event.VerdictTimeout, evidence: "no answer to the SYN", excluded: "listener present: queue 0/2\nroute: via probe0"}

@@ -14,25 +14,25 @@ import (
 	"github.com/kernosis/kernosis/vmtest/netlab"
 )
 
-// sockFamily is what differs between the versions of IP.
+// sockFamily holds what differs between the IP versions.
 type sockFamily struct {
-	suffix  string // of a row's name
+	suffix  string // suffix of a row's name
 	v6      bool
 	pair    uint8  // number of netlab's pair
-	bits    string // length of netlab's subnet
+	bits    string // prefix length of netlab's subnet
 	gateway string // the target's end of netlab's pair
-	absent  string // an address of the same subnet that nobody has
+	absent  string // an unused address of the same subnet
 	far     string // an address behind the target's end
-	farNet  string // its subnet, to which there is no route
+	farNet  string // its subnet, without a route
 }
 
-// ipv4 returns IPv4 in netlab's n-th pair of networks.
+// ipv4 returns the IPv4 addresses in netlab's n-th pair of networks.
 func ipv4(n uint8) sockFamily {
 	at := func(subnet, host uint8) string { return fmt.Sprintf("10.%d.%d.%d", subnet, n, host) }
 	return sockFamily{pair: n, bits: "/24", gateway: at(97, 2), absent: at(97, 77), far: at(99, 1), farNet: at(99, 0) + "/24"}
 }
 
-// ipv6 returns IPv6 in netlab's n-th pair of networks.
+// ipv6 returns the IPv6 addresses in netlab's n-th pair of networks.
 func ipv6(n uint8) sockFamily {
 	at := func(subnet, host uint8) string { return fmt.Sprintf("fd%d:%d::%d", subnet, n, host) }
 	return sockFamily{
@@ -41,12 +41,11 @@ func ipv6(n uint8) sockFamily {
 	}
 }
 
-// address returns an address with the port that every target here has.
+// address returns an address with the port of all targets here.
 func address(addr string) netip.AddrPort { return netip.AddrPortFrom(netip.MustParseAddr(addr), 80) }
 
-// sockModules loads the modules that rows need, as far as the kernel has them:
-// before the agent reads the kernel's symbols, to which it comes back only once a
-// minute.
+// sockModules loads the modules that rows need, if the kernel has them. It must run before the
+// agent reads the kernel's symbols, which it rereads only once a minute.
 func sockModules(t *testing.T) {
 	t.Helper()
 	for option, name := range map[string]string{
@@ -63,32 +62,32 @@ func sockModules(t *testing.T) {
 	}
 }
 
-// sockLab is where one row's fault is made: a prober's network and a target's.
+// sockLab is the environment of one row's fault: a prober's network and a target's.
 type sockLab struct {
 	sockFamily
 	t              *testing.T
 	agent          *agenttest.Agent
-	from           int // what the agent reported before is not the row's
+	from           int // number of entries before the row, which are not the row's
 	prober, target *netlab.Net
-	name           string         // of the row, and of the target
-	at             netip.AddrPort // what is probed
-	reasons        []string       // for which this kernel drops packets
+	name           string         // of the row and of the target
+	at             netip.AddrPort // address that is probed
+	reasons        []string       // reasons that this kernel gives for dropped packets
 
-	// Of a fault, for its end.
+	// Set by a fault, for ending it.
 	listener net.Listener
-	queued   net.Conn // fills its queue
+	queued   net.Conn // fills the listener's queue
 	mend     func()
 }
 
-// newSockLab makes the networks, in which nothing is broken and nothing listens.
+// newSockLab creates the networks; they work, and nothing listens in them yet.
 func newSockLab(t *testing.T, a *agenttest.Agent, kernel *bpf.Kernel, family sockFamily) *sockLab {
 	t.Helper()
 	l := &sockLab{sockFamily: family, t: t, agent: a, from: len(a.Entries())}
 	l.prober, l.target = netlab.PairIn(t, family.pair)
-	// They have limits for ICMP errors, too.
+	// Namespaces have their own limits for ICMP errors.
 	l.target.Sysctl("net/ipv4/icmp_ratelimit", "0")
 	l.target.Sysctl("net/ipv6/icmp/ratelimit", "0")
-	// A kernel without the enum (before v5.17) gives no reasons.
+	// Kernels without the enum (before v5.17) report no reasons.
 	names, err := kernel.EnumNames("skb_drop_reason")
 	if err != nil {
 		t.Log("the kernel gives no reasons for drops:", err)
@@ -99,21 +98,21 @@ func newSockLab(t *testing.T, a *agenttest.Agent, kernel *bpf.Kernel, family soc
 	return l
 }
 
-// gives reports whether the kernel has a reason to drop packets.
+// gives reports whether the kernel can report a reason for dropped packets.
 func (l *sockLab) gives(reason string) bool {
 	return slices.Contains(l.reasons, "SKB_DROP_REASON_"+reason)
 }
 
-// listen has something listen at the target that does not accept.
+// listen creates a listener at the target that does not accept.
 func (l *sockLab) listen(backlog int) { l.listener = l.target.Listen(l.at.String(), backlog) }
 
-// serve has the target's connections handled.
+// serve handles the target's connections with fn.
 func (l *sockLab) serve(fn func(net.Conn)) { l.listener = l.target.Serve(l.at.String(), fn) }
 
-// accept has what listens answer.
+// accept makes the listener accept and respond.
 func (l *sockLab) accept() { l.target.Accept(l.listener, netlab.Echo) }
 
-// drain is accept, and waits until the queue has room.
+// drain calls accept and waits until the queue has room.
 func (l *sockLab) drain() {
 	l.t.Helper()
 	l.accept()
@@ -128,7 +127,7 @@ func (l *sockLab) drain() {
 	}
 }
 
-// replace has an answering server in the place of what listens.
+// replace replaces the listener by a server that responds.
 func (l *sockLab) replace() {
 	if err := l.listener.Close(); err != nil {
 		l.t.Fatal(err)
@@ -136,13 +135,13 @@ func (l *sockLab) replace() {
 	l.serve(netlab.Echo)
 }
 
-// settle has the target answer at an address that it did not have.
+// settle gives the target its missing address and a server that responds there.
 func (l *sockLab) settle() {
 	l.target.AddAddress(l.at.Addr().String() + l.bits)
 	l.serve(netlab.Echo)
 }
 
-// nft gives a network a chain with one rule at a hook, until mend is called.
+// nft adds a chain with one rule at a hook to a network, until mend is called.
 func (l *sockLab) nft(n *netlab.Net, hook, rule string) {
 	l.t.Helper()
 	needConfig(l.t, "CONFIG_NF_TABLES")
@@ -151,7 +150,7 @@ func (l *sockLab) nft(n *netlab.Net, hook, rule string) {
 	l.mend = func() { n.Command("nft", "delete table inet fault") }
 }
 
-// forbid has a network policy refuse every connect() to the target, until mend is called.
+// forbid makes a network policy reject every connect() to the target, until mend is called.
 func (l *sockLab) forbid() {
 	l.t.Helper()
 	root := cgroupRoot

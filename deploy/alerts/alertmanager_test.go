@@ -22,7 +22,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// documentedConfig returns the configuration of Alertmanager in docs/monitoring.md.
+// documentedConfig returns the Alertmanager configuration from docs/monitoring.md.
 func documentedConfig(t *testing.T) string {
 	t.Helper()
 	for _, m := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllStringSubmatch(monitoringtest.Read(t, "docs/monitoring.md"), -1) {
@@ -34,7 +34,7 @@ func documentedConfig(t *testing.T) string {
 	return ""
 }
 
-// The documented configuration names alerts and labels that there are.
+// The documented configuration refers to existing alerts and labels.
 func TestAlertmanagerConfigNamesAlerts(t *testing.T) {
 	type matchers []string
 	var config struct {
@@ -70,8 +70,8 @@ func TestAlertmanagerConfigNamesAlerts(t *testing.T) {
 	}
 }
 
-// The real Alertmanager takes the documented configuration, inhibits what another alert explains,
-// and routes the others by severity.
+// Alertmanager accepts the documented configuration, inhibits alerts explained by others, and
+// routes the rest by severity.
 func TestAlertmanagerGroupsAndInhibits(t *testing.T) {
 	program := monitoringtest.Program(t, "alertmanager")
 	dir := t.TempDir()
@@ -108,7 +108,7 @@ func TestAlertmanagerGroupsAndInhibits(t *testing.T) {
 	}
 }
 
-// startAlertmanager runs one until the test ends, and returns its address.
+// startAlertmanager runs Alertmanager until the test ends and returns its address.
 func startAlertmanager(t *testing.T, program, config, dir string) string {
 	t.Helper()
 	address := kubetest.FreeAddress(t)
@@ -153,7 +153,7 @@ func post(t *testing.T, address string, all []map[string]any) {
 	}
 }
 
-// gettableAlert is what Alertmanager knows of an alert.
+// gettableAlert is an alert as returned by Alertmanager.
 type gettableAlert struct {
 	Labels    map[string]string       `json:"labels"`
 	Receivers []struct{ Name string } `json:"receivers"`

@@ -14,24 +14,24 @@ import (
 
 // Defaults of [Config].
 const (
-	// DefaultRunbookBase is where the pages of docs are; a rule's doc follows it.
+	// DefaultRunbookBase is the URL of the documentation; a rule's doc is appended.
 	DefaultRunbookBase = "https://github.com/kernosis/kernosis/blob/main/docs/"
-	// The jobs of the chart's PodMonitors, which Prometheus' operator may put the
-	// namespace before.
+	// The jobs of the chart's PodMonitors; Prometheus Operator may prefix the namespace.
 	DefaultAgentJob      = "(.*/)?kernosis-agent"
 	DefaultControllerJob = "(.*/)?kernosis-controller"
 )
 
-// Config says how alerts are written.
+// Config configures the generated alerts.
 type Config struct {
-	// RunbookBase is put before a rule's doc, and before "runbooks/<Alert>" for alerts
-	// on Kernosis itself. Empty: there is no runbook_url.
+	// RunbookBase is prepended to a rule's doc, and to "runbooks/<Alert>" for alerts on Kernosis
+	// itself. If it is empty, alerts have no runbook_url.
 	RunbookBase string
-	// DashboardBase is Grafana's URL, before "/d/UID". Empty: there is no dashboard_url.
+	// DashboardBase is Grafana's URL, before "/d/UID". If it is empty, alerts have no
+	// dashboard_url.
 	DashboardBase string
-	// AgentJob and ControllerJob match the label job of what is scraped.
+	// AgentJob and ControllerJob match the job label of the scraped targets.
 	AgentJob, ControllerJob string
-	// Doc returns the page of a rule; nil: what the rule says.
+	// Doc returns the page of a rule. If it is nil, the rule's doc is used.
 	Doc func(*detector.Rule) string
 }
 
@@ -42,7 +42,7 @@ func (c *Config) doc(r *detector.Rule) string {
 	return c.Doc(r)
 }
 
-// Of returns the alerts on what the rules find, and those on Kernosis itself.
+// Of returns the alerts on problems that the rules detect and those on Kernosis itself.
 func Of(set *detector.RuleSet, cfg Config) (*File, error) {
 	own, err := ownGroups(cfg)
 	if err != nil {
@@ -59,13 +59,13 @@ func Of(set *detector.RuleSet, cfg Config) (*File, error) {
 	return f, nil
 }
 
-// known is what rules report under one name and severity.
+// known collects the reasons of one condition and severity.
 type known struct {
 	name     string // of the alert
 	severity problem.Severity
 	reasons  []string // of the condition
-	others   bool     // reasons that no rule names, too: those of checks
-	rules    []string // rules of whose problems some have the severity, by severityWhen
+	others   bool     // also match reasons that no rule names, such as those of checks
+	rules    []string // rules whose problems may have this severity through severityWhen
 	doc      string
 }
 
@@ -73,7 +73,8 @@ func labels(s problem.Severity) map[string]string {
 	return map[string]string{AppLabel: App, SeverityLabel: string(s)}
 }
 
-// summary names the node, the condition, and its reason unless that is its only one and the same.
+// summary names the node, the condition and its reason, unless the condition has only one reason,
+// of the same name.
 func (k *known) summary() string {
 	if len(k.reasons) == 1 && k.reasons[0] == k.name && !k.others {
 		return "{{ $labels.node }}: " + k.name
@@ -81,7 +82,7 @@ func (k *known) summary() string {
 	return "{{ $labels.node }}: " + k.name + ", reason {{ $labels.reason }}"
 }
 
-// severities are those that problems of a rule may have, the least first.
+// severities returns the severities that problems of a rule may have, lowest first.
 func severities(r *detector.Rule) []problem.Severity {
 	return slices.DeleteFunc(problem.Severities(), func(s problem.Severity) bool {
 		_, ok := r.SeverityWhen[s]
@@ -89,11 +90,11 @@ func severities(r *detector.Rule) []problem.Severity {
 	})
 }
 
-// expr is true while the condition is so for one of the reasons, or with a problem of one of the
-// rules that has the severity.
+// expr returns an expression that matches while the condition is True for one of the reasons, or
+// while one of the rules has a problem of the severity.
 func (k *known) expr(all []*known) string {
 	var parts []string
-	// Without these labels an agent's next pod would be another alert.
+	// Drop these labels: otherwise a new pod of the agent would cause another alert.
 	const of = "max without (instance, pod, uid) (problem_gauge{type=%q%s}) == 1"
 	if len(k.reasons) > 0 {
 		parts = append(parts, fmt.Sprintf(of, k.name, k.matcher(all)))
@@ -104,7 +105,7 @@ func (k *known) expr(all []*known) string {
 	return strings.Join(parts, "\nor\n")
 }
 
-// matcher is what selects the reasons of a condition.
+// matcher returns the label matcher for the condition's reasons.
 func (k *known) matcher(all []*known) string {
 	if !k.others {
 		return fmt.Sprintf(", reason=~%q", strings.Join(k.reasons, "|"))
@@ -121,14 +122,14 @@ func (k *known) matcher(all []*known) string {
 	return fmt.Sprintf(", reason!~%q", strings.Join(not, "|"))
 }
 
-// conditionAlerts returns an alert for each condition type and severity that its rules
-// have: one whose gauge is 1 for a reason of that severity. A reason that several rules
-// give counts as the gravest. With severityWhen a reason has the least severity, and each
-// graver one while a problem has it.
+// conditionAlerts returns an alert for each condition type and severity of the rules. It fires
+// while the gauge is 1 for a reason of that severity. A reason shared by several rules has the
+// highest of their severities. With severityWhen a reason has the rule's lowest severity, and a
+// higher one while a problem has it.
 func conditionAlerts(rules []*detector.Rule, cfg Config) []Alert {
 	type key struct{ condition, reason string }
 	gravest, checked := map[key]*detector.Rule{}, map[key]bool{}
-	docs := map[string]string{} // of a condition, where the gravest rule of a reason has none
+	docs := map[string]string{} // by condition, in case the most severe rule of a reason has none
 	for _, r := range rules {
 		if r.Temporary() {
 			continue
@@ -137,7 +138,7 @@ func conditionAlerts(rules []*detector.Rule, cfg Config) []Alert {
 		if old := gravest[k]; old == nil || severities(old)[0].Rank() < severities(r)[0].Rank() {
 			gravest[k] = r
 		}
-		// What a check or a problem daemon gives for a reason stands in place of the rule's.
+		// A reason reported by a check or a problem daemon replaces the rule's.
 		checked[k] = checked[k] || slices.Contains(r.Events, event.Check)
 		docs[r.Condition] = cmp.Or(docs[r.Condition], cfg.doc(r))
 	}
@@ -185,8 +186,8 @@ func conditionAlerts(rules []*detector.Rule, cfg Config) []Alert {
 	return out
 }
 
-// alertAfter is how long a condition has been so when its alert fires. Rules have thresholds
-// and periods of their own, so it only keeps what comes and goes from calling anybody.
+// alertAfter returns how long a condition must be True before its alert fires. Rules have
+// thresholds and periods of their own; this only keeps a flapping condition from paging anybody.
 func alertAfter(s problem.Severity) string {
 	switch s {
 	case problem.Critical:
@@ -197,8 +198,8 @@ func alertAfter(s problem.Severity) string {
 	return "15m"
 }
 
-// otherConditions is about those that no rule knows: of node-problem-detector's files, and
-// of problem daemons that report.
+// otherConditions returns the alert for conditions that no rule defines: those from
+// node-problem-detector's files and from problem daemons.
 func otherConditions(set *detector.RuleSet, cfg Config) Alert {
 	var types []string
 	for _, c := range set.Conditions() {
@@ -216,22 +217,21 @@ func otherConditions(set *detector.RuleSet, cfg Config) Alert {
 
 const otherName = "KernosisOtherCondition"
 
-// often is how many occurrences of a temporary problem are too many, and within which
-// time.
+// often returns how many occurrences of a temporary problem are tolerated, and within which time.
 func often(s problem.Severity) (more int, within string) {
 	switch s {
 	case problem.Critical:
-		return 0, "15m" // one is one too many
+		return 0, "15m" // even one is too many
 	case problem.Warning:
-		return 4, "15m" // a single one is an Event on its pod; five in a row are the node's
+		return 4, "15m" // a single one is an Event on its pod; five within the time point to the node
 	}
 	return 19, "1h"
 }
 
-// problemAlerts returns the alerts for each reason of temporary problems: one of the gravest
-// severity that its rules have. What a problem daemon gives for a reason stands in place of the
-// rule's: problems of such rules are counted by the rules' names, each severity for itself, as are
-// those whose severity depends on the event.
+// problemAlerts returns the alerts for each reason of temporary problems, with the highest severity
+// of its rules. A reason reported by a problem daemon replaces the rule's: problems of such rules
+// are counted by rule name, with one alert per severity, and so are problems whose severity depends
+// on the event.
 func problemAlerts(rules []*detector.Rule, taken []Alert, cfg Config) []Alert {
 	by := map[string][]*detector.Rule{}
 	for _, r := range rules {
@@ -259,7 +259,7 @@ func problemAlerts(rules []*detector.Rule, taken []Alert, cfg Config) []Alert {
 				a = problemAlertByRule(reason, s, names[s], doc, cfg)
 			}
 			if slices.ContainsFunc(taken, func(o Alert) bool { return o.Alert == a.Alert && o.Labels[SeverityLabel] == string(s) }) {
-				a.Alert += "Repeated" // the condition of that name is an alert of its own
+				a.Alert += "Repeated" // an alert for the condition of that name exists already
 			}
 			out = append(out, a)
 			if !byRule {
@@ -270,7 +270,7 @@ func problemAlerts(rules []*detector.Rule, taken []Alert, cfg Config) []Alert {
 	return out
 }
 
-// problemAlert is about problems of one reason.
+// problemAlert returns the alert for problems of one reason.
 func problemAlert(reason string, s problem.Severity, doc string, cfg Config) Alert {
 	more, within := often(s)
 	expr := fmt.Sprintf("sum without (instance, pod, uid) (increase(problem_counter{reason=%q}[%s])) > %d", reason, within, more)
@@ -280,8 +280,8 @@ func problemAlert(reason string, s problem.Severity, doc string, cfg Config) Ale
 	return Alert{Alert: reason, Labels: labels(s), Expr: expr, Annotations: cfg.ofProblem(reason, within, doc)}
 }
 
-// problemAlertByRule is about problems of some rules, whatever their reasons. Unlike
-// problem_counter their series begin with the first occurrences, which are no increase.
+// problemAlertByRule returns the alert for problems of some rules, whatever their reasons. Unlike
+// problem_counter, their series start with the first occurrence, which increase() does not count.
 func problemAlertByRule(reason string, s problem.Severity, rules []string, doc string, cfg Config) Alert {
 	more, within := often(s)
 	series := fmt.Sprintf("kernosis_problem_occurrences_total{rule=~%q, severity=%q}", strings.Join(slices.Sorted(slices.Values(rules)), "|"), s)

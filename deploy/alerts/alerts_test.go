@@ -45,8 +45,8 @@ func each(f *alerts.File, do func(group string, a *alerts.Alert)) {
 	}
 }
 
-// Each alert has all that is asked of one, speaks of metrics and labels that there are, and
-// sends to a page that is there.
+// Each alert has all required fields, uses existing metrics and labels, and links to an existing
+// page.
 func TestAlerts(t *testing.T) {
 	catalog := monitoringtest.Catalog(t)
 	seen := map[string]bool{}
@@ -86,7 +86,7 @@ func TestAlerts(t *testing.T) {
 	})
 }
 
-// Prometheus reads the file, and finds nothing odd in it.
+// promtool accepts the file without warnings.
 func TestPromtoolReadsTheFile(t *testing.T) {
 	promtool := monitoringtest.Program(t, "promtool")
 	out, err := exec.CommandContext(t.Context(), promtool, "check", "rules", "--lint=all", "--lint-fatal", filepath.Join("../..", committed)).CombinedOutput()
@@ -96,7 +96,7 @@ func TestPromtoolReadsTheFile(t *testing.T) {
 	t.Logf("%s", out)
 }
 
-// The same rules give the same text; another base, and none, is taken.
+// The output is deterministic; another base URL, or none, is used.
 func TestConfig(t *testing.T) {
 	set, err := detector.Load(rules.FS)
 	if err != nil {
@@ -172,7 +172,7 @@ func TestDashboardLinks(t *testing.T) {
 	}
 }
 
-// ownRules are rules of each form that an alert goes by.
+// ownRules are rules of each form that affects an alert.
 const ownRules = `apiVersion: rules.kernosis.io/v1
 conditions:
   Broken: {healthyReason: Whole, healthyMessage: whole}
@@ -208,7 +208,7 @@ func ofOwnRules(t *testing.T) *alerts.File {
 	return f
 }
 
-// What rules say decides what becomes of them.
+// The fields of rules determine their alerts.
 func TestAlertsOfRules(t *testing.T) {
 	f := ofOwnRules(t)
 	got := map[string]alerts.Alert{}
@@ -243,13 +243,13 @@ func TestAlertsOfRules(t *testing.T) {
 	}
 }
 
-// counted is the expression of occurrences of rules within 15 minutes.
+// counted returns the expression for occurrences of rules within 15 minutes.
 func counted(selector string, more int) string {
 	series := "kernosis_problem_occurrences_total{" + selector + "}"
 	return fmt.Sprintf("sum without (instance, pod, uid, rule, severity) (increase(%[1]s[15m])) > %[2]d\nor\nsum without (instance, pod, uid, rule, severity) (%[1]s unless %[1]s offset 15m) > %[2]d", series, more)
 }
 
-// TestAlertTable holds the table of docs/monitoring.md to the file.
+// TestAlertTable compares the table in docs/monitoring.md with the file.
 func TestAlertTable(t *testing.T) {
 	const end = "<!-- end of alerts -->"
 	page := monitoringtest.Read(t, "docs/monitoring.md")

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// Labels that each alert has: the product's, by which routes, inhibitions and dashboards select
-// them all, and the severity.
+// Labels of all alerts: app, by which routes, inhibitions and dashboards select them, and the
+// severity.
 const (
 	AppLabel      = "app"
 	App           = "kernosis"
 	SeverityLabel = "severity"
 )
 
-// Annotations of alerts. Those of links are there where their base is.
+// Annotations of alerts. Links exist only if their base URL is configured.
 const (
 	Summary      = "summary"
 	Description  = "description"
@@ -22,22 +22,22 @@ const (
 	DashboardURL = "dashboard_url"
 )
 
-// Dashboards that alerts link to, by the UIDs of deploy/grafana.
+// Dashboards that alerts link to, by their UIDs in deploy/grafana.
 const (
 	dashboardNode      = "kernosis-node"
 	dashboardDiagnosis = "kernosis-diagnosis"
 	dashboardSelf      = "kernosis-self"
 )
 
-// whyNode is the command to run next for what is wrong with a node.
+// whyNode is the next command to run for a problem of a node.
 const whyNode = "kubectl kernosis why node {{ $labels.node }}"
 
-// affected is a template that lists the pods, devices or tasks of the firing problems that an
-// alert is about. Metrics of the alert itself know the node and the reason alone.
+// affected is a template that lists the pods, devices or tasks affected by an alert's firing
+// problems. The alert's own metrics contain only the node and the reason.
 const affected = "{{ with printf `topk(10, max by (subject) (kernosis_problem_info{cluster=%q, node=%q, reason=%q, subject!=\"\"}))` $labels.cluster $labels.node $labels.reason | query }}" +
 	" Affected: {{ range $i, $s := sortByLabel \"subject\" . }}{{ if $i }}, {{ end }}{{ $s.Labels.subject }}{{ end }}.{{ end }}"
 
-// ofNode are the annotations of an alert on what rules find on a node.
+// ofNode returns the annotations of an alert on problems of a node.
 func (c *Config) ofNode(summary, description, doc string) map[string]string {
 	return c.linked(map[string]string{Summary: summary, Description: description + affected, Command: whyNode}, c.runbook(doc), dashboardNode)
 }
@@ -53,7 +53,7 @@ func (c *Config) linked(a map[string]string, runbook, dashboard string) map[stri
 	return a
 }
 
-// query is the part of a dashboard's URL that sets its variables.
+// query returns the part of a dashboard's URL that sets its variables.
 func query(dashboard string) string {
 	cluster := "{{ with $labels.cluster }}%svar-cluster={{ . }}{{ end }}"
 	if dashboard == dashboardNode {
@@ -62,7 +62,7 @@ func query(dashboard string) string {
 	return fmt.Sprintf(cluster, "?")
 }
 
-// runbook returns the page of a rule's doc. One that is a URL already stays.
+// runbook returns the URL of a rule's doc. A doc that is a URL is returned unchanged.
 func (c *Config) runbook(doc string) string {
 	switch {
 	case doc == "" || c.RunbookBase == "":

@@ -19,7 +19,7 @@ import (
 	"github.com/kernosis/kernosis/deploy/monitoringtest"
 )
 
-// oneCase is one of tests/kernosis.yaml: when an alert fires with some series.
+// oneCase is a case of tests/kernosis.yaml: whether an alert fires with some series.
 type oneCase struct {
 	Alert  string            `yaml:"alert"`
 	Labels map[string]string `yaml:"labels"`
@@ -27,10 +27,10 @@ type oneCase struct {
 	Quiet  []string          `yaml:"quiet"`
 	Series map[string]string `yaml:"series"`
 
-	severity string // empty: any
+	severity string // empty for any
 }
 
-// promtool's form of tests.
+// The format of promtool's tests.
 type (
 	unitTests struct {
 		RuleFiles          []string   `yaml:"rule_files"`
@@ -68,8 +68,8 @@ type (
 	}
 )
 
-// unit makes a test of a case: the alert is there or not. What it says is left to the tests
-// of alerts that rules make, where it is the same for all.
+// unit returns a promtool test for a case: whether the alert fires. Its texts are checked by the
+// tests of rules' alerts, where they are the same for all.
 func (c *oneCase) unit() unitTest {
 	u := unitTest{Name: fmt.Sprint(c.Alert, " ", c.Labels), Interval: "1m"}
 	for _, s := range slices.Sorted(maps.Keys(c.Series)) {
@@ -89,7 +89,7 @@ func (c *oneCase) unit() unitTest {
 	for _, at := range c.Fires {
 		u.Queries = append(u.Queries,
 			queryTest{fmt.Sprintf("sum by (alertname) (ALERTS{%s})", labels), at, is},
-			queryTest{every, at, is}) // and no other one
+			queryTest{every, at, is}) // and no other alert fires
 	}
 	for _, at := range c.Quiet {
 		u.Queries = append(u.Queries, queryTest{every, at, []sample{}})
@@ -97,8 +97,8 @@ func (c *oneCase) unit() unitTest {
 	return u
 }
 
-// run has promtool run the tests of alerts, by the alerts' names: each on its own alerts
-// alone, as a hundred others would take a hundred times as long.
+// run runs promtool on the tests, by alert name. Each test gets only its own alerts, because a
+// hundred others would take a hundred times as long.
 func run(t *testing.T, f *alerts.File, tests map[string][]unitTest) {
 	t.Helper()
 	promtool, dir := monitoringtest.Program(t, "promtool"), t.TempDir()
@@ -139,7 +139,7 @@ func ownCases(t *testing.T) []oneCase {
 	return all
 }
 
-// Each alert on Kernosis itself fires when it should, and does not when it should not.
+// Each alert on Kernosis itself fires exactly when it should.
 func TestOwnAlertsFire(t *testing.T) {
 	all := ownCases(t)
 	fires, quiet := map[string]bool{}, map[string]bool{}
@@ -162,14 +162,14 @@ func TestOwnAlertsFire(t *testing.T) {
 	run(t, shipped(t), tests)
 }
 
-// Each alert that a rule makes fires for each of its reasons, and says what it is about.
+// Each alert generated from a rule fires for each of its reasons, and its texts name the problem.
 func TestAlertsOfRulesFire(t *testing.T) {
 	tests := map[string][]unitTest{}
 	each(shipped(t), func(group string, a *alerts.Alert) {
 		switch group {
 		case "kernosis-conditions":
 			if a.Alert == "KernosisOtherCondition" {
-				return // TestOwnAlertsFire
+				return // covered by TestOwnAlertsFire
 			}
 			m := regexp.MustCompile(`problem_gauge\{type="(\w+)"(?:, reason(=~|!~)"([\w|]+)")?\}`).FindStringSubmatch(a.Expr)
 			if m == nil {
@@ -177,7 +177,7 @@ func TestAlertsOfRulesFire(t *testing.T) {
 			}
 			reasons := m[3]
 			if m[2] != "=~" {
-				reasons = "AnyReason" // a check gives it
+				reasons = "AnyReason" // reported by a check
 			}
 			for reason := range strings.SplitSeq(reasons, "|") {
 				tests[a.Alert] = append(tests[a.Alert], conditionTest(a, m[1], reason))
@@ -196,8 +196,8 @@ func TestAlertsOfRulesFire(t *testing.T) {
 	run(t, shipped(t), tests)
 }
 
-// Alerts on rules whose reason or severity depends on the event fire for whatever reason it has,
-// each for its severity alone.
+// Alerts on rules whose reason or severity depends on the event fire for any reason, and each for
+// its severity only.
 func TestAlertsByRuleFire(t *testing.T) {
 	occurs := func(rule, reason, severity string) string {
 		return fmt.Sprintf(`kernosis_problem_occurrences_total{node="n7", rule=%q, reason=%q, severity=%q, instance="i"}`, rule, reason, severity)
@@ -205,7 +205,7 @@ func TestAlertsByRuleFire(t *testing.T) {
 	leaky := map[string]string{
 		`problem_gauge{node="n7", type="Leaky", reason="Leaks", instance="i"}`:                                       "1x60",
 		`kernosis_problem_info{node="n7", rule="leaks", reason="Leaks", severity="info", subject="a", instance="i"}`: "1x60",
-		// It gets worse.
+		// The severity rises.
 		`kernosis_problem_info{node="n7", rule="leaks", reason="Leaks", severity="warning", subject="b", instance="i"}`:  "_x20 1x9 _x40",
 		`kernosis_problem_info{node="n7", rule="leaks", reason="Leaks", severity="critical", subject="b", instance="i"}`: "_x30 1x40",
 	}
@@ -225,7 +225,8 @@ func TestAlertsByRuleFire(t *testing.T) {
 	run(t, ofOwnRules(t), tests)
 }
 
-// says is what an alert says for labels and a value; affected is what it lists as affected.
+// says returns the expected texts of an alert for labels and a value; affected is the expected list
+// of affected objects.
 func says(a *alerts.Alert, labels map[string]string, value, affected string) []expected {
 	all := maps.Clone(a.Labels)
 	replace := []string{"{{ $value | humanize }}", value}
@@ -244,9 +245,9 @@ func says(a *alerts.Alert, labels map[string]string, value, affected string) []e
 	return []expected{{all, to}}
 }
 
-// conditionTest has a condition True for longer and for shorter than the alert waits, with
-// the agent's pod replaced meanwhile, and one that is so for another reason. It names what is
-// affected, once for two rules.
+// conditionTest returns a test with a condition that is True for longer and for shorter than the
+// alert's duration, while the agent's pod is replaced, and one that is True for another reason. The
+// alert must name what is affected, once for two rules.
 func conditionTest(a *alerts.Alert, condition, reason string) unitTest {
 	gauge := func(node, reason, pod string) string {
 		return fmt.Sprintf(`problem_gauge{node=%q, type=%q, reason=%q, pod=%q, instance="%s:20257"}`, node, condition, reason, pod, pod)
@@ -257,7 +258,7 @@ func conditionTest(a *alerts.Alert, condition, reason string) unitTest {
 	}
 	other := "1x60"
 	if !strings.Contains(a.Expr, "reason=~") {
-		other = "0x60" // any reason is one of the alert's
+		other = "0x60" // the alert matches any reason
 	}
 	return unitTest{
 		Name: a.Alert + " " + reason, Interval: "1m",
@@ -267,14 +268,15 @@ func conditionTest(a *alerts.Alert, condition, reason string) unitTest {
 			info("n7", "a", "pod shop/web-1"), info("n7", "b", "pod shop/web-1"), info("n7", "a", "nvme0n1"), info("n8", "a", "sdb"), info("n7", "c", ""),
 		},
 		Alerts: []alertTest{
-			{"5m", a.Alert, []expected{}}, // not before it has lasted
+			{"5m", a.Alert, []expected{}}, // not before its duration has passed
 			{"25m", a.Alert, says(a, labels, "", " Affected: nvme0n1, pod shop/web-1.")},
 			{"50m", a.Alert, []expected{}},
 		},
 	}
 }
 
-// problemTest has a problem occur as often as the alert wants, and once less.
+// problemTest returns tests with a problem that occurs as often as the alert requires, and once
+// less.
 func problemTest(t *testing.T, a *alerts.Alert, reason string) []unitTest {
 	t.Helper()
 	more := map[string]int{"critical": 0, "warning": 4, "info": 19}[a.Labels["severity"]]
@@ -297,7 +299,7 @@ func problemTest(t *testing.T, a *alerts.Alert, reason string) []unitTest {
 			Alerts: []alertTest{{"6m", a.Alert, []expected{}}},
 		},
 	}
-	if more == 0 { // the agent was started by what it reports of
+	if more == 0 { // the agent may start only after the problem, so that its series starts at 1
 		all = append(all, unitTest{
 			Name: a.Alert + " before the first look", Interval: "1m", InputSeries: []series{{counter, "_x4 1x100"}},
 			Alerts: []alertTest{

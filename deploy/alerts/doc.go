@@ -1,6 +1,6 @@
-// Package alerts makes Prometheus alerts of detector rules, beside those on Kernosis
-// itself (docs/monitoring.md).
+// Package alerts generates Prometheus alerts from detector rules and adds those on Kernosis itself
+// (docs/monitoring.md).
 //
-// The same rules give the same text to the byte. It speaks of metrics by their names
-// alone: that these are there, and that each alert fires and ends, the tests show.
+// The output is deterministic. It refers to metrics only by name: tests check that they exist and
+// that each alert fires and resolves.
 package alerts

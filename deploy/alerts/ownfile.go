@@ -9,16 +9,16 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// ownYAML has the alerts on Kernosis itself; $agent and $controller stand
-// for the jobs.
+// ownYAML contains the alerts on Kernosis itself. $agent and $controller are placeholders for the
+// jobs.
 //
 //go:embed own.yaml
 var ownYAML []byte
 
-// agentPod is a command that prints the agent's pod on the node of an alert; $pod stands for it.
+// agentPod replaces the placeholder $pod: a command that prints the agent's pod on an alert's node.
 const agentPod = "$(kubectl -n kernosis get pods -l app.kubernetes.io/component=agent --field-selector spec.nodeName={{ $labels.node }} -o name)"
 
-// ownGroups returns them.
+// ownGroups returns the alerts on Kernosis itself.
 func ownGroups(cfg Config) ([]Group, error) {
 	var f File
 	dec := yaml.NewDecoder(bytes.NewReader(ownYAML))
@@ -40,7 +40,7 @@ func ownGroups(cfg Config) ([]Group, error) {
 	return f.Groups, nil
 }
 
-// ownDashboard is the dashboard that shows what an alert on Kernosis itself is about.
+// ownDashboard returns the dashboard for an alert on Kernosis itself.
 func ownDashboard(group string, a *Alert) string {
 	switch {
 	case strings.Contains(a.Annotations[Description], "$labels.node"):
@@ -51,7 +51,7 @@ func ownDashboard(group string, a *Alert) string {
 	return dashboardSelf
 }
 
-// quoted returns text as it stands between quotes.
+// quoted returns text escaped for use between quotes.
 func quoted(text string) string {
 	q := fmt.Sprintf("%q", text)
 	return q[1 : len(q)-1]

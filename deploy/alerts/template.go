@@ -6,32 +6,32 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// What stands in [Templates] for what a rule says.
+// Placeholders in [Templates] for values of a rule.
 const (
 	ConditionMark = "__CONDITION__"
 	ReasonMark    = "__REASON__"
 	RulesMark     = "__RULES__"
 	DocMark       = "__DOC__"
-	// DashboardMark is a [Config.DashboardBase], for texts in which the chart replaces it.
+	// DashboardMark is a [Config.DashboardBase] that the chart replaces.
 	DashboardMark = "https://grafana.invalid"
 )
 
-// Templates is what the chart needs to make alerts of the rules in its values: Helm can read
-// these, but has no shipped rules.
+// Templates is what the chart needs to generate alerts for the rules in its values. Helm can read
+// this file, but not the shipped rules.
 type Templates struct {
-	// Condition and Problem are the alerts on permanent and temporary problems, by severity;
-	// ByRule those on temporary ones that are counted by the names of their rules.
+	// Condition and Problem are the alerts on permanent and temporary problems, by severity. ByRule
+	// are those on temporary problems that are counted by rule name.
 	Condition map[problem.Severity]Alert `yaml:"condition"`
 	Problem   map[problem.Severity]Alert `yaml:"problem"`
 	ByRule    map[problem.Severity]Alert `yaml:"byRule"`
-	// OfRules are expressions for permanent problems of rules, of which some have a severity.
+	// OfRules are the expressions for permanent problems of rules that may have several severities.
 	OfRules map[problem.Severity]string `yaml:"ofRules"`
-	// Shipped are the shipped rules by their names: other rules extend them, and what they
-	// report has an alert already.
+	// Shipped are the shipped rules by name: rules in the values may extend them, and the problems
+	// they report already have alerts.
 	Shipped map[string]Inherited `yaml:"shipped"`
 }
 
-// Inherited are the keys of a rule that its alert follows from.
+// Inherited holds the fields of a rule that determine its alert.
 type Inherited struct {
 	Events    []event.Kind     `yaml:"events,flow"`
 	Condition string           `yaml:"condition,omitempty"`
@@ -40,7 +40,7 @@ type Inherited struct {
 	Doc       string           `yaml:"doc,omitempty"`
 }
 
-// TemplatesOf returns the templates beside the alerts on a set of rules.
+// TemplatesOf returns the templates that complement the alerts for a set of rules.
 func TemplatesOf(set *detector.RuleSet, cfg Config) *Templates {
 	t := &Templates{
 		Condition: map[problem.Severity]Alert{}, Problem: map[problem.Severity]Alert{}, ByRule: map[problem.Severity]Alert{},
@@ -59,5 +59,5 @@ func TemplatesOf(set *detector.RuleSet, cfg Config) *Templates {
 	return t
 }
 
-// Encode writes the templates.
+// Encode returns the templates as YAML.
 func (t *Templates) Encode() ([]byte, error) { return encode(t) }

@@ -19,7 +19,7 @@ import (
 	"github.com/kernosis/kernosis/detector/rules"
 )
 
-// alertsWith returns the committed alerts with other addresses; dashboards may be empty.
+// alertsWith returns the committed alerts with other base URLs; dashboards may be empty.
 func alertsWith(t *testing.T, runbooks, dashboards string) map[string]any {
 	t.Helper()
 	text, err := os.ReadFile("kernosis/files/alerts.yaml")
@@ -39,7 +39,7 @@ func alertsWith(t *testing.T, runbooks, dashboards string) map[string]any {
 	return out
 }
 
-// alertsOf returns the alerts of a PrometheusRule's spec, which may be changed.
+// alertsOf returns the alerts in a PrometheusRule's spec; the caller may change them.
 func alertsOf(t *testing.T, spec any) []map[string]any {
 	t.Helper()
 	var out []map[string]any
@@ -56,7 +56,7 @@ func alertsOf(t *testing.T, spec any) []map[string]any {
 	return out
 }
 
-// ruleOf returns the spec of the PrometheusRule that values make.
+// ruleOf returns the spec of the PrometheusRule rendered from values.
 func ruleOf(t *testing.T, values string) any {
 	t.Helper()
 	o := object(rendered(t, parse(t, values)), "PrometheusRule", "kernosis")
@@ -80,7 +80,7 @@ func text(a map[string]any, fields ...string) string {
 	return s
 }
 
-// What the chart makes alerts of its rules from is what generates it.
+// The chart's alert templates are up to date with their generator.
 func TestTheChartsTemplatesOfAlertsAreGenerated(t *testing.T) {
 	want, err := chart.OwnAlerts()
 	if err != nil {
@@ -91,8 +91,8 @@ func TestTheChartsTemplatesOfAlertsAreGenerated(t *testing.T) {
 	}
 }
 
-// An alert can be removed, and its severity, time and labels changed; each link has the address
-// from the values, and commands the namespace of the release.
+// An alert can be removed, and its severity, duration and labels changed; links use the base URLs
+// from the values, and commands use the namespace of the release.
 func TestAlertsCanBeChanged(t *testing.T) {
 	r := renderer(t)
 	r.Namespace = "watch"
@@ -130,7 +130,7 @@ monitoring:
 	}
 }
 
-// ownRules are rules of each form that values may have.
+// ownRules are rules of each form that the values may contain.
 const ownRules = `apiVersion: rules.kernosis.io/v1
 conditions:
   Broken: {healthyReason: Whole, healthyMessage: whole}
@@ -154,8 +154,8 @@ rules:
 - {name: oom-kill-of-database, extends: oom-kill, reason: DatabaseKilled, when: 'task.comm == "postgres"'}
 `
 
-// Rules in the values have the alerts that "kernosis rules alerts" makes of them, and no other
-// alert reports their conditions.
+// Rules in the values get the same alerts as from "kernosis rules alerts", and no other alert
+// covers their conditions.
 func TestOwnRulesHaveAlerts(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "own.yaml"), []byte(ownRules), 0o600); err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// deploy/kustomize is what the chart makes.
+// deploy/kustomize is generated from the chart.
 func TestTheBaseIsTheCharts(t *testing.T) {
 	r := renderer(t)
 	r.Hooks = false
@@ -38,7 +38,7 @@ func TestTheBaseIsTheCharts(t *testing.T) {
 	}
 }
 
-// The real kustomize makes of base and overlays what Helm makes of the values.
+// kustomize builds the same objects from base and overlays as Helm renders from the values.
 func TestKustomizeBuilds(t *testing.T) {
 	kubectl := kubetest.Kubectl(t)
 	r := renderer(t)
@@ -84,7 +84,7 @@ func TestKustomizeBuilds(t *testing.T) {
 	}
 }
 
-// normal takes the difference between readers of numbers away.
+// normal removes differences in how numbers are decoded.
 func normal(t *testing.T, o *unstructured.Unstructured) map[string]any {
 	t.Helper()
 	text, err := o.MarshalJSON()
@@ -98,8 +98,8 @@ func normal(t *testing.T, o *unstructured.Unstructured) map[string]any {
 	return out.Object
 }
 
-// What the documentation removes without Helm is all but the kinds, their objects and the
-// namespace with what else is in it.
+// The documented removal without Helm deletes everything except the CRDs, their objects and the
+// namespace with its other contents.
 func TestRemovalWithoutHelm(t *testing.T) {
 	page, err := os.ReadFile("../../docs/uninstall.md")
 	if err != nil {
@@ -124,7 +124,7 @@ func TestRemovalWithoutHelm(t *testing.T) {
 	}
 	kubectl("apply --server-side -k deploy/kustomize/base")
 	kubectl("apply --server-side -f diagnose/sets/oom-kill.yaml")
-	kubectl("delete daemonset kernosis-agent -n " + chart.Namespace) // as kernosis uninstall does
+	kubectl("delete daemonset kernosis-agent -n " + chart.Namespace) // like kernosis uninstall
 	kubectl("create configmap other -n " + chart.Namespace)
 	kubectl(string(removal[1]))
 	kubectl("get configmap other -n " + chart.Namespace)

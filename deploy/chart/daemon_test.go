@@ -20,8 +20,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
-// The example of a container beside the agent: with the settings and arguments of the
-// rendered pod, the example daemon's condition is reported by the agent.
+// The example of a sidecar: with the settings and arguments of the rendered pod, the agent reports
+// the example daemon's condition.
 func TestAProblemDaemonBesideTheAgent(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: the example's daemon reports as root")
@@ -50,7 +50,7 @@ func TestAProblemDaemonBesideTheAgent(t *testing.T) {
 	}
 	port := kubetest.FreePort(t)
 	run := filepath.Join(dir, "run")
-	// Nothing of this machine, and no program in the kernel: the socket is what is tried.
+	// Nothing from this machine and no BPF programs: only the socket is tested.
 	start(t, kernosis(t, "agent", "--config="+config, "--report-socket="+run+"/report.sock", "--state-dir="+dir+"/state", "--pin-root=", "--log=none",
 		"--enable-k8s-exporter=false", "--diagnose=false", "--port="+strconv.Itoa(port), "--prometheus-port=0"))
 	program := testprogram.Build(t, "github.com/kernosis/kernosis/collector/ingest/client/example_daemon")
@@ -85,7 +85,7 @@ func start(t *testing.T, cmd *exec.Cmd) {
 	})
 }
 
-// conditionAt returns what the agent says of a condition, empty where it does not yet.
+// conditionAt returns the agent's report of a condition, or "" before it reports it.
 func conditionAt(ctx context.Context, port int, of string) string {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:"+strconv.Itoa(port)+"/conditions", nil)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/kernosis/kernosis/deploy/chart"
 )
 
-// The README has each value, with what values.yaml says of it.
+// The README lists each value with its description in values.yaml.
 func TestReadmeHasTheValues(t *testing.T) {
 	text, err := os.ReadFile("kernosis/README.md")
 	if err != nil {
@@ -31,7 +31,7 @@ func TestReadmeHasTheValues(t *testing.T) {
 	if n := bytes.Count(text, []byte("\n| ")); n < 130 {
 		t.Errorf("only %d rows", n)
 	}
-	// Links are whole, as the README is read elsewhere too.
+	// Links are absolute, because the README is also read elsewhere.
 	const base = "https://github.com/kernosis/kernosis/blob/main/"
 	links := 0
 	for _, m := range regexp.MustCompile(`\]\(([^)]+)\)`).FindAllSubmatch(text, -1) {
@@ -51,7 +51,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// Rows of the README are made from comments as helm-docs reads them.
+// Rows of the README follow the comments as in helm-docs.
 func TestReadme(t *testing.T) {
 	const readme = "# Chart\n<!-- values: written by make generate-deploy from the comments of values.yaml -->\nold\n<!-- end of values -->\nend\n"
 	got, err := chart.Readme([]byte(readme), []byte(`# Not a comment of a value.
@@ -108,7 +108,7 @@ c: true
 	}
 }
 
-// What the hardened profile has is what the documentation gives reasons for.
+// The documentation gives a reason for each capability of the hardened profile.
 func TestCapabilitiesHaveTheirReasons(t *testing.T) {
 	values := valuesOf(t, "kernosis/values.yaml")
 	list := values["agent"].(map[string]any)["hardened"].(map[string]any)["capabilities"].([]any)
@@ -138,7 +138,7 @@ func TestCapabilitiesHaveTheirReasons(t *testing.T) {
 	}
 }
 
-// Settings that pages name are there.
+// The values that pages mention exist.
 func TestPagesNameValuesThatAreThere(t *testing.T) {
 	top := readSchema(t)
 	for _, page := range []string{"install.md", "migrate.md", "security.md", "controller.md", "fleet.md", "gitops.md", "monitoring.md"} {

@@ -35,7 +35,7 @@ func renderer(t *testing.T) chart.Renderer {
 	return chart.Renderer{Helm: kubetest.Helm(t), Chart: folderOfChart, Hooks: true}
 }
 
-// profiles are the sets of values that are tested: each example, and none.
+// profiles returns the sets of values under test: the defaults and each example.
 func profiles(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	all := map[string]map[string]any{"default": {}}
@@ -65,7 +65,7 @@ func valuesOf(t *testing.T, file string) map[string]any {
 	return values
 }
 
-// rendered returns the objects that the chart makes of values.
+// rendered returns the objects that the chart renders from values.
 func rendered(t *testing.T, values map[string]any) []*unstructured.Unstructured {
 	t.Helper()
 	return objectsOf(t, renderer(t), values)
@@ -88,7 +88,7 @@ func objectsOf(t *testing.T, r chart.Renderer, values map[string]any) []*unstruc
 	return all
 }
 
-// object returns the one of a kind and name, nil where there is none.
+// object returns the object of a kind and name, or nil.
 func object(all []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
 	i := slices.IndexFunc(all, func(o *unstructured.Unstructured) bool { return o.GetKind() == kind && o.GetName() == name })
 	if i < 0 {

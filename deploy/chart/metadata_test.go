@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Chart.yaml is what Artifact Hub and "helm search" show.
+// Artifact Hub and "helm search" display Chart.yaml.
 func TestChartMetadata(t *testing.T) {
 	var metadata struct {
 		AppVersion  string

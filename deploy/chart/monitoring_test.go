@@ -14,8 +14,8 @@ import (
 	"github.com/kernosis/kernosis/deploy/alerts"
 )
 
-// Prometheus' operator gets the alerts that there are, and Grafana the dashboards, with the
-// address of the documentation.
+// Prometheus Operator gets all alerts and Grafana all dashboards, with the URL of the
+// documentation.
 func TestMonitoring(t *testing.T) {
 	all := rendered(t, parse(t, `
 monitoring:
@@ -53,7 +53,7 @@ monitoring:
 		}
 	}
 
-	// What is scraped is there: monitor → Service → port of the pod.
+	// Scraped ports exist: monitor → Service → port of the pod.
 	pods := podsOf(t, all)
 	for _, name := range []string{"kernosis-agent", "kernosis-controller"} {
 		monitor, service := object(all, "ServiceMonitor", name), object(all, "Service", name)
@@ -79,7 +79,7 @@ monitoring:
 	}
 }
 
-// How often, by which labels, and what of it is kept.
+// The interval, the labels and the relabeling of scrapes can be configured.
 func TestScrapeOptions(t *testing.T) {
 	for value, c := range map[string]struct{ kind, list string }{"podMonitor": {"PodMonitor", "podMetricsEndpoints"}, "serviceMonitor": {"ServiceMonitor", "endpoints"}} {
 		all := rendered(t, parse(t, `
@@ -113,8 +113,8 @@ monitoring:
 	}
 }
 
-// Prometheus reads by a token that is good for metrics alone, and over TLS; only who wants it
-// serves everybody.
+// Prometheus authenticates with a token that allows only metrics, over TLS; only an explicit
+// setting serves metrics to everybody.
 func TestWhoScrapes(t *testing.T) {
 	for name, values := range map[string]string{
 		"podMonitor":     `monitoring: {podMonitor: {enabled: true}}`,

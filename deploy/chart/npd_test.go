@@ -12,8 +12,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// node-problem-detector's own files, with the arguments of the rendered pod: the agent has
-// their conditions, under their names.
+// With node-problem-detector's own configuration files and the arguments of the rendered pod, the
+// agent has their conditions under their names.
 func TestNodeProblemDetectorsFiles(t *testing.T) {
 	pod := podsOf(t, rendered(t, profiles(t)["npd"]))["kernosis-agent"]
 	agent := pod.Spec.Containers[0]
@@ -45,7 +45,7 @@ func TestNodeProblemDetectorsFiles(t *testing.T) {
 	}
 	start(t, kernosis(t, args...))
 	await.Until(t, "a condition of its files", time.Minute, func() bool {
-		// docker-monitor.json's: no shipped rule has it.
+		// From docker-monitor.json: no shipped rule defines it.
 		return conditionAt(t.Context(), port, "CorruptDockerOverlay2") != ""
 	})
 }

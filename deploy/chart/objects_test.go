@@ -22,12 +22,12 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
-// ofOthers are objects of kinds that no API server has by itself.
+// ofOthers reports whether an object's kind is not built into the API server.
 func ofOthers(o *unstructured.Unstructured) bool {
 	return o.GroupVersionKind().Group == "monitoring.coreos.com"
 }
 
-// Each object has the fields that its kind has, and no other.
+// Each object has only the fields of its kind.
 func TestObjectsAreOfTheirTypes(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgo.AddToScheme, v1alpha1.AddToScheme, apiextensionsv1.AddToScheme} {
@@ -62,7 +62,7 @@ func TestObjectsAreOfTheirTypes(t *testing.T) {
 	}
 }
 
-// Namespaces are the release's everywhere, and nothing names another.
+// All objects are in the release's namespace, and nothing refers to another.
 func TestTheNamespaceIsTheReleases(t *testing.T) {
 	r := renderer(t)
 	r.Namespace = "elsewhere"
@@ -88,7 +88,7 @@ func TestTheNamespaceIsTheReleases(t *testing.T) {
 	}
 }
 
-// The API server takes each profile, with its defaults, validation and admission.
+// The API server accepts each profile, with defaulting, validation and admission.
 func TestTheAPIServerTakesIt(t *testing.T) {
 	server := cluster.Server(t)
 	server.CRDs(t)
@@ -123,7 +123,7 @@ func dryRun(ctx context.Context, api client.Client, o *unstructured.Unstructured
 	return api.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("test"), client.ForceOwnership, client.DryRunAll)
 }
 
-// typed returns the one object of a kind and name as what it is.
+// typed returns the object of a kind and name, converted to its Go type.
 func typed[T any](t *testing.T, all []*unstructured.Unstructured, kind, name string) *T {
 	t.Helper()
 	o := object(all, kind, name)
@@ -166,8 +166,7 @@ func appVersion(t *testing.T) string {
 	return version
 }
 
-// Pods are made anew when their settings have changed, and not when rules have: these are
-// read while the agent runs.
+// Pods are replaced when their settings change, but not when rules change: the agent reloads those.
 func TestWhatRestartsAgents(t *testing.T) {
 	template := func(values string) *corev1.PodTemplateSpec {
 		return podsOf(t, rendered(t, parse(t, values)))["kernosis-agent"]
@@ -184,7 +183,7 @@ func TestWhatRestartsAgents(t *testing.T) {
 	}
 }
 
-// What the chart has of other folders is what they have.
+// The chart's copies of files in other folders are identical to them.
 func TestCopies(t *testing.T) {
 	for from, to := range map[string]string{
 		"../../diagnose/api/crds/*.yaml": "kernosis/crds", "../../diagnose/sets/*.yaml": "kernosis/files/sets",

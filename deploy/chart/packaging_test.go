@@ -13,7 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Accounts of other names, created or not, have the rights and are bound by the policies.
+// Service accounts with other names, created by the chart or not, have the rights and are subject
+// to the policies.
 func TestServiceAccounts(t *testing.T) {
 	all := rendered(t, parse(t, `
 agent:
@@ -60,7 +61,7 @@ flowControl: {enabled: true}
 			uses["subject "+name]++
 		}
 	}
-	// Four policies for agents; two for the controller, and one that exempts it. Two bindings each
+	// Four policies for agents; two for the controller, and one that exempts it. Two bindings each,
 	// and one for repairs; three FlowSchemas and one.
 	want := map[string]int{"node-agent": 4, "watcher": 3, "subject node-agent": 5, "subject watcher": 4}
 	for name, n := range want {
@@ -123,7 +124,7 @@ func TestCommonLabelsAndAnnotations(t *testing.T) {
 				}
 				restore(o, before[i], "spec", "template", "metadata", "labels")
 			}
-			// An object's own come before the common ones.
+			// An object's own labels take precedence over the common ones.
 			for name, own := range before[i].GetLabels() {
 				if o.GetLabels()[name] != own {
 					t.Errorf("%s: label %s is %s, want %s", id, name, o.GetLabels()[name], own)
@@ -143,7 +144,7 @@ func TestCommonLabelsAndAnnotations(t *testing.T) {
 	}
 }
 
-// restore sets a field of one object to what another has.
+// restore copies a field from another object.
 func restore(o, from *unstructured.Unstructured, field ...string) {
 	unstructured.RemoveNestedField(o.Object, field...)
 	if value, ok, _ := unstructured.NestedMap(from.Object, field...); ok {
@@ -151,7 +152,7 @@ func restore(o, from *unstructured.Unstructured, field ...string) {
 	}
 }
 
-// Objects and texts are templates.
+// Extra objects and texts are evaluated as templates.
 func TestExtraObjects(t *testing.T) {
 	all := rendered(t, parse(t, `
 extraObjects:
@@ -173,7 +174,7 @@ extraObjects:
 	}
 }
 
-// All pods, those of hooks too, pull with the secrets of both values.
+// All pods, including those of hooks, use the pull secrets from both values.
 func TestPullSecrets(t *testing.T) {
 	pods := podsOf(t, rendered(t, parse(t, `
 imagePullSecrets: [{name: own}, {name: both}]
@@ -191,7 +192,7 @@ uninstall: {crds: true}
 	}
 }
 
-// What all pods can be given.
+// The values that all pods accept.
 func TestValuesOfPods(t *testing.T) {
 	const values = `
   podLabels: {team: nodes}
@@ -233,7 +234,7 @@ func TestValuesOfPods(t *testing.T) {
 	}
 }
 
-// "helm upgrade --reuse-values" renders with the values of the chart before, which had none of these.
+// "helm upgrade --reuse-values" renders with the values of an earlier chart, which lacked these.
 func TestValuesOfAnEarlierChart(t *testing.T) {
 	pods := podsOf(t, rendered(t, parse(t, `
 global: null

@@ -11,13 +11,13 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// agentsConfig are values with settings of the agent.
+// agentsConfig returns values with settings of the agent.
 func agentsConfig(settings map[string]any) map[string]any {
 	return map[string]any{"agent": map[string]any{"config": settings}}
 }
 
-// What an agent's settings keep it from asking, its role does not let it ask: and never what
-// kubelets before 1.33 want for their pods.
+// If a setting disables a feature, the agent's role lacks the rights for it. The role never has the
+// rights that kubelets before 1.33 require for reading their pods.
 func TestTheRoleGoesByTheSettings(t *testing.T) {
 	type settings = map[string]any
 	for name, c := range map[string]struct {
@@ -65,7 +65,8 @@ func TestTheRoleGoesByTheSettings(t *testing.T) {
 	}
 }
 
-// OpenShift's default takes no pod with a user of its own choice: docs/platforms.md lets each.
+// OpenShift's default policy rejects pods with a fixed user: docs/platforms.md allows each service
+// account.
 func TestOpenShiftTakesTheFixedUser(t *testing.T) {
 	page, err := os.ReadFile("../../docs/platforms.md")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// hostPaths returns the host's paths of the agent: where each is, and "ro" or "rw".
+// hostPaths returns the agent's host paths: where each is mounted, and "ro" or "rw".
 func hostPaths(ds *appsv1.DaemonSet) map[string]string {
 	out := map[string]string{}
 	for _, v := range ds.Spec.Template.Spec.Volumes {
@@ -54,7 +54,7 @@ func TestTheAgentsHostPaths(t *testing.T) {
 	}
 }
 
-// No pod but the agent's has anything that is not everybody's.
+// No pod except the agent's has any special rights.
 func TestRights(t *testing.T) {
 	for profile, values := range profiles(t) {
 		all := rendered(t, values)
@@ -107,7 +107,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// roleHasNoSurprise checks what no role for programs may have.
+// roleHasNoSurprise checks that a role has no rights that no program may have.
 func roleHasNoSurprise(t *testing.T, profile string, o *unstructured.Unstructured) {
 	t.Helper()
 	if kind := o.GetKind(); kind != "Role" && kind != "ClusterRole" {

@@ -29,8 +29,8 @@ func parse(t *testing.T, text string) map[string]any {
 	return out
 }
 
-// ofTheChart are the settings that the chart gives by itself: flags of the DaemonSet, what its
-// mounts and probes depend on, and what is of one pod alone.
+// ofTheChart lists the settings that the chart sets itself: flags of the DaemonSet, settings that
+// its mounts and probes depend on, and those that differ between pods.
 func ofTheChart() []string {
 	return []string{
 		"host-root", "state-dir", "report-socket", "address", "port", "prometheus-address", "prometheus-port", "metrics-plain-http",
@@ -38,8 +38,8 @@ func ofTheChart() []string {
 	}
 }
 
-// The schema has each setting of the agent, and no other. The chart takes them, and refuses those
-// that it gives by itself.
+// The schema contains exactly the agent's settings. The chart accepts them, except those that it
+// sets itself.
 func TestAgentsSettings(t *testing.T) {
 	out, err := kernosis(t, "config", "print").Output()
 	if err != nil {
@@ -97,7 +97,7 @@ func flagsOf(t *testing.T, command ...string) []string {
 	return flags
 }
 
-// Likewise of the controller; addresses and those of alerts are the chart's.
+// The same for the controller; addresses and the settings of alerts belong to the chart.
 func TestControllersSettings(t *testing.T) {
 	chartOwns := func(name string) bool {
 		return strings.HasPrefix(name, "alerts-") || strings.HasPrefix(name, "metrics-") || slices.Contains([]string{"config", "kubeconfig", "namespace", "agent-pods", "health-listen", "repairs", "help"}, name)
@@ -116,7 +116,7 @@ func TestControllersSettings(t *testing.T) {
 	}
 }
 
-// The controller makes the repairs that it has the rights for.
+// The controller makes only repairs for which it has the rights.
 func TestRepairsNeedTheirRights(t *testing.T) {
 	for _, enabled := range []bool{false, true} {
 		all := rendered(t, map[string]any{"repairs": map[string]any{"enabled": enabled}})
@@ -128,7 +128,7 @@ func TestRepairsNeedTheirRights(t *testing.T) {
 	}
 }
 
-// podsOf returns the pods' templates among objects, by the objects' names.
+// podsOf returns the pod templates in objects, by the objects' names.
 func podsOf(t *testing.T, all []*unstructured.Unstructured) map[string]*corev1.PodTemplateSpec {
 	t.Helper()
 	out := map[string]*corev1.PodTemplateSpec{}
@@ -146,7 +146,7 @@ func podsOf(t *testing.T, all []*unstructured.Unstructured) map[string]*corev1.P
 	return out
 }
 
-// What the pods are started with, the program knows; what they are configured with, it takes.
+// The program accepts the arguments and the configuration of the rendered pods.
 func TestTheProgramKnowsItsArguments(t *testing.T) {
 	for profile, values := range profiles(t) {
 		t.Run(profile, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestTheProgramKnowsItsArguments(t *testing.T) {
 				t.Fatalf("config print: %v\n%s%s", err, out, &stderr)
 			}
 			inForce := parse(t, string(out))
-			// Settings with which the mounts fit.
+			// Settings that must match the mounts.
 			for setting, want := range map[string]string{
 				"state-dir": "/var/lib/kernosis", "host-root": "/host", "report-socket": "/run/kernosis/report.sock", "listen": "", "daemonset": "kernosis-agent",
 			} {
@@ -223,7 +223,7 @@ func TestTheProgramKnowsItsArguments(t *testing.T) {
 	}
 }
 
-// What the agent listens on can be reached where a NetworkPolicy is for it.
+// A NetworkPolicy allows the ports that the agent listens on.
 func TestAgentsPortsAreInItsNetworkPolicy(t *testing.T) {
 	all := rendered(t, map[string]any{
 		"agent": map[string]any{"hostNetwork": false, "metrics": map[string]any{"allInterfaces": true}},
@@ -246,7 +246,7 @@ func TestAgentsPortsAreInItsNetworkPolicy(t *testing.T) {
 	}
 }
 
-// The Job may take all tries of the time that it is given.
+// The Job's deadline allows all its retries to use their full timeout.
 func TestDeadlineOfTheRemoval(t *testing.T) {
 	for timeout, want := range map[string]int64{"4m": 3600, "2h": 3*7200 + 600, "1h30m": 3*5400 + 600, "0": 3600} {
 		all := rendered(t, map[string]any{"uninstall": map[string]any{"timeout": timeout}})

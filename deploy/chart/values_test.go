@@ -30,7 +30,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// Helm 3 renders what Helm 4 does, and refuses what is wrong.
+// Helm 3 renders the same as Helm 4 and rejects the same mistakes.
 func TestHelm3(t *testing.T) {
 	three := renderer(t)
 	three.Helm = kubetest.Helm3(t)
@@ -55,7 +55,7 @@ func TestHelm3(t *testing.T) {
 	}
 }
 
-// Helm 3 installs the chart, upgrades it with labels on all objects, and removes it. There is no
+// Helm 3 installs the chart, upgrades it with labels on all objects, and uninstalls it. There is no
 // node to run the hooks' Jobs.
 func TestHelm3Installs(t *testing.T) {
 	server := cluster.Server(t)
@@ -95,7 +95,7 @@ func TestHelm3Installs(t *testing.T) {
 	}
 }
 
-// schema is what a JSON schema says of one value.
+// schema is the JSON schema of a value.
 type schema struct {
 	Ref                  string            `json:"$ref"`
 	Type                 any               `json:"type"`
@@ -121,13 +121,13 @@ func readSchema(t *testing.T) schema {
 	return s
 }
 
-// free are values whose content is Kubernetes' own, which the API server checks.
+// free reports whether a value's content is defined by Kubernetes and checked by the API server.
 func free(path string) bool {
 	return slices.ContainsFunc([]string{".affinity", "extraContainers[]", "extraVolumes[]", "extraVolumeMounts[]", "extraEnv[].valueFrom", "extraObjects[]", "networkPolicy.egress[]", "global",
 		".podSelector", ".namespaceSelector", ".ipBlock"}, func(end string) bool { return strings.HasSuffix(path, end) })
 }
 
-// Each value has its place in the schema, and no object takes keys that nobody knows.
+// The schema describes each value, and no object accepts unknown keys.
 func TestTheSchemaKnowsEachValue(t *testing.T) {
 	top := readSchema(t)
 	resolve := func(s schema) schema {
@@ -180,7 +180,7 @@ func TestTheSchemaKnowsEachValue(t *testing.T) {
 	compare("", valuesOf(t, "kernosis/values.yaml"), top)
 }
 
-// What is wrong is refused before anything is changed, and the message has the value's place.
+// Invalid values are rejected before anything is changed, and the message names the value.
 func TestWrongValues(t *testing.T) {
 	r := renderer(t)
 	for _, c := range []struct {

@@ -19,10 +19,10 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// annotationTypes of the agent's Lease lists its condition types.
+// annotationTypes is the annotation of the agent's Lease that lists its condition types.
 const annotationTypes = "kernosis.io/condition-types"
 
-// lease returns the agent's, nil where there is none.
+// lease returns the agent's Lease, or nil.
 func (c *cluster) lease(t testing.TB) *coordinationv1.Lease {
 	t.Helper()
 	l, err := c.api.CoordinationV1().Leases(system).Get(t.Context(), "kernosis-"+c.Name, metav1.GetOptions{})
@@ -35,8 +35,7 @@ func (c *cluster) lease(t testing.TB) *coordinationv1.Lease {
 	return l
 }
 
-// ownTypes returns the condition types that the agent says are its; none where it has reported
-// nothing yet.
+// ownTypes returns the condition types that the agent's Lease lists; none before it has reported.
 func (c *cluster) ownTypes(t testing.TB) []string {
 	t.Helper()
 	l := c.lease(t)
@@ -46,7 +45,7 @@ func (c *cluster) ownTypes(t testing.TB) []string {
 	return strings.Split(l.Annotations[annotationTypes], ",")
 }
 
-// conditions returns those of the node, by type.
+// conditions returns the conditions of the node by type.
 func (c *cluster) conditions(t testing.TB) map[string]corev1.NodeCondition {
 	t.Helper()
 	n, err := c.api.CoreV1().Nodes().Get(t.Context(), c.Name, metav1.GetOptions{})
@@ -64,7 +63,7 @@ func byType(n *corev1.Node) map[string]corev1.NodeCondition {
 	return all
 }
 
-// condition waits until one has a status, and returns it.
+// condition waits until a condition has a status, and returns it.
 func (c *cluster) condition(t testing.TB, kind string, status corev1.ConditionStatus, within time.Duration) (got corev1.NodeCondition) {
 	t.Helper()
 	await.UntilShown(t, fmt.Sprintf("%s %s", kind, status), within, func() (bool, string) {
@@ -74,8 +73,8 @@ func (c *cluster) condition(t testing.TB, kind string, status corev1.ConditionSt
 	return got
 }
 
-// known waits until all of the agent's conditions are there, and none is Unknown. One that is
-// True is the machine's own matter: what the test provokes has not begun, or is over.
+// known waits until all of the agent's conditions exist and none is Unknown. A condition that is
+// True comes from the machine itself: the test's own faults have not started or are over.
 func (c *cluster) known(t testing.TB) {
 	t.Helper()
 	await.UntilShown(t, "conditions that are known", time.Minute, func() (bool, string) {
@@ -95,8 +94,8 @@ func (c *cluster) known(t testing.TB) {
 	}
 }
 
-// neverUnknown watches the agent's conditions, and fails the test for each that is
-// Unknown, or gone, until the test's end.
+// neverUnknown watches the agent's conditions until the end of the test, and fails the test for
+// each that is Unknown or missing.
 func (c *cluster) neverUnknown(t *testing.T) {
 	t.Helper()
 	own := c.ownTypes(t)

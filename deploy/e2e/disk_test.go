@@ -16,12 +16,12 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
 )
 
-// volume mounts a device in the node, as kubelet would a volume's, and returns a pod that
-// has it at /data. The pod's end and the unmounting are what leave does, or the test's end,
-// or the node's, however that ends.
+// volume mounts a device in the node, as kubelet would mount a volume, and returns a pod that has
+// it at /data. leave deletes the pod and unmounts the device; otherwise the end of the test or of
+// the node does.
 func (c *cluster) volume(t *testing.T, name, device string) (pod *corev1.Pod, leave func()) {
 	t.Helper()
-	// Below a folder that the node has for itself.
+	// Below a folder that is private to the node.
 	at := filepath.Join("/var/lib/kubelet", "e2e-"+name)
 	if err := c.In(func() error {
 		return errors.Join(os.MkdirAll(at, 0o755), unix.Mount(device, at, "ext4", unix.MS_NOATIME|unix.MS_NODEV|unix.MS_NOSUID, ""))
@@ -33,7 +33,7 @@ func (c *cluster) volume(t *testing.T, name, device string) (pod *corev1.Pod, le
 			t.Errorf("unmount %s: %v", at, err)
 		}
 	})
-	t.Cleanup(unmount) // behind the pod's end
+	t.Cleanup(unmount) // after the pod has ended
 	pod = node.FaultPod(c.pods, name, fault.None, false)
 	kind := corev1.HostPathDirectory
 	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: at, Type: &kind}}}}
@@ -45,7 +45,7 @@ func (c *cluster) volume(t *testing.T, name, device string) (pod *corev1.Pod, le
 	}
 }
 
-// refused skips where the machine lacks what a fault needs; any other error is one.
+// refused fails the test on an error, or skips it if the machine lacks what a fault needs.
 func refused(t *testing.T, err error) {
 	t.Helper()
 	if refused, ok := errors.AsType[*inject.Refused](err); ok {
@@ -56,7 +56,7 @@ func refused(t *testing.T, err error) {
 	}
 }
 
-// diskFails: reads of a pod from its volume end with an error.
+// diskFails checks a pod whose reads from its volume fail.
 func (c *cluster) diskFails(t *testing.T, with profile) {
 	t.Parallel()
 	disk := &inject.DiskError{Kind: inject.DiskRead, StateDir: t.TempDir(), Limit: 5 * time.Minute}
@@ -88,7 +88,7 @@ func (c *cluster) diskFails(t *testing.T, with profile) {
 	c.over(t, "DiskUnhealthy", with)
 }
 
-// refusesWrites: the filesystem of a pod's volume has an error and takes no more writes.
+// refusesWrites checks a pod whose volume's filesystem has an error and becomes read-only.
 func (c *cluster) refusesWrites(t *testing.T, with profile) {
 	t.Parallel()
 	broken := &inject.ReadonlyFS{StateDir: t.TempDir(), Limit: 5 * time.Minute}

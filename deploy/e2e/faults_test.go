@@ -18,16 +18,16 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
 )
 
-// profile is what the agent may do, and what that makes of faults where it matters.
+// profile is a security profile of the agent, with its effect on how faults are reported.
 type profile struct {
-	refused   string // what is said besides of a refused probe
-	queueFull string // reason of a probe that meets a full accept queue
+	refused   string // additional text for a refused probe
+	queueFull string // reason for a probe that meets a full accept queue
 	queueSays string
-	queueWhy  string // verdict of its Diagnosis; "": none
-	diskWhy   string // verdict of a failed disk's; "": none
+	queueWhy  string // verdict of its Diagnosis; empty for none
+	diskWhy   string // verdict for a failed disk; empty for none
 
-	// over is what a condition is that the kernel's log reports of too, when nothing is wrong
-	// any more. It is Unknown where the log can't be read, from some seconds after the start.
+	// over lists the possible statuses of a condition that also depends on the kernel log, when the
+	// fault has ended. It is Unknown if the log can't be read, from some seconds after the start.
 	over []corev1.ConditionStatus
 }
 
@@ -39,7 +39,7 @@ func privileged() profile {
 	}
 }
 
-// faults are those of each family, all at the same time, each in a pod of its own.
+// faults tests a fault of each family, all at the same time, each in its own pod.
 func (c *cluster) faults(t *testing.T) { c.faultsWith(t, privileged()) }
 
 func (c *cluster) faultsWith(t *testing.T, with profile) {
@@ -51,7 +51,7 @@ func (c *cluster) faultsWith(t *testing.T, with profile) {
 		mode    fault.Mode
 		reason  string
 		says    string
-		verdict string // of the Diagnosis; empty: the Trigger has none for it
+		verdict string // verdict of the Diagnosis; empty if the Trigger has none for it
 	}{
 		{fault.Refused, "ProbeTargetRefused", with.refused, ""},
 		{fault.QueueFull, with.queueFull, with.queueSays, with.queueWhy},
@@ -63,7 +63,7 @@ func (c *cluster) faultsWith(t *testing.T, with profile) {
 			t.Parallel()
 			pod := node.FaultPod(c.pods, "probe-"+string(f.mode), f.mode, false)
 			if f.mode == fault.Status {
-				// kubelet's counts are asked for every ten seconds.
+				// kubelet's metrics are scraped every ten seconds.
 				pod.Spec.Containers[0].LivenessProbe.PeriodSeconds = 10
 			}
 			pod = c.Run(t, pod)
@@ -78,7 +78,7 @@ func (c *cluster) faultsWith(t *testing.T, with profile) {
 	t.Run("nothing of a pod that is well", func(t *testing.T) {
 		t.Parallel()
 		pod := c.Run(t, node.FaultPod(c.pods, "well", fault.None, false))
-		// It is there while the others fail, and that is reported.
+		// This pod stays healthy while the others fail and are reported.
 		await.UntilShown(t, "failures of the others", 90*time.Second, func() (bool, string) {
 			m := c.metrics(t)
 			for _, rule := range []string{"probe-refused", "probe-connected-silent", "probe-slow"} {
@@ -92,7 +92,7 @@ func (c *cluster) faultsWith(t *testing.T, with profile) {
 	})
 }
 
-// setMode puts a pod into a mode.
+// setMode sets the mode of a pod.
 func (c *cluster) setMode(t testing.TB, pod *corev1.Pod, mode fault.Mode) {
 	t.Helper()
 	if err := c.SetMode(t.Context(), pod, mode); err != nil {
@@ -100,8 +100,8 @@ func (c *cluster) setMode(t testing.TB, pod *corev1.Pod, mode fault.Mode) {
 	}
 }
 
-// reported waits until the Events of a reason on a pod have counted so many, no fewer and no
-// more, and say something. Without a reason there must be none at all.
+// reported waits until the Events of a reason on a pod have counted exactly times occurrences and
+// contain the texts. An empty reason requires that there are no Events.
 func (c *cluster) reported(t testing.TB, pod *corev1.Pod, reason string, times int, says ...string) {
 	t.Helper()
 	var last []corev1.Event
@@ -131,7 +131,7 @@ func (c *cluster) reported(t testing.TB, pod *corev1.Pod, reason string, times i
 	}
 }
 
-// onNode waits for an Event of a reason on the Node that says something.
+// onNode waits for an Event of a reason on the Node that contains a text.
 func (c *cluster) onNode(t testing.TB, reason, says string) {
 	t.Helper()
 	await.UntilShown(t, reason+" on the Node", time.Minute, func() (bool, string) {
@@ -152,8 +152,8 @@ func (c *cluster) onNode(t testing.TB, reason, says string) {
 	})
 }
 
-// diagnosed waits until a Diagnosis by a set about something has ended with a verdict. A
-// first error's may come too early for one; then that of its condition has it.
+// diagnosed waits until a Diagnosis by a set about an object has ended with a verdict. The
+// Diagnosis of a first error may run too early for a verdict; then that of its condition has it.
 func (c *cluster) diagnosed(t testing.TB, set, about, verdict string) {
 	t.Helper()
 	await.UntilShown(t, fmt.Sprintf("Diagnosis by %s about %s with the verdict %s", set, about, verdict), time.Minute, func() (bool, string) {
@@ -179,7 +179,7 @@ func (c *cluster) diagnosed(t testing.TB, set, about, verdict string) {
 	})
 }
 
-// over waits until a condition is what it is when nothing is wrong.
+// over waits until a condition has its status without a fault.
 func (c *cluster) over(t testing.TB, kind string, with profile) {
 	t.Helper()
 	await.UntilShown(t, "end of "+kind, 90*time.Second, func() (bool, string) {
@@ -188,12 +188,13 @@ func (c *cluster) over(t testing.TB, kind string, with profile) {
 	})
 }
 
-// childKilled: the container goes on, so only Kernosis reports it.
+// childKilled checks a pod whose child is killed: the container continues, so only Kernosis reports
+// it.
 func (c *cluster) childKilled(t *testing.T, with profile) {
 	t.Parallel()
 	pod := c.Run(t, node.FaultPod(c.pods, "leaks", fault.ChildKilled, false))
 	c.setMode(t, pod, fault.ChildKilled)
-	// Before the next child grows, or the Diagnosis measures that one's memory as it does.
+	// Before the next child allocates memory, which the Diagnosis would otherwise measure.
 	c.diagnosed(t, "oom-kill", string(pod.UID), "LimitTooLow")
 	for range 4 {
 		c.setMode(t, pod, fault.ChildKilled)
@@ -209,7 +210,7 @@ func (c *cluster) childKilled(t *testing.T, with profile) {
 	c.over(t, "FrequentOOMKilling", with)
 }
 
-// taskHangs: a process of the pod waits for a lock that another one of it holds.
+// taskHangs checks a pod in which a process waits for a lock that another process holds.
 func (c *cluster) taskHangs(t *testing.T, with profile) {
 	t.Parallel()
 	root, yes := int64(0), true

@@ -18,8 +18,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// hardenedTable is what docs/install.md says of the two profiles; what the test asserts is
-// the same.
+// hardenedTable is the table of the two profiles in docs/install.md; the test checks the same
+// facts.
 func hardenedTable() []string {
 	p, h := privileged(), withoutPrivileges()
 	return []string{
@@ -36,8 +36,8 @@ func hardenedTable() []string {
 	}
 }
 
-// withoutPrivileges is what the hardened profile makes of faults: listeners of pods can't be
-// looked at.
+// withoutPrivileges returns how the hardened profile reports faults: it can't inspect listeners of
+// pods.
 func withoutPrivileges() profile {
 	return profile{
 		queueFull: "ProbeTargetTimeout", queueSays: "SYN unanswered",
@@ -45,8 +45,8 @@ func withoutPrivileges() profile {
 	}
 }
 
-// hardened: with capabilities in place of privileges. What lacks then is reported, and the rest
-// is seen as before.
+// hardened uses capabilities instead of a privileged container. The agent reports what is missing,
+// and detects the rest as before.
 func (c *cluster) hardened(t *testing.T) {
 	page, err := os.ReadFile(root("docs", "install.md"))
 	if err != nil {
@@ -57,7 +57,7 @@ func (c *cluster) hardened(t *testing.T) {
 			t.Errorf("docs/install.md does not have: %s", row)
 		}
 	}
-	// A gauge sees from its first measurement on.
+	// A gauge works only after its first measurement.
 	var before map[string]bool
 	await.UntilShown(t, "all sources of a privileged agent", time.Minute, func() (bool, string) {
 		before = c.sources(t)
@@ -77,8 +77,8 @@ func (c *cluster) hardened(t *testing.T) {
 	c.faultsWith(t, withoutPrivileges())
 }
 
-// capabilities returns those of the chart's hardened profile that root of this machine has,
-// as JSON: a container that asks for others does not start.
+// capabilities returns, as JSON, the capabilities of the chart's hardened profile that root has on
+// this machine: a container with others would not start.
 func capabilities(t testing.TB) string {
 	t.Helper()
 	text, err := os.ReadFile(root("deploy", "chart", "kernosis", "values.yaml"))
@@ -119,7 +119,7 @@ func capabilities(t testing.TB) string {
 	return string(text)
 }
 
-// sources returns those of the agent that see, and those that don't.
+// sources returns the agent's sources and whether each works.
 func (c *cluster) sources(t testing.TB) (all map[string]bool) {
 	t.Helper()
 	all = map[string]bool{}

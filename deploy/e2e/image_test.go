@@ -9,14 +9,14 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
-// Tags of one and the same program: an upgrade that can be distinguished.
+// Tags of the same program, so that an upgrade is visible.
 const (
 	tagOne = "e2e-1"
 	tagTwo = "e2e-2"
 )
 
-// images packs Kernosis as `make image` does, for this machine alone, and has the node know
-// it under both tags.
+// images packs Kernosis like `make image`, for this machine only, and imports it into the node
+// under both tags.
 func (c *cluster) images(t *testing.T) {
 	t.Helper()
 	c.image = "kernosis/kernosis"

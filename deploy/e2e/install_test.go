@@ -18,8 +18,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest/node"
 )
 
-// install runs helm with the chart and the test's values, and returns once it says that
-// all is ready.
+// install runs helm with the chart and the test's values, and waits until it reports that
+// everything is ready.
 func (c *cluster) install(t testing.TB, verb string, args ...string) {
 	t.Helper()
 	c.runHelm(t, append([]string{
@@ -28,7 +28,7 @@ func (c *cluster) install(t testing.TB, verb string, args ...string) {
 	}, args...)...)
 }
 
-// runHelm runs it in the system namespace.
+// runHelm runs helm in the system namespace.
 func (c *cluster) runHelm(t testing.TB, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), c.helm, append([]string{"--kubeconfig", c.config, "--namespace", system}, args...)...)
@@ -41,7 +41,7 @@ func (c *cluster) runHelm(t testing.TB, args ...string) string {
 	return string(out)
 }
 
-// installed is what `helm install` leads to: all runs as the chart says, and reports.
+// installed checks the result of `helm install`: everything runs as configured, and reports.
 func (c *cluster) installed(t *testing.T) {
 	c.install(t, "install")
 	c.runs(t)
@@ -89,8 +89,7 @@ func (c *cluster) installed(t *testing.T) {
 	}
 }
 
-// runs waits until each component has all its pods, all ready, and none that was started
-// again.
+// runs waits until each component has all its pods, all ready and without restarts.
 func (c *cluster) runs(t testing.TB) {
 	t.Helper()
 	await.UntilShown(t, "pods that are ready", time.Minute, func() (bool, string) {
@@ -112,8 +111,7 @@ func (c *cluster) runs(t testing.TB) {
 	}
 }
 
-// user returns the number of the one that a container's process runs as, by the kernel's
-// word.
+// user returns the UID that a container's process runs as, according to the kernel.
 func (c *cluster) user(t testing.TB, pod *corev1.Pod, container string) string {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.process(t, pod, container)))
@@ -125,7 +123,7 @@ func (c *cluster) user(t testing.TB, pod *corev1.Pod, container string) string {
 	return who
 }
 
-// process returns the one that a container was started with.
+// process returns the main process of a container.
 func (c *cluster) process(t testing.TB, pod *corev1.Pod, container string) int {
 	t.Helper()
 	all := c.Processes(t, pod, container)
@@ -135,7 +133,7 @@ func (c *cluster) process(t testing.TB, pod *corev1.Pod, container string) int {
 	return all[0]
 }
 
-// metrics returns the agent's, as scraped from its pod by whoever may.
+// metrics returns the agent's metrics, scraped from its pod with the right to do so.
 func (c *cluster) metrics(t testing.TB) kubetest.Metrics {
 	t.Helper()
 	pods := c.of(t, "agent")
@@ -148,7 +146,7 @@ func (c *cluster) metrics(t testing.TB) kubetest.Metrics {
 	}
 	token := c.reader(t)
 	var text []byte
-	// An agent asks about few new tokens a second, and each reader here has one of its own.
+	// An agent reviews only a few new tokens per second, and each reader here has its own.
 	await.UntilShown(t, "metrics", 60*time.Second, func() (bool, string) {
 		var err error
 		text, err = c.Get(t.Context(), url, token)
@@ -160,7 +158,7 @@ func (c *cluster) metrics(t testing.TB) kubetest.Metrics {
 	return kubetest.ParseMetrics(t, text)
 }
 
-// reader returns the token of somebody who may read metrics, by the chart's role.
+// reader returns the token of a service account that may read metrics, by the chart's role.
 func (c *cluster) reader(t testing.TB) string {
 	t.Helper()
 	const name = "reader"

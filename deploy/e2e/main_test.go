@@ -1,5 +1,5 @@
-// Package e2e_test installs Kernosis by its chart on a real node, as people do, and runs
-// through what happens to it from then on. See docs/testing.md.
+// Package e2e_test installs Kernosis with its chart on a real node, as users do, and tests the life
+// of the installation from then on. See docs/testing.md.
 package e2e_test
 
 import (
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	if inject.RunChild(os.Args) {
 		return
 	}
-	// What happens at the same time waits for the most part, however few CPUs there are.
+	// Parallel steps mostly wait, however few CPUs there are.
 	flag.Parse()
 	if err := flag.Set("test.parallel", "16"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -50,16 +50,16 @@ func TestMain(m *testing.M) {
 	os.Exit(machine.Run(m))
 }
 
-// cluster is the one of the test, with Kernosis in it.
+// cluster is the test's cluster, with Kernosis in it.
 type cluster struct {
 	*node.Node
 
-	api    *kubernetes.Clientset // may do everything
-	kinds  client.Client         // the same, for Kernosis' own kinds
-	config string                // kubeconfig of that user
+	api    *kubernetes.Clientset // with all rights
+	kinds  client.Client         // the same, for Kernosis' CRDs
+	config string                // kubeconfig of this user
 	helm   string                // programs
 	kubect string
-	pods   string // namespace of the pods that something happens to
+	pods   string // namespace of the pods with faults
 	image  string // name without tag
 }
 
@@ -75,7 +75,8 @@ func newCluster(t *testing.T) *cluster {
 	}
 }
 
-// Each step begins with what the one before has left, as in the life of an installation.
+// Each step starts from the state that the previous one has left, as in the life of an
+// installation.
 func TestEndToEnd(t *testing.T) {
 	testall.Only(t)
 	c := newCluster(t)
@@ -89,7 +90,7 @@ func TestEndToEnd(t *testing.T) {
 	for _, step := range []struct {
 		name string
 		run  func(*testing.T)
-		must bool // nothing of what follows can work without
+		must bool // the following steps need it to succeed
 	}{
 		{"installed", c.installed, true},
 		{"faults in pods are reported", c.faults, false},
@@ -113,7 +114,7 @@ func TestEndToEnd(t *testing.T) {
 	}
 }
 
-// kubectl runs it and returns what it prints.
+// kubectl runs kubectl and returns its output.
 func (c *cluster) kubectl(t testing.TB, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), c.kubect, append([]string{"--kubeconfig", c.config}, args...)...).CombinedOutput()
@@ -133,7 +134,7 @@ func (c *cluster) of(t testing.TB, component string) []corev1.Pod {
 	return list.Items
 }
 
-// describe is what a failure shows.
+// describe returns what a failed test prints.
 func (c *cluster) describe() string {
 	var b strings.Builder
 	for _, args := range [][]string{
@@ -151,5 +152,5 @@ func (c *cluster) describe() string {
 	return b.String()
 }
 
-// root is the folder of the checkout.
+// root returns a path in the checkout.
 func root(parts ...string) string { return filepath.Join(append([]string{"..", ".."}, parts...)...) }

@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
 )
 
-// kills are those of one pod's children, of which each is reported once, whatever happens to
+// kills counts OOM kills of one pod's children. Each must be reported once, whatever happens to
 // Kernosis meanwhile.
 type kills struct {
 	c    *cluster
@@ -29,20 +29,20 @@ func (c *cluster) kills(t *testing.T, name string) *kills {
 	return k
 }
 
-// one has one more child killed.
+// one causes one more kill.
 func (k *kills) one(t testing.TB) {
 	t.Helper()
 	k.c.setMode(t, k.pod, fault.ChildKilled)
 	k.made++
 }
 
-// reported waits until every kill is reported, and none twice.
+// reported waits until every kill is reported exactly once.
 func (k *kills) reported(t testing.TB) {
 	t.Helper()
 	k.c.reported(t, k.pod, "OOMKilling", k.made)
 }
 
-// signal sends one to the process of a pod's container.
+// signal sends a signal to the process of a pod's container.
 func (c *cluster) signal(t testing.TB, pod *corev1.Pod, container string, s syscall.Signal) {
 	t.Helper()
 	if err := syscall.Kill(c.process(t, pod, container), s); err != nil {
@@ -50,7 +50,7 @@ func (c *cluster) signal(t testing.TB, pod *corev1.Pod, container string, s sysc
 	}
 }
 
-// restarted waits until a pod's container was started again, and is ready.
+// restarted waits until a pod's container has been restarted and is ready.
 func (c *cluster) restarted(t testing.TB, before *corev1.Pod) {
 	t.Helper()
 	was := before.Status.ContainerStatuses[0].RestartCount
@@ -59,7 +59,7 @@ func (c *cluster) restarted(t testing.TB, before *corev1.Pod) {
 	})
 }
 
-// agentKilled: what happens while there is no agent is reported by the next.
+// agentKilled checks that faults while no agent runs are reported by the next one.
 func (c *cluster) agentKilled(t *testing.T) {
 	c.neverUnknown(t)
 	k := c.kills(t, "agent-killed")
@@ -71,8 +71,8 @@ func (c *cluster) agentKilled(t *testing.T) {
 	k.reported(t)
 }
 
-// agentDeleted: the DaemonSet makes another pod, which goes on from the state on the node, and
-// with what the programs have recorded meanwhile: they stay.
+// agentDeleted checks that the DaemonSet's new pod continues from the state on the node, and with
+// the records of the BPF programs, which stay attached.
 func (c *cluster) agentDeleted(t *testing.T) {
 	c.neverUnknown(t)
 	k := c.kills(t, "agent-deleted")
@@ -87,8 +87,8 @@ func (c *cluster) agentDeleted(t *testing.T) {
 	}
 }
 
-// kubeletRestarted is as much of a reboot as can be had without one: while kubelet is away,
-// all processes of Kernosis are killed.
+// kubeletRestarted simulates a reboot as far as possible: while kubelet is stopped, all processes
+// of Kernosis are killed.
 func (c *cluster) kubeletRestarted(t *testing.T) {
 	c.neverUnknown(t)
 	k := c.kills(t, "kubelet-restarted")
@@ -107,7 +107,7 @@ func (c *cluster) kubeletRestarted(t *testing.T) {
 	k.reported(t)
 }
 
-// serverRestarted: what happens while the API server is away is reported when it is back.
+// serverRestarted checks that faults during an outage of the API server are reported afterwards.
 func (c *cluster) serverRestarted(t *testing.T) {
 	c.neverUnknown(t)
 	k := c.kills(t, "server-restarted")
@@ -120,7 +120,7 @@ func (c *cluster) serverRestarted(t *testing.T) {
 	if now := c.Pod(t, a); now.Status.ContainerStatuses[0].RestartCount != a.Status.ContainerStatuses[0].RestartCount {
 		t.Errorf("the agent was started again: %+v", now.Status.ContainerStatuses[0].LastTerminationState)
 	}
-	// A controller whose leadership has run out meanwhile ends, and begins anew.
+	// A controller whose leadership has expired meanwhile exits and is restarted.
 	await.UntilShown(t, "ready controllers", time.Minute, func() (bool, string) {
 		ready := 0
 		for _, p := range c.of(t, "controller") {

@@ -18,14 +18,14 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// pins is where an agent keeps its programs attached.
+// pins is the folder where an agent pins its programs.
 const pins = "/sys/fs/bpf/kernosis"
 
-// uninstalled: nothing of Kernosis stays on the Node or in the namespace, but for the kinds
-// and what people have written of them.
+// uninstalled checks that nothing of Kernosis is left on the Node or in the namespace, except the
+// CRDs and their objects.
 func (c *cluster) uninstalled(t *testing.T) {
 	own := c.ownTypes(t)
-	// One of somebody else's: it has to stay.
+	// Conditions of others must stay.
 	kubelets := len(c.conditions(t)) - len(own)
 	c.runHelm(t, "uninstall", release, "--wait", "--timeout", "3m")
 	for kind := range c.conditions(t) {
@@ -56,7 +56,7 @@ func (c *cluster) uninstalled(t *testing.T) {
 		}
 		return len(pods.Items) == 0, strconv.Itoa(len(pods.Items))
 	})
-	// Its programs, too: an agent that is only replaced leaves them to the next.
+	// The BPF programs must be gone too: an agent that is only replaced leaves them to the next.
 	if err := c.In(func() error {
 		if _, err := os.Stat(pins); !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("programs are left: %s: %w", pins, err)
@@ -77,7 +77,7 @@ func (c *cluster) uninstalled(t *testing.T) {
 	}
 }
 
-// reinstalled: where it was before it works as if it had not been.
+// reinstalled checks that an installation after an uninstallation works like the first one.
 func (c *cluster) reinstalled(t *testing.T) {
 	c.install(t, "install", "--set", "uninstall.crds=true")
 	c.runs(t)
@@ -85,7 +85,7 @@ func (c *cluster) reinstalled(t *testing.T) {
 	c.kills(t, "installed-again")
 }
 
-// uninstalledWithKinds: asked to, the chart takes its kinds and all Diagnoses along.
+// uninstalledWithKinds checks that the chart, if configured to, deletes its CRDs and all Diagnoses.
 func (c *cluster) uninstalledWithKinds(t *testing.T) {
 	// Helm waits for the Job; the API server may take minutes for a kind (see TestKinds in
 	// deploy/install).

@@ -12,8 +12,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// upgraded: another image and another setting. Agents end and begin without being taken
-// for silent, go on from their state, and a Job brings the kinds up to date.
+// upgraded upgrades to another image and another setting. Agents are replaced without being
+// considered silent, continue from their state, and a Job updates the CRDs.
 func (c *cluster) upgraded(t *testing.T) {
 	c.neverUnknown(t)
 	k := c.kills(t, "upgraded")
@@ -33,7 +33,7 @@ func (c *cluster) upgraded(t *testing.T) {
 	}
 	c.runs(t)
 	k.one(t)
-	k.reported(t) // of the same series: what was reported before is known
+	k.reported(t) // in the same series: the new agent knows what was reported
 	if events := c.series(t, k); events != 1 {
 		t.Errorf("the kills before and after are %d Events", events)
 	}
@@ -47,7 +47,7 @@ func (c *cluster) upgraded(t *testing.T) {
 	c.jobRan(t, "crds")
 }
 
-// series returns how many Events report the kills.
+// series returns the number of Events that report the kills.
 func (c *cluster) series(t testing.TB, k *kills) (n int) {
 	t.Helper()
 	for _, e := range c.Events(t, k.pod) {
@@ -58,7 +58,7 @@ func (c *cluster) series(t testing.TB, k *kills) (n int) {
 	return n
 }
 
-// jobRan waits for the Event that a hook's Job has completed; Helm deletes the Job then.
+// jobRan waits for the Event that a hook's Job has completed, as Helm then deletes the Job.
 func (c *cluster) jobRan(t testing.TB, what string) {
 	t.Helper()
 	await.UntilShown(t, "Job of "+what, 30*time.Second, func() (bool, string) {
@@ -77,7 +77,7 @@ func (c *cluster) jobRan(t testing.TB, what string) {
 	})
 }
 
-// degraded: an agent that is not given what it needs does the rest, and says what lacks.
+// degraded checks that an agent without all it needs does the rest and reports what is missing.
 func (c *cluster) degraded(t *testing.T) {
 	c.install(t, "upgrade", "--set", "agent.hostRoot=parts", "--set-json", `agent.hostPaths=["/sys"]`)
 	c.runs(t)

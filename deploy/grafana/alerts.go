@@ -1,6 +1,6 @@
 package grafana
 
-// docs is the folder of the documentation. The chart replaces it with its own address.
+// docs is the URL of the documentation. The chart replaces it with its configured one.
 const docs = "https://github.com/kernosis/kernosis/blob/main/docs/"
 
 // alertSeries selects the alerts that a dashboard shows.
@@ -12,7 +12,7 @@ func (b *board) alertSeries() string {
 	return "ALERTS{" + matchers + "}"
 }
 
-// annotation marks when alerts fire, in all panels that have a time axis.
+// annotation marks the times when alerts fire in all panels with a time axis.
 func (b *board) annotation() object {
 	return object{
 		"datasource": prometheus(), "enable": true, "expr": inCluster(b.alertSeries()), "hide": false, "iconColor": "red", "name": "Alerts",
@@ -20,8 +20,8 @@ func (b *board) annotation() object {
 	}
 }
 
-// alertTable lists the alerts that fire, with their pages. Grafana's own list of alerts needs the
-// name of a data source, which these dashboards leave to people.
+// alertTable lists the firing alerts with links to their runbooks. Grafana's own alert list needs
+// the name of a data source, which these dashboards let the user choose.
 func (b *board) alertTable(w int) graph {
 	return graph{
 		kind: rowsOf, w: w, title: "Firing alerts", none: "No alert fires.",
@@ -34,7 +34,7 @@ func (b *board) alertTable(w int) graph {
 	}
 }
 
-// runbookOf adds the labels folder and page to alerts: where the page of each is.
+// runbookOf adds the labels folder and page to alerts, which locate the page of each.
 func runbookOf(expr string) string {
 	for _, r := range []struct{ label, value, alert string }{
 		{"folder", "problems", ".+"},
@@ -49,15 +49,15 @@ func runbookOf(expr string) string {
 	return expr
 }
 
-// services are the alerts on services of nodes, which have one page together.
+// services matches the alerts on services of nodes, which share one page.
 const services = "APIServerUnreachable|ContainerRuntimeUnhealthy|DNSUnreachable|KubeProxyUnhealthy|KubeletUnhealthy"
 
-// runbookLink leads from an alert in a table to its page.
+// runbookLink returns a link from an alert in a table to its page.
 func runbookLink() dataLink {
 	return dataLink{TargetBlank: true, Title: "Runbook", URL: docs + "${__data.fields.Folder}/${__data.fields.Runbook}.md"}
 }
 
-// firingTable lists the problems that fire, with what they affect.
+// firingTable lists the firing problems and what they affect.
 func firingTable(w int, matchers string) graph {
 	return graph{
 		kind: rowsOf, w: w, title: "Firing problems", none: "No problem fires.",

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// board is a dashboard as these files define it.
+// board defines a dashboard.
 type board struct {
 	uid, title, description string
-	alerts                  string // matchers of the alerts that the dashboard shows, besides the product's
+	alerts                  string // matchers of the alerts that the dashboard shows, in addition to the product's
 	variables               []variable
-	rows                    []row // the first one is open, the others are collapsed
+	rows                    []row // the first one is open, the others collapsed
 }
 
 // row is a heading with panels below it.
@@ -19,11 +19,11 @@ type row struct {
 	panels []graph
 }
 
-// variable is one that people choose; its values are those of a label.
+// variable is a dashboard variable; its values are the values of a label.
 type variable struct {
 	name, label string
 	metric, of  string // selector and label
-	many        bool   // several, or all, may be chosen
+	many        bool   // allows several values, or all
 }
 
 // kind is the type of a panel.
@@ -37,38 +37,38 @@ const (
 	heat      kind = "heatmap"
 	rowsOf    kind = "table"
 	words     kind = "text"
-	schema         = 39 // of Grafana 11
+	schema         = 39 // schema version of Grafana 11
 	fullWidth      = 24
 )
 
-// graph is a panel as these files define it.
+// graph defines a panel.
 type graph struct {
 	kind        kind
-	title, text string // text says what the panel shows and what is normal; of words it is the content
-	w           int    // 0: its kind's
-	unit        string // empty: a number of things
-	none        string // shown where there is no data; empty: "No data"
-	page        string // of docs, which explains the panel: "problems/RecordsLost"
+	title, text string // text describes the panel and what is normal; for words it is the content
+	w           int    // 0 for the default of the kind
+	unit        string // empty for a count
+	none        string // shown if there is no data; empty: "No data"
+	page        string // page in docs that explains the panel: "problems/RecordsLost"
 	queries     []query
-	warn, crit  float64 // thresholds; 0: none
-	badBelow    bool    // the thresholds are for what is too little: green from warn on
+	warn, crit  float64 // thresholds; 0 if there is none
+	badBelow    bool    // low values are bad: green from warn on
 	mappings    []any
 	stack       bool
 	links       []dataLink
-	names       map[string]string // of a table's columns; "" leaves one out
-	hidden      []string          // columns that only links use
-	value       string            // name of a table's column of values; empty: left out
+	names       map[string]string // of a table's columns; "" hides one
+	hidden      []string          // columns that are used only by links
+	value       string            // name of a table's value column; empty to hide it
 }
 
-// query is one of a panel's.
+// query is a query of a panel.
 type query struct{ expr, legend string }
 
 func one(expr, legend string) []query { return []query{{expr, legend}} }
 
-// object is one of JSON, as Grafana reads it.
+// object is a JSON object in Grafana's format.
 type object = map[string]any
 
-// dataLink is a link of a value, or of a panel.
+// dataLink is a link from a value or a panel.
 type dataLink struct {
 	TargetBlank bool   `json:"targetBlank,omitempty"`
 	Title       string `json:"title"`
@@ -77,8 +77,8 @@ type dataLink struct {
 
 func prometheus() object { return object{"type": "prometheus", "uid": "${datasource}"} }
 
-// inCluster adds the cluster variable to each selector of an expression. Where no series has the
-// label cluster, the variable's only value is all of them, which an absent label matches too.
+// inCluster adds the cluster variable to each selector of an expression. If no series has the label
+// cluster, the variable's only value is "all", which matches an absent label too.
 func inCluster(expr string) string {
 	const metric = `\b(ALERTS|(?:kernosis|problem|process|workqueue|controller_runtime|rest_client|leader_election)_[a-z_]+)\b(\{)?`
 	return regexp.MustCompile(metric).ReplaceAllStringFunc(expr, func(found string) string {
@@ -89,7 +89,7 @@ func inCluster(expr string) string {
 	})
 }
 
-// dashboard makes what Grafana reads.
+// dashboard returns the dashboard in Grafana's format.
 func (b *board) dashboard() object {
 	cluster := variable{name: "cluster", label: "Cluster", metric: "kernosis_build_info", of: "cluster", many: true}
 	variables := []object{{
@@ -101,7 +101,7 @@ func (b *board) dashboard() object {
 	}
 	return object{
 		"annotations": object{"list": []object{b.annotation()}}, "description": b.description, "editable": true, "refresh": "30s", "schemaVersion": schema,
-		"graphTooltip": 1, // the cross-hair is shared
+		"graphTooltip": 1, // shared crosshair
 		"tags":         []string{"kernosis"}, "time": object{"from": "now-3h", "to": "now"}, "timepicker": object{}, "timezone": "browser",
 		"title": b.title, "uid": b.uid, "version": 1, "templating": object{"list": variables}, "panels": b.panels(),
 		"links": []object{
@@ -117,7 +117,7 @@ func (b *board) dashboard() object {
 	}
 }
 
-// panels flow from left to right. Those of collapsed rows are inside their rows.
+// panels lays out the panels from left to right. Panels of collapsed rows are inside their rows.
 func (b *board) panels() []object {
 	var all []object
 	id, y := 0, 0

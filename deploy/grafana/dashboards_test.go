@@ -18,7 +18,7 @@ import (
 	"github.com/kernosis/kernosis/deploy/monitoringtest"
 )
 
-// The files are what the generator writes, and nothing else is there.
+// The folder contains exactly the generator's files.
 func TestFiles(t *testing.T) {
 	files, err := grafana.Files()
 	if err != nil {
@@ -48,8 +48,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// Each dashboard has what Grafana needs, few panels in view, places that do not overlap, and
-// links that lead to another one.
+// Each dashboard has what Grafana needs, few visible panels, no overlaps, and links to another
+// dashboard.
 func TestDashboards(t *testing.T) {
 	all := monitoringtest.Dashboards(t)
 	if len(all) != 5 {
@@ -93,7 +93,7 @@ func TestDashboards(t *testing.T) {
 	}
 }
 
-// checkPlaces checks ids, places and titles. A collapsed row is a grid of its own.
+// checkPlaces checks ids, positions and titles. A collapsed row has a grid of its own.
 func checkPlaces(t *testing.T, d *monitoringtest.Dashboard) {
 	t.Helper()
 	ids, names := map[int]bool{}, map[string]bool{}
@@ -129,7 +129,7 @@ func checkPlaces(t *testing.T, d *monitoringtest.Dashboard) {
 	}
 }
 
-// checkPanel checks what a panel says and asks for.
+// checkPanel checks a panel's texts and queries.
 func checkPanel(t *testing.T, where string, p *monitoringtest.Panel) {
 	t.Helper()
 	if p.Type == "text" {
@@ -166,7 +166,7 @@ func checkPanel(t *testing.T, where string, p *monitoringtest.Panel) {
 	}
 }
 
-// Links to the documentation lead to pages.
+// Links to the documentation point to existing pages.
 func TestLinksToPages(t *testing.T) {
 	n := 0
 	for _, d := range monitoringtest.Dashboards(t) {
@@ -182,7 +182,7 @@ func TestLinksToPages(t *testing.T) {
 	}
 }
 
-// The tables of alerts link each alert to the page that its annotation names.
+// The tables of alerts link each alert to the page in its annotation.
 func TestTablesOfAlertsLinkToRunbooks(t *testing.T) {
 	var exprs []string
 	for _, d := range monitoringtest.Dashboards(t) {
@@ -230,8 +230,8 @@ func TestTablesOfAlertsLinkToRunbooks(t *testing.T) {
 	}
 }
 
-// Each query asks for metrics and labels that there are, by variables that are defined, the
-// cluster among them; its legend names labels that its series have.
+// Each query uses existing metrics and labels, and defined variables, including the cluster; its
+// legend uses labels that its series have.
 func TestQueries(t *testing.T) {
 	catalog := monitoringtest.Catalog(t)
 	for _, d := range monitoringtest.Dashboards(t) {
@@ -296,7 +296,7 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// Prometheus can read each query.
+// Prometheus can parse each query.
 func TestPromtoolReadsTheQueries(t *testing.T) {
 	promtool := monitoringtest.Program(t, "promtool")
 	type rule struct {
@@ -330,8 +330,7 @@ func TestPromtoolReadsTheQueries(t *testing.T) {
 	}
 }
 
-// The cluster variable selects the series of a cluster; with "All" it selects those without the
-// label too.
+// The cluster variable selects the series of a cluster; "All" includes series without the label.
 func TestClusterVariable(t *testing.T) {
 	promtool := monitoringtest.Program(t, "promtool")
 	var expr string

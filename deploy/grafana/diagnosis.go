@@ -1,6 +1,6 @@
 package grafana
 
-// diagnosis is about Diagnoses and repairs.
+// diagnosis returns the dashboard of Diagnoses and repairs.
 func diagnosis() *board {
 	b := &board{
 		uid: uidDiagnosis, title: "Kernosis / Diagnosis and remediation", description: "Diagnoses and their results, and repairs that were made or held back.",

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Files returns the dashboards by the names of their files.
+// Files returns the dashboards by file name.
 func Files() (map[string][]byte, error) {
 	out := map[string][]byte{}
 	for name, d := range map[string]*board{
@@ -14,7 +14,7 @@ func Files() (map[string][]byte, error) {
 	} {
 		var b bytes.Buffer
 		enc := json.NewEncoder(&b)
-		enc.SetEscapeHTML(false) // queries have < and >
+		enc.SetEscapeHTML(false) // queries contain < and >
 		enc.SetIndent("", "  ")
 		if err := enc.Encode(d.dashboard()); err != nil {
 			return nil, fmt.Errorf("dashboard %s: %w", name, err)

@@ -1,6 +1,6 @@
 package grafana
 
-// Names by which dashboards link to each other.
+// UIDs by which dashboards link to each other.
 const (
 	uidFleet     = "kernosis-fleet"
 	uidNode      = "kernosis-node"
@@ -9,7 +9,7 @@ const (
 	uidKernosis  = "kernosis-self"
 )
 
-// fleet is about all nodes.
+// fleet returns the dashboard of all nodes.
 func fleet() *board {
 	toNode := []dataLink{nodeLink("${__field.labels.node}")}
 	b := &board{uid: uidFleet, title: "Kernosis / Fleet", description: "All nodes: firing problems, and whether detection works."}

@@ -1,6 +1,6 @@
 package grafana
 
-// kernosis is about Kernosis itself.
+// kernosis returns the dashboard of Kernosis itself.
 func kernosis() *board {
 	toNode := []dataLink{nodeLink("${__field.labels.node}")}
 	b := &board{

@@ -3,7 +3,7 @@ package grafana
 // ofNode selects the chosen node.
 const ofNode = `node="$node"`
 
-// node is about one node.
+// node returns the dashboard of one node.
 func node() *board {
 	b := &board{
 		uid: uidNode, title: "Kernosis / Node", description: "One node: its problems and conditions, what was reported, and its agent.", alerts: ofNode,

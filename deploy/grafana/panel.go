@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// size is a panel's size.
+// size returns the size of a panel.
 func (g *graph) size() (w, h int) {
 	w, h = 8, 8
 	switch g.kind {
@@ -54,8 +54,8 @@ func (g *graph) panel() object {
 	return p
 }
 
-// columns names the columns of a table. Nodes, pods and alerts in it link to their dashboards and
-// pages.
+// columns names the columns of a table and links nodes, pods and alerts in it to their dashboards
+// and pages.
 func (g *graph) columns() (transformations, overrides []object) {
 	exclude, rename := object{"Time": true}, object{}
 	for name, as := range g.names {
@@ -88,7 +88,7 @@ func (g *graph) columns() (transformations, overrides []object) {
 	return []object{{"id": "organize", "options": object{"excludeByName": exclude, "indexByName": g.order(), "renameByName": rename}}}, overrides
 }
 
-// order is that of a table's columns, the most important first.
+// order returns the order of a table's columns, most important first.
 func (g *graph) order() object {
 	out := object{}
 	for _, column := range []string{
@@ -107,7 +107,7 @@ func (g *graph) defaults() object {
 		"color": object{"mode": "palette-classic"}, "mappings": []any{}, "noValue": cmp.Or(g.none, "No data"), "unit": g.unit,
 		"thresholds": object{"mode": "absolute", "steps": g.steps()},
 	}
-	if g.unit == "" { // a number of things: increase() gives parts of them
+	if g.unit == "" { // a number of things: show no decimals, although increase() returns fractions
 		d["unit"], d["decimals"] = "none", 0
 	}
 	if g.mappings != nil {
@@ -186,12 +186,12 @@ func (g *graph) options() object {
 	return object{"legend": legend, "tooltip": object{"mode": "multi", "sort": "desc"}}
 }
 
-// legend reports whether a panel needs one: a single series is what the title says.
+// legend reports whether a panel needs a legend: the title describes a single series.
 func (g *graph) legend() bool {
 	return len(g.queries) > 1 || strings.Contains(g.queries[0].legend, "{{")
 }
 
-// mapped is a mapping of numbers to words.
+// mapped returns a mapping of numbers to words.
 func mapped(words map[string][2]string) []any {
 	options := object{}
 	i := 0
@@ -202,18 +202,18 @@ func mapped(words map[string][2]string) []any {
 	return []any{object{"type": "value", "options": options}}
 }
 
-// nodeLink leads to a node's dashboard.
+// nodeLink returns a link to a node's dashboard.
 func nodeLink(node string) dataLink {
 	return dataLink{Title: "Node", URL: "/d/" + uidNode + "?${datasource:queryparam}&${cluster:queryparam}&var-node=" + node + "&${__url_time_range}"}
 }
 
-// podLink leads from a pod in a table to its probes.
+// podLink returns a link from a pod in a table to its probes.
 func podLink() dataLink {
 	return dataLink{Title: "Probes", URL: "/d/" + uidProbes + "?${datasource:queryparam}&${cluster:queryparam}&var-namespace=${__data.fields.Namespace}&var-pod=${__value.text}&${__url_time_range}"}
 }
 
-// rise is by how much counters have grown. Unlike increase() it includes the first count of a
-// counter that was absent before. It misses what was counted before a restart.
+// rise returns an expression for the increase of counters. Unlike increase() it includes the first
+// count of a counter that was absent before, but misses what was counted before a restart.
 func rise(counter, within string) string {
 	return "clamp_min(" + counter + " - (" + counter + " offset " + within + " or " + counter + " * 0), 0)"
 }

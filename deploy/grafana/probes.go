@@ -3,7 +3,7 @@ package grafana
 // ofProbes selects the chosen pods and types of probes.
 const ofProbes = `namespace=~"$namespace", pod=~"$pod", probe_type=~"$probe_type"`
 
-// probes is about probes of pods and of nodes' services.
+// probes returns the dashboard of the probes of pods and of nodes' services.
 func probes() *board {
 	b := &board{
 		uid: uidProbes, title: "Kernosis / Probes", description: "Kubelet's probes of pods: which fail, and why.", alerts: `alertname=~"Probe.*"`,

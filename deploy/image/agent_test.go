@@ -14,13 +14,13 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// As root and with the host's capabilities, as an agent's pod, the image's program loads
-// its BPF programs; nothing of the image is in its way.
+// As root and with the capabilities of the host, like an agent's pod, the program in the image can
+// load its BPF programs; nothing in the image prevents that.
 func TestTheAgentsProgramsLoadInTheImage(t *testing.T) {
 	needRoot(t)
 	runc := find(t, "runc")
 	dir := t.TempDir()
-	// A copy: runc makes the places that it mounts to.
+	// A copy, because runc creates mount points.
 	if err := os.CopyFS(filepath.Join(dir, "root"), os.DirFS(filepath.Join(imageRoot(t), "root"))); err != nil {
 		t.Fatal(err)
 	}
@@ -57,8 +57,8 @@ func TestTheAgentsProgramsLoadInTheImage(t *testing.T) {
 	}
 }
 
-// writeSpec writes what runc is to run: a program on the machine's processes and network,
-// as an agent's pod, with a root that can't be written to.
+// writeSpec writes the configuration for runc: a program with the machine's processes and network,
+// like an agent's pod, and a read-only root.
 func writeSpec(t *testing.T, bundle, group string, args ...string) {
 	t.Helper()
 	all := []string{

@@ -18,13 +18,13 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// imageName is where containerd and docker look for an image's whole name in an archive;
-// the annotation that is standardised has the tag alone.
+// imageName is the annotation in which containerd and docker look for an image's full name in an
+// archive. The standard annotation contains only the tag.
 const imageName = "io.containerd.image.name"
 
-// reference returns the whole name of an image. Runtimes call one that names no registry
-// by that of their default one, and find it by this name only. The tag has no v, as the
-// versions of charts, which ask for it.
+// reference returns the full name of an image. Runtimes add their default registry to a name
+// without one, and find the image only under the full name. The tag has no leading v, like the
+// chart versions that refer to it.
 func reference(name, version string) (dist.NamedTagged, error) {
 	named, err := dist.ParseNormalizedNamed(name)
 	if err != nil {
@@ -40,14 +40,14 @@ func reference(name, version string) (dist.NamedTagged, error) {
 	return tagged, nil
 }
 
-// archive is an OCI image layout in the making.
+// archive is an OCI image layout under construction.
 type archive struct {
 	blobs   map[digest.Digest][]byte
 	created time.Time
 }
 
-// write writes the image for all platforms as a tar, and returns the digest by which a
-// registry will know it.
+// write writes the image for all platforms as a tar and returns the digest that a registry will use
+// for it.
 func (b *builder) write(w io.Writer, ref dist.NamedTagged) (digest.Digest, error) {
 	a := &archive{blobs: map[digest.Digest][]byte{}, created: b.created}
 	index := ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex, Annotations: b.about()}
@@ -62,15 +62,15 @@ func (b *builder) write(w io.Writer, ref dist.NamedTagged) (digest.Digest, error
 	if err != nil {
 		return "", err
 	}
-	// One name for one image of all platforms: several of the same name in the archive
-	// would replace each other.
+	// Name only the index for all platforms: several images of the same name in an archive would
+	// replace each other.
 	image.Annotations = map[string]string{imageName: ref.String(), ocispec.AnnotationRefName: ref.Tag()}
 	return image.Digest, a.write(w, ocispec.Index{
 		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{image},
 	})
 }
 
-// about are the labels of an image.
+// about returns the labels of an image.
 func (b *builder) about() map[string]string {
 	about := map[string]string{
 		ocispec.AnnotationTitle:       "kernosis",
@@ -92,7 +92,7 @@ func (b *builder) manifest(a *archive, p *program) (ocispec.Descriptor, error) {
 		Created: &b.created, Platform: p.platform,
 		Config: ocispec.ImageConfig{
 			User: user, Entrypoint: []string{"/" + programPath}, WorkingDir: "/", Labels: b.about(),
-			// For images that are made of this one, and check programs mounted into it.
+			// For derived images and for check programs mounted into this one.
 			Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 		},
 		RootFS: ocispec.RootFS{Type: "layers"},
@@ -125,7 +125,7 @@ func (b *builder) manifest(a *archive, p *program) (ocispec.Descriptor, error) {
 	return d, err
 }
 
-// pack compresses as all runtimes and registries know.
+// pack compresses with gzip, which all runtimes and registries support.
 func pack(text []byte) ([]byte, error) {
 	var buf bytes.Buffer
 	w, err := gzip.NewWriterLevel(&buf, gzip.BestCompression)
@@ -162,7 +162,7 @@ func (a *archive) write(w io.Writer, index ocispec.Index) error {
 	if err != nil {
 		return err
 	}
-	// What it is comes first, for readers that look at the beginning only.
+	// The metadata comes first, for readers that look only at the beginning.
 	files := []file{{ocispec.ImageLayoutFile, version}, {ocispec.ImageIndexFile, top}}
 	for _, d := range slices.Sorted(maps.Keys(a.blobs)) {
 		files = append(files, file{ocispec.ImageBlobsDir + "/" + d.Algorithm().String() + "/" + d.Encoded(), a.blobs[d]})

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Nobody here has an arm64 machine: the program for it is emulated, as far as that goes
+// There is no arm64 machine for tests, so the arm64 program is emulated, as far as that works
 // without its kernel.
 func TestTheProgramForARM64Runs(t *testing.T) {
 	program := filepath.Join(image(t), programFile("arm64"))
@@ -34,7 +34,7 @@ func TestTheProgramForARM64Runs(t *testing.T) {
 
 func qemu(t *testing.T) string {
 	t.Helper()
-	// make qemu-user puts it below the module.
+	// make qemu-user installs it below the module's folder.
 	for _, name := range []string{"qemu-aarch64-static", "qemu-aarch64", filepath.Join(moduleRoot, "bin", "qemu-aarch64-static")} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path

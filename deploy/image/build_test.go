@@ -17,7 +17,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// What the image of these tests is made with.
+// The parameters of the image under test.
 const (
 	testVersion  = "v" + testTag
 	testTag      = "0.0.0-image.1"
@@ -29,7 +29,7 @@ const moduleRoot = "../.."
 
 var created = time.Unix(testCreated, 0).UTC()
 
-// distFolder is the folder that make image has written to, once for all tests.
+// distFolder returns the folder that make image has written to; it runs once for all tests.
 var distFolder = sync.OnceValues(func() (string, error) {
 	dir, err := scratch("kernosis-dist-")
 	if err != nil {
@@ -38,8 +38,8 @@ var distFolder = sync.OnceValues(func() (string, error) {
 	return dir, makeTarget(moduleRoot, "image", "DIST="+dir)
 })
 
-// rootFolder has the files of the image for this machine in its folder "root", as make
-// image-root has written them, once for all tests.
+// rootFolder returns a folder whose subfolder "root" contains the image's files for this machine,
+// written by make image-root once for all tests.
 var rootFolder = sync.OnceValues(func() (string, error) {
 	dir, err := scratch("kernosis-root-")
 	if err != nil {
@@ -48,7 +48,8 @@ var rootFolder = sync.OnceValues(func() (string, error) {
 	return dir, makeTarget(moduleRoot, "image-root", "ROOT="+filepath.Join(dir, "root"), "DIST="+filepath.Join(dir, "dist"), "PLATFORMS=linux/"+runtime.GOARCH)
 })
 
-// scratch makes a folder for all tests. It goes with the process, however that ends.
+// scratch creates a folder for all tests. It is removed when the process has ended, even if that is
+// killed.
 func scratch(prefix string) (string, error) {
 	dir, err := os.MkdirTemp("", prefix)
 	if err != nil {
@@ -91,12 +92,12 @@ func once(t *testing.T, make func() (string, error)) string {
 	return dir
 }
 
-// makeTarget runs make as a person would, with the tests' version.
+// makeTarget runs make as a user would, with the tests' version.
 func makeTarget(source, target string, args ...string) error {
 	args = append([]string{"-s", target, "VERSION=" + testVersion, "REVISION=" + testRevision, fmt.Sprintf("SOURCE_DATE_EPOCH=%d", testCreated)}, args...)
 	cmd := exec.Command("make", args...)
 	cmd.Dir = source
-	// What a make around this one has exported is not for this one.
+	// Variables exported by an outer make must not affect this one.
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "MAKE") || strings.HasPrefix(v, "MFLAGS=")
 	})
@@ -116,5 +117,5 @@ func read(t *testing.T, path ...string) []byte {
 	return content
 }
 
-// programFile is the name of the program for a platform in dist.
+// programFile returns the file name of the program for a platform in dist.
 func programFile(arch string) string { return "kernosis-linux-" + arch }

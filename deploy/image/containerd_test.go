@@ -23,7 +23,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
 )
 
-// searchPath is where programs are that only root needs.
+// searchPath lists folders of programs for root.
 const searchPath = "/usr/local/sbin:/usr/sbin:/sbin"
 
 // find returns the path of an installed program, or skips the test.
@@ -38,7 +38,7 @@ func find(t *testing.T, name string) string {
 	return ""
 }
 
-// needRoot skips a test that runs containers.
+// needRoot skips a test without root, which running containers requires.
 func needRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -46,8 +46,8 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// containerd is a container runtime of its own: in a mount and process namespace of its
-// own it sees nothing of the machine's, and nothing that it starts outlives it.
+// containerd is a separate container runtime: it runs in its own mount and process namespace, so it
+// does not see the machine's containers, and nothing that it starts outlives it.
 type containerd struct {
 	dir, group string
 	ctrPath    string
@@ -59,8 +59,8 @@ func startContainerd(t *testing.T) *containerd {
 	path, ctr := find(t, "containerd"), find(t, "ctr")
 	find(t, "containerd-shim-runc-v2")
 	find(t, "runc")
-	// A short path: that of a unix socket has at most 107 bytes. It goes when all that
-	// writes to it has ended, also when the test is killed.
+	// A short path: the path of a unix socket has at most 107 bytes. It is removed when all
+	// processes that write to it have ended, even if the test is killed.
 	dir, err := os.MkdirTemp("", "kernosis-image-") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
 
 func (c *containerd) path(name string) string { return filepath.Join(c.dir, name) }
 
-// try runs containerd's client, for the images of kubelet.
+// try runs containerd's client in kubelet's namespace.
 func (c *containerd) try(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, await.Within(time.Minute))
 	defer cancel()
@@ -141,10 +141,10 @@ func (c *containerd) ctr(t *testing.T, args ...string) string {
 	return said
 }
 
-// container runs the image as it says itself, but with a root file system that can't be
-// written to. A command takes the place of its entry point.
+// container runs the image with its own configuration, but with a read-only root filesystem. A
+// command replaces its entry point.
 func (c *containerd) container(ctx context.Context, id string, flags []string, command ...string) (string, error) {
-	// Into a file: on a busy machine ctr does not open its pipes before the container has ended.
+	// Into a file: on a busy machine ctr may open its pipes only after the container has ended.
 	output := c.path(id + ".out")
 	all := append([]string{"run", "--rm", "--read-only", "--cgroup", "/" + c.group, "--log-uri", "file://" + output}, flags...)
 	said, err := c.try(ctx, append(append(all, imageOf(), id), command...)...)
@@ -152,8 +152,8 @@ func (c *containerd) container(ctx context.Context, id string, flags []string, c
 	return string(text) + said, errors.Join(err, readErr)
 }
 
-// imageStatus asks for an image as kubelet does. containerd's part that answers learns of
-// imported images a moment later.
+// imageStatus queries an image as kubelet does. containerd's CRI plugin learns of imported images a
+// moment later.
 func (c *containerd) imageStatus(t *testing.T, name string) *cri.Image {
 	t.Helper()
 	conn, err := grpc.NewClient("unix://"+c.path("c.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -173,7 +173,7 @@ func (c *containerd) imageStatus(t *testing.T, name string) *cri.Image {
 	return image
 }
 
-// imageOf is the name by which kubelet asks for kernosis/kernosis.
+// imageOf returns the name by which kubelet asks for kernosis/kernosis.
 func imageOf() string {
 	ref, err := reference("kernosis/kernosis", testVersion)
 	if err != nil {
@@ -186,12 +186,12 @@ func TestContainerdTakesTheImage(t *testing.T) {
 	archive := filepath.Join(image(t), "kernosis-image.tar")
 	c := startContainerd(t)
 	c.ctr(t, "images", "import", archive)
-	// The part for kubelet adds the image's identifier as a name.
+	// The CRI plugin adds the image ID as a name.
 	names := slices.DeleteFunc(strings.Fields(c.ctr(t, "images", "ls", "-q")), func(n string) bool { return strings.HasPrefix(n, "sha256:") })
 	if !slices.Equal(names, []string{imageOf()}) {
 		t.Fatalf("it has %q, want %s", names, imageOf())
 	}
-	c.ctr(t, "images", "import", "--all-platforms", archive) // once more changes nothing
+	c.ctr(t, "images", "import", "--all-platforms", archive) // a second import changes nothing
 	if got := c.ctr(t, "images", "ls"); !strings.Contains(got, "linux/amd64,linux/arm64/v8") {
 		t.Errorf("it is of other platforms:\n%s", got)
 	}
@@ -200,7 +200,7 @@ func TestContainerdTakesTheImage(t *testing.T) {
 	}
 
 	t.Run("kubelet", func(t *testing.T) {
-		// As a pod names it, and not as containerd does.
+		// By the name that a pod uses, which differs from containerd's.
 		status := c.imageStatus(t, "kernosis/kernosis:"+testTag)
 		if !slices.Equal(status.GetRepoTags(), []string{imageOf()}) || status.GetUid().GetValue() != 65532 {
 			t.Errorf("%+v", status)
@@ -223,7 +223,7 @@ func TestContainerdTakesTheImage(t *testing.T) {
 		if err != nil || !strings.Contains(got, "--lookback") {
 			t.Errorf("%v: %s", err, got)
 		}
-		// The owner of the files that it makes shows as which user it runs.
+		// The owner of the files that the container creates shows the user it runs as.
 		out := filepath.Join(t.TempDir(), "out")
 		if err := os.Mkdir(out, 0o700); err != nil {
 			t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// instruction is a line of a Containerfile: FROM, and what it says.
+// instruction is a line of a Containerfile: its name, such as FROM, and its arguments.
 type instruction struct{ name, text string }
 
 func containerfile(t *testing.T) []instruction {
@@ -33,7 +33,7 @@ func containerfile(t *testing.T) []instruction {
 	return all
 }
 
-// What the Containerfile says of the image is what make image says.
+// The Containerfile describes the same image as make image creates.
 func TestContainerfile(t *testing.T) {
 	all := containerfile(t)
 	second := -1
@@ -85,13 +85,14 @@ func TestContainerfile(t *testing.T) {
 	}
 	want := readLayout(t).image(t, "amd64").config.Config
 	want.Labels = maps.Clone(want.Labels)
-	delete(want.Labels, ocispec.AnnotationCreated) // builders set the time of the image, and have no label of it
+	delete(want.Labels, ocispec.AnnotationCreated) // builders set the image's time and have no label for it
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("it says %+v\nmake image says %+v", got, want)
 	}
 }
 
-// make image-root, from which the Containerfile takes all files, gives those of the image.
+// make image-root, from which the Containerfile copies all files, writes the same files as the
+// image contains.
 func TestRoot(t *testing.T) {
 	root := filepath.Join(imageRoot(t), "root")
 	want := maps.Clone(readLayout(t).image(t, runtime.GOARCH).entries)

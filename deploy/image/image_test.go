@@ -18,8 +18,8 @@ func TestArchive(t *testing.T) {
 	l := readLayout(t)
 	top, index := l.top(t)
 
-	// containerd takes the whole name as it stands, and kubelet asks it for the name with
-	// the default registry; other tools take the tag.
+	// containerd uses the full name as is, and kubelet asks it for the name with the default
+	// registry; other tools use the tag.
 	name := top.Annotations["io.containerd.image.name"]
 	if host, rest, _ := strings.Cut(name, "/"); rest != "kernosis/kernosis:"+testTag || !strings.Contains(host, ".") {
 		t.Errorf("the image's name is %q", name)
@@ -78,7 +78,7 @@ func TestConfiguration(t *testing.T) {
 	}
 }
 
-// Nothing else is in the image: each file is a thing that might be attacked or get old.
+// The image contains nothing else: each additional file could be attacked or become outdated.
 func TestFiles(t *testing.T) {
 	dir := image(t)
 	l := readLayout(t)
@@ -129,7 +129,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// Whoever hands on the image hands on what the licences of all modules ask for.
+// The image contains the texts that the licences of all modules require to be distributed.
 func TestLicences(t *testing.T) {
 	dir := image(t)
 	l := readLayout(t)

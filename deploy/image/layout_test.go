@@ -17,16 +17,16 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// layout is an archive as a runtime reads it.
+// layout is an archive as read by a runtime.
 type layout struct {
 	files  map[string][]byte
 	used   map[string]bool
 	images map[string]*platformImage
 }
 
-var theLayout *layout // of all tests
+var theLayout *layout // shared by all tests
 
-// readLayout returns the archive of make image, which is read once.
+// readLayout returns the archive of make image, which it reads only once.
 func readLayout(t *testing.T) *layout {
 	t.Helper()
 	file := filepath.Join(image(t), "kernosis-image.tar")
@@ -69,7 +69,7 @@ func untar(t *testing.T, text []byte) []tarEntry {
 	}
 }
 
-// blob returns what a descriptor names, which must be what it says.
+// blob returns the blob of a descriptor and checks it against the descriptor.
 func (l *layout) blob(t *testing.T, d ocispec.Descriptor) []byte {
 	t.Helper()
 	name := path.Join("blobs", d.Digest.Algorithm().String(), d.Digest.Encoded())
@@ -81,7 +81,7 @@ func (l *layout) blob(t *testing.T, d ocispec.Descriptor) []byte {
 	return content
 }
 
-// object reads a blob, which must have a form that the specification's schema allows.
+// object decodes a blob, which must conform to the specification's schema.
 func (l *layout) object(t *testing.T, d ocispec.Descriptor, mediaType, schema string, to any) {
 	t.Helper()
 	if d.MediaType != mediaType {
@@ -94,7 +94,7 @@ func (l *layout) object(t *testing.T, d ocispec.Descriptor, mediaType, schema st
 	}
 }
 
-// top returns the one image of the archive and its index of platforms.
+// top returns the single image of the archive and its index of platforms.
 func (l *layout) top(t *testing.T) (ocispec.Descriptor, ocispec.Index) {
 	t.Helper()
 	validate(t, imageSchema(t, "image-layout-schema.json"), l.files["oci-layout"])

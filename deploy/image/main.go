@@ -35,20 +35,20 @@ func main() {
 	}
 }
 
-// release is what is said of an image besides its contents.
+// release describes an image besides its contents.
 type release struct {
-	name     string    // of the image, without a tag: kernosis/kernosis
-	version  string    // the tag too, without a leading v
-	revision string    // commit; "": unknown
-	created  time.Time // in UTC, whole seconds; time of all files too
+	name     string    // image name without a tag: kernosis/kernosis
+	version  string    // also the tag, without a leading v
+	revision string    // commit; empty if unknown
+	created  time.Time // in UTC, whole seconds; also the modification time of all files
 }
 
 type options struct {
 	release
 
-	source   string   // folder of the module
+	source   string   // root folder of the module
 	programs []string // paths
-	// What is written; "": not.
+	// Output paths; an empty one is not written.
 	archive, sbom, root string
 }
 
@@ -137,14 +137,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// builder makes an image of programs that were built from one source.
+// builder builds an image of programs that were built from the same source.
 type builder struct {
 	release
 
 	programs []*program
-	modules  []module // linked into any of them, and Go itself, sorted
-	objects  []file   // BPF objects, which are in each of them
-	licences []file   // Kernosis' own
+	modules  []module // linked into any of the programs, including Go itself; sorted
+	objects  []file   // BPF objects embedded in each program
+	licences []file   // Kernosis' own licences
 }
 
 func (b *builder) read(ctx context.Context, source string, programs []string) error {
@@ -178,7 +178,7 @@ func (b *builder) read(ctx context.Context, source string, programs []string) er
 	return err
 }
 
-// replace writes a file as a whole: whoever reads it meanwhile has the older one.
+// replace replaces a file atomically: concurrent readers see the old content or the new.
 func replace(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

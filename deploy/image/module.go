@@ -20,8 +20,7 @@ import (
 	"github.com/google/licensecheck"
 )
 
-// std is Go's own library among modules, by the name that lists of vulnerabilities have
-// for it.
+// std is the module name of Go's standard library in vulnerability databases.
 const std = "stdlib"
 
 // module is a Go module that is linked into programs.
@@ -38,8 +37,8 @@ type file struct {
 	content []byte
 }
 
-// readModules returns the modules that any of the programs has, with their licences. A
-// module without one is an error: it could not be handed on.
+// readModules returns all modules linked into the programs, with their licences. A module without a
+// licence is an error, because it could not be redistributed.
 func readModules(ctx context.Context, source string, programs []*program) ([]module, error) {
 	linked := map[string]module{}
 	for _, p := range programs {
@@ -65,7 +64,7 @@ func readModules(ctx context.Context, source string, programs []*program) ([]mod
 	return modules, errors.Join(errs...)
 }
 
-// linkedInto returns the modules of a program, Go's own among them, without licences.
+// linkedInto returns the modules of a program, including Go itself, without licences.
 func linkedInto(info *debug.BuildInfo) []module {
 	all := []module{{path: std, version: strings.TrimPrefix(info.GoVersion, "go")}}
 	for _, d := range info.Deps {
@@ -77,8 +76,8 @@ func linkedInto(info *debug.BuildInfo) []module {
 	return all
 }
 
-// folders returns where the sources of modules are, by path. Go has them: they were
-// compiled. std is Go's own folder.
+// folders returns the source folders of modules by path. They exist locally, as the modules were
+// compiled here. The folder of std is Go's own.
 func folders(ctx context.Context, source string, linked map[string]module) (map[string]string, error) {
 	root, err := goCommand(ctx, source, "env", "GOROOT", "GOVERSION")
 	if err != nil {
@@ -132,7 +131,7 @@ func goCommand(ctx context.Context, dir string, args ...string) ([]byte, error) 
 	return out, nil
 }
 
-// readLicences reads the files that have to be handed on with a module's code.
+// readLicences reads the files that must be distributed with a module's code.
 func (m *module) readLicences(dir string) error {
 	if dir == "" {
 		return errors.New("its sources are not there: build it again")
@@ -168,8 +167,8 @@ func (m *module) readLicences(dir string) error {
 	return nil
 }
 
-// readFiles returns the files of a folder that match patterns, each of which has to match
-// one, sorted.
+// readFiles returns the files of a folder that match the patterns, sorted. Each pattern must match
+// at least one file.
 func readFiles(dir string, patterns ...string) ([]file, error) {
 	var files []file
 	for _, pattern := range patterns {

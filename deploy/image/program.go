@@ -14,21 +14,21 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// modulePath is that of the module that programs are built from.
+// modulePath is the path of the module that programs are built from.
 const modulePath = "github.com/kernosis/kernosis"
 
-// program is kernosis, built for one platform.
+// program is a kernosis executable built for one platform.
 type program struct {
 	platform ocispec.Platform
 	content  []byte
 	info     *debug.BuildInfo
 }
 
-// String returns its platform, as linux/arm64.
+// String returns the platform, such as linux/arm64.
 func (p *program) String() string { return p.platform.OS + "/" + p.platform.Architecture }
 
-// readProgram reads a program and checks that it was built as those of releases are,
-// which is what makes it independent of the machine and folder.
+// readProgram reads a program and checks that it was built like a release, which makes the build
+// reproducible on any machine and in any folder.
 func readProgram(path string) (*program, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -59,18 +59,18 @@ func readProgram(path string) (*program, error) {
 	}
 	p := &program{platform: ocispec.Platform{OS: set["GOOS"], Architecture: set["GOARCH"]}, content: content, info: info}
 	if p.platform.Architecture == "arm64" {
-		p.platform.Variant = "v8" // as runtimes call every arm64
+		p.platform.Variant = "v8" // runtimes use this variant for every arm64
 	}
 	return p, nil
 }
 
-// settings are those that a program must have been built with, and no others: what a
-// checkout knows about itself, for one, an unpacked archive does not.
+// settings returns the build settings that a program must have. It may have no others, such as the
+// VCS state of a checkout, which an unpacked archive does not have.
 func settings(arch string) map[string]string {
 	all := map[string]string{
 		"-buildmode": "exe", "-compiler": "gc", "-tags": "grpcnotrace", "-trimpath": "true", "CGO_ENABLED": "0", "GOOS": "linux", "GOARCH": arch,
 	}
-	switch arch { // the oldest processors that can run it
+	switch arch { // the oldest supported processors
 	case "amd64":
 		all["GOAMD64"] = "v1"
 	case "arm64":
@@ -81,7 +81,7 @@ func settings(arch string) map[string]string {
 	return all
 }
 
-// static returns an error where a program needs a loader: the image has none.
+// static returns an error if a program needs a dynamic loader: the image has none.
 func static(content []byte) error {
 	f, err := elf.NewFile(bytes.NewReader(content))
 	if err != nil {

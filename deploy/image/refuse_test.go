@@ -43,8 +43,8 @@ func TestWhatIsRefused(t *testing.T) {
 	}
 }
 
-// A program that another machine would not build the same, or that does not start in the
-// image, does not get into one.
+// A program that another machine would not build identically, or that would not start in the image,
+// is rejected.
 func TestProgramsOfOtherBuildsAreRefused(t *testing.T) {
 	good := read(t, image(t), programFile("amd64"))
 	replaced := func(from, to string) []byte { return bytes.ReplaceAll(good, []byte(from), []byte(to)) }
@@ -71,11 +71,11 @@ func TestProgramsOfOtherBuildsAreRefused(t *testing.T) {
 	}
 }
 
-// interpreted returns a program whose header asks for a loader.
+// interpreted returns a program whose header requests a loader.
 func interpreted(t *testing.T, program []byte) []byte {
 	t.Helper()
 	program = bytes.Clone(program)
-	const size = 56 // of a header of a 64 bit program
+	const size = 56 // of a program header of a 64-bit program
 	for at := binary.LittleEndian.Uint64(program[32:]); ; at += size {
 		if elf.ProgType(binary.LittleEndian.Uint32(program[at:])) == elf.PT_NOTE {
 			binary.LittleEndian.PutUint32(program[at:], uint32(elf.PT_INTERP))
@@ -97,7 +97,7 @@ func TestProgramsOfOtherSourcesAreRefused(t *testing.T) {
 	}
 	t.Setenv("GOTOOLCHAIN", info.GoVersion) // as make sets it
 
-	// One of its BPF objects is another than that of the sources.
+	// One of its BPF objects differs from that in the sources.
 	object := read(t, moduleRoot, "bpf", "oomkill_bpfel.o")
 	content := read(t, program)
 	at := bytes.Index(content, object)
@@ -113,7 +113,7 @@ func TestProgramsOfOtherSourcesAreRefused(t *testing.T) {
 		t.Errorf("another BPF object: %v", err)
 	}
 
-	// A module is of another version than in go.mod: the same length keeps the file whole.
+	// A module has another version than in go.mod, of the same length, which keeps the file valid.
 	content = bytes.ReplaceAll(read(t, program), []byte("dep\tgithub.com/spf13/cobra\tv1.10.2"), []byte("dep\tgithub.com/spf13/cobra\tv1.10.9"))
 	if err := os.WriteFile(other, content, 0o600); err != nil {
 		t.Fatal(err)

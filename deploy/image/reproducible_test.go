@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The same sources in another folder, built later by somebody with other habits, give the
-// same bytes.
+// The same sources in another folder, built later by another user with another environment, give
+// the same bytes.
 func TestBuildsAreReproducible(t *testing.T) {
 	first := image(t)
 	source := filepath.Join(t.TempDir(), "elsewhere")
@@ -44,7 +44,7 @@ func TestBuildsAreReproducible(t *testing.T) {
 	}
 }
 
-// copySources copies the module as a release's archive has it: no history, nothing built.
+// copySources copies the module as in a release archive: without history or build results.
 func copySources(t *testing.T, to string) {
 	t.Helper()
 	err := filepath.WalkDir(moduleRoot, func(path string, e fs.DirEntry, err error) error {
@@ -60,7 +60,7 @@ func copySources(t *testing.T, to string) {
 			return filepath.SkipDir
 		case e.IsDir():
 			return os.MkdirAll(target, 0o755)
-		case rel == ".git" || !e.Type().IsRegular(): // in a work tree it is a file
+		case rel == ".git" || !e.Type().IsRegular(): // .git is a file in a work tree
 			return nil
 		default:
 			content, err := os.ReadFile(path)
@@ -75,13 +75,13 @@ func copySources(t *testing.T, to string) {
 	}
 }
 
-// What is said of a release is in its image.
+// The image depends on all properties of a release.
 func TestWhatTheArchiveDependsOn(t *testing.T) {
 	p, err := readProgram(filepath.Join(image(t), programFile("amd64")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.content = p.content[:1<<20] // compressing takes its time
+	p.content = p.content[:1<<20] // a smaller program compresses faster
 	base := &builder{
 		release:  release{name: "kernosis/kernosis", version: testVersion, revision: testRevision, created: created},
 		programs: []*program{p},
@@ -106,7 +106,7 @@ func TestWhatTheArchiveDependsOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		for other, digest := range digests {
-			// The name is of the archive alone: a registry gives it another one.
+			// The name is only in the archive: a registry assigns another one.
 			if same := digest == d.String(); same != (name+other == "namenothing" || name+other == "nothingname") {
 				t.Errorf("%s and %s: the same image: %v", name, other, same)
 			}

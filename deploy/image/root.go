@@ -13,15 +13,14 @@ import (
 	"time"
 )
 
-// Where things are in the image.
+// Paths in the image.
 const (
 	programPath = "usr/bin/kernosis"
 	sbomPath    = "usr/share/sbom/kernosis.cdx.json"
 	licenceDir  = "licenses"
 )
 
-// user is whom programs in the image run as where nobody says otherwise: neither root
-// nor anybody that a node has.
+// user is the default user of the image: neither root nor a user that exists on nodes.
 const user = "65532:65532"
 
 const passwd = `root:x:0:0:root:/:/sbin/nologin
@@ -32,16 +31,16 @@ const group = `root:x:0:
 nonroot:x:65532:
 `
 
-// entry is a file or link of an image. Its owner is root, and folders above it are made.
+// entry is a file or link of an image. It is owned by root; its parent folders are created.
 type entry struct {
 	path    string // as in a tar: relative to the root
 	mode    fs.FileMode
 	content []byte
-	link    string // where a link leads to; "": a file
+	link    string // target of a link; empty for a file
 }
 
-// layers returns the files of the image for a program, from what rarely changes to what
-// always does.
+// layers returns the files of the image for a program, grouped into layers: what rarely changes
+// comes first, what always changes last.
 func (b *builder) layers(p *program) ([][]entry, error) {
 	sbom, err := b.bom([]*program{p})
 	if err != nil {
@@ -70,7 +69,7 @@ func (b *builder) layers(p *program) ([][]entry, error) {
 	}}, nil
 }
 
-// withFolders returns entries and the folders above them, in the order of a tar.
+// withFolders adds the parent folders to entries and returns them in the order of a tar.
 func withFolders(entries []entry) []entry {
 	all := slices.Clone(entries)
 	seen := map[string]bool{}
@@ -84,7 +83,7 @@ func withFolders(entries []entry) []entry {
 	return all
 }
 
-// layer returns entries as a tar.
+// layer returns a tar of entries.
 func layer(entries []entry, modified time.Time) ([]byte, error) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
@@ -109,7 +108,7 @@ func layer(entries []entry, modified time.Time) ([]byte, error) {
 	return buf.Bytes(), err
 }
 
-// writeRoot writes the files of the image into a folder that is not there yet.
+// writeRoot writes the files of the image to a folder, which must not exist.
 func (b *builder) writeRoot(dir string) error {
 	layers, err := b.layers(b.programs[0])
 	if err != nil {
@@ -127,7 +126,7 @@ func (b *builder) writeRoot(dir string) error {
 			return err
 		}
 	}
-	// What is written into a folder changes its time.
+	// Set a folder's time last: writing into it changes it.
 	var errs []error
 	for _, e := range slices.Backward(entries) {
 		if e.link == "" {
@@ -148,5 +147,5 @@ func (e *entry) write(dir string) error {
 	default:
 		err = os.WriteFile(to, e.content, e.mode.Perm())
 	}
-	return errors.Join(err, os.Chmod(to, e.mode.Perm())) // whatever the umask is
+	return errors.Join(err, os.Chmod(to, e.mode.Perm())) // regardless of the umask
 }

@@ -15,16 +15,16 @@ import (
 	"github.com/package-url/packageurl-go"
 )
 
-// Licences of Kernosis itself.
+// Licences of Kernosis.
 const (
 	licence    = "Apache-2.0"
 	bpfLicence = "GPL-2.0-only OR BSD-2-Clause"
 	allOfIt    = licence + " AND (" + bpfLicence + ")"
 )
 
-// bom returns what programs are made of, as a CycloneDX document: each program, the
-// modules linked into it, and the BPF objects it carries. Which module needs which is not
-// known to a program, so each program needs them all.
+// bom returns the CycloneDX document of programs: each program, the modules linked into it, and its
+// BPF objects. A program does not record which module requires which, so each program depends on
+// all its modules.
 func (b *builder) bom(programs []*program) ([]byte, error) {
 	url := moduleURL(modulePath, b.version)
 	root := cdx.Component{
@@ -72,12 +72,12 @@ func (b *builder) bom(programs []*program) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Documents with other contents have another number, and equal ones the same.
+	// The serial number is derived from the contents: equal documents have equal numbers.
 	doc.SerialNumber = uuid.NewSHA1(uuid.NameSpaceURL, text).URN()
 	return encode(doc)
 }
 
-// encode writes a document in the version of the format that most tools read.
+// encode writes a document in the version of the format that most tools support.
 func encode(doc *cdx.BOM) ([]byte, error) {
 	var buf bytes.Buffer
 	err := cdx.NewBOMEncoder(&buf, cdx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(doc, cdx.SpecVersion1_6)
@@ -90,7 +90,7 @@ func (m *module) component() cdx.Component {
 		BOMRef: url, PackageURL: url, Type: cdx.ComponentTypeLibrary, Name: m.path, Version: m.version, Licenses: found(m.ids),
 	}
 	if m.sum != "" {
-		// The sum of a list of files, so no hash that could be had of one file.
+		// h1: is the hash of a list of files, so it is not a hash of a file as CycloneDX expects.
 		c.Properties = &[]cdx.Property{{Name: "kernosis:go.sum", Value: m.sum}}
 	}
 	return c
@@ -104,8 +104,8 @@ func moduleURL(module, version string) string {
 
 func licensed(expression string) *cdx.Licenses { return &cdx.Licenses{{Expression: expression}} }
 
-// found are licences by their identifiers: whether all of them bind or one may be chosen
-// is not reported by files.
+// found returns licences by identifier. Files don't say whether all of them apply or one may be
+// chosen.
 func found(ids []string) *cdx.Licenses {
 	all := cdx.Licenses{}
 	for _, id := range ids {

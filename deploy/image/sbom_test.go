@@ -27,7 +27,7 @@ func sum(content []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// The document in dist is of all platforms, those in the image each of its own.
+// The document in dist covers all platforms, and each image contains the one of its platform.
 func TestBillOfMaterials(t *testing.T) {
 	dir := image(t)
 	l := readLayout(t)
@@ -118,7 +118,7 @@ func checkBOM(t *testing.T, text []byte, archs ...string) {
 	}
 }
 
-// Licences that everybody knows of modules that are not likely to change theirs.
+// Well-known licences of modules that are unlikely to change them.
 func TestLicencesAreRecognised(t *testing.T) {
 	doc := readBOM(t, read(t, image(t), "kernosis.cdx.json"))
 	want := map[string][]string{

@@ -12,14 +12,14 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// folder loads schemas by their last name, wherever they say that they are.
+// folder loads schemas by the last part of their URL.
 type folder string
 
 func (f folder) Load(url string) (any, error) {
 	name := filepath.Join(string(f), path.Base(url))
 	text, err := os.ReadFile(name)
 	if errors.Is(err, os.ErrNotExist) {
-		text, err = os.ReadFile(strings.TrimSuffix(name, ".json") + "x.json") // as CycloneDX' library has one of them
+		text, err = os.ReadFile(strings.TrimSuffix(name, ".json") + "x.json") // CycloneDX' library has one with this name
 	}
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func validate(t *testing.T, schema *jsonschema.Schema, text []byte) {
 	}
 }
 
-// moduleDir returns where the sources of a module are that this one requires.
+// moduleDir returns the source folder of a required module.
 func moduleDir(t *testing.T, path string) string {
 	t.Helper()
 	out, err := goCommand(t.Context(), moduleRoot, "list", "-m", "-f", "{{.Dir}}", path)
@@ -65,7 +65,7 @@ func moduleDir(t *testing.T, path string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// bomSchema compiles the schema of CycloneDX, which its library brings for its own tests.
+// bomSchema compiles the schema of CycloneDX, which its library includes for its own tests.
 func bomSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	return compile(t, filepath.Join(moduleDir(t, "github.com/CycloneDX/cyclonedx-go"), "schema"), "bom-1.6.schema.json")

@@ -24,31 +24,31 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/crds"
 )
 
-// fieldManager is how the API names the writer of definitions.
+// fieldManager is the field manager of the CRDs.
 const fieldManager = "kernosis-crds"
 
-// finalizers of this domain are ours: nobody else would take them away.
+// finalizers is the prefix of our finalizers, which nobody else would remove.
 const finalizers = "kernosis.io/"
 
-// look is how often the API server is asked whether something has happened.
+// look is the polling interval of the API server.
 const look = 250 * time.Millisecond
 
-// nudges is how long the API server has between two of them.
+// nudges is the minimum time between two nudges of the API server.
 const nudges = 2 * time.Second
 
-// nudgedAt is the annotation of a definition whose deletion had to be asked for again.
+// nudgedAt is the annotation of a CRD whose deletion had to be requested again.
 const nudgedAt = finalizers + "deletion-asked-at"
 
 // shown bounds how many objects a message names.
 const shown = 5
 
-// kind is one definition.
+// kind is one CRD.
 type kind struct {
 	definition *unstructured.Unstructured
 	resource   schema.GroupVersionResource // of its objects
 }
 
-// Kinds returns the names of the definitions, such as "diagnoses.kernosis.io", sorted.
+// Kinds returns the names of the CRDs, such as "diagnoses.kernosis.io", sorted.
 func Kinds() ([]string, error) {
 	all, err := kinds()
 	names := make([]string, len(all))
@@ -73,7 +73,7 @@ func kinds() ([]kind, error) {
 		if err := yaml.Unmarshal(text, &k.definition.Object); err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
-		// Both are the API server's.
+		// The API server sets both.
 		unstructured.RemoveNestedField(k.definition.Object, "status")
 		unstructured.RemoveNestedField(k.definition.Object, "metadata", "creationTimestamp")
 		if k.resource, err = resourceOf(k.definition); err != nil {
@@ -85,8 +85,7 @@ func kinds() ([]kind, error) {
 	return all, nil
 }
 
-// resourceOf returns what the objects of a kind are called in paths, of the version
-// that is stored.
+// resourceOf returns the resource of a kind's objects in API paths, in the storage version.
 func resourceOf(definition *unstructured.Unstructured) (r schema.GroupVersionResource, err error) {
 	r.Group, _, _ = unstructured.NestedString(definition.Object, "spec", "group")
 	r.Resource, _, _ = unstructured.NestedString(definition.Object, "spec", "names", "plural")
@@ -102,7 +101,7 @@ func resourceOf(definition *unstructured.Unstructured) (r schema.GroupVersionRes
 	return r, nil
 }
 
-// definitions returns those of an API server, and those of this build.
+// definitions returns a client for the CRDs of an API server, and the CRDs of this build.
 func definitions(of *rest.Config) (api dynamic.ResourceInterface, own []kind, err error) {
 	client, err := dynamic.NewForConfig(of)
 	if err != nil {
@@ -112,8 +111,8 @@ func definitions(of *rest.Config) (api dynamic.ResourceInterface, own []kind, er
 	return client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}), own, err
 }
 
-// ApplyKinds applies the definitions of this build, over those of another one, and waits
-// until objects of all of them can be written. It calls say for each.
+// ApplyKinds applies the CRDs of this build, replacing those of another build, and waits until
+// objects of all kinds can be written. It calls say for each CRD.
 func ApplyKinds(ctx context.Context, to *rest.Config, say func(string)) error {
 	api, all, err := definitions(to)
 	if err != nil {
@@ -121,7 +120,7 @@ func ApplyKinds(ctx context.Context, to *rest.Config, say func(string)) error {
 	}
 	var errs []error
 	for _, k := range all {
-		// All are applied before the first is waited for.
+		// Apply all before waiting for the first.
 		if err := apply(ctx, api, k); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", k.definition.GetName(), err))
 		}
@@ -144,8 +143,8 @@ func ApplyKinds(ctx context.Context, to *rest.Config, say func(string)) error {
 
 const noAnswer = "the API server does not answer"
 
-// apply writes a definition. One that is being deleted would go in spite of that: it is
-// applied again when it has gone.
+// apply writes a CRD. If it is being deleted, applying does not stop that: apply waits until it is
+// gone and applies it again.
 func apply(ctx context.Context, api dynamic.ResourceInterface, k kind) error {
 	var now *unstructured.Unstructured
 	return every(ctx, look, func(ctx context.Context) (bool, error) {
@@ -204,10 +203,10 @@ func conditionsOf(o *unstructured.Unstructured) map[string]condition {
 	return out
 }
 
-// DeleteKinds deletes the definitions, and with them all objects of these kinds, and
-// waits until they are gone. Finalizers of kernosis.io are taken away, for nobody is
-// left who would; those of others hold an object, and are named at once and when ctx ends.
-// say gets a line for each definition.
+// DeleteKinds deletes the CRDs and thereby all their objects, and waits until they are gone. It
+// removes finalizers of kernosis.io, because their controller no longer runs. Objects with other
+// finalizers stay until those are removed; DeleteKinds names them at once and when ctx ends. It
+// calls say for each CRD.
 func DeleteKinds(ctx context.Context, to *rest.Config, say func(string)) error {
 	api, all, err := definitions(to)
 	if err != nil {
@@ -240,7 +239,7 @@ func DeleteKinds(ctx context.Context, to *rest.Config, say func(string)) error {
 	return errors.Join(errs...)
 }
 
-// awaitGone waits until a definition is gone, and frees what is held by our finalizers.
+// awaitGone waits until a CRD is gone, and removes our finalizers from its objects.
 func awaitGone(ctx context.Context, api dynamic.ResourceInterface, objects metadata.Getter, name string, say func(string)) error {
 	var held []string
 	var failure, said string
@@ -262,7 +261,7 @@ func awaitGone(ctx context.Context, api dynamic.ResourceInterface, objects metad
 		}
 		now, err := free(ctx, objects)
 		if err != nil {
-			return false, err // what held them before is still known
+			return false, err // keep the last known holders
 		}
 		held = now
 		if text := holders(held); len(held) > 0 && text != said {
@@ -288,17 +287,17 @@ func awaitGone(ctx context.Context, api dynamic.ResourceInterface, objects metad
 
 func holders(held []string) string { return "finalizers of others hold " + display.List(held, shown) }
 
-// givenUp reports whether the API server has failed to delete a definition's objects. It
-// often does at once, with "storage is (re)initializing", where they were never listed;
-// tries again with the definition as it was before it wrote of the failure; takes the
-// conflict for somebody's change of which it will hear; and hears of none until it goes
-// through all definitions, every five minutes.
+// givenUp reports whether the API server has failed to delete a CRD's objects. It often fails at
+// once with "storage is (re)initializing" if they were never listed. It then retries with the CRD
+// from before it recorded the failure, gets a conflict, and assumes that another change will
+// trigger the next try. No such change comes, so it retries only at its resync of all CRDs, every
+// five minutes.
 func givenUp(terminating condition) bool {
 	return terminating.Reason == "InstanceDeletionFailed" || terminating.Reason == "InstanceDeletionCheck"
 }
 
-// nudge changes a definition that is being deleted, by an annotation, for the API server
-// to try again. Where that is not allowed, it does so in its own time.
+// nudge changes an annotation of a CRD that is being deleted, so that the API server tries again.
+// If that is forbidden, the API server retries only at its resync.
 func nudge(ctx context.Context, api dynamic.ResourceInterface, name string, at time.Time) error {
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{nudgedAt: at.UTC().Format(time.RFC3339Nano)}}})
 	if err != nil {
@@ -314,8 +313,8 @@ func nudge(ctx context.Context, api dynamic.ResourceInterface, name string, at t
 	return ignoreNotFound(err)
 }
 
-// free takes our finalizers from the objects that are being deleted, and returns those
-// that others hold.
+// free removes our finalizers from objects that are being deleted, and returns those held by other
+// finalizers.
 func free(ctx context.Context, objects metadata.Getter) (held []string, err error) {
 	err = pages(ctx, func(ctx context.Context, o metav1.ListOptions) (string, error) {
 		page, err := objects.List(ctx, o)
@@ -339,12 +338,12 @@ func free(ctx context.Context, objects metadata.Getter) (held []string, err erro
 		}
 		return page.Continue, nil
 	})
-	// The kind is not served any more: it has just gone.
+	// NotFound: the kind is no longer served, so it has just been deleted.
 	return held, ignoreNotFound(err)
 }
 
-// setFinalizers writes them if the object is as it was read; where it is not, the next
-// look sees it.
+// setFinalizers writes an object's finalizers unless the object has changed since it was read; the
+// next poll handles that case.
 func setFinalizers(ctx context.Context, objects metadata.Getter, m *metav1.ObjectMeta, left []string) error {
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": left, "resourceVersion": m.ResourceVersion}})
 	if err != nil {

@@ -34,7 +34,7 @@ func TestKinds(t *testing.T) {
 	b.must(ApplyKinds(within(t, time.Minute), applier, b.say))
 	b.says("diagnoses.kernosis.io is applied and established", "triggers.kernosis.io is applied")
 
-	// Objects can be written at once.
+	// Objects can be written immediately.
 	sets := all.Resource(schema.GroupVersionResource{Group: "kernosis.io", Version: "v1alpha1", Resource: "operationsets"})
 	object := func(kind, name string, spec map[string]any) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{
@@ -54,7 +54,7 @@ func TestKinds(t *testing.T) {
 		b.must(err)
 	}
 
-	// Over another version's definition, which somebody else has applied.
+	// Replaces another version of a CRD, which another field manager has applied.
 	definitions, _, err := definitions(b.server.Admin())
 	b.must(err)
 	_, err = definitions.Patch(t.Context(), "triggers.kernosis.io", types.MergePatchType, []byte(`{"spec":{"names":{"shortNames":["old"]}}}`), metav1.PatchOptions{FieldManager: "helm"})
@@ -71,7 +71,7 @@ func TestKinds(t *testing.T) {
 		t.Errorf("an object is gone: %v", err)
 	}
 
-	// What others hold is named; what nobody holds has gone.
+	// Objects held by others are named; those held by nobody are deleted.
 	b.said()
 	soon, enough := context.WithCancel(within(t, 2*time.Minute))
 	defer enough()
@@ -81,12 +81,12 @@ func TestKinds(t *testing.T) {
 	go func() {
 		ended <- DeleteKinds(soon, deleter, func(line string) {
 			if strings.Contains(line, "finalizers of others") {
-				report() // the user need not wait to see what holds them
+				report() // the user learns at once what holds them
 			}
 		})
 	}()
 	<-reported.Done()
-	// The API server deletes one after the other.
+	// The API server deletes objects one after the other.
 	await.Until(t, "ours is gone", time.Minute, func() bool {
 		_, err := diagnoses.Get(t.Context(), "ours", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
@@ -113,7 +113,7 @@ func TestKinds(t *testing.T) {
 		}
 	}
 
-	// And anew, with uninstall.
+	// Apply and delete again, with uninstall.
 	b.must(ApplyKinds(within(t, time.Minute), applier, b.say))
 	c := b.config()
 	c.To, c.Kinds = b.user("all-"+b.namespace, "kernosis-uninstall", "kernosis-crds-delete"), true
@@ -122,8 +122,8 @@ func TestKinds(t *testing.T) {
 	b.says("DaemonSet kernosis-agent was not there", "diagnoses.kernosis.io is deleted, with all its objects")
 }
 
-// Kinds that nobody has used: the API server's first look at their objects fails, and it
-// would look again after five minutes.
+// CRDs without any objects: the API server's first attempt to list them fails, and it would retry
+// only after five minutes.
 func TestKindsNeverUsed(t *testing.T) {
 	testall.Only(t)
 	b := newBench(t)
@@ -143,7 +143,7 @@ func TestKindsOfAServerThatIsAway(t *testing.T) {
 	}
 }
 
-// A server that takes connections and answers nothing says nothing of the kinds.
+// If a server accepts connections but does not respond, the error says nothing about the CRDs.
 func TestKindsOfAServerThatHangs(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -156,7 +156,7 @@ func TestKindsOfAServerThatHangs(t *testing.T) {
 	}
 }
 
-// The end of the time hides nothing that was said before it.
+// A timeout does not hide the error before it.
 func TestRetryKeepsWhatWasSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

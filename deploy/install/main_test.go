@@ -25,16 +25,15 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-var cluster = kubetest.Shared{Own: true} // tests remove the kinds
+var cluster = kubetest.Shared{Own: true} // tests delete the CRDs
 
 func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
 
-// bench is an installation in a namespace of its own, and somebody who has the rights that
-// the documentation names.
+// bench is an installation in its own namespace, with a user who has the documented rights.
 type bench struct {
 	*testing.T
 	server    *kubetest.Server
-	api       *kubernetes.Clientset // may do everything
+	api       *kubernetes.Clientset // with all rights
 	namespace string
 	to        *rest.Config
 
@@ -47,7 +46,7 @@ func newBench(t *testing.T) *bench {
 	server := cluster.Server(t)
 	b := &bench{T: t, server: server, api: server.Client(), namespace: server.Namespace(t)}
 	b.to = b.user("uninstall-"+b.namespace, "kernosis-uninstall")
-	// The cluster is shared, and all its Nodes are looked at.
+	// The cluster is shared between tests, and Uninstall processes all Nodes.
 	t.Cleanup(func() {
 		if err := b.api.CoreV1().Nodes().DeleteCollection(context.Background(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 			t.Error(err)
@@ -56,7 +55,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// user returns one with the documented rights of a name.
+// user returns a user with the documented rights of the given roles.
 func (b *bench) user(name string, roles ...string) *rest.Config {
 	b.Helper()
 	to := rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: name}
@@ -85,7 +84,7 @@ func (b *bench) say(line string) {
 	b.lines = append(b.lines, line)
 }
 
-// said returns what was reported since it was asked last.
+// said returns the output since the last call.
 func (b *bench) said() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -108,8 +107,8 @@ func labelsOf(component string) map[string]string {
 	return map[string]string{"app.kubernetes.io/name": "kernosis", "app.kubernetes.io/component": component}
 }
 
-// installed makes DaemonSet and Deployment with a pod each on the nodes, and what the
-// controller keeps. There is no controller that would make or delete pods.
+// installed creates the DaemonSet and the Deployment with a pod on each of the nodes, and the
+// controller's own state. No controller creates or deletes pods.
 func (b *bench) installed(nodes ...string) (agents []string) {
 	b.Helper()
 	template := func(component string) corev1.PodTemplateSpec {
@@ -157,8 +156,8 @@ func (b *bench) must(err error) {
 	}
 }
 
-// collect deletes pods once their DaemonSet is gone, as the garbage collector and kubelet
-// do, and calls before first.
+// collect deletes pods once their DaemonSet is deleted, like the garbage collector and kubelet, and
+// calls before first.
 func (b *bench) collect(before func(), pods ...string) {
 	ctx := b.Context()
 	done := make(chan struct{})
@@ -169,7 +168,7 @@ func (b *bench) collect(before func(), pods ...string) {
 			if _, err := b.api.AppsV1().DaemonSets(b.namespace).Get(ctx, DefaultDaemonSet, metav1.GetOptions{}); err != nil {
 				break
 			}
-			time.Sleep(20 * time.Millisecond) // between looks at the API
+			time.Sleep(20 * time.Millisecond) // polling interval
 		}
 		if before != nil {
 			before()
@@ -217,7 +216,7 @@ func (b *bench) node(name string) *corev1.Node {
 	return n
 }
 
-// conditions returns the types of a node but kubelet's, sorted.
+// conditions returns the condition types of a node except kubelet's, sorted.
 func (b *bench) conditions(node string) (out []string) {
 	b.Helper()
 	for _, c := range b.node(node).Status.Conditions {
@@ -239,7 +238,7 @@ func (b *bench) leases() (out []string) {
 	return out
 }
 
-// within returns a context that ends after await.Within the time.
+// within returns a context with the timeout that await.Within returns.
 func within(t *testing.T, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), await.Within(d))
@@ -247,7 +246,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// through is a transport between client and server.
+// through is a transport between client and server, as a function.
 type through func(*http.Request, http.RoundTripper) (*http.Response, error)
 
 func (f through) of(c *rest.Config) {

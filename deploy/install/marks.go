@@ -12,21 +12,21 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
-// ours are the field managers that write conditions for Kernosis.
+// ours reports whether a field manager writes conditions for Kernosis.
 func ours(manager string) bool {
 	return manager == conditions.FieldManager || manager == lease.Controller
 }
 
-// leftover returns which conditions of a Node are of Kernosis. l is the Lease of its
-// agent; nil: there is none. Who has a condition now is reported by its heartbeat, which is in
-// each write of an agent: what else it says may be as somebody else has left it. The
-// controller's keep that of the agent, and are known by their reasons.
+// leftover returns which conditions of a Node belong to Kernosis. l is the Lease of the Node's
+// agent, or nil. The owner of a condition is the writer of its heartbeat, because every write of an
+// agent includes the heartbeat; other fields may be left from another writer. Conditions written by
+// the controller keep the agent's heartbeat and are recognised by their reasons.
 //
-// An agent puts right what others write over the types of its Lease, and does not write
-// what says the same already: those are its own too, unless somebody has written them since
-// the Lease was renewed last. foreign are those: "Type (manager)".
+// An agent corrects conditions of its Lease's types if others change them, but does not write one
+// that is already as it should be. So these conditions are ours too, unless somebody has written
+// them since the Lease was last renewed. Those are returned as foreign: "Type (manager)".
 //
-// Kubernetes' own are neither.
+// Kubernetes' own conditions are in neither list.
 func leftover(n *corev1.Node, l *leaseOf) (types, foreign []string) {
 	writers := heartbeats(n)
 	for i := range n.Status.Conditions {
@@ -48,14 +48,14 @@ func leftover(n *corev1.Node, l *leaseOf) (types, foreign []string) {
 	return types, foreign
 }
 
-// writer is who has written a condition's lastHeartbeatTime.
+// writer is the last writer of a condition's lastHeartbeatTime.
 type writer struct {
 	manager string
 	ours    bool
 	at      time.Time // of its last write of the Node, in whole seconds; zero: unknown
 }
 
-// heartbeats returns who has written each condition last.
+// heartbeats returns the last writer of each condition.
 func heartbeats(n *corev1.Node) map[string]writer {
 	out := make(map[string]writer, len(n.Status.Conditions))
 	for i := range n.ManagedFields {
@@ -79,7 +79,7 @@ func heartbeats(n *corev1.Node) map[string]writer {
 			if _, beats := of["f:lastHeartbeatTime"]; !ok || !beats || json.Unmarshal([]byte(text), &id) != nil {
 				continue
 			}
-			// Several have it where they have written the same.
+			// Several managers own the field if they wrote the same value.
 			w := out[id.Type]
 			w.ours = w.ours || ours(m.Manager)
 			if m.Time != nil && m.Time.After(w.at) || w.manager == "" {

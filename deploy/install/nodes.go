@@ -21,18 +21,18 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/lease"
 )
 
-// leaseOf is what is needed of an agent's Lease.
+// leaseOf holds the relevant fields of an agent's Lease.
 type leaseOf struct {
 	name  string
 	uid   types.UID
-	node  string // "": nobody's
+	node  string // empty if it belongs to none
 	types []string
-	// renewed is when the agent lived, in whole seconds, as the API server's times of
-	// writes are.
+	// renewed is when the agent last renewed the Lease, in whole seconds, like the API server's
+	// times of writes.
 	renewed time.Time
 }
 
-// leases returns those of agents.
+// leases returns the Leases of agents.
 func (u *uninstall) leases(ctx context.Context) (out []leaseOf, err error) {
 	err = pages(ctx, func(ctx context.Context, o metav1.ListOptions) (string, error) {
 		o.LabelSelector = lease.LabelComponent + "=" + lease.ComponentAgent
@@ -59,16 +59,16 @@ func leaseFrom(l *coordinationv1.Lease) leaseOf {
 	return out
 }
 
-// task is what is to be taken back from one Node.
+// task is what to remove from one Node.
 type task struct {
 	name  string
 	uid   types.UID
 	types []string // conditions
-	acts  bool     // it has marks of what repairs have done
-	lease *leaseOf // to be deleted when all that is done; nil: there is none
+	acts  bool     // it has annotations of what repairs have done
+	lease *leaseOf // deleted when the rest is done; may be nil
 }
 
-// look returns what is to be done, and which Nodes there are.
+// look returns the tasks and the names of all Nodes.
 func (u *uninstall) look(ctx context.Context, known []leaseOf) (todo []task, nodes map[string]bool, err error) {
 	of := make(map[string]*leaseOf, len(known))
 	for i := range known {
@@ -97,13 +97,13 @@ func (u *uninstall) look(ctx context.Context, known []leaseOf) (todo []task, nod
 		return page.Continue, nil
 	})
 	for who, n := range foreign {
-		u.foreign[who] = max(u.foreign[who], n) // of the pass that knew the Leases
+		u.foreign[who] = max(u.foreign[who], n) // keep the count of the pass in which the Leases still existed
 	}
 	return todo, nodes, err
 }
 
-// writeAll does all tasks and deletes Leases that are of no Node. The error has each
-// Node that could not be written.
+// writeAll does all tasks and deletes the Leases of unknown Nodes. The error names each Node that
+// could not be written.
 func (u *uninstall) writeAll(ctx context.Context, todo []task, strays []leaseOf) error {
 	var mu sync.Mutex
 	var errs []error
@@ -128,12 +128,12 @@ func (u *uninstall) writeAll(ctx context.Context, todo []task, strays []leaseOf)
 			return nil
 		})
 	}
-	_ = g.Wait() // the functions report their errors by fail
+	_ = g.Wait() // the functions report errors through fail
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)
 }
 
-// write takes everything back from one Node, and deletes its Lease then.
+// write removes everything from one Node, and then deletes its Lease.
 func (u *uninstall) write(ctx context.Context, t *task) error {
 	if len(t.types) > 0 {
 		if err := u.removeConditions(ctx, t); err != nil {
@@ -151,7 +151,8 @@ func (u *uninstall) write(ctx context.Context, t *task) error {
 	return u.deleteLease(ctx, t.lease)
 }
 
-// removeConditions names nothing but the types: the others are kubelet's.
+// removeConditions removes the task's conditions. The patch names only their types: the others are
+// kubelet's.
 func (u *uninstall) removeConditions(ctx context.Context, t *task) error {
 	type removal struct {
 		Patch string `json:"$patch"`
@@ -181,7 +182,7 @@ func (u *uninstall) removeConditions(ctx context.Context, t *task) error {
 	return nil
 }
 
-// takeBack undoes cordons and taints that repairs have made, and that are still so.
+// takeBack undoes cordons and taints that repairs have made and that still exist.
 func (u *uninstall) takeBack(ctx context.Context, t *task) error {
 	var undone []policy.Act
 	err := retry(ctx, func(ctx context.Context) error {
@@ -192,7 +193,7 @@ func (u *uninstall) takeBack(ctx context.Context, t *task) error {
 		before := n.DeepCopy()
 		did, changed, err := policy.UndoEach(n, func(policy.Act) bool { return true })
 		if err != nil {
-			return &permanentError{err} // only a person can mend it
+			return &permanentError{err} // only a person can fix it
 		}
 		if !changed {
 			return nil
@@ -201,7 +202,7 @@ func (u *uninstall) takeBack(ctx context.Context, t *task) error {
 		if err != nil {
 			return err
 		}
-		// As it was read: somebody may write the Node meanwhile.
+		// Conditional on the version read: somebody may write the Node meanwhile.
 		if _, err = u.client.CoreV1().Nodes().Patch(ctx, t.name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: uninstaller}); err == nil {
 			undone = did
 		}
@@ -218,7 +219,7 @@ func (u *uninstall) deleteLease(ctx context.Context, l *leaseOf) error {
 	err := retry(ctx, func(ctx context.Context) error {
 		err := ignoreNotFound(u.client.CoordinationV1().Leases(u.Namespace).Delete(ctx, l.name, o))
 		if apierrors.IsConflict(err) {
-			return nil // another of this name: the next pass sees it
+			return nil // a new object of the same name: the next pass handles it
 		}
 		return err
 	})

@@ -10,13 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// pauses between tries: a conflict is over at once, an outage in seconds.
+// pauses returns the backoff between retries: conflicts end at once, outages in seconds.
 func pauses() wait.Backoff {
 	return wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 1000, Cap: 5 * time.Second}
 }
 
-// retry calls f until it succeeds, ctx ends, or the API server has said a no that it
-// will repeat. That something is not there is an error as well.
+// retry calls f until it succeeds, ctx ends, or the API server rejects the request for good.
+// NotFound is such an error too.
 func retry(ctx context.Context, f func(context.Context) error) error {
 	b := pauses()
 	var last error
@@ -26,7 +26,7 @@ func retry(ctx context.Context, f func(context.Context) error) error {
 			return err
 		}
 		if last == nil || !over(ctx) {
-			last = err // at the end of ctx, err says no more than that
+			last = err // keep the earlier error: once ctx has ended, err only says so
 		}
 		timer := time.NewTimer(b.Step())
 		select {
@@ -38,20 +38,21 @@ func retry(ctx context.Context, f func(context.Context) error) error {
 	}
 }
 
-// over reports whether ctx has ended, or is about to notice.
+// over reports whether ctx has ended or is past its deadline.
 func over(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
-// permanentError is one that trying again can't mend.
+// permanentError is an error that a retry cannot fix.
 type permanentError struct{ err error }
 
 func (e *permanentError) Error() string { return e.err.Error() }
 
 func (e *permanentError) Unwrap() error { return e.err }
 
-// definite reports whether an error is the API server's no, or permanent.
+// definite reports whether a retry is useless: the API server has rejected the request, or the
+// error is permanent.
 func definite(err error) bool {
 	if _, ok := errors.AsType[*permanentError](err); ok {
 		return true
@@ -61,7 +62,7 @@ func definite(err error) bool {
 		apierrors.IsUnsupportedMediaType(err) || apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsResourceExpired(err)
 }
 
-// ignoreNotFound takes it for no error that something is not there (any more).
+// ignoreNotFound returns nil for a NotFound error, and other errors unchanged.
 func ignoreNotFound(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -69,8 +70,9 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// every calls f at once and then each interval until it reports that it is done, fails, or
-// ctx ends. Then the error is f's, or if f did not fail, why says what was waited for.
+// every calls f at once and then at each interval until it is done, fails, or ctx ends. If ctx
+// ends, it returns f's last error or, if there is none, an error with the text of why, which
+// describes what was awaited.
 func every(ctx context.Context, interval time.Duration, f func(context.Context) (bool, error), why func() string) error {
 	var failure error
 	err := wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (done bool, err error) {

@@ -13,10 +13,10 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// podsEvery is how often it is looked whether pods are gone: that takes seconds.
+// podsEvery is how often to check whether pods are gone, which takes seconds.
 const podsEvery = time.Second
 
-// controllerPods selects those that the chart makes.
+// controllerPods selects the controller pods created by the chart.
 const controllerPods = "app.kubernetes.io/name=kernosis,app.kubernetes.io/component=controller"
 
 // workload is a DaemonSet or Deployment with its pods.
@@ -26,11 +26,11 @@ type workload[W metav1.Object] struct {
 		Get(ctx context.Context, name string, o metav1.GetOptions) (W, error)
 		Delete(ctx context.Context, name string, o metav1.DeleteOptions) error
 	}
-	selector func(W) *metav1.LabelSelector // of its pods
-	pods     string                        // the same where the workload is not there to report it
+	selector func(W) *metav1.LabelSelector // of the workload's pods
+	pods     string                        // selector to use if the workload does not exist
 }
 
-// stop deletes a workload and waits until none of its pods runs.
+// stop deletes a workload and waits until all its pods have stopped.
 func (w *workload[W]) stop(ctx context.Context, u *uninstall) error {
 	what := w.kind + " " + w.name
 	var known W
@@ -75,8 +75,8 @@ func (w *workload[W]) stop(ctx context.Context, u *uninstall) error {
 	return nil
 }
 
-// awaitPods waits until no pod runs but on Nodes that are not ready; those are returned,
-// and how many have ended meanwhile.
+// awaitPods waits until pods run only on Nodes that are not ready. It returns those pods, and how
+// many others have ended meanwhile.
 func (u *uninstall) awaitPods(ctx context.Context, selector string) (ended int, silent []corev1.Pod, err error) {
 	var running []corev1.Pod
 	first, atFirst := true, 0
@@ -92,7 +92,7 @@ func (u *uninstall) awaitPods(ctx context.Context, selector string) (ended int, 
 		for i := range running {
 			node := running[i].Spec.NodeName
 			if node == "" {
-				continue // bound to none: it does not run
+				continue // not scheduled, so it does not run
 			}
 			if _, known := ready[node]; !known {
 				if ready[node], err = u.ready(ctx, node); err != nil {
@@ -116,7 +116,7 @@ func (u *uninstall) awaitPods(ctx context.Context, selector string) (ended int, 
 	return ended, silent, err
 }
 
-// running returns the pods that have not ended.
+// running returns the pods that have not terminated.
 func (u *uninstall) running(ctx context.Context, selector string) (out []corev1.Pod, err error) {
 	err = pages(ctx, func(ctx context.Context, o metav1.ListOptions) (string, error) {
 		o.LabelSelector = selector
@@ -127,7 +127,7 @@ func (u *uninstall) running(ctx context.Context, selector string) (out []corev1.
 		for i := range page.Items {
 			p := &page.Items[i]
 			if p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
-				// What else there is of it is not needed.
+				// The other fields are not needed.
 				out = append(out, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: p.Name}, Spec: corev1.PodSpec{NodeName: p.Spec.NodeName}})
 			}
 		}
@@ -136,7 +136,7 @@ func (u *uninstall) running(ctx context.Context, selector string) (out []corev1.
 	return out, err
 }
 
-// ready reports whether a Node's kubelet says that it is; one that is gone is not.
+// ready reports whether a Node is Ready; a deleted one is not.
 func (u *uninstall) ready(ctx context.Context, name string) (is bool, err error) {
 	err = retry(ctx, func(ctx context.Context) error {
 		n, err := u.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})

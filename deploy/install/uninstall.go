@@ -20,40 +20,41 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/liveness"
 )
 
-// Names that an installation has unless it is reported otherwise.
+// Default names of an installation.
 const (
 	DefaultNamespace  = "kernosis"
 	DefaultDaemonSet  = "kernosis-agent"
 	DefaultDeployment = "kernosis-controller"
 )
 
-// uninstaller is how the API names the writer.
+// uninstaller is the field manager of Uninstall's writes.
 const uninstaller = "kernosis-uninstall"
 
-// workers is how many Nodes are written at once: with some milliseconds a write, as many
-// as the client's limit of requests lets through.
+// workers is how many Nodes are written in parallel: with some milliseconds per write, as many as
+// the client's rate limit allows.
 const workers = 16
 
-// passes over all Nodes: the second one sees what was on its way during the first.
+// passes is how often all Nodes are processed: the second pass handles writes that were still in
+// flight during the first.
 const passes = 3
 
-// Config says what is to be taken out of which cluster.
+// Config configures Uninstall.
 type Config struct {
 	// To is the API server; its QPS and Burst bound the requests.
 	To         *rest.Config
 	Namespace  string // of agents and controller
 	DaemonSet  string
 	Deployment string
-	Kinds      bool         // delete the kinds, and with them all their objects
+	Kinds      bool         // also delete the CRDs, and thereby all their objects
 	Say        func(string) // called with a line for each step, possibly by several goroutines
 }
 
-// Uninstall stops agents and controller, and then takes back what they have written.
+// Uninstall stops agents and controller and then removes what they have written.
 //
-// Nothing is taken back while a pod of them runs on a Node that is ready: it would write
-// it anew. A pod whose Node is silent is reported and not waited for. Nodes that can't be
-// written are in the error, each with why; their Leases stay, so that another Uninstall
-// knows of them. Bounded by ctx alone.
+// It removes nothing while one of their pods runs on a ready Node, because the pod would write it
+// again. It reports pods on Nodes that are not ready but does not wait for them. The error names
+// each Node that could not be written, with the reason; its Lease stays, so that another Uninstall
+// finds it. Only ctx limits how long Uninstall takes.
 func Uninstall(ctx context.Context, c Config) error {
 	client, err := kubernetes.NewForConfig(c.To)
 	if err != nil {
@@ -74,7 +75,7 @@ func Uninstall(ctx context.Context, c Config) error {
 		kind: "Deployment", name: u.Deployment, api: client.AppsV1().Deployments(u.Namespace),
 		selector: func(d *appsv1.Deployment) *metav1.LabelSelector { return d.Spec.Selector }, pods: controllerPods,
 	}
-	// The controller first would leave nobody to speak for agents that can't be stopped.
+	// Agents first: if they can't be stopped, the controller must stay to act for silent ones.
 	if err := agents.stop(ctx, u); err != nil {
 		return err
 	}
@@ -89,19 +90,19 @@ func Uninstall(ctx context.Context, c Config) error {
 	return err
 }
 
-// uninstall is one at work.
+// uninstall is the state of one Uninstall.
 type uninstall struct {
 	Config
 
 	client kubernetes.Interface
 
 	mu      sync.Mutex
-	nodes   map[string]bool // conditions were removed from them
+	nodes   map[string]bool // Nodes from which conditions were removed
 	removed map[string]bool // condition types
-	foreign map[string]int  // conditions that others write, likewise: "Type (manager)"
+	foreign map[string]int  // number of such conditions written by others, by "Type (manager)"
 }
 
-// clean takes back what is on Nodes, and then the Leases that report it.
+// clean removes what is on Nodes, and then the Leases that refer to them.
 func (u *uninstall) clean(ctx context.Context) error {
 	for pass := range passes {
 		known, err := u.leases(ctx)
@@ -112,7 +113,7 @@ func (u *uninstall) clean(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// Leases of Nodes that are gone, or that are nobody's.
+		// Leases of deleted Nodes, or without a Node.
 		strays := slices.DeleteFunc(slices.Clone(known), func(l leaseOf) bool { return nodes[l.node] })
 		if pass == passes-1 && len(todo) > 0 {
 			names := make([]string, len(todo))
@@ -133,7 +134,7 @@ func (u *uninstall) clean(ctx context.Context) error {
 	return nil
 }
 
-// report says what was taken back from Nodes.
+// report prints what was removed from Nodes.
 func (u *uninstall) report() {
 	if len(u.removed) == 0 {
 		u.Say("no condition of Kernosis is left on a node")
@@ -145,7 +146,7 @@ func (u *uninstall) report() {
 	}
 }
 
-// forget deletes what the controller keeps for itself.
+// forget deletes the controller's own state.
 func (u *uninstall) forget(ctx context.Context) error {
 	var errs []error
 	for _, o := range []struct {

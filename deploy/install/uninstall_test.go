@@ -24,7 +24,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// reporting runs what an agent writes to its Node until the API has it.
+// reporting runs what an agent writes to its Node, until the API server has it.
 func (b *bench) reporting(node string) {
 	b.Helper()
 	written := make(chan struct{}, 16)
@@ -46,7 +46,7 @@ func (b *bench) reporting(node string) {
 	go func() { ended <- k.Run(ctx) }()
 	<-written
 	for slices.Contains(b.leases(), lease.Name(node)) == false {
-		time.Sleep(10 * time.Millisecond) // between looks at the API
+		time.Sleep(10 * time.Millisecond) // polling interval
 	}
 	cancel()
 	for range 2 {
@@ -56,7 +56,7 @@ func (b *bench) reporting(node string) {
 	}
 }
 
-// nextSecond waits for it: the times of writes that the API server keeps have no parts of
+// nextSecond waits until the next second, because the API server records times of writes in whole
 // seconds.
 func (b *bench) nextSecond() {
 	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
@@ -66,7 +66,7 @@ func TestUninstall(t *testing.T) {
 	b := newBench(t)
 	reported, spoken, cordoned, persons, silent := b.server.Node(t), b.server.Node(t), b.server.Node(t), b.server.Node(t), b.server.Node(t)
 
-	// A node as an agent leaves it, with what is of others.
+	// A node as an agent leaves it, with conditions of others.
 	b.writes("node-problem-detector", reported,
 		corev1.NodeCondition{Type: "ReadonlyFilesystem", Status: "False", Reason: "FilesystemIsNotReadOnly", Message: "is writable"}, // of earlier
 		corev1.NodeCondition{Type: "FrequentKubeletRestart", Status: "False", Reason: "NoFrequentKubeletRestart"})
@@ -76,10 +76,10 @@ func TestUninstall(t *testing.T) {
 	b.writes("somebody", reported, corev1.NodeCondition{Type: "KernelDeadlock", Status: "False", Reason: "Mine", Message: "taken over"})
 	b.writes(conditions.FieldManager, reported, corev1.NodeCondition{Type: conditions.Contested, Status: "True", Reason: "AnotherWriter"})
 
-	// One that the controller has spoken for, with no Lease to report it.
+	// A node for which the controller has written, without a Lease.
 	b.writes(lease.Controller, spoken, corev1.NodeCondition{Type: "DiskStalled", Status: "Unknown", Reason: lease.ReasonNeverUpdated})
 
-	// One that a repair has taken out of service, with a taint of a person beside.
+	// A node that a repair has cordoned, with another taint set by a person.
 	n := b.node(cordoned)
 	n.Spec.Taints = []corev1.Taint{{Key: "person", Effect: corev1.TaintEffectNoSchedule}}
 	for _, act := range []policy.Act{{Diagnosis: "d1"}, {Diagnosis: "d2"}, {Diagnosis: "d2", Taint: &corev1.Taint{Key: "stalled", Value: "disk", Effect: corev1.TaintEffectNoSchedule}}} {
@@ -92,7 +92,7 @@ func TestUninstall(t *testing.T) {
 	b.must(err)
 	b.leaseOf("gone-since", "KernelDeadlock")
 
-	// A node that is silent: its pod can't be waited for.
+	// A node that is not ready: its pod can't be awaited.
 	b.writes("kubelet", silent, corev1.NodeCondition{Type: corev1.NodeReady, Status: "Unknown", Reason: "NodeStatusUnknown"})
 	b.writes(conditions.FieldManager, silent, corev1.NodeCondition{Type: "KernelDeadlock", Status: "False", Reason: "NoHungTasks"})
 	b.leaseOf(silent, "KernelDeadlock")
@@ -142,7 +142,7 @@ func TestUninstall(t *testing.T) {
 	}
 }
 
-// Nothing is taken back while an agent runs, for it would write it anew.
+// Nothing is removed while an agent runs, because the agent would write it again.
 func TestPodsThatGoOn(t *testing.T) {
 	b := newBench(t)
 	node := b.server.Node(t)
@@ -159,7 +159,7 @@ func TestPodsThatGoOn(t *testing.T) {
 	if _, err := b.api.AppsV1().Deployments(b.namespace).Get(t.Context(), DefaultDeployment, metav1.GetOptions{}); err != nil {
 		t.Errorf("the controller is stopped before the agents: %v", err)
 	}
-	// The next one knows the pods by their labels.
+	// The next Uninstall finds the pods by their labels.
 	b.said()
 	b.server.DeletePod(t, b.namespace, agents[0])
 	b.must(Uninstall(within(t, time.Minute), b.config()))
@@ -224,7 +224,7 @@ func TestNodesThatCanNotBeWritten(t *testing.T) {
 	}
 }
 
-// An agent that nobody knows of writes its conditions anew.
+// An unknown agent writes its conditions again.
 func TestConditionsThatComeBack(t *testing.T) {
 	b := newBench(t)
 	node := b.server.Node(t)
@@ -246,7 +246,7 @@ func TestConditionsThatComeBack(t *testing.T) {
 	}
 }
 
-// Who lacks a right is reported which.
+// The error names a missing right.
 func TestMissingRights(t *testing.T) {
 	b := newBench(t)
 	c := b.config()

@@ -11,11 +11,11 @@ import (
 
 // Metric is a row of docs/metrics.md.
 type Metric struct {
-	Name, Of, Type string // of: agent or controller
+	Name, Of, Type string // Of is agent or controller
 	Labels         []string
 }
 
-// Catalog returns the rows, in their order: those of the agent, then those of the controller.
+// Catalog returns the rows in their order: the agent's, then the controller's.
 func Catalog(tb testing.TB) []Metric {
 	tb.Helper()
 	page := Read(tb, "docs/metrics.md")
@@ -38,9 +38,9 @@ func Catalog(tb testing.TB) []Metric {
 	return out
 }
 
-// Labels returns those that a metric may have in Prometheus, with those of the target; nil
-// where there is no such metric. The series of histograms are known, and what is used of
-// others' metrics.
+// Labels returns the labels that a metric may have in Prometheus, including the target's labels, or
+// nil if there is no such metric. It also covers the series of histograms and the metrics of others
+// that dashboards and alerts use.
 func Labels(catalog []Metric, name string) []string {
 	target := []string{"cluster", "job", "instance", "namespace", "pod", "container", "node"}
 	if own, ok := foreign()[name]; ok {
@@ -63,7 +63,7 @@ func Labels(catalog []Metric, name string) []string {
 	return out
 }
 
-// foreign are the metrics of Prometheus and of libraries that dashboards and alerts use.
+// foreign returns the metrics of Prometheus and of libraries that dashboards and alerts use.
 func foreign() map[string][]string {
 	return map[string][]string{
 		"up":                                        nil,
@@ -79,7 +79,7 @@ func foreign() map[string][]string {
 	}
 }
 
-// Root returns the repository's folder.
+// Root returns the root folder of the repository.
 func Root(tb testing.TB) string {
 	tb.Helper()
 	dir, err := os.Getwd()

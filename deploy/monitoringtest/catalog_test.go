@@ -12,8 +12,7 @@ import (
 	"github.com/kernosis/kernosis/deploy/monitoringtest"
 )
 
-// Each metric that the sources name is in docs/metrics.md, and each there is in them; other
-// pages name no other ones.
+// docs/metrics.md lists exactly the metrics in the sources, and other pages mention no others.
 func TestEveryMetricIsKnown(t *testing.T) {
 	root := monitoringtest.Root(t)
 	catalog := monitoringtest.Catalog(t)
@@ -71,7 +70,7 @@ func TestEveryMetricIsKnown(t *testing.T) {
 	}
 }
 
-// What a query asks for is found in it.
+// Uses finds the metrics and labels of a query.
 func TestUses(t *testing.T) {
 	uses, grouping := monitoringtest.Uses(`sum by (le, a) (rate(x_bucket{b="c, d", e=~"f"}[5m] offset 1h)) > bool 2 and on (g) y unless topk(5, z{h!=""})`)
 	var got []string

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Dashboard is what tests look at of one.
+// Dashboard holds the fields of a dashboard that tests check.
 type Dashboard struct {
 	File string `json:"-"`
 
@@ -16,7 +16,7 @@ type Dashboard struct {
 	Description   string   `json:"description"`
 	SchemaVersion int      `json:"schemaVersion"`
 	Tags          []string `json:"tags"`
-	Panels        []Panel  `json:"panels"` // those of collapsed rows too, behind their row
+	Panels        []Panel  `json:"panels"` // including those of collapsed rows, after their row
 	Annotations   struct {
 		List []struct {
 			Expr string `json:"expr"`
@@ -31,17 +31,17 @@ type Dashboard struct {
 	} `json:"templating"`
 }
 
-// Variable is one of a dashboard's.
+// Variable is a variable of a dashboard.
 type Variable struct {
 	Name       string `json:"name"`
 	Type       string `json:"type"`
 	Definition string `json:"definition"`
 }
 
-// Panel is one of its panels, or a row.
+// Panel is a panel or a row of a dashboard.
 type Panel struct {
-	Raw json.RawMessage `json:"-"` // all of it
-	Row string          `json:"-"` // title of the collapsed row that it is in; empty: it is shown at once
+	Raw json.RawMessage `json:"-"` // the complete JSON
+	Row string          `json:"-"` // title of the collapsed row it is in; empty if it is visible at once
 
 	ID          int        `json:"id"`
 	Type        string     `json:"type"`
@@ -49,7 +49,7 @@ type Panel struct {
 	Description string     `json:"description"`
 	Datasource  Datasource `json:"datasource"`
 	Targets     []Target   `json:"targets"`
-	Panels      []Panel    `json:"panels"` // of a collapsed row
+	Panels      []Panel    `json:"panels"` // the panels of a collapsed row
 	FieldConfig struct {
 		Defaults struct {
 			Unit     string `json:"unit"`
@@ -58,7 +58,7 @@ type Panel struct {
 		} `json:"defaults"`
 	} `json:"fieldConfig"`
 	Options struct {
-		Content string `json:"content"` // of a text
+		Content string `json:"content"` // of a text panel
 	} `json:"options"`
 	GridPos struct {
 		X int `json:"x"`
@@ -68,13 +68,13 @@ type Panel struct {
 	} `json:"gridPos"`
 }
 
-// Datasource is where a query goes.
+// Datasource identifies the data source of a query.
 type Datasource struct {
 	Type string `json:"type"`
 	UID  string `json:"uid"`
 }
 
-// Target is a query.
+// Target is a query of a panel.
 type Target struct {
 	RefID        string     `json:"refId"`
 	Datasource   Datasource `json:"datasource"`
@@ -85,7 +85,7 @@ type Target struct {
 	LegendFormat string     `json:"legendFormat"`
 }
 
-// UnmarshalJSON keeps the whole of a panel as well.
+// UnmarshalJSON also keeps the panel's complete JSON.
 func (p *Panel) UnmarshalJSON(text []byte) error {
 	type plain Panel
 	if err := json.Unmarshal(text, (*plain)(p)); err != nil {
@@ -95,10 +95,10 @@ func (p *Panel) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// dashboards is the folder of those that deploy/grafana makes.
+// dashboards is the folder of the dashboards that deploy/grafana generates.
 const dashboards = "deploy/chart/kernosis/files/dashboards/"
 
-// Dashboards returns all dashboards, by their files' names.
+// Dashboards returns all dashboards, ordered by file name.
 func Dashboards(tb testing.TB) []*Dashboard {
 	tb.Helper()
 	files, err := filepath.Glob(filepath.Join(Root(tb), dashboards, "*.json"))
@@ -117,7 +117,7 @@ func Dashboards(tb testing.TB) []*Dashboard {
 	return all
 }
 
-// flatten puts the panels of collapsed rows behind their rows.
+// flatten moves the panels of collapsed rows after their rows.
 func (d *Dashboard) flatten() {
 	var all []Panel
 	for _, p := range d.Panels {
@@ -132,8 +132,8 @@ func (d *Dashboard) flatten() {
 	d.Panels = all
 }
 
-// Filled returns a query as Grafana sends it: with values in place of its variables; one that
-// is not given is all there are.
+// Filled returns a query as Grafana sends it, with values in place of its variables. A variable
+// without a value matches everything.
 func Filled(expr string, values map[string]string, rateInterval, within string) string {
 	replace := []string{"$__rate_interval", rateInterval, "$__range", within}
 	for _, name := range []string{"cluster", "node", "namespace", "probe_type", "pod"} {

@@ -1,5 +1,6 @@
-// Package monitoringtest holds dashboards and alerts to what agents and controller show:
-// what the tests of both share, and a test with real faults and a real Prometheus.
+// Package monitoringtest checks dashboards and alerts against the metrics that agents and
+// controller export: it holds what the tests of both share, and a test with real faults and a real
+// Prometheus.
 //
 // Only tests import it.
 package monitoringtest

@@ -21,14 +21,14 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// After real faults the real Prometheus answers each query of each dashboard, the alerts of
-// these faults fire, and what agent and controller show is what docs/metrics.md says.
+// After real faults, Prometheus answers each query of each dashboard, the alerts for these faults
+// fire, and agent and controller export the metrics documented in docs/metrics.md.
 func TestRealFaultsShow(t *testing.T) {
 	testall.Only(t)
 	prometheus := monitoringtest.Program(t, "prometheus")
 	s := newStage(t)
 	s.probed(t)
-	s.startAgent() // it finds what acts as kubelet
+	s.startAgent() // it finds the stand-in for kubelet
 	s.startPrometheus(prometheus)
 	s.triggers()
 	s.silent(t)
@@ -37,7 +37,7 @@ func TestRealFaultsShow(t *testing.T) {
 	s.truncated(t)
 	heal := s.provoke(t)
 	defer heal()
-	for range 3 { // of which rule chatty records one
+	for range 3 { // of these, rule chatty records one
 		s.log(t, "chatty")
 	}
 	t.Run("alerts fire", func(t *testing.T) { s.alertsFire(t) })
@@ -49,9 +49,9 @@ func TestRealFaultsShow(t *testing.T) {
 	}
 }
 
-// alertsFire waits for the alerts of what was provoked.
+// alertsFire waits for the alerts for the provoked faults.
 func (s *stage) alertsFire(t *testing.T) {
-	// Of each: what has provoked it.
+	// Alert, and the fault that causes it.
 	want := map[string]string{
 		"OOMKilling warning":                  "six OOM kills",
 		"DiskIOError warning":                 "eight failed writes",
@@ -87,11 +87,11 @@ func (s *stage) alertsFire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Warning or critical: it depends on what else was killed on this machine.
+	// Warning or critical, depending on what else was killed on this machine.
 	if !firing["FrequentOOMKilling warning"] && !firing["FrequentOOMKilling critical"] {
 		t.Error("FrequentOOMKilling does not fire for six kills in one control group")
 	}
-	// Now: with so little patience some fired before the first look at their targets.
+	// Only now: with the shortened durations some fired before the first scrape of their targets.
 	now, err := s.query(t.Context(), `ALERTS{alertstate="firing"}`, false)
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func (s *stage) alertsFire(t *testing.T) {
 	t.Logf("%d alerts fire: %v", len(firing), slices.Sorted(maps.Keys(firing)))
 }
 
-// alertsName waits until the description of an alert on a disk names it, and says what to run.
+// alertsName waits until the description of an alert names the disk and the command to run.
 func (s *stage) alertsName(t *testing.T) {
 	s.await(t, "description that names the device", time.Minute, func(ctx context.Context) (bool, string) {
 		text, err := s.get(ctx, "/api/v1/alerts")
@@ -131,7 +131,7 @@ func (s *stage) alertsName(t *testing.T) {
 	})
 }
 
-// brief is what series have by their reason.
+// brief returns the values of series by reason.
 func brief(all []series) map[string]any {
 	out := map[string]any{}
 	for _, one := range all {
@@ -140,8 +140,7 @@ func brief(all []series) map[string]any {
 	return out
 }
 
-// empty are the queries that have nothing to show here, by a part of the expression, with
-// why.
+// empty returns the queries that return nothing here, by a part of the expression, and why.
 func empty() map[string]string {
 	return map[string]string{
 		"kernosis_diagnoses_dropped_total": "a thousand diagnoses would have to wait",
@@ -151,7 +150,7 @@ func empty() map[string]string {
 	}
 }
 
-// queriesAnswer asks every query as Grafana would.
+// queriesAnswer runs every query as Grafana would.
 func (s *stage) queriesAnswer(t *testing.T) {
 	quiet := empty()
 	used := map[string]bool{}
@@ -164,7 +163,7 @@ func (s *stage) queriesAnswer(t *testing.T) {
 		for i := range d.Panels {
 			p := &d.Panels[i]
 			for _, q := range p.Targets {
-				// What stands in where there is nothing would always be there.
+				// Without the fallback, which would always return something.
 				expr := strings.ReplaceAll(q.Expr, " or vector(0)", "")
 				expr = monitoringtest.Filled(expr, map[string]string{"node": s.node}, "5s", fmt.Sprintf("%ds", int(time.Since(s.began).Seconds())+1))
 				left = append(left, one{d.File + ": " + p.Title, expr, q.Range})
@@ -215,7 +214,7 @@ func (s *stage) queriesAnswer(t *testing.T) {
 	t.Logf("%d of %d queries have something to show", total-len(left), total)
 }
 
-// notHere are the metrics that neither of the two shows here, with why.
+// notHere returns the metrics that neither agent nor controller exports here, and why.
 func notHere() map[string]string {
 	const (
 		source = "pods are the API server's here, not kubelet's or a file's"
@@ -230,7 +229,7 @@ func notHere() map[string]string {
 	}
 }
 
-// metricsAreKnown compares what both show with docs/metrics.md, both ways.
+// metricsAreKnown compares the metrics of both with docs/metrics.md, in both directions.
 func (s *stage) metricsAreKnown(t *testing.T) {
 	catalog := monitoringtest.Catalog(t)
 	absent := notHere()
@@ -273,7 +272,7 @@ func (s *stage) metricsAreKnown(t *testing.T) {
 			}
 		}
 		for name, why := range absent {
-			if families[name] != nil { // by what else happens on this machine
+			if families[name] != nil { // caused by other activity on this machine
 				t.Logf("the %s shows %s, though %s", of, name, why)
 			}
 		}

@@ -30,7 +30,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/netlab"
 )
 
-// apply makes objects known, those that are there already too.
+// apply creates objects, unless they exist.
 func (s *stage) apply(objects ...client.Object) {
 	s.t.Helper()
 	for _, o := range objects {
@@ -40,9 +40,9 @@ func (s *stage) apply(objects ...client.Object) {
 	}
 }
 
-// triggers makes the shipped set of OOM kills known, one that cordons the node once something
-// was killed, under a policy that lets it, one for times, and one that is wrong. No other
-// set has a repair: it would hold the node until its problem has ended.
+// triggers creates the shipped set for OOM kills, a set that cordons the node after a kill, with a
+// policy that allows it, a scheduled one, and an invalid one. No other set has a repair, because it
+// would hold the node until its problem has ended.
 func (s *stage) triggers() {
 	s.t.Helper()
 	r, err := manifest.NewReader()
@@ -97,7 +97,7 @@ func (s *stage) triggers() {
 	})
 }
 
-// must takes an error for what it is, unless the machine lacks what a fault needs.
+// must fails the test on an error, or skips it if the machine lacks what a fault needs.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if refused, ok := errors.AsType[*inject.Refused](err); ok {
@@ -108,8 +108,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// provoke has the faults happen; those that last do so until the returned function is
-// called.
+// provoke causes the faults; those that last do so until heal is called.
 func (s *stage) provoke(t *testing.T) (heal func()) {
 	t.Helper()
 	ctx := t.Context()
@@ -120,7 +119,7 @@ func (s *stage) provoke(t *testing.T) (heal func()) {
 		must(t, err)
 	}
 	must(t, oom.Close())
-	// Of a pod that nobody knows any more.
+	// Of a pod that no longer exists in the API server.
 	agenttest.KillIn(t, agenttest.PodGroup(t, "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0", 32<<20))
 
 	disk := &inject.DiskError{Kind: inject.DiskWrite, StateDir: t.TempDir()}
@@ -151,7 +150,7 @@ func (s *stage) provoke(t *testing.T) (heal func()) {
 	}
 }
 
-// probed makes a pod that what acts as kubelet probes, where nothing listens.
+// probed creates a pod that the stand-in for kubelet probes, at a port where nothing listens.
 func (s *stage) probed(t *testing.T) {
 	t.Helper()
 	from, to := netlab.Pair(t)
@@ -161,7 +160,7 @@ func (s *stage) probed(t *testing.T) {
 	agenttest.Prober(t, from, "http://10.97.31.2:80/healthz")
 }
 
-// strangers send alerts and may not.
+// strangers sends alerts without the right to.
 func (s *stage) strangers(t *testing.T) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // it only knocks
@@ -181,7 +180,7 @@ func (s *stage) strangers(t *testing.T) {
 	}
 }
 
-// log writes a line into the application's log.
+// log writes a line to the application's log.
 func (s *stage) log(t *testing.T, line string) {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join(s.dir, "app.log"), os.O_APPEND|os.O_WRONLY, 0)
@@ -194,7 +193,7 @@ func (s *stage) log(t *testing.T, line string) {
 	}
 }
 
-// silent has a second node whose agent has ended without a word.
+// silent adds a second node whose agent has stopped without shutting down.
 func (s *stage) silent(t *testing.T) {
 	t.Helper()
 	name := s.server.Node(t)

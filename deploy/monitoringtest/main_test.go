@@ -9,7 +9,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-var cluster = kubetest.Shared{Own: true} // the controller works on all nodes, by all policies
+var cluster = kubetest.Shared{Own: true} // the controller handles all nodes and policies
 
 func TestMain(m *testing.M) {
 	if inject.RunChild(os.Args) || agenttest.RunProber(os.Args) {

@@ -24,7 +24,7 @@ import (
 
 var pictures = flag.String("pictures", "", "folder that TestRealFaultsShow draws the dashboards into, with what its Prometheus has; needs Chromium")
 
-// drawn is what a picture needs of a panel beyond what the other tests look at.
+// drawn holds the fields of a panel that only the picture needs.
 type drawn struct {
 	FieldConfig struct {
 		Defaults struct {
@@ -50,7 +50,7 @@ type drawn struct {
 	}
 }
 
-// shape is a line or a rectangle of a chart, in units of its box: 1000 wide, 100 high.
+// shape is a line or a rectangle of a chart. Its coordinate system is 1000 wide and 100 high.
 type shape struct {
 	Points     string // of a line
 	X, Y, W, H float64
@@ -58,7 +58,7 @@ type shape struct {
 	Text       string
 }
 
-// picture is what the template shows of a panel.
+// picture is the template's data for a panel.
 type picture struct {
 	Type, Title           string
 	Column, Columns, Rows int
@@ -73,12 +73,12 @@ type picture struct {
 
 var palette = []string{"#5794f2", "#73bf69", "#ff9830", "#f2495c", "#b877d9", "#fade2a", "#8ab8ff", "#37872d", "#c4162a", "#e0b400"}
 
-// colorOf returns Grafana's colour of a name, on a dark ground.
+// colorOf returns Grafana's colour of a name in the dark theme.
 func colorOf(name string) string {
 	return cmp.Or(map[string]string{"green": "#73bf69", "orange": "#ff9830", "red": "#f2495c", "text": "#8e8e99"}[name], "#5794f2")
 }
 
-// draw writes a picture of each dashboard's open panels.
+// draw writes a picture of the open panels of each dashboard.
 func (s *stage) draw(t *testing.T, dir string) {
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *stage) draw(t *testing.T, dir string) {
 	}
 }
 
-// picture asks for a panel's data and lays it out.
+// picture queries a panel's data and lays it out.
 func (s *stage) picture(t *testing.T, p *monitoringtest.Panel) picture {
 	var of drawn
 	if err := json.Unmarshal(p.Raw, &of); err != nil {
@@ -162,7 +162,7 @@ func (s *stage) picture(t *testing.T, p *monitoringtest.Panel) picture {
 	return out
 }
 
-// color returns the color of a value, by the thresholds.
+// color returns the color of a value according to the thresholds.
 func (d *drawn) color(v float64) string {
 	color := ""
 	for _, s := range d.FieldConfig.Defaults.Thresholds.Steps {
@@ -173,7 +173,8 @@ func (d *drawn) color(v float64) string {
 	return colorOf(color)
 }
 
-// numbers returns the values of a series, and when each is, from 0 at the test's begin to 1000 now.
+// numbers returns the values of a series and their times, from 0 at the start of the test to 1000
+// now.
 func numbers(one series, began time.Time) (v, at []float64) {
 	all := one.Values
 	if len(all) == 0 {
@@ -276,7 +277,7 @@ func (p *picture) table(of *drawn, all []series) {
 	slices.SortFunc(p.Cells, func(a, b []string) int { return slices.Compare(a, b) })
 }
 
-// valueText is a value with its unit, as Grafana writes the units that the dashboards use.
+// valueText formats a value with its unit as Grafana does, for the units used in the dashboards.
 func valueText(v float64, unit string) string {
 	number := strconv.FormatFloat(v, 'g', 3, 64)
 	switch unit {
@@ -292,7 +293,7 @@ func valueText(v float64, unit string) string {
 	return strconv.FormatFloat(v, 'f', -1, 64)
 }
 
-// board is a dashboard as Grafana lays it out: 24 columns, 38 pixels a row.
+// board is a dashboard in Grafana's layout: 24 columns, 38 pixels per row.
 const board = `<!doctype html><meta charset="utf-8"><style>
 body { margin: 0; padding: 14px; background: #111217; color: #ccccdc; font: 13px/1.4 "DejaVu Sans", sans-serif; }
 h1 { font-size: 17px; font-weight: 600; margin: 0 0 10px; } h1 span { color: #8e8e99; font-weight: 400; font-size: 13px; margin-left: 16px; }

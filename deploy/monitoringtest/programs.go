@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Program returns one that "make promtool" or "make prometheus" fetches, or that is
-// installed.
+// Program returns the path of a program that "make promtool" or "make prometheus" fetches, or of an
+// installed one.
 func Program(tb testing.TB, name string) string {
 	tb.Helper()
 	for _, path := range []string{filepath.Join(Root(tb), "bin", name), name} {

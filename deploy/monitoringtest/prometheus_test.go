@@ -16,13 +16,13 @@ import (
 	"github.com/kernosis/kernosis/deploy/monitoringtest"
 )
 
-// quickened returns the committed alerts with less patience: nobody waits 15 min for a test.
+// quickened returns the committed alerts with shorter durations: a test can't wait 15 min.
 func quickened(t testing.TB) string {
 	t.Helper()
 	return regexp.MustCompile(`(?m)^( +for: ).*$`).ReplaceAllString(monitoringtest.Read(t, "deploy/chart/kernosis/files/alerts.yaml"), "${1}2s")
 }
 
-// get asks Prometheus.
+// get sends a request to Prometheus.
 func (s *stage) get(ctx context.Context, path string) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.prometheus+path, http.NoBody)
 	if err != nil {
@@ -40,14 +40,14 @@ func (s *stage) get(ctx context.Context, path string) ([]byte, error) {
 	return text, err
 }
 
-// series is one of an answer.
+// series is a series in a response.
 type series struct {
 	Metric map[string]string `json:"metric"`
 	Values [][2]any          `json:"values"`
 	Value  [2]any            `json:"value"`
 }
 
-// query asks for the values of an expression: over the test's time, or now.
+// query evaluates an expression: over the duration of the test, or now.
 func (s *stage) query(ctx context.Context, expr string, over bool) ([]series, error) {
 	path, form := "/api/v1/query", url.Values{"query": {expr}}
 	if over {
@@ -69,7 +69,7 @@ func (s *stage) query(ctx context.Context, expr string, over bool) ([]series, er
 	return answer.Data.Result, err
 }
 
-// shown counts the series of which Grafana would show something.
+// shown counts the series that Grafana would display.
 func shown(all []series) (n int) {
 	number := func(v [2]any) bool {
 		text, _ := v[1].(string)

@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// Use is a selector of a query, with the labels that it asks for.
+// Use is a selector of a query with the labels it matches.
 type Use struct {
 	Metric string
 	Labels []string
 }
 
-// Uses returns the selectors of a PromQL expression, and the labels by which it groups and
-// matches. It assumes that the expression is valid, which promtool checks.
+// Uses returns the selectors of a PromQL expression, and the labels in its grouping and matching
+// clauses. It assumes that the expression is valid, which promtool checks.
 func Uses(expr string) (uses []Use, grouping []string) {
 	token := regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\$[a-zA-Z_]+|\[[^]]*\]|[a-zA-Z_:][a-zA-Z0-9_:]*|[0-9][0-9a-zA-Z.]*|[^\s]`)
 	all := token.FindAllString(expr, -1)
@@ -53,7 +53,7 @@ func Uses(expr string) (uses []Use, grouping []string) {
 	return uses, grouping
 }
 
-// CheckUses makes sure that what an expression asks for is there.
+// CheckUses fails the test unless the metrics and labels used by an expression exist.
 func CheckUses(tb testing.TB, catalog []Metric, where, expr string) (labels []string) {
 	tb.Helper()
 	uses, grouping := Uses(expr)
@@ -72,7 +72,7 @@ func CheckUses(tb testing.TB, catalog []Metric, where, expr string) (labels []st
 		}
 		labels = append(labels, known...)
 	}
-	// Taken away for whoever has them.
+	// Labels that are dropped by "without", so they need not exist.
 	absent := []string{"uid", "phase", "state"}
 	for _, l := range grouping {
 		if !slices.Contains(labels, l) && !(strings.Contains(expr, "without") && slices.Contains(absent, l)) {

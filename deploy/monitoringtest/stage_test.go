@@ -28,28 +28,28 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// stage is an agent, a controller and a Prometheus that looks at both as in a cluster.
+// stage runs an agent, a controller, and a Prometheus that scrapes both as in a cluster.
 type stage struct {
 	t      testing.TB
 	server *kubetest.Server
-	people client.Client // may do everything
-	dir    string        // of files
-	path   string        // of kernosis
+	people client.Client // with all rights
+	dir    string        // for files
+	path   string        // of the kernosis program
 
 	node, namespace string
 	agent           *agenttest.Agent
-	controller      string // its address of metrics
-	agentURL        string // of its metrics
+	controller      string // address of its metrics
+	agentURL        string // URL of its metrics
 	controllerURL   string
-	token           string // that reads them
-	alerts          string // where it takes alerts
+	token           string // with the right to read the metrics
+	alerts          string // where it receives alerts
 	prometheus      string // its address
 	began           time.Time
-	broken          atomic.Bool // the service that the agent probes
+	broken          atomic.Bool // state of the service that the agent probes
 }
 
-// agentConfig is all that an agent may have: a check, a problem daemon, a service, a log
-// that is there and one that is not.
+// agentConfig enables every feature of an agent: a check, a problem daemon, a service, an existing
+// log and a missing one.
 const agentConfig = `
 report-socket: %[1]s/run/report.sock
 reports:
@@ -71,8 +71,8 @@ const check = `{
   "rules": [{"type": "permanent", "condition": "DoorOpen", "reason": "DoorIsOpen", "path": "/bin/false"}]
 }`
 
-// ownRules are one whose expression fails, one that has too few groups, one over its rate limit,
-// and one whose problem ends soon, so that a repair is seen to have helped.
+// ownRules are a rule whose expression fails, one with too few groups, one that exceeds its rate
+// limit, and one whose problem ends soon, so that a repair can be seen to have helped.
 const ownRules = `apiVersion: rules.kernosis.io/v1
 conditions:
   KillsHere: {healthyReason: NoKillsHere, healthyMessage: none}
@@ -103,7 +103,7 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// file writes one, and returns its path.
+// file writes a file and returns its path.
 func (s *stage) file(name, text string) string {
 	s.t.Helper()
 	path := filepath.Join(s.dir, name)
@@ -137,7 +137,7 @@ func (s *stage) startAgent() {
 	a.WaitSources(0)
 }
 
-// startController starts one that takes alerts, with a certificate.
+// startController starts a controller that receives alerts, with a certificate.
 func (s *stage) startController() {
 	pair := httptest.NewTLSServer(nil)
 	pair.Close()
@@ -145,7 +145,7 @@ func (s *stage) startController() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	// On all addresses, which others reach: with TLS, and for those who may.
+	// On all addresses, which other machines can reach: with TLS and authorization.
 	s.controller, s.alerts = kubetest.FreeAddress(s.t), kubetest.FreeAddress(s.t)
 	everywhere := strings.Replace(s.controller, "127.0.0.1", "0.0.0.0", 1)
 	s.process(s.path, "controller", "--kubeconfig", s.server.Kubeconfig(s.t, s.server.Admin()), "--namespace", s.namespace,
@@ -155,8 +155,8 @@ func (s *stage) startController() {
 		"--alerts-key-file", s.file("tls.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}))))
 }
 
-// startPrometheus starts one that scrapes as the chart's PodMonitors have it: what a metric
-// says of itself wins over what the target says, and the node is a label of both.
+// startPrometheus starts a Prometheus that scrapes like the chart's PodMonitors: labels of the
+// metric take precedence over those of the target, and both get the label node.
 func (s *stage) startPrometheus(program string) {
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(s.agent.Log.URL(s.t), "https://"))
 	if err != nil {
@@ -213,7 +213,7 @@ func (s *stage) process(path string, args ...string) {
 	})
 }
 
-// await waits until something holds; on a timeout the test fails with what was last seen.
+// await waits until ok returns true; at the timeout the test fails with what ok returned last.
 func (s *stage) await(t testing.TB, what string, within time.Duration, ok func(ctx context.Context) (bool, string)) {
 	t.Helper()
 	within = await.Within(within)

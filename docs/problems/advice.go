@@ -1,7 +1,7 @@
-// Package problems has the pages of this folder, one a problem, and what they advise.
+// Package problems holds the pages of this folder, one per problem, and extracts their advice.
 //
-// The pages are for people; of their form it knows the heading "What to do" alone. What is said
-// there is said nowhere else.
+// The pages are written for people. The code depends only on the heading "What to do". The advice
+// is not repeated elsewhere.
 package problems
 
 import (
@@ -16,31 +16,30 @@ import (
 //go:embed *.md
 var pages embed.FS
 
-// Folder is where the pages are, as rules and people name it: "problems/OOMKilling" of a
-// rule is docs/problems/OOMKilling.md.
+// Folder is the prefix of pages in rules and commands: a rule's "problems/OOMKilling" is
+// docs/problems/OOMKilling.md.
 const Folder = "problems/"
 
 const (
 	maxLines = 3
-	// maxLine is room for two sentences.
+	// maxLine fits two sentences.
 	maxLine = 260
-	// maxHops bounds how often a page may send to another.
+	// maxHops bounds how many references from page to page are followed.
 	maxHops = 3
 )
 
-// Has reports whether there is a page. It takes names as Advice does.
+// Has reports whether a page exists. It accepts names like Advice.
 func Has(page string) bool {
 	_, ok := read(page)
 	return ok
 }
 
-// Text returns a page as it is, in Markdown. It takes names as Advice does.
+// Text returns a page in Markdown, unchanged. It accepts names like Advice.
 func Text(page string) (string, bool) { return read(page) }
 
-// Advice returns the first sentences of what a page says is to be done, a line each where
-// the page has a list; nil where there is no such page. page is a rule's doc
-// ("problems/OOMKilling") or its last part. A page that says "As for" another is answered
-// by that one.
+// Advice returns the first sentences of a page's section "What to do", one line per item if it
+// is a list; nil if there is no such page. page is a rule's doc ("problems/OOMKilling") or its last
+// part. If the section starts with "As for" another page, Advice returns that page's advice.
 func Advice(page string) []string {
 	for range maxHops {
 		text, ok := read(page)
@@ -62,7 +61,7 @@ func Advice(page string) []string {
 	return nil
 }
 
-// sentTo finds the page that another one sends to.
+// sentTo returns the page that the text refers to, if any.
 func sentTo(text string) (page string, ok bool) {
 	m := regexp.MustCompile(`^(?:- )?As for \[[^]]*\]\(([A-Za-z0-9]+)\.md\)[.:,]`).FindStringSubmatch(text)
 	if m == nil || !Has(m[1]) {
@@ -80,7 +79,7 @@ func read(page string) (string, bool) {
 	return string(raw), err == nil
 }
 
-// lines makes lines of a paragraph or a list.
+// lines returns a paragraph as one line, or a list as one line per item.
 func lines(text string) []string {
 	var out []string
 	for part := range strings.SplitSeq("\n"+text, "\n- ") {
@@ -91,15 +90,15 @@ func lines(text string) []string {
 	return out
 }
 
-// plain takes Markdown away.
+// plain removes Markdown.
 func plain(text string) string {
 	text = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`).ReplaceAllString(text, "$1")
 	text = strings.NewReplacer("`", "", "**", "").Replace(text)
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// sentences returns the first ones of a text, two at most, and of a long first one as much
-// as fits.
+// sentences returns the first two sentences of a text, or only the first if both are too long,
+// cut to maxLine.
 func sentences(text string) string {
 	end := 0
 	for range 2 {

@@ -10,7 +10,7 @@ import (
 	"github.com/kernosis/kernosis/docs/problems"
 )
 
-// Each shipped rule has a page that says what to do, in lines that a terminal may show.
+// Each shipped rule has a page with advice, in lines that are safe for a terminal.
 func TestEachShippedRuleHasAdvice(t *testing.T) {
 	set, err := detector.Load(rules.FS)
 	if err != nil {
@@ -32,7 +32,7 @@ func TestEachShippedRuleHasAdvice(t *testing.T) {
 func TestAdvice(t *testing.T) {
 	for page, want := range map[string][]string{
 		"problems/ProbeTargetAcceptQueueFull": {"Find why accept() isn't called: CPU throttling (cpu.stat, nr_throttled), all workers busy with slow requests, a deadlock, a stopped process. A longer backlog only delays it", "A short queue: raise somaxconn and the listen() backlog"},
-		// Sent to the page above.
+		// Refers to the page above.
 		"ProbeTargetNotAccepted": problems.Advice("ProbeTargetAcceptQueueFull"),
 		"OOMKilling": {
 			"Own limit: compare the anonymous memory with the limit. Much lower means that page cache, tmpfs or another process of the cgroup fills it",

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Each page has the same four parts, the evidence in the first one, commands to copy in the
-// second, and no words that this project has its own meaning for.
+// Each page has the same four parts, the evidence in the first one, commands to copy in the second,
+// and no project-specific jargon.
 func TestPagesHaveTheSameParts(t *testing.T) {
 	paths, err := filepath.Glob("*.md")
 	if err != nil || len(paths) < 90 {

@@ -12,16 +12,16 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 )
 
-// Writer writes journal entries, and what diagnoses have found. It is not safe for concurrent use.
+// Writer writes journal entries and completed Diagnoses. It is not safe for concurrent use.
 type Writer interface {
 	Write(journal.Entry) error
-	// Diagnosis writes one that has ended.
+	// Diagnosis writes a Diagnosis that has ended.
 	Diagnosis(now time.Time, d *Diagnosis) error
-	// Flush hands on what was written since the last call.
+	// Flush writes out what was buffered since the last call.
 	Flush() error
 }
 
-// lines are what is to be written.
+// lines buffers lines until Flush writes them to w.
 type lines struct {
 	w   io.Writer
 	buf bytes.Buffer
@@ -31,7 +31,7 @@ func (l *lines) Flush() error {
 	if l.buf.Len() == 0 {
 		return nil
 	}
-	defer l.buf.Reset() // also where it failed: half a line is no better the second time
+	defer l.buf.Reset() // also after an error: writing the rest of a line later would not repair it
 	if _, err := l.w.Write(l.buf.Bytes()); err != nil {
 		return fmt.Errorf("write line: %w", err)
 	}
@@ -42,18 +42,18 @@ func (l *lines) Flush() error {
 // transitions write nothing.
 func NewText(w io.Writer) Writer { return &text{lines{w: w}} }
 
-// NewJSON returns a Writer of one JSON object an entry, the ones
-// without transitions included.
+// NewJSON returns a Writer that writes each entry as one JSON object, including entries without
+// transitions.
 func NewJSON(w io.Writer) Writer {
 	j := &jsonLines{lines: lines{w: w}}
 	j.enc = json.NewEncoder(&j.buf)
-	j.enc.SetEscapeHTML(false) // as the journal
+	j.enc.SetEscapeHTML(false) // like the journal
 	return j
 }
 
 type jsonLines struct {
 	lines
-	enc *json.Encoder // into the buffer
+	enc *json.Encoder // writes into buf
 }
 
 func (j *jsonLines) Write(s journal.Entry) error {
@@ -77,7 +77,7 @@ func (t *text) Write(s journal.Entry) error {
 	for _, tr := range s.Transitions {
 		switch {
 		case tr.Problem != nil && !tr.Problem.MutedUntil.IsZero():
-			// Somebody wants no word of it.
+			// The problem is muted.
 		case tr.Problem != nil:
 			t.problem(s, tr.Problem)
 		case tr.Condition != nil:
@@ -92,7 +92,7 @@ func (t *text) Write(s journal.Entry) error {
 func (t *text) problem(s journal.Entry, p *problem.Problem) {
 	at := s.Now
 	if s.Event != nil && p.State == problem.Firing {
-		at = s.Event.Time // the fault's own time, not ours
+		at = s.Event.Time // the time of the fault, not of its detection
 	}
 	fmt.Fprintf(&t.buf, "%s %-8s %-*s %s", at.Local().Format("15:04:05.000"), label(p), reasonWidth, p.Reason, p.Message)
 	if p.State == problem.Resolved {
@@ -112,7 +112,7 @@ func (t *text) problem(s journal.Entry, p *problem.Problem) {
 	t.buf.WriteByte('\n')
 }
 
-// label says in one word what happened to the problem.
+// label returns one word for the state of the problem: its severity while it fires.
 func label(p *problem.Problem) string {
 	switch p.State {
 	case problem.Resolved:
@@ -136,7 +136,7 @@ func (t *text) mute(s journal.Entry, m *problem.MuteChange) {
 	fmt.Fprintf(&t.buf, "%s %-8s %s %s: %s\n", s.Now.Local().Format("15:04:05.000"), "node", m.Subject(), what, m.Reason)
 }
 
-// latency is the time from the fault to this line, with three digits.
+// latency formats the time from the fault to this line, with three digits.
 func latency(d time.Duration) string {
 	switch {
 	case d < 0:

@@ -15,7 +15,7 @@ import (
 	"github.com/kernosis/kernosis/reporter/journal"
 )
 
-// at is a time in the zone that lines are written in.
+// at returns a time in the zone that lines are written in.
 func at(ms int) time.Time {
 	return time.Date(2026, 3, 4, 10, 41, 2, 0, time.Local).Add(time.Duration(ms) * time.Millisecond)
 }
@@ -67,7 +67,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// What is muted is not announced; that it is, is.
+// Muted problems are not printed; the mute itself is.
 func TestMuted(t *testing.T) {
 	e := kill(1)
 	e.Transitions[0].Problem.MutedUntil = e.Now.Add(time.Hour)
@@ -92,7 +92,7 @@ func TestJSONIsOneEntryALine(t *testing.T) {
 	want := []journal.Entry{kill(1), kill(2), kill(3)}
 	for i, e := range want {
 		if i == 2 {
-			// The journal has it in JSON already.
+			// The journal has encoded the entry already.
 			line, err := json.Marshal(e)
 			if err != nil {
 				t.Fatal(err)
@@ -121,7 +121,7 @@ func TestJSONIsOneEntryALine(t *testing.T) {
 	}
 }
 
-// flushed writes one entry.
+// flushed writes one entry and flushes it.
 func flushed(w Writer, e journal.Entry) error { return errors.Join(w.Write(e), w.Flush()) }
 
 type broken struct{}

@@ -7,32 +7,32 @@ import (
 	"time"
 )
 
-// Diagnosis is one that has ended.
+// Diagnosis describes a Diagnosis that has ended.
 type Diagnosis struct {
 	ID           string        `json:"id"` // for "kernosis diagnose show"
 	Namespace    string        `json:"namespace,omitempty"`
 	Name         string        `json:"name"`
-	Trigger      string        `json:"trigger,omitempty"` // that has made it
+	Trigger      string        `json:"trigger,omitempty"` // the trigger that created it
 	OperationSet string        `json:"operationSet"`
 	Subject      string        `json:"subject,omitempty"`
 	Phase        string        `json:"phase"`
 	Reason       string        `json:"reason"` // why it ended
 	Message      string        `json:"message,omitempty"`
-	Verdict      *Cause        `json:"verdict,omitempty"` // nil: no cause was found
-	Path         []string      `json:"path,omitempty"`    // operations that led to it
+	Verdict      *Cause        `json:"verdict,omitempty"` // nil if no cause was found
+	Path         []string      `json:"path,omitempty"`    // operations that led to the verdict
 	Excluded     []Cause       `json:"excluded,omitempty"`
-	Action       string        `json:"action,omitempty"` // what was repaired, or would have been
+	Action       string        `json:"action,omitempty"` // the repair, made or dry-run
 	Files        []string      `json:"files,omitempty"`
 	After        time.Duration `json:"after,omitempty"` // from the problem's line to the end, in nanoseconds
 }
 
-// Cause is a cause in a word and in a sentence.
+// Cause is a cause as one word and as a sentence.
 type Cause struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
 }
 
-// diagnosisLine is one of JSON lines that is no journal entry.
+// diagnosisLine is the JSON line of a Diagnosis, which is not a journal entry.
 type diagnosisLine struct {
 	Now       time.Time  `json:"now"`
 	Diagnosis *Diagnosis `json:"diagnosis"`
@@ -85,7 +85,7 @@ func (t *text) Diagnosis(now time.Time, d *Diagnosis) error {
 	return nil
 }
 
-// word is the cause, or what became of the diagnosis.
+// word returns the reason of the verdict, or how the Diagnosis ended without one.
 func (d *Diagnosis) word() string {
 	switch {
 	case d.Verdict != nil:

@@ -40,7 +40,7 @@ func TestDiagnosis(t *testing.T) {
 			t.Errorf("%s: %v\n%swant\n%s", name, err, b.String(), c.want)
 		}
 	}
-	// As JSON it is a line that a reader of entries can report from one.
+	// A reader of entries can distinguish the JSON line from an entry.
 	var b strings.Builder
 	w := console.NewJSON(&b)
 	if err := errors.Join(w.Diagnosis(now, &d), w.Flush()); err != nil {

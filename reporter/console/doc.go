@@ -1,5 +1,5 @@
-// Package console writes what the agent sees as lines: for a person (time,
-// what, who, why, which rule, state) or as JSON, one object a line.
+// Package console writes the agent's findings as lines: for people (time, state, reason,
+// message, rule) or as JSON, one object per line.
 //
-// It formats and writes; it keeps no state and decides nothing.
+// It only formats and writes. It keeps no state and decides nothing.
 package console

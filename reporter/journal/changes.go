@@ -15,13 +15,13 @@ import (
 // chunkBytes is how much of a segment [Changes] reads at once.
 const chunkBytes = 64 << 10
 
-// errEnough ends a read: what follows is not wanted.
+// errEnough ends a read early, without failing it.
 var errEnough = errors.New("enough") //nolint:gochecknoglobals // a constant
 
 // Changes calls f for the entries of the journal in dir that have transitions and a sequence
-// number greater than after, newest first, until f returns false. It reads at most limit bytes, from
-// the end, so its cost does not depend on the size of the journal. It may run beside a writer.
-// Lines that are no entries are skipped.
+// number greater than after, newest first, until f returns false. It reads at most limit bytes,
+// from the end, so its cost does not depend on the journal's size. It may run while the journal is
+// written. It skips lines that are not entries.
 func Changes(dir string, after uint64, limit int64, f func(Entry) bool) error {
 	segments, err := listSegments(dir)
 	if err != nil {
@@ -66,8 +66,8 @@ func seqOf(line []byte) (seq uint64, ok bool) {
 	return seq, json.Unmarshal(digits[:end], &seq) == nil
 }
 
-// linesBackward calls f for each complete line of a file, the last one first. It returns how much it
-// read, at most limit bytes.
+// linesBackward calls f for each complete line of a file, last line first. It returns how many
+// bytes it read, at most limit.
 func linesBackward(path string, limit int64, f func(line []byte) error) (read int64, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -78,8 +78,8 @@ func linesBackward(path string, limit int64, f func(line []byte) error) (read in
 	if err != nil {
 		return 0, err
 	}
-	var rest []byte // the beginning of it is not read yet
-	torn := true    // behind the last newline is no complete line
+	var rest []byte // a line whose beginning is not read yet
+	torn := true    // text after the last newline is not a complete line
 	for at > 0 && read < limit {
 		n := min(at, chunkBytes, limit-read)
 		at, read = at-n, read+n

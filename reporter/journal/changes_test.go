@@ -10,7 +10,7 @@ import (
 	"github.com/kernosis/kernosis/collector/event"
 )
 
-// changes returns the sequence numbers that Changes gives.
+// changes returns the sequence numbers of the entries that Changes returns.
 func changes(t *testing.T, dir string, after uint64, limit int64, most int) (got []uint64) {
 	t.Helper()
 	err := Changes(dir, after, limit, func(e Entry) bool {
@@ -26,8 +26,8 @@ func changes(t *testing.T, dir string, after uint64, limit int64, most int) (got
 	return got
 }
 
-// Entries come newest first, across segments and chunks, without those that changed nothing, a torn
-// line and a damaged one.
+// Changes returns entries newest first, across segments and chunks, and skips those without
+// transitions, a torn line and a damaged line.
 func TestChanges(t *testing.T) {
 	dir := t.TempDir()
 	j := mustOpen(t, dir, Options{MaxBytes: 8 << 20, SegmentBytes: 100 << 10})

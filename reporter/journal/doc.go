@@ -1,12 +1,10 @@
-// Package journal is the agent's local memory: every event with what the
-// engine made of it, in order, bounded in size, and complete up to the moment
-// of a kill -9.
+// Package journal is the agent's local memory: it records every event and the transitions the
+// engine derived from it, in order, within a size limit, and complete even after a kill -9.
 //
-// It is a folder of segment files with one JSON entry a line. An entry is
-// written by a single write(2), so that a killed agent leaves either the whole
-// entry or a torn last line, which the next [Open] cuts off and counts. Because
-// the engine is a pure function of its inputs, entries are also what rebuilds
-// it after a restart.
+// A journal is a folder of segment files with one JSON entry per line. An entry is written by a
+// single write(2), so that a killed agent leaves either the whole entry or a torn last line, which
+// the next [Open] cuts off and counts. Because the engine is a pure function of its inputs, its
+// state is rebuilt from the entries after a restart.
 //
-// The journal must not decide anything: it stores and hands back.
+// The journal decides nothing: it only stores and returns entries.
 package journal

@@ -8,41 +8,41 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// Entry is one step of the engine: an input and what followed from it.
+// Entry is one step of the engine: an input and the transitions that followed.
 type Entry struct {
 	Seq uint64 `json:"seq"` // 1, 2, 3 …, never reused in one journal
-	// Now is the wall clock at this step, and BootTime the engine's: the time since boot.
+	// Now is the wall clock at this step. BootTime is the engine's clock: the time since boot.
 	Now      time.Time      `json:"now"`
 	BootTime event.Duration `json:"bootTime"`
-	// Event is the input; nil for a step that only time caused, and for the two
-	// below.
+	// Event is the input. It is nil for steps caused by time alone, by a start (Boot) or by
+	// Mutes.
 	Event *event.Event `json:"event,omitempty"`
-	// Rules are those that Event is an input of; nil: all. It was reported before and lasts, and
-	// they are newer.
+	// Rules limits the event to these rules; nil means all. It is set when an event reported
+	// earlier still lasts and is passed to rules added since.
 	Rules []string `json:"rules,omitempty"`
-	// Boot is the id of the machine's boot, and says that the agent started.
+	// Boot is the machine's boot ID. It is set if this entry records a start of the agent.
 	Boot string `json:"boot,omitempty"`
-	// Mutes are those in force from now on; nil: those in force until now.
+	// Mutes are the mutes in force from now on. If it is nil, they have not changed.
 	Mutes       *[]problem.Mute      `json:"mutes,omitempty"`
 	Transitions []problem.Transition `json:"transitions,omitempty"`
 
-	// Line is the entry as [Journal.Add] has written it, for who writes the same
-	// elsewhere; nil: it did not.
+	// Line is the entry as written by [Journal.Add], for callers that write the same line
+	// elsewhere. It is nil for other entries.
 	Line []byte `json:"-"`
 }
 
-// NewEntry returns an entry of a step at a moment.
+// NewEntry returns an entry for a step at the given moment.
 func NewEntry(at event.Moment) Entry {
 	return Entry{Now: at.Wall, BootTime: event.Duration(at.Boot)}
 }
 
-// Moment is when the step was taken.
+// Moment returns when the step was taken.
 func (e *Entry) Moment() event.Moment {
 	return event.Moment{Wall: e.Now, Boot: time.Duration(e.BootTime)}
 }
 
-// Apply takes the step again in an engine, and returns what follows from it there. An event that
-// the engine has seen changes nothing.
+// Apply replays the step in an engine and returns the resulting transitions. Replaying an event
+// that the engine has already processed changes nothing.
 func (e *Entry) Apply(engine *detector.Engine) (transitions []problem.Transition) {
 	switch at := e.Moment(); {
 	case e.Boot != "":

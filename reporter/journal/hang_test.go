@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// hang has the writer wait as for a disk that does not answer, until release.
+// hang makes the writer block, as on a disk that does not respond, until release is called.
 func hang(t *testing.T, j *Journal) (release func()) {
 	t.Helper()
 	wait := make(chan struct{})
@@ -23,7 +23,7 @@ func hang(t *testing.T, j *Journal) (release func()) {
 	return func() { close(wait); synctest.Wait() }
 }
 
-// took fails the test where a step has not taken the time that it must.
+// took fails the test if a step does not take the given time.
 func took(t *testing.T, want time.Duration, step func()) {
 	t.Helper()
 	began := time.Now()
@@ -33,8 +33,8 @@ func took(t *testing.T, want time.Duration, step func()) {
 	}
 }
 
-// The first entry waits for a second for a disk that hangs, others not at all. When the
-// disk is back all are written, in order.
+// The first entry waits a second for a disk that hangs, later ones don't wait. When the disk
+// responds again, all are written in order.
 func TestEntriesWaitForADiskThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -85,13 +85,13 @@ func TestEntriesWaitForADiskThatHangs(t *testing.T) {
 	})
 }
 
-// json100 reports whether a line is an entry.
+// json100 reports whether a line is the encoded entry e.
 func json100(line []byte, e Entry) bool {
 	got, ok := decodeEntry(line)
 	return ok && got.Seq == e.Seq && got.Now.Equal(e.Now)
 }
 
-// What has no room in memory is lost, and counted; its number is the next one's.
+// An entry that does not fit in memory is lost and counted; its number is reused for the next.
 func TestEntriesThatWaitAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -124,7 +124,7 @@ func TestWriteThatFailsLate(t *testing.T) {
 		j := mustOpen(t, dir, Options{})
 		mustAppend(t, j, oom(1))
 		whole := j.file
-		broken, err := os.Open(os.DevNull) // which takes no write
+		broken, err := os.Open(os.DevNull) // opened read-only, so that writes fail
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +149,7 @@ func TestWriteThatFailsLate(t *testing.T) {
 	})
 }
 
-// Close does not wait for good, and what waits is written when the disk is back.
+// Close does not wait forever, and queued entries are written when the disk responds again.
 func TestCloseOnADiskThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()

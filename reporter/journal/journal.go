@@ -20,15 +20,15 @@ type Options struct {
 	// MaxBytes bounds all segments together; the oldest is dropped first.
 	// Default 64 MiB: about 60,000 events.
 	MaxBytes int64
-	// SegmentBytes is the size at which a new segment is begun. Default an
-	// eighth of MaxBytes, so that dropping one loses little.
+	// SegmentBytes is the size at which a new segment is started. Default an eighth of MaxBytes,
+	// so that dropping a segment loses little.
 	SegmentBytes int64
-	// Patience is how long Append waits for the disk. Default one second: more than a
-	// busy disk takes, and little beside the five in which a fault is reported.
+	// Patience is how long Append waits for the disk. Default one second: more than a busy disk
+	// takes, and short compared with the five seconds within which faults are reported.
 	Patience time.Duration
 
-	// maxWaiting bounds the memory of entries that wait for a disk that does not answer.
-	// Default 8 MiB, an eighth of what the disk has: about 7,500 events.
+	// maxWaiting bounds the memory of entries that wait for a disk that does not respond.
+	// Default 8 MiB, an eighth of MaxBytes' default: about 7,500 events.
 	maxWaiting int
 }
 
@@ -50,68 +50,68 @@ func (o Options) withDefaults() Options {
 
 // Journal appends entries to a folder. It is safe for concurrent use.
 //
-// One goroutine, the writer, is alone with the disk: nobody waits for a disk that does not
-// answer longer than Patience. To wake it costs more than to write a line, so lines can be
-// handed to it together: [Journal.Add] several, then [Journal.Flush].
+// Only one goroutine, the writer, accesses the disk, so callers wait at most Patience for a disk
+// that does not respond. Waking the writer costs more than writing a line, so lines can be passed
+// to it in batches: several calls of [Journal.Add], then [Journal.Flush].
 type Journal struct {
 	dir  string
 	opts Options
 
-	appending sync.Mutex // one Add, Flush or Append at a time; it guards the next three
+	appending sync.Mutex // held by Add, Flush and Append; it guards the next three fields
 	buf       bytes.Buffer
 	enc       *json.Encoder
 	timer     *time.Timer
 
-	wake     chan struct{} // work is wanted, or the end
-	answered chan struct{} // the writer has written something
+	wake     chan struct{} // receives when there is work, or on Close
+	answered chan struct{} // receives when the writer has written something
 	ended    chan struct{} // closed when the writer has ended
 
 	mu      sync.Mutex // never held during I/O
-	seq     uint64     // the newest entry's
-	written uint64     // up to which nothing waits
+	seq     uint64     // of the newest entry
+	written uint64     // entries up to this number no longer wait
 	queue   []*work
-	room    [8]*work  // for a short queue
-	spare   []*work   // for the next lines: one is filled while another is written
-	wanted  bool      // the writer is to work until the queue is empty
-	waiting int       // bytes of the queue
-	behind  bool      // somebody has waited in vain, and lines wait yet
-	busy    time.Time // when the writer began what it does now; zero: it does nothing
+	room    [8]*work  // backs a short queue
+	spare   []*work   // buffers to reuse: one is filled while another is written
+	wanted  bool      // the writer should work until the queue is empty
+	waiting int       // bytes of lines in the queue
+	behind  bool      // a flush has timed out, and lines still wait
+	busy    time.Time // when the writer started its current work; zero if idle
 	closed  bool
-	lost    error // of the first write that failed since the last Flush, or of a segment's end
-	err     error // of closing the file
+	lost    error // the first write error since the last Flush, or the error of ending a segment
+	err     error // from closing the file
 	stats   Stats
 
-	// The writer's, and Open's before it.
+	// Used by the writer only, and by Open before it starts.
 	file     *os.File
 	size     int64 // of file
 	segments []segment
 }
 
-// batchBytes is how many bytes of lines are written at once, if none of them is long.
+// batchBytes is how many bytes of lines are written at once, unless a line is longer.
 const batchBytes = 32 << 10
 
-// work is what the writer has to do: to write lines, or to call a function.
+// work is a task of the writer: writing lines or calling a function.
 type work struct {
 	first, last uint64 // sequence numbers of the lines
 	count       int
 	lines       []byte
-	taken       bool // the writer has begun: no line is added any more
+	taken       bool // the writer has started: no more lines may be added
 	ended       bool
 	err         error
 
 	do   func() error
-	done chan error // of do, with room for it
+	done chan error // receives the result of do; buffered
 }
 
-// Stats counts what a journal has done since it was opened.
+// Stats holds a journal's counters since it was opened.
 type Stats struct {
 	Appended        uint64 // entries written
-	Failed          uint64 // entries that could not be written: lost
-	DroppedSegments uint64 // removed to keep the bound
-	TornBytes       uint64 // of an unfinished last line, cut off at Open
+	Failed          uint64 // entries lost because they could not be written
+	DroppedSegments uint64 // removed to stay within MaxBytes
+	TornBytes       uint64 // length of an unfinished last line that Open cut off
 	Bytes           int64  // on disk now
 	Waiting         int    // entries that wait for the disk
-	// Late is how long the disk has not answered; 0: it does, or nothing was asked of it.
+	// Late is how long the disk has not responded; 0 if it responds or was not accessed.
 	Late time.Duration
 }
 
@@ -120,7 +120,7 @@ type segment struct {
 	size  int64
 }
 
-// Open opens or makes the journal in dir and repairs a torn last line.
+// Open opens the journal in dir, creating it if needed, and cuts off a torn last line.
 func Open(dir string, opts Options) (*Journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
@@ -157,8 +157,8 @@ func (j *Journal) path(first uint64) string {
 	return filepath.Join(j.dir, segmentName(first))
 }
 
-// begin starts the segment whose first entry will be seq. What the one before can't take any
-// more does not matter to it; the error of that is Flush's.
+// begin starts the segment whose first entry will be seq. If the previous segment cannot be
+// synced or closed, begin succeeds anyway, and the next Flush returns that error.
 func (j *Journal) begin(seq uint64) error {
 	f, err := os.OpenFile(j.path(seq), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -178,7 +178,7 @@ func (j *Journal) begin(seq uint64) error {
 	return nil
 }
 
-// resume opens the newest segment and cuts off what a kill left unfinished.
+// resume opens the newest segment and cuts off a line that a killed agent left unfinished.
 func (j *Journal) resume() error {
 	last := &j.segments[len(j.segments)-1]
 	f, err := os.OpenFile(j.path(last.first), os.O_RDWR|os.O_APPEND, 0o600)
@@ -200,8 +200,8 @@ func (j *Journal) resume() error {
 	return nil
 }
 
-// Append is [Journal.Add] and [Journal.Flush] of one entry. Where the entry could not be
-// written, its number is 0.
+// Append is [Journal.Add] and [Journal.Flush] for one entry. It returns 0 if the entry could not
+// be written.
 func (j *Journal) Append(e Entry) (seq uint64, err error) {
 	j.appending.Lock()
 	defer j.appending.Unlock()
@@ -214,10 +214,10 @@ func (j *Journal) Append(e Entry) (seq uint64, err error) {
 	return seq, nil
 }
 
-// Add gives the entry the next sequence number and has it written, with others, at the next
-// Flush or as soon as there are many. It returns the entry's line, which is the entry in JSON
-// and a newline, good until the next Add or Append.
-// With an error the entry is lost, and counted.
+// Add assigns the entry the next sequence number and queues it. It is written at the next Flush,
+// or earlier once many are queued. Add returns the entry's line, which is the entry as JSON and a
+// newline; it is valid until the next Add or Append. If Add returns an error, the entry is lost and
+// counted as failed.
 func (j *Journal) Add(e Entry) (seq uint64, line []byte, err error) {
 	j.appending.Lock()
 	defer j.appending.Unlock()
@@ -255,7 +255,7 @@ func (j *Journal) add(e Entry) (seq uint64, line []byte, err error) {
 	return e.Seq, line, nil
 }
 
-// batch returns where the line of a sequence number goes. The lock is held.
+// batch returns the work to add the line with the sequence number to. The caller must hold mu.
 func (j *Journal) batch(seq uint64) *work {
 	if n := len(j.queue); n > 0 {
 		if w := j.queue[n-1]; w.do == nil && !w.taken && len(w.lines) < batchBytes {
@@ -273,11 +273,11 @@ func (j *Journal) batch(seq uint64) *work {
 	return w
 }
 
-// Flush returns when all entries that were added are in the files, unless the disk does not
-// answer for Patience: then they wait in memory, with their numbers, and are written in their
-// turn when the disk does. Until then nobody waits. The error is of entries that were lost
-// since the last call; they are counted, and their numbers are given again or missing. Or it
-// is of a full segment that could not be synced: a power failure may lose entries of it.
+// Flush waits until all added entries are in the files. If the disk does not respond within
+// Patience, Flush returns without an error: the entries stay in memory, with their numbers, and are
+// written when the disk responds. Until then, further calls do not wait. The error is about entries
+// lost since the last call, which are counted and whose numbers are reused or missing, or about a
+// full segment that could not be synced: a power failure may lose some of its entries.
 func (j *Journal) Flush() error {
 	j.appending.Lock()
 	defer j.appending.Unlock()
@@ -304,8 +304,8 @@ func (j *Journal) flush() error {
 	return nil
 }
 
-// startWriting has the writer write what waits. It returns the last lines, and how long to wait for
-// them; nil: none wait.
+// startWriting wakes the writer. It returns the last lines of the queue, or nil if there are
+// none, and how long to wait for them.
 func (j *Journal) startWriting() (last *work, wait time.Duration) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -319,18 +319,18 @@ func (j *Journal) startWriting() (last *work, wait time.Duration) {
 		return nil, 0
 	}
 	j.kick()
-	if !j.behind { // else the disk does not keep up, and whoever comes next is not to wait either
+	if !j.behind { // otherwise the disk does not keep up, and further callers must not wait either
 		wait = j.opts.Patience - j.late(time.Now())
 	}
 	return last, wait
 }
 
-// await reports whether the writer has written lines within the time.
+// await reports whether the writer has finished w within the time.
 func (j *Journal) await(w *work, within time.Duration) bool {
 	if within <= 0 {
 		return j.hasEnded(w)
 	}
-	// Most disks take lines at once: let the writer run before a timer is set.
+	// Most disks accept lines at once: let the writer run before setting a timer.
 	runtime.Gosched()
 	if j.hasEnded(w) {
 		return true
@@ -355,7 +355,7 @@ func (j *Journal) hasEnded(w *work) bool {
 	return w.ended
 }
 
-// late returns how long the writer has been at what it does. The lock is held.
+// late returns how long the writer has been busy with its current work. The caller must hold mu.
 func (j *Journal) late(now time.Time) time.Duration {
 	if j.busy.IsZero() {
 		return 0
@@ -363,7 +363,7 @@ func (j *Journal) late(now time.Time) time.Duration {
 	return now.Sub(j.busy)
 }
 
-// kick wakes the writer. The lock is held.
+// kick wakes the writer. The caller must hold mu.
 func (j *Journal) kick() {
 	j.wanted = true
 	select {
@@ -372,9 +372,8 @@ func (j *Journal) kick() {
 	}
 }
 
-// Do has f called behind the entries that were appended before it, and before those that
-// are appended from now on, and returns what it returns; or ctx's error, when that ends
-// before. f may then be called all the same.
+// Do has the writer call f after all entries added before and before all entries added later,
+// and returns f's error. If ctx ends first, Do returns its error, and f may still be called later.
 func (j *Journal) Do(ctx context.Context, f func() error) error {
 	w := &work{do: f, done: make(chan error, 1)}
 	j.mu.Lock()
@@ -393,11 +392,11 @@ func (j *Journal) Do(ctx context.Context, f func() error) error {
 	}
 }
 
-// Sync makes what was appended survive a power failure too.
+// Sync syncs the appended entries to disk, so that they survive a power failure.
 func (j *Journal) Sync(ctx context.Context) error {
 	err := j.Do(ctx, func() error { return j.file.Sync() })
 	j.mu.Lock()
-	closed := j.closed // which syncs it
+	closed := j.closed // Close has synced it
 	j.mu.Unlock()
 	if err == nil || closed && errors.Is(err, os.ErrClosed) {
 		return nil
@@ -405,15 +404,15 @@ func (j *Journal) Sync(ctx context.Context) error {
 	return fmt.Errorf("sync journal: %w", err)
 }
 
-// Seq returns the sequence number of the newest entry; 0: there is none.
+// Seq returns the sequence number of the newest entry, or 0 if there is none.
 func (j *Journal) Seq() uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.seq
 }
 
-// Written returns the sequence number up to which no entry waits for the disk: each is in
-// the files, or lost.
+// Written returns the sequence number up to which no entry waits for the disk: each is in the
+// files or lost.
 func (j *Journal) Written() uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -431,12 +430,12 @@ func (j *Journal) Stats() Stats {
 	return s
 }
 
-// closeWithin is how long Close waits for what is not written.
+// closeWithin is how long Close waits for unwritten entries.
 const closeWithin = 3 * time.Second
 
-// Close writes what waits, syncs and closes the journal. It may be called more than once.
-// Where the disk does not answer it returns an error, and the writer goes on if the process
-// does.
+// Close writes the queued entries, then syncs and closes the journal. It may be called more than
+// once. If the disk does not respond in time, Close returns an error, and the writer continues for
+// as long as the process runs.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	j.closed = true

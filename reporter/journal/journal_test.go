@@ -103,7 +103,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// The tail of a journal is its last complete lines.
+// Tail returns the last complete lines of a journal.
 func TestTail(t *testing.T) {
 	dir := t.TempDir()
 	j := mustOpen(t, dir, Options{MaxBytes: 64 << 10, SegmentBytes: 2 << 10})
@@ -133,7 +133,7 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// Who writes entries elsewhere too writes what the journal has.
+// Add returns the line as the journal writes it.
 func TestLine(t *testing.T) {
 	dir := t.TempDir()
 	j := mustOpen(t, dir, Options{})
@@ -163,8 +163,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// A killed writer may leave half a line: it is cut off, the rest stays, and
-// numbering goes on.
+// A killed writer may leave half a line: it is cut off, the other lines stay, and the numbering
+// continues.
 func TestTornLineIsCut(t *testing.T) {
 	dir := t.TempDir()
 	j := mustOpen(t, dir, Options{})
@@ -231,8 +231,8 @@ func TestDamagedLineIsSkippedAndCounted(t *testing.T) {
 	}
 }
 
-// Entries that are added wait for a Flush, or until they are many; a Flush, an Append and
-// what is done behind them find all of them in the files.
+// Added entries wait for a Flush, or until there are many. After a Flush, an Append or a Do, all
+// earlier entries are in the files.
 func TestEntriesAreWrittenTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -282,14 +282,14 @@ func TestEntriesAreWrittenTogether(t *testing.T) {
 	})
 }
 
-// Of lines that are written together and fail, each is counted, and what a full disk took of
-// them is cut off. Their numbers are given again.
+// If a write of several lines fails, each of them is counted as lost, and what a full disk has
+// accepted of them is cut off. Their numbers are reused.
 func TestLinesThatFailTogether(t *testing.T) {
 	dir := t.TempDir()
 	j := mustOpen(t, dir, Options{})
 	mustAppend(t, j, oom(1))
 	whole := j.file
-	broken, err := os.Open(os.DevNull) // which takes no write
+	broken, err := os.Open(os.DevNull) // opened read-only, so that writes fail
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -332,8 +332,8 @@ func writerDoes(t *testing.T, j *Journal, f func()) {
 	}
 }
 
-// A segment that can't be synced or closed at its end does not keep the next from being
-// begun, and loses none of its lines. Somebody hears of it.
+// If a full segment can't be synced or closed, the next one is started anyway, and no line is lost.
+// Flush reports the error.
 func TestSegmentThatCannotBeSynced(t *testing.T) {
 	for name, broken := range map[string]func(*testing.T) *os.File{
 		"sync fails": func(t *testing.T) *os.File {
@@ -406,7 +406,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// Entries that are handed over together, as from a ring or a log: the cost of one.
+// Entries that are added in batches, as from a ring or a log: the cost per entry.
 func BenchmarkAdd(b *testing.B) {
 	j, err := Open(b.TempDir(), Options{})
 	if err != nil {

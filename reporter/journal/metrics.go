@@ -2,8 +2,7 @@ package journal
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics returns the journal's metrics. They are read at each scrape, without waiting for the
-// disk.
+// Metrics returns the journal's metrics. A scrape reads them without waiting for the disk.
 func (j *Journal) Metrics() []prometheus.Collector {
 	counter := func(name, help string, value func(Stats) float64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return value(j.Stats()) })

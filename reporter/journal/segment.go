@@ -24,8 +24,7 @@ func segmentName(first uint64) string {
 	return fmt.Sprintf("%s%020d%s", segmentPrefix, first, segmentSuffix)
 }
 
-// listSegments returns the segments of a folder, oldest first. Files of other
-// names are left alone.
+// listSegments returns the segments in a folder, oldest first. It ignores other files.
 func listSegments(dir string) ([]segment, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -54,8 +53,9 @@ func listSegments(dir string) ([]segment, error) {
 	return segments, nil
 }
 
-// Copy copies the newest segments of the journal in one folder into another: as many as have at most so
-// many bytes together, and the newest one however long it is, for numbers go on behind it.
+// Copy copies the newest segments of the journal in one folder to another, limited to most bytes
+// in total. It always copies the newest one, whatever its size, because sequence numbers continue
+// after it.
 func Copy(from, to string, most int64) error {
 	segments, err := listSegments(from)
 	if err != nil {
@@ -80,8 +80,8 @@ func Copy(from, to string, most int64) error {
 	return nil
 }
 
-// scanSegment returns the length of the complete lines and the sequence number
-// of the last entry.
+// scanSegment returns the length of the complete lines and the sequence number of the last
+// entry.
 func scanSegment(r io.Reader, first uint64) (good int64, seq uint64, err error) {
 	seq = first - 1
 	err = readLines(r, func(line []byte) error {
@@ -97,7 +97,7 @@ func scanSegment(r io.Reader, first uint64) (good int64, seq uint64, err error) 
 	return good, seq, err
 }
 
-// readLines calls f for each line that ends with a newline, newline included.
+// readLines calls f for each complete line, including its newline.
 func readLines(r io.Reader, f func(line []byte) error) error {
 	br := bufio.NewReaderSize(r, 64<<10)
 	var long []byte
@@ -119,28 +119,27 @@ func readLines(r io.Reader, f func(line []byte) error) error {
 	}
 }
 
-// Read calls f for each entry of the journal in dir whose sequence number is
-// greater than after, oldest first, until f returns an error. It may run
-// beside a writer and then ends at the last complete entry. damaged counts
-// lines that are no entries; they are skipped.
+// Read calls f for each entry of the journal in dir whose sequence number is greater than after,
+// oldest first, until f returns an error. It may run while the journal is written; it then ends at
+// the last complete entry. It skips lines that are not entries; damaged is their number.
 func Read(dir string, after uint64, f func(Entry) error) (damaged int, err error) {
 	follower := Follower{dir: dir, after: after}
 	return follower.Read(f)
 }
 
-// Follower reads a journal again and again, each time what is new.
+// Follower reads a journal repeatedly, each time only the new entries.
 type Follower struct {
 	dir     string
-	after   uint64 // entries up to this number are left out
-	segment uint64 // the segment that was read last
-	offset  int64  // up to which byte
+	after   uint64 // entries up to this number are skipped
+	segment uint64 // the segment read last
+	offset  int64  // the position in it
 }
 
-// Follow returns a Follower of the journal in dir that begins with its first entry.
+// Follow returns a Follower that starts with the first entry of the journal in dir.
 func Follow(dir string) *Follower { return &Follower{dir: dir} }
 
-// Read calls f, as [Read] does, for each entry that it has not been called for. After an error
-// of f the entries of the same segment may come again.
+// Read calls f, like [Read], for each entry it was not called for yet. If f returns an error,
+// entries of that segment may be repeated by the next call.
 func (r *Follower) Read(f func(Entry) error) (damaged int, err error) {
 	segments, err := listSegments(r.dir)
 	if err != nil {
@@ -196,8 +195,8 @@ func (r *Follower) readSegment(s segment, f func(Entry) error) (damaged int, err
 	return damaged, err
 }
 
-// Tail returns the latest entries of the journal in dir as they are written, a line each, in so
-// many bytes at most.
+// Tail returns the latest entries of the journal in dir as written, one per line, limited to
+// most bytes.
 func Tail(dir string, most int64) ([]byte, error) {
 	segments, err := listSegments(dir)
 	if err != nil {
@@ -221,7 +220,7 @@ func Tail(dir string, most int64) ([]byte, error) {
 	return out, nil
 }
 
-// tailOf returns the last complete lines of a file, in so many bytes at most.
+// tailOf returns the last complete lines of a file, limited to most bytes.
 func tailOf(path string, most int64) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -243,7 +242,7 @@ func tailOf(path string, most int64) ([]byte, error) {
 	return part[:bytes.LastIndexByte(part, '\n')+1], nil
 }
 
-// decodeEntry reports whether a line is an entry: a crash may have damaged it.
+// decodeEntry decodes a line. ok is false if it is not an entry, for example after a crash.
 func decodeEntry(line []byte) (e Entry, ok bool) {
 	err := json.NewDecoder(bytes.NewReader(line)).Decode(&e)
 	return e, err == nil && e.Seq != 0

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// write is the writer: it does what is in the queue, in order, until the journal is closed.
+// write is the writer goroutine: it processes the queue in order until the journal is closed.
 func (j *Journal) write() {
 	defer close(j.ended)
 	for {
@@ -33,7 +33,8 @@ func (j *Journal) write() {
 	}
 }
 
-// next returns what is to be done; nil: nothing, and end: nor will there be.
+// next returns the next work, or nil if there is none. end reports that the journal is closed
+// and nothing is left.
 func (j *Journal) next() (w *work, end bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -49,13 +50,13 @@ func (j *Journal) next() (w *work, end bool) {
 	return j.queue[0], false
 }
 
-// done takes the outcome of what was first in the queue.
+// done removes the first work from the queue and records its result.
 func (j *Journal) done(w *work, err error) {
-	isDo := w.do != nil // lines are used again as soon as the lock is free
+	isDo := w.do != nil // read before unlocking: w is reused once the lock is released
 	j.mu.Lock()
 	j.queue[0] = nil
 	if j.queue = j.queue[1:]; len(j.queue) == 0 {
-		j.queue = j.room[:0] // a long one is not kept
+		j.queue = j.room[:0] // a long queue's memory is released
 	}
 	if !isDo {
 		j.wrote(w, err)
@@ -71,7 +72,7 @@ func (j *Journal) done(w *work, err error) {
 	}
 }
 
-// wrote takes the outcome of lines. The lock is held.
+// wrote records the result of writing lines. The caller must hold mu.
 func (j *Journal) wrote(w *work, err error) {
 	w.ended, w.err = true, err
 	j.waiting -= len(w.lines)
@@ -89,7 +90,7 @@ func (j *Journal) wrote(w *work, err error) {
 	}
 }
 
-// append writes lines.
+// append writes the lines of w, in a new segment if the current one is full.
 func (j *Journal) append(w *work) error {
 	if j.size >= j.opts.SegmentBytes {
 		if err := j.rotate(w.first); err != nil {
@@ -109,13 +110,13 @@ func (j *Journal) append(w *work) error {
 	return nil
 }
 
-// rotate begins a segment with the entry of a sequence number.
+// rotate starts a new segment whose first entry is seq, and drops the oldest ones if needed.
 func (j *Journal) rotate(seq uint64) error {
 	if err := j.begin(seq); err != nil {
 		return err
 	}
 	total := j.bytes()
-	// Room for the new segment is made now, so that the bound holds always.
+	// Make room for the whole new segment now, so that the bound always holds.
 	for len(j.segments) > 1 && total+j.opts.SegmentBytes > j.opts.MaxBytes {
 		oldest := j.segments[0]
 		if err := os.Remove(j.path(oldest.first)); err != nil {
@@ -130,7 +131,7 @@ func (j *Journal) rotate(seq uint64) error {
 	return nil
 }
 
-// bytes of all segments.
+// bytes returns the size of all segments.
 func (j *Journal) bytes() (total int64) {
 	for _, s := range j.segments {
 		total += s.size

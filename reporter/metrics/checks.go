@@ -23,7 +23,7 @@ func NewChecks(r prometheus.Registerer) (*Checks, error) {
 		}, []string{"check", "status"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "kernosis_check_duration_seconds", Help: "Time that runs of check programs took.",
-			// 1 ms is a shell that only exits; beyond a minute are only time limits.
+			// A shell that only exits takes 1 ms; only time limits are longer than a minute.
 			Buckets: []float64{.001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 60},
 		}, []string{"check"}),
 		truncated: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -33,8 +33,8 @@ func NewChecks(r prometheus.Registerer) (*Checks, error) {
 	return c, errors.Join(r.Register(c.runs), r.Register(c.seconds), r.Register(c.truncated))
 }
 
-// Known reports a check that will be run, so that its zeros are there. Checks are
-// those of the configuration: their number is bounded by it.
+// Known adds zeros for a check before its first run. The checks come from the configuration,
+// which bounds their number.
 func (c *Checks) Known(check string, statuses ...string) {
 	for _, s := range statuses {
 		c.runs.WithLabelValues(check, s)

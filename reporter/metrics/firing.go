@@ -10,18 +10,18 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// maxInfos bounds the series of kernosis_problem_info of one agent.
+// maxInfos bounds the series of kernosis_problem_info per agent.
 const maxInfos = 100
 
-// FiringProblem is a problem that fires now.
+// FiringProblem is a problem that is firing.
 type FiringProblem struct {
 	Rule, Reason string
 	Severity     problem.Severity
-	Subject      string // the pod, device or task that it affects, fit to be shown
+	Subject      string // the affected pod, device or task, safe to display
 	Since        time.Time
 }
 
-// Firing sets what fires now; rules not named have no firing problem.
+// Firing sets the firing problems; rules without one are set to none.
 func (m *Metrics) Firing(all []FiringProblem) {
 	byRule := map[labels]float64{}
 	for i := range all {
@@ -38,11 +38,11 @@ func (m *Metrics) Firing(all []FiringProblem) {
 	m.replace(m.info, 4, infos)
 }
 
-// labels are the values of a series' labels; those that a gauge does not have are empty.
+// labels holds the label values of a series; unused ones are empty.
 type labels [4]string
 
-// replace sets the series of a gauge with n labels, and deletes those of before that are not among
-// them. With Reset all vanish for a moment, and a scrape then would resolve alerts.
+// replace sets the series of a gauge with n labels and deletes all others. It does not use
+// Reset, because a scrape just after it would find no series and resolve alerts.
 func (m *Metrics) replace(gauge *prometheus.GaugeVec, n int, series map[labels]float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -55,7 +55,7 @@ func (m *Metrics) replace(gauge *prometheus.GaugeVec, n int, series map[labels]f
 	}
 }
 
-// set sets series of a gauge besides those that it has. The lock is held.
+// set sets series of a gauge and keeps the others. The caller must hold mu.
 func (m *Metrics) set(gauge *prometheus.GaugeVec, n int, series map[labels]float64) {
 	if m.series[gauge] == nil {
 		m.series[gauge] = make(map[labels]struct{})

@@ -11,8 +11,8 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// A node with very many problems has a bounded number of series: the most severe problems, and
-// of these the oldest.
+// The number of series of a node with very many problems is bounded: the most severe problems are
+// kept, and among these the oldest.
 func TestFiringIsBounded(t *testing.T) {
 	m := New("v1", "")
 	at := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -35,7 +35,8 @@ func TestFiringIsBounded(t *testing.T) {
 	}
 }
 
-// What is set again does not vanish for a moment: a scrape in between would resolve an alert.
+// A series that is set again does not disappear for a moment, because a scrape at that time would
+// resolve an alert.
 func TestNothingVanishesWhileItIsSetAgain(t *testing.T) {
 	m := New("v1", "n")
 	set := func(other string) {

@@ -15,7 +15,7 @@ import (
 // Metrics holds the agent's metrics. Its methods are safe for concurrent use.
 type Metrics struct {
 	Registry *prometheus.Registry
-	// Own takes what is named kernosis_, and puts the label node on it.
+	// Own registers metrics named kernosis_ and adds the label node to them.
 	Own prometheus.Registerer
 
 	events      *prometheus.CounterVec
@@ -36,12 +36,12 @@ type Metrics struct {
 	outputError prometheus.Counter
 
 	mu     sync.Mutex
-	series map[*prometheus.GaugeVec]map[labels]struct{} // that the gauges of replace have
+	series map[*prometheus.GaugeVec]map[labels]struct{} // the series that replace has set, by gauge
 }
 
-// New registers the agent's metrics, and the Go runtime's, in a registry of
-// its own. The agent's have the label node, unless that is empty;
-// node-problem-detector's stay as they are there.
+// New registers the agent's and the Go runtime's metrics in a new registry. The agent's metrics
+// carry the label node unless node is empty; metrics named as node-problem-detector's do not, as
+// there.
 func New(version, node string) *Metrics {
 	m := &Metrics{
 		Registry: prometheus.NewRegistry(),
@@ -75,7 +75,7 @@ func New(version, node string) *Metrics {
 		}, []string{"part", "reason"}),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "kernosis_detection_latency_seconds", Help: "Time from the kernel's stamp of a fault to the end of its handling.",
-			// 10 µs … 10 s: below is clock noise, above an outage.
+			// 10 µs … 10 s: less is clock noise, more is an outage.
 			Buckets: prometheus.ExponentialBucketsRange(10e-6, 10, 19),
 		}),
 		evaluation: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -114,7 +114,7 @@ func New(version, node string) *Metrics {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	for _, k := range event.Kinds() {
-		m.events.WithLabelValues(string(k)) // a zero is a fact too
+		m.events.WithLabelValues(string(k)) // export zeros from the start
 	}
 	return m
 }
@@ -130,19 +130,19 @@ func (m *Metrics) Event(ev *event.Event, evaluation time.Duration) {
 		stem := event.NamedStem(event.CheckStem, ev.Check.Check)
 		m.sourceUp.WithLabelValues(stem).Set(boolean(ev.Check.Status != event.CheckUnknown))
 	case ev.SourceUp != nil && ev.SourceUp.Stem == event.LogStem:
-		// Of the logs that are not configured: no source at all.
+		// A log that is not configured is not a source.
 	case ev.SourceUp != nil:
 		m.sourceUp.WithLabelValues(ev.SourceUp.Stem).Set(boolean(ev.SourceUp.Up))
 	}
 }
 
-// Loss is how many records or lines of one source were lost for one reason.
+// Loss is how many records or lines a source lost for one reason.
 type Loss struct {
 	Stem, Reason string
 	Count        uint64
 }
 
-// Losses returns what kernosis_records_lost_total has, sorted by stem and reason.
+// Losses returns the values of kernosis_records_lost_total, sorted by stem and reason.
 func (m *Metrics) Losses() ([]Loss, error) {
 	alone := prometheus.NewRegistry()
 	if err := alone.Register(m.lost); err != nil {
@@ -170,8 +170,7 @@ func (m *Metrics) Losses() ([]Loss, error) {
 	return out, nil
 }
 
-// Handled observes how long a kernel record took from the kernel's stamp until
-// it was journaled and shown.
+// Handled observes the time from a kernel record's timestamp until it was journaled and printed.
 func (m *Metrics) Handled(d time.Duration) { m.latency.Observe(d.Seconds()) }
 
 // Transition counts one change that the engine reported.
@@ -190,8 +189,8 @@ func (m *Metrics) Transition(t problem.Transition) {
 	}
 }
 
-// Conditions sets all conditions that there are: after a start, when none has changed
-// yet, and after a change of rules, which may have taken some away.
+// Conditions sets all existing conditions: after a start, before any has changed, and after a
+// change of rules, which may have removed some.
 func (m *Metrics) Conditions(all []problem.Condition) {
 	series := map[labels]float64{}
 	for i := range all {
@@ -200,7 +199,7 @@ func (m *Metrics) Conditions(all []problem.Condition) {
 	m.replace(m.condition, 2, series)
 }
 
-// statuses are the series of one condition.
+// statuses returns the series of one condition.
 func statuses(c *problem.Condition) map[labels]float64 {
 	series := map[labels]float64{}
 	for _, s := range []problem.Status{problem.True, problem.False, problem.Unknown} {
@@ -209,10 +208,10 @@ func statuses(c *problem.Condition) map[labels]float64 {
 	return series
 }
 
-// Lack is a part of the agent that lacks something.
+// Lack is a reason why a part of the agent is degraded.
 type Lack struct{ Part, Reason string }
 
-// Degraded sets the parts that lack something; parts not named lack nothing.
+// Degraded sets the degraded parts of the agent; all others are not degraded.
 func (m *Metrics) Degraded(lacks []Lack) {
 	series := map[labels]float64{}
 	for _, l := range lacks {
@@ -221,8 +220,8 @@ func (m *Metrics) Degraded(lacks []Lack) {
 	m.replace(m.degraded, 2, series)
 }
 
-// Rules sets what went wrong inside rules since the agent started: failed
-// evaluations, and events that found a rule's groups at their limit.
+// Rules sets counts of each rule since the agent started: failed evaluations, events beyond its
+// limit of groups, and events beyond its rate limit.
 func (m *Metrics) Rules(evalErrors, overflow, limited map[string]uint64) {
 	for rule, n := range evalErrors {
 		m.ruleErrors.WithLabelValues(rule).Set(float64(n))
@@ -235,7 +234,7 @@ func (m *Metrics) Rules(evalErrors, overflow, limited map[string]uint64) {
 	}
 }
 
-// Roomless sets how many events came from sources beyond the limit.
+// Roomless sets how many events came from sources beyond the limit of sources.
 func (m *Metrics) Roomless(n uint64) { m.roomless.Set(float64(n)) }
 
 // OutputError counts a line that could not be written.

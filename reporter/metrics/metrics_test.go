@@ -16,7 +16,7 @@ func TestMetrics(t *testing.T) {
 	m.Event(&event.Event{Kind: event.OOMKill}, time.Microsecond)
 	m.Event(&event.Event{Kind: event.Lost, Lost: &event.LostData{Stem: "diskio", Reason: "ring-full", Count: 5}}, 0)
 	m.Event(&event.Event{Kind: event.Source, SourceUp: &event.SourceData{Stem: "diskio"}}, 0)
-	m.Event(&event.Event{Kind: event.Source, SourceUp: &event.SourceData{Stem: "log"}}, 0) // no source
+	m.Event(&event.Event{Kind: event.Source, SourceUp: &event.SourceData{Stem: "log"}}, 0) // not a source
 	m.Event(&event.Event{Kind: event.Check, Check: &event.CheckData{Check: "ntp", Status: event.CheckUnknown}}, 0)
 	m.Event(&event.Event{Kind: event.Check, Check: &event.CheckData{Check: "dns", Status: event.CheckProblem}}, 0)
 	m.Handled(time.Millisecond)
@@ -26,7 +26,7 @@ func TestMetrics(t *testing.T) {
 	m.Transition(problem.Transition{Problem: &problem.Problem{Rule: "torn", Reason: "Torn", Severity: problem.Critical, State: problem.Firing}, Times: 3})
 	m.Transition(problem.Transition{Condition: &problem.Condition{Type: "KernelDeadlock", Status: problem.True}})
 	m.Transition(problem.Transition{Condition: &problem.Condition{Type: "Gone", Status: problem.True}})
-	m.Conditions([]problem.Condition{{Type: "KernelDeadlock", Status: problem.False}}) // Gone's rules are gone
+	m.Conditions([]problem.Condition{{Type: "KernelDeadlock", Status: problem.False}}) // the rules of Gone were removed
 	m.Firing([]FiringProblem{{Rule: "a", Reason: "A", Severity: problem.Info}, {Rule: "a", Reason: "A", Severity: problem.Info, Subject: "sda"}})
 	m.Firing([]FiringProblem{{Rule: "b", Reason: "B", Severity: problem.Critical, Subject: "pod shop/web-1"}}) // a no longer fires
 	m.Rules(map[string]uint64{"a": 3}, map[string]uint64{"b": 4}, map[string]uint64{"c": 5})
@@ -87,7 +87,7 @@ kernosis_source_up{stem="diskio"} 0
 	if n, err := testutil.GatherAndCount(m.Registry, "kernosis_events_total"); err != nil || n != len(event.Kinds()) {
 		t.Errorf("%d kinds counted (%v), want all %d, zeros too", n, err, len(event.Kinds()))
 	}
-	// What "promtool check metrics" checks.
+	// The same checks as "promtool check metrics".
 	problems, err := testutil.GatherAndLint(m.Registry)
 	if err != nil {
 		t.Fatal(err)

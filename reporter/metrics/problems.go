@@ -10,14 +10,14 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// ProblemKind is what node-problem-detector's metrics know of a rule.
+// ProblemKind identifies a rule in node-problem-detector's metrics.
 type ProblemKind struct {
-	Condition string // empty: temporary
+	Condition string // empty for temporary problems
 	Reason    string
 }
 
-// Problems are node-problem-detector's metrics of problems, problem_counter and
-// problem_gauge, by their names there. Its methods are safe for concurrent use.
+// Problems exports node-problem-detector's metrics problem_counter and problem_gauge under their
+// original names. Its methods are safe for concurrent use.
 type Problems struct {
 	counter *prometheus.CounterVec
 	gauge   *prometheus.GaugeVec
@@ -26,7 +26,7 @@ type Problems struct {
 	reasons map[string][]string // by condition type
 }
 
-// NewProblems registers them, with a zero for each kind.
+// NewProblems registers the metrics, with a zero for each kind.
 func NewProblems(r prometheus.Registerer, kinds []ProblemKind) (*Problems, error) {
 	p := &Problems{
 		reasons: map[string][]string{},
@@ -41,8 +41,7 @@ func NewProblems(r prometheus.Registerer, kinds []ProblemKind) (*Problems, error
 	return p, errors.Join(r.Register(p.counter), r.Register(p.gauge))
 }
 
-// Known reports kinds that there may be from now on. Their number is bounded by
-// the rules'.
+// Known adds zeros for further kinds. The number of rules bounds theirs.
 func (p *Problems) Known(kinds []ProblemKind) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,8 +55,8 @@ func (p *Problems) Known(kinds []ProblemKind) {
 	}
 }
 
-// Transition counts a problem that begins to fire, unless another one hides it, and follows
-// the conditions.
+// Transition counts a problem that starts firing, unless it is suppressed, and updates the gauge
+// when a condition changes.
 func (p *Problems) Transition(t problem.Transition) {
 	switch {
 	case began(t):
@@ -69,12 +68,12 @@ func (p *Problems) Transition(t problem.Transition) {
 	}
 }
 
-// began reports whether a problem began to fire that no other one hides.
+// began reports whether a problem started firing and is not suppressed by another one.
 func began(t problem.Transition) bool {
 	return !t.Again && t.Problem != nil && t.Problem.State == problem.Firing && t.Problem.SuppressedBy == ""
 }
 
-// Conditions sets all conditions that there are, as [Metrics.Conditions] does.
+// Conditions sets all existing conditions, like [Metrics.Conditions].
 func (p *Problems) Conditions(all []problem.Condition) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,10 +90,10 @@ func (p *Problems) Conditions(all []problem.Condition) {
 	}
 }
 
-// set has 1 for the reason that a condition is True for, if it is.
+// set sets the gauge to 1 for the reason of a condition that is True, and to 0 for all others.
 func (p *Problems) set(c *problem.Condition) {
 	if c.Status == problem.True && !slices.Contains(p.reasons[c.Type], c.Reason) {
-		p.reasons[c.Type] = append(p.reasons[c.Type], c.Reason) // a problem daemon's; ingest bounds them
+		p.reasons[c.Type] = append(p.reasons[c.Type], c.Reason) // reported by a problem daemon; ingest bounds their number
 	}
 	for _, r := range p.reasons[c.Type] {
 		p.gauge.WithLabelValues(c.Type, r).Set(boolean(c.Status == problem.True && c.Reason == r))

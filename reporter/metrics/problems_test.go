@@ -10,8 +10,8 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// node-problem-detector's metrics: a zero for whatever may come, hidden problems are
-// not counted, and of types that are gone nothing stays.
+// node-problem-detector's metrics: every kind starts with a zero, suppressed problems are not
+// counted, and the series of removed condition types are deleted.
 func TestProblems(t *testing.T) {
 	r := prometheus.NewRegistry()
 	p, err := NewProblems(r, []ProblemKind{{Reason: "Hiccup"}, {Condition: "Broken", Reason: "FellOver"}, {Condition: "Broken", Reason: "Burnt"}, {Condition: "Gone", Reason: "Left"}})
@@ -40,7 +40,7 @@ problem_gauge{reason="FellOver",type="Broken"} 1
 	if err := testutil.GatherAndCompare(r, strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
-	p.Known([]ProblemKind{{Condition: "Gone", Reason: "Left"}}) // and is there again
+	p.Known([]ProblemKind{{Condition: "Gone", Reason: "Left"}}) // and it exists again
 	if n := testutil.CollectAndCount(p.gauge); n != 3 {
 		t.Errorf("%d gauges", n)
 	}

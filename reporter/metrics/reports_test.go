@@ -10,7 +10,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// A reason that no rule has is that of a problem daemon.
+// A reason that no rule has was reported by a problem daemon.
 func TestReportedReasonInGauge(t *testing.T) {
 	m := New("test", "")
 	p, err := NewProblems(m.Registry, []ProblemKind{{Condition: "GPUUnhealthy", Reason: "ReportedProblem"}})

@@ -20,7 +20,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// browser is a headless Chromium with one tab, which is driven over a pipe.
+// browser is a headless Chromium with one tab, controlled through a pipe.
 type browser struct {
 	t       *testing.T
 	to      io.Writer
@@ -37,7 +37,7 @@ func openBrowser(t *testing.T) *browser {
 	if err != nil {
 		t.Skip("no chromium (package chromium), which shows the page")
 	}
-	// Not t.TempDir: what the browser leaves running may still write there.
+	// Not t.TempDir, because processes left by the browser may still write there.
 	profile, err := os.MkdirTemp("", "kernosis-browser-") //nolint:usetesting // as said
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func openBrowser(t *testing.T) *browser {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), await.Within(3*time.Minute))
 	cmd := exec.CommandContext(ctx, path, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+profile, "--remote-debugging-pipe", "about:blank")
-	cmd.ExtraFiles = []*os.File{in, out} // 3 and 4
+	cmd.ExtraFiles = []*os.File{in, out} // file descriptors 3 and 4
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -79,8 +79,8 @@ func openBrowser(t *testing.T) *browser {
 	return b
 }
 
-// call calls a method of the DevTools protocol. What the browser reports as an error meanwhile, such as
-// what a policy forbids, fails the test.
+// call calls a method of the DevTools protocol. Errors that the browser reports meanwhile, such as
+// violations of a policy, fail the test.
 func (b *browser) call(method string, params, result any) {
 	b.t.Helper()
 	b.id++
@@ -117,7 +117,7 @@ func (b *browser) call(method string, params, result any) {
 		}
 		switch {
 		case answer.Method == "Runtime.exceptionThrown", answer.Method == "Log.entryAdded" && !strings.Contains(string(answer.Params), "ERR_"):
-			b.t.Errorf("%s: %s", answer.Method, answer.Params) // but for an agent that does not answer
+			b.t.Errorf("%s: %s", answer.Method, answer.Params) // except that an agent does not respond
 		case answer.ID != b.id:
 		case answer.Error != nil:
 			b.t.Fatalf("%s: %s", method, answer.Error)
@@ -132,7 +132,7 @@ func (b *browser) call(method string, params, result any) {
 	}
 }
 
-// eval returns what an expression is, as text.
+// eval returns the value of an expression as text.
 func (b *browser) eval(expression string) string {
 	b.t.Helper()
 	var out struct {
@@ -154,7 +154,7 @@ func (b *browser) until(expression, want string) {
 	})
 }
 
-// show opens a page in a window of a width.
+// show opens a page in a window of the given width.
 func (b *browser) show(url string, width int) {
 	b.t.Helper()
 	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}, nil)
@@ -175,7 +175,7 @@ func serveAt(t *testing.T, address string, cfg Config) (p *Page, at string, stop
 func servePage(t *testing.T, address string, of func(ended <-chan struct{}) *Page) (p *Page, at string, stop func()) {
 	t.Helper()
 	var l net.Listener
-	// Where the one before has just ended, it may take a moment.
+	// The previous server may release the address a moment later.
 	await.Until(t, "the address is free", 10*time.Second, func() (ok bool) {
 		var err error
 		l, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
@@ -208,8 +208,8 @@ func servePage(t *testing.T, address string, of func(ended <-chan struct{}) *Pag
 
 const problemRows = `document.querySelectorAll("#problem-rows > tr").length`
 
-// A problem is on the page within a second, and the page goes on with the next agent at the address.
-// What its user does meanwhile stays.
+// A problem appears on the page within a second, and the page continues with the next agent at the
+// same address. What its user has changed in the page stays.
 func TestLive(t *testing.T) {
 	b := openBrowser(t)
 	n := newNode(t)
@@ -224,7 +224,7 @@ func TestLive(t *testing.T) {
 	b.until(problemRows, "0")
 	b.eval(`filter.value = "nothing has this"; filter.focus(); document.querySelector("details").open = true; window.same = document.querySelector("details")`)
 
-	// The browser notes itself when the row comes: to ask it takes time.
+	// The browser records the time when the row appears, because polling takes time.
 	b.eval(`window.came = new Promise(ok => new MutationObserver((_, o) => { if (` + problemRows + ` > 0) { o.disconnect(); ok(Date.now()); } }).observe(document.getElementById("problem-rows"), {childList: true})); 0`)
 	began := time.Now()
 	n.fire(firing(1, problem.Critical))
@@ -266,12 +266,12 @@ func TestLive(t *testing.T) {
 	if got := b.eval(`filter.value + " " + document.querySelector("details").open`); got != "nothing has this true" {
 		t.Errorf("after a restart: %s", got)
 	}
-	// A tab out of view has no stream.
+	// A hidden tab has no stream.
 	b.eval(`Object.defineProperty(document, "hidden", {value: true}); document.dispatchEvent(new Event("visibilitychange"))`)
 	await.Until(t, "the stream ends", 10*time.Second, func() bool { next.Changed(); return next.hub.count.Load() == 0 })
 }
 
-// tooWide names what makes the page scroll sideways.
+// tooWide returns the elements that make the page scroll horizontally.
 const tooWide = `(() => {
 	const page = document.documentElement;
 	if (page.scrollWidth <= page.clientWidth) return "";
@@ -290,7 +290,7 @@ const tooWide = `(() => {
 	return page.scrollWidth + " of " + page.clientWidth + ": " + path;
 })()`
 
-// On a telephone nothing is wider than the screen, and hostile texts are shown as they are.
+// On a phone nothing is wider than the screen, and hostile texts are shown as text.
 func TestNarrowAndHostile(t *testing.T) {
 	b := openBrowser(t)
 	n := everything(t)

@@ -6,42 +6,42 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// Diagnosis is one as the page shows it.
+// Diagnosis is a Diagnosis as the page shows it.
 type Diagnosis struct {
 	ID   string // of the run
 	Name string
-	// Trigger has created it; empty: a person has.
+	// Trigger is what created it; empty if a person did.
 	Trigger, OperationSet, Subject string
 	Phase                          string
-	// Outcome is in a word where neither cause nor phase says it; empty: one of them does.
+	// Outcome is one word; empty if Cause or Phase says it.
 	Outcome        string
-	Started, Ended time.Time // zero: it has not
-	// Cause is the verdict; nil: there is none, and Message says why.
+	Started, Ended time.Time // Ended is zero while it runs
+	// Cause is the verdict. If it is nil, Message says why there is none.
 	Cause    *Cause
 	Message  string
 	Excluded []Cause
 	Steps    []Step
-	Path     string // the one on which it ended
+	Path     string // the path on which it ended
 	Repairs  []string
 	Files    []string
 	// Graph reports whether the run has a drawing.
 	Graph bool
 }
 
-// Cause is a cause in a word and in a sentence.
+// Cause is a cause as one word and as a sentence.
 type Cause struct{ Reason, Message string }
 
-// Step is what became of one node of the graph.
+// Step is the result of one node of the graph.
 type Step struct {
 	ID                int
 	Operation, Effect string
-	// Result is in a word: yes, no, done, failed, would run.
+	// Result is one of: yes, no, done, failed, would run.
 	Result, Text string
-	Took         time.Duration // 0: it did not run
+	Took         time.Duration // 0 if it did not run
 	OnPath       bool
 }
 
-// maxSteps bounds what is shown of one run: a graph has 256 nodes at most.
+// maxSteps bounds the steps shown of a run: a graph has at most 256 nodes.
 const maxSteps = 256
 
 type diagnosisView struct {
@@ -64,7 +64,7 @@ func (v *view) diagnoses(list []Diagnosis, all int) {
 	v.MoreDiagnoses = max(0, all-len(v.Diagnoses))
 }
 
-// view makes all texts safe.
+// view returns the Diagnosis with all texts made safe.
 func (d *Diagnosis) view() diagnosisView {
 	out := diagnosisView{Key: key(d.ID), Started: moment{d.Started}, Word: "unknown"}
 	out.Diagnosis = Diagnosis{

@@ -9,17 +9,18 @@ import (
 )
 
 const (
-	// maxStreams is how many clients hear of changes. A browser opens one for each tab in view.
+	// maxStreams is how many clients may receive events. A browser opens one stream per visible
+	// tab.
 	maxStreams = 16
 	// sendEvery is the shortest time between two messages to a client.
 	sendEvery = 300 * time.Millisecond
-	// beatEvery has clients fetch what changes without a transition, such as the agent's cost. A client
-	// that is gone is noticed then at the latest.
+	// beatEvery makes clients fetch what changes without a transition, such as the agent's cost.
+	// A disconnected client is detected by then at the latest.
 	beatEvery = 10 * time.Second
 	// sendWithin is how long a client may take to receive a message.
 	sendWithin = 5 * time.Second
-	// streamFor is how long a stream lasts. Then the client connects again, and whether it may read
-	// is checked again.
+	// streamFor is how long a stream lasts. The client then reconnects, and its access is
+	// checked again.
 	streamFor = 5 * time.Minute
 	retryMs   = 1000
 )
@@ -64,12 +65,12 @@ func (h *hub) wake() {
 	for woken := range h.streams {
 		select {
 		case woken <- struct{}{}:
-		default: // it has not come to the one before
+		default: // an earlier wake-up is still pending
 		}
 	}
 }
 
-// events is a stream of messages that something has changed.
+// events serves a stream of messages that signal changes.
 func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -83,7 +84,8 @@ func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 	}
 	defer p.hub.leave(woken)
 	s := stream{w: w, to: http.NewResponseController(w)}
-	// The server's own deadline is for a request. Whoever is gone is noticed when a write fails.
+	// The server's own deadline is meant for single requests. A disconnected client is detected
+	// when a write fails.
 	_ = s.to.SetReadDeadline(time.Time{})
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no")
@@ -113,19 +115,19 @@ func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 		if s.send("", p.version.Load()) != nil {
 			return
 		}
-		waits = nil // until the pause is over
+		waits = nil // until the pause has ended
 		pause.Reset(sendEvery)
 	}
 }
 
-// stream is what is sent to one client.
+// stream is the event stream to one client.
 type stream struct {
 	w  http.ResponseWriter
 	to *http.ResponseController
 }
 
 func (s *stream) send(before string, version uint64) error {
-	_ = s.to.SetWriteDeadline(time.Now().Add(sendWithin)) // a recorder of tests has none
+	_ = s.to.SetWriteDeadline(time.Now().Add(sendWithin)) // fails on a test's recorder, which has no deadlines
 	if _, err := fmt.Fprintf(s.w, "%sevent: changed\ndata: %d\n\n", before, version); err != nil {
 		return err
 	}

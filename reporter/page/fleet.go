@@ -16,57 +16,60 @@ import (
 const (
 	// maxNodes bounds the table of nodes.
 	maxNodes = 1000
-	// maxNodeConditions bounds the conditions shown of a node.
+	// maxNodeConditions bounds the conditions shown per node.
 	maxNodeConditions = 10
-	// fleetBeat is how often clients fetch the state: the controller does not report changes.
+	// fleetBeat is how often clients fetch the state, because the controller does not signal
+	// changes.
 	fleetBeat = 2 * time.Second
 )
 
-// AgentState says whether the agent of a node reports.
+// AgentState describes whether the agent of a node reports.
 type AgentState string
 
-// States of agents, the worst first.
+// States of agents, worst first.
 const (
 	AgentSilent    AgentState = "silent"   // it has stopped renewing its Lease
-	AgentMissing   AgentState = "none"     // the node has never had one, or it was removed
-	AgentDraining  AgentState = "draining" // it has ended in order
-	AgentDegraded  AgentState = "degraded" // it works without some rights or sources
+	AgentMissing   AgentState = "none"     // the node has never had an agent, or it was removed
+	AgentDraining  AgentState = "draining" // it has shut down cleanly
+	AgentDegraded  AgentState = "degraded" // some rights or sources are missing
 	AgentReporting AgentState = "reporting"
 )
 
-// FleetConfig is where the page of a cluster gets its data.
+// FleetConfig configures the page of a cluster.
 type FleetConfig struct {
 	Version string
-	// Ended is closed when the controller ends: streams end then.
+	// Ended is closed when the controller stops, which ends all streams.
 	Ended <-chan struct{}
-	// Nodes returns all nodes. It is called at most once a second, and only while somebody looks.
+	// Nodes returns all nodes. It is called at most once a second, and only while the page is
+	// open somewhere.
 	Nodes func() (Fleet, error)
 }
 
 // Fleet is the state of all nodes.
 type Fleet struct {
 	Nodes []FleetNode
-	Note  string // what this replica can't say
+	Note  string // what this replica cannot report
 }
 
-// FleetNode is a node of the cluster, as the API server has it.
+// FleetNode is a node of the cluster, according to the API server.
 type FleetNode struct {
 	Name     string
 	Ready    bool
 	Cordoned bool
 	Agent    AgentState
 	Version  string   // of the agent
-	Lacks    []string // of the agent, while it is degraded
-	// Conditions are those that the agent reports.
+	Lacks    []string // what the agent lacks while it is degraded
+	// Conditions are the ones the agent reports.
 	Conditions []problem.Condition
 	Running    int // Diagnoses that have not completed
-	Waiting    int // Diagnoses with a repair that waits for approval
-	// Cause is the reason of the latest verdict; empty: there is none. Diagnosis is whose it is.
+	Waiting    int // Diagnoses with a repair that is waiting for approval
+	// Cause is the reason of the latest verdict, or empty. Diagnosis is the name of its
+	// Diagnosis.
 	Cause, Diagnosis string
 	CauseAt          time.Time
 }
 
-// NewFleet returns the page of a cluster's nodes. It reads nothing yet.
+// NewFleet returns the page of a cluster's nodes. It does not read anything yet.
 func NewFleet(cfg FleetConfig) *Page {
 	return newPage(&fleetContent{cfg}, cfg.Ended, fleetBeat, frame{
 		Title: "Nodes", Sections: []section{{"nodes", "Nodes"}}, Command: "kubectl kernosis why node NODE", template: "fleet.html",
@@ -79,7 +82,7 @@ type fleetContent struct{ cfg FleetConfig }
 func (f *fleetContent) routes() map[string]http.HandlerFunc { return nil }
 func (f *fleetContent) forget()                             {}
 
-// fleetView is what the template shows. All texts are safe.
+// fleetView is the data of the template. All texts are safe.
 type fleetView struct {
 	Version, Error, Note               string
 	Nodes, Reporting, Running, Waiting int
@@ -91,12 +94,12 @@ type fleetView struct {
 type fleetRow struct {
 	Name             string
 	Notes            []string
-	Severity         int // 3: a condition is True; 2: something else is wrong, or unknown; 0: nothing
+	Severity         int // 3: a condition is True; 2: something else is wrong or unknown; 0: neither
 	Agent, AgentWord string
 	Version          string
 	Lacks            []string
-	Conditions       []fleetCondition // True and Unknown ones
-	Since            moment           // of the latest of them
+	Conditions       []fleetCondition // those that are True or Unknown
+	Since            moment           // of the latest of these conditions
 	Diagnoses        []string
 	Cause, CauseOf   string
 	CauseAt          moment
@@ -175,7 +178,7 @@ func rowOfNode(n *FleetNode) fleetRow {
 	return row
 }
 
-// conditions takes those that are not False, True ones first.
+// conditions sets the conditions that are not False, True ones first.
 func (r *fleetRow) conditions(list []problem.Condition) {
 	for _, status := range []problem.Status{problem.True, problem.Unknown} {
 		for i := range list {

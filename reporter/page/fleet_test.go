@@ -12,7 +12,7 @@ import (
 	"github.com/kernosis/kernosis/detector/problem"
 )
 
-// everyNode is a cluster all of whose texts are hostile.
+// everyNode returns a cluster in which all texts are hostile.
 func everyNode() FleetConfig {
 	return FleetConfig{Version: hostile, Nodes: func() (Fleet, error) {
 		return Fleet{Note: hostile, Nodes: []FleetNode{{
@@ -25,7 +25,7 @@ func everyNode() FleetConfig {
 	}}
 }
 
-// cluster returns so many nodes: the first has a condition that is True, the second a silent agent.
+// cluster returns n nodes: the first has a condition that is True, the second a silent agent.
 func cluster(n int) []FleetNode {
 	nodes := make([]FleetNode, n)
 	for i := range nodes {
@@ -42,7 +42,7 @@ func cluster(n int) []FleetNode {
 	return nodes
 }
 
-// Of 5,000 nodes those with something wrong come first, and the rest is counted.
+// Of 5,000 nodes, those with problems come first, and those not shown are counted.
 func TestManyNodes(t *testing.T) {
 	nodes := cluster(5000)
 	shown := text(t, NewFleet(FleetConfig{Nodes: func() (Fleet, error) { return Fleet{Nodes: nodes}, nil }}), "/state")
@@ -65,7 +65,7 @@ func TestManyNodes(t *testing.T) {
 	}
 }
 
-// That the nodes can't be read is shown; it is not "all is well".
+// If the nodes can't be read, the page shows the error, not that all is well.
 func TestFleetUnread(t *testing.T) {
 	shown := text(t, NewFleet(FleetConfig{Nodes: func() (Fleet, error) { return Fleet{}, errors.New("list nodes: timeout") }}), "/state")
 	if !strings.Contains(shown, "list nodes: timeout") || !strings.Contains(shown, "The state of the nodes is not known.") || strings.Contains(shown, "are False") {
@@ -73,7 +73,7 @@ func TestFleetUnread(t *testing.T) {
 	}
 }
 
-// The table of nodes follows the cluster, filters, and fits a telephone.
+// The table of nodes follows the cluster, can be filtered, and fits on a phone.
 func TestFleetLive(t *testing.T) {
 	b := openBrowser(t)
 	var now atomic.Pointer[Fleet]

@@ -31,7 +31,7 @@ func (n *nodeContent) forget() {
 	}
 }
 
-// view collects what is shown.
+// view collects the data to show.
 func (n *nodeContent) view() any {
 	v := &view{
 		Node: safe(n.cfg.Node), Version: safe(n.cfg.Version), Kernel: safe(n.cfg.Kernel), Started: moment{n.cfg.Started},
@@ -77,7 +77,7 @@ func why(err error) string {
 	return safe(err.Error())
 }
 
-// drawWithin is how long a graph may take: its run is on the state disk, which may hang.
+// drawWithin is how long drawing a graph may take: the run is on the state disk, which may hang.
 const drawWithin = 2 * time.Second
 
 // diagnosis serves the graph of a run.
@@ -102,6 +102,6 @@ func (n *nodeContent) diagnosis(w http.ResponseWriter, r *http.Request) {
 	default:
 		w.Header().Set("Content-Type", "image/svg+xml")
 		w.Header().Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-		_, _ = w.Write(svg) // fails only where the client is gone
+		_, _ = w.Write(svg) // fails only if the client is gone
 	}
 }

@@ -18,92 +18,92 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// Config is where the page gets its data. The functions return copies, must not wait for a client, and
-// are called only while somebody looks.
+// Config configures the page of a node. Its functions must return copies and must not wait for a
+// client. They are called only while the page is open somewhere.
 type Config struct {
 	Node, Version, Kernel string
 	Started               time.Time
-	// Journal is its folder.
+	// Journal is the journal's folder.
 	Journal string
-	// Ended is closed when the agent ends: streams end then.
+	// Ended is closed when the agent stops, which ends all streams.
 	Ended <-chan struct{}
 
 	Problems   func() []problem.Problem
 	Conditions func() []problem.Condition
 	Sources    func() []Source
-	// Degraded returns what the agent lacks, a line each.
+	// Degraded returns what the agent lacks, one item per line.
 	Degraded func() []string
 	Losses   func() []Loss
 	Cost     func() Cost
-	// Check returns why the agent does not do its work; nil: it does.
+	// Check returns why the agent does not work, or nil if it does.
 	Check func() error
 
-	// Diagnoses returns the newest first, at most so many, and how many there are; a nil function:
-	// they are switched off.
+	// Diagnoses returns the newest Diagnoses first, limited to most, and how many there are in
+	// all. The function is nil if Diagnoses are switched off.
 	Diagnoses func(most int) (list []Diagnosis, all int, err error)
 	// Drawing returns the graph of a run as SVG, or [fs.ErrNotExist].
 	Drawing func(id string) ([]byte, error)
-	// Forget is called when nobody has looked for a minute. It may be nil.
+	// Forget is called when the page was not requested for a minute. It may be nil.
 	Forget func()
 }
 
-// Source is a source of events that does not see everything.
+// Source is a source of events that is not fully working.
 type Source struct {
 	Name string
 	Up   bool
 	Why  string
 }
 
-// Loss is what was lost, counted since the agent started.
+// Loss is what was lost since the agent started.
 type Loss struct {
 	What, Why string
 	Count     uint64
 }
 
-// Cost is what the agent uses.
+// Cost is the agent's own resource usage.
 type Cost struct {
-	RSS uint64        // bytes; 0: not known
-	CPU time.Duration // since it started
+	RSS uint64        // bytes; 0 if unknown
+	CPU time.Duration // since the agent started
 }
 
-// Page is a page that updates itself. One request at a time renders it, for all clients.
+// Page is a page that updates itself. It is rendered by one request at a time, for all clients.
 type Page struct {
 	frame   frame
 	content content
 	ended   <-chan struct{}
 	beat    time.Duration // clients fetch the state at least this often
 
-	version atomic.Uint64 // of what there is to show
+	version atomic.Uint64 // of the state to show
 	hub     hub
 	parse   func() *template.Template
 
-	turn  chan struct{} // held while rendering; it guards the next three, and the content's view
+	turn  chan struct{} // held while rendering; it guards the next three fields and the content's view
 	last  *rendered
-	began time.Time // of the latest rendering
+	began time.Time // when the latest rendering started
 	idle  *time.Timer
 }
 
-// frame is what a page has around its state, which does not change.
+// frame is the static part of a page, around its state.
 type frame struct {
 	Title    string
-	Sections []section // the first one is what keyboards skip to
-	Command  string    // which explains what is shown
-	template string    // of the state
+	Sections []section // the skip link leads to the first one
+	Command  string    // the command that explains the shown state
+	template string    // renders the state
 }
 
 type section struct{ ID, Name string }
 
-// content is what a page shows.
+// content is the content of a page.
 type content interface {
-	// view returns what the template of the state needs.
+	// view returns the data for the state's template.
 	view() any
-	// forget releases what only clients need.
+	// forget releases what is kept for clients only.
 	forget()
-	// routes returns the paths below the page.
+	// routes returns the handlers by path, relative to the page.
 	routes() map[string]http.HandlerFunc
 }
 
-// New returns the page of a node. It reads nothing yet.
+// New returns the page of a node. It does not read anything yet.
 func New(cfg Config) *Page {
 	return newPage(&nodeContent{cfg: cfg}, cfg.Ended, beatEvery, frame{
 		Title: safe(cfg.Node),
@@ -118,15 +118,15 @@ func New(cfg Config) *Page {
 func newPage(c content, ended <-chan struct{}, beat time.Duration, f frame) *Page {
 	return &Page{
 		frame: f, content: c, ended: ended, beat: beat, turn: make(chan struct{}, 1),
-		// Only a reader needs them.
+		// Parsed on first use: an agent whose page is never opened does not need them.
 		parse: sync.OnceValue(func() *template.Template {
 			return template.Must(template.New("").ParseFS(assets, "assets/*.html"))
 		}),
 	}
 }
 
-// Changed notes that there is something new to show. It does not block, and may be called with locks
-// held. A nil page does nothing.
+// Changed signals that there is something new to show. It does not block and may be called with
+// locks held. It does nothing if p is nil.
 func (p *Page) Changed() {
 	if p != nil {
 		p.version.Add(1)
@@ -134,8 +134,8 @@ func (p *Page) Changed() {
 	}
 }
 
-// Routes returns the handlers by path, as patterns of [http.ServeMux] without a method. All paths in the
-// page are relative.
+// Routes returns the handlers by path, as patterns of [http.ServeMux] without a method. All
+// paths within the page are relative.
 func (p *Page) Routes() map[string]http.Handler {
 	routes := map[string]http.HandlerFunc{
 		"/{$}":             p.whole,
@@ -154,11 +154,11 @@ func (p *Page) Routes() map[string]http.Handler {
 	return out
 }
 
-// policy lets the page load its own style and script, and nothing else.
+// policy allows the page its own style and script and nothing else.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// readOnly refuses other methods than GET and HEAD, and sets the headers that all answers have.
+// readOnly rejects methods other than GET and HEAD and sets the headers of all responses.
 func readOnly(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		head := w.Header()
@@ -185,11 +185,11 @@ func asset(name, kind string) http.HandlerFunc {
 			return
 		}
 		w.Header().Set("Content-Type", kind)
-		_, _ = w.Write(text) // fails only where the client is gone
+		_, _ = w.Write(text) // fails only if the client is gone
 	}
 }
 
-// whole serves the page with its state.
+// whole serves the page including its state.
 func (p *Page) whole(w http.ResponseWriter, r *http.Request) {
 	now, err := p.current(r.Context())
 	if err != nil {
@@ -197,13 +197,13 @@ func (p *Page) whole(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var b bytes.Buffer
-	// Not as data: the state is HTML that html/template has made.
+	// template.HTML, so that it is not escaped again: html/template has rendered the state.
 	state := template.HTML(now.html) //nolint:gosec // as said
 	err = p.parse().ExecuteTemplate(&b, "page.html", map[string]any{"Frame": &p.frame, "State": state})
 	write(w, r, b.Bytes(), err)
 }
 
-// state serves what changes.
+// state serves the changing part of the page.
 func (p *Page) state(w http.ResponseWriter, r *http.Request) {
 	now, err := p.current(r.Context())
 	if err != nil {
@@ -224,17 +224,17 @@ func write(w http.ResponseWriter, r *http.Request, html []byte, err error) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(html) // fails only where the client is gone
+	_, _ = w.Write(html) // fails only if the client is gone
 }
 
-// fail answers with an error, if the client is still there.
+// fail responds with an error, if the client is still connected.
 func fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() == nil {
 		http.Error(w, safe(err.Error()), http.StatusInternalServerError)
 	}
 }
 
-// await waits until it is the caller's turn.
+// await waits for the turn to render.
 func (p *Page) await(ctx context.Context) error {
 	select {
 	case p.turn <- struct{}{}:

@@ -35,11 +35,11 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// node is what a page is about.
+// node is the node that a page shows.
 type node struct {
 	mu       sync.Mutex
 	problems []problem.Problem
-	renders  int // how often problems were asked for
+	renders  int // how often the problems were requested
 	cfg      Config
 }
 
@@ -55,7 +55,7 @@ func (n *node) rendered() int {
 	return n.renders
 }
 
-// newNode returns one without problems.
+// newNode returns a node without problems.
 func newNode(t *testing.T) *node {
 	n := &node{}
 	n.cfg = Config{
@@ -100,7 +100,7 @@ func get(t *testing.T, p *Page, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// text returns what a path shows.
+// text returns the response at a path.
 func text(t *testing.T, p *Page, path string) string {
 	t.Helper()
 	w := get(t, p, path)
@@ -110,11 +110,11 @@ func text(t *testing.T, p *Page, path string) string {
 	return w.Body.String()
 }
 
-// hostile has what must neither act nor hide: markup, quotes, a terminal's escape, a bidirectional
-// override, an invalid byte.
+// hostile contains what must neither take effect nor be invisible: markup, quotes, a terminal
+// escape, a bidirectional override, an invalid byte.
 const hostile = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{.}}\x1b[31m\u202egnp.exe\xff&amp;"
 
-// everything is a node all of whose texts are hostile.
+// everything returns a node in which all texts are hostile.
 func everything(t *testing.T) *node {
 	n := newNode(t)
 	n.cfg.Node, n.cfg.Version, n.cfg.Kernel = hostile, hostile, hostile
@@ -160,13 +160,13 @@ func add(t *testing.T, n *node, entries ...journal.Entry) {
 	}
 }
 
-// Whatever a text is, it adds no element and no attribute, and nothing in it is invisible.
+// No text can add an element or an attribute, and nothing in it is invisible.
 func TestHostileTexts(t *testing.T) {
 	harmless(t, New(everything(t).cfg), 40)
 	harmless(t, NewFleet(everyNode()), 9)
 }
 
-// harmless checks a page that shows hostile texts at least so often.
+// harmless checks a page that contains at least the given number of hostile texts.
 func harmless(t *testing.T, p *Page, times int) {
 	t.Helper()
 	whole := text(t, p, "/")
@@ -259,7 +259,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// Of 10,000 problems the gravest are shown, and how many more there are.
+// Of 10,000 problems the most severe are shown, and the number of those not shown.
 func TestManyProblems(t *testing.T) {
 	n := newNode(t)
 	for i := range 10_000 {
@@ -292,7 +292,7 @@ func TestManyProblems(t *testing.T) {
 	}
 }
 
-// The timeline has the newest changes first; what the journal gets later is added.
+// The timeline shows the newest changes first, and adds new entries of the journal.
 func TestTimeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -337,7 +337,7 @@ func TestTimeline(t *testing.T) {
 	})
 }
 
-// Clients that ask together share a rendering; where nobody asks for a minute, nothing is kept.
+// Concurrent requests share a rendering; after a minute without requests nothing is kept.
 func TestRenderings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -350,7 +350,7 @@ func TestRenderings(t *testing.T) {
 		if n.rendered() != 0 {
 			t.Error("rendered, and nobody looks")
 		}
-		for range 5 { // a second
+		for range 5 { // one second
 			var all sync.WaitGroup
 			for range 50 {
 				all.Go(func() { get(t, p, "/state") })
@@ -378,7 +378,7 @@ func TestRenderings(t *testing.T) {
 	})
 }
 
-// A state disk that hangs costs a second, once: the rest of the page is shown.
+// A state disk that hangs delays the page once, by a second; the rest of the page is shown.
 func TestTheDiskHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
@@ -407,7 +407,7 @@ func TestTheDiskHangs(t *testing.T) {
 	})
 }
 
-// Each problem page is shown without traces of Markdown.
+// Problem pages are shown without remains of Markdown.
 func TestProblemPages(t *testing.T) {
 	p := New(newNode(t).cfg)
 	pages, err := filepath.Glob("../../docs/problems/*.md")
@@ -426,7 +426,7 @@ func TestProblemPages(t *testing.T) {
 	}
 }
 
-// listener is a client of the stream.
+// listener is a client of the event stream.
 type listener struct {
 	*httptest.ResponseRecorder
 	cancel context.CancelFunc
@@ -444,7 +444,7 @@ func listen(t *testing.T, p *Page) *listener {
 	return l
 }
 
-// messages ends the stream and returns how many messages came.
+// messages ends the stream and returns the number of messages.
 func (l *listener) messages() int {
 	l.cancel()
 	<-l.ended
@@ -461,13 +461,13 @@ func TestStream(t *testing.T) {
 		time.Sleep(time.Second)
 		p.Changed()
 		synctest.Wait()
-		if got := l.messages(); got != 2 { // at the beginning, and at once
+		if got := l.messages(); got != 2 { // at the start, and at once
 			t.Errorf("%d messages, want 2: %q", got, l.Body)
 		}
 		if l.Header().Get("Content-Type") != "text/event-stream" || !strings.HasPrefix(l.Body.String(), "retry: 1000\n") {
 			t.Errorf("%v %q", l.Header(), l.Body)
 		}
-		// A storm.
+		// Many changes.
 		l = listen(t, p)
 		for range 3000 {
 			p.Changed()
@@ -476,13 +476,13 @@ func TestStream(t *testing.T) {
 		if got := l.messages(); got < 9 || got > 12 {
 			t.Errorf("%d messages in three seconds", got)
 		}
-		// Silence.
+		// No changes.
 		l = listen(t, p)
 		time.Sleep(time.Minute + time.Second)
 		if got := l.messages(); got != 7 {
 			t.Errorf("%d messages in a minute of silence", got)
 		}
-		// It ends by itself, so that the right to read is looked at again.
+		// The stream ends by itself, so that access is checked again.
 		l = listen(t, p)
 		start := time.Now()
 		<-l.ended
@@ -490,7 +490,7 @@ func TestStream(t *testing.T) {
 			t.Errorf("ended after %s", took)
 		}
 		l.cancel()
-		// The agent ends.
+		// The agent stops.
 		l = listen(t, p)
 		close(end)
 		<-l.ended

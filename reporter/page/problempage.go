@@ -9,7 +9,7 @@ import (
 	"github.com/kernosis/kernosis/docs/problems"
 )
 
-// problem serves the page of a problem.
+// problem serves the documentation page of a problem.
 func (p *Page) problem(w http.ResponseWriter, r *http.Request) {
 	of := r.PathValue("name")
 	text, ok := problems.Text(of)
@@ -25,7 +25,7 @@ func (p *Page) problem(w http.ResponseWriter, r *http.Request) {
 // block is a paragraph, a list, a table, a title or commands of a problem page.
 type block struct {
 	Kind  string   // title, section, lead, text, list, table, code
-	Lines [][]span // one of a title, section, lead or text
+	Lines [][]span // one, except for a list or code
 	Rows  [][][]span
 }
 
@@ -34,10 +34,11 @@ type span struct {
 	Kind   string // empty, code, link
 	Strong bool
 	Text   string
-	Page   string // that a link leads to
+	Page   string // the page that a link points to
 }
 
-// blocks reads the Markdown that problem pages use: titles, paragraphs, lists, tables and fences.
+// blocks parses the Markdown used by problem pages: titles, paragraphs, lists, tables and
+// fences.
 func blocks(text string) []block {
 	var out []block
 	fenced := false
@@ -93,7 +94,7 @@ func cells(line string) (out [][]span) {
 	return out
 }
 
-// spans finds code, bold text and links.
+// spans splits a line into code, bold text, links and plain text.
 func spans(line string) (out []span) {
 	for line != "" {
 		m := regexp.MustCompile("`([^`]+)`|\\*\\*([^*]+)\\*\\*|\\[([^\\]]*)\\]\\(([^)]*)\\)").FindStringSubmatchIndex(line)
@@ -113,7 +114,7 @@ func spans(line string) (out []span) {
 				out = append(out, inner)
 			}
 		default:
-			// Other pages of the documentation are not served: their names stay as text.
+			// Other pages of the documentation are not served: a link to one becomes plain text.
 			s := span{Text: strings.TrimPrefix(group(3), "../")}
 			if page, ok := strings.CutSuffix(group(4), ".md"); ok && problems.Has(page) {
 				s.Kind, s.Page = "link", page

@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// renderEvery is the shortest time between two renderings, however many clients ask.
+	// renderEvery is the shortest time between two renderings, however many clients there are.
 	renderEvery = 200 * time.Millisecond
-	// freshFor is how long a rendering is shown where nothing has changed.
+	// freshFor is how long a rendering is reused if nothing changes.
 	freshFor = time.Second
-	// idleAfter is when what only clients need is given back.
+	// idleAfter is the time without requests after which what is kept for clients is released.
 	idleAfter = time.Minute
 )
 
@@ -25,7 +25,7 @@ type rendered struct {
 	version uint64
 }
 
-// current returns the state as it is now. Clients that ask together get the same one.
+// current returns the current state. Concurrent requests share one rendering.
 func (p *Page) current(ctx context.Context) (*rendered, error) {
 	if err := p.await(ctx); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (p *Page) current(ctx context.Context) (*rendered, error) {
 	} else {
 		p.idle.Reset(idleAfter)
 	}
-	// What changes from here on is rendered next time.
+	// A change from here on causes another rendering.
 	next := &rendered{version: p.version.Load(), at: p.began}
 	var b bytes.Buffer
 	if err := p.parse().ExecuteTemplate(&b, p.frame.template, p.content.view()); err != nil {
@@ -61,12 +61,12 @@ func (p *Page) current(ctx context.Context) (*rendered, error) {
 	return next, nil
 }
 
-// forget gives back what only clients need: nobody has asked for a while.
+// forget releases what is kept for clients only, after a time without requests.
 func (p *Page) forget() {
 	select {
 	case p.turn <- struct{}{}:
 	default:
-		return // somebody asks now
+		return // a request is being served
 	}
 	defer func() { <-p.turn }()
 	p.last = nil

@@ -14,13 +14,13 @@ import (
 const (
 	// maxRows is how many changes are shown.
 	maxRows = 500
-	// maxTimelineBytes bounds what is read of the journal.
+	// maxTimelineBytes bounds how much of the journal is read.
 	maxTimelineBytes = 8 << 20
-	// readWithin is how long reading may take: the state disk may hang.
+	// readWithin is how long a read may take: the state disk may hang.
 	readWithin = time.Second
 )
 
-// timeline is the newest changes, newest first.
+// timeline holds the newest changes, newest first.
 type timeline struct {
 	seq  uint64 // of the newest entry
 	rows []rowView
@@ -30,17 +30,17 @@ type timeline struct {
 type rowView struct {
 	Key      string
 	At       moment
-	Word     string // firing's severity, resolved, pending, or node for conditions and mutes
+	Word     string // severity while firing, resolved, pending, or node for conditions and mutes
 	Severity int    // for the filter: 1 info, 2 warning, 3 critical
 	Reason   string
 	Message  string
 	Note     string // rule, count
 }
 
-// read returns the timeline with what the journal has got since.
+// read returns the timeline extended by the journal's new entries.
 func (t timeline) read(dir string) (timeline, error) {
 	next := timeline{seq: t.seq}
-	joins := false // what was read is followed by what is known
+	joins := false // the new rows reach down to the known ones
 	err := journal.Changes(dir, t.seq, maxTimelineBytes, func(e journal.Entry) bool {
 		next.seq = max(next.seq, e.Seq)
 		for i := range slices.Backward(e.Transitions) {
@@ -90,7 +90,7 @@ func rowOf(e *journal.Entry, i int) (rowView, bool) {
 func (r *rowView) problem(e *journal.Entry, p *problem.Problem) {
 	r.Word, r.Severity = severityWord(p.Severity), max(p.Severity.Rank(), 1)
 	if e.Event != nil && p.State == problem.Firing {
-		r.At = moment{e.Event.Time} // the fault's own time
+		r.At = moment{e.Event.Time} // the time of the fault
 	}
 	r.Reason, r.Message, r.Note = name(p.Reason), safe(p.Message), name(p.Rule)
 	switch p.State {
@@ -112,7 +112,7 @@ func (r *rowView) problem(e *journal.Entry, p *problem.Problem) {
 	}
 }
 
-// severityWord is a severity, or what an unknown one is shown as.
+// severityWord returns the severity, or info if it is unknown.
 func severityWord(s problem.Severity) string {
 	if s.Rank() == 0 {
 		s = problem.Info

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// maxText bounds a text that is shown.
+	// maxText bounds a displayed text.
 	maxText = 1024
-	// maxName bounds one that is not broken over lines.
+	// maxName bounds a displayed name, which is not wrapped.
 	maxName = 80
 	// maxProblems, maxConditions, maxSources and maxLosses bound the tables.
 	maxProblems   = 500
@@ -28,36 +28,36 @@ const (
 	maxDiagnoses  = 50
 )
 
-// safe makes a text fit to be shown.
+// safe makes a text safe to display.
 func safe(s string) string { return display.Safe(s, maxText) }
 
-// name is safe for names, such as reasons.
+// name makes a name, such as a reason, safe to display.
 func name(s string) string { return display.Safe(s, maxName) }
 
-// moment is a time as the page shows it.
+// moment is a time as the page displays it.
 type moment struct{ time.Time }
 
-// ISO is for the attribute datetime.
+// ISO formats the time for the attribute datetime.
 func (m moment) ISO() string { return m.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// Text is for people.
+// Text formats the time for people.
 func (m moment) Text() string { return m.UTC().Format(time.DateTime) }
 
-// view is what the template shows. All texts are safe.
+// view is the data of the template. All texts are safe.
 type view struct {
 	Node, Version, Kernel string
 	Started               moment
-	Memory, CPU           string // empty: not known
-	Broken                string // why the agent does not do its work
+	Memory, CPU           string // empty if unknown
+	Broken                string // why the agent does not work; empty if it does
 	Summary               string
-	Worst                 string // severity; empty: nothing fires
+	Worst                 string // severity; empty if nothing fires
 
 	Conditions []conditionView
 	Problems   []problemView
-	More       int // problems that are not shown
+	More       int // number of problems not shown
 	Sources    []Source
 	Degraded   []string
-	Up         int // sources that work
+	Up         int // number of working sources
 	Losses     []Loss
 
 	Timeline      []rowView
@@ -79,7 +79,7 @@ type problemView struct {
 	Key, Rule, Severity, Reason, Subject, Message string
 	Since                                         moment
 	Count                                         uint64
-	Page                                          string // of docs/problems; empty: there is none
+	Page                                          string // name in docs/problems; empty if there is none
 	Note                                          string
 }
 
@@ -105,8 +105,8 @@ func (v *view) conditions(list []problem.Condition) {
 	slices.SortStableFunc(v.Conditions, func(a, b conditionView) int { return cmp.Compare(order[a.Word], order[b.Word]) })
 }
 
-// problems takes those that fire: the gravest first, of these causes before what they explain, then the
-// newest; muted ones last.
+// problems sets the firing problems: by severity, causes before the problems they explain,
+// newest first; muted ones last.
 func (v *view) problems(list []problem.Problem) {
 	firing := slices.DeleteFunc(slices.Clone(list), func(p problem.Problem) bool { return p.State != problem.Firing })
 	slices.SortStableFunc(firing, func(a, b problem.Problem) int {
@@ -143,7 +143,7 @@ func muted(p *problem.Problem) int {
 
 func explained(p *problem.Problem) int { return min(1, len(p.SuppressedBy)) }
 
-// summary is "3 problems firing: 1 critical, 2 warning; 1 muted".
+// summary returns a text like "3 problems firing: 1 critical, 2 warning; 1 muted".
 func summary(counts map[string]int, quiet int) string {
 	all := 0
 	var parts []string
@@ -182,11 +182,11 @@ func problemOf(p *problem.Problem) problemView {
 	return v
 }
 
-// key is an identity that fits into an attribute, whatever it is made of.
+// key returns an identifier that is valid in an attribute, whatever the parts contain.
 func key(parts ...string) string {
 	h := fnv.New128a()
 	for _, part := range parts {
-		_, _ = h.Write([]byte(part + "\x00")) // to memory
+		_, _ = h.Write([]byte(part + "\x00")) // a hash never fails
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -25,27 +25,30 @@ import (
 )
 
 const (
-	// tokenAllowed is how long a reader's right holds: each agent asks so often for each reader.
+	// tokenAllowed is how long a reader's right is cached: each agent asks once per period and
+	// reader.
 	tokenAllowed = 5 * time.Minute
-	// tokenKept is how long it holds while the API server is down: just then metrics are read.
+	// tokenKept is how long it is used while the API server is down: metrics are needed just
+	// then.
 	tokenKept = 24 * time.Hour
-	// tokenRate is how many unknown tokens a second an agent asks about.
+	// tokenRate is how many unknown tokens per second an agent asks about.
 	tokenRate = 10
 )
 
-// AccessConfig says what is served beyond the machine, and how.
+// AccessConfig configures access from other machines.
 type AccessConfig struct {
-	// CertFile and KeyFile are PEM; empty: a certificate that signs itself, made at the start.
+	// CertFile and KeyFile are PEM. If they are empty, a self-signed certificate is created at
+	// the start.
 	CertFile, KeyFile string
-	// Plain serves everybody, without TLS.
+	// Plain serves all clients without TLS or tokens.
 	Plain bool
-	// API is asked whose tokens are and what these may read; nil: there is none.
+	// API reviews tokens. It is nil without an API server.
 	API    kubernetes.Interface
 	Counts *Counts
 	Log    *slog.Logger
 }
 
-// Check returns everything that is wrong with the settings, by their names.
+// Check returns all mistakes in the settings, by their names.
 func (c *AccessConfig) Check() error {
 	var errs []error
 	if (c.CertFile == "") != (c.KeyFile == "") {
@@ -57,18 +60,18 @@ func (c *AccessConfig) Check() error {
 	return errors.Join(errs...)
 }
 
-// Access is who may read what is served at addresses that others than this machine reach. A
-// nil one is of an address that only this machine reaches.
+// Access controls who may read what is served at addresses that other machines can reach. It is
+// nil for an address that only this machine can reach.
 type Access struct {
-	tls               *tls.Config // nil: plain
-	tokens            *Tokens     // nil: everybody
+	tls               *tls.Config // nil for plain HTTP
+	tokens            *Tokens     // nil if all clients are allowed
 	counts            *Counts
 	log               *slog.Logger
 	report, unhealthy rate.Sometimes
 }
 
-// For returns the access to an address, host:port: nil for a loopback address, where only
-// processes of this machine come.
+// For returns the access control of an address, host:port. It is nil for a loopback address,
+// which only processes on this machine can reach.
 func (c *AccessConfig) For(address string) (*Access, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -102,8 +105,8 @@ func (c *AccessConfig) For(address string) (*Access, error) {
 	return a, nil
 }
 
-// selfSigned returns a certificate that nobody knows: it keeps others from listening in, and
-// proves nothing.
+// selfSigned returns a certificate that no client trusts: it prevents eavesdropping but does not
+// authenticate the server.
 func selfSigned() (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -112,7 +115,7 @@ func selfSigned() (*tls.Config, error) {
 	now := time.Now()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: "kernosis"}, DNSNames: []string{"kernosis"},
-		NotBefore: now.AddDate(-1, 0, 0), NotAfter: now.AddDate(10, 0, 0), // clocks differ
+		NotBefore: now.AddDate(-1, 0, 0), NotAfter: now.AddDate(10, 0, 0), // allows for clock differences
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -123,7 +126,7 @@ func selfSigned() (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"http/1.1"}}, nil
 }
 
-// Loopback reports whether a host is reached from this machine alone.
+// Loopback reports whether a host is reachable from this machine only.
 func Loopback(host string) bool {
 	if host == "localhost" {
 		return true
@@ -132,7 +135,7 @@ func Loopback(host string) bool {
 	return err == nil && a.Unmap().IsLoopback()
 }
 
-// Scheme is that of URLs.
+// Scheme returns the scheme of URLs.
 func (a *Access) Scheme() string {
 	if a == nil || a.tls == nil {
 		return "http"
@@ -140,14 +143,14 @@ func (a *Access) Scheme() string {
 	return "https"
 }
 
-// shown is what a request shows to be let through, and for which path.
+// shown is the token of a request and the path it must allow.
 type shown struct {
 	token string
 	given bool
 	path  string
 }
 
-// guard lets those through whose token may get the path.
+// guard lets requests through whose token may get the path.
 func (a *Access) guard(h http.Handler) http.Handler {
 	return a.guardBy(h, []string{bearerChallenge}, func(r *http.Request) shown {
 		token, given := Bearer(r)
@@ -155,14 +158,14 @@ func (a *Access) guard(h http.Handler) http.Handler {
 	})
 }
 
-// What a request without a token is asked for. Browsers ask their user for a password.
+// Challenges to a request without a token. A browser asks its user for a password.
 const (
 	bearerChallenge = `Bearer realm="kernosis"`
 	basicChallenge  = `Basic realm="kernosis: any user, a token as password", charset="UTF-8"`
 )
 
-// guardPage lets those through whose token may get /metrics. A browser sends no bearer tokens: it may
-// show one as the password of HTTP's basic authentication.
+// guardPage lets requests through whose token may get /metrics. Browsers cannot send bearer
+// tokens, so the token is also accepted as the password of basic authentication.
 func (a *Access) guardPage(h http.Handler) http.Handler {
 	if a == nil {
 		return localNames(h)
@@ -176,8 +179,9 @@ func (a *Access) guardPage(h http.Handler) http.Handler {
 	})
 }
 
-// localNames refuses requests to names other than this machine's own: a site that has its name resolved
-// to a loopback address must not have the browser of somebody on this machine read the page for it.
+// localNames rejects requests to names other than this machine's own. It prevents DNS rebinding:
+// a site that resolves its name to a loopback address could otherwise read the page through a
+// browser on this machine.
 func localNames(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
@@ -213,7 +217,7 @@ func (a *Access) guardBy(h http.Handler, challenges []string, of func(*http.Requ
 		case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 			w.Header().Set("Retry-After", strconv.Itoa(int(RetrySoon/time.Second)))
 		}
-		w.Header().Set("Connection", "close") // of those who are not known
+		w.Header().Set("Connection", "close") // a rejected client must not hold a connection
 		http.Error(w, why, code)
 	})
 }

@@ -41,17 +41,18 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// stand is an agent's servers in a namespace of a network, and pods in another that reach it.
+// stand runs an agent's servers in a network namespace, and has another one with pods that can
+// reach it.
 type stand struct {
 	t          *testing.T
 	pods, node *netlab.Net
 	counts     *Counts
 	registry   *prometheus.Registry
-	down       atomic.Bool  // the API server
-	reviews    atomic.Int32 // that it was asked for
-	metrics    string       // addresses of servers
+	down       atomic.Bool  // the API server is down
+	reviews    atomic.Int32 // number of reviews by the API server
+	metrics    string       // addresses of the servers
 	status     string
-	own        string // that of /conditions on loopback
+	own        string // address of /conditions on loopback
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -118,7 +119,7 @@ func (s *stand) serve(to *AccessConfig, address string, h func(*Access) http.Han
 	return access.Scheme() + "://" + l.Addr().String()
 }
 
-// client returns one that connects from an address of a namespace.
+// client returns a client that connects from an address in a namespace.
 func (s *stand) client(from *netlab.Net, address string) *http.Client {
 	d := net.Dialer{Timeout: await.Within(10 * time.Second)}
 	if address != "" {
@@ -135,7 +136,7 @@ func (s *stand) client(from *netlab.Net, address string) *http.Client {
 	return &http.Client{Transport: transport, Timeout: await.Within(20 * time.Second)}
 }
 
-// get returns the status and the body of an answer, or 0 and the error.
+// get returns the status and the body of a response, or 0 and the error.
 func (s *stand) get(c *http.Client, url, token string) (int, string) {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, url, http.NoBody)
@@ -157,7 +158,7 @@ func (s *stand) get(c *http.Client, url, token string) (int, string) {
 	return answer.StatusCode, string(text)
 }
 
-// reader returns the token of a service account, which may read metrics or not.
+// reader returns the token of a service account, with or without the right to read metrics.
 func reader(t *testing.T, may bool) string {
 	t.Helper()
 	server := cluster.Server(t)
@@ -171,7 +172,8 @@ func reader(t *testing.T, may bool) string {
 	return server.Token(t, kubetest.TokenFor{Namespace: ns, ServiceAccount: "reader"})
 }
 
-// What is served beyond the machine is for those who may read it, by the API server's word.
+// What other machines can reach is served only to clients with the right to read it according to
+// the API server.
 func TestWhoMayRead(t *testing.T) {
 	s := newStand(t, 61)
 	may, mayNot := reader(t, true), reader(t, false)
@@ -231,7 +233,7 @@ func TestWhoMayRead(t *testing.T) {
 	}
 }
 
-// While the API server is down, those who could read go on, and nobody else begins to.
+// While the API server is down, clients that were allowed stay allowed, and no others.
 func TestTheAPIServerIsDown(t *testing.T) {
 	s := newStand(t, 62)
 	may, other := reader(t, true), reader(t, true)
@@ -253,8 +255,8 @@ func TestTheAPIServerIsDown(t *testing.T) {
 	}
 }
 
-// Whoever has a token that was taken back can't keep its right by a flood from the same address,
-// for which the API server is no longer asked about unknown tokens.
+// A client whose token was revoked can't keep its access by flooding from the same address, which
+// stops reviews of unknown tokens.
 func TestATokenThatWasTakenBack(t *testing.T) {
 	server := cluster.Server(t)
 	api := server.Client()
@@ -268,7 +270,7 @@ func TestATokenThatWasTakenBack(t *testing.T) {
 		t.Fatalf("%+v", v)
 	}
 	n := 0
-	flood := func() { // until one is refused
+	flood := func() { // until one is rejected
 		for last := ""; last != OutcomeLimited; n++ {
 			v, _ := tokens.Verdict(t.Context(), fmt.Sprint("garbage", n), path, address)
 			last = v.Outcome
@@ -293,8 +295,8 @@ func TestATokenThatWasTakenBack(t *testing.T) {
 	})
 }
 
-// flood opens connections from an address and holds those that the server does not close, as raw
-// sockets: those of a pod do not count for the agent's memory. It returns how many connected.
+// flood opens connections from an address and keeps those that the server does not close. It uses
+// raw sockets, which don't count as the agent's memory. It returns how many were established.
 func (s *stand) flood(from netip.Addr, n int) (connected int) {
 	s.t.Helper()
 	at := netip.MustParseAddrPort(strings.TrimPrefix(s.metrics, "https://"))
@@ -316,7 +318,7 @@ func (s *stand) flood(from netip.Addr, n int) (connected int) {
 			if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: from.As4()}); err != nil {
 				return err
 			}
-			// No longer than the kernel tries again: the queue may be full.
+			// Shorter than the kernel's retransmission timeout, as the queue may be full.
 			if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Usec: 300_000}); err != nil {
 				return err
 			}
@@ -329,7 +331,7 @@ func (s *stand) flood(from netip.Addr, n int) (connected int) {
 	return connected
 }
 
-// closeEnded closes the sockets whose other end is closed, and returns the others.
+// closeEnded closes the sockets whose peer has closed, and returns the others.
 func closeEnded(all []unix.PollFd) (open []unix.PollFd) {
 	if _, err := unix.Poll(all, 0); err != nil {
 		return all
@@ -357,15 +359,15 @@ func memory() uint64 {
 	return m.HeapInuse + m.StackInuse
 }
 
-// Whoever opens ten thousand connections and says nothing takes little of the agent, and keeps
-// nobody from reading.
+// A client that opens ten thousand connections and sends nothing uses little of the agent's memory,
+// and does not keep others from reading.
 func TestIdleConnections(t *testing.T) {
 	s := newStand(t, 63)
 	for i := 3; i < 8; i++ {
 		s.pods.AddAddress(fmt.Sprintf("10.97.63.%d/24", i))
 	}
 	token := reader(t, true)
-	beside := s.client(s.pods, "10.97.63.3") // from the address that attacks
+	beside := s.client(s.pods, "10.97.63.3") // from the attacker's address
 	if code, text := s.get(beside, s.metrics+"/metrics", token); code != 200 {
 		t.Fatalf("%d %s", code, text)
 	}

@@ -18,10 +18,10 @@ type nodeCondition struct {
 	Message    string         `json:"message"`
 }
 
-// StatusHandler serves what node-problem-detector does at its port: /healthz,
-// /conditions (a JSON list of type, status, transition, reason, message) and
-// /debug/pprof/. With access, /conditions needs a token, and there is no /debug/pprof/: a
-// profile takes CPU and shows memory, and whoever is on the machine can have it.
+// StatusHandler serves the endpoints that node-problem-detector has at its port: /healthz,
+// /conditions (a JSON list of type, status, transition, reason, message) and /debug/pprof/. With
+// access, /conditions requires a token and /debug/pprof/ is not served, because a profile takes CPU
+// and exposes memory; it remains available on the machine itself.
 func StatusHandler(healthy Check, conditions func() []problem.Condition, access *Access) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /healthz", access.checkHandler(healthy, nil))
@@ -32,7 +32,7 @@ func StatusHandler(healthy Check, conditions func() []problem.Condition, access 
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		_ = json.NewEncoder(w).Encode(list) // fails only where the client is gone
+		_ = json.NewEncoder(w).Encode(list) // fails only if the client is gone
 	})))
 	if access != nil {
 		return mux

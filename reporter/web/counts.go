@@ -7,23 +7,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Why a connection is closed.
+// Reasons for closing a connection.
 const (
 	ClosedRate = "rate" // its address connects too often
-	ClosedFull = "full" // for another, as there are too many
+	ClosedFull = "full" // there are too many connections
 )
 
-// Counts are the metrics of all servers of a process.
+// Counts holds the metrics of all servers of a process.
 type Counts struct {
 	connections, requests *prometheus.CounterVec
 }
 
-// NewCounts returns the metrics of an agent, which are to be registered.
+// NewCounts returns an agent's metrics. The caller must register them.
 func NewCounts() *Counts {
 	return newCounts("kernosis_http_connections_closed_total", "kernosis_http_requests_refused_total")
 }
 
-// NewControllerCounts returns those of a controller.
+// NewControllerCounts returns a controller's metrics. The caller must register them.
 func NewControllerCounts() *Counts {
 	return newCounts("kernosis_controller_http_connections_closed_total", "kernosis_controller_http_requests_refused_total")
 }

@@ -1,8 +1,7 @@
-// Package web serves what an agent knows over HTTP: metrics, liveness and
-// readiness. It is read-only and listens where it is reported, on the local host
-// by default.
+// Package web serves the agent's state over HTTP: metrics, liveness and readiness. It is
+// read-only and listens on the configured address, by default on the local host.
 //
-// At addresses that others than this machine reach it serves with TLS, and metrics only to
-// those whose token the API server knows and who may get the path. Connections, requests and
-// questions to the API server are bounded everywhere.
+// At addresses that other machines can reach it uses TLS, and serves metrics only to clients with a
+// token whose user may get the path according to the API server. Connections, requests and token
+// reviews are always bounded.
 package web

@@ -14,12 +14,12 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// checkEvery is how often the files are looked at, when connections come.
+// checkEvery is how often the files are checked, when connections arrive.
 const checkEvery = time.Second
 
-// Keys are the server's certificate and the authorities of its clients, as the files have
-// them. controller-runtime's certwatcher knows no authorities. A change that can't be used
-// is reported, and what was there before stays in use: files are written one after the other.
+// Keys holds the server's certificate and the CAs of its clients, and reloads them when their
+// files change. controller-runtime's certwatcher does not support CAs. If new files are invalid,
+// Keys logs that and keeps the previous ones: files are written one after the other.
 type Keys struct {
 	cert, key, ca string
 	log           *slog.Logger
@@ -27,14 +27,13 @@ type Keys struct {
 
 	mu      sync.Mutex
 	looked  time.Time
-	read    [3][]byte // what the files had
+	read    [3][]byte // contents of the files
 	config  *tls.Config
 	expires time.Time
-	failed  uint64 // changes that could not be used
+	failed  uint64 // changes that were invalid
 }
 
-// NewKeys reads the files of a certificate and its key, and of the authorities of clients, all
-// PEM; ca may be empty.
+// NewKeys reads the PEM files of a certificate, its key and the CAs of clients; ca may be empty.
 func NewKeys(cert, key, ca string, log *slog.Logger) (*Keys, error) {
 	k := &Keys{cert: cert, key: key, ca: ca, log: log, report: rate.Sometimes{First: 1, Interval: time.Minute}}
 	if err := k.load(); err != nil {
@@ -44,12 +43,12 @@ func NewKeys(cert, key, ca string, log *slog.Logger) (*Keys, error) {
 	return k, nil
 }
 
-// Server returns the configuration of a listener.
+// Server returns the TLS configuration of a listener.
 func (k *Keys) Server() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return k.current(time.Now()), nil }}
 }
 
-// current returns what new connections use.
+// current returns the configuration for new connections, reloaded if the files have changed.
 func (k *Keys) current(now time.Time) *tls.Config {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -63,14 +62,14 @@ func (k *Keys) current(now time.Time) *tls.Config {
 	return k.config
 }
 
-// State returns until when the certificate is valid, and how many changes failed.
+// State returns when the certificate expires and how many changes were invalid.
 func (k *Keys) State() (expires time.Time, failed uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.expires, k.failed
 }
 
-// load reads the files, and takes what they have where it is new.
+// load reads the files and applies them if they have changed.
 func (k *Keys) load() error {
 	var read [3][]byte
 	for i, name := range []string{k.cert, k.key, k.ca} {
@@ -99,7 +98,7 @@ func (k *Keys) load() error {
 		if !pool.AppendCertsFromPEM(read[2]) {
 			return fmt.Errorf("%s: %w", k.ca, errors.New("no certificate in PEM"))
 		}
-		// Those without one may show a token.
+		// Clients without a certificate may use a token.
 		config.ClientCAs, config.ClientAuth = pool, tls.VerifyClientCertIfGiven
 	}
 	if k.config != nil {

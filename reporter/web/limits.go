@@ -7,10 +7,10 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxAddresses are remembered; the ones heard of least lately go first.
+// maxAddresses is how many addresses are remembered; the least recently used are evicted first.
 const maxAddresses = 4096
 
-// Limiters are rates by name, for a bounded number of names.
+// Limiters holds rate limiters by name, for a bounded number of names.
 type Limiters struct {
 	each  rate.Limit
 	burst int
@@ -19,13 +19,13 @@ type Limiters struct {
 	byName *simplelru.LRU[string, *rate.Limiter]
 }
 
-// NewLimiters returns rates for so many names.
+// NewLimiters returns Limiters for up to names names.
 func NewLimiters(names int, each rate.Limit, burst int) (*Limiters, error) {
 	l, err := simplelru.NewLRU[string, *rate.Limiter](names, nil)
 	return &Limiters{each: each, burst: burst, byName: l}, err
 }
 
-// Of returns the rate of a name.
+// Of returns the rate limiter of a name.
 func (l *Limiters) Of(name string) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()

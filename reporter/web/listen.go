@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ListenAndServe serves at an address until ctx ends; at none if it is empty. It logs the URL with path,
-// the page to begin with.
+// ListenAndServe serves at an address until ctx ends. It does nothing if the address is empty.
+// It logs the URL with path, which is the start page.
 func ListenAndServe(ctx context.Context, g *errgroup.Group, log *slog.Logger, address, path string, to *AccessConfig, h func(*Access) http.Handler) error {
 	if address == "" {
 		return nil

@@ -8,20 +8,19 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Bounds of what connections may take of this process. A connection with TLS is some 30 KiB.
+// Limits of the resources that connections use. A TLS connection takes about 30 KiB.
 const (
 	maxConnections = 128
-	// maxKnown connections are never closed for others.
+	// maxKnown is how many connections may be protected from being closed for others.
 	maxKnown = 32
-	// One address may connect so often: a handshake is 0.1 ms of a CPU. kubelet makes a
+	// Connection rate and burst of one address: a handshake takes 0.1 ms of CPU. kubelet opens a
 	// connection for each of its probes.
 	connectRate, connectBurst = 100, 200
 )
 
-// boundedListener bounds the connections that a listener accepts, whoever opens them. Where there
-// are too many, it closes the oldest of the address that has most of them. A connection on which a
-// token was accepted stays: behind a node's masquerading, whoever reads metrics may share its
-// address with others.
+// boundedListener bounds the connections of a listener. If there are too many, it closes the
+// oldest one of the address with the most connections. A connection on which a token was accepted
+// stays open: behind a masquerading node, a metrics reader may share its address with others.
 type boundedListener struct {
 	net.Listener
 	rates  *Limiters
@@ -32,14 +31,15 @@ type boundedListener struct {
 	known int
 }
 
-// Bound bounds the connections of a listener. It calls closed with the reason for each that it
-// closes: [ClosedRate] or [ClosedFull]. The server needs [ConnContext] for [KeepConn].
+// Bound bounds the connections of a listener. It calls closed with the reason for each
+// connection it closes: [ClosedRate] or [ClosedFull]. The server must use [ConnContext] for
+// [KeepConn] to work.
 func Bound(l net.Listener, closed func(reason string)) (net.Listener, error) {
 	rates, err := NewLimiters(maxAddresses, rate.Limit(connectRate), connectBurst)
 	return &boundedListener{Listener: l, rates: rates, closed: closed}, err
 }
 
-// boundedConn is a connection that was accepted.
+// boundedConn is an accepted connection.
 type boundedConn struct {
 	net.Conn
 	listener *boundedListener
@@ -70,7 +70,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit adds a connection and returns the one to close for it; nil: none.
+// admit adds a connection and returns the one to close instead, or nil.
 func (l *boundedListener) admit(c *boundedConn) (victim *boundedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,7 +119,7 @@ func (l *boundedListener) leave(c *boundedConn) {
 	}
 }
 
-// keep protects a connection from being closed for others, for at most maxKnown at a time.
+// keep protects a connection from being closed for others, if fewer than maxKnown are protected.
 func (c *boundedConn) keep() {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
@@ -129,10 +129,11 @@ func (c *boundedConn) keep() {
 	}
 }
 
-// connKey is of the connection that a request comes on.
+// connKey is the context key of a request's connection.
 type connKey struct{}
 
-// ConnContext is for [http.Server].
+// ConnContext is a ConnContext function for [http.Server] that stores the connection for
+// [KeepConn].
 func ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if wrapped, ok := c.(interface{ NetConn() net.Conn }); ok { // with TLS
 		c = wrapped.NetConn()

@@ -16,22 +16,23 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Check reports what is wrong, or nil. It must be quick: it runs in requests.
+// Check returns what is wrong, or nil. It must be fast, because requests wait for it.
 type Check func() error
 
-// maxScrapes are answered at once. Each gathers some hundred KiB.
+// maxScrapes is how many scrapes may run at the same time. Each needs some hundred KiB.
 const maxScrapes = 4
 
 // Handler serves /metrics, /healthz and /readyz.
 //
-// /healthz answers 200 "ok" or 503 with the reason: whether the agent still
-// does its work. /readyz says whether it has begun to, and below that, a line each,
-// what notes returns: what is no reason to restart it. notes may be nil.
+// /healthz responds 200 "ok" while the agent works, or 503 with the reason. /readyz reports
+// whether the agent is ready, and below that the lines that notes returns: deficiencies that are no
+// reason to restart it. notes may be nil.
 //
-// With access, who gets /metrics needs a token that may. kubelet shows none: everybody learns
-// whether the agent is healthy and ready, and nothing else.
+// With access, /metrics requires a token whose user may get it. kubelet sends no token, so all
+// clients may read whether the agent is healthy and ready, but nothing else.
 //
-// pages are handlers for people by pattern, without a method. Whoever may get /metrics may get them.
+// pages are handlers for people, by pattern without a method. They require the same right as
+// /metrics.
 func Handler(metrics prometheus.Gatherer, healthy, ready Check, notes func() []string, pages map[string]http.Handler, access *Access) http.Handler {
 	mux := MetricsHandler(metrics, pages, access)
 	mux.Handle("GET /healthz", access.checkHandler(healthy, nil))
@@ -59,7 +60,7 @@ func (a *Access) checkHandler(check Check, notes func() []string) http.Handler {
 				a.unhealthy.Do(func() { a.log.Warn("not healthy", "path", r.URL.Path, "reason", err) })
 				err = errors.New("not ok")
 			}
-			_, _ = fmt.Fprintln(w, err) // fails only where the client is gone
+			_, _ = fmt.Fprintln(w, err) // fails only if the client is gone
 			return
 		}
 		_, _ = fmt.Fprintln(w, "ok")
@@ -72,8 +73,8 @@ func (a *Access) checkHandler(check Check, notes func() []string) http.Handler {
 	})
 }
 
-// Serve answers on the listener until ctx ends, then lets requests under way
-// finish for at most two seconds. It closes the listener. A nil access is without TLS.
+// Serve serves on the listener until ctx ends, then gives running requests at most two seconds
+// to finish. It closes the listener. It does not use TLS if access is nil.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, access *Access, counts *Counts) error {
 	bounded, err := Bound(l, counts.closed)
 	if err != nil {
@@ -84,15 +85,15 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, access *Access, 
 		l = tls.NewListener(l, access.tls)
 	}
 	var protocols http.Protocols
-	protocols.SetHTTP1(true) // one request a connection at a time, so that connections bound them
+	protocols.SetHTTP1(true) // one request per connection at a time, so that the limit of connections bounds requests
 	srv := &http.Server{
 		Handler: bodiless(h), Protocols: &protocols, ConnContext: ConnContext,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second,
-		IdleTimeout:       2 * time.Minute, // Prometheus comes each minute
+		IdleTimeout:       2 * time.Minute, // Prometheus scrapes each minute
 		MaxHeaderBytes:    16 << 10,
-		// Anybody can have connections fail; the counts say how many are closed.
+		// Any client can cause connection errors; the metrics count closed connections.
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
 	g, gctx := errgroup.WithContext(ctx)
@@ -111,7 +112,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, access *Access, 
 	return g.Wait()
 }
 
-// bodiless refuses requests with a body: nothing here reads one.
+// bodiless rejects requests with a body: no handler reads one.
 func bodiless(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {

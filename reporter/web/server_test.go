@@ -42,7 +42,8 @@ func TestHandler(t *testing.T) {
 	check("GET", "/readyz", http.StatusOK, "ok\ndegraded: log/kmsg\ndegraded: pins")
 }
 
-// A page on loopback is for those who open it there, and not for sites whose name leads there.
+// A page on loopback can be opened on this machine only, and not by a site whose name resolves to
+// loopback.
 func TestPagesOnLoopback(t *testing.T) {
 	fine := func() error { return nil }
 	pages := map[string]http.Handler{"/{$}": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "the page") })}

@@ -24,66 +24,68 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// What becomes of a token.
+// Outcomes of checking a token.
 const (
 	OutcomeAllowed     = "allowed"
 	OutcomeUnknown     = "unknown"     // 401
 	OutcomeForbidden   = "forbidden"   // 403
-	OutcomeLimited     = "limited"     // 429: too many that nobody knows
-	OutcomeUnavailable = "unavailable" // 503: the API server could not be asked
+	OutcomeLimited     = "limited"     // 429: too many unknown tokens
+	OutcomeUnavailable = "unavailable" // 503: the API server could not be reached
 )
 
 const (
-	// refusedFor is how long whoever gets a right waits for it.
+	// refusedFor is how long a refusal is cached: a right granted meanwhile takes effect after
+	// it.
 	refusedFor  = 10 * time.Second
 	maxVerdicts = 1024
-	// reviewWithin is how long the API server may take for the two questions together.
+	// reviewWithin is the timeout of both reviews together.
 	reviewWithin = 5 * time.Second
-	// RetrySoon is when to try again what the API server could not be asked for.
+	// RetrySoon is when to retry if the API server could not be reached.
 	RetrySoon = 5 * time.Second
-	// MaxToken bounds a token.
+	// MaxToken bounds the length of a token.
 	MaxToken = 16 << 10
 )
 
-// TokensConfig says how the API server is asked about tokens.
+// TokensConfig configures how tokens are reviewed by the API server.
 type TokensConfig struct {
 	API kubernetes.Interface
-	// Audience is who the tokens are for; empty: the API server itself.
+	// Audience is the audience of the tokens; empty means the API server itself.
 	Audience string
-	// Verb is what the user must be allowed on the path: of paths that are no resource, RBAC
-	// has the methods of HTTP.
+	// Verb is the verb that the user needs on the path. For non-resource paths, RBAC uses HTTP's
+	// methods.
 	Verb string
-	// Allowed is how long a verdict holds that allows: a right that is taken away, and a
-	// token that has ended, count so long.
+	// Allowed is how long a positive verdict is cached: a revoked right or an expired token
+	// still works for that long.
 	Allowed time.Duration
-	// Kept is how long it holds while the API server can't be asked; 0: no longer.
+	// Kept is how long a positive verdict is used while the API server is unreachable; 0 means
+	// no longer than Allowed.
 	Kept time.Duration
-	// Rate is how many unknown tokens a second the API server is asked about at most, and a
-	// tenth of that for one address. Each costs it two requests.
+	// Rate is how many unknown tokens per second are sent to the API server at most, and a tenth
+	// of that per address. Each costs it two requests.
 	Rate int
 	Log  *slog.Logger
 }
 
-// Verdict is whose a token is, and what became of it.
+// Verdict is the user of a token and the outcome of the review.
 type Verdict struct {
 	Outcome string
 	User    string
-	Why     string // for the sender; not of one that is allowed
+	Why     string // for the client; empty if allowed
 }
 
-// Tokens asks the API server about bearer tokens, and remembers its answers.
+// Tokens has bearer tokens reviewed by the API server and caches the verdicts.
 type Tokens struct {
 	cfg       TokensConfig
-	secret    []byte // so that what is remembered can't be looked up by a token
+	secret    []byte // keys the cache, so that it cannot be searched for a token
 	verdicts  *cache.LRUExpireCache
-	kept      *cache.LRUExpireCache // of those that were allowed
+	kept      *cache.LRUExpireCache // the allowed ones
 	flights   singleflight.Group
 	all       *rate.Limiter
 	addresses *Limiters
 	report    rate.Sometimes
 }
 
-// NewTokens returns what asks the API server.
+// NewTokens returns Tokens with an empty cache.
 func NewTokens(c TokensConfig) (*Tokens, error) {
 	t := &Tokens{
 		cfg: c, secret: make([]byte, sha256.Size), verdicts: cache.NewLRUExpireCache(maxVerdicts), kept: cache.NewLRUExpireCache(maxVerdicts),
@@ -98,13 +100,13 @@ func NewTokens(c TokensConfig) (*Tokens, error) {
 	return t, err
 }
 
-// AddressRate is how many unknown tokens of one address the API server is asked about a second,
-// and at once.
+// AddressRate returns how many unknown tokens of one address are sent to the API server per
+// second, and the burst.
 func (c *TokensConfig) AddressRate() (each rate.Limit, burst int) {
 	return rate.Limit(float64(c.Rate) / 10), max(c.Rate*4/10, 5)
 }
 
-// Verdict says what a token is good for at a path. after is when to try again, where that may help.
+// Verdict returns whether a token allows access to a path. after is when to retry, or 0.
 func (t *Tokens) Verdict(ctx context.Context, token, path, address string) (v Verdict, after time.Duration) {
 	h := hmac.New(sha256.New, t.secret)
 	h.Write([]byte(path + " " + token))
@@ -114,8 +116,8 @@ func (t *Tokens) Verdict(ctx context.Context, token, path, address string) (v Ve
 			return v, 0
 		}
 	}
-	// One that was allowed is asked about whatever the others do, as it may have been taken back:
-	// there are few of these, each was valid once, and an answer holds for a while.
+	// A token that was allowed is reviewed again without a rate limit, as its rights may have
+	// been revoked: there are few such tokens, each was valid once, and the answer is cached.
 	if _, wasAllowed := t.kept.Get(key); !wasAllowed {
 		for _, l := range []*rate.Limiter{t.addresses.Of(address), t.all} {
 			if !l.Allow() {
@@ -124,11 +126,11 @@ func (t *Tokens) Verdict(ctx context.Context, token, path, address string) (v Ve
 		}
 	}
 	got, err, _ := t.flights.Do(key, func() (any, error) {
-		// A flight may have ended since the look above.
+		// Another flight may have ended since the lookup above.
 		if known, ok := t.verdicts.Get(key); ok {
 			return known, nil
 		}
-		// Others may wait for the same answer.
+		// Other callers may wait for the same answer.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewWithin)
 		defer cancel()
 		v, err := t.review(ctx, token, path)
@@ -155,8 +157,8 @@ func (t *Tokens) Verdict(ctx context.Context, token, path, address string) (v Ve
 	return v, 0
 }
 
-// unasked is the verdict while the API server can't be asked: an earlier one that allows, which
-// holds for a while without another question, or unavailable.
+// unasked returns the verdict while the API server is unreachable: an earlier positive one,
+// which is then cached for a while, or unavailable.
 func (t *Tokens) unasked(key string) (Verdict, time.Duration) {
 	if known, ok := t.kept.Get(key); ok {
 		if v, ok := known.(Verdict); ok {
@@ -167,7 +169,7 @@ func (t *Tokens) unasked(key string) (Verdict, time.Duration) {
 	return Verdict{Outcome: OutcomeUnavailable}, RetrySoon
 }
 
-// review asks whose the token is, and what that user may do at the path.
+// review asks the API server for the token's user and for that user's access to the path.
 func (t *Tokens) review(ctx context.Context, token, path string) (Verdict, error) {
 	spec := authenticationv1.TokenReviewSpec{Token: token}
 	if t.cfg.Audience != "" {
@@ -177,8 +179,8 @@ func (t *Tokens) review(ctx context.Context, token, path string) (Verdict, error
 	if err != nil {
 		return Verdict{}, fmt.Errorf("token review: %w", err)
 	}
-	// An authenticator that knows no audiences names none: then the token is for the API
-	// server, and not for us to take, unless we ask for such.
+	// An authenticator without support for audiences returns none: the token is then meant for
+	// the API server, and is accepted only if no other audience is required.
 	switch {
 	case t.cfg.Audience == "" && !r.Status.Authenticated:
 		return Verdict{Outcome: OutcomeUnknown, Why: "the token is not valid for the API server"}, nil
@@ -206,7 +208,7 @@ func (t *Tokens) review(ctx context.Context, token, path string) (Verdict, error
 	return Verdict{Outcome: OutcomeAllowed, User: user}, nil
 }
 
-// Bearer returns the token that a request shows.
+// Bearer returns the bearer token of a request.
 func Bearer(r *http.Request) (token string, given bool) {
 	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !ok || !strings.EqualFold(scheme, "Bearer") {

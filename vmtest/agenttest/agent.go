@@ -1,6 +1,5 @@
-// Package agenttest runs the agent as a process of its own, for tests on a real
-// kernel: it starts and ends it as an operator or a crash would, and reads what
-// it prints. It must not be imported by anything but tests.
+// Package agenttest runs the agent as a separate process, for tests on a real kernel: it starts and
+// stops it as an operator or a crash would, and reads its output. Only tests may import it.
 package agenttest
 
 import (
@@ -29,33 +28,34 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// Agent is a "kernosis run", or another command, with folders of its own. It may be started again
-// after its end.
+// Agent is a "kernosis run", or another command, with its own folders. It may be started again
+// after it has ended.
 type Agent struct {
-	Path    string   // of the executable
-	Command string   // empty: run
-	Env     []string // besides this process's
-	Args    []string // after those that Start gives
-	// On calls its argument, which starts the process, where that is to run; the thread
-	// has to stay. nil: here, on a thread of the test's.
+	Path    string   // path of the executable
+	Command string   // empty means run
+	Env     []string // in addition to this process's
+	Args    []string // added to those that Start sets
+	// On calls its argument, which starts the process, where the process should run. The thread
+	// that it uses must not end before the process. If On is nil, a thread of the test starts the
+	// process.
 	On func(start func() error) error
 
 	State   string // --state-dir
 	Pins    string // --pin-root
 	Targets string // --targets-dir
-	Log     Log    // what it wrote to its standard error
+	Log     Log    // its standard error
 
 	cmd *exec.Cmd
 
 	mu      sync.Mutex
-	current testing.TB // whose failure an agent's is
+	current testing.TB // the test that an agent's failure fails
 	entries []journal.Entry
 	causes  []*console.Diagnosis
-	changed chan struct{} // closed, and replaced, with each entry
+	changed chan struct{} // closed and replaced at each entry
 }
 
-// New returns an agent that is not started yet. It is killed, and its pins are
-// removed, at the end of the test; its log is shown when the test has failed.
+// New returns an agent that is not started yet. At the end of the test it is killed, its pins are
+// removed, and its log is printed if the test has failed.
 func New(t testing.TB, path string, args ...string) *Agent {
 	t.Helper()
 	dir := t.TempDir()
@@ -74,8 +74,7 @@ func New(t testing.TB, path string, args ...string) *Agent {
 	return a
 }
 
-// In makes what goes wrong with the agent, from now on and until the subtest's
-// end, a failure of the subtest t. Subtests that run beside each other use
+// In makes errors of the agent fail the subtest t from now on until t ends. Parallel subtests use
 // [Agent.WaitIn] instead.
 func (a *Agent) In(t testing.TB) {
 	a.mu.Lock()
@@ -95,14 +94,14 @@ func (a *Agent) t() testing.TB {
 	return a.current
 }
 
-// Start starts it and reads what it prints.
+// Start starts the agent and reads its output.
 func (a *Agent) Start() {
 	a.t().Helper()
 	a.StartThrough(func(stdout io.ReadCloser) io.Reader { return stdout })
 }
 
-// newLinesOnly returns a configuration with the kernel's log from now on: what it
-// has of other tests is theirs.
+// newLinesOnly returns the path of a configuration that reads only new lines of the kernel log:
+// older ones come from other tests.
 func (a *Agent) newLinesOnly() string {
 	path := filepath.Join(a.State, "config.yaml")
 	if err := os.MkdirAll(a.State, 0o700); err != nil {
@@ -114,7 +113,7 @@ func (a *Agent) newLinesOnly() string {
 	return path
 }
 
-// StartThrough is Start with a reader between the agent and this process.
+// StartThrough is Start with a reader that wraps the agent's standard output.
 func (a *Agent) StartThrough(through func(stdout io.ReadCloser) io.Reader) {
 	a.t().Helper()
 	own := []string{cmp.Or(a.Command, "run"), "-o", "json", "--state-dir", a.State, "--pin-root", a.Pins,
@@ -167,22 +166,22 @@ func (a *Agent) read(r io.Reader) {
 	}
 }
 
-// Entries returns what the agent has printed so far, over all its starts.
+// Entries returns what the agent has printed so far, over all its runs.
 func (a *Agent) Entries() []journal.Entry {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return append([]journal.Entry(nil), a.entries...)
 }
 
-// Wait returns the entries once ok is true for them. The test fails when that
-// has not happened within the time, which [await.Within] stretches.
+// Wait waits until ok returns true for the entries, and returns them. It fails the test if that
+// does not happen within the time that [await.Within] returns.
 func (a *Agent) Wait(what string, within time.Duration, ok func([]journal.Entry) bool) []journal.Entry {
 	t := a.t()
 	t.Helper()
 	return a.WaitIn(t, what, within, ok)
 }
 
-// WaitIn is Wait where it is the test t that fails.
+// WaitIn is Wait, but fails the test t.
 func (a *Agent) WaitIn(t testing.TB, what string, within time.Duration, ok func([]journal.Entry) bool) []journal.Entry {
 	t.Helper()
 	within = await.Within(within)
@@ -202,7 +201,7 @@ func (a *Agent) WaitIn(t testing.TB, what string, within time.Duration, ok func(
 	}
 }
 
-// Watched waits until the agent watches a target. It is for inject.Env.
+// Watched waits until the agent watches a target. It is used for inject.Env.
 func (a *Agent) Watched(ctx context.Context, netns uint32, addr netip.AddrPort) error {
 	ctx, cancel := context.WithTimeout(ctx, await.Within(10*time.Second))
 	defer cancel()
@@ -220,15 +219,15 @@ func (a *Agent) Watched(ctx context.Context, netns uint32, addr netip.AddrPort) 
 	}
 }
 
-// Diagnoses returns those that have ended, over all its starts.
+// Diagnoses returns the completed Diagnoses, over all its runs.
 func (a *Agent) Diagnoses() []*console.Diagnosis {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.causes)
 }
 
-// WaitDiagnosis returns the first Diagnosis that has ended and for which of holds. The
-// test t fails when there is none within the time.
+// WaitDiagnosis returns the first completed Diagnosis for which of returns true. It fails the test
+// t if there is none within the time.
 func (a *Agent) WaitDiagnosis(t testing.TB, what string, within time.Duration, of func(*console.Diagnosis) bool) *console.Diagnosis {
 	t.Helper()
 	var found *console.Diagnosis
@@ -242,8 +241,7 @@ func (a *Agent) WaitDiagnosis(t testing.TB, what string, within time.Duration, o
 	return found
 }
 
-// WaitSources waits until every stem has reported that it sees, in the entries from
-// the n-th on.
+// WaitSources waits until every stem has reported that it works, in the entries from the n-th on.
 func (a *Agent) WaitSources(n int) {
 	a.t().Helper()
 	a.Wait("sources", 60*time.Second, func(entries []journal.Entry) bool {
@@ -262,7 +260,7 @@ func (a *Agent) WaitSources(n int) {
 	})
 }
 
-// PID returns the id of the process of the last start.
+// PID returns the process ID of the last run.
 func (a *Agent) PID() int { return a.cmd.Process.Pid }
 
 // Signal sends the running process a signal.
@@ -273,7 +271,7 @@ func (a *Agent) Signal(sig os.Signal) {
 	}
 }
 
-// Kill ends it as kill -9 does.
+// Kill kills the agent with SIGKILL.
 func (a *Agent) Kill() {
 	if a.cmd != nil && a.cmd.ProcessState == nil {
 		a.cmd.Process.Kill()
@@ -281,7 +279,7 @@ func (a *Agent) Kill() {
 	}
 }
 
-// Stop ends it as systemd and kubelet do.
+// Stop stops the agent with SIGTERM, as systemd and kubelet do.
 func (a *Agent) Stop() {
 	a.t().Helper()
 	a.Signal(syscall.SIGTERM)
@@ -290,10 +288,10 @@ func (a *Agent) Stop() {
 	}
 }
 
-// End waits for its end, which something else brings about, and returns how it ended.
+// End waits until the agent has ended for another reason, and returns how it ended.
 func (a *Agent) End() error { return a.cmd.Wait() }
 
-// Events returns the events of a kind among entries, in order.
+// Events returns the events of a kind in the entries, in order.
 func Events(entries []journal.Entry, kind event.Kind) []*event.Event {
 	var events []*event.Event
 	for _, e := range entries {
@@ -304,8 +302,8 @@ func Events(entries []journal.Entry, kind event.Kind) []*event.Event {
 	return events
 }
 
-// States returns the states that a rule's problems entered, in order, of those
-// problems for which of holds.
+// States returns the states that a rule's problems entered, in order, for the problems for which of
+// returns true.
 func States(entries []journal.Entry, rule string, of func(*problem.Problem) bool) []problem.State {
 	var states []problem.State
 	for _, e := range entries {
@@ -318,7 +316,7 @@ func States(entries []journal.Entry, rule string, of func(*problem.Problem) bool
 	return states
 }
 
-// Condition returns a condition as it was reported last; without a status: it was not.
+// Condition returns a condition as last reported. Its status is empty if it was not reported.
 func Condition(entries []journal.Entry, name string) (last problem.Condition) {
 	for _, e := range entries {
 		for _, t := range e.Transitions {

@@ -8,10 +8,10 @@ import (
 	"github.com/kernosis/kernosis/vmtest/logbuffer"
 )
 
-// Log is that of an agent. The zero value is ready.
+// Log is the log of an agent. The zero value is ready for use.
 type Log struct{ logbuffer.Buffer }
 
-// URL waits until the log says where the agent serves HTTP.
+// URL waits until the log contains the URL at which the agent serves HTTP, and returns it.
 func (l *Log) URL(t testing.TB) string {
 	t.Helper()
 	const mark = "url=http"

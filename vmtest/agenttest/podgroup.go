@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// PodGroup makes a memory control group with the path of a pod's container and so many bytes
-// as its limit. It is removed at the end of the test; where it can't be made the test is
-// skipped.
+// PodGroup creates a memory cgroup with the path of a pod's container and a limit in bytes. It
+// removes it at the end of the test, and skips the test if it can't create it.
 func PodGroup(t testing.TB, uid string, bytes int) string {
 	t.Helper()
 	root := "/sys/fs/cgroup"
@@ -20,7 +19,7 @@ func PodGroup(t testing.TB, uid string, bytes int) string {
 	if _, err := os.Stat(filepath.Join(root, "memory", "memory.limit_in_bytes")); err == nil {
 		root, limit = filepath.Join(root, "memory"), "memory.limit_in_bytes"
 	}
-	// The only parent that is ours: a group of Kubernetes' own would be in the way.
+	// The test's own top-level cgroup, so as not to interfere with one of Kubernetes.
 	top := filepath.Join(root, fmt.Sprintf("kernosis-why-%d", os.Getpid()))
 	mkdir := func(dir string) string {
 		if err := os.Mkdir(dir, 0o755); err != nil {
@@ -45,10 +44,10 @@ func PodGroup(t testing.TB, uid string, bytes int) string {
 	return dir
 }
 
-// KillIn has the kernel kill a process of a group for memory: it asks for 200 MiB.
+// KillIn makes the kernel OOM-kill a process in a cgroup: the process allocates 200 MiB.
 func KillIn(t testing.TB, group string) {
 	t.Helper()
-	// It joins the group and then asks for more than it may have.
+	// The process joins the cgroup and then exceeds its limit.
 	script := `echo $$ >"$1/cgroup.procs" && exec dd if=/dev/zero of=/dev/null bs=200M count=1`
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", script, "sh", group)
 	if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != -1 {

@@ -13,12 +13,12 @@ import (
 	"github.com/kernosis/kernosis/vmtest/netlab"
 )
 
-// kubelet is the name by which a prober is known.
+// kubelet is the process name by which the agent recognises a prober.
 const kubelet = "kubelet"
 
-// RunProber is for TestMain of who uses [Prober]: what the program does under the name of
-// kubelet. It asks for a URL every second, as kubelet does, until its input ends. It reports
-// whether that was its name.
+// RunProber must be called by the TestMain of packages that use [Prober]. If the program is run
+// under the name kubelet, RunProber requests a URL every second, as kubelet does, until its input
+// ends, and returns true.
 func RunProber(args []string) bool {
 	if filepath.Base(args[0]) != kubelet {
 		return false
@@ -42,8 +42,8 @@ func RunProber(args []string) bool {
 	}
 }
 
-// Prober starts a process named kubelet that probes a URL from a network namespace until the
-// test ends.
+// Prober starts a process named kubelet that probes a URL from a network namespace until the end of
+// the test.
 func Prober(t *testing.T, in *netlab.Net, url string) {
 	t.Helper()
 	self, err := os.Executable()

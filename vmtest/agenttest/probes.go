@@ -9,9 +9,9 @@ import (
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 )
 
-// FailProbes lets probes of a target that the agent watches fail in a way until end is called, or the
-// test ends: what diagnoses them may take its time. Where the machine lacks what that needs, the error
-// is an [inject.Refused].
+// FailProbes makes probes of a target that the agent watches fail in the given way until end is
+// called or the test ends, so that a diagnosis may take its time. If the machine lacks what that
+// needs, the error is an [inject.Refused].
 func (a *Agent) FailProbes(t testing.TB, kind inject.ProbeKind) (end func(), err error) {
 	t.Helper()
 	fault, ok := inject.Find(string(kind))

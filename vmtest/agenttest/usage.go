@@ -13,14 +13,14 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
-// Memory is what a process holds, in bytes.
+// Memory is the memory use of a process, in bytes.
 type Memory struct {
 	RSS       float64
-	Anonymous float64 // the part of RSS that is not of files
-	BPF       float64 // the kernel's, for its BPF maps and programs; not in RSS
+	Anonymous float64 // RSS without file pages
+	BPF       float64 // kernel memory of its BPF maps and programs; not in RSS
 }
 
-// MemoryOf reads /proc/PID/status and fdinfo.
+// MemoryOf reads the memory use of a process from /proc/PID/status and fdinfo.
 func MemoryOf(tb testing.TB, pid int) Memory {
 	tb.Helper()
 	s, err := hostfs.New("/").ProcStatus(pid)
@@ -54,7 +54,7 @@ func bpfMemory(tb testing.TB, pid int) (bytes float64) {
 				size, _ = strconv.ParseFloat(value, 64)
 			}
 		}
-		if id != "" && !seen[id] { // a link names its program, too
+		if id != "" && !seen[id] { // a link has its program's ID too
 			seen[id] = size > 0
 			bytes += size
 		}
@@ -62,18 +62,18 @@ func bpfMemory(tb testing.TB, pid int) (bytes float64) {
 	return bytes
 }
 
-// CPUTime is what a process has used of the CPUs, to the nanosecond.
+// CPUTime returns the CPU time used by a process, in nanosecond resolution.
 func CPUTime(tb testing.TB, pid int) time.Duration {
 	tb.Helper()
 	var ts unix.Timespec
-	const scheduler = 2 // CPUCLOCK_SCHED, of the whole process
+	const scheduler = 2 // CPUCLOCK_SCHED, for the whole process
 	if err := unix.ClockGettime(int32(^pid<<3|scheduler), &ts); err != nil {
 		tb.Fatal(err)
 	}
 	return time.Duration(ts.Nano())
 }
 
-// Descriptors is the number of files that a process has open.
+// Descriptors returns the number of files that a process has open.
 func Descriptors(tb testing.TB, pid int) int {
 	tb.Helper()
 	fds, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "fd"))

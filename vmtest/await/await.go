@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// Until polls ok until it returns true. If it doesn't within [Within] the time, Until
-// fails the test and reports what it waited for and how long. The deadline is computed
-// anew at each look past the time, so it moves on while the machine is busy.
+// Until polls ok until it returns true. If it doesn't within the time that [Within] returns, Until
+// fails the test and reports what it waited for and how long. The deadline is recalculated at each
+// poll after the time, so it moves on while the machine is busy.
 func Until(tb testing.TB, what string, within time.Duration, ok func() bool) {
 	tb.Helper()
 	UntilShown(tb, what, within, func() (bool, string) { return ok(), "" })
 }
 
-// UntilShown is [Until] for a condition that also returns what it found. The failure
-// shows the last of it.
+// UntilShown is [Until] for a condition that also returns what it found. The failure shows the last
+// value.
 func UntilShown(tb testing.TB, what string, within time.Duration, ok func() (ok bool, shown string)) {
 	tb.Helper()
 	for start := time.Now(); ; {
@@ -38,8 +38,8 @@ func UntilShown(tb testing.TB, what string, within time.Duration, ok func() (ok 
 			}
 			tb.Fatalf("waited %s for: %s%s", waited.Round(time.Millisecond), what, shown)
 		}
-		// Looks must not slow down what they wait for: one may ask an API server, or run
-		// kubectl. So they come less often the longer it takes.
+		// Polls must not slow down what they wait for, as they may query an API server or run
+		// kubectl. So they get less frequent over time.
 		time.Sleep(min(max(now.Sub(look), now.Sub(start)/10, 5*time.Millisecond), 200*time.Millisecond))
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// failing is a test that may fail.
+// failing is a testing.TB that may fail.
 type failing struct {
 	testing.TB
 	said string
@@ -22,7 +22,8 @@ func (f *failing) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// failure is what a wait fails a test with, and when; "": it returns.
+// failure returns the message with which a wait fails a test, and when; the message is "" if it
+// does not fail.
 func failure(t *testing.T, wait func(testing.TB)) (said string, took time.Duration) {
 	t.Helper()
 	f, start, ended := &failing{TB: t}, time.Now(), make(chan struct{})
@@ -51,7 +52,7 @@ func TestUntilLooksBeforeItFails(t *testing.T) {
 		if said, _ := failure(t, func(tb testing.TB) { Until(tb, "now", 0, func() bool { return true }) }); said != "" {
 			t.Error(said)
 		}
-		// A look that takes longer than the whole time, and finds it.
+		// A poll that takes longer than the whole time, and succeeds.
 		if said, _ := failure(t, func(tb testing.TB) {
 			Until(tb, "late", time.Second, func() bool { time.Sleep(time.Hour); return true })
 		}); said != "" {
@@ -80,7 +81,7 @@ func TestUntilFails(t *testing.T) {
 	})
 }
 
-// A condition that costs 50 ms takes half of a CPU at most, and less of it the longer it takes.
+// A condition that costs 50 ms uses at most half a CPU, and less the longer it takes.
 func TestUntilLeavesTheCPU(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looks := 0
@@ -110,7 +111,7 @@ func TestBusy(t *testing.T) {
 	for text, want := range map[string]float64{
 		"0.09 2.32 4.53 1/159 7225\n":  1,
 		"1.00 2.32 4.53 2/159 7225\n":  1,
-		"0.50 0.10 0.01 9/159 7225\n":  4.5, // since a moment
+		"0.50 0.10 0.01 9/159 7225\n":  4.5, // just started
 		"8.00 9.10 9.01 1/159 7225\n":  4,   // for a while
 		"0.00 0.00 0.00 70/159 7225\n": 35,
 		"":                             1,

@@ -10,12 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mostSlower bounds [Within]: a test that hangs has to fail in the end.
+// mostSlower bounds [Within], because a test that hangs must fail eventually.
 const mostSlower = 10
 
-// Within returns how long something may take on this machine now that takes d at most
-// on an idle machine with two current cores. It never returns less than d, and ten
-// times d at most.
+// Within returns how long something may take on this machine now that takes at most d on an idle
+// machine with two current cores. It returns at least d and at most ten times d.
 //
 // Two things make a machine slow, and neither measurement shows the other. A slow CPU,
 // such as an emulated one, is slow even when idle: it is measured once, in CPU time,
@@ -41,10 +40,10 @@ func busy(loadavg string, cpus int) float64 {
 	return max(1, max(average, running)/float64(cpus))
 }
 
-// referenceTime is what [work] takes at most on a current core.
+// referenceTime is the most time that [work] takes on a current core.
 const referenceTime = 10 * time.Millisecond
 
-// slowCPU returns how much slower this CPU is than a current one, 1 at least.
+// slowCPU returns how much slower this CPU is than a current one, at least 1.
 //
 //nolint:gochecknoglobals // measured once
 var slowCPU = sync.OnceValue(func() float64 {
@@ -55,8 +54,8 @@ var slowCPU = sync.OnceValue(func() float64 {
 	return max(1, float64(threadTime()-begin)/float64(referenceTime))
 })
 
-// work does the same computation at each call. The race detector must not slow it down:
-// most tests wait for the kernel and other processes, which it does not slow down either.
+// work does a fixed amount of computation. The race detector must not slow it down: most tests wait
+// for the kernel and other processes, which it does not slow down either.
 //
 //go:norace
 func work() (sum uint32) {
@@ -74,7 +73,7 @@ func work() (sum uint32) {
 	return sum
 }
 
-// threadTime is the CPU time of the calling thread; 0 if it is unknown.
+// threadTime returns the CPU time of the calling thread, or 0 if it is unknown.
 func threadTime() time.Duration {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_THREAD, &u) != nil {

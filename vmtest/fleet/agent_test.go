@@ -32,10 +32,10 @@ import (
 	"github.com/kernosis/kernosis/reporter/kube/pods"
 )
 
-// What agents see.
+// Reasons that agents report.
 const (
 	reasonFault  = "FleetFault" // of the condition that is True on all nodes
-	reasonNode   = "FleetNode"  // of problems that are about no pod
+	reasonNode   = "FleetNode"  // of problems without a pod
 	reasonPod    = "FleetPod"
 	reasonRepair = "FleetRepair" // of the problem that starts a Diagnosis
 
@@ -44,10 +44,10 @@ const (
 
 func nodeName(i int) string { return fmt.Sprintf("fleet-%05d", i) }
 
-// podOf is the name of the one pod of a node.
+// podOf returns the name of a node's pod.
 func podOf(node string) string { return "app-" + node }
 
-// countedConn counts the bytes that it sends, as the network has them.
+// countedConn counts the bytes that it sends on the network.
 type countedConn struct {
 	net.Conn
 	sent *atomic.Int64
@@ -59,9 +59,9 @@ func (c countedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// agent is what talks to the API server for one node, wired as the command wires it, with
-// the times of the product and heartbeats off, so that idle agents write Leases alone. In
-// place of collectors and an engine there is a list of conditions.
+// agent is the part of an agent that talks to the API server, wired like the command, with the
+// product's timing, but without heartbeats, so that idle agents write only Leases. A list of
+// conditions replaces collectors and engine.
 type agent struct {
 	node, namespace string
 	journal         *journal.Journal
@@ -69,18 +69,18 @@ type agent struct {
 	lease           *lease.Keeper
 	events          *events.Sink
 	pods            *pods.Watch
-	worker          *worker.Worker // nil: diagnoses are switched off
+	worker          *worker.Worker // nil if diagnoses are switched off
 	store           *kube.Store
 	running         sync.WaitGroup
 
 	mu       sync.Mutex
 	current  []problem.Condition
-	reported map[string]int // how often each was reported, as the Events are to say: "KIND REASON"
-	sum      uint64         // on the Node
+	reported map[string]int // how often each was reported, as the Events must say: "KIND REASON"
+	sum      uint64         // of the reports on the Node
 	errs     []string
 }
 
-// newAgent makes an agent with a connection of its own, as one on its own node has.
+// newAgent returns an agent with its own connection, like an agent on its own node.
 func newAgent(config *rest.Config, sent *atomic.Int64, node, namespace, dir string, current []problem.Condition, builtins []operation.Builtin) (*agent, error) {
 	dir = filepath.Join(dir, node)
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -123,7 +123,7 @@ func newAgent(config *rest.Config, sent *atomic.Int64, node, namespace, dir stri
 	return a, errors.Join(errs[:]...)
 }
 
-// connection returns a configuration whose clients share one connection, and nobody else does.
+// connection returns a configuration whose clients share one connection that nobody else uses.
 func connection(config *rest.Config, sent *atomic.Int64) (*rest.Config, error) {
 	own := rest.CopyConfig(config)
 	own.WrapTransport = nil
@@ -143,7 +143,7 @@ func connection(config *rest.Config, sent *atomic.Int64) (*rest.Config, error) {
 
 func (a *agent) openWorker(config *rest.Config, dir string, builtins []operation.Builtin, log *slog.Logger) (err error) {
 	config = rest.CopyConfig(config)
-	config.QPS, config.Burst = 20, 40 // as the agent's own, by default
+	config.QPS, config.Burst = 20, 40 // the agent's own defaults
 	dir = filepath.Join(dir, "diagnose")
 	a.store, err = kube.New(kube.Config{
 		REST: config, Node: a.node, Dir: dir, Log: log,
@@ -197,7 +197,7 @@ func (a *agent) set() {
 	}
 }
 
-// report is what the command does with a step of the engine.
+// report handles a step of the engine like the command.
 func (a *agent) report(tr problem.Transition) {
 	e := journal.Entry{Now: time.Now(), Event: &event.Event{CPU: 1}, Transitions: []problem.Transition{tr}}
 	if a.worker != nil {
@@ -230,7 +230,7 @@ func (a *agent) report(tr problem.Transition) {
 	}
 }
 
-// flip gives the first condition another status.
+// flip sets the status of the first condition.
 func (a *agent) flip(to problem.Status, healthy *problem.Condition) {
 	c := *healthy
 	if to == problem.True {
@@ -240,7 +240,7 @@ func (a *agent) flip(to problem.Status, healthy *problem.Condition) {
 	a.report(problem.Transition{Condition: &c})
 }
 
-// burst is a number of problems, in turn about no pod and about the node's.
+// burst reports a number of problems, alternately of the node and of its pod.
 func (a *agent) burst(times int) {
 	now := time.Now()
 	pod, _ := a.pods.Named(a.namespace, podOf(a.node))
@@ -254,7 +254,7 @@ func (a *agent) burst(times int) {
 	}
 }
 
-// repair is the problem that starts a Diagnosis, or its end.
+// repair reports the problem that starts a Diagnosis, or its end.
 func (a *agent) repair(state problem.State) {
 	now := time.Now()
 	a.report(problem.Transition{Problem: &problem.Problem{
@@ -263,7 +263,7 @@ func (a *agent) repair(state problem.State) {
 	}})
 }
 
-// settled reports whether the API server has all that was reported, but for Diagnoses.
+// settled reports whether everything reported is in the API server, except Diagnoses.
 func (a *agent) settled() bool {
 	s, sum := a.events.Stats(), uint64(0)
 	for _, r := range s.Rules {
@@ -275,8 +275,8 @@ func (a *agent) settled() bool {
 	return all && sum == a.sum && s.Waiting == 0 && s.LostEntries == 0 && !a.lease.Stats().LastRenewed.IsZero()
 }
 
-// mistakes returns what did not go as it should; hurt says that the API server was busy, or
-// stopped, so that requests may have failed and watches ended.
+// mistakes returns what went wrong. hurt says that the API server was busy or stopped, so that
+// requests may have failed and watches ended.
 func (a *agent) mistakes(hurt bool) (list []string) {
 	wrong := func(ok bool, what string, values any) {
 		if !ok {
@@ -312,7 +312,7 @@ func (a *agent) mistakes(hurt bool) (list []string) {
 	return list
 }
 
-// expected returns what the Events of a node are to say, as checkEvents has them.
+// expected adds what a node's Events must say, in the form that checkEvents uses.
 func (a *agent) expected(into map[string]int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

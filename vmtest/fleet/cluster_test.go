@@ -26,29 +26,30 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
 )
 
-// Accounts of the product. Each may do what the documentation says, and no more.
+// Service accounts of the product, each with exactly the documented rights.
 const (
-	agentAccount      = "default" // of the pods, too
+	agentAccount      = "default" // also of the pods
 	controllerAccount = "controller"
 )
 
-// tokens are good for longer than any run.
+// tokens is the tokens' lifetime: longer than any run.
 const tokens = 24 * time.Hour
 
 // setRepair is the OperationSet of the fleet's Diagnoses.
 const setRepair = "fleet-repair"
 
-// Policies: one waits for people, the other's budget is smaller than what is to be repaired.
+// Policies: one waits for approval; the other's budget is smaller than the number of nodes to
+// repair.
 const (
 	policyApprove = "fleet-approve"
 	policyBudget  = "fleet-budget"
 	budget        = 5
-	// partLabel is on the nodes of policyBudget, of which there is one in inBudget.
+	// partLabel marks the nodes of policyBudget, one node in inBudget.
 	partLabel = "fleet.example/part"
 	inBudget  = 5
 )
 
-// grantAgents gives the agents' account its rights.
+// grantAgents grants the agents' account its rights.
 func grantAgents(tb testing.TB, server *kubetest.Server, namespace string) {
 	tb.Helper()
 	everywhere, inNamespace := kubetest.AgentRights(tb, filepath.Join(root, "docs/cluster.md"))
@@ -58,7 +59,7 @@ func grantAgents(tb testing.TB, server *kubetest.Server, namespace string) {
 	}
 }
 
-// makeNodes makes Nodes with a pod each, some at a time.
+// makeNodes creates Nodes with one pod each, some in parallel.
 func makeNodes(tb testing.TB, server *kubetest.Server, namespace string, n int) {
 	tb.Helper()
 	var wg sync.WaitGroup
@@ -89,8 +90,8 @@ func makeNodes(tb testing.TB, server *kubetest.Server, namespace string, n int) 
 	}
 }
 
-// makeRepairs makes what starts a Diagnosis of each node, looks at the node and repairs it, if
-// policies let it.
+// makeRepairs creates what starts a Diagnosis of each node, which inspects the node and repairs it
+// if a policy allows it.
 func makeRepairs(tb testing.TB, c client.Client) {
 	tb.Helper()
 	most, all, history, approve := int32(budget), int32(100), int32(10000), v1alpha1.LabelSelector{}
@@ -119,17 +120,17 @@ func makeRepairs(tb testing.TB, c client.Client) {
 	}
 }
 
-// leading is a controller's process.
+// leading is a controller process.
 type leading struct {
 	*process.Process
 	command, env    []string
 	log             string
 	metrics, health string    // addresses
-	ended           time.Time // when it was seen to have ended; zero: it runs
-	killed          bool      // by the test, which starts it again
+	ended           time.Time // when it was found to have ended; zero while it runs
+	killed          bool      // killed by the test, which starts it again
 }
 
-// start starts it, again where it has ended: its Deployment would.
+// start starts the process, also again after it has ended, as its Deployment would.
 func (c *leading) start(tb testing.TB) {
 	tb.Helper()
 	cmd := exec.Command(c.command[0], c.command[1:]...) //nolint:noctx // it is ended below
@@ -142,11 +143,11 @@ func (c *leading) start(tb testing.TB) {
 	c.Process, c.ended, c.killed = p, time.Time{}, false
 }
 
-// restartAfter is how long kubelet waits before it starts a container again that has ended.
+// restartAfter is how long kubelet waits before it restarts a container that has ended.
 const restartAfter = 10 * time.Second
 
-// tend starts controllers again that have ended, as a Deployment would: a controller ends when
-// it could not renew its Lease.
+// tend restarts controllers that have ended, as a Deployment would: a controller exits when it
+// can't renew its Lease.
 func (f *fleet) tend() {
 	f.Helper()
 	for _, c := range f.controllers {
@@ -167,7 +168,7 @@ func (f *fleet) tend() {
 	}
 }
 
-// startControllers starts two with the settings of the product and its memory limit, in bytes.
+// startControllers starts two controllers with the product's settings and memory limit, in bytes.
 func startControllers(tb testing.TB, server *kubetest.Server, namespace, dir string, limit int64) []*leading {
 	tb.Helper()
 	server.ServiceAccount(tb, namespace, controllerAccount)
@@ -184,7 +185,7 @@ func startControllers(tb testing.TB, server *kubetest.Server, namespace, dir str
 	for i := range 2 {
 		c := &leading{metrics: kubetest.FreeAddress(tb), health: kubetest.FreeAddress(tb), log: filepath.Join(dir, fmt.Sprintf("controller-%d.log", i+1))}
 		c.command = []string{agenttest.Program(tb), "controller", "--kubeconfig", kubeconfig, "--namespace", namespace, "--metrics-listen", c.metrics, "--health-listen", c.health}
-		// As the controller does itself in a control group with that limit.
+		// The controller sets the same in a cgroup with that limit.
 		c.env = []string{fmt.Sprintf("GOMEMLIMIT=%d", limit/5*4)}
 		c.start(tb)
 		all = append(all, c)
@@ -193,7 +194,7 @@ func startControllers(tb testing.TB, server *kubetest.Server, namespace, dir str
 	return all
 }
 
-// leaderOf returns the controller that leads; nil: none does.
+// leaderOf returns the leading controller, or nil.
 func leaderOf(tb testing.TB, all []*leading) *leading {
 	tb.Helper()
 	for _, c := range all {
@@ -223,8 +224,8 @@ func get(ctx context.Context, url string) ([]byte, error) {
 	return io.ReadAll(answer.Body)
 }
 
-// checkNodes returns what is wrong with the conditions of Nodes: kubelet's and ours, all but the
-// first as a healthy agent has them.
+// checkNodes returns errors in the conditions of Nodes: kubelet's and ours, where all except the
+// first must be as from a healthy agent.
 func checkNodes(ctx context.Context, server *kubetest.Server, want map[string]map[string]string) (wrong []string, err error) {
 	list, err := server.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -247,7 +248,7 @@ func checkNodes(ctx context.Context, server *kubetest.Server, want map[string]ma
 	return wrong, nil
 }
 
-// checkEvents compares what the Events of agents say with what was reported.
+// checkEvents compares the agents' Events with what was reported.
 func checkEvents(ctx context.Context, server *kubetest.Server, component string, want map[string]int) (wrong []string, err error) {
 	got := map[string]int{}
 	o := metav1.ListOptions{Limit: 5000}
@@ -267,7 +268,7 @@ func checkEvents(ctx context.Context, server *kubetest.Server, component string,
 	}
 }
 
-// differences reports what was lost and what came twice.
+// differences returns what was lost or duplicated.
 func differences(got, want map[string]int) (wrong []string) {
 	for what, n := range want {
 		switch {

@@ -29,8 +29,8 @@ import (
 
 func unfinishedName(i int, node string) string { return fmt.Sprintf("hung-task-%s-%016x", node, i) }
 
-// unfinished returns a Diagnosis as agents have them: every second one waits for a worker,
-// the others are in the middle of a run with some 10 KiB of results.
+// unfinished returns a Diagnosis as agents write it: every second one waits for a worker, the
+// others are in the middle of a run with some 10 KiB of results.
 func unfinished(i int, namespace, node string) *v1alpha1.Diagnosis {
 	now := metav1.NowMicro()
 	d := &v1alpha1.Diagnosis{
@@ -74,9 +74,9 @@ func unfinished(i int, namespace, node string) *v1alpha1.Diagnosis {
 	return d
 }
 
-// makeUnfinished creates n of them, of these nodes. The first of each node and shape are written
-// through the API server; the others are copies of them, put into etcd: holding many is
-// measured here, not creating them.
+// makeUnfinished creates n Diagnoses of these nodes. The first ones of each node and shape are
+// written through the API server; the others are copies written to etcd, because this test measures
+// holding many Diagnoses, not creating them.
 func makeUnfinished(t *testing.T, server *kubetest.Server, namespace string, nodes []string, n int) {
 	t.Helper()
 	api := apitest.Client(t, server.Admin())
@@ -112,8 +112,8 @@ func makeUnfinished(t *testing.T, server *kubetest.Server, namespace string, nod
 	}
 }
 
-// TestControllerMemory bounds the memory of the controller's process: with 10,000 Diagnoses that
-// have not ended, and with TEST_CASES=5 the chart's limit with 50,000. The program is built
+// TestControllerMemory bounds the memory of the controller's process: with 10,000 unfinished
+// Diagnoses, and with TEST_CASES=5 against the chart's limit with 50,000. The program is built
 // without the race detector, which takes several times the memory.
 func TestControllerMemory(t *testing.T) {
 	testall.Only(t)
@@ -121,7 +121,7 @@ func TestControllerMemory(t *testing.T) {
 	var env []string
 	if n >= 50_000 {
 		bound = memoryLimit(t, "../../deploy/chart/kernosis/values.yaml")
-		env = []string{fmt.Sprintf("GOMEMLIMIT=%d", bound/5*4)} // as the controller does itself in a control group
+		env = []string{fmt.Sprintf("GOMEMLIMIT=%d", bound/5*4)} // as the controller does itself in a cgroup
 	}
 	server := kubetest.New(t, kubetest.Options{})
 	server.CRDs(t)
@@ -164,7 +164,7 @@ func TestControllerMemory(t *testing.T) {
 	}
 	measure(0)
 	makeUnfinished(t, server, namespace, nodes, n)
-	for _, stream := range []string{"true", "false"} { // false: as with API servers that list in one answer
+	for _, stream := range []string{"true", "false"} { // false: like API servers that return a list in one response
 		if peak := measure(n, append(env, "KUBE_FEATURE_WatchListClient="+stream)...); peak > bound {
 			t.Errorf("%d MiB with %d Diagnoses, streamed %s: want at most %d", peak>>20, n, stream, bound>>20)
 		}

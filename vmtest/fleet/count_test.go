@@ -76,7 +76,7 @@ func storedDiagnosis(t *testing.T, name string, change func(*v1alpha1.Diagnosis)
 	return kubetest.Change{Key: "/registry/kernosis.io/diagnoses/kernosis/" + name, Value: value, Version: 1}
 }
 
-// A write that changes nothing but times counts as repeated, and no other does.
+// A write that changes only times counts as repeated, and no other does.
 func TestRepeatedWrites(t *testing.T) {
 	tally, at := newTally(), time.Unix(1000, 0)
 	node := func(change func(*corev1.Node)) { t.Helper(); tally.note(storedNode(t, change), at) }
@@ -162,8 +162,7 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-// What grows with the nodes is multiplied, and comparisons of Diagnoses with watches by the
-// square.
+// Costs per node grow linearly, and comparisons of Diagnoses with watches quadratically.
 func TestExtrapolate(t *testing.T) {
 	f := &fleet{nodes: 1500, fresh: map[program]usage{programLeader: {RSS: 50 << 20}}}
 	f.watch = watchCost{Watches: 1500, Bytes: 20 << 10, Alone: 2 * time.Millisecond, Among: 5 * time.Millisecond}

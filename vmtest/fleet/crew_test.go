@@ -29,45 +29,45 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation/catalog"
 )
 
-// crewEnv makes the tests' program one that runs agents. What it is to do comes by its input, one
-// JSON object a line, and each is answered by a line.
+// crewEnv makes the test binary run agents. It reads its orders from standard input, one JSON
+// object per line, and responds to each with a line.
 const crewEnv = "KERNOSIS_FLEET_CREW"
 
 // endFor is how long a crew may take to end.
 const endFor = 30 * time.Second
 
-// crewOf says which agents a process runs.
+// crewOf describes the agents of a process.
 type crewOf struct {
 	Host, Token, Namespace, Dir string
 	CA                          []byte
 	First, Count                int
-	Diagnose                    bool // with a worker each
+	Diagnose                    bool // with a diagnosis worker each
 }
 
-// order is what agents are to do or to report.
+// order is a command to agents.
 type order struct {
 	Do     string        // start, flip, burst, repair, resolve, look, expect, stop
-	Over   time.Duration // start: each at some moment within this
+	Over   time.Duration // start: each at a random moment within this time
 	Status problem.Status
-	Every  int // flip, burst: the agents whose number it divides; 0: those of Nodes
+	Every  int // flip, burst: agents whose number is divisible by this; 0 for those in Nodes
 	Times  int
 	Nodes  []string
 	Hurt   bool // look: requests may have failed
 }
 
-// state answers an order.
+// state is the response to an order.
 type state struct {
-	Settled  int            // agents that have nothing left to report
-	Sent     int64          // bytes, all agents, since the start
-	Requests spell          // look: since it was asked last
-	Mistakes []string       // look: of agents
-	Events   map[string]int // expect: as they are to be
-	Drained  int            // stop: agents whose Lease says that they have ended
+	Settled  int            // agents with nothing left to report
+	Sent     int64          // bytes sent by all agents since the start
+	Requests spell          // look: since the last look
+	Mistakes []string       // look: mistakes of agents
+	Events   map[string]int // expect: the expected Events
+	Drained  int            // stop: agents whose Lease says that they have shut down
 }
 
-// runCrew is the process of a crew.
+// runCrew is the main function of a crew's process.
 func runCrew(in io.Reader, out io.Writer) error {
-	klog.SetLogger(logr.Discard()) // what goes wrong is counted
+	klog.SetLogger(logr.Discard()) // errors are counted instead
 	from, to := json.NewDecoder(in), json.NewEncoder(out)
 	var of crewOf
 	if err := from.Decode(&of); err != nil {
@@ -96,7 +96,7 @@ func runCrew(in io.Reader, out io.Writer) error {
 	}
 }
 
-// crewWork are the agents of a crew, in its process.
+// crewWork runs the agents of a crew, in the crew's process.
 type crewWork struct {
 	of       crewOf
 	config   *rest.Config
@@ -128,7 +128,7 @@ func newCrewWork(of crewOf) (*crewWork, error) {
 	return c, nil
 }
 
-// healthy returns the conditions that the shipped rules have, all False.
+// healthy returns the conditions of the shipped rules, all False.
 func healthy() (list []problem.Condition, err error) {
 	set, err := detector.Load(rules.FS)
 	if err != nil {
@@ -140,7 +140,7 @@ func healthy() (list []problem.Condition, err error) {
 	return list, nil
 }
 
-// do does what an order says, with all agents that it is for at the same moment.
+// do executes an order for all agents it addresses, concurrently.
 func (c *crewWork) do(o *order) (*state, error) {
 	var answer state
 	switch o.Do {
@@ -168,7 +168,7 @@ func (c *crewWork) do(o *order) (*state, error) {
 				answer.Drained++
 			}
 		})
-	case "": // settled?
+	case "": // asks whether the agents are settled
 		for _, a := range c.agents {
 			if a.settled() {
 				answer.Settled++
@@ -181,7 +181,7 @@ func (c *crewWork) do(o *order) (*state, error) {
 	return &answer, nil
 }
 
-// each calls do for the agents that an order is for.
+// each calls do for the agents that an order addresses.
 func (c *crewWork) each(o *order, do func(*agent)) {
 	for i, a := range c.agents {
 		if o.Every > 0 && (c.of.First+i)%o.Every == 0 || o.Every == 0 && (o.Nodes == nil || slices.Contains(o.Nodes, a.node)) {
@@ -190,7 +190,7 @@ func (c *crewWork) each(o *order, do func(*agent)) {
 	}
 }
 
-// start starts all agents, each at some moment.
+// start starts all agents, each at a random moment.
 func (c *crewWork) start(over time.Duration) error {
 	at := make([]time.Duration, c.of.Count)
 	for i := range at {
@@ -215,7 +215,7 @@ func (c *crewWork) start(over time.Duration) error {
 	return nil
 }
 
-// end ends all agents, and returns when they have.
+// end stops all agents and waits for them.
 func (c *crewWork) end() {
 	c.cancel()
 	for _, a := range c.agents {
@@ -224,14 +224,14 @@ func (c *crewWork) end() {
 	}
 }
 
-// crew is a process of agents, from without.
+// crew is a process of agents, as the test controls it.
 type crew struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *json.Decoder
 }
 
-// newCrew starts one, which ends with tb.
+// newCrew starts a crew, which ends with tb.
 func newCrew(tb testing.TB, of crewOf) *crew {
 	tb.Helper()
 	program, err := os.Executable()
@@ -262,7 +262,7 @@ func newCrew(tb testing.TB, of crewOf) *crew {
 	return c
 }
 
-// ask has all crews do something, and returns their answers as one.
+// ask sends an order to all crews and returns their combined responses.
 func ask(tb testing.TB, all []*crew, o order) *state {
 	tb.Helper()
 	sum, answers, errs := &state{Events: map[string]int{}}, make([]state, len(all)), make([]error, len(all))
@@ -282,7 +282,7 @@ func ask(tb testing.TB, all []*crew, o order) *state {
 	return sum
 }
 
-// add adds the answer of another crew.
+// add adds the response of another crew.
 func (s *state) add(o *state) {
 	s.Settled, s.Sent, s.Drained = s.Settled+o.Settled, s.Sent+o.Sent, s.Drained+o.Drained
 	s.Mistakes = append(s.Mistakes, o.Mistakes...)

@@ -16,8 +16,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// fair gives the agents' user the priority levels of the chart, waits until they hold, and returns
-// what takes them away again.
+// fair applies the chart's priority levels to the agents' user, waits until they are in effect, and
+// returns a function that removes them.
 func fair(tb testing.TB, server *kubetest.Server, namespace string, user *rest.Config) (unfair func()) {
 	tb.Helper()
 	account := func(name string) map[string]any {
@@ -32,7 +32,7 @@ func fair(tb testing.TB, server *kubetest.Server, namespace string, user *rest.C
 	}
 	flow := server.Client().FlowcontrolV1()
 	var levels, schemas []string
-	last := "" // the UID of the schema that takes what no other one does
+	last := "" // the UID of the catch-all schema
 	for _, d := range documents {
 		if d.Source != "flowcontrol.yaml" {
 			continue
@@ -77,7 +77,7 @@ func fair(tb testing.TB, server *kubetest.Server, namespace string, user *rest.C
 	}
 }
 
-// schemaOf returns the UID of the FlowSchema that a user's requests fall under.
+// schemaOf returns the UID of the FlowSchema that matches a user's requests.
 func schemaOf(tb testing.TB, user *rest.Config) string {
 	tb.Helper()
 	client, err := rest.HTTPClientFor(user)

@@ -1,12 +1,12 @@
 // Package fleet runs the reporting and diagnosing code of thousands of agents, and two real
-// controllers, against a real kube-apiserver and etcd on this machine, and measures what they
-// write and cost: when they start, while nothing happens, in storms, with a waiting Diagnosis of
-// each node, under repairs, and when the controller or the API server is killed.
+// controllers, against a real kube-apiserver and etcd on this machine, and measures what they write
+// and cost: at the start, when idle, in storms, with a waiting Diagnosis of each node, during
+// repairs, and when the controller or the API server is killed.
 //
 //	make fleet NODES=5000 REPORT=docs/fleet.md
 //
-// The kernel's side of an agent is left out. Each agent has its own connection, watches, Lease,
-// journal and state folder, in several processes.
+// The kernel side of the agents is left out. Each agent has its own connection, watches, Lease,
+// journal and state folder; the agents run in several processes.
 package fleet
 
 import (
@@ -37,10 +37,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Agents start at once; nothing happens; then a condition changes on all at the same moment,
-// while a tenth sees a burst of problems, with a priority level and without. The API server is
-// killed; they end at once. Nothing is lost, doubled, or written without a change, and no
-// controller takes more memory than the chart lets it. With -nodes there is more to it.
+// Agents start at once and are idle for a while; then a condition changes on all at the same
+// moment, while a tenth reports a burst of problems, with a priority level and without. The API
+// server is killed; the agents stop at once. Nothing may be lost, duplicated, or written without a
+// change, and no controller may exceed the chart's memory limit. -nodes adds further phases.
 func TestFleet(t *testing.T) {
 	testall.Only(t)
 	f, names := &fleet{TB: t, nodes: agents, idleFor: leaseEvery}, "start,idle,storm,unfair,restart,stop"
@@ -48,7 +48,7 @@ func TestFleet(t *testing.T) {
 		f.nodes, f.diagnose, f.idleFor, names = max(*nodes, inBudget), true, time.Minute, *phaseNames
 		f.rollout = max(10*time.Second, time.Duration(f.nodes)*20*time.Millisecond)
 	}
-	defer func() { fmt.Fprintf(t.Output(), "\n%s", f.markdown()) }() // what was measured before it fails, too
+	defer func() { fmt.Fprintf(t.Output(), "\n%s", f.markdown()) }() // also prints the measurements if the test fails
 	f.run(parsePhases(t, names))
 	if *report != "" && !t.Failed() {
 		if err := writePage(filepath.Join(root, *report), f.markdown()); err != nil {

@@ -24,16 +24,16 @@ import (
 
 const (
 	leaseEvery = lease.DefaultInterval
-	// burstEvery and burstTimes are the problems of a storm: a tenth of the agents see so many.
+	// In a storm one agent in burstEvery reports burstTimes problems.
 	burstEvery, burstTimes = 10, 200
 	// downFor is how long the API server stays stopped.
 	downFor = 5 * time.Second
-	// stillFor is how long nothing may have changed, for all to be done: an agent writes a
+	// stillFor is how long nothing must have changed for everything to be done: an agent writes a
 	// Diagnosis every 5 s.
 	stillFor = 12 * time.Second
 	// repairFor is how long nodes are repaired.
 	repairFor = time.Minute
-	// leadWithin is how long a new leader may take: a Lease of 15 s, and then it begins.
+	// leadWithin is how long a failover may take: a Lease of 15 s, and the start of the new leader.
 	leadWithin = 45 * time.Second
 )
 
@@ -55,23 +55,23 @@ func (f *fleet) start() {
 		f.fault(r.Phase, "%d writes in a second", peak)
 	}
 	f.complete(r.Phase)
-	// The first minute of an agent is not yet as any other.
+	// An agent's first minute is not typical.
 	f.sleep(min(f.idleFor, leaseEvery))
 }
 
-// idle has nothing happen.
+// idle does nothing.
 func (f *fleet) idle() {
 	f.Helper()
 	f.quiet(f.measure("idle", false, func(*row) { f.sleep(f.idleFor) }))
 }
 
-// storm has a condition change on all nodes in one moment, and a tenth see problems.
+// storm changes a condition on all nodes at the same moment, while a tenth reports problems.
 func (f *fleet) storm() {
 	f.Helper()
 	f.stormAs("storm", true)
 }
 
-// unfairly is a storm without a priority level of the agents' own.
+// unfairly is a storm without the agents' own priority level.
 func (f *fleet) unfairly() {
 	f.Helper()
 	f.unfair()
@@ -102,7 +102,7 @@ func (f *fleet) stormAs(name string, fair bool) {
 	f.complete(r.Phase)
 }
 
-// flipAll has the first condition change on all nodes.
+// flipAll changes the first condition on all nodes.
 func (f *fleet) flipAll() {
 	f.faulty = !f.faulty
 	to := problem.False
@@ -112,8 +112,8 @@ func (f *fleet) flipAll() {
 	ask(f.TB, f.crews, order{Do: "flip", Status: to})
 }
 
-// open has each agent see a problem that starts a Diagnosis, which looks at the node and then
-// waits for leave to repair it.
+// open makes each agent report a problem that starts a Diagnosis, which inspects the node and then
+// waits for approval to repair it.
 func (f *fleet) open() {
 	f.Helper()
 	f.measure("a Diagnosis of each node", false, func(r *row) {
@@ -123,7 +123,7 @@ func (f *fleet) open() {
 			created, phases, waits := f.tally.diagnoses()
 			done := waits[v1alpha1.ReasonAwaitingApproval] + waits[v1alpha1.ReasonBudgetExhausted] + phases[string(v1alpha1.PhaseSucceeded)]
 			r.Note = fmt.Sprintf("%d await approval, %d budget", waits[v1alpha1.ReasonAwaitingApproval], waits[v1alpha1.ReasonBudgetExhausted])
-			// The controller sends its Events at a pace of its own.
+			// The controller sends its Events at a limited rate.
 			still := time.Since(f.tally.lastMoved(kindDiagnosis)) > stillFor && time.Since(f.tally.lastMoved(kindEvent)) > stillFor
 			return created == f.nodes && done == f.nodes && still,
 				fmt.Sprintf("%d created, phases %v, waits %v", created, phases, waits)
@@ -134,14 +134,14 @@ func (f *fleet) open() {
 	f.complete("a Diagnosis of each node")
 }
 
-// wait has nothing happen while a Diagnosis of each node waits.
+// wait does nothing while a Diagnosis of each node waits.
 func (f *fleet) wait() {
 	f.Helper()
 	f.quiet(f.measure("idle, with a waiting Diagnosis of each node", false, func(*row) { f.sleep(f.idleFor) }))
 }
 
-// repair gives the nodes of a small budget back, one after the other, while conditions of
-// others change.
+// repair lets the nodes of a small budget recover, one after the other, while conditions of others
+// change.
 func (f *fleet) repair() {
 	f.Helper()
 	flips, repaired := 0, 0
@@ -192,7 +192,7 @@ func (f *fleet) repair() {
 	f.complete(r.Phase)
 }
 
-// flip gives the first condition of some nodes a status.
+// flip sets the first condition of some nodes.
 func (f *fleet) flip(nodes []string, faulty bool) {
 	to := problem.False
 	if faulty {
@@ -212,7 +212,7 @@ func (f *fleet) giveBack() int {
 	return len(nodes)
 }
 
-// failover kills the controller that leads.
+// failover kills the leading controller.
 func (f *fleet) failover() {
 	f.Helper()
 	f.measure("the leading controller is killed", true, func(r *row) {
@@ -244,8 +244,8 @@ func (f *fleet) failover() {
 	f.complete("failover")
 }
 
-// restart kills the API server, and starts it again after a while in which all agents have
-// something to report.
+// restart kills the API server, and starts it again after a time in which all agents have something
+// to report.
 func (f *fleet) restart() {
 	f.Helper()
 	f.measure("the API server is killed and started", true, func(r *row) {
@@ -277,7 +277,7 @@ func (f *fleet) restart() {
 	f.complete("restart")
 }
 
-// stop ends all agents in order.
+// stop shuts down all agents.
 func (f *fleet) stop() {
 	f.Helper()
 	var drained int
@@ -291,21 +291,21 @@ func (f *fleet) stop() {
 	}
 }
 
-// watchCost is what watches of Diagnoses by their node cost the API server.
+// watchCost is the cost of the watches on Diagnoses by node in the API server.
 type watchCost struct {
 	Watches int
-	Bytes   int64         // of the API server's memory, each
-	Alone   time.Duration // CPU time of one write of a Diagnosis, with no watch
-	Among   time.Duration // with all of them, none of which is shown it
+	Bytes   int64         // of the API server's memory, per watch
+	Alone   time.Duration // CPU time of one write of a Diagnosis without watches
+	Among   time.Duration // with all watches, none of which receives it
 }
 
-// perWatch is what a write costs for each watch that is not shown it.
+// perWatch returns the cost of a write per watch that does not receive it.
 func (c *watchCost) perWatch() time.Duration {
 	return time.Duration(max(0, float64(c.Among-c.Alone)/float64(max(c.Watches, 1))))
 }
 
-// watches opens a watch for each node, as agents do, and writes a Diagnosis of none of them.
-// It comes before the agents: what the API server has given back of its memory is not seen.
+// watches opens a watch per node, as agents do, and writes a Diagnosis that none of them receives.
+// It runs before the agents: memory that the API server has freed and reuses would hide the cost.
 func (f *fleet) watches() {
 	f.Helper()
 	const writes, perConnection = 200, 90
@@ -323,7 +323,7 @@ func (f *fleet) watches() {
 				f.Fatal(err)
 			}
 		}
-		f.sleep(time.Second) // all watches have seen it
+		f.sleep(time.Second) // for all watches to process the events
 		return (f.meter.next()[programAPI].CPU - before) / writes
 	}
 	write()
@@ -337,7 +337,7 @@ func (f *fleet) watches() {
 		defer func() { cancel(); open.Wait() }()
 		for first := 0; first < f.nodes; first += perConnection {
 			config := f.server.Admin()
-			config.Dial = new(net.Dialer).DialContext // a connection of its own
+			config.Dial = new(net.Dialer).DialContext // a separate connection
 			group := v1alpha1.GroupVersion()
 			config.GroupVersion, config.APIPath, config.NegotiatedSerializer = &group, "/apis", scheme.Codecs.WithoutConversion()
 			client, err := rest.RESTClientFor(config)

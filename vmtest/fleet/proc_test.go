@@ -7,10 +7,10 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// usage is what a process has used.
+// usage is the resource usage of a process.
 type usage struct {
 	CPU time.Duration
-	RSS int64 // bytes; the most, of a phase
+	RSS int64 // in bytes; the maximum of a phase
 }
 
 // program is one or several processes that are measured together.
@@ -24,7 +24,7 @@ const (
 	programAgents program = "agents"
 )
 
-// meter looks at processes each second. One that has ended keeps what it had used.
+// meter samples processes each second. It keeps the usage of those that have ended.
 type meter struct {
 	mu    sync.Mutex
 	pids  map[program][]int
@@ -37,7 +37,7 @@ func newMeter() *meter {
 	return &meter{pids: map[program][]int{}, ended: map[program]time.Duration{}, cpu: map[int]time.Duration{}, peak: map[program]int64{}}
 }
 
-// set says which processes a program has from now on.
+// set sets the processes of a program from now on.
 func (m *meter) set(p program, pids ...int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -46,7 +46,7 @@ func (m *meter) set(p program, pids ...int) {
 		delete(m.cpu, pid)
 	}
 	m.pids[p] = pids
-	for _, pid := range pids { // what it used under another name counts there
+	for _, pid := range pids { // what they used under another name stays counted there
 		if u, err := look(pid); err == nil {
 			m.cpu[pid] = u.CPU
 			m.ended[p] -= u.CPU
@@ -78,7 +78,7 @@ func (m *meter) look() {
 	}
 }
 
-// next returns what was used until now, with the peaks since it was called last.
+// next returns the usage so far, with the peaks since the last call.
 func (m *meter) next() map[program]usage {
 	m.look()
 	m.mu.Lock()
@@ -95,10 +95,10 @@ func (m *meter) next() map[program]usage {
 	return all
 }
 
-// keepFree is the memory that a run leaves to others, in bytes: it ends before.
+// keepFree is the memory to leave to other processes, in bytes; a run is aborted before it is used.
 const keepFree = 1 << 30
 
-// available returns how much memory the machine can give, in bytes.
+// available returns the machine's available memory, in bytes.
 func available() (uint64, error) {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {

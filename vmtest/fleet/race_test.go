@@ -2,5 +2,5 @@
 
 package fleet
 
-// agents are fewer: the race detector makes each several times as slow.
+// agents is lower, because the race detector makes each several times as slow.
 const agents = 100

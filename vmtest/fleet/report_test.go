@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 )
 
-// String reports a phase in a line.
+// String formats a phase as one line.
 func (r *row) String() string {
 	var parts []string
 	for k, c := range r.Written.Kinds {
@@ -37,7 +37,7 @@ func (r *row) String() string {
 	return strings.Join(text, "; ")
 }
 
-// rate shows how much was written, in a second on average and at most.
+// rate formats how much was written: total, average and maximum per second.
 func (c counts) rate(lasted time.Duration) string {
 	if c.Writes == 0 {
 		return "0"
@@ -45,7 +45,7 @@ func (c counts) rate(lasted time.Duration) string {
 	return fmt.Sprintf("%d (%.1f/s, max %d)", c.Writes, float64(c.Writes)/lasted.Seconds(), c.Peak)
 }
 
-// table draws one in Markdown.
+// table formats a Markdown table.
 func table(head []string, rows [][]string) string {
 	var b strings.Builder
 	line := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
@@ -57,7 +57,7 @@ func table(head []string, rows [][]string) string {
 	return b.String()
 }
 
-// markdown is what the documentation says of a run.
+// markdown returns the results for the documentation.
 func (f *fleet) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d agents on %d CPUs beside everything else; Kubernetes %s. Writes to etcd: total, average per second, maximum in a second.\n\n", f.nodes, runtime.NumCPU(), f.version)
@@ -109,10 +109,10 @@ func (f *fleet) markdown() string {
 	return b.String()
 }
 
-// farNodes is for how many nodes is computed what was not run.
+// farNodes is the number of nodes for which costs are extrapolated.
 const farNodes = 15000
 
-// bytes returns all keys and values written.
+// bytes returns the size of all keys and values written.
 func (r *row) bytes() (n int64) {
 	for _, c := range r.Written.Kinds {
 		n += c.Bytes
@@ -129,9 +129,9 @@ func (f *fleet) row(phase string) *row {
 	return nil
 }
 
-// extrapolate computes what more nodes would cost. All grows with the nodes, but for one thing:
-// each write of a Diagnosis is compared with the watch of each node, so that a Diagnosis of each
-// node costs the square.
+// extrapolate computes the costs of more nodes. All are proportional to the number of nodes, with
+// one exception: each write of a Diagnosis is compared with the watch of each node, so that a
+// Diagnosis of each node costs the square.
 func (f *fleet) extrapolate(nodes int) (lines [][]string) {
 	times := float64(nodes) / float64(f.nodes)
 	add := func(what, format string, measured, factor float64) {
@@ -140,7 +140,7 @@ func (f *fleet) extrapolate(nodes int) (lines [][]string) {
 	memory := func(what string, r *row, p program) {
 		fixed := float64(f.fresh[p].RSS)
 		if p == programAPI || p == programEtcd {
-			fixed = 0 // the Nodes are in it already
+			fixed = 0 // the Nodes are included already
 		}
 		measured := float64(r.Used[p].RSS)
 		lines = append(lines, []string{what, display.Bytes(int64(measured)), display.Bytes(int64(fixed + (measured-fixed)*times))})
@@ -175,13 +175,13 @@ func (f *fleet) extrapolate(nodes int) (lines [][]string) {
 	return lines
 }
 
-// Marks between which a page has what was measured last.
+// Marks around the latest measurements in a page.
 const (
 	beginMark = "<!-- measured: begin; make fleet writes it -->\n"
 	endMark   = "<!-- measured: end -->\n"
 )
 
-// writePage puts a text between the marks of a page.
+// writePage replaces the text between the marks of a page.
 func writePage(page, text string) error {
 	old, err := os.ReadFile(page)
 	if err != nil {

@@ -8,18 +8,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// requests counts what agents ask of the API server, where it goes out: what a client tries
-// again by itself counts twice.
+// requests counts the agents' requests to the API server at the transport: retries by the client
+// count separately.
 type requests struct {
 	mu   sync.Mutex
 	sums spell
 }
 
-// spell is what was asked in a phase.
+// spell holds the counts of one phase.
 type spell struct {
-	Busy      int            // answers that were 429
-	Throttled map[string]int // these, by verb and the last part of the path that is no name
-	Failures  int            // for another reason
+	Busy      int            // responses with status 429
+	Throttled map[string]int // the same, by verb and the last part of the path that is not a name
+	Failures  int            // failures for other reasons
 	Failed    []string
 }
 
@@ -38,7 +38,7 @@ func (s *spell) throttle(what string, n int) {
 	s.Throttled[what] += n
 }
 
-// next returns what was counted since it was called last.
+// next returns the counts since the last call.
 func (r *requests) next() spell {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,9 +75,10 @@ func (r *requests) note(request *http.Request, answer *http.Response, err error)
 	case answer.StatusCode == http.StatusTooManyRequests:
 		s.Busy++
 		s.throttle(request.Method+" "+resourceOf(request.URL.Path)+" "+answer.Header.Get("Retry-After"), 1)
-	case answer.StatusCode == http.StatusNotFound && read: // a Lease that is not there yet is looked for first
+	case answer.StatusCode == http.StatusNotFound && read: // an agent first looks for its Lease, which may not exist yet
 	case answer.StatusCode == http.StatusConflict && !read:
-		// The controller has written it meanwhile, or this agent has: the answer came too late.
+		// The controller, or this agent itself, has written it meanwhile: the response came too
+		// late.
 	default:
 		why = answer.Status
 	}
@@ -89,7 +90,7 @@ func (r *requests) note(request *http.Request, answer *http.Response, err error)
 	}
 }
 
-// resourceOf returns what a path is about.
+// resourceOf returns the resource in a path.
 func resourceOf(path string) string {
 	for _, name := range []string{"diagnoses", "operations", "operationsets", "triggers", "leases", "events", "pods", "nodes"} {
 		if strings.Contains(path+"/", "/"+name+"/") {

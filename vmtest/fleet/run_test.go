@@ -26,58 +26,58 @@ import (
 // root is the folder of the checkout.
 const root = "../.."
 
-// crewSize is how many agents a process has: each has five open files and 40 goroutines.
+// crewSize is the number of agents per process: each has five open files and 40 goroutines.
 const crewSize = 1250
 
-// fleet is a run.
+// fleet is one run of the simulation.
 type fleet struct {
 	testing.TB
 	nodes       int
 	diagnose    bool          // with controllers and Diagnoses
-	rollout     time.Duration // in which agents start
-	idleFor     time.Duration // how long a phase lasts in which nothing happens
+	rollout     time.Duration // time within which agents start
+	idleFor     time.Duration // duration of an idle phase
 	server      *kubetest.Server
 	namespace   string
 	token       string // of the agents
 	crews       []*crew
 	controllers []*leading
-	counted     int   // restarts that a row has
-	restarts    int   // of controllers that ended by themselves
-	metered     int   // of these, those since which it is known which one leads
+	counted     int   // restarts already attributed to a row
+	restarts    int   // controllers that exited by themselves
+	metered     int   // restarts since which the leader is known again
 	limit       int64 // memory of a controller, in bytes
 	tally       *tally
 	meter       *meter
 	unfair      func()
 	faulty      bool // the condition is True on all nodes
-	hurt        bool // requests have failed, or may have: agents counted that
+	hurt        bool // requests have failed, or may have failed, and agents have counted that
 	healthy     []problem.Condition
 	rows        []*row
 	wrong       []string
 	done        bool          // all phases have run
-	scarce      chan struct{} // closed when the machine is about to have no memory left
+	scarce      chan struct{} // closed when the machine is about to run out of memory
 	watch       watchCost
 	version     string            // of Kubernetes
 	fresh       map[program]usage // before any agent
 }
 
-// row is what a phase took.
+// row holds the measurements of a phase.
 type row struct {
 	Phase            string
 	Lasted           time.Duration
-	Settled          time.Duration // until all was written; 0: there was nothing to wait for
+	Settled          time.Duration // until everything was written; 0 if nothing was awaited
 	Note             string
 	Written          written
 	Asked            spell
-	Sent             int64 // bytes of agents
+	Sent             int64 // bytes sent by agents
 	EtcdGrowth       int64
 	Revisions        int64
-	Watches          float64 // open at its end
-	Shown, ShownSize float64 // events that watchers got, and their bytes
-	TimedOut         float64 // requests that waited for too long in the API server
+	Watches          float64 // open at the end of the phase
+	Shown, ShownSize float64 // events that watches received, and their bytes
+	TimedOut         float64 // requests that waited too long in the API server
 	Used             map[program]usage
 }
 
-// run simulates the fleet, and notes what was measured and what went wrong.
+// run runs the phases and records measurements and errors.
 func (f *fleet) run(all []func(*fleet)) {
 	f.Helper()
 	f.tally, f.meter, f.scarce = newTally(), newMeter(), make(chan struct{})
@@ -177,8 +177,8 @@ func (f *fleet) meterControllers() {
 	f.meter.set(programSpare)
 }
 
-// stateDir returns a folder for the agents' state: in memory, where the machine has that, as
-// many agents share the disk that each has for itself.
+// stateDir returns a folder for the agents' state, in memory if possible, because many agents share
+// the disk that each would have for itself.
 func (f *fleet) stateDir() string {
 	f.Helper()
 	in := os.TempDir()
@@ -201,7 +201,7 @@ func (f *fleet) stateDir() string {
 	return dir
 }
 
-// memoryLimit returns the memory limit that the chart gives the controller.
+// memoryLimit returns the chart's memory limit of the controller.
 func memoryLimit(tb testing.TB, values string) int64 {
 	tb.Helper()
 	text, err := os.ReadFile(values)
@@ -225,14 +225,14 @@ func (f *fleet) say(format string, args ...any) {
 	fmt.Fprintf(f.Output(), time.Now().Format("15:04:05 ")+format+"\n", args...)
 }
 
-// fault notes that something is not as it must be, and goes on.
+// fault records an error and continues.
 func (f *fleet) fault(phase, format string, args ...any) {
 	text := phase + ": " + fmt.Sprintf(format, args...)
 	f.say("WRONG: %s", text)
 	f.wrong = append(f.wrong, text)
 }
 
-// faults notes at most some of a list.
+// faults records errors from a list, up to maxReported.
 func (f *fleet) faults(phase string, list []string) {
 	for _, text := range list[:min(len(list), maxReported)] {
 		f.fault(phase, "%s", text)
@@ -242,7 +242,7 @@ func (f *fleet) faults(phase string, list []string) {
 	}
 }
 
-// counters are what API server and etcd have counted.
+// counters are counters of the API server and etcd.
 type counters struct{ watches, shown, shownSize, timedOut, size, puts float64 }
 
 func (f *fleet) counters() counters {
@@ -257,7 +257,7 @@ func (f *fleet) counters() counters {
 	return c
 }
 
-// measure runs a phase, in which hurt says that requests may fail.
+// measure runs a phase; hurt says that requests may fail in it.
 func (f *fleet) measure(phase string, hurt bool, do func(r *row)) *row {
 	f.Helper()
 	r := &row{Phase: phase}
@@ -280,7 +280,7 @@ func (f *fleet) measure(phase string, hurt bool, do func(r *row)) *row {
 	r.Asked, r.Sent = now.Requests, now.Sent-asked.Sent
 	r.EtcdGrowth, r.Revisions = int64(after.size-before.size), int64(after.puts-before.puts)
 	r.Watches = after.watches
-	// A server that was started anew counts from nothing.
+	// A restarted server counts from zero.
 	less := func(a, b float64) float64 { return a - b*float64(min(1, math.Floor(a/max(b, 1)))) }
 	r.Shown, r.ShownSize, r.TimedOut = less(after.shown, before.shown), less(after.shownSize, before.shownSize), less(after.timedOut, before.timedOut)
 	f.rows = append(f.rows, r)
@@ -289,12 +289,12 @@ func (f *fleet) measure(phase string, hurt bool, do func(r *row)) *row {
 	return r
 }
 
-// judge looks at what holds in every phase.
+// judge checks what must hold in every phase.
 func (f *fleet) judge(r *row, hurt bool, mistakes []string) {
 	f.faults(r.Phase, mistakes)
-	// Where this machine does not give the API server its time, requests wait for longer than
-	// it lets them. Were there too many of them for its queues, it would be a fault. The two are
-	// not counted at the same moment.
+	// If this machine gives the API server too little CPU, requests wait longer than it allows.
+	// More 429s than that would mean that its queues overflow, which is an error. The two numbers
+	// are not counted at the same moment.
 	if busy := float64(r.Asked.Busy); !hurt && busy > r.TimedOut+max(10, r.TimedOut/100) {
 		f.fault(r.Phase, "%.0f answers are 429 (%v), of which %.0f had waited for too long", busy, r.Asked.Throttled, r.TimedOut)
 	}
@@ -325,7 +325,7 @@ func (f *fleet) judge(r *row, hurt bool, mistakes []string) {
 	}
 }
 
-// quiet wants that a phase wrote nothing but Leases.
+// quiet checks that a phase wrote only Leases.
 func (f *fleet) quiet(r *row) {
 	for k, c := range r.Written.Kinds {
 		switch kind(k) {
@@ -345,8 +345,8 @@ func (f *fleet) quiet(r *row) {
 	}
 }
 
-// until waits until something holds, and fails the run where that takes too long for this
-// machine. It looks twice a second: a look costs agents their time.
+// until waits until ok returns true, and fails the run if that takes too long for this machine. It
+// polls twice a second, because a poll takes CPU from the agents.
 func (f *fleet) until(what string, within time.Duration, ok func() (bool, string)) time.Duration {
 	f.Helper()
 	tick := time.NewTicker(500 * time.Millisecond)
@@ -385,7 +385,7 @@ func (f *fleet) settled() time.Duration {
 	})
 }
 
-// complete compares what the API server has with what agents were given.
+// complete compares the API server's objects with what agents were given.
 func (f *fleet) complete(phase string) {
 	f.Helper()
 	want := map[string]map[string]string{}
@@ -413,7 +413,7 @@ func (f *fleet) complete(phase string) {
 	}
 }
 
-// phases are what can be run, by name.
+// phases returns the possible phases by name.
 func phases() map[string]func(*fleet) {
 	return map[string]func(*fleet){
 		"watches": (*fleet).watches, "start": (*fleet).start, "idle": (*fleet).idle, "storm": (*fleet).storm, "unfair": (*fleet).unfairly,
@@ -422,7 +422,7 @@ func phases() map[string]func(*fleet) {
 	}
 }
 
-// parsePhases reads a list of names.
+// parsePhases parses a list of names.
 func parsePhases(tb testing.TB, text string) (all []func(*fleet)) {
 	tb.Helper()
 	for name := range strings.SplitSeq(text, ",") {

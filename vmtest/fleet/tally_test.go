@@ -20,7 +20,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// kind is a kind of object that is written.
+// kind is a kind of object in etcd.
 type kind int
 
 const (
@@ -29,7 +29,7 @@ const (
 	kindLease
 	kindDiagnosis
 	kindPolicy
-	kindServers // Leases of the election, and what API servers write for themselves
+	kindServers // Leases of the leader election, and objects of API servers
 	kindOther
 	kinds
 )
@@ -38,7 +38,7 @@ func (k kind) String() string {
 	return [kinds]string{"Nodes", "Events", "Leases", "Diagnoses", "policies", "servers' own", "other"}[k]
 }
 
-// kindOf reports what kind an object is by its key in etcd.
+// kindOf returns an object's kind from its key in etcd.
 func kindOf(key string) kind {
 	for prefix, k := range map[string]kind{
 		"/registry/minions/": kindNode, "/registry/events/": kindEvent, "/registry/peerserverleases/": kindServers, "/registry/masterleases/": kindServers,
@@ -59,13 +59,13 @@ func kindOf(key string) kind {
 	}
 }
 
-// counts are the writes of one kind.
+// counts are the writes of one kind of object.
 type counts struct {
 	Writes int
 	Bytes  int64 // of keys and values
-	Peak   int   // the most in a second
+	Peak   int   // maximum per second
 	second int64
-	now    int // in that second
+	now    int // writes in that second
 }
 
 func (c *counts) add(bytes int, at time.Time) {
@@ -78,32 +78,32 @@ func (c *counts) add(bytes int, at time.Time) {
 	c.Peak = max(c.Peak, c.now)
 }
 
-// written is what etcd took in a phase.
+// written holds the writes in etcd during a phase.
 type written struct {
 	Kinds    [kinds]counts
-	Repeated [kinds]int     // writes of Nodes and Diagnoses that changed nothing but times
+	Repeated [kinds]int     // writes of Nodes and Diagnoses that changed only times
 	Spoken   int            // conditions that the controller set to Unknown
 	Others   map[string]int // keys of kindOther, without the object's name
-	Changed  map[string]int // fields of Diagnoses' status, those that a write changed together
+	Changed  map[string]int // fields of Diagnoses' status, grouped as written together
 }
 
 func newWritten() written { return written{Others: map[string]int{}, Changed: map[string]int{}} }
 
-// tally counts what etcd takes. It is safe for concurrent use.
+// tally counts writes in etcd. It is safe for concurrent use.
 type tally struct {
 	mu      sync.Mutex
 	seed    maphash.Seed
 	now     written
-	meaning map[string]uint64                     // of Nodes and Diagnoses, by key
-	moved   map[kind]time.Time                    // when one of a kind was last given another meaning
+	meaning map[string]uint64                     // hashes of Nodes and Diagnoses without times, by key
+	moved   map[kind]time.Time                    // when an object of a kind last changed in more than times
 	phases  map[string]string                     // of Diagnoses, by key
-	waits   map[string]string                     // for what each waits: the reason of its last remediation
-	nodes   map[string]string                     // of each
-	status  map[string]map[string]json.RawMessage // of each, as it was written last
+	waits   map[string]string                     // what each waits for: the reason of its last remediation
+	nodes   map[string]string                     // node of each Diagnosis
+	status  map[string]map[string]json.RawMessage // last written status of each
 	created int                                   // Diagnoses
 	repairs map[string]int                        // how often each node was cordoned
 	budget  *apitest.BudgetWatch                  // of policyBudget
-	known   map[string]bool                       // Diagnoses that ended has returned, by key
+	known   map[string]bool                       // Diagnoses already returned by ended, by key
 	damaged []string
 }
 
@@ -114,7 +114,7 @@ func newTally() *tally {
 	}
 }
 
-// next returns what was counted since it was called last.
+// next returns the counts since the last call.
 func (t *tally) next() written {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -157,7 +157,8 @@ func (t *tally) note(c kubetest.Change, at time.Time) {
 // maxReported bounds a list of mistakes.
 const maxReported = 20
 
-// says notes what an object means, and counts where that is as before. The lock is held.
+// says records an object's meaning, and counts the write as repeated if it has not changed. The
+// caller must hold mu.
 func (t *tally) says(k kind, key string, meaning any, at time.Time) error {
 	text, err := json.Marshal(meaning)
 	if err != nil {
@@ -223,7 +224,7 @@ func (t *tally) diagnosis(c kubetest.Change, at time.Time) error {
 	return t.says(kindDiagnosis, c.Key, &d, at)
 }
 
-// changed names the fields that two objects do not have alike.
+// changed returns the names of the fields that differ between two objects.
 func changed(was, is map[string]json.RawMessage) string {
 	var names []string
 	for name, value := range is {
@@ -251,8 +252,8 @@ func (t *tally) policy(c kubetest.Change) error {
 	return nil
 }
 
-// most returns the most nodes that were under repair at once, and how many were at all; twice
-// are those that were cordoned more than once.
+// most returns the maximum number of nodes under repair at once, and how many were repaired at all;
+// twice lists the nodes that were cordoned more than once.
 func (t *tally) most() (most, ever int, twice []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -264,8 +265,7 @@ func (t *tally) most() (most, ever int, twice []string) {
 	return t.budget.MostAll, t.budget.Ever.Len(), twice
 }
 
-// diagnoses returns how many were created, how many there are in each phase, and how many wait
-// for what.
+// diagnoses returns how many were created, how many are in each phase, and how many wait for what.
 func (t *tally) diagnoses() (created int, phases, waits map[string]int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -281,7 +281,7 @@ func (t *tally) diagnoses() (created int, phases, waits map[string]int) {
 	return t.created, phases, waits
 }
 
-// ended returns the nodes of Diagnoses that have succeeded, each once.
+// ended returns the nodes of succeeded Diagnoses, each once.
 func (t *tally) ended() (nodes []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -294,15 +294,15 @@ func (t *tally) ended() (nodes []string) {
 	return nodes
 }
 
-// lastMoved returns when an object of a kind was last given another meaning; an Event: was
-// last written.
+// lastMoved returns when an object of a kind last changed in more than times; for Events, when one
+// was last written.
 func (t *tally) lastMoved(k kind) time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.moved[k]
 }
 
-// count returns how many writes of a kind the phase has had so far.
+// count returns the number of writes of a kind in the current phase.
 func (t *tally) count(k kind) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

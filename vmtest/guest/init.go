@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Main is the machine's first process. It never returns: it ends with the
-// machine switched off.
+// Main is the machine's first process. It never returns, but powers off the machine at the end.
 func Main() {
 	verdict := serve()
 	if err := report(verdict); err != nil {
@@ -22,13 +21,13 @@ func Main() {
 	}
 	unix.Sync()
 	err := unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
-	// Without a way to switch off, a reset ends the machine as well.
+	// If the machine can't power off, a reset ends it too.
 	fmt.Fprintf(os.Stderr, "vmrun: power off: %v\n", err)
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
 	select {}
 }
 
-// serve does all that the plan says.
+// serve carries out the plan.
 func serve() Verdict {
 	if err := mountAll(); err != nil {
 		return Verdict{Error: err.Error()}
@@ -60,7 +59,7 @@ func serve() Verdict {
 	return run(plan)
 }
 
-// run runs the program to its end. Orphans that it leaves are reaped on the way.
+// run runs the program to completion and reaps its orphans.
 func run(plan Plan) Verdict {
 	out, err := openPort(Output)
 	if err != nil {
@@ -103,7 +102,7 @@ func report(v Verdict) error {
 	return json.NewEncoder(port).Encode(v)
 }
 
-// openPort opens a serial port that passes bytes on as they are.
+// openPort opens a serial port in raw mode.
 func openPort(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|unix.O_NOCTTY, 0)
 	if err != nil {

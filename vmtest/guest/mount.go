@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountAll mounts what every Linux system has. What a kernel is built without is
-// missing here as it is there.
+// mountAll mounts the usual filesystems of a Linux system, except those that the kernel does not
+// support.
 func mountAll() error {
 	for _, m := range []struct{ fsType, dir, options string }{
 		{"proc", "/proc", ""},
@@ -29,7 +29,7 @@ func mountAll() error {
 			return err
 		}
 	}
-	// Not a mount: what is packed may lie below it.
+	// Not a mount, which would hide files packed below it.
 	if err := os.MkdirAll("/tmp", 0o755); err != nil {
 		return err
 	}
@@ -41,16 +41,15 @@ func mount(fsType, dir, options string) error {
 		return fmt.Errorf("mount %s: %w", fsType, err)
 	}
 	err := unix.Mount(fsType, dir, fsType, 0, options)
-	if err != nil && !errors.Is(err, unix.EBUSY) { // the kernel may have mounted devtmpfs
+	if err != nil && !errors.Is(err, unix.EBUSY) { // EBUSY: the kernel may have mounted devtmpfs itself
 		return fmt.Errorf("mount %s at %s: %w", fsType, dir, err)
 	}
 	return nil
 }
 
-// mountCgroup lays out the control groups: "v2" one hierarchy with every
-// controller on; "v1" as systemd's hybrid layout, the memory controller and
-// some others in hierarchies of their own. A controller that the kernel does not
-// give to v1 leaves its folder empty.
+// mountCgroup mounts the cgroup hierarchies: for "v2" one hierarchy with all controllers enabled;
+// for "v1" systemd's hybrid layout, with the memory controller and some others in separate
+// hierarchies. The folder of a controller that the kernel does not offer for v1 stays empty.
 func mountCgroup(version string) error {
 	const root = "/sys/fs/cgroup"
 	switch version {

@@ -1,6 +1,6 @@
-// Package guest is the inside of a test machine: its first process, which mounts
-// what a Linux system has, loads modules, runs one program and reports to the host
-// how it ended. It knows nothing of what it runs.
+// Package guest runs inside a test machine, as its first process: it mounts the usual filesystems,
+// loads modules, runs one program and reports to the host how it ended. It does not depend on the
+// program.
 package guest
 
 import (
@@ -9,26 +9,26 @@ import (
 	"os"
 )
 
-// Where things are in the machine.
+// Paths in the machine.
 const (
-	InitPath = "/vmrun"       // the first process: its name shows tests where they run
+	InitPath = "/vmrun"       // the first process; tests recognise the machine by this file
 	PlanPath = "/vmrun.json"  // the Plan
 	Output   = "/dev/ttyS1"   // the program's standard output and error
 	Report   = "/dev/ttyS2"   // the Verdict, one line of JSON
-	Console  = "/dev/console" // the kernel's, and this package's own complaints
+	Console  = "/dev/console" // messages of the kernel and errors of this package
 )
 
-// Cgroup hierarchies a machine can have.
+// The cgroup versions of machines.
 const (
-	CgroupV1 = "v1" // memory and others each in a hierarchy of their own
+	CgroupV1 = "v1" // memory and some other controllers in separate hierarchies
 	CgroupV2 = "v2" // one hierarchy
 )
 
-// Plan is what the first process does. The host writes it.
+// Plan describes what the first process does. The host writes it.
 type Plan struct {
-	Modules []string `json:"modules,omitempty"` // to load before the program starts: arguments of modprobe
+	Modules []string `json:"modules,omitempty"` // arguments of modprobe, run before the program starts
 	Cgroup  string   `json:"cgroup"`            // CgroupV1 or CgroupV2
-	Args    []string `json:"args,omitempty"`    // the program and its arguments; none: end at once, with 0
+	Args    []string `json:"args,omitempty"`    // the program and its arguments; if empty, end at once with 0
 	Env     []string `json:"env,omitempty"`
 	Dir     string   `json:"dir,omitempty"`
 }
@@ -36,8 +36,8 @@ type Plan struct {
 // Verdict is how the program ended.
 type Verdict struct {
 	Exit   int    `json:"exit"`             // its exit code
-	Signal int    `json:"signal,omitempty"` // that ended it; then Exit is 0
-	Error  string `json:"error,omitempty"`  // it was not started at all
+	Signal int    `json:"signal,omitempty"` // the signal that ended it; Exit is then 0
+	Error  string `json:"error,omitempty"`  // set if it could not be started
 }
 
 func readPlan() (Plan, error) {

@@ -20,12 +20,12 @@ import (
 	"github.com/kernosis/kernosis/deploy/kustomize"
 )
 
-// asContainer is the variable that has this program run kernosis, with its arguments, in
-// the agent's container of the hardened profile.
+// asContainer is the environment variable that makes this program run kernosis, with its arguments,
+// in the agent's container of the hardened profile.
 const asContainer = "KERNOSIS_TEST_CONTAINER"
 
-// runContainer runs kernosis in a container in place of this process. What the pod says is
-// done as kubelet and containerd do it.
+// runContainer replaces this process by kernosis in a container, set up from the pod as kubelet and
+// containerd do it.
 func runContainer(args []string) error {
 	pod, err := hardenedPod()
 	if err != nil {
@@ -53,15 +53,15 @@ func runContainer(args []string) error {
 	if err != nil {
 		return err
 	}
-	// The machine's root is its initial file system, of which there is no pivot.
+	// The machine's root is its initramfs, which pivot_root does not support.
 	argv := []string{"runc", "--root", "/run/runc", "run", "--no-pivot", "--bundle", bundle, "agent-" + strconv.Itoa(os.Getpid())}
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, asContainer+"=") })
 	return syscall.Exec(runc, argv, env) //nolint:gosec // the test's own program
 }
 
-// sealedCopy returns the path of a copy in memory of a program, which nobody can change.
-// runc makes one of itself at its start, but not where it lies on a tmpfs, as the machine's
-// root is: seals of files there confuse its look at whether it is the copy.
+// sealedCopy returns the path of a sealed in-memory copy of a program. runc normally creates such a
+// copy of itself at its start, but not if it is on a tmpfs like the machine's root: files there can
+// have seals, which runc mistakes for those of the copy.
 func sealedCopy(program string) (path string, err error) {
 	from, err := exec.LookPath(program)
 	if err != nil {
@@ -75,15 +75,15 @@ func sealedCopy(program string) (path string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := unix.Write(fd, text); err != nil { // all: it is memory
+	if _, err := unix.Write(fd, text); err != nil { // memory: never a short write
 		return "", err
 	}
 	_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE)
 	return fmt.Sprintf("/proc/self/fd/%d", fd), err
 }
 
-// hardenedPod returns the agent's pod as the chart renders it for the hardened profile, from
-// the overlay of kustomize, which a test of deploy/chart compares with the chart.
+// hardenedPod returns the agent's pod as the chart renders it for the hardened profile, taken from
+// the kustomize overlay, which a test of deploy/chart compares with the chart.
 func hardenedPod() (*corev1.PodSpec, error) {
 	text, err := kustomize.Files.ReadFile("hardened/kustomization.yaml")
 	if err != nil {
@@ -110,7 +110,7 @@ func hardenedPod() (*corev1.PodSpec, error) {
 	return nil, errors.New("the overlay has no DaemonSet with one container")
 }
 
-// seccompProfile is what testdata/seccomp.json has: the profile that containerd makes for
+// seccompProfile is the content of testdata/seccomp.json: the profile that containerd generates for
 // a container with these capabilities.
 type seccompProfile struct {
 	Capabilities []corev1.Capability
@@ -125,7 +125,7 @@ func readSeccomp() (p seccompProfile, err error) {
 	return p, json.Unmarshal(text, &p)
 }
 
-// specOf returns the configuration of an OCI runtime for the pod's container.
+// specOf returns an OCI runtime configuration for the pod's container.
 func specOf(pod *corev1.PodSpec, bundle string, args []string) (map[string]any, error) {
 	c := pod.Containers[0]
 	ctx := c.SecurityContext
@@ -144,7 +144,7 @@ func specOf(pod *corev1.PodSpec, bundle string, args []string) (map[string]any, 
 	if err != nil {
 		return nil, err
 	}
-	// A container without privileges has a cgroup namespace of its own with cgroup v2.
+	// On cgroup v2 an unprivileged container gets its own cgroup namespace.
 	namespaces := []map[string]any{{"type": "mount"}, {"type": "ipc"}, {"type": "cgroup"}}
 	if !pod.HostPID {
 		namespaces = append(namespaces, map[string]any{"type": "pid"})
@@ -182,11 +182,11 @@ func specOf(pod *corev1.PodSpec, bundle string, args []string) (map[string]any, 
 	}, nil
 }
 
-// agentUID is of the agent's pod.
+// agentUID is the UID of the agent's pod.
 const agentUID = "11111111-2222-4333-8444-555555555555"
 
-// mountsOf returns what each container has, and the pod's volumes but for its ConfigMap:
-// the tests' settings are in the state folder.
+// mountsOf returns the default mounts of containers and those of the pod's volumes except its
+// ConfigMap: the tests' settings are in the state folder.
 func mountsOf(pod *corev1.PodSpec, bundle string) ([]map[string]any, error) {
 	program, err := filepath.Abs("../../bin/kernosis")
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package hardened_test runs the agent in a virtual machine as a container of the chart's
-// hardened profile, in a real runc, beside faults of other pods. A node's kernel with cgroup
-// v2 gives such a container a cgroup namespace of its own.
+// Package hardened_test runs the agent in a virtual machine in a real runc container of the chart's
+// hardened profile, together with faults of other pods. On a kernel with cgroup v2 such a container
+// has its own cgroup namespace.
 package hardened_test
 
 import (
@@ -31,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asContainer) != "" {
-		fmt.Fprintln(os.Stderr, runContainer(os.Args[1:])) // it does not return else
+		fmt.Fprintln(os.Stderr, runContainer(os.Args[1:])) // returns only on failure
 		os.Exit(70)
 	}
 	if inject.RunChild(os.Args) {
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The profile of system calls is what the runtime makes for these capabilities.
+// The seccomp profile matches the one that the runtime generates for these capabilities.
 func TestSeccompIsForTheChartsCapabilities(t *testing.T) {
 	pod, err := hardenedPod()
 	if err != nil {
@@ -55,8 +55,7 @@ func TestSeccompIsForTheChartsCapabilities(t *testing.T) {
 	}
 }
 
-// inMachine skips a test that is not in a machine of vmrun's, where it would break the
-// host's.
+// inMachine skips a test unless it runs in a machine of vmrun: on a host it would break things.
 func inMachine(t *testing.T) {
 	t.Helper()
 	comm, err := os.ReadFile("/proc/1/comm")
@@ -70,7 +69,7 @@ func inMachine(t *testing.T) {
 
 func TestHardened(t *testing.T) {
 	inMachine(t)
-	// As systemd has it: what is mounted later is propagated to containers.
+	// Like systemd, so that later mounts propagate to containers.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -91,8 +90,8 @@ func TestHardened(t *testing.T) {
 	}
 }
 
-// start starts the agent with the chart's arguments, as far as they are about its node, and
-// with a target, for which the programs of connections stay attached.
+// start starts the agent with those of the chart's arguments that concern its node, and with a
+// target, so that the connection programs stay attached.
 func start(t *testing.T) *agenttest.Agent {
 	t.Helper()
 	self, err := os.Executable()
@@ -101,7 +100,7 @@ func start(t *testing.T) *agenttest.Agent {
 	}
 	a := agenttest.New(t, self, append(nodeArgs(t), "--target", idleTarget, "--hung-task-after", "2s")...)
 	a.Env = []string{asContainer + "=1"}
-	// The chart has them at the same paths on the node and in the container.
+	// In the chart these paths are the same on the node and in the container.
 	a.State, a.Targets, a.Pins = "/var/lib/kernosis", "/run/kernosis/targets.d", bpf.DefaultPinRoot
 	if err := os.MkdirAll(a.Targets, 0o755); err != nil {
 		t.Fatal(err)
@@ -115,7 +114,7 @@ func start(t *testing.T) *agenttest.Agent {
 // idleTarget has no route and no prober.
 const idleTarget = "192.0.2.1:9"
 
-// nodeArgs returns what "kernosis run" takes of the container's arguments as well.
+// nodeArgs returns those of the container's arguments that "kernosis run" accepts too.
 func nodeArgs(t *testing.T) (args []string) {
 	t.Helper()
 	pod, err := hardenedPod()
@@ -142,7 +141,7 @@ func watched(t *testing.T, a *agenttest.Agent, netns uint32, at netip.AddrPort) 
 	})
 }
 
-// features is what "kernosis features" has found.
+// features is the output of "kernosis features".
 type features struct {
 	Programs []bpf.VariantReport
 	Lacks    []struct{ Part, Reason, Lacks string }
@@ -162,8 +161,8 @@ func featuresOf(t *testing.T, cmd *exec.Cmd) (f features) {
 	return f
 }
 
-// rights: the container lacks what docs/capabilities.md and docs/install.md list, and each
-// program that attaches on the machine attaches in it.
+// rights checks that the container lacks exactly what docs/capabilities.md and docs/install.md
+// list, and that each program that attaches on the machine also attaches in the container.
 func rights(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -194,10 +193,11 @@ func rights(t *testing.T) {
 	}
 }
 
-// kmsgRight is what the reader of the kernel's log lacks: the container has the device, and may not open it.
+// kmsgRight is what the reader of the kernel log lacks: the container has the device but may not
+// open it.
 const kmsgRight = "the right to read /dev/kmsg"
 
-// node is a machine with the agent, and with two pods' networks.
+// node is a machine with the agent and the networks of two pods.
 type node struct {
 	agent          *agenttest.Agent
 	prober, target *netlab.Net
@@ -206,7 +206,7 @@ type node struct {
 func (n *node) conditions(t *testing.T) {
 	entries := n.agent.WaitIn(t, "conditions", time.Minute, func(entries []journal.Entry) bool {
 		return agenttest.Condition(entries, "KernosisDegraded").Status == problem.True &&
-			agenttest.Condition(entries, "KernelDeadlock").Status == problem.Unknown && // the log is one of its sources
+			agenttest.Condition(entries, "KernelDeadlock").Status == problem.Unknown && // the kernel log is one of its sources
 			agenttest.Condition(entries, "FrequentOOMKilling").Status == problem.False
 	})
 	c := agenttest.Condition(entries, "KernosisDegraded")
@@ -217,7 +217,7 @@ func (n *node) conditions(t *testing.T) {
 	}
 }
 
-// fires waits for an event of a kind for which of holds, and until a rule fires on its
+// fires waits for an event of a kind for which of returns true, and until a rule fires for its
 // subject.
 func (n *node) fires(t *testing.T, kind event.Kind, rule string, of func(*event.Event) bool) *event.Event {
 	t.Helper()
@@ -237,7 +237,7 @@ func (n *node) fires(t *testing.T, kind event.Kind, rule string, of func(*event.
 	return found
 }
 
-// over waits for an event of a kind for which of holds.
+// over waits for an event of a kind for which of returns true.
 func (n *node) over(t *testing.T, kind event.Kind, of func(*event.Event) bool) {
 	t.Helper()
 	n.agent.WaitIn(t, string(kind), time.Minute, func(entries []journal.Entry) bool {
@@ -245,7 +245,7 @@ func (n *node) over(t *testing.T, kind event.Kind, of func(*event.Event) bool) {
 	})
 }
 
-// probe has a probe of a target fail, and returns what was reported of it.
+// probe makes a probe of a target fail and returns the event.
 func (n *node) probe(t *testing.T, name string, port uint16, rule string) *event.Event {
 	t.Helper()
 	at := netip.AddrPortFrom(netip.MustParseAddr("10.97.31.2"), port)
@@ -265,7 +265,7 @@ func of(target string) func(*event.Event) bool {
 	return func(ev *event.Event) bool { return ev.SockFail.Target == target }
 }
 
-// recovers has a probe succeed.
+// recovers makes a probe succeed.
 func (n *node) recovers(t *testing.T, name string, port uint16) {
 	t.Helper()
 	if err := n.prober.Probe(fmt.Sprintf("10.97.31.2:%d", port), await.Within(10*time.Second), "ping"); err != nil {
@@ -283,7 +283,7 @@ func (n *node) refused(t *testing.T) {
 	n.recovers(t, "refused", 81)
 }
 
-// queueFull: without CAP_SYS_ADMIN nobody can look at the listener.
+// queueFull checks the verdict without CAP_SYS_ADMIN, which inspecting the listener requires.
 func (n *node) queueFull(t *testing.T) {
 	l := n.target.Listen("10.97.31.2:82", 0)
 	queued := n.prober.Dial("10.97.31.2:82")
@@ -303,10 +303,10 @@ func (n *node) queueFull(t *testing.T) {
 
 func second(_ int, err error) error { return err }
 
-// policy: what a policy of the control group refuses is seen by programs on the root of the
-// control groups alone. On the agent's own group, which it has as its root, they see nothing.
-// Without CAP_SYS_ADMIN nobody can look at the routes of a pod, which would exclude that
-// there is none.
+// policy checks a connection rejected by a cgroup program. Only programs on the root of the cgroup
+// hierarchy detect that; the agent's programs are on its own group, which it sees as its root.
+// Without CAP_SYS_ADMIN the agent can't inspect the routes of a pod either, which would rule out a
+// missing route.
 func (n *node) policy(t *testing.T) {
 	n.target.Serve("10.97.31.2:83", netlab.Echo)
 	undo := netlab.Forbid(t, "/sys/fs/cgroup", netip.MustParseAddr("10.97.31.2"))
@@ -318,10 +318,10 @@ func (n *node) policy(t *testing.T) {
 	n.recovers(t, "policy", 83)
 }
 
-// podUID is of the pods that faults are in.
+// podUID is the UID of the pods with faults.
 const podUID = "0b0d1c2e-3f4a-4b5c-8d6e-7f8091a2b3c4"
 
-// inPod fails the test unless the event is of the pod's container, whose control group has
+// inPod fails the test unless the event is attributed to the pod's container with the cgroup in
 // this folder.
 func inPod(t *testing.T, ev *event.Event, group string) {
 	t.Helper()
@@ -357,7 +357,7 @@ func (n *node) hungTask(t *testing.T) {
 	is := func(ev *event.Event) bool { return ev.Task.PID == uint32(hang.Waiter.TID) }
 	ev := n.fires(t, event.HungTask, "task-hung", is)
 	inPod(t, ev, group)
-	// Names of functions take CAP_SYSLOG.
+	// Resolving function names requires CAP_SYSLOG.
 	if d := ev.HungTask; ev.Task.Comm != hang.Waiter.Comm || d.Wait != "lock" || !strings.Contains(strings.Join(d.Stack, "\n"), "ksys_write+") {
 		t.Errorf("%s: %+v", ev.Task, d)
 	}
@@ -379,7 +379,7 @@ func (n *node) diskError(t *testing.T) {
 	})
 	name, dir := d.Device()
 	var found *event.Event
-	// Mounts are looked up some 200 ms late.
+	// The agent learns of mounts about 200 ms later.
 	await.UntilShown(t, "an error of "+name+" with its mount point", time.Minute, func() (bool, string) {
 		sector, _, err := d.Fail()
 		if err != nil {

@@ -1,4 +1,4 @@
-// Package hungfile makes files hang, as on a disk that does not answer. Only tests may import it.
+// Package hungfile makes files hang, as on a disk that does not respond. Only tests may import it.
 package hungfile
 
 import (
@@ -15,21 +15,22 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kernellock"
 )
 
-// Files are some that hang.
+// Files are files that hang when they are opened.
 type Files struct {
 	tb      testing.TB
-	waiting *os.File // has an event for each open that waits
+	waiting *os.File // receives an event for each open that waits
 	release func()
 }
 
-// Hold has each open of the files, or of folders and the files in them, wait in the kernel until
-// Release, at the latest until the end of the test. It skips the test where that is not possible.
+// Hold makes each open of the given files, or of the given folders and the files in them, wait in
+// the kernel until Release, or until the end of the test. It skips the test if that is not
+// possible.
 func Hold(tb testing.TB, paths ...string) *Files {
 	tb.Helper()
 	if os.Geteuid() != 0 {
 		tb.Skip("needs root to hold up who opens a file")
 	}
-	kernellock.HoldFor(tb) // who waits is a hung task for the tests of others
+	kernellock.HoldFor(tb) // the waiting task is a hung task for the tests of others
 	fd, err := unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC|unix.FAN_NONBLOCK, unix.O_RDONLY|unix.O_CLOEXEC)
 	if err != nil {
 		tb.Skipf("no fanotify here: %v", err)
@@ -45,10 +46,10 @@ func Hold(tb testing.TB, paths ...string) *Files {
 	return f
 }
 
-// Wait returns once an open waits that no Wait has returned for.
+// Wait waits for a blocked open that no earlier Wait has returned for.
 func (f *Files) Wait() {
 	f.tb.Helper()
-	event := make([]byte, unix.FAN_EVENT_METADATA_LEN) // with room for one
+	event := make([]byte, unix.FAN_EVENT_METADATA_LEN) // room for one event only
 	err := f.waiting.SetReadDeadline(time.Now().Add(await.Within(20 * time.Second)))
 	if err == nil {
 		_, err = f.waiting.Read(event)
@@ -63,5 +64,5 @@ func (f *Files) Wait() {
 	_ = unix.Close(int(m.Fd))
 }
 
-// Release has the opens go on.
+// Release lets the blocked opens continue.
 func (f *Files) Release() { f.release() }

@@ -12,39 +12,39 @@ import (
 	"strings"
 )
 
-// archive is a Debian mirror, seen through a private apt.
+// archive is a Debian mirror, accessed through a private apt.
 type archive struct {
 	dir     string // the cache's folder for apt's state
 	mirror  string
-	trusted bool     // don't verify signatures: tests have none to make
-	lock    *os.File // on the cache
+	trusted bool     // skip the verification of signatures: tests can't create any
+	lock    *os.File // the cache's lock
 }
 
-// suite is one of an archive's, with a state of its own: the newest version of a
-// package is that of this suite.
+// suite is a suite of an archive. It has its own apt state, so that the newest version of a package
+// is the suite's.
 type suite struct {
 	archive
 	name string
-	arch string // Debian's name of the machines' architecture
+	arch string // Debian's name of the machine architecture
 }
 
 // record is a package in a suite's index.
 type record struct {
 	name, version string
-	file          string // its base name in the archive
+	file          string // base name of its file in the archive
 	size          int64  // bytes of that file
-	installed     int64  // bytes that it unpacks to
+	installed     int64  // size when unpacked, in bytes
 	sha256        string // of the file, lower-case hexadecimal
 	parts         []string
 }
 
-// packageCache is what saves apt from reading the whole index, for a second, at
-// each call. Its 50 MB go when the calls are done.
+// packageCache is the cache that saves apt from parsing the whole index, for a second, in each
+// call. Its 50 MB are removed after the last call.
 const packageCache = "pkgcache.bin"
 
 func (s suite) path(name string) string { return filepath.Join(s.dir, s.name+"-"+s.arch, name) }
 
-// setUp makes the folders and files of the private apt.
+// setUp creates the folders and files of the private apt.
 func (s suite) setUp(ctx context.Context) error {
 	for _, dir := range []string{"lists/partial", "archives/partial"} {
 		if err := os.MkdirAll(s.path(dir), 0o755); err != nil {
@@ -64,7 +64,7 @@ func (s suite) setUp(ctx context.Context) error {
 		"status":       "", // no package is installed
 		"apt.conf":     config,
 	} {
-		// A proxy may have a password.
+		// Not readable by others: the configuration of a proxy may contain a password.
 		if err := os.WriteFile(s.path(name), []byte(content), 0o600); err != nil {
 			return err
 		}
@@ -72,9 +72,8 @@ func (s suite) setUp(ctx context.Context) error {
 	return nil
 }
 
-// config returns a configuration for apt that replaces the machine's, whose hooks
-// would run and whose additional indexes would be fetched. How to reach mirrors
-// is taken over.
+// config returns a configuration for apt that replaces the machine's, to avoid its hooks and its
+// additional indexes. It keeps the settings for reaching mirrors.
 func (s suite) config(ctx context.Context) (string, error) {
 	out, err := command{name: "apt-config", args: []string{"dump", "Acquire"}}.run(ctx)
 	if err != nil {
@@ -91,7 +90,7 @@ func (s suite) config(ctx context.Context) (string, error) {
 	return strings.Join(lines, "\n") + "\n", nil
 }
 
-// apt runs one of apt's programs on the private state, in a folder.
+// apt runs a program of apt on the private state, with dir as working directory.
 func (s suite) apt(ctx context.Context, dir, program string, args ...string) ([]byte, error) {
 	options := []string{
 		"-q",
@@ -105,7 +104,7 @@ func (s suite) apt(ctx context.Context, dir, program string, args ...string) ([]
 		"-o", "Dir::Cache::srcpkgcache=",
 		"-o", "APT::Architecture=" + s.arch,
 		"-o", "APT::Architectures=" + s.arch,
-		"-o", "APT::Sandbox::User=", // the cache is the caller's own, closed to others
+		"-o", "APT::Sandbox::User=", // no sandbox user: the cache belongs to the caller and is closed to others
 		"-o", "Acquire::Languages=none",
 		"-o", "Acquire::GzipIndexes=true",
 	}
@@ -115,13 +114,13 @@ func (s suite) apt(ctx context.Context, dir, program string, args ...string) ([]
 	}.run(ctx)
 }
 
-// update fetches the suite's index where it has changed.
+// update fetches the suite's index if it has changed.
 func (s suite) update(ctx context.Context) error {
 	_, err := s.apt(ctx, "", "apt-get", "-o", "APT::Update::Error-Mode=any", "update")
 	return s.explain(err)
 }
 
-// explain makes a mirror's failure one that says what to do.
+// explain adds to a mirror's failure what to do about it.
 func (s suite) explain(err error) error {
 	if _, ok := errors.AsType[*commandError](err); !ok {
 		return err
@@ -133,8 +132,8 @@ func (s suite) explain(err error) error {
 	}
 }
 
-// download fetches a package's file to path. It is done in a folder of its own:
-// apt has its own idea of the file's name.
+// download fetches a package's file to path. It uses a temporary folder because apt chooses the
+// file's name.
 func (s suite) download(ctx context.Context, r record, path string) (err error) {
 	dir := path + ".part"
 	if err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755)); err != nil {
@@ -151,8 +150,7 @@ func (s suite) download(ctx context.Context, r record, path string) (err error) 
 	return os.Rename(deb, path)
 }
 
-// resolve returns the packages that the kernel of a package consists of, sorted
-// by name.
+// resolve returns the packages that make up the kernel of a package, sorted by name.
 func (s suite) resolve(ctx context.Context, pkg string) ([]record, error) {
 	var found []record
 	seen := map[string]bool{pkg: true}
@@ -178,10 +176,10 @@ func (s suite) resolve(ctx context.Context, pkg string) ([]record, error) {
 	return found, nil
 }
 
-// show reads packages' records, each name or name=version, from the index.
+// show returns the index records of packages, each given as name or name=version.
 func (s suite) show(ctx context.Context, names []string) ([]record, error) {
 	out, err := s.apt(ctx, "", "apt-cache", append([]string{"--no-all-versions", "show"}, names...)...)
-	// It complains of some that it does not find, and is silent of others.
+	// apt reports only some of the missing packages.
 	if err != nil && !complains(err, "No packages found") && !complains(err, "was not found") {
 		return nil, err
 	}

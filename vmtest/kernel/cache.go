@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sweep removes what killed fetches left of images. The caller holds the lock.
+// sweep removes unfinished images of killed fetches. The caller must hold the lock.
 func sweep(cacheDir string) error {
 	entries, err := os.ReadDir(imagesDir(cacheDir))
 	if err != nil {
@@ -25,9 +25,9 @@ func sweep(cacheDir string) error {
 	return errors.Join(errs...)
 }
 
-// replace puts an unfinished image in the place of kernel name's. Between the two
-// renames there is none: a process that is killed right there leaves a kernel
-// that has to be fetched again, never a mixed one.
+// replace replaces the image of kernel name by an unfinished one. Between the two renames there is
+// no image: a process killed at that point leaves a kernel that must be fetched again, but never a
+// mixed one.
 func replace(cacheDir, tmp, name string) error {
 	final := filepath.Join(imagesDir(cacheDir), name)
 	old := tmp + ".old"
@@ -40,8 +40,7 @@ func replace(cacheDir, tmp, name string) error {
 	return os.RemoveAll(old)
 }
 
-// checkSpace returns a *SetupError where a folder's filesystem has less than
-// need bytes for us.
+// checkSpace returns a *SetupError if the folder's filesystem has less than need bytes available.
 func checkSpace(dir string, need int64) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/kernosis/kernosis/collector/process"
 )
 
-// programs are what this package runs, and the Debian package each is in.
+// programs returns the programs that this package runs, with their Debian packages.
 func programs() map[string]string {
 	return map[string]string{
 		"apt-get": "apt", "apt-cache": "apt", "apt-config": "apt",
@@ -26,8 +26,8 @@ func programs() map[string]string {
 	}
 }
 
-// FindProgram returns a program's path. Those of an administrator are found also
-// where a user's PATH has no sbin.
+// FindProgram returns a program's path. It also finds programs in sbin if that is not in the user's
+// PATH.
 func FindProgram(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err == nil {
@@ -42,8 +42,7 @@ func FindProgram(name string) (string, error) {
 	return "", &SetupError{What: name + " is missing", Do: "install the package " + pkg + ", or run make vmtest-setup", Err: err}
 }
 
-// findPrograms returns a *SetupError that names every program of this package that the
-// machine lacks.
+// findPrograms returns a *SetupError that names all programs of this package that are missing.
 func findPrograms() error {
 	var missing, packages []string
 	var first error
@@ -64,18 +63,18 @@ func findPrograms() error {
 	}
 }
 
-// command is a program to run to its end.
+// command is a program to run to completion.
 type command struct {
 	name  string
 	args  []string
 	dir   string
-	env   []string // besides the caller's
+	env   []string // in addition to the caller's
 	stdin *os.File
-	keep  []*os.File // handed down: a lock that must outlive us while the program does
+	keep  []*os.File // passed to the program: a lock that must stay held while the program runs, even if we die
 }
 
-// run returns what the program printed. Its error holds what it complained of;
-// a cancelled context ends it with all its children.
+// run returns the program's output. Its error contains the program's error output. A cancelled
+// context kills the program and all its children.
 func (c command) run(ctx context.Context) ([]byte, error) {
 	path, err := FindProgram(c.name)
 	if err != nil {
@@ -87,13 +86,13 @@ func (c command) run(ctx context.Context) ([]byte, error) {
 	cmd.Env = append(cmd.Env, c.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second // for pipes that a child of it still holds
+	cmd.WaitDelay = time.Second // for pipes that its children still hold
 	if c.stdin != nil {
 		cmd.Stdin = c.stdin
 	}
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint
-	// It ends with us also where nothing cancels the context: where we are killed.
+	// The program must also end when this process is killed, which cancels no context.
 	err = process.StartTied(cmd)
 	if err == nil {
 		err = cmd.Wait()
@@ -107,10 +106,10 @@ func (c command) run(ctx context.Context) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// commandError is a program that ended with an error.
+// commandError reports a program that failed.
 type commandError struct {
 	name      string
-	complaint string // its standard error output
+	complaint string // its standard error
 	err       error
 }
 
@@ -123,7 +122,7 @@ func (e *commandError) Error() string {
 
 func (e *commandError) Unwrap() error { return e.err }
 
-// complains reports whether err is a program's that said so.
+// complains reports whether err is a commandError whose error output contains the text.
 func complains(err error, text string) bool {
 	ce, ok := errors.AsType[*commandError](err)
 	return ok && strings.Contains(ce.complaint, text)

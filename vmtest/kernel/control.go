@@ -11,17 +11,16 @@ import (
 // of a few KiB.
 const maxControlLine = 1 << 20
 
-// parseControl parses stanzas of "Field: value" separated by empty lines: the
-// form of apt's sources and indexes. Field names are lower case in the result;
-// the lines of a value are joined by newlines, without their indentation; lines
-// that begin with "#" are comments.
+// parseControl parses stanzas of "Field: value" separated by empty lines, the format of apt's
+// sources and indexes. It returns field names in lower case; continuation lines are joined by
+// newlines, without their indentation. Lines that start with "#" are comments.
 func parseControl(r io.Reader) ([]map[string]string, error) {
 	var (
 		stanzas []map[string]string
 		current map[string]string
 		field   string
 	)
-	const space = " \t\r" // not all that Unicode has: it would end stanzas
+	const space = " \t\r" // not all of Unicode's white space, which would end stanzas
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxControlLine)
 	for lines.Scan() {
@@ -51,19 +50,18 @@ func parseControl(r io.Reader) ([]map[string]string, error) {
 	return stanzas, lines.Err()
 }
 
-// kernelPart is the name of a package that holds a piece of one kernel. Until
-// Debian 13 linux-image-RELEASE is all of it. Later it only depends on
-// linux-binary-RELEASE (vmlinuz), linux-modules-RELEASE and linux-base-RELEASE
-// (configuration, lists of what is built in). Packages without a release, such as
-// linux-base, are not part of a kernel.
+// kernelPart matches the name of a package that contains a part of one kernel. Up to Debian 13
+// linux-image-RELEASE is the whole kernel. Later it only depends on linux-binary-RELEASE (vmlinuz),
+// linux-modules-RELEASE and linux-base-RELEASE (configuration, lists of built-in modules). Packages
+// without a release, such as linux-base, are not part of a kernel.
 var kernelPart = regexp.MustCompile(`^linux-(image|binary|modules|base)-[0-9]`)
 
-// dependency is "name (= version)", without the version where none is demanded
-// exactly: the pieces of one kernel are.
+// dependency matches "name (= version)". It captures the version only if an exact one is required,
+// as between the parts of one kernel.
 var dependency = regexp.MustCompile(`^\s*([a-z0-9][a-z0-9.+-]+)(?::[a-z0-9]+)?(?:\s*\(\s*=\s*([^)\s]+)\s*\))?`)
 
-// kernelParts returns those dependencies that are pieces of a kernel, in the
-// form of apt's arguments: name or name=version.
+// kernelParts returns the dependencies that are parts of a kernel, as arguments for apt: name or
+// name=version.
 func kernelParts(depends string) []string {
 	var parts []string
 	for _, clause := range strings.FieldsFunc(depends, func(r rune) bool { return r == ',' || r == '|' }) {

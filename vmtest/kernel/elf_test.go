@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// module returns a kernel module with nothing in it but what depmod reads: the
-// symbols that it exports, those that it needs from others, and its modinfo
-// ("softdep=pre: crc32c").
+// module returns a kernel module that contains only what depmod reads: the symbols that it exports,
+// those that it imports, and its modinfo ("softdep=pre: crc32c").
 func module(name string, exports, needs []string, info ...string) string {
 	type section struct {
 		name    string
@@ -64,6 +63,6 @@ func module(name string, exports, needs []string, info ...string) string {
 
 func put(b *bytes.Buffer, v any) {
 	if err := binary.Write(b, binary.LittleEndian, v); err != nil {
-		panic(err) // a buffer takes all
+		panic(err) // a buffer accepts everything
 	}
 }

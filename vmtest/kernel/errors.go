@@ -2,18 +2,18 @@ package kernel
 
 import "errors"
 
-// ErrNotFetched means that the cache holds no such kernel.
+// ErrNotFetched means that the cache does not contain the kernel.
 var ErrNotFetched = errors.New("not fetched")
 
-// fetchCommand is what a user runs to fill the cache.
+// fetchCommand is the command that fills the cache.
 const fetchCommand = "make vmtest-kernels"
 
-// SetupError is what this machine lacks, and what its user can do about it. No
-// test has run: it is neither a failure nor a success.
+// SetupError reports what this machine lacks, and how to fix it. No test has run, so it is neither
+// a failure nor a success.
 type SetupError struct {
-	What string // is wrong
-	Do   string // to mend it; may be empty
-	Err  error  // the cause, part of What where it says more; may be nil
+	What string // what is wrong
+	Do   string // how to fix it; may be empty
+	Err  error  // the cause, included in What if it adds anything; may be nil
 }
 
 func (e *SetupError) Error() string {

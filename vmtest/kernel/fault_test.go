@@ -17,7 +17,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// mirrorOfChild makes the test binary fetch from that mirror, into cacheOfChild.
+// mirrorOfChild makes the test binary fetch from that mirror into cacheOfChild.
 const (
 	mirrorOfChild = "KERNEL_TEST_MIRROR"
 	cacheOfChild  = "KERNEL_TEST_CACHE"
@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// wrap puts a script of a program's name before the real one in PATH. $real is
-// the real one's path.
+// wrap puts a script with the name of a program before the real one in PATH. $real is the path of
+// the real one.
 func wrap(t *testing.T, name, script string) {
 	t.Helper()
 	path, err := FindProgram(name)
@@ -50,8 +50,7 @@ func wrap(t *testing.T, name, script string) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// TestFetchKilled kills a fetch, as the kernel's OOM killer would, at each of its
-// steps.
+// TestFetchKilled kills a fetch at each of its steps, as the OOM killer would.
 func TestFetchKilled(t *testing.T) {
 	testall.Only(t)
 	for name, script := range map[string]string{
@@ -94,7 +93,7 @@ func TestFetchKilled(t *testing.T) {
 	}
 }
 
-// TestFetchComparesSums has an apt that accepts anything.
+// TestFetchComparesSums uses an apt that accepts anything.
 func TestFetchComparesSums(t *testing.T) {
 	const accept = `case "$*" in *" download "*) echo >>%s; [ $(wc -l <%[1]s) -gt %d ] || { echo corrupt >x.deb; exit 0; };; esac; exec $real "$@"`
 	for _, test := range []struct {
@@ -138,7 +137,7 @@ func TestFetchComparesSums(t *testing.T) {
 func TestFetchWithoutPrograms(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	err := findPrograms()
-	// A machine's sbin is searched without PATH too: the kmod programs may be there.
+	// sbin is searched even if it is not in PATH: the kmod programs may be there.
 	wantSetupError(t, err, "missing programs: apt-cache, apt-config, apt-get, ", "dpkg-deb", "install apt, dpkg")
 
 	cacheDir := filepath.Join(t.TempDir(), "cache")
@@ -150,8 +149,8 @@ func TestFetchWithoutPrograms(t *testing.T) {
 	}
 }
 
-// TestFetchOnFullDisk fills a disk before the fetch, and while it unpacks: a
-// package's own idea of its size is 0 here.
+// TestFetchOnFullDisk fills a disk before the fetch, and while it unpacks: the packages here
+// declare a size of 0.
 func TestFetchOnFullDisk(t *testing.T) {
 	testall.Only(t)
 	if os.Getuid() != 0 {
@@ -162,7 +161,7 @@ func TestFetchOnFullDisk(t *testing.T) {
 	packages[1].files["lib/modules/6.1.0-50-amd64/kernel/zeros"] = strings.Repeat("\x00", indexSpace+16<<20)
 	r.publish("stable", packages...)
 	for name, test := range map[string]struct {
-		size int64 // of the filesystem
+		size int64 // size of the filesystem
 		want string
 	}{
 		"before":          {16 << 20, "free 112 MiB there, or set " + cacheEnv},
@@ -188,7 +187,7 @@ func TestFetchOnFullDisk(t *testing.T) {
 	}
 }
 
-// TestFetchVerifiesSignature has an archive that nobody signed.
+// TestFetchVerifiesSignature uses an unsigned archive.
 func TestFetchVerifiesSignature(t *testing.T) {
 	r := newRepository(t)
 	r.publish("stable", kernelPackages("6.1.0-50-amd64", "6.1.176-1")...)
@@ -209,9 +208,8 @@ func TestFetchIntoReadOnlyFolder(t *testing.T) {
 	wantSetupError(t, err, file, "set "+cacheEnv)
 }
 
-// TestFetchHasAptOfItsOwn has the machine's apt configured with a hook, which
-// must not run (as those in /etc/apt, if any), and with the way to its mirror,
-// which is to be taken over.
+// TestFetchHasAptOfItsOwn configures the machine's apt with a hook, which must not run (nor those
+// in /etc/apt, if any), and with settings for reaching its mirror, which must be used.
 func TestFetchHasAptOfItsOwn(t *testing.T) {
 	r := newRepository(t)
 	r.publish("stable", kernelPackages("6.1.0-50-amd64", "6.1.176-1")...)

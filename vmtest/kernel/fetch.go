@@ -14,8 +14,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/lockfile"
 )
 
-// indexSpace is room for a suite's index: 11 MB as it comes in, twice as much as
-// it is kept, once more while the old one is there, and apt's cache of it.
+// indexSpace is the space needed for a suite's index: 11 MB compressed, twice as much unpacked,
+// once more while the old one still exists, and apt's cache of it.
 const indexSpace = 128 << 20
 
 // fetcher fetches kernels from one mirror.
@@ -26,13 +26,12 @@ type fetcher struct {
 	logf     func(format string, args ...any)
 }
 
-// Fetch brings a kernel of the cache up to date with its suite: the image is
-// fetched where there is none, where the suite has another version and where the
-// one in the cache is corrupt. logf gets what takes time, a line a call.
+// Fetch brings a cached kernel up to date with its suite: it fetches the image if the cache has
+// none, if the suite has another version, or if the cached one is corrupt. It logs slow steps
+// through logf, one line per call.
 //
-// Where the mirror can't be reached, an image that is there is good enough. A
-// *SetupError says what this machine lacks. A fetch that is killed leaves nothing
-// that is taken for an image.
+// If the mirror is unreachable, Fetch returns the cached image, if any. A *SetupError says what
+// this machine lacks. A killed fetch leaves nothing that could be mistaken for an image.
 func Fetch(ctx context.Context, k Kernel, cacheDir string, logf func(format string, args ...any)) (Image, error) {
 	mirror, err := findMirror("/etc/apt")
 	if err != nil {
@@ -63,17 +62,17 @@ func (f fetcher) fetch(ctx context.Context, k Kernel) (Image, error) {
 		return Image{}, err
 	}
 	image, err := f.update(ctx, k, lock)
-	// Others fill the disk as well.
+	// Other processes use the disk too, so it may fill up despite the check.
 	if complains(err, "No space left on device") || complains(err, "enough free space") || errors.Is(err, unix.ENOSPC) {
 		return Image{}, noSpace(f.cacheDir, "some space", err)
 	}
 	return image, err
 }
 
-// update is fetch under the cache's lock.
+// update is fetch with the cache's lock held.
 func (f fetcher) update(ctx context.Context, k Kernel, lock *os.File) (Image, error) {
-	// What is there and of use, if anything: an image that another row of the
-	// same name made is not.
+	// The usable cached image, if any. An image made from another row of the same name is not
+	// usable.
 	have, err := readManifest(f.cacheDir, k.Name)
 	var image Image
 	if err == nil && have.Suite == k.Suite && have.Package == k.Package {
@@ -90,7 +89,7 @@ func (f fetcher) update(ctx context.Context, k Kernel, lock *os.File) (Image, er
 	if err := s.setUp(ctx); err != nil {
 		return Image{}, err
 	}
-	defer func() { _ = os.Remove(s.path(packageCache)) }() // or apt made none
+	defer func() { _ = os.Remove(s.path(packageCache)) }() // an error means that apt created none
 	if err := s.update(ctx); err != nil {
 		if image.Name != "" && ctx.Err() == nil {
 			f.logf("%s: keeping %s: %v", k.Name, image.Version, err)
@@ -112,7 +111,7 @@ func (f fetcher) update(ctx context.Context, k Kernel, lock *os.File) (Image, er
 	return f.install(ctx, k, s, records)
 }
 
-// imagePart returns the package of a kernel that is named after its release.
+// imagePart returns the package that is named after a kernel's release.
 func imagePart(records []record) (r record, release string) {
 	for _, r := range records {
 		if release, ok := strings.CutPrefix(r.name, "linux-image-"); ok {
@@ -122,8 +121,7 @@ func imagePart(records []record) (r record, release string) {
 	return record{}, ""
 }
 
-// checkRelease returns an error where a suite no longer has the kernel that
-// kernels.txt promises.
+// checkRelease returns an error if a suite no longer contains the kernel that kernels.txt promises.
 func checkRelease(k Kernel, records []record) error {
 	switch _, release := imagePart(records); {
 	case release == "":
@@ -140,14 +138,14 @@ func checkRelease(k Kernel, records []record) error {
 	}
 }
 
-// madeOf reports whether the image is made of these packages.
+// madeOf reports whether the image was made from exactly these packages.
 func (m manifest) madeOf(records []record) bool {
 	return slices.EqualFunc(m.Packages, records, func(p manifestPackage, r record) bool {
 		return p.Name == r.name && p.Version == r.version && p.SHA256 == r.sha256
 	})
 }
 
-// install downloads and unpacks.
+// install downloads and unpacks an image.
 func (f fetcher) install(ctx context.Context, k Kernel, s suite, records []record) (Image, error) {
 	var download, unpacked int64
 	for _, r := range records {
@@ -156,7 +154,7 @@ func (f fetcher) install(ctx context.Context, k Kernel, s suite, records []recor
 			download += r.size
 		}
 	}
-	// depmod's indexes are a few per cent of the modules.
+	// depmod's indexes are a few per cent of the modules' size.
 	if err := checkSpace(f.cacheDir, download+unpacked+unpacked/10); err != nil {
 		return Image{}, err
 	}
@@ -183,8 +181,8 @@ func (f fetcher) install(ctx context.Context, k Kernel, s suite, records []recor
 	if err := replace(f.cacheDir, tmp, k.Name); err != nil {
 		return Image{}, err
 	}
-	// The image is all that is wanted: packages, also those of broken fetches,
-	// would be as much again.
+	// Only the image is needed: the packages, including those of broken fetches, would take as much
+	// space again.
 	if err := os.RemoveAll(f.debsDir()); err != nil {
 		return Image{}, err
 	}
@@ -193,9 +191,8 @@ func (f fetcher) install(ctx context.Context, k Kernel, s suite, records []recor
 
 func (f fetcher) debsDir() string { return filepath.Join(f.cacheDir, "debs") }
 
-// download returns the path of a package that is what the index says. One that a
-// broken fetch left is used where it is sound. One that is not is fetched again,
-// once.
+// download returns the path of a package file that matches the index. It reuses a valid file of an
+// earlier broken fetch, and fetches an invalid one again, once.
 func (f fetcher) download(ctx context.Context, s suite, r record) (string, error) {
 	path := filepath.Join(f.debsDir(), r.file)
 	err := checkSum(path, r.sha256)

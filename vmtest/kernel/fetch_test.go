@@ -15,7 +15,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/lockfile"
 )
 
-// testFetcher is a fetcher from a repository, and what it logged.
+// testFetcher is a fetcher from a repository, with its log.
 type testFetcher struct {
 	fetcher
 	mu  sync.Mutex
@@ -46,7 +46,7 @@ func (f *testFetcher) must(t *testing.T, k Kernel) Image {
 	return image
 }
 
-// reported returns how many lines of the log have the text in them.
+// reported returns how many lines of the log contain the text.
 func (f *testFetcher) reported(text string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -154,8 +154,8 @@ func TestFetchReplacesOlder(t *testing.T) {
 	}
 }
 
-// TestFetchPinned has a suite with two versions of a kernel: a meta package that
-// demands the older one gets it.
+// TestFetchPinned publishes two versions of a kernel: a meta package that requires the older one
+// gets it.
 func TestFetchPinned(t *testing.T) {
 	r := newRepository(t)
 	f := r.fetcher()
@@ -164,7 +164,7 @@ func TestFetchPinned(t *testing.T) {
 	if image := f.must(t, stable); image.Version != "6.1.176-1" || read(t, image.Vmlinuz) != "vmlinuz of 6.1.176-1" {
 		t.Errorf("version is %s", image.Version)
 	}
-	// Named itself, it is the newest.
+	// By its own name, the newest version is fetched.
 	if image := f.must(t, Kernel{Name: "6.1", Suite: "stable", Package: "linux-image-" + release}); image.Version != "6.1.177-1" {
 		t.Errorf("version is %s", image.Version)
 	}
@@ -249,7 +249,7 @@ func TestFetchRefusesCorruptCachedPackage(t *testing.T) {
 	}
 }
 
-// TestFetchKeepsPackages has a sound package of a broken fetch used again.
+// TestFetchKeepsPackages checks that a valid package of a broken fetch is reused.
 func TestFetchKeepsPackages(t *testing.T) {
 	r := newRepository(t)
 	f := r.fetcher()
@@ -309,7 +309,7 @@ func TestFetchErrors(t *testing.T) {
 	})
 }
 
-// TestFetchTwiceAtOnce has one fetch wait for the other and find its work done.
+// TestFetchTwiceAtOnce checks that a fetch waits for a concurrent one and uses its result.
 func TestFetchTwiceAtOnce(t *testing.T) {
 	r := newRepository(t)
 	r.publish("stable", splitPackages("6.1.0-50-amd64", "6.1.176-1")...)

@@ -19,9 +19,9 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// TestShippedPatternsAreOfSomeKernel: a kernel of the matrix contains a format string that prints
-// a line which each shipped pattern matches. A pattern whose words no kernel has any more is
-// dead; testdata/kernellines.yaml says why, where it is not.
+// TestShippedPatternsAreOfSomeKernel requires that each shipped pattern matches a line that a
+// format string in some kernel of the matrix prints. A pattern whose words are in no kernel is
+// dead, unless testdata/kernellines.yaml says why it is not.
 func TestShippedPatternsAreOfSomeKernel(t *testing.T) {
 	testall.Only(t)
 	data, err := os.ReadFile("../../detector/testdata/kernellines.yaml")
@@ -70,7 +70,7 @@ func TestShippedPatternsAreOfSomeKernel(t *testing.T) {
 	}
 }
 
-// formats are those of the kernels that were fetched.
+// formats returns the format strings of the fetched kernels.
 func formats(t *testing.T, lines []string) *lint.Formats {
 	t.Helper()
 	dir, err := kernel.CacheDir()
@@ -85,7 +85,8 @@ func formats(t *testing.T, lines []string) *lint.Formats {
 	var missing []string
 	for _, k := range matrix {
 		if _, err := os.Stat(filepath.Join(dir, "kernels", k.Name, "manifest.json")); err != nil {
-			// The oldest, and the one with the most drivers: the others are between them.
+			// The oldest one and the one with the most drivers are required: the others are in
+			// between.
 			if k.Name == "5.10" || k.Name == "newest-generic" {
 				missing = append(missing, k.Name)
 			}
@@ -120,7 +121,7 @@ func formats(t *testing.T, lines []string) *lint.Formats {
 	return f
 }
 
-// ruleTests are the lines of the shipped rules' tests.
+// ruleTests returns the lines in the shipped rules' tests.
 func ruleTests(t *testing.T) (out []string) {
 	t.Helper()
 	names, err := fs.Glob(rules.FS, "klog-*_test.yaml")

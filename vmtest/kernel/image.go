@@ -14,10 +14,10 @@ import (
 	"strings"
 )
 
-// cacheEnv overrides the folder that kernels are kept in.
+// cacheEnv names the environment variable that overrides the folder of the kernels.
 const cacheEnv = "KERNOSIS_VMTEST_CACHE"
 
-// CacheDir returns the folder that kernels are kept in. It need not exist.
+// CacheDir returns the folder of the kernels. It may not exist yet.
 func CacheDir() (string, error) {
 	if dir := os.Getenv(cacheEnv); dir != "" {
 		return filepath.Abs(dir)
@@ -35,26 +35,26 @@ type Image struct {
 	Release    string // as uname -r prints it
 	Vmlinuz    string // path of the kernel, for QEMU's -kernel
 	Config     string // path of the configuration it was built with
-	ModulesDir string // path of its lib/modules/RELEASE, with the indexes of depmod
-	Package    string // that it was fetched by
+	ModulesDir string // path of lib/modules/RELEASE, with depmod's indexes
+	Package    string // the package it was fetched by
 	Version    string // of the package that holds the kernel
-	Root       string // path of programs for its architecture; "": this machine's own will do
+	Root       string // path of programs for its architecture; empty if this machine's own can be used
 }
 
-// Arch is the image's architecture, AMD64 or ARM64.
+// Arch returns the image's architecture, AMD64 or ARM64.
 func (i Image) Arch() string { return archOf(i.Package) }
 
-// manifest is an image's manifest.json: what it was made of.
+// manifest is the content of an image's manifest.json: what the image was made from.
 type manifest struct {
 	Name    string `json:"name"`
 	Suite   string `json:"suite"`
 	Package string `json:"package"`
 	Version string `json:"version"`
 	Release string `json:"release"`
-	// SHA256 of files of the image, hexadecimal.
+	// SHA256 hashes of the image's files, hexadecimal.
 	Vmlinuz string `json:"vmlinuz_sha256"`
 	Config  string `json:"config_sha256"`
-	// What was unpacked.
+	// The unpacked packages.
 	Packages []manifestPackage `json:"packages"`
 }
 
@@ -64,27 +64,26 @@ type manifestPackage struct {
 	SHA256  string `json:"sha256"`
 }
 
-// Names in an image's folder. Modules are below lib/modules, and usr/lib is the
-// same folder: programs of kmod look in one or the other.
+// Names in an image's folder. Modules are below lib/modules; usr/lib links to lib, because programs
+// of kmod use one or the other.
 const (
 	vmlinuzFile  = "vmlinuz"
 	configFile   = "config"
 	manifestFile = "manifest.json"
 )
 
-// imagesDir is the folder of all images, each in one of its kernel's name.
-// Unfinished ones have names that begin with unfinished, which no kernel has.
+// imagesDir returns the folder of all images, each in a folder named after its kernel. Names of
+// unfinished ones start with unfinished, which no kernel's name does.
 func imagesDir(cacheDir string) string { return filepath.Join(cacheDir, "kernels") }
 
 const unfinished = "_"
 
-// Open returns a kernel of the cache: the one of that name, or where there is
-// none, the one that it is the number of: with "7.2" the newest kernel as long as
-// that is a 7.2, with "7.2-generic" its generic flavour.
+// Open returns the cached kernel of that name. If there is none, the name may be a release number:
+// "7.2" is the newest kernel if that is a 7.2, and "7.2-generic" its generic flavour.
 //
-// The kernel is verified against what was fetched, 15 MB of reading. A *SetupError
-// says what is wrong and what to do; it wraps ErrNotFetched where the cache has
-// no such kernel.
+// Open verifies the kernel against what was fetched, which reads 15 MB. If that fails, a
+// *SetupError says what is wrong and what to do; it wraps ErrNotFetched if the cache has no such
+// kernel.
 func Open(cacheDir, name string) (Image, error) {
 	if validName.MatchString(name) {
 		m, err := readManifest(cacheDir, name)
@@ -102,7 +101,7 @@ func Open(cacheDir, name string) (Image, error) {
 	return m.verify(cacheDir)
 }
 
-// findRelease returns the image that a name is the number of.
+// findRelease returns the image whose release number is name.
 func findRelease(cacheDir, name string) (manifest, error) {
 	entries, err := os.ReadDir(imagesDir(cacheDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -114,7 +113,7 @@ func findRelease(cacheDir, name string) (manifest, error) {
 	for _, e := range entries {
 		m, err := readManifest(cacheDir, e.Name())
 		if err != nil {
-			continue // unfinished, or it says so when it is asked for by name
+			continue // unfinished, or an error that is reported when it is opened by name
 		}
 		names = append(names, m.Name)
 		_, v, _ := strings.Cut(m.Name, "-")
@@ -157,7 +156,7 @@ func corrupt(name string, err error) error {
 	return &SetupError{What: fmt.Sprintf("kernel %s is corrupt: %v", name, err), Do: "fetch it again: " + fetchCommand, Err: err}
 }
 
-// verify returns the image of a manifest where it is what the manifest says.
+// verify returns the image of a manifest if its files match it.
 func (m manifest) verify(cacheDir string) (Image, error) {
 	dir := filepath.Join(imagesDir(cacheDir), m.Name)
 	i := Image{
@@ -180,7 +179,7 @@ func (m manifest) verify(cacheDir string) (Image, error) {
 	return i, nil
 }
 
-// checkSum compares a file's SHA256 with the wanted one.
+// checkSum returns an error unless the file's SHA256 is the wanted one.
 func checkSum(path, want string) error {
 	sum, err := sum(path)
 	if err != nil {
@@ -205,7 +204,7 @@ func sum(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// sumError is a file that is not what it should be.
+// sumError reports a file with the wrong hash.
 type sumError struct{ path, want, found string }
 
 func (e *sumError) Error() string {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// fakeImage makes an image in a cache.
+// fakeImage creates an image in a cache.
 func fakeImage(t *testing.T, cacheDir, name, release string) {
 	t.Helper()
 	dir := filepath.Join(cacheDir, "kernels", name)
@@ -36,7 +36,7 @@ func TestOpen(t *testing.T) {
 	} {
 		fakeImage(t, cacheDir, name, release)
 	}
-	// What a killed fetch leaves.
+	// Left by a killed fetch.
 	fakeImage(t, cacheDir, "_6.12-1", "6.12.1-amd64")
 	for name, want := range map[string]string{
 		"5.10": "5.10", "5.10-generic": "5.10-generic", "newest": "newest", "rc": "rc",

@@ -10,20 +10,20 @@ import (
 	"strings"
 )
 
-// Kernel is a row of kernels.txt: where a kernel comes from.
+// Kernel is a row of kernels.txt: a kernel and where it comes from.
 type Kernel struct {
 	Name    string // LABEL or LABEL-VARIANT, such as 6.1, newest or 5.10-generic
-	Suite   string // of the Debian archive, such as bookworm
+	Suite   string // Debian suite, such as bookworm
 	Package string // linux-image-…, the kernel's own or one that depends on it
 }
 
-// The architectures that machines can have, as Go and Debian name them.
+// The architectures of machines, as Go and Debian name them.
 const (
 	AMD64 = "amd64"
 	ARM64 = "arm64"
 )
 
-// Arch is the kernel's architecture. It need not be this machine's: others are emulated.
+// Arch returns the kernel's architecture. If it is not this machine's, the machine is emulated.
 func (k Kernel) Arch() string { return archOf(k.Package) }
 
 func archOf(pkg string) string {
@@ -43,9 +43,8 @@ func ReadMatrix(path string) ([]Kernel, error) {
 	return ParseMatrix(path, f)
 }
 
-// ParseMatrix parses a kernels.txt: a kernel a line, its fields separated by
-// white space, "#" begins a comment. All errors are returned, joined; name is the
-// file's in them.
+// ParseMatrix parses a kernels.txt: one kernel per line, fields separated by white space, comments
+// after "#". It returns all errors, joined; name is the file name in them.
 func ParseMatrix(name string, r io.Reader) ([]Kernel, error) {
 	var (
 		kernels []Kernel
@@ -84,8 +83,8 @@ func ParseMatrix(name string, r io.Reader) ([]Kernel, error) {
 	return kernels, nil
 }
 
-// The fields go into paths and into apt's sources: they hold nothing that means
-// anything there.
+// The fields are used in paths and in apt's sources, so they must not contain characters that are
+// special there.
 var (
 	validName    = regexp.MustCompile(`^[a-z0-9][a-z0-9.]*(-[a-z0-9]+)?$`)
 	validSuite   = regexp.MustCompile(`^[a-z][a-z0-9.-]*$`)
@@ -108,7 +107,7 @@ func parseKernel(fields []string) (Kernel, error) {
 	return k, nil
 }
 
-// Find returns the kernel of that name. Its error lists the names there are.
+// Find returns the kernel of that name. Its error lists the existing names.
 func Find(kernels []Kernel, name string) (Kernel, error) {
 	names := make([]string, 0, len(kernels))
 	for _, k := range kernels {
@@ -120,12 +119,12 @@ func Find(kernels []Kernel, name string) (Kernel, error) {
 	return Kernel{}, fmt.Errorf("no kernel %q: there are %s", name, strings.Join(names, ", "))
 }
 
-// series is a label that says which kernel it is: 6.1, 7.2.13.
+// series matches a label that is a release number: 6.1, 7.2.13.
 var series = regexp.MustCompile(`^[0-9]+(\.[0-9]+)+$`)
 
-// matches reports whether a release is of the series that a label names: 6.1 is
-// 6.1.0-50-cloud-amd64 and not 6.12.1. A label without a number, such as newest,
-// is any.
+// matches reports whether a release belongs to the series of a label: 6.1 matches
+// 6.1.0-50-cloud-amd64 but not 6.12.1. A label without a number, such as newest, matches any
+// release.
 func matches(label, release string) bool {
 	if !series.MatchString(label) {
 		return true
@@ -134,7 +133,7 @@ func matches(label, release string) bool {
 	return ok && (rest == "" || rest[0] < '0' || rest[0] > '9')
 }
 
-// label is the first half of a kernel's name.
+// label returns the first part of a kernel's name.
 func label(name string) string {
 	l, _, _ := strings.Cut(name, "-")
 	return l

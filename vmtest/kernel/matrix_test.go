@@ -46,7 +46,7 @@ func TestParseMatrixErrors(t *testing.T) {
 	}
 }
 
-// TestMatrix reads the file as shipped.
+// TestMatrix reads the shipped file.
 func TestMatrix(t *testing.T) {
 	kernels, err := ReadMatrix("../kernels.txt")
 	if err != nil {
@@ -101,7 +101,7 @@ func FuzzParseMatrix(f *testing.F) {
 		if (err == nil) != (len(kernels) > 0) {
 			t.Fatalf("%d kernels, error %v", len(kernels), err)
 		}
-		// What was accepted reads the same once more, and finds itself.
+		// Accepted rows parse to the same rows again, and can be found by name.
 		var again strings.Builder
 		for _, k := range kernels {
 			if strings.ContainsAny(k.Name+k.Suite+k.Package, "/ \t\n[]\"'$=") || strings.HasPrefix(k.Name, unfinished) || strings.HasPrefix(k.Name, ".") {

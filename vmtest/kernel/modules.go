@@ -8,21 +8,19 @@ import (
 	"strings"
 )
 
-// Modules returns the files that the named modules need, relative to ModulesDir
-// and in the order to load them: what a module depends on stands before it, its
-// soft dependencies as well (a filesystem looks for a checksum by name at mount
-// time). Names are as for modprobe: "-" and "_" are equal, aliases are resolved.
-// What is built into the kernel has no file. missing are the names that the
-// kernel has in no form.
+// Modules returns the files of the named modules and their dependencies, relative to ModulesDir and
+// in load order, including soft dependencies (a filesystem looks up a checksum by name at mount
+// time). Names are as for modprobe: "-" and "_" are equal, aliases are resolved. A module that is
+// built into the kernel has no file. missing are the names that the kernel does not know.
 func (i Image) Modules(names []string) (files, missing []string, err error) {
-	// Without, modprobe finds no module, and no fault either.
+	// Without this index, modprobe finds no modules and reports no error.
 	if _, err := os.Stat(filepath.Join(i.ModulesDir, "modules.dep.bin")); err != nil {
 		return nil, nil, corrupt(i.Name, err)
 	}
 	root := strings.TrimSuffix(i.ModulesDir, filepath.Join("/lib/modules", i.Release))
 	seen := map[string]bool{}
 	for _, name := range names {
-		// The machine's own modprobe.d is not the kernel's.
+		// The host's modprobe.d does not apply to this kernel.
 		c := command{name: "modprobe", args: []string{"-C", "/dev/null", "-d", root, "-S", i.Release, "--show-depends", "--", name}}
 		out, err := c.run(context.Background())
 		if complains(err, "not found in directory") {
@@ -45,8 +43,8 @@ func (i Image) Modules(names []string) (files, missing []string, err error) {
 	return files, missing, nil
 }
 
-// parseDepends parses what modprobe --show-depends prints: "builtin NAME" or
-// "insmod …/modules/RELEASE/PATH OPTIONS" a line.
+// parseDepends parses the output of modprobe --show-depends: per line "builtin NAME" or "insmod
+// …/modules/RELEASE/PATH OPTIONS".
 func parseDepends(out, release string) ([]string, error) {
 	var files []string
 	for line := range strings.Lines(out) {

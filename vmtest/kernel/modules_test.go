@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// fakeModules makes a kernel's modules, indexed by the real depmod.
+// fakeModules creates a kernel's modules, indexed by the real depmod.
 func fakeModules(t *testing.T) Image {
 	t.Helper()
 	depmod, err := FindProgram("depmod")
@@ -20,7 +20,7 @@ func fakeModules(t *testing.T) Image {
 		t.Skip(err)
 	}
 	const release = "7.2.13+deb14-amd64"
-	// A name like that of modules' folders, and with a space.
+	// A path that looks like the folder of modules and contains a space.
 	root := filepath.Join(t.TempDir(), "modules/"+release+"/a cache")
 	dir := filepath.Join(root, "lib/modules", release)
 	for path, content := range map[string]string{
@@ -61,7 +61,7 @@ func TestModules(t *testing.T) {
 			if err != nil || !slices.Equal(missing, test.missing) {
 				t.Fatalf("missing %v, error %v, want %v", missing, err, test.missing)
 			}
-			if name == "soft" { // soft before hard ones, or after: both will do
+			if name == "soft" { // soft dependencies may come before or after hard ones
 				slices.Sort(files[:len(files)-1])
 				slices.Sort(test.files[:len(test.files)-1])
 			}

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// repository is a Debian archive in a folder, without a signature.
+// repository is an unsigned Debian archive in a folder.
 type repository struct {
 	t   *testing.T
 	dir string
@@ -32,8 +32,8 @@ type pkg struct {
 	files         map[string]string
 }
 
-// kernelPackages are those of a kernel as Debian had them until Debian 13: a
-// meta package and one with all files.
+// kernelPackages returns the packages of a kernel as in Debian up to 13: a meta package and one
+// with all files.
 func kernelPackages(release, version string) []pkg {
 	lib := "lib/modules/" + release
 	return []pkg{
@@ -46,7 +46,7 @@ func kernelPackages(release, version string) []pkg {
 	}
 }
 
-// splitPackages are those of a kernel as Debian has them since 7.x.
+// splitPackages returns the packages of a kernel as in Debian since 7.x.
 func splitPackages(release, version string) []pkg {
 	lib := "usr/lib/modules/" + release
 	on := func(parts ...string) string {
@@ -70,7 +70,7 @@ func splitPackages(release, version string) []pkg {
 	}
 }
 
-// publish makes packages the content of a suite.
+// publish replaces the content of a suite by packages.
 func (r *repository) publish(suite string, packages ...pkg) {
 	r.t.Helper()
 	var index strings.Builder
@@ -91,7 +91,7 @@ func (r *repository) publish(suite string, packages ...pkg) {
 		suite, suite, sha256.Sum256([]byte(index.String())), index.Len(), path))
 }
 
-// build makes the package's file and returns its path below the repository.
+// build creates the package's file and returns its path relative to the repository.
 func (r *repository) build(p pkg, control string) string {
 	r.t.Helper()
 	root := r.t.TempDir()

@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// mirrorEnv overrides the mirror of the machine's apt sources.
+// mirrorEnv names the environment variable that overrides the mirror from the machine's apt
+// sources.
 const mirrorEnv = "KERNOSIS_VMTEST_MIRROR"
 
-// keyring is what Debian's archive is signed with. Its package is
-// debian-archive-keyring.
+// keyring contains the keys of Debian's archive. It is in package debian-archive-keyring.
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-// source is one archive in apt's sources.
+// source is one entry in apt's sources.
 type source struct {
 	uri        string
 	suites     []string
@@ -27,9 +27,8 @@ type source struct {
 	signedBy   string
 }
 
-// debian reports whether the source is Debian's main archive, which is the only
-// one to hold all suites. Others use its suites' names as well, and some its
-// path, but not its key.
+// debian reports whether the source is Debian's main archive, the only one that contains all
+// suites. Other archives also use its suite names, and some its path, but not its key.
 func (s source) debian() bool {
 	switch {
 	case !strings.Contains(s.uri, ":/") || strings.HasPrefix(s.uri, "cdrom:"):
@@ -45,7 +44,7 @@ func (s source) debian() bool {
 	}
 }
 
-// findMirror returns the Debian mirror of the apt sources below etc.
+// findMirror returns the Debian mirror in the apt sources below etc.
 func findMirror(etc string) (string, error) {
 	if m := os.Getenv(mirrorEnv); m != "" {
 		if !strings.Contains(m, ":/") || strings.ContainsAny(m, " \t\r\n[]#\"") {
@@ -93,9 +92,9 @@ func readSources(path string) ([]source, error) {
 	return sources, nil
 }
 
-// parseSources parses a file of apt sources: stanzas where its name ends in
-// .sources, else lines. What apt itself would not accept is passed over: it is
-// not ours to judge, and must not hinder finding the one source that is wanted.
+// parseSources parses a file of apt sources: stanzas if its name ends in .sources, otherwise lines.
+// It skips what apt itself would reject, because that must not prevent finding the one source that
+// is needed.
 func parseSources(name string, r io.Reader) ([]source, error) {
 	if strings.HasSuffix(name, ".sources") {
 		return parseStanzas(r)
@@ -138,7 +137,7 @@ func parseSourceLine(line string) (source, bool) {
 	return s, true
 }
 
-// parseStanzas parses sources in the form of a control file.
+// parseStanzas parses sources in the deb822 format.
 func parseStanzas(r io.Reader) ([]source, error) {
 	stanzas, err := parseControl(r)
 	var sources []source

@@ -94,7 +94,7 @@ func FuzzParseSources(f *testing.F) {
 			t.Skip(err)
 		}
 		for _, s := range sources {
-			// It becomes a word of a line of apt's sources.
+			// The URI becomes one word of a line in apt's sources.
 			if len(strings.Fields(s.uri)) != 1 {
 				t.Fatalf("%q", s.uri)
 			}

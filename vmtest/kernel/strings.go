@@ -13,15 +13,15 @@ import (
 	"strings"
 )
 
-// stringsFile is where an image's strings are kept: to take them out again costs ten seconds and
+// stringsFile is the file that caches an image's strings: extracting them takes ten seconds and
 // more.
 const stringsFile = "strings"
 
-// minString is the length of a string that counts, as for strings(1) nearly.
+// minString is the minimum length of a string, similar to strings(1).
 const minString = 6
 
-// Strings returns the path of a file with the printable strings of the kernel and its modules,
-// one a line: its format strings are among them. It is made once, and gone with the image.
+// Strings returns the path of a file with the printable strings of the kernel and its modules, one
+// per line, including the format strings. The file is created once and removed with the image.
 func (i Image) Strings(ctx context.Context) (path string, err error) {
 	path = filepath.Join(filepath.Dir(i.Vmlinuz), stringsFile)
 	if _, err := os.Stat(path); err == nil {
@@ -64,7 +64,7 @@ func (i Image) writeStrings(ctx context.Context, out *bufio.Writer) error {
 	if err != nil {
 		return err
 	}
-	// A program for each of four thousand modules would take a minute.
+	// One process for each of four thousand modules would take a minute.
 	for chunk := range slices.Chunk(modules, 200) {
 		if data, err = contents(ctx, chunk); err != nil {
 			return err
@@ -75,7 +75,7 @@ func (i Image) writeStrings(ctx context.Context, out *bufio.Writer) error {
 }
 
 // payload returns the compressed kernel of an x86 boot image (Documentation/arch/x86/boot.rst:
-// setup_sects, payload_offset, payload_length); other images as they are.
+// setup_sects, payload_offset, payload_length). It returns other images unchanged.
 func payload(image []byte) []byte {
 	if len(image) < 0x250 || string(image[0x202:0x206]) != "HdrS" {
 		return image
@@ -92,7 +92,8 @@ func payload(image []byte) []byte {
 	return image[from:to]
 }
 
-// decompressors are programs by what their data begins with. lz4's is the legacy frame.
+// decompressors maps the first bytes of compressed data to the program that decompresses it. lz4's
+// are those of the legacy frame.
 func decompressors() map[string]string {
 	return map[string]string{"\x28\xb5\x2f\xfd": "zstd", "\xfd7zXZ\x00": "xz", "\x02\x21\x4c\x18": "lz4", "\x1f\x8b": "gzip"}
 }
@@ -115,7 +116,7 @@ func decompress(ctx context.Context, data []byte) ([]byte, error) {
 			return nil, err
 		}
 		out, err := command{name: program, args: []string{"-dc"}, stdin: f}.run(ctx)
-		// The kernel's payload has its size behind it, of which programs complain.
+		// The payload is followed by its size, about which the programs complain.
 		if len(out) == 0 && err != nil {
 			return nil, err
 		}
@@ -124,7 +125,8 @@ func decompress(ctx context.Context, data []byte) ([]byte, error) {
 	return data, nil
 }
 
-// contents returns modules one after the other, decompressed. They are all compressed alike.
+// contents returns the concatenated contents of modules, decompressed. All must use the same
+// compression.
 func contents(ctx context.Context, modules []string) ([]byte, error) {
 	program := map[string]string{".xz": "xz", ".zst": "zstd", ".gz": "gzip", ".ko": "cat"}[filepath.Ext(modules[0])]
 	args := []string{"-dc", "--"}
@@ -134,8 +136,9 @@ func contents(ctx context.Context, modules []string) ([]byte, error) {
 	return command{name: program, args: append(args, modules...)}.run(ctx)
 }
 
-// printable writes the strings in data that may be formats: those with a space or a conversion.
-// A format's newline ends a line of it; the level before it (KERN_SOH and a digit) does not count.
+// printable writes the strings in data that may be formats: those with a space or a conversion. A
+// newline in a format starts a new line of the output; the log level before the format (KERN_SOH
+// and a digit) is omitted.
 func printable(data []byte, out *bufio.Writer) {
 	for len(data) > 0 {
 		n := 0

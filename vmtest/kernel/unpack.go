@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// unpack makes an image of a kernel's packages, in a folder that has just been
-// made. Only what a machine needs stays: the kernel, its configuration, modules.
+// unpack creates an image from a kernel's packages in a new folder. It keeps only what a machine
+// needs: the kernel, its configuration and its modules.
 func unpack(ctx context.Context, k Kernel, records []record, debs []string, dir string, lock *os.File) error {
 	root := filepath.Join(dir, "unpacked")
 	for _, deb := range debs {
@@ -36,7 +36,7 @@ func unpack(ctx context.Context, k Kernel, records []record, debs []string, dir 
 	if err := os.Symlink("../lib", filepath.Join(dir, "usr/lib")); err != nil {
 		return err
 	}
-	// Debian's packages come without: installing them runs it.
+	// Debian's packages contain no module indexes: depmod runs at installation.
 	c := command{name: "depmod", args: []string{"-b", dir, m.Release}, keep: []*os.File{lock}}
 	if _, err := c.run(ctx); err != nil {
 		return err
@@ -48,8 +48,8 @@ func unpack(ctx context.Context, k Kernel, records []record, debs []string, dir 
 	return os.WriteFile(filepath.Join(dir, manifestFile), append(raw, '\n'), 0o644)
 }
 
-// arrange moves an image's files from where the packages have them, which has
-// changed between Debian's releases, and notes their sums.
+// arrange moves an image's files from their paths in the packages, which differ between Debian
+// releases, and records their hashes.
 func (m *manifest) arrange(root, dir string) error {
 	modules, err := only(root, "lib/modules/*", "usr/lib/modules/*")
 	if err != nil {
@@ -84,7 +84,7 @@ func (m *manifest) arrange(root, dir string) error {
 	return os.Rename(modules, filepath.Join(dir, "lib/modules", m.Release))
 }
 
-// only returns the one file below root that patterns match.
+// only returns the single file below root that matches the patterns.
 func only(root string, patterns ...string) (string, error) {
 	var found []string
 	for _, p := range patterns {

@@ -1,8 +1,8 @@
-// Package kernellock keeps tests that provoke or count faults of this machine's kernel from
-// running at the same time: an agent under test sees the faults of all. Other tests run beside
-// them. A package holds the kernel from its TestMain (Hold), or for some of its tests (HoldFor).
+// Package kernellock keeps tests that cause or count faults of this machine's kernel from running
+// at the same time, because an agent under test detects the faults of all of them. Other tests run
+// in parallel. A package takes the lock in its TestMain (Hold) or for some of its tests (HoldFor).
 //
-// It must not be imported by anything but tests.
+// Only tests may import it.
 package kernellock
 
 import (
@@ -17,13 +17,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// heldEnv is set for the children of a test binary, which may be the same binary again: their
-// parent has the kernel.
+// heldEnv is set for the children of a test binary, which may run the same binary: their parent
+// holds the lock.
 const heldEnv = "KERNELLOCK_HELD"
 
-// Hold waits until no other test process has the kernel, and takes it until this process
-// ends, for its children too. TestMain calls it. Without root it does nothing: no test then
-// reaches the kernel.
+// Hold waits for the lock and holds it until this process ends, on behalf of its children too.
+// TestMain calls it. Without root it does nothing, because no test can then cause faults.
 func Hold() {
 	if free() {
 		if _, err := take(); err != nil {
@@ -33,8 +32,8 @@ func Hold() {
 	}
 }
 
-// HoldFor is Hold until the end of a test. Tests of the same process share the kernel. A
-// parallel test calls it after t.Parallel, which may wait for all others of its package.
+// HoldFor holds the lock until the end of a test. Tests of the same process share it. A parallel
+// test must call it after t.Parallel, which may wait for all other tests of its package.
 func HoldFor(tb testing.TB) {
 	tb.Helper()
 	tests.Lock()
@@ -62,14 +61,14 @@ func HoldFor(tb testing.TB) {
 	})
 }
 
-// tests are those of this process that have the kernel by HoldFor.
+// tests counts the tests of this process that hold the lock through HoldFor.
 var tests struct { //nolint:gochecknoglobals // the kernel is one, for all of the process
 	sync.Mutex
 	running int
 	fd      int
 }
 
-// free reports whether this process must take the kernel: nobody above it has.
+// free reports whether this process must take the lock, because no parent process holds it.
 func free() bool { return os.Geteuid() == 0 && os.Getenv(heldEnv) == "" }
 
 func take() (fd int, err error) {
@@ -80,7 +79,7 @@ func take() (fd int, err error) {
 }
 
 func lock(path string) (int, error) {
-	// A bare descriptor: nothing closes it by chance, and no child has it.
+	// A bare descriptor: no finalizer closes it, and no child inherits it.
 	fd, err := unix.Open(path, unix.O_CREAT|unix.O_RDONLY|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return 0, &os.PathError{Op: "open", Path: path, Err: err}

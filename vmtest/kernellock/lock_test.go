@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A child of the process that holds it does not wait for it: it may be the same binary.
+// A child of the lock's holder does not wait: it may run the same binary.
 func TestHoldOfAChild(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: nobody else takes the lock")
@@ -45,7 +45,7 @@ func TestHoldOfAChild(t *testing.T) {
 	}
 }
 
-// Two tests of a process share it, and it is free for others behind the second's end.
+// Two tests of a process share the lock, and it is released after the second one.
 func TestHoldFor(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: nobody else takes the lock")
@@ -79,7 +79,7 @@ func TestHoldFor(t *testing.T) {
 	}
 }
 
-// One process holds it, and no longer than it lives.
+// Only one process at a time holds the lock, and only as long as it lives.
 func TestHold(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	cmd := exec.Command(os.Args[0])

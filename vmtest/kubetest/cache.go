@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// unfinished begins the names of folders that a build has not completed.
+	// unfinished is the prefix of folders of incomplete builds.
 	unfinished = "unfinished-"
 
-	// keepUnused is for how long a set stays that nobody runs: other branches of
-	// the checkout may have another version pinned.
+	// keepUnused is how long an unused set is kept: other branches of the checkout may pin another
+	// version.
 	keepUnused = 30 * 24 * time.Hour
 )
 
-// complete reports whether a folder has all programs of a set.
+// complete reports whether a folder contains all programs of a set.
 func complete(dir string, set set) bool {
 	for _, p := range set.all {
 		st, err := os.Stat(filepath.Join(dir, p.name))
@@ -32,18 +32,18 @@ func complete(dir string, set set) bool {
 	return true
 }
 
-// use reports whether the set is there, and notes when it was last used.
+// use reports whether the set exists, and records when it was last used.
 func (b *build) use() bool {
 	if !complete(b.dir, b.set) {
 		return false
 	}
 	now := time.Now()
-	_ = os.Chtimes(b.dir, now, now) // not so where another user has built it
+	_ = os.Chtimes(b.dir, now, now) // fails if another user has built it
 	return true
 }
 
-// sweep removes what killed builds left, and sets that are not used any more. The
-// caller holds the lock. What can't be removed stays; it is only space.
+// sweep removes the leftovers of killed builds and sets that are no longer used. The caller must
+// hold the lock. Errors are ignored: they only cost space.
 func (b *build) sweep(now time.Time) {
 	entries, err := os.ReadDir(b.cache)
 	if err != nil {
@@ -60,8 +60,8 @@ func (b *build) sweep(now time.Time) {
 	}
 }
 
-// checkSpace returns an error where a filesystem that the build writes to has too
-// little space: the compiler's own words for that come late and name no remedy.
+// checkSpace returns an error if a filesystem that the build writes to has too little space: the
+// compiler's own error comes late and suggests no remedy.
 func (b *build) checkSpace(ctx context.Context) error {
 	buildCache, err := b.goCommand(ctx, "env", "GOCACHE")
 	if err != nil {
@@ -75,12 +75,12 @@ func (b *build) checkSpace(ctx context.Context) error {
 	return nil
 }
 
-// space returns an error where a folder has less than what building something needs.
+// space returns an error if a folder has less space than building something needs.
 func space(dir string, need uint64, what string) error {
 	var st unix.Statfs_t
 	err := unix.Statfs(dir, &st)
 	if errors.Is(err, unix.ENOENT) && dir != filepath.Dir(dir) {
-		return space(filepath.Dir(dir), need, what) // it will be made
+		return space(filepath.Dir(dir), need, what) // it will be created
 	}
 	if err != nil {
 		return fmt.Errorf("free space of %s: %w", dir, err)

@@ -15,20 +15,20 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// Change is one write that etcd has taken: of an object, or of its end.
+// Change is one write in etcd: of an object or of its deletion.
 type Change struct {
 	Key     string // such as /registry/minions/NAME
-	Value   []byte // as it is stored; empty: the object was deleted
-	Version int64  // how often it was written since it was created, from 1
+	Value   []byte // as stored; empty if the object was deleted
+	Version int64  // number of writes since the object was created, from 1
 }
 
-// EtcdChanges calls each with all that etcd takes from now on until the test ends, in order
-// and from one goroutine, also while the API server is stopped. Nothing is left out, and
-// nothing is merged: a watch of the API server may do both over a restart.
+// EtcdChanges calls each for all writes in etcd from now on until the test ends, in order and from
+// one goroutine, even while the API server is stopped. Unlike a watch of the API server, it never
+// skips or merges writes over a restart.
 func (s *Server) EtcdChanges(tb testing.TB, each func(Change)) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(tb.Context())
-	// The end of the range is the next prefix.
+	// The range ends before the next prefix.
 	const request = `{"create_request": {"key": "L3JlZ2lzdHJ5Lw==", "range_end": "L3JlZ2lzdHJ5MA=="}}` // /registry/ and /registry0
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://etcd/v3/watch", strings.NewReader(request))
 	if err != nil {
@@ -59,8 +59,8 @@ func (s *Server) EtcdChanges(tb testing.TB, each func(Change)) {
 	}
 }
 
-// EtcdPut writes an object into etcd as it is stored, past the API server, under a key such as
-// /registry/kernosis.io/diagnoses/NAMESPACE/NAME: for many objects that are only to be there.
+// EtcdPut writes an object directly into etcd, in its stored form, under a key such as
+// /registry/kernosis.io/diagnoses/NAMESPACE/NAME. It is for creating many objects.
 func (s *Server) EtcdPut(ctx context.Context, key string, value []byte) error {
 	body, err := json.Marshal(struct {
 		Key   []byte `json:"key"`
@@ -87,7 +87,7 @@ func (s *Server) EtcdPut(ctx context.Context, key string, value []byte) error {
 	return err
 }
 
-// readChanges reads what etcd answers until that ends.
+// readChanges reads etcd's watch responses until the stream ends.
 func readChanges(from *json.Decoder, began chan<- struct{}, each func(Change)) error {
 	for {
 		var answer struct {

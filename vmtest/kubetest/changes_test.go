@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// What etcd takes is seen once each, also over a restart of the API server.
+// Each write in etcd is reported once, even over a restart of the API server.
 func TestEtcdChanges(t *testing.T) {
 	testall.Only(t)
 	server := kubetest.New(t, kubetest.Options{})
@@ -29,7 +29,7 @@ func TestEtcdChanges(t *testing.T) {
 	server.Kill(t)
 	server.Start(t)
 	server.DeletePod(t, ns, "before")
-	// Put, marked for deletion, gone.
+	// Created, marked for deletion, deleted.
 	changes := func() []kubetest.Change {
 		mu.Lock()
 		defer mu.Unlock()

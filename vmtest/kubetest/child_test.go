@@ -20,8 +20,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// childEnv makes the test's program one that starts a server, reports it, waits
-// for a line, and ends as the variable says.
+// childEnv makes the test binary start a server, report it, wait for a line, and end in the way
+// that the variable names.
 const childEnv = "KUBETEST_CHILD"
 
 func child() {
@@ -45,7 +45,7 @@ func child() {
 	}
 }
 
-// startChild starts this program anew as one of child's kinds.
+// startChild starts this program again as a child of the given kind.
 func startChild(t *testing.T, cmd *exec.Cmd, kind string) (reported said, stdin io.WriteCloser) {
 	t.Helper()
 	cmd.Env = append(cmd.Environ(), childEnv+"="+kind)
@@ -69,7 +69,7 @@ func startChild(t *testing.T, cmd *exec.Cmd, kind string) (reported said, stdin 
 	return reported, stdin
 }
 
-// gone waits until nothing is left of a server.
+// gone waits until nothing of a server is left.
 func gone(t *testing.T, s said) {
 	t.Helper()
 	await.UntilShown(t, "nothing is left", 20*time.Second, func() (bool, string) {
@@ -86,8 +86,8 @@ func gone(t *testing.T, s said) {
 	})
 }
 
-// alive reports whether a process runs: an orphan that has ended stays as a zombie
-// until the first process reaps it.
+// alive reports whether a process runs: an orphan that has ended stays as a zombie until the init
+// process reaps it.
 func alive(pid int) bool {
 	s, err := hostfs.New("/").Stat(pid)
 	return err == nil && s.State != 'Z' && s.State != 'X'
@@ -95,7 +95,7 @@ func alive(pid int) bool {
 
 func TestNothingStaysWhenTheProcessEnds(t *testing.T) {
 	testall.Only(t)
-	cluster.Server(t) // the programs are built
+	cluster.Server(t) // so that the programs are built
 	for _, kind := range []string{"close", "exit", "panic", "kill"} {
 		t.Run(kind, func(t *testing.T) {
 			cmd := exec.Command("/proc/self/exe")
@@ -127,7 +127,7 @@ func TestAnOrdinaryUserCanRunIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Root's cache and go's folder of test programs are for root alone.
+	// Root's cache and go's folder of test programs are accessible to root only.
 	dir, err := os.MkdirTemp("", "kubetest-user-") //nolint:usetesting // the folder of a test is below one for root alone
 	if err != nil {
 		t.Fatal(err)

@@ -12,12 +12,12 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
 )
 
-// startControllers starts kube-controller-manager and kube-scheduler, and returns when
-// pods can be made: a namespace has its service account, and the certificate that pods
-// know the API server by. Both outlive outages of the API server by themselves.
+// startControllers starts kube-controller-manager and kube-scheduler and returns when pods can be
+// created: a namespace then has its service account and the ConfigMap with the API server's CA.
+// Both programs survive outages of the API server.
 func (s *Server) startControllers(ctx context.Context, programs string) error {
-	// Of the group that may do everything: RBAC for Kubernetes' own is not what is tested,
-	// and an account for each controller takes 5 s to make.
+	// In the group with all rights: the RBAC of Kubernetes' own components is not under test, and
+	// creating an account for each controller takes 5 s.
 	user, err := s.User("kubetest-controllers", "system:masters")
 	if err != nil {
 		return err
@@ -32,12 +32,12 @@ func (s *Server) startControllers(ctx context.Context, programs string) error {
 	}{
 		{"kube-controller-manager", []string{
 			"--service-account-private-key-file=" + s.path("sa.key"), "--root-ca-file=" + s.path("ca.crt"),
-			// What waits for a change should not wait for the client's own limit.
+			// The client's own rate limit must not delay reactions to changes.
 			"--kube-api-qps=200", "--kube-api-burst=400",
 		}},
 		{"kube-scheduler", nil},
 	} {
-		// Nobody asks them anything: they serve at no port.
+		// They serve no port, as nothing queries them.
 		args := append([]string{"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0"}, p.args...)
 		//nolint:noctx // it outlives the call, and is ended by Close
 		c, err := process.Start(exec.Command(filepath.Join(programs, p.name), args...), p.name, s.path(p.name+".log"))

@@ -16,8 +16,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// With controllers things happen as in any cluster, also after an outage of the API server:
-// a Deployment has pods, for which a node is looked for, and a namespace's end is theirs.
+// With controllers everything works as in any cluster, even after an outage of the API server: a
+// Deployment creates pods, the scheduler assigns them, and pods of a deleted namespace are deleted.
 func TestControllers(t *testing.T) {
 	testall.Only(t)
 	begin := time.Now()

@@ -18,8 +18,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// CRDs makes the product's own kinds known to the server, where they are not yet, and
-// waits until they are served.
+// CRDs creates the product's CRDs unless they exist, and waits until they are served.
 func (s *Server) CRDs(tb testing.TB) {
 	tb.Helper()
 	client, err := dynamic.NewForConfig(s.admin)

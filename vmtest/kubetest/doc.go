@@ -1,14 +1,12 @@
-// Package kubetest runs a real Kubernetes API server, with its etcd, for the
-// tests of a package. What depends on how the server behaves is tested against
-// the server and not against a fake of it.
+// Package kubetest runs a real Kubernetes API server, with its etcd, for the tests of a package, so
+// that behaviour of the server is tested against the server and not against a fake.
 //
-// The programs are built once from the module in .tools/kubernetes, and kept in
-// the user's cache folder ([Programs]). A [Server] has a state folder,
-// certificates and a port of its own, so that many run beside each other, as root
-// or as an ordinary user. It ends with the process that started it, however that
-// one ends.
+// The programs are built once from the module in .tools/kubernetes and kept in the user's cache
+// folder ([Programs]). A [Server] has its own state folder, certificates and port, so that many can
+// run at the same time, as root or as an ordinary user. It ends with the process that started it,
+// even if that is killed.
 //
-// A test package has one server, and each test a namespace and nodes of its own:
+// A test package has one server, and each test has its own namespace and nodes:
 //
 //	var cluster kubetest.Shared
 //
@@ -20,8 +18,8 @@
 //		…
 //	}
 //
-// Unless [Options.Controllers] asks for them there are no controllers: nothing schedules
-// pods, expires nodes, or empties a namespace that is being deleted.
+// Without [Options.Controllers] there are no controllers: nothing schedules pods, expires nodes, or
+// empties a namespace that is being deleted.
 //
-// It must not be imported by anything but tests.
+// Only tests may import it.
 package kubetest

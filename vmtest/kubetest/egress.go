@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// egressConfig has the API server reach nodes and pods through a proxy on a socket.
+// egressConfig makes the API server connect to nodes and pods through a proxy on a socket.
 const egressConfig = `apiVersion: apiserver.k8s.io/v1beta1
 kind: EgressSelectorConfiguration
 egressSelections:
@@ -16,9 +16,9 @@ egressSelections:
     transport: {uds: {udsName: %q}}
 `
 
-// Egress returns the path of the socket where the API server expects an HTTP proxy that
-// takes it to nodes and pods, which are in networks of their own. It is empty without
-// [Options.Controllers]. Until somebody listens there, they can't be reached.
+// Egress returns the path of the socket where the API server expects an HTTP proxy to nodes and
+// pods, which are in networks of their own. It is empty without [Options.Controllers]. Nodes and
+// pods can't be reached until a proxy listens there.
 func (s *Server) Egress() string {
 	if !s.whole {
 		return ""
@@ -26,8 +26,8 @@ func (s *Server) Egress() string {
 	return s.path("egress.sock")
 }
 
-// egressFlags are those of an API server that connects to kubelets, for logs of pods and
-// the like.
+// egressFlags returns the flags with which the API server connects to kubelets, for example for
+// logs of pods.
 func (s *Server) egressFlags() []string {
 	return []string{
 		"--egress-selector-config-file=" + s.path("egress.yaml"),
@@ -36,7 +36,7 @@ func (s *Server) egressFlags() []string {
 	}
 }
 
-// writeEgress writes what these flags name.
+// writeEgress writes the files that these flags name.
 func (s *Server) writeEgress() error {
 	cert, key, err := s.ca.client("kube-apiserver-kubelet-client", []string{"system:masters"})
 	if err != nil {

@@ -18,15 +18,15 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Admin returns the configuration of a client that may do everything.
+// Admin returns the configuration of a client with all rights.
 func (s *Server) Admin() *rest.Config { return rest.CopyConfig(s.admin) }
 
-// Client returns a client that may do everything.
+// Client returns a client with all rights.
 func (s *Server) Client() *kubernetes.Clientset { return s.client }
 
-// Config returns the configuration of a user, known by a certificate. What the
-// user may do is said by RBAC objects, and by the Node authoriser for a
-// "system:node:NAME" of the group "system:nodes".
+// Config returns the configuration of a user who authenticates with a certificate. The user's
+// rights come from RBAC objects, and from the Node authorizer for a "system:node:NAME" in the group
+// "system:nodes".
 func (s *Server) Config(tb testing.TB, user string, groups ...string) *rest.Config {
 	tb.Helper()
 	c, err := s.User(user, groups...)
@@ -47,8 +47,8 @@ func (s *Server) User(user string, groups ...string) (*rest.Config, error) {
 	return c, nil
 }
 
-// Anonymous returns the configuration of a client that nobody knows, to which a
-// token can be added. A client's own limits of requests are off.
+// Anonymous returns the configuration of a client without credentials, to which a token can be
+// added. The client's own rate limits are off.
 func (s *Server) Anonymous() *rest.Config {
 	return &rest.Config{
 		Host: "https://" + s.Address(), TLSClientConfig: rest.TLSClientConfig{CAData: s.ca.pem},
@@ -56,22 +56,23 @@ func (s *Server) Anonymous() *rest.Config {
 	}
 }
 
-// WithToken returns the configuration of a client that shows a token.
+// WithToken returns the configuration of a client that uses a token.
 func (s *Server) WithToken(token string) *rest.Config {
 	c := s.Anonymous()
 	c.BearerToken = token
 	return c
 }
 
-// TokenFor says whose token is asked for.
+// TokenFor describes a service account's token.
 type TokenFor struct {
 	Namespace, ServiceAccount string
-	// Pod or Node is the object that the token is bound to, if any: it ends with
-	// it. That of a pod says on which node the pod is.
+	// Pod or Node is the object that the token is bound to, if any: it expires with the object. A
+	// token bound to a pod also names the pod's node.
 	Pod, Node string
-	// Audience is who it is for; empty: the API server.
+	// Audience is the token's audience; empty means the API server.
 	Audience string
-	// Lifetime is an hour when zero; the API server gives no less than ten minutes.
+	// Lifetime is the token's lifetime; zero means an hour. The API server issues no less than ten
+	// minutes.
 	Lifetime time.Duration
 }
 
@@ -115,8 +116,8 @@ func (s *Server) token(ctx context.Context, of TokenFor) (string, error) {
 	return answer.Status.Token, nil
 }
 
-// KubeletCertificate returns the certificate and key, PEM, that the kubelet of a node
-// serves with at an address.
+// KubeletCertificate returns the certificate and key, PEM, with which a node's kubelet serves at an
+// address.
 func (s *Server) KubeletCertificate(node string, at net.IP) (cert, key []byte, err error) {
 	cert, key, err = s.ca.server(pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}, []string{node}, at)
 	if err != nil {
@@ -125,8 +126,8 @@ func (s *Server) KubeletCertificate(node string, at net.IP) (cert, key []byte, e
 	return cert, key, nil
 }
 
-// Kubeconfig writes a configuration to a file that is there until the test ends,
-// and returns its path.
+// Kubeconfig writes a configuration to a file, which is removed at the end of the test, and returns
+// its path.
 func (s *Server) Kubeconfig(tb testing.TB, c *rest.Config) string {
 	tb.Helper()
 	file, err := os.CreateTemp(tb.TempDir(), "kubeconfig-")
@@ -139,7 +140,7 @@ func (s *Server) Kubeconfig(tb testing.TB, c *rest.Config) string {
 	return file.Name()
 }
 
-// WriteKubeconfig writes a configuration to a file, for its owner alone.
+// WriteKubeconfig writes a configuration to a file that only its owner can read.
 func WriteKubeconfig(path string, c *rest.Config) error {
 	const name = "kubetest"
 	config := clientcmdapi.NewConfig()

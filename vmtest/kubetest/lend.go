@@ -13,21 +13,20 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// ServerEnv names the environment variable with the unix socket at which a test run
-// lends its server to the packages that it tests ([Lend]).
+// ServerEnv names the environment variable with the unix socket at which a test run lends its
+// server to the tested packages ([Lend]).
 const ServerEnv = "KUBETEST_SERVER"
 
-// loan is what a borrower is sent.
+// loan is the lender's reply to a borrower.
 type loan struct {
 	Dir      string `json:"dir"` // state folder
 	Programs string `json:"programs"`
 	Port     int    `json:"port"`
-	Error    string `json:"error,omitempty"` // why there is none
+	Error    string `json:"error,omitempty"` // why no server is lent
 }
 
-// Lend lends one server, with the default options, to all processes that connect to a unix
-// socket, which it creates. The server starts when the first one asks. The returned
-// function ends both.
+// Lend creates a unix socket and lends one server, with the default options, to all processes that
+// connect to it. The server starts at the first connection. The returned function closes both.
 func Lend(ctx context.Context, socket string) (end func() error, err error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "unix", socket)
 	if err != nil {
@@ -48,7 +47,7 @@ func Lend(ctx context.Context, socket string) (end func() error, err error) {
 
 type lender struct {
 	ctx     context.Context //nolint:containedctx // of the run, which the server belongs to
-	ended   chan struct{}   // closed when nobody can ask any more
+	ended   chan struct{}   // closed when no more requests can arrive
 	answers sync.WaitGroup
 
 	once   sync.Once
@@ -77,7 +76,7 @@ func (l *lender) serve(listener net.Listener) {
 	}
 }
 
-// borrow returns the server that is lent at a socket. Its Close does not end it.
+// borrow returns the server lent at a socket. Its Close does not stop the server.
 func borrow(ctx context.Context, socket string) (*Server, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if err != nil {
@@ -102,10 +101,10 @@ func borrow(ctx context.Context, socket string) (*Server, error) {
 	return s, err
 }
 
-// hangUp closes the connections that clients of a borrowed server keep open: its end, which
-// would close them, does not come.
+// hangUp closes the connections that clients of a borrowed server keep open, which otherwise only
+// the end of the server would close.
 func (s *Server) hangUp() {
-	if transport, err := rest.TransportFor(s.admin); err == nil { // the one that they share
+	if transport, err := rest.TransportFor(s.admin); err == nil { // the transport that the clients share
 		utilnet.CloseIdleConnectionsFor(transport)
 	}
 }

@@ -17,12 +17,12 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// Metrics are those of one program, by name.
+// Metrics are the metrics of one program, by name.
 type Metrics map[string]*dto.MetricFamily
 
-// Sum returns the sum of a metric over all label values but those given as pairs
-// of name and value. A histogram counts as its number of observations; what is not
-// there is zero, as counters are before they count.
+// Sum returns the sum of a metric over all its series that have the given labels, which are pairs
+// of name and value. For a histogram it sums the numbers of observations. A missing metric counts
+// as zero, like a counter before its first increment.
 func (m Metrics) Sum(name string, labels ...string) float64 {
 	var sum float64
 	for _, metric := range m[name].GetMetric() {
@@ -35,7 +35,7 @@ func (m Metrics) Sum(name string, labels ...string) float64 {
 	return sum
 }
 
-// Sum is [Metrics.Sum] of a metric of this process.
+// Sum is [Metrics.Sum] for a metric of this process.
 func Sum(tb testing.TB, from prometheus.Gatherer, name string, labels ...string) (sum float64) {
 	tb.Helper()
 	families, err := from.Gather()
@@ -50,20 +50,20 @@ func Sum(tb testing.TB, from prometheus.Gatherer, name string, labels ...string)
 	return sum
 }
 
-// AwaitSum waits until [Sum] is want, and fails where it is more or that takes too long: what
-// a counter counts can be seen before it is counted.
+// AwaitSum waits until [Sum] is want: the effect of an operation may be visible before its counter
+// is incremented. It fails the test if the sum exceeds want, or at the timeout.
 func AwaitSum(tb testing.TB, from prometheus.Gatherer, want float64, name string, labels ...string) {
 	tb.Helper()
 	got := Sum(tb, from, name, labels...)
 	for until := time.Now().Add(await.Within(sumWithin)); got < want && time.Now().Before(until); got = Sum(tb, from, name, labels...) {
-		time.Sleep(10 * time.Millisecond) // between looks
+		time.Sleep(10 * time.Millisecond) // polling interval
 	}
 	if got != want {
 		tb.Errorf("%s%q is %v, want %v", name, labels, got, want)
 	}
 }
 
-// sumWithin is how long a counter may be behind.
+// sumWithin is how long a counter may lag.
 const sumWithin = 10 * time.Second
 
 func has(metric *dto.Metric, labels []string) bool {
@@ -79,7 +79,7 @@ func has(metric *dto.Metric, labels []string) bool {
 	return true
 }
 
-// APIMetrics returns the API server's, such as apiserver_request_total.
+// APIMetrics returns the API server's metrics, such as apiserver_request_total.
 func (s *Server) APIMetrics(tb testing.TB) Metrics {
 	tb.Helper()
 	text, err := s.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(tb.Context())
@@ -89,7 +89,7 @@ func (s *Server) APIMetrics(tb testing.TB) Metrics {
 	return ParseMetrics(tb, text)
 }
 
-// EtcdMetrics returns etcd's.
+// EtcdMetrics returns etcd's metrics.
 func (s *Server) EtcdMetrics(tb testing.TB) Metrics {
 	tb.Helper()
 	transport := s.etcdTransport()
@@ -113,7 +113,7 @@ func (s *Server) EtcdMetrics(tb testing.TB) Metrics {
 	return ParseMetrics(tb, text)
 }
 
-// ParseMetrics reads what a program shows at /metrics.
+// ParseMetrics parses a program's response at /metrics.
 func ParseMetrics(tb testing.TB, text []byte) Metrics {
 	tb.Helper()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
@@ -124,14 +124,14 @@ func ParseMetrics(tb testing.TB, text []byte) Metrics {
 	return families
 }
 
-// Writes are what etcd has taken since its start.
+// Writes counts what etcd has written since its start.
 type Writes struct {
 	Puts     int64 // objects written
 	PutBytes int64 // keys and values of these
-	Size     int64 // bytes of the database that are in use now
+	Size     int64 // bytes of the database currently in use
 }
 
-// EtcdWrites returns what etcd has taken so far.
+// EtcdWrites returns what etcd has written so far.
 func (s *Server) EtcdWrites(tb testing.TB) Writes {
 	tb.Helper()
 	m := s.EtcdMetrics(tb)
@@ -142,8 +142,8 @@ func (s *Server) EtcdWrites(tb testing.TB) Writes {
 	}
 }
 
-// Registered returns a registry of collectors, which fails the test where their metrics are not
-// as promtool wants them.
+// Registered returns a registry with collectors. It fails the test if promtool would complain about
+// their metrics.
 func Registered(tb testing.TB, all ...prometheus.Collector) *prometheus.Registry {
 	tb.Helper()
 	r := prometheus.NewPedanticRegistry()

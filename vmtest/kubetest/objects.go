@@ -14,16 +14,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 )
 
-// Namespace makes a namespace with a service account "default", and returns its
-// name. It stays until the server ends: without [Options.Controllers] nothing empties
-// namespaces.
+// Namespace creates a namespace with a service account "default" and returns its name. It stays
+// until the server ends, because without [Options.Controllers] nothing empties namespaces.
 func (s *Server) Namespace(tb testing.TB) string {
 	tb.Helper()
 	ns, err := s.client.CoreV1().Namespaces().Create(tb.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name(tb)}}, metav1.CreateOptions{})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	// Pods are refused without it; a controller that makes it may not be there, or be first.
+	// Pods are rejected without it. With controllers, one of them may create it first.
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 	_, err = s.client.CoreV1().ServiceAccounts(ns.Name).Create(tb.Context(), account, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -32,7 +31,7 @@ func (s *Server) Namespace(tb testing.TB) string {
 	return ns.Name
 }
 
-// ServiceAccount makes one.
+// ServiceAccount creates a service account.
 func (s *Server) ServiceAccount(tb testing.TB, namespace, name string) {
 	tb.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -41,7 +40,7 @@ func (s *Server) ServiceAccount(tb testing.TB, namespace, name string) {
 	}
 }
 
-// Node makes a Node as kubelet would register it, ready, and returns its name.
+// Node creates a ready Node as kubelet would register it, and returns its name.
 func (s *Server) Node(tb testing.TB) string {
 	tb.Helper()
 	node := name(tb)
@@ -49,8 +48,7 @@ func (s *Server) Node(tb testing.TB) string {
 	return node
 }
 
-// NodeNamed makes a Node that has been deleted anew, or one with a name of the
-// test's own.
+// NodeNamed creates a ready Node with the given name, for example again after it was deleted.
 func (s *Server) NodeNamed(tb testing.TB, name string) {
 	tb.Helper()
 	now := metav1.NewTime(time.Now())
@@ -65,7 +63,7 @@ func (s *Server) NodeNamed(tb testing.TB, name string) {
 		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available", LastHeartbeatTime: now, LastTransitionTime: now},
 		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status", LastHeartbeatTime: now, LastTransitionTime: now},
 	}
-	// A patch, as kubelet's: what is tested may write at the same time.
+	// A patch, like kubelet's, because the tested code may write at the same time.
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": node.Status.Conditions}})
 	if err != nil {
 		tb.Fatal(err)
@@ -75,7 +73,7 @@ func (s *Server) NodeNamed(tb testing.TB, name string) {
 	}
 }
 
-// Pod makes a pod that is bound to a node, with the service account "default".
+// Pod creates a pod that is bound to a node, with the service account "default".
 func (s *Server) Pod(tb testing.TB, namespace, name, node string) *corev1.Pod {
 	tb.Helper()
 	pod, err := s.client.CoreV1().Pods(namespace).Create(tb.Context(), &corev1.Pod{
@@ -91,8 +89,8 @@ func (s *Server) Pod(tb testing.TB, namespace, name, node string) *corev1.Pod {
 	return pod
 }
 
-// ProbedPod makes the pod web-1, bound to a node, as kubelet would report it: its container
-// app, which has run for an hour and has port 80 by the name web, is probed every second.
+// ProbedPod creates the pod web-1, bound to a node, with the status kubelet would report: its
+// container app, which has run for an hour and has the port 80 named web, is probed every second.
 func (s *Server) ProbedPod(tb testing.TB, namespace, node, ip string, liveness corev1.ProbeHandler) *corev1.Pod {
 	tb.Helper()
 	pods := s.client.CoreV1().Pods(namespace)
@@ -121,7 +119,7 @@ func (s *Server) ProbedPod(tb testing.TB, namespace, node, ip string, liveness c
 	return pod
 }
 
-// DeletePod deletes a pod at once: there is no kubelet that would end it first.
+// DeletePod deletes a pod at once: there is no kubelet that would stop it first.
 func (s *Server) DeletePod(tb testing.TB, namespace, name string) {
 	tb.Helper()
 	now := int64(0)
@@ -131,8 +129,7 @@ func (s *Server) DeletePod(tb testing.TB, namespace, name string) {
 	}
 }
 
-// name returns one that names the test, and that no other object of the server
-// has.
+// name returns a unique name that contains the name of the test.
 func name(tb testing.TB) string {
 	tb.Helper()
 	n := regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(tb.Name()), "-")

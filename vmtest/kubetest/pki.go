@@ -20,10 +20,10 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// validFor is longer than any test runs.
+// validFor is longer than any test run.
 const validFor = 48 * time.Hour
 
-// ServiceAddress is that of the service "kubernetes", which pods know the API server by.
+// ServiceAddress is the address of the service "kubernetes", at which pods reach the API server.
 const ServiceAddress = "10.96.0.1"
 
 // authority signs the certificates of one server and of its clients.
@@ -46,7 +46,7 @@ func newAuthority() (*authority, error) {
 	return &authority{cert: cert, key: key, pem: text}, err
 }
 
-// readAuthority reads the one that writeKeys has written into a folder.
+// readAuthority reads the authority that writeKeys has written to a folder.
 func readAuthority(dir string) (*authority, error) {
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key"))
 	if err != nil {
@@ -63,7 +63,7 @@ func (a *authority) client(user string, groups []string) (cert, key []byte, err 
 	})
 }
 
-// server returns those of what serves by some names and at some addresses.
+// server returns a certificate and its key, PEM, for a server with the given names and addresses.
 func (a *authority) server(subject pkix.Name, names []string, at ...net.IP) (cert, key []byte, err error) {
 	return a.sign(&x509.Certificate{
 		Subject: subject, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, DNSNames: names, IPAddresses: at,
@@ -89,7 +89,7 @@ func (a *authority) sign(template *x509.Certificate) (certPEM, keyPEM []byte, er
 	return pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: der}), keyPEM, err
 }
 
-// writeKeys writes into a folder what the API server reads, and its own key.
+// writeKeys writes the authority's key and the API server's files to a folder.
 func (a *authority) writeKeys(dir string) error {
 	cert, key, err := a.server(pkix.Name{CommonName: "kube-apiserver"},
 		[]string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}, net.IPv4(127, 0, 0, 1), net.ParseIP(ServiceAddress))

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// FreePort returns a port of 127.0.0.1 that nothing listens on, for a program that a test starts.
+// FreePort returns a free port of 127.0.0.1, for a program that a test starts.
 func FreePort(tb testing.TB) int {
 	tb.Helper()
 	port, err := freePort(tb.Context())
@@ -25,8 +25,8 @@ func FreeAddress(tb testing.TB) string {
 	return addressOf(FreePort(tb))
 }
 
-// freePort returns one that nothing listens on. It is below those that the kernel
-// gives to connections, so that none takes it while nothing listens.
+// freePort returns a free port below the kernel's range of ephemeral ports, so that no outgoing
+// connection takes it before it is used.
 func freePort(ctx context.Context) (int, error) {
 	var lc net.ListenConfig
 	for range 100 {

@@ -19,34 +19,34 @@ import (
 	"github.com/kernosis/kernosis/vmtest/lockfile"
 )
 
-// ProgramsEnv names the environment variable with a folder that has the programs
-// already; nothing is built then.
+// ProgramsEnv names the environment variable with a folder that contains the programs already, so
+// that nothing is built.
 const ProgramsEnv = "KERNOSIS_KUBE_PROGRAMS"
 
-// toolFolder has the modules that pin the programs, from the root of the checkout.
+// toolFolder contains the modules that pin the programs, relative to the root of the checkout.
 const toolFolder = ".tools"
 
-// program is one of a tool module.
+// program is a program of a tool module.
 type program struct {
-	name    string // of its file
-	pkg     string // what it is built from
-	builtAs string // the name that go build gives it
+	name    string // its file name
+	pkg     string // the package it is built from
+	builtAs string // the name of go build's output
 }
 
-// set is some programs of a tool module, which have a folder of their own: who needs
-// others need not build them.
+// set is a set of programs of a tool module, in a folder of its own, so that tests build only the
+// sets they need.
 type set struct {
-	tool      string // the folder of the module, and of its sets in the cache
+	tool      string // folder of the module, and of its sets in the cache
 	versioned string // the module whose version is built into the programs
-	space     uint64 // what a build with a cold cache takes, in bytes
+	space     uint64 // bytes needed by a build with a cold cache
 	all       []program
 
-	// flags returns the value of -ldflags.
+	// flags returns the value of -ldflags for a version.
 	flags func(version string) string
 }
 
-// kubernetesSet is some of Kubernetes' programs. A build takes 2.4 GiB (measured): the sources, the
-// programs, and what is only there meanwhile; there is some to spare.
+// kubernetesSet returns a set of Kubernetes' programs. A build takes 2.4 GiB (measured), for
+// sources, programs and temporary files; the space allows for more.
 func kubernetesSet(names ...string) set {
 	s := set{tool: "kubernetes", versioned: "k8s.io/kubernetes", space: 6 << 30, flags: linkerFlags}
 	for _, name := range names {
@@ -55,18 +55,18 @@ func kubernetesSet(names ...string) set {
 	return s
 }
 
-// serverPrograms are what a [Server] consists of.
+// serverPrograms returns the programs of a [Server].
 func serverPrograms() set {
 	s := kubernetesSet("kube-apiserver")
 	s.all = append([]program{{name: "etcd", pkg: "go.etcd.io/etcd/server/v3", builtAs: "server"}}, s.all...)
 	return s
 }
 
-// buildFlags are those of go build that do not depend on the version.
+// buildFlags returns the flags of go build that do not depend on the version.
 func buildFlags() []string { return []string{"-mod=readonly", "-trimpath"} }
 
-// linkerFlags are those of Kubernetes' programs. Without the version the server calls
-// itself v0.0.0-master, which clients can't parse.
+// linkerFlags returns the linker flags of Kubernetes' programs. Without a version the server
+// reports v0.0.0-master, which clients can't parse.
 func linkerFlags(version string) string {
 	const pkg = "k8s.io/component-base/version"
 	major, minor, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
@@ -75,21 +75,21 @@ func linkerFlags(version string) string {
 		pkg, version, major, minor)
 }
 
-// Programs returns a folder with etcd and kube-apiserver. Where the cache has
-// none made of these sources by this Go, it builds them, which takes minutes and
-// some GiB the first time; what it does meanwhile goes to progress. It is called
-// from within the checkout. Several processes may call it at once: one builds, the
-// others wait.
+// Programs returns a folder with etcd and kube-apiserver. It builds them unless the cache contains
+// those of these sources and this Go version. That takes minutes and some GiB the first time; its
+// progress is written to progress. It must be called within the checkout. If several processes call
+// it at once, one builds and the others wait.
 func Programs(ctx context.Context, progress io.Writer) (string, error) {
 	return serverPrograms().folder(ctx, progress)
 }
 
-// NodePrograms is [Programs] for kubelet, for which machines have no package.
+// NodePrograms is [Programs] for kubelet, which distributions do not package.
 func NodePrograms(ctx context.Context, progress io.Writer) (string, error) {
 	return kubernetesSet("kubelet").folder(ctx, progress)
 }
 
-// ControllerPrograms is [Programs] for what a server with [Options.Controllers] runs besides.
+// ControllerPrograms is [Programs] for the additional programs of a server with
+// [Options.Controllers].
 func ControllerPrograms(ctx context.Context, progress io.Writer) (string, error) {
 	return kubernetesSet("kube-controller-manager", "kube-scheduler").folder(ctx, progress)
 }
@@ -108,8 +108,8 @@ func HelmProgram(ctx context.Context, progress io.Writer) (string, error) {
 	}.folder(ctx, progress)
 }
 
-// Helm3Program is [Programs] for helm of the major version 3, by the name helm3. helm.sh/helm/v3
-// has its own version; that of client-go says which version of Kubernetes "helm template" renders
+// Helm3Program is [Programs] for helm 3, under the name helm3. helm.sh/helm/v3 contains its own
+// version; the version of client-go determines which version of Kubernetes "helm template" renders
 // for.
 func Helm3Program(ctx context.Context, progress io.Writer) (string, error) {
 	const module = "helm.sh/helm/v3"
@@ -123,7 +123,7 @@ func Helm3Program(ctx context.Context, progress io.Writer) (string, error) {
 	}.folder(ctx, progress)
 }
 
-// folder returns one with the programs, built where need be.
+// folder returns a folder with the programs, which it builds if needed.
 func (s set) folder(ctx context.Context, progress io.Writer) (string, error) {
 	if dir := os.Getenv(ProgramsEnv); dir != "" {
 		if !complete(dir, s) {
@@ -138,7 +138,7 @@ func (s set) folder(ctx context.Context, progress io.Writer) (string, error) {
 	return b.ensure(ctx)
 }
 
-// String returns the programs' names, for people.
+// String returns the names of the programs.
 func (s set) String() string {
 	var all []string
 	for _, p := range s.all {
@@ -147,7 +147,7 @@ func (s set) String() string {
 	return strings.Join(all, " and ")
 }
 
-// build is the making of one set of programs.
+// build builds a set of programs.
 type build struct {
 	set      set
 	module   string // folder of the tool module
@@ -181,7 +181,7 @@ func newBuild(ctx context.Context, progress io.Writer, set set) (*build, error) 
 	return b, nil
 }
 
-// checkout returns its root, which is this folder or one above.
+// checkout returns the root of the checkout, which is this folder or a parent.
 func checkout() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -197,7 +197,7 @@ func checkout() (string, error) {
 	}
 }
 
-// key is the same for programs that would be built alike.
+// key returns a key that is equal for equal builds.
 func (b *build) key(ctx context.Context) (string, error) {
 	h := sha256.New()
 	for _, name := range []string{"go.mod", "go.sum"} {
@@ -215,7 +215,7 @@ func (b *build) key(ctx context.Context) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:8]), nil
 }
 
-// ensure returns the folder of the set, made where it was not there.
+// ensure returns the folder of the set, built if it does not exist.
 func (b *build) ensure(ctx context.Context) (string, error) {
 	if b.use() {
 		return b.dir, nil
@@ -245,15 +245,15 @@ func (b *build) ensure(ctx context.Context) (string, error) {
 	if !complete(tmp, b.set) {
 		return "", fmt.Errorf("go build in %s left programs out", b.module)
 	}
-	// Another user may run them: a folder of MkdirTemp is for its owner alone.
+	// MkdirTemp's folder is for its owner only, but another user may run the programs.
 	if err := errors.Join(os.Chmod(tmp, 0o755), os.RemoveAll(b.dir), os.Rename(tmp, b.dir)); err != nil {
 		return "", err
 	}
 	return b.dir, nil
 }
 
-// compile builds all programs by one command, so that one is linked while another
-// is still being compiled.
+// compile builds all programs with one command, so that one is linked while another is still
+// compiled.
 func (b *build) compile(ctx context.Context, into string) error {
 	if err := b.checkSpace(ctx); err != nil {
 		return err
@@ -281,11 +281,11 @@ func (b *build) compile(ctx context.Context, into string) error {
 	return nil
 }
 
-// goCommand runs the go command in the tool module, and returns what it prints.
+// goCommand runs the go command in the tool module and returns its output.
 func (b *build) goCommand(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = b.module
-	// The programs run here, whatever the product is being built for.
+	// The programs run on this machine, whatever platform the product is being built for.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

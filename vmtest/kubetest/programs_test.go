@@ -15,7 +15,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/lockfile"
 )
 
-// fakeBuild makes files in place of programs: what is tested is the cache.
+// fakeBuild creates files instead of programs, to test the cache.
 func fakeBuild(dir string, builds *atomic.Int32) *build {
 	return &build{
 		set: serverPrograms(), cache: dir, dir: filepath.Join(dir, "key"), progress: &bytes.Buffer{},
@@ -131,7 +131,7 @@ func TestTheKeyChangesWithTheSources(t *testing.T) {
 	}
 }
 
-// What go says of a failure is in the error.
+// The error contains go's error output.
 func TestABuildErrorReportsWhatGoSaid(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module tools\n\ngo 1.26.8\n"), 0o600); err != nil {

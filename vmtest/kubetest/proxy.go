@@ -16,18 +16,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Proxy is between a client and the API server, and does harm as it is reported.
+// Proxy is a proxy between a client and the API server that injects faults.
 type Proxy struct {
 	*httptest.Server
 
 	through http.Handler
 
 	mu   sync.Mutex
-	harm func(http.ResponseWriter, *http.Request) bool // true: it has answered
+	harm func(http.ResponseWriter, *http.Request) bool // returns true if it has responded
 }
 
-// NewProxy starts a proxy that asks the server as a user, and returns the configuration
-// of its clients. Their connections are closed at the test's end.
+// NewProxy starts a proxy that connects to the server as a user, and returns the configuration of
+// its clients. Their connections are closed at the end of the test.
 func NewProxy(tb testing.TB, server *Server, as *rest.Config) (*Proxy, *rest.Config) {
 	tb.Helper()
 	target, err := url.Parse("https://" + server.Address())
@@ -41,9 +41,9 @@ func NewProxy(tb testing.TB, server *Server, as *rest.Config) (*Proxy, *rest.Con
 	p := &Proxy{through: &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     transport,
-		FlushInterval: -1, // a watch's events pass at once
+		FlushInterval: -1, // forwards a watch's events at once
 		ErrorHandler:  func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
-		ErrorLog:      log.New(io.Discard, "", 0), // of a server that was killed
+		ErrorLog:      log.New(io.Discard, "", 0), // about a killed server
 	}}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
@@ -54,33 +54,32 @@ func NewProxy(tb testing.TB, server *Server, as *rest.Config) (*Proxy, *rest.Con
 		}
 		p.through.ServeHTTP(w, r)
 	}))
-	// No Close: it would wait for harm that hangs longer than the test.
+	// Not Close, which would wait for a harm that hangs longer than the test.
 	tb.Cleanup(p.CloseClientConnections)
 	return p, &rest.Config{Host: p.URL, QPS: -1}
 }
 
-// Do makes the proxy do harm from now on; nil: none. harm reports whether it has
-// answered; other requests pass.
+// Do injects a fault from now on, or none if harm is nil. harm returns true if it has responded;
+// otherwise the request is forwarded.
 func (p *Proxy) Do(harm func(http.ResponseWriter, *http.Request) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.harm = harm
 }
 
-// Cut closes all connections, and lets none through any more.
+// Cut closes all connections and rejects new ones.
 func (p *Proxy) Cut() {
 	p.Do(func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) })
 	p.CloseClientConnections()
 }
 
-// LoseAnswer is harm that passes the request on and cuts the connection instead of
-// answering.
+// LoseAnswer is a harm that forwards the request and closes the connection instead of responding.
 func (p *Proxy) LoseAnswer(r *http.Request) bool {
 	p.through.ServeHTTP(discard{http.Header{}}, r)
 	panic(http.ErrAbortHandler)
 }
 
-// Double is harm that passes a request on, and lets it pass again. It returns false.
+// Double is a harm that forwards a request and returns false, so that it is forwarded twice.
 func (p *Proxy) Double(r *http.Request) bool {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -94,15 +93,15 @@ func (p *Proxy) Double(r *http.Request) bool {
 	return false
 }
 
-// discard is an answer that nobody gets.
+// discard is a response that is thrown away.
 type discard struct{ header http.Header }
 
 func (d discard) Header() http.Header          { return d.header }
 func (discard) Write(text []byte) (int, error) { return len(text), nil }
 func (discard) WriteHeader(int)                {}
 
-// Answer is harm that answers with an error as the API server writes it, and with the
-// header Retry-After of w, where it is set. It returns true.
+// Answer is a harm that responds with an error in the API server's format. It uses the header
+// Retry-After of w, if set. It returns true.
 func Answer(w http.ResponseWriter, code int, reason string) bool {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)

@@ -23,15 +23,15 @@ const (
 	role        = "Role"
 )
 
-// ControllerRoles returns the roles of the controller, that for repairs among them. root is the
-// checkout's.
+// ControllerRoles returns the roles of the controller, including those for repairs. root is the
+// root of the checkout.
 func ControllerRoles(tb testing.TB, root string) []rbacv1.ClusterRole {
 	tb.Helper()
 	return slices.Concat(Roles(tb, filepath.Join(root, "deploy/kustomize/base/controller-rbac.yaml")), Roles(tb, filepath.Join(root, "docs/controller.md")))
 }
 
-// Roles returns the roles of a file of manifests, or those that a page of the documentation has in
-// its YAML, as ClusterRoles: the kind says which are a namespace's.
+// Roles returns the roles in a file of manifests, or in the YAML blocks of a documentation page, as
+// ClusterRoles. Their Kind says whether they are cluster-wide or of a namespace.
 func Roles(tb testing.TB, page string) []rbacv1.ClusterRole {
 	tb.Helper()
 	text, err := os.ReadFile(page)
@@ -47,7 +47,7 @@ func Roles(tb testing.TB, page string) []rbacv1.ClusterRole {
 		for part := range strings.SplitSeq(string(block[1]), "---\n") {
 			var kind metav1.TypeMeta
 			if err := yaml.Unmarshal([]byte(part), &kind); err != nil || kind.Kind != clusterRole && kind.Kind != role {
-				continue // something else
+				continue // another kind of object
 			}
 			var r rbacv1.ClusterRole
 			if err := yaml.UnmarshalStrict([]byte(part), &r); err != nil {
@@ -62,9 +62,9 @@ func Roles(tb testing.TB, page string) []rbacv1.ClusterRole {
 	return all
 }
 
-// AgentRights returns what the table of a page of the documentation, docs/cluster.md, lets an
-// agent do that has some settings, "probes: off": in all namespaces and beside them, and in its
-// own.
+// AgentRights returns the rights that the table in a documentation page, docs/cluster.md, lists for
+// an agent with the given settings, such as "probes: off": those in all namespaces and
+// cluster-wide, and those in its own namespace.
 func AgentRights(tb testing.TB, page string, settings ...string) (everywhere, inNamespace []rbacv1.PolicyRule) {
 	tb.Helper()
 	text, err := os.ReadFile(page)
@@ -88,7 +88,7 @@ func AgentRights(tb testing.TB, page string, settings ...string) (everywhere, in
 			}
 		}
 	}
-	// The one right that has a name.
+	// The only right that is limited to an object's name.
 	if strings.Contains(section, "| its own DaemonSet, by name | get |") {
 		inNamespace = append(inNamespace, rbacv1.PolicyRule{
 			APIGroups: []string{"apps"}, Resources: []string{"daemonsets"}, Verbs: []string{"get"}, ResourceNames: []string{"kernosis-agent"},
@@ -100,7 +100,7 @@ func AgentRights(tb testing.TB, page string, settings ...string) (everywhere, in
 	return everywhere, inNamespace
 }
 
-// goesBy reports whether an agent with some settings has a right: "not with `probes: off`", "only
+// goesBy reports whether a right applies with the given settings: "not with `probes: off`", "only
 // with …", or always.
 func goesBy(tb testing.TB, when string, settings []string) bool {
 	tb.Helper()
@@ -115,7 +115,7 @@ func goesBy(tb testing.TB, when string, settings []string) bool {
 	return has == (how == "only")
 }
 
-// groupOf returns that of a resource of the table.
+// groupOf returns the API group of a resource in the table.
 func groupOf(resource string) string {
 	kind, _, _ := strings.Cut(resource, "/")
 	switch {
@@ -131,9 +131,9 @@ func groupOf(resource string) string {
 	return "kernosis.io"
 }
 
-// Grant makes a role of a name and gives it to a user or service account: in the
-// namespace if its kind is Role, else in the cluster. It returns once the API server
-// goes by it, which is a moment later.
+// Grant creates a role and binds it to a user or service account: in the namespace if its kind is
+// Role, otherwise cluster-wide. It returns when the API server's authorizer applies it, which is a
+// moment later.
 func (s *Server) Grant(tb testing.TB, to rbacv1.Subject, namespace, name string, r *rbacv1.ClusterRole) {
 	tb.Helper()
 	rbac, ctx, meta := s.client.RbacV1(), tb.Context(), metav1.ObjectMeta{Name: name}
@@ -153,8 +153,8 @@ func (s *Server) Grant(tb testing.TB, to rbacv1.Subject, namespace, name string,
 	s.awaitRules(tb, to, namespace, name, r.Rules)
 }
 
-// AwaitRole returns once the API server goes by a ClusterRole that a user, group or service
-// account was given without [Server.Grant]: in a namespace, or else in the cluster.
+// AwaitRole waits until the API server's authorizer applies a ClusterRole that was bound to a user,
+// group or service account without [Server.Grant]: in a namespace, or cluster-wide.
 func (s *Server) AwaitRole(tb testing.TB, to rbacv1.Subject, namespace, name string) {
 	tb.Helper()
 	r, err := s.client.RbacV1().ClusterRoles().Get(tb.Context(), name, metav1.GetOptions{})
@@ -173,7 +173,7 @@ func (s *Server) awaitRules(tb testing.TB, to rbacv1.Subject, namespace, name st
 	}
 }
 
-// may reports whether the API server's authoriser has seen a rule.
+// may reports whether the API server's authorizer grants a rule.
 func (s *Server) may(tb testing.TB, who rbacv1.Subject, namespace string, rule *rbacv1.PolicyRule) bool {
 	tb.Helper()
 	spec := authorizationv1.SubjectAccessReviewSpec{User: who.Name}

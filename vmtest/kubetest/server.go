@@ -21,47 +21,47 @@ import (
 )
 
 const (
-	// startFor is how long a start may take; alone on two cores it is 3 to 5 s.
+	// startFor is how long a start may take; on two idle cores it takes 3 to 5 s.
 	startFor = 2 * time.Minute
 
-	// stopFor is how long the API server may take to end in order, or to pause. With watches open
-	// it would take the minute that requests may.
+	// stopFor is how long the API server may take to shut down or to pause. With watches open, a
+	// shutdown would take up to a minute, the timeout of requests.
 	stopFor = 5 * time.Second
 )
 
-// Options are how a server differs from the default. The zero value is good.
+// Options configure a server. The zero value is ready for use.
 type Options struct {
-	// Flags are further ones of kube-apiserver, such as --event-ttl=5s.
+	// Flags are additional flags of kube-apiserver, such as --event-ttl=5s.
 	Flags []string
-	// Controllers has kube-controller-manager and kube-scheduler run too: what is in pods is
-	// made, bound to nodes and deleted as in any cluster. The API server then reaches
-	// kubelets ([Server.Egress]), so that kubectl logs and exec work.
+	// Controllers also runs kube-controller-manager and kube-scheduler: pods are created, scheduled
+	// and deleted as in any cluster. The API server then reaches kubelets ([Server.Egress]), so
+	// that kubectl logs and exec work.
 	Controllers bool
 }
 
-// Server is an etcd and a kube-apiserver. Its methods may be called by several
-// goroutines; those that stop and start the API server by one at a time.
+// Server is an etcd and a kube-apiserver. Its methods may be called concurrently, except those that
+// stop and start the API server.
 type Server struct {
-	dir      string // state folder, for us alone
-	programs string // folder
+	dir      string // state folder, accessible to this user only
+	programs string // folder of the programs
 	flags    []string
 	whole    bool // with controllers
 	port     int  // of the API server, on 127.0.0.1
 	ca       *authority
 	admin    *rest.Config
 	client   *kubernetes.Clientset
-	remove   func() error // the state folder
-	borrowed bool         // from the test run, which ends it
+	remove   func() error // removes the state folder
+	borrowed bool         // belongs to the test run, which ends it
 
 	mu        sync.Mutex
-	etcd, api *process.Process // api is nil while it is stopped
+	etcd, api *process.Process // api is nil while the API server is stopped
 	closed    bool
 
-	controllers []*process.Process // set by the start
+	controllers []*process.Process // set by Start
 }
 
-// Start starts a server, built first where need be, and returns when it is ready.
-// The caller closes it.
+// Start starts a server, whose programs it builds if needed, and returns when it is ready. The
+// caller must close it.
 func Start(ctx context.Context, o Options) (_ *Server, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -75,7 +75,7 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 			return nil, err
 		}
 	}
-	// A short path: the one of a unix socket has at most 107 bytes.
+	// A short path: the path of a unix socket has at most 107 bytes.
 	dir, err := os.MkdirTemp("", "kernosis-kube-")
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 	return s, s.startControllers(ctx, controllers)
 }
 
-// New starts a server for one test or benchmark, which is ended with it.
+// New starts a server for one test or benchmark and closes it at the end of the test.
 func New(tb testing.TB, o Options) *Server {
 	tb.Helper()
 	s, err := Start(tb.Context(), o)
@@ -126,7 +126,7 @@ func New(tb testing.TB, o Options) *Server {
 	return s
 }
 
-// Close ends it and removes all that it has written. It may be called again.
+// Close stops the server and removes everything it has written. It may be called more than once.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +138,7 @@ func (s *Server) Close() error {
 		s.hangUp()
 		return nil
 	}
-	// The data is thrown away: nothing is gained by an orderly end.
+	// The data is discarded, so an orderly shutdown is not needed.
 	for _, p := range append(slices.Clone(s.controllers), s.api, s.etcd) {
 		if p != nil {
 			p.Stop(syscall.SIGKILL, 0)
@@ -147,11 +147,11 @@ func (s *Server) Close() error {
 	return errors.Join(os.RemoveAll(s.dir), s.remove())
 }
 
-// Stop ends the API server in order, as an upgrade does. Its address answers
-// "connection refused" until [Server.Start].
+// Stop shuts down the API server as an upgrade does. Connections to its address are refused until
+// [Server.Start].
 func (s *Server) Stop(tb testing.TB) { tb.Helper(); s.end(tb, syscall.SIGTERM) }
 
-// Kill ends the API server in the middle of what it does.
+// Kill kills the API server.
 func (s *Server) Kill(tb testing.TB) { tb.Helper(); s.end(tb, syscall.SIGKILL) }
 
 func (s *Server) end(tb testing.TB, signal syscall.Signal) {
@@ -166,8 +166,8 @@ func (s *Server) end(tb testing.TB, signal syscall.Signal) {
 	s.api = nil
 }
 
-// Start starts the API server again, on the same port and with the same data, and
-// returns when it is ready.
+// Start starts the API server again, on the same port and with the same data, and returns when it
+// is ready.
 func (s *Server) Start(tb testing.TB) {
 	tb.Helper()
 	s.mu.Lock()
@@ -180,8 +180,8 @@ func (s *Server) Start(tb testing.TB) {
 	}
 }
 
-// KillEtcd kills etcd in the middle of what it does. The API server runs on, but can neither read
-// nor write until [Server.StartEtcd].
+// KillEtcd kills etcd. The API server keeps running but can neither read nor write until
+// [Server.StartEtcd].
 func (s *Server) KillEtcd(tb testing.TB) {
 	tb.Helper()
 	s.needOwn(tb)
@@ -204,9 +204,8 @@ func (s *Server) StartEtcd(tb testing.TB) {
 	})
 }
 
-// Pause keeps the API server from running: connections to it are accepted by the
-// kernel, and nothing answers. It returns when all its threads have stopped, which on a
-// busy machine is a while after the signal.
+// Pause stops the API server's process: the kernel still accepts connections, but nothing responds.
+// It returns when all threads have stopped, which on a busy machine is a while after the signal.
 func (s *Server) Pause(tb testing.TB) {
 	tb.Helper()
 	s.signal(tb, syscall.SIGSTOP)
@@ -236,7 +235,7 @@ func (s *Server) signal(tb testing.TB, signal syscall.Signal) {
 	}
 }
 
-// needOwn fails a test that would stop a server which others use.
+// needOwn fails a test that would stop a server shared with others.
 func (s *Server) needOwn(tb testing.TB) {
 	tb.Helper()
 	if s.borrowed {
@@ -247,7 +246,7 @@ func (s *Server) needOwn(tb testing.TB) {
 // Address returns the host and port of the API server.
 func (s *Server) Address() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 
-// Processes returns the numbers of etcd's process and of the API server's, which runs.
+// Processes returns the PIDs of etcd and of the API server, which must be running.
 func (s *Server) Processes() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -91,8 +91,8 @@ func TestATokenNamesItsNode(t *testing.T) {
 			t.Errorf("token of %+v says node %v, want %s", of, got, node)
 		}
 	}
-	// It ends with the pod. The server may see that a moment later, and remembers for ten
-	// seconds what it has seen, so this token is one it has not.
+	// The token expires with the pod. The server may notice that a moment later, and caches
+	// reviewed tokens for ten seconds, so this test uses a token that it has not reviewed.
 	token := s.Token(t, kubetest.TokenFor{Namespace: ns, ServiceAccount: "default", Pod: "agent"})
 	s.DeletePod(t, ns, "agent")
 	gone := client(t, s.WithToken(token)).CoreV1().Nodes()
@@ -138,7 +138,7 @@ func TestOutages(t *testing.T) {
 }
 
 func TestWritesAreCounted(t *testing.T) {
-	// A server of its own: nobody else writes, once it has settled.
+	// A separate server: nothing else writes to it once it has settled.
 	s := kubetest.New(t, kubetest.Options{})
 	ns := s.Namespace(t)
 	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Data: map[string]string{"a": string(make([]byte, 4096))}}
@@ -163,7 +163,7 @@ func TestOptionsReachTheServer(t *testing.T) {
 	}
 }
 
-// said is what a child process reports of its server.
+// said is a child process's report about its server.
 type said struct {
 	Dir       string
 	Processes []int

@@ -8,14 +8,13 @@ import (
 	"testing"
 )
 
-// Shared is the one server of a test package. The first test that asks for it starts it,
-// or borrows the one that the test run lends to all packages ([Lend]). The zero value is
-// ready for use.
+// Shared is the server of a test package. The first test that asks for it starts it, or borrows the
+// one that the test run lends to all packages ([Lend]). The zero value is ready for use.
 type Shared struct {
-	// Options are those of the server. Only one with the default options is borrowed.
+	// Options are the server's options. Only a server with default options is borrowed.
 	Options Options
-	// Own is for a package whose tests would disturb those of others, or be disturbed: they
-	// write or count what belongs to the whole cluster. It starts a server of its own.
+	// Own starts a separate server for the package. It is for packages whose tests could disturb
+	// those of others or be disturbed, because they write or count cluster-wide objects.
 	Own bool
 
 	once   sync.Once
@@ -23,8 +22,8 @@ type Shared struct {
 	err    error
 }
 
-// Run runs the tests of the package (a *testing.M), ends the server, and returns what
-// the process exits with.
+// Run runs the tests of the package (a *testing.M), stops the server, and returns the exit code of
+// the process.
 func (s *Shared) Run(m interface{ Run() int }) int {
 	code := m.Run()
 	if s.server == nil {
@@ -37,11 +36,11 @@ func (s *Shared) Run(m interface{ Run() int }) int {
 	return code
 }
 
-// Server returns the server, ready. The test fails where it can't be started.
+// Server returns the ready server. It fails the test if the server can't be started.
 func (s *Shared) Server(tb testing.TB) *Server {
 	tb.Helper()
 	s.once.Do(func() {
-		// It is the package's, and not this test's.
+		// The server must outlive this test.
 		ctx := context.WithoutCancel(tb.Context())
 		if socket := os.Getenv(ServerEnv); socket != "" && !s.Own && len(s.Options.Flags) == 0 && !s.Options.Controllers {
 			s.server, s.err = borrow(ctx, socket)

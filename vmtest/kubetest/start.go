@@ -16,16 +16,16 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
 )
 
-// startEtcd starts etcd on sockets in the state folder: they need no port, and no
-// other user of the machine can connect to them.
+// startEtcd starts etcd on sockets in the state folder: they need no port, and other users of the
+// machine cannot connect to them.
 func (s *Server) startEtcd() (err error) {
-	// For show: they have to be a host and port, and nobody asks for them.
+	// Placeholder: the URLs must have a host and port, but nothing uses them.
 	const shown = "http://127.0.0.1:1"
 	s.etcd, err = s.run("etcd",
 		"--name=kubetest", "--data-dir="+s.path("etcd"), "--log-level=warn",
 		"--listen-client-urls="+s.etcdURL(), "--advertise-client-urls="+shown,
 		"--listen-peer-urls=unix://"+s.path("peer.sock"), "--initial-advertise-peer-urls="+shown, "--initial-cluster=kubetest="+shown,
-		// The data need not outlive the machine.
+		// The data need not survive a crash of the machine.
 		"--unsafe-no-fsync",
 	)
 	return err
@@ -39,7 +39,7 @@ func (s *Server) run(name string, args ...string) (*process.Process, error) {
 
 func (s *Server) etcdURL() string { return "unix://" + s.path("etcd.sock") }
 
-// startFirst starts the API server on a port that is free.
+// startFirst starts the API server on a free port.
 func (s *Server) startFirst(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,20 +55,21 @@ func (s *Server) startFirst(ctx context.Context) error {
 		if s.client, err = kubernetes.NewForConfig(s.admin); err != nil {
 			return err
 		}
-		// Somebody may have taken the port meanwhile.
+		// Another process may have taken the port meanwhile.
 		if err = s.startAPI(ctx); err == nil || !strings.Contains(err.Error(), "address already in use") {
 			return err
 		}
 	}
 }
 
-// startAPI starts the API server and waits until it is ready. The caller holds mu.
+// startAPI starts the API server and waits until it is ready. The caller must hold mu.
 func (s *Server) startAPI(ctx context.Context) error {
 	within := await.Within(startFor)
 	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("not ready after %s", within))
 	defer cancel()
 	for {
-		// It gives up on etcd after 20 s: on a machine whose disk or CPUs are busy etcd may take longer.
+		// The API server gives up on etcd after 20 s, but on a machine with a busy disk or CPUs
+		// etcd may take longer.
 		err := s.tryAPI(ctx)
 		if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "context deadline exceeded") {
 			return err
@@ -76,13 +77,13 @@ func (s *Server) startAPI(ctx context.Context) error {
 	}
 }
 
-// tryAPI starts the API server once. It waits until the server is ready or has ended.
+// tryAPI starts the API server once and waits until it is ready or has ended.
 func (s *Server) tryAPI(ctx context.Context) error {
 	api, err := s.run("kube-apiserver", append([]string{
 		"--etcd-servers=" + s.etcdURL(),
 		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(s.port),
-		// For show: no endpoints are kept. Without it the server looks for a default
-		// route, and a loopback address it refuses.
+		// Unused, as no endpoints are maintained. Without it the server looks for a default route,
+		// and it rejects a loopback address.
 		"--advertise-address=192.0.2.1", "--endpoint-reconciler-type=none",
 		"--tls-cert-file=" + s.path("apiserver.crt"), "--tls-private-key-file=" + s.path("apiserver.key"),
 		"--client-ca-file=" + s.path("ca.crt"),
@@ -96,7 +97,7 @@ func (s *Server) tryAPI(ctx context.Context) error {
 		return err
 	}
 	err = process.UntilReady(ctx, func(ctx context.Context) error {
-		// Another server on this port has another certificate.
+		// Another server on this port would have another certificate.
 		return s.client.Discovery().RESTClient().Get().AbsPath("/readyz").Timeout(5 * time.Second).Do(ctx).Error()
 	}, api, s.etcd)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// A disk that stalls for half a minute ends the API server, which waits 20 s for etcd. Its
-// start is repeated then.
+// If the disk stalls for half a minute, the API server exits, because it waits only 20 s for etcd.
+// The start must then be repeated.
 func TestStartOutlivesAStalledEtcd(t *testing.T) {
 	testall.Only(t)
 	t.Parallel()

@@ -1,5 +1,5 @@
-// Package leakcheck fails a test binary that leaks goroutines or file descriptors.
-// It is for TestMain: only tests may import it.
+// Package leakcheck makes a test binary fail that leaks goroutines or file descriptors. It is
+// called from TestMain; only tests may import it.
 //
 //	func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
 package leakcheck
@@ -19,19 +19,18 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// Run runs the tests and returns their exit code. If they passed, it checks that no
-// goroutine is left and no file descriptor that was not open before. It prints what
-// leaked to stderr and returns 1.
+// Run runs the tests and returns their exit code. If they passed, it checks that no goroutine is
+// left, and no file descriptor that was not open before. It prints leaks to stderr and returns 1.
 //
-// What has to be stopped before the check, such as a server that the tests share, is
-// part of run.
+// Run must include stopping what would otherwise be reported, such as a server that the tests
+// share.
 func Run(run func() int) int {
 	before := openFiles()
 	code := run()
 	if code != 0 {
 		return code
 	}
-	// The garbage collector would close files that the tests forgot, before they are seen.
+	// The garbage collector would close files that the tests forgot before they are detected.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	if err := goleak.Find(); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, err)
@@ -44,9 +43,9 @@ func Run(run func() int) int {
 	return code
 }
 
-// leakedFiles returns the files that are open now and were not before. It allows for
-// a second, on an idle machine, until they are closed. It does not collect garbage: that would close
-// files that the tests forgot.
+// leakedFiles returns the files that are open now and were not before. It waits up to a second, on
+// an idle machine, for them to be closed. It does not collect garbage, which would close files that
+// the tests forgot.
 func leakedFiles(before []string) []string {
 	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		leaked := openFiles()
@@ -61,10 +60,10 @@ func leakedFiles(before []string) []string {
 	}
 }
 
-// openFiles lists what the descriptors of this process refer to. It leaves out those
-// that Go opens at their first use and keeps: the event descriptors of the runtime's
-// poller and the pipes for splice(2). A pidfd counts: package os closes it when the
-// process is waited for or released.
+// openFiles lists the files that the descriptors of this process refer to. It omits those that Go
+// opens at their first use and keeps: the event descriptors of the runtime's poller and the pipes
+// for splice(2). A pidfd counts: package os closes it when the process has been waited for or
+// released.
 func openFiles() (files []string) {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -80,8 +79,8 @@ func openFiles() (files []string) {
 	return files
 }
 
-// isSplicePipe reports whether a pipe is one of internal/poll, by its size: those are
-// 1 MiB (maxSpliceSize), and the kernel's default is 64 KiB.
+// isSplicePipe reports whether a pipe belongs to internal/poll, judging by its size: 1 MiB
+// (maxSpliceSize) instead of the kernel's default of 64 KiB.
 func isSplicePipe(name string) bool {
 	fd, err := strconv.Atoi(name)
 	if err != nil {

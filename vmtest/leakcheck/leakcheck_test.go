@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// leakEnv makes the test's program one whose tests leak what it names.
+// leakEnv makes the test binary leak what the variable names.
 const leakEnv = "KERNOSIS_TEST_LEAK"
 
 func TestMain(m *testing.M) {
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(Run(m.Run))
 }
 
-// leak leaks what kind names, and returns the exit code of the tests.
+// leak leaks something of a kind, and returns the exit code of the tests.
 func leak(kind, file string) (code int) {
 	switch kind {
 	case "goroutine":
@@ -36,7 +36,7 @@ func leak(kind, file string) (code int) {
 		}
 	case "both":
 		return max(leak("goroutine", ""), leak("file", file))
-	case "replaced": // as many as before, but not the same
+	case "replaced": // the same number, but another file
 		os.Stdin.Close()
 		return leak("file", file)
 	case "late": // closed only after the tests
@@ -51,7 +51,7 @@ func leak(kind, file string) (code int) {
 			fmt.Println(err)
 			return 2
 		}
-	case "splice": // what Go keeps of a copy between sockets
+	case "splice": // pipes that Go keeps after a copy between sockets
 		if err := spliced(); err != nil {
 			fmt.Println(err)
 			return 2
@@ -124,7 +124,7 @@ func TestRun(t *testing.T) {
 		"splice":    {0, nil},
 		"both":      {1, []string{goroutine, file}},
 		"replaced":  {1, []string{file}},
-		"failed":    {3, nil}, // the tests say what is wrong
+		"failed":    {3, nil}, // the tests report the failure
 	} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

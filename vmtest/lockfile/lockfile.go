@@ -1,5 +1,5 @@
-// Package lockfile lets processes wait for each other before they change a folder that they
-// share, as caches of what tests use. The product does not import it.
+// Package lockfile serializes processes that change a shared folder, such as a cache of test
+// programs. The product does not import it.
 package lockfile
 
 import (
@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lock waits until no other process has the lock, and returns the file, which is made where
-// it is missing. Closing it releases the lock. It calls waiting once where it has to wait.
+// Lock waits until no other process holds the lock and returns the locked file, which it creates if
+// needed. Closing the file releases the lock. If it has to wait, Lock calls waiting once.
 func Lock(ctx context.Context, path string, waiting func()) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

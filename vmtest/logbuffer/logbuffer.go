@@ -1,5 +1,5 @@
-// Package logbuffer has a log that a test can read while others write it, and a test's output
-// that they can write. Only tests may import it.
+// Package logbuffer provides a log that a test can read while others write it, and a writer to a
+// test's output. Only tests may import it.
 package logbuffer
 
 import (
@@ -10,12 +10,12 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// Buffer keeps what is written to it. The zero value is empty. Its methods may be called
-// from several goroutines, Wait from one.
+// Buffer collects what is written to it. The zero value is ready for use. Its methods may be called
+// concurrently, except Wait, which needs a single caller.
 type Buffer struct {
 	mu      sync.Mutex
 	text    strings.Builder
-	written chan struct{} // made by the first Wait
+	written chan struct{} // created by the first Wait
 }
 
 // Write never fails.
@@ -23,7 +23,7 @@ func (b *Buffer) Write(text []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	select {
-	case b.written <- struct{}{}: // nil until somebody waits
+	case b.written <- struct{}{}: // a nil channel until Wait is called
 	default:
 	}
 	return b.text.Write(text)
@@ -36,8 +36,8 @@ func (b *Buffer) String() string {
 	return b.text.String()
 }
 
-// Wait returns the content once ok is true for it, or with false after the time, which
-// [await.Within] stretches.
+// Wait waits until ok returns true for the content, for the time that [await.Within] returns, and
+// returns the content and whether ok was true.
 func (b *Buffer) Wait(within time.Duration, ok func(string) bool) (string, bool) {
 	deadline := time.After(await.Within(within))
 	b.mu.Lock()

@@ -6,14 +6,15 @@ import (
 	"testing"
 )
 
-// untilEnd is a test's output until that ends.
+// untilEnd writes to a test's output until the test ends.
 type untilEnd struct {
 	mu  sync.Mutex
 	out io.Writer
 }
 
-// Output is the test's, for what may log once more when the test has ended, as goroutines of
-// a manager that was stopped do: the test's own output panics then.
+// Output returns a writer to the test's output that discards what is written after the test has
+// ended, when the test's own output would panic. Goroutines of a stopped manager, for example, may
+// still log then.
 func Output(tb testing.TB) io.Writer {
 	w := &untilEnd{out: tb.Output()}
 	tb.Cleanup(func() {

@@ -1,5 +1,5 @@
-// Package loopdisk makes loop devices, and filesystems on them, that last as long as
-// a test. Only tests may import it.
+// Package loopdisk creates loop devices, and filesystems on them, for the duration of a test. Only
+// tests may import it.
 package loopdisk
 
 import (
@@ -26,9 +26,8 @@ func Need(tb testing.TB) {
 	f.Close()
 }
 
-// Attach makes a loop device over a file or device, from a byte offset on and of a
-// size (0: all of it), and detaches it at the end of the test. It returns the path of
-// the device.
+// Attach creates a loop device over a file or device, with an offset and size in bytes (size 0: up
+// to the end), and detaches it at the end of the test. It returns the device's path.
 func Attach(tb testing.TB, backing string, offset, size int64) (path string) {
 	tb.Helper()
 	f, err := os.OpenFile(backing, os.O_RDWR, 0)
@@ -42,7 +41,7 @@ func Attach(tb testing.TB, backing string, offset, size int64) (path string) {
 	return path
 }
 
-// attach configures a free loop device, and returns it open.
+// attach configures a free loop device and returns it open.
 func attach(tb testing.TB, backing *os.File, info unix.LoopInfo64) (path string, device *os.File) {
 	tb.Helper()
 	c, err := os.OpenFile(control, os.O_RDWR, 0)
@@ -52,7 +51,7 @@ func attach(tb testing.TB, backing *os.File, info unix.LoopInfo64) (path string,
 	defer c.Close()
 	config := unix.LoopConfig{Fd: uint32(backing.Fd()), Info: info}
 	copy(config.Info.File_name[:len(config.Info.File_name)-1], backing.Name())
-	for range 100 { // another process, or a test beside this one, may take the free device first
+	for range 100 { // another process or a parallel test may take the free device first
 		n, err := unix.IoctlRetInt(int(c.Fd()), unix.LOOP_CTL_GET_FREE)
 		if err != nil {
 			tb.Fatal(err)

@@ -40,7 +40,7 @@ func TestAttach(t *testing.T) {
 				t.Errorf("blocks %q, want %q", got, c.want)
 			}
 		})
-		// Another process may have attached it again.
+		// Another process may have reused the device.
 		file, _ := os.ReadFile("/sys/block/" + filepath.Base(device) + "/loop/backing_file")
 		if bytes.HasPrefix(file, []byte(image)) {
 			t.Errorf("%s: %s is still attached", name, device)

@@ -16,11 +16,11 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// Disk is a filesystem in memory on a loop device. It can be frozen: what is written
-// to it, or to a device over one of its files, is then in flight until the thaw.
+// Disk is an in-memory filesystem on a loop device. It can be frozen: writes to it, or to a device
+// over one of its files, are then in flight until the thaw.
 type Disk struct {
 	tb     testing.TB
-	Dir    string // where it is mounted
+	Dir    string // mount point
 	Device string // /dev/loop7
 	Name   string // loop7
 
@@ -33,33 +33,34 @@ const (
 	fiThaw   = 0xc0045878
 )
 
-// From fs/xfs/libxfs/xfs_fs.h: the second is an argument of the first.
+// From fs/xfs/libxfs/xfs_fs.h: noLogFlush is an argument of xfsGoingDown.
 const (
 	xfsGoingDown = 0x8004587d
 	noLogFlush   = 2
 )
 
-// mountFlags keep a filesystem of a test from being more than that.
+// mountFlags restrict what a test's filesystem can be used for.
 const mountFlags = unix.MS_NODEV | unix.MS_NOSUID | unix.MS_NOEXEC
 
-// NewExt4 makes an ext4 of a size in bytes and mounts it. mkfs are more arguments of
-// mkfs.ext4. It skips the test where that is not possible.
+// NewExt4 creates an ext4 filesystem of a size in bytes and mounts it. mkfs are additional
+// arguments of mkfs.ext4. It skips the test if that is not possible.
 func NewExt4(tb testing.TB, size int64, mkfs ...string) *Disk {
 	tb.Helper()
 	return New(tb, size, "ext4", append(mkfs, "-q", "-F")...)
 }
 
-// New does it for another type of filesystem.
+// New is NewExt4 for another type of filesystem.
 func New(tb testing.TB, size int64, fsType string, mkfs ...string) *Disk {
 	tb.Helper()
 	d, keep := newDevice(tb, size, fsType, mkfs...)
-	defer keep.Close() // the mount keeps it
+	defer keep.Close() // the mount keeps the device
 	d.guard(`fsfreeze -u "$1"; umount -l "$1"`, d.Dir)
 	d.mount(d.Device, fsType, "")
 	return d
 }
 
-// NewXFS does it for an XFS of 32 MiB. It skips the test where the kernel has none.
+// NewXFS creates and mounts an XFS filesystem of 32 MiB. It skips the test if the kernel does not
+// support XFS.
 func NewXFS(tb testing.TB) *Disk {
 	tb.Helper()
 	if b, err := os.ReadFile("/proc/filesystems"); err != nil || !strings.Contains(string(b), "\txfs\n") {
@@ -68,7 +69,7 @@ func NewXFS(tb testing.TB) *Disk {
 	return New(tb, 32<<20, "xfs", "-q")
 }
 
-// newDevice makes a filesystem on a loop device, which the kernel detaches at its last close.
+// newDevice creates a filesystem on a loop device, which the kernel detaches at its last close.
 func newDevice(tb testing.TB, size int64, fsType string, mkfs ...string) (d *Disk, keep *os.File) {
 	tb.Helper()
 	Need(tb)
@@ -78,14 +79,14 @@ func newDevice(tb testing.TB, size int64, fsType string, mkfs ...string) (d *Dis
 		}
 	}
 	d = &Disk{tb: tb, Dir: tb.TempDir()}
-	// In memory, so that this machine's disks have no part in it.
+	// In memory, so that the test does not depend on this machine's disks.
 	fd, err := unix.MemfdCreate("kernosis-loopdisk", unix.MFD_CLOEXEC)
 	d.must(err)
 	image := os.NewFile(uintptr(fd), "/proc/"+strconv.Itoa(os.Getpid())+"/fd/"+strconv.Itoa(fd))
 	defer image.Close()
 	d.must(image.Truncate(size))
 	c := exec.Command("mkfs."+fsType, append(mkfs, image.Name())...)
-	c.Env = append(os.Environ(), "TEST_DIR=x", "TEST_DEV=x", "QA_CHECK_FS=x") // lets mkfs.xfs make small ones
+	c.Env = append(os.Environ(), "TEST_DIR=x", "TEST_DEV=x", "QA_CHECK_FS=x") // makes mkfs.xfs accept small sizes
 	if out, err := c.CombinedOutput(); err != nil {
 		tb.Fatalf("mkfs.%s: %v: %s", fsType, err, out)
 	}
@@ -94,7 +95,7 @@ func newDevice(tb testing.TB, size int64, fsType string, mkfs ...string) (d *Dis
 	return d, keep
 }
 
-// mount mounts a device until the test's end.
+// mount mounts a device until the end of the test.
 func (d *Disk) mount(device, fsType, options string) {
 	d.tb.Helper()
 	d.must(unix.Mount(device, d.Dir, fsType, mountFlags, options))
@@ -102,10 +103,10 @@ func (d *Disk) mount(device, fsType, options string) {
 	d.tb.Cleanup(d.unmount)
 }
 
-// Renew unmounts it and mounts it again.
+// Renew unmounts the filesystem and mounts it again.
 func (d *Disk) Renew() {
 	d.tb.Helper()
-	device, err := os.Open(d.Device) // else it goes with the mount
+	device, err := os.Open(d.Device) // otherwise the device would be detached at the unmount
 	d.must(err)
 	defer device.Close()
 	d.must(unix.Unmount(d.Dir, 0))
@@ -119,13 +120,14 @@ func (d *Disk) must(err error) {
 	}
 }
 
-// attach makes a device over a file; the kernel detaches it at its last close.
+// attach creates a device over a file; the kernel detaches it at its last close.
 func (d *Disk) attach(image *os.File) (path string, keep *os.File) {
 	d.tb.Helper()
 	return attach(d.tb, image, unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR})
 }
 
-// unmount waits for the devices over its files, which the kernel detaches on its own.
+// unmount unmounts the filesystem. It waits for devices over its files, which the kernel detaches
+// asynchronously.
 func (d *Disk) unmount() {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -141,23 +143,23 @@ func (d *Disk) unmount() {
 	}
 }
 
-// guard runs commands of the shell if this process dies, to thaw and unmount: it sees its
-// pipe end then. That works only if no thread of this process waits for the device, because
-// it would survive a kill and keep the pipe: a writer has to be a process of its own.
+// guard runs shell commands to thaw and unmount if this process dies, which the shell detects by
+// the end of its pipe. That works only if no thread of this process waits for the device, because
+// such a thread would survive a kill and keep the pipe open: a writer must be a separate process.
 func (d *Disk) guard(commands string, args ...string) {
 	d.tb.Helper()
 	guard := exec.Command("sh", append([]string{"-c", "read _; " + commands, "sh"}, args...)...)
 	pipe, err := guard.StdinPipe()
 	d.must(err)
 	d.must(guard.Start())
-	d.tb.Cleanup(func() { // last: all is thawed and unmounted
+	d.tb.Cleanup(func() { // runs last, when everything is thawed and unmounted
 		d.must(guard.Process.Kill())
 		guard.Wait()
 		pipe.Close()
 	})
 }
 
-// Freeze holds up writes until thaw, and at the latest until the test's end.
+// Freeze blocks writes until thaw is called, or until the end of the test.
 func (d *Disk) Freeze() (thaw func()) {
 	d.tb.Helper()
 	ioctl := func(op uint) error {
@@ -174,7 +176,7 @@ func (d *Disk) Freeze() (thaw func()) {
 	return thaw
 }
 
-// ShutDown ends all I/O of an XFS, as its own reaction to an error would.
+// ShutDown stops all I/O of an XFS filesystem, like its own reaction to an error.
 func (d *Disk) ShutDown() {
 	d.tb.Helper()
 	dir, err := os.Open(d.Dir)
@@ -183,7 +185,7 @@ func (d *Disk) ShutDown() {
 	d.must(unix.IoctlSetPointerInt(int(dir.Fd()), xfsGoingDown, noLogFlush))
 }
 
-// SetReadOnly remounts it read-only, or writable again. No file of it may be open for writing.
+// SetReadOnly remounts the filesystem read-only or writable. No file of it may be open for writing.
 func (d *Disk) SetReadOnly(is bool) error {
 	flags := uintptr(unix.MS_REMOUNT | mountFlags)
 	if is {
@@ -192,8 +194,8 @@ func (d *Disk) SetReadOnly(is bool) error {
 	return os.NewSyscallError("mount", unix.Mount("", d.Dir, "", flags, ""))
 }
 
-// Upper returns a device of 8 MiB over a file of this disk: its writes wait while the
-// disk is frozen. Write to it from another process only.
+// Upper returns a device of 8 MiB over a file of this disk: its writes block while the disk is
+// frozen. Write to it only from another process.
 func (d *Disk) Upper() (device string) {
 	d.tb.Helper()
 	image, err := os.Create(filepath.Join(d.Dir, "image"))
@@ -206,8 +208,8 @@ func (d *Disk) Upper() (device string) {
 	return device
 }
 
-// MountExt4 makes an ext4 with a journal on such a device, and returns where it is
-// mounted.
+// MountExt4 creates an ext4 filesystem with a journal on such a device, and returns its mount
+// point.
 func (d *Disk) MountExt4(device string) (dir string) {
 	d.tb.Helper()
 	if out, err := exec.Command("mkfs.ext4", "-q", "-F", device).CombinedOutput(); err != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kernel"
 )
 
-// Accel is what runs the machine's code.
+// Accel is the accelerator that executes the machine's code.
 type Accel string
 
-// The accelerations that there are.
+// The accelerators.
 const (
 	KVM Accel = "kvm" // the host's CPU
 	TCG Accel = "tcg" // emulation
@@ -30,22 +30,21 @@ func (a Accel) args(b board) []string {
 		return []string{"-accel", "kvm", "-cpu", "host"}
 	}
 	return []string{
-		// One thread for all CPUs: kernels patch their own code while another CPU
-		// runs it, and with a thread for each of them that is not emulated
-		// faithfully (a 6.12 guest died of a stray int3). It costs 10 %, and
-		// leaves the host's other CPUs to other machines.
+		// One thread for all CPUs: kernels patch their own code while another CPU executes it,
+		// which QEMU does not emulate correctly with a thread per CPU (a 6.12 guest died of a stray
+		// int3). It costs 10 %, and leaves the host's other CPUs to other machines.
 		"-accel", "tcg,thread=single",
 		"-cpu", b.emulated,
 	}
 }
 
-// tryKVM is how long a machine gets to boot and switch off under KVM, which
-// takes a second where it works.
+// tryKVM is how long a machine may take to boot and power off under KVM; where KVM works, this
+// takes a second.
 const tryKVM = 20 * time.Second
 
-// FindAccel returns KVM where it works, which only trying shows: a device node
-// proves nothing in a container or a nested machine. The answer is kept in
-// cacheDir for as long as the host runs.
+// FindAccel returns KVM if it works. It boots a machine to find out, because a device node proves
+// nothing in a container or a nested machine. The result is cached in cacheDir until the host
+// reboots.
 func FindAccel(ctx context.Context, s Spec, cacheDir string) (Accel, error) {
 	if s.Kernel.Arch() != runtime.GOARCH {
 		return TCG, nil

@@ -6,14 +6,14 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kernel"
 )
 
-// board is what machines of one architecture differ in.
+// board is what differs between machines by architecture.
 type board struct {
-	qemu, pkg string // the program, and the package that has it
+	qemu, pkg string // the program and the Debian package that contains it
 	machine   string
-	emulated  string // the CPU without KVM
-	console   string // the kernel's, as it names it
-	args      string // for its kernel alone
-	// ports make ttyS1 the program's output, and ttyS2 the report's, of these chardevs.
+	emulated  string // the CPU model without KVM
+	console   string // device name of the kernel's console
+	args      string // kernel arguments of this architecture
+	// ports connects ttyS1 to the chardev of the program's output, and ttyS2 to that of the report.
 	ports []string
 }
 
@@ -21,9 +21,9 @@ func boardOf(arch string) board {
 	if arch == kernel.ARM64 {
 		return board{
 			qemu: "qemu-system-aarch64", pkg: "qemu-system-arm", machine: "virt",
-			emulated: "cortex-a72", // newer ones sign pointers, which costs much to emulate
+			emulated: "cortex-a72", // newer ones use pointer authentication, which is slow to emulate
 			console:  "ttyAMA0",
-			// It has one serial port of its own, whose driver is another.
+			// The machine's built-in serial port uses another driver.
 			ports: []string{
 				"-chardev", "null,id=unused", "-device", "pci-serial,chardev=unused",
 				"-device", "pci-serial,chardev=output", "-device", "pci-serial,chardev=report",

@@ -12,22 +12,22 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Config is what a machine holds and is made of, as vm.yaml says it. Only what
-// a test binary needs besides itself.
+// Config is the contents of a vm.yaml: the hardware of a machine and what is packed into it besides
+// the test binary.
 type Config struct {
 	Memory   string   `yaml:"memory"`   // a whole number of MiB or GiB
 	CPUs     int      `yaml:"cpus"`     // 1 to 64
-	Load     []string `yaml:"load"`     // modules to load at start, where the kernel has them; parameters follow the name
-	Modules  []string `yaml:"modules"`  // modules to pack, where the kernel has them
+	Load     []string `yaml:"load"`     // modules to load at start if the kernel has them; parameters follow the name
+	Modules  []string `yaml:"modules"`  // modules to pack if the kernel has them
 	Programs []string `yaml:"programs"` // to pack with their libraries, by name, from PATH
 	Files    []string `yaml:"files"`    // to pack at the same path
-	QEMU     []string `yaml:"qemu"`     // more arguments of qemu
+	QEMU     []string `yaml:"qemu"`     // additional arguments of qemu
 }
 
 var memorySize = regexp.MustCompile(`^([1-9][0-9]{0,5})(M|G)iB$`)
 
-// LoadConfig reads a vm.yaml. Paths in it are relative to its folder; those of
-// the Config are absolute. Errors name file and line.
+// LoadConfig reads a vm.yaml. Paths in it are relative to its folder; the Config's paths are
+// absolute. Errors name file and line.
 func LoadConfig(path string) (Config, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -52,13 +52,13 @@ func parseConfig(raw []byte) (Config, error) {
 	c := Config{Memory: "1GiB", CPUs: 2}
 	d := yaml.NewDecoder(bytes.NewReader(raw))
 	d.KnownFields(true)
-	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) { // an empty file asks for the defaults
+	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) { // an empty file means the defaults
 		return Config{}, err
 	}
 	return c, c.Check()
 }
 
-// Check returns what no machine can be made of.
+// Check returns an error for settings that no machine can have.
 func (c Config) Check() error {
 	if !memorySize.MatchString(c.Memory) {
 		return fmt.Errorf("memory: %q is no size such as 512MiB or 2GiB", c.Memory)
@@ -76,7 +76,7 @@ func (c Config) Check() error {
 	return nil
 }
 
-// memoryArg is the size as qemu wants it.
+// memoryArg returns the size in the format of qemu.
 func (c Config) memoryArg() string {
 	m := memorySize.FindStringSubmatch(c.Memory)
 	return m[1] + m[2]

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// consoleTail is how many of the console's last lines are shown: a panic with
-// its stack has about forty.
+// consoleTail is how many of the console's last lines are returned: a panic with its stack has
+// about forty.
 const consoleTail = 60
 
-// fatal is how a kernel begins to say why it ends.
+// fatal matches the start of a kernel's message about a fatal error.
 var fatal = regexp.MustCompile(`Kernel panic - not syncing.*|BUG: .*|Oops: .*|general protection fault.*|Unable to mount root.*`)
 
-// readConsole returns the last lines of what the kernel wrote, and the first one
-// that says why it ended.
+// readConsole returns the last lines of the kernel's console, and the first message about a fatal
+// error.
 func readConsole(path string) (tail, reason string) {
 	raw, err := os.ReadFile(path)
 	if err != nil {

@@ -1,8 +1,7 @@
-// Package machine boots a kernel in QEMU with one program in it, and reports how
-// the program ended: by itself, with the machine (a kernel panic), or not in
-// time. KVM is used where it works, emulation elsewhere.
+// Package machine boots a kernel in QEMU with one program in it, and reports how the program ended:
+// by itself, because the machine died (a kernel panic), or at the timeout. It uses KVM where it
+// works, and emulation elsewhere.
 //
-// A machine has no disk and no network: everything it needs is packed into its
-// initial file system, under the path it has here. Nothing it does reaches the
-// host but what the program prints.
+// A machine has no disk and no network: everything it needs is packed into its initramfs, under the
+// path it has on the host. Only the program's output leaves the machine.
 package machine

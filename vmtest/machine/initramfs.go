@@ -17,8 +17,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kernel"
 )
 
-// archive writes an initial file system: a cpio archive in the kernel's "newc"
-// form, uncompressed, because unpacking costs more here than reading.
+// archive writes an initramfs: a cpio archive in the kernel's "newc" format, uncompressed, because
+// decompressing takes longer here than reading.
 type archive struct {
 	w     cpio.RecordWriter
 	inode uint64
@@ -54,7 +54,7 @@ func (a *archive) bytes(path string, content []byte) error {
 	return a.add(path, cpio.StaticFile("", string(content), 0o644))
 }
 
-// dir makes a folder, and those above it.
+// dir adds a folder and its parents.
 func (a *archive) dir(path string) error {
 	if a.made[path] {
 		return nil
@@ -62,8 +62,8 @@ func (a *archive) dir(path string) error {
 	return a.add(path, cpio.Directory("", 0o755))
 }
 
-// onDisk returns a path without the symbolic links that the host has on the way
-// to it, as far as that exists: in the machine they may lead elsewhere.
+// onDisk resolves the symbolic links in the existing part of a path on the host: in the machine
+// they may lead elsewhere.
 func onDisk(path string) (string, error) {
 	dir, rest := path, ""
 	for {
@@ -78,7 +78,7 @@ func onDisk(path string) (string, error) {
 	}
 }
 
-// file packs a file of the host at path.
+// file adds a file of the host at path.
 func (a *archive) file(path, from string) error {
 	dir, err := onDisk(filepath.Dir(path))
 	if err != nil {
@@ -104,8 +104,7 @@ func (a *archive) file(path, from string) error {
 	return a.add(path, r)
 }
 
-// program packs an executable of the host at path, and its libraries where they
-// are.
+// program adds an executable of the host at path, and its libraries at their own paths.
 func (a *archive) program(path, from string) error {
 	libs, err := libraries(from)
 	if err != nil {
@@ -119,7 +118,7 @@ func (a *archive) program(path, from string) error {
 	return a.file(path, from)
 }
 
-// tree packs a folder with all below it.
+// tree adds a folder and everything below it.
 func (a *archive) tree(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -141,13 +140,13 @@ func (a *archive) tree(dir string) error {
 	})
 }
 
-// rootLinks packs the host's links of a merged /usr: programs name their
-// libraries through them.
+// rootLinks adds the host's links of a merged /usr, because programs refer to their libraries
+// through them.
 func (a *archive) rootLinks() error {
 	for _, name := range []string{"/bin", "/sbin", "/lib", "/lib64"} {
 		target, err := os.Readlink(name)
 		if err != nil {
-			continue // a folder of its own, or none
+			continue // a real folder, or missing
 		}
 		if err := a.symlink(name, target); err != nil {
 			return err
@@ -158,7 +157,7 @@ func (a *archive) rootLinks() error {
 
 func (a *archive) close() error { return cpio.WriteTrailer(a.w) }
 
-// initramfs writes the machine's file system.
+// initramfs writes the machine's initramfs.
 func (s Spec) initramfs(w io.Writer, plan guest.Plan) error {
 	a := newArchive(w)
 	if err := a.rootLinks(); err != nil {
@@ -185,7 +184,7 @@ func (s Spec) initramfs(w io.Writer, plan guest.Plan) error {
 	return a.close()
 }
 
-// userland packs what the program needs, and completes the plan.
+// userland adds what the program needs and completes the plan.
 func (s Spec) userland(a *archive, plan *guest.Plan) error {
 	if err := a.program(plan.Args[0], plan.Args[0]); err != nil {
 		return err
@@ -217,7 +216,7 @@ func (s Spec) userland(a *archive, plan *guest.Plan) error {
 	return s.modules(a, plan)
 }
 
-// program packs a program that the machine's architecture can run.
+// program adds a program for the machine's architecture.
 func (s Spec) program(a *archive, name string) error {
 	if s.Kernel.Root == "" {
 		path, err := kernel.FindProgram(name)
@@ -253,8 +252,8 @@ func isDir(path string) bool {
 	return err == nil && st.IsDir()
 }
 
-// modules packs the kernel's modules, their index and its configuration, and
-// puts those to load into the plan.
+// modules adds the kernel's modules, their index and its configuration, and adds the modules to
+// load to the plan.
 func (s Spec) modules(a *archive, plan *guest.Plan) error {
 	root := filepath.Join("/lib/modules", s.Kernel.Release)
 	names := append([]string{}, s.Config.Modules...)

@@ -16,7 +16,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kernel"
 )
 
-// unpack reads an archive back: content by path, symbolic links as "→ target".
+// unpack reads an archive: content by path, and symbolic links as "→ target".
 func unpack(t *testing.T, raw []byte) map[string]string {
 	t.Helper()
 	r := cpio.Newc.Reader(bytes.NewReader(raw))
@@ -66,7 +66,7 @@ func write(t *testing.T, path, content string) string {
 	return path
 }
 
-// testSpec is a machine whose kernel has no modules.
+// testSpec returns a machine whose kernel has no modules.
 func testSpec(t *testing.T) (Spec, guest.Plan) {
 	t.Helper()
 	self, err := os.Executable()
@@ -109,7 +109,7 @@ func TestInitramfsHoldsWhatTheProgramNeeds(t *testing.T) {
 		s.Config.Files[0]: "more", "/boot/config-1.2.3-test": "CONFIG_A=y\n",
 		"/lib/modules/1.2.3-test/modules.dep": "",
 	} {
-		// The last element may be a link of its own.
+		// The last element may itself be a link.
 		name := filepath.Join(inside(filepath.Dir(path)), filepath.Base(path))
 		if got, ok := files[name]; !ok || got != want {
 			t.Errorf("%s: %q (%v), want %q", name, got, ok, want)

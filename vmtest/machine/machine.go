@@ -20,7 +20,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kernel"
 )
 
-// Spec is a machine and what runs in it.
+// Spec describes a machine and the program that runs in it.
 type Spec struct {
 	Kernel kernel.Image
 	Config Config
@@ -28,43 +28,42 @@ type Spec struct {
 	Cgroup string // guest.CgroupV1 or guest.CgroupV2
 	Accel  Accel
 
-	Args []string // an executable here, and its arguments; none: boot and switch off
+	Args []string // an executable on this host and its arguments; if empty, boot and power off
 	Env  []string // of the program
-	Dir  string   // where it starts; its testdata is packed
+	Dir  string   // its working directory; its testdata is packed
 
-	Output  io.Writer     // what the program prints, as it comes
-	Timeout time.Duration // for everything, from power on to power off
+	Output  io.Writer     // receives the program's output as it is printed
+	Timeout time.Duration // for the whole run, from power-on to power-off
 }
 
 // Outcome is how a machine ended.
 type Outcome struct {
 	Ending  Ending
-	Verdict guest.Verdict // how the program ended; only of Finished
+	Verdict guest.Verdict // how the program ended; only for Finished
 	Console string        // the last lines of the kernel's console
-	Reason  string        // why it died, in the kernel's words; only of Died
+	Reason  string        // why it died, in the kernel's words; only for Died
 	Took    time.Duration
 }
 
-// Ending is how a run ended: with the program, at the time limit, or with the machine.
+// Ending says how a run ended: with the program, at the timeout, or because the machine died.
 type Ending int
 
-// The endings.
+// The possible endings.
 const (
 	Finished Ending = iota // the program ended by itself
-	TimedOut               // the machine was still running at the end of its time
-	Died                   // the machine ended without a word of the program: a kernel panic
+	TimedOut               // the machine was still running at the timeout
+	Died                   // the machine ended without reporting on the program: a kernel panic
 )
 
 func (e Ending) String() string {
 	return [...]string{Finished: "finished", TimedOut: "timed out", Died: "died"}[e]
 }
 
-// switchOff is how long a machine may take to switch off once its program has
-// ended.
+// switchOff is how long a machine may take to power off after its program has ended.
 const switchOff = 15 * time.Second
 
-// Run boots the machine and returns how it ended. It is an error if it could not
-// be started; a *kernel.SetupError if this host lacks something.
+// Run boots the machine and returns how it ended. It returns an error if the machine could not be
+// started: a *kernel.SetupError if this host lacks something.
 func (s Spec) Run(ctx context.Context) (Outcome, error) {
 	dir, err := os.MkdirTemp("", "vmrun-")
 	if err != nil {
@@ -126,7 +125,7 @@ func (s Spec) boot(ctx context.Context, dir string) (Outcome, error) {
 	out := Outcome{}
 	verdict, ok := <-reported
 	if ok {
-		// Its time is over either way, but the machine's last word is out.
+		// Wait for the power-off, which flushes the console, but not for long.
 		stop := time.AfterFunc(switchOff, cancel)
 		err = cmd.Wait()
 		stop.Stop()
@@ -150,7 +149,7 @@ func (s Spec) boot(ctx context.Context, dir string) (Outcome, error) {
 	return out, nil
 }
 
-// command is qemu with all its arguments.
+// command returns qemu with all its arguments.
 func (s Spec) command(ctx context.Context, dir string) (*exec.Cmd, error) {
 	board := boardOf(s.Kernel.Arch())
 	qemu, err := board.find()
@@ -172,8 +171,8 @@ func (s Spec) command(ctx context.Context, dir string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// kernelArgs make a kernel end the machine where it would go on wounded, keep it
-// quiet, and skip what only costs time under emulation (the self-tests of the
-// crypto modules, mitigations of the host's CPU).
+// kernelArgs make a kernel end the machine instead of continuing after a fault, keep it quiet, and
+// skip what only costs time under emulation (self-tests of the crypto modules, mitigations for the
+// host's CPU).
 const kernelArgs = "rdinit=" + guest.InitPath + " panic=-1 oops=panic quiet loglevel=5 " +
 	"mitigations=off cryptomgr.notests tsc=unstable random.trust_cpu=on raid=noautodetect"

@@ -15,14 +15,14 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kernel"
 )
 
-// library is a line of what the dynamic linker lists: "libc.so.6 => /lib/libc.so.6
-// (0x7f…)", or without "=>" for the linker itself.
+// library matches a line of the dynamic linker's list: "libc.so.6 => /lib/libc.so.6 (0x7f…)", or
+// without "=>" for the linker itself.
 var library = regexp.MustCompile(`(?m)^\s*(?:\S+ => )?(/\S+) \(0x[0-9a-f]+\)$`)
 
-// foreign are programs of another architecture, in a folder that looks like their root.
+// foreign locates programs of another architecture in a folder that is laid out like their root.
 type foreign struct{ root string }
 
-// find returns where a program lies, as it is seen from the root.
+// find returns the path of a program relative to the root.
 func (f foreign) find(name string) (string, error) {
 	for _, dir := range []string{"/usr/bin", "/usr/sbin"} {
 		if path := filepath.Join(dir, name); isFile(filepath.Join(f.root, path)) {
@@ -32,14 +32,14 @@ func (f foreign) find(name string) (string, error) {
 	return "", &kernel.SetupError{What: name + " is not in " + f.root, Do: "fetch the kernel again: make vmtest-kernels"}
 }
 
-// libraries returns what the dynamic linker would load for an executable, itself included,
-// as seen from the root. That can't be run here.
+// libraries returns the files that the dynamic linker would load for an executable, including
+// itself, relative to the root. The linker can't be run here.
 func (f foreign) libraries(path string) ([]string, error) {
 	interp, err := interpreter(filepath.Join(f.root, path))
 	if err != nil || interp == "" {
 		return nil, err
 	}
-	libs := []string{filepath.Join("/usr", interp)} // /lib is a link to it
+	libs := []string{filepath.Join("/usr", interp)} // /lib is a link to /usr/lib
 	for next := []string{path}; len(next) > 0; next = next[1:] {
 		file, err := elf.Open(filepath.Join(f.root, next[0]))
 		if err != nil {
@@ -76,8 +76,8 @@ func (f foreign) library(name string) (string, error) {
 	return "", fmt.Errorf("%s is not in %s", name, f.root)
 }
 
-// libraries returns the shared libraries of an executable, the dynamic linker
-// included; none for a static one.
+// libraries returns the shared libraries of an executable, including the dynamic linker; none if it
+// is static.
 func libraries(path string) ([]string, error) {
 	interp, err := interpreter(path)
 	if err != nil || interp == "" {
@@ -96,8 +96,7 @@ func libraries(path string) ([]string, error) {
 	return libs, nil
 }
 
-// interpreter returns the dynamic linker that an executable asks for; "" for a
-// static one.
+// interpreter returns the dynamic linker that an executable requests; "" if it is static.
 func interpreter(path string) (string, error) {
 	f, err := elf.Open(path)
 	if err != nil {

@@ -11,12 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DropTCP has the pair's device of this end drop every TCP packet that comes in,
-// before the IP layer sees it, until the test's end or the call of what it
-// returns. It needs sch_ingress and cls_bpf.
+// DropTCP makes this end of the pair drop every incoming TCP packet before the IP layer receives
+// it, until undo is called or the test ends. It needs sch_ingress and cls_bpf.
 func (n *Net) DropTCP() (undo func()) {
 	n.t.Helper()
-	// Its own link attributes would not do: their kind is the kernel's choice.
+	// Not by an attribute of the link itself, whose kind the kernel would choose.
 	qdisc := &netlink.GenericQdisc{QdiscType: "clsact", QdiscAttrs: netlink.QdiscAttrs{
 		Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
 	}}
@@ -25,7 +24,7 @@ func (n *Net) DropTCP() (undo func()) {
 		if err != nil {
 			return fmt.Errorf("drop at %s: %w", device, err)
 		}
-		// Kernels before 5.11 charge programs to the process's limit.
+		// Kernels before 5.11 count programs against the process's memlock limit.
 		if err := rlimit.RemoveMemlock(); err != nil {
 			return err
 		}
@@ -33,7 +32,7 @@ func (n *Net) DropTCP() (undo func()) {
 		if err != nil {
 			return fmt.Errorf("drop at %s: %w", device, err)
 		}
-		defer p.Close() // the filter keeps it
+		defer p.Close() // the filter keeps the program loaded
 		qdisc.LinkIndex = l.Attrs().Index
 		filter := &netlink.BpfFilter{Fd: p.FD(), Name: "drop_tcp", DirectAction: true, FilterAttrs: netlink.FilterAttrs{
 			LinkIndex: qdisc.LinkIndex, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Priority: 1, Protocol: unix.ETH_P_ALL,
@@ -49,18 +48,18 @@ func (n *Net) DropTCP() (undo func()) {
 	}
 }
 
-// dropTCP is the filter: drop IPv4 and IPv6 packets with TCP right behind the
-// IP header, pass the others.
+// dropTCP returns the filter program: it drops IPv4 and IPv6 packets whose IP header is directly
+// followed by TCP, and passes all others.
 func dropTCP() asm.Instructions {
 	const (
 		etherLen             = 14
-		protocol4, protocol6 = etherLen + 9, etherLen + 6 // of the packet, behind the IP header's start
+		protocol4, protocol6 = etherLen + 9, etherLen + 6 // offset in the packet
 		skbProtocol          = 16                         // struct __sk_buff
-		etherIP4, etherIP6   = 0x0008, 0xdd86             // as a little-endian CPU loads them
+		etherIP4, etherIP6   = 0x0008, 0xdd86             // as loaded on a little-endian CPU
 		pass, drop           = 0, 2                       // TC_ACT_OK, TC_ACT_SHOT
 	)
 	return asm.Instructions{
-		asm.Mov.Reg(asm.R6, asm.R1), // where LoadAbs looks for the packet
+		asm.Mov.Reg(asm.R6, asm.R1), // LoadAbs expects the packet in R6
 		asm.LoadMem(asm.R7, asm.R1, skbProtocol, asm.Word),
 		asm.JEq.Imm(asm.R7, etherIP4, "ip4"),
 		asm.JEq.Imm(asm.R7, etherIP6, "ip6"),

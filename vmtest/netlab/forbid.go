@@ -11,10 +11,10 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 )
 
-// Forbid has a program on a control group refuse every connect() to an address, as network
-// policies do, until the test's end or the call of what it returns. The program sees the
-// connections of all below the control group; it compares only the first four bytes of an
-// IPv6 address, which are unique within a lab.
+// Forbid attaches a program to a cgroup that rejects every connect() to an address, as network
+// policies do, until undo is called or the test ends. The program handles the connections of the
+// cgroup and everything below it. It compares only the first four bytes of an IPv6 address, which
+// are unique within a lab.
 func Forbid(t testing.TB, cgroup string, to netip.Addr) (undo func()) {
 	t.Helper()
 	const userIP4, userIP6 = 4, 8 // of struct bpf_sock_addr
@@ -23,7 +23,7 @@ func Forbid(t testing.TB, cgroup string, to netip.Addr) (undo func()) {
 		attach, offset = ebpf.AttachCGroupInet6Connect, userIP6
 	}
 	word := binary.NativeEndian.Uint32(to.AsSlice())
-	if err := rlimit.RemoveMemlock(); err != nil { // which kernels before 5.11 charge
+	if err := rlimit.RemoveMemlock(); err != nil { // kernels before 5.11 count programs against it
 		t.Fatal(err)
 	}
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
@@ -39,14 +39,15 @@ func Forbid(t testing.TB, cgroup string, to netip.Addr) (undo func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Close() // the link keeps it
+	defer p.Close() // the link keeps the program loaded
 	lk, err := link.AttachCgroup(link.CgroupOptions{Path: cgroup, Attach: attach, Program: p})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { lk.Close() })
 	return func() {
-		// To close it would not do while a child that is being made has it too.
+		// Closing the link is not enough while a child process that is being forked has it open
+		// too.
 		if err := lk.Detach(); err != nil {
 			t.Error(err)
 		}

@@ -14,9 +14,9 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// HoldRTNL has the kernel hold rtnl_lock, which all namespaces share: it takes it once to
-// delete bridges, and tens of milliseconds for each. It returns once the kernel has begun;
-// the returned function reports whether they are still being deleted. Without the program
+// HoldRTNL makes the kernel hold rtnl_lock, which all namespaces share: deleting bridges in one
+// request takes it once, for tens of milliseconds per bridge. HoldRTNL returns when the kernel has
+// begun. The returned function reports whether the deletion is still running. Without the program
 // ip the test is skipped.
 func (n *Net) HoldRTNL(bridges int) (held func() bool) {
 	n.t.Helper()
@@ -55,7 +55,7 @@ func (n *Net) HoldRTNL(bridges int) (held func() bool) {
 			return true
 		}
 	}
-	// ip's only request to the kernel by sendmsg deletes them.
+	// The sendmsg of ip is the request that deletes the bridges.
 	asks := strconv.Itoa(unix.SYS_SENDMSG) + " "
 	call := fmt.Sprintf("/proc/%d/syscall", remove.Process.Pid)
 	await.Until(n.t, "the kernel deletes bridges", 10*time.Second, func() bool {

@@ -14,8 +14,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// Listen returns a listener that accepts nothing before a call of its Accept. Its accept
-// queue takes backlog+1 connections.
+// Listen returns a listener that accepts nothing until its Accept is called. Its accept queue holds
+// backlog+1 connections.
 func (n *Net) Listen(at string, backlog int) net.Listener {
 	n.t.Helper()
 	ap, err := netip.ParseAddrPort(at)
@@ -31,7 +31,7 @@ func (n *Net) Listen(at string, backlog int) net.Listener {
 	return l
 }
 
-// listen does it by hand: package net chooses the backlog itself.
+// listen creates the socket itself because package net does not let the caller choose the backlog.
 func listen(at netip.AddrPort, backlog int) (net.Listener, error) {
 	fd, err := socket(at.Addr())
 	if err != nil {
@@ -46,18 +46,18 @@ func listen(at netip.AddrPort, backlog int) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return net.FileListener(f) // has a descriptor of its own
+	return net.FileListener(f) // it duplicates the descriptor
 }
 
-// Serve accepts connections at an address until the returned listener is closed,
-// at the latest at the test's end, and handles each with fn on a goroutine of its
-// own. fn's reads and writes fail after conversation.
+// Serve accepts connections at an address until the returned listener is closed, or until the end
+// of the test, and calls fn for each in its own goroutine. fn's reads and writes time out after
+// conversation.
 func (n *Net) Serve(at string, fn func(net.Conn)) net.Listener {
 	n.t.Helper()
 	var l net.Listener
 	n.In(func() (err error) {
 		var c net.ListenConfig
-		// A listener that was closed keeps the address until its Accept has noticed.
+		// A closed listener keeps the address until its Accept has returned.
 		for end := time.Now().Add(await.Within(conversation)); ; time.Sleep(10 * time.Millisecond) {
 			l, err = c.Listen(n.t.Context(), "tcp", at)
 			if !errors.Is(err, unix.EADDRINUSE) || time.Now().After(end) {
@@ -70,11 +70,11 @@ func (n *Net) Serve(at string, fn func(net.Conn)) net.Listener {
 	return l
 }
 
-// conversation bounds one connection of a server.
+// conversation is the timeout of one connection of a server.
 const conversation = 10 * time.Second
 
-// Accept has what Listen returned behave as what Serve returns. At the test's end the
-// connections are closed, and fn's calls waited for.
+// Accept makes a listener returned by Listen behave like one returned by Serve. At the end of the
+// test it closes the connections and waits for the calls of fn.
 func (n *Net) Accept(l net.Listener, fn func(net.Conn)) {
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -116,11 +116,10 @@ func (n *Net) Accept(l net.Listener, fn func(net.Conn)) {
 	})
 }
 
-// Echo is a handler for Serve and Accept that sends back what comes.
+// Echo is a handler for Serve and Accept that sends back what it receives.
 func Echo(c net.Conn) { _, _ = io.Copy(c, c) }
 
-// Dial connects and returns the connection, which is closed at the test's end
-// or before.
+// Dial connects and returns the connection, which is closed at the end of the test at the latest.
 func (n *Net) Dial(to string) net.Conn {
 	n.t.Helper()
 	var c net.Conn

@@ -1,9 +1,9 @@
-// Package netlab makes networks for tests: network namespaces of the test's own,
-// joined by veth pairs, and in them what a connection can meet: listeners that
-// accept or don't, routes, neighbours that are not there. Nothing of it reaches
-// the machine's own network, and all of it ends with the test.
+// Package netlab creates networks for tests: separate network namespaces, connected by veth pairs,
+// with what a connection can encounter: listeners that accept or don't, routes, unreachable
+// neighbours. It does not affect the machine's own network, and everything is removed at the end of
+// the test.
 //
-// It must not be imported by anything but tests.
+// Only tests may import it.
 package netlab
 
 import (
@@ -19,18 +19,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Net is a network namespace with a process in it, so that /proc shows it. Its
-// methods fail the test it was made for, and must be called on that test's own
-// goroutine, unless they return an error.
+// Net is a network namespace with a process in it, so that it is visible in /proc. Methods that
+// return no error fail the test that the Net was created for, and must be called in that test's
+// goroutine.
 type Net struct {
-	Inode uint32 // its identity on this machine
+	Inode uint32 // inode number, which identifies it on this machine
 
 	t  testing.TB
 	ns netns.NsHandle
 }
 
-// New returns a namespace in which nothing is but a loopback device that is up.
-// Without root the test is skipped.
+// New returns a namespace that contains only a loopback device, which is up. Without root the test
+// is skipped.
 func New(t testing.TB) *Net {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -53,18 +53,18 @@ func New(t testing.TB) *Net {
 			t.Error(err)
 		}
 	})
-	hold(t, n.Do) // a forked process is in its thread's namespace
+	hold(t, n.Do) // a forked process is in the namespace of its thread
 	var st unix.Stat_t
 	if err := unix.Fstat(int(n.ns), &st); err != nil {
 		t.Fatal(err)
 	}
-	n.Inode = uint32(st.Ino) // a proc inode number: always fits
+	n.Inode = uint32(st.Ino) // inode numbers in proc always fit
 	n.In(func() error { return setUp("lo") })
 	return n
 }
 
-// Do calls fn on a thread in the namespace. Sockets and processes that fn makes
-// stay in it. It may be called from any goroutine.
+// Do calls fn on a thread in the namespace. Sockets and processes created by fn stay in it. Do may
+// be called from any goroutine.
 func (n *Net) Do(fn func() error) error {
 	done := make(chan error)
 	onOwnThread(func() {
@@ -77,11 +77,12 @@ func (n *Net) Do(fn func() error) error {
 	return <-done
 }
 
-// onOwnThread calls fn on a thread that ends with it. The main thread never ends, and its
-// namespace shows as that of the process: fn runs on another one, and it waits.
+// onOwnThread calls fn on a thread that ends afterwards. That must not be the main thread: it never
+// ends, and its namespace is shown as the process's. In that case it waits while fn runs on another
+// thread.
 func onOwnThread(fn func()) {
 	go func() {
-		runtime.LockOSThread() // and never unlocked: so the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
 		if unix.Gettid() != os.Getpid() {
 			fn()
 			return
@@ -93,7 +94,7 @@ func onOwnThread(fn func()) {
 	}()
 }
 
-// In is Do for what must not fail.
+// In is Do for functions that must not fail.
 func (n *Net) In(fn func() error) {
 	n.t.Helper()
 	if err := n.Do(fn); err != nil {
@@ -101,7 +102,7 @@ func (n *Net) In(fn func() error) {
 	}
 }
 
-// Command runs a program in the namespace and returns what it prints.
+// Command runs a program in the namespace and returns its output.
 func (n *Net) Command(name string, args ...string) string {
 	n.t.Helper()
 	var out []byte
@@ -126,15 +127,16 @@ func setUp(device string) error {
 	return nil
 }
 
-// Holder returns a process in the network namespace of this process, until the test's
-// end. This process would not do: its first thread may live in a namespace of the lab.
+// Holder starts a process in the network namespace of this process and returns its PID; it ends
+// with the test. This process itself is not usable, because its first thread may be in a namespace
+// of the lab.
 func Holder(t testing.TB) (pid int) {
 	t.Helper()
 	return hold(t, func(start func() error) error { return start() })
 }
 
-// hold starts a process, within a call of in, that does nothing until the test's end. It waits
-// for its input to end, which it does with this process, whatever becomes of it.
+// hold starts, through in, a process that does nothing until the end of the test. It waits for its
+// input to end, which happens even if this process is killed.
 func hold(t testing.TB, in func(start func() error) error) (pid int) {
 	t.Helper()
 	holder := exec.Command("sh", "-c", "read _")

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestPair proves what tests build on: what is healthy works at once, and what
-// is broken is broken only there and only until it is mended.
+// TestPair checks what other tests rely on: a healthy target works at once, and a fault affects
+// only what it should, until it is mended.
 func TestPair(t *testing.T) {
 	prober, target := PairIn(t, 30)
 	probe := func(to string) error { return prober.Probe(to, time.Second, "ping") }
@@ -50,7 +50,7 @@ func TestPair(t *testing.T) {
 	}
 }
 
-// TestListen: the queue takes one more than its length, and is let in later.
+// TestListen checks that the queue holds one more than its length, and is accepted later.
 func TestListen(t *testing.T) {
 	n := New(t)
 	l := n.Listen("[::]:80", 0)
@@ -64,7 +64,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// TestProbes: they are under way at the same time, and each has its own end.
+// TestProbes checks that probes run concurrently and end independently.
 func TestProbes(t *testing.T) {
 	prober, target := PairIn(t, 30)
 	target.Listen("10.97.30.2:80", 2) // takes three
@@ -86,7 +86,7 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// TestHolder: /proc has the namespace while the test runs, and not afterwards.
+// TestHolder checks that /proc shows the namespace while the test runs, and not afterwards.
 func TestHolder(t *testing.T) {
 	var inode uint32
 	t.Run("during", func(t *testing.T) {

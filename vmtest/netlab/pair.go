@@ -15,20 +15,20 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// device is the name of a pair's device, at either end.
+// device is the name of a pair's device at both ends.
 const device = "probe0"
 
-// Pair is PairIn for tests that need but one pair at a time: its n is 31.
+// Pair is PairIn with n = 31, for tests that need only one pair at a time.
 func Pair(t testing.TB) (prober, target *Net) {
 	t.Helper()
 	return PairIn(t, 31)
 }
 
-// PairIn returns two namespaces joined by a veth pair that carries packets
-// already: a prober's with 10.97.n.1/24 and fd97:n::1/64, a target's with
-// 10.97.n.2/24 and fd97:n::2/64. The target forwards packets. Pairs that are on a
-// machine at the same time, also those of packages tested in parallel, need
-// different n: who searches a machine for an address must find it only once.
+// PairIn returns two namespaces connected by a veth pair that is ready to carry packets: the
+// prober's with 10.97.n.1/24 and fd97:n::1/64, the target's with 10.97.n.2/24 and fd97:n::2/64. The
+// target forwards packets. Pairs that exist at the same time on a machine, including those of
+// packages tested in parallel, need different n, because code that searches the machine for an
+// address must find only one.
 func PairIn(t testing.TB, n uint8) (prober, target *Net) {
 	t.Helper()
 	prober, target = New(t), New(t)
@@ -54,8 +54,8 @@ func PairIn(t testing.TB, n uint8) (prober, target *Net) {
 	return prober, target
 }
 
-// until waits for what the kernel does in its own time: a second at most, but on
-// an emulated CPU.
+// until waits for an asynchronous change in the kernel, which takes a second at most, except on an
+// emulated CPU.
 func until(what string, ok func() (bool, error)) error {
 	limit := await.Within(10 * time.Second)
 	for end := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
@@ -70,15 +70,15 @@ func until(what string, ok func() (bool, error)) error {
 	}
 }
 
-// carries: the kernel may activate the queue up to a second after the carrier is
-// there, and drops packets until then.
+// carries reports whether the pair carries packets: the kernel may activate the queue up to a
+// second after the carrier is up, and drops packets until then.
 func carries() (bool, error) {
 	l, err := netlink.LinkByName(device)
 	return err == nil && l.Attrs().OperState == netlink.OperUp, err
 }
 
-// AddAddress gives the pair's device of this end one more address, with the
-// length of its subnet. It can be used at once.
+// AddAddress adds an address, with its prefix length, to this end of the pair. The address is
+// usable when AddAddress returns.
 func (n *Net) AddAddress(prefix string) {
 	n.t.Helper()
 	p, err := netip.ParsePrefix(prefix)
@@ -93,8 +93,8 @@ func (n *Net) AddAddress(prefix string) {
 		if err != nil {
 			return fmt.Errorf("add address %s: %w", prefix, err)
 		}
-		// An IPv6 address is put to use by a worker: what asks for its neighbour
-		// before that gets no answer, and asks again a second later.
+		// A worker makes an IPv6 address usable: a neighbour solicitation before that gets no
+		// answer and is repeated only a second later.
 		return until(prefix+" to be local", func() (bool, error) {
 			routes, err := netlink.RouteGet(p.Addr().AsSlice())
 			return err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL, nil
@@ -102,7 +102,7 @@ func (n *Net) AddAddress(prefix string) {
 	})
 }
 
-// Sysctl sets a setting of the namespace, a path below /proc/sys.
+// Sysctl sets a setting of the namespace, given as a path below /proc/sys.
 func (n *Net) Sysctl(path, value string) {
 	n.t.Helper()
 	if !strings.HasPrefix(path, "net/") {

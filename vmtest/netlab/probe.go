@@ -11,10 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Probe connects and, with a request, waits for the first byte of an answer, at
-// most for the time given for each of the two; then the error is
-// [os.ErrDeadlineExceeded]. It closes the connection, and may be called from any
-// goroutine.
+// Probe connects and, if there is a request, sends it and waits for the first byte of the response.
+// Each of the two steps may take at most timeout; after that the error is [os.ErrDeadlineExceeded].
+// Probe closes the connection. It may be called from any goroutine.
 func (n *Net) Probe(to string, timeout time.Duration, request string) error {
 	errs, err := n.Probes(1, to, timeout, request)
 	if err != nil {
@@ -23,15 +22,15 @@ func (n *Net) Probe(to string, timeout time.Duration, request string) error {
 	return errs[0]
 }
 
-// Probes does what count calls of Probe at the same time would do, but on one
-// thread, and with exactly one connect() each: package net repeats those that
-// found no free port. It returns the probes' errors.
+// Probes does the same as count concurrent calls of Probe, but on one thread, and with exactly one
+// connect() each: package net retries connects that found no free port. It returns the probes'
+// errors.
 func (n *Net) Probes(count int, to string, timeout time.Duration, request string) ([]error, error) {
 	return n.probes(count, to, timeout, request, false)
 }
 
-// Requests does what Probes does, but for the end of the answer: a probe is well when
-// the peer has closed the connection.
+// Requests is like Probes, but waits for the end of the response: a probe succeeds when the peer
+// has closed the connection.
 func (n *Net) Requests(count int, to string, timeout time.Duration, request string) ([]error, error) {
 	return n.probes(count, to, timeout, request, true)
 }
@@ -68,15 +67,15 @@ func (n *Net) probes(count int, to string, timeout time.Duration, request string
 	return errs, err
 }
 
-// probe is one connection of Probes.
+// probe is the state of one connection of Probes.
 type probe struct {
 	fd      int
-	wants   int16  // what of poll(2) it waits for; 0: it is done, and fd is closed
+	wants   int16  // the events of poll(2) it waits for; 0 if it is done and fd is closed
 	doing   string // for errors
 	until   time.Time
 	timeout time.Duration
 	request string
-	whole   bool // until the peer closes
+	whole   bool // wait until the peer closes
 	err     error
 }
 
@@ -87,7 +86,7 @@ func (p *probe) connect(to netip.AddrPort) {
 	}
 }
 
-// end closes the connection.
+// end closes the connection and records err.
 func (p *probe) end(err error) {
 	p.wants = 0
 	if err != nil {
@@ -98,7 +97,7 @@ func (p *probe) end(err error) {
 	}
 }
 
-// ready goes on when what it waited for is there.
+// ready continues the probe after the event it waited for.
 func (p *probe) ready() {
 	switch p.doing {
 	case "connect":
@@ -130,8 +129,8 @@ func (p *probe) ready() {
 	}
 }
 
-// step waits for something to happen to any of the probes, handles it, and
-// returns those that are not done.
+// step waits for events of any of the probes, handles them, and returns the probes that are not
+// done.
 func step(probes []*probe) (active []*probe, err error) {
 	var polled []unix.PollFd
 	var next time.Time
@@ -148,7 +147,7 @@ func step(probes []*probe) (active []*probe, err error) {
 	if len(active) == 0 {
 		return nil, nil
 	}
-	// Rounded up, or it would spin in the last millisecond.
+	// Rounded up, so as not to spin during the last millisecond.
 	_, err = unix.Poll(polled, int(max(time.Until(next).Milliseconds()+1, 0)))
 	if err != nil && !errors.Is(err, unix.EINTR) {
 		return active, err

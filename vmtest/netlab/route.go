@@ -10,23 +10,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kind is what a route without a next hop does with packets.
+// Kind is how a route without a next hop handles packets.
 type Kind int
 
-// The kinds of such routes, by the error that connect() returns for them.
+// The kinds of such routes, with the error that connect() returns for each.
 const (
 	Blackhole   Kind = unix.RTN_BLACKHOLE   // EINVAL
 	Prohibit    Kind = unix.RTN_PROHIBIT    // EACCES
 	Unreachable Kind = unix.RTN_UNREACHABLE // EHOSTUNREACH
 )
 
-// AddRoute adds a route to a subnet that leads nowhere.
+// AddRoute adds a route without a next hop to a subnet.
 func (n *Net) AddRoute(subnet string, kind Kind) {
 	n.t.Helper()
 	n.route("add", netlink.RouteAdd, netlink.Route{Dst: n.subnet(subnet), Type: int(kind)})
 }
 
-// RemoveRoute removes what AddRoute added.
+// RemoveRoute removes a route added by AddRoute.
 func (n *Net) RemoveRoute(subnet string, kind Kind) {
 	n.t.Helper()
 	n.route("remove", netlink.RouteDel, netlink.Route{Dst: n.subnet(subnet), Type: int(kind)})
@@ -61,15 +61,15 @@ func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// AddGhost makes a permanent neighbour entry with a link address that nobody
-// has: packets to addr are sent, and vanish.
+// AddGhost adds a permanent neighbour entry with a link address that no device has: packets to addr
+// are sent and lost.
 func (n *Net) AddGhost(addr string) {
 	n.t.Helper()
 	n.neighbour("add", netlink.NeighSet, addr)
 }
 
-// ForgetNeighbour removes what AddGhost added, or what the kernel knows of an
-// address by itself: it asks anew for the next packet.
+// ForgetNeighbour removes an entry added by AddGhost, or one that the kernel has learned: it
+// resolves the address again for the next packet.
 func (n *Net) ForgetNeighbour(addr string) {
 	n.t.Helper()
 	n.neighbour("forget", func(neigh *netlink.Neigh) error {
@@ -91,7 +91,7 @@ func (n *Net) neighbour(what string, change func(*netlink.Neigh) error, addr str
 		if err == nil {
 			err = change(&netlink.Neigh{
 				LinkIndex: l.Attrs().Index, IP: ip.AsSlice(), State: netlink.NUD_PERMANENT,
-				HardwareAddr: net.HardwareAddr{0x02, 0, 0, 0, 0xde, 0xad}, // locally administered
+				HardwareAddr: net.HardwareAddr{0x02, 0, 0, 0, 0xde, 0xad}, // locally administered address
 			})
 		}
 		if err != nil {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socket returns a TCP socket that does not block.
+// socket returns a non-blocking TCP socket.
 func socket(of netip.Addr) (fd int, err error) {
 	family := unix.AF_INET6
 	if of.Is4() {

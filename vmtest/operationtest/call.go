@@ -17,7 +17,7 @@ import (
 // Longest is how long anything may take on a busy machine.
 const Longest = 60 * time.Second
 
-// NewCall returns a call whose artifacts and log can be looked at.
+// NewCall returns a call, together with the artifacts and the log that it will write to.
 func NewCall(parameters operation.Values) (*operation.Call, *Artifacts, *bytes.Buffer) {
 	var log bytes.Buffer
 	kept := &Artifacts{}
@@ -36,8 +36,8 @@ func RunBuiltin(t *testing.T, b operation.Builtin, parameters map[string]string)
 	return out, kept, err
 }
 
-// Silent listens on a unix socket, answers the first bytes with text, and then takes all
-// and says nothing.
+// Silent listens on a unix socket, responds to the first bytes with text, and then reads everything
+// without responding.
 func Silent(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// Background starts a program that ends with what it waits for.
+// Background starts a program that ends when thaw is called.
 func Background(t *testing.T, thaw func(), name string, args ...string) *exec.Cmd {
 	t.Helper()
 	c := exec.Command(name, args...)
@@ -19,13 +19,13 @@ func Background(t *testing.T, thaw func(), name string, args ...string) *exec.Cm
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		thaw() // before all other clean-up, or it stays
+		thaw() // before all other clean-up; otherwise the program would not end
 		c.Wait()
 	})
 	return c
 }
 
-// Hangs waits until a process is in state D, and stays.
+// Hangs waits until a process is in state D and stays in it.
 func Hangs(t *testing.T, pid int) {
 	t.Helper()
 	h, looks := RealHost(), 0

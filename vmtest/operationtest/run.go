@@ -1,5 +1,5 @@
-// Package operationtest runs operations as the runner does, on this machine or on a node made of
-// files. Only tests may import it.
+// Package operationtest runs operations as the runner does, on this machine or on a simulated node
+// made of files. Only tests may import it.
 package operationtest
 
 import (
@@ -21,12 +21,12 @@ import (
 	"github.com/kernosis/kernosis/diagnose/operation"
 )
 
-// Artifacts keeps what an operation writes.
+// Artifacts stores the files that an operation writes.
 type Artifacts struct {
 	mu    sync.Mutex
 	Files map[string]string
-	Limit int   // bytes of one file; 0: none
-	Err   error // of each Create
+	Limit int   // maximum size of a file in bytes; 0 for none
+	Err   error // returned by each Create
 }
 
 type artifact struct {
@@ -59,7 +59,7 @@ func (f *artifact) Close() error {
 	return nil
 }
 
-// Read returns a file that an operation has closed.
+// Read returns a file that an operation has written and closed.
 func (k *Artifacts) Read(t *testing.T, name string) string {
 	t.Helper()
 	k.mu.Lock()
@@ -71,7 +71,7 @@ func (k *Artifacts) Read(t *testing.T, name string) string {
 	return text
 }
 
-// Perform runs a built-in as the runner does, and checks what every one must keep to.
+// Perform runs a built-in as the runner does, and checks what all built-ins must comply with.
 func Perform(t *testing.T, b operation.Builtin, parameters map[string]string) (operation.Output, *Artifacts, error) {
 	t.Helper()
 	values, err := b.Fill(parameters)
@@ -110,7 +110,7 @@ func checkOutput(t *testing.T, b *operation.Builtin, out operation.Output) {
 	}
 }
 
-// Succeed is perform of one that must.
+// Succeed is Perform for a built-in that must succeed.
 func Succeed(t *testing.T, b operation.Builtin, parameters map[string]string) (operation.Output, *Artifacts) {
 	t.Helper()
 	out, kept, err := Perform(t, b, parameters)
@@ -120,7 +120,7 @@ func Succeed(t *testing.T, b operation.Builtin, parameters map[string]string) (o
 	return out, kept
 }
 
-// Refuse is perform of a Check whose answer must be no.
+// Refuse is Perform for a Check that must be refuted.
 func Refuse(t *testing.T, b operation.Builtin, parameters map[string]string) *operation.Refuted {
 	t.Helper()
 	out, _, err := Perform(t, b, parameters)
@@ -131,13 +131,13 @@ func Refuse(t *testing.T, b operation.Builtin, parameters map[string]string) *op
 	return no
 }
 
-// RealHost is this machine.
+// RealHost returns this machine.
 func RealHost() operation.Host {
 	fs := hostfs.New("/")
 	return operation.Host{FS: fs, Symbols: hostfs.NewSymbols(fs)}
 }
 
-// HostOf makes a node of files: path to content; "-> target" makes a link.
+// HostOf creates a node of files, given as path to content; "-> target" creates a link.
 func HostOf(t *testing.T, files map[string]string) operation.Host {
 	t.Helper()
 	root := t.TempDir()
@@ -174,7 +174,7 @@ func Mkfifo(t *testing.T, path string) {
 	}
 }
 
-// Number returns a result that must be one.
+// Number returns a result that must be a number.
 func Number(t *testing.T, out operation.Output, key string) int64 {
 	t.Helper()
 	n, err := strconv.ParseInt(out.Results[key], 10, 64)

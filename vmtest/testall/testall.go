@@ -1,7 +1,6 @@
-// Package testall says what make test leaves to make test-all. make test is
-// go test -short.
+// Package testall selects the tests that only make test-all runs. make test runs go test -short.
 //
-// It must not be imported by anything but tests.
+// Only tests may import it.
 package testall
 
 import (
@@ -13,7 +12,8 @@ import (
 // CasesEnv names the environment variable with a factor for [Cases], such as 10 or 0.5.
 const CasesEnv = "TEST_CASES"
 
-// Only skips a test under -short. One reason for all keeps it one line of the summary.
+// Only skips a test under -short. All skipped tests share one reason and so one line of the
+// summary.
 func Only(tb testing.TB) {
 	tb.Helper()
 	if testing.Short() {
@@ -21,8 +21,8 @@ func Only(tb testing.TB) {
 	}
 }
 
-// Cases returns how many random cases a property test tries: n, under -short a tenth of
-// it, times the factor in the environment; at least one.
+// Cases returns how many random cases a property test should try: n, or a tenth of it under -short,
+// times the factor in the environment; at least one.
 func Cases(tb testing.TB, n int) int {
 	tb.Helper()
 	factor := 1.0

@@ -1,5 +1,5 @@
-// Package testprogram builds and writes programs that tests run, and finds the processes of those
-// that are left. Only tests may import it.
+// Package testprogram builds and writes programs that tests run, and finds processes that tests
+// left behind. Only tests may import it.
 package testprogram
 
 import (
@@ -29,8 +29,8 @@ func Write(tb testing.TB, path, content string) {
 	}
 }
 
-// Build builds a command of this module, or of one that it requires, and returns its path. All
-// test packages share the file; go build leaves it alone while it is up to date.
+// Build builds a command of this module, or of one that it requires, and returns its path. All test
+// packages share the executable; go build leaves it alone if it is up to date.
 func Build(tb testing.TB, pkg string) string {
 	tb.Helper()
 	path, err := Built(pkg)
@@ -59,9 +59,9 @@ func Built(pkg string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer lock.Close() // gives it back
+	defer lock.Close() // releases it
 	path := filepath.Join(dir, filepath.Base(pkg))
-	// As make build does it, but for the version. With cgo no rights could be given up.
+	// Like make build, except for the version. With cgo, privileges could not be dropped.
 	cmd := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", path, pkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -71,13 +71,13 @@ func Built(pkg string) (string, error) {
 	return path, nil
 }
 
-// built are the programs that this process knows to be up to date.
+// built are the programs that are known to be up to date.
 var built = struct { //nolint:gochecknoglobals // of all tests of the process
 	sync.Mutex
 	paths map[string]string
 }{paths: map[string]string{}}
 
-// Script writes a shell script into a folder of the test's own and returns its path.
+// Script writes a shell script to a temporary folder of the test and returns its path.
 func Script(tb testing.TB, body string) (path string) {
 	tb.Helper()
 	path = filepath.Join(tb.TempDir(), "check.sh")
@@ -85,8 +85,8 @@ func Script(tb testing.TB, body string) (path string) {
 	return path
 }
 
-// Install copies a program with the libraries that it is linked with below root, as path. The
-// test is skipped where they can't be listed.
+// Install copies a program and the libraries it is linked with below root; the program gets the
+// path path. It skips the test if the libraries can't be listed.
 func Install(tb testing.TB, root, program, path string) {
 	tb.Helper()
 	libraries, err := exec.CommandContext(tb.Context(), "ldd", program).Output()
@@ -112,11 +112,11 @@ func Install(tb testing.TB, root, program, path string) {
 	}
 }
 
-// markEnv is in the environment of what a test with a mark starts.
+// markEnv is set in the environment of processes started by a test with a mark.
 const markEnv = "KERNOSIS_TEST_MARK"
 
-// Mark marks the processes that a test starts from now on. It kills those that are left at
-// the test's end.
+// Mark marks the processes that a test starts from now on. It kills the remaining ones at the end
+// of the test.
 type Mark struct {
 	tb   testing.TB
 	text []byte
@@ -132,13 +132,13 @@ func NewMark(t *testing.T) Mark {
 	return m
 }
 
-// Count returns how many processes with the mark run, without this one and zombies.
+// Count returns how many other processes with the mark are running, excluding zombies.
 func (m Mark) Count() int { return len(m.pids()) }
 
 // Kill kills the processes with the mark.
 func (m Mark) Kill() {
 	for _, pid := range m.pids() {
-		_ = syscall.Kill(pid, syscall.SIGKILL) // or it has ended
+		_ = syscall.Kill(pid, syscall.SIGKILL) // an error means that it has ended
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// programs builds each set of Kubernetes' programs.
+// programs maps the name of each set of Kubernetes' programs to the functions that build it.
 var programs = map[string][]func(context.Context, io.Writer) (string, error){ //nolint:gochecknoglobals // a table
 	"server":      {kubetest.Programs},
 	"node":        {kubetest.NodePrograms},
@@ -20,13 +20,13 @@ var programs = map[string][]func(context.Context, io.Writer) (string, error){ //
 	"clients":     {kubetest.KubectlProgram, kubetest.HelmProgram, kubetest.Helm3Program},
 }
 
-// aid is what all packages use: the API server that they borrow, and the programs that are
-// built while tests run that do not need them.
+// aid is what all packages share: the API server that they borrow, and the programs that are built
+// while tests run that do not need them.
 type aid struct {
 	dir   string
-	close func() error // ends the server
+	close func() error // stops the server
 	stop  context.CancelFunc
-	built chan struct{} // closed when all programs are
+	built chan struct{} // closed when all programs are built
 }
 
 func startAid(ctx context.Context, build []string, stderr io.Writer) (*aid, error) {
@@ -45,7 +45,7 @@ func startAid(ctx context.Context, build []string, stderr io.Writer) (*aid, erro
 		for _, name := range build {
 			for _, programs := range programs[name] {
 				if _, err := programs(ctx, stderr); err != nil && ctx.Err() == nil {
-					fmt.Fprintln(stderr, "testrun: build:", err) // tests that need them fail
+					fmt.Fprintln(stderr, "testrun: build:", err) // the tests that need them will fail
 				}
 			}
 		}
@@ -55,8 +55,8 @@ func startAid(ctx context.Context, build []string, stderr io.Writer) (*aid, erro
 
 func (a *aid) socket() string { return filepath.Join(a.dir, "server.sock") }
 
-// env is for the tests. Under the race detector each process would sleep for a second
-// before it exits.
+// env returns environment variables for the tests. Without this GORACE, each process would sleep
+// for a second before it exits under the race detector.
 func (a *aid) env() []string {
 	return []string{
 		kubetest.ServerEnv + "=" + a.socket(),

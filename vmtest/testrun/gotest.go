@@ -20,26 +20,26 @@ import (
 	"time"
 )
 
-// lockPackage is imported by packages with tests that need the kernel to themselves.
+// lockPackage is imported by packages whose tests need the kernel to themselves.
 const lockPackage = "github.com/kernosis/kernosis/vmtest/kernellock"
 
-// raceFile is a test file of packages in which the race detector makes a difference, as to
-// the number of allocations. It has the build constraint race. plainTests are the tests that
-// skip themselves, or most of their cases, under the race detector: those of allocations, and
-// those with one goroutine at a time that take many times as long with it.
+// raceFile is a test file of packages in which the race detector makes a difference, for example in
+// the number of allocations. It has the build constraint race. plainTests matches the tests that
+// skip themselves, or most of their cases, under the race detector: tests of allocations, and tests
+// with one goroutine at a time that take many times as long with it.
 const (
 	raceFile   = "race_test.go"
 	plainTests = "Alloc|ForgedLines|RandomRuns"
 )
 
-// packages are some of a run.
+// packages are packages of a run, grouped by how they are tested.
 type packages struct {
-	race  []string // with goroutines
-	plain []string // without
-	both  []string // of race, may have tests that run without the race detector only
+	race  []string // with goroutines: under the race detector
+	plain []string // without goroutines
+	both  []string // those in race that also have tests to run without the race detector
 }
 
-// only returns one of them.
+// only returns the group with just the given package.
 func (p packages) only(pkg string) packages {
 	one := func(list []string) []string {
 		if slices.Contains(list, pkg) {
@@ -92,9 +92,9 @@ func list(ctx context.Context, patterns []string) (kernel, others packages, err 
 	return kernel, others, nil
 }
 
-// concurrent reports whether the package or its tests start goroutines, or the package imports what
-// is for them. In others the race detector finds nothing, and takes ten times the time. An import in a
-// test alone, such as of net/http for a request, does not count.
+// concurrent reports whether the package or its tests start goroutines, or the package imports
+// something meant for goroutines. In other packages the race detector finds nothing, and takes ten
+// times as long. An import only in a test, such as net/http for a request, does not count.
 func (p *goPackage) concurrent() (bool, error) {
 	tests := slices.Concat(p.TestGoFiles, p.XTestGoFiles)
 	for _, name := range slices.Concat(p.GoFiles, tests) {
@@ -122,10 +122,11 @@ func (p *goPackage) concurrent() (bool, error) {
 	return false, nil
 }
 
-// patience is how long test processes have to clean up after an interrupt.
+// patience is how long test processes may take to clean up after an interrupt.
 const patience = 20 * time.Second
 
-// goTest runs go test once, with a niceness. That a test fails is for the report, not an error.
+// goTest runs go test once, with the given niceness. A failed test is not an error; it goes into
+// the report.
 func goTest(ctx context.Context, report *report, args call, nice int, env []string, stderr io.Writer, sample bool) error {
 	cmd := exec.CommandContext(ctx, "nice", append([]string{"-n", strconv.Itoa(nice), "go", "test", "-json"}, args...)...)
 	cmd.Env = append(os.Environ(), env...)
@@ -133,7 +134,7 @@ func goTest(ctx context.Context, report *report, args call, nice int, env []stri
 		cmd.Env = append(cmd.Env, "CGO_ENABLED=1")
 	}
 	cmd.Stderr = stderr
-	// go does not hand on a signal to the tests: the whole group gets it.
+	// go does not forward signals to the tests, so signal the whole process group.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = patience

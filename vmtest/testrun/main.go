@@ -1,16 +1,16 @@
-// Command testrun runs the tests of packages and prints their results, then a summary: how
-// many passed, failed and were skipped and why, and which took longest.
+// Command testrun runs the tests of packages and prints their results and a summary: how many
+// passed, failed or were skipped, why, and which took longest.
 //
 //	testrun [-packages PATTERNS] [-parallel N] [-slow N] [-again N] [-build PROGRAMS] [-- GO-TEST-FLAGS...]
 //
 // Packages with tests that need the kernel to themselves (those whose tests import
-// vmtest/kernellock) run beside the others, and all borrow one API server.
-// With -race, packages without goroutines run without it, and those with a file race_test.go
-// in both ways: tests of allocations, and others, skip themselves under it.
+// vmtest/kernellock) run in parallel to the others, and all borrow one API server. With -race,
+// packages without goroutines run without it, and packages with a file race_test.go run both ways,
+// because tests of allocations and some others skip themselves under it.
 //
-// With -again, tests that failed run once more, alone, if at most N did and nothing else failed. The
-// summary lists them also if they pass then: a test that fails by chance is a defect, of it or of the
-// product.
+// With -again, failed tests are run again, alone, if at most N failed and nothing else did. The
+// summary lists them even if they pass then: a test that fails by chance is a defect of the test or
+// of the product.
 package main
 
 import (
@@ -39,20 +39,21 @@ func main() {
 	os.Exit(code)
 }
 
-// othersNice is the niceness of tests that do not need the kernel to themselves: beside the others they
-// get a quarter of a CPU that both want.
+// othersNice is the niceness of tests that do not need the kernel to themselves: they get a quarter
+// of a CPU that both groups compete for.
 const othersNice = 5
 
-// kernelFlags are for tests that need the kernel. Of a package, those that may run beside each other
-// wait for faults and for periods of the product most of the time, so four do, however few CPUs there are.
+// kernelFlags are the flags for tests that need the kernel. The parallel tests of a package mostly
+// wait for faults and for periods of the product, so four run at a time, however few CPUs there
+// are.
 var kernelFlags = []string{"-parallel=4"} //nolint:gochecknoglobals // a constant
 
-// options are what the command line says.
+// options are the command-line options.
 type options struct {
 	packages []string // patterns
-	parallel int      // packages that run beside each other
-	slow     int      // tests to list
-	again    int      // failed tests, at most, to run once more
+	parallel int      // packages to run in parallel
+	slow     int      // number of slow tests to list
+	again    int      // how many failed tests at most to run again
 	build    []string // sets of Kubernetes' programs
 	flags    []string // of go test
 }
@@ -79,8 +80,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	return o, nil
 }
 
-// run returns what the process exits with: 0 where all tests passed, 1 where one failed or
-// did not build, and 2 with an error where no test could be run.
+// run returns the exit code: 0 if all tests passed, 1 if one failed or did not build, and 2 with an
+// error if no test could be run.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int, err error) {
 	o, err := parse(args, stderr)
 	if err != nil {
@@ -97,8 +98,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (code int
 	defer func() { err = errors.Join(err, aid.end()) }()
 	report := newReport(stdout)
 	var both errgroup.Group
-	// Of those that need the kernel, one has it while another is built, or does what needs no kernel.
-	// They take the longest because they wait for each other, so the others get less of the CPUs.
+	// Two packages that need the kernel run at a time: one holds it while the other is built or
+	// runs tests that don't need it. They take longest because they wait for each other, so the
+	// others get less CPU.
 	for _, part := range []struct {
 		calls []call
 		nice  int
@@ -147,11 +149,11 @@ func (o options) repeat(ctx context.Context, report *report, kernel, others pack
 	})
 }
 
-// call has the arguments of go test -json.
+// call holds the arguments of go test -json.
 type call []string
 
-// calls are those for some packages, one after the other: what they report of a package must
-// not mix.
+// calls returns the calls for some packages. They run one after the other, because their reports on
+// a package must not mix.
 func (o options) calls(some packages, parallel int, more ...string) (calls []call) {
 	add := func(flags, packages []string) {
 		if len(packages) > 0 {

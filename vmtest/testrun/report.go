@@ -20,13 +20,13 @@ type testEvent struct {
 	Time       time.Time
 	Action     string
 	Package    string
-	ImportPath string // of build-output
+	ImportPath string // for build-output
 	Test       string
 	Elapsed    float64
 	Output     string
 }
 
-// key names a test. Without a test it is the package.
+// key identifies a test, or a package if test is empty.
 type key struct{ pkg, test string }
 
 // timing is when a top-level test ran.
@@ -37,30 +37,30 @@ type timing struct {
 
 func (t timing) wall() time.Duration { return t.ended.Sub(t.began) }
 
-// failure is a failed test, and the first of what it said.
+// failure is a failed test with its first messages.
 type failure struct {
 	key
 	said []string
 }
 
-// report turns the events of go test into text for people. Several runs of go test may
-// write into it at once.
+// report converts the events of go test to text for people. Several runs of go test may write to it
+// at once.
 type report struct {
 	mu      sync.Mutex
 	out     io.Writer
-	output  map[key][]string // of tests that still run
+	output  map[key][]string // of running tests
 	began   map[key]time.Time
 	tests   []timing
-	skips   map[string]int // reason → tests
+	skips   map[string]int // number of tests by reason
 	failing []failure
-	earlier []failure           // of tests that were run again
+	earlier []failure           // failures of tests that were run again
 	samples map[string][]sample // by package
 
 	passed, failed, skipped int
 
-	ended     map[string]bool // packages whose tests all ended, and some failed
+	ended     map[string]bool // packages whose tests all completed, some with failures
 	broken    bool            // a package failed in another way: it did not build, or a test panicked
-	runFailed bool            // a run of go test did
+	runFailed bool            // a run of go test failed
 	started   time.Time
 }
 
@@ -72,7 +72,7 @@ func newReport(out io.Writer) *report {
 	}
 }
 
-// read handles events until the end.
+// read handles events until the input ends.
 func (r *report) read(in io.Reader) error {
 	lines := bufio.NewReader(in)
 	for {
@@ -99,14 +99,14 @@ func (r *report) handle(e testEvent) {
 	switch e.Action {
 	case "build-output":
 		fmt.Fprint(r.out, e.Output)
-	case "run", "cont": // a parallel test begins when its turn has come
+	case "run", "cont": // a parallel test starts when it is its turn
 		r.began[k] = e.Time
 	case "output":
 		if e.Test != "" {
 			r.output[k] = append(r.output[k], e.Output)
 		} else if e.Output != "PASS\n" && !strings.HasPrefix(e.Output, "coverage:") {
 			fmt.Fprint(r.out, e.Output)
-			if e.Output == "FAIL\n" { // the last that a test binary prints whose tests ended
+			if e.Output == "FAIL\n" { // the last line of a test binary whose tests all completed
 				r.ended[e.Package] = true
 			}
 		}
@@ -137,8 +137,9 @@ func (r *report) end(k key, e testEvent) {
 	}
 }
 
-// endPackage prints what tests printed whose process ended before them, as in a panic. A
-// package that failed without a failed test, as where it does not build, counts as one.
+// endPackage prints the output of tests that had not ended when their process did, as in a panic. A
+// package that failed without a failed test, for example because it does not build, counts as a
+// failure.
 func (r *report) endPackage(pkg key, failed bool) {
 	for _, k := range slices.SortedFunc(maps.Keys(r.output), func(a, b key) int { return cmp.Compare(a.test, b.test) }) {
 		if k.pkg == pkg.pkg {
@@ -159,8 +160,8 @@ func (r *report) fail(k key, output []string) {
 	r.failing = append(r.failing, failure{k, firstSaid(output)})
 }
 
-// again returns the tests that failed, by package, to run them once more; nil where they are
-// more than so many or something else failed, which can't be by chance.
+// again returns the failed tests by package, to run them again. It returns nil if there are more
+// than most, or if something else failed, which is not by chance.
 func (r *report) again(most int) map[string][]string {
 	n, tests := 0, map[string][]string{}
 	for _, f := range r.failing {
@@ -175,7 +176,7 @@ func (r *report) again(most int) map[string][]string {
 	return tests
 }
 
-// repeat calls f, which runs all failed tests again. Their results take the place of the first ones.
+// repeat calls f, which runs all failed tests again. Their new results replace the first ones.
 func (r *report) repeat(f func() error) error {
 	passed, skipped := r.passed, r.skipped
 	r.earlier, r.failing, r.failed, r.runFailed = r.failing, nil, 0, false
@@ -184,8 +185,8 @@ func (r *report) repeat(f func() error) error {
 	return err
 }
 
-// firstSaid returns the first messages of a failed test, cut to a line each. What else it
-// printed, such as logs of programs, may be long and come last.
+// firstSaid returns the first messages of a failed test, cut to one line each. Its other output,
+// such as logs of programs, may be long and come last.
 func firstSaid(output []string) (said []string) {
 	const most, width = 3, 300
 	for _, line := range output {
@@ -198,7 +199,7 @@ func firstSaid(output []string) (said []string) {
 	return said
 }
 
-// skipReason returns the text given to Skip, which go test prints as "    file.go:12: text".
+// skipReason returns the text passed to Skip, which go test prints as "    file.go:12: text".
 func skipReason(output []string) string {
 	for _, line := range slices.Backward(output) {
 		line = strings.TrimSpace(line)
@@ -212,7 +213,7 @@ func skipReason(output []string) string {
 	return "without a reason"
 }
 
-// add adds samples of further packages.
+// add adds samples of more packages.
 func (r *report) add(samples map[string][]sample) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -227,7 +228,7 @@ func (r *report) failedRun() {
 	r.runFailed = true
 }
 
-// exitCode is 1 where something failed.
+// exitCode returns 1 if something failed.
 func (r *report) exitCode() int {
 	if r.runFailed || r.failed > 0 {
 		return 1
@@ -267,7 +268,8 @@ func (r *report) list(title string, failures []failure) {
 	}
 }
 
-// slowest prints the slowest tests. What ran is that of the whole package meanwhile.
+// slowest prints the slowest tests. The CPU time by program is that of the whole package during the
+// test.
 func (r *report) slowest(n int) {
 	slices.SortFunc(r.tests, func(a, b timing) int { return cmp.Compare(b.wall(), a.wall()) })
 	fmt.Fprintln(r.out, "\nSlowest tests. What is not CPU time was waiting: for timers, the kernel, or a turn.")
@@ -280,7 +282,7 @@ func (r *report) slowest(n int) {
 	_ = w.Flush()
 }
 
-// shortName is a package's path in its module.
+// shortName returns a package's path within its module.
 func shortName(pkg string) string {
 	if parts := strings.SplitN(pkg, "/", 4); len(parts) == 4 {
 		return parts[3]

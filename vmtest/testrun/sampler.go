@@ -12,36 +12,37 @@ import (
 	"time"
 )
 
-// interval is how often processes are looked at. What lives for less is missed; its time
-// is in its parent's only once that has waited for it. Five times a second took 6 % of a CPU.
+// interval is how often processes are sampled. A process that lives shorter is missed; its time
+// counts for its parent only after the parent has waited for it. Sampling five times a second took
+// 6 % of a CPU.
 const interval = time.Second
 
-// userHz is what /proc counts CPU time in (USER_HZ, 100 on all architectures of Go).
+// userHz is the unit of CPU time in /proc (USER_HZ, 100 on all of Go's architectures).
 const userHz = 100
 
-// sample is what the processes of one package did in an interval.
+// sample is the CPU time of one package's processes in an interval.
 type sample struct {
-	at   time.Time // its end
+	at   time.Time // end of the interval
 	took time.Duration
 	cpu  map[string]time.Duration // by program
 }
 
-// sampler looks at the processes of running test binaries.
+// sampler samples the processes of running test binaries.
 type sampler struct {
-	parent  int // the go command
+	parent  int // PID of the go command
 	done    chan struct{}
 	ended   chan struct{}
 	known   map[process]member
 	samples map[string][]sample
 }
 
-// process is one, also after its number has been used again.
+// process identifies a process, even if its PID is reused.
 type process struct {
 	pid   int
 	start string
 }
 
-// member is a process of a package.
+// member is a process that belongs to a package.
 type member struct {
 	pkg string
 	cpu time.Duration
@@ -80,12 +81,12 @@ func (s *sampler) run() {
 	}
 }
 
-// stat is of /proc/PID/stat (proc(5)).
+// stat is parsed from /proc/PID/stat (proc(5)).
 type stat struct {
 	process
 	parent int
 	name   string
-	cpu    time.Duration // its own, without that of children
+	cpu    time.Duration // its own, without its children's
 }
 
 func readStat(pid int) (stat, bool) {
@@ -111,7 +112,7 @@ func readStat(pid int) (stat, bool) {
 	}, true
 }
 
-// look notes what each package's processes have done since the last look.
+// look records the CPU time of each package's processes since the last call.
 func (s *sampler) look(now time.Time, since time.Duration) {
 	folders, err := os.ReadDir("/proc")
 	if err != nil {
@@ -146,8 +147,8 @@ func (s *sampler) look(now time.Time, since time.Duration) {
 	}
 }
 
-// packageOf returns the package of the test binary that a process is, or descends from.
-// One whose parent has ended stays with its package.
+// packageOf returns the package of the test binary that a process runs or descends from. A process
+// whose parent has ended stays with its package.
 func (s *sampler) packageOf(st stat, all map[int]stat) string {
 	if m, ok := s.known[st.process]; ok {
 		return m.pkg
@@ -165,8 +166,8 @@ func (s *sampler) packageOf(st stat, all map[int]stat) string {
 	return ""
 }
 
-// packageOfBinary returns the package whose folder a test binary was started in, and
-// nothing for other children of go test: compilers, linkers, vet.
+// packageOfBinary returns the package whose folder a test binary was started in. It returns "" for
+// other children of go test: compilers, linkers, vet.
 func packageOfBinary(pid int) string {
 	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil || !strings.Contains(string(line), ".test\x00-test.") {
@@ -193,7 +194,7 @@ func packageOfBinary(pid int) string {
 	}
 }
 
-// during adds up the CPU time of samples, and names the programs that took most of it.
+// during sums the CPU time of samples, and names the programs that used most of it.
 func during(samples []sample, began, ended time.Time) (total time.Duration, most string) {
 	programs := map[string]time.Duration{}
 	for _, one := range samples {

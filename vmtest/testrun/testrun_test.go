@@ -12,8 +12,8 @@ import (
 
 const module = "github.com/kernosis/kernosis/"
 
-// What go test -json prints of four packages: one passes and skips, one fails, one panics
-// and one does not build.
+// Output of go test -json for four packages: one passes and skips, one fails, one panics and one
+// does not build.
 const events = `{"Time":"2026-01-02T03:04:05Z","Action":"start","Package":"m/a"}
 {"Time":"2026-01-02T03:04:05Z","Action":"run","Package":"m/a","Test":"TestPasses"}
 {"Time":"2026-01-02T03:04:05Z","Action":"output","Package":"m/a","Test":"TestPasses","Output":"=== RUN   TestPasses\n"}
@@ -76,8 +76,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Packages with the lock have the kernel to themselves, those without goroutines run without
-// the race detector, and those with tests that it would falsify in both ways.
+// Packages with the lock are separated from the others, those without goroutines run without the
+// race detector, and those with tests that it would falsify run both ways.
 func TestCalls(t *testing.T) {
 	kernel, others, err := list(t.Context(), []string{module + "collector/logpattern", "../../bpf", "../../detector"})
 	if err != nil {
@@ -97,8 +97,8 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// A test that fails by chance passes when it is run again, and is listed. One that fails again, more
-// of them than are allowed, and a package that ends before its tests do, fail the run.
+// A test that fails by chance passes when it is run again, and is listed. A test that fails again,
+// too many failed tests, or a package that ends before its tests fail the run.
 func TestAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		tests, summary string
@@ -147,7 +147,7 @@ type canceller struct{ context.CancelFunc }
 
 func (c canceller) Write(text []byte) (int, error) { c.CancelFunc(); return len(text), nil }
 
-// A run that is cut short is not a run that passed.
+// An interrupted run has not passed.
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -20,7 +20,7 @@ type Authority struct {
 	key *ecdsa.PrivateKey
 }
 
-// NewAuthority makes one that is its own root.
+// NewAuthority creates an authority that is its own root.
 func NewAuthority(tb testing.TB, name string) *Authority {
 	tb.Helper()
 	a := &Authority{}
@@ -28,8 +28,8 @@ func NewAuthority(tb testing.TB, name string) *Authority {
 	return a
 }
 
-// Sign makes a certificate and its key, as PEM. It is good from an hour ago until in
-// an hour, unless the template says otherwise.
+// Sign creates a certificate and its key, as PEM. It is valid from one hour ago until one hour from
+// now, unless the template says otherwise.
 func (a *Authority) Sign(tb testing.TB, name string, template *x509.Certificate) (certPEM, keyPEM []byte) {
 	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -1,5 +1,5 @@
-// Package testserver has the servers that tests let the product talk to. Each ends
-// with its test. Only tests may import it.
+// Package testserver provides servers that the product connects to in tests. Each stops at the end
+// of its test. Only tests may import it.
 package testserver
 
 import (
@@ -16,8 +16,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// HTTP serves on a listener: HTTP/1.1, or with TLS, under a certificate of its own,
-// also HTTP/2.
+// HTTP serves on a listener: HTTP/1.1, or with TLS also HTTP/2, with a self-signed certificate.
 func HTTP(tb testing.TB, l net.Listener, secure bool, fn http.HandlerFunc) {
 	tb.Helper()
 	s := &httptest.Server{Listener: l, EnableHTTP2: secure, Config: &http.Server{
@@ -31,7 +30,8 @@ func HTTP(tb testing.TB, l net.Listener, secure bool, fn http.HandlerFunc) {
 	tb.Cleanup(s.Close)
 }
 
-// GRPC serves on a listener what register adds. stop ends it before the test's end.
+// GRPC serves the services that register adds on a listener. stop stops it before the end of the
+// test.
 func GRPC(tb testing.TB, l net.Listener, register func(*grpc.Server)) (stop func()) {
 	tb.Helper()
 	s := grpc.NewServer()

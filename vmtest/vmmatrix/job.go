@@ -17,24 +17,23 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kernel"
 )
 
-// A job is a suite on a kernel: one machine.
+// A job is a suite to run on a kernel, in one machine.
 type job struct {
 	suite  suite
 	kernel kernel.Kernel
 	run    string // -test.run
 
-	release string // of the kernel's image
+	release string // release of the kernel's image
 }
 
-// head is the first line of a job's log: whose it is.
+// head returns the first line of a job's log, which identifies the job.
 func (j job) head() string {
 	return fmt.Sprintf("vmmatrix: %s on %s, -test.run=%q\n", j.suite.name, j.release, j.run)
 }
 
-// limits returns how long a machine may take, and its tests: a hung test is to show its
-// stacks. The faults take 7 minutes under emulation, and 12 where the machine has other work.
-// Another architecture is always emulated: half of the faults took 11 minutes on two cores
-// that were shared.
+// limits returns the timeouts of the machine and of its tests; the latter is shorter, so that a
+// hung test prints its stacks. The faults take 7 minutes under emulation, and 12 on a busy host.
+// Another architecture is always emulated: half of the faults took 11 minutes on two shared cores.
 func (j job) limits() (machine, tests time.Duration) {
 	tests = 25 * time.Minute
 	if j.kernel.Arch() != runtime.GOARCH {
@@ -43,22 +42,22 @@ func (j job) limits() (machine, tests time.Duration) {
 	return tests + 2*time.Minute, tests
 }
 
-// workshop is where jobs are done.
+// workshop holds what jobs share.
 type workshop struct {
-	root   string // of the module
+	root   string // root of the module
 	runner string // the vmrun executable
-	dir    string // test binaries and logs
-	server string // the folder of etcd and kube-apiserver; "": no suite needs them
+	dir    string // folder of test binaries and logs
+	server string // the folder of etcd and kube-apiserver; empty if no suite needs them
 }
 
-// programsEnv has the tests take these programs and build none.
+// programsEnv makes the tests use these programs instead of building them.
 const programsEnv = "KERNOSIS_KUBE_PROGRAMS"
 
-// serverMemory is of a machine that also runs etcd and kube-apiserver, with
-// 330 MB in its initial file system, of which there are two copies while it is unpacked.
+// serverMemory is the memory of a machine that also runs etcd and kube-apiserver. They add 330 MB
+// to its initramfs, of which two copies exist while it is unpacked.
 const serverMemory = "2GiB"
 
-// findServer returns the folder of etcd and kube-apiserver, and builds them where need be.
+// findServer returns the folder of etcd and kube-apiserver, which it builds if needed.
 func (w workshop) findServer(ctx context.Context) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "run", "./vmtest/kubetest/kubetools")
 	cmd.Dir, cmd.Stderr = w.root, os.Stderr
@@ -73,7 +72,8 @@ func (w workshop) binary(s suite, arch string) string {
 	return filepath.Join(w.dir, "bin", strings.ReplaceAll(s.pkg, "/", "-")+"."+arch+".test")
 }
 
-// build compiles a suite's test binary, static, so that it runs anywhere on its architecture.
+// build compiles a suite's test binary, statically, so that it runs on any system of its
+// architecture.
 func (w workshop) build(ctx context.Context, s suite, arch string) error {
 	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-o", w.binary(s, arch), "./"+s.pkg)
 	cmd.Dir = w.root
@@ -84,7 +84,7 @@ func (w workshop) build(ctx context.Context, s suite, arch string) error {
 	return nil
 }
 
-// outcome is a job's end.
+// outcome is the result of a job.
 type outcome struct {
 	job
 	*results
@@ -96,8 +96,8 @@ func (w workshop) log(j job) string {
 	return filepath.Join(w.dir, j.kernel.Name, strings.ReplaceAll(j.suite.name, " ", "-")+".log")
 }
 
-// read returns the outcome that the job's log reports; where it is of another kernel or of
-// other tests, or is not there, none.
+// read returns the outcome recorded in the job's log. It has no results if there is no log, or if
+// the log is of another kernel or of other tests.
 func (w workshop) read(ctx context.Context, j job) (outcome, error) {
 	out := outcome{job: j, log: w.log(j)}
 	log, err := os.ReadFile(out.log)
@@ -129,7 +129,7 @@ func (w workshop) read(ctx context.Context, j job) (outcome, error) {
 	return out, nil
 }
 
-// whole reports whether there is an outcome, and nothing failed.
+// whole reports whether the job has results and nothing failed.
 func (o outcome) whole() bool {
 	if o.results == nil {
 		return false
@@ -142,7 +142,7 @@ func (o outcome) whole() bool {
 	return true
 }
 
-// do runs a job to its end. It is an error if no machine could be had.
+// do runs a job to completion. It returns an error if no machine could be started.
 func (w workshop) do(ctx context.Context, j job) (outcome, error) {
 	out := outcome{job: j, log: w.log(j)}
 	if err := os.MkdirAll(filepath.Dir(out.log), 0o755); err != nil {
@@ -167,8 +167,8 @@ func (w workshop) do(ctx context.Context, j job) (outcome, error) {
 	return out, nil
 }
 
-// machine runs vmrun, through go tool test2json, into the reader. It returns
-// vmrun's exit code and its own last word.
+// machine runs vmrun and pipes its output through go tool test2json to the reader. It returns
+// vmrun's exit code and its last line.
 func (w workshop) machine(ctx context.Context, j job, r *reader) (code int, why string, err error) {
 	machineTimeout, testTimeout := j.limits()
 	args := []string{"-kernel", j.kernel.Name, "-cgroup", j.suite.cgroup, "-timeout", machineTimeout.String()}
@@ -222,6 +222,5 @@ func (w workshop) machine(ctx context.Context, j job, r *reader) (code int, why 
 	return code, why, nil
 }
 
-// exitSetup is what vmrun, and this command, exit with where no machine could be
-// had.
+// exitSetup is the exit code of vmrun, and of this command, if no machine could be started.
 const exitSetup = 2

@@ -1,16 +1,15 @@
-// Command vmmatrix proves every fault on every kernel: it fetches the kernels of
-// vmtest/kernels.txt, runs the tests in a virtual machine of each, and draws the
-// table kernel × fault.
+// Command vmmatrix tests every fault on every kernel: it fetches the kernels of vmtest/kernels.txt,
+// runs the tests in a virtual machine with each, and prints the table kernel × fault.
 //
 //	vmmatrix fetch [-kernel NAMES]
 //	vmmatrix run   [-kernel NAMES] [-stem STEM] [-report FILE]
 //	vmmatrix mutants -kernel NAME [-stem STEM]
 //
-// The last one breaks a program on purpose, a wrong field or a wrong argument,
-// and wants the table red.
+// mutants breaks BPF programs on purpose, with a wrong field or argument, and expects failures in
+// the table.
 //
-// Exit codes: 1 a fault was not reported as it must be, or a broken program was not
-// noticed; 2 no machine could be had.
+// Exit codes: 1 if a fault was not reported correctly or a broken program was not noticed; 2 if no
+// machine could be started.
 package main
 
 import (
@@ -54,7 +53,7 @@ type usageError string
 
 func (e usageError) Error() string { return string(e) }
 
-// command is what the arguments ask for.
+// command is the parsed command line.
 type command struct {
 	verb, kernels, stem, report string
 	again                       bool
@@ -108,7 +107,7 @@ func run(ctx context.Context, args []string) (failures int, err error) {
 		return 0, err
 	}
 	var images []kernel.Image
-	var missing []error // one that can't be had does not keep the others away
+	var missing []error // a missing kernel does not stop the others
 	for _, k := range kernels {
 		image, err := c.image(ctx, k, cacheDir)
 		if err != nil {
@@ -127,8 +126,7 @@ func run(ctx context.Context, args []string) (failures int, err error) {
 	return c.run(ctx, kernels, images)
 }
 
-// image returns a kernel's image. One that was fetched before will do for tests,
-// but not for "fetch", which looks for a newer one.
+// image returns a kernel's image. Tests use the cached one; "fetch" looks for a newer version.
 func (c command) image(ctx context.Context, k kernel.Kernel, cacheDir string) (kernel.Image, error) {
 	if c.verb != "fetch" {
 		image, err := kernel.Open(cacheDir, k.Name)
@@ -139,8 +137,7 @@ func (c command) image(ctx context.Context, k kernel.Kernel, cacheDir string) (k
 	return kernel.Fetch(ctx, k, cacheDir, func(format string, args ...any) { fmt.Printf(format+"\n", args...) })
 }
 
-// chosen returns the kernels that were asked for: by name, or those in the cache
-// by the number of their release.
+// chosen returns the selected kernels: by name, or cached ones by release number.
 func (c command) chosen(cacheDir string) ([]kernel.Kernel, error) {
 	all, err := kernel.ReadMatrix("vmtest/kernels.txt")
 	if err != nil {
@@ -166,7 +163,7 @@ func (c command) chosen(cacheDir string) ([]kernel.Kernel, error) {
 	return chosen, nil
 }
 
-// check returns why a command has nothing to do with these kernels.
+// check returns an error if the command has nothing to do with these kernels.
 func (c command) check(kernels []kernel.Kernel) error {
 	switch {
 	case c.verb == "mutants" && len(kernels) != 1:
@@ -177,7 +174,7 @@ func (c command) check(kernels []kernel.Kernel) error {
 	return nil
 }
 
-// run does all jobs and draws the table.
+// run runs all jobs and prints the table.
 func (c command) run(ctx context.Context, kernels []kernel.Kernel, images []kernel.Image) (failures int, err error) {
 	w, err := newWorkshop()
 	if err != nil {
@@ -252,7 +249,7 @@ func newWorkshop() (workshop, error) {
 	return w, os.MkdirAll(filepath.Join(w.dir, "bin"), 0o755)
 }
 
-// plan returns the jobs, kernel by kernel.
+// plan returns the jobs in the order of the kernels.
 func (c command) plan(kernels []kernel.Kernel) []job {
 	var jobs []job
 	for _, k := range kernels {
@@ -267,7 +264,7 @@ func (c command) plan(kernels []kernel.Kernel) []job {
 	return jobs
 }
 
-// print prints how a job ended.
+// print prints the result of a job.
 func (o outcome) print() {
 	var bad []string
 	for _, k := range o.order {

@@ -42,7 +42,7 @@ func TestPlan(t *testing.T) {
 }
 
 func TestBadArguments(t *testing.T) {
-	t.Chdir("../..") // where it is started from
+	t.Chdir("../..") // where it is normally started
 	for want, args := range map[string][]string{
 		"usage:":                  nil,
 		"no such command":         {"runn"},
@@ -66,7 +66,7 @@ func TestBadArguments(t *testing.T) {
 	}
 }
 
-// Every patch still fits the programs: one that does not would prove nothing.
+// Every patch still applies: one that does not would prove nothing.
 func TestMutantsApply(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -113,7 +113,7 @@ func TestBadMutants(t *testing.T) {
 	}
 }
 
-// Of a machine whose tests all passed the log says so; any other is run again.
+// Only a log of a machine whose tests all passed is reused; other jobs are run again.
 func TestReadLog(t *testing.T) {
 	w := workshop{root: "../..", dir: t.TempDir()}
 	all := suites()

@@ -12,11 +12,11 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kernel"
 )
 
-// mutantsDir holds the patches that break a program on purpose. Each begins
-// with a line "Stem: NAME" and one "Right: what the code should say".
+// mutantsDir contains the patches that break a program on purpose. Each starts with the lines
+// "Stem: NAME" and "Right: what the code should say".
 const mutantsDir = "vmtest/mutants"
 
-// mutant is one of them.
+// mutant is one such patch.
 type mutant struct {
 	name, stem, right string
 	patch             string // absolute path
@@ -56,8 +56,8 @@ func readMutants(root string) ([]mutant, error) {
 	return all, nil
 }
 
-// mutants runs the tests of each broken program, and counts those that nobody
-// noticed. A stem whose tests are red anyway proves nothing: that is an error.
+// mutants runs the tests of each broken program and counts the mutants that no test noticed. A stem
+// whose tests fail without a mutant proves nothing, so that is an error.
 func (c command) mutants(ctx context.Context, k kernel.Kernel) (survived int, err error) {
 	w, err := newWorkshop()
 	if err != nil {
@@ -96,15 +96,15 @@ func (c command) mutants(ctx context.Context, k kernel.Kernel) (survived int, er
 	return survived, nil
 }
 
-// try builds a copy of the module with a mutant in it, and returns the lines of
-// the table that are red for it.
+// try builds a copy of the module with a mutant applied, and returns the rows of the table that
+// fail.
 func (w workshop) try(ctx context.Context, m mutant, k kernel.Kernel) (red []string, err error) {
 	dir, err := os.MkdirTemp("", "mutant-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	// What git knows of the module, and what it would; a file may be deleted, and git not know yet.
+	// Tracked and untracked files, without ignored ones. A tracked file may have been deleted.
 	const script = `set -e
 git ls-files -z --cached --others --exclude-standard | tar -c --null -T - --ignore-failed-read | tar -x -C "$1"
 cd "$1"
@@ -120,8 +120,7 @@ go build -o bin/kernosis ./cmd/kernosis`
 	return in.faults(ctx, m.stem, k)
 }
 
-// faults runs the faults of a stem, and returns the lines of the table that are
-// red.
+// faults runs the faults of a stem and returns the rows of the table that fail.
 func (w workshop) faults(ctx context.Context, stem string, k kernel.Kernel) (red []string, err error) {
 	if err := os.MkdirAll(filepath.Join(w.dir, "bin"), 0o755); err != nil {
 		return nil, err

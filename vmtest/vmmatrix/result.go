@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// state is what is known of a line of the table on one kernel. The worst of its
-// tests counts.
+// state is the result of a row of the table on one kernel, which is the worst of its tests.
 type state int
 
 const (
@@ -20,20 +19,20 @@ const (
 	failed
 )
 
-// cell is one line on one kernel.
+// cell is the result of one row on one kernel.
 type cell struct {
 	state  state
-	reason string // of notApplicable: the option; of failed: the first test and why
+	reason string // for notApplicable the kernel option; for failed the first failed test and its error
 }
 
-// key is a line of the table.
+// key identifies a row of the table.
 type key struct{ stem, fault string }
 
-// results are the lines of one suite on one kernel, in the order they came in.
+// results are the rows of one suite on one kernel, in order of arrival.
 type results struct {
 	order   []key
 	cells   map[key]cell
-	skipped []string // "test: reason", of tests that were skipped for another reason than n/a
+	skipped []string // "test: reason" of tests skipped for a reason other than n/a
 }
 
 func newResults() *results { return &results{cells: map[key]cell{}} }
@@ -55,18 +54,18 @@ type testEvent struct {
 	Output string
 }
 
-// skipReason finds what a test said when it was skipped: "file_test.go:12: why".
+// skipReason matches what a skipped test printed: "file_test.go:12: why".
 var (
 	skipReason = regexp.MustCompile(`^\s*\S+\.go:\d+: (.*)`)
 	needed     = regexp.MustCompile(`^n/a: (CONFIG_[A-Z0-9_]+) is not set$`)
 )
 
-// reader turns test2json's lines into results.
+// reader converts test2json's lines to results.
 type reader struct {
 	suite   suite
 	results *results
 	running map[string]bool
-	said    map[string][]string // by test: its output
+	said    map[string][]string // output by test
 	log     io.Writer
 }
 
@@ -121,7 +120,7 @@ func (r *reader) ended(test, how string) {
 			r.results.set(k, cell{state: passed})
 		}
 	case "fail":
-		// A test without a line fails for one of its subtests, or by itself.
+		// A test without a row fails because of one of its subtests, or by itself.
 		if !ok && !r.failedBelow(test) {
 			k, ok = key{strings.ToLower(strings.TrimPrefix(test, "Test")), "set-up"}, true
 		}
@@ -156,7 +155,7 @@ func (r *reader) skipReason(test string) string {
 	return "without a reason"
 }
 
-// lastWords is the first error that a failed test printed.
+// lastWords returns the first error that a failed test printed.
 func (r *reader) lastWords(test string) string {
 	for _, line := range r.said[test] {
 		if m := skipReason.FindStringSubmatch(line); m != nil {
@@ -166,7 +165,7 @@ func (r *reader) lastWords(test string) string {
 	return "no error reported"
 }
 
-// end closes the books after the machine has ended with an exit code.
+// end completes the results after the machine has ended with an exit code.
 func (r *reader) end(code int, why string) {
 	for test := range r.running {
 		if stem, fault, ok := r.suite.row(test); ok {

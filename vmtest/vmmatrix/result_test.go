@@ -12,7 +12,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kernel"
 )
 
-// stream is what go tool test2json makes of a run: "action test output".
+// stream returns the output of go tool test2json for a run: "action test output".
 func stream(t *testing.T, lines ...[3]string) io.Reader {
 	t.Helper()
 	var b bytes.Buffer
@@ -78,7 +78,7 @@ func TestLinesOfFaults(t *testing.T) {
 	})
 }
 
-// A fault may be left out for a kernel's configuration and for nothing else.
+// A fault may be skipped because of the kernel's configuration, and for no other reason.
 func TestOtherSkipsAreFailures(t *testing.T) {
 	check(t, read(t, "faults", 0, "",
 		[3]string{"run", "TestDiskIO/dm-error", ""},
@@ -97,8 +97,8 @@ func TestSetUpOfAStemHasALine(t *testing.T) {
 	), map[key]cell{{"diskio", "set-up"}: {failed, "TestDiskIO: no sources within 1m0s"}})
 }
 
-// What ran when the machine ended is red, and so is a machine that ended with
-// nothing running.
+// Tests that were running when the machine died have failed, and so has a machine that died with no
+// test running.
 func TestMachineThatDied(t *testing.T) {
 	const why = "the machine (6.1, tcg) died after 9s: Kernel panic - not syncing: x"
 	check(t, read(t, "faults", 125, why,

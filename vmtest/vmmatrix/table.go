@@ -12,17 +12,17 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kernel"
 )
 
-// table is kernel × fault.
+// table is the table kernel × fault.
 type table struct {
 	kernels []kernel.Image
 	rows    []key
 	cells   map[key]map[string]cell // by kernel name
-	skipped map[string][]string     // by "test: reason": kernel names
-	again   bool                    // lines that failed were run again
+	skipped map[string][]string     // kernel names by "test: reason"
+	again   bool                    // failed rows were run again
 }
 
-// newTable brings the outcomes of all jobs together. Stems are in the order in which they
-// first came, and the lines of each sorted, so that two reports can be compared.
+// newTable combines the outcomes of all jobs. Stems are in order of first occurrence, and the rows
+// of each are sorted, so that two reports can be compared.
 func newTable(kernels []kernel.Image, outcomes []outcome) table {
 	t := table{kernels: kernels, cells: map[key]map[string]cell{}, skipped: map[string][]string{}}
 	var stems []string
@@ -60,7 +60,7 @@ func (t table) failures() (n int) {
 	return n
 }
 
-// notes number the reasons of all cells that are not simply passed.
+// notes are the numbered footnotes: the reasons of all cells that have not simply passed.
 type notes []string
 
 func (n *notes) number(text string) int {
@@ -84,7 +84,7 @@ func (c cell) text(n *notes) string {
 	}
 }
 
-// grid is the table as text, its first line the head.
+// grid returns the table as text; the first line is the header.
 func (t table) grid() (lines [][]string, n notes) {
 	head := []string{"stem", "fault"}
 	for _, k := range t.kernels {
@@ -114,7 +114,7 @@ func (t table) print(w io.Writer) error {
 	return cells.Flush()
 }
 
-// joined has one line for all faults of a stem whose cells are the same.
+// joined merges the rows of a stem's faults that have the same cells.
 func joined(lines [][]string) (all [][]string) {
 	at := map[string]int{}
 	for _, line := range lines {

@@ -2,11 +2,11 @@
 //
 //	CGO_ENABLED=0 go test -exec "$PWD/bin/vmrun -kernel 6.1" ./bpf
 //
-// What the machine holds besides the binary is said by vm.yaml: the one in the
-// working directory, or vmtest/vm.yaml of the module it is in.
+// vm.yaml describes what the machine contains besides the binary: the one in the working directory,
+// or vmtest/vm.yaml of the enclosing module.
 //
-// The exit code is the program's. 2 also says that no machine could be made
-// here, 124 that it did not end in time, 125 that it died (a kernel panic).
+// The exit code is the program's. It is also 2 if no machine could be started, 124 if the program
+// did not end in time, and 125 if the machine died (a kernel panic).
 //
 // The same executable is the machine's first process.
 package main
@@ -57,8 +57,8 @@ type options struct {
 	kernel, cgroup string
 	timeout        time.Duration
 	load, files    []string
-	cpus           int    // 0: as in the machine's file
-	memory         string // "": as in the machine's file
+	cpus           int    // 0 for the value in vm.yaml
+	memory         string // empty for the value in vm.yaml
 	console        bool
 	args           []string
 }
@@ -104,8 +104,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	return o, o.checkTestFlags()
 }
 
-// checkTestFlags refuses test flags that ask for a file: it would stay in the
-// machine.
+// checkTestFlags rejects test flags that write a file, because it would be lost with the machine.
 func (o *options) checkTestFlags() error {
 	limit := 10 * time.Minute
 	for i, a := range o.args {
@@ -152,7 +151,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 	return explain(out, spec, o.console, stderr)
 }
 
-// spec is the machine that the options ask for.
+// spec returns the machine that the options describe.
 func (o options) spec(ctx context.Context) (machine.Spec, error) {
 	cacheDir, err := kernel.CacheDir()
 	if err != nil {
@@ -204,7 +203,7 @@ func (o options) spec(ctx context.Context) (machine.Spec, error) {
 	return s, err
 }
 
-// findConfig returns the vm.yaml of a folder, or of the module it is in.
+// findConfig returns the vm.yaml of a folder, or of the enclosing module.
 func findConfig(dir string) (string, error) {
 	if path := filepath.Join(dir, "vm.yaml"); exists(path) {
 		return path, nil
@@ -226,8 +225,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// environment is what the program gets: what concerns Go and Kernosis, and
-// nothing that is this host's alone.
+// environment returns the program's environment: the variables for Go and Kernosis, and none that
+// are specific to this host.
 func environment(host []string) []string {
 	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "TMPDIR=/tmp"}
 	for _, e := range host {
@@ -239,8 +238,8 @@ func environment(host []string) []string {
 	return env
 }
 
-// explain turns an outcome into an exit code and, where it is not the program's
-// own, into words.
+// explain turns an outcome into an exit code and, unless the program ended by itself, prints an
+// explanation.
 func explain(out machine.Outcome, s machine.Spec, console bool, stderr io.Writer) (int, error) {
 	show := func() {
 		fmt.Fprintf(stderr, "vmrun: the last lines of the console of %s:\n%s\n", s.Kernel.Release, out.Console)

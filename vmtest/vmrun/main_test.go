@@ -18,7 +18,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// The machine's first process and the program in it are this binary too.
+// This binary is also the machine's first process and the program in it.
 func TestMain(m *testing.M) {
 	if os.Getpid() == 1 {
 		guest.Main()
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 
 const payload = "payload:"
 
-// inMachine is what the machine's program does, and its exit code.
+// inMachine runs as the machine's program, and returns its exit code.
 func inMachine(what string) int {
 	switch what {
 	case "look":
@@ -50,7 +50,7 @@ func inMachine(what string) int {
 		return 7
 	case "signal":
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
-	case "orphan": // it outlives the program, and must not keep the machine up
+	case "orphan": // an orphan outlives the program and must not keep the machine running
 		p, err := os.StartProcess("/proc/self/exe", []string{"orphan", payload + "hang"}, &os.ProcAttr{})
 		fmt.Println(p != nil, err)
 		return 0
@@ -66,7 +66,7 @@ func inMachine(what string) int {
 	return 99
 }
 
-// oldest returns a kernel that is there.
+// oldest returns a kernel that has been fetched.
 func oldest(t *testing.T) string {
 	t.Helper()
 	testall.Only(t)
@@ -87,7 +87,7 @@ func oldest(t *testing.T) string {
 	return ""
 }
 
-// chdir goes to a folder of the test's own with a vm.yaml.
+// chdir changes to a temporary folder with a vm.yaml.
 func chdir(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()

@@ -1,5 +1,5 @@
-// Command kubetools builds the programs that tests with a real API server run,
-// where the cache does not have them, and prints the folders they are in.
+// Command kubetools builds the programs for tests with a real API server, unless they are in the
+// cache, and prints their folders.
 package main
 
 import (

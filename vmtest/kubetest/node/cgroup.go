@@ -14,14 +14,14 @@ import (
 
 const cgroupMount = "/sys/fs/cgroup"
 
-// groups are the node's cgroup in each hierarchy that the machine has.
+// groups holds the node's cgroup in each hierarchy of the machine.
 type groups struct {
-	name string   // below each hierarchy's root
+	name string   // name below each hierarchy's root
 	all  []string // folders
-	v2   string   // the one of cgroup2
+	v2   string   // the cgroup2 folder
 }
 
-// findGroups says where the cgroups of a node are; they are not made.
+// findGroups returns the paths of a node's cgroups, without creating them.
 func findGroups(name string) (*groups, error) {
 	g := &groups{name: name}
 	if isCgroup2(cgroupMount) {
@@ -54,13 +54,13 @@ func isCgroup2(dir string) bool {
 	return unix.Statfs(dir, &st) == nil && st.Type == unix.CGROUP2_SUPER_MAGIC
 }
 
-// make makes them.
+// make creates the cgroups.
 func (g *groups) make() error {
 	for _, dir := range g.all {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			return err
 		}
-		// A cpuset takes no process before it has these; only cgroup v1 wants them.
+		// A cpuset accepts no processes before these are set; only cgroup v1 requires them.
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 			if dir == g.v2 {
 				continue
@@ -76,7 +76,8 @@ func (g *groups) make() error {
 				return err
 			}
 		}
-		// Pods come before tests that run beside: else a probe of a second times out.
+		// Give pods priority over tests that run in parallel: otherwise a probe times out after a
+		// second.
 		for file, most := range map[string]string{"cpu.shares": "262144", "cpu.weight": "10000"} {
 			path := filepath.Join(dir, file)
 			if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
@@ -87,12 +88,12 @@ func (g *groups) make() error {
 			}
 		}
 	}
-	// The node's own programs have one of their own: on cgroup2 a group whose children
-	// have controllers has no processes itself.
+	// The node's own programs get a group of their own: on cgroup2 a group whose children have
+	// controllers cannot contain processes.
 	return os.Mkdir(g.programs(), 0o755)
 }
 
-// processes returns those in the group of a container, and in groups below it.
+// processes returns the processes in the cgroup of a container and below it.
 func (g *groups) processes(container string) ([]int, error) {
 	var all []int
 	err := filepath.WalkDir(g.v2, func(path string, _ fs.DirEntry, err error) error {
@@ -115,12 +116,12 @@ func (g *groups) processes(container string) ([]int, error) {
 	return all, err
 }
 
-// programs is where the node's programs are, and all that they start begins.
+// programs returns the cgroup of the node's programs, in which all their children start.
 func (g *groups) programs() string { return filepath.Join(g.v2, "programs") }
 
-// cleanUp is what runs when a node, or the process that has started it, has ended: it
-// kills what is in the cgroups $1 and so on, removes them, and the state folder $0. The
-// mounts are gone by then: they were in a namespace that nobody is in any more.
+// cleanUp is the script that runs when a node, or the process that started it, has ended: it kills
+// the processes in the cgroups $1 and following, removes these, and then the state folder $0. The
+// mounts are gone by then, because no process is left in their namespace.
 const cleanUp = `
 left=
 i=0

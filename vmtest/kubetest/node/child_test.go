@@ -23,11 +23,11 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
-// childEnv makes the test's program one that starts a node with a pod, reports it,
-// waits for a line, and ends without closing it.
+// childEnv makes the test binary start a node with a pod, report it, wait for a line, and exit
+// without closing the node.
 const childEnv = "NODETEST_CHILD"
 
-// said is what a child process reports.
+// said is the report of a child process.
 type said struct {
 	Dir    string
 	Groups []string
@@ -70,7 +70,7 @@ func startAndWait() error {
 		if node.Ready(pod) {
 			break
 		}
-		time.Sleep(50 * time.Millisecond) // between questions; the test has the deadline
+		time.Sleep(50 * time.Millisecond) // polling interval; the test has the deadline
 	}
 	reported := said{Dir: n.Dir(), Groups: n.Groups(), Inside: n.Inside()}
 	if err := json.NewEncoder(os.Stdout).Encode(reported); err != nil {
@@ -80,11 +80,10 @@ func startAndWait() error {
 	return nil
 }
 
-// What the machine has outside of the node is as before when the process with the node
-// was killed.
+// After the process that started the node is killed, the machine outside of the node is as before.
 func TestNothingStaysWhenTheProcessIsKilled(t *testing.T) {
 	testall.Only(t)
-	machine.Node(t) // the programs are built; the kernel's modules are loaded
+	machine.Node(t) // so that the programs are built and the kernel's modules loaded
 	before := outside(t, "")
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(cmd.Environ(), childEnv+"=1")
@@ -126,7 +125,7 @@ func TestNothingStaysWhenTheProcessIsKilled(t *testing.T) {
 		return len(left) == 0, fmt.Sprint(left)
 	})
 	for _, pid := range reported.Inside {
-		// One that has ended stays as a zombie until it is reaped.
+		// An ended process stays as a zombie until it is reaped.
 		if s, err := hostfs.New("/").Stat(pid); err == nil && s.State != 'Z' && s.State != 'X' {
 			t.Errorf("process %d is left", pid)
 		}
@@ -136,7 +135,7 @@ func TestNothingStaysWhenTheProcessIsKilled(t *testing.T) {
 	}
 }
 
-// outside is what of the machine the node of a directory could change.
+// outside returns the state of the machine that a node with this directory could change.
 func outside(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -156,7 +155,7 @@ func outside(t *testing.T, dir string) string {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(mounts)) {
-		// Other packages mount in their tests' temporary directories meanwhile.
+		// Other packages mount in their tests' temporary directories at the same time.
 		at := strings.Fields(line)[4]
 		if !strings.HasPrefix(at, os.TempDir()+"/") || dir != "" && strings.HasPrefix(at+"/", dir+"/") {
 			b.WriteString(line)

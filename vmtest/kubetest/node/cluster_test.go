@@ -18,15 +18,15 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
-// With controllers the node is one of a cluster as any: a DaemonSet has a pod on it, which
-// has a token and reaches the API server; kubectl logs and exec work.
+// With controllers the node belongs to a normal cluster: a DaemonSet has a pod on it, which has a
+// token and reaches the API server; kubectl logs and exec work.
 func TestAClusterWithControllers(t *testing.T) {
 	testall.Only(t)
 	node.Need(t)
 	server := kubetest.New(t, kubetest.Options{Controllers: true})
 	n := node.New(t, server, node.Options{})
 	kubectl := kubetest.Kubectl(t)
-	// kubectl is a program that talks to the API server: here as a pod.
+	// kubectl runs in a pod, as a program that talks to the API server.
 	const image = "local.test/kubectl:1"
 	n.Image(t, image, kubectl)
 	n.Image(t, fault.Image, testprogram.Build(t, fault.Program))

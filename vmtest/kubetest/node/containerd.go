@@ -13,10 +13,10 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
 )
 
-// pauseImage holds a pod's namespaces open.
+// pauseImage is the image of the container that holds a pod's namespaces open.
 const pauseImage = "local.test/pause:1"
 
-// startContainerd starts the container runtime and returns when it can be asked.
+// startContainerd starts the container runtime and returns when it responds.
 func (n *Node) startContainerd(ctx context.Context) (err error) {
 	path, err := find("containerd")
 	if err != nil {
@@ -26,9 +26,9 @@ func (n *Node) startContainerd(ctx context.Context) (err error) {
   {"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": false, "hairpinMode": true,
    "ipam": {"type": "host-local", "ranges": [[{"subnet": %q}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
 `, podNetwork)
-	// Root without CAP_SYS_RESOURCE may not have a process spared by the OOM killer, and
-	// no container would start: hence restrict_oom_score_adj. The plugins that are
-	// disabled look for what a node need not have.
+	// Without CAP_SYS_RESOURCE root may not protect a process from the OOM killer, and no container
+	// would start: hence restrict_oom_score_adj. The disabled plugins require things that a node
+	// need not have.
 	config := fmt.Sprintf(`version = 2
 root = %q
 state = "/run/containerd"
@@ -72,7 +72,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
 	}, n.containerd)
 }
 
-// socket is containerd's.
+// socket returns the path of containerd's socket.
 func (n *Node) socket() string { return n.path("containerd.sock") }
 
 // ctr runs containerd's own client.

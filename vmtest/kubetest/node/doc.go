@@ -1,13 +1,12 @@
-// Package node runs a real node for the tests of a package, beside kubetest's API
-// server: kubelet, containerd, runc and a network for pods. What depends on how kubelet
-// runs and probes pods is tested with it.
+// Package node runs a real node for the tests of a package, with kubetest's API server: kubelet,
+// containerd, runc and a network for pods. It is for tests that depend on how kubelet runs and
+// probes pods.
 //
-// kubelet is built as the API server is; containerd, runc and the network plugins are
-// those that are installed. The node has a network namespace, a mount namespace and a
-// cgroup of its own, and all it writes is in one state folder: nothing of the machine
-// changes. Processes are the machine's, so that what is seen in the kernel has the
-// numbers that everybody has. It ends with the process that started it, however that
-// one ends.
+// kubelet is built like the API server; containerd, runc and the network plugins are the installed
+// ones. The node has its own network namespace, mount namespace and cgroup, and writes only to one
+// state folder: it changes nothing on the machine. Processes are in the machine's PID namespace, so
+// that the kernel reports the same PIDs to everybody. The node ends with the process that started
+// it, even if that is killed.
 //
 //	var machine node.Shared
 //
@@ -20,10 +19,10 @@
 //		…
 //	}
 //
-// The API server answers at the address it has outside as well, and at that of the
-// service "kubernetes". There is no DNS, and other services than "kubernetes" lead nowhere.
-// Unless the server has controllers there is no scheduler either: pods are bound to the
-// node by Run. With them the API server reaches kubelet and pods: kubectl logs works.
+// The API server can be reached at its outside address and at that of the service "kubernetes".
+// There is no DNS, and no other service works. Unless the server has controllers there is no
+// scheduler either: Run binds pods to the node. With controllers, the API server can reach kubelet
+// and pods: kubectl logs works.
 //
-// It must not be imported by anything but tests.
+// Only tests may import it.
 package node

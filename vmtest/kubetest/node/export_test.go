@@ -1,6 +1,6 @@
 package node
 
-// PauseImage is there without a test's doing.
+// PauseImage exists on every node.
 const PauseImage = pauseImage
 
 // Dir returns the state folder.
@@ -9,7 +9,7 @@ func (n *Node) Dir() string { return n.dir }
 // Groups returns the cgroups.
 func (n *Node) Groups() []string { return n.groups.all }
 
-// Inside returns the processes in the node's cgroup.
+// Inside returns the PIDs in the node's cgroup.
 func (n *Node) Inside() []int {
 	all, _ := n.groups.processes(n.groups.name)
 	return all

@@ -13,8 +13,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
-// Each mode fails the probe in the way that it is named after, by kubelet's words, and so
-// often that kubelet restarts the container, which is healthy again then.
+// Each mode makes the probe fail in the corresponding way, according to kubelet's message, and
+// often enough that kubelet restarts the container, which is then healthy again.
 func TestEachModeFailsItsProbe(t *testing.T) {
 	testall.Only(t)
 	n := machine.Node(t)
@@ -25,7 +25,7 @@ func TestEachModeFailsItsProbe(t *testing.T) {
 		mode fault.Mode
 		grpc bool
 		says string
-		goes bool // on: kubelet does not restart it
+		goes bool // kubelet does not restart it
 	}{
 		{mode: fault.Refused, says: "connection refused"},
 		{mode: fault.QueueFull, says: late},
@@ -56,7 +56,7 @@ func TestEachModeFailsItsProbe(t *testing.T) {
 			if err := n.SetMode(t.Context(), pod, c.mode); err != nil {
 				t.Fatal(err)
 			}
-			// On a busy machine a single probe may be late, whatever the mode.
+			// On a busy machine a single probe may be late in any mode.
 			n.Await(t, pod, "restarted, or known to be unhealthy", time.Minute, func(now *corev1.Pod) bool {
 				return now.Status.ContainerStatuses[0].RestartCount > 0 || c.goes && strings.Contains(unhealthy(n.Events(t, pod)), c.says)
 			})
@@ -70,7 +70,7 @@ func TestEachModeFailsItsProbe(t *testing.T) {
 	}
 }
 
-// unhealthy returns what kubelet says of failed probes.
+// unhealthy returns kubelet's messages about failed probes.
 func unhealthy(events []corev1.Event) string {
 	var all []string
 	for _, e := range events {

@@ -21,25 +21,24 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
 )
 
-// FaultPod returns a pod that a probe of a mode's failure can be made of: its container
-// "main" is probed every second, has a second to answer, and fails at the third failure
-// in a row. It is healthy until it gets the mode. grpc has it asked by gRPC where HTTP
-// would be.
+// FaultPod returns a pod for a probe failure of the given mode: its container "main" is probed
+// every second, with a timeout of a second, and fails after three failures in a row. It is healthy
+// until SetMode sets the mode. With grpc it is probed by gRPC instead of HTTP.
 func FaultPod(namespace, name string, mode fault.Mode, grpc bool) *corev1.Pod {
 	main := corev1.Container{Name: "main", Image: fault.Image}
-	// The delay is for the start, so that no probe fails before it is to.
+	// The delay covers the start, so that no probe fails too early.
 	delay := func(idle time.Duration) int32 { return int32(await.Within(idle) / time.Second) }
 	probe := &corev1.Probe{InitialDelaySeconds: delay(3 * time.Second), PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 3, ProbeHandler: handler(mode, grpc)}
 	switch mode {
 	case fault.Throttled:
 		main.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
-		// With this limit a start takes longer.
+		// The start takes longer with this limit.
 		probe.InitialDelaySeconds = delay(5 * time.Second)
 	case fault.ChildKilled:
 		main.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("48Mi")}
 	}
 	main.LivenessProbe = probe
-	grace := int64(3) // it ends after one
+	grace := int64(3) // it exits after one
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": name}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{main}, TerminationGracePeriodSeconds: &grace},
@@ -58,14 +57,14 @@ func handler(mode fault.Mode, grpc bool) corev1.ProbeHandler {
 	return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(fault.Port)}}
 }
 
-// SetMode puts a pod of [FaultPod] into a mode and returns once it is in force.
+// SetMode sets the mode of a pod of [FaultPod] and returns when it is in effect.
 func (n *Node) SetMode(ctx context.Context, pod *corev1.Pod, mode fault.Mode) error {
 	_, err := n.control(ctx, pod, "mode?to="+string(mode))
 	return err
 }
 
-// File has a pod of [FaultPod] read or write a page of a file, past all caches, and
-// returns the name of its error: EIO, EROFS; or ok.
+// File makes a pod of [FaultPod] read or write a page of a file, bypassing all caches, and returns
+// the name of the error, such as EIO or EROFS, or ok.
 func (n *Node) File(ctx context.Context, pod *corev1.Pod, path string, page int, write bool) (string, error) {
 	do := "read"
 	if write {
@@ -75,8 +74,8 @@ func (n *Node) File(ctx context.Context, pod *corev1.Pod, path string, page int,
 	return strings.TrimSpace(string(text)), err
 }
 
-// control asks a pod of [FaultPod] for something. A container that has just been started
-// may not listen yet: it is given some seconds.
+// control sends a request to a pod of [FaultPod]. It retries for some seconds, because a container
+// that has just started may not listen yet.
 func (n *Node) control(ctx context.Context, pod *corev1.Pod, what string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, await.Within(20*time.Second))
 	defer cancel()
@@ -94,16 +93,16 @@ func (n *Node) control(ctx context.Context, pod *corev1.Pod, what string) ([]byt
 	}
 }
 
-// Get asks something by HTTP from within the node, a pod for example. It believes any
-// certificate, and shows the token unless that is empty.
+// Get sends an HTTP request from within the node, for example to a pod. It accepts any certificate,
+// and sends the token unless it is empty.
 func (n *Node) Get(ctx context.Context, url, token string) ([]byte, error) {
 	return n.get(ctx, &rest.Config{BearerToken: token, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, url)
 }
 
-// get asks as somebody.
+// get sends a request with the credentials of as.
 func (n *Node) get(ctx context.Context, as *rest.Config, at string) ([]byte, error) {
 	as.Dial, as.Timeout = n.DialContext, await.Within(20*time.Second)
-	as.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } // none of the machine's
+	as.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } // not the machine's proxy
 	client, err := rest.HTTPClientFor(as)
 	if err != nil {
 		return nil, err

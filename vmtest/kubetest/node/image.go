@@ -16,9 +16,9 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Image makes an image known to the container runtime that has static programs at its
-// root, of which it runs the first. Images are never pulled: the tag must not be
-// "latest". Tests may ask for the same one again.
+// Image imports an image into the container runtime that contains static programs at its root and
+// runs the first of them. Images are never pulled, so the tag must not be "latest". Several tests
+// may import the same image.
 func (n *Node) Image(tb testing.TB, name string, programs ...string) {
 	tb.Helper()
 	if err := n.image(tb.Context(), name, programs...); err != nil {
@@ -47,8 +47,8 @@ func (n *Node) image(ctx context.Context, name string, programs ...string) error
 	return nil
 }
 
-// Import makes the images of an archive known to the container runtime: an image layout
-// as a tar, of which it takes what is for this machine.
+// Import imports the images of an archive into the container runtime: a tar of an image layout, of
+// which it imports this machine's platform.
 func (n *Node) Import(tb testing.TB, archive string) {
 	tb.Helper()
 	if err := n.ctr(tb.Context(), "images", "import", archive); err != nil {
@@ -56,7 +56,7 @@ func (n *Node) Import(tb testing.TB, archive string) {
 	}
 }
 
-// pack returns an image with programs at its root, in the form of "docker save": a configuration,
+// pack returns an image with programs at its root, in the format of "docker save": a configuration,
 // a layer, and a manifest that names both.
 func pack(name string, programs []string) ([]byte, error) {
 	if len(programs) == 0 {

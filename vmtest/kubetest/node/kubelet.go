@@ -23,10 +23,10 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest/process"
 )
 
-// kubeletPort is the one that kubelet serves at.
+// kubeletPort is the port that kubelet serves on.
 const kubeletPort = 10250
 
-// configureKubelet writes what kubelet reads.
+// configureKubelet writes kubelet's configuration files.
 func (n *Node) configureKubelet(more map[string]any) error {
 	cert, key, err := n.server.KubeletCertificate(n.Name, net.ParseIP(address))
 	if err != nil {
@@ -49,10 +49,10 @@ func (n *Node) configureKubelet(more map[string]any) error {
 		"containerRuntimeEndpoint": "unix://" + n.socket(),
 		"staticPodPath":            n.path("manifests"),
 		"cgroupDriver":             "cgroupfs", "cgroupRoot": "/" + n.groups.name,
-		// Where the machine has cgroup v1 or swap, so be it.
+		// Accept machines with cgroup v1 or swap.
 		"failCgroupV1": false, "failSwapOn": false,
 		"makeIPTablesUtilChains": false,
-		// The tests don't care how full the machine is.
+		// A full machine does not matter to the tests.
 		"evictionHard": map[string]any{
 			"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%", "imagefs.inodesFree": "0%",
 		},
@@ -60,7 +60,7 @@ func (n *Node) configureKubelet(more map[string]any) error {
 		"nodeStatusUpdateFrequency":   "4s", "nodeLeaseDurationSeconds": 20, "syncFrequency": "10s", "fileCheckFrequency": "2s",
 	}
 	maps.Copy(config, more)
-	text, err := json.Marshal(config) // which is YAML
+	text, err := json.Marshal(config) // JSON is valid YAML
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (n *Node) configureKubelet(more map[string]any) error {
 	)
 }
 
-// startKubelet starts kubelet and returns when it answers.
+// startKubelet starts kubelet and returns when it responds.
 func (n *Node) startKubelet(ctx context.Context) (err error) {
 	//nolint:noctx // it outlives the call
 	cmd := exec.Command(filepath.Join(n.programs, "kubelet"), "--config", n.path("kubelet.yaml"), "--kubeconfig", n.path("kubelet.kubeconfig"),
@@ -87,7 +87,8 @@ func (n *Node) startKubelet(ctx context.Context) (err error) {
 	}, n.kubelet)
 }
 
-// ready waits until the API server has the node as Ready, by a heartbeat not before since.
+// ready waits until the node is Ready according to the API server, with a heartbeat not before
+// since.
 func (n *Node) ready(ctx context.Context, since time.Time) error {
 	return process.UntilReady(ctx, func(ctx context.Context) error {
 		node, err := n.server.Client().CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
@@ -95,7 +96,7 @@ func (n *Node) ready(ctx context.Context, since time.Time) error {
 			return err
 		}
 		for _, c := range node.Status.Conditions {
-			// The stamp is in whole seconds.
+			// The timestamp is in whole seconds.
 			if c.Type == corev1.NodeReady && !c.LastHeartbeatTime.Time.Before(since.Truncate(time.Second)) {
 				if c.Status == corev1.ConditionTrue {
 					return nil
@@ -107,16 +108,16 @@ func (n *Node) ready(ctx context.Context, since time.Time) error {
 	}, n.kubelet)
 }
 
-// KubeletURL is where kubelet serves, to clients in the node's network.
+// KubeletURL returns kubelet's URL for clients in the node's network.
 func (n *Node) KubeletURL() string {
 	return "https://" + net.JoinHostPort(address, strconv.Itoa(kubeletPort))
 }
 
-// KubeletCA is the path of the certificate, PEM, that kubelet's is signed by.
+// KubeletCA returns the path of the PEM certificate that signed kubelet's.
 func (n *Node) KubeletCA() string { return n.path("kubelet-ca.crt") }
 
-// Kubelet returns what kubelet answers at a path such as /pods or /metrics/probes to
-// somebody who may do everything.
+// Kubelet returns kubelet's response at a path such as /pods or /metrics/probes to a client with
+// all rights.
 func (n *Node) Kubelet(tb testing.TB, path string) []byte {
 	tb.Helper()
 	body, err := n.askKubelet(tb.Context(), path)
@@ -130,9 +131,9 @@ func (n *Node) askKubelet(ctx context.Context, path string) ([]byte, error) {
 	return n.get(ctx, n.server.Admin(), n.KubeletURL()+path)
 }
 
-// RestartKubelet ends kubelet as an upgrade does and starts it again; pods go on. It
-// returns when the new one has reported the API server that the node is ready. While kubelet
-// is away it calls what it is given.
+// RestartKubelet stops kubelet as an upgrade does and starts it again; pods keep running. It
+// returns when the new kubelet has reported the node as ready. It calls meanwhile while kubelet is
+// stopped.
 func (n *Node) RestartKubelet(tb testing.TB, meanwhile ...func()) {
 	tb.Helper()
 	n.mu.Lock()

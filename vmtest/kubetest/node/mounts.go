@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sysctls are what kubelet sets for the whole machine, with the values it wants.
+// sysctls returns the machine-wide settings that kubelet sets, with the values it requires.
 func sysctls() map[string]string {
 	return map[string]string{
 		"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
@@ -17,17 +17,17 @@ func sysctls() map[string]string {
 	}
 }
 
-// mount gives the node its own view of the files, on the node's thread. What it has
-// mounted goes with the mount namespace.
+// mount sets up the node's own view of the filesystem, on the node's thread. The mounts vanish with
+// the mount namespace.
 func (n *Node) mount() error {
-	// The programs have fixed folders here. What they write goes to the state folder,
-	// and the machine's own files can still be read.
+	// The programs use these fixed folders. Their writes go to the state folder, while the
+	// machine's own files stay readable.
 	for _, dir := range []string{"/run", "/var/lib", "/var/log"} {
 		if err := n.cover(dir); err != nil {
 			return err
 		}
 	}
-	// kubelet asks which filesystem these are on, and must find one with a device.
+	// kubelet determines the filesystem of these folders, which must be on a device.
 	for _, dir := range []string{"/var/lib/kubelet", "/var/log/pods"} {
 		from := n.path("fs", dir)
 		if err := errors.Join(os.MkdirAll(dir, 0o755), os.MkdirAll(from, 0o755)); err != nil {
@@ -40,16 +40,16 @@ func (n *Node) mount() error {
 	if err := n.shieldSysctls(); err != nil {
 		return err
 	}
-	// A node has these; a bare machine may not have mounted them.
+	// Every node has these mounted; this machine may not.
 	for _, m := range []struct{ dir, kind, probe string }{
 		{"/sys/kernel/tracing", "tracefs", "events"},
 		{"/sys/kernel/debug", "debugfs", "tracing"},
 	} {
 		if _, err := os.Stat(filepath.Join(m.dir, m.probe)); err != nil {
-			_ = unix.Mount(m.kind, m.dir, m.kind, 0, "") // not every kernel has it
+			_ = unix.Mount(m.kind, m.dir, m.kind, 0, "") // an error means that the kernel lacks it
 		}
 	}
-	// What agents pin goes with the node. Where that may not be mounted they have the machine's.
+	// What agents pin vanishes with the node. If mounting is forbidden, they use the machine's.
 	if err := unix.Mount("bpf", "/sys/fs/bpf", "bpf", 0, "mode=700"); err != nil && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("mount a BPF filesystem: %w", err)
 	}
@@ -57,7 +57,7 @@ func (n *Node) mount() error {
 	return unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "")
 }
 
-// cover has writes to a folder go to the state folder.
+// cover redirects writes to a folder to the state folder.
 func (n *Node) cover(dir string) error {
 	upper, work := n.path("over", dir, "upper"), n.path("over", dir, "work")
 	if err := errors.Join(os.MkdirAll(upper, 0o755), os.MkdirAll(work, 0o755)); err != nil {
@@ -70,8 +70,7 @@ func (n *Node) cover(dir string) error {
 	return nil
 }
 
-// shieldSysctls puts files with the values that kubelet wants in the place of the
-// machine's.
+// shieldSysctls mounts files with the values that kubelet requires over the machine's.
 func (n *Node) shieldSysctls() error {
 	for name, value := range sysctls() {
 		at := filepath.Join("/proc/sys", name)

@@ -10,14 +10,13 @@ import (
 	"testing"
 )
 
-// packages have what a node needs, on Debian and its kin.
+// packages lists the Debian packages that contain what a node needs.
 const packages = "containerd runc containernetworking-plugins"
 
-// pluginDirs are where the network plugins may be.
+// pluginDirs returns the folders where the network plugins may be.
 func pluginDirs() []string { return []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"} }
 
-// searchPath is the PATH of the node's programs: that of root may lack folders that
-// only root needs.
+// searchPath returns the PATH for the node's programs: root's PATH may lack sbin folders.
 func searchPath() string {
 	return os.Getenv("PATH") + ":/usr/local/sbin:/usr/sbin:/sbin"
 }
@@ -32,7 +31,7 @@ func find(name string) (string, error) {
 	return "", fmt.Errorf("%s is not installed", name)
 }
 
-// installed returns the folder of the network plugins, or what is missing.
+// installed returns the folder of the network plugins, or an error that names what is missing.
 func installed() (plugins string, err error) {
 	var missing []error
 	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc"} {
@@ -60,7 +59,7 @@ func installed() (plugins string, err error) {
 	return plugins, nil
 }
 
-// Need skips a test for want of root: namespaces, cgroups and containers need it.
+// Need skips a test without root, which namespaces, cgroups and containers require.
 func Need(tb testing.TB) {
 	tb.Helper()
 	if os.Geteuid() != 0 {

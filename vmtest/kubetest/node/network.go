@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// address is the node's own, podNetwork where pods have theirs. They are in a network
-	// namespace of the node's, so that many nodes can have the same.
+	// address is the node's address, podNetwork the network of its pods. They are in the node's own
+	// network namespace, so that several nodes can use the same.
 	address    = "10.250.0.1"
 	podNetwork = "10.244.0.0/24"
 
-	// device holds the node's addresses. It is a bridge with nothing in it: that kind is
+	// device holds the node's addresses. It is a bridge without ports, because that driver is
 	// needed for pods anyway.
 	device = "node0"
 )
 
-// connect gives the node its addresses and forwards, on the node's thread.
+// connect configures the node's addresses and forwarders, on the node's thread.
 func (n *Node) connect(ctx context.Context) error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -52,12 +52,12 @@ func (n *Node) connect(ctx context.Context) error {
 	if err := netlink.LinkSetUp(bridge); err != nil {
 		return fmt.Errorf("set %s up: %w", device, err)
 	}
-	// Of this network namespace alone, as /proc/sys/net is.
+	// Applies to this network namespace only, like all of /proc/sys/net.
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1\n"), 0o644); err != nil {
 		return err
 	}
-	// The API server is outside: here it answers at the address that it has there, and at
-	// the one that pods know.
+	// The API server is outside the namespace: forward to it from its outside address and from the
+	// service address that pods use.
 	for _, at := range []string{n.server.Address(), net.JoinHostPort(kubetest.ServiceAddress, "443")} {
 		var lc net.ListenConfig
 		l, err := lc.Listen(ctx, "tcp", at)
@@ -70,13 +70,14 @@ func (n *Node) connect(ctx context.Context) error {
 	return n.lead(ctx)
 }
 
-// lead takes the API server to what is in here, where it wants that.
+// lead starts the proxy through which the API server reaches nodes and pods, if it is configured
+// to.
 func (n *Node) lead(ctx context.Context) error {
 	at := n.server.Egress()
 	if at == "" {
 		return nil
 	}
-	// An earlier node's.
+	// Left by an earlier node.
 	if err := os.Remove(at); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -91,7 +92,7 @@ func (n *Node) lead(ctx context.Context) error {
 	return nil
 }
 
-// proxy serves one CONNECT.
+// proxy handles a CONNECT request.
 func (n *Node) proxy(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodConnect {
 		http.Error(w, "CONNECT is what this is for", http.StatusMethodNotAllowed)
@@ -113,7 +114,7 @@ func (n *Node) proxy(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// forward passes connections on until the listener is closed.
+// forward forwards connections until the listener is closed.
 func forward(l net.Listener, to string) {
 	for {
 		from, err := l.Accept()
@@ -124,7 +125,7 @@ func forward(l net.Listener, to string) {
 			defer from.Close()
 			target, err := net.Dial("tcp", to) //nolint:noctx // as long as the peer waits
 			if err != nil {
-				return // the API server is stopped; the peer sees its connection end
+				return // the API server is stopped; the peer's connection is closed
 			}
 			defer target.Close()
 			pass(from, target)
@@ -132,13 +133,13 @@ func forward(l net.Listener, to string) {
 	}
 }
 
-// pass copies both ways until either side has closed.
+// pass copies in both directions until either side has closed.
 func pass(a, b net.Conn) {
 	var once sync.Once
 	ended := make(chan struct{})
 	for _, p := range [][2]net.Conn{{a, b}, {b, a}} {
 		go func() {
-			_, _ = io.Copy(p[0], p[1]) // how a connection ends is the peers' matter
+			_, _ = io.Copy(p[0], p[1]) // errors are left to the peers
 			once.Do(func() { close(ended) })
 		}()
 	}

@@ -22,27 +22,27 @@ import (
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
 
-// startFor is how long a start may take, with the programs built; alone on two cores it
-// is a few seconds.
+// startFor is how long a start may take once the programs are built; on two idle cores it takes a
+// few seconds.
 const startFor = 2 * time.Minute
 
-// Options are how a node differs from the default. The zero value is good.
+// Options configure a node. The zero value is ready for use.
 type Options struct {
-	// Kubelet are further settings of KubeletConfiguration, by their names in it.
+	// Kubelet holds additional settings of KubeletConfiguration, by field name.
 	Kubelet map[string]any
 }
 
-// Node is a machine of a cluster. Its methods may be called by several goroutines.
+// Node is a node of a cluster. Its methods may be called concurrently.
 type Node struct {
 	Name string
 
 	server   *kubetest.Server
-	dir      string // state folder, for root alone
-	programs string // folder with kubelet
-	plugins  string // folder
+	dir      string // state folder, accessible to root only
+	programs string // folder that contains kubelet
+	plugins  string // folder of the network plugins
 	space    *space
 	groups   *groups
-	within   *os.File // the cgroup of the programs
+	within   *os.File // the programs' cgroup
 	forwards []net.Listener
 	clean    func() error
 
@@ -50,12 +50,12 @@ type Node struct {
 
 	mu      sync.Mutex
 	kubelet *process.Process
-	images  map[string]bool // that were imported
+	images  map[string]bool // imported images
 	closed  bool
 }
 
-// Start starts a node of a cluster and returns when it is Ready. The caller closes it
-// before the server.
+// Start starts a node of a cluster and returns when it is Ready. The caller must close it before
+// the server.
 func Start(ctx context.Context, server *kubetest.Server, o Options) (_ *Node, err error) {
 	n := &Node{Name: "node-" + rand.String(6), server: server, images: map[string]bool{}}
 	if n.plugins, err = installed(); err != nil {
@@ -95,7 +95,7 @@ func Start(ctx context.Context, server *kubetest.Server, o Options) (_ *Node, er
 	return n, n.ready(ctx, since)
 }
 
-// New starts a node for one test, which is ended with it.
+// New starts a node for one test and closes it at the end of the test.
 func New(tb testing.TB, server *kubetest.Server, o Options) *Node {
 	tb.Helper()
 	Need(tb)
@@ -111,9 +111,9 @@ func New(tb testing.TB, server *kubetest.Server, o Options) *Node {
 	return n
 }
 
-// prepare makes the place that the programs run in.
+// prepare creates the environment that the programs run in.
 func (n *Node) prepare(ctx context.Context) (err error) {
-	// A short path: the one of a unix socket has at most 107 bytes.
+	// A short path: the path of a unix socket has at most 107 bytes.
 	if n.dir, err = os.MkdirTemp("", "kernosis-node-"); err != nil {
 		return err
 	}
@@ -135,8 +135,8 @@ func (n *Node) prepare(ctx context.Context) (err error) {
 	return n.In(func() error { return errors.Join(n.mount(), n.connect(ctx)) })
 }
 
-// Close ends it: all programs and containers are killed, and what they have written is
-// removed. It may be called again.
+// Close stops the node: it kills all programs and containers and removes what they have written. It
+// may be called more than once.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -149,7 +149,7 @@ func (n *Node) Close() error {
 		errs = append(errs, l.Close())
 	}
 	if n.kubelet != nil {
-		n.kubelet.Stop(syscall.SIGKILL, 0) // or it would start what is killed anew
+		n.kubelet.Stop(syscall.SIGKILL, 0) // first, because it would restart what is killed
 	}
 	if n.space != nil {
 		errs = append(errs, n.space.close())
@@ -169,13 +169,13 @@ func (n *Node) Close() error {
 // Server returns the API server that the node belongs to.
 func (n *Node) Server() *kubetest.Server { return n.server }
 
-// In calls fn on a thread that is in the node's network and mount namespaces, one call
-// at a time. A program that fn starts is in them too, and may ask for a signal at its
-// parent's death: the thread stays until the node ends.
+// In calls fn on a thread in the node's network and mount namespaces, one call at a time. Programs
+// started by fn are in these namespaces too, and may request a signal at their parent's death,
+// because the thread lives until the node ends.
 func (n *Node) In(fn func() error) error { return n.space.do(fn) }
 
-// Start starts a command in the node: in its namespaces, and in a cgroup that is killed
-// when the node ends.
+// Start starts a command in the node: in its namespaces, and in a cgroup that is killed when the
+// node ends.
 func (n *Node) Start(cmd *exec.Cmd) error {
 	n.place(cmd)
 	return n.In(cmd.Start)
@@ -189,8 +189,8 @@ func (n *Node) place(cmd *exec.Cmd) {
 	cmd.Env = append(cmd.Environ(), "PATH="+searchPath())
 }
 
-// Command runs a program in the node and returns what it prints. The test fails where
-// the program does.
+// Command runs a program in the node and returns its output. It fails the test if the program
+// fails.
 func (n *Node) Command(tb testing.TB, name string, args ...string) string {
 	tb.Helper()
 	cmd := exec.CommandContext(tb.Context(), name, args...)
@@ -206,7 +206,7 @@ func (n *Node) Command(tb testing.TB, name string, args ...string) string {
 	return said.String()
 }
 
-// DialContext connects from within the node, to pods for example.
+// DialContext connects from within the node, for example to pods.
 func (n *Node) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	return n.space.dial(ctx, network, address)
 }

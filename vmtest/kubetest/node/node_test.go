@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	kernellock.Hold()
-	// Pods that fail beside each other wait for kubelet, however few CPUs there are.
+	// Parallel pods that fail mostly wait for kubelet, however few CPUs there are.
 	flag.Parse()
 	if err := flag.Set("test.parallel", "16"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -46,7 +46,7 @@ func TestPodsRun(t *testing.T) {
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: fault.Image}}},
 	})
 	t.Logf("runs after %s at %s", time.Since(begin), pod.Status.PodIP)
-	// A container runs a moment before its program listens.
+	// A container is running shortly before its program listens.
 	await.UntilShown(t, "the pod answers", 10*time.Second, func() (bool, string) {
 		got, err := n.Get(t.Context(), fmt.Sprintf("http://%s:%d/", pod.Status.PodIP, fault.Port), "")
 		return err == nil && string(got) == "ok\n", fmt.Sprintf("%q, %v", got, err)

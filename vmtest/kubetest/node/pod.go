@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	// runFor is how long a pod may take to run; alone on two cores it is a second or two.
+	// runFor is how long a pod may take to start; on two idle cores it takes a second or two.
 	runFor = time.Minute
-	// goFor is how long one may take to be gone.
+	// goFor is how long a pod may take to be deleted.
 	goFor = 30 * time.Second
 )
 
-// Run makes a pod on the node and returns it once all its containers run; whether they
-// are ready is another matter ([Ready]). A second is the time it has to end in, and it
-// has no token, unless the pod says otherwise. It is deleted when the test ends.
+// Run creates a pod on the node and returns it when all its containers run, which does not mean
+// that they are ready ([Ready]). Unless the pod says otherwise, its grace period is one second and
+// it has no token. It is deleted at the end of the test.
 func (n *Node) Run(tb testing.TB, pod *corev1.Pod) *corev1.Pod {
 	tb.Helper()
 	return n.Await(tb, n.Create(tb, pod), "that it runs", runFor, running)
 }
 
-// Create makes a pod for this node, and deletes it at the end of the test.
+// Create creates a pod for this node and deletes it at the end of the test.
 func (n *Node) Create(tb testing.TB, pod *corev1.Pod) *corev1.Pod {
 	tb.Helper()
 	pod = pod.DeepCopy()
@@ -61,7 +61,7 @@ func running(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodRunning && len(pod.Status.ContainerStatuses) == len(pod.Spec.Containers)
 }
 
-// Ready reports whether all containers of a pod are ready, as kubelet has reported.
+// Ready reports whether all containers of a pod are ready according to kubelet.
 func Ready(pod *corev1.Pod) bool {
 	for i := range pod.Status.ContainerStatuses {
 		if !pod.Status.ContainerStatuses[i].Ready {
@@ -71,7 +71,7 @@ func Ready(pod *corev1.Pod) bool {
 	return running(pod)
 }
 
-// Pod returns a pod as the API server has it now.
+// Pod returns the current state of a pod from the API server.
 func (n *Node) Pod(tb testing.TB, pod *corev1.Pod) *corev1.Pod {
 	tb.Helper()
 	now, err := n.server.Client().CoreV1().Pods(pod.Namespace).Get(tb.Context(), pod.Name, metav1.GetOptions{})
@@ -81,8 +81,8 @@ func (n *Node) Pod(tb testing.TB, pod *corev1.Pod) *corev1.Pod {
 	return now
 }
 
-// Await waits until something holds for a pod as the API server has it, and returns that.
-// Where it does not within the time, the test fails with what is known of the pod.
+// Await waits until ok returns true for the pod's state in the API server, and returns that state.
+// It fails the test at the timeout, with a description of the pod.
 func (n *Node) Await(tb testing.TB, pod *corev1.Pod, what string, within time.Duration, ok func(*corev1.Pod) bool) *corev1.Pod {
 	tb.Helper()
 	within = await.Within(within)
@@ -101,7 +101,7 @@ func (n *Node) Await(tb testing.TB, pod *corev1.Pod, what string, within time.Du
 	}
 }
 
-// Events returns those that are on a pod, all writers' together.
+// Events returns the Events of a pod from all writers.
 func (n *Node) Events(tb testing.TB, pod *corev1.Pod) []corev1.Event {
 	tb.Helper()
 	list, err := n.server.Client().CoreV1().Events(pod.Namespace).List(tb.Context(), metav1.ListOptions{
@@ -113,7 +113,7 @@ func (n *Node) Events(tb testing.TB, pod *corev1.Pod) []corev1.Event {
 	return list.Items
 }
 
-// Describe returns what failing tests show of a pod: its status and its Events.
+// Describe returns a description of a pod for failing tests: its status and its Events.
 func (n *Node) Describe(tb testing.TB, pod *corev1.Pod) string {
 	tb.Helper()
 	text, err := json.MarshalIndent(n.Pod(tb, pod).Status, "", " ")
@@ -126,7 +126,7 @@ func (n *Node) Describe(tb testing.TB, pod *corev1.Pod) string {
 	return string(text)
 }
 
-// Processes returns the processes of a pod's container, by the machine's numbers.
+// Processes returns the PIDs of the processes in a pod's container, as seen on the machine.
 func (n *Node) Processes(tb testing.TB, pod *corev1.Pod, container string) []int {
 	tb.Helper()
 	i := slices.IndexFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == container })
@@ -144,7 +144,7 @@ func (n *Node) Processes(tb testing.TB, pod *corev1.Pod, container string) []int
 // Delete deletes a pod and returns when it is gone.
 func (n *Node) Delete(tb testing.TB, pod *corev1.Pod) {
 	tb.Helper()
-	// The test's own context has ended where this is its end.
+	// At the end of the test its context is already cancelled.
 	ctx, cancel := context.WithTimeout(context.Background(), await.Within(goFor))
 	defer cancel()
 	pods := n.server.Client().CoreV1().Pods(pod.Namespace)

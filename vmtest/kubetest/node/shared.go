@@ -10,13 +10,12 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// Shared is the one node of a test package, with its API server. It is started by the
-// first test that asks for it, so that others run without. The zero value is ready for
-// use.
+// Shared is the node of a test package, with its API server. The first test that asks for it starts
+// it, so that other tests run without. The zero value is ready for use.
 type Shared struct {
-	// Options are those of the node.
+	// Options are the node's options.
 	Options Options
-	// Cluster has the API server; its options are given by who declares it.
+	// Cluster is the API server; its options are set by the package that declares the Shared.
 	Cluster kubetest.Shared
 
 	once sync.Once
@@ -24,8 +23,8 @@ type Shared struct {
 	err  error
 }
 
-// Run runs the tests of the package (a *testing.M), ends the node and the server, and
-// returns what the process exits with.
+// Run runs the tests of the package (a *testing.M), stops the node and the server, and returns the
+// exit code of the process.
 func (s *Shared) Run(m interface{ Run() int }) int {
 	return s.Cluster.Run(run(func() int {
 		code := m.Run()
@@ -44,14 +43,14 @@ type run func() int
 
 func (r run) Run() int { return r() }
 
-// Node returns the node, ready. The test is skipped for want of root, and fails where
-// the node can't be started.
+// Node returns the ready node. It skips the test without root, and fails it if the node can't be
+// started.
 func (s *Shared) Node(tb testing.TB) *Node {
 	tb.Helper()
 	Need(tb)
 	server := s.Cluster.Server(tb)
 	s.once.Do(func() {
-		// It is the package's, and not this test's.
+		// The node must outlive this test.
 		s.node, s.err = Start(context.WithoutCancel(tb.Context()), server, s.Options)
 	})
 	if s.err != nil {

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// space is a thread of this process with a network and a mount namespace of its own.
-// Programs that it starts are in them too.
+// space is a thread of this process with its own network and mount namespace. Programs that it
+// starts are in them too.
 type space struct {
 	net   netns.NsHandle
 	calls chan call
@@ -25,14 +25,14 @@ type call struct {
 	err chan<- error
 }
 
-// newSpace returns a space in which the mounts are the machine's, but changes reach
-// neither side.
+// newSpace returns a space with a private copy of the machine's mounts: changes do not propagate in
+// either direction.
 func newSpace() (*space, error) {
 	s := &space{calls: make(chan call), end: make(chan struct{}), done: make(chan struct{})}
 	made := make(chan error)
 	go func() {
 		defer close(s.done)
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
 		err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET)
 		if err == nil {
 			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
@@ -56,8 +56,8 @@ func newSpace() (*space, error) {
 	return s, nil
 }
 
-// do calls fn on the thread, one call at a time. Programs that fn starts may ask for a
-// signal when the thread ends, which is when the space is closed.
+// do calls fn on the thread, one call at a time. Programs started by fn may request a signal when
+// the thread ends, which is when the space is closed.
 func (s *space) do(fn func() error) error {
 	err := make(chan error, 1)
 	select {
@@ -68,7 +68,7 @@ func (s *space) do(fn func() error) error {
 	}
 }
 
-// dial connects from within the network namespace. Calls don't wait for each other.
+// dial connects from within the network namespace. Calls run concurrently.
 func (s *space) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	type result struct {
 		conn net.Conn
@@ -89,7 +89,7 @@ func (s *space) dial(ctx context.Context, network, address string) (net.Conn, er
 	return r.conn, r.err
 }
 
-// close ends the thread. The namespaces go when no program is in them any more.
+// close ends the thread. The namespaces vanish when no program is left in them.
 func (s *space) close() error {
 	close(s.end)
 	<-s.done

@@ -9,10 +9,10 @@ import (
 	"syscall"
 )
 
-// After starts a shell that runs a script when this process has ended, with arguments
-// $0, $1 and so on. Calling what it returns ends the shell's wait, and so does the
-// kernel when it closes the files of a process that was killed; the call returns when
-// the script has ended, with what it said where it failed. It may be called once.
+// After starts a shell that runs a script, with arguments $0, $1 and so on, when this process has
+// ended: the kernel then closes the pipe that the shell waits for, even if the process is killed.
+// The returned function runs the script at once; it returns when the script has ended, with its
+// output if it failed. It may be called once.
 func After(script string, args ...string) (now func() error, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -39,8 +39,8 @@ func After(script string, args ...string) (now func() error, err error) {
 	}, nil
 }
 
-// RemoveAfter is [After] for a folder that is to be removed.
+// RemoveAfter is [After] for removing a folder.
 func RemoveAfter(dir string) (now func() error, err error) {
-	// The programs may still be writing while they are being killed.
+	// Killed programs may still be writing.
 	return After(`for i in 1 2 3 4 5 6 7 8 9 10; do rm -rf -- "$0" 2>/dev/null && exit; sleep 0.2; done`, dir)
 }

@@ -1,7 +1,7 @@
-// Package process runs the programs that test servers consist of. They end with the
-// process that started them, however that one ends.
+// Package process runs the programs of test servers. They end with the process that started them,
+// even if that is killed.
 //
-// It must not be imported by anything but tests.
+// Only tests may import it.
 package process
 
 import (
@@ -19,30 +19,29 @@ import (
 	tied "github.com/kernosis/kernosis/collector/process"
 )
 
-// Process is a program that runs. Its methods may be called by several goroutines.
+// Process is a started program. Its methods may be called concurrently.
 type Process struct {
 	name string
-	log  string // path of the file with what it prints
+	log  string // path of the file with its output
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
-	err  error         // how; to be read after done
+	done chan struct{} // closed when the program has ended
+	err  error         // how it ended; valid after done is closed
 }
 
-// Start starts a command; what it prints is appended to the file log. A group of its
-// own keeps an interrupt at the terminal from it: that is for the tests, which end it
-// in order.
+// Start starts a command; its output is appended to the file log. The command gets its own process
+// group, so that an interrupt at the terminal reaches only the tests, which then stop the command.
 func Start(cmd *exec.Cmd, name, log string) (*Process, error) {
 	return StartBy(tied.StartTied, cmd, name, log)
 }
 
-// StartBy starts a command as Start does, but by a function of the caller's, which may
-// choose the thread. The program ends with that thread.
+// StartBy starts a command like Start, but through a function of the caller, which may choose the
+// thread. The program ends with that thread.
 func StartBy(start func(*exec.Cmd) error, cmd *exec.Cmd, name, log string) (*Process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	defer out.Close() // the program has its own
+	defer out.Close() // the program has its own copy
 	cmd.Stdout, cmd.Stderr = out, out
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -59,13 +58,13 @@ func StartBy(start func(*exec.Cmd) error, cmd *exec.Cmd, name, log string) (*Pro
 	return p, nil
 }
 
-// PID returns its number.
+// PID returns its process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Done is closed when it has ended.
+// Done returns a channel that is closed when the program has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Running reports whether it has not ended.
+// Running reports whether the program has not ended.
 func (p *Process) Running() bool {
 	select {
 	case <-p.done:
@@ -84,7 +83,8 @@ func (p *Process) Signal(s os.Signal) error {
 	return err
 }
 
-// Stopped reports whether all its threads have stopped for SIGSTOP. It is reported once a stop.
+// Stopped reports whether all its threads have been stopped by SIGSTOP. It returns true once per
+// stop.
 func (p *Process) Stopped() (bool, error) {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, p.cmd.Process.Pid, &info, unix.WSTOPPED|unix.WNOHANG, nil)
@@ -94,11 +94,11 @@ func (p *Process) Stopped() (bool, error) {
 	return info.Signo != 0, err
 }
 
-// Stop ends it by a signal, and by SIGKILL where it has not ended after patience.
+// Stop ends the program by a signal, and by SIGKILL if it has not ended after patience.
 func (p *Process) Stop(s syscall.Signal, patience time.Duration) {
 	_ = p.Signal(s)
 	if s != syscall.SIGKILL {
-		// One that is paused takes no other signal.
+		// A stopped process handles no other signal.
 		_ = p.Signal(syscall.SIGCONT)
 		timer := time.NewTimer(patience)
 		defer timer.Stop()
@@ -111,8 +111,9 @@ func (p *Process) Stop(s syscall.Signal, patience time.Duration) {
 	<-p.done
 }
 
-// UntilReady asks again and again until there is no error. It fails when one of the programs has
-// ended, or with ctx; the error then has the end of that program's log, or of the first one's.
+// UntilReady calls ask repeatedly until it returns no error. It fails when one of the programs has
+// ended, or when ctx ends; the error then contains the end of that program's log, or of the first
+// one's.
 func UntilReady(ctx context.Context, ask func(context.Context) error, programs ...*Process) error {
 	again := time.NewTicker(25 * time.Millisecond)
 	defer again.Stop()
@@ -134,8 +135,7 @@ func UntilReady(ctx context.Context, ask func(context.Context) error, programs .
 	}
 }
 
-// Explain returns the error of a program that was not expected to end, with the
-// end of its log.
+// Explain returns an error for a program that has ended unexpectedly, with the end of its log.
 func (p *Process) Explain(what string) error {
 	text, err := os.ReadFile(p.log)
 	if err != nil {
@@ -144,7 +144,7 @@ func (p *Process) Explain(what string) error {
 	return fmt.Errorf("%s %s; the end of its log:\n%s", p.name, what, LastLines(text, 30))
 }
 
-// LastLines returns at most n lines of a text's end.
+// LastLines returns the last lines of a text, at most n.
 func LastLines(text []byte, n int) []byte {
 	text = bytes.TrimRight(text, "\n")
 	at := len(text)

@@ -1,5 +1,5 @@
-// Command pause is the process that holds a pod's namespaces: it does nothing until a
-// signal ends it, and reaps what it inherits as process 1.
+// Command pause is the process that holds a pod's namespaces: it only waits for a signal to end,
+// and reaps orphans as process 1.
 package main
 
 import (

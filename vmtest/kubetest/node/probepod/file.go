@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// page is what direct I/O is done in.
+// page is the block size of direct I/O.
 const page = 4096
 
-// file does one direct read or write of a page of a file, and answers with the name of
-// its error, or "ok".
+// file does one direct read or write of a page of a file and responds with the name of the error,
+// or "ok".
 func file(w http.ResponseWriter, r *http.Request) {
 	at, err := strconv.Atoi(r.FormValue("page"))
 	if err != nil {
@@ -43,7 +43,7 @@ func direct(path string, write bool, at int64) error {
 		return err
 	}
 	defer f.Close()
-	// Aligned, as direct I/O wants.
+	// Page-aligned, as direct I/O requires.
 	buf, err := unix.Mmap(-1, 0, page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return fmt.Errorf("map a buffer: %w", err)

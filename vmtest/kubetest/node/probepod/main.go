@@ -1,8 +1,8 @@
-// Command probepod is the program of pods whose probes fail in a way that a test
-// chooses ([fault.Mode]).
+// Command probepod is the program of pods whose probes fail in a way that a test chooses
+// ([fault.Mode]).
 //
-// As process 1 of a container it runs itself as "serve": process 1 can't be stopped
-// from within. "probe" is what an exec probe runs.
+// As process 1 of a container it starts itself as "serve", because process 1 can't be stopped from
+// within. "probe" is the command of an exec probe.
 package main
 
 import (
@@ -46,7 +46,7 @@ func run(role string) error {
 	return fmt.Errorf("no such role: %q", role)
 }
 
-// supervise ends when the server does, or on a signal.
+// supervise starts the server and returns when it has ended, or on a signal.
 func supervise() error {
 	path, err := os.Executable()
 	if err != nil {
@@ -63,15 +63,16 @@ func supervise() error {
 	go func() { ended <- server.Wait() }()
 	select {
 	case <-reported:
-		// As programs that end what they have begun: what is wrong can still be seen.
+		// Shut down like a program that finishes its requests, so that faults can still be
+		// observed.
 		time.Sleep(time.Second)
-		return nil // the kernel ends what is left
+		return nil // the kernel kills the remaining processes
 	case err := <-ended:
 		return errors.Join(errors.New("the server has ended"), err)
 	}
 }
 
-// modeFile has the mode, for exec probes.
+// modeFile contains the mode, for exec probes.
 const modeFile = "/tmp/mode"
 
 func probe() error {
@@ -88,7 +89,7 @@ func probe() error {
 	return nil
 }
 
-// child starts this program in another role; it ends with this one.
+// child starts this program in another role; it ends with this process.
 func child(role string) (*exec.Cmd, error) {
 	path, err := os.Executable()
 	if err != nil {
@@ -99,13 +100,13 @@ func child(role string) (*exec.Cmd, error) {
 	return cmd, process.StartTied(cmd)
 }
 
-// eat takes memory until it is killed for it, as the first in its cgroup.
+// eat allocates memory until it is OOM-killed, as the first process in its cgroup.
 func eat() error {
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0o644); err != nil {
 		return err
 	}
 	var all [][]byte
-	for range 1 << 10 { // 1 GiB: where there is no limit, it ends by itself
+	for range 1 << 10 { // 1 GiB: without a limit it ends by itself
 		part := make([]byte, 1<<20)
 		for i := 0; i < len(part); i += os.Getpagesize() {
 			part[i] = 1

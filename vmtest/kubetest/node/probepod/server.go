@@ -21,18 +21,18 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest/node/fault"
 )
 
-// slowByte is how long the slow mode takes for each byte of an answer.
+// slowByte is the delay before each byte of a response in mode Slow.
 const slowByte = 200 * time.Millisecond
 
-// server is the process that serves what is probed.
+// server is the process that serves the probed ports.
 type server struct {
 	tls    *tls.Config
 	health *health.Server
 
 	mu       sync.Mutex
 	mode     fault.Mode
-	listener io.Closer // at the probed port, or instead of it
-	at       int       // the port where it accepts; 0: nowhere
+	listener io.Closer // at the probed port, or the one that replaces it
+	at       int       // the port where it accepts; 0 if none
 	kept     []net.Conn
 }
 
@@ -66,7 +66,7 @@ func serve() error {
 	return http.Serve(control, nil)
 }
 
-// control sets the mode.
+// control sets the mode from a request.
 func (s *server) control(w http.ResponseWriter, r *http.Request) {
 	to := fault.Mode(r.FormValue("to"))
 	if err := s.set(to); err != nil {
@@ -81,7 +81,7 @@ func (s *server) control(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// set returns when the mode is in force.
+// set sets the mode and returns when it is in effect.
 func (s *server) set(to fault.Mode) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +96,7 @@ func (s *server) set(to fault.Mode) error {
 	case fault.NotAccepted:
 		err = s.neglectAt(fault.Port, 128)
 	case fault.Throttled:
-		// A hundred times more wants to run than the limit lets.
+		// The processes demand about a hundred times more CPU than the limit allows.
 		for range 8 {
 			if _, err := child("burn"); err != nil {
 				return err
@@ -110,8 +110,8 @@ func (s *server) set(to fault.Mode) error {
 		if err := eater.Wait(); err == nil || eater.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 			return fmt.Errorf("the child was not killed: %w", err)
 		}
-		// Its memory may be freed behind its end, by the kernel's OOM reaper. Who wants some
-		// before is killed too, and here there is nobody else.
+		// The kernel's OOM reaper may free the memory only after the process has ended. A process
+		// that allocates before that is killed too; here there is no other.
 		time.Sleep(300 * time.Millisecond)
 		return nil
 	case fault.None, fault.Silent, fault.Reset, fault.ResetLate, fault.Slow, fault.Status, fault.TLSGarbage, fault.ExecFails, fault.ExecHangs, fault.Stopped:
@@ -139,7 +139,7 @@ func (s *server) now() fault.Mode {
 	return s.mode
 }
 
-// plain answers a request, or what the mode has in place of an answer.
+// plain responds to a request according to the mode.
 func (s *server) plain(c net.Conn) {
 	defer c.Close()
 	request, err := http.ReadRequest(bufio.NewReader(c))
@@ -150,14 +150,14 @@ func (s *server) plain(c net.Conn) {
 	status := "200 OK"
 	switch s.now() {
 	case fault.Silent:
-		_, _ = io.Copy(io.Discard, c) // until the other side gives up
+		_, _ = io.Copy(io.Discard, c) // until the peer closes
 		return
 	case fault.Reset:
 		reset(c)
 		return
 	case fault.ResetLate:
 		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nthis is not")
-		time.Sleep(50 * time.Millisecond) // it has arrived
+		time.Sleep(50 * time.Millisecond) // time for the response to arrive
 		reset(c)
 		return
 	case fault.Slow:
@@ -176,11 +176,11 @@ func (s *server) plain(c net.Conn) {
 	_, _ = fmt.Fprintf(c, "HTTP/1.1 %s\r\nContent-Length: 3\r\nConnection: close\r\n\r\nok\n", status)
 }
 
-// encrypted is plain over TLS, or what is no TLS.
+// encrypted is plain over TLS, or responds with something other than TLS.
 func (s *server) encrypted(c net.Conn) {
 	if s.now() == fault.TLSGarbage {
 		defer c.Close()
-		_, _ = c.Read(make([]byte, 1024)) // the greeting
+		_, _ = c.Read(make([]byte, 1024)) // the ClientHello
 		_, _ = io.WriteString(c, "220 this is another protocol\r\n")
 		_, _ = io.Copy(io.Discard, c)
 		return
@@ -188,7 +188,7 @@ func (s *server) encrypted(c net.Conn) {
 	s.plain(tls.Server(c, s.tls))
 }
 
-// reset closes a connection in a way that the other side notices.
+// reset closes a connection with a RST.
 func reset(c net.Conn) {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -199,12 +199,12 @@ func reset(c net.Conn) {
 	_ = c.Close()
 }
 
-// work takes CPU time: of this thread, whatever the clock says.
+// work uses CPU time, measured for this thread and not by the clock.
 func work(d time.Duration) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for begin := threadTime(); threadTime()-begin < d; {
-		for range 1000 { // it is to spin
+		for range 1000 { // busy loop
 		}
 	}
 }

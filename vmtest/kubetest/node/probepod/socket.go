@@ -22,7 +22,7 @@ func listen(port int) (net.Listener, error) {
 	return lc.Listen(context.Background(), "tcp", fmt.Sprintf(":%d", port))
 }
 
-// serveAt has the probed service at a port, and no longer where it was.
+// serveAt serves the probed service at a port, and stops serving it at the previous one.
 func (s *server) serveAt(port int) error {
 	if err := s.unlisten(); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (s *server) serveAt(port int) error {
 	return nil
 }
 
-// neglectAt listens at a port and accepts nothing. The queue takes backlog+1.
+// neglectAt listens at a port without accepting. The queue holds backlog+1 connections.
 func (s *server) neglectAt(port, backlog int) error {
 	if err := s.unlisten(); err != nil {
 		return err
@@ -66,22 +66,22 @@ func (s *server) unlisten() error {
 	return err
 }
 
-// fill takes all the room in the accept queue of a port.
+// fill fills the accept queue of a port.
 func (s *server) fill(port int) error {
 	for range 16 {
 		c, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), 200*time.Millisecond) //nolint:noctx // it has a time limit
 		if err != nil {
 			return nil //nolint:nilerr // full
 		}
-		s.kept = append(s.kept, c) // until the process ends
+		s.kept = append(s.kept, c) // open until the process ends
 	}
 	return errors.New("the accept queue takes 16")
 }
 
-// threadTime is the CPU time of this thread.
+// threadTime returns the CPU time of this thread.
 func threadTime() time.Duration {
 	var t unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) // which every kernel has
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) // every kernel has this clock
 	return time.Duration(t.Nano())
 }
 
