@@ -18,7 +18,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/await"
 )
 
-// What the agent really writes passes the policies.
+// The agent's real writes pass the policies.
 func TestTheAgentsOwnWritesPass(t *testing.T) {
 	server := installedServer(t)
 	node := server.Node(t)

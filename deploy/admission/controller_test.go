@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// What the controller's rights on nodes and pods would let it do besides repairs.
+// The policies deny what the controller's rights on nodes and pods would allow beyond repairs.
 func TestTheControllersNodesAndPods(t *testing.T) {
 	server := installedServer(t)
 	node, ns := server.Node(t), server.Namespace(t)
@@ -39,28 +39,28 @@ func TestTheControllersNodesAndPods(t *testing.T) {
 		{"and back", `{"spec":{"unschedulable":null}}`, false, ""},
 		{"a taint", `{"spec":{"taints":[{"key":"kernosis.io/disk","effect":"NoSchedule"}]}}`, false, ""},
 		{"a taint that ends pods", `{"spec":{"taints":[{"key":"a","effect":"NoExecute"}]}}`, false, "NoExecute"},
-		{"the provider", `{"spec":{"providerID":"x"}}`, false, "cordons and taints alone"},
+		{"the provider", `{"spec":{"providerID":"x"}}`, false, "may only cordon and taint"},
 		{"a label", `{"metadata":{"labels":{"example.com/broken":"disk"},"annotations":{"kernosis.io/acts":"x"}}}`, false, ""},
 		{"the autoscaler", `{"metadata":{"annotations":{"cluster-autoscaler.kubernetes.io/scale-down-disabled":"true"}}}`, false, ""},
 		{"load balancers", `{"metadata":{"labels":{"node.kubernetes.io/exclude-from-external-load-balancers":"true"}}}`, false, ""},
-		{"a role", `{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`, false, "not the controller's"},
-		{"the system", `{"metadata":{"labels":{"kubernetes.io/os":"plan9"}}}`, false, "not the controller's"},
-		{"a zone", `{"metadata":{"labels":{"topology.k8s.io/zone":"a"}}}`, false, "not the controller's"},
-		{"a finalizer", `{"metadata":{"finalizers":["a/b"]}}`, false, "labels and annotations alone"},
+		{"a role", `{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`, false, "may not set labels and annotations of kubernetes.io"},
+		{"the system", `{"metadata":{"labels":{"kubernetes.io/os":"plan9"}}}`, false, "may not set labels and annotations of kubernetes.io"},
+		{"a zone", `{"metadata":{"labels":{"topology.k8s.io/zone":"a"}}}`, false, "may not set labels and annotations of kubernetes.io"},
+		{"a finalizer", `{"metadata":{"finalizers":["a/b"]}}`, false, "may only set labels and annotations"},
 		{"a condition", `{"status":{"conditions":[{"type":"KernelDeadlock","status":"Unknown","reason":"R","message":"m"}]}}`, true, ""},
 		{"Ready", `{"status":{"conditions":[{"type":"Ready","status":"False","reason":"R","message":"m"}]}}`, true, "status.conditions"},
-		{"capacity", `{"status":{"capacity":{"example.com/gpu":"400"}}}`, true, "conditions alone"},
+		{"capacity", `{"status":{"capacity":{"example.com/gpu":"400"}}}`, true, "may only write conditions"},
 	} {
 		outcome(t, w.what, patch(w.body, w.status), w.want)
 	}
-	outcome(t, "the Node's deletion", c.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}), "makes and deletes no Nodes")
+	outcome(t, "the Node's deletion", c.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}), "may not create or delete Nodes")
 	evict := func(p *corev1.Pod) error {
 		return c.SubResource("eviction").Create(t.Context(), p, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}})
 	}
 	outcome(t, "the end of a pod", c.Delete(t.Context(), web), "")
 	outcome(t, "its eviction", evict(other), "")
-	outcome(t, "the end of a pod of Kernosis", c.Delete(t.Context(), own), "ends no pods of "+system)
-	outcome(t, "its eviction", evict(own), "ends no pods of "+system)
-	outcome(t, "the end of a static pod", c.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "static"}}), "no static pods")
-	outcome(t, "a pod", c.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "new"}, Spec: own.Spec}), "makes and changes no pods")
+	outcome(t, "the end of a pod of Kernosis", c.Delete(t.Context(), own), "may not delete or evict pods in "+system)
+	outcome(t, "its eviction", evict(own), "may not delete or evict pods in "+system)
+	outcome(t, "the end of a static pod", c.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "static"}}), "may not delete static pods")
+	outcome(t, "a pod", c.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "new"}, Spec: own.Spec}), "may not create or change pods")
 }

@@ -67,7 +67,7 @@ func TestAgentsDiagnoses(t *testing.T) {
 	node, elsewhere, ns := server.Node(t), server.Node(t), server.Namespace(t)
 	admin, own := apitest.Client(t, server.Admin()), bound(t, server, node)
 	const (
-		ofNode  = "an agent has Diagnoses of its own node alone"
+		ofNode  = "an agent may only use Diagnoses of its own node"
 		unbound = "the agent's token is not bound to a node"
 		writes  = "an agent makes Diagnoses and writes their status"
 	)
@@ -87,7 +87,8 @@ func TestAgentsDiagnoses(t *testing.T) {
 	loose := apitest.Client(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: agent})))
 	outcome(t, "by an unbound token", loose.Create(t.Context(), approved), unbound)
 
-	// What it runs for a tenant is in the tenant's namespace; the controller has found the node.
+	// Its Diagnosis for a tenant is in the tenant's namespace, after the controller has set the
+	// node.
 	must(t, admin, tenants)
 	found := apitest.Client(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: controller})))
 	if err := found.Patch(t.Context(), tenants, client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"nodeName":"`+node+`"}}`))); err != nil {
@@ -122,7 +123,7 @@ func TestTenantsDiagnoses(t *testing.T) {
 	ns, name := server.Namespace(t), "tenant-"+rand.String(6)
 	admin := apitest.Client(t, server.Admin())
 	grant(t, server, user(name), ns, "test-writer")
-	grant(t, server, user(name), system, "test-writer") // for what differs there
+	grant(t, server, user(name), system, "test-writer") // for the differences in that namespace
 	tenant := apitest.Client(t, server.Config(t, name))
 	control := apitest.Client(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: controller})))
 	change := func(f func(*v1alpha1.DiagnosisSpec)) *v1alpha1.Diagnosis {
@@ -137,14 +138,14 @@ func TestTenantsDiagnoses(t *testing.T) {
 		"its own pod":                {podDiagnosis(ns), ""},
 		"its own pod, in full":       {change(func(s *v1alpha1.DiagnosisSpec) { s.PodReference.Namespace = ns }), ""},
 		"a pod of another namespace": {change(func(s *v1alpha1.DiagnosisSpec) { s.PodReference.Namespace = "kube-system" }), "spec.podReference.namespace"},
-		"a node":                     {change(func(s *v1alpha1.DiagnosisSpec) { s.PodReference, s.NodeName = nil, "n1" }), "spec.nodeName: outside"},
-		"its own pod on a node":      {change(func(s *v1alpha1.DiagnosisSpec) { s.NodeName = "n1" }), "spec.nodeName: outside"},
+		"a node":                     {change(func(s *v1alpha1.DiagnosisSpec) { s.PodReference, s.NodeName = nil, "n1" }), "spec.nodeName: may only be set by the controller"},
+		"its own pod on a node":      {change(func(s *v1alpha1.DiagnosisSpec) { s.NodeName = "n1" }), "spec.nodeName: may only be set by the controller"},
 		"many": {change(func(s *v1alpha1.DiagnosisSpec) {
 			s.PodReference, s.TargetSelector = nil, &v1alpha1.TargetSelector{NodeNames: []string{"n1"}}
 		}), "spec.targetSelector"},
 		"a node, in the system's":     {nodeDiagnosis("n1"), ""},
 		"any pod, in the system's":    {func() *v1alpha1.Diagnosis { d := podDiagnosis(system); d.Spec.PodReference.Namespace = ns; return d }(), ""},
-		"an administrator is no more": {nil, "spec.nodeName: outside"},
+		"an administrator is no more": {nil, "spec.nodeName: may only be set by the controller"},
 	} {
 		by, d := tenant, c.d
 		if d == nil {
@@ -155,7 +156,7 @@ func TestTenantsDiagnoses(t *testing.T) {
 	d := podDiagnosis(ns)
 	must(t, tenant, d)
 	node := client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"nodeName":"n1"}}`))
-	outcome(t, "nodeName by the tenant", tenant.Patch(t.Context(), d.DeepCopy(), node), "spec.nodeName: outside")
+	outcome(t, "nodeName by the tenant", tenant.Patch(t.Context(), d.DeepCopy(), node), "spec.nodeName: may only be set by the controller")
 	outcome(t, "nodeName by the controller", control.Patch(t.Context(), d.DeepCopy(), node), "")
 	outcome(t, "the end", tenant.Patch(t.Context(), d.DeepCopy(), client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"cancel":true}}`))), "")
 	outcome(t, "its deletion", tenant.Delete(t.Context(), d), "")

@@ -1,4 +1,4 @@
-// Package admission has the tests of the ValidatingAdmissionPolicies that keep Kernosis'
-// agents and the users of namespaces to what is theirs (docs/security.md). The policies are
-// the chart's: deploy/chart/kernosis/templates/admission-*.yaml.
+// Package admission tests the ValidatingAdmissionPolicies that restrict Kernosis' agents and the
+// users of namespaces to their own objects (docs/security.md). The policies come from the chart:
+// deploy/chart/kernosis/templates/admission-*.yaml.
 package admission

@@ -13,7 +13,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// leaseOf is the Lease of a node's agent, as the agent makes it.
+// leaseOf returns the Lease of a node's agent, as the agent creates it.
 func leaseOf(node string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: lease.Name(node), Labels: map[string]string{lease.LabelComponent: lease.ComponentAgent}},
@@ -26,7 +26,7 @@ func TestAgentsLeases(t *testing.T) {
 	node, elsewhere, unborn := server.Node(t), server.Node(t), "not-yet"
 	own, other := bound(t, server, node), bound(t, server, elsewhere)
 	loose := apitest.Client(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: agent})))
-	const holder = "spec.holderIdentity: an agent keeps the Lease of its own node alone"
+	const holder = "spec.holderIdentity: must be the agent's own node"
 
 	mine, theirs := leaseOf(node), leaseOf(elsewhere)
 	outcome(t, "its own", own.Create(t.Context(), mine), "")
@@ -43,7 +43,7 @@ func TestAgentsLeases(t *testing.T) {
 	outcome(t, "another's, made before it comes", own.Create(t.Context(), leaseOf(unborn)), holder)
 	squat := leaseOf(unborn)
 	squat.Spec.HolderIdentity = &node
-	outcome(t, "another's name", own.Create(t.Context(), squat), "metadata.name: the Lease of the agent of "+node)
+	outcome(t, "another's name", own.Create(t.Context(), squat), "metadata.name: must be kernosis-"+node)
 	given := mine.DeepCopy()
 	given.Spec.HolderIdentity = &elsewhere
 	outcome(t, "its own, given away", own.Update(t.Context(), given), holder)
@@ -53,7 +53,7 @@ func TestAgentsLeases(t *testing.T) {
 	outside.Namespace = server.Namespace(t)
 	outcome(t, "in another namespace", own.Create(t.Context(), outside), "in the system's namespace")
 
-	// A name that is too long with its prefix, and a controller that is no agent.
+	// A name that is too long with its prefix, and the controller, which is not an agent.
 	long := strings.Repeat("n", 60) + "." + strings.Repeat("o", 63) + "." + strings.Repeat("d", 63) + "." + strings.Repeat("e", 60)
 	must(t, apitest.Client(t, server.Admin()), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: long}})
 	outcome(t, "of a long name", bound(t, server, long).Create(t.Context(), leaseOf(long)), "")

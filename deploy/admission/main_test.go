@@ -25,7 +25,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// The names that the policies have.
+// The names used in the policies.
 const (
 	system     = "kernosis"
 	agent      = "kernosis-agent"
@@ -33,13 +33,13 @@ const (
 )
 
 var (
-	cluster   = kubetest.Shared{Own: true} // the policies bind all users of a cluster
+	cluster   = kubetest.Shared{Own: true} // the policies apply to all users of a cluster
 	installed sync.Once
 )
 
 func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
 
-// installedServer is the server with the kinds and the policies, in force.
+// installedServer returns the server with the CRDs and the policies in effect.
 func installedServer(t *testing.T) *kubetest.Server {
 	t.Helper()
 	server := cluster.Server(t)
@@ -51,10 +51,10 @@ func installedServer(t *testing.T) *kubetest.Server {
 		admin := apitest.Client(t, server.Admin())
 		for _, account := range []string{agent, controller} {
 			server.ServiceAccount(t, system, account)
-			// They may do everything, so that what is refused is refused by the policies.
+			// They may do everything, so that any denial comes from the policies.
 			grant(t, server, rbacv1.Subject{Kind: "ServiceAccount", Namespace: system, Name: account}, "", "cluster-admin")
 		}
-		server.ServiceAccount(t, system, "default") // without it no pods are made
+		server.ServiceAccount(t, system, "default") // no pods can be created without it
 		policies, err := kustomize.Objects("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 		if err != nil {
 			t.Fatal(err)
@@ -66,8 +66,8 @@ func installedServer(t *testing.T) *kubetest.Server {
 	return server
 }
 
-// reserved is a condition type that the policies keep from agents and the controller, as those
-// of the chart's value admission.reservedConditions.
+// reserved is a condition type that the policies deny to agents and the controller, like those in
+// the chart's value admission.reservedConditions.
 const reserved = "OfAnother"
 
 func reserve(t *testing.T, policies []*unstructured.Unstructured) {
@@ -88,7 +88,7 @@ func reserve(t *testing.T, policies []*unstructured.Unstructured) {
 	}
 }
 
-// apply makes all objects that are not there yet.
+// apply creates all objects that do not exist yet.
 func apply(t *testing.T, c client.Client, objects ...*unstructured.Unstructured) {
 	t.Helper()
 	if len(objects) == 0 {
@@ -101,7 +101,7 @@ func apply(t *testing.T, c client.Client, objects ...*unstructured.Unstructured)
 	}
 }
 
-// grant lets somebody do what a ClusterRole says, in a namespace, or in all.
+// grant binds a user to a ClusterRole, in a namespace or in all.
 func grant(t *testing.T, server *kubetest.Server, to rbacv1.Subject, namespace, role string) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Name: "test-" + rand.String(8), Namespace: namespace}
@@ -114,8 +114,8 @@ func grant(t *testing.T, server *kubetest.Server, to rbacv1.Subject, namespace, 
 	server.AwaitRole(t, to, namespace, role)
 }
 
-// inForce waits until each policy refuses what it is there for: the API server learns of
-// them by watches.
+// inForce waits until each policy denies what it should: the API server learns of policies through
+// watches.
 func inForce(t *testing.T, server *kubetest.Server) {
 	t.Helper()
 	unbound := apitest.Client(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: agent})))
@@ -162,13 +162,13 @@ func inForce(t *testing.T, server *kubetest.Server) {
 	}
 }
 
-// bound returns a client of the agent of a node.
+// bound returns a client with the token of a node's agent.
 func bound(t *testing.T, server *kubetest.Server, node string) client.Client {
 	t.Helper()
 	return apitest.Client(t, boundConfig(t, server, node))
 }
 
-// boundConfig is that of a client with the token of an agent's pod.
+// boundConfig returns the configuration of a client with the token of an agent's pod.
 func boundConfig(t *testing.T, server *kubetest.Server, node string) *rest.Config {
 	t.Helper()
 	pod := &corev1.Pod{
@@ -186,7 +186,7 @@ func boundConfig(t *testing.T, server *kubetest.Server, node string) *rest.Confi
 
 const digest v1alpha1.Digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-// nodeDiagnosis is one of a node, in the system's namespace.
+// nodeDiagnosis returns a Diagnosis of a node, in the system's namespace.
 func nodeDiagnosis(node string) *v1alpha1.Diagnosis {
 	return &v1alpha1.Diagnosis{
 		ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "dx-" + rand.String(8)},
@@ -194,7 +194,7 @@ func nodeDiagnosis(node string) *v1alpha1.Diagnosis {
 	}
 }
 
-// podDiagnosis is one of a pod, in the pod's namespace.
+// podDiagnosis returns a Diagnosis of a pod, in the pod's namespace.
 func podDiagnosis(namespace string) *v1alpha1.Diagnosis {
 	return &v1alpha1.Diagnosis{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "dx-" + rand.String(8)},
@@ -202,7 +202,7 @@ func podDiagnosis(namespace string) *v1alpha1.Diagnosis {
 	}
 }
 
-// outcome checks an answer: want is a part of the refusal, empty where there is none.
+// outcome checks the result of a request: want is a part of the error, or empty for success.
 func outcome(t *testing.T, what string, err error, want string) {
 	t.Helper()
 	switch {
@@ -213,7 +213,7 @@ func outcome(t *testing.T, what string, err error, want string) {
 	}
 }
 
-// must makes an object.
+// must creates an object.
 func must(t *testing.T, c client.Client, o client.Object) {
 	t.Helper()
 	if err := c.Create(context.WithoutCancel(t.Context()), o); err != nil {

@@ -55,13 +55,13 @@ func TestAgentsNodes(t *testing.T) {
 		{"a change of it", node, condition("KernelDeadlock", "False"), own, ""},
 		{"its removal", node, `{"status":{"conditions":[{"$patch":"delete","type":"KernelDeadlock"}]}}`, own, ""},
 		{"by an unbound token", node, condition("KernelDeadlock", "True"), loose, "is not bound to a node"},
-		{"another node's", elsewhere, condition("KernelDeadlock", "True"), own, "its own Node alone, " + node},
-		{"Ready", node, condition("Ready", "False"), own, "status.conditions: Ready"},
-		{"pressure", node, condition("MemoryPressure", "True"), own, "status.conditions: Ready"},
-		{"a new pressure", node, condition("DiskPressure", "True"), own, "status.conditions: Ready"},
-		{"the network", node, condition("NetworkUnavailable", "True"), own, "status.conditions: Ready"},
-		{"what is reserved", node, condition(reserved, "True"), own, "status.conditions: Ready"},
-		{"that Ready is gone", node, `{"status":{"conditions":[{"$patch":"delete","type":"Ready"}]}}`, own, "status.conditions: Ready"},
+		{"another node's", elsewhere, condition("KernelDeadlock", "True"), own, "its own Node, " + node},
+		{"Ready", node, condition("Ready", "False"), own, "may not write Ready"},
+		{"pressure", node, condition("MemoryPressure", "True"), own, "may not write Ready"},
+		{"a new pressure", node, condition("DiskPressure", "True"), own, "may not write Ready"},
+		{"the network", node, condition("NetworkUnavailable", "True"), own, "may not write Ready"},
+		{"what is reserved", node, condition(reserved, "True"), own, "may not write Ready"},
+		{"that Ready is gone", node, `{"status":{"conditions":[{"$patch":"delete","type":"Ready"}]}}`, own, "may not write Ready"},
 		{"a label", node, `{"metadata":{"labels":{"a":"b"}}}`, own, "metadata: an agent"},
 		{"a label that is there", node, `{"metadata":{"labels":{"kubernetes.io/os":"plan9"}}}`, own, "metadata: an agent"},
 		{"an annotation", node, `{"metadata":{"annotations":{"a":"b"}}}`, own, "metadata: an agent"},
@@ -79,18 +79,18 @@ func TestAgentsNodes(t *testing.T) {
 	for what, body := range map[string]string{
 		"taint": `{"spec":{"taints":[{"key":"a","effect":"NoExecute"}]}}`, "cordon": `{"spec":{"unschedulable":true}}`, "label": `{"metadata":{"labels":{"a":"b"}}}`,
 	} {
-		outcome(t, what, patch(own, node, body, false), "the status of its Node, nothing else")
+		outcome(t, what, patch(own, node, body, false), "may only write the status of its Node")
 	}
-	outcome(t, "its deletion", own.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}), "the status of its Node, nothing else")
+	outcome(t, "its deletion", own.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}), "may only write the status of its Node")
 	if err := own.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node + "-2"}}); err == nil || !strings.Contains(err.Error(), "kernosis-agent-nodes") {
 		t.Errorf("another node is made: %v", err)
 	}
-	// kubelet, and whoever else is no agent, is held up by nothing.
+	// kubelet, like everybody else who is not an agent, is not restricted.
 	kubelet(`{"metadata":{"labels":{"a":"b"}},"status":{"capacity":{"cpu":"8"},"conditions":[{"type":"Ready","status":"False"}]}}`)
 	outcome(t, "behind kubelet's", patch(own, node, condition("KernelDeadlock", "True"), true), "")
 }
 
-// A condition that is not the agent's keeps none of its others off the Node.
+// A condition that the agent may not write does not keep its other conditions off the Node.
 func TestReservedConditionsHoldUpNoOther(t *testing.T) {
 	server := installedServer(t)
 	node := server.Node(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// repairs are the controller's, made with its token.
+// repairs performs repairs with the controller's token.
 type repairs struct {
 	*testing.T
 	actions *action.Actions
@@ -42,8 +42,8 @@ func newRepairs(t *testing.T, server *kubetest.Server, node string) *repairs {
 	return &repairs{t, actions, node}
 }
 
-// try makes a repair if its check allows it; it must be possible then. It returns why the check
-// does not.
+// try performs a repair if its check allows it, and requires it to succeed then. Otherwise it
+// returns the check's reason.
 func (r *repairs) try(builtin string, given map[string]string) (refusal string) {
 	r.Helper()
 	b, ok := operation.Lookup(catalog.All(operation.Host{}), builtin)
@@ -72,8 +72,8 @@ func (r *repairs) try(builtin string, given map[string]string) (refusal string) 
 	return ""
 }
 
-// Pods of others in the namespace of Kernosis can't be ended. Whoever asks for it learns that
-// before anything is done.
+// Pods of others in Kernosis' namespace can't be deleted. The check says so before anything is
+// changed.
 func TestRepairsOfPodsInTheNamespaceOfKernosis(t *testing.T) {
 	server := installedServer(t)
 	node, ns := server.Node(t), server.Namespace(t)
@@ -95,7 +95,7 @@ func TestRepairsOfPodsInTheNamespaceOfKernosis(t *testing.T) {
 	}
 }
 
-// Each taint that the built-in takes can be set.
+// Each taint effect that the built-in accepts can be set.
 func TestEachEffectOfATaint(t *testing.T) {
 	server := installedServer(t)
 	r := newRepairs(t, server, server.Node(t))

@@ -27,8 +27,8 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// tenantCluster has what an administrator has made for tenants, a tenant who may edit a
-// namespace with a pod, and a pod of somebody else on the same node.
+// tenantCluster has an administrator's objects for tenants, a tenant who may edit a namespace with
+// a pod, and another tenant's pod on the same node.
 type tenantCluster struct {
 	server     *kubetest.Server
 	ns, node   string
@@ -82,15 +82,15 @@ func newTenantCluster(t *testing.T) *tenantCluster {
 	return c
 }
 
-// builtin is an Operation that an administrator has marked.
+// builtin returns an Operation that is marked as safe for tenants.
 func builtin(name, of string) *v1alpha1.Operation {
 	return &v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.OperationSpec{
 		TenantSafe: true, Processor: v1alpha1.Processor{Builtin: &v1alpha1.Builtin{Name: of}},
 	}}
 }
 
-// run does with a Diagnosis that the tenant has made what controller and agent do, each
-// with its own token, and returns the Diagnosis as the tenant then sees it.
+// run performs the steps of controller and agent for a tenant's Diagnosis, each with its own token,
+// and returns the Diagnosis as the tenant then sees it.
 func (c *tenantCluster) run(t *testing.T, d *v1alpha1.Diagnosis) *v1alpha1.Diagnosis {
 	t.Helper()
 	must(t, c.tenant, d)
@@ -152,7 +152,7 @@ func (c *tenantCluster) run(t *testing.T, d *v1alpha1.Diagnosis) *v1alpha1.Diagn
 	return d
 }
 
-// A user of a namespace learns of its own pod, and by no way of another on the same node.
+// A user of a namespace learns of its own pod, and in no way of another pod on the same node.
 func TestATenantLearnsOfItsOwnPodAlone(t *testing.T) {
 	c := newTenantCluster(t)
 	diagnosis := func(set string, parameters map[string]string) *v1alpha1.Diagnosis {
@@ -181,22 +181,22 @@ func TestATenantLearnsOfItsOwnPodAlone(t *testing.T) {
 	if m := d.Status.Conditions[0]; m.Reason != v1alpha1.ReasonNotAllowed || !strings.Contains(m.Message, "operation pod-list has no Operation with tenantSafe: true") || len(d.Status.Results) > 0 {
 		t.Errorf("%+v", d.Status)
 	}
-	// A pod that claims to be the mirror of a static pod has control groups of any UID it likes.
+	// A pod that claims to be the mirror of a static pod can claim any UID for its cgroups.
 	forged := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: c.ns, Name: "mirror-0", Finalizers: []string{"example.com/keep"}, // or kubelet deletes it
+			Namespace: c.ns, Name: "mirror-0", Finalizers: []string{"example.com/keep"}, // otherwise kubelet deletes it
 			Annotations: map[string]string{corev1.MirrorPodAnnotationKey: string(c.other.UID)},
 		},
 		Spec: corev1.PodSpec{NodeName: c.node, Containers: []corev1.Container{{Name: "main", Image: "none"}}},
 	}
-	must(t, apitest.Client(t, c.server.Admin()), forged) // the role "edit" allows it in a cluster with controllers
+	must(t, apitest.Client(t, c.server.Admin()), forged) // the role "edit" allows this in a cluster with controllers
 	attack := diagnosis("my-pod", nil)
 	attack.Spec.PodReference.Name = forged.Name
 	d = c.run(t, attack)
 	if m := d.Status.Conditions[0]; m.Reason != v1alpha1.ReasonNotAllowed || !strings.Contains(m.Message, "static pod") || len(d.Status.Results) > 0 {
 		t.Errorf("%+v", d.Status)
 	}
-	// Neither does it mark an operation itself.
+	// A tenant can't mark an Operation as safe either.
 	if err := c.tenant.Create(t.Context(), builtin("mine", "pod-list")); err == nil {
 		t.Error("a tenant has made an Operation")
 	}

@@ -1,3 +1,3 @@
-// Package rbac has the tests of the ClusterRoles of the people who use Kernosis
-// (docs/security.md), which are the chart's: deploy/chart/kernosis/templates/people.yaml.
+// Package rbac tests the ClusterRoles for the users of Kernosis (docs/security.md), which come from
+// the chart: deploy/chart/kernosis/templates/people.yaml.
 package rbac

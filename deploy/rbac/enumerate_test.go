@@ -19,7 +19,7 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// act is one thing that a request may do.
+// act is an action that a request may perform.
 type act struct {
 	group, resource, verb, namespace, name string
 }
@@ -28,7 +28,7 @@ func (a act) String() string {
 	return fmt.Sprintf("%s %s.%s %s/%s", a.verb, a.resource, a.group, a.namespace, a.name)
 }
 
-// verbs are all that Kubernetes, its admission and its authorisers have.
+// verbs returns all verbs of Kubernetes, its admission and its authorizers.
 func verbs() []string {
 	return []string{
 		"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "proxy",
@@ -36,8 +36,8 @@ func verbs() []string {
 	}
 }
 
-// unlisted are resources that are authorised and that discovery does not report: what
-// kubelet asks about, and who may be impersonated.
+// unlisted returns resources that are authorized but not discoverable: what kubelet asks about, and
+// who may be impersonated.
 func unlisted() []metav1.APIResource {
 	return []metav1.APIResource{
 		{Name: "nodes/metrics"}, {Name: "nodes/stats"}, {Name: "nodes/log"}, {Name: "nodes/spec"}, {Name: "nodes/checkpoint"},
@@ -48,7 +48,7 @@ func unlisted() []metav1.APIResource {
 	}
 }
 
-// resources returns all that the API server has, with those of unlisted, each once.
+// resources returns all resources of the API server and those of unlisted, without duplicates.
 func resources(t *testing.T, server *kubetest.Server) (all []metav1.APIResource) {
 	t.Helper()
 	_, lists, err := server.Client().Discovery().ServerGroupsAndResources()
@@ -81,10 +81,10 @@ func resources(t *testing.T, server *kubetest.Server) (all []metav1.APIResource)
 	return all
 }
 
-// acts returns everything that can be asked for, in the system's namespace, another one,
-// and all of them; of any object, of those that the list names, and of another. A right in
-// all namespaces includes the other namespace, and a right to any object includes another object. So
-// acts in all namespaces, or on any object, are asked for only if the list allows them.
+// acts returns all possible actions, in the system's namespace, in another one, and in all
+// namespaces; on any object, on those that the list names, and on another one. A right in all
+// namespaces includes the other namespace, and a right to any object includes another object. So
+// actions in all namespaces, or on any object, are included only if the list allows them.
 func acts(t *testing.T, server *kubetest.Server, l list, system, other string) (all []act) {
 	t.Helper()
 	for _, r := range resources(t, server) {
@@ -107,7 +107,8 @@ func acts(t *testing.T, server *kubetest.Server, l list, system, other string) (
 	return all
 }
 
-// paths are what is no object: some that everybody may see, and those that tell or do more.
+// paths returns non-resource paths: some that everybody may read, and others that expose or do
+// more.
 func paths() []string {
 	return []string{
 		"/", "/api", "/api/v1", "/apis", "/version", "/healthz", "/livez", "/readyz", "/livez/ping", "/healthz/etcd", "/readyz/etcd", "/openapi/v3", "/metrics", "/metrics/slis", "/logs", "/logs/x",
@@ -116,7 +117,7 @@ func paths() []string {
 	}
 }
 
-// inspector asks the API server as somebody whether he may do things.
+// inspector asks the API server, as a given user, whether the user may perform actions.
 type inspector struct {
 	kube   *kubernetes.Clientset
 	system string
@@ -149,7 +150,7 @@ func (i *inspector) ask(ctx context.Context, spec authorizationv1.SelfSubjectAcc
 	return r.Status.Allowed, nil
 }
 
-// inForce waits until the API server goes by all that is on the list.
+// inForce waits until the API server applies everything on the list.
 func (i *inspector) inForce(t *testing.T, all []act, l list) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), await.Within(30*time.Second))
@@ -177,7 +178,7 @@ func (i *inspector) inForce(t *testing.T, all []act, l list) {
 	}
 }
 
-// awaitGone waits until the API server goes by a role that has lost some rights.
+// awaitGone waits until the API server no longer grants some rights of a role.
 func (i *inspector) awaitGone(t *testing.T, gone []act) {
 	t.Helper()
 	for _, a := range gone {
@@ -191,7 +192,7 @@ func (i *inspector) awaitGone(t *testing.T, gone []act) {
 	}
 }
 
-// canDo proves that somebody can do what is on the list, and nothing else.
+// canDo checks that a user can do what is on the list, and nothing else.
 func (i *inspector) canDo(t *testing.T, server *kubetest.Server, l list) {
 	t.Helper()
 	l = l.and(everybodys())
@@ -242,8 +243,8 @@ func (i *inspector) canDo(t *testing.T, server *kubetest.Server, l list) {
 	i.rules(t, l)
 }
 
-// rules looks at the rules themselves, as the API server puts them together: what was not
-// thought of above would be among them.
+// rules checks the rules themselves, as the API server combines them: they would include a right
+// that the tests above don't consider.
 func (i *inspector) rules(t *testing.T, l list) {
 	t.Helper()
 	for _, ns := range []string{i.system, i.other} {

@@ -11,12 +11,12 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// list is what somebody may do: in all namespaces and beside them, and in one.
+// list is a list of rights: those in all namespaces and cluster-wide, and those in one namespace.
 type list struct {
 	everywhere, inNamespace []rbacv1.PolicyRule
 }
 
-// allows reports whether an act is on the list. resource has its subresource behind a slash.
+// allows reports whether an act is on the list. A subresource follows the resource after a slash.
 func (l list) allows(a act, system string) bool {
 	rules := l.everywhere
 	if a.namespace == system {
@@ -28,7 +28,7 @@ func (l list) allows(a act, system string) bool {
 	})
 }
 
-// allowsURL is the same of what is no object.
+// allowsURL is allows for non-resource paths.
 func (l list) allowsURL(path, verb string) bool {
 	return slices.ContainsFunc(l.everywhere, func(r rbacv1.PolicyRule) bool {
 		return slices.Contains(r.Verbs, verb) && slices.ContainsFunc(r.NonResourceURLs, func(url string) bool {
@@ -38,7 +38,7 @@ func (l list) allowsURL(path, verb string) bool {
 	})
 }
 
-// names are those that rules have for a resource.
+// names returns the resource names in the rules for a resource.
 func (l list) names(group, resource string) (out []string) {
 	for _, r := range slices.Concat(l.everywhere, l.inNamespace) {
 		if slices.Contains(r.APIGroups, group) && slices.Contains(r.Resources, resource) {
@@ -52,8 +52,8 @@ func (l list) and(more list) list {
 	return list{slices.Concat(l.everywhere, more.everywhere), slices.Concat(l.inNamespace, more.inNamespace)}
 }
 
-// everybodys is what each service account may do, by Kubernetes' own roles: ask what it
-// may, and look at which kinds there are. OperationSets are the chart's part of it.
+// everybodys returns the rights of every service account through Kubernetes' own roles: to query
+// its own rights and to discover the API. The chart adds the right to read OperationSets.
 func everybodys() list {
 	return list{everywhere: []rbacv1.PolicyRule{
 		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"selfsubjectaccessreviews", "selfsubjectrulesreviews"}, Verbs: []string{"create"}},
@@ -64,14 +64,14 @@ func everybodys() list {
 	}}
 }
 
-// agents is the table of docs/cluster.md, for an agent with some settings.
+// agents returns the rights in docs/cluster.md for an agent with the given settings.
 func agents(t *testing.T, settings ...string) list {
 	t.Helper()
 	everywhere, inNamespace := kubetest.AgentRights(t, "../../docs/cluster.md", settings...)
 	return list{everywhere, inNamespace}
 }
 
-// documented is what a page has in its roles of these names.
+// documented returns the rights in a page's roles of the given names.
 func documented(t *testing.T, page string, roles ...string) (l list) {
 	t.Helper()
 	found := 0
@@ -92,8 +92,8 @@ func documented(t *testing.T, page string, roles ...string) (l list) {
 	return l
 }
 
-// documentedSecrets is the row of docs/cluster.md for Secrets, which has no names: they are
-// given by the value agent.clientCertificateSecrets.
+// documentedSecrets returns the row of docs/cluster.md for Secrets, whose names come from the value
+// agent.clientCertificateSecrets.
 func documentedSecrets(names ...string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}, ResourceNames: names}}
 }

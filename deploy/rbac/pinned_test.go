@@ -25,17 +25,17 @@ import (
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 )
 
-// request is one that an agent makes for real. want is a part of the refusal, empty where it
-// is done.
+// request is a request that an agent really makes. want is a part of the error, or empty if it must
+// succeed.
 type request struct {
 	what string
-	of   string // verb and resource, as the list has them
+	of   string // verb and resource, as in the list
 	do   func(context.Context) error
 	want string
 }
 
-// Where a right is of more than an agent's own node, real requests of a real agent's token
-// show that admission takes the rest away.
+// If a right covers more than an agent's own node, admission denies the rest: shown by real
+// requests with a real agent's token.
 func TestAnAgentWritesWhatIsOfItsNodeAlone(t *testing.T) {
 	server := cluster.Server(t)
 	node, elsewhere := server.Node(t), server.Node(t)
@@ -46,7 +46,7 @@ func TestAnAgentWritesWhatIsOfItsNodeAlone(t *testing.T) {
 	var done []string
 	for _, r := range requests(t, admin, own, loose, node, elsewhere, other) {
 		if r.want != "" {
-			awaitRefusal(t, &r) // policies come into force a moment after they are made
+			awaitRefusal(t, &r) // policies take effect a moment after they are created
 		}
 		err := r.do(t.Context())
 		switch {
@@ -57,7 +57,7 @@ func TestAnAgentWritesWhatIsOfItsNodeAlone(t *testing.T) {
 		}
 		done = append(done, r.of+" "+map[bool]string{true: "done", false: "refused"}[r.want == ""])
 	}
-	// Nothing that an agent may write is left out.
+	// The requests cover everything that an agent may write.
 	l := agents(t)
 	for _, rule := range slices.Concat(l.everywhere, l.inNamespace) {
 		for _, verb := range rule.Verbs {
@@ -69,7 +69,7 @@ func TestAnAgentWritesWhatIsOfItsNodeAlone(t *testing.T) {
 				t.Errorf("%s: is on the list, and was not tried", of)
 			}
 			if strings.HasSuffix(of, "reviews") {
-				continue // a question, that is written nowhere
+				continue // a query, which stores nothing
 			}
 			if !slices.Contains(done, of+" refused") {
 				t.Errorf("%s: is on the list, and was not tried beyond the agent's node", of)
@@ -97,7 +97,7 @@ func requests(t *testing.T, admin, own, loose client.Client, node, elsewhere, ot
 	const condition = `{"status":{"conditions":[{"type":"KernelDeadlock","status":"True","reason":"R","message":"m"}]}}`
 	const (
 		ofNode, ofLease = "nodes/status", "leases"
-		itsNode         = "an agent writes its own Node alone"
+		itsNode         = "an agent may only write its own Node"
 		noRight         = "cannot"
 	)
 	diagnosisOf := func(namespace, node string) *v1alpha1.Diagnosis {
@@ -173,27 +173,27 @@ func requests(t *testing.T, admin, own, loose client.Client, node, elsewhere, ot
 		}, noRight},
 
 		{"a Diagnosis of its node", "create diagnoses", make(own, diagnosisOf(system, node)), ""},
-		{"a Diagnosis of another node", "create diagnoses", make(own, diagnosisOf(system, elsewhere)), "its own node alone"},
+		{"a Diagnosis of another node", "create diagnoses", make(own, diagnosisOf(system, elsewhere)), "Diagnoses of its own node"},
 		{"a Diagnosis of a tenant", "create diagnoses", make(own, diagnosis(other)), noRight},
 		{"by a token of no node", "create diagnoses", make(loose, diagnosisOf(system, node)), "not bound to a node"},
 		{"the status of its Diagnosis", "patch diagnoses/status", verdict(own, mine, `{"phase":"Running"}`), ""},
-		{"the status of another's", "patch diagnoses/status", verdict(own, theirs, `{"phase":"Running"}`), "its own node alone"},
+		{"the status of another's", "patch diagnoses/status", verdict(own, theirs, `{"phase":"Running"}`), "Diagnoses of its own node"},
 		{"leave for a repair", "patch diagnoses/status", verdict(own, mine, `{"plan":{"digest":"`+strings.Repeat("0", 64)+`","steps":[{"id":1,"operation":"cordon"}]}}`), "status.plan"},
 
 		{"its Lease", "create " + ofLease, make(own, leaseOf(system, node, node)), ""},
 		{"its Lease, renewed", "update " + ofLease, renew(own, leaseOf(system, node, node)), ""},
-		{"the Lease of an agent that is not there yet", "create " + ofLease, make(own, leaseOf(system, "unborn", "unborn")), "its own node alone"},
-		{"another's, taken over", "update " + ofLease, renew(own, leaseOf(system, elsewhere, node)), "its own node alone"},
-		{"the controllers' election", "update " + ofLease, renew(own, controllers), "its own node alone"},
+		{"the Lease of an agent that is not there yet", "create " + ofLease, make(own, leaseOf(system, "unborn", "unborn")), "must be the agent's own node"},
+		{"another's, taken over", "update " + ofLease, renew(own, leaseOf(system, elsewhere, node)), "must be the agent's own node"},
+		{"the controllers' election", "update " + ofLease, renew(own, controllers), "must be the agent's own node"},
 		{"a Lease of kubelet's", "create " + ofLease, make(own, leaseOf(corev1.NamespaceNodeLease, node, node)), noRight},
 
 		{"an Event", "create events", make(own, reported), ""},
 		{"an Event, counted", "patch events", count(reported), ""},
 		{"an Event in another agent's name", "create events", make(own, event(other, events.Component, elsewhere)), "as kernosis on " + node},
 		{"an Event in kubelet's name", "create events", make(own, event(other, "kubelet", node)), "as kernosis on " + node},
-		{"an Event on another Node", "create events", make(own, ofAnotherNode), "its own Node alone"},
-		{"an Event on a Deployment", "create events", make(own, ofADeployment), "of pods and its own Node alone"},
-		{"an Event with another Node", "create events", make(own, withAnotherNode), "its own Node alone"},
+		{"an Event on another Node", "create events", make(own, ofAnotherNode), "on other Nodes than its own"},
+		{"an Event on a Deployment", "create events", make(own, ofADeployment), "must be a pod or the agent's own Node"},
+		{"an Event with another Node", "create events", make(own, withAnotherNode), "on other Nodes than its own"},
 		{"an Event, by a token of no node", "create events", make(loose, event(other, events.Component, node)), "not bound to a node"},
 		{"another agent's Event, counted", "patch events", count(others), "as kernosis on " + node},
 

@@ -21,8 +21,8 @@ import (
 
 const system = chart.Namespace
 
-// install makes what the chart has for values, hooks too, but what would run, and waits
-// until the policies are in force.
+// install creates the chart's objects for the values, including hooks but no workloads, and waits
+// until the policies are in effect.
 func install(t *testing.T, server *kubetest.Server, values map[string]any) {
 	t.Helper()
 	server.CRDs(t)
@@ -61,7 +61,7 @@ func full(t *testing.T) map[string]any {
 	return values
 }
 
-// podToken returns the token that a pod of a service account has, on a node.
+// podToken returns the token of a pod with a service account on a node.
 func podToken(t *testing.T, server *kubetest.Server, account, node string) string {
 	t.Helper()
 	pod := &corev1.Pod{
@@ -77,8 +77,8 @@ func podToken(t *testing.T, server *kubetest.Server, account, node string) strin
 	return server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: account, Pod: pod.Name})
 }
 
-// Each program can do what the documentation lists, and nothing else: every verb on every
-// resource that the API server has, in every namespace.
+// Each program can do what the documentation lists and nothing else: checked for every verb on
+// every resource of the API server, in every namespace.
 func TestProgramsCanDoWhatIsListedAndNothingElse(t *testing.T) {
 	server := cluster.Server(t)
 	node := server.Node(t)
@@ -92,9 +92,9 @@ func TestProgramsCanDoWhatIsListedAndNothingElse(t *testing.T) {
 		name    string
 		values  map[string]any
 		account map[string]list
-		gone    []act // of the agent, that the step before had
+		gone    []act // rights of the agent in the previous step that it no longer has
 	}{
-		// One behind the other: roles grow, but for the last steps.
+		// In sequence: the rights grow, except in the last steps.
 		{name: "default", account: map[string]list{
 			"kernosis-agent":      agents(t),
 			"kernosis-controller": controller,

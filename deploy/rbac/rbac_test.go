@@ -24,7 +24,7 @@ var cluster = kubetest.Shared{Own: true} // tests install the chart's ClusterRol
 
 func TestMain(m *testing.M) { os.Exit(cluster.Run(m)) }
 
-// apply makes the objects for people, and returns the ClusterRoles among them.
+// apply creates the objects for people and returns the ClusterRoles among them.
 func apply(t *testing.T, c client.Client) (roles []unstructured.Unstructured) {
 	t.Helper()
 	all, err := kustomize.Objects("ClusterRole", "ClusterRoleBinding")
@@ -45,8 +45,8 @@ func apply(t *testing.T, c client.Client) (roles []unstructured.Unstructured) {
 	return roles
 }
 
-// become binds somebody in a namespace to a role of Kubernetes, with what is aggregated to
-// it: no controller does that here.
+// become binds a user in a namespace to one of Kubernetes' roles and to the roles aggregated to it,
+// because no controller aggregates them here.
 func become(t *testing.T, server *kubetest.Server, who, namespace, role string, shipped []unstructured.Unstructured) {
 	t.Helper()
 	admin := apitest.Client(t, server.Admin())
@@ -79,7 +79,7 @@ func diagnosis(namespace string) *v1alpha1.Diagnosis {
 	}
 }
 
-// objects are those of the kinds that run on nodes.
+// objects returns one object of each kind that runs on nodes.
 func objects() []client.Object {
 	meta := metav1.ObjectMeta{Name: "mine-" + rand.String(8)}
 	return []client.Object{
@@ -147,7 +147,7 @@ func TestPeople(t *testing.T) {
 	}
 }
 
-// allowed asks whether somebody may do something with Diagnoses.
+// allowed reports whether a user may perform a verb on Diagnoses.
 func allowed(t *testing.T, c client.Client, namespace, verb string) bool {
 	t.Helper()
 	r := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -159,7 +159,7 @@ func allowed(t *testing.T, c client.Client, namespace, verb string) bool {
 	return r.Status.Allowed
 }
 
-// Who administers Kernosis, and who approves, has it by name.
+// Administrators and approvers get their rights by named roles.
 func TestAdministratorsAndApprovers(t *testing.T) {
 	server := cluster.Server(t)
 	server.CRDs(t)
