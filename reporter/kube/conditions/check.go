@@ -28,7 +28,7 @@ const (
 // CheckType returns an error if an agent must not set a condition type, such as Kubernetes' own.
 func CheckType(conditionType string) error {
 	if event.KubernetesCondition(conditionType) {
-		return fmt.Errorf("condition type %s is Kubernetes' own", conditionType)
+		return fmt.Errorf("condition type %s is reserved by Kubernetes", conditionType)
 	}
 	if faults := validation.IsQualifiedName(conditionType); len(faults) > 0 {
 		return fmt.Errorf("condition type %.80q: %s", conditionType, faults[0])
@@ -57,11 +57,11 @@ func check(list []problem.Condition) checked {
 		case c.Type == Contested:
 			err = fmt.Errorf("condition type %s is set by the agent itself", c.Type)
 		case seen[c.Type]:
-			err = fmt.Errorf("condition type %s is there twice", c.Type)
+			err = fmt.Errorf("condition type %s is listed twice", c.Type)
 		case c.Status != problem.True && c.Status != problem.False && c.Status != problem.Unknown:
 			err = fmt.Errorf("condition %s: status %.20q is not True, False or Unknown", c.Type, c.Status)
 		case len(out.list) == maxTypes:
-			err = fmt.Errorf("condition %s: there are %d types already", c.Type, maxTypes)
+			err = fmt.Errorf("condition %s: there are already %d types", c.Type, maxTypes)
 		}
 		if err != nil {
 			out.refused++
@@ -76,7 +76,7 @@ func check(list []problem.Condition) checked {
 		}
 		if message := plain(c.Message); message != c.Message {
 			out.trimmed++
-			errs = append(errs, fmt.Errorf("condition %s: message of %d bytes is cut to %d bytes and freed of control characters", c.Type, len(c.Message), maxMessage))
+			errs = append(errs, fmt.Errorf("condition %s: message of %d bytes is cut to %d bytes and stripped of control characters", c.Type, len(c.Message), maxMessage))
 			c.Message = message
 		}
 		out.list = append(out.list, c)

@@ -26,7 +26,7 @@ func TestBadConditionsAreRefusedAndTheOthersWritten(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, part := range []string{"Ready is Kubernetes' own", "NetworkUnavailable", "no spaces", "twice", "Maybe", "set by the agent itself", "no space: left", "NoSpaceLeftOnDevice", "cut to 1024 bytes"} {
+	for _, part := range []string{"Ready is reserved by Kubernetes", "NetworkUnavailable", "no spaces", "twice", "Maybe", "set by the agent itself", "no space: left", "NoSpaceLeftOnDevice", "cut to 1024 bytes"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("the error does not tell of %q: %v", part, err)
 		}

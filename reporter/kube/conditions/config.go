@@ -47,6 +47,10 @@ const (
 	// its network late, and its faults early.
 	fastFor = 2 * time.Minute
 
+	// lateFor is how long the API may still execute a write that had no answer: its own timeout of
+	// requests, 60 s unless configured, and some time to deliver it.
+	lateFor = 2 * time.Minute
+
 	// maxFlips within flipWindow mean that another client insists on the type.
 	maxFlips   = 3
 	flipWindow = 10 * time.Minute

@@ -19,7 +19,7 @@ const reasonAnotherWriter = "AnotherWriter"
 func (l *ledger) flip(e *entry, name string, now time.Time) bool {
 	e.ours = false
 	writer := writerOf(l.node, name)
-	if e.yielded(now) || slices.Contains(l.allied, writer) {
+	if e.yielded(now) || slices.Contains(l.allied, writer) || writer == FieldManager && now.Before(e.late) {
 		return false
 	}
 	e.manager = writer

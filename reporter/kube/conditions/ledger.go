@@ -24,6 +24,7 @@ type entry struct {
 	ours    bool              // in this Node object it is as this run wrote or found it
 	sent    problem.Condition // in the last write, even if its answer was lost
 	sentAt  time.Time         // when sent was first tried; zero: it has been answered
+	late    time.Time         // until then the API may still execute a write that had no answer
 
 	blocked time.Time // refused by the API: not tried again before
 
@@ -188,6 +189,13 @@ func (l *ledger) stale(node *corev1.Node) bool {
 	}
 	order, err := resourceversion.CompareResourceVersion(node.ResourceVersion, l.version)
 	return err == nil && order <= 0
+}
+
+// unanswered records that a write of these types had no answer.
+func (l *ledger) unanswered(names []string, now time.Time) {
+	for _, name := range names {
+		l.entries[name].late = now.Add(lateFor)
+	}
 }
 
 // observe records the API's state. If node is the answer to a write, mine are the types that were

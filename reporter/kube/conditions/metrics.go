@@ -13,14 +13,14 @@ func newDescs() descs {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	return descs{
-		bytes:     desc("kernosis_api_condition_bytes_total", "Bytes of the patches of conditions."),
-		flips:     desc("kernosis_condition_flips_total", "Conditions of the agent that other clients wrote over or removed."),
+		bytes:     desc("kernosis_api_condition_bytes_total", "Bytes sent in patches of conditions."),
+		flips:     desc("kernosis_condition_flips_total", "Conditions of the agent that other clients overwrote or removed."),
 		contested: desc("kernosis_condition_contested_total", "Times that a condition type was left to another client."),
 		yielded:   desc("kernosis_conditions_yielded", "Condition types that are left to other clients now."),
-		removed:   desc("kernosis_conditions_removed_total", "Conditions removed from the node because no rule has them any more."),
-		refused:   desc("kernosis_conditions_refused_total", "Conditions that could not be the agent's."),
+		removed:   desc("kernosis_conditions_removed_total", "Conditions removed from the node because no rule has them anymore."),
+		refused:   desc("kernosis_conditions_refused_total", "Conditions that were refused because the agent can't own them."),
 		trimmed:   desc("kernosis_condition_fields_changed_total", "Reasons and messages of conditions that were cut or escaped."),
-		pending:   desc("kernosis_conditions_pending", "1 while the API server does not have the conditions as they are."),
+		pending:   desc("kernosis_conditions_pending", "1 while the API server does not have the current conditions."),
 	}
 }
 

@@ -2,6 +2,7 @@ package conditions
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -73,9 +74,9 @@ func TestFailedWritesAreTriedAgain(t *testing.T) {
 			r.waitAcked()
 			written := uint64(1)
 			if c.outcome == Forbidden {
-				written = 2 // the first was of no type
+				written = 2 // the first patch had no type
 			}
-			// A time-out on a busy machine may be one more.
+			// On a busy machine a timeout may add one.
 			if s := r.Stats(); s.Writes[Written] != written || s.Retries < 3 || s.LastError != "" || s.Flips != 0 {
 				t.Errorf("stats: %+v", s)
 			}
@@ -91,8 +92,8 @@ func TestFailedWritesAreTriedAgain(t *testing.T) {
 	}
 }
 
-// A write that the API took though its answer was lost is not written twice as often,
-// and nobody else is blamed for it.
+// A write whose answer was lost is not repeated once the watch shows it, and is not taken for another
+// client's.
 func TestAnAnswerThatIsLost(t *testing.T) {
 	server := cluster.Server(t)
 	p, config := newProxy(t, server)
@@ -112,7 +113,57 @@ func TestAnAnswerThatIsLost(t *testing.T) {
 	}
 }
 
-// Nor does the API server write it again where the retry comes before the watch is back.
+// A write that the API server executes after the agent stopped waiting for it may overwrite a newer
+// one. That is repaired, and not taken for another client that insists.
+func TestWritesThatAreExecutedLate(t *testing.T) {
+	server := cluster.Server(t)
+	p, config := newProxy(t, server)
+	late := make(chan []byte, 1)
+	var hold atomic.Bool
+	p.do(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPatch || !hold.Swap(false) {
+			return false
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		late <- body
+		<-r.Context().Done()
+		return true
+	})
+	r := start(t, server, func(c *Config) { c.Client, c.timeout = clientOf(t, config), time.Second })
+	r.set(healthy())
+	r.waitStatus(healthy())
+	for i := range maxFlips + 1 {
+		r.waitAcked()
+		before := r.Stats()
+		hold.Store(true)
+		old := deadlocked()
+		old.Message = fmt.Sprintf("old %d", i)
+		r.set(old)
+		r.waitFor("a timeout", func() bool {
+			s := r.Stats()
+			return s.Writes[TimedOut]+s.Writes[Unreachable] > before.Writes[TimedOut]+before.Writes[Unreachable]
+		})
+		last := deadlocked()
+		last.Message = fmt.Sprintf("last %d", i)
+		r.set(last)
+		r.waitStatus(last)
+		r.waitAcked()
+		written := r.Stats().Writes[Written]
+		if _, err := Patch(t.Context(), server.Client(), r.node, FieldManager, await.Within(time.Minute), <-late); err != nil {
+			t.Fatal(err)
+		}
+		r.waitFor("a repair", func() bool { return r.Stats().Writes[Written] > written })
+		r.waitStatus(last)
+	}
+	if s := r.Stats(); s.Flips != 0 || s.Contested != 0 {
+		t.Errorf("stats: %+v", s)
+	}
+}
+
+// Nor does the API server write again if the retry comes before the watch is back.
 func TestRetriesOfALostAnswerChangeNothing(t *testing.T) {
 	server := cluster.Server(t)
 	p, config := newProxy(t, server)
@@ -124,7 +175,7 @@ func TestRetriesOfALostAnswerChangeNothing(t *testing.T) {
 		}
 		now := time.Now()
 		first.CompareAndSwap(nil, &now)
-		// Times of conditions have seconds: one of them has passed when the last one is sent.
+		// Times of conditions are in seconds: one has passed when the last retry is sent.
 		return now.Before(first.Load().Add(1100*time.Millisecond)) && p.LoseAnswer(r)
 	})
 	r := start(t, server, func(c *Config) { c.Client = clientOf(t, config) })
@@ -150,7 +201,7 @@ func TestRetriesOfALostAnswerChangeNothing(t *testing.T) {
 	}
 }
 
-// While the API server is away only the state is kept, and then the latest is sent.
+// While the API server is unavailable only the state is kept; then the latest state is sent.
 func TestTheServerIsAway(t *testing.T) {
 	testall.Only(t)
 	server := kubetest.New(t, kubetest.Options{})
@@ -184,11 +235,11 @@ func TestTheServerIsAway(t *testing.T) {
 			r.waitStatus(last)
 			t.Logf("written %s after the server was ready", time.Since(back).Round(time.Millisecond))
 			r.waitAcked()
-			// One more where the server took a write before it hung.
+			// One more if the server accepted a write before it hung.
 			if s := r.Stats(); s.Writes[Written] > before.Writes[Written]+2 || s.Flips != before.Flips {
 				t.Errorf("before %+v, after %+v", before, s)
 			}
-			// The watch is back too: it repairs.
+			// The watch is back too: it repairs overwritten conditions.
 			flips := r.Stats().Flips
 			watches := before.Watches
 			if name != "hanging" {
@@ -203,7 +254,7 @@ func TestTheServerIsAway(t *testing.T) {
 	}
 }
 
-// calm lets what somebody wrote over be forgotten, as after ten minutes.
+// calm forgets recorded overwrites, as happens after ten minutes.
 func (r *rig) calm() {
 	r.stop()
 	for _, e := range r.ledger.entries {
@@ -252,7 +303,7 @@ func TestBackoffHasItsBounds(t *testing.T) {
 	}
 }
 
-// Agents that start at once are spread, but for those whose node is ill.
+// The first writes of agents that start together are spread, except on nodes with a problem.
 func TestAFleetStartsApart(t *testing.T) {
 	server := cluster.Server(t)
 	p, config := newProxy(t, server)
@@ -263,7 +314,7 @@ func TestAFleetStartsApart(t *testing.T) {
 	for i := range nodes {
 		nodes[i] = server.Node(t)
 	}
-	// This machine's: it also has to start them all. The test lasts four of them.
+	// Scaled to this machine, which also has to start all of them. The test takes four of them.
 	second := min(await.Within(time.Second), 2*time.Second)
 	began := time.Now()
 	for i, node := range nodes {

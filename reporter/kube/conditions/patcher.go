@@ -61,7 +61,7 @@ func New(c Config) (*Patcher, error) {
 	}
 	earlier, err := readState(c.StateFile, c.Node)
 	if err != nil {
-		c.Log.Warn("types that an earlier run wrote are not known", "error", err)
+		c.Log.Warn("can't read which types an earlier run wrote", "error", err)
 	}
 	return &Patcher{
 		config: c, changed: make(chan struct{}, 1), sights: make(chan sight),
@@ -118,7 +118,7 @@ func (p *Patcher) Run(ctx context.Context) error {
 	p.running = true
 	p.mu.Unlock()
 	if again {
-		return errors.New("conditions: it runs already")
+		return errors.New("conditions: already running")
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup

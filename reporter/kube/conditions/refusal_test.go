@@ -109,7 +109,7 @@ func TestMissingRights(t *testing.T) {
 		t.Errorf("stats: %+v", s)
 	}
 	text := log.String()
-	for _, said := range []string{"conditions are not written", "conditions are written again"} {
+	for _, said := range []string{"can't write the conditions", "conditions are written again"} {
 		if strings.Count(text, said) != 1 {
 			t.Errorf("%q is not said once:\n%s", said, text)
 		}

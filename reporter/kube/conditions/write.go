@@ -25,7 +25,7 @@ func (p *Patcher) write(ctx context.Context, write, remove []string, beats bool,
 	}
 	body, err := p.ledger.body(write, remove)
 	if err != nil {
-		p.config.Log.Error("conditions can't be encoded", "error", err)
+		p.config.Log.Error("can't encode the conditions", "error", err)
 		p.fail(err, Refused, now)
 		return
 	}
@@ -62,6 +62,9 @@ func (p *Patcher) write(ctx context.Context, write, remove []string, beats bool,
 			p.isolate(names, err, done)
 			return
 		}
+		if outcome == TimedOut || outcome == Unreachable {
+			p.ledger.unanswered(names, done)
+		}
 		p.fail(err, outcome, done)
 		return
 	}
@@ -95,14 +98,14 @@ func (p *Patcher) isolate(names []string, err error, now time.Time) {
 			// A policy that is newer than the conditions refuses a heartbeat: skip this
 			// heartbeat.
 			p.nextBeat(now)
-			p.config.Log.Warn("heartbeat is refused by the API", "node", p.config.Node, "error", err)
+			p.config.Log.Warn("the API server refuses the heartbeat", "node", p.config.Node, "error", err)
 		}
 		p.single = true
 		return
 	}
 	e := p.ledger.entries[names[0]]
 	e.blocked = now.Add(BlockFor)
-	p.config.Log.Warn("condition is refused by the API", "condition", names[0], "node", p.config.Node, "error", err)
+	p.config.Log.Warn("the API server refuses the condition", "condition", names[0], "node", p.config.Node, "error", err)
 }
 
 // fail schedules the next try.
@@ -110,7 +113,7 @@ func (p *Patcher) fail(err error, outcome Outcome, now time.Time) {
 	if !p.failing {
 		p.failing = true
 		p.backoff = patience(p.ledger.start, now, p.everWritten())
-		p.config.Log.Warn("conditions are not written", "node", p.config.Node, "outcome", string(outcome), "error", err)
+		p.config.Log.Warn("can't write the conditions", "node", p.config.Node, "outcome", string(outcome), "error", err)
 	}
 	delay := p.backoff.Step()
 	if asked := askedDelay(err); asked > 0 {
@@ -175,7 +178,7 @@ func (p *Patcher) flipped(names []string, now time.Time) {
 	p.count(func(s *Stats) { s.Flips += uint64(len(names)) })
 	for _, name := range names {
 		e := p.ledger.entries[name]
-		p.config.Log.Info("condition was written over", "condition", name, "manager", e.manager)
+		p.config.Log.Info("condition was overwritten", "condition", name, "manager", e.manager)
 		if !e.yield(now, p.yieldFor) {
 			continue
 		}
@@ -198,14 +201,14 @@ func (p *Patcher) store() {
 	err := bounded.Err(&p.storing, storeWithin, func() error { return writeState(p.config.StateFile, p.config.Node, types) })
 	if errors.Is(err, bounded.ErrLate) {
 		if !p.storeLate {
-			p.config.Log.Warn("types of conditions are not stored yet: the disk does not answer")
+			p.config.Log.Warn("condition types are not saved yet: the disk does not respond")
 		}
 		p.storeLate = true
 		return // retried at the next turn
 	}
 	p.storeLate = false
 	if err != nil {
-		p.config.Log.Warn("types of conditions are not stored", "error", err)
+		p.config.Log.Warn("can't save the condition types", "error", err)
 	}
 	// Logged once: it is retried at the next change.
 	p.stored = types
