@@ -114,10 +114,10 @@ func (s *Symbols) drop() {
 func (s *Symbols) load() {
 	s.loadedAt = time.Now()
 	s.lookedAt = s.loadedAt
-	s.modules, _ = s.fs.Modules() // if they can't be read, no symbol is omitted
-	table, err := s.fs.readKallsyms(s.modules)
+	modules, _ := s.fs.Modules() // if they can't be read, no symbol is omitted
+	table, err := s.fs.readKallsyms(modules)
 	if s.err = err; err == nil {
-		s.table = table
+		s.table, s.modules = table, modules
 	}
 }
 

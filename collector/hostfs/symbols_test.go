@@ -3,6 +3,7 @@ package hostfs
 import (
 	"errors"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -109,6 +110,29 @@ func TestSymbolsOfReusedMemory(t *testing.T) {
 		write(t, f, "/proc/kallsyms", "ffffffffc0c00000 t not_read\t[nf_tables]\n")
 		time.Sleep(modulesEvery)
 		if name := lookup(s); name != "nft_do_chain [nf_tables]" {
+			t.Errorf("name = %q", name)
+		}
+	})
+}
+
+// A read of the table that fails is repeated: until then the old names of a module's memory stay.
+func TestSymbolsAfterAFailedReload(t *testing.T) {
+	f := fixture(t, "6.12-systemd-v2")
+	const addr = 0xffffffffc0c00010
+	synctest.Test(t, func(t *testing.T) {
+		s := NewSymbols(f)
+		write(t, f, "/proc/modules", "old 4096 0 - Live 0xffffffffc0c00000\n")
+		write(t, f, "/proc/kallsyms", "ffffffffc0c00000 t of_old\t[old]\n")
+		s.Lookup(addr)
+		write(t, f, "/proc/modules", "new 4096 0 - Live 0xffffffffc0c00000\n")
+		if err := os.Remove(f.Path("/proc/kallsyms")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(modulesEvery)
+		s.Lookup(addr)
+		write(t, f, "/proc/kallsyms", "ffffffffc0c00000 t of_new\t[new]\n")
+		time.Sleep(modulesEvery)
+		if name, _, _ := s.Lookup(addr); name != "of_new [new]" {
 			t.Errorf("name = %q", name)
 		}
 	})
