@@ -218,7 +218,11 @@ func TestResetAndEnd(t *testing.T) {
 		_, _ = c.Read(make([]byte, 1))
 		_ = c.(*net.TCPConn).SetLinger(0)
 	})
-	end := serve(t, func(c net.Conn) { _, _ = c.Read(make([]byte, 64<<10)) })
+	end := serve(t, func(c net.Conn) {
+		_, _ = c.Read(make([]byte, 1))
+		_ = c.(*net.TCPConn).CloseWrite()
+		_, _ = io.Copy(io.Discard, c) // a close with unread data would reset the connection
+	})
 	for _, protocol := range []string{HTTP, HTTPS, GRPC} {
 		p := Probe{Protocol: protocol, To: reset, Path: "/"}
 		if r := p.RunWithin(t.Context(), plenty); !errors.Is(r.Conn.Err, unix.ECONNRESET) || r.Err == nil {
