@@ -110,7 +110,7 @@ func (e *Engine) Resume(data []byte, now event.Moment) error {
 		return err
 	}
 	if s.Now.Boot > now.Boot {
-		return fmt.Errorf("restore: saved %s after boot, which is not yet over: it is another boot's", s.Now.Boot)
+		return fmt.Errorf("restore: saved %s after boot, which is in the future: it is from another boot", s.Now.Boot)
 	}
 	e.now = event.Moment{Wall: s.Now.Wall.Round(0), Boot: s.Now.Boot}
 	e.recent.load(s.Seen)
@@ -172,7 +172,7 @@ func readSnapshot(data []byte) (*snapshot, error) {
 		return nil, fmt.Errorf("restore: %w", err)
 	}
 	if of.Version != snapshotVersion {
-		return nil, fmt.Errorf("restore: it is of another version of Kernosis: its form is %d, known is %d", of.Version, snapshotVersion)
+		return nil, fmt.Errorf("restore: saved by another version of Kernosis: format %d, want %d", of.Version, snapshotVersion)
 	}
 	var s snapshot
 	if err := json.Unmarshal(data, &s); err != nil {
@@ -189,6 +189,7 @@ func readSnapshot(data []byte) (*snapshot, error) {
 func (e *Engine) Restarted(now event.Moment) {
 	e.now = event.Moment{Wall: now.Wall.Round(0), Boot: max(now.Boot, e.now.Boot)}
 	clear(e.stems)
+	clear(e.crowded)
 	e.lossyEnd, e.absentDue = 0, 0
 	for _, r := range e.rules {
 		r.absence.Resumed = 0

@@ -30,4 +30,11 @@ func TestSourcesWithoutRoom(t *testing.T) {
 	if have := conditionOf(e); have != "Unknown SourceUnavailable: log: more than 256 sources" {
 		t.Error(have)
 	}
+	// What a replay of the journal reports counts no more once sources report themselves.
+	e.Restarted(at(4 * time.Second))
+	e.Observe(source("log/l1", true), at(5*time.Second))
+	e.Tick(at(10 * time.Minute))
+	if have := conditionOf(e); have != "False Well: all is well" {
+		t.Error(have)
+	}
 }
