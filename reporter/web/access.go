@@ -52,10 +52,10 @@ type AccessConfig struct {
 func (c *AccessConfig) Check() error {
 	var errs []error
 	if (c.CertFile == "") != (c.KeyFile == "") {
-		errs = append(errs, errors.New("metrics-cert-file and metrics-key-file go together"))
+		errs = append(errs, errors.New("metrics-cert-file and metrics-key-file: set both or neither"))
 	}
 	if c.Plain && c.CertFile != "" {
-		errs = append(errs, errors.New("metrics-plain-http: excludes metrics-cert-file"))
+		errs = append(errs, errors.New("metrics-plain-http: can't be combined with metrics-cert-file"))
 	}
 	return errors.Join(errs...)
 }
@@ -80,14 +80,14 @@ func (c *AccessConfig) For(address string) (*Access, error) {
 	if Loopback(host) {
 		return nil, nil
 	}
+	a := &Access{counts: c.Counts, log: c.Log, report: rate.Sometimes{First: 1, Interval: time.Minute}, unhealthy: rate.Sometimes{First: 1, Interval: time.Minute}}
 	if c.Plain {
-		c.Log.Warn("everybody who reaches the address may read: metrics-plain-http", "address", address)
-		return &Access{log: c.Log}, nil
+		c.Log.Warn("metrics-plain-http is set: all clients that can reach the address may read", "address", address)
+		return a, nil
 	}
 	if c.API == nil {
-		return nil, fmt.Errorf("listen: %s is reached by other machines, and no API server says whose tokens may read there: listen on a loopback address as 127.0.0.1, or set metrics-plain-http to let everybody read", address)
+		return nil, fmt.Errorf("listen: other machines can reach %s, but tokens can't be checked without an API server: use a loopback address such as 127.0.0.1, or set metrics-plain-http to allow all clients to read", address)
 	}
-	a := &Access{counts: c.Counts, log: c.Log, report: rate.Sometimes{First: 1, Interval: time.Minute}, unhealthy: rate.Sometimes{First: 1, Interval: time.Minute}}
 	if a.tokens, err = NewTokens(TokensConfig{API: c.API, Verb: "get", Allowed: tokenAllowed, Kept: tokenKept, Rate: tokenRate, Log: c.Log}); err != nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func (a *Access) guardBy(h http.Handler, challenges []string, of func(*http.Requ
 		}
 		a.counts.refused(code)
 		a.report.Do(func() {
-			a.log.Warn("a reader is turned away", "address", Address(r), "path", display.Safe(r.URL.Path, 128), "code", code, "reason", why)
+			a.log.Warn("request rejected", "address", Address(r), "path", display.Safe(r.URL.Path, 128), "code", code, "reason", why)
 		})
 		switch code {
 		case http.StatusUnauthorized:
@@ -233,9 +233,9 @@ func (a *Access) check(r *http.Request, by shown) (code int, why string) {
 	case OutcomeForbidden:
 		return http.StatusForbidden, v.Why
 	case OutcomeLimited:
-		return http.StatusTooManyRequests, "too many tokens that are not known"
+		return http.StatusTooManyRequests, "too many unknown tokens"
 	case OutcomeUnavailable:
-		return http.StatusServiceUnavailable, "the API server can't be asked whose token it is"
+		return http.StatusServiceUnavailable, "can't check the token with the API server"
 	}
 	return http.StatusUnauthorized, v.Why
 }

@@ -187,11 +187,11 @@ func TestWhoMayRead(t *testing.T) {
 	}{
 		{"no token", pod, s.metrics + "/metrics", "", 401, "no bearer token"},
 		{"garbage", pod, s.metrics + "/metrics", "garbage", 401, "not valid"},
-		{"no right", pod, s.metrics + "/metrics", mayNot, 403, "may not get to /metrics"},
+		{"no right", pod, s.metrics + "/metrics", mayNot, 403, "may not get /metrics"},
 		{"the right", pod, s.metrics + "/metrics", may, 200, "kernosis_http_requests_refused_total"},
 		{"another path", pod, s.metrics + "/debug/pprof/", may, 404, ""},
 		{"the page without a token", pod, s.metrics + "/", "", 401, "no bearer token"},
-		{"the page without the right to /metrics", pod, s.metrics + "/", mayNot, 403, "may not get to /metrics"},
+		{"the page without the right to /metrics", pod, s.metrics + "/", mayNot, 403, "may not get /metrics"},
 		{"the page", pod, s.metrics + "/", may, 200, "the page"},
 		{"the page from a browser", pod, strings.Replace(s.metrics, "://", "://anybody:"+may+"@", 1) + "/", "", 200, "the page"},
 		{"the page from a browser without the right", pod, strings.Replace(s.metrics, "://", "://anybody:"+mayNot+"@", 1) + "/", "", 403, ""},
@@ -210,7 +210,7 @@ func TestWhoMayRead(t *testing.T) {
 			t.Errorf("%s %s: %d %q, want %d %q", c.what, c.url, code, text, c.code, c.says)
 		}
 		if strings.HasSuffix(c.url, "z") && strings.Contains(text, "degraded") {
-			t.Errorf("%s tells everybody %q", c.url, text)
+			t.Errorf("%s reveals %q without a token", c.url, text)
 		}
 	}
 	if code, _ := s.get(pod, s.own+"/debug/pprof/", ""); code != 0 {
@@ -386,10 +386,10 @@ func TestIdleConnections(t *testing.T) {
 	}
 	start := time.Now()
 	if code, text := s.get(beside, s.metrics+"/metrics", token); code != 200 {
-		t.Errorf("a reader at the address that attacks, known before: %d %s", code, text)
+		t.Errorf("a known client at the attacking address: %d %s", code, text)
 	}
 	if code, text := s.get(s.client(s.pods, "10.97.63.7"), s.metrics+"/metrics", token); code != 200 {
-		t.Errorf("a reader that comes new: %d %s", code, text)
+		t.Errorf("a new client: %d %s", code, text)
 	}
 	if code, text := s.get(s.client(s.node, ""), s.metrics+"/healthz", ""); code != 200 {
 		t.Errorf("kubelet: %d %s", code, text)

@@ -31,10 +31,10 @@ func NewControllerCounts() *Counts {
 func newCounts(connections, requests string) *Counts {
 	c := &Counts{
 		connections: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: connections, Help: "Connections to /metrics, /healthz and the like that were closed. rate: their address connects too often, full: there were too many, and theirs has most.",
+			Name: connections, Help: "Connections to /metrics, /healthz and the like that were closed. rate: the client's address connects too often; full: too many connections, and the client's address has the most.",
 		}, []string{"reason"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: requests, Help: "Requests for metrics and conditions that were refused, by the code of the answer.",
+			Name: requests, Help: "Requests for metrics and conditions that were refused, by response code.",
 		}, []string{"code"}),
 	}
 	c.connections.WithLabelValues(ClosedRate)

@@ -117,7 +117,7 @@ func bodiless(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
 			w.Header().Set("Connection", "close")
-			http.Error(w, "no body is read here", http.StatusRequestEntityTooLarge)
+			http.Error(w, "requests must not have a body", http.StatusRequestEntityTooLarge)
 			return
 		}
 		h.ServeHTTP(w, r)

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -40,6 +43,26 @@ func TestHandler(t *testing.T) {
 	healthy, ready = errors.New("oomkill: the canary of 9s ago did not reach the engine"), nil
 	check("GET", "/healthz", http.StatusServiceUnavailable, "canary")
 	check("GET", "/readyz", http.StatusOK, "ok\ndegraded: log/kmsg\ndegraded: pins")
+}
+
+// An unhealthy agent is logged again each minute, also without TLS.
+func TestUnhealthyIsLoggedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		access, err := (&AccessConfig{Plain: true, Log: slog.New(slog.NewTextHandler(&log, nil))}).For("10.0.0.7:20257")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sick := func() error { return errors.New("sick") }
+		h := Handler(prometheus.NewRegistry(), sick, sick, nil, nil, access)
+		for range 3 {
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/healthz", nil))
+			time.Sleep(time.Minute)
+		}
+		if n := strings.Count(log.String(), "not healthy"); n != 3 {
+			t.Errorf("logged %d times:\n%s", n, &log)
+		}
+	})
 }
 
 // A page on loopback can be opened on this machine only, and not by a site whose name resolves to

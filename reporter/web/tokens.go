@@ -151,7 +151,7 @@ func (t *Tokens) Verdict(ctx context.Context, token, path, address string) (v Ve
 	})
 	v, _ = got.(Verdict)
 	if err != nil {
-		t.report.Do(func() { t.cfg.Log.Error("tokens can't be reviewed", "error", err) })
+		t.report.Do(func() { t.cfg.Log.Error("can't check tokens with the API server", "error", err) })
 		return t.unasked(key)
 	}
 	return v, 0
@@ -203,7 +203,7 @@ func (t *Tokens) review(ctx context.Context, token, path string) (Verdict, error
 	}
 	user := display.Safe(u.Username, 256)
 	if !a.Status.Allowed || a.Status.Denied {
-		return Verdict{Outcome: OutcomeForbidden, User: user, Why: fmt.Sprintf("user %s may not %s to %s", user, t.cfg.Verb, path)}, nil
+		return Verdict{Outcome: OutcomeForbidden, User: user, Why: fmt.Sprintf("user %s may not %s %s", user, t.cfg.Verb, path)}, nil
 	}
 	return Verdict{Outcome: OutcomeAllowed, User: user}, nil
 }
