@@ -130,7 +130,7 @@ func (l *Loaded) checkAdopted(lk link.Link, prog *ebpf.Program, name string) err
 	}
 	used, ok := its.MapIDs()
 	if !ok {
-		return fmt.Errorf("program %s: the kernel does not say which maps it uses", name)
+		return fmt.Errorf("program %s: the kernel does not report which maps it uses", name)
 	}
 	spec := l.spec.Programs[name]
 	for i := range spec.Instructions {
@@ -144,7 +144,7 @@ func (l *Loaded) checkAdopted(lk link.Link, prog *ebpf.Program, name string) err
 			return fmt.Errorf("map %s: %w", ins.Reference(), err)
 		}
 		if id, ok := info.ID(); !ok || !slices.Contains(used, id) {
-			return fmt.Errorf("program %s uses another map %s than this process", name, ins.Reference())
+			return fmt.Errorf("program %s uses a different map %s than this process", name, ins.Reference())
 		}
 	}
 	return nil

@@ -210,7 +210,7 @@ func (l *Loaded) UnrecordedDiskErrors(now time.Duration) ([]DiskErrors, error) {
 		// than never.
 		for _, m := range []string{mapStormsReported, mapStorms} {
 			if err := l.maps[m].Delete(&old[i]); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-				return out, fmt.Errorf("forget a kind of disk errors: %w", err)
+				return out, fmt.Errorf("delete a kind of disk errors: %w", err)
 			}
 		}
 	}
@@ -229,7 +229,7 @@ func reportedStorm(notes *ebpf.Map, kind *DiskErrorKind) (n uint64, err error) {
 // are reported twice rather than never.
 func (l *Loaded) ReportedDiskErrors(e DiskErrors) error {
 	if err := l.maps[mapStormsReported].Put(&e.Kind, e.total); err != nil {
-		return fmt.Errorf("note a storm of disk errors: %w", err)
+		return fmt.Errorf("record a storm of disk errors: %w", err)
 	}
 	return nil
 }

@@ -170,7 +170,7 @@ func (l *Loaded) lostElement(i uint32) (uint64, error) {
 
 func (l *Loaded) noteLost(i uint32, total uint64) error {
 	if err := noteLost(l.maps[mapLost], i, total); err != nil {
-		return fmt.Errorf("note losses of %s: %w", l.Stem, err)
+		return fmt.Errorf("record losses of %s: %w", l.Stem, err)
 	}
 	return nil
 }

@@ -171,7 +171,7 @@ func openCgroupRoot() (*os.File, error) {
 		}
 	}
 	if part {
-		return nil, fmt.Errorf("%w: the root of the cgroup v2 hierarchy can't be opened, and in this process's own control group no other process would be seen (CAP_DAC_READ_SEARCH, or CAP_SYS_PTRACE and the host's PID namespace)", errForbidden)
+		return nil, fmt.Errorf("%w: can't open the root of the cgroup v2 hierarchy, and this process's own control group covers no other process (needs CAP_DAC_READ_SEARCH, or CAP_SYS_PTRACE and the host's PID namespace)", errForbidden)
 	}
 	return nil, fmt.Errorf("%w: a mounted cgroup v2 hierarchy", errAbsent)
 }
@@ -186,7 +186,7 @@ func openRootOf(part *os.File) (*os.File, error) {
 	}
 	root := os.NewFile(uintptr(fd), "/")
 	if !isCgroupRoot(root) {
-		return nil, errors.Join(fmt.Errorf("handle %d is no root", cgroupRootID), root.Close())
+		return nil, errors.Join(fmt.Errorf("handle %d is not a root", cgroupRootID), root.Close())
 	}
 	return root, nil
 }

@@ -112,11 +112,11 @@ func (k SockTargetKey) ID() uint32 {
 func (t *SockTargets) config() (*SockConfig, error) {
 	c := &SockConfig{}
 	if len(t.Openers) > MaxSockOpeners {
-		return nil, fmt.Errorf("%d names of openers are too many: at most %d", len(t.Openers), MaxSockOpeners)
+		return nil, fmt.Errorf("too many names of openers: %d, at most %d", len(t.Openers), MaxSockOpeners)
 	}
 	for i, name := range t.Openers {
 		if name == "" || len(name) > MaxSockOpenerName {
-			return nil, fmt.Errorf("opener %q: a name has 1 to %d bytes", name, MaxSockOpenerName)
+			return nil, fmt.Errorf("opener %q: want a name of 1 to %d bytes", name, MaxSockOpenerName)
 		}
 		copy(c.Openers[i][:], name)
 	}

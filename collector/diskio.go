@@ -299,7 +299,7 @@ func (d *diskIO) lookForBios() error {
 	}
 	if err := d.hooks.Attach(bpf.HookDiskIOBio); err != nil && err.Error() != d.bioErr {
 		d.bioErr = err.Error()
-		return fmt.Errorf("errors of %s can't be seen: %w", strings.Join(devices[:min(len(devices), 4)], ", "), err)
+		return fmt.Errorf("can't detect errors of %s: %w", strings.Join(devices[:min(len(devices), 4)], ", "), err)
 	}
 	return nil
 }

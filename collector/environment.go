@@ -57,7 +57,7 @@ func newEnvironment(cfg Config, log *slog.Logger) *environment {
 	finder, err := env.fs.OpenCgroupFinder()
 	if err != nil {
 		// Chains longer than what a program captures stay truncated.
-		log.Debug("control groups can't be found by id", "error", err)
+		log.Debug("can't find control groups by id", "error", err)
 	} else {
 		env.finder, find = finder, finder.Find
 	}
@@ -70,7 +70,7 @@ func newEnvironment(cfg Config, log *slog.Logger) *environment {
 	env.oomCode = sync.OnceValue(func() oomCode {
 		code, err := findOOMCode(env.fs)
 		if err != nil {
-			log.Warn("code of OOM kills not found: a victim that was dying already may count as killed, and only the limits distinguish memcg from global", "error", err)
+			log.Warn("code of OOM kills not found: a victim that was already dying may count as killed, and only the limits distinguish memcg from global", "error", err)
 		}
 		return code
 	})

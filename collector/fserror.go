@@ -113,7 +113,7 @@ func (f *fsError) attach(loaded []string) error {
 		for _, h := range hooks {
 			// Attach does nothing for attached hooks.
 			if err := f.hooks.Attach(h); err != nil {
-				errs = append(errs, fmt.Errorf("errors of %s can't be seen: %w", fsType, err))
+				errs = append(errs, fmt.Errorf("can't detect errors of %s: %w", fsType, err))
 			}
 		}
 	}

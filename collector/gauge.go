@@ -94,7 +94,7 @@ func (g *gaugeSource) reportSource(name string, err error, emit Emit) {
 	}
 	g.reported[name] = reason
 	if err != nil {
-		g.env.log.Warn("gauge can't be read", "gauge", name, "error", err)
+		g.env.log.Warn("can't read gauge", "gauge", name, "error", err)
 	}
 	emit(sourceEvent(event.NamedStem(event.GaugeStem, name), err))
 }

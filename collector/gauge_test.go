@@ -234,7 +234,7 @@ func TestGaugeUnseen(t *testing.T) {
 		t.Errorf("the other one: %q", reported)
 	}
 	way = func(string, fsKey) error { return unix.ENOENT }
-	if reported := n.look(); !has(reported, "gauge/inodes down: the agent sees none of the node's filesystems") || !has(reported, "inodes gone of 8:2 at /data") {
+	if reported := n.look(); !has(reported, "gauge/inodes down: none of the node's filesystems is visible to the agent") || !has(reported, "inodes gone of 8:2 at /data") {
 		t.Errorf("none: %q", reported)
 	}
 	way = func(_ string, key fsKey) error {

@@ -39,7 +39,7 @@ type gaugedFilesystem struct {
 }
 
 // errUnseen is returned for a filesystem that no path visible to the agent leads to.
-var errUnseen = errors.New("the agent does not see it")
+var errUnseen = errors.New("not visible to the agent")
 
 // lookAtFilesystems reads space and inodes of all writable filesystems on devices that the agent
 // sees. In a container without the right to trace the node's init these are the filesystems from
@@ -67,7 +67,7 @@ func (g *gaugeSource) lookAtFilesystems(emit Emit) {
 		if len(present) == maxGauged {
 			if !g.crowded {
 				g.crowded = true
-				g.env.log.Warn("gauges of some filesystems are not read", "filesystems", len(keys), "limit", maxGauged)
+				g.env.log.Warn("too many filesystems: gauges of some are not read", "filesystems", len(keys), "limit", maxGauged)
 			}
 			break
 		}
@@ -100,7 +100,7 @@ func (g *gaugeSource) lookAtFilesystems(emit Emit) {
 		seen++
 	}
 	if seen == 0 && len(present) > 0 {
-		unread = errors.New("the agent sees none of the node's filesystems")
+		unread = errors.New("none of the node's filesystems is visible to the agent")
 	}
 	for key, known := range g.filesystems {
 		if !present[key] {
@@ -245,7 +245,7 @@ func hiddenIn(mounts []hostfs.Mount) func(*hostfs.Mount) bool {
 }
 
 // errOther is returned if another filesystem is at the path.
-var errOther = errors.New("the agent sees another filesystem there")
+var errOther = errors.New("the agent finds another filesystem there")
 
 // statfsAt calls statfs at path, if the device is mounted there. Files have the device number of
 // the mount, except on btrfs and bcachefs (major 0).

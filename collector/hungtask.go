@@ -65,7 +65,7 @@ func newHungTask(env *environment, l *bpf.Loaded) (*hungtask, error) {
 	case !errors.Is(err, bpf.ErrChildPIDNamespace), !hangAttached(l):
 		return nil, err
 	default:
-		env.log.Warn("hung tasks are reported when khungtaskd finds them; their end is not seen", "error", err)
+		env.log.Warn("hung tasks are reported only when khungtaskd finds them; their end is not detected", "error", err)
 	}
 	return h, nil
 }

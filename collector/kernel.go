@@ -153,7 +153,7 @@ func (s *Sources) runStems(ctx context.Context, emit Emit, settle func()) error 
 	g, ctx := errgroup.WithContext(ctx)
 	for _, st := range s.stems {
 		if st.err != nil && s.kernelErr == nil { // else Open has logged it
-			st.log.Error("stem can't see its faults", "error", st.err)
+			st.log.Error("stem can't detect its faults", "error", st.err)
 		}
 		st.reportSource(emit)
 		settle()
@@ -229,7 +229,7 @@ type ringReader struct {
 func (r *ringReader) drain(ctx context.Context) time.Time {
 	n, err := r.loaded.Drain(func(raw []byte) { r.handle(raw, r.emit) })
 	if err != nil {
-		r.log.Warn("predecessor's pins stay", "error", err)
+		r.log.Warn("can't remove predecessor's pins", "error", err)
 	}
 	now := time.Now()
 	if n == 0 {
@@ -251,7 +251,7 @@ func (r *ringReader) doDue(ctx context.Context, now time.Time) {
 		every, err := r.looks.poll(ctx, now, r.emit)
 		r.loaded.Settled()
 		if err != nil && ctx.Err() == nil {
-			r.log.Warn("look at the kernel", "error", err)
+			r.log.Warn("can't read the kernel's state", "error", err)
 		}
 		// A check at a particular moment has an interval that is not in whole seconds.
 		if now := time.Now(); every%time.Second == 0 {
@@ -333,14 +333,14 @@ func (s *stem) handle(raw []byte, emit Emit) {
 func (s *stem) reportLosses(emit Emit) {
 	lost, err := s.loaded.Losses()
 	if err != nil {
-		s.log.Warn("read losses", "error", err)
+		s.log.Warn("can't read losses", "error", err)
 		return
 	}
 	if lost.RingFull == 0 && lost.Skipped == 0 && lost.Unread == nil {
 		return
 	}
 	if lost.Unread != nil {
-		s.log.Warn("what another build counted is not known", "error", lost.Unread)
+		s.log.Warn("can't read losses that another build counted", "error", lost.Unread)
 		s.reportLost("foreign-wire", 0, emit) // the number is unknown
 	}
 	if lost.RingFull > 0 {

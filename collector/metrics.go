@@ -4,7 +4,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 func skipsDesc() *prometheus.Desc {
 	return prometheus.NewDesc("kernosis_program_skips_total",
-		"Runs of a BPF program that the kernel skipped because it was running on that CPU already. Those that lose a record count in kernosis_records_lost_total too; of others a failure's detail may be missing.",
+		"Runs of a BPF program that the kernel skipped because it was already running on that CPU. Those that lose a record also count in kernosis_records_lost_total; others may lose details of a failure.",
 		[]string{"stem", "program"}, nil)
 }
 
@@ -20,7 +20,7 @@ func (s *Sources) Collect(ch chan<- prometheus.Metric) {
 		}
 		skips, err := st.loaded.Skips()
 		if err != nil {
-			st.log.Debug("skipped runs of programs can't be read", "error", err)
+			st.log.Debug("can't read skipped runs of programs", "error", err)
 			continue
 		}
 		for _, of := range skips {

@@ -93,7 +93,10 @@ func (m *mountSource) Notify(dev uint32, at time.Time, ends bool) {
 		return // from a mount that is gone
 	}
 	if s, ok := m.suspects[key]; ok {
-		s.ends, s.last = s.ends || ends, at
+		s.ends = s.ends || ends
+		if at.After(s.last) { // records of several CPUs may come in another order
+			s.last = at
+		}
 		m.suspects[key] = s
 		return
 	} else if len(m.suspects) >= maxSuspects {
@@ -180,7 +183,7 @@ func (m *mountSource) watch(ctx context.Context, changed chan<- struct{}) error 
 			}
 		})
 		if err != nil && ctx.Err() == nil {
-			m.env.log.Warn("changes to mounts are noticed late", "error", err, "look_every", mountEvery)
+			m.env.log.Warn("changes to mounts are detected late", "error", err, "look_every", mountEvery)
 		}
 		select {
 		case <-ctx.Done():
@@ -410,7 +413,7 @@ func (m *mountSource) remountsReadOnly(mount *hostfs.Mount) bool {
 	name := m.env.devices.Device(mount.Major, mount.Minor).Name
 	ends, err := m.env.fs.RemountsReadOnly(mount, name)
 	if err != nil {
-		m.env.log.Debug("policy of a filesystem can't be read", "device", name, "error", err)
+		m.env.log.Debug("can't read a filesystem's error policy", "device", name, "error", err)
 	}
 	return ends
 }

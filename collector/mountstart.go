@@ -57,7 +57,7 @@ func (m *mountSource) ask(emit Emit) {
 			return "", nil
 		})
 		if err != nil {
-			m.env.log.Info("whether a filesystem refuses writes is not known", "mount", display.Safe(fs.first().Path, 200), "reason", err)
+			m.env.log.Info("can't determine whether a filesystem refuses writes", "mount", display.Safe(fs.first().Path, 200), "reason", err)
 		}
 		if errors.Is(err, bounded.ErrLate) {
 			hanging++

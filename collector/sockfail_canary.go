@@ -51,7 +51,7 @@ func (c *sockCanary) open(ctx context.Context) error {
 	}
 	bound, ok := name.(*unix.SockaddrInet4)
 	if err != nil || !ok {
-		return errors.Join(fmt.Errorf("canary: port of its own: %w", err), unix.Close(fd))
+		return errors.Join(fmt.Errorf("canary: own port: %w", err), unix.Close(fd))
 	}
 	c.at, c.netns = netip.AddrPortFrom(netip.AddrFrom4(loopback), uint16(bound.Port)), uint32(st.Ino)
 	context.AfterFunc(ctx, func() { _ = unix.Close(fd) })

@@ -86,7 +86,7 @@ func TestSockFailJudge(t *testing.T) {
 		{"no ports, no place", facts{notSent: true, looked: looked{conntrack: netlook.Conntrack{Known: true, Count: 8, Max: 8}}}, event.VerdictPortsExhausted, "tracking is full", ""},
 		{"room to track", facts{looked: looked{conntrack: netlook.Conntrack{Known: true, Count: 200, Max: 262144}}}, event.VerdictTimeout, "no answer", ""},
 
-		{"too many at once", facts{reset: true, looked: looked{skipped: true}}, event.VerdictRefused, "not looked into", ""},
+		{"too many at once", facts{reset: true, looked: looked{skipped: true}}, event.VerdictRefused, "not examined", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var j judgement

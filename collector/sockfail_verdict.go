@@ -82,7 +82,7 @@ func (j *judgement) judge(f *facts) {
 		j.unanswered(f)
 	}
 	if f.skipped {
-		j.evidence.add("not looked into: too many failures at once")
+		j.evidence.add("not examined: too many failures at once")
 	}
 }
 
@@ -136,7 +136,7 @@ func (j *judgement) refused(f *facts) {
 		j.evidence.add(f.dropText())
 		j.exclude(f)
 	case f.listener.Present:
-		j.evidence.addf("yet there is a listener: %s: it began since, or a firewall answered", f.listener.String())
+		j.evidence.addf("yet there is a listener: %s; it started since, or a firewall answered", f.listener.String())
 	case f.listener.Known:
 		j.evidence.addf("no listener on %s", f.dst)
 		j.evidence.add(f.listening)
@@ -163,7 +163,7 @@ func (j *judgement) unanswered(f *facts) {
 		default:
 			// This ICMP error arrived while the socket was busy, as happens when the answer comes
 			// from this node.
-			j.evidence.add("the socket received " + hostfs.ErrnoName(int32(f.errnoSoft)) + ", and went on trying")
+			j.evidence.add("the socket received " + hostfs.ErrnoName(int32(f.errnoSoft)) + ", and kept trying")
 		}
 		j.evidence.add(f.dropText())
 	case f.listener.Full(), f.dropReason == "TCP_LISTEN_OVERFLOW", f.listener.Present && f.overflows > 0:

@@ -290,7 +290,7 @@ func TestSockFailVerdicts(t *testing.T) {
 				target.AddRoute("fd10::/64", netlab.Unreachable)
 				prober.AddRouteVia("fd10::/64", "fd97:31::2")
 			},
-			evidence: "the socket received ENETUNREACH, and went on trying",
+			evidence: "the socket received ENETUNREACH, and kept trying",
 		},
 		{
 			name: "dropped on this node", to: "10.97.31.2:80", verdict: event.VerdictLocalDrop,

@@ -55,7 +55,7 @@ func (t Target) check() (Target, error) {
 	}
 	t.Address = t.Address.Unmap()
 	if t.Address.IsValid() && t.Address.IsUnspecified() {
-		return t, fmt.Errorf("address %s: leave it out to mean any", t.Address)
+		return t, fmt.Errorf("address %s: to match any address, omit it", t.Address)
 	}
 	if !t.Address.IsValid() && t.Port == 0 && t.NetNS == 0 {
 		return t, errNoTarget
@@ -67,11 +67,11 @@ func (t Target) check() (Target, error) {
 		return t, fmt.Errorf("slow after %s: must be 0 to %s", t.SlowAfter, maxSlowAfter)
 	}
 	if t.SlowAfter == 0 && t.SlowOpeners != "" {
-		return t, errors.New("openers whose connections are slow, but not after how long")
+		return t, errors.New("slow openers need a duration (slowAfter)")
 	}
 	for _, name := range t.slowOpeners() {
 		if name == "" || len(name) > bpf.MaxSockOpenerName || strings.ContainsRune(name, 0) {
-			return t, fmt.Errorf("opener %q: the name of a process has 1 to %d bytes", name, bpf.MaxSockOpenerName)
+			return t, fmt.Errorf("opener %q: want a process name of 1 to %d bytes", name, bpf.MaxSockOpenerName)
 		}
 	}
 	t.Name = display.Safe(t.Name, maxTargetName)
@@ -132,7 +132,7 @@ func (t *Targets) Set(source string, targets []Target) error {
 	defer t.mu.Unlock()
 	total := t.total - len(t.sources[source]) + len(checked)
 	if total > maxTargets {
-		return fmt.Errorf("%d targets in all are too many: at most %d", total, maxTargets)
+		return fmt.Errorf("too many targets in all: %d, at most %d", total, maxTargets)
 	}
 	if slices.Equal(t.sources[source], checked) {
 		t.heard(source)
@@ -229,7 +229,7 @@ func (t *Targets) checkOpeners(source string, targets []Target) error {
 		}
 	}
 	if len(names) > bpf.MaxSockOpeners {
-		return fmt.Errorf("%d names of openers in all are too many: at most %d", len(names), bpf.MaxSockOpeners)
+		return fmt.Errorf("too many names of openers in all: %d, at most %d", len(names), bpf.MaxSockOpeners)
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func parseTargets(name string, data []byte) ([]Target, error) {
 		return nil, fmt.Errorf("%s: more than one document", name)
 	}
 	if len(file.Targets) > maxTargets {
-		return nil, fmt.Errorf("%s: %d targets are too many: at most %d", name, len(file.Targets), maxTargets)
+		return nil, fmt.Errorf("%s: too many targets: %d, at most %d", name, len(file.Targets), maxTargets)
 	}
 	var errs []error
 	targets := make([]Target, 0, len(file.Targets))
@@ -149,7 +149,7 @@ func (d *targetDir) look(ctx context.Context) error {
 				return nil
 			}
 			// The queue has overflowed: some change was not reported.
-			d.log.Warn("watch targets", "dir", d.path, "error", err)
+			d.log.Warn("can't watch targets", "dir", d.path, "error", err)
 			changed = true
 			continue
 		default:
@@ -184,7 +184,7 @@ func (d *targetDir) read() {
 	present := map[string]bool{}
 	entries, err := os.ReadDir(d.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		d.log.Error("can't read targets; the last known ones stay in force", "dir", d.path, "error", err)
+		d.log.Error("can't read targets; keeping the last known ones", "dir", d.path, "error", err)
 		return
 	}
 	var paths []string
@@ -204,7 +204,7 @@ func (d *targetDir) read() {
 	d.files = present
 	for _, path := range paths {
 		if err := d.readFile(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			d.log.Error("targets refused; the file's previous targets stay in force", "file", path, "error", err)
+			d.log.Error("targets refused; keeping the file's previous targets", "file", path, "error", err)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func (t *Targets) count(read func(id uint32) (bpf.SockOutcome, bool, error)) {
 }
 
 // errNotCounted: no program counts connections.
-var errNotCounted = errors.New("connections to targets can't be seen")
+var errNotCounted = errors.New("can't detect connections to targets")
 
 // outcomesOf returns the outcomes of one source's targets, in its order. Targets that are not in
 // force yet have none. wall converts a time since boot into wall clock time.

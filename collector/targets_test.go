@@ -56,7 +56,7 @@ func TestParseTargetsErrors(t *testing.T) {
 		"targets:\n- port: 80\n- address: 10.0.0.300\n":   "t.yaml:3: address",
 		"targets:\n- port: 80\n\n- port: 70000\n":         "t.yaml:4:",
 		"targets:\n- name: nothing\n":                     "t.yaml:2: a target needs",
-		"targets:\n- address: 0.0.0.0\n":                  "t.yaml:2: address 0.0.0.0: leave it out",
+		"targets:\n- address: 0.0.0.0\n":                  "t.yaml:2: address 0.0.0.0: to match any",
 		"targets:\n- address: fe80::1%eth0\n":             "zones",
 		"targets:\n- port: 1\n  netns: 4294967295\n":      "no such inode",
 		"targets:\n- port: 1\n---\ntargets:\n- port: 2\n": "more than one document",
@@ -218,7 +218,7 @@ func TestTargetDir(t *testing.T) {
 
 	write("a.yaml", "targets:\n- prot: 80\n")
 	wait("bad file reported", func() bool { return strings.Contains(log.String(), "prot") })
-	if targets.len() != 3 || !strings.Contains(log.String(), "stay in force") {
+	if targets.len() != 3 || !strings.Contains(log.String(), "previous targets") {
 		t.Errorf("%d targets after a bad file, log %s", targets.len(), &log)
 	}
 	write("a.yaml", "targets:\n- port: 80\n")

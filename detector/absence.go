@@ -122,10 +122,10 @@ func (r *loadedRule) checkAbsence() {
 	}
 	for _, key := range []string{"groupBy", "threshold", "for", "clearAfter", "clearWhen", "clearPattern", "latched", "severityWhen", "fault", "fallbackFor", "maxGroups"} {
 		if r.Keys[key] != nil {
-			r.Errorf(key, "can't be combined with absentFor: its problem belongs to the node, begins when no event has come for that long, and ends with the next event")
+			r.Errorf(key, "can't be combined with absentFor: its problem belongs to the node, begins when no event arrives for that long, and ends with the next event")
 		}
 	}
 	if r.message != nil && slices.ContainsFunc(r.message.parts, func(p piece) bool { return p.x != nil }) {
-		r.Errorf("message", "has ${…}, but with absentFor there is no event that it could be about")
+		r.Errorf("message", "has ${…}, but a problem with absentFor has no event to take values from")
 	}
 }

@@ -43,8 +43,8 @@ rules:
 - {name: effect, events: [diskio], groupBy: [device.name, event.lower], reason: R, message: m, `
 	const other = "- {name: other, events: [diskio], groupBy: [event.op], reason: R, message: m}\n"
 	for text, want := range map[string]string{
-		"equal: {event.lower: device.name}":                            "rules[1].equal: wants rules in dependsOn and at least one field",
-		"dependsOn: [cause], equal: {}":                                "rules[1].equal: wants rules in dependsOn and at least one field",
+		"equal: {event.lower: device.name}":                            "rules[1].equal: requires dependsOn and at least one field",
+		"dependsOn: [cause], equal: {}":                                "rules[1].equal: requires dependsOn and at least one field",
 		"dependsOn: [cause], equal: {event.lowr: device.name}":         "rules[1].equal: event.lowr is not in this rule's groupBy, did you mean \"event.lower\"?",
 		"dependsOn: [cause], equal: {event.lower: event.lower}":        "rules[1].equal: event.lower is not in groupBy of rule cause",
 		"dependsOn: [cause, other], equal: {event.lower: device.name}": "rules[1].dependsOn[1]: equal names no field of other's groupBy (event.op)",

@@ -20,16 +20,16 @@ var (
 
 func checkReason(m *document.Mapping, key, reason string) {
 	if reason != "" && !pascalCase.MatchString(reason) {
-		m.Errorf(key, "reason %q is not PascalCase: people write switch statements on it", reason)
+		m.Errorf(key, "reason %q is not PascalCase: want a form such as OOMKilling", reason)
 	}
 }
 
 func checkConditionType(f *document.Reader, n *yaml.Node, name string) {
 	switch {
 	case event.KubernetesCondition(name):
-		f.Errorf(n, "conditions."+name, "condition %s belongs to Kubernetes itself, as all that end in Pressure", name)
+		f.Errorf(n, "conditions."+name, "condition %s is reserved for Kubernetes, like all that end in Pressure", name)
 	case !pascalCase.MatchString(name):
-		f.Errorf(n, "conditions."+name, "condition %q is not PascalCase", name)
+		f.Errorf(n, "conditions."+name, "condition %q is not PascalCase: want a form such as KernelDeadlock", name)
 	}
 }
 
@@ -37,14 +37,14 @@ func checkConditionType(f *document.Reader, n *yaml.Node, name string) {
 func (r *loadedRule) check(c *compiler) {
 	r.Need("name", "events", "reason", "message")
 	if r.Name != "" && !ruleName.MatchString(r.Name) {
-		r.Errorf("name", "%q is not lower case with dashes (at most 63 characters)", r.Name)
+		r.Errorf("name", "%q: want lower-case letters, digits and dashes (at most 63 characters)", r.Name)
 	}
 	if r.Keys["fault"] != nil && !ruleName.MatchString(r.Fault) {
-		r.Errorf("fault", "%q is not lower case with dashes (at most 63 characters)", r.Fault)
+		r.Errorf("fault", "%q: want lower-case letters, digits and dashes (at most 63 characters)", r.Fault)
 	}
 	checkReason(r.Mapping, "reason", r.Reason)
 	if r.Severity != "" && r.Severity.Rank() == 0 {
-		r.Errorf("severity", "%q is not info, warning or critical", r.Severity)
+		r.Errorf("severity", "%q: want one of info, warning, critical", r.Severity)
 	}
 	if len(r.Doc) > 256 {
 		r.Errorf("doc", "has %d bytes, at most 256 are allowed", len(r.Doc))
@@ -70,7 +70,7 @@ func (r *loadedRule) checkEvents() {
 		case !slices.Contains(known, k):
 			r.item("events", i, "unknown event kind %q%s", k, document.Suggest(k, known))
 		case seen[k]:
-			r.item("events", i, "event kind %q stands twice", k)
+			r.item("events", i, "event kind %q is listed twice", k)
 		}
 		seen[k] = true
 		switch {
@@ -130,9 +130,9 @@ func (r *loadedRule) groupField(c *compiler, name string, errorf func(string, ..
 		errorf("%s", c.unknownField(name))
 		return nil
 	case !f.Groupable():
-		errorf("field %s (%s) can't name a group", name, f.Type)
+		errorf("field %s (%s) can't be used for grouping", name, f.Type)
 	case r.kindsKnown() && !carried(f, r.Events):
-		errorf("no event of this rule carries %s (%s do)", name, joined(f.Kinds))
+		errorf("no event of this rule has field %s (events that have it: %s)", name, joined(f.Kinds))
 	}
 	return f
 }
@@ -152,9 +152,9 @@ func (r *loadedRule) checkClearing() {
 	}
 	switch {
 	case r.Condition != "" && r.Latched && cleared:
-		r.Errorf("latched", "a latched problem never clears: drop %s", ways[1])
+		r.Errorf("latched", "a latched problem never clears: remove %s", ways[1])
 	case r.Condition != "" && !r.Latched && !cleared && !r.awaits() && !r.isGauge():
-		r.Errorf("condition", "one of %s or latched: true is mandatory with a condition", ways[0])
+		r.Errorf("condition", "a rule with a condition needs %s or latched: true", ways[0])
 	case r.Condition == "" && r.Latched:
 		r.Errorf("latched", "only a rule with a condition can be latched")
 	}
@@ -164,14 +164,14 @@ func (r *loadedRule) checkClearing() {
 	for i, k := range r.Events {
 		if k.EndedBy() == "" && slices.Contains(event.Kinds(), k) {
 			signals := slices.DeleteFunc(event.Kinds(), func(k event.Kind) bool { return k.EndedBy() == "" })
-			r.item("events", i, "for needs level signals (%s), %s has no end", joined(signals), k)
+			r.item("events", i, "for works only with level signals (%s): %s has no end", joined(signals), k)
 		}
 	}
 	if r.Keys["clearWhen"] == nil {
-		r.Errorf("for", "needs clearWhen: what ends the signal")
+		r.Errorf("for", "requires clearWhen, which ends the signal")
 	}
 	if r.Threshold.Count > 0 {
-		r.Errorf("for", "for and threshold exclude each other")
+		r.Errorf("for", "for and threshold can't be combined")
 	}
 }
 
@@ -231,7 +231,7 @@ func (r *loadedRule) checkCarried(key string, used []*event.Field, by []event.Ki
 	}
 	for _, f := range used {
 		if !carried(f, by) {
-			r.Errorf(key, "no event of this rule carries %s (%s do)", f.Name, joined(f.Kinds))
+			r.Errorf(key, "no event of this rule has field %s (events that have it: %s)", f.Name, joined(f.Kinds))
 		}
 	}
 }
@@ -255,7 +255,7 @@ func (r *loadedRule) compileClearWhen(c *compiler) {
 	if !r.isLog() && !slices.Contains(r.Events, event.Log) {
 		// Only rules with a pattern get log lines.
 		if r.clearKinds = slices.DeleteFunc(slices.Clone(r.clearKinds), isLogKind); len(r.clearKinds) == 0 {
-			r.Errorf("clearWhen", "lines of logs end only problems of log rules (clearPattern)")
+			r.Errorf("clearWhen", "log lines can end only problems of log rules (use clearPattern)")
 			return
 		}
 	}
@@ -263,7 +263,7 @@ func (r *loadedRule) compileClearWhen(c *compiler) {
 	for _, f := range r.groupBy {
 		for _, k := range r.clearKinds {
 			if r.kindsKnown() && !f.CarriedBy(k) {
-				r.Errorf("clearWhen", "an event of kind %s carries no %s, so its group is never the problem's (restrict event.kind)", k, f.Name)
+				r.Errorf("clearWhen", "events of kind %s have no field %s, so they match no problem's group: restrict event.kind", k, f.Name)
 			}
 		}
 	}

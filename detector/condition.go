@@ -103,7 +103,7 @@ func (e *Engine) judge(c *conditionState) problem.Condition {
 	}
 	if hidden != "" {
 		out.Status, out.Reason = problem.False, ReasonSuppressed
-		out.Message = "only consequences of rule " + hidden + " are seen"
+		out.Message = "only consequences of rule " + hidden + " were detected"
 		return out
 	}
 	out.Status, out.Reason, out.Message = problem.False, c.spec.HealthyReason, c.spec.HealthyMessage

@@ -66,7 +66,7 @@ func (l *loader) condition(layer int, f *document.Reader, p document.Pair) {
 		m.Errorf("healthyMessage", "has %d bytes, at most %d are allowed", len(c.HealthyMessage), MaxMessage)
 	}
 	if old := l.conditions[name]; old != nil && old.layer == layer {
-		f.Errorf(p.Key, m.Path, "condition is registered already at %s:%d", old.file, old.line)
+		f.Errorf(p.Key, m.Path, "condition is already registered at %s:%d", old.file, old.line)
 		return
 	}
 	l.conditions[name] = c
@@ -99,7 +99,7 @@ func (l *loader) add(r *loadedRule) {
 	case old == nil:
 		l.order = append(l.order, r.Name)
 	case old.Layer == r.Layer:
-		r.Errorf("name", "rule %q stands already at %s:%d", r.Name, old.File, old.Line)
+		r.Errorf("name", "rule %q is already defined at %s:%d", r.Name, old.File, old.Line)
 		return
 	}
 	l.rules[r.Name] = r
@@ -177,6 +177,6 @@ func (r *loadedRule) readRateLimit() {
 	m.Need("count", "within")
 	r.RateLimit = RateLimit{m.Int("count", 1, maxLimitCount), m.Duration("within", time.Second, maxPeriod)}
 	if r.RateLimit.Count > 0 && r.RateLimit.Count < r.Threshold.Count {
-		m.Errorf("count", "%d is less than threshold.count, %d: so many events have to be recorded before the problem fires", r.RateLimit.Count, r.Threshold.Count)
+		m.Errorf("count", "%d is less than threshold.count (%d): that many events must be recorded before the problem fires", r.RateLimit.Count, r.Threshold.Count)
 	}
 }

@@ -87,7 +87,7 @@ func (c *compiler) compile(source string) (*expr, []exprError) {
 	}
 	switch {
 	case cost.Max == math.MaxUint64:
-		return nil, []exprError{{0, "too expensive: how long its texts get has no bound"}}
+		return nil, []exprError{{0, "too expensive: the length of its texts is unbounded"}}
 	case cost.Max > maxCost:
 		return nil, []exprError{{0, fmt.Sprintf("too expensive: worst case %d units, at most %d are allowed", cost.Max, maxCost)}}
 	case cost.Max > freeCost:
@@ -185,7 +185,7 @@ func (c *compiler) fieldOf(e ast.Expr) *event.Field {
 	return nil
 }
 
-var errNotBool = errors.New("expression gave no boolean")
+var errNotBool = errors.New("expression did not return a boolean")
 
 // test evaluates a boolean expression.
 func (x *expr) test(a *activation) (bool, error) {

@@ -18,7 +18,7 @@ func (l *loader) extend(r *loadedRule) bool {
 	}
 	for _, p := range r.Reader.Map(r.Node, r.Path) {
 		if document.IsNull(p.Value) {
-			r.Reader.Errorf(p.Value, r.Field(p.Key.Value), "a key of the extended rule can't be taken away: write the rule out, without extends")
+			r.Reader.Errorf(p.Value, r.Field(p.Key.Value), "a key of the extended rule can't be removed: write the whole rule, without extends")
 		}
 	}
 	name := r.Text("extends")

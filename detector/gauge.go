@@ -19,20 +19,20 @@ func (r *loadedRule) checkGauge() {
 		return
 	}
 	if len(r.Events) > 1 {
-		r.Errorf("events", "gauge stands alone: write a rule of its own for it, with the same fault where it is the same problem")
+		r.Errorf("events", "gauge can't be combined with other kinds: write a separate rule for it, with the same fault if it is the same problem")
 	}
 	if r.awaits() {
-		r.Errorf("absentFor", "does not go with gauges, which are read at a beat: where one can't be read the condition is Unknown")
+		r.Errorf("absentFor", "can't be combined with gauges, which are read periodically: if one can't be read, the condition is Unknown")
 		return
 	}
 	if r.Condition == "" {
-		r.Errorf("condition", "a rule on gauges needs one: a gauge is a state that lasts")
+		r.Errorf("condition", "is required with gauges: a gauge is a lasting state")
 	}
 	if r.Keys["clearAfter"] != nil {
-		r.Errorf("clearAfter", "a gauge is never quiet: use clearWhen, such as gauge.percent < 80")
+		r.Errorf("clearAfter", "can't be used with gauges, which repeat periodically: use clearWhen, such as gauge.percent < 80")
 	}
 	if r.Keys["clearWhen"] == nil && !r.Latched && r.Keys["clearAfter"] == nil {
-		r.Errorf("clearWhen", "is mandatory with gauges, such as gauge.percent < 80")
+		r.Errorf("clearWhen", "is required with gauges, such as gauge.percent < 80")
 	}
 }
 
@@ -68,11 +68,11 @@ func (r *loadedRule) lookAtGauges(names []string) {
 	r.gauges = names
 	r.lookAt(event.GaugeStem, names)
 	if len(names) > 1 && !slices.Contains(r.GroupBy, gaugeField) {
-		r.Errorf("groupBy", "needs %s: the rule is about several (%s)", gaugeField, strings.Join(names, ", "))
+		r.Errorf("groupBy", "requires %s: the rule matches several gauges (%s)", gaugeField, strings.Join(names, ", "))
 	}
 	ofFilesystem := slices.Contains(names, event.GaugeSpace) || slices.Contains(names, event.GaugeInodes)
 	if ofFilesystem && !slices.Contains(r.GroupBy, "device.name") && !slices.Contains(r.GroupBy, "device.mount") {
-		r.Errorf("groupBy", "needs device.name or device.mount: each filesystem has gauges %s and %s of its own", event.GaugeSpace, event.GaugeInodes)
+		r.Errorf("groupBy", "requires device.name or device.mount: each filesystem has its own gauges %s and %s", event.GaugeSpace, event.GaugeInodes)
 	}
 }
 

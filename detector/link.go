@@ -16,7 +16,7 @@ func (l *loader) link() (*RuleSet, error) {
 		r := l.rules[name]
 		if r.Condition != "" && l.conditions[r.Condition] == nil {
 			if event.KubernetesCondition(r.Condition) {
-				r.Errorf("condition", "condition %s belongs to Kubernetes itself, as all that end in Pressure", r.Condition)
+				r.Errorf("condition", "condition %s is reserved for Kubernetes, like all that end in Pressure", r.Condition)
 			} else {
 				r.Errorf("condition", "condition %q is not registered under conditions%s", r.Condition, document.Suggest(r.Condition, types))
 			}
@@ -59,7 +59,7 @@ func (l *loader) equals() {
 			continue
 		}
 		if len(r.DependsOn) == 0 || len(r.Equal) == 0 {
-			r.Errorf("equal", "wants rules in dependsOn and at least one field, such as {device.name: device.name}")
+			r.Errorf("equal", "requires dependsOn and at least one field, such as {device.name: device.name}")
 		}
 		for _, own := range slices.Sorted(maps.Keys(r.Equal)) {
 			if !slices.Contains(r.GroupBy, own) {
@@ -98,9 +98,9 @@ func (l *loader) faults() {
 		if f := first[key]; f == nil {
 			first[key] = r
 		} else if r.awaits() || f.awaits() {
-			r.Errorf("fault", "rule %q has this fault too, which a rule with absentFor does not share", f.Name)
+			r.Errorf("fault", "rule %q has the same fault: a rule with absentFor can't share one", f.Name)
 		} else if len(f.GroupBy) != len(r.GroupBy) {
-			r.Errorf("fault", "shares fault %q with rule %q, so groupBy must have as many fields", r.Fault, f.Name)
+			r.Errorf("fault", "shares fault %q with rule %q, so groupBy must have the same number of fields", r.Fault, f.Name)
 		}
 	}
 }
@@ -126,7 +126,7 @@ func (l *loader) cycles() {
 				visit(d)
 			case state[d] == open:
 				circle := append(slices.Clone(path[slices.Index(path, d):]), d)
-				r.item("dependsOn", i, "circle: %s", strings.Join(circle, " → "))
+				r.item("dependsOn", i, "dependency cycle: %s", strings.Join(circle, " → "))
 			}
 		}
 		path = path[:len(path)-1]

@@ -63,20 +63,20 @@ func (r *loadedRule) checkPatterns(c *compiler) *compiler {
 	if !r.isLog() {
 		for _, key := range []string{"pattern", "clearPattern", "logs", "lines", "anchorEnd", "fallbackFor", "rateLimit"} {
 			if r.Keys[key] != nil && r.kindsKnown() {
-				r.Errorf(key, "is for lines of logs only, events: [log]")
+				r.Errorf(key, "is only for log rules (events: [log])")
 			}
 		}
 		if i := slices.Index(r.Events, event.Log); i >= 0 && len(r.Events) > 1 {
-			r.item("events", i, "log goes with no other kind: a rule for lines of logs has a pattern")
+			r.item("events", i, "log can't be combined with other kinds: write a separate rule with a pattern")
 		}
 		return c
 	}
 	if r.Keys["pattern"] == nil {
-		r.Reader.Errorf(r.Node, r.Path, "pattern is missing: it says which lines")
+		r.Reader.Errorf(r.Node, r.Path, "pattern is missing: log rules need an expression for their lines")
 		return c
 	}
 	if n := r.Keys["logs"]; n != nil && n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
-		r.Errorf("logs", "list is empty: leave it out for all logs")
+		r.Errorf("logs", "list is empty: omit it for all logs")
 	}
 	for i, name := range r.Logs {
 		if name != "" && !logpattern.ValidLog(name) {
@@ -86,7 +86,7 @@ func (r *loadedRule) checkPatterns(c *compiler) *compiler {
 	stems := sourceStems()
 	for i, stem := range r.FallbackFor {
 		if !slices.Contains(stems, stem) {
-			r.item("fallbackFor", i, "no source sees %q%s: want kinds of events such as oomkill", stem, document.Suggest(stem, stems))
+			r.item("fallbackFor", i, "no source reports %q%s: want event kinds such as oomkill", stem, document.Suggest(stem, stems))
 		}
 	}
 	groups, ok := r.checkPattern("pattern", r.pattern())
@@ -147,10 +147,10 @@ func (r *loadedRule) checkPattern(key string, p logpattern.Pattern) (groups []st
 		switch {
 		case g == "":
 		case !groupName.MatchString(g) || slices.Contains([]string{"true", "false", "null", "in"}, g):
-			r.ErrorAt(key, runeIndex(p.Expr, "<"+g+">"), "group %q can't be read as %s: give it another name", g, matchPrefix+g)
+			r.ErrorAt(key, runeIndex(p.Expr, "<"+g+">"), "group %q can't be used as %s: rename it", g, matchPrefix+g)
 			ok = false
 		case slices.Contains(groups, g):
-			r.ErrorAt(key, runeIndex(p.Expr, "<"+g+">"), "group %q stands twice", g)
+			r.ErrorAt(key, runeIndex(p.Expr, "<"+g+">"), "group %q is defined twice", g)
 			ok = false
 		}
 		groups = append(groups, g)
@@ -199,7 +199,7 @@ func runeIndex(s, part string) int {
 func (r *loadedRule) checkClearGroups(groups []string) {
 	for _, name := range r.GroupBy {
 		if g, ok := strings.CutPrefix(name, matchPrefix); ok && !slices.Contains(groups, g) {
-			r.Errorf("clearPattern", "has no group %q, so the problem's %s is never its own (groupBy)", g, name)
+			r.Errorf("clearPattern", "has no group %q, so it ends no problem grouped by %s", g, name)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func (c *compiler) parseMessage(s string) (*message, []exprError) {
 		start := i + 2
 		end := closingBrace(rest[start:])
 		if end < 0 {
-			errs = append(errs, exprError{runes(base + i), "${ without its closing }"})
+			errs = append(errs, exprError{runes(base + i), "${ without closing }"})
 			return m, errs
 		}
 		source := rest[start : start+end]
@@ -63,7 +63,7 @@ func (c *compiler) parseMessage(s string) (*message, []exprError) {
 		}
 		if x != nil {
 			if !printableType(x.out) {
-				errs = append(errs, exprError{runes(base + start), "has type " + cel.FormatCELType(x.out) + ", which has no text form"})
+				errs = append(errs, exprError{runes(base + start), "has type " + cel.FormatCELType(x.out) + ", which can't be converted to text"})
 			}
 			m.parts = append(m.parts, piece{x: x})
 		}

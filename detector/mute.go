@@ -228,5 +228,5 @@ func (e *Engine) mutesEnd(now time.Duration) {
 
 // mutedText returns the message of a condition whose problems are muted.
 func mutedText(en *entry) string {
-	return "rule " + en.p.Rule + " is muted until " + en.p.MutedUntil.UTC().Format(time.RFC3339) + ", its problem goes on: " + en.p.Message
+	return "rule " + en.p.Rule + " is muted until " + en.p.MutedUntil.UTC().Format(time.RFC3339) + ", its problem continues: " + en.p.Message
 }

@@ -41,7 +41,7 @@ func TestMute(t *testing.T) {
 	want(t, e.SetMutes(mutes, at(time.Minute)), "mute of sick", "mute of told", "sick 0, /a firing muted", "Sick=False Muted")
 	want(t, e.SetMutes(mutes, at(time.Minute))) // the same mutes again change nothing
 	c := e.Conditions()[1]
-	if want := "rule sick is muted until 2026-01-01T00:10:00Z, its problem goes on: in /a"; c.Message != want {
+	if want := "rule sick is muted until 2026-01-01T00:10:00Z, its problem continues: in /a"; c.Message != want {
 		t.Errorf("condition says %q, want %q", c.Message, want)
 	}
 	// The problem continues: it is counted, reported as muted, and hides its effects.
@@ -242,7 +242,7 @@ mutes:
 - {rule: sick, until: 9999-12-31T23:59:59-23:59, reason: r}
 `), set)
 	if diff := cmp.Diff(`m.yaml:3:22: mutes[0].until: want a time with its zone such as 2026-03-01T18:00:00Z, have "tomorrow"
-m.yaml:3:40: mutes[0].reason: is empty: want the reason of the mute, which is shown wherever it is
+m.yaml:3:40: mutes[0].reason: is empty: want the reason for the mute, which is shown with it
 m.yaml:4:16: mutes[1]: unknown key "wher", did you mean "where"?
 m.yaml:4:63: mutes[1].where.cgroup.path: want text, a number or a boolean
 m.yaml:4:76: mutes[1].until: want a time with its zone such as 2026-03-01T18:00:00Z, have "2026-01-01"
@@ -252,8 +252,8 @@ m.yaml:5:34: mutes[2].where.task.uid: want a number, have "root"
 m.yaml:6:3: mutes[3]: rule is missing
 m.yaml:6:3: mutes[3]: until is missing
 m.yaml:6:3: mutes[3]: reason is missing
-m.yaml:6:11: mutes[3].where: is empty: leave it out for all problems of the rule
-m.yaml:7:23: mutes[4].until: is beyond the year 9999`, err.Error()); diff != "" {
+m.yaml:6:11: mutes[3].where: is empty: omit it to mute all problems of the rule
+m.yaml:7:23: mutes[4].until: is after the year 9999`, err.Error()); diff != "" {
 		t.Errorf("(-want +have):\n%s", diff)
 	}
 }

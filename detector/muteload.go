@@ -66,11 +66,11 @@ func (l *muteLoader) mute(m *document.Mapping) {
 		if out.Until, err = time.Parse(time.RFC3339, n.Value); n.Kind != yaml.ScalarNode || err != nil {
 			m.Errorf("until", "want a time with its zone such as 2026-03-01T18:00:00Z, have %q", n.Value)
 		} else if out.Until.UTC().Year() > 9999 {
-			m.Errorf("until", "is beyond the year 9999") // JSON can't represent it, so no snapshot could
+			m.Errorf("until", "is after the year 9999") // JSON can't represent it, so no snapshot could
 		}
 	}
 	if n := m.Keys["reason"]; n != nil && out.Reason == "" && n.ShortTag() == "!!str" {
-		m.Errorf("reason", "is empty: want the reason of the mute, which is shown wherever it is")
+		m.Errorf("reason", "is empty: want the reason for the mute, which is shown with it")
 	} else if len(out.Reason) > maxMuteReason {
 		m.Errorf("reason", "has %d bytes, at most %d are allowed", len(out.Reason), maxMuteReason)
 	}
@@ -81,7 +81,7 @@ func (l *muteLoader) mute(m *document.Mapping) {
 			out.Where[p.Key.Value] = l.value(m.Reader, p, m.Field("where."+p.Key.Value), rule)
 		}
 		if len(out.Where) == 0 && n.Kind == yaml.MappingNode {
-			m.Errorf("where", "is empty: leave it out for all problems of the rule")
+			m.Errorf("where", "is empty: omit it to mute all problems of the rule")
 		}
 	}
 	l.mutes = append(l.mutes, out)

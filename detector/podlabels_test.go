@@ -136,8 +136,8 @@ rules:
 - {name: t, events: [oomkill], reason: R, when: 'pod.labels[1] == "b"', message: m}
 `)}})
 	for _, want := range []string{
-		"field pod.labels (map of strings) can't name a group",
-		"no event of this rule carries pod.labels",
+		"field pod.labels (map of strings) can't be used for grouping",
+		"no event of this rule has field pod.labels",
 		"found no matching overload for '_[_]'",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {

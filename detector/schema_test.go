@@ -46,7 +46,7 @@ func ruleConstraints() []*jsonschema.Schema {
 	cleared := &jsonschema.Schema{AnyOf: []*jsonschema.Schema{need("clearAfter"), need("clearWhen"), need("clearPattern")}}
 	both := &jsonschema.Schema{AllOf: []*jsonschema.Schema{latched, cleared}}
 	log := is("events", &jsonschema.Schema{Contains: &jsonschema.Schema{Const: string(event.Log)}})
-	logKeys := &jsonschema.Schema{AnyOf: []*jsonschema.Schema{need("pattern"), need("clearPattern"), need("logs"), need("lines"), need("fallbackFor")}}
+	logKeys := &jsonschema.Schema{AnyOf: []*jsonschema.Schema{need("pattern"), need("clearPattern"), need("logs"), need("lines"), need("anchorEnd"), need("fallbackFor"), need("rateLimit")}}
 	one := uint64(1)
 	own := []*jsonschema.Schema{
 		{If: need("absentFor"), Then: &jsonschema.Schema{Not: &jsonschema.Schema{AnyOf: []*jsonschema.Schema{

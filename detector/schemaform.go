@@ -19,34 +19,34 @@ type conditionForm struct {
 
 // ruleForm is a rule.
 type ruleForm struct {
-	Extends      form.Name             `json:"extends" jsonschema_description:"Name of a shipped rule: keys that this rule does not have are that one's. With its name this rule takes its place."`
+	Extends      form.Name             `json:"extends" jsonschema_description:"Name of a shipped rule to inherit missing keys from. A rule with the same name replaces it."`
 	Name         form.Name             `json:"name" jsonschema:"required" jsonschema_description:"Unique name, lower case with dashes."`
-	Fault        form.Name             `json:"fault" jsonschema_description:"Identity across sources; the name unless given."`
-	Events       []form.Kind           `json:"events" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"Kinds of events the rule looks at."`
-	When         form.CEL              `json:"when" jsonschema_description:"CEL, bool: which events of these kinds match; all where absent."`
-	GroupBy      []form.Field          `json:"groupBy" jsonschema:"maxItems=8" jsonschema_description:"Fields; each set of values is a problem of its own. None: one problem for the node."`
+	Fault        form.Name             `json:"fault" jsonschema_description:"Identity across sources; default: the name."`
+	Events       []form.Kind           `json:"events" jsonschema:"minItems=1,uniqueItems=true" jsonschema_description:"Kinds of events that the rule uses."`
+	When         form.CEL              `json:"when" jsonschema_description:"CEL, bool: which events of these kinds match; default: all."`
+	GroupBy      []form.Field          `json:"groupBy" jsonschema:"maxItems=8" jsonschema_description:"Fields; each combination of values is a separate problem. None: one problem for the node."`
 	Condition    form.Condition        `json:"condition" jsonschema_description:"Node condition that the problem makes True. Without one the rule is temporary."`
-	Reason       form.Reason           `json:"reason" jsonschema_description:"PascalCase. It is API: people write switch statements on it."`
-	Message      string                `json:"message" jsonschema:"maxLength=4096" jsonschema_description:"Text with ${CEL} parts; $${ is a plain ${."`
-	Severity     form.Severity         `json:"severity" jsonschema:"default=warning" jsonschema_description:"How bad it is."`
-	SeverityWhen severityForm          `json:"severityWhen" jsonschema:"minProperties=1" jsonschema_description:"How bad it is by what the event says: the worst whose expression is true; severity where none is."`
-	Threshold    thresholdForm         `json:"threshold" jsonschema_description:"Fires when so many matching events lie within a period."`
-	For          form.Duration         `json:"for" jsonschema_description:"Level signals only: fires when the signal lasted so long without its end."`
-	AbsentFor    form.Duration         `json:"absentFor" jsonschema_description:"Fires when no event has matched for so long, and is over with the next. Not with groupBy, threshold, for and what clears."`
-	ClearAfter   form.Duration         `json:"clearAfter" jsonschema_description:"Over after so long without a matching event; 5m for a temporary rule."`
-	ClearWhen    form.CEL              `json:"clearWhen" jsonschema_description:"CEL, bool, over a later event of the same group: it ends the problem."`
-	Latched      bool                  `json:"latched" jsonschema_description:"true: never over; only with a condition."`
-	DependsOn    []form.Name           `json:"dependsOn" jsonschema_description:"Rules that cause this one: while they fire its problems are hidden."`
-	Equal        map[string]form.Field `json:"equal" jsonschema:"minProperties=1" jsonschema_description:"With dependsOn: a problem is hidden only by those whose field has the same value. Fields of this rule's groupBy, each with that of the causes'."`
-	MaxGroups    int                   `json:"maxGroups" jsonschema:"minimum=1,maximum=10000,default=1000" jsonschema_description:"How many problems are followed at a time."`
-	RateLimit    rateLimitForm         `json:"rateLimit" jsonschema_description:"Log rules: how many events are recorded one by one, 1000 within 1h unless given or logs is [kernel]; beyond that they are recorded together."`
+	Reason       form.Reason           `json:"reason" jsonschema_description:"PascalCase. It is API: automation depends on it."`
+	Message      string                `json:"message" jsonschema:"maxLength=4096" jsonschema_description:"Text with ${CEL} parts; $${ is a literal ${."`
+	Severity     form.Severity         `json:"severity" jsonschema:"default=warning" jsonschema_description:"Severity of the problem."`
+	SeverityWhen severityForm          `json:"severityWhen" jsonschema:"minProperties=1" jsonschema_description:"Severity by event: the worst one whose expression is true; severity if none is."`
+	Threshold    thresholdForm         `json:"threshold" jsonschema_description:"Fires when this many events match within a period."`
+	For          form.Duration         `json:"for" jsonschema_description:"Level signals only: fires when the signal has lasted this long."`
+	AbsentFor    form.Duration         `json:"absentFor" jsonschema_description:"Fires when no event has matched for this long, and ends with the next match. Not with groupBy, threshold, for or keys that clear."`
+	ClearAfter   form.Duration         `json:"clearAfter" jsonschema_description:"Ends after this long without a matching event; default for a temporary rule: 5m."`
+	ClearWhen    form.CEL              `json:"clearWhen" jsonschema_description:"CEL, bool: which later events of the same group end the problem."`
+	Latched      bool                  `json:"latched" jsonschema_description:"true: never ends; only with a condition."`
+	DependsOn    []form.Name           `json:"dependsOn" jsonschema_description:"Rules that cause this one: while one of them fires, this rule's problems are hidden."`
+	Equal        map[string]form.Field `json:"equal" jsonschema:"minProperties=1" jsonschema_description:"With dependsOn: a cause hides only problems with the same values. Maps fields of this rule's groupBy to fields of the causes' groupBy."`
+	MaxGroups    int                   `json:"maxGroups" jsonschema:"minimum=1,maximum=10000,default=1000" jsonschema_description:"Maximum number of problems tracked at a time."`
+	RateLimit    rateLimitForm         `json:"rateLimit" jsonschema_description:"Log rules: how many events are recorded individually; further ones are recorded together. Default: 1000 within 1h; no limit if logs is [kernel]."`
 	Doc          string                `json:"doc" jsonschema:"maxLength=256" jsonschema_description:"Page on the problem, such as problems/OOMKilling."`
-	Pattern      form.Pattern          `json:"pattern" jsonschema_description:"Log rules: RE2 for the lines it is about; named groups are fields match.<group>."`
+	Pattern      form.Pattern          `json:"pattern" jsonschema_description:"Log rules: RE2 that matches the lines; named groups become fields match.<group>."`
 	ClearPattern form.Pattern          `json:"clearPattern" jsonschema_description:"Log rules: RE2 for the lines that end the problem of their group."`
-	Logs         []string              `json:"logs" jsonschema:"minItems=1" jsonschema_description:"Log rules: names of logs; kernel: all that have the kernel's lines; all where absent."`
-	FallbackFor  []string              `json:"fallbackFor" jsonschema:"minItems=1" jsonschema_description:"Log rules: not asked while a source of these kinds of events sees, such as oomkill."`
+	Logs         []string              `json:"logs" jsonschema:"minItems=1" jsonschema_description:"Log rules: names of logs; kernel: all logs with kernel messages; default: all."`
+	FallbackFor  []string              `json:"fallbackFor" jsonschema:"minItems=1" jsonschema_description:"Log rules: inactive while a source of these event kinds, such as oomkill, is up."`
 	Lines        int                   `json:"lines" jsonschema:"minimum=1,maximum=100" jsonschema_description:"Log rules: how many lines the patterns may span."`
-	AnchorEnd    bool                  `json:"anchorEnd" jsonschema_description:"Log rules: the pattern matches as node-problem-detector's do, at the end of the last lines joined."`
+	AnchorEnd    bool                  `json:"anchorEnd" jsonschema_description:"Log rules: the match must end where the joined last lines end, as in node-problem-detector."`
 }
 
 // severityForm is a rule's severityWhen.
@@ -59,26 +59,26 @@ type severityForm struct {
 // thresholdForm is a rule's threshold.
 type thresholdForm struct {
 	Count    int           `json:"count" jsonschema:"required,minimum=2,maximum=1000" jsonschema_description:"How many events."`
-	Within   form.Duration `json:"within" jsonschema:"required" jsonschema_description:"By the events' own times."`
+	Within   form.Duration `json:"within" jsonschema:"required" jsonschema_description:"Period, by the events' own times."`
 	Distinct form.Field    `json:"distinct" jsonschema_description:"Count different values of this field instead of events."`
 }
 
 // rateLimitForm is a rule's rateLimit.
 type rateLimitForm struct {
 	Count  int           `json:"count" jsonschema:"required,minimum=1,maximum=50000" jsonschema_description:"How many events."`
-	Within form.Duration `json:"within" jsonschema:"required" jsonschema_description:"In which time."`
+	Within form.Duration `json:"within" jsonschema:"required" jsonschema_description:"Period."`
 }
 
 // muteFileForm is a file of mutes.
 type muteFileForm struct {
 	APIVersion form.Version `json:"apiVersion" jsonschema:"required" jsonschema_description:"Version of the file's form."`
-	Mutes      []muteForm   `json:"mutes" jsonschema:"maxItems=1000" jsonschema_description:"Problems that are not announced until a time."`
+	Mutes      []muteForm   `json:"mutes" jsonschema:"maxItems=1000" jsonschema_description:"Problems that are not announced until a given time."`
 }
 
 // muteForm is a mute.
 type muteForm struct {
 	Rule   form.Name             `json:"rule" jsonschema:"required" jsonschema_description:"Rule whose problems are muted."`
-	Where  map[string]form.Value `json:"where" jsonschema:"minProperties=1" jsonschema_description:"Fields of the rule's groupBy and what they must be, in texts with * for any characters; all problems of the rule where absent."`
+	Where  map[string]form.Value `json:"where" jsonschema:"minProperties=1" jsonschema_description:"Fields of the rule's groupBy and their values; in texts, * matches any characters. Default: all problems of the rule."`
 	Until  string                `json:"until" jsonschema:"required,format=date-time" jsonschema_description:"When it ends, with the zone: 2026-03-01T18:00:00Z."`
 	Reason string                `json:"reason" jsonschema:"required,minLength=1,maxLength=256" jsonschema_description:"Why."`
 }

@@ -23,14 +23,14 @@ func (r *loadedRule) readSeverityWhen() {
 	for _, p := range pairs {
 		s := problem.Severity(p.Key.Value)
 		if s.Rank() == 0 {
-			r.Reader.Errorf(p.Key, r.Field("severityWhen"), "%q is not info, warning or critical", s)
+			r.Reader.Errorf(p.Key, r.Field("severityWhen"), "%q: want one of info, warning, critical", s)
 			continue
 		}
 		r.SeverityWhen[s] = strings.TrimSpace(r.Reader.String(p.Value, r.Field(severityKey(s))))
 		r.Keys[severityKey(s)] = p.Value
 	}
 	if len(pairs) == 0 {
-		r.Errorf("severityWhen", "wants an expression, such as {critical: event.scope == \"global\"}")
+		r.Errorf("severityWhen", "want at least one expression, such as {critical: event.scope == \"global\"}")
 	}
 }
 

@@ -101,7 +101,7 @@ func unreachable(what, errno string) sockWant {
 	return sockWant{
 		verdict: event.VerdictUnreachable, errno: []string{"", errno},
 		evidence: "ICMP " + what + " (came back|was sent on this node)|no reset, but an ICMP error: " + errno +
-			"|the socket received " + errno + ", and went on trying",
+			"|the socket received " + errno + ", and kept trying",
 		excluded: "via probe0",
 	}
 }

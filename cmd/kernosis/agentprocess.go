@@ -60,7 +60,7 @@ func findAgent(stateDir string) (*agentProcess, error) {
 		for _, p := range found {
 			choices = append(choices, fmt.Sprintf("%s (pid %d)", p.config.StateDir, p.pid))
 		}
-		return nil, errors.New("several agents run: choose one by its --state-dir: " + strings.Join(choices, ", "))
+		return nil, errors.New("several agents are running: choose one with --state-dir: " + strings.Join(choices, ", "))
 	}
 	if len(found) == 0 {
 		return nil, nil //nolint:nilnil // that none runs is no error

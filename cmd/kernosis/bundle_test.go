@@ -201,12 +201,12 @@ func TestBundleWithoutAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := bundleFiles(t, path)
-	for _, want := range []string{"agent.log      no agent runs", "metrics.txt    ", "journal.jsonl  read journal: ", "no agent runs: the settings that kernosis agent has by default"} {
+	for _, want := range []string{"agent.log      no agent is running", "metrics.txt    ", "journal.jsonl  read journal: ", "no agent is running: the defaults of kernosis agent"} {
 		if !strings.Contains(files["MANIFEST"], want) {
 			t.Errorf("%q is missing in\n%s", want, files["MANIFEST"])
 		}
 	}
-	if !strings.Contains(files["status.txt"], "no agent runs") || !strings.Contains(files["rules.txt"], "oom-kill") {
+	if !strings.Contains(files["status.txt"], "no agent is running") || !strings.Contains(files["rules.txt"], "oom-kill") {
 		t.Error(files["status.txt"])
 	}
 }

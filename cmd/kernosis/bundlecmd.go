@@ -33,15 +33,15 @@ func newBundle() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bundle",
 		Short: "Write a support archive: state, settings, rules, journal, metrics and log, without secrets",
-		Long: `Write a support archive for whoever helps with a problem: status, features, the agent's
-effective settings with their origins, its rules and mutes, the latest part of the journal
-(8 MiB), metrics, diagnoses, facts of the kernel, and the agent's log where it can be read.
-The MANIFEST in it lists each file, and what could not be collected and why.
+		Long: `Write an archive to attach to a support request or bug report: status, features, the
+agent's effective settings with their origins, its rules and mutes, the latest part of the
+journal (8 MiB), metrics, diagnoses, kernel facts, and the agent's log if it can be read.
+Its MANIFEST lists each file, and what could not be collected and why.
 
-Secrets are removed: values of flags, variables and fields with such names, passwords in
-URLs, authorization headers, tokens and private keys become [redacted]. Environment
-variables and kubeconfigs are not collected. Names of pods, devices and files are: look
-through the archive before you send it. docs/status.md lists the files.
+Secrets are removed: values of flags, variables and fields with names such as password,
+passwords in URLs, authorization headers, tokens and private keys become [redacted].
+Environment variables and kubeconfigs are not collected. Names of pods, devices and files
+are: review the archive before you send it. docs/status.md lists the files.
 
 Exit code: 0 written; 1 it can't be written; 2 bad usage.`,
 		Example: `  sudo kernosis bundle
@@ -54,7 +54,7 @@ Exit code: 0 written; 1 it can't be written; 2 bad usage.`,
 	fs := cmd.Flags()
 	f.access.flags(fs)
 	fs.StringVarP(&f.file, "output", "o", "", "`file` to write, which must not exist; - is the standard output (default kernosis-NODE-TIME.tar.gz)")
-	fs.BoolVar(&f.features, "features", true, "load each BPF program for a moment, to list what works on this kernel")
+	fs.BoolVar(&f.features, "features", true, "load each BPF program briefly, to list what works on this kernel")
 	return cmd
 }
 
@@ -68,7 +68,7 @@ func (f *bundleFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	w, report := stdout, stderr
 	if f.file == "-" {
 		if output.Terminal(stdout) != nil {
-			return errors.New("--output: the archive is not for a terminal: redirect the standard output")
+			return errors.New("--output: refusing to write the binary archive to a terminal: redirect the standard output")
 		}
 	} else {
 		if f.file == "" {
@@ -82,7 +82,7 @@ func (f *bundleFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		w, report = file, stdout
 	}
 	s := &support{process: p, c: c, features: f.features}
-	s.archive = bundle.New(w, name, fmt.Sprintf("Kernosis support archive of node %s, made %s by kernosis %s.\nWhat looks like a secret is [redacted]; look through the files before you send them.\n",
+	s.archive = bundle.New(w, name, fmt.Sprintf("Kernosis support archive of node %s, made %s by kernosis %s.\nAnything that looks like a secret is [redacted]; review the files before you send them.\n",
 		display.Safe(c.Node, 253), now.UTC().Format(time.RFC3339), version), now)
 	s.collect(ctx)
 	if err := errors.Join(ctx.Err(), s.archive.Close()); err != nil {
@@ -180,7 +180,7 @@ func readIn[T any](ctx context.Context, reads *bounded.Calls, dir string, read f
 func (s *support) page(page string) func(context.Context) (what, text string, err error) {
 	return func(ctx context.Context) (what, text string, err error) {
 		if s.c.Endpoint == nil {
-			return "", "", errors.New("the agent serves nowhere")
+			return "", "", errors.New("the agent has no HTTP endpoint")
 		}
 		code, raw, err := s.c.Endpoint.Get(ctx, "/"+page)
 		if err == nil && page == "metrics" && code != 200 {
@@ -200,7 +200,7 @@ func (s *support) readFeatures(context.Context) (what, text string, err error) {
 	}
 	var b strings.Builder
 	err = f.write(&b, true, output.Colours{})
-	return "kernosis features -o wide, with the rights of who made this archive", b.String(), err
+	return "kernosis features -o wide, with the permissions of the user who made this archive", b.String(), err
 }
 
 // hostRoot returns the folder of the host's /proc and /sys.

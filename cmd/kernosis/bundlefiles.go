@@ -30,7 +30,7 @@ func (s *support) settings() (agent.Config, string, error) {
 	}
 	cfg, err := agent.Load(newAgentCommand().Flags(), nil)
 	cfg.StateDir = s.c.StateDir
-	return cfg, "no agent runs: the settings that kernosis agent has by default", err
+	return cfg, "no agent is running: the defaults of kernosis agent", err
 }
 
 func (s *support) readSettings(context.Context) (what, text string, err error) {
@@ -63,7 +63,7 @@ func (s *support) readRules(ctx context.Context) (what, text string, err error) 
 	case errors.Is(err, bounded.ErrLate):
 		return "", "", err
 	case err != nil:
-		fmt.Fprintf(&b, "The rules have mistakes, so the ones before them are in force:\n%v\n", err)
+		fmt.Fprintf(&b, "The rules have mistakes, so the previous ones stay in force:\n%v\n", err)
 		err = nil
 	default:
 		err = tabulateRules(&b, set, true)
@@ -114,7 +114,7 @@ func (s *support) readKernel(context.Context) (what, text string, err error) {
 	for _, path := range kernelFacts() {
 		section(&b, path, host.Path(path))
 	}
-	btf := "there: BPF programs can be loaded"
+	btf := "present: BPF programs can be loaded"
 	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); err != nil {
 		btf = err.Error()
 	}
@@ -159,7 +159,7 @@ func (s *support) readLog(ctx context.Context) (what, text string, err error) {
 	return agentLog(ctx, s.process.pid)
 }
 
-var errNoAgent = errors.New("no agent runs that may be looked at") //nolint:gochecknoglobals // a constant
+var errNoAgent = errors.New("no agent is running, or its process can't be read") //nolint:gochecknoglobals // a constant
 
 // maxLog bounds what is read from the end of a log, in bytes.
 const maxLog = 4 << 20
@@ -179,7 +179,7 @@ func agentLog(ctx context.Context, pid int) (what, text string, err error) {
 		text, err := journalOf(ctx, unit)
 		return "journald, unit " + unit, text, err
 	}
-	return "", "", fmt.Errorf("its standard error is %s, which nobody else can read: see kubectl logs, or where you started it", target)
+	return "", "", fmt.Errorf("its standard error is %s, which can't be read from here: use kubectl logs, or the terminal where it was started", target)
 }
 
 // unitOf returns the systemd service of a process, or "".
@@ -206,7 +206,7 @@ func journalOf(ctx context.Context, unit string) (string, error) {
 		o.Err = errors.New(o.State.String())
 	}
 	if o.Err != nil {
-		return "", fmt.Errorf("journalctl: %w: %s", o.Err, cmp.Or(string(o.StderrEnd), "nothing on the standard error"))
+		return "", fmt.Errorf("journalctl: %w: %s", o.Err, cmp.Or(string(o.StderrEnd), "no error output"))
 	}
 	return string(o.Stdout), nil
 }

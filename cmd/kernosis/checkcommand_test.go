@@ -82,7 +82,7 @@ func TestCheckCommandsReportWrongUseInTheMessage(t *testing.T) {
 		{[]string{"health-checker", "--log-pattern=x"}, `invalid argument "x" for "--log-pattern" flag: "x": want COUNT:REGEX`},
 		{[]string{"health-checker", "oops"}, `unexpected argument "oops"`},
 		{[]string{"log-counter", "--pattern=x"}, "--lookback 0s: want more than 0, or nothing is counted"},
-		{[]string{"log-counter", "--pattern=x", "--lookback=1m"}, "--journald-source or --log-path is missing"},
+		{[]string{"log-counter", "--pattern=x", "--lookback=1m"}, "--journald-source or --log-path is required"},
 		{[]string{"log-counter", "--pattern=x", "--lookback=1m", "--log-path=/no/such"}, "stat /no/such: no such file or directory"},
 		{[]string{"kernosis", "log-counter", "--lookback=soon"}, `invalid argument "soon" for "--lookback" flag: time: invalid duration "soon"`},
 	} {

@@ -70,7 +70,7 @@ func TestConfigPrint(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, out)
 		}
 	}
-	if warnings != "kernosis: warning: environment variable KERNOSIS_LISTN is not known\n" {
+	if warnings != "kernosis: warning: unknown environment variable KERNOSIS_LISTN\n" {
 		t.Errorf("warnings %q", warnings)
 	}
 
@@ -115,17 +115,17 @@ func TestMistakenConfig(t *testing.T) {
 	}{
 		"unknown key":      {file: "output: json\nlisen: x\n", want: []string{"kernosis.yaml:2: unknown key lisen"}},
 		"type in file":     {file: "journal-mib: 1\nhung-task-after: soon\n", want: []string{"kernosis.yaml:2: "}},
-		"values in file":   {file: "output: xml\n\njournal-mib: 0\n", want: []string{`kernosis.yaml:1: output: "xml" is neither`, "kernosis.yaml:3: journal-mib: 0, want"}},
-		"value of flag":    {args: []string{"--log-level", "loud"}, want: []string{`--log-level: "loud" is none of`}},
+		"values in file":   {file: "output: xml\n\njournal-mib: 0\n", want: []string{`kernosis.yaml:1: output: "xml": want text or json`, "kernosis.yaml:3: journal-mib: 0, want"}},
+		"value of flag":    {args: []string{"--log-level", "loud"}, want: []string{`--log-level: "loud": want one of`}},
 		"type of flag":     {args: []string{"--journal-mib", "x"}, want: []string{`--journal-mib: "x": want a whole number`}},
-		"value of env":     {env: [2]string{"KERNOSIS_OUTPUT", "xml"}, want: []string{`KERNOSIS_OUTPUT: "xml" is neither`}},
+		"value of env":     {env: [2]string{"KERNOSIS_OUTPUT", "xml"}, want: []string{`KERNOSIS_OUTPUT: "xml": want text or json`}},
 		"type of env":      {env: [2]string{"KERNOSIS_KEEP_ATTACHED", "maybe"}, want: []string{`KERNOSIS_KEEP_ATTACHED: "maybe", want true or false`}},
 		"port of env":      {env: [2]string{"KERNOSIS_PORT", "99999"}, want: []string{`KERNOSIS_PORT: "99999", want a whole number up to 65535`}},
 		"target":           {args: []string{"--target", "x"}, want: []string{`--target: "x": want ADDRESS:PORT`}},
 		"no state":         {args: []string{"--state-dir", ""}, want: []string{"--state-dir: must not be empty"}},
 		"no file":          {args: []string{"--config", "/does/not/exist"}, want: []string{"/does/not/exist"}},
-		"node name":        {args: []string{"--hostname-override", "a b"}, want: []string{`--node-name: "a b" is no name of a node`}},
-		"namespace":        {args: []string{"--event-namespace", "A"}, want: []string{`--event-namespace: "A" is no name`}},
+		"node name":        {args: []string{"--hostname-override", "a b"}, want: []string{`--node-name: "a b" is not a valid name of a node`}},
+		"namespace":        {args: []string{"--event-namespace", "A"}, want: []string{`--event-namespace: "A" is not a valid name`}},
 		"qps":              {args: []string{"--kube-api-qps", "0"}, want: []string{"--kube-api-qps: 0, want more than 0"}},
 		"qps, not number":  {args: []string{"--kube-api-qps", "NaN"}, want: []string{"--kube-api-qps: NaN"}},
 		"burst":            {args: []string{"--kube-api-burst", "0"}, want: []string{"--kube-api-burst: 0, want"}},
@@ -133,11 +133,11 @@ func TestMistakenConfig(t *testing.T) {
 		"lease":            {args: []string{"--lease-duration", "1500ms"}, want: []string{"--lease-duration: 1.5s"}},
 		"renewal":          {args: []string{"--lease-renew-interval", "30s"}, want: []string{"--lease-renew-interval: 30s, want at most half of lease-duration 40s"}},
 		"override":         {args: []string{"--apiserver-override", "ftp://x"}, want: []string{"--apiserver-override: "}},
-		"stackdriver":      {args: []string{"--exporter.stackdriver", "/config/x.json"}, want: []string{"--exporter.stackdriver: metrics are not sent"}},
-		"no socket":        {file: reportsFile, args: []string{"--report-socket", ""}, want: []string{"kernosis.yaml:1: reports: there are daemons, but no report-socket"}},
+		"stackdriver":      {args: []string{"--exporter.stackdriver", "/config/x.json"}, want: []string{"--exporter.stackdriver: Stackdriver is not supported"}},
+		"no socket":        {file: reportsFile, args: []string{"--report-socket", ""}, want: []string{"kernosis.yaml:1: reports: these daemons need a report-socket"}},
 		"report's key":     {file: "reports:\n- name: a\n  conditons: []\n", want: []string{"kernosis.yaml:3: unknown key conditons"}},
-		"report's fields":  {file: "reports:\n- name: A\n  heartbeat: 1s\n  conditions:\n  - {type: Ready, healthyReason: A, healthyMessage: b}\n  - {type: Good}\n", want: []string{`kernosis.yaml:2: reports[0].name: "A" is not lower case`, "kernosis.yaml:3: reports[0].heartbeat: 1s, want", "kernosis.yaml:5: reports[0].conditions[0]: condition Ready belongs", "kernosis.yaml:6: reports[0].conditions[1]: healthyReason and healthyMessage"}},
-		"report twice":     {file: "reports:\n- {name: a, conditions: [{type: X, healthyReason: A, healthyMessage: b}]}\n- {name: b, conditions: [{type: X, healthyReason: A, healthyMessage: b}]}\n", want: []string{"kernosis.yaml:3: reports[1].conditions[0]: condition X is that of source a already"}},
+		"report's fields":  {file: "reports:\n- name: A\n  heartbeat: 1s\n  conditions:\n  - {type: Ready, healthyReason: A, healthyMessage: b}\n  - {type: Good}\n", want: []string{`kernosis.yaml:2: reports[0].name: "A": want lower-case`, "kernosis.yaml:3: reports[0].heartbeat: 1s, want", "kernosis.yaml:5: reports[0].conditions[0]: condition Ready is reserved", "kernosis.yaml:6: reports[0].conditions[1]: healthyReason and healthyMessage"}},
+		"report twice":     {file: "reports:\n- {name: a, conditions: [{type: X, healthyReason: A, healthyMessage: b}]}\n- {name: b, conditions: [{type: X, healthyReason: A, healthyMessage: b}]}\n", want: []string{"kernosis.yaml:3: reports[1].conditions[0]: condition X already belongs to source a"}},
 		"report, severity": {file: "reports:\n- {name: a, conditions: [{type: X, healthyReason: A, healthyMessage: b, severity: bad}]}\n", want: []string{`severity "bad"`}},
 	} {
 		t.Run(name, func(t *testing.T) {

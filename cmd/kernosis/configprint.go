@@ -42,7 +42,7 @@ of each value too; -o is a setting of the agent.`,
 					return err
 				}
 			default:
-				return fmt.Errorf("for: %q is neither agent nor run", of)
+				return fmt.Errorf("for: %q: want agent or run", of)
 			}
 			cfg, err := agent.Load(cmd.Flags(), os.Environ())
 			if err != nil {
@@ -59,7 +59,7 @@ of each value too; -o is a setting of the agent.`,
 	}
 	agent.Flags(cmd.Flags())
 	completeSettings(cmd)
-	cmd.Flags().StringVar(&of, "for", "agent", "`command` whose defaults count: agent or run")
+	cmd.Flags().StringVar(&of, "for", "agent", "`command` whose defaults are used: agent or run")
 	completeFlag(cmd, "for", func() []string { return []string{"agent", "run"} })
 	format = output.AddFlag(cmd, "as", "", output.YAML, output.Table, output.Wide, output.JSON)
 	return cmd

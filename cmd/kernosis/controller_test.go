@@ -48,9 +48,9 @@ func TestControllerConfiguration(t *testing.T) {
 		"environment":    {env: "61s", args: []string{"--config", write("silent-after: 70s\n")}, check: func(c controllerConfig) bool { return c.SilentAfter == 61*time.Second }},
 		"flag":           {env: "61s", args: []string{"--silent-after", "62s"}, check: func(c controllerConfig) bool { return c.SilentAfter == 62*time.Second }},
 		"unknown key":    {args: []string{"--config", write("namespace: x\nsilent: 70s\n")}, mistake: "c.yaml:2: unknown key silent"},
-		"kubelet's type": {args: []string{"--condition-types", "A,Ready"}, mistake: "condition-types: condition type Ready is Kubernetes' own"},
+		"kubelet's type": {args: []string{"--condition-types", "A,Ready"}, mistake: "condition-types: condition type Ready is reserved by Kubernetes"},
 		"selector":       {args: []string{"--agent-pods", "a in"}, mistake: "agent-pods: "},
-		"all pods":       {args: []string{"--agent-pods", ""}, mistake: "agent-pods: must select"},
+		"all pods":       {args: []string{"--agent-pods", ""}, mistake: "agent-pods: want a selector"},
 		"period":         {args: []string{"--silent-after", "0s"}, mistake: "silent-after: 0s"},
 		"rate":           {args: []string{"--slow-writes", "NaN"}, mistake: "slow-writes: NaN"},
 		"namespace":      {args: []string{"--namespace", "No"}, mistake: "namespace: \"No\""},
@@ -213,8 +213,8 @@ func TestControllerProcesses(t *testing.T) {
 			return !slices.ContainsFunc(want, func(w string) bool { return !strings.Contains(body, w) }), body
 		})
 	}
-	shows(first, ">"+node+"<", ">reporting</span>", ">A True</span>", "Broken", "does not know Diagnoses")
-	shows(second, ">"+node+"<", ">reporting</span>", ">A True</span>", "Broken", "does not know Diagnoses")
+	shows(first, ">"+node+"<", ">reporting</span>", ">A True</span>", "Broken", "has no Diagnoses")
+	shows(second, ">"+node+"<", ">reporting</span>", ">A True</span>", "Broken", "has no Diagnoses")
 	stop()
 	waitFor("the first speaks", func() bool { return reason() == lease.ReasonUnknown })
 	shows(first, ">silent</span>", ">A Unknown</span>", lease.ReasonUnknown)

@@ -57,7 +57,7 @@ func controllerFlags(fs *pflag.FlagSet) {
 	fs.String("config", "", "`file` with these settings as YAML (silent-after: …)")
 	fs.String("kubeconfig", "", "kubeconfig `file`; empty: the pod's service account")
 	fs.Float32("kube-api-qps", 50, "`number` of requests a second to the API server")
-	fs.Int("kube-api-burst", 100, "`number` of requests to the API server at once")
+	fs.Int("kube-api-burst", 100, "`number` of requests to the API server in a burst")
 	fs.String("namespace", "", "`namespace` of the agents, their Leases and the election; empty: $POD_NAMESPACE, or kube-system")
 	fs.String("agent-pods", liveness.DefaultPods, "label `selector` of the agents' pods")
 	fs.StringSlice("condition-types", nil, "condition `types` to set for agents that never reported; empty: those that most agents list")
@@ -101,7 +101,7 @@ func (c *controllerConfig) validate() error {
 	if s, err := labels.Parse(c.AgentPods); err != nil {
 		wrong("agent-pods", "%w", err)
 	} else if s.Empty() {
-		wrong("agent-pods", "must select the agents among the pods of the namespace")
+		wrong("agent-pods", "want a selector that matches only the agents' pods")
 	}
 	for _, t := range c.ConditionTypes {
 		if err := conditions.CheckType(t); err != nil {
@@ -150,7 +150,7 @@ func (c *controllerConfig) validate() error {
 func (c *controllerConfig) rest() (*rest.Config, error) {
 	to, err := config.RESTConfig("", c.Kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("how to reach the API server: %w", err)
+		return nil, fmt.Errorf("API server: %w", err)
 	}
 	to.QPS, to.Burst, to.UserAgent = c.QPS, c.Burst, "kernosis-controller/"+version
 	return to, nil

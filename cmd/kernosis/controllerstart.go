@@ -26,25 +26,25 @@ type alertsConfig struct {
 }
 
 func alertsFlags(fs *pflag.FlagSet) {
-	fs.String("alerts-listen", "", "`address` at which Alertmanager and Prometheus send alerts, as :20260; empty: none")
-	fs.String("alerts-cert-file", "", "`file` with the certificate for that, in PEM; read again when it changes")
+	fs.String("alerts-listen", "", "`address` that receives alerts from Alertmanager and Prometheus, such as :20260; empty: none")
+	fs.String("alerts-cert-file", "", "`file` with the certificate for alerts-listen, in PEM; reloaded when it changes")
 	fs.String("alerts-key-file", "", "`file` with its key")
-	fs.String("alerts-audience", alerts.DefaultAudience, "`audience` of the tokens that senders show")
-	fs.String("alerts-client-ca-file", "", "`file` with the authorities of senders' certificates; empty: only tokens count")
-	fs.StringSlice("alerts-client-names", nil, "`names` of these certificates: common name, DNS name or URI")
-	fs.Bool("alerts-plain-http", false, "take alerts without TLS: on a loopback address only")
+	fs.String("alerts-audience", alerts.DefaultAudience, "`audience` that senders' tokens must have")
+	fs.String("alerts-client-ca-file", "", "`file` with the CAs of senders' client certificates; empty: only tokens are accepted")
+	fs.StringSlice("alerts-client-names", nil, "accepted `names` in client certificates: common name, DNS name or URI")
+	fs.Bool("alerts-plain-http", false, "receive alerts without TLS, on a loopback address only")
 }
 
 func (c *alertsConfig) check() error {
 	if c.Listen == "" {
 		if c.CertFile != "" || c.KeyFile != "" || c.ClientCAFile != "" || len(c.ClientNames) > 0 || c.PlainHTTP {
-			return errors.New("alerts-listen: is empty, and other settings of alerts are given")
+			return errors.New("alerts-listen: must not be empty if other alerts settings are given")
 		}
 		return nil
 	}
 	var errs []error
 	if c.Audience == "" {
-		errs = append(errs, errors.New("alerts-audience: is empty"))
+		errs = append(errs, errors.New("alerts-audience: must not be empty"))
 	}
 	server := c.server()
 	return errors.Join(append(errs, server.Check())...)

@@ -40,10 +40,10 @@ func TestAlertsConfiguration(t *testing.T) {
 			args:  []string{"--alerts-listen", ":1", "--alerts-cert-file", "c", "--alerts-key-file", "k", "--alerts-client-ca-file", "ca", "--alerts-client-names", "a,b"},
 			check: func(c alertsConfig) bool { return len(c.ClientNames) == 2 && c.ClientCAFile == "ca" },
 		},
-		"without TLS":    {args: []string{"--alerts-listen", ":1", "--alerts-plain-http"}, mistake: "alerts-plain-http: alerts-listen :1 is no loopback address"},
-		"no certificate": {args: []string{"--alerts-listen", ":1"}, mistake: "alerts-listen: needs alerts-cert-file"},
-		"no address":     {args: []string{"--alerts-cert-file", "c"}, mistake: "alerts-listen: is empty"},
-		"no audience":    {args: []string{"--alerts-listen", "127.0.0.1:1", "--alerts-plain-http", "--alerts-audience", ""}, mistake: "alerts-audience: is empty"},
+		"without TLS":    {args: []string{"--alerts-listen", ":1", "--alerts-plain-http"}, mistake: "alerts-plain-http: alerts-listen :1: want a loopback address"},
+		"no certificate": {args: []string{"--alerts-listen", ":1"}, mistake: "alerts-listen: requires alerts-cert-file"},
+		"no address":     {args: []string{"--alerts-cert-file", "c"}, mistake: "alerts-listen: must not be empty"},
+		"no audience":    {args: []string{"--alerts-listen", "127.0.0.1:1", "--alerts-plain-http", "--alerts-audience", ""}, mistake: "alerts-audience: must not be empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := newController()

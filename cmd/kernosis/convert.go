@@ -19,7 +19,7 @@ func newConvert() *cobra.Command {
 		Long: `Convert KubeDiag's Operations, OperationSets, Triggers and Diagnoses
 (diagnosis.kubediag.org/v1) to kernosis.io/v1alpha1.
 
-Input files are YAML or JSON with any number of objects. Of a folder, the .yaml, .yml
+Input files are YAML or JSON with any number of objects. In a folder, the .yaml, .yml
 and .json files are read; - is the standard input. The result goes to the standard
 output. The standard error has a line for each field that is lost, and a note for each
 that changes its meaning.

@@ -73,7 +73,7 @@ func demo(ctx context.Context, out, errOut io.Writer) error {
 	if err := writeDemoTriggers(filepath.Join(dir, "diagnose-dir")); err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
-	fmt.Fprintf(out, "Kernel %s, BTF %s. Faults run in control groups, network namespaces and loop files\nof their own. Quiet times of the rules are cut to 5 s, to see problems clear.\n\n", status.Kernel(), haveBTF())
+	fmt.Fprintf(out, "Kernel %s, BTF %s. Faults run in their own control groups, network namespaces\nand loop files. Quiet times of rules are cut to 5 s, so that problems clear soon.\n\n", status.Kernel(), haveBTF())
 
 	d := &demoRun{out: out, errOut: errOut, dir: dir, pins: fmt.Sprintf("/sys/fs/bpf/kernosis-demo-%d", os.Getpid())}
 	defer remove(d.pins)
@@ -211,7 +211,7 @@ func (d *demoRun) start(ctx context.Context) error {
 		if e.Event != nil && e.Event.Kind == event.Source {
 			up[e.Event.SourceUp.Stem] = true
 			if !e.Event.SourceUp.Up {
-				fmt.Fprintf(d.out, "%s can't be seen here: %s\n", e.Event.SourceUp.Stem, e.Event.SourceUp.Reason)
+				fmt.Fprintf(d.out, "%s can't be monitored here: %s\n", e.Event.SourceUp.Stem, e.Event.SourceUp.Reason)
 			}
 		}
 		for _, s := range bpf.Stems() {
@@ -401,7 +401,7 @@ func (d *demoRun) table(outcomes []*outcome) error {
 
 func (d *demoRun) stop() {
 	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		fmt.Fprintln(d.errOut, "demo: end the agent:", err)
+		fmt.Fprintln(d.errOut, "demo: stop the agent:", err)
 	}
 	go func() {
 		for range d.steps { // drain the output, so that the agent can write its last lines

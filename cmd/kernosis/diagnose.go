@@ -38,7 +38,7 @@ type setSource struct {
 func (s *setSource) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringArrayVarP(&s.files, "file", "f", nil, "`file` or folder of manifests; - is the standard input (repeatable)")
-	f.StringVar(&s.shipped, "shipped", "", "`name` of an OperationSet that is part of Kernosis: "+strings.Join(manifest.ShippedNames(), ", "))
+	f.StringVar(&s.shipped, "shipped", "", "`name` of a shipped OperationSet: "+strings.Join(manifest.ShippedNames(), ", "))
 	completeFlag(cmd, "shipped", manifest.ShippedNames)
 }
 
@@ -51,7 +51,7 @@ func (s *setSource) load(cmd *cobra.Command, args []string) (*manifest.Set, *v1a
 	case len(s.files) > 0 && s.shipped != "":
 		return nil, nil, fmt.Errorf("%s: want -f or --shipped, not both", cmd.Name())
 	case s.shipped != "" && len(args) > 0:
-		return nil, nil, fmt.Errorf("%s: --shipped names the OperationSet already, what is %.80q?", cmd.Name(), args[0])
+		return nil, nil, fmt.Errorf("%s: --shipped already names the OperationSet: omit %.80q", cmd.Name(), args[0])
 	case s.shipped != "":
 		m, err := manifest.Shipped(s.shipped)
 		if err != nil {
@@ -84,7 +84,7 @@ func chooseSet(command string, m *manifest.Set, args []string) (*v1alpha1.Operat
 	if s := m.OperationSet(args[0]); s != nil {
 		return s, nil
 	}
-	return nil, fmt.Errorf("%s: no OperationSet is named %.80q; there are %s", command, args[0], strings.Join(names, ", "))
+	return nil, fmt.Errorf("%s: unknown OperationSet %.80q: want one of %s", command, args[0], strings.Join(names, ", "))
 }
 
 func newDiagnoseSets() *cobra.Command {
@@ -95,7 +95,7 @@ func newDiagnoseSets() *cobra.Command {
 		Long: `List the shipped OperationSets, or print the manifests of one to read, change and run
 with -f, or apply to a cluster.
 
-Exit code: 0; 2 there is no set of that name.`,
+Exit code: 0; 2 there is no such set.`,
 		Example: `  kernosis diagnose sets
   kernosis diagnose sets oom-kill >set.yaml`,
 		Args:              cobra.MaximumNArgs(1),
@@ -154,5 +154,5 @@ func writeManifests(w io.Writer, file document.File, format *output.Format) erro
 }
 
 func stateDirFlag(f *pflag.FlagSet, dir *string) {
-	f.StringVar(dir, "state-dir", "/var/lib/kernosis", "`folder` in which diagnose/ has checkpoints and artifacts")
+	f.StringVar(dir, "state-dir", "/var/lib/kernosis", "state `folder`: its diagnose/ has checkpoints and artifacts")
 }

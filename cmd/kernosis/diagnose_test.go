@@ -96,25 +96,25 @@ spec:
 
 const ranDemo = `demo on n7, run d1
   1  ask                done  TIME  found="two words"
-  2  check-lock-holder  no  TIME  NoKnownLockHolder: no holder of a lock was given: the task waits for none that the kernel records
-  3  mend               would run       -  ObserveOnly: --allow-repairs lets it run
+  2  check-lock-holder  no  TIME  NoKnownLockHolder: no lock holder was given: the task waits for no lock whose holder the kernel records
+  3  mend               would run       -  ObserveOnly: run it with --allow-repairs
 
-VERDICT   none: the operations of the path only look
+VERDICT   none: no operation on the path checks for a cause
 PATH      1 ask → 3 mend
-NOT       NoKnownLockHolder: no holder of a lock was given: the task waits for none that the kernel records
-WOULD RUN mend: --allow-repairs lets it run
+NOT       NoKnownLockHolder: no lock holder was given: the task waits for no lock whose holder the kernel records
+WOULD RUN mend: run it with --allow-repairs
 `
 
-const shownDemo = `run d1, begun DATE, took TIME
+const shownDemo = `run d1, started DATE, took TIME
 parameters: subject=pg
   1  ask                done  TIME  found="two words"
-  2  check-lock-holder  no  TIME  NoKnownLockHolder: no holder of a lock was given: the task waits for none that the kernel records
-  3  mend               would run       -  ObserveOnly: --allow-repairs lets it run
+  2  check-lock-holder  no  TIME  NoKnownLockHolder: no lock holder was given: the task waits for no lock whose holder the kernel records
+  3  mend               would run       -  ObserveOnly: run it with --allow-repairs
 
-VERDICT   none: the operations of the path only look
+VERDICT   none: no operation on the path checks for a cause
 PATH      1 ask → 3 mend
-NOT       NoKnownLockHolder: no holder of a lock was given: the task waits for none that the kernel records
-WOULD RUN mend: --allow-repairs lets it run
+NOT       NoKnownLockHolder: no lock holder was given: the task waits for no lock whose holder the kernel records
+WOULD RUN mend: run it with --allow-repairs
 
 d1: 4 nodes, 3 edges, 2 paths
 
@@ -154,7 +154,7 @@ func TestDiagnoseRunAndShow(t *testing.T) {
 		}
 	}
 	code, out, _ = diagnoseCommand(t.Context(), "show", "--state-dir", state)
-	if got := strings.Join(strings.Fields(steady(out, state)), " "); code != output.ExitOK || !regexp.MustCompile(`^RUN BEGUN TOOK FILES RESULT d1 DATE \S+ 0 Succeeded \(PathSucceeded\)$`).MatchString(got) {
+	if got := strings.Join(strings.Fields(steady(out, state)), " "); code != output.ExitOK || !regexp.MustCompile(`^RUN STARTED TOOK FILES RESULT d1 DATE \S+ 0 Succeeded \(PathSucceeded\)$`).MatchString(got) {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 }
@@ -218,7 +218,7 @@ func TestDiagnoseFailsWhereNoPathSucceeds(t *testing.T) {
 	h.answer = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", http.StatusTeapot) }
 	path := writeSet(t, "set.yaml", setOfDemo(h.port))
 	code, out, errs := diagnoseCommand(t.Context(), "run", "-f", path, "--id", "d1", "--state-dir", state)
-	if code != output.ExitFailed || errs != "" || !strings.Contains(out, "VERDICT   none: no cause that was looked for is so\n") ||
+	if code != output.ExitFailed || errs != "" || !strings.Contains(out, "VERDICT   none: no checked cause applies\n") ||
 		!strings.Contains(out, "FAILED    ask: POST http://127.0.0.1:") || !strings.Contains(out, "status 418") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
@@ -229,8 +229,8 @@ metadata: {name: blind}
 spec: {adjacencyList: [{id: 0, to: [1]}, {id: 1, operation: check-limit-too-low}]}
 `)
 	code, out, _ = diagnoseCommand(t.Context(), "run", "-f", blind, "--state-dir", state, "-p", "cgroup=/no/such/group")
-	if code != output.ExitFailed || !strings.Contains(out, "VERDICT   none: no cause was found, and not all could be looked for\n") ||
-		!strings.Contains(out, "UNKNOWN   check-limit-too-low could not look: ") || strings.Contains(out, "NOT  ") {
+	if code != output.ExitFailed || !strings.Contains(out, "VERDICT   none: no cause found, but some could not be checked\n") ||
+		!strings.Contains(out, "UNKNOWN   check-limit-too-low failed: ") || strings.Contains(out, "NOT  ") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 }
@@ -250,7 +250,7 @@ spec:
   processor: {scriptRunner: {argKeys: [who], operationResultKey: x, script: 'echo "hello $1"; while read key uid rest; do [ $key != Uid: ] || echo $uid; done </proc/self/status'}}
 `)
 	code, out, errs := diagnoseCommand(t.Context(), "run", "-f", path, "--state-dir", t.TempDir(), "--allow-scripts", "-p", "who=world")
-	if strings.Contains(out, "control groups of their own") {
+	if strings.Contains(out, "their own control groups") {
 		t.Skip("no control groups for scripts can be made here")
 	}
 	if code != output.ExitOK || !strings.Contains(out, `operation.x.output="hello world\n65534\n"`) || errs != "" {
@@ -274,10 +274,10 @@ func TestOldRunsAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, out, _ := diagnoseCommand(t.Context(), "show", "--state-dir", state)
-	if code != output.ExitOK || strings.Contains(out, "d1 ") || !strings.Contains(out, "d2 ") || !strings.Contains(out, "d3 ") || !strings.Contains(out, "this is no checkpoint of a diagnosis") {
+	if code != output.ExitOK || strings.Contains(out, "d1 ") || !strings.Contains(out, "d2 ") || !strings.Contains(out, "d3 ") || !strings.Contains(out, "not a checkpoint of a diagnosis") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
-	if code, out, _ := diagnoseCommand(t.Context(), "show", "--state-dir", t.TempDir()); code != output.ExitOK || out != "no runs; kernosis diagnose run begins one\n" {
+	if code, out, _ := diagnoseCommand(t.Context(), "show", "--state-dir", t.TempDir()); code != output.ExitOK || out != "no runs; start one with kernosis diagnose run\n" {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 }
@@ -295,11 +295,11 @@ spec:
 `)
 	state := t.TempDir()
 	code, out, errs := diagnoseCommand(t.Context(), "run", "-f", path, "--state-dir", state, "--allow-repairs")
-	if code != output.ExitInput || !strings.Contains(errs, "node 2 (cordon) changes objects of the API: the controller of a cluster makes it") {
+	if code != output.ExitInput || !strings.Contains(errs, "node 2 (cordon) changes API objects, which only the controller of a cluster does") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	code, out, errs = diagnoseCommand(t.Context(), "run", "-f", path, "--state-dir", state)
-	if code != output.ExitOK || !strings.Contains(out, "WOULD RUN cordon: only the controller of a cluster makes it") {
+	if code != output.ExitOK || !strings.Contains(out, "WOULD RUN cordon: only the controller of a cluster runs it") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 	if code, out, errs := graphCommand(t, "", "-f", path); code != output.ExitOK || !strings.Contains(out, "Remediate") {

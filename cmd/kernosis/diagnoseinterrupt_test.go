@@ -60,11 +60,11 @@ func TestAnInterruptedRunGoesOn(t *testing.T) {
 		t.Error("the second operation does not begin")
 	}
 	code, _, refused := diagnoseCommand(t.Context(), "run", "-f", path, "--id", "d2", "--state-dir", state)
-	if code != output.ExitInput || !strings.Contains(refused, "another diagnosis runs with ") {
+	if code != output.ExitInput || !strings.Contains(refused, "another diagnosis is running in ") {
 		t.Errorf("exit code %d\n%s", code, refused)
 	}
 	if _, shown, _ := diagnoseCommand(t.Context(), "show", "d1", "--state-dir", state); !strings.Contains(shown, "has not ended") ||
-		!strings.Contains(shown, "OPEN      it runs, or was interrupted\n") || !strings.Contains(shown, "Collect · Running") {
+		!strings.Contains(shown, "OPEN      running, or interrupted\n") || !strings.Contains(shown, "Collect · Running") {
 		t.Errorf("%s", shown)
 	}
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
@@ -72,7 +72,7 @@ func TestAnInterruptedRunGoesOn(t *testing.T) {
 	}
 	_ = cmd.Wait() // the exit code is checked below
 	if code := cmd.ProcessState.ExitCode(); code != output.ExitOpen || !strings.Contains(out.String(), "\n  1  ask   done ") ||
-		!strings.Contains(out.String(), "OPEN      it runs, or was interrupted\n") || errs.String() != "kernosis: interrupted; the same command with --id d1 goes on\n" {
+		!strings.Contains(out.String(), "OPEN      running, or interrupted\n") || errs.String() != "kernosis: interrupted; to resume, repeat the command with --id d1\n" {
 		t.Errorf("exit code %d\n%s%s", code, &out, &errs)
 	}
 	free()

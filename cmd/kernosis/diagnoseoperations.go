@@ -21,7 +21,7 @@ func newDiagnoseOperations() *cobra.Command {
 		Long: `List the built-in operations and what they may change, or describe one: its parameters and
 results. See also docs/operations.md.
 
-Exit code: 0; 2 there is no operation of that name.`,
+Exit code: 0; 2 there is no such operation.`,
 		Example: `  kernosis diagnose operations
   kernosis diagnose operations check-disk-stalled`,
 		Args:              cobra.MaximumNArgs(1),
@@ -34,7 +34,7 @@ Exit code: 0; 2 there is no operation of that name.`,
 			}
 			b, ok := operation.Lookup(all, args[0])
 			if !ok {
-				return fmt.Errorf("operations: no built-in is named %.80q%s", args[0], document.Suggest(args[0], operationNames()))
+				return fmt.Errorf("operations: unknown built-in operation %.80q%s", args[0], document.Suggest(args[0], operationNames()))
 			}
 			return output.Failed(format.Write(w, documentOf(b), func() error { return describe(w, b) }))
 		},

@@ -50,17 +50,17 @@ func newDiagnoseRun() *cobra.Command {
 is printed when it ends, then the verdict, the excluded causes with their evidence, and the
 files that were kept. Most operations need root.
 
-Nothing on the machine is changed: repairs are listed as ones that would run. With
+By default nothing on the machine is changed: repairs are only listed. With
 --allow-repairs the repairs of the graph DO RUN, HERE AND AT ONCE, without asking again:
 units are restarted, web servers called, scripts run. There is no policy, budget or
 cooldown without a cluster. A graph with an operation that changes API objects, such as
-cordon, is refused then: only the controller of a cluster runs those.
+cordon, is then refused: only the controller of a cluster runs those.
 
 Ctrl-C interrupts a run; the same command with --id resumes it. A run that has ended is
 only printed again.
 
 Exit code: 0 a path succeeded (there is a cause); 1 none did; 2 bad input; 3 the run was
-interrupted, or it is not known whether a repair was made.`,
+interrupted, or the outcome of a repair is unknown.`,
 		Example: `  sudo kernosis diagnose run --shipped disk-error -p device=sdb
   sudo kernosis diagnose run -f set.yaml -o json`,
 		Args: cobra.MaximumNArgs(1),
@@ -73,8 +73,8 @@ interrupted, or it is not known whether a repair was made.`,
 	f.StringVar(&c.id, "id", "", "`name` of the run; an interrupted run is resumed (default: a new run)")
 	c.format = output.Add(cmd)
 	f.IntVar(&c.keep, "keep", 100, "`number` of completed runs to keep, the newest; artifacts also have a budget")
-	f.BoolVar(&c.allowRepairs, "allow-repairs", false, "let operations that repair run on this machine")
-	f.BoolVar(&c.allowScripts, "allow-scripts", false, "let operations that are scripts run, as nobody, within bounds (docs/operations.md)")
+	f.BoolVar(&c.allowRepairs, "allow-repairs", false, "run the repairs of the graph on this machine")
+	f.BoolVar(&c.allowScripts, "allow-scripts", false, "allow operations that are scripts; they run as nobody, with limits (docs/operations.md)")
 	stateDirFlag(f, &c.stateDir)
 	_ = cmd.RegisterFlagCompletionFunc("parameter", c.completeParameter) // the flag exists
 	completeFlag(cmd, "id", func() []string { return runNames(c.stateDir) })
@@ -101,12 +101,12 @@ func (c *diagnoseRun) run(cmd *cobra.Command, args []string) error {
 	}
 	for _, id := range plan.Scripts {
 		if !c.allowScripts {
-			return fmt.Errorf("run: node %d (%s) is a script: --allow-scripts lets it run", id, plan.Graph.Node(id).Operation)
+			return fmt.Errorf("run: node %d (%s) is a script: allow it with --allow-scripts", id, plan.Graph.Node(id).Operation)
 		}
 	}
 	if c.allowRepairs && len(plan.ByController) > 0 {
 		id := plan.ByController[0]
-		return fmt.Errorf("run: node %d (%s) changes objects of the API: the controller of a cluster makes it, no command does; without --allow-repairs the run shows where it would", id, plan.Graph.Node(id).Operation)
+		return fmt.Errorf("run: node %d (%s) changes API objects, which only the controller of a cluster does; omit --allow-repairs for a dry run", id, plan.Graph.Node(id).Operation)
 	}
 	dir, unlock, err := diagnosis.Lock(c.stateDir, c.id)
 	if err != nil {
@@ -132,7 +132,7 @@ func (c *diagnoseRun) diagnosis(set string, plan *resolve.Plan, dir string) (*ru
 	node := c.node
 	if node == "" {
 		if node, err = os.Hostname(); err != nil {
-			return nil, fmt.Errorf("name of this node: %w; --node gives it", err)
+			return nil, fmt.Errorf("name of this node: %w; set it with --node", err)
 		}
 	}
 	if given["node"] == "" && slices.Contains(plan.Parameters(), "node") {
@@ -149,7 +149,7 @@ func (c *diagnoseRun) diagnosis(set string, plan *resolve.Plan, dir string) (*ru
 	case err == nil && len(c.parameters) == 0:
 		d.Parameters = saved.Parameters
 	case err == nil && !maps.Equal(saved.Parameters, given):
-		return nil, fmt.Errorf("run: %s was begun with other parameters (%s); leave them out, or begin another run", d.ID, parameterText(saved.Parameters))
+		return nil, fmt.Errorf("run: %s was started with other parameters (%s); omit -p to resume it, or start a new run without --id", d.ID, parameterText(saved.Parameters))
 	case err != nil && !damaged && !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("run: %w", err)
 	}
@@ -163,7 +163,7 @@ func parseParameters(texts []string) (map[string]string, error) {
 		if _, twice := given[key]; !ok || key == "" || twice {
 			why := "want key=value"
 			if twice {
-				why = "it is given twice"
+				why = "given twice"
 			}
 			return nil, fmt.Errorf("parameter %.80q: %s", text, why)
 		}
@@ -219,13 +219,13 @@ func (c *diagnoseRun) execute(cmd *cobra.Command, view *diagnosis.View, d *runne
 	}
 	view.Report = rep
 	if view.Artifacts, err = artifact.Read(worker.Artifacts(dir), d.ID); err != nil {
-		log.Warn("artifacts can't be listed", "error", err)
+		log.Warn("can't list artifacts", "error", err)
 	}
 	if err := view.Write(cmd.OutOrStdout(), c.format); err != nil {
 		return output.Failed(err)
 	}
 	if err := forgetOld(r, store, dir, c.keep); err != nil {
-		log.Warn("old runs are not removed", "error", err)
+		log.Warn("can't remove old runs", "error", err)
 	}
 	return c.exit(cmd.Context(), rep)
 }
@@ -237,7 +237,7 @@ func (c *diagnoseRun) exit(ctx context.Context, rep *runner.Report) error {
 	case rep.Phase == v1alpha1.PhaseFailed || rep.Phase == v1alpha1.PhaseCancelled:
 		return &output.ExitError{Code: output.ExitFailed}
 	case ctx.Err() != nil:
-		return &output.ExitError{Code: output.ExitOpen, Err: fmt.Errorf("interrupted; the same command with --id %s goes on", rep.ID)}
+		return &output.ExitError{Code: output.ExitOpen, Err: fmt.Errorf("interrupted; to resume, repeat the command with --id %s", rep.ID)}
 	}
 	return &output.ExitError{Code: output.ExitOpen}
 }
@@ -250,12 +250,12 @@ type personGate struct {
 
 func (g personGate) Allow(_ context.Context, a *runner.Action) (runner.Decision, error) {
 	if slices.Contains(g.byController, a.ID) {
-		return runner.Decision{Verb: v1alpha1.RemediationWouldRun, Reason: v1alpha1.ReasonObserveOnly, Message: "only the controller of a cluster makes it"}, nil
+		return runner.Decision{Verb: v1alpha1.RemediationWouldRun, Reason: v1alpha1.ReasonObserveOnly, Message: "only the controller of a cluster runs it"}, nil
 	}
 	if g.allow {
 		return runner.Decision{Verb: v1alpha1.RemediationRun}, nil
 	}
-	return runner.Decision{Verb: v1alpha1.RemediationWouldRun, Reason: v1alpha1.ReasonObserveOnly, Message: "--allow-repairs lets it run"}, nil
+	return runner.Decision{Verb: v1alpha1.RemediationWouldRun, Reason: v1alpha1.ReasonObserveOnly, Message: "run it with --allow-repairs"}, nil
 }
 
 // forgetOld removes the oldest ended runs, except the newest keep.

@@ -45,7 +45,7 @@ Exit code: 0 shown; 2 there is no such run.`,
 				return err
 			}
 			if slices.Contains(graphOutputs(), format.String()) {
-				return fmt.Errorf("--output: %q: name a run", format)
+				return fmt.Errorf("--output: %q needs a RUN", format)
 			}
 			w := cmd.OutOrStdout()
 			return output.Failed(format.Write(w, diagnosis.Documents(views), func() error { return listDiagnoses(w, views, format.Is(output.Wide)) }))
@@ -78,7 +78,7 @@ func showDiagnosis(w io.Writer, v *diagnosis.View, format *output.Format) error 
 	if !rep.Ended.IsZero() {
 		took = "took " + display.Duration(rep.Ended.Sub(rep.Started))
 	}
-	fmt.Fprintf(w, "run %s, begun %s, %s\nparameters: %s\n", rep.ID, rep.Started.Format(time.DateTime), took, parameterText(v.Parameters))
+	fmt.Fprintf(w, "run %s, started %s, %s\nparameters: %s\n", rep.ID, rep.Started.Format(time.DateTime), took, parameterText(v.Parameters))
 	diagnosis.NewProgress(w, v.Graph).Changed(rep)
 	fmt.Fprintf(w, "\n%s\n", v.Summary())
 	_, err := io.WriteString(w, draw.Text(v.Drawing(v.Report.ID)))
@@ -88,11 +88,11 @@ func showDiagnosis(w io.Writer, v *diagnosis.View, format *output.Format) error 
 // listDiagnoses writes a table of runs; all: also their parameters.
 func listDiagnoses(w io.Writer, views []*diagnosis.View, all bool) error {
 	if len(views) == 0 {
-		_, err := io.WriteString(w, "no runs; kernosis diagnose run begins one\n")
+		_, err := io.WriteString(w, "no runs; start one with kernosis diagnose run\n")
 		return err
 	}
 	rows := &output.Rows{}
-	head := []string{"RUN", "BEGUN", "TOOK", "FILES", "RESULT"}
+	head := []string{"RUN", "STARTED", "TOOK", "FILES", "RESULT"}
 	if all {
 		head = append(head, "PARAMETERS")
 	}

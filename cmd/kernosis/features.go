@@ -22,7 +22,7 @@ func newFeatures() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "features",
 		Short: "List which BPF programs attach on this kernel, which fall back, and why",
-		Long: `Load and attach every BPF program for a moment (an agent may keep running) and
+		Long: `Load and attach every BPF program briefly (an agent may keep running) and
 list for each hook which variant works on this kernel, and why a better one does
 not. Then list what an agent with this process's permissions and paths would lack.`,
 		Example: `  sudo kernosis features

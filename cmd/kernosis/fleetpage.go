@@ -44,7 +44,7 @@ func (f *fleetNodes) read() (out page.Fleet, err error) {
 		return out, fmt.Errorf("list leases: %w", err)
 	}
 	if !f.diagnoses.Load() {
-		out.Note = "This replica does not know Diagnoses: it does not lead, or their kinds are not installed."
+		out.Note = "This replica has no Diagnoses: it is not the leader, or their CRDs are not installed."
 	} else if err := f.cache.List(ctx, &diagnoses, client.UnsafeDisableDeepCopy); err != nil {
 		return out, fmt.Errorf("list diagnoses: %w", err)
 	}

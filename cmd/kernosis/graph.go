@@ -47,7 +47,7 @@ Exit code: 0 drawn; 2 a file or graph is not valid: each mistake with file and l
 			}
 			// A set that can't run here is still drawn: its Operations may be in the cluster.
 			if _, err := resolve.Set(c, set); err != nil {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s\nit is drawn, and can't be run as it is here\n", resolve.In(m, err))
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s\nthe graph is drawn, but can't run like this\n", resolve.In(m, err))
 			}
 			effect := func(id int) v1alpha1.Effect { return c.Effect(g.Node(id).Operation) }
 			return output.Failed(writeGraph(cmd.OutOrStdout(), runner.Drawing(set.Name, g, effect, &v1alpha1.DiagnosisStatus{}), format))

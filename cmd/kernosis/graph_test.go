@@ -108,15 +108,15 @@ func TestGraphReportsMistakesWithTheirPlace(t *testing.T) {
 		want []string // each on a separate line
 	}{
 		{[]string{"-f", broken}, []string{
-			broken + ":7:27: spec.adjacencyList[1].to: nodes 1 → 2 → 3 → 1 are a cycle",
-			broken + ":12:6: spec.adjacencyList[4].id: node 4: id is 5; it is the node's place in the list, counted from 0",
-			broken + ":13:5: spec.adjacencyList[5]: node 5: no edge leads to it; only the start, node 0, is such a node",
+			broken + ":7:27: spec.adjacencyList[1].to: nodes 1 → 2 → 3 → 1 form a cycle",
+			broken + ":12:6: spec.adjacencyList[4].id: node 4: id is 5; want the node's position in the list, counted from 0",
+			broken + ":13:5: spec.adjacencyList[5]: node 5: no edge leads to it; only the start, node 0, may have none",
 		}},
 		{[]string{"-f", lacking}, []string{
 			lacking + `:10:13: spec.adjacencyList[4].operation: node 4: operation "page-someone" depends on operation "check-mounts", which does not run on every path to the node`,
 		}},
 		{[]string{"-f", two}, []string{"kernosis: graph: the files have 2 OperationSets, name one: hung-task, broken"}},
-		{[]string{"-f", two, "other"}, []string{`kernosis: graph: no OperationSet is named "other"; there are hung-task, broken`}},
+		{[]string{"-f", two, "other"}, []string{`kernosis: graph: unknown OperationSet "other": want one of hung-task, broken`}},
 		{[]string{"-f", none}, []string{"kernosis: graph: the files have no OperationSet"}},
 		{[]string{"-f", misspelt}, []string{misspelt + ":8:44: spec.adjacencyList[2].dependencies: "}},
 		{[]string{"-f", broken, "-o", "png"}, []string{`kernosis: --output: "png": want text, mermaid, dot or svg`}},
@@ -146,7 +146,7 @@ spec:
   - {id: 1, operation: socket}
 `)
 	code, out, errs := graphCommand(t, "", "-f", path)
-	if code != output.ExitOK || !strings.Contains(out, "socket") || !strings.Contains(errs, path+":7:") || !strings.Contains(errs, `did you mean "sockets"?`) || !strings.Contains(errs, "can't be run as it is here") {
+	if code != output.ExitOK || !strings.Contains(out, "socket") || !strings.Contains(errs, path+":7:") || !strings.Contains(errs, `did you mean "sockets"?`) || !strings.Contains(errs, "but can't run like this") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 }

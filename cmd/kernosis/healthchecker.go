@@ -45,9 +45,9 @@ func newHealthChecker() *cobra.Command {
 	cmd := newCheckCommand("health-checker", "Check program: health of kubelet, kube-proxy or the container runtime",
 		`Check the health of a component, as node-problem-detector's health-checker does.
 
-Exit code 0: healthy; 1: not, and the message says so; 2: not known. With repair
-(the default, as there) the service of an unhealthy component is killed, for
-systemd to start it again, if it has been up for longer than the cooldown time.`,
+Exit code 0: healthy; 1: unhealthy, with a message; 2: unknown. By default, as in
+node-problem-detector, the service of an unhealthy component is killed, so that
+systemd restarts it, if it has been up for longer than the cooldown time.`,
 		"  kernosis health-checker --component cri --enable-repair=false",
 		h.run)
 	fs := cmd.Flags()
@@ -61,10 +61,10 @@ systemd to start it again, if it has been up for longer than the cooldown time.`
 	fs.StringVar(&h.criSocket, "cri-socket-path", "unix:///var/run/containerd/containerd.sock", "`socket` of the runtime, for component cri")
 	fs.DurationVar(&h.criLimit, "cri-timeout", 2*time.Second, "how long crictl waits for the runtime")
 	fs.DurationVar(&h.cooldown, "cooldown-time", 2*time.Minute, "how long the service must have been up to be repaired")
-	fs.DurationVar(&h.loopback, "loopback-time", 0, "how far back to look for log patterns; 0: to the service's start")
+	fs.DurationVar(&h.loopback, "loopback-time", 0, "how far back to look for log patterns; 0: to the start of the service")
 	fs.DurationVar(&h.limit, "health-check-timeout", 10*time.Second, "how long the check may take")
-	fs.Var(&h.patterns, "log-pattern", "COUNT:REGEX: unhealthy if so many lines of the service's journal match; may be given again")
-	fs.StringVar(&h.journalDir, "journal-dir", "", "`folder` of the journal's files (default those of journald)")
+	fs.Var(&h.patterns, "log-pattern", "COUNT:REGEX: unhealthy if COUNT or more lines of the service's journal match (repeatable)")
+	fs.StringVar(&h.journalDir, "journal-dir", "", "`folder` of the journal's files (default: journald's)")
 	return cmd
 }
 

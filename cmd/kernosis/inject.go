@@ -21,11 +21,11 @@ func newInject() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "inject FAULT",
 		Short:   "Cause a real, bounded fault that cleans up after itself, for a drill",
-		Long:    "Provoke a real kernel fault in a place of its own (control group, network\nnamespace, loop file), heal it and remove every trace.\n\n" + faultList(),
+		Long:    "Provoke a real kernel fault in isolation (in a control group, network namespace or\nloop file made for it), heal it and clean up.\n\n" + faultList(),
 		Example: "  sudo kernosis inject oom\n  sudo kernosis inject disk-error --dry-run",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return fmt.Errorf("inject: name one fault of: %s", strings.Join(faultNames(), ", "))
+				return fmt.Errorf("inject: want one of %s", strings.Join(faultNames(), ", "))
 			}
 			return nil
 		},
@@ -33,7 +33,7 @@ func newInject() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, ok := inject.Find(args[0])
 			if !ok {
-				return fmt.Errorf("inject: no fault %q; there are: %s", args[0], strings.Join(faultNames(), ", "))
+				return fmt.Errorf("inject: unknown fault %q: want one of %s", args[0], strings.Join(faultNames(), ", "))
 			}
 			env.Out = cmd.OutOrStdout()
 			env.WaitTarget = waitTarget(pinRoot)
@@ -42,13 +42,13 @@ func newInject() *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	fs.DurationVar(&env.Duration, "duration", 0, "how long a state lasts before it is healed; 0: the fault's own")
-	fs.IntVar(&env.Count, "count", 0, "`number` of times that an event happens; 0: the fault's own")
-	fs.Uint64Var(&env.Memory, "memory", 0, "`bytes` of the control group that runs out of memory; 0: 32 MiB")
-	fs.StringVar(&env.TargetsDir, "targets-dir", inject.DefaultTargetsDir, "`folder` where a running kernosis looks for probe targets")
-	fs.StringVar(&env.StateDir, "state-dir", inject.DefaultStateDir, "`folder` of the records of what is to be removed")
+	fs.DurationVar(&env.Duration, "duration", 0, "how long a state lasts before it is healed; 0: the fault's default")
+	fs.IntVar(&env.Count, "count", 0, "`number` of times that an event happens; 0: the fault's default")
+	fs.Uint64Var(&env.Memory, "memory", 0, "memory limit of the control group that runs out of memory, in `bytes`; 0: 32 MiB")
+	fs.StringVar(&env.TargetsDir, "targets-dir", inject.DefaultTargetsDir, "`folder` from which a running kernosis reads probe targets")
+	fs.StringVar(&env.StateDir, "state-dir", inject.DefaultStateDir, "`folder` of the records for cleaning up after a crash")
 	fs.StringVar(&pinRoot, "pin-root", bpf.DefaultPinRoot, "`folder` of a running kernosis' pinned maps")
-	fs.BoolVar(&env.DryRun, "dry-run", false, "say what would be done, and whether this machine can do it")
+	fs.BoolVar(&env.DryRun, "dry-run", false, "print what would be done, and whether this machine supports it")
 	return cmd
 }
 

@@ -102,7 +102,7 @@ func lintFiles(paths, alerts []string, k lint.Kernels, formats string) ([]lint.F
 		}
 		config, err := npd.LoadFile(f.path, npd.Options{Exists: func(string) bool { return true }})
 		if err != nil {
-			if f.named || !strings.Contains(err.Error(), "this is no configuration") {
+			if f.named || !strings.Contains(err.Error(), "this is not a configuration") {
 				errs = append(errs, err)
 			}
 			continue

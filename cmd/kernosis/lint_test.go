@@ -118,7 +118,7 @@ rules:
 		t.Fatalf("exit %d: %v", code, err)
 	}
 	want := alerts + `:6: error: Wrong: kube_node_status_condition{condition="TaskHung"}: TaskHung is a reason; the condition is KernelDeadlock [alert-on-reason]
-` + own + `:3: error: Oops: matches lines of kernels up to 5.1 on amd64 only; those from 6.1 write otherwise [dead-pattern]
+` + own + `:3: error: Oops: matches lines of kernels up to 5.1 on amd64 only; kernels 6.1 use other wording [dead-pattern]
     5.2 and later on amd64: BUG: kernel NULL pointer dereference, address: 0000000000000008
     every kernel on arm64: Unable to handle kernel NULL pointer dereference at virtual address 0000000000000008
 `
@@ -146,7 +146,7 @@ func TestLintOfBadInput(t *testing.T) {
 	}{
 		{[]string{bad}, "bad.json:3:12: rules[0].pattern: is missing"},
 		{[]string{rules}, "bad.yaml:2:9: rules[0]: events is missing"},
-		{[]string{other}, "this is no configuration of node-problem-detector"},
+		{[]string{other}, "this is not a configuration of node-problem-detector"},
 		{[]string{filepath.Join(dir, "none.json")}, "no such file"},
 		{[]string{dir, "--kernels", "six"}, `kernel "six"`},
 		{[]string{dir, "-o", "xml"}, `want text or json`},

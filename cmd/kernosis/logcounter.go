@@ -34,26 +34,26 @@ type logCount struct {
 
 func newLogCounter() *cobra.Command {
 	var c logCount
-	cmd := newCheckCommand("log-counter", "Check program: how often a pattern is in a log",
+	cmd := newCheckCommand("log-counter", "Check program: count the log lines that match a pattern",
 		`Count the lines of a log that match a pattern, as node-problem-detector's
 log-counter does. The log is the journal (a folder, or no --log-path), the kernel's
 log (/dev/kmsg) or a file.
 
-Exit code 0: found less often than --count; 1: as often or more often, and the
-message says so; 2: the log can't be read, or a flag is wrong.`,
+Exit code 0: fewer matches than --count; 1: as many or more, with a message;
+2: the log can't be read, or a flag is wrong.`,
 		"  kernosis log-counter --journald-source kubelet --lookback 20m --count 5 --pattern 'Started kubelet'",
 		c.run)
 	fs := cmd.Flags()
 	fs.StringVar(&c.identifier, "journald-source", "", "`name` (SYSLOG_IDENTIFIER) in the journal: kernel, kubelet, systemd …")
-	fs.StringVar(&c.path, "log-path", "", "`path` of the journal's folder, /dev/kmsg, or a file (default the journal of journald)")
+	fs.StringVar(&c.path, "log-path", "", "`path` of the journal's folder, /dev/kmsg, or a file (default: journald's journal)")
 	fs.DurationVar(&c.lookback, "lookback", 0, "how far back to count, at most to the boot")
-	fs.DurationVar(&c.delay, "delay", 0, "leave out what was logged so long after the boot")
+	fs.DurationVar(&c.delay, "delay", 0, "ignore lines logged within this time after the boot")
 	fs.StringVar(&c.pattern, "pattern", "", "`regexp` (RE2) of the lines to count; it must match to the end of the line")
-	fs.StringVar(&c.revert, "revert-pattern", "", "`regexp` of lines that each take one away from the count")
-	fs.IntVar(&c.count, "count", 1, "`number` of lines that are too many")
-	fs.StringVar(&c.format.Timestamp, "timestamp", "", "of a file: `regexp` of the time in a line, the last group")
-	fs.StringVar(&c.format.TimestampFormat, "timestamp-format", "", "of a file: `layout` of that time, as of Go's package time")
-	fs.StringVar(&c.format.Message, "message", "", "of a file: `regexp` of the text in a line, the last group")
+	fs.StringVar(&c.revert, "revert-pattern", "", "`regexp` of lines that each reduce the count by one")
+	fs.IntVar(&c.count, "count", 1, "`number` of matches from which the check reports a problem")
+	fs.StringVar(&c.format.Timestamp, "timestamp", "", "for a file: `regexp` whose last group is the time of a line")
+	fs.StringVar(&c.format.TimestampFormat, "timestamp-format", "", "for a file: `layout` of that time, in the notation of Go's package time")
+	fs.StringVar(&c.format.Message, "message", "", "for a file: `regexp` whose last group is the text of a line")
 	return cmd
 }
 
@@ -77,7 +77,7 @@ func (c *logCount) run(cmd *cobra.Command) error {
 func (c *logCount) check() error {
 	var errs []error
 	if c.pattern == "" {
-		errs = append(errs, errors.New("--pattern is missing"))
+		errs = append(errs, errors.New("--pattern is required"))
 	}
 	if c.lookback <= 0 {
 		errs = append(errs, fmt.Errorf("--lookback %v: want more than 0, or nothing is counted", c.lookback))
@@ -134,7 +134,7 @@ func (c *logCount) reader(lookback time.Duration) (func(context.Context, func(lo
 	info, err := os.Stat(path)
 	switch {
 	case c.path == "" && c.identifier == "":
-		return nil, errors.New("--journald-source or --log-path is missing")
+		return nil, errors.New("--journald-source or --log-path is required")
 	case c.path == "" || c.path == journald.Folder && !journald.HasFiles(filepath.Join(root, c.path)):
 		// If the folder is empty, journald keeps its journal in memory.
 		return c.journal(root, "", lookback)
@@ -145,7 +145,7 @@ func (c *logCount) reader(lookback time.Duration) (func(context.Context, func(lo
 	case c.format.Timestamp == "" && err != nil:
 		return nil, err
 	case c.format.Timestamp == "":
-		return nil, errors.New("--timestamp and --timestamp-format are missing: without them the lines of a file have no time")
+		return nil, errors.New("--timestamp and --timestamp-format are required for a file: they say where a line has its time")
 	}
 	// Only its reader resolves absolute links below the root, so it reports a missing file.
 	r, err := file.New(file.Config{Path: c.path, Root: root, Format: c.format, Lookback: lookback})

@@ -99,7 +99,7 @@ func TestLogCounterFile(t *testing.T) {
 		}
 	}
 	args := []string{"--log-path=" + path, "--lookback=5m", "--pattern=I/O error", "--message=kernel: (.*)"}
-	call(t, nil, "log-counter", args...).want(t, checkUnknown, "--timestamp and --timestamp-format are missing: without them the lines of a file have no time")
+	call(t, nil, "log-counter", args...).want(t, checkUnknown, "--timestamp and --timestamp-format are required for a file: they say where a line has its time")
 	args = append(args, "--timestamp=^\\S+", "--timestamp-format="+time.RFC3339)
 	call(t, nil, "log-counter", args...).want(t, checkProblem, "Found 3 matching logs, which meets the threshold of 1")
 }

@@ -63,12 +63,12 @@ func newRoot() *cobra.Command {
 		commands  []*cobra.Command
 	}{
 		{"detect", "Detect faults:", []*cobra.Command{newRun(), newAgentCommand(), newController(), newConfig()}},
-		{"look", "See how it does:", []*cobra.Command{newStatus(), newTop(), newWhy(), newFeatures(), newBundle()}},
+		{"look", "Inspect agent and node:", []*cobra.Command{newStatus(), newTop(), newWhy(), newFeatures(), newBundle()}},
 		{"explain", "Find causes:", []*cobra.Command{newDiagnose(), newGraph()}},
 		{"rules", "Rules:", []*cobra.Command{newRules(), newMute(), newLint(), newReplay()}},
 		{"drills", "Drills:", []*cobra.Command{newDemo(), newInject()}},
 		{"install", "Install, migrate, remove:", []*cobra.Command{newCRDs(), newConvert(), newUninstall()}},
-		{"checks", "Check programs, as node-problem-detector has them:", []*cobra.Command{newHealthChecker(), newLogCounter()}},
+		{"checks", "Check programs of node-problem-detector:", []*cobra.Command{newHealthChecker(), newLogCounter()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
 		for _, c := range g.commands {

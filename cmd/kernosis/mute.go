@@ -38,10 +38,10 @@ func newMute() *cobra.Command {
 	var f muteFlags
 	cmd := &cobra.Command{
 		Use:   "mute [RULE]",
-		Short: "Mute a rule for a while, or list what is muted",
+		Short: "Mute a rule temporarily, or list the mutes",
 		Long: `Write a mute to the file that the agent of this machine reads, or end one. Without RULE,
-list the mutes of the file. RULE is one of the agent's rules, as it would start with them now;
-without an agent, of the shipped rules. Muted problems stay open; their condition says Muted.`,
+list the mutes of the file. RULE is a rule that the agent would load on a restart
+or, without an agent, a shipped rule. Muted problems stay open; their condition says Muted.`,
 		Example: `  kernosis mute disk-io-error --where device.name=sdb --for 48h --reason 'replaced on Friday'
   kernosis mute                                                     # list mutes
   kernosis mute disk-io-error --where device.name=sdb --end`,
@@ -59,7 +59,7 @@ without an agent, of the shipped rules. Muted problems stay open; their conditio
 	fs.StringToStringVar(&f.where, "where", nil, "mute only problems with this `field=value` of the rule's groupBy; * matches any text (repeatable; default: all problems of the rule)")
 	fs.DurationVar(&f.lasts, "for", 0, "`duration` of the mute")
 	fs.StringVar(&f.until, "until", "", "`time` when the mute ends (RFC 3339)")
-	fs.StringVar(&f.reason, "reason", "", "`text` that says why, for whoever lists the mutes")
+	fs.StringVar(&f.reason, "reason", "", "`text` that says why, shown in lists of mutes")
 	fs.BoolVar(&f.end, "end", false, "end the mute of this rule and these fields")
 	cmd.MarkFlagsMutuallyExclusive("for", "until", "end")
 	_ = cmd.RegisterFlagCompletionFunc("where", f.completeWhere) // the flag exists
@@ -167,7 +167,7 @@ func lockMutes(path string) (lock *os.File, err error) {
 		return f, nil
 	})
 	if errors.Is(err, bounded.ErrLate) {
-		err = fmt.Errorf("somebody else has edited %s for %v, or its disk hangs", path, agent.StateWithin)
+		err = fmt.Errorf("another command has kept %s locked for %v, or its disk hangs", path, agent.StateWithin)
 	}
 	return lock, err
 }
@@ -192,7 +192,7 @@ func (f *muteFlags) mute(rule string, now time.Time) (problem.Mute, error) {
 	case f.until != "":
 		at, err := time.Parse(time.RFC3339, f.until)
 		if err != nil {
-			return m, fmt.Errorf("until: %q is no time such as 2026-03-01T18:00:00Z", f.until)
+			return m, fmt.Errorf("until: %q: want a time such as 2026-03-01T18:00:00Z", f.until)
 		}
 		m.Until = at
 	case f.lasts > 0:
@@ -201,10 +201,10 @@ func (f *muteFlags) mute(rule string, now time.Time) (problem.Mute, error) {
 		return m, errors.New("one of --for, --until and --end is required")
 	}
 	if !m.Until.After(now) {
-		return m, fmt.Errorf("until: %s is over", m.Until.Format(time.RFC3339))
+		return m, fmt.Errorf("until: %s is in the past", m.Until.Format(time.RFC3339))
 	}
 	if m.Reason == "" {
-		return m, errors.New("--reason is required: it is shown wherever the mute is")
+		return m, errors.New("--reason is required: it is shown with the mute")
 	}
 	return m, nil
 }
@@ -224,7 +224,7 @@ func listMutes(out io.Writer, list []problem.Mute, now time.Time, format *output
 		for _, m := range listed {
 			state := "until "
 			if m.Over {
-				state = "over since "
+				state = "ended "
 			}
 			fmt.Fprintf(out, "%s %s%s: %s\n", m.Subject(), state, m.Until.Format(time.RFC3339), m.Reason)
 		}

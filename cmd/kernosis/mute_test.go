@@ -54,7 +54,7 @@ mutes:
 			t.Errorf("%v changed the file:\n%s", bad, file)
 		}
 	}
-	if _, out := step(output.ExitOK); out != "disk-io-error until 2999-01-01T00:00:00Z: known\noom-kill over since 2020-01-01T00:00:00Z: over\n" {
+	if _, out := step(output.ExitOK); out != "disk-io-error until 2999-01-01T00:00:00Z: known\noom-kill ended 2020-01-01T00:00:00Z: over\n" {
 		t.Errorf("listed as %s", out)
 	}
 	step(output.ExitFailed, "disk-stalled", "--end")

@@ -72,7 +72,7 @@ func (f *replayFlags) config() (replay.Config, error) {
 	cfg.Written = time.Now() // for the standard input
 	if f.boot != "" {
 		if cfg.Boot, err = time.Parse(time.RFC3339, f.boot); err != nil {
-			return cfg, fmt.Errorf("boot: %q is no time such as 2026-01-02T15:04:05Z", f.boot)
+			return cfg, fmt.Errorf("boot: %q: want a time such as 2026-01-02T15:04:05Z", f.boot)
 		}
 	}
 	if cfg.Until, err = parseUntil(f.until); err != nil {
@@ -80,7 +80,7 @@ func (f *replayFlags) config() (replay.Config, error) {
 	}
 	cfg.Log = f.log
 	if len(f.npd) > 0 && f.log != "" {
-		return cfg, errors.New("--log: not with --npd: each monitor says which log it reads")
+		return cfg, errors.New("--log can't be used with --npd: each monitor says which log it reads")
 	}
 	if cfg.Rules, cfg.Monitors, err = f.ruleSet(); err != nil {
 		return cfg, err
@@ -137,7 +137,7 @@ func parseUntil(s string) (*replay.Until, error) {
 	}
 	d, err := time.ParseDuration(strings.TrimPrefix(s, "+"))
 	if err != nil || d <= 0 {
-		return nil, fmt.Errorf("until: %q is no time (2026-01-02T15:04:05Z), no duration (90s, +1h)", s)
+		return nil, fmt.Errorf("until: %q: want a time (2026-01-02T15:04:05Z) or a duration (90s, +1h)", s)
 	}
 	if strings.HasPrefix(s, "+") {
 		return &replay.Until{Past: d}, nil

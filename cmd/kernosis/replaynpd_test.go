@@ -43,7 +43,7 @@ func TestReplayNPD(t *testing.T) {
 	}{
 		{[]string{log, "--npd", checks}, "custom-plugin-monitor"},
 		{[]string{log, "--npd", log}, "messages:1"},
-		{[]string{log, "--npd", monitor, "--log", "x"}, "--log: not with --npd"},
+		{[]string{log, "--npd", monitor, "--log", "x"}, "--log can't be used with --npd"},
 		{[]string{monitor}, "journalctl -o export"},
 		{[]string{log, "--format", "text"}, "journal-export, journal-json"},
 	} {

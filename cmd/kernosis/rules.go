@@ -32,7 +32,7 @@ func newRulesCheck() *cobra.Command {
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%d rules, %d conditions: ok\n", len(set.Rules()), len(set.Conditions()))
 			if readers := set.PodLabelReaders(); len(readers) > 0 {
-				fmt.Fprintf(cmd.OutOrStdout(), "pod.labels is empty where the agent does not know the node's pods; read by %s\n", strings.Join(readers, ", "))
+				fmt.Fprintf(cmd.OutOrStdout(), "pod.labels is empty if the agent can't list the node's pods; rules that read it: %s\n", strings.Join(readers, ", "))
 			}
 			return nil
 		},

@@ -46,8 +46,8 @@ func TestRulesTest(t *testing.T) {
 	}{
 		{[]string{good}, output.ExitOK, []string{"1 tests, 0 failed\n"}, "rule y"},
 		{[]string{"--strict", good}, output.ExitOK, []string{"1 tests, 0 failed\n"}, "rule y"},
-		{[]string{a}, output.ExitOK, []string{a + "/y.yaml:3: no test shows of rule y: fires, clears, flaps\n1 tests, 0 failed, 1 rules not shown in full\n"}, "rule x"},
-		{[]string{"--strict", a}, output.ExitFailed, []string{"no test shows of rule y"}, "oom-kill"},
+		{[]string{a}, output.ExitOK, []string{a + "/y.yaml:3: no test of rule y covers: fires, clears, flaps\n1 tests, 0 failed, 1 rules not fully tested\n"}, "rule x"},
+		{[]string{"--strict", a}, output.ExitFailed, []string{"no test of rule y covers"}, "oom-kill"},
 		{[]string{a, good, bad, bad}, output.ExitFailed, []string{bad + ":5: fails: at 0s: oom-kill fired 0 times, want 1\n", "2 tests, 1 failed"}, ""},
 		{[]string{"-o", "tap", a, bad}, output.ExitFailed, []string{"1..2\nok 1 - " + good + ":3: fires\nnot ok 2 - " + bad + ":3: fails\n"}, ""},
 		{[]string{"-o", "junit", a, bad}, output.ExitFailed, []string{`<testsuites tests="3" failures="1">`, `file="` + bad + `" line="3"`}, ""},
@@ -74,7 +74,7 @@ func TestRulesTestHere(t *testing.T) {
 	if err := os.WriteFile("x.yaml", []byte("apiVersion: rules.kernosis.io/v1\nrules:\n- {name: x, events: [oomkill], reason: R, message: m}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, out := command(t, "rules", "test", "--strict", "."); code != output.ExitFailed || strings.Count(out, "no test shows") != 1 || !strings.Contains(out, "rule x") {
+	if code, out := command(t, "rules", "test", "--strict", "."); code != output.ExitFailed || strings.Count(out, "no test of rule") != 1 || !strings.Contains(out, "rule x") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 }
@@ -133,7 +133,7 @@ tests:
 			t.Fatal(err)
 		}
 	}
-	if code, out := command(t, "rules", "check", dir); code != output.ExitOK || !strings.Contains(out, "pod.labels is empty where the agent does not know the node's pods; read by by-label\n") {
+	if code, out := command(t, "rules", "check", dir); code != output.ExitOK || !strings.Contains(out, "pod.labels is empty if the agent can't list the node's pods; rules that read it: by-label\n") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 	if code, out := command(t, "rules", "check"); code != output.ExitOK || strings.Contains(out, "pod.labels") {

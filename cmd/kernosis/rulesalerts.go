@@ -46,10 +46,10 @@ next, a runbook_url and, with --dashboard-base, a dashboard_url. See docs/monito
 	fs.StringSliceVar(&cfg.ShippedRules, "shipped-rules", []string{"*"}, "which `files` of shipped rules are in force, as the agent's")
 	fs.StringSliceVar(&cfg.NPD.SystemLog, agent.FlagSystemLog, nil, "`files` of node-problem-detector's system-log-monitor, as the agent's")
 	fs.StringSliceVar(&cfg.NPD.CustomPlugin, agent.FlagCustomPlugin, nil, "`files` of its custom-plugin-monitor")
-	fs.StringVar(&to.RunbookBase, "runbook-base", alerts.DefaultRunbookBase, "`URL` of the folder of pages, before a rule's doc; empty: no runbook_url")
-	fs.StringVar(&to.DashboardBase, "dashboard-base", "", "Grafana's `URL`, before /d/ and a dashboard; empty: no dashboard_url")
-	fs.StringVar(&to.AgentJob, "agent-job", alerts.DefaultAgentJob, "`regexp` of the label job of agents")
-	fs.StringVar(&to.ControllerJob, "controller-job", alerts.DefaultControllerJob, "`regexp` of the label job of the controller")
+	fs.StringVar(&to.RunbookBase, "runbook-base", alerts.DefaultRunbookBase, "base `URL` of the runbook pages; empty: no runbook_url")
+	fs.StringVar(&to.DashboardBase, "dashboard-base", "", "base `URL` of Grafana; empty: no dashboard_url")
+	fs.StringVar(&to.AgentJob, "agent-job", alerts.DefaultAgentJob, "`regexp` that matches the job label of agents")
+	fs.StringVar(&to.ControllerJob, "controller-job", alerts.DefaultControllerJob, "`regexp` that matches the job label of the controller")
 	return cmd
 }
 

@@ -40,10 +40,10 @@ rule. Pages of rules that no longer exist are not removed.`,
 						return nil
 					}
 				}
-				return fmt.Errorf("no rule is called %q", rule)
+				return fmt.Errorf("unknown rule %q", rule)
 			}
 			if dir == "" {
-				return errors.New("where to? give --dir, or a RULE")
+				return errors.New("--dir or a RULE is required")
 			}
 			if err := writePages(dir, pages); err != nil {
 				return output.Failed(err)
@@ -54,7 +54,7 @@ rule. Pages of rules that no longer exist are not removed.`,
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "`folder` to write to; created if it is missing")
 	cmd.Flags().StringVar(&rulesDir, "rules", "", "`folder` of rule files over the shipped ones")
-	cmd.Flags().StringVar(&base, "doc-base", "", "`URL` before a rule's doc, to link to its page")
+	cmd.Flags().StringVar(&base, "doc-base", "", "base `URL` for links to pages of rules")
 	return cmd
 }
 

@@ -19,8 +19,8 @@ func newRulesList() *cobra.Command {
 		Use:   "list [FILE|DIR]",
 		Short: "List the shipped rules together with those of a file or folder",
 		Long: `List the shipped rules together with those of a file or folder: what each reports, as an
-Event or a condition, and where it is from. A rule of the folder replaces the shipped rule
-of its name.
+Event or a condition, and its file. A rule of the folder replaces the shipped rule of the
+same name.
 
 Exit code: 0; 2 a file has a mistake.`,
 		Example: `  kernosis rules list

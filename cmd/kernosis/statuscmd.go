@@ -84,13 +84,13 @@ func newStatus() *cobra.Command {
 	var access agentAccess
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show how the agent of this machine does: problems, conditions, sources, losses, cost",
+		Short: "Show problems, conditions, sources, losses and cost of the agent on this machine",
 		Long: `Show on one screen whether an agent runs on this machine, which problems are firing, the
 node's conditions, the state of each source, what was lost, the last writes to the API
 server, and what the agent costs. docs/status.md explains the output.
 
 Exit code: 0 healthy; 1 a problem is firing, a condition is True or Unknown, a source is
-blind, or the agent is not healthy; 2 no agent runs, or it could not be asked.`,
+blind, or the agent is not healthy; 2 no agent is running, or it does not answer.`,
 		Example: `  sudo kernosis status
   kubectl -n kernosis exec POD -- kernosis status     # POD of the agent on that node
   kernosis status -o json | jq -r '.problems[].subject'`,

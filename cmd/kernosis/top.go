@@ -24,10 +24,10 @@ func newTop() *cobra.Command {
 	var t top
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Show problems and what the agent costs, again and again",
-		Long: `Show the problems that are firing on this machine, conditions and sources that are not well,
-and what the agent costs, again and again until q or Ctrl-C. Without a terminal it is
-shown once, with the exit code of "kernosis status".`,
+		Short: "Show problems and what the agent costs, refreshed until q or Ctrl-C",
+		Long: `Show the problems that are firing on this machine, unhealthy conditions and sources, and what
+the agent costs. The screen is refreshed until q or Ctrl-C. Without a terminal it is
+printed once, with the exit code of "kernosis status".`,
 		Example: `  sudo kernosis top
   kubectl -n kernosis exec -it POD -- kernosis top --interval 5s    # POD of the agent on that node`,
 		Args: cobra.NoArgs,
@@ -40,7 +40,7 @@ shown once, with the exit code of "kernosis status".`,
 		},
 	}
 	t.access.flags(cmd.Flags())
-	cmd.Flags().DurationVar(&t.interval, "interval", 2*time.Second, "`duration` from one look to the next")
+	cmd.Flags().DurationVar(&t.interval, "interval", 2*time.Second, "`duration` between refreshes")
 	return cmd
 }
 
@@ -62,7 +62,7 @@ func (t *top) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(t.err, "kernosis: top: no terminal, so it is shown once")
+		fmt.Fprintln(t.err, "kernosis: top: not a terminal: printing once")
 		if err := s.WriteTop(t.out, status.View{Cells: terminalWidth(t.out), Colours: output.ColoursOf(t.out)}); err != nil {
 			return output.Failed(err)
 		}

@@ -95,7 +95,7 @@ func TestTopOnATerminal(t *testing.T) {
 		await.UntilShown(t, "the screen of before", 20*time.Second, func() (bool, string) {
 			return strings.HasSuffix(seen.String(), "\x1b[?25h\x1b[?1049l"), seen.String()
 		})
-		if text := seen.String(); !strings.HasPrefix(text, "\x1b[?1049h\x1b[?25l\x1b[Hnode ") || !strings.Contains(text, "no agent runs") {
+		if text := seen.String(); !strings.HasPrefix(text, "\x1b[?1049h\x1b[?25l\x1b[Hnode ") || !strings.Contains(text, "no agent is running") {
 			t.Errorf("%q", text)
 		}
 		if after, err := unix.IoctlGetTermios(int(terminal.Fd()), unix.TCGETS); err != nil || *after != *before {
@@ -119,7 +119,7 @@ func TestTopEndsWithItsContext(t *testing.T) {
 // Without a terminal top prints the state once.
 func TestTopWithoutATerminal(t *testing.T) {
 	code, out := command(t, "top", "--state-dir", t.TempDir(), "--endpoint", "127.0.0.1:1")
-	if code != output.ExitInput || !strings.Contains(out, "no agent runs") || strings.Contains(out, "\x1b") {
+	if code != output.ExitInput || !strings.Contains(out, "no agent is running") || strings.Contains(out, "\x1b") {
 		t.Errorf("exit code %d: %q", code, out)
 	}
 	if code, _ := command(t, "top", "--interval", "1ms"); code != output.ExitInput {

@@ -91,7 +91,7 @@ func newCRDsDelete() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !yes {
-				return errors.New("all Diagnoses, OperationSets, Triggers, Operations and policies of the cluster go with their definitions: say --yes")
+				return errors.New("this deletes all Diagnoses, OperationSets, Triggers, Operations and policies of the cluster: confirm with --yes")
 			}
 			return kube.within(cmd, timeout, install.DeleteKinds)
 		},

@@ -56,8 +56,8 @@ func newWhyPod() *cobra.Command {
 		Use:   "pod [NAMESPACE/]NAME",
 		Short: "Explain why a pod is unhealthy, restarts, or fails its probes",
 		Long: `Explain why a pod is unhealthy, restarts, or fails its probes. The default namespace comes from
--n, then the kubeconfig's. A journal has pods by UID, which may be given instead of the
-name; it has the names of pods whose probes failed.`,
+-n, then the kubeconfig's. A journal identifies pods by UID, which may be given instead
+of the name; it has the names only of pods whose probes failed.`,
 		Example: `  kernosis why pod shop/web-1
   kubectl kernosis why pod -n shop web-1 -c app
   kernosis why pod 4a1f7c52-8f1e-4d0c-9a55-0d6f2f6b1c11 --journal /var/lib/kernosis`,
@@ -109,10 +109,10 @@ default is this node.`,
 func (f *whyFlags) add(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&f.stateDir, "state-dir", "/var/lib/kernosis", "`folder` of this node's agent, with its journal and diagnoses")
-	fs.StringVar(&f.journal, "journal", "", "read this journal alone (its `folder`, or the state folder above it); with --kubeconfig or --context the API server too")
+	fs.StringVar(&f.journal, "journal", "", "read only this journal (its `folder`, or the state folder above it) and, with --kubeconfig or --context, the API server")
 	f.format = output.Add(cmd)
-	fs.DurationVar(&f.since, "since", time.Hour, "how far back to include what is over")
-	fs.StringSliceVar(&f.agentNamespaces, "agent-namespace", []string{"kernosis", "kernosis-system", "kube-system"}, "`namespaces` of agents, with their Leases and Diagnoses")
+	fs.DurationVar(&f.since, "since", time.Hour, "how far back to include what has ended")
+	fs.StringSliceVar(&f.agentNamespaces, "agent-namespace", []string{"kernosis", "kernosis-system", "kube-system"}, "`namespaces` with agents, their Leases and Diagnoses")
 	f.kube = newKubeFlagSet(fs)
 }
 

@@ -29,7 +29,7 @@ type kubeFlagSet struct {
 
 func newKubeFlagSet(fs *pflag.FlagSet) *kubeFlagSet {
 	k := &kubeFlagSet{}
-	fs.StringVar(&k.path, clientcmd.RecommendedConfigPathFlag, "", "`file` that says how to reach the API server; empty: $KUBECONFIG, ~/.kube/config, or as a pod of the cluster")
+	fs.StringVar(&k.path, clientcmd.RecommendedConfigPathFlag, "", "kubeconfig `file`; empty: $KUBECONFIG, ~/.kube/config, or the service account of the pod")
 	clientcmd.BindOverrideFlags(&k.over, fs, clientcmd.RecommendedConfigOverrideFlags(""))
 	for name, usage := range map[string]string{
 		"as": "`user` to impersonate", "as-group": "`group` to impersonate (repeatable)", "as-uid": "`UID` to impersonate",
@@ -37,8 +37,8 @@ func newKubeFlagSet(fs *pflag.FlagSet) *kubeFlagSet {
 		"cluster": "`name` of the cluster in the kubeconfig", "context": "`name` of the context in the kubeconfig", "user": "`name` of the user in the kubeconfig",
 		"namespace": "`namespace` of the request", "server": "`URL` of the API server", "proxy-url": "`URL` of a proxy", "tls-server-name": "`name` that the API server's certificate must have",
 		"token": "bearer `token` for the API server", "username": "`name` for basic authentication", "password": "`password` for basic authentication",
-		"request-timeout":          "`duration` after which a request is given up, such as 30s; 0: never",
-		"insecure-skip-tls-verify": "skip verification of the API server's certificate", "disable-compression": "ask the API server for answers that are not compressed",
+		"request-timeout":          "`duration` after which a request times out, such as 30s; 0: never",
+		"insecure-skip-tls-verify": "skip verification of the API server's certificate", "disable-compression": "request uncompressed responses from the API server",
 	} {
 		if f := fs.Lookup(name); f != nil {
 			f.Usage = usage
@@ -100,7 +100,7 @@ func (f *whyFlags) server(reads *bounded.Calls, s *why.Subject) (*rest.Config, e
 	}
 	if s.Kind == why.KindNode && s.Name == "" {
 		if s.Name = nodeOfState(reads, agent.StateWithin, f.stateDir); s.Name == "" {
-			return nil, errors.New("the name of this node is not known; name one")
+			return nil, errors.New("can't determine the name of this node; give NAME")
 		}
 	}
 	return c, nil

@@ -24,7 +24,7 @@ import (
 )
 
 // errNoJournal: this machine has no journal, or the journal is of another node than the requested one.
-var errNoJournal = errors.New("no journal of that node here") //nolint:gochecknoglobals // a constant
+var errNoJournal = errors.New("this machine has no journal of that node") //nolint:gochecknoglobals // a constant
 
 // deadAfter is the age of the saved state above which no agent runs: the state is saved every 30 s.
 const deadAfter = 3 * agent.SaveEvery
@@ -66,7 +66,7 @@ func (f *whyFlags) local(s why.Subject, now time.Time, known bool, step func() e
 	case errors.Is(err, local.ErrUnknownPod) && !known:
 		in.Unread = append(in.Unread, why.Unread{
 			What: "which UID " + s.String() + " has", Needed: true,
-			Why: local.ErrUnknownPod.Error() + ": it knows names of pods whose probes failed; give the UID, or a kubeconfig",
+			Why: local.ErrUnknownPod.Error() + ": it has names only of pods whose probes failed; give the UID, or a kubeconfig",
 		})
 	case err != nil && !errors.Is(err, local.ErrUnknownPod):
 		return nil, err
@@ -154,7 +154,7 @@ func alive(in *why.Input, state string, now time.Time) error {
 		return err
 	}
 	if age := now.Sub(info.ModTime()); age > deadAfter {
-		in.Blind = append(in.Blind, why.Blind{Source: "agent", Why: "none writes this journal", Since: info.ModTime()})
+		in.Blind = append(in.Blind, why.Blind{Source: "agent", Why: "no running agent writes this journal", Since: info.ModTime()})
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func (r *Reader) Map(n *yaml.Node, field string) []Pair {
 			continue
 		}
 		if line, dup := seen[k.Value]; dup {
-			r.Errorf(k, field, "key %q stands twice, first on line %d", k.Value, line)
+			r.Errorf(k, field, "duplicate key %q, first on line %d", k.Value, line)
 			continue
 		}
 		seen[k.Value] = k.Line

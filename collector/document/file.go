@@ -77,9 +77,9 @@ func filesOf(path string) ([]string, error) {
 	}
 	switch {
 	case len(names) == 0:
-		return nil, fmt.Errorf("%s: no file there ends in .yaml, .yml or .json", path)
+		return nil, fmt.Errorf("%s: no .yaml, .yml or .json files found", path)
 	case len(names) > maxFiles:
-		return nil, fmt.Errorf("%s: %d files, at most %d are read", path, len(names), maxFiles)
+		return nil, fmt.Errorf("%s: %d files, at most %d are allowed", path, len(names), maxFiles)
 	}
 	return names, nil
 }
@@ -103,7 +103,7 @@ func readAll(r io.Reader) ([]byte, error) {
 		return nil, err
 	}
 	if len(data) > maxManifests {
-		return nil, fmt.Errorf("more than %d bytes, which is the most that is read", maxManifests)
+		return nil, fmt.Errorf("larger than %d bytes", maxManifests)
 	}
 	return data, nil
 }

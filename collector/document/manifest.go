@@ -132,7 +132,7 @@ func (p *parser) plain(n *yaml.Node, field string, depth int) {
 				continue
 			}
 			if line, twice := seen[k.Value]; twice {
-				wrong(k, "key %q stands twice, first on line %d", k.Value, line)
+				wrong(k, "duplicate key %q, first on line %d", k.Value, line)
 				continue
 			}
 			seen[k.Value] = k.Line

@@ -73,10 +73,10 @@ func TestPlaces(t *testing.T) {
 
 func TestBounds(t *testing.T) {
 	for name, data := range map[string]string{
-		"at most 4194304 are read": strings.Repeat("#", 5<<20),
-		"file is not UTF-8":        "a: \xff",
-		"more than 2000 documents": strings.Repeat("---\na: b\n", 2001),
-		"and 5 more":               strings.Repeat("---\na: on\n", 105),
+		"at most 4194304 are allowed": strings.Repeat("#", 5<<20),
+		"file is not UTF-8":           "a: \xff",
+		"more than 2000 documents":    strings.Repeat("---\na: b\n", 2001),
+		"and 5 more":                  strings.Repeat("---\na: on\n", 105),
 	} {
 		_, errs := Parse(File{Name: "f", Data: []byte(data)})
 		if len(errs) == 0 || !strings.Contains(errs.Err().Error(), name) {

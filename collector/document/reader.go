@@ -52,7 +52,7 @@ func Read(name string, data []byte) (*Reader, *yaml.Node) {
 func readable(name string, data []byte, most int) *Error {
 	switch {
 	case len(data) > most:
-		return &Error{File: name, Msg: fmt.Sprintf("file has %d bytes, at most %d are read", len(data), most)}
+		return &Error{File: name, Msg: fmt.Sprintf("file has %d bytes, at most %d are allowed", len(data), most)}
 	case !utf8.Valid(data):
 		return &Error{File: name, Msg: "file is not UTF-8"}
 	}

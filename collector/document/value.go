@@ -23,7 +23,7 @@ func scalarMistake(n *yaml.Node) string {
 		return n.Value + " is not the same number to all readers: write it in decimal, or put it in quotes"
 	}
 	if _, ok := scalar(n); !ok {
-		return n.Value + " is no value that JSON has"
+		return n.Value + " is not a value in JSON"
 	}
 	return ""
 }

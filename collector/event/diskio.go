@@ -32,7 +32,7 @@ func (d *DiskIOData) facts(ev *Event, f *Facts) {
 		f.add("the error comes from %s below it", d.Lower)
 	}
 	if ev.Cgroup != nil && ev.Cgroup.Path != "" {
-		f.add("asked for by %s", ev.Cgroup.Path)
+		f.add("requested by %s", ev.Cgroup.Path)
 	}
 	f.mounts(ev.Device)
 }

@@ -30,7 +30,7 @@ func TestFacts(t *testing.T) {
 			event.Facts{
 				Kind: event.Probe, Verdict: "connected-silent", Cause: "no byte back in 1s", Because: "container CPU-throttled 82 % of the last 10s",
 				State: "liveness 2 of 3 towards restart", Container: "app",
-				Evidence: []string{"request acked", "http 10.0.0.7:8080/healthz, time-out 1s, every 10s", `said: "context deadline exceeded"`},
+				Evidence: []string{"request acked", "http 10.0.0.7:8080/healthz, time-out 1s, every 10s", `message: "context deadline exceeded"`},
 				Excluded: []string{"network (RTT 0.2ms)"},
 			},
 		},
@@ -43,8 +43,8 @@ func TestFacts(t *testing.T) {
 				Scope: "memcg", LimitCgroup: &event.Cgroup{Path: "/kubepods/a"}, Limit: 64 << 20, Usage: 64 << 20, AnonRSS: 31 << 20, OOMScoreAdj: 968, Approximate: true, Trigger: &event.Task{PID: 7, Comm: "sh"},
 			}},
 			event.Facts{Kind: event.OOMKill, Verdict: "memcg", Container: "8a8a8a8a8a8a", Evidence: []string{
-				"64 MiB used of the limit of 64 MiB of /kubepods/a",
-				"postgres[811] killed: anonymous about 31 MiB, file 0 B, shared 0 B, swap 0 B, page tables 0 B", "asked for by sh[7]", "oom_score_adj 968",
+				"64 MiB used of the 64 MiB limit of /kubepods/a",
+				"postgres[811] killed: anonymous about 31 MiB, file 0 B, shared 0 B, swap 0 B, page tables 0 B", "triggered by sh[7]", "oom_score_adj 968",
 			}, Excluded: []string{"node out of memory (a cgroup's limit was hit)"}},
 		},
 		"hung task": {
@@ -90,7 +90,7 @@ func TestEachPayloadHasFacts(t *testing.T) {
 func TestAnnotations(t *testing.T) {
 	whole := event.Facts{
 		Kind: event.Probe, Verdict: "refused", Cause: "nothing listens <on> :8080", Because: "b", State: "s", Container: "app", Doc: "problems/ProbeTargetRefused",
-		Evidence: []string{`said: "x"`, "two"}, Excluded: []string{"network"},
+		Evidence: []string{`message: "x"`, "two"}, Excluded: []string{"network"},
 	}
 	if diff := cmp.Diff(whole, event.FactsOf(whole.Annotations())); diff != "" {
 		t.Error(diff)

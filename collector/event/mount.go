@@ -23,7 +23,7 @@ type MountData struct {
 
 func (d *MountData) facts(_ *Event, f *Facts) {
 	f.Verdict = d.Reason
-	f.add("%s at %s, seen by %s", d.FSType, d.Path, d.Reason)
+	f.add("%s at %s, detected by %s", d.FSType, d.Path, d.Reason)
 }
 
 func mountFields() []*Field {

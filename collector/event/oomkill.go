@@ -39,11 +39,11 @@ func (d *OOMKillData) facts(ev *Event, f *Facts) {
 			where = g.Path
 		}
 		if d.Limit > 0 {
-			f.add("%s used of the limit of %s of %s", display.Bytes(d.Usage), display.Bytes(d.Limit), where)
+			f.add("%s used of the %s limit of %s", display.Bytes(d.Usage), display.Bytes(d.Limit), where)
 		}
 		f.not("node out of memory (a cgroup's limit was hit)")
 	case "global":
-		f.not("a limit of its own (the whole node had no memory left)")
+		f.not("a cgroup's limit (the whole node had no memory left)")
 	}
 	about := ""
 	if d.Approximate {
@@ -55,7 +55,7 @@ func (d *OOMKillData) facts(ev *Event, f *Facts) {
 	}
 	f.add("%s: anonymous %s%s, file %s, shared %s, swap %s, page tables %s", killed, about, display.Bytes(d.AnonRSS), display.Bytes(d.FileRSS), display.Bytes(d.ShmemRSS), display.Bytes(d.Swap), display.Bytes(d.PageTables))
 	if d.Trigger != nil {
-		f.add("asked for by %s", d.Trigger)
+		f.add("triggered by %s", d.Trigger)
 	}
 	f.add("oom_score_adj %d", d.OOMScoreAdj)
 }

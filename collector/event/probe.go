@@ -153,7 +153,7 @@ func (d *ProbeData) facts(_ *Event, f *Facts) {
 		f.add("%s", how)
 	}
 	if d.Said != "" {
-		f.add("said: %q", d.Said)
+		f.add("message: %q", d.Said)
 	}
 	f.Excluded = append(f.Excluded, d.Excluded...)
 }

@@ -135,7 +135,7 @@ func (f FS) btrfs(device string) (string, error) {
 			return dir, nil
 		}
 	}
-	return "", fmt.Errorf("no btrfs is on %s: %w", device, fs.ErrNotExist)
+	return "", fmt.Errorf("no btrfs on %s: %w", device, fs.ErrNotExist)
 }
 
 // String lists the counters that are not 0: "write 3, flush 1".

@@ -67,7 +67,7 @@ func Taints(mask uint64) []Taint {
 		{'R', "module was force unloaded"}, {'M', "machine check exception"}, {'B', "bad page"},
 		{'U', "requested by a process"}, {'D', "kernel has died: oops or BUG"}, {'A', "ACPI table overridden"},
 		{'W', "warning"}, {'C', "staging driver"}, {'I', "firmware bug worked around"}, {'O', "out-of-tree module"},
-		{'E', "unsigned module"}, {'L', "soft lockup"}, {'K', "live patched"}, {'X', "auxiliary, of the distribution"},
+		{'E', "unsigned module"}, {'L', "soft lockup"}, {'K', "live patched"}, {'X', "auxiliary, distribution-specific"},
 		{'T', "randomised structures"}, {'N', "in-kernel test"}, {'J', "fwctl debug access"},
 	}
 	var taints []Taint

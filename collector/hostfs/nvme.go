@@ -174,7 +174,7 @@ func nvmeLogPage(fd int) ([]byte, error) {
 	case errno != 0:
 		return nil, errno
 	case status != 0:
-		return nil, fmt.Errorf("the controller refuses with status 0x%x", status)
+		return nil, fmt.Errorf("the controller refused it with status 0x%x", status)
 	}
 	return page, nil
 }

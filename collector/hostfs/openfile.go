@@ -87,7 +87,7 @@ func (f FS) FileMount(pid, fd int) (Mount, error) {
 		}
 	}
 	// A pipe or socket, which is mounted nowhere, or a mount that was detached since.
-	return Mount{}, fmt.Errorf("file %d of process %d is on no mount it has: %w", fd, pid, os.ErrNotExist)
+	return Mount{}, fmt.Errorf("file %d of process %d is on none of its mounts: %w", fd, pid, os.ErrNotExist)
 }
 
 func parseMountID(info string) (int, error) {

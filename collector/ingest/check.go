@@ -59,7 +59,7 @@ func (c *checker) batch(w *wireStatus, heartbeat time.Duration) batch {
 		field := "conditions[" + strconv.Itoa(i) + "]."
 		cond := c.condition(field, &w.Conditions[i])
 		if slices.ContainsFunc(b.conditions, func(o client.Condition) bool { return o.Type == cond.Type }) {
-			c.errorf(field+"type", "%s stands twice", shown(cond.Type))
+			c.errorf(field+"type", "%s is listed twice", shown(cond.Type))
 		}
 		b.conditions = append(b.conditions, cond)
 	}
@@ -70,7 +70,7 @@ func (c *checker) validFor(text string) time.Duration {
 	d, err := time.ParseDuration(text)
 	switch {
 	case err != nil:
-		c.errorf("validFor", "%s is no duration such as \"90s\"", shown(text))
+		c.errorf("validFor", "%s: want a duration such as \"90s\"", shown(text))
 	case d < client.MinValid || d > client.MaxValid:
 		c.errorf("validFor", "%v, want %v to %v", d, client.MinValid, client.MaxValid)
 	}
@@ -131,13 +131,13 @@ func (c *checker) time(field, text string) time.Time {
 	t, err := time.Parse(time.RFC3339Nano, text)
 	switch {
 	case err != nil:
-		c.errorf(field, "%s is no time such as 2026-01-02T15:04:05Z", shown(text))
+		c.errorf(field, "%s: want a time such as 2026-01-02T15:04:05Z", shown(text))
 		return c.now
 	case t.IsZero():
 		return c.now
 	case t.After(c.now):
 		if t.After(c.now.Add(clockSlack)) {
-			c.warnf(field, "%s is in the future, counts as now", shown(text))
+			c.warnf(field, "%s is in the future, treated as now", shown(text))
 		}
 		return c.now
 	}

@@ -89,9 +89,9 @@ func (k *configCheck) source(i int, s *Source) {
 	case s.Name == "":
 		k.errorf(i, "name", "is missing")
 	case !sourceName.MatchString(s.Name):
-		k.errorf(i, "name", "%.100q is not lower case with dashes (at most 40 characters)", s.Name)
+		k.errorf(i, "name", "%.100q: want lower-case letters, digits and dashes (at most 40 characters)", s.Name)
 	case twice:
-		k.errorf(i, "name", "%q is that of sources[%d] already", s.Name, first)
+		k.errorf(i, "name", "%q is already used by sources[%d]", s.Name, first)
 	default:
 		k.names[s.Name] = i
 	}
@@ -109,7 +109,7 @@ func (k *configCheck) source(i int, s *Source) {
 		}
 		// Names of rules are in lower case: types that differ only in case are the same.
 		if first, ok := k.types[strings.ToLower(t)]; ok {
-			k.errorf(i, field, "condition %s is that of source %s already", t, first)
+			k.errorf(i, field, "condition %s already belongs to source %s", t, first)
 			continue
 		}
 		k.types[strings.ToLower(t)] = s.Name
@@ -122,7 +122,7 @@ func CheckType(t string) error {
 	case t == "":
 		return errors.New("a condition has no type")
 	case event.KubernetesCondition(t):
-		return fmt.Errorf("condition %s belongs to Kubernetes itself, as all that end in Pressure", t)
+		return fmt.Errorf("condition %s is reserved for Kubernetes, like all that end in Pressure", t)
 	case !pascalCase.MatchString(t):
 		return fmt.Errorf("condition %.100q is not PascalCase (letters and digits, at most 128)", t)
 	}

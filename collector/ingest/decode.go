@@ -50,7 +50,7 @@ func decode(body []byte) (*wireStatus, []client.Field) {
 			f.Field = display.Safe(fe.FieldPath(), 100)
 			f.Message = "unknown field"
 			if strings.HasPrefix(e.Error(), "duplicate") {
-				f.Message = "the field stands twice"
+				f.Message = "duplicate field"
 			}
 		}
 		fields = append(fields, f)
@@ -65,7 +65,7 @@ func decodeMistake(err error) client.Field {
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return client.Field{Field: display.Safe(e.Field, 100), Message: "got " + display.Safe(e.Value, 60) + ", want " + wanted(e.Type.Kind().String())}
 	}
-	return client.Field{Message: "no JSON: " + display.Safe(strings.TrimPrefix(err.Error(), "json: "), 200)}
+	return client.Field{Message: "not JSON: " + display.Safe(strings.TrimPrefix(err.Error(), "json: "), 200)}
 }
 
 // wanted returns JSON's name for a Go kind.

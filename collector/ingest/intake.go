@@ -113,7 +113,7 @@ func (in *Intake) Report(peer Peer, key string, body []byte) (client.Answer, err
 func (in *Intake) take(peer Peer, key string, w *wireStatus, mistakes []client.Field) (name string, _ client.Answer, _ *Refusal) {
 	none := client.Answer{}
 	if in.emit == nil {
-		return "", none, refuse(Closing, "the agent takes no reports now")
+		return "", none, refuse(Closing, "the agent accepts no reports now")
 	}
 	if !validKey(key) {
 		return "", none, refuse(Invalid, fmt.Sprintf("%s: want at most %d printable ASCII characters", client.KeyHeader, client.MaxKey))
@@ -127,7 +127,7 @@ func (in *Intake) take(peer Peer, key string, w *wireStatus, mistakes []client.F
 	s := in.sources[*w.Source]
 	if s == nil {
 		return "", none, refuse(Forbidden, "the source is not configured",
-			client.Field{Field: "source", Message: shown(*w.Source) + " is none of the agent's configuration (reports:)"})
+			client.Field{Field: "source", Message: shown(*w.Source) + " is not in the agent's configuration (reports:)"})
 	}
 	if !slices.Contains(s.UIDs, peer.UID) {
 		// Don't count it for the source, which didn't send it.
@@ -135,7 +135,7 @@ func (in *Intake) take(peer Peer, key string, w *wireStatus, mistakes []client.F
 			client.Field{Field: "source", Message: fmt.Sprintf("%s may be reported by user %v", s.Name, s.UIDs)})
 	}
 	if peer.Foreign != "" && !s.Pods {
-		return "", none, refuse(Forbidden, "who reports for this source must be of the machine, or of the agent's pod: "+peer.Foreign,
+		return "", none, refuse(Forbidden, "clients for this source must run on the machine itself or in the agent's pod: "+peer.Foreign,
 			client.Field{Field: "source", Message: s.Name + " has no pods: true in the agent's configuration"})
 	}
 	now := time.Now()
@@ -177,7 +177,7 @@ func (in *Intake) own(s *source, b *batch) *Refusal {
 			}
 		}
 		return refuse(Forbidden, "the condition is not configured",
-			client.Field{Field: field, Message: c.Type + " is none of those that the agent's configuration has for source " + s.Name})
+			client.Field{Field: field, Message: c.Type + " is not in the agent's configuration of source " + s.Name})
 	}
 	news := map[string]bool{}
 	note := func(reason, field string) *Refusal {
@@ -186,7 +186,7 @@ func (in *Intake) own(s *source, b *batch) *Refusal {
 		}
 		if news[reason] = true; len(s.reasons)+len(news) > maxReasons {
 			return refuse(Invalid, "too many different reasons", client.Field{Field: field,
-				Message: fmt.Sprintf("%s would be more than %d reasons of this source since the agent started: what differs belongs to the message", shown(reason), maxReasons)})
+				Message: fmt.Sprintf("%s would exceed %d reasons of this source since the agent started: put details into the message", shown(reason), maxReasons)})
 		}
 		return nil
 	}

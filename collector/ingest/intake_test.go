@@ -21,8 +21,8 @@ func TestConfigCheck(t *testing.T) {
 		want    []string
 	}{
 		"good":       {sources: sources()},
-		"names":      {[]Source{{Name: ""}, {Name: "GPU"}, {Name: "a"}, {Name: "a"}}, []string{"[0].name: is missing", `[1].name: "GPU" is not lower case`, `[3].name: "a" is that of sources[2]`}},
-		"types":      {[]Source{{Name: "a", Conditions: []string{"Ready", "bad", "", "Good"}}, {Name: "b", Conditions: []string{"Good", "GOOD"}}}, []string{"Ready belongs to Kubernetes", `"bad" is not PascalCase`, "has no type", "[1].conditions[0]: condition Good is that of source a", "[1].conditions[1]: condition GOOD is that of source a"}},
+		"names":      {[]Source{{Name: ""}, {Name: "GPU"}, {Name: "a"}, {Name: "a"}}, []string{"[0].name: is missing", `[1].name: "GPU": want lower-case`, `[3].name: "a" is already used by sources[2]`}},
+		"types":      {[]Source{{Name: "a", Conditions: []string{"Ready", "bad", "", "Good"}}, {Name: "b", Conditions: []string{"Good", "GOOD"}}}, []string{"Ready is reserved for Kubernetes", `"bad" is not PascalCase`, "has no type", "[1].conditions[0]: condition Good already belongs to source a", "[1].conditions[1]: condition GOOD already belongs to source a"}},
 		"heartbeat":  {[]Source{{Name: "a", Heartbeat: time.Second}, {Name: "b", Heartbeat: 2 * time.Hour}}, []string{"[0].heartbeat: 1s, want 5s to 1h", "[1].heartbeat: 2h0m0s"}},
 		"many":       {slices.Repeat([]Source{{Name: "a"}}, MaxSources+1), []string{"33 sources, at most 32"}},
 		"many types": {[]Source{{Name: "a", Conditions: slices.Repeat([]string{"A"}, 17)}}, []string{"[0].conditions: 17, at most 16"}},
@@ -78,15 +78,15 @@ func TestReports(t *testing.T) {
 		{name: "long message", body: ev(`"severity":"info","reason":"A","message":"` + strings.Repeat("ä", 600) + `"`),
 			want: want{reported: []string{"gpu-monitor/info problem A: " + strings.Repeat("ä", 510) + "…"}, text: "events[0].message cut at 1024 bytes"}},
 		{name: "clock set back since", body: cond(`"type":"GPUUnhealthy","status":false,"transition":"` + time.Now().Add(time.Hour).Format(time.RFC3339) + `","message":"fine"`),
-			want: want{reported: []string{"gpu-monitor/GPUUnhealthy ok : fine"}, text: "is in the future, counts as now"}},
+			want: want{reported: []string{"gpu-monitor/GPUUnhealthy ok : fine"}, text: "is in the future, treated as now"}},
 		{name: "nothing in it", body: `{"source":"events-only"}`},
 
-		{name: "no JSON", body: `{"source":`, want: want{outcome: Invalid, text: "no JSON: unexpected end"}},
-		{name: "text behind", body: `{"source":"gpu-monitor"} x`, want: want{outcome: Invalid, text: "no JSON"}},
+		{name: "not JSON", body: `{"source":`, want: want{outcome: Invalid, text: "not JSON: unexpected end"}},
+		{name: "text behind", body: `{"source":"gpu-monitor"} x`, want: want{outcome: Invalid, text: "not JSON"}},
 		{name: "a list", body: `[]`, want: want{outcome: Invalid, text: "got array, want an object"}},
 		{name: "unknown field", body: ev(`"severity":"info","reason":"A","colour":"red"`), want: want{outcome: Invalid, text: "events[0].colour unknown field"}},
 		{name: "other case", body: `{"Source":"gpu-monitor"}`, want: want{outcome: Invalid, text: "Source unknown field"}},
-		{name: "field twice", body: `{"source":"gpu-monitor","source":"door-monitor"}`, want: want{outcome: Invalid, text: "source the field stands twice"}},
+		{name: "field twice", body: `{"source":"gpu-monitor","source":"door-monitor"}`, want: want{outcome: Invalid, text: "source duplicate field"}},
 		{name: "wrong type", body: ev(`"severity":"info","reason":7`), want: want{outcome: Invalid, text: "events.reason got number, want a string"}},
 		{name: "no source", body: `{}`, want: want{outcome: Invalid, text: "source is missing"}},
 		{name: "severity", body: ev(`"severity":"fatal","reason":"A"`), want: want{outcome: Invalid, text: `events[0].severity "fatal", want info or warn`}},
@@ -94,20 +94,20 @@ func TestReports(t *testing.T) {
 		{name: "no reason", body: cond(`"type":"GPUHot","status":true`), want: want{outcome: Invalid, text: "conditions[0].reason is missing"}},
 		{name: "status", body: cond(`"type":"GPUHot","status":"yes"`), want: want{outcome: Invalid, text: `conditions[0].status "yes", want true, false or "Unknown"`}},
 		{name: "no status", body: cond(`"type":"GPUHot"`), want: want{outcome: Invalid, text: "conditions[0].status is missing"}},
-		{name: "no time", body: ev(`"severity":"info","reason":"A","timestamp":"yesterday"`), want: want{outcome: Invalid, text: `events[0].timestamp "yesterday" is no time`}},
-		{name: "future", body: ev(`"severity":"info","reason":"A","timestamp":"2999-01-01T00:00:00Z"`), want: want{reported: []string{"gpu-monitor/info problem A: A"}, text: "is in the future, counts as now"}},
+		{name: "no time", body: ev(`"severity":"info","reason":"A","timestamp":"yesterday"`), want: want{outcome: Invalid, text: `events[0].timestamp "yesterday": want a time`}},
+		{name: "future", body: ev(`"severity":"info","reason":"A","timestamp":"2999-01-01T00:00:00Z"`), want: want{reported: []string{"gpu-monitor/info problem A: A"}, text: "is in the future, treated as now"}},
 		{name: "validFor", body: `{"source":"gpu-monitor","validFor":"1s"}`, want: want{outcome: Invalid, text: "validFor 1s, want 5s to 1h0m0s"}},
-		{name: "type twice", body: `{"source":"gpu-monitor","conditions":[{"type":"GPUHot","status":false},{"type":"GPUHot","status":false}]}`, want: want{outcome: Invalid, text: `conditions[1].type "GPUHot" stands twice`}},
+		{name: "type twice", body: `{"source":"gpu-monitor","conditions":[{"type":"GPUHot","status":false},{"type":"GPUHot","status":false}]}`, want: want{outcome: Invalid, text: `conditions[1].type "GPUHot" is listed twice`}},
 		{name: "many events", body: `{"source":"gpu-monitor","events":[` + strings.Repeat(`{},`, 100) + `{}]}`, want: want{outcome: Invalid, text: "events 101, at most 100"}},
-		{name: "Kubernetes' own", body: cond(`"type":"Ready","status":false`), want: want{outcome: Invalid, text: "Ready belongs to Kubernetes"}},
+		{name: "Kubernetes' own", body: cond(`"type":"Ready","status":false`), want: want{outcome: Invalid, text: "Ready is reserved for Kubernetes"}},
 		{name: "several mistakes", body: `{"source":"gpu-monitor","events":[{"severity":"x","reason":"A"},{"severity":"info","reason":"b c"}]}`, want: want{outcome: Invalid, text: "events[1].reason"}},
 
-		{name: "other source", body: `{"source":"nobody"}`, want: want{outcome: Forbidden, text: `source "nobody" is none`}},
+		{name: "other source", body: `{"source":"nobody"}`, want: want{outcome: Forbidden, text: `source "nobody" is not in`}},
 		{name: "other user", body: `{"source":"gpu-monitor"}`, uid: 4711, want: want{outcome: Forbidden, text: "user 4711 may not report"}},
 		{name: "second user", body: `{"source":"door-monitor"}`, uid: 4711},
 		{name: "other's condition", body: cond(`"type":"DoorOpen","status":false`), want: want{outcome: Conflict, text: "DoorOpen belongs to source door-monitor"}},
 		{name: "a rule's condition", body: cond(`"type":"KernelDeadlock","status":false`), want: want{outcome: Conflict, text: "KernelDeadlock is set by rule kernel-deadlock"}},
-		{name: "nobody's condition", body: cond(`"type":"Whatever","status":false`), want: want{outcome: Forbidden, text: "Whatever is none of those"}},
+		{name: "nobody's condition", body: cond(`"type":"Whatever","status":false`), want: want{outcome: Forbidden, text: "Whatever is not in the agent's configuration"}},
 		{name: "key", body: `{"source":"gpu-monitor"}`, key: "ä", want: want{outcome: Invalid, text: "Idempotency-Key"}},
 	} {
 		answer, err := in.Report(Peer{UID: tc.uid}, tc.key, []byte(tc.body))
@@ -348,7 +348,7 @@ func TestTooManyReasons(t *testing.T) {
 			time.Sleep(time.Second)
 			_, got = in.Report(Peer{}, "", body(t, client.Status{Source: "events-only", Events: []client.Event{{Severity: client.Warn, Reason: fmt.Sprintf("R%d", n)}}}))
 		}
-		if got == nil || n != maxReasons+1 || !strings.Contains(got.Error(), "more than 50 reasons") {
+		if got == nil || n != maxReasons+1 || !strings.Contains(got.Error(), "would exceed 50 reasons") {
 			t.Errorf("after %d: %v", n, got)
 		}
 		if _, err := in.Report(Peer{}, "", body(t, client.Status{Source: "events-only", Events: []client.Event{{Severity: client.Warn, Reason: "R0"}}})); err != nil {

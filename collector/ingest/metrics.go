@@ -33,8 +33,8 @@ func newCounts(sources []Source) counts {
 	}
 	c := counts{
 		all:      all,
-		reports:  vec("kernosis_reports_total", "Reports of problem daemons, by outcome (accepted, or refused: invalid, forbidden, conflict, too-large, rate, unavailable); without a source those of none that is configured, or by a user who may not.", "outcome"),
-		events:   vec("kernosis_report_events_total", "Events in accepted reports, those included that were sent twice and count once."),
+		reports:  vec("kernosis_reports_total", "Reports of problem daemons, by outcome (accepted, or refused: invalid, forbidden, conflict, too-large, rate, unavailable); source is empty if it is not configured or the user may not report for it.", "outcome"),
+		events:   vec("kernosis_report_events_total", "Events in accepted reports, including those that were sent twice and count once."),
 		changes:  vec("kernosis_report_condition_changes_total", "Conditions in accepted reports whose status or reason had changed."),
 		expired:  vec("kernosis_report_conditions_expired_total", "Conditions that became Unknown because they were not reported again in time."),
 		warnings: vec("kernosis_report_fields_changed_total", "Fields of accepted reports that were cut or escaped."),

@@ -29,13 +29,13 @@ kernosis_report_condition_changes_total{source="gpu-monitor"} 4
 # HELP kernosis_report_conditions_expired_total Conditions that became Unknown because they were not reported again in time.
 # TYPE kernosis_report_conditions_expired_total counter
 kernosis_report_conditions_expired_total{source="gpu-monitor"} 3
-# HELP kernosis_report_events_total Events in accepted reports, those included that were sent twice and count once.
+# HELP kernosis_report_events_total Events in accepted reports, including those that were sent twice and count once.
 # TYPE kernosis_report_events_total counter
 kernosis_report_events_total{source="gpu-monitor"} 5
 # HELP kernosis_report_fields_changed_total Fields of accepted reports that were cut or escaped.
 # TYPE kernosis_report_fields_changed_total counter
 kernosis_report_fields_changed_total{source="gpu-monitor"} 2
-# HELP kernosis_reports_total Reports of problem daemons, by outcome (accepted, or refused: invalid, forbidden, conflict, too-large, rate, unavailable); without a source those of none that is configured, or by a user who may not.
+# HELP kernosis_reports_total Reports of problem daemons, by outcome (accepted, or refused: invalid, forbidden, conflict, too-large, rate, unavailable); source is empty if it is not configured or the user may not report for it.
 # TYPE kernosis_reports_total counter
 kernosis_reports_total{outcome="accepted",source=""} 0
 kernosis_reports_total{outcome="conflict",source=""} 0

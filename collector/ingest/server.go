@@ -121,7 +121,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 			s.refused(w, refuse(TooLarge, fmt.Sprintf("a report has at most %d bytes", client.MaxBody)))
 			return
 		}
-		s.refused(w, refuse(Invalid, "the report did not come to its end"))
+		s.refused(w, refuse(Invalid, "the report is incomplete"))
 		return
 	}
 	answer, err := s.intake.Report(peer, r.Header.Get(client.KeyHeader), body)

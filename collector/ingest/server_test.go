@@ -221,13 +221,13 @@ func TestSocketPlace(t *testing.T) {
 	if err := listen(path); err != nil {
 		t.Fatal(err)
 	}
-	refused(path, "another process answers there")
+	refused(path, "another process listens there")
 
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	refused(file, "no socket: it is not replaced")
+	refused(file, "not a socket: it is not replaced")
 	if raw, err := os.ReadFile(file); err != nil || string(raw) != "precious" {
 		t.Errorf("%q, %v", raw, err)
 	}
@@ -253,7 +253,7 @@ func TestSocketPlace(t *testing.T) {
 	if err := os.Chmod(open, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	refused(filepath.Join(open, "report.sock"), "may be written by others")
+	refused(filepath.Join(open, "report.sock"), "is writable by others")
 	if err := os.Symlink(open, filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,7 @@ func makeFolder(dir string) error {
 	case ok && owner.Uid != 0 && owner.Uid != uint32(os.Geteuid()):
 		return fmt.Errorf("folder %s belongs to user %d", dir, owner.Uid)
 	case info.Mode().Perm()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0:
-		return fmt.Errorf("folder %s may be written by others (mode %v)", dir, info.Mode().Perm())
+		return fmt.Errorf("folder %s is writable by others (mode %v)", dir, info.Mode().Perm())
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func vacant(path string) error {
 		return err
 	}
 	if info.Mode().Type() != fs.ModeSocket {
-		return fmt.Errorf("%s is there and no socket: it is not replaced", path)
+		return fmt.Errorf("%s exists and is not a socket: it is not replaced", path)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -102,11 +102,11 @@ func vacant(path string) error {
 	switch {
 	case err == nil:
 		_ = conn.Close()
-		return fmt.Errorf("%s: another process answers there", path)
+		return fmt.Errorf("%s: another process listens there", path)
 	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ENOENT):
 		return nil // left behind by a process that was killed
 	}
-	return fmt.Errorf("%s: who may answer there is not known: %w", path, err)
+	return fmt.Errorf("%s: can't determine whether a process listens there: %w", path, err)
 }
 
 // Bounds of connections: a daemon needs one.

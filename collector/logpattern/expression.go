@@ -51,7 +51,7 @@ func compilePattern(p Pattern) (*compiled, error) {
 	p.Logs = slices.Clone(p.Logs)
 	c := &compiled{Pattern: p, size: programSize(tree) + classSize(tree)}
 	if c.size > maxProgram {
-		return nil, fmt.Errorf("expression: compiles to %d instructions, more than %d: repeat less, or take smaller classes", c.size, maxProgram)
+		return nil, fmt.Errorf("expression: compiles to %d instructions, more than %d: use fewer repetitions or smaller character classes", c.size, maxProgram)
 	}
 	if err := c.setLines(tree); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (c *compiled) setLines(tree *syntax.Regexp) error {
 		return fmt.Errorf("lines: the expression has %d newlines and can't match within %d", least, c.Lines)
 	case c.Lines != 0:
 	case most == unlimited:
-		return errors.New("lines: the expression repeats a newline without limit: say how many lines it may span")
+		return errors.New("lines: the expression repeats a newline without limit: set how many lines it may span")
 	case most >= MaxLines:
 		return fmt.Errorf("lines: the expression has %d newlines, more than %d lines", most, MaxLines)
 	default:

@@ -86,7 +86,7 @@ type Set struct {
 // results in a Set that matches nothing.
 func Compile(patterns []Pattern) (*Set, error) {
 	if len(patterns) > MaxPatterns {
-		return nil, fmt.Errorf("%d patterns: more than %d", len(patterns), MaxPatterns)
+		return nil, fmt.Errorf("%d patterns: at most %d are allowed", len(patterns), MaxPatterns)
 	}
 	s := &Set{
 		patterns: make([]*compiled, len(patterns)),
@@ -99,7 +99,7 @@ func Compile(patterns []Pattern) (*Set, error) {
 	for i, p := range patterns {
 		wrong := func(err error) { mistakes = append(mistakes, &Error{Index: i, Name: p.Name, Err: err}) }
 		if first, ok := names[p.Name]; ok && p.Name != "" {
-			wrong(fmt.Errorf("name: also that of pattern %d", first+1))
+			wrong(fmt.Errorf("name: already used by pattern %d", first+1))
 		} else {
 			names[p.Name] = i
 		}
@@ -146,13 +146,13 @@ func (p *Pattern) check() []error {
 		errs = append(errs, fmt.Errorf("name: longer than %d bytes", maxName))
 	}
 	if p.Lines < 0 || p.Lines > MaxLines {
-		errs = append(errs, fmt.Errorf("lines: %d is not in 0 to %d", p.Lines, MaxLines))
+		errs = append(errs, fmt.Errorf("lines: %d: want 0 to %d", p.Lines, MaxLines))
 	}
 	if len(p.Logs) > maxLogs {
 		errs = append(errs, fmt.Errorf("logs: more than %d", maxLogs))
 	}
 	if slices.Contains(p.Logs, "") {
-		errs = append(errs, errors.New("logs: an empty name"))
+		errs = append(errs, errors.New("logs: a name is empty"))
 	}
 	return errs
 }

@@ -38,20 +38,20 @@ func TestCompileReportsEveryMistake(t *testing.T) {
 	want := []string{
 		"pattern \"open\": expression: error parsing regexp: missing closing ): `a(b`",
 		"pattern \"close\": expression: error parsing regexp: unexpected ): `a)(b`",
-		"pattern \"open\": name: also that of pattern 2",
+		"pattern \"open\": name: already used by pattern 2",
 		"pattern 5: name: missing",
 		"pattern \"empty\": expression: missing",
-		"pattern \"far\": lines: 101 is not in 0 to 100",
-		"pattern \"back\": lines: -1 is not in 0 to 100",
+		"pattern \"far\": lines: 101: want 0 to 100",
+		"pattern \"back\": lines: -1: want 0 to 100",
 		"pattern \"few\": lines: the expression has 2 newlines and can't match within 2",
-		"pattern \"endless\": lines: the expression repeats a newline without limit: say how many lines it may span",
+		"pattern \"endless\": lines: the expression repeats a newline without limit: set how many lines it may span",
 		"pattern \"tall\": lines: the expression has 100 newlines, more than 100 lines",
 		"pattern \"long\": expression: longer than 4096 bytes",
-		"pattern \"huge\": expression: compiles to 4030 instructions, more than 1000: repeat less, or take smaller classes",
+		"pattern \"huge\": expression: compiles to 4030 instructions, more than 1000: use fewer repetitions or smaller character classes",
 		"pattern \"catastrophe\": expression: error parsing regexp: invalid repeat count: `{1000}`",
-		"pattern \"classes\": expression: compiles to 2640 instructions, more than 1000: repeat less, or take smaller classes",
-		"pattern \"logs\": logs: an empty name",
-		"pattern \"both\": lines: 200 is not in 0 to 100",
+		"pattern \"classes\": expression: compiles to 2640 instructions, more than 1000: use fewer repetitions or smaller character classes",
+		"pattern \"logs\": logs: a name is empty",
+		"pattern \"both\": lines: 200: want 0 to 100",
 		"pattern \"both\": expression: error parsing regexp: missing closing ): `(`",
 		"pattern \"" + strings.Repeat("n", 257) + "\": name: longer than 256 bytes",
 	}
@@ -84,7 +84,7 @@ func TestCompileBounds(t *testing.T) {
 		patterns []logpattern.Pattern
 		want     string
 	}{
-		{many(4097, "x"), "4097 patterns: more than 4096"},
+		{many(4097, "x"), "4097 patterns: at most 4096 are allowed"},
 		{many(600, `(\d{450}x){2}`), `pattern "551": expression: this and the patterns before it compile to more than 500000 instructions`},
 		{[]logpattern.Pattern{{Name: "p", Expr: manyGroups(17)}}, `pattern "p": expression: more than 16 named groups`},
 		{[]logpattern.Pattern{{Name: "p", Expr: manyGroups(16)}}, ""},

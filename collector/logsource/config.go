@@ -67,7 +67,7 @@ func (c *Config) Check() document.Errors {
 		wrong("name", "%q: want letters, digits, dots, dashes and underscores, at most 63", c.Name)
 	}
 	if c.Name == event.KernelLogs {
-		wrong("name", "%q is what rules call all logs that have the kernel's lines: give this one another", c.Name)
+		wrong("name", "%q is reserved: rules use it for all logs that have the kernel's lines", c.Name)
 	}
 	if c.Lookback < 0 {
 		wrong("lookback", "%s is negative", c.Lookback)
@@ -76,7 +76,7 @@ func (c *Config) Check() document.Errors {
 		wrong("delay", "%s is negative", c.Delay)
 	}
 	if c.Path != "" && !filepath.IsAbs(c.Path) {
-		wrong("path", "%q is not absolute", c.Path)
+		wrong("path", "%q: want an absolute path", c.Path)
 	}
 	if c.Plugin != Journald && len(c.Identifiers) > 0 {
 		wrong("identifiers", "are for journald only")
@@ -84,7 +84,7 @@ func (c *Config) Check() document.Errors {
 	if c.Plugin != File {
 		format := c.Format
 		if format.Kernel {
-			wrong("kernel", "is for files only: %s and %s know by themselves what the kernel has written", KMsg, Journald)
+			wrong("kernel", "is for files only: %s and %s mark the kernel's lines themselves", KMsg, Journald)
 			format.Kernel = false
 		}
 		if format != (file.Format{}) {
@@ -101,7 +101,7 @@ func (c *Config) Check() document.Errors {
 		_, err = journald.New(journald.Config{Filter: journald.Filter{Identifiers: c.Identifiers}})
 	case File:
 		if c.Path == "" {
-			wrong("path", "is missing: which file")
+			wrong("path", "is missing: want the file to read")
 			break
 		}
 		if c.Lookback > 0 && c.Format.Timestamp == "" && !c.Format.Kernel {

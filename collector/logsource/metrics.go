@@ -48,9 +48,9 @@ func newDescs() descs {
 		lines:   desc("kernosis_log_lines_total", "Lines of a log that were read."),
 		bytes:   desc("kernosis_log_bytes_total", "Bytes of text of the lines that were read."),
 		matched: desc("kernosis_log_lines_matched_total", "Lines that the pattern of a rule matched."),
-		skipped: desc("kernosis_log_lines_skipped_total", "Lines of an earlier boot, or of the beginning of this one where that is not wanted."),
-		cut:     desc("kernosis_log_lines_cut_total", "Lines so long that their end was not looked at."),
-		lost:    desc("kernosis_log_lines_lost_total", "Lines that were lost, by reason, as far as it is known how many.", "reason"),
+		skipped: desc("kernosis_log_lines_skipped_total", "Lines that were skipped because they are of an earlier boot or before the configured start."),
+		cut:     desc("kernosis_log_lines_cut_total", "Lines that were cut because they were too long."),
+		lost:    desc("kernosis_log_lines_lost_total", "Lines that were lost, by reason, where their number is known.", "reason"),
 		losses:  desc("kernosis_log_losses_total", "Times that lines of a log were or may have been lost, by reason.", "reason"),
 		unsaved: desc("kernosis_log_position_errors_total", "Times that the position in a log could not be saved."),
 	}

@@ -64,7 +64,7 @@ func (l *source) load() logs.Position {
 		return ""
 	}
 	if f.Plugin != l.cfg.Plugin || f.Path != l.cfg.Path {
-		l.o.Log.Info("saved position is of another log", "plugin", f.Plugin, "path", f.Path)
+		l.o.Log.Info("saved position belongs to another log", "plugin", f.Plugin, "path", f.Path)
 		return ""
 	}
 	if f.Boot == hostfs.BootID() {

@@ -152,7 +152,7 @@ func (l *source) reportState(err error) {
 	if err == nil {
 		l.o.Log.Info("reading log", "plugin", l.cfg.Plugin, "path", l.cfg.Path)
 	} else {
-		l.o.Log.Warn("log can't be read", "plugin", l.cfg.Plugin, "error", err)
+		l.o.Log.Warn("can't read log", "plugin", l.cfg.Plugin, "error", err)
 	}
 	first := !l.reported
 	l.reported, l.why = true, why

@@ -203,10 +203,10 @@ func TestReaderThatEnds(t *testing.T) {
 }
 
 const lossesWant = `
-# HELP kernosis_log_lines_cut_total Lines so long that their end was not looked at.
+# HELP kernosis_log_lines_cut_total Lines that were cut because they were too long.
 # TYPE kernosis_log_lines_cut_total counter
 kernosis_log_lines_cut_total{log="k"} 1
-# HELP kernosis_log_lines_lost_total Lines that were lost, by reason, as far as it is known how many.
+# HELP kernosis_log_lines_lost_total Lines that were lost, by reason, where their number is known.
 # TYPE kernosis_log_lines_lost_total counter
 kernosis_log_lines_lost_total{log="k",reason="malformed"} 1000
 kernosis_log_lines_lost_total{log="k",reason="overrun"} 2005
@@ -345,7 +345,7 @@ func TestConfig(t *testing.T) {
 		{"identifiers", "journald only", Config{Name: "a", Plugin: KMsg, Identifiers: []string{"x"}}},
 		{"plugin", "1 to", Config{Name: "a", Plugin: Journald, Identifiers: []string{""}}},
 		{"", "", Config{Name: "a", Plugin: File, Path: "/a", Format: file.Format{Kernel: true}, Lookback: 1}},
-		{"name", "what rules call", Config{Name: "kernel", Plugin: KMsg}},
+		{"name", "is reserved", Config{Name: "kernel", Plugin: KMsg}},
 		{"kernel", "files only", Config{Name: "a", Plugin: Journald, Format: file.Format{Kernel: true}}},
 		{"format", "files only", Config{Name: "a", Plugin: KMsg, Format: file.Format{Message: "x"}}},
 		{"skip", "files only", Config{Name: "a", Plugin: KMsg, Skip: []string{"x"}}},

@@ -46,7 +46,7 @@ func New(configs []Config, patterns *logpattern.Set, o Options) (*Sources, error
 	s.patterns.Store(patterns)
 	var errs []error
 	if len(configs) > MaxLogs {
-		errs = append(errs, fmt.Errorf("%d logs: at most %d are read", len(configs), MaxLogs))
+		errs = append(errs, fmt.Errorf("%d logs: at most %d are allowed", len(configs), MaxLogs))
 	}
 	names := make(map[string]bool)
 	for i := range configs {
@@ -55,7 +55,7 @@ func New(configs []Config, patterns *logpattern.Set, o Options) (*Sources, error
 			errs = append(errs, fmt.Errorf("log %q: %w", c.Name, err))
 		}
 		if names[c.Name] {
-			errs = append(errs, fmt.Errorf("log %q: stands twice", c.Name))
+			errs = append(errs, fmt.Errorf("log %q: defined twice", c.Name))
 		}
 		names[c.Name] = true
 		s.logs = append(s.logs, newSource(c, o, &s.patterns))

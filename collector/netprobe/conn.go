@@ -93,7 +93,7 @@ func newConn(ctx context.Context, c net.Conn, to netip.AddrPort) (*conn, error) 
 	tcp, ok := c.(*net.TCPConn)
 	local, isTCP := c.LocalAddr().(*net.TCPAddr)
 	if !ok || !isTCP {
-		return nil, fmt.Errorf("a connection of type %T", c)
+		return nil, fmt.Errorf("unsupported type of connection %T", c)
 	}
 	raw, err := tcp.SyscallConn()
 	if err != nil {

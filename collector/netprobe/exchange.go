@@ -59,7 +59,7 @@ func Exchange(ctx context.Context, dial Dial, network string, server netip.AddrP
 			return p, h, nil
 		}
 		if network == "tcp" {
-			return none, h, errors.New("another answer than to the question")
+			return none, h, errors.New("the answer is to another question")
 		}
 	}
 }

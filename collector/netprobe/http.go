@@ -109,7 +109,7 @@ func (p *Probe) transport(at *Progress, host string) *http.Transport {
 				return nil, err
 			}
 			if a, err := netip.ParseAddr(to); to != host && (err != nil || a.Unmap() != p.To.Addr().Unmap()) {
-				return nil, fmt.Errorf("connects to %s only", p.To.Addr())
+				return nil, fmt.Errorf("the probe connects to %s only", p.To.Addr())
 			}
 			n, err := strconv.ParseUint(port, 10, 16)
 			if err != nil {

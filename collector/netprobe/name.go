@@ -21,12 +21,12 @@ func Name(name string, kind dnsmessage.Type) (dnsmessage.Name, error) {
 	}
 	for label := range strings.SplitSeq(strings.TrimSuffix(name, "."), ".") {
 		if (label == "" && name != ".") || len(label) > 63 {
-			return dnsmessage.Name{}, fmt.Errorf("%s is no DNS name", shown(name))
+			return dnsmessage.Name{}, fmt.Errorf("%s is not a DNS name", shown(name))
 		}
 	}
 	n, err := dnsmessage.NewName(name)
 	if err != nil || len(name) > 254 {
-		return n, fmt.Errorf("%s is no DNS name", shown(name))
+		return n, fmt.Errorf("%s is not a DNS name", shown(name))
 	}
 	return n, nil
 }

@@ -90,7 +90,7 @@ type TimeoutError struct {
 }
 
 func (e *TimeoutError) Error() string {
-	return fmt.Sprintf("no end of the %s within %s", PhaseText(e.Phase), e.After)
+	return fmt.Sprintf("the %s did not end within %s", PhaseText(e.Phase), e.After)
 }
 
 // Timeout is true.

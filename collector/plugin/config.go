@@ -108,7 +108,7 @@ func (c Config) normal() (Config, error) {
 		}
 	}
 	if len(c.Checks) == 0 {
-		wrong("checks: there is none")
+		wrong("checks: want at least one")
 	}
 	checks, names := make([]Check, len(c.Checks)), map[string]bool{}
 	for i, check := range c.Checks {
@@ -117,7 +117,7 @@ func (c Config) normal() (Config, error) {
 		case check.Name == "":
 			wrong("%s.name is missing", field)
 		case names[check.Name]:
-			wrong("%s.name %q: another check has it", field, check.Name)
+			wrong("%s.name %q: already used by another check", field, check.Name)
 		}
 		names[check.Name] = true
 		if check.Timeout < 0 || check.Timeout > c.Timeout {

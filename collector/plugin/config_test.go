@@ -51,7 +51,7 @@ func TestMistakesNameTheirField(t *testing.T) {
 	for _, want := range []string{
 		"name is missing", "invokeInterval -1s: want more than 0", "timeout -1ns", "maxOutputLength -1", "concurrency -3",
 		"checks[0].name is missing", "checks[1].path: stat " + dir + "/missing: no such file",
-		`checks[2].name "a": another check has it`, "checks[2].path: run " + plain + ": permission denied",
+		`checks[2].name "a": already used by another check`, "checks[2].path: run " + plain + ": permission denied",
 		"checks[3].path: run " + dir + ": not a file", "checks[4].path: missing", "checks[5].invokeInterval -1ns",
 	} {
 		if !strings.Contains(err.Error(), want) {
@@ -62,7 +62,7 @@ func TestMistakesNameTheirField(t *testing.T) {
 		!strings.Contains(err.Error(), "checks[0].timeout 6s: want more than 0 and at most the timeout of all, 5s") {
 		t.Errorf("error %v", err)
 	}
-	if _, err := New(Config{Name: "t"}, nil, nil); err == nil || !strings.Contains(err.Error(), `checks "t": checks: there is none`) {
+	if _, err := New(Config{Name: "t"}, nil, nil); err == nil || !strings.Contains(err.Error(), `checks "t": checks: want at least one`) {
 		t.Errorf("error %v", err)
 	}
 }

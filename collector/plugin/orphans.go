@@ -43,7 +43,7 @@ func reapOrphans(ctx context.Context, proc procfs.FS, grace time.Duration, log *
 		case <-ticker.C:
 		}
 		if n := o.look(); n > 0 {
-			log.Debug("orphans of checks were waited for", "processes", n)
+			log.Debug("reaped orphans of checks", "processes", n)
 		}
 	}
 }

@@ -111,7 +111,7 @@ func (m *Manager) notMade(w *worker, err error) {
 	pod := w.entry.pod
 	m.mu.Unlock()
 	if first {
-		m.cfg.Log.Warn("probe can't be made", "namespace", pod.Namespace, "pod", pod.Name,
+		m.cfg.Log.Warn("can't run probe", "namespace", pod.Namespace, "pod", pod.Name,
 			"container", w.key.Container, "probe", string(w.key.Kind), "error", err)
 	}
 }

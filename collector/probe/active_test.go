@@ -278,7 +278,7 @@ func TestAProbeThatCantBeMadeIsNoFailure(t *testing.T) {
 		if have := f.at(probe.Liveness); !slices.Equal(have, []time.Duration{0, 0, 0, 10 * s, 10 * s, 10 * s}) {
 			t.Errorf("%v", have)
 		}
-		if n := strings.Count(log.String(), "can't be made"); n != 1 || !strings.Contains(log.String(), "no such file") {
+		if n := strings.Count(log.String(), "can't run probe"); n != 1 || !strings.Contains(log.String(), "no such file") {
 			t.Errorf("reported %d times: %s", n, &log)
 		}
 		if w := m.Workers()[key(probe.Liveness)]; len(said.events) != 0 || w.Failures != 0 || w.Result != probe.Success {

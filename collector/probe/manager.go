@@ -151,7 +151,7 @@ func (m *Manager) admit(p *Pod) (e *entry, before *Pod, ok bool) {
 	if e == nil {
 		if len(m.pods) >= maxPods {
 			if m.figures.refusedPods == 0 {
-				m.cfg.Log.Warn("probes: too many pods, some are not looked at", "at_most", maxPods, "namespace", p.Namespace, "pod", p.Name)
+				m.cfg.Log.Warn("probes: too many pods, some are ignored", "at_most", maxPods, "namespace", p.Namespace, "pod", p.Name)
 			}
 			m.figures.refusedPods++
 			return nil, nil, false

@@ -47,15 +47,15 @@ func describe() descriptions {
 	}
 	return descriptions{
 		results: desc("kernosis_probe_results_total",
-			"Probes of a container, by result; unknown: the probe could not be made, or kubelet may not have counted its failure. Gone when the probe is no longer made.",
+			"Probes of a container, by result; unknown: the probe could not be run, or kubelet may not have counted its failure. Removed when the probe is no longer run.",
 			"namespace", "pod", "container", "probe_type", "result", "feed"),
 		overflowed: desc("kernosis_probe_results_overflowed_total",
 			"Probes that have no series of their own, because there are too many.", "result"),
 		workers: desc("kernosis_probe_workers", "Probes that are counted.", "probe_type", "feed"),
 		ignored: desc("kernosis_probe_outcomes_ignored_total",
-			"Probes that were observed and not counted: there is none such, or it was not due."),
-		refused: desc("kernosis_probe_pods_refused_total", "Times that a pod was not looked at, because there are too many."),
-		dropped: desc("kernosis_probe_updates_dropped_total", "Changes of results that their reader was too slow for.", "probe_type"),
+			"Probes that were observed but not counted: no such probe exists, or it was not due."),
+		refused: desc("kernosis_probe_pods_refused_total", "Times that a pod was ignored because there are too many."),
+		dropped: desc("kernosis_probe_updates_dropped_total", "Changes of results that were dropped because their reader was too slow.", "probe_type"),
 	}
 }
 

@@ -58,7 +58,7 @@ func TestSeriesLiveAsLongAsTheirWorker(t *testing.T) {
 	}
 	m.Observe(probe.Key{PodUID: "u3"}, probe.Outcome{})
 	want := func(ok, failed int) string {
-		return fmt.Sprintf(`# HELP kernosis_probe_results_total Probes of a container, by result; unknown: the probe could not be made, or kubelet may not have counted its failure. Gone when the probe is no longer made.
+		return fmt.Sprintf(`# HELP kernosis_probe_results_total Probes of a container, by result; unknown: the probe could not be run, or kubelet may not have counted its failure. Removed when the probe is no longer run.
 # TYPE kernosis_probe_results_total counter
 kernosis_probe_results_total{container="web",feed="observed",namespace="shop",pod="web-0",probe_type="liveness",result="failed"} %d
 kernosis_probe_results_total{container="web",feed="observed",namespace="shop",pod="web-0",probe_type="liveness",result="successful"} %d
@@ -75,7 +75,7 @@ kernosis_probe_results_total{container="web",feed="observed",namespace="shop",po
 	if n := testutil.CollectAndCount(m, results); n != 0 {
 		t.Errorf("%d series of no worker", n)
 	}
-	if err := testutil.CollectAndCompare(m, strings.NewReader(`# HELP kernosis_probe_outcomes_ignored_total Probes that were observed and not counted: there is none such, or it was not due.
+	if err := testutil.CollectAndCompare(m, strings.NewReader(`# HELP kernosis_probe_outcomes_ignored_total Probes that were observed but not counted: no such probe exists, or it was not due.
 # TYPE kernosis_probe_outcomes_ignored_total counter
 kernosis_probe_outcomes_ignored_total 1
 `), "kernosis_probe_outcomes_ignored_total"); err != nil {
@@ -109,7 +109,7 @@ kernosis_probe_results_overflowed_total{result="failed"} 0
 kernosis_probe_results_overflowed_total{result="successful"} 100
 kernosis_probe_results_overflowed_total{result="unknown"} 0
 `,
-		"kernosis_probe_pods_refused_total": `# HELP kernosis_probe_pods_refused_total Times that a pod was not looked at, because there are too many.
+		"kernosis_probe_pods_refused_total": `# HELP kernosis_probe_pods_refused_total Times that a pod was ignored because there are too many.
 # TYPE kernosis_probe_pods_refused_total counter
 kernosis_probe_pods_refused_total 1
 `,

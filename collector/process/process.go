@@ -122,7 +122,7 @@ func (p *Program) start() (*process, error) {
 	fd, ok := p.Group.enter()
 	if !ok {
 		if p.Strict {
-			return nil, errors.New("its control group can't be entered")
+			return nil, errors.New("can't enter its control group")
 		}
 		return p.fork(-1)
 	}

@@ -102,7 +102,7 @@ func (c *Checker) Look() []Lack {
 		add(c.stacks(), c.captures())
 	}
 	if c.cfg.ScriptUser {
-		add(missing("scripts", have("CAP_SETUID", "CAP_SETGID", "CAP_KILL"), "what scripts find"))
+		add(missing("scripts", have("CAP_SETUID", "CAP_SETGID", "CAP_KILL"), "findings of scripts"))
 	}
 	return all
 }
@@ -138,7 +138,7 @@ func (c *Checker) stems(have func(...string) []string) []*Lack {
 			if s.Name == socketStem && len(have("CAP_SYS_ADMIN")) > 0 && len(have("CAP_NET_ADMIN")) > 0 {
 				// These programs are attached when there is a target to watch; it is known in
 				// advance that this would fail.
-				out = append(out, lack(s.Name, MissingRights, "CAP_NET_ADMIN", nil, "connections without a route, and some of many at a time"))
+				out = append(out, lack(s.Name, MissingRights, "CAP_NET_ADMIN", nil, "connections without a route, and some when there are many at a time"))
 			}
 			continue
 		}

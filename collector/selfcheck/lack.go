@@ -63,7 +63,7 @@ func Message(lacks []Lack) string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return "not seen " + strings.Join(parts, "; ")
+	return "not visible " + strings.Join(parts, "; ")
 }
 
 // Worst returns the most severe reason; "" if nothing is missing.

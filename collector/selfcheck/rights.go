@@ -39,7 +39,7 @@ func Drop(names []string, programs bool) (dropped []string, err error) {
 	for _, name := range names {
 		n, ok := hostfs.CapNumber(name)
 		if !ok {
-			return nil, fmt.Errorf("%s is no capability", name)
+			return nil, fmt.Errorf("%s is not a capability", name)
 		}
 		numbers = append(numbers, n)
 		if data[n/32].Permitted&(1<<(n%32)) != 0 {

@@ -30,7 +30,7 @@ func TestNeedlessIsDocumented(t *testing.T) {
 }
 
 func TestDropOfNoCapability(t *testing.T) {
-	if _, err := Drop([]string{"CAP_NONE"}, false); err == nil || !strings.Contains(err.Error(), "CAP_NONE is no capability") {
+	if _, err := Drop([]string{"CAP_NONE"}, false); err == nil || !strings.Contains(err.Error(), "CAP_NONE is not a capability") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -26,7 +26,7 @@ func TestResult(t *testing.T) {
 	}
 	want := event.CheckData{
 		Check: Check, Status: event.CheckProblem, Reason: "MissingHostPath",
-		Message: "not seen without CAP_BPF: OOM kills, disk I/O errors; without /dev/kmsg: the kernel's log",
+		Message: "not visible without CAP_BPF: OOM kills, disk I/O errors; without /dev/kmsg: the kernel's log",
 	}
 	if d := Result(lacks); d != want {
 		t.Errorf("got %+v\nwant %+v", d, want)

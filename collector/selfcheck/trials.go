@@ -38,13 +38,13 @@ const initialPIDNamespace = 0xEFFFFFFC
 
 // namespaceOfPIDs checks that the PID namespace is the node's: else process numbers differ.
 func (c *Checker) namespaceOfPIDs() *Lack {
-	const unseen = "how long hangs last, other processes, the pods that they are of"
+	const unseen = "how long hangs last, other processes and their pods"
 	var st unix.Stat_t
 	if err := unix.Stat("/proc/self/ns/pid", &st); err != nil {
 		return lack("processes", MissingHostPath, "/proc", err, unseen)
 	}
 	if st.Ino != initialPIDNamespace {
-		return lack("processes", MissingHostPath, "the node's PID namespace (hostPID)", errors.New("the agent is in another one"), unseen)
+		return lack("processes", MissingHostPath, "the node's PID namespace (hostPID)", errors.New("the agent runs in another one"), unseen)
 	}
 	if _, err := os.Stat(c.fs.Path("/proc/1/stat")); err != nil {
 		return lack("processes", MissingHostPath, c.fs.Path("/proc")+" (the node's)", err, unseen)
@@ -225,19 +225,19 @@ var errHangs = errors.New("writes do not return")
 
 func (c *Checker) state() *Lack {
 	if c.cfg.StateHangs != nil && c.cfg.StateHangs() {
-		return lack("state", DiskHangs, c.cfg.StateDir+" (its disk does not answer)", errHangs, "causes of problems, and after a kill what was reported meanwhile")
+		return lack("state", DiskHangs, c.cfg.StateDir+" (its disk does not answer)", errHangs, "causes of problems, and, after a kill, what was reported meanwhile")
 	}
 	if c.cfg.NoState == nil {
 		return nil
 	}
-	return lack("state", MissingHostPath, c.cfg.StateDir+" (to be written)", c.cfg.NoState, "what was before a restart, and artifacts of diagnoses")
+	return lack("state", MissingHostPath, c.cfg.StateDir+" (writable)", c.cfg.NoState, "state from before a restart, and artifacts of diagnoses")
 }
 
 func (c *Checker) reports() *Lack {
 	if c.cfg.NoReports == nil {
 		return nil
 	}
-	return lack("reports", MissingHostPath, filepath.Dir(c.cfg.ReportSocket)+" (to be written)", c.cfg.NoReports, "reports of other problem daemons")
+	return lack("reports", MissingHostPath, filepath.Dir(c.cfg.ReportSocket)+" (writable)", c.cfg.NoReports, "reports of other problem daemons")
 }
 
 // pods checks whether kubelet's authorizer allows asking it for the pods. If kubelet is down, it
@@ -247,7 +247,7 @@ func (c *Checker) pods() *Lack {
 		return nil
 	}
 	if err := c.cfg.Pods(); refused(err) {
-		return lack("pods", MissingRights, "get of nodes/pods (kubelet's, from 1.33 on)", err, "names and labels of pods")
+		return lack("pods", MissingRights, "get on nodes/pods (kubelet's, since 1.33)", err, "names and labels of pods")
 	}
 	return nil
 }

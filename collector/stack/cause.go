@@ -271,10 +271,10 @@ func CauseOf(stack []string) Cause {
 
 // unknown returns the cause if no rule matches.
 func unknown(stack []string) Cause {
-	c := Cause{Kind: Unknown, Reason: "it shows no kernel stack"}
+	c := Cause{Kind: Unknown, Reason: "its kernel stack is not available"}
 	if top := Top(stack); top != "" {
 		c.Function = Function(top)
-		c.Reason = "a lock, or an event, in a function that is not known to wait for one certain thing"
+		c.Reason = "a lock or an event, in a function that may wait for different things"
 	}
 	return c
 }

@@ -14,7 +14,7 @@ type NewerError struct {
 }
 
 func (e *NewerError) Error() string {
-	return fmt.Sprintf("it is of a newer version of Kernosis: its form is %d, known is %d", e.Form, e.Known)
+	return fmt.Sprintf("it is from a newer version of Kernosis: format %d, known up to %d", e.Form, e.Known)
 }
 
 // Decode decodes a JSON object into v. The number of its format is in its field version; without
@@ -60,7 +60,7 @@ func (f File) Save(v any) error {
 		return err
 	}
 	if f.Max > 0 && len(raw) > f.Max {
-		return fmt.Errorf("%s: %d bytes, at most %d are kept", f.Path, len(raw), f.Max)
+		return fmt.Errorf("%s: %d bytes, at most %d are allowed", f.Path, len(raw), f.Max)
 	}
 	return f.Replace(raw)
 }

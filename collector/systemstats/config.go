@@ -84,14 +84,14 @@ func (c Config) check() (*settings, error) {
 			continue
 		}
 		if other, taken := names[name]; taken {
-			wrong("metricsConfigs[%q].displayName %q: the name %s is that of %q", m.id, c.Metrics[m.id], name, other)
+			wrong("metricsConfigs[%q].displayName %q: the name %s is already used by %q", m.id, c.Metrics[m.id], name, other)
 		}
 		names[name] = m.id
 		s.chosen[m.id] = &chosen{metric: m, desc: prometheus.NewDesc(name, m.help, m.labels, nil)}
 	}
 	for id := range c.Metrics {
 		if !known[id] {
-			wrong("metricsConfigs[%q]: there is no such metric", id)
+			wrong("metricsConfigs[%q]: no such metric", id)
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -42,8 +42,8 @@ func TestMistakes(t *testing.T) {
 		Metrics: map[string]string{"cpu/load_2m": "x", "cpu/load_1m": "same/name", "cpu/load_5m": "same.name"},
 	}, nil)
 	for _, want := range []string{
-		"invokeInterval -1s", "excludeInterfaceRegexp: error parsing", `metricsConfigs["cpu/load_2m"]: there is no such metric`,
-		`metricsConfigs["cpu/load_5m"].displayName "same.name": the name same_name is that of "cpu/load_1m"`,
+		"invokeInterval -1s", "excludeInterfaceRegexp: error parsing", `metricsConfigs["cpu/load_2m"]: no such metric`,
+		`metricsConfigs["cpu/load_5m"].displayName "same.name": the name same_name is already used by "cpu/load_1m"`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)

@@ -69,7 +69,7 @@ func TestAgentsDiagnoses(t *testing.T) {
 	const (
 		ofNode  = "an agent may only use Diagnoses of its own node"
 		unbound = "the agent's token is not bound to a node"
-		writes  = "an agent makes Diagnoses and writes their status"
+		writes  = "an agent may only create Diagnoses and write their status"
 	)
 	mine, theirs := nodeDiagnosis(node), nodeDiagnosis(elsewhere)
 	outcome(t, "of its node", own.Create(t.Context(), mine), "")

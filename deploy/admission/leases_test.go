@@ -26,7 +26,7 @@ func TestAgentsLeases(t *testing.T) {
 	node, elsewhere, unborn := server.Node(t), server.Node(t), "not-yet"
 	own, other := bound(t, server, node), bound(t, server, elsewhere)
 	loose := apitest.Client(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: agent})))
-	const holder = "spec.holderIdentity: must be the agent's own node"
+	const holder = "spec.holderIdentity: must be the node of the agent"
 
 	mine, theirs := leaseOf(node), leaseOf(elsewhere)
 	outcome(t, "its own", own.Create(t.Context(), mine), "")

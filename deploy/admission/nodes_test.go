@@ -83,7 +83,7 @@ func TestAgentsNodes(t *testing.T) {
 	}
 	outcome(t, "its deletion", own.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}), "may only write the status of its Node")
 	if err := own.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node + "-2"}}); err == nil || !strings.Contains(err.Error(), "kernosis-agent-nodes") {
-		t.Errorf("another node is made: %v", err)
+		t.Errorf("another node is created: %v", err)
 	}
 	// kubelet, like everybody else who is not an agent, is not restricted.
 	kubelet(`{"metadata":{"labels":{"a":"b"}},"status":{"capacity":{"cpu":"8"},"conditions":[{"type":"Ready","status":"False"}]}}`)

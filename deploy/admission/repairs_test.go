@@ -67,7 +67,7 @@ func (r *repairs) try(builtin string, given map[string]string) (refusal string) 
 	}
 	p, err := r.actions.Do(r.Context(), c)
 	if err != nil || p.State != v1alpha1.ResultSucceeded && p.State != v1alpha1.ResultRunning {
-		r.Errorf("%s %v: it was checked, and is %s: %s %v", builtin, given, p.State, p.Message, err)
+		r.Errorf("%s %v: passed the check, but ended as %s: %s %v", builtin, given, p.State, p.Message, err)
 	}
 	return ""
 }
@@ -116,6 +116,6 @@ func TestEachEffectOfATaint(t *testing.T) {
 		t.Errorf("%d effects", tried)
 	}
 	if _, err := b.Fill(map[string]string{"effect": "NoExecute"}); err == nil || !strings.Contains(err.Error(), "NoSchedule") {
-		t.Errorf("it is not said what to write instead of NoExecute: %v", err)
+		t.Errorf("the message does not say what to write instead of NoExecute: %v", err)
 	}
 }

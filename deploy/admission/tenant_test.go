@@ -198,6 +198,6 @@ func TestATenantLearnsOfItsOwnPodAlone(t *testing.T) {
 	}
 	// A tenant can't mark an Operation as safe either.
 	if err := c.tenant.Create(t.Context(), builtin("mine", "pod-list")); err == nil {
-		t.Error("a tenant has made an Operation")
+		t.Error("a tenant created an Operation")
 	}
 }

@@ -70,7 +70,7 @@ func TestAlerts(t *testing.T) {
 			}
 			for _, l := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(text, -1) {
 				if l[1] != "cluster" && !slices.Contains(labels, l[1]) && !strings.Contains(text, "with $labels."+l[1]) {
-					t.Errorf("%s: %s speaks of the label %s, which nothing in its expression has", a.Alert, name, l[1])
+					t.Errorf("%s: %s uses the label %s, which nothing in its expression has", a.Alert, name, l[1])
 				}
 			}
 		}
@@ -239,7 +239,7 @@ func TestAlertsOfRules(t *testing.T) {
 		delete(got, name)
 	}
 	for name := range got {
-		t.Errorf("%s is one too many", name)
+		t.Errorf("unexpected alert %s", name)
 	}
 }
 
@@ -271,6 +271,6 @@ func TestAlertTable(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else if want != page {
-		t.Error("the table of docs/monitoring.md is old: run with -update")
+		t.Error("the table of docs/monitoring.md is out of date: run with -update")
 	}
 }

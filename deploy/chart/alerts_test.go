@@ -87,7 +87,7 @@ func TestTheChartsTemplatesOfAlertsAreGenerated(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile("kernosis/files/own-alerts.yaml"); err != nil || string(got) != string(want) {
-		t.Errorf("files/own-alerts.yaml is old (make generate-deploy): %v", err)
+		t.Errorf("files/own-alerts.yaml is out of date (make generate-deploy): %v", err)
 	}
 }
 
@@ -119,7 +119,7 @@ monitoring:
 	}
 	before := named(want, "DiskStalled")[0]
 	if a["expr"] != before["expr"] || !reflect.DeepEqual(a["annotations"], before["annotations"]) {
-		t.Errorf("more than was asked for has changed: %v", a)
+		t.Errorf("more than requested has changed: %v", a)
 	}
 	if url := text(a, "annotations", alerts.DashboardURL); !strings.HasPrefix(url, "https://grafana.example.com/d/kernosis-node?var-node=") {
 		t.Errorf("dashboard_url %q", url)

@@ -110,7 +110,7 @@ func overlay(base, changed []Document) ([]byte, error) {
 		}
 	}
 	if len(after) > 0 {
-		return nil, fmt.Errorf("has %d objects that the base has not", len(after))
+		return nil, fmt.Errorf("contains %d objects that the base does not contain", len(after))
 	}
 	return kustomization(map[string]any{"resources": []string{"../base"}, "patches": patches})
 }

@@ -73,7 +73,7 @@ func TestKustomizeBuilds(t *testing.T) {
 			n++
 			id := o.GetKind() + " " + o.GetName()
 			if want[id] == nil {
-				t.Errorf("%s: %s is not of the chart", name, id)
+				t.Errorf("%s: %s is not in the chart", name, id)
 			} else if a, b := normal(t, o), normal(t, want[id]); !reflect.DeepEqual(a, b) {
 				t.Errorf("%s: %s is\n%v\nwant\n%v", name, id, a, b)
 			}

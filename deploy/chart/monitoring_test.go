@@ -64,7 +64,7 @@ monitoring:
 		selector, _, _ := unstructured.NestedStringMap(service.Object, "spec", "selector")
 		for k, v := range selector {
 			if pods[name].Labels[k] != v {
-				t.Errorf("%s: the Service looks for %s=%s", name, k, v)
+				t.Errorf("%s: the Service selects %s=%s", name, k, v)
 			}
 		}
 		port, found := pods[name].Spec.Containers[0].Ports[0], false
@@ -140,11 +140,11 @@ func TestWhoScrapes(t *testing.T) {
 				}
 			}
 			if (object(all, "Secret", "kernosis-metrics-token") == nil) != plain || (object(all, "ClusterRole", "kernosis-metrics") == nil) != plain {
-				t.Error("a token and its role go with TLS")
+				t.Error("want a token and its role exactly with TLS")
 			}
 			agent := podsOf(t, all)["kernosis-agent"].Spec.Containers[0]
 			if scheme := agent.LivenessProbe.HTTPGet.Scheme; (scheme == "HTTPS") == plain {
-				t.Errorf("kubelet's probes by %s", scheme)
+				t.Errorf("kubelet's probes use %s", scheme)
 			}
 			if slices.Contains(agent.Args, "--metrics-plain-http") != plain || slices.Contains(agent.Args, "--metrics-cert-file=/etc/kernosis/metrics/tls.crt") != (name == "certificate") {
 				t.Errorf("%v", agent.Args)

@@ -49,7 +49,7 @@ func TestObjectsAreOfTheirTypes(t *testing.T) {
 			}
 			id := o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
 			if seen[id] {
-				t.Errorf("%s: %s is there twice", profile, id)
+				t.Errorf("%s: duplicate %s", profile, id)
 			}
 			seen[id] = true
 			if ofOthers(o) {
@@ -178,7 +178,7 @@ func TestWhatRestartsAgents(t *testing.T) {
 	}
 	for _, values := range []string{"agent: {config: {log-level: debug}}", "targets: [{port: 1}]"} {
 		if after := template(values); after.Annotations[digest] == before.Annotations[digest] {
-			t.Errorf("%s: agents go on with what they had", values)
+			t.Errorf("%s: agents are not restarted", values)
 		}
 	}
 }
@@ -201,7 +201,7 @@ func TestCopies(t *testing.T) {
 				t.Fatal(err)
 			}
 			if copied, err := os.ReadFile(filepath.Join(to, name)); err != nil || !bytes.Equal(copied, original) {
-				t.Errorf("%s/%s is not as %s (make generate-deploy): %v", to, name, file, err)
+				t.Errorf("%s/%s differs from %s (make generate-deploy): %v", to, name, file, err)
 			}
 		}
 		there, err := filepath.Glob(to + "/*")

@@ -48,7 +48,7 @@ flowControl: {enabled: true}
 		}
 		for _, old := range []string{"serviceaccount:kernosis:kernosis-agent", "serviceaccount:kernosis:kernosis-controller"} {
 			if strings.Contains(string(text), old) {
-				t.Errorf("%s %s goes by %s", o.GetKind(), o.GetName(), old)
+				t.Errorf("%s %s contains %s", o.GetKind(), o.GetName(), old)
 			}
 		}
 		for _, name := range []string{"node-agent", "watcher"} {
@@ -56,7 +56,7 @@ flowControl: {enabled: true}
 		}
 		for _, name := range subjects(o) {
 			if name == "kernosis-agent" || name == "kernosis-controller" {
-				t.Errorf("%s %s is for %s", o.GetKind(), o.GetName(), name)
+				t.Errorf("%s %s has the subject %s", o.GetKind(), o.GetName(), name)
 			}
 			uses["subject "+name]++
 		}

@@ -46,20 +46,20 @@ func TestTheRoleGoesByTheSettings(t *testing.T) {
 			}
 			for _, right := range c.has {
 				if !slices.Contains(can, right) {
-					t.Errorf("it may not %s", right)
+					t.Errorf("missing right: %s", right)
 				}
 			}
 			for _, right := range append(c.hasNot, "nodes/proxy get") {
 				if slices.Contains(can, right) {
-					t.Errorf("it may %s", right)
+					t.Errorf("unexpected right: %s", right)
 				}
 			}
 			config := typed[corev1.ConfigMap](t, all, "ConfigMap", "kernosis-agent").Data["config.yaml"]
 			if from, ok := c.config["pods-from"]; ok && !strings.Contains(config, "pods-from: "+from.(string)) {
-				t.Errorf("the agent is not reported: %s", config)
+				t.Errorf("pods-from is not in the agent's config: %s", config)
 			}
 			if _, ok := c.config["probes"]; ok && !strings.Contains(config, `probes: "off"`) {
-				t.Errorf("the agent probes: %s", config)
+				t.Errorf("probes are not off in the agent's config: %s", config)
 			}
 		})
 	}
@@ -77,7 +77,7 @@ func TestOpenShiftTakesTheFixedUser(t *testing.T) {
 			continue
 		}
 		if granted := regexp.MustCompile(`oc adm policy add-scc-to-user nonroot-v2 .*-z ` + pod.Spec.ServiceAccountName + ` `); !granted.Match(page) {
-			t.Errorf("docs/platforms.md does not let %s", name)
+			t.Errorf("docs/platforms.md does not allow %s", name)
 		}
 	}
 }

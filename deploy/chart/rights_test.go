@@ -68,7 +68,7 @@ func TestRights(t *testing.T) {
 					}
 					hardened := ctx.Privileged == nil || !*ctx.Privileged
 					if (profile == "hardened") != hardened {
-						t.Errorf("%s: is it hardened: %v", profile, hardened)
+						t.Errorf("%s: hardened: %v", profile, hardened)
 					}
 					if hardened && (*ctx.AllowPrivilegeEscalation || !slices.Contains(ctx.Capabilities.Drop, "ALL") || slices.Contains(ctx.Capabilities.Add, "SYS_ADMIN") || ctx.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault) {
 						t.Errorf("%s: %+v", profile, ctx)
@@ -89,7 +89,7 @@ func TestRights(t *testing.T) {
 			}
 			if name != "kernosis-agent" {
 				if spec.HostPID || spec.HostNetwork || spec.HostIPC || slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return v.HostPath != nil }) {
-					t.Errorf("%s: %s has something of the host", profile, name)
+					t.Errorf("%s: %s uses resources of the host", profile, name)
 				}
 			}
 			if spec.ServiceAccountName != name {
@@ -99,7 +99,7 @@ func TestRights(t *testing.T) {
 		for _, o := range all {
 			if o.GetKind() == "ServiceAccount" {
 				if mounts, ok := o.Object["automountServiceAccountToken"]; !ok || mounts != false {
-					t.Errorf("%s: pods get the token of %s unless they say no", profile, o.GetName())
+					t.Errorf("%s: the token of %s is mounted by default", profile, o.GetName())
 				}
 			}
 			roleHasNoSurprise(t, profile, o)
@@ -119,7 +119,7 @@ func roleHasNoSurprise(t *testing.T, profile string, o *unstructured.Unstructure
 	}
 	for _, rule := range r.Rules {
 		if slices.Contains(rule.Verbs, "*") || slices.Contains(rule.Resources, "*") || slices.Contains(rule.APIGroups, "*") {
-			t.Errorf("%s: %s: everything: %+v", profile, r.Name, rule)
+			t.Errorf("%s: %s grants everything: %+v", profile, r.Name, rule)
 		}
 		if slices.Contains(rule.Resources, "secrets") && (r.Name != "kernosis-agent" || o.GetKind() != "Role" || len(rule.ResourceNames) == 0 || !slices.Equal(rule.Verbs, []string{"get"})) {
 			t.Errorf("%s: %s reads Secrets: %+v", profile, r.Name, rule)

@@ -54,13 +54,13 @@ func TestAgentsSettings(t *testing.T) {
 	}
 	for name := range taken {
 		if _, ok := known[name]; !ok {
-			t.Errorf("agent.config.%s: the agent does not know it", name)
+			t.Errorf("agent.config.%s: unknown to the agent", name)
 		}
 	}
 
 	_, err = renderer(t).Render(t.Context(), agentsConfig(known))
 	if err == nil {
-		t.Fatal("settings that the chart gives by itself are taken")
+		t.Fatal("settings that the chart sets itself are accepted")
 	}
 	for name := range known {
 		refused := strings.Contains(err.Error(), "agent.config."+name+": the chart sets it")
@@ -111,7 +111,7 @@ func TestControllersSettings(t *testing.T) {
 	}
 	for name := range taken {
 		if !slices.Contains(flags, name) || chartOwns(name) {
-			t.Errorf("controller.config.%s: the controller does not know it, or it is the chart's", name)
+			t.Errorf("controller.config.%s: unknown to the controller, or set by the chart", name)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func TestHelm3Installs(t *testing.T) {
 	}
 	helm("install", "three", folderOfChart)
 	if n := labelled(); n != 0 {
-		t.Errorf("%d roles have a label that was not asked for", n)
+		t.Errorf("%d roles have a label that was not requested", n)
 	}
 	helm("upgrade", "three", folderOfChart, "--set", "commonLabels.team=nodes")
 	agents, err := server.Client().AppsV1().DaemonSets(namespace).Get(t.Context(), "kernosis-agent", metav1.GetOptions{})
@@ -146,13 +146,13 @@ func TestTheSchemaKnowsEachValue(t *testing.T) {
 			walk(path+"[]", *s.Items)
 		}
 		if s.Type == "array" && s.Items == nil {
-			t.Errorf("%s: a list of anything", path)
+			t.Errorf("%s: list without a type of its items", path)
 		}
 		if s.Type == nil && s.Enum == nil && s.AnyOf == nil {
 			t.Errorf("%s: has no type", path)
 		}
 		if (s.Type == "object" || s.Properties != nil) && !free(path) && len(s.AdditionalProperties) == 0 {
-			t.Errorf("%s: takes keys that nobody knows", path)
+			t.Errorf("%s: allows unknown keys", path)
 		}
 		for _, name := range sortedKeys(s.Properties) {
 			walk(strings.TrimPrefix(path+"."+name, "."), s.Properties[name])
@@ -173,7 +173,7 @@ func TestTheSchemaKnowsEachValue(t *testing.T) {
 		}
 		for _, name := range sortedKeys(s.Properties) {
 			if _, ok := values[name]; !ok && strings.Count(path, ".") < 2 && !strings.HasSuffix(path, ".config.") {
-				t.Errorf("%s%s: is in the schema, and values.yaml does not tell of it", path, name)
+				t.Errorf("%s%s: is in the schema, but not in values.yaml", path, name)
 			}
 		}
 	}
@@ -245,12 +245,12 @@ func TestWrongValues(t *testing.T) {
 	} {
 		_, err := r.Render(t.Context(), parse(t, c.values))
 		if err == nil {
-			t.Errorf("%s: is taken", c.what)
+			t.Errorf("%s: was accepted", c.what)
 			continue
 		}
 		for _, part := range c.want {
 			if !strings.Contains(err.Error(), part) {
-				t.Errorf("%s: %v: does not say %q", c.what, err, part)
+				t.Errorf("%s: %v: want it to contain %q", c.what, err, part)
 			}
 		}
 	}

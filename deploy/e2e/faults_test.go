@@ -202,7 +202,7 @@ func (c *cluster) childKilled(t *testing.T, with profile) {
 	c.reported(t, pod, "OOMKilling", 5, "limit of 48")
 	c.condition(t, "FrequentOOMKilling", corev1.ConditionTrue, 30*time.Second)
 	if now := c.Pod(t, pod); now.Status.ContainerStatuses[0].RestartCount != 0 {
-		t.Errorf("the container did not go on: %+v", now.Status)
+		t.Errorf("the container did not continue: %+v", now.Status)
 	}
 	if n := c.metrics(t).Sum("kernosis_events_occurred_total", "rule", "oom-kill"); n < 5 {
 		t.Errorf("the metrics have %v kills", n)

@@ -105,7 +105,7 @@ func (c *cluster) runs(t testing.TB) {
 	for _, component := range []string{"agent", "controller"} {
 		for _, p := range c.of(t, component) {
 			if n := p.Status.ContainerStatuses[0].RestartCount; n != 0 {
-				t.Errorf("%s was started again %d times: %+v", p.Name, n, p.Status.ContainerStatuses[0].LastTerminationState)
+				t.Errorf("%s was restarted %d times: %+v", p.Name, n, p.Status.ContainerStatuses[0].LastTerminationState)
 			}
 		}
 	}

@@ -118,7 +118,7 @@ func (c *cluster) serverRestarted(t *testing.T) {
 	k.one(t)
 	k.reported(t)
 	if now := c.Pod(t, a); now.Status.ContainerStatuses[0].RestartCount != a.Status.ContainerStatuses[0].RestartCount {
-		t.Errorf("the agent was started again: %+v", now.Status.ContainerStatuses[0].LastTerminationState)
+		t.Errorf("the agent was restarted: %+v", now.Status.ContainerStatuses[0].LastTerminationState)
 	}
 	// A controller whose leadership has expired meanwhile exits and is restarted.
 	await.UntilShown(t, "ready controllers", time.Minute, func() (bool, string) {

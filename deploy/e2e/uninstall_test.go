@@ -34,7 +34,7 @@ func (c *cluster) uninstalled(t *testing.T) {
 		}
 	}
 	if n := len(c.conditions(t)); n != kubelets {
-		t.Errorf("%d conditions are left, and %d were not ours", n, kubelets)
+		t.Errorf("%d conditions are left, want %d (not ours)", n, kubelets)
 	}
 	if l := c.lease(t); l != nil {
 		t.Errorf("the Lease is left: %+v", l)

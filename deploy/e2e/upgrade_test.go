@@ -40,7 +40,7 @@ func (c *cluster) upgraded(t *testing.T) {
 	await.UntilShown(t, "Lease that is no longer draining", 30*time.Second, func() (bool, string) {
 		now := c.lease(t)
 		if now == nil || now.UID != before.UID {
-			t.Fatalf("the Lease is another: %+v", now)
+			t.Fatalf("the Lease was replaced: %+v", now)
 		}
 		return now.Annotations["kernosis.io/draining"] == "", fmt.Sprint(now.Annotations)
 	})

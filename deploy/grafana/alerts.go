@@ -24,8 +24,8 @@ func (b *board) annotation() object {
 // the name of a data source, which these dashboards let the user choose.
 func (b *board) alertTable(w int) graph {
 	return graph{
-		kind: rowsOf, w: w, title: "Firing alerts", none: "No alert fires.",
-		text:    "The alerts of deploy/alerts that fire now. Each links to its runbook.",
+		kind: rowsOf, w: w, title: "Firing alerts", none: "No alert is firing.",
+		text:    "Alerts of deploy/alerts that are firing. Each links to its runbook.",
 		queries: one(runbookOf("max by (alertname, severity, cluster, node, reason) ("+b.alertSeries()+")"), ""),
 		names: map[string]string{
 			"alertname": "Alert", "severity": "Severity", "cluster": "Cluster", "node": "Node", "reason": "Reason", "folder": "Folder", "page": "Runbook",
@@ -60,8 +60,8 @@ func runbookLink() dataLink {
 // firingTable lists the firing problems and what they affect.
 func firingTable(w int, matchers string) graph {
 	return graph{
-		kind: rowsOf, w: w, title: "Firing problems", none: "No problem fires.",
-		text:    "Problems that fire now, with the pod, device or task that each affects: at most 100 per node.",
+		kind: rowsOf, w: w, title: "Firing problems", none: "No problem is firing.",
+		text:    "Problems that are firing, with the pod, device or task that each affects: at most 100 per node.",
 		queries: one(`max by (cluster, node, severity, reason, subject) (kernosis_problem_info`+matchers+`) == 1`, ""),
 		names:   map[string]string{"cluster": "Cluster", "node": "Node", "severity": "Severity", "reason": "Reason", "subject": "Affected"},
 	}

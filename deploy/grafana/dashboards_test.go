@@ -31,7 +31,7 @@ func TestFiles(t *testing.T) {
 	}
 	for _, path := range there {
 		if name := filepath.Base(path); files[name] == nil {
-			t.Errorf("%s: nobody writes it", path)
+			t.Errorf("%s: not a generated dashboard", path)
 		}
 	}
 	for name, want := range files {
@@ -39,7 +39,7 @@ func TestFiles(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		} else if !bytes.Equal(got, want) {
-			t.Errorf("%s is old: make generate-deploy", name)
+			t.Errorf("%s is out of date: make generate-deploy", name)
 		}
 		var indented bytes.Buffer
 		if err := json.Indent(&indented, got, "", "  "); err != nil || indented.String() != string(got) {
@@ -113,7 +113,7 @@ func checkPlaces(t *testing.T, d *monitoringtest.Dashboard) {
 			for y := g.Y; y < g.Y+g.H; y++ {
 				at := fmt.Sprint(p.Row, x, " ", y)
 				if other := taken[at]; other != "" {
-					t.Fatalf("%s lies over %s", where, other)
+					t.Fatalf("%s overlaps %s", where, other)
 				}
 				taken[at] = p.Title
 			}
@@ -122,7 +122,7 @@ func checkPlaces(t *testing.T, d *monitoringtest.Dashboard) {
 		case p.Type == "row":
 			names = map[string]bool{}
 		case names[p.Title]:
-			t.Errorf("%s: twice in its row", where)
+			t.Errorf("%s: duplicate title in its row", where)
 		default:
 			names[p.Title] = true
 		}
@@ -143,13 +143,13 @@ func checkPanel(t *testing.T, where string, p *monitoringtest.Panel) {
 		t.Errorf("%s: description %q, unit %q, text without data %q", where, p.Description, defaults.Unit, defaults.NoValue)
 	}
 	if (defaults.Decimals != nil) != (defaults.Unit == "none") || defaults.Decimals != nil && *defaults.Decimals != 0 {
-		t.Errorf("%s: a number of things has no decimals, and no other unit", where)
+		t.Errorf("%s: want 0 decimals exactly with the unit none", where)
 	}
 	if !slices.Contains([]string{"stat", "timeseries", "table", "heatmap", "state-timeline"}, p.Type) {
 		t.Errorf("%s: type %s", where, p.Type)
 	}
 	if len(p.Targets) == 0 || p.Datasource.UID != "${datasource}" || p.Datasource.Type != "prometheus" {
-		t.Errorf("%s: asks for nothing, or a data source that is given", where)
+		t.Errorf("%s: no query, or not the data source of the variable", where)
 	}
 	refs := map[string]bool{}
 	for _, q := range p.Targets {
@@ -241,7 +241,7 @@ func TestQueries(t *testing.T) {
 			uses, _ := monitoringtest.Uses(expr)
 			for _, u := range uses {
 				if !slices.Contains(u.Labels, "cluster") {
-					t.Errorf("%s: %s does not ask for the cluster", where, u.Metric)
+					t.Errorf("%s: %s does not select the cluster", where, u.Metric)
 				}
 			}
 		}
@@ -282,7 +282,7 @@ func TestQueries(t *testing.T) {
 				_, grouping := monitoringtest.Uses(q.Expr)
 				for _, m := range regexp.MustCompile(`\{\{(\w+)\}\}`).FindAllStringSubmatch(q.LegendFormat, -1) {
 					if !slices.Contains(grouping, m[1]) || !slices.Contains(labels, m[1]) {
-						t.Errorf("%s: its legend names %s, by which %s does not group", where, m[1], q.Expr)
+						t.Errorf("%s: the legend uses %s, but %s does not group by it", where, m[1], q.Expr)
 					}
 				}
 			}
@@ -290,7 +290,7 @@ func TestQueries(t *testing.T) {
 		for _, v := range d.Templating.List {
 			chained := slices.ContainsFunc(d.Templating.List, func(o monitoringtest.Variable) bool { return strings.Contains(o.Definition, "$"+v.Name) })
 			if v.Name != "datasource" && !used[v.Name] && !chained {
-				t.Errorf("%s: nothing asks for the variable %s", d.File, v.Name)
+				t.Errorf("%s: no query uses the variable %s", d.File, v.Name)
 			}
 		}
 	}

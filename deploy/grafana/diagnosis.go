@@ -86,7 +86,7 @@ func diagnosisRepairs() []graph {
 	return []graph{
 		{kind: bars, title: "Repairs", text: "Completed repairs, by operation and outcome.", none: "No repair in this range.", page: "runbooks/KernosisRepairFailed",
 			queries: one(`sum by (operation, outcome) (`+rise(`kernosis_remediation_repairs_total`, `$__rate_interval`)+`) > 0`, "{{operation}} {{outcome}}")},
-		{kind: bars, title: "Verified repairs", text: "Helped: the problem was gone and the node ready in time. Moot: the problem or the node was gone, which proves nothing.", none: "No repair was verified in this range.", page: "runbooks/KernosisRepairDidNotHelp",
+		{kind: bars, title: "Verified repairs", text: "Helped: the problem was gone and the node ready in time. Moot: the problem or the node had disappeared, so the result proves nothing.", none: "No repair was verified in this range.", page: "runbooks/KernosisRepairDidNotHelp",
 			queries: one(`sum by (operation, result) (`+rise(`kernosis_remediation_verifications_total`, `$__rate_interval`)+`) > 0`, "{{operation}} {{result}}")},
 		{kind: lines, title: "Budgets", text: "Nodes under repair or out of service, and the number that each policy allows.", none: "No RemediationPolicy.", page: "runbooks/KernosisBudgetExhausted", queries: []query{
 			{`max by (cluster, policy) (kernosis_remediation_budget_used)`, "{{policy}} {{cluster}}"},

@@ -40,7 +40,7 @@ func fleetStats() []graph {
 			page: "problems/KernosisDegraded", queries: one(`count(max by (cluster, node) (kernosis_degraded) == 1) or vector(0)`, "degraded"), warn: 1},
 		{kind: stat, title: "Nodes with a condition", text: "Nodes on which at least one Kernosis condition is True.",
 			queries: one(`count(sum by (cluster, node) (kernosis_condition{status="True"}) > 0) or vector(0)`, "nodes"), warn: 1},
-		{kind: stat, title: "Problems", text: "Problems that fire now. Temporary problems fire until their quiet period ends.",
+		{kind: stat, title: "Problems", text: "Problems that are firing. Temporary problems fire until their quiet period ends.",
 			queries: one(`sum(kernosis_problems) or vector(0)`, "problems"), warn: 1},
 		{kind: stat, title: "Unknown conditions", text: "Conditions that are Unknown because a source is blind or lost records.", none: "No agent is scraped.",
 			page: "runbooks/KernosisConditionUnknown", queries: one(`sum(kernosis_condition{status="Unknown"})`, "conditions"), warn: 1},
@@ -62,7 +62,7 @@ func fleetProblems(toNode []dataLink) []graph {
 
 func fleetAgents() []graph {
 	return []graph{
-		{kind: lines, title: "Agents by state", text: "Agents by state of their Lease, as the leading controller sees it. Normally all are reporting.", none: "No controller is scraped.", stack: true,
+		{kind: lines, title: "Agents by state", text: "Agents by state of their Lease, according to the leading controller. Normally all are reporting.", none: "No controller is scraped.", stack: true,
 			page: "runbooks/KernosisAgentSilent", queries: one(`max by (cluster, state) (kernosis_controller_nodes) > 0`, "{{state}} {{cluster}}")},
 		{kind: bars, title: "Versions", text: "Agents and controllers by version. Two versions are normal during an upgrade.",
 			queries: []query{{`count by (version) (kernosis_build_info)`, "agent {{version}}"}, {`count by (version) (kernosis_controller_build_info)`, "controller {{version}}"}}},
@@ -78,12 +78,12 @@ func fleetAPI(toNode []dataLink) []graph {
 			queries: one(`sum by (object, outcome) (rate(kernosis_api_writes_total[$__rate_interval])) > 0`, "{{object}} {{outcome}}")},
 		{kind: lines, title: "Time since the last Lease renewal", text: "The ten nodes with the oldest renewal. 15 s is normal; after 50 s an agent counts as silent.", unit: "s", warn: 30, crit: 50, links: toNode,
 			page: "runbooks/KernosisAPINotAcknowledged", queries: one(`topk(10, time() - max by (cluster, node) (kernosis_api_last_acknowledged_timestamp_seconds{object="lease"}))`, "{{node}} {{cluster}}")},
-		{kind: lines, title: "Report latency", text: "Time from the kernel's stamp of a fault to the API server's acknowledgement of the condition or Event.", none: "Nothing was reported in this range.", unit: "s",
+		{kind: lines, title: "Report latency", text: "Time from the kernel's timestamp of a fault to the API server's acknowledgement of the condition or Event.", none: "Nothing was reported in this range.", unit: "s",
 			queries: []query{
 				{`histogram_quantile(0.5, sum by (le, object) (rate(kernosis_report_latency_seconds_bucket[$__rate_interval])))`, "{{object}} p50"},
 				{`histogram_quantile(0.99, sum by (le, object) (rate(kernosis_report_latency_seconds_bucket[$__rate_interval])))`, "{{object}} p99"},
 			}},
-		{kind: lines, title: "Not yet reported", text: "Nodes whose current conditions, and Events whose latest count, the API server lacks.",
+		{kind: lines, title: "Not yet reported", text: "Nodes whose current conditions, and Events whose latest count, are not yet in the API server.",
 			page: "runbooks/KernosisConditionsPending", queries: []query{{`sum(kernosis_conditions_pending)`, "nodes"}, {`sum(kernosis_event_series_waiting)`, "Events"}}},
 		{kind: bars, title: "Events reported and dropped", text: "Occurrences reported as Events on nodes, and occurrences that no Event counts.",
 			page: "runbooks/KernosisEventsDropped",

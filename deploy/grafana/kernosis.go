@@ -52,7 +52,7 @@ func selfDetection() []graph {
 				{`histogram_quantile(0.5, sum by (le) (rate(kernosis_rule_evaluation_seconds_bucket{node=~"$node"}[$__rate_interval])))`, "p50"},
 				{`histogram_quantile(0.99, sum by (le) (rate(kernosis_rule_evaluation_seconds_bucket{node=~"$node"}[$__rate_interval])))`, "p99"},
 			}},
-		{kind: lines, title: "Detection latency", text: "Time from the kernel's stamp of a fault to the end of its handling.", none: "No fault in this range.", unit: "s",
+		{kind: lines, title: "Detection latency", text: "Time from the kernel's timestamp of a fault until the agent has handled it.", none: "No fault in this range.", unit: "s",
 			queries: []query{
 				{`histogram_quantile(0.5, sum by (le) (rate(kernosis_detection_latency_seconds_bucket{node=~"$node"}[$__rate_interval])))`, "p50"},
 				{`histogram_quantile(0.99, sum by (le) (rate(kernosis_detection_latency_seconds_bucket{node=~"$node"}[$__rate_interval])))`, "p99"},
@@ -107,7 +107,7 @@ func selfAPI() []graph {
 			queries: one(`sum by (verb, resource, outcome) (rate(kernosis_diagnosis_api_requests_total{node=~"$node"}[$__rate_interval])) > 0`, "{{verb}} {{resource}} {{outcome}}")},
 		{kind: bars, title: "Opened watches", text: "Watches by resource. Each watch after the first replaces one that ended.", none: "None in this range.",
 			queries: one(`sum by (resource) (increase(kernosis_diagnosis_api_watches_total{node=~"$node"}[$__rate_interval]))`, "{{resource}}")},
-		{kind: lines, title: "Event series", text: "Events whose count agents still update, and those whose latest count the API server lacks.",
+		{kind: lines, title: "Event series", text: "Events whose count agents still update, and those whose latest count is not yet in the API server.",
 			queries: []query{
 				{`sum(kernosis_event_series{node=~"$node"})`, "all"},
 				{`sum(kernosis_event_series_waiting{node=~"$node"})`, "waiting"},

@@ -34,7 +34,7 @@ func nodeStats() []graph {
 		{kind: stat, title: "Conditions True", text: "Kernosis conditions of this node that are True.", none: "The agent is not scraped.", queries: one(`sum(kernosis_condition{node="$node", status="True"})`, "True"), crit: 1},
 		{kind: stat, title: "Conditions Unknown", text: "Conditions that are Unknown because a source is blind or lost records.", none: "The agent is not scraped.",
 			page: "runbooks/KernosisConditionUnknown", queries: one(`sum(kernosis_condition{node="$node", status="Unknown"})`, "Unknown"), warn: 1},
-		{kind: stat, title: "Problems", text: "Problems that fire now. Temporary problems fire until their quiet period ends.", queries: one(`sum(kernosis_problems{node="$node"}) or vector(0)`, "problems"), warn: 1},
+		{kind: stat, title: "Problems", text: "Problems that are firing. Temporary problems fire until their quiet period ends.", queries: one(`sum(kernosis_problems{node="$node"}) or vector(0)`, "problems"), warn: 1},
 		{kind: stat, title: "Blind sources", text: "Sources that can't detect their faults.", page: "runbooks/KernosisSourceDown", queries: one(`count(kernosis_source_up{node="$node"} == 0) or vector(0)`, "blind"), warn: 1},
 		{kind: stat, title: "Lost records", text: "Kernel records and log lines that were lost in the selected range.", page: "problems/RecordsLost",
 			queries: one(`sum(`+rise(`kernosis_records_lost_total{node="$node"}`, `$__range`)+`) or vector(0)`, "lost"), warn: 1},
@@ -53,14 +53,14 @@ func nodeFaults() []graph {
 		events("Disks and filesystems", "Failed requests, stalled devices, and filesystems with errors or that refuse writes.", "diskio|diskstall|diskstall.resumed|fserror|mount.readonly|mount.writable"),
 		events("Hung tasks", "Tasks found blocked, and tasks that continued.", "hungtask|hungtask.resumed"),
 		events("Probes and connections", "Probes and connections to targets that failed and recovered.", "probe|probe.recovered|sockfail|sockfail.recovered"),
-		{kind: lines, w: 24, title: "Firing problems by rule", text: "Problems that fire, by rule.", none: "No problem fired in this range.", stack: true,
+		{kind: lines, w: 24, title: "Firing problems by rule", text: "Problems that were firing, by rule.", none: "No problem fired in this range.", stack: true,
 			queries: one(`max by (rule) (kernosis_problems{node="$node"})`, "{{rule}}")},
 	}
 }
 
 func nodeReports() []graph {
 	return []graph{
-		{kind: bars, title: "Events", text: "Occurrences that belong into Events on the node, by rule.", none: "No Event in this range.",
+		{kind: bars, title: "Events", text: "Occurrences to report in Events on the node, by rule.", none: "No Event in this range.",
 			queries: one(`sum by (rule) (increase(kernosis_events_occurred_total{node="$node"}[$__rate_interval])) > 0`, "{{rule}}")},
 		{kind: bars, title: "Dropped Events", text: "Occurrences that no Event counts, or that are missing from the pod's Event. Normally none.", page: "runbooks/KernosisEventsDropped",
 			queries: []query{
@@ -69,16 +69,16 @@ func nodeReports() []graph {
 			}},
 		{kind: lines, title: "Writes", text: "Requests of this agent that write to the API server, by object and outcome.", unit: "reqps",
 			queries: one(`sum by (object, outcome) (rate(kernosis_api_writes_total{node="$node"}[$__rate_interval])) > 0`, "{{object}} {{outcome}}")},
-		{kind: heat, w: 12, title: "Detection latency", text: "Time from the kernel's stamp of a fault until the agent had recorded and printed it.", none: "No fault in this range.", unit: "s",
+		{kind: heat, w: 12, title: "Detection latency", text: "Time from the kernel's timestamp of a fault until the agent has recorded and printed it.", none: "No fault in this range.", unit: "s",
 			queries: one(`sum by (le) (increase(kernosis_detection_latency_seconds_bucket{node="$node"}[$__rate_interval]))`, "")},
-		{kind: heat, w: 12, title: "Report latency", text: "Time from the kernel's stamp of a fault to the API server's acknowledgement of the condition or Event.", none: "Nothing was reported in this range.", unit: "s",
+		{kind: heat, w: 12, title: "Report latency", text: "Time from the kernel's timestamp of a fault to the API server's acknowledgement of the condition or Event.", none: "Nothing was reported in this range.", unit: "s",
 			queries: one(`sum by (le) (increase(kernosis_report_latency_seconds_bucket{node="$node"}[$__rate_interval]))`, "")},
 	}
 }
 
 func nodeServices() []graph {
 	return []graph{
-		{kind: states, w: 12, title: "Services", text: "Services of the node that the agent probes, from the first time that they were healthy.", none: "No service was healthy in this range.", page: "runbooks/ServiceUnhealthy",
+		{kind: states, w: 12, title: "Services", text: "Services of the node that the agent probes. A service is shown once it has been healthy.", none: "No service was healthy in this range.", page: "runbooks/ServiceUnhealthy",
 			mappings: mapped(map[string][2]string{"0": {"unhealthy", "red"}, "1": {"healthy", "green"}}),
 			queries:  one(`max by (service) (kernosis_service_up{node="$node"})`, "{{service}}")},
 		{kind: bars, w: 12, title: "Diagnoses", text: "Completed Diagnoses, by phase.", none: "No Diagnosis in this range.",

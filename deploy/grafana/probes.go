@@ -32,7 +32,7 @@ func probes() *board {
 
 func probeStats() []graph {
 	return []graph{
-		{kind: stat, title: "Probes", text: "Probes that have a series of their own.", none: "No probe is counted.", queries: one(`sum(kernosis_probe_workers)`, "probes")},
+		{kind: stat, title: "Probes", text: "Probes that have their own series.", none: "No probe is counted.", queries: one(`sum(kernosis_probe_workers)`, "probes")},
 		{kind: stat, title: "Failing", text: "Probes that failed in the last 5 min.",
 			queries: one(`count(increase(kernosis_probe_results_total{result="failed", `+ofProbes+`}[5m]) > 0) or vector(0)`, "failing"), warn: 1},
 		{kind: stat, title: "Failures", text: "Failed probes in the selected range.", none: "No probe is counted.", queries: one(`sum(increase(kernosis_probe_results_total{result="failed", `+ofProbes+`}[$__range]))`, "failures"), warn: 1},
@@ -62,7 +62,7 @@ func probeServices() []graph {
 			queries: one(`sum by (service, result) (rate(kernosis_service_probes_total[$__rate_interval])) > 0`, "{{service}} {{result}}")},
 		{kind: lines, title: "Duration", text: "Duration of the latest probe of each service, on the slowest node.", unit: "s",
 			queries: one(`max by (service) (kernosis_service_probe_seconds)`, "{{service}}")},
-		{kind: rowsOf, w: 8, title: "Services", text: "Services of each node. 1: healthy, 0: unhealthy.", none: "No service was healthy yet.", page: "runbooks/ServiceUnhealthy",
+		{kind: rowsOf, w: 8, title: "Services", text: "Services of each node. 1: healthy, 0: unhealthy.", none: "No service has been healthy yet.", page: "runbooks/ServiceUnhealthy",
 			queries: one(`min by (cluster, node, service) (kernosis_service_up)`, ""), names: map[string]string{"cluster": "Cluster", "node": "Node", "service": "Service"}, value: "Up"},
 	}
 }

@@ -31,7 +31,7 @@ func reference(name, version string) (dist.NamedTagged, error) {
 		return nil, fmt.Errorf("-name: %q: %w", name, err)
 	}
 	if !dist.IsNameOnly(named) {
-		return nil, fmt.Errorf("-name: %q has a tag or digest; the tag is the version", name)
+		return nil, fmt.Errorf("-name: %q: want no tag or digest (the tag is the version)", name)
 	}
 	tagged, err := dist.WithTag(named, strings.TrimPrefix(version, "v"))
 	if err != nil {

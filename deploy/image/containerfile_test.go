@@ -80,7 +80,7 @@ func TestContainerfile(t *testing.T) {
 				got.Labels[m[1]] = m[2]
 			}
 		default:
-			t.Errorf("%s %s: make image has nothing of it", in.name, in.text)
+			t.Errorf("%s %s: make image does not have it", in.name, in.text)
 		}
 	}
 	want := readLayout(t).image(t, "amd64").config.Config

@@ -39,7 +39,7 @@ func TestArchive(t *testing.T) {
 	}
 	for f := range l.files {
 		if !l.used[f] {
-			t.Errorf("nothing leads to %s", f)
+			t.Errorf("no descriptor refers to %s", f)
 		}
 	}
 }
@@ -124,7 +124,7 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%s: no %s", arch, name)
 		}
 		if !bytes.Equal(p.entries["usr/bin/kernosis"].content, read(t, dir, programFile(arch))) {
-			t.Errorf("%s: the program is not that of dist", arch)
+			t.Errorf("%s: the program differs from that in dist", arch)
 		}
 	}
 }

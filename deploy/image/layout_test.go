@@ -151,7 +151,7 @@ func (l *layout) image(t *testing.T, arch string) *platformImage {
 		for _, e := range untar(t, text) {
 			name := strings.TrimSuffix(e.header.Name, "/")
 			if !filepath.IsLocal(name) {
-				t.Errorf("%q leads out of the image", name)
+				t.Errorf("%q points outside the image", name)
 			}
 			if other, ok := p.entries[name]; ok && (e.header.Typeflag != tar.TypeDir || other.header.Typeflag != tar.TypeDir) {
 				t.Errorf("%s is in two layers", name)

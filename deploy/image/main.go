@@ -60,14 +60,14 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		fmt.Fprintln(stderr, "usage: image -version VERSION [flags] PROGRAM...")
 		f.PrintDefaults()
 	}
-	f.StringVar(&o.name, "name", "kernosis/kernosis", "`name` of the image, without a tag; with a registry's host, where it has one")
+	f.StringVar(&o.name, "name", "kernosis/kernosis", "`name` of the image without a tag, with the registry's host if any")
 	f.StringVar(&o.version, "version", "", "`version` of the programs; without a leading v it is the image's tag")
 	f.StringVar(&o.revision, "revision", "", "`commit` that the programs were built from")
 	f.StringVar(&o.source, "source", ".", "`folder` of the module that they were built from")
 	f.StringVar(&o.archive, "archive", "", "`file` to write the image to, for all platforms")
-	f.StringVar(&o.sbom, "sbom", "", "`file` to write the list of what the programs are made of to")
-	f.StringVar(&o.root, "root", "", "`folder` to write the image's files to, for one platform; it must not be there")
-	f.Func("created", "`seconds` since 1970 that are the time of image and files (default 0)", func(s string) error {
+	f.StringVar(&o.sbom, "sbom", "", "`file` to write the SBOM of the programs to (CycloneDX)")
+	f.StringVar(&o.root, "root", "", "`folder` to write the image's files to, for one platform; must not exist")
+	f.Func("created", "time of the image and its files, in `seconds` since 1970 (default 0)", func(s string) error {
 		n, err := strconv.ParseInt(s, 10, 64)
 		if err != nil || n < 0 {
 			return errors.New("want whole seconds since 1970")
@@ -82,13 +82,13 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	o.programs = f.Args()
 	switch {
 	case o.version == "":
-		return o, errors.New("-version: is missing")
+		return o, errors.New("-version is required")
 	case len(o.programs) == 0:
-		return o, errors.New("no program to pack")
+		return o, errors.New("no program given: name at least one")
 	case o.root != "" && len(o.programs) != 1:
-		return o, errors.New("-root: the files of one platform, so give one program")
+		return o, errors.New("-root: want exactly one program, for one platform")
 	case o.archive == "" && o.sbom == "" && o.root == "":
-		return o, errors.New("nothing to write: give -archive, -sbom or -root")
+		return o, errors.New("nothing to write: set -archive, -sbom or -root")
 	}
 	return o, nil
 }
@@ -116,7 +116,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		if err := b.writeRoot(o.root); err != nil {
 			return err
 		}
-		fmt.Fprintf(stdout, "%s: the files of %s\n", o.root, b.programs[0])
+		fmt.Fprintf(stdout, "%s: files for %s\n", o.root, b.programs[0])
 	}
 	if o.archive == "" {
 		return nil
@@ -155,7 +155,7 @@ func (b *builder) read(ctx context.Context, source string, programs []string) er
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		if seen[p.String()] {
-			return fmt.Errorf("%s: there is a program for %s already", path, p)
+			return fmt.Errorf("%s: another program is already given for %s", path, p)
 		}
 		seen[p.String()] = true
 		b.programs = append(b.programs, p)
@@ -170,7 +170,7 @@ func (b *builder) read(ctx context.Context, source string, programs []string) er
 	for _, o := range b.objects {
 		for _, p := range b.programs {
 			if !bytes.Contains(p.content, o.content) {
-				return fmt.Errorf("%s is not in the program for %s: build it again", o.name, p)
+				return fmt.Errorf("%s is not in the program for %s: rebuild the program", o.name, p)
 			}
 		}
 	}

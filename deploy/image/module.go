@@ -44,7 +44,7 @@ func readModules(ctx context.Context, source string, programs []*program) ([]mod
 	for _, p := range programs {
 		for _, m := range linkedInto(p.info) {
 			if other, ok := linked[m.path]; ok && other.version != m.version {
-				return nil, fmt.Errorf("programs have %s as %s and as %s: build them again", m.path, other.version, m.version)
+				return nil, fmt.Errorf("programs contain different versions of %s: %s and %s: rebuild them", m.path, other.version, m.version)
 			}
 			linked[m.path] = m
 		}
@@ -85,7 +85,7 @@ func folders(ctx context.Context, source string, linked map[string]module) (map[
 	}
 	goRoot, version, _ := strings.Cut(strings.TrimSpace(string(root)), "\n")
 	if want := "go" + linked[std].version; version != want {
-		return nil, fmt.Errorf("programs were built by %s, and this is %s: build them again", want, version)
+		return nil, fmt.Errorf("programs were built with %s, but this is %s: rebuild them", want, version)
 	}
 	dirs := map[string]string{std: goRoot}
 	args := []string{"list", "-m", "-json=Path,Version,Dir,Replace"}
@@ -114,7 +114,7 @@ func folders(ctx context.Context, source string, linked map[string]module) (map[
 			m.Path, m.Version, m.Dir = m.Replace.Path, m.Replace.Version, m.Replace.Dir
 		}
 		if has := linked[m.Path].version; has != m.Version {
-			return nil, fmt.Errorf("programs have %s as %q, and go.mod as %q: build them again", m.Path, has, m.Version)
+			return nil, fmt.Errorf("programs contain %s %q, but go.mod has %q: rebuild them", m.Path, has, m.Version)
 		}
 		dirs[m.Path] = m.Dir
 	}
@@ -134,7 +134,7 @@ func goCommand(ctx context.Context, dir string, args ...string) ([]byte, error) 
 // readLicences reads the files that must be distributed with a module's code.
 func (m *module) readLicences(dir string) error {
 	if dir == "" {
-		return errors.New("its sources are not there: build it again")
+		return errors.New("its source code is missing: rebuild the programs")
 	}
 	licence := regexp.MustCompile(`(?i)^(licen[cs]e|copying)`)
 	addition := regexp.MustCompile(`(?i)^(notice|patents)`)
@@ -162,7 +162,7 @@ func (m *module) readLicences(dir string) error {
 		}
 	}
 	if len(m.ids) == 0 {
-		return fmt.Errorf("no known licence in %s", dir)
+		return fmt.Errorf("no file with a recognized licence in %s", dir)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func readProgram(path string) (*program, error) {
 		return nil, err
 	}
 	if want := modulePath + "/cmd/kernosis"; info.Path != want {
-		return nil, fmt.Errorf("is %s, not %s", info.Path, want)
+		return nil, fmt.Errorf("contains %s, not %s", info.Path, want)
 	}
 	set := map[string]string{}
 	for _, b := range info.Settings {
@@ -89,7 +89,7 @@ func static(content []byte) error {
 	}
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
-			return errors.New("is linked dynamically")
+			return errors.New("is dynamically linked: use make binaries")
 		}
 	}
 	return nil

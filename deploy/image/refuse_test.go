@@ -22,7 +22,7 @@ func TestWhatIsRefused(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no version":           {[]string{"-archive", out, self}, "-version: is missing"},
+		"no version":           {[]string{"-archive", out, self}, "-version is required"},
 		"no program":           {[]string{"-version", "v1", "-archive", out}, "no program"},
 		"nothing to write":     {[]string{"-version", "v1", self}, "nothing to write"},
 		"root of two":          {[]string{"-version", "v1", "-root", out, self, self}, "one platform"},
@@ -118,7 +118,7 @@ func TestProgramsOfOtherSourcesAreRefused(t *testing.T) {
 	if err := os.WriteFile(other, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := new(builder).read(t.Context(), moduleRoot, []string{other}); err == nil || !strings.Contains(err.Error(), `cobra as "v1.10.9"`) {
+	if err := new(builder).read(t.Context(), moduleRoot, []string{other}); err == nil || !strings.Contains(err.Error(), `cobra "v1.10.9"`) {
 		t.Errorf("another version of a module: %v", err)
 	}
 }

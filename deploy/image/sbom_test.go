@@ -51,7 +51,7 @@ func checkBOM(t *testing.T, text []byte, archs ...string) {
 	components := map[string]cdx.Component{}
 	for _, c := range *doc.Components {
 		if _, twice := components[c.BOMRef]; twice {
-			t.Errorf("%s is there twice", c.BOMRef)
+			t.Errorf("duplicate %s", c.BOMRef)
 		}
 		components[c.BOMRef] = c
 		if c.Licenses == nil || len(*c.Licenses) == 0 {

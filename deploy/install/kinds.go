@@ -96,7 +96,7 @@ func resourceOf(definition *unstructured.Unstructured) (r schema.GroupVersionRes
 		}
 	}
 	if r.Group == "" || r.Resource == "" || r.Version == "" {
-		return r, errors.New("group, plural or stored version is missing")
+		return r, errors.New("group, plural name or storage version is missing")
 	}
 	return r, nil
 }
@@ -141,7 +141,7 @@ func ApplyKinds(ctx context.Context, to *rest.Config, say func(string)) error {
 	return nil
 }
 
-const noAnswer = "the API server does not answer"
+const noAnswer = "the API server does not respond"
 
 // apply writes a CRD. If it is being deleted, applying does not stop that: apply waits until it is
 // gone and applies it again.
@@ -157,7 +157,7 @@ func apply(ctx context.Context, api dynamic.ResourceInterface, k kind) error {
 		if now == nil {
 			return noAnswer
 		}
-		return "it is being deleted"
+		return "it is still being deleted"
 	})
 }
 
@@ -222,7 +222,7 @@ func DeleteKinds(ctx context.Context, to *rest.Config, say func(string)) error {
 		name := k.definition.GetName()
 		switch err := retry(ctx, func(ctx context.Context) error { return api.Delete(ctx, name, metav1.DeleteOptions{}) }); {
 		case apierrors.IsNotFound(err):
-			say(name + " was not there")
+			say(name + " was not found")
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 		default:
@@ -279,13 +279,13 @@ func awaitGone(ctx context.Context, api dynamic.ResourceInterface, objects metad
 		return false, err
 	}, func() string {
 		if len(held) == 0 {
-			return "its objects are not gone yet" + failure
+			return "its objects still exist" + failure
 		}
 		return holders(held)
 	})
 }
 
-func holders(held []string) string { return "finalizers of others hold " + display.List(held, shown) }
+func holders(held []string) string { return "held by other finalizers: " + display.List(held, shown) }
 
 // givenUp reports whether the API server has failed to delete a CRD's objects. It often fails at
 // once with "storage is (re)initializing" if they were never listed. It then retries with the CRD

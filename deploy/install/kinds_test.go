@@ -65,7 +65,7 @@ func TestKinds(t *testing.T) {
 	after, err := definitions.Get(t.Context(), "operationsets.kernosis.io", metav1.GetOptions{})
 	b.must(err)
 	if after.GetGeneration() != before.GetGeneration() {
-		t.Error("a definition that was as it is to be has changed")
+		t.Error("an up-to-date CRD was changed")
 	}
 	if _, err := sets.Get(t.Context(), "s", metav1.GetOptions{}); err != nil {
 		t.Errorf("an object is gone: %v", err)
@@ -93,7 +93,7 @@ func TestKinds(t *testing.T) {
 	})
 	enough()
 	err = <-ended
-	if err == nil || !strings.Contains(err.Error(), "diagnoses.kernosis.io: timed out: finalizers of others hold "+b.namespace+"/others (backup.example.com/copy)") {
+	if err == nil || !strings.Contains(err.Error(), "diagnoses.kernosis.io: timed out: held by other finalizers: "+b.namespace+"/others (backup.example.com/copy)") {
 		t.Errorf("got %v", err)
 	}
 	left, err := diagnoses.List(t.Context(), metav1.ListOptions{})
@@ -106,7 +106,7 @@ func TestKinds(t *testing.T) {
 	b.said()
 	b.must(DeleteKinds(within(t, 2*time.Minute), deleter, b.say))
 	b.must(DeleteKinds(within(t, time.Minute), deleter, b.say))
-	b.says("triggers.kernosis.io was not there")
+	b.says("triggers.kernosis.io was not found")
 	for _, name := range names {
 		if _, err := definitions.Get(t.Context(), name, metav1.GetOptions{}); err == nil {
 			t.Errorf("%s is still there", name)
@@ -119,7 +119,7 @@ func TestKinds(t *testing.T) {
 	c.To, c.Kinds = b.user("all-"+b.namespace, "kernosis-uninstall", "kernosis-crds-delete"), true
 	b.said()
 	b.must(Uninstall(within(t, 2*time.Minute), c))
-	b.says("DaemonSet kernosis-agent was not there", "diagnoses.kernosis.io is deleted, with all its objects")
+	b.says("DaemonSet kernosis-agent was not found", "diagnoses.kernosis.io is deleted, with all its objects")
 }
 
 // CRDs without any objects: the API server's first attempt to list them fails, and it would retry
@@ -151,7 +151,7 @@ func TestKindsOfAServerThatHangs(t *testing.T) {
 	}
 	defer l.Close()
 	err = ApplyKinds(within(t, 100*time.Millisecond), &rest.Config{Host: "http://" + l.Addr().String()}, func(string) {})
-	if want := "diagnoses.kernosis.io: timed out: the API server does not answer"; err == nil || err.Error() != want {
+	if want := "diagnoses.kernosis.io: timed out: the API server does not respond"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }

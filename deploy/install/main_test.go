@@ -67,7 +67,7 @@ func (b *bench) user(name string, roles ...string) *rest.Config {
 		}
 	}
 	if granted < len(roles) {
-		b.Fatalf("docs/uninstall.md has not the roles %q", roles)
+		b.Fatalf("docs/uninstall.md does not have the roles %q", roles)
 	}
 	return b.server.Config(b, name)
 }

@@ -142,7 +142,7 @@ func (u *uninstall) write(ctx context.Context, t *task) error {
 	}
 	if t.acts {
 		if err := u.takeBack(ctx, t); err != nil {
-			return fmt.Errorf("node %s: what repairs have done: %w", t.name, err)
+			return fmt.Errorf("node %s: undo repairs: %w", t.name, err)
 		}
 	}
 	if t.lease == nil {
@@ -209,7 +209,7 @@ func (u *uninstall) takeBack(ctx context.Context, t *task) error {
 		return ignoreNotFound(err)
 	})
 	for _, act := range undone {
-		u.Say(fmt.Sprintf("node %s: %s is taken back", t.name, act))
+		u.Say(fmt.Sprintf("node %s: %s is undone", t.name, act))
 	}
 	return err
 }

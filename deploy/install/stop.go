@@ -49,7 +49,7 @@ func (w *workload[W]) stop(ctx context.Context, u *uninstall) error {
 		err := retry(ctx, func(ctx context.Context) error {
 			err := w.api.Delete(ctx, w.name, o)
 			if apierrors.IsConflict(err) {
-				return &permanentError{fmt.Errorf("somebody has made it anew: %w", err)}
+				return &permanentError{fmt.Errorf("it was recreated meanwhile: %w", err)}
 			}
 			return ignoreNotFound(err)
 		})
@@ -63,14 +63,14 @@ func (w *workload[W]) stop(ctx context.Context, u *uninstall) error {
 	}
 	switch {
 	case there:
-		u.Say(fmt.Sprintf("%s is deleted, %d pods have ended", what, ended))
+		u.Say(fmt.Sprintf("%s is deleted, %d pods have stopped", what, ended))
 	case ended > 0:
-		u.Say(fmt.Sprintf("%s was deleted before, its last %d pods are gone", what, ended))
+		u.Say(fmt.Sprintf("%s was already deleted, its last %d pods have stopped", what, ended))
 	default:
-		u.Say(what + " was not there")
+		u.Say(what + " was not found")
 	}
 	for _, pod := range silent {
-		u.Say(fmt.Sprintf("pod %s on node %s is not waited for: the node is not ready, and runs it perhaps", pod.Name, pod.Spec.NodeName))
+		u.Say(fmt.Sprintf("not waiting for pod %s on node %s: the node is not ready, and may still run it", pod.Name, pod.Spec.NodeName))
 	}
 	return nil
 }
@@ -111,7 +111,7 @@ func (u *uninstall) awaitPods(ctx context.Context, selector string) (ended int, 
 		for i := range running {
 			names[i] = running[i].Name + " on " + running[i].Spec.NodeName
 		}
-		return fmt.Sprintf("%d pods still run: %s", len(names), display.List(names, shown))
+		return fmt.Sprintf("%d pods are still running: %s", len(names), display.List(names, shown))
 	})
 	return ended, silent, err
 }

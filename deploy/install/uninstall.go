@@ -120,7 +120,7 @@ func (u *uninstall) clean(ctx context.Context) error {
 			for i := range todo {
 				names[i] = todo[i].name
 			}
-			return fmt.Errorf("conditions come back on %d nodes: an agent or a controller still runs somewhere: %s", len(todo), display.List(names, shown))
+			return fmt.Errorf("conditions reappear on %d nodes, so an agent or controller is still running somewhere: %s", len(todo), display.List(names, shown))
 		}
 		if len(todo)+len(strays) == 0 {
 			break
@@ -137,12 +137,12 @@ func (u *uninstall) clean(ctx context.Context) error {
 // report prints what was removed from Nodes.
 func (u *uninstall) report() {
 	if len(u.removed) == 0 {
-		u.Say("no condition of Kernosis is left on a node")
+		u.Say("no conditions of Kernosis are left on nodes")
 	} else {
 		u.Say(fmt.Sprintf("conditions removed from %d nodes: %s", len(u.nodes), strings.Join(slices.Sorted(maps.Keys(u.removed)), ", ")))
 	}
 	for _, who := range slices.Sorted(maps.Keys(u.foreign)) {
-		u.Say(fmt.Sprintf("condition %s stays on %d nodes: it is not of Kernosis any more", who, u.foreign[who]))
+		u.Say(fmt.Sprintf("condition %s stays on %d nodes: another client wrote it last", who, u.foreign[who]))
 	}
 }
 

@@ -100,14 +100,14 @@ func TestUninstall(t *testing.T) {
 	agents := b.installed(reported, spoken, silent)
 	b.collect(func() {
 		if got := b.conditions(reported); len(got) != 5 || !b.node(cordoned).Spec.Unschedulable {
-			t.Errorf("something was taken back while agents ran: %q", got)
+			t.Errorf("something was undone while agents ran: %q", got)
 		}
 	}, agents[:2]...)
 	b.must(Uninstall(within(t, time.Minute), b.config()))
-	b.says("DaemonSet kernosis-agent is deleted, 2 pods have ended", "Deployment kernosis-controller is deleted",
-		"pod "+agents[2]+" on node "+silent+" is not waited for",
+	b.says("DaemonSet kernosis-agent is deleted, 2 pods have stopped", "Deployment kernosis-controller is deleted",
+		"not waiting for pod "+agents[2]+" on node "+silent,
 		"conditions removed from 3 nodes: DiskStalled, KernelDeadlock, KernosisConditionContested, KernosisDegraded, ReadonlyFilesystem",
-		"condition KernelDeadlock (somebody) stays on 1 nodes", "node "+cordoned+": cordon is taken back", "node "+cordoned+": taint stalled=disk:NoSchedule is taken back",
+		"condition KernelDeadlock (somebody) stays on 1 nodes", "node "+cordoned+": cordon is undone", "node "+cordoned+": taint stalled=disk:NoSchedule is undone",
 		"ConfigMap kernosis-trigger-state is deleted", "Lease controller.kernosis.io is deleted")
 
 	if got := b.conditions(reported); !slices.Equal(got, []string{"FrequentKubeletRestart", "KernelDeadlock"}) {
@@ -119,7 +119,7 @@ func TestUninstall(t *testing.T) {
 		}
 	}
 	if n := b.node(reported); len(n.Status.Conditions) != 4 {
-		t.Errorf("kubelet's are not as they were: %+v", n.Status.Conditions)
+		t.Errorf("kubelet's conditions have changed: %+v", n.Status.Conditions)
 	}
 	n = b.node(cordoned)
 	_, marked := n.Annotations[policy.AnnotationActs]
@@ -127,7 +127,7 @@ func TestUninstall(t *testing.T) {
 		t.Errorf("%s is %+v %v", cordoned, n.Spec, n.Annotations)
 	}
 	if !b.node(persons).Spec.Unschedulable {
-		t.Error("a person's cordon was taken back")
+		t.Error("a person's cordon was undone")
 	}
 	if left := b.leases(); len(left) > 0 {
 		t.Errorf("leases are left: %q", left)
@@ -136,7 +136,7 @@ func TestUninstall(t *testing.T) {
 	// Again, with nothing left to do.
 	version := b.node(reported).ResourceVersion
 	b.must(Uninstall(within(t, time.Minute), b.config()))
-	b.says("DaemonSet kernosis-agent was not there", "no condition of Kernosis is left on a node")
+	b.says("DaemonSet kernosis-agent was not found", "no conditions of Kernosis are left on nodes")
 	if b.node(reported).ResourceVersion != version {
 		t.Error("the second run has written a node")
 	}
@@ -150,7 +150,7 @@ func TestPodsThatGoOn(t *testing.T) {
 	b.leaseOf(node, "KernelDeadlock")
 	agents := b.installed(node)
 	err := Uninstall(within(t, 3*time.Second), b.config())
-	if err == nil || !strings.Contains(err.Error(), "DaemonSet kernosis-agent: timed out: 1 pods still run: "+agents[0]+" on "+node) {
+	if err == nil || !strings.Contains(err.Error(), "DaemonSet kernosis-agent: timed out: 1 pods are still running: "+agents[0]+" on "+node) {
 		t.Errorf("got %v", err)
 	}
 	if got := b.conditions(node); len(got) != 1 || len(b.leases()) != 2 {
@@ -204,7 +204,7 @@ func TestNodesThatCanNotBeWritten(t *testing.T) {
 	}).of(c.To)
 	err = Uninstall(within(t, time.Minute), c)
 	if err == nil || !strings.Contains(err.Error(), "node "+refused+": conditions KernelDeadlock: no write today") ||
-		!strings.Contains(err.Error(), "node "+marred+": what repairs have done: node "+marred+": annotation kernosis.io/acts") ||
+		!strings.Contains(err.Error(), "node "+marred+": undo repairs: node "+marred+": annotation kernosis.io/acts") ||
 		strings.Contains(err.Error(), good) || strings.Contains(err.Error(), flaky) {
 		t.Errorf("got %v", err)
 	}
@@ -212,7 +212,7 @@ func TestNodesThatCanNotBeWritten(t *testing.T) {
 		t.Errorf("the flaky node was written %d times", failures.Load())
 	}
 	if got := b.leases(); !slices.Equal(got, slices.Sorted(slices.Values([]string{lease.Name(refused), lease.Name(marred)}))) {
-		t.Errorf("leases left: %q, want those of nodes that are not done", got)
+		t.Errorf("leases left: %q, want those of unfinished nodes", got)
 	}
 	if got := b.conditions(refused); len(got) != 1 {
 		t.Errorf("refused one has %q", got)
@@ -241,7 +241,7 @@ func TestConditionsThatComeBack(t *testing.T) {
 		return answer, err
 	}).of(c.To)
 	err := Uninstall(within(t, time.Minute), c)
-	if err == nil || !strings.Contains(err.Error(), "come back on 1 nodes") || !strings.Contains(err.Error(), node) {
+	if err == nil || !strings.Contains(err.Error(), "reappear on 1 nodes") || !strings.Contains(err.Error(), node) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -49,7 +49,7 @@ func TestEveryMetricIsKnown(t *testing.T) {
 	}
 	for name := range known {
 		if !named[name] {
-			t.Errorf("docs/metrics.md has %s, which nothing makes", name)
+			t.Errorf("docs/metrics.md has %s, which nothing exports", name)
 		}
 	}
 	pages, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
@@ -64,7 +64,7 @@ func TestEveryMetricIsKnown(t *testing.T) {
 		for _, name := range regexp.MustCompile("`(kernosis_[a-z_]*[a-z])[`{]").FindAllStringSubmatch(string(text), -1) {
 			prefix := slices.ContainsFunc(catalog, func(m monitoringtest.Metric) bool { return strings.HasPrefix(m.Name, name[1]) })
 			if !known[name[1]] && !prefix {
-				t.Errorf("%s names %s, which nothing makes", path, name[1])
+				t.Errorf("%s names %s, which nothing exports", path, name[1])
 			}
 		}
 	}

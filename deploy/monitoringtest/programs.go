@@ -15,6 +15,6 @@ func Program(tb testing.TB, name string) string {
 			return found
 		}
 	}
-	tb.Skipf("no %s, neither in bin nor installed: make promtool prometheus", name)
+	tb.Skipf("%s is neither in bin nor installed: make promtool prometheus", name)
 	return ""
 }

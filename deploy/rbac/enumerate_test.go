@@ -164,7 +164,7 @@ func (i *inspector) inForce(t *testing.T, all []act, l list) {
 		for {
 			ok, err := i.may(ctx, a)
 			if err != nil {
-				t.Fatalf("%v: it is on the list, and not allowed: %v", a, err)
+				t.Fatalf("%v: on the list but not allowed: %v", a, err)
 			}
 			if ok {
 				break
@@ -172,7 +172,7 @@ func (i *inspector) inForce(t *testing.T, all []act, l list) {
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
-				t.Fatalf("%v: it is on the list, and not allowed", a)
+				t.Fatalf("%v: on the list but not allowed", a)
 			}
 		}
 	}
@@ -237,9 +237,9 @@ func (i *inspector) canDo(t *testing.T, server *kubetest.Server, l list) {
 	}
 	slices.Sort(beyond)
 	if len(beyond) > 0 {
-		t.Errorf("%d acts are not as the list has them:\n%s", len(beyond), strings.Join(beyond[:min(len(beyond), 40)], "\n"))
+		t.Errorf("%d rights differ from the list:\n%s", len(beyond), strings.Join(beyond[:min(len(beyond), 40)], "\n"))
 	}
-	t.Logf("%d acts asked for, %d allowed", len(all), allowed)
+	t.Logf("%d rights queried, %d allowed", len(all), allowed)
 	i.rules(t, l)
 }
 

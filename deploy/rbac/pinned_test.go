@@ -66,13 +66,13 @@ func TestAnAgentWritesWhatIsOfItsNodeAlone(t *testing.T) {
 			}
 			of := verb + " " + rule.Resources[0]
 			if !slices.Contains(done, of+" done") {
-				t.Errorf("%s: is on the list, and was not tried", of)
+				t.Errorf("%s: is on the list but was not tried", of)
 			}
 			if strings.HasSuffix(of, "reviews") {
 				continue // a query, which stores nothing
 			}
 			if !slices.Contains(done, of+" refused") {
-				t.Errorf("%s: is on the list, and was not tried beyond the agent's node", of)
+				t.Errorf("%s: is on the list but was not tried beyond the agent's node", of)
 			}
 		}
 	}
@@ -182,9 +182,9 @@ func requests(t *testing.T, admin, own, loose client.Client, node, elsewhere, ot
 
 		{"its Lease", "create " + ofLease, make(own, leaseOf(system, node, node)), ""},
 		{"its Lease, renewed", "update " + ofLease, renew(own, leaseOf(system, node, node)), ""},
-		{"the Lease of an agent that is not there yet", "create " + ofLease, make(own, leaseOf(system, "unborn", "unborn")), "must be the agent's own node"},
-		{"another's, taken over", "update " + ofLease, renew(own, leaseOf(system, elsewhere, node)), "must be the agent's own node"},
-		{"the controllers' election", "update " + ofLease, renew(own, controllers), "must be the agent's own node"},
+		{"the Lease of an agent that is not there yet", "create " + ofLease, make(own, leaseOf(system, "unborn", "unborn")), "must be the node of the agent"},
+		{"another's, taken over", "update " + ofLease, renew(own, leaseOf(system, elsewhere, node)), "must be the node of the agent"},
+		{"the controllers' election", "update " + ofLease, renew(own, controllers), "must be the node of the agent"},
 		{"a Lease of kubelet's", "create " + ofLease, make(own, leaseOf(corev1.NamespaceNodeLease, node, node)), noRight},
 
 		{"an Event", "create events", make(own, reported), ""},

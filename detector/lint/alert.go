@@ -36,7 +36,7 @@ func ParseAlerts(name string, data []byte) ([]Alert, error) {
 		groups = document.Child(document.Child(root, "spec"), "groups")
 	}
 	if groups == nil || groups.Kind != yaml.SequenceNode {
-		return nil, detector.Errors{{File: name, Line: root.Line, Msg: "no groups: this is no file of Prometheus rules"}}
+		return nil, detector.Errors{{File: name, Line: root.Line, Msg: "no groups: this is not a Prometheus rule file"}}
 	}
 	var out []Alert
 	for _, g := range groups.Content {
@@ -117,7 +117,7 @@ func (in *Input) selector(s selector) []Finding {
 	if len(out) == 0 && len(types) == 1 && len(reasons) == 1 && !slices.ContainsFunc(in.Rules, func(r Rule) bool {
 		return r.Condition == types[0] && (r.Reason == reasons[0] || r.Healthy == reasons[0])
 	}) {
-		out = append(out, Finding{Level: Error, Code: AlertCombination, Message: fmt.Sprintf("no rule sets condition %s for reason %s", types[0], reasons[0])})
+		out = append(out, Finding{Level: Error, Code: AlertCombination, Message: fmt.Sprintf("no rule sets condition %s with reason %s", types[0], reasons[0])})
 	}
 	return out
 }

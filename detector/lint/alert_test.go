@@ -53,14 +53,14 @@ func TestAlerts(t *testing.T) {
 		`alerts.yaml:18: warning: Typo: problem_counter{reason="OOMKiling"}: no rule has a reason OOMKiling, did you mean "OOMKilling"? [alert-unknown]`,
 		`alerts.yaml:19: warning: Alternatives: problem_counter{reason="Ext5Error"}: no rule has a reason Ext5Error, did you mean "Ext4Error"? [alert-unknown]`,
 		`alerts.yaml:20: warning: Expression: problem_counter{reason="Zfs.*"}: no rule has a reason Zfs.* [alert-unknown]`,
-		`alerts.yaml:22: error: Mixed: no rule sets condition KernelDeadlock for reason XfsHasShutdown [alert-combination]`,
+		`alerts.yaml:22: error: Mixed: no rule sets condition KernelDeadlock with reason XfsHasShutdown [alert-combination]`,
 	}, got)
 }
 
 func TestAlertsOfNoPrometheus(t *testing.T) {
 	for content, want := range map[string]string{
-		"a: b":      "a.yaml:1: no groups: this is no file of Prometheus rules",
-		"groups: x": "a.yaml:1: no groups: this is no file of Prometheus rules",
+		"a: b":      "a.yaml:1: no groups: this is not a Prometheus rule file",
+		"groups: x": "a.yaml:1: no groups: this is not a Prometheus rule file",
 		"":          "a.yaml: file is empty",
 		"{":         "",
 	} {

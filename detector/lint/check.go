@@ -30,7 +30,7 @@ func Check(in Input, c *Corpus, k Kernels) []Finding {
 			out = append(out, Finding{File: r.File, Line: r.Line, Level: l, Code: code, Message: r.Reason + ": " + fmt.Sprintf(format, args...), Suggest: suggest})
 		}
 		if o := in.same(i); o != nil {
-			report(Warning, Duplicate, nil, "the same pattern as %s:%d, of %s", o.File, o.Line, o.Reason)
+			report(Warning, Duplicate, nil, "has the same pattern as %s:%d (%s)", o.File, o.Line, o.Reason)
 		}
 		if err := mistakes[i]; err != nil {
 			report(Error, BadPattern, nil, "%v", err)
@@ -76,9 +76,9 @@ func (in *Input) names(r *Rule) []Finding {
 	}
 	switch {
 	case r.Condition != "" && r.Healthy == r.Reason:
-		return finding(Warning, ReasonIsHealthy, "condition "+r.Condition+" has this reason too while nothing is wrong: give one of them another")
+		return finding(Warning, ReasonIsHealthy, "condition "+r.Condition+" also has this reason while nothing is wrong: rename one of them")
 	case r.Reason == r.Condition:
-		return finding(Info, ReasonCondition, "is the name of its condition too")
+		return finding(Info, ReasonCondition, "is also the name of its condition")
 	case slices.ContainsFunc(in.Conditions, func(c Condition) bool { return c.Type == r.Reason }):
 		return finding(Warning, ReasonCondition, "is the name of a condition that this rule does not set")
 	}
@@ -109,7 +109,7 @@ func shape(r *Rule, j *judge, report reporter) bool {
 		report(Warning, Costly, nil, "has no fixed text: the expression runs on every line")
 	}
 	if prog, err := syntax.Compile(tree.Simplify()); err == nil && len(prog.Inst) > costly {
-		report(Warning, Costly, nil, "compiles to %d instructions: a line that has its fixed text takes milliseconds", len(prog.Inst))
+		report(Warning, Costly, nil, "compiles to %d instructions: matching a line with its fixed text takes milliseconds", len(prog.Inst))
 	}
 	if !r.AnchorEnd {
 		return true

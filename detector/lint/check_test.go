@@ -53,16 +53,16 @@ func TestKernelMonitor(t *testing.T) {
 	in.FromNPD([]*npd.File{load(t, "kernel-monitor.json")})
 	diff(t, []string{
 		"warning missing-form: TaskHung: does not match every form of hung task",
-		"error dead-pattern: KernelOops: matches lines of kernels up to 5.1 on amd64 only; those from 5.10 to 7.3 write otherwise",
-		`error end-anchor: KernelOops: matches lines of kernels up to 4.14 on amd64 only: the match must end where the line ends, but " PTI" follows; let it end in .*`,
-		"info reason-is-condition: CperHardwareErrorFatal: is the name of its condition too",
-		"warning renamed-program: DockerHung: asks for the program docker: it is dockerd since Docker 1.12 (2016)",
+		"error dead-pattern: KernelOops: matches lines of kernels up to 5.1 on amd64 only; kernels 5.10 to 7.3 use other wording",
+		`error end-anchor: KernelOops: matches lines of kernels up to 4.14 on amd64 only: the match must end where the line ends, but " PTI" follows; end the pattern with .*`,
+		"info reason-is-condition: CperHardwareErrorFatal: is also the name of its condition",
+		"warning renamed-program: DockerHung: matches the old program name docker: it is dockerd since Docker 1.12 (2016)",
 		"warning missing-form: DockerHung: does not match every form of hung task",
 	}, check(t, in, "5.10-7.3"))
 	diff(t, []string{
-		"info missing-form: KernelOops: does not match what other machines write of NULL pointer dereference",
-		"info reason-is-condition: CperHardwareErrorFatal: is the name of its condition too",
-		"warning renamed-program: DockerHung: asks for the program docker: it is dockerd since Docker 1.12 (2016)",
+		"info missing-form: KernelOops: does not match what other architectures log for NULL pointer dereference",
+		"info reason-is-condition: CperHardwareErrorFatal: is also the name of its condition",
+		"warning renamed-program: DockerHung: matches the old program name docker: it is dockerd since Docker 1.12 (2016)",
 	}, check(t, in, "4.14"))
 }
 
@@ -73,8 +73,8 @@ func TestOtherShippedFiles(t *testing.T) {
 		"kernel-monitor-counter.json":   nil,
 		"systemd-monitor.json":          nil,
 		"abrt-adaptor.json":             nil,
-		"health-checker-kubelet.json":   {"info reason-is-condition: KubeletUnhealthy: is the name of its condition too"},
-		"disk-log-message-filelog.json": {"warning reason-is-healthy: DiskBadBlock: condition DiskBadBlock has this reason too while nothing is wrong: give one of them another"},
+		"health-checker-kubelet.json":   {"info reason-is-condition: KubeletUnhealthy: is also the name of its condition"},
+		"disk-log-message-filelog.json": {"warning reason-is-healthy: DiskBadBlock: condition DiskBadBlock also has this reason while nothing is wrong: rename one of them"},
 	} {
 		var in lint.Input
 		in.FromNPD([]*npd.File{load(t, name)})
@@ -112,9 +112,9 @@ func TestPatterns(t *testing.T) {
 			want:    "error dead-pattern: matches lines of kernels up to 5.0 only", suggest: "5.4 and later: Memory cgroup out of memory: Killed process"},
 		{name: "without .*", pattern: `Killed process \d+ \(.+\) total-vm:\d+kB`, want: `error end-anchor: never matches: the match must end where the line ends, but ", anon-rss:`},
 		{name: "a wording that never was", pattern: `EXT4-fs fatal error on device \w+: .*`, want: "", suggest: ""},
-		{name: "misspelt", pattern: `Bufer I/O error on dev \w+, logical block .*`, want: "warning dead-pattern: matches no line that is known of kernels 5.10 to 7.3; near to it is what they write of buffered I/O error", suggest: "Buffer I/O error on dev"},
+		{name: "misspelt", pattern: `Bufer I/O error on dev \w+, logical block .*`, want: "warning dead-pattern: matches no known line of kernels 5.10 to 7.3; closest are their lines for buffered I/O error", suggest: "Buffer I/O error on dev"},
 		{name: "misspelt, by its reason", reason: "UnregisterNetDevice", pattern: `netdevice unregister: waiting for \w+.*`, want: "warning dead-pattern: ", suggest: "unregister_netdevice: waiting for"},
-		{name: "old block layer", pattern: `blk_update_request: I/O error, dev .*`, want: "warning old-wording: matches the lines of older kernels only", suggest: "5.17 and later: I/O error, dev"},
+		{name: "old block layer", pattern: `blk_update_request: I/O error, dev .*`, want: "warning old-wording: matches only lines of older kernels", suggest: "5.17 and later: I/O error, dev"},
 		{name: "about something else", pattern: `flux capacitor drained`, want: "info not-judged: "},
 		{name: "too many lines", pattern: `a\nb\nc`, lines: 2, want: "error buffer-too-small: spans 3 lines, but bufferSize is 2: never matches"},
 		{name: "ends in a newline", pattern: `EXT4-fs error.*\n`, want: "error end-anchor: ends in a newline"},
@@ -175,10 +175,10 @@ func TestDuplicatesAndNames(t *testing.T) {
 		Rules:      []lint.Rule{rule(1, "", "X", "xxx text"), rule(2, "A", "X", "xxx text"), rule(3, "", "Y", "xxx text"), rule(4, "B", "Fine", "yyy text"), rule(5, "B", "A", "zzz text"), rule(6, "B", "B", "www text")},
 	}
 	diff(t, []string{
-		"warning duplicate: Y: the same pattern as f:1, of X",
-		"warning reason-is-healthy: Fine: condition B has this reason too while nothing is wrong: give one of them another",
+		"warning duplicate: Y: has the same pattern as f:1 (X)",
+		"warning reason-is-healthy: Fine: condition B also has this reason while nothing is wrong: rename one of them",
 		"warning reason-is-condition: A: is the name of a condition that this rule does not set",
-		"info reason-is-condition: B: is the name of its condition too",
+		"info reason-is-condition: B: is also the name of its condition",
 		"warning unset-condition: condition C: no rule sets it",
 	}, check(t, in, "6.1"))
 }

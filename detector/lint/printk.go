@@ -163,7 +163,7 @@ func OfKernel(in Input, c *Corpus, kernel io.Reader) ([]Finding, error) {
 			continue
 		}
 		out = append(out, Finding{File: r.File, Line: r.Line, Level: Warning, Code: NotThisKernel,
-			Message: r.Reason + ": this kernel has no format string for a line that the pattern is known to match"})
+			Message: r.Reason + ": this kernel has no format string for any known line that the pattern matches"})
 	}
 	return out, nil
 }

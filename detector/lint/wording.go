@@ -11,7 +11,7 @@ func (in *Input) wording(i int, judges []*judge, k Kernels, report reporter) {
 	r, j := &in.Rules[i], judges[i]
 	for _, line := range j.corpus.Healthy {
 		if !r.Narrowed && j.matches([]string{line}) {
-			report(Warning, HealthyLine, []string{line}, "matches a line of machines that nothing is wrong with")
+			report(Warning, HealthyLine, []string{line}, "matches a line that healthy machines log")
 			break
 		}
 	}
@@ -22,7 +22,7 @@ func (in *Input) wording(i int, judges []*judge, k Kernels, report reporter) {
 	}
 	for _, n := range j.corpus.Renamed {
 		if !slices.ContainsFunc(now, func(m match) bool { return m.word != n.Name }) {
-			report(Warning, RenamedProgram, nil, "asks for the program %s: it is %s since %s", n.Name, n.Now, n.Since)
+			report(Warning, RenamedProgram, nil, "matches the old program name %s: it is %s since %s", n.Name, n.Now, n.Since)
 		}
 	}
 	var reported []string
@@ -52,17 +52,17 @@ func (j *judge) dead(r *Rule, k Kernels, report reporter) {
 		if only == "" {
 			only = "never matches"
 		}
-		report(Error, EndAnchor, j.lines(unbound[0].form.Fault, k), "%s: the match must end where the line ends, but %q follows; let it end in .*", only, unbound[0].text)
+		report(Error, EndAnchor, j.lines(unbound[0].form.Fault, k), "%s: the match must end where the line ends, but %q follows; end the pattern with .*", only, unbound[0].text)
 	case only != "":
-		report(Error, Dead, j.lines(j.matched[0].form.Fault, k), "%s; those from %v write otherwise", only, k)
+		report(Error, Dead, j.lines(j.matched[0].form.Fault, k), "%s; kernels %v use other wording", only, k)
 	default:
 		if fault := j.nearest(r.Reason); fault != "" {
 			if suggest := j.lines(fault, k); len(suggest) > 0 {
-				report(Warning, Dead, suggest, "matches no line that is known of kernels %v; near to it is what they write of %s", k, fault)
+				report(Warning, Dead, suggest, "matches no known line of kernels %v; closest are their lines for %s", k, fault)
 				return
 			}
 		}
-		report(Info, Unjudged, nil, "no line that this is about is known: not judged")
+		report(Info, Unjudged, nil, "not judged: no related line is known")
 	}
 }
 
@@ -90,12 +90,12 @@ func (in *Input) missing(i int, judges []*judge, fault string, now []match, k Ke
 	}
 	switch {
 	case len(same) > 0 && !latest:
-		report(Warning, OldWording, same, "matches the lines of older kernels only; newer ones write")
+		report(Warning, OldWording, same, "matches only lines of older kernels; newer kernels log")
 	case len(same) > 0:
 		report(Warning, MissingForm, same, "does not match every form of %s", fault)
 	}
 	if len(other) > 0 {
-		report(Info, MissingForm, other, "does not match what other machines write of %s", fault)
+		report(Info, MissingForm, other, "does not match what other architectures log for %s", fault)
 	}
 }
 

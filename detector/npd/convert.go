@@ -105,7 +105,7 @@ func (c *converter) register(conditions []Condition) {
 			continue
 		}
 		if o := c.conditions[i]; o.Reason != n.Reason || o.Message != n.Message {
-			c.warn(c.from, n.Line, "conditions", "condition "+n.Type+" has another default in "+o.file+", which counts")
+			c.warn(c.from, n.Line, "conditions", "condition "+n.Type+" has another default in "+o.file+", which is used")
 		}
 	}
 }

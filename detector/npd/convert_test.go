@@ -131,7 +131,7 @@ func TestMonitorsOfOneConditionShareIt(t *testing.T) {
 		parse(t, "a.json", logHead+deadlock+`{"type": "permanent", "condition": "Deadlock", "reason": "DockerHung", "pattern": "docker hangs", "clearPattern": "docker runs"}]}`),
 		parse(t, "b.json", logHead+`"conditions": [{"type": "Deadlock", "reason": "Other", "message": "all runs"}], "rules": [
 			{"type": "permanent", "condition": "Deadlock", "reason": "NFSHung", "pattern": "nfs hangs", "clearPattern": "nfs runs"}]}`))
-	equal(t, "b.json:1: conditions: condition Deadlock has another default in a.json, which counts", n.set.Warnings.Error())
+	equal(t, "b.json:1: conditions: condition Deadlock has another default in a.json, which is used", n.set.Warnings.Error())
 	n.log("kernel", "docker hangs")
 	n.log("kernel", "nfs hangs")
 	n.log("kernel", "docker runs")

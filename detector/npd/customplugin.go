@@ -68,7 +68,7 @@ func (d *document) customPlugin(root *node, exists func(string) bool) *CheckMoni
 	}
 	top.metricsReporting()
 	if config.bool("enable_message_change_based_condition_update", false) {
-		config.warnf("enable_message_change_based_condition_update", "a condition keeps the message with which it began; later ones are in the check's events")
+		config.warnf("enable_message_change_based_condition_update", "ignored: a condition keeps its first message; later ones are in the check's events")
 	}
 	for i, n := range top.objects("rules", MaxFileRules) {
 		m.Rules = append(m.Rules, d.checkRule(n, i, m, exists))
@@ -80,7 +80,7 @@ func (d *document) checkRule(n *node, i int, m *CheckMonitor, exists func(string
 	r := d.read(n, fmt.Sprintf("rules[%d]", i), "type", "condition", "reason", "path", "args", "timeout", "invoke_interval")
 	out := CheckRule{
 		Rule:           r.rule(m.Conditions),
-		Path:           r.required("path", ": the program that checks"),
+		Path:           r.required("path", ": want the program that checks"),
 		Args:           r.texts("args", 100),
 		Timeout:        r.duration("timeout", m.Timeout, time.Millisecond),
 		InvokeInterval: r.duration("invoke_interval", m.InvokeInterval, minInterval),

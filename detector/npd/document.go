@@ -55,7 +55,7 @@ func (d *document) warnf(offset int, field, format string, args ...any) {
 func (d *document) add(list detector.Errors, offset int, field, msg string) detector.Errors {
 	switch len(list) {
 	case maxMessages:
-		return append(list, &detector.Error{File: d.name, Msg: "more is not shown"})
+		return append(list, &detector.Error{File: d.name, Msg: "further messages are omitted"})
 	case maxMessages + 1:
 		return list
 	}
@@ -93,7 +93,7 @@ func (d *document) read(n *node, path string, known ...string) *reader {
 			continue
 		}
 		if r.values[key] != nil {
-			d.warnf(m.offset, r.field(key), "stands twice: the last one counts")
+			d.warnf(m.offset, r.field(key), "is set twice: the last value is used")
 		}
 		r.values[key] = m.value
 	}

@@ -106,7 +106,7 @@ func Parse(name string, data []byte, opts Options) (*File, error) {
 	f := &File{Name: name, Kind: kindOf(root)}
 	switch {
 	case opts.Kind != "" && f.Kind != opts.Kind && (f.Kind == Exporter || f.Kind == KnownModules || len(root.members) > 0):
-		d.errorf(root.offset, "", "this is no configuration of %s%s", opts.Kind, looksLike(f.Kind))
+		d.errorf(root.offset, "", "this is not a configuration of %s%s", opts.Kind, looksLike(f.Kind))
 	case opts.Kind != "" || f.Kind != "":
 		if f.Kind == "" {
 			f.Kind = opts.Kind
@@ -142,9 +142,9 @@ func (d *document) fill(f *File, root *node, opts Options) {
 	case SystemStats:
 		f.Stats = d.systemStats(root)
 	case Exporter:
-		f.Skipped = "it configures Stackdriver, to which Kernosis exports nothing"
+		f.Skipped = "it configures Stackdriver, to which Kernosis can't export"
 	case KnownModules:
-		f.Skipped = "it is a list of kernel modules, read where osFeature.knownModulesConfigPath names it"
+		f.Skipped = "it is a list of kernel modules, read only if osFeature.knownModulesConfigPath names it"
 	}
 	if windows {
 		f.Skipped = "it is for Windows"
@@ -192,7 +192,7 @@ func (d *document) unknown(root *node) {
 		d.errorf(root.offset, "plugin", `is missing: want kmsg, journald, filelog or custom`)
 		return
 	}
-	d.errorf(root.offset, "", "this is no configuration of node-problem-detector: no plugin, no statistics")
+	d.errorf(root.offset, "", "this is not a configuration of node-problem-detector: it has neither a plugin nor statistics")
 }
 
 // member returns the value of an object's key, ignoring the case of the key, or nil.
@@ -233,7 +233,7 @@ func (d *document) conditions(top *reader) []Condition {
 		r := d.read(n, fmt.Sprintf("conditions[%d]", i), "type", "reason", "message")
 		c := Condition{
 			Type:    r.required("type", ""),
-			Reason:  r.required("reason", ": it stands while nothing is wrong"),
+			Reason:  r.required("reason", ": want the reason while nothing is wrong"),
 			Message: r.text("message", ""),
 			Line:    d.at(n.offset, "", "").Line,
 		}
@@ -243,7 +243,7 @@ func (d *document) conditions(top *reader) []Condition {
 			r.errorf("message", "has %d bytes, at most %d are allowed", len(c.Message), detector.MaxMessage)
 		}
 		if first, ok := seen[c.Type]; ok && c.Type != "" {
-			r.errorf("type", "condition %s stands twice, first at conditions[%d]", c.Type, first)
+			r.errorf("type", "condition %s is listed twice, first at conditions[%d]", c.Type, first)
 			continue
 		}
 		seen[c.Type] = i
@@ -257,7 +257,7 @@ const maxConditions = 100
 
 // rule reads the keys that rules of both kinds of monitors have.
 func (r *reader) rule(conditions []Condition) Rule {
-	out := Rule{Type: r.required("type", ": temporary or permanent"), Condition: r.text("condition", ""), Reason: r.required("reason", "")}
+	out := Rule{Type: r.required("type", ": want temporary or permanent"), Condition: r.text("condition", ""), Reason: r.required("reason", "")}
 	out.Line = r.d.at(r.offset, "", "").Line
 	r.checkReason("reason", out.Reason)
 	switch out.Type {
@@ -273,7 +273,7 @@ func (r *reader) rule(conditions []Condition) Rule {
 			known = known || c.Type == out.Condition
 		}
 		if out.Condition == "" {
-			r.errorf("condition", "is missing: a permanent problem sets one")
+			r.errorf("condition", "is missing: a permanent problem needs one")
 		} else if !known {
 			r.errorf("condition", "condition %s has no default under conditions", shown(out.Condition))
 		}
@@ -286,7 +286,7 @@ func (r *reader) rule(conditions []Condition) Rule {
 // metricsReporting warns if a file disables the metrics of its problems.
 func (r *reader) metricsReporting() {
 	if !r.bool("metricsReporting", true) {
-		r.warnf("metricsReporting", "problem_counter and problem_gauge report all problems, ignored")
+		r.warnf("metricsReporting", "ignored: problem_counter and problem_gauge report all problems")
 	}
 }
 

@@ -59,7 +59,7 @@ func parseJSON(data []byte, warn func(offset int, msg string)) (*node, int, erro
 		return nil, 0, fmt.Errorf("json: %w", err)
 	}
 	for _, at := range commas {
-		warn(at, "a comma behind the last item: node-problem-detector does not read this file")
+		warn(at, "trailing comma: node-problem-detector rejects this file")
 	}
 	t := &tree{data: data, dec: json.NewDecoder(bytes.NewReader(data))}
 	t.dec.UseNumber()

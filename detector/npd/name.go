@@ -25,7 +25,7 @@ func (r *reader) checkConditionType(key, t string) {
 	switch {
 	case t == "":
 	case event.KubernetesCondition(t):
-		r.errorf(key, "condition %s belongs to Kubernetes itself, as all that end in Pressure", t)
+		r.errorf(key, "condition %s is reserved for Kubernetes, like all that end in Pressure", t)
 	default:
 		if !pascalCase.MatchString(t) {
 			r.errorf(key, "%s is not PascalCase (letters and digits, at most 128)", shown(t))

@@ -46,8 +46,8 @@ func shipped() []shippedFile {
 		{name: "abrt-adaptor.json", kind: npd.SystemLog, log: journal("abrt-notification"), lookback: lookback, source: "abrt-adaptor", rules: []string{"T CCPPCrash", "T UncaughtException", "T XorgCrash", "T VMcore", "T KernelOops"}},
 		{name: "disk-log-message-filelog.json", kind: npd.SystemLog, log: "filelog /var/log/messages", lookback: 10 * time.Hour, source: "disk-monitor", rules: []string{"DiskBadBlock/DiskBadBlock DiskBadBlock"},
 			warnings: []string{
-				`disk-log-message-filelog.json:21:6: a comma behind the last item: node-problem-detector does not read this file`,
-				`disk-log-message-filelog.json:29:6: a comma behind the last item: node-problem-detector does not read this file`,
+				`disk-log-message-filelog.json:21:6: trailing comma: node-problem-detector rejects this file`,
+				`disk-log-message-filelog.json:29:6: trailing comma: node-problem-detector rejects this file`,
 			}},
 		{name: "health-checker-kubelet.json", kind: npd.CustomPlugin, interval: 10 * time.Second, timeout: 3 * time.Minute, source: "health-checker", rules: []string{"KubeletUnhealthy/KubeletIsHealthy KubeletUnhealthy"}},
 		{name: "health-checker-docker.json", kind: npd.CustomPlugin, interval: 10 * time.Second, timeout: 3 * time.Minute, source: "health-checker", rules: []string{"ContainerRuntimeUnhealthy/ContainerRuntimeIsHealthy DockerUnhealthy"}},

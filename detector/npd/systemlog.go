@@ -76,7 +76,7 @@ func (d *document) systemLog(root *node) *LogMonitor {
 	top.metricsReporting()
 	d.logSource(top, &m.LogSource)
 	if m.KernelOnly && m.Plugin == "filelog" {
-		top.errorf("kernelOnly", "who wrote a line of a file isn't known")
+		top.errorf("kernelOnly", "can't be used with filelog: the writer of a line is unknown")
 	}
 	m.Conditions = d.conditions(top)
 	for i, n := range top.objects("rules", MaxFileRules) {
@@ -97,7 +97,7 @@ func (d *document) logSource(top *reader, s *LogSource) {
 		s.Skip = nil
 	}
 	if slices.Contains(s.Skip, "") {
-		top.errorf("skipList", "an empty text is in every line: none would be read")
+		top.errorf("skipList", "an empty text matches every line, so none would be read")
 	}
 	switch s.Plugin {
 	case "":
@@ -105,12 +105,12 @@ func (d *document) logSource(top *reader, s *LogSource) {
 		s.Path = top.text("logPath", kmsgPath)
 	case "journald":
 		s.Path = top.text("logPath", journaldPath)
-		s.Identifier = config.required("source", ": which SYSLOG_IDENTIFIER's lines are read")
+		s.Identifier = config.required("source", ": want the SYSLOG_IDENTIFIER of the lines to read")
 	case "filelog":
 		s.Path = top.required("logPath", "")
-		s.Timestamp = config.regexp("timestamp", true, ": the expression that finds a line's time")
-		s.Message = config.regexp("message", true, ": the expression that finds a line's text")
-		s.TimestampFormat = config.required("timestampFormat", ": the layout of a line's time")
+		s.Timestamp = config.regexp("timestamp", true, ": want the expression that finds a line's time")
+		s.Message = config.regexp("message", true, ": want the expression that finds a line's text")
+		s.TimestampFormat = config.required("timestampFormat", ": want the layout of a line's time")
 	default:
 		top.errorf("plugin", "unknown plugin %s: want kmsg, journald, filelog or custom", shown(s.Plugin))
 	}
@@ -127,7 +127,7 @@ func (d *document) logRule(n *node, i int, m *LogMonitor) LogRule {
 		r.errorf("patternGeneratedMessageSuffix", "has %d bytes, at most 512 are allowed", len(out.Suffix))
 	}
 	if out.Never && (!out.Permanent() || out.ClearPattern != "") {
-		r.errorf("clearAfter", "never is for permanent problems without clearPattern")
+		r.errorf("clearAfter", "never is only for permanent problems without clearPattern")
 	}
 	out.Pattern = r.pattern("pattern", out.Pattern, m.BufferSize, true)
 	out.ClearPattern = r.pattern("clearPattern", out.ClearPattern, m.BufferSize, false)

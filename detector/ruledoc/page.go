@@ -36,14 +36,14 @@ func index(set *detector.RuleSet, rules []*detector.Rule) string {
 		fmt.Fprintf(&b, "\n## %s\n\nWhile nothing is wrong: `%s`, %s\n\n", c.Type, c.HealthyReason, plain(c.HealthyMessage))
 		list(&b, slices.DeleteFunc(slices.Clone(rules), func(r *detector.Rule) bool { return r.Condition != c.Type }))
 	}
-	b.WriteString("\n## Temporary problems\n\nEach occurrence is reported; no condition follows.\n\n")
+	b.WriteString("\n## Temporary problems\n\nEach occurrence is reported; no condition is set.\n\n")
 	list(&b, slices.DeleteFunc(slices.Clone(rules), func(r *detector.Rule) bool { return !r.Temporary() }))
 	return b.String()
 }
 
 func list(b *strings.Builder, rules []*detector.Rule) {
 	if len(rules) == 0 {
-		b.WriteString("No rule.\n")
+		b.WriteString("No rules.\n")
 		return
 	}
 	b.WriteString("| rule | reason | severity | events |\n|---|---|---|---|\n")
@@ -58,7 +58,7 @@ func page(set *detector.RuleSet, rules []*detector.Rule, r *detector.Rule, docBa
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n", r.Name)
 	if r.Temporary() {
-		b.WriteString("A temporary problem: each occurrence is reported, and no condition follows.\n\n")
+		b.WriteString("A temporary problem: each occurrence is reported, and no condition is set.\n\n")
 	} else {
 		fmt.Fprintf(&b, "A permanent problem: it makes the node condition `%s` True.\n\n", r.Condition)
 	}
@@ -72,12 +72,12 @@ func page(set *detector.RuleSet, rules []*detector.Rule, r *detector.Rule, docBa
 		row("Logs", "%s", codes(r.Logs))
 	}
 	if len(r.FallbackFor) > 0 {
-		row("Only while these events are not seen", "%s", codes(r.FallbackFor))
+		row("Active only while no source reports", "%s", codes(r.FallbackFor))
 	}
 	if r.Fault != r.Name {
 		row("Fault", "`%s`, shared with %s", r.Fault, links(others(rules, r)))
 	}
-	row("Is a problem of its own for each", "%s", cmp.Or(codes(r.GroupBy), "node"))
+	row("Separate problem for each", "%s", cmp.Or(codes(r.GroupBy), "node"))
 	row("Fires", "%s", fires(r))
 	row("Clears", "%s", clears(r))
 	if len(r.DependsOn) > 0 {
@@ -96,7 +96,7 @@ func page(set *detector.RuleSet, rules []*detector.Rule, r *detector.Rule, docBa
 	if len(hides) > 0 {
 		row("Hides", "%s", links(hides))
 	}
-	row("Follows at most", "%d problems at a time", r.MaxGroups)
+	row("Tracks at most", "%d problems at a time", r.MaxGroups)
 	for _, c := range set.Conditions() {
 		if c.Type == r.Condition {
 			row("Condition while nothing is wrong", "`%s`, %s", c.HealthyReason, plain(c.HealthyMessage))

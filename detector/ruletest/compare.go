@@ -32,7 +32,7 @@ func (r *run) compare(c check) []Failure {
 		}
 		for _, p := range have {
 			if p.State == problem.Firing {
-				failf(c.line, "not expected: %s [%s] ×%d: %s", p.Rule, p.Group, p.Count, p.Message)
+				failf(c.line, "unexpected problem: %s [%s] ×%d: %s", p.Rule, p.Group, p.Count, p.Message)
 			}
 		}
 	}
@@ -101,10 +101,10 @@ func ofGroup(w wantProblem) string {
 
 func listed(have []problem.Problem) string {
 	if len(have) == 0 {
-		return "; there is none at all"
+		return "; no problem exists"
 	}
 	var b strings.Builder
-	b.WriteString("; there is")
+	b.WriteString("; problems that exist:")
 	for _, p := range have {
 		fmt.Fprintf(&b, "\n\t%s %s [%s] ×%d: %s", p.State, p.Rule, p.Group, p.Count, p.Message)
 	}

@@ -55,7 +55,7 @@ func safeLines(s string) string {
 }
 
 func (g *Gap) text() string {
-	return fmt.Sprintf("no test shows of rule %s: %s", g.Rule, strings.Join(g.Missing, ", "))
+	return fmt.Sprintf("no test of rule %s covers: %s", g.Rule, strings.Join(g.Missing, ", "))
 }
 
 // WriteText writes each failure with its file:line, and the counts.
@@ -72,7 +72,7 @@ func (r *Results) WriteText(w io.Writer) error {
 	}
 	fmt.Fprintf(&b, "%d tests, %d failed", len(r.Tests), r.failedTests())
 	if len(r.Gaps) > 0 {
-		fmt.Fprintf(&b, ", %d rules not shown in full", len(r.Gaps))
+		fmt.Fprintf(&b, ", %d rules not fully tested", len(r.Gaps))
 	}
 	b.WriteByte('\n')
 	_, err := io.WriteString(w, b.String())

@@ -37,8 +37,8 @@ func TestText(t *testing.T) {
 	"b]]></failure>\x00"
 a_test.yaml:12: x # SKIP \ <b>"&]]>\x1b[2J\nok 2 - y\u202e: at 1m0s:   ...
 ok 3
-a.yaml:4: no test shows of rule never: fires, clears
-3 tests, 1 failed, 1 rules not shown in full
+a.yaml:4: no test of rule never covers: fires, clears
+3 tests, 1 failed, 1 rules not fully tested
 `, b.String()); diff != "" {
 		t.Errorf("(-want +have):\n%s", diff)
 	}
@@ -62,7 +62,7 @@ not ok 2 - a_test.yaml:9: x \# SKIP \\ <b>"&]]>\\x1b[2J\\nok 2 - y\\u202e
   - {file: "a_test.yaml", line: 12, at: "1m0s", message: "  ...\nok 3"}
   ...
 ok 3 - b & <c>_test.yaml:1: \\xff
-# a.yaml:4: no test shows of rule never: fires, clears
+# a.yaml:4: no test of rule never covers: fires, clears
 `
 		if strict {
 			want = strings.Replace(want, "1..3", "1..4", 1)

@@ -242,7 +242,7 @@ func (p *parser) problem(m *document.Mapping) wantProblem {
 	if m.Keys["state"] != nil {
 		w.state = problem.State(m.Text("state"))
 		if w.state != problem.Pending && w.state != problem.Firing && w.state != problem.Resolved {
-			m.Errorf("state", "%q is not pending, firing or resolved", w.state)
+			m.Errorf("state", "%q: want one of pending, firing, resolved", w.state)
 		}
 	}
 	if m.Keys["count"] != nil {
@@ -274,7 +274,7 @@ func (p *parser) condition(pair document.Pair, path string) wantCondition {
 		}
 	}
 	if w.status == "" {
-		p.file.Errorf(status, path, "%q is not True, False or Unknown", status.Value)
+		p.file.Errorf(status, path, "%q: want one of True, False, Unknown", status.Value)
 	}
 	return w
 }

@@ -16,29 +16,29 @@ type fileForm struct {
 
 // testForm is a test.
 type testForm struct {
-	Name    string      `json:"name" jsonschema:"required" jsonschema_description:"What it shows."`
-	Rules   []form.Name `json:"rules" jsonschema_description:"Compare only problems of these rules; all where absent."`
+	Name    string      `json:"name" jsonschema:"required" jsonschema_description:"What the test shows."`
+	Rules   []form.Name `json:"rules" jsonschema_description:"Compare only problems of these rules; default: all."`
 	Sources bool        `json:"sources" jsonschema:"default=true" jsonschema_description:"Every source is up from the start; false: the test sends source events."`
-	Events  []stepForm  `json:"events" jsonschema_description:"What happens."`
-	Expect  []checkForm `json:"expect" jsonschema:"required" jsonschema_description:"What must be, at times."`
+	Events  []stepForm  `json:"events" jsonschema_description:"Events that arrive."`
+	Expect  []checkForm `json:"expect" jsonschema:"required" jsonschema_description:"Expected state at given times."`
 }
 
 // stepForm is an item of events.
 type stepForm struct {
 	At      form.Duration `json:"at" jsonschema:"required" jsonschema_description:"Offset from the start of the test."`
-	Repeat  int           `json:"repeat" jsonschema:"minimum=1,maximum=100000,default=1" jsonschema_description:"How many such events come."`
+	Repeat  int           `json:"repeat" jsonschema:"minimum=1,maximum=100000,default=1" jsonschema_description:"How many such events arrive."`
 	Every   form.Duration `json:"every" jsonschema_description:"Time between repeated events."`
 	Like    string        `json:"like" jsonschema_description:"Template to start from."`
-	Event   event.Event   `json:"event" jsonschema_description:"The event, laid over the template."`
-	Restart bool          `json:"restart" jsonschema_description:"The agent is started again, instead of an event."`
+	Event   event.Event   `json:"event" jsonschema_description:"The event, merged over the template."`
+	Restart bool          `json:"restart" jsonschema_description:"The agent restarts, instead of an event."`
 }
 
 // checkForm is an item of expect.
 type checkForm struct {
 	At          form.Duration         `json:"at" jsonschema:"required" jsonschema_description:"Offset from the start of the test."`
-	Problems    []problemForm         `json:"problems" jsonschema_description:"All that fire, in any order, and others by their state."`
+	Problems    []problemForm         `json:"problems" jsonschema_description:"All firing problems, in any order; others by their state."`
 	Conditions  map[string]wantStatus `json:"conditions" jsonschema_description:"Conditions by type."`
-	Transitions map[string]int        `json:"transitions" jsonschema_description:"How often rules fired until then."`
+	Transitions map[string]int        `json:"transitions" jsonschema_description:"How often each rule has fired until then."`
 }
 
 // problemForm is an expected problem.
@@ -49,9 +49,9 @@ type problemForm struct {
 	Group        string        `json:"group" jsonschema_description:"Values of groupBy, joined by a comma and a space."`
 	Reason       form.Reason   `json:"reason"`
 	Message      string        `json:"message"`
-	Subject      string        `json:"subject" jsonschema_description:"What it is about."`
+	Subject      string        `json:"subject" jsonschema_description:"Subject of the problem."`
 	Severity     form.Severity `json:"severity"`
-	SuppressedBy string        `json:"suppressedBy" jsonschema_description:"Rule of the cause that hides it; empty: none does."`
+	SuppressedBy string        `json:"suppressedBy" jsonschema_description:"Rule of the cause that hides it; empty: not hidden."`
 }
 
 // wantStatus is an expected condition: a status, or a conditionForm.

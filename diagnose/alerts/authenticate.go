@@ -33,7 +33,7 @@ func (s *Server) authenticate(r *http.Request, path string) (who string, refused
 	}
 	if len(names) > 0 {
 		s.counts.authenticated(byCertificate, web.OutcomeForbidden)
-		why := fmt.Sprintf("certificate of %s: is none of the names that may send alerts", display.Safe(strings.Join(names, ", "), 256))
+		why := fmt.Sprintf("certificate of %s: none of its names is in alerts-client-names", display.Safe(strings.Join(names, ", "), 256))
 		s.unknown(r, path, why)
 		return "", refuse(http.StatusForbidden, why)
 	}
@@ -50,9 +50,9 @@ func (s *Server) byToken(r *http.Request, token, path string) (who string, refus
 	case web.OutcomeAllowed:
 		return "user " + v.User, nil
 	case web.OutcomeLimited:
-		return "", later(http.StatusTooManyRequests, "too many tokens that are not known", after)
+		return "", later(http.StatusTooManyRequests, "too many unknown tokens", after)
 	case web.OutcomeUnavailable:
-		return "", later(http.StatusServiceUnavailable, "the API server can't be asked whose token it is", after)
+		return "", later(http.StatusServiceUnavailable, "can't verify the token with the API server", after)
 	case web.OutcomeForbidden:
 		s.unknown(r, path, v.Why)
 		return "", refuse(http.StatusForbidden, v.Why)
@@ -64,7 +64,7 @@ func (s *Server) byToken(r *http.Request, token, path string) (who string, refus
 // unknown logs a rejected sender.
 func (s *Server) unknown(r *http.Request, path, why string) {
 	s.report.unknown.Do(func() {
-		s.cfg.Log.Warn("alerts: a sender is turned away", "address", web.Address(r), "path", path, "reason", why)
+		s.cfg.Log.Warn("alerts: sender rejected", "address", web.Address(r), "path", path, "reason", why)
 	})
 }
 

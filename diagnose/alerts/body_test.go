@@ -52,7 +52,7 @@ func TestBodies(t *testing.T) {
 		"cut":               {path: PathV2, body: strings.NewReader(alertsJSON(2)[:120]), code: 400, says: "alerts[1]"},
 		"another version":   {path: PathWebhook, body: strings.NewReader(`{"version":"3","alerts":[]}`), code: 400, says: `version "3", want 4`},
 		"one is wrong":      {path: PathV2, body: strings.NewReader(`[{"labels":{"alertname":"A"}},{"labels":{}},{"labels":{"alertname":"B"}}]`), code: 200, taken: 2},
-		"all are wrong":     {path: PathV2, body: strings.NewReader(`[{"labels":{}}]`), code: 400, says: "no alert can be taken"},
+		"all are wrong":     {path: PathV2, body: strings.NewReader(`[{"labels":{}}]`), code: 400, says: "no alert could be accepted"},
 		"length too large":  {path: PathV2, body: strings.NewReader(huge), code: 413, says: "more than 4194304 bytes"},
 		"chunks too large":  {path: PathV2, body: io.MultiReader(strings.NewReader(huge)), code: 413, says: "more than 4194304 bytes"},
 		"gzip":              {path: PathV2, body: &bomb, headers: []string{"Content-Encoding", "gzip"}, code: 415, says: "content-encoding"},

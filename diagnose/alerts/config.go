@@ -80,24 +80,24 @@ func (c *Config) Check() error {
 		wrong("alerts-listen: %w", err)
 	}
 	if (c.CertFile == "") != (c.KeyFile == "") {
-		wrong("alerts-cert-file and alerts-key-file go together")
+		wrong("set both alerts-cert-file and alerts-key-file, or neither")
 	}
 	switch {
 	case c.Plain && c.CertFile != "":
-		wrong("alerts-plain-http: excludes alerts-cert-file")
+		wrong("alerts-plain-http: can't be combined with alerts-cert-file")
 	case c.Plain && c.ClientCAFile != "":
-		wrong("alerts-plain-http: excludes alerts-client-ca-file")
+		wrong("alerts-plain-http: can't be combined with alerts-client-ca-file")
 	case c.Plain && err == nil && !web.Loopback(host):
-		wrong("alerts-plain-http: alerts-listen %s is no loopback address, as 127.0.0.1:20260 is", c.Listen)
+		wrong("alerts-plain-http: alerts-listen %s: want a loopback address such as 127.0.0.1:20260", c.Listen)
 	case !c.Plain && c.CertFile == "":
-		wrong("alerts-listen: needs alerts-cert-file and alerts-key-file")
+		wrong("alerts-listen: requires alerts-cert-file and alerts-key-file")
 	}
 	if (c.ClientCAFile == "") != (len(c.ClientNames) == 0) {
-		wrong("alerts-client-ca-file and alerts-client-names go together")
+		wrong("set both alerts-client-ca-file and alerts-client-names, or neither")
 	}
 	for _, n := range c.ClientNames {
 		if strings.TrimSpace(n) == "" {
-			wrong("alerts-client-names: one is empty")
+			wrong("alerts-client-names: a name is empty")
 		}
 	}
 	return errors.Join(errs...)

@@ -85,7 +85,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request, path string, de
 	}
 	free, err := s.slot(r.Context())
 	if err != nil {
-		return later(http.StatusServiceUnavailable, fmt.Sprintf("%d requests are under way", maxRequests), time.Second)
+		return later(http.StatusServiceUnavailable, fmt.Sprintf("%d requests are in progress", maxRequests), time.Second)
 	}
 	defer free()
 	data, refused := read(w, r)
@@ -139,7 +139,7 @@ func read(w http.ResponseWriter, r *http.Request) ([]byte, *answer) {
 		return nil, tooLarge()
 	}
 	if err != nil {
-		a := refuse(http.StatusBadRequest, "the body has not come to its end")
+		a := refuse(http.StatusBadRequest, "the body is incomplete")
 		a.close = true
 		return nil, a
 	}
@@ -165,11 +165,11 @@ func (s *Server) take(ctx context.Context, who, path string, got *trigger.Alerts
 	s.counts.omitted.Add(float64(got.Omitted))
 	if got.RefusedCount > 0 || got.Omitted > 0 {
 		s.report.partial.Do(func() {
-			s.cfg.Log.Warn("alerts: some are left out", "sender", who, "path", path, "refused", got.RefusedCount, "first", first(a.Refused), "omitted_by_sender", got.Omitted)
+			s.cfg.Log.Warn("alerts: some were left out", "sender", who, "path", path, "refused", got.RefusedCount, "first", first(a.Refused), "omitted_by_sender", got.Omitted)
 		})
 	}
 	if len(got.Alerts) == 0 && got.RefusedCount > 0 {
-		a.code, a.Error = http.StatusBadRequest, "no alert can be taken"
+		a.code, a.Error = http.StatusBadRequest, "no alert could be accepted"
 	}
 	return a
 }

@@ -76,15 +76,15 @@ func TestSettings(t *testing.T) {
 		"good":             {func(*Config) {}, ""},
 		"plain":            {func(c *Config) { *c = Config{Listen: "127.0.0.1:1", Plain: true} }, ""},
 		"plain IPv6":       {func(c *Config) { *c = Config{Listen: "[::1]:1", Plain: true} }, ""},
-		"plain everywhere": {func(c *Config) { *c = Config{Listen: ":1", Plain: true} }, "alerts-plain-http: alerts-listen :1 is no loopback address"},
-		"plain elsewhere":  {func(c *Config) { *c = Config{Listen: "10.0.0.1:1", Plain: true} }, "no loopback address"},
-		"plain and TLS":    {func(c *Config) { c.Plain, c.Listen = true, "127.0.0.1:1" }, "excludes alerts-cert-file"},
-		"no certificate":   {func(c *Config) { c.CertFile, c.KeyFile = "", "" }, "needs alerts-cert-file and alerts-key-file"},
-		"no key":           {func(c *Config) { c.KeyFile = "" }, "alerts-cert-file and alerts-key-file go together"},
+		"plain everywhere": {func(c *Config) { *c = Config{Listen: ":1", Plain: true} }, "alerts-plain-http: alerts-listen :1: want a loopback address"},
+		"plain elsewhere":  {func(c *Config) { *c = Config{Listen: "10.0.0.1:1", Plain: true} }, "want a loopback address"},
+		"plain and TLS":    {func(c *Config) { c.Plain, c.Listen = true, "127.0.0.1:1" }, "can't be combined with alerts-cert-file"},
+		"no certificate":   {func(c *Config) { c.CertFile, c.KeyFile = "", "" }, "requires alerts-cert-file and alerts-key-file"},
+		"no key":           {func(c *Config) { c.KeyFile = "" }, "set both alerts-cert-file and alerts-key-file, or neither"},
 		"no port":          {func(c *Config) { c.Listen = "127.0.0.1" }, "alerts-listen: "},
-		"no names":         {func(c *Config) { c.ClientCAFile = "ca" }, "alerts-client-ca-file and alerts-client-names go together"},
-		"no authority":     {func(c *Config) { c.ClientNames = []string{"a"} }, "go together"},
-		"empty name":       {func(c *Config) { c.ClientCAFile, c.ClientNames = "ca", []string{"a", " "} }, "alerts-client-names: one is empty"},
+		"no names":         {func(c *Config) { c.ClientCAFile = "ca" }, "set both alerts-client-ca-file and alerts-client-names, or neither"},
+		"no authority":     {func(c *Config) { c.ClientNames = []string{"a"} }, "or neither"},
+		"empty name":       {func(c *Config) { c.ClientCAFile, c.ClientNames = "ca", []string{"a", " "} }, "alerts-client-names: a name is empty"},
 	} {
 		cfg := ok
 		c.change(&cfg)

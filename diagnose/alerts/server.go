@@ -141,7 +141,7 @@ func (s *Server) serve(ctx context.Context) error {
 		MaxHeaderBytes: maxHeader,
 		ErrorLog:       log.New((*connectionLog)(s), "", 0),
 	}
-	s.cfg.Log.Info("alerts are taken", "address", address, "tls", s.keys != nil, "client_certificates", s.cfg.ClientCAFile != "", "audience", s.cfg.Audience)
+	s.cfg.Log.Info("accepting alerts", "address", address, "tls", s.keys != nil, "client_certificates", s.cfg.ClientCAFile != "", "audience", s.cfg.Audience)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
 	select {

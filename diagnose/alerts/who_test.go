@@ -52,7 +52,7 @@ func TestWhoMaySend(t *testing.T) {
 		"role and audience":         {code: 200, headers: bearer(token(t, with, "kernosis"))},
 		"another audience":          {code: 401, headers: bearer(token(t, with, "prometheus")), says: "audience kernosis"},
 		"the API server's audience": {code: 401, headers: bearer(token(t, with, "")), says: "audience kernosis"},
-		"no role":                   {code: 403, headers: bearer(token(t, without, "kernosis")), says: "user system:serviceaccount:" + without.Namespace + ":sender may not post to " + PathV2},
+		"no role":                   {code: 403, headers: bearer(token(t, without, "kernosis")), says: "user system:serviceaccount:" + without.Namespace + ":sender may not post " + PathV2},
 		"garbage":                   {code: 401, headers: bearer("garbage")},
 		"nothing":                   {code: 401, says: "no bearer token"},
 		"a password":                {code: 401, headers: []string{"Authorization", "Basic YTpi"}, says: "no bearer token"},
@@ -90,7 +90,7 @@ func TestWhoMaySend(t *testing.T) {
 		}
 	}
 	await.Until(t, "report of the failed connection", deadline, func() bool { return strings.Contains(s.log.String(), "a connection has failed") })
-	if log := s.log.String(); strings.Count(log, "a sender is turned away") != 1 || strings.Contains(log, "garbage") {
+	if log := s.log.String(); strings.Count(log, "sender rejected") != 1 || strings.Contains(log, "garbage") {
 		t.Errorf("it is reported once, and never the token:\n%s", log)
 	}
 }

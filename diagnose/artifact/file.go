@@ -125,7 +125,7 @@ func (f *file) drop() {
 	s := f.r.s
 	delete(f.r.files, f.name)
 	if err := f.at.root.Remove(f.at.file(partialName(f.name))); err != nil {
-		s.log.Warn("half an artifact was not removed", "diagnosis", f.r.id, "artifact", f.name, "error", err)
+		s.log.Warn("can't remove an incomplete artifact", "diagnosis", f.r.id, "artifact", f.name, "error", err)
 	}
 	s.change(func() { s.stats.Bytes -= f.held })
 	f.held = 0

@@ -22,7 +22,7 @@ const maxFolder = 255
 func CheckFolder(folder string) error {
 	rest, absolute := strings.CutPrefix(folder, "/")
 	if absolute && OfSystem(folder) {
-		return fmt.Errorf("%s is a folder of the system", display.Safe(folder, maxFolder))
+		return fmt.Errorf("%s is a system folder", display.Safe(folder, maxFolder))
 	}
 	for part := range strings.SplitSeq(rest, "/") {
 		if part == "" || part == "." {

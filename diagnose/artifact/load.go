@@ -33,7 +33,7 @@ func (s *Store) load() error {
 	}
 	for _, e := range entries {
 		if !e.IsDir() || checkID(e.Name()) != nil {
-			s.log.Warn("folder of artifacts has something else", "dir", s.cfg.Dir, "name", e.Name())
+			s.log.Warn("unexpected entry in the folder of artifacts", "dir", s.cfg.Dir, "name", e.Name())
 			continue
 		}
 		if err := s.loadDiagnosis(e.Name()); err != nil {
@@ -88,7 +88,7 @@ func (s *Store) loadPlace(id, folder string, at place, known map[string]Artifact
 			s.stats.Partial++
 			s.log.Info("removed an incomplete artifact", "diagnosis", id, "file", name)
 		case !e.Type().IsRegular() || checkName(name) != nil:
-			s.log.Warn("folder of artifacts has something else", "diagnosis", id, "name", name)
+			s.log.Warn("unexpected entry in the folder of artifacts", "diagnosis", id, "name", name)
 			foreign = true
 		default:
 			a, err := s.loadArtifact(id, folder, at, e, known)
@@ -127,7 +127,7 @@ func (s *Store) loadArtifact(id, folder string, at place, e fs.DirEntry, known m
 	}
 	a = Artifact{Name: e.Name(), Size: n, SHA256: hex.EncodeToString(sum.Sum(nil)), Time: info.ModTime(), Folder: folder}
 	if err := s.addToIndex(id, a); err != nil {
-		s.log.Warn("artifact is not in its index", "diagnosis", id, "artifact", a.Name, "error", err)
+		s.log.Warn("can't add an artifact to its index", "diagnosis", id, "artifact", a.Name, "error", err)
 	}
 	return a, nil
 }

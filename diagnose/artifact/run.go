@@ -23,7 +23,7 @@ import (
 
 // ErrRunning is returned if artifacts of a running diagnosis are to be removed, or if it is begun
 // twice.
-var ErrRunning = errors.New("the diagnosis runs")
+var ErrRunning = errors.New("the diagnosis is running")
 
 // Run stores the artifacts of a running diagnosis. Several operations may use it at once.
 type Run struct {
@@ -225,6 +225,6 @@ func (r *Run) finish(f *file, a Artifact) {
 	})
 	if err := r.s.addToIndex(r.id, a); err != nil {
 		// The file exists all the same, and the next Open reads it.
-		r.s.log.Warn("artifact is not in its index", "diagnosis", r.id, "artifact", a.Name, "error", err)
+		r.s.log.Warn("can't add an artifact to its index", "diagnosis", r.id, "artifact", a.Name, "error", err)
 	}
 }

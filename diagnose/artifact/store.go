@@ -148,7 +148,7 @@ func (s *Store) openStorage() {
 	}
 	if err != nil {
 		s.storageErr = err
-		s.log.Warn("operations can't have folders of their own", "error", err)
+		s.log.Warn("operations can't have their own folders", "error", err)
 		return
 	}
 	var own, theirs unix.Stat_t
@@ -231,7 +231,7 @@ func (s *Store) evict() bool {
 	n, size := len(d.artifacts), d.size()
 	if err := s.remove(oldest); err != nil {
 		// They no longer count towards the budget until the next Open finds them.
-		s.log.Warn("artifacts of a diagnosis were not removed", "diagnosis", oldest, "error", err)
+		s.log.Warn("can't remove the artifacts of a diagnosis", "diagnosis", oldest, "error", err)
 	}
 	s.change(func() {
 		s.stats.Evicted += uint64(n)

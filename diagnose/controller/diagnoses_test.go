@@ -113,8 +113,8 @@ func TestAgentThatReportsAndDoesNothing(t *testing.T) {
 		begin(s)
 		s.Results = []v1alpha1.Result{{ID: 1, Operation: "restart", State: v1alpha1.ResultAwaitingApproval}}
 	})
-	contains(t, b.waitIs(left, "Failed True "+v1alpha1.ReasonNodeSilent), "has not begun within 3s")
-	contains(t, b.waitIs(stuck, "Failed True "+v1alpha1.ReasonNodeSilent), "has reported nothing of the run for 3s")
+	contains(t, b.waitIs(left, "Failed True "+v1alpha1.ReasonNodeSilent), "has not started it within 3s")
+	contains(t, b.waitIs(stuck, "Failed True "+v1alpha1.ReasonNodeSilent), "has reported no progress for 3s")
 	b.holds("they are left to it", 4*time.Second, func() bool { return is(b.get(waits)) == "Running" && is(b.get(runs)) == "Running" })
 }
 
@@ -181,7 +181,7 @@ func TestPodDecidesTheNode(t *testing.T) {
 
 	elsewhere := about("there")
 	elsewhere.NodeName = other
-	contains(t, b.waitIs(b.dx(elsewhere), "Failed True "+v1alpha1.ReasonPodNotFound), "is on node "+name+", and not on "+other)
+	contains(t, b.waitIs(b.dx(elsewhere), "Failed True "+v1alpha1.ReasonPodNotFound), "is on node "+name+", not on "+other)
 	moved := b.dx(elsewhere, "kernosis.io/trigger-source", "problem")
 	b.waitIs(moved, "Pending False "+v1alpha1.ReasonAgentSilent)
 

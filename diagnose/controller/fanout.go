@@ -81,7 +81,7 @@ func (r *diagnoses) makeTargets(ctx context.Context, d *v1alpha1.Diagnosis) (rec
 			return reconcile.Result{}, err
 		}
 		if len(all.targets)+len(existing) == 0 {
-			return reconcile.Result{}, r.end(ctx, d, v1alpha1.PhaseFailed, v1alpha1.ReasonNoTargets, join("targetSelector chooses nothing", all.left()), nil)
+			return reconcile.Result{}, r.end(ctx, d, v1alpha1.PhaseFailed, v1alpha1.ReasonNoTargets, join("targetSelector matches nothing", all.left()), nil)
 		}
 	}
 	if d, err = r.begin(ctx, d); err != nil {
@@ -92,7 +92,7 @@ func (r *diagnoses) makeTargets(ctx context.Context, d *v1alpha1.Diagnosis) (rec
 		if time.Since(d.Status.StartTime.Time) < makeWithin {
 			return reconcile.Result{}, err
 		}
-		why = join(why, fmt.Sprintf("not all could be made: %v", err))
+		why = join(why, fmt.Sprintf("not all could be created: %v", err))
 	}
 	next := d.DeepCopy()
 	next.Status.Targets = &v1alpha1.Targets{Matched: int32(matched), Created: int32(made)}
@@ -167,7 +167,7 @@ func (r *diagnoses) makeAll(ctx context.Context, d *v1alpha1.Diagnosis, targets 
 		}
 	}
 	if bad > 0 {
-		wrong = fmt.Sprintf("%d can be no target: %s", bad, wrong)
+		wrong = fmt.Sprintf("%d unusable as a target: %s", bad, wrong)
 	}
 	return made, matched, wrong, err
 }
@@ -242,7 +242,7 @@ func tally(list []v1alpha1.Diagnosis) *ended {
 func (e *ended) end(d *v1alpha1.Diagnosis) *step {
 	message := fmt.Sprintf("%d of %d targets have succeeded", e.succeeded, e.sum())
 	if more := d.Status.Targets.Matched - d.Status.Targets.Created; more > 0 {
-		message = join(message, fmt.Sprintf("%d more were chosen and got no Diagnosis", more))
+		message = join(message, fmt.Sprintf("%d more were selected but got no Diagnosis", more))
 	}
 	if c := apimeta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionComplete); c != nil && c.Reason == v1alpha1.ReasonTargetsRun {
 		message = join(message, c.Message)

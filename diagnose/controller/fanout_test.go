@@ -192,7 +192,7 @@ func TestTargetThatCanBeNone(t *testing.T) {
 	b := newBench(t)
 	b.control(nil)
 	d := b.dx(v1alpha1.DiagnosisSpec{OperationSet: b.set(), TargetSelector: &v1alpha1.TargetSelector{NodeNames: []string{"Not_A_Node", "no-such-node"}}})
-	contains(t, b.waitIs(d, "Failed True "+v1alpha1.ReasonNoTargetSucceeded), "0 of 1", "1 can be no target", "Not_A_Node")
+	contains(t, b.waitIs(d, "Failed True "+v1alpha1.ReasonNoTargetSucceeded), "0 of 1", "1 unusable as a target", "Not_A_Node")
 }
 
 var errCut = errors.New("the process is killed")

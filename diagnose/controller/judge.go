@@ -24,7 +24,7 @@ func (s *step) waits() bool { return s.phase == "" && s.reason != "" }
 func ends(d *v1alpha1.Diagnosis, reason, message string) step {
 	if node, ok := repairs(d); ok {
 		return step{phase: v1alpha1.PhaseUnknown, reason: v1alpha1.ReasonOutcomeUnknown,
-			message: fmt.Sprintf("the outcome of the repair %s (node %d) is not known: %s", node.Operation, node.ID, message)}
+			message: fmt.Sprintf("the outcome of the repair %s (node %d) is unknown: %s", node.Operation, node.ID, message)}
 	}
 	return step{phase: v1alpha1.PhaseFailed, reason: reason, message: message}
 }
@@ -61,7 +61,7 @@ func judgePending(d *v1alpha1.Diagnosis, a agent, c *Config, now time.Time) step
 	case a.alive && full:
 		return step{again: again(c.RunningSilent, c.RunningSilent)} // the agent has reported the full queue, and begins it later
 	case a.alive:
-		return judgeLeft(d, a, c, now, "has not begun within")
+		return judgeLeft(d, a, c, now, "has not started it within")
 	}
 	return judgeSilent(d, a, c, c.PendingSilent, later(d.CreationTimestamp.Time, a.last), now)
 }
@@ -70,7 +70,7 @@ func judgeRunning(d *v1alpha1.Diagnosis, a agent, c *Config, now time.Time) step
 	if !a.alive {
 		return judgeSilent(d, a, c, c.RunningSilent, later(lastReported(d, now), a.last), now)
 	}
-	return judgeLeft(d, a, c, now, "has reported nothing of the run for")
+	return judgeLeft(d, a, c, now, "has reported no progress for")
 }
 
 // judgeLeft handles a Diagnosis whose node has an agent that reports. The agent that runs it writes
@@ -84,7 +84,7 @@ func judgeLeft(d *v1alpha1.Diagnosis, a agent, c *Config, now time.Time, what st
 	}
 	left := later(later(lastReported(d, now), a.since), a.holder).Add(c.RunningSilent).Sub(now)
 	if left <= 0 {
-		return ends(d, v1alpha1.ReasonNodeSilent, fmt.Sprintf("the agent of node %s reports, and %s %s", d.Spec.NodeName, what, c.RunningSilent))
+		return ends(d, v1alpha1.ReasonNodeSilent, fmt.Sprintf("the agent of node %s is alive but %s %s", d.Spec.NodeName, what, c.RunningSilent))
 	}
 	return step{again: again(left, min(c.PendingSilent, c.RunningSilent))}
 }
@@ -107,7 +107,7 @@ func judgeSilent(d *v1alpha1.Diagnosis, a agent, c *Config, wait time.Duration, 
 // silence returns the message for a silent agent.
 func silence(node string, a agent) string {
 	if !a.known {
-		return fmt.Sprintf("no agent of node %s reports", node)
+		return fmt.Sprintf("no agent of node %s is reporting", node)
 	}
 	return fmt.Sprintf("the agent of node %s has not reported since %s", node, a.last.UTC().Format(time.RFC3339))
 }

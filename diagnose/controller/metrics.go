@@ -15,7 +15,7 @@ import (
 // newDeleted counts the Diagnoses that were deleted, by reason.
 func newDeleted() *prometheus.CounterVec {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "kernosis_controller_diagnoses_deleted_total", Help: "Diagnoses that were deleted, by why.",
+		Name: "kernosis_controller_diagnoses_deleted_total", Help: "Diagnoses that were deleted, by reason.",
 	}, []string{"reason"})
 	for _, why := range []string{deletedTTL, deletedHistory, deletedCap, deletedParent} {
 		c.WithLabelValues(why)
@@ -30,7 +30,7 @@ type phases struct{ cache cache.Cache }
 const collectWithin = 2 * time.Second
 
 func (*phases) desc() *prometheus.Desc {
-	return prometheus.NewDesc("kernosis_controller_diagnoses", "Diagnoses there are, by their phase.", []string{"phase"}, nil)
+	return prometheus.NewDesc("kernosis_controller_diagnoses", "Existing Diagnoses, by phase.", []string{"phase"}, nil)
 }
 
 // Describe implements [prometheus.Collector].

@@ -48,7 +48,7 @@ func (p *pages) ListWithContext(ctx context.Context, o metav1.ListOptions) (runt
 		}
 		page, ok := answer.(*v1alpha1.DiagnosisList)
 		if !ok {
-			return nil, fmt.Errorf("a list of Diagnoses is a %T", answer)
+			return nil, fmt.Errorf("list Diagnoses: unexpected answer of type %T", answer)
 		}
 		for _, d := range page.Items {
 			trim(&d)

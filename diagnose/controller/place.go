@@ -85,7 +85,7 @@ func (r *diagnoses) contradiction(ctx context.Context, d *v1alpha1.Diagnosis) (s
 	if err != nil || pod == nil || pod.Spec.NodeName == "" || pod.Spec.NodeName == d.Spec.NodeName {
 		return "", err
 	}
-	return fmt.Sprintf("the pod %s is on node %s, and not on %s", d.Pod(), pod.Spec.NodeName, d.Spec.NodeName), nil
+	return fmt.Sprintf("the pod %s is on node %s, not on %s", d.Pod(), pod.Spec.NodeName, d.Spec.NodeName), nil
 }
 
 // pod reads a pod from the API server, because no cache has all pods of the cluster. It returns nil

@@ -185,7 +185,7 @@ func TestRightsThatAreMissing(t *testing.T) {
 		}
 	})
 	b.waitFor("liveness works", b.silentAgentIsSpokenFor(b.server.Node(t)))
-	if n := strings.Count(log.String(), "can't be listed"); n != 5 {
+	if n := strings.Count(log.String(), "can't list a kind"); n != 5 {
 		t.Errorf("it is reported %d times that rights are missing, want once a kind", n)
 	}
 	b.grant("controller", func(r rbacv1.PolicyRule) bool { return slices.Contains(r.APIGroups, v1alpha1.Group) })

@@ -208,7 +208,7 @@ func (j *job) metadata(from *object) metav1.ObjectMeta {
 		j.lost("metadata.ownerReferences", "the owners are KubeDiag's objects")
 	}
 	if len(m.Finalizers) > 0 {
-		j.lost("metadata.finalizers", "nobody here would take them away")
+		j.lost("metadata.finalizers", "nothing here would remove them")
 	}
 	return metav1.ObjectMeta{Name: m.Name, GenerateName: m.GenerateName, Namespace: m.Namespace, Labels: m.Labels, Annotations: m.Annotations}
 }

@@ -15,9 +15,9 @@ func (j *job) diagnosis(from *diagnosis) *v1alpha1.Diagnosis {
 			NodeSelector: s.NodeSelector, NodeNames: s.NodeNames, PodSelector: s.PodSelector, PodReferences: s.PodReferences,
 		}
 		if s.PodSelector != nil {
-			j.note("spec.targetSelector.podSelector", "it chooses pods of the Diagnosis' namespace: say namespaces for others")
+			j.note("spec.targetSelector.podSelector", "it selects pods of the Diagnosis' namespace: set namespaces to select others")
 		}
 	}
-	j.note("", "it runs anew when it is created; outside the system namespace it needs a podReference of its namespace and operations that are safe for tenants")
+	j.note("", "it runs again when it is created; outside the system namespace it needs a podReference of its namespace and operations that are safe for tenants")
 	return to
 }

@@ -20,7 +20,7 @@ func (j *job) operation(from *operation) *v1alpha1.Operation {
 		to.Spec.Storage = j.storage(s.HostPath.Path)
 	}
 	if processor.Builtin == nil {
-		j.note("spec", "without an effect it is taken for a repair, which the RemediationPolicy must allow: say effect: Collect or Check where it changes nothing")
+		j.note("spec", "without an effect it is treated as a repair, which the RemediationPolicy must allow: set effect: Collect or Check if it changes nothing")
 	}
 	return to
 }
@@ -35,7 +35,7 @@ func (j *job) storage(path string) *v1alpha1.Storage {
 		return nil
 	}
 	if strings.HasPrefix(path, "/") {
-		j.note(field, "nodes keep results below one folder alone, diagnose/storage in the agent's state-dir: set diagnose-storage-dir to %s, or a folder above it, and mount that into the agent's pod", path)
+		j.note(field, "nodes keep results only below one folder, diagnose/storage in the agent's state-dir: set diagnose-storage-dir to %s, or a folder above it, and mount that into the agent's pod", path)
 	}
 	return &v1alpha1.Storage{HostPath: &v1alpha1.HostPath{Path: path}}
 }
@@ -55,7 +55,7 @@ func (j *job) processor(from *processor) (to v1alpha1.Processor, ok bool) {
 	}
 	switch {
 	case ways != 1:
-		j.lost("spec.processor", "%d processors, one is needed: the Operation is left out", ways)
+		j.lost("spec.processor", "%d processors, want one: the Operation is left out", ways)
 		return to, false
 	case from.Function != nil:
 		j.lost("spec.processor.function", "functions have no counterpart, use a scriptRunner or an httpServer: the Operation is left out")
@@ -77,7 +77,7 @@ func (j *job) builtin(name, field string) *v1alpha1.Builtin {
 	known, ok := counterparts()[name]
 	switch {
 	case !ok:
-		j.lost(field, "KubeDiag's agent is not known to have a processor %s: the Operation is left out", name)
+		j.lost(field, "KubeDiag's agent has no known processor %s: the Operation is left out", name)
 		return nil
 	case known.builtin == "":
 		j.lost(field, "%s of KubeDiag's agent has no counterpart, %s: the Operation is left out", name, known.note)
@@ -94,16 +94,16 @@ func (j *job) httpServer(from *httpServer, field string) *v1alpha1.HTTPServer {
 	to := &v1alpha1.HTTPServer{Address: deref(from.Address), Port: deref(from.Port), Path: deref(from.Path), Scheme: strings.ToLower(deref(from.Scheme))}
 	switch {
 	case to.Address == "" && (to.Port == 0 || to.Port == agentPort):
-		j.lost(field, "it is served by KubeDiag's agent at %s, which is none of its known processors: the Operation is left out", to.Path)
+		j.lost(field, "KubeDiag's agent serves it at %s, which is not a known processor: the Operation is left out", to.Path)
 		return nil
 	case to.Address == "":
-		j.note(field, "without an address KubeDiag asked the node's own; here that is 127.0.0.1, on which the server must listen")
+		j.note(field, "without an address KubeDiag called the node's own; here that is 127.0.0.1, on which the server must listen")
 	case to.Port == 0:
 		to.Port = agentPort
-		j.note(field, "without a port KubeDiag asked that of its agent, so it is %d", agentPort)
+		j.note(field, "without a port KubeDiag used its agent's, so it is %d", agentPort)
 	}
 	if to.Scheme == "https" {
-		j.note(field, "the server's certificate is checked, which KubeDiag did not: say caBundle where its authority is not known to the nodes")
+		j.note(field, "the server's certificate is verified, unlike with KubeDiag: set caBundle if the nodes don't trust its authority")
 	}
 	return to
 }
@@ -121,12 +121,12 @@ func (j *job) scriptRunner(from *scriptRunner) *v1alpha1.ScriptRunner {
 			}
 			key = ours
 		case strings.HasPrefix(key, "diagnosis."), strings.HasPrefix(key, "task."):
-			j.note(field, "%s is not handed to operations here: the script fails unless it is a parameter", key)
+			j.note(field, "%s is not passed to operations here: the script fails unless it is a parameter", key)
 		case strings.HasPrefix(key, "collector."), strings.HasPrefix(key, "diagnoser."), strings.HasPrefix(key, "recover."):
-			j.note(field, "%s is a result of KubeDiag's own processors: name one of the built-in that stands for it", key)
+			j.note(field, "%s is a result of KubeDiag's own processors: use a result of the built-in that replaces it", key)
 		}
 		to.ArgKeys = append(to.ArgKeys, key)
 	}
-	j.note("spec.processor.scriptRunner", "scripts run only on nodes where that is enabled, and one that fails ends its path, which it did not do with KubeDiag")
+	j.note("spec.processor.scriptRunner", "scripts run only on nodes where that is enabled, and one that fails ends its path, unlike with KubeDiag")
 	return to
 }

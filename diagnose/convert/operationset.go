@@ -14,10 +14,10 @@ func (j *job) operationSet(from *operationSet) *v1alpha1.OperationSet {
 		at := fmt.Sprintf("spec.adjacencyList[%d]", i)
 		// KubeDiag's webhook also renumbers nodes.
 		if id := deref(n.ID); id != 0 && int(id) != i {
-			j.note(at+".id", "%d becomes %d, the node's place, which edges go by", id, i)
+			j.note(at+".id", "%d becomes %d, the node's position, which edges refer to", id, i)
 		}
 		if i == 0 && n.Operation != "" {
-			j.lost(at+".operation", "the first node is the start, and runs nothing, with KubeDiag neither")
+			j.lost(at+".operation", "the first node is the start and runs nothing, as with KubeDiag")
 			n.Operation = ""
 		}
 		to.Spec.AdjacencyList = append(to.Spec.AdjacencyList, v1alpha1.Node{
@@ -32,7 +32,7 @@ func (j *job) once(ids []int32, field string) []int32 {
 	var out []int32
 	for _, id := range ids {
 		if slices.Contains(out, id) {
-			j.note(field, "%d stands twice", id)
+			j.note(field, "%d is listed twice", id)
 			continue
 		}
 		out = append(out, id)

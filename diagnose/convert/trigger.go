@@ -29,7 +29,7 @@ func (j *job) trigger(from *trigger) *v1alpha1.Trigger {
 		},
 	}
 	if template.CronTemplate == nil {
-		j.note("spec", "a subject gets no second Diagnosis for 10m, and there are at most 20 in an hour, where KubeDiag had no bound: say cooldown and rateLimit for others")
+		j.note("spec", "a subject gets no second Diagnosis for 10m, and there are at most 20 in an hour, while KubeDiag had no limit: set cooldown and rateLimit to change that")
 	}
 	return to
 }
@@ -38,7 +38,7 @@ func (j *job) trigger(from *trigger) *v1alpha1.Trigger {
 func (j *job) parameters(from map[string]string) v1alpha1.Parameters {
 	for _, name := range slices.Sorted(maps.Keys(from)) {
 		if strings.HasPrefix(name, "param.") {
-			j.note("spec.parameters."+name, "it is one of KubeDiag's own processors: built-ins have other names for theirs")
+			j.note("spec.parameters."+name, "it is a parameter of KubeDiag's own processors: those of built-ins have other names")
 		}
 	}
 	return from

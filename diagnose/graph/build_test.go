@@ -62,43 +62,43 @@ func TestBuildRefuses(t *testing.T) {
 		nodes []graph.Node
 		want  []string // "Reason message", each
 	}{
-		"empty list":   {nil, []string{"Empty the list has 0 nodes; it wants a start, node 0, and at least one node that it leads to"}},
-		"only a start": {list(""), []string{"Empty the list has 1 nodes; it wants a start, node 0, and at least one node that it leads to"}},
+		"empty list":   {nil, []string{"Empty the list has 0 nodes; want a start, node 0, and at least one node that it leads to"}},
+		"only a start": {list(""), []string{"Empty the list has 1 nodes; want a start, node 0, and at least one node that it leads to"}},
 		"too many nodes": {list(many...), []string{
 			"TooLarge the list has 257 nodes, at most 256"}},
 		"too many edges": {alter(list("1", ""), func(n []graph.Node) { n[0].To = make([]int, graph.MaxEdges+1) }), []string{
 			"TooLarge the list has 2049 edges, at most 2048"}},
-		"cycle": {list("1", "2 4", "3", "1", ""), []string{"Cycle nodes 1 → 2 → 3 → 1 are a cycle"}},
+		"cycle": {list("1", "2 4", "3", "1", ""), []string{"Cycle nodes 1 → 2 → 3 → 1 form a cycle"}},
 		"two cycles": {list("1 3", "2", "1", "3 4", ""), []string{
-			"Cycle nodes 1 → 2 → 1 are a cycle", "Cycle nodes 3 → 3 are a cycle"}},
-		"back to the start": {list("1", "0"), []string{"Cycle nodes 0 → 1 → 0 are a cycle"}},
+			"Cycle nodes 1 → 2 → 1 form a cycle", "Cycle nodes 3 → 3 form a cycle"}},
+		"back to the start": {list("1", "0"), []string{"Cycle nodes 0 → 1 → 0 form a cycle"}},
 		"second source": {list("1", "", "1 3", ""), []string{
-			"SecondSource node 2: no edge leads to it; only the start, node 0, is such a node", "UnreachableNode node 3: no path from the start leads there"}},
+			"SecondSource node 2: no edge leads to it; only the start, node 0, may have none", "UnreachableNode node 3: no path from the start leads there"}},
 		"island": {list("1", "", "3", "2"), []string{
-			"Cycle nodes 2 → 3 → 2 are a cycle", "UnreachableNode nodes 2, 3: no path from the start leads there"}},
+			"Cycle nodes 2 → 3 → 2 form a cycle", "UnreachableNode nodes 2, 3: no path from the start leads there"}},
 		"edge to nowhere": {list("1 7 -1", ""), []string{
 			"UnknownNode node 0: to: there is no node 7; the last is 1", "UnknownNode node 0: to: there is no node -1; the last is 1"}},
-		"doubled edge": {list("1", "2 2", ""), []string{"DoubledEdge node 1: to: node 2 is there twice"}},
+		"doubled edge": {list("1", "2 2", ""), []string{"DoubledEdge node 1: to: node 2 is listed twice"}},
 		"id is not the index": {alter(list("1", "2", ""), func(n []graph.Node) { n[2].ID = 1 }), []string{
-			"IDMismatch node 2: id is 1; it is the node's place in the list, counted from 0"}},
+			"IDMismatch node 2: id is 1; want the node's position in the list, counted from 0"}},
 		"operation at the start": {alter(list("1", ""), func(n []graph.Node) { n[0].Operation = "x\n" }), []string{
-			`StartOperation node 0: operation is "x\n"; node 0 is the start and runs none`}},
+			`StartOperation node 0: operation is "x\n"; node 0 is the start and must have none`}},
 		"no operation": {alter(list("1", ""), func(n []graph.Node) { n[1].Operation = "" }), []string{
-			"NoOperation node 1: operation is missing; only the start, node 0, runs none"}},
+			"NoOperation node 1: operation is missing; only the start, node 0, has none"}},
 		"start that depends": {list("1 <1", ""), []string{"UnknownDependence node 0: dependences: the start runs nothing and depends on nothing"}},
 		"dependences": {list("1", "2", "<9 0 2 1 1"), []string{
 			"UnknownDependence node 2: dependences: there is no node 9; the last is 2",
 			"UnknownDependence node 2: dependences: node 0 is the start and has no results",
 			"UnknownDependence node 2: dependences: it depends on itself",
-			"DoubledDependence node 2: dependences: node 1 is there twice"}},
+			"DoubledDependence node 2: dependences: node 1 is listed twice"}},
 		"dependence behind its node": {list("1", "2 <2", ""), []string{
-			"DependenceNotOnAPath node 1: dependences: node 2 does not run on the path 0 → 1; a dependence is on every path"}},
+			"DependenceNotOnAPath node 1: dependences: node 2 does not run on the path 0 → 1; a dependence must be on every path"}},
 		"dependence on another branch": {list("1 2", "", "<1"), []string{
-			"DependenceNotOnAPath node 2: dependences: node 1 does not run on the path 0 → 2; a dependence is on every path"}},
+			"DependenceNotOnAPath node 2: dependences: node 1 does not run on the path 0 → 2; a dependence must be on every path"}},
 		"dependence on one of two branches": {list("1", "2 3", "4", "4", "<1 2"), []string{
-			"DependenceNotOnAPath node 4: dependences: node 2 does not run on the path 0 → 1 → 3 → 4; a dependence is on every path"}},
+			"DependenceNotOnAPath node 4: dependences: node 2 does not run on the path 0 → 1 → 3 → 4; a dependence must be on every path"}},
 		"all at once": {alter(list("1", "1", "5"), func(n []graph.Node) { n[1].Operation = "" }), []string{
-			"NoOperation node 1: operation is missing; only the start, node 0, runs none", "UnknownNode node 2: to: there is no node 5; the last is 2"}},
+			"NoOperation node 1: operation is missing; only the start, node 0, has none", "UnknownNode node 2: to: there is no node 5; the last is 2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := graph.Build(c.nodes)

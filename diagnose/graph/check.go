@@ -34,7 +34,7 @@ func (c *checker) check() {
 func (c *checker) size() bool {
 	n := len(c.nodes)
 	if n < 2 {
-		c.fault(Empty, -1, "", nil, "the list has %d nodes; it wants a start, node 0, and at least one node that it leads to", n)
+		c.fault(Empty, -1, "", nil, "the list has %d nodes; want a start, node 0, and at least one node that it leads to", n)
 		return false
 	}
 	edges, dependences := 0, 0
@@ -56,13 +56,13 @@ func (c *checker) size() bool {
 func (c *checker) node(i int) {
 	n := &c.nodes[i]
 	if n.ID != i {
-		c.fault(WrongID, i, "id", []int{i}, "node %d: id is %d; it is the node's place in the list, counted from 0", i, n.ID)
+		c.fault(WrongID, i, "id", []int{i}, "node %d: id is %d; want the node's position in the list, counted from 0", i, n.ID)
 	}
 	switch {
 	case i == 0 && n.Operation != "":
-		c.fault(StartHasOperation, 0, "operation", []int{0}, "node 0: operation is %.80q; node 0 is the start and runs none", n.Operation)
+		c.fault(StartHasOperation, 0, "operation", []int{0}, "node 0: operation is %.80q; node 0 is the start and must have none", n.Operation)
 	case i > 0 && n.Operation == "":
-		c.fault(NoOperation, i, "operation", []int{i}, "node %d: operation is missing; only the start, node 0, runs none", i)
+		c.fault(NoOperation, i, "operation", []int{i}, "node %d: operation is missing; only the start, node 0, has none", i)
 	}
 }
 
@@ -75,7 +75,7 @@ func (c *checker) edges(i int) bool {
 			lead = false
 			c.fault(UnknownNode, i, "to", []int{i}, "node %d: to: there is no node %d; the last is %d", i, to, len(c.nodes)-1)
 		case seen.has(to):
-			c.fault(DoubledEdge, i, "to", []int{i, to}, "node %d: to: node %d is there twice", i, to)
+			c.fault(DoubledEdge, i, "to", []int{i, to}, "node %d: to: node %d is listed twice", i, to)
 		default:
 			seen.add(to)
 		}
@@ -98,7 +98,7 @@ func (c *checker) dependences(i int) {
 		case d == i:
 			c.fault(UnknownDependence, i, "dependences", []int{i}, "node %d: dependences: it depends on itself", i)
 		case seen.has(d):
-			c.fault(DoubledDependence, i, "dependences", []int{i, d}, "node %d: dependences: node %d is there twice", i, d)
+			c.fault(DoubledDependence, i, "dependences", []int{i, d}, "node %d: dependences: node %d is listed twice", i, d)
 		default:
 			seen.add(d)
 		}
@@ -117,7 +117,7 @@ func (c *checker) cycles() {
 		}
 		if first {
 			cycle := shortest(c.nodes, i, i, -1)
-			c.fault(Cycle, i, "to", cycle, "nodes %s are a cycle", join(cycle, " → "))
+			c.fault(Cycle, i, "to", cycle, "nodes %s form a cycle", join(cycle, " → "))
 		}
 	}
 }
@@ -136,7 +136,7 @@ func (c *checker) sources() {
 	for i := 1; i < len(c.nodes); i++ {
 		switch {
 		case !in.has(i):
-			c.fault(SecondSource, i, "", []int{i}, "node %d: no edge leads to it; only the start, node 0, is such a node", i)
+			c.fault(SecondSource, i, "", []int{i}, "node %d: no edge leads to it; only the start, node 0, may have none", i)
 		case !reached.has(i):
 			cut = append(cut, i)
 		}
@@ -155,7 +155,7 @@ func (c *checker) dependencesBefore(before []set) {
 				continue
 			}
 			by := shortest(c.nodes, 0, i, d)
-			c.fault(DependenceNotOnAPath, i, "dependences", by, "node %d: dependences: node %d does not run on the path %s; a dependence is on every path", i, d, join(by, " → "))
+			c.fault(DependenceNotOnAPath, i, "dependences", by, "node %d: dependences: node %d does not run on the path %s; a dependence must be on every path", i, d, join(by, " → "))
 		}
 	}
 }

@@ -105,7 +105,7 @@ func (r *Run) Done(id int, o Outcome) error {
 	case Unknown:
 		r.end(OutcomeUnknown, append(r.prefix(), id))
 	default:
-		return fmt.Errorf("node %d: %.40q is no outcome", id, o)
+		return fmt.Errorf("node %d: unknown outcome %.40q", id, o)
 	}
 	r.outcome[id] = o
 	if r.result.End == "" {

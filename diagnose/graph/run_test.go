@@ -78,8 +78,8 @@ func TestDoneRefuses(t *testing.T) {
 	r := graph.NewRun(g, nil)
 	for want, err := range map[string]error{
 		"the next to run is node 1": r.Done(2, graph.Succeeded),
-		`"maybe" is no outcome`:     r.Done(1, "maybe"),
-		`"" is no outcome`:          r.Done(1, ""),
+		`unknown outcome "maybe"`:   r.Done(1, "maybe"),
+		`unknown outcome ""`:        r.Done(1, ""),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %s", err, want)

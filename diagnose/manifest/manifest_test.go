@@ -161,8 +161,8 @@ func TestLoadReportsWhatItCannotRead(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		filepath.Join(dir, "none"):       "none: no such file or directory",
-		filepath.Join(dir, "large.yaml"): "large.yaml: more than 4194304 bytes",
-		t.TempDir():                      "no file there ends in .yaml, .yml or .json",
+		filepath.Join(dir, "large.yaml"): "large.yaml: larger than 4194304 bytes",
+		t.TempDir():                      "no .yaml, .yml or .json files found",
 	} {
 		if _, err := manifest.Load([]string{path}, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %s, have %v", want, err)

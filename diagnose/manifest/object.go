@@ -70,7 +70,7 @@ func (w *walker) kind(kinds map[string]*kind) *kind {
 	}
 	k := kinds[d.Text("kind")]
 	if k == nil {
-		w.wrong(d.FindKey("kind"), "kind", "%q is none of %s", d.Text("kind"), strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
+		w.wrong(d.FindKey("kind"), "kind", "%q: want one of %s", d.Text("kind"), strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
 	}
 	return k
 }

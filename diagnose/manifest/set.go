@@ -84,7 +84,7 @@ func (s *Set) add(kinds map[string]*kind, d *document.Object) document.Errors {
 	}
 	id := identity{d.Text("kind"), obj.GetNamespace(), obj.GetName()}
 	if first := s.documents[id]; first != nil {
-		return document.Errors{d.At(d.FindKey("metadata.name"), "metadata.name", "%s %s is at %s:%d already", id.kind, id.name, first.File, first.Root.Line)}
+		return document.Errors{d.At(d.FindKey("metadata.name"), "metadata.name", "%s %s is already defined at %s:%d", id.kind, id.name, first.File, first.Root.Line)}
 	}
 	s.documents[id] = d
 	switch obj := obj.(type) {

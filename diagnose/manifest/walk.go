@@ -79,7 +79,7 @@ func (w *walker) object(n *yaml.Node, s *schema, field string) any {
 			within = s.AdditionalProperties
 		}
 		if within == nil {
-			w.wrong(key, field+key.Value, "unknown key; there are %s", strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", "))
+			w.wrong(key, field+key.Value, "unknown key; want one of %s", strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", "))
 			continue
 		}
 		if document.IsNull(value) {
@@ -141,7 +141,7 @@ func (w *walker) list(n *yaml.Node, s *schema, field string) any {
 			continue
 		}
 		if seen[key] {
-			w.wrong(item, at, "%s stands twice", key)
+			w.wrong(item, at, "%s is listed twice", key)
 		}
 		seen[key] = true
 	}
@@ -159,7 +159,7 @@ func (w *walker) text(n *yaml.Node, s *schema, field, text string) {
 		}
 	}
 	if len(s.Enum) > 0 && !slices.Contains(s.Enum, any(text)) {
-		w.wrong(n, field, "%q is none of %s", text, strings.Trim(fmt.Sprint(s.Enum), "[]"))
+		w.wrong(n, field, "%q: want one of %s", text, strings.ReplaceAll(strings.Trim(fmt.Sprint(s.Enum), "[]"), " ", ", "))
 	}
 }
 
@@ -174,10 +174,10 @@ func (w *walker) number(n *yaml.Node, s *schema, field string, i int64) {
 
 func (w *walker) bounds(n *yaml.Node, field string, have int, least, most *int, what string) {
 	if least != nil && have < *least {
-		w.wrong(n, field, "%d %s, at least %d are needed", have, what, *least)
+		w.wrong(n, field, "%d %s, want at least %d", have, what, *least)
 	}
 	if most != nil && have > *most {
-		w.wrong(n, field, "%d %s, at most %d are allowed", have, what, *most)
+		w.wrong(n, field, "%d %s, want at most %d", have, what, *most)
 	}
 }
 

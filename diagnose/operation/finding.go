@@ -94,7 +94,7 @@ func (p *Page) Printf(format string, args ...any) {
 // is noted: the results are useful without it.
 func (f *Finding) Artifact(call *Call, name string, write func(w *Page)) error {
 	if call.Artifacts == nil {
-		f.Note("%s was not kept: no artifacts are taken here", name)
+		f.Note("%s was not kept: artifacts are not stored here", name)
 		return nil
 	}
 	file, err := call.Artifacts.Create(name)
@@ -105,7 +105,7 @@ func (f *Finding) Artifact(call *Call, name string, write func(w *Page)) error {
 	}
 	switch {
 	case errors.Is(err, ErrArtifactBudget):
-		f.Note("%s is cut: %v", name, ErrArtifactBudget)
+		f.Note("%s is truncated: %v", name, ErrArtifactBudget)
 		return nil
 	case err != nil:
 		return fmt.Errorf("write artifact %s: %w", name, err)

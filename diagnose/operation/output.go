@@ -29,7 +29,7 @@ const (
 // A built-in that is [Builtin.ByController] returns an error.
 func (b *Builtin) Do(ctx context.Context, call *Call) (Output, error) {
 	if b.ByController {
-		return Output{}, fmt.Errorf("%s changes objects of the API: the controller of a cluster makes it, and no node", b.Name)
+		return Output{}, fmt.Errorf("%s changes API objects: only the cluster's controller can run it, not a node", b.Name)
 	}
 	out, err := b.Run(ctx, call)
 	if err != nil {
@@ -80,7 +80,7 @@ func KeyProblem(key string) string {
 	for i := range len(key) {
 		c := key[i]
 		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && strings.IndexByte(others, c) < 0 {
-			return "key " + Quoted(key) + " has other characters than letters, digits and " + others
+			return "key " + Quoted(key) + " contains characters other than letters, digits and " + others
 		}
 	}
 	return ""

@@ -104,7 +104,7 @@ func (p *Parameter) Check(text string) error {
 	case Duration:
 		d, err := time.ParseDuration(text)
 		if err != nil {
-			err = fmt.Errorf("%s is no duration as 1m30s", Quoted(text))
+			err = fmt.Errorf("%s: want a duration such as 1m30s", Quoted(text))
 		}
 		return p.ranged(int64(d), err, func(n int64) string { return time.Duration(n).String() })
 	case Bytes:
@@ -112,17 +112,17 @@ func (p *Parameter) Check(text string) error {
 		return p.ranged(n, err, byteText)
 	case Boolean:
 		if text != "true" && text != "false" {
-			return fmt.Errorf("%s is neither true nor false", Quoted(text))
+			return fmt.Errorf("%s: want true or false", Quoted(text))
 		}
 	case Address:
 		return checkAddress(text)
 	case Enum:
 		if !slices.Contains(p.Values, text) {
-			return fmt.Errorf("%s is none of %s", Quoted(text), strings.Join(p.Values, ", "))
+			return fmt.Errorf("%s: want one of %s", Quoted(text), strings.Join(p.Values, ", "))
 		}
 	default:
 		if display.Safe(text, len(text)) != text {
-			return fmt.Errorf("%s has characters that can't be shown", Quoted(text))
+			return fmt.Errorf("%s contains unprintable characters", Quoted(text))
 		}
 		return p.ranged(int64(len(text)), nil, func(n int64) string { return decimal(n) + " bytes" })
 	}
@@ -158,7 +158,7 @@ func parseInteger(text string) (int64, error) {
 	case errors.Is(err, strconv.ErrRange):
 		return 0, fmt.Errorf("%s is out of range", Quoted(text))
 	case err != nil || text[0] == '+':
-		return 0, fmt.Errorf("%s is no whole number", Quoted(text))
+		return 0, fmt.Errorf("%s: want a whole number", Quoted(text))
 	}
 	return n, nil
 }
@@ -166,7 +166,7 @@ func parseInteger(text string) (int64, error) {
 // parseBytes parses a quantity. It refuses exponents, because comparing one like 1e999999999 could
 // be expensive.
 func parseBytes(text string) (int64, error) {
-	no := fmt.Errorf("%s is no number of bytes as 512Ki", Quoted(text))
+	no := fmt.Errorf("%s: want a number of bytes such as 512Ki", Quoted(text))
 	unit := strings.TrimLeft(text, "-.0123456789")
 	if len(text) > maxQuantity || len(unit) == len(text) || !slices.Contains([]string{"", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"}, unit) {
 		return 0, no
@@ -183,7 +183,7 @@ func parseBytes(text string) (int64, error) {
 	case q.CmpInt64(math.MaxInt64) >= 0:
 		return 0, fmt.Errorf("%s is out of range", Quoted(text))
 	case q.CmpInt64(n) != 0:
-		return 0, fmt.Errorf("%s is no whole number of bytes", Quoted(text))
+		return 0, fmt.Errorf("%s: want a whole number of bytes", Quoted(text))
 	}
 	return n, nil
 }
@@ -194,7 +194,7 @@ func checkAddress(text string) error {
 	a, err := netip.ParseAddr(text)
 	const longest = 15 // IFNAMSIZ less the NUL
 	if err != nil || len(a.Zone()) > longest || strings.ContainsAny(a.Zone(), "/: ") || display.Safe(text, len(text)) != text {
-		return fmt.Errorf("%s is no IP address", Quoted(text))
+		return fmt.Errorf("%s: want an IP address", Quoted(text))
 	}
 	return nil
 }

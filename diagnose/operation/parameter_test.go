@@ -25,31 +25,31 @@ func TestCheckParameter(t *testing.T) {
 	}{
 		{integer, "", ""}, {integer, "0", ""}, {integer, "9223372036854775807", ""}, {integer, "007", ""},
 		{integer, "9223372036854775808", `"9223372036854775808" is out of range`},
-		{integer, "-1", "-1 is negative"}, {integer, "+1", `"+1" is no whole number`}, {integer, "1_0", `"1_0" is no whole number`},
-		{integer, "0x10", `"0x10" is no whole number`}, {integer, " 1", `" 1" is no whole number`}, {integer, "1.0", `"1.0" is no whole number`},
-		{integer, "\x1b[2J", `"\x1b[2J" is no whole number`},
+		{integer, "-1", "-1 is negative"}, {integer, "+1", `"+1": want a whole number`}, {integer, "1_0", `"1_0": want a whole number`},
+		{integer, "0x10", `"0x10": want a whole number`}, {integer, " 1", `" 1": want a whole number`}, {integer, "1.0", `"1.0": want a whole number`},
+		{integer, "\x1b[2J", `"\x1b[2J": want a whole number`},
 		{bounded, "1", "1 is less than 2"}, {bounded, "2", ""}, {bounded, "10", ""}, {bounded, "11", "11 is more than 10"},
-		{duration, "0", ""}, {duration, "1m30s", ""}, {duration, "-5s", "-5s is negative"}, {duration, "5", `"5" is no duration as 1m30s`},
-		{duration, "300000h", ""}, {duration, "3000000h", `"3000000h" is no duration as 1m30s`}, {duration, "NaNs", `"NaNs" is no duration as 1m30s`},
+		{duration, "0", ""}, {duration, "1m30s", ""}, {duration, "-5s", "-5s is negative"}, {duration, "5", `"5": want a duration such as 1m30s`},
+		{duration, "300000h", ""}, {duration, "3000000h", `"3000000h": want a duration such as 1m30s`}, {duration, "NaNs", `"NaNs": want a duration such as 1m30s`},
 		{seconds, "999ms", "999ms is less than 1s"}, {seconds, "61s", "1m1s is more than 1m0s"}, {seconds, "60s", ""},
 		{size, "512Ki", ""}, {size, "1.5Gi", ""}, {size, "0", ""}, {size, "4k", ""}, {size, "4096", ""},
-		{size, "0.5", `"0.5" is no whole number of bytes`}, {size, "1m", `"1m" is no number of bytes as 512Ki`},
+		{size, "0.5", `"0.5": want a whole number of bytes`}, {size, "1m", `"1m": want a number of bytes such as 512Ki`},
 		{size, "-1Ki", `"-1Ki" is negative`}, {size, "-0.1", `"-0.1" is negative`},
 		{size, "8Ei", `"8Ei" is out of range`}, {size, "99999999999999999999", `"99999999999999999999" is out of range`},
-		{size, "1e3", `"1e3" is no number of bytes as 512Ki`}, {size, "1E999999999", `"1E999999999" is no number of bytes as 512Ki`},
-		{size, "1..5", `"1..5" is no number of bytes as 512Ki`}, {size, "Ki", `"Ki" is no number of bytes as 512Ki`},
-		{size, strings.Repeat("1", 33), `"` + strings.Repeat("1", 33) + `" is no number of bytes as 512Ki`},
+		{size, "1e3", `"1e3": want a number of bytes such as 512Ki`}, {size, "1E999999999", `"1E999999999": want a number of bytes such as 512Ki`},
+		{size, "1..5", `"1..5": want a number of bytes such as 512Ki`}, {size, "Ki", `"Ki": want a number of bytes such as 512Ki`},
+		{size, strings.Repeat("1", 33), `"` + strings.Repeat("1", 33) + `": want a number of bytes such as 512Ki`},
 		{part, "1000", "1k is less than 1Ki"}, {part, "1Mi", ""}, {part, "2Mi", "2Mi is more than 1Mi"},
-		{boolean, "true", ""}, {boolean, "false", ""}, {boolean, "True", `"True" is neither true nor false`}, {boolean, "1", `"1" is neither true nor false`},
-		{address, "10.0.0.1", ""}, {address, "fe80::1%eth0", ""}, {address, "::ffff:10.0.0.1", ""}, {address, "10.0.0.1:80", `"10.0.0.1:80" is no IP address`},
-		{address, "localhost", `"localhost" is no IP address`}, {address, "fe80::1%a/b", `"fe80::1%a/b" is no IP address`},
-		{address, "fe80::1%\n", `"fe80::1%\n" is no IP address`}, {address, "fe80::1%abcdefghijklmnop", `"fe80::1%abcdefghijklmnop" is no IP address`},
-		{enum, "tcp", ""}, {enum, "sctp", `"sctp" is none of tcp, udp`}, {enum, "tcp ", `"tcp " is none of tcp, udp`},
-		{text, "a b ä", ""}, {text, "a\nb", `"a\nb" has characters that can't be shown`}, {text, "\xff", `"\xff" has characters that can't be shown`},
-		{text, "a\u202eb", `"a\u202eb" has characters that can't be shown`}, {text, strings.Repeat("x", MaxText), ""},
+		{boolean, "true", ""}, {boolean, "false", ""}, {boolean, "True", `"True": want true or false`}, {boolean, "1", `"1": want true or false`},
+		{address, "10.0.0.1", ""}, {address, "fe80::1%eth0", ""}, {address, "::ffff:10.0.0.1", ""}, {address, "10.0.0.1:80", `"10.0.0.1:80": want an IP address`},
+		{address, "localhost", `"localhost": want an IP address`}, {address, "fe80::1%a/b", `"fe80::1%a/b": want an IP address`},
+		{address, "fe80::1%\n", `"fe80::1%\n": want an IP address`}, {address, "fe80::1%abcdefghijklmnop", `"fe80::1%abcdefghijklmnop": want an IP address`},
+		{enum, "tcp", ""}, {enum, "sctp", `"sctp": want one of tcp, udp`}, {enum, "tcp ", `"tcp ": want one of tcp, udp`},
+		{text, "a b ä", ""}, {text, "a\nb", `"a\nb" contains unprintable characters`}, {text, "\xff", `"\xff" contains unprintable characters`},
+		{text, "a\u202eb", `"a\u202eb" contains unprintable characters`}, {text, strings.Repeat("x", MaxText), ""},
 		{text, strings.Repeat("x", MaxText+1), "4097 bytes, at most 4096"},
 		{short, "a", "1 bytes is less than 2 bytes"}, {short, "abcd", ""}, {short, "abcde", "5 bytes is more than 4 bytes"},
-		{Parameter{Kind: Enum, Values: []string{"a"}}, strings.Repeat("y", 300), `"` + strings.Repeat("y", 80) + `…" is none of a`},
+		{Parameter{Kind: Enum, Values: []string{"a"}}, strings.Repeat("y", 300), `"` + strings.Repeat("y", 80) + `…": want one of a`},
 	} {
 		got := ""
 		if err := tt.p.Check(tt.text); err != nil {
@@ -91,7 +91,7 @@ func TestFill(t *testing.T) {
 		t.Error("a parameter that isn't given has a value")
 	}
 	_, err = b.Fill(map[string]string{"size": "x", "wait": "-1s"})
-	if err == nil || err.Error() != `b: parameter need is required; parameter size: "x" is no number of bytes as 512Ki; parameter wait: -1s is negative` {
+	if err == nil || err.Error() != `b: parameter need is required; parameter size: "x": want a number of bytes such as 512Ki; parameter wait: -1s is negative` {
 		t.Errorf("%v", err)
 	}
 }

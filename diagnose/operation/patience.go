@@ -38,7 +38,7 @@ func Look[T any](ctx context.Context, p Patience, limit time.Duration, fn func()
 	select {
 	case p.slots <- struct{}{}:
 	default:
-		return none, fmt.Errorf("not looked: %d earlier looks still wait for the kernel", cap(p.slots))
+		return none, fmt.Errorf("not attempted: %d earlier reads still wait for the kernel", cap(p.slots))
 	}
 	done := make(chan answer, 1)
 	go func() {

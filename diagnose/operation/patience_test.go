@@ -85,7 +85,7 @@ func TestPatience(t *testing.T) {
 				t.Errorf("%v after %s", err, time.Since(began))
 			}
 		}
-		if _, err := Look(t.Context(), p, time.Second, answer); err == nil || !strings.Contains(err.Error(), "earlier looks") {
+		if _, err := Look(t.Context(), p, time.Second, answer); err == nil || !strings.Contains(err.Error(), "earlier reads") {
 			t.Errorf("%v", err)
 		}
 		close(stuck)

@@ -215,7 +215,7 @@ func (b *Budget) Release(ctx context.Context, names []string, node string, diagn
 			return b.holds(obj, node, diagnosis) && give(obj, node, diagnosis, s, b.Now())
 		})
 		if client.IgnoreNotFound(err) != nil {
-			errs = append(errs, fmt.Errorf("give back the slot of policy %s: %w", name, err))
+			errs = append(errs, fmt.Errorf("release the slot of policy %s: %w", name, err))
 		}
 	}
 	return errors.Join(errs...)

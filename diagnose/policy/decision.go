@@ -70,7 +70,7 @@ func Decide(policies []*Policy, c *Cluster, w *Want, now time.Time) Decision {
 	case d.Verb == "":
 		return noPolicy(w)
 	case w.Again && !step && made > 0:
-		return Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonMadeBefore, Message: fmt.Sprintf("%s was made for this problem, and is a step of no escalation", w.Operation)}
+		return Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonMadeBefore, Message: fmt.Sprintf("%s was already made for this problem, and is not an escalation step", w.Operation)}
 	}
 	return d
 }

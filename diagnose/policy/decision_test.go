@@ -34,16 +34,16 @@ func TestDecide(t *testing.T) {
 		"observeIsDefault":    {func(s *situation) { s.p.Spec.Mode = "" }, "WouldRun ObserveOnly: policy default: Observe"},
 		"observeTellsWhatEnforceWould": {func(s *situation) { s.p.Spec.Mode, s.p.Spec.Pause = v1alpha1.ModeObserve, true },
 			"WouldRun ObserveOnly: policy default: Observe; Enforce would not make it now: Paused: paused"},
-		"unknownMode": {func(s *situation) { s.p.Spec.Mode = "Try" }, `Withheld Invalid: policy default: mode: "Try" is unknown`},
+		"unknownMode": {func(s *situation) { s.p.Spec.Mode = "Try" }, `Withheld Invalid: policy default: mode: "Try": want one of Observe, Approve, Enforce`},
 		"invalidSelectorIsForAll": {func(s *situation) {
 			s.more = []*obj{enforce(1)}
 			s.more[0].Name = "odd"
 			s.more[0].Spec.NodeSelector.MatchExpressions = []v1alpha1.LabelRequirement{{Key: "pool", Operator: "In"}}
 		}, "Withheld Invalid: policy odd: nodeSelector: label selector: values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty"},
 		"noNode":                {func(s *situation) { s.w.Node = "gone" }, "Withheld NodeNotFound: there is no node gone"},
-		"controlPlane":          {func(s *situation) { s.c.Nodes[2].ControlPlane = true }, "Withheld ControlPlaneSkipped: policy default: node n03 is of the control plane"},
+		"controlPlane":          {func(s *situation) { s.c.Nodes[2].ControlPlane = true }, "Withheld ControlPlaneSkipped: policy default: node n03 belongs to the control plane"},
 		"controlPlaneIncluded":  {func(s *situation) { s.c.Nodes[2].ControlPlane, s.p.Spec.IncludeControlPlane = true, true }, "Run Allowed: policy default: Enforce"},
-		"controlPlaneInObserve": {func(s *situation) { s.c.Nodes[2].ControlPlane, s.p.Spec.Mode = true, "" }, "Withheld ControlPlaneSkipped: policy default: node n03 is of the control plane"},
+		"controlPlaneInObserve": {func(s *situation) { s.c.Nodes[2].ControlPlane, s.p.Spec.Mode = true, "" }, "Withheld ControlPlaneSkipped: policy default: node n03 belongs to the control plane"},
 		"paused":                {func(s *situation) { s.p.Spec.Pause = true }, "Wait Paused: policy default: paused"},
 		"pausedByAPolicyForAll": {func(s *situation) {
 			s.more = []*obj{enforce(0)}
@@ -64,10 +64,10 @@ func TestDecide(t *testing.T) {
 		"awaitingApproval": {func(s *situation) { s.p.Spec.Mode = v1alpha1.ModeApprove }, "Wait AwaitingApproval: policy default: plan aa awaits approval"},
 		"anotherApproval": {func(s *situation) {
 			s.p.Spec.Mode, s.w.Approval = v1alpha1.ModeApprove, &v1alpha1.Approval{PlanDigest: "bb"}
-		}, "Wait AwaitingApproval: policy default: plan aa awaits approval; approved is another, bb"},
+		}, "Wait AwaitingApproval: policy default: plan aa awaits approval; another plan is approved, bb"},
 		"noDigest": {func(s *situation) {
 			s.p.Spec.Mode, s.w.Approval, s.w.Digest = v1alpha1.ModeApprove, &v1alpha1.Approval{}, ""
-		}, "Wait AwaitingApproval: policy default: plan  awaits approval; approved is another, "},
+		}, "Wait AwaitingApproval: policy default: plan  awaits approval; another plan is approved, "},
 		"approved": {func(s *situation) {
 			s.p.Spec.Mode, s.w.Approval = v1alpha1.ModeApprove, &v1alpha1.Approval{PlanDigest: "aa"}
 		}, "Run Allowed: policy default: Approve"},
@@ -114,7 +114,7 @@ func TestDecide(t *testing.T) {
 			for i := range 6 {
 				s.c.Nodes[i].Ready = false
 			}
-		}, "Wait TooManyUnhealthy: policy default: 30 % of the nodes or more are not ready (pauseWhenUnhealthyPercent); see status.budget of the policy"},
+		}, "Wait TooManyUnhealthy: policy default: at least 30 % of the nodes are not ready (pauseWhenUnhealthyPercent); see status.budget of the policy"},
 		// Otherwise nodes at the storm's threshold would cause every waiting repair to be
 		// rewritten.
 		"budgetBeforeStorm": {func(s *situation) {

@@ -66,7 +66,7 @@ func (p *Policy) turn(w *Want, now time.Time) Decision {
 		case underWay != nil:
 			return Decision{
 				Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonEscalationOrder, Again: p.until(underWay),
-				Message: fmt.Sprintf("%s, begun %s, may help yet", s.Operation, stamp(underWay.Started)),
+				Message: fmt.Sprintf("%s, begun %s, may still help", s.Operation, stamp(underWay.Started)),
 			}
 		case i == own && made >= int(s.Attempts):
 			d := Decision{

@@ -69,7 +69,7 @@ func TestEscalationWaitsForTheStepBefore(t *testing.T) {
 	w.Operation, w.Attempts = "cordon", []policy.Attempt{{Operation: "restart", Started: noon.Add(-time.Hour), State: policy.NotHelped}, begun}
 	d := policy.Decide([]*policy.Policy{p}, nodes(3), w, noon.Add(time.Minute-1))
 	if d.Verb != v1alpha1.RemediationWait || d.Reason != v1alpha1.ReasonEscalationOrder || !d.Again.Equal(noon.Add(time.Minute)) ||
-		d.Message != "policy default: restart, begun 2026-11-21T12:00:00Z, may help yet" {
+		d.Message != "policy default: restart, begun 2026-11-21T12:00:00Z, may still help" {
 		t.Errorf("%+v", d)
 	}
 	if op, again := p.Next(w.Attempts, noon); op != "" || !again.Equal(noon.Add(time.Minute)) {

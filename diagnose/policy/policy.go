@@ -69,7 +69,7 @@ func (p *Policy) read() error {
 	switch p.spec.Mode {
 	case v1alpha1.ModeObserve, v1alpha1.ModeApprove, v1alpha1.ModeEnforce:
 	default:
-		return fmt.Errorf("mode: %q is unknown", p.spec.Mode)
+		return fmt.Errorf("mode: %q: want one of Observe, Approve, Enforce", p.spec.Mode)
 	}
 	for i := range p.spec.MaintenanceWindows {
 		w, err := newWindow(&p.spec.MaintenanceWindows[i])

@@ -139,7 +139,7 @@ func TestPaused(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	c.Nodes[0].Ready, c.Nodes[1].Ready = false, false
-	if d := policy.New(p).Paused(c, noon); d.Reason != v1alpha1.ReasonTooManyUnhealthy || d.Message != "30 % of the nodes or more are not ready (pauseWhenUnhealthyPercent); see status.budget of the policy" {
+	if d := policy.New(p).Paused(c, noon); d.Reason != v1alpha1.ReasonTooManyUnhealthy || d.Message != "at least 30 % of the nodes are not ready (pauseWhenUnhealthyPercent); see status.budget of the policy" {
 		t.Errorf("%+v", d)
 	}
 }

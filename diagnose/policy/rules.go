@@ -24,7 +24,7 @@ func (p *Policy) decide(c *Cluster, n *Node, w *Want, now time.Time) Decision {
 		// Checked before the limits, so that the approval need not wait for them.
 		d = Decision{Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonAwaitingApproval, Message: fmt.Sprintf("plan %s awaits approval", w.Digest)}
 		if w.Approval != nil {
-			d.Message += fmt.Sprintf("; approved is another, %s", w.Approval.PlanDigest)
+			d.Message += fmt.Sprintf("; another plan is approved, %s", w.Approval.PlanDigest)
 		}
 		if held := p.turn(w, now); held.Verb == v1alpha1.RemediationWithheld {
 			d = held // an approval would not help
@@ -46,7 +46,7 @@ func (p *Policy) never(n *Node) Decision {
 	case p.err != nil:
 		return Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonInvalid, Message: p.err.Error()}
 	case n.ControlPlane && !p.spec.IncludeControlPlane:
-		return Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonControlPlaneSkipped, Message: fmt.Sprintf("node %s is of the control plane", n.Name)}
+		return Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonControlPlaneSkipped, Message: fmt.Sprintf("node %s belongs to the control plane", n.Name)}
 	default:
 		return Decision{}
 	}
@@ -188,7 +188,7 @@ func (p *Policy) storm(u *v1alpha1.BudgetUse) Decision {
 	}
 	return Decision{
 		Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonTooManyUnhealthy,
-		Message: fmt.Sprintf("%d %% of the nodes or more are not ready (pauseWhenUnhealthyPercent); see status.budget of the policy", percent),
+		Message: fmt.Sprintf("at least %d %% of the nodes are not ready (pauseWhenUnhealthyPercent); see status.budget of the policy", percent),
 	}
 }
 
@@ -218,7 +218,7 @@ func (p *Policy) full(c *Cluster, now time.Time) Decision {
 	}
 	return Decision{
 		Verb: v1alpha1.RemediationWait, Reason: v1alpha1.ReasonCooldownsFull,
-		Message: fmt.Sprintf("%d nodes are under repair or in their cooldown, and a policy can keep no more; a shorter cooldownPerNode makes room", maxEntries),
+		Message: fmt.Sprintf("%d nodes are under repair or in their cooldown, and a policy can track no more; shorten cooldownPerNode to make room", maxEntries),
 	}
 }
 

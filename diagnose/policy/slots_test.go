@@ -345,7 +345,7 @@ func TestFullListOfRepairs(t *testing.T) {
 	}
 	status(t, c, p, p.Status.Repairs)
 	d := ask("n02", v1alpha1.RemediationWait)
-	if d.Reason != v1alpha1.ReasonCooldownsFull || d.Message != "policy full: 4096 nodes are under repair or in their cooldown, and a policy can keep no more; a shorter cooldownPerNode makes room" {
+	if d.Reason != v1alpha1.ReasonCooldownsFull || d.Message != "policy full: 4096 nodes are under repair or in their cooldown, and a policy can track no more; shorten cooldownPerNode to make room" {
 		t.Errorf("%+v", d)
 	}
 	if d := policy.New(get()).Paused(cluster, noon); d.Reason != v1alpha1.ReasonCooldownsFull {

@@ -113,11 +113,11 @@ func (a Act) check() error {
 	case a.Diagnosis == "":
 		return errors.New("an act has no diagnosis")
 	case a.Taint != nil && a.Value != nil:
-		return errors.New("an act is of two kinds")
+		return errors.New("an act has both a taint and a value")
 	case a.Taint != nil && a.Taint.Key == "":
 		return errors.New("a taint has no key")
 	case a.Kind == KindLabel && !SettableLabel(a.Value.Key), a.Kind == KindAnnotation && !SettableAnnotation(a.Value.Key):
-		return fmt.Errorf("the %s %.80q is none that is set", a.Kind, a.Value.Key)
+		return fmt.Errorf("Kernosis never sets the %s %.80q", a.Kind, a.Value.Key)
 	default:
 		return nil
 	}
@@ -142,7 +142,7 @@ func Do(n *corev1.Node, a Act) (changed bool, err error) {
 		!ours && a.InForce(n):
 		return m.stale, m.write(n)
 	case len(m.acts)+len(m.unknown) >= maxActs:
-		return false, fmt.Errorf("node %s: annotation %s has %d acts already", n.Name, AnnotationActs, len(m.acts)+len(m.unknown))
+		return false, fmt.Errorf("node %s: annotation %s already has %d acts", n.Name, AnnotationActs, len(m.acts)+len(m.unknown))
 	case a.Value != nil:
 		if a, err = a.keep(n, m.acts); err != nil {
 			return false, err
@@ -157,7 +157,7 @@ func Do(n *corev1.Node, a Act) (changed bool, err error) {
 		n.Spec.Unschedulable = true
 	case !ours:
 		if slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return a.Taint.MatchTaint(&t) }) {
-			return false, fmt.Errorf("node %s: taint %s:%s has another value already", n.Name, a.Taint.Key, a.Taint.Effect)
+			return false, fmt.Errorf("node %s: taint %s:%s already has another value", n.Name, a.Taint.Key, a.Taint.Effect)
 		}
 		n.Spec.Taints = append(n.Spec.Taints, *a.Taint)
 	}
@@ -176,7 +176,7 @@ func (a Act) keep(n *corev1.Node, acts []Act) (Act, error) {
 		v.Before = acts[i].Value.Before
 	} else if have, ok := (*a.values(n))[v.Key]; ok {
 		if len(have) > maxBefore {
-			return a, fmt.Errorf("node %s: %s has a value of %d bytes already, too long to be restored", n.Name, v.Key, len(have))
+			return a, fmt.Errorf("node %s: %s already has a value of %d bytes, too long to be restored", n.Name, v.Key, len(have))
 		}
 		v.Before = &have
 	}
@@ -260,7 +260,7 @@ func readMarks(n *corev1.Node) (*marks, error) {
 			Version int `json:"version"`
 		}
 		if json.Unmarshal([]byte(text), &other) == nil && other.Version > actsVersion {
-			err = fmt.Errorf("it is of a newer version of Kernosis: its form is %d, known is %d", other.Version, actsVersion)
+			err = fmt.Errorf("it is from a newer version of Kernosis: format %d, known up to %d", other.Version, actsVersion)
 		}
 		return wrong(err)
 	}

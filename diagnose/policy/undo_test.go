@@ -153,7 +153,7 @@ func TestActsOfANewerVersion(t *testing.T) {
 
 func TestActsOfANewerForm(t *testing.T) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{policy.AnnotationActs: `{"version":2,"acts":[]}`}}}
-	if _, _, err := policy.Acts(n); err == nil || !strings.Contains(err.Error(), "newer version of Kernosis: its form is 2, known is 1") {
+	if _, _, err := policy.Acts(n); err == nil || !strings.Contains(err.Error(), "newer version of Kernosis: format 2, known up to 1") {
 		t.Error(err)
 	}
 }
@@ -333,7 +333,7 @@ func FuzzActs(f *testing.F) {
 		if _, _, err := policy.Acts(n); err != nil {
 			return
 		}
-		if _, err := policy.Do(n, policy.Act{Diagnosis: "d3", Taint: taint("net", "bad")}); err != nil && !strings.Contains(err.Error(), "acts already") {
+		if _, err := policy.Do(n, policy.Act{Diagnosis: "d3", Taint: taint("net", "bad")}); err != nil && !strings.Contains(err.Error(), " already has ") {
 			t.Fatal(err)
 		}
 		for _, by := range []types.UID{"d1", "d3"} {

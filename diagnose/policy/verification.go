@@ -71,9 +71,9 @@ func (v Verification) Observe(o *Observation) Verification {
 	case o.NodeGone:
 		v.State, v.Message = Moot, "the node is gone"
 	case gone && o.Gone.Before(v.Begun):
-		v.State, v.Message = Moot, fmt.Sprintf("the problem was gone %s, before the repair began %s", stamp(o.Gone), stamp(v.Begun))
+		v.State, v.Message = Moot, fmt.Sprintf("the problem was gone at %s, before the repair began at %s", stamp(o.Gone), stamp(v.Begun))
 	case gone && !o.Ready.IsZero() && v.inTime(recovered, o.Now):
-		v.State, v.Message = Helped, fmt.Sprintf("the problem was gone and the node ready %s", stamp(recovered))
+		v.State, v.Message = Helped, fmt.Sprintf("the problem was gone and the node ready at %s", stamp(recovered))
 	case o.Now.After(v.Deadline) && (o.Problem == "" || o.Problem == v1alpha1.ProblemLasts && !o.Seen.IsZero() && o.Seen.Before(v.Deadline)):
 		v.State, v.Message = Unknown, fmt.Sprintf("nothing shows whether the problem was gone by %s", stamp(v.Deadline))
 	case o.Now.After(v.Deadline):

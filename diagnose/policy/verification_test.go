@@ -17,11 +17,11 @@ func TestVerification(t *testing.T) {
 		says string
 	}{
 		"lasts":           {policy.Observation{Now: at(4), Problem: v1alpha1.ProblemLasts, Ready: at(-60)}, policy.Verifying, ""},
-		"gone":            {policy.Observation{Now: at(4), Problem: v1alpha1.ProblemGone, Gone: at(3), Ready: at(-60)}, policy.Helped, "the problem was gone and the node ready 2026-11-21T12:03:00Z"},
+		"gone":            {policy.Observation{Now: at(4), Problem: v1alpha1.ProblemGone, Gone: at(3), Ready: at(-60)}, policy.Helped, "the problem was gone and the node ready at 2026-11-21T12:03:00Z"},
 		"gone unready":    {policy.Observation{Now: at(4), Problem: v1alpha1.ProblemGone, Gone: at(3)}, policy.Verifying, ""},
 		"silent":          {policy.Observation{Now: at(4), Ready: at(-60)}, policy.Verifying, ""},
-		"at last":         {policy.Observation{Now: at(5), Problem: v1alpha1.ProblemGone, Gone: at(5), Ready: at(2)}, policy.Helped, "the problem was gone and the node ready 2026-11-21T12:05:00Z"},
-		"seen late":       {policy.Observation{Now: at(50), Problem: v1alpha1.ProblemGone, Gone: at(5), Ready: at(4)}, policy.Helped, "the problem was gone and the node ready 2026-11-21T12:05:00Z"},
+		"at last":         {policy.Observation{Now: at(5), Problem: v1alpha1.ProblemGone, Gone: at(5), Ready: at(2)}, policy.Helped, "the problem was gone and the node ready at 2026-11-21T12:05:00Z"},
+		"seen late":       {policy.Observation{Now: at(50), Problem: v1alpha1.ProblemGone, Gone: at(5), Ready: at(4)}, policy.Helped, "the problem was gone and the node ready at 2026-11-21T12:05:00Z"},
 		"too late":        {policy.Observation{Now: at(50), Problem: v1alpha1.ProblemGone, Gone: at(6), Ready: at(4)}, policy.NotHelped, "until 2026-11-21T12:05:00Z the problem lasted"},
 		"ready too late":  {policy.Observation{Now: at(50), Problem: v1alpha1.ProblemGone, Gone: at(2), Ready: at(6)}, policy.NotHelped, "until 2026-11-21T12:05:00Z the node was not ready"},
 		"not in time":     {policy.Observation{Now: at(5).Add(1), Problem: v1alpha1.ProblemLasts, Ready: at(-60)}, policy.NotHelped, "until 2026-11-21T12:05:00Z the problem lasted"},
@@ -29,7 +29,7 @@ func TestVerification(t *testing.T) {
 		"silent, unready": {policy.Observation{Now: at(6)}, policy.Unknown, "nothing shows whether the problem was gone by 2026-11-21T12:05:00Z"},
 		"last seen early": {policy.Observation{Now: at(50), Problem: v1alpha1.ProblemLasts, Seen: at(5).Add(-1), Ready: at(-60)}, policy.Unknown, "nothing shows whether the problem was gone by 2026-11-21T12:05:00Z"},
 		"last seen late":  {policy.Observation{Now: at(50), Problem: v1alpha1.ProblemLasts, Seen: at(5), Ready: at(-60)}, policy.NotHelped, "until 2026-11-21T12:05:00Z the problem lasted"},
-		"gone before":     {policy.Observation{Now: at(1), Problem: v1alpha1.ProblemGone, Gone: at(-1), Ready: at(-60)}, policy.Moot, "the problem was gone 2026-11-21T11:59:00Z, before the repair began 2026-11-21T12:00:00Z"},
+		"gone before":     {policy.Observation{Now: at(1), Problem: v1alpha1.ProblemGone, Gone: at(-1), Ready: at(-60)}, policy.Moot, "the problem was gone at 2026-11-21T11:59:00Z, before the repair began at 2026-11-21T12:00:00Z"},
 		"node gone":       {policy.Observation{Now: at(1), NodeGone: true}, policy.Moot, "the node is gone"},
 	} {
 		v := policy.Verify(noon, noon, noon, 5*time.Minute).Observe(&test.o)

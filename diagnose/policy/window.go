@@ -25,7 +25,7 @@ func newWindow(w *v1alpha1.MaintenanceWindow) (*window, error) {
 		name = "UTC"
 	}
 	if name == "Local" { // the controller's own zone, which nobody intends
-		return nil, errors.New(`timeZone: "Local" is no zone of the IANA database`)
+		return nil, errors.New(`timeZone: "Local" is not in the IANA database; want a zone such as Europe/Berlin`)
 	}
 	zone, err := time.LoadLocation(name)
 	if err != nil {
@@ -39,7 +39,7 @@ func newWindow(w *v1alpha1.MaintenanceWindow) (*window, error) {
 		return nil, fmt.Errorf("schedule: %w", err)
 	}
 	if w.Duration.Duration <= 0 {
-		return nil, fmt.Errorf("duration: %s is no time", w.Duration.Duration)
+		return nil, fmt.Errorf("duration: %s: want more than 0s", w.Duration.Duration)
 	}
 	return &window{schedule, w.Duration.Duration, zone}, nil
 }

@@ -55,7 +55,7 @@ func (p *Plan) CheckParameters(given map[string]string) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if !known[name] && !all {
-			errs = append(errs, fmt.Errorf("parameter %.80q: no operation of the graph takes it%s", name, document.Suggest(name, slices.Sorted(maps.Keys(known)))))
+			errs = append(errs, fmt.Errorf("parameter %.80q: no operation of the graph has it%s", name, document.Suggest(name, slices.Sorted(maps.Keys(known)))))
 		}
 	}
 	reported := map[string]bool{}

@@ -25,7 +25,7 @@ func (r *resolver) builtin(op *v1alpha1.Operation, p *v1alpha1.Builtin, o *resol
 		return
 	}
 	if op.Spec.TenantSafe && !b.TenantSafe {
-		r.wrong(v1alpha1.ReasonInvalidParameter, op, "spec.tenantSafe", "the built-in %s shows more than a pod: it is not safe for tenants", b.Name)
+		r.wrong(v1alpha1.ReasonInvalidParameter, op, "spec.tenantSafe", "the built-in %s exposes more than one pod: it is not safe for tenants", b.Name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Parameters)) {
 		i := slices.IndexFunc(b.Parameters, func(have operation.Parameter) bool { return have.Name == name })
@@ -64,7 +64,7 @@ func (r *resolver) server(op *v1alpha1.Operation, p *v1alpha1.HTTPServer, o *res
 	if s := p.ClientCertificateSecret; s != nil {
 		read := r.c.Secret
 		if read == nil {
-			r.wrong(v1alpha1.ReasonInvalidParameter, op, field+".clientCertificateSecret", "the Secret %s can't be had without a cluster", s.Name)
+			r.wrong(v1alpha1.ReasonInvalidParameter, op, field+".clientCertificateSecret", "the Secret %s can't be read without a cluster", s.Name)
 		}
 		run = func(ctx context.Context, call *operation.Call) (operation.Output, error) {
 			with := *h

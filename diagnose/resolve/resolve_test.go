@@ -121,11 +121,11 @@ set.yaml:11:13: spec.adjacencyList[5].operation: node 5: operation "d" depends o
 set.yaml:12:13: spec.adjacencyList[6].operation: node 6: no Operation and no built-in is named "blocked-stack", did you mean "blocked-stacks"?
 set.yaml:18:25: spec.processor.builtin.name: no built-in is named "check-accept-queue", did you mean "check-accept-queue-full"?
 set.yaml:24:69: spec.processor.builtin.parameters.prot: check-accept-queue-full has no parameter "prot", did you mean "port"?
-set.yaml:24:81: spec.processor.builtin.parameters.window: "3d" is no duration as 1m30s
-set.yaml:25:3: spec.tenantSafe: the built-in check-accept-queue-full shows more than a pod: it is not safe for tenants
-set.yaml:32:5: spec.processor.httpServer: address: 169.254.169.254 is link-local, as the metadata services of clouds are
-set.yaml:35:7: spec.processor.httpServer.caBundle: certificate authorities: no certificate in PEM
-set.yaml:36:7: spec.processor.httpServer.clientCertificateSecret: the Secret pager can't be had without a cluster
+set.yaml:24:81: spec.processor.builtin.parameters.window: "3d": want a duration such as 1m30s
+set.yaml:25:3: spec.tenantSafe: the built-in check-accept-queue-full exposes more than one pod: it is not safe for tenants
+set.yaml:32:5: spec.processor.httpServer: address: 169.254.169.254 is link-local, like cloud metadata services
+set.yaml:35:7: spec.processor.httpServer.caBundle: certificate authorities: want PEM certificates
+set.yaml:36:7: spec.processor.httpServer.clientCertificateSecret: the Secret pager can't be read without a cluster
 set.yaml:42:15: spec.processor.scriptRunner: script is empty`
 	if diff := cmp.Diff(want, fmt.Sprint(In(m, err))); diff != "" {
 		t.Error(diff)
@@ -183,9 +183,9 @@ func TestParameters(t *testing.T) {
 		op("sh", "effect: Collect\nprocessor: {scriptRunner: {script: 'echo', argKeys: [state, volume], operationResultKey: x}}"))
 	p := mustResolve(t, Of(m.Operations, builtins()), m)
 	err := p.CheckParameters(map[string]string{"devise": "sda", "window": "x", "pid": "-1", "port": "80", "volume": "a\nb"})
-	const want = `parameter "devise": no operation of the graph takes it, did you mean "device"?
+	const want = `parameter "devise": no operation of the graph has it, did you mean "device"?
 parameter pid: -1 is negative
-parameter window: "x" is no duration as 1m30s
+parameter window: "x": want a duration such as 1m30s
 parameter unit is required by node 3 (systemd-unit)`
 	if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
 		t.Error(diff)
@@ -198,7 +198,7 @@ parameter unit is required by node 3 (systemd-unit)`
 	}
 	fixed := read(t, set("check-disk-stalled")+op("check-disk-stalled", "processor: {builtin: {name: check-disk-stalled, parameters: {window: 3s}}}"))
 	err = mustResolve(t, Of(fixed.Operations, builtins()), fixed).CheckParameters(map[string]string{"window": "2s"})
-	if err == nil || !strings.Contains(err.Error(), "no operation of the graph takes it") {
+	if err == nil || !strings.Contains(err.Error(), "no operation of the graph has it") {
 		t.Errorf("a parameter that is fixed can be given: %v", err)
 	}
 }
@@ -210,7 +210,7 @@ func TestStorage(t *testing.T) {
 	}
 	m = read(t, set("a")+op("a", "processor: {builtin: {name: kmsg-tail}}\nstorage: {hostPath: {path: /etc/cron.d}}"))
 	_, err := Set(Of(m.Operations, builtins()), m.OperationSets[0])
-	if err == nil || !strings.Contains(In(m, err).Error(), "spec.storage.hostPath.path: /etc/cron.d is a folder of the system") {
+	if err == nil || !strings.Contains(In(m, err).Error(), "spec.storage.hostPath.path: /etc/cron.d is a system folder") {
 		t.Error(err)
 	}
 }

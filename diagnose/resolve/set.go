@@ -216,7 +216,7 @@ func (r *resolver) object(op *v1alpha1.Operation) resolved {
 	case p.ScriptRunner != nil:
 		r.script(op, p.ScriptRunner, &o)
 	default:
-		r.wrong(v1alpha1.ReasonUnknownOperation, op, "spec.processor", "none of builtin, httpServer and scriptRunner is given")
+		r.wrong(v1alpha1.ReasonUnknownOperation, op, "spec.processor", "want one of builtin, httpServer, scriptRunner")
 	}
 	return o
 }

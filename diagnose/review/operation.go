@@ -63,11 +63,11 @@ func (r *review) set(s *v1alpha1.OperationSet) {
 			}
 			if from := giver(plan, id, name); from != 0 && inputs[i].Default == "" {
 				r.addFinding(Warning, Undeclared, s, "spec.adjacencyList["+strconv.Itoa(id)+"]",
-					"node %d (%s) takes %s, which node %d (%s) has: it is handed over only where it is among the dependences",
+					"node %d (%s) takes %s, which node %d (%s) returns: it is passed on only if that node is among the dependences",
 					id, plan.Graph.Node(id).Operation, name, from, plan.Graph.Node(from).Operation)
 			} else if inputs[i].Required && !r.triggered(s.Name) {
 				r.addFinding(Info, NoInput, s, "spec.adjacencyList["+strconv.Itoa(id)+"]",
-					"node %d (%s) requires %s: a Diagnosis has to give it", id, plan.Graph.Node(id).Operation, name)
+					"node %d (%s) requires %s: the Diagnosis must provide it", id, plan.Graph.Node(id).Operation, name)
 			}
 		}
 	}

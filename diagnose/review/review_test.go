@@ -64,7 +64,7 @@ func TestManifests(t *testing.T) {
 		"graph and names": {
 			head + "OperationSet\nmetadata: {name: s}\nspec:\n  adjacencyList:\n  - {id: 0, to: [1]}\n  - {id: 1, operation: socket, to: [2]}\n  - {id: 2, operation: mounts, to: [1]}\n",
 			[]string{
-				"error Cycle f.yaml:7:32: spec.adjacencyList[1].to: nodes 1 → 2 → 1 are a cycle",
+				"error Cycle f.yaml:7:32: spec.adjacencyList[1].to: nodes 1 → 2 → 1 form a cycle",
 				`error UnknownOperation f.yaml:7:13: spec.adjacencyList[1].operation: node 1: no Operation and no built-in is named "socket", did you mean "sockets"?`,
 			},
 		},
@@ -82,7 +82,7 @@ func TestManifests(t *testing.T) {
 				head + "Trigger\nmetadata: {name: checked}\nspec:\n  operationSet: checked\n  nodeName: n7\n  sourceTemplate: {cronTemplate: {schedule: \"@daily\"}}\n---\n" +
 				head + "Trigger\nmetadata: {name: alert}\nspec:\n  operationSet: s\n  nodeName: n7\n  sourceTemplate: {prometheusAlertTemplate: {regexp: {alertName: ^A$}}}\n",
 			[]string{
-				"warning unverified-repair f.yaml:15:3: spec.operationSet: no check comes before node 3 (cordon) of s, so nothing shows whether that repair has helped, and nothing escalates: Events and times have no end",
+				"warning unverified-repair f.yaml:15:3: spec.operationSet: no check runs before node 3 (cordon) of s, so nothing shows whether that repair has helped, and nothing escalates: Events and schedules have no end",
 			},
 		},
 		"a Secret is a cluster's": {
@@ -91,7 +91,7 @@ func TestManifests(t *testing.T) {
 		},
 		"never for a tenant": {
 			head + "Operation\nmetadata: {name: o}\nspec:\n  tenantSafe: true\n  processor: {builtin: {name: sockets, parameters: {podUID: a}}}\n",
-			[]string{"warning not-tenant-safe f.yaml:5:3: spec.tenantSafe: no Diagnosis outside the system namespace can run it: operation o fixes podUID, which must be the pod's own"},
+			[]string{"warning not-tenant-safe f.yaml:5:3: spec.tenantSafe: no Diagnosis outside the system namespace can run it: operation o sets podUID, which must be the pod's own"},
 		},
 		"a dependence that is not declared": {
 			head + "OperationSet\nmetadata: {name: s}\nspec:\n  adjacencyList:\n  - {id: 0, to: [1]}\n  - {id: 1, operation: script, to: [2]}\n  - {id: 2, operation: dns-lookup}\n---\n" +
@@ -100,8 +100,8 @@ func TestManifests(t *testing.T) {
 				head + "Operation\nmetadata: {name: script}\nspec: {processor: {scriptRunner: {script: id}}}\n---\n" +
 				head + "Operation\nmetadata: {name: volume}\nspec: {processor: {scriptRunner: {script: id, argKeys: [volumes]}}}\n",
 			[]string{
-				"info missing-input f.yaml:8:5: spec.adjacencyList[2]: node 2 (dns-lookup) requires name: a Diagnosis has to give it",
-				"warning undeclared-dependence f.yaml:26:5: spec.adjacencyList[2]: node 2 (volume) takes volumes, which node 1 (disk-identity) has: it is handed over only where it is among the dependences",
+				"info missing-input f.yaml:8:5: spec.adjacencyList[2]: node 2 (dns-lookup) requires name: the Diagnosis must provide it",
+				"warning undeclared-dependence f.yaml:26:5: spec.adjacencyList[2]: node 2 (volume) takes volumes, which node 1 (disk-identity) returns: it is passed on only if that node is among the dependences",
 			},
 		},
 		"Triggers": {
@@ -110,17 +110,17 @@ func TestManifests(t *testing.T) {
 				head + "Trigger\nmetadata: {name: v}\nspec:\n  operationSet: shipped\n  parameters: {lines: many}\n  sourceTemplate:\n    prometheusAlertTemplate:\n      regexp: {alertName: A}\n      nodeNameReferenceLabel: node\n      parameterInjectionLabels: [lines, severity]\n---\n" +
 				head + "OperationSet\nmetadata: {name: s}\nspec: {adjacencyList: [{id: 0, to: [1]}, {id: 1, operation: dns-lookup}]}\n",
 			[]string{
-				"warning missing-input f.yaml:5:3: spec.operationSet: node 1 (dns-lookup) of s requires name, which neither the Trigger nor a dependence gives",
-				`error bad-parameter f.yaml:6:27: spec.parameters.type: node 1 (dns-lookup) of s can't take it: "XYZ" is none of A, AAAA, CNAME, MX, NS, PTR, SOA, SRV, TXT`,
+				"warning missing-input f.yaml:5:3: spec.operationSet: node 1 (dns-lookup) of s requires name, which neither the Trigger nor a dependence provides",
+				`error bad-parameter f.yaml:6:27: spec.parameters.type: node 1 (dns-lookup) of s can't take it: "XYZ": want one of A, AAAA, CNAME, MX, NS, PTR, SOA, SRV, TXT`,
 				`warning unused-parameter f.yaml:6:16: spec.parameters.windw: no operation of s takes a parameter "windw"`,
 				`warning unknown-rule f.yaml:9:25: spec.sourceTemplate.problemTemplate.rules[1]: no shipped or given rule is named "oomkill", did you mean "oom-kill"?`,
 				`warning unknown-rule f.yaml:10:20: spec.sourceTemplate.problemTemplate.conditions[0]: no shipped or given rule has a condition "Deadlock", did you mean "KernelDeadlock"?`,
 				`warning unknown-rule f.yaml:11:29: spec.sourceTemplate.problemTemplate.reasons[1]: no shipped or given rule has a reason "Oops"`,
 				`warning unknown-operationset f.yaml:17:3: spec.operationSet: no file has an OperationSet "shippd", did you mean "shipped"?`,
-				`error InvalidSchedule f.yaml:19:35: spec.sourceTemplate.cronTemplate.schedule: "0 0 31 2 *": never comes`,
-				`error bad-parameter f.yaml:26:16: spec.parameters.lines: node 1 (shipped-log) of shipped can't take it: "many" is no whole number`,
-				`warning untrusted-text f.yaml:31:34: spec.sourceTemplate.prometheusAlertTemplate.parameterInjectionLabels[0]: lines becomes a parameter, whatever its value: who makes the series chooses it. Say in regexp.labels what it may be`,
-				`warning untrusted-text f.yaml:31:41: spec.sourceTemplate.prometheusAlertTemplate.parameterInjectionLabels[1]: severity becomes a parameter, whatever its value: who makes the series chooses it. Say in regexp.labels what it may be`,
+				`error InvalidSchedule f.yaml:19:35: spec.sourceTemplate.cronTemplate.schedule: "0 0 31 2 *": never occurs`,
+				`error bad-parameter f.yaml:26:16: spec.parameters.lines: node 1 (shipped-log) of shipped can't take it: "many": want a whole number`,
+				`warning untrusted-text f.yaml:31:34: spec.sourceTemplate.prometheusAlertTemplate.parameterInjectionLabels[0]: lines becomes a parameter with any value that the creator of the series chooses: restrict it in regexp.labels`,
+				`warning untrusted-text f.yaml:31:41: spec.sourceTemplate.prometheusAlertTemplate.parameterInjectionLabels[1]: severity becomes a parameter with any value that the creator of the series chooses: restrict it in regexp.labels`,
 				`warning unused-parameter f.yaml:31:41: spec.sourceTemplate.prometheusAlertTemplate.parameterInjectionLabels[1]: no operation of shipped takes a parameter "severity"`,
 			},
 		},
@@ -128,7 +128,7 @@ func TestManifests(t *testing.T) {
 			head + "Diagnosis\nmetadata: {name: d, namespace: x}\nspec: {operationSet: shipped, nodeName: n1, parameters: {line: \"3\"}}\n---\n" +
 				head + "Diagnosis\nmetadata: {name: e, namespace: x}\nspec: {operationSet: none, nodeName: n1}\n",
 			[]string{
-				`warning bad-parameter f.yaml:4:45: spec.parameters: parameter "line": no operation of the graph takes it, did you mean "lines"?`,
+				`warning bad-parameter f.yaml:4:45: spec.parameters: parameter "line": no operation of the graph has it, did you mean "lines"?`,
 				`warning unknown-operationset f.yaml:9:8: spec.operationSet: no file has an OperationSet "none"`,
 			},
 		},
@@ -136,7 +136,7 @@ func TestManifests(t *testing.T) {
 			head + "RemediationPolicy\nmetadata: {name: p}\nspec:\n  maintenanceWindows: [{schedule: \"0 25 * * *\", duration: 1h}]\n  escalation: [{operation: mounts, order: 1}, {operation: restart-uni, order: 2}, {operation: restart-unit, order: 3}]\n",
 			[]string{
 				"error Invalid f.yaml:5:25: spec.maintenanceWindows[0].schedule: end of range (25) above maximum (23): 25",
-				"warning no-effect f.yaml:6:17: spec.escalation[0].operation: mounts repairs nothing: its effect is Collect",
+				"warning no-effect f.yaml:6:17: spec.escalation[0].operation: mounts is not a repair: its effect is Collect",
 				`warning UnknownOperation f.yaml:6:48: spec.escalation[1].operation: no Operation and no built-in is named "restart-uni", did you mean "restart-unit"?`,
 			},
 		},

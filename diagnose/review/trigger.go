@@ -78,7 +78,7 @@ func (r *review) unverified(t *v1alpha1.Trigger, plan *resolve.Plan) {
 		}
 	}
 	if first < plan.Graph.Len() {
-		r.addFinding(Warning, Unverified, t, "spec.operationSet", "no check comes before node %d (%s) of %s, so nothing shows whether that repair has helped, and nothing escalates: Events and times have no end",
+		r.addFinding(Warning, Unverified, t, "spec.operationSet", "no check runs before node %d (%s) of %s, so nothing shows whether that repair has helped, and nothing escalates: Events and schedules have no end",
 			first, plan.Graph.Node(first).Operation, t.Spec.OperationSet)
 	}
 }
@@ -105,7 +105,7 @@ func (r *review) required(t *v1alpha1.Trigger, plan *resolve.Plan, given map[str
 	for id := 1; id < plan.Graph.Len(); id++ {
 		for _, p := range plan.Inputs(id) {
 			if p.Required && !given[p.Name] && !plan.Depends(id, p.Name) {
-				r.addFinding(Warning, NoInput, t, "spec.operationSet", "node %d (%s) of %s requires %s, which neither the Trigger nor a dependence gives",
+				r.addFinding(Warning, NoInput, t, "spec.operationSet", "node %d (%s) of %s requires %s, which neither the Trigger nor a dependence provides",
 					id, plan.Graph.Node(id).Operation, t.Spec.OperationSet, p.Name)
 			}
 		}
@@ -168,7 +168,7 @@ func (r *review) policy(p *v1alpha1.RemediationPolicy) {
 			r.addFinding(Warning, v1alpha1.ReasonUnknownOperation, p, field, "no Operation and no built-in is named %.80q%s", name, document.Suggest(name, r.config.AllNames()))
 		case operation.Remediate:
 		default:
-			r.addFinding(Warning, NoEffect, p, field, "%s repairs nothing: its effect is %s", name, effect)
+			r.addFinding(Warning, NoEffect, p, field, "%s is not a repair: its effect is %s", name, effect)
 		}
 	}
 }

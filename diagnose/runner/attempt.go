@@ -23,7 +23,7 @@ func (e *timedOut) Error() string { return fmt.Sprintf("did not end within %s", 
 // left is the error of an operation that was abandoned because it did not return after its timeout.
 type left struct{ why error }
 
-func (e *left) Error() string { return fmt.Sprintf("%v, and goes on all the same", e.why) }
+func (e *left) Error() string { return fmt.Sprintf("%v, and is still running", e.why) }
 func (e *left) Unwrap() error { return e.why }
 
 // panicked is the error of an operation that panicked; value is what it panicked with.
@@ -35,7 +35,7 @@ func (e *panicked) Error() string {
 }
 
 // errHanging is returned if too many abandoned operations are still running.
-var errHanging = errors.New("operations of earlier runs hang, no other is begun")
+var errHanging = errors.New("operations of earlier runs hang: not starting another")
 
 // attempt runs an operation, retries it where that makes sense, and returns the number of attempts.
 // If ctx was done, the error wraps its cause.

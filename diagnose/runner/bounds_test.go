@@ -112,7 +112,7 @@ func TestOperationsThatHang(t *testing.T) {
 		began := time.Now()
 		rep := execute(t, r, d)
 		want(t, rep, v1alpha1.PhaseFailed, v1alpha1.ReasonNoPathSucceeded, "1 Failed, 2 Failed, 3 Failed")
-		if a, c := record(rep, 1), record(rep, 3); a.Reason != "DidNotEnd" || a.Message != "did not end within 30s, and goes on all the same" || a.Attempts != 1 || c.Reason != "OperationsHang" {
+		if a, c := record(rep, 1), record(rep, 3); a.Reason != "DidNotEnd" || a.Message != "did not end within 30s, and is still running" || a.Attempts != 1 || c.Reason != "OperationsHang" {
 			t.Errorf("%+v\n%+v", a, c)
 		}
 		if took := time.Since(began); took != 62*time.Second {

@@ -182,11 +182,11 @@ func decode(raw []byte) (*checkpoint, error) {
 	sum := sha256.Sum256(body)
 	switch {
 	case !found || !ours || !spaced || err != nil || version < 1:
-		return nil, errors.New("this is no checkpoint of a diagnosis")
+		return nil, errors.New("not a checkpoint of a diagnosis")
 	case version > checkpointVersion:
 		return nil, &statefile.NewerError{Form: version, Known: checkpointVersion} // its checksum may be of another kind
 	case want != hex.EncodeToString(sum[:]):
-		return nil, errors.New("it was damaged: its checksum is another one")
+		return nil, errors.New("it is damaged: the checksum does not match")
 	}
 	var c checkpoint
 	if err := json.Unmarshal(body, &c); err != nil {
@@ -234,7 +234,7 @@ func (r *Runner) Close(id string, end End) error {
 // an error while the diagnosis is executed, and for a checkpoint of a newer version.
 func (r *Runner) Forget(id string) error {
 	if !validID(id) {
-		return fmt.Errorf("id %.140q is none of a diagnosis", id)
+		return fmt.Errorf("%.140q is not the ID of a diagnosis", id)
 	}
 	if err := r.begin(id); err != nil {
 		return err

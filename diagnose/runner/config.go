@@ -116,7 +116,7 @@ func New(c Config) (*Runner, error) {
 	}
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		// A node whose disk has become read-only is just what needs a diagnosis.
-		c.Log.Warn("no folder for checkpoints: a restart will begin again, repairs are withheld", "error", err)
+		c.Log.Warn("no folder for checkpoints: a restart will start diagnoses over, and repairs are withheld", "error", err)
 	}
 	return &Runner{c: c, active: map[string]bool{}, slots: map[string]*slot{}, stats: Stats{Operations: map[string]uint64{}}}, nil
 }

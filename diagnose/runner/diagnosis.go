@@ -37,7 +37,7 @@ type Inputs struct {
 func Builtin(b *operation.Builtin, fixed map[string]string) Operation {
 	return Operation{b.Effect, func(ctx context.Context, in *Inputs) (operation.Output, error) {
 		if b.Run == nil {
-			return operation.Output{}, fmt.Errorf("%s: it changes objects of the API, which the controller alone does", b.Name)
+			return operation.Output{}, fmt.Errorf("%s: it changes API objects, which only the controller can do", b.Name)
 		}
 		values, err := b.Fill(fixed, in.Parameters, in.Results)
 		if err != nil {
@@ -114,7 +114,7 @@ func (d *Diagnosis) check() error {
 		case s.Operation.Run == nil:
 			errs = append(errs, fmt.Errorf("node %d: operation %.80q is not resolved", id, d.Graph.Node(id).Operation))
 		case s.Timeout < 0 || s.Retries < 0 || s.Backoff < 0 || s.MaxBackoff < 0:
-			errs = append(errs, fmt.Errorf("node %d: a time-out, number of tries or pause is negative", id))
+			errs = append(errs, fmt.Errorf("node %d: a timeout, number of retries or backoff is negative", id))
 		}
 	}
 	for _, id := range d.Intended {

@@ -22,7 +22,7 @@ type Cancelled struct{ Reason string }
 func (c *Cancelled) Error() string { return "cancelled: " + c.Reason }
 
 // ErrActive is returned if the diagnosis is being executed already.
-var ErrActive = errors.New("the diagnosis is being executed already")
+var ErrActive = errors.New("the diagnosis is already being executed")
 
 // maxStarts bounds how often an operation is started again after the agent died while it ran: an
 // operation that kills the agent (by its memory use, say) must not do so forever.
@@ -73,7 +73,7 @@ func (r *Runner) Execute(ctx context.Context, d *Diagnosis) (*Report, error) {
 func (e *execution) takeArtifacts() Artifacts {
 	var err error
 	if e.artifacts, err = e.r.c.Artifacts(e.d.ID); err != nil {
-		e.log.Warn("operations can't keep artifacts", "error", err)
+		e.log.Warn("operations can't store artifacts", "error", err)
 		e.artifacts = noArtifacts{}
 	}
 	return e.artifacts
@@ -104,9 +104,9 @@ func (e *execution) open() error {
 			return err
 		}
 		// It begins again: nothing that ran can have changed anything.
-		e.log.Warn("the run begins again, its checkpoint can't be read", "error", err)
+		e.log.Warn("can't read the checkpoint of the run: starting over", "error", err)
 		if err := os.Rename(e.store.path, e.store.path+".damaged"); err != nil {
-			e.log.Warn("the damaged checkpoint is not kept", "error", err)
+			e.log.Warn("can't keep the damaged checkpoint", "error", err)
 		}
 	}
 	want := e.plan()
@@ -141,7 +141,7 @@ func (e *execution) resume(cp *checkpoint, want plan) error {
 	e.cp, e.run = cp, run
 	next, goesOn := e.run.Next()
 	if b := cp.Begun; b != nil && (!goesOn || b.ID != next) {
-		return &CheckpointError{e.store.path, fmt.Errorf("node %d was begun, but it is not the next to run", b.ID)}
+		return &CheckpointError{e.store.path, fmt.Errorf("node %d was started, but it is not the next to run", b.ID)}
 	}
 	if cp.Final != nil {
 		return nil
@@ -150,7 +150,7 @@ func (e *execution) resume(cp *checkpoint, want plan) error {
 	if b := cp.Begun; b != nil && cp.Plan.repairs(b.ID) {
 		rec := e.newRecord(b.ID)
 		rec.State, rec.Reason, rec.Start, rec.Attempts = v1alpha1.ResultUnknown, "Interrupted", b.At, 1
-		rec.Message = "the agent ended while it ran; whether it was done is not known, and it is not done again"
+		rec.Message = "the agent ended while it ran; unknown whether it completed; not repeated"
 		e.note(rec)
 	} else if !same {
 		e.finish(v1alpha1.PhaseFailed, v1alpha1.ReasonOperationSetChanged, "the graph, an operation's effect or the parameters have changed since the run began")
@@ -219,15 +219,15 @@ func ended(res graph.Result) (v1alpha1.Phase, string, string) {
 	switch res.End {
 	case graph.PathSucceeded:
 		if res.Withheld != 0 {
-			return v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, fmt.Sprintf("as far as is known: the repair of node %d was not made", res.Withheld)
+			return v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, fmt.Sprintf("without the repair of node %d, which was not made", res.Withheld)
 		}
 		return v1alpha1.PhaseSucceeded, v1alpha1.ReasonPathSucceeded, ""
 	case graph.StoppedAfterRepair:
 		return v1alpha1.PhaseFailed, v1alpha1.ReasonRemediationIncomplete,
-			fmt.Sprintf("node %d has repaired and a later node of its path failed; no other path is tried", res.Repaired)
+			fmt.Sprintf("node %d made a repair, but a later node of its path failed; no other path is tried", res.Repaired)
 	case graph.OutcomeUnknown:
 		return v1alpha1.PhaseUnknown, v1alpha1.ReasonOutcomeUnknown,
-			fmt.Sprintf("whether the repair of node %d was made is not known: a person must look", res.Path[len(res.Path)-1])
+			fmt.Sprintf("unknown whether the repair of node %d was made: check by hand", res.Path[len(res.Path)-1])
 	default:
 		return v1alpha1.PhaseFailed, v1alpha1.ReasonNoPathSucceeded, fmt.Sprintf("paths that failed: %s", res.FailedCount)
 	}

@@ -38,7 +38,7 @@ func TestObserved(t *testing.T) {
 	if m := record(rep, 4).Message; m != "policy default: Observe" {
 		t.Error(m)
 	}
-	if m := record(rep, 5).Message; m != "comes after the repair of node 4, which was not made" {
+	if m := record(rep, 5).Message; m != "follows the repair of node 4, which was not made" {
 		t.Error(m)
 	}
 }

@@ -61,7 +61,7 @@ func (e *execution) node(ctx context.Context, id int) error {
 // written.
 func (e *execution) withhold(rec *Record) {
 	rec.State, rec.Reason = v1alpha1.ResultWithheld, "NoCheckpoint"
-	rec.Message = oneLine("a repair is made only where its checkpoint is on the disk: " + e.unsaved.Error())
+	rec.Message = oneLine("repair not made: its checkpoint could not be written: " + e.unsaved.Error())
 	e.note(rec)
 }
 
@@ -107,8 +107,8 @@ func (e *execution) keep(rec *Record, out operation.Output, artifacts operation.
 		err = errors.Join(to.Encode(&whole), f.Close())
 	}
 	if err != nil {
-		e.log.Warn("results are not kept", "id", rec.ID, "operation", rec.Operation, "error", err)
-		rec.Message = oneLine(strings.TrimPrefix(rec.Message+"; results are not kept: "+err.Error(), "; "))
+		e.log.Warn("can't store results", "id", rec.ID, "operation", rec.Operation, "error", err)
+		rec.Message = oneLine(strings.TrimPrefix(rec.Message+"; can't store results: "+err.Error(), "; "))
 	}
 }
 
@@ -190,7 +190,7 @@ const gateTimeout = 30 * time.Second
 func (e *execution) allowed(ctx context.Context, rec *Record) bool {
 	if slices.Contains(e.cp.Plan.Intended, rec.ID) {
 		rec.State, rec.Reason = v1alpha1.ResultUnknown, "Interrupted"
-		rec.Message = "an earlier run of this diagnosis meant to make this repair, and its checkpoint is gone; it is not made again"
+		rec.Message = "an earlier run of this diagnosis intended to make this repair, but its checkpoint is gone; not repeated"
 		e.note(rec)
 		return false
 	}

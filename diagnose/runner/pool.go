@@ -10,9 +10,9 @@ import (
 
 // Errors of [Pool.Submit].
 var (
-	ErrFull   = errors.New("too many diagnoses wait")
-	ErrQueued = errors.New("the diagnosis waits or runs already")
-	ErrClosed = errors.New("no more diagnoses are taken")
+	ErrFull   = errors.New("too many diagnoses are waiting")
+	ErrQueued = errors.New("the diagnosis is already waiting or running")
+	ErrClosed = errors.New("no more diagnoses are accepted")
 )
 
 // PoolConfig configures a [Pool].

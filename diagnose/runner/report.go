@@ -90,7 +90,7 @@ func (rep *Report) behindWithheld(e *execution, res graph.Result) {
 	for _, id := range res.Path[at+1:] {
 		rec := e.newRecord(id)
 		rec.State, rec.Reason = v1alpha1.ResultWouldRun, "BehindWithheld"
-		rec.Message = fmt.Sprintf("comes after the repair of node %d, which was not made", res.Withheld)
+		rec.Message = fmt.Sprintf("follows the repair of node %d, which was not made", res.Withheld)
 		rep.Records = append(rep.Records, *rec)
 	}
 }
@@ -98,9 +98,9 @@ func (rep *Report) behindWithheld(e *execution, res graph.Result) {
 // damaged returns the report of a diagnosis that can't resume from its checkpoint, because it is
 // damaged and the diagnosis may have repaired something, or because a newer version wrote it.
 func (e *execution) damaged(err error) *Report {
-	message := "what it has found is not known. "
+	message := "its findings are unknown. "
 	if e.mayRepair() {
-		message = "whether a repair was made is not known: a person must look. "
+		message = "unknown whether a repair was made: check by hand. "
 	}
 	return &Report{
 		ID: e.d.ID, Phase: v1alpha1.PhaseUnknown, Reason: v1alpha1.ReasonOutcomeUnknown, FailedCount: new(big.Int),

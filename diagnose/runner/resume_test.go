@@ -112,11 +112,11 @@ func TestDamagedCheckpoints(t *testing.T) {
 		damage func([]byte) []byte
 		want   string
 	}{
-		"a bit":        {flip, "it was damaged: its checksum is another one"},
-		"torn":         {func(b []byte) []byte { return b[:len(b)-7] }, "it was damaged"},
-		"empty":        {func([]byte) []byte { return nil }, "this is no checkpoint of a diagnosis"},
-		"another file": {func([]byte) []byte { return []byte("{}\n{}") }, "this is no checkpoint of a diagnosis"},
-		"no version":   {func(b []byte) []byte { return bytes.Replace(b, []byte("-1 "), []byte("-x "), 1) }, "this is no checkpoint"},
+		"a bit":        {flip, "it is damaged: the checksum does not match"},
+		"torn":         {func(b []byte) []byte { return b[:len(b)-7] }, "it is damaged"},
+		"empty":        {func([]byte) []byte { return nil }, "not a checkpoint of a diagnosis"},
+		"another file": {func([]byte) []byte { return []byte("{}\n{}") }, "not a checkpoint of a diagnosis"},
+		"no version":   {func(b []byte) []byte { return bytes.Replace(b, []byte("-1 "), []byte("-x "), 1) }, "not a checkpoint"},
 		"too large":    {func([]byte) []byte { return make([]byte, 33<<20) }, "at most"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -26,7 +26,7 @@ type Saved struct {
 // Errors: [fs.ErrNotExist] if there is no checkpoint, and [*CheckpointError].
 func ReadSaved(dir, id string) (*Saved, error) {
 	if !validID(id) {
-		return nil, fmt.Errorf("id %.140q is none of a diagnosis", id)
+		return nil, fmt.Errorf("%.140q is not the ID of a diagnosis", id)
 	}
 	s := store{path: SavedPath(dir, id)}
 	cp, err := s.load()
@@ -43,13 +43,13 @@ func ReadSaved(dir, id string) (*Saved, error) {
 	e := &execution{d: &Diagnosis{ID: id, Graph: g}, cp: cp, run: run}
 	if w := cp.Waiting; w != nil && cp.Final == nil {
 		if w.ID < 1 || w.ID >= g.Len() {
-			return nil, &CheckpointError{s.path, errors.New("the node that waits is none of the graph")}
+			return nil, &CheckpointError{s.path, errors.New("the waiting node is not in the graph")}
 		}
 		e.waiting = w
 	}
 	if b := cp.Begun; b != nil && cp.Final == nil {
 		if b.ID < 1 || b.ID >= g.Len() {
-			return nil, &CheckpointError{s.path, errors.New("the node that was begun is none of the graph")}
+			return nil, &CheckpointError{s.path, errors.New("the started node is not in the graph")}
 		}
 		e.running = e.newRecord(b.ID)
 		e.running.Start = b.At

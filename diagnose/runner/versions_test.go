@@ -101,10 +101,10 @@ func TestCheckpointsWithMore(t *testing.T) {
 // A run with a checkpoint of a newer format is Unknown, and the checkpoint stays for the newer
 // version, whatever the diagnosis may do.
 func TestCheckpointsOfANewerForm(t *testing.T) {
-	const why = "it is of a newer version of Kernosis: its form is 2, known is 1"
+	const why = "it is from a newer version of Kernosis: format 2, known up to 1"
 	for message, lines := range map[string][]string{
-		"whether a repair was made is not known: a person must look. ": hungTask(),
-		"what it has found is not known. ":                             {": 1", "collect-a: 2", "check-b:"},
+		"unknown whether a repair was made: check by hand. ": hungTask(),
+		"its findings are unknown. ":                         {": 1", "collect-a: 2", "check-b:"},
 	} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "a.checkpoint")

@@ -54,9 +54,9 @@ func (r *Refusals) target(d *v1alpha1.Diagnosis) {
 	const outside = "outside the system namespace"
 	switch p := d.Spec.PodReference; {
 	case p == nil:
-		r.add("%s a Diagnosis is about a pod: spec.podReference is needed", outside)
+		r.add("%s a Diagnosis must be about a pod: spec.podReference is required", outside)
 	case p.Namespace != "" && p.Namespace != d.Namespace:
-		r.add("spec.podReference.namespace: %s a Diagnosis is about pods of its own namespace, not of %s", outside, shown(p.Namespace))
+		r.add("spec.podReference.namespace: %s a Diagnosis can be only about pods of its own namespace, not of %s", outside, shown(p.Namespace))
 	}
 	if d.Spec.TargetSelector != nil {
 		r.add("spec.targetSelector is not allowed %s", outside)
@@ -88,9 +88,9 @@ func refused(c *resolve.Config, name string) string {
 		// A built-in that is named without an Operation was not allowed by an administrator.
 		return "has no Operation with tenantSafe: true"
 	case op.Spec.Processor.HTTPServer != nil:
-		return "is a web server: none is called for a namespace's user"
+		return "calls a web server, which is not allowed for a namespace's user"
 	case op.Spec.Processor.ScriptRunner != nil:
-		return "is a script: none is run for a namespace's user"
+		return "runs a script, which is not allowed for a namespace's user"
 	case op.Spec.Processor.Builtin == nil:
 		return "has no built-in"
 	case !op.Spec.TenantSafe:
@@ -107,7 +107,7 @@ func refused(c *resolve.Config, name string) string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(op.Spec.Processor.Builtin.Parameters)) {
 		if !free(name) {
-			return fmt.Sprintf("fixes %s, which must be the pod's own", shown(name))
+			return fmt.Sprintf("sets %s, which must be the pod's own", shown(name))
 		}
 	}
 	return ""

@@ -21,11 +21,11 @@ func TestWhichOperationsATenantMayRun(t *testing.T) {
 		"not by its built-in": {set("log") + op("log", "{tenantSafe: true, processor: {builtin: {name: kmsg-tail}}}"), "operation log is kmsg-tail, which shows more than a pod"},
 		"a Check":             {set("leak") + op("leak", "{tenantSafe: true, processor: {builtin: {name: check-memory-leak}}}"), "operation leak has the effect Check"},
 		"a repair":            {set("fix") + op("fix", "{tenantSafe: true, processor: {builtin: {name: restart-unit, parameters: {unit: kubelet}}}}"), "operation fix has the effect Remediate"},
-		"a web server":        {set("hook") + op("hook", "{tenantSafe: true, effect: Collect, processor: {httpServer: {address: 10.0.0.1}}}"), "operation hook is a web server"},
-		"a script":            {set("sh") + op("sh", "{tenantSafe: true, effect: Collect, processor: {scriptRunner: {script: id}}}"), "operation sh is a script"},
-		"what is fixed":       {set("other") + op("other", "{tenantSafe: true, processor: {builtin: {name: cgroup-memory, parameters: {podUID: "+others+"}}}}"), "operation other fixes podUID, which must be the pod's own"},
+		"a web server":        {set("hook") + op("hook", "{tenantSafe: true, effect: Collect, processor: {httpServer: {address: 10.0.0.1}}}"), "operation hook calls a web server"},
+		"a script":            {set("sh") + op("sh", "{tenantSafe: true, effect: Collect, processor: {scriptRunner: {script: id}}}"), "operation sh runs a script"},
+		"what is fixed":       {set("other") + op("other", "{tenantSafe: true, processor: {builtin: {name: cgroup-memory, parameters: {podUID: "+others+"}}}}"), "operation other sets podUID, which must be the pod's own"},
 		"all are reported": {set("hook", "kmsg-tail") + op("hook", "{tenantSafe: true, effect: Collect, processor: {httpServer: {address: 10.0.0.1}}}"),
-			"operation hook is a web server: none is called for a namespace's user; operation kmsg-tail has no Operation with tenantSafe: true"},
+			"operation hook calls a web server, which is not allowed for a namespace's user; operation kmsg-tail has no Operation with tenantSafe: true"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config, s := read(t, c.set, catalog.All(operation.Host{}))
@@ -50,12 +50,12 @@ func TestWhatATenantsDiagnosisMayBeAbout(t *testing.T) {
 		"its pod, in full":  {func(d *v1alpha1.Diagnosis) { d.Spec.PodReference.Namespace = "shop" }, ""},
 		"on its node":       {func(d *v1alpha1.Diagnosis) { d.Spec.NodeName = "n7" }, ""},
 		"another namespace": {func(d *v1alpha1.Diagnosis) { d.Spec.PodReference.Namespace = "bank" }, "not of bank"},
-		"a node":            {func(d *v1alpha1.Diagnosis) { d.Spec.PodReference, d.Spec.NodeName = nil, "n7" }, "spec.podReference is needed"},
+		"a node":            {func(d *v1alpha1.Diagnosis) { d.Spec.PodReference, d.Spec.NodeName = nil, "n7" }, "spec.podReference is required"},
 		"others": {func(d *v1alpha1.Diagnosis) {
 			d.Spec.PodReference, d.Spec.TargetSelector = nil, &v1alpha1.TargetSelector{}
 		}, "spec.targetSelector is not allowed"},
 		"a node it is not on":  {func(d *v1alpha1.Diagnosis) { d.Spec.NodeName = "n8" }, "pod web-0 is not on node n8"},
-		"another than found":   {func(d *v1alpha1.Diagnosis) { d.Spec.PodReference.Name = "web-1" }, "is not the one that is asked for"},
+		"another than found":   {func(d *v1alpha1.Diagnosis) { d.Spec.PodReference.Name = "web-1" }, "is not the requested one"},
 		"parameters of others": {func(d *v1alpha1.Diagnosis) { d.Spec.Parameters = map[string]string{"pid": "1"} }, "parameter pid can't be given"},
 	} {
 		d := diagnosis(nil)

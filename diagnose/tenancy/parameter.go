@@ -23,7 +23,7 @@ func Parameters(given map[string]string, pod Pod) (map[string]string, error) {
 		case owned && value == have, name == "address" && hasAddress(pod, value):
 			out[name] = value
 		case owned:
-			r.add("parameter %s can't be %s: it is the pod's own, %s", shown(name), shown(value), shown(have))
+			r.add("parameter %s can't be %s: want the pod's own, %s", shown(name), shown(value), shown(have))
 		default:
 			r.add("parameter %s can't be given outside the system namespace", shown(name))
 		}

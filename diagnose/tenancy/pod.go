@@ -30,7 +30,7 @@ type Pod struct {
 func PodOf(p *corev1.Pod, ref *v1alpha1.PodReference) (Pod, error) {
 	out := Pod{Namespace: p.Namespace, Name: p.Name, UID: string(p.UID), Node: p.Spec.NodeName}
 	if podspec.Is(&p.ObjectMeta) {
-		return out, Refusals{fmt.Sprintf("pod %s/%s is a static pod: outside the system namespace none can be diagnosed", p.Namespace, p.Name)}
+		return out, Refusals{fmt.Sprintf("pod %s/%s is a static pod: it can't be diagnosed outside the system namespace", p.Namespace, p.Name)}
 	}
 	for _, ip := range append([]corev1.PodIP{{IP: p.Status.PodIP}}, p.Status.PodIPs...) {
 		if a, err := netip.ParseAddr(ip.IP); err == nil && !slices.Contains(out.Addresses, a.Unmap()) {

@@ -37,7 +37,7 @@ func Plan(c resolve.Config, set *v1alpha1.OperationSet, d *v1alpha1.Diagnosis, p
 	r.target(d)
 	r.operations(&c, set)
 	if parameters["podUID"] == "" || parameters["podNamespace"] != d.Namespace || parameters["address"] == "" {
-		r.add("the parameters are not those of a pod of namespace %s", shown(d.Namespace))
+		r.add("the parameters do not describe a pod of namespace %s", shown(d.Namespace))
 	}
 	if err := r.err(); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (r *Refusals) pod(d *v1alpha1.Diagnosis, pod *Pod) {
 		return // target has added the refusal
 	}
 	if pod.Namespace != d.Namespace || pod.Name != ref.Name || pod.UID == "" {
-		r.add("pod %s/%s is not the one that is asked for", shown(pod.Namespace), shown(pod.Name))
+		r.add("pod %s/%s is not the requested one", shown(pod.Namespace), shown(pod.Name))
 	}
 	if d.Spec.NodeName != "" && d.Spec.NodeName != pod.Node {
 		r.add("pod %s is not on node %s", shown(ref.Name), shown(d.Spec.NodeName))
@@ -73,7 +73,7 @@ func Builtins(all []operation.Builtin, parameters map[string]string) []operation
 		run := b.Run
 		if !b.TenantSafe || b.Effect != operation.Collect || run == nil {
 			out[i].Run = func(context.Context, *operation.Call) (operation.Output, error) {
-				return operation.Output{}, fmt.Errorf("%s is not for a namespace's user", b.Name)
+				return operation.Output{}, fmt.Errorf("%s is not available to a namespace's user", b.Name)
 			}
 			continue
 		}

@@ -75,7 +75,7 @@ func compileAlert(t *v1alpha1.PrometheusAlertTemplate, errs *Errors) *alertMatch
 		podName: string(t.PodNameReferenceLabel), container: string(t.ContainerReferenceLabel),
 	}
 	if r.AlertName == "" && r.StartsAt == "" && r.EndsAt == "" && r.GeneratorURL == "" && len(r.Labels)+len(r.Annotations) == 0 {
-		errs.wrong(field+".regexp", v1alpha1.ReasonInvalid, "says nothing to match by")
+		errs.wrong(field+".regexp", v1alpha1.ReasonInvalid, "is empty: set at least one field to match by")
 	}
 	for _, l := range []struct{ name, label string }{
 		{"nodeNameReferenceLabel", m.node}, {"podNamespaceReferenceLabel", m.podNamespace},
@@ -100,7 +100,7 @@ func compileAlert(t *v1alpha1.PrometheusAlertTemplate, errs *Errors) *alertMatch
 
 func checkLabel(label, field string, errs *Errors) {
 	if !model.LegacyValidation.IsValidLabelName(label) || len(label) > 128 {
-		errs.wrong(field, v1alpha1.ReasonInvalid, "%q is no name of a label", label)
+		errs.wrong(field, v1alpha1.ReasonInvalid, "%q is not a label name", label)
 	}
 }
 

@@ -80,7 +80,7 @@ func Compile(t *v1alpha1.Trigger) (*Matcher, error) {
 		errs.wrong("spec.operationSet", v1alpha1.ReasonInvalid, "is required")
 	}
 	if !validName(t.Spec.NodeName, true) {
-		errs.wrong("spec.nodeName", v1alpha1.ReasonInvalid, "%q is no name of a node", t.Spec.NodeName)
+		errs.wrong("spec.nodeName", v1alpha1.ReasonInvalid, "%q is not a node name", t.Spec.NodeName)
 	}
 	m.targets(&errs)
 	m.bounds(&errs)
@@ -153,7 +153,7 @@ func (m *Matcher) template(errs *Errors) {
 		m.source, m.problem = SourceProblem, compileProblem(s.ProblemTemplate, errs)
 		for field, given := range map[string]bool{"spec.nodeName": m.spec.NodeName != "", "spec.targetSelector": m.spec.TargetSelector != nil} {
 			if given {
-				m.warnings.wrong(field, v1alpha1.ReasonInvalid, "has no effect: a problem is of the node that has found it")
+				m.warnings.wrong(field, v1alpha1.ReasonInvalid, "has no effect: a problem is diagnosed on the node that detected it")
 			}
 		}
 	}
@@ -163,7 +163,7 @@ func (m *Matcher) template(errs *Errors) {
 		for i, l := range m.alert.inject {
 			if s.PrometheusAlertTemplate.Regexp.Labels[l] == "" {
 				m.warnings.wrong(fmt.Sprintf("%s.prometheusAlertTemplate.parameterInjectionLabels[%d]", field, i), Untrusted,
-					"%s becomes a parameter, whatever its value: who makes the series chooses it. Say in regexp.labels what it may be", l)
+					"%s becomes a parameter with any value that the creator of the series chooses: restrict it in regexp.labels", l)
 			}
 		}
 		if m.spec.NodeName == "" && m.spec.TargetSelector == nil && m.alert.node == "" && m.alert.podName == "" {
@@ -174,7 +174,7 @@ func (m *Matcher) template(errs *Errors) {
 		given = append(given, "kubernetesEventTemplate")
 		m.source, m.event = SourceEvent, compileEvent(s.KubernetesEventTemplate, errs)
 		if r := &s.KubernetesEventTemplate.Regexp; r.Namespace == "" && (r.Source == nil || r.Source.Component == "") {
-			m.warnings.wrong(field+".kubernetesEventTemplate.regexp", Untrusted, "names neither namespace nor source.component: whoever may create Events anywhere can start it")
+			m.warnings.wrong(field+".kubernetesEventTemplate.regexp", Untrusted, "names neither namespace nor source.component: any client that may create Events in some namespace can start it")
 		}
 	}
 	if s.CronTemplate != nil {
@@ -185,7 +185,7 @@ func (m *Matcher) template(errs *Errors) {
 		if m.cron, err = parseSchedule(s.CronTemplate.Schedule); err != nil {
 			errs.wrong(field, v1alpha1.ReasonInvalidSchedule, "%q: %s", s.CronTemplate.Schedule, err)
 		} else if m.count > 0 && m.count <= maxCount && m.cron.denser(m.count, m.within) {
-			m.warnings.wrong(field, v1alpha1.ReasonInvalidSchedule, "comes more often than spec.rateLimit allows, %d times in %s: the rest is left out", m.count, m.within)
+			m.warnings.wrong(field, v1alpha1.ReasonInvalidSchedule, "runs more often than spec.rateLimit allows, %d times in %s: the rest is skipped", m.count, m.within)
 		}
 		if m.spec.NodeName == "" && m.spec.TargetSelector == nil {
 			errs.wrong("spec.nodeName", v1alpha1.ReasonInvalid, "a cronTemplate needs nodeName or targetSelector")
@@ -216,7 +216,7 @@ func (m *Matcher) parameters(errs *Errors) {
 		names[n] = true
 	}
 	if len(names) > maxParameters {
-		errs.wrong("spec.parameters", v1alpha1.ReasonInvalidParameter, "%d names, and up to %d more from the source: more than %d", len(m.spec.Parameters), fromSource, maxParameters)
+		errs.wrong("spec.parameters", v1alpha1.ReasonInvalidParameter, "%d names, and up to %d more from the source: want at most %d", len(m.spec.Parameters), fromSource, maxParameters)
 	}
 	for _, n := range slices.Sorted(maps.Keys(m.spec.Parameters)) {
 		if !validParameter(n) {

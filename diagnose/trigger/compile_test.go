@@ -109,7 +109,7 @@ func TestRoomForParameters(t *testing.T) {
 	}
 	compile(t, newTrigger(t, "t", spec(34)))
 	_, err := trigger.Compile(newTrigger(t, "t", spec(35)))
-	if want := "spec.parameters: 35 names, and up to 30 more from the source: more than 64"; err == nil || err.Error() != want {
+	if want := "spec.parameters: 35 names, and up to 30 more from the source: want at most 64"; err == nil || err.Error() != want {
 		t.Error(err)
 	}
 }

@@ -110,7 +110,7 @@ func (a *Alerts) read(data []byte, hook bool) error {
 		return fmt.Errorf("alerts: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("alerts: something follows the list")
+		return errors.New("alerts: unexpected data after the list")
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func readAlert(data []byte, hook bool) (*Alert, error) {
 		case "resolved":
 			a.Over = true
 		default:
-			return nil, fmt.Errorf("status: %.32q is none of firing, resolved", w.Status)
+			return nil, fmt.Errorf("status: %.32q: want one of firing, resolved", w.Status)
 		}
 	}
 	if err := a.bound(); err != nil {
@@ -154,7 +154,7 @@ func (a *Alert) bound() error {
 		}
 	}
 	if len(a.Labels) == 0 {
-		return errors.New("labels: there are none")
+		return errors.New("labels: want at least one")
 	}
 	for _, l := range []struct {
 		field string
@@ -167,7 +167,7 @@ func (a *Alert) bound() error {
 		for n, v := range l.texts {
 			switch {
 			case n == "":
-				return fmt.Errorf("%s: one has no name", l.field)
+				return fmt.Errorf("%s: a name is empty", l.field)
 			case len(n) > maxLabelName:
 				return fmt.Errorf("%s: a name has %d bytes, at most %d", l.field, len(n), maxLabelName)
 			case len(v) > l.most:

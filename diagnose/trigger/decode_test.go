@@ -39,7 +39,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		`{}`:            "alerts: want a list",
 		`[`:             "alerts: EOF",
 		`[{]`:           "alerts[0]: invalid character ']' looking for beginning of object key string",
-		`[] []`:         "alerts: something follows the list",
+		`[] []`:         "alerts: unexpected data after the list",
 		`[` + one + `,`: "alerts[1]: EOF",
 	} {
 		if a, err := trigger.DecodeAlerts([]byte(text)); err == nil || err.Error() != want {
@@ -53,13 +53,13 @@ func TestAlertsThatAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		`null`:                                  "want an object",
 		`7`:                                     "want an object",
-		`{}`:                                    `status: "" is none of firing, resolved`,
-		`{"status":"odd\u001b"}`:                `status: "odd\x1b" is none of firing, resolved`,
-		`{"status":"firing"}`:                   "labels: there are none",
-		`{"status":"firing","labels":{"a":""}}`: "labels: there are none",
+		`{}`:                                    `status: "": want one of firing, resolved`,
+		`{"status":"odd\u001b"}`:                `status: "odd\x1b": want one of firing, resolved`,
+		`{"status":"firing"}`:                   "labels: want at least one",
+		`{"status":"firing","labels":{"a":""}}`: "labels: want at least one",
 		`{"status":"firing","labels":{"a":7}}`:  "cannot unmarshal number into Go struct field .Alert.labels of type string",
 		`{"status":"firing","labels":{"a":"b","a":"c"}}`:                                                             `duplicate field "labels.a"`,
-		`{"status":"firing","labels":{"":"b"}}`:                                                                      "labels: one has no name",
+		`{"status":"firing","labels":{"":"b"}}`:                                                                      "labels: a name is empty",
 		`{"status":"firing","labels":{"a":"b"},"startsAt":7}`:                                                        "Time.UnmarshalJSON: input is not a JSON string",
 		`{"status":"firing","labels":{"a":"` + strings.Repeat("x", 4097) + `"}}`:                                     "labels.a: 4097 bytes, at most 4096",
 		`{"status":"firing","labels":{"` + strings.Repeat("x", 257) + `":"b"}}`:                                      "labels: a name has 257 bytes, at most 256",

@@ -81,10 +81,10 @@ type TriggerState struct {
 // NewEngine returns an engine without triggers.
 func NewEngine(cfg Config) (*Engine, error) {
 	if cfg.Namespace == "" || !validName(cfg.Namespace, false) {
-		return nil, fmt.Errorf("trigger engine: %q is no name of a namespace", cfg.Namespace)
+		return nil, fmt.Errorf("trigger engine: %q is not a namespace name", cfg.Namespace)
 	}
 	if !validName(cfg.Node, true) {
-		return nil, fmt.Errorf("trigger engine: %q is no name of a node", cfg.Node)
+		return nil, fmt.Errorf("trigger engine: %q is not a node name", cfg.Node)
 	}
 	if cfg.MaxStreams <= 0 {
 		cfg.MaxStreams = defaultStreams
@@ -122,7 +122,7 @@ func (e *Engine) Install(matchers []*Matcher) error {
 			return fmt.Errorf("two triggers are called %q", m.name)
 		}
 		if m.source == SourceProblem && e.cfg.Node == "" {
-			return fmt.Errorf("trigger %q is about problems of a node, which this engine has none of", m.name)
+			return fmt.Errorf("trigger %q needs problems of a node, which this engine does not have", m.name)
 		}
 		triggers[m.name], stats[m.name] = e.triggers[m.name], e.stats[m.name]
 		if triggers[m.name] == nil {

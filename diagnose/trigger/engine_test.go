@@ -308,7 +308,7 @@ func TestInstall(t *testing.T) {
 
 func TestStatesThatAreNone(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"version":2}`:                         "trigger state: it is of a newer version of Kernosis: its form is 2, known is 1",
+		`{"version":2}`:                         "trigger state: it is from a newer version of Kernosis: format 2, known up to 1",
 		`{"version":1,"streams":[{"id":"00"}]}`: `trigger state: "00" is not 16 bytes in hexadecimal`,
 		`{`:                                     "trigger state: unexpected end of JSON input",
 		`{"version":1,"triggers":[{"name":"t","started":[` + strings.Repeat(`"2026-01-01T00:00:00Z",`, 1000) + `"2026-01-01T00:00:00Z"]}]}`: `trigger state: trigger "t": 1001 times, at most 1000`,

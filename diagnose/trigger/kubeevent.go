@@ -24,7 +24,7 @@ func compileEvent(t *v1alpha1.KubernetesEventTemplate, errs *Errors) *eventMatch
 		source = &v1alpha1.EventSourceRegexp{}
 	}
 	if r.Name == "" && r.Namespace == "" && r.Reason == "" && r.Message == "" && *source == (v1alpha1.EventSourceRegexp{}) {
-		errs.wrong(field, v1alpha1.ReasonInvalid, "says nothing to match by")
+		errs.wrong(field, v1alpha1.ReasonInvalid, "is empty: set at least one field to match by")
 	}
 	return &eventMatcher{
 		name: compileRegexp(r.Name, field+".name", errs), namespace: compileRegexp(r.Namespace, field+".namespace", errs),

@@ -35,16 +35,16 @@ func compileProblem(t *v1alpha1.ProblemTemplate, errs *Errors) *problemMatcher {
 		namespaces: slices.Clone(t.Namespaces), lowest: 1,
 	}
 	if len(t.Rules)+len(t.Conditions)+len(t.Reasons)+len(t.Namespaces) == 0 && t.MinSeverity == "" && t.PodSelector == nil {
-		errs.wrong(field, v1alpha1.ReasonInvalid, "says nothing to choose by")
+		errs.wrong(field, v1alpha1.ReasonInvalid, "is empty: set at least one field to select by")
 	}
 	if t.MinSeverity != "" {
 		if m.lowest = problem.Severity(t.MinSeverity).Rank(); m.lowest == 0 {
-			errs.wrong(field+".minSeverity", v1alpha1.ReasonInvalid, "%q is none of info, warning, critical", t.MinSeverity)
+			errs.wrong(field+".minSeverity", v1alpha1.ReasonInvalid, "%q: want one of info, warning, critical", t.MinSeverity)
 		}
 	}
 	for _, ns := range t.Namespaces {
 		if ns == "" || !validName(ns, false) {
-			errs.wrong(field+".namespaces", v1alpha1.ReasonInvalid, "%q is no name of a namespace", ns)
+			errs.wrong(field+".namespaces", v1alpha1.ReasonInvalid, "%q is not a namespace name", ns)
 		}
 	}
 	if t.PodSelector != nil {

@@ -27,11 +27,11 @@ func parseSchedule(text string) (*schedule, error) {
 		return nil, errors.New("is empty")
 	}
 	if strings.ContainsFunc(text, func(r rune) bool { return r != ' ' && unicode.IsSpace(r) }) {
-		return nil, errors.New("has other white space than blanks")
+		return nil, errors.New("has white space other than blanks")
 	}
 	// The parser panics for a time zone that is not followed by a blank.
 	if zone := strings.HasPrefix(text, "TZ=") || strings.HasPrefix(text, "CRON_TZ="); zone && len(fields) == 1 {
-		return nil, errors.New("has a time zone and no times")
+		return nil, errors.New("has a time zone but no times")
 	}
 	times, err := cron.ParseStandard(text)
 	if err != nil {
@@ -46,7 +46,7 @@ func parseSchedule(text string) (*schedule, error) {
 		s.every = c.Delay
 	}
 	if s.times.Next(reference()).IsZero() {
-		return nil, errors.New("never comes")
+		return nil, errors.New("never occurs")
 	}
 	return s, nil
 }

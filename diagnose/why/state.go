@@ -34,7 +34,7 @@ func (b *builder) state() string {
 		parts = append(parts, strings.ToLower(b.in.Subject.Phase))
 	}
 	if len(parts) == 0 {
-		return "its status is not known here"
+		return "its status is unknown"
 	}
 	if n := b.in.Subject.Node; n != "" {
 		parts = append(parts, "on node "+n)
@@ -75,15 +75,15 @@ func (b *builder) containerState(c *Container) string {
 	var text string
 	switch {
 	case c.Waiting != "":
-		text = "waits: " + b.text(c.Waiting)
+		text = "waiting: " + b.text(c.Waiting)
 	case c.Ended != nil:
 		text = "ended at " + b.clock(c.Ended.At) + " " + c.Ended.how()
 	case c.Running && c.Ready:
-		text = "runs since " + b.clock(c.Since) + ", ready"
+		text = "running since " + b.clock(c.Since) + ", ready"
 	case c.Running:
-		text = "runs since " + b.clock(c.Since) + ", not ready"
+		text = "running since " + b.clock(c.Since) + ", not ready"
 	default:
-		text = "state not known"
+		text = "state unknown"
 	}
 	if c.Restarts > 0 {
 		text += fmt.Sprintf(", restarted %s", times(c.Restarts))

@@ -33,7 +33,7 @@ func (b *builder) endings() {
 				Cause: Cause{Reason: cmp.Or(e.Reason, "Error"), Message: b.text(how), First: e.At, Last: e.At, Severity: problem.Warning},
 			}
 			if text := b.text(e.Message); text != "" {
-				by.Why = []string{"it said: " + text}
+				by.Why = []string{"its message: " + text}
 			}
 			by.do = []string{fmt.Sprintf("kubectl logs -n %s %s -c %s%s", b.in.Subject.Namespace, b.in.Subject.Name, c.Name, previous(e == c.Before))}
 			at := slices.IndexFunc(b.list, func(o *candidate) bool {
@@ -122,7 +122,7 @@ func (b *builder) statuses() {
 			continue
 		}
 		by := &candidate{rank: byStatus, pod: s.UID, container: c.Name, Cause: Cause{
-			Reason: c.Waiting, Message: b.text(strings.TrimSuffix("container "+c.Name+" waits: "+c.Waiting+": "+c.Message, ": ")), Lasts: true,
+			Reason: c.Waiting, Message: b.text(strings.TrimSuffix("container "+c.Name+" is waiting: "+c.Waiting+": "+c.Message, ": ")), Lasts: true,
 		}}
 		if c.Waiting == crashLoop {
 			by.do = []string{fmt.Sprintf("kubectl logs -n %s %s -c %s --previous", s.Namespace, s.Name, c.Name)}

@@ -48,7 +48,7 @@ func (a *Answer) WriteText(w io.Writer, v View) error {
 		p.line("", fmt.Sprintf("and %d more", a.MoreCauses))
 	}
 	if len(a.Causes) == 0 {
-		p.line("CAUSE", "none is known")
+		p.line("CAUSE", "none known")
 	}
 	p.list("NODE", a.Node)
 	a.seen(p)

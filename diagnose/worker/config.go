@@ -114,7 +114,7 @@ func (c *Config) complete() error {
 	}
 	if c.TenantPod == nil {
 		c.TenantPod = func(context.Context, *v1alpha1.Diagnosis) (tenancy.Pod, error) {
-			return tenancy.Pod{}, errors.New("what is outside the system namespace is not run here")
+			return tenancy.Pod{}, errors.New("Diagnoses outside the system namespace can't run here")
 		}
 	}
 	if c.Gone == nil {

@@ -81,7 +81,7 @@ func (s *Folder) reload(h Handler) {
 		known, err = LoadObjects(s.c.Shipped, files, s.c.Builtins)
 	}
 	if err != nil {
-		s.c.Log.Error("diagnoses not reloaded, those in force stay", "error", err)
+		s.c.Log.Error("diagnoses not reloaded; the previous ones stay in force", "error", err)
 		return
 	}
 	s.objects.Store(known)

@@ -94,7 +94,7 @@ func TestWhatIsRefused(t *testing.T) {
 		want []string
 	}{
 		"policy":         {"apiVersion: kernosis.io/v1alpha1\nkind: RemediationPolicy\nmetadata: {name: a}\nspec: {}\n", []string{"own.yaml:2:", "a RemediationPolicy needs a cluster"}},
-		"diagnosis":      {"apiVersion: kernosis.io/v1alpha1\nkind: Diagnosis\nmetadata: {name: a, namespace: b}\nspec: {operationSet: hung-task, nodeName: n7}\n", []string{"own.yaml:2:", "kernosis diagnose run makes one"}},
+		"diagnosis":      {"apiVersion: kernosis.io/v1alpha1\nkind: Diagnosis\nmetadata: {name: a, namespace: b}\nspec: {operationSet: hung-task, nodeName: n7}\n", []string{"own.yaml:2:", "use kernosis diagnose run"}},
 		"cron":           {"apiVersion: kernosis.io/v1alpha1\nkind: Trigger\nmetadata: {name: a}\nspec:\n  operationSet: hung-task\n  nodeName: n7\n  sourceTemplate: {cronTemplate: {schedule: \"0 2 * * *\"}}\n", []string{"own.yaml:7:", "needs a cluster"}},
 		"no such set":    {"apiVersion: kernosis.io/v1alpha1\nkind: Trigger\nmetadata: {name: a}\nspec:\n  operationSet: hung-tusk\n  sourceTemplate: {problemTemplate: {rules: [x]}}\n", []string{"own.yaml:5:", `did you mean "hung-task"`}},
 		"no such op":     {"apiVersion: kernosis.io/v1alpha1\nkind: OperationSet\nmetadata: {name: a}\nspec:\n  adjacencyList:\n  - {id: 0, to: [1]}\n  - {id: 1, operation: kmsg-tale}\n", []string{"own.yaml:7:", `did you mean "kmsg-tail"`}},

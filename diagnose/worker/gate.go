@@ -34,7 +34,7 @@ func (g *gate) Allow(_ context.Context, a *runner.Action) (runner.Decision, erro
 	}
 	e := w.entries[a.Diagnosis]
 	if e == nil || e.Gone || e.End != nil {
-		return runner.Decision{}, errors.New("the Diagnosis is not known any more")
+		return runner.Decision{}, errors.New("the Diagnosis is no longer active")
 	}
 	if wait := w.mayNotRepair(e); wait != nil {
 		return *wait, nil
@@ -67,7 +67,7 @@ func undecided() runner.Decision {
 // The lock is held.
 func (w *Worker) mayNotRepair(e *entry) *runner.Decision {
 	if e.Local {
-		return &runner.Decision{Verb: v1alpha1.RemediationWithheld, Reason: "NotStored", Message: "the API server has refused the Diagnosis: nobody can decide about its repairs"}
+		return &runner.Decision{Verb: v1alpha1.RemediationWithheld, Reason: "NotStored", Message: "the API server has refused the Diagnosis, so its repairs can't be decided"}
 	}
 	if e.Diagnosis.UID == "" || e.latest == nil {
 		return &runner.Decision{Verb: v1alpha1.RemediationWait, Reason: reasonAway, Message: "the API server does not have the Diagnosis yet"}
@@ -89,7 +89,7 @@ func (e *entry) digest(id int, operation string) (v1alpha1.Digest, *runner.Decis
 	}
 	spec := e.specs[operation]
 	if spec == nil {
-		return "", &runner.Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonInvalid, Message: "nothing is known of operation " + operation}
+		return "", &runner.Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonInvalid, Message: "unknown operation " + operation}
 	}
 	plan, err := policy.PlanOf(e.latest, id, operation, spec, dependences)
 	var digest v1alpha1.Digest
@@ -110,7 +110,7 @@ func (g *gate) intent(ctx context.Context, a *runner.Action) error {
 	e := w.entries[a.Diagnosis]
 	if e == nil || e.Gone || e.latest == nil {
 		w.mu.Unlock()
-		return errors.New("the Diagnosis is not known any more")
+		return errors.New("the Diagnosis is no longer active")
 	}
 	key := e.key()
 	digest, wait := e.digest(a.ID, a.Operation)
@@ -129,7 +129,7 @@ func (g *gate) intent(ctx context.Context, a *runner.Action) error {
 		case hold.another(s):
 			refused = errors.New("another agent runs the Diagnosis")
 		case decided == nil || decided.PlanDigest != digest || decided.Verb != v1alpha1.RemediationRun:
-			refused = errors.New("the repair is not allowed any more")
+			refused = errors.New("the repair is no longer allowed")
 		default:
 			id := int32(a.ID) //nolint:gosec // a node of a graph of 256
 			at := metav1.NewMicroTime(now)

@@ -80,7 +80,7 @@ func readSaved(path, id string) (*saved, error) {
 		return nil, err
 	}
 	if s.ID != id || s.Diagnosis == nil || s.Diagnosis.Name == "" {
-		return nil, errors.New("it is none of the ledger's")
+		return nil, errors.New("not a valid entry of the ledger")
 	}
 	return &s, nil
 }

@@ -75,7 +75,7 @@ func (c *checker) kinds() {
 		c.at(p, "kind", "a RemediationPolicy needs a cluster: without one each repair is reported as one that would run")
 	}
 	for _, d := range c.above.Diagnoses {
-		c.at(d, "kind", "a Diagnosis is no manifest of a node: kernosis diagnose run makes one")
+		c.at(d, "kind", "a Diagnosis can't be a manifest of a node: use kernosis diagnose run")
 	}
 }
 
@@ -108,7 +108,7 @@ func (c *checker) triggers() {
 	}
 	for _, t := range c.out.Triggers {
 		if t.Spec.SourceTemplate.ProblemTemplate == nil {
-			c.at(t, "spec.sourceTemplate", "needs a cluster: by itself a node starts diagnoses of its own problems (problemTemplate)")
+			c.at(t, "spec.sourceTemplate", "needs a cluster: without one a node diagnoses only its own problems (problemTemplate)")
 		}
 		if !slices.Contains(sets, t.Spec.OperationSet) {
 			c.at(t, "spec.operationSet", "there is no OperationSet %.80q%s", t.Spec.OperationSet, document.Suggest(t.Spec.OperationSet, sets))

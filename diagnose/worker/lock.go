@@ -17,7 +17,7 @@ type LockedError struct {
 }
 
 func (e *LockedError) Error() string {
-	return fmt.Sprintf("%s: another process (%s) runs diagnoses with it", e.Dir, e.Who)
+	return fmt.Sprintf("%s: in use by another process (%s) that runs diagnoses", e.Dir, e.Who)
 }
 
 // Agent is the name that a [Worker] gives when it locks its folder.

@@ -158,7 +158,7 @@ func (w *Worker) advance(e *entry) {
 		end := e.End.End
 		w.mu.Unlock()
 		if err := w.runner.Close(e.ID, end); err != nil {
-			w.log.Warn("checkpoint does not have the end of its diagnosis", "diagnosis", e.ID, "error", err)
+			w.log.Warn("can't write the end of a diagnosis to its checkpoint", "diagnosis", e.ID, "error", err)
 		}
 		return
 	case e.Gone || e.End != nil || e.active:
@@ -257,7 +257,7 @@ func (w *Worker) ran(d *runner.Diagnosis, rep *runner.Report, err error) {
 	switch {
 	case e.End != nil || e.Gone: // no longer needed
 	case rep == nil:
-		w.log.Warn("diagnosis can't be run", "diagnosis", d.ID, "error", err)
+		w.log.Warn("can't run diagnosis", "diagnosis", d.ID, "error", err)
 		e.finish(v1alpha1.PhaseFailed, v1alpha1.ReasonInvalid, err.Error())
 	case rep.Phase.Ended():
 		e.report = rep

@@ -25,7 +25,7 @@ func TestMetrics(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	r.MustRegister(w)
 	if err := testutil.GatherAndCompare(r, strings.NewReader(`
-# HELP kernosis_diagnoses_dropped_total Diagnoses that were not run or not made known, by reason.
+# HELP kernosis_diagnoses_dropped_total Diagnoses that were not run or not reported, by reason.
 # TYPE kernosis_diagnoses_dropped_total counter
 kernosis_diagnoses_dropped_total{reason="full"} 5
 # HELP kernosis_diagnoses_ended_total Diagnoses that have ended, by phase.
@@ -34,7 +34,7 @@ kernosis_diagnoses_ended_total{phase="Cancelled"} 0
 kernosis_diagnoses_ended_total{phase="Failed"} 0
 kernosis_diagnoses_ended_total{phase="Succeeded"} 1
 kernosis_diagnoses_ended_total{phase="Unknown"} 0
-# HELP kernosis_diagnoses_taken_total Diagnoses that this node was to run, of its own triggers and others.
+# HELP kernosis_diagnoses_taken_total Diagnoses that this node accepted, from its own triggers and others.
 # TYPE kernosis_diagnoses_taken_total counter
 kernosis_diagnoses_taken_total 4
 # HELP kernosis_diagnosis_writes_total Writes of a Diagnosis' status, by outcome (taken, away, gone, failed).
@@ -43,7 +43,7 @@ kernosis_diagnosis_writes_total{outcome="away"} 0
 kernosis_diagnosis_writes_total{outcome="failed"} 0
 kernosis_diagnosis_writes_total{outcome="gone"} 0
 kernosis_diagnosis_writes_total{outcome="taken"} 0
-# HELP kernosis_diagnoses_unreported Diagnoses that have ended, of which the API server does not know.
+# HELP kernosis_diagnoses_unreported Completed Diagnoses not yet written to the API server.
 # TYPE kernosis_diagnoses_unreported gauge
 kernosis_diagnoses_unreported 0
 `), "kernosis_diagnoses_dropped_total", "kernosis_diagnoses_ended_total", "kernosis_diagnoses_taken_total", "kernosis_diagnoses_unreported", "kernosis_diagnosis_writes_total"); err != nil {
@@ -86,17 +86,17 @@ func TestMetricsOfWhatIsLost(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
 	r.MustRegister(w)
 	if err := testutil.GatherAndCompare(r, strings.NewReader(`
-# HELP kernosis_artifact_bytes Bytes of the artifacts on the disk.
+# HELP kernosis_artifact_bytes Size of the artifacts on the disk.
 # TYPE kernosis_artifact_bytes gauge
 kernosis_artifact_bytes 10
-# HELP kernosis_artifacts_lost_total Artifacts that are gone or not whole, by reason (evicted, truncated, refused, discarded, partial).
+# HELP kernosis_artifacts_lost_total Artifacts that are lost or incomplete, by reason (evicted, truncated, refused, discarded, partial).
 # TYPE kernosis_artifacts_lost_total counter
 kernosis_artifacts_lost_total{reason="discarded"} 0
 kernosis_artifacts_lost_total{reason="evicted"} 0
 kernosis_artifacts_lost_total{reason="partial"} 0
 kernosis_artifacts_lost_total{reason="refused"} 0
 kernosis_artifacts_lost_total{reason="truncated"} 1
-# HELP kernosis_diagnosis_damaged_total Notes and checkpoints of Diagnoses that could not be read.
+# HELP kernosis_diagnosis_damaged_total Saved entries and checkpoints of Diagnoses that could not be read.
 # TYPE kernosis_diagnosis_damaged_total counter
 kernosis_diagnosis_damaged_total{file="checkpoint"} 0
 kernosis_diagnosis_damaged_total{file="taken"} 1

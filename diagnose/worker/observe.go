@@ -51,7 +51,7 @@ func (w *Worker) observe(p *problem.Problem, at time.Time) {
 	// The end of a problem starts nothing, so it waits only behind others.
 	if len(w.waiting) > 0 || p.State == problem.Firing && !w.ready(p, at) {
 		if len(w.waiting) == maxWaiting {
-			w.drop(dropUnknown, "a problem's transition, while triggers or pods are not known", p.Rule)
+			w.drop(dropUnknown, "a problem's transition, while triggers or pods are unknown", p.Rule)
 			return
 		}
 		kept := *p // the reporter may strip it later
@@ -111,9 +111,9 @@ func (w *Worker) addOfTrigger(d *v1alpha1.Diagnosis, p *problem.Problem, at time
 	switch {
 	case known || w.ledger.newer[d.Name]: // added by the previous agent process
 	case !w.restored && time.Since(at) > staleAfter:
-		w.drop(dropStale, "a Diagnosis of long ago", d.Name)
+		w.drop(dropStale, "a Diagnosis of an old problem", d.Name)
 	case w.places().own >= w.c.MaxOpen:
-		w.drop(dropFull, "a Diagnosis, as there are too many of triggers whose end is not reported", d.Name)
+		w.drop(dropFull, "a Diagnosis: too many started by triggers are not reported as ended", d.Name)
 	default:
 		w.stats.Taken++
 		added := w.add(e)

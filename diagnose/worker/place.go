@@ -109,7 +109,7 @@ func (w *Worker) enter(d *v1alpha1.Diagnosis) {
 	n.take(d)
 	n.changed(true)
 	if w.ofNewer(d) {
-		n.finish(v1alpha1.PhaseUnknown, v1alpha1.ReasonOutcomeUnknown, "a newer version of Kernosis has begun it on this node, and this one can't go on with it")
+		n.finish(v1alpha1.PhaseUnknown, v1alpha1.ReasonOutcomeUnknown, "a newer version of Kernosis has begun it on this node, and this one can't continue it")
 	}
 }
 
@@ -218,6 +218,6 @@ func (w *Worker) reportedOutside(o *outside, d *v1alpha1.Diagnosis, err error) {
 		}
 	default:
 		w.stats.Writes[writeFailed]++
-		w.log.Warn("status of a queued diagnosis not accepted", "diagnosis", name.String(), "error", err)
+		w.log.Warn("can't write the status of a queued diagnosis", "diagnosis", name.String(), "error", err)
 	}
 }

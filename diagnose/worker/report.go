@@ -185,7 +185,7 @@ func (w *Worker) created(e *entry, d *v1alpha1.Diagnosis, err error) {
 		w.isAway(err)
 	default:
 		w.answers()
-		w.drop(dropRefused, "a Diagnosis, which the store refuses: "+err.Error(), e.ID)
+		w.drop(dropRefused, "a Diagnosis that the store rejected: "+err.Error(), e.ID)
 		e.Local, e.unsaved = true, true
 		e.again = true // nobody will decide on a repair that it waits for
 	}
@@ -217,7 +217,7 @@ func (w *Worker) wrote(e *entry, d *v1alpha1.Diagnosis, err error) bool {
 	default:
 		w.stats.Writes[writeFailed]++
 		if e.pause == 0 {
-			w.log.Warn("status of a diagnosis not accepted", "diagnosis", e.ID, "error", err)
+			w.log.Warn("can't write the status of a diagnosis", "diagnosis", e.ID, "error", err)
 		}
 		e.pause = min(max(2*e.pause, firstPause), lastPause)
 		e.retryAt = time.Now().Add(e.pause)
@@ -228,7 +228,7 @@ func (w *Worker) wrote(e *entry, d *v1alpha1.Diagnosis, err error) bool {
 // isAway backs off from a store that does not answer. The lock is held.
 func (w *Worker) isAway(err error) {
 	if w.away == 0 {
-		w.log.Warn("diagnoses are reported later", "error", err)
+		w.log.Warn("can't report diagnoses; retrying", "error", err)
 	}
 	w.away = min(max(2*w.away, firstPause), lastPause)
 	w.awayUntil = time.Now().Add(w.away)

@@ -94,7 +94,7 @@ func TestResultsAreKeptInTheOperationsFolder(t *testing.T) {
 func TestFoldersThatAreRefused(t *testing.T) {
 	outside := t.TempDir()
 	for folder, message := range map[string]string{
-		"/etc/cron.d":  "spec.storage.hostPath.path: /etc/cron.d is a folder of the system",
+		"/etc/cron.d":  "spec.storage.hostPath.path: /etc/cron.d is a system folder",
 		"../taken":     "spec.storage.hostPath.path: folder \"..\": want letters",
 		"/srv/results": "spec.storage.hostPath.path: /srv/results is not below ",
 		"link/deeper":  "link is a symbolic link or a file: not a directory",

@@ -160,7 +160,7 @@ func (w *Worker) lock(ctx context.Context) (unlock func(), err error) {
 			return func() {}, nil
 		case !reported:
 			reported = true
-			w.log.Warn("diagnoses wait for another process to end", "error", err)
+			w.log.Warn("diagnoses are waiting for another process to end", "error", err)
 		}
 		select {
 		case <-tick.C:
@@ -174,21 +174,21 @@ func (w *Worker) lock(ctx context.Context) (unlock func(), err error) {
 func (w *Worker) begin() error {
 	holder, err := identity(w.c.Dir, w.c.Node)
 	if err != nil {
-		w.log.Warn("can't save this agent's identity: a restarted agent takes a new one", "error", err)
+		w.log.Warn("can't save this agent's identity: after a restart the agent gets a new one", "error", err)
 	}
 	bounds := w.c.Artifacts
 	bounds.Dir = Artifacts(w.c.Dir)
 	bounds.Storage = cmp.Or(bounds.Storage, Storage(w.c.Dir))
 	store, err := artifact.Open(bounds, w.log)
 	if err != nil {
-		w.log.Warn("operations can't keep artifacts", "error", err)
+		w.log.Warn("operations can't store artifacts", "error", err)
 		store = nil
 	}
 	runs, err := runner.New(runner.Config{
 		Dir: Checkpoints(w.c.Dir), Gate: w.gate, Intent: w.gate.intent, Changed: w.changed, Log: w.log,
 		Artifacts: func(id string) (runner.Artifacts, error) {
 			if store == nil {
-				return nil, errors.New("there is no folder for them")
+				return nil, errors.New("there is no folder for artifacts")
 			}
 			return store.Begin(id)
 		},

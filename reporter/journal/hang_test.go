@@ -158,7 +158,7 @@ func TestCloseOnADiskThatHangs(t *testing.T) {
 		mustAppend(t, j, oom(1))
 		took(t, closeWithin, func() {
 			if err := j.Close(); err == nil {
-				t.Error("it says that all is written")
+				t.Error("it reports that everything was written")
 			}
 		})
 		if _, err := j.Append(oom(2)); !errors.Is(err, os.ErrClosed) {

@@ -172,7 +172,7 @@ func (j *Journal) begin(seq uint64) error {
 	}
 	if err := errors.Join(before.Sync(), before.Close()); err != nil {
 		j.mu.Lock()
-		j.lost = cmp.Or(j.lost, fmt.Errorf("end the segment before: %w", err))
+		j.lost = cmp.Or(j.lost, fmt.Errorf("finish the previous segment: %w", err))
 		j.mu.Unlock()
 	}
 	return nil
@@ -237,7 +237,7 @@ func (j *Journal) add(e Entry) (seq uint64, line []byte, err error) {
 	case j.closed:
 		err = fmt.Errorf("append to journal: %w", os.ErrClosed)
 	case j.waiting+len(line) > j.opts.maxWaiting && j.waiting > 0:
-		err = fmt.Errorf("append to journal: %d entries wait for a disk that has not answered for %s", j.stats.Waiting, j.late(time.Now()).Round(time.Second))
+		err = fmt.Errorf("append to journal: %d entries are waiting for the disk, which has not responded for %s", j.stats.Waiting, j.late(time.Now()).Round(time.Second))
 	}
 	if err != nil {
 		j.stats.Failed++
@@ -451,7 +451,7 @@ func (j *Journal) Close() error {
 		return j.err
 	case <-timer.C:
 		s := j.Stats()
-		return fmt.Errorf("close journal: the disk has not answered for %s: %d entries are not written",
+		return fmt.Errorf("close journal: the disk has not responded for %s: %d entries are not written",
 			max(within, s.Late).Round(time.Second), s.Waiting)
 	}
 }

@@ -159,7 +159,7 @@ func TestLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, line, err := j.Add(oom(3)); err == nil || line != nil {
-		t.Errorf("a closed journal gave %q, %v", line, err)
+		t.Errorf("a closed journal returned %q, %v", line, err)
 	}
 }
 
@@ -305,7 +305,7 @@ func TestLinesThatFailTogether(t *testing.T) {
 		}
 	}
 	if err := j.Flush(); err == nil {
-		t.Error("nobody hears of lost entries")
+		t.Error("lost entries are not reported")
 	}
 	if s := j.Stats(); s.Appended != 1 || s.Failed != 3 || s.Waiting != 0 || j.Seq() != 1 || j.Written() != 1 {
 		t.Errorf("%+v, newest %d, written up to %d", s, j.Seq(), j.Written())
@@ -367,13 +367,13 @@ func TestSegmentThatCannotBeSynced(t *testing.T) {
 				j.file, j.size = broken(t), j.opts.SegmentBytes
 			})
 			if err := j.Sync(t.Context()); err == nil {
-				t.Error("a sync that failed reports nothing")
+				t.Error("a failed sync reports no error")
 			}
 			if _, _, err := j.Add(oom(2)); err != nil {
 				t.Fatal(err)
 			}
 			if err := j.Flush(); err == nil {
-				t.Error("nobody hears of it")
+				t.Error("the failure is not reported")
 			}
 			mustAppend(t, j, oom(3))
 			if err := j.Sync(t.Context()); err != nil {

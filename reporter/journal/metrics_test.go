@@ -25,7 +25,7 @@ kernosis_journal_entries_total 3
 # HELP kernosis_journal_failed_total Entries lost because the journal could not be written.
 # TYPE kernosis_journal_failed_total counter
 kernosis_journal_failed_total 0
-# HELP kernosis_journal_waiting_entries Entries in memory that wait for the disk.
+# HELP kernosis_journal_waiting_entries Entries in memory that are waiting for the disk.
 # TYPE kernosis_journal_waiting_entries gauge
 kernosis_journal_waiting_entries 1
 `), "kernosis_journal_entries_total", "kernosis_journal_failed_total", "kernosis_journal_waiting_entries"); err != nil {

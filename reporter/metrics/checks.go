@@ -22,12 +22,12 @@ func NewChecks(r prometheus.Registerer) (*Checks, error) {
 			Name: "kernosis_check_runs_total", Help: "Runs of check programs, by status (ok, problem, unknown).",
 		}, []string{"check", "status"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "kernosis_check_duration_seconds", Help: "Time that runs of check programs took.",
+			Name: "kernosis_check_duration_seconds", Help: "Duration of check program runs.",
 			// A shell that only exits takes 1 ms; only time limits are longer than a minute.
 			Buckets: []float64{.001, .003, .01, .03, .1, .3, 1, 3, 10, 30, 60},
 		}, []string{"check"}),
 		truncated: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kernosis_check_output_truncated_bytes_total", Help: "Output of check programs that their messages leave out.",
+			Name: "kernosis_check_output_truncated_bytes_total", Help: "Bytes of check program output that messages omit.",
 		}, []string{"check"}),
 	}
 	return c, errors.Join(r.Register(c.runs), r.Register(c.seconds), r.Register(c.truncated))

@@ -25,7 +25,7 @@ kernosis_check_runs_total{check="dns",status="ok"} 1
 kernosis_check_runs_total{check="ntp",status="ok"} 0
 kernosis_check_runs_total{check="ntp",status="problem"} 1
 kernosis_check_runs_total{check="ntp",status="unknown"} 0
-# HELP kernosis_check_output_truncated_bytes_total Output of check programs that their messages leave out.
+# HELP kernosis_check_output_truncated_bytes_total Bytes of check program output that messages omit.
 # TYPE kernosis_check_output_truncated_bytes_total counter
 kernosis_check_output_truncated_bytes_total{check="dns"} 0
 kernosis_check_output_truncated_bytes_total{check="ntp"} 7

@@ -47,16 +47,16 @@ func New(version, node string) *Metrics {
 		Registry: prometheus.NewRegistry(),
 		series:   make(map[*prometheus.GaugeVec]map[labels]struct{}),
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kernosis_events_total", Help: "Events by kind, as they reached the engine.",
+			Name: "kernosis_events_total", Help: "Events that reached the engine, by kind.",
 		}, []string{"kind"}),
 		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kernosis_records_lost_total", Help: "Kernel records and lines of logs that were lost, by stem and reason (ring-full, recursion, malformed, foreign-wire; of logs overrun, truncated, rotated, rate-limit and others).",
+			Name: "kernosis_records_lost_total", Help: "Kernel records and log lines that were lost, by source and reason (ring-full, recursion, malformed, foreign-wire; for logs also overrun, truncated, rotated, rate-limit and others).",
 		}, []string{"stem", "reason"}),
 		problems: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kernosis_problem_transitions_total", Help: "State changes of problems, by rule, reason and the state entered; a temporary problem enters firing at each occurrence.",
 		}, []string{"rule", "reason", "state"}),
 		occurrences: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kernosis_problem_occurrences_total", Help: "What problem_counter counts, by rule, reason and severity.",
+			Name: "kernosis_problem_occurrences_total", Help: "Occurrences of problems, counted as in problem_counter, by rule, reason and severity.",
 		}, []string{"rule", "reason", "severity"}),
 		firing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kernosis_problems", Help: "Problems that are firing now, by rule.",
@@ -68,25 +68,25 @@ func New(version, node string) *Metrics {
 			Name: "kernosis_condition", Help: "1 for the status a node condition has now, 0 for the others.",
 		}, []string{"type", "status"}),
 		sourceUp: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kernosis_source_up", Help: "1 where a source sees its faults, 0 where it is blind.",
+			Name: "kernosis_source_up", Help: "1 if the source can detect its faults, 0 if it is blind.",
 		}, []string{"stem"}),
 		degraded: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kernosis_degraded", Help: "1 for each part of the agent that lacks something, by reason (ProgramsNotLoaded, MissingHostPath, MissingRights).",
+			Name: "kernosis_degraded", Help: "1 for each degraded part of the agent, by reason (ProgramsNotLoaded, MissingHostPath, MissingRights).",
 		}, []string{"part", "reason"}),
 		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "kernosis_detection_latency_seconds", Help: "Time from the kernel's stamp of a fault to the end of its handling.",
+			Name: "kernosis_detection_latency_seconds", Help: "Time from the kernel's timestamp of a fault until the agent has handled it.",
 			// 10 µs … 10 s: less is clock noise, more is an outage.
 			Buckets: prometheus.ExponentialBucketsRange(10e-6, 10, 19),
 		}),
 		evaluation: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "kernosis_rule_evaluation_seconds", Help: "Time the engine took for one event, all rules together.",
+			Name: "kernosis_rule_evaluation_seconds", Help: "Time to evaluate all rules for one event.",
 			Buckets: prometheus.ExponentialBuckets(250e-9, 4, 9), // 250 ns … 16 ms
 		}),
 		ruleErrors: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kernosis_rule_errors", Help: "Evaluations of a rule that ended with an error since the agent started.",
+			Name: "kernosis_rule_errors", Help: "Evaluations of a rule that failed since the agent started.",
 		}, []string{"rule"}),
 		groupsOver: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kernosis_rule_groups_overflowed", Help: "Events that found a rule's groups at their limit since the agent started.",
+			Name: "kernosis_rule_groups_overflowed", Help: "Events beyond a rule's limit of groups since the agent started.",
 		}, []string{"rule"}),
 		limited: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "kernosis_rule_events_limited", Help: "Events beyond a rule's rateLimit since the agent started, which were recorded together.",

@@ -47,7 +47,7 @@ kernosis_output_errors_total 1
 # HELP kernosis_problem_info 1 for each problem that is firing now, with the pod, device or task that it affects; at most 100, the most severe first.
 # TYPE kernosis_problem_info gauge
 kernosis_problem_info{reason="B",rule="b",severity="critical",subject="pod shop/web-1"} 1
-# HELP kernosis_problem_occurrences_total What problem_counter counts, by rule, reason and severity.
+# HELP kernosis_problem_occurrences_total Occurrences of problems, counted as in problem_counter, by rule, reason and severity.
 # TYPE kernosis_problem_occurrences_total counter
 kernosis_problem_occurrences_total{reason="OOMKilling",rule="oom-kill",severity="warning"} 1
 kernosis_problem_occurrences_total{reason="Torn",rule="torn",severity="critical"} 3
@@ -58,19 +58,19 @@ kernosis_problem_transitions_total{reason="Torn",rule="torn",state="firing"} 4
 # HELP kernosis_problems Problems that are firing now, by rule.
 # TYPE kernosis_problems gauge
 kernosis_problems{rule="b"} 1
-# HELP kernosis_records_lost_total Kernel records and lines of logs that were lost, by stem and reason (ring-full, recursion, malformed, foreign-wire; of logs overrun, truncated, rotated, rate-limit and others).
+# HELP kernosis_records_lost_total Kernel records and log lines that were lost, by source and reason (ring-full, recursion, malformed, foreign-wire; for logs also overrun, truncated, rotated, rate-limit and others).
 # TYPE kernosis_records_lost_total counter
 kernosis_records_lost_total{reason="ring-full",stem="diskio"} 5
-# HELP kernosis_rule_errors Evaluations of a rule that ended with an error since the agent started.
+# HELP kernosis_rule_errors Evaluations of a rule that failed since the agent started.
 # TYPE kernosis_rule_errors gauge
 kernosis_rule_errors{rule="a"} 3
 # HELP kernosis_rule_events_limited Events beyond a rule's rateLimit since the agent started, which were recorded together.
 # TYPE kernosis_rule_events_limited gauge
 kernosis_rule_events_limited{rule="c"} 5
-# HELP kernosis_rule_groups_overflowed Events that found a rule's groups at their limit since the agent started.
+# HELP kernosis_rule_groups_overflowed Events beyond a rule's limit of groups since the agent started.
 # TYPE kernosis_rule_groups_overflowed gauge
 kernosis_rule_groups_overflowed{rule="b"} 4
-# HELP kernosis_source_up 1 where a source sees its faults, 0 where it is blind.
+# HELP kernosis_source_up 1 if the source can detect its faults, 0 if it is blind.
 # TYPE kernosis_source_up gauge
 kernosis_source_up{stem="check/dns"} 1
 kernosis_source_up{stem="check/ntp"} 0

@@ -79,7 +79,7 @@ func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 	woken, ok := p.hub.join()
 	if !ok {
 		w.Header().Set("Retry-After", "10")
-		http.Error(w, fmt.Sprintf("%d clients are connected, which is the limit", maxStreams), http.StatusServiceUnavailable)
+		http.Error(w, fmt.Sprintf("too many clients: the limit is %d", maxStreams), http.StatusServiceUnavailable)
 		return
 	}
 	defer p.hub.leave(woken)

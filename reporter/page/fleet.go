@@ -111,7 +111,7 @@ func (f *fleetContent) view() any {
 	v := &fleetView{Version: safe(f.cfg.Version)}
 	all, err := f.cfg.Nodes()
 	if err != nil {
-		v.Error, v.Worst, v.Summary = safe(err.Error()), "warning", "The state of the nodes is not known."
+		v.Error, v.Worst, v.Summary = safe(err.Error()), "warning", "The state of the nodes is unknown."
 		return v
 	}
 	nodes := all.Nodes

@@ -68,7 +68,7 @@ func TestManyNodes(t *testing.T) {
 // If the nodes can't be read, the page shows the error, not that all is well.
 func TestFleetUnread(t *testing.T) {
 	shown := text(t, NewFleet(FleetConfig{Nodes: func() (Fleet, error) { return Fleet{}, errors.New("list nodes: timeout") }}), "/state")
-	if !strings.Contains(shown, "list nodes: timeout") || !strings.Contains(shown, "The state of the nodes is not known.") || strings.Contains(shown, "are False") {
+	if !strings.Contains(shown, "list nodes: timeout") || !strings.Contains(shown, "The state of the nodes is unknown.") || strings.Contains(shown, "are False") {
 		t.Error(shown)
 	}
 }

@@ -285,7 +285,7 @@ func TestManyProblems(t *testing.T) {
 		t.Errorf("first are %v", first)
 	}
 	if strings.Contains(shown, "kill 10003") || strings.Contains(shown, "kill 10002") {
-		t.Error("resolved and muted problems come before those that fire")
+		t.Error("resolved and muted problems come before firing ones")
 	}
 	if len(shown) > 500<<10 {
 		t.Errorf("%d bytes", len(shown))
@@ -348,7 +348,7 @@ func TestRenderings(t *testing.T) {
 			p.Changed()
 		}
 		if n.rendered() != 0 {
-			t.Error("rendered, and nobody looks")
+			t.Error("rendered although nobody is watching")
 		}
 		for range 5 { // one second
 			var all sync.WaitGroup
@@ -401,7 +401,7 @@ func TestTheDiskHangs(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(2 * freshFor)
 		if strings.Contains(text(t, p, "/state"), "be read") {
-			t.Error("the disk answers, and the page does not say so")
+			t.Error("the disk responds again, but the page does not show it")
 		}
 		p.idle.Stop()
 	})

@@ -166,7 +166,7 @@ func (r *clusterReporter) set(list []problem.Condition) {
 		return
 	}
 	if err := r.conditions.Set(list); err != nil {
-		r.log.Warn("conditions are not written as they are", "error", err)
+		r.log.Warn("some conditions are left out or changed", "error", err)
 	}
 }
 

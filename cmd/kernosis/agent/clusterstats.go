@@ -15,7 +15,7 @@ import (
 // newLatency returns the histogram of the time from a fault to the API server's acknowledgement.
 func newLatency() *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "kernosis_report_latency_seconds", Help: "Time from the kernel's stamp of a fault to the API server's acknowledgement, by object (condition, event).",
+		Name: "kernosis_report_latency_seconds", Help: "Time from the kernel's timestamp of a fault to the API server's acknowledgement, by object (condition, event).",
 		// 0.5 ms … 5 min: more than that is an outage.
 		Buckets: prometheus.ExponentialBucketsRange(500e-6, 300, 20),
 	}, []string{"object"})
@@ -27,7 +27,7 @@ type clusterDescs struct{ writes, acked *prometheus.Desc }
 func newClusterDescs() clusterDescs {
 	return clusterDescs{
 		writes: prometheus.NewDesc("kernosis_api_writes_total", "Requests that write to the API server, by object (condition, event, lease, diagnosis) and outcome.", []string{"object", "outcome"}, nil),
-		acked:  prometheus.NewDesc("kernosis_api_last_acknowledged_timestamp_seconds", "When the API server last took a write, by object.", []string{"object"}, nil),
+		acked:  prometheus.NewDesc("kernosis_api_last_acknowledged_timestamp_seconds", "When the API server last accepted a write, by object.", []string{"object"}, nil),
 	}
 }
 

@@ -64,13 +64,13 @@ type Config struct {
 // RunFlags adds the flags of "kernosis run".
 func RunFlags(fs *pflag.FlagSet) {
 	fs.String("config", "", "`file` with these settings as YAML (state-dir: …)")
-	fs.String("state-dir", "/var/lib/kernosis", "`folder` of the journal and of what survives a restart")
+	fs.String("state-dir", "/var/lib/kernosis", "`folder` of the journal and other state that survives restarts")
 	fs.String("listen", "127.0.0.1:20257", "`address` of the web page, /metrics, /healthz and /readyz; empty: none")
 	config.MetricsFlags(fs)
-	fs.String("rules-dir", "", "`folder` of rule files, reloaded when they change; a rule replaces the shipped rule of its name")
+	fs.String("rules-dir", "", "`folder` of rule files, reloaded when they change; a rule replaces the shipped rule of the same name")
 	fs.StringSlice("shipped-rules", []string{"*"}, "which `files` of shipped rules are in force: names without .yaml; * matches any text")
 	fs.String("mutes", "", "`file` of mutes, reloaded when it changes; empty: mutes.yaml in the state-dir")
-	fs.StringP("output", "o", "text", "`format` of what is printed: text or json")
+	fs.StringP("output", "o", "text", "`format` of the output: text or json")
 	fs.String("log-level", "info", "`level` of the log: debug, info, warn or error")
 	fs.String("host-root", "/", "`folder` of the host's /proc and /sys")
 	fs.String("pin-root", bpf.DefaultPinRoot, "`folder` on a BPF filesystem that keeps programs and records across restarts; empty: none")
@@ -80,10 +80,10 @@ func RunFlags(fs *pflag.FlagSet) {
 	fs.StringSlice("target", nil, "probe target to watch, `address:port` (repeatable)")
 	fs.String("targets-dir", "/run/kernosis/targets.d", "`folder` of files with probe targets, reloaded when they change")
 	fs.StringSlice("log", nil, "log `source`: [NAME=]kmsg, [NAME=]journald, [NAME=]file:PATH, or none (repeatable; default kmsg)")
-	fs.String("report-socket", "", "unix `socket` where problem daemons of the configuration (reports:) report; empty: none")
+	fs.String("report-socket", "", "unix `socket` for configured problem daemons (reports:); empty: none")
 	probeFlags(fs)
 	diagnoseFlags(fs)
-	fs.Int64("journal-mib", 64, "bound of the journal in `MiB`")
+	fs.Int64("journal-mib", 64, "size limit of the journal in `MiB`")
 }
 
 // Load reads the settings of flags, environment and file.
@@ -104,10 +104,10 @@ func (c *Config) validate() error {
 	var errs []error
 	wrong := func(key, format string, args ...any) { errs = append(errs, c.origins.Errorf(key, format, args...)) }
 	if c.Output != "text" && c.Output != "json" {
-		wrong("output", "%q is neither text nor json", c.Output)
+		wrong("output", "%q: want text or json", c.Output)
 	}
 	if c.HungTaskAfter < 0 {
-		wrong("hung-task-after", "%s is negative", c.HungTaskAfter)
+		wrong("hung-task-after", "%s, want 0 or more", c.HungTaskAfter)
 	}
 	if c.JournalMiB < 1 {
 		wrong("journal-mib", "%d, want at least 1", c.JournalMiB)

@@ -36,12 +36,12 @@ type diagnoseSettings struct {
 }
 
 func diagnoseFlags(fs *pflag.FlagSet) {
-	fs.Bool("diagnose", true, "find the cause of problems by the triggers in force")
-	fs.String("diagnose-dir", "", "`folder` of manifests (OperationSets, Operations, Triggers), read again when they change; they come over the shipped ones")
+	fs.Bool("diagnose", true, "find the cause of problems, as the triggers in force define")
+	fs.String("diagnose-dir", "", "`folder` of manifests (OperationSets, Operations, Triggers), reloaded when they change; they override shipped ones")
 	fs.Int("diagnose-keep", 100, "`number` of completed runs to keep, the newest")
-	fs.Int64("diagnose-artifacts-mib", artifact.DefaultBudget>>20, "bound of what operations keep, in `MiB`")
-	fs.String("diagnose-storage-dir", "", "`folder` below which operations may have their results kept (storage.hostPath); empty: diagnose/storage in the state folder")
-	fs.Bool("diagnose-scripts", false, "let operations that are scripts run, as nobody, within bounds (docs/operations.md)")
+	fs.Int64("diagnose-artifacts-mib", artifact.DefaultBudget>>20, "size limit of what operations keep, in `MiB`")
+	fs.String("diagnose-storage-dir", "", "`folder` below which operations may keep results (storage.hostPath); empty: diagnose/storage in the state folder")
+	fs.Bool("diagnose-scripts", false, "allow operations that are scripts; they run as nobody, with limits (docs/operations.md)")
 }
 
 func (s *diagnoseSettings) check(from config.Origins, stateDir string) error {
@@ -57,7 +57,7 @@ func (s *diagnoseSettings) check(from config.Origins, stateDir string) error {
 	case !filepath.IsAbs(dir):
 		errs = append(errs, from.Errorf("diagnose-storage-dir", "%q, want an absolute path", dir))
 	case artifact.OfSystem(dir) || within(stateDir, dir) || within(dir, stateDir):
-		errs = append(errs, from.Errorf("diagnose-storage-dir", "%q, want a folder of its own: neither of the system, nor in or above the state folder", dir))
+		errs = append(errs, from.Errorf("diagnose-storage-dir", "%q, want a dedicated folder: not a system folder, nor in or above the state folder", dir))
 	}
 	return errors.Join(errs...)
 }
@@ -103,7 +103,7 @@ func (p *parts) openDiagnoses() (err error) {
 func (p *parts) diagnoseAlone(c *worker.Config) (err error) {
 	if c.Node, _, err = p.cfg.Kube.ResolveNodeName(p.cfg.origins); err != nil {
 		// The name is only shown on this node.
-		c.Log.Warn("diagnoses call this node localhost", "error", err)
+		c.Log.Warn("diagnoses use localhost as the name of this node", "error", err)
 		c.Node = "localhost"
 	}
 	c.Observe = true
@@ -126,7 +126,7 @@ func (p *parts) diagnoseAlone(c *worker.Config) (err error) {
 func (p *parts) diagnoseInCluster(c *worker.Config) (err error) {
 	cfg, known := &p.cfg, p.pods
 	if cfg.Diagnose.Dir != "" {
-		c.Log.Warn("manifests of the folder are not read, in a cluster the API server has them", "diagnose_dir", cfg.Diagnose.Dir)
+		c.Log.Warn("manifests of the folder are ignored: in a cluster they are read from the API server", "diagnose_dir", cfg.Diagnose.Dir)
 	}
 	c.Node = cfg.cluster.node
 	c.Builtins = catalog.All(operation.HostAt(cfg.HostRoot, known.whole))

@@ -14,12 +14,12 @@ func TestDiagnoseStorageDir(t *testing.T) {
 		"/var/lib/kubediag":           "",
 		"/srv/results":                "",
 		"results":                     "want an absolute path",
-		"/":                           "want a folder of its own",
-		"/etc/kernosis":               "want a folder of its own",
-		"/var/lib":                    "want a folder of its own",
-		"/var/lib/kernosis":           "want a folder of its own",
-		"/var/lib/kernosis/diagnose/": "want a folder of its own",
-		"/srv/../etc":                 "want a folder of its own",
+		"/":                           "want a dedicated folder",
+		"/etc/kernosis":               "want a dedicated folder",
+		"/var/lib":                    "want a dedicated folder",
+		"/var/lib/kernosis":           "want a dedicated folder",
+		"/var/lib/kernosis/diagnose/": "want a dedicated folder",
+		"/srv/../etc":                 "want a dedicated folder",
 	} {
 		s := diagnoseSettings{Keep: 1, ArtifactsMiB: 1, StorageDir: dir}
 		err := s.check(config.Origins{}, "/var/lib/kernosis")

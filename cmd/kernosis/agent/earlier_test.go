@@ -117,7 +117,7 @@ func TestAnEarlierVersionsState(t *testing.T) {
 					t.Errorf("problems of %s are %v", rule, states)
 				}
 			}
-			if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "its form is 1, known is 2") {
+			if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "format 1, want 2") {
 				t.Errorf("log:\n%s", log)
 			}
 

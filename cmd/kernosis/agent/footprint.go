@@ -51,7 +51,7 @@ func smallFootprint(ctx context.Context, log *slog.Logger) error {
 	debug.FreeOSMemory()
 	for wait := forgetAgain; ; wait = forgetEvery {
 		if err := forgetPages(); err != nil {
-			log.Debug("pages of the program are kept", "error", err)
+			log.Debug("can't release pages of the program", "error", err)
 		}
 		timer.Reset(wait)
 		select {

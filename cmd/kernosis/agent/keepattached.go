@@ -31,9 +31,9 @@ func (c *Config) keepsAttached(log *slog.Logger) bool {
 	going, err := isGoing(ctx, c, namespace)
 	switch {
 	case err != nil:
-		log.Warn("programs stay attached: whether there will be a next agent is not known", "daemonset", namespace+"/"+c.Kube.DaemonSet, "error", err)
+		log.Warn("programs stay attached: can't determine whether another agent will start", "daemonset", namespace+"/"+c.Kube.DaemonSet, "error", err)
 	case going:
-		log.Info("programs are detached: the DaemonSet, or the right to look at it, is gone, or it no longer selects the node", "daemonset", namespace+"/"+c.Kube.DaemonSet)
+		log.Info("programs are detached: the DaemonSet, or the permission to read it, is gone, or it no longer selects the node", "daemonset", namespace+"/"+c.Kube.DaemonSet)
 	}
 	return !going
 }

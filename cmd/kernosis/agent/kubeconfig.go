@@ -52,18 +52,18 @@ type KubeSettings struct {
 func kubeFlags(fs *pflag.FlagSet) {
 	fs.Bool(flagKubeExporter, true, "report to the API server: conditions, Events and a Lease")
 	fs.String("kubeconfig", "", "kubeconfig `file`; empty: the pod's service account")
-	fs.String("apiserver-override", "", "`URL` of the API server, as node-problem-detector has it: https://host:port?inClusterConfig=false&auth=kubeconfig")
+	fs.String("apiserver-override", "", "`URL` of the API server, in node-problem-detector's notation: https://host:port?inClusterConfig=false&auth=kubeconfig")
 	fs.String(flagNodeName, "", "`name` of this node's object (also --hostname-override); empty: $NODE_NAME, or the host's name")
 	// An idle node makes four requests a minute; a storm, a few a second.
 	fs.Float32("kube-api-qps", 20, "`number` of requests a second to the API server")
-	fs.Int("kube-api-burst", 40, "`number` of requests to the API server at once")
+	fs.Int("kube-api-burst", 40, "`number` of requests to the API server in a burst")
 	fs.Bool("k8s-exporter-write-events", true, "write Events")
 	fs.Bool("k8s-exporter-update-node-conditions", true, "write conditions of the node")
-	fs.String("event-namespace", "", "`namespace` of Events on the node; empty: default. Those on pods are in their own")
-	fs.String("namespace", "", "`namespace` of the agent's Lease, that of the controller; empty: $POD_NAMESPACE, or kube-system")
-	fs.String("daemonset", "", "`name` of the DaemonSet in that namespace whose pod this is: with --keep-attached programs stay attached while it is there")
-	fs.Duration(flagHeartbeat, 5*time.Minute, "how often conditions are written that have not changed (also --k8s-exporter-heartbeat-period); 0: never, the Lease says that the agent lives")
-	fs.Duration("lease-duration", 40*time.Second, "how long the agent's Lease counts; 0: no Lease")
+	fs.String("event-namespace", "", "`namespace` of Events on the node; empty: default. Events on pods are in the pod's namespace")
+	fs.String("namespace", "", "`namespace` of the agent's Lease, the same as the controller's; empty: $POD_NAMESPACE, or kube-system")
+	fs.String("daemonset", "", "`name` of this pod's DaemonSet in that namespace: with --keep-attached, programs stay attached while it exists")
+	fs.Duration(flagHeartbeat, 5*time.Minute, "how often unchanged conditions are written (also --k8s-exporter-heartbeat-period); 0: never, the Lease shows that the agent is alive")
+	fs.Duration("lease-duration", 40*time.Second, "how long the agent's Lease is valid; 0: no Lease")
 	fs.Duration("lease-renew-interval", 15*time.Second, "how often the Lease is renewed")
 }
 
@@ -75,7 +75,7 @@ func (k *KubeSettings) check(from config.Origins) error {
 	wrong := func(key, format string, args ...any) { errs = append(errs, from.Errorf(key, format, args...)) }
 	name := func(key, value, what string, mistakes func(string) []string) {
 		if why := mistakes(value); value != "" && len(why) > 0 {
-			wrong(key, "%q is no name of a %s: %s", value, what, why[0])
+			wrong(key, "%q is not a valid name of a %s: %s", value, what, why[0])
 		}
 	}
 	name(flagNodeName, k.NodeName, "node", validation.IsDNS1123Subdomain)

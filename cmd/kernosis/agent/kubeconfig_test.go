@@ -37,7 +37,7 @@ func TestRestConfig(t *testing.T) {
 		want                 string // host token insecure
 		mistake              string
 	}{
-		"no cluster":           {mistake: "neither kubeconfig nor"},
+		"no cluster":           {mistake: "no kubeconfig, and not in a pod"},
 		"kubeconfig":           {kubeconfig: path, want: "https://10.1.1.1:6443 secret true"},
 		"missing":              {kubeconfig: dir + "/missing", mistake: "missing"},
 		"damaged":              {kubeconfig: bad, mistake: bad},
@@ -46,12 +46,12 @@ func TestRestConfig(t *testing.T) {
 		"insecure":             {override: "https://h:1?inClusterConfig=false&insecure=true", want: "https://h:1  true"},
 		"auth":                 {override: "?inClusterConfig=false&auth=" + path, want: "https://10.1.1.1:6443 secret true"},
 		"auth and server":      {override: "https://other:443?auth=" + path, want: "https://other:443 secret true"},
-		"override in no pod":   {override: "https://h:1", mistake: "neither kubeconfig nor"},
+		"override in no pod":   {override: "https://h:1", mistake: "no kubeconfig, and not in a pod"},
 		"no scheme":            {override: "host:8080", mistake: "want http or https"},
 		"with a path":          {override: "https://h/x", mistake: "want http or https"},
-		"no host":              {override: "?inClusterConfig=false", mistake: "must name a host or auth"},
+		"no host":              {override: "?inClusterConfig=false", mistake: "a host or auth is required"},
 		"unknown":              {override: "https://h?x=1", mistake: "x: want inClusterConfig, auth or insecure"},
-		"of old":               {override: "https://h?useServiceAccount=true", mistake: "no meaning any more"},
+		"of old":               {override: "https://h?useServiceAccount=true", mistake: "no longer supported"},
 		"truth":                {override: "https://h?inClusterConfig=perhaps", mistake: "want true or false"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestInCluster(t *testing.T) {
 	if _, err := os.Stat("/var/run/secrets/kubernetes.io/serviceaccount/token"); err == nil {
 		t.Skip("this is a pod")
 	}
-	if _, err := restConfig(&KubeSettings{}, "1"); err == nil || errors.Is(err, config.ErrNoCluster) || !strings.Contains(err.Error(), "as a pod of the cluster") {
+	if _, err := restConfig(&KubeSettings{}, "1"); err == nil || errors.Is(err, config.ErrNoCluster) || !strings.Contains(err.Error(), "in-cluster configuration") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -70,7 +70,7 @@ func (c *Config) logs() ([]logsource.Config, error) {
 			errs = append(errs, errorf(e.Field, "%s", e.Msg))
 		}
 		if first, ok := seen[s.Name]; ok {
-			errs = append(errs, errorf("name", "%q is that of %s already", s.Name, first))
+			errs = append(errs, errorf("name", "%q is already used by %s", s.Name, first))
 		}
 		seen[s.Name] = place
 		out = append(out, s)
@@ -104,7 +104,7 @@ func (c *Config) logs() ([]logsource.Config, error) {
 		out = []logsource.Config{parseLog(logsource.KMsg)}
 	}
 	if len(out) > logsource.MaxLogs {
-		errs = append(errs, fmt.Errorf("logs: %d, at most %d are read", len(out), logsource.MaxLogs))
+		errs = append(errs, fmt.Errorf("logs: %d, want at most %d", len(out), logsource.MaxLogs))
 	}
 	return out, errors.Join(errs...)
 }
@@ -126,7 +126,7 @@ func (p *parts) openLogs() error {
 	dir := filepath.Join(p.cfg.StateDir, "logs")
 	err := os.MkdirAll(dir, 0o700)
 	if err != nil {
-		return output.Failed(fmt.Errorf("positions in logs: %w", err))
+		return output.Failed(fmt.Errorf("folder for positions in logs: %w", err))
 	}
 	p.logs, err = logsource.New(npdLogs(configs, p.monitors, p.cfg.HostRoot), p.rules.PatternSet(),
 		logsource.Options{StateDir: dir, HostRoot: p.cfg.HostRoot, Log: p.log})

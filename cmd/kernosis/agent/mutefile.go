@@ -80,7 +80,7 @@ func (f *muteFile) read() {
 		return
 	}
 	if len(unknown) > 0 {
-		f.a.log.Warn("mutes that the rules don't know have no effect; the others do", "error", unknown)
+		f.a.log.Warn("mutes of unknown rules or fields have no effect; the others are in force", "error", unknown)
 	}
 	f.last = data
 	f.a.setMutes(list)

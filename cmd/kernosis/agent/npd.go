@@ -71,7 +71,7 @@ func (p *parts) openChecks() error {
 	}
 	group, err := process.OwnCgroup()
 	if err != nil {
-		p.log.Info("checks run without control groups of their own", "reason", err)
+		p.log.Info("checks run without their own control groups", "reason", err)
 	}
 	handle := func(r plugin.Result) {
 		counted.Result(r.Check, string(r.Status), r.Duration, r.Truncated)
@@ -131,7 +131,7 @@ func (p *parts) openStats() error {
 			modules = filepath.Join(filepath.Dir(name), modules)
 		}
 		if _, err := os.Stat(modules); err != nil {
-			p.log.Info("no list of known kernel modules", "path", modules)
+			p.log.Info("list of known kernel modules not found", "path", modules)
 			modules = ""
 		}
 		c, err := systemstats.New(systemstats.Config{

@@ -30,7 +30,7 @@ type inertFlag struct {
 
 func inert() []inertFlag {
 	const logs = "the log is written to the standard error; see --log-level"
-	const waits = "the agent never waits for the API server, and tries again until it is there"
+	const waits = "the agent never waits for the API server, and retries until it is reachable"
 	return []inertFlag{
 		{name: "apiserver-wait-timeout", why: waits, quiet: true},
 		{name: "apiserver-wait-interval", why: waits, quiet: true},

@@ -64,13 +64,13 @@ func npdFlags(fs *pflag.FlagSet) {
 	fs.Uint16("port", 20256, "`port` of these; 0: none")
 	fs.String("prometheus-address", "127.0.0.1", "`address` of /metrics and the web page")
 	fs.Uint16("prometheus-port", 20257, "`port` of /metrics; 0: none")
-	fs.String("exporter.stackdriver", "", "`file` of a Stackdriver exporter: refused, there is none")
+	fs.String("exporter.stackdriver", "", "`file` of a Stackdriver exporter: not supported")
 }
 
 // check refuses settings that would silently have no effect.
 func (s *NPDSettings) check(from config.Origins) error {
 	if s.Stackdriver != "" {
-		return from.Errorf("exporter.stackdriver", "metrics are not sent to Stackdriver: scrape /metrics, and leave the flag out")
+		return from.Errorf("exporter.stackdriver", "Stackdriver is not supported: scrape /metrics, and remove the flag")
 	}
 	return nil
 }

@@ -114,16 +114,16 @@ func onPage(v *diagnosis.View) page.Diagnosis {
 	case rep.Verdict != nil:
 		d.Cause = &page.Cause{Reason: rep.Verdict.Reason, Message: rep.Verdict.Message}
 	case rep.Phase == v1alpha1.PhaseSucceeded:
-		d.Message = "No verdict: the operations of the path only look."
+		d.Message = "No verdict: no operation on the path checks for a cause."
 	case rep.Phase == v1alpha1.PhaseFailed:
 		if rep.Reason == v1alpha1.ReasonNoPathSucceeded {
 			d.Outcome = "NoCauseFound"
 		}
 		d.Message = "No verdict: " + strings.TrimPrefix(v.NoVerdict(), "none: ") + "."
 	case rep.Waiting != nil:
-		d.Message = "Waits: " + rep.Waiting.Reason + ": " + rep.Waiting.Message
+		d.Message = "Waiting: " + rep.Waiting.Reason + ": " + rep.Waiting.Message
 	case rep.Phase == v1alpha1.PhaseRunning:
-		d.Message = "It runs, or was interrupted."
+		d.Message = "Running, or interrupted."
 	default:
 		d.Message = rep.Message
 	}

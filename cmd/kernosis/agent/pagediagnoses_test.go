@@ -33,7 +33,7 @@ func TestRunsOnThePage(t *testing.T) {
 		return operation.Output{Results: map[string]string{"found": "two words"}}, nil
 	})
 	const none = "NoKnownLockHolder"
-	const why = "no holder of a lock was given: the task waits for none that the kernel records"
+	const why = "no lock holder was given: the task waits for no lock whose holder the kernel records"
 	holder := runner.Func(operation.Check, func(context.Context, *operation.Call) (operation.Output, error) {
 		return operation.Output{}, operation.RefutedBy(none, why)
 	})
@@ -61,14 +61,14 @@ func TestRunsOnThePage(t *testing.T) {
 		got.Steps[i].Took = 0
 	}
 	want := page.Diagnosis{
-		ID: "d1", Name: "d1", Subject: "pg", Phase: "Succeeded", Message: "No verdict: the operations of the path only look.",
+		ID: "d1", Name: "d1", Subject: "pg", Phase: "Succeeded", Message: "No verdict: no operation on the path checks for a cause.",
 		Excluded: []page.Cause{{Reason: none, Message: why}}, Path: "1 ask → 3 mend", Graph: true,
 		Steps: []page.Step{
 			{ID: 1, Operation: "ask", Effect: "Collect", Result: "done", Text: `found="two words"`, OnPath: true},
 			{ID: 2, Operation: "check-lock-holder", Effect: "Check", Result: "no", Text: none + ": " + why},
-			{ID: 3, Operation: "mend", Effect: "Remediate", Result: "would run", Text: "ObserveOnly: --allow-repairs lets it run", OnPath: true},
+			{ID: 3, Operation: "mend", Effect: "Remediate", Result: "would run", Text: "ObserveOnly: run it with --allow-repairs", OnPath: true},
 		},
-		Repairs: []string{"mend: would run: --allow-repairs lets it run"},
+		Repairs: []string{"mend: would run: run it with --allow-repairs"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -97,7 +97,7 @@ func TestRunsOnThePage(t *testing.T) {
 type observes struct{}
 
 func (observes) Allow(context.Context, *runner.Action) (runner.Decision, error) {
-	return runner.Decision{Verb: v1alpha1.RemediationWouldRun, Reason: v1alpha1.ReasonObserveOnly, Message: "--allow-repairs lets it run"}, nil
+	return runner.Decision{Verb: v1alpha1.RemediationWouldRun, Reason: v1alpha1.ReasonObserveOnly, Message: "run it with --allow-repairs"}, nil
 }
 
 // waits is a gate that never decides.
@@ -122,7 +122,7 @@ func TestAWaitingRunOnThePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, _, err := (&pageDiagnoses{stateDir: state}).list(10)
-	if err != nil || len(list) != 1 || list[0].Message != "Waits: AwaitingDecision: of the controller" {
+	if err != nil || len(list) != 1 || list[0].Message != "Waiting: AwaitingDecision: of the controller" {
 		t.Errorf("%+v, %v", list, err)
 	}
 }

@@ -420,7 +420,7 @@ const stuckAfter = 20 * time.Second
 func (a *pipeline) check() error {
 	at := a.beat.Load()
 	if ago := hostfs.BootTime() - time.Duration(at); at != 0 && ago > stuckAfter {
-		return fmt.Errorf("the engine has not moved for %s", ago.Round(time.Second))
+		return fmt.Errorf("the engine has made no progress for %s", ago.Round(time.Second))
 	}
 	return nil
 }
@@ -478,7 +478,7 @@ func (a *pipeline) restore() error {
 	}
 	if unread {
 		if err := file.SetAside(); err != nil {
-			a.log.Warn("saved state that does not fit is not kept", "error", err)
+			a.log.Warn("can't set aside the saved state that does not match", "error", err)
 		}
 	}
 	// Entries after a saved state of this boot are of this boot. Without a saved state, an entry's

@@ -47,6 +47,6 @@ func (a *pipeline) awaitPods(ctx context.Context, rules *detector.RuleSet) {
 // warnOfLabels logs a warning if rules read pod labels but the node's pods are unknown.
 func (a *pipeline) warnOfLabels(rules *detector.RuleSet) {
 	if readers := rules.PodLabelReaders(); a.pods == nil && len(readers) > 0 {
-		a.log.Warn("pod.labels is empty in all events: no API server, no kubelet-url and no pods-file says which pods there are", "rules", readers)
+		a.log.Warn("pod.labels is empty in all events: without an API server, kubelet-url or pods-file, the node's pods are unknown", "rules", readers)
 	}
 }

@@ -43,7 +43,7 @@ func (p *parts) openPods() (err error) {
 	asks, why := cfg.Probes.asksKubelet()
 	switch {
 	case cfg.Probes.PodsFrom == PodsFromKubelet && !asks:
-		err = cfg.origins.Errorf("pods-from", "kubelet is not asked: %s", why)
+		err = cfg.origins.Errorf("pods-from", "can't get pods from kubelet: %s", why)
 	case cfg.Probes.PodsFrom == PodsFromKubelet, cfg.cluster == nil && p.probes.wantsPods() && asks:
 		p.pods, err = p.podsOfKubelet()
 	case cfg.cluster != nil && (cfg.Kube.WriteEvents || cfg.Diagnose.On || p.probes.wantsPods()):
@@ -102,7 +102,7 @@ func (p *parts) podsOfKubelet() (*podSource, error) {
 	p.metrics.Own.MustRegister(kubelet)
 	s := &podSource{nodePods: listed, run: kubelet.Run, whole: whole, failure: kubelet.Failure}
 	if !c.Verified() {
-		s.doubt = errors.New("pods come from a kubelet whose certificate is not verified: outside the system namespace that is no base for what may be looked at (kubelet-ca, kubelet-cert)")
+		s.doubt = errors.New("kubelet's certificate is not verified, so its list of pods can't authorize diagnoses outside the system namespace (set kubelet-ca or kubelet-cert)")
 	}
 	return s, nil
 }

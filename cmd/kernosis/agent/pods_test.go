@@ -146,7 +146,7 @@ func TestWhoSaysWhichPodsThereAre(t *testing.T) {
 	if s, err := openTestPods(t, probeSettings{PodsFrom: PodsFromAPI}); s != nil || err != nil {
 		t.Errorf("nobody does: %+v, %v", s, err)
 	}
-	if _, err := openTestPods(t, probeSettings{PodsFrom: PodsFromKubelet}); !exists(ownToken) && (err == nil || !strings.Contains(err.Error(), "pods-from: kubelet is not asked: no kubelet-url")) {
+	if _, err := openTestPods(t, probeSettings{PodsFrom: PodsFromKubelet}); !exists(ownToken) && (err == nil || !strings.Contains(err.Error(), "pods-from: can't get pods from kubelet: no kubelet-url")) {
 		t.Error(err)
 	}
 }

@@ -62,7 +62,7 @@ func (p *parts) openProbes() error {
 		seen.source = f.Run
 		p.metrics.Own.MustRegister(f)
 	case p.cfg.cluster == nil && !asks:
-		p.log.Info("probes are not observed: no API server, no kubelet-url and no pods-file says which pods there are")
+		p.log.Info("probes are not observed: without an API server, kubelet-url or pods-file, the node's pods are unknown")
 		return nil
 	}
 	seen.manager = probe.New(c)

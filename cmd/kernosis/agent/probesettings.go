@@ -51,15 +51,15 @@ type probeSettings struct {
 }
 
 func probeFlags(fs *pflag.FlagSet) {
-	fs.String("probes", ProbesObserve, "what to do with kubelet's probes, a `mode`: observe reports why they fail, where the node's pods are known; off")
-	fs.String("pods-from", PodsFromAPI, "`source` of the node's pods: api is the API server, or kubelet where there is none; kubelet is kubelet alone")
-	fs.String("pods-file", "", "`file` with the node's pods, where neither the API server nor kubelet is asked; read again when it changes")
-	fs.Bool("kubelet-events", true, "read kubelet's Events on pods whose probes fail, where there is an API server: status, TLS, output of a program")
-	fs.String("kubelet-url", "", "`address` of kubelet, https://host:port; empty: in a pod of the cluster port 10250 of $NODE_IP, or "+kubeletHere+"; none: it is not asked")
-	fs.String("kubelet-ca", "", "`file` of certificates that sign kubelet's")
-	fs.String("kubelet-cert", "", "`file` with kubelet's own certificate, where it signs itself")
+	fs.String("probes", ProbesObserve, "`mode`: observe reports why kubelet's probes fail, if the node's pods are known; or off")
+	fs.String("pods-from", PodsFromAPI, "`source` of the node's pods: api (the API server, or kubelet without one) or kubelet (kubelet alone)")
+	fs.String("pods-file", "", "`file` with the node's pods, used if neither the API server nor kubelet is asked; reloaded when it changes")
+	fs.Bool("kubelet-events", true, "read kubelet's Events on failing probes from the API server, if there is one: HTTP status, TLS errors, command output")
+	fs.String("kubelet-url", "", "`address` of kubelet, https://host:port; empty: in a pod of the cluster port 10250 of $NODE_IP, or "+kubeletHere+"; none: don't ask it")
+	fs.String("kubelet-ca", "", "`file` with the CAs of kubelet's certificate")
+	fs.String("kubelet-cert", "", "`file` with kubelet's certificate, if it is self-signed")
 	fs.Bool("kubelet-insecure", false, "skip verification of kubelet's certificate")
-	fs.String("kubelet-token-file", "", "`file` of the token for kubelet; empty: in a pod its own")
+	fs.String("kubelet-token-file", "", "`file` with the token for kubelet; empty: the pod's own")
 	// A thread's name has 15 bytes.
 	fs.StringSlice("prober-process", []string{"kubelet", "k3s-server", "k3s-agent", "k3s", "kubelite"}, "`names` that kubelet's process may have")
 }
@@ -67,22 +67,22 @@ func probeFlags(fs *pflag.FlagSet) {
 func (s *probeSettings) check(from config.Origins) error {
 	var errs []error
 	if s.Mode != ProbesOff && s.Mode != ProbesObserve {
-		errs = append(errs, from.Errorf("probes", "%q is neither %s nor %s", s.Mode, ProbesObserve, ProbesOff))
+		errs = append(errs, from.Errorf("probes", "%q: want %s or %s", s.Mode, ProbesObserve, ProbesOff))
 	}
 	switch {
 	case s.PodsFrom != PodsFromAPI && s.PodsFrom != PodsFromKubelet:
-		errs = append(errs, from.Errorf("pods-from", "%q is neither %s nor %s", s.PodsFrom, PodsFromAPI, PodsFromKubelet))
+		errs = append(errs, from.Errorf("pods-from", "%q: want %s or %s", s.PodsFrom, PodsFromAPI, PodsFromKubelet))
 	case s.PodsFrom == PodsFromKubelet && s.PodsFile != "":
-		errs = append(errs, from.Errorf("pods-from", "%s and pods-file exclude each other", PodsFromKubelet))
+		errs = append(errs, from.Errorf("pods-from", "%s can't be used with pods-file", PodsFromKubelet))
 	case s.PodsFrom == PodsFromKubelet && s.KubeletURL == none:
-		errs = append(errs, from.Errorf("pods-from", "%s, and kubelet-url is %s", PodsFromKubelet, none))
+		errs = append(errs, from.Errorf("pods-from", "%s needs a kubelet-url, which is %s", PodsFromKubelet, none))
 	}
 	if n := len(s.Process); s.Mode == ProbesObserve && (n == 0 || n > 8) {
 		errs = append(errs, from.Errorf("prober-process", "%d names, want 1 to 8", n))
 	}
 	for _, name := range s.Process {
 		if name == "" || len(name) > 15 {
-			errs = append(errs, from.Errorf("prober-process", "%q: names of processes have 1 to 15 bytes", name))
+			errs = append(errs, from.Errorf("prober-process", "%q: want a process name of 1 to 15 bytes", name))
 		}
 	}
 	if s.KubeletURL != "" && s.KubeletURL != none {
@@ -131,7 +131,7 @@ func (s *probeSettings) asksKubelet() (bool, string) {
 	case exists(ownToken):
 		return true, ""
 	}
-	return false, "no kubelet-url, and not a pod of the cluster"
+	return false, "no kubelet-url, and not in a pod of a cluster"
 }
 
 func exists(path string) bool {

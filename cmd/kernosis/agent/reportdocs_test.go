@@ -165,14 +165,14 @@ func TestConditionOfRuleAndDaemon(t *testing.T) {
 	if err := load("", "GPUUnhealthy"); err != nil {
 		t.Error(err)
 	}
-	if err := load("", "KernelDeadlock"); err == nil || !strings.Contains(err.Error(), "kernosis.yaml:7: reports[0].conditions[0]: condition KernelDeadlock is set by rule kernel-deadlock") {
+	if err := load("", "KernelDeadlock"); err == nil || !strings.Contains(err.Error(), "kernosis.yaml:7: reports[0].conditions[0]: condition KernelDeadlock is already set by rule kernel-deadlock") {
 		t.Errorf("got %v", err)
 	}
 	const own = `apiVersion: rules.kernosis.io/v1
 rules:
 - {name: %, events: [check], when: 'event.check == "x" && event.status == "problem"', condition: GPUUnhealthy, reason: Mine, message: m, clearAfter: 5m}
 `
-	if err := load(strings.Replace(own, "%", "mine", 1), "GPUUnhealthy"); err == nil || !strings.Contains(err.Error(), "is set by rule mine") {
+	if err := load(strings.Replace(own, "%", "mine", 1), "GPUUnhealthy"); err == nil || !strings.Contains(err.Error(), "is already set by rule mine") {
 		t.Errorf("got %v", err)
 	}
 	// A rule that replaces the daemon's rule may set it.

@@ -53,17 +53,17 @@ func (c *Config) checkReports() error {
 		for j, cond := range r.Conditions {
 			field := fmt.Sprintf("reports[%d].conditions[%d]", i, j)
 			if cond.HealthyReason == "" || cond.HealthyMessage == "" {
-				errs = append(errs, c.origins.Errorf(field, "healthyReason and healthyMessage: what it says while nothing is wrong"))
+				errs = append(errs, c.origins.Errorf(field, "healthyReason and healthyMessage are required: the condition has them while nothing is wrong"))
 			}
 			switch cond.Severity {
 			case "", "info", "warning", "critical":
 			default:
-				errs = append(errs, c.origins.Errorf(field, "severity %q is not info, warning or critical", cond.Severity))
+				errs = append(errs, c.origins.Errorf(field, "severity %q: want info, warning or critical", cond.Severity))
 			}
 		}
 	}
 	if len(c.Reports) > 0 && c.ReportSocket == "" {
-		errs = append(errs, c.origins.Errorf("reports", "there are daemons, but no report-socket for them"))
+		errs = append(errs, c.origins.Errorf("reports", "these daemons need a report-socket"))
 	}
 	return errors.Join(errs...)
 }

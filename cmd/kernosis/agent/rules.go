@@ -175,5 +175,5 @@ func alreadySet(rules *detector.RuleSet, condition, own, of string) error {
 	if i < 0 {
 		return nil
 	}
-	return fmt.Errorf("condition %s%s is set by rule %s (%s:%d) already", condition, of, all[i].Name, all[i].File, all[i].Line)
+	return fmt.Errorf("condition %s%s is already set by rule %s (%s:%d)", condition, of, all[i].Name, all[i].File, all[i].Line)
 }

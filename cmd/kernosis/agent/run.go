@@ -59,7 +59,7 @@ func wait(ctx context.Context, g *errgroup.Group) error {
 	case err := <-ended:
 		return err
 	case <-timer.C:
-		return fmt.Errorf("ended without parts that have not ended for %s: does the state disk hang?", endWithin)
+		return fmt.Errorf("some parts have not stopped within %s, exiting without them: does the state disk hang?", endWithin)
 	}
 }
 

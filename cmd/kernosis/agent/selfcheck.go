@@ -178,7 +178,7 @@ func (p *parts) dropRights() error {
 	// Dropping needs a system call on each thread, and the Go runtime stops all threads until
 	// each has made it: one that waits for the state disk would keep the agent from starting.
 	if errors.Is(p.noState, bounded.ErrLate) {
-		p.log.Warn("kept capabilities that are not needed until the next start", "error", p.noState)
+		p.log.Warn("unneeded capabilities are kept until the next start", "error", p.noState)
 		return nil
 	}
 	programs := len(p.monitors.Checks) > 0 || p.cfg.Diagnose.Scripts ||
@@ -280,7 +280,7 @@ func copyState(from, to string, journalBytes int64) error {
 		return os.WriteFile(filepath.Join(to, name), text, 0o600)
 	})
 	if err != nil {
-		return fmt.Errorf("copy what is saved: %w", err)
+		return fmt.Errorf("copy saved state: %w", err)
 	}
 	return nil
 }

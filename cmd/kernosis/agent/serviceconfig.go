@@ -72,16 +72,16 @@ func (c *Config) checkServices() error {
 	for i, name := range c.Services.Known {
 		switch {
 		case !slices.Contains(names, name):
-			errs = append(errs, c.serviceError(-1, "known", "%q is none of %s", name, strings.Join(names, ", ")))
+			errs = append(errs, c.serviceError(-1, "known", "%q: want one of %s", name, strings.Join(names, ", ")))
 		case slices.Contains(c.Services.Known[:i], name):
-			errs = append(errs, c.serviceError(-1, "known", "%s stands twice", name))
+			errs = append(errs, c.serviceError(-1, "known", "%s is listed twice", name))
 		}
 	}
 	if n := len(c.configuredServices()); n > service.MaxServices {
-		errs = append(errs, c.serviceError(-1, "probes", "%d services, at most %d", n, service.MaxServices))
+		errs = append(errs, c.serviceError(-1, "probes", "%d services, want at most %d", n, service.MaxServices))
 	}
 	if slices.Contains(c.Services.Known, service.APIServer) && !c.knowsAPIServer() {
-		errs = append(errs, c.serviceError(-1, "known", "%s: no cluster says where it is: it needs an entry in probes with its address", service.APIServer))
+		errs = append(errs, c.serviceError(-1, "known", "%s: no cluster is configured: add it to probes with its address", service.APIServer))
 	}
 	taken := map[string]string{} // conditions
 	for _, s := range service.Known() {
@@ -97,7 +97,7 @@ func (c *Config) checkServices() error {
 			}
 		}
 		if slices.ContainsFunc(c.Services.Probes[:i], func(o service.Service) bool { return o.Name == s.Name }) {
-			errs = append(errs, c.serviceError(i, "name", "%s: another service has it", s.Name))
+			errs = append(errs, c.serviceError(i, "name", "%s is already used by another service", s.Name))
 		}
 		if s.Condition == "" {
 			continue

@@ -59,14 +59,14 @@ func TestMistakenServices(t *testing.T) {
 	for file, want := range map[string]string{
 		"services:\n  knwon: []\n":                         "kernosis.yaml:2: unknown key knwon",
 		"services:\n  probes:\n  - name: a\n    addr: x\n": "kernosis.yaml:4: unknown key addr",
-		"services:\n\n  known: [kubelt]\n":                 `kernosis.yaml:3: services.known: "kubelt" is none of auto, kubelet, runtime, kube-proxy, dns, apiserver`,
-		"services:\n  known: [dns, dns]\n":                 "kernosis.yaml:2: services.known: dns stands twice",
-		"services:\n  probes:\n  - name: a\n    handler: tcp\n    address: x\n    condition: Down\n":                                                   `kernosis.yaml:5: services.probes[0].address: "x" is no host:port`,
+		"services:\n\n  known: [kubelt]\n":                 `kernosis.yaml:3: services.known: "kubelt": want one of auto, kubelet, runtime, kube-proxy, dns, apiserver`,
+		"services:\n  known: [dns, dns]\n":                 "kernosis.yaml:2: services.known: dns is listed twice",
+		"services:\n  probes:\n  - name: a\n    handler: tcp\n    address: x\n    condition: Down\n":                                                   `kernosis.yaml:5: services.probes[0].address: "x": want host:port`,
 		"services:\n  probes:\n  - name: a\n    handler: tcp\n    address: x:1\n":                                                                      "kernosis.yaml:3: services.probes[0].condition: is missing",
-		"services:\n  probes:\n  - name: a\n    handler: tcp\n    address: x:1\n    condition: Ready\n":                                                "kernosis.yaml:6: services.probes[0].condition: condition Ready belongs",
+		"services:\n  probes:\n  - name: a\n    handler: tcp\n    address: x:1\n    condition: Ready\n":                                                "kernosis.yaml:6: services.probes[0].condition: condition Ready is reserved",
 		"services:\n  known: [dns]\n  probes:\n  - {name: a, handler: tcp, address: 'x:1', condition: DNSUnreachable}\n":                               "kernosis.yaml:4: services.probes[0].condition: condition DNSUnreachable already belongs to service dns",
-		"services:\n  probes:\n  - {name: a, handler: tcp, address: 'x:1', condition: A}\n  - {name: a, handler: tcp, address: 'x:1', condition: B}\n": "kernosis.yaml:4: services.probes[1].name: a: another service has it",
-		"services:\n  known: [apiserver]\nenable-k8s-exporter: false\n":                                                                                "kernosis.yaml:2: services.known: apiserver: no cluster says where it is",
+		"services:\n  probes:\n  - {name: a, handler: tcp, address: 'x:1', condition: A}\n  - {name: a, handler: tcp, address: 'x:1', condition: B}\n": "kernosis.yaml:4: services.probes[1].name: a is already used by another service",
+		"services:\n  known: [apiserver]\nenable-k8s-exporter: false\n":                                                                                "kernosis.yaml:2: services.known: apiserver: no cluster is configured",
 		"services:\n  probes:\n  - name: apiserver\nenable-k8s-exporter: false\n":                                                                      "kernosis.yaml:3: services.probes[0].address: is missing",
 		"services:\n  probes:\n  - name: kubelet\n    period: soon\n":                                                                                  "kernosis.yaml:4: ",
 		"services:\n  probes:\n  - {name: a, handler: exec, command: [true], condition: A}\n":                                                          "kernosis.yaml:3: services.probes[0].command: want a program by its absolute path",
@@ -86,7 +86,7 @@ func TestMistakenServices(t *testing.T) {
 	}
 	cfg := Config{RulesDir: dir, ShippedRules: []string{"*"}, origins: config.Origins{"services.known": "kernosis.yaml:2"}, Services: serviceSettings{Known: []string{service.Kubelet}}}
 	cfg.defaultServices()
-	if _, _, err := cfg.rules(); err == nil || !strings.Contains(err.Error(), "kernosis.yaml:2: services.known: condition KubeletUnhealthy of service kubelet is set by rule own (") {
+	if _, _, err := cfg.rules(); err == nil || !strings.Contains(err.Error(), "kernosis.yaml:2: services.known: condition KubeletUnhealthy of service kubelet is already set by rule own (") {
 		t.Error(err)
 	}
 }
@@ -149,6 +149,6 @@ func TestServiceRules(t *testing.T) {
 	want(problem.True, "KubeletUnhealthy", message)
 	report(&event.Event{Kind: event.ProbeRecovered, Probe: &event.ProbeData{Name: service.Kubelet, Probe: event.ProbeService}})
 	want(problem.False, "KubeletIsHealthy", "")
-	report(up(false, "the probe can't be made: why"))
-	want(problem.Unknown, detector.ReasonSourceUnavailable, "service/kubelet: the probe can't be made: why")
+	report(up(false, "can't run the probe: why"))
+	want(problem.Unknown, detector.ReasonSourceUnavailable, "service/kubelet: can't run the probe: why")
 }

@@ -126,7 +126,7 @@ func openServiceGroups(log *slog.Logger) *process.Groups {
 		groups, err = process.OpenGroups(filepath.Join(own, "kernosis-services"), process.Limits{Processes: most}, log)
 	}
 	if err != nil {
-		log.Info("programs of services run without control groups of their own", "reason", err)
+		log.Info("programs of services run without their own control groups", "reason", err)
 		return nil
 	}
 	return groups
@@ -139,7 +139,7 @@ func (c *Config) reachAPIServer(s *service.Service) error {
 		return nil
 	}
 	if c.cluster == nil {
-		return fmt.Errorf("%s: there is no cluster that says where it is", s.Name)
+		return fmt.Errorf("%s: no cluster is configured, and no address given", s.Name)
 	}
 	u, _, err := rest.DefaultServerUrlFor(c.cluster.rest)
 	if err != nil {
@@ -201,7 +201,7 @@ func (p *serviceProbes) find(ctx context.Context) {
 // found starts to probe a service, unless another rule sets its condition.
 func (p *serviceProbes) found(s service.Service) {
 	if rule := p.agent.ruleOfCondition(s.Condition); rule != "" && rule != ServiceRuleName(s.Name) {
-		p.log.Debug("service is not probed: a rule has its condition", "service", s.Name, "condition", s.Condition, "rule", rule)
+		p.log.Debug("service is not probed: a rule already sets its condition", "service", s.Name, "condition", s.Condition, "rule", rule)
 		return
 	}
 	p.cfg.services.add(s)

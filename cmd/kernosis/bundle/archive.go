@@ -72,7 +72,7 @@ func (a *Archive) Add(name, what, text string) {
 }
 
 // cut is the note on a file whose beginning is missing.
-const cut = "; only its end: it is too long"
+const cut = "; only the end: the file is too long"
 
 // Lack records that a file is missing, and why.
 func (a *Archive) Lack(name string, why error) {

@@ -65,7 +65,7 @@ func TestArchive(t *testing.T) {
 		}
 	}
 	manifest := got[ManifestName]
-	for _, want := range []string{"An archive.\n", "FILE ", "agent.log      ", "; without 2 lines that could not be read\n", "\nNot collected:\nmetrics.txt  refused; Authorization: [redacted]\nbad.json     it is no JSON\n"} {
+	for _, want := range []string{"An archive.\n", "FILE ", "agent.log      ", "; without 2 lines that could not be read\n", "\nNot collected:\nmetrics.txt  refused; Authorization: [redacted]\nbad.json     not JSON\n"} {
 		if !strings.Contains(manifest, want) {
 			t.Errorf("%q is missing in\n%s", want, manifest)
 		}

@@ -36,7 +36,7 @@ func redactJSON(text []byte) (clean []byte, skipped int, err error) {
 		}
 	}
 	if b.Len() == 0 && skipped > 0 {
-		return nil, skipped, errors.New("it is no JSON")
+		return nil, skipped, errors.New("not JSON")
 	}
 	return b.Bytes(), skipped, nil
 }
@@ -49,7 +49,7 @@ func decode(text []byte, into *any) error {
 		return err
 	}
 	if d.More() {
-		return errors.New("there is more than one value")
+		return errors.New("more than one value")
 	}
 	return nil
 }

@@ -90,10 +90,10 @@ func lacksRight(log string) bool {
 	return strings.Contains(log, "outcome=forbidden") || strings.Contains(log, "permission is missing")
 }
 
-var refusedConditions = regexp.MustCompile(`(?m)^.*msg="conditions are not written".*outcome=forbidden.*$`)
+var refusedConditions = regexp.MustCompile(`(?m)^.*msg="can't write the conditions".*outcome=forbidden.*$`)
 
 func TestLacksRight(t *testing.T) {
-	refused := `level=WARN msg="conditions are not written" node=a outcome=forbidden error="no"` + "\n"
+	refused := `level=WARN msg="can't write the conditions" node=a outcome=forbidden error="no"` + "\n"
 	again := `level=INFO msg="conditions are written again" node=a` + "\n"
 	for log, want := range map[string]bool{
 		refused: true, refused + again: false, again + refused: true, again: false,

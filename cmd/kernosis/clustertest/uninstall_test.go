@@ -77,7 +77,7 @@ func TestUninstallCommand(t *testing.T) {
 	path := server.Kubeconfig(t, server.Config(t, user.Name))
 	code, out := a.command("uninstall", "--kubeconfig", path, "--namespace", a.namespace)
 	<-ended
-	if code != 0 || !strings.Contains(out, "DaemonSet kernosis-agent is deleted, 1 pods have ended") || !strings.Contains(out, "KernosisDegraded") {
+	if code != 0 || !strings.Contains(out, "DaemonSet kernosis-agent is deleted, 1 pods have stopped") || !strings.Contains(out, "KernosisDegraded") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 	if now := a.conditions(objects); now != before {
@@ -89,7 +89,7 @@ func TestUninstallCommand(t *testing.T) {
 
 	// Without the rights for the CRDs the command says so, and does the rest.
 	if code, out := a.command("uninstall", "--kubeconfig", path, "--namespace", a.namespace, "--crds", "--timeout", "20s"); code != 1 ||
-		!strings.Contains(out, "diagnoses.kernosis.io") || !strings.Contains(out, "forbidden") || !strings.Contains(out, "DaemonSet kernosis-agent was not there") {
+		!strings.Contains(out, "diagnoses.kernosis.io") || !strings.Contains(out, "forbidden") || !strings.Contains(out, "DaemonSet kernosis-agent was not found") {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 	if code, out := a.command("crds", "delete", "--kubeconfig", path); code != 2 || !strings.Contains(out, "--yes") {

@@ -35,7 +35,7 @@ func TestWhyInACluster(t *testing.T) {
 		return cmd.ProcessState.ExitCode(), string(out)
 	}
 	agentAt := "--agent-namespace=" + a.namespace
-	if code, out := ask(t.Context(), "pod", name, "--kubeconfig", kubeconfig, agentAt); code != 1 && code != 3 || !strings.Contains(out, "none is known") {
+	if code, out := ask(t.Context(), "pod", name, "--kubeconfig", kubeconfig, agentAt); code != 1 && code != 3 || !strings.Contains(out, "none known") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 
@@ -47,7 +47,7 @@ func TestWhyInACluster(t *testing.T) {
 		return code == 0 && strings.Contains(out, "diagnosis "+a.namespace+"/oom-kill-"), out, nil
 	})
 	t.Log("\n" + last)
-	want := []string{"killed at its limit of 24 MiB", "24 MiB used of the limit of 24 MiB", "node out of memory (a cgroup's limit was hit)", "docs/problems/OOMKilling"}
+	want := []string{"killed at its limit of 24 MiB", "24 MiB used of the 24 MiB limit", "node out of memory (a cgroup's limit was hit)", "docs/problems/OOMKilling"}
 	both := "pod " + name
 	for what, c := range map[string]struct {
 		args []string
@@ -64,7 +64,7 @@ func TestWhyInACluster(t *testing.T) {
 				t.Errorf("%s: no %q in\n%s", what, w, out)
 			}
 		}
-		if n := strings.Count(out, "24 MiB used of the limit"); code != 0 || n != 1 {
+		if n := strings.Count(out, "24 MiB used of the 24 MiB limit"); code != 0 || n != 1 {
 			t.Errorf("%s: exit code %d, reported %d times\n%s", what, code, n, out)
 		}
 	}

@@ -85,7 +85,7 @@ func TestTheFirstWins(t *testing.T) {
 	if from := origins.Of("port[3].x"); !strings.HasSuffix(from, "kernosis.yaml:4") {
 		t.Errorf("a part of a value comes from %q", from)
 	}
-	if !slices.Equal(warnings, []string{"environment variable KERNOSIS_LISTN is not known"}) {
+	if !slices.Equal(warnings, []string{"unknown environment variable KERNOSIS_LISTN"}) {
 		t.Errorf("warnings %q", warnings)
 	}
 }

@@ -36,7 +36,7 @@ func bindEnv(v *viper.Viper, fs *pflag.FlagSet, environ, all []string, origins O
 		key, ok := known[name]
 		switch f := fs.Lookup(key); {
 		case !ok:
-			warnings = append(warnings, "environment variable "+name+" is not known")
+			warnings = append(warnings, "unknown environment variable "+name)
 		case f == nil: // a key of another command, or of the file only
 		default:
 			if err := checkText(f.Value.Type(), value); err != nil {

@@ -9,7 +9,7 @@ import (
 func ParseLevel(s string) (slog.Level, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(s)); err != nil {
-		return l, fmt.Errorf("%q is none of debug, info, warn, error", s)
+		return l, fmt.Errorf("%q: want one of debug, info, warn, error", s)
 	}
 	return l, nil
 }

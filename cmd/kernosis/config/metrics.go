@@ -15,9 +15,9 @@ type Metrics struct {
 
 // MetricsFlags adds the flags of [Metrics].
 func MetricsFlags(fs *pflag.FlagSet) {
-	fs.String("metrics-cert-file", "", "`file` with the certificate for addresses other than loopback, in PEM, read again when it changes; empty: one that signs itself")
+	fs.String("metrics-cert-file", "", "`file` with the certificate for addresses other than loopback, in PEM, reloaded when it changes; empty: a self-signed one")
 	fs.String("metrics-key-file", "", "`file` with its key")
-	fs.Bool("metrics-plain-http", false, "serve without TLS, and let everybody read who reaches the address")
+	fs.Bool("metrics-plain-http", false, "serve without TLS or authentication to clients that can reach the address")
 }
 
 // Access returns the access control of the endpoints.

@@ -42,7 +42,7 @@ func parseOverride(text string) (override, error) {
 	o := override{inCluster: true}
 	u, err := url.Parse(text)
 	if err != nil {
-		return o, fmt.Errorf("%q is no URL", text) // err repeats text
+		return o, fmt.Errorf("%q is not a URL", text) // err repeats text
 	}
 	if u.Scheme != "" || u.Host != "" {
 		if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Path != "" && u.Path != "/" {
@@ -69,7 +69,7 @@ func parseOverride(text string) (override, error) {
 		case "auth":
 			o.kubeconfig = value
 		case "useServiceAccount", "apiVersion":
-			err = fmt.Errorf("%q: %s has no meaning any more", text, key)
+			err = fmt.Errorf("%q: %s is no longer supported: remove it", text, key)
 		default:
 			err = fmt.Errorf("%q: %s: want inClusterConfig, auth or insecure", text, key)
 		}
@@ -78,13 +78,13 @@ func parseOverride(text string) (override, error) {
 		}
 	}
 	if !o.inCluster && o.host == "" && o.kubeconfig == "" {
-		return o, fmt.Errorf("%q: without inClusterConfig it must name a host or auth", text)
+		return o, fmt.Errorf("%q: with inClusterConfig=false a host or auth is required", text)
 	}
 	return o, nil
 }
 
 // ErrNoCluster: no API server is configured.
-var ErrNoCluster = errors.New("neither kubeconfig nor the environment of a pod") //nolint:gochecknoglobals // a constant
+var ErrNoCluster = errors.New("no kubeconfig, and not in a pod of a cluster") //nolint:gochecknoglobals // a constant
 
 func (o *override) config(kubeconfig string) (*rest.Config, error) {
 	if o.kubeconfig != "" {
@@ -109,7 +109,7 @@ func (o *override) config(kubeconfig string) (*rest.Config, error) {
 			return nil, ErrNoCluster
 		}
 		if err != nil {
-			return nil, fmt.Errorf("as a pod of the cluster: %w", err)
+			return nil, fmt.Errorf("in-cluster configuration: %w", err)
 		}
 		if o.host != "" {
 			c.Host = o.host

@@ -36,7 +36,7 @@ func TestWithoutPrograms(t *testing.T) {
 		a.degraded(part, "MissingRights", "CAP_BPF, CAP_PERFMON")
 	}
 	message := a.condition("KernosisDegraded", corev1.ConditionTrue, "MissingRights")
-	for _, want := range []string{"not seen without CAP_BPF, CAP_PERFMON: OOM kills, hung tasks, failed connections, disk I/O errors, filesystem errors", "without CAP_SYS_ADMIN: full accept queues"} {
+	for _, want := range []string{"not visible without CAP_BPF, CAP_PERFMON: OOM kills, hung tasks, failed connections, disk I/O errors, filesystem errors", "without CAP_SYS_ADMIN: full accept queues"} {
 		if !strings.Contains(message, want) {
 			t.Errorf("message %q has not %q", message, want)
 		}
@@ -82,7 +82,7 @@ func TestHardened(t *testing.T) {
 }
 
 // hardenedLacks is the message on what the agent lacks with the hardened list.
-const hardenedLacks = "not seen without CAP_SYS_ADMIN: full accept queues and listeners of pods (reported as unanswered), kernel stacks of blocked tasks in diagnoses; without CAP_NET_RAW: packets in diagnoses"
+const hardenedLacks = "not visible without CAP_SYS_ADMIN: full accept queues and listeners of pods (reported as unanswered), kernel stacks of blocked tasks in diagnoses; without CAP_NET_RAW: packets in diagnoses"
 
 func TestWithoutPaths(t *testing.T) {
 	testall.Only(t)
@@ -90,7 +90,7 @@ func TestWithoutPaths(t *testing.T) {
 	a := start(t, lacking{NoKmsg: true, ReadOnly: []string{"STATE"}}, "", "--pin-root", notBPF)
 	a.degraded("log/kmsg", "MissingHostPath", "/dev/kmsg")
 	a.degraded("pins", "MissingHostPath", filepath.Dir(notBPF)+" (a BPF filesystem)")
-	a.degraded("state", "MissingHostPath", a.state+" (to be written)")
+	a.degraded("state", "MissingHostPath", a.state+" (writable)")
 	message := a.condition("KernosisDegraded", corev1.ConditionTrue, "MissingHostPath")
 	if !strings.Contains(message, "without /dev/kmsg: the kernel's log") {
 		t.Errorf("message %q", message)
@@ -109,7 +109,7 @@ func TestWithoutReportSocket(t *testing.T) {
 	dir := t.TempDir()
 	a := start(t, lacking{ReadOnly: []string{dir}}, "reports: [{name: gpu, heartbeat: 10s, conditions: [{type: GPUUnhealthy, healthyReason: GPUIsHealthy, healthyMessage: all are}]}]\n",
 		"--report-socket", filepath.Join(dir, "report.sock"))
-	a.degraded("reports", "MissingHostPath", dir+" (to be written)")
+	a.degraded("reports", "MissingHostPath", dir+" (writable)")
 	a.condition("KernosisDegraded", corev1.ConditionTrue, "MissingHostPath")
 	a.condition("GPUUnhealthy", corev1.ConditionUnknown, "SourceUnavailable")
 	a.healthy()
@@ -151,6 +151,6 @@ func TestRunSaysIt(t *testing.T) {
 		}
 		s := string(text)
 		return strings.Contains(s, "msg=degraded part=log/kmsg reason=MissingRights lacks=CAP_SYSLOG") &&
-			strings.Contains(s, "KernosisDegraded") && strings.Contains(s, "not seen without CAP_SYSLOG"), s
+			strings.Contains(s, "KernosisDegraded") && strings.Contains(s, "not visible without CAP_SYSLOG"), s
 	})
 }

@@ -156,7 +156,7 @@ func TestRunByHandBesideAnAgent(t *testing.T) {
 	if code, out := kernosis(t, "diagnose", "show", own, "--state-dir", a.State); code != 0 || !strings.Contains(out, "VERDICT   LimitTooLow: ") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
-	if code, out := kernosis(t, "diagnose", "run", "--shipped", "disk-error", "--id", own, "--state-dir", a.State); code != 2 || !strings.Contains(out, "is with the agent, which runs") {
+	if code, out := kernosis(t, "diagnose", "run", "--shipped", "disk-error", "--id", own, "--state-dir", a.State); code != 2 || !strings.Contains(out, "belongs to the running agent") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 }

@@ -54,7 +54,7 @@ func TestWhy(t *testing.T) {
 
 	// Nothing has happened yet.
 	code, out := asPlugin(t, "why", "pod", uid, "--journal", a.State)
-	if code != 1 && code != 3 || !strings.Contains(out, "CAUSE   none is known") || !strings.Contains(out, "READ    journal in") {
+	if code != 1 && code != 3 || !strings.Contains(out, "CAUSE   none known") || !strings.Contains(out, "READ    journal in") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 
@@ -83,7 +83,7 @@ func TestWhy(t *testing.T) {
 		return false
 	})
 	code, out = asPlugin(t, "why", "pod", uid, "--journal", a.State)
-	wants(t, code, out, 0, "pod "+uid, "killed at its limit of 24 MiB", "24 MiB used of the limit of 24 MiB", "NOT ", "DO      Own limit: ")
+	wants(t, code, out, 0, "pod "+uid, "killed at its limit of 24 MiB", "24 MiB used of the 24 MiB limit", "NOT ", "DO      Own limit: ")
 
 	end, err := a.FailProbes(t, inject.ProbeQueueFull)
 	if err != nil {
@@ -107,7 +107,7 @@ func TestWhy(t *testing.T) {
 	}
 	// A pod with another UID was not affected.
 	code, out = asPlugin(t, "why", "pod", strings.Replace(uid, "4a1f", "5b2f", 1), "--journal", a.State)
-	if code != 1 && code != 3 || !strings.Contains(out, "none is known") {
+	if code != 1 && code != 3 || !strings.Contains(out, "none known") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 	// A name that the journal does not know.

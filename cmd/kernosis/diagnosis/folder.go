@@ -42,12 +42,12 @@ func Lock(stateDir, id string) (dir string, unlock func(), err error) {
 		case err == nil:
 			return dir, unlock, nil
 		case !other:
-			return "", nil, fmt.Errorf("%w; --state-dir names another folder", err)
+			return "", nil, fmt.Errorf("%w; choose another folder with --state-dir", err)
 		case locked.Who == worker.Agent && i+1 < len(all): // try the folder for runs by hand
 		case locked.Who == worker.Agent:
-			return "", nil, fmt.Errorf("%s is with the agent, which runs: only what has ended can be shown; leave --id out to begin another", cmp.Or(id, dir))
+			return "", nil, fmt.Errorf("%s belongs to the running agent: only completed runs can be shown; omit --id to start a new run", cmp.Or(id, dir))
 		default:
-			return "", nil, fmt.Errorf("another diagnosis runs with %s; --state-dir names another folder", dir)
+			return "", nil, fmt.Errorf("another diagnosis is running in %s; choose another folder with --state-dir", dir)
 		}
 	}
 	return "", nil, errors.New("no folder for diagnoses") // not reached: Dirs is never empty

@@ -159,13 +159,13 @@ func (v *View) Summary() string {
 	case rep.Verdict != nil:
 		line("VERDICT", "%s: %s", rep.Verdict.Reason, rep.Verdict.Message)
 	case rep.Phase == v1alpha1.PhaseSucceeded:
-		line("VERDICT", "none: the operations of the path only look")
+		line("VERDICT", "none: no operation on the path checks for a cause")
 	case rep.Phase == v1alpha1.PhaseFailed:
 		line("VERDICT", "%s", v.NoVerdict())
 	case rep.Waiting != nil:
 		line("WAITS", "node %d: %s: %s", rep.Waiting.ID, rep.Waiting.Reason, rep.Waiting.Message)
 	case rep.Phase == v1alpha1.PhaseRunning:
-		line("OPEN", "it runs, or was interrupted")
+		line("OPEN", "running, or interrupted")
 	default:
 		line("VERDICT", "%s", strings.ToLower(string(rep.Phase))+": "+rep.Message)
 	}
@@ -178,7 +178,7 @@ func (v *View) Summary() string {
 	for i := range rep.Records {
 		switch rec := &rep.Records[i]; {
 		case rec.State == v1alpha1.ResultFailed && v.Effects[rec.ID] == v1alpha1.EffectCheck:
-			line("UNKNOWN", "%s could not look: %s", rec.Operation, rec.Message)
+			line("UNKNOWN", "%s failed: %s", rec.Operation, rec.Message)
 		case rec.State == v1alpha1.ResultFailed || rec.State == v1alpha1.ResultUnknown:
 			line(strings.ToUpper(string(rec.State)), "%s: %s", rec.Operation, rec.Message)
 		case rec.State == v1alpha1.ResultWouldRun || rec.State == v1alpha1.ResultWithheld:
@@ -190,7 +190,7 @@ func (v *View) Summary() string {
 	for _, a := range v.Artifacts {
 		cut := ""
 		if a.Truncated {
-			cut = ", cut: there was no room for all of it"
+			cut = ", truncated: no room for the rest"
 		}
 		line("FILE", "%s (%s%s)", v.Path(&a), display.Bytes(a.Size), cut)
 	}
@@ -207,10 +207,10 @@ func (v *View) NoVerdict() string {
 	}
 	for i := range v.Report.Records {
 		if rec := &v.Report.Records[i]; rec.State == v1alpha1.ResultFailed && v.Effects[rec.ID] == v1alpha1.EffectCheck {
-			return "none: no cause was found, and not all could be looked for"
+			return "none: no cause found, but some could not be checked"
 		}
 	}
-	return "none: no cause that was looked for is so"
+	return "none: no checked cause applies"
 }
 
 // Path returns the path of a file that the run kept.

@@ -57,7 +57,7 @@ func lockRecord(path string) (*os.File, error) {
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
 		_ = f.Close()
-		return nil, fmt.Errorf("not ours alone (owner %d, mode %o)", st.Uid, st.Mode)
+		return nil, fmt.Errorf("not a regular file that only this user can write (owner %d, mode %o)", st.Uid, st.Mode)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = f.Close()

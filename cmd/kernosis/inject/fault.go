@@ -133,9 +133,9 @@ func (s spec) run(ctx context.Context, env Env) (Result, error) {
 	}
 	switch {
 	case r.env.Duration < 0 || r.env.Duration > MaxDuration:
-		return r.Result, fmt.Errorf("inject %s: duration %s is not within 0 and %s", s.Name, r.env.Duration, MaxDuration)
+		return r.Result, fmt.Errorf("inject %s: duration %s, want 0 to %s", s.Name, r.env.Duration, MaxDuration)
 	case r.want < 0 || r.want > MaxCount:
-		return r.Result, fmt.Errorf("inject %s: count %d is not within 0 and %d", s.Name, r.want, MaxCount)
+		return r.Result, fmt.Errorf("inject %s: count %d, want 0 to %d", s.Name, r.want, MaxCount)
 	}
 	if err := s.check(); err != nil {
 		return r.Result, err
@@ -145,10 +145,10 @@ func (s spec) run(ctx context.Context, env Env) (Result, error) {
 	}
 	removed, err := Cleanup(r.env.StateDir)
 	for _, name := range removed {
-		r.note("removed what a dead injector left behind (%s)", name)
+		r.note("cleaned up after an interrupted inject (%s)", name)
 	}
 	if err != nil {
-		r.note("could not remove what a dead injector left behind: %v", err)
+		r.note("can't clean up after an interrupted inject: %v", err)
 	}
 	// A probe or kill takes about a second at most; a minute is for a loaded machine.
 	r.limit = r.env.Duration + time.Duration(r.want)*2*time.Second + time.Minute

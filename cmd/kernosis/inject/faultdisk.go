@@ -99,6 +99,6 @@ func runReadonly(ctx context.Context, r *run) (err error) {
 	if repaired {
 		how = "unmounted, repaired by e2fsck and mounted again"
 	}
-	r.note("%s: %s, takes writes", r.Subject, how)
+	r.note("%s: %s, accepts writes", r.Subject, how)
 	return nil
 }

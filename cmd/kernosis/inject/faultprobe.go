@@ -13,14 +13,14 @@ func probeFaults() []spec {
 	const how = " A prober like kubelet's, in a network namespace of its own, probes over a veth pair; " +
 		"at the end the target answers."
 	faults := []Fault{
-		{Name: string(ProbeRefused), Summary: "connection refused", Does: "probes a port nobody listens on."},
-		{Name: string(ProbeTimeout), Summary: "no answer to the SYN", Does: "probes an address that nobody has, though its neighbour entry says so."},
+		{Name: string(ProbeRefused), Summary: "connection refused", Does: "probes a port without a listener."},
+		{Name: string(ProbeTimeout), Summary: "no answer to the SYN", Does: "probes an unused address that has a neighbour entry."},
 		{Name: string(ProbeReset), Summary: "connection reset by the target", Does: "probes a server that reads each request and resets the connection."},
 		{Name: string(ProbeSilent), Summary: "connected, but no answer", Does: "probes a server that reads each request and never answers."},
-		{Name: string(ProbeSlow), Summary: "an answer that is not complete in time", Does: "probes a server that begins each answer and does not end it."},
+		{Name: string(ProbeSlow), Summary: "an answer that is not complete in time", Does: "probes a server that never completes its answers."},
 		{Name: string(ProbeQueueFull), Summary: "the listener's accept queue is full", Does: "probes a server that never accepts and whose accept queue is full."},
 		{Name: string(ProbeNoRoute), Summary: "no route to the target", Does: "probes an address the prober has no route to."},
-		{Name: string(ProbeDeadNeighbour), Summary: "no neighbour answers for the target", Does: "probes an address of the prober's subnet that nobody has."},
+		{Name: string(ProbeDeadNeighbour), Summary: "no neighbour answers for the target", Does: "probes an unused address of the prober's subnet."},
 	}
 	var specs []spec
 	for _, f := range faults {

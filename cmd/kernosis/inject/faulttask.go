@@ -20,7 +20,7 @@ func taskFaults() []spec {
 		Fault: Fault{
 			Name:    "oom",
 			Summary: "a child process killed for memory",
-			Does: "makes a memory cgroup with a small limit (32 MiB) and lets child processes in it want more: " +
+			Does: "makes a memory cgroup with a small limit (32 MiB) and lets child processes in it allocate more: " +
 				"the kernel kills each, the cgroup's main process survives.",
 			DefaultDuration: lingering,
 			DefaultCount:    1,
@@ -97,7 +97,7 @@ func runHang(ctx context.Context, r *run, h hang) (err error) {
 	if w := t.Waiter.WaitChannel(); w != "" {
 		where = " in " + w
 	}
-	held := "no task holds what it wants"
+	held := "not blocked by another task"
 	if t.Holder.PID != 0 {
 		held = "held by " + t.Holder.String() + fmt.Sprintf(", thread %d", t.Holder.TID)
 	}

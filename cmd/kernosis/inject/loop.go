@@ -54,7 +54,7 @@ func attachLoop(r *record, image *os.File) (loopDevice, error) {
 			return loopDevice{}, fmt.Errorf("attach %s: %w", l.path(), err)
 		}
 	}
-	return loopDevice{}, errors.New("attach loop device: every free one was taken by others")
+	return loopDevice{}, errors.New("attach loop device: all free ones were taken by other processes")
 }
 
 // loopsOver returns the loop devices whose backing file is the image.

@@ -242,9 +242,9 @@ func (r *Replay) printViews() {
 		case v.malformed > 0:
 			why = display.Count(v.malformed, "line") + " without the time that timestamp and timestampFormat describe"
 		case v.taken == 0 && v.Plugin == plugFile:
-			why = "message and skipList leave no line of the input"
+			why = "no line of the input matches message, or skipList skips them all"
 		case v.taken == 0:
-			why = "no line of the input is of this log"
+			why = "the input has no line of this log"
 		}
 		if why != "" {
 			r.cfg.Note(v.String() + ": " + why)

@@ -46,7 +46,7 @@ func (t *text) Step(s *Step) error {
 		fmt.Fprintf(&b, "%s %s:%d: the agent started\n", at, s.File, s.Line)
 	}
 	if t.verbose && s.Event != nil && len(s.Transitions) == 0 {
-		fmt.Fprintf(&b, "%s %s:%d: %s of %s: nothing follows\n", at, s.File, s.Line,
+		fmt.Fprintf(&b, "%s %s:%d: %s of %s: nothing to report\n", at, s.File, s.Line,
 			display.Safe(string(s.Event.Kind), 64), display.Safe(subject(s.Event), 200))
 	}
 	for _, tr := range s.Transitions {

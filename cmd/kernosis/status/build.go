@@ -57,9 +57,9 @@ func (g *reading) problems() {
 // otherProblems adds problems of a rule that the journal does not have, more of them, with the
 // details that the metrics have.
 func (g *reading) otherProblems(rule string, more int) {
-	message := "the journal does not go back to it"
+	message := "it began before the oldest journal entry"
 	if g.local == nil {
-		message = "the journal, which says more, could not be read"
+		message = "no details: the journal can't be read"
 	}
 	seen := slices.Clone(g.Problems)
 	g.metrics.each("kernosis_problem_info", func(label func(string) string, is float64) {
@@ -139,7 +139,7 @@ func (g *reading) source(name string, up bool, fallback, why string, since time.
 	case name == event.NamedStem(event.CheckStem, selfcheck.Check): // shown as condition KernosisDegraded
 		return
 	case !up:
-		s.State, s.Why = Blind, cmp.Or(why, "the reason is not known")
+		s.State, s.Why = Blind, cmp.Or(why, "unknown reason")
 	case fallback != "":
 		s.State, s.Why = Fallback, fallback
 	case ofKernel:

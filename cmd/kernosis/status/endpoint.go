@@ -79,7 +79,7 @@ func ofThisMachine(host string) error {
 		n, ok := a.(*net.IPNet)
 		return ok && n.IP.Equal(ip)
 	}) {
-		return errors.New("no address of this machine")
+		return errors.New("not an address of this machine")
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func (e *Endpoint) health(ctx context.Context) (string, error) {
 	case code == http.StatusServiceUnavailable && text != "":
 		return text, nil
 	}
-	return "", fmt.Errorf("/healthz answers %d: it is no agent", code)
+	return "", fmt.Errorf("/healthz answers %d: not an agent", code)
 }
 
 func (e *Endpoint) degraded(ctx context.Context) ([]string, error) {

@@ -162,7 +162,7 @@ func (r *Reader) look(ctx context.Context, g *reading) {
 			g.unread(u.What, errors.New(u.Why))
 		}
 	case errors.Is(err, fs.ErrNotExist):
-		g.unread("journal", fmt.Errorf("there is none in %s (--state-dir)", r.c.Journal))
+		g.unread("journal", fmt.Errorf("not found in %s (--state-dir)", r.c.Journal))
 	default:
 		g.unread("journal", err)
 	}

@@ -147,7 +147,7 @@ process_start_time_seconds ` + strconv.FormatInt(time.Now().Add(-10*time.Minute)
 	if p := s.Cost.CPUPercent; p < 0.9 || p > 1.1 {
 		t.Errorf("6 s of 10 minutes are %f %%", p)
 	}
-	contains(t, s, View{}, "node n7: healthy\n", "VERSION     kernosis v1, Linux ", "AGENT       runs, since ", " answers ok\n", "PROBLEMS    none\n", "CONDITIONS  False  DiskUnhealthy\n",
+	contains(t, s, View{}, "node n7: healthy\n", "VERSION     kernosis v1, Linux ", "AGENT       running, since ", " answers ok\n", "PROBLEMS    none\n", "CONDITIONS  False  DiskUnhealthy\n",
 		"SOURCES     attached  oomkill\n", "LOSSES      none since the agent started\n", "API         last write accepted: lease ", "COST        RSS 41 MiB, CPU 1.0")
 	contains(t, s, View{Wide: true}, "DiskIsHealthy: no device has repeated I/O errors")
 }
@@ -187,7 +187,7 @@ kernosis_api_writes_total{object="lease",outcome="failed"} 3
 		t.Errorf("%s: %q, want %q", s.Outcome, order, want)
 	}
 	contains(t, s, View{}, "node n7: 4 problems firing, 1 condition True, 1 condition Unknown, 1 source blind\n",
-		`OOMKilling    cgroup \x1b[2J  since `, "×3  killed now\n", "older", "×2  the journal does not go back to it\n", "muted until ", "1 problem hidden by their cause (-o wide)\n",
+		`OOMKilling    cgroup \x1b[2J  since `, "×3  killed now\n", "older", "×2  it began before the oldest journal entry\n", "muted until ", "1 problem hidden by their cause (-o wide)\n",
 		"CONDITIONS  True     DiskUnhealthy", "Unknown  ProbeTargetUnreachable", "SourceUnavailable: sockfail: operation not permitted\n",
 		"blind     sockfail: operation not permitted, since ", "fallback  hungtask: hang by a kprobe: hang_btf is absent\n",
 		"LOSSES      diskio: 4 (ring-full)\n            log/kmsg: perhaps some (overrun)\n            Events: 5 (Budget)\n", "API         no write accepted yet\n")
@@ -197,7 +197,7 @@ kernosis_api_writes_total{object="lease",outcome="failed"} 3
 	}
 	// Resolved problems are no longer listed.
 	a.add(journal.Entry{Now: time.Now(), Transitions: []problem.Transition{{Problem: &problem.Problem{Rule: "oom-kill", Group: "a", State: problem.Resolved}}}})
-	if s = a.read(); len(s.Problems) != 5 || s.Problems[1].Message != "the journal does not go back to it" { // the metric is outdated
+	if s = a.read(); len(s.Problems) != 5 || s.Problems[1].Message != "it began before the oldest journal entry" { // the metric is outdated
 		t.Errorf("%+v", s.Problems)
 	}
 }
@@ -217,8 +217,8 @@ func TestPartOfIt(t *testing.T) {
 	a.pages["/metrics"] = "kernosis_problems{rule=\"oom-kill\"} 2\nkernosis_problem_info{rule=\"oom-kill\",reason=\"OOMKilling\",severity=\"warning\",subject=\"pod shop/web-1\"} 1\nkernosis_condition{type=\"KernelDeadlock\",status=\"True\"} 1\nkernosis_source_up{stem=\"sockfail\"} 0\n"
 	a.state = t.TempDir()
 	s = a.read()
-	contains(t, s, View{}, "warning  OOMKilling  pod shop/web-1", "oom-kill", "could not be read", "True  KernelDeadlock\n", "blind  sockfail: the reason is not known\n", "API         not used: the agent reports to no API server\n",
-		"UNREAD      journal: there is none in "+a.state)
+	contains(t, s, View{}, "warning  OOMKilling  pod shop/web-1", "oom-kill", "can't be read", "True  KernelDeadlock\n", "blind  sockfail: unknown reason\n", "API         not used: the agent does not report to an API server\n",
+		"UNREAD      journal: not found in "+a.state)
 	if s.Outcome != Problems {
 		t.Error(s.Outcome)
 	}
@@ -232,13 +232,13 @@ func TestWhetherItRuns(t *testing.T) {
 	if s.Outcome != Healthy || !s.Agent.Running || s.Agent.Health != "" {
 		t.Errorf("%+v", s)
 	}
-	contains(t, s, View{}, "AGENT       seems to run: it saved its state 0s ago, since ")
+	contains(t, s, View{}, "AGENT       seems to be running: it saved its state 0s ago, since ")
 	a.saved(2 * time.Minute)
 	s = a.read()
 	if s.Outcome != Unknown || s.Agent.Running {
 		t.Errorf("%+v", s)
 	}
-	contains(t, s, View{}, "node n7: no agent runs\n", "does not run", "UNREAD      endpoint http://127.0.0.1:", "connection refused\n")
+	contains(t, s, View{}, "node n7: no agent is running\n", "not running", "UNREAD      endpoint http://127.0.0.1:", "connection refused\n")
 	a.state = t.TempDir()
 	if s := a.read(); s.Outcome != Unknown {
 		t.Errorf("%+v", s)
@@ -298,14 +298,14 @@ func TestLongJournal(t *testing.T) {
 
 func TestUnhealthy(t *testing.T) {
 	a := newAgent(t)
-	a.pages["/healthz"] = "the engine has not moved for 40s"
+	a.pages["/healthz"] = "the engine has made no progress for 40s"
 	s := a.read()
 	if s.Outcome != Problems {
 		t.Error(s.Outcome)
 	}
-	contains(t, s, View{}, "node n7: the agent is not healthy\n", "answers the engine has not moved for 40s\n")
+	contains(t, s, View{}, "node n7: the agent is not healthy\n", "answers the engine has made no progress for 40s\n")
 	a.pages["/healthz"] = "<html>"
-	if s = a.read(); s.Agent.Health != "" || len(s.Unread) == 0 || !strings.Contains(s.Unread[0].Why, "it is no agent") {
+	if s = a.read(); s.Agent.Health != "" || len(s.Unread) == 0 || !strings.Contains(s.Unread[0].Why, "not an agent") {
 		t.Errorf("%+v", s)
 	}
 }

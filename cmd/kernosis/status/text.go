@@ -177,9 +177,9 @@ func (p *page) summary() string {
 	case p.Outcome == Healthy:
 		return "healthy"
 	case !p.Agent.Running:
-		return "no agent runs"
+		return "no agent is running"
 	case p.Outcome == Unknown:
-		return "not known: an agent runs, but what it found can't be read"
+		return "unknown: an agent is running, but its state can't be read"
 	}
 	var parts []string
 	count := func(n int, noun, state string) {
@@ -216,11 +216,11 @@ func (p *page) summary() string {
 func (p *page) agent() {
 	a := &p.Agent
 	p.line("VERSION", "kernosis "+cmp.Or(a.Version, "(version unknown)")+", Linux "+p.Kernel)
-	parts := []string{"does not run"}
+	parts := []string{"not running"}
 	if a.Running {
-		parts = []string{"runs"}
+		parts = []string{"running"}
 		if a.Health == "" && a.PID == 0 {
-			parts = []string{"seems to run: it saved its state " + p.ago(a.Saved)}
+			parts = []string{"seems to be running: it saved its state " + p.ago(a.Saved)}
 		}
 		if a.PID != 0 {
 			parts = append(parts, fmt.Sprintf("pid %d", a.PID))
@@ -408,7 +408,7 @@ func (p *page) api() []string {
 	for _, w := range a.Writes {
 		parts = append(parts, w.Object+" "+p.ago(w.Last))
 	}
-	text := "not used: the agent reports to no API server"
+	text := "not used: the agent does not report to an API server"
 	switch {
 	case len(parts) > 0:
 		text = "last write accepted: " + strings.Join(parts, ", ")
@@ -416,7 +416,7 @@ func (p *page) api() []string {
 		text = p.Colours.Doubtful("no write accepted yet")
 	}
 	if a.Pending {
-		text += "; " + p.Colours.Doubtful("it lacks the current conditions")
+		text += "; " + p.Colours.Doubtful("some conditions are not yet written")
 	}
 	return []string{text}
 }

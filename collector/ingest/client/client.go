@@ -100,7 +100,7 @@ func (c *Client) SetCondition(cond Condition) error {
 	i := slices.IndexFunc(c.conditions, func(o Condition) bool { return o.Type == cond.Type })
 	if i < 0 {
 		if len(c.conditions) == MaxConditions {
-			return fmt.Errorf("condition %s: there are %d already", cond.Type, MaxConditions)
+			return fmt.Errorf("condition %s: at most %d are allowed", cond.Type, MaxConditions)
 		}
 		i = len(c.conditions)
 		c.conditions = append(c.conditions, Condition{})

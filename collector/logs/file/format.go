@@ -62,7 +62,7 @@ func newDecoder(f Format, skip []string) (*decoder, error) {
 		}
 	}
 	if (f.Timestamp == "") != (f.TimestampFormat == "") {
-		errs = append(errs, errors.New("timestamp and timestampFormat go together"))
+		errs = append(errs, errors.New("timestamp and timestampFormat must be set together"))
 	} else if f.Timestamp != "" {
 		var err error
 		if d.timestamp, err = newExtractor(f.Timestamp); err != nil {
@@ -80,7 +80,7 @@ func newDecoder(f Format, skip []string) (*decoder, error) {
 	}
 	for _, s := range skip {
 		if s == "" {
-			errs = append(errs, errors.New("skipList: an empty text is in every line"))
+			errs = append(errs, errors.New("skipList: an empty text matches every line"))
 			continue
 		}
 		d.skip = append(d.skip, []byte(s))

@@ -177,7 +177,7 @@ func TestConfigErrors(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{"path is missing", "lookback needs", "skipList", "go together", "message: "} {
+	for _, want := range []string{"path is missing", "lookback needs", "skipList", "must be set together", "message: "} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in %v", want, err)
 		}

@@ -26,7 +26,7 @@ type tail struct {
 }
 
 // errRewritten is returned when the file no longer holds what was read from it.
-var errRewritten = errors.New("the file was truncated or written anew")
+var errRewritten = errors.New("the file was truncated or rewritten")
 
 // readAt returns the offset of the next bytes to read.
 func (t *tail) readAt() int64 { return t.offset + int64(t.lines.rest()) }

@@ -65,7 +65,7 @@ func (t tree) open(path string) (found, error) {
 		}
 		closeFile(f.f)
 	}
-	return found{}, &fs.PathError{Op: "open", Path: path, Err: errors.New("it is replaced all the time")}
+	return found{}, &fs.PathError{Op: "open", Path: path, Err: errors.New("it keeps being replaced")}
 }
 
 func (t tree) openOnce(path string) (found, error) {

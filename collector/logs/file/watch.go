@@ -24,7 +24,7 @@ type watch struct {
 func newWatch(path string, log *slog.Logger) *watch {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
-		log.Warn("changes to a log file are noticed late", "path", path, "error", err)
+		log.Warn("changes to a log file are detected late", "path", path, "error", err)
 	}
 	return &watch{w: w, log: log, path: path}
 }
@@ -56,7 +56,7 @@ func (w *watch) follow(names []string) (more bool) {
 	for _, dir := range dirs {
 		if !slices.Contains(w.dirs, dir) {
 			if err := w.w.Add(dir); err != nil {
-				w.log.Debug("a log file's folder can't be watched", "path", w.path, "error", err)
+				w.log.Debug("can't watch a log file's folder", "path", w.path, "error", err)
 				continue
 			}
 			more = true

@@ -20,7 +20,7 @@ import (
 )
 
 // ErrNoJournalctl is reported if there is no journalctl, so that the journal can't be read.
-var ErrNoJournalctl = errors.New("journalctl is not there")
+var ErrNoJournalctl = errors.New("journalctl not found")
 
 // child is a running journalctl.
 type child struct {
@@ -130,7 +130,7 @@ func findCommand(root string) (string, error) {
 	if root != "" {
 		where += " below " + root
 	}
-	return "", fmt.Errorf("%w: none of %s", ErrNoJournalctl, where)
+	return "", fmt.Errorf("%w: looked for %s", ErrNoJournalctl, where)
 }
 
 // readMachineID returns this machine's id, or "" if it is not known.

@@ -170,7 +170,7 @@ func (d *Decoder) binary(to *[]byte, isMessage bool) (cut uint64, err error) {
 		return 0, noPartial(err)
 	}
 	if end != '\n' {
-		return 0, fmt.Errorf("a field of %d bytes is longer: %w", size, ErrFormat)
+		return 0, fmt.Errorf("a field is longer than its size of %d bytes: %w", size, ErrFormat)
 	}
 	return cut, nil
 }

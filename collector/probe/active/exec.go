@@ -33,7 +33,7 @@ const (
 func (p *Prober) Command(ctx context.Context, container string, command []string, timeout time.Duration) (probe.Outcome, error) {
 	_, id, ok := strings.Cut(container, "://")
 	if !ok || id == "" {
-		return probe.Outcome{}, fmt.Errorf("container ID %q names no container", display.Safe(container, 128))
+		return probe.Outcome{}, fmt.Errorf("container ID %q: want RUNTIME://ID", display.Safe(container, 128))
 	}
 	socket := cri.Find(p.fs)
 	if socket == "" {

@@ -95,7 +95,7 @@ func TestCommand(t *testing.T) {
 	if o, err = run(plenty, "/no/such/program"); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("%+v, %v", o, err)
 	}
-	for id, want := range map[string]string{"containerd://other": "container not found", "": "names no container", "8a1f": "names no container"} {
+	for id, want := range map[string]string{"containerd://other": "container not found", "": "want RUNTIME://ID", "8a1f": "want RUNTIME://ID"} {
 		if o, err := p.Command(t.Context(), id, []string{"true"}, plenty); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %+v, %v", id, o, err)
 		}

@@ -147,7 +147,7 @@ func TestVerdicts(t *testing.T) {
 		fails(t, p, Target{Protocol: protocol, Port: 85}, plenty, event.VerdictReset, `^the connection to 10.97.40.2:85 was reset during the`)
 	}
 	pod.Serve("10.97.40.2:86", func(c net.Conn) { _, _ = c.Read(make([]byte, 64<<10)) })
-	fails(t, p, Target{Protocol: netprobe.HTTP, Port: 86}, plenty, event.VerdictSilent, `took the connection and closed it without a byte`)
+	fails(t, p, Target{Protocol: netprobe.HTTP, Port: 86}, plenty, event.VerdictSilent, `accepted the connection and closed it without sending a byte`)
 	fails(t, p, Target{Protocol: netprobe.HTTPS, Port: 86}, plenty, event.VerdictTLS, `failed: the peer closed the connection$`)
 
 	serveHTTP(t, pod, "10.97.40.2:87", false, func(w http.ResponseWriter, r *http.Request) {
@@ -168,18 +168,18 @@ func TestVerdicts(t *testing.T) {
 	if d.Status != "503" || strings.Contains(d.Said+d.Cause, "\x1b") || d.FirstByte <= 0 {
 		t.Errorf("%+v", d)
 	}
-	d = fails(t, p, Target{Protocol: netprobe.HTTP, Port: 87, Path: "slow"}, served, event.VerdictSlow, `^SYN answered in .*, first byte after .*, the answer was not complete in 2s: \d+ bytes came`)
+	d = fails(t, p, Target{Protocol: netprobe.HTTP, Port: 87, Path: "slow"}, served, event.VerdictSlow, `^SYN answered in .*, first byte after .*, the answer was not complete in 2s: \d+ bytes received`)
 	if d.Phase != "answer" {
 		t.Errorf("%+v", d)
 	}
 	fails(t, p, Target{Protocol: netprobe.HTTP, Port: 87, Path: "loop"}, plenty, event.VerdictStatus, `^10.97.40.2:87: stopped after 10 redirects`)
 	fails(t, p, Target{Protocol: netprobe.HTTPS, Port: 87}, plenty, event.VerdictTLS, `^TLS handshake with 10.97.40.2:87 failed: .*HTTP`)
-	fails(t, p, Target{Protocol: netprobe.GRPC, Port: 87}, plenty, event.VerdictStatus, `gives no GRPC answer: |closed the connection within its answer`)
+	fails(t, p, Target{Protocol: netprobe.GRPC, Port: 87}, plenty, event.VerdictStatus, `gave no GRPC answer: |closed the connection in the middle of its answer`)
 	pod.Serve("10.97.40.2:88", func(c net.Conn) {
 		_, _ = c.Read(make([]byte, 64<<10))
 		_, _ = io.WriteString(c, "SSH-2.0-OpenSSH_9.2\r\n")
 	})
-	fails(t, p, Target{Protocol: netprobe.HTTP, Port: 88}, plenty, event.VerdictStatus, `^10.97.40.2:88 gives no HTTP answer: .*malformed HTTP`)
+	fails(t, p, Target{Protocol: netprobe.HTTP, Port: 88}, plenty, event.VerdictStatus, `^10.97.40.2:88 gave no HTTP answer: .*malformed HTTP`)
 	serveHTTP(t, pod, "10.97.40.2:89", true, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	d = fails(t, p, Target{Protocol: netprobe.HTTPS, Port: 89}, served, event.VerdictSilent, `request acked \(\d+ bytes\), no byte of the answer in 2s`)
 	if !strings.Contains(strings.Join(d.Excluded, "; "), "TLS: the handshake took") {
@@ -229,11 +229,11 @@ func TestVerdictsOfTheWay(t *testing.T) {
 
 	for kind, want := range map[netlab.Kind]string{netlab.Blackhole: "blackhole", netlab.Prohibit: "prohibit", netlab.Unreachable: "unreachable"} {
 		node.AddRoute("10.97.40.2/32", kind)
-		fails(t, p, tcp, plenty, event.VerdictNoRoute, `^no way to 10.97.40.2:80: route: `+want)
+		fails(t, p, tcp, plenty, event.VerdictNoRoute, `^can't reach 10.97.40.2:80: route: `+want)
 		node.RemoveRoute("10.97.40.2/32", kind)
 	}
 	tcp.Host = "203.0.113.7"
-	fails(t, p, tcp, plenty, event.VerdictNoRoute, `^no way to 203.0.113.7:80: route: none`)
+	fails(t, p, tcp, plenty, event.VerdictNoRoute, `^can't reach 203.0.113.7:80: route: none`)
 	tcp.Host = "10.97.40.77" // no host has this address
 	fails(t, p, tcp, 900*time.Millisecond, event.VerdictNeighborFailed, `^the next hop 10.97.40.77 to 10.97.40.77:80 does not answer: neighbour`)
 	tcp.Host = ""
@@ -289,7 +289,7 @@ func TestLooksAreBounded(t *testing.T) {
 		if err != nil || o.Detail.Verdict != event.VerdictRefused {
 			t.Fatalf("%+v, %v", o, err)
 		}
-		if strings.Contains(strings.Join(o.Detail.Evidence, ";"), "not looked into") {
+		if strings.Contains(strings.Join(o.Detail.Evidence, ";"), "not examined") {
 			skipped++
 		}
 	}

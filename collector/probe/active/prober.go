@@ -47,7 +47,7 @@ func (p *Prober) Probe(ctx context.Context, r *probe.Request) (probe.Outcome, er
 			Path: r.Spec.Path, Headers: headers(r.Spec.Headers), Service: r.Spec.Service,
 		}, r.Spec.Timeout)
 	}
-	return probe.Outcome{}, fmt.Errorf("handler %q is not known", r.Spec.Handler)
+	return probe.Outcome{}, fmt.Errorf("unknown handler %q", r.Spec.Handler)
 }
 
 func firstAddress(p *probe.Pod) string {
@@ -145,7 +145,7 @@ func (p *Prober) InNode(fn func() error) error {
 // resolve returns the address of a host, and its name if the host is not an address.
 func resolve(ctx context.Context, host string) (netip.Addr, string, error) {
 	if host == "" {
-		return netip.Addr{}, "", errors.New("there is no address to probe")
+		return netip.Addr{}, "", errors.New("no address to probe")
 	}
 	if a, err := netip.ParseAddr(host); err == nil {
 		return a.Unmap(), "", nil

@@ -65,7 +65,7 @@ func (f *facts) judge(d *event.ProbeOutcome) {
 		f.judgeConnect(d)
 	case f.errIs(unix.ECONNRESET, unix.EPIPE):
 		d.Verdict = event.VerdictReset
-		d.Cause = fmt.Sprintf("the connection to %s was reset during the %s, %s after it stood; %s", f.to, f.part(), display.Duration(f.Took-f.Connect), f.traffic())
+		d.Cause = fmt.Sprintf("the connection to %s was reset during the %s, %s after it was established; %s", f.to, f.part(), display.Duration(f.Took-f.Connect), f.traffic())
 	case f.late():
 		f.judgeLate(d)
 	case f.Phase == netprobe.PhaseTLS:
@@ -79,17 +79,17 @@ func (f *facts) judge(d *event.ProbeOutcome) {
 		d.Cause = fmt.Sprintf("%s: %v", f.to, f.Err)
 	case f.Conn.Received == 0:
 		d.Verdict = event.VerdictSilent
-		d.Cause = fmt.Sprintf("%s took the connection and closed it without a byte, %s after it stood", f.to, display.Duration(f.Took-f.Connect))
+		d.Cause = fmt.Sprintf("%s accepted the connection and closed it without sending a byte, %s after it was established", f.to, display.Duration(f.Took-f.Connect))
 	case f.errIs(io.EOF, io.ErrUnexpectedEOF):
 		d.Verdict = event.VerdictStatus
-		d.Cause = fmt.Sprintf("%s closed the connection within its answer, behind %d bytes", f.to, f.Conn.Received)
+		d.Cause = fmt.Sprintf("%s closed the connection in the middle of its answer, after %d bytes", f.to, f.Conn.Received)
 	default:
 		d.Verdict = event.VerdictStatus
-		d.Cause = fmt.Sprintf("%s gives no %s answer: %s", f.to, strings.ToUpper(f.protocol), status.Convert(f.Err).Message())
+		d.Cause = fmt.Sprintf("%s gave no %s answer: %s", f.to, strings.ToUpper(f.protocol), status.Convert(f.Err).Message())
 	}
 	f.exclude(d)
 	if f.skipped {
-		add(&d.Evidence, "not looked into: too many failures at once")
+		add(&d.Evidence, "not examined: too many failures at once")
 	}
 	if f.listener.Present {
 		d.QueueLen, d.QueueMax = f.listener.Queue, f.listener.Max
@@ -107,19 +107,19 @@ func (f *facts) judgeConnect(d *event.ProbeOutcome) {
 		d.Verdict = event.VerdictRefused
 		d.Cause = fmt.Sprintf("nothing listens at %s: the SYN was refused after %s", f.to, display.Duration(f.Took))
 		if f.listener.Present {
-			d.Cause = fmt.Sprintf("%s refused the SYN after %s, yet there is a listener: it began since, or a firewall answered", f.to, display.Duration(f.Took))
+			d.Cause = fmt.Sprintf("%s refused the SYN after %s, yet there is a listener: it started since, or a firewall answered", f.to, display.Duration(f.Took))
 		} else if f.listener.Known {
 			add(&d.Evidence, "no listener at "+f.to.String())
 		}
 	case f.route.Known && f.route.Errno != 0:
 		d.Verdict = event.VerdictNoRoute
-		d.Cause = fmt.Sprintf("no way to %s: %s", f.to, f.route.String())
+		d.Cause = fmt.Sprintf("can't reach %s: %s", f.to, f.route.String())
 	case f.errIs(unix.ENETUNREACH, unix.EINVAL):
 		d.Verdict = event.VerdictNoRoute
-		d.Cause = fmt.Sprintf("no way to %s: %s", f.to, d.Errno)
+		d.Cause = fmt.Sprintf("can't reach %s: %s", f.to, d.Errno)
 	case f.errIs(unix.EPERM, unix.EACCES):
 		d.Verdict = event.VerdictLocalDrop
-		d.Cause = fmt.Sprintf("this node does not let packets to %s out: %s", f.to, d.Errno)
+		d.Cause = fmt.Sprintf("this node blocks packets to %s: %s", f.to, d.Errno)
 	case f.neighbor.Failed, f.neighbor.Trying && f.Took >= neighborPatience:
 		d.Verdict = event.VerdictNeighborFailed
 		d.Cause = fmt.Sprintf("the next hop %s to %s does not answer: neighbour %s", f.route.Via, f.to, f.neighbor.State)
@@ -160,16 +160,16 @@ func (f *facts) judgeLate(d *event.ProbeOutcome) {
 		}
 	case f.Phase == netprobe.PhaseTLS:
 		d.Verdict = event.VerdictTLS
-		d.Cause = fmt.Sprintf("%s, but the TLS handshake did not end in %s: %d bytes came", stood, display.Duration(f.timeout), f.Conn.Received)
+		d.Cause = fmt.Sprintf("%s, but the TLS handshake did not end in %s: %d bytes received", stood, display.Duration(f.timeout), f.Conn.Received)
 	case f.FirstByte == 0 && f.protocol != netprobe.GRPC:
 		d.Verdict = event.VerdictSilent
 		d.Cause = fmt.Sprintf("%s, %s, no byte of the answer in %s", stood, f.traffic(), display.Duration(f.timeout))
 	case f.FirstByte > 0:
 		d.Verdict = event.VerdictSlow
-		d.Cause = fmt.Sprintf("%s, first byte after %s, the answer was not complete in %s: %d bytes came", stood, display.Duration(f.FirstByte), display.Duration(f.timeout), f.Conn.Received)
+		d.Cause = fmt.Sprintf("%s, first byte after %s, the answer was not complete in %s: %d bytes received", stood, display.Duration(f.FirstByte), display.Duration(f.timeout), f.Conn.Received)
 	default: // the server speaks HTTP/2, but its health service does not answer
 		d.Verdict = event.VerdictSlow
-		d.Cause = fmt.Sprintf("%s, the gRPC connection stands (%d bytes came), no answer of the health service in %s", stood, f.Conn.Received, display.Duration(f.timeout))
+		d.Cause = fmt.Sprintf("%s, gRPC connected (%d bytes received), no answer from the health service in %s", stood, f.Conn.Received, display.Duration(f.timeout))
 	}
 }
 

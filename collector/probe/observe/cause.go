@@ -41,12 +41,12 @@ func causeOf(s *event.SockFailData, c *event.Conn, timeout time.Duration) string
 	case event.VerdictSilent:
 		return "SYN answered, request acked, no byte back in " + display.Duration(took)
 	case event.VerdictSlow:
-		return "the answer began to come, and was not complete in " + display.Duration(took)
+		return "the answer started, but was not complete in " + display.Duration(took)
 	case event.VerdictReset:
 		if s.Received > 0 {
 			return "connection to " + port + " reset in the middle of the answer"
 		}
-		return "connection to " + port + " reset after it stood"
+		return "connection to " + port + " reset after it was established"
 	case event.VerdictNoRoute:
 		return "no route to " + c.Dst.Addr().String() + bracket(s.Errno)
 	case event.VerdictNeighborFailed:

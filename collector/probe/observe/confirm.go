@@ -170,7 +170,7 @@ func (r *runner) unseen(m *missed, said []Unhealthy, counts []Count, now time.Ti
 		out.BootTime, out.CPU = 0, 0 // it comes from kubelet's counts
 		return *out
 	}
-	d := event.ProbeOutcome{Feed: event.ProbeObserved, Verdict: event.VerdictOther, Cause: "kubelet counts a failure, and nothing seen says why"}
+	d := event.ProbeOutcome{Feed: event.ProbeObserved, Verdict: event.VerdictOther, Cause: "kubelet counted a failure of unknown cause"}
 	d.Evidence = append(d.Evidence, "kubelet's own count of failures")
 	watched, connected := r.connected(m, counts)
 	if w := latest(said, m); w != nil {
@@ -179,9 +179,9 @@ func (r *runner) unseen(m *missed, said []Unhealthy, counts []Count, now time.Ti
 			if msg.Cause != "" {
 				d.Cause = msg.Cause
 			} else if msg.Said != "" {
-				d.Cause = "kubelet says: " + display.Safe(msg.Said, 200)
+				d.Cause = "kubelet reported: " + display.Safe(msg.Said, 200)
 			}
-			d.Evidence = append(d.Evidence, "kubelet's Event says so")
+			d.Evidence = append(d.Evidence, "reported by kubelet's Event")
 		}
 	}
 	switch {
@@ -190,7 +190,7 @@ func (r *runner) unseen(m *missed, said []Unhealthy, counts []Count, now time.Ti
 		d.Cause = "kubelet opened no connection to " + portText(m.at) + " for it"
 		d.Evidence = append(d.Evidence, "no connection from kubelet to "+m.at.String()+" began in the "+display.Duration(m.until.Sub(m.from))+" before")
 	case watched && connected && d.Verdict == event.VerdictOther && d.Said == "":
-		d.Cause = "kubelet counts a failure, and its connection was answered: a status that is none of success, or TLS"
+		d.Cause = "kubelet counted a failure, but its connection was answered: a failure status, or TLS"
 		d.Excluded = append(d.Excluded, "the connection: it was opened, and answered")
 	case m.spec.Handler == probe.Exec && d.Verdict == event.VerdictOther:
 		d.Verdict, d.Cause = event.VerdictExecFailed, "the program failed, or did not end in time"

@@ -62,7 +62,7 @@ func TestACutAnswerWithoutKubeletsCounts(t *testing.T) {
 			time.Sleep(10 * time.Second)
 		}
 		ev := w.all()[3].Probe
-		if !strings.HasSuffix(ev.Cause, "; kubelet may not count it") || !strings.Contains(strings.Join(ev.Evidence, "\n"), "its counts can't be had") {
+		if !strings.HasSuffix(ev.Cause, "; kubelet may not count it") || !strings.Contains(strings.Join(ev.Evidence, "\n"), "its counts are unavailable") {
 			t.Errorf("%+v", ev)
 		}
 		w.wantReported("liveness reset 0/3", "liveness reset 0/3", "liveness reset 0/3", "liveness reset 0/3")
@@ -261,7 +261,7 @@ func TestTheVerdictOfAContainerThatEnds(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		w.o.Take(gone(w))
 		d := w.all()[2].Probe
-		if d.Cause != "accept queue full 2/1 on :8080" || d.QueueMax != 1 || !strings.Contains(strings.Join(d.Evidence, "\n"), "ending at the look (its listener is gone)") {
+		if d.Cause != "accept queue full 2/1 on :8080" || d.QueueMax != 1 || !strings.Contains(strings.Join(d.Evidence, "\n"), "ending when examined (its listener is gone)") {
 			t.Errorf("%+v", d)
 		}
 		w.wantReported("liveness accept-queue-full 1/3", "liveness accept-queue-full 2/3", "liveness accept-queue-full 3/3")

@@ -69,7 +69,7 @@ func (k *kubelets) look(now time.Time) (changed bool, err error) {
 
 func (k *kubelets) missing(n int) error {
 	if n == 0 {
-		return fmt.Errorf("no process is named as one of %v", k.comms)
+		return fmt.Errorf("no process has one of the names %v", k.comms)
 	}
 	return nil
 }

@@ -8,12 +8,12 @@ type descs struct{ outcomes, polls, asks, places *prometheus.Desc }
 func newDescs() descs {
 	return descs{
 		outcomes: prometheus.NewDesc("kernosis_probe_observations_total",
-			"Connections to where pods are probed, and failures that kubelet counts, by what became of them.", []string{"outcome"}, nil),
-		polls: prometheus.NewDesc("kernosis_probe_kubelet_polls_total", "How often kubelet was asked for its counts of probes.", []string{"outcome"}, nil),
+			"Connections to probed addresses, and failures that kubelet counts, by outcome.", []string{"outcome"}, nil),
+		polls: prometheus.NewDesc("kernosis_probe_kubelet_polls_total", "Requests to kubelet for its counts of probes, by outcome.", []string{"outcome"}, nil),
 		asks: prometheus.NewDesc("kernosis_probe_event_lists_total",
-			"How often the API server was asked for kubelet's Events on a pod; skipped: not, to spare it.", []string{"outcome"}, nil),
+			"Requests to the API server for kubelet's Events on a pod, by outcome; skipped: not sent, to limit load.", []string{"outcome"}, nil),
 		places: prometheus.NewDesc("kernosis_probe_places",
-			"Addresses and ports whose connections are watched; unwatched: network probes that go to a name.", []string{"state"}, nil),
+			"Addresses and ports whose connections are watched; unwatched: network probes that target a host name.", []string{"state"}, nil),
 	}
 }
 

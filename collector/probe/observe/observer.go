@@ -204,7 +204,7 @@ func (o *Observer) handFirst(ev *event.Event, order []*course, j judged, started
 		if o.hand(one, o.outcome(ev, one, j), started) {
 			return
 		}
-		j.why = "no other probe here is made now"
+		j.why = "no other probe runs here now"
 	}
 	o.stats.Refused++
 	if !j.ok && (j.counted || meaning(order[0].spec.Handler, ev.SockFail) != countsMaybe) {

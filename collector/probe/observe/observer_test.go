@@ -346,7 +346,7 @@ func TestGuess(t *testing.T) {
 		c.Kubelet = w
 	}, func(w *world) {
 		w.o.Take(w.fail(event.VerdictRefused, time.Millisecond))
-		if got := w.all(); len(got) != 1 || !strings.Contains(strings.Join(got[0].Probe.Evidence, "\n"), "is a guess") {
+		if got := w.all(); len(got) != 1 || !strings.Contains(strings.Join(got[0].Probe.Evidence, "\n"), "guessed which of the probes") {
 			t.Fatalf("%+v", got)
 		}
 		if s := w.o.Stats(); s.Guessed != 1 || s.Held != 0 {

@@ -39,7 +39,7 @@ func (o *Observer) outcome(ev *event.Event, one *course, j judged) *probe.Outcom
 	d.Cause = causeOf(s, ev.Conn, one.spec.Timeout)
 	d.Evidence, d.Excluded = slices.Clone(s.Evidence), slices.Clone(s.Excluded)
 	if j.why == "" {
-		d.Evidence = append(d.Evidence, "which of the probes of "+portText(ev.Conn.Dst)+" it was is a guess")
+		d.Evidence = append(d.Evidence, "guessed which of the probes of "+portText(ev.Conn.Dst)+" it was")
 	}
 	out.Container = one.owner(ev.Time)
 	frozen := o.look(ev, one, out)
@@ -48,7 +48,7 @@ func (o *Observer) outcome(ev *event.Event, one *course, j judged) *probe.Outcom
 	if counts == countsMaybe && !j.counted {
 		out.Unsure = true
 		d.Cause += "; kubelet may not count it"
-		d.Evidence = append(d.Evidence, "an answer had begun to come: kubelet takes that for an error that it does not count where the header was whole, and its counts can't be had")
+		d.Evidence = append(d.Evidence, "the answer had started: kubelet does not count such a failure if the header was complete, and its counts are unavailable")
 	}
 	return out
 }
@@ -71,7 +71,7 @@ func (o *Observer) look(ev *event.Event, one *course, out *probe.Outcome) bool {
 	}
 	// An inspection now shows the end of the container, not the failure.
 	was := &one.kept.detail
-	d.Evidence = append(d.Evidence, "the container was ending at the look ("+why+"): the verdict is that of the failure before; by itself this one looks as "+d.Verdict)
+	d.Evidence = append(d.Evidence, "the container was ending when examined ("+why+"): the verdict is from the previous failure; by itself this one looks like "+d.Verdict)
 	d.Verdict, d.Cause, d.QueueLen, d.QueueMax = was.Verdict, was.Cause, was.QueueLen, was.QueueMax
 	d.Throttled, d.ThrottledIn = was.Throttled, was.ThrottledIn
 	return one.kept.frozen
@@ -91,13 +91,13 @@ func (c *course) ending(out *probe.Outcome, f *vitals.Facts) string {
 	case f.Ending != "":
 		return f.Ending
 	case f.Frozen && !c.kept.frozen && last:
-		return "it was frozen meanwhile"
+		return "it was frozen in the meantime"
 	case same:
 		return ""
 	case c.pod.Deleting:
 		return "the pod is being deleted"
 	case out.Container != c.container.ID, c.container.State != probe.Running:
-		return "it does not run any more"
+		return "it no longer runs"
 	case d.Verdict == event.VerdictTimeout && first(d.Evidence, "no listener on", "") != "":
 		return "its listener is gone"
 	}

@@ -59,7 +59,7 @@ func newFigures(source, from string, log *slog.Logger) *figures {
 		reads:    counter("kernosis_pod_source_reads_total", "Times that the set of pods was read."),
 		failures: counter("kernosis_pod_source_failures_total", "Times that the set of pods could not be read."),
 		pods:     gauge("kernosis_pod_source_pods", "Pods of the latest set."),
-		faulty:   gauge("kernosis_pod_source_pods_faulty", "Pods of the latest set of which something can't be used."),
+		faulty:   gauge("kernosis_pod_source_pods_faulty", "Pods of the latest set that are partly unusable."),
 		at:       gauge("kernosis_pod_source_last_read_timestamp_seconds", "When the latest set was read; 0: never."),
 	}
 }
@@ -74,7 +74,7 @@ func (f *figures) read(pods int, faults map[string]string) {
 	f.at.SetToCurrentTime()
 	if f.failed != nil {
 		f.failed = nil
-		f.log.Info("pods are read again", "from", f.from, "pods", pods)
+		f.log.Info("pods can be read again", "from", f.from, "pods", pods)
 	}
 	for pod, fault := range faults {
 		if f.faults[pod] != fault {
@@ -90,7 +90,7 @@ func (f *figures) failure(err error) {
 	defer f.mu.Unlock()
 	f.failures.Inc()
 	if f.failed == nil || f.failed.Error() != err.Error() {
-		f.log.Error("can't read pods; the last known ones stay", "from", f.from, "error", err)
+		f.log.Error("can't read pods; keeping the last known ones", "from", f.from, "error", err)
 	}
 	f.failed = err
 }

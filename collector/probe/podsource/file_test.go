@@ -87,15 +87,15 @@ func TestMistakesInAFile(t *testing.T) {
 		{pod("livenessProbe", "livnessProbe"), `p.yaml:8: unknown field "spec.containers[0].livnessProbe"`},
 		{pod("namespace: shop", "namespac: shop"), `p.yaml:3: unknown field "metadata.namespac"`},
 		{pod("port: http", "port: htpp"), `p.yaml:9: pod shop/web-0: container web: liveness probe: httpGet.port: the container has no port named "htpp"`},
-		{pod("status: {podIP: 10.0.0.7}", ""), "p.yaml:1: pod shop/web-0: container web: liveness probe has no address: write the pod's to status.podIP"},
-		{pod("10.0.0.7", "10.0.0.700"), `p.yaml:10: pod shop/web-0: status.podIPs: "10.0.0.700" is no address`},
+		{pod("status: {podIP: 10.0.0.7}", ""), "p.yaml:1: pod shop/web-0: container web: liveness probe has no address: set status.podIP"},
+		{pod("10.0.0.7", "10.0.0.700"), `p.yaml:10: pod shop/web-0: status.podIPs: "10.0.0.700" is not an IP address`},
 		{pod("name: web-0", "name: Web_0"), `p.yaml:3: pod shop/Web_0: metadata.name: "Web_0": a lowercase RFC 1123 subdomain`},
 		{pod("{port: http}", "[1]"), "p.yaml:1: "},
 		{pod("kind: Pod", "kind: Job"), `p.yaml:2: want a v1 Pod or PodList, have apiVersion "v1", kind "Job"`},
 		{pod("shop}", "shop, annotations: {kernosis.io/probes: on}}"), `p.yaml:3: `},
-		{pod("shop}", "shop, annotations: {kernosis.io/probes: never}}"), `p.yaml:3: kernosis.io/probes: "never" is neither active nor observe`},
+		{pod("shop}", "shop, annotations: {kernosis.io/probes: never}}"), `p.yaml:3: kernosis.io/probes: "never": want active or observe`},
 		{pod("shop}", "shop, name: twice}"), "p.yaml:3: "},
-		{onePod + "---\n" + onePod, "p.yaml:12: pod shop/web-0 is there already, on line 1"},
+		{onePod + "---\n" + onePod, "p.yaml:12: duplicate pod shop/web-0, first on line 1"},
 		{"apiVersion: v1\nkind: PodList\nitmes: []\n", "p.yaml:1: items: want a list of pods"},
 		{"apiVersion: v1\nkind: PodList\nitems: a\n", "p.yaml:3: items: want a list of pods"},
 		{"- a\n", "p.yaml:1: want an object"},
@@ -144,7 +144,7 @@ func TestAFileIsFollowed(t *testing.T) {
 	await.Until(t, "the file is read", soon, named("shop/web-0"))
 	write(t, path, []byte(strings.Replace(onePod, "livenessProbe", "livnessProbe", 1)))
 	await.Until(t, "report of the mistake", soon, reported("livnessProbe"))
-	if got.names() != "shop/web-0" || !strings.Contains(log.String(), "the last known ones stay") {
+	if got.names() != "shop/web-0" || !strings.Contains(log.String(), "keeping the last known ones") {
 		t.Errorf("%s, %s", got.names(), log.String())
 	}
 	// Replaced by another file, as editors and ConfigMaps do.

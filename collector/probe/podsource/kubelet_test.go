@@ -239,7 +239,7 @@ func TestWhomToTrust(t *testing.T) {
 		"a CA":                       {podsource.KubeletConfig{URL: k.URL, CAFile: pinned}, ""},
 		"a CA, another name":         {podsource.KubeletConfig{URL: named, CAFile: pinned}, "not localhost"},
 		"this very certificate":      {podsource.KubeletConfig{URL: named, CertFile: pinned}, ""},
-		"another certificate":        {podsource.KubeletConfig{URL: changed.URL, CertFile: pinned}, "another certificate than that in " + pinned},
+		"another certificate":        {podsource.KubeletConfig{URL: changed.URL, CertFile: pinned}, "certificate is not the one in " + pinned},
 		"the CA of another":          {podsource.KubeletConfig{URL: changed.URL, CAFile: pinned}, "certificate"},
 		"whoever answers":            {podsource.KubeletConfig{URL: changed.URL, Insecure: true}, ""},
 		"no certificate in the file": {podsource.KubeletConfig{URL: k.URL, CAFile: empty}, "has no certificate"},
@@ -299,8 +299,8 @@ func TestAddressesThatAreRefused(t *testing.T) {
 	for cfg, want := range map[refused]string{
 		{URL: ""}: "want https://", {URL: "10.0.0.1:10250"}: "kubelet's address", {URL: "ftp://x"}: "want https://",
 		{URL: "https://user@x"}: "want https://", {URL: "https://x?a"}: "want https://",
-		{URL: "http://10.0.0.1:10255"}: "only loopback", {URL: "http://localhost:10255", TokenFile: "t"}: "no token is sent",
-		{URL: "https://x", CAFile: "a", Insecure: true}: "exclude each other",
+		{URL: "http://10.0.0.1:10255"}: "only a loopback address", {URL: "http://localhost:10255", TokenFile: "t"}: "needs https",
+		{URL: "https://x", CAFile: "a", Insecure: true}: "want only one of",
 	} {
 		_, err := podsource.NewKubelet(podsource.KubeletConfig{URL: cfg.URL, CAFile: cfg.CAFile, TokenFile: cfg.TokenFile, Insecure: cfg.Insecure, Sink: func([]*probe.Pod, time.Time) {}})
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -204,7 +204,7 @@ func readList(dec *json.Decoder, each func(dec *json.Decoder, i int) error) erro
 		return err
 	}
 	if kind != "PodList" || !items {
-		return fmt.Errorf("the answer is no PodList (kind %q)", display.Safe(kind, 50))
+		return fmt.Errorf("the answer is not a PodList (kind %q)", display.Safe(kind, 50))
 	}
 	return nil
 }

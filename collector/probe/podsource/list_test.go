@@ -27,9 +27,9 @@ func TestAnswersThatAreNone(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                                       "unexpected EOF",
 		`[]`:                                     "want {",
-		`{}`:                                     `no PodList (kind "")`,
-		`{"kind":"Status\u001b","items":[]}`:     `no PodList (kind "Status\\x1b")`,
-		`{"kind":"PodList"}`:                     "no PodList",
+		`{}`:                                     `not a PodList (kind "")`,
+		`{"kind":"Status\u001b","items":[]}`:     `not a PodList (kind "Status\\x1b")`,
+		`{"kind":"PodList"}`:                     "not a PodList",
 		`{"kind":"PodList","items":{}}`:          "items: want a list",
 		`{"kind":"PodList","items":[1]}`:         "items: [0]: ",
 		`{"kind":"PodList","items":[{}`:          "unexpected EOF",

@@ -97,7 +97,7 @@ func (p *manifest) pod(o *document.Object) {
 func (p *manifest) add(o *document.Object, from *corev1.Pod) {
 	said := from.Annotations[ProbesAnnotation]
 	if said != "active" && said != "observe" && said != "" {
-		p.wrong(o, "metadata.annotations", "%s: %q is neither active nor observe", ProbesAnnotation, display.Safe(said, maxQuoted))
+		p.wrong(o, "metadata.annotations", "%s: %q: want active or observe", ProbesAnnotation, display.Safe(said, maxQuoted))
 		return
 	}
 	if from.Namespace == "" {
@@ -122,7 +122,7 @@ func (p *manifest) add(o *document.Object, from *corev1.Pod) {
 	assumeRunning(pod, from)
 	for _, key := range []string{"uid " + pod.UID, pod.Namespace + "/" + pod.Name} {
 		if line, twice := p.seen[key]; twice {
-			p.wrong(o, "", "pod %s/%s is there already, on line %d", pod.Namespace, pod.Name, line)
+			p.wrong(o, "", "duplicate pod %s/%s, first on line %d", pod.Namespace, pod.Name, line)
 			return
 		}
 	}
@@ -139,7 +139,7 @@ func (p *manifest) reachable(o *document.Object, pod *probe.Pod) {
 		c := &pod.Containers[i]
 		for _, k := range probe.Kinds() {
 			if s := c.Probe(k); s != nil && s.Handler != probe.Exec && s.Host == "" {
-				p.wrong(o, "status", "pod %s/%s: container %s: %s probe has no address: write the pod's to status.podIP",
+				p.wrong(o, "status", "pod %s/%s: container %s: %s probe has no address: set status.podIP",
 					pod.Namespace, pod.Name, c.Name, k)
 			}
 		}

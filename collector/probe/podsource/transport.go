@@ -40,17 +40,17 @@ func (c *KubeletConfig) check() (*url.URL, error) {
 		}
 	}
 	if trust > 1 {
-		return nil, errors.New("kubelet: a CA, kubelet's own certificate, and none at all exclude each other")
+		return nil, errors.New("kubelet: want only one of a CA, kubelet's own certificate and no verification")
 	}
 	switch u.Scheme {
 	case "https":
 	case "http":
 		if c.TokenFile != "" || trust > 0 {
-			return nil, fmt.Errorf("kubelet's address %q: without TLS no token is sent, and no certificate checked", c.URL)
+			return nil, fmt.Errorf("kubelet's address %q: a token, a certificate or skipping its verification needs https", c.URL)
 		}
 		if host := u.Hostname(); host != "localhost" {
 			if ip, err := netip.ParseAddr(host); err != nil || !ip.IsLoopback() {
-				return nil, fmt.Errorf("kubelet's address %q: without TLS only loopback is asked", c.URL)
+				return nil, fmt.Errorf("kubelet's address %q: without TLS only a loopback address is allowed", c.URL)
 			}
 		}
 	default:
@@ -99,7 +99,7 @@ func (t *transport) client() (*http.Client, error) {
 		conf.InsecureSkipVerify = true
 		conf.VerifyConnection = func(s tls.ConnectionState) error {
 			if len(s.PeerCertificates) == 0 || !bytes.Equal(s.PeerCertificates[0].Raw, block.Bytes) {
-				return fmt.Errorf("kubelet shows another certificate than that in %s", path)
+				return fmt.Errorf("kubelet's certificate is not the one in %s", path)
 			}
 			return nil
 		}
@@ -139,7 +139,7 @@ func dialThisMachine(ctx context.Context, network, address string) (net.Conn, er
 		return c, nil
 	}
 	_ = c.Close()
-	return nil, fmt.Errorf("%s is no address of this machine: without a certificate that is checked the token is not sent there", address)
+	return nil, fmt.Errorf("%s is not an address of this machine: the token is not sent there unless the certificate is verified", address)
 }
 
 func (t *transport) close() {

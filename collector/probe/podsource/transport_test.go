@@ -20,7 +20,7 @@ func TestTheTokenStaysOnTheMachine(t *testing.T) {
 		from  *netlab.Net
 		wrong string
 	}{
-		{"a token, to another machine", KubeletConfig{Insecure: true, TokenFile: "token"}, prober, "is no address of this machine"},
+		{"a token, to another machine", KubeletConfig{Insecure: true, TokenFile: "token"}, prober, "is not an address of this machine"},
 		{"a token, on the machine", KubeletConfig{Insecure: true, TokenFile: "token"}, target, ""},
 		{"no token", KubeletConfig{Insecure: true}, prober, ""},
 		{"a certificate that is checked", KubeletConfig{TokenFile: "token"}, prober, ""},

@@ -18,7 +18,7 @@ const maxID = 256
 // containers adds the pod's containers and sidecars. Other init containers have no probes.
 func containers(pod *probe.Pod, p *corev1.Pod, at place) error {
 	if n := len(p.Spec.Containers) + len(p.Spec.InitContainers); n > maxContainers {
-		return at.wrong("spec.containers", "%d containers, at most %d are looked at", n, maxContainers)
+		return at.wrong("spec.containers", "%d containers, at most %d are supported", n, maxContainers)
 	}
 	all := allRestart(p)
 	// Containers may have their own policies and rules; then container decides for each.
@@ -39,7 +39,7 @@ func containers(pod *probe.Pod, p *corev1.Pod, at place) error {
 		}
 		for j := range pod.Containers {
 			if pod.Containers[j].Name == container.Name {
-				errs = append(errs, at.wrong("name", "there is another container of this name"))
+				errs = append(errs, at.wrong("name", "another container has this name"))
 				return
 			}
 		}
@@ -77,7 +77,7 @@ func container(p *corev1.Pod, c *corev1.Container, at place, all bool) (*probe.C
 	var errs []error
 	if st != nil {
 		if len(st.ContainerID) > maxID || display.Safe(st.ContainerID, maxID) != st.ContainerID {
-			return nil, at.wrong("", "%s is no container ID", quoted(st.ContainerID))
+			return nil, at.wrong("", "%s is not a container ID", quoted(st.ContainerID))
 		}
 		observe(out, st)
 		if st.State.Terminated != nil {

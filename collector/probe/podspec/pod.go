@@ -52,7 +52,7 @@ func names(p *corev1.Pod, at place) error {
 	case id == "":
 		return at.wrong("metadata.uid", "missing")
 	case len(id) > maxUID || display.Safe(id, maxUID) != id:
-		return at.wrong("metadata.uid", "%s is no UID", quoted(id))
+		return at.wrong("metadata.uid", "%s is not a UID", quoted(id))
 	}
 	if why := validation.IsDNS1123Label(p.Namespace); len(why) > 0 {
 		return at.wrong("metadata.namespace", "%s: %s", quoted(p.Namespace), why[0])
@@ -89,7 +89,7 @@ func addresses(pod *probe.Pod, p *corev1.Pod, at place) error {
 	for _, text := range texts {
 		ip, err := netip.ParseAddr(text)
 		if err != nil || ip.Zone() != "" {
-			errs = append(errs, at.wrong(field, "%s is no address", quoted(text)))
+			errs = append(errs, at.wrong(field, "%s is not an IP address", quoted(text)))
 			continue
 		}
 		if ip = ip.Unmap(); !slices.Contains(pod.Addresses, ip) {

@@ -181,21 +181,21 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 	}
 	long := strings.Repeat("x", 20_000)
 	for want, change := range map[string]func(*corev1.Pod){
-		`pod shop/web-0: metadata.uid: missing @metadata.uid`:         func(p *corev1.Pod) { p.UID = "" },
-		`pod shop/web-0: metadata.uid: "a\n" is no UID @metadata.uid`: func(p *corev1.Pod) { p.UID = "a\n" },
+		`pod shop/web-0: metadata.uid: missing @metadata.uid`:            func(p *corev1.Pod) { p.UID = "" },
+		`pod shop/web-0: metadata.uid: "a\n" is not a UID @metadata.uid`: func(p *corev1.Pod) { p.UID = "a\n" },
 		`pod shop/web-0: container web: liveness probe: httpGet.port: the container has no port named "htpp" @spec.containers[0].livenessProbe.httpGet.port`:      liveness(func(p *corev1.Probe) { p.HTTPGet.Port.StrVal = "htpp" }),
-		`pod shop/web-0: container web: liveness probe: httpGet.scheme: "ftp" is neither HTTP nor HTTPS @spec.containers[0].livenessProbe.httpGet.scheme`:         liveness(func(p *corev1.Probe) { p.HTTPGet.Scheme = "ftp" }),
-		`pod shop/web-0: container web: liveness probe: httpGet.port: 70000 is no port @spec.containers[0].livenessProbe.httpGet.port`:                            liveness(func(p *corev1.Probe) { p.HTTPGet.Port.StrVal = "70000" }),
+		`pod shop/web-0: container web: liveness probe: httpGet.scheme: "ftp": want HTTP or HTTPS @spec.containers[0].livenessProbe.httpGet.scheme`:               liveness(func(p *corev1.Probe) { p.HTTPGet.Scheme = "ftp" }),
+		`pod shop/web-0: container web: liveness probe: httpGet.port: 70000 is not a port @spec.containers[0].livenessProbe.httpGet.port`:                         liveness(func(p *corev1.Probe) { p.HTTPGet.Port.StrVal = "70000" }),
 		`pod shop/web-0: container web: liveness probe: periodSeconds: -1 is less than 0 @spec.containers[0].livenessProbe.periodSeconds`:                         liveness(func(p *corev1.Probe) { p.PeriodSeconds = -1 }),
 		`pod shop/web-0: container web: liveness probe: no httpGet, tcpSocket, grpc or exec @spec.containers[0].livenessProbe`:                                    liveness(func(p *corev1.Probe) { p.HTTPGet = nil }),
 		`pod shop/web-0: container web: liveness probe: more than one of httpGet, tcpSocket, grpc and exec @spec.containers[0].livenessProbe`:                     liveness(func(p *corev1.Probe) { p.GRPC = &corev1.GRPCAction{Port: 1} }),
 		`pod shop/web-0: container web: liveness probe: 20019 bytes of text, at most 16384 are kept @spec.containers[0].livenessProbe`:                            liveness(func(p *corev1.Probe) { p.HTTPGet.Host = long }),
 		`pod shop/web-0: container web: startup probe: exec.command: missing @spec.containers[0].startupProbe.exec.command`:                                       func(p *corev1.Pod) { p.Spec.Containers[0].StartupProbe.Exec.Command = nil },
-		`pod shop/web-0: container web: readiness probe: grpc.port: 0 is no port @spec.containers[0].readinessProbe.grpc.port`:                                    func(p *corev1.Pod) { p.Spec.Containers[0].ReadinessProbe.GRPC.Port = 0 },
+		`pod shop/web-0: container web: readiness probe: grpc.port: 0 is not a port @spec.containers[0].readinessProbe.grpc.port`:                                 func(p *corev1.Pod) { p.Spec.Containers[0].ReadinessProbe.GRPC.Port = 0 },
 		`pod shop/web-0: container proxy: startup probe: httpGet.port: the container has no port named "admin" @spec.initContainers[1].startupProbe.httpGet.port`: func(p *corev1.Pod) { p.Spec.InitContainers[1].Ports = nil },
-		`pod shop/web-0: container plain: name: there is another container of this name @spec.containers[2].name`:                                                 func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, p.Spec.Containers[1]) },
-		`pod shop/web-0: status.podIPs: "10.0.0.256" is no address @status.podIPs`:                                                                                func(p *corev1.Pod) { p.Status.PodIPs[0].IP = "10.0.0.256" },
-		`pod shop/web-0: spec.containers: 101 containers, at most 100 are looked at @spec.containers`:                                                             func(p *corev1.Pod) { p.Spec.Containers, p.Spec.InitContainers = make([]corev1.Container, 101), nil },
+		`pod shop/web-0: container plain: name: another container has this name @spec.containers[2].name`:                                                         func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, p.Spec.Containers[1]) },
+		`pod shop/web-0: status.podIPs: "10.0.0.256" is not an IP address @status.podIPs`:                                                                         func(p *corev1.Pod) { p.Status.PodIPs[0].IP = "10.0.0.256" },
+		`pod shop/web-0: spec.containers: 101 containers, at most 100 are supported @spec.containers`:                                                             func(p *corev1.Pod) { p.Spec.Containers, p.Spec.InitContainers = make([]corev1.Container, 101), nil },
 	} {
 		p := podOf(t, whole)
 		change(p)

@@ -101,7 +101,7 @@ func httpGet(s *probe.Spec, g *corev1.HTTPGetAction, c *corev1.Container, at pla
 	case corev1.URISchemeHTTPS:
 		s.Handler = probe.HTTPS
 	default:
-		return at.wrong("httpGet.scheme", "%s is neither HTTP nor HTTPS", quoted(string(g.Scheme)))
+		return at.wrong("httpGet.scheme", "%s: want HTTP or HTTPS", quoted(string(g.Scheme)))
 	}
 	var err error
 	if s.Port, err = port(g.Port, c, "httpGet.port", at); err != nil {
@@ -147,7 +147,7 @@ func port(p intstr.IntOrString, c *corev1.Container, field string, at place) (ui
 		}
 	}
 	if n < 1 || n > 65535 {
-		return 0, at.wrong(field, "%d is no port", n)
+		return 0, at.wrong(field, "%d is not a port", n)
 	}
 	return uint16(n), nil
 }

@@ -36,7 +36,7 @@ func (s *Service) Check() document.Errors {
 	var errs document.Errors
 	wrong := errs.Add
 	if !regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`).MatchString(s.Name) {
-		wrong("name", "%q is not lower case with dashes, at most 40 characters", s.Name)
+		wrong("name", "%q: want lower-case letters, digits and dashes (at most 40 characters)", s.Name)
 	}
 	s.checkHandler(wrong)
 	if s.Condition == "" {
@@ -56,7 +56,7 @@ func (s *Service) Check() document.Errors {
 		}
 	}
 	if !slices.Contains([]string{"info", "warning", "critical"}, s.Severity) {
-		wrong("severity", "%q is not info, warning or critical", s.Severity)
+		wrong("severity", "%q: want one of info, warning, critical", s.Severity)
 	}
 	return errs
 }
@@ -74,7 +74,7 @@ func (s *Service) checkHandler(wrong func(field, format string, args ...any)) {
 	}
 	own, ok := of[s.Handler]
 	if !ok {
-		wrong("handler", "%q is not %s", s.Handler, strings.Join(slices.Sorted(maps.Keys(of)), ", "))
+		wrong("handler", "%q: want one of %s", s.Handler, strings.Join(slices.Sorted(maps.Keys(of)), ", "))
 		return
 	}
 	for field, set := range map[string]bool{
@@ -82,7 +82,7 @@ func (s *Service) checkHandler(wrong func(field, format string, args ...any)) {
 		"service": s.Service != "", "command": len(s.Command) > 0, "query": s.Query != "", "socket": s.Socket != "",
 	} {
 		if set && !slices.Contains(own, field) {
-			wrong(field, "has no meaning with handler %s", s.Handler)
+			wrong(field, "is not used by handler %s", s.Handler)
 		}
 	}
 	switch s.Handler {
@@ -92,7 +92,7 @@ func (s *Service) checkHandler(wrong func(field, format string, args ...any)) {
 		}
 	case CRI:
 		if s.Socket != "" && !path.IsAbs(s.Socket) {
-			wrong("socket", "%q is no absolute path", s.Socket)
+			wrong("socket", "%q: want an absolute path", s.Socket)
 		}
 	case DNS:
 		if _, err := s.server(); err != nil {
@@ -109,22 +109,22 @@ func (s *Service) checkHandler(wrong func(field, format string, args ...any)) {
 func (s *Service) checkAddress(wrong func(field, format string, args ...any)) {
 	switch host, port, err := hostPort(s.Address); {
 	case s.Address == "":
-		wrong("address", "is missing: host:port")
+		wrong("address", "is missing: want host:port")
 	case err != nil:
-		wrong("address", "%q is no host:port", s.Address)
+		wrong("address", "%q: want host:port", s.Address)
 	case host == "" || port == 0:
 		wrong("address", "%q: want a host and a port above 0", s.Address)
 	default:
 		if _, err := netip.ParseAddr(host); err != nil && strings.ContainsAny(host, " /\\%@") {
-			wrong("address", "%q is no host", host)
+			wrong("address", "%q is not a host", host)
 		}
 	}
 	if u, err := url.Parse(s.Path); s.Path != "" && (err != nil || !strings.HasPrefix(s.Path, "/") || u.Host != "") {
-		wrong("path", "%q is no path that begins with /", s.Path)
+		wrong("path", "%q: want a path that begins with /", s.Path)
 	}
 	for _, status := range s.Accept {
 		if status < 400 || status > 599 {
-			wrong("accept", "%d, want a status from 400 to 599: others are a success by themselves", status)
+			wrong("accept", "%d, want a status from 400 to 599: others already count as success", status)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func (s *Service) server() (netip.AddrPort, error) {
 	}
 	a, err := netip.ParseAddr(host)
 	if err != nil {
-		return netip.AddrPort{}, errors.New("a name server is an IP address, with or without a port")
+		return netip.AddrPort{}, errors.New("want the IP address of a name server, with or without a port")
 	}
 	return netip.AddrPortFrom(a.Unmap(), port), nil
 }

@@ -105,7 +105,7 @@ func (m *maker) runtime(ctx context.Context, s *Service) (probe.Outcome, error) 
 	began := time.Now()
 	socket := cmp.Or(s.Socket, cri.Find(m.fs))
 	if socket == "" {
-		return failure(began, event.VerdictRefused, "connect", "no container runtime listens: none of %s is there", strings.Join(cri.Sockets(), ", ")), nil
+		return failure(began, event.VerdictRefused, "connect", "no container runtime listens: none of %s exists", strings.Join(cri.Sockets(), ", ")), nil
 	}
 	within, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
@@ -123,7 +123,7 @@ func (m *maker) runtime(ctx context.Context, s *Service) (probe.Outcome, error) 
 	if err != nil {
 		switch said := status.Convert(err); {
 		case within.Err() != nil, said.Code() == codes.DeadlineExceeded:
-			o = failure(began, event.VerdictSilent, "established", "the container runtime at %s takes connections and does not answer within %s", socket, s.Timeout)
+			o = failure(began, event.VerdictSilent, "established", "the container runtime at %s accepts connections but does not answer within %s", socket, s.Timeout)
 		default:
 			o = failure(began, event.VerdictStatus, "answer", "the container runtime at %s answers %s: %s", socket, said.Code(), said.Message())
 			o.Detail.Status = said.Code().String()
@@ -154,7 +154,7 @@ func (m *maker) connects(ctx context.Context, socket string) (probe.Outcome, boo
 	case errors.Is(err, unix.ENOENT):
 		o = failure(began, event.VerdictRefused, "connect", "nothing listens at %s: there is no such socket", socket)
 	case errors.Is(err, unix.ECONNREFUSED):
-		o = failure(began, event.VerdictRefused, "connect", "nothing listens at %s: whoever made the socket has ended", socket)
+		o = failure(began, event.VerdictRefused, "connect", "nothing listens at %s: the socket's process has ended", socket)
 	case errors.Is(err, unix.EAGAIN):
 		o = failure(began, event.VerdictAcceptQueueFull, "connect", "accept queue full at %s: its process does not call accept", socket)
 	default:
@@ -236,7 +236,7 @@ func ask(ctx context.Context, dial netprobe.Dial, server netip.AddrPort, q dnsme
 	case errors.As(err, &late) && late.Timeout():
 		return failure(began, event.VerdictNoAnswer, "answer", "name server %s does not answer within %s", server, timeout)
 	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
-		return failure(began, event.VerdictNoRoute, "connect", "no way to name server %s: %v", server, err)
+		return failure(began, event.VerdictNoRoute, "connect", "can't reach name server %s: %v", server, err)
 	case err != nil:
 		return failure(began, event.VerdictOther, "answer", "name server %s: %v", server, err)
 	case h.RCode != dnsmessage.RCodeSuccess && h.RCode != dnsmessage.RCodeNameError:

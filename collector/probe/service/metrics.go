@@ -13,8 +13,8 @@ func describe() descriptions {
 		return prometheus.NewDesc(name, help, append([]string{"service"}, labels...), nil)
 	}
 	return descriptions{
-		up:      desc("kernosis_service_up", "Whether a service of the node counts as healthy; not there while that is not known."),
-		probes:  desc("kernosis_service_probes_total", "Probes of a service of the node, by result; unknown: the probe could not be made.", "result"),
+		up:      desc("kernosis_service_up", "Whether a service of the node counts as healthy; absent while that is unknown."),
+		probes:  desc("kernosis_service_probes_total", "Probes of a service of the node, by result; unknown: the probe could not be run.", "result"),
 		seconds: desc("kernosis_service_probe_seconds", "How long the latest probe of a service took."),
 	}
 }

@@ -132,7 +132,7 @@ func (r *Runner) add(s Service) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.all[s.Name] != nil {
-		return fmt.Errorf("service %s is there already", s.Name)
+		return fmt.Errorf("service %s already exists", s.Name)
 	}
 	st := &state{Service: s, counts: map[string]uint64{}}
 	if s.Handler == string(probe.Exec) && r.cfg.Groups != nil {
@@ -251,7 +251,7 @@ func (r *Runner) state(name string) *state {
 func (r *Runner) Probe(ctx context.Context, q *probe.Request) (probe.Outcome, error) {
 	s := r.state(q.Container.Name)
 	if s == nil {
-		return probe.Outcome{}, fmt.Errorf("service %q is not known", q.Container.Name)
+		return probe.Outcome{}, fmt.Errorf("unknown service %q", q.Container.Name)
 	}
 	o, err := r.maker.make(ctx, &s.Service, s.group, &s.runs)
 	if ctx.Err() != nil {
@@ -294,7 +294,7 @@ func (r *Runner) sees(s *state, err error) {
 	why := ""
 	if err != nil {
 		const most = 200
-		why = display.Safe("the probe can't be made: "+err.Error(), most)
+		why = display.Safe("can't run the probe: "+err.Error(), most)
 	}
 	r.mu.Lock()
 	same := s.known && s.up == (err == nil) && s.why == why

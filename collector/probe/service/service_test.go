@@ -194,7 +194,7 @@ func TestThresholds(t *testing.T) {
 	if lint, err := testutil.GatherAndLint(reg); err != nil || len(lint) > 0 {
 		t.Errorf("%+v, %v", lint, err)
 	}
-	if err := testutil.GatherAndCompare(reg, strings.NewReader("# HELP kernosis_service_up Whether a service of the node counts as healthy; not there while that is not known.\n# TYPE kernosis_service_up gauge\nkernosis_service_up{service=\"web\"} 1\n"), "kernosis_service_up"); err != nil {
+	if err := testutil.GatherAndCompare(reg, strings.NewReader("# HELP kernosis_service_up Whether a service of the node counts as healthy; absent while that is unknown.\n# TYPE kernosis_service_up gauge\nkernosis_service_up{service=\"web\"} 1\n"), "kernosis_service_up"); err != nil {
 		t.Error(err)
 	}
 	if err := r.Add(svc); err == nil {
@@ -243,7 +243,7 @@ func TestNotMade(t *testing.T) {
 	svc := Service{Name: "own", Handler: "exec", Command: []string{program, "-x"}, Condition: "X"}.Filled()
 	svc.Period = 10 * time.Millisecond
 	r, tape := start(t, ownNode(t), svc)
-	if got := tape.wait(t, "source"); len(got) != 1 || !strings.Contains(got[0], "source service/own false the probe can't be made: ") || !strings.Contains(got[0], "no such file") {
+	if got := tape.wait(t, "source"); len(got) != 1 || !strings.Contains(got[0], "source service/own false can't run the probe: ") || !strings.Contains(got[0], "no such file") {
 		t.Errorf("%q", got)
 	}
 	if n := testutil.CollectAndCount(r, "kernosis_service_up"); n != 0 {
@@ -357,7 +357,7 @@ func TestRuntime(t *testing.T) {
 	stop := testserver.GRPC(t, l, func(s *grpc.Server) { criapi.RegisterRuntimeServiceServer(s, r) })
 
 	s.Timeout = 300 * time.Millisecond
-	makes(t, fs, s, event.VerdictSilent, "^the container runtime at /cri.sock takes connections and does not answer within 300ms$")
+	makes(t, fs, s, event.VerdictSilent, "^the container runtime at /cri.sock accepts connections but does not answer within 300ms$")
 	close(r.hangs)
 	s.Timeout = plenty
 	d = makes(t, fs, s, event.VerdictStatus, "^containerd v2.1 at /cri.sock: RuntimeReady is false: Broken: snapshotter is gone$")
@@ -367,7 +367,7 @@ func TestRuntime(t *testing.T) {
 	r.ready.Store(true)
 	makes(t, fs, s, "", "")
 	stop()
-	makes(t, fs, s, event.VerdictRefused, "^nothing listens at /cri.sock: whoever made the socket has ended$")
+	makes(t, fs, s, event.VerdictRefused, "^nothing listens at /cri.sock: the socket's process has ended$")
 
 	if err := os.Remove(fs.Path("/cri.sock")); err != nil {
 		t.Fatal(err)
@@ -551,25 +551,25 @@ func TestCheck(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	for want, s := range map[string]Service{
-		`name: "A b" is not lower case`:                     {Name: "A b", Handler: "tcp", Address: "a:1", Condition: "X"},
-		`handler: "udp" is not cri, dns, exec, grpc, http,`: {Name: "a", Handler: "udp", Condition: "X"},
-		`handler: "" is not`:                                {Name: "a", Condition: "X"},
-		`address: is missing: host:port`:                    {Name: "a", Handler: "tcp", Condition: "X"},
-		`address: "10.0.0.1" is no host:port`:               {Name: "a", Handler: "tcp", Address: "10.0.0.1", Condition: "X"},
-		`address: "a:0": want a host and a port`:            {Name: "a", Handler: "tcp", Address: "a:0", Condition: "X"},
-		`path: "x" is no path that begins with /`:           {Name: "a", Handler: "http", Address: "a:1", Path: "x", Condition: "X"},
-		`path: has no meaning with handler tcp`:             {Name: "a", Handler: "tcp", Address: "a:1", Path: "/x", Condition: "X"},
-		`accept: 200, want a status from 400 to 599`:        {Name: "a", Handler: "http", Address: "a:1", Accept: []int{200}, Condition: "X"},
-		`command: want a program by its absolute path`:      {Name: "a", Handler: "exec", Command: []string{"true"}, Condition: "X"},
-		`socket: "x" is no absolute path`:                   {Name: "a", Handler: "cri", Socket: "x", Condition: "X"},
-		`address: a name server is an IP address`:           {Name: "a", Handler: "dns", Address: "dns.example", Condition: "X"},
-		`query: "a..b." is no DNS name`:                     {Name: "a", Handler: "dns", Query: "a..b", Condition: "X"},
-		`condition: is missing`:                             {Name: "a", Handler: "tcp", Address: "a:1"},
-		`period: 10ms, want at least 1s`:                    {Name: "a", Handler: "tcp", Address: "a:1", Condition: "X", Period: 10 * time.Millisecond, Timeout: time.Millisecond},
-		`timeout: 3s, want more than 0 and at most`:         {Name: "a", Handler: "tcp", Address: "a:1", Condition: "X", Period: time.Second},
-		`failureThreshold: 101, want 1 to 100`:              {Name: "a", Handler: "tcp", Address: "a:1", Condition: "X", FailureThreshold: 101},
-		`successThreshold: 5 times the period 1m0s is more`: {Name: "a", Handler: "tcp", Address: "a:1", Condition: "X", Period: time.Minute, SuccessThreshold: 5},
-		`severity: "bad" is not info, warning or critical`:  {Name: "a", Handler: "tcp", Address: "a:1", Condition: "X", Severity: "bad"},
+		`name: "A b": want lower-case`:                            {Name: "A b", Handler: "tcp", Address: "a:1", Condition: "X"},
+		`handler: "udp": want one of cri, dns, exec, grpc, http,`: {Name: "a", Handler: "udp", Condition: "X"},
+		`handler: "": want one of`:                                {Name: "a", Condition: "X"},
+		`address: is missing: want host:port`:                     {Name: "a", Handler: "tcp", Condition: "X"},
+		`address: "10.0.0.1": want host:port`:                     {Name: "a", Handler: "tcp", Address: "10.0.0.1", Condition: "X"},
+		`address: "a:0": want a host and a port`:                  {Name: "a", Handler: "tcp", Address: "a:0", Condition: "X"},
+		`path: "x": want a path that begins with /`:               {Name: "a", Handler: "http", Address: "a:1", Path: "x", Condition: "X"},
+		`path: is not used by handler tcp`:                        {Name: "a", Handler: "tcp", Address: "a:1", Path: "/x", Condition: "X"},
+		`accept: 200, want a status from 400 to 599`:              {Name: "a", Handler: "http", Address: "a:1", Accept: []int{200}, Condition: "X"},
+		`command: want a program by its absolute path`:            {Name: "a", Handler: "exec", Command: []string{"true"}, Condition: "X"},
+		`socket: "x": want an absolute path`:                      {Name: "a", Handler: "cri", Socket: "x", Condition: "X"},
+		`address: want the IP address of a name server`:           {Name: "a", Handler: "dns", Address: "dns.example", Condition: "X"},
+		`query: "a..b." is not a DNS name`:                        {Name: "a", Handler: "dns", Query: "a..b", Condition: "X"},
+		`condition: is missing`:                                   {Name: "a", Handler: "tcp", Address: "a:1"},
+		`period: 10ms, want at least 1s`:                          {Name: "a", Handler: "tcp", Address: "a:1", Condition: "X", Period: 10 * time.Millisecond, Timeout: time.Millisecond},
+		`timeout: 3s, want more than 0 and at most`:               {Name: "a", Handler: "tcp", Address: "a:1", Condition: "X", Period: time.Second},
+		`failureThreshold: 101, want 1 to 100`:                    {Name: "a", Handler: "tcp", Address: "a:1", Condition: "X", FailureThreshold: 101},
+		`successThreshold: 5 times the period 1m0s is more`:       {Name: "a", Handler: "tcp", Address: "a:1", Condition: "X", Period: time.Minute, SuccessThreshold: 5},
+		`severity: "bad": want one of info, warning, critical`:    {Name: "a", Handler: "tcp", Address: "a:1", Condition: "X", Severity: "bad"},
 	} {
 		filled := s.Filled()
 		errs := filled.Check()

@@ -95,7 +95,7 @@ func (f *Facts) Evidence(who string) (evidence, excluded []string) {
 		evidence = append(evidence, fmt.Sprintf("%s has %d of %d threads in uninterruptible sleep", who, f.InSleep, f.Threads))
 	}
 	if f.OOM != "" {
-		evidence = append(evidence, fmt.Sprintf("OOM killer took %s of the %s %s before", f.OOM, who, f.OOMAgo.Round(100*time.Millisecond)))
+		evidence = append(evidence, fmt.Sprintf("OOM killer killed %s of the %s %s before", f.OOM, who, f.OOMAgo.Round(100*time.Millisecond)))
 	}
 	if f.Processes > 0 && !f.Frozen && len(f.Stopped) == 0 && f.InSleep == 0 {
 		excluded = append(excluded, fmt.Sprintf("no process of the %s is stopped or blocked (%d)", who, f.Processes))

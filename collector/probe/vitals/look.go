@@ -63,7 +63,7 @@ func (w *Watcher) state(layout hostfs.CgroupLayout, g *groups, end time.Time, f 
 		return
 	}
 	if f.Processes = len(pids); len(pids) == 0 {
-		f.Ending = "it has no process any more"
+		f.Ending = "it has no processes left"
 		return
 	}
 	killed := 0

@@ -142,7 +142,7 @@ func testLookV2(t *testing.T, up string) {
 		t.Errorf("%+v", f)
 	}
 	write(dir+"/cgroup.procs", "")
-	if f = w.Look(id, t0.Add(3*time.Minute)); f.Ending != "it has no process any more" {
+	if f = w.Look(id, t0.Add(3*time.Minute)); f.Ending != "it has no processes left" {
 		t.Errorf("%+v", f)
 	}
 	if err := os.Remove(fs.Path("/" + dir + "/cgroup.procs")); err != nil {

@@ -18,7 +18,7 @@ const folderOfChart = "deploy/chart/kernosis"
 
 func main() {
 	helm := flag.String("helm", "bin/helm", "path of Helm")
-	onlyReadme := flag.Bool("readme", false, "write the chart's README alone, which needs no Helm")
+	onlyReadme := flag.Bool("readme", false, "write only the chart's README, which does not need Helm")
 	flag.Parse()
 	err := readme()
 	if err == nil && !*onlyReadme {

@@ -35,7 +35,7 @@ type OperationList struct {
 
 // OperationSpec specifies what an operation does.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.effect) || !has(self.processor.builtin)",fieldPath=".effect",message="a built-in has an effect of its own"
+// +kubebuilder:validation:XValidation:rule="!has(self.effect) || !has(self.processor.builtin)",fieldPath=".effect",message="must not be set: a built-in declares its own effect"
 // +kubebuilder:validation:XValidation:rule="!self.tenantSafe || has(self.processor.builtin) || (has(self.effect) && self.effect == 'Collect')",fieldPath=".tenantSafe",message="only an operation whose effect is Collect can be safe for tenants"
 type OperationSpec struct {
 	// processor is what runs: exactly one of builtin, httpServer and scriptRunner.
@@ -283,6 +283,6 @@ type HostPath struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="!self.split('/').exists(p, p == '..')",message="must not have a part .."
+	// +kubebuilder:validation:XValidation:rule="!self.split('/').exists(p, p == '..')",message="must not contain a .. segment"
 	Path string `json:"path"`
 }

@@ -46,7 +46,7 @@ type OperationSetSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=2
 	// +kubebuilder:validation:MaxItems=256
-	// +kubebuilder:validation:XValidation:rule="!has(self[0].operation)",message="the first node is the start, it has no operation"
+	// +kubebuilder:validation:XValidation:rule="!has(self[0].operation)",message="the first node is the start and must have no operation"
 	// +kubebuilder:validation:XValidation:rule="self.filter(n, !has(n.operation)).size() <= 1",message="each node but the first needs an operation"
 	// +kubebuilder:validation:XValidation:rule="self.all(n, !has(n.to) || n.to.all(i, i < self.size()))",message="to names a node that is not in the list"
 	// +kubebuilder:validation:XValidation:rule="self.all(n, !has(n.dependences) || n.dependences.all(i, i < self.size()))",message="dependences names a node that is not in the list"

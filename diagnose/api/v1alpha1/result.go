@@ -40,7 +40,7 @@ const (
 
 // Result is the result of a graph node.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.values) || self.values.map(k, k.size() + self.values[k].size()).sum() <= 2048",fieldPath=".values",message="names and values have more than 2048 characters together"
+// +kubebuilder:validation:XValidation:rule="!has(self.values) || self.values.map(k, k.size() + self.values[k].size()).sum() <= 2048",fieldPath=".values",message="names and values together exceed 2048 characters"
 type Result struct {
 	// id is the id of the graph node.
 	// +required

@@ -29,7 +29,7 @@ type LabelValue = string
 
 // LabelRequirement is one requirement of a [LabelSelector].
 //
-// +kubebuilder:validation:XValidation:rule="(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",fieldPath=".values",message="In and NotIn need values, Exists and DoesNotExist have none"
+// +kubebuilder:validation:XValidation:rule="(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",fieldPath=".values",message="In and NotIn require values, Exists and DoesNotExist forbid them"
 type LabelRequirement struct {
 	// key is the label key.
 	// +required

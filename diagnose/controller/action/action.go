@@ -86,7 +86,7 @@ func refuse(format string, args ...any) error { return &Refused{fmt.Sprintf(form
 func (c *Call) kind() (Kind, error) {
 	k, ok := KindOf(c.Builtin)
 	if !ok {
-		return k, refuse("the controller makes no operation %.80q", c.Builtin)
+		return k, refuse("the controller has no operation %.80q", c.Builtin)
 	}
 	return k, nil
 }

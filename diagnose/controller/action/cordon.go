@@ -7,7 +7,7 @@ import (
 )
 
 func (a *Actions) cordon(ctx context.Context, c *Call) (Progress, error) {
-	return a.perform(ctx, c, policy.Act{}, "is cordoned", "was cordoned already")
+	return a.perform(ctx, c, policy.Act{}, "is cordoned", "was already cordoned")
 }
 
 func (a *Actions) uncordon(ctx context.Context, c *Call) (Progress, error) {

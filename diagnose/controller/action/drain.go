@@ -42,7 +42,7 @@ func (a *Actions) drain(ctx context.Context, c *Call) (Progress, error) {
 			return Progress{}, err
 		}
 		if !n.Spec.Unschedulable {
-			return Progress{}, refuse("node %s was uncordoned while it was being drained: the drain ends; %s", n.Name, c.Before.Message)
+			return Progress{}, refuse("node %s was uncordoned while it was being drained: the drain was stopped; %s", n.Name, c.Before.Message)
 		}
 	} else if _, err := a.perform(ctx, c, policy.Act{}, "", ""); err != nil {
 		return Progress{}, err
@@ -71,7 +71,7 @@ func (a *Actions) drain(ctx context.Context, c *Call) (Progress, error) {
 		p := &left.end[i]
 		name := p.Namespace + "/" + p.Name
 		if p.DeletionTimestamp != nil {
-			waits = append(waits, name+" is ending")
+			waits = append(waits, name+" is terminating")
 			continue
 		}
 		gone, blocked, err := a.end(ctx, c, p)
@@ -84,14 +84,14 @@ func (a *Actions) drain(ctx context.Context, c *Call) (Progress, error) {
 		case gone:
 		default:
 			evicted++
-			waits = append(waits, name+" is ending")
+			waits = append(waits, name+" is terminating")
 		}
 	}
 	values := map[string]string{"evicted": strconv.Itoa(evicted), "stayed": left.stayed()}
 	if len(waits) == 0 {
-		return Progress{State: v1alpha1.ResultSucceeded, Message: fmt.Sprintf("node %s is cordoned and drained; staying: %s", c.node(), left.stayed()), Values: values}, nil
+		return Progress{State: v1alpha1.ResultSucceeded, Message: fmt.Sprintf("node %s is cordoned and drained; left in place: %s", c.node(), left.stayed()), Values: values}, nil
 	}
-	message := fmt.Sprintf("%d of the pods of node %s are left: %s", len(waits), c.node(), display.List(waits, maxNames))
+	message := fmt.Sprintf("%d pod(s) left on node %s: %s", len(waits), c.node(), display.List(waits, maxNames))
 	if _, refused := errors.AsType[*Refused](failed); refused {
 		return Progress{State: v1alpha1.ResultFailed, Message: message, Values: values}, nil
 	}
@@ -166,10 +166,10 @@ func (a *Actions) podsToEnd(ctx context.Context, c *Call, version string) (*pods
 		wrong = append(wrong, "of DaemonSets, and ignoreDaemonSets is false: "+display.List(daemonSets, maxNames))
 	}
 	if len(emptyDirs) > 0 {
-		wrong = append(wrong, "with an emptyDir, whose data would go (deleteEmptyDirData): "+display.List(emptyDirs, maxNames))
+		wrong = append(wrong, "with an emptyDir, whose data would be lost (set deleteEmptyDirData): "+display.List(emptyDirs, maxNames))
 	}
 	if len(bare) > 0 {
-		wrong = append(wrong, "that nobody would make anew (force): "+display.List(bare, maxNames))
+		wrong = append(wrong, "that nothing would recreate (set force): "+display.List(bare, maxNames))
 	}
 	if len(neighbours) > 0 {
 		wrong = append(wrong, neighbourhood+": "+display.List(neighbours, maxNames))

@@ -41,7 +41,7 @@ func TestDrain(t *testing.T) {
 	})
 	c := b.call("drain", "d1", nil)
 	b.allows(c)
-	p := b.does(c, v1alpha1.ResultRunning, "2 of the pods of node "+b.name+" are left")
+	p := b.does(c, v1alpha1.ResultRunning, "2 pod(s) left on node "+b.name)
 	if n := b.node(); !n.Spec.Unschedulable || n.Annotations[policy.AnnotationActs] != `[{"diagnosis":"d1"}]` {
 		t.Errorf("%+v", n)
 	}
@@ -49,9 +49,9 @@ func TestDrain(t *testing.T) {
 		t.Error("other pods than a and b, or not both, were evicted")
 	}
 	b.gone(b.shop, "a")
-	p = b.does(again(c, p), v1alpha1.ResultRunning, "1 of the pods")
+	p = b.does(again(c, p), v1alpha1.ResultRunning, "1 pod(s) left")
 	b.gone(b.shop, "b")
-	p = b.does(again(c, p), v1alpha1.ResultSucceeded, "cordoned and drained; staying: 1 of DaemonSets, 1 static, 1 of Kernosis")
+	p = b.does(again(c, p), v1alpha1.ResultSucceeded, "cordoned and drained; left in place: 1 of DaemonSets, 1 static, 1 of Kernosis")
 	if p.Values["evicted"] != "2" {
 		t.Errorf("%+v", p)
 	}
@@ -68,14 +68,14 @@ func TestDrainRefusesBeforeItEvicts(t *testing.T) {
 		p.Spec.Volumes = []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	})
 	c := b.call("drain", "d1", nil)
-	b.refuses(c, "with an emptyDir, whose data would go (deleteEmptyDirData): "+b.shop+"/data; and pods that nobody would make anew (force): "+b.shop+"/bare")
+	b.refuses(c, "with an emptyDir, whose data would be lost (set deleteEmptyDirData): "+b.shop+"/data; and pods that nothing would recreate (set force): "+b.shop+"/bare")
 	b.refuses(b.call("drain", "d1", map[string]string{"ignoreDaemonSets": "false", "force": "true", "deleteEmptyDirData": "true"}), "of DaemonSets, and ignoreDaemonSets is false: "+b.shop+"/ds")
 	if b.ending(b.shop, "a") || b.node().Spec.Unschedulable {
 		t.Error("something was done")
 	}
 	c = b.call("drain", "d1", map[string]string{"force": "true", "deleteEmptyDirData": "true", "gracePeriod": "1s"})
 	b.allows(c)
-	b.does(c, v1alpha1.ResultRunning, "3 of the pods")
+	b.does(c, v1alpha1.ResultRunning, "3 pod(s) left")
 	p, err := b.api.CoreV1().Pods(b.shop).Get(t.Context(), "a", metav1.GetOptions{})
 	if err != nil || p.DeletionGracePeriodSeconds == nil || *p.DeletionGracePeriodSeconds != 1 {
 		t.Errorf("%+v %v", p, err)
@@ -91,7 +91,7 @@ func TestDrainThatIsBlocked(t *testing.T) {
 	p := b.does(c, v1alpha1.ResultRunning, "web: Cannot evict pod as it would violate the pod's disruption budget. The disruption budget web needs 1 healthy pods and has 1 currently")
 	b.gone(b.shop, "a")
 	b.now = b.now.Add(time.Minute)
-	p = b.does(again(c, p), v1alpha1.ResultFailed, "not done after 1m0s: 1 of the pods of node "+b.name+" are left: "+b.shop+"/web")
+	p = b.does(again(c, p), v1alpha1.ResultFailed, "not done after 1m0s: 1 pod(s) left on node "+b.name+": "+b.shop+"/web")
 	if p.Values["evicted"] != "1" || b.ending(b.shop, "web") || !b.node().Spec.Unschedulable {
 		t.Errorf("%+v", p)
 	}
@@ -110,9 +110,9 @@ func TestDrainOfTheNamespaceOfKernosis(t *testing.T) {
 	b.allows(b.call("drain", "d1", nil))
 	b.pod(b.system, "dns", nil)
 	c := b.call("drain", "d1", map[string]string{"force": "true"})
-	b.refuses(c, "in the namespace of Kernosis, where none are ended (install Kernosis in a namespace of its own): "+b.system+"/dns")
+	b.refuses(c, "in the namespace of Kernosis, where pods are never evicted or deleted (install Kernosis in a namespace of its own): "+b.system+"/dns")
 	b.gone(b.system, "dns")
-	p := b.does(c, v1alpha1.ResultRunning, "1 of the pods")
+	p := b.does(c, v1alpha1.ResultRunning, "1 pod(s) left")
 	b.gone(b.shop, "a")
 	b.does(again(c, p), v1alpha1.ResultSucceeded, "staying: 1 of DaemonSets")
 	if b.ending(b.system, "job") {
@@ -126,7 +126,7 @@ func TestDrainEndsWhereItIsUncordoned(t *testing.T) {
 	b.pod(b.shop, "a", nil)
 	c := b.call("drain", "d1", nil)
 	// The controller died before it had done anything.
-	p := b.does(again(c, Progress{}), v1alpha1.ResultRunning, "1 of the pods")
+	p := b.does(again(c, Progress{}), v1alpha1.ResultRunning, "1 pod(s) left")
 	b.gone(b.shop, "a")
 	b.pod(b.shop, "late", nil)
 	b.patch(`{"spec":{"unschedulable":null}}`)
@@ -178,7 +178,7 @@ func TestDrainOfATerminatingNamespace(t *testing.T) {
 	if err := b.api.CoreV1().Pods(b.shop).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	p = b.does(again(c, p), v1alpha1.ResultRunning, b.shop+"/a is ending")
+	p = b.does(again(c, p), v1alpha1.ResultRunning, b.shop+"/a is terminating")
 	b.gone(b.shop, "a")
 	b.does(again(c, p), v1alpha1.ResultSucceeded, "drained")
 }
@@ -191,7 +191,7 @@ func TestEvictionInATerminatingNamespace(t *testing.T) {
 	}
 	given := map[string]string{"podNamespace": b.shop, "podName": "a"}
 	b.does(b.call("evict-pod", "d1", given), v1alpha1.ResultRunning, "its namespace is being deleted")
-	b.does(b.call("delete-pod", "d2", given), v1alpha1.ResultRunning, "is ending")
+	b.does(b.call("delete-pod", "d2", given), v1alpha1.ResultRunning, "is terminating")
 }
 
 // Pods that arrive on the node during a drain are evicted too: recreated ones that tolerate a
@@ -200,10 +200,10 @@ func TestDrainOfPodsThatComeLater(t *testing.T) {
 	b := newBench(t)
 	b.pod(b.shop, "a", nil)
 	c := b.call("drain", "d1", nil)
-	p := b.does(c, v1alpha1.ResultRunning, "1 of the pods")
+	p := b.does(c, v1alpha1.ResultRunning, "1 pod(s) left")
 	b.gone(b.shop, "a")
 	b.pod(b.shop, "a-again", nil)
-	p = b.does(again(c, p), v1alpha1.ResultRunning, b.shop+"/a-again is ending")
+	p = b.does(again(c, p), v1alpha1.ResultRunning, b.shop+"/a-again is terminating")
 	if !b.ending(b.shop, "a-again") || p.Values["evicted"] != "2" {
 		t.Errorf("%+v", p)
 	}
@@ -220,7 +220,7 @@ func TestDrainOfPodsThatComeLater(t *testing.T) {
 		}
 		return false
 	})
-	p = b.does(again(c, p), v1alpha1.ResultRunning, b.shop+"/late is ending")
+	p = b.does(again(c, p), v1alpha1.ResultRunning, b.shop+"/late is terminating")
 	b.gone(b.shop, "late")
 	b.does(again(c, p), v1alpha1.ResultSucceeded, "drained")
 }

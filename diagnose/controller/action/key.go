@@ -19,7 +19,7 @@ func settable(key string, may func(string) bool, allowed string) error {
 		return err
 	}
 	if !may(key) {
-		return refuse("key %s is of a domain of Kubernetes or Kernosis; %s may be set", key, allowed)
+		return refuse("key %s is in a domain of Kubernetes or Kernosis; %s may be set", key, allowed)
 	}
 	return nil
 }

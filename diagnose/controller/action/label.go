@@ -30,7 +30,7 @@ func (a *Actions) checkAnnotation(ctx context.Context, c *Call) error {
 func set(kind string) func(*Actions, context.Context, *Call) (Progress, error) {
 	return func(a *Actions, ctx context.Context, c *Call) (Progress, error) {
 		do := policy.Act{Kind: kind, Value: &policy.Value{Key: c.Values["key"], Value: c.Values["value"]}}
-		return a.perform(ctx, c, do, "has the "+do.String(), "had the "+do.String()+" already")
+		return a.perform(ctx, c, do, "has the "+do.String(), "already had the "+do.String())
 	}
 }
 

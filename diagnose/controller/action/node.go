@@ -27,7 +27,7 @@ func (a *Actions) get(ctx context.Context, c *Call) (*corev1.Node, error) {
 	case err != nil:
 		return nil, fmt.Errorf("node %s: %w", c.node(), err)
 	case c.newer(n):
-		return nil, refuse("node %s was made anew after the Diagnosis", n.Name)
+		return nil, refuse("node %s was recreated after the Diagnosis", n.Name)
 	}
 	return n, nil
 }
@@ -136,9 +136,9 @@ func (a *Actions) perform(ctx context.Context, c *Call, do policy.Act, done, alr
 	case err != nil:
 		return Progress{}, err
 	case lost:
-		return Progress{State: v1alpha1.ResultUnknown, Message: "the " + do.String() + " was being set, by a write of which nobody knows whether it was taken, and it is not set now; it may have been seen and taken away, and is not set again"}, nil
+		return Progress{State: v1alpha1.ResultUnknown, Message: "the " + do.String() + " is not set now, and it is unknown whether the write that was to set it succeeded; somebody may have removed it, so it is not set again"}, nil
 	case !marked:
-		return succeeded(false, "node %s %s, by somebody else, and stays so", n.Name, already), nil
+		return succeeded(false, "node %s %s, by somebody else; left unchanged", n.Name, already), nil
 	default:
 		return succeeded(changed || c.Before != nil, "node %s %s", n.Name, done), nil
 	}
@@ -165,11 +165,11 @@ func (a *Actions) takeBack(ctx context.Context, c *Call, which func(policy.Act) 
 	case err != nil:
 		return Progress{}, err
 	case len(undone) > 0 || c.Before != nil:
-		return succeeded(true, "node %s: %s taken back", n.Name, what), nil
+		return succeeded(true, "node %s: %s reverted", n.Name, what), nil
 	case others:
-		return succeeded(false, "node %s: the %s stays, another Diagnosis asked for it", n.Name, what), nil
+		return succeeded(false, "node %s: the %s stays: another Diagnosis requested it", n.Name, what), nil
 	default:
-		return succeeded(false, "node %s has no %s of Kernosis to take back", n.Name, what), nil
+		return succeeded(false, "node %s has no %s of Kernosis to revert", n.Name, what), nil
 	}
 }
 

@@ -25,17 +25,17 @@ func TestCordonAndUncordon(t *testing.T) {
 	// Again, by another process.
 	b.does(again(b.call("cordon", "d1", nil), Progress{}), v1alpha1.ResultSucceeded, "is cordoned")
 	b.does(b.call("cordon", "d2", nil), v1alpha1.ResultSucceeded, "is cordoned")
-	b.does(b.call("uncordon", "d1", nil), v1alpha1.ResultSucceeded, "another Diagnosis asked for it")
+	b.does(b.call("uncordon", "d1", nil), v1alpha1.ResultSucceeded, "another Diagnosis requested it")
 	if !b.node().Spec.Unschedulable {
 		t.Error("d2's cordon is gone")
 	}
-	b.does(b.call("uncordon", "d2", nil), v1alpha1.ResultSucceeded, "cordon taken back")
+	b.does(b.call("uncordon", "d2", nil), v1alpha1.ResultSucceeded, "cordon reverted")
 	if n := b.node(); n.Spec.Unschedulable || n.Annotations[policy.AnnotationActs] != "" {
 		t.Errorf("%+v", n)
 	}
 	// A Diagnosis that is gone has left a cordon.
 	b.does(b.call("cordon", "d3", nil), v1alpha1.ResultSucceeded, "is cordoned")
-	b.does(b.call("uncordon", "d4", map[string]string{"of": "all"}), v1alpha1.ResultSucceeded, "cordon taken back")
+	b.does(b.call("uncordon", "d4", map[string]string{"of": "all"}), v1alpha1.ResultSucceeded, "cordon reverted")
 	if b.node().Spec.Unschedulable {
 		t.Error("it is cordoned")
 	}
@@ -60,16 +60,16 @@ func TestTaint(t *testing.T) {
 	b.patch(`{"spec":{"taints":[{"key":"theirs","value":"x","effect":"NoSchedule"}]}}`)
 	b.does(b.call("taint", "d1", map[string]string{"value": "disk"}), v1alpha1.ResultSucceeded, "kernosis.io/problem=disk:NoSchedule")
 	b.does(b.call("taint", "d1", map[string]string{"key": "theirs", "value": "x"}), v1alpha1.ResultSucceeded, "by somebody else")
-	b.does(b.call("taint", "d1", map[string]string{"key": "theirs", "value": "y"}), v1alpha1.ResultFailed, "has another value already")
+	b.does(b.call("taint", "d1", map[string]string{"key": "theirs", "value": "y"}), v1alpha1.ResultFailed, "already has another value")
 	b.does(b.call("cordon", "d1", nil), v1alpha1.ResultSucceeded, "is cordoned")
 	b.does(b.call("untaint", "d1", map[string]string{"key": "theirs"}), v1alpha1.ResultSucceeded, "no taint theirs:NoSchedule of Kernosis")
-	b.does(b.call("untaint", "d1", nil), v1alpha1.ResultSucceeded, "taken back")
+	b.does(b.call("untaint", "d1", nil), v1alpha1.ResultSucceeded, "reverted")
 	n := b.node()
 	// The cordon is another act and stays; no admission plugin adds a taint for it here.
 	if len(n.Spec.Taints) != 1 || n.Spec.Taints[0].Key != "theirs" || !n.Spec.Unschedulable {
 		t.Errorf("%+v", n.Spec)
 	}
-	b.refuses(b.call("taint", "d1", map[string]string{"key": "node.kubernetes.io/not-ready"}), "Kubernetes' own domains")
+	b.refuses(b.call("taint", "d1", map[string]string{"key": "node.kubernetes.io/not-ready"}), "a domain reserved by Kubernetes")
 	b.refuses(b.call("taint", "d1", map[string]string{"key": "a b"}), "key")
 	b.refuses(b.call("taint", "d1", map[string]string{"value": "a b"}), "value")
 }
@@ -131,9 +131,9 @@ func TestLabelAndAnnotationAreTakenBack(t *testing.T) {
 		b.does(set("d1", "sick"), v1alpha1.ResultSucceeded, key+"=sick")
 		is("sick", true)
 		b.allows(undo("d1", "self"))
-		b.does(undo("d2", "self"), v1alpha1.ResultSucceeded, "another Diagnosis asked for it")
+		b.does(undo("d2", "self"), v1alpha1.ResultSucceeded, "another Diagnosis requested it")
 		is("sick", true)
-		if p := b.does(undo("d1", "self"), v1alpha1.ResultSucceeded, "taken back"); p.Values["changed"] != "true" {
+		if p := b.does(undo("d1", "self"), v1alpha1.ResultSucceeded, "reverted"); p.Values["changed"] != "true" {
 			t.Errorf("%+v", p)
 		}
 		is("-", false)
@@ -142,11 +142,11 @@ func TestLabelAndAnnotationAreTakenBack(t *testing.T) {
 		person(`"fine"`)
 		b.does(set("d1", "sick"), v1alpha1.ResultSucceeded, key+"=sick")
 		b.does(set("d2", "worse"), v1alpha1.ResultSucceeded, key+"=worse") // another Diagnosis
-		b.does(undo("d1", "self"), v1alpha1.ResultSucceeded, "another Diagnosis asked for it")
+		b.does(undo("d1", "self"), v1alpha1.ResultSucceeded, "another Diagnosis requested it")
 		is("worse", true)
-		b.does(undo("d2", "self"), v1alpha1.ResultSucceeded, "taken back")
+		b.does(undo("d2", "self"), v1alpha1.ResultSucceeded, "reverted")
 		is("fine", false)
-		if p := b.does(undo("d2", "self"), v1alpha1.ResultSucceeded, "of Kernosis to take back"); p.Values["changed"] != "false" {
+		if p := b.does(undo("d2", "self"), v1alpha1.ResultSucceeded, "of Kernosis to revert"); p.Values["changed"] != "false" {
 			t.Errorf("%+v", p)
 		}
 		is("fine", false)
@@ -154,21 +154,21 @@ func TestLabelAndAnnotationAreTakenBack(t *testing.T) {
 		// A person changes it meanwhile.
 		b.does(set("d1", "sick"), v1alpha1.ResultSucceeded, key+"=sick")
 		person(`"mine"`)
-		b.does(undo("d1", "all"), v1alpha1.ResultSucceeded, "of Kernosis to take back")
+		b.does(undo("d1", "all"), v1alpha1.ResultSucceeded, "of Kernosis to revert")
 		is("mine", false)
 		// A person removes it.
 		b.does(set("d1", "sick"), v1alpha1.ResultSucceeded, key+"=sick")
 		person(`null`)
-		b.does(undo("d1", "self"), v1alpha1.ResultSucceeded, "of Kernosis to take back")
+		b.does(undo("d1", "self"), v1alpha1.ResultSucceeded, "of Kernosis to revert")
 		is("-", false)
 		// It had this value before.
 		person(`"sick"`)
 		b.does(set("d1", "sick"), v1alpha1.ResultSucceeded, "by somebody else")
-		b.does(undo("d1", "all"), v1alpha1.ResultSucceeded, "of Kernosis to take back")
+		b.does(undo("d1", "all"), v1alpha1.ResultSucceeded, "of Kernosis to revert")
 		is("sick", false)
 		// Undo for a Diagnosis that is gone.
 		b.does(set("d3", "worse"), v1alpha1.ResultSucceeded, key+"=worse")
-		b.does(undo("d4", "all"), v1alpha1.ResultSucceeded, "taken back")
+		b.does(undo("d4", "all"), v1alpha1.ResultSucceeded, "reverted")
 		is("sick", false)
 		b.refuses(b.call(kind.undo, "d1", map[string]string{"key": "kubernetes.io/os"}), "domain")
 	}
@@ -189,8 +189,8 @@ func TestNodeThatIsNotTheDiagnosis(t *testing.T) {
 	b := newBench(t)
 	c := b.call("cordon", "d1", nil)
 	c.Diagnosis.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
-	b.refuses(c, "made anew after the Diagnosis")
-	b.does(c, v1alpha1.ResultFailed, "made anew after the Diagnosis")
+	b.refuses(c, "recreated after the Diagnosis")
+	b.does(c, v1alpha1.ResultFailed, "recreated after the Diagnosis")
 	c = b.call("cordon", "d1", nil)
 	c.Diagnosis.Spec.NodeName = "no-such"
 	b.refuses(c, "there is no node no-such")

@@ -32,7 +32,7 @@ func podName(c *Call) string { return c.Values["podNamespace"] + "/" + c.Values[
 func (a *Actions) pod(ctx context.Context, c *Call) (*corev1.Pod, error) {
 	namespace, name, uid := c.Values["podNamespace"], c.Values["podName"], types.UID(c.Values["podUID"])
 	if about := c.Diagnosis.Pod(); about.Name != "" && (about.Namespace != namespace || about.Name != name) {
-		return nil, refuse("the Diagnosis is about pod %s, and not about %s", about, podName(c))
+		return nil, refuse("the Diagnosis is about pod %s, not about %s", about, podName(c))
 	}
 	p, err := a.c.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
@@ -44,9 +44,9 @@ func (a *Actions) pod(ctx context.Context, c *Call) (*corev1.Pod, error) {
 		if c.Before != nil {
 			return nil, nil
 		}
-		return nil, refuse("pod %s was made anew: it is not the one that the Diagnosis is about", podName(c))
+		return nil, refuse("pod %s was recreated: it is not the one that the Diagnosis is about", podName(c))
 	case p.Spec.NodeName != c.node():
-		return nil, refuse("pod %s is on %s, and not on the Diagnosis' node %s", podName(c), onNode(p), c.node())
+		return nil, refuse("pod %s is on %s, not on the Diagnosis' node %s", podName(c), onNode(p), c.node())
 	}
 	if why := a.untouchable(p); why != "" {
 		return nil, refuse("pod %s %s", podName(c), why)
@@ -67,7 +67,7 @@ func (a *Actions) untouchable(p *corev1.Pod) string {
 		return "is static: the node runs it from a file"
 	}
 	if a.own(p) {
-		return "is of Kernosis itself"
+		return "belongs to Kernosis itself"
 	}
 	if a.neighbour(p) {
 		return "is " + neighbourhood
@@ -97,7 +97,7 @@ func (a *Actions) own(p *corev1.Pod) bool {
 // pod it is for.
 func (a *Actions) neighbour(p *corev1.Pod) bool { return p.Namespace == a.c.Namespace && !a.own(p) }
 
-const neighbourhood = "in the namespace of Kernosis, where none are ended (install Kernosis in a namespace of its own)"
+const neighbourhood = "in the namespace of Kernosis, where pods are never evicted or deleted (install Kernosis in a namespace of its own)"
 
 // endPod evicts or deletes the pod, and waits until it is gone.
 func (a *Actions) endPod(ctx context.Context, c *Call) (Progress, error) {
@@ -111,7 +111,7 @@ func (a *Actions) endPod(ctx context.Context, c *Call) (Progress, error) {
 	case p == nil:
 		return done, nil
 	}
-	waits := "pod " + podName(c) + " is ending"
+	waits := "pod " + podName(c) + " is terminating"
 	if p.DeletionTimestamp == nil {
 		gone, blocked, err := a.end(ctx, c, p)
 		switch {

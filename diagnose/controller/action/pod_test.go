@@ -19,11 +19,11 @@ func TestEvictPod(t *testing.T) {
 	p := b.pod(b.shop, "db-0", nil)
 	c := b.call("evict-pod", "d1", of(p))
 	b.allows(c)
-	first := b.does(c, v1alpha1.ResultRunning, "is ending")
+	first := b.does(c, v1alpha1.ResultRunning, "is terminating")
 	if !b.ending(b.shop, "db-0") || first.Again <= 0 {
 		t.Errorf("%+v", first)
 	}
-	b.does(again(c, first), v1alpha1.ResultRunning, "is ending")
+	b.does(again(c, first), v1alpha1.ResultRunning, "is terminating")
 	b.gone(b.shop, "db-0")
 	if p := b.does(again(c, first), v1alpha1.ResultSucceeded, "is gone"); p.Values["pod"] != b.shop+"/db-0" {
 		t.Errorf("%+v", p)
@@ -48,7 +48,7 @@ func TestAPodDisruptionBudgetIsRespected(t *testing.T) {
 	}
 	// Deleting is another operation.
 	b.now = time.Now()
-	b.does(b.call("delete-pod", "d1", of(p)), v1alpha1.ResultRunning, "is ending")
+	b.does(b.call("delete-pod", "d1", of(p)), v1alpha1.ResultRunning, "is terminating")
 	if !b.ending(b.shop, "web") {
 		t.Error("it was not deleted")
 	}
@@ -69,10 +69,10 @@ func TestPodsThatAreNotEnded(t *testing.T) {
 	imitator := b.pod(b.shop, "imitator", func(p *corev1.Pod) { p.Labels["app.kubernetes.io/name"] = "kernosis" })
 	fine := b.pod(b.shop, "fine", nil)
 	for _, builtin := range []string{"evict-pod", "delete-pod"} {
-		b.refuses(b.call(builtin, "d1", of(other)), "is on node "+elsewhere+", and not on the Diagnosis' node "+b.name)
+		b.refuses(b.call(builtin, "d1", of(other)), "is on node "+elsewhere+", not on the Diagnosis' node "+b.name)
 		b.refuses(b.call(builtin, "d1", of(unbound)), "is on no node")
 		b.refuses(b.call(builtin, "d1", of(mirror)), "is static")
-		b.refuses(b.call(builtin, "d1", of(agent)), "is of Kernosis itself")
+		b.refuses(b.call(builtin, "d1", of(agent)), "belongs to Kernosis itself")
 		b.allows(b.call(builtin, "d1", of(imitator)))
 		b.allows(b.call(builtin, "d1", of(fine)))
 		about := b.call(builtin, "d1", of(fine))
@@ -95,8 +95,8 @@ func TestAPodThatWasMadeAnew(t *testing.T) {
 	c := b.call("evict-pod", "d1", of(was))
 	b.gone(b.shop, "db-0")
 	b.pod(b.shop, "db-0", nil)
-	b.refuses(c, "was made anew")
-	b.does(c, v1alpha1.ResultFailed, "was made anew")
+	b.refuses(c, "was recreated")
+	b.does(c, v1alpha1.ResultFailed, "was recreated")
 	if b.ending(b.shop, "db-0") {
 		t.Error("it was evicted")
 	}
@@ -107,7 +107,7 @@ func TestAPodThatWasMadeAnew(t *testing.T) {
 	blind.Diagnosis.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Minute).Truncate(time.Second))
 	node := b.node()
 	blind.Diagnosis.Spec.NodeName = node.Name
-	b.refuses(blind, "was made anew")
+	b.refuses(blind, "was recreated")
 	b.allows(b.call("evict-pod", "d1", map[string]string{"podNamespace": b.shop, "podName": "db-0"}))
 }
 

@@ -17,7 +17,7 @@ func (a *Actions) checkTaint(ctx context.Context, c *Call) error {
 		return err
 	}
 	if policy.Reserved(t.Key) {
-		return refuse("key %s is of Kubernetes' own domains", t.Key)
+		return refuse("key %s is in a domain reserved by Kubernetes", t.Key)
 	}
 	if wrong := validation.IsValidLabelValue(t.Value); len(wrong) > 0 {
 		return refuse("value: %s", strings.Join(wrong, "; "))
@@ -31,7 +31,7 @@ func taintOf(c *Call) *corev1.Taint {
 
 func (a *Actions) taint(ctx context.Context, c *Call) (Progress, error) {
 	t := taintOf(c)
-	return a.perform(ctx, c, policy.Act{Taint: t}, "has the taint "+t.ToString(), "had the taint "+t.ToString()+" already")
+	return a.perform(ctx, c, policy.Act{Taint: t}, "has the taint "+t.ToString(), "already had the taint "+t.ToString())
 }
 
 func (a *Actions) untaint(ctx context.Context, c *Call) (Progress, error) {

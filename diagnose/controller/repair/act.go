@@ -43,7 +43,7 @@ func (l *look) goOn(ctx context.Context, id int) error {
 	}
 	u, err := l.due(ctx, l.d, id)
 	if wrong, ok := errors.AsType[*unplanned](err); ok {
-		return l.end(ctx, &due{id: id, operation: "repair"}, action.Progress{State: v1alpha1.ResultUnknown, Message: "it was under way, and what it was to do is not known any more: " + wrong.Error()})
+		return l.end(ctx, &due{id: id, operation: "repair"}, action.Progress{State: v1alpha1.ResultUnknown, Message: "it was under way, but its plan can no longer be determined: " + wrong.Error()})
 	}
 	if err != nil {
 		return err
@@ -54,9 +54,9 @@ func (l *look) goOn(ctx context.Context, id int) error {
 	}
 	switch {
 	case !held:
-		return l.end(ctx, u, action.Progress{State: v1alpha1.ResultUnknown, Message: "it is not gone on with: no RemediationPolicy has a slot of it; " + rem.Outcome.Message, Values: rem.Outcome.Values})
+		return l.end(ctx, u, action.Progress{State: v1alpha1.ResultUnknown, Message: "not continued: no RemediationPolicy holds a slot for it; " + rem.Outcome.Message, Values: rem.Outcome.Values})
 	case u.builtin == nil || u.invalid != nil || u.digest != rem.PlanDigest:
-		return l.end(ctx, u, action.Progress{State: v1alpha1.ResultUnknown, Message: "it was under way, and what was allowed is not what it would do by now: the Operation, or what it is given, has changed"})
+		return l.end(ctx, u, action.Progress{State: v1alpha1.ResultUnknown, Message: "it was under way, but the Operation or its parameters have changed since it was allowed"})
 	case l.d.Spec.Cancel && rem.Outcome.Message != "":
 		return l.end(ctx, u, action.Progress{State: v1alpha1.ResultFailed, Message: "cancelled: " + rem.Outcome.Message, Values: rem.Outcome.Values})
 	}
@@ -84,7 +84,7 @@ const patience = time.Minute
 func (l *look) pass(ctx context.Context, u *due, before *v1alpha1.RemediationOutcome) error {
 	o := l.d.Status.Remediation(u.id)
 	if o == nil || o.Outcome == nil {
-		return errors.New("the repair's beginning could not be noted: the status is full")
+		return errors.New("can't record the start of the repair: the status is full")
 	}
 	call := u.call(l.d, o.Outcome, before.DeepCopy())
 	call.Still = func(ctx context.Context) error { return l.still(ctx, u) }
@@ -93,7 +93,7 @@ func (l *look) pass(ctx context.Context, u *due, before *v1alpha1.RemediationOut
 		if l.config.Now().Before(call.Began.Add(u.values.Duration("timeout") + patience)) {
 			return err // it is retried
 		}
-		p = action.Progress{State: v1alpha1.ResultUnknown, Message: "given up, and whether it was made is not known: " + err.Error()}
+		p = action.Progress{State: v1alpha1.ResultUnknown, Message: "abandoned; unknown whether it was made: " + err.Error()}
 	}
 	if p.State != v1alpha1.ResultRunning {
 		return l.end(ctx, u, p)
@@ -120,7 +120,7 @@ func (l *look) still(ctx context.Context, u *due) error {
 	// Check the slots before the status: if the status still says Running afterwards, no slot had
 	// been released.
 	if held, err := l.holdsSlot(ctx, u); err != nil || !held {
-		return cmp.Or(err, errors.New("no RemediationPolicy has a slot of the repair"))
+		return cmp.Or(err, errors.New("no RemediationPolicy holds a slot for the repair"))
 	}
 	d := &v1alpha1.Diagnosis{}
 	if err := l.live.Get(ctx, client.ObjectKeyFromObject(l.d), d); err != nil {
@@ -131,7 +131,7 @@ func (l *look) still(ctx context.Context, u *due) error {
 		return errors.New("the repair has ended meanwhile")
 	}
 	if rem.Outcome.Holder != l.config.Holder {
-		return fmt.Errorf("controller %s has taken the repair over", rem.Outcome.Holder)
+		return fmt.Errorf("controller %s has taken over the repair", rem.Outcome.Holder)
 	}
 	return nil
 }
@@ -142,7 +142,7 @@ func (l *look) end(ctx context.Context, u *due, p action.Progress) error {
 	err := l.write(ctx, func(s *v1alpha1.DiagnosisStatus) {
 		o := s.Remediation(u.id).Outcome
 		o.State, o.Message, o.Values, o.CompletionTime = p.State, display.Bounded(p.Message, v1alpha1.MaxMessageBytes), bounded(p.Values), &now
-		l.verifying(s, u.operation+" has ended, and may help yet")
+		l.verifying(s, u.operation+" has ended and may still help")
 	})
 	if err != nil {
 		return err

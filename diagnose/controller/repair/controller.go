@@ -211,7 +211,7 @@ func (r *reconciler) allPolicies(ctx context.Context, _ string) []reconcile.Requ
 	all, err := r.policies(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			r.config.Log.Warn("policies can't be listed", "error", err) // they are also reconciled periodically
+			r.config.Log.Warn("can't list policies", "error", err) // they are also reconciled periodically
 		}
 		return nil
 	}

@@ -53,7 +53,7 @@ func (l *look) decide(ctx context.Context, res *v1alpha1.Result) error {
 	decision := policy.Decide(v.policies, v.cluster, w, l.now)
 	if l.d.Namespace != l.config.Namespace {
 		// Users who may create Diagnoses there must not be able to change nodes.
-		decision = policy.Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonNotAllowed, Message: "a Diagnosis outside the namespace " + l.config.Namespace + " repairs nothing"}
+		decision = policy.Decision{Verb: v1alpha1.RemediationWithheld, Reason: v1alpha1.ReasonNotAllowed, Message: "a Diagnosis outside the namespace " + l.config.Namespace + " can't repair anything"}
 	}
 	if l.config.DryRun && u.builtin != nil && (decision.Verb == v1alpha1.RemediationRun || decision.Verb == v1alpha1.RemediationWait) {
 		decision = policy.Decision{Verb: v1alpha1.RemediationWouldRun, Reason: v1alpha1.ReasonRepairsDisabled, Message: "the controller's repairs are disabled (--repairs, in the chart repairs.enabled)"}

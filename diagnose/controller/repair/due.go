@@ -62,7 +62,7 @@ func (r *reconciler) due(ctx context.Context, d *v1alpha1.Diagnosis, id int) (*d
 	case out.spec == nil:
 		return nil, &unplanned{fmt.Errorf("no Operation and no built-in is named %.80q", node.Operation)}
 	case effect != v1alpha1.EffectRemediate:
-		return nil, &unplanned{fmt.Errorf("operation %s is no repair: its effect is %.20q", node.Operation, effect)}
+		return nil, &unplanned{fmt.Errorf("operation %s is not a repair: its effect is %.20q", node.Operation, effect)}
 	}
 	plan, err := policy.PlanOf(d, id, node.Operation, out.spec, node.Dependences)
 	if err != nil {

@@ -137,7 +137,7 @@ func TestNothingReportsWhetherARepairHelped(t *testing.T) {
 			b.waitDecision(d, 2, "Wait ProblemUnknown")
 			b.holds("the node is left alone", 2*time.Second, func() bool { return !b.node(node).Spec.Unschedulable })
 			for _, c := range b.get(d).Status.Conditions {
-				if c.Type == v1alpha1.ConditionVerified && !strings.Contains(c.Message, "has no check before it that could run again") {
+				if c.Type == v1alpha1.ConditionVerified && !strings.Contains(c.Message, "has no check before it that can be repeated") {
 					t.Errorf("%+v", c)
 				}
 			}

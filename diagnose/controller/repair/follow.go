@@ -60,14 +60,14 @@ func (l *look) follow(ctx context.Context, last *made) (*v1alpha1.Diagnosis, err
 	if apierrors.IsNotFound(err) {
 		have = want
 		if err = l.client.Create(ctx, have, client.FieldOwner(lease.Controller)); err == nil {
-			l.config.Log.Info("a Diagnosis follows a repair", "diagnosis", l.d.Namespace+"/"+l.d.Name, "node", l.d.Spec.NodeName, "operation", last.operation, "follows", have.Name)
+			l.config.Log.Info("created a follow-up Diagnosis for a repair", "diagnosis", l.d.Namespace+"/"+l.d.Name, "node", l.d.Spec.NodeName, "operation", last.operation, "follows", have.Name)
 		}
 		if apierrors.IsAlreadyExists(err) {
 			err = l.live.Get(ctx, client.ObjectKeyFromObject(want), have)
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("diagnosis that follows %s: %w", last.operation, err)
+		return nil, fmt.Errorf("follow-up diagnosis of %s: %w", last.operation, err)
 	}
 	return have, nil
 }
@@ -80,13 +80,13 @@ func (l *look) checkAgain(ctx context.Context, last *made, deadline time.Time, o
 		return "", false, err
 	}
 	if len(checks) == 0 {
-		return fmt.Sprintf("OperationSet %s has no check before it that could run again", l.d.Spec.OperationSet), false, nil
+		return fmt.Sprintf("OperationSet %s has no check before it that can be repeated", l.d.Spec.OperationSet), false, nil
 	}
 	f, err := l.follow(ctx, last)
 	if err != nil {
 		return "", false, err
 	}
-	why = "Diagnosis " + f.Name + " checks again"
+	why = "Diagnosis " + f.Name + " is checking again"
 	left := len(checks)
 	for _, id := range checks {
 		res := f.Status.Result(id)
@@ -105,7 +105,7 @@ func (l *look) checkAgain(ctx context.Context, last *made, deadline time.Time, o
 		o.Problem, o.Seen = v1alpha1.ProblemLasts, time.Time{}
 		return why, false, nil
 	case f.Status.Phase.Ended():
-		return "Diagnosis " + f.Name + " checked again, and has no answer", false, nil
+		return "Diagnosis " + f.Name + " checked again without an answer", false, nil
 	}
 	return why, true, nil
 }

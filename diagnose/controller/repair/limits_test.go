@@ -277,7 +277,7 @@ func TestDrainGoesOn(t *testing.T) {
 		}
 		return ""
 	}
-	b.waitFor("it is under way", func() bool { return strings.HasPrefix(left(d), "Running 1 of the pods") })
+	b.waitFor("it is under way", func() bool { return strings.HasPrefix(left(d), "Running 1 pod(s) left") })
 	b.waitEvents(d.UID, "RepairBegun")
 	first.kill()
 	first.cancel()
@@ -298,9 +298,9 @@ func TestDrainGoesOn(t *testing.T) {
 
 	b.server.Pod(t, shop, "b", nodes[1])
 	d = b.diagnose(nodes[1], set, nil)
-	b.waitFor("it is under way", func() bool { return strings.HasPrefix(left(d), "Running 1 of the pods") })
+	b.waitFor("it is under way", func() bool { return strings.HasPrefix(left(d), "Running 1 pod(s) left") })
 	b.patch(&v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name}}, `{"spec":{"cancel":true}}`)
-	b.waitFor("it has ended", func() bool { return strings.HasPrefix(left(d), "Failed cancelled: 1 of the pods") })
+	b.waitFor("it has ended", func() bool { return strings.HasPrefix(left(d), "Failed cancelled: 1 pod(s) left") })
 	b.waitEvents(d.UID, "RepairBegun", "RepairFailed")
 }
 
@@ -315,7 +315,7 @@ func TestStopEndsNoDrain(t *testing.T) {
 	d := b.diagnose(node, b.set(b.operation("drain", map[string]string{"force": "true"})), nil)
 	b.waitFor("it is under way", func() bool {
 		rem := b.get(d).Status.Remediation(1)
-		return rem != nil && rem.Outcome != nil && strings.HasPrefix(rem.Outcome.Message, "1 of the pods")
+		return rem != nil && rem.Outcome != nil && strings.HasPrefix(rem.Outcome.Message, "1 pod(s) left")
 	})
 	stop := b.policy(func(p *v1alpha1.RemediationPolicySpec) { p.Pause = true })
 	b.waitIs("condition", "True Paused", func() string { return b.paused(stop) })

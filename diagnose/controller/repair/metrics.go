@@ -25,9 +25,9 @@ func newCounts() *counts {
 	}
 	return &counts{
 		Registry:      own,
-		decisions:     counters("kernosis_remediation_decisions_total", "Decisions on repairs, each once while it stays the same; policy is empty where none has the word.", "policy", "verb", "reason"),
+		decisions:     counters("kernosis_remediation_decisions_total", "Decisions on repairs, each counted once while it stays the same; policy is empty if no policy decided.", "policy", "verb", "reason"),
 		repairs:       counters("kernosis_remediation_repairs_total", "Repairs that have ended, by outcome.", "operation", "outcome"),
-		verifications: counters("kernosis_remediation_verifications_total", "Repairs by whether they helped: Helped, NotHelped, Unknown while nothing shows it, or Moot where nothing was proven.", "operation", "result"),
+		verifications: counters("kernosis_remediation_verifications_total", "Repairs by whether they helped: Helped, NotHelped, Unknown while nothing shows it, or Moot if it can't be shown.", "operation", "result"),
 	}
 }
 
@@ -48,12 +48,12 @@ type gauge struct {
 
 func policyGauges() []gauge {
 	return []gauge{
-		{"kernosis_remediation_slots", "Nodes that use up a policy's budget by a repair.", func(g *gauges) int { return g.slots }},
-		{"kernosis_remediation_budget_used", "Nodes that use up a policy's budget: under repair, or out of service for another reason.", func(g *gauges) int { return int(g.use.Used) }},
-		{"kernosis_remediation_budget_limit", "How many nodes of a policy may be under repair or out of service for one to be repaired.", func(g *gauges) int { return int(g.use.Limit) }},
+		{"kernosis_remediation_slots", "Nodes that count against a policy's budget because of a repair.", func(g *gauges) int { return g.slots }},
+		{"kernosis_remediation_budget_used", "Nodes that count against a policy's budget: under repair, or out of service for another reason.", func(g *gauges) int { return int(g.use.Used) }},
+		{"kernosis_remediation_budget_limit", "How many nodes of a policy may be under repair or out of service at the same time.", func(g *gauges) int { return int(g.use.Limit) }},
 		{"kernosis_remediation_nodes", "Nodes that a policy repairs.", func(g *gauges) int { return int(g.use.Nodes) }},
 		{"kernosis_remediation_nodes_not_ready", "Nodes that a policy repairs and that are not ready.", func(g *gauges) int { return int(g.use.NotReady) }},
-		{"kernosis_remediation_entries", "Nodes under repair or in their cooldown, of which a policy can keep 4096.", func(g *gauges) int { return g.kept }},
+		{"kernosis_remediation_entries", "Nodes under repair or in their cooldown; a policy can track at most 4096.", func(g *gauges) int { return g.kept }},
 	}
 }
 
@@ -62,7 +62,7 @@ func (g *gauge) desc() *prometheus.Desc {
 }
 
 func pausedDesc() *prometheus.Desc {
-	return prometheus.NewDesc("kernosis_remediation_paused", "1 while a policy lets no node be repaired, by reason.", []string{"policy", "reason"}, nil)
+	return prometheus.NewDesc("kernosis_remediation_paused", "1 while a policy blocks all repairs, by reason.", []string{"policy", "reason"}, nil)
 }
 
 // Describe implements [prometheus.Collector].

@@ -65,7 +65,7 @@ func TestApprove(t *testing.T) {
 	plan := b.get(d).Status.Plan
 	b.approve(d, v1alpha1.Digest(strings.Repeat("0", 64)))
 	b.waitFor("the message tells of the other digest", func() bool {
-		return strings.Contains(b.get(d).Status.Remediation(1).Message, "approved is another")
+		return strings.Contains(b.get(d).Status.Remediation(1).Message, "another plan is approved")
 	})
 	if b.node(node).Spec.Unschedulable || b.slots(p) != "" {
 		t.Error("another plan was approved")

@@ -63,7 +63,7 @@ func (r *reconciler) report(ctx context.Context, p *v1alpha1.RemediationPolicy) 
 	}
 	read, now := policy.New(p), r.config.Now()
 	accepted := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted, Message: "the policy is in force"}
-	paused := metav1.Condition{Type: v1alpha1.ConditionPaused, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotPaused, Message: "repairs are made, within the other limits"}
+	paused := metav1.Condition{Type: v1alpha1.ConditionPaused, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotPaused, Message: "repairs are allowed within the other limits"}
 	switch d := read.Paused(v.cluster, now); {
 	case read.Err() != nil:
 		accepted.Status, accepted.Reason, accepted.Message = metav1.ConditionFalse, v1alpha1.ReasonInvalid, "spec."+read.Err().Error()
@@ -109,7 +109,7 @@ func (r *reconciler) reconcileNode(ctx context.Context, request reconcile.Reques
 	}
 	_, stale, err := policy.Acts(seen)
 	if err != nil {
-		r.config.Log.Warn("marks of repairs can't be read: Kernosis changes nothing on the node", "node", seen.Name, "error", err)
+		r.config.Log.Warn("can't read the marks of repairs; Kernosis will not change the node", "node", seen.Name, "error", err)
 		return reconcile.Result{}, nil
 	}
 	if !stale || r.config.DryRun { // in a dry run it may have no right to write Nodes

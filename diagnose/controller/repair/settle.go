@@ -52,7 +52,7 @@ func (r *reconciler) sweep(ctx context.Context, name string, known *v1alpha1.Dia
 		r.mu.Lock()
 		delete(r.ended, given[i].Diagnosis)
 		r.mu.Unlock()
-		r.config.Log.Info("slot given back", "policy", name, "node", given[i].Node, "operation", given[i].Operation, "diagnosis_uid", string(given[i].Diagnosis))
+		r.config.Log.Info("slot released", "policy", name, "node", given[i].Node, "operation", given[i].Operation, "diagnosis_uid", string(given[i].Diagnosis))
 	}
 	return err
 }
@@ -70,7 +70,7 @@ func (r *reconciler) facts(ctx context.Context, slot *v1alpha1.Repair, known *v1
 		return f
 	case err != nil:
 		if ctx.Err() == nil {
-			r.config.Log.Warn("a slot's node can't be read", "node", slot.Node, "error", err)
+			r.config.Log.Warn("can't read the node of a slot", "node", slot.Node, "error", err)
 		}
 		return f
 	default:
@@ -81,7 +81,7 @@ func (r *reconciler) facts(ctx context.Context, slot *v1alpha1.Repair, known *v1
 	if d == nil || d.UID != slot.Diagnosis {
 		var err error
 		if d, err = r.diagnosis(ctx, slot); err != nil {
-			r.config.Log.Warn("a slot's Diagnosis can't be read", "node", slot.Node, "error", err)
+			r.config.Log.Warn("can't read the Diagnosis of a slot", "node", slot.Node, "error", err)
 			return f
 		}
 	}

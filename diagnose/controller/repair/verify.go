@@ -148,7 +148,7 @@ func (l *look) observe(ctx context.Context, p *v1alpha1.Problem) (*policy.Observ
 // the text about repeated checks; pending: they still run.
 func (l *look) word(ctx context.Context, last *made, noted time.Time, v policy.Verification, why string, pending bool) error {
 	l.interest.node = l.d.Spec.NodeName
-	status, reason, message := metav1.ConditionUnknown, v1alpha1.ReasonVerifying, fmt.Sprintf("%s ended %s, and has until %s to help", last.operation, stamp(noted), stamp(v.Deadline))
+	status, reason, message := metav1.ConditionUnknown, v1alpha1.ReasonVerifying, fmt.Sprintf("%s ended at %s and has until %s to help", last.operation, stamp(noted), stamp(v.Deadline))
 	event, kind := "", normal
 	switch v.State {
 	case policy.Helped:

@@ -128,7 +128,7 @@ func TestWhatCannotBeMadeIsNotAnswered(t *testing.T) {
 	r.creates.Store(true)
 	first := alert(time.Now(), "node", node)
 	u := (*alerts.Unavailable)(nil)
-	if err := r.take(first); !errors.As(err, &u) || !strings.Contains(u.Why, "1 Diagnoses are not made yet") {
+	if err := r.take(first); !errors.As(err, &u) || !strings.Contains(u.Why, "1 Diagnoses are not created yet") {
 		t.Fatal(err)
 	}
 	// The second time too: the engine's decision is not enough.
@@ -165,7 +165,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 		list[i] = alert(time.Now(), "i", strconv.Itoa(i))
 	}
 	u := (*alerts.Unavailable)(nil)
-	if err := r.take(list...); !errors.As(err, &u) || !strings.Contains(u.Why, "1024 Diagnoses wait") {
+	if err := r.take(list...); !errors.As(err, &u) || !strings.Contains(u.Why, "1024 Diagnoses are waiting") {
 		t.Fatal(err)
 	}
 	if n := r.queue.length(); n != maxQueue {

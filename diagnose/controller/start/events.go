@@ -144,7 +144,7 @@ func (p *Part) hear(ev *corev1.Event) {
 		p.mark.done(ev)
 		p.counts.dropped.Inc()
 		p.report.dropped.Do(func() {
-			p.cfg.Log.Error("too many Events wait, some are dropped", "most", maxEvents, "event", ev.Namespace+"/"+ev.Name)
+			p.cfg.Log.Error("too many Events are waiting; dropping some", "most", maxEvents, "event", ev.Namespace+"/"+ev.Name)
 		})
 	}
 }
@@ -183,7 +183,7 @@ func (p *Part) podsOfEvent(ctx context.Context, ev *corev1.Event) trigger.Known 
 				pods[name] = pod
 				break
 			}
-			p.report.pods.Do(func() { p.cfg.Log.Error("the pod of an Event can't be looked up", "error", err) })
+			p.report.pods.Do(func() { p.cfg.Log.Error("can't look up the pod of an Event", "error", err) })
 			select {
 			case <-time.After(firstRetry << try):
 			case <-ctx.Done():

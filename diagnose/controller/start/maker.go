@@ -34,13 +34,13 @@ func (p *Part) makeAll(ctx context.Context) {
 			continue
 		case outcome == "":
 			p.counts.retries.Inc()
-			p.cfg.Log.Debug("diagnosis not made yet", "trigger", name, "diagnosis", it.dx.Name, "error", err)
+			p.cfg.Log.Debug("diagnosis not created yet", "trigger", name, "diagnosis", it.dx.Name, "error", err)
 			p.queue.again(it)
 			continue
 		case err != nil:
-			p.cfg.Log.Error("diagnosis can't be made, it is left out", "trigger", name, "diagnosis", it.dx.Name, "outcome", outcome, "error", err)
+			p.cfg.Log.Error("can't create the diagnosis; dropped it", "trigger", name, "diagnosis", it.dx.Name, "outcome", outcome, "error", err)
 		default:
-			p.cfg.Log.Info("diagnosis made", "trigger", name, "diagnosis", it.dx.Name, "node", it.dx.Spec.NodeName, "outcome", outcome)
+			p.cfg.Log.Info("diagnosis created", "trigger", name, "diagnosis", it.dx.Name, "node", it.dx.Spec.NodeName, "outcome", outcome)
 		}
 		p.counts.diagnoses.WithLabelValues(name, outcome).Inc()
 		p.queue.settle(it)

@@ -40,26 +40,26 @@ func newCounts(p *Part) *counts {
 	}
 	c := &counts{
 		Registry:       own,
-		diagnoses:      counters("kernosis_trigger_diagnoses_total", "Diagnoses that were wanted, by what became of them. exists: it was made before, refused: by the API server, given_up: it could not be made for an hour.", "trigger", "outcome"),
-		retries:        counter("kernosis_trigger_retries_total", "Times that a Diagnosis could not be made and was to be tried again."),
-		matched:        counter("kernosis_trigger_events_matched_total", "Events of the cluster that a Trigger is about, each time they were reported."),
-		dropped:        counter("kernosis_trigger_events_dropped_total", "Of these, those that were dropped because too many waited."),
-		damaged:        counter("kernosis_trigger_state_damaged_total", "Times that what triggers remember could not be read and was begun anew."),
-		forgotten:      counter("kernosis_trigger_state_left_out_total", "Memories of triggers that were not saved because there was no room."),
-		scheduleFailed: counter("kernosis_trigger_schedule_status_failures_total", "Times that the latest time of a schedule could not be written to its Trigger."),
-		saves:          counters("kernosis_trigger_state_saves_total", "Times that what triggers remember was to be saved. superseded: another controller leads.", "outcome"),
-		watches:        gauge("kernosis_trigger_event_watch", "1 while the cluster's Events are watched: some Trigger is about Events."),
-		stateBytes:     gauge("kernosis_trigger_state_bytes", "Size of what triggers remember, as it is saved."),
-		stateSaved:     gauge("kernosis_trigger_state_saved_timestamp_seconds", "When what triggers remember was saved last."),
+		diagnoses:      counters("kernosis_trigger_diagnoses_total", "Diagnoses that were requested, by outcome. exists: it was created before, refused: by the API server, given_up: it could not be created for an hour.", "trigger", "outcome"),
+		retries:        counter("kernosis_trigger_retries_total", "Failed attempts to create a Diagnosis that were to be retried."),
+		matched:        counter("kernosis_trigger_events_matched_total", "Events of the cluster that matched a Trigger, counted each time they were reported."),
+		dropped:        counter("kernosis_trigger_events_dropped_total", "Matching Events that were dropped because too many were waiting."),
+		damaged:        counter("kernosis_trigger_state_damaged_total", "Times that the saved trigger state could not be read, so triggers started over."),
+		forgotten:      counter("kernosis_trigger_state_left_out_total", "Entries of the trigger state that were not saved because there was no room."),
+		scheduleFailed: counter("kernosis_trigger_schedule_status_failures_total", "Failed writes of a schedule's latest time to its Trigger."),
+		saves:          counters("kernosis_trigger_state_saves_total", "Attempts to save the trigger state, by outcome. superseded: another controller leads.", "outcome"),
+		watches:        gauge("kernosis_trigger_event_watch", "1 while the cluster's Events are watched because a Trigger needs them."),
+		stateBytes:     gauge("kernosis_trigger_state_bytes", "Size of the saved trigger state."),
+		stateSaved:     gauge("kernosis_trigger_state_saved_timestamp_seconds", "When the trigger state was last saved."),
 		inUse:          gauges("kernosis_triggers", "Triggers in force at the controller, by source.", "source"),
-		notInUse:       gauges("kernosis_triggers_left_out", "Triggers of the controller that are not in force. invalid: their status says why, too_many: more than can be.", "reason"),
+		notInUse:       gauges("kernosis_triggers_left_out", "Triggers of the controller that are not in force. invalid: their status says why, too_many: over the limit.", "reason"),
 	}
 	for _, o := range []string{"saved", "failed", "superseded"} {
 		c.saves.WithLabelValues(o)
 	}
-	factory.NewGaugeFunc(prometheus.GaugeOpts{Name: "kernosis_trigger_queue_length", Help: "Diagnoses that wait to be made."},
+	factory.NewGaugeFunc(prometheus.GaugeOpts{Name: "kernosis_trigger_queue_length", Help: "Diagnoses that are waiting to be created."},
 		func() float64 { return float64(p.queue.length()) })
-	factory.NewGaugeFunc(prometheus.GaugeOpts{Name: "kernosis_trigger_ready", Help: "1 while alerts, Events and times start Diagnoses here: this instance leads."},
+	factory.NewGaugeFunc(prometheus.GaugeOpts{Name: "kernosis_trigger_ready", Help: "1 while this instance leads, so that alerts, Events and schedules start Diagnoses here."},
 		func() float64 {
 			if p.Ready() != nil {
 				return 0
@@ -104,10 +104,10 @@ func newEngineStats(p *Part) *engineStats {
 	}
 	return &engineStats{
 		part:       p,
-		wanted:     d("kernosis_trigger_wanted_total", "Diagnoses that a Trigger wanted.", "trigger"),
-		withheld:   d("kernosis_trigger_withheld_total", "Diagnoses that a Trigger asked for and that were not made, by reason.", "trigger", "reason"),
-		remembered: d("kernosis_trigger_remembered", "What is remembered: streams are alerts and Events, subjects are what Diagnoses were about.", "kind"),
-		forgotten:  d("kernosis_trigger_forgotten_early_total", "Subjects that were forgotten for want of room while their cooldown lasted."),
+		wanted:     d("kernosis_trigger_wanted_total", "Diagnoses that a Trigger requested.", "trigger"),
+		withheld:   d("kernosis_trigger_withheld_total", "Diagnoses that a Trigger requested and that were not created, by reason.", "trigger", "reason"),
+		remembered: d("kernosis_trigger_remembered", "Entries of the trigger state. streams: alerts and Events, subjects: what Diagnoses were about.", "kind"),
+		forgotten:  d("kernosis_trigger_forgotten_early_total", "Subjects that were forgotten during their cooldown for lack of space."),
 	}
 }
 

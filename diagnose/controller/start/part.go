@@ -67,7 +67,7 @@ func add(m manager.Manager, c Config) (*Part, error) {
 	for _, kind := range []string{v1alpha1.KindTrigger, v1alpha1.KindDiagnosis} {
 		gv := v1alpha1.GroupVersion()
 		if kind := (schema.GroupVersionKind{Group: gv.Group, Version: gv.Version, Kind: kind}); !m.GetScheme().Recognizes(kind) {
-			return nil, fmt.Errorf("the manager does not know %s", kind)
+			return nil, fmt.Errorf("the manager's scheme does not have the kind %s", kind)
 		}
 	}
 	to := rest.CopyConfig(m.GetConfig())
@@ -89,21 +89,21 @@ func add(m manager.Manager, c Config) (*Part, error) {
 		s.First, s.Interval = 1, 10*time.Second
 	}
 	p.counts, p.state = newCounts(p), newStore(p)
-	p.notLed.Store(&alerts.Unavailable{Why: "this instance of the controller does not lead", After: time.Second})
+	p.notLed.Store(&alerts.Unavailable{Why: "this instance of the controller is not the leader", After: time.Second})
 	return p, m.Add(p)
 }
 
 // Start runs the part until the context ends. The manager calls it when it becomes the leader.
 func (p *Part) Start(ctx context.Context) error {
 	if p.cfg.Installed != nil {
-		p.notLed.Store(&alerts.Unavailable{Why: "the kinds of diagnoses are not installed", After: 10 * time.Second})
+		p.notLed.Store(&alerts.Unavailable{Why: "the CRDs of diagnoses are not installed", After: 10 * time.Second})
 		select {
 		case <-p.cfg.Installed:
 		case <-ctx.Done():
 			return nil
 		}
 	}
-	p.notLed.Store(&alerts.Unavailable{Why: "the controller starts", After: time.Second})
+	p.notLed.Store(&alerts.Unavailable{Why: "the controller is starting", After: time.Second})
 	triggers, ok := p.watchTriggers(ctx)
 	if !ok {
 		return nil // the context ended before there were any
@@ -135,7 +135,7 @@ func (p *Part) Start(ctx context.Context) error {
 		}
 		break
 	}
-	p.notLed.Store(&alerts.Unavailable{Why: "the controller ends", After: time.Second})
+	p.notLed.Store(&alerts.Unavailable{Why: "the controller is shutting down", After: time.Second})
 	p.queue.close()
 	watch.stop()
 	parts.Wait()

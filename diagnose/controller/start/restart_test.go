@@ -106,7 +106,7 @@ func TestAnotherComesToLead(t *testing.T) {
 	second := b.controlIn(elected("second"), nil)
 	a := alert(time.Now(), "node", node)
 	u := (*alerts.Unavailable)(nil)
-	if err := second.take(a); !errors.As(err, &u) || !strings.Contains(u.Why, "does not lead") {
+	if err := second.take(a); !errors.As(err, &u) || !strings.Contains(u.Why, "is not the leader") {
 		t.Fatal(err)
 	}
 	if err := first.take(a); err != nil {

@@ -32,7 +32,7 @@ func (s *store) writeScheduled(ctx context.Context, ran map[string]time.Time) {
 			}
 			if err != nil {
 				s.part.counts.scheduleFailed.Inc()
-				s.log.Error("the latest time of a schedule can't be written to its trigger", "trigger", name, "error", err)
+				s.log.Error("can't write the latest time of a schedule to its trigger", "trigger", name, "error", err)
 				continue
 			}
 		}

@@ -60,19 +60,19 @@ func TestKindsThatAreInstalledLater(t *testing.T) {
 	server := kubetest.New(t, kubetest.Options{})
 	b := &bench{t: t, server: server, namespace: server.Namespace(t)}
 	r := b.controlIn(leader.Election{}, nil)
-	await.Until(t, "the report", deadline, func() bool { return strings.Contains(r.log.String(), "triggers can't be watched") })
-	if err := r.take(alert(time.Now())); err == nil || err.Error() != "the controller starts" {
+	await.Until(t, "the report", deadline, func() bool { return strings.Contains(r.log.String(), "can't watch triggers") })
+	if err := r.take(alert(time.Now())); err == nil || err.Error() != "the controller is starting" {
 		t.Error(err)
 	}
 	server.CRDs(t)
 	await.Until(t, "it is ready", deadline, func() bool { return r.Ready() == nil })
-	if n := strings.Count(r.log.String(), "triggers can't be watched"); n != 1 {
+	if n := strings.Count(r.log.String(), "can't watch triggers"); n != 1 {
 		t.Errorf("it is reported %d times", n)
 	}
 	if err := r.stop(); err != nil {
 		t.Error(err)
 	}
-	if u, ok := r.Ready().(*alerts.Unavailable); !ok || u.Why != "the controller ends" { //nolint:errorlint // returned by the method itself
+	if u, ok := r.Ready().(*alerts.Unavailable); !ok || u.Why != "the controller is shutting down" { //nolint:errorlint // returned by the method itself
 		t.Error(u)
 	}
 }
@@ -89,7 +89,7 @@ func TestANamespaceThatEnds(t *testing.T) {
 	if err := r.take(alert(time.Now(), "node", node)); err != nil {
 		t.Fatal(err) // a retry would be rejected again
 	}
-	if n := r.metric("kernosis_trigger_diagnoses_total", "trigger", "disk", "outcome", outcomeRefused); n != 1 || !strings.Contains(r.log.String(), "it is left out") {
+	if n := r.metric("kernosis_trigger_diagnoses_total", "trigger", "disk", "outcome", outcomeRefused); n != 1 || !strings.Contains(r.log.String(), "dropped it") {
 		t.Errorf("%v are refused", n)
 	}
 }

@@ -21,25 +21,25 @@ func (p *Part) Take(ctx context.Context, list []*trigger.Alert) error {
 			return err
 		}
 		if p.queue.full() {
-			return &alerts.Unavailable{Why: fmt.Sprintf("%d Diagnoses wait to be made", p.queue.length()), After: 5 * time.Second}
+			return &alerts.Unavailable{Why: fmt.Sprintf("%d Diagnoses are waiting to be created", p.queue.length()), After: 5 * time.Second}
 		}
 		known, err := p.podsOfAlert(ctx, a)
 		if err != nil {
-			p.report.pods.Do(func() { p.cfg.Log.Error("pods of alerts can't be looked up, they are to be sent again", "error", err) })
-			return &alerts.Unavailable{Why: "the pods of alerts can't be looked up", After: 5 * time.Second}
+			p.report.pods.Do(func() { p.cfg.Log.Error("can't look up the pods of alerts; the sender must retry", "error", err) })
+			return &alerts.Unavailable{Why: "can't look up the pods of alerts", After: 5 * time.Second}
 		}
 		cause := "alert " + a.Fingerprint() + " " + a.StartsAt.Format(time.RFC3339Nano)
 		causes[cause] = true
 		p.enqueue(cause, func(e *trigger.Engine) []*v1alpha1.Diagnosis { return e.Alert(a, known, p.cfg.Now()) })
 	}
 	if left := p.queue.waitFor(ctx, causes); left > 0 {
-		return &alerts.Unavailable{Why: fmt.Sprintf("%d Diagnoses are not made yet", left), After: 5 * time.Second}
+		return &alerts.Unavailable{Why: fmt.Sprintf("%d Diagnoses are not created yet", left), After: 5 * time.Second}
 	}
 	if err := p.writeProblems(ctx, list); err != nil {
 		p.report.problems.Do(func() {
-			p.cfg.Log.Error("whether alerts last can't be written to their Diagnoses, they are to be sent again", "error", err)
+			p.cfg.Log.Error("can't write the state of alerts to their Diagnoses; the sender must retry", "error", err)
 		})
-		return &alerts.Unavailable{Why: "whether alerts last can't be written to their Diagnoses", After: 5 * time.Second}
+		return &alerts.Unavailable{Why: "can't write the state of alerts to their Diagnoses", After: 5 * time.Second}
 	}
 	return p.Ready() // what was wanted during shutdown may be lost
 }

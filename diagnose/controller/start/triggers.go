@@ -42,7 +42,7 @@ func (p *Part) watchTriggers(ctx context.Context) (changes <-chan struct{}, ok b
 			return nil, false
 		}
 		if !reported {
-			p.cfg.Log.Error("triggers can't be watched, nothing is diagnosed for alerts, Events and times", "error", err)
+			p.cfg.Log.Error("can't watch triggers; alerts, Events and schedules start no diagnoses", "error", err)
 			reported = true
 		}
 		select {
@@ -89,7 +89,7 @@ func (p *Part) watchOnce(ctx context.Context) (<-chan struct{}, error) {
 		return nil, err
 	}
 	if !toolscache.WaitForCacheSync(ctx.Done(), handler.HasSynced) {
-		return nil, errors.New("the Triggers are not listed")
+		return nil, errors.New("the Triggers could not be listed")
 	}
 	return changes, nil
 }
@@ -100,7 +100,7 @@ func (p *Part) install(ctx context.Context) {
 	var list v1alpha1.TriggerList
 	if err := p.cache.List(ctx, &list); err != nil {
 		if ctx.Err() == nil {
-			p.cfg.Log.Error("triggers can't be listed, the former stay in force", "error", err)
+			p.cfg.Log.Error("can't list triggers; the previous ones stay in force", "error", err)
 		}
 		return
 	}
@@ -128,13 +128,13 @@ func (p *Part) install(ctx context.Context) {
 		}
 	}
 	if over > 0 {
-		p.cfg.Log.Error("too many triggers, the last by name are not in force", "most", maxTriggers, "left_out", over)
+		p.cfg.Log.Error("too many triggers; the last ones by name are ignored", "most", maxTriggers, "left_out", over)
 	}
 	p.compiled = now
 	var err error
 	p.look(func(e *trigger.Engine) { err = e.Install(all) })
 	if err != nil {
-		p.cfg.Log.Error("triggers can't be put in force, the former stay", "error", err)
+		p.cfg.Log.Error("can't apply the triggers; the previous ones stay in force", "error", err)
 		return
 	}
 	p.matchers.Store(&events)
@@ -152,7 +152,7 @@ func (p *Part) compile(t *v1alpha1.Trigger) compiled {
 	}
 	m, err := trigger.Compile(t)
 	if err != nil {
-		p.cfg.Log.Warn("trigger is not in use", "trigger", t.Name, "error", err)
+		p.cfg.Log.Warn("trigger ignored", "trigger", t.Name, "error", err)
 	}
 	return compiled{uid: string(t.UID), generation: t.Generation, matcher: m, err: err}
 }

@@ -49,7 +49,7 @@ func BlockedStacks(h operation.Host) operation.Builtin {
 			{Name: "deviceNumber", Doc: "MAJ:MIN of that file's filesystem"},
 			{Name: "mountPoint", Doc: "mount point of that filesystem"},
 			{Name: "fsType", Doc: "type of that filesystem"},
-			{Name: "source", Doc: "what is mounted there: device or NFS export"},
+			{Name: "source", Doc: "mounted source: device or NFS export"},
 			operation.NoteResult(),
 		}, process.OwnerResults()...),
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
@@ -73,7 +73,7 @@ func blockedStacks(h operation.Host, ctx context.Context, patient operation.Pati
 		most = blockedDefaultMax
 	}
 	if len(tasks) > most {
-		f.Note("%d more blocked tasks are not named", len(tasks)-most)
+		f.Note("%d more blocked tasks are not listed", len(tasks)-most)
 		tasks = tasks[:most]
 	}
 	for _, t := range tasks {
@@ -119,7 +119,7 @@ func tasksToLookAt(h operation.Host, ctx context.Context, v operation.Values, f 
 	}
 	pids, err := h.FS.PIDs()
 	if err != nil {
-		return nil, fmt.Errorf("look for processes: %w", err)
+		return nil, fmt.Errorf("list processes: %w", err)
 	}
 	brief, atLeast := 0, v.Duration("minBlocked")
 	for _, pid := range pids {
@@ -145,7 +145,7 @@ func tasksToLookAt(h operation.Host, ctx context.Context, v operation.Values, f 
 		}
 	}
 	if brief > 0 {
-		f.Note("%s blocked for less than %s left out", display.Count(brief, "task"), atLeast)
+		f.Note("%s blocked for less than %s omitted", display.Count(brief, "task"), atLeast)
 	}
 	slices.SortStableFunc(tasks, func(a, b *blockedTask) int {
 		return cmp.Or(cmp.Compare(b.blockedFor, a.blockedFor), cmp.Compare(a.pid, b.pid))
@@ -162,7 +162,7 @@ func holderStack(h operation.Host, ctx context.Context, patient operation.Patien
 	f.Int("holderPID", int64(pid))
 	stat, err := h.FS.Stat(pid)
 	if err != nil {
-		f.Note("the holder %d can't be looked at: %v", pid, err)
+		f.Note("can't examine the holder %d: %v", pid, err)
 		return nil
 	}
 	t := lookAtBlockedTask(h, stat, newLastRan(h.FS))

@@ -73,7 +73,7 @@ func TestBlockedStacksOfAFrozenFilesystem(t *testing.T) {
 	}
 
 	// Another task that had the same PID.
-	if _, _, err := operationtest.Perform(t, b, map[string]string{"pid": pid, "startTime": "1s"}); err == nil || !strings.Contains(err.Error(), "given again") {
+	if _, _, err := operationtest.Perform(t, b, map[string]string{"pid": pid, "startTime": "1s"}); err == nil || !strings.Contains(err.Error(), "reused") {
 		t.Errorf("another start time: %v", err)
 	}
 	if _, _, err := operationtest.Perform(t, b, map[string]string{"pid": pid, "startTime": out.Results["startTime"]}); err != nil {
@@ -224,7 +224,7 @@ func TestBlockedStacksOfATaskThatHoldsItsLocks(t *testing.T) {
 	operationtest.Mkfifo(t, cgroup)
 	out, _ := operationtest.Succeed(t, BlockedStacks(h), nil)
 	r := out.Results
-	if r["waitsFor"] != stack.NFS || !strings.Contains(r["note"], "no answer within 2s; wait channels stand for them") || !strings.Contains(r["note"], "the owner of pg[811] is not known: no answer") {
+	if r["waitsFor"] != stack.NFS || !strings.Contains(r["note"], "no answer within 2s; using wait channels instead") || !strings.Contains(r["note"], "can't determine the owner of pg[811]: no answer") {
 		t.Errorf("%v", r)
 	}
 	for _, fifo := range []string{stackFile, cgroup} { // unblocks the reads

@@ -33,7 +33,7 @@ func runBlockedBy(h operation.Host, ctx context.Context, patient operation.Patie
 	}
 	all = slices.DeleteFunc(all, func(t *blockedTask) bool { return t.state != 'D' })
 	if len(all) > blockedMostMax {
-		f.Note("%d more blocked tasks are not looked at", len(all)-blockedMostMax)
+		f.Note("%d more blocked tasks were not examined", len(all)-blockedMostMax)
 		all = all[:blockedMostMax]
 	}
 	var unread error

@@ -57,7 +57,7 @@ func lookAtBlockedTask(h operation.Host, stat hostfs.Stat, ran *lastRan) *blocke
 func explain(h operation.Host, ctx context.Context, patient operation.Patience, t *blockedTask, f *operation.Finding) {
 	asleep, err := operation.Look(ctx, patient, operation.LookLimit, func() (sleep, error) { return sleepOf(h, t.pid) })
 	if t.unread = err; err != nil {
-		f.Note("kernel stacks can't be read (needs CAP_SYS_ADMIN): %v; wait channels stand for them", err)
+		f.Note("kernel stacks can't be read (needs CAP_SYS_ADMIN): %v; using wait channels instead", err)
 	}
 	if t.stack = asleep.frames; len(t.stack) == 0 {
 		// This takes no lock, so it can't hang.
@@ -74,7 +74,7 @@ func explain(h operation.Host, ctx context.Context, patient operation.Patience, 
 	}
 	t.owner, err = process.PatientOwner(h, ctx, patient, t.pid)
 	if err != nil && !process.IsGone(err) {
-		f.Note("the owner of %s is not known: %v", process.TaskName(t.comm, t.pid), err)
+		f.Note("can't determine the owner of %s: %v", process.TaskName(t.comm, t.pid), err)
 	}
 	if t.waitsElsewhere() {
 		return
@@ -118,7 +118,7 @@ func (t *blockedTask) heldBy(holder int) {
 	if holder > 0 && t.cause.Kind == stack.Unknown {
 		t.cause = stack.Cause{
 			Kind: stack.Lock, Function: t.cause.Function,
-			Reason: fmt.Sprintf("a lock, of which the kernel has recorded %d as holder", holder),
+			Reason: fmt.Sprintf("a lock held by %d, according to the kernel", holder),
 		}
 	}
 }

@@ -58,7 +58,7 @@ func checkDiskStalled(h operation.Host, ctx context.Context, call *operation.Cal
 	}
 	before := diskStats(h, disks, f)
 	if len(before) == 0 {
-		return operation.Output{}, fmt.Errorf("no counters of %s can be read: %s", strings.Join(disks, ", "), strings.Join(f.Notes, "; "))
+		return operation.Output{}, fmt.Errorf("can't read counters of %s: %s", strings.Join(disks, ", "), strings.Join(f.Notes, "; "))
 	}
 	began := time.Now()
 	if err := operation.Pause(ctx, call.Parameters.Duration("window")); err != nil {
@@ -93,7 +93,7 @@ func checkDiskStalled(h operation.Host, ctx context.Context, call *operation.Cal
 	f.Duration("window", window)
 	table, err := h.FS.MountTable()
 	if err != nil {
-		f.Note("the mounts on it are not known: %v", err)
+		f.Note("can't determine the mounts on it: %v", err)
 	}
 	users := disk.UsersOf(h, table, device)
 	disk.ReportUsers(f, &users)
@@ -114,7 +114,7 @@ func blockedElsewhere(h operation.Host, v operation.Values) error {
 	if holder.State == 'D' {
 		return nil // it may wait for a disk
 	}
-	return operation.RefutedBy("NoDiskStalled", "%s waits for a lock, and its holder %s, in state %c, for no disk",
+	return operation.RefutedBy("NoDiskStalled", "%s waits for a lock, and its holder %s, in state %c, does not wait for a disk",
 		process.TaskName(v["comm"], int(v.Int("pid"))), process.TaskName(display.Safe(holder.Comm, 64), int(holder.PID)), holder.State)
 }
 
@@ -133,13 +133,13 @@ func disksToLookAt(h operation.Host, device string) ([]string, error) {
 	if device == "" {
 		disks, err := h.FS.Disks()
 		if err != nil {
-			return nil, fmt.Errorf("look for disks: %w", err)
+			return nil, fmt.Errorf("list disks: %w", err)
 		}
 		return disks, nil
 	}
 	below, err := h.FS.Below(device)
 	if err != nil {
-		return nil, fmt.Errorf("look for device %q: %w", device, err)
+		return nil, fmt.Errorf("find device %q: %w", device, err)
 	}
 	// A partition's I/O also counts for its disk.
 	disks := slices.DeleteFunc(below, func(name string) bool {
@@ -164,7 +164,7 @@ func diskStats(h operation.Host, disks []string, f *operation.Finding) map[strin
 		case err == nil:
 			stats[name] = s
 		case !errors.Is(err, fs.ErrNotExist):
-			f.Note("%s can't be looked at: %v", name, err)
+			f.Note("can't examine %s: %v", name, err)
 		}
 	}
 	return stats
@@ -180,7 +180,7 @@ func notStalled(h operation.Host, disks, busy []string, stats map[string]hostfs.
 	if len(disks) > 3 {
 		name = display.Count(len(stats), "disk")
 	}
-	return operation.RefutedBy("NoDiskStalled", "%s looked at for %s: %s", name, window.Truncate(100*time.Millisecond), evidence)
+	return operation.RefutedBy("NoDiskStalled", "%s observed for %s: %s", name, window.Truncate(100*time.Millisecond), evidence)
 }
 
 // lowest returns the first of the stalled devices that has no stalled device below.

@@ -17,7 +17,7 @@ func CheckLockHolder(h operation.Host) operation.Builtin {
 	return operation.Bounded(operation.Builtin{
 		Name: "check-lock-holder",
 		Doc: "Checks whether a blocked task waits for a kernel lock with a known holder. Verdict LockHeld, which names the holder, its owner and what it " +
-			"does. Refuted without a known holder: kernels record holders since 6.16, for mutexes, semaphores and rwsems.",
+			"does. Refuted if no holder is known: kernels record holders since 6.16, for mutexes, semaphores and rwsems.",
 		Effect: operation.Check,
 		Parameters: append(process.PIDParameters(false, "waiting task; none: only the holder is inspected"),
 			operation.Parameter{Name: "holderPID", Doc: "lock holder recorded by the kernel", Kind: operation.Integer, Max: 1 << 22}),
@@ -27,7 +27,7 @@ func CheckLockHolder(h operation.Host) operation.Builtin {
 			{Name: "holderComm", Doc: "its name"},
 			{Name: "holderState", Doc: "its state: R running, D blocked itself, S sleeping"},
 			{Name: "holderStackTop", Doc: "kernel function it sleeps in"},
-			{Name: "holderWaitsFor", Doc: "what it waits for itself, as in blocked-stacks"},
+			{Name: "holderWaitsFor", Doc: "what the holder itself waits for, as in blocked-stacks"},
 			{Name: "holderOwner", Doc: "its pod and container, systemd unit or cgroup"},
 			{Name: "holderPodUID", Doc: "UID of its pod"},
 			{Name: "holderContainerID", Doc: "runtime's ID of its container"},
@@ -44,7 +44,7 @@ func checkLockHolder(h operation.Host, ctx context.Context, patient operation.Pa
 	f := operation.NewFinding()
 	v := call.Parameters
 	if v["holderPID"] == "" {
-		return operation.Output{}, operation.RefutedBy("NoKnownLockHolder", "no holder of a lock was given: the task waits for none that the kernel records")
+		return operation.Output{}, operation.RefutedBy("NoKnownLockHolder", "no lock holder was given: the task waits for no lock whose holder the kernel records")
 	}
 	pid := int(v.Int("holderPID"))
 	waits, waiter, err := lockWaiter(h, ctx, patient, v, f)
@@ -56,9 +56,9 @@ func checkLockHolder(h operation.Host, ctx context.Context, patient operation.Pa
 	case process.IsGone(err):
 		return operation.Output{}, operation.RefutedBy("LockHolderGone", "the holder, process %d, has ended", pid)
 	case err != nil:
-		return operation.Output{}, fmt.Errorf("look at the holder %d: %w", pid, err)
+		return operation.Output{}, fmt.Errorf("examine the holder %d: %w", pid, err)
 	case waiter != nil && waiter.known && stat.StartTime > hostfs.BootTime()-waiter.blockedFor:
-		return operation.Output{}, operation.RefutedBy("LockHolderGone", "the holder %d has ended: %s was started with its number after the wait began",
+		return operation.Output{}, operation.RefutedBy("LockHolderGone", "the holder %d has ended: %s reused its PID after the wait began",
 			pid, process.TaskName(stat.Comm, pid))
 	}
 	holder := lookAtBlockedTask(h, stat, newLastRan(h.FS))
@@ -90,7 +90,7 @@ func lockWaiter(h operation.Host, ctx context.Context, patient operation.Patienc
 	t = lookAtBlockedTask(h, stat, newLastRan(h.FS))
 	name := process.TaskName(stat.Comm, int(stat.PID))
 	if stat.State != 'D' {
-		return "", nil, operation.RefutedBy("TaskNotBlocked", "%s is in state %c by now", name, stat.State)
+		return "", nil, operation.RefutedBy("TaskNotBlocked", "%s is now in state %c", name, stat.State)
 	}
 	explain(h, ctx, patient, t, f)
 	t.heldBy(int(v.Int("holderPID")))
@@ -108,7 +108,7 @@ func (t *blockedTask) doing() string {
 	}
 	switch {
 	case t.state == 'R':
-		return "which runs"
+		return "which is running"
 	case t.state == 'T' || t.state == 't':
 		return "which is stopped"
 	case len(t.stack) == 0:

@@ -47,7 +47,7 @@ func checkNFSHang(h operation.Host, ctx context.Context, patient operation.Patie
 	}
 	after, err := h.FS.NFSMounts()
 	if unread = cmp.Or(unread, err); unread != nil {
-		f.Note("what NFS mounts count can't be read: %v", unread)
+		f.Note("can't read the counters of NFS mounts: %v", unread)
 		before, after = nil, nil
 	}
 	// This comes after the window: tasks that are blocked now got no answer within it.
@@ -59,14 +59,14 @@ func checkNFSHang(h operation.Host, ctx context.Context, patient operation.Patie
 	window := call.Parameters.Duration("window").String()
 	silent, answering := silentNFS(before, after)
 	if len(tasks) == 0 && unread != nil {
-		return operation.Output{}, fmt.Errorf("no task waits for NFS, and what its mounts count can't be read: %w", unread)
+		return operation.Output{}, fmt.Errorf("no task waits for NFS, but the counters of its mounts can't be read: %w", unread)
 	}
 	if len(tasks) == 0 {
 		// Requests are sent and nothing is received, though no task is blocked: soft mounts or
 		// asynchronous I/O.
 		asked := slices.DeleteFunc(silent, func(m nfsChange) bool { return m.sent == 0 })
 		if len(asked) == 0 {
-			return operation.Output{}, operation.RefutedBy("NFSServersAnswer", "no request went without an answer for %s, and no task waits for NFS; %s", window, others)
+			return operation.Output{}, operation.RefutedBy("NFSServersAnswer", "no request went unanswered for %s, and no task waits for NFS; %s", window, others)
 		}
 		reportNfs(f, asked)
 		return f.Output(operation.VerdictOf("NFSServerSilent", "%s: %s sent in %s, no answer", nfsNames(asked), display.Count(int(asked[0].sent), "request"), window)), nil

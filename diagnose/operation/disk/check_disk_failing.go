@@ -17,7 +17,7 @@ func CheckDiskFailing(h operation.Host) operation.Builtin {
 	patient := operation.NewPatience()
 	return operation.Bounded(operation.Builtin{
 		Name: "check-disk-failing",
-		Doc: "Checks whether a disk shows signs of hardware failure. Verdict DiskFailing, with the evidence: the driver has given the device up; its NVMe " +
+		Doc: "Checks whether a disk shows signs of hardware failure. Verdict DiskFailing, with the evidence: the driver has given up on the device; its NVMe " +
 			"health log warns about spare blocks, reliability or read-only mode, or counts media errors; or the kernel log has a medium error, or at " +
 			"least minErrors failed requests. Without a device all disks are checked.",
 		Effect: operation.Check,
@@ -57,7 +57,7 @@ func checkDiskFailing(h operation.Host, ctx context.Context, patient operation.P
 		return operation.Output{}, err
 	}
 	if len(disks) == 0 {
-		return operation.Output{}, operation.RefutedBy("NoDiskFailing", "this node has no disk of its own")
+		return operation.Output{}, operation.RefutedBy("NoDiskFailing", "this node has no local disk")
 	}
 	logs, err := diskLogs(h, ctx, call.Parameters.Duration("maxAge"), f)
 	if err != nil {
@@ -65,7 +65,7 @@ func checkDiskFailing(h operation.Host, ctx context.Context, patient operation.P
 	}
 	table, err := h.FS.MountTable()
 	if err != nil {
-		f.Note("the mounts on it are not known: %v", err)
+		f.Note("can't determine the mounts on it: %v", err)
 	}
 	var failing, fine []*failingDisk
 	for _, name := range disks {
@@ -126,14 +126,14 @@ func checkDiskFailing(h operation.Host, ctx context.Context, patient operation.P
 func (d *failingDisk) judge(minErrors int, maxAge time.Duration, logRead bool) {
 	switch {
 	case d.dead():
-		d.signs = append(d.signs, "its driver has given it up (state "+d.state+")")
+		d.signs = append(d.signs, "its driver has given up on it (state "+d.state+")")
 	case d.state != "":
 		d.clear = append(d.clear, "state "+d.state)
 	}
 	bad, medium := d.log.bad(), d.log.kinds["critical medium"]
-	switch text := fmt.Sprintf("%s in the kernel's log within %s", display.Count(bad, "failed request"), maxAge); {
+	switch text := fmt.Sprintf("%s in the kernel log within %s", display.Count(bad, "failed request"), maxAge); {
 	case !logRead:
-		d.unseen = append(d.unseen, "the kernel's log could not be read")
+		d.unseen = append(d.unseen, "can't read the kernel log")
 	case medium > 0:
 		d.signs = append(d.signs, fmt.Sprintf("%s, %d of them medium errors", text, medium))
 	case bad >= max(1, minErrors):

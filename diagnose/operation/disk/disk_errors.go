@@ -37,7 +37,7 @@ func DiskErrors(h operation.Host) operation.Builtin {
 			{Name: "averageReadMillis", Doc: "average duration of a read in milliseconds"},
 			{Name: "averageWriteMillis", Doc: "average duration of a write in milliseconds"},
 			{Name: "inFlight", Doc: "I/Os in flight"},
-			{Name: "degradedArrays", Doc: "arrays on it that miss disks, and how many"},
+			{Name: "degradedArrays", Doc: "arrays on it with missing disks, and how many"},
 			{Name: "filesystemErrors", Doc: "errors recorded by filesystems on it"},
 			operation.NoteResult(),
 		},
@@ -75,7 +75,7 @@ func diskErrors(h operation.Host, ctx context.Context, call *operation.Call) (op
 	}
 	table, err := h.FS.MountTable()
 	if err != nil {
-		f.Note("filesystems on it are not known: %v", err)
+		f.Note("can't determine the filesystems on it: %v", err)
 	}
 	list := make([]*diskHealth, 0, len(disks))
 	for _, name := range disks {
@@ -89,7 +89,7 @@ func diskErrors(h operation.Host, ctx context.Context, call *operation.Call) (op
 			f.Note("this node has no device %s (any more)", list[0].name)
 		}
 	} else {
-		f.Note("this node has no disk of its own")
+		f.Note("this node has no local disk")
 	}
 	err = f.Artifact(call, "disk-errors.txt", func(w *operation.Page) {
 		for _, d := range list {
@@ -134,7 +134,7 @@ func readDiskHealth(h operation.Host, name string, logs map[string]*diskLog, tab
 	d.gone = errors.Is(err, fs.ErrNotExist)
 	for _, upper := range above {
 		if n := h.FS.DiskValue(upper, "md/degraded"); n != "" && n != "0" {
-			d.arrays = append(d.arrays, calledAs(h, upper)+" misses "+n)
+			d.arrays = append(d.arrays, calledAs(h, upper)+" is missing "+n)
 		}
 	}
 	for _, f := range selectFilesystems(h, table, mountedOn(h, above)) {

@@ -49,7 +49,7 @@ func diskIdentity(h operation.Host, call *operation.Call) (operation.Output, err
 	}
 	stack, err := h.FS.Below(device)
 	if err != nil {
-		return operation.Output{}, fmt.Errorf("look for device %q: %w", device, err)
+		return operation.Output{}, fmt.Errorf("find device %q: %w", device, err)
 	}
 	f := operation.NewFinding()
 	f.Text("device", device)
@@ -70,7 +70,7 @@ func diskIdentity(h operation.Host, call *operation.Call) (operation.Output, err
 	}
 	table, err := h.FS.MountTable()
 	if err != nil {
-		f.Note("the mounts on it are not known: %v", err)
+		f.Note("can't determine the mounts on it: %v", err)
 	}
 	// Other users of the same hardware fail with it.
 	users := UsersOf(h, table, append([]string{device}, disks...)...)

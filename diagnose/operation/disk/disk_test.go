@@ -114,13 +114,13 @@ func TestDiskErrors(t *testing.T) {
 	out, kept := operationtest.Succeed(t, DiskErrors(h), nil)
 	t.Log(out.Results)
 	for key, want := range map[string]string{
-		"disk": "sda", "disks": "nvme1n1 sda vda", "state": "offline", "ioErrors": "31", "ioTimeouts": "2", "degradedArrays": "md0 (raid1) misses 1",
+		"disk": "sda", "disks": "nvme1n1 sda vda", "state": "offline", "ioErrors": "31", "ioTimeouts": "2", "degradedArrays": "md0 (raid1) is missing 1",
 	} {
 		if out.Results[key] != want {
 			t.Errorf("%s is %q, want %q", key, out.Results[key], want)
 		}
 	}
-	if _, reported := out.Results["logErrors"]; reported || !strings.Contains(out.Results["note"], "kernel's log") {
+	if _, reported := out.Results["logErrors"]; reported || !strings.Contains(out.Results["note"], "kernel log") {
 		t.Errorf("without a log: %v", out.Results)
 	}
 	if text := kept.Files["disk-errors.txt"]; !strings.Contains(text, `nvme1n1 state="live"`) || !strings.Contains(text, "reads 10 writes 4") {
@@ -138,12 +138,12 @@ func TestDiskErrors(t *testing.T) {
 	b := CheckDiskFailing(h)
 	out, _ = operationtest.Succeed(t, b, nil)
 	t.Log(out.Verdict.Message)
-	want := "sda (ST4000 Z1D4ABCD): its driver has given it up (state offline); at /data and 1 more mount; pod 0f6d5b2e-7c1a-4e0b-9a53-2f1c8e4d7b60; volume pvc-9"
+	want := "sda (ST4000 Z1D4ABCD): its driver has given up on it (state offline); at /data and 1 more mount; pod 0f6d5b2e-7c1a-4e0b-9a53-2f1c8e4d7b60; volume pvc-9"
 	if v := out.Verdict; v.Reason != "DiskFailing" || v.Message != want || out.Results["failingDisks"] != "sda" {
 		t.Errorf("%+v %v", v, out.Results)
 	}
 	no := operationtest.Refuse(t, b, map[string]string{"device": "nvme1n1"})
-	if no.Reason != "NoDiskFailing" || !strings.Contains(no.Message, "state live") || !strings.Contains(no.Message, "log could not be read") {
+	if no.Reason != "NoDiskFailing" || !strings.Contains(no.Message, "state live") || !strings.Contains(no.Message, "can't read the kernel log") {
 		t.Errorf("%+v", no)
 	}
 	_, _, err := operationtest.Perform(t, b, map[string]string{"device": "vda"})
@@ -196,7 +196,7 @@ func TestRemovedDisk(t *testing.T) {
 		t.Errorf("%v", out.Results)
 	}
 	out, _ = operationtest.Succeed(t, CheckDiskFailing(h), map[string]string{"device": "sdz"})
-	if !strings.HasPrefix(out.Verdict.Message, "sdz: 1 failed request in the kernel's log within 1h0m0s, 1 of them medium errors") {
+	if !strings.HasPrefix(out.Verdict.Message, "sdz: 1 failed request in the kernel log within 1h0m0s, 1 of them medium errors") {
 		t.Errorf("%+v", out.Verdict)
 	}
 	// Missing data does not clear the disk.
@@ -256,7 +256,7 @@ func TestFailingDiskOfTheKernel(t *testing.T) {
 	}
 	out, _ = operationtest.Succeed(t, CheckDiskFailing(operationtest.RealHost()), parameters)
 	t.Log(out.Verdict.Message)
-	if v := out.Verdict; v.Reason != "DiskFailing" || !strings.HasPrefix(v.Message, name+": ") || !strings.Contains(v.Message, "failed requests in the kernel's log within 1m0s (I/O=") || !strings.Contains(v.Message, "; at "+dir) {
+	if v := out.Verdict; v.Reason != "DiskFailing" || !strings.HasPrefix(v.Message, name+": ") || !strings.Contains(v.Message, "failed requests in the kernel log within 1m0s (I/O=") || !strings.Contains(v.Message, "; at "+dir) {
 		t.Errorf("%+v", v)
 	}
 	parameters["minErrors"] = "100000"

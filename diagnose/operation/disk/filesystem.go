@@ -107,7 +107,7 @@ func wantedMounts(h operation.Host, v operation.Values, table *hostfs.MountTable
 		}
 		above, err := h.FS.Above(device)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("look for device %q: %w", device, err)
+			return nil, fmt.Errorf("find device %q: %w", device, err)
 		}
 		on := mountedOn(h, above)
 		return func(m *hostfs.Mount) bool { return on(m) || numbered(m) }, nil
@@ -195,7 +195,7 @@ func refusesWrites(h operation.Host, f *filesystem) string {
 	case f.Shutdown:
 		return "shutdown"
 	case stopped:
-		return "it met an error since it was mounted, and errors end writing"
+		return "it had an error since it was mounted, and errors stop writes"
 	case !f.SuperReadOnly:
 		return ""
 	case f.errors() > 0:
@@ -216,7 +216,7 @@ func seeShutdown(h operation.Host, ctx context.Context, patient operation.Patien
 		return h.FS.XFSShutDown(f.Major, f.Minor, f.Path)
 	})
 	if err != nil {
-		return fmt.Errorf("ask %s whether it has shut down: %w", f, err)
+		return fmt.Errorf("check whether %s has shut down: %w", f, err)
 	}
 	if down {
 		f.Shutdown, f.refusing = true, "shutdown"

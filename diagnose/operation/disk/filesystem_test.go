@@ -53,7 +53,7 @@ func TestHealthyFilesystem(t *testing.T) {
 		t.Errorf("%v\n%s", out.Results, kept.Files["mounts.txt"])
 	}
 	parameters := map[string]string{"mountPoint": d.Dir}
-	if no := operationtest.Refuse(t, CheckFilesystemReadonly(h), parameters); no.Reason != "NoFilesystemReadOnly" || !strings.Contains(no.Message, "is not marked as read-only and remembers no error") {
+	if no := operationtest.Refuse(t, CheckFilesystemReadonly(h), parameters); no.Reason != "NoFilesystemReadOnly" || !strings.Contains(no.Message, "is not marked as read-only and has no recorded errors") {
 		t.Errorf("%+v", no)
 	}
 	if no := operationtest.Refuse(t, CheckFilesystemErrors(h), parameters); no.Reason != "NoFilesystemErrors" {
@@ -171,10 +171,10 @@ func TestFilesystemsOfAPod(t *testing.T) {
 	if out.Results["filesystems"] != "2" {
 		t.Errorf("%v", out.Results)
 	}
-	if _, _, err := operationtest.Perform(t, CheckFilesystemErrors(h), map[string]string{"deviceNumber": "259:2"}); err == nil || !strings.Contains(err.Error(), "remembers no errors") {
+	if _, _, err := operationtest.Perform(t, CheckFilesystemErrors(h), map[string]string{"deviceNumber": "259:2"}); err == nil || !strings.Contains(err.Error(), "records no errors") {
 		t.Errorf("%v", err)
 	}
-	if no := operationtest.Refuse(t, CheckFilesystemReadonly(h), map[string]string{"deviceNumber": "259:2"}); !strings.Contains(no.Message, "remembers no errors") {
+	if no := operationtest.Refuse(t, CheckFilesystemReadonly(h), map[string]string{"deviceNumber": "259:2"}); !strings.Contains(no.Message, "records no errors") {
 		t.Errorf("%+v", no)
 	}
 }
@@ -216,7 +216,7 @@ func TestFilesystemsOfADisk(t *testing.T) {
 			t.Errorf("%v: %+v", parameters, no)
 		}
 	}
-	if no := operationtest.Refuse(t, CheckFilesystemReadonly(h), map[string]string{"device": "sda1"}); no.Message != "vfat on sda1 at /boot is not marked as read-only; such a filesystem remembers no errors" {
+	if no := operationtest.Refuse(t, CheckFilesystemReadonly(h), map[string]string{"device": "sda1"}); no.Message != "vfat on sda1 at /boot is not marked as read-only; this filesystem type records no errors" {
 		t.Errorf("%+v", no)
 	}
 	// The root is still mounted when its disk is gone.
@@ -262,7 +262,7 @@ func TestHealthyBtrfs(t *testing.T) {
 		if out.Results["errors"] != "0" {
 			t.Errorf("%v", out.Results)
 		}
-		if no := operationtest.Refuse(t, CheckFilesystemErrors(h), parameters); !strings.Contains(no.Message, "remembers no error") {
+		if no := operationtest.Refuse(t, CheckFilesystemErrors(h), parameters); !strings.Contains(no.Message, "has no recorded errors") {
 			t.Errorf("%+v", no)
 		}
 	}

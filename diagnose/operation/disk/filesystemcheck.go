@@ -34,7 +34,7 @@ func checkFilesystem(h operation.Host, ctx context.Context, patient operation.Pa
 		return operation.Output{}, context.Cause(ctx)
 	}
 	if len(list) == 1 && !list[0].remembers() && yes == filesystemErrors {
-		return operation.Output{}, fmt.Errorf("%s: such a filesystem remembers no errors", list[0])
+		return operation.Output{}, fmt.Errorf("%s: this filesystem type records no errors", list[0])
 	}
 	f := operation.NewFinding()
 	var found []*filesystem
@@ -52,7 +52,7 @@ func checkFilesystem(h operation.Host, ctx context.Context, patient operation.Pa
 		}
 	}
 	if len(found) == 0 {
-		evidence := display.Count(len(list), "filesystem") + " looked at"
+		evidence := display.Count(len(list), "filesystem") + " examined"
 		if len(list) == 1 {
 			evidence = list[0].evidence()
 		}
@@ -65,7 +65,7 @@ func checkFilesystem(h operation.Host, ctx context.Context, patient operation.Pa
 	if first.device != "" {
 		table, err := h.FS.MountTable()
 		if err != nil {
-			f.Note("the mounts on it are not known: %v", err)
+			f.Note("can't determine the mounts on it: %v", err)
 		}
 		users = UsersOf(h, table, first.device)
 	}
@@ -92,9 +92,9 @@ func (f *filesystem) evidence() string {
 	}
 	switch {
 	case !f.remembers():
-		return text + "; such a filesystem remembers no errors"
+		return text + "; this filesystem type records no errors"
 	case f.errors() == 0:
-		return text + " and remembers no error"
+		return text + " and has no recorded errors"
 	}
 	return text + "; " + f.errorText()
 }

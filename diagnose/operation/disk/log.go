@@ -64,10 +64,10 @@ func diskLogs(h operation.Host, ctx context.Context, maxAge time.Duration, f *op
 		return true
 	})
 	if lost {
-		f.Note("some lines of the kernel's log were written over or not readable")
+		f.Note("some lines of the kernel log were overwritten or unreadable")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the kernel's log (may need CAP_SYSLOG): %w", err)
+		return nil, fmt.Errorf("read the kernel log (may need CAP_SYSLOG): %w", err)
 	}
 	return logs, nil
 }

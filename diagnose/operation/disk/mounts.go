@@ -46,7 +46,7 @@ func filesystemResults() []operation.Result {
 		{Name: "device", Doc: "its block device"},
 		{Name: "deviceNumber", Doc: "its MAJ:MIN"},
 		{Name: "fsType", Doc: "its type"},
-		{Name: "source", Doc: "what is mounted: device or server export"},
+		{Name: "source", Doc: "mounted source: device or server export"},
 		{Name: "options", Doc: "filesystem options"},
 		{Name: "refusesWrites", Doc: "why it refuses writes although not mounted read-only: emergency-ro, shutdown, read-only after errors, its device is read-only"},
 		{Name: "mountedReadOnly", Doc: "whether it is read-only, for any reason"},
@@ -80,7 +80,7 @@ func mounts(h operation.Host, ctx context.Context, patient operation.Patience, c
 			case errors.As(err, &late):
 				add("silent", fs, "")
 			case err != nil:
-				f.Note("it is not known how full %s is: %v", fs.shownPath(), err)
+				f.Note("can't determine the usage of %s: %v", fs.shownPath(), err)
 			}
 			var use *fsUsage
 			if err == nil {

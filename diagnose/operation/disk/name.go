@@ -37,7 +37,7 @@ func diskOf(h operation.Host, v operation.Values) (string, error) {
 			return "", err
 		}
 		if _, _, err := h.FS.DeviceNumber(list[0].device); err != nil {
-			return "", fmt.Errorf("%s is on no block device", list[0])
+			return "", fmt.Errorf("%s is not on a block device", list[0])
 		}
 		return list[0].device, nil
 	}
@@ -49,14 +49,14 @@ func diskOf(h operation.Host, v operation.Values) (string, error) {
 func hardware(h operation.Host, device string) ([]string, error) {
 	below, err := h.FS.Below(device)
 	if err != nil {
-		return nil, fmt.Errorf("look for device %q: %w", device, err)
+		return nil, fmt.Errorf("find device %q: %w", device, err)
 	}
 	disks := slices.DeleteFunc(below, func(name string) bool {
 		lower, err := h.FS.Below(name)
 		return err != nil || len(lower) > 1
 	})
 	if len(disks) == 0 { // a device with nothing below is its own hardware
-		return nil, fmt.Errorf("look for device %q: it went meanwhile: %w", device, fs.ErrNotExist)
+		return nil, fmt.Errorf("find device %q: it was removed meanwhile: %w", device, fs.ErrNotExist)
 	}
 	return disks, nil
 }
@@ -79,7 +79,7 @@ func namedHardware(h operation.Host, v operation.Values) (device string, disks [
 func allHardware(h operation.Host) ([]string, error) {
 	disks, err := h.FS.Disks()
 	if err != nil {
-		return nil, fmt.Errorf("look for disks: %w", err)
+		return nil, fmt.Errorf("list disks: %w", err)
 	}
 	return slices.DeleteFunc(disks, func(name string) bool {
 		lower, err := h.FS.Below(name)

@@ -21,7 +21,7 @@ func Smart(h operation.Host) operation.Builtin {
 	return operation.Bounded(operation.Builtin{
 		Name: "smart",
 		Doc: "Reads the health log of an NVMe disk: warnings, spare blocks, wear, media errors, temperature. For other disks it reports that no log is " +
-			"readable: virtual disks have none, and this version does not read those of SATA and SAS disks.",
+			"readable: virtual disks have none, and this version can't read those of SATA and SAS disks.",
 		Effect:     operation.Collect,
 		Parameters: diskParameters("an error"),
 		Results: []operation.Result{
@@ -55,7 +55,7 @@ func smart(h operation.Host, ctx context.Context, patient operation.Patience, ca
 	}
 	f := operation.NewFinding()
 	if len(disks) > 1 {
-		f.Note("%s is on %d disks; this is of the first", device, len(disks))
+		f.Note("%s is on %d disks; these are results of the first", device, len(disks))
 	}
 	disk := disks[0]
 	f.Text("disk", disk)
@@ -81,7 +81,7 @@ func health(h operation.Host, ctx context.Context, patient operation.Patience, d
 	kind := diskKind(h, disk)
 	switch kind {
 	case "scsi":
-		return health, errors.New("not readable: SMART of SATA and SAS disks is not read by this version")
+		return health, errors.New("not readable: this version can't read SMART data of SATA and SAS disks")
 	case "":
 		kind = "unknown"
 	}

@@ -87,7 +87,7 @@ func cgroupMemory(h operation.Host, ctx context.Context, call *operation.Call) (
 	}
 	groupPressure(h, &g, f)
 	if last.more {
-		f.Note("only %d of its processes were looked at", maxGroupProcs)
+		f.Note("only %d of its processes were examined", maxGroupProcs)
 	}
 	f.Int("processes", int64(len(last.procs)))
 	reportUses(f, "top", last.biggest())
@@ -118,7 +118,7 @@ func reportGroupMemory(f *operation.Finding, s *memorySample) {
 	if m.KernelKnown {
 		f.Uint("kernelBytes", m.Kernel)
 	} else {
-		f.Note("the kernel's memory is not counted here")
+		f.Note("kernel memory is not accounted here")
 	}
 	if !m.V1 {
 		f.Uint("slabBytes", m.Slab)

@@ -49,7 +49,7 @@ func checkLimitTooLow(h operation.Host, ctx context.Context, call *operation.Cal
 	}
 	limit, limitGroup := effectiveLimit(h, ctx, &g, "")
 	if limit == 0 {
-		return operation.Output{}, operation.RefutedBy("NoMemoryLimit", "%s has no memory limit, nor has a group above it", g.path)
+		return operation.Output{}, operation.RefutedBy("NoMemoryLimit", "neither %s nor a parent cgroup has a memory limit", g.path)
 	}
 	// Use the memory of the cgroup that has the limit.
 	g.path = limitGroup
@@ -60,7 +60,7 @@ func checkLimitTooLow(h operation.Host, ctx context.Context, call *operation.Cal
 	first, last := &samples[0], &samples[1]
 	m := &last.use
 	percent := func(n uint64) int64 { return int64(float64(n) / float64(limit) * 100) }
-	text := fmt.Sprintf("%s of the limit of %s of %s only a kill gives back (%d %%: anonymous %s, kernel %s), OOM kills %d",
+	text := fmt.Sprintf("%s of the %s limit of %s is unreclaimable (%d %%: anonymous %s, kernel %s), OOM kills %d",
 		display.Bytes(m.Held()), display.Bytes(limit), g.path, percent(m.Held()), display.Bytes(m.Anon), display.Bytes(m.Kernel), m.OOMKills)
 	if m.Peak > 0 {
 		text += ", peak " + display.Bytes(m.Peak)
@@ -75,15 +75,15 @@ func checkLimitTooLow(h operation.Host, ctx context.Context, call *operation.Cal
 	}
 	grew := anonGrowth(first, last)
 	if steady := float64(limit) * float64(call.Parameters.Int("steadyPercent")) / 100; float64(grew) > steady {
-		return operation.Output{}, operation.RefutedBy("MemoryGrows", "%s; it grew by %s in %s", text, display.Bytes(uint64(grew)), last.at.Sub(first.at).Truncate(100*time.Millisecond))
+		return operation.Output{}, operation.RefutedBy("MemoryGrows", "%s; usage grew by %s in %s", text, display.Bytes(uint64(grew)), last.at.Sub(first.at).Truncate(100*time.Millisecond))
 	}
 	largest := largestAnon(last)
 	if largest == nil {
-		return operation.Output{}, operation.RefutedBy("NoMainProcess", "%s; it has no process", text)
+		return operation.Output{}, operation.RefutedBy("NoMainProcess", "%s; the cgroup has no process", text)
 	}
 	share := float64(largest.bytes) / float64(max(1, m.Anon+m.Swap)) * 100
 	if share < float64(call.Parameters.Int("mainPercent")) {
-		return operation.Output{}, operation.RefutedBy("NoMainProcess", "%s; of %s the largest, %s, has %s", text,
+		return operation.Output{}, operation.RefutedBy("NoMainProcess", "%s; the largest of %s, %s, has only %s", text,
 			display.Count(len(last.procs), "process"), process.TaskName(largest.comm, largest.pid), display.Bytes(uint64(largest.bytes)))
 	}
 	f := operation.NewFinding()
@@ -100,7 +100,7 @@ func checkLimitTooLow(h operation.Host, ctx context.Context, call *operation.Cal
 	f.Int("mainPID", int64(largest.pid))
 	f.Text("mainComm", largest.comm)
 	f.Int("mainBytes", largest.bytes)
-	return f.Output(operation.VerdictOf("LimitTooLow", "%s; it does not grow, and %s has %s of it", text, process.TaskName(largest.comm, largest.pid), display.Bytes(uint64(largest.bytes)))), nil
+	return f.Output(operation.VerdictOf("LimitTooLow", "%s; usage does not grow, and %s has %s of it", text, process.TaskName(largest.comm, largest.pid), display.Bytes(uint64(largest.bytes)))), nil
 }
 
 // largestAnon returns the process with the most anonymous memory; nil: there is none.

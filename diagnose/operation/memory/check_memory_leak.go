@@ -68,7 +68,7 @@ func checkMemoryLeak(h operation.Host, ctx context.Context, call *operation.Call
 	list := grown(first, last)
 	reportUses(f, "growing", list)
 	if len(list) > 0 {
-		text += fmt.Sprintf(", %s of it %s", display.Bytes(uint64(list[0].bytes)), process.TaskName(list[0].comm, list[0].pid))
+		text += fmt.Sprintf(", %s of it in %s", display.Bytes(uint64(list[0].bytes)), process.TaskName(list[0].comm, list[0].pid))
 	}
 	if limit, _ := effectiveLimit(h, ctx, &g, ""); limit > 0 {
 		f.Uint("limitBytes", limit)

@@ -67,7 +67,7 @@ func checkNodeOvercommitted(h operation.Host, ctx context.Context, call *operati
 	}
 	pods, err := readPodMemory(h, ctx)
 	if err != nil {
-		f.Note("the pods' memory is not known: %v", err)
+		f.Note("can't determine the pods' memory: %v", err)
 	}
 	reportPodMemory(f, pods)
 	text := fmt.Sprintf("%s of %s available (%d %%)%s", display.Bytes(available), display.Bytes(total), available*100/total, podSummary(pods))
@@ -77,11 +77,11 @@ func checkNodeOvercommitted(h operation.Host, ctx context.Context, call *operati
 	}
 	switch {
 	case scope == "global":
-		return f.Output(operation.VerdictOf("NodeOvercommitted", "the OOM kill was for the whole node; %s by now", text)), nil
+		return f.Output(operation.VerdictOf("NodeOvercommitted", "the OOM kill was node-wide; now %s", text)), nil
 	case available*100 < total*uint64(call.Parameters.Int("minAvailablePercent")):
 		return f.Output(operation.VerdictOf("NodeOvercommitted", "%s", text)), nil
 	case scope == "memcg":
-		return operation.Output{}, operation.RefutedBy("NodeHasMemory", "the OOM kill was for a cgroup's limit; %s", text)
+		return operation.Output{}, operation.RefutedBy("NodeHasMemory", "the OOM kill was caused by a cgroup's limit; %s", text)
 	}
 	return operation.Output{}, operation.RefutedBy("NodeHasMemory", "%s", text)
 }

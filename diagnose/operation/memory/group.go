@@ -53,7 +53,7 @@ func findMemoryGroup(h operation.Host, v operation.Values) (g memoryGroup, err e
 	}
 	g.owner = process.OwnerOfCgroup(g.path)
 	if uid := v["podUID"]; uid != "" && g.owner.Container.PodUID != uid {
-		return g, fmt.Errorf("cgroup %s is not of pod %s", g.path, uid)
+		return g, fmt.Errorf("cgroup %s does not belong to pod %s", g.path, uid)
 	}
 	return g, nil
 }
@@ -62,7 +62,7 @@ func findMemoryGroup(h operation.Host, v operation.Values) (g memoryGroup, err e
 func withMemory(h operation.Host, l hostfs.CgroupLayout, group string) (string, error) {
 	_, err := h.FS.CgroupMemoryUse(l, group)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("memory cgroup %s is gone, or was never there", group)
+		return "", fmt.Errorf("memory cgroup %s is gone or never existed", group)
 	}
 	return path.Clean("/" + group), err
 }
@@ -125,7 +125,7 @@ func podGroups(h operation.Host, l hostfs.CgroupLayout, fn func(group string, o 
 		children, err := h.FS.CgroupChildren(l, at.path)
 		if err != nil {
 			if at.depth == 0 {
-				return fmt.Errorf("look for pods' cgroups: %w", err)
+				return fmt.Errorf("find cgroups of pods: %w", err)
 			}
 			continue // removed in the meantime
 		}

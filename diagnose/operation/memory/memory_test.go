@@ -159,11 +159,11 @@ func TestMemoryOfACgroup(t *testing.T) {
 	}
 
 	for name, parameters := range map[string]map[string]string{
-		"is gone":      {"cgroup": "/kernosis-no-such"},
-		"not a path":   {"cgroup": "/../../etc"},
-		"is required":  {},
-		"not of pod":   {"cgroup": c.group, "podUID": "0f6d5b2e-7c1a-4e0b-9a53-2f1c8e4d7b60"},
-		"no memory cg": {"podUID": "0f6d5b2e-7c1a-4e0b-9a53-2f1c8e4d7b60"},
+		"is gone":           {"cgroup": "/kernosis-no-such"},
+		"not a path":        {"cgroup": "/../../etc"},
+		"is required":       {},
+		"not belong to pod": {"cgroup": c.group, "podUID": "0f6d5b2e-7c1a-4e0b-9a53-2f1c8e4d7b60"},
+		"no memory cg":      {"podUID": "0f6d5b2e-7c1a-4e0b-9a53-2f1c8e4d7b60"},
 	} {
 		if _, _, err := operationtest.Perform(t, CgroupMemory(h), parameters); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
@@ -267,7 +267,7 @@ func TestMemoryOfAPod(t *testing.T) {
 		t.Errorf("%+v", no)
 	}
 	out, _ = operationtest.Succeed(t, node, map[string]string{"minAvailablePercent": "0", "oomScope": "global"})
-	if !strings.Contains(out.Verdict.Message, "whole node") {
+	if !strings.Contains(out.Verdict.Message, "node-wide") {
 		t.Errorf("%+v", *out.Verdict)
 	}
 }
@@ -304,7 +304,7 @@ func TestMemoryOfAPodOnV1(t *testing.T) {
 		}
 	}
 	out, _ := operationtest.Succeed(t, CheckLimitTooLow(h), map[string]string{"podUID": uid, "window": "1ms"})
-	if !strings.HasPrefix(out.Verdict.Message, "72 MiB of the limit of 76 MiB of "+pod) {
+	if !strings.HasPrefix(out.Verdict.Message, "72 MiB of the 76 MiB limit of "+pod) {
 		t.Errorf("%s", out.Verdict.Message)
 	}
 	if no := operationtest.Refuse(t, CheckNodeOvercommitted(h), nil); !strings.HasSuffix(no.Message, "; memory of 1 pod: 69 MiB in use, limits 76 MiB, 0 without") {

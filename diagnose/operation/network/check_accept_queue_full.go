@@ -48,13 +48,13 @@ func CheckAcceptQueueFull(h operation.Host) operation.Builtin {
 			case w.looks == w.absent:
 				return operation.Output{}, operation.RefutedBy("AcceptQueueNotFull", "nothing listens at %s in %s", where(call.Parameters), &p)
 			case w.full > 0:
-				return r.Output(operation.VerdictOf("AcceptQueueFull", "%s (full at %d of %d looks in %s)%s", text, w.full, w.looks, w.took, w.overflowText())), nil
+				return r.Output(operation.VerdictOf("AcceptQueueFull", "%s (full in %d of %d samples in %s)%s", text, w.full, w.looks, w.took, w.overflowText())), nil
 			case w.overflows > 0 && w.listeners == 1:
 				// It happened between two samples, and there is no other listener that could have
 				// caused it.
-				return r.Output(operation.VerdictOf("AcceptQueueFull", "%s, never seen full at %d looks in %s%s", text, w.looks, w.took, w.overflowText())), nil
+				return r.Output(operation.VerdictOf("AcceptQueueFull", "%s, not full in any of %d samples in %s%s", text, w.looks, w.took, w.overflowText())), nil
 			}
-			return operation.Output{}, operation.RefutedBy("AcceptQueueNotFull", "%s at most, at %d looks in %s%s", text, w.looks, w.took, w.overflowText())
+			return operation.Output{}, operation.RefutedBy("AcceptQueueNotFull", "%s at most, in %d samples in %s%s", text, w.looks, w.took, w.overflowText())
 		},
 	}
 }
@@ -131,7 +131,7 @@ func (w *queueWatch) report(r *operation.Finding) string {
 	r.Uint("queueMax", uint64(w.fullest.WQueue))
 	w.owner.report(r)
 	if w.overflowsErr != nil {
-		r.Note("no counters of the listeners: %v", w.overflowsErr)
+		r.Note("can't read listener counters: %v", w.overflowsErr)
 	} else {
 		r.Uint("overflows", w.overflows)
 	}
@@ -140,7 +140,7 @@ func (w *queueWatch) report(r *operation.Finding) string {
 
 func (w *queueWatch) overflowText() string {
 	if w.overflowsErr != nil {
-		return "; how many connections met a full queue is not known"
+		return "; unknown how many connections met a full queue"
 	}
 	return fmt.Sprintf("; %d connections met a full queue in that namespace", w.overflows)
 }

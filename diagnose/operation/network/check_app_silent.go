@@ -149,7 +149,7 @@ func (s *silence) judge(r *operation.Finding, p *netprobe.Probe) (operation.Outp
 	}
 	c := s.child
 	if c == nil {
-		return operation.Output{}, fmt.Errorf("%s waits since %s, but its other end is not in network namespace %s: its source address may be translated on the way",
+		return operation.Output{}, fmt.Errorf("%s has waited for %s, but its other end is not in network namespace %s: its source address may be translated on the way",
 			what, s.waited, r.Results["targetNetNS"])
 	}
 	accepted := c.Inode != 0
@@ -166,15 +166,15 @@ func (s *silence) judge(r *operation.Finding, p *netprobe.Probe) (operation.Outp
 	case c.State == netlook.SynRecv:
 		return operation.Output{}, operation.RefutedBy("NotConnected", "%s: the listener ignores the end of the handshake, %s", what, &s.queue)
 	case !accepted && c.State == netlook.Established:
-		return r.Output(operation.VerdictOf("AppNotAccepting", "%s waits since %s in the accept queue (%s), %d bytes of it are there; %s does not accept it",
+		return r.Output(operation.VerdictOf("AppNotAccepting", "%s has waited for %s in the accept queue (%s), %d bytes of it have arrived; %s does not accept it",
 			what, s.waited, &s.queue, c.RQueue, owner)), nil
 	case p.Protocol == netprobe.TCP:
-		return operation.Output{}, operation.RefutedBy("AppAnswers", "%s was accepted by %s; a TCP probe asks for no more", what, owner)
+		return operation.Output{}, operation.RefutedBy("AppAnswers", "%s was accepted by %s; a TCP probe requires no more", what, owner)
 	case c.Info.Bytes_received == 0 && c.RQueue == 0:
-		return operation.Output{}, operation.RefutedBy("RequestNotDelivered", "%s was accepted by %s, but nothing of the request has come in %s", what, owner, s.waited)
+		return operation.Output{}, operation.RefutedBy("RequestNotDelivered", "%s was accepted by %s, but nothing of the request arrived within %s", what, owner, s.waited)
 	case c.RQueue > 0:
 		return r.Output(operation.VerdictOf("AppSilent", "%s was accepted by %s, which has not read %d bytes of it in %s", what, owner, c.RQueue, s.waited)), nil
 	}
-	return r.Output(operation.VerdictOf("AppSilent", "%s was accepted by %s, which has read all of it (%d bytes) and does not answer since %s (%s)",
+	return r.Output(operation.VerdictOf("AppSilent", "%s was accepted by %s, which has read all of it (%d bytes) and has not answered for %s (%s)",
 		what, owner, c.Info.Bytes_received, s.waited, netprobe.PhaseText(s.phase))), nil
 }

@@ -58,7 +58,7 @@ func CheckConntrackFull(h operation.Host) operation.Builtin {
 				}
 				grew := after.since(&before[i])
 				dropped := grew.noPlace()
-				text := fmt.Sprintf("%s: %s, %d packets dropped for want of a place in %s", &places[i], &after, dropped, window)
+				text := fmt.Sprintf("%s: %s, %d packets dropped for lack of space in %s", &places[i], &after, dropped, window)
 				if after.full(uint64(call.Parameters.Int("threshold")), dropped) {
 					r := newReport(&places[i])
 					r.Text("conntrack", after.String())

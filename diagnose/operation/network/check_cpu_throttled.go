@@ -61,7 +61,7 @@ func CheckCPUThrottled(h operation.Host) operation.Builtin {
 			r.Uint("throttledPercent", worst.percent())
 			r.Text("throttledTime", worst.waited.String())
 			if worst.periods == 0 || worst.percent() < uint64(v.Int("threshold")) {
-				return operation.Output{}, operation.RefutedBy("CPUNotThrottled", "%s; %d groups looked at", worst, len(groups))
+				return operation.Output{}, operation.RefutedBy("CPUNotThrottled", "%s; %d cgroups examined", worst, len(groups))
 			}
 			return r.Output(operation.VerdictOf("CPUThrottled", "%s", worst)), nil
 		},
@@ -87,11 +87,11 @@ func (t throttle) String() string {
 	group := "cgroup " + display.Safe(t.path, maxName*2)
 	switch {
 	case t.path == "":
-		return "no group has a CPU limit"
+		return "no cgroup has a CPU limit"
 	case t.periods == 0:
 		return fmt.Sprintf("%s, limit %s, did not run in %s", group, cpuLimit(t.limit), t.window)
 	}
-	return fmt.Sprintf("%s ran out of its limit of %s in %d of %d periods (%d %%) in %s, and waited %s",
+	return fmt.Sprintf("%s exhausted its limit of %s in %d of %d periods (%d %%) in %s, and was throttled for %s",
 		group, cpuLimit(t.limit), t.throttled, t.periods, t.percent(), t.window, t.waited.Round(time.Millisecond))
 }
 
@@ -131,14 +131,14 @@ func cpuGroups(h operation.Host, layout hostfs.CgroupLayout, v operation.Values,
 		}
 		named = []string{group}
 	default:
-		return nil, errors.New("cgroup, podUID or pid has to be given")
+		return nil, errors.New("parameter cgroup, podUID or pid is required")
 	}
 	var groups []string
 	seen := map[string]bool{}
 	for _, g := range named {
 		for at := path.Clean("/" + g); at != "/" && !seen[at]; at = path.Dir(at) {
 			if len(groups) == maxCgroups {
-				r.Note("more than %d groups: the others were not looked at", maxCgroups)
+				r.Note("more than %d cgroups: the others were not examined", maxCgroups)
 				return groups, nil
 			}
 			seen[at] = true

@@ -81,7 +81,7 @@ func TestCheckCPUThrottled(t *testing.T) {
 	testall.Only(t)
 	uid, path, pid := cpuCgroup(t, 5*time.Millisecond)
 	check := CheckCPUThrottled(host())
-	const want = `ran out of its limit of 50m \(5ms in each 100ms\) in \d+ of \d+ periods`
+	const want = `exhausted its limit of 50m \(5ms in each 100ms\) in \d+ of \d+ periods`
 	for name, v := range map[string]map[string]string{
 		"cgroup":             {"cgroup": path},
 		"a slash at its end": {"cgroup": path + "/"},
@@ -95,23 +95,23 @@ func TestCheckCPUThrottled(t *testing.T) {
 			wantResults(t, out, map[string]string{"throttledCgroup": "^" + path + "$", "quota": "^5ms$", "period": "^100ms$"})
 		})
 	}
-	fail(t, check, map[string]string{"pid": strconv.Itoa(pid), "startTime": "1s"}, "its number was given again")
-	fail(t, check, nil, "has to be given")
+	fail(t, check, map[string]string{"pid": strconv.Itoa(pid), "startTime": "1s"}, "its PID was reused")
+	fail(t, check, nil, "is required")
 	fail(t, check, map[string]string{"cgroup": "/kernosis-none"}, "no such file")
 	fail(t, check, map[string]string{"podUID": "none"}, "no process of pod none")
 }
 
 func TestCheckCPUNotThrottled(t *testing.T) {
 	_, path, _ := cpuCgroup(t, 0)
-	refute(t, CheckCPUThrottled(host()), map[string]string{"cgroup": path, "window": "100ms"}, "CPUNotThrottled", "no group has a CPU limit; 3 groups")
+	refute(t, CheckCPUThrottled(host()), map[string]string{"cgroup": path, "window": "100ms"}, "CPUNotThrottled", "no cgroup has a CPU limit; 3 cgroups")
 }
 
 func TestNetThrottleText(t *testing.T) {
 	l := hostfs.CgroupCPULimit{Quota: 20 * time.Millisecond, Period: 100 * time.Millisecond}
 	for want, tr := range map[string]throttle{
-		"no group has a CPU limit":                                      {},
+		"no cgroup has a CPU limit":                                     {},
 		"cgroup /a, limit 200m (20ms in each 100ms), did not run in 2s": {path: "/a", limit: l, window: 2 * time.Second},
-		"cgroup /a ran out of its limit of 200m (20ms in each 100ms) in 18 of 20 periods (90 %) in 2s, and waited 1.6s": {path: "/a", limit: l, window: 2 * time.Second, periods: 20, throttled: 18, waited: 1600 * time.Millisecond},
+		"cgroup /a exhausted its limit of 200m (20ms in each 100ms) in 18 of 20 periods (90 %) in 2s, and was throttled for 1.6s": {path: "/a", limit: l, window: 2 * time.Second, periods: 20, throttled: 18, waited: 1600 * time.Millisecond},
 	} {
 		if got := tr.String(); got != want {
 			t.Errorf("%s\nwant %s", got, want)

@@ -51,7 +51,7 @@ func CheckLinkDown(h operation.Host) operation.Builtin {
 				}
 			}
 			if name != "" {
-				why = "that packets leave by"
+				why = "used for sending"
 				looked = slices.DeleteFunc(slices.Clone(links), func(l link) bool { return l.name != name && !carries(links, &l, name) })
 				if len(looked) == 0 {
 					return operation.Output{}, fmt.Errorf("%s has no device %q", &p, name)
@@ -79,7 +79,7 @@ func CheckLinkDown(h operation.Host) operation.Builtin {
 				return operation.Output{}, operation.RefutedBy("LinksUp", "devices of %s %s: %s", &p, why, display.List(fine, shown))
 			}
 			r.Text("faults", display.List(down, shown))
-			return r.Output(operation.VerdictOf("LinkDown", "in %s %s; devices %s that are in order: %s", &p, display.List(down, shown), why, display.List(fine, shown))), nil
+			return r.Output(operation.VerdictOf("LinkDown", "in %s %s; healthy devices %s: %s", &p, display.List(down, shown), why, display.List(fine, shown))), nil
 		},
 	}
 }

@@ -40,11 +40,11 @@ func CheckNeighbourFailed(h operation.Host) operation.Builtin {
 				case n.Failed:
 					return r.Output(operation.VerdictOf("NeighbourFailed", "%s: FAILED, it does not answer on the link", what)), nil
 				case tried && waited >= window:
-					return r.Output(operation.VerdictOf("NeighbourFailed", "%s: INCOMPLETE since more than %s, it does not answer on the link", what, window)), nil
+					return r.Output(operation.VerdictOf("NeighbourFailed", "%s: INCOMPLETE for more than %s, it does not answer on the link", what, window)), nil
 				case !n.Known && waited >= window:
 					return operation.Output{}, operation.RefutedBy("NeighbourUnknown", "%s: the kernel does not report its state", what)
 				case n.State == "none":
-					return operation.Output{}, operation.RefutedBy("NeighbourUnknown", "%s: no entry, so nothing was sent there of late", what)
+					return operation.Output{}, operation.RefutedBy("NeighbourUnknown", "%s: no entry, so nothing was sent there recently", what)
 				case n.Known && !n.Trying && (n.State != "PROBE" && n.State != "DELAY" || waited >= window):
 					return operation.Output{}, operation.RefutedBy("NeighbourPresent", "%s: %s, %s", what, n.State, n.Address)
 				}

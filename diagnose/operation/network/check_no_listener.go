@@ -45,9 +45,9 @@ func CheckNoListener(h operation.Host) operation.Builtin {
 			list := display.List(others, shown)
 			r.Text("listeners", list)
 			if list == "" {
-				list = "nothing"
+				list = "none"
 			}
-			return r.Output(operation.VerdictOf("NoListener", "nothing listens at %s in %s; what listens there: %s", where, &p, list)), nil
+			return r.Output(operation.VerdictOf("NoListener", "nothing listens at %s in %s; other listeners: %s", where, &p, list)), nil
 		},
 	}
 }

@@ -17,7 +17,7 @@ func CheckProbeFails(h operation.Host) operation.Builtin {
 		Name: "check-probe-fails",
 		Doc: "Checks whether a probe fails, and classifies the failure. Probes like re-probe. Verdicts: ConnectionReset if the connection was " +
 			"established, then reset; SYNUnanswered if nothing answered the connection attempt; ConnectionRefused; BadStatus if the answer is a failure; " +
-			"ProbeFails otherwise. Put it behind the checks that know a cause: the kind of failure shows where to continue.",
+			"ProbeFails otherwise. Place it after checks that determine a cause: the kind of failure shows where to continue.",
 		Effect:     operation.Check,
 		Parameters: probeParameters(),
 		Results: results(

@@ -62,7 +62,7 @@ func CheckProbeRecovers(h operation.Host) operation.Builtin {
 			r.Text("totalTime", last.Took.Round(time.Microsecond).String())
 			what := display.Safe(fmt.Sprintf("%s probe of %s", p.Protocol, p.To), maxName)
 			if row < want {
-				return operation.Output{}, operation.RefutedBy("ProbeStillFails", "%s: %d of %d failed, at most %d in a row had to succeed; the last failure: %s", what, failed, made, want, lastFailure)
+				return operation.Output{}, operation.RefutedBy("ProbeStillFails", "%s: %d of %d failed, want %d successes in a row; last failure: %s", what, failed, made, want, lastFailure)
 			}
 			if failed > 0 {
 				r.Text("lastError", lastFailure)

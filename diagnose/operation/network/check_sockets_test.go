@@ -15,11 +15,11 @@ func TestCheckNoListener(t *testing.T) {
 	at := map[string]string{"netns": inode(target), "address": "10.97.33.2", "port": "80"}
 	check := CheckNoListener(host())
 
-	confirm(t, check, at, "NoListener", `nothing listens at 10.97.33.2:80 in network namespace \d+ .*; what listens there: nothing$`)
+	confirm(t, check, at, "NoListener", `nothing listens at 10.97.33.2:80 in network namespace \d+ .*; other listeners: none$`)
 	target.Listen("127.0.0.1:81", 3)
 	target.Listen("127.0.0.1:80", 3)
 	target.Listen("[fd97:33::2]:80", 3)
-	out := confirm(t, check, at, "NoListener", `what listens there: (\[fd97:33::2\]|127.0.0.1):80 0/3 network.test\[\d+\], .*:80 .*, 127.0.0.1:81 0/3`)
+	out := confirm(t, check, at, "NoListener", `other listeners: (\[fd97:33::2\]|127.0.0.1):80 0/3 network.test\[\d+\], .*:80 .*, 127.0.0.1:81 0/3`)
 	wantResults(t, out, map[string]string{"listeners": "127.0.0.1:80 0/3"})
 	target.Listen("10.97.33.2:80", 3)
 	refute(t, check, at, "ListenerPresent", `network.test\[\d+\] listens at 10.97.33.2:80, queue 0/3`)
@@ -37,12 +37,12 @@ func TestCheckAcceptQueueFull(t *testing.T) {
 	refute(t, check, at, "AcceptQueueNotFull", "nothing listens at 10.97.33.2:80")
 	l := target.Listen("10.97.33.2:80", 1)
 	target.Listen("10.97.33.2:81", 1)
-	refute(t, check, at, "AcceptQueueNotFull", `queue 0/1 on 10.97.33.2:80, owner network.test\[\d+\] at most, at \d+ looks in .*; 0 connections met`)
+	refute(t, check, at, "AcceptQueueNotFull", `queue 0/1 on 10.97.33.2:80, owner network.test\[\d+\] at most, in \d+ samples in .*; 0 connections met`)
 	prober.Dial("10.97.33.2:80")
 	refute(t, check, at, "AcceptQueueNotFull", `queue 1/1 on`) // the kernel admits one more
 	prober.Dial("10.97.33.2:80")
 	stop := keepProbing(prober, "10.97.33.2:80")
-	out := confirm(t, check, at, "AcceptQueueFull", `queue 2/1 on 10.97.33.2:80, owner network.test\[\d+\] \(full at (\d+) of \d+ looks`)
+	out := confirm(t, check, at, "AcceptQueueFull", `queue 2/1 on 10.97.33.2:80, owner network.test\[\d+\] \(full in (\d+) of \d+ samples`)
 	stop()
 	wantResults(t, out, map[string]string{"queue": "^2$", "queueMax": "^1$", "overflows": `^\d+$`})
 	target.Accept(l, netlab.Echo)

@@ -69,7 +69,7 @@ func CheckSYNDropped(h operation.Host) operation.Builtin {
 			if l := t.listening; l != nil {
 				r.Uint("queue", uint64(l.RQueue))
 				r.Uint("queueMax", uint64(l.WQueue))
-				at = fmt.Sprintf("listener at %s: queue %d/%d, %d handshakes under way, owner %s", l.Local, l.RQueue, l.WQueue, half, t.owners[l.Inode])
+				at = fmt.Sprintf("listener at %s: queue %d/%d, %d handshakes in progress, owner %s", l.Local, l.RQueue, l.WQueue, half, t.owners[l.Inode])
 			}
 			var dropped []string
 			for _, c := range listenerDrops() {

@@ -48,7 +48,7 @@ func decode(protocol uint16, data []byte) (d decoded, ok bool) {
 			d.headers, d.text = captured, arpText(arp)
 			return d, true
 		}
-		d.text = "no packet that can be read"
+		d.text = "undecodable packet"
 		return d, false
 	}
 	offset := len(header.LayerContents()) // start of the payload of the IP header
@@ -118,7 +118,7 @@ func arpText(a *layers.ARP) string {
 	sender, _ := netip.AddrFromSlice(a.SourceProtAddress)
 	target, _ := netip.AddrFromSlice(a.DstProtAddress)
 	if a.Operation == layers.ARPRequest {
-		return fmt.Sprintf("ARP who has %s, asks %s", target, sender)
+		return fmt.Sprintf("ARP who-has %s tell %s", target, sender)
 	}
 	return fmt.Sprintf("ARP %s is at %x", sender, a.SourceHwAddress)
 }

@@ -24,8 +24,8 @@ func TestNetDecode(t *testing.T) {
 		"unreachable":  "icmp 10.0.0.9 > 10.0.0.1 DestinationUnreachable(Host) of tcp 10.0.0.1:4000 > 10.0.0.2:80",
 		"tcp6":         "tcp [fd00::1]:4000 > [fd00::2]:80 SYN seq 0 length 0",
 		"unreachable6": "icmp fd00::9 > fd00::1 DestinationUnreachable(AddressUnreachable) of tcp [fd00::1]:4000 > [fd00::2]:80",
-		"arp":          "ARP who has 10.0.0.2, asks 10.0.0.1",
-		"short":        "no packet that can be read",
+		"arp":          "ARP who-has 10.0.0.2 tell 10.0.0.1",
+		"short":        "undecodable packet",
 	} {
 		data := testPackets(t)[name]
 		d, ok := decode(protocols[data[0]>>4], data)

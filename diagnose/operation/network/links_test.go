@@ -55,13 +55,13 @@ func TestLinks(t *testing.T) {
 	fail(t, links, in(target, "window", "0s", "link", "eth7"), `has no device "eth7"`)
 
 	refute(t, check, in(target), "LinksUp", "that should carry packets: probe0 veth up mtu 1500$")
-	refute(t, check, in(prober, "address", "10.97.33.2"), "LinksUp", "that packets leave by: probe0 veth up")
+	refute(t, check, in(prober, "address", "10.97.33.2"), "LinksUp", "used for sending: probe0 veth up")
 	confirm(t, check, in(target, "link", "br0"), "LinkDown", "br0 is administratively down")
 	fail(t, check, in(target, "link", "eth7"), `has no device "eth7"`)
 
 	setLink(t, target, "probe0", false)
 	confirm(t, check, in(target), "LinkDown", "probe0 is administratively down")
-	confirm(t, check, in(target, "address", "10.97.33.1"), "LinkDown", "probe0 is administratively down; devices that should carry packets, as there is no route to 10.97.33.1")
+	confirm(t, check, in(target, "address", "10.97.33.1"), "LinkDown", "probe0 is administratively down; healthy devices that should carry packets, as there is no route to 10.97.33.1")
 	var got operation.Output
 	await.Until(t, "the other end to lose its carrier", 10*time.Second, func() bool {
 		var err error
@@ -85,12 +85,12 @@ func TestLinkFaults(t *testing.T) {
 		{index: 6, name: "tunl0", kind: "ipip"},
 		{index: 7, name: "veth0", kind: "veth", parent: 3, up: true, carrier: true},
 	}
-	for i, want := range []string{"", "", "its bond bond0 sees its link as DOWN", "up, but its state is lower-layer-down", "", "administratively down", ""} {
+	for i, want := range []string{"", "", "up, but its bond bond0 reports its link as DOWN", "up, but its state is lower-layer-down", "", "administratively down", ""} {
 		if got := links[i].fault(); got != want {
 			t.Errorf("%s: %q, want %q", links[i].name, got, want)
 		}
 	}
-	if got := links[2].String(); got != "eth0 device its bond bond0 sees its link as DOWN mtu 0 of bond0 (BACKUP, link DOWN)" {
+	if got := links[2].String(); got != "eth0 device up, but its bond bond0 reports its link as DOWN mtu 0 of bond0 (BACKUP, link DOWN)" {
 		t.Error(got)
 	}
 	if !carries(links, &links[2], "bond0") || !carries(links, &links[1], "bond0.7") || carries(links, &links[3], "bond0") || carries(links, &links[2], "veth0") {

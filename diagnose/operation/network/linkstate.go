@@ -39,7 +39,7 @@ func links(view *netlook.View, r *operation.Finding) ([]link, error) {
 	drops := map[int]uint64{}
 	qdiscs, err := netlook.Ask(view, func(h *netlink.Handle) ([]netlink.Qdisc, error) { return h.QdiscList(nil) })
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-		r.Note("no counters of qdiscs: %v", err)
+		r.Note("can't read qdisc counters: %v", err)
 	}
 	for _, q := range qdiscs {
 		// Parents also count the drops of their children.
@@ -83,7 +83,7 @@ func (l *link) fault() string {
 	case l.oper == "down" || l.oper == "lower-layer-down":
 		return "up, but its state is " + l.oper
 	case l.mii == "DOWN" || l.mii == "GOING_DOWN":
-		return "its bond " + l.master + " sees its link as " + l.mii
+		return "up, but its bond " + l.master + " reports its link as " + l.mii
 	}
 	return ""
 }

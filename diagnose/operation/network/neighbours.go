@@ -33,7 +33,7 @@ func Neighbours(h operation.Host) operation.Builtin {
 			switch {
 			case p.route.Errno != 0:
 			case p.route.Local:
-				r.Note("%s is the namespace's own: there is no next hop", p.to)
+				r.Note("%s is an address of the namespace itself: there is no next hop", p.to)
 			default:
 				n := p.view.Neighbor(&p.route)
 				if !n.Known {

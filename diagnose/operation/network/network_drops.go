@@ -78,9 +78,9 @@ func takeSample(h operation.Host, p *place, r *operation.Finding) (s sample, err
 		return s, err
 	}
 	if proc, err := proc(h, p); err != nil {
-		r.Note("no counters of receive queues: %v", err)
+		r.Note("can't read the counters of receive queues: %v", err)
 	} else if cpus, err := proc.NetSoftnetStat(); err != nil {
-		r.Note("no counters of receive queues: %v", err)
+		r.Note("can't read the counters of receive queues: %v", err)
 	} else {
 		s.softnet = true
 		for _, c := range cpus {
@@ -168,9 +168,9 @@ func (l *losses) write(w *operation.Page, now *sample, window time.Duration) {
 	}
 	w.Printf("  receive queues of the node: %d dropped, %d squeezed\n", l.dropped, l.squeezed)
 	if c := now.conntrack; c != nil {
-		w.Printf("  %s; %d dropped for want of a place, %d not inserted, %d dropped early\n", c, l.conntrack.noPlace(), l.conntrack.insertFailed, l.conntrack.earlyDrop)
+		w.Printf("  %s; %d dropped for lack of space, %d not inserted, %d dropped early\n", c, l.conntrack.noPlace(), l.conntrack.insertFailed, l.conntrack.earlyDrop)
 	}
-	w.Printf("\nsince the namespace was made\n")
+	w.Printf("\nsince the namespace was created\n")
 	for _, name := range slices.Sorted(maps.Keys(now.counters)) {
 		if n := now.counters[name]; n > 0 && reportsLoss(name) {
 			w.Printf("  %s %d\n", name, n)

@@ -25,7 +25,7 @@ type owner struct {
 
 func (o owner) String() string {
 	if o.pid == 0 {
-		return "no process known"
+		return "unknown process"
 	}
 	return process.TaskName(o.comm, o.pid)
 }

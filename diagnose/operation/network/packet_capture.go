@@ -37,7 +37,7 @@ func PacketCapture(h operation.Host) operation.Builtin {
 		}),
 		Results: results(
 			operation.Result{Name: "packets", Doc: "captured packets"},
-			operation.Result{Name: "kernelDropped", Doc: "packets the kernel could not keep for the capture"},
+			operation.Result{Name: "kernelDropped", Doc: "packets the kernel dropped before they were captured"},
 			operation.Result{Name: "stoppedBy", Doc: "duration, packets, bytes or budget"},
 			operation.Result{Name: "filter", Doc: "what was captured"},
 			operation.Result{Name: "flowCount", Doc: "conversations, each once per device"},
@@ -118,7 +118,7 @@ func captureOf(h operation.Host, v operation.Values) (*capture, error) {
 	}
 	const least = 60 // longest IPv4 header with options
 	if c.snaplen < least {
-		return nil, fmt.Errorf("parameter snaplen: less than %d", least)
+		return nil, fmt.Errorf("parameter snaplen: want at least %d", least)
 	}
 	links, err := linksOf(h, &place)
 	if err != nil && v["link"] != "" {
@@ -152,7 +152,7 @@ func linksOf(h operation.Host, p *place) ([]link, error) {
 func (c *capture) run(ctx context.Context, call *operation.Call, r *operation.Finding) (err error) {
 	var out io.Writer = io.Discard
 	if call.Artifacts == nil {
-		r.Note("capture.pcapng was not kept: no artifacts are taken")
+		r.Note("capture.pcapng was not kept: artifacts are not stored")
 	} else {
 		file, err := call.Artifacts.Create("capture.pcapng")
 		if err != nil {
@@ -172,7 +172,7 @@ func (c *capture) run(ctx context.Context, call *operation.Call, r *operation.Fi
 	defer s.close()
 	err = s.run(ctx, c.duration, func(p *packet) error { return c.take(w, p) })
 	if dropped, statErr := s.dropped(); statErr != nil {
-		r.Note("the kernel does not report what it dropped: %v", statErr)
+		r.Note("the kernel did not report how many packets it dropped: %v", statErr)
 	} else {
 		c.dropped = dropped
 	}
@@ -190,7 +190,7 @@ func (c *capture) run(ctx context.Context, call *operation.Call, r *operation.Fi
 func (c *capture) budget(err error, r *operation.Finding) error {
 	if errors.Is(err, operation.ErrArtifactBudget) {
 		c.stopped = "budget"
-		r.Note("capture.pcapng is cut: %s", operation.ErrArtifactBudget)
+		r.Note("capture.pcapng is truncated: %s", operation.ErrArtifactBudget)
 		return nil
 	}
 	if err != nil {
@@ -202,7 +202,7 @@ func (c *capture) budget(err error, r *operation.Finding) error {
 // report stores the results.
 func (c *capture) report(r *operation.Finding) {
 	if c.unnamed != nil {
-		r.Note("names of devices: %v", c.unnamed)
+		r.Note("can't read device names: %v", c.unnamed)
 	}
 	r.Uint("packets", uint64(c.sum.packets))
 	r.Uint("kernelDropped", uint64(c.dropped))
@@ -213,7 +213,7 @@ func (c *capture) report(r *operation.Finding) {
 		r.Note("%d packets belong to more conversations than the %d that are counted separately", c.sum.overFlows, maxFlows)
 	}
 	if c.sum.undecoded > 0 {
-		r.Note("%d packets are of protocols that are not read", c.sum.undecoded)
+		r.Note("%d packets use protocols that are not decoded", c.sum.undecoded)
 	}
 	var syn, synAck, unanswered, rst, again uint64
 	var handshake time.Duration

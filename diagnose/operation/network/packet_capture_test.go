@@ -227,7 +227,7 @@ func TestPacketCaptureLimits(t *testing.T) {
 	wantResults(t, out, map[string]string{"packets": "^0$", "stoppedBy": "^duration$", "flows": "^$", "flowCount": "^0$"})
 
 	for params, message := range map[[2]string]string{
-		{"snaplen", "20"}: "snaplen: less than 60", {"duration", "2m"}: "duration", {"link", "eth7"}: `no device "eth7"`, {"protocol", "x"}: "protocol",
+		{"snaplen", "20"}: "snaplen: want at least 60", {"duration", "2m"}: "duration", {"link", "eth7"}: `no device "eth7"`, {"protocol", "x"}: "protocol",
 	} {
 		fail(t, PacketCapture(host()), map[string]string{"netns": inode(target), params[0]: params[1]}, message)
 	}
@@ -244,7 +244,7 @@ func TestPacketCaptureLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantResults(t, out, map[string]string{"stoppedBy": "^budget$", "note": "is cut", "packets": "^[1-9]"})
+	wantResults(t, out, map[string]string{"stoppedBy": "^budget$", "note": "is truncated", "packets": "^[1-9]"})
 
 	// The capture ends with the run.
 	ctx, cancel := timeout(t, 50*time.Millisecond)

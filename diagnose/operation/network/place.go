@@ -100,7 +100,7 @@ func findNode(h operation.Host) (place, error) {
 	}
 	by := "the node's own"
 	if pid != 1 {
-		by = "the agent's own: process 1 may not be looked at"
+		by = "the agent's own: process 1 is not accessible"
 	}
 	return place{inode: inode, pid: pid, by: by, node: true}, nil
 }
@@ -201,12 +201,12 @@ func findTarget(h operation.Host, v operation.Values, confine bool) (place, erro
 		return p, err
 	}
 	if confine && p.pod != "" {
-		return p, fmt.Errorf("%s is no address of pod %s", address, p.pod)
+		return p, fmt.Errorf("%s is not an address of pod %s", address, p.pod)
 	}
 	found := spaces.Home(address, time.Now().Add(search))
 	switch {
 	case found.Several:
-		return p, fmt.Errorf("%s is in several network namespaces of this node: give netns, podUID or pid", address)
+		return p, fmt.Errorf("%s is in several network namespaces of this node: set netns, podUID or pid", address)
 	case !found.Whole:
 		return p, fmt.Errorf("not all network namespaces could be searched for %s within %s", address, search)
 	case found.Inode == 0:
@@ -214,7 +214,7 @@ func findTarget(h operation.Host, v operation.Values, confine bool) (place, erro
 	}
 	p = place{inode: found.Inode, pid: spaces.Process(found.Inode), by: "has " + address.String(), node: isNode(h, found.Inode)}
 	if p.pid == 0 {
-		return p, fmt.Errorf("%s has no process any more", &p)
+		return p, fmt.Errorf("%s no longer has a process", &p)
 	}
 	return p, nil
 }

@@ -40,7 +40,7 @@ func TestNetPlace(t *testing.T) {
 		"cgroup above":   {v: operation.Values{"cgroup": filepath.Dir(cgroup) + "/"}, want: target.Inode},
 		"gone, cgroup":   {v: operation.Values{"pid": strconv.Itoa(pid), "startTime": "1s", "cgroup": cgroup}, want: target.Inode},
 		"node":           {v: operation.Values{}, want: node},
-		"another":        {v: operation.Values{"pid": strconv.Itoa(pid), "startTime": "1s"}, err: "process " + strconv.Itoa(pid) + " is gone: its number was given again"},
+		"another":        {v: operation.Values{"pid": strconv.Itoa(pid), "startTime": "1s"}, err: "process " + strconv.Itoa(pid) + " is gone: its PID was reused"},
 		"ended":          {v: operation.Values{"pid": "4194303"}, err: "process 4194303 is gone: it has ended"},
 		"no such pod":    {v: operation.Values{"podUID": "11111111-0000-4000-8000-000000000000"}, err: "no process of pod 1111"},
 		"no such cgroup": {v: operation.Values{"cgroup": cgroup + "x"}, err: "no process of cgroup"},
@@ -68,7 +68,7 @@ func TestNetPlace(t *testing.T) {
 	}
 	// A pod's user must not inspect others.
 	to = operation.Values{"podUID": uid, "address": "10.97.33.1"}
-	if _, err := findTarget(h, to, true); err == nil || !strings.Contains(err.Error(), "is no address of pod") {
+	if _, err := findTarget(h, to, true); err == nil || !strings.Contains(err.Error(), "is not an address of pod") {
 		t.Errorf("an address of another pod: %v", err)
 	}
 	if p, err := findTarget(h, to, false); err != nil || p.inode != prober.Inode {

@@ -64,7 +64,7 @@ func headers(text string) (http.Header, error) {
 		}
 		name, value, ok := strings.Cut(part, ":")
 		if !ok {
-			return nil, fmt.Errorf("headers: %q is not as Name: value", bytes.TrimSpace([]byte(part)))
+			return nil, fmt.Errorf("headers: %q: want Name: value", bytes.TrimSpace([]byte(part)))
 		}
 		headers.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 	}

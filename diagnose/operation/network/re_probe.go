@@ -140,7 +140,7 @@ func isTarget(h operation.Host, target *place, to, local netip.AddrPort) error {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("who answers at %s is not in the network namespace of pod %s", to, target.pod)
+			return fmt.Errorf("the server at %s is not in the network namespace of pod %s", to, target.pod)
 		}
 	}
 }

@@ -62,7 +62,7 @@ func TestReProbe(t *testing.T) {
 		"redirect":           {map[string]string{"port": "80", "protocol": "http", "path": "/here"}, map[string]string{"succeeded": "^true$", "status": "^200 OK$", "redirect": "^$"}},
 		"redirect elsewhere": {map[string]string{"port": "80", "protocol": "http", "path": "/elsewhere"}, map[string]string{"succeeded": "^true$", "status": "^302 ", "redirect": "^http://10.97.34.1:9/secret$"}},
 		"redirects":          {map[string]string{"port": "80", "protocol": "http", "path": "/loop"}, map[string]string{"succeeded": "^false$", "error": "10 redirects"}},
-		"http silent":        {map[string]string{"port": "80", "protocol": "http", "path": "/slow", "timeout": "1s"}, map[string]string{"succeeded": "^false$", "phase": "^answer$", "error": "no end of the answer within 1s"}},
+		"http silent":        {map[string]string{"port": "80", "protocol": "http", "path": "/slow", "timeout": "1s"}, map[string]string{"succeeded": "^false$", "phase": "^answer$", "error": "the answer did not end within 1s"}},
 		"https":              {map[string]string{"port": "443", "protocol": "https"}, map[string]string{"succeeded": "^true$", "tlsTime": "s$", "status": "200 OK"}},
 		"https broken":       {map[string]string{"port": "443", "protocol": "https", "path": "/broken"}, map[string]string{"succeeded": "^false$", "status": "^503"}},
 		"https to http":      {map[string]string{"port": "80", "protocol": "https"}, map[string]string{"succeeded": "^false$", "phase": "^tls$", "error": "HTTP response|first record"}},
@@ -89,17 +89,17 @@ func TestReProbe(t *testing.T) {
 	}
 
 	// Only the pod can be reached.
-	for address, message := range map[string]string{"10.97.34.1": "is no address of pod", "127.0.0.1": "can't be reached", "8.8.8.8": "is no address of pod"} {
+	for address, message := range map[string]string{"10.97.34.1": "is not an address of pod", "127.0.0.1": "can't be reached", "8.8.8.8": "is not an address of pod"} {
 		fail(t, probe, map[string]string{"podUID": uid, "address": address, "port": "90"}, message)
 	}
 	fail(t, probe, map[string]string{"address": "8.8.8.8", "port": "90"}, "no network namespace of this node has 8.8.8.8")
-	fail(t, probe, map[string]string{"podUID": uid, "port": "80", "headers": "none", "protocol": "http"}, "is not as Name: value")
+	fail(t, probe, map[string]string{"podUID": uid, "port": "80", "headers": "none", "protocol": "http"}, "want Name: value")
 	// The pod has the address, but the node routes it elsewhere.
 	var reached atomic.Bool
 	httpProbe(t, node, "10.97.34.1:91", false, func(http.ResponseWriter, *http.Request) { reached.Store(true) })
 	pod.AddAddress("10.97.34.1/32")
 	out, _ := must(t, probe, map[string]string{"podUID": uid, "address": "10.97.34.1", "port": "91", "protocol": "http", "timeout": "10s"})
-	wantResults(t, out, map[string]string{"succeeded": "^false$", "error": "who answers at 10.97.34.1:91 is not in the network namespace of pod"})
+	wantResults(t, out, map[string]string{"succeeded": "^false$", "error": "the server at 10.97.34.1:91 is not in the network namespace of pod"})
 	if reached.Load() {
 		t.Error("the request went elsewhere")
 	}
@@ -145,18 +145,18 @@ func TestCheckAppSilent(t *testing.T) {
 	httpProbe(t, pod, "10.97.34.2:84", false, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
 	httpProbe(t, pod, "10.97.34.2:85", true, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 
-	out := confirm(t, check, at("81", "http"), "AppSilent", `accepted by network.test\[\d+\] in state ., which has read all of it \(\d+ bytes\) and does not answer since 1s`)
+	out := confirm(t, check, at("81", "http"), "AppSilent", `accepted by network.test\[\d+\] in state ., which has read all of it \(\d+ bytes\) and has not answered for 1s`)
 	wantResults(t, out, map[string]string{"accepted": "^true$", "unread": "^0$", "received": "^[1-9]", "phase": "^answer$", "ownerState": "^[RSD]$"})
 	out = confirm(t, check, at("82", "http"), "AppSilent", `which has not read \d+ bytes of it in 1s`)
 	wantResults(t, out, map[string]string{"unread": "^[1-9]"})
 	confirm(t, check, at("81", "https"), "AppSilent", `TLS handshake`)
 	confirm(t, check, at("81", "grpc"), "AppSilent", `has read all of it`)
 	confirm(t, check, at("85", "https"), "AppSilent", `\(answer\)`)
-	confirm(t, check, at("83", "http"), "AppNotAccepting", `waits since 1s in the accept queue \(queue 1/5\), [1-9]\d* bytes of it are there; network.test`)
-	confirm(t, check, at("83", "tcp"), "AppNotAccepting", `0 bytes of it are there`)
+	confirm(t, check, at("83", "http"), "AppNotAccepting", `has waited for 1s in the accept queue \(queue 1/5\), [1-9]\d* bytes of it have arrived; network.test`)
+	confirm(t, check, at("83", "tcp"), "AppNotAccepting", `0 bytes of it have arrived`)
 
 	refute(t, check, at("84", "http"), "AppAnswers", "not silent, but it failed at answer .* status 418")
-	refute(t, check, at("82", "tcp"), "AppAnswers", "a TCP probe asks for no more")
+	refute(t, check, at("82", "tcp"), "AppAnswers", "a TCP probe requires no more")
 	refute(t, check, at("86", "http"), "NotConnected", "connection refused")
 	refute(t, check, at("86", "tcp"), "NotConnected", "connection refused")
 	mend := pod.DropTCP()

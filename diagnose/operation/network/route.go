@@ -53,12 +53,12 @@ func findPath(h operation.Host, v operation.Values) (*routePath, *operation.Find
 		}
 	}
 	if source.IsValid() && !usable {
-		r.Note("source %s is no address of the namespace that could be used: asked for packets from any", source)
+		r.Note("source %s is not a usable address of the namespace: ignored", source)
 		source = netip.Addr{}
 	}
 	if p.route = view.RouteFrom(source, p.to); !p.route.Known {
 		view.Close()
-		return nil, nil, fmt.Errorf("the kernel has no answer about the route to %s in %s", p.to, &place)
+		return nil, nil, fmt.Errorf("the kernel did not report the route to %s in %s", p.to, &place)
 	}
 	return p, r, nil
 }
@@ -66,7 +66,7 @@ func findPath(h operation.Host, v operation.Values) (*routePath, *operation.Find
 // routeResults adds the results of routePath.report.
 func routeResults(own ...operation.Result) []operation.Result {
 	return results(append([]operation.Result{
-		{Name: "route", Doc: "the route in words, or why there is none"},
+		{Name: "route", Doc: "the route, or why there is none"},
 		{Name: "routeError", Doc: "error of connect() without a route: ENETUNREACH"},
 		{Name: "link", Doc: "outgoing device"},
 		{Name: "nextHop", Doc: "next hop; the destination itself if it is on the link"},

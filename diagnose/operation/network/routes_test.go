@@ -49,7 +49,7 @@ func TestRoutes(t *testing.T) {
 	out, _ = must(t, routes, ask("10.98.2.7", "source", "10.97.33.1"))
 	wantResults(t, out, map[string]string{"table": "^77$", "routeMTU": "^1400$", "note": "^$"})
 	out, _ = must(t, routes, ask("10.97.33.2", "source", "10.9.9.9"))
-	wantResults(t, out, map[string]string{"link": "^probe0$", "note": "source 10.9.9.9 is no address"})
+	wantResults(t, out, map[string]string{"link": "^probe0$", "note": "source 10.9.9.9 is not a usable address"})
 	out, _ = must(t, routes, ask("fd97:33::2"))
 	wantResults(t, out, map[string]string{"link": "^probe0$", "nextHop": "^fd97:33::2$"})
 	refute(t, check, ask("10.98.2.7"), "RoutePresent", "10.98.2.7 in network namespace .*: route: via probe0, next hop 10.97.33.2, table 77")
@@ -89,5 +89,5 @@ func TestNeighbours(t *testing.T) {
 	refute(t, check, ask("10.97.33.1"), "NoNextHop", "local to the opener's namespace")
 	refute(t, check, ask("10.99.0.1"), "NoNextHop", "route: none")
 	out, _ = must(t, neighbours, ask("10.97.33.1"))
-	wantResults(t, out, map[string]string{"note": "is the namespace's own", "nextHopState": "^$"})
+	wantResults(t, out, map[string]string{"note": "is an address of the namespace itself", "nextHopState": "^$"})
 }

@@ -50,7 +50,7 @@ func Sockets(h operation.Host) operation.Builtin {
 				if ctx.Err() != nil {
 					return operation.Output{}, err
 				}
-				r.Note("no counters of the listeners: %v", err)
+				r.Note("can't read listener counters: %v", err)
 			} else {
 				r.Uint("overflows", grew[listenOverflows])
 				r.Uint("drops", grew[listenDrops])
@@ -166,13 +166,13 @@ func (t *socketTable) report(r *operation.Finding) {
 		r.Text("maxRTO", rto.String())
 	}
 	if !t.whole {
-		r.Note("there are more sockets than are listed")
+		r.Note("not all sockets are listed")
 	}
 	if !t.searched {
 		r.Note("not all descriptors were searched for the sockets' processes")
 	}
 	if t.hidden > 0 {
-		r.Note("%d sockets of the namespace, which others share, are not those of processes of pod %s, and left out", t.hidden, t.pod)
+		r.Note("%d sockets of the shared namespace are omitted: they do not belong to processes of pod %s", t.hidden, t.pod)
 	}
 }
 

@@ -47,7 +47,7 @@ func TestSockets(t *testing.T) {
 	out, _ = must(t, Sockets(host()), map[string]string{"podUID": uid, "address": "10.97.33.2", "port": "82", "window": "0s"})
 	wantResults(t, out, map[string]string{"listening": "^false$", "listener": "^$", "queue": "^$"})
 
-	fail(t, Sockets(host()), map[string]string{"podUID": uid, "address": "10.97.33.1", "port": "80"}, "is no address of pod "+uid)
+	fail(t, Sockets(host()), map[string]string{"podUID": uid, "address": "10.97.33.1", "port": "80"}, "is not an address of pod "+uid)
 }
 
 // A retransmission is reported while it is in progress.

@@ -72,7 +72,7 @@ func TestATenantsMemoryIsThatOfThePod(t *testing.T) {
 		"none, process": {"cgroup": "/none", "pid": "911"},
 	} {
 		p["podUID"], p["window"] = own, "0s"
-		if out, _, err := operationtest.Perform(t, b, p); err == nil || !matches(err.Error(), "is not of pod "+own+"|not a path below its tree") {
+		if out, _, err := operationtest.Perform(t, b, p); err == nil || !matches(err.Error(), "does not belong to pod "+own+"|not a path below its tree") {
 			t.Errorf("%s: %v %v", name, out.Results, err)
 		}
 	}
@@ -119,7 +119,7 @@ func TestATenantsSocketsAreThoseOfThePod(t *testing.T) {
 			t.Errorf("%s: %s", name, all)
 		}
 	}
-	fail(t, b, map[string]string{"podUID": uid, "address": "10.97.33.1", "port": "7001"}, "is no address of pod")
+	fail(t, b, map[string]string{"podUID": uid, "address": "10.97.33.1", "port": "7001"}, "is not an address of pod")
 
 	// The sockets belong to this process, which is not in the pod, so it is not named.
 	out, files := must(t, b, map[string]string{"podUID": uid, "port": "81", "window": "0s"})
@@ -132,7 +132,7 @@ func TestATenantsSocketsAreThoseOfThePod(t *testing.T) {
 	// network.
 	intruder(t, target)
 	out, files = must(t, b, map[string]string{"podUID": uid, "window": "0s"})
-	wantResults(t, out, map[string]string{"listeners": "^$", "overflows": "^$", "drops": "^$", "note": "shares its network.*sockets of the namespace"})
+	wantResults(t, out, map[string]string{"listeners": "^$", "overflows": "^$", "drops": "^$", "note": "shares its network.*sockets of the shared namespace"})
 	if text := files.Read(t, "sockets.txt"); strings.Contains(text, ":81") {
 		t.Errorf("%s", text)
 	}
@@ -150,13 +150,13 @@ func TestATenantsProbeGoesToThePod(t *testing.T) {
 	}
 	out, _ := must(t, b, at("10.97.34.2"))
 	wantResults(t, out, map[string]string{"succeeded": "^true$", "probed": "^10.97.34.2:80$"})
-	fail(t, b, at("10.97.34.1"), "is no address of pod")
-	fail(t, b, at("169.254.169.254"), "is no address of pod|can't be reached")
+	fail(t, b, at("10.97.34.1"), "is not an address of pod")
+	fail(t, b, at("169.254.169.254"), "is not an address of pod|can't be reached")
 	// What package tenancy passes if the pod has no address.
 	fail(t, b, at("0.0.0.0"), "can't be reached from the node's network namespace")
 	p := at("10.97.34.1")
 	p["netns"], p["pid"] = inode(node), strconv.Itoa(holder(node))
-	fail(t, b, p, "is no address of pod")
+	fail(t, b, p, "is not an address of pod")
 
 	pid := strconv.Itoa(intruder(t, pod))
 	if err := os.Symlink("/proc/"+pid, h.FS.Path("/proc/"+pid)); err != nil {

@@ -40,7 +40,7 @@ func askRuntime(ctx context.Context, h operation.Host, call *operation.Call) (ru
 			return r, fmt.Errorf("%w: none of %s is a socket", errNoRuntime, strings.Join(cri.Sockets(), ", "))
 		}
 	} else if !path.IsAbs(r.socket) {
-		return r, fmt.Errorf("socket %s is no absolute path", operation.Quoted(r.socket))
+		return r, fmt.Errorf("socket %s: want an absolute path", operation.Quoted(r.socket))
 	}
 	within, cancel := context.WithTimeout(ctx, call.Parameters.Duration("timeout"))
 	defer cancel()
@@ -54,7 +54,7 @@ func askRuntime(ctx context.Context, h operation.Host, call *operation.Call) (ru
 	}
 	if err != nil {
 		if s := status.Convert(err); s.Code() == codes.Unimplemented {
-			return r, fmt.Errorf("container runtime at %s speaks no CRI v1: %s", r.socket, operation.Quoted(s.Message()))
+			return r, fmt.Errorf("container runtime at %s does not support CRI v1: %s", r.socket, operation.Quoted(s.Message()))
 		}
 		r.unreachable, r.silent = err, within.Err() != nil
 	}

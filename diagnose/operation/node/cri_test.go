@@ -92,7 +92,7 @@ func TestRuntimeHealth(t *testing.T) {
 	if err != nil || out.Results["reachable"] != "false" || out.Results["socket"] != "/run/none.sock" || !strings.Contains(out.Results["error"], "no such file") || len(out.Results) != 3 {
 		t.Errorf("%q, %v", out.Results, err)
 	}
-	if _, _, err := operationtest.RunBuiltin(t, RuntimeHealth(h), map[string]string{"socket": "run/crio/crio.sock"}); err == nil || !strings.Contains(err.Error(), "no absolute path") {
+	if _, _, err := operationtest.RunBuiltin(t, RuntimeHealth(h), map[string]string{"socket": "run/crio/crio.sock"}); err == nil || !strings.Contains(err.Error(), "want an absolute path") {
 		t.Error(err)
 	}
 	if _, _, err := operationtest.RunBuiltin(t, RuntimeHealth(operation.Host{FS: hostfs.New(t.TempDir())}), nil); !errors.Is(err, errNoRuntime) {
@@ -144,7 +144,7 @@ func TestCheckRuntimeUnhealthy(t *testing.T) {
 	}
 	// A server with another protocol is no CRI runtime.
 	other := serveCRI(t, "/run/crio/crio.sock", func(*grpc.Server) {})
-	if _, _, err := operationtest.RunBuiltin(t, CheckRuntimeUnhealthy(other), nil); err == nil || !strings.Contains(err.Error(), "speaks no CRI v1") {
+	if _, _, err := operationtest.RunBuiltin(t, CheckRuntimeUnhealthy(other), nil); err == nil || !strings.Contains(err.Error(), "does not support CRI v1") {
 		t.Error(err)
 	}
 	// The runtime is not blamed for the operation's own timeout.

@@ -120,7 +120,7 @@ func kernelFacts(h operation.Host, ctx context.Context, call *operation.Call) (o
 // taints sets why the kernel is tainted and by which modules.
 func taints(h operation.Host, f *operation.Finding) []hostfs.Module {
 	if s, err := h.FS.Sysctl("kernel.tainted"); err != nil {
-		f.Note("whether it is tainted can't be read: %v", err)
+		f.Note("the taint can't be read: %v", err)
 	} else if mask, err := strconv.ParseUint(s, 10, 64); err == nil {
 		f.Uint("tainted", mask)
 		var why []string

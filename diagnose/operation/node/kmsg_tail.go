@@ -87,10 +87,10 @@ func kmsgTail(h operation.Host, ctx context.Context, call *operation.Call) (oper
 		return true
 	})
 	if err != nil {
-		return operation.Output{}, fmt.Errorf("read the kernel's log (may need CAP_SYSLOG): %w", err)
+		return operation.Output{}, fmt.Errorf("read the kernel log (may need CAP_SYSLOG): %w", err)
 	}
 	if lost {
-		f.Note("some lines were written over while they were read, or not readable")
+		f.Note("some lines were overwritten while they were read, or unreadable")
 	}
 	if start := matching % most; matching > most {
 		tail = append(tail[start:len(tail):len(tail)], tail[:start]...)

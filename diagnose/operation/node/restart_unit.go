@@ -35,10 +35,10 @@ func restartUnit(ctx context.Context, h operation.Host, call *operation.Call) (o
 		return operation.Output{}, err
 	}
 	if before.load != "loaded" {
-		return operation.Output{}, fmt.Errorf("unit %s is %s, and is not restarted", name, before.load)
+		return operation.Output{}, fmt.Errorf("unit %s is %s: not restarted", name, before.load)
 	}
 	if int(before.mainPID) == os.Getpid() {
-		return operation.Output{}, fmt.Errorf("unit %s is the agent's own: nobody would be left to report the result", name)
+		return operation.Output{}, fmt.Errorf("unit %s is the agent's own: the agent could not report the result", name)
 	}
 	done := make(chan string, 1)
 	if _, err := conn.RestartUnitContext(ctx, name, "replace", done); err != nil {
@@ -50,7 +50,7 @@ func restartUnit(ctx context.Context, h operation.Host, call *operation.Call) (o
 			return operation.Output{}, fmt.Errorf("restart %s: the job ended as %s", name, operation.Quoted(result))
 		}
 	case <-ctx.Done():
-		return operation.Output{}, fmt.Errorf("restart %s: it was asked for, but is not done: %w", name, ctx.Err())
+		return operation.Output{}, fmt.Errorf("restart %s: requested, but not completed: %w", name, ctx.Err())
 	}
 	after, err := readUnit(ctx, conn, name)
 	if err != nil {

@@ -28,7 +28,7 @@ const systemBus = "/run/dbus/system_bus_socket"
 func systemd(ctx context.Context, fs hostfs.FS) (*dbus.Conn, error) {
 	path := fs.Path(systemBus)
 	if _, err := os.Stat(path); err != nil {
-		return nil, fmt.Errorf("systemd can't be asked: no message bus: %w", err)
+		return nil, fmt.Errorf("can't query systemd: no message bus: %w", err)
 	}
 	conn, err := dbus.NewConnection(func() (*godbus.Conn, error) {
 		c, err := godbus.Dial("unix:path="+godbus.EscapeBusAddressValue(path), godbus.WithContext(ctx))
@@ -46,7 +46,7 @@ func systemd(ctx context.Context, fs hostfs.FS) (*dbus.Conn, error) {
 		return c, nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("systemd can't be asked: %w", remote.WhyEnded(ctx, err))
+		return nil, fmt.Errorf("can't query systemd: %w", remote.WhyEnded(ctx, err))
 	}
 	return conn, nil
 }
@@ -65,7 +65,7 @@ func unitName(name string) (string, error) {
 	for i := range len(name) {
 		c := name[i]
 		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && strings.IndexByte(others, c) < 0 {
-			return "", fmt.Errorf("%s is no name of a unit", operation.Quoted(name))
+			return "", fmt.Errorf("%s: want the name of a unit, such as kubelet.service", operation.Quoted(name))
 		}
 	}
 	for _, kind := range []string{"service", "socket", "mount", "timer", "target", "slice", "scope", "path", "swap", "device", "automount"} {
@@ -100,7 +100,7 @@ func readUnit(ctx context.Context, conn *dbus.Conn, name string) (unit, error) {
 		return unit{}, fmt.Errorf("unit %s: systemd reports no state", name)
 	}
 	if u.load == "not-found" {
-		return unit{}, fmt.Errorf("unit %s is not known to systemd", name)
+		return unit{}, fmt.Errorf("systemd has no unit %s", name)
 	}
 	if µs, ok := p["StateChangeTimestamp"].(uint64); ok && µs > 0 && µs < math.MaxInt64 {
 		u.since = time.UnixMicro(int64(µs)).UTC()

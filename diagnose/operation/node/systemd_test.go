@@ -172,8 +172,8 @@ func TestSystemdUnit(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"gone": "unit gone.service is not known to systemd", "silent": "unit silent.service: systemd reports no state",
-		"a b": `"a b" is no name of a unit`, "../x": `"../x" is no name of a unit`, "nosuch": "unit nosuch.service can't be read: ",
+		"gone": "systemd has no unit gone.service", "silent": "unit silent.service: systemd reports no state",
+		"a b": `"a b": want the name of a unit, such as kubelet.service`, "../x": `"../x": want the name of a unit, such as kubelet.service`, "nosuch": "unit nosuch.service can't be read: ",
 	} {
 		if _, _, err := operationtest.RunBuiltin(t, SystemdUnit(h), map[string]string{"unit": name}); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", name, err, want)
@@ -203,7 +203,7 @@ func TestCheckUnitFailed(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, _, err := operationtest.RunBuiltin(t, CheckUnitFailed(h), map[string]string{"unit": "gone"}); err == nil || err.Error() != "unit gone.service is not known to systemd" {
+	if _, _, err := operationtest.RunBuiltin(t, CheckUnitFailed(h), map[string]string{"unit": "gone"}); err == nil || err.Error() != "systemd has no unit gone.service" {
 		t.Error(err)
 	}
 }
@@ -250,8 +250,8 @@ func TestRestartUnit(t *testing.T) {
 	}
 	calls := asked()
 	for unit, want := range map[string]string{
-		"agent": "unit agent.service is the agent's own: nobody would be left to report the result", "gone": "unit gone.service is not known to systemd",
-		"masked": "unit masked.service is masked, and is not restarted",
+		"agent": "unit agent.service is the agent's own: the agent could not report the result", "gone": "systemd has no unit gone.service",
+		"masked": "unit masked.service is masked: not restarted",
 	} {
 		if _, _, err := operationtest.RunBuiltin(t, RestartUnit(h), map[string]string{"unit": unit}); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
@@ -265,7 +265,7 @@ func TestRestartUnit(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), await.Within(2*time.Second)) // long enough to request it
 	defer cancel()
 	_, err = restartUnit(ctx, h, &operation.Call{Parameters: operation.Values{"unit": "broken"}})
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "it was asked for, but is not done") {
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "requested, but not completed") {
 		t.Error(err)
 	}
 }
@@ -273,7 +273,7 @@ func TestRestartUnit(t *testing.T) {
 func TestWithoutSystemd(t *testing.T) {
 	root := t.TempDir()
 	h := operation.Host{FS: hostfs.New(root)}
-	if _, _, err := operationtest.RunBuiltin(t, SystemdUnit(h), map[string]string{"unit": "x"}); !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), "systemd can't be asked: no message bus: ") {
+	if _, _, err := operationtest.RunBuiltin(t, SystemdUnit(h), map[string]string{"unit": "x"}); !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), "can't query systemd: no message bus: ") {
 		t.Error(err)
 	}
 	// A bus without systemd.

@@ -17,7 +17,7 @@ func ContainerDetail(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "container-detail",
 		Doc: "Describes a container of a pod of this node: image, state, last termination, limits and requests, configured probes, and the names, not " +
-			"values, of its environment variables. Fails without an API server or kubelet to ask.",
+			"values, of its environment variables. Fails without an API server or kubelet to query.",
 		Effect:     operation.Collect,
 		TenantSafe: true,
 		Parameters: append(podParameters(),

@@ -17,7 +17,7 @@ func PodDetail(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "pod-detail",
 		Doc: "Describes a pod of this node: phase, conditions, owner, quality of service, containers and their restarts, labels. Fails without an API " +
-			"server or kubelet to ask.",
+			"server or kubelet to query.",
 		Effect:     operation.Collect,
 		TenantSafe: true,
 		Parameters: podParameters(),
@@ -32,7 +32,7 @@ func PodDetail(h operation.Host) operation.Builtin {
 			operation.Result{Name: "qos", Doc: "Guaranteed, Burstable or BestEffort"},
 			operation.Result{Name: "priority", Doc: "its priority"},
 			operation.Result{Name: "hostNetwork", Doc: "whether it uses the node's network"},
-			operation.Result{Name: "hostPID", Doc: "whether it sees the node's processes"},
+			operation.Result{Name: "hostPID", Doc: "whether it uses the node's PID namespace"},
 			operation.Result{Name: "restarts", Doc: "restarts of all its containers"},
 			operation.Result{Name: "containers", Doc: "each with its state and restarts"},
 			operation.Result{Name: "addresses", Doc: "its IP addresses"},

@@ -18,7 +18,7 @@ func PodList(h operation.Host) operation.Builtin {
 	return operation.Builtin{
 		Name: "pod-list",
 		Doc: "Lists the pods of this node, or those of the given UIDs (from disk-identity), with their PersistentVolumeClaims. Artifact pods.txt has all " +
-			"of them. Fails without an API server or kubelet to ask.",
+			"of them. Fails without an API server or kubelet to query.",
 		Effect: operation.Collect,
 		Parameters: []operation.Parameter{
 			{Name: "affectedPodUIDs", Doc: "pod UIDs, separated by spaces; none: all pods", Kind: operation.String},
@@ -63,7 +63,7 @@ func runPodList(h operation.Host, ctx context.Context, call *operation.Call) (op
 			f.Note("this node has no pod with the UID %s", strings.Join(left, " "))
 		}
 		if n := call.Parameters.Int("affectedPods"); n > int64(len(wanted)) {
-			f.Note("of %d UIDs only %d are known", n, len(wanted))
+			f.Note("of %d UIDs only %d are given", n, len(wanted))
 		}
 	}
 	// List pods that are not ready first, because not all may fit.

@@ -15,7 +15,7 @@ import (
 )
 
 // errNoPods is returned if there is no source of pods.
-var errNoPods = errors.New("nothing is known of pods: neither the API server nor kubelet is asked")
+var errNoPods = errors.New("pods are unavailable: neither the API server nor kubelet is queried")
 
 // podParameters returns the parameters that name a pod.
 func podParameters() []operation.Parameter {
@@ -53,7 +53,7 @@ func findPod(h operation.Host, ctx context.Context, v operation.Values) (*corev1
 			return nil, err
 		}
 		if uid != "" && !slices.Contains(podspec.UIDs(&p.ObjectMeta), uid) {
-			return nil, fmt.Errorf("pod %s/%s is gone: the one of that name now has the UID %s", operation.Quoted(namespace), operation.Quoted(name), p.UID)
+			return nil, fmt.Errorf("pod %s/%s is gone: the pod of that name now has the UID %s", operation.Quoted(namespace), operation.Quoted(name), p.UID)
 		}
 		return p, nil
 	}

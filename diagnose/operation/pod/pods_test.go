@@ -194,7 +194,7 @@ func TestPodList(t *testing.T) {
 	}
 	out, _ = operationtest.Succeed(t, b, map[string]string{"affectedPodUIDs": webUID + " 01234567-89ab-cdef-0123-456789abcdef none", "affectedPods": "4"})
 	wantResults(t, out, map[string]string{
-		"pods": "2", "podNames": "shop/web-0 kube-system/etcd-n7", "note": "this node has no pod with the UID none; of 4 UIDs only 3 are known",
+		"pods": "2", "podNames": "shop/web-0 kube-system/etcd-n7", "note": "this node has no pod with the UID none; of 4 UIDs only 3 are given",
 	})
 	out, _ = operationtest.Succeed(t, b, map[string]string{"affectedPods": "0"})
 	wantResults(t, out, map[string]string{"pods": "0", "podNames": ""})
@@ -204,14 +204,14 @@ func TestPodList(t *testing.T) {
 // found.
 func TestPodsThatAreNotKnown(t *testing.T) {
 	for _, b := range []operation.Builtin{PodDetail(operation.Host{}), ContainerDetail(operation.Host{}), PodList(operation.Host{})} {
-		if _, _, err := operationtest.Perform(t, b, map[string]string{"podUID": webUID}); err == nil || !strings.Contains(err.Error(), "neither the API server nor kubelet is asked") {
+		if _, _, err := operationtest.Perform(t, b, map[string]string{"podUID": webUID}); err == nil || !strings.Contains(err.Error(), "neither the API server nor kubelet is queried") {
 			t.Errorf("%s: %v", b.Name, err)
 		}
 	}
 	b := PodDetail(operation.Host{Pods: knownPods{webPod(), secretPod()}})
 	for want, p := range map[string]map[string]string{
 		"is required":              {"podName": "web-0"},
-		"is gone: the one of that": {"podNamespace": "shop", "podName": "web-0", "podUID": secretUID},
+		"is gone: the pod of that": {"podNamespace": "shop", "podName": "web-0", "podUID": secretUID},
 		"no pod with the UID":      {"podUID": "x"},
 		"not found":                {"podNamespace": "shop", "podName": "web-1"},
 	} {

@@ -61,11 +61,11 @@ func processDetail(h operation.Host, ctx context.Context, patient operation.Pati
 	pid := int(stat.PID)
 	task, err := h.FS.Task(pid)
 	if err != nil {
-		return operation.Output{}, fmt.Errorf("look at process %d: %w", pid, err)
+		return operation.Output{}, fmt.Errorf("examine process %d: %w", pid, err)
 	}
 	status, err := h.FS.ProcStatus(pid)
 	if err != nil {
-		return operation.Output{}, fmt.Errorf("look at process %d: %w", pid, err)
+		return operation.Output{}, fmt.Errorf("examine process %d: %w", pid, err)
 	}
 	f := operation.NewFinding()
 	f.Int("pid", int64(pid))

@@ -48,7 +48,7 @@ func processTree(h operation.Host, ctx context.Context, patient operation.Patien
 		}
 		pid := int(stat.PID)
 		if _, ok := tree.stats[pid]; !ok {
-			return operation.Output{}, fmt.Errorf("%d is no process: a thread has none below it", pid)
+			return operation.Output{}, fmt.Errorf("%d is a thread: want a process, threads have no children", pid)
 		}
 		roots = []int{pid}
 		f.Text("ancestors", tree.ancestors(pid))
@@ -90,7 +90,7 @@ type processes struct {
 func readTree(h operation.Host, ctx context.Context) (*processes, error) {
 	pids, err := h.FS.PIDs()
 	if err != nil {
-		return nil, fmt.Errorf("look for processes: %w", err)
+		return nil, fmt.Errorf("list processes: %w", err)
 	}
 	t := &processes{stats: make(map[int]hostfs.Stat, len(pids)), children: map[int][]int{}}
 	for _, pid := range pids {

@@ -35,13 +35,13 @@ func Task(h operation.Host, v operation.Values) (hostfs.Stat, error) {
 	case IsGone(err):
 		return stat, fmt.Errorf("process %d %w: it has ended", pid, ErrTaskGone)
 	case err != nil:
-		return stat, fmt.Errorf("look at process %d: %w", pid, err)
+		return stat, fmt.Errorf("examine process %d: %w", pid, err)
 	}
 	// /proc has the time in steps of 10 ms, the event has it exactly; either may be rounded.
 	const step = 10 * time.Millisecond
 	if v["startTime"] != "" {
 		if d := stat.StartTime - v.Duration("startTime"); d > step || d < -step {
-			return stat, fmt.Errorf("process %d %w: its number was given again (to %s, started at %s)",
+			return stat, fmt.Errorf("process %d %w: its PID was reused (by %s, started at %s)",
 				pid, ErrTaskGone, display.Safe(stat.Comm, 64), stat.StartTime)
 		}
 	}

@@ -38,16 +38,16 @@ func refusedAddress(a netip.Addr, linkLocal bool) string {
 		a = netip.AddrFrom4([4]byte(nat64[12:])) // the address that a translator connects to (RFC 6052)
 	}
 	if !a.IsValid() || a.IsUnspecified() {
-		return a.String() + " is no address of a host"
+		return a.String() + " is not the address of a host"
 	}
 	if a.IsMulticast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
-		return a.String() + " is no address of one host"
+		return a.String() + " is not a unicast address"
 	}
 	if linkLocal {
 		return ""
 	}
 	if a.IsLinkLocalUnicast() {
-		return a.String() + " is link-local, as the metadata services of clouds are"
+		return a.String() + " is link-local, like cloud metadata services"
 	}
 	metadata := []netip.Addr{
 		netip.AddrFrom4([4]byte{100, 100, 100, 200}),                                       // Alibaba Cloud

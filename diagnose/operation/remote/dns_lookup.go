@@ -26,7 +26,7 @@ func DNSLookup(h operation.Host) operation.Builtin {
 		Parameters: []operation.Parameter{
 			{Name: "name", Kind: operation.String, Required: true, Max: 254, Doc: "full name, search domains are not tried; for type PTR, an address"},
 			{Name: "type", Kind: operation.Enum, Values: slices.Sorted(maps.Keys(dnsTypes())), Default: "A", Doc: "record type"},
-			{Name: "server", Kind: operation.Address, Doc: "the name server; without it those of " + resolvConf},
+			{Name: "server", Kind: operation.Address, Doc: "the name server; none: those in " + resolvConf},
 			{Name: "serverPort", Kind: operation.Integer, Default: "53", Min: 1, Max: 65535, Doc: "port of the name servers"},
 			{Name: "timeout", Kind: operation.Duration, Default: "2s", Min: int64(10 * time.Millisecond), Max: int64(30 * time.Second), Doc: "how long to wait for each answer"},
 			{Name: "tries", Kind: operation.Integer, Default: "2", Min: 1, Max: 5, Doc: "queries to a server that does not answer"},

@@ -186,7 +186,7 @@ func TestDNSLookup(t *testing.T) {
 		t.Error(err)
 	}
 	for _, name := range []string{"a..b", strings.Repeat("x", 64), strings.Repeat("abcdefg.", 40)[:254], "..", ".a"} {
-		if _, _, err := operationtest.RunBuiltin(t, b, map[string]string{"name": name, "server": "127.0.0.1"}); err == nil || !strings.HasSuffix(err.Error(), "is no DNS name") {
+		if _, _, err := operationtest.RunBuiltin(t, b, map[string]string{"name": name, "server": "127.0.0.1"}); err == nil || !strings.HasSuffix(err.Error(), "is not a DNS name") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -86,7 +86,7 @@ func (a *dnsAnswer) read(p *dnsmessage.Parser) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("broken answer: %w", err)
+			return fmt.Errorf("invalid answer: %w", err)
 		}
 		if r.Header.Class != dnsmessage.ClassINET {
 			continue

@@ -53,12 +53,12 @@ func (t *TLS) config() (*tls.Config, error) {
 	if len(t.CA) > 0 {
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(t.CA) {
-			return nil, errors.New("certificate authorities: no certificate in PEM")
+			return nil, errors.New("certificate authorities: want PEM certificates")
 		}
 	}
 	switch {
 	case (len(t.Cert) == 0) != (len(t.Key) == 0):
-		return nil, errors.New("client certificate: certificate and key go together")
+		return nil, errors.New("client certificate: want both certificate and key")
 	case len(t.Cert) > 0:
 		pair, err := tls.X509KeyPair(t.Cert, t.Key)
 		if err != nil {
@@ -149,7 +149,7 @@ func statusError(resp *http.Response) error {
 // readAnswer returns the body of a response. It returns an error if it has more than limit bytes.
 func readAnswer(resp *http.Response, limit int64) ([]byte, error) {
 	if enc := resp.Header.Get("Content-Encoding"); enc != "" && !strings.EqualFold(enc, "identity") {
-		return nil, fmt.Errorf("answer is encoded as %s, which was not asked for", operation.Quoted(enc))
+		return nil, fmt.Errorf("answer is encoded as %s, which was not requested", operation.Quoted(enc))
 	}
 	if resp.ContentLength > limit {
 		return nil, fmt.Errorf("answer of %d bytes, at most %d", resp.ContentLength, limit)
@@ -168,7 +168,7 @@ func readAnswer(resp *http.Response, limit int64) ([]byte, error) {
 func WhyEnded(ctx context.Context, err error) error {
 	if cause := ctx.Err(); cause != nil && err != nil {
 		if errors.Is(cause, context.DeadlineExceeded) {
-			return fmt.Errorf("no whole answer in time: %w", cause)
+			return fmt.Errorf("no complete answer in time: %w", cause)
 		}
 		return cause
 	}

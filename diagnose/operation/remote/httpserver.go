@@ -42,14 +42,14 @@ func (h *HTTPServer) URL() (*url.URL, error) {
 	var wrong []string
 	scheme := cmp.Or(h.Scheme, "http")
 	if scheme != "http" && scheme != "https" {
-		wrong = append(wrong, "scheme "+operation.Quoted(h.Scheme)+" is neither http nor https")
+		wrong = append(wrong, "scheme "+operation.Quoted(h.Scheme)+": want http or https")
 	}
 	if ip, err := netip.ParseAddr(h.Address); err == nil {
 		if why := refusedAddress(ip, h.AllowLinkLocal); why != "" {
 			wrong = append(wrong, "address: "+why)
 		}
 	} else if len(validation.IsDNS1123Subdomain(strings.ToLower(strings.TrimSuffix(h.Address, ".")))) > 0 {
-		wrong = append(wrong, "address "+operation.Quoted(h.Address)+" is neither an IP address nor a DNS name")
+		wrong = append(wrong, "address "+operation.Quoted(h.Address)+": want an IP address or a DNS name")
 	}
 	port := h.Port
 	switch {
@@ -58,15 +58,15 @@ func (h *HTTPServer) URL() (*url.URL, error) {
 	case port == 0:
 		port = 80
 	case port < 0 || port > 65535:
-		wrong = append(wrong, fmt.Sprintf("port %d is not from 1 to 65535", port))
+		wrong = append(wrong, fmt.Sprintf("port %d: want 1 to 65535", port))
 	}
 	if scheme != "https" && !h.TLS.isZero() {
-		wrong = append(wrong, "certificates and server name need the scheme https")
+		wrong = append(wrong, "certificates and server name require the scheme https")
 	}
 	path := cmp.Or(h.Path, "/")
 	u, err := url.ParseRequestURI(path)
 	if err != nil || path[0] != '/' || strings.Contains(path, "#") || len(path) > operation.MaxText {
-		wrong = append(wrong, "path "+operation.Quoted(h.Path)+" is none as /a/b")
+		wrong = append(wrong, "path "+operation.Quoted(h.Path)+": want a path such as /a/b")
 	}
 	if len(wrong) > 0 {
 		return nil, fmt.Errorf("httpServer: %s", strings.Join(wrong, "; "))
@@ -120,7 +120,7 @@ func (h *HTTPServer) ask(ctx context.Context, u *url.URL, parameters operation.V
 func parseAnswer(b []byte) (map[string]string, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, fmt.Errorf("no JSON object, but %s", operation.Quoted(string(b[:min(len(b), operation.MaxQuoted+1)])))
+		return nil, fmt.Errorf("want a JSON object, got %s", operation.Quoted(string(b[:min(len(b), operation.MaxQuoted+1)])))
 	}
 	results := map[string]string{}
 	for d.More() {
@@ -133,7 +133,7 @@ func parseAnswer(b []byte) (map[string]string, error) {
 			return nil, errors.New(problem)
 		}
 		if _, twice := results[key]; twice {
-			return nil, fmt.Errorf("key %s stands twice", key)
+			return nil, fmt.Errorf("key %s is duplicated", key)
 		}
 		if len(results) == operation.MaxKeys {
 			return nil, fmt.Errorf("more than %d keys", operation.MaxKeys)
@@ -152,16 +152,16 @@ func parseAnswer(b []byte) (map[string]string, error) {
 		return nil, brokenJSON(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows the JSON object")
+		return nil, errors.New("unexpected data after the JSON object")
 	}
 	return results, nil
 }
 
 func brokenJSON(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("JSON ends in the middle")
+		return errors.New("JSON is truncated")
 	}
-	return fmt.Errorf("broken JSON: %w", err)
+	return fmt.Errorf("invalid JSON: %w", err)
 }
 
 func jsonKind(t json.Token) string {
@@ -188,7 +188,7 @@ func writeArtifact(c *operation.Call, name string, content []byte) error {
 		err = errors.Join(err, w.Close())
 	}
 	if errors.Is(err, operation.ErrArtifactBudget) {
-		c.Log.Warn("artifact is not whole", "artifact", name, "bytes", len(content), "error", err)
+		c.Log.Warn("artifact is incomplete", "artifact", name, "bytes", len(content), "error", err)
 		return nil
 	}
 	if err != nil {

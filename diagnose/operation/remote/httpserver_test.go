@@ -75,28 +75,28 @@ func TestHTTPServerRefusesAnswers(t *testing.T) {
 		fmt.Fprintf(&keys, `,"k%d":""`, i)
 	}
 	for _, tt := range []struct{ name, answer, want string }{
-		{"empty", "", `no JSON object, but ""`},
-		{"text", "<html>\x1b</html>", `no JSON object, but "<html>\x1b</html>"`},
-		{"long text", strings.Repeat("x", 300), `no JSON object, but "` + strings.Repeat("x", 80) + `…"`},
-		{"list", `["a"]`, `no JSON object, but "["a"]"`},
-		{"null", `null`, `no JSON object, but "null"`},
+		{"empty", "", `want a JSON object, got ""`},
+		{"text", "<html>\x1b</html>", `want a JSON object, got "<html>\x1b</html>"`},
+		{"long text", strings.Repeat("x", 300), `want a JSON object, got "` + strings.Repeat("x", 80) + `…"`},
+		{"list", `["a"]`, `want a JSON object, got "["a"]"`},
+		{"null", `null`, `want a JSON object, got "null"`},
 		{"number", `{"a":"b","n":7}`, "value of n is a number, want a string"},
 		{"null value", `{"n":null}`, "value of n is null, want a string"},
 		{"boolean", `{"n":true}`, "value of n is true or false, want a string"},
 		{"object", `{"n":{"a":"b"}}`, "value of n is an object, want a string"},
 		{"nested", `{"n":` + strings.Repeat("[", 100000), "value of n is a list, want a string"},
-		{"twice", `{"a":"b","a":"c"}`, "key a stands twice"},
-		{"twice escaped", `{"a":"b","\u0061":"c"}`, "key a stands twice"},
-		{"key", `{"a\nb":"c"}`, `key "a\nb" has other characters than letters, digits and ._-/`},
+		{"twice", `{"a":"b","a":"c"}`, "key a is duplicated"},
+		{"twice escaped", `{"a":"b","\u0061":"c"}`, "key a is duplicated"},
+		{"key", `{"a\nb":"c"}`, `key "a\nb" contains characters other than letters, digits and ._-/`},
 		{"no key", `{"":"c"}`, "a key is empty"},
 		{"long key", `{"` + strings.Repeat("k", 200) + `":""}`, `key "` + strings.Repeat("k", 80) + `…" has 200 bytes, at most 128`},
 		{"many keys", "{" + keys.String()[1:] + "}", "more than 64 keys"},
-		{"cut", `{"a":"b`, "JSON ends in the middle"},
-		{"cut after", `{"a":"b"`, "JSON ends in the middle"},
-		{"comma", `{"a":"b",}`, "broken JSON: "},
-		{"key is a number", `{1:"b"}`, "broken JSON: "},
-		{"more", `{"a":"b"}{}`, "something follows the JSON object"},
-		{"rubbish", `{"a":"b"} x`, "something follows the JSON object"},
+		{"cut", `{"a":"b`, "JSON is truncated"},
+		{"cut after", `{"a":"b"`, "JSON is truncated"},
+		{"comma", `{"a":"b",}`, "invalid JSON: "},
+		{"key is a number", `{1:"b"}`, "invalid JSON: "},
+		{"more", `{"a":"b"}{}`, "unexpected data after the JSON object"},
+		{"rubbish", `{"a":"b"} x`, "unexpected data after the JSON object"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := serve(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, tt.answer) })
@@ -149,7 +149,7 @@ func TestHTTPServerLongAnswer(t *testing.T) {
 	}
 	call, kept, log := operationtest.NewCall(nil)
 	kept.Err = operation.ErrArtifactBudget
-	if out, err := h.Run(t.Context(), call); err != nil || !out.Truncated || !strings.Contains(log.String(), "artifact is not whole") {
+	if out, err := h.Run(t.Context(), call); err != nil || !out.Truncated || !strings.Contains(log.String(), "artifact is incomplete") {
 		t.Errorf("%v, %s", err, log)
 	}
 	kept.Err = errors.New("no disk")
@@ -188,8 +188,8 @@ func TestHTTPServerBoundsAnswers(t *testing.T) {
 			}
 			w.Header().Set("Content-Encoding", "gzip")
 			_, _ = w.Write(bomb.Bytes())
-		}, `answer is encoded as "gzip", which was not asked for`},
-		{"gzip bomb without saying so", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(bomb.Bytes()) }, `answer: no JSON object, but "\x1f\x8b`},
+		}, `answer is encoded as "gzip", which was not requested`},
+		{"gzip bomb without saying so", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(bomb.Bytes()) }, `answer: want a JSON object, got "\x1f\x8b`},
 		{"header", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", 100<<10)) }, "net/http: server response headers exceeded 65536 bytes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -245,7 +245,7 @@ func TestHTTPServerSlowAnswers(t *testing.T) {
 			defer cancel()
 			began := time.Now()
 			_, err = serverOf(t, ln.Addr().String()).Run(ctx, &operation.Call{})
-			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no whole answer in time") || time.Since(began) > operationtest.Longest/2 {
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no complete answer in time") || time.Since(began) > operationtest.Longest/2 {
 				t.Errorf("%v after %v", err, time.Since(began))
 			}
 			_ = ln.Close()
@@ -278,17 +278,17 @@ func TestHTTPServerURL(t *testing.T) {
 		{HTTPServer{Address: "Svc.ns.svc.", Port: 80, Path: "//evil.example/x"}, "http://Svc.ns.svc.:80//evil.example/x"},
 		{HTTPServer{Address: "a"}, "http://a:80/"},
 		{HTTPServer{Scheme: "https", Address: "a"}, "https://a:443/"},
-		{HTTPServer{Address: "a", TLS: TLS{ServerName: "b"}}, "httpServer: certificates and server name need the scheme https"},
-		{HTTPServer{Scheme: "file", Address: "a b", Path: "x", Port: -1}, `httpServer: scheme "file" is neither http nor https; ` +
-			`address "a b" is neither an IP address nor a DNS name; port -1 is not from 1 to 65535; path "x" is none as /a/b`},
-		{HTTPServer{Address: "a:80@evil", Port: 80}, `httpServer: address "a:80@evil" is neither an IP address nor a DNS name`},
-		{HTTPServer{Port: 80}, `httpServer: address "" is neither an IP address nor a DNS name`},
-		{HTTPServer{Address: "a", Port: 65536, Path: "/a\r\nX: y"}, `httpServer: port 65536 is not from 1 to 65535; path "/a\r\nX: y" is none as /a/b`},
-		{HTTPServer{Address: "a", Port: 80, Path: "http://b/"}, `httpServer: path "http://b/" is none as /a/b`},
-		{HTTPServer{Address: "a", Port: 80, Path: "/a#b"}, `httpServer: path "/a#b" is none as /a/b`},
-		{HTTPServer{Address: "169.254.169.254", Port: 80}, "httpServer: address: 169.254.169.254 is link-local, as the metadata services of clouds are"},
+		{HTTPServer{Address: "a", TLS: TLS{ServerName: "b"}}, "httpServer: certificates and server name require the scheme https"},
+		{HTTPServer{Scheme: "file", Address: "a b", Path: "x", Port: -1}, `httpServer: scheme "file": want http or https; ` +
+			`address "a b": want an IP address or a DNS name; port -1: want 1 to 65535; path "x": want a path such as /a/b`},
+		{HTTPServer{Address: "a:80@evil", Port: 80}, `httpServer: address "a:80@evil": want an IP address or a DNS name`},
+		{HTTPServer{Port: 80}, `httpServer: address "": want an IP address or a DNS name`},
+		{HTTPServer{Address: "a", Port: 65536, Path: "/a\r\nX: y"}, `httpServer: port 65536: want 1 to 65535; path "/a\r\nX: y": want a path such as /a/b`},
+		{HTTPServer{Address: "a", Port: 80, Path: "http://b/"}, `httpServer: path "http://b/": want a path such as /a/b`},
+		{HTTPServer{Address: "a", Port: 80, Path: "/a#b"}, `httpServer: path "/a#b": want a path such as /a/b`},
+		{HTTPServer{Address: "169.254.169.254", Port: 80}, "httpServer: address: 169.254.169.254 is link-local, like cloud metadata services"},
 		{HTTPServer{Address: "169.254.169.254", Port: 80, AllowLinkLocal: true}, "http://169.254.169.254:80/"},
-		{HTTPServer{Address: "0.0.0.0", Port: 80, AllowLinkLocal: true}, "httpServer: address: 0.0.0.0 is no address of a host"},
+		{HTTPServer{Address: "0.0.0.0", Port: 80, AllowLinkLocal: true}, "httpServer: address: 0.0.0.0 is not the address of a host"},
 	} {
 		var got string
 		if u, err := tt.h.URL(); err != nil {

@@ -72,7 +72,7 @@ func pprof(ctx context.Context, h operation.Host, call *operation.Call) (operati
 	p := call.Parameters
 	r := profileOf(p["profile"], p.Duration("seconds"))
 	if !path.IsAbs(p["path"]) {
-		return operation.Output{}, fmt.Errorf("path %s is none as /debug/pprof", operation.Quoted(p["path"]))
+		return operation.Output{}, fmt.Errorf("path %s: want a path such as /debug/pprof", operation.Quoted(p["path"]))
 	}
 	u := &url.URL{Scheme: "http", Path: path.Join(p["path"], r.path), RawQuery: r.query}
 	client, err := newHTTPClient(TLS{}, false)
@@ -83,7 +83,7 @@ func pprof(ctx context.Context, h operation.Host, call *operation.Call) (operati
 	switch byAddress, bySocket := p["address"] != "" && p["port"] != "", p["socket"] != ""; {
 	case bySocket:
 		if !path.IsAbs(p["socket"]) {
-			return operation.Output{}, fmt.Errorf("socket %s is no absolute path", operation.Quoted(p["socket"]))
+			return operation.Output{}, fmt.Errorf("socket %s: want an absolute path", operation.Quoted(p["socket"]))
 		}
 		u.Host = "localhost"
 		client.Transport.(*http.Transport).DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -92,7 +92,7 @@ func pprof(ctx context.Context, h operation.Host, call *operation.Call) (operati
 	case byAddress:
 		u.Host = netip.AddrPortFrom(p.Addr("address"), uint16(p.Int("port"))).String()
 	default:
-		return operation.Output{}, errors.New("address and port, or socket, is required")
+		return operation.Output{}, errors.New("parameters address and port, or socket, are required")
 	}
 	where := cmp.Or(p["socket"], u.Host) + u.Path
 	out, err := takeProfile(ctx, client, u, r, call)
@@ -117,7 +117,7 @@ func takeProfile(ctx context.Context, client *http.Client, u *url.URL, r profile
 		return operation.Output{}, statusError(resp)
 	}
 	if enc := resp.Header.Get("Content-Encoding"); enc != "" {
-		return operation.Output{}, fmt.Errorf("answer is encoded as %s, which was not asked for", operation.Quoted(enc))
+		return operation.Output{}, fmt.Errorf("answer is encoded as %s, which was not requested", operation.Quoted(enc))
 	}
 	// Answers of other services are not stored.
 	begin := make([]byte, len(r.begins))
@@ -126,7 +126,7 @@ func takeProfile(ctx context.Context, client *http.Client, u *url.URL, r profile
 		return operation.Output{}, err
 	}
 	if string(begin[:n]) != r.begins {
-		return operation.Output{}, fmt.Errorf("the answer is no such profile: it begins with %s", operation.Quoted(string(begin[:n])))
+		return operation.Output{}, fmt.Errorf("the answer is not the requested profile: it begins with %s", operation.Quoted(string(begin[:n])))
 	}
 	w, err := call.Artifacts.Create(r.artifact)
 	if err != nil {

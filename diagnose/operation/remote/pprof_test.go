@@ -112,7 +112,7 @@ func TestPprofOfASocket(t *testing.T) {
 	if out, _, err := operationtest.RunBuiltin(t, Pprof(h), map[string]string{"socket": "/run/containerd/debug.sock"}); err != nil || out.Results["goroutines"] == "0" {
 		t.Errorf("%+v, %v", out, err)
 	}
-	for socket, want := range map[string]string{"/run/none": "no such file", "debug.sock": "no absolute path", "/run/../../run/none": "no such file"} {
+	for socket, want := range map[string]string{"/run/none": "no such file", "debug.sock": "want an absolute path", "/run/../../run/none": "no such file"} {
 		if _, _, err := operationtest.RunBuiltin(t, Pprof(h), map[string]string{"socket": socket}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", socket, err)
 		}
@@ -125,15 +125,15 @@ func TestPprofRefuses(t *testing.T) {
 		handle http.HandlerFunc
 		want   string
 	}{
-		{"other", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>\x1b") }, `the answer is no such profile: it begins with "<html>\x1b"`},
-		{"empty", func(http.ResponseWriter, *http.Request) {}, `the answer is no such profile: it begins with ""`},
+		{"other", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>\x1b") }, `the answer is not the requested profile: it begins with "<html>\x1b"`},
+		{"empty", func(http.ResponseWriter, *http.Request) {}, `the answer is not the requested profile: it begins with ""`},
 		{"busy", func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "cpu profiling already in use", http.StatusInternalServerError)
 		}, "status 500 Internal Server Error: cpu profiling already in use"},
 		{"redirect", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://169.254.169.254/", http.StatusFound)
 		}, "redirects are not followed"},
-		{"encoded", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Encoding", "gzip") }, "which was not asked for"},
+		{"encoded", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Encoding", "gzip") }, "which was not requested"},
 		{"cut", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
 			fmt.Fprint(w, "goroutine 1 [running]:\n")
@@ -148,7 +148,7 @@ func TestPprofRefuses(t *testing.T) {
 		})
 	}
 	for _, p := range []map[string]string{{}, {"address": "127.0.0.1"}, {"port": "80"}} {
-		if _, _, err := operationtest.RunBuiltin(t, Pprof(operation.Host{}), p); err == nil || err.Error() != "address and port, or socket, is required" {
+		if _, _, err := operationtest.RunBuiltin(t, Pprof(operation.Host{}), p); err == nil || err.Error() != "parameters address and port, or socket, are required" {
 			t.Error(err)
 		}
 	}

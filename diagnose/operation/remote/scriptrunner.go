@@ -43,7 +43,7 @@ func (p *Script) Check() error {
 	case len(p.Script) > maxScript:
 		wrong = append(wrong, fmt.Sprintf("script has %d bytes, at most %d", len(p.Script), maxScript))
 	case strings.IndexByte(p.Script, 0) >= 0:
-		wrong = append(wrong, "script has a NUL")
+		wrong = append(wrong, "script contains a NUL")
 	}
 	if len(p.ArgKeys) > maxArgs {
 		wrong = append(wrong, fmt.Sprintf("%d argKeys, at most %d", len(p.ArgKeys), maxArgs))
@@ -71,7 +71,7 @@ func (p *Script) args(values operation.Values) ([]string, error) {
 		case !ok:
 			wrong = append(wrong, operation.Quoted(key)+" is neither a parameter nor a result of a dependence")
 		case strings.IndexByte(value, 0) >= 0:
-			wrong = append(wrong, operation.Quoted(key)+" has a NUL")
+			wrong = append(wrong, operation.Quoted(key)+" contains a NUL")
 		}
 		args = append(args, value)
 	}
@@ -110,7 +110,7 @@ func (s *Scripts) Run(ctx context.Context, p *Script, call *operation.Call) (ope
 	}
 	out.Truncated = out.Truncated || o.MergedDropped > 0
 	if o.MergedDropped > 0 {
-		o.Merged = fmt.Appendf(o.Merged, "\n[kernosis: %d bytes more are left out]\n", o.MergedDropped)
+		o.Merged = fmt.Appendf(o.Merged, "\n[kernosis: %d more bytes omitted]\n", o.MergedDropped)
 	}
 	if out.Truncated {
 		if err := writeArtifact(call, "output.txt", o.Merged); err != nil {
@@ -166,9 +166,9 @@ func scriptFailure(ctx context.Context, o *process.Outcome) error {
 	case errors.Is(o.Err, process.ErrStuck):
 		what = "was killed, but has not ended: it is in uninterruptible sleep"
 	case errors.Is(o.Err, process.ErrProcesses):
-		what = "was killed: it has started too many processes"
+		what = "was killed: it started too many processes"
 	case errors.Is(o.Err, context.DeadlineExceeded):
-		what = "was killed: its time is up"
+		what = "was killed: it exceeded its timeout"
 	case o.Err != nil && ctx.Err() != nil:
 		what = "was killed: it was cancelled"
 	case o.Err != nil:

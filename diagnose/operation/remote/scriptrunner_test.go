@@ -162,7 +162,7 @@ func TestScriptIsEndedWithAllItStarted(t *testing.T) {
 			if ends && err != nil {
 				t.Error(err)
 			}
-			if !ends && (!errors.Is(err, context.DeadlineExceeded) || err.Error() != "script was killed: its time is up") {
+			if !ends && (!errors.Is(err, context.DeadlineExceeded) || err.Error() != "script was killed: it exceeded its timeout") {
 				t.Error(err)
 			}
 			if out.Results["operation.x.output"] != "begun\n" {
@@ -216,7 +216,7 @@ func TestScriptOutput(t *testing.T) {
 	if err != nil || !out.Truncated || len(out.Results["operation.x.output"]) != operation.MaxResult || !strings.HasSuffix(out.Results["operation.x.output"], "x…") {
 		t.Errorf("%d bytes, %v", len(out.Results["operation.x.output"]), err)
 	}
-	if !strings.HasPrefix(whole, strings.Repeat("x", 1000)) || !strings.HasSuffix(whole, "x\n[kernosis: 200004 bytes more are left out]\n") {
+	if !strings.HasPrefix(whole, strings.Repeat("x", 1000)) || !strings.HasSuffix(whole, "x\n[kernosis: 200004 more bytes omitted]\n") {
 		t.Errorf("%d bytes, ends with %q", len(whole), whole[max(0, len(whole)-60):])
 	}
 	out, kept, err = runScript(t, s, `printf '\000\001\377\033[0m\tä\r\n'`, operationtest.Longest)
@@ -237,7 +237,7 @@ func TestScriptOutput(t *testing.T) {
 
 func TestScriptIsRefused(t *testing.T) {
 	none := scriptsIn(t.TempDir() + "/no")
-	if _, err := none.Run(t.Context(), &Script{Script: "true"}, &operation.Call{}); err == nil || !strings.Contains(err.Error(), "they need control groups of their own: stat") {
+	if _, err := none.Run(t.Context(), &Script{Script: "true"}, &operation.Call{}); err == nil || !strings.Contains(err.Error(), "they need their own control groups: stat") {
 		t.Error(err)
 	}
 	s, _ := testScripts(t)
@@ -246,10 +246,10 @@ func TestScriptIsRefused(t *testing.T) {
 		want   string
 	}{
 		{Script{Script: " \n"}, "scriptRunner: script is empty"},
-		{Script{Script: "a\x00b", ResultKey: "a b"}, `scriptRunner: script has a NUL; operationResultKey: key "operation.a b.output" has other characters than letters, digits and ._-/`},
+		{Script{Script: "a\x00b", ResultKey: "a b"}, `scriptRunner: script contains a NUL; operationResultKey: key "operation.a b.output" contains characters other than letters, digits and ._-/`},
 		{Script{Script: strings.Repeat("#", maxScript+1)}, "scriptRunner: script has 262145 bytes, at most 262144"},
 		{Script{Script: "true", ArgKeys: make([]string, 65)}, "scriptRunner: 65 argKeys, at most 64"},
-		{Script{Script: "true", ArgKeys: []string{"a", "no\n", "b", "nul"}}, `scriptRunner: argument "no\n" is neither a parameter nor a result of a dependence; "nul" has a NUL`},
+		{Script{Script: "true", ArgKeys: []string{"a", "no\n", "b", "nul"}}, `scriptRunner: argument "no\n" is neither a parameter nor a result of a dependence; "nul" contains a NUL`},
 	} {
 		_, err := s.Run(t.Context(), &tt.script, &operation.Call{Parameters: operation.Values{"a": "", "b": "", "nul": "\x00"}})
 		if err == nil || err.Error() != tt.want {

@@ -18,7 +18,7 @@ import (
 )
 
 // ErrScriptsOff is the error of an agent on which scripts are disabled.
-var ErrScriptsOff = errors.New("scripts are off on this node: diagnose-scripts in the configuration turns them on")
+var ErrScriptsOff = errors.New("scripts are disabled on this node: diagnose-scripts in the configuration enables them")
 
 // nobody is the user and group of scripts. They have no supplementary groups.
 const nobody = 65534
@@ -66,8 +66,8 @@ func openScripts(parent func() (string, error), bounds scriptBounds, log *slog.L
 		err = s.openGroups(dir, log)
 	}
 	if err != nil {
-		s.reason = fmt.Errorf("scripts can't be run on this node: they need control groups of their own: %w", err)
-		log.Warn("scripts of operations are not run", "error", err)
+		s.reason = fmt.Errorf("scripts can't run on this node: they need their own control groups: %w", err)
+		log.Warn("scripts of operations are disabled", "error", err)
 	}
 	return s
 }
@@ -77,7 +77,7 @@ func openScripts(parent func() (string, error), bounds scriptBounds, log *slog.L
 const groupsDir = "kernosis-scripts"
 
 // errTaken is returned if another process holds or has removed a folder.
-var errTaken = errors.New("another process has it")
+var errTaken = errors.New("it belongs to another process")
 
 // openGroups creates the folder of this process, and removes those of killed ones.
 func (s *Scripts) openGroups(parent string, log *slog.Logger) error {

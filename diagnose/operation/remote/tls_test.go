@@ -77,9 +77,9 @@ func TestTLS(t *testing.T) {
 		{"client certificate", loopback(), ours, TLS{CA: ours.PEM, Cert: cert, Key: key}, "who=agent"},
 		{"no client certificate", loopback(), ours, TLS{CA: ours.PEM}, "certificate required"},
 		{"other client certificate", loopback(), ours, TLS{CA: ours.PEM, Cert: otherCert, Key: otherKey}, "remote error: tls"},
-		{"key alone", loopback(), ours, TLS{CA: ours.PEM, Key: key}, "certificate and key go together"},
+		{"key alone", loopback(), ours, TLS{CA: ours.PEM, Key: key}, "want both certificate and key"},
 		{"key of another", loopback(), ours, TLS{CA: ours.PEM, Cert: cert, Key: otherKey}, "private key does not match public key"},
-		{"no certificates", loopback(), nil, TLS{CA: []byte("no certificate")}, "no certificate in PEM"},
+		{"no certificates", loopback(), nil, TLS{CA: []byte("no certificate")}, "want PEM certificates"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := tlsServer(t, ours, tt.template, tt.clients)

@@ -23,7 +23,7 @@ func Webhook(operation.Host) operation.Builtin {
 		parameters = append(parameters, f)
 	}
 	return operation.Builtin{
-		Name: "webhook", Doc: "Sends a POST with a JSON object of the known facts on the problem and its cause. An answer other than 2xx is a failure.",
+		Name: "webhook", Doc: "Sends the known facts about the problem and its cause as a JSON object in a POST. An answer other than 2xx is a failure.",
 		Effect: operation.Remediate, Parameters: parameters,
 		Results: []operation.Result{{Name: "status", Doc: "status of the answer: 200 OK"}, {Name: "latency", Doc: "time from request to answer"}},
 		Run: func(ctx context.Context, call *operation.Call) (operation.Output, error) {
@@ -62,7 +62,7 @@ func webhookFacts() []operation.Parameter {
 func webhook(ctx context.Context, p operation.Values, facts map[string]string) (operation.Output, error) {
 	u, err := url.Parse(p["url"])
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return operation.Output{}, errors.New("url is none as https://host/path")
+		return operation.Output{}, errors.New("url: want a URL such as https://host/path")
 	}
 	where := u.Scheme + "://" + u.Host // the path of a webhook is a secret
 	var verify TLS

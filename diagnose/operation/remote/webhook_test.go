@@ -50,7 +50,7 @@ func TestWebhook(t *testing.T) {
 		}
 	}
 	for url, want := range map[string]string{
-		"ftp://x/SECRET": "url is none as", "/SECRET": "url is none as", "http://": "url is none as", "http://a b/SECRET": "url is none as",
+		"ftp://x/SECRET": "url: want a URL such as", "/SECRET": "url: want a URL such as", "http://": "url: want a URL such as", "http://a b/SECRET": "url: want a URL such as",
 		"http://169.254.169.254/SECRET": "refused: 169.254.169.254 is link-local", "http://127.0.0.1:1/SECRET": "connection refused",
 	} {
 		_, _, err := operationtest.RunBuiltin(t, Webhook(operation.Host{}), map[string]string{"url": url})

@@ -32,7 +32,7 @@ func (r *reader) diagnoses(ctx context.Context, node string) {
 			}
 		}
 		if len(refused) > 0 {
-			r.lacks("Diagnoses in "+strings.Join(refused, ", "), "forbidden to you", false)
+			r.lacks("Diagnoses in "+strings.Join(refused, ", "), "permission denied", false)
 		}
 	}
 	switch {
@@ -51,7 +51,7 @@ func (r *reader) list(ctx context.Context, namespace string, o metav1.ListOption
 		return err
 	}
 	if list.Continue != "" {
-		r.lacks("Diagnoses", fmt.Sprintf("more than %d: some are left out", maxObjects), false)
+		r.lacks("Diagnoses", fmt.Sprintf("more than %d: some are omitted", maxObjects), false)
 	}
 	for i := range list.Items {
 		if d := &list.Items[i]; r.about(d) {
@@ -147,17 +147,17 @@ func (r *reader) lease(ctx context.Context, node string) {
 			return
 		}
 		if since := lease.DrainingSince(l); !since.IsZero() {
-			r.in.Blind = append(r.in.Blind, why.Blind{Source: source, Why: "it has ended in order", Since: since})
+			r.in.Blind = append(r.in.Blind, why.Blind{Source: source, Why: "it has shut down cleanly", Since: since})
 			return
 		}
 		if silent := r.c.Now.Sub(l.Spec.RenewTime.Time); silent > lease.Patience(l) {
-			r.in.Blind = append(r.in.Blind, why.Blind{Source: source, Why: "it is silent: its Lease has run out", Since: l.Spec.RenewTime.Time})
+			r.in.Blind = append(r.in.Blind, why.Blind{Source: source, Why: "it is silent: its Lease has expired", Since: l.Spec.RenewTime.Time})
 		}
 		return
 	}
 	if len(refused) > 0 {
-		r.lacks("Lease of the agent in "+strings.Join(refused, ", ")+" (whether it lives)", "forbidden to you", true)
+		r.lacks("Lease of the agent in "+strings.Join(refused, ", ")+" (whether it is alive)", "permission denied", true)
 		return
 	}
-	r.in.Blind = append(r.in.Blind, why.Blind{Source: source, Why: "there is none: no Lease " + lease.Name(node) + " in " + strings.Join(r.c.Namespaces, ", ")})
+	r.in.Blind = append(r.in.Blind, why.Blind{Source: source, Why: "there is no agent: no Lease " + lease.Name(node) + " in " + strings.Join(r.c.Namespaces, ", ")})
 }

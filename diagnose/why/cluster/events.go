@@ -32,7 +32,7 @@ func (r *reader) events(ctx context.Context, namespace, by, of string) error {
 		return nil
 	}
 	if list.Continue != "" {
-		r.lacks("Events of "+of, fmt.Sprintf("more than %d: some are left out", maxObjects), false)
+		r.lacks("Events of "+of, fmt.Sprintf("more than %d: some are omitted", maxObjects), false)
 	}
 	for i := range list.Items {
 		e := &list.Items[i]

@@ -93,7 +93,7 @@ func (r *reader) ofPod(ctx context.Context) error {
 		r.pod(pod)
 	case apierrors.IsNotFound(err):
 		// It may be gone and have left Events.
-		r.lacks("pod "+s.String(), "there is no such pod", false)
+		r.lacks("pod "+s.String(), "no such pod", false)
 	case !r.goesOn("pod "+s.String(), err, true):
 		return err
 	}
@@ -108,7 +108,7 @@ func (r *reader) ofPod(ctx context.Context) error {
 		return err
 	}
 	if missing && len(r.in.Problems)+len(r.in.Events) == 0 {
-		return fmt.Errorf("there is no pod %s, and no Event of one", s.String())
+		return fmt.Errorf("there is no pod %s, and no Event about it", s.String())
 	}
 	if s.Node != "" {
 		if err := r.node(ctx, s.Node, false); err != nil {
@@ -165,7 +165,7 @@ func (r *reader) goesOn(what string, err error, needed bool) bool {
 	}
 	reported := err.Error()
 	if apierrors.IsForbidden(err) {
-		reported = "forbidden to you"
+		reported = "permission denied"
 	}
 	r.lacks(what, reported, needed)
 	return true

@@ -175,7 +175,7 @@ func TestPod(t *testing.T) {
 	}
 	// So far there is only kubelet's status.
 	text := s.text(in)
-	s.wants(text, "TENANT/web-1: runs since", "restarted 2 times", "CAUSE   container main ended with exit code 137 (SIGKILL), OOMKilled", "kubectl logs -n TENANT web-1 -c main --previous", "# cause")
+	s.wants(text, "TENANT/web-1: running since", "restarted 2 times", "CAUSE   container main ended with exit code 137 (SIGKILL), OOMKilled", "kubectl logs -n TENANT web-1 -c main --previous", "# cause")
 
 	s.kill()
 	s.status() // the container ends after the kill, however long that took
@@ -185,7 +185,7 @@ func TestPod(t *testing.T) {
 	}
 	text = s.text(in)
 	s.wants(text, "CAUSE   OOMKilling: worker[4122] in pod TENANT/web-1 container main killed at its limit of 32 MiB", "LED TO  container main ended with exit code 137",
-		"32 MiB used of the limit of 32 MiB of its cgroup", "kubelet: Unhealthy: Liveness probe failed: context deadline exceeded",
+		"32 MiB used of the 32 MiB limit of its cgroup", "kubelet: Unhealthy: Liveness probe failed: context deadline exceeded",
 		"NOT     node out of memory", "DO      Own limit:", "docs/problems/OOMKilling", "# cause")
 	if strings.Contains(text, "UNREAD") || strings.Contains(text, "BLIND") {
 		t.Error(text)
@@ -213,12 +213,12 @@ func TestForbidden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.wants(s.text(in), "CAUSE   container main ended", "UNREAD  Events of TENANT/web-1: forbidden to you", "conditions of node NODE: forbidden to you", "Lease of the agent in SYSTEM", "Diagnoses in", "# cause")
+	s.wants(s.text(in), "CAUSE   container main ended", "UNREAD  Events of TENANT/web-1: permission denied", "conditions of node NODE: permission denied", "Lease of the agent in SYSTEM", "Diagnoses in", "# cause")
 	// Without any permission there is no error either, but the pod can't be called healthy.
 	if in, err = s.read(s.server.Config(t, "nobody-"+s.tenant), s.ofPod()); err != nil {
 		t.Fatal(err)
 	}
-	s.wants(s.text(in), "CAUSE   none is known", "pod TENANT/web-1: forbidden to you", "# blind")
+	s.wants(s.text(in), "CAUSE   none known", "pod TENANT/web-1: permission denied", "# blind")
 }
 
 // If the agent is silent or missing, the answer is blind.
@@ -230,19 +230,19 @@ func TestSilentAgent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.wants(s.text(in), "CAUSE   none is known", "BLIND   agent of node NODE: it is silent: its Lease has run out (since ", "# blind")
+	s.wants(s.text(in), "CAUSE   none known", "BLIND   agent of node NODE: it is silent: its Lease has expired (since ", "# blind")
 	s.lease(time.Now().Add(-440 * time.Second)) // within the Lease's 400 s and a quarter more
 	if in, err = s.read(s.server.Admin(), node); err != nil {
 		t.Fatal(err)
 	}
-	s.wants(s.text(in), "CAUSE   none is known", "# healthy")
+	s.wants(s.text(in), "CAUSE   none known", "# healthy")
 	if err := s.server.Client().CoordinationV1().Leases(s.system).Delete(t.Context(), lease.Name(s.node), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if in, err = s.read(s.server.Admin(), node); err != nil {
 		t.Fatal(err)
 	}
-	s.wants(s.text(in), "there is none: no Lease", "# blind")
+	s.wants(s.text(in), "there is no agent: no Lease", "# blind")
 }
 
 func TestWhatIsNotThere(t *testing.T) {
@@ -259,7 +259,7 @@ func TestWhatIsNotThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.wants(s.text(in), "CAUSE   OOMKilling: worker[4122] in pod TENANT/web-1", "there is no such pod", "# cause")
+	s.wants(s.text(in), "CAUSE   OOMKilling: worker[4122] in pod TENANT/web-1", "no such pod", "# cause")
 	if _, err := s.read(&rest.Config{Host: "https://127.0.0.1:1"}, s.ofPod()); err == nil {
 		t.Error("a server that is not there has answered")
 	}

@@ -23,7 +23,7 @@ type Config struct {
 }
 
 // ErrUnknownPod is returned if the journal has no UID for the pod.
-var ErrUnknownPod = errors.New("the journal does not say which UID that pod has") //nolint:gochecknoglobals // a constant
+var ErrUnknownPod = errors.New("the journal does not contain the UID of that pod") //nolint:gochecknoglobals // a constant
 
 // Read returns the answer's input from the journal. With ErrUnknownPod it still returns the state
 // of the node's sources. It calls step after each entry; if step returns an error, Read stops and

@@ -85,7 +85,7 @@ func (f *feed[T]) trimmed(o any) (T, error) {
 	f.heard()
 	t, ok := o.(T)
 	if !ok {
-		return t, fmt.Errorf("%T where %T is watched", o, t)
+		return t, fmt.Errorf("unexpected %T in a watch of %T", o, t)
 	}
 	f.trim(t)
 	return t, nil

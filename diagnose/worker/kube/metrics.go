@@ -10,8 +10,8 @@ func newDescs() descs {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	return descs{
-		requests: desc("kernosis_diagnosis_api_requests_total", "Requests for Diagnoses and what they are made of, by verb, resource and outcome.", "verb", "resource", "outcome"),
-		watches:  desc("kernosis_diagnosis_api_watches_total", "Watches that the API server has opened, by resource. Each but the first follows one that has ended.", "resource"),
+		requests: desc("kernosis_diagnosis_api_requests_total", "API requests for Diagnoses and the objects they use, by verb, resource and outcome.", "verb", "resource", "outcome"),
+		watches:  desc("kernosis_diagnosis_api_watches_total", "Watches opened at the API server, by resource. Each but the first replaces one that ended.", "resource"),
 	}
 }
 

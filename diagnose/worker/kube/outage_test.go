@@ -179,6 +179,6 @@ func TestTheFile(t *testing.T) {
 		t.Error("the set is not known")
 	}
 	waitFor(t, "the bound is reported", func() bool {
-		return r.Stats().Unsaved > 0 && r.logs.count("can't save", "at most 20 are kept") > 0
+		return r.Stats().Unsaved > 0 && r.logs.count("can't save", "at most 20 are allowed") > 0
 	})
 }

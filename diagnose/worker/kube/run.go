@@ -17,7 +17,7 @@ import (
 // Run implements [worker.Store]. It may be called once, and returns nil when ctx ends.
 func (s *Store) Run(ctx context.Context, h worker.Handler) error {
 	if s.running.Swap(true) {
-		return errors.New("diagnoses by the API: the store runs already")
+		return errors.New("diagnoses by the API: the store is already running")
 	}
 	// The account logs errors, once.
 	ctx = klog.NewContext(ctx, logr.Discard())

@@ -54,7 +54,7 @@ func (s *Store) Write(ctx context.Context, key worker.Key, change func(*v1alpha1
 			return nil, s.explain(ctx, what, err)
 		}
 	}
-	return nil, fmt.Errorf("%s: others have changed it %d times meanwhile: %w", what, maxTries, &requestError{err: conflict, away: true})
+	return nil, fmt.Errorf("%s: others changed it %d times in the meantime: %w", what, maxTries, &requestError{err: conflict, away: true})
 }
 
 // read reads a Diagnosis from the API server, or returns worker.ErrGone.

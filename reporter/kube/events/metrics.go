@@ -13,12 +13,12 @@ func newDescs() descs {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	return descs{
-		happened:   desc("kernosis_events_occurred_total", "Occurrences that belong into Events on the node, by rule: those that Events count, and dropped ones.", "rule"),
-		dropped:    desc("kernosis_events_dropped_total", "Occurrences that no Event counts, by rule and reason.", "rule", "reason"),
-		unreported: desc("kernosis_events_not_on_pod_total", "Occurrences that the node's Event counts but none of the pod, by rule and reason.", "rule", "reason"),
-		lost:       desc("kernosis_events_lost_entries_total", "Journal entries that were gone before their Events could be made."),
-		series:     desc("kernosis_event_series", "Events that the agent is counting in."),
-		waiting:    desc("kernosis_event_series_waiting", "Events of which the API server does not have the latest count."),
+		happened:   desc("kernosis_events_occurred_total", "Occurrences that belong in Events on the node, by rule: those counted in Events, and dropped ones.", "rule"),
+		dropped:    desc("kernosis_events_dropped_total", "Occurrences that are not counted in any Event, by rule and reason.", "rule", "reason"),
+		unreported: desc("kernosis_events_not_on_pod_total", "Occurrences that are counted in the node's Event but not in one of the pod, by rule and reason.", "rule", "reason"),
+		lost:       desc("kernosis_events_lost_entries_total", "Journal entries that were lost before their Events could be created."),
+		series:     desc("kernosis_event_series", "Events whose count the agent is updating."),
+		waiting:    desc("kernosis_event_series_waiting", "Events whose latest count the API server does not have."),
 	}
 }
 

@@ -39,7 +39,7 @@ func (k *Sink) note(w *write, err error, now time.Time) (fault time.Time) {
 		s.tries++
 		s.due = now.Add(max(backoff(s.tries, lastRefused), min(wished(err), lastRefused)))
 		if s.tries == refusalsReported {
-			k.cfg.Log.Warn("Event refused; it is tried again", "rule", s.Rule, "namespace", w.event.Namespace, "name", w.event.Name, "error", err)
+			k.cfg.Log.Warn("Event refused; retrying", "rule", s.Rule, "namespace", w.event.Namespace, "name", w.event.Name, "error", err)
 		}
 	}
 	return time.Time{}
@@ -76,8 +76,8 @@ func (k *Sink) took(w *write, now time.Time) (fault time.Time) {
 func (k *Sink) lost(s *series, why string, err error) {
 	k.table.lose(s, why)
 	if why == AstrayInvalid {
-		k.cfg.Log.Error("Event will never be taken", "rule", s.Rule, "pod", s.Pod, "error", err)
+		k.cfg.Log.Error("Event will never be accepted", "rule", s.Rule, "pod", s.Pod, "error", err)
 	} else {
-		k.cfg.Log.Info("Event reported on the Node alone: its namespace is terminating", "rule", s.Rule, "pod", s.Pod)
+		k.cfg.Log.Info("Event reported only on the Node: its namespace is terminating", "rule", s.Rule, "pod", s.Pod)
 	}
 }

@@ -83,7 +83,7 @@ func (k *Sink) saveEnded(r saveResult) (again bool) {
 	defer k.mu.Unlock()
 	if r.err != nil {
 		k.change = true
-		k.cfg.Log.Error("state of Events not saved", "error", r.err)
+		k.cfg.Log.Error("can't save the state of Events", "error", r.err)
 		return false
 	}
 	k.saved = r.seq

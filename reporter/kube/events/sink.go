@@ -49,7 +49,7 @@ func New(cfg Config) (*Sink, error) {
 	found, err := k.file.Load(stateVersion, &st)
 	switch {
 	case err == nil && found && st.Node != cfg.Node:
-		k.cfg.Log.Warn("what was remembered of Events is another node's; beginning anew", "node", st.Node)
+		k.cfg.Log.Warn("the saved state of Events belongs to another node; starting over", "node", st.Node)
 		found = false
 	case err == nil && found:
 		if err = k.table.load(&st); err != nil {
@@ -58,7 +58,7 @@ func New(cfg Config) (*Sink, error) {
 	}
 	if err != nil {
 		// It is unknown what was sent: sending the whole journal again would duplicate it.
-		k.cfg.Log.Error("what was remembered of Events can't be read; beginning anew", "error", err)
+		k.cfg.Log.Error("can't read the saved state of Events; starting over", "error", err)
 		k.table, found = newTable(), false
 	}
 	// After a power failure the journal may be behind the state, and will use numbers again that
@@ -137,10 +137,10 @@ func (k *Sink) drain() {
 		k.table.lost += lost
 		k.change = true
 		k.mu.Unlock()
-		k.cfg.Log.Warn("journal entries were lost before their Events could be made", "entries", lost)
+		k.cfg.Log.Warn("journal entries were lost before their Events could be created", "entries", lost)
 	}
 	if err != nil && !k.damaged {
-		k.cfg.Log.Error("journal can't be read; Events wait", "error", err)
+		k.cfg.Log.Error("can't read the journal; Events are delayed", "error", err)
 	}
 	k.damaged = err != nil
 	if err == nil && !k.caught {

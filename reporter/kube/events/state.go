@@ -81,7 +81,7 @@ func (t *table) load(st *state) error {
 	for i := range st.Series {
 		s := &st.Series[i]
 		if t.live[s.key()] != nil || t.rules[s.Rule] == nil || s.Acked > s.Count || s.Pod != "" && s.Created && s.Where == nil {
-			return errors.New("series that contradict each other")
+			return errors.New("contradictory series")
 		}
 		t.add(s)
 	}

@@ -171,7 +171,7 @@ func synced(c cache.Cache) healthz.Checker {
 		ctx, cancel := context.WithTimeout(request.Context(), 100*time.Millisecond)
 		defer cancel()
 		if !c.WaitForCacheSync(ctx) {
-			return errors.New("not all that is watched has been listed")
+			return errors.New("some of the watched objects have not been listed yet")
 		}
 		return nil
 	}

@@ -89,7 +89,7 @@ func (w *served) run(ctx context.Context) error {
 		missing, err := w.missing()
 		switch {
 		case err != nil:
-			w.Log.Warn("what the API server serves is not known", "group", w.Group.String(), "error", err)
+			w.Log.Warn("can't determine what the API server serves", "group", w.Group.String(), "error", err)
 		case len(missing) == 0 && w.allowed(ctx):
 			return w.add()
 		case len(missing) == 0:
@@ -137,7 +137,7 @@ func (w *served) allowed(ctx context.Context) bool {
 		all = false
 		if !w.refused[kind] && ctx.Err() == nil {
 			w.refused[kind] = true
-			w.Log.Warn("nothing is done for kinds that can't be listed", "kind", kind, "error", err)
+			w.Log.Warn("can't list a kind; it is not handled until that works", "kind", kind, "error", err)
 		}
 	}
 	return all

@@ -70,7 +70,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	k.running = true
 	k.mu.Unlock()
 	if again {
-		return errors.New("lease: it runs already")
+		return errors.New("lease: already running")
 	}
 	k.acquired = metav1.NewMicroTime(time.Now())
 	delay := time.Duration(0)
@@ -152,7 +152,7 @@ func (k *Keeper) drain(ctx context.Context) {
 		select {
 		case <-time.After(backoff.Step()):
 		case <-ctx.Done():
-			k.config.Log.Warn("lease does not say that the agent ends", "lease", k.name, "error", err)
+			k.config.Log.Warn("can't record in the lease that the agent is stopping", "lease", k.name, "error", err)
 			return
 		}
 	}

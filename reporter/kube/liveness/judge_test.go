@@ -270,8 +270,8 @@ func TestPlan(t *testing.T) {
 	}
 	const (
 		since = "the node's agent has not reported since 2026-03-04T11:59:00Z"
-		never = "the agent's pod is on the node, and the agent has never reported"
-		owned = "the node's agent has this condition, and has never reported it"
+		never = "the agent's pod is on the node, but the agent has never reported"
+		owned = "the node's agent has this condition, but has never reported it"
 	)
 	silent := agent(time.Minute)
 	for name, c := range map[string]struct {

@@ -27,13 +27,13 @@ const removed = "Removed"
 func newCounts() *counts {
 	c := &counts{
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kernosis_controller_writes_total", Help: "Patches of Nodes, by how they ended.",
+			Name: "kernosis_controller_writes_total", Help: "Patches of Nodes, by outcome.",
 		}, []string{"outcome"}),
 		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kernosis_controller_conditions_total", Help: "Conditions of silent agents that were written, by their reason; Removed: taken away again.",
+			Name: "kernosis_controller_conditions_total", Help: "Conditions written for silent agents, by reason; Removed: removed again.",
 		}, []string{"reason"}),
 		waits: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kernosis_controller_write_waits_total", Help: "Times that a write had to wait, by why.",
+			Name: "kernosis_controller_write_waits_total", Help: "Times that a write had to wait, by reason.",
 		}, []string{"reason"}),
 	}
 	for _, o := range conditions.Outcomes() {
@@ -71,8 +71,8 @@ type collector struct {
 func newCollector(c *counts, t *tracker) *collector {
 	return &collector{
 		counts: c, tracker: t,
-		agents:   prometheus.NewDesc("kernosis_controller_nodes", "Nodes, by what is thought of their agents.", []string{"state"}, nil),
-		zones:    prometheus.NewDesc("kernosis_controller_zone_agents", "Agents that have a Lease; quiet: those of them that miss renewals.", []string{"zone", "quiet"}, nil),
+		agents:   prometheus.NewDesc("kernosis_controller_nodes", "Nodes, by the presumed state of their agents.", []string{"state"}, nil),
+		zones:    prometheus.NewDesc("kernosis_controller_zone_agents", "Agents that have a Lease; quiet: whether they miss renewals.", []string{"zone", "quiet"}, nil),
 		slowed:   prometheus.NewDesc("kernosis_controller_zone_slowed", "1 while most agents of the zone are quiet, so that writes are slowed.", []string{"zone"}, nil),
 		patience: prometheus.NewDesc("kernosis_controller_zone_patience", "Periods without a renewal after which an agent of the zone is silent: more than 1 while many miss renewals together.", []string{"zone"}, nil),
 		halted:   prometheus.NewDesc("kernosis_controller_halted", "1 while all agents of all zones are quiet, so that nothing is written.", nil, nil),

@@ -38,7 +38,7 @@ func plan(s state, o *observation, has []corev1.NodeCondition, common []string, 
 			if find(has, t) == nil {
 				out = append(out, change{
 					Type: t, Status: corev1.ConditionUnknown, Reason: lease.ReasonNeverUpdated,
-					Message: "the agent's pod is on the node, and the agent has never reported", Since: at(now),
+					Message: "the agent's pod is on the node, but the agent has never reported", Since: at(now),
 				})
 			}
 		}
@@ -69,7 +69,7 @@ func unknown(out []change, t string, renewTime time.Time, has []corev1.NodeCondi
 	}
 	old := find(has, t)
 	if old == nil || old.Reason == lease.ReasonNeverUpdated {
-		c.Reason, c.Message = lease.ReasonNeverUpdated, "the node's agent has this condition, and has never reported it"
+		c.Reason, c.Message = lease.ReasonNeverUpdated, "the node's agent has this condition, but has never reported it"
 	}
 	if old != nil && old.Status == c.Status && old.Reason == c.Reason && (old.Message == c.Message || c.Reason == lease.ReasonNeverUpdated) {
 		return out

@@ -108,7 +108,7 @@ func (r *reconciler) singly(ctx context.Context, node *corev1.Node, changes []ch
 		if !refuses(outcome) {
 			return outcome, err
 		}
-		r.config.Log.Warn("condition is refused by the API", "condition", changes[i].Type, "node", node.Name, "error", err)
+		r.config.Log.Warn("the API server refuses the condition", "condition", changes[i].Type, "node", node.Name, "error", err)
 		r.mu.Lock()
 		r.refused[changes[i].Type] = time.Now().Add(conditions.BlockFor)
 		r.mu.Unlock()

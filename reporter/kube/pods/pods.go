@@ -201,7 +201,7 @@ func (w *Watch) deleted(o any) {
 func uidsOf(o any) ([]string, error) {
 	m := metaOf(o)
 	if m == nil {
-		return nil, fmt.Errorf("index pods: %T is no metadata", o)
+		return nil, fmt.Errorf("index pods: unexpected type %T", o)
 	}
 	return podspec.UIDs(&m.ObjectMeta), nil
 }

@@ -34,7 +34,7 @@ func main() {
 	source := flag.String("source", "example-daemon", "name in the agent's configuration")
 	flag.StringVar(&d.path, "path", "/tmp", "folder on the filesystem to watch")
 	flag.Float64Var(&d.minFree, "min-free", 5, "percent of the filesystem that should be free")
-	flag.DurationVar(&d.every, "every", 10*time.Second, "how often to look")
+	flag.DurationVar(&d.every, "every", 10*time.Second, "how often to check")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
