@@ -40,8 +40,8 @@ func Find(host hostfs.FS) string {
 	return ""
 }
 
-// connect returns a client that connects to a socket at the first call, and accepts answers of at
-// most most bytes.
+// connect returns a client that connects to a socket at the first call, and refuses answers
+// longer than most bytes.
 func connect(socket string, most int) (*grpc.ClientConn, error) {
 	// passthrough: a resolver would interpret special characters in the name.
 	return grpc.NewClient("passthrough:///runtime",

@@ -39,7 +39,7 @@ func Cut(s string, limit int) string {
 	return Prefix(s, limit-len(mark)) + mark
 }
 
-// List joins at most most items with commas, and adds how many more there are.
+// List joins the first items, up to most, with commas, and adds how many more there are.
 func List(items []string, most int) string {
 	if len(items) <= most {
 		return strings.Join(items, ", ")

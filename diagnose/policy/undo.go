@@ -117,7 +117,7 @@ func (a Act) check() error {
 	case a.Taint != nil && a.Taint.Key == "":
 		return errors.New("a taint has no key")
 	case a.Kind == KindLabel && !SettableLabel(a.Value.Key), a.Kind == KindAnnotation && !SettableAnnotation(a.Value.Key):
-		return fmt.Errorf("Kernosis never sets the %s %.80q", a.Kind, a.Value.Key)
+		return fmt.Errorf("the %s %.80q is never set by Kernosis", a.Kind, a.Value.Key)
 	default:
 		return nil
 	}

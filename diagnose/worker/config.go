@@ -114,7 +114,7 @@ func (c *Config) complete() error {
 	}
 	if c.TenantPod == nil {
 		c.TenantPod = func(context.Context, *v1alpha1.Diagnosis) (tenancy.Pod, error) {
-			return tenancy.Pod{}, errors.New("Diagnoses outside the system namespace can't run here")
+			return tenancy.Pod{}, errors.New("can't run Diagnoses outside the system namespace here")
 		}
 	}
 	if c.Gone == nil {

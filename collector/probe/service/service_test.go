@@ -303,7 +303,7 @@ func TestStuckProgram(t *testing.T) {
 	wantRuns(2)
 }
 
-// makes makes one probe and checks its outcome; an empty verdict means success.
+// makes sends one probe and checks its outcome; an empty verdict means success.
 func makes(t *testing.T, fs hostfs.FS, s Service, verdict, cause string) event.ProbeOutcome {
 	t.Helper()
 	m := maker{fs: fs, prober: active.New(fs)}

@@ -105,7 +105,7 @@ func (o *observation) period(p periods) time.Duration {
 	return max(p.silent, o.patience)
 }
 
-// reports reports whether an agent of this Node has ever renewed a Lease, as far as observed. The
+// reports says whether an agent of this Node has ever renewed a Lease, as far as observed. The
 // Lease of an earlier Node of the same name does not count.
 func (o *observation) reports() bool {
 	return o.heard && (o.owner == "" || o.owner == o.nodeUID)
