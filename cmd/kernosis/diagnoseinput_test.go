@@ -25,7 +25,7 @@ func TestDiagnoseInput(t *testing.T) {
 		{[]string{"run", "-f", demo, "--shipped", "oom-kill"}, "kernosis: run: want -f or --shipped, not both\n"},
 		{[]string{"run", "--shipped", "hung-tsk"}, `kernosis: no shipped OperationSet is named "hung-tsk", did you mean "hung-task"? there are `},
 		{[]string{"run", "--shipped", "hung-task", "oom-kill"}, `--shipped already names the OperationSet: omit "oom-kill"`},
-		{[]string{"run", "-f", unknown}, unknown + `:8:13: spec.adjacencyList[2].operation: node 2: no Operation and no built-in is named "check-lockholder", did you mean "check-lock-holder"?`},
+		{[]string{"run", "-f", unknown}, unknown + `:8:13: spec.adjacencyList[2].operation: node 2: no Operation or built-in is named "check-lockholder", did you mean "check-lock-holder"?`},
 		{[]string{"run", "-f", script}, "kernosis: run: node 1 (ask) is a script: allow it with --allow-scripts\n"},
 		{[]string{"run", "--shipped", "oom-kill", "-p", "cgroop=/x"}, `kernosis: parameter "cgroop": no operation of the graph has it, did you mean "cgroup"?`},
 		{[]string{"run", "--shipped", "probe-failure", "-p", "port=http"}, "parameter address is required by node 2 (check-no-route), 3 (check-neighbour-failed)\n"},

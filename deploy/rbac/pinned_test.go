@@ -189,13 +189,13 @@ func requests(t *testing.T, admin, own, loose client.Client, node, elsewhere, ot
 
 		{"an Event", "create events", make(own, reported), ""},
 		{"an Event, counted", "patch events", count(reported), ""},
-		{"an Event in another agent's name", "create events", make(own, event(other, events.Component, elsewhere)), "as kernosis on " + node},
-		{"an Event in kubelet's name", "create events", make(own, event(other, "kubelet", node)), "as kernosis on " + node},
+		{"an Event in another agent's name", "create events", make(own, event(other, events.Component, elsewhere)), "must be kernosis on " + node},
+		{"an Event in kubelet's name", "create events", make(own, event(other, "kubelet", node)), "must be kernosis on " + node},
 		{"an Event on another Node", "create events", make(own, ofAnotherNode), "on other Nodes than its own"},
 		{"an Event on a Deployment", "create events", make(own, ofADeployment), "must be a pod or the agent's own Node"},
 		{"an Event with another Node", "create events", make(own, withAnotherNode), "on other Nodes than its own"},
 		{"an Event, by a token of no node", "create events", make(loose, event(other, events.Component, node)), "not bound to a node"},
-		{"another agent's Event, counted", "patch events", count(others), "as kernosis on " + node},
+		{"another agent's Event, counted", "patch events", count(others), "must be kernosis on " + node},
 
 		{"who shows a token", "create tokenreviews", make(own, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: "t"}}), ""},
 		{"what somebody may", "create subjectaccessreviews", make(own, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{

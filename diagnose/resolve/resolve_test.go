@@ -116,9 +116,9 @@ func TestAllMistakesAreReportedAtOnce(t *testing.T) {
 		op("d", "processor: {scriptRunner: {script: ' '}}\ndependences: [z]")+
 		op("unused", "processor: {builtin: {name: nothing}}"))
 	_, err := Set(Of(m.Operations, builtins()), m.OperationSets[0])
-	const want = `set.yaml:7:13: spec.adjacencyList[1].operation: node 1: no Operation and no built-in is named "blocked-stack", did you mean "blocked-stacks"?
+	const want = `set.yaml:7:13: spec.adjacencyList[1].operation: node 1: no Operation or built-in is named "blocked-stack", did you mean "blocked-stacks"?
 set.yaml:11:13: spec.adjacencyList[5].operation: node 5: operation "d" depends on operation "z", which does not run on every path to the node
-set.yaml:12:13: spec.adjacencyList[6].operation: node 6: no Operation and no built-in is named "blocked-stack", did you mean "blocked-stacks"?
+set.yaml:12:13: spec.adjacencyList[6].operation: node 6: no Operation or built-in is named "blocked-stack", did you mean "blocked-stacks"?
 set.yaml:18:25: spec.processor.builtin.name: no built-in is named "check-accept-queue", did you mean "check-accept-queue-full"?
 set.yaml:24:69: spec.processor.builtin.parameters.prot: check-accept-queue-full has no parameter "prot", did you mean "port"?
 set.yaml:24:81: spec.processor.builtin.parameters.window: "3d": want a duration such as 1m30s

@@ -187,7 +187,7 @@ func (r *resolver) operation(index int, name string) resolved {
 		o = resolved{step: runner.Step{Operation: runner.Builtin(b, nil)}, input: input{builtin: b}}
 	} else {
 		r.wrong(v1alpha1.ReasonUnknownOperation, r.set, fmt.Sprintf("spec.adjacencyList[%d].operation", index),
-			"node %d: no Operation and no built-in is named %.80q%s", index, name, document.Suggest(name, r.c.AllNames()))
+			"node %d: no Operation or built-in is named %.80q%s", index, name, document.Suggest(name, r.c.AllNames()))
 		return o // not cached: it is reported at each node
 	}
 	r.done[name] = o

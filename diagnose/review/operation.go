@@ -34,7 +34,7 @@ func (r *review) one(op *v1alpha1.Operation) {
 	for i, name := range op.Spec.Dependences {
 		if r.config.Effect(name) == "" {
 			r.addFinding(Warning, v1alpha1.ReasonUnknownOperation, op, "spec.dependences["+strconv.Itoa(i)+"]",
-				"no Operation and no built-in is named %.80q%s", name, document.Suggest(name, r.config.AllNames()))
+				"no Operation or built-in is named %.80q%s", name, document.Suggest(name, r.config.AllNames()))
 		}
 	}
 	if !op.Spec.TenantSafe || err != nil {

@@ -65,13 +65,13 @@ func TestManifests(t *testing.T) {
 			head + "OperationSet\nmetadata: {name: s}\nspec:\n  adjacencyList:\n  - {id: 0, to: [1]}\n  - {id: 1, operation: socket, to: [2]}\n  - {id: 2, operation: mounts, to: [1]}\n",
 			[]string{
 				"error Cycle f.yaml:7:32: spec.adjacencyList[1].to: nodes 1 → 2 → 1 form a cycle",
-				`error UnknownOperation f.yaml:7:13: spec.adjacencyList[1].operation: node 1: no Operation and no built-in is named "socket", did you mean "sockets"?`,
+				`error UnknownOperation f.yaml:7:13: spec.adjacencyList[1].operation: node 1: no Operation or built-in is named "socket", did you mean "sockets"?`,
 			},
 		},
 		"an Operation that no set uses": {
 			head + "Operation\nmetadata: {name: o}\nspec:\n  dependences: [mount, shipped-log]\n  processor: {builtin: {name: sockets, parameters: {prot: \"1\"}}}\n",
 			[]string{
-				`warning UnknownOperation f.yaml:5:17: spec.dependences[0]: no Operation and no built-in is named "mount", did you mean "mounts"?`,
+				`warning UnknownOperation f.yaml:5:17: spec.dependences[0]: no Operation or built-in is named "mount", did you mean "mounts"?`,
 				`error InvalidParameter f.yaml:6:53: spec.processor.builtin.parameters.prot: sockets has no parameter "prot", did you mean "port"?`,
 			},
 		},
@@ -137,7 +137,7 @@ func TestManifests(t *testing.T) {
 			[]string{
 				"error Invalid f.yaml:5:25: spec.maintenanceWindows[0].schedule: end of range (25) above maximum (23): 25",
 				"warning no-effect f.yaml:6:17: spec.escalation[0].operation: mounts is not a repair: its effect is Collect",
-				`warning UnknownOperation f.yaml:6:48: spec.escalation[1].operation: no Operation and no built-in is named "restart-uni", did you mean "restart-unit"?`,
+				`warning UnknownOperation f.yaml:6:48: spec.escalation[1].operation: no Operation or built-in is named "restart-uni", did you mean "restart-unit"?`,
 			},
 		},
 	} {

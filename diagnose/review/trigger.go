@@ -165,7 +165,7 @@ func (r *review) policy(p *v1alpha1.RemediationPolicy) {
 		field := "spec.escalation[" + strconv.Itoa(i) + "].operation"
 		switch effect := r.config.Effect(name); effect {
 		case "":
-			r.addFinding(Warning, v1alpha1.ReasonUnknownOperation, p, field, "no Operation and no built-in is named %.80q%s", name, document.Suggest(name, r.config.AllNames()))
+			r.addFinding(Warning, v1alpha1.ReasonUnknownOperation, p, field, "no Operation or built-in is named %.80q%s", name, document.Suggest(name, r.config.AllNames()))
 		case operation.Remediate:
 		default:
 			r.addFinding(Warning, NoEffect, p, field, "%s is not a repair: its effect is %s", name, effect)

@@ -7,6 +7,12 @@ import (
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 )
 
+// Reasons of a repair that waits because of an error. The worker retries these soon.
+const (
+	ReasonGateFailed     = "GateFailed"     // the gate could not decide
+	ReasonIntentNotSaved = "IntentNotSaved" // the repair could not be announced before it is made
+)
+
 // Gate decides on repairs. It is asked before each repair, and again when a run resumes after a
 // wait or a restart. It is never asked for a Collect or a Check.
 type Gate interface {

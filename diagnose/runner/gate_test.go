@@ -25,9 +25,9 @@ func TestTheRunWaitsForTheGate(t *testing.T) {
 		message  string
 	}{
 		"approval":          {runner.Decision{Verb: v1alpha1.RemediationWait, Reason: "AwaitingApproval", Message: "approve plan 9c1e"}, nil, nil, "AwaitingApproval", "approve plan 9c1e"},
-		"the gate is away":  {runner.Decision{}, errors.New("connection refused"), nil, "GateFailed", "connection refused"},
+		"the gate is away":  {runner.Decision{}, errors.New("connection refused"), nil, runner.ReasonGateFailed, "connection refused"},
 		"no decision":       {runner.Decision{}, nil, nil, "Waiting", ""},
-		"the API is away":   {runner.Decision{Verb: v1alpha1.RemediationRun}, nil, errors.New("503"), "IntentNotTold", "503"},
+		"the API is away":   {runner.Decision{Verb: v1alpha1.RemediationRun}, nil, errors.New("503"), runner.ReasonIntentNotSaved, "503"},
 		"an unknown answer": {runner.Decision{Verb: "Perhaps", Reason: "R"}, nil, nil, "R", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

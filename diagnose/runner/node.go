@@ -210,7 +210,7 @@ func (e *execution) allowed(ctx context.Context, rec *Record) bool {
 		return false // the answer does not matter: the loop handles the cause
 	}
 	if err != nil {
-		d = Decision{Verb: v1alpha1.RemediationWait, Reason: "GateFailed", Message: err.Error()}
+		d = Decision{Verb: v1alpha1.RemediationWait, Reason: ReasonGateFailed, Message: err.Error()}
 	}
 	switch {
 	case d.Verb == v1alpha1.RemediationRun && !d.Elsewhere:
@@ -232,7 +232,7 @@ func (e *execution) allowed(ctx context.Context, rec *Record) bool {
 		return false
 	}
 	if err != nil {
-		e.wait(rec.ID, "IntentNotTold", err.Error())
+		e.wait(rec.ID, ReasonIntentNotSaved, err.Error())
 		return false
 	}
 	e.r.c.Fault(StageIntended)

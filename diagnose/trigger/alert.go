@@ -90,7 +90,7 @@ func compileAlert(t *v1alpha1.PrometheusAlertTemplate, errs *Errors) *alertMatch
 		m.inject = append(m.inject, string(l))
 	}
 	if (m.podName == "") != (m.podNamespace == "") {
-		errs.wrong(field+".podNamespaceReferenceLabel", v1alpha1.ReasonInvalid, "podNameReferenceLabel and podNamespaceReferenceLabel go together")
+		errs.wrong(field+".podNamespaceReferenceLabel", v1alpha1.ReasonInvalid, "set both podNameReferenceLabel and podNamespaceReferenceLabel, or neither")
 	}
 	if m.container != "" && m.podName == "" {
 		errs.wrong(field+".containerReferenceLabel", v1alpha1.ReasonInvalid, "goes with podNameReferenceLabel")

@@ -100,11 +100,11 @@ func (m *Matcher) targets(errs *Errors) {
 		return
 	}
 	if m.spec.NodeName != "" {
-		errs.wrong(field, v1alpha1.ReasonInvalid, "nodeName and targetSelector exclude each other")
+		errs.wrong(field, v1alpha1.ReasonInvalid, "nodeName and targetSelector cannot both be set")
 	}
 	nodes, pods := t.NodeSelector != nil || len(t.NodeNames) > 0, t.PodSelector != nil || len(t.PodReferences) > 0
 	if nodes == pods {
-		errs.wrong(field, v1alpha1.ReasonInvalid, "chooses either nodes or pods")
+		errs.wrong(field, v1alpha1.ReasonInvalid, "must select either nodes or pods")
 	}
 	for _, s := range []struct {
 		name     string

@@ -270,7 +270,7 @@ func (w *Worker) ran(d *runner.Diagnosis, rep *runner.Report, err error) {
 	case rep.Waiting != nil:
 		e.askAt = time.Now().Add(askPatiently)
 		switch rep.Waiting.Reason {
-		case "GateFailed", "IntentNotTold", reasonAway, reasonHeld:
+		case runner.ReasonGateFailed, runner.ReasonIntentNotSaved, reasonAway, reasonHeld:
 			e.askAt = time.Now().Add(askAgain)
 		}
 	default:

@@ -61,7 +61,7 @@ func TestACrashLoopIsReportedOnTheNode(t *testing.T) {
 		}
 		for _, c := range n.Status.Conditions {
 			if c.Type == "FrequentOOMKilling" {
-				return string(c.Status) == string(problem.True) && strings.Contains(c.Message, "again and again"), c.Message
+				return string(c.Status) == string(problem.True) && strings.Contains(c.Message, "repeatedly"), c.Message
 			}
 		}
 		return false, "none"

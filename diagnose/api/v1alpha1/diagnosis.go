@@ -135,7 +135,7 @@ type PodReference struct {
 // target.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.nodeSelector) || has(self.nodeNames) || has(self.podSelector) || has(self.podReferences)",message="one of nodeSelector, nodeNames, podSelector and podReferences is needed"
-// +kubebuilder:validation:XValidation:rule="!((has(self.nodeSelector) || has(self.nodeNames)) && (has(self.podSelector) || has(self.podReferences)))",message="chooses either nodes or pods"
+// +kubebuilder:validation:XValidation:rule="!((has(self.nodeSelector) || has(self.nodeNames)) && (has(self.podSelector) || has(self.podReferences)))",message="must select either nodes or pods"
 // +kubebuilder:validation:XValidation:rule="!has(self.namespaces) || has(self.podSelector)",fieldPath=".namespaces",message="goes with podSelector"
 type TargetSelector struct {
 	// nodeSelector selects nodes by label.

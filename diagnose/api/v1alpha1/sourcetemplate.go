@@ -84,7 +84,7 @@ const (
 
 // PrometheusAlertTemplate selects alerts, and specifies what a Diagnosis takes from them.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.podNameReferenceLabel) == has(self.podNamespaceReferenceLabel)",fieldPath=".podNamespaceReferenceLabel",message="podNameReferenceLabel and podNamespaceReferenceLabel go together"
+// +kubebuilder:validation:XValidation:rule="has(self.podNameReferenceLabel) == has(self.podNamespaceReferenceLabel)",fieldPath=".podNamespaceReferenceLabel",message="set both podNameReferenceLabel and podNamespaceReferenceLabel, or neither"
 // +kubebuilder:validation:XValidation:rule="!has(self.containerReferenceLabel) || has(self.podNameReferenceLabel)",fieldPath=".containerReferenceLabel",message="goes with podNameReferenceLabel"
 type PrometheusAlertTemplate struct {
 	// regexp is what the alert must match, in all given fields.
@@ -126,7 +126,7 @@ type LabelName string
 // Regexp is an RE2 regular expression (https://golang.org/s/re2syntax).
 //
 // +kubebuilder:validation:MaxLength=1024
-// +kubebuilder:validation:XValidation:rule="['a'.matches(self)].size() == 1",message="is no regular expression of RE2"
+// +kubebuilder:validation:XValidation:rule="['a'.matches(self)].size() == 1",message="is not a valid RE2 regular expression"
 type Regexp string
 
 // PrometheusAlertTemplateRegexp specifies what an alert must match. All given fields must

@@ -41,7 +41,7 @@ type TriggerList struct {
 
 // TriggerSpec specifies what starts which diagnosis.
 //
-// +kubebuilder:validation:XValidation:rule="!(has(self.nodeName) && has(self.targetSelector))",fieldPath=".targetSelector",message="nodeName and targetSelector exclude each other"
+// +kubebuilder:validation:XValidation:rule="!(has(self.nodeName) && has(self.targetSelector))",fieldPath=".targetSelector",message="nodeName and targetSelector cannot both be set"
 // +kubebuilder:validation:XValidation:rule="!has(self.sourceTemplate.cronTemplate) || has(self.nodeName) || has(self.targetSelector)",fieldPath=".nodeName",message="a cronTemplate needs nodeName or targetSelector"
 // +kubebuilder:validation:XValidation:rule="!has(self.sourceTemplate.prometheusAlertTemplate) || has(self.nodeName) || has(self.targetSelector) || has(self.sourceTemplate.prometheusAlertTemplate.nodeNameReferenceLabel) || has(self.sourceTemplate.prometheusAlertTemplate.podNameReferenceLabel)",fieldPath=".nodeName",message="a prometheusAlertTemplate without nodeNameReferenceLabel and podNameReferenceLabel needs nodeName or targetSelector"
 type TriggerSpec struct {

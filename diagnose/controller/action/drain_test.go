@@ -114,7 +114,7 @@ func TestDrainOfTheNamespaceOfKernosis(t *testing.T) {
 	b.gone(b.system, "dns")
 	p := b.does(c, v1alpha1.ResultRunning, "1 pod(s) left")
 	b.gone(b.shop, "a")
-	b.does(again(c, p), v1alpha1.ResultSucceeded, "staying: 1 of DaemonSets")
+	b.does(again(c, p), v1alpha1.ResultSucceeded, "left in place: 1 of DaemonSets")
 	if b.ending(b.system, "job") {
 		t.Error("a pod that is over was ended")
 	}

@@ -237,7 +237,7 @@ func TestControllerDiesAtEachWrite(t *testing.T) {
 			if !got.Spec.Unschedulable || strings.Count(got.Annotations[policy.AnnotationActs], string(d.UID)) != 1 {
 				t.Errorf("%s: %+v", name, got.Annotations)
 			}
-			for id, want := range map[int]string{1: "take", 2: "is cordoned"} {
+			for id, want := range map[int]string{1: "rever", 2: "is cordoned"} {
 				if rem := b.get(d).Status.Remediation(id); rem == nil || rem.Outcome == nil || rem.Outcome.State != v1alpha1.ResultSucceeded || !strings.Contains(rem.Outcome.Message, want) {
 					t.Errorf("%s: node %d: %+v", name, id, rem)
 				}
