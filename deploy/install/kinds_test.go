@@ -80,12 +80,14 @@ func TestKinds(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- DeleteKinds(soon, deleter, func(line string) {
-			if strings.Contains(line, "finalizers of others") {
+			if strings.Contains(line, "other finalizers") {
 				report() // the user learns at once what holds them
 			}
 		})
 	}()
-	<-reported.Done()
+	if <-reported.Done(); soon.Err() != nil {
+		t.Error("what holds the objects was not reported")
+	}
 	// The API server deletes objects one after the other.
 	await.Until(t, "ours is gone", time.Minute, func() bool {
 		_, err := diagnoses.Get(t.Context(), "ours", metav1.GetOptions{})
