@@ -45,7 +45,7 @@ func (s *support) readSettings(context.Context) (what, text string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	raw, err := encodeYAML(doc)
+	raw, err := document.EncodeYAML(doc)
 	for _, w := range cfg.Warnings() {
 		raw = fmt.Appendf(raw, "# warning: %s\n", w)
 	}

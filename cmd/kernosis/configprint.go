@@ -1,18 +1,16 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v4"
 
 	"github.com/kernosis/kernosis/cmd/kernosis/agent"
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
+	"github.com/kernosis/kernosis/collector/document"
 )
 
 func newConfig() *cobra.Command {
@@ -71,7 +69,7 @@ func printConfig(w io.Writer, c *agent.Config, format *output.Format) error {
 		return err
 	}
 	if format.Is(output.YAML) {
-		text, err := encodeYAML(doc)
+		text, err := document.EncodeYAML(doc)
 		if err == nil {
 			_, err = w.Write(text)
 		}
@@ -116,14 +114,4 @@ func onlyOfRun(cmd *cobra.Command) error {
 		}
 	}
 	return nil
-}
-
-func encodeYAML(doc *yaml.Node) ([]byte, error) {
-	var out bytes.Buffer
-	enc := yaml.NewEncoder(&out)
-	enc.SetIndent(2)
-	if err := errors.Join(enc.Encode(doc), enc.Close()); err != nil {
-		return nil, fmt.Errorf("write YAML: %w", err)
-	}
-	return out.Bytes(), nil
 }

@@ -105,7 +105,7 @@ func (p *docPrograms) check(c *docCommand) error {
 	return fmt.Errorf("the documentation knows no program %s", program)
 }
 
-// files returns the files that a page tells its reader to write, and their folders.
+// files returns the files that a page asks its reader to write, and their folders.
 func (p *docPage) files() []string {
 	var all []string
 	for i := range p.blocks {

@@ -32,7 +32,7 @@ func TestRulesOfDocs(t *testing.T) {
 					t.Error(place, err, unknown)
 				}
 			case strings.Contains(b.text(), "\ntests:"):
-				// With the rules that the page tells its reader to write.
+				// With the rules that the page asks its reader to write.
 				for _, other := range page.blocks {
 					if other.file() != "" && firstOf(other.lines) == firstOf(b.lines) {
 						write(t, dir, filepath.Base(other.file()), other.text())

@@ -275,7 +275,7 @@ func editMutes(old []byte, list []problem.Mute, m problem.Mute, end bool, now ti
 		kept = append(kept, &added)
 	}
 	items.Content, items.Style = kept, items.Style&^yaml.FlowStyle
-	text, err = encodeYAML(&doc)
+	text, err = document.EncodeYAML(&doc)
 	return text, same, err
 }
 

@@ -19,7 +19,7 @@ type KernelRecord struct {
 	Level int
 	// Facility is 0 for the kernel only.
 	Facility int
-	// Fragment: the text continues that of an earlier record of the same context (printk with
+	// Fragment: the text continues an earlier record of the same context (printk with
 	// KERN_CONT, interrupted by others).
 	Fragment bool
 	// Subsystem and Device come from dev_printk: "block" and "b8:0", "c1:3",

@@ -87,7 +87,7 @@ func (f FS) Stat(pid int) (Stat, error) {
 }
 
 // Task returns a process or thread that still exists. Its start time is rounded down to 10 ms, so
-// [event.Task.ID] differs from that of a BPF record of the same task.
+// [event.Task.ID] differs from the ID in a BPF record of the same task.
 func (f FS) Task(pid int) (event.Task, error) {
 	stat, err := f.Stat(pid)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // The expression matches what the kernel prints after the name. The name has at most 15 bytes
 // (TASK_COMM_LEN), its control characters appear as "\xNN" in [Line.Text], and it may itself
 // contain "[1]: ". The kernel prints more behind the "]" than a name could hold. So a process
-// can't hide a message that has its name elsewhere, such as that of a hung task.
+// can't hide a message that has its name elsewhere, such as the message of a hung task.
 //
 //	app[12]: segfault at 0 ip … sp … error 4 in app[…]           x86 (arch/x86/mm/fault.c), sparc
 //	app[12]: segfault (11) at 0 nip … lr … code 1 in app[…]      powerpc; also "bus error" and others

@@ -3,12 +3,11 @@ package agent
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
-	"go.yaml.in/yaml/v4"
 
+	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
 )
 
@@ -37,9 +36,6 @@ func printed(t *testing.T, file string, args ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var text strings.Builder
-	enc := yaml.NewEncoder(&text)
-	enc.SetIndent(2)
-	err = enc.Encode(doc)
-	return text.String(), err
+	text, err := document.EncodeYAML(doc)
+	return string(text), err
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // The whole processing of an event on one goroutine: engine, journal, metrics and output line.
-// The event is like that of an OOM kill.
+// The event has the fields of a real OOM kill.
 func BenchmarkObserve(b *testing.B) {
 	set, err := detector.Load(rules.FS)
 	if err != nil {

@@ -14,12 +14,9 @@ import (
 // --apiserver-override if set, from a kubeconfig, or in-cluster. The error is [ErrNoCluster] if there
 // is none of these.
 func RESTConfig(apiServerOverride, kubeconfig string) (*rest.Config, error) {
-	o := override{inCluster: true}
-	if apiServerOverride != "" {
-		var err error
-		if o, err = parseOverride(apiServerOverride); err != nil {
-			return nil, fmt.Errorf("apiserver-override: %w", err)
-		}
+	o, err := parseOverride(apiServerOverride)
+	if err != nil {
+		return nil, fmt.Errorf("apiserver-override: %w", err)
 	}
 	return o.config(kubeconfig)
 }
@@ -40,6 +37,9 @@ type override struct {
 
 func parseOverride(text string) (override, error) {
 	o := override{inCluster: true}
+	if text == "" {
+		return o, nil
+	}
 	u, err := url.Parse(text)
 	if err != nil {
 		return o, fmt.Errorf("%q is not a URL", text) // err repeats text

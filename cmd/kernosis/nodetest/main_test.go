@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(machine.Run(m))
 }
 
-// agent is an agent on the node. It runs like that of the DaemonSet: as root in the node's
+// agent is an agent on the node. It runs as the DaemonSet's agent does: as root in the node's
 // network namespace, with the node's mounts and the machine's processes.
 type agent struct {
 	*agenttest.Agent

@@ -212,7 +212,7 @@ func (a *agent) reports(t *testing.T, f *failing) {
 		return int(failed) == reported && reported == counted, fmt.Sprintf("the metrics have %v failures, %d were reported, and kubelet has counted %d", failed, reported, counted)
 	})
 	causes := a.why(t, f.pod)
-	if len(probes(a, f.pod)) == want { // otherwise the first cause may be that of a later failure
+	if len(probes(a, f.pod)) == want { // otherwise the first cause may belong to a later failure
 		causes = causes[:1]
 	}
 	if !slices.ContainsFunc(causes, func(c cause) bool { return f.isReason(path.Base(c.Doc)) && strings.Contains(c.text, f.says) }) {
