@@ -121,9 +121,11 @@ func drainDiskIO(t *testing.T, l *Loaded, dev uint32) []DiskIO {
 	return records
 }
 
-// withStatistics runs fn and logs what the stem's programs cost meanwhile.
-func withStatistics(t *testing.T, l *Loaded, fn func()) {
+// withStatistics runs fn, logs what the stem's programs cost meanwhile, and returns how often each
+// ran.
+func withStatistics(t *testing.T, l *Loaded, fn func()) (runs map[string]uint64) {
 	t.Helper()
+	runs = map[string]uint64{}
 	stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +151,26 @@ func withStatistics(t *testing.T, l *Loaded, fn func()) {
 		c := read(name)
 		if n := c.count - before[name].count; n > 0 {
 			t.Logf("%s: %d runs, %d ns each", name, n, (c.ns-before[name].ns)/int64(n))
+			runs[name] = n
 		}
+	}
+	return runs
+}
+
+// diskFaultRecords runs fn, which causes diskFaults errors of a loop device, and returns their
+// records. Such a request may end while any task is current, and one provider's kernel runs no
+// program then if the task is one of its own (docs/kernel-quirks.md): fn is repeated if the kernel
+// has counted as many runs of it as there are records, but fewer than diskFaults.
+func diskFaultRecords(t *testing.T, l *Loaded, dev uint32, fn func()) []DiskIO {
+	t.Helper()
+	for attempt := 1; ; attempt++ {
+		all := withStatistics(t, l, fn)
+		runs := all["request_raw"] + all["complete_raw"]
+		records := drainDiskIO(t, l, dev)
+		if runs >= diskFaults || runs != uint64(len(records)) || attempt == 3 {
+			return records
+		}
+		t.Logf("the kernel ran the program %d times for %d errors", runs, diskFaults)
 	}
 }
 
@@ -160,7 +181,7 @@ func TestDiskIOWriteErrors(t *testing.T) {
 	l := openStem(t, diskio(), k, nil)
 	disk := fullDisk(t)
 	group := ioGroup(t)
-	withStatistics(t, l, func() {
+	records := diskFaultRecords(t, l, disk.dev, func() {
 		// A dd that fails before it writes is not a disk fault.
 		script := fmt.Sprintf(`echo $$ >%s/cgroup.procs
 			for i in $(seq %d); do
@@ -171,7 +192,6 @@ func TestDiskIOWriteErrors(t *testing.T) {
 			t.Fatalf("writes that should fail: %v: %s", err, out)
 		}
 	})
-	records := drainDiskIO(t, l, disk.dev)
 	if len(records) != diskFaults {
 		var sectors []uint64
 		for i := range records {
@@ -235,12 +255,13 @@ func TestDiskIOPartition(t *testing.T) {
 	const start = 2048
 	part := addPartition(t, disk, start)
 	f, b := part.open(t), directBuffer(t)
-	for i := range diskFaults {
-		if _, err := f.WriteAt(b, int64(i)*diskBlock); err == nil {
-			t.Fatal("write succeeded")
+	records := diskFaultRecords(t, l, part.dev, func() {
+		for i := range diskFaults {
+			if _, err := f.WriteAt(b, int64(i)*diskBlock); err == nil {
+				t.Fatal("write succeeded")
+			}
 		}
-	}
-	records := drainDiskIO(t, l, part.dev)
+	})
 	if len(records) != diskFaults {
 		t.Fatalf("%d failed writes gave %d records", diskFaults, len(records))
 	}
@@ -327,14 +348,13 @@ func TestDiskIOReadErrors(t *testing.T) {
 			if _, err := f.ReadAt(b, 0); err != nil {
 				t.Fatalf("read of what is there: %v", err)
 			}
-			withStatistics(t, l, func() {
+			records := diskFaultRecords(t, l, disk.dev, func() {
 				for i := range diskFaults {
 					if _, err := f.ReadAt(b, int64(i+1)*diskBlock); err == nil {
 						t.Skip("a loop device over a truncated file reads zeros before 6.12")
 					}
 				}
 			})
-			records := drainDiskIO(t, l, disk.dev)
 			if len(records) != diskFaults {
 				t.Fatalf("%d failed reads gave %d records", diskFaults, len(records))
 			}
@@ -414,12 +434,14 @@ func TestDiskIORequestsAreReportedOnce(t *testing.T) {
 	}
 	disk := fullDisk(t)
 	f, b := disk.open(t), directBuffer(t)
-	for i := range diskFaults {
-		if _, err := f.WriteAt(b, int64(i)*diskBlock); err == nil {
-			t.Fatal("write succeeded")
+	got := diskFaultRecords(t, l, disk.dev, func() {
+		for i := range diskFaults {
+			if _, err := f.WriteAt(b, int64(i)*diskBlock); err == nil {
+				t.Fatal("write succeeded")
+			}
 		}
-	}
-	if got := drainDiskIO(t, l, disk.dev); len(got) != diskFaults {
+	})
+	if len(got) != diskFaults {
 		t.Errorf("%d failed writes gave %d records", diskFaults, len(got))
 	}
 }

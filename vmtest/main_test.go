@@ -76,10 +76,16 @@ func startShipped(t *testing.T, args ...string) *agenttest.Agent {
 	return a
 }
 
-// noLoss fails the test if the agent lost a record.
+// noLoss fails the test if the agent lost a record. Runs that the kernel skipped are only logged:
+// kernels since 6.1 skip a program that another task on the CPU was preempted in, which no program
+// can prevent (docs/kernel-quirks.md). The callers count what they provoked.
 func noLoss(t *testing.T, entries []journal.Entry) {
 	t.Helper()
 	for _, ev := range agenttest.Events(entries, event.Lost) {
+		if ev.Lost.Reason == "recursion" {
+			t.Logf("skipped by the kernel: %+v", *ev.Lost)
+			continue
+		}
 		t.Errorf("lost: %+v", *ev.Lost)
 	}
 }
