@@ -58,13 +58,17 @@ func (l *source) line(line *logs.Line) {
 }
 
 // tooEarly reports whether the line is from an earlier boot, or from the first Delay of this one.
-// If the line has only a wall clock time, the clock as it is set now decides.
+// If the line has only a wall clock time, the clock as it is set now decides. It is read once per
+// tick, and for each line that seems to be too early.
 func (l *source) tooEarly(line *logs.Line) bool {
 	if line.BootTime != 0 || l.cfg.Plugin == KMsg {
 		return line.BootTime < l.cfg.Delay
 	}
-	wall, boot := l.now()
-	return line.Time.Before(wall.Add(l.cfg.Delay - boot))
+	if l.earliest.IsZero() || line.Time.Before(l.earliest) {
+		wall, boot := l.now()
+		l.earliest = wall.Add(l.cfg.Delay - boot)
+	}
+	return line.Time.Before(l.earliest)
 }
 
 // handleLine reports the matcher's hits as an event.

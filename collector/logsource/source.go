@@ -53,12 +53,13 @@ type source struct {
 	streams  streams
 	stats    Stats
 	saved    saved
-	reported bool   // it has reported its state
-	why      string // why it is down; "" if it is up
-	items    uint64 // lines and losses handled
-	lastTick uint64 // items at the last tick
-	events   int    // since the position was saved
-	wantSave bool   // save the position before the next line
+	reported bool      // it has reported its state
+	why      string    // why it is down; "" if it is up
+	items    uint64    // lines and losses handled
+	lastTick uint64    // items at the last tick
+	events   int       // since the position was saved
+	wantSave bool      // save the position before the next line
+	earliest time.Time // wall clock time of the first lines to report; zero if it must be computed
 
 	unreported     map[logs.Reason]uint64 // lines lost since lossesReported
 	lossesReported time.Time
@@ -181,6 +182,7 @@ func (l *source) tick(ctx context.Context) {
 func (l *source) ticked(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.earliest = time.Time{} // the clock may have been set
 	l.emitLosses(now)
 	l.settle()
 	idle := l.items == l.lastTick
