@@ -20,15 +20,17 @@ var errEnough = errors.New("enough") //nolint:gochecknoglobals // a constant
 
 // Changes calls f for the entries of the journal in dir that have transitions and a sequence
 // number greater than after, newest first, until f returns false. It reads at most limit bytes,
-// from the end, so its cost does not depend on the journal's size. It may run while the journal is
-// written. It skips lines that are not entries.
-func Changes(dir string, after uint64, limit int64, f func(Entry) bool) error {
+// from the end, so its cost does not depend on the journal's size; whole is false if it stopped for
+// limit or f before the last such entry. It may run while the journal is written. It skips lines
+// that are not entries.
+func Changes(dir string, after uint64, limit int64, f func(Entry) bool) (whole bool, err error) {
 	segments, err := listSegments(dir)
 	if err != nil {
-		return fmt.Errorf("read journal: %w", err)
+		return false, fmt.Errorf("read journal: %w", err)
 	}
 	line := func(text []byte) error {
 		if seq, ok := seqOf(text); ok && seq <= after {
+			whole = true
 			return errEnough
 		}
 		if !bytes.Contains(text, []byte(`"transitions":`)) {
@@ -44,16 +46,19 @@ func Changes(dir string, after uint64, limit int64, f func(Entry) bool) error {
 		limit -= read
 		switch {
 		case errors.Is(err, errEnough):
-			return nil
+			return whole, nil
 		case errors.Is(err, fs.ErrNotExist): // dropped by the writer meanwhile
 		case err != nil:
-			return fmt.Errorf("read journal: %w", err)
+			return false, fmt.Errorf("read journal: %w", err)
 		}
-		if limit <= 0 || s.first <= after+1 {
-			return nil
+		if limit <= 0 {
+			return false, nil
+		}
+		if s.first <= after+1 {
+			return true, nil
 		}
 	}
-	return nil
+	return len(segments) == 0, nil // the writer has dropped the segments before
 }
 
 // seqOf returns the sequence number of a line, without decoding the rest.

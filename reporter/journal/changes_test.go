@@ -13,7 +13,7 @@ import (
 // changes returns the sequence numbers of the entries that Changes returns.
 func changes(t *testing.T, dir string, after uint64, limit int64, most int) (got []uint64) {
 	t.Helper()
-	err := Changes(dir, after, limit, func(e Entry) bool {
+	_, err := Changes(dir, after, limit, func(e Entry) bool {
 		if len(e.Transitions) == 0 {
 			t.Errorf("entry %d has no transition", e.Seq)
 		}
@@ -74,6 +74,31 @@ func TestChanges(t *testing.T) {
 	if len(few) == 0 || len(few) > 30 || few[0] != 999 {
 		t.Errorf("of 5000 bytes: %v", few)
 	}
+	for _, tt := range []struct {
+		after uint64
+		limit int64
+		most  int
+		whole bool
+	}{
+		{0, all, all, true},
+		{995, all, all, true},
+		{1000, all, all, true},
+		{990, 20_000, all, true},
+		{0, 5000, all, false},
+		{0, all, 2, false},
+	} {
+		n := 0
+		whole, err := Changes(dir, tt.after, tt.limit, func(Entry) bool { n++; return n < tt.most })
+		if err != nil || whole != tt.whole {
+			t.Errorf("%+v: whole is %v (%v)", tt, whole, err)
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, segmentName(1))); err != nil {
+		t.Fatal(err)
+	}
+	if whole, err := Changes(dir, 10, all, func(Entry) bool { return true }); whole || err != nil {
+		t.Errorf("after the first segment was dropped: whole is %v (%v)", whole, err)
+	}
 }
 
 func BenchmarkChanges(b *testing.B) {
@@ -95,7 +120,7 @@ func BenchmarkChanges(b *testing.B) {
 	}
 	for b.Loop() {
 		n := 0
-		if err := Changes(dir, 0, 8<<20, func(Entry) bool { n++; return n < 500 }); err != nil || n != 500 {
+		if _, err := Changes(dir, 0, 8<<20, func(Entry) bool { n++; return n < 500 }); err != nil || n != 500 {
 			b.Fatal(n, err)
 		}
 	}

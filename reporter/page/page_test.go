@@ -333,6 +333,14 @@ func TestTimeline(t *testing.T) {
 		if got := keys(); len(got) != maxRows || got[0] != "704-0" || got[maxRows-1] != "205-0" {
 			t.Errorf("%d rows, %v", len(got), got[:min(3, len(got))])
 		}
+		// More than is read at once hides a change: the older ones do not follow the newer ones.
+		large := change(3)
+		large.Transitions = nil
+		large.Event.Log = &event.LogData{Text: strings.Repeat("x", 1<<20)}
+		add(t, n, change(1), large, large, large, large, large, large, large, large, large, change(2))
+		if got := fmt.Sprint(keys()); got != "[715-0]" {
+			t.Errorf("behind a gap: %.60s", got)
+		}
 		p.idle.Stop()
 	})
 }

@@ -40,21 +40,20 @@ type rowView struct {
 // read returns the timeline extended by the journal's new entries.
 func (t timeline) read(dir string) (timeline, error) {
 	next := timeline{seq: t.seq}
-	joins := false // the new rows reach down to the known ones
-	err := journal.Changes(dir, t.seq, maxTimelineBytes, func(e journal.Entry) bool {
+	whole, err := journal.Changes(dir, t.seq, maxTimelineBytes, func(e journal.Entry) bool {
 		next.seq = max(next.seq, e.Seq)
 		for i := range slices.Backward(e.Transitions) {
 			if r, ok := rowOf(&e, i); ok && len(next.rows) < maxRows {
 				next.rows = append(next.rows, r)
 			}
 		}
-		joins = len(next.rows) < maxRows
-		return joins
+		return len(next.rows) < maxRows
 	})
 	if err != nil {
 		return t, err
 	}
-	if joins || len(next.rows) == 0 {
+	// Unless whole, changes may be missing between the new rows and the known ones.
+	if whole || len(next.rows) == 0 {
 		next.rows = append(next.rows, t.rows...)
 	}
 	next.rows = next.rows[:min(len(next.rows), maxRows)]
