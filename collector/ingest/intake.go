@@ -3,6 +3,7 @@ package ingest
 import (
 	"crypto/rand"
 	"fmt"
+	"iter"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -180,33 +181,32 @@ func (in *Intake) own(s *source, b *batch) *Refusal {
 			client.Field{Field: field, Message: c.Type + " is not in the agent's configuration of source " + s.Name})
 	}
 	news := map[string]bool{}
-	note := func(reason, field string) *Refusal {
-		if reason == "" || s.reasons[reason] {
-			return nil
+	for field, reason := range b.reasons() {
+		if s.reasons[reason] {
+			continue
 		}
 		if news[reason] = true; len(s.reasons)+len(news) > maxReasons {
 			return refuse(Invalid, "too many different reasons", client.Field{Field: field,
 				Message: fmt.Sprintf("%s would exceed %d reasons of this source since the agent started: put details into the message", shown(reason), maxReasons)})
 		}
-		return nil
-	}
-	for i, e := range b.events {
-		if r := note(e.Reason, "events["+strconv.Itoa(i)+"].reason"); r != nil {
-			return r
-		}
-	}
-	for i, c := range b.conditions {
-		if c.Status != client.True {
-			continue // its reason is not used
-		}
-		if r := note(c.Reason, "conditions["+strconv.Itoa(i)+"].reason"); r != nil {
-			return r
-		}
-	}
-	for reason := range news {
-		s.reasons[reason] = true
 	}
 	return nil
+}
+
+// reasons returns the reasons that are used, by field.
+func (b *batch) reasons() iter.Seq2[string, string] {
+	return func(yield func(field, reason string) bool) {
+		for i, e := range b.events {
+			if e.Reason != "" && !yield("events["+strconv.Itoa(i)+"].reason", e.Reason) {
+				return
+			}
+		}
+		for i, c := range b.conditions {
+			if c.Status == client.True && c.Reason != "" && !yield("conditions["+strconv.Itoa(i)+"].reason", c.Reason) {
+				return
+			}
+		}
+	}
 }
 
 // accept emits what is new in a report that passed all checks.
@@ -215,6 +215,9 @@ func (in *Intake) accept(s *source, b *batch, key string, now time.Time) {
 		in.sight(s, "")
 	}
 	s.heard, s.until = now, now.Add(b.validFor)
+	for _, reason := range b.reasons() {
+		s.reasons[reason] = true
+	}
 	for i, e := range b.events {
 		in.reportEvent(s, &e, in.eventID(key, i), now)
 	}

@@ -357,6 +357,37 @@ func TestTooManyReasons(t *testing.T) {
 	})
 }
 
+// Reasons of refused reports don't count.
+func TestReasonsOfRefusedReports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, err := New(Config{Sources: sources()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = in.Run(t.Context(), func(*event.Event) {}) }()
+		synctest.Wait()
+		report := func(reason string, n int) error {
+			events := slices.Repeat([]client.Event{{Severity: client.Info, Reason: reason}}, n)
+			_, err := in.Report(Peer{}, "", body(t, client.Status{Source: "gpu-monitor", Events: events}))
+			return err
+		}
+		for err == nil {
+			err = report("Known", 100)
+		}
+		for n := range maxReasons {
+			time.Sleep(50 * time.Millisecond) // the limit of reports is not reached
+			refusal, ok := errors.AsType[*Refusal](report(fmt.Sprintf("Refused%d", n), 100))
+			if !ok || refusal.Outcome != RateLimit || refusal.Fields[0].Field != "events" {
+				t.Fatalf("report %d: %v", n, refusal)
+			}
+		}
+		time.Sleep(10 * time.Minute)
+		if err := report("New", 1); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A report that is sent again with its key has the same identities; other reports have their own.
 func TestEventIdentity(t *testing.T) {
 	in, l := runIntake(t, Config{Sources: sources()})

@@ -1,7 +1,7 @@
 package artifact
 
 import (
-	"bufio"
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -18,8 +18,8 @@ import (
 const (
 	indexFile     = ".index"
 	partialSuffix = ".partial" // the name also begins with a dot
-	// maxIndexLine bounds a line of .index: a name, some numbers and a path.
-	maxIndexLine = 16 << 10
+	// maxIndex bounds how much of .index is read. A line has some 300 bytes.
+	maxIndex = 4 << 20
 )
 
 // partialName returns the name of an artifact while it is written.
@@ -133,7 +133,8 @@ func (s *Store) loadArtifact(id, folder string, at place, e fs.DirEntry, known m
 }
 
 // readIndex returns the artifacts in the index of a diagnosis, and the operations' folders in which
-// it has files. It skips lines that a crash has torn.
+// it has files. It skips lines that a crash has torn. What the index lacks is computed from the
+// files.
 func (s *Store) readIndex(id string) (known map[string]Artifact, folders []string) {
 	known = map[string]Artifact{}
 	f, err := s.root.OpenFile(id+"/"+indexFile, os.O_RDONLY|noFollow, 0)
@@ -141,11 +142,13 @@ func (s *Store) readIndex(id string) (known map[string]Artifact, folders []strin
 		return known, nil
 	}
 	defer f.Close()
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, maxIndexLine)
-	for lines.Scan() {
+	index, err := io.ReadAll(io.LimitReader(f, maxIndex))
+	if err != nil {
+		s.log.Warn("can't read the index of artifacts", "diagnosis", id, "error", err)
+	}
+	for line := range bytes.Lines(index) {
 		var a Artifact
-		if json.Unmarshal(lines.Bytes(), &a) != nil {
+		if json.Unmarshal(line, &a) != nil {
 			continue
 		}
 		if a.Folder != "" && !slices.Contains(folders, a.Folder) {

@@ -121,6 +121,25 @@ func TestBrokenIndex(t *testing.T) {
 	}
 }
 
+// A line that is too long hides no other.
+func TestIndexWithALongLine(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, Config{Dir: dir})
+	r := begin(t, s, "d")
+	put(t, r, "a", []byte("a"))
+	index := filepath.Join(dir, "d", indexFile)
+	b, err := os.ReadFile(index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(index, append([]byte(strings.Repeat("x", 100<<10)+"\n"), b...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if known, _ := s.readIndex("d"); known["a"].Size != 1 {
+		t.Errorf("got %+v", known)
+	}
+}
+
 func TestOpenLeavesWhatIsNotItsOwn(t *testing.T) {
 	dir := t.TempDir()
 	if err := errors.Join(os.WriteFile(filepath.Join(dir, "file"), nil, 0o600), os.Mkdir(filepath.Join(dir, ".hidden"), 0o700),
