@@ -90,6 +90,7 @@ func (s *Sources) openStems() error {
 		s.pins, err = bpf.OpenPinRoot(root)
 		switch {
 		case errors.Is(err, bpf.ErrBusy):
+			s.env.kernel.Forget()
 			return err
 		case err != nil:
 			s.noPins = err

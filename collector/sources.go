@@ -41,7 +41,7 @@ func Open(cfg Config, log *slog.Logger) (*Sources, error) {
 	// permitted, loading reports that itself.
 	s.memlock = rlimit.RemoveMemlock()
 	if err := s.openStems(); err != nil {
-		return nil, err
+		return nil, errors.Join(err, env.close())
 	}
 	if !slices.ContainsFunc(s.stems, func(s *stem) bool { return s.err == nil }) {
 		if missing := missingCapabilities(env); len(missing) > 0 {

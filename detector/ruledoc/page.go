@@ -10,6 +10,7 @@ import (
 	"github.com/kernosis/kernosis/collector/display"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/detector"
+	"github.com/kernosis/kernosis/detector/problem"
 )
 
 // Page is one file.
@@ -80,6 +81,9 @@ func page(set *detector.RuleSet, rules []*detector.Rule, r *detector.Rule, docBa
 	row("Separate problem for each", "%s", cmp.Or(codes(r.GroupBy), "node"))
 	row("Fires", "%s", fires(r))
 	row("Clears", "%s", clears(r))
+	if r.RateLimit.Count > 0 {
+		row("Recorded one by one", "at most %d events within %s, then counted", r.RateLimit.Count, display.Exact(r.RateLimit.Within))
+	}
 	if len(r.DependsOn) > 0 {
 		where := []string{links(r.DependsOn)}
 		for _, own := range slices.Sorted(maps.Keys(r.Equal)) {
@@ -105,10 +109,14 @@ func page(set *detector.RuleSet, rules []*detector.Rule, r *detector.Rule, docBa
 	if r.Doc != "" {
 		row("Read more", "%s", doc(r.Doc, docBase))
 	}
-	for _, part := range []struct{ title, lang, text string }{
+	parts := []struct{ title, lang, text string }{
 		{"Message", "", r.Message}, {"Lines that match", "", r.Pattern}, {"Lines that end it", "", r.ClearPattern},
 		{"When", "cel", r.When}, {"Ends when", "cel", r.ClearWhen},
-	} {
+	}
+	for _, s := range slices.Backward(problem.Severities()) {
+		parts = append(parts, struct{ title, lang, text string }{"Severity " + string(s) + " when", "cel", r.SeverityWhen[s]})
+	}
+	for _, part := range parts {
 		if part.text != "" {
 			fmt.Fprintf(&b, "\n## %s\n\n%s", part.title, fenced(part.lang, part.text))
 		}

@@ -102,7 +102,8 @@ type run struct {
 	refired  map[string]bool
 	kinds    map[event.Kind]bool // kinds of the events so far
 	matched  map[string]bool     // names of the patterns that matched
-	sequence time.Duration       // makes kernel records distinct
+	failures []Failure
+	sequence time.Duration // makes kernel records distinct
 }
 
 func newRun(t *test, rules *detector.RuleSet) *run {
@@ -113,7 +114,6 @@ func newRun(t *test, rules *detector.RuleSet) *run {
 
 func (r *run) run() []Failure {
 	r.sourcesUp(0)
-	var failures []Failure
 	steps := r.steps
 	for _, c := range r.checks {
 		for len(steps) > 0 && steps[0].at <= c.at {
@@ -121,10 +121,10 @@ func (r *run) run() []Failure {
 			steps = steps[1:]
 		}
 		r.advance(c.at)
-		failures = append(failures, r.compare(c)...)
+		r.failures = append(r.failures, r.compare(c)...)
 	}
 	r.noteMatches()
-	return failures
+	return r.failures
 }
 
 // sourcesUp reports to the engine that all sources are up, unless the test does so itself. It leaves
@@ -189,14 +189,16 @@ func (r *run) step(s step) {
 // restart saves the engine's state and continues with a new engine.
 func (r *run) restart(at time.Duration) {
 	data, err := r.engine.Snapshot()
+	if err == nil {
+		r.noteMatches()
+		r.engine = detector.NewEngine(r.rules)
+		err = r.engine.Restore(data, moment(at))
+	}
 	if err != nil {
+		r.failures = append(r.failures, Failure{Line: r.line, At: at, Text: "restart: " + err.Error()})
 		return
 	}
-	r.noteMatches()
-	r.engine = detector.NewEngine(r.rules)
-	if r.engine.Restore(data, moment(at)) == nil {
-		r.sourcesUp(at)
-	}
+	r.sourcesUp(at)
 }
 
 func (r *run) note(ts []problem.Transition) {

@@ -66,16 +66,19 @@ func (h *history) Reconcile(ctx context.Context, request reconcile.Request) (rec
 		return reconcile.Result{}, err
 	}
 	now := time.Now()
+	var errs []error
 	needed := func(d *v1alpha1.Diagnosis) bool {
 		at, _ := endedAt(d, now)
 		if d.DeletionTimestamp != nil || held(d, at, slots, now) {
 			return true
 		}
 		yes, err := followed(ctx, h.client, d, at, slots, now)
+		if err != nil {
+			errs = append(errs, err)
+		}
 		return yes || err != nil
 	}
 	old, kept := surplus(list.Items, most, weigh, rank, needed)
-	var errs []error
 	again := time.Duration(0)
 	for _, d := range old {
 		switch err := remove(ctx, h.client, h.deleted, d, reason); {

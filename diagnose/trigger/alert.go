@@ -93,7 +93,7 @@ func compileAlert(t *v1alpha1.PrometheusAlertTemplate, errs *Errors) *alertMatch
 		errs.wrong(field+".podNamespaceReferenceLabel", v1alpha1.ReasonInvalid, "set both podNameReferenceLabel and podNamespaceReferenceLabel, or neither")
 	}
 	if m.container != "" && m.podName == "" {
-		errs.wrong(field+".containerReferenceLabel", v1alpha1.ReasonInvalid, "goes with podNameReferenceLabel")
+		errs.wrong(field+".containerReferenceLabel", v1alpha1.ReasonInvalid, "requires podNameReferenceLabel")
 	}
 	return m
 }

@@ -136,7 +136,7 @@ type PodReference struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.nodeSelector) || has(self.nodeNames) || has(self.podSelector) || has(self.podReferences)",message="one of nodeSelector, nodeNames, podSelector and podReferences is needed"
 // +kubebuilder:validation:XValidation:rule="!((has(self.nodeSelector) || has(self.nodeNames)) && (has(self.podSelector) || has(self.podReferences)))",message="must select either nodes or pods"
-// +kubebuilder:validation:XValidation:rule="!has(self.namespaces) || has(self.podSelector)",fieldPath=".namespaces",message="goes with podSelector"
+// +kubebuilder:validation:XValidation:rule="!has(self.namespaces) || has(self.podSelector)",fieldPath=".namespaces",message="requires podSelector"
 type TargetSelector struct {
 	// nodeSelector selects nodes by label.
 	// +optional

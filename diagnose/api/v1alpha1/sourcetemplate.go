@@ -85,7 +85,7 @@ const (
 // PrometheusAlertTemplate selects alerts, and specifies what a Diagnosis takes from them.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.podNameReferenceLabel) == has(self.podNamespaceReferenceLabel)",fieldPath=".podNamespaceReferenceLabel",message="set both podNameReferenceLabel and podNamespaceReferenceLabel, or neither"
-// +kubebuilder:validation:XValidation:rule="!has(self.containerReferenceLabel) || has(self.podNameReferenceLabel)",fieldPath=".containerReferenceLabel",message="goes with podNameReferenceLabel"
+// +kubebuilder:validation:XValidation:rule="!has(self.containerReferenceLabel) || has(self.podNameReferenceLabel)",fieldPath=".containerReferenceLabel",message="requires podNameReferenceLabel"
 type PrometheusAlertTemplate struct {
 	// regexp is what the alert must match, in all given fields.
 	// +required
