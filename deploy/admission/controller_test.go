@@ -22,6 +22,10 @@ func TestTheControllersNodesAndPods(t *testing.T) {
 		NodeName: node, AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "main", Image: "kubetest.invalid/none:1"}},
 	}})
 	own, web, other := server.Pod(t, system, "own-"+node, node), server.Pod(t, ns, "web", node), server.Pod(t, ns, "other", node)
+	byAdmin := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"taints":[{"key":"node-role.kubernetes.io/control-plane","effect":"NoSchedule"}]}}`))
+	if err := admin.Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, byAdmin); err != nil {
+		t.Fatal(err)
+	}
 	c := apitest.Client(t, server.WithToken(server.Token(t, kubetest.TokenFor{Namespace: system, ServiceAccount: controller})))
 	patch := func(body string, status bool) error {
 		n, p := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, client.RawPatch(types.StrategicMergePatchType, []byte(body))
@@ -37,8 +41,12 @@ func TestTheControllersNodesAndPods(t *testing.T) {
 	}{
 		{"a cordon", `{"spec":{"unschedulable":true}}`, false, ""},
 		{"and back", `{"spec":{"unschedulable":null}}`, false, ""},
-		{"a taint", `{"spec":{"taints":[{"key":"kernosis.io/disk","effect":"NoSchedule"}]}}`, false, ""},
-		{"a taint that ends pods", `{"spec":{"taints":[{"key":"a","effect":"NoExecute"}]}}`, false, "NoExecute"},
+		{"a taint", `{"spec":{"taints":[{"key":"node-role.kubernetes.io/control-plane","effect":"NoSchedule"},{"key":"kernosis.io/disk","effect":"NoSchedule"}]}}`, false, ""},
+		{"and back", `{"spec":{"taints":[{"key":"node-role.kubernetes.io/control-plane","effect":"NoSchedule"}]}}`, false, ""},
+		{"a taint of Kubernetes", `{"spec":{"taints":[{"key":"node-role.kubernetes.io/control-plane","effect":"NoSchedule"},{"key":"node.kubernetes.io/out-of-service","effect":"NoSchedule"}]}}`, false, "may not set or remove taints of kubernetes.io"},
+		{"another value of one", `{"spec":{"taints":[{"key":"node-role.kubernetes.io/control-plane","value":"x","effect":"NoSchedule"}]}}`, false, "may not set or remove taints of kubernetes.io"},
+		{"its removal", `{"spec":{"taints":null}}`, false, "may not set or remove taints of kubernetes.io"},
+		{"a taint that ends pods", `{"spec":{"taints":[{"key":"node-role.kubernetes.io/control-plane","effect":"NoSchedule"},{"key":"a","effect":"NoExecute"}]}}`, false, "NoExecute"},
 		{"the provider", `{"spec":{"providerID":"x"}}`, false, "may only cordon and taint"},
 		{"a label", `{"metadata":{"labels":{"example.com/broken":"disk"},"annotations":{"kernosis.io/acts":"x"}}}`, false, ""},
 		{"the autoscaler", `{"metadata":{"annotations":{"cluster-autoscaler.kubernetes.io/scale-down-disabled":"true"}}}`, false, ""},

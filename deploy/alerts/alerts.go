@@ -90,17 +90,21 @@ func severities(r *detector.Rule) []problem.Severity {
 	})
 }
 
+// unscraped is how long an alert keeps firing while its agent is not scraped, for example while the
+// agent's pod is replaced.
+const unscraped = "5m"
+
 // expr returns an expression that matches while the condition is True for one of the reasons, or
 // while one of the rules has a problem of the severity.
 func (k *known) expr(all []*known) string {
 	var parts []string
 	// Drop these labels: otherwise a new pod of the agent would cause another alert.
-	const of = "max without (instance, pod, uid) (problem_gauge{type=%q%s}) == 1"
+	const of = "max without (instance, pod, uid) (last_over_time(problem_gauge{type=%q%s}[" + unscraped + "])) == 1"
 	if len(k.reasons) > 0 {
 		parts = append(parts, fmt.Sprintf(of, k.name, k.matcher(all)))
 	}
 	if len(k.rules) > 0 {
-		parts = append(parts, fmt.Sprintf(of+" and on (cluster, node, reason) kernosis_problem_info{rule=~%q, severity=%q}", k.name, "", strings.Join(slices.Sorted(slices.Values(k.rules)), "|"), k.severity))
+		parts = append(parts, fmt.Sprintf(of+" and on (cluster, node, reason) last_over_time(kernosis_problem_info{rule=~%q, severity=%q}["+unscraped+"])", k.name, "", strings.Join(slices.Sorted(slices.Values(k.rules)), "|"), k.severity))
 	}
 	return strings.Join(parts, "\nor\n")
 }
@@ -207,7 +211,7 @@ func otherConditions(set *detector.RuleSet, cfg Config) Alert {
 	}
 	return Alert{
 		Alert: otherName, For: alertAfter(problem.Warning), Labels: labels(problem.Warning),
-		Expr: fmt.Sprintf("max without (instance, pod, uid) (problem_gauge{type!~%q}) == 1", strings.Join(types, "|")),
+		Expr: fmt.Sprintf("max without (instance, pod, uid) (last_over_time(problem_gauge{type!~%q}["+unscraped+"])) == 1", strings.Join(types, "|")),
 		Annotations: cfg.ofNode(
 			"{{ $labels.node }}: {{ $labels.type }}, reason {{ $labels.reason }}",
 			"The condition {{ $labels.type }} of node {{ $labels.node }}, set by another problem daemon or a file of node-problem-detector, is True with reason {{ $labels.reason }}.",
@@ -217,15 +221,15 @@ func otherConditions(set *detector.RuleSet, cfg Config) Alert {
 
 const otherName = "KernosisOtherCondition"
 
-// often returns how many occurrences of a temporary problem are tolerated, and within which time.
-func often(s problem.Severity) (more int, within string) {
+// often returns how many occurrences of a temporary problem cause its alert, and within which time.
+func often(s problem.Severity) (times int, within string) {
 	switch s {
 	case problem.Critical:
-		return 0, "15m" // even one is too many
+		return 1, "15m"
 	case problem.Warning:
-		return 4, "15m" // a single one is an Event on its pod; five within the time point to the node
+		return 5, "15m" // a single one is an Event on its pod; five within the time point to the node
 	}
-	return 19, "1h"
+	return 20, "1h"
 }
 
 // problemAlerts returns the alerts for each reason of temporary problems, with the highest severity
@@ -270,12 +274,14 @@ func problemAlerts(rules []*detector.Rule, taken []Alert, cfg Config) []Alert {
 	return out
 }
 
-// problemAlert returns the alert for problems of one reason.
+// problemAlert returns the alert for problems of one reason. The comparison is >=, because increase()
+// extrapolates to more than was counted. A counter is new if it had no sample within an hour: a single
+// one may be missing after a failed scrape.
 func problemAlert(reason string, s problem.Severity, doc string, cfg Config) Alert {
-	more, within := often(s)
-	expr := fmt.Sprintf("sum without (instance, pod, uid) (increase(problem_counter{reason=%q}[%s])) > %d", reason, within, more)
-	if more == 0 {
-		expr += fmt.Sprintf("\nor\nsum without (instance, pod, uid) (problem_counter{reason=%[1]q} unless problem_counter{reason=%[1]q} offset %[2]s) > 0", reason, within)
+	times, within := often(s)
+	expr := fmt.Sprintf("sum without (instance, pod, uid) (increase(problem_counter{reason=%q}[%s])) >= %d", reason, within, times)
+	if times == 1 {
+		expr += fmt.Sprintf("\nor\nsum without (instance, pod, uid) (problem_counter{reason=%[1]q} unless last_over_time(problem_counter{reason=%[1]q}[1h] offset %[2]s)) >= %[3]d", reason, within, times)
 	}
 	return Alert{Alert: reason, Labels: labels(s), Expr: expr, Annotations: cfg.ofProblem(reason, within, doc)}
 }
@@ -283,12 +289,12 @@ func problemAlert(reason string, s problem.Severity, doc string, cfg Config) Ale
 // problemAlertByRule returns the alert for problems of some rules, whatever their reasons. Unlike
 // problem_counter, their series start with the first occurrence, which increase() does not count.
 func problemAlertByRule(reason string, s problem.Severity, rules []string, doc string, cfg Config) Alert {
-	more, within := often(s)
+	times, within := often(s)
 	series := fmt.Sprintf("kernosis_problem_occurrences_total{rule=~%q, severity=%q}", strings.Join(slices.Sorted(slices.Values(rules)), "|"), s)
 	return Alert{
 		Alert: reason, Labels: labels(s),
-		Expr: fmt.Sprintf("sum without (instance, pod, uid, rule, severity) (increase(%[1]s[%[2]s])) > %[3]d\nor\n"+
-			"sum without (instance, pod, uid, rule, severity) (%[1]s unless %[1]s offset %[2]s) > %[3]d", series, within, more),
+		Expr: fmt.Sprintf("sum without (instance, pod, uid, rule, severity) (increase(%[1]s[%[2]s])) >= %[3]d\nor\n"+
+			"sum without (instance, pod, uid, rule, severity) (%[1]s unless last_over_time(%[1]s[1h] offset %[2]s)) >= %[3]d", series, within, times),
 		Annotations: cfg.ofProblem("{{ $labels.reason }}", within, doc),
 	}
 }
@@ -296,6 +302,6 @@ func problemAlertByRule(reason string, s problem.Severity, rules []string, doc s
 func (c *Config) ofProblem(reason, within, doc string) map[string]string {
 	return c.ofNode(
 		"{{ $labels.node }}: "+reason,
-		fmt.Sprintf("The problem {{ $labels.reason }} occurred {{ $value | humanize }} times within %s on node {{ $labels.node }}.", within),
+		fmt.Sprintf(`The problem {{ $labels.reason }} occurred {{ $value | printf "%%.0f" }} times within %s on node {{ $labels.node }}.`, within),
 		doc)
 }

@@ -206,7 +206,7 @@ func TestAlertsByRuleFire(t *testing.T) {
 		`problem_gauge{node="n7", type="Leaky", reason="Leaks", instance="i"}`:                                       "1x60",
 		`kernosis_problem_info{node="n7", rule="leaks", reason="Leaks", severity="info", subject="a", instance="i"}`: "1x60",
 		// The severity rises.
-		`kernosis_problem_info{node="n7", rule="leaks", reason="Leaks", severity="warning", subject="b", instance="i"}`:  "_x20 1x9 _x40",
+		`kernosis_problem_info{node="n7", rule="leaks", reason="Leaks", severity="warning", subject="b", instance="i"}`:  "_x20 1x5 stale 1x2 _x40",
 		`kernosis_problem_info{node="n7", rule="leaks", reason="Leaks", severity="critical", subject="b", instance="i"}`: "_x30 1x40",
 	}
 	tests := map[string][]unitTest{}
@@ -217,7 +217,7 @@ func TestAlertsByRuleFire(t *testing.T) {
 		{Alert: "Killed", severity: "critical", Labels: map[string]string{"node": "n7", "reason": "Killed"}, Fires: []string{"6m"}, Quiet: []string{"3m", "30m"}, Series: map[string]string{occurs("killed", "Killed", "critical"): "_x4 1x100", occurs("killed", "Killed", "warning"): "_x4 4x100"}},
 		{Alert: "Killed", severity: "warning", Quiet: []string{"6m"}, Series: map[string]string{occurs("killed", "Killed", "critical"): "_x4 9x100"}},
 		{Alert: "Leaky", severity: "info", Fires: []string{"20m", "50m"}, Labels: map[string]string{"node": "n7", "type": "Leaky", "reason": "Leaks"}, Series: leaky},
-		{Alert: "Leaky", severity: "warning", Fires: []string{"28m"}, Quiet: []string{"15m", "50m"}, Labels: map[string]string{"node": "n7", "type": "Leaky", "reason": "Leaks"}, Series: leaky},
+		{Alert: "Leaky", severity: "warning", Fires: []string{"26m", "28m"}, Quiet: []string{"15m", "50m"}, Labels: map[string]string{"node": "n7", "type": "Leaky", "reason": "Leaks"}, Series: leaky},
 		{Alert: "Leaky", severity: "critical", Fires: []string{"50m"}, Quiet: []string{"28m"}, Labels: map[string]string{"node": "n7", "type": "Leaky", "reason": "Leaks"}, Series: leaky},
 	} {
 		tests[c.Alert] = append(tests[c.Alert], c.unit())
@@ -229,7 +229,7 @@ func TestAlertsByRuleFire(t *testing.T) {
 // of affected objects.
 func says(a *alerts.Alert, labels map[string]string, value, affected string) []expected {
 	all := maps.Clone(a.Labels)
-	replace := []string{"{{ $value | humanize }}", value}
+	replace := []string{`{{ $value | printf "%.0f" }}`, value}
 	for name, v := range labels {
 		replace = append(replace, "{{ $labels."+name+" }}", v)
 		all[name] = v
@@ -260,17 +260,21 @@ func conditionTest(a *alerts.Alert, condition, reason string) unitTest {
 	if !strings.Contains(a.Expr, "reason=~") {
 		other = "0x60" // the alert matches any reason
 	}
+	fires := says(a, labels, "", " Affected: nvme0n1, pod shop/web-1.")
 	return unitTest{
 		Name: a.Alert + " " + reason, Interval: "1m",
 		InputSeries: []series{
-			{gauge("n7", reason, "a"), "0x4 1x10 _x60"}, {gauge("n7", reason, "b"), "_x14 1x30 0x30"},
+			{gauge("n7", reason, "a"), "0x4 1x10 stale"}, {gauge("n7", reason, "b"), "_x17 1x30 0x30"},
 			{gauge("n8", "Else", "c"), other},
 			info("n7", "a", "pod shop/web-1"), info("n7", "b", "pod shop/web-1"), info("n7", "a", "nvme0n1"), info("n8", "a", "sdb"), info("n7", "c", ""),
 		},
 		Alerts: []alertTest{
 			{"5m", a.Alert, []expected{}}, // not before its duration has passed
-			{"25m", a.Alert, says(a, labels, "", " Affected: nvme0n1, pod shop/web-1.")},
-			{"50m", a.Alert, []expected{}},
+			{"15m", a.Alert, fires},
+			{"16m", a.Alert, fires}, // neither pod is scraped
+			{"17m", a.Alert, fires},
+			{"25m", a.Alert, fires},
+			{"48m", a.Alert, []expected{}},
 		},
 	}
 }
@@ -279,12 +283,20 @@ func conditionTest(a *alerts.Alert, condition, reason string) unitTest {
 // less.
 func problemTest(t *testing.T, a *alerts.Alert, reason string) []unitTest {
 	t.Helper()
-	more := map[string]int{"critical": 0, "warning": 4, "info": 19}[a.Labels["severity"]]
-	if !strings.Contains(a.Expr, fmt.Sprintf("> %d", more)) {
+	often := map[string]int{"critical": 1, "warning": 5, "info": 20}[a.Labels["severity"]]
+	if !strings.Contains(a.Expr, fmt.Sprintf(">= %d", often)) {
 		t.Errorf("%s: %s", a.Alert, a.Expr)
 	}
 	counter := fmt.Sprintf(`problem_counter{node="n7", reason=%q, pod="a", instance="i"}`, reason)
-	times := strconv.Itoa(more + 1)
+	times := strconv.Itoa(often)
+	seldom := unitTest{Name: a.Alert + " seldom", Interval: "25s", InputSeries: []series{{counter, fmt.Sprintf("10x20 %dx100", 10+often-1)}}}
+	first := 1
+	if often == 1 {
+		first = 16 // until then the counter's first value may be a problem before the first scrape
+	}
+	for at := first; at <= 25; at++ {
+		seldom.Alerts = append(seldom.Alerts, alertTest{fmt.Sprintf("%dm", at), a.Alert, []expected{}})
+	}
 	all := []unitTest{
 		{
 			Name: a.Alert + " often", Interval: "1m", InputSeries: []series{{counter, "0x4 " + times + "x100"}},
@@ -294,18 +306,18 @@ func problemTest(t *testing.T, a *alerts.Alert, reason string) []unitTest {
 				{"90m", a.Alert, []expected{}},
 			},
 		},
-		{
-			Name: a.Alert + " seldom", Interval: "1m", InputSeries: []series{{counter, fmt.Sprintf("0x4 %dx100", more)}},
-			Alerts: []alertTest{{"6m", a.Alert, []expected{}}},
-		},
+		seldom,
 	}
-	if more == 0 { // the agent may start only after the problem, so that its series starts at 1
+	if often == 1 { // the agent may start only after the problem, so that its series starts at 1
 		all = append(all, unitTest{
 			Name: a.Alert + " before the first look", Interval: "1m", InputSeries: []series{{counter, "_x4 1x100"}},
 			Alerts: []alertTest{
 				{"6m", a.Alert, says(a, map[string]string{"node": "n7", "reason": reason}, "1", "")},
 				{"30m", a.Alert, []expected{}},
 			},
+		}, unitTest{
+			Name: a.Alert + " before a failed scrape", Interval: "1m", InputSeries: []series{{counter, "1x29 stale 1x60"}},
+			Alerts: []alertTest{{"30m", a.Alert, []expected{}}, {"44m", a.Alert, []expected{}}, {"45m", a.Alert, []expected{}}, {"46m", a.Alert, []expected{}}},
 		})
 	}
 	return all

@@ -106,6 +106,7 @@ monitoring:
       FrequentOOMKilling: {enabled: true}
       DiskStalled: {severity: warning, for: 7m, labels: {team: storage}}
       KernosisAgentRestarts: {for: 2m}
+  dashboards: {enabled: true}
 `))
 	got := alertsOf(t, object(all, "PrometheusRule", "kernosis").Object["spec"])
 	want := alertsOf(t, alertsWith(t, alerts.DefaultRunbookBase, "https://grafana.example.com"))
@@ -118,7 +119,7 @@ monitoring:
 		t.Errorf("%v", a)
 	}
 	before := named(want, "DiskStalled")[0]
-	if a["expr"] != before["expr"] || !reflect.DeepEqual(a["annotations"], before["annotations"]) {
+	if a["expr"] != before["expr"] || text(a, "annotations", alerts.Description) != text(before, "annotations", alerts.Description) {
 		t.Errorf("more than requested has changed: %v", a)
 	}
 	if url := text(a, "annotations", alerts.DashboardURL); !strings.HasPrefix(url, "https://grafana.example.com/d/kernosis-node?var-node=") {
@@ -127,6 +128,43 @@ monitoring:
 	restarts := named(got, "KernosisAgentRestarts")[0]
 	if command := text(restarts, "annotations", alerts.Command); restarts["for"] != "2m" || strings.Count(command, "kubectl -n watch ") != 2 {
 		t.Errorf("%v", restarts)
+	}
+	commands := map[string]string{}
+	for _, a := range got {
+		commands[text(a, "alert")] = text(a, "annotations", alerts.Command)
+	}
+	for _, o := range all {
+		if o.GetKind() == "ConfigMap" && strings.HasPrefix(o.GetName(), "kernosis-dashboard-") {
+			data, _, _ := unstructured.NestedStringMap(o.Object, "data")
+			commands[o.GetName()] = strings.Join(slices.Collect(maps.Values(data)), "")
+		}
+	}
+	found := 0
+	for name, command := range commands {
+		why := strings.Count(command, "kubectl kernosis why ")
+		found += why
+		if strings.Count(command, " --agent-namespace watch ") != why || strings.Contains(command, "-n kernosis ") {
+			t.Errorf("%s: commands for another namespace: %s", name, command)
+		}
+	}
+	if found < 100 {
+		t.Errorf("%d commands kubectl kernosis why", found)
+	}
+}
+
+// Without a controller there is no alert on its absence, but its name is known.
+func TestNoControllerIsNotAbsent(t *testing.T) {
+	spec := ruleOf(t, `
+controller: {enabled: false}
+monitoring:
+  rules:
+    enabled: true
+    alerts:
+      KernosisControllerAbsent: {severity: warning}
+`)
+	all := alertsOf(t, spec)
+	if len(named(all, "KernosisControllerAbsent")) != 0 || len(named(all, "KernosisAgentsAbsent")) != 1 {
+		t.Errorf("%v", spec)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -294,6 +295,66 @@ func TestQueries(t *testing.T) {
 			}
 		}
 	}
+}
+
+// valueTest is what a panel shows at 66m with some series, a sample a minute.
+type valueTest struct {
+	series map[string]string
+	want   int
+}
+
+// checkValues checks what the first query of a panel of the dashboard node returns for node n7.
+func checkValues(t *testing.T, title string, cases []valueTest) {
+	t.Helper()
+	promtool, expr := monitoringtest.Program(t, "promtool"), ""
+	for _, d := range monitoringtest.Dashboards(t) {
+		for i := range d.Panels {
+			if p := &d.Panels[i]; p.Title == title && strings.HasSuffix(d.File, "node.json") {
+				expr = monitoringtest.Filled(p.Targets[0].Expr, map[string]string{"node": "n7"}, "5m", "1h")
+			}
+		}
+	}
+	var tests []map[string]any
+	for _, c := range cases {
+		var input []map[string]string
+		for series, values := range c.series {
+			input = append(input, map[string]string{"series": series, "values": values})
+		}
+		tests = append(tests, map[string]any{
+			"name": fmt.Sprint(c.series), "interval": "1m", "input_series": input,
+			"promql_expr_test": []any{map[string]any{"expr": expr, "eval_time": "66m", "exp_samples": []any{map[string]any{"labels": "{}", "value": c.want}}}},
+		})
+	}
+	text, err := yaml.Marshal(map[string]any{"evaluation_interval": "1m", "tests": tests})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), promtool, "test", "rules", file).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// The increase of a counter contains its first count, and what it counted since the agent restarted.
+// A failed scrape adds nothing.
+func TestIncreases(t *testing.T) {
+	var cases []valueTest
+	for values, lost := range map[string]int{"0x9 7x100": 7, "_x9 7x100": 7, "2x9 7x100": 5, "9x60 2x100": 2, "9x59 stale _x3 2x100": 2, "7x5 stale 7x100": 0, "7x9 7x100": 0} {
+		cases = append(cases, valueTest{map[string]string{`kernosis_records_lost_total{node="n7", stem="oomkill"}`: values}, lost})
+	}
+	checkValues(t, "Lost records", cases)
+}
+
+// The time since the last renewal of the Lease is the agent's age until it first renews.
+func TestTimeSinceRenewal(t *testing.T) {
+	const of = `{job="kernosis-agent", instance="i", node="n7"`
+	all := map[string]string{`process_start_time_seconds` + of + `}`: "360x70", `kernosis_api_writes_total` + of + `, object="lease"}`: "0x70"}
+	renewed := maps.Clone(all)
+	renewed[`kernosis_api_last_acknowledged_timestamp_seconds`+of+`, object="lease"}`] = "3900x70"
+	checkValues(t, "Last Lease renewal", []valueTest{{all, 3600}, {renewed, 60}})
 }
 
 // Prometheus can parse each query.

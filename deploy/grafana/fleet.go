@@ -76,8 +76,9 @@ func fleetAPI(toNode []dataLink) []graph {
 	return []graph{
 		{kind: lines, title: "Writes", text: "Requests of agents that write to the API server, by object and outcome.", unit: "reqps",
 			queries: one(`sum by (object, outcome) (rate(kernosis_api_writes_total[$__rate_interval])) > 0`, "{{object}} {{outcome}}")},
-		{kind: lines, title: "Time since the last Lease renewal", text: "The ten nodes with the oldest renewal. 15 s is normal; after 50 s an agent counts as silent.", unit: "s", warn: 30, crit: 50, links: toNode,
-			page: "runbooks/KernosisAPINotAcknowledged", queries: one(`topk(10, time() - max by (cluster, node) (kernosis_api_last_acknowledged_timestamp_seconds{object="lease"}))`, "{{node}} {{cluster}}")},
+		{kind: lines, title: "Time since the last Lease renewal", text: "The ten nodes with the oldest renewal; for an agent that has not renewed yet, since it started. 15 s is normal; after 50 s an agent counts as silent.", unit: "s", warn: 30, crit: 50, links: toNode,
+			page: "runbooks/KernosisAPINotAcknowledged", queries: one(`topk(10, time() - (max by (cluster, node) (kernosis_api_last_acknowledged_timestamp_seconds{object="lease"})`+
+				` or max by (cluster, node) (process_start_time_seconds and on (cluster, job, instance) kernosis_api_writes_total{object="lease"})))`, "{{node}} {{cluster}}")},
 		{kind: lines, title: "Report latency", text: "Time from the kernel's timestamp of a fault to the API server's acknowledgement of the condition or Event.", none: "Nothing was reported in this range.", unit: "s",
 			queries: []query{
 				{`histogram_quantile(0.5, sum by (le, object) (rate(kernosis_report_latency_seconds_bucket[$__rate_interval])))`, "{{object}} p50"},

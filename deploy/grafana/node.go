@@ -38,8 +38,9 @@ func nodeStats() []graph {
 		{kind: stat, title: "Blind sources", text: "Sources that can't detect their faults.", page: "runbooks/KernosisSourceDown", queries: one(`count(kernosis_source_up{node="$node"} == 0) or vector(0)`, "blind"), warn: 1},
 		{kind: stat, title: "Lost records", text: "Kernel records and log lines that were lost in the selected range.", page: "problems/RecordsLost",
 			queries: one(`sum(`+rise(`kernosis_records_lost_total{node="$node"}`, `$__range`)+`) or vector(0)`, "lost"), warn: 1},
-		{kind: stat, title: "Last Lease renewal", text: "Time since the agent last renewed its Lease. 15 s is normal; after 50 s the agent counts as silent.", none: "Never", unit: "s", warn: 30, crit: 50,
-			page: "runbooks/KernosisAPINotAcknowledged", queries: one(`time() - max(kernosis_api_last_acknowledged_timestamp_seconds{node="$node", object="lease"})`, "lease")},
+		{kind: stat, title: "Last Lease renewal", text: "Time since the agent last renewed its Lease, or since it started if it has not renewed yet. 15 s is normal; after 50 s the agent counts as silent.", none: "No agent with a Lease is scraped.", unit: "s", warn: 30, crit: 50,
+			page: "runbooks/KernosisAPINotAcknowledged", queries: one(`time() - (max(kernosis_api_last_acknowledged_timestamp_seconds{node="$node", object="lease"})`+
+				` or max(process_start_time_seconds and on (cluster, job, instance) kernosis_api_writes_total{node="$node", object="lease"}))`, "lease")},
 	}
 }
 

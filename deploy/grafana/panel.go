@@ -213,7 +213,8 @@ func podLink() dataLink {
 }
 
 // rise returns an expression for the increase of counters. Unlike increase() it includes the first
-// count of a counter that was absent before, but misses what was counted before a restart.
+// count of a counter that was absent before, but misses what was counted before a restart. The
+// sample at the start may be missing after a failed scrape, so it uses the latest of an hour.
 func rise(counter, within string) string {
-	return "clamp_min(" + counter + " - (" + counter + " offset " + within + " or " + counter + " * 0), 0)"
+	return "(" + counter + " - (last_over_time(" + counter + "[1h] offset " + within + ") <= " + counter + " or " + counter + " * 0))"
 }

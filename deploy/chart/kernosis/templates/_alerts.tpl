@@ -5,7 +5,17 @@
 {{- if not $text }}{{ fail (printf "monitoring.rules: the chart has no %s" .file) }}{{ end }}
 {{- $text = $text | replace "https://github.com/kernosis/kernosis/blob/main/docs/" (printf "%s/" (trimSuffix "/" $m.runbookBaseURL)) }}
 {{- $text = $text | replace "https://grafana.invalid/" (printf "%s/" (trimSuffix "/" ($m.dashboardBaseURL | default ""))) }}
-{{- $text | replace "kubectl -n kernosis " (printf "kubectl -n %s " .root.Release.Namespace) }}
+{{- include "kernosis.commands" (dict "root" .root "text" $text) }}
+{{- end }}
+
+{{/* A text with its commands for the namespace of this release. Takes a dict of root and text. */}}
+{{- define "kernosis.commands" -}}
+{{- $namespace := .root.Release.Namespace }}
+{{- $text := .text | replace "kubectl -n kernosis " (printf "kubectl -n %s " $namespace) }}
+{{- if ne $namespace "kernosis" }}
+{{- $text = regexReplaceAll "kubectl kernosis why (node|pod) " $text (printf "kubectl kernosis why ${1} --agent-namespace %s " $namespace) }}
+{{- end }}
+{{- $text }}
 {{- end }}
 
 {{/*
@@ -138,6 +148,7 @@ All groups of alerts, changed as monitoring.rules.alerts has it. Takes the root.
 {{- with $own }}{{ $groups = append $groups (dict "name" "kernosis-own-rules" "rules" .) }}{{ end }}
 {{- $names := dict }}{{ $out := list }}
 {{- range $g := $groups }}
+{{- $deployed := or $.Values.controller.enabled (ne $g.name "kernosis-controller") }}
 {{- $alerts := list }}
 {{- range $a := $g.rules }}
 {{- $_ := set $names $a.alert true }}
@@ -149,7 +160,7 @@ All groups of alerts, changed as monitoring.rules.alerts has it. Takes the root.
 {{- range $name, $value := $change.labels }}{{ $_ := set $a.labels $name $value }}{{ end }}
 {{- with $change.severity }}{{ $_ := set $a.labels "severity" . }}{{ end }}
 {{- with get $change "for" }}{{ $_ := set $a "for" . }}{{ end }}
-{{- if dig "enabled" true $change }}{{ $alerts = append $alerts $a }}{{ end }}
+{{- if and $deployed (dig "enabled" true $change) }}{{ $alerts = append $alerts $a }}{{ end }}
 {{- end }}
 {{- with $alerts }}{{ $out = append $out (dict "name" $g.name "rules" .) }}{{ end }}
 {{- end }}
