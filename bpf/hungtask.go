@@ -163,6 +163,7 @@ type TaskWalk struct {
 	program  *ebpf.Program
 	blocked  *ebpf.Map
 	settings *ebpf.Map
+	settled  func() // [Loaded.Settled]
 	current  hungTaskSettings
 
 	keys   []uint32 // of one read of the map, reused
@@ -179,6 +180,7 @@ func NewTaskWalk(l *Loaded) (*TaskWalk, error) {
 		program:  l.Program(HungtaskProgPollTasks),
 		blocked:  l.Map(HungtaskMapBlocked),
 		settings: l.Map(HungtaskMapSettings),
+		settled:  l.Settled,
 	}
 	// Settings of an earlier run: the generation continues from there.
 	if err := w.settings.Lookup(uint32(0), &w.current); err != nil {
@@ -253,32 +255,36 @@ type Asleep struct {
 }
 
 // Sweep deletes the sleeps of tasks that the last Run did not meet: they have exited. It calls
-// exited for each of them that had been reported; the argument is valid during the call only.
+// exited for each of them that had been reported, and then [Loaded.Settled]; the argument is valid
+// during the call only.
 func (w *TaskWalk) Sweep(exited func(*HungTaskSleep)) (left Asleep, err error) {
 	if err := w.read(); err != nil {
 		return left, err
 	}
+	gone, reported := map[uint32]bool{}, false
 	for i := range w.sleeps {
 		s := &w.sleeps[i]
-		if s.Generation == w.current.Generation {
-			if s.Reported != 0 {
-				left.Reported++
-			} else {
-				left.Longest = max(left.Longest, s.BlockedFor())
+		switch {
+		case s.Generation != w.current.Generation:
+			if s.Reported != 0 && !gone[w.keys[i]] { // the iteration may return it twice
+				exited(s)
+				reported = true
 			}
-			continue
+			gone[w.keys[i]] = true
+		case s.Reported != 0:
+			left.Reported++
+		default:
+			left.Longest = max(left.Longest, s.BlockedFor())
 		}
-		if s.Reported != 0 {
-			var still HungTaskSleep
-			if w.blocked.Lookup(&w.keys[i], &still) != nil {
-				continue // reported already: the iteration returned it twice
-			}
-			// Report before deleting: if the agent is killed in between, the exit is reported twice
-			// rather than never.
-			exited(s)
-		}
-		if err := w.blocked.Delete(&w.keys[i]); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return left, fmt.Errorf("forget task %d: %w", w.keys[i], err)
+	}
+	if reported {
+		// Before deleting: if the agent is killed in between, exits are reported twice rather than
+		// never.
+		w.settled()
+	}
+	for pid := range gone {
+		if err := w.blocked.Delete(&pid); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return left, fmt.Errorf("forget task %d: %w", pid, err)
 		}
 	}
 	return left, nil

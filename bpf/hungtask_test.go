@@ -352,9 +352,19 @@ func TestHungTaskExits(t *testing.T) {
 	if len(r.resumed[pid])+len(r.exited[pid]) != 0 {
 		t.Error("a signal that is pending ended the hang")
 	}
+	var kept []bool // at each Settle after the exit was reported: whether a kill would have it reported again
+	r.l.Settle = func() {
+		if len(r.exited[pid]) > 0 {
+			var s HungTaskSleep
+			kept = append(kept, r.walk.blocked.Lookup(&pid, &s) == nil)
+		}
+	}
 	h.Close()
 	for range 3 {
 		r.look()
+	}
+	if len(kept) == 0 || !kept[0] {
+		t.Errorf("kept when the exit was settled: %v", kept)
 	}
 	if len(r.exited[pid]) != 1 || len(r.resumed[pid]) != 0 {
 		t.Fatalf("end reported %d times as exited, %d times as resumed, want once as exited", len(r.exited[pid]), len(r.resumed[pid]))

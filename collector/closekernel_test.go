@@ -4,9 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf/rlimit"
+
+	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/vmtest/await"
 )
@@ -54,5 +58,48 @@ func TestCloseBesideAReader(t *testing.T) {
 		}
 	case <-time.After(await.Within(time.Minute)):
 		t.Fatal("the readers did not end")
+	}
+}
+
+// A kill before the events of losses are settled must not make the kernel forget these.
+func TestLossesAreSettledFirst(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to load programs")
+	}
+	if err := rlimit.RemoveMemlock(); err != nil {
+		t.Fatal(err)
+	}
+	k, err := bpf.OpenKernel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := bpf.Open(bpf.Stems()[0], k, nil)
+	t.Cleanup(func() { loaded.Close() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for nonce := range uint64(25_000) { // more than any ring holds
+		if err := loaded.RunCanary(nonce); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ringFull := func() uint64 {
+		t.Helper()
+		lost, err := loaded.Losses()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lost.RingFull
+	}
+	var emitted uint64
+	var settled []uint64
+	loaded.Settle = func() { settled = append(settled, ringFull()) }
+	s := &stem{name: loaded.Stem, loaded: loaded, log: slog.New(slog.DiscardHandler)}
+	s.reportLosses(func(ev *event.Event) { emitted += ev.Lost.Count })
+	if emitted == 0 || ringFull() != 0 {
+		t.Errorf("%d reported, %d left", emitted, ringFull())
+	}
+	if !slices.Equal(settled, []uint64{emitted}) {
+		t.Errorf("left when settled: %v, want %d", settled, emitted)
 	}
 }

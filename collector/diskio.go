@@ -35,6 +35,7 @@ type diskIO struct {
 // diskStorms is the part of [bpf.Loaded] that counts errors without a record.
 type diskStorms interface {
 	UnrecordedDiskErrors(now time.Duration) ([]bpf.DiskErrors, error)
+	Settled()
 	ReportedDiskErrors(bpf.DiskErrors) error
 }
 
@@ -273,6 +274,11 @@ func (d *diskIO) end(emit func(*event.Event)) error {
 			d.data.Lower = last.lower // lower errors may be reported already
 		}
 		emit(ev)
+	}
+	if len(storms) > 0 {
+		d.storm.Settled()
+	}
+	for i := range storms {
 		err = errors.Join(err, d.storm.ReportedDiskErrors(storms[i]))
 	}
 	return err

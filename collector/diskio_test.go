@@ -62,7 +62,7 @@ func diskEnvironment(t testing.TB) *environment {
 	fs := hostfs.New(root)
 	env := &environment{
 		log: slog.New(slog.DiscardHandler), fs: fs, clock: hostfs.NewClock(),
-		attributor: hostfs.NewAttributor(16, nil, nil), devices: hostfs.NewDevices(fs), fsError: func(uint32, time.Time, bool) {},
+		attributor: hostfs.NewAttributor(16, nil, nil), devices: hostfs.NewDevices(fs), fsError: func(uint32, event.Moment, bool) {},
 	}
 	table, err := fs.MountTable()
 	if err != nil {
@@ -339,8 +339,11 @@ func TestDiskIOAttachesBioHookForBioDevices(t *testing.T) {
 type fakeStorms struct {
 	errors   []bpf.DiskErrors
 	reported []bpf.DiskErrors
+	settled  []int // how many were reported at each Settled
 	err      error
 }
+
+func (f *fakeStorms) Settled() { f.settled = append(f.settled, len(f.reported)) }
 
 func (f *fakeStorms) UnrecordedDiskErrors(time.Duration) ([]bpf.DiskErrors, error) {
 	return f.errors, f.err
@@ -369,6 +372,10 @@ func TestDiskIOStormIsOneEvent(t *testing.T) {
 	}
 	if len(events) != 2 || len(storm.reported) != 2 {
 		t.Fatalf("%d events, %d reported; want 2", len(events), len(storm.reported))
+	}
+	// A kill before the events are settled must not lose the counts.
+	if !slices.Equal(storm.settled, []int{0}) {
+		t.Errorf("reported when settled: %v, want once, before all", storm.settled)
 	}
 	if ev := events[0]; ev.Times != 900 || ev.Device.Name != "sda2" || ev.DiskIO.Sector != 5000-2048 || ev.BootTime == 0 {
 		t.Errorf("%+v of %+v", ev, ev.Device)

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/display"
@@ -33,7 +32,7 @@ type environment struct {
 	oomCode func() oomCode
 	// fsError is called with the device and time of each filesystem error. ends says that the
 	// filesystem accepts no writes from then on, whatever its mount options are.
-	fsError func(dev uint32, at time.Time, ends bool)
+	fsError func(dev uint32, at event.Moment, ends bool)
 }
 
 // attributed is how many cgroups are cached: a node has some hundred containers, and their cgroups
@@ -41,7 +40,7 @@ type environment struct {
 const attributed = 4096
 
 func newEnvironment(cfg Config, log *slog.Logger) *environment {
-	env := &environment{cfg: cfg, log: log, fs: hostfs.New(cfg.HostRoot), fsError: func(uint32, time.Time, bool) {}}
+	env := &environment{cfg: cfg, log: log, fs: hostfs.New(cfg.HostRoot), fsError: func(uint32, event.Moment, bool) {}}
 	env.clock = hostfs.NewClock()
 	env.symbols = hostfs.NewSymbols(env.fs)
 	env.devices = hostfs.NewDevices(env.fs)

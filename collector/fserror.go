@@ -47,7 +47,7 @@ func (f *fsError) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, erro
 	f.subject(ev, &r.Memory, &r.Default)
 
 	major, minor := hostfs.SplitKernelDev(r.Dev)
-	f.device = f.env.devices.DeviceAt(major, minor, ev.Time)
+	f.device = f.env.devices.DeviceAt(major, minor, time.Duration(ev.BootTime))
 	if id := bpf.CString(r.ID[:]); isNumber(f.device.Name) && len(id) > 0 {
 		f.device.Name = display.Safe(string(id), 64)
 	}
@@ -55,14 +55,14 @@ func (f *fsError) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, erro
 
 	f.data = event.FSErrorData{FSType: f.names.comm(r.FSType), Function: f.function(r), Line: r.Line}
 	ev.FSError = &f.data
-	f.env.fsError(r.Dev, ev.Time, endsWriting(r.What, &f.data))
+	f.env.fsError(r.Dev, event.Moment{Wall: ev.Time, Boot: time.Duration(ev.BootTime)}, endsWriting(r.What, &f.data))
 	return true, nil
 }
 
 // endsWriting reports whether a filesystem was shut down, or an ext4 found its journal aborted
-// (ext4_journal_check_start). The only other caller of ext4_abort is a remount that requests it.
+// (the only other caller of ext4_abort is a remount that requests it).
 func endsWriting(what uint32, d *event.FSErrorData) bool {
-	return what == bpf.FSErrorShutdown || d.FSType == "ext4" && d.Function == "ext4_journal_check_start"
+	return what == bpf.FSErrorShutdown || d.FSType == "ext4" && d.Function == hostfs.Ext4AbortedIn
 }
 
 // maxFunctions bounds the memory of function names: a kernel that is not hostile reports a few

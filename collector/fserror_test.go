@@ -4,7 +4,6 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/event"
@@ -28,7 +27,7 @@ func TestDecodeFSError(t *testing.T) {
 	f := testFSError(t)
 	var reported []uint32
 	var ends []bool
-	f.env.fsError = func(dev uint32, _ time.Time, end bool) { reported, ends = append(reported, dev), append(ends, end) }
+	f.env.fsError = func(dev uint32, _ event.Moment, end bool) { reported, ends = append(reported, dev), append(ends, end) }
 	decode := func(r *bpf.FSError) (ev event.Event) {
 		t.Helper()
 		if ok, err := f.decode(&r.H, rawOf(r), &ev); !ok || err != nil {

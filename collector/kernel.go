@@ -263,7 +263,6 @@ func (r *ringReader) doDue(ctx context.Context, now time.Time) {
 	}
 	if !now.Before(r.nextLoss) {
 		r.reportLosses(r.emit)
-		r.loaded.Settled()
 		r.nextLoss = now.Add(hostfs.UntilBeat(lossEvery))
 	}
 	if !now.Before(r.nextCanary) {
@@ -330,7 +329,7 @@ func (s *stem) handle(raw []byte, emit Emit) {
 	}
 }
 
-// reportLosses emits the losses that are not reported yet.
+// reportLosses emits and settles the losses that are not reported yet.
 func (s *stem) reportLosses(emit Emit) {
 	lost, err := s.loaded.Losses()
 	if err != nil {
@@ -350,6 +349,7 @@ func (s *stem) reportLosses(emit Emit) {
 	if lost.Skipped > 0 {
 		s.reportLost("recursion", lost.Skipped, emit)
 	}
+	s.loaded.Settled()
 	if err := s.loaded.ReportedLosses(lost); err != nil {
 		s.log.Warn("losses may be reported again", "error", err)
 	}

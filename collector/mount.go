@@ -28,8 +28,8 @@ type mountSource struct {
 
 	mu       sync.Mutex
 	suspects map[fsKey]suspect
-	gone     map[fsKey]time.Time // when an unmount was detected, kept for lateFor
-	wake     chan struct{}       // has a token while suspects or asked have new entries
+	gone     map[fsKey]time.Duration // when, since boot, an unmount was detected, kept for lateFor
+	wake     chan struct{}           // has a token while suspects or asked have new entries
 	asked    requests
 
 	// Used by Run's goroutine only.
@@ -37,6 +37,7 @@ type mountSource struct {
 	held        map[fsKey]time.Time // since when changes are held back, see [mountSource.holdBack]
 	reported    map[fsKey]*refusing
 	unasked     map[fsKey]*bounded.Calls // filesystems of the first table that have not answered ask
+	reads       map[fsKey]*bounded.Calls // see mountedAt
 	known, down bool                     // last state from reportSource
 }
 
@@ -69,32 +70,32 @@ const (
 
 func newMountSource(env *environment) *mountSource {
 	return &mountSource{
-		env: env, asks: bounded.Calls{Max: maxUnanswered}, suspects: map[fsKey]suspect{}, gone: map[fsKey]time.Time{}, wake: make(chan struct{}, 1),
-		reported: map[fsKey]*refusing{}, unasked: map[fsKey]*bounded.Calls{},
+		env: env, asks: bounded.Calls{Max: maxUnanswered}, suspects: map[fsKey]suspect{}, gone: map[fsKey]time.Duration{}, wake: make(chan struct{}, 1),
+		reported: map[fsKey]*refusing{}, unasked: map[fsKey]*bounded.Calls{}, reads: map[fsKey]*bounded.Calls{},
 	}
 }
 
 // suspect is a filesystem that had an error.
 type suspect struct {
-	since time.Time // when the first error was reported here
-	last  time.Time // time of the latest error, by the kernel's clock
-	ends  bool      // one of them ends writing, whatever the errors= policy is
+	since time.Time    // when the first error was reported here
+	last  event.Moment // time of the latest error, by the kernel's clock
+	ends  bool         // one of them ends writing, whatever the errors= policy is
 }
 
 // Notify reports that the filesystem on a device (the kernel's own dev_t) had an error at a time.
 // ends says that it accepts no writes from then on. Notify does not block, and is safe for
 // concurrent use.
-func (m *mountSource) Notify(dev uint32, at time.Time, ends bool) {
+func (m *mountSource) Notify(dev uint32, at event.Moment, ends bool) {
 	major, minor := hostfs.SplitKernelDev(dev)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	key := fsKey{major, minor}
-	if at.Before(m.gone[key]) {
+	if at.Boot < m.gone[key] {
 		return // from a mount that is gone
 	}
 	if s, ok := m.suspects[key]; ok {
 		s.ends = s.ends || ends
-		if at.After(s.last) { // records of several CPUs may come in another order
+		if at.Boot > s.last.Boot { // records of several CPUs may come in another order
 			s.last = at
 		}
 		m.suspects[key] = s
@@ -226,28 +227,25 @@ func (m *mountSource) look(table *hostfs.MountTable, now time.Time, emit Emit) (
 // a repair, between two checks: both tables are the same then.
 func (m *mountSource) renewed(now time.Time, emit Emit) {
 	for key, r := range m.reported {
-		var mounted time.Time // latest possible time of the mount
+		remounted, ago := false, time.Duration(0)
 		switch {
 		case r.data.Reason == reasonErrorPolicy:
-			at, err := m.env.fs.Ext4MountedAt(r.device.Name)
+			at, err := m.mountedAt(key, r.device.Name)
 			switch {
 			case err != nil:
 			case r.mounted.IsZero():
 				r.mounted = at
 			case !at.Equal(r.mounted):
-				mounted = at
-				if at.After(now) { // the clock was ahead
-					mounted = now
-				}
+				remounted, ago = true, max(now.Sub(at), 0) // 0: the clock was ahead
 			}
 		case r.data.Reason == reasonShutdown && r.data.FSType == "xfs":
 			// Only a new mount ends a shutdown. The shutdown is reported just before it is visible.
 			if now.Sub(r.reported) >= suspectFor && m.xfsRunsOn(key) {
-				mounted = now
+				remounted = true
 			}
 		}
-		if !mounted.IsZero() {
-			m.acquit(key, mounted)
+		if remounted {
+			m.acquit(key, hostfs.BootTime()-ago)
 			m.apply(change{key: key, reason: reasonRemounted}, emit)
 		}
 	}
@@ -280,7 +278,7 @@ func (m *mountSource) repeat(emit Emit) {
 
 func (m *mountSource) apply(c change, emit Emit) {
 	if c.reason == reasonUnmounted {
-		m.acquit(c.key, time.Now())
+		m.acquit(c.key, hostfs.BootTime())
 	}
 	known := m.reported[c.key]
 	switch {
@@ -294,7 +292,7 @@ func (m *mountSource) apply(c change, emit Emit) {
 			known.data.Path = at[0].Path // the shortest path
 		}
 		if c.reason == reasonErrorPolicy {
-			known.mounted, _ = m.env.fs.Ext4MountedAt(known.device.Name) // on failure renewed tries again
+			known.mounted, _ = m.mountedAt(c.key, known.device.Name) // on failure renewed tries again
 		}
 		m.reported[c.key] = known
 		m.report(event.MountReadOnly, known, c.reason, emit)
@@ -304,16 +302,16 @@ func (m *mountSource) apply(c change, emit Emit) {
 	}
 }
 
-// acquit drops the errors, up to a time, of a filesystem that is no longer mounted: what is mounted
-// there next, as after a repair, has had none.
-func (m *mountSource) acquit(key fsKey, before time.Time) {
+// acquit drops the errors, up to a time since boot, of a filesystem that is no longer mounted: what
+// is mounted there next, as after a repair, has had none.
+func (m *mountSource) acquit(key fsKey, before time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.suspects[key].last.After(before) {
+	if m.suspects[key].last.Boot <= before {
 		delete(m.suspects, key)
 	}
-	now := time.Now()
-	maps.DeleteFunc(m.gone, func(_ fsKey, at time.Time) bool { return now.Sub(at) > lateFor })
+	now := hostfs.BootTime()
+	maps.DeleteFunc(m.gone, func(_ fsKey, at time.Duration) bool { return now-at > lateFor })
 	m.gone[key] = before
 }
 
@@ -345,7 +343,7 @@ func (m *mountSource) takeSuspects(now time.Time) (ripe map[fsKey]suspicion, aga
 	ripe = make(map[fsKey]suspicion, len(m.suspects))
 	for key, s := range m.suspects {
 		age := now.Sub(s.since)
-		ripe[key] = suspicion{late: age >= suspectFor, ends: s.ends, last: s.last}
+		ripe[key] = suspicion{late: age >= suspectFor, ends: s.ends, last: s.last.Wall}
 		wait := suspectFor - age
 		switch {
 		case age >= suspectFor:
@@ -387,7 +385,7 @@ func (m *mountSource) question(ripe map[fsKey]suspicion, emit Emit) {
 		case s.late && fs.visible() == "" && !fs.first().MountReadOnly && (s.ends || m.remountsReadOnly(fs.first())):
 			// ext4 since d3476f3dad4a (v6.12, and backports to 6.1) until v6.15 refuses writes
 			// without showing it.
-			if m.mountedSince(fs.first(), s.last) {
+			if m.mountedSince(key, fs.first(), s.last) {
 				continue // the error belongs to the previous mount
 			}
 			reason = reasonErrorPolicy
@@ -400,12 +398,27 @@ func (m *mountSource) question(ripe map[fsKey]suspicion, emit Emit) {
 
 // mountedSince reports whether a filesystem was mounted after a time, in a later second. It returns
 // false for a mount time in the future, made while the clock was ahead.
-func (m *mountSource) mountedSince(mount *hostfs.Mount, at time.Time) bool {
+func (m *mountSource) mountedSince(key fsKey, mount *hostfs.Mount, at time.Time) bool {
 	if mount.FSType != "ext4" {
 		return false
 	}
-	mounted, err := m.env.fs.Ext4MountedAt(m.env.devices.Device(mount.Major, mount.Minor).Name)
+	mounted, err := m.mountedAt(key, m.env.devices.Device(key.major, key.minor).Name)
 	return err == nil && mounted.Unix() > at.Unix() && !mounted.After(time.Now())
+}
+
+// mountedAt returns when the ext4 on a device, given by its kernel name, was last mounted for
+// writing. Each device may leave one read unanswered, and at most maxUnanswered devices may.
+func (m *mountSource) mountedAt(key fsKey, device string) (time.Time, error) {
+	maps.DeleteFunc(m.reads, func(_ fsKey, c *bounded.Calls) bool { return c.Stats().Behind == 0 })
+	calls := m.reads[key]
+	if calls == nil {
+		if len(m.reads) >= maxUnanswered {
+			return time.Time{}, bounded.ErrRefused
+		}
+		calls = &bounded.Calls{}
+		m.reads[key] = calls
+	}
+	return bounded.Do(calls, askWithin, func() (time.Time, error) { return m.env.fs.Ext4MountedAt(device) })
 }
 
 // remountsReadOnly reports whether errors end writing on this filesystem.

@@ -151,11 +151,16 @@ func (n *mountNode) emit(ev *event.Event) {
 
 func (n *mountNode) look() (again time.Duration) {
 	n.t.Helper()
+	return n.lookAt(time.Now())
+}
+
+func (n *mountNode) lookAt(now time.Time) (again time.Duration) {
+	n.t.Helper()
 	table, err := n.env.fs.MountTable()
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	return n.source.look(table, time.Now(), n.emit)
+	return n.source.look(table, now, n.emit)
 }
 
 // expect checks the events since the last call.
@@ -166,6 +171,9 @@ func (n *mountNode) expect(want ...string) {
 	}
 	n.got = nil
 }
+
+// moment returns the current time. In a synctest bubble only its wall clock is the bubble's.
+func moment() event.Moment { return event.Moment{Wall: time.Now(), Boot: hostfs.BootTime()} }
 
 const (
 	healthyExt4 = "30 1 8:0 / /data rw - ext4 /dev/sda rw"
@@ -296,7 +304,7 @@ func TestMountHalfRemounted(t *testing.T) {
 					time.Sleep(s.after)
 					n.mounts(s.mounts...)
 					if s.errs {
-						n.source.Notify(8<<20, time.Now(), false)
+						n.source.Notify(8<<20, moment(), false)
 					}
 					n.look()
 				}
@@ -329,8 +337,8 @@ func TestMountErrorPolicy(t *testing.T) {
 					n.write("/proc/fs/ext4/sda/options", tt.options)
 				}
 				n.look()
-				n.source.Notify(dev, time.Now(), false)
-				n.source.Notify(dev, time.Now(), false)
+				n.source.Notify(dev, moment(), false)
+				n.source.Notify(dev, moment(), false)
 				looks := 0
 				for again := n.look(); again > 0; again = n.look() {
 					time.Sleep(again)
@@ -356,7 +364,7 @@ func TestMountSuspectShows(t *testing.T) {
 		n := newMountNode(t)
 		n.mounts(healthyExt4 + ",errors=remount-ro")
 		n.look()
-		n.source.Notify(8<<20, time.Now(), false)
+		n.source.Notify(8<<20, moment(), false)
 		time.Sleep(n.look())
 		n.expect()
 		n.mounts(healthyExt4 + ",errors=remount-ro,emergency_ro")
@@ -371,7 +379,7 @@ func TestMountSuspectShows(t *testing.T) {
 func TestMountSuspectsAreBounded(t *testing.T) {
 	n := newMountNode(t)
 	for minor := range uint32(10 * maxSuspects) {
-		n.source.Notify(8<<20|minor, time.Now(), false)
+		n.source.Notify(8<<20|minor, moment(), false)
 	}
 	if len(n.source.suspects) != maxSuspects {
 		t.Errorf("%d suspects", len(n.source.suspects))

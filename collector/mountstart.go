@@ -52,7 +52,7 @@ func (m *mountSource) ask(emit Emit) {
 			case "xfs":
 				return m.xfsRefusal(key, visiblePaths(fs, hidden))
 			case "ext4":
-				return m.ext4Refusal(key, fs)
+				return m.ext4Refusal(key, fs, visiblePaths(fs, hidden))
 			}
 			return "", nil
 		})
@@ -72,24 +72,38 @@ func (m *mountSource) ask(emit Emit) {
 
 // xfsRefusal checks an XFS through the first of the paths that leads to it.
 func (m *mountSource) xfsRefusal(key fsKey, paths []string) (reason string, err error) {
+	down, err := isShutDown(m.env.fs.XFSShutDown, key, paths)
+	if down {
+		reason = reasonShutdown
+	}
+	return reason, err
+}
+
+// ext4Refusal checks an ext4 that shows nothing by its superblock, and through a path to it.
+func (m *mountSource) ext4Refusal(key fsKey, fs *mounted, paths []string) (reason string, err error) {
+	if fs.visible() != "" || fs.first().MountReadOnly {
+		return "", nil
+	}
+	stopped, err := m.env.fs.Ext4Stopped(fs.first(), m.env.devices.Device(key.major, key.minor).Name)
+	if stopped {
+		return reasonErrorPolicy, nil
+	}
+	down, downErr := isShutDown(m.env.fs.Ext4ShutDown, key, paths)
+	if down {
+		return reasonErrorPolicy, nil
+	}
+	return "", errors.Join(err, downErr)
+}
+
+// isShutDown asks a filesystem through the first of the paths that leads to it.
+func isShutDown(ask func(major, minor uint32, path string) (bool, error), key fsKey, paths []string) (bool, error) {
 	var errs []error
 	for _, path := range paths {
-		down, err := m.env.fs.XFSShutDown(key.major, key.minor, path)
-		switch {
-		case down:
-			return reasonShutdown, nil
-		case err == nil:
-			return "", nil
+		down, err := ask(key.major, key.minor, path)
+		if err == nil {
+			return down, nil
 		}
 		errs = append(errs, err)
 	}
-	return "", errors.Join(errs...)
-}
-
-func (m *mountSource) ext4Refusal(key fsKey, fs *mounted) (reason string, err error) {
-	stopped, err := m.env.fs.Ext4Stopped(fs.first(), m.env.devices.Device(key.major, key.minor).Name)
-	if stopped {
-		reason = reasonErrorPolicy
-	}
-	return reason, err
+	return false, errors.Join(errs...)
 }

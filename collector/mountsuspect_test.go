@@ -11,6 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/collector/hostfs"
+	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/hungfile"
 	"github.com/kernosis/kernosis/vmtest/loopdisk"
 )
 
@@ -22,7 +25,7 @@ func TestMountAnewIsNoSuspect(t *testing.T) {
 			n := newMountNode(t)
 			n.mounts(mount)
 			n.look()
-			n.source.Notify(8<<20, time.Now(), false)
+			n.source.Notify(8<<20, moment(), false)
 			n.mounts()
 			n.look()
 			n.got = nil // an xfs may have been reported
@@ -42,8 +45,8 @@ func TestMountErrorThatEndsWriting(t *testing.T) {
 		n := newMountNode(t)
 		n.mounts(healthyExt4 + ",errors=continue")
 		n.look()
-		n.source.Notify(8<<20, time.Now(), false)
-		n.source.Notify(8<<20, time.Now(), true)
+		n.source.Notify(8<<20, moment(), false)
+		n.source.Notify(8<<20, moment(), true)
 		for again := n.look(); again > 0; again = n.look() {
 			time.Sleep(again)
 		}
@@ -76,7 +79,7 @@ func TestMountLateErrorOfTheMountBefore(t *testing.T) {
 				n.mounts(healthyExt4 + ",errors=remount-ro")
 				n.write("/dev/sda", superblock(time.Now().Add(tt.mounted)))
 				n.look()
-				at := time.Now()
+				at := moment()
 				time.Sleep(5 * time.Second)
 				n.source.Notify(8<<20, at, false)
 				time.Sleep(2 * suspectFor)
@@ -96,7 +99,7 @@ func TestMountRenewedUnseen(t *testing.T) {
 		n.mounts(healthyExt4 + ",errors=remount-ro")
 		n.write("/dev/sda", superblock(time.Now()))
 		n.look()
-		n.source.Notify(8<<20, time.Now(), false)
+		n.source.Notify(8<<20, moment(), false)
 		time.Sleep(2 * suspectFor)
 		n.look()
 		n.expect("mount.readonly ext4 sda at /data: error-policy")
@@ -106,6 +109,40 @@ func TestMountRenewedUnseen(t *testing.T) {
 		n.look()
 		n.expect("mount.writable ext4 sda at /data: remounted")
 	})
+}
+
+// A disk that does not answer delays the detection on other disks only once.
+func TestMountOnADiskThatHangs(t *testing.T) {
+	n := newMountNode(t)
+	const mount = healthyExt4 + ",errors=remount-ro"
+	n.mounts(mount)
+	n.write("/dev/sda", superblock(time.Now()))
+	n.look()
+	n.source.Notify(8<<20, moment(), false)
+	n.lookAt(time.Now().Add(2 * suspectFor))
+	n.expect("mount.readonly ext4 sda at /data: error-policy")
+
+	hungfile.Hold(t, n.env.fs.Path("/dev/sda"))
+	n.mounts(mount, "31 1 8:16 / /b rw - ext4 /dev/sdb rw,emergency_ro")
+	looked := make(chan time.Duration)
+	go func() {
+		for range 2 {
+			began := time.Now()
+			n.look()
+			looked <- time.Since(began)
+		}
+	}()
+	for _, most := range []time.Duration{2 * askWithin, askWithin / 2} {
+		select {
+		case took := <-looked:
+			if took > await.Within(most) {
+				t.Errorf("a look took %v, want at most %v", took, most)
+			}
+		case <-time.After(await.Within(2 * askWithin)):
+			t.Fatal("the look hangs")
+		}
+	}
+	n.expect("mount.readonly ext4 8:16 at /b: emergency-ro")
 }
 
 // xfsSource returns a source with this machine's mounts, the device number of an XFS, and a
@@ -143,7 +180,7 @@ func TestMountOldShutDown(t *testing.T) {
 	source, dev, expect := xfsSource(t, disk)
 	now := time.Now()
 	expect(now)
-	source.Notify(dev, now.Add(-time.Hour), true)
+	source.Notify(dev, moment().Add(-time.Hour), true)
 	expect(now)
 	expect(now.Add(2 * suspectFor))
 }
@@ -161,8 +198,23 @@ func TestMountShutDownAndRenewedUnseen(t *testing.T) {
 	expect(now, "mount.writable remounted")
 	// The new mount may shut down too.
 	disk.ShutDown()
-	source.Notify(dev, now.Add(time.Millisecond), true)
+	source.Notify(dev, moment(), true)
 	expect(now.Add(time.Second), "mount.readonly shutdown")
+}
+
+// An error after the wall clock was set back is no error of the mount before.
+func TestMountErrorAfterTheClockWasSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newMountNode(t)
+		for _, table := range [][]string{{healthyExt4}, nil, {healthyExt4}} {
+			n.mounts(table...)
+			n.look()
+		}
+		n.source.Notify(8<<20, event.Moment{Wall: time.Now().Add(-time.Hour), Boot: hostfs.BootTime()}, true)
+		time.Sleep(2 * suspectFor)
+		n.look()
+		n.expect("mount.readonly ext4 sda at /data: error-policy")
+	})
 }
 
 // A filesystem may also be mounted again within the second of the error, if its unmount was
@@ -172,7 +224,7 @@ func TestMountLateErrorOfTheSameSecond(t *testing.T) {
 		n := newMountNode(t)
 		n.mounts(healthyExt4 + ",errors=remount-ro")
 		n.look()
-		at := time.Now()
+		at := moment()
 		time.Sleep(time.Millisecond)
 		n.mounts()
 		n.look()
@@ -183,7 +235,7 @@ func TestMountLateErrorOfTheSameSecond(t *testing.T) {
 		time.Sleep(2 * suspectFor)
 		n.look()
 		n.expect()
-		n.source.Notify(8<<20, time.Now(), false)
+		n.source.Notify(8<<20, moment(), false)
 		time.Sleep(2 * suspectFor)
 		n.look()
 		n.expect("mount.readonly ext4 sda at /data: error-policy")

@@ -98,20 +98,22 @@ func parseTarget(node *yaml.Node) (Target, error) {
 // targetDir keeps the targets of a folder's files in force, using the last valid content of each
 // file. It must be used by one goroutine.
 type targetDir struct {
-	path    string
-	targets *Targets
-	log     *slog.Logger
-	watcher *fsnotify.Watcher
-	retry   time.Time       // earliest retry after a failure
-	files   map[string]bool // files whose targets are in force, or that are invalid
+	path       string
+	targets    *Targets
+	log        *slog.Logger
+	newWatcher func() (*fsnotify.Watcher, error)
+	watcher    *fsnotify.Watcher
+	retry      time.Time       // earliest retry after a failure
+	files      map[string]bool // files whose targets are in force, or that are invalid
 }
 
 func newTargetDir(path string, targets *Targets, log *slog.Logger) *targetDir {
-	return &targetDir{path: path, targets: targets, log: log, files: map[string]bool{}}
+	return &targetDir{path: path, targets: targets, log: log, newWatcher: fsnotify.NewWatcher, files: map[string]bool{}}
 }
 
 // look reads the folder at the first call and after a change; it does not wait. It creates the
-// folder if it does not exist. The watcher is closed when the first call's ctx is done.
+// folder if it does not exist. A folder that can't be watched is an error, and is read every
+// retryDir. The watcher is closed when the first call's ctx is done.
 func (d *targetDir) look(ctx context.Context) error {
 	if d.path == "" {
 		return nil
@@ -121,12 +123,12 @@ func (d *targetDir) look(ctx context.Context) error {
 		if now.Before(d.retry) {
 			return nil
 		}
-		if err := d.watch(ctx); err != nil {
+		err := d.watch(ctx)
+		if err != nil {
 			d.retry = now.Add(retryDir)
-			return err
 		}
 		d.read()
-		return d.targets.Set(d.path, nil) // each file is a source of its own; this records that all were read
+		return err
 	}
 	changed := false
 	for {
@@ -166,7 +168,7 @@ func (d *targetDir) watch(ctx context.Context) error {
 	if err := os.MkdirAll(d.path, 0o755); err != nil {
 		return fmt.Errorf("targets: %w", err)
 	}
-	w, err := fsnotify.NewWatcher()
+	w, err := d.newWatcher()
 	if err != nil {
 		return fmt.Errorf("watch targets: %w", err)
 	}
@@ -207,6 +209,8 @@ func (d *targetDir) read() {
 			d.log.Error("targets refused; keeping the file's previous targets", "file", path, "error", err)
 		}
 	}
+	// Each file is a source of its own; this records that all were read. It can't fail.
+	_ = d.targets.Set(d.path, nil)
 }
 
 func (d *targetDir) readFile(path string) error {

@@ -12,8 +12,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/bpf"
@@ -238,6 +240,40 @@ func TestTargetDir(t *testing.T) {
 	wait("folder back", func() bool { _, err := os.Stat(dir); return err == nil })
 	write("e.yaml", "targets:\n- port: 80\n")
 	wait("watched again", has(1))
+}
+
+// Where no folder can be watched, as at the limit of inotify instances, the folder is read at each
+// retry.
+func TestTargetDirUnwatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		targets := newTargets(dir)
+		targets.resume(bpf.SockTargets{Keys: map[bpf.SockTargetKey]bpf.SockTarget{(&Target{Port: 9}).key(): {ID: 1}}})
+		d := newTargetDir(dir, targets, slog.New(slog.DiscardHandler))
+		exhausted := errors.New("too many open files")
+		d.newWatcher = func() (*fsnotify.Watcher, error) { return nil, exhausted }
+		file := filepath.Join(dir, "a.yaml")
+		for _, ports := range [][]uint16{{80}, {80, 81}} {
+			text := "targets:\n"
+			for _, port := range ports {
+				text += fmt.Sprintf("- port: %d\n", port)
+			}
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.look(t.Context()); !errors.Is(err, exhausted) {
+				t.Errorf("error %v", err)
+			}
+			var got []uint16
+			for _, target := range targets.sources[file] {
+				got = append(got, target.Port)
+			}
+			if !slices.Equal(got, ports) || targets.waiting() {
+				t.Errorf("targets of ports %v, want %v; waiting for the folder: %v", got, ports, targets.waiting())
+			}
+			time.Sleep(retryDir)
+		}
+	})
 }
 
 func FuzzParseTargets(f *testing.F) {

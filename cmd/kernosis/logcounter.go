@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -135,7 +134,7 @@ func (c *logCount) reader(lookback time.Duration) (func(context.Context, func(lo
 	switch {
 	case c.path == "" && c.identifier == "":
 		return nil, errors.New("--journald-source or --log-path is required")
-	case c.path == "" || c.path == journald.Folder && !journald.HasFiles(filepath.Join(root, c.path)):
+	case c.path == "" || c.path == journald.Folder && !journald.HasFiles(hostfs.New(root), c.path):
 		// If the folder is empty, journald keeps its journal in memory.
 		return c.journal(root, "", lookback)
 	case err == nil && info.IsDir():

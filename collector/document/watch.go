@@ -3,6 +3,7 @@ package document
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"time"
 
@@ -17,14 +18,38 @@ const (
 	unsettled = 5 * time.Second
 	// lookAgain is how often to check whether a directory that was removed is back.
 	lookAgain = time.Second
+	// poll is how often a directory that can't be watched is read, and watching it is tried again.
+	poll = 10 * time.Second
 )
 
 // Watch calls onChange after files in a folder of documents changed, once for changes that come
 // together, also for the symbolic link swap of a mounted ConfigMap. It also calls it once when the
-// watch is set up, because the folder may have changed since the caller read it. It blocks until
-// ctx ends, which is not an error, and starts no goroutine that outlives it. Changes behind a
+// watch is set up, because the folder may have changed since the caller read it. While the folder
+// can't be watched, because it is missing or inotify is used up, Watch logs that and calls onChange
+// every 10 s. It blocks until ctx ends and starts no goroutine that outlives it. Changes behind a
 // symbolic link to another directory are not noticed.
-func Watch(ctx context.Context, dir string, onChange func()) error {
+func Watch(ctx context.Context, dir string, log *slog.Logger, onChange func()) {
+	logged := ""
+	for {
+		err := watch(ctx, dir, onChange)
+		if err == nil {
+			return
+		}
+		if text := err.Error(); text != logged {
+			log.Warn("files are read periodically because their folder can't be watched", "every", poll, "error", err)
+			logged = text
+		}
+		onChange()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(poll):
+		}
+	}
+}
+
+// watch watches the folder until ctx ends. It returns an error if it can't set up the watch.
+func watch(ctx context.Context, dir string, onChange func()) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", dir, err)

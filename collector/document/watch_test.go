@@ -2,14 +2,18 @@ package document_test
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
+	"github.com/kernosis/kernosis/vmtest/logbuffer"
 )
 
 func TestMain(m *testing.M) { os.Exit(leakcheck.Run(m.Run)) }
@@ -19,18 +23,17 @@ func watch(t *testing.T, dir string) <-chan struct{} {
 	t.Helper()
 	changed := make(chan struct{}, 100)
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
+	done := make(chan struct{})
 	started := make(chan struct{})
 	go func() {
+		defer close(done)
 		close(started)
-		done <- document.Watch(ctx, dir, func() { changed <- struct{}{} })
+		document.Watch(ctx, dir, slog.New(slog.DiscardHandler), func() { changed <- struct{}{} })
 	}()
 	<-started
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("watch: %v", err)
-		}
+		<-done
 	})
 	return changed
 }
@@ -112,8 +115,34 @@ func TestWatchConfigMap(t *testing.T) {
 	}
 }
 
+// A directory that can't be watched is read every 10 s, and watched once it can be.
 func TestWatchNoDirectory(t *testing.T) {
-	if err := document.Watch(context.Background(), filepath.Join(t.TempDir(), "absent"), func() {}); err == nil {
-		t.Error("no error for a directory that isn't there")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "absent")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var logs logbuffer.Buffer
+		changed, done := make(chan struct{}), make(chan struct{})
+		began := time.Now()
+		go func() {
+			defer close(done)
+			document.Watch(ctx, dir, slog.New(slog.NewTextHandler(&logs, nil)), func() { changed <- struct{}{} })
+		}()
+		for _, want := range []time.Duration{0, 10 * time.Second, 20 * time.Second} {
+			if <-changed; time.Since(began) != want {
+				t.Errorf("called after %v, want %v", time.Since(began), want)
+			}
+		}
+		if text := logs.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, dir) {
+			t.Errorf("log:\n%s", text)
+		}
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		<-changed // the watch is set up
+		write(t, filepath.Join(dir, "a.yaml"), "x")
+		<-changed
+		cancel()
+		<-done
+	})
 }

@@ -113,7 +113,7 @@ type Devices struct {
 // goneMounts are the former mounts of a device that is no longer mounted.
 type goneMounts struct {
 	mounts []event.Mount
-	seen   time.Time
+	seen   time.Duration // since boot: somebody may set the wall clock back
 }
 
 // goneFor is how old an event may be when [Devices.DeviceAt] is called for it.
@@ -140,8 +140,8 @@ func NewDevices(f FS) *Devices {
 func (d *Devices) SetMounts(t *MountTable) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now := time.Now()
-	maps.DeleteFunc(d.gone, func(_ uint64, g goneMounts) bool { return now.Sub(g.seen) > goneFor })
+	now := BootTime()
+	maps.DeleteFunc(d.gone, func(_ uint64, g goneMounts) bool { return now-g.seen > goneFor })
 	if old := d.mounts.Swap(t); old != nil {
 		for key, mounts := range old.byDevice {
 			if len(t.byDevice[key]) == 0 {
@@ -151,13 +151,13 @@ func (d *Devices) SetMounts(t *MountTable) {
 	}
 }
 
-// DeviceAt is [Devices.Device] for an event at a time on a filesystem that may have been unmounted
-// since.
-func (d *Devices) DeviceAt(major, minor uint32, at time.Time) event.Device {
+// DeviceAt is [Devices.Device] for an event at a time since boot on a filesystem that may have been
+// unmounted since.
+func (d *Devices) DeviceAt(major, minor uint32, at time.Duration) event.Device {
 	device := d.Device(major, minor)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if g, ok := d.gone[devKey(major, minor)]; ok && at.Before(g.seen) {
+	if g, ok := d.gone[devKey(major, minor)]; ok && at < g.seen {
 		device.Mounts = g.mounts
 	}
 	return device

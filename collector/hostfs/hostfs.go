@@ -29,6 +29,7 @@ var ErrPath = errors.New("not a path below its tree")
 // FS is a view of the node's filesystems below a root. The zero FS is the real
 // root. It holds no resources and may be copied and used concurrently.
 type FS struct {
+	_    [0]func() // not comparable: two with the same root have different caches
 	root string
 	// namespace caches the result of cgroupNamespace; nil: no cache.
 	namespace *atomic.Pointer[string]
@@ -42,6 +43,9 @@ func New(root string) FS {
 	}
 	return f
 }
+
+// IsRoot reports whether the root is the real root.
+func (f FS) IsRoot() bool { return f.root == "" }
 
 // Path returns the path at which the node's path p ("/proc/1/stat") can be opened.
 func (f FS) Path(p string) string {

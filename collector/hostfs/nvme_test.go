@@ -53,7 +53,7 @@ func TestNVMeHealthOfOthers(t *testing.T) {
 	if err := os.WriteFile(root+"/dev/nvme0n1", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for f, disk := range map[FS]string{New(root): "nvme0n1", {}: "vda", New("/proc"): "../x"} {
+	for disk, f := range map[string]FS{"nvme0n1": New(root), "vda": {}, "../x": New("/proc")} {
 		if h, err := f.NVMeHealth(disk); !errors.Is(err, ErrNoNVMe) {
 			t.Errorf("%s: %+v, %v", disk, h, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -85,6 +86,28 @@ func of(lacks []Lack) (out []string) {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// Only journalctl in another root needs the right to chroot.
+func TestChrootForTheJournal(t *testing.T) {
+	none := func(names ...string) []string { return names }
+	folder, other := t.TempDir(), t.TempDir()
+	for _, dir := range []string{"usr/bin/journalctl", "journal"} {
+		if err := os.MkdirAll(filepath.Join(other, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l := New(Config{HostRoot: other}).journal("log/j", "/journal", none, "x"); l == nil || l.Lacks != "CAP_SYS_CHROOT" {
+		t.Errorf("in another root: %+v", l)
+	}
+	if _, err := exec.LookPath("/usr/bin/journalctl"); err != nil {
+		t.Skip(err)
+	}
+	for _, root := range []string{"", "/"} {
+		if l := New(Config{HostRoot: root}).journal("log/j", folder, none, "x"); l != nil {
+			t.Errorf("host root %q: %+v", root, *l)
+		}
+	}
 }
 
 // The self-check reports a kubelet that refuses its pods, but not one that is down.

@@ -11,8 +11,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
 // pins checks the pins, which are kept on a BPF filesystem.
@@ -215,7 +213,7 @@ func (c *Checker) journal(part, folder string, have func(...string) []string, un
 	if errors.Is(err, fs.ErrNotExist) {
 		return lack(part, MissingHostPath, c.fs.Path(folders[0]), err, unseen)
 	}
-	if c.fs != hostfs.New("") {
+	if !c.fs.IsRoot() {
 		return missing(part, have("CAP_SYS_CHROOT"), unseen)
 	}
 	return nil

@@ -95,6 +95,14 @@ func TestOSVersion(t *testing.T) {
 			t.Errorf("%q: %q, %v; want %q", text, got, err, want)
 		}
 	}
+	// An absolute link leads below the root.
+	cfg := node(t, map[string]string{"etc/static/os-release": "ID=nixos\nVERSION_ID=25.11\n"})
+	if err := os.Symlink("/etc/static/os-release", filepath.Join(cfg.Root, "etc/os-release")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := osVersion(cfg.Root); err != nil || got != "nixos 25.11" {
+		t.Errorf("%q, %v", got, err)
+	}
 }
 
 func TestFileSystemThatHangsIsAskedOnce(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/kernosis/kernosis/collector/display"
+	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
 // host reads the uptime, and the versions of kernel and operating system.
@@ -52,9 +53,10 @@ func exists(path string) bool {
 // osVersion returns the name of the system as node-problem-detector does: "debian 12 (bookworm)",
 // "cos 105-17412.1.1". It is empty if unknown.
 func osVersion(root string) (string, error) {
+	const most = 64 << 10
 	var errs []error
-	for _, path := range []string{"etc/os-release", "usr/lib/os-release"} {
-		text, err := os.ReadFile(filepath.Join(root, path))
+	for _, path := range []string{"/etc/os-release", "/usr/lib/os-release"} {
+		text, err := hostfs.New(root).ReadFile(path, most)
 		if err != nil {
 			errs = append(errs, err)
 			continue

@@ -25,6 +25,7 @@ type Disk struct {
 	Name   string // loop7
 
 	fsType string
+	image  *os.File
 }
 
 // From include/uapi/linux/fs.h, generic ioctl encoding.
@@ -33,10 +34,10 @@ const (
 	fiThaw   = 0xc0045878
 )
 
-// From fs/xfs/libxfs/xfs_fs.h: noLogFlush is an argument of xfsGoingDown.
+// From fs/xfs/libxfs/xfs_fs.h; fs/ext4/ext4.h has the same. noLogFlush is an argument of goingDown.
 const (
-	xfsGoingDown = 0x8004587d
-	noLogFlush   = 2
+	goingDown  = 0x8004587d
+	noLogFlush = 2
 )
 
 // mountFlags restrict what a test's filesystem can be used for.
@@ -80,10 +81,11 @@ func newDevice(tb testing.TB, size int64, fsType string, mkfs ...string) (d *Dis
 	}
 	d = &Disk{tb: tb, Dir: tb.TempDir()}
 	// In memory, so that the test does not depend on this machine's disks.
-	fd, err := unix.MemfdCreate("kernosis-loopdisk", unix.MFD_CLOEXEC)
+	fd, err := unix.MemfdCreate("kernosis-loopdisk", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	d.must(err)
 	image := os.NewFile(uintptr(fd), "/proc/"+strconv.Itoa(os.Getpid())+"/fd/"+strconv.Itoa(fd))
-	defer image.Close()
+	d.image = image
+	tb.Cleanup(func() { image.Close() })
 	d.must(image.Truncate(size))
 	c := exec.Command("mkfs."+fsType, append(mkfs, image.Name())...)
 	c.Env = append(os.Environ(), "TEST_DIR=x", "TEST_DEV=x", "QA_CHECK_FS=x") // makes mkfs.xfs accept small sizes
@@ -176,13 +178,31 @@ func (d *Disk) Freeze() (thaw func()) {
 	return thaw
 }
 
-// ShutDown stops all I/O of an XFS filesystem, like its own reaction to an error.
+// ShutDown stops all I/O of an XFS or ext4 filesystem, like its own reaction to an error.
 func (d *Disk) ShutDown() {
 	d.tb.Helper()
 	dir, err := os.Open(d.Dir)
 	d.must(err)
 	defer dir.Close()
-	d.must(unix.IoctlSetPointerInt(int(dir.Fd()), xfsGoingDown, noLogFlush))
+	d.must(unix.IoctlSetPointerInt(int(dir.Fd()), goingDown, noLogFlush))
+}
+
+// AbortJournal makes writes to the disk fail until an ext4 filesystem has aborted its journal. From
+// then on it refuses writes.
+func (d *Disk) AbortJournal() {
+	d.tb.Helper()
+	_, err := unix.FcntlInt(d.image.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE)
+	d.must(err)
+	dir, err := os.Open(d.Dir)
+	d.must(err)
+	defer dir.Close()
+	for i := range 10 {
+		if err := os.Mkdir(filepath.Join(d.Dir, strconv.Itoa(i)), 0o755); err != nil {
+			return
+		}
+		_ = dir.Sync() // fails, and has the journal aborted
+	}
+	d.tb.Fatal("the filesystem accepts writes that its disk refuses")
 }
 
 // SetReadOnly remounts the filesystem read-only or writable. No file of it may be open for writing.

@@ -28,7 +28,7 @@ import (
 )
 
 // npdLogs returns the configured logs and those that node-problem-detector's files name. If both
-// have a log of the same name, it is read once, with the longer lookback.
+// have a log of the same name, it is read once, with the longer lookback and the shorter delay.
 func npdLogs(configured []logsource.Config, set *npd.Set, hostRoot string) []logsource.Config {
 	out := slices.Clone(configured)
 	for i := range set.Logs {
@@ -40,14 +40,14 @@ func npdLogs(configured []logsource.Config, set *npd.Set, hostRoot string) []log
 		if s.Plugin == "filelog" {
 			c.Plugin = logsource.File
 		}
-		if c.Plugin == logsource.Journald && c.Path == journald.Folder && !journald.HasFiles(filepath.Join(hostRoot, c.Path)) {
+		if c.Plugin == logsource.Journald && c.Path == journald.Folder && !journald.HasFiles(hostfs.New(hostRoot), c.Path) {
 			c.Path = "" // journald keeps its journal in memory now, but may move it to disk later
 		}
 		if s.Identifier != "" {
 			c.Identifiers = []string{s.Identifier}
 		}
 		if j := slices.IndexFunc(out, func(o logsource.Config) bool { return o.Name == c.Name }); j >= 0 {
-			c.Lookback = max(c.Lookback, out[j].Lookback)
+			c.Lookback, c.Delay = max(c.Lookback, out[j].Lookback), min(c.Delay, out[j].Delay)
 			out[j] = c
 			continue
 		}

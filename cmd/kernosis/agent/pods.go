@@ -84,6 +84,7 @@ func podsOfServer(of *cluster, seen *probes) (*podSource, error) {
 // up, because that pod is new.
 func (p *parts) podsOfKubelet() (*podSource, error) {
 	c := p.cfg.Probes.source(p.cfg.HostRoot)
+	c.InPod = exists(ownToken) // no static pod has a service account
 	whole, err := podsource.NewReader(c)
 	if err != nil {
 		return nil, err

@@ -2,13 +2,14 @@ package file
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
 // errNotRegular is returned for a path that does not lead to a regular file: what is read from a
@@ -17,13 +18,16 @@ var errNotRegular = errors.New("not a regular file")
 
 // tree is the host's file system, mounted at root: symbolic links lead where they lead on the
 // host. The zero tree is the real root.
-type tree struct{ root string }
+type tree struct {
+	root string
+	fs   hostfs.FS
+}
 
 func newTree(root string) tree {
 	if root == "" || filepath.Clean(root) == "/" {
 		return tree{}
 	}
-	return tree{root: filepath.Clean(root)}
+	return tree{root: filepath.Clean(root), fs: hostfs.New(root)}
 }
 
 // found is an open file and its path.
@@ -69,7 +73,7 @@ func (t tree) open(path string) (found, error) {
 }
 
 func (t tree) openOnce(path string) (found, error) {
-	fd, err := t.resolve(path)
+	fd, err := t.fs.Resolve(path)
 	if err != nil {
 		return found{}, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
@@ -93,7 +97,7 @@ func (t tree) openOnce(path string) (found, error) {
 
 // stat returns the state of the file that path leads to.
 func (t tree) stat(path string) (fileStat, error) {
-	fd, err := t.resolve(path)
+	fd, err := t.fs.Resolve(path)
 	if err != nil {
 		return fileStat{}, &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
@@ -103,21 +107,6 @@ func (t tree) stat(path string) (fileStat, error) {
 		return fileStat{}, &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
 	return st, nil
-}
-
-// resolve opens path with O_PATH, which never blocks.
-func (t tree) resolve(path string) (fd int, err error) {
-	if t.root == "" {
-		return unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	}
-	root, err := unix.Open(t.root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, fmt.Errorf("root %s: %w", t.root, err)
-	}
-	defer unix.Close(root)
-	// Since 5.6: absolute links, and "..", stay below the root.
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
-	return unix.Openat2(root, path, &how)
 }
 
 // below returns the real path of path, without following links.

@@ -1,10 +1,14 @@
 package file
 
 import (
-	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
 )
+
+// maxZone bounds /etc/localtime, which has some 4 KiB.
+const maxZone = 1 << 20
 
 // hostZone returns the time zone of the host mounted at root, which its daemons use for times
 // without a zone. It returns nil if it is unknown, or if root is this file system.
@@ -12,11 +16,7 @@ func hostZone(root string) *time.Location {
 	if root == "" || filepath.Clean(root) == "/" {
 		return nil
 	}
-	path := filepath.Join(root, "/etc/localtime")
-	if link, err := os.Readlink(path); err == nil && filepath.IsAbs(link) {
-		path = filepath.Join(root, link) // an absolute link is relative to the host's root
-	}
-	data, err := os.ReadFile(path)
+	data, err := hostfs.New(root).ReadFile("/etc/localtime", maxZone)
 	if err != nil {
 		return nil
 	}

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/process"
 )
 
@@ -133,9 +134,9 @@ func findCommand(root string) (string, error) {
 	return "", fmt.Errorf("%w: looked for %s", ErrNoJournalctl, where)
 }
 
-// readMachineID returns this machine's id, or "" if it is not known.
-func readMachineID(root string) string {
-	b, err := os.ReadFile(filepath.Join(root, "/etc/machine-id"))
+// readMachineID returns the host's machine id, or "" if it is not known.
+func readMachineID(host hostfs.FS) string {
+	b, err := host.ReadFile("/etc/machine-id", 64)
 	if err != nil {
 		return ""
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logs"
 	"github.com/kernosis/kernosis/vmtest/await"
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
@@ -41,14 +43,27 @@ func TestMain(m *testing.M) {
 }
 
 // fake returns an option that replaces journalctl by a script, which gets the number of its run as
-// N, and journalctl's arguments.
+// N, and journalctl's arguments. The journal has a file.
 func fake(t *testing.T, script string) func(*Reader) {
 	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "journalctl")
 	text := "#!/bin/sh\nD=" + dir + "\nN=$(cat $D/n 2>/dev/null || echo 0); N=$((N+1)); echo $N >$D/n\n" + script
 	testprogram.Write(t, path, text)
-	return func(r *Reader) { r.command = func(string) (string, error) { return path, nil } }
+	return func(r *Reader) {
+		r.command = func(string) (string, error) { return path, nil }
+		r.folders = []string{makeFile(t, filepath.Join(dir, "journal"))}
+	}
+}
+
+// makeFile creates a folder with a journal's file, and returns the folder.
+func makeFile(t *testing.T, folder string) string {
+	t.Helper()
+	machine := filepath.Join(folder, strings.Repeat("c", 32))
+	if err := errors.Join(os.MkdirAll(machine, 0o755), os.WriteFile(filepath.Join(machine, "system.journal"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return folder
 }
 
 // put writes entries to a file for a fake, and returns its path.
@@ -82,6 +97,39 @@ esac`))
 		!strings.Contains(c.status[2], "signal: killed") || c.status[3] != "up" {
 		t.Errorf("status %q", c.status)
 	}
+}
+
+// journalctl does not notice a folder that is created while it runs, such as the one on disk: it is
+// restarted where it stopped, which is no failure.
+func TestTheJournalMoves(t *testing.T) {
+	dir := t.TempDir()
+	disk, memory := filepath.Join(dir, "var"), filepath.Join(dir, "run")
+	makeFile(t, memory)
+	one, two := put(t, fakeEntry(1)), put(t, fakeEntry(1), fakeEntry(2))
+	c := start(t, Config{}, fake(t, `
+case "$N" in
+1) cat `+one+`; exec sleep 1000;;
+*) cat `+two+`; exec sleep 1000;;
+esac`), func(r *Reader) { r.folders, r.check = []string{disk, memory}, 10*time.Millisecond })
+	c.until("status up", func() bool { return len(c.status) == 1 && len(c.items) == 1 })
+	makeFile(t, disk)
+	c.want("1", "2")
+	c.stop()
+	if !slices.Equal(c.status, []string{"up"}) {
+		t.Errorf("status %q", c.status)
+	}
+}
+
+// journalctl does not report that there is no journal.
+func TestNoJournal(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "journal")
+	c := start(t, Config{}, fake(t, "exec sleep 1000"), func(r *Reader) { r.folders = []string{folder} })
+	c.until("a status", func() bool { return len(c.status) == 1 })
+	if c.status[0] != ErrNoFiles.Error()+" in "+folder {
+		t.Errorf("status %q", c.status)
+	}
+	makeFile(t, folder)
+	c.until("status up", func() bool { return len(c.status) == 2 && c.status[1] == "up" })
 }
 
 // Output that is not in the export format stops the child, is reported, and is not a line.
@@ -254,4 +302,35 @@ func TestRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	start(t, Config{Root: root, Directory: "/var/log/journal"}).want("1")
+}
+
+// The real journalctl follows the journal from memory to disk.
+func TestTheRealJournalMoves(t *testing.T) {
+	j := newJournal(t)
+	root, machine := t.TempDir(), strings.Repeat("c", 32)
+	in := func(folder string) {
+		j.dir = filepath.Join(root, folder, machine)
+		if err := os.MkdirAll(j.dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in(memoryFolder)
+	first := j.entry("1")
+	j.write("system.journal", first)
+	// Without chroot, because journalctl needs /proc to watch folders.
+	c := start(t, Config{}, fake(t, `exec journalctl --root=`+root+` "$@"`), func(r *Reader) {
+		r.fs, r.folders, r.check = hostfs.New(root), []string{Folder, memoryFolder}, 10*time.Millisecond
+	})
+	c.want("1")
+	in(Folder)
+	j.write("system.journal", first, j.entry("2"))
+	if err := os.RemoveAll(filepath.Join(root, memoryFolder, machine)); err != nil {
+		t.Fatal(err)
+	}
+	c.want("1", "2")
+	j.write("system.journal", j.entry("3"))
+	c.want("1", "2", "3")
+	if !slices.Equal(c.status, []string{"up"}) {
+		t.Errorf("status %q", c.status)
+	}
 }

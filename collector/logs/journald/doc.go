@@ -31,6 +31,13 @@
 // "--follow" shows only the current boot since v250 (systemd#36102), also with "--boot=all" in
 // v252; _MACHINE_ID excludes what other machines have sent to this one.
 //
+// # Folders
+//
+// journalctl prints nothing and reports no error without journal files, so a Reader checks that
+// journald's folders have some before it starts journalctl. A running journalctl watches only the
+// folders that existed when it was started (systemd#8262), so it is restarted at the cursor when
+// the other one is created, for example by "journalctl --flush".
+//
 // # Losses
 //
 // journald logs when it drops messages of a unit that logs too much (N_DROPPED), and

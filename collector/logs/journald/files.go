@@ -7,11 +7,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
 // ErrNoFiles is reported if there are no readable journal files, because journalctl doesn't report
-// that. A reader that follows the journal then waits for the first file; one that reads it once
-// has read nothing.
+// that. A reader that follows a folder of its own waits for the first file without reporting it.
 var ErrNoFiles = errors.New("no journal files")
 
 const (
@@ -21,34 +22,66 @@ const (
 	memoryFolder = "/run/log/journal"
 )
 
+// errNewFolder ends a journalctl that runs while one of journald's folders is created: journalctl
+// watches only those that existed when it was started (systemd/systemd#8262).
+var errNewFolder = errors.New("a folder of the journal was created")
+
 // look returns ErrNoFiles if journalctl would find no files.
 func (r *Reader) look() error {
-	folders := []string{Folder, memoryFolder}
-	if r.cfg.Directory != "" {
-		folders = []string{r.cfg.Directory}
-	}
-	for _, folder := range folders {
-		if HasFiles(filepath.Join(r.cfg.Root, folder)) {
+	for _, folder := range r.folders {
+		if HasFiles(r.fs, folder) {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w in %s", ErrNoFiles, strings.Join(folders, ", "))
+	return fmt.Errorf("%w in %s", ErrNoFiles, strings.Join(r.folders, ", "))
 }
 
-// HasFiles reports whether there is a journal file in a folder, or in one of its subfolders (one
-// per machine, named by its id).
-func HasFiles(folder string) bool {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return false
+// existing returns the states of the folders; nil for one that does not exist.
+func (r *Reader) existing() []os.FileInfo {
+	states := make([]os.FileInfo, len(r.folders))
+	for i, folder := range r.folders {
+		if f, err := r.fs.Open(folder); err == nil {
+			states[i], _ = f.Stat() //nolint:errcheck // nil as if it did not exist
+			_ = f.Close()
+		}
 	}
+	return states
+}
+
+// created reports whether a folder now exists that did not, or was another one, before.
+func created(before, now []os.FileInfo) bool {
+	for i := range before {
+		if now[i] != nil && (before[i] == nil || !os.SameFile(before[i], now[i])) {
+			return true
+		}
+	}
+	return false
+}
+
+// HasFiles reports whether there is a journal file in a folder of the host, or in one of its
+// subfolders (one per machine, named by its id).
+func HasFiles(host hostfs.FS, folder string) bool {
+	entries := list(host, folder)
 	if slices.ContainsFunc(entries, isJournal) {
 		return true
 	}
 	return slices.ContainsFunc(entries, func(e os.DirEntry) bool {
-		below, err := os.ReadDir(filepath.Join(folder, e.Name()))
-		return err == nil && slices.ContainsFunc(below, isJournal) // an error: not a folder, or not readable
+		return slices.ContainsFunc(list(host, filepath.Join(folder, e.Name())), isJournal)
 	})
+}
+
+// list returns the entries of a folder; none if it can't be read, or is no folder.
+func list(host hostfs.FS, folder string) []os.DirEntry {
+	f, err := host.Open(folder)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	entries, err := f.ReadDir(-1)
+	if err != nil {
+		return nil
+	}
+	return entries
 }
 
 // isJournal recognizes journal files by their names; one that was not closed properly ends with a

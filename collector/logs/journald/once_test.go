@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logs"
 )
 
@@ -87,11 +88,31 @@ func TestHasFiles(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if have := HasFiles(dir); have != want {
+		if have := HasFiles(hostfs.FS{}, dir); have != want {
 			t.Errorf("%s: %v", name, have)
 		}
 	}
-	if HasFiles(filepath.Join(t.TempDir(), "none")) {
+	if HasFiles(hostfs.FS{}, filepath.Join(t.TempDir(), "none")) {
 		t.Error("a folder that is not there has files")
+	}
+}
+
+// The host's file system is mounted in a folder: absolute links lead below that folder.
+func TestLinksOfTheHost(t *testing.T) {
+	root, id := t.TempDir(), strings.Repeat("c", 32)
+	makeFile(t, filepath.Join(root, "data"))
+	if err := errors.Join(
+		os.MkdirAll(filepath.Join(root, "var/log"), 0o755), os.Symlink("/data", filepath.Join(root, Folder)),
+		os.Mkdir(filepath.Join(root, "etc"), 0o755), os.Symlink("/id", filepath.Join(root, "etc/machine-id")),
+		os.WriteFile(filepath.Join(root, "id"), []byte(id+"\n"), 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(Config{Root: root})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.look(); err != nil || r.existing()[0] == nil || readMachineID(r.fs) != id {
+		t.Errorf("%v, %v, machine %q", err, r.existing(), readMachineID(r.fs))
 	}
 }

@@ -45,6 +45,8 @@ const (
 	lastPause  = time.Minute
 	// settled is how long journalctl has to run without output to be considered working.
 	settled = 2 * time.Second
+	// checkEvery is how often to look for a folder that a running journalctl does not watch.
+	checkEvery = 10 * time.Second
 )
 
 // Reader reads a journal. Make one with New.
@@ -52,6 +54,9 @@ type Reader struct {
 	cfg     Config
 	pause   time.Duration                // firstPause, except in tests
 	command func(string) (string, error) // findCommand, except in tests
+	check   time.Duration                // checkEvery, except in tests
+	fs      hostfs.FS
+	folders []string // of the journal's files
 
 	mu     sync.Mutex
 	begun  position // where Run began; its filter is empty before
@@ -80,7 +85,11 @@ func New(cfg Config) (*Reader, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Reader{cfg: cfg, pause: firstPause, command: findCommand}, nil
+	folders := []string{Folder, memoryFolder}
+	if cfg.Directory != "" {
+		folders = []string{cfg.Directory}
+	}
+	return &Reader{cfg: cfg, pause: firstPause, command: findCommand, folders: folders, check: checkEvery, fs: hostfs.New(cfg.Root)}, nil
 }
 
 // Position returns how far the journal was handed over; at first, the Position given to New. It is
@@ -145,7 +154,7 @@ func (s *session) args() []string {
 	if s.r.cfg.Directory != "" {
 		args = append(args, "--directory="+s.r.cfg.Directory)
 	} else {
-		machine = readMachineID(s.r.cfg.Root)
+		machine = readMachineID(s.r.fs)
 	}
 	if s.cursor != nil {
 		args = append(args, "--cursor="+string(s.cursor))

@@ -22,11 +22,12 @@ type session struct {
 	handle func(logs.Item) error
 	boot   string // this boot's id
 
-	since     int64  // where to begin without a cursor (Unix, µs)
-	cursor    []byte // of the last entry that was handed over; nil: none yet
-	first     bool   // the next entry is the child's first one
-	gapless   bool   // the first entry has to be the cursor's
-	entries   int    // how many the child has printed
+	since     int64         // where to begin without a cursor (Unix, µs)
+	cursor    []byte        // of the last entry that was handed over; nil: none yet
+	first     bool          // the next entry is the child's first one
+	gapless   bool          // the first entry has to be the cursor's
+	entries   int           // how many the children of follow have printed
+	folders   []os.FileInfo // journald's, when the child was started; nil: they are not checked
 	handleErr error
 
 	entry Entry
@@ -61,11 +62,30 @@ func (s *session) begin() error {
 	return nil
 }
 
-// follow runs journalctl once, and returns why it ended.
+// follow runs journalctl, and returns why it ended. It restarts one that does not watch all of
+// journald's folders.
 func (s *session) follow(ctx context.Context) error {
+	s.entries = 0
+	for {
+		err := s.run(ctx)
+		if !errors.Is(err, errNewFolder) {
+			return err
+		}
+		s.r.cfg.Log.Info("journalctl is restarted", "reason", err)
+	}
+}
+
+// run runs journalctl once, and returns why it ended.
+func (s *session) run(ctx context.Context) error {
 	command, err := s.r.command(s.r.cfg.Root)
 	if err != nil {
 		return err
+	}
+	if s.r.cfg.Directory == "" {
+		if err := s.r.look(); err != nil {
+			return err
+		}
+		s.folders = s.r.existing()
 	}
 	args := s.args()
 	s.r.cfg.Log.Debug("journalctl is started", "command", command, "args", args)
@@ -73,7 +93,7 @@ func (s *session) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.first, s.entries = s.cursor != nil, 0
+	s.first = s.cursor != nil
 	err = s.decode(c)
 	ended := c.stop()
 	if err == nil || errors.Is(err, io.EOF) {
@@ -84,12 +104,10 @@ func (s *session) follow(ctx context.Context) error {
 
 // decode hands over the entries that the child prints.
 func (s *session) decode(c *child) error {
-	// The child prints nothing while there is nothing to read: that it keeps running means that it
-	// works.
 	if err := c.out.SetReadDeadline(time.Now().Add(settled)); err != nil {
 		return err
 	}
-	d := NewDecoder(&patient{f: c.out, quiet: func() { s.r.cfg.Status(nil) }}, maxMessage)
+	d := NewDecoder(&patient{f: c.out, again: s.r.check, quiet: s.quiet}, maxMessage)
 	for {
 		if err := d.Next(&s.entry); err != nil {
 			return err
@@ -103,10 +121,21 @@ func (s *session) decode(c *child) error {
 	}
 }
 
+// quiet is called from time to time while the child runs. It prints nothing while there is nothing
+// to read: that it keeps running means that it works.
+func (s *session) quiet() error {
+	s.r.cfg.Status(nil)
+	if s.folders != nil && created(s.folders, s.r.existing()) {
+		return errNewFolder
+	}
+	return nil
+}
+
 // patient continues to read when a deadline has passed.
 type patient struct {
 	f     *os.File
-	quiet func() // called when the deadline has passed
+	again time.Duration // until the next deadline
+	quiet func() error  // called when the deadline has passed; its error ends reading
 }
 
 // Read implements io.Reader.
@@ -116,8 +145,10 @@ func (p *patient) Read(b []byte) (int, error) {
 		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
 		}
-		p.quiet()
-		if err := p.f.SetReadDeadline(time.Time{}); err != nil {
+		if err := p.quiet(); err != nil {
+			return 0, err
+		}
+		if err := p.f.SetReadDeadline(time.Now().Add(p.again)); err != nil {
 			return 0, err
 		}
 	}

@@ -9,6 +9,9 @@ import (
 // SetEvery sets how often Run polls. Call it before Run.
 func (k *Kubelet) SetEvery(every time.Duration) { k.every = every }
 
+// Pass acts as if d more had passed since the latest incomplete answer.
+func (k *Kubelet) Pass(d time.Duration) { k.partial = k.partial.Add(-d) }
+
 // Figures are a source's counters.
 type Figures struct{ Reads, Failures, Pods, Faulty, At float64 }
 

@@ -19,9 +19,6 @@ type FileConfig struct {
 	Log  *slog.Logger
 }
 
-// retryWatch is how long after a failure the folder is watched again.
-const retryWatch = 30 * time.Second
-
 // File watches a file of pods.
 type File struct {
 	*figures
@@ -40,22 +37,13 @@ func NewFile(cfg FileConfig) (*File, error) {
 // Run reads the file at first and whenever it changes, until ctx ends. It counts and logs
 // failures; the known pods stay, even if the file is removed.
 func (f *File) Run(ctx context.Context) error {
-	for {
-		// Watch the folder, because files are replaced by others or by links to others.
-		err := document.Watch(ctx, filepath.Dir(f.cfg.Path), func() {
-			if err := f.look(); err != nil {
-				f.failure(err)
-			}
-		})
-		if err != nil {
-			f.failure(errors.Join(err, f.look()))
+	// Watch the folder, because files are replaced by others or by links to others.
+	document.Watch(ctx, filepath.Dir(f.cfg.Path), f.log, func() {
+		if err := f.look(); err != nil {
+			f.failure(err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(retryWatch):
-		}
-	}
+	})
+	return nil
 }
 
 // look reads the file and passes its pods to the sink if it has changed.

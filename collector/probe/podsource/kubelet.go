@@ -21,8 +21,11 @@ type KubeletConfig struct {
 	CertFile  string
 	Insecure  bool   // skip verification of kubelet's certificate
 	TokenFile string // bearer token, read for each request; empty: none is sent
-	Sink      Sink
-	Log       *slog.Logger
+	// InPod: this process runs in a pod of the API server, so a list without any such pod is
+	// incomplete.
+	InPod bool
+	Sink  Sink
+	Log   *slog.Logger
 }
 
 const (
@@ -34,6 +37,10 @@ const (
 	// podsPage is the page with kubelet's pods. It needs the permission "get nodes/pods", before
 	// 1.33 "get nodes/proxy".
 	podsPage = "pods"
+	// believeAfter is how long kubelet has to list none of the API server's pods before that is
+	// believed: a starting kubelet lists only static pods until it has received the others
+	// (kubernetes/kubernetes#112119).
+	believeAfter = 2 * time.Minute
 )
 
 // Verified reports whether the identity of kubelet is verified.
@@ -46,6 +53,8 @@ type Kubelet struct {
 	kubelet *Asker
 	every   time.Duration // askEvery, except in tests
 	ask     chan struct{}
+	served  bool      // the latest set has pods of the API server
+	partial time.Time // when kubelet began to list none of them; zero: the latest answer was another
 }
 
 // NewKubelet checks the configuration. It sends no request yet.
@@ -96,19 +105,30 @@ func (k *Kubelet) Ask() {
 	}
 }
 
-// Read polls once and passes the pods to the sink. Call it at the start, before Run, to find out
-// whether kubelet answers. It must not be called while Run runs.
+// Read polls once and passes the pods to the sink. A list without pods of the API server is an
+// error with InPod, and otherwise for 2 minutes after a list with some. Call it at the start, before
+// Run, to find out whether kubelet answers. It must not be called while Run runs.
 func (k *Kubelet) Read(ctx context.Context) error {
-	at := time.Now()
+	at, since := time.Now(), k.partial
+	k.partial = time.Time{}
 	resp, err := k.kubelet.Get(ctx, podsPage)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	pods, faults, err := decode(resp.Body, maxAnswer)
+	pods, faults, served, err := decode(resp.Body, maxAnswer)
 	if err != nil {
 		return fmt.Errorf("kubelet's pods: %w", err)
 	}
+	if !served && (k.cfg.InPod || k.served) {
+		if since.IsZero() {
+			since = at
+		}
+		if k.partial = since; k.cfg.InPod || at.Sub(since) < believeAfter {
+			return errors.New("kubelet's list has no pod of the API server: kubelet may be starting")
+		}
+	}
+	k.served = served
 	k.read(len(pods), faults)
 	k.cfg.Sink(pods, at)
 	return nil

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/util/cert"
 
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/probe"
 	"github.com/kernosis/kernosis/collector/probe/podsource"
 	"github.com/kernosis/kernosis/vmtest/await"
@@ -75,14 +76,18 @@ func (l *text) log() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil))
 // soon is a deadline for things that take milliseconds on an idle machine.
 const soon = 20 * time.Second
 
-// list returns an answer as kubelet encodes it.
+// list returns an answer as kubelet encodes it. Pods are the API server's, except those whose names
+// begin with "static".
 func list(t testing.TB, names ...string) []byte {
 	t.Helper()
 	l := &corev1.PodList{}
 	for _, name := range names {
 		p := corev1.Pod{}
 		p.Name, p.Namespace, p.UID = name, "shop", types.UID("uid-"+name)
-		p.Annotations = map[string]string{"big": strings.Repeat("x", 2000)}
+		p.Annotations = map[string]string{"big": strings.Repeat("x", 2000), "kubernetes.io/config.source": "api"}
+		if strings.HasPrefix(name, "static") {
+			p.Annotations["kubernetes.io/config.source"] = "file"
+		}
 		p.Spec.Containers = []corev1.Container{{
 			Name: "web", Env: []corev1.EnvVar{{Name: "A", Value: strings.Repeat("y", 2000)}},
 			Ports:         []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}},
@@ -399,6 +404,75 @@ func TestToAManager(t *testing.T) {
 				t.Errorf("%v: no %s", names, name)
 			}
 		}
+	}
+}
+
+// A starting kubelet lists only static pods, or none, until it has the API server's: these stay.
+func TestAStartingKubelet(t *testing.T) {
+	k := serve(t, list(t, "web-0", "web-1", "static-0"))
+	var reported []event.ProbeData
+	m := probe.New(probe.Config{Report: func(ev *event.Event) { reported = append(reported, *ev.Probe) }})
+	src, err := podsource.NewKubelet(podsource.KubeletConfig{
+		URL: k.URL, Insecure: true, Sink: func(pods []*probe.Pod, _ time.Time) { podsource.To(m)(pods) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(body []byte, want string) {
+		t.Helper()
+		k.body.Store(&body)
+		if err := src.Read(t.Context()); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	fail := func() {
+		m.Observe(probe.Key{PodUID: "uid-web-0", Container: "web", Kind: probe.Liveness}, probe.Outcome{Detail: event.ProbeOutcome{Verdict: event.VerdictRefused}})
+	}
+	all := list(t, "web-0", "web-1", "static-0")
+	read(all, "")
+	fail()
+	for _, partial := range [][]byte{list(t, "static-0"), []byte(`{"kind":"PodList","items":null}`)} {
+		read(partial, "no pod of the API server")
+		if _, ok := m.Pod("uid-web-0"); !ok || len(m.Pods()) != 3 {
+			t.Errorf("%d pods are known", len(m.Pods()))
+		}
+	}
+	read(all, "")
+	fail()
+	if len(reported) != 2 || reported[0].Over || reported[1].Over || reported[1].Failures != 2 {
+		t.Errorf("%+v", reported)
+	}
+}
+
+// Outside a pod, kubelet may have only static pods.
+func TestOnlyStaticPods(t *testing.T) {
+	for _, inPod := range []bool{false, true} {
+		k := serve(t, list(t, "static-0"))
+		var got sets
+		src, err := podsource.NewKubelet(podsource.KubeletConfig{URL: k.URL, Insecure: true, InPod: inPod, Sink: got.take})
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := func(body []byte, taken bool) {
+			t.Helper()
+			k.body.Store(&body)
+			before := got.count()
+			if err := src.Read(t.Context()); (got.count() > before) != taken || (err == nil) != taken {
+				t.Errorf("in a pod: %v: taken: %v, %v", inPod, !taken, err)
+			}
+		}
+		static := list(t, "static-0")
+		read(static, !inPod)
+		read(list(t, "web-0", "static-0"), true)
+		read(static, false)
+		src.Pass(time.Minute)
+		read([]byte("an error"), false) // kubelet may have restarted again
+		read(static, false)
+		src.Pass(time.Minute)
+		read(static, false)
+		src.Pass(time.Minute)
+		read(static, !inPod)
+		read(static, !inPod)
 	}
 }
 

@@ -35,6 +35,7 @@ type listed struct {
 		CreationTimestamp metav1.Time       `json:"creationTimestamp"`
 		Annotations       struct {
 			Mirror string `json:"kubernetes.io/config.mirror"`
+			Source string `json:"kubernetes.io/config.source"` // where kubelet got the pod from
 		} `json:"annotations"`
 		OwnerReferences []metav1.OwnerReference `json:"ownerReferences"`
 	} `json:"metadata"`
@@ -132,8 +133,8 @@ func statuses(list []listedStatus) []corev1.ContainerStatus {
 }
 
 // decode reads a PodList of at most limit bytes, one pod at a time. faults has what can't be
-// used, by pod.
-func decode(r io.Reader, limit int64) (pods []*probe.Pod, faults map[string]string, err error) {
+// used, by pod. served reports whether any pod is the API server's.
+func decode(r io.Reader, limit int64) (pods []*probe.Pod, faults map[string]string, served bool, err error) {
 	faults = map[string]string{}
 	seen := map[string]place{}
 	err = eachPod(r, limit, func(dec *json.Decoder, i int) error {
@@ -141,6 +142,8 @@ func decode(r io.Reader, limit int64) (pods []*probe.Pod, faults map[string]stri
 		if err := dec.Decode(&l); err != nil {
 			return err
 		}
+		source := l.Metadata.Annotations.Source
+		served = served || source == "" || source == "api"
 		object := l.pod()
 		pod, err := podspec.Pod(object)
 		if err != nil {
@@ -161,9 +164,9 @@ func decode(r io.Reader, limit int64) (pods []*probe.Pod, faults map[string]stri
 		return nil
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, false, err
 	}
-	return pods, faults, nil
+	return pods, faults, served, nil
 }
 
 // eachPod reads a PodList of at most limit bytes. It calls each for every pod, to decode the pod

@@ -17,7 +17,7 @@ func (spaces) Read(p []byte) (int, error) {
 }
 
 func TestAnAnswerIsReadUpToABound(t *testing.T) {
-	_, _, err := decode(io.MultiReader(strings.NewReader(`{"kind":"PodList",`), spaces{}), 1<<20)
+	_, _, _, err := decode(io.MultiReader(strings.NewReader(`{"kind":"PodList",`), spaces{}), 1<<20)
 	if err == nil || !strings.Contains(err.Error(), "more than 1048576 bytes") {
 		t.Error(err)
 	}
@@ -35,7 +35,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 		`{"kind":"PodList","items":[{}`:          "unexpected EOF",
 		`{"kind":"PodList","items":[],"other":1`: "unexpected EOF",
 	} {
-		if pods, _, err := decode(strings.NewReader(text), maxAnswer); err == nil || !strings.Contains(err.Error(), want) || pods != nil {
+		if pods, _, _, err := decode(strings.NewReader(text), maxAnswer); err == nil || !strings.Contains(err.Error(), want) || pods != nil {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
@@ -43,12 +43,12 @@ func TestAnswersThatAreNone(t *testing.T) {
 		`{"kind":"PodList","apiVersion":"v1","metadata":{"a":[1]},"items":null}`,
 		`{"items":[],"kind":"PodList"}`,
 	} {
-		if pods, _, err := decode(strings.NewReader(text), maxAnswer); err != nil || len(pods) != 0 {
+		if pods, _, _, err := decode(strings.NewReader(text), maxAnswer); err != nil || len(pods) != 0 {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
 	// Two pods with one UID count as one; a pod without a UID is a fault.
-	pods, faults, err := decode(strings.NewReader(`{"kind":"PodList","items":[
+	pods, faults, _, err := decode(strings.NewReader(`{"kind":"PodList","items":[
 		{"metadata":{"name":"a","namespace":"n","uid":"u"}},{"metadata":{"name":"b","namespace":"n","uid":"u"}},{"metadata":{"name":"c","namespace":"n"}}]}`), maxAnswer)
 	if err != nil || len(pods) != 1 || pods[0].Name != "a" || len(faults) != 1 || !strings.Contains(faults["n/c/"], "metadata.uid") {
 		t.Errorf("%v, %v, %v", pods, faults, err)
@@ -67,7 +67,7 @@ func TestCPULimitsInAList(t *testing.T) {
 		"both":       {`{"limits":{"cpu":"500m"}}`, `{"limits":{"cpu":"200m"}}`, 200},
 		"no request": {`{"requests":{"cpu":"500m"}}`, `{}`, 0},
 	} {
-		pods, faults, err := decode(strings.NewReader(`{"kind":"PodList","items":[{"metadata":{"name":"p","namespace":"n","uid":"u"},
+		pods, faults, _, err := decode(strings.NewReader(`{"kind":"PodList","items":[{"metadata":{"name":"p","namespace":"n","uid":"u"},
 			"spec":{"resources":`+c.pod+`,"containers":[{"name":"main","livenessProbe":{"tcpSocket":{"port":1}},"resources":`+c.container+`}]}}]}`), maxAnswer)
 		if err != nil || len(faults) > 0 || len(pods) != 1 || len(pods[0].Containers) != 1 || pods[0].Containers[0].CPULimit != c.want {
 			t.Errorf("%s: %+v, %v, %v; want a limit of %d", name, pods, faults, err, c.want)
@@ -88,7 +88,7 @@ func TestForgedMirrorsInAList(t *testing.T) {
 		{forged + "," + older, "older"}, {older + "," + forged, "older"}, {forged + "," + static, "static"}, {static + "," + forged, "static"},
 		{forged + "," + older + "," + static, "static"},
 	} {
-		pods, _, err := decode(strings.NewReader(`{"kind":"PodList","items":[`+c.items+`]}`), maxAnswer)
+		pods, _, _, err := decode(strings.NewReader(`{"kind":"PodList","items":[`+c.items+`]}`), maxAnswer)
 		if err != nil || len(pods) != 1 || pods[0].Name != c.want || pods[0].UID != hash {
 			t.Errorf("%v, %v, want %s", pods, err, c.want)
 		}
@@ -98,7 +98,7 @@ func TestForgedMirrorsInAList(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add(`{"kind":"PodList","items":[{"metadata":{"name":"a","namespace":"n","uid":"u"},"spec":{"containers":[{"name":"c","livenessProbe":{"tcpSocket":{"port":80}}}]}}]}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		pods, _, err := decode(strings.NewReader(text), maxAnswer)
+		pods, _, _, err := decode(strings.NewReader(text), maxAnswer)
 		if err != nil && pods != nil {
 			t.Error("pods with an error")
 		}

@@ -179,12 +179,12 @@ func (m *maker) names(ctx context.Context, s *Service) (probe.Outcome, error) {
 	}
 	servers := []netip.AddrPort{given}
 	if !given.IsValid() {
-		b, err := os.ReadFile(m.fs.Path(netprobe.ResolvConf))
+		b, err := m.fs.ReadFile(netprobe.ResolvConf, maxResolvConf)
 		if err != nil {
 			return probe.Outcome{}, fmt.Errorf("name servers of the node: %w", err)
 		}
 		servers = servers[:0]
-		for _, a := range netprobe.NameServers(string(b[:min(len(b), maxResolvConf)])) {
+		for _, a := range netprobe.NameServers(string(b)) {
 			servers = append(servers, netip.AddrPortFrom(a, 53))
 		}
 	}

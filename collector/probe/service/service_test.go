@@ -456,6 +456,19 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// With the node's file system in a folder, an absolute link leads below that folder.
+func TestLinkedResolvConf(t *testing.T) {
+	fs := ownNode(t)
+	conf := fs.Path("/run/netconfig/resolv.conf")
+	if err := errors.Join(
+		os.MkdirAll(filepath.Dir(conf), 0o755), os.Mkdir(fs.Path("/etc"), 0o755),
+		os.WriteFile(conf, []byte("nameserver 127.0.0.77\n"), 0o600), os.Symlink("/run/netconfig/resolv.conf", fs.Path("/etc/resolv.conf")),
+	); err != nil {
+		t.Fatal(err)
+	}
+	makes(t, fs, Service{Name: Resolver, Query: "well"}, event.VerdictRefused, "127.0.0.77:53")
+}
+
 func TestAPIServer(t *testing.T) {
 	status := http.StatusOK
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -57,7 +57,7 @@ func dnsLookup(ctx context.Context, h operation.Host, call *operation.Call) (ope
 	}
 	servers := []netip.Addr{p.Addr("server")}
 	if p["server"] == "" {
-		b, err := readBounded(h.FS.Path(resolvConf), 64<<10)
+		b, err := h.FS.ReadFile(resolvConf, 64<<10)
 		if err != nil {
 			return operation.Output{}, fmt.Errorf("name servers of the node: %w", err)
 		}
