@@ -11,11 +11,11 @@ import (
 // absence is the state of a rule with absentFor. Its times are since boot; zero means never.
 type absence struct {
 	Heard   time.Duration `json:"heard,omitempty"`   // time of the latest matching event
-	Begun   time.Duration `json:"begun,omitempty"`   // start of the period without events: the first source came up, or lines were lost
-	Resumed time.Duration `json:"resumed,omitempty"` // when the rule's source last came up; zero while none is up
+	Begun   time.Duration `json:"begun,omitempty"`   // start of the period without events: the sources first came up, or lines were lost
+	Resumed time.Duration `json:"resumed,omitempty"` // when the rule last got its sources; zero while it lacks them
 }
 
-// due returns when the rule fires unless an event comes first, or zero while no source is up. It
+// due returns when the rule fires unless an event comes first, or zero while it lacks its sources. It
 // leaves a source that was down time to catch up.
 func (a *absence) due(r *Rule) time.Duration {
 	if a.Resumed == 0 {
@@ -51,7 +51,8 @@ func (e *Engine) absencesOf(stem string, st *stemState, lost bool, now time.Dura
 	e.absentDue = e.nextAbsence()
 }
 
-// resume starts the rule's wait if one of its sources is up, and stops it if none is.
+// resume starts the rule's wait if it has its sources, and stops it if not: the awaited line may be
+// in a log that is down.
 func (e *Engine) resume(r *ruleState, now time.Duration) {
 	a := &r.absence
 	switch sees := e.sees(r.Rule); {
@@ -124,6 +125,9 @@ func (r *loadedRule) checkAbsence() {
 		if r.Keys[key] != nil {
 			r.Errorf(key, "can't be combined with absentFor: its problem belongs to the node, begins when no event arrives for that long, and ends with the next event")
 		}
+	}
+	if r.isLog() && len(r.Logs) == 0 && r.Temporary() {
+		r.Errorf("absentFor", "requires logs, such as [backup], or a condition: a rule for all logs can't fire while any log is down, and only a condition (Unknown) would show that")
 	}
 	if r.message != nil && slices.ContainsFunc(r.message.parts, func(p piece) bool { return p.x != nil }) {
 		r.Errorf("message", "has ${…}, but a problem with absentFor has no event to take values from")

@@ -92,7 +92,7 @@ func TestAbsence(t *testing.T) {
 	want(t, e.Replace(ruleSet(t, backupRule), at(102*time.Hour)))
 	due(124 * time.Hour)
 	// A new rule starts to wait now.
-	want(t, e.Replace(ruleSet(t, backupRule+"- {name: soon, events: [log], pattern: x, absentFor: 1h, reason: Soon, message: m}\n"), at(102*time.Hour)))
+	want(t, e.Replace(ruleSet(t, backupRule+"- {name: soon, events: [log], logs: [backup], pattern: x, absentFor: 1h, reason: Soon, message: m}\n"), at(102*time.Hour)))
 	due(103 * time.Hour)
 	want(t, e.Tick(at(103*time.Hour)), "soon  firing")
 }
@@ -116,4 +116,20 @@ func TestAbsenceWhileALogLosesLines(t *testing.T) {
 	lost("log/journald", 16*time.Minute)
 	want(t, e.Tick(at(25*time.Minute)))
 	want(t, e.Tick(at(26*time.Minute)), "alive  firing")
+}
+
+// While one of several logs is down, a rule for all of them neither fires nor clears: the line may be
+// in that log.
+func TestOneOfSeveralLogsIsDown(t *testing.T) {
+	e := detector.NewEngine(ruleSet(t, `
+- {name: backup, events: [log], pattern: '^backup done', absentFor: 1h, condition: Sick, reason: R, message: m}
+- {name: bad, events: [log], pattern: '^bad', clearAfter: 1h, condition: Ill, reason: R, message: m}
+`))
+	e.Observe(source("log/kmsg", true), at(0))
+	e.Observe(source("log/app", true), at(0))
+	want(t, e.Observe(logged(0, "bad"), at(0)), "bad  firing", "Ill=True R")
+	want(t, e.Observe(source("log/app", false), at(time.Minute)), "Sick=Unknown SourceUnavailable")
+	want(t, e.Tick(at(2*time.Hour)))
+	want(t, e.Observe(source("log/app", true), at(2*time.Hour)), "Sick=Unknown SourceNotStarted")
+	want(t, e.Tick(at(4*time.Hour)), "bad  resolved", "backup  firing", "Ill=False Well", "Sick=True R")
 }

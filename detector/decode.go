@@ -17,6 +17,7 @@ import (
 type loadedRule struct {
 	*Rule
 	*document.Mapping
+	replaced *loadedRule // the rule of the same name in a lower layer; nil: there is none
 }
 
 // loadedCondition is a condition type with its origin.
@@ -73,7 +74,7 @@ func (l *loader) condition(layer int, f *document.Reader, p document.Pair) {
 }
 
 func (l *loader) rule(layer int, m *document.Mapping) {
-	r := &loadedRule{&Rule{File: m.Reader.Name, Line: m.Node.Line, Layer: layer}, m}
+	r := &loadedRule{Rule: &Rule{File: m.Reader.Name, Line: m.Node.Line, Layer: layer}, Mapping: m}
 	if !l.extend(r) {
 		return
 	}
@@ -102,6 +103,7 @@ func (l *loader) add(r *loadedRule) {
 		r.Errorf("name", "rule %q is already defined at %s:%d", r.Name, old.File, old.Line)
 		return
 	}
+	r.replaced = old
 	l.rules[r.Name] = r
 }
 

@@ -16,18 +16,18 @@ func (l *loader) extend(r *loadedRule) bool {
 	if at == nil {
 		return true
 	}
-	for _, p := range r.Reader.Map(r.Node, r.Path) {
-		if document.IsNull(p.Value) {
-			r.Reader.Errorf(p.Value, r.Field(p.Key.Value), "a key of the extended rule can't be removed: write the whole rule, without extends")
+	for i := 0; i+1 < len(r.Node.Content); i += 2 {
+		if key, value := r.Node.Content[i], r.Node.Content[i+1]; document.IsNull(value) {
+			r.Reader.Errorf(value, r.Field(key.Value), "a key of the extended rule can't be removed: write the whole rule, without extends")
 		}
 	}
 	name := r.Text("extends")
-	base := l.rules[name]
+	base := l.below(name, r.Layer)
 	switch {
 	case name == "":
 		return false
-	case base == nil || base.Layer == r.Layer:
-		below := slices.DeleteFunc(slices.Sorted(maps.Keys(l.rules)), func(n string) bool { return l.rules[n].Layer == r.Layer })
+	case base == nil:
+		below := slices.DeleteFunc(slices.Sorted(maps.Keys(l.rules)), func(n string) bool { return l.below(n, r.Layer) == nil })
 		r.Errorf("extends", "no shipped rule is named %q%s", name, document.Suggest(name, below))
 		return false
 	}
@@ -41,6 +41,15 @@ func (l *loader) extend(r *loadedRule) bool {
 		}
 	}
 	return true
+}
+
+// below returns the rule of that name in the layers under a layer, or nil.
+func (l *loader) below(name string, layer int) *loadedRule {
+	r := l.rules[name]
+	if r != nil && r.Layer == layer {
+		return r.replaced
+	}
+	return r
 }
 
 // placed returns a copy of another file's node with its position set to a line of this file, so that

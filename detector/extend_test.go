@@ -55,6 +55,27 @@ func TestExtends(t *testing.T) {
 	t.Error("the extended rule does not fire")
 }
 
+// A rule extends the shipped one even if the same folder also replaces that one, in any order.
+func TestExtendsTheShippedRule(t *testing.T) {
+	all, err := detector.Load(rules.FS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shipped, _ := all.Rule("oom-kill")
+	const (
+		critical = "- {name: oom-kill, extends: oom-kill, severity: critical}\n"
+		ofDB     = "- {name: oom-kill-of-db, extends: oom-kill, when: 'task.comm == \"postgres\"'}\n"
+	)
+	for _, own := range []string{critical + ofDB, ofDB + critical} {
+		set := layered(t, own)
+		replaced, _ := set.Rule("oom-kill")
+		extra, _ := set.Rule("oom-kill-of-db")
+		if replaced.Severity != problem.Critical || extra.Severity != shipped.Severity {
+			t.Errorf("%s: severities %s and %s, want critical and %s", own, replaced.Severity, extra.Severity, shipped.Severity)
+		}
+	}
+}
+
 // Each occurrence has its own severity; a lasting problem keeps its worst severity.
 func TestSeverityWhen(t *testing.T) {
 	set := ruleSet(t, `

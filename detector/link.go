@@ -11,6 +11,7 @@ import (
 
 // link checks the references between rules and builds the set.
 func (l *loader) link() (*RuleSet, error) {
+	l.useLeftOut()
 	types := slices.Sorted(maps.Keys(l.conditions))
 	for _, name := range l.order {
 		r := l.rules[name]
@@ -25,7 +26,7 @@ func (l *loader) link() (*RuleSet, error) {
 			switch {
 			case d == r.Name:
 				r.item("dependsOn", i, "a rule can't depend on itself")
-			case l.rules[d] == nil:
+			case l.named(d) == nil:
 				r.item("dependsOn", i, "unknown rule %q%s", d, document.Suggest(d, l.order))
 			}
 		}
@@ -37,6 +38,7 @@ func (l *loader) link() (*RuleSet, error) {
 	if err := l.mistakes(); err != nil {
 		return nil, err
 	}
+	l.dropLeftOut()
 	set := &RuleSet{conditions: make(map[string]ConditionSpec, len(l.conditions)), patterns: patterns, owners: owners}
 	for _, name := range l.order {
 		set.rules = append(set.rules, l.rules[name].Rule)
@@ -68,7 +70,7 @@ func (l *loader) equals() {
 			its := r.Equal[own]
 			var known []string
 			for _, d := range r.DependsOn {
-				if c := l.rules[d]; c != nil {
+				if c := l.named(d); c != nil {
 					known = append(known, c.GroupBy...)
 				}
 			}
@@ -77,7 +79,7 @@ func (l *loader) equals() {
 			}
 		}
 		for i, d := range r.DependsOn {
-			if c := l.rules[d]; c != nil && len(r.Equal) > 0 && !slices.ContainsFunc(slices.Collect(maps.Values(r.Equal)), func(its string) bool { return slices.Contains(c.GroupBy, its) }) {
+			if c := l.named(d); c != nil && len(r.Equal) > 0 && !slices.ContainsFunc(slices.Collect(maps.Values(r.Equal)), func(its string) bool { return slices.Contains(c.GroupBy, its) }) {
 				r.item("dependsOn", i, "equal names no field of %s's groupBy (%s), so any of its problems would hide this rule's", d, strings.Join(c.GroupBy, ", "))
 			}
 		}

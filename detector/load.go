@@ -31,7 +31,8 @@ func load(under []fs.FS, top ...layer) (*RuleSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &loader{compiler: c, rules: make(map[string]*loadedRule), conditions: make(map[string]*loadedCondition)}
+	l := newLoader(c)
+	l.leftOut = newLoader(c)
 	var layers []layer
 	for _, fsys := range under {
 		layers = append(layers, layer{fsys: fsys})
@@ -51,7 +52,12 @@ type loader struct {
 	order      []string // rule names, as first seen
 	rules      map[string]*loadedRule
 	conditions map[string]*loadedCondition
-	errs       Errors // not about the content of a file
+	errs       Errors  // not about the content of a file
+	leftOut    *loader // holds the files that a Selection does not select
+}
+
+func newLoader(c *compiler) *loader {
+	return &loader{compiler: c, rules: make(map[string]*loadedRule), conditions: make(map[string]*loadedCondition)}
 }
 
 func (l *loader) layer(index int, ly layer) error {
@@ -62,6 +68,7 @@ func (l *loader) layer(index int, ly layer) error {
 		}
 		return fmt.Errorf("rules: %w", err)
 	}
+	selection, some := ly.fsys.(Selection)
 	for n, name := range names {
 		shown := name
 		if ly.dir != "" {
@@ -74,6 +81,10 @@ func (l *loader) layer(index int, ly layer) error {
 		data, err := readBounded(ly.fsys, name)
 		if err != nil {
 			l.errs = append(l.errs, &Error{File: shown, Msg: readError(err)})
+			continue
+		}
+		if some && !selection.Selected(name) {
+			l.leftOut.file(index, shown, data)
 			continue
 		}
 		l.file(index, shown, data)

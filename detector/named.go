@@ -111,7 +111,8 @@ func (e *Engine) sightOf(n *named) (s sight, why []string) {
 	}
 }
 
-// blindTo reports whether all sources of the rule are known to be down.
+// blindTo reports whether all sources of the rule are known to be down; of named sources, one is
+// enough.
 func (e *Engine) blindTo(r *Rule) bool {
 	for _, s := range r.stems {
 		if st := e.stems[s]; st == nil || !st.Known || st.Up {

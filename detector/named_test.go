@@ -240,6 +240,29 @@ func TestNumberedLines(t *testing.T) {
 	}
 }
 
+// A loss makes the condition Unknown for its whole time, also if the agent restarts meanwhile.
+func TestLossOutlastsARestart(t *testing.T) {
+	set := ruleSet(t, "\n- {name: sick, events: [oomkill], condition: Sick, reason: R, message: m, clearAfter: 1m}\n")
+	e := detector.NewEngine(set)
+	e.Observe(source("oomkill", true), at(0))
+	e.Observe(source("hungtask", true), at(0))
+	e.Observe(&event.Event{Kind: event.Lost, Lost: &event.LostData{Stem: "oomkill", Reason: "ring-full"}}, at(time.Second))
+	e = restarted(t, e, set, 10*time.Second)
+	if c := conditionOf(e); c != "Unknown SourceNotStarted: waiting for oomkill" {
+		t.Error(c)
+	}
+	want(t, e.Observe(source("oomkill", true), at(11*time.Second)), "Sick=Unknown SourceLossy")
+	want(t, e.Tick(at(5*time.Minute)))
+	want(t, e.Tick(at(5*time.Minute+time.Second)), "Sick=False Well")
+
+	// A loss that is over at the restart has no effect, and the state of sources must be reported again.
+	e = restarted(t, e, set, 6*time.Minute)
+	if s := e.Sources(); len(s) != 0 {
+		t.Errorf("sources %+v", s)
+	}
+	want(t, e.Observe(source("oomkill", true), at(6*time.Minute)), "Sick=False Well")
+}
+
 // Each occurrence of a fault that a probe and a log report counts once, in any order
 // of the reports, and the first event of each source is evidence.
 func TestTwoSourcesCountExactly(t *testing.T) {

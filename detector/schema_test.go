@@ -55,7 +55,8 @@ func ruleConstraints() []*jsonschema.Schema {
 		{If: need("condition"), Then: &jsonschema.Schema{AnyOf: []*jsonschema.Schema{cleared, latched, need("absentFor")}, Not: both},
 			Else: &jsonschema.Schema{Not: latched}},
 		{If: need("for"), Then: &jsonschema.Schema{Required: []string{"clearWhen"}, Not: need("threshold")}},
-		{If: log, Then: &jsonschema.Schema{AllOf: []*jsonschema.Schema{need("pattern"), is("events", &jsonschema.Schema{MaxItems: &one})}},
+		{If: log, Then: &jsonschema.Schema{AllOf: []*jsonschema.Schema{need("pattern"), is("events", &jsonschema.Schema{MaxItems: &one}),
+			{If: need("absentFor"), Then: &jsonschema.Schema{AnyOf: []*jsonschema.Schema{need("logs"), need("condition")}}}}},
 			Else: &jsonschema.Schema{Not: logKeys}},
 	}
 	// The schema doesn't know the keys that a rule gets from the rule it extends.
@@ -107,6 +108,7 @@ func TestRuleSchema(t *testing.T) {
 		"events: [hungtask], for: 1m, clearWhen: 'event.kind == \"hungtask.resumed\"'}",
 		"events: [log], pattern: 'a(?P<x>.)', groupBy: [match.x], logs: [kmsg], lines: 3, clearPattern: 'b(?P<x>.)'}",
 		"events: [oomkill], threshold: {count: 2, within: 1m, distinct: cgroup.path}}",
+		"events: [log], pattern: x, absentFor: 1h, logs: [app]}", "events: [log], pattern: x, absentFor: 1h, condition: Sick}", "events: [oomkill], absentFor: 1h}",
 	} {
 		data := []byte(head + good)
 		if err := valid(data); err != nil {
@@ -125,6 +127,7 @@ func TestRuleSchema(t *testing.T) {
 		"events: [oomkill], pattern: x}", "events: [oomkill], groupBy: [task.com]}", "events: [oomkill], groupBy: [task]}", "events: [log], pattern: ''}",
 		"events: [oomkill], threshold: {count: 1, within: 1m}}", "events: [oomkill], threshold: {count: 2}}", "events: [oomkill], maxGroups: 0}", "events: [oomkill], doc: " + strings.Repeat("x", 257) + "}",
 		"events: [log], pattern: x, lines: 0}", "events: [log], pattern: x, logs: []}", "events: [oomkill], when: " + strings.Repeat("x", 4097) + "}", "events: [oomkill], reason: not pascal}",
+		"events: [log], pattern: x, absentFor: 1h}",
 	} {
 		data := []byte(head + bad)
 		if strings.Contains(bad, "name: A") || strings.Contains(bad, "reason: n") {

@@ -182,15 +182,19 @@ func readSnapshot(data []byte) (*snapshot, error) {
 }
 
 // Restarted notifies the engine that nothing was watched until now: sources must report
-// again that they are up, and the time before doesn't count as quiet. A source of level
+// again that they are up, and the time before doesn't count as quiet. Losses of the last
+// five minutes still make conditions Unknown. A source of level
 // signals (hungtask, mount.readonly) must report the signals that still last when it
 // starts. A signal that isn't reported within 5 minutes after its source came up is
 // over. A hang that is reported again doesn't count again.
 func (e *Engine) Restarted(now event.Moment) {
 	e.now = event.Moment{Wall: now.Wall.Round(0), Boot: max(now.Boot, e.now.Boot)}
-	clear(e.stems)
+	maps.DeleteFunc(e.stems, func(_ string, st *stemState) bool { return st.LossyUntil <= e.now.Boot })
+	for _, st := range e.stems {
+		st.Known, st.Up, st.Reason = false, false, ""
+	}
 	clear(e.crowded)
-	e.lossyEnd, e.absentDue = 0, 0
+	e.lossyEnd, e.absentDue = e.nextLossEnd(), 0
 	for _, r := range e.rules {
 		r.absence.Resumed = 0
 	}

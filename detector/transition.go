@@ -231,7 +231,7 @@ func (e *Engine) deadline(en *entry) (time.Duration, bool) {
 }
 
 // quiet returns when the problem has been quiet for its clearAfter. It returns false if quiet
-// can't end the problem: when all sources of a permanent problem are down, and while a level signal
+// can't end the problem: while a permanent problem lacks its sources, and while a level signal
 // lasts, which is reported once however often logs repeat it.
 func (e *Engine) quiet(en *entry) (time.Duration, bool) {
 	r := en.rule

@@ -25,6 +25,9 @@ func (w *window) add(t Threshold, m mark) bool {
 			w.marks = slices.Delete(w.marks, i, i+1)
 		}
 	}
+	if surplus := len(w.marks) - t.Count; surplus > 0 { // a reload lowered the count
+		w.marks = slices.Delete(w.marks, 0, surplus)
+	}
 	i := len(w.marks)
 	for i > 0 && w.marks[i-1].At > m.At {
 		i--
@@ -32,12 +35,9 @@ func (w *window) add(t Threshold, m mark) bool {
 	if len(w.marks) < t.Count {
 		w.marks = slices.Insert(w.marks, i, m)
 	} else if i > 0 {
-		// Full: drop the oldest, and move the newer ones down by one.
-		drop := len(w.marks) - t.Count // > 0 after a reload lowered the count
-		copy(w.marks, w.marks[drop+1:i])
-		w.marks[i-drop-1] = m
-		copy(w.marks[i-drop:], w.marks[i:])
-		w.marks = w.marks[:t.Count]
+		// Full: drop the oldest.
+		copy(w.marks, w.marks[1:i])
+		w.marks[i-1] = m
 	}
 	n := len(w.marks)
 	return n >= t.Count && w.marks[n-1].At-w.marks[0].At <= t.Within

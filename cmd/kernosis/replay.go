@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -108,8 +109,8 @@ func formatNames() string { return strings.Join(formats(), ", ") }
 // ruleSet returns the rules in the same layers as the agent: the shipped rules, overridden by those
 // of node-problem-detector's files, overridden by those of the folder.
 func (f *replayFlags) ruleSet() (*detector.RuleSet, *replay.Monitors, error) {
-	set, err := agent.LoadRules(f.rules)
-	if err != nil || len(f.npd) == 0 {
+	if len(f.npd) == 0 {
+		set, err := agent.LoadRules(f.rules)
 		return set, nil, err
 	}
 	var files []*npd.File
@@ -120,11 +121,18 @@ func (f *replayFlags) ruleSet() (*detector.RuleSet, *replay.Monitors, error) {
 		}
 		files = append(files, file)
 	}
-	monitors, err := replay.NewMonitors(files, set)
+	shipped, err := agent.LoadRules("")
 	if err != nil {
 		return nil, nil, err
 	}
-	set, err = agent.LoadLayers(f.rules, rules.FS, monitors.Rules)
+	monitors, err := replay.NewMonitors(files, shipped)
+	if err != nil {
+		return nil, nil, err
+	}
+	set, err := agent.LoadLayers(f.rules, rules.FS, monitors.Rules)
+	if err == nil {
+		monitors.NoteUnset(set)
+	}
 	return set, monitors, err
 }
 
@@ -150,9 +158,12 @@ func (f *replayFlags) run(path string, stdin io.Reader, stdout, stderr io.Writer
 	if err != nil {
 		return err
 	}
-	paths, err := replayed(path)
+	paths, folder, err := replayed(path)
 	if err != nil {
 		return err
+	}
+	if folder && cfg.Format == "" {
+		cfg.Format = replay.Journal // also of a segment that is empty or has only part of a line
 	}
 	out := bufio.NewWriter(stdout)
 	var r *replay.Replay
@@ -173,11 +184,18 @@ func (f *replayFlags) run(path string, stdin io.Reader, stdout, stderr io.Writer
 		if info, err := os.Stat(p); err == nil {
 			r.SetWritten(info.ModTime())
 		}
-		if err := replayFile(r, p, stdin); err != nil {
+		err := replayFile(r, p, stdin)
+		if folder && errors.Is(err, fs.ErrNotExist) {
+			continue // a running agent has removed it
+		}
+		if err != nil {
 			return errors.Join(err, out.Flush())
 		}
 	}
 	sum, err := r.End()
+	if err == nil && folder && sum.Lines == sum.Bad {
+		return errors.Join(fmt.Errorf("%s: no entry of a journal can be read", path), out.Flush())
+	}
 	if err == nil {
 		err = w.Summary(&sum)
 	}
@@ -203,23 +221,23 @@ func replayFile(r *replay.Replay, path string, stdin io.Reader) error {
 }
 
 // replayed returns the files to replay for a path. For a journal's folder, or a state directory with
-// one, these are the journal's segments, oldest first.
-func replayed(path string) ([]string, error) {
+// one, these are the journal's segments, oldest first, and folder is true.
+func replayed(path string) (paths []string, folder bool, err error) {
 	if path == "-" {
-		return []string{path}, nil
+		return []string{path}, false, nil
 	}
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
-		return []string{path}, err
+		return []string{path}, false, err
 	}
 	for _, dir := range []string{path, filepath.Join(path, agent.JournalDir)} {
 		segments, err := filepath.Glob(filepath.Join(dir, "journal-*.jsonl"))
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		if len(segments) > 0 {
-			return segments, nil // Glob sorts, and segment names are in order
+			return segments, true, nil // Glob sorts, and segment names are in order
 		}
 	}
-	return nil, fmt.Errorf("%s: no segments of a journal (journal-*.jsonl)", path)
+	return nil, false, fmt.Errorf("%s: no segments of a journal (journal-*.jsonl)", path)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/kernosis/kernosis/cmd/kernosis/inject"
 	"github.com/kernosis/kernosis/cmd/kernosis/output"
+	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/reporter/journal"
 	"github.com/kernosis/kernosis/vmtest/agenttest"
 	"github.com/kernosis/kernosis/vmtest/await"
@@ -138,6 +140,67 @@ func TestReplayBadUse(t *testing.T) {
 		code, out := command(t, "replay", "--format", format, "--until", "+1h", dump)
 		if code != output.ExitOK || !strings.HasSuffix(out, "2 lines of dmesg, [    1.000000] to [ 3601.000000]: 0 events, fired 0 times, resolved 0 times, 1 bad lines\n") {
 			t.Errorf("exit code %d: %s", code, out)
+		}
+	}
+}
+
+// journalFolder returns a folder with a journal of one entry.
+func journalFolder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	j, err := journal.Open(dir, journal.Options{MaxBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = j.Append(journal.NewEntry(event.Moment{Wall: time.Unix(1e9, 0), Boot: time.Hour}))
+	if err := errors.Join(err, j.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// A full disk or a power failure leaves a segment that is empty or has only a part of a line.
+func TestReplayTornSegment(t *testing.T) {
+	dir := journalFolder(t)
+	_, want := command(t, "replay", dir)
+	if !strings.HasPrefix(want, "1 lines of journal, ") {
+		t.Fatal(want)
+	}
+	counted := strings.NewReplacer("1 lines", "2 lines", "0 bad", "1 bad").Replace(want)
+	for text, want := range map[string]string{"": want, `{"seq":99,"no`: counted, "\x00\x00\x00\x00": counted} {
+		if err := os.WriteFile(filepath.Join(dir, "journal-99999999999999999999.jsonl"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code, out := command(t, "replay", dir); code != output.ExitOK || out != want {
+			t.Errorf("with segment %q: exit code %d: %swant %s", text, code, out, want)
+		}
+	}
+}
+
+// A running agent removes old segments.
+func TestReplayRemovedSegment(t *testing.T) {
+	dir := journalFolder(t)
+	gone := filepath.Join(dir, "journal-00000000000000000000.jsonl")
+	if err := os.Symlink("gone", gone); err != nil { // listed, but can't be opened
+		t.Fatal(err)
+	}
+	if code, out := command(t, "replay", dir); code != output.ExitOK || !strings.HasPrefix(out, "1 lines of journal, ") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	if code, out := command(t, "replay", gone); code != output.ExitInput || out != "" {
+		t.Errorf("the segment itself: exit code %d: %s", code, out)
+	}
+}
+
+// A folder of segments without a single entry is not a journal.
+func TestReplayNoEntries(t *testing.T) {
+	for _, text := range []string{"", "no entry\n"} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "journal-1.jsonl"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code, out := command(t, "replay", dir); code != output.ExitInput || out != "" {
+			t.Errorf("%q: exit code %d: %s", text, code, out)
 		}
 	}
 }

@@ -37,6 +37,14 @@ func TestReplayNPD(t *testing.T) {
 		!strings.Contains(out, "docker-monitor.json: lookback: ignored") {
 		t.Errorf("%v\n%s", err, out)
 	}
+	own := t.TempDir()
+	if err := os.WriteFile(filepath.Join(own, "own.yaml"), []byte("apiVersion: rules.kernosis.io/v1\nrules:\n"+
+		"- {name: npd-docker-monitor-corruptimage, extends: npd-docker-monitor-corruptimage, message: own}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := replayed(log, "--npd", monitor, "--rules", own); err != nil || !strings.Contains(out, "Corrupt=True CorruptImage: own") {
+		t.Errorf("with a rule that extends the monitor's: %v\n%s", err, out)
+	}
 	for _, tt := range []struct {
 		args []string
 		want string

@@ -28,7 +28,8 @@ type Set struct {
 	// Warnings holds the warnings of all files, and those on their combination.
 	Warnings detector.Errors
 
-	layer fs.FS
+	layer      fs.FS
+	conditions []registered // of all files
 }
 
 // Layer returns the rules as a layer for [detector.Load], to be used above the shipped
@@ -36,7 +37,7 @@ type Set struct {
 func (s *Set) Layer() fs.FS { return s.layer }
 
 // Convert merges files, except skipped ones. under holds the rules of the layers below
-// the result; it may be nil. A rule with the same condition and reason as a rule in under
+// the result, without the operator's own, which may name rules of the result; it may be nil. A rule with the same condition and reason as a rule in under
 // reports the same fault, so it depends on that rule (dependsOn) and the fault is
 // reported once. The files are not changed.
 func Convert(files []*File, under *detector.RuleSet) (*Set, error) {
@@ -64,7 +65,6 @@ func Convert(files []*File, under *detector.RuleSet) (*Set, error) {
 			c.set.Stats = append(c.set.Stats, f.Stats)
 		}
 	}
-	c.unset()
 	var err error
 	c.set.layer, err = c.file.Layer("npd.yaml")
 	return c.set, err
@@ -74,13 +74,12 @@ func Convert(files []*File, under *detector.RuleSet) (*Set, error) {
 const maxName = 63
 
 type converter struct {
-	set        *Set
-	file       detector.RuleFile
-	under      []*detector.Rule
-	names      names // of rules
-	logNames   names
-	logs       map[string]int // index in set.Logs by source and settings
-	conditions []registered
+	set      *Set
+	file     detector.RuleFile
+	under    []*detector.Rule
+	names    names // of rules
+	logNames names
+	logs     map[string]int // index in set.Logs by source and settings
 
 	from, stem string // of the file that is being converted
 }
@@ -98,13 +97,13 @@ func (c *converter) warn(file string, line int, field, msg string) {
 // register adds condition types. Monitors with the same type share it.
 func (c *converter) register(conditions []Condition) {
 	for _, n := range conditions {
-		i := slices.IndexFunc(c.conditions, func(o registered) bool { return o.Type == n.Type })
+		i := slices.IndexFunc(c.set.conditions, func(o registered) bool { return o.Type == n.Type })
 		if i < 0 {
-			c.conditions = append(c.conditions, registered{n, c.from})
+			c.set.conditions = append(c.set.conditions, registered{n, c.from})
 			c.file.Conditions[n.Type] = detector.ConditionSpec{HealthyReason: n.Reason, HealthyMessage: n.Message}
 			continue
 		}
-		if o := c.conditions[i]; o.Reason != n.Reason || o.Message != n.Message {
+		if o := c.set.conditions[i]; o.Reason != n.Reason || o.Message != n.Message {
 			c.warn(c.from, n.Line, "conditions", "condition "+n.Type+" has another default in "+o.file+", which is used")
 		}
 	}
@@ -195,12 +194,12 @@ func (c *converter) source(s LogSource) string {
 	return s.Name
 }
 
-// unset reports conditions that no rule sets.
-func (c *converter) unset() {
-	for _, n := range c.conditions {
-		sets := func(r *detector.Rule) bool { return r.Condition == n.Type }
-		if !slices.ContainsFunc(c.file.Rules, sets) && !slices.ContainsFunc(c.under, sets) {
-			c.warn(n.file, n.Line, "conditions", "no rule sets condition "+n.Type+": it stays Unknown")
+// Unset returns a warning for each condition of the files that none of the rules in force sets.
+func (s *Set) Unset(rules *detector.RuleSet) (warnings detector.Errors) {
+	for _, n := range s.conditions {
+		if !slices.ContainsFunc(rules.Rules(), func(r *detector.Rule) bool { return r.Condition == n.Type }) {
+			warnings = append(warnings, &detector.Error{File: n.file, Line: n.Line, Field: "conditions", Msg: "no rule sets condition " + n.Type + ": it stays Unknown"})
 		}
 	}
+	return warnings
 }

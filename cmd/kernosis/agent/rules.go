@@ -9,7 +9,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"testing/fstest"
 
 	"github.com/kernosis/kernosis/collector/document"
 	"github.com/kernosis/kernosis/collector/probe/service"
@@ -29,14 +28,14 @@ func LoadLayers(dir string, layers ...fs.FS) (*detector.RuleSet, error) {
 	return detector.LoadDir(dir, layers...)
 }
 
-// shippedRules returns the files of shipped rules whose names, without .yaml, match
-// one of the patterns.
+// shippedRules returns the shipped rules, of which those in files whose names, without .yaml, match
+// one of the patterns are in force.
 func shippedRules(patterns []string) (fs.FS, error) {
 	names, err := fs.Glob(rules.FS, "*.yaml")
 	if err != nil {
 		return nil, err
 	}
-	chosen := fstest.MapFS{} // a map as a file system; nothing in it is specific to tests
+	selected := make(map[string]bool)
 	for _, pattern := range patterns {
 		found := false
 		for _, name := range names {
@@ -47,24 +46,19 @@ func shippedRules(patterns []string) (fs.FS, error) {
 			if !ok {
 				continue
 			}
-			found = true
-			text, err := fs.ReadFile(rules.FS, name)
-			if err != nil {
-				return nil, err
-			}
-			chosen[name] = &fstest.MapFile{Data: text, Mode: 0o444}
+			found, selected[name] = true, true
 		}
 		if !found {
 			return nil, fmt.Errorf("shipped-rules: no file of rules matches %q", pattern)
 		}
 	}
-	return chosen, nil
+	return detector.Selection{FS: rules.FS, Selected: func(file string) bool { return selected[file] }}, nil
 }
 
-// watchRules reloads rule files when they change. If one is invalid it logs the error, and the
-// running rules stay in force.
+// watchRules reloads rule files when they change, until ctx ends. If one is invalid or can't be
+// read it logs the error, and the running rules stay in force.
 func (p *parts) watchRules(ctx context.Context) error {
-	return document.Watch(ctx, p.cfg.RulesDir, func() {
+	document.Watch(ctx, p.cfg.RulesDir, p.log, func() {
 		if !p.changed() {
 			return
 		}
@@ -74,15 +68,16 @@ func (p *parts) watchRules(ctx context.Context) error {
 		}
 		p.log.Info("rules reloaded", "dir", p.cfg.RulesDir)
 	})
+	return nil
 }
 
-// changes returns a function that reports whether the rules of a directory have changed since
-// its last call, or since now.
+// changes returns a function that reports whether the rules of a directory, or the reason why they
+// can't be read, have changed since its last call, or since now.
 func changes(dir string) func() bool {
 	last, lastErr := detector.Contents(dir)
 	return func() bool {
 		now, err := detector.Contents(dir)
-		same := now == last && err == nil && lastErr == nil
+		same := now == last && fmt.Sprint(err) == fmt.Sprint(lastErr)
 		last, lastErr = now, err
 		return !same
 	}
@@ -121,19 +116,22 @@ func (c *Config) rules() (*detector.RuleSet, *npd.Set, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	rules, err := LoadLayers(c.RulesDir, shipped, reports, services)
+	set, layers := &npd.Set{}, []fs.FS{shipped, reports, services}
+	if len(c.npdFiles) > 0 {
+		under, err := detector.Load(layers...)
+		if err != nil {
+			return nil, nil, err
+		}
+		if set, err = npd.Convert(c.npdFiles, under); err != nil {
+			return nil, nil, err
+		}
+		layers = slices.Insert(layers, 1, set.Layer())
+	}
+	rules, err := LoadLayers(c.RulesDir, layers...)
 	if err != nil {
 		return nil, nil, err
 	}
-	set := &npd.Set{}
-	if len(c.npdFiles) > 0 {
-		if set, err = npd.Convert(c.npdFiles, rules); err != nil {
-			return nil, nil, err
-		}
-		if rules, err = LoadLayers(c.RulesDir, shipped, set.Layer(), reports, services); err != nil {
-			return nil, nil, err
-		}
-	}
+	set.Warnings = append(set.Warnings, set.Unset(rules)...)
 	return rules, set, errors.Join(c.ownConditions(rules), c.ownServiceConditions(rules))
 }
 
@@ -145,7 +143,7 @@ func (c *Config) RulesInForce() (*detector.RuleSet, error) {
 		}
 	}
 	c.rememberServices(slog.New(slog.DiscardHandler))
-	set, _, err := c.rules()
+	set, _, err := c.rulesNow()
 	return set, err
 }
 

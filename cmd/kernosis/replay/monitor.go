@@ -21,10 +21,11 @@ import (
 type Monitors struct {
 	// Rules are the monitors' rules, which override the shipped ones.
 	Rules fs.FS
-	// Notes name settings that a replay does not use.
+	// Notes name settings that a replay does not use, and what is suspicious in the files.
 	Notes []string
 
 	logs []monitor
+	set  *npd.Set
 }
 
 // monitor is a log that monitors read.
@@ -88,8 +89,15 @@ func NewMonitors(files []*npd.File, under *detector.RuleSet) (*Monitors, error) 
 		}
 		out.logs = append(out.logs, m)
 	}
-	out.Rules = set.Layer()
+	out.Rules, out.set = set.Layer(), set
 	return out, errors.Join(errs...)
+}
+
+// NoteUnset adds a note for each condition of the monitors that none of the rules in force sets.
+func (m *Monitors) NoteUnset(rules *detector.RuleSet) {
+	for _, w := range m.set.Unset(rules) {
+		m.Notes = append(m.Notes, w.Error())
+	}
 }
 
 // String describes the log as its monitor configures it.
