@@ -36,6 +36,10 @@ type Config struct {
 	Budget int64
 	// MaxSize bounds the bytes of one artifact.
 	MaxSize int64
+	// Open reports whether a diagnosis has not ended, even if it does not run now: its artifacts are
+	// evicted only if there are no others. It is called with locks held, and must not call the Store.
+	// nil: those that don't run have ended.
+	Open func(id string) bool
 }
 
 // Store stores the artifacts of a node. Several goroutines may use it at once, but only one
@@ -111,6 +115,9 @@ func Open(cfg Config, log *slog.Logger) (*Store, error) {
 	if cfg.Budget < 0 || cfg.MaxSize < 0 {
 		return nil, fmt.Errorf("artifacts: a negative bound: %+v", cfg)
 	}
+	if cfg.Open == nil {
+		cfg.Open = func(string) bool { return false }
+	}
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
@@ -184,7 +191,7 @@ func (s *Store) Stats() Stats {
 }
 
 // reserve reserves n bytes for a file, or fewer if there is no room. It evicts artifacts to make
-// room, first those of the diagnosis that ended first.
+// room.
 func (s *Store) reserve(f *file, n int64) int64 {
 	s.disk.Lock()
 	defer s.disk.Unlock()
@@ -212,16 +219,17 @@ func (s *Store) release(f *file, n int64) {
 // room returns how many bytes are left in the budget.
 func (s *Store) room() int64 { return s.cfg.Budget - s.stats.Bytes }
 
-// evict removes the artifacts of the diagnosis that ended first, and returns false if there is none
-// to evict.
+// evict removes the artifacts of the ended diagnosis whose last artifact is the oldest, or if none
+// has ended, of such a one that does not run. It returns false if there is none to evict.
 func (s *Store) evict() bool {
-	oldest := ""
+	oldest, open := "", false
 	for id, d := range s.diagnoses {
 		if d.running {
 			continue
 		}
-		if o := s.diagnoses[oldest]; o == nil || d.last.Before(o.last) || d.last.Equal(o.last) && id < oldest {
-			oldest = id
+		isOpen, o := s.cfg.Open(id), s.diagnoses[oldest]
+		if o == nil || open && !isOpen || open == isOpen && (d.last.Before(o.last) || d.last.Equal(o.last) && id < oldest) {
+			oldest, open = id, isOpen
 		}
 	}
 	d := s.diagnoses[oldest]

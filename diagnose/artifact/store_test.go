@@ -310,6 +310,20 @@ func TestManyArtifacts(t *testing.T) {
 	}
 }
 
+// TestOpenDiagnosesAreEvictedLast: artifacts of a diagnosis that waits stay as long as there are
+// others to evict.
+func TestOpenDiagnosesAreEvictedLast(t *testing.T) {
+	s := open(t, Config{Dir: t.TempDir(), Budget: 300, Open: func(id string) bool { return strings.HasPrefix(id, "waits") }})
+	for _, c := range []struct{ id, want string }{
+		{"waits1", "waits1"}, {"a", "waits1 a"}, {"waits2", "waits1 a waits2"}, {"b", "waits1 waits2 b"}, {"waits3", "waits1 waits2 waits3"}, {"waits4", "waits2 waits3 waits4"},
+	} {
+		filled(t, s, c.id, 100)
+		if got := strings.Join(s.Diagnoses(), " "); got != c.want {
+			t.Errorf("after %s: %s, want %s", c.id, got, c.want)
+		}
+	}
+}
+
 // TestLowerBudget: a lower budget evicts artifacts on Open, the oldest first.
 func TestLowerBudget(t *testing.T) {
 	dir := t.TempDir()

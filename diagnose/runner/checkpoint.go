@@ -214,20 +214,32 @@ func (r *Runner) store(id string) store {
 }
 
 // Close records an end for a run that will not be executed any more, so that readers of its
-// checkpoint see it. It replaces the end of a cancelled run, because end gives the reason. A run
-// that has ended otherwise, or has not begun, stays as it is.
-func (r *Runner) Close(id string, end End) error {
+// checkpoint see it, and returns the run's report; nil if the run has not begun. If the agent ended
+// during a repair, the run ends as Unknown instead. Close replaces the end of a cancelled run,
+// because end gives the reason. A run that has ended otherwise stays as it is.
+//
+// Errors: [ErrActive]; a [*CheckpointError]; that of a write, with the report.
+func (r *Runner) Close(id string, end End) (*Report, error) {
 	if err := r.begin(id); err != nil {
-		return err
+		return nil, err
 	}
 	defer r.end(id)
-	s := r.store(id)
-	cp, err := s.load()
-	if err != nil || cp == nil || cp.Final != nil && cp.Final.Phase != v1alpha1.PhaseCancelled {
-		return err
+	e := &execution{r: r, d: &Diagnosis{ID: id}, store: r.store(id), log: r.c.Log.With("diagnosis", id)}
+	cp, err := e.store.load()
+	if err != nil || cp == nil {
+		return nil, err
 	}
-	cp.Final = &end
-	return s.save(cp)
+	if err := e.restore(cp); err != nil {
+		return nil, err
+	}
+	if cp.Final == nil || cp.Final.Phase == v1alpha1.PhaseCancelled {
+		if e.interruptedRepair() {
+			end.Phase, end.Reason, end.Message = ended(e.run.Result())
+		}
+		cp.Final, cp.Begun = &end, nil
+		e.save()
+	}
+	return e.report(), e.unsaved
 }
 
 // Forget removes a diagnosis' checkpoint, once its end is reported or nobody needs it. It returns

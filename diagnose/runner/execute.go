@@ -134,28 +134,44 @@ func (e *execution) resume(cp *checkpoint, want plan) error {
 		e.start(want) // nothing has run yet
 		return nil
 	}
-	_, run, err := cp.replay()
-	if err != nil {
-		return &CheckpointError{e.store.path, err}
-	}
-	e.cp, e.run = cp, run
-	next, goesOn := e.run.Next()
-	if b := cp.Begun; b != nil && (!goesOn || b.ID != next) {
-		return &CheckpointError{e.store.path, fmt.Errorf("node %d was started, but it is not the next to run", b.ID)}
+	if err := e.restore(cp); err != nil {
+		return err
 	}
 	if cp.Final != nil {
 		return nil
 	}
 	e.r.count(func(s *Stats) { s.Resumed++ })
-	if b := cp.Begun; b != nil && cp.Plan.repairs(b.ID) {
-		rec := e.newRecord(b.ID)
-		rec.State, rec.Reason, rec.Start, rec.Attempts = v1alpha1.ResultUnknown, "Interrupted", b.At, 1
-		rec.Message = "the agent ended while it ran; unknown whether it completed; not repeated"
-		e.note(rec)
-	} else if !same {
+	if !e.interruptedRepair() && !same {
 		e.finish(v1alpha1.PhaseFailed, v1alpha1.ReasonOperationSetChanged, "the graph, an operation's effect or the parameters have changed since the run began")
 	}
 	return nil
+}
+
+// restore sets the run's state to that of its checkpoint.
+func (e *execution) restore(cp *checkpoint) error {
+	_, run, err := cp.replay()
+	if err != nil {
+		return &CheckpointError{e.store.path, err}
+	}
+	next, goesOn := run.Next()
+	if b := cp.Begun; b != nil && (!goesOn || b.ID != next) {
+		return &CheckpointError{e.store.path, fmt.Errorf("node %d was started, but it is not the next to run", b.ID)}
+	}
+	e.cp, e.run = cp, run
+	return nil
+}
+
+// interruptedRepair reports whether the agent ended during a repair, and records it as Unknown.
+func (e *execution) interruptedRepair() bool {
+	b := e.cp.Begun
+	if b == nil || !e.cp.Plan.repairs(b.ID) {
+		return false
+	}
+	rec := e.newRecord(b.ID)
+	rec.State, rec.Reason, rec.Start, rec.Attempts = v1alpha1.ResultUnknown, "Interrupted", b.At, 1
+	rec.Message = "the agent ended while it ran; unknown whether it completed; not repeated"
+	e.note(rec)
+	return true
 }
 
 func (e *execution) plan() plan {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
 	"github.com/kernosis/kernosis/diagnose/operation"
@@ -218,6 +219,45 @@ func TestForget(t *testing.T) {
 	}
 	if ids, err := runner.SavedIDs(dir); err != nil || len(ids) != 1 || ids[0] != "half" {
 		t.Errorf("%v, %v", ids, err)
+	}
+}
+
+// A run that the agent left in the middle of an operation, and that is not continued, gets the end
+// that Close records; in the middle of a repair it is Unknown.
+func TestClose(t *testing.T) {
+	end := runner.End{Phase: v1alpha1.PhaseFailed, Reason: v1alpha1.ReasonOperationSetNotFound, Message: "it is gone", At: time.Now()}
+	for node, c := range map[int]struct {
+		phase           v1alpha1.Phase
+		reason, records string
+	}{
+		3: {end.Phase, end.Reason, "1 Succeeded, 2 Refuted"},
+		4: {v1alpha1.PhaseUnknown, v1alpha1.ReasonOutcomeUnknown, "1 Succeeded, 2 Refuted, 3 Succeeded, 4 Unknown"},
+	} {
+		var s script
+		dir, killed := t.TempDir(), t.TempDir()
+		s.behave = behaviour{node: func(context.Context, *runner.Inputs) (operation.Output, error) {
+			return operation.Output{}, os.CopyFS(killed, os.DirFS(dir))
+		}}
+		execute(t, newRunner(t, runner.Config{Dir: dir, Gate: allow()}), s.diagnosis(t, "a", hungTask()...))
+		r := newRunner(t, runner.Config{Dir: killed})
+		for range 2 { // what has ended stays as it is
+			rep, err := r.Close("a", end)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want(t, rep, c.phase, c.reason, c.records)
+			if !rep.Ended.Equal(end.At) {
+				t.Errorf("ended at %s", rep.Ended)
+			}
+			saved, err := runner.ReadSaved(killed, "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			want(t, saved.Report, c.phase, c.reason, c.records)
+		}
+		if rep, err := r.Close("none", end); rep != nil || err != nil {
+			t.Errorf("%+v, %v", rep, err)
+		}
 	}
 }
 

@@ -220,7 +220,7 @@ func (b *builder) effects() {
 func (b *builder) answer() *Answer {
 	in := b.in
 	a := &Answer{Subject: in.Subject, At: in.Now, Read: b.texts(in.Read), Unread: b.notes}
-	a.Subject.Message = b.text(a.Subject.Message)
+	a.Subject.Reason, a.Subject.Message = b.text(a.Subject.Reason), b.text(a.Subject.Message)
 	most := maxCauses
 	if in.Subject.Kind == KindNode {
 		most = maxNodeCauses
@@ -228,6 +228,7 @@ func (b *builder) answer() *Answer {
 	reported := b.list[:min(len(b.list), most)]
 	a.MoreCauses = len(b.list) - len(reported)
 	for _, c := range reported {
+		c.Reason, c.Doc = b.text(c.Reason), b.text(c.Doc)
 		a.Causes = append(a.Causes, c.Cause)
 		a.Not = appendNew(a.Not, c.not...)
 		a.Do = appendNew(a.Do, c.do...)

@@ -44,7 +44,7 @@ func (b *builder) moments(a *Answer) {
 		}
 		for _, e := range []*Ending{c.Before, c.Ended} {
 			if e != nil && b.recent(e.At) {
-				all = append(all, Moment{At: e.At, Text: "container " + c.Name + " ended " + e.how()})
+				all = append(all, Moment{At: e.At, Text: "container " + c.Name + " ended " + b.how(e)})
 			}
 		}
 	}

@@ -61,7 +61,7 @@ func (b *builder) probes() string {
 		kinds[p.Container+" "+kind] = true
 		text := b.text(p.State)
 		if b.in.Subject.Container == "" && p.Container != "" {
-			text = p.Container + " " + text
+			text = b.text(p.Container) + " " + text
 		}
 		if in := p.NextProbe.Sub(b.in.Now); in > 0 {
 			text += fmt.Sprintf(" (next probe in %s)", in.Round(time.Second))
@@ -77,7 +77,7 @@ func (b *builder) containerState(c *Container) string {
 	case c.Waiting != "":
 		text = "waiting: " + b.text(c.Waiting)
 	case c.Ended != nil:
-		text = "ended at " + b.clock(c.Ended.At) + " " + c.Ended.how()
+		text = "ended at " + b.clock(c.Ended.At) + " " + b.how(c.Ended)
 	case c.Running && c.Ready:
 		text = "running since " + b.clock(c.Since) + ", ready"
 	case c.Running:
@@ -88,7 +88,7 @@ func (b *builder) containerState(c *Container) string {
 	if c.Restarts > 0 {
 		text += fmt.Sprintf(", restarted %s", times(c.Restarts))
 		if c.Before != nil {
-			text += ", last ended at " + b.clock(c.Before.At) + " " + c.Before.how()
+			text += ", last ended at " + b.clock(c.Before.At) + " " + b.how(c.Before)
 		}
 	}
 	return text

@@ -27,7 +27,7 @@ func (b *builder) endings() {
 			if e == nil || e.Code == 0 || !b.recent(e.At) {
 				continue
 			}
-			how := "container " + c.Name + " ended " + e.how()
+			how := "container " + c.Name + " ended " + b.how(e)
 			by := &candidate{
 				rank: byStatus, pod: b.in.Subject.UID, container: c.Name,
 				Cause: Cause{Reason: cmp.Or(e.Reason, "Error"), Message: b.text(how), First: e.At, Last: e.At, Severity: problem.Warning},
@@ -56,14 +56,14 @@ func previous(before bool) string {
 }
 
 // how formats an ending: "with exit code 137 (SIGKILL), OOMKilled".
-func (e *Ending) how() string {
+func (b *builder) how(e *Ending) string {
 	text := fmt.Sprintf("with exit code %d", e.Code)
 	// As in shells and runtimes: 128 and the signal.
 	if name := map[int]string{131: "SIGQUIT", 132: "SIGILL", 134: "SIGABRT", 135: "SIGBUS", 136: "SIGFPE", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM"}[e.Code]; name != "" {
 		text += " (" + name + ")"
 	}
 	if e.Reason != "" && e.Reason != "Error" {
-		text += ", " + e.Reason
+		text += ", " + b.text(e.Reason)
 	}
 	return text
 }
@@ -86,7 +86,7 @@ func (b *builder) conditions() {
 			continue
 		}
 		by := &candidate{rank: byProblem, Cause: Cause{
-			Reason: c.Reason, Message: strings.TrimSuffix(b.text(c.Type)+" is "+string(c.Status)+": "+b.text(c.Message), ": "), Lasts: true, First: c.LastTransition, Last: c.LastTransition, Severity: problem.Warning,
+			Reason: c.Reason, Message: strings.TrimSuffix(b.text(c.Type)+" is "+b.text(string(c.Status))+": "+b.text(c.Message), ": "), Lasts: true, First: c.LastTransition, Last: c.LastTransition, Severity: problem.Warning,
 		}}
 		if c.Type == ready {
 			by.rank = byStatus

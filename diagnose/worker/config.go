@@ -68,8 +68,8 @@ type Config struct {
 	// may use a tenth; 0: 1000. Excess Diagnoses of own triggers are dropped; others wait in the
 	// store for a slot.
 	MaxOpen int
-	// Artifacts has the limits of artifacts; its Dir is ignored. Its Storage is where operations
-	// with storage keep their results; empty: a folder in Dir.
+	// Artifacts has the limits of artifacts; its Dir and Open are ignored. Its Storage is where
+	// operations with storage keep their results; empty: a folder in Dir.
 	Artifacts artifact.Config
 
 	// Ended is called once for each Diagnosis that has ended, by one goroutine. May be nil.

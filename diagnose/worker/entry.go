@@ -115,6 +115,9 @@ func (e *entry) take(d *v1alpha1.Diagnosis) {
 		e.again = true
 	}
 	e.latest = d
+	if e.End != nil && !e.Repaired && e.mayHaveRepaired() { // it was not known at the end
+		e.Repaired, e.unsaved = true, true
+	}
 	if e.Diagnosis.UID != d.UID || e.Diagnosis.Generation != d.Generation {
 		e.Diagnosis = slim(d)
 		e.unsaved = true
@@ -137,15 +140,51 @@ func (e *entry) knowsNewer(d *v1alpha1.Diagnosis) bool {
 // finish records the end, even if something still runs.
 func (e *entry) finish(phase v1alpha1.Phase, reason, message string) {
 	e.End = &end{End: runner.End{Phase: phase, Reason: reason, Message: message, At: time.Now()}}
+	e.Repaired = e.mayHaveRepaired()
 	e.unsaved = true
 	e.changed(true)
 }
 
-// mayHaveRepaired reports whether a repair of the run may have been made.
-func mayHaveRepaired(rep *runner.Report) bool {
-	return slices.ContainsFunc(rep.Records, func(r runner.Record) bool {
-		return r.Repairs && (r.State == v1alpha1.ResultSucceeded || r.State == v1alpha1.ResultUnknown)
+// adopt records the end that the runner reports.
+func (e *entry) adopt(rep *runner.Report) {
+	e.report = rep
+	e.finish(rep.Phase, rep.Reason, rep.Message)
+	e.End.Ran = true
+	if !rep.Ended.IsZero() {
+		e.End.At = rep.Ended
+	}
+}
+
+// mayHaveRepaired reports whether a repair of the run may have been made here, by its report or, if
+// that is not known, by what the store has; or by the controller.
+func (e *entry) mayHaveRepaired() bool {
+	if e.report != nil && slices.ContainsFunc(e.report.Records, func(r runner.Record) bool { return r.Repairs && mayBeMade(r.State) }) {
+		return true
+	}
+	if e.latest == nil {
+		return false
+	}
+	s := &e.latest.Status
+	return e.report == nil && e.intent() != nil || slices.ContainsFunc(s.Remediations, func(r v1alpha1.Remediation) bool {
+		if r.Outcome != nil {
+			return mayBeMade(r.Outcome.State)
+		}
+		res := s.Result(int(r.ID))
+		return e.report == nil && r.Verb == v1alpha1.RemediationRun && res != nil && mayBeMade(res.State)
 	})
+}
+
+// mayBeMade reports whether a repair with a state may have been made.
+func mayBeMade(s v1alpha1.ResultState) bool {
+	return s == v1alpha1.ResultRunning || s == v1alpha1.ResultSucceeded || s == v1alpha1.ResultUnknown
+}
+
+// intent returns the repair that the store has as begun and not as ended, or nil.
+func (e *entry) intent() *v1alpha1.Intent {
+	if e.latest == nil || e.latest.Status.Checkpoint == nil {
+		return nil
+	}
+	return e.latest.Status.Checkpoint.Intent
 }
 
 // verified reports whether nothing depends any more on the end of the problem: the repair has

@@ -26,9 +26,8 @@ type FolderConfig struct {
 	// Dir has manifests that override the shipped ones, by kind and name; empty: none.
 	Dir      string
 	Builtins []operation.Builtin
-	// Watch calls onChange once it watches a folder, and after each change in it, until ctx ends;
-	// nil: the folder is read once.
-	Watch func(ctx context.Context, dir string, onChange func()) error
+	// Watch is [document.Watch]; nil: the folder is read once.
+	Watch func(ctx context.Context, dir string, log *slog.Logger, onChange func())
 	Log   *slog.Logger // nil: no log
 }
 
@@ -37,7 +36,10 @@ type FolderConfig struct {
 type Folder struct {
 	c       FolderConfig
 	objects atomic.Pointer[Objects]
-	last    []document.File // the files read last; only Run's goroutine uses it
+	// last are the files read last, or lastErr is why they could not be read. Only Run's goroutine
+	// uses them.
+	last    []document.File
+	lastErr error
 }
 
 // OpenFolder reads the manifests. Its error lists all mistakes with file and line.
@@ -59,25 +61,27 @@ func OpenFolder(c FolderConfig) (*Folder, error) {
 	return s, nil
 }
 
-// Run implements worker.Store: it reloads the folder after changes. If anything in it is invalid,
-// the previous manifests stay in force.
+// Run implements worker.Store: it reloads the folder after changes. If anything in it is invalid or
+// can't be read, the previous manifests stay in force.
 func (s *Folder) Run(ctx context.Context, h Handler) error {
 	h.ObjectsChanged()
 	if s.c.Dir == "" || s.c.Watch == nil {
 		<-ctx.Done()
 		return nil
 	}
-	return s.c.Watch(ctx, s.c.Dir, func() { s.reload(h) })
+	s.c.Watch(ctx, s.c.Dir, s.c.Log, func() { s.reload(h) })
+	return nil
 }
 
 func (s *Folder) reload(h Handler) {
 	files, err := s.read()
+	same := func(a, b document.File) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) }
+	if slices.EqualFunc(files, s.last, same) && fmt.Sprint(err) == fmt.Sprint(s.lastErr) {
+		return
+	}
+	s.last, s.lastErr = files, err
 	var known *Objects
 	if err == nil {
-		if slices.EqualFunc(files, s.last, func(a, b document.File) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) }) {
-			return
-		}
-		s.last = files
 		known, err = LoadObjects(s.c.Shipped, files, s.c.Builtins)
 	}
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kernosis/kernosis/collector/document"
@@ -56,7 +57,7 @@ func open(t *testing.T, dir string) (*worker.Folder, error) {
 	return openWatched(dir, nil, document.Watch)
 }
 
-func openWatched(dir string, log *slog.Logger, watch func(context.Context, string, func()) error) (*worker.Folder, error) {
+func openWatched(dir string, log *slog.Logger, watch func(context.Context, string, *slog.Logger, func())) (*worker.Folder, error) {
 	return worker.OpenFolder(worker.FolderConfig{
 		Shipped: []document.File{{Name: "hung-task.yaml", Data: []byte(shipped)}}, Dir: dir,
 		Builtins: catalog.All(operation.Host{}), Watch: watch, Log: log,
@@ -127,9 +128,9 @@ func TestReload(t *testing.T) {
 	const other = "apiVersion: kernosis.io/v1alpha1\nkind: OperationSet\nmetadata: {name: other}\nspec: {adjacencyList: [{id: 0, to: [1]}, {id: 1, operation: mounts}]}\n"
 	dir := t.TempDir()
 	var logs logbuffer.Buffer
-	s, err := openWatched(dir, slog.New(slog.NewTextHandler(&logs, nil)), func(ctx context.Context, dir string, onChange func()) error {
+	s, err := openWatched(dir, slog.New(slog.NewTextHandler(&logs, nil)), func(ctx context.Context, dir string, log *slog.Logger, onChange func()) {
 		write(t, dir, "other.yaml", other)
-		return document.Watch(ctx, dir, onChange)
+		document.Watch(ctx, dir, log, onChange)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -153,6 +154,37 @@ func TestReload(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
+}
+
+// If the folder can't be watched, its manifests stay in force and the agent does not end.
+func TestFolderThatCannotBeWatched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		var logs logbuffer.Buffer
+		s, err := openWatched(dir, slog.New(slog.NewTextHandler(&logs, nil)), document.Watch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(dir); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Run(ctx, make(reported, 1)) }()
+		time.Sleep(time.Minute)
+		select {
+		case err := <-done:
+			t.Fatalf("the agent ends: %v", err)
+		default:
+		}
+		cancel()
+		if err := <-done; err != nil || len(s.Objects().OperationSets) != 1 {
+			t.Errorf("%v, %+v", err, s.Objects())
+		}
+		if n := strings.Count(logs.String(), "diagnoses not reloaded"); n != 1 {
+			t.Errorf("logged %d times within a minute:\n%s", n, logs.String())
+		}
+	})
 }
 
 // A Folder stores no Diagnoses: what the worker writes is what it gets back.

@@ -60,6 +60,9 @@ func (w *Worker) byName(name types.NamespacedName) *entry {
 func (w *Worker) upsert(d *v1alpha1.Diagnosis) {
 	name := types.NamespacedName{Namespace: d.Namespace, Name: d.Name}
 	e := w.byName(name)
+	if same := w.entries[string(d.UID)]; same != nil && same != e && !same.Gone {
+		e, w.names[name] = same, same.ID
+	}
 	switch {
 	case e != nil && e.Diagnosis.UID == d.UID && !e.Gone:
 		e.take(d)

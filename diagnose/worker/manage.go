@@ -157,19 +157,26 @@ func (w *Worker) advance(e *entry) {
 		e.closed = true
 		end := e.End.End
 		w.mu.Unlock()
-		if err := w.runner.Close(e.ID, end); err != nil {
+		if _, err := w.runner.Close(e.ID, end); err != nil {
 			w.log.Warn("can't write the end of a diagnosis to its checkpoint", "diagnosis", e.ID, "error", err)
 		}
 		return
 	case e.Gone || e.End != nil || e.active:
 	case e.cancel != "" && !begun:
-		e.finish(v1alpha1.PhaseCancelled, v1alpha1.ReasonCancelled, e.cancel)
-		wake(w.reported)
+		end := runner.End{Phase: v1alpha1.PhaseCancelled, Reason: v1alpha1.ReasonCancelled, Message: e.cancel, At: now}
+		w.mu.Unlock()
+		w.giveUp(e, end)
+		return
 	case w.yields(e):
 		e.askAt = time.Time{} // it continues once the report has claimed it
 	case !e.askAt.IsZero() && !e.again && e.cancel == "" && now.Before(e.askAt):
 	default:
-		d := w.prepare(e, now)
+		d, refused := w.prepare(e, now)
+		if refused != nil {
+			w.mu.Unlock()
+			w.giveUp(e, *refused)
+			return
+		}
 		if d == nil {
 			break
 		}
@@ -180,6 +187,31 @@ func (w *Worker) advance(e *entry) {
 		return
 	}
 	w.mu.Unlock()
+}
+
+// giveUp ends a Diagnosis that is not executed any more. If the outcome of a repair is not known,
+// it ends as Unknown instead. If its run has already ended, that end stays.
+func (w *Worker) giveUp(e *entry, end runner.End) {
+	rep, err := w.runner.Close(e.ID, end)
+	if err != nil {
+		w.log.Warn("can't write the end of a diagnosis to its checkpoint", "diagnosis", e.ID, "error", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.End != nil || e.Gone {
+		return
+	}
+	e.closed = true
+	_, unreadable := errors.AsType[*runner.CheckpointError](err)
+	switch {
+	case rep != nil:
+		e.adopt(rep)
+	case e.intent() != nil, unreadable && e.report == nil && e.Parameters != nil:
+		e.finish(v1alpha1.PhaseUnknown, v1alpha1.ReasonOutcomeUnknown, "unknown whether a repair was made: check by hand; "+end.Message)
+	default:
+		e.finish(end.Phase, end.Reason, end.Message)
+	}
+	wake(w.reported)
 }
 
 // yields reports whether a Diagnosis may belong to another agent: the report either claims it or
@@ -254,19 +286,16 @@ func (w *Worker) ran(d *runner.Diagnosis, rep *runner.Report, err error) {
 	}
 	e.active = false
 	defer w.wakeBoth()
+	_, unreadable := errors.AsType[*runner.CheckpointError](err)
 	switch {
 	case e.End != nil || e.Gone: // no longer needed
 	case rep == nil:
 		w.log.Warn("can't run diagnosis", "diagnosis", d.ID, "error", err)
 		e.finish(v1alpha1.PhaseFailed, v1alpha1.ReasonInvalid, err.Error())
-	case rep.Phase.Ended():
-		e.report = rep
+	case unreadable: // the report does not have what ran before
 		e.finish(rep.Phase, rep.Reason, rep.Message)
-		e.End.Ran = true
-		if !rep.Ended.IsZero() {
-			e.End.At = rep.Ended
-		}
-		e.Repaired = mayHaveRepaired(rep)
+	case rep.Phase.Ended():
+		e.adopt(rep)
 	case rep.Waiting != nil:
 		e.askAt = time.Now().Add(askPatiently)
 		switch rep.Waiting.Reason {

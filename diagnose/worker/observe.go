@@ -27,6 +27,9 @@ const (
 type observation struct {
 	Problem *problem.Problem `json:"problem"`
 	At      time.Time        `json:"at"`
+	// since is when this process began to wait for it. At may be in the future, if the clock was set
+	// back meanwhile.
+	since time.Time
 }
 
 // Observe takes transitions with their evidence from the detector, and when it reported them. The
@@ -49,13 +52,15 @@ func (w *Worker) Observe(transitions []problem.Transition, at time.Time) {
 func (w *Worker) observe(p *problem.Problem, at time.Time) {
 	w.catchUp()
 	// The end of a problem starts nothing, so it waits only behind others.
-	if len(w.waiting) > 0 || p.State == problem.Firing && !w.ready(p, at) {
+	o := observation{p, at, time.Now()}
+	if len(w.waiting) > 0 || p.State == problem.Firing && !w.ready(&o) {
 		if len(w.waiting) == maxWaiting {
 			w.drop(dropUnknown, "a problem's transition, while triggers or pods are unknown", p.Rule)
 			return
 		}
 		kept := *p // the reporter may strip it later
-		w.waiting = append(w.waiting, observation{&kept, at})
+		o.Problem = &kept
+		w.waiting = append(w.waiting, o)
 		wake(w.moved)
 		return
 	}
@@ -64,16 +69,17 @@ func (w *Worker) observe(p *problem.Problem, at time.Time) {
 
 // ready reports whether triggers are known, and, if triggers need it, the problem's pod. It stops
 // waiting for the pod after podsWait. The lock is held.
-func (w *Worker) ready(p *problem.Problem, at time.Time) bool {
+func (w *Worker) ready(o *observation) bool {
+	since := o.since
 	switch {
 	case !w.installed:
 		return false
-	case !ofPod(p), w.c.Pod(p.Pod) != nil, w.c.PodsKnown(at):
+	case !ofPod(o.Problem), w.c.Pod(o.Problem.Pod) != nil, w.c.PodsKnown(o.At):
 		return true
-	case w.started.After(at): // journalled by the previous agent process
-		at = w.started
+	case w.started.After(since):
+		since = w.started
 	}
-	return !w.started.IsZero() && time.Since(at) >= podsWait
+	return !w.started.IsZero() && time.Since(since) >= podsWait
 }
 
 // ofPod reports whether triggers need the pod of a problem.
@@ -81,7 +87,7 @@ func ofPod(p *problem.Problem) bool { return p.Pod != "" && p.Group != "" }
 
 // catchUp handles waiting transitions, in order. The lock is held.
 func (w *Worker) catchUp() {
-	for len(w.waiting) > 0 && w.ready(w.waiting[0].Problem, w.waiting[0].At) {
+	for len(w.waiting) > 0 && w.ready(&w.waiting[0]) {
 		o := w.waiting[0]
 		w.waiting[0], w.waiting = observation{}, w.waiting[1:]
 		w.decide(o.Problem, o.At)
@@ -212,6 +218,7 @@ func (w *Worker) restore(raw json.RawMessage) error {
 	w.restored = err == nil
 	for _, o := range s.Waiting {
 		if o.Problem != nil && len(w.waiting) < maxWaiting {
+			o.since = time.Now()
 			w.waiting = append(w.waiting, o)
 		}
 	}

@@ -13,14 +13,13 @@ import (
 	"github.com/kernosis/kernosis/diagnose/tenancy"
 )
 
-// prepare returns what to execute, or nil if that is impossible: then it has ended the Diagnosis,
-// or set when to try again. The lock is held.
-func (w *Worker) prepare(e *entry, now time.Time) *runner.Diagnosis {
+// prepare returns what to execute, or the end of a Diagnosis that can't be run. It returns neither
+// if it has set when to try again. The lock is held.
+func (w *Worker) prepare(e *entry, now time.Time) (*runner.Diagnosis, *runner.End) {
 	known := w.c.Store.Objects()
 	set := manifest.Named(known.OperationSets, e.Diagnosis.Spec.OperationSet)
 	if set == nil {
-		w.withoutSet(e, known, now)
-		return nil
+		return nil, w.withoutSet(e, known, now)
 	}
 	config := w.resolver(known)
 	var plan *resolve.Plan
@@ -33,8 +32,7 @@ func (w *Worker) prepare(e *entry, now time.Time) *runner.Diagnosis {
 		plan, err = resolve.Set(config, set)
 	}
 	if err != nil {
-		w.refuse(e, reasonOf(err), err)
-		return nil
+		return nil, w.refusal(e, reasonOf(err), err)
 	}
 	if e.Parameters == nil {
 		e.Parameters = w.parameters(e.Diagnosis, plan)
@@ -44,7 +42,7 @@ func (w *Worker) prepare(e *entry, now time.Time) *runner.Diagnosis {
 	return &runner.Diagnosis{
 		ID: e.ID, Node: w.c.Node, Tenant: tenant, Graph: plan.Graph, Steps: plan.Steps, Parameters: maps.Clone(e.Parameters),
 		Intended: intended(e.latest, plan),
-	}
+	}, nil
 }
 
 // reasonOf returns the reason why a set can't be run.
@@ -55,29 +53,32 @@ func reasonOf(err error) string {
 	return v1alpha1.ReasonOperationSetNotReady
 }
 
-// withoutSet ends a Diagnosis whose OperationSet does not exist. It waits while the store has not
-// synced since the start, because the objects saved by the previous process may be older than the
-// set. The lock is held.
-func (w *Worker) withoutSet(e *entry, known *Objects, now time.Time) {
+// withoutSet returns the end of a Diagnosis whose OperationSet does not exist. It returns nil and
+// waits while the store has not synced since the start, because the objects saved by the previous
+// process may be older than the set. The lock is held.
+func (w *Worker) withoutSet(e *entry, known *Objects, now time.Time) *runner.End {
 	unknown := len(known.OperationSets) == 0 || !w.heard
 	since := e.Taken
-	if w.started.After(since) {
+	switch {
+	case w.started.After(since):
 		since = w.started
+	case since.After(now): // the clock was set back
+		since = now
 	}
 	switch {
 	case unknown && e.held.IsZero() && now.Sub(since) < holdFor:
 		e.held = since.Add(holdFor)
 	case unknown && now.Before(e.held):
 	default:
-		w.refuse(e, v1alpha1.ReasonOperationSetNotFound, errors.New("there is no OperationSet "+e.Diagnosis.Spec.OperationSet))
+		return w.refusal(e, v1alpha1.ReasonOperationSetNotFound, errors.New("there is no OperationSet "+e.Diagnosis.Spec.OperationSet))
 	}
+	return nil
 }
 
-// refuse ends a Diagnosis that can't be run. The lock is held.
-func (w *Worker) refuse(e *entry, reason string, err error) {
+// refusal returns the end of a Diagnosis that can't be run. The lock is held.
+func (w *Worker) refusal(e *entry, reason string, err error) *runner.End {
 	w.log.Warn("diagnosis is refused", "diagnosis", e.name().String(), "reason", reason, "error", err)
-	e.finish(v1alpha1.PhaseFailed, reason, err.Error())
-	wake(w.reported)
+	return &runner.End{Phase: v1alpha1.PhaseFailed, Reason: reason, Message: err.Error(), At: time.Now()}
 }
 
 func (w *Worker) resolver(known *Objects) resolve.Config {

@@ -344,9 +344,76 @@ func TestARepairToBeVerifiedIsKept(t *testing.T) {
 	})
 }
 
-// lost ends Diagnosis a as the controller does.
-func lost(r *rig) {
-	r.api.person(types.NamespacedName{Namespace: system, Name: "a"}, func(d *v1alpha1.Diagnosis) {
+// The end of the problem is reported after a repair, even if the run can't make the next one.
+func TestARepairToBeVerifiedWhoseRunCannotContinue(t *testing.T) {
+	deleted := func(r *rig, _ string) {
+		r.api.mu.Lock()
+		defer r.api.mu.Unlock()
+		r.api.objects = objects(looks())
+	}
+	for name, c := range map[string]struct {
+		end  func(r *rig, name string)
+		want string
+	}{
+		"its set was deleted":         {deleted, "Failed OperationSetNotFound [] 1 Succeeded, 2 Succeeded, 3 Succeeded"},
+		"the controller has ended it": {lost, "Failed NodeLost [] 1 Succeeded, 2 Succeeded, 3 Succeeded, 4 AwaitingApproval"},
+		"it was ended during a restart": {func(r *rig, name string) {
+			r.restart(func() { lost(r, name) })
+		}, "Failed NodeLost [] 1 Succeeded, 2 Succeeded, 3 Succeeded, 4 AwaitingApproval"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				twice := mends("mend")
+				twice.Spec.AdjacencyList[3].To = []int32{4}
+				twice.Spec.AdjacencyList = append(twice.Spec.AdjacencyList, v1alpha1.Node{ID: 4, Operation: "mend"})
+				r := newRig(t, objects(twice))
+				r.make(nil)
+				r.start()
+				defer func() { r.stop() }()
+				r.w.Observe(hung(began(), problem.Firing), time.Now())
+				time.Sleep(time.Second)
+				name := r.api.only(t).Name
+				decide(t, r, name, "mend", v1alpha1.RemediationRun, nil)
+				time.Sleep(time.Second)
+				want(t, r.api.get(name), "Running [] 1 Succeeded, 2 Succeeded, 3 Succeeded, 4 AwaitingApproval")
+				c.end(r, name)
+				time.Sleep(2 * time.Minute)
+				want(t, r.api.get(name), c.want)
+				r.w.Observe(hung(time.Now(), problem.Resolved), time.Now())
+				time.Sleep(10 * time.Second)
+				if p := r.api.get(name).Status.Problem; p == nil || p.State != v1alpha1.ProblemGone {
+					t.Errorf("%+v", p)
+				}
+			})
+		})
+	}
+}
+
+// The same for a repair that the controller was making when the run ended.
+func TestARepairOfTheControllerToBeVerified(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(mends("cordon")))
+		r.make(nil)
+		r.start()
+		defer r.stop()
+		r.w.Observe(hung(began(), problem.Firing), time.Now())
+		time.Sleep(time.Second)
+		name := r.api.only(t).Name
+		decide(t, r, name, "cordon", v1alpha1.RemediationRun, &v1alpha1.RemediationOutcome{State: v1alpha1.ResultRunning, StartTime: microNow()})
+		time.Sleep(time.Second)
+		lost(r, name)
+		time.Sleep(time.Minute)
+		r.w.Observe(hung(time.Now(), problem.Resolved), time.Now())
+		time.Sleep(10 * time.Second)
+		if p := r.api.get(name).Status.Problem; p == nil || p.State != v1alpha1.ProblemGone {
+			t.Errorf("%+v", p)
+		}
+	})
+}
+
+// lost ends a Diagnosis as the controller does.
+func lost(r *rig, name string) {
+	r.api.person(types.NamespacedName{Namespace: system, Name: name}, func(d *v1alpha1.Diagnosis) {
 		d.Status.Phase = v1alpha1.PhaseFailed
 		meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: "NodeLost", Message: "it is gone"})
 	})
@@ -374,7 +441,7 @@ func TestARunThatIsEndedWhileItWaits(t *testing.T) {
 			r.api.objects = objects(looks())
 			r.api.mu.Unlock()
 		}, "Failed OperationSetNotFound: there is no OperationSet mends"},
-		"the controller has ended it": {lost, "Failed NodeLost: it is gone"},
+		"the controller has ended it": {func(r *rig) { lost(r, "a") }, "Failed NodeLost: it is gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -411,7 +478,7 @@ func TestARunThatIsEndedWhileItRuns(t *testing.T) {
 		if id := r.read("a").Running; id != 1 {
 			t.Fatalf("node %d runs", id)
 		}
-		lost(r)
+		lost(r, "a")
 		synctest.Wait()
 		rep := r.read("a")
 		if got := fmt.Sprintf("%s %s: %s", rep.Phase, rep.Reason, rep.Message); got != "Failed NodeLost: it is gone" {

@@ -84,8 +84,6 @@ func (n *snapshot) apply(s *v1alpha1.DiagnosisStatus) applied {
 	s.Subject = subjectOf(n.diagnosis, n.node)
 	if n.report != nil {
 		n.report.Status(s)
-	} else {
-		s.Phase = v1alpha1.PhaseRunning
 	}
 	s.Artifacts = artifactsOf(n.artifacts, n.node)
 	n.applyProblem(s)
@@ -119,7 +117,8 @@ func (n *snapshot) applyProblem(s *v1alpha1.DiagnosisStatus) {
 	}
 }
 
-// checkpoint records who runs it. An intent stays until the outcome of its repair is reported.
+// checkpoint records who runs it. An intent stays until the outcome of its repair is reported, even
+// after the end if that is never known.
 func (n *snapshot) checkpoint(s *v1alpha1.DiagnosisStatus, now time.Time) {
 	c := &v1alpha1.Checkpoint{Holder: n.hold.holder, Time: metav1.NewMicroTime(now)}
 	if n.report != nil && n.report.Running > 0 {
@@ -133,7 +132,7 @@ func (n *snapshot) checkpoint(s *v1alpha1.DiagnosisStatus, now time.Time) {
 }
 
 func (n *snapshot) outcomeKnown(id int) bool {
-	if n.end != nil {
+	if n.end != nil && n.end.Reason != v1alpha1.ReasonOutcomeUnknown {
 		return true
 	}
 	return n.report != nil && slices.ContainsFunc(n.report.Records, func(r runner.Record) bool {
@@ -155,8 +154,12 @@ func (n *snapshot) condition(s *v1alpha1.DiagnosisStatus, now time.Time) {
 			s.CompletionTime = &at
 		}
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, n.end.Reason, n.end.Message
-	case n.report == nil:
+	case n.report == nil && s.Phase != v1alpha1.PhaseRunning:
 		s.Phase, c.Reason = v1alpha1.PhasePending, reasonPending
+	case n.report == nil: // an earlier process has begun it
+		if was := meta.FindStatusCondition(s.Conditions, c.Type); was != nil && was.Reason == reasonWaiting {
+			c.Reason, c.Message = was.Reason, was.Message
+		}
 	case n.report.Waiting != nil:
 		c.Reason, c.Message = reasonWaiting, "node "+strconv.Itoa(n.report.Waiting.ID)+": "+n.report.Waiting.Reason
 	}

@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/artifact"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/diagnose/runner"
 	"github.com/kernosis/kernosis/diagnose/worker"
@@ -132,4 +134,56 @@ func TestFoldersThatAreRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The files of a run that waits for a decision are evicted only if there are no others, also after
+// a restart.
+func TestFilesOfARunThatWaitsAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(mends("mend"), looks()))
+		r.conf.Artifacts = artifact.Config{Budget: 10}
+		r.ops.do = map[string]func(context.Context, *operation.Call) (operation.Output, error){
+			"look": func(_ context.Context, c *operation.Call) (operation.Output, error) {
+				f, err := c.Artifacts.Create("dump.txt")
+				if err != nil {
+					return operation.Output{}, err
+				}
+				_, err = f.Write([]byte("four"))
+				return operation.Output{}, errors.Join(err, f.Close())
+			},
+		}
+		r.make(nil)
+		r.start()
+		defer func() { r.stop() }()
+		kept := func() string {
+			var names []string
+			for _, name := range []string{"waits", "b", "c", "d", "e"} {
+				d := r.api.get(name)
+				if d == nil {
+					continue
+				}
+				if _, err := os.Stat(filepath.Join(worker.Artifacts(r.dir), string(d.UID), "1-dump.txt")); err == nil {
+					names = append(names, name)
+				}
+			}
+			return strings.Join(names, " ")
+		}
+		run := func(name, set, want string) {
+			t.Helper()
+			r.api.add(person(name, set))
+			time.Sleep(time.Minute)
+			if got := kept(); got != want {
+				t.Errorf("after %s: files of %s, want %s", name, got, want)
+			}
+		}
+		run("waits", "mends", "waits")
+		run("b", "looks", "waits b")
+		run("c", "looks", "waits c")
+		r.restart(func() {})
+		time.Sleep(time.Minute)
+		run("d", "looks", "waits d")
+		decide(t, r, "waits", "mend", v1alpha1.RemediationRun, nil)
+		time.Sleep(time.Minute)
+		run("e", "looks", "d e")
+	})
 }

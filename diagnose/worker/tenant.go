@@ -35,7 +35,9 @@ func (w *Worker) askForPod(ctx context.Context, e *entry) {
 		e.retryAt = time.Now().Add(writeEvery)
 	case !w.asksForPod(e): // it has ended meanwhile
 	default:
-		w.refuse(e, reason, err)
+		end := w.refusal(e, reason, err)
+		e.finish(end.Phase, end.Reason, end.Message)
+		wake(w.reported)
 	}
 }
 

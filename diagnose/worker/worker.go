@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,7 +41,7 @@ type Worker struct {
 	started   time.Time     // when Run began; zero: it has not
 	waiting   []observation // for triggers and pods
 	entries   map[string]*entry
-	names     map[types.NamespacedName]string // id of the newest entry of a name
+	names     map[types.NamespacedName]string // id of the newest entry of a name, or the one that is not Gone
 	problems  map[problemKey][]*entry
 	outside   map[types.NamespacedName]*outside // they wait for a slot
 	refused   map[string]string                 // ignored triggers, and why
@@ -73,6 +74,7 @@ func New(c Config) (*Worker, error) {
 	}
 	w.gate = &gate{w}
 	all, damaged := w.ledger.load()
+	slices.SortFunc(all, func(a, b *saved) int { return a.Taken.Compare(b.Taken) })
 	for _, err := range damaged {
 		w.stats.Damaged++
 		w.log.Warn("can't read a queued diagnosis", "error", err)
@@ -91,7 +93,9 @@ func New(c Config) (*Worker, error) {
 func (w *Worker) add(s *saved) *entry {
 	e := &entry{saved: *s}
 	w.entries[s.ID] = e
-	w.names[e.name()] = s.ID
+	if old := w.byName(e.name()); old == nil || old.Gone || !s.Gone {
+		w.names[e.name()] = s.ID
+	}
 	if s.Problem != nil {
 		key := problemKey{s.Problem.Rule, s.Problem.Group}
 		w.problems[key] = append(w.problems[key], e)
@@ -179,6 +183,7 @@ func (w *Worker) begin() error {
 	bounds := w.c.Artifacts
 	bounds.Dir = Artifacts(w.c.Dir)
 	bounds.Storage = cmp.Or(bounds.Storage, Storage(w.c.Dir))
+	bounds.Open = w.notEnded
 	store, err := artifact.Open(bounds, w.log)
 	if err != nil {
 		w.log.Warn("operations can't store artifacts", "error", err)
@@ -202,6 +207,14 @@ func (w *Worker) begin() error {
 	w.holder, w.runner, w.artifacts, w.started = holder, runs, store, time.Now()
 	w.pool = runner.NewPool(runner.PoolConfig{Workers: w.c.Workers, Queue: kindsOfPlaces * w.c.MaxOpen, Execute: w.runner.Execute, Done: w.ran})
 	return nil
+}
+
+// notEnded reports whether a run has not ended: it waits or runs.
+func (w *Worker) notEnded(id string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e := w.entries[id]
+	return e != nil && e.End == nil && !e.Gone
 }
 
 // recall reads the reports of ended runs whose end is not reported. It reads the disk without the

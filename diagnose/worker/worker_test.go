@@ -866,3 +866,48 @@ func TestPodsComeLater(t *testing.T) {
 		})
 	}
 }
+
+// The wait for unknown sets does not last longer if the clock was set back.
+func TestUnknownSetsAfterTheClockWasSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, objects(looks()))
+		r.api.objects.OperationSets = nil
+		r.make(nil)
+		r.w.Observe(hung(began(), problem.Firing), time.Now().Add(time.Hour).Round(0))
+		r.start()
+		defer r.stop()
+		time.Sleep(3 * time.Minute)
+		want(t, r.api.only(t), "Failed OperationSetNotFound [] ")
+	})
+}
+
+// If the clock was set back, what was reported before has times in the future: its problems wait no
+// longer for their pods than others, also across another restart.
+func TestPodsAfterTheClockWasSetBack(t *testing.T) {
+	for name, restarts := range map[string]int{"replayed": 0, "restored": 1} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, objects(looks()))
+				r.conf.PodsKnown = func(time.Time) bool { return false }
+				r.make(nil)
+				of := hung(began(), problem.Firing)
+				of[0].Problem.Pod = "pod-1"
+				r.w.Observe(of, time.Now().Add(time.Hour).Round(0))
+				r.start()
+				for range restarts {
+					time.Sleep(time.Second)
+					r.restart(func() {})
+				}
+				defer func() { r.stop() }()
+				time.Sleep(5 * time.Second)
+				if n, _ := r.api.known(); n != 0 {
+					t.Fatal("it did not wait")
+				}
+				time.Sleep(30 * time.Second)
+				if n, _ := r.api.known(); n != 1 {
+					t.Errorf("%d Diagnoses", n)
+				}
+			})
+		})
+	}
+}
