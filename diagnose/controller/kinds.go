@@ -53,8 +53,9 @@ func Served() leader.Served {
 }
 
 // ByObject returns the manager's cache options for the kinds of diagnoses. A cached Diagnosis lacks
-// the results of its operations, unless a repair depends on it: read it from the API server before
-// using its results, and never write a whole object from the cache.
+// the results of its operations, unless a repair depends on them, and an ended one those except the
+// messages of its repairs: read it from the API server before using its results, and never write a
+// whole object from the cache.
 func ByObject() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&v1alpha1.Operation{}:         {Transform: cache.TransformStripManagedFields()},
@@ -87,7 +88,11 @@ func trim(d *v1alpha1.Diagnosis) {
 	d.Status.Artifacts, d.Status.FailedPaths = nil, nil
 	if ended {
 		for i := range d.Status.Results {
-			d.Status.Results[i].Values, d.Status.Results[i].Message = nil, ""
+			res := &d.Status.Results[i]
+			res.Values = nil
+			if rem := d.Status.Remediation(int(res.ID)); rem == nil || rem.Verb != v1alpha1.RemediationRun {
+				res.Message = "" // Events quote those of repairs
+			}
 		}
 		return
 	}

@@ -53,3 +53,19 @@ func TestTrim(t *testing.T) {
 		})
 	}
 }
+
+// Of an ended Diagnosis, only the messages of its repairs are kept: Events quote them.
+func TestTrimKeepsMessagesOfRepairs(t *testing.T) {
+	d := &v1alpha1.Diagnosis{}
+	for id := range int32(3) {
+		d.Status.Results = append(d.Status.Results, v1alpha1.Result{ID: id + 1, State: v1alpha1.ResultFailed, Message: "it failed", Values: map[string]v1alpha1.ResultValue{"a": "b"}})
+	}
+	d.Status.Remediations = []v1alpha1.Remediation{{ID: 2, Verb: v1alpha1.RemediationWithheld}, {ID: 3, Verb: v1alpha1.RemediationRun}}
+	complete(d, metav1.ConditionTrue, v1alpha1.ReasonPathSucceeded, "", at(1))
+	trim(d)
+	for i, want := range []string{"", "", "it failed"} {
+		if r := d.Status.Results[i]; r.Message != want || r.Values != nil {
+			t.Errorf("%+v", r)
+		}
+	}
+}

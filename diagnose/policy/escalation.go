@@ -31,6 +31,9 @@ func (p *Policy) step(operation string) int {
 	return slices.IndexFunc(p.spec.Escalation, func(s v1alpha1.EscalationStep) bool { return s.Operation == operation })
 }
 
+// Orders reports whether an operation is a step of the escalation.
+func (p *Policy) Orders(operation string) bool { return p.step(operation) >= 0 }
+
 // until returns until when an attempt that can't be verified may still help; zero: it is verified,
 // or will be.
 func (p *Policy) until(a *Attempt) time.Time {

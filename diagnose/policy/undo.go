@@ -125,9 +125,9 @@ func (a Act) check() error {
 
 // Do applies the act to the node and marks it as ours. It returns whether the node has changed. If
 // somebody else has made the same change already, it remains theirs: Do neither marks nor changes
-// anything. If Kernosis has made it for another diagnosis, both own it. A different value of a
-// label or annotation is replaced and kept for restoring; if that value is Kernosis' own, the value
-// before it is kept instead.
+// anything. If Kernosis has made it for another diagnosis, both own it; if the annotation is full,
+// the new owner replaces the oldest. A different value of a label or annotation is replaced and kept
+// for restoring; if that value is Kernosis' own, the value before it is kept instead.
 func Do(n *corev1.Node, a Act) (changed bool, err error) {
 	if err := a.check(); err != nil {
 		return false, fmt.Errorf("node %s: %w", n.Name, err)
@@ -141,13 +141,21 @@ func Do(n *corev1.Node, a Act) (changed bool, err error) {
 	case slices.ContainsFunc(m.acts, func(b Act) bool { return a.same(b) && a.Diagnosis == b.Diagnosis }),
 		!ours && a.InForce(n):
 		return m.stale, m.write(n)
-	case len(m.acts)+len(m.unknown) >= maxActs:
-		return false, fmt.Errorf("node %s: annotation %s already has %d acts", n.Name, AnnotationActs, len(m.acts)+len(m.unknown))
 	case a.Value != nil:
 		if a, err = a.keep(n, m.acts); err != nil {
 			return false, err
 		}
 		m.acts = slices.DeleteFunc(m.acts, func(b Act) bool { return a.replaces(b) && !a.same(b) })
+	}
+	switch full := len(m.acts)+len(m.unknown) >= maxActs; {
+	case full && !ours:
+		return false, fmt.Errorf("node %s: annotation %s already has %d acts", n.Name, AnnotationActs, len(m.acts)+len(m.unknown))
+	case full:
+		oldest := slices.IndexFunc(m.acts, a.same)
+		m.acts = slices.Delete(m.acts, oldest, oldest+1)
+	}
+	switch {
+	case a.Value != nil:
 		of := a.values(n)
 		if *of == nil {
 			*of = make(map[string]string)

@@ -290,6 +290,57 @@ func TestUndoOfValuesAgainstAModel(t *testing.T) {
 	}
 }
 
+// A full annotation does not prevent a change that is already Kernosis' own: its oldest mark makes
+// room. Only a new change is refused.
+func TestAFullListOfActs(t *testing.T) {
+	value := func(by, value string) policy.Act {
+		return policy.Act{Diagnosis: types.UID(by), Kind: policy.KindLabel, Value: &policy.Value{Key: "state", Value: value}}
+	}
+	uid := func(i int) types.UID { return types.UID(fmt.Sprint("d", i)) }
+	for name, act := range map[string]func(i int) policy.Act{
+		"cordon": func(i int) policy.Act { return policy.Act{Diagnosis: uid(i)} },
+		"taint":  func(i int) policy.Act { return policy.Act{Diagnosis: uid(i), Taint: taint("disk", "bad")} },
+		"label":  func(i int) policy.Act { return value(string(uid(i)), "sick") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"state": "fine"}}}
+			before := n.DeepCopy()
+			for i := range 40 {
+				do(t, n, act(i), true)
+				do(t, n, act(i), false)
+			}
+			acts, stale, err := policy.Acts(n)
+			if err != nil || stale || len(acts) != 32 || acts[0].Diagnosis != uid(8) || acts[31].Diagnosis != uid(39) || !act(0).InForce(n) {
+				t.Fatalf("%v %v %v", acts, stale, err)
+			}
+			full := n.DeepCopy()
+			if changed, err := policy.Do(n, policy.Act{Diagnosis: "d1", Taint: taint("net", "bad")}); changed || err == nil || !strings.Contains(err.Error(), "already has 32 acts") {
+				t.Errorf("a new change: %v %v", changed, err)
+			}
+			if diff := cmp.Diff(full, n); diff != "" {
+				t.Error(diff)
+			}
+			for i := range 39 {
+				undo(t, n, uid(i), "[]")
+			}
+			undo(t, n, uid(39), "["+act(39).String()+"]")
+			if diff := cmp.Diff(before, n, cmpopts.EquateEmpty()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	// Another value replaces all marks of the previous one.
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"state": "fine"}}}
+	for i := range 32 {
+		do(t, n, value(fmt.Sprint("d", i), "sick"), true)
+	}
+	do(t, n, value("d32", "worse"), true)
+	undo(t, n, "d32", "[label state=worse]")
+	if n.Labels["state"] != "fine" {
+		t.Errorf("%v", n.Labels)
+	}
+}
+
 // A value that is too long to be restored is not replaced.
 func TestALongValueIsLeft(t *testing.T) {
 	long := strings.Repeat("x", 4097)

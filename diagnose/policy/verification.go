@@ -40,6 +40,9 @@ type Verification struct {
 // Verify returns the verification of a repair that began and ended at these times of the node's
 // clock. noted is when the controller learned of its end, by its own clock. verifyWithin counts
 // from the end, because a drain may itself take longer than that.
+//
+// If the controller's clock also times the problem, as that of an alert, begun and ended are by it
+// too, and ended is noted. Then only Ready is the node's, and is never later than Now.
 func Verify(begun, ended, noted time.Time, verifyWithin time.Duration) Verification {
 	v := Verification{Begun: begun, Deadline: noted.Add(verifyWithin), State: Verifying}
 	if !ended.IsZero() {
@@ -65,7 +68,11 @@ type Observation struct {
 // time at which the problem was gone counts.
 func (v Verification) Observe(o *Observation) Verification {
 	gone := o.Problem == v1alpha1.ProblemGone
-	recovered := later(o.Gone, o.Ready)
+	ready := o.Ready
+	if v.End.Equal(v.Deadline) && ready.After(o.Now) {
+		ready = o.Now // the node's clock is ahead of the controller's, which times the rest
+	}
+	recovered := later(o.Gone, ready)
 	switch {
 	case v.State != Verifying && v.State != Unknown:
 	case o.NodeGone:

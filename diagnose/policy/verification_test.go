@@ -65,16 +65,33 @@ func TestVerificationWithClocksThatDiffer(t *testing.T) {
 				o    policy.Observation
 				want policy.VerifyState
 			}{
-				"lasts":    {policy.Observation{Now: at(6), Problem: v1alpha1.ProblemLasts, Ready: node(-60)}, policy.Verifying},
-				"too long": {policy.Observation{Now: at(6).Add(1), Problem: v1alpha1.ProblemLasts, Ready: node(-60)}, policy.NotHelped},
-				"gone":     {policy.Observation{Now: at(4), Problem: v1alpha1.ProblemGone, Gone: node(2), Ready: node(-60)}, policy.Helped},
-				"at last":  {policy.Observation{Now: at(6), Problem: v1alpha1.ProblemGone, Gone: node(3), Ready: node(6)}, policy.Helped},
-				"too late": {policy.Observation{Now: at(8), Problem: v1alpha1.ProblemGone, Gone: node(7), Ready: node(-60)}, policy.NotHelped},
+				"lasts":          {policy.Observation{Now: at(6), Problem: v1alpha1.ProblemLasts, Ready: node(-60)}, policy.Verifying},
+				"too long":       {policy.Observation{Now: at(6).Add(1), Problem: v1alpha1.ProblemLasts, Ready: node(-60)}, policy.NotHelped},
+				"gone":           {policy.Observation{Now: at(4), Problem: v1alpha1.ProblemGone, Gone: node(2), Ready: node(-60)}, policy.Helped},
+				"at last":        {policy.Observation{Now: at(6), Problem: v1alpha1.ProblemGone, Gone: node(3), Ready: node(6)}, policy.Helped},
+				"too late":       {policy.Observation{Now: at(8), Problem: v1alpha1.ProblemGone, Gone: node(7), Ready: node(-60)}, policy.NotHelped},
+				"ready too late": {policy.Observation{Now: at(8), Problem: v1alpha1.ProblemGone, Gone: node(3), Ready: node(7)}, policy.NotHelped},
 			} {
 				if got := v.Observe(&test.o); got.State != test.want {
 					t.Errorf("%s of the %s, %s: %s (%s)", what, name, skew, got.State, got.Message)
 				}
 			}
+		}
+	}
+	// The end of an alert is by the controller's clock, and since when the node is ready by its own.
+	alert := policy.Verify(at(0), at(1), at(1), 5*time.Minute)
+	for name, test := range map[string]struct {
+		o    policy.Observation
+		want policy.VerifyState
+	}{
+		"ready in time, node's clock ahead": {policy.Observation{Now: at(3), Problem: v1alpha1.ProblemGone, Gone: at(2), Ready: at(11)}, policy.Helped},
+		"ready late, node's clock ahead":    {policy.Observation{Now: at(8), Problem: v1alpha1.ProblemGone, Gone: at(2), Ready: at(11)}, policy.NotHelped},
+		"ready late":                        {policy.Observation{Now: at(9), Problem: v1alpha1.ProblemGone, Gone: at(2), Ready: at(8)}, policy.NotHelped},
+		"not ready":                         {policy.Observation{Now: at(3), Problem: v1alpha1.ProblemGone, Gone: at(2)}, policy.Verifying},
+		"ready, seen late":                  {policy.Observation{Now: at(9), Problem: v1alpha1.ProblemGone, Gone: at(2), Ready: at(3)}, policy.Helped},
+	} {
+		if got := alert.Observe(&test.o); got.State != test.want {
+			t.Errorf("alert, %s: %s (%s)", name, got.State, got.Message)
 		}
 	}
 	gone := policy.Observation{Now: at(2), Problem: v1alpha1.ProblemGone, Gone: at(-1), Ready: at(-60)}

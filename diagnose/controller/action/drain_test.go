@@ -1,6 +1,7 @@
 package action
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -57,6 +58,20 @@ func TestDrain(t *testing.T) {
 	}
 	// The controller died between the last list and recording the result.
 	b.does(again(c, p), v1alpha1.ResultSucceeded, "drained")
+}
+
+// Each Diagnosis marks the cordon as its own. However many have, a node can be drained.
+func TestDrainOfANodeWithManyCordons(t *testing.T) {
+	b := newBench(t)
+	b.pod(b.shop, "a", nil)
+	for i := range 33 {
+		b.does(b.call("cordon", fmt.Sprint("d", i), nil), v1alpha1.ResultSucceeded, "is cordoned")
+	}
+	b.does(b.call("drain", "d33", nil), v1alpha1.ResultRunning, "1 pod(s) left")
+	if !b.ending(b.shop, "a") {
+		t.Error("the pod was not evicted")
+	}
+	b.does(b.call("uncordon", "d33", map[string]string{"of": "all"}), v1alpha1.ResultSucceeded, "cordon reverted")
 }
 
 func TestDrainRefusesBeforeItEvicts(t *testing.T) {

@@ -2,6 +2,8 @@ package repair
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,10 +15,15 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
+	"github.com/kernosis/kernosis/diagnose/operation"
+	"github.com/kernosis/kernosis/diagnose/operation/catalog"
+	"github.com/kernosis/kernosis/diagnose/policy"
 	"github.com/kernosis/kernosis/diagnose/trigger"
 	"github.com/kernosis/kernosis/vmtest/kubetest"
 	"github.com/kernosis/kernosis/vmtest/testall"
@@ -32,15 +39,16 @@ type fault struct {
 
 	mu       sync.Mutex
 	mendsAt  int // the attempt that helps; 0: none does
+	status   int // HTTP status of the repair
 	tries    int
 	listener net.Listener
 }
 
 func (b *bench) fault(mendsAt int) *fault {
 	b.Helper()
-	f := &fault{b: b, mendsAt: mendsAt, port: kubetest.FreePort(b)}
+	f := &fault{b: b, mendsAt: mendsAt, status: http.StatusOK, port: kubetest.FreePort(b)}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		f.try()
+		w.WriteHeader(f.try())
 		w.Write([]byte("{}"))
 	}))
 	b.Cleanup(func() { server.Close(); f.end() })
@@ -53,19 +61,27 @@ func (b *bench) fault(mendsAt int) *fault {
 	return f
 }
 
-// try is one attempt of the repair.
-func (f *fault) try() {
+// try is one attempt of the repair. It returns the HTTP status.
+func (f *fault) try() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.tries++
 	if f.tries != f.mendsAt {
-		return
+		return f.status
 	}
 	lc := net.ListenConfig{}
 	var err error
 	if f.listener, err = lc.Listen(context.Background(), "tcp", "127.0.0.1:"+strconv.Itoa(f.port)); err != nil {
 		f.b.Error(err)
 	}
+	return f.status
+}
+
+// fails makes all further attempts fail.
+func (f *fault) fails() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.status = http.StatusInternalServerError
 }
 
 func (f *fault) end() {
@@ -226,6 +242,45 @@ func TestChecksRunAgain(t *testing.T) {
 	}
 }
 
+// A node that became ready after the repair counts as ready when its check is repeated, also if its
+// clock is ahead of the controller's.
+func TestARepeatedCheckOfANodeWhoseClockIsAhead(t *testing.T) {
+	ended := metav1.NewTime(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
+	now := ended.Add(5*time.Minute + 10*time.Second)
+	for _, ahead := range []time.Duration{-time.Minute, time.Minute, time.Hour} {
+		set := &v1alpha1.OperationSet{ObjectMeta: metav1.ObjectMeta{Name: "set"}}
+		set.Spec.AdjacencyList = []v1alpha1.Node{{ID: 0, To: []int32{1}}, {ID: 1, Operation: "check-no-listener", To: []int32{2}}, {ID: 2, Operation: "restart-unit"}}
+		began := metav1.NewMicroTime(ended.Add(ahead))
+		d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: "system", UID: "d"}, Spec: v1alpha1.DiagnosisSpec{OperationSet: "set", NodeName: "n"}}
+		d.Status.Phase = v1alpha1.PhaseSucceeded
+		d.Status.Results = []v1alpha1.Result{
+			{ID: 1, Operation: "check-no-listener", State: v1alpha1.ResultSucceeded, StartTime: &began},
+			{ID: 2, Operation: "restart-unit", State: v1alpha1.ResultSucceeded, StartTime: &began},
+		}
+		d.Status.Remediations = []v1alpha1.Remediation{{ID: 2, Verb: v1alpha1.RemediationRun, Time: metav1.NewMicroTime(ended.Time)}}
+		d.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionVerified, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonVerifying, LastTransitionTime: ended}}
+		again := following(d, 2)
+		again.Status.Results = []v1alpha1.Result{{ID: 1, Operation: "check-no-listener", State: v1alpha1.ResultRefuted}}
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(ended.Add(time.Minute + ahead))}}
+		p := &v1alpha1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: v1alpha1.RemediationPolicySpec{Mode: v1alpha1.ModeEnforce, VerifyWithin: metav1.Duration{Duration: 5 * time.Minute}}}
+		c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(set, d, again, n, p).WithStatusSubresource(d).Build()
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil {
+			t.Fatal(err)
+		}
+		l := &look{d: d, now: now, reconciler: &reconciler{
+			client: c, live: c, builtins: catalog.All(operation.Host{}), counts: newCounts(), reporter: &reporter{recorder: silent{}},
+			config: &Config{Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)},
+		}}
+		if err := l.verify(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := meta.FindStatusCondition(l.d.Status.Conditions, v1alpha1.ConditionVerified); got.Reason != v1alpha1.ReasonHelped {
+			t.Errorf("%s ahead: %s: %s", ahead, got.Reason, got.Message)
+		}
+	}
+}
+
 // A step with two attempts is made twice, with a check of its success in between, and only then it
 // is the next step's turn.
 func TestTwoAttempts(t *testing.T) {
@@ -263,6 +318,99 @@ func TestTwoAttempts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A step whose attempts fail is followed by the next one, although a failed repair ends its run:
+// whether the checks show that the problem lasts, or the node's agent reports it.
+func TestTheNextStepAfterFailedAttempts(t *testing.T) {
+	testall.Only(t)
+	for _, attempts := range []int32{1, 2} {
+		for _, reported := range []bool{false, true} {
+			t.Run(fmt.Sprintf("attempts %d, reported %v", attempts, reported), func(t *testing.T) {
+				b := newBench(t)
+				node := b.nodes(1)[0]
+				f, cordon := b.fault(0), b.operation("cordon", nil)
+				f.fails()
+				b.escalating(f.repair, cordon, attempts)
+				b.agent(node)
+				b.control(nil)
+				set := b.set(f.check, f.repair, cordon)
+				var d *v1alpha1.Diagnosis
+				if reported {
+					d = b.diagnose(node, set, nil)
+				} else {
+					d = b.by(trigger.SourceCron, node, set)
+				}
+				b.waitPhase(d, v1alpha1.PhaseFailed)
+				b.waitFor("the node is cordoned", func() bool { return b.node(node).Spec.Unschedulable })
+				if n := f.tried(); n != int(attempts) {
+					t.Errorf("tried %d times", n)
+				}
+			})
+		}
+	}
+}
+
+// A follow-up Diagnosis continues after a failed repair only with the next step of its escalation,
+// and only if the run does not get there by itself.
+func TestWhatFollowsAFailedRepair(t *testing.T) {
+	for name, test := range map[string]struct {
+		operations []string
+		change     func(*v1alpha1.Diagnosis)
+		follows    bool
+	}{
+		"the next step":                      {[]string{"check", "restart", "check", "cordon"}, nil, true},
+		"no next step in the set":            {[]string{"cordon", "restart", "reboot"}, nil, false},
+		"a repair that is no step":           {[]string{"check", "reboot", "cordon"}, nil, false},
+		"a person has cancelled the run":     {[]string{"check", "restart", "cordon"}, func(d *v1alpha1.Diagnosis) { d.Spec.Cancel = true }, false},
+		"its outcome is unknown":             {[]string{"check", "restart", "cordon"}, func(d *v1alpha1.Diagnosis) { d.Status.Results[0].State = v1alpha1.ResultUnknown }, false},
+		"another repair is next on its path": {[]string{"check", "restart", "cordon"}, func(d *v1alpha1.Diagnosis) { awaits(d, 3) }, false},
+		"the agent has not read the outcome": {[]string{"check", "restart", "cordon"}, func(d *v1alpha1.Diagnosis) {
+			now := metav1.NowMicro()
+			d.Status.Remediations[0].Outcome = &v1alpha1.RemediationOutcome{State: v1alpha1.ResultFailed, StartTime: now, CompletionTime: &now}
+			d.Status.Results[0].State = v1alpha1.ResultAwaitingApproval
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := metav1.NowMicro()
+			set := &v1alpha1.OperationSet{ObjectMeta: metav1.ObjectMeta{Name: "set"}}
+			set.Spec.AdjacencyList = []v1alpha1.Node{{ID: 0, To: []int32{1}}}
+			for i, o := range test.operations {
+				n := v1alpha1.Node{ID: int32(i + 1), Operation: o}
+				if i+1 < len(test.operations) {
+					n.To = []int32{n.ID + 1}
+				}
+				set.Spec.AdjacencyList = append(set.Spec.AdjacencyList, n)
+			}
+			d := &v1alpha1.Diagnosis{ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: "system", UID: "d"}, Spec: v1alpha1.DiagnosisSpec{OperationSet: "set", NodeName: "n"}}
+			d.Status.Results = []v1alpha1.Result{{ID: 2, Operation: test.operations[1], State: v1alpha1.ResultFailed, StartTime: &now}}
+			d.Status.Remediations = []v1alpha1.Remediation{{ID: 2, Verb: v1alpha1.RemediationRun, Time: now}}
+			if test.change != nil {
+				test.change(d)
+			}
+			p := &v1alpha1.RemediationPolicy{Spec: v1alpha1.RemediationPolicySpec{Mode: v1alpha1.ModeEnforce}}
+			p.Spec.Escalation = []v1alpha1.EscalationStep{{Operation: "restart", Order: 1, Attempts: 1}, {Operation: "cordon", Order: 2, Attempts: 1}}
+			node := func(o client.Object) []string { return []string{o.(*v1alpha1.Diagnosis).Spec.NodeName} }
+			c := fake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(set, d).WithIndex(&v1alpha1.Diagnosis{}, byNode, node).Build()
+			l := &look{reconciler: &reconciler{client: c, live: c, config: &Config{Log: slog.New(slog.DiscardHandler)}}, d: d, now: now.Time}
+			v := &view{policies: []*policy.Policy{policy.New(p)}, cluster: policy.NewCluster([]policy.Node{{Name: "n", Ready: true}})}
+			if err := l.tryAgain(t.Context(), v, &allowedRepairs(d)[0]); err != nil {
+				t.Fatal(err)
+			}
+			var all v1alpha1.DiagnosisList
+			if err := c.List(t.Context(), &all); err != nil {
+				t.Fatal(err)
+			}
+			if got := len(all.Items) == 2; got != test.follows {
+				t.Errorf("followed: %v", got)
+			}
+		})
+	}
+}
+
+// awaits lets the run of a Diagnosis wait for a repair.
+func awaits(d *v1alpha1.Diagnosis, id int32) {
+	d.Status.Results = append(d.Status.Results, v1alpha1.Result{ID: id, Operation: "cordon", State: v1alpha1.ResultAwaitingApproval})
 }
 
 // Attempts for a problem whose end the node's agent reports: the second attempt depends on what is

@@ -93,8 +93,12 @@ func (l *look) checkAgain(ctx context.Context, last *made, deadline time.Time, o
 		switch {
 		case res == nil:
 		case res.State == v1alpha1.ResultRefuted:
-			// It began after the deadline: its result counts for the deadline.
+			// It began after the deadline: its result counts for the deadline, and so does a ready
+			// node whose clock is ahead.
 			o.Problem, o.Gone = v1alpha1.ProblemGone, deadline
+			if o.Ready.After(o.Now) {
+				o.Ready = deadline
+			}
 			return why, false, nil
 		case res.State == v1alpha1.ResultSucceeded:
 			left--
@@ -152,7 +156,9 @@ func passed(d *v1alpha1.Diagnosis, g *graph.Graph, id int) []int {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// tryAgain repeats a repair that has not helped, if an escalation allows it.
+// tryAgain lets a follow-up Diagnosis continue the escalation after a repair that has not helped: if
+// it is the same repair's turn again, or that of a later one which this run does not reach, because
+// a failed repair ends its path.
 func (l *look) tryAgain(ctx context.Context, v *view, last *made) error {
 	n := v.cluster.Node(l.d.Spec.NodeName)
 	if n == nil || last.state == v1alpha1.ResultUnknown {
@@ -168,12 +174,53 @@ func (l *look) tryAgain(ctx context.Context, v *view, last *made) error {
 		}
 	}
 	for _, p := range v.policies {
-		if next, _ := p.Next(attempts, l.now); next == last.operation && p.Selects(n) {
+		if !p.Selects(n) || !p.Orders(last.operation) {
+			continue
+		}
+		next, _ := p.Next(attempts, l.now)
+		follows := next == last.operation
+		if next != "" && !follows && l.stopped(last) {
+			if follows, err = l.leadsTo(ctx, last.id, next); err != nil {
+				return err
+			}
+		}
+		if follows {
 			_, err := l.follow(ctx, last)
 			return err
 		}
 	}
 	return nil
+}
+
+// stopped reports whether a repair has failed and the run makes no other one instead.
+func (l *look) stopped(last *made) bool {
+	waits := l.d.Status.AwaitingApproval()
+	return last.state == v1alpha1.ResultFailed && !l.d.Spec.Cancel && (waits == nil || int(waits.ID) == last.id)
+}
+
+// leadsTo reports whether an operation comes after a node of the OperationSet's graph.
+func (l *look) leadsTo(ctx context.Context, id int, operation string) (bool, error) {
+	set := &v1alpha1.OperationSet{}
+	if err := l.client.Get(ctx, client.ObjectKey{Name: l.d.Spec.OperationSet}, set); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	g, err := resolve.Graph(resolve.Config{}, set)
+	if err != nil {
+		return false, nil //nolint:nilerr // it was changed: nothing can run again
+	}
+	after := map[int]bool{id: true}
+	for _, n := range g.Order() {
+		if !after[n] {
+			continue
+		}
+		for _, to := range g.Node(n).To {
+			if g.Node(to).Operation == operation {
+				return true, nil
+			}
+			after[to] = true
+		}
+	}
+	return false, nil
 }
 
 // runs returns the Diagnosis that this one follows, and whether it is still running.

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kernosis/kernosis/diagnose/api/v1alpha1"
@@ -202,6 +203,51 @@ func TestAGrantIsTakenBack(t *testing.T) {
 	b.changePolicy(p, func(p *v1alpha1.RemediationPolicySpec) { p.VerifyWithin = metav1.Duration{Duration: time.Second} })
 	b.status(d, func(s *v1alpha1.DiagnosisStatus) { b.agents.end(s, v1alpha1.PhaseUnknown) })
 	b.waitIs("slots", "", func() string { return b.slots(p) })
+}
+
+// The Event of a repair that a node's agent made says why it failed, also if the run ends with it.
+func TestWhyAnAgentsRepairFailed(t *testing.T) {
+	for reason, test := range map[string]struct {
+		state v1alpha1.ResultState
+		phase v1alpha1.Phase
+	}{
+		"RepairFailed": {v1alpha1.ResultFailed, v1alpha1.PhaseFailed}, "RepairUnknown": {v1alpha1.ResultUnknown, v1alpha1.PhaseUnknown},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			b := newBench(t)
+			b.agents.stop()
+			node := b.nodes(1)[0]
+			b.policy(nil)
+			b.control(nil)
+			d := b.diagnose(node, b.set("restart-unit"), nil)
+			b.status(d, func(s *v1alpha1.DiagnosisStatus) {
+				s.Phase = v1alpha1.PhaseRunning
+				s.Results = []v1alpha1.Result{{ID: 1, Operation: "restart-unit", State: v1alpha1.ResultAwaitingApproval}}
+			})
+			b.waitDecision(d, 1, "Run Allowed")
+			b.status(d, func(s *v1alpha1.DiagnosisStatus) {
+				now := metav1.NowMicro()
+				s.Results[0].State, s.Results[0].StartTime, s.Results[0].Message = test.state, &now, "unit x failed"
+				b.agents.end(s, test.phase)
+			})
+			b.waitIs("note of the Event", "restart-unit: unit x failed", func() string { return b.note(d.UID, reason) })
+		})
+	}
+}
+
+// note returns the note of an object's Event with a reason.
+func (b *bench) note(uid types.UID, reason string) string {
+	b.Helper()
+	var list corev1.EventList
+	if err := b.client.List(b.Context(), &list); err != nil {
+		b.Fatal(err)
+	}
+	for _, e := range list.Items {
+		if e.InvolvedObject.UID == uid && e.Reason == reason {
+			return e.Message
+		}
+	}
+	return ""
 }
 
 // A repair that was allowed but has not begun takes slots of later policies too, even recreated

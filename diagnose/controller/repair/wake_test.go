@@ -95,6 +95,18 @@ func TestWhoIsWoken(t *testing.T) {
 		t.Error("the view is not made anew")
 	}
 
+	// It was deleted and created again while the watch was interrupted.
+	before = r.views.changes.Load()
+	was, is := p.DeepCopy(), p.DeepCopy()
+	was.UID, was.Spec.Mode, is.UID = "1", v1alpha1.ModeObserve, "2"
+	was.Status, is.Status = v1alpha1.RemediationPolicyStatus{}, v1alpha1.RemediationPolicyStatus{}
+	equal("another policy of its name", asked(func(q queue) {
+		r.onPolicy().Update(t.Context(), event.TypedUpdateEvent[*v1alpha1.RemediationPolicy]{ObjectOld: was, ObjectNew: is}, q)
+	}), "of-a", "of-b", "of-c")
+	if r.views.changes.Load() == before {
+		t.Error("the view is not made anew after the policy was created again")
+	}
+
 	equal("that other nodes use", woken(t, r), "of-c")
 	// The repair of d ends.
 	ended := p.DeepCopy()

@@ -78,7 +78,7 @@ func (r *reconciler) onPolicy() handler.TypedEventHandler[*v1alpha1.RemediationP
 		CreateFunc: func(_ context.Context, _ event.TypedCreateEvent[*v1alpha1.RemediationPolicy], q queue) { add(q) },
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.RemediationPolicy], q queue) {
 			switch a, b := e.ObjectOld, e.ObjectNew; {
-			case a.Generation != b.Generation:
+			case a.UID != b.UID || a.Generation != b.Generation:
 				add(q)
 			case !equality.Semantic.DeepEqual(a.Status.Repairs, b.Status.Repairs) || !equality.Semantic.DeepEqual(a.Status.Cooldowns, b.Status.Cooldowns):
 				r.views.changes.Add(1)
