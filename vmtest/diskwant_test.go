@@ -3,6 +3,7 @@ package vmtest
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -55,6 +56,9 @@ func (f *diskFault) checkEvents(t *testing.T, entries []journal.Entry, sectors [
 	t.Helper()
 	events := f.events(entries)
 	if len(events) != f.before+len(sectors) {
+		for _, ev := range events {
+			t.Logf("%s: %s %+v, times %d, cgroup %v", ev.Time.Format(time.TimeOnly+".000000"), ev.Task, *ev.DiskIO, ev.Times, ev.Cgroup)
+		}
 		t.Fatalf("%s: %d failed requests gave %d events", f.device, f.before+len(sectors), len(events))
 	}
 	want := event.DiskIOData{Op: f.op, Bytes: f.bytes, Bio: f.bio, Error: unix.ErrnoName(f.errno), Status: hostfs.BlkStatusOfErrno(int32(f.errno))}
