@@ -184,12 +184,12 @@ func (c *Config) Connect(version string) error {
 		return nil
 	}
 	to, err := restConfig(k, version)
-	if err != nil && k.Kubeconfig == "" && k.Override == "" {
+	if errors.Is(err, config.ErrNoCluster) && k.Kubeconfig == "" && k.Override == "" {
 		c.warnings = append(c.warnings, "nothing is reported to the API server: "+err.Error())
 		return nil
 	}
 	if err != nil {
-		return err
+		return fmt.Errorf("%w (--%s=false runs without the API server)", err, flagKubeExporter)
 	}
 	node, _, err := k.ResolveNodeName(c.origins)
 	if err != nil {

@@ -109,6 +109,11 @@ func TestInCluster(t *testing.T) {
 	if _, err := restConfig(&KubeSettings{}, "1"); err == nil || errors.Is(err, config.ErrNoCluster) || !strings.Contains(err.Error(), "in-cluster configuration") {
 		t.Errorf("got %v", err)
 	}
+	// The agent must not run for good without reporting anything.
+	c := Config{Kube: KubeSettings{Exporter: true}}
+	if err := c.Connect("1"); err == nil || !strings.Contains(err.Error(), "in-cluster configuration") || !strings.Contains(err.Error(), "--enable-k8s-exporter=false") {
+		t.Errorf("got %v, warnings %q", err, c.warnings)
+	}
 }
 
 func TestNodeName(t *testing.T) {

@@ -37,12 +37,9 @@ type muteFile struct {
 	last  []byte // content that was applied last; nil: none yet
 }
 
-// watch reloads the file when it changes, until ctx ends. If its folder is missing, watch logs
-// that, and the file is read at the next start only.
+// watch reloads the file when it changes, until ctx ends.
 func (f *muteFile) watch(ctx context.Context) error {
-	if err := document.Watch(ctx, filepath.Dir(f.path), f.read); err != nil {
-		f.a.log.Warn("mutes are not reloaded when the file changes", "error", err)
-	}
+	document.Watch(ctx, filepath.Dir(f.path), f.a.log, f.read)
 	return nil
 }
 

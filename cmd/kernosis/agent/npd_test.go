@@ -4,8 +4,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/kernosis/kernosis/collector/logs/journald"
+	"github.com/kernosis/kernosis/collector/logsource"
 	"github.com/kernosis/kernosis/detector/npd"
 )
 
@@ -30,4 +32,17 @@ func TestNPDJournalInMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	look(journald.Folder)
+}
+
+// The rules of all share a log that is read once: a monitor's delay must not hide the first lines
+// after a boot from the shipped rules.
+func TestNPDDelayOfASharedLog(t *testing.T) {
+	for configured, want := range map[time.Duration]time.Duration{0: 0, time.Minute: time.Minute, time.Hour: 5 * time.Minute} {
+		kmsg := parseLog("kmsg")
+		kmsg.Delay = configured
+		set := &npd.Set{Logs: []npd.LogSource{{Name: "kmsg", Plugin: "kmsg", Delay: 5 * time.Minute}}}
+		if logs := npdLogs([]logsource.Config{kmsg}, set, t.TempDir()); len(logs) != 1 || logs[0].Delay != want {
+			t.Errorf("configured delay %v: %+v", configured, logs)
+		}
+	}
 }

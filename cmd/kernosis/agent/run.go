@@ -32,26 +32,27 @@ func Run(ctx context.Context, version string, cfg Config, stdout, stderr io.Writ
 	if err := p.open(); err != nil {
 		return err
 	}
-	g, ctx := errgroup.WithContext(ctx)
-	if err := p.serve(ctx, g); err != nil {
+	g, running := errgroup.WithContext(ctx)
+	if err := p.serve(running, g); err != nil {
 		return err
 	}
-	p.start(ctx, g)
-	return output.Failed(wait(ctx, g))
+	p.start(running, g)
+	return output.Failed(wait(ctx, running, g))
 }
 
 // endWithin is how long the parts have to end. Parts that hang in the kernel longer are abandoned:
 // kubelet kills 30 s after SIGTERM, and programs have to be detached before that.
 const endWithin = 15 * time.Second
 
-// wait waits until the parts have ended, but at most endWithin after the end of ctx.
-func wait(ctx context.Context, g *errgroup.Group) error {
+// wait waits until the parts have ended, but at most endWithin after the end of running. That is
+// the parts' context: it ends with ctx or when a part fails.
+func wait(ctx, running context.Context, g *errgroup.Group) error {
 	ended := make(chan error, 1)
 	go func() { ended <- g.Wait() }()
 	select {
 	case err := <-ended:
 		return err
-	case <-ctx.Done():
+	case <-running.Done():
 	}
 	timer := time.NewTimer(endWithin)
 	defer timer.Stop()
@@ -59,7 +60,11 @@ func wait(ctx context.Context, g *errgroup.Group) error {
 	case err := <-ended:
 		return err
 	case <-timer.C:
-		return fmt.Errorf("some parts have not stopped within %s, exiting without them: does the state disk hang?", endWithin)
+		err := fmt.Errorf("some parts have not stopped within %s, exiting without them: does the state disk hang?", endWithin)
+		if cause := context.Cause(running); !errors.Is(cause, context.Cause(ctx)) {
+			return errors.Join(cause, err)
+		}
+		return err
 	}
 }
 

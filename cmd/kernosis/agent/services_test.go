@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"log/slog"
@@ -133,6 +134,20 @@ func TestFoundServices(t *testing.T) {
 	cfg.services.add(service.Known()[1])
 	if _, _, err := cfg.rulesNow(); err != nil || !slices.Equal(cfg.services.found, []string{service.Known()[1].Name}) {
 		t.Errorf("%v, left: %v", err, cfg.services.found)
+	}
+	// Commands that ask for its rules agree, and leave its state as it is.
+	remembered, err := os.ReadFile(cfg.foundServicesPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg = Config{isAgent: true, StateDir: state, RulesDir: dir, ShippedRules: []string{"*"}}
+	cfg.defaultServices()
+	set, err := cfg.RulesInForce()
+	if err != nil || !slices.ContainsFunc(set.Rules(), func(r *detector.Rule) bool { return r.Name == "own" }) {
+		t.Errorf("the rules in force: %v", err)
+	}
+	if after, err := os.ReadFile(cfg.foundServicesPath()); err != nil || !bytes.Equal(after, remembered) {
+		t.Errorf("%v, remembered services %s, then %s", err, remembered, after)
 	}
 	// Services of another boot are forgotten.
 	if err := os.WriteFile(cfg.foundServicesPath(), []byte(`{"bootID":"other","found":["kubelet"]}`), 0o600); err != nil {
