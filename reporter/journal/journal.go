@@ -77,7 +77,7 @@ type Journal struct {
 	behind  bool      // a flush has timed out, and lines still wait
 	busy    time.Time // when the writer started its current work; zero if idle
 	closed  bool
-	lost    error // the first write error since the last Flush, or the error of ending a segment
+	lost    error // the first write error since the last Flush, or of ending or removing a segment
 	err     error // from closing the file
 	stats   Stats
 
@@ -109,6 +109,7 @@ type Stats struct {
 	Failed          uint64 // entries lost because they could not be written
 	DroppedSegments uint64 // removed to stay within MaxBytes
 	TornBytes       uint64 // length of an unfinished last line that Open cut off
+	Damaged         uint64 // lines and segments that Read could not read
 	Bytes           int64  // on disk now
 	Waiting         int    // entries that wait for the disk
 	// Late is how long the disk has not responded; 0 if it responds or was not accessed.
@@ -120,7 +121,8 @@ type segment struct {
 	size  int64
 }
 
-// Open opens the journal in dir, creating it if needed, and cuts off a torn last line.
+// Open opens the journal in dir, creating it if needed, and cuts off a torn last line. If the newest
+// segment can't be read, numbers are left out before the next entry.
 func Open(dir string, opts Options) (*Journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open journal: %w", err)
@@ -171,32 +173,47 @@ func (j *Journal) begin(seq uint64) error {
 		return nil
 	}
 	if err := errors.Join(before.Sync(), before.Close()); err != nil {
-		j.mu.Lock()
-		j.lost = cmp.Or(j.lost, fmt.Errorf("finish the previous segment: %w", err))
-		j.mu.Unlock()
+		j.lose(fmt.Errorf("finish the previous segment: %w", err))
 	}
 	return nil
 }
 
-// resume opens the newest segment and cuts off a line that a killed agent left unfinished.
+// lose makes the next Flush return an error, unless it already has one.
+func (j *Journal) lose(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lost = cmp.Or(j.lost, err)
+}
+
+// minLine is less than the length of any entry's line, in bytes.
+const minLine = 64
+
+// resume opens the newest segment and cuts off a line that a killed agent left unfinished. If the
+// disk fails, resume leaves the segment as it is and starts the next one, with a number above all
+// that the unread part may have.
 func (j *Journal) resume() error {
 	last := &j.segments[len(j.segments)-1]
+	good, seq := int64(0), last.first-1
 	f, err := os.OpenFile(j.path(last.first), os.O_RDWR|os.O_APPEND, 0o600)
-	if err != nil {
-		return err
-	}
-	j.file = f
-	good, seq, err := scanSegment(f, last.first)
-	if err != nil {
-		return err
-	}
-	if torn := last.size - good; torn > 0 {
-		if err := f.Truncate(good); err != nil {
-			return err
+	if err == nil {
+		good, seq, err = scanSegment(f, last.first)
+		if torn := last.size - good; err == nil && torn > 0 {
+			if err = f.Truncate(good); err == nil {
+				j.stats.TornBytes += uint64(torn)
+			}
 		}
-		j.stats.TornBytes += uint64(torn)
+		if err != nil {
+			err = errors.Join(err, f.Close())
+		}
 	}
-	last.size, j.size, j.seq = good, good, seq
+	if err != nil {
+		j.seq = seq + uint64(max(last.size-good, 0))/minLine + 1
+		if next := j.begin(j.seq + 1); next != nil {
+			return errors.Join(err, next)
+		}
+		return nil
+	}
+	j.file, last.size, j.size, j.seq = f, good, good, seq
 	return nil
 }
 
@@ -276,8 +293,9 @@ func (j *Journal) batch(seq uint64) *work {
 // Flush waits until all added entries are in the files. If the disk does not respond within
 // Patience, Flush returns without an error: the entries stay in memory, with their numbers, and are
 // written when the disk responds. Until then, further calls do not wait. The error is about entries
-// lost since the last call, which are counted and whose numbers are reused or missing, or about a
-// full segment that could not be synced: a power failure may lose some of its entries.
+// lost since the last call, which are counted and whose numbers are reused or missing, about a full
+// segment that could not be synced, of which a power failure may lose entries, or about an old one
+// that could not be removed.
 func (j *Journal) Flush() error {
 	j.appending.Lock()
 	defer j.appending.Unlock()

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -381,6 +382,147 @@ func TestSegmentThatCannotBeSynced(t *testing.T) {
 			}
 			if got := readAll(t, dir, 0); len(got) != 3 || got[2].Seq != 3 || j.Stats().Failed != 0 {
 				t.Errorf("the files have %+v; %+v", got, j.Stats())
+			}
+		})
+	}
+}
+
+// full returns a journal's folder with several segments, and their first numbers.
+func full(t *testing.T) (dir string, firsts []uint64) {
+	t.Helper()
+	dir = t.TempDir()
+	j := mustOpen(t, dir, Options{MaxBytes: 64 << 10, SegmentBytes: 4 << 10})
+	for n := range 25 {
+		mustAppend(t, j, oom(n))
+	}
+	j.Close()
+	segments, err := listSegments(dir)
+	if err != nil || len(segments) < 3 {
+		t.Fatalf("%d segments, %v", len(segments), err)
+	}
+	for _, s := range segments {
+		firsts = append(firsts, s.first)
+	}
+	return dir, firsts
+}
+
+// unread replaces a segment by a folder, which can't be read, as if its disk had failed.
+func unread(t *testing.T, dir string, first uint64) {
+	t.Helper()
+	path := filepath.Join(dir, segmentName(first))
+	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A segment that can't be read counts as damaged, and the others are read.
+func TestUnreadableSegmentIsSkippedAndCounted(t *testing.T) {
+	dir, firsts := full(t)
+	unread(t, dir, firsts[0])
+	var got []uint64
+	follower := Follow(dir)
+	read := func() (damaged int) {
+		t.Helper()
+		damaged, err := follower.Read(func(e Entry) error { got = append(got, e.Seq); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return damaged
+	}
+	if damaged := read(); damaged != 1 || len(got) != 25-int(firsts[1]-1) || got[0] != firsts[1] {
+		t.Errorf("%d damaged, entries %d", damaged, got)
+	}
+	j := mustOpen(t, dir, Options{})
+	mustAppend(t, j, oom(26))
+	if damaged := read(); damaged != 0 || got[len(got)-1] != 26 {
+		t.Errorf("%d damaged in the next read, entries %d", damaged, got)
+	}
+}
+
+// If the newest segment can't be read, the next one is started. No number is used twice.
+func TestNewestSegmentThatCannotBeRead(t *testing.T) {
+	dir, firsts := full(t)
+	last := firsts[len(firsts)-1]
+	unread(t, dir, last)
+	for range 2 {
+		j := mustOpen(t, dir, Options{})
+		if seq := mustAppend(t, j, oom(1)); seq <= 25 {
+			t.Errorf("number %d is used again", seq)
+		}
+		n := 0
+		damaged, err := j.Read(0, func(Entry) error { n++; return nil })
+		if err != nil || damaged != 1 || n < int(last) {
+			t.Errorf("%d entries, %d damaged, %v", n, damaged, err)
+		}
+		if got := j.Stats().Damaged; got != 1 {
+			t.Errorf("%d damaged are counted", got)
+		}
+		j.Close()
+	}
+}
+
+// A reader's own error is not about the segment.
+func TestReadStops(t *testing.T) {
+	dir, _ := full(t)
+	stop := errors.New("stop")
+	n := 0
+	if damaged, err := Read(dir, 0, func(Entry) error { n++; return stop }); !errors.Is(err, stop) || damaged != 0 || n != 1 {
+		t.Errorf("%d entries, %d damaged, %v", n, damaged, err)
+	}
+}
+
+// The size stays within the bound although old segments are missing or can't be removed, and no
+// entry is lost because of that.
+func TestOldSegmentThatCannotBeRemoved(t *testing.T) {
+	const bound = 64 << 10
+	for name, harm := range map[string]struct {
+		do    func(path string) error
+		fails bool
+	}{
+		"missing": {os.Remove, false},
+		"a folder that is not empty": {func(path string) error {
+			return errors.Join(os.Remove(path), os.MkdirAll(filepath.Join(path, "full"), 0o700))
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			j := mustOpen(t, dir, Options{MaxBytes: bound})
+			n := 0
+			for ; j.Stats().DroppedSegments == 0; n++ {
+				mustAppend(t, j, oom(n))
+			}
+			segments, err := listSegments(dir)
+			harmed := segments[0].first
+			if err == nil {
+				err = harm.do(j.path(harmed))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			reported := 0
+			for range 1000 {
+				if _, _, err := j.Add(oom(n)); err != nil {
+					t.Fatal(err)
+				}
+				if err := j.Flush(); err != nil {
+					reported++
+				}
+				n++
+			}
+			if s := j.Stats(); s.Failed != 0 || s.Appended != uint64(n) || reported > 0 != harm.fails {
+				t.Errorf("%d errors, %+v, want %d appended", reported, s, n)
+			}
+			if segments, err = listSegments(dir); err != nil {
+				t.Fatal(err)
+			}
+			size := int64(0)
+			for _, s := range segments {
+				if s.first != harmed {
+					size += s.size
+				}
+			}
+			if size > bound+2<<10 || size < bound/2 {
+				t.Errorf("%d bytes, bound is %d", size, bound)
 			}
 		})
 	}

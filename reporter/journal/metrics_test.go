@@ -31,7 +31,7 @@ kernosis_journal_waiting_entries 1
 `), "kernosis_journal_entries_total", "kernosis_journal_failed_total", "kernosis_journal_waiting_entries"); err != nil {
 		t.Error(err)
 	}
-	if n, err := testutil.GatherAndCount(r); err != nil || n != 7 {
+	if n, err := testutil.GatherAndCount(r); err != nil || n != 8 {
 		t.Errorf("%d metrics (%v)", n, err)
 	}
 	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -121,10 +123,20 @@ func readLines(r io.Reader, f func(line []byte) error) error {
 
 // Read calls f for each entry of the journal in dir whose sequence number is greater than after,
 // oldest first, until f returns an error. It may run while the journal is written; it then ends at
-// the last complete entry. It skips lines that are not entries; damaged is their number.
+// the last complete entry. It skips lines that are not entries, and what can't be read of a segment;
+// damaged is the number of such lines and segments.
 func Read(dir string, after uint64, f func(Entry) error) (damaged int, err error) {
 	follower := Follower{dir: dir, after: after}
 	return follower.Read(f)
+}
+
+// Read calls the function [Read] for this journal, and counts what is damaged in [Stats].
+func (j *Journal) Read(after uint64, f func(Entry) error) (damaged int, err error) {
+	damaged, err = Read(j.dir, after, f)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.stats.Damaged += uint64(damaged)
+	return damaged, err
 }
 
 // Follower reads a journal repeatedly, each time only the new entries.
@@ -145,20 +157,30 @@ func (r *Follower) Read(f func(Entry) error) (damaged int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("read journal: %w", err)
 	}
+	var stop error
+	each := func(e Entry) error { stop = f(e); return stop }
 	for i, s := range segments {
 		if s.first < r.segment || i+1 < len(segments) && segments[i+1].first <= r.after+1 {
 			continue
 		}
-		n, err := r.readSegment(s, f)
+		n, err := r.readSegment(s, each)
 		damaged += n
-		if os.IsNotExist(err) {
-			continue // dropped by the writer meanwhile
-		}
-		if err != nil {
+		switch {
+		case err == nil, os.IsNotExist(err): // dropped by the writer meanwhile
+		case stop != nil, short(err):
 			return damaged, fmt.Errorf("read journal: %w", err)
+		default: // the disk fails: what follows must not depend on it
+			damaged++
+			r.segment, r.offset = s.first, s.size
 		}
 	}
 	return damaged, nil
+}
+
+// short reports whether a file could not be read because of something that the process or the
+// machine is short of.
+func short(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM)
 }
 
 func (r *Follower) readSegment(s segment, f func(Entry) error) (damaged int, err error) {

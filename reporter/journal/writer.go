@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 )
@@ -110,7 +111,8 @@ func (j *Journal) append(w *work) error {
 	return nil
 }
 
-// rotate starts a new segment whose first entry is seq, and drops the oldest ones if needed.
+// rotate starts a new segment whose first entry is seq, and drops the oldest ones if needed. One that
+// can't be removed no longer counts: the others keep the bound.
 func (j *Journal) rotate(seq uint64) error {
 	if err := j.begin(seq); err != nil {
 		return err
@@ -119,11 +121,12 @@ func (j *Journal) rotate(seq uint64) error {
 	// Make room for the whole new segment now, so that the bound always holds.
 	for len(j.segments) > 1 && total+j.opts.SegmentBytes > j.opts.MaxBytes {
 		oldest := j.segments[0]
-		if err := os.Remove(j.path(oldest.first)); err != nil {
-			return err
-		}
 		total -= oldest.size
 		j.segments = j.segments[1:]
+		if err := os.Remove(j.path(oldest.first)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			j.lose(fmt.Errorf("remove the oldest segment: %w", err))
+			continue
+		}
 		j.mu.Lock()
 		j.stats.DroppedSegments++
 		j.mu.Unlock()

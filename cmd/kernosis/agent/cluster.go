@@ -41,9 +41,9 @@ type clusterReporter struct {
 
 	changed bool // whether conditions changed since the last flush; guarded by the agent's lock
 
-	mu    sync.Mutex
-	since map[string]time.Time // kernel time of the event that changed a condition, by type, until the API server has the condition
-	acked map[string]time.Time // when the API server last acknowledged a write, by object
+	mu      sync.Mutex
+	changes map[string]*unwritten // of conditions, by type
+	acked   map[string]time.Time  // when the API server last acknowledged a write, by object
 }
 
 // openCluster creates the cluster reporter if a cluster is configured. It does not connect.
@@ -60,14 +60,14 @@ func (p *parts) openCluster() error {
 
 func (p *parts) newClusterReporter() (*clusterReporter, error) {
 	cfg, to := &p.cfg, p.cfg.cluster
-	r := &clusterReporter{log: p.log, diagnoses: p.diagnoses, latency: newLatency(), since: make(map[string]time.Time), acked: make(map[string]time.Time)}
+	r := &clusterReporter{log: p.log, diagnoses: p.diagnoses, latency: newLatency(), changes: make(map[string]*unwritten), acked: make(map[string]time.Time)}
 	var err error
 	if cfg.Kube.WriteConditions {
 		// The patcher itself limits its writes to one a second.
 		if r.conditions, err = conditions.New(conditions.Config{
 			Client: to.unlimited, Node: to.node, Heartbeat: cfg.Kube.Heartbeat,
 			StateFile: filepath.Join(cfg.StateDir, "conditions.json"),
-			Allied:    []string{lease.Controller}, OnAck: r.conditionsAcked, Log: p.log,
+			Allied:    []string{lease.Controller}, Healthy: p.check, OnAck: r.conditionsAcked, Log: p.log,
 		}); err != nil {
 			return nil, err
 		}
@@ -138,12 +138,24 @@ func (r *clusterReporter) add(e journal.Entry) {
 			continue
 		}
 		r.changed = true
+		var fault time.Time
 		if e.Event != nil && e.Event.CPU != event.NoCPU {
-			r.mu.Lock()
-			r.since[t.Condition.Type] = e.Event.Time
-			r.mu.Unlock()
+			fault = e.Event.Time
 		}
+		r.mu.Lock()
+		r.changesOf(t.Condition.Type).add(*t.Condition, fault)
+		r.mu.Unlock()
 	}
+}
+
+// changesOf returns the changes of a condition. The caller must hold mu.
+func (r *clusterReporter) changesOf(conditionType string) *unwritten {
+	u := r.changes[conditionType]
+	if u == nil {
+		u = &unwritten{}
+		r.changes[conditionType] = u
+	}
+	return u
 }
 
 // flush reports the added entries up to seq, which the journal must have, and the current
@@ -178,10 +190,8 @@ func (r *clusterReporter) conditionsAcked(ack conditions.Ack) {
 		return
 	}
 	for _, c := range ack.Written {
-		// A change that came during this write is observed with the next one.
-		if since, ok := r.since[c.Type]; ok {
-			r.latency.WithLabelValues(objectCondition).Observe(ack.At.Sub(since).Seconds())
-			delete(r.since, c.Type)
+		if fault := r.changesOf(c.Type).ack(c); !fault.IsZero() {
+			r.latency.WithLabelValues(objectCondition).Observe(ack.At.Sub(fault).Seconds())
 		}
 	}
 }

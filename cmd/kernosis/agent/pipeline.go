@@ -453,11 +453,9 @@ func (a *pipeline) restore() error {
 	var st state
 	unread := false
 	file := statefile.File{Path: a.statePath()}
-	if found, err := file.Load(stateVersion, &st); err != nil && !found {
-		return fmt.Errorf("restore state: %w", err)
-	} else if err != nil {
+	if found, err := file.Load(stateVersion, &st); err != nil {
 		a.log.Warn("saved state is unreadable; rebuilding it from the journal", "error", err)
-		st = state{BootID: hostfs.BootID()}
+		st, unread = state{BootID: hostfs.BootID()}, !found // Load sets aside what it can't decode
 	}
 	earlierBoot := st.BootID != "" && st.BootID != hostfs.BootID()
 	before := reportedState{firing: map[problemKey]problem.Problem{}, conditions: map[string]problem.Status{}}
@@ -478,7 +476,7 @@ func (a *pipeline) restore() error {
 	}
 	if unread {
 		if err := file.SetAside(); err != nil {
-			a.log.Warn("can't set aside the saved state that does not match", "error", err)
+			a.log.Warn("can't set aside the saved state", "error", err)
 		}
 	}
 	// Entries after a saved state of this boot are of this boot. Without a saved state, an entry's
@@ -490,7 +488,7 @@ func (a *pipeline) restore() error {
 		after, known, ours = 0, true, false
 	}
 	booted := time.Now().Add(-hostfs.BootTime())
-	damaged, err := journal.Read(filepath.Join(a.stateDir, JournalDir), after, func(e journal.Entry) error {
+	damaged, err := a.journal.Read(after, func(e journal.Entry) error {
 		if e.Boot != "" {
 			known, ours = true, e.Boot == hostfs.BootID()
 		} else if !known {
@@ -516,7 +514,7 @@ func (a *pipeline) restore() error {
 	}
 	a.started(&before)
 	if damaged > 0 {
-		a.log.Warn("damaged journal lines were skipped", "lines", damaged)
+		a.log.Warn("damaged journal lines or segments were skipped", "count", damaged)
 	}
 	return nil
 }

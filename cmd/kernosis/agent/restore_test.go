@@ -373,6 +373,61 @@ func TestStateOfANewerVersion(t *testing.T) {
 	}
 }
 
+// The agent starts although part of its state can't be read, and restores the rest.
+func TestStateThatCanNotBeRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		unread  func(segments []string) string
+		without string // a file that is missing besides
+		lost    bool   // problems
+		damaged uint64
+	}{
+		"the oldest segment": {func(s []string) string { return s[0] }, EngineFile, true, 1},
+		"the newest segment": {func(s []string) string { return s[1] }, "", false, 1},
+		"the engine's state": {func(s []string) string { return filepath.Join(filepath.Dir(s[0]), "..", EngineFile) }, "", false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			a, _ := restored(t, dir)
+			a.observe(killedEvent())
+			was := len(a.engine.Problems())
+			if was == 0 {
+				t.Fatal("no problem")
+			}
+			a.savedState(t)
+			a.kill(t)
+			store, err := journal.Open(filepath.Join(dir, JournalDir), journal.Options{SegmentBytes: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = store.Append(journal.NewEntry(a.now()))
+			if err = errors.Join(err, store.Close()); err != nil {
+				t.Fatal(err)
+			}
+			segments, err := filepath.Glob(filepath.Join(dir, JournalDir, "*.jsonl"))
+			if err != nil || len(segments) != 2 {
+				t.Fatal(segments, err)
+			}
+			path := c.unread(segments)
+			if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {
+				t.Fatal(err)
+			}
+			if c.without != "" {
+				if err := os.Remove(filepath.Join(dir, c.without)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			a, log := restored(t, dir)
+			if n := len(a.engine.Problems()); n != was && !c.lost {
+				t.Errorf("%d problems, want %d", n, was)
+			}
+			if n := a.journal.Stats().Damaged; n != c.damaged || !strings.Contains(log.String(), "level=WARN") {
+				t.Errorf("%d damaged, log:\n%s", n, log)
+			}
+			a.savedState(t)
+		})
+	}
+}
+
 // Mutes of a removed rule or a removed field are reported after a reboot, and the other mutes stay in
 // force.
 func TestMuteOfAGoneRule(t *testing.T) {

@@ -51,6 +51,9 @@ const (
 	// requests, 60 s unless configured, and some time to deliver it.
 	lateFor = 2 * time.Minute
 
+	// healthyAgain is the pause between two health checks while the agent does not work.
+	healthyAgain = time.Second
+
 	// maxFlips within flipWindow mean that another client insists on the type.
 	maxFlips   = 3
 	flipWindow = 10 * time.Minute
@@ -68,6 +71,10 @@ type Config struct {
 	// Allied are field managers whose writes over ours are corrected without being counted as
 	// contests: the controller marks the conditions of a silent agent.
 	Allied []string
+
+	// Healthy returns why the agent does not work. Then its allies speak for it: it sends no
+	// heartbeats, and does not write over theirs. It is called often, from within Run. May be nil.
+	Healthy func() error
 
 	// Heartbeat is how often lastHeartbeatTime is renewed, within a tenth; 0: never, for clusters
 	// that use the Lease for liveness.
@@ -110,6 +117,9 @@ func (c *Config) setDefaults() error {
 		if d < 0 {
 			return fmt.Errorf("conditions: %s is negative", name)
 		}
+	}
+	if c.Healthy == nil {
+		c.Healthy = func() error { return nil }
 	}
 	if c.Coalesce == 0 {
 		c.Coalesce = defaultCoalesce

@@ -28,6 +28,11 @@ func (l *ledger) flip(e *entry, name string, now time.Time) bool {
 	return true
 }
 
+// spokenFor reports whether an ally last wrote a type.
+func (l *ledger) spokenFor(name string) bool {
+	return l.node != nil && slices.Contains(l.allied, writerOf(l.node, name))
+}
+
 // yield yields a type if the other writer insists on it, and reports whether it does.
 func (e *entry) yield(now time.Time, lasts time.Duration) bool {
 	if len(e.flips) < maxFlips {

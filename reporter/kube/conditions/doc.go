@@ -12,6 +12,7 @@
 //   - A condition that another client overwrites is written again. After three times in ten
 //     minutes the type is yielded to the other client for an hour, and the condition
 //     [Contested] names it.
+//   - While the agent does not work, conditions that the controller has set for it stay.
 //   - Kubernetes' own types are refused, and never removed.
 //
 // If the token is a file, the client should read it again when it was refused

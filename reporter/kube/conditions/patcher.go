@@ -175,6 +175,14 @@ func (p *Patcher) turn(ctx context.Context, watching *sync.WaitGroup) (wake time
 	write, remove, again := p.ledger.due(now)
 	beats := p.beats(now)
 	p.settle(len(write)+len(remove) == 0 && !p.ledger.refuses(now), now)
+	if p.config.Healthy() != nil {
+		write, remove = slices.DeleteFunc(write, p.ledger.spokenFor), slices.DeleteFunc(remove, p.ledger.spokenFor)
+		again = sooner(again, now.Add(healthyAgain))
+		if beats {
+			p.nextBeat(now)
+			beats = false
+		}
+	}
 	switch {
 	case len(write)+len(remove) == 0 && !beats:
 		p.failing, p.single = false, false

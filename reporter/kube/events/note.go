@@ -1,6 +1,10 @@
 package events
 
-import "time"
+import (
+	"time"
+
+	"github.com/kernosis/kernosis/reporter/kube/conditions"
+)
 
 // note records an answer. It returns the kernel's time of a series whose Event the API server now
 // has for the first time.
@@ -12,7 +16,9 @@ func (k *Sink) note(w *write, err error, now time.Time) (fault time.Time) {
 	s.sending = false
 	k.stats.Requests[outcomeOf(w, a, err)]++
 	if a != away {
-		if lasted, was := k.out.over(now); was {
+		s.fails = 0
+		logged := k.out.logged
+		if lasted, was := k.out.over(now); was && logged {
 			k.cfg.Log.Info("API server accepts Events again", "away", lasted.Round(time.Millisecond))
 		}
 	}
@@ -32,9 +38,7 @@ func (k *Sink) note(w *write, err error, now time.Time) (fault time.Time) {
 	case a == invalid:
 		k.lost(s, AstrayInvalid, err)
 	case a == away:
-		if k.out.failed(now, wished(err)) {
-			k.cfg.Log.Warn("API server does not accept Events; keeping them", "error", err)
-		}
+		k.away(s, err, now)
 	default:
 		s.tries++
 		s.due = now.Add(max(backoff(s.tries, lastRefused), min(wished(err), lastRefused)))
@@ -43,6 +47,20 @@ func (k *Sink) note(w *write, err error, now time.Time) (fault time.Time) {
 		}
 	}
 	return time.Time{}
+}
+
+// away records that a request got no answer or an error of the server. It may be for this Event
+// alone, for example because a webhook for its namespace is down: then others are sent meanwhile.
+func (k *Sink) away(s *series, err error, now time.Time) {
+	k.out.failed(now, wished(err))
+	if !k.out.logged && s.fails == 0 { // otherwise it would be logged after each Event that is accepted
+		k.out.logged = true
+		k.cfg.Log.Warn("API server does not accept Events; keeping them", "error", err)
+	}
+	if o := conditions.OutcomeOf(err); o == conditions.ServerError || o == conditions.TimedOut {
+		s.fails++
+		s.due = now.Add(backoff(s.fails, lastFailed))
+	}
 }
 
 // refusalsReported is the number of refusals in a row after which they are logged: one or two are

@@ -1,6 +1,8 @@
 package events
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -358,4 +361,77 @@ func (w *world) check(unreported map[string]uint64) {
 	if slices.ContainsFunc(w.sink.table.list, (*series).dirty) {
 		w.t.Error("a series is not sent")
 	}
+}
+
+// partlyDown is an API server that fails each Event in the namespace shop, as with a webhook that is
+// down and has the failure policy Fail.
+type partlyDown struct {
+	*model
+	up       bool
+	requests int
+}
+
+func (p *partlyDown) create(ctx context.Context, e *corev1.Event) error {
+	p.requests++
+	if e.Namespace == "shop" && !p.up {
+		return apierrors.NewInternalError(errors.New("failed calling webhook"))
+	}
+	return p.model.create(ctx, e)
+}
+
+// Events that the API server always fails do not hold up the others.
+func TestEventsThatAlwaysFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		defer func() { w.journal.Close() }()
+		api := &partlyDown{model: w.api}
+		w.sink.api = api
+		fires := func(rule, pod string) {
+			w.append(problem.Transition{Problem: &problem.Problem{Rule: rule, Group: pod, Pod: pod, Reason: "R", State: problem.Firing, LastSeen: time.Now()}})
+		}
+		lasts := func(d time.Duration) {
+			w.sink.drain()
+			for until := time.Now().Add(d); time.Now().Before(until); {
+				next, wait := w.sink.next(time.Now(), false)
+				if next != nil {
+					w.sink.request(t.Context(), next)
+				} else {
+					time.Sleep(min(wait, time.Until(until)))
+				}
+			}
+		}
+		onNode := func() (counts []int64) {
+			for name, n := range w.api.reported {
+				if !w.api.onPod[name] {
+					counts = append(counts, n)
+				}
+			}
+			slices.Sort(counts)
+			return counts
+		}
+		for i := range 5 {
+			fires("oom-kill", fmt.Sprint("shop-", i))
+		}
+		lasts(10 * time.Minute)
+		if got := onNode(); !slices.Equal(got, []int64{5}) {
+			t.Errorf("after 10 minutes the Node's Events tell of %d, want 5", got)
+		}
+		if api.requests > 100 {
+			t.Errorf("%d requests", api.requests)
+		}
+		fires("disk", "")
+		fires("oom-kill", "other-1")
+		lasts(lastRetry + time.Second)
+		if got := onNode(); !slices.Equal(got, []int64{1, 6}) {
+			t.Errorf("the Node's Events tell of %d, want 1 and 6", got)
+		}
+		if len(w.api.reported) != 3 {
+			t.Errorf("%d Events, want those of the Node and the other pod", len(w.api.reported))
+		}
+		api.up = true
+		lasts(lastRetry + time.Second)
+		if n := w.sink.Stats().Waiting; n != 0 || len(w.api.reported) != 3+5 {
+			t.Errorf("%d Events in the end, %d wait", len(w.api.reported), n)
+		}
+	})
 }

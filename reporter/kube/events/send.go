@@ -63,8 +63,9 @@ func (k *Sink) flush(ctx context.Context) {
 // forever is the wait if nothing is due.
 const forever = time.Hour
 
-// next returns the next request: new Events first, then the series that began first. If there is
-// none, it returns how long to wait. With flush, it also returns requests that are not due yet.
+// next returns the next request: new Events first, then the series that began first; in an outage,
+// the series with the fewest failures before that. If there is none, it returns how long to wait.
+// With flush, it also returns requests that are not due yet.
 func (k *Sink) next(now time.Time, flush bool) (*write, time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -77,7 +78,7 @@ func (k *Sink) next(now time.Time, flush bool) (*write, time.Duration) {
 	var best *series
 	wait := forever
 	for _, s := range k.table.list {
-		if !s.dirty() || flush && s.tries >= refusalsReported {
+		if !s.dirty() || flush && (s.tries >= refusalsReported || s.fails > 0) {
 			continue
 		}
 		if early := s.due.Sub(now); early > 0 && !flush {
@@ -88,7 +89,11 @@ func (k *Sink) next(now time.Time, flush bool) (*write, time.Duration) {
 			wait = min(wait, podLook)
 			continue
 		}
-		if best == nil || best.Created && !s.Created {
+		switch {
+		case best == nil, k.out.fails > 0 && s.fails < best.fails:
+			best = s
+		case k.out.fails > 0 && s.fails > best.fails:
+		case best.Created && !s.Created:
 			best = s
 		}
 	}

@@ -42,7 +42,10 @@ type series struct {
 	Heard      time.Time `json:"heard"` // time of the latest entry
 	Count      uint64    `json:"count"`
 	Unreported uint64    `json:"untold,omitempty"` // of Count, not reported on their pods
-	Doc        string    `json:"doc,omitempty"`    // doc page of the latest occurrence's rule
+	// Shows identifies the latest permanent problems that it reports, at most maxShown: a mute or a
+	// cause that hid one of them and ends is no occurrence.
+	Shows []string `json:"shows,omitempty"`
+	Doc   string   `json:"doc,omitempty"` // doc page of the latest occurrence's rule
 	// Event is the event of the latest occurrence, shared and not to be changed; nil: there is
 	// none, or the API server already has its facts.
 	Event *event.Event `json:"event,omitempty"`
@@ -57,10 +60,14 @@ type series struct {
 	due     time.Time     // no request before; zero: at once
 	every   time.Duration // current time between writes
 	tries   int           // refusals in a row
+	fails   int           // in a row, of requests that the API server failed or did not answer in time
 	asked   time.Time     // since when its pod is looked up
 	sending bool
 	kernel  time.Time // kernel's time of the first occurrence, until acknowledged
 }
+
+// maxShown bounds Shows, at 40 bytes each.
+const maxShown = 32
 
 // Why an Event can't be delivered.
 const (

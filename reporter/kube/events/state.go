@@ -37,6 +37,7 @@ func (t *table) state(node string, seq uint64, now time.Time, idle time.Duration
 			continue
 		}
 		c := *s
+		c.Shows = slices.Clone(s.Shows)
 		if s.Where != nil {
 			where := *s.Where
 			c.Where = &where
@@ -54,9 +55,10 @@ func (t *table) state(node string, seq uint64, now time.Time, idle time.Duration
 	return st, over
 }
 
-// over reports whether a series is over, so that the next occurrence begins a new one.
+// over reports whether a series is over, so that the next occurrence begins a new one. If the clock
+// was set back, the series was heard of later than now.
 func (s *series) over(now time.Time, idle time.Duration) bool {
-	return !s.dirty() && !s.sending && now.Sub(s.Heard) >= idle
+	return !s.dirty() && !s.sending && now.Sub(s.Heard).Abs() >= idle
 }
 
 // remove removes series that are no longer in the saved state.

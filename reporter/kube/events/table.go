@@ -1,6 +1,8 @@
 package events
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -67,6 +69,7 @@ type reporting struct {
 	doc         string
 	event       *event.Event // nil: only the message is known
 	times       uint64
+	id          string // of a permanent problem; else empty
 }
 
 // fold adds an entry to the table.
@@ -74,7 +77,7 @@ func (t *table) fold(it *Item) {
 	for i := range it.Transitions {
 		switch tr := &it.Transitions[i]; {
 		case tr.Problem != nil && announced(tr.Problem):
-			t.problem(it, tr.Problem, tr.Occurrences())
+			t.problem(it, tr)
 		case tr.Condition != nil:
 			t.condition(it, tr.Condition)
 		}
@@ -87,11 +90,15 @@ func announced(p *problem.Problem) bool {
 	return p.State == problem.Firing && p.MutedUntil.IsZero() && p.SuppressedBy == ""
 }
 
-func (t *table) problem(it *Item, p *problem.Problem, times uint64) {
+func (t *table) problem(it *Item, tr *problem.Transition) {
+	p, times := tr.Problem, tr.Occurrences()
 	name, r := t.rule(p.Rule)
+	if tr.Again && t.shown(name, p) {
+		return
+	}
 	report := reporting{
 		item: it, severity: p.Severity, reason: p.Reason, message: p.Message,
-		object: part(p.Group), first: p.FirstSeen, last: p.LastSeen, doc: p.Doc, event: eventOf(it, p), times: times,
+		object: part(p.Group), first: p.FirstSeen, last: p.LastSeen, doc: p.Doc, event: eventOf(it, p), times: times, id: idOf(p),
 	}
 	if p.Condition == "" {
 		report.first = p.LastSeen // each occurrence is reported separately
@@ -124,6 +131,25 @@ func (t *table) problem(it *Item, p *problem.Problem, times uint64) {
 	if t.count(r, k, &report) == nil {
 		count(&r.Dropped, AstrayRoom, times)
 	}
+}
+
+// idOf identifies a permanent problem from its beginning to its end; empty: a temporary one.
+func idOf(p *problem.Problem) string {
+	if p.Condition == "" {
+		return ""
+	}
+	return part(p.Rule + "\x00" + p.Group + "\x00" + strconv.FormatInt(p.FirstSeen.UnixNano(), 10))
+}
+
+// shown reports whether a series already reports a problem.
+func (t *table) shown(name string, p *problem.Problem) bool {
+	id := idOf(p)
+	return slices.ContainsFunc([]key{
+		{name, p.Pod, ""}, {name, "", part(p.Group)}, {name, "", ""}, {conditionPrefix + p.Condition, "", string(problem.True)},
+	}, func(k key) bool {
+		s := t.live[k]
+		return s != nil && slices.Contains(s.Shows, id)
+	})
 }
 
 // eventOf returns the entry's event if it is the problem's latest. Other problems may have
@@ -175,7 +201,7 @@ func (t *table) condition(it *Item, c *problem.Condition) {
 	}
 	for i := range it.Transitions {
 		if p := it.Transitions[i].Problem; p != nil && c.Status == problem.True && p.Condition == c.Type && p.Reason == c.Reason && announced(p) {
-			report.doc, report.event = p.Doc, eventOf(it, p)
+			report.doc, report.event, report.id = p.Doc, eventOf(it, p), idOf(p)
 		}
 	}
 	if t.count(r, key{rule: name, part: string(c.Status)}, &report) == nil {
@@ -211,11 +237,12 @@ func (t *table) count(r *rule, k key, o *reporting) *series {
 	s.Severity, s.Reason, s.Message, s.About = o.severity, reason(o.reason), bounded(o.message), o.about
 	s.Doc, s.Event = o.doc, o.event
 	s.Mixed = s.Mixed || s.Object != o.object
-	if s.Last.Before(o.last) {
+	if s.Last.Before(o.last) || s.Last.After(o.item.Now) { // later than now: the clock was set back
 		s.Last = o.last
 	}
-	if s.Heard.Before(o.item.Now) {
-		s.Heard = o.item.Now
+	s.Heard = o.item.Now
+	if o.id != "" && !slices.Contains(s.Shows, o.id) {
+		s.Shows = append(s.Shows[max(0, len(s.Shows)-maxShown+1):], o.id)
 	}
 	s.Count += o.times
 	if s.Astray != "" {

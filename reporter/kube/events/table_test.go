@@ -1,6 +1,7 @@
 package events
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -165,6 +166,127 @@ func TestProblemAndItsConditionAreReportedOnce(t *testing.T) {
 	tb.fold(&Item{Now: at(40), Transitions: []problem.Transition{{Problem: &second}, {Condition: &more}}})
 	if s := tb.find("kernel-deadlock", "", ""); s == nil || s.Count != 1 || tb.find("condition/KernelDeadlock", "", "True").Count != 1 {
 		t.Errorf("%d series", len(tb.list))
+	}
+}
+
+// A mute or a cause that ends is no occurrence, unless it has hidden the problem from its beginning.
+func TestProblemThatIsRevealed(t *testing.T) {
+	shown := problem.Problem{
+		Rule: "hung", Group: "g", Pod: "u1", Condition: "Deadlock", Reason: "TaskHung", Message: "hangs",
+		Severity: problem.Critical, State: problem.Firing, FirstSeen: at(0), LastSeen: at(1),
+	}
+	muted, hidden, resolved := shown, shown, shown
+	muted.MutedUntil, hidden.SuppressedBy, resolved.State = at(3600), "cause", problem.Resolved
+	later := func(p problem.Problem) problem.Problem { p.FirstSeen = at(100); return p }
+	fires := func(p problem.Problem) problem.Transition { return problem.Transition{Problem: &p} }
+	again := func(p problem.Problem) problem.Transition { return problem.Transition{Problem: &p, Again: true} }
+	for name, c := range map[string]struct {
+		transitions []problem.Transition
+		want        uint64
+	}{
+		"muted for a while":           {[]problem.Transition{fires(shown), again(muted), again(shown)}, 1},
+		"hidden for a while":          {[]problem.Transition{fires(shown), again(hidden), again(shown), again(muted), again(shown)}, 1},
+		"muted since its start":       {[]problem.Transition{fires(muted), again(shown), again(muted), again(shown)}, 1},
+		"another one since its start": {[]problem.Transition{fires(shown), again(muted), fires(resolved), fires(later(muted)), again(later(shown))}, 2},
+		"fires again":                 {[]problem.Transition{fires(shown), fires(resolved), fires(later(shown)), again(later(muted)), again(later(shown))}, 2},
+		"without a current series":    {[]problem.Transition{again(shown)}, 1},
+	} {
+		for _, subject := range []string{"u1", ""} {
+			for _, restarts := range []bool{false, true} {
+				tb := newTable()
+				for i, tr := range c.transitions {
+					p := *tr.Problem
+					p.Pod = subject
+					tr.Problem = &p
+					tb.fold(&Item{Now: at(float64(i)), Transitions: []problem.Transition{tr}})
+					if restarts {
+						tb = reloaded(t, tb)
+					}
+				}
+				r := tb.rules["hung"]
+				for _, s := range tb.list {
+					if s.Count != c.want {
+						t.Errorf("%s, pod %q, restarts %v: %s counts %d, want %d", name, subject, restarts, s.key(), s.Count, c.want)
+					}
+				}
+				if r.Happened != c.want || subject != "" && r.OnPods != c.want {
+					t.Errorf("%s, pod %q, restarts %v: %+v, want %d", name, subject, restarts, r, c.want)
+				}
+			}
+		}
+	}
+}
+
+// The Node's report is the condition's Event.
+func TestProblemOfAConditionIsRevealed(t *testing.T) {
+	tb := newTable()
+	p := problem.Problem{Rule: "hung", Group: "g", Condition: "Deadlock", Reason: "TaskHung", Message: "hangs", State: problem.Firing, FirstSeen: at(0), LastSeen: at(1)}
+	c := &problem.Condition{Type: "Deadlock", Status: problem.True, Reason: "TaskHung", Message: "hangs", LastTransition: at(1)}
+	tb.fold(&Item{Now: at(1), Transitions: []problem.Transition{{Problem: &p}, {Condition: c}}})
+	muted, shown := p, p
+	muted.MutedUntil = at(9)
+	tb.fold(&Item{Now: at(2), Transitions: []problem.Transition{{Problem: &muted, Again: true}}}) // another problem keeps the condition True
+	tb.fold(&Item{Now: at(9), Transitions: []problem.Transition{{Problem: &shown, Again: true}}})
+	if len(tb.list) != 1 || tb.list[0].Count != 1 || tb.rules["hung"].Happened != 0 {
+		t.Errorf("%d series, the first with %d, %+v", len(tb.list), tb.list[0].Count, tb.rules["hung"])
+	}
+}
+
+// A series remembers a bounded number of problems.
+func TestRevealedProblemsAreBounded(t *testing.T) {
+	tb := newTable()
+	tb.burst = 0
+	for i := range 1000 {
+		p := &problem.Problem{Rule: "hung", Group: fmt.Sprint(i), Condition: "Deadlock", State: problem.Firing, FirstSeen: at(0), LastSeen: at(1)}
+		tb.fold(&Item{Now: at(1), Transitions: []problem.Transition{{Problem: p}}})
+		tb.fold(&Item{Now: at(2), Transitions: []problem.Transition{{Problem: p, Again: true}}})
+	}
+	if s := tb.find("hung", "", ""); s.Count != 1000 || len(s.Shows) != maxShown {
+		t.Errorf("%d occurrences, %d remembered", s.Count, len(s.Shows))
+	}
+}
+
+// reloaded returns the table as after a restart.
+func reloaded(t *testing.T, tb *table) *table {
+	t.Helper()
+	saved, _ := tb.state("n1", 1, at(0), time.Hour)
+	text, err := json.Marshal(saved)
+	var st state
+	if err == nil {
+		err = json.Unmarshal(text, &st)
+	}
+	out := newTable()
+	if err == nil {
+		err = out.load(&st)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// If the clock is set back, a series has the new time, and ends as if it had not been set.
+func TestSeriesWhenTheClockIsSetBack(t *testing.T) {
+	tb := newTable()
+	tb.fold(kill("pod-1", 86400))
+	if s := tb.find("oom-kill", "pod-1", ""); !s.Last.Equal(at(86400)) || !s.Heard.Equal(at(86400)) {
+		t.Fatalf("last %s, heard %s", s.Last, s.Heard)
+	}
+	ended := *tb.find("oom-kill", "pod-1", "")
+	ended.Acked = ended.Count
+	if !ended.over(at(0), 10*time.Minute) || ended.over(at(86400-60), 10*time.Minute) {
+		t.Error("a series does not end at a time a day before it was last heard of")
+	}
+	tb.fold(kill("pod-1", 0))
+	if s := tb.find("oom-kill", "pod-1", ""); !s.Last.Equal(at(0)) || !s.Heard.Equal(at(0)) || s.Count != 2 {
+		t.Errorf("last %s, heard %s, %d occurrences", s.Last, s.Heard, s.Count)
+	}
+	// An occurrence that is reported late does not set the time of the latest one back.
+	late := kill("pod-1", -5)
+	late.Now = at(1)
+	tb.fold(late)
+	if s := tb.find("oom-kill", "pod-1", ""); !s.Last.Equal(at(0)) || !s.Heard.Equal(at(1)) {
+		t.Errorf("last %s, heard %s", s.Last, s.Heard)
 	}
 }
 

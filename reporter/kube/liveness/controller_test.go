@@ -2,9 +2,11 @@ package liveness
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,6 +81,33 @@ func TestReturnedAgentWins(t *testing.T) {
 	if s := a.patcher.Stats(); s.Flips != 0 || s.Contested != 0 || len(s.Yielded) != 0 {
 		t.Errorf("the controller's writes count as contested: %+v", s)
 	}
+}
+
+// An agent that runs but does not work leaves its conditions to the controller until it works again.
+func TestAgentThatDoesNotWork(t *testing.T) {
+	b := newBench(t)
+	node := b.server.Node(t)
+	b.control(nil)
+	var stuck atomic.Bool
+	a := b.agentWith(node, func() error {
+		if stuck.Load() {
+			return errors.New("stuck")
+		}
+		return nil
+	}, quiet/4, cond("A", problem.True, "Broken"), cond("B", problem.False, "Fine"))
+	stuck.Store(true)
+	b.waitHas(node, "A", silentAs)
+	if err := a.patcher.Set([]problem.Condition{cond("A", problem.False, "Fine"), cond("C", problem.True, "Broken")}); err != nil {
+		t.Fatal(err)
+	}
+	b.waitHas(node, "C", "True Broken") // a type that the controller has not written
+	b.holds("the controller's word stays", 2*quiet, func() bool { return b.has(node, "A") == silentAs && b.has(node, "B") == silentAs })
+	if _, all := a.patcher.Acked(); all {
+		t.Error("the agent believes that its conditions are written")
+	}
+	stuck.Store(false)
+	b.waitHas(node, "A", "False Fine")
+	b.waitHas(node, "B", "")
 }
 
 func TestDrainingAgentHasLonger(t *testing.T) {

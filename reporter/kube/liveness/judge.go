@@ -14,11 +14,14 @@ type periods struct {
 	silent   time.Duration // without a renewal
 	draining time.Duration // without a renewal after one marked as draining
 	startUp  time.Duration // a pod without a Lease
+	// patience is how many periods an agent that is not draining has, more than one during a crowd of
+	// late agents; 0: one.
+	patience int
 }
 
 // patient returns the periods during a crowd of late agents.
 func (p periods) patient(times int) periods {
-	p.silent *= time.Duration(times)
+	p.patience = times
 	return p
 }
 
@@ -102,7 +105,7 @@ func (o *observation) period(p periods) time.Duration {
 	if o.draining {
 		return max(p.draining, o.patience)
 	}
-	return max(p.silent, o.patience)
+	return max(p.silent, o.patience) * time.Duration(max(p.patience, 1))
 }
 
 // reports says whether an agent of this Node has ever renewed a Lease, as far as observed. The

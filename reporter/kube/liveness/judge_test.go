@@ -221,6 +221,44 @@ func TestACrowdOfLateAgentsHasLonger(t *testing.T) {
 	}
 }
 
+// Agents whose Leases last longer have three of their own periods, as others have.
+func TestACrowdWithLongerLeases(t *testing.T) {
+	after := func(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
+	const late = 11
+	tr := newTracker(usual, nil)
+	for i, o := range slices.Concat(some(late, 0, lasts(120*time.Second)), some(100, 0)) {
+		tr.nodes[strconv.Itoa(i)] = o
+	}
+	at := func(seconds int) judgement {
+		for i := late; i < late+100; i++ {
+			tr.nodes[strconv.Itoa(i)].renewed = after(seconds)
+		}
+		return tr.judge("0", after(seconds))
+	}
+	at(100)
+	for seconds := 110; seconds < 450; seconds += 10 {
+		if j := at(seconds); j.state == stateSilent || seconds >= 150 && !j.until.Equal(after(450)) {
+			t.Fatalf("after %d s: %s until %s", seconds, j.state, j.until)
+		}
+		if n := tr.all(after(seconds)).states[stateSilent]; n != 0 {
+			t.Fatalf("after %d s: %d count as silent", seconds, n)
+		}
+	}
+	if j := at(450); j.state != stateSilent {
+		t.Errorf("%s after 450 s", j.state)
+	}
+	// All but one are back: it is waited for until the last of them has had its time.
+	tr.nodes["0"].renewed = after(250)
+	for i, seconds := range []int{590, 601} {
+		for n := 1; n < late; n++ {
+			tr.nodes[strconv.Itoa(n)].renewed = after(seconds)
+		}
+		if j := at(seconds); (j.state == stateSilent) != (i == 1) {
+			t.Errorf("after %d s the last one is %s", seconds, j.state)
+		}
+	}
+}
+
 // It has not renewed its Lease yet.
 func TestAnAgentThatWritesItsConditionsIsBack(t *testing.T) {
 	node := func(uid types.UID, reason string) *corev1.Node {

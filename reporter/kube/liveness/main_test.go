@@ -202,6 +202,12 @@ type daemon struct {
 
 func (b *bench) agent(node string, list ...problem.Condition) *daemon {
 	b.t.Helper()
+	return b.agentWith(node, nil, 0, list...)
+}
+
+// agentWith runs an agent with a health check and heartbeats.
+func (b *bench) agentWith(node string, healthy func() error, heartbeat time.Duration, list ...problem.Condition) *daemon {
+	b.t.Helper()
 	a := &daemon{link: &link{}, b: b, node: node}
 	client, err := kubernetes.NewForConfig(a.config(b.server.Admin()))
 	if err != nil {
@@ -209,6 +215,7 @@ func (b *bench) agent(node string, list ...problem.Condition) *daemon {
 	}
 	a.patcher, err = conditions.New(conditions.Config{
 		Client: client, Node: node, Coalesce: 10 * time.Millisecond, StartJitter: -1, Allied: []string{lease.Controller},
+		Healthy: healthy, Heartbeat: heartbeat,
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -218,7 +225,7 @@ func (b *bench) agent(node string, list ...problem.Condition) *daemon {
 	}
 	a.keeper, err = lease.New(lease.Config{
 		Client: client, Namespace: b.namespace, Node: node, Interval: beat, Duration: time.Second, StartJitter: -1, DrainTimeout: b.drainTimeout,
-		Types: a.patcher.Types, OnEarlier: a.patcher.Retire,
+		Types: a.patcher.Types, OnEarlier: a.patcher.Retire, Healthy: healthy,
 	})
 	if err != nil {
 		b.t.Fatal(err)

@@ -235,7 +235,7 @@ func (t *tracker) judge(node string, now time.Time) judgement {
 	if len(t.types) == 0 {
 		j.common = t.view.common
 	}
-	j.state, j.until = judge(o, now, t.periods.patient(max(j.zone.patience, 1)))
+	j.state, j.until = judge(o, now, t.periods.patient(j.zone.patience))
 	return j
 }
 
@@ -266,7 +266,7 @@ func (t *tracker) assess(now time.Time) {
 		if t.crowd[name] == nil {
 			t.crowd[name] = &lease.Crowd{}
 		}
-		t.crowd[name].See(z.agents, z.crowd, now, t.periods.silent)
+		t.crowd[name].See(z.agents, z.crowd, now, max(z.longest, t.periods.silent))
 		z.patience = t.crowd[name].Patience(now)
 		t.view.zones[name] = z
 		crowded = crowded || z.patience > 1

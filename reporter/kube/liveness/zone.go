@@ -20,6 +20,8 @@ type zoneView struct {
 	agents int // with a Lease
 	quiet  int // of these, those that are late or silent
 	crowd  int // of these, those in a crowd: see lease.InCrowd
+	// longest is the longest period of these that are not draining.
+	longest time.Duration
 	// patience is the number of periods without a renewal after which an agent is silent.
 	patience int
 }
@@ -54,8 +56,11 @@ func assess(all iter.Seq[*observation], now time.Time, p periods) view {
 		case stateLate, stateSilent:
 			z.agents, z.quiet = z.agents+1, z.quiet+1
 			agents, quiet = agents+1, quiet+1
-			if lease.InCrowd(now.Sub(o.renewed), o.period(p)) {
+			if period := o.period(p); lease.InCrowd(now.Sub(o.renewed), period) {
 				z.crowd++
+				if !o.draining {
+					z.longest = max(z.longest, period)
+				}
 			}
 		case stateReporting, stateDraining:
 			z.agents++
