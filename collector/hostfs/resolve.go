@@ -32,6 +32,16 @@ func (f FS) Resolve(p string) (fd int, err error) {
 	return fd, err
 }
 
+// RealPath returns the path, in this process, of what p leads to on the node, like [FS.Resolve].
+func (f FS) RealPath(p string) (string, error) {
+	fd, err := f.Resolve(p)
+	if err != nil {
+		return "", &os.PathError{Op: "resolve", Path: f.Path(p), Err: err}
+	}
+	defer unix.Close(fd)
+	return os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+}
+
 // Open opens the file or folder that p leads to on the node, like [FS.Resolve], for reading. It
 // does not block on a named pipe.
 func (f FS) Open(p string) (*os.File, error) {

@@ -109,14 +109,18 @@ func (m *maker) runtime(ctx context.Context, s *Service) (probe.Outcome, error) 
 	}
 	within, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
-	o, stands := m.connects(within, socket)
+	at, err := m.fs.RealPath(socket) // /var/run is an absolute link on most nodes
+	if err != nil {
+		at = m.fs.Path(socket)
+	}
+	o, stands := m.connects(within, socket, at)
 	if ctx.Err() != nil {
 		return o, ctx.Err()
 	}
 	if !stands {
 		return o, nil
 	}
-	h, err := cri.Ask(within, m.fs.Path(socket))
+	h, err := cri.Ask(within, at)
 	if ctx.Err() != nil {
 		return probe.Outcome{}, ctx.Err()
 	}
@@ -140,11 +144,12 @@ func (m *maker) runtime(ctx context.Context, s *Service) (probe.Outcome, error) 
 	return success(event.Duration(time.Since(began))), nil
 }
 
-// connects reports whether a unix socket accepts connections. If not, the outcome says why.
-func (m *maker) connects(ctx context.Context, socket string) (probe.Outcome, bool) {
+// connects reports whether a unix socket, which this process finds at a path, accepts connections.
+// If not, the outcome says why.
+func (m *maker) connects(ctx context.Context, socket, at string) (probe.Outcome, bool) {
 	began := time.Now()
 	var d net.Dialer
-	c, err := d.DialContext(ctx, "unix", m.fs.Path(socket))
+	c, err := d.DialContext(ctx, "unix", at)
 	if err == nil {
 		_ = c.Close() // nothing was sent
 		return probe.Outcome{}, true

@@ -368,6 +368,13 @@ func TestRuntime(t *testing.T) {
 	makes(t, fs, s, "", "")
 	stop()
 	makes(t, fs, s, event.VerdictRefused, "^nothing listens at /cri.sock: the socket's process has ended$")
+	// On most nodes /var/run is an absolute link.
+	if err := os.Symlink("/", fs.Path("/linked")); err != nil {
+		t.Fatal(err)
+	}
+	linked := s
+	linked.Socket = "/linked/cri.sock"
+	makes(t, fs, linked, event.VerdictRefused, "^nothing listens at /linked/cri.sock: the socket's process has ended$")
 
 	if err := os.Remove(fs.Path("/cri.sock")); err != nil {
 		t.Fatal(err)
