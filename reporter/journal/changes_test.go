@@ -1,13 +1,17 @@
 package journal
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/kernosis/kernosis/collector/event"
+	"github.com/kernosis/kernosis/vmtest/testall"
 )
 
 // changes returns the sequence numbers of the entries that Changes returns.
@@ -124,4 +128,28 @@ func BenchmarkChanges(b *testing.B) {
 			b.Fatal(n, err)
 		}
 	}
+}
+
+// A running agent removes old segments while another process reads the folder.
+func TestSegmentsAreRemovedMeanwhile(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for n := uint64(1); ctx.Err() == nil; n++ {
+			path := filepath.Join(dir, segmentName(n))
+			if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Remove(path)); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for range testall.Cases(t, 5000) {
+		if _, err := listSegments(dir); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	cancel()
+	writer.Wait()
 }
