@@ -254,11 +254,11 @@ func TestTargetDirUnwatched(t *testing.T) {
 		d.newWatcher = func() (*fsnotify.Watcher, error) { return nil, exhausted }
 		file := filepath.Join(dir, "a.yaml")
 		for _, ports := range [][]uint16{{80}, {80, 81}} {
-			text := "targets:\n"
+			text := []byte("targets:\n")
 			for _, port := range ports {
-				text += fmt.Sprintf("- port: %d\n", port)
+				text = fmt.Appendf(text, "- port: %d\n", port)
 			}
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			if err := os.WriteFile(file, text, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			if err := d.look(t.Context()); !errors.Is(err, exhausted) {

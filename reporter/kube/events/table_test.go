@@ -3,6 +3,7 @@ package events
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -237,7 +238,7 @@ func TestRevealedProblemsAreBounded(t *testing.T) {
 	tb := newTable()
 	tb.burst = 0
 	for i := range 1000 {
-		p := &problem.Problem{Rule: "hung", Group: fmt.Sprint(i), Condition: "Deadlock", State: problem.Firing, FirstSeen: at(0), LastSeen: at(1)}
+		p := &problem.Problem{Rule: "hung", Group: strconv.Itoa(i), Condition: "Deadlock", State: problem.Firing, FirstSeen: at(0), LastSeen: at(1)}
 		tb.fold(&Item{Now: at(1), Transitions: []problem.Transition{{Problem: p}}})
 		tb.fold(&Item{Now: at(2), Transitions: []problem.Transition{{Problem: p, Again: true}}})
 	}
