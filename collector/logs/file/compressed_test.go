@@ -148,7 +148,7 @@ func TestCompressedWhileBusy(t *testing.T) {
 			l.clock = time.Now()
 			c.hold(l, "2")
 			tt.busy(l)
-			c.mu.Unlock()
+			c.held.Unlock()
 			want := append([]string{"1", "2"}, tt.want...)
 			c.want(want...)
 			// What was read is compressed later: nothing is handed over twice.
@@ -200,7 +200,7 @@ func TestWrittenBeforeItWasCompressed(t *testing.T) {
 	l.later(l.path)
 	l.rotate()
 	l.write("end\n")
-	c.mu.Unlock()
+	c.held.Unlock()
 	c.want(append(want, "newer", "late", "end")...)
 }
 

@@ -28,6 +28,7 @@ type running struct {
 	news   chan struct{} // holds a token while there is something new
 
 	handing atomic.Int64 // items passed to handle
+	held    sync.Mutex   // blocks handle, but not Status, which the reader may call first
 
 	mu     sync.Mutex
 	items  []string
@@ -71,6 +72,8 @@ func start(t *testing.T, cfg Config, change ...func(*Reader)) *running {
 
 func (c *running) handle(item logs.Item) error {
 	c.handing.Add(1)
+	c.held.Lock()
+	defer c.held.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if item.Loss != nil {
@@ -83,17 +86,17 @@ func (c *running) handle(item logs.Item) error {
 	return nil
 }
 
-// hold writes a line and blocks the reader in handle until c.mu.Unlock, so that it checks nothing
+// hold writes a line and blocks the reader in handle until c.held.Unlock, so that it checks nothing
 // meanwhile.
 func (c *running) hold(l *logFile, line string) {
 	c.t.Helper()
-	c.mu.Lock()
+	c.held.Lock()
 	before := c.handing.Load()
 	l.write(line + "\n")
 	deadline := time.Now().Add(await.Within(patience))
 	for c.handing.Load() == before {
 		if time.Now().After(deadline) {
-			c.mu.Unlock()
+			c.held.Unlock()
 			c.t.Fatalf("line %q was not handed over", line)
 		}
 		time.Sleep(time.Millisecond)
