@@ -61,8 +61,9 @@ func TestCloseBesideAReader(t *testing.T) {
 	}
 }
 
-// A kill before the events of losses are settled must not make the kernel forget these.
-func TestLossesAreSettledFirst(t *testing.T) {
+// openKernel skips the test unless it may load programs.
+func openKernel(t *testing.T) *bpf.Kernel {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to load programs")
 	}
@@ -73,6 +74,12 @@ func TestLossesAreSettledFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return k
+}
+
+// A kill before the events of losses are settled must not make the kernel forget these.
+func TestLossesAreSettledFirst(t *testing.T) {
+	k := openKernel(t)
 	loaded, err := bpf.Open(bpf.Stems()[0], k, nil)
 	t.Cleanup(func() { loaded.Close() })
 	if err != nil {

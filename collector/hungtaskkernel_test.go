@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/bpf"
@@ -38,16 +37,8 @@ type hungAgent struct {
 
 func newHungAgent(t *testing.T, after time.Duration) *hungAgent {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to load programs")
-	}
-	if err := rlimit.RemoveMemlock(); err != nil {
-		t.Fatal(err)
-	}
-	k, err := bpf.OpenKernel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := openKernel(t)
+	var err error
 	a := &hungAgent{t: t, events: map[uint32][]*event.Event{}}
 	for _, s := range bpf.Stems() {
 		if s.Name == bpf.StemHungTask {

@@ -18,8 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf/rlimit"
-
 	"github.com/kernosis/kernosis/bpf"
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/hostfs"
@@ -38,16 +36,8 @@ type sockAgent struct {
 
 func newSockAgent(t *testing.T, targets ...Target) *sockAgent {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to load programs")
-	}
-	if err := rlimit.RemoveMemlock(); err != nil {
-		t.Fatal(err)
-	}
-	k, err := bpf.OpenKernel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := openKernel(t)
+	var err error
 	a := &sockAgent{t: t}
 	for _, s := range bpf.Stems() {
 		if s.Name == bpf.StemSockFail {

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 
 	"github.com/kernosis/kernosis/bpf"
@@ -35,16 +34,7 @@ type storageAgent struct {
 
 func newStorageAgent(t *testing.T, name string) *storageAgent {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to load programs")
-	}
-	if err := rlimit.RemoveMemlock(); err != nil {
-		t.Fatal(err)
-	}
-	k, err := bpf.OpenKernel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := openKernel(t)
 	env := newEnvironment(Config{HostRoot: "/"}, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() { env.close() })
 	env.kernel = k

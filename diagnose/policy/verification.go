@@ -41,8 +41,9 @@ type Verification struct {
 // clock. noted is when the controller learned of its end, by its own clock. verifyWithin counts
 // from the end, because a drain may itself take longer than that.
 //
-// If the controller's clock also times the problem, as that of an alert, begun and ended are by it
-// too, and ended is noted. Then only Ready is the node's, and is never later than Now.
+// For a problem whose times are the controller's, such as an alert, pass begun by the controller's
+// clock and noted as ended. Only the observed Ready time is then by the node's clock; Observe treats
+// one in the future as Now.
 func Verify(begun, ended, noted time.Time, verifyWithin time.Duration) Verification {
 	v := Verification{Begun: begun, Deadline: noted.Add(verifyWithin), State: Verifying}
 	if !ended.IsZero() {

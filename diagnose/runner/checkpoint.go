@@ -218,7 +218,8 @@ func (r *Runner) store(id string) store {
 // during a repair, the run ends as Unknown instead. Close replaces the end of a cancelled run,
 // because end gives the reason. A run that has ended otherwise stays as it is.
 //
-// Errors: [ErrActive]; a [*CheckpointError]; that of a write, with the report.
+// It returns [ErrActive] while the run is executed, a [*CheckpointError] if its checkpoint can't be
+// read, and the report together with an error if the end can't be written.
 func (r *Runner) Close(id string, end End) (*Report, error) {
 	if err := r.begin(id); err != nil {
 		return nil, err

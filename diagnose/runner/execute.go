@@ -147,7 +147,7 @@ func (e *execution) resume(cp *checkpoint, want plan) error {
 	return nil
 }
 
-// restore sets the run's state to that of its checkpoint.
+// restore continues from a checkpoint: it replays the results that the checkpoint has.
 func (e *execution) restore(cp *checkpoint) error {
 	_, run, err := cp.replay()
 	if err != nil {

@@ -18,17 +18,9 @@ var errNotRegular = errors.New("not a regular file")
 
 // tree is the host's file system, mounted at root: symbolic links lead where they lead on the
 // host. The zero tree is the real root.
-type tree struct {
-	root string
-	fs   hostfs.FS
-}
+type tree struct{ fs hostfs.FS }
 
-func newTree(root string) tree {
-	if root == "" || filepath.Clean(root) == "/" {
-		return tree{}
-	}
-	return tree{root: filepath.Clean(root), fs: hostfs.New(root)}
-}
+func newTree(root string) tree { return tree{hostfs.New(root)} }
 
 // found is an open file and its path.
 type found struct {
@@ -110,7 +102,12 @@ func (t tree) stat(path string) (fileStat, error) {
 }
 
 // below returns the real path of path, without following links.
-func (t tree) below(path string) string { return filepath.Join(t.root, path) }
+func (t tree) below(path string) string {
+	if t.fs.IsRoot() {
+		return filepath.Clean(path) // may be relative
+	}
+	return t.fs.Path(path)
+}
 
 // fileStat identifies a file, and shows when it was written.
 type fileStat struct {

@@ -156,9 +156,9 @@ func passed(d *v1alpha1.Diagnosis, g *graph.Graph, id int) []int {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// tryAgain lets a follow-up Diagnosis continue the escalation after a repair that has not helped: if
-// it is the same repair's turn again, or that of a later one which this run does not reach, because
-// a failed repair ends its path.
+// tryAgain creates a follow-up Diagnosis if a repair has not helped and the escalation's next step is
+// the same repair again, or a later one that this run can't reach because a failed repair ends its
+// path.
 func (l *look) tryAgain(ctx context.Context, v *view, last *made) error {
 	n := v.cluster.Node(l.d.Spec.NodeName)
 	if n == nil || last.state == v1alpha1.ResultUnknown {
