@@ -25,10 +25,11 @@ func newRecent() *recent { return &recent{set: make(map[uint64]struct{})} }
 func (r *recent) has(id uint64) bool { _, ok := r.set[id]; return ok }
 
 func (r *recent) add(id uint64) {
-	if r.has(id) {
-		return
-	}
+	before := len(r.set)
 	r.set[id] = struct{}{}
+	if len(r.set) == before {
+		return // it was in the set
+	}
 	if len(r.ring) < maxRecent {
 		r.ring = append(r.ring, id)
 		return

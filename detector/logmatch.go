@@ -9,16 +9,17 @@ import (
 	"github.com/kernosis/kernosis/collector/logpattern"
 )
 
-// maxMatchers bounds the cached matchers. A configuration has a handful of logs, but an
-// event may name any log.
+// maxMatchers bounds the cached matchers of either kind. A configuration has a handful of logs, but
+// an event may name any log.
 const maxMatchers = 64
 
 // logMatching finds the rules for a log line. It matches the lines of an event again
 // although the source did so, because a replay may use other rules.
 type logMatching struct {
-	rules    []*ruleState // by index of the pattern
-	set      *RuleSet
-	matchers map[matcherKey]*logpattern.Matcher
+	rules []*ruleState // by index of the pattern
+	set   *RuleSet
+	// Matchers by log, for lines that the kernel printed and for others.
+	kernel, others map[string]*logpattern.Matcher
 
 	hits     logpattern.Hits
 	lines    []byte
@@ -30,17 +31,12 @@ type logMatching struct {
 	unmatched uint64
 }
 
-// matcherKey selects the patterns for a line.
-type matcherKey struct {
-	log    string
-	kernel bool // the kernel printed the line
-}
-
 // install switches to another rule set. It keeps the counts of patterns with the same name.
 func (l *logMatching) install(set *RuleSet, byName map[string]*ruleState) {
 	counts := l.counts()
 	*l = logMatching{
-		set: set, rules: make([]*ruleState, len(set.owners)), matchers: make(map[matcherKey]*logpattern.Matcher),
+		set: set, rules: make([]*ruleState, len(set.owners)),
+		kernel: make(map[string]*logpattern.Matcher), others: make(map[string]*logpattern.Matcher),
 		captures: make(map[string]string), matches: make([]uint64, len(set.owners)), unmatched: l.unmatched,
 	}
 	for i, o := range set.owners {
@@ -62,16 +58,19 @@ func (l *logMatching) counts() map[string]uint64 {
 
 // match returns the patterns that match the text at its end.
 func (l *logMatching) match(d *event.LogData) []logpattern.Hit {
-	key := matcherKey{d.Log, d.FromKernel()}
-	m := l.matchers[key]
+	matchers := l.others
+	if d.FromKernel() {
+		matchers = l.kernel
+	}
+	m := matchers[d.Log]
 	if m == nil {
 		names := []string{d.Log, event.KernelLogs}
-		if !key.kernel {
+		if !d.FromKernel() {
 			names = names[:1]
 		}
 		m = l.set.patterns.NewMatcher(names...)
-		if len(l.matchers) < maxMatchers {
-			l.matchers[key] = m
+		if len(matchers) < maxMatchers {
+			matchers[d.Log] = m
 		}
 	}
 	text := d.Text
@@ -176,11 +175,17 @@ func (e *Engine) news(ev *event.Event, hits []logpattern.Hit) ([]logpattern.Hit,
 		return hits, lineID{}
 	}
 	known := lineID{line: id}
-	message := kernelMessage(ev)
+	seen := e.recent.has(id)
+	if !kernelMessage(ev) {
+		if seen {
+			hits = nil
+		}
+		return hits, known
+	}
 	return slices.DeleteFunc(hits, func(h logpattern.Hit) bool {
 		r := e.logs.rules[h.Pattern]
-		if !message || len(r.Logs) == 0 || slices.Contains(r.Logs, event.KernelLogs) {
-			return e.recent.has(id)
+		if len(r.Logs) == 0 || slices.Contains(r.Logs, event.KernelLogs) {
+			return seen
 		}
 		known.here = inLog(id, ev.Log.Log)
 		return slices.ContainsFunc(r.Logs, func(log string) bool { return e.recent.has(inLog(id, log)) })

@@ -2,12 +2,9 @@ package detector
 
 import (
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"github.com/kernosis/kernosis/collector/event"
 	"github.com/kernosis/kernosis/collector/logpattern"
@@ -43,20 +40,43 @@ const (
 
 // budgets limits how many more events of a rule are recorded.
 type budgets struct {
-	counts  *rate.Limiter // for all its events; nil: no limit
-	changes *rate.Limiter // in addition, for events that begin, change or end a problem
+	counts  budget // for all its events
+	changes budget // in addition, for events that begin, change or end a problem
 }
 
 func newBudgets(l RateLimit) budgets {
 	if l.Count == 0 {
 		return budgets{}
 	}
-	every := rate.Every(l.Within / time.Duration(l.Count))
-	return budgets{rate.NewLimiter(every, l.Count), rate.NewLimiter(every, l.Count)}
+	interval := l.Within / time.Duration(l.Count)
+	b := budget{interval: interval, size: interval * time.Duration(l.Count)}
+	return budgets{b, b}
 }
 
-// limiterTime converts a time since boot for limiters.
-func limiterTime(boot time.Duration) time.Time { return time.Unix(0, int64(boot)) }
+// budget is a token bucket. It is implemented here because each matched line is charged to one:
+// golang.org/x/time/rate takes a lock for each question, which is a seventh of the line's cost.
+type budget struct {
+	interval time.Duration // time that adds an event; zero: no limit
+	size     time.Duration // time that fills the empty budget
+	full     time.Duration // since boot: when it is full again
+}
+
+// spent reports whether the budget has no event left.
+func (b *budget) spent(now time.Duration) bool { return max(b.full-now, 0)+b.interval > b.size }
+
+// take takes an event off the budget. It returns false if there is none left.
+func (b *budget) take(now time.Duration) bool {
+	if b.spent(now) {
+		return false
+	}
+	b.full = max(b.full, now) + b.interval
+	return true
+}
+
+// left returns the number of events left.
+func (b *budget) left(now time.Duration) int {
+	return int((b.size - max(b.full-now, 0)) / b.interval)
+}
 
 // limits tracks the rules beyond their RateLimit and their withheld events.
 type limits struct {
@@ -92,21 +112,20 @@ func newLimits() limits {
 
 // charge takes an event off the budgets of the rules that its line matched.
 func (e *Engine) charge(hits []logpattern.Hit, now event.Moment) {
-	t := limiterTime(now.Boot)
 	for i := range hits {
 		r := e.logs.rules[hits[i].Pattern]
-		if r.counts == nil || i > 0 && e.logs.rules[hits[i-1].Pattern] == r {
+		if r.counts.interval == 0 || i > 0 && e.logs.rules[hits[i-1].Pattern] == r {
 			continue
 		}
-		if !r.counts.AllowN(t, 1) || r.counts.TokensAt(t) < 1 {
+		if !r.counts.take(now.Boot) || r.counts.spent(now.Boot) {
 			e.limits.spent[r] = struct{}{}
 		}
 	}
 }
 
 // limited reports whether the rule has no budget left, or withheld events wait for it.
-func (e *Engine) limited(r *ruleState, t time.Time) bool {
-	return r.counts != nil && (e.limits.perRule[r.Name] > 0 || r.counts.TokensAt(t) < 1)
+func (e *Engine) limited(r *ruleState, now time.Duration) bool {
+	return r.counts.interval > 0 && (e.limits.perRule[r.Name] > 0 || r.counts.spent(now))
 }
 
 // Admit returns the events to pass to [Engine.Observe] and to record: the event, preceded by the
@@ -130,8 +149,7 @@ func (e *Engine) Admit(ev *event.Event, now event.Moment) []*event.Event {
 
 // admits reports whether the event itself is to be observed. Otherwise it withholds or drops it.
 func (e *Engine) admits(ev *event.Event, now event.Moment) bool {
-	t := limiterTime(now.Boot)
-	if ev.Log == nil || !e.anySpent(t) || e.Seen(ev) {
+	if ev.Log == nil || !e.anySpent(now.Boot) || e.Seen(ev) {
 		return true
 	}
 	l := &e.logs
@@ -145,7 +163,7 @@ func (e *Engine) admits(ev *event.Event, now event.Moment) bool {
 		return true
 	}
 	for i := range hits {
-		if !e.limited(l.rules[hits[i].Pattern], t) {
+		if !e.limited(l.rules[hits[i].Pattern], now.Boot) {
 			return true
 		}
 	}
@@ -153,7 +171,7 @@ func (e *Engine) admits(ev *event.Event, now event.Moment) bool {
 	e.look(ev)
 	entries, heard, changes := e.effects(hits)
 	e.lookAway()
-	if changes && e.changeAllowed(hits, t) {
+	if changes && e.changeAllowed(hits, now.Boot) {
 		return true
 	}
 	e.remember(id)
@@ -182,9 +200,9 @@ func (e *Engine) admits(ev *event.Event, now event.Moment) bool {
 }
 
 // anySpent reports whether a rule may be beyond its limit.
-func (e *Engine) anySpent(t time.Time) bool {
+func (e *Engine) anySpent(now time.Duration) bool {
 	for r := range e.limits.spent {
-		if !e.limited(r, t) {
+		if !e.limited(r, now) {
 			delete(e.limits.spent, r)
 		}
 	}
@@ -192,10 +210,10 @@ func (e *Engine) anySpent(t time.Time) bool {
 }
 
 // changeAllowed takes a change off the rules' change budgets. One rule with budget is enough.
-func (e *Engine) changeAllowed(hits []logpattern.Hit, t time.Time) (allowed bool) {
+func (e *Engine) changeAllowed(hits []logpattern.Hit, now time.Duration) (allowed bool) {
 	for i := range hits {
 		if r := e.logs.rules[hits[i].Pattern]; i == 0 || e.logs.rules[hits[i-1].Pattern] != r {
-			allowed = r.changes.AllowN(t, 1) || allowed
+			allowed = r.changes.take(now) || allowed
 		}
 	}
 	return allowed
@@ -315,19 +333,18 @@ func (e *Engine) Release(now event.Moment) []*event.Event {
 	if len(e.limits.queue) == 0 && len(e.limits.lost) == 0 {
 		return nil
 	}
-	t := limiterTime(now.Boot)
-	left := make(map[*ruleState]float64)
+	left := make(map[*ruleState]int)
 	return e.release(now, func(w *withheld) bool {
 		if now.Boot-w.Since < releaseEvery {
 			return false
 		}
 		for _, name := range w.Rules {
 			r := e.byName[name]
-			if r == nil || r.counts == nil {
+			if r == nil || r.counts.interval == 0 {
 				continue
 			}
 			if _, ok := left[r]; !ok {
-				left[r] = math.Floor(r.counts.TokensAt(t))
+				left[r] = r.counts.left(now.Boot)
 			}
 			if left[r] < 1 {
 				return false
