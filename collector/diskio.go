@@ -22,8 +22,10 @@ type diskIO struct {
 	hooks onDemandHooks
 	storm diskStorms
 	last  map[bpf.DiskErrorKind]*lastDiskError // at most maxLast kinds
-	head  diskHead
-	lower *lowerErrors
+	// latest is the one of the latest record: most records are of the same kind as the one before.
+	latest *lastDiskError
+	head   diskHead
+	lower  *lowerErrors
 	// bioErr is the last attach error that was reported.
 	bioErr string
 
@@ -41,6 +43,7 @@ type diskStorms interface {
 
 // lastDiskError is the latest error of a kind that has a record.
 type lastDiskError struct {
+	kind   bpf.DiskErrorKind
 	record bpf.DiskIO
 	lower  string // name of the lower device that failed
 }
@@ -101,15 +104,17 @@ func (d *diskIO) decode(_ *bpf.Header, raw []byte, ev *event.Event) (bool, error
 // remember stores the record of the latest event as the latest of its kind.
 func (d *diskIO) remember(r *bpf.DiskIO) {
 	kind := r.Kind()
-	last := d.last[kind]
-	if last == nil {
+	if d.latest == nil || d.latest.kind != kind {
+		d.latest = d.last[kind]
+	}
+	if d.latest == nil {
 		if len(d.last) >= maxLast {
 			clear(d.last)
 		}
-		last = new(lastDiskError)
-		d.last[kind] = last
+		d.latest = &lastDiskError{kind: kind}
+		d.last[kind] = d.latest
 	}
-	last.record, last.lower = *r, d.data.Lower
+	d.latest.record, d.latest.lower = *r, d.data.Lower
 }
 
 // fill fills the event from a record.

@@ -104,6 +104,7 @@ const (
 // again if there is none. It is safe for concurrent use.
 type Devices struct {
 	fs     FS
+	made   time.Time
 	mounts atomic.Pointer[MountTable]
 	mu     sync.Mutex // guards the entries' fields, and gone
 	cache  *lru.Cache[uint64, *deviceEntry]
@@ -124,7 +125,7 @@ type deviceEntry struct {
 	disk    string // sysfs directory
 	seq     uint64 // 0: the kernel has none
 	table   *MountTable
-	checked time.Time
+	checked time.Duration // since Devices was made
 }
 
 // NewDevices returns Devices without a mount table.
@@ -133,7 +134,7 @@ func NewDevices(f FS) *Devices {
 	if err != nil {
 		panic(err) // only for a size below 1
 	}
-	return &Devices{fs: f, cache: cache, gone: map[uint64]goneMounts{}}
+	return &Devices{fs: f, made: time.Now(), cache: cache, gone: map[uint64]goneMounts{}}
 }
 
 // SetMounts sets a new mount table (see [MountWatcher]), which was just read.
@@ -165,11 +166,11 @@ func (d *Devices) DeviceAt(major, minor uint32, at time.Duration) event.Device {
 
 // Device returns a block device and where it is mounted. Mounts is shared and must not be changed.
 func (d *Devices) Device(major, minor uint32) event.Device {
-	key, now, table := devKey(major, minor), time.Now(), d.mounts.Load()
+	key, now, table := devKey(major, minor), time.Since(d.made), d.mounts.Load()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	e, ok := d.cache.Get(key)
-	if ok && now.Sub(e.checked) >= deviceFresh {
+	if ok && now-e.checked >= deviceFresh {
 		if seq := d.fs.diskSeq(e.disk); seq == 0 || seq != e.seq {
 			ok = false
 		} else {
