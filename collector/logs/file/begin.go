@@ -47,7 +47,7 @@ func (s *follower) beginAt(pos position, path found, pathErr error) error {
 	t, all := s.find(pos, path)
 	if t == nil && !pos.Fresh {
 		if pathErr != nil {
-			s.r.cfg.Status(pathErr) // the rest may be in the file at the path
+			s.report(pathErr) // the rest may be in the file at the path
 			return nil
 		}
 		// Rotated away and deleted, or compressed in a way that can't be read.
@@ -135,7 +135,7 @@ func (s *follower) find(pos position, path found) (same *tail, all []listed) {
 func (s *follower) beginNow(path found, pathErr error) error {
 	all, missing := listHeads(s.name), errors.Is(pathErr, fs.ErrNotExist)
 	if pathErr != nil && !missing {
-		s.r.cfg.Status(pathErr)
+		s.report(pathErr)
 		return nil
 	}
 	s.begun = true
@@ -157,7 +157,7 @@ func (s *follower) beginNow(path found, pathErr error) error {
 	if err != nil {
 		s.begun = false
 		closeFile(path.f)
-		s.r.cfg.Status(err)
+		s.report(err)
 		return nil
 	}
 	t.offset = offset

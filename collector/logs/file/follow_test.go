@@ -13,6 +13,7 @@ import (
 
 	"github.com/kernosis/kernosis/collector/logs"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/hungfile"
 )
 
 func TestNewLinesOnly(t *testing.T) {
@@ -261,4 +262,24 @@ func BenchmarkReader(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/lines, "ns/line")
 	b.ReportMetric(0, "ns/op")
+}
+
+// TestFileThatHangs checks that a reader reports a file whose disk does not answer, and reads on when
+// it does.
+func TestFileThatHangs(t *testing.T) {
+	dir := t.TempDir()
+	l := newLog(t, filepath.Join(dir, "log"))
+	c := start(t, Config{Path: l.path}, func(r *Reader) { r.hangsAfter = 20 * time.Millisecond }).up()
+	l.write("before\n")
+	c.want("before")
+	next := newLog(t, filepath.Join(dir, "next"))
+	disk := hungfile.Hold(t, next.path)
+	next.write("meanwhile\n")
+	next.rename("log")
+	disk.Wait()
+	hangs := "read " + l.path + ": " + errHangs.Error()
+	c.until("report that it hangs", func() bool { return c.status[len(c.status)-1] == hangs })
+	disk.Release()
+	c.want("before", "meanwhile")
+	c.until("report that it is read again", func() bool { return c.status[len(c.status)-1] == "up" })
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,6 +31,9 @@ type follower struct {
 	bad    uint64    // malformed lines that were not reported yet
 
 	nowhere time.Time // since when the path leads nowhere; zero if it leads to a file
+
+	mu    sync.Mutex // guards steps, and keeps reports in order
+	steps uint64     // of all looks; odd during a look
 
 	line   logs.Line
 	loss   logs.Loss
@@ -59,6 +63,44 @@ func (s *follower) pause() time.Duration {
 		pause = min(pause, max(time.Millisecond, s.r.partialAfter-time.Since(s.cur.grown)))
 	}
 	return pause
+}
+
+// report reports whether the file can be read.
+func (s *follower) report(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.steps += 2
+	s.r.cfg.Status(err)
+}
+
+// advance counts steps: 1 for the begin and the end of a look, 2 for its progress.
+func (s *follower) advance(steps uint64) {
+	s.mu.Lock()
+	s.steps += steps
+	s.mu.Unlock()
+}
+
+// errHangs is reported for a file whose disk or file server does not answer.
+var errHangs = errors.New("no answer: its disk or file server may hang")
+
+// reportHangs reports a look that makes no progress, until ended is closed. The thread that hangs in
+// a system call can't be woken. The look reports by itself when the file answers again.
+func (s *follower) reportHangs(ended <-chan struct{}) {
+	ticker := time.NewTicker(s.r.hangsAfter)
+	defer ticker.Stop()
+	for before := uint64(0); ; {
+		select {
+		case <-ended:
+			return
+		case <-ticker.C:
+		}
+		s.mu.Lock()
+		if s.steps%2 == 1 && s.steps == before {
+			s.r.cfg.Status(&fs.PathError{Op: "read", Path: s.r.cfg.Path, Err: errHangs})
+		}
+		before = s.steps
+		s.mu.Unlock()
+	}
 }
 
 // look reads everything available. It returns the error of handle.
@@ -98,7 +140,7 @@ func (s *follower) step(ctx context.Context) (more bool, err error) {
 		if errors.Is(s.failed, io.ErrUnexpectedEOF) {
 			return false, nil // it is still being compressed
 		}
-		s.r.cfg.Status(&fs.PathError{Op: "read", Path: s.r.cfg.Path, Err: s.failed})
+		s.report(&fs.PathError{Op: "read", Path: s.r.cfg.Path, Err: s.failed})
 		if errors.Is(s.failed, unix.ESTALE) {
 			// The file server has replaced the file by another one.
 			s.start, s.begun = s.r.Position(), false
@@ -112,12 +154,12 @@ func (s *follower) step(ctx context.Context) (more bool, err error) {
 		switch {
 		case st.sameFile(s.cur.stat):
 			s.cutoff = time.Time{} // what comes now is new
-			s.r.cfg.Status(nil)
+			s.report(nil)
 			return false, s.partial()
 		case st.size == 0 && !s.abandoned() && !s.overtaken(st):
 			// The new file exists but its writer has not opened it yet: until then it writes to
 			// the old one, which has to be read to its very end first.
-			s.r.cfg.Status(nil)
+			s.report(nil)
 			return false, s.partial()
 		}
 		return true, s.finish(ctx)
@@ -129,7 +171,7 @@ func (s *follower) step(ctx context.Context) (more bool, err error) {
 		s.nowhere = time.Now()
 	}
 	if time.Since(s.nowhere) >= s.r.goneFor {
-		s.r.cfg.Status(statErr)
+		s.report(statErr)
 		if s.abandoned() {
 			return true, s.finish(ctx)
 		}
@@ -175,7 +217,7 @@ func (s *follower) next() bool {
 	if err != nil {
 		// All of a file that appears later is new.
 		s.r.setFresh(s.known, s.lines)
-		s.r.cfg.Status(err)
+		s.report(err)
 		return false
 	}
 	if path.name != s.name {
@@ -184,7 +226,7 @@ func (s *follower) next() bool {
 		s.noteOlder(listHeads(s.name), path.f, path.head())
 	}
 	s.open(s.newTail(path))
-	s.r.cfg.Status(nil)
+	s.report(nil)
 	return true
 }
 
@@ -217,6 +259,7 @@ func (s *follower) read(ctx context.Context, final bool) error {
 		if s.failed != nil {
 			break
 		}
+		s.advance(2)
 		now, first := time.Now(), s.cur.readAt() == 0
 		s.failed = s.cur.fill(now)
 		atEnd := errors.Is(s.failed, io.EOF)

@@ -30,7 +30,7 @@ type Config struct {
 	Lookback time.Duration
 	// Status is called with nil when the file can be read, and with the error when it can't,
 	// possibly several times with the same one; reading continues as soon as it can. It is called
-	// from Run's goroutine and may be nil.
+	// from Run's goroutine, or from another one while that hangs, and may be nil.
 	Status func(error)
 	// Log receives log messages; may be nil.
 	Log *slog.Logger
@@ -48,6 +48,9 @@ const (
 	// goneFor is how long a deleted file is kept open in case its writer goes on, and how long a
 	// path may lead nowhere during a rotation before that is reported.
 	goneFor = 10 * time.Second
+	// hangsAfter is how long a look at the file may make no progress before that is reported, at
+	// most twice as long: its disk or file server does not answer.
+	hangsAfter = 10 * time.Second
 )
 
 // Reader follows a file. Make one with New.
@@ -57,8 +60,8 @@ type Reader struct {
 	tree tree
 
 	// Copies of the constants above; tests change them.
-	maxLine                          int
-	partialAfter, pollEvery, goneFor time.Duration
+	maxLine                                      int
+	partialAfter, pollEvery, goneFor, hangsAfter time.Duration
 
 	mu   sync.Mutex
 	pos  position
@@ -90,7 +93,7 @@ func New(cfg Config) (*Reader, error) {
 	}
 	return &Reader{
 		cfg: cfg, dec: dec, tree: newTree(cfg.Root),
-		maxLine: maxLine, partialAfter: partialAfter, pollEvery: pollEvery, goneFor: goneFor,
+		maxLine: maxLine, partialAfter: partialAfter, pollEvery: pollEvery, goneFor: goneFor, hangsAfter: hangsAfter,
 	}, nil
 }
 
@@ -138,9 +141,13 @@ func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 	defer s.close()
 	w := newWatch(r.cfg.Path, r.cfg.Log)
 	defer w.close()
+	ended := make(chan struct{})
+	defer close(ended)
+	go s.reportHangs(ended)
 	timer := time.NewTimer(r.pollEvery)
 	defer timer.Stop()
 	for {
+		s.advance(1)
 		// Watch before looking, so that no change falls in between.
 		w.follow(s.names())
 		if err := s.look(ctx); err != nil {
@@ -149,6 +156,7 @@ func (r *Reader) Run(ctx context.Context, handle func(logs.Item) error) error {
 		if w.follow(s.names()) {
 			continue
 		}
+		s.advance(1)
 		timer.Reset(s.pause())
 		if !w.wait(ctx, timer.C) {
 			return nil

@@ -26,6 +26,7 @@ var ErrNoJournalctl = errors.New("journalctl not found")
 // child is a running journalctl.
 type child struct {
 	out    *os.File // its standard output
+	pid    int
 	cancel context.CancelFunc
 	done   chan struct{} // closed when it has ended
 	err    error         // how it ended; read it after done is closed
@@ -68,7 +69,14 @@ func startChild(ctx context.Context, root, command string, args []string) (*chil
 		_ = out.Close()
 		return nil, fmt.Errorf("start journalctl: %w", err)
 	}
+	c.pid = cmd.Process.Pid
 	return c, nil
+}
+
+// waits reports whether the child is in uninterruptible sleep: it waits for a disk or a file server.
+func (c *child) waits() bool {
+	st, err := hostfs.New("").Stat(c.pid)
+	return err == nil && st.State == 'D'
 }
 
 // stop ends the child, and returns how it ended.

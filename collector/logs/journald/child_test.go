@@ -19,6 +19,7 @@ import (
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logs"
 	"github.com/kernosis/kernosis/vmtest/await"
+	"github.com/kernosis/kernosis/vmtest/hungfile"
 	"github.com/kernosis/kernosis/vmtest/leakcheck"
 	"github.com/kernosis/kernosis/vmtest/testprogram"
 )
@@ -118,6 +119,23 @@ esac`), func(r *Reader) { r.folders, r.check = []string{disk, memory}, 10*time.M
 	if !slices.Equal(c.status, []string{"up"}) {
 		t.Errorf("status %q", c.status)
 	}
+}
+
+// TestJournalOnADiskThatHangs checks that a journalctl which waits for its disk does not count as
+// working.
+func TestJournalOnADiskThatHangs(t *testing.T) {
+	one, two := put(t, fakeEntry(1)), put(t, fakeEntry(2))
+	disk := hungfile.Hold(t, two)
+	c := start(t, Config{}, fake(t, `
+case "$N" in
+1) cat `+one+`; exec cat `+two+`;;
+*) exec sleep 1000;;
+esac`), func(r *Reader) { r.check = 10 * time.Millisecond })
+	c.want("1")
+	c.until("report that it hangs", func() bool { return c.status[len(c.status)-1] == errHangs.Error() })
+	disk.Release()
+	c.want("1", "2")
+	c.until("status up", func() bool { return c.status[len(c.status)-1] == "up" })
 }
 
 // journalctl does not report that there is no journal.

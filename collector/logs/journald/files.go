@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/hostfs"
 )
 
@@ -26,6 +27,9 @@ const (
 // watches only those that existed when it was started (systemd/systemd#8262).
 var errNewFolder = errors.New("a folder of the journal was created")
 
+// errHangs is reported while journalctl waits for the journal's disk, which does not answer.
+var errHangs = errors.New("journalctl waits for its disk")
+
 // look returns ErrNoFiles if journalctl would find no files.
 func (r *Reader) look() error {
 	for _, folder := range r.folders {
@@ -34,6 +38,17 @@ func (r *Reader) look() error {
 		}
 	}
 	return fmt.Errorf("%w in %s", ErrNoFiles, strings.Join(r.folders, ", "))
+}
+
+// foldersNow returns the states of the folders if they pass a check. It fails if their disk does not
+// answer.
+func (r *Reader) foldersNow(check func() error) ([]os.FileInfo, error) {
+	return bounded.Do(&r.looks, hangsAfter, func() ([]os.FileInfo, error) {
+		if err := check(); err != nil {
+			return nil, err
+		}
+		return r.existing(), nil
+	})
 }
 
 // existing returns the states of the folders; nil for one that does not exist.

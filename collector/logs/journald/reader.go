@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kernosis/kernosis/collector/bounded"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/collector/logs"
 )
@@ -47,6 +48,8 @@ const (
 	settled = 2 * time.Second
 	// checkEvery is how often to look for a folder that a running journalctl does not watch.
 	checkEvery = 10 * time.Second
+	// hangsAfter is how long a look at the journal's folders may take.
+	hangsAfter = 5 * time.Second
 )
 
 // Reader reads a journal. Make one with New.
@@ -57,6 +60,7 @@ type Reader struct {
 	check   time.Duration                // checkEvery, except in tests
 	fs      hostfs.FS
 	folders []string // of the journal's files
+	looks   bounded.Calls
 
 	mu     sync.Mutex
 	begun  position // where Run began; its filter is empty before

@@ -3,6 +3,7 @@ package journald
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"time"
@@ -28,6 +29,7 @@ type session struct {
 	gapless   bool          // the first entry has to be the cursor's
 	entries   int           // how many the children of follow have printed
 	folders   []os.FileInfo // journald's, when the child was started; nil: they are not checked
+	waiting   bool          // the child was in uninterruptible sleep at the latest check
 	handleErr error
 
 	entry Entry
@@ -82,10 +84,9 @@ func (s *session) run(ctx context.Context) error {
 		return err
 	}
 	if s.r.cfg.Directory == "" {
-		if err := s.r.look(); err != nil {
+		if s.folders, err = s.r.foldersNow(s.r.look); err != nil {
 			return err
 		}
-		s.folders = s.r.existing()
 	}
 	args := s.args()
 	s.r.cfg.Log.Debug("journalctl is started", "command", command, "args", args)
@@ -93,7 +94,7 @@ func (s *session) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.first = s.cursor != nil
+	s.first, s.waiting = s.cursor != nil, false
 	err = s.decode(c)
 	ended := c.stop()
 	if err == nil || errors.Is(err, io.EOF) {
@@ -107,7 +108,7 @@ func (s *session) decode(c *child) error {
 	if err := c.out.SetReadDeadline(time.Now().Add(settled)); err != nil {
 		return err
 	}
-	d := NewDecoder(&patient{f: c.out, again: s.r.check, quiet: s.quiet}, maxMessage)
+	d := NewDecoder(&patient{f: c.out, again: s.r.check, quiet: func() error { return s.quiet(c) }}, maxMessage)
 	for {
 		if err := d.Next(&s.entry); err != nil {
 			return err
@@ -122,10 +123,25 @@ func (s *session) decode(c *child) error {
 }
 
 // quiet is called from time to time while the child runs. It prints nothing while there is nothing
-// to read: that it keeps running means that it works.
-func (s *session) quiet() error {
-	s.r.cfg.Status(nil)
-	if s.folders != nil && created(s.folders, s.r.existing()) {
+// to read: that it keeps running means that it works, unless it waits for its disk each time.
+func (s *session) quiet(c *child) error {
+	waited := s.waiting
+	s.waiting = c.waits()
+	switch {
+	case !s.waiting:
+		s.r.cfg.Status(nil)
+	case waited:
+		s.r.cfg.Status(errHangs)
+	}
+	if s.folders == nil {
+		return nil
+	}
+	now, err := s.r.foldersNow(func() error { return nil })
+	if err != nil {
+		s.r.cfg.Status(fmt.Errorf("journal's folders: %w", err))
+		return nil
+	}
+	if created(s.folders, now) {
 		return errNewFolder
 	}
 	return nil
