@@ -96,6 +96,31 @@ func TestSockOutcomes(t *testing.T) {
 	rewatch(t, l)
 }
 
+// Targets that differ only in the network namespace share their key for packets. Watching another
+// target must not reset their counts.
+func TestSockOutcomesOfTwoNamespaces(t *testing.T) {
+	a, b := newTestNet(t), newTestNet(t)
+	dead, other := netip.MustParseAddrPort("127.0.0.1:9"), netip.MustParseAddrPort("127.0.0.1:10")
+	inA, inB := NewSockTargetKey(a.inode, dead.Addr(), dead.Port()), NewSockTargetKey(b.inode, dead.Addr(), dead.Port())
+	l := watch(t, testKernel(t), inA, inB)
+	a.dial(t, dead, syscall.ECONNREFUSED)
+	b.dial(t, dead, syscall.ECONNREFUSED)
+	o := outcomesOf(t, l)
+	check := func() {
+		t.Helper()
+		for _, key := range []SockTargetKey{inA, inB} {
+			wantOutcome(t, o, key.ID(), 0, 1)
+		}
+	}
+	check()
+	for range 20 {
+		rewatch(t, l, inA, inB, NewSockTargetKey(a.inode, other.Addr(), other.Port()))
+		check()
+		rewatch(t, l, inA, inB)
+		check()
+	}
+}
+
 // slowConversation describes a connection to a target whose answers are slow after slowLimit, and
 // the expected record.
 type slowConversation struct {

@@ -159,7 +159,7 @@ func (l *Loaded) WatchTargets(want SockTargets) error {
 	for k, t := range want.Keys {
 		all[k], ids[t.ID] = t, true
 		k.NetNS = SockTargetAnySide
-		all[k] = SockTarget{ID: t.ID}
+		all[k] = SockTarget{} // shared by targets of several namespaces; programs only look it up
 	}
 	now := &SockConfig{}
 	if err := config.Lookup(uint32(0), now); err != nil {
@@ -303,8 +303,8 @@ func (l *Loaded) attachForTargets() error {
 }
 
 // staleTargets returns the keys in m that are not wanted (stale), and the IDs of keys that are not
-// wanted or wanted with another ID (moved). It deletes from want the keys that m already has with
-// the same value.
+// wanted or wanted with another ID (moved); keys for packets have none of their own. It deletes from
+// want the keys that m already has with the same value.
 func staleTargets(m *ebpf.Map, want map[SockTargetKey]SockTarget) (stale []SockTargetKey, moved map[uint32]bool, err error) {
 	moved = map[uint32]bool{}
 	var k SockTargetKey
@@ -312,14 +312,14 @@ func staleTargets(m *ebpf.Map, want map[SockTargetKey]SockTarget) (stale []SockT
 	it := m.Iterate()
 	for it.Next(&k, &v) {
 		w, ok := want[k]
-		switch {
-		case !ok:
+		if !ok {
 			stale = append(stale, k)
-			moved[v.ID] = true // and may be reused for another target
-		case w == v:
+		}
+		if ok && w == v {
 			delete(want, k)
-		case w.ID != v.ID:
-			moved[v.ID] = true
+		}
+		if (!ok || w.ID != v.ID) && k.NetNS != SockTargetAnySide {
+			moved[v.ID] = true // and may be reused for another target
 		}
 	}
 	if err := it.Err(); err != nil {

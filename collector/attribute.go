@@ -24,7 +24,9 @@ func (a *attribution) chain(c *bpf.Chain, from int) *hostfs.Attributed {
 		return nil
 	}
 	for i := range n {
-		a.levels[i].ID, a.levels[i].Name = c.Level(from + i)
+		l := &a.levels[i]
+		l.ID, l.Name = c.Level(from + i)
+		l.Cut = len(l.Name) >= len(c.Name[0])-1 // the last byte is NUL
 	}
 	return a.attributor.Resolve(a.levels[0].ID, a.levels[:n], c.Truncated != 0)
 }

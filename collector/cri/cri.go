@@ -2,13 +2,16 @@ package cri
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"net"
 	"os"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/kernosis/kernosis/collector/display"
@@ -30,14 +33,39 @@ func Sockets() []string {
 	}
 }
 
-// Find returns the first of the Sockets that exists on the node, or "" if there is none.
-func Find(host hostfs.FS) string {
-	for _, s := range Sockets() {
-		if info, err := os.Stat(host.Path(s)); err == nil && info.Mode().Type() == fs.ModeSocket {
-			return s
+// ErrNotFound: none of the [Sockets] exists on the node.
+var ErrNotFound = errors.New("no container runtime found")
+
+// Socket is where a runtime listens.
+type Socket struct {
+	Name string // path on the node
+	Path string // path in this process
+}
+
+// At returns the socket at an absolute path on the node. Links, such as /var/run on most nodes, lead
+// below the node's root.
+func At(host hostfs.FS, name string) Socket {
+	path, err := host.RealPath(name)
+	if err != nil {
+		path = host.Path(name)
+	}
+	return Socket{Name: name, Path: path}
+}
+
+// Find calls try with each of the [Sockets] that exists, until its error is not Unimplemented:
+// Docker's containerd listens too, but serves no CRI. It returns the last error of try.
+func Find(host hostfs.FS, try func(Socket) error) error {
+	err := ErrNotFound
+	for _, name := range Sockets() {
+		s := At(host, name)
+		if info, statErr := os.Stat(s.Path); statErr != nil || info.Mode().Type() != fs.ModeSocket {
+			continue
+		}
+		if err = try(s); status.Code(err) != codes.Unimplemented {
+			break
 		}
 	}
-	return ""
+	return err
 }
 
 // connect returns a client that connects to a socket at the first call, and refuses answers
@@ -68,8 +96,8 @@ type Condition struct {
 }
 
 // Ask gets the version and status of the runtime at a socket. Errors are gRPC errors.
-func Ask(ctx context.Context, socket string) (h Health, err error) {
-	conn, err := connect(socket, maxHealth)
+func Ask(ctx context.Context, socket Socket) (h Health, err error) {
+	conn, err := connect(socket.Path, maxHealth)
 	if err != nil {
 		return h, err
 	}
@@ -108,8 +136,8 @@ type Exec struct {
 // ExecSync runs a command in a container, given by its ID without the runtime's name, and waits
 // for its end. The runtime kills it after the timeout, rounded up to whole seconds, and returns
 // DeadlineExceeded then. Errors are gRPC errors.
-func ExecSync(ctx context.Context, socket, container string, command []string, timeout time.Duration) (Exec, error) {
-	conn, err := connect(socket, maxExec)
+func ExecSync(ctx context.Context, socket Socket, container string, command []string, timeout time.Duration) (Exec, error) {
+	conn, err := connect(socket.Path, maxExec)
 	if err != nil {
 		return Exec{}, err
 	}

@@ -20,6 +20,7 @@ const maxLevels = 16
 type Level struct {
 	ID   uint64 // 64-bit kernfs id
 	Name []byte // kernfs_node.name, up to a NUL; empty: the root
+	Cut  bool   // Name may be only the beginning
 }
 
 // Attributed is a cgroup with its owner. It is shared by every event of that
@@ -39,6 +40,7 @@ type Attributed struct {
 type chainLevel struct {
 	id   uint64
 	name string
+	cut  bool
 }
 
 // attributionKey needs more than the leaf's id: kernfs ids are unique within one hierarchy only,
@@ -102,16 +104,16 @@ func (a *Attributor) Resolve(leafID uint64, levels []Level, truncated bool) *Att
 }
 
 func (a *Attributor) resolve(leafID uint64, levels []Level, truncated bool) *Attributed {
-	e := &Attributed{chain: make([]chainLevel, len(levels)), truncated: truncated}
+	e, partial := &Attributed{chain: make([]chainLevel, len(levels)), truncated: truncated}, truncated
 	for i := range levels {
-		e.chain[i] = chainLevel{id: levels[i].ID, name: string(levelName(&levels[i]))}
+		e.chain[i] = chainLevel{id: levels[i].ID, name: string(levelName(&levels[i])), cut: levels[i].Cut}
+		partial = partial || levels[i].Cut
 	}
 	path := chainPath(e.chain, truncated)
 	owner, _ := ParseCgroupPath(path)
-	if truncated && a.find != nil && (owner.Container.ID == "" || owner.Container.QoS == "") {
-		// The end of the path must match the captured one: the id may belong to another hierarchy.
+	if partial && a.find != nil && (owner.Container.ID == "" || owner.Container.QoS == "") {
 		full, err := a.find(leafID)
-		if tail := strings.TrimPrefix(path, "…"); err == nil && strings.HasSuffix(full, tail) && (tail != "" || a.ByID) {
+		if err == nil && e.fits(full) && (path != "…" || a.ByID) {
 			path = full
 			owner, _ = ParseCgroupPath(path)
 		}
@@ -126,6 +128,21 @@ func (a *Attributor) resolve(leafID uint64, levels []Level, truncated bool) *Att
 	}
 	e.Unit = owner.Unit
 	return e
+}
+
+// fits reports whether a path may be the chain's: its id may belong to another hierarchy.
+func (e *Attributed) fits(path string) bool {
+	for _, c := range e.chain {
+		if c.name == "" || c.name == "/" {
+			continue
+		}
+		i := strings.LastIndexByte(path, '/')
+		if i < 0 || path[i+1:] != c.name && !(c.cut && strings.HasPrefix(path[i+1:], c.name)) {
+			return false
+		}
+		path = path[:i]
+	}
+	return e.truncated || path == ""
 }
 
 // nameless reports whether the pod's name is missing.
@@ -144,7 +161,7 @@ func (a *Attributor) nameCopy(e *Attributed) *Attributed {
 // isOf reports whether e was made from this chain, without allocating.
 func (e *Attributed) isOf(levels []Level, truncated bool) bool {
 	return e.truncated == truncated && slices.EqualFunc(e.chain, levels, func(c chainLevel, l Level) bool {
-		return c.id == l.ID && c.name == string(levelName(&l))
+		return c.id == l.ID && c.cut == l.Cut && c.name == string(levelName(&l))
 	})
 }
 

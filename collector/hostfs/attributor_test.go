@@ -15,14 +15,14 @@ import (
 )
 
 // chain returns the levels of a path, leaf first, as in a record: the leaf has the given id, and
-// each parent the next one.
+// each parent the next one. Names are cut at 95 bytes.
 func chain(leaf uint64, path string) []Level {
 	var out []Level
 	names := strings.Split(strings.Trim(path, "/"), "/")
 	for _, n := range slices.Backward(names) {
 		name := make([]byte, 96) // padded, as in the kernel's record
-		copy(name, n)
-		out = append(out, Level{ID: leaf + uint64(len(out)), Name: name})
+		copy(name[:95], n)
+		out = append(out, Level{ID: leaf + uint64(len(out)), Name: name, Cut: len(n) >= 95})
 	}
 	return out
 }
@@ -102,6 +102,38 @@ func TestResolveCompletes(t *testing.T) {
 			}
 			if calls != 1 {
 				t.Errorf("asked %d times", calls)
+			}
+		})
+	}
+}
+
+// With runc's cgroupfs driver below kubelet's systemd driver the name has 144 bytes.
+func TestResolveCutName(t *testing.T) {
+	const service = "/system.slice/containerd.service"
+	literal := service + "/kubepods-burstable-pod" + uidLow + ".slice:cri-containerd:"
+	path := literal + idA
+	pod, container := inPod("", "", "burstable").Container, inPod(idA, "containerd", "burstable").Container
+	for _, tt := range []struct {
+		name, path, found string
+		err               error
+		want              event.Container
+	}{
+		{"gone", path, "", unix.ESTALE, pod},
+		{"found", path, path, nil, container},
+		{"found, a child", path + "/init.scope", path + "/init.scope", nil, container},
+		{"docker in it", path + "/docker/" + idB, "", unix.ESTALE, pod},
+		{"of another hierarchy", path, "/docker/" + idB, nil, pod},
+		{"another container", path, literal + idB, nil, pod},
+		{"deeper than the chain", path, "/a" + path, nil, pod},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := NewAttributor(4, func(uint64) (string, error) { return tt.found, tt.err }, nil)
+			e := a.Resolve(3, chain(3, tt.path), false)
+			if e.Container == nil || *e.Container != tt.want || e.Unit != "" {
+				t.Errorf("container %+v, unit %q, want %+v", e.Container, e.Unit, tt.want)
+			}
+			if want := tt.path; tt.want == container && e.Cgroup.Path != want {
+				t.Errorf("path %q, want %q", e.Cgroup.Path, want)
 			}
 		})
 	}

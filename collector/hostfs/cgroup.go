@@ -23,8 +23,9 @@ const (
 // Attribution is the owner that a cgroup path names: a container or, outside containers, a systemd
 // unit, never both.
 type Attribution struct {
-	// Container is zero outside containers. ID is empty only for the cgroup of a whole pod; Runtime
-	// is empty if the path does not name it; QoS is empty if the level that names it is missing.
+	// Container is zero outside containers. ID is empty for the cgroup of a whole pod, and if the path
+	// contains only a part of it; Runtime is empty if the path does not name it; QoS is empty if the
+	// level that names it is missing.
 	Container event.Container
 	// Unit is the innermost systemd service or scope, with systemd's escapes (\x2d) decoded.
 	Unit string
@@ -69,30 +70,25 @@ func ParseCgroupPath(path string) (Attribution, bool) {
 type walk struct {
 	parent, grand string // the names above; cutName where unknown
 	container     event.Container
+	cut           bool // in a container of which only the pod is known
 	unit          string
 }
 
 func (w *walk) step(name string) {
 	defer func() { w.grand, w.parent = w.parent, name }()
 
-	if slice, prefix, id, ok := literalSpec(name); ok {
-		if uid, qos, ok := podSlice(slice); ok {
-			w.container = event.Container{PodUID: uid, QoS: qos}
-		}
-		if w.container.ID == "" {
-			w.container.ID, w.container.Runtime = id, runtimeOf(prefix+"-")
-		}
+	if slice, rest, ok := strings.Cut(name, ":"); ok && w.literalSpec(slice, rest) {
 		return
 	}
 	if uid, qos, ok := podSlice(name); ok {
-		w.container = event.Container{PodUID: uid, QoS: qos}
+		w.pod(uid, qos)
 		return
 	}
 	if uid, qos, ok := w.podDirectory(name); ok {
-		w.container = event.Container{PodUID: uid, QoS: qos}
+		w.pod(uid, qos)
 		return
 	}
-	if w.container.ID != "" {
+	if w.container.ID != "" || w.cut {
 		return // below a container: belongs to it
 	}
 	if id, runtime, ok := containerName(name, w.parent, w.container.PodUID != ""); ok {
@@ -104,15 +100,28 @@ func (w *walk) step(name string) {
 	}
 }
 
+// pod enters a pod.
+func (w *walk) pod(uid, qos string) {
+	w.container, w.cut = event.Container{PodUID: uid, QoS: qos}, false
+}
+
 // literalSpec parses "slice:prefix:id", the form in which the systemd driver requests a cgroup. It
-// becomes the literal name if the runtime does not use the systemd driver.
-func literalSpec(name string) (slice, prefix, id string, ok bool) {
-	slice, rest, ok := strings.Cut(name, ":")
-	if !ok {
-		return "", "", "", false
+// becomes the literal name if the runtime does not use the systemd driver. rest follows the slice;
+// a captured name may end within the id.
+func (w *walk) literalSpec(slice, rest string) bool {
+	uid, qos, pod := podSlice(slice)
+	if pod {
+		w.pod(uid, qos)
 	}
-	prefix, id, ok = strings.Cut(rest, ":")
-	return slice, prefix, id, ok && isContainerID(id)
+	prefix, id, _ := strings.Cut(rest, ":")
+	if !isContainerID(id) {
+		w.cut = w.cut || pod
+		return pod
+	}
+	if w.container.ID == "" && !w.cut {
+		w.container.ID, w.container.Runtime = id, runtimeOf(prefix+"-")
+	}
+	return true
 }
 
 // podDirectory parses the cgroupfs driver's form: kubepods/pod<uid> or kubepods/<qos>/pod<uid>.

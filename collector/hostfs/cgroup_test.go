@@ -54,6 +54,8 @@ var cgroupPaths = []struct {
 	{"docker in the pod", burstable + "/cri-containerd-" + idA + ".scope/docker/" + idB, inPod(idA, "containerd", "burstable")},
 	{"runc without systemd", "/system.slice/containerd.service/kubepods-burstable-pod" + uidLow + ".slice:cri-containerd:" + idA,
 		inPod(idA, "containerd", "burstable")},
+	{"runc without systemd, id cut", "/system.slice/containerd.service/kubepods-burstable-pod" + uidLow + ".slice:cri-containerd:" + idA[:15] + "/docker/" + idB,
+		inPod("", "", "burstable")},
 	{"kubepods alone", "/kubepods.slice/kubepods-burstable.slice", Attribution{}},
 
 	// cgroupfs driver

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -233,15 +234,22 @@ func forgeries(lines []string) (out []forgery) {
 	const commLen = 15
 	seen := make(map[string]bool)
 	name := func(s string) string { return s[:min(len(s), commLen)] }
+	shortest := append([]string{"0x1: Killing", "ata1: error: { "}, shortened(lines)...)
 	for _, c := range carriers() {
-		for _, l := range lines {
-			add := func(n, p string) {
-				text, fragment := strings.CutPrefix(c.print(n, p), "\x00")
-				if !seen[text] {
-					seen[text] = true
-					out = append(out, forgery{text: text, carrier: c, fragment: fragment})
-				}
+		add := func(n, p string) {
+			text, fragment := strings.CutPrefix(c.print(n, p), "\x00")
+			if !seen[text] {
+				seen[text] = true
+				out = append(out, forgery{text: text, carrier: c, fragment: fragment})
 			}
+		}
+		for _, l := range shortest {
+			add(name(l), l)
+			if _, behind, ok := strings.Cut(l, ": "); ok {
+				add(name(behind), behind)
+			}
+		}
+		for _, l := range lines {
 			add(name(l), l)
 			add("app", l)
 			add("app", l+"\n")
@@ -262,6 +270,15 @@ func forgeries(lines []string) (out []forgery) {
 				}
 			}
 		}
+	}
+	return out
+}
+
+// shortened returns the lines with numbers of one digit, of which a name has room for more.
+func shortened(lines []string) (out []string) {
+	number := regexp.MustCompile(`(0x)?[0-9a-f]*\d[0-9a-f]*`)
+	for _, l := range lines {
+		out = append(out, number.ReplaceAllString(l, "${1}1"))
 	}
 	return out
 }

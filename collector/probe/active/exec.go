@@ -35,17 +35,22 @@ func (p *Prober) Command(ctx context.Context, container string, command []string
 	if !ok || id == "" {
 		return probe.Outcome{}, fmt.Errorf("container ID %q: want RUNTIME://ID", display.Safe(container, 128))
 	}
-	socket := cri.Find(p.fs)
-	if socket == "" {
-		return probe.Outcome{}, errors.New("no container runtime found")
-	}
 	within, cancel := context.WithTimeout(ctx, timeout+execGrace)
 	defer cancel()
 	began := time.Now()
-	got, err := cri.ExecSync(within, p.fs.Path(socket), id, command, timeout)
+	var got cri.Exec
+	var socket string
+	err := cri.Find(p.fs, func(at cri.Socket) (err error) {
+		socket = at.Name
+		got, err = cri.ExecSync(within, at, id, command, timeout)
+		return err
+	})
 	took := time.Since(began)
 	if ctx.Err() != nil {
 		return probe.Outcome{}, ctx.Err()
+	}
+	if errors.Is(err, cri.ErrNotFound) {
+		return probe.Outcome{}, err
 	}
 	e := execution{what: commandText(command), took: took, timeout: timeout, code: int(got.ExitCode), output: string(got.Stdout) + string(got.Stderr)}
 	switch s := status.Convert(err); {

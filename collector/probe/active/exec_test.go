@@ -50,23 +50,32 @@ func (runtime) ExecSync(ctx context.Context, r *criapi.ExecSyncRequest) (*criapi
 	return &criapi.ExecSyncResponse{Stdout: out}, nil
 }
 
-// runtimeNode is a node with a container runtime.
+// runtimeNode is a node with a container runtime beside Docker, whose containerd has no CRI. Both
+// sockets are below an absolute link.
 func runtimeNode(t *testing.T) hostfs.FS {
 	t.Helper()
 	root, err := os.MkdirTemp("", "cri") //nolint:usetesting // t.TempDir's may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(root, "run/containerd")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("unix", filepath.Join(dir, "containerd.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
-	testserver.GRPC(t, l, func(s *grpc.Server) { criapi.RegisterRuntimeServiceServer(s, runtime{}) })
+	if err := os.Symlink("/sockets", filepath.Join(root, "run")); err != nil {
+		t.Fatal(err)
+	}
+	for socket, register := range map[string]func(*grpc.Server){
+		"containerd/containerd.sock": func(*grpc.Server) {},
+		"cri-dockerd.sock":           func(s *grpc.Server) { criapi.RegisterRuntimeServiceServer(s, runtime{}) },
+	} {
+		at := filepath.Join(root, "sockets", socket)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.Listen("unix", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		testserver.GRPC(t, l, register)
+	}
 	return hostfs.New(root)
 }
 

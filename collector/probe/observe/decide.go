@@ -114,6 +114,28 @@ func timedOut(verdict string) bool {
 	return false
 }
 
+// slowOf returns the probes that a connection with the verdict slow may belong to, and whether it
+// was a success: a client that closes before its own timeout has its answer.
+func slowOf(of []*course, duration time.Duration) (left []*course, ok bool) {
+	var expired, early []*course
+	for _, one := range of {
+		switch over := duration - one.spec.Timeout; {
+		case !answers(one.spec.Handler): // waits for no answer
+		case over <= -timeoutLess:
+			early = append(early, one)
+		case over < timeoutMore:
+			expired = append(expired, one)
+		}
+	}
+	switch {
+	case len(expired) > 0:
+		return expired, false
+	case len(early) > 0:
+		return early, true
+	}
+	return of, false
+}
+
 // counts is how kubelet counts a failed connection.
 type counts uint8
 

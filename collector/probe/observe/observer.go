@@ -165,6 +165,10 @@ func (o *Observer) take(ev *event.Event, p *place) {
 		if one.key.Kind != probe.Startup {
 			continue
 		}
+		ok := ok
+		if s.Verdict == event.VerdictSlow {
+			_, ok = slowOf([]*course{one}, c.duration)
+		}
 		if !ok && !one.container.Started && meaning(one.spec.Handler, s) == countsMaybe && o.hold(ev, []*course{one}, 0, why, &c, false, true, now) {
 			return
 		}
@@ -176,6 +180,9 @@ func (o *Observer) take(ev *event.Event, p *place) {
 	if len(rest) == 0 {
 		o.stats.Refused++
 		return
+	}
+	if s.Verdict == event.VerdictSlow {
+		rest, ok = slowOf(rest, c.duration)
 	}
 	if !ok && o.repeated(rest, &c) {
 		o.stats.Repeated++

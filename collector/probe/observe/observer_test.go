@@ -435,6 +435,72 @@ func TestSlowThatDoesNotCount(t *testing.T) {
 	})
 }
 
+// sharedPort gives the container a liveness probe over gRPC with a timeout of 5 s, and on the same
+// port another probe.
+func sharedPort(kind probe.Kind, h probe.Handler, timeout time.Duration) func(w *world, c *Config, p *probe.Pod) {
+	return func(_ *world, _ *Config, p *probe.Pod) {
+		c := &p.Containers[0]
+		other := *c.Liveness
+		other.Handler, other.Timeout = h, timeout
+		c.Liveness.Handler, c.Liveness.Timeout = probe.GRPC, 5*time.Second
+		if kind == probe.Startup {
+			c.Startup = &other
+		} else {
+			c.Readiness = &other
+		}
+	}
+}
+
+// kubelet's gRPC client always closes first: a connection that it closed before the probe's timeout
+// is a success, although it took longer than another probe of the port may.
+func TestClosedBeforeTheTimeout(t *testing.T) {
+	slow := func(w *world, duration time.Duration) *event.Event {
+		ev := w.fail(event.VerdictSlow, duration)
+		ev.SockFail.Received = 5
+		return ev
+	}
+	in(t, sharedPort(probe.Startup, probe.TCP, time.Second), func(w *world) {
+		if got, want := w.targets[0].SlowAfter, 4900*time.Millisecond; got != want {
+			t.Errorf("slow after %s, want %s: a TCP probe waits for no answer", got, want)
+		}
+		w.o.Take(slow(w, 2*time.Second))
+		w.wantReported()
+		for range 3 {
+			time.Sleep(10 * time.Second)
+			w.o.Take(slow(w, 5*time.Second))
+		}
+		w.wantReported("liveness slow 1/3", "liveness slow 2/3", "liveness slow 3/3")
+	})
+	in(t, sharedPort(probe.Readiness, probe.GRPC, time.Second), func(w *world) {
+		w.o.Take(slow(w, time.Second))
+		w.wantReported("readiness slow 1/3")
+		w.o.Take(slow(w, 2*time.Second))
+		w.wantReported()
+		w.o.Take(slow(w, 5*time.Second))
+		w.wantReported("liveness slow 1/3")
+		time.Sleep(10 * time.Second)
+		w.o.Take(slow(w, time.Second))
+		w.o.Take(slow(w, 2*time.Second))
+		w.wantReported("readiness slow 2/3", "liveness recovered")
+		// No probe has a longer timeout: kubelet was late to close.
+		time.Sleep(10 * time.Second)
+		w.o.Take(slow(w, 6*time.Second))
+		if got := w.reported(); len(got) != 1 || !strings.Contains(got[0], " slow ") {
+			t.Errorf("reported %q", got)
+		}
+	})
+	// Until the container has started, the connection is its startup probe's.
+	in(t, func(w *world, c *Config, p *probe.Pod) {
+		sharedPort(probe.Startup, probe.GRPC, 3*time.Second)(w, c, p)
+		p.Containers[0].Liveness.Timeout, p.Containers[0].Started = time.Second, false
+	}, func(w *world) {
+		w.o.Take(w.fail(event.VerdictRefused, time.Millisecond))
+		time.Sleep(10 * time.Second)
+		w.o.Take(slow(w, 2*time.Second))
+		w.wantReported("startup refused 1/3", "startup recovered")
+	})
+}
+
 // Successes without an event are found from the counts of connections.
 func TestSuccessInBetween(t *testing.T) {
 	in(t, nil, func(w *world) {

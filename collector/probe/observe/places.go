@@ -13,7 +13,7 @@ import (
 const (
 	// slowShare is the share of the shortest timeout after which an answer is too late: kubelet's
 	// timeout starts before the connection's clock, and expires before kubelet closes the
-	// connection.
+	// connection. TCP probes don't count: they wait for no answer.
 	slowShare = 0.98
 	// goneFor is how long after a place's removal its events may still arrive.
 	goneFor = 5 * time.Second
@@ -154,16 +154,12 @@ func (x *index) targets(netns []uint32) []Target {
 	var out []Target
 	for _, at := range slices.SortedFunc(maps.Keys(x.places), netip.AddrPort.Compare) {
 		p := x.places[at]
-		shortest := p.probes[0].spec.Timeout
+		t := Target{Name: p.name, Address: at.Addr(), Port: at.Port()}
 		for _, c := range p.probes {
-			// A TCP probe does not wait for an answer.
-			if c.spec.Handler != probe.TCP {
-				shortest = min(shortest, c.spec.Timeout)
+			after := time.Duration(float64(c.spec.Timeout) * slowShare)
+			if answers(c.spec.Handler) && (t.SlowAfter == 0 || after < t.SlowAfter) {
+				t.SlowAfter = after
 			}
-		}
-		t := Target{Name: p.name, Address: at.Addr(), Port: at.Port(), SlowAfter: time.Duration(float64(shortest) * slowShare)}
-		if slices.IndexFunc(p.probes, func(c *course) bool { return c.spec.Handler != probe.TCP }) < 0 {
-			t.SlowAfter = 0
 		}
 		for _, t.NetNS = range netns {
 			out = append(out, t)

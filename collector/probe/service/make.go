@@ -1,7 +1,6 @@
 package service
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -101,42 +100,54 @@ func failure(began time.Time, verdict, phase, format string, args ...any) probe.
 }
 
 // runtime requests the container runtime's status.
-func (m *maker) runtime(ctx context.Context, s *Service) (probe.Outcome, error) {
+func (m *maker) runtime(ctx context.Context, s *Service) (o probe.Outcome, err error) {
 	began := time.Now()
-	socket := cmp.Or(s.Socket, cri.Find(m.fs))
-	if socket == "" {
-		return failure(began, event.VerdictRefused, "connect", "no container runtime listens: none of %s exists", strings.Join(cri.Sockets(), ", ")), nil
-	}
 	within, cancel := context.WithTimeout(ctx, s.Timeout)
 	defer cancel()
-	at, err := m.fs.RealPath(socket) // /var/run is an absolute link on most nodes
-	if err != nil {
-		at = m.fs.Path(socket)
+	try := func(socket cri.Socket) (err error) {
+		o, err = m.runtimeAt(within, socket, s.Timeout)
+		return err
 	}
-	o, stands := m.connects(within, socket, at)
-	if ctx.Err() != nil {
-		return o, ctx.Err()
+	if s.Socket != "" {
+		err = try(cri.At(m.fs, s.Socket))
+	} else {
+		err = cri.Find(m.fs, try)
 	}
+	switch {
+	case ctx.Err() != nil:
+		return probe.Outcome{}, ctx.Err()
+	case errors.Is(err, cri.ErrNotFound):
+		return failure(began, event.VerdictRefused, "connect", "no container runtime listens: none of %s exists", strings.Join(cri.Sockets(), ", ")), nil
+	case err != nil && s.Socket == "":
+		return probe.Outcome{}, errors.New("no container runtime speaks CRI v1: " + o.Detail.Cause)
+	}
+	return o, nil
+}
+
+// runtimeAt requests the status of the runtime at a socket. It returns an error, besides the
+// outcome, if CRI v1 is Unimplemented there.
+func (m *maker) runtimeAt(ctx context.Context, socket cri.Socket, timeout time.Duration) (probe.Outcome, error) {
+	began := time.Now()
+	o, stands := m.connects(ctx, socket)
 	if !stands {
 		return o, nil
 	}
-	h, err := cri.Ask(within, at)
-	if ctx.Err() != nil {
-		return probe.Outcome{}, ctx.Err()
-	}
-	if err != nil {
-		switch said := status.Convert(err); {
-		case within.Err() != nil, said.Code() == codes.DeadlineExceeded:
-			o = failure(began, event.VerdictSilent, "established", "the container runtime at %s accepts connections but does not answer within %s", socket, s.Timeout)
-		default:
-			o = failure(began, event.VerdictStatus, "answer", "the container runtime at %s answers %s: %s", socket, said.Code(), said.Message())
-			o.Detail.Status = said.Code().String()
+	h, err := cri.Ask(ctx, socket)
+	switch said := status.Convert(err); {
+	case err == nil:
+	case ctx.Err() != nil, said.Code() == codes.DeadlineExceeded:
+		return failure(began, event.VerdictSilent, "established", "the container runtime at %s accepts connections but does not answer within %s", socket.Name, timeout), nil
+	default:
+		o = failure(began, event.VerdictStatus, "answer", "the container runtime at %s answers %s: %s", socket.Name, said.Code(), said.Message())
+		o.Detail.Status = said.Code().String()
+		if said.Code() == codes.Unimplemented {
+			return o, err
 		}
 		return o, nil
 	}
 	for _, c := range h.Conditions {
 		if c.Name == criapi.RuntimeReady && !c.OK {
-			o = failure(began, event.VerdictStatus, "answer", "%s %s at %s: %s is false: %s", h.Name, h.Version, socket, c.Name, strings.TrimPrefix(c.Reason+": "+c.Message, ": "))
+			o = failure(began, event.VerdictStatus, "answer", "%s %s at %s: %s is false: %s", h.Name, h.Version, socket.Name, c.Name, strings.TrimPrefix(c.Reason+": "+c.Message, ": "))
 			o.Detail.Status = c.Name + "=false"
 			return o, nil
 		}
@@ -144,12 +155,11 @@ func (m *maker) runtime(ctx context.Context, s *Service) (probe.Outcome, error) 
 	return success(event.Duration(time.Since(began))), nil
 }
 
-// connects reports whether a unix socket, which this process finds at a path, accepts connections.
-// If not, the outcome says why.
-func (m *maker) connects(ctx context.Context, socket, at string) (probe.Outcome, bool) {
+// connects reports whether a socket accepts connections. If not, the outcome says why.
+func (m *maker) connects(ctx context.Context, socket cri.Socket) (probe.Outcome, bool) {
 	began := time.Now()
 	var d net.Dialer
-	c, err := d.DialContext(ctx, "unix", at)
+	c, err := d.DialContext(ctx, "unix", socket.Path)
 	if err == nil {
 		_ = c.Close() // nothing was sent
 		return probe.Outcome{}, true
@@ -157,13 +167,13 @@ func (m *maker) connects(ctx context.Context, socket, at string) (probe.Outcome,
 	var o probe.Outcome
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		o = failure(began, event.VerdictRefused, "connect", "nothing listens at %s: there is no such socket", socket)
+		o = failure(began, event.VerdictRefused, "connect", "nothing listens at %s: there is no such socket", socket.Name)
 	case errors.Is(err, unix.ECONNREFUSED):
-		o = failure(began, event.VerdictRefused, "connect", "nothing listens at %s: the socket's process has ended", socket)
+		o = failure(began, event.VerdictRefused, "connect", "nothing listens at %s: the socket's process has ended", socket.Name)
 	case errors.Is(err, unix.EAGAIN):
-		o = failure(began, event.VerdictAcceptQueueFull, "connect", "accept queue full at %s: its process does not call accept", socket)
+		o = failure(began, event.VerdictAcceptQueueFull, "connect", "accept queue full at %s: its process does not call accept", socket.Name)
 	default:
-		o = failure(began, event.VerdictOther, "connect", "no connection to %s: %v", socket, err)
+		o = failure(began, event.VerdictOther, "connect", "no connection to %s: %v", socket.Name, err)
 	}
 	if errno, ok := errors.AsType[unix.Errno](err); ok {
 		o.Detail.Errno = hostfs.ErrnoName(int32(errno))

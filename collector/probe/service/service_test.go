@@ -387,6 +387,43 @@ func TestRuntime(t *testing.T) {
 	makes(t, fs, s, event.VerdictStatus, "^the container runtime at /cri.sock answers Unimplemented: unknown service runtime.v1.RuntimeService")
 }
 
+// Docker's containerd has a socket too, but no CRI: cri-dockerd behind it is the runtime.
+func TestRuntimeBesideDocker(t *testing.T) {
+	fs := ownNode(t)
+	serve := func(socket string, register func(*grpc.Server)) (stop func()) {
+		path := fs.Path(socket)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.SetUnlinkOnClose(false)
+		return testserver.GRPC(t, l, register)
+	}
+	find := func() int { return len(Find(t.Context(), fs, active.New(fs), []string{Runtime})) }
+	serve("/run/containerd/containerd.sock", func(*grpc.Server) {})
+	s := Service{Name: Runtime}.Filled()
+	m := maker{fs: fs, prober: active.New(fs)}
+	if o, err := m.make(t.Context(), &s, nil, nil); err == nil || !strings.Contains(err.Error(), "/run/containerd/containerd.sock answers Unimplemented") {
+		t.Errorf("without any CRI: %+v, %v", o, err)
+	}
+	if n := find(); n != 0 {
+		t.Errorf("%d runtimes found without any CRI", n)
+	}
+	r := &runtime{hangs: make(chan struct{})}
+	close(r.hangs)
+	r.ready.Store(true)
+	stop := serve("/run/cri-dockerd.sock", func(s *grpc.Server) { criapi.RegisterRuntimeServiceServer(s, r) })
+	makes(t, fs, s, "", "")
+	if n := find(); n != 1 {
+		t.Errorf("%d runtimes found, want 1", n)
+	}
+	stop()
+	makes(t, fs, s, event.VerdictRefused, "^nothing listens at /run/cri-dockerd.sock: the socket's process has ended$")
+}
+
 // nameServer starts a server that answers each question according to its name.
 func nameServer(t *testing.T) string {
 	t.Helper()

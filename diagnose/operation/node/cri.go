@@ -28,24 +28,28 @@ type runtimeHealth struct {
 	silent      bool
 }
 
-// errNoRuntime is returned if no runtime's socket exists.
-var errNoRuntime = errors.New("no container runtime found")
-
 // askRuntime queries version and status. It returns an error only if there is no runtime to query,
 // not if the runtime fails to answer.
-func askRuntime(ctx context.Context, h operation.Host, call *operation.Call) (runtimeHealth, error) {
-	r := runtimeHealth{socket: call.Parameters["socket"]}
-	if r.socket == "" {
-		if r.socket = cri.Find(h.FS); r.socket == "" {
-			return r, fmt.Errorf("%w: none of %s is a socket", errNoRuntime, strings.Join(cri.Sockets(), ", "))
-		}
-	} else if !path.IsAbs(r.socket) {
-		return r, fmt.Errorf("socket %s: want an absolute path", operation.Quoted(r.socket))
+func askRuntime(ctx context.Context, h operation.Host, call *operation.Call) (r runtimeHealth, err error) {
+	given := call.Parameters["socket"]
+	if given != "" && !path.IsAbs(given) {
+		return r, fmt.Errorf("socket %s: want an absolute path", operation.Quoted(given))
 	}
 	within, cancel := context.WithTimeout(ctx, call.Parameters.Duration("timeout"))
 	defer cancel()
-	var err error
-	r.Health, err = cri.Ask(within, h.FS.Path(r.socket))
+	ask := func(socket cri.Socket) (err error) {
+		r.socket = socket.Name
+		r.Health, err = cri.Ask(within, socket)
+		return err
+	}
+	if given != "" {
+		err = ask(cri.At(h.FS, given))
+	} else {
+		err = cri.Find(h.FS, ask)
+	}
+	if errors.Is(err, cri.ErrNotFound) {
+		return r, fmt.Errorf("%w: none of %s is a socket", err, strings.Join(cri.Sockets(), ", "))
+	}
 	if status.Code(err) == codes.DeadlineExceeded {
 		<-within.Done() // the runtime knows the deadline, and may report it a moment early
 	}
@@ -93,7 +97,7 @@ func (r *runtimeHealth) verdict(slow time.Duration) *operation.Verdict {
 
 func runtimeParameters() []operation.Parameter {
 	return []operation.Parameter{
-		{Name: "socket", Kind: operation.String, Doc: "CRI socket of the runtime; none: the first existing of " + strings.Join(cri.Sockets(), ", ")},
+		{Name: "socket", Kind: operation.String, Doc: "CRI socket of the runtime; none: the first of these that speaks CRI: " + strings.Join(cri.Sockets(), ", ")},
 		{Name: "timeout", Kind: operation.Duration, Default: "5s", Min: int64(10 * time.Millisecond), Max: int64(2 * time.Minute), Doc: "time limit for an answer"},
 	}
 }

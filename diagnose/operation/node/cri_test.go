@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	runtimes "github.com/kernosis/kernosis/collector/cri"
 	"github.com/kernosis/kernosis/collector/hostfs"
 	"github.com/kernosis/kernosis/diagnose/operation"
 	"github.com/kernosis/kernosis/vmtest/operationtest"
@@ -95,8 +96,21 @@ func TestRuntimeHealth(t *testing.T) {
 	if _, _, err := operationtest.RunBuiltin(t, RuntimeHealth(h), map[string]string{"socket": "run/crio/crio.sock"}); err == nil || !strings.Contains(err.Error(), "want an absolute path") {
 		t.Error(err)
 	}
-	if _, _, err := operationtest.RunBuiltin(t, RuntimeHealth(operation.Host{FS: hostfs.New(t.TempDir())}), nil); !errors.Is(err, errNoRuntime) {
+	if _, _, err := operationtest.RunBuiltin(t, RuntimeHealth(operation.Host{FS: hostfs.New(t.TempDir())}), nil); !errors.Is(err, runtimes.ErrNotFound) {
 		t.Error(err)
+	}
+}
+
+// On most nodes /var/run is an absolute link, which leads below the host's root.
+func TestRuntimeBelowAnAbsoluteLink(t *testing.T) {
+	h := runtimeHost(t, &fakeRuntime{conditions: ready(true, true)})
+	link := h.FS.Path("/var/run")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink("/run", link)); err != nil {
+		t.Fatal(err)
+	}
+	out, _, err := operationtest.RunBuiltin(t, RuntimeHealth(h), map[string]string{"socket": "/var/run/crio/crio.sock"})
+	if err != nil || out.Results["reachable"] != "true" || out.Results["socket"] != "/var/run/crio/crio.sock" {
+		t.Errorf("%q, %v", out.Results, err)
 	}
 }
 
